@@ -4,8 +4,8 @@
  *
  * Two ways to hold blocks, which share one zone:
  *
- * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs, or more once it has grown, that
- *   grow and shrink in place and that compaction may move between steps;
+ * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs, or more once it has grown,
+ *   that grow and shrink in place and that compaction may move between steps;
  * - a *cached block* has a key once it is full, can be shared by all requests with the same
  *   prefix, and stays a hit after its last reference is gone, until the memory is needed.
  *
@@ -13,12 +13,13 @@
  * that are stale (-ESTALE) or made up (-EINVAL) are refused. If a pool ever finds that it
  * contradicts itself it refuses every further call with -EUCLEAN.
  *
- * A pool belongs to the process that made it, and so does everything else that kvmm makes. In a child
- * made by fork() each call about such an object says -ECHILD at once and touches nothing, whatever other
- * threads were doing at the fork; so do calls of handlers of pthread_atfork(), whichever run first. A pool has no name there; calls that end an object do nothing, and
- * numbers that are no errno are 0 or what they were. Contexts of keys and views of disk stores, which
- * nothing changes, work as ever. The child may make objects of its own. A program may load kvmm several
- * times, and may bracket its forks for liburcu.
+ * A pool belongs to the process that made it, and so does everything else that kvmm makes. In a
+ * child made by fork() each call about such an object says -ECHILD at once and touches nothing, no
+ * matter what other threads were doing at the fork; so do calls of handlers of pthread_atfork(), in
+ * any order. A pool has no name there; calls that end an object do nothing, and numbers that are no
+ * errno are 0 or what they were. Contexts of keys and views of disk stores, which nothing changes,
+ * work as ever. The child may make objects of its own. A program may load kvmm several times, and
+ * may bracket its forks for liburcu.
  *
  * Unless a call says otherwise: any thread, no kvmm lock is held on return, it may allocate host
  * memory and never sleeps longer than another caller's compaction takes.
@@ -59,32 +60,32 @@ struct kvmm_plane {
 #define KVMM_POOL_RESET_ON_RELEASE	(1u << 1)
 
 /**
- * Whoever registers a block has registered the one before it, and puts prompts as kvmm_put_many()
- * wants them; keys are never forgotten by block id. Lengths of prefixes may then be found by
- * bisection: where it does not hold, kvmm_prefix_len() may say too much.
+ * The engine registers a block only after the one before it, puts prompts as kvmm_put_many() wants
+ * them, and never forgets keys by block id. Lengths of prefixes may then be found by bisection:
+ * where it does not hold, kvmm_prefix_len() may say too much.
  */
 #define KVMM_POOL_PREFIX_CLOSED		(1u << 2)
 
 /**
  * Two pools that are made alike and called alike decide alike: blocks, handles, victims, and the
- * order of eviction are the same, in whatever process, on whatever machine, at whatever speed. For
- * engines whose ranks must agree without asking each other; see <kvmm/gang.h> for how they find out
- * whether they still do.
+ * order of eviction are the same, in any process, on any machine, at any speed. For engines with
+ * ranks that must agree without asking each other; <kvmm/gang.h> tells how they find out whether
+ * they still do.
  *
- * Made alike: same attributes, &struct kvmm_pool_attr.seed included. Called alike: the same calls one
- * after the other, as by one thread; calls that change nothing (statistics, listings, lookups
- * without references) may come from others at any time. Who runs out of host memory is called
- * differently.
+ * Made alike: same attributes, &struct kvmm_pool_attr.seed included. Called alike: the same calls
+ * one after the other, as by one thread; calls that change nothing (statistics, listings, lookups
+ * without references) may come from others at any time. A pool that runs out of host memory counts
+ * as called differently.
  *
  * Off, or otherwise, in such a pool:
  *
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
  * - the order of eviction is told of hits and puts at once, under its lock, not in batches;
- * - @max_us of struct kvmm_compact is refused, and so is kvmm_compact_start(): when blocks that move
- *	beside the engine are free again is up to the device. kvmm_background_set() is, too;
- * - generations of handles start from the seed; handles of another pool of that seed may be taken for
- *   its own. With seed 0 they start from how many pools with seed 0 the process has made before: no
- *   two of them take each other's handles, and processes that make theirs in one order agree;
+ * - @max_us of struct kvmm_compact is refused, and so is kvmm_compact_start(): when blocks that
+ *	move beside the engine are free again is up to the device. kvmm_background_set() is, too;
+ * - generations of handles start from the seed; the pool may take handles of another pool of that
+ *   seed for its own. With seed 0 they start from the number of such pools that the process made
+ *   before: these take no handles of each other, and processes that make them in one order agree;
  * - leases of holds run by the clock that kvmm_hold_expire() is told, not by kvmm's.
  */
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
@@ -114,8 +115,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @name: shown by tools: printable UTF-8; copied; "pool" if NULL
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
- * @policy: eviction policy, see kvmm_policies(), "multilru:3,8,15" with what it takes behind a colon;
- *	"default" is the first of them; NULL = a pool without cached blocks
+ * @policy: eviction policy, see kvmm_policies(), "multilru:3,8,15" with what it takes behind a
+ *	colon; "default" is the first of them; NULL = a pool without cached blocks
  * @compactor: "window" (the default, if NULL), "slide", or "off"
  * @planes: memory of the caller that holds the blocks ("adopted"); NULL = see @block_bytes
  * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied
@@ -124,16 +125,16 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @block_tokens: tokens a block, 1 to 1024, a power of two; 16 if 0
  * @flags: KVMM_POOL_*
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
- * @dup_policy: enum kvmm_dup for blocks whose name is taken; KVMM_DUP_ALLOW if 0
+ * @dup_policy: enum kvmm_dup for blocks with a name that is taken; KVMM_DUP_ALLOW if 0
  * @zero: enum kvmm_zero
  * @index: how cached blocks are found: "flat", or NULL: a table of one line a bucket, made for all
  *	blocks of the pool
  * @registry: registry of prefixes that is told what this pool has, or NULL; see <kvmm/registry.h>.
  *	Outlives the pool
  * @tier: which of its tiers this pool is
- * @evict: classes of blocks, their quotas, and more on who is evicted; see <kvmm/evict.h>; NULL: the
- *	policy alone says
- * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here, 0 see there; else not looked at
+ * @evict: classes of blocks, their quotas, and more on what is evicted; see <kvmm/evict.h>; NULL:
+ *	the policy alone says
+ * @seed: KVMM_POOL_DETERMINISTIC: start of what would be random, 0 see there; else ignored
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
  * @unit_bytes: KVMM_POOL_ELASTIC: the unit of giving back, a power of two; 0: the device's choice
  * @host: a tier that is below the pool from the start, see <kvmm/tier.h>; NULL: the pool is alone
@@ -183,7 +184,7 @@ struct kvmm_pool_attr {
 KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool);
 
 /**
- * kvmm_pool_destroy() - free a pool, or NULL; whatever is still held in it is gone
+ * kvmm_pool_destroy() - free a pool, or NULL, with all that is still held in it
  *
  * No other call on the pool may run or start. Cannot fail; a second time does nothing, unless
  * another pool has come to lie there. Does nothing in a forked child, either.
@@ -200,7 +201,7 @@ KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
 #define KVMM_ALLOC_NO_COMPACT	(1u << 2)	/* rather fail than move blocks */
 #define KVMM_ALLOC_NO_EVICT	(1u << 3)	/* rather fail than evict cached blocks */
 #define KVMM_ALLOC_ZERO		(1u << 4)	/* content is zero on return */
-#define KVMM_ALLOC_GROWS	(1u << 5)	/* will grow: keep room behind it, as long as there is */
+#define KVMM_ALLOC_GROWS	(1u << 5)	/* will grow: try to keep room behind it free */
 #define KVMM_ALLOC_NOWAIT	(1u << 8)	/* only what is free now; see allocation.rst */
 #define KVMM_ALLOC_HIGH		(1u << 9)	/* KVMM_PRIO_HIGH: below the low watermark, too */
 #define KVMM_ALLOC_URGENT	(1u << 10)	/* KVMM_PRIO_URGENT: below the min watermark, too */
@@ -214,12 +215,12 @@ KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
 enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
 
 /**
- * struct kvmm_alloc_report - what one allocation took, for those who ask
+ * struct kvmm_alloc_report - what one allocation took
  * @time_ns: from call to return
  * @evicted: cached blocks that lost their key
  * @moved: blocks that compaction moved
  * @fragmentation_ppm: kvmm_zone_unusable() for this length, just before
- * @waited_ns: of @time_ns: in the queue. Not written for callers whose request has no deadline field
+ * @waited_ns: of @time_ns: in the queue. Not written for requests without a deadline field
  */
 struct kvmm_alloc_report {
 	uint64_t time_ns;
@@ -238,8 +239,8 @@ struct kvmm_alloc_report {
  * @seq: the engine's name of the sequence; 0 = none
  * @prio: enum kvmm_priority, kept with the range; how far below the watermarks it may go
  * @flags: KVMM_ALLOC_*
- * @tenant: whose they are; see enum kvmm_zero
- * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/owner.h>; 0 = nobody's
+ * @tenant: the tenant that is charged for the blocks; see enum kvmm_zero
+ * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/owner.h>; 0 = none
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
  * @deadline_ns, @promise, @cls: as in struct kvmm_alloc_ctl, with its errors
@@ -270,14 +271,14 @@ struct kvmm_range_attr {
  * shortfall of cached blocks is evicted first.
  *
  * While a step is open (<kvmm/step.h>) nothing can be moved at once. If that is what it fails for,
- * moves beside the step are begun that make such a run, if there are any: a later call finds it, and
- * one with a deadline waits for it.
+ * moves beside the step are begun that make such a run, if there are any: a later call finds it,
+ * and one with a deadline waits for it.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
  * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -EAGAIN it
- * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle; -EIO
- * a copy failed. What compaction had moved before -ENOMEM or -EIO
- * stays moved, and what had been evicted before -EIO is.
+ * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle;
+ * -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO stays moved, and what had
+ * been evicted before -EIO is.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);
@@ -306,8 +307,8 @@ KVMM_API int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range);
  */
 KVMM_API int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range);
 
-/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, maybe more than @max; -EINVAL
- * @seq is 0. */
+/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, even above @max; -EINVAL @seq is
+ * 0. */
 KVMM_API int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
 				 unsigned int max);
 
@@ -337,15 +338,15 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  * <kvmm/grow.h>.
  *
  * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
- * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS; -EIO new blocks could
- * not be zeroed: the range is as it was, but for blocks that another owner has added meanwhile (then
- * it is longer, and its content counts as destroyed).
+ * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS; -EIO new blocks
+ * could not be zeroed: the range is as it was, but for blocks that another owner has added
+ * meanwhile (then it is longer, and its content counts as destroyed).
  */
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
-/** kvmm_range_cut() - give the first @front, or the last @back blocks back. Return: 0; -EINVAL not less
- * than the range's length, or not exactly one of them is 0; -ESTALE; -EBUSY pinned or shared: other
- * owners may use them; -EOPNOTSUPP allocator "buddy" cannot cut. */
+/** kvmm_range_cut() - give the first @front, or the last @back blocks back. Return: 0; -EINVAL not
+ * less than the range's length, or not exactly one of them is 0; -ESTALE; -EBUSY pinned or shared:
+ * other owners may use them; -EOPNOTSUPP allocator "buddy" cannot cut. */
 KVMM_API int kvmm_range_cut(struct kvmm_pool *pool, kvmm_range_t range, uint32_t front,
 			    uint32_t back);
 
@@ -430,9 +431,9 @@ enum kvmm_block_state {
 	KVMM_BLOCK_NULL,	/* reserved block 0 */
 	KVMM_BLOCK_RANGE,	/* in a range */
 	KVMM_BLOCK_PRIVATE,	/* allocated for the cache, without key; or reserved by a gang */
-	KVMM_BLOCK_STAGED,	/* named, but nobody finds it yet */
+	KVMM_BLOCK_STAGED,	/* named, but no look-up finds it yet */
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
-	KVMM_BLOCK_INACTIVE,	/* registered, nobody references it: a hit, or the next victim */
+	KVMM_BLOCK_INACTIVE,	/* registered, not referenced: a hit, or the next victim */
 	KVMM_NR_BLOCK_STATES,	/* of those that the pool has */
 	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/elastic.h> */
 };
@@ -442,8 +443,8 @@ enum kvmm_block_state {
  * @state: enum kvmm_block_state
  * @refs, @pins: of the block or of the range that holds it
  * @seq: sequence of the range
- * @last_access_ns: kvmm's clock, to a millisecond, when the range or the private block was allocated
- *	or the cached block was acquired, touched, or held for the last time
+ * @last_access_ns: kvmm's clock, to a millisecond, when the range or the private block was
+ *	allocated or the cached block was acquired, touched, or held for the last time
  * @range: the range that holds it, if the state says so
  */
 struct kvmm_block_info {
@@ -485,11 +486,11 @@ struct kvmm_content {
 /**
  * kvmm_content_write() - copy from host memory into a block
  *
- * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and others
- * in <kvmm/owner.h>.
+ * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and
+ * others in <kvmm/owner.h>.
  *
- * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block is
- * away, see <kvmm/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
+ * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block
+ * is away, see <kvmm/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
  */
 KVMM_API int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
 				const void *buf, size_t bytes);
@@ -508,8 +509,8 @@ static inline int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint6
 }
 
 /** kvmm_block_read() - the other way round. */
-static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
-				  size_t bytes)
+static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset,
+				  void *buf, size_t bytes)
 {
 	struct kvmm_content where = { offset, KVMM_CONTENT_BLOCK, block, 0, 0 };
 
@@ -521,8 +522,8 @@ static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64
 /**
  * struct kvmm_compact - one compaction
  * @size: sizeof(struct kvmm_compact)
- * @want_run: stop when a free run of so many blocks exists; 0 = pack: as much free in as few runs as can
- *	be, over what cannot move
+ * @want_run: stop when a free run of so many blocks exists; 0 = pack: as much free in as few runs
+ *	as can be, over what cannot move
  * @max_blocks: move at most so many; 0 = no limit
  * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
  *	KVMM_POOL_DETERMINISTIC
@@ -565,16 +566,16 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
 /**
  * enum kvmm_miss - why a lookup ended before the end of its keys
  * @KVMM_MISS_NEVER: none of the others: the name was not cached, or long ago
- * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, at least as many as the pool
- *	has blocks are remembered
+ * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, at least as many as the
+ *	pool has blocks are remembered
  * @KVMM_MISS_STAGED: one that is about to be published
- * @KVMM_MISS_TENANT: the key is cached for another tenant, after what the request itself has evicted
+ * @KVMM_MISS_TENANT: the key is cached for another tenant, after the request's own evictions
  * @KVMM_MISS_GROUP: the tenant has the key cached in another group or layout
  * @KVMM_MISS_SHORT: the request has no full block
  *
- * A name may have several reasons: STAGED comes first, then GROUP, TENANT, EVICTED. One in 2,000 that
- * are said to be EVICTED never was cached. Names that other threads register or forget at the same
- * moment may be missing.
+ * A name may have several reasons: STAGED comes first, then GROUP, TENANT, EVICTED. One in 2,000
+ * that are said to be EVICTED never was cached. Names that other threads register or forget at the
+ * same moment may be missing.
  */
 enum kvmm_miss {
 	KVMM_MISS_NEVER,
@@ -591,8 +592,8 @@ enum kvmm_miss {
  * @nr_blocks: blocks that can be used (without the null block)
  * @nr_free: in no extent, holding nothing
  * @nr_inactive: cached, evictable
- * @nr_available: @nr_free + @nr_inactive; of the latter, those that are being copied
- *	(<kvmm/step.h>), looked at (<kvmm/verify.h>) or that a tenant's min protects cannot be had just now
+ * @nr_available: @nr_free + @nr_inactive; of the latter, blocks being copied (<kvmm/step.h>) or
+ *	verified (<kvmm/verify.h>), or protected by a tenant's min, cannot be had now
  * @nr_state: blocks by enum kvmm_block_state
  * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
  *	A policy that orders free blocks, too ("lru-classic"), has them with it: they are in no run
@@ -602,20 +603,20 @@ enum kvmm_miss {
  * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
  * @evictions: cache traffic, in blocks
  * @registered: likewise; blocks that were rejected as duplicates are counted as well
- * @hit_blocks, @miss_blocks: keys that were looked up and found, or not; those of a request for blocks
- *	when it is admitted, not each time it is refused
+ * @hit_blocks, @miss_blocks: keys that were looked up and found, or not; those of a request for
+ *	blocks when it is admitted, not each time it is refused
  * @duplicates: blocks registered, or rejected, under a name that was taken
- * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, counted likewise; each group of a
- *	request is one
- * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs; with the
- *	world stopped, beside steps and between them
+ * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, counted likewise; each group
+ *	of a request is one
+ * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs;
+ *	with the world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
  * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
- * @nr_retired: of @nr_blocks: never again for private and cached blocks, but for ranges: as many handles
- *	have had all their lives, 268,435,455 each
+ * @nr_retired: of @nr_blocks: never again for private and cached blocks, but for ranges: as many
+ *	handles have had all their lives, 268,435,455 each
  * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
- * @nr_full: times that a lookup passed over a cached block which had 1,048,575 references: a miss, unless
- *	there is a younger block of that name
+ * @nr_full: times that a lookup passed over a cached block which had 1,048,575 references: a miss,
+ *	unless there is a younger block of that name
  */
 struct kvmm_pool_stat {
 	uint32_t nr_blocks;
@@ -712,10 +713,10 @@ KVMM_API int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const
 /**
  * kvmm_pool_peek() - struct kvmm_pool_stat in passing: without any lock
  *
- * For who watches: he keeps nobody waiting, and waits for nobody, blocks being moved included. Each
- * number is of its own moment; all are exact once nobody changes anything. Counts of events never go
- * down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of the zone, a
- * bit a block.
+ * For monitoring: the call delays no other thread and waits for none, nor for blocks that move.
+ * Each number is of its own moment; all are exact while no call changes the pool. Counts of events
+ * never go down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of
+ * the zone, a bit a block.
  */
 static inline int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {

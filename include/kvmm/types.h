@@ -2,9 +2,9 @@
 /*
  * Words that every kvmm call shares: handles, runs, limits.
  *
- * Handles are 8 bytes, passed by value. They name a slot and the generation of what lives in it:
- * a handle kept too long is answered with -ESTALE, never with somebody else's blocks. Each kind
- * is a struct type of its own, so the compiler refuses the wrong one.
+ * Handles are 8 bytes, passed by value. They name a slot and the generation of what lives in it: a
+ * call with a handle kept too long says -ESTALE, and never touches another owner's blocks. Each
+ * kind is a struct type of its own, so the compiler refuses the wrong one.
  */
 #ifndef KVMM_TYPES_H
 #define KVMM_TYPES_H
@@ -58,7 +58,7 @@ typedef struct {
 	uint32_t gen;
 } kvmm_mut_t;
 
-/** A full block that has a key, but that nobody finds yet. */
+/** A full block that has a key, but that no look-up finds yet. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;
@@ -88,12 +88,12 @@ typedef struct {
 } kvmm_key_t;
 
 /**
- * kvmm_domain_t - who may use a block for what
+ * kvmm_domain_t - the users of a block, and its use
  * @tenant: isolation domain
  * @layout: how the bytes of a block are laid out: model, data type, order of dimensions
  * @group: KV cache group
  *
- * A block is a hit only if all three are equal, whatever the key says.
+ * A block is a hit only if its key and all three are equal.
  */
 typedef struct {
 	uint32_t tenant;
@@ -115,7 +115,7 @@ enum kvmm_mobility {
 };
 
 /**
- * enum kvmm_pin_type - who was told the address
+ * enum kvmm_pin_type - the part of the engine that knows the address
  * @KVMM_PIN_USER: the engine, for reasons of its own
  * @KVMM_PIN_RDMA: a remote side reads or writes there
  * @KVMM_PIN_GDS: storage does
@@ -133,7 +133,7 @@ enum kvmm_pin_type {
 	KVMM_NR_PIN_TYPES,
 };
 
-/** enum kvmm_name_of - enums whose numbers have names: see the inline calls beside each of them */
+/** enum kvmm_name_of - enums with names for their numbers: see the inline calls beside each */
 enum kvmm_name_of {
 	KVMM_NAME_STEP,		/* enum kvmm_step */
 	KVMM_NAME_GOAL,		/* enum kvmm_goal */
