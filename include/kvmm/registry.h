@@ -10,18 +10,17 @@
  * - its parent, the name of the block before, and its children;
  * - values of the caller's that are attached to it.
  *
- * A node exists while a tier has its name, or somebody holds it (kvmm_node_get()). Names that are
- * asked for and not there leave nothing behind. A node whose parent is not registered is an
- * *orphan*; it finds its parent when that appears.
+ * A node exists while a tier has its name, or a caller holds it (kvmm_node_get()). Look-ups of
+ * missing names leave nothing behind. A node without a registered parent is an *orphan*; it finds
+ * its parent when that appears.
  *
- * Lookups and walks take no lock, write nothing that is shared and allocate nothing. They go on while
- * other threads register and forget. What they say of several names is true of each at some moment
- * of the call.
+ * Lookups and walks take no lock, write nothing that is shared and allocate nothing. They go on
+ * while other threads register and forget. What they say of several names is true of each at some
+ * moment of the call.
  *
  * Guarantees are numbered in Documentation/registry.rst.
  *
- * Unless a call says otherwise: any thread, but not from a callback that is said to run under a
- * lock.
+ * Unless a call says otherwise: any thread, but not from a callback that runs under a lock.
  */
 #ifndef KVMM_REGISTRY_H
 #define KVMM_REGISTRY_H
@@ -67,9 +66,8 @@ struct kvmm_name {
 
 /* ---- making one ---- */
 
-/** Whoever registers a name has registered the one before it in the same tier, and forgets it
- * first: lengths are found by bisection. For a mask of tiers it must hold of all of them taken
- * together. */
+/** The engine registers a name after the one before it in the same tier, and forgets it first:
+ * lengths are found by bisection. For a mask of tiers that holds of all of them together. */
 #define KVMM_REGISTRY_PREFIX_CLOSED	(1u << 0)
 
 /**
@@ -271,7 +269,7 @@ KVMM_API int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t node, kvm
 KVMM_API int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
 			       uint32_t max);
 
-/** kvmm_node_parent() - the node before. Return: 0; -ENOENT not known or not registered; -ESTALE,
+/** kvmm_node_parent() - the node before. Return: 0; -ENOENT unknown or not registered; -ESTALE,
  * -EINVAL. */
 static inline int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node,
 				   kvmm_node_t *parent)
@@ -367,14 +365,13 @@ typedef int kvmm_attach_fn(void *ctx, int type, void **value);
 KVMM_API int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t node, int type,
 			    kvmm_attach_fn *fn, void *ctx);
 
-/* ---- hooks: who is told ---- */
+/* ---- hooks ---- */
 
-/** These names were touched. Called with the batch, by the thread that touched them, without a
- * lock. */
+/** Told a batch of names just touched, by the thread that touched them, without a lock. */
 typedef void kvmm_touch_fn(void *ctx, const struct kvmm_name *names, uint32_t nr);
 
 /**
- * struct kvmm_delegate - who is told what tiers have, and what is used
+ * struct kvmm_delegate - callbacks that learn what tiers have, and what is used
  * @on_present: @tier had none of these names and has them now; may be NULL
  * @on_absent: @tier has lost the last block of each; may be NULL
  * @ctx: passed on
@@ -390,8 +387,8 @@ struct kvmm_delegate {
 	kvmm_touch_fn *on_touch;
 };
 
-/** kvmm_registry_delegate() - be called. Return: id of the hook; -ENOSPC; -EINVAL, also if it has no
- * function. */
+/** kvmm_registry_delegate() - be called. Return: id of the hook; -ENOSPC; -EINVAL, also if it has
+ * no function. */
 KVMM_API int kvmm_registry_delegate(struct kvmm_registry *reg,
 				    const struct kvmm_delegate *delegate);
 
@@ -411,8 +408,7 @@ static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_f
  */
 KVMM_API int kvmm_registry_unhook(struct kvmm_registry *reg, int hook);
 
-/** kvmm_registry_touch() - those of these names that are registered are used. Return: how many;
- * -EINVAL. */
+/** kvmm_registry_touch() - use the registered ones of these names. Return: how many; -EINVAL. */
 KVMM_API int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix);
 
 #ifdef __cplusplus

@@ -62,7 +62,7 @@ enum kvmm_seq_state {
  * @KVMM_SEQ_TOO_MANY_TOKENS: -E2BIG: more tokens than the step can have yielded
  * @KVMM_SEQ_COMPLETE: -EOVERFLOW: all of max_output has been generated, or would be exceeded
  * @KVMM_SEQ_NO_DRAFT: -ENOMSG: accept() of drafts that schedule_speculative() was not told
- * @KVMM_SEQ_OTHER_DRAFT: -EILSEQ: a token that is not the draft whose K/V was computed
+ * @KVMM_SEQ_OTHER_DRAFT: -EILSEQ: a token that is not the draft with computed K/V
  * @KVMM_SEQ_NO_QUOTA: -EDQUOT: its tenant may not have so many blocks, see <kvmm/tenant.h>;
  *	&kvmm_seq_info.nr_missing
  */
@@ -104,8 +104,8 @@ KVMM_API const char *kvmm_seq_strerror(int err);
  *	starts from 0 on; copied. They keep their places when tokens are truncated
  * @nr_extras: length of @extras
  * @domain: who may share its blocks
- * @request: a number that no other request has at the same time: birth and death of the sequence are
- *	told by kvmm_note_request(), for who makes traces. 0: they are not
+ * @request: a number that no other request has at the same time: kvmm_note_request() tells its
+ *	birth and death, for traces. 0: not told
  */
 struct kvmm_seq_attr {
 	size_t size;
@@ -119,7 +119,8 @@ struct kvmm_seq_attr {
 	uint64_t request;
 };
 
-#define KVMM_SEQ_ATTR_INIT { sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0 }
+#define KVMM_SEQ_ATTR_INIT \
+	{ sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0 }
 
 /**
  * kvmm_seq_create() - make a sequence that has no blocks yet
@@ -217,9 +218,8 @@ KVMM_API int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t 
  * @nr: how many. Prefill: 1 behind the last chunk, unless all output is there, else 0. Decode: 1.
  *	Speculative: the accepted drafts, and the one token that the model itself gave
  *
- * Blocks that are full are published. Blocks that no token needs are given back: those of drafts
- * that were rejected. With KVMM_DUP_REJECT the table may name another block afterwards, of the
- * same content.
+ * Publishes full blocks, and gives back blocks that no token needs: those of rejected drafts. With
+ * KVMM_DUP_REJECT the table may name another block afterwards, of the same content.
  *
  * Return: number of blocks published; -ENOMEM (the step is still scheduled: try again); -EPERM,
  * -EPROTO, -ENODATA, -E2BIG, -EOVERFLOW, -EILSEQ refused.
@@ -258,8 +258,8 @@ KVMM_API int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint3
  * kvmm_seq_truncate() - forget all tokens behind the first @nr
  * @nr: 1 to the number of tokens
  *
- * With all tokens nothing changes. Else at least the last token left waits for a prefill, and if the cut is in a published block, which
- * nobody may write to, then all of that block.
+ * With all tokens nothing changes. Else at least the last token left waits for a prefill, and if
+ * the cut is in a published, so read-only, block, all of that block.
  *
  * Return: 0; -EINVAL; -EBUSY refused.
  */
@@ -310,8 +310,8 @@ KVMM_API int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *inf
  */
 KVMM_API int kvmm_seq_block_table(struct kvmm_seq *seq, uint32_t *ids, uint32_t max);
 
-/** kvmm_seq_tokens() - copy tokens from number @from on. Return: how many there are from there, which
- * may be more than @max; -EINVAL. */
+/** kvmm_seq_tokens() - copy tokens from number @from on. Return: how many there are from there,
+ * which may be more than @max; -EINVAL. */
 KVMM_API int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 			     uint32_t max);
 

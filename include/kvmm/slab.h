@@ -104,7 +104,7 @@ struct kvmm_slab_shape {
  * @shape: the shortest slab with no more waste than allowed; with -ERANGE the one that wastes
  *	least; else untouched
  *
- * Zones whose engine rounds requests up ("buddy") get slabs of the lengths that it does not round.
+ * Zones with an engine that rounds requests up ("buddy") get slabs of lengths it does not round.
  *
  * Return: 0; -ERANGE no slab of at most KVMM_SLAB_MAX_BLOCKS blocks and KVMM_SLAB_MAX_OBJECTS
  * objects is good enough (nr_objects tells whether there is any at all: 0 if not); -EINVAL.
