@@ -5,7 +5,7 @@
  *	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
  *	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
  *
- *	host.device	    = "cuda:0";			// whose driver pins the memory
+ *	host.device	    = "cuda:0";			// its driver pins the memory
  *	host.capacity_bytes = 64ull << 30;
  *	host.block_bytes    = block_bytes;
  *	err = kvmm_tier_host_create(&host, &tier);
@@ -20,20 +20,20 @@
  * Rules that hold for every tier:
  *
  *  1. What is found below had the same key, tenant, layout id and group, compared in full, and its
- *     copy was complete. What is loaded is registered only after its content has arrived and has the
- *     checksum that it had when it went. Else it is a miss, and its copy is never looked at again.
+ *     copy was complete. A loaded block is registered only after its content has arrived with the
+ *     checksum that it had when it went. Else it is a miss, and its copy is never read again.
  *  2. A copy waits for the work that the engine has given its streams before (<kvmm/step.h>).
- *  3. While a block is copied, both ends of the copy are nobody else's, whoever aborts what; so
- *     nothing is evicted while it is loaded, and late writes hit nobody.
- *  4. A name is on its way once in each direction: who wants it, too, waits for the same copy.
+ *  3. While a block is copied, the copy alone has both ends of it, even after an abort: no block
+ *     is evicted while it is loaded, and a late write hits no other block.
+ *  4. A name is on its way once in each direction: a second caller waits for the same copy.
  *  5. Nothing here waits for a device, but where it says so.
  *
- * The host tier is inclusive: a block that is loaded stays there. A device block with a finished copy
- * is *clean*: evicting it costs nothing, and its name is found below.
+ * The host tier is inclusive: a block that is loaded stays there. A device block with a finished
+ * copy is *clean*: evicting it costs nothing, and its name is found below.
  *
  * A host tier is shared by as many pools (its *clients*) as there is room for, from any threads.
- * Blocks of different sizes share it: a block takes as many units of @block_bytes as it needs, in one
- * run. Clients with the same layout id and the same lengths of pieces find each other's blocks.
+ * Blocks of different sizes share it: a block takes as many units of @block_bytes as it needs, in
+ * one run. Clients with the same layout id and the same lengths of pieces find each other's blocks.
  *
  * Pools of ids only have no content to copy: their copies end when a simulated link says so, by the
  * system's clock or by one that the caller turns (kvmm_tier_clock()). All else is the same code.
@@ -55,7 +55,7 @@ struct kvmm_tier;
 /** Most pools that share a host tier. */
 #define KVMM_TIER_CLIENTS	16u
 
-/** Most operations of a pool that are not over, or whose result was not fetched. */
+/** Most operations of a pool that are not over, or have an unfetched result. */
 #define KVMM_TIER_OPS		1024u
 
 /** Numbers of tiers in answers. */
@@ -80,16 +80,16 @@ struct kvmm_tier_link {
  * struct kvmm_tier_attr - how to make a host tier
  * @size: sizeof(struct kvmm_tier_attr); set by KVMM_TIER_ATTR_INIT
  * @name: for tools: printable UTF-8; copied; "host" if NULL
- * @device: whose driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
- *	nobody does. Pools of other devices may use it as well
+ * @device: its driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
+ *	not pinned. Pools of other devices may use it as well
  * @capacity_bytes: memory in the end; 0 = @capacity_blocks
- * @block_bytes: the unit in which it is given out; a block of a pool takes whole units. 0 = ids only:
- *	there is no memory, and only pools without memory may use it
+ * @block_bytes: the unit in which it is given out; a block of a pool takes whole units. 0 = ids
+ *	only: there is no memory, and only pools without memory may use it
  * @capacity_blocks: units in the end, up to KVMM_MAX_BLOCKS; 0 = @capacity_bytes / @block_bytes
- * @chunk_bytes: memory is pinned in portions of so much, the first one at creation, the others one a
- *	call of kvmm_tier_tick(); what is there is used. 0 = 256 MiB
+ * @chunk_bytes: memory is pinned in portions of so much, the first one at creation, the others one
+ *	a call of kvmm_tier_tick(); what is there is used. 0 = 256 MiB
  * @numa_node: where it lies; -1 = next to the device
- * @policy: who goes when it is full; see kvmm_policies(); "lru" if NULL
+ * @policy: policy of its eviction; see kvmm_policies(); "lru" if NULL
  * @flags: KVMM_TIER_*
  * @down, @up: simulated links, for pools of ids only: from the device, and to it
  */
@@ -117,8 +117,8 @@ struct kvmm_tier_attr {
  * @attr: borrowed during the call
  * @tier: set on success only
  *
- * Return: 0; -EINVAL; -ENOENT no device or policy of that name; -ENODEV; -ENOMEM; -EIO the device is
- * lost; -ECHILD as kvmm_pool_create().
+ * Return: 0; -EINVAL; -ENOENT no device or policy of that name; -ENODEV; -ENOMEM; -EIO the device
+ * is lost; -ECHILD as kvmm_pool_create().
  */
 KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier);
 
@@ -130,8 +130,7 @@ KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvm
 KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
 
 /**
- * kvmm_tier_tick() - do what is due in the background: writes to the disk below, the next portion of
- * memory
+ * kvmm_tier_tick() - do what is due in the background: disk writes, the next portion of memory
  *
  * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
  *
@@ -151,7 +150,7 @@ struct kvmm_disk;
 /**
  * struct kvmm_tier_disk_attr - how a host tier uses a disk
  * @size: sizeof(struct kvmm_tier_disk_attr); set by KVMM_TIER_DISK_ATTR_INIT
- * @high_pm: above this fullness of the host tier, per mille, the next victims are written to the disk
+ * @high_pm: fullness of the host tier, per mille, above which the next victims go to the disk
  * @max_put, @max_get: most blocks on their way; 0 = 64
  */
 struct kvmm_tier_disk_attr {
@@ -170,8 +169,8 @@ struct kvmm_tier_disk_attr {
  * @attr: NULL = KVMM_TIER_DISK_ATTR_INIT
  *
  * Blocks are written by kvmm_tier_tick() and kvmm_tier_poll() before they have to go from the host
- * tier, which never waits for that. What is on the disk alone is a hit at level KVMM_TIER_DISK; a load
- * brings it to the host tier first, where it stays, if that has room for it: else -ENOSPC.
+ * tier, which never waits for that. What is on the disk alone is a hit at level KVMM_TIER_DISK; a
+ * load brings it to the host tier first, where it stays, if that has room for it: else -ENOSPC.
  *
  * Return: 0; -EBUSY it has one, or pools; -EOPNOTSUPP it has no memory; -EINVAL, -ENOMEM, -ECHILD.
  */
@@ -199,9 +198,9 @@ struct kvmm_tier_sim_attr {
  * @sim: borrowed during the call
  * @attr: as for kvmm_tier_set_disk()
  *
- * It takes blocks and gives them back when its links have had the time, by the tier's clock, and forgets
- * the one that was written longest ago when it is full; those that were read meanwhile stay once more,
- * one for three that go. It is the tier's, and goes with it.
+ * It takes blocks and gives them back when its links have had the time, by the tier's clock, and
+ * forgets the one that was written longest ago when it is full; those that were read meanwhile stay
+ * once more, one for three that go. It is the tier's, and goes with it.
  *
  * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
  */
@@ -228,25 +227,25 @@ enum kvmm_tier_write {
 	KVMM_NR_TIER_WRITES,
 };
 
-/** Nothing adapts: @touches are enough whatever becomes of the copies, and KVMM_TIER_THRESHOLD goes on
- * dropping what comes back at once. */
+/** Nothing adapts: @touches are enough, also if copies are never loaded, and KVMM_TIER_THRESHOLD
+ * goes on dropping what comes back at once. */
 #define KVMM_TIER_FIXED		(1u << 0)
 
 /**
  * struct kvmm_tier_config - knobs that may be turned at any time
  * @size: sizeof(struct kvmm_tier_config); set by KVMM_TIER_CONFIG_INIT
  * @write: enum kvmm_tier_write
- * @touches: KVMM_TIER_SELECTIVE: uses, the registration included, from which on a block is worth a
- *	copy; 1 to 15
+ * @touches: KVMM_TIER_SELECTIVE: a block is worth a copy from so many uses on, its registration
+ *	included; 1 to 15
  * @high_pm, @low_pm: KVMM_TIER_BACK and _THRESHOLD: blocks in use or cached, of all, per mille
- * @step_blocks, @step_bytes: most that one call of kvmm_tier_poll() begins to copy down; 0 = no limit
+ * @step_blocks, @step_bytes: most that one kvmm_tier_poll() begins to copy down; 0 = no limit
  * @min_load: fewer blocks than this are not worth a load; 0 = any
  * @verify_every: one block in so many gets a checksum, which is compared whenever it is loaded; 1 =
  *	each; 0 = none. Which ones is up to their keys
  * @flags: KVMM_TIER_FIXED
  * @reload_ns: a block that is loaded so soon after its copy was made, and the device's was evicted,
  *	counts as thrashing
- * @recompute_ns: what the engine takes to compute a token; 0 = unknown: whatever is found is loaded
+ * @recompute_ns: what the engine takes to compute a token; 0 = unknown: all that is found is loaded
  * @up: what loading is expected to take; 0, 0 = as measured
  */
 struct kvmm_tier_config {
@@ -268,9 +267,9 @@ struct kvmm_tier_config {
 #define KVMM_TIER_CONFIG_INIT { sizeof(struct kvmm_tier_config), KVMM_TIER_SELECTIVE, 2, 900, 800, \
 				256, 0, 0, 1, 0, 10000000000ull, 0, { 0, 0 } }
 
-/** Whatever was to write a block has ended on the device when it is registered, and whatever used it
- * when it is freed. Without this, and without streams of <kvmm/step.h>, nothing is copied on a device
- * that has streams: nobody knows when it may be. */
+/** All work that writes a block has ended on the device when the block is registered, and all that
+ * uses it when it is freed. Without this, and without streams of <kvmm/step.h>, nothing is copied
+ * on a device that has streams: kvmm cannot know when it may. */
 #define KVMM_TIER_COMPLETE	(1u << 0)
 
 /** Not a tier of the pool's registry. */
@@ -279,9 +278,9 @@ struct kvmm_tier_config {
 /**
  * struct kvmm_tier_client_attr - how a pool uses a host tier
  * @size: sizeof(struct kvmm_tier_client_attr); set by KVMM_TIER_CLIENT_ATTR_INIT
- * @layout_id: whatever makes the bytes of a block mean something else: model, data type, order of
- *	dimensions, rank. The lengths of the block's pieces need not be in it. A store below has blocks
- *	in whole units of the host tier: a tier with units of another size may not find them
+ * @layout_id: all that gives the bytes of a block another meaning: model, data type, order of
+ *	dimensions, rank. The lengths of the block's pieces need not be in it. A store below has
+ *	blocks in whole units of the host tier: a tier with units of another size may not find them
  * @block_bytes: pools of ids only: what a block would have
  * @registry_tier: which tier of the pool's registry the host tier is for it, or KVMM_TIER_UNTOLD
  * @flags: KVMM_TIER_COMPLETE
@@ -362,8 +361,7 @@ static inline int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_conf
  * @KVMM_TIER_MISS: no tier has it
  * @KVMM_TIER_HIT: it is there, at the level that is told
  * @KVMM_TIER_PENDING: a load of it is under way; another load of it waits for that
- * @KVMM_TIER_RETRY: it is on its way down, and nowhere else any more, or a tier cannot tell now: ask
- *	again
+ * @KVMM_TIER_RETRY: it is on its way down and nowhere else, or a tier cannot tell now: ask again
  */
 enum kvmm_tier_answer {
 	KVMM_TIER_MISS,
@@ -390,7 +388,8 @@ enum kvmm_tier_answer {
  * @stop: out: the answer to the key behind these: KVMM_TIER_MISS or _RETRY; _HIT if there is none
  * @flags: KVMM_TIER_ACQUIRED, KVMM_TIER_AGAIN
  *
- * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: nobody asks.
+ * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: no look-up is
+ * made.
  */
 struct kvmm_tier_match {
 	size_t size;
@@ -440,29 +439,28 @@ struct kvmm_tier_load {
  * kvmm_tier_load() - begin to bring all of @load->prefix into the device, or nothing
  * @op: set on success only; NULL: see kvmm_tier_prefetch()
  *
- * Keys that the device has are referenced; what others are loading already is waited for; the rest is
- * copied into blocks that are allocated, as by kvmm_alloc_for(). Until the result is fetched the
+ * Keys that the device has are referenced; what others are loading already is waited for; the rest
+ * is copied into blocks that are allocated, as by kvmm_alloc_for(). Until the result is fetched the
  * references are the operation's.
  *
  * Return: 0; -ENOENT a key is a miss, or to be retried; -EINVAL also if no streams are known, see
- * KVMM_TIER_COMPLETE; -ERANGE fewer blocks than @min_load are to be
- * loaded; -EAGAIN too much is on its way (@max_up, KVMM_TIER_OPS); -E2BIG more than @max_up;
- * -ENOSPC they do not fit what is free or can be evicted: compute them; -EDQUOT a limit, of the tenant
- * in the device or of the pool in the host tier; -ENOMEM, -EIO as kvmm_alloc_for(); -EINVAL;
- * -EOPNOTSUPP; -EUCLEAN, -ECHILD.
+ * KVMM_TIER_COMPLETE; -ERANGE fewer blocks than @min_load are to be loaded; -EAGAIN too much is on
+ * its way (@max_up, KVMM_TIER_OPS); -E2BIG more than @max_up; -ENOSPC they do not fit what is free
+ * or can be evicted: compute them; -EDQUOT a limit, of the tenant in the device or of the pool in
+ * the host tier; -ENOMEM, -EIO as kvmm_alloc_for(); -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 			    kvmm_tier_op_t *op);
 
 /**
- * kvmm_tier_prefetch() - begin to load what can be, from the first key on, for nobody yet
+ * kvmm_tier_prefetch() - begin to load what can be, from the first key on, before a request asks
  * @reserve: blocks that must stay available: a prefetch has no right to what requests need
  *
  * For hints and for prompts that wait in a queue. Stops at the first key that is a miss below; keys
  * that the device has, or that are on their way, are passed over. What arrives is cached, inactive.
  *
- * Return: how many blocks are on their way because of it, no more than @max_up lets; -ENOSPC and other
- * errors as kvmm_tier_load().
+ * Return: how many blocks are on their way because of it, no more than @max_up lets; -ENOSPC and
+ * other errors as kvmm_tier_load().
  */
 static inline int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				     uint32_t reserve)
@@ -472,14 +470,14 @@ static inline int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_p
 	return kvmm_tier_load(pool, &load, NULL);
 }
 
-/** The device blocks are free when they have been copied, unless somebody references them. */
+/** The device blocks are free when they have been copied, unless they are referenced. */
 #define KVMM_TIER_DROP		(1u << 0)
 
 /**
  * struct kvmm_tier_plan - load, or compute?
  * @size: sizeof(struct kvmm_tier_plan)
  * @nr: blocks that could be loaded: @nr_lower of a match
- * @nr_load: out: so many from the first one on are worth loading while the engine computes the others
+ * @nr_load: out: so many, from the first on, are worth loading while the engine computes the rest
  * @load_ns, @compute_ns: out: what either is expected to take
  */
 struct kvmm_tier_plan {
@@ -493,9 +491,9 @@ struct kvmm_tier_plan {
 /**
  * kvmm_tier_plan() - where to split a prefix, so that both parts are there as early as possible
  *
- * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up; computing
- * the rest, @recompute_ns a token. The split is the s with the smallest max(load(s), compute(m - s)),
- * the smaller one of two; 0 if it would be below @min_load, m if @recompute_ns is 0.
+ * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up;
+ * computing the rest, @recompute_ns a token. The split is the s with the smallest max(load(s),
+ * compute(m - s)), of two the smaller one; 0 if that is below @min_load, m if @recompute_ns is 0.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP; -ECHILD, -EUCLEAN.
  */
@@ -523,13 +521,13 @@ struct kvmm_tier_offload {
 
 /**
  * kvmm_tier_offload() - queue blocks to be copied down
- * @op: NULL: nobody waits for it; else set on success only
+ * @op: NULL: the result is of no interest; else set on success only
  *
  * A block that has a copy is done at once; one that is queued or on its way is not queued again. A
  * block that is gone before its turn ends with -ESTALE, one that finds no room below with -ENOSPC.
  *
- * Return: 0; -EAGAIN KVMM_TIER_OPS; -ENOMEM; -EINVAL, also as kvmm_tier_load(); -EOPNOTSUPP; -EUCLEAN,
- * -ECHILD.
+ * Return: 0; -EAGAIN KVMM_TIER_OPS; -ENOMEM; -EINVAL, also as kvmm_tier_load(); -EOPNOTSUPP;
+ * -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
 			       kvmm_tier_op_t *op);
@@ -544,12 +542,12 @@ KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_of
 KVMM_API int kvmm_tier_poll(struct kvmm_pool *pool);
 
 /**
- * kvmm_tier_due() - when the next copy ends, for who turns the clock
+ * kvmm_tier_due() - when the next copy ends, for simulated clocks
  * @due_ns: set on success only: by kvmm_tier_clock()'s time, or the system's; may be over
  *
  * Tell the clock so much, and poll: nothing ends before. For pools of ids only.
  *
- * Return: 0; -ENOENT no copy is under way; -EINVAL; -EOPNOTSUPP also a pool with memory; -EUCLEAN,
+ * Return: 0; -ENOENT no copy under way; -EINVAL; -EOPNOTSUPP also a pool with memory; -EUCLEAN,
  * -ECHILD.
  */
 KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
@@ -559,9 +557,9 @@ KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
  * @load_ns: out: added up, and asked from 0 the next time; of copies that have ended
  *
  * What a simulated engine adds to its step: for each copy its latency, and its bytes by the link's
- * bandwidth, rounded up, behind those before it; and the same for each block that was read from a disk
- * below first. Real copies are measured alike. kvmm_tier_client_stat() has the whole: @load_ns and
- * @disk_load_ns.
+ * bandwidth, rounded up, behind those before it; and the same for each block that was read from a
+ * disk below first. Real copies are measured alike. kvmm_tier_client_stat() has the whole: @load_ns
+ * and @disk_load_ns.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
@@ -586,13 +584,13 @@ struct kvmm_tier_result {
 /**
  * kvmm_tier_result() - fetch it; @op is stale then
  *
- * A load of which a block fails gives no references; what arrived stays cached. What failed is a miss
- * below from then on, if its content was to blame.
+ * A load of which a block fails gives no references; what arrived stays cached. What failed is a
+ * miss below from then on, if its content was to blame.
  *
  * Return: 0; -EAGAIN it is not over (@op stays); the error of the first block that failed: -EIO the
- * copy, -EBADMSG the content, -ENOSPC, -EDQUOT no room below, -ESTALE it is gone, -EBUSY it is being
- * moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, no such operation, or no room for references (@op stays); -ESTALE;
- * -EOPNOTSUPP.
+ * copy, -EBADMSG the content, -ENOSPC, -EDQUOT no room below, -ESTALE it is gone, -EBUSY it is
+ * being moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, no such operation, or
+ * no room for references (@op stays); -ESTALE; -EOPNOTSUPP.
  */
 KVMM_API int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
 			      struct kvmm_tier_result *result);
@@ -607,18 +605,18 @@ KVMM_API int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
 KVMM_API int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t op, uint64_t timeout_ns);
 
 /**
- * kvmm_tier_abort() - the caller does not want it any more, whatever has become of it
+ * kvmm_tier_abort() - give an operation up, in any state
  * @op: index and generation UINT32_MAX: see kvmm_tier_abort_all()
  *
- * At any time; never waits. What nobody else waits for is not registered; blocks and copies that a
- * device may still write are given back when it is through.
+ * At any time; never waits. Blocks that no other caller waits for are not registered; blocks and
+ * copies that a device may still write are given back when it is through.
  *
  * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP.
  */
 KVMM_API int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t op);
 
-/** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how many
- * operations; -EINVAL; -EOPNOTSUPP. */
+/** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how
+ * many operations; -EINVAL; -EOPNOTSUPP. */
 static inline int kvmm_tier_abort_all(struct kvmm_pool *pool)
 {
 	kvmm_tier_op_t all = { UINT32_MAX, UINT32_MAX };
@@ -629,8 +627,8 @@ static inline int kvmm_tier_abort_all(struct kvmm_pool *pool)
 /**
  * kvmm_tier_eventfd() - a descriptor that is readable while an operation is over and not fetched
  *
- * The pool's; it is closed when the pool is detached. Somebody has to call kvmm_tier_poll() for
- * operations to end.
+ * The pool's; it is closed when the pool is detached. Operations end only if some thread calls
+ * kvmm_tier_poll().
  *
  * Return: the descriptor; -EMFILE, -ENOMEM; -EINVAL; -EOPNOTSUPP.
  */
@@ -643,14 +641,14 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
  * @prefix: the names
  *
  * When the call is over look-ups miss these names in the host tier and on the disk, also after the
- * disk was opened again, whatever happened to the process, the power or any page of the file. Copies
- * that are under way are not found when they are complete, and loads of this pool that are end with
- * -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks()
- * first. So does what another pool above the same tier has, or is loading: it does the same.
+ * disk was opened again, even if the process, the power or any page of the file failed. Copies that
+ * are under way are not found when they are complete, and loads of this pool that are end with
+ * -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks() first. So
+ * does what another pool above the same tier has, or is loading: it does the same.
  *
  * Context: waits for the disk below, three times for each 1024 names; no kvmm lock held.
- * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL; -EOPNOTSUPP;
- * -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all of them are gone for good. Call it again.
+ * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL;
+ * -EOPNOTSUPP; -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all are gone for good. Call it again.
  */
 KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
 
@@ -669,7 +667,7 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  * @offload_ns, @load_ns: the time that each of those copies was under way, added up
  * @hits: keys that kvmm_tier_load() was asked for with success, each once a request
  * @misses, @retries, @pendings: answers of kvmm_tier_match() below the device
- * @shared: blocks of loads that waited for somebody else's copy
+ * @shared: blocks of loads that waited for another caller's copy
  * @present: offloads that found a copy
  * @reloads: loads of what had gone down less than @reload_ns before
  * @evicted: copies that had to go for others, or for its limits
@@ -677,18 +675,18 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  * @failed: copies that did not end well, in blocks ...
  * @corrupt: ... of which the content was not what had been copied down
  * @refused: loads that did not fit, or were over a quota
- * @touches: uses that make a block worth a copy now: those of the configuration, or one more while too
- *	few of the names that get there are ever used again
+ * @touches: uses that make a block worth a copy now: those of the configuration, or one more while
+ *	too few of the names that get there are ever used again
  * @thrashing: 1: blocks that KVMM_TIER_THRESHOLD dropped have come back too soon; it only copies
  * @episodes: how often that was so
  * @raised: how often @touches went up
  * @spared: times that nothing was dropped because of it
- * @refaults: blocks that were filled or loaded while their names were remembered, by how many blocks had
- *	been since: fewer than the device has, fewer than the host tier has, more
+ * @refaults: blocks that were filled or loaded while their names were remembered, by how many
+ *	blocks had been since: fewer than the device has, fewer than the host tier has, more
  * @disk_loads, @disk_load_bytes: of the loads, those that were read from the disk below first
  * @disk_load_ns: the time that each of these reads took, added up
- * @offload_took, @load_took, @disk_took: how long each copy down, each copy up, and each read from the
- *	disk took: what @offload_ns, @load_ns and @disk_load_ns add up. A copy is of up to @batch_blocks
+ * @offload_took, @load_took, @disk_took: how long each copy down, copy up, and read from the disk
+ *	took: what @offload_ns, @load_ns and @disk_load_ns sum. A copy is of up to @batch_blocks
  */
 struct kvmm_tier_client_stat {
 	uint32_t blocks;
@@ -793,8 +791,8 @@ struct kvmm_tier_stat {
 /** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */
 KVMM_API int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
 
-/** kvmm_tier_validate() - recompute everything. Calls on the tier wait. Return: 0; -EUCLEAN; -EINVAL,
- * -ECHILD. */
+/** kvmm_tier_validate() - recompute everything. Calls on the tier wait. Return: 0; -EUCLEAN;
+ * -EINVAL, -ECHILD. */
 KVMM_API int kvmm_tier_validate(struct kvmm_tier *tier);
 
 #ifdef __cplusplus
