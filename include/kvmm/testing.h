@@ -16,12 +16,12 @@
  *	kvmm_testing_expect_picture(t, pool, "IIPP....");
  *	return kvmm_testing_end(t, why, sizeof(why));	// 0, or why says what went wrong
  *
- * It belongs to no test framework: expectations are functions that return 0, or -EBADMSG and a text.
- * What goes wrong is kept: it is enough to look at the result of kvmm_testing_end().
+ * It belongs to no test framework: expectations are functions that return 0, or -EBADMSG and a
+ * text. What goes wrong is kept: it is enough to look at the result of kvmm_testing_end().
  *
- * There is one bench a process at a time. While it is there, kvmm's own time, memory, log and random
- * numbers come from it, in all threads. Calls on one bench are made by one thread, but for those
- * marked "any thread". Documentation/testing.rst has a worked example.
+ * There is one bench a process at a time. While it is there, kvmm's own time, memory, log and
+ * random numbers come from it, in all threads. Calls on one bench are made by one thread, but for
+ * those marked "any thread". Documentation/testing.rst has a worked example.
  */
 #ifndef KVMM_TESTING_H
 #define KVMM_TESTING_H
@@ -55,8 +55,8 @@ KVMM_API int kvmm_testing_begin(struct kvmm_testing **t);
  * @why: NULL, or room for @bytes: everything that went wrong since the beginning, a line each
  *
  * Pools of kvmm_testing_pool_make() are checked as by kvmm_testing_expect_unheld(), and destroyed.
- * What else the test made in kvmm it has given back before: host memory that is still held counts as
- * a failure, and so do broken invariants of kvmm and reports of the software driver.
+ * What else the test made in kvmm it has given back before: host memory that is still held counts
+ * as a failure, and so do broken invariants of kvmm and reports of the software driver.
  *
  * Return: 0; -EBADMSG something went wrong.
  */
@@ -94,8 +94,8 @@ KVMM_API uint64_t kvmm_testing_random(struct kvmm_testing *t);
 
 /* ---- host memory that runs out ---- */
 
-/** kvmm_testing_fail_alloc() - the @nth allocation of host memory from now on fails (1: the next; 0:
- * none does), and all those behind it too if @and_all_later. */
+/** kvmm_testing_fail_alloc() - the @nth allocation of host memory from now on fails (1: the next;
+ * 0: none does), and all those behind it too if @and_all_later. */
 KVMM_API void kvmm_testing_fail_alloc(struct kvmm_testing *t, uint64_t nth, int and_all_later);
 
 /** kvmm_testing_alloc_failed() - was one refused since kvmm_testing_fail_alloc()? 0 or 1. */
@@ -167,8 +167,8 @@ KVMM_API uint32_t kvmm_testing_prompt_tokens(const struct kvmm_testing_prompt *p
  * @block_bytes: 0 = ids only
  * @block_tokens: 16
  * @flags: KVMM_POOL_*
- * @nr_cached: keys 0 to @nr_cached - 1 are cached, nobody references them, the last one is the first
- *	to be evicted (one prompt, given back)
+ * @nr_cached: keys 0 to @nr_cached - 1 are cached and unreferenced, the last one is the first to be
+ *	evicted (one prompt, given back)
  * @picture: NULL, or what the pool looks like: see kvmm_testing_paint()
  *
  * One can be made from another: copy it and change a field.
@@ -185,8 +185,8 @@ struct kvmm_testing_pool {
 	const char *picture;
 };
 
-/** kvmm_testing_pool_make() - Return: 0; an error of kvmm_pool_create(), or what kvmm_testing_cache()
- * or kvmm_testing_paint() return, and no pool was made. It is the bench's. */
+/** kvmm_testing_pool_make() - Return: 0; an error of kvmm_pool_create(), or what
+ * kvmm_testing_cache() or kvmm_testing_paint() return, and no pool was made. It is the bench's. */
 KVMM_API int kvmm_testing_pool_make(struct kvmm_testing *t, const struct kvmm_testing_pool *spec,
 				    struct kvmm_pool **pool);
 
@@ -194,7 +194,7 @@ KVMM_API int kvmm_testing_pool_make(struct kvmm_testing *t, const struct kvmm_te
  * -EBADMSG; -EINVAL it is not the bench's. */
 KVMM_API int kvmm_testing_pool_end(struct kvmm_testing *t, struct kvmm_pool *pool);
 
-/** kvmm_testing_cache() - keys @first to @first + @nr - 1 are cached and nobody references them.
+/** kvmm_testing_cache() - keys @first to @first + @nr - 1 become cached and unreferenced.
  * Return: 0; -ENOSPC, -ENOMEM, -EOPNOTSUPP. */
 KVMM_API int kvmm_testing_cache(struct kvmm_testing *t, struct kvmm_pool *pool, uint32_t first,
 				uint32_t nr);
@@ -241,8 +241,8 @@ KVMM_API void kvmm_testing_forget_held(struct kvmm_testing *t, struct kvmm_pool 
  * kvmm_testing_picture() - a pool as a text, a letter a block
  *
  * '.' free, 'N' the null block, 'a' to 'z' a range whose sequence (kvmm_range_attr.seq) is that
- * letter, '#' another range, 'P' private, 'S' staged, 'A' active: cached and referenced, 'I' inactive:
- * cached, nobody references it; '?' anything else.
+ * letter, '#' another range, 'P' private, 'S' staged, 'A' active: cached and referenced, 'I'
+ * inactive: cached, not referenced; '?' anything else.
  *
  * Return: a string, until the next picture or the end of the bench; NULL no host memory.
  */
@@ -264,7 +264,8 @@ KVMM_API int kvmm_testing_expect(struct kvmm_testing *t, int is_so, const char *
 #define KVMM_TESTING_EXPECT(t, cond) \
 	kvmm_testing_expect((t), !!(cond), "%s:%d: %s", __FILE__, __LINE__, #cond)
 
-/** kvmm_testing_expect_picture() - the pool looks like that; @want may be a kvmm_testing_picture(). */
+/** kvmm_testing_expect_picture() - the pool looks like that; @want may be a
+ * kvmm_testing_picture(). */
 KVMM_API int kvmm_testing_expect_picture(struct kvmm_testing *t, struct kvmm_pool *pool,
 					 const char *want);
 
@@ -277,7 +278,7 @@ KVMM_API int kvmm_testing_expect_prefix(struct kvmm_testing *t, struct kvmm_pool
 KVMM_API int kvmm_testing_expect_victims(struct kvmm_testing *t, struct kvmm_pool *pool,
 					 const uint32_t *numbers, uint32_t nr);
 
-/** kvmm_testing_expect_unheld() - no range, no private block, no reference: everything was returned. */
+/** kvmm_testing_expect_unheld() - no range, no private block and no reference is left. */
 KVMM_API int kvmm_testing_expect_unheld(struct kvmm_testing *t, struct kvmm_pool *pool);
 
 /** kvmm_testing_validate() - kvmm_validate(), with what it logs as text. */
@@ -291,16 +292,16 @@ KVMM_API int kvmm_testing_validate(struct kvmm_testing *t, struct kvmm_pool *poo
  *	"fail=cuMemAlloc_v2:3:OUT_OF_MEMORY" fails the third call
  *
  * Everything in the driver begins anew: no pool may be on such a device. libkvmm-swcuda.so is that
- * of KVMM_SOFT_DRIVER in the environment, else the one beside libkvmm.so, else the loader's. What it
- * reports, races above all, is a failure of the bench.
+ * of KVMM_SOFT_DRIVER in the environment, else the one beside libkvmm.so, else the loader's. What
+ * it reports, races above all, is a failure of the bench.
  *
  * Return: 0; -EINVAL @options (the text says what); -ENOENT no library; -EBUSY a pool is there.
  */
 KVMM_API int kvmm_testing_soft(struct kvmm_testing *t, const char *options);
 
 /** kvmm_testing_soft_fail() - the @nth call of @call from now on (1: the next) returns @result, a
- * CUresult, and all later ones if @and_all_later. "*": of all calls. Return: 0; -ENOENT no such call;
- * -ENOSPC too many; -EINVAL kvmm_testing_soft() was not called. */
+ * CUresult, and all later ones if @and_all_later. "*": of all calls. Return: 0; -ENOENT no such
+ * call; -ENOSPC too many; -EINVAL kvmm_testing_soft() was not called. */
 KVMM_API int kvmm_testing_soft_fail(struct kvmm_testing *t, const char *call, uint32_t nth,
 				    int result, int and_all_later);
 
@@ -316,7 +317,7 @@ KVMM_API void kvmm_testing_soft_forget(struct kvmm_testing *t);
 /* ---- the seam below the bench, which is in libkvmm itself: for benches of your own ---- */
 
 /**
- * struct kvmm_testing_host - who answers kvmm instead of the system; what is NULL stays the system's
+ * struct kvmm_testing_host - answers kvmm instead of the system; what is NULL stays the system's
  * @size: sizeof(struct kvmm_testing_host)
  * @ctx: first argument of all of them
  * @refuse_alloc: asked before each allocation of host memory; not 0: it fails
