@@ -512,8 +512,8 @@ static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 }
 
 /*
- * Victims make up for what is missing of the request, and, @nr_refill, of what has to stay free. Its
- * tenant may have to give up more than that: then fewer are taken from the zone.
+ * Victims make up for what the request misses and for what has to stay free, @nr_refill. Its tenant
+ * may have to give up more than that: then the request takes fewer blocks from the zone.
  */
 int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {

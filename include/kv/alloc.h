@@ -91,8 +91,8 @@ int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *
 int kv_slab_cache_check(struct kvmm_slab_cache *cache);
 
 /*
- * The caches of a zone, or all if it is NULL, as /proc/slabinfo has them; "pages" are base blocks. Of
- * zones that have caches of one name the second is "name#1". Length of the whole text; -EINVAL.
+ * The caches of a zone, or all if it is NULL, as /proc/slabinfo has them; "pages" are base blocks.
+ * Of zones that have caches of one name the second is "name#1". Length of the whole text; -EINVAL.
  */
 int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 
