@@ -4,25 +4,25 @@
  *
  * Two ways to hold blocks, which share one zone:
  *
- * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs, or more once it has grown,
- *   that grow and shrink in place and that compaction may move between steps;
- * - a *cached block* has a key once it is full, can be shared by all requests with the same
- *   prefix, and stays a hit after its last reference is gone, until the memory is needed.
+ * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs, or more once it has grown. It
+ *   grows and shrinks in place; compaction may move it between steps;
+ * - a *cached block* has a key once it is full. All requests with the same prefix can share it, and
+ *   it stays a hit after its last reference is gone, until the pool needs the memory.
  *
- * Calls are thread safe. Each is all or nothing: a call that fails has changed nothing. Handles
- * that are stale (-ESTALE) or made up (-EINVAL) are refused. If a pool ever finds that it
- * contradicts itself it refuses every further call with -EUCLEAN.
+ * Calls are thread safe. Each is all or nothing: a call that fails has changed nothing. Calls
+ * refuse stale handles (-ESTALE) and made-up ones (-EINVAL). A pool that finds a contradiction in
+ * its own state refuses every further call with -EUCLEAN.
  *
  * A pool belongs to the process that made it, and so does everything else that kvmm makes. In a
  * child made by fork() each call about such an object says -ECHILD at once and touches nothing, no
  * matter what other threads were doing at the fork; so do calls of handlers of pthread_atfork(), in
  * any order. A pool has no name there; calls that end an object do nothing, and numbers that are no
- * errno are 0 or what they were. Contexts of keys and views of disk stores, which nothing changes,
- * work as ever. The child may make objects of its own. A program may load kvmm several times, and
- * may bracket its forks for liburcu.
+ * errno are 0 or what they were. Key contexts and views of disk stores never change and work as
+ * ever. The child may make objects of its own. A program may load kvmm several times, and may
+ * bracket its forks for liburcu.
  *
- * Unless a call says otherwise: any thread, no kvmm lock is held on return, it may allocate host
- * memory and never sleeps longer than another caller's compaction takes.
+ * Unless a call says otherwise, any thread may make it, and it may allocate host memory. It holds
+ * no kvmm lock on return, and never sleeps longer than another caller's compaction takes.
  */
 #ifndef KVMM_POOL_H
 #define KVMM_POOL_H
@@ -44,8 +44,8 @@ struct kvmm_alloc_attr;
  * @stride: bytes from one block to the next
  * @bytes: bytes of the piece, at most @stride
  *
- * A block is 1, L or 2L pieces, depending on how the engine lays its tensors out. Pieces must not
- * share memory; between planes of one stride that is checked.
+ * A block is 1, L or 2L pieces (L layers), as the engine lays its tensors out. Pieces must not
+ * share memory; kvmm_pool_create() checks that for planes of one stride.
  */
 struct kvmm_plane {
 	uint64_t base;
@@ -53,16 +53,16 @@ struct kvmm_plane {
 	uint64_t bytes;
 };
 
-/** Block 0 is never handed out, counted as used, or evicted: engines pad tables with it. */
+/** Block 0 is never handed out, evicted or counted as used: engines pad block tables with it. */
 #define KVMM_POOL_NULL_BLOCK	(1u << 0)
 
-/** Blocks go with their last reference unless kvmm_set_reset() says otherwise: no caching. */
+/** No caching: the last reference frees a block, unless kvmm_set_reset() says otherwise. */
 #define KVMM_POOL_RESET_ON_RELEASE	(1u << 1)
 
 /**
  * The engine registers a block only after the one before it, puts prompts as kvmm_put_many() wants
- * them, and never forgets keys by block id. Lengths of prefixes may then be found by bisection:
- * where it does not hold, kvmm_prefix_len() may say too much.
+ * them, and never forgets keys by block id. Then kvmm_prefix_len() may bisect; if the engine breaks
+ * the rule, it may say too much.
  */
 #define KVMM_POOL_PREFIX_CLOSED		(1u << 2)
 
@@ -80,9 +80,10 @@ struct kvmm_plane {
  * Off, or otherwise, in such a pool:
  *
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
- * - the order of eviction is told of hits and puts at once, under its lock, not in batches;
- * - @max_us of struct kvmm_compact is refused, and so is kvmm_compact_start(): when blocks that
- *	move beside the engine are free again is up to the device. kvmm_background_set() is, too;
+ * - hits and puts enter the order of eviction at once, under its lock, not in batches;
+ * - the pool refuses @max_us of struct kvmm_compact, kvmm_compact_start() and
+ *	kvmm_background_set(): the device's speed decides when blocks that move beside the engine
+ *	are free again;
  * - generations of handles start from the seed; the pool may take handles of another pool of that
  *   seed for its own. With seed 0 they start from the number of such pools that the process made
  *   before: these take no handles of each other, and processes that make them in one order agree;
@@ -100,12 +101,12 @@ struct kvmm_plane {
 #define KVMM_POOL_ELASTIC		(1u << 5)
 
 /**
- * enum kvmm_zero - when is the content of private blocks and ranges made zero?
+ * enum kvmm_zero - when the pool zeroes the content of private blocks and ranges
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
- * @KVMM_ZERO_TENANT: when a block goes to a tenant that was not the last one to have it
- * @KVMM_ZERO_ALWAYS: whenever it is handed out
+ * @KVMM_ZERO_TENANT: when a block goes to another tenant than the one before
+ * @KVMM_ZERO_ALWAYS: each time that a block is handed out
  *
- * It costs a fill of the block on the device, before the call returns.
+ * Zeroing costs a fill of the block on the device, before the call returns.
  */
 enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZEROS };
 
@@ -115,8 +116,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @name: shown by tools: printable UTF-8; copied; "pool" if NULL
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
- * @policy: eviction policy, see kvmm_policies(), "multilru:3,8,15" with what it takes behind a
- *	colon; "default" is the first of them; NULL = a pool without cached blocks
+ * @policy: eviction policy, see kvmm_policies(), with its arguments behind a colon:
+ *	"multilru:3,8,15"; "default" is the first one; NULL = a pool without cached blocks
  * @compactor: "window" (the default, if NULL), "slide", or "off"
  * @planes: memory of the caller that holds the blocks ("adopted"); NULL = see @block_bytes
  * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied
@@ -127,11 +128,11 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
  * @dup_policy: enum kvmm_dup for blocks with a name that is taken; KVMM_DUP_ALLOW if 0
  * @zero: enum kvmm_zero
- * @index: how cached blocks are found: "flat", or NULL: a table of one line a bucket, made for all
- *	blocks of the pool
- * @registry: registry of prefixes that is told what this pool has, or NULL; see <kvmm/registry.h>.
- *	Outlives the pool
- * @tier: which of its tiers this pool is
+ * @index: index of cached blocks: "flat", or NULL for it: a table of a cache line a bucket, made
+ *	for all blocks of the pool
+ * @registry: registry of prefixes that the pool reports its blocks to, or NULL; see
+ *	<kvmm/registry.h>. Outlives the pool
+ * @tier: which tier of @registry this pool is
  * @evict: classes of blocks, their quotas, and more on what is evicted; see <kvmm/evict.h>; NULL:
  *	the policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: start of what would be random, 0 see there; else ignored
@@ -186,8 +187,8 @@ KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_poo
 /**
  * kvmm_pool_destroy() - free a pool, or NULL, with all that is still held in it
  *
- * No other call on the pool may run or start. Cannot fail; a second time does nothing, unless
- * another pool has come to lie there. Does nothing in a forked child, either.
+ * No other call on the pool may run or start. Cannot fail; a second call does nothing, unless a new
+ * pool lies at that address. Does nothing in a forked child.
  */
 KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
 
@@ -266,19 +267,19 @@ struct kvmm_range_attr {
 /**
  * kvmm_range_alloc_attr() - take the blocks of one request
  *
- * One run if there is one, else up to @attr->max_runs. If enough blocks are free but too
- * scattered, blocks are moved to make room, unless told not to; if too few are free, exactly the
- * shortfall of cached blocks is evicted first.
+ * Takes one run if there is one, else up to @attr->max_runs. If enough blocks are free but too
+ * scattered, the pool moves blocks, unless KVMM_ALLOC_NO_COMPACT. If too few are free, it evicts
+ * exactly the missing number of cached blocks first.
  *
- * While a step is open (<kvmm/step.h>) nothing can be moved at once. If that is what it fails for,
- * moves beside the step are begun that make such a run, if there are any: a later call finds it,
- * and one with a deadline waits for it.
+ * While a step is open (<kvmm/step.h>) the pool cannot move blocks at once. A request that fails
+ * for that begins moves beside the step that make such a run, if there are any: a later call finds
+ * the run, and a call with a deadline waits for it.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
  * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -EAGAIN it
  * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle;
- * -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO stays moved, and what had
- * been evicted before -EIO is.
+ * -EIO a copy failed. Blocks moved before -ENOMEM or -EIO stay moved, and blocks evicted before
+ * -EIO stay evicted.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);
@@ -320,7 +321,7 @@ KVMM_API int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq);
  * kvmm_range_extents() - where the range lies now
  * @ext: room for @max extents, in the order of the range's blocks
  *
- * Lock-free. True until the next compaction: ask at each step.
+ * Lock-free. The answer holds until the next compaction: ask at each step.
  *
  * Return: number of extents, which may be more than @max; -ESTALE; -EINVAL; -EIO a failed copy
  * has destroyed the content.
@@ -332,9 +333,9 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  * kvmm_range_grow() - @nr more blocks at the end: in place if the blocks behind are free, else
  * as a further extent, or as several
  *
- * Blocks that the range has stay where they are, so a range with several owners may grow, too.
+ * The range's blocks stay where they are, so a range with several owners may grow, too.
  *
- * From the second time on some free blocks are kept behind the range for the next time; see
+ * From the second call on the pool keeps free blocks behind the range for the next; see
  * <kvmm/grow.h>.
  *
  * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
@@ -522,8 +523,8 @@ static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64
 /**
  * struct kvmm_compact - one compaction
  * @size: sizeof(struct kvmm_compact)
- * @want_run: stop when a free run of so many blocks exists; 0 = pack: as much free in as few runs
- *	as can be, over what cannot move
+ * @want_run: stop when a free run of so many blocks exists; 0 = pack: join free blocks into as few
+ *	runs as unmovable blocks allow
  * @max_blocks: move at most so many; 0 = no limit
  * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
  *	KVMM_POOL_DETERMINISTIC
@@ -551,8 +552,8 @@ struct kvmm_compact {
 /**
  * kvmm_pool_compact() - move blocks so that free ones lie together
  *
- * Stops the world: the caller sees to it that nothing reads or writes the pool's blocks on the
- * device meanwhile. Other callers of this pool wait. Pinned ranges stay.
+ * Stops the world: the caller sees to it that no work on the device reads or writes the pool's
+ * blocks meanwhile. Other callers of this pool wait. Pinned ranges stay.
  *
  * Return: 0 the goal is reached; -EAGAIN a budget ended it before (what was moved stays moved);
  * -ENOSPC no allowed sequence of moves reaches the goal; -EIO a copy failed (ranges whose content
@@ -595,8 +596,8 @@ enum kvmm_miss {
  * @nr_available: @nr_free + @nr_inactive; of the latter, blocks being copied (<kvmm/step.h>) or
  *	verified (<kvmm/verify.h>), or protected by a tenant's min, cannot be had now
  * @nr_state: blocks by enum kvmm_block_state
- * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
- *	A policy that orders free blocks, too ("lru-classic"), has them with it: they are in no run
+ * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs. A policy that
+ *	orders free blocks, too ("lru-classic"), keeps them itself: they are in no run
  * @block_bytes, @block_tokens: as created
  * @allocs, @alloc_blocks, @frees: successful calls of either kind, and blocks
  * @fail_nospc: requests that failed for want of blocks
@@ -612,8 +613,8 @@ enum kvmm_miss {
  *	with the world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
  * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
- * @nr_retired: of @nr_blocks: never again for private and cached blocks, but for ranges: as many
- *	handles have had all their lives, 268,435,455 each
+ * @nr_retired: of @nr_blocks: blocks that had all 268,435,455 generations of their handle: ranges
+ *	may use them, private and cached blocks never again
  * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
  * @nr_full: times that a lookup passed over a cached block which had 1,048,575 references: a miss,
  *	unless there is a younger block of that name
