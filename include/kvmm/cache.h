@@ -15,15 +15,15 @@
  *   without: still a hit, until its memory is needed;
  * - *weak* (kvmm_weak_t): no reference. Does not keep the block; can be upgraded while it exists.
  *
- * All are 8 bytes, by value, and carry a generation: a handle of a block that is gone is answered
- * with -ESTALE for ever, one that was made up, or is in another state, with -EINVAL. Each type is
+ * All are 8 bytes, passed by value, and carry a generation. A call with a handle of a block that is
+ * gone says -ESTALE for ever; with a made-up handle, or one of another state, -EINVAL. Each type is
  * a struct of its own, so that the compiler refuses the wrong one.
  *
- * Calls work on batches. A batch is done as a whole or not at all, but for those that say how many.
+ * Calls work on batches. A call does all of its batch or nothing, unless it returns how many.
  *
  * Lookups (match, scan, probe, length), references (get, upgrade, touch) and pins take no lock and
- * allocate nothing; dropping references takes none but that of the order of eviction, briefly,
- * when its log is full. They go on while other threads allocate, evict and compact.
+ * allocate nothing. A put takes only the lock of the order of eviction, briefly, when its log is
+ * full. All go on while other threads allocate, evict and compact.
  */
 #ifndef KVMM_CACHE_H
 #define KVMM_CACHE_H
@@ -40,10 +40,10 @@ extern "C" {
  * @nr: how many
  * @position: of the first, in blocks from the start of the prompt; with @nr below 2^32
  * @parent: key of the block before the first; NULL if it is the first, or unknown
- * @domain: who may share them: a block is a hit only if tenant, layout and group are equal
+ * @domain: tenant, layout and group of the blocks: a block is a hit only if all are equal
  *
- * Lookups do not look at @position and @parent. They tell a registry of prefixes, and tools, what
- * follows what; see <kvmm/registry.h>.
+ * Lookups ignore @position and @parent. Registries of prefixes and tools learn from them which
+ * block follows which; see <kvmm/registry.h>.
  */
 struct kvmm_prefix {
 	const kvmm_key_t *keys;
@@ -59,9 +59,9 @@ struct kvmm_prefix {
  * kvmm_prefix_match() - reference the longest cached prefix of @prefix
  * @refs: room for @prefix->nr; one reference each
  *
- * Stops at the first miss. Of several blocks with one name the oldest is returned. Lock-free.
- * Counts as a look-up each time: a request that waits for blocks asks kvmm_acquire(), which counts
- * when it succeeds, or kvmm_prefix_len(), which never does.
+ * Stops at the first miss. Returns the oldest of several blocks with one name. Lock-free. Each call
+ * counts as a look-up: a request that waits for blocks asks kvmm_acquire(), which counts when it
+ * succeeds, or kvmm_prefix_len(), which never does.
  *
  * Return: number of hits; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
@@ -127,7 +127,7 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_fresh: out: @nr_blocks - @nr_hits
  * @evicted: NULL, or room for @nr_blocks keys that lost their block
  * @nr_evicted: out: keys in @evicted; without that how many lost their block
- * @domain: who may share the hits; new blocks are for @domain.tenant
+ * @domain: domain of the hits; new blocks are for @domain.tenant
  * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
  * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks,
  *	promises, or limits of the tenant that were lowered; <kvmm/event.h> names them
@@ -176,9 +176,9 @@ static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *bl
 /**
  * kvmm_free() - give private blocks back, last of @blocks first
  *
- * Up to 64 of them the thread may keep aside for its next kvmm_alloc(): without a lock, and free
- * for all nevertheless (Documentation/magazines.rst). Of two threads that free, stage or register
- * one handle at the same moment one is refused.
+ * The thread may keep up to 64 of them for its next kvmm_alloc(), without a lock; they stay free
+ * for all requests (Documentation/magazines.rst). Of two threads that free, stage or register one
+ * handle at the same moment one is refused.
  *
  * Return: 0; -ESTALE, -EINVAL (none was freed).
  */
@@ -198,19 +198,20 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
 
-/** kvmm_unstage() - private again, and without name. Return: 0; -ESTALE, -EINVAL. */
+/** kvmm_unstage() - make blocks private again, without a name. Return: 0; -ESTALE, -EINVAL. */
 KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
 			  kvmm_mut_t *blocks);
 
 /**
- * enum kvmm_dup - what becomes of a block whose name is taken
+ * enum kvmm_dup - what becomes of a new block with a name that is taken
  * @KVMM_DUP_POOL: as struct kvmm_pool_attr says
- * @KVMM_DUP_ALLOW: cached as well, and found when its elders are gone: block tables stay
- *	append-only (vLLM)
- * @KVMM_DUP_HOLD: registered as well, for its holders only: it has a reference on the one that is
- *	found, and with its own last reference it is freed and gives that back, so it pins nothing
+ * @KVMM_DUP_ALLOW: cached as well, and found once older blocks of the name are gone: block tables
+ *	stay append-only (vLLM)
+ * @KVMM_DUP_HOLD: registered as well, for its holders only: the new block has a reference on the
+ *	one that look-ups find. Its own last reference frees it and drops that, so it keeps nothing
  *	in an idle pool (Dynamo's "allow")
- * @KVMM_DUP_REJECT: the newcomer is freed, and the caller gets a reference on the one that is found
+ * @KVMM_DUP_REJECT: the new block is freed; the caller gets a reference on the one that look-ups
+ *	find
  */
 enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, KVMM_NR_DUPS };
 
@@ -219,9 +220,9 @@ enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, K
  * @staged: taken on success
  * @nr: how many
  * @dup: enum kvmm_dup
- * @refs: one reference for each, on the block itself or, with KVMM_DUP_REJECT, on its elder; may be
- *	the memory of @staged
- * @nr_dups: out: blocks whose name was taken
+ * @refs: one reference for each, on the block itself or, with KVMM_DUP_REJECT, on the older one;
+ *	may be the memory of @staged
+ * @nr_dups: out: blocks with a name that was taken
  */
 struct kvmm_publish {
 	const kvmm_staged_t *staged;
@@ -270,7 +271,7 @@ KVMM_API int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint3
  */
 KVMM_API int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
 
-/** kvmm_touch_many() - the blocks are used: as a match, for the order of eviction and for touch
+/** kvmm_touch_many() - use the blocks as a match does, for the order of eviction and touch
  * callbacks, without a reference. Return: 0; -ESTALE, -EINVAL (none was touched). */
 KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
 
@@ -294,7 +295,7 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 			       kvmm_ref_t *refs);
 
 /**
- * kvmm_pin_many_as() - a reference that keeps the block where it is, too
+ * kvmm_pin_many_as() - take references that keep the blocks where they are, too
  * @type: enum kvmm_pin_type: the pin is undone by that type only, see <kvmm/pin.h>
  *
  * Return: 0; -EBUSY one is being moved; -E2BIG the pool would have more pins than it may, see
@@ -303,7 +304,7 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 			      uint32_t type);
 
-/** kvmm_unpin_many_as() - undo it, all or nothing, last of @refs first. Return: 0; -ESTALE;
+/** kvmm_unpin_many_as() - undo pins, all or nothing, last of @refs first. Return: 0; -ESTALE;
  * -EINVAL, also if one of them has no pin of @type. */
 KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 				uint32_t type);
@@ -321,7 +322,7 @@ static inline int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs
 }
 
 /**
- * kvmm_set_reset() - should these blocks go with their last reference, rather than stay cached?
+ * kvmm_set_reset() - free these blocks with their last reference, or keep them cached
  *
  * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that
  * holds another block (KVMM_DUP_HOLD) goes in any case.
@@ -429,8 +430,8 @@ KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, u
  * kvmm_reset_inactive_held() - forget every cached block of the device without references
  * @nr_held: NULL, or out: blocks in use after that: private, staged or referenced ones, and ranges
  *
- * Copies in tiers below stay. Moves under way are cancelled, and a look of kvmm_verify_tick() ends,
- * so that none keeps its block.
+ * Copies in tiers below stay. Cancels moves under way, and ends verifications of
+ * kvmm_verify_tick(), so that none keeps a block.
  *
  * Context: waits for the device where it copies, or sums, blocks of the pool.
  * Return: how many were forgotten; -EOPNOTSUPP; -EINVAL.
@@ -445,14 +446,14 @@ static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
 
 /**
  * kvmm_reset_cache() - forget every cached block, in every tier: for a change of weights
- * @pool: nothing of it is held: no private, staged or active block, no range
+ * @pool: a pool without private, staged and active blocks and without ranges
  *
- * What the engine calls between the last step with the old weights and the first one with the new
- * ones, on each pool that has K/V of them. Afterwards no copy that was made before is found or
- * loaded: not on the device, not in the host tier, where copies of the pool's layout go, whichever
- * pool made them, and not on the disk below, which is emptied as a whole, other layouts included,
- * for good. Copies that are under way between host tier and disk are not found when they are
- * complete. Moves and a look of kvmm_verify_tick() end first, as in kvmm_reset_inactive_held().
+ * The engine calls it between the last step with the old weights and the first with the new ones,
+ * on each pool that has K/V of them. Afterwards no earlier copy is found or loaded: not on the
+ * device; not in the host tier, which drops copies of the pool's layout, of all pools; not on the
+ * disk below, which is emptied as a whole, other layouts included, for good. Look-ups do not find
+ * copies under way between host tier and disk once these complete. Moves and verifications end
+ * first, as in kvmm_reset_inactive_held().
  *
  * The pool's own copies to and from the host tier hold their blocks: -EBUSY. kvmm_tier_abort_all(),
  * and kvmm_tier_poll() between two attempts until one works. So do a migration that reads the pool,
