@@ -4,8 +4,8 @@
  *
  * An engine works in steps: it asks where blocks lie, gives the device its work on a stream, and
  * asks anew for the next step. That is enough to move blocks without stopping any thread, as RCU
- * does for host memory: copy, publish the new place, and use the old one again when every step that
- * may have been told of it has ended on the device.
+ * does for host memory: copy, publish the new place, and reuse the old one when every step that may
+ * know it has ended on the device.
  *
  *	stream	[ step 1 ] [ step 2    ] [ step 3 ]
  *	kvmm	     [ copy ]| publish   ^ the old place is free
@@ -39,7 +39,7 @@ extern "C" {
 /** Most streams of a pool. */
 #define KVMM_MAX_STREAMS	32u
 
-/** A stream that was added to a pool. Stale when it was removed; all zeros is never one. */
+/** A stream of a pool. Stale once it is removed; all zeros is never one. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;
@@ -59,7 +59,7 @@ typedef struct {
 KVMM_API int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags,
 			     kvmm_stream_t *id);
 
-/** kvmm_stream_del() - it does not any more. Waits until its steps have ended on the device.
+/** kvmm_stream_del() - remove a stream. Waits until its steps have ended on the device.
  * Return: 0; -EBUSY a step is open; -ESTALE, -EINVAL. */
 KVMM_API int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id);
 
@@ -67,8 +67,7 @@ KVMM_API int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id);
  * kvmm_step_begin() - from here on the engine asks where blocks lie
  * @epoch: out; for kvmm_step_end()
  *
- * Publishes copies that have been finished, so that this step is told the new places. Never waits
- * for the device.
+ * Publishes finished copies, so that this step learns the new places. Never waits for the device.
  *
  * Return: 0; -EBUSY a step is open on this stream; -EAGAIN blocks that the step may write have
  * moved, and their relocations are not acknowledged; -ESTALE, -EINVAL.
@@ -78,7 +77,7 @@ KVMM_API int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t 
 /**
  * kvmm_step_end() - the stream has been given all work of this step
  *
- * Records an event: what the step was told is kept until the device has passed that.
+ * Records an event on the stream: places that the step knows stay until the device has passed it.
  *
  * Return: 0; -EINVAL no such step is open; -EBUSY the stream is capturing a graph, -ENOMEM, -EAGAIN
  * the driver would not record it (the step stays open: end it again); -EIO the device is lost (the
@@ -88,8 +87,8 @@ KVMM_API int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t ep
 
 /**
  * struct kvmm_relocation - a run of blocks has moved
- * @from: its first block was here
- * @to: and is here
+ * @from: where its first block was, a block id
+ * @to: where it is now
  * @nr: blocks
  */
 struct kvmm_relocation {
@@ -100,7 +99,7 @@ struct kvmm_relocation {
 };
 
 /**
- * kvmm_relocations() - what this stream's engine has not acknowledged, oldest first
+ * kvmm_relocations() - moves that this stream's engine has not acknowledged, oldest first
  * @moves: room for @max
  *
  * A run may move more than once: apply them in order, and before the places of later allocations.
@@ -116,9 +115,8 @@ KVMM_API int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
  * Return: 0; -EBUSY one is; -EINVAL there are not so many; -ESTALE. */
 KVMM_API int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr);
 
-/** kvmm_range_seal() - the first @nr blocks of the range are not written any more, by any of its
- * owners: they may move beside running steps. Never takes back. Return: 0; -EINVAL more than there
- * are; -ESTALE. */
+/** kvmm_range_seal() - no owner writes the first @nr blocks of the range any more: they may move
+ * beside running steps. Cannot be undone. Return: 0; -EINVAL more than there are; -ESTALE. */
 KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** enum kvmm_move_mode - when blocks move; see the head of this file */
@@ -139,9 +137,9 @@ enum kvmm_move_mode {
  * Until then no request gets the old or the new places.
  *
  * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the
- * goal, or their new places are promised; -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on
- * its way, or the pool is quiescent; -EAGAIN the blocks changed hands all the while it was planned,
- * or a budget ended it; -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
+ * goal, or their new places are promised; -EBUSY a step is open (KVMM_MOVE_BETWEEN), too many
+ * blocks are on their way, or the pool is quiescent; -EAGAIN blocks kept changing hands during
+ * planning, or a budget ended it; -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
  */
 KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
 
@@ -220,10 +218,10 @@ struct kvmm_step_stat {
  * @groups: of threads that a copy occupies; 0 = 16
  * @reserved: 0
  *
- * With a limit, moves are copied in portions: the next one is given to the device when the last one
- * is complete, so it is not for the device to have long queues of copies. A portion is one block at
- * least. Calls that publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the
- * next portion: fewer calls make it slower. Moves between steps are not limited.
+ * With a limit, kvmm copies moves in portions: it gives the device the next one when the last is
+ * complete, so the device has no long queue of copies. A portion is one block at least. Calls that
+ * publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the next portion: fewer
+ * calls make it slower. Moves between steps are not limited.
  */
 struct kvmm_pace {
 	size_t size;
@@ -240,10 +238,10 @@ static inline int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *
 }
 
 /**
- * struct kvmm_pace_stat - what became of it
+ * struct kvmm_pace_stat - copies beside steps, as paced
  * @bytes_per_ms, @bytes_per_step: as set
  * @bytes, @portions: submitted beside steps, since the pool's creation
- * @denied: times that something was to be copied, and had to wait
+ * @denied: times that a copy had to wait
  */
 struct kvmm_pace_stat {
 	uint64_t bytes_per_ms;
