@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front door of allocation: requests with priorities, watermarks, deadlines and promises.
+ * Requests for blocks in full: with priorities, watermarks, deadlines and promises.
  *
- * kvmm_alloc() and kvmm_range_alloc() are the short forms, for engines that take what there is or
- * are refused. Here a request says in full what it is worth:
+ * kvmm_alloc() and kvmm_range_alloc() are the short forms: they take the blocks now or fail. Here a
+ * request says what it is worth:
  *
  *	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
  *
@@ -12,8 +12,8 @@
  *	ctl.deadline_ns = 5 * 1000 * 1000;	// wait at most 5 ms until so many are free
  *	err = kvmm_alloc_ctl(pool, &ctl, blocks);
  *
- * The same for ranges is in struct kvmm_range_attr. Documentation/allocation.rst has the order in
- * which room is made, and a table of the flags.
+ * struct kvmm_range_attr says the same for ranges. Documentation/allocation.rst has the order in
+ * which the pool makes room, and a table of the flags.
  */
 #ifndef KVMM_ALLOC_H
 #define KVMM_ALLOC_H
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/** kvmm_clock_ns() - now, on kvmm's clock, by which deadlines run: monotonic nanoseconds. */
+/** kvmm_clock_ns() - the time of kvmm's clock, for deadlines and leases: monotonic nanoseconds. */
 KVMM_API uint64_t kvmm_clock_ns(void);
 
 /* ---- private blocks ---- */
@@ -40,7 +40,7 @@ KVMM_API uint64_t kvmm_clock_ns(void);
  * @seq: the engine's name of the request, for kvmm_alloc_cancel(); 0 = none
  * @deadline_ns: wait until this time of kvmm's clock (with KVMM_ALLOC_RELATIVE: for so long); 0 =
  *	do not wait. -EINVAL in pools with KVMM_POOL_DETERMINISTIC
- * @promise: blocks promised before, to be taken from; see kvmm_promise_make()
+ * @promise: promise to take the blocks from, or zeros; see kvmm_promise_make()
  * @report: NULL, or filled on success and on -ENOSPC, -EAGAIN, -ETIMEDOUT and -ECANCELED
  * @cls: KVMM_IN_CLASS(), see struct kvmm_class; 0 = none
  */
@@ -128,10 +128,10 @@ KVMM_API int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 /**
  * struct kvmm_watermarks - free blocks that are kept back
  * @min: below this only urgent requests take blocks
- * @low: below this only high and urgent ones do; others evict first, so that @low stay free
- * @high: up to here kvmm_reclaim() frees
+ * @low: below this only high and urgent ones do; others evict first, so that @low blocks stay free
+ * @high: kvmm_reclaim() evicts until so many blocks are free
  *
- * @min <= @low <= @high <= blocks of the pool. All 0: off, and nothing is looked at.
+ * @min <= @low <= @high <= blocks of the pool. All 0: watermarks are off.
  *
  * Evictable blocks are not free in this sense. A normal request takes free blocks down to @low and
  * evicts for the rest, so that an urgent one finds blocks that need no eviction.
@@ -180,22 +180,23 @@ KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
 /**
  * kvmm_promise_make() - reserve blocks that are taken later
  * @ctl: @nr blocks; @prio, @flags, @deadline_ns and @report as for kvmm_alloc_ctl(): the promise is
- *	given when a request like that would succeed. KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG and
- *	placements are for when they are taken: -EINVAL here
+ *	made when such a request would succeed. -EINVAL with KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG or a
+ *	placement: these are for the requests that take the blocks
  *
- * With @cls no more is promised than the class takes now (KVMM_CLASS_REFUSE: -EDQUOT); its quota,
- * as limits of tenants, holds when they are taken.
+ * With @cls a promise is no larger than what the class may take now (KVMM_CLASS_REFUSE: -EDQUOT).
+ * The quota of the class and limits of tenants apply again when blocks are taken.
  *
- * The pool keeps so many blocks free from now on, not particular ones. Requests with @promise take
- * from them, past watermarks and queue. Requests for private blocks then never fail for want of
- * room; nor do ranges, except that no number of runs is promised.
+ * From now on the pool keeps so many blocks free, not particular ones. Requests with @promise take
+ * from them, past watermarks and queue, and never fail for want of blocks. A range may still fail
+ * if the blocks lie in more runs than it allows.
  *
  * Return: as kvmm_alloc_ctl().
  */
 KVMM_API int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			       kvmm_promise_t *promise);
 
-/** kvmm_promise_end() - unpromise the blocks left. Return: how many; -ESTALE; -EINVAL. */
+/** kvmm_promise_end() - end a promise; its blocks left are free for all. Return: how many; -ESTALE;
+ * -EINVAL. */
 KVMM_API int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promise);
 
 /* ---- what room costs ---- */
@@ -203,9 +204,10 @@ KVMM_API int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promise);
 /**
  * struct kvmm_alloc_costs - what the slow path weighs, in nanoseconds
  * @copy_block_ns: to move a block; 0 = 2,000
- * @drop_block_ns: to lose a cached block: computing it again, times the chance that it is asked
- *	for; 0 = 200,000
- * @wait_block_ns: to wait until a block becomes free by itself; 0 = waiting is dearer than anything
+ * @drop_block_ns: to drop a cached block: the time to compute it again, times the chance of a hit;
+ *	0 = 200,000
+ * @wait_block_ns: to wait until a block becomes free by itself; 0 = waiting costs more than all
+ *	else
  */
 struct kvmm_alloc_costs {
 	uint64_t copy_block_ns;
@@ -214,10 +216,10 @@ struct kvmm_alloc_costs {
 };
 
 /**
- * struct kvmm_alloc_attr - the front door of a pool, in struct kvmm_pool_attr
+ * struct kvmm_alloc_attr - watermarks and costs of a pool, in struct kvmm_pool_attr
  * @size: sizeof(struct kvmm_alloc_attr)
  * @marks: watermarks to begin with
- * @costs: see there
+ * @costs: what the slow path weighs
  */
 struct kvmm_alloc_attr {
 	size_t size;
@@ -227,14 +229,14 @@ struct kvmm_alloc_attr {
 };
 
 /**
- * enum kvmm_step - what is done to make room, in this order
- * @KVMM_STEP_DRAIN: free blocks that threads keep aside go back
- * @KVMM_STEP_STEAL: so do those that growing ranges have reserved softly
- * @KVMM_STEP_EVICT: exactly the cached blocks that are missing
- * @KVMM_STEP_DROP: further ones, where dropping is cheaper than moving, to make a run
- * @KVMM_STEP_COMPACT: blocks are moved to make a run
- * @KVMM_STEP_OFFLOAD: held blocks go to another tier (no tier does that yet)
- * @KVMM_STEP_WAIT: until others give something back
+ * enum kvmm_step - what the slow path does to make room, in this order
+ * @KVMM_STEP_DRAIN: take back free blocks that threads keep aside
+ * @KVMM_STEP_STEAL: take free blocks that growing ranges have reserved softly
+ * @KVMM_STEP_EVICT: evict exactly the missing number of cached blocks
+ * @KVMM_STEP_DROP: evict further blocks to make a run, where that is cheaper than moving them
+ * @KVMM_STEP_COMPACT: move blocks to make a run
+ * @KVMM_STEP_OFFLOAD: move held blocks to another tier (no tier does that yet)
+ * @KVMM_STEP_WAIT: wait until other threads give blocks back
  */
 enum kvmm_step {
 	KVMM_STEP_DRAIN,
@@ -254,13 +256,13 @@ static inline const char *kvmm_step_name(uint32_t step)
 }
 
 /**
- * struct kvmm_alloc_stat - the front door, as of one moment; counts are since creation
- * @taken: by step: it was done, and changed something
- * @skipped: by step: it might have helped, but costs more than another one
- * @saved: by step: the request then fitted
+ * struct kvmm_alloc_stat - allocation of one pool, as of one moment; counts are since creation
+ * @taken: by step: times that it changed something
+ * @skipped: by step: times that another step was cheaper
+ * @saved: by step: times that the request fitted after it
  * @nr_waiting: requests that wait now
  * @nr_promised: blocks promised and not taken yet
- * @nr_timed_out, @nr_cancelled: requests that waited in vain
+ * @nr_timed_out, @nr_cancelled: requests that waited without success
  * @marks, @costs: in force
  */
 struct kvmm_alloc_stat {
@@ -291,9 +293,9 @@ static inline int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat
 #define KVMM_AVG_SHIFT		11u
 
 /**
- * struct kvmm_pressure_line - how much of the time was lost
+ * struct kvmm_pressure_line - the share of time that requests stalled
  * @avg: percent, over 10 s, 60 s and 300 s, with KVMM_AVG_SHIFT fraction bits
- * @total_us: in all
+ * @total_us: stalled since creation
  */
 struct kvmm_pressure_line {
 	uint32_t avg[KVMM_NR_AVGS];
@@ -306,8 +308,8 @@ struct kvmm_pressure_line {
  * @some: at least one request waited in the queue, or for room to be made
  * @full: requests waited, and the pool made room for none of them. Requests that take blocks
  *	without waiting are too short to be sampled: they do not count as progress
- * @queue: how long each of them waited in the queue, whether it got its blocks or not
- * @room: how long it took each time to make room, or to find that there is none
+ * @queue: time that each request waited in the queue, with or without success
+ * @room: time of each attempt to make room, with or without success
  */
 struct kvmm_pressure {
 	struct kvmm_pressure_line some;
