@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiers: cached blocks that have a copy below the device, in host memory and behind that on disk.
+ * Tiers: cached blocks with a copy below the device, in host memory and behind that on disk.
  *
  *	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
  *	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
@@ -31,9 +31,9 @@
  * The host tier is inclusive: a block that is loaded stays there. A device block with a finished
  * copy is *clean*: evicting it costs nothing, and its name is found below.
  *
- * A host tier is shared by as many pools (its *clients*) as there is room for, from any threads.
- * Blocks of different sizes share it: a block takes as many units of @block_bytes as it needs, in
- * one run. Clients with the same layout id and the same lengths of pieces find each other's blocks.
+ * Up to KVMM_TIER_CLIENTS pools (its *clients*) share a host tier, from any threads. A block takes
+ * as many units of @block_bytes as it needs, in one run, so blocks of different sizes share the
+ * tier. Clients with the same layout id and the same lengths of pieces find each other's blocks.
  *
  * Pools of ids only have no content to copy: their copies end when a simulated link says so, by the
  * system's clock or by one that the caller turns (kvmm_tier_clock()). All else is the same code.
@@ -67,9 +67,9 @@ enum kvmm_tier_level { KVMM_TIER_DEVICE, KVMM_TIER_HOST, KVMM_TIER_DISK, KVMM_NR
 #define KVMM_TIER_TOLD_CLOCK	(1u << 0)
 
 /**
- * struct kvmm_tier_link - how long a copy takes that is only simulated
- * @latency_ns: each copy
- * @bytes_per_s: besides; 0 = no time. Copies of one direction come one after the other
+ * struct kvmm_tier_link - how long a simulated copy takes
+ * @latency_ns: nanoseconds of each copy
+ * @bytes_per_s: bandwidth, on top; 0 = unlimited. Copies of one direction follow one another
  */
 struct kvmm_tier_link {
 	uint64_t latency_ns;
@@ -83,12 +83,12 @@ struct kvmm_tier_link {
  * @device: its driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
  *	not pinned. Pools of other devices may use it as well
  * @capacity_bytes: memory in the end; 0 = @capacity_blocks
- * @block_bytes: the unit in which it is given out; a block of a pool takes whole units. 0 = ids
- *	only: there is no memory, and only pools without memory may use it
+ * @block_bytes: bytes of a unit; a block of a pool takes whole units. 0 = ids only: there is no
+ *	memory, and only pools without memory may use it
  * @capacity_blocks: units in the end, up to KVMM_MAX_BLOCKS; 0 = @capacity_bytes / @block_bytes
- * @chunk_bytes: memory is pinned in portions of so much, the first one at creation, the others one
- *	a call of kvmm_tier_tick(); what is there is used. 0 = 256 MiB
- * @numa_node: where it lies; -1 = next to the device
+ * @chunk_bytes: bytes of a portion of pinned memory: the first is pinned at creation, each further
+ *	one by a call of kvmm_tier_tick(); portions serve once pinned. 0 = 256 MiB
+ * @numa_node: NUMA node of its memory; -1 = next to the device
  * @policy: policy of its eviction; see kvmm_policies(); "lru" if NULL
  * @flags: KVMM_TIER_*
  * @down, @up: simulated links, for pools of ids only: from the device, and to it
@@ -123,9 +123,9 @@ struct kvmm_tier_attr {
 KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier);
 
 /**
- * kvmm_tier_destroy() - the caller is done with it; NULL does nothing
+ * kvmm_tier_destroy() - drop the caller's reference on a tier; NULL does nothing
  *
- * It is gone once the last pool has been detached from it. Does nothing in a forked child.
+ * The tier goes once the last pool is detached from it. Does nothing in a forked child.
  */
 KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
 
@@ -134,12 +134,12 @@ KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
  *
  * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
  *
- * Return: 1 something was done, and there may be more; 0; -ENOMEM there is no more memory to be had
- * (what is there is used, and the capacity is that); -EIO; -EINVAL; -ECHILD.
+ * Return: 1 something was done, and there may be more; 0; -ENOMEM no more memory to be had (the
+ * tier keeps what it has, as its capacity); -EIO; -EINVAL; -ECHILD.
  */
 KVMM_API int kvmm_tier_tick(struct kvmm_tier *tier);
 
-/** kvmm_tier_clock() - it is @now_ns, for links of KVMM_TIER_TOLD_CLOCK; never goes back.
+/** kvmm_tier_clock() - set the time of KVMM_TIER_TOLD_CLOCK to @now_ns; it never goes back.
  * Return: 0; -EINVAL; -EOPNOTSUPP the tier has a clock of its own. */
 KVMM_API int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns);
 
@@ -164,13 +164,13 @@ struct kvmm_tier_disk_attr {
 #define KVMM_TIER_DISK_ATTR_INIT { sizeof(struct kvmm_tier_disk_attr), 800, 0, 0, 0 }
 
 /**
- * kvmm_tier_set_disk() - a store is below the host tier from now on; see <kvmm/disk.h>
+ * kvmm_tier_set_disk() - put a store below the host tier; see <kvmm/disk.h>
  * @disk: the tier's alone; the caller closes it when the tier is gone
  * @attr: NULL = KVMM_TIER_DISK_ATTR_INIT
  *
- * Blocks are written by kvmm_tier_tick() and kvmm_tier_poll() before they have to go from the host
- * tier, which never waits for that. What is on the disk alone is a hit at level KVMM_TIER_DISK; a
- * load brings it to the host tier first, where it stays, if that has room for it: else -ENOSPC.
+ * kvmm_tier_tick() and kvmm_tier_poll() write blocks before the host tier evicts them; eviction
+ * never waits for that. A block on the disk alone is a hit at level KVMM_TIER_DISK. A load brings
+ * it to the host tier first, where it stays; -ENOSPC without room there.
  *
  * Return: 0; -EBUSY it has one, or pools; -EOPNOTSUPP it has no memory; -EINVAL, -ENOMEM, -ECHILD.
  */
@@ -198,9 +198,9 @@ struct kvmm_tier_sim_attr {
  * @sim: borrowed during the call
  * @attr: as for kvmm_tier_set_disk()
  *
- * It takes blocks and gives them back when its links have had the time, by the tier's clock, and
- * forgets the one that was written longest ago when it is full; those that were read meanwhile stay
- * once more, one for three that go. It is the tier's, and goes with it.
+ * Its reads and writes take the time of its links, by the tier's clock. When full it forgets the
+ * block written longest ago; of those read meanwhile it keeps one for three that go. It belongs to
+ * the tier and goes with it.
  *
  * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
  */
@@ -211,12 +211,12 @@ KVMM_API int kvmm_tier_simulate_disk(struct kvmm_tier *tier, const struct kvmm_t
 
 /**
  * enum kvmm_tier_write - when a block is copied down
- * @KVMM_TIER_SELECTIVE: when it is used again, even if it had to be computed again: blocks that are
- *	never wanted twice cost nothing
+ * @KVMM_TIER_SELECTIVE: when it is used again, even if it had to be computed again: blocks used
+ *	once cost nothing
  * @KVMM_TIER_EXPLICIT: by kvmm_tier_offload() only
  * @KVMM_TIER_THROUGH: when it is registered
  * @KVMM_TIER_BACK: before it would be evicted, while the pool is fuller than @high_pm
- * @KVMM_TIER_THRESHOLD: the same, and its device block is free then, down to @low_pm
+ * @KVMM_TIER_THRESHOLD: the same, and its device block is then freed, down to @low_pm
  */
 enum kvmm_tier_write {
 	KVMM_TIER_SELECTIVE,
@@ -240,13 +240,13 @@ enum kvmm_tier_write {
  * @high_pm, @low_pm: KVMM_TIER_BACK and _THRESHOLD: blocks in use or cached, of all, per mille
  * @step_blocks, @step_bytes: most that one kvmm_tier_poll() begins to copy down; 0 = no limit
  * @min_load: fewer blocks than this are not worth a load; 0 = any
- * @verify_every: one block in so many gets a checksum, which is compared whenever it is loaded; 1 =
- *	each; 0 = none. Which ones is up to their keys
+ * @verify_every: one block in so many gets a checksum, compared at each load; 1 = each; 0 = none.
+ *	Keys decide which ones
  * @flags: KVMM_TIER_FIXED
- * @reload_ns: a block that is loaded so soon after its copy was made, and the device's was evicted,
- *	counts as thrashing
+ * @reload_ns: a load so soon after the copy was made, of a block evicted from the device, counts as
+ *	thrashing
  * @recompute_ns: what the engine takes to compute a token; 0 = unknown: all that is found is loaded
- * @up: what loading is expected to take; 0, 0 = as measured
+ * @up: expected link for loads; 0, 0 = as measured
  */
 struct kvmm_tier_config {
 	size_t size;
@@ -281,11 +281,11 @@ struct kvmm_tier_config {
  * @layout_id: all that gives the bytes of a block another meaning: model, data type, order of
  *	dimensions, rank. The lengths of the block's pieces need not be in it. A store below has
  *	blocks in whole units of the host tier: a tier with units of another size may not find them
- * @block_bytes: pools of ids only: what a block would have
+ * @block_bytes: pools of ids only: bytes that a block would have
  * @registry_tier: which tier of the pool's registry the host tier is for it, or KVMM_TIER_UNTOLD
  * @flags: KVMM_TIER_COMPLETE
  * @max_units: most units that blocks of this pool may take; 0 = no limit
- * @min_units: of its own, so many units are not given to others
+ * @min_units: units of this pool that others never get
  * @max_down, @max_up: most blocks on their way down, and up (the load quota); 0 = 1024
  * @batch_blocks: most blocks of one copy; 0 = 64
  * @config: borrowed; NULL = KVMM_TIER_CONFIG_INIT
@@ -313,17 +313,17 @@ struct kvmm_tier_client_attr {
  * @tier: NULL: see kvmm_tier_detach()
  * @attr: borrowed during the call
  *
- * A pool without a tier is what it was before there were tiers. Destroying a pool detaches it.
+ * A pool without a tier pays nothing for tiers. Destroying a pool detaches it.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or no memory where the tier has, or the
- * other way round, or is deterministic, and when its copies are complete is not; -EBUSY it has a
- * tier; -EUSERS the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or only one of pool and tier has memory,
+ * or the pool is deterministic, and the end of its copies would not be; -EBUSY it has a tier;
+ * -EUSERS the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
  */
 KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 			      const struct kvmm_tier_client_attr *attr);
 
 /**
- * kvmm_tier_detach() - no tier any more; what the pool has put there stays until it is evicted
+ * kvmm_tier_detach() - take the tier from a pool; its copies there stay until they are evicted
  *
  * No other call on the pool's tiers may run or start.
  *
@@ -342,7 +342,7 @@ static inline int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_
 	return kvmm_pool_set(pool, KVMM_SET_TIER, config);
 }
 
-/** kvmm_tier_config() - how they stand; @config->size is set by the caller. Return: as before. */
+/** kvmm_tier_config() - read the knobs; the caller sets @config->size. Return: as before. */
 static inline int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
 {
 	size_t size = config ? config->size : 0;
@@ -406,8 +406,8 @@ struct kvmm_tier_match {
 /**
  * kvmm_tier_match() - kvmm_prefix_match() that goes on in the tiers below
  *
- * Pools without a tier are asked alike. What it says of lower tiers is true at that moment; only
- * kvmm_tier_load() holds on to anything there.
+ * Serves pools without a tier, too. What it says of lower tiers holds at that moment; only
+ * kvmm_tier_load() keeps blocks there.
  *
  * Return: @nr_device + @nr_lower; -EINVAL; -EOPNOTSUPP the pool has no policy; -EUCLEAN, -ECHILD.
  */
@@ -422,7 +422,7 @@ typedef struct {
 } kvmm_tier_op_t;
 
 /**
- * struct kvmm_tier_load - blocks to be had in the device
+ * struct kvmm_tier_load - blocks to bring into the device
  * @size: sizeof(struct kvmm_tier_load)
  * @prefix: borrowed; not only keys: @position and @parent are what the blocks are registered with
  * @flags: none yet; 0
@@ -439,9 +439,9 @@ struct kvmm_tier_load {
  * kvmm_tier_load() - begin to bring all of @load->prefix into the device, or nothing
  * @op: set on success only; NULL: see kvmm_tier_prefetch()
  *
- * Keys that the device has are referenced; what others are loading already is waited for; the rest
- * is copied into blocks that are allocated, as by kvmm_alloc_for(). Until the result is fetched the
- * references are the operation's.
+ * The operation references keys that the device has, waits for those that others load, and copies
+ * the rest into new blocks, as of kvmm_alloc_for(). It owns the references until its result is
+ * fetched.
  *
  * Return: 0; -ENOENT a key is a miss, or to be retried; -EINVAL also if no streams are known, see
  * KVMM_TIER_COMPLETE; -ERANGE fewer blocks than @min_load are to be loaded; -EAGAIN too much is on
@@ -523,8 +523,8 @@ struct kvmm_tier_offload {
  * kvmm_tier_offload() - queue blocks to be copied down
  * @op: NULL: the result is of no interest; else set on success only
  *
- * A block that has a copy is done at once; one that is queued or on its way is not queued again. A
- * block that is gone before its turn ends with -ESTALE, one that finds no room below with -ENOSPC.
+ * A block with a copy is done at once; one queued or on its way is not queued again. A block gone
+ * before its turn ends with -ESTALE, one without room below with -ENOSPC.
  *
  * Return: 0; -EAGAIN KVMM_TIER_OPS; -ENOMEM; -EINVAL, also as kvmm_tier_load(); -EOPNOTSUPP;
  * -EUCLEAN, -ECHILD.
@@ -533,7 +533,7 @@ KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_of
 			       kvmm_tier_op_t *op);
 
 /**
- * kvmm_tier_poll() - go on with what is under way: end copies that are complete, begin others
+ * kvmm_tier_poll() - end copies that are complete, begin others
  *
  * Once a step. Where a checksum is to be made it waits for the device to do that.
  *
@@ -545,7 +545,7 @@ KVMM_API int kvmm_tier_poll(struct kvmm_pool *pool);
  * kvmm_tier_due() - when the next copy ends, for simulated clocks
  * @due_ns: set on success only: by kvmm_tier_clock()'s time, or the system's; may be over
  *
- * Tell the clock so much, and poll: nothing ends before. For pools of ids only.
+ * No copy ends before: set the clock to it, and poll. For pools of ids only.
  *
  * Return: 0; -ENOENT no copy under way; -EINVAL; -EOPNOTSUPP also a pool with memory; -EUCLEAN,
  * -ECHILD.
@@ -582,10 +582,10 @@ struct kvmm_tier_result {
 };
 
 /**
- * kvmm_tier_result() - fetch it; @op is stale then
+ * kvmm_tier_result() - fetch the result of an operation; @op is stale then
  *
- * A load of which a block fails gives no references; what arrived stays cached. What failed is a
- * miss below from then on, if its content was to blame.
+ * If a block of a load fails, the load gives no references; blocks that arrived stay cached. A
+ * block with bad content is a miss below from then on.
  *
  * Return: 0; -EAGAIN it is not over (@op stays); the error of the first block that failed: -EIO the
  * copy, -EBADMSG the content, -ENOSPC, -EDQUOT no room below, -ESTALE it is gone, -EBUSY it is
