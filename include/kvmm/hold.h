@@ -2,8 +2,8 @@
 /*
  * Holds: references on cached blocks that have an owner, a reason and a time.
  *
- * A reference says that a block is in use, but no more. A hold is references on the blocks of a
- * prefix that can be listed: owner, reason, since when, and until when at most.
+ * A reference says no more than that a block is in use. A hold is references on the blocks of a
+ * prefix that calls can list, with owner, reason, beginning and deadline.
  *
  *	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
  *
@@ -18,16 +18,16 @@
  *	kvmm_hold_release(pool, hold);		// or, if that never comes:
  *	kvmm_hold_expire(pool, 0);		// now and then
  *
- * A *lease* is a deadline by which the owner has said that it will be done. kvmm never drops a hold
- * by itself: the engine calls kvmm_hold_expire() once late owners can do no harm. Leases run by
- * kvmm's monotonic clock.
+ * A *lease* is a deadline that the owner has promised to keep. kvmm never drops a hold by itself:
+ * the engine calls kvmm_hold_expire() once late owners can do no harm. Leases run by kvmm's
+ * monotonic clock.
  *
- * Blocks that are held with KVMM_HOLD_PIN stay where they are and have *addresses* (struct
- * kvmm_pin_addr) that other components can be given, and can check later: an address is good
- * exactly as long as a pin on that very block is held.
+ * Blocks held with KVMM_HOLD_PIN stay where they are and have *addresses* (struct kvmm_pin_addr)
+ * for other components, which can check them later: an address is good exactly as long as a pin on
+ * that very block is held.
  *
- * Any thread; the order of eviction is touched as by a match. Finding, renewing and releasing a
- * hold takes one short lock of its own and no time that depends on how many holds there are.
+ * Any thread. A hold counts in the order of eviction as a match does. Finding, renewing and
+ * releasing a hold takes one short lock of its own, and time independent of the number of holds.
  */
 #ifndef KVMM_HOLD_H
 #define KVMM_HOLD_H
@@ -107,8 +107,8 @@ struct kvmm_hold_attr {
  * kvmm_hold() - hold cached blocks by key
  * @hold: set on success only
  *
- * All blocks of the prefix, or with KVMM_HOLD_PARTIAL those that are cached. Memory for the hold is
- * taken before the first reference, so that a failure leaves no trace.
+ * Holds all blocks of the prefix, or with KVMM_HOLD_PARTIAL those that are cached. Allocates memory
+ * before the first reference, so that a failure leaves no trace.
  *
  * Return: number of blocks held, at least 1; -ENOENT one is not cached, or with KVMM_HOLD_PARTIAL
  * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -E2BIG KVMM_HOLD_PIN, and the pool would have
@@ -124,8 +124,8 @@ KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
  * @refs: @nr references of the caller, of blocks of one domain: the hold's from then on
  * @hold: set on success only
  *
- * A reference that a hold has is not taken again: a call for more references than there are beside
- * those of holds is refused, as far as a look at the latest 64 holds of each block tells.
+ * A hold does not take references of another: the call refuses more references than there are
+ * beside those of holds, as far as the latest 64 holds of each block tell.
  *
  * Return: 0; -EBUSY, -E2BIG as kvmm_hold(); -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
  * -EOPNOTSUPP the pool has no policy. On failure the references are still the caller's.
@@ -146,10 +146,10 @@ KVMM_API int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr
 			     kvmm_range_t range, kvmm_hold_t *hold);
 
 /**
- * kvmm_hold_release() - drop it and its references
+ * kvmm_hold_release() - drop a hold and its references
  *
- * If a put or an unpin too many has taken what the hold had of a block, what is left of it is
- * dropped, the handle is stale, and the call says so.
+ * If surplus puts or unpins took what the hold had of a block, the call drops what is left, makes
+ * the handle stale, and returns an error.
  *
  * Return: 0; -ESTALE it was released, or has expired, or lost a block; -EINVAL it is none, or lost
  * a reference or a pin; -EBUSY see kvmm_hold_range().
@@ -169,11 +169,11 @@ KVMM_API int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t hold, uint64_t 
  * kvmm_hold_expire() - drop the holds with a lease that has run out
  * @now_ns: by which time, on kvmm's clock; 0 = now
  *
- * In a pool with KVMM_POOL_DETERMINISTIC there is no other clock than @now_ns: "now" is the latest
- * one so far, 0 at first, and leases are taken from there. All ranks tell the same.
+ * A pool with KVMM_POOL_DETERMINISTIC has no clock but @now_ns: "now" is the latest one so far, 0
+ * at first, and leases count from there. All ranks must give the same.
  *
- * Walks all holds; the lock is held for some hundred of them at a time. For a timer, or for when
- * memory is short.
+ * Walks all holds, with the lock held for some hundred at a time. For a timer, or for when memory
+ * is short.
  *
  * Return: how many; -EINVAL.
  */
@@ -276,10 +276,10 @@ KVMM_API int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t hold, struct kvm
 			    uint32_t max);
 
 /**
- * kvmm_pin_check() - is that block still pinned at that place?
+ * kvmm_pin_check() - check that a block is still pinned at its address
  *
- * Yes, as long as any hold pins it, not only the one that the address is from. The block is asked,
- * too: an unpin too many may have taken what the hold had.
+ * It is as long as any hold pins it, not only the one of the address. The call checks the block,
+ * too: a surplus unpin may have taken the hold's pin.
  *
  * Return: 0; -ESTALE no longer; -EXDEV it is an address of another pool; -EINVAL.
  */

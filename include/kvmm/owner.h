@@ -20,19 +20,19 @@
  * references and pins with an owner (<kvmm/hold.h>). A range or a block has one owner at a time; a
  * hold is for one owner, and there may be any number of holds on a thing.
  *
- * A *lease* is a deadline by which the owner has said that it will be done. When it runs out
- * nothing happens until the engine calls kvmm_lease_expire(): that gives back what was leased with
- * KVMM_OWN_RECLAIM or KVMM_HOLD_RECLAIM, and only counts the rest.
+ * A *lease* is a deadline that the owner has promised to keep. When it runs out nothing happens
+ * until the engine calls kvmm_lease_expire(): that gives back things leased with KVMM_OWN_RECLAIM
+ * or KVMM_HOLD_RECLAIM, and only counts the rest.
  *
  * Giving back by force is safe for the next owner, since handles carry generations: all later calls
  * of the former owner say -ESTALE, and writes through kvmm_range_write() and kvmm_mut_write()
  * cannot hit what belongs to another by then.
  *
- * Records are kept beside ranges and blocks and cost nothing where no owner was ever named: memory
- * for them is allocated in pieces, for the blocks that are owned. From the first private block on
- * that has an owner, or that kvmm_mut_write() is used for, a pool keeps no blocks aside for its
- * threads, since these are allocated and freed on the word of their owner alone. Records say
- * nothing about a thing that is gone, so freeing neither knows nor clears them.
+ * A pool keeps records beside ranges and blocks, in pieces of memory for owned blocks: without
+ * owners they cost nothing. From the first private block on that gets an owner, or that
+ * kvmm_mut_write() writes, the pool keeps no blocks aside for its threads, since that relies on one
+ * thread having a private block. Records say nothing about a thing that is gone, so freeing neither
+ * knows nor clears them.
  */
 #ifndef KVMM_OWNER_H
 #define KVMM_OWNER_H
@@ -66,7 +66,7 @@ struct kvmm_own {
 
 /**
  * kvmm_own_ranges() - name the owner of ranges, or renew the lease of one's own
- * @own: the same for all of them; replaces what was said before
+ * @own: the same for all of them; replaces their owner and lease
  *
  * From then on the owner has one reference of each, which kvmm_owner_release() drops.
  *
@@ -99,9 +99,9 @@ KVMM_API int kvmm_owner_renew(struct kvmm_pool *pool, uint64_t owner, uint64_t l
 /**
  * kvmm_owner_release() - give back everything that an owner has
  *
- * Its holds are dropped, its ranges lose one reference each, its private and staged blocks are
- * freed: in one go, so that no call sees half of it. If others pin a range that would have to go,
- * or a block is being written to, staged or published at this moment, nothing is done.
+ * Drops its holds and one reference of each of its ranges, and frees its private and staged blocks:
+ * in one go, so that no call sees half of it. Does nothing if others pin a range that would have to
+ * go, or a block is being written to, staged or published at this moment.
  *
  * Return: number of ranges, blocks and holds; -EBUSY; -EINVAL @owner is 0.
  */
@@ -110,8 +110,8 @@ KVMM_API int kvmm_owner_release(struct kvmm_pool *pool, uint64_t owner);
 /**
  * struct kvmm_expired - what kvmm_lease_expire() has found and done
  * @nr_reclaimed: ranges, blocks and holds that were given back
- * @nr_busy: that should have been, but others pin them: next time
- * @nr_left: expired, too, but to be reported only
+ * @nr_busy: the same, but pinned by others: left for the next call
+ * @nr_left: expired without a RECLAIM flag: only counted
  * @reserved: 0
  */
 struct kvmm_expired {
@@ -122,11 +122,11 @@ struct kvmm_expired {
 };
 
 /**
- * kvmm_lease_expire() - look after leases that have run out
+ * kvmm_lease_expire() - give back or count things with a lease that has run out
  * @now_ns: by which time, on kvmm's clock; 0 = now
- * @expired: NULL, or what was found
+ * @expired: NULL, or out: counts
  *
- * Walks everything; a lock is held for some dozens of things at a time.
+ * Walks all leases; holds a lock for some dozens of things at a time.
  *
  * Return: number of things that were given back; -EINVAL.
  */
@@ -138,8 +138,8 @@ KVMM_API int kvmm_lease_expire(struct kvmm_pool *pool, uint64_t now_ns,
  * @pid: process, as this process numbers it
  * @tid: 0 = all of the process; else the thread
  *
- * What it leaves behind when it dies is listed by kvmm_leaks(). Whether it lives is asked there and
- * then; a number that was given to another process meanwhile does not pass for it.
+ * kvmm_leaks() lists what a dead owner left behind, and asks the system whether it lives. Another
+ * process that got the same number meanwhile does not pass for it.
  *
  * Return: 0; -ESRCH there is no such process or thread; -EOPNOTSUPP the system does not tell (no
  * /proc); -EEXIST the owner is watched already; -ENOMEM; -EINVAL.
@@ -220,9 +220,9 @@ KVMM_API int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kv
 /**
  * struct kvmm_leak_attr - what is suspicious
  * @size: sizeof(struct kvmm_leak_attr); set by KVMM_LEAK_ATTR_INIT
- * @older_ns: what has no lease and is of that age; 0 = that is fine
- * @lone_ns: what has no lease, is of that age, and is all that its owner (still) has; 0 = that is
- *	fine. A hint: an owner of one thing may well be alive
+ * @older_ns: list what has no lease and is of that age; 0 = do not
+ * @lone_ns: list what has no lease, is of that age, and is all that its owner still has; 0 = do
+ *	not. A hint only: an owner of one thing may well be alive
  * @now_ns: on kvmm's clock; 0 = now
  * @owner: things of that owner only; 0 = of all
  * @kinds: BIT(enum kvmm_owned_kind) of those that are wanted; 0 = all
@@ -271,8 +271,8 @@ KVMM_API int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr
  * @offset: in bytes, counted through the planes one after the other
  *
  * The call looks at the generation once the range can neither move nor change its owner, and that
- * lasts until the copy is done: a late writer gets -ESTALE, and never hits a new owner. If the
- * range is freed meanwhile it goes when the copy is done.
+ * lasts until the copy is done: a late writer gets -ESTALE, and never hits a new owner. A range
+ * freed meanwhile goes when the copy is done.
  *
  * Return: 0; -ESTALE; -EINVAL no such block, outside it, or a pool of ids only; -EIO; -EOVERFLOW.
  */
