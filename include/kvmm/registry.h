@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A registry of prefixes: which blocks of prompts exist, in which tiers, and what follows what.
+ * A registry of prefixes: which blocks of prompts exist, in which tiers, in which order.
  *
- * One registry is shared by several pools, its *tiers* (device, host, disk, ...; numbers are the
- * caller's choice). It holds no blocks, only names. A *name* is a key, a domain and a position; for
- * each there is one *node*, with
+ * Several pools, its *tiers* (device, host, disk, ...; the caller numbers them), share one
+ * registry. It holds no blocks, only names. A *name* is a key, a domain and a position; for each
+ * there is one *node*, with
  *
  * - how many blocks of that name each tier has; the tier has the name as long as it is not 0;
  * - its parent, the name of the block before, and its children;
- * - values of the caller's that are attached to it.
+ * - values that the caller attaches to it.
  *
  * A node exists while a tier has its name, or a caller holds it (kvmm_node_get()). Look-ups of
  * missing names leave nothing behind. A node without a registered parent is an *orphan*; it finds
@@ -35,7 +35,7 @@ extern "C" {
 /** Most tiers of a registry. Sets of tiers are masks: bit t is tier t. */
 #define KVMM_MAX_TIERS		16u
 
-/** Most names that a callback is given at once; longer batches come in parts. */
+/** Most names of one callback; longer batches come in parts. */
 #define KVMM_REGISTRY_BATCH	64u
 
 /** Most callbacks of both kinds that are registered at a time. */
@@ -46,16 +46,16 @@ extern "C" {
 
 struct kvmm_registry;
 
-/** A node, by value: without a hold it may be gone any time, and is then refused for ever. */
+/** A node, by value. Without a hold it may go any time: then all calls refuse it. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;		/* 0: no node */
 } kvmm_node_t;
 
 /**
- * struct kvmm_name - what a block is called
+ * struct kvmm_name - the name of a block
  * @key: of the block
- * @domain: who may share it
+ * @domain: tenant, layout and group of the block
  * @position: in blocks from the start of the prompt
  */
 struct kvmm_name {
@@ -73,7 +73,7 @@ struct kvmm_name {
 /**
  * struct kvmm_registry_attr - how to make a registry
  * @size: sizeof(struct kvmm_registry_attr); set by KVMM_REGISTRY_ATTR_INIT
- * @capacity: nodes to have memory for; it grows beyond, by doubling
+ * @capacity: nodes to allocate memory for; the registry grows beyond, by doubling
  * @nr_tiers: 1 to KVMM_MAX_TIERS
  * @flags: KVMM_REGISTRY_*
  */
@@ -103,8 +103,8 @@ KVMM_API void kvmm_registry_destroy(struct kvmm_registry *reg);
 /**
  * kvmm_registry_present() - @tier has got a block of each of these names
  *
- * Counts: a second block of a name is one more. A key that stands there twice counts twice. The key
- * before each is its parent; if the node has none yet it gets that one, else it keeps what it has.
+ * Counts blocks: a second block of a name is one more, and a key given twice counts twice. The key
+ * before each is its parent: a node without a parent gets it, others keep theirs.
  *
  * Context: may allocate, and wait for a grace period; hooks are called.
  * Return: 0; -EINVAL; -ENOMEM: nothing was registered.
@@ -115,7 +115,7 @@ KVMM_API int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
 /**
  * kvmm_registry_absent() - @tier has lost a block of each of these names, last name first
  *
- * Names that the tier does not have are passed over.
+ * Passes over names that the tier does not have.
  *
  * Context: never allocates or waits; hooks are called.
  * Return: how many blocks were counted down; -EINVAL.
@@ -126,8 +126,8 @@ KVMM_API int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
 /**
  * kvmm_registry_transfer() - a block of each of these names has gone from one tier to another
  *
- * In one step for each name: there is no moment at which neither has it. Counts as no access: touch
- * callbacks are not called. Names that @from does not have are passed over.
+ * Moves each name in one step: one of the tiers has it at any moment. It is no access: touch
+ * callbacks are not called. Passes over names that @from does not have.
  *
  * Context: as kvmm_registry_absent().
  * Return: how many; -EINVAL.
@@ -387,12 +387,12 @@ struct kvmm_delegate {
 	kvmm_touch_fn *on_touch;
 };
 
-/** kvmm_registry_delegate() - be called. Return: id of the hook; -ENOSPC; -EINVAL, also if it has
- * no function. */
+/** kvmm_registry_delegate() - register callbacks. Return: id of the hook; -ENOSPC; -EINVAL, also if
+ * it has no function. */
 KVMM_API int kvmm_registry_delegate(struct kvmm_registry *reg,
 				    const struct kvmm_delegate *delegate);
 
-/** kvmm_registry_on_touch() - be called for touches only. */
+/** kvmm_registry_on_touch() - register a callback for touches only. */
 static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)
 {
 	struct kvmm_delegate delegate = { NULL, NULL, ctx, fn };
@@ -401,9 +401,9 @@ static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_f
 }
 
 /**
- * kvmm_registry_unhook() - be called no more
+ * kvmm_registry_unhook() - remove callbacks
  *
- * Return: 0: it is not, and will not be; -EBUSY: no new calls are made, but one is running: ask
+ * Return: 0: no call runs or will run; -EBUSY: no new calls are made, but one is running: call
  * again; -EINVAL.
  */
 KVMM_API int kvmm_registry_unhook(struct kvmm_registry *reg, int hook);
