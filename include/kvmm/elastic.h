@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Giving memory of a pool back, and having it again.
+ * Elastic pools: giving memory of a pool back, and getting it again.
  *
  * Memory comes and goes in *units* (2 MiB as a rule), blocks do in *pageblocks*: aligned groups of
- * so many blocks that they cover units. To give memory back, pageblocks are emptied: what is cheap
- * to drop is dropped, the rest is copied elsewhere, what is pinned stays. Blocks of an empty
- * pageblock are *away*: no request gets one. A unit is given back when all blocks in it are away.
+ * so many blocks that they cover units. To give memory back, the pool empties pageblocks: it drops
+ * blocks that are cheap to drop and copies the others elsewhere; pinned blocks stay. Blocks of an
+ * empty pageblock are *away*: no request gets one. A unit is given back when all blocks in it are
+ * away.
  *
  *	pageblocks  [a.b.][....][c.dd][ee.e]	give back half:
  *		    [away][away][cadd][eebe]
@@ -14,8 +15,8 @@
  *
  * - a pool with KVMM_POOL_ELASTIC has its memory from the device, and unmaps it; kvmm_pool_grow()
  *   maps it again;
- * - memory of the caller (&struct kvmm_pool_attr.planes) is not ours to unmap: he is told of
- *   address ranges, each once, that the pool does not use any more, and hands them back with
+ * - memory of the caller (&struct kvmm_pool_attr.planes) is not ours to unmap: the caller learns,
+ *   once each, the address ranges that the pool does not use any more, and hands them back with
  *   kvmm_pool_grow();
  * - a pool of ids only counts in blocks.
  *
@@ -23,7 +24,7 @@
  * return; kvmm_pool_shrink_start() works beside the engine's steps (<kvmm/step.h>) and is polled:
  * places that a step may still read are given back when the device has passed it.
  *
- * A *balloon* is a target: so many bytes are to be away. It is approached a portion at a time.
+ * A *balloon* is a target: bytes to be away. The pool approaches it a portion at a time.
  */
 #ifndef KVMM_ELASTIC_H
 #define KVMM_ELASTIC_H
@@ -111,9 +112,9 @@ struct kvmm_shrink {
  *
  * Stops the world, as kvmm_pool_compact(): nothing may read or write the pool's blocks on the
  * device meanwhile. The pageblocks that are cheapest to empty go: a free block costs nothing,
- * others what copying or dropping costs, whichever is less (struct kvmm_alloc_costs). If too little
- * is free the shortfall is evicted first, in the order of eviction. What is promised, and the low
- * watermark, stay free.
+ * others what copying or dropping costs, whichever is less (struct kvmm_alloc_costs). If too few
+ * blocks are free the pool evicts the shortfall first, in the order of eviction. Promised blocks
+ * and the low watermark stay free.
  *
  * All or nothing, down to @min_bytes: a call that fails gives nothing back and evicts nothing; what
  * was copied stays where it is by then.
@@ -131,8 +132,8 @@ KVMM_API int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *req);
  * @mode: enum kvmm_move_mode
  *
  * Chooses pageblocks, evicts the shortfall, keeps what is free there from others, and begins to
- * move the rest. What may not move when its turn comes, or is pinned meanwhile, has its pageblock
- * left alone and another one chosen. Each pageblock is given back as soon as it is empty and no
+ * move the rest. If a block may not move when its turn comes, or is pinned meanwhile, the pool
+ * leaves its pageblock and chooses another. It gives each pageblock back once that is empty and no
  * step can read it any more.
  *
  * Return: 0; as kvmm_pool_shrink(), then nothing has been begun; -EOPNOTSUPP also

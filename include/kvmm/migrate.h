@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Migration: content goes from one pool to another, and is never in neither.
+ * Migration: content goes from one pool to another; at least one has it at any time.
  *
  * Between pools of one process, on the same device or on different ones:
  *
@@ -28,12 +28,12 @@
  *	GRACE    steps that may read the source end; then it is given back
  *	DONE     ... or FAILED, CANCELLED: the destination is free again, the source is as it was
  *
- * Registered blocks and sealed parts of ranges are copied while steps of either pool are open. What
- * else a range has is copied when the steps that were open at the start have ended; those that
- * begin later do not write to it, since the sequence is on its way.
+ * A job copies registered blocks and sealed parts of ranges while steps of either pool are open. It
+ * copies the rest of a range when the steps that were open at the start have ended; later steps
+ * must not write there, since the sequence is on its way.
  *
- * A job belongs to one thread at a time. It has no callbacks and no thread of its own: it gets on
- * when it is polled. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
+ * A job belongs to one thread at a time. It has no callbacks and no thread of its own: only polls
+ * carry it on. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
  */
 #ifndef KVMM_MIGRATE_H
 #define KVMM_MIGRATE_H
@@ -60,7 +60,7 @@ struct kvmm_migrate_auto;
  * enum kvmm_migrate_what - what goes
  * @KVMM_MIGRATE_RANGE: one range, without references or pins of others
  * @KVMM_MIGRATE_SEQ: all ranges of a sequence, likewise
- * @KVMM_MIGRATE_REFS: registered blocks that the caller has references on, which remain his
+ * @KVMM_MIGRATE_REFS: registered blocks that the caller has references on, and keeps them
  * @KVMM_MIGRATE_KEYS: registered blocks by name: those of a prefix that are cached, at least one
  */
 enum kvmm_migrate_what {
@@ -118,7 +118,7 @@ struct kvmm_migrate_attr {
 				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, 0 }
 
 /**
- * kvmm_migrate_start() - a job that has its source: pinned, and with a reference
+ * kvmm_migrate_start() - begin a job: takes a reference and a pin on the source
  * @job: set on success only
  *
  * Return: 0; -EINVAL; -EMEDIUMTYPE blocks of the two pools are not made alike: number or lengths of
@@ -129,11 +129,11 @@ struct kvmm_migrate_attr {
 KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
 
 /**
- * kvmm_migrate_poll() - get on with it
+ * kvmm_migrate_poll() - carry a job on
  *
- * Waits for nothing but the device's answer about the checksums of at most 16 MiB. A migration
- * inside one process that fails does not end while the device that copies cannot see whether it
- * still does: the places at the destination are not given back before.
+ * Waits for nothing but the device's answer about the checksums of at most 16 MiB. A failed
+ * migration inside one process does not end while the device cannot tell whether it still copies:
+ * only then it gives the places at the destination back.
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
  * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
@@ -147,7 +147,7 @@ KVMM_API int kvmm_migrate_poll(struct kvmm_migrate *job);
 KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 
 /**
- * kvmm_migrate_cancel() - from any phase before COMMIT; ends when copies under way have
+ * kvmm_migrate_cancel() - cancel a job before COMMIT; it ends when its copies have
  *
  * Return: 0 (poll says -ECANCELED in the end); -EALREADY it is committed, or has ended;
  * -EINPROGRESS the other process has been told to commit, and has not answered; -EINVAL.
@@ -155,10 +155,10 @@ KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 KVMM_API int kvmm_migrate_cancel(struct kvmm_migrate *job);
 
 /**
- * kvmm_migrate_resume() - one that has failed starts anew, with what is still there
+ * kvmm_migrate_resume() - start a failed job anew, with what is still there
  * @link: NULL, or a new one for that which broke
  *
- * Only what the other side has not got yet is copied again.
+ * Copies only what the other side has not got yet.
  *
  * Return: 0; -ESTALE the source is gone; -EINVAL it has not failed, or there is no link any more;
  * as kvmm_migrate_start() (and it may be tried again).
@@ -243,7 +243,7 @@ struct kvmm_migrate_status {
 KVMM_API int kvmm_migrate_status(const struct kvmm_migrate *job,
 				 struct kvmm_migrate_status *status);
 
-/** enum kvmm_migrate_got - what there is at the destination: see the inline calls */
+/** enum kvmm_migrate_got - kinds of results at the destination: see the inline calls */
 enum kvmm_migrate_got {
 	KVMM_MIGRATE_GOT_RANGES,	/* kvmm_range_t */
 	KVMM_MIGRATE_GOT_REFS,		/* kvmm_ref_t */
@@ -251,7 +251,7 @@ enum kvmm_migrate_got {
 };
 
 /**
- * kvmm_migrate_result() - what has become of it
+ * kvmm_migrate_result() - read the result of a job
  * @what: enum kvmm_migrate_got
  * @out: room for @max of that type, in the order of the source's
  *
@@ -287,7 +287,7 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
  * kvmm_migrate_connect() - a link from @pool to the one that is served at @path
  * @link: set on success only; carries one migration at a time
  *
- * Never waits: whether the pools are made alike shows in the first migration.
+ * Never waits: the first migration finds out whether the pools are made alike.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -ENOENT, -ECONNREFUSED no process serves
  * there; -EPERM another user does, or others may write the folder; -EAGAIN try again; -ENOMEM;
@@ -309,7 +309,7 @@ KVMM_API int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link);
 /**
  * struct kvmm_migrate_serve_attr - a pool that takes what others give
  * @size: sizeof(struct kvmm_migrate_serve_attr); set by KVMM_MIGRATE_SERVE_INIT
- * @pool: where it goes
+ * @pool: the destination
  * @path: of the socket, in a folder of the user's alone; printable UTF-8; copied
  * @window_bytes: memory for what is on its way, for each link; 0 = 8 MiB
  * @lease_ns: how long blocks stay reserved for a link that broke; 0 = 10 s
@@ -329,7 +329,7 @@ struct kvmm_migrate_serve_attr {
 #define KVMM_MIGRATE_SERVE_INIT { sizeof(struct kvmm_migrate_serve_attr), NULL, NULL, 0, 0, 0, 0 }
 
 /**
- * kvmm_migrate_serve() - listen
+ * kvmm_migrate_serve() - serve a pool on a socket
  *
  * Only processes of the same user get in.
  *
@@ -339,8 +339,8 @@ struct kvmm_migrate_serve_attr {
 KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 				struct kvmm_migrate_server **server);
 
-/** kvmm_migrate_serve_end() - no longer; or NULL. What is not committed is given up; waits for
- * copies that run. */
+/** kvmm_migrate_serve_end() - stop serving; takes NULL. Gives up what is not committed; waits for
+ * running copies. */
 KVMM_API void kvmm_migrate_serve_end(struct kvmm_migrate_server *server);
 
 /** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way:
@@ -442,7 +442,7 @@ struct kvmm_migrate_auto_attr {
 				 100, 0, KVMM_MIGRATE_NO_EVICT }
 
 /**
- * kvmm_migrate_auto_start() - watch a pool
+ * kvmm_migrate_auto_start() - watch a pool, and migrate content when few blocks are free
  *
  * First go unused cached blocks, in the order in which they would be evicted; then the sequences
  * that kvmm_migrate_auto_idle() was told of, the one first that was idle first.
@@ -452,7 +452,7 @@ struct kvmm_migrate_auto_attr {
 KVMM_API int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 				     struct kvmm_migrate_auto **watch);
 
-/** kvmm_migrate_auto_stop() - no longer; or NULL. What is on its way does not go. */
+/** kvmm_migrate_auto_stop() - stop watching; takes NULL. Cancels what is on its way. */
 KVMM_API void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch);
 
 /** kvmm_migrate_auto_tick() - do what is due; any thread. Return: 1 a job is on its way; 0;
@@ -469,12 +469,12 @@ KVMM_API int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch);
 KVMM_API int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq);
 
 /**
- * kvmm_migrate_auto_busy() - the sequence is wanted again: where is it?
+ * kvmm_migrate_auto_busy() - take a sequence back into use, and learn where it is
  *
- * If it is on its way, that is cancelled, or waited for if it is too late.
+ * Cancels its migration, or waits for it if it is too late.
  *
- * Return: 0 it is where it was; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it
- * was not idle; -EINVAL.
+ * Return: 0 it is in @src; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
+ * not idle; -EINVAL.
  */
 KVMM_API int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq);
 
@@ -482,7 +482,7 @@ KVMM_API int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t se
  * struct kvmm_migrate_auto_stat - what it has done
  * @is_active: between the marks, on the way up
  * @nr_idle: sequences that are idle here
- * @blocks, @seqs: that have gone
+ * @blocks, @seqs: blocks and sequences that have gone
  * @starts, @failed: migrations
  */
 struct kvmm_migrate_auto_stat {
