@@ -2,19 +2,19 @@
 /*
  * A cache of blocks on a disk, that survives the process and the loss of power.
  *
- * A store is a folder with one file of bounded size. Records (a name and the bytes that go with it)
- * are appended to segments; when all segments are full the oldest one is used again, and of its
- * records those go along that were read more than most. A lookup may miss at any time; what a read
- * returns with status 0 is what was put under that very name: the whole name stands in the record,
- * and both have checksums. After a crash the store opens in bounded time with all records of
- * segments that were full, and with those of the last ones as far as they got onto the disk.
+ * A store is a folder with one file of bounded size. The store appends records (a name and its
+ * bytes) to segments. When all segments are full it uses the oldest one again, and copies on those
+ * of its records that were read more than most. A lookup may miss at any time. A read with status 0
+ * returns what was put under that very name: the record has the whole name, and both have
+ * checksums. After a crash the store opens in bounded time with all records of segments that were
+ * full, and with those of the last ones as far as they got onto the disk.
  *
  * Equal names mean equal bytes: names are of content, not of places. All that tells contents apart
  * has to be in the name.
  *
- * Reads and writes are submitted and polled for. Any thread may call anything at any time, except
- * for closing. Nothing but the calls named so waits for the disk, apart from opening the next
- * segment, which writes 4 KiB (once in so many MiB).
+ * Callers submit reads and writes, and poll for their completions. Any thread may make any call at
+ * any time, except for closing. No call waits for the disk unless it says so, apart from the 4 KiB
+ * written to open the next segment.
  *
  * The format of the file is in Documentation/disk.rst, to the byte.
  */
@@ -86,9 +86,9 @@ enum {
  * @path: its folder: of this user, and of mode 0700; printable UTF-8
  * @flags: KVMM_DISK_CREATE, ...
  * @io: enum kvmm_disk_io
- * @max_bytes: no more than this on disk, all included. At least two segments and 24 KiB. 0: as it
- *	was, with KVMM_DISK_RESET too: -EINVAL if this cannot be told (no store, or one of another
- *	version). A store that is opened with fewer than before loses its last segments
+ * @max_bytes: most bytes of the file, at least two segments and 24 KiB. 0: as it was, with
+ *	KVMM_DISK_RESET too: -EINVAL if that is unknown (no store, or one of another version). A
+ *	store opened with fewer than before loses its last segments
  * @segment_bytes: of a new store; 0: 128 MiB, or less, to have 8 of them. An existing store keeps
  *	its own
  * @depth: requests at a time; 0: 64
@@ -117,8 +117,8 @@ struct kvmm_disk;
  * @attr: borrowed during the call
  * @disk: filled in on success; for kvmm_disk_close()
  *
- * Reads the footers of all full segments, and all of those that are not (one or two). A superblock
- * that cannot be read means an empty store: nothing of it would be trusted.
+ * Reads the footers of all full segments, and all of the other segments (one or two). A store with
+ * an unreadable superblock is empty: none of its records could be trusted.
  *
  * Context: waits for the disk; no kvmm lock held.
  * Return: 0; -EINVAL bad @attr; -EBUSY another store object, maybe of another process, has it open,
@@ -174,10 +174,11 @@ enum {
  * @flags: KVMM_DISK_REPLACE
  * @tag: comes back in the completions
  *
- * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST it, or
- * one that is being written, is there already; -EAGAIN the last segments are not finished yet, put
- * it again later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten meanwhile;
- * -EIO, -ENOSPC, ... of the system; -E2BIG too many different lengths and layouts (1024) at a time.
+ * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST a
+ * record of that name is there or being written; -EAGAIN the last segments are not finished yet,
+ * put it again later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten
+ * meanwhile; -EIO, -ENOSPC, ... of the system; -E2BIG too many different lengths and layouts (1024)
+ * at a time.
  *
  * Context: any thread.
  * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
@@ -233,13 +234,13 @@ struct kvmm_disk_done {
 };
 
 /**
- * kvmm_disk_poll() - carry on with everything, and see what is done
+ * kvmm_disk_poll() - carry submissions on, and fetch completions
  * @disk: the store
  * @done: filled in, in no order
  * @max: room in @done
  *
- * Without io_uring this is what reads and writes, and waits for the disk while there is something
- * to do; it returns once there is something to tell. With it, checksums are computed here.
+ * Without io_uring the call itself reads and writes, waiting for the disk, until there is a
+ * completion to return. With io_uring it computes checksums.
  *
  * Context: any thread, no kvmm lock held.
  * Return: the number of @done.
@@ -274,7 +275,7 @@ KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *g
 			   int32_t *status);
 
 /**
- * kvmm_disk_sync() - what was written so far survives a loss of power
+ * kvmm_disk_sync() - make records written so far survive a loss of power
  * @disk: the store
  *
  * Records whose completion came later than the call may or may not survive.
@@ -463,7 +464,7 @@ KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
 KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
 /**
- * kvmm_disk_view_segment() - go to a segment
+ * kvmm_disk_view_segment() - begin to list a segment
  * @view: the view
  * @number: of the segment, below kvmm_disk_view_info.nr_segments
  * @segment: filled in
@@ -474,9 +475,9 @@ KVMM_API int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number
 				    struct kvmm_disk_segment *segment);
 
 /**
- * kvmm_disk_view_next() - the next record of the segment
+ * kvmm_disk_view_next() - list the next record of the segment
  * @view: the view
- * @verify: read the record itself, and see whether it is what it says
+ * @verify: not 0: read the record itself, and compare its checksums
  * @entry: filled in
  *
  * Return: 1; 0 at the end; -ESTALE the segment is being used again.
