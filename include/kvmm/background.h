@@ -3,9 +3,9 @@
  * Background compaction: keep holes long enough before a request needs them.
  *
  * The measure is the unusable free index at the length that requests ask for: the share of the free
- * blocks that lie in holes too short for that. Above the threshold moves are started, as
- * kvmm_compact_start() does, until the index has come down to half of it. Nothing moves that has
- * moved lately (KVMM_GOAL_CALM of <kvmm/compact.h>).
+ * blocks that lie in holes too short for that. Above the threshold the work starts moves, as
+ * kvmm_compact_start() does, until the index has come down to half of it. Blocks that moved lately
+ * stay (KVMM_GOAL_CALM of <kvmm/compact.h>).
  *
  * The engine chooses which thread works: it calls kvmm_background_tick() when it has a moment, or
  * lets kvmm start a thread. Such a thread calls no function of the engine.
@@ -37,7 +37,7 @@ extern "C" {
 #define KVMM_BACKGROUND_VERIFY		(1u << 3)
 
 /**
- * struct kvmm_background - when blocks are moved without being asked
+ * struct kvmm_background - when kvmm moves blocks on its own
  * @size: sizeof(struct kvmm_background); set by KVMM_BACKGROUND_INIT
  * @threshold_pm: index at which work begins, per mille; 1 to 1000
  * @interval_ms: the index is looked at so often

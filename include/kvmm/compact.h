@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compaction for a purpose: what blocks are moved for, what it may cost, what it would do.
+ * Compaction for a purpose: goals of moves, their budgets, and plans.
  *
  * kvmm_pool_compact() and kvmm_compact_start() make a free run. There are other reasons to move
- * blocks, and other ways to get rid of one that is in the way: the pool can drop an unreferenced
- * cached block where that costs less than copying it. A goal says what to reach; a plan says what
- * would be done for it, and what it would give.
+ * blocks, and other ways to clear one that is in the way: the pool can drop an unreferenced cached
+ * block where that costs less than copying it. A goal says what to reach; a plan says what would be
+ * done for it, and what it would give.
  *
  * A plan is not certain: blocks change hands while it is carried out, and such changes win.
  */
@@ -23,10 +23,11 @@ extern "C" {
  * @KVMM_GOAL_RUN: a free run of @want blocks
  * @KVMM_GOAL_PAGEBLOCKS: @want pageblocks, aligned groups of @pageblock_blocks blocks, empty; those
  *	that are empty already count
- * @KVMM_GOAL_SHORTEN: @want extents of ranges fewer, 0 = as many as can be: extents of one range
- *	come to lie behind one another
- * @KVMM_GOAL_GATHER: one range, or all ranges of a sequence, oldest first, in one run. Where there
- *	is no hole for it a run is made first, and @is_partial: try again once that is there
+ * @KVMM_GOAL_SHORTEN: @want extents of ranges fewer, 0 = as many as possible: joins extents of one
+ *	range
+ * @KVMM_GOAL_GATHER: one range, or all ranges of a sequence, oldest first, in one run. Without a
+ *	hole for them the plan makes a run first, and sets @is_partial: plan again once the run is
+ *	there
  */
 enum kvmm_goal {
 	KVMM_GOAL_RUN,
@@ -57,22 +58,21 @@ static inline const char *kvmm_goal_name(uint32_t goal)
 #define KVMM_CALM_PLANS		8u
 
 /**
- * KVMM_GOAL_RUN: where there is no way to @want, budgets included, the longest run that there is
- * one to, if it is longer than what there is; @is_partial says so. The other goals do as much as
- * they can anyway.
+ * KVMM_GOAL_RUN: if @want cannot be reached within the budgets, the plan makes the longest run that
+ * can, if longer than now, and sets @is_partial. The other goals do as much as they can anyway.
  */
 #define KVMM_GOAL_BEST		(1u << 2)
 
 /**
- * struct kvmm_compact_goal - what is to be reached, and for how much
+ * struct kvmm_compact_goal - what to reach, within which budgets
  * @size: sizeof(struct kvmm_compact_goal); set by KVMM_COMPACT_GOAL_INIT
  * @goal: enum kvmm_goal
  * @mode: enum kvmm_move_mode
  * @flags: KVMM_GOAL_*
- * @want: see there
+ * @want: blocks, pageblocks or extents, see enum kvmm_goal
  * @pageblock_blocks: a power of two
  * @max_blocks: move at most so many; 0 = no limit
- * @max_us: planning and copying, as predicted, may take so long; 0 = no limit
+ * @max_us: budget of planning and predicted copying, in microseconds; 0 = no limit
  * @max_bytes: move at most so many; 0 = no limit
  * @range: KVMM_GOAL_GATHER: this one, or, if it is all zeros,
  * @seq: those of this sequence
@@ -116,16 +116,16 @@ struct kvmm_compact_state {
  * @empty: NULL, or room for @max_empty pageblocks, as extents, by address (KVMM_GOAL_PAGEBLOCKS)
  * @is_partial: out: the goal is not reached by it, but nearer
  * @nr_moves, @moved_blocks, @moved_bytes: out
- * @nr_drops: out: blocks that are lost; those that follow them in their chains are, too
+ * @nr_drops: out: blocks to be dropped, with those that follow them in their chains
  * @nr_empty: out
  * @saved_extents: out (KVMM_GOAL_SHORTEN, KVMM_GOAL_GATHER)
  * @run: out: what becomes free (KVMM_GOAL_RUN), or where it comes to lie (KVMM_GOAL_GATHER)
  * @copy_ns: out: what copying takes, predicted from what the device was measured at; without one
  *	from struct kvmm_alloc_costs
  * @plan_ns: out: what planning took
- * @before, @after: out: the pool, without what else happens meanwhile
+ * @before, @after: out: free blocks now, and after the plan if no other call changes them
  *
- * Of lists that have more the first ones are written.
+ * A list longer than its room is cut at its end.
  */
 struct kvmm_compact_plan {
 	size_t size;
@@ -154,10 +154,10 @@ struct kvmm_compact_plan {
 				 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, 0, { 0, 0, 0 }, { 0, 0, 0 } }
 
 /**
- * kvmm_compact_plan() - what would be done, without doing it
+ * kvmm_compact_plan() - plan moves for a goal, without doing them
  * @plan: out
  *
- * What stays where it is, and why, is in kvmm_stay_last() afterwards.
+ * kvmm_stay_last() then tells which blocks stay, and why.
  *
  * Return: 0, with nothing in the plan if the goal is reached already; -ENOSPC no allowed moves get
  * any nearer to it; -EAGAIN only some that take longer than @goal->max_us do; -ENOMEM; -EOPNOTSUPP
@@ -171,11 +171,12 @@ KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact
  * kvmm_compact_goal_start() - plan, evict what is to be lost, and let the moves begin
  * @plan: out: what has been begun
  *
- * As kvmm_compact_start(). What is lost is evicted before the copies begin, and counted as such.
+ * As kvmm_compact_start(). Evicts the blocks to be dropped before the copies begin, and counts them
+ * as evicted.
  *
- * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: the blocks
- * changed hands all the while it was planned. After an error nothing was begun, but for -EIO and
- * -EBUSY: then what was to be lost is.
+ * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: blocks kept
+ * changing hands during planning. After an error nothing was begun, except that -EIO and -EBUSY may
+ * come after the blocks to be dropped were evicted.
  */
 KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 				     struct kvmm_compact_plan *plan);
