@@ -8,8 +8,7 @@
  * the pool's default class when it is registered. kvmm_class_set() sets its class once; from then
  * on it only goes down, and use changes nothing. It ends with the block's content.
  *
- * Calls on a pool that was made without classes are answered with -EOPNOTSUPP, and such a pool has
- * no memory or time for them.
+ * In a pool made without classes their calls say -EOPNOTSUPP, and cost neither memory nor time.
  */
 #ifndef KVMM_EVICT_H
 #define KVMM_EVICT_H
@@ -41,9 +40,9 @@ extern "C" {
  * @quota_permille: the same as a part of the pool; 0 = no quota
  * @flags: KVMM_CLASS_TELL, KVMM_CLASS_JOINED (then without a quota of its own), KVMM_CLASS_REFUSE
  *
- * What a class has beyond its quota is evicted before anything else, and at the end of a call that
- * allocates in it, or registers or demotes blocks into it. Without KVMM_CLASS_REFUSE nothing is
- * refused: blocks that are in use may exceed it.
+ * The pool evicts what a class has beyond its quota before anything else, and at the end of a call
+ * that allocates in it, or registers or demotes blocks into it. Without KVMM_CLASS_REFUSE it
+ * refuses nothing: blocks in use may exceed the quota.
  *
  * struct kvmm_alloc_ctl and struct kvmm_range_attr name a class (@cls). A private block keeps it
  * when it is registered; the blocks of a range are of it until they are given back.
@@ -135,7 +134,7 @@ struct kvmm_evict_attr {
 /* ---- classes ---- */
 
 /**
- * kvmm_class_set() - these blocks are of class @cls
+ * kvmm_class_set() - set the class of blocks
  * @refs: referenced by the caller
  *
  * Return: 0; -EPERM one of them was set or demoted to a lower class before; -EDQUOT with these,
@@ -146,7 +145,7 @@ KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 			    uint32_t cls);
 
 /**
- * kvmm_demote() - down to class @cls; blocks there, or below, stay
+ * kvmm_demote() - lower blocks to class @cls; blocks there, or below, stay
  * @refs: registered blocks; the caller need not hold references any more
  *
  * Return: how many were demoted; -ESTALE one is gone (none was demoted); -EINVAL; -EOPNOTSUPP.
@@ -154,7 +153,7 @@ KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls);
 
 /**
- * kvmm_set_owner() - these blocks are @owner's
+ * kvmm_set_owner() - name the owner of blocks
  * @refs: referenced by the caller
  * @owner: any number but 0
  *
@@ -166,7 +165,7 @@ KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 			    uint64_t owner);
 
 /**
- * kvmm_demote_owner() - all unshared blocks of @owner, in time proportional to their number
+ * kvmm_demote_owner() - lower all unshared blocks of @owner, in time proportional to their number
  *
  * Passes over what a reserved gang is about to evict: that keeps its class if the gang is aborted.
  *
@@ -175,7 +174,7 @@ KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 KVMM_API int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls);
 
 /**
- * kvmm_class_events() - what owners have to be told
+ * kvmm_class_events() - fetch evictions that owners want to know
  * @events: room for @max; oldest first
  * @nr_lost: NULL, or out: evictions not recorded, since no call asked for long
  *
@@ -244,7 +243,7 @@ KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req);
 
 /**
  * enum kvmm_advice - what can be said of a block
- * @KVMM_ADVISE_PRIORITY: 0 to 100, more is kept longer; 50 is the usual
+ * @KVMM_ADVISE_PRIORITY: 0 to 100, higher is kept longer; 50 is the default
  * @KVMM_ADVISE_TTL: worth keeping for so long from now, in the policy's time: blocks filled
  * @KVMM_ADVISE_COST: what it would cost to make it again, in any unit; 1 is the usual. No policy of
  *	the library uses it

@@ -127,10 +127,10 @@ struct kvmm_gang_attr {
  * @gang: set on success only
  * @digest: NULL, or out: to be compared between ranks; also after failures other than -EINVAL
  *
- * All pools of the gang are locked together, so of two gangs that want the same one gets all of it.
- * Blocks are evicted as by the calls of the same kind; those are no longer hits, but not gone
- * before the commit. If a range does not fit with enough blocks free, and may be compacted for, its
- * pool is compacted, and everything tried again; what that has moved stays moved.
+ * Locks all pools of the gang together, so of two gangs that want the same one gets all of it.
+ * Evicts as calls of the same kind do: evicted blocks are no longer hits, but not gone before the
+ * commit. If a range does not fit with enough blocks free, and may be compacted for, the call
+ * compacts its pool and tries all again; moved blocks stay moved.
  *
  * Until the commit, calls on these pools see blocks that are private and ranges that are pinned.
  *
@@ -142,7 +142,7 @@ KVMM_API int kvmm_gang_reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_
 			       kvmm_gang_t *gang, kvmm_sum_t *digest);
 
 /**
- * kvmm_gang_commit() - the gang's memory is the caller's
+ * kvmm_gang_commit() - give the gang's memory to the caller
  * @blocks: room for the blocks of all wants of KVMM_GANG_BLOCKS, in their order; may be NULL if
  *	there are none
  * @ranges: the same for the ranges
@@ -155,12 +155,12 @@ KVMM_API int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t gang, kvmm_m
 			      kvmm_range_t *ranges);
 
 /**
- * kvmm_gang_abort() - as if it had not been reserved
+ * kvmm_gang_abort() - undo a reservation
  *
- * Exactly so, handles to come and history included, if these pools were not called in between; else
- * what was to be evicted is among the next victims again, unless its key was to be forgotten
- * meanwhile. Then it is. Free blocks that growing ranges keep behind them go to the first request,
- * and do not come back.
+ * Leaves the pools exactly as before, handles to come and history included, if no other call came
+ * in between. Else blocks to be evicted are among the next victims again, unless a call was to
+ * forget their key meanwhile: then it is forgotten. Free blocks that growing ranges keep behind
+ * them go to the first request, and do not come back.
  *
  * Return: 0; -ESTALE; -EINVAL; -EUCLEAN.
  */
@@ -170,7 +170,7 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t gang);
  * kvmm_gang_expire() - abort the gangs with a lease that has run out
  * @now_ns: by which time; 0 = now, on kvmm's clock
  *
- * In the order of their handles. All ranks say the same time.
+ * In the order of their handles. All ranks have to give the same time.
  *
  * Return: how many; -EINVAL.
  */

@@ -108,7 +108,7 @@ struct kvmm_groups_attr {
 #define KVMM_GROUPS_ATTR_INIT { sizeof(struct kvmm_groups_attr), NULL, 0, 0 }
 
 /**
- * kvmm_groups_create() - say which groups there are
+ * kvmm_groups_create() - make the groups of a model
  * @groups: set on success only
  *
  * Return: 0; -EINVAL a bad attribute, an alignment over 2^20, or a group other than
@@ -298,7 +298,8 @@ struct kvmm_groups_need {
 };
 
 /**
- * kvmm_groups_blocks_needed() - how many blocks a request would take, and are there so many now?
+ * kvmm_groups_blocks_needed() - count the blocks that a request would take, and compare with what
+ * there is
  *
  * Engines that admit a request only if the needs of all running ones fit cannot deadlock.
  *
