@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A control socket: pools that can be looked at, and steered, from outside of the process.
+ * A control socket: other processes can watch pools, and steer them.
  *
  *	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
  *
@@ -12,9 +12,9 @@
  *	kvmm_control_remove_pool(control, pool);	// before the pool is destroyed
  *	kvmm_control_close(control);
  *
- * Nothing happens unless it is opened. Either a thread of kvmm's serves it, or the engine's own
- * loop does, by kvmm_control_fd() and kvmm_control_poll(). Processes of the same user get in, and
- * root. What clients may cost is bounded: see struct kvmm_control_attr. Protocol and commands:
+ * There is none unless the engine opens one. Either a thread of kvmm's serves it, or the engine's
+ * own loop does, by kvmm_control_fd() and kvmm_control_poll(). Only processes of the same user, and
+ * root, get in. struct kvmm_control_attr bounds what clients may cost. Protocol and commands:
  * Documentation/control.rst.
  */
 #ifndef KVMM_CONTROL_H
@@ -73,7 +73,7 @@ struct kvmm_control_attr {
 				 5000, 4u << 20, 0 }
 
 /**
- * kvmm_control_open() - listen
+ * kvmm_control_open() - make a control socket, and listen
  * @attr: borrowed during the call; NULL = KVMM_CONTROL_ATTR_INIT
  * @control: set on success only
  *
@@ -87,7 +87,7 @@ struct kvmm_control_attr {
 KVMM_API int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control **control);
 
 /**
- * kvmm_control_add_pool() - clients see it from now on
+ * kvmm_control_add_pool() - show a pool to clients from now on
  * @name: by which name: UTF-8, printable, no blanks; NULL: the pool's own
  *
  * Context: any thread; waits for a command that is being carried out.
@@ -98,9 +98,9 @@ KVMM_API int kvmm_control_add_pool(struct kvmm_control *control, const char *nam
 				   struct kvmm_pool *pool);
 
 /**
- * kvmm_control_remove_pool() - no longer; what clients have begun with it ends
+ * kvmm_control_remove_pool() - hide a pool; what clients have begun with it ends
  *
- * Migrations that a client has begun are cancelled, and their copies waited for. Also before the
+ * Cancels migrations that a client has begun, and waits for their copies. Call it also before the
  * pool's tier is detached.
  *
  * Context: as kvmm_control_add_pool().

@@ -13,9 +13,9 @@
  * too slow learns how many events it has missed, at the place where they are missing.
  *
  * A *name* (key, domain) is stored in a medium when the first block of that name can be found
- * there, and removed when none can be found any more. What is told of one name and medium is told
- * in the order in which it happened, whichever threads did it. A name may be told to be stored
- * though it is already: apply events to a set.
+ * there, and removed when none can be found any more. Events of one name and medium come in the
+ * order in which they happened, on any threads. An event may store a name that is stored already:
+ * apply events to a set.
  *
  * While no consumer is open, a pool pays one untaken branch where names come and go.
  */
@@ -149,9 +149,9 @@ struct kvmm_events_attr {
  * kvmm_events_open() - consume the events of a pool, from now on
  * @attr: NULL = KVMM_EVENTS_ATTR_INIT
  *
- * What is cached already is not told; see kvmm_snapshot_begin(). The first consumer makes the ring:
- * 64 bytes an event, and 24 bytes a block; they stay until the pool is destroyed. Close all
- * consumers before that.
+ * Events do not tell what is cached already; see kvmm_snapshot_begin(). The first consumer makes
+ * the ring: 64 bytes an event, and 24 bytes a block; they stay until the pool is destroyed. Close
+ * all consumers before that.
  *
  * Context: may wait for blocks that are being moved, and for a grace period; no kvmm lock held.
  * Return: 0; -EINVAL; -EOPNOTSUPP the pool caches nothing; -ENOMEM; -ECHILD; -EUCLEAN.
@@ -167,7 +167,7 @@ KVMM_API void kvmm_events_close(struct kvmm_events *events);
  * kvmm_events_read() - the next events
  * @buf: room for @max
  * @nr_lost: out: events that are missing right before the first of these, or, if there are none, at
- *	the end. May count such as the consumer would not have been given
+ *	the end. May count events that the consumer did not ask for
  *
  * A gap ends a batch, and the next one begins with it.
  *
@@ -297,11 +297,11 @@ struct kvmm_snapshot {
 /**
  * kvmm_snapshot_begin() - start a snapshot of all names that the consumer would be told of
  *
- * The walk takes no lock of the pool's, and all goes on beside it. What it gives is of no single
- * moment; but once the events from @snap->watermark up to &kvmm_events_stat.happened as of its end
- * were applied to it, it is what is cached as of the last of these, exactly. A consumer that has
- * lost events begins one, forgets what it knew, reads it to its end, and goes on from the watermark
- * by kvmm_events_seek(). It is all the same if it reads events in between.
+ * The walk takes no lock of the pool, and other calls go on beside it. Its names are of no single
+ * moment. But with the events from @snap->watermark up to &kvmm_events_stat.happened as of its end
+ * applied, they are exactly what was cached as of the last of these. A consumer that has lost
+ * events begins a snapshot, forgets what it knew, reads it to its end, and goes on from the
+ * watermark by kvmm_events_seek(). It may read events in between.
  *
  * Context: the thread that reads. Return: 0; -EINVAL; -ECHILD.
  */

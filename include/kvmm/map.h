@@ -11,9 +11,9 @@
  *
  * How much of that is true at one moment:
  *
- * - a block is told as it was at some moment during the call: what is said of it belongs together,
- *   except that counts of references and pins of ranges may lag behind. Of blocks of one range that
- *   lie side by side it is the first that is looked at;
+ * - each block is told as it was at one moment of the call, all facts together, except that counts
+ *   of references and pins of ranges may lag. Of blocks of one range side by side the reader looks
+ *   at the first;
  * - each block is in exactly one run, and runs come by address: the sum of their lengths is the
  *   number of blocks, also during changes. A moving block may be met at both places, or at neither;
  * - the map of a pool that stands still is exact: for each block it agrees with kvmm_block_info().
@@ -46,7 +46,7 @@ struct kvmm_registry;
  * @KVMM_MAP_ASIDE: free, kept by a thread, or with the entry that it had last
  * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: no lookup finds it,
  *	and it counts as private
- * @KVMM_MAP_MOVING: where something is being copied to, or an old place that may still be read
+ * @KVMM_MAP_MOVING: destination of a copy, or an old place that a step may still read
  * @KVMM_MAP_LIMBO: given back, and the device may still be writing there
  *
  * Up to @KVMM_MAP_AWAY the same numbers as in enum kvmm_block_state.

@@ -14,9 +14,9 @@
  *	low	at or below, it loses inactive blocks to others only when these have none left
  *	min	at or below, it loses none to others, even if that means that they are refused
  *
- * Tenants that nothing was said of are one together: KVMM_TENANT_REST. Like any other it can be
- * given limits. So what a pool keeps is bounded by how many tenants were named here, not by how
- * many identifiers come along. A pool where this was never called has no memory or time for it.
+ * Tenants without limits of their own are one together, KVMM_TENANT_REST, which can be given
+ * limits, too. So the memory of a pool for tenants grows with the tenants named here, not with the
+ * identifiers that come along. A pool where this was never called has no memory or time for it.
  *
  * Documentation/tenants.rst has the rules, and what they cost.
  */
@@ -44,8 +44,8 @@ struct kvmm_pool;
 /**
  * struct kvmm_tenant_attr - limits of one tenant, in blocks
  * @size: sizeof(struct kvmm_tenant_attr)
- * @min: protected from others for sure
- * @low: protected from others as long as others have something
+ * @min: always protected from others
+ * @low: protected while others have inactive blocks
  * @high: wished
  * @max: most it may have
  *
@@ -101,9 +101,9 @@ struct kvmm_tenant_stat {
  * @attrs: limits, one for each; NULL, of one tenant only: see kvmm_tenant_del()
  *
  * What a tenant has beyond its new @high or @max is reclaimed at once, as far as it is not in use.
- * Less than it uses is allowed: then it is refused everything until it has given enough back. A
- * tenant that is named here for the first time is charged for what it is given from now on; what it
- * had before stays with KVMM_TENANT_REST until it is given back.
+ * Limits below its use are allowed: then the pool refuses it everything until it has given enough
+ * back. A tenant that is named here for the first time is charged for what it is given from now on;
+ * what it had before stays with KVMM_TENANT_REST until it is given back.
  *
  * The first call on a pool waits until no other call is under way in it. Each tenant with limits of
  * its own has its own instance of the pool's policy: host memory by the size of the pool.
@@ -123,7 +123,7 @@ static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
 }
 
 /**
- * kvmm_tenant_del() - it has no limits of its own any more, and its statistics are gone
+ * kvmm_tenant_del() - drop the limits and statistics of a tenant
  *
  * From then on it is part of KVMM_TENANT_REST, which cannot be deleted.
  *
