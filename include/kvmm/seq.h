@@ -20,8 +20,8 @@
  * of: the newest token of a sequence that decodes has none yet. A block is published, that is,
  * found by others, once all of its tokens have K/V and are verified; drafts never are before.
  *
- * A call that fails has changed nothing, and is a step still scheduled or not as before. Refusals
- * have an errno each, and kvmm_seq_strerror() says them in words.
+ * A call that fails has changed nothing: a scheduled step stays scheduled. Each refusal has its
+ * errno; kvmm_seq_strerror() says it in words.
  *
  * A sequence belongs to one thread at a time; the pool may be used by any number of others. All
  * sequences of a pool are destroyed before it.
@@ -103,7 +103,7 @@ KVMM_API const char *kvmm_seq_strerror(int err);
  * @extras: what prompt or output depend on besides tokens, sorted as in &kvmm_key_seq.extras, with
  *	starts from 0 on; copied. They keep their places when tokens are truncated
  * @nr_extras: length of @extras
- * @domain: who may share its blocks
+ * @domain: tenant, layout and group of its blocks
  * @request: a number that no other request has at the same time: kvmm_note_request() tells its
  *	birth and death, for traces. 0: not told
  */
@@ -142,8 +142,8 @@ KVMM_API void kvmm_seq_destroy(struct kvmm_seq *seq);
  * kvmm_seq_take() - take the longest cached prefix
  * @whole: not 0: and private blocks for all other tokens that are known, all or nothing
  *
- * The sequence is idle and has no blocks. At least its last token is left to be computed, for the
- * model's answer to it. Not needed: without it all is computed.
+ * The sequence must be idle and without blocks. Leaves at least its last token to compute, for the
+ * model's answer. Optional: without this call the engine computes all tokens.
  *
  * Return: number of blocks that were cached; -EBUSY, -EEXIST refused; @whole also -ENOSPC, -EDQUOT.
  */
@@ -213,7 +213,7 @@ KVMM_API int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t 
 					   uint32_t nr);
 
 /**
- * kvmm_seq_apply() - the step is done: K/V of its tokens lies in their blocks
+ * kvmm_seq_apply() - end a step: K/V of its tokens lies in their blocks
  * @tokens: verified tokens that it yielded, in order
  * @nr: how many. Prefill: 1 behind the last chunk, unless all output is there, else 0. Decode: 1.
  *	Speculative: the accepted drafts, and the one token that the model itself gave
@@ -234,9 +234,9 @@ KVMM_API int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32
 KVMM_API int kvmm_seq_accept(struct kvmm_seq *seq, uint32_t nr, uint32_t token);
 
 /**
- * kvmm_seq_revert() - the step is not done, or went wrong: give back what it had taken
+ * kvmm_seq_revert() - give up a step: give back the blocks that it had taken
  *
- * Table and tokens are what they were. What was evicted for it stays evicted.
+ * Table and tokens are as before the step. Blocks evicted for it stay evicted.
  *
  * Return: 0; -EPERM refused.
  */
@@ -258,8 +258,8 @@ KVMM_API int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint3
  * kvmm_seq_truncate() - forget all tokens behind the first @nr
  * @nr: 1 to the number of tokens
  *
- * With all tokens nothing changes. Else at least the last token left waits for a prefill, and if
- * the cut is in a published, so read-only, block, all of that block.
+ * With @nr of all tokens nothing changes. Else at least the last token left waits for a prefill;
+ * after a cut inside a published block, which is read-only, so do all of that block.
  *
  * Return: 0; -EINVAL; -EBUSY refused.
  */

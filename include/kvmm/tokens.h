@@ -61,7 +61,7 @@ static inline int kvmm_block_nr_tokens(struct kvmm_pool *pool, kvmm_mut_t block)
  * @parent, @parent_digest: name of the block before, as in struct kvmm_key_seq
  * @extras, @nr_extras: the same; starts count from the first token of the first block
  * @position: of the first, in blocks from the start of the prompt
- * @domain: who may share them
+ * @domain: their tenant, layout and group
  * @staged: room for @nr; may be the memory of @blocks
  * @keys: room for @nr: their names; untouched on failure
  * @digests: NULL, or room for @nr: the same in full, for the next @parent_digest; likewise

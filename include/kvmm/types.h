@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words that every kvmm call shares: handles, runs, limits.
+ * Types that all kvmm calls share: handles, runs, limits.
  *
  * Handles are 8 bytes, passed by value. They name a slot and the generation of what lives in it: a
  * call with a handle kept too long says -ESTALE, and never touches another owner's blocks. Each
@@ -70,13 +70,13 @@ typedef struct {
 	uint32_t gen;
 } kvmm_ref_t;
 
-/** A registered block without a reference: it may be evicted, and this says so then. */
+/** A registered block without a reference: stale once the block is evicted. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;
 } kvmm_weak_t;
 
-/** Blocks reserved ahead: so many are kept free until they are taken. All 0: none. */
+/** A promise of blocks: the pool keeps so many free until they are taken. All 0: none. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;
@@ -88,7 +88,7 @@ typedef struct {
 } kvmm_key_t;
 
 /**
- * kvmm_domain_t - the users of a block, and its use
+ * kvmm_domain_t - tenant, layout and group of a block
  * @tenant: isolation domain
  * @layout: how the bytes of a block are laid out: model, data type, order of dimensions
  * @group: KV cache group
@@ -118,7 +118,7 @@ enum kvmm_mobility {
  * enum kvmm_pin_type - the part of the engine that knows the address
  * @KVMM_PIN_USER: the engine, for reasons of its own
  * @KVMM_PIN_RDMA: a remote side reads or writes there
- * @KVMM_PIN_GDS: storage does
+ * @KVMM_PIN_GDS: storage reads or writes there, directly
  * @KVMM_PIN_IPC: another process has it mapped
  * @KVMM_PIN_COPY: a copy of the engine's own is under way
  * @KVMM_PIN_GRAPH: a captured graph has it inside
@@ -143,7 +143,7 @@ enum kvmm_name_of {
 	KVMM_NR_NAMES,
 };
 
-/** kvmm_name() - in a word; "?" if there is no such number. A static string. */
+/** kvmm_name() - the name of a number, a static string; "?" if there is no such number. */
 KVMM_API const char *kvmm_name(enum kvmm_name_of what, uint32_t number);
 
 /** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
