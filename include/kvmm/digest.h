@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Digests: do two pools that were called alike still agree, and if not, in what?
+ * Digests: whether pools that were called alike still agree, and if not, in what.
  *
  * There are two, for pools with KVMM_POOL_DETERMINISTIC:
  *
@@ -37,7 +37,7 @@ typedef struct {
 } kvmm_sum_t;
 
 /**
- * enum kvmm_digest_part - what of a pool, in the order in which differences are looked for
+ * enum kvmm_digest_part - parts of a pool, in the order in which kvmm_digest_diff() compares them
  * @KVMM_DIGEST_SHAPE: how it was made: lengths, policy, engine, flags, seed, classes
  * @KVMM_DIGEST_FREE: which blocks are free in the zone; watermarks and promises
  * @KVMM_DIGEST_RANGES: ranges: where they lie, tenants, references, pins
@@ -80,7 +80,7 @@ struct kvmm_digest_info {
 };
 
 /**
- * kvmm_pool_digest() - of everything that the pool is
+ * kvmm_pool_digest() - sum up the state of a pool
  *
  * Stops the world as kvmm_validate() does, and takes some ten nanoseconds a block. Changes nothing.
  * What a policy knows beyond its order (how often evicted blocks were used, say) is not looked at;
@@ -91,7 +91,7 @@ struct kvmm_digest_info {
 KVMM_API int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *info);
 
 /**
- * kvmm_pool_history() - of every decision so far, and of what the order of eviction was told
+ * kvmm_pool_history() - sum up each decision so far, and all that the order of eviction learned
  *
  * Two short locks. Failed calls count as far as they were noticed: ranks that fail alike agree.
  *
@@ -120,7 +120,7 @@ struct kvmm_digest_diff {
 };
 
 /**
- * kvmm_digest_diff() - in what do these pools differ?
+ * kvmm_digest_diff() - find the first difference between pools
  * @a, @b: @nr pools each, in the same order
  * @diff: set if they do
  *

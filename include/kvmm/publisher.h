@@ -6,9 +6,9 @@
  *	attr.replay_endpoint = "tcp://127.0.0.1:5558";
  *	err = kvmm_publisher_start(pool, &attr, &publisher);
  *
- * It has one thread, which the caller starts and stops by these calls, and speaks ZeroMQ by libzmq,
- * which is opened then and not before: the library does not depend on it. An engine with a
- * transport of its own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
+ * It has one thread, which the caller starts and stops by these calls. It speaks ZeroMQ by libzmq,
+ * opened at the start only: the library does not depend on it. An engine with a transport of its
+ * own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
  */
 #ifndef KVMM_PUBLISHER_H
 #define KVMM_PUBLISHER_H
@@ -142,7 +142,7 @@ struct kvmm_wire_batch {
  * kvmm_wire_decode() - read a batch in any of the formats
  * @bytes: the batch, which may be anything; what stands behind it is not looked at
  *
- * Events of unknown kinds are left out, fields that are too many are passed over.
+ * Leaves out events of unknown kinds, and passes over surplus fields.
  *
  * Return: bytes of the batch; -EBADMSG it is none; -ENOSPC it has more than there is room for, and
  * @nr_events, @nr_hashes and @nr_tokens say how much; -EINVAL.
@@ -209,13 +209,13 @@ KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publ
 				  struct kvmm_publisher **publisher);
 
 /**
- * kvmm_publisher_tokens() - what stands in blocks that are about to be registered
+ * kvmm_publisher_tokens() - tell the tokens of blocks that are about to be registered
  * @keys: their names; a key stands for the same tokens in all domains
  * @tokens: as many as the pool's blocks have, of each of @nr blocks
  *
- * Say it before the blocks are registered, or their events may be on their way without tokens. It
- * is remembered until that of @token_blocks others was said later: for events of all media, and
- * snapshots. If the publisher falls behind by more, events go without.
+ * Call it before the blocks are registered, or their events may go without tokens. The publisher
+ * keeps tokens of the last @token_blocks blocks, for events of all media and snapshots. If it falls
+ * behind by more, events go without.
  *
  * Context: any thread; takes a lock that no thread holds for longer than the copy of a block.
  * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none; -ECHILD this is a forked child.

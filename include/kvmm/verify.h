@@ -48,12 +48,12 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
 }
 
 /**
- * kvmm_verify_tick() - look at some blocks
+ * kvmm_verify_tick() - begin and end verifications of some blocks
  *
- * At most 128. It ends what an earlier call has begun, and begins anew; it does not wait for the
- * engine's work. A block being verified cannot be pinned, copied to a tier or evicted until then
- * (-EBUSY, -ENOSPC). kvmm_compact_poll() ends finished verifications; where the device sums on its
- * own, so do each call that publishes moves (<kvmm/step.h>), kvmm_alloc(), kvmm_acquire() and
+ * At most 128 blocks a call. Ends what an earlier call has begun, and begins anew, without waiting
+ * for the engine's work. A block being verified cannot be pinned, copied to a tier or evicted until
+ * then (-EBUSY, -ENOSPC). kvmm_compact_poll() ends finished verifications; where the device sums on
+ * its own, so do each call that publishes moves (<kvmm/step.h>), kvmm_alloc(), kvmm_acquire() and
  * kvmm_tier_offload(). kvmm_migrate_poll() ends those that it waits for. kvmm_reset_cache(),
  * kvmm_reset_inactive() and kvmm_pool_quiesce() leave none under way.
  *
@@ -62,7 +62,7 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
 KVMM_API int kvmm_verify_tick(struct kvmm_pool *pool);
 
 /**
- * kvmm_verify_blocks() - compare these now; waits for the device
+ * kvmm_verify_blocks() - compare checksums of these blocks now; waits for the device
  * @refs: of the caller; blocks without a checksum are left out
  *
  * Return: how many were compared; -EIO one of them is wrong (all were compared, and those that are
