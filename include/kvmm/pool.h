@@ -82,8 +82,8 @@ struct kvmm_plane {
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
  * - hits and puts enter the order of eviction at once, under its lock, not in batches;
  * - the pool refuses @max_us of struct kvmm_compact, kvmm_compact_start() and
- *	kvmm_background_set(): the device's speed decides when blocks that move beside the engine
- *	are free again;
+ *   kvmm_background_set(): the device's speed decides when blocks that move beside the engine
+ *   are free again;
  * - generations of handles start from the seed; the pool may take handles of another pool of that
  *   seed for its own. With seed 0 they start from the number of such pools that the process made
  *   before: these take no handles of each other, and processes that make them in one order agree;
