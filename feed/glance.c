@@ -264,7 +264,9 @@ int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *st
 	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || !size ||
 	    size % sizeof(u64) || size > MAX_SIZE)
 		return -EINVAL;
-	err = kinds[kind].read(pool, now);
+	err = pool_refusal(pool);
+	if (!err)
+		err = kinds[kind].read(pool, now);
 	if (err)
 		return err;
 	if (kinds[kind].is_sized)
@@ -287,7 +289,12 @@ int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *va
 		[KVMM_SET_QUIESCENT] = quiescent_set,
 	};
 
+	int err;
+
 	if (kv_inherited(pool))
 		return -ECHILD;
-	return pool && (u32)what < KVMM_NR_SETTINGS ? set[what](pool, value) : -EINVAL;
+	if (!pool || (u32)what >= KVMM_NR_SETTINGS)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	return err ? err : set[what](pool, value);
 }

@@ -203,10 +203,7 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 int peek_stat_read(struct kvmm_pool *pool, void *stat)
 {
 	struct kv_zone_glance zone;
-	int err = pool_refusal(pool);
 
-	if (err)
-		return err;
 	kv_zone_glance(pool->zone, &zone);
 	return pool_peek(pool, &zone, stat);
 }

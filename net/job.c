@@ -393,10 +393,13 @@ int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, vo
 			uint32_t max)
 {
 	struct store *store;
-	int err = committed_store(job, &store);
+	int err;
 
 	if (kv_inherited(job))
 		return -ECHILD;
+	if ((u32)what > KVMM_MIGRATE_GOT_MOVES)
+		return -EINVAL;
+	err = committed_store(job, &store);
 	if (err)
 		return err;
 	switch (what) {

@@ -150,6 +150,8 @@ static int access_content(struct kvmm_pool *pool, const struct kvmm_content *whe
 {
 	if (kv_inherited(pool))
 		return -ECHILD;
+	if (!where)
+		return -EINVAL;
 	switch (where->of) {
 	case KVMM_CONTENT_BLOCK:
 		return block_access(pool, where->index, content);
@@ -170,7 +172,7 @@ int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
 {
 	struct content content = { (void *)buf, where ? where->offset : 0, bytes, true };
 
-	return where ? access_content(pool, where, &content) : -EINVAL;
+	return access_content(pool, where, &content);
 }
 
 int kvmm_content_read(struct kvmm_pool *pool, const struct kvmm_content *where, void *buf,
@@ -178,5 +180,5 @@ int kvmm_content_read(struct kvmm_pool *pool, const struct kvmm_content *where, 
 {
 	struct content content = { buf, where ? where->offset : 0, bytes, false };
 
-	return where ? access_content(pool, where, &content) : -EINVAL;
+	return access_content(pool, where, &content);
 }

@@ -707,7 +707,7 @@ enum kvmm_setting {
  *
  * Each setting has an inline call of its own, beside its type, which says more.
  *
- * Return: 0; errors of that call; -EINVAL no such setting.
+ * Return: 0; errors of that call; -EINVAL no such setting; -EUCLEAN; -ECHILD.
  */
 KVMM_API int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *value);
 

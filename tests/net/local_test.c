@@ -105,11 +105,18 @@ Test(local, a_range_goes_and_is_the_same_there)
 	kvmm_range_t range = net_range(src, 'a', 5, 1), there;
 	struct kvmm_migrate_attr attr = attr_of_range(range);
 	struct kvmm_migrate *job = begin(&attr);
+	static const u32 bad[] = { KVMM_MIGRATE_GOT_MOVES + 1, 0x80000000u, UINT32_MAX };
 	struct kvmm_relocation move;
 
 	expect_pictures("aaaaa...........", "................");
 	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), -EAGAIN);
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_eq(kvmm_migrate_result(job, bad[i], &there, 1), -EINVAL);
 	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_eq(kvmm_migrate_result(job, bad[i], &there, 1), -EINVAL);
+	cr_expect_eq(kvmm_migrate_ranges(job, NULL, UINT32_MAX), 1, "how many");
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 0), 1);
 	expect_pictures("................", "aaaaa...........");
 	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
 	cr_expect(net_range_is(dst, there, 'a', 5));
@@ -183,6 +190,8 @@ Test(local, cached_blocks_keep_their_names_and_lose_them_at_the_source)
 	cr_expect_eq(net_cached(dst, 10, 4), 4);
 	expect_pictures("AAAA............", "AAAA............");	/* ours; the job's */
 	cr_expect_eq(kvmm_put_many(src, refs, 4), 0);
+	cr_expect_eq(kvmm_migrate_refs(job, there, 3), -EINVAL, "all or none");
+	cr_expect_eq(kvmm_migrate_refs(job, NULL, 0), 4);
 	cr_expect_eq(kvmm_migrate_refs(job, there, 4), 4);
 	cr_expect_eq(kvmm_migrate_refs(job, there, 4), -EALREADY);
 	kvmm_migrate_free(job);
@@ -398,6 +407,8 @@ Test(local, a_forked_child_has_no_jobs)
 
 	if (!pid)
 		_exit(kvmm_migrate_poll(job) != -ECHILD ||
+		      kvmm_migrate_result(job, KVMM_MIGRATE_GOT_RANGES, NULL, 0) != -ECHILD ||
+		      kvmm_migrate_result(job, UINT32_MAX, NULL, 0) != -ECHILD ||
 		      kvmm_migrate_start(&attr, &other) != -ECHILD);
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_expect_eq(status, 0);

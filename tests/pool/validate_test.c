@@ -352,6 +352,20 @@ Test(validate, a_poisoned_pool_refuses_everything)
 	pool->gate = 0;
 }
 
+Test(validate, a_poisoned_pool_is_neither_set_nor_counted)
+{
+	u64 value[64] = { 0 };
+
+	pool->owner[1] ^= 1;
+	expect_closed(kvmm_validate(pool));
+	pool->owner[1] ^= 1;
+	for (u32 kind = 0; kind < KVMM_NR_SETTINGS; kind++)
+		cr_expect_eq(kvmm_pool_set(pool, kind, value), -EUCLEAN, "setting %u", kind);
+	for (u32 kind = 0; kind < KVMM_NR_STATS; kind++)
+		cr_expect_eq(kvmm_pool_stat_of(pool, kind, value, 8), -EUCLEAN, "kind %u", kind);
+	pool->gate = 0;
+}
+
 #ifndef KVMM_DEBUG	/* where it stops there and then */
 Test(validate, compaction_comes_to_an_end_whatever_the_extents_say)
 {
