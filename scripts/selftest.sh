@@ -164,6 +164,15 @@ test_headercheck() {
 	fresh_tree
 	echo 'int kvmm_new(int class);' >>include/kvmm/api.h
 	refuses "headercheck: not C++" "api.h" build headercheck
+
+	fresh_tree
+	echo 'int kvmm_new(void); /* was kvmm_old() */' >>include/kvmm/api.h
+	echo 'kvmm_old kvmm_new # by another name' >Documentation/renames.txt
+	accepts "headercheck: a name that has changed" build headercheck
+	echo 'kvmm_old kvmm_never' >Documentation/renames.txt
+	refuses "headercheck: a new name that is none" "no header has kvmm_never" build headercheck
+	echo 'kvmm_new -' >Documentation/renames.txt
+	refuses "headercheck: an old name that is left" "kvmm_new is not gone" build headercheck
 }
 
 # worse WHAT WHY TEXT FILE: the text is put at the end of the file, and a number has become worse
