@@ -480,33 +480,6 @@ u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_n
 
 /* ---- the public calls ---- */
 
-int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
-			  const struct kvmm_prefix *prefix)
-{
-	struct batch batch;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
-		return -EINVAL;
-	if (kv_radix_reserve(reg, batch.nr))
-		return -ENOMEM;
-	enter_batch(reg, tier, batch);
-	return 0;
-}
-
-int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
-			 const struct kvmm_prefix *prefix)
-{
-	struct batch batch;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
-		return -EINVAL;
-	return leave_batch(reg, tier, NO_TIER, batch);
-}
-
 int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to,
 			   const struct kvmm_prefix *prefix)
 {
@@ -514,9 +487,15 @@ int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to
 
 	if (kv_inherited(reg))
 		return -ECHILD;
-	if (!reg || max(from, to) >= reg->nr_tiers || from == to || radix_batch_of(prefix, &batch))
+	if (!reg || from == to || (from >= reg->nr_tiers && from != KVMM_NO_TIER) ||
+	    (to >= reg->nr_tiers && to != KVMM_NO_TIER) || radix_batch_of(prefix, &batch))
 		return -EINVAL;
-	return leave_batch(reg, from, to, batch);
+	if (from != KVMM_NO_TIER)
+		return leave_batch(reg, from, min(to, NO_TIER), batch);
+	if (kv_radix_reserve(reg, batch.nr))
+		return -ENOMEM;
+	enter_batch(reg, to, batch);
+	return 0;
 }
 
 /* ---- holds ---- */

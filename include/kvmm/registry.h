@@ -100,31 +100,13 @@ KVMM_API void kvmm_registry_destroy(struct kvmm_registry *reg);
 
 /* ---- what tiers have ---- */
 
-/**
- * kvmm_registry_present() - @tier has got a block of each of these names
- *
- * Counts blocks: a second block of a name is one more, and a key given twice counts twice. The key
- * before each is its parent: a node without a parent gets it, others keep theirs.
- *
- * Context: may allocate, and wait for a grace period; hooks are called.
- * Return: 0; -EINVAL; -ENOMEM: nothing was registered.
- */
-KVMM_API int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
-				   const struct kvmm_prefix *prefix);
-
-/**
- * kvmm_registry_absent() - @tier has lost a block of each of these names, last name first
- *
- * Passes over names that the tier does not have.
- *
- * Context: never allocates or waits; hooks are called.
- * Return: how many blocks were counted down; -EINVAL.
- */
-KVMM_API int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
-				  const struct kvmm_prefix *prefix);
+/** No tier: see kvmm_registry_transfer(). */
+#define KVMM_NO_TIER	UINT32_MAX
 
 /**
  * kvmm_registry_transfer() - a block of each of these names has gone from one tier to another
+ * @from: or KVMM_NO_TIER, see kvmm_registry_present()
+ * @to: or KVMM_NO_TIER, see kvmm_registry_absent()
  *
  * Moves each name in one step: one of the tiers has it at any moment. It is no access: touch
  * callbacks are not called. Passes over names that @from does not have.
@@ -134,6 +116,35 @@ KVMM_API int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
  */
 KVMM_API int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to,
 				    const struct kvmm_prefix *prefix);
+
+/**
+ * kvmm_registry_present() - @tier has got a block of each of these names
+ *
+ * Counts blocks: a second block of a name is one more, and a key given twice counts twice. The key
+ * before each is its parent: a node without a parent gets it, others keep theirs.
+ *
+ * Context: may allocate, and wait for a grace period; hooks are called.
+ * Return: 0; -EINVAL; -ENOMEM: nothing was registered.
+ */
+static inline int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
+					const struct kvmm_prefix *prefix)
+{
+	return kvmm_registry_transfer(reg, KVMM_NO_TIER, tier, prefix);
+}
+
+/**
+ * kvmm_registry_absent() - @tier has lost a block of each of these names, last name first
+ *
+ * Passes over names that the tier does not have.
+ *
+ * Context: never allocates or waits; hooks are called.
+ * Return: how many blocks were counted down; -EINVAL.
+ */
+static inline int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
+				       const struct kvmm_prefix *prefix)
+{
+	return kvmm_registry_transfer(reg, tier, KVMM_NO_TIER, prefix);
+}
 
 /* ---- looking up ---- */
 

@@ -155,6 +155,22 @@ Test(radix, a_transfer_is_no_access_and_keeps_the_node)
 	end_registry(reg);
 }
 
+Test(radix, names_come_from_no_tier_and_go_to_none)
+{
+	struct kvmm_registry *reg = make_registry(64, 4, 0);
+	struct chain chain;
+
+	chain_fill(&chain, 1, 6);
+	cr_expect_eq(kvmm_registry_transfer(reg, KVMM_NO_TIER, 2, &chain.prefix), 0);
+	cr_expect_eq(len_in(reg, &chain, 4), 6);
+	cr_expect_eq(kvmm_registry_present(reg, 2, &chain.prefix), 0);
+	cr_expect_eq(kvmm_registry_transfer(reg, 2, KVMM_NO_TIER, &chain.prefix), 6);
+	cr_expect_eq(len_in(reg, &chain, 4), 6, "the other block of each");
+	cr_expect_eq(kvmm_registry_absent(reg, 2, &chain.prefix), 6);
+	expect_sound(reg, 0);
+	end_registry(reg);
+}
+
 Test(radix, wrong_arguments_are_refused)
 {
 	struct kvmm_registry *reg = make_registry(64, 2, 0);
@@ -167,6 +183,11 @@ Test(radix, wrong_arguments_are_refused)
 	cr_expect_eq(kvmm_registry_absent(reg, 2, &chain.prefix), -EINVAL);
 	cr_expect_eq(kvmm_registry_transfer(reg, 1, 1, &chain.prefix), -EINVAL);
 	cr_expect_eq(kvmm_registry_transfer(reg, 0, 2, &chain.prefix), -EINVAL);
+	cr_expect_eq(kvmm_registry_transfer(reg, KVMM_NO_TIER, KVMM_NO_TIER, &chain.prefix), -EINVAL);
+	cr_expect_eq(kvmm_registry_transfer(reg, KVMM_MAX_TIERS, 0, &chain.prefix), -EINVAL);
+	cr_expect_eq(kvmm_registry_transfer(reg, 0, KVMM_MAX_TIERS, &chain.prefix), -EINVAL);
+	cr_expect_eq(kvmm_registry_present(reg, KVMM_NO_TIER, &chain.prefix), -EINVAL);
+	cr_expect_eq(kvmm_registry_absent(reg, KVMM_NO_TIER, &chain.prefix), -EINVAL);
 	chain.prefix.position = UINT32_MAX - 3;
 	cr_expect_eq(kvmm_registry_present(reg, 0, &chain.prefix), -EINVAL);
 	cr_expect_eq(len_in(reg, &chain, 1), -EINVAL);
