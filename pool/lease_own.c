@@ -166,23 +166,15 @@ static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct l
 	return err;
 }
 
-int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
-		    const kvmm_range_t *ranges, uint32_t nr)
+static int own_ranges(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
 {
-	struct batch batch = { .kind = LEASE_RANGE, .handles = as_handles(ranges), .nr = nr };
-	struct lease lease;
-	int err;
+	int err = pool_enter(pool);
 
-	if (!pool || !own || (!ranges && nr))
-		return -EINVAL;
-	err = read_own(pool, own, &lease);
-	if (!err)
-		err = pool_enter(pool);
 	if (err)
 		return err;
-	err = check_ranges(pool, &batch);
+	err = check_ranges(pool, batch);
 	if (!err)
-		err = own_batch(pool, &batch, lease);
+		err = own_batch(pool, batch, lease);
 	pool_leave(pool);
 	return err;
 }
@@ -205,34 +197,31 @@ int own_share_blocks(struct kvmm_pool *pool)
 }
 
 /* Staged ones have the handle that they had as private ones. */
-static int own_blocks(struct kvmm_pool *pool, const struct kvmm_own *own,
-		      const struct batch *batch)
+static int own_blocks(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
 {
-	struct lease lease;
-	int err;
+	int err = check_blocks(pool, batch);
 
-	if (!pool || !own || (!batch->handles && batch->nr))
-		return -EINVAL;
-	err = read_own(pool, own, &lease);
-	if (!err)
-		err = check_blocks(pool, batch);
 	if (!err)
 		err = own_share_blocks(pool);
 	return err ? err : own_batch(pool, batch, lease);
 }
 
-int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own, const kvmm_mut_t *muts,
-		  uint32_t nr)
+int kvmm_own_many(struct kvmm_pool *pool, const struct kvmm_own *own, uint32_t kind,
+		  const void *handles, uint32_t nr)
 {
-	struct batch batch = { LEASE_BLOCK, KV_ENTRY_PRIVATE, as_handles(muts), nr };
+	struct batch batch = { kind == KVMM_OWNED_RANGE ? LEASE_RANGE : LEASE_BLOCK,
+			       kind == KVMM_OWNED_STAGED ? KV_ENTRY_STAGED : KV_ENTRY_PRIVATE,
+			       as_handles(handles), nr };
+	struct lease lease;
+	int err;
 
-	return own_blocks(pool, own, &batch);
-}
-
-int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
-		    const kvmm_staged_t *staged, uint32_t nr)
-{
-	struct batch batch = { LEASE_BLOCK, KV_ENTRY_STAGED, as_handles(staged), nr };
-
-	return own_blocks(pool, own, &batch);
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!pool || !own || (!handles && nr) || kind > KVMM_OWNED_STAGED)
+		return -EINVAL;
+	err = read_own(pool, own, &lease);
+	if (err)
+		return err;
+	return kind == KVMM_OWNED_RANGE ? own_ranges(pool, &batch, lease) :
+					  own_blocks(pool, &batch, lease);
 }

@@ -64,27 +64,49 @@ struct kvmm_own {
 
 #define KVMM_OWN_INIT { sizeof(struct kvmm_own), 0, 0, 0, 0 }
 
+enum kvmm_owned_kind {
+	KVMM_OWNED_RANGE,
+	KVMM_OWNED_PRIVATE,
+	KVMM_OWNED_STAGED,
+	KVMM_OWNED_HOLD,	/* references */
+	KVMM_OWNED_PIN,		/* references that are pins */
+	KVMM_NR_OWNED_KINDS,
+};
+
 /**
- * kvmm_own_ranges() - name the owner of ranges, or renew the lease of one's own
- * @own: the same for all of them; replaces their owner and lease
+ * kvmm_own_many() - name the owner of ranges or blocks, or renew the lease of one's own
+ * @own: the same for all of them; replaces what was said before
+ * @kind: KVMM_OWNED_RANGE: one reference of each is the owner's from then on, the one that
+ *	kvmm_owner_release() drops; KVMM_OWNED_PRIVATE: they remain the owner's when staged; or
+ *	KVMM_OWNED_STAGED. Registered blocks have no owner: see kvmm_hold()
+ * @handles: @nr of them, of the type that @kind says, see struct kvmm_owned
  *
- * From then on the owner has one reference of each, which kvmm_owner_release() drops.
- *
- * Return: 0; -ESTALE, -EINVAL one of them is no range (any more); -ENOMEM. A failed call changes
- * nothing.
+ * Return: 0; -ESTALE, -EINVAL one of them is no such thing (any more), or there is no such kind;
+ * -EOPNOTSUPP blocks of a pool without policy; -ENOMEM. On failure nothing has changed.
  */
-KVMM_API int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
-			     const kvmm_range_t *ranges, uint32_t nr);
+KVMM_API int kvmm_own_many(struct kvmm_pool *pool, const struct kvmm_own *own, uint32_t kind,
+			   const void *handles, uint32_t nr);
 
-/** kvmm_own_muts() - the same for private blocks, which remain theirs when staged. Returns as
- * kvmm_own_ranges(); -EOPNOTSUPP the pool has no policy. */
-KVMM_API int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own,
-			   const kvmm_mut_t *muts, uint32_t nr);
+/** kvmm_own_ranges() - kvmm_own_many() of ranges. */
+static inline int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
+				  const kvmm_range_t *ranges, uint32_t nr)
+{
+	return kvmm_own_many(pool, own, KVMM_OWNED_RANGE, ranges, nr);
+}
 
-/** kvmm_own_staged() - the same for staged blocks. Registered blocks have no owner: see
- * kvmm_hold(). */
-KVMM_API int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
-			     const kvmm_staged_t *staged, uint32_t nr);
+/** kvmm_own_muts() - kvmm_own_many() of private blocks. */
+static inline int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own,
+				const kvmm_mut_t *muts, uint32_t nr)
+{
+	return kvmm_own_many(pool, own, KVMM_OWNED_PRIVATE, muts, nr);
+}
+
+/** kvmm_own_staged() - kvmm_own_many() of staged blocks. */
+static inline int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
+				  const kvmm_staged_t *staged, uint32_t nr)
+{
+	return kvmm_own_many(pool, own, KVMM_OWNED_STAGED, staged, nr);
+}
 
 /**
  * kvmm_owner_renew() - all leases of an owner end @lease_ns from now; 0 = no lease any more
@@ -150,15 +172,6 @@ KVMM_API int kvmm_owner_watch(struct kvmm_pool *pool, uint64_t owner, int32_t pi
 KVMM_API int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner);
 
 /* ---- looking ---- */
-
-enum kvmm_owned_kind {
-	KVMM_OWNED_RANGE,
-	KVMM_OWNED_PRIVATE,
-	KVMM_OWNED_STAGED,
-	KVMM_OWNED_HOLD,	/* references */
-	KVMM_OWNED_PIN,		/* references that are pins */
-	KVMM_NR_OWNED_KINDS,
-};
 
 /** kvmm_owned_kind_name() - "range", "private", ...; "?" if there is no such kind. */
 static inline const char *kvmm_owned_kind_name(uint32_t kind)

@@ -552,3 +552,38 @@ Test(general, calls_of_one_block_answer_as_those_of_many)
 		    kvmm_tier_abort(pool, (kvmm_tier_op_t){ UINT32_MAX, UINT32_MAX }));
 	expect_same(kvmm_block_nr_tokens(pool, mut), kvmm_block_tokens(pool, mut, NULL, 0));
 }
+
+/* ---- owners ---- */
+
+Test(general, an_owner_is_named_for_things_of_a_kind_only)
+{
+	static const u32 bad[] = { KVMM_OWNED_HOLD, KVMM_OWNED_PIN, KVMM_NR_OWNED_KINDS, UINT32_MAX };
+	struct kvmm_pool *plain = make_pool(8);
+	struct kvmm_own own = KVMM_OWN_INIT;
+	pid_t pid;
+
+	own.owner = 7;
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		expect_refused(kvmm_own_many(pool, &own, bad[i], &range, 1), -EINVAL);
+	for (u32 kind = KVMM_OWNED_RANGE; kind <= KVMM_OWNED_STAGED; kind++) {
+		kvmm_range_t none = { UINT32_MAX, 1 };
+
+		expect_refused(kvmm_own_many(pool, NULL, kind, &range, 1), -EINVAL);
+		expect_refused(kvmm_own_many(pool, &own, kind, NULL, 1), -EINVAL);
+		expect_refused(kvmm_own_many(pool, &own, kind, &none, 1), -EINVAL);
+		cr_expect_eq(kvmm_own_many(NULL, &own, kind, &range, 1), -EINVAL);
+	}
+	expect_refused(kvmm_own_many(pool, &own, KVMM_OWNED_STAGED, &mut, 1), -EINVAL);
+	cr_expect_eq(kvmm_own_many(plain, &own, KVMM_OWNED_PRIVATE, &mut, 1), -EOPNOTSUPP);
+	expect_same(kvmm_own_ranges(pool, &own, &range, 1),
+		    kvmm_own_many(pool, &own, KVMM_OWNED_RANGE, &range, 1));
+	expect_same(kvmm_own_muts(pool, &own, &mut, 1),
+		    kvmm_own_many(pool, &own, KVMM_OWNED_PRIVATE, &mut, 1));
+	pid = fork();
+	if (!pid) {
+		child_refuses(kvmm_own_many(pool, NULL, KVMM_NR_OWNED_KINDS, NULL, 1));
+		_exit(0);
+	}
+	expect_child_ends_well(pid);
+	end_pool(plain);
+}
