@@ -177,32 +177,6 @@ KVMM_API int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm
 KVMM_API int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 				kvmm_node_t *nodes);
 
-/** kvmm_registry_has_any() - has any of @tiers this name? See kvmm_registry_len(). */
-static inline int kvmm_registry_has_any(struct kvmm_registry *reg, const struct kvmm_name *name,
-					uint32_t tiers)
-{
-	struct kvmm_prefix prefix = { &name->key, 1, name->position, NULL, name->domain };
-
-	return kvmm_registry_len(reg, &prefix, tiers) == 1;
-}
-
-/** kvmm_registry_has_block() - has @tier this name? */
-static inline int kvmm_registry_has_block(struct kvmm_registry *reg, const struct kvmm_name *name,
-					  uint32_t tier)
-{
-	return tier < KVMM_MAX_TIERS && kvmm_registry_has_any(reg, name, 1u << tier);
-}
-
-/** kvmm_registry_is_registered() - is there a node of this name? */
-static inline int kvmm_registry_is_registered(struct kvmm_registry *reg,
-					      const struct kvmm_name *name)
-{
-	struct kvmm_prefix prefix = { &name->key, 1, name->position, NULL, name->domain };
-	kvmm_node_t node;
-
-	return kvmm_registry_find(reg, &prefix, &node) == 1;
-}
-
 /**
  * struct kvmm_registry_stat - numbers, for tools
  * @nodes: registered names
