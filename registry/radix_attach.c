@@ -294,7 +294,6 @@ int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t handle, int type, kvmm
 	return nr;
 }
 
-/* The same, but that the callback is told to keep its hands off. */
 /* ---- check ---- */
 
 bool radix_attach_is_sound(const struct kvmm_registry *reg, const struct node *node, u32 *nr_keeps)

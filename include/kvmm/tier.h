@@ -177,36 +177,6 @@ struct kvmm_tier_disk_attr {
 KVMM_API int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 				const struct kvmm_tier_disk_attr *attr);
 
-/**
- * struct kvmm_tier_sim_attr - a disk that is only simulated
- * @size: sizeof(struct kvmm_tier_sim_attr); set by KVMM_TIER_SIM_ATTR_INIT
- * @capacity_blocks: 1 to KVMM_MAX_BLOCKS
- * @write, @read: links: the bytes of one direction one after the other, latencies side by side
- */
-struct kvmm_tier_sim_attr {
-	size_t size;
-	uint32_t capacity_blocks;
-	uint32_t reserved;
-	struct kvmm_tier_link write;
-	struct kvmm_tier_link read;
-};
-
-#define KVMM_TIER_SIM_ATTR_INIT { sizeof(struct kvmm_tier_sim_attr), 0, 0, { 0, 0 }, { 0, 0 } }
-
-/**
- * kvmm_tier_simulate_disk() - the same for a host tier of ids only: a disk without content
- * @sim: borrowed during the call
- * @attr: as for kvmm_tier_set_disk()
- *
- * Its reads and writes take the time of its links, by the tier's clock. When full it forgets the
- * block written longest ago; of those read meanwhile it keeps one for three that go. It belongs to
- * the tier and goes with it.
- *
- * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
- */
-KVMM_API int kvmm_tier_simulate_disk(struct kvmm_tier *tier, const struct kvmm_tier_sim_attr *sim,
-				     const struct kvmm_tier_disk_attr *attr);
-
 /* ---- pools and their tiers ---- */
 
 /**

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "tier/pool/tier.h"
+#include "research/sim_disk.h"
 #include "tests/tier/util.h"
 
 static struct kvmm_pool *pool;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "research/sim_disk.h"
 #include "tests/support/fake_env.h"
 #include "tests/tier/util.h"
 #include "tier/below.h"

@@ -9,6 +9,8 @@
  */
 #include <stdlib.h>
 
+#include <research/sim_disk.h>
+
 #include "record.h"
 #include "tiers.h"
 

@@ -8,7 +8,9 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include <tier/internal.h>
+
+#include "sim_disk.h"
 
 /* Behind those of stores on disk; no other lock is taken under it. */
 #define LOCK_ID		0x7f000000u
