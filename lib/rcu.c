@@ -98,7 +98,7 @@ noinline void __kv_rcu_read_unlock_slow(void)
 	spare_section = 0;
 }
 
-static bool read_ongoing(void)
+bool kv_rcu_is_reading(void)
 {
 	struct kv_stat_row *row = kv_stat_row;
 
@@ -186,7 +186,7 @@ static void drain(void)
 	struct kv_rcu_head *head, *next;
 
 	/* Inside a read section the grace period would wait for ourselves. */
-	if (KV_BUG_ON(read_ongoing()))
+	if (KV_BUG_ON(kv_rcu_is_reading()))
 		return;
 
 	kv_lock(&drain_lock);
@@ -209,7 +209,7 @@ void kv_rcu_reap(void)
 
 void kv_rcu_synchronize(void)
 {
-	if (KV_BUG_ON(read_ongoing()))
+	if (KV_BUG_ON(kv_rcu_is_reading()))
 		return;
 	wait_for_readers();
 }

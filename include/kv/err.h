@@ -40,4 +40,14 @@ void kv_bug(const char *file, int line, const char *what);
 		__bug;								\
 	})
 
+/*
+ * What a function relies on at its entry: debug builds stop where it does not hold, others do not
+ * look. Without a value, because release builds have none.
+ */
+#ifdef KVMM_DEBUG
+#define kv_assert(cond)	((void)KV_BUG_ON(!(cond)))
+#else
+#define kv_assert(cond)	do { if (0) (void)(cond); } while (0)
+#endif
+
 #endif /* KV_ERR_H */

@@ -61,15 +61,13 @@ static inline bool kv_lock_is_held(const struct kv_lock *lock)
 #ifdef KVMM_DEBUG
 void kv_rank_acquire(const struct kv_lock *lock);
 void kv_rank_release(const struct kv_lock *lock);
-bool kv_rank_is_held(const struct kv_lock *lock);
 #else
 static inline void kv_rank_acquire(const struct kv_lock *lock) {}
 static inline void kv_rank_release(const struct kv_lock *lock) {}
-static inline bool kv_rank_is_held(const struct kv_lock *lock)
-{
-	return kv_lock_is_held(lock);
-}
 #endif
+
+/* By this thread. Debug builds only. */
+bool kv_rank_is_held(const struct kv_lock *lock);
 
 static __always_inline void kv_lock(struct kv_lock *lock)
 {
@@ -101,7 +99,8 @@ static __always_inline void kv_unlock(struct kv_lock *lock)
 		__kv_unlock_wake(lock);
 }
 
-#define kv_assert_held(lock)	KV_BUG_ON(!kv_rank_is_held(lock))
+#define kv_assert_held(lock)		kv_assert(kv_rank_is_held(lock))
+#define kv_assert_not_held(lock)	kv_assert(!kv_rank_is_held(lock))
 
 #include <kv/err.h>
 

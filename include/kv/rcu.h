@@ -73,6 +73,12 @@ static __always_inline void kv_rcu_read_unlock(void)
 		smp_store_release(&row->section, row->section - 1);
 }
 
+/* Is this thread in a read section? */
+bool kv_rcu_is_reading(void);
+
+#define kv_assert_reading()	kv_assert(kv_rcu_is_reading())
+#define kv_assert_not_reading()	kv_assert(!kv_rcu_is_reading())
+
 /* Publish: a reader that gets @v by kv_rcu_dereference() sees everything written before. */
 #define kv_rcu_assign(p, v)	__atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
 /* Pairs with kv_rcu_assign(); inside a read section. Acquire rather than consume: free on x86. */

@@ -128,7 +128,7 @@ Test(lock, uncontended_calls_need_no_system)
 	kv_lock_init(&lock, KV_RANK_LEAF, 0);
 	for (int i = 0; i < 100; i++) {
 		kv_lock(&lock);
-		cr_assert(!kv_assert_held(&lock));
+		cr_assert(kv_lock_is_held(&lock));
 		kv_unlock(&lock);
 	}
 	cr_expect_eq(fake.nr_waits, 0);
@@ -244,6 +244,17 @@ static void *assert_held(void *lock)
 {
 	kv_assert_held((struct kv_lock *)lock);
 	return NULL;
+}
+
+Test(lock, asserting_that_a_held_lock_is_free_is_a_bug, .signal = SIGILL)
+{
+	struct kv_lock lock;
+
+	kv_lock_init(&lock, KV_RANK_LEAF, 0);
+	kv_assert_not_held(&lock);
+	kv_lock(&lock);
+	kv_assert_held(&lock);
+	kv_assert_not_held(&lock);
 }
 
 Test(lock, held_by_another_thread_is_not_held, .signal = SIGILL)

@@ -98,7 +98,21 @@ Test(log, debug_builds_stop_at_a_bug, .signal = SIGILL)
 	KV_BUG_ON(kvmm_version() != NULL);
 }
 
+Test(log, debug_builds_stop_at_an_assert, .signal = SIGILL)
+{
+	kv_assert(kvmm_version() == NULL);
+}
+
 #else
+
+Test(log, release_builds_do_not_look_at_asserts)
+{
+	u32 nr_looks = 0;
+
+	kv_assert(nr_looks++);
+	cr_expect_eq(nr_looks, 0);
+	cr_expect_eq(kv_stat_sum(KV_EV_BUG), 0);
+}
 
 /* Fifty times at one place and once at another. */
 Test(log, each_bug_is_counted_and_each_place_speaks_once)

@@ -53,6 +53,17 @@ static struct item *new_item(void)
 	return item;
 }
 
+Test(rcu, thread_knows_whether_it_is_in_a_section)
+{
+	cr_expect(!kv_rcu_is_reading());
+	kv_rcu_read_lock();
+	kv_rcu_read_lock();
+	kv_rcu_read_unlock();
+	cr_expect(kv_rcu_is_reading());
+	kv_rcu_read_unlock();
+	cr_expect(!kv_rcu_is_reading());
+}
+
 static void defer_items(unsigned int nr)
 {
 	while (nr--)
