@@ -67,6 +67,7 @@ static void del_block(struct buddy *b, u32 head, unsigned int order)
 	bitree_clear(&area->map, head >> order);
 	if (!--area->nr)
 		b->nonempty &= ~BIT(order);
+	kv_assert(b->nr_free >= BIT(order));
 	b->nr_free -= BIT(order);
 }
 

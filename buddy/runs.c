@@ -180,8 +180,10 @@ static __always_inline void class_del(struct kv_runs *runs, u32 c, u32 start)
 	u64 left = *word & ~bit_in_word(g);
 	u64 left_sum = *sum & ~((u64)!left << ((g >> 6) & 63));
 
+	kv_assert(c < runs->nr_classes);
 	*word = left;
 	*sum = left_sum;
+	kv_assert(class->nr);
 	class->nr--;
 	if (unlikely(!left_sum))
 		class_del_summary(runs, c, g >> 12);
@@ -193,6 +195,7 @@ static __always_inline void class_add(struct kv_runs *runs, u32 c, u32 start)
 	u32 g = start >> geo_shift(class);
 	u64 *row = class_row(runs, class), nonempty = runs->nonempty[c >> 6];
 
+	kv_assert(c < runs->nr_classes);
 	row[g >> 6] |= bit_in_word(g);
 	row[-1 - (s64)(g >> 12)] |= bit_in_word(g >> 6);
 	class->top |= bit_in_word(g >> 12 >> geo_top_shift(class));
@@ -272,6 +275,7 @@ static __always_inline u32 class_pop(struct kv_runs *runs, u32 c)
 	*word = left;
 	left_sum = left ? *sum : *sum & (*sum - 1);
 	*sum = left_sum;
+	kv_assert(class->nr);
 	class->nr--;
 	if (unlikely(t)) {
 		if (unlikely(!left_sum))
@@ -328,6 +332,7 @@ static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 	if (run.len >= 64)
 		full_clear_range(runs, start, n);
 	note_cut(runs, run, low, high);
+	kv_assert(runs->nr_free >= n);
 	runs->nr_free -= n;
 	runs->nr_runs += (low.len != 0) + (high.len != 0) - 1;
 }
@@ -375,6 +380,7 @@ static struct kv_run best_of_bin(const struct kv_runs *runs, u32 c, u32 n)
 	struct kv_run run, best = { 0, 0 };
 	u32 pos = 0;
 
+	kv_assert(c < runs->nr_classes);
 	if (runs->class[c].nr == 1 && runs->big.len && class_of(runs->big.len) == c)
 		return runs->big.len >= n ? runs->big : best;
 	for (; kv_runs_next_of_class(runs, c, pos, &run); pos = run.start + run.len) {
@@ -426,6 +432,7 @@ static noinline u32 alloc_near(struct kv_runs *runs, u32 n, u32 c)
 	map_clear(runs, at, n);
 	if (c >= 64)
 		full_clear_range(runs, at, n);
+	kv_assert(runs->nr_free >= n);
 	runs->nr_free -= n;
 	runs->nr_runs -= c == n;
 	return at;
@@ -437,6 +444,8 @@ static __always_inline u32 alloc_one(struct kv_runs *runs)
 	u32 at = class_pop(runs, 1);
 
 	map_clear(runs, at, 1);
+	kv_assert(runs->nr_free);
+	kv_assert(runs->nr_runs);
 	runs->nr_free--;
 	runs->nr_runs--;
 	return at;

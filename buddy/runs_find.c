@@ -85,6 +85,7 @@ static bool prev_of_class(const struct kv_runs *runs, u32 c, u32 lo, u32 hi, str
 	const struct kv_runs_class *class = &runs->class[c];
 	u32 g = hi - 1;
 
+	kv_assert(c < runs->nr_classes);
 	for (g >>= geo_shift(class); ; g--) {
 		g = prev_group(runs, class, g);
 		if (g == KV_RUNS_NONE)

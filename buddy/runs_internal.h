@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <kv/err.h>
+
 #include "runs.h"
 
 #define WINDOW_BITS	56u	/* blocks that one load at any position shows */

@@ -145,6 +145,7 @@ static noinline void __adopt_class_slow(struct kvmm_zone *zone, u32 start, u32 n
 	u32 size = BIT(zone->pageblock_order);
 	u32 end = start + (zone->ops->held ? zone->ops->held(nr) : nr);
 
+	kv_assert_held(&zone->lock);
 	for (u32 lo = start & ~(size - 1); lo < end; lo += size) {
 		u32 hi = min(lo + size, zone->nr_blocks);
 		u32 ours = min(end, hi) - max(start, lo);
@@ -161,6 +162,7 @@ static inline void adopt_class(struct kvmm_zone *zone, u32 start, u32 nr, u8 cla
 	u32 first = start >> zone->pageblock_order;
 	u32 last = (start + nr - 1) >> zone->pageblock_order;
 
+	kv_assert_held(&zone->lock);
 	if (unlikely(first != last || zone->block_class[first] != class))
 		__adopt_class_slow(zone, start, nr, class);
 }
@@ -170,6 +172,7 @@ static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *
 {
 	u32 size = BIT(zone->pageblock_order), done = KV_NONE;
 
+	kv_assert_held(&zone->lock);
 	for (u32 i = 0; i < nr; i++) {
 		u32 lo = ids[i] & ~(size - 1), ours = 0;
 		u8 *class = &zone->block_class[lo >> zone->pageblock_order];
@@ -186,6 +189,7 @@ static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *
 
 static void adopt_class_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
 {
+	kv_assert_held(&zone->lock);
 	for (u32 i = 0; i < nr; i++) {
 		if (likely(zone->block_class[ids[i] >> zone->pageblock_order] == KVMM_MOVABLE))
 			continue;
@@ -217,6 +221,7 @@ static __always_inline int finish_take(struct kvmm_zone *zone, u32 at, u32 nr, u
 {
 	u32 nr_free = 0;
 
+	kv_assert_held(&zone->lock);
 	if (likely(at != KV_NONE))
 		adopt_class(zone, at, nr, mobility);
 	else
@@ -304,6 +309,7 @@ static int take_at(struct kvmm_zone *zone, u32 start, u32 nr)
 {
 	int err = zone->ops->take_at(zone->engine, start, nr);
 
+	kv_assert_held(&zone->lock);
 	if (!err)
 		adopt_class(zone, start, nr, KVMM_MOVABLE);
 	return err;
@@ -362,6 +368,7 @@ static int take_runs(struct kvmm_zone *zone, u32 nr, struct kvmm_extent *ext)
 	struct kv_zone_req req = { .align = 1, .hi = zone->nr_blocks };
 	int i;
 
+	kv_assert_held(&zone->lock);
 	for (i = 0; nr; i++) {
 		u32 start;
 
@@ -412,6 +419,7 @@ static void take_singles(struct kvmm_zone *zone, u32 nr, u32 *ids)
 {
 	struct kv_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
 
+	kv_assert_held(&zone->lock);
 	if (zone->ops->take_many) {
 		zone->ops->take_many(zone->engine, nr, ids);
 		adopt_class_many(zone, ids, nr);

@@ -152,6 +152,7 @@ static void count_slice(const struct kvmm_zone *zone, u32 lo, u32 hi, u64 *count
 	struct kvmm_extent run;
 	u32 start;
 
+	kv_assert_held(&zone->lock);
 	for (u32 at = lo; at < hi; at = run.start + run.nr) {
 		run = zone->ops->next_free(zone->engine, at);
 		if (!run.nr || run.start >= hi)
