@@ -17,6 +17,7 @@ static u32 run_at(const struct kvmm_zone *zone, u32 start)
 {
 	struct kvmm_extent run;
 
+	kv_assert_held(&zone->lock);
 	if (start >= zone->nr_blocks || !zone->ops->is_free(zone->engine, start))
 		return 0;
 	run = zone->ops->next_free(zone->engine, start);

@@ -294,6 +294,7 @@ static int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj
 
 static noinline void __slab_became_empty(struct kvmm_slab_cache *cache, struct slab *slab)
 {
+	kv_assert_held(&cache->lock);
 	if (++cache->nr_empty > cache->keep_empty)
 		slab_return(cache, slab);
 }
@@ -312,13 +313,16 @@ static inline void count_down(struct kvmm_slab_cache *cache, struct slab *slab)
 	struct slab *cur = cache->cur;
 
 	if (slab == cur) {
+		kv_assert(slab->used);
 		slab->used--;
 	} else if (cur && slab_is_full(cache, cur) && slab_is_full(cache, slab)) {
 		cache->cur = slab;
+		kv_assert(slab->used);
 		slab->used--;
 	} else {
 		if (!slab_is_full(cache, slab))
 			slab_order_del(cache, slab);
+		kv_assert(slab->used);
 		slab->used--;
 		slab_order_add(cache, slab);
 	}
@@ -327,6 +331,7 @@ static inline void count_down(struct kvmm_slab_cache *cache, struct slab *slab)
 /* It has been struck off. */
 static inline void put_object(struct kvmm_slab_cache *cache, struct slab *slab, u32 i)
 {
+	kv_assert_held(&cache->lock);
 	slab->objs[i].next = slab->free;
 	slab->free = i;
 	count_down(cache, slab);
@@ -339,6 +344,7 @@ static inline int free_one(struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
 	u32 i;
 	struct slab *slab = find_object(cache, obj, &i);
 
+	kv_assert_held(&cache->lock);
 	if (unlikely(IS_ERR(slab)))
 		return PTR_ERR(slab);
 	slab->objs[i].gen++;
@@ -350,6 +356,7 @@ static int free_batch(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj
 {
 	int err = strike_off(cache, nr, objs);
 
+	kv_assert_held(&cache->lock);
 	for (u32 k = 0; k < nr && !err; k++) {
 		u32 i;
 		struct slab *slab = slab_of(cache, objs[k], &i);
@@ -370,6 +377,7 @@ int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t 
 		return err;
 	err = nr == 1 ? free_one(cache, *objs) : free_batch(cache, nr, objs);
 	if (likely(!err)) {
+		kv_assert(cache->nr_live >= nr);
 		cache->nr_live -= nr;
 		cache->frees += nr;
 	}
@@ -381,6 +389,7 @@ static int shrink(struct kvmm_slab_cache *cache)
 {
 	int nr;
 
+	kv_assert_held(&cache->lock);
 	for (nr = 0; cache->nr_empty; nr++) {
 		struct slab *cur = cache->cur;
 		bool cur_is_empty = cur && !cur->used;

@@ -39,6 +39,7 @@ void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep)
 
 		kv_free(cache->chunk[cache->nr_chunks]);
 		cache->chunk[cache->nr_chunks] = NULL;
+		kv_assert(cache->metadata_bytes >= (u64)nr * cache->record_bytes);
 		cache->metadata_bytes -= (u64)nr * cache->record_bytes;
 	}
 }
@@ -67,6 +68,7 @@ static struct slab *take_record(struct kvmm_slab_cache *cache)
 static void put_record(struct kvmm_slab_cache *cache, struct slab *slab)
 {
 	if (slab->index == cache->nr_records - 1 && !slab->fresh && !slab->objs[0].gen) {
+		kv_assert(cache->nr_records);
 		cache->nr_records--;
 		return;
 	}
@@ -86,6 +88,7 @@ static int take_run(struct kvmm_slab_cache *cache, u32 *start)
 
 static void give_run(struct kvmm_slab_cache *cache, struct slab *slab)
 {
+	kv_assert_held(&cache->lock);
 	if (KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
 		cache->broken = true;
 	slab->start = KV_NONE;
@@ -129,8 +132,12 @@ int slab_make(struct kvmm_slab_cache *cache)
 /* It is empty, and not the current one. */
 static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
 {
+	kv_assert_held(&cache->lock);
 	slab_order_del(cache, slab);
 	give_run(cache, slab);
+	kv_assert(cache->nr_slabs);
+	kv_assert(cache->nr_empty);
+	kv_assert(cache->nr_room >= cache->shape.nr_objects);
 	cache->nr_slabs--;
 	cache->nr_empty--;
 	cache->nr_room -= cache->shape.nr_objects;
