@@ -20,6 +20,7 @@ static void bins_put(struct bins *bins, u32 at)
 	u32 bin;
 	u64 *word, bit;
 
+	kv_assert(at < bins->nr_holes);
 	if (!bins->hole[at].nr)
 		return;
 	bin = bin_of(bins->hole[at].nr);
@@ -89,6 +90,7 @@ u32 bins_take(struct bins *bins, u32 nr)
 		return KV_NONE;
 	start = bins->hole[at].start;
 	bins->hole[at].start += nr;
+	kv_assert(bins->hole[at].nr >= nr);
 	bins->hole[at].nr -= nr;
 	bins_put(bins, at);
 	return start;

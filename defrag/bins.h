@@ -10,6 +10,7 @@
 #define DEFRAG_BINS_H
 
 #include <kv/bits.h>
+#include <kv/err.h>
 
 #define BIN_EXACT	64u
 #define NR_BINS		(BIN_EXACT + 8 * (32 - 6))

@@ -108,6 +108,7 @@ static u32 pageblock_of(const struct clearing *c, u32 block)
 
 static u32 area_end(const struct clearing *c, u32 i)
 {
+	kv_assert(i < c->nr_areas);
 	return c->area[i].start + c->area[i].nr;
 }
 
@@ -345,7 +346,10 @@ static u64 price_of(void *arg, u32 pageblock)
 
 static void choose(struct clearing *c, u32 pageblock)
 {
+	kv_assert(pageblock < c->nr);
 	c->state[pageblock] = CHOSEN;
+	kv_assert(c->nr_room >= tenants_of(c, pageblock).nr_free);
+	kv_assert(c->left);
 	c->nr_room -= tenants_of(c, pageblock).nr_free;
 	c->left--;
 }

@@ -4,6 +4,7 @@
 #define DEFRAG_INTERNAL_H
 
 #include <kv/defrag.h>
+#include <kv/err.h>
 
 /*
  * Hole @i lies before item @i, hole @nr_items behind the last one. A hole may be empty.

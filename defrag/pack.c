@@ -76,6 +76,7 @@ static bool carry(struct packing *p, u32 i, u32 limit)
 {
 	const struct kv_item *item = &p->req->items[i];
 
+	kv_assert(i < p->req->nr_items);
 	while (p->from < limit && !room_in(p, p->hole[p->from]))
 		p->from++;
 	for (u32 k = p->from; k < limit && k - p->from < MAX_LOOKED; k++) {

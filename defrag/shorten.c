@@ -75,6 +75,7 @@ static u32 saved_behind(const struct shortening *s, u32 i)
 {
 	const struct piece *piece = &s->parts.piece[i], *before = piece - 1, *behind = piece + 1;
 
+	kv_assert(i < s->parts.nr_pieces);
 	return 1 + (is_owners(s, i + 1, piece->owner) &&
 		    before->start + before->nr + piece->nr == behind->start);
 }
@@ -83,6 +84,7 @@ static void suggest_neighbours(struct shortening *s, u32 i)
 {
 	const struct piece *piece = &s->parts.piece[i];
 
+	kv_assert(i < s->parts.nr_pieces);
 	if (i && piece[-1].owner == piece->owner && hole_behind(s, piece - 1)->nr >= piece->nr)
 		suggest(s, i, i, BEHIND, piece->nr, saved_behind(s, i));
 	if (is_owners(s, i + 1, piece->owner) && hole_before(s, piece + 1)->nr >= piece->nr)
@@ -94,6 +96,7 @@ static void suggest_from(struct shortening *s, u32 i)
 	const struct piece *piece = &s->parts.piece[i];
 	u32 owner = piece->owner, nr = 0;
 
+	kv_assert(i < s->parts.nr_pieces);
 	if (!piece->movable)
 		return;
 	suggest_neighbours(s, i);

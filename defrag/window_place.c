@@ -33,6 +33,7 @@ static void propose_move(struct search *s, u32 i, u32 dst)
 	const struct kv_item *item = &s->req->items[i];
 	struct proposal *p = s->current;
 
+	kv_assert(i < s->req->nr_items);
 	if (item->start == dst)
 		return;
 	p->moves[p->nr_moves++] = (struct kv_move){ item->start, dst, item->nr };
@@ -65,6 +66,7 @@ static bool can_step_aside(struct search *s, u32 i, u32 nr)
 	const struct kv_item *item = &s->req->items[i];
 	bool fits;
 
+	kv_assert(i < s->req->nr_items);
 	if (!item->movable || span_of(s, i).nr < nr || !span_is_whole(s, i))
 		return false;
 	hole_take(s, i);
@@ -114,6 +116,7 @@ static u32 step_aside(struct search *s, u32 i, u32 nr)
 	struct rest span = span_of(s, i);
 	u32 below = item->start - span.start, above = span.nr - below - item->nr;
 
+	kv_assert(i < s->req->nr_items);
 	s->stepped_aside = true;
 	hole_take(s, i);
 	hole_take(s, i + 1);
@@ -132,6 +135,7 @@ static bool place_by_stepping_aside(struct search *s, u32 i)
 {
 	u32 nr = s->req->items[i].nr, who;
 
+	kv_assert(i < s->req->nr_items);
 	if (s->stepped_aside || s->window.live >= s->limit)
 		return false;
 	who = find_who_steps_aside(s, nr, min(nr, s->limit - s->window.live + 1));
@@ -146,6 +150,7 @@ static bool place_item(struct search *s, u32 i)
 	u32 nr = s->req->items[i].nr;
 	struct room room = room_find(s, nr);
 
+	kv_assert(i < s->req->nr_items);
 	if (room.nr != KV_NONE) {
 		propose_move(s, i, room_take(s, room, nr));
 		return true;
