@@ -72,6 +72,7 @@ void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
 
 void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket)
 {
+	kv_assert(block < keyed->nr_blocks);
 	keyed->block[block].unnamed = !key;
 	if (key)
 		vtime_enter(keyed->order, block, bucket);
@@ -81,6 +82,7 @@ void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 buck
 
 void keyed_move(struct keyed *keyed, u32 block, u64 bucket)
 {
+	kv_assert(block < keyed->nr_blocks);
 	if (!vtime_has(keyed->order, block) || keyed->block[block].unnamed)
 		return;
 	vtime_leave(keyed->order, block);
@@ -119,6 +121,7 @@ void keyed_expect(const void *policy, u32 block, bool soon)
 {
 	const struct keyed *keyed = policy;
 
+	kv_assert(block < keyed->nr_blocks);
 	if (!soon)
 		kv_prefetch_write(&keyed->block[block]);
 	vtime_expect(keyed->order, block, soon);

@@ -195,6 +195,7 @@ static void lineage_leave(void *policy, u32 block)
 		return;
 	begin_change(lineage);
 	cease_to_be_leaf(lineage, node, OUT);
+	kv_assert(lineage->nr);
 	lineage->nr--;
 	lose_kid(lineage, parent_of(lineage, node));
 }
@@ -212,6 +213,7 @@ static void lineage_take(void *policy, u32 block)
 		vtime_take(lineage->order, block);
 	nr_picked = lineage->order->nr_picked;
 	node->place = OUT;
+	kv_assert(lineage->nr);
 	lineage->nr--;
 	lose_kid(lineage, parent_of(lineage, node));
 	lineage->order->nr_picked = nr_picked;
@@ -232,6 +234,7 @@ static void return_leaf(struct lineage *lineage, u32 block)
 {
 	const struct node *node = &lineage->node[block];
 
+	kv_assert(block < lineage->nr_blocks);
 	if (node->unnamed || lineage->order->nr_picked)
 		vtime_unpick(lineage->order, block);
 	else

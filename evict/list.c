@@ -68,6 +68,7 @@ static void link_add(struct lists *lists, u32 list, u32 prev, u32 block)
 {
 	u32 next = lists->link[prev].next;
 
+	kv_assert(block < lists->nr_blocks);
 	lists->link[block].prev = prev;
 	lists->link[block].next = next;
 	lists->link[block].list = list;
@@ -86,9 +87,11 @@ static void link_del(struct lists *lists, u32 block)
 {
 	struct link *link = &lists->link[block];
 
+	kv_assert(block < lists->nr_blocks);
 	lists->link[link->prev].next = link->next;
 	lists->link[link->next].prev = link->prev;
 	link->in = 0;
+	kv_assert(lists->nr[link->list]);
 	lists->nr[link->list]--;
 }
 
@@ -177,6 +180,7 @@ static void lists_unpick(void *policy, u32 block)
 	prev = head_of(lists, list);
 	if (likely(lists->nr_picked)) {
 		prev = lists->link[block].prev;
+		kv_assert(lists->nr_picked);
 		lists->nr_picked--;
 	}
 	link_add(lists, list, prev, block);
@@ -188,6 +192,7 @@ static void lists_expect(const void *policy, u32 block, bool soon)
 	const struct lists *lists = policy;
 	const struct link *link = &lists->link[block];
 
+	kv_assert(block < lists->nr_blocks);
 	if (!soon) {
 		kv_prefetch_write(link);
 		return;
@@ -200,6 +205,7 @@ static u32 lists_ahead(const void *policy, u32 block)
 {
 	const struct lists *lists = policy;
 
+	kv_assert(block < lists->nr_blocks);
 	return lists->link[block].ahead;
 }
 
@@ -345,6 +351,7 @@ static void slru_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lists *lists = policy;
 
+	kv_assert(block < lists->nr_blocks);
 	if (block_is_bad(lists, block, false))
 		return;
 	if (key)

@@ -185,6 +185,7 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	struct ghost_past past;
 	bool lru_hit = false;
 
+	kv_assert(block < lrfu->nr_blocks);
 	if (block_is_bad(lrfu, block))
 		return;
 	tick(lrfu);
@@ -211,6 +212,7 @@ static void lrfu_hit(void *policy, u32 block)
 	bool lru_hit;
 	u64 turn;
 
+	kv_assert(block < lrfu->nr_blocks);
 	if (block_is_bad(lrfu, block))
 		return;
 	turn = last_turn(lrfu, state);
@@ -228,6 +230,7 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 
+	kv_assert(block < lrfu->nr_blocks);
 	if (block_is_bad(lrfu, block))
 		return;
 	state->unnamed = !key;
@@ -244,12 +247,14 @@ static void lrfu_leave(void *policy, u32 block)
 {
 	struct lrfu *lrfu = policy;
 
+	kv_assert(block < lrfu->nr_blocks);
 	vtime_leave(lrfu->order, block);
 	lrfu->block[block].waited = true;
 }
 
 static void uncount(struct lrfu *lrfu, u32 block)
 {
+	kv_assert(block < lrfu->nr_blocks);
 	lrfu->nr_named -= lrfu->block[block].counted;
 	lrfu->block[block].counted = false;
 }
@@ -277,6 +282,7 @@ static void lrfu_unpick(void *policy, u32 block)
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 
+	kv_assert(block < lrfu->nr_blocks);
 	vtime_unpick(lrfu->order, block);
 	state->counted = state->hash != 0 && !state->unnamed;
 	lrfu->nr_named += state->counted;
@@ -286,6 +292,7 @@ static void lrfu_expect(const void *policy, u32 block, bool soon)
 {
 	const struct lrfu *lrfu = policy;
 
+	kv_assert(block < lrfu->nr_blocks);
 	if (!soon)
 		kv_prefetch_write(&lrfu->block[block]);
 	vtime_expect(lrfu->order, block, soon);

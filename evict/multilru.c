@@ -67,6 +67,7 @@ static u32 level_of(struct keyed *keyed, u32 block)
 	struct counts *counts = keyed->extra;
 	u32 level = 0, nr;
 
+	kv_assert(block < keyed->nr_blocks);
 	if (counts->batch.nr)
 		sketch_flush(&counts->sketch, &counts->batch);
 	nr = sketch_estimate(&counts->sketch, keyed->block[block].hash);
@@ -79,6 +80,7 @@ static void count(struct keyed *keyed, u32 block)
 {
 	struct counts *counts = keyed->extra;
 
+	kv_assert(block < keyed->nr_blocks);
 	sketch_note(&counts->sketch, &counts->batch, keyed->block[block].hash);
 }
 

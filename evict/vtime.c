@@ -86,6 +86,7 @@ static void link_del(struct vtime *vtime, u32 block)
 	vtime->link[link->prev].next = link->next;
 	vtime->link[link->next].prev = link->prev;
 	link->in = 0;
+	kv_assert(vtime->nr);
 	vtime->nr--;
 	if (link->prev == link->next && link->prev - vtime->nr_blocks < VTIME_BUCKETS)
 		unmark_slot(vtime, link->prev - vtime->nr_blocks);
@@ -225,6 +226,7 @@ void vtime_unpick(struct vtime *vtime, u32 block)
 		link_add(vtime, head_of_first(vtime), block);
 		return;
 	}
+	kv_assert(vtime->nr_picked);
 	vtime->nr_picked--;
 	if (link->prev == link->next && link->prev - vtime->nr_blocks < VTIME_BUCKETS)
 		mark_slot(vtime, link->prev - vtime->nr_blocks);
