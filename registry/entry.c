@@ -29,6 +29,7 @@ static void push_chain(struct kv_entries *entries, u64 *head, u32 first, u32 las
 {
 	u64 old = READ_ONCE(*head);
 
+	kv_assert(last < entries->nr);
 	do
 		WRITE_ONCE(entries->entry[last].link, (u32)old);
 	while (!kv_cas(head, &old, next_head(old, first)));
@@ -171,6 +172,7 @@ static struct kv_handle make_private(struct kv_entries *entries, u32 index)
 	struct kv_entry *entry = &entries->entry[index];
 	u64 word = READ_ONCE(entry->word);
 
+	kv_assert(index < entries->nr);
 	KV_BUG_ON(!kv_word_is(word, KV_ENTRY_FREE));
 	WRITE_ONCE(entry->link, KV_NONE);
 	/* No other thread changes a FREE word: the swap of the list's head has made it ours. */

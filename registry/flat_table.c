@@ -175,6 +175,7 @@ static u32 over_take(struct table *table)
 
 static void over_put(struct table *table, u32 over)
 {
+	kv_assert(over < table->nr_buckets);
 	kv_lock(&table->over_lock);
 	WRITE_ONCE(table->bucket[over].next, table->free_over);
 	table->free_over = over;

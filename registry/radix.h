@@ -354,7 +354,6 @@ u32 radix_find_record(const struct kvmm_registry *reg, const struct stripe *stri
 		      enum record_kind kind, u64 hash, const u64 key[2], u64 domain, u32 position);
 u32 radix_find_position(const struct kvmm_registry *reg, const struct stripe *stripe, u64 hash,
 			u32 position);
-/* Under the lock. */
 void radix_chain_add(struct kvmm_registry *reg, enum slot_kind kind, u64 hash, u32 index);
 void radix_chain_del(struct kvmm_registry *reg, enum slot_kind kind, u64 hash, u32 index);
 
@@ -402,7 +401,7 @@ struct node *radix_node_add(struct kvmm_registry *reg, const struct item *item,
 void radix_node_link(struct kvmm_registry *reg, const struct item *item, u32 index,
 		     struct supply *supply);
 void radix_node_del(struct kvmm_registry *reg, u32 index, u64 hash, struct dead *dead);
-/* After the locks: values destroyed, slots free after a grace period. No read section. */
+/* After the locks: values destroyed, slots free after a grace period. */
 void radix_bury(struct kvmm_registry *reg, struct dead *dead);
 
 /* ---- handles ---- */

@@ -46,6 +46,7 @@ static const struct attach_type *type_of(const struct kvmm_registry *reg, int ty
 
 static int type_find(const struct kvmm_registry *reg, const char *name)
 {
+	kv_assert_held(&reg->config_lock);
 	for (u32 i = 0; i < reg->nr_types; i++)
 		if (!strcmp(reg->type[i].name, name))
 			return i;
@@ -56,6 +57,7 @@ static int type_add(struct kvmm_registry *reg, const struct attach_type *type)
 {
 	int id = type_find(reg, type->name);
 
+	kv_assert_held(&reg->config_lock);
 	if (id >= 0)
 		return reg->type[id].mode == type->mode && reg->type[id].dtor == type->dtor ?
 			       id : -EEXIST;

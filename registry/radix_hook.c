@@ -20,6 +20,7 @@ static void count_hook(struct kvmm_registry *reg, const struct hook *hook, u32 m
 {
 	const struct kvmm_delegate *d = &hook->delegate;
 
+	kv_assert_held(&reg->config_lock);
 	if (d->on_touch)
 		WRITE_ONCE(reg->nr_hooks[TOUCH_HOOK], reg->nr_hooks[TOUCH_HOOK] + more);
 	if (d->on_present || d->on_absent)

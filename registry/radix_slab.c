@@ -58,6 +58,7 @@ static void install(struct slab *slab, u8 *memory)
 	u32 segment = slab->nr_segments, base = segment_base(slab, segment);
 	u32 size = segment_size(slab, segment);
 
+	kv_assert_held(&slab->lock);
 	WRITE_ONCE(slab->bias[segment], (uintptr_t)memory - (u64)(base + 1) * slab->stride);
 	slab->free[segment] = (u32 *)(void *)(memory + (u64)size * slab->stride);
 	slab->nr_segments++;
@@ -102,6 +103,7 @@ static void trim(struct slab *slab, u32 nr_segments)
 		if (last >= nr_segments && slab->top <= base &&
 		    slab->reserved <= base - slab->top + slab->nr_free) {
 			memory = segment_memory(slab, last);
+			kv_assert(slab->nr_segments);
 			slab->nr_segments--;
 			WRITE_ONCE(slab->capacity, base);
 		}
@@ -147,6 +149,7 @@ void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments)
 {
 	kv_lock(&slab->lock);
 	KV_BUG_ON(nr > slab->reserved);
+	kv_assert(slab->reserved >= nr);
 	slab->reserved -= nr;
 	kv_unlock(&slab->lock);
 	trim(slab, nr_segments);
@@ -156,6 +159,7 @@ void radix_slab_take(struct slab *slab, u32 nr, u32 *slots)
 {
 	kv_lock(&slab->lock);
 	KV_BUG_ON(nr > slab->reserved);
+	kv_assert(slab->reserved >= nr);
 	slab->reserved -= nr;
 	for (u32 i = 0; i < nr; i++) {
 		if (slab->nr_free) {

@@ -166,6 +166,7 @@ static void position_leave(struct kvmm_registry *reg, const struct node *node, s
 		node_at(reg, node->pos_next)->pos_prev = node->pos_prev;
 	WRITE_ONCE(record->nr, record->nr - 1);
 	if (!record->nr) {
+		kv_assert(stripe->nr_positions);
 		stripe->nr_positions--;
 		record_del(reg, index, dead);
 	}
@@ -384,6 +385,7 @@ void radix_bury(struct kvmm_registry *reg, struct dead *dead)
 {
 	struct node *holder;
 
+	kv_assert_not_reading();
 	if (!dead->node)
 		return;
 	for (u32 index = dead->node; index; index = node_at(reg, index)->marks)

@@ -56,6 +56,7 @@ int kv_radix_reserve(struct kvmm_registry *reg, u32 nr)
 {
 	u32 nr_segments, unused;
 
+	kv_assert_not_reading();
 	if (nr > INT32_MAX / 2)
 		return -ENOMEM;
 	clear_graves(reg);
@@ -326,6 +327,8 @@ static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
 	if (ends && !all_held)
 		return -EAGAIN;
 	if (call->tier == NO_TIER) {
+		kv_assert(node->holds);
+		kv_assert(node->marks);
 		node->holds--;
 		node->marks--;
 	} else {
@@ -343,7 +346,7 @@ static struct held hold_for_end(struct kvmm_registry *reg, const struct node *no
 			  position_hash(reg, node->name.position));
 }
 
-/* Of this life of the node: 1 done, 0 it has nothing of that, -ESTALE. In a read section. */
+/* Of this life of the node: 1 done, 0 it has nothing of that, -ESTALE. */
 static int leave(struct call *call, u32 index, u32 gen, u64 hash)
 {
 	struct kvmm_registry *reg = call->reg;
@@ -351,6 +354,7 @@ static int leave(struct call *call, u32 index, u32 gen, u64 hash)
 	bool all = may_end(call, node);
 	int ret;
 
+	kv_assert_reading();
 	do {
 		u32 up = smp_load_acquire(&node->up);
 		struct held held = all ? hold_for_end(reg, node, hash, up) : hold_one(reg, hash);
@@ -564,6 +568,7 @@ static int mark_hold(struct node *node, u32 arg)
 
 static int unmark_hold(struct node *node, u32 arg)
 {
+	kv_assert(node->marks);
 	node->marks--;
 	return 0;
 }
