@@ -73,6 +73,7 @@ static int start_refs(struct kvmm_migrate_auto *watch, kvmm_ref_t *refs, u32 nr)
 {
 	struct kvmm_migrate_attr attr = attr_of(watch);
 
+	kv_assert_held(&watch->lock);
 	attr.what = KVMM_MIGRATE_REFS;
 	attr.flags |= KVMM_MIGRATE_IDLE_ONLY;
 	attr.refs = refs;
@@ -87,6 +88,7 @@ static int start_cold(struct kvmm_migrate_auto *watch, u32 nr)
 	u32 nr_refs = 0;
 	int found, err;
 
+	kv_assert_held(&watch->lock);
 	found = kv_pool_coldest(watch->attr.src, min(nr, MAX_COLD), watch->weak);
 	if (found <= 0)
 		return found ? found : -ENOENT;
@@ -112,6 +114,7 @@ static int start_idle(struct kvmm_migrate_auto *watch)
 	struct kvmm_migrate_attr attr = attr_of(watch);
 	int err = -ENOENT;
 
+	kv_assert_held(&watch->lock);
 	attr.what = KVMM_MIGRATE_SEQ;
 	for (u32 i = 0; i < watch->nr_idle && err; i++) {
 		if (watch->idle[i].gone)
@@ -126,6 +129,7 @@ static int start_idle(struct kvmm_migrate_auto *watch)
 
 static struct idle *find_idle(struct kvmm_migrate_auto *watch, u64 seq)
 {
+	kv_assert_held(&watch->lock);
 	for (u32 i = 0; i < watch->nr_idle; i++)
 		if (watch->idle[i].seq == seq)
 			return &watch->idle[i];
@@ -137,6 +141,7 @@ static void count_gone(struct kvmm_migrate_auto *watch)
 	struct idle *idle = watch->job_seq ? find_idle(watch, watch->job_seq) : NULL;
 	struct kvmm_migrate_status status;
 
+	kv_assert_held(&watch->lock);
 	kvmm_migrate_status(watch->job, &status);
 	watch->stat.blocks += status.nr_blocks;
 	if (idle) {
@@ -148,6 +153,7 @@ static void count_gone(struct kvmm_migrate_auto *watch)
 /* The destination is full, or broken: that will not change at once. */
 static void end_job(struct kvmm_migrate_auto *watch, int err)
 {
+	kv_assert_held(&watch->lock);
 	if (!err)
 		count_gone(watch);
 	else if (err != -ECANCELED && err != -ESTALE)
@@ -161,6 +167,7 @@ static void poll_job(struct kvmm_migrate_auto *watch)
 {
 	int err = kvmm_migrate_poll(watch->job);
 
+	kv_assert_held(&watch->lock);
 	if (err != -EINPROGRESS)
 		end_job(watch, err);
 }
@@ -171,6 +178,7 @@ static void look(struct kvmm_migrate_auto *watch)
 	int err = kvmm_pool_stat(watch->attr.src, &stat);
 	u32 nr_free = err ? 0 : stat.nr_free;
 
+	kv_assert_held(&watch->lock);
 	if (nr_free < watch->attr.low)
 		watch->is_active = true;
 	if (nr_free >= watch->attr.high)
@@ -240,6 +248,7 @@ static void stop_job(struct kvmm_migrate_auto *watch)
 {
 	struct kvmm_migrate_status status;
 
+	kv_assert_held(&watch->lock);
 	kvmm_migrate_cancel(watch->job);
 	kvmm_migrate_status(watch->job, &status);
 	end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
