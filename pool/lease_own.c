@@ -87,27 +87,26 @@ static int check_ranges(struct kvmm_pool *pool, const struct batch *batch)
 	return err;
 }
 
-static int check_block(const struct kvmm_pool *pool, struct kv_handle handle,
-		       enum kv_entry_state state)
-{
-	u64 word;
-
-	if (handle.index >= pool->nr_blocks)
-		return -EINVAL;
-	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
-	return kv_word_is(word, state) ? 0 : kv_word_refuse(word, state);
-}
-
 static int check_blocks(struct kvmm_pool *pool, const struct batch *batch)
 {
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
-	for (u32 i = 0; i < batch->nr && !err; i++)
-		err = check_block(pool, batch->handles[i], batch->state);
+	for (u32 i = 0; i < batch->nr && !err; i++) {
+		struct kv_handle handle = batch->handles[i];
+		u64 word;
+
+		if (handle.index >= pool->nr_blocks) {
+			err = -EINVAL;
+			break;
+		}
+		word = smp_load_acquire(&entry_at(pool, handle.index)->word);
+		if (kv_word_gen(word) != handle.gen)
+			err = kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
+		else if (!kv_word_is(word, batch->state))
+			err = kv_word_refuse(word, batch->state);
+	}
 	cache_end(pool);
 	return err;
 }
@@ -166,19 +165,6 @@ static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct l
 	return err;
 }
 
-static int own_ranges(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
-{
-	int err = pool_enter(pool);
-
-	if (err)
-		return err;
-	err = check_ranges(pool, batch);
-	if (!err)
-		err = own_batch(pool, batch, lease);
-	pool_leave(pool);
-	return err;
-}
-
 int own_share_blocks(struct kvmm_pool *pool)
 {
 	int err;
@@ -194,16 +180,6 @@ int own_share_blocks(struct kvmm_pool *pool)
 	smp_store_release(&pool->shares_blocks, true);
 	pool_leave(pool);
 	return 0;
-}
-
-/* Staged ones have the handle that they had as private ones. */
-static int own_blocks(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
-{
-	int err = check_blocks(pool, batch);
-
-	if (!err)
-		err = own_share_blocks(pool);
-	return err ? err : own_batch(pool, batch, lease);
 }
 
 int kvmm_own_many(struct kvmm_pool *pool, const struct kvmm_own *own, uint32_t kind,
@@ -222,6 +198,19 @@ int kvmm_own_many(struct kvmm_pool *pool, const struct kvmm_own *own, uint32_t k
 	err = read_own(pool, own, &lease);
 	if (err)
 		return err;
-	return kind == KVMM_OWNED_RANGE ? own_ranges(pool, &batch, lease) :
-					  own_blocks(pool, &batch, lease);
+	if (kind != KVMM_OWNED_RANGE) {
+		/* Staged ones have the handle that they had as private ones. */
+		err = check_blocks(pool, &batch);
+		if (!err)
+			err = own_share_blocks(pool);
+		return err ? err : own_batch(pool, &batch, lease);
+	}
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	err = check_ranges(pool, &batch);
+	if (!err)
+		err = own_batch(pool, &batch, lease);
+	pool_leave(pool);
+	return err;
 }
