@@ -145,12 +145,6 @@ static noinline void full_clear_range(struct kv_runs *runs, u32 start, u32 n)
 
 /* ---- classes ---- */
 
-/* Number of summary words of a row. */
-static u32 row_summaries(const struct kv_runs *runs, u32 k)
-{
-	return ((runs->nr_blocks - 1) >> k >> 12) + 1;
-}
-
 /* Summary word i of the class got empty: so may its top bit, and the class. */
 static noinline void class_del_summary(struct kv_runs *runs, u32 c, u32 i)
 {
@@ -159,7 +153,7 @@ static noinline void class_del_summary(struct kv_runs *runs, u32 c, u32 i)
 	u32 t = geo_top_shift(class), bit = i >> t, end;
 
 	i = bit << t;
-	end = min((bit + 1) << t, row_summaries(runs, geo_shift(class)));
+	end = min((bit + 1) << t, ((runs->nr_blocks - 1) >> geo_shift(class) >> 12) + 1);
 	for (; i < end; i++)
 		if (row[-1 - (s64)i])
 			return;

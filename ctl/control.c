@@ -203,12 +203,6 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 	count(&control->stat.errors, !!err);
 }
 
-/* The buffer is full, and has no end of line: the next bytes cannot be told from it. */
-static bool is_too_long(const struct kv_peer *peer)
-{
-	return peer->nr_in == sizeof(peer->in) && !peer->nr_line;
-}
-
 static void refuse_line(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
 	kv_text_puts(&peer->body, "that line is too long");
@@ -234,7 +228,8 @@ static int serve(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 		answer(control, peer, now);
 		peer->ready = 0;
 		err = peer_move(peer, now, &nr_bytes);
-	} else if (!err && is_too_long(peer)) {
+	} else if (!err && peer->nr_in == sizeof(peer->in) && !peer->nr_line) {
+		/* Full, without an end of line: the next bytes cannot be told from it. */
 		refuse_line(control, peer, now);
 		peer->ready = 0;
 		err = peer_move(peer, now, &nr_bytes);

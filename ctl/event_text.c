@@ -139,17 +139,13 @@ static void add_cell(struct line *line, const struct row *row, enum column colum
 		add_number(line, row->value[column]);
 }
 
-static bool is_known(u32 kind)
-{
-	return kind < ARRAY_SIZE(kinds) && kinds[kind].name;
-}
-
 int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes)
 {
 	struct line line = { buf, bytes, 0 };
 	struct row row = { .has = 0 };
 
-	if (!event || !buf || !is_known(event->kind) || event->medium >= KVMM_NR_MEDIA)
+	if (!event || !buf || event->medium >= KVMM_NR_MEDIA ||
+	    event->kind >= ARRAY_SIZE(kinds) || !kinds[event->kind].name)
 		return -EINVAL;
 	row.has = kinds[event->kind].columns | BIT(SEQ);
 	row.value[SEQ] = event->seq;

@@ -76,11 +76,6 @@ static u32 *find(struct stash *stash, const kvmm_key_t *key)
 	return at;
 }
 
-static void unhash(struct stash *stash, u32 index)
-{
-	*find(stash, &stash->place[index].key) = stash->place[index].next;
-}
-
 /* Behind the newest. */
 static void make_newest(struct stash *stash, u32 index)
 {
@@ -111,7 +106,7 @@ static u32 place_for(struct stash *stash, const kvmm_key_t *key)
 	index = stash->oldest;
 	place = &stash->place[index];
 	if (place->is_used)
-		unhash(stash, index);
+		*find(stash, &stash->place[index].key) = stash->place[index].next;
 	at = bucket_of(stash, key);
 	place->key = *key;
 	place->next = *at;

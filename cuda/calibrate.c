@@ -113,11 +113,6 @@ struct bench {
 	struct kv_move moves[NR_SMALL];
 };
 
-static bool is_late(const struct bench *bench)
-{
-	return kv_clock_ns() - bench->start_ns > BUDGET_NS;
-}
-
 /* Every other block, so that no two pieces are neighbours. */
 static void spread(struct bench *bench)
 {
@@ -147,7 +142,8 @@ static u64 run_ns(struct bench *bench, u32 dir, u64 piece_bytes, u32 nr)
 	for (u32 i = 0; i <= NR_TRIES; i++) {
 		u64 start = kv_clock_ns();
 
-		if (is_late(bench) || kv_copy_submit(bench->dev, &copy, &fence) ||
+		if (kv_clock_ns() - bench->start_ns > BUDGET_NS ||
+		    kv_copy_submit(bench->dev, &copy, &fence) ||
 		    kv_fence_wait(bench->dev, fence))
 			return 0;
 		ns = i ? min(ns, kv_ns_since(start)) : ns;

@@ -245,14 +245,9 @@ static int submit_summed(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 	return err;
 }
 
-static kcu_stream stream_for(struct kv_dev *dev, const struct kv_copy *copy)
-{
-	return copy->dir == KV_COPY_LOCAL ? dev->gpu->compact : dev->gpu->transfer;
-}
-
 static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
-	kcu_stream stream = stream_for(dev, copy);
+	kcu_stream stream = copy->dir == KV_COPY_LOCAL ? dev->gpu->compact : dev->gpu->transfer;
 	struct fence *slot = kv_fence_reserve(dev);
 	bool any;
 	u64 bytes = 0;

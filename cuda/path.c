@@ -94,16 +94,11 @@ static int single_piece(struct job *job, u64 dst, u64 src, u64 bytes)
 
 /* ---- batches ---- */
 
-static kcu_memcpy_attr batch_attr(void)
-{
-	return (kcu_memcpy_attr){ .src_access_order = KCU_SRC_ORDER_STREAM };
-}
-
 static int flush(struct job *job)
 {
 	struct kv_gpu *gpu = job->dev->gpu;
 	struct batch_room *room = job->dev->batch;
-	kcu_memcpy_attr attr = batch_attr();
+	kcu_memcpy_attr attr = { .src_access_order = KCU_SRC_ORDER_STREAM };
 	size_t from = 0, fail_idx;
 	u32 nr = job->nr_batch;
 	int err;

@@ -231,12 +231,6 @@ int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr)
 
 /* ---- of blocks that are copied ---- */
 
-/* One after the other on the stream of transfers, so one buffer is enough. */
-static kcu_deviceptr third_buffer(const struct kv_dev *dev)
-{
-	return second_buffer(dev) + KV_SUM_BYTES;
-}
-
 /*
  * A launch that copies and sums reads memory once. But engines for copies may be faster than that
  * by more than it takes to sum the blocks in place, which is at most what a copy of them takes.
@@ -255,7 +249,8 @@ static bool is_worth_it(const struct job *job)
 int kv_sum_copy(struct job *job)
 {
 	struct kv_dev *dev = job->dev;
-	kcu_deviceptr sums = third_buffer(dev);
+	/* One after the other on the stream of transfers, so one buffer is enough. */
+	kcu_deviceptr sums = second_buffer(dev) + KV_SUM_BYTES;
 	u32 bytes = job->nr_blocks * sizeof(u64);
 	int err;
 

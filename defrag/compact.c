@@ -80,11 +80,6 @@ static int make_plan(struct compaction *c)
 	return err;
 }
 
-static bool out_of_time(const struct compaction *c, const struct kvmm_compact *goal)
-{
-	return goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull;
-}
-
 static bool overlaps_itself(const struct kv_move *move)
 {
 	u32 gap = move->src > move->dst ? move->src - move->dst : move->dst - move->src;
@@ -138,7 +133,7 @@ static u32 copy_moves(struct compaction *c, const struct kvmm_compact *goal, int
 	*err = 0;
 	for (i = 0; i < c->plan.nr_moves; i += nr) {
 		nr = batch_from(&c->plan, i);
-		if (out_of_time(c, goal))
+		if (goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull)
 			*err = -EAGAIN;
 		else
 			*err = c->ops->copy(c->owner, &c->plan.moves[i], nr);

@@ -29,11 +29,6 @@ static void collect(struct parts *parts, u32 owner)
 	plan_sort(parts->part, parts->spare, parts->nr);
 }
 
-static bool goes_on(const struct piece *piece, const struct kv_item *item)
-{
-	return piece->owner == item->owner && piece->start + piece->nr == item->start;
-}
-
 void parts_sort(struct parts *parts, u32 owner)
 {
 	struct piece *piece = NULL;
@@ -44,7 +39,8 @@ void parts_sort(struct parts *parts, u32 owner)
 		const struct kv_item *item = part_item(parts, k);
 
 		parts->place[k] = item->start;
-		if (piece && goes_on(piece, item)) {
+		if (piece && piece->owner == item->owner &&
+		    piece->start + piece->nr == item->start) {
 			piece->end = k + 1;
 			piece->nr += item->nr;
 			piece->movable &= item->movable;

@@ -35,24 +35,14 @@ struct shortening {
 
 /* ---- possible moves ---- */
 
-static u32 last_item(const struct shortening *s, const struct piece *piece)
-{
-	return (u32)s->parts.part[piece->end - 1];
-}
-
-static u32 first_item(const struct shortening *s, const struct piece *piece)
-{
-	return (u32)s->parts.part[piece->first];
-}
-
 static struct bin_hole *hole_behind(const struct shortening *s, const struct piece *piece)
 {
-	return &s->bins->hole[last_item(s, piece) + 1];
+	return &s->bins->hole[(u32)s->parts.part[piece->end - 1] + 1];
 }
 
 static struct bin_hole *hole_before(const struct shortening *s, const struct piece *piece)
 {
-	return &s->bins->hole[first_item(s, piece)];
+	return &s->bins->hole[(u32)s->parts.part[piece->first]];
 }
 
 static bool is_owners(const struct shortening *s, u32 i, u32 owner)

@@ -27,11 +27,6 @@ static u32 head_of_first(const struct vtime *vtime)
 	return vtime->nr_blocks + VTIME_BUCKETS;
 }
 
-static bool list_is_empty(const struct vtime *vtime, u32 head)
-{
-	return vtime->link[head].next == head;
-}
-
 static void mark_slot(struct vtime *vtime, u32 slot)
 {
 	vtime->bits[slot / 64] |= BIT64(slot % 64);
@@ -186,7 +181,7 @@ u32 vtime_first(const struct vtime *vtime)
 {
 	u32 head = head_of_first(vtime), slot;
 
-	if (unlikely(!list_is_empty(vtime, head)))
+	if (unlikely(vtime->link[head].next != head))
 		return vtime->link[head].next;
 	slot = first_slot(vtime);
 	return slot == KV_NONE ? KV_NONE : vtime->link[head_of_slot(vtime, slot)].next;

@@ -259,11 +259,6 @@ static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_ma
 
 /* ---- runs ---- */
 
-static bool is_apart(const struct kvmm_map_run *run)
-{
-	return run->flags & KVMM_MAP_HAS_KEY || run->state == KVMM_MAP_PRIVATE;
-}
-
 static bool is_alike(const struct kvmm_map_run *a, const struct kvmm_map_run *b)
 {
 	const u32 flags = ~KVMM_MAP_HAS_PARENT;
@@ -282,7 +277,8 @@ static bool joins(const struct kvmm_map_run *run, const struct kvmm_map_run *nex
 		return false;
 	if (how & KVMM_MAP_COARSE)
 		return !((run->flags ^ next->flags) & KVMM_MAP_PINNED);
-	if (how & KVMM_MAP_EACH && is_apart(run))
+	if (how & KVMM_MAP_EACH &&
+	    (run->flags & KVMM_MAP_HAS_KEY || run->state == KVMM_MAP_PRIVATE))
 		return false;
 	return is_alike(run, next);
 }

@@ -263,11 +263,6 @@ static u32 nr_muts(const struct kvmm_gang_want *want)
 	return want->kind == KVMM_GANG_BLOCKS ? want->nr : 0;
 }
 
-static u64 deadline_of(const struct kvmm_gang_attr *attr)
-{
-	return lease_deadline(attr->now_ns ? attr->now_ns : kv_clock_ns(), attr->lease_ns);
-}
-
 /* NULL: no memory. */
 static struct gang *new_gang(const struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr)
 {
@@ -282,7 +277,8 @@ static struct gang *new_gang(const struct kvmm_gangs *gangs, const struct kvmm_g
 		return NULL;
 	gang->id = attr->id;
 	gang->nr = attr->nr;
-	gang->deadline_ns = deadline_of(attr);
+	gang->deadline_ns = lease_deadline(attr->now_ns ? attr->now_ns : kv_clock_ns(),
+					   attr->lease_ns);
 	muts = (kvmm_mut_t *)&gang->part[gang->nr];
 	for (u32 i = 0; i < gang->nr; i++) {
 		struct part *part = &gang->part[i];

@@ -335,12 +335,6 @@ static int find_goods(struct goods *goods, const struct kvmm_migrate_attr *attr,
 	return -EINVAL;
 }
 
-/* Blocks being moved are out of reach for a moment; a range that is busy stays so. */
-static bool may_wait(const struct goods *goods, int err)
-{
-	return err == -EBUSY && !goods->nr_ranges;
-}
-
 int goods_init(struct goods *goods, const struct kvmm_migrate_attr *attr)
 {
 	u32 nr_found = 0;
@@ -353,7 +347,8 @@ int goods_init(struct goods *goods, const struct kvmm_migrate_attr *attr)
 		err = goods_hold(goods);
 	if (nr_found)
 		kvmm_put_many(goods->pool, goods->ref, nr_found);
-	if (!err || may_wait(goods, err))
+	/* Blocks being moved are out of reach for a moment; a range that is busy stays so. */
+	if (!err || (err == -EBUSY && !goods->nr_ranges))
 		return 0;
 	goods_exit(goods);
 	return err;

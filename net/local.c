@@ -191,19 +191,16 @@ static int local_commit(struct kvmm_migrate *job)
 
 /* ---- the way back ---- */
 
-static bool cannot_see(const struct kv_pool_view *view)
-{
-	return view->dev && view->ops->sees_end && view->ops->sees_end(view->dev) == -EAGAIN;
-}
-
 /*
  * It may be either side's device that writes. The destination's own keeps the blocks as its pool
  * does; for the other one's sake they stay ours, until it sees.
  */
 static bool may_be_written(struct kvmm_migrate *job)
 {
+	const struct kv_pool_view *view = &job->goods.view;
+
 	kv_pool_device_failed(job->local->store.pool);
-	return cannot_see(&job->goods.view);
+	return view->dev && view->ops->sees_end && view->ops->sees_end(view->dev) == -EAGAIN;
 }
 
 static int local_undo(struct kvmm_migrate *job)

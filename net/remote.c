@@ -192,11 +192,6 @@ static int offer(struct kvmm_migrate *job, struct remote *remote)
 	return conn->err ? conn->err : -EINPROGRESS;
 }
 
-static bool bit_of(const u8 *bits, u32 i)
-{
-	return bits[i / 8] >> i % 8 & 1;
-}
-
 static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
 {
 	struct wire_accept accept;
@@ -214,7 +209,7 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 		return -EPROTO;
 	remote->nr = 0;
 	for (u32 i = 0; i < job->goods.nr; i++)
-		if (i >= accept.nr_refs || !bit_of(bits, i))
+		if (i >= accept.nr_refs || !(bits[i / 8] >> i % 8 & 1))
 			remote->from[remote->nr++] = job->goods.block[i];
 	if (accept.nr_done > remote->nr)
 		return -EPROTO;

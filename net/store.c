@@ -343,12 +343,6 @@ static int publish_refs(struct store *store)
 	return err;
 }
 
-/* Blocks that were rejected for an elder lie elsewhere. */
-static void relist_refs(struct store *store)
-{
-	kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->block);
-}
-
 /* Steps that can fail come first. A range released by force meanwhile is its owner's loss alone. */
 int store_publish(struct store *store)
 {
@@ -364,7 +358,8 @@ int store_publish(struct store *store)
 		kvmm_range_unpin(store->pool, store->range[i]);
 	}
 	if (store->nr_refs)
-		relist_refs(store);
+		/* Blocks that were rejected for an elder lie elsewhere. */
+		kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->block);
 	return 0;
 }
 

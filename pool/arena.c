@@ -26,11 +26,6 @@
 #define SLACK_REGIONS	2u	/* above the limit, before any goes back */
 #define LOOK_EVERY	65536u	/* allocations of one arena: some milliseconds */
 
-static struct arena *arena_of(struct arenas *arenas, const struct slot *slot)
-{
-	return &arenas->arena[slot->arena - 1];
-}
-
 static u32 arena_id(const struct arenas *arenas, const struct arena *arena)
 {
 	return arena - arenas->arena + 1;
@@ -364,7 +359,7 @@ noinline void __arena_blocks_free(struct kvmm_pool *pool, struct arenas *arenas,
  */
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 {
-	struct arena *arena = arena_of(pool_arenas(pool), slot);
+	struct arena *arena = &pool_arenas(pool)->arena[slot->arena - 1];
 	bool found;
 
 	kv_assert_held(&pool->lock);

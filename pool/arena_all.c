@@ -25,11 +25,6 @@
 
 /* ---- in use, out of use ---- */
 
-static bool something_flies(const struct kvmm_pool *pool)
-{
-	return pool->steps && READ_ONCE(pool->steps->nr_flights);
-}
-
 /*
  * Blocks must not depend on which threads meet, engines must take any part of a run back, content
  * that is made zero is pinned meanwhile, and tenants and classes are charged under ->lock. A mover
@@ -39,7 +34,8 @@ static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
 	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
 	       pool->order.classes || pool->arenas_barred || pool->guard ||
-	       something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
+	       (pool->steps && READ_ONCE(pool->steps->nr_flights)) ||
+	       !kv_zone_takes_any_run(pool->zone);
 }
 
 static void free_arenas(struct arenas *arenas)

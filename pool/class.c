@@ -188,15 +188,11 @@ void class_change(struct classes *classes, u32 index, u32 class)
 
 /* ---- events of owners ---- */
 
-static struct kvmm_class_event *last_event(struct classes *classes)
-{
-	return classes->nr_events ? &classes->event[classes->nr_events - 1] : NULL;
-}
-
 /* Blocks of one request mostly go one after the other. */
 static void tell(struct classes *classes, u64 owner, u32 class)
 {
-	struct kvmm_class_event *last = last_event(classes);
+	struct kvmm_class_event *last = classes->nr_events ?
+					&classes->event[classes->nr_events - 1] : NULL;
 
 	if (last && last->owner == owner && last->cls == class) {
 		last->nr++;

@@ -6,15 +6,10 @@
 
 /* ---- by tenant ---- */
 
-static u32 slot_of(u32 tenant)
-{
-	return tenant * 0x9e3779b1u >> (32 - QUOTA_SLOT_BITS);
-}
-
 /* Where it stands, or where it would have to. */
 static u32 find_slot(const struct quotas *quotas, u32 tenant)
 {
-	u32 at = slot_of(tenant);
+	u32 at = tenant * 0x9e3779b1u >> (32 - QUOTA_SLOT_BITS);
 
 	while (quotas->slot[at] != QUOTA_REST &&
 	       quotas->account[quotas->slot[at]]->tenant != tenant)

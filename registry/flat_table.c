@@ -122,11 +122,6 @@ static void slot_set_tag(struct slot slot, u8 tag)
 					    (u32)tag << shift);
 }
 
-static bool same_name(const struct kv_entry *a, const struct kv_entry *b)
-{
-	return kv_entry_has_name(a, b->key, b->domain);
-}
-
 struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 {
 	const struct kv_entry *entries = spot.table->entries->entry;
@@ -138,7 +133,8 @@ struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 		for (; slots_left(slots); slots_pop(&slots)) {
 			u32 nr = slots_first(slots);
 
-			if (same_name(&entries[bucket->index[nr]], entry))
+			if (kv_entry_has_name(&entries[bucket->index[nr]], entry->key,
+					      entry->domain))
 				return (struct slot){ bucket, nr };
 		}
 	}

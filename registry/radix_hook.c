@@ -147,11 +147,6 @@ bool kv_radix_wants_touches(const struct kvmm_registry *reg)
 	return has_hooks(reg, TOUCH_HOOK);
 }
 
-static struct kvmm_name plain_name(const struct kv_radix_name *name)
-{
-	return (struct kvmm_name){ name->key, name->domain, name->position };
-}
-
 void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names, u32 nr)
 {
 	struct news news = { .nr = 0 };
@@ -159,7 +154,8 @@ void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names
 	if (!has_hooks(reg, TOUCH_HOOK))
 		return;
 	for (u32 i = 0; i < nr; i++) {
-		news.name[news.nr++] = plain_name(&names[i]);
+		news.name[news.nr++] = (struct kvmm_name){ names[i].key, names[i].domain,
+							     names[i].position };
 		if (news.nr == KVMM_REGISTRY_BATCH || i + 1 == nr) {
 			radix_tell_touch(reg, news.name, news.nr);
 			news.nr = 0;

@@ -36,14 +36,10 @@
 #define NR_BITS		7u
 #define BIT_BITS	9u		/* of a hash, for one of LINE_BITS */
 
-static u64 there_bytes(const struct trace *trace)
-{
-	return (u64)trace->nr_sets * NR_WAYS * sizeof(*trace->there);
-}
-
 static u64 table_bytes(const struct trace *trace)
 {
-	return there_bytes(trace) + (u64)trace->nr_lines * NR_FILTERS * LINE_BITS / 8;
+	return (u64)trace->nr_sets * NR_WAYS * sizeof(*trace->there) +
+	       (u64)trace->nr_lines * NR_FILTERS * LINE_BITS / 8;
 }
 
 int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed)

@@ -5,17 +5,12 @@
 #include "below.h"
 #include "internal.h"
 
-static u32 nr_ready(const struct kvmm_tier *tier, u32 nr_chunks)
-{
-	return min(tier->nr_units, nr_chunks * tier->chunk_units);
-}
-
 /* Portions below nr_chunks are fixed. */
 static void add_chunks(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 {
 	/* Pairs with the growing of the tier, host.c. */
 	stat->chunks = smp_load_acquire(&tier->nr_chunks);
-	stat->units_ready = nr_ready(tier, stat->chunks);
+	stat->units_ready = min(tier->nr_units, stat->chunks * tier->chunk_units);
 	for (u32 i = 0; i < stat->chunks; i++)
 		if (tier->chunk[i].mem.is_pinned)
 			stat->bytes_pinned += tier->chunk[i].mem.bytes;

@@ -26,18 +26,14 @@ static struct set set_of(const struct kv_xfer *xfer, u32 i)
 			     index % tier->chunk_units % xfer->client->block_units };
 }
 
-static u32 place_in(const struct kv_xfer *xfer, u32 i)
-{
-	return xfer->slot[i].index % xfer->client->tier->chunk_units / xfer->client->block_units;
-}
-
 /* Moves for [from, end), which are of one set: consecutive blocks in consecutive places are one. */
 static u32 make_moves(struct kv_xfer *xfer, u32 from, u32 end)
 {
 	u32 nr = 0;
 
 	for (u32 i = from; i < end; i++) {
-		u32 block = xfer->block[i], place = place_in(xfer, i);
+		u32 unit = xfer->slot[i].index % xfer->client->tier->chunk_units;
+		u32 block = xfer->block[i], place = unit / xfer->client->block_units;
 		struct kv_move *last = nr ? &xfer->move[nr - 1] : NULL;
 		u32 src = xfer->is_up ? place : block, dst = xfer->is_up ? block : place;
 

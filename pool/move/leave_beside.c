@@ -209,11 +209,6 @@ static int move_some(struct kvmm_pool *pool, struct elastic *el)
 
 /* ---- going on ---- */
 
-static int job_verdict(const struct leave_job *job)
-{
-	return job->done < job->least ? -ENOSPC : 0;
-}
-
 static void job_step(struct kvmm_pool *pool, struct elastic *el)
 {
 	int err = 0;
@@ -225,7 +220,7 @@ static void job_step(struct kvmm_pool *pool, struct elastic *el)
 	else if (el->job.got < el->job.least)
 		job_end(pool, el, -ENOSPC);
 	else if (!pool->nr_leaving && !el->wait.nr)
-		job_end(pool, el, job_verdict(&el->job));
+		job_end(pool, el, el->job.done < el->job.least ? -ENOSPC : 0);
 }
 
 void job_advance(struct kvmm_pool *pool, struct elastic *el)

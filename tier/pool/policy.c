@@ -29,12 +29,6 @@ static u32 seen_more(u32 *word, u32 gen, bool *was_loaded)
 	return nr;
 }
 
-/* No hit waits: if the lock is taken the next use does it. */
-static void seen_not(u32 *word)
-{
-	WRITE_ONCE(*word, READ_ONCE(*word) - 1);
-}
-
 static void want_copy(struct lower *lower, struct kv_handle handle)
 {
 	struct below *below = below_of(lower, handle);
@@ -71,7 +65,8 @@ static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_h
 		if (!copies || (now != touches && now != SEEN_AGAIN))
 			continue;
 		if (!kv_trylock(&lower->lock)) {
-			seen_not(word);
+			/* No hit waits: the next use does it. */
+			WRITE_ONCE(*word, READ_ONCE(*word) - 1);
 			continue;
 		}
 		want_copy(lower, refs[i]);

@@ -7,9 +7,8 @@
  * waits changes nothing. Then those that are found below are given back for the load, which takes as
  * many: it cannot fail for want of room, only for want of quota.
  */
-#include <stdlib.h>
-
 #include <research/sim_disk.h>
+#include <stdlib.h>
 
 #include "record.h"
 #include "tiers.h"
@@ -46,8 +45,7 @@ static int make_disk(struct cache *cache, struct tiers *tiers)
 	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
 	struct kvmm_tier_disk_attr attr = opt->disk_use;
 
-	attr.max_get = attr.max_get ? attr.max_get : MAX_READS;
-	tiers->max_reads = attr.max_get;
+	tiers->max_reads = attr.max_get = attr.max_get ? attr.max_get : MAX_READS;
 	if (!opt->disk_blocks)
 		return 0;
 	sim.capacity_blocks = opt->disk_blocks;
