@@ -105,14 +105,14 @@ KVMM_API void kvmm_registry_destroy(struct kvmm_registry *reg);
 
 /**
  * kvmm_registry_transfer() - a block of each of these names has gone from one tier to another
- * @from: or KVMM_NO_TIER, see kvmm_registry_present()
- * @to: or KVMM_NO_TIER, see kvmm_registry_absent()
+ * @from: KVMM_NO_TIER: @to has got a block of each, as kvmm_registry_present()
+ * @to: KVMM_NO_TIER: @from has lost one, as kvmm_registry_absent()
  *
  * Moves each name in one step: one of the tiers has it at any moment. It is no access: touch
  * callbacks are not called. Passes over names that @from does not have.
  *
- * Context: as kvmm_registry_absent().
- * Return: how many; -EINVAL.
+ * Context: as kvmm_registry_absent(), or as _present() without @from.
+ * Return: how many; without @from 0 or -ENOMEM; -EINVAL, also where both are the same.
  */
 KVMM_API int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to,
 				    const struct kvmm_prefix *prefix);
