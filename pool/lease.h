@@ -329,14 +329,14 @@ void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
 /* A range is to be split, and was: the new one has its owner. pool->lock held, as below. */
 static inline int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	if (likely(!pool->leases) || !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)
+	if (likely(!leases_of(pool)) || !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)
 		return 0;
 	return own_reserve_slot(pool);
 }
 
 static inline void own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
 {
-	if (unlikely(pool->leases != NULL))
+	if (unlikely(leases_of(pool) != NULL))
 		__own_split(pool, range, tail);
 }
 
@@ -346,7 +346,7 @@ static inline void own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_ra
  */
 static inline void own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
 {
-	if (unlikely(pool->leases != NULL))
+	if (unlikely(leases_of(pool) != NULL))
 		__own_put_range(pool, slot, index);
 }
 
