@@ -26,9 +26,9 @@ struct kvmm_tier_sim_attr {
  * @sim: borrowed during the call
  * @attr: as for kvmm_tier_set_disk()
  *
- * It takes blocks and gives them back when its links have had the time, by the tier's clock, and
- * forgets the one that was written longest ago when it is full; those that were read meanwhile stay
- * once more, one for three that go. It is the tier's, and goes with it.
+ * Its reads and writes take the time of its links, by the tier's clock. When full it forgets the
+ * block written longest ago; of those read meanwhile it keeps one for three that go. It belongs to
+ * the tier and goes with it.
  *
  * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
  */

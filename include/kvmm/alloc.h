@@ -113,7 +113,7 @@ KVMM_API int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_c
 /**
  * kvmm_alloc_poll() - take the blocks of a ticket, if they are there
  *
- * Cheap while no block has been freed. One thread at a time polls a ticket.
+ * Cheap while no block has been freed and no copy has ended. One thread at a time polls a ticket.
  *
  * Return: 0 done, the blocks are the caller's; -EINPROGRESS not yet; -ESTALE no such ticket; else
  * what kvmm_alloc_ctl() would have returned. Any answer but -EINPROGRESS ends the ticket.

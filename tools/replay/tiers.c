@@ -7,8 +7,8 @@
  * waits changes nothing. Then those that are found below are given back for the load, which takes as
  * many: it cannot fail for want of room, only for want of quota.
  */
-#include <research/sim_disk.h>
 #include <stdlib.h>
+#include <research/sim_disk.h>
 
 #include "record.h"
 #include "tiers.h"
