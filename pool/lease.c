@@ -106,8 +106,7 @@ int leases_get(struct kvmm_pool *pool, struct lease_table **result)
 	if (!table)
 		return -ENOMEM;
 	/*
-	 * Pairs with leases_of(). Two threads may both be first: the table of the slower one
-	 * goes.
+	 * Pairs with leases_of(). Two threads may both be first: the slower one's table goes.
 	 */
 	if (!kv_cas(&pool->leases, &old, table)) {
 		kv_free(table);

@@ -329,7 +329,8 @@ void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
 /* A range is to be split, and was: the new one has its owner. pool->lock held, as below. */
 static inline int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	if (likely(!leases_of(pool)) || !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)
+	if (likely(!leases_of(pool)) ||
+	    !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)
 		return 0;
 	return own_reserve_slot(pool);
 }
