@@ -88,8 +88,8 @@ struct account {
 
 /* The blocks that may be picked. */
 enum quota_mode {
-	QUOTA_FOR_WHO,	/* room for ->who, or for no tenant in particular */
-	QUOTA_OF_WHO,	/* only blocks of ->who, without regard to its protection */
+	QUOTA_FOR_WHO,	/* room for one account, or for no tenant in particular */
+	QUOTA_OF_WHO,	/* only blocks of one account, also protected ones */
 	QUOTA_ANY,	/* everything goes */
 };
 

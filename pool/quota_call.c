@@ -215,7 +215,7 @@ int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
 		kv_lock(&pool->compact_lock);
 		err = del(pool, *tenants, &gone);
 		if (gone)
-			kv_rcu_synchronize();	/* who looks in passing: glance_tenants() */
+			kv_rcu_synchronize();	/* for readers without the lock: glance_tenants() */
 		account_free(&pool->order, gone);
 		kv_unlock(&pool->compact_lock);
 		return err;

@@ -51,7 +51,7 @@ static int run(const struct kvmm_migrate_attr *attr)
 		       kvmm_migrate_ranges(job, &range, 1), kvmm_migrate_refs(job, NULL, 0),
 		       kvmm_migrate_relocations(job, &move, 1));
 	if (!err && kvmm_migrate_refs(job, refs, 20) > 0)
-		kvmm_put_many(attr->dst, refs, 20);	/* nobody reads them yet */
+		kvmm_put_many(attr->dst, refs, 20);	/* no request reads them yet */
 	kvmm_migrate_free(job);
 	return err;
 }

@@ -40,7 +40,7 @@ static int reclaim(void)
 	return err ? err : kvmm_watermarks_set(pool, &marks);
 }
 
-/* A request that has been admitted gets its blocks, whatever others take in between. */
+/* A request that has been admitted gets its blocks, also if other requests take some in between. */
 static int keep_promise(void)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;

@@ -6,7 +6,7 @@
  * the name in it decide what they find, never the map: a map that lags can make a reader look
  * again, it cannot make it take the wrong block.
  *
- * Guarantees, each with its test in tests/registry/map_test.c and tests/stress/:
+ * Guarantees, each with its test in tests/registry/flat_test.c and tests/stress/:
  *
  *  1. A block is found from the return of insert() until an evictor claims it, under any load of
  *     insertions, removals, and resizes.
