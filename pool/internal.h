@@ -423,8 +423,8 @@ static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
 
 void __release_settle(struct kvmm_pool *pool);
 
-/* Work that frees blocks to take them is no news: as @posted was before. @err: how it ended. */
-void release_take_back(struct kvmm_pool *pool, u32 posted, int err);
+/* Work that frees blocks to take them is no news: as @posted was before. @evicted: but these are. */
+void release_take_back(struct kvmm_pool *pool, u32 posted, bool evicted);
 
 /*
  * Drop the lock, and settle posted blocks. A plain kv_unlock() is for the middle of work with the

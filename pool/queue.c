@@ -152,12 +152,15 @@ noinline void __release_settle(struct kvmm_pool *pool)
 	wake(door->head);
 }
 
-/* More may have been evicted than taken; only a head that may not evict had not counted these. */
-void release_take_back(struct kvmm_pool *pool, u32 posted, int err)
+/*
+ * More may have been evicted than taken, and victims may be gone although the request has failed;
+ * only a head that may not evict had not counted these.
+ */
+void release_take_back(struct kvmm_pool *pool, u32 posted, bool evicted)
 {
 	kv_assert_held(&pool->lock);
 	pool->posted = posted;
-	if (!err && pool->door.head && pool->door.head->no_evict)
+	if (evicted && pool->door.head && pool->door.head->no_evict)
 		wake(pool->door.head);
 }
 

@@ -285,14 +285,14 @@ int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* Victims go for good, or back; not back where a copy failed that may have gone half-way. */
 static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 posted = pool->posted;
+	u32 posted = pool->posted, evicted = ctx->evicted;
 	int err;
 
 	ctx->victims = NO_VICTIMS;
 	ctx->scattered = false;
 	err = (ctx->reclaim ? ctx->reclaim : alloc_reclaim)(pool, ctx);
 	ctx->evicted += victims_end(pool, &ctx->victims, err && err != -EIO);
-	release_take_back(pool, posted, err);
+	release_take_back(pool, posted, !err || ctx->evicted != evicted);
 	return err;
 }
 

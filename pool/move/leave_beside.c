@@ -308,7 +308,7 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 		reserve_drop_all(pool);
 		err = choose_for_job(pool, el, &pick, least, &nr_evicted);
 		/* It was free, or could be evicted, before. */
-		release_take_back(pool, posted, err);
+		release_take_back(pool, posted, !err || nr_evicted);
 		pool_leave(pool);
 	}
 	if (err) {

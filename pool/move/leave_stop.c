@@ -279,7 +279,7 @@ static void end_victims(struct stop *stop, int err)
 {
 	u32 nr = victims_end(stop->pool, &stop->victims, err && err != -EIO);
 
-	release_take_back(stop->pool, stop->posted, err);
+	release_take_back(stop->pool, stop->posted, !err || nr);
 	stop->req->evicted = nr;
 	stop->el->evicted += nr;
 	stop->el->moved += stop->req->moved;

@@ -552,6 +552,35 @@ Test(room, a_copy_that_failed_half_way_spoils_nothing_that_can_be_hit)
 	end_flaky(pool);
 }
 
+/* As above, and a request that may not evict waits: the victims' blocks are there for it. */
+Test(room, one_that_may_not_evict_hears_of_victims_that_went_although_the_copy_failed)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4, .flags = NO_EVICT,
+				      .deadline_ns = UINT64_MAX };
+	struct kvmm_pool *pool = make_flaky(16, &kv_evict_lru);
+	struct kv_dev_ops dev = kv_dev_host;
+	kvmm_range_t range[4], got;
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[4];
+
+	dev.move_blocks = spoiling_move;
+	pool->parts.dev = &dev;
+	for (u32 i = 0; i < 4; i++) {
+		range[i] = take(pool, 2, 0);
+		cache_content(pool, 100 + 2 * i, 2);
+	}
+	cr_assert_eq(kvmm_alloc_submit(pool, &ctl, mut, &ticket), -EINPROGRESS);
+	cr_assert_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1) | KVMM_ALLOC_HIGH, &got), -EIO);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0, "the victims went, and it was not told");
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect_eq(kvmm_range_free(pool, range[i]), 0);
+	pool->parts.dev = &kv_dev_host;
+	end_flaky(pool);
+}
+
 Test(room, a_range_that_cannot_be_zeroed_is_given_back)
 {
 	struct kvmm_pool *pool = make_flaky(16, NULL);
