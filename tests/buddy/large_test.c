@@ -10,6 +10,7 @@
 #include <kv/zone.h>
 
 #include "buddy/runs.h"
+#include "tests/support/cleanup.h"
 
 #define NR_RUNS		96u
 
@@ -93,7 +94,7 @@ static const u32 lengths[] = { 1, 2, 3, 63, 64, 65, 700, 1023, 1024, 1025, 5000 
 
 static void expect_order_at_any_length(u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone *zone = make_full_zone(nr_blocks, engine);
+	struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = make_full_zone(nr_blocks, engine);
 
 	for (u32 i = 0; i < ARRAY_SIZE(lengths); i++) {
 		free_spread(zone, lengths[i]);
@@ -103,7 +104,6 @@ static void expect_order_at_any_length(u32 nr_blocks, const char *engine)
 		free_spread(zone, lengths[i]);
 		expect_runs_among_gaps(zone, lengths[i]);
 	}
-	kvmm_zone_destroy(zone);
 }
 
 Test(large, runs_are_found_in_order_in_zones_of_every_depth)
@@ -115,10 +115,9 @@ Test(large, runs_are_found_in_order_in_zones_of_every_depth)
 }
 
 /* A run of whole words is noted in the summaries of full words: cutting it must take that back. */
-Test(large, cutting_runs_of_whole_words_keeps_the_summaries)
+ZONE_TEST(large, cutting_runs_of_whole_words_keeps_the_summaries, make_full_zone(1u << 20, "zone"))
 {
 	static const u32 nr_words[] = { 1, 2, 64, 65, 4096, 4097 };
-	struct kvmm_zone *zone = make_full_zone(1u << 20, "zone");
 	u32 start;
 
 	for (u32 i = 0; i < ARRAY_SIZE(nr_words); i++) {
@@ -137,7 +136,6 @@ Test(large, cutting_runs_of_whole_words_keeps_the_summaries)
 			expect_sound(zone, "all of %u", len);
 		}
 	}
-	kvmm_zone_destroy(zone);
 }
 
 static u64 share_below(const u32 *len, u32 nr, u32 want)
@@ -152,11 +150,10 @@ static u64 share_below(const u32 *len, u32 nr, u32 want)
 }
 
 /* Above 1023 several lengths share a bin; the one asked about may lie in the middle of it. */
-Test(large, unusable_tells_lengths_of_one_bin_apart)
+ZONE_TEST(large, unusable_tells_lengths_of_one_bin_apart, make_full_zone(1u << 21, "zone"))
 {
 	static const u32 len[] = { 1, 40, 1023, 1024, 1030, 1039, 1040, 1040, 4100, 4101, 4163,
 				   70000, 70001 };
-	struct kvmm_zone *zone = make_full_zone(1u << 21, "zone");
 
 	for (u32 i = 0; i < ARRAY_SIZE(len); i++)
 		cr_assert_eq(kvmm_zone_free(zone, i << 17, len[i]), 0);
@@ -165,13 +162,11 @@ Test(large, unusable_tells_lengths_of_one_bin_apart)
 			cr_expect_eq(kvmm_zone_unusable(zone, want),
 				     (int)share_below(len, ARRAY_SIZE(len), want), "%u", want);
 	cr_expect_eq(kvmm_zone_unusable(zone, 1u << 20), 1000000);
-	kvmm_zone_destroy(zone);
 }
 
 /* The words beside the map that stop every search. */
-Test(large, check_notices_each_bit_of_the_guards)
+ZONE_TEST(large, check_notices_each_bit_of_the_guards, make_full_zone(1000, "zone"))
 {
-	struct kvmm_zone *zone = make_full_zone(1000, "zone");
 	struct kv_runs *runs = zone->engine;
 
 	for (u32 bit = 0; bit < 64; bit++) {
@@ -188,5 +183,4 @@ Test(large, check_notices_each_bit_of_the_guards)
 		runs->map[1000 / 64] ^= BIT64(bit);
 	}
 	expect_sound(zone, "in the end");
-	kvmm_zone_destroy(zone);
 }

@@ -14,6 +14,7 @@
 #include <kv/zone.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/cleanup.h"
 #include "tests/support/zone_picture.h"
 
 #define MAX_ENGINES	16u
@@ -165,7 +166,7 @@ Test(zone, each_engine_works_from_one_block_to_the_most)
 		for (unsigned int i = 0; i < ARRAY_SIZE(sizes); i++) {
 			struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
 			struct kvmm_zone_stat stat;
-			struct kvmm_zone *zone;
+			struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = NULL;
 			u32 start;
 
 			attr.nr_blocks = sizes[i];
@@ -176,7 +177,6 @@ Test(zone, each_engine_works_from_one_block_to_the_most)
 			cr_expect_eq(start, 0);
 			cr_expect_eq(kvmm_zone_free(zone, start, stat.largest), 0);
 			zone_check(zone);
-			kvmm_zone_destroy(zone);
 		}
 	}
 }
@@ -186,7 +186,7 @@ Test(zone, each_engine_refuses_bad_lengths)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AABB....");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
 		struct kvmm_extent ext[KVMM_MAX_RUNS];
 		u32 start, ids[16] = { 0 };
 
@@ -205,7 +205,6 @@ Test(zone, each_engine_refuses_bad_lengths)
 		expect_no_change(zone, kvmm_zone_free_many(zone, ids, 0), -EINVAL);
 		expect_no_change(zone, kvmm_zone_free_many(zone, ids, 9), -EINVAL);
 		expect_no_change(zone, kvmm_zone_free_many(zone, NULL, 2), -EINVAL);
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -214,7 +213,7 @@ Test(zone, each_engine_refuses_ranges_outside_the_zone)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AABB....");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
 		u32 far[2] = { 0, 8 };
 
 		expect_no_change(zone, kvmm_zone_free(zone, 0, 0), -EINVAL);
@@ -227,7 +226,6 @@ Test(zone, each_engine_refuses_ranges_outside_the_zone)
 		expect_no_change(zone, kvmm_zone_alloc_at(zone, 4, 5), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_at(zone, UINT32_MAX - 1, 4), -EINVAL);
 		expect_no_change(zone, kvmm_zone_free_many(zone, far, 2), -EINVAL);
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -236,7 +234,7 @@ Test(zone, each_engine_refuses_bad_requests)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AABB....");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
 		struct kv_zone_req good = { .nr = 2 }, bad;
 		u32 start;
 
@@ -256,13 +254,11 @@ Test(zone, each_engine_refuses_bad_requests)
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
 		bad = good, bad.mobility = KVMM_NR_MOBILITY;
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		kvmm_zone_destroy(zone);
 	}
 }
 
-Test(zone, calls_without_a_zone_are_refused)
+ZONE_TEST(zone, calls_without_a_zone_are_refused, zone_from(NULL, "...."))
 {
-	struct kvmm_zone *zone = zone_from(NULL, "....");
 	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 	struct kv_zone_req req = { .nr = 1 };
 	struct kvmm_zone_stat stat;
@@ -289,7 +285,6 @@ Test(zone, calls_without_a_zone_are_refused)
 	cr_expect_not(kv_zone_is_free(NULL, 0));
 	cr_expect_not(kv_zone_is_free(zone, 4));
 	cr_expect(kv_zone_is_free(zone, 3));
-	kvmm_zone_destroy(zone);
 }
 
 Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
@@ -297,7 +292,7 @@ Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A.B.C.DD");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "A.B.C.DD");
 		u64 nospc = kv_stat_sum(KV_EV_FAIL_NOSPC), frag = kv_stat_sum(KV_EV_FAIL_FRAG);
 		struct kvmm_extent ext[KVMM_MAX_RUNS];
 		u32 start, ids[8];
@@ -311,7 +306,6 @@ Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
 		expect_no_change(zone, kvmm_zone_alloc_many(zone, 4, ids), -ENOSPC);
 		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_NOSPC), nospc + 3);
 		zone_check(zone);
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -344,7 +338,7 @@ Test(zone, each_engine_refuses_to_free_what_is_free)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AA..BBC.");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AA..BBC.");
 		u32 twice[] = { 6, 6 }, free_one[] = { 6, 3 };
 
 		expect_no_change(zone, kvmm_zone_free(zone, 2, 1), -EINVAL);
@@ -355,7 +349,6 @@ Test(zone, each_engine_refuses_to_free_what_is_free)
 		cr_expect_eq(kvmm_zone_free_many(zone, twice, 2), -EINVAL);
 		cr_expect_eq(kvmm_zone_free_many(zone, free_one, 2), -EINVAL);
 		expect_picture(zone, "AA[..]BBC.");
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -364,7 +357,7 @@ Test(zone, exact_engines_take_back_any_part)
 	const char *engine;
 
 	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AAAAAAAA");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AAAAAAAA");
 
 		cr_expect_eq(kvmm_zone_free(zone, 2, 2), 0);
 		expect_picture(zone, "AA[..]AAAA");
@@ -374,7 +367,6 @@ Test(zone, exact_engines_take_back_any_part)
 		expect_picture(zone, "AA[......]");
 		cr_expect_eq(kvmm_zone_free(zone, 0, 2), 0);
 		expect_picture(zone, "[........]");
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -383,7 +375,7 @@ Test(zone, exact_engines_grow_in_place_on_both_sides)
 	const char *engine;
 
 	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "..AA..B.");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "..AA..B.");
 
 		cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 1), 0);
 		expect_picture(zone, "[..]AA#.B.");
@@ -391,7 +383,6 @@ Test(zone, exact_engines_grow_in_place_on_both_sides)
 		expect_picture(zone, ".#AA#.B.");
 		expect_no_change(zone, kvmm_zone_alloc_at(zone, 5, 2), -EBUSY);
 		expect_no_change(zone, kvmm_zone_alloc_at(zone, 2, 1), -EBUSY);
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -527,13 +518,12 @@ Test(zone, each_engine_takes_runs_up_to_the_very_last_block)
 	const char *engine;
 
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A.B.CC..");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "A.B.CC..");
 		struct kvmm_extent ext[KVMM_MAX_RUNS];
 
 		expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 2, ext), -ENOSPC);
 		cr_expect_eq(kv_zone_alloc_runs(zone, 4, 3, ext), 3);
 		expect_picture(zone, "A#B#CC##");
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -606,20 +596,17 @@ Test(zone, unusable_is_the_share_in_short_runs_rounded_down)
 		kvmm_zone_destroy(zone);
 	}
 	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "AA");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AA");
 
 		cr_expect_eq(kvmm_zone_unusable(zone, 1), 1000000);	/* nothing is free */
-		kvmm_zone_destroy(zone);
 	}
 }
 
-Test(zone, unusable_of_a_buddy_counts_blocks_of_the_rounded_order)
+ZONE_TEST(zone, unusable_of_a_buddy_counts_blocks_of_the_rounded_order,
+	  zone_from("buddy", "A.[..][....]BBBB[....]"))
 {
-	struct kvmm_zone *zone = zone_from("buddy", "A.[..][....]BBBB[....]");
-
 	cr_expect_eq(kvmm_zone_unusable(zone, 2), 90909);
 	cr_expect_eq(kvmm_zone_unusable(zone, 3), 272727);
-	kvmm_zone_destroy(zone);
 }
 
 Test(zone, fragmentation_tells_short_from_scattered)
@@ -627,7 +614,7 @@ Test(zone, fragmentation_tells_short_from_scattered)
 	const char *engine;
 
 	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, ".A.B.C.D");
+		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, ".A.B.C.D");
 
 		cr_expect_eq(kvmm_zone_fragmentation(zone, 1), -1000000);
 		cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 250000);	/* 1 - (1 + 2) / 4 */
@@ -641,7 +628,6 @@ Test(zone, fragmentation_tells_short_from_scattered)
 		kvmm_zone_destroy(zone);
 		zone = zone_from(engine, "AAAA");
 		cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 0);
-		kvmm_zone_destroy(zone);
 	}
 }
 
@@ -706,17 +692,15 @@ Test(zone, empty_pageblocks_take_the_class_of_the_first_request)
 	}
 }
 
-Test(zone, rounding_counts_as_the_requests_own)
+ZONE_TEST(zone, rounding_counts_as_the_requests_own,
+	  zone_from_pageblocks("buddy", "................", 2))
 {
-	struct kvmm_zone *zone = zone_from_pageblocks("buddy", "................", 2);
-
 	start_of(zone, (struct kv_zone_req){ .nr = 3, .mobility = KVMM_UNMOVABLE });
 	cr_expect_eq(zone->block_class[0], KVMM_UNMOVABLE);
 	start_of(zone, (struct kv_zone_req){ .nr = 5, .mobility = KVMM_UNMOVABLE });
 	cr_expect_eq(zone->block_class[2], KVMM_UNMOVABLE);
 	cr_expect_eq(zone->block_class[3], KVMM_UNMOVABLE);
 	cr_expect_eq(zone->block_class[1], KVMM_MOVABLE);
-	kvmm_zone_destroy(zone);
 }
 
 Test(zone, batches_set_classes_as_single_calls_do)
@@ -786,7 +770,7 @@ Test(zone, buddyinfo_stops_at_the_top_order)
 {
 	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
 	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
-	struct kvmm_zone *zone;
+	struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = NULL;
 
 	attr.nr_blocks = 4 * 1024 + 512 + 3;
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
@@ -797,7 +781,6 @@ Test(zone, buddyinfo_stops_at_the_top_order)
 	cr_expect_eq(kvmm_zone_buddyinfo(zone, counts), 0);
 	expect_orders(counts, KVMM_MOVABLE,
 		      (u64[KVMM_NR_ORDERS]){ 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 3 });
-	kvmm_zone_destroy(zone);
 }
 
 static int text_of(struct kvmm_zone *zone, const char *what, char *buf, size_t bytes)
@@ -808,9 +791,8 @@ static int text_of(struct kvmm_zone *zone, const char *what, char *buf, size_t b
 	return kv_zone_glance_text(&glance, what, (struct kv_zone_label){ 0, "kv" }, buf, bytes);
 }
 
-Test(zone, buddyinfo_text_has_the_layout_of_linux)
+ZONE_TEST(zone, buddyinfo_text_has_the_layout_of_linux, zone_from(NULL, "A[...]B...[....]C."))
 {
-	struct kvmm_zone *zone = zone_from(NULL, "A[...]B...[....]C.");
 	static const char want[] =
 		"Node 0, zone       kv      3      2      1      0      0      0      0 "
 		"     0      0      0      0 \n";
@@ -824,12 +806,11 @@ Test(zone, buddyinfo_text_has_the_layout_of_linux)
 	cr_expect_str_eq(cut, "Node 0,");
 	cr_expect_eq(text_of(zone, "slabinfo", text, sizeof(text)), -ENOENT);
 	cr_expect_str_eq(text, "");
-	kvmm_zone_destroy(zone);
 }
 
-Test(zone, pagetypeinfo_text_has_the_layout_of_linux)
+ZONE_TEST(zone, pagetypeinfo_text_has_the_layout_of_linux,
+	  zone_from_pageblocks(NULL, "................", 3))
 {
-	struct kvmm_zone *zone = zone_from_pageblocks(NULL, "................", 3);
 	static const char want[] =
 		"Page block order: 3\n"
 		"Pages per block:  8\n"
@@ -852,14 +833,11 @@ Test(zone, pagetypeinfo_text_has_the_layout_of_linux)
 	len = text_of(zone, "pagetypeinfo", text, sizeof(text));
 	cr_expect_str_eq(text, want);
 	cr_expect_eq(len, sizeof(want) - 1);
-	kvmm_zone_destroy(zone);
 }
 
 /* Compaction's calls, under a lock that it holds over several of them. */
-Test(zone, locked_calls_check_and_change_as_the_public_ones_do)
+ZONE_TEST(zone, locked_calls_check_and_change_as_the_public_ones_do, zone_from(NULL, "AA..B..."))
 {
-	struct kvmm_zone *zone = zone_from(NULL, "AA..B...");
-
 	kv_lock(&zone->lock);
 	cr_expect_eq(kv_zone_take_at_locked(zone, 2, 2), 0);
 	cr_expect_eq(kv_zone_take_at_locked(zone, 3, 2), -EBUSY);
@@ -869,18 +847,14 @@ Test(zone, locked_calls_check_and_change_as_the_public_ones_do)
 	cr_expect_eq(kv_zone_give_locked(zone, UINT32_MAX, 2), -EINVAL);
 	kv_unlock(&zone->lock);
 	expect_picture(zone, "[..]##B[...]");
-	kvmm_zone_destroy(zone);
 }
 
-Test(zone, check_notices_a_class_that_does_not_exist)
+ZONE_TEST(zone, check_notices_a_class_that_does_not_exist, zone_from(NULL, "A.B."))
 {
-	struct kvmm_zone *zone = zone_from(NULL, "A.B.");
-
 	zone->block_class[0] = KVMM_NR_MOBILITY;
 	cr_expect_eq(kv_zone_check(zone), -EUCLEAN);
 	zone->block_class[0] = KVMM_MOVABLE;
 	zone_check(zone);
-	kvmm_zone_destroy(zone);
 }
 
 /*

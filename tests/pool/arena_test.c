@@ -96,21 +96,17 @@ static const char *regions(const struct kvmm_pool *pool)
 
 /* ---- whose what is ---- */
 
-Test(arena, ranges_of_two_processors_lie_in_regions_of_their_own)
+POOL_TEST(arena, ranges_of_two_processors_lie_in_regions_of_their_own, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
-
 	take_on(0, pool, 8);
 	take_on(1, pool, 16);
 	take_on(0, pool, 8);
 	cr_expect_str_eq(regions(pool), "aa000000 00000000 00000000 00000000 "
 					"bb111111 11111111 11111111 11111111");
-	end_pool(pool);
 }
 
-Test(arena, what_is_freed_joins_what_is_free_beside_it)
+POOL_TEST(arena, what_is_freed_joins_what_is_free_beside_it, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t low = take_on(0, pool, 32), high = take_on(0, pool, 32), all;
 	struct kvmm_extent ext;
 
@@ -121,12 +117,10 @@ Test(arena, what_is_freed_joins_what_is_free_beside_it)
 	all = take_on(0, pool, 64);
 	cr_expect_eq(kvmm_range_extents(pool, all, &ext, 1), 1);
 	cr_expect_eq(ext.start, 0);
-	end_pool(pool);
 }
 
-Test(arena, a_range_of_the_pool_is_freed_to_whom_its_region_is_lent)
+POOL_TEST(arena, a_range_of_the_pool_is_freed_to_whom_its_region_is_lent, make_pool(NR_BLOCKS))
 {
-	struct kvmm_pool *pool = make_pool(NR_BLOCKS);
 	kvmm_range_t early = take(pool, 16, KVMM_RUNS(1)), late;
 
 	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
@@ -135,13 +129,11 @@ Test(arena, a_range_of_the_pool_is_freed_to_whom_its_region_is_lent)
 	cr_assert_eq(kvmm_range_free(pool, early), 0);
 	cr_expect_eq(strncmp(regions(pool), "00a00000", 8), 0, "%s", regions(pool));
 	cr_assert_eq(kvmm_range_free(pool, late), 0);
-	end_pool(pool);
 }
 
 /* One end of it in a region that is lent, the other one in one that is not. */
-Test(arena, a_range_across_the_border_goes_to_both_sides)
+POOL_TEST(arena, a_range_across_the_border_goes_to_both_sides, make_pool(NR_BLOCKS))
 {
-	struct kvmm_pool *pool = make_pool(NR_BLOCKS);
 	kvmm_range_t all = take(pool, NR_BLOCKS, KVMM_RUNS(1)), across, above, low;
 	struct arena *arena;
 
@@ -162,10 +154,9 @@ Test(arena, a_range_across_the_border_goes_to_both_sides)
 	cr_assert_eq(kvmm_range_free(pool, across), 0);
 	cr_expect_str_eq(regions(pool), "######## a0000000 ....#### ######## "
 					"######## ######## ######## ########");
-	end_pool(pool);
 }
 
-Test(arena, what_asks_for_more_than_blocks_is_the_pools)
+POOL_TEST(arena, what_asks_for_more_than_blocks_is_the_pools, pool_with_arenas(2))
 {
 	struct kvmm_alloc_report report;
 	const struct kvmm_range_attr attr[] = {
@@ -174,7 +165,6 @@ Test(arena, what_asks_for_more_than_blocks_is_the_pools)
 		{ .nr = 1, .flags = KVMM_ALLOC_PINNED },     { .nr = 1, .flags = KVMM_ALLOC_ZERO },
 		{ .nr = 1, .flags = KVMM_ALLOC_TOPDOWN },    { .nr = 1, .report = &report },
 	};
-	struct kvmm_pool *pool = pool_with_arenas(2);
 
 	for (u32 i = 0; i < ARRAY_SIZE(attr); i++) {
 		struct kvmm_range_attr copy = attr[i];
@@ -185,7 +175,6 @@ Test(arena, what_asks_for_more_than_blocks_is_the_pools)
 		cr_expect_eq(arena_with(pool, range), 0, "%u", i);
 		cr_expect_eq(kvmm_range_free(pool, range), 0);
 	}
-	end_pool(pool);
 }
 
 /* ---- ranges change over ---- */
@@ -231,20 +220,18 @@ Test(arena, whoever_wants_more_of_a_range_gets_it)
 								  shrink_it, split_it, ask_for_it };
 
 	for (u32 i = 0; i < ARRAY_SIZE(want); i++) {
-		struct kvmm_pool *pool = pool_with_arenas(2);
+		struct kvmm_pool *pool __cleanup(end_pool) = pool_with_arenas(2);
 		kvmm_range_t range = take_on(1, pool, 8);
 
 		cr_assert_eq(arena_with(pool, range), 2);
 		cr_expect_eq(want[i](pool, range), 0, "%u", i);
 		cr_expect_eq(arena_with(pool, range), 0, "%u", i);
 		cr_expect_eq(pool->arenas->arena[1].count.nr_ranges, 0);
-		end_pool(pool);
 	}
 }
 
-Test(arena, handles_of_what_is_gone_are_refused)
+POOL_TEST(arena, handles_of_what_is_gone_are_refused, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t range = take_on(0, pool, 8);
 	struct kvmm_extent ext;
 
@@ -256,12 +243,10 @@ Test(arena, handles_of_what_is_gone_are_refused)
 	cr_expect_eq(kvmm_range_free(pool, range), -EINVAL);
 	range.index = 1u << 20;
 	cr_expect_eq(kvmm_range_free(pool, range), -EINVAL);
-	end_pool(pool);
 }
 
-Test(arena, walks_see_ranges_of_arenas)
+POOL_TEST(arena, walks_see_ranges_of_arenas, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	struct kvmm_range_info info;
 	u32 cursor = 0, nr = 0, blocks = 0;
 
@@ -272,14 +257,12 @@ Test(arena, walks_see_ranges_of_arenas)
 		blocks += info.nr;
 	cr_expect_eq(nr, 3);
 	cr_expect_eq(blocks, 12);
-	end_pool(pool);
 }
 
 /* ---- nobody is refused ---- */
 
-Test(arena, nobody_is_refused_for_what_an_arena_keeps)
+POOL_TEST(arena, nobody_is_refused_for_what_an_arena_keeps, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t one = take_on(0, pool, 1), rest;
 
 	cr_expect_gt(pool->arenas->arena[0].nr_free, 0);
@@ -289,50 +272,42 @@ Test(arena, nobody_is_refused_for_what_an_arena_keeps)
 	cr_assert_eq(kvmm_range_free(pool, one), 0);
 	take_on(1, pool, 1);
 	cr_assert_eq(kvmm_range_free(pool, rest), 0);
-	end_pool(pool);
 }
 
-Test(arena, the_last_blocks_are_found_one_by_one)
+POOL_TEST(arena, the_last_blocks_are_found_one_by_one, pool_with_arenas(4))
 {
-	struct kvmm_pool *pool = pool_with_arenas(4);
 	kvmm_range_t range;
 
 	for (u32 i = 0; i < NR_BLOCKS; i++)
 		take_on(i % 4, pool, 1);
 	cr_expect_eq(stat_of(pool).nr_free, 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
-	end_pool(pool);
 }
 
-Test(arena, cached_blocks_get_what_an_arena_keeps)
+POOL_TEST(arena, cached_blocks_get_what_an_arena_keeps, make_cache(NR_BLOCKS, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
 	static kvmm_mut_t mut[NR_BLOCKS];
 
 	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
 	take_on(0, pool, 1);
 	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS, mut), -ENOSPC);
 	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS - 1, mut), 0);
-	end_pool(pool);
 }
 
 /* Nothing is evicted that need not be. */
-Test(arena, what_an_arena_keeps_is_used_before_anything_is_evicted)
+POOL_TEST(arena, what_an_arena_keeps_is_used_before_anything_is_evicted,
+	  make_cache(NR_BLOCKS, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
-
 	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
 	cache_keys(pool, 0, 60);
 	take_on(0, pool, 1);
 	take(pool, NR_BLOCKS - 61, KVMM_RUNS(4));
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	end_pool(pool);
 }
 
-Test(arena, moves_keep_the_content_of_ranges_of_arenas)
+POOL_TEST(arena, moves_keep_the_content_of_ranges_of_arenas, pool_with_arenas(2))
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t gap = take_on(0, pool, 8), low = take_on(0, pool, 8), high = take_on(1, pool, 8);
 
 	write_pattern(pool, low, 1);
@@ -344,14 +319,12 @@ Test(arena, moves_keep_the_content_of_ranges_of_arenas)
 	cr_expect(has_pattern(pool, high, 2));
 	cr_expect_eq(goal.largest_after, NR_BLOCKS - 16);
 	cr_assert_eq(kvmm_range_free(pool, high), 0);
-	end_pool(pool);
 }
 
 /* ---- counts ---- */
 
-Test(arena, counts_are_those_of_pool_and_arenas_together)
+POOL_TEST(arena, counts_are_those_of_pool_and_arenas_together, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t a = take_on(0, pool, 8);
 	struct kvmm_pool_stat stat;
 
@@ -367,7 +340,6 @@ Test(arena, counts_are_those_of_pool_and_arenas_together)
 	cr_expect_eq(stat.allocs, 3);
 	cr_expect_eq(stat.alloc_blocks, 14);
 	cr_expect_eq(stat.frees, 1);
-	end_pool(pool);
 }
 
 Test(arena, little_is_kept_aside)
@@ -409,9 +381,8 @@ static void meet(struct kvmm_pool *pool)
 }
 
 /* Each processor in turn has as many ranges as there are; then any range can be held. */
-Test(arena, slots_that_arenas_keep_are_used_before_more_are_made)
+POOL_TEST(arena, slots_that_arenas_keep_are_used_before_more_are_made, pool_with_arenas(16))
 {
-	struct kvmm_pool *pool = pool_with_arenas(16);
 	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
 	kvmm_range_t range[NR_BLOCKS];
 	kvmm_hold_t hold[NR_BLOCKS];
@@ -428,13 +399,10 @@ Test(arena, slots_that_arenas_keep_are_used_before_more_are_made)
 			     range[k].index);
 	for (u32 k = 0; k < NR_BLOCKS; k++)
 		cr_expect_eq(kvmm_hold_release(pool, hold[k]), 0);
-	end_pool(pool);
 }
 
-Test(arena, who_meets_often_gets_arenas)
+POOL_TEST(arena, who_meets_often_gets_arenas, large_pool())
 {
-	struct kvmm_pool *pool = large_pool();
-
 	for (u32 i = 0; i < 31; i++)
 		meet(pool);
 	cr_expect_null(pool->arenas);
@@ -442,20 +410,16 @@ Test(arena, who_meets_often_gets_arenas)
 	cr_assert_not_null(pool->arenas);
 	cr_expect(pool->arenas->on);
 	cr_expect_eq(arena_with(pool, take_on(1, pool, 8)), 2);
-	end_pool(pool);
 }
 
-Test(arena, who_meets_seldom_does_not)
+POOL_TEST(arena, who_meets_seldom_does_not, large_pool())
 {
-	struct kvmm_pool *pool = large_pool();
-
 	for (u32 i = 0; i < 100; i++) {
 		meet(pool);
 		for (u32 k = 0; k < 1024; k++)
 			cr_assert_eq(kvmm_range_free(pool, take(pool, 1, 0)), 0);
 	}
 	cr_expect_null(pool->arenas);
-	end_pool(pool);
 }
 
 static struct kvmm_pool *warm_pool(void)
@@ -468,9 +432,8 @@ static struct kvmm_pool *warm_pool(void)
 	return pool;
 }
 
-Test(arena, who_is_left_alone_gives_all_of_it_back)
+POOL_TEST(arena, who_is_left_alone_gives_all_of_it_back, warm_pool())
 {
-	struct kvmm_pool *pool = warm_pool();
 	kvmm_range_t range = take_on(1, pool, 8);
 	u32 nr = 0;
 
@@ -480,36 +443,29 @@ Test(arena, who_is_left_alone_gives_all_of_it_back)
 	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_runs, 1);
-	end_pool(pool);
 }
 
-Test(arena, who_has_company_keeps_his)
+POOL_TEST(arena, who_has_company_keeps_his, warm_pool())
 {
-	struct kvmm_pool *pool = warm_pool();
-
 	for (u32 nr = 0; nr < 1u << 18; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(nr % 2, pool, 8)), 0);
 	cr_expect(pool->arenas->on);
-	end_pool(pool);
 }
 
-Test(arena, arenas_are_of_no_use_where_memory_is_short)
+POOL_TEST(arena, arenas_are_of_no_use_where_memory_is_short, warm_pool())
 {
-	struct kvmm_pool *pool = warm_pool();
 	kvmm_range_t range;
 
 	take_on(0, pool, 8);
 	cr_expect_eq(kvmm_range_alloc(pool, 1u << 14, KVMM_RUNS(1), &range), -ENOSPC);
 	cr_expect_not(pool->arenas->on);
 	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
-	end_pool(pool);
 }
 
 /* Who has to leave blocks, or waits for some, is looked at under the lock of the pool. */
-Test(arena, watermarks_are_kept)
+POOL_TEST(arena, watermarks_are_kept, pool_with_arenas(2))
 {
 	struct kvmm_watermarks marks = { .min = 100, .low = 200, .high = 300 };
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t range = take_on(0, pool, 8), more;
 
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
@@ -520,7 +476,6 @@ Test(arena, watermarks_are_kept)
 	for (u32 i = 0; i < NR_BLOCKS && !kvmm_range_alloc(pool, 8, 0, &more); i++)
 		;
 	cr_expect_geq(stat_of(pool).nr_free, 200);
-	end_pool(pool);
 }
 
 Test(arena, some_pools_never_have_any)
@@ -548,9 +503,8 @@ Test(arena, some_pools_never_have_any)
 }
 
 /* Who moves blocks while others allocate sees nothing half done. */
-Test(arena, nobody_has_any_while_they_are_barred)
+POOL_TEST(arena, nobody_has_any_while_they_are_barred, warm_pool())
 {
-	struct kvmm_pool *pool = warm_pool();
 	kvmm_range_t range = take_on(0, pool, 8);
 
 	arenas_bar(pool);
@@ -564,13 +518,11 @@ Test(arena, nobody_has_any_while_they_are_barred)
 	for (u32 i = 0; i < 32; i++)
 		meet(pool);
 	cr_expect(pool->arenas->on);
-	end_pool(pool);
 }
 
-Test(arena, tenants_with_limits_are_charged_for_all_they_have)
+POOL_TEST(arena, tenants_with_limits_are_charged_for_all_they_have, warm_pool())
 {
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
-	struct kvmm_pool *pool = warm_pool();
 	kvmm_range_t range = take_on(0, pool, 8);
 	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
 
@@ -581,13 +533,11 @@ Test(arena, tenants_with_limits_are_charged_for_all_they_have)
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
 	cr_expect_eq(stat.usage, 0);
-	end_pool(pool);
 }
 
 /* Another thread may have held the lock of an arena when the process forked. */
-Test(arena, children_are_refused)
+POOL_TEST(arena, children_are_refused, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t range = take_on(0, pool, 8), more;
 	int status;
 	pid_t child;
@@ -603,7 +553,6 @@ Test(arena, children_are_refused)
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_expect_eq(status, 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
 /* ---- memory that runs out ---- */
@@ -666,9 +615,8 @@ static void expect_noticed(struct kvmm_pool *pool, const char *what)
 		}							\
 	} while (0)
 
-Test(arena, a_bit_that_flips_is_noticed)
+POOL_TEST(arena, a_bit_that_flips_is_noticed, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(0, pool, 4) };
 	struct arena *arena = &pool->arenas->arena[0];
 	struct slot *slot = slot_at(pool, range[0].index);
@@ -693,12 +641,10 @@ Test(arena, a_bit_that_flips_is_noticed)
 		expect_noticed(pool, "region");
 		pool->arenas->region[7] ^= BIT(i);
 	}
-	end_pool(pool);
 }
 
-Test(arena, a_block_that_is_free_twice_is_noticed)
+POOL_TEST(arena, a_block_that_is_free_twice_is_noticed, pool_with_arenas(2))
 {
-	struct kvmm_pool *pool = pool_with_arenas(2);
 	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(1, pool, 8) };
 	struct kvmm_zone *zone[2] = { pool->arenas->arena[0].zone, pool->arenas->arena[1].zone };
 
@@ -727,5 +673,4 @@ Test(arena, a_block_that_is_free_twice_is_noticed)
 
 	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_assert_eq(kvmm_range_free(pool, range[1]), 0);
-	end_pool(pool);
 }

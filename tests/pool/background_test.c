@@ -301,7 +301,7 @@ Test(background, without_a_thread_everything_is_as_it_was)
 	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
 	struct kv_sys_ops sys = kv_sys_system;
-	struct kvmm_pool *pool = full_of_holes(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = full_of_holes(range);
 
 	sys.spawn = refuse;
 	kv_sys_set(&sys);
@@ -309,7 +309,6 @@ Test(background, without_a_thread_everything_is_as_it_was)
 	cr_expect_eq(kvmm_background_set(pool, &how), -EAGAIN);
 	cr_expect_eq(kvmm_background_tick(pool), 0);
 	kv_sys_set(NULL);
-	end_pool(pool);
 }
 
 /* Real time, and a limit that is there for a broken one only. */
@@ -317,7 +316,7 @@ Test(background, a_thread_does_it_alone, .timeout = 60)
 {
 	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
-	struct kvmm_pool *pool = full_of_holes(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = full_of_holes(range);
 
 	for (u32 i = 0; i < 12; i++)
 		write_pattern(pool, range[i], i);
@@ -332,7 +331,6 @@ Test(background, a_thread_does_it_alone, .timeout = 60)
 		cr_expect(has_pattern(pool, range[i], i));
 	how.flags = KVMM_BACKGROUND_THREAD;
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
-	end_pool(pool);
 }
 
 /* ---- checksums ---- */
@@ -485,9 +483,8 @@ Test(background, nothing_is_verified_unless_it_was_asked_for)
 }
 
 /* Real time; the interval is so long that only the look for new blocks can be it. */
-Test(background, a_thread_sums_new_blocks_soon, .timeout = 60)
+POOL_TEST(background, a_thread_sums_new_blocks_soon, make_cache(64, "lru"), .timeout = 60)
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_background how = with_checksums();
 
 	sum_all(pool);
@@ -499,5 +496,4 @@ Test(background, a_thread_sums_new_blocks_soon, .timeout = 60)
 		while (verified(pool).summed < 8 * (i + 1))
 			usleep(1000);
 	}
-	end_pool(pool);
 }

@@ -48,9 +48,8 @@ static void expect_order(struct kvmm_pool *pool, const char *want)
 	cr_expect_str_eq(got, want);
 }
 
-Test(cache, a_second_request_reuses_the_first_ones_blocks)
+POOL_TEST(cache, a_second_request_reuses_the_first_ones_blocks, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct prompt p;
 
 	cr_expect_eq(acquire(pool, &p, 0, 6), 0);
@@ -66,12 +65,10 @@ Test(cache, a_second_request_reuses_the_first_ones_blocks)
 	cr_expect_str_eq(picture(pool), "IIIIIIII........");
 	cr_expect_eq(stat_of(pool).hit_blocks, 6);
 	cr_expect_eq(stat_of(pool).miss_blocks, 8);
-	end_pool(pool);
 }
 
-Test(cache, matching_stops_at_the_first_miss_and_at_the_limit)
+POOL_TEST(cache, matching_stops_at_the_first_miss_and_at_the_limit, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_key_t key[5] = { key_of(0), key_of(1), key_of(9), key_of(2), key_of(3) };
 	kvmm_ref_t ref[5];
 	struct prompt p;
@@ -89,22 +86,17 @@ Test(cache, matching_stops_at_the_first_miss_and_at_the_limit)
 				       .nr_blocks = 4, .hits = p.ref, .fresh = p.mut };
 	cr_expect_eq(kvmm_acquire(pool, &p.req), 0);
 	cr_expect_eq(p.req.nr_hits, 3);
-	end_pool(pool);
 }
 
-Test(cache, evicts_the_tail_of_the_oldest_prompt_first)
+POOL_TEST(cache, evicts_the_tail_of_the_oldest_prompt_first, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-
 	cache_keys(pool, 10, 3);
 	cache_keys(pool, 20, 3);
 	expect_order(pool, "12 11 10 22 21 20 ");
-	end_pool(pool);
 }
 
-Test(cache, evicts_exactly_what_is_missing)
+POOL_TEST(cache, evicts_exactly_what_is_missing, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct prompt p;
 
 	cache_keys(pool, 10, 3);
@@ -116,12 +108,10 @@ Test(cache, evicts_exactly_what_is_missing)
 	cr_expect_eq(stat_of(pool).evictions, 2);
 	end_prompt(pool, &p);
 	expect_order(pool, "10 22 21 20 33 32 31 30 ");
-	end_pool(pool);
 }
 
-Test(cache, hits_do_not_serve_as_room_for_the_rest)
+POOL_TEST(cache, hits_do_not_serve_as_room_for_the_rest, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_pool_stat before, after;
 	struct prompt p;
 
@@ -133,12 +123,10 @@ Test(cache, hits_do_not_serve_as_room_for_the_rest)
 	after.fail_nospc = before.fail_nospc;
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	expect_order(pool, "5 4 3 2 1 0 ");
-	end_pool(pool);
 }
 
-Test(cache, a_block_hit_twice_in_one_prompt_is_counted_once)
+POOL_TEST(cache, a_block_hit_twice_in_one_prompt_is_counted_once, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	struct prompt p;
 
 	cache_keys(pool, 7, 1);
@@ -152,12 +140,10 @@ Test(cache, a_block_hit_twice_in_one_prompt_is_counted_once)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, p.ref, 2), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 1);
-	end_pool(pool);
 }
 
-Test(cache, fewer_blocks_than_hits_is_a_mistake_without_effect)
+POOL_TEST(cache, fewer_blocks_than_hits_is_a_mistake_without_effect, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct prompt p = { .req = { .nr_keys = 3, .max_hits = 3, .nr_blocks = 2 } };
 
 	cache_keys(pool, 0, 3);
@@ -168,12 +154,10 @@ Test(cache, fewer_blocks_than_hits_is_a_mistake_without_effect)
 	p.req.fresh = p.mut;
 	cr_expect_eq(kvmm_acquire(pool, &p.req), -EINVAL);
 	expect_order(pool, "2 1 0 ");
-	end_pool(pool);
 }
 
-Test(cache, of_two_blocks_with_one_key_the_older_is_hit)
+POOL_TEST(cache, of_two_blocks_with_one_key_the_older_is_hit, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_key_t key = key_of(5);
 	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[2], hit;
@@ -185,12 +169,10 @@ Test(cache, of_two_blocks_with_one_key_the_older_is_hit)
 	cr_expect_eq(hit.index, ref[1].index);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 	cr_expect_eq(kvmm_put_many(pool, &hit, 1), 0);
-	end_pool(pool);
 }
 
-Test(cache, handles_may_be_registered_in_place)
+POOL_TEST(cache, handles_may_be_registered_in_place, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	union { kvmm_mut_t mut[4]; kvmm_ref_t ref[4]; } block;
 	kvmm_key_t key[4] = { key_of(0), key_of(1), key_of(2), key_of(3) };
 
@@ -199,12 +181,10 @@ Test(cache, handles_may_be_registered_in_place)
 	cr_expect_eq(kvmm_block_of_ref(pool, block.ref[3]), 3);
 	cr_expect_eq(kvmm_put_many(pool, block.ref, 4), 0);
 	cr_expect_eq(kvmm_match_len(pool, key, 4), 4);
-	end_pool(pool);
 }
 
-Test(cache, nothing_is_a_valid_number_of_blocks)
+POOL_TEST(cache, nothing_is_a_valid_number_of_blocks, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_acquire req = { 0 };
 
 	cr_expect_eq(kvmm_alloc(pool, 0, NULL), 0);
@@ -214,12 +194,10 @@ Test(cache, nothing_is_a_valid_number_of_blocks)
 	cr_expect_eq(kvmm_register(pool, NULL, NULL, 0, NULL), 0);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 	cr_expect_eq(stat_of(pool).allocs, 0);
-	end_pool(pool);
 }
 
-Test(cache, a_pool_without_policy_has_none)
+POOL_TEST(cache, a_pool_without_policy_has_none, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_acquire req = { 0 };
 	kvmm_mut_t mut;
 
@@ -229,12 +207,10 @@ Test(cache, a_pool_without_policy_has_none)
 	cr_expect_eq(kvmm_acquire(pool, &req), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_match(pool, NULL, 0, NULL), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_reset_inactive(pool), -EOPNOTSUPP);
-	end_pool(pool);
 }
 
-Test(cache, absurd_numbers_do_not_fit)
+POOL_TEST(cache, absurd_numbers_do_not_fit, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_mut_t mut[1];
 	kvmm_ref_t ref[1];
 	struct kvmm_acquire req = { .nr_blocks = UINT32_MAX, .fresh = mut };
@@ -245,12 +221,10 @@ Test(cache, absurd_numbers_do_not_fit)
 	cr_expect_eq(kvmm_match(pool, NULL, 1, ref), -EINVAL);
 	cr_expect_eq(kvmm_alloc(pool, 1, NULL), -EINVAL);
 	cr_expect_eq(stat_of(pool).nr_free, 8);
-	end_pool(pool);
 }
 
-Test(cache, reset_forgets_what_nobody_holds)
+POOL_TEST(cache, reset_forgets_what_nobody_holds, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_key_t key = key_of(0);
 	kvmm_ref_t ref;
 
@@ -261,12 +235,10 @@ Test(cache, reset_forgets_what_nobody_holds)
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(kvmm_match_len(pool, &key, 1), 1);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-	end_pool(pool);
 }
 
-Test(cache, the_classic_order_keeps_blocks_without_key)
+POOL_TEST(cache, the_classic_order_keeps_blocks_without_key, make_cache(4, "lru-classic"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru-classic");
 	kvmm_mut_t mut[4];
 
 	cache_keys(pool, 0, 2);
@@ -279,12 +251,10 @@ Test(cache, the_classic_order_keeps_blocks_without_key)
 	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
 	cr_expect_eq(stat_of(pool).evictions, 2);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
-	end_pool(pool);
 }
 
-Test(cache, the_classic_order_takes_blocks_last_first)
+POOL_TEST(cache, the_classic_order_takes_blocks_last_first, make_cache(3, "lru-classic"))
 {
-	struct kvmm_pool *pool = make_cache(3, "lru-classic");
 	kvmm_mut_t mut[3];
 
 	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
@@ -292,13 +262,11 @@ Test(cache, the_classic_order_takes_blocks_last_first)
 	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), 2 - i);
-	end_pool(pool);
 }
 
-Test(cache, reset_keeps_the_classic_order)
+POOL_TEST(cache, reset_keeps_the_classic_order, make_cache(4, "lru-classic"))
 {
 	static const int want[] = { 1, 0, 3, 2 };
-	struct kvmm_pool *pool = make_cache(4, "lru-classic");
 	kvmm_mut_t mut[4];
 
 	cache_keys(pool, 0, 2);
@@ -310,12 +278,10 @@ Test(cache, reset_keeps_the_classic_order)
 	for (u32 i = 0; i < 4; i++)
 		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), want[i]);
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	end_pool(pool);
 }
 
-Test(cache, a_classic_pool_hands_out_new_blocks_first_and_upward)
+POOL_TEST(cache, a_classic_pool_hands_out_new_blocks_first_and_upward, make_cache(6, "lru-classic"))
 {
-	struct kvmm_pool *pool = make_cache(6, "lru-classic");
 	kvmm_mut_t mut[6];
 
 	for (u32 i = 0; i < 6; i++) {
@@ -325,7 +291,6 @@ Test(cache, a_classic_pool_hands_out_new_blocks_first_and_upward)
 	}
 	cr_assert_eq(kvmm_alloc(pool, 1, mut), 0);
 	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]), 0);
-	end_pool(pool);
 }
 
 Test(cache, hints_are_for_policies_that_take_them)
@@ -370,9 +335,8 @@ Test(cache, every_policy_survives_traffic)
 	}
 }
 
-Test(cache, takes_null_for_an_error_unless_it_is_for_nothing)
+POOL_TEST(cache, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, "hint"))
 {
-	struct kvmm_pool *pool = make_cache(8, "hint");
 	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[2], bad = { 0, 0 };
 	kvmm_key_t key[2] = { key_of(1), key_of(2) };
@@ -401,13 +365,11 @@ Test(cache, takes_null_for_an_error_unless_it_is_for_nothing)
 	cr_expect_eq(kvmm_hint(pool, ref, when, 2), 0);
 	cr_expect_eq(kvmm_block_of_ref(pool, bad), -EINVAL);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
-	end_pool(pool);
 }
 
 /* Else the last of them would be named as the first of a prompt. */
-Test(cache, positions_end_before_they_come_round)
+POOL_TEST(cache, positions_end_before_they_come_round, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_key_t key[2] = { key_of(1), key_of(2) };
 	struct kvmm_prefix prefix = { key, 2, UINT32_MAX - 1, NULL, { 0, 0, 0 } };
 	kvmm_staged_t staged[2];
@@ -420,7 +382,6 @@ Test(cache, positions_end_before_they_come_round)
 	prefix.position--;
 	cr_assert_eq(kvmm_prefix_register(pool, &prefix, mut, ref), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
-	end_pool(pool);
 }
 
 Test(cache, either_index_finds_the_same)
@@ -470,9 +431,8 @@ static void expect_missed(struct kvmm_pool *pool, u64 never, u64 evicted, u64 st
 }
 
 /* The reason is that of the first key that is missing. */
-Test(cache, says_why_a_match_ended)
+POOL_TEST(cache, says_why_a_match_ended, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
 	struct kvmm_prefix prefix = { .keys = key, .nr = 3 }, last = { .keys = &key[2], .nr = 1 };
 	struct kvmm_acquire none = { .nr_blocks = 1 };
@@ -503,7 +463,6 @@ Test(cache, says_why_a_match_ended)
 	cr_expect_eq(kvmm_acquire(pool, &none), 0);
 	expect_missed(pool, 1, 1, 1, 1, 1, 1);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
-	end_pool(pool);
 }
 
 #define MANY	1000u
@@ -526,7 +485,7 @@ static void expect_ghosts(const char *index, u32 nr_blocks)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks, .policy = "lru",
 				       .index = index };
-	struct kvmm_pool *pool = make_pool_of(&attr);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 	u32 nr = 5 * nr_blocks + nr_blocks / 2;
 	struct kvmm_pool_stat stat;
 
@@ -541,7 +500,6 @@ static void expect_ghosts(const char *index, u32 nr_blocks)
 	/* Two keys in a million find no room. */
 	cr_expect_geq(stat_of(pool).nr_missed[KVMM_MISS_TENANT], nr_blocks - 1, "%lu of %u",
 		      stat_of(pool).nr_missed[KVMM_MISS_TENANT], nr_blocks);
-	end_pool(pool);
 }
 
 Test(cache, the_names_that_went_last_are_known_as_evicted_and_those_of_tenants_as_theirs)
@@ -553,9 +511,8 @@ Test(cache, the_names_that_went_last_are_known_as_evicted_and_those_of_tenants_a
 	}
 }
 
-Test(cache, a_name_that_is_staged_no_more_is_none_that_is_about_to_come)
+POOL_TEST(cache, a_name_that_is_staged_no_more_is_none_that_is_about_to_come, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	kvmm_staged_t staged[64];
 	kvmm_mut_t mut[64];
 
@@ -574,12 +531,11 @@ Test(cache, a_name_that_is_staged_no_more_is_none_that_is_about_to_come)
 		expect_missed(pool, 64 * (round + 1), 0, 64 * (round + 1), 0, 0, 0);
 	}
 	cr_expect_eq(kvmm_free(pool, mut, 64), 0);
-	end_pool(pool);
 }
 
 static void expect_held_after_reset(const char *policy)
 {
-	struct kvmm_pool *pool = make_cache(16, policy);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy);
 	kvmm_range_t range;
 	kvmm_ref_t ref;
 	kvmm_mut_t mut[2];
@@ -603,7 +559,6 @@ static void expect_held_after_reset(const char *policy)
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(kvmm_reset_inactive_held(pool, &nr_held), 1);
 	cr_expect_eq(nr_held, 0);
-	end_pool(pool);
 }
 
 Test(cache, resetting_what_is_inactive_says_how_much_is_held)
@@ -612,9 +567,8 @@ Test(cache, resetting_what_is_inactive_says_how_much_is_held)
 	expect_held_after_reset("lru-classic");		/* it orders free blocks, too */
 }
 
-Test(cache, a_request_counts_when_it_is_admitted)
+POOL_TEST(cache, a_request_counts_when_it_is_admitted, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_mut_t held[4];
 	struct prompt p;
 
@@ -630,12 +584,10 @@ Test(cache, a_request_counts_when_it_is_admitted)
 	cr_expect_eq(stat_of(pool).miss_blocks, 4);
 	expect_missed(pool, 1, 0, 0, 0, 0, 0);
 	end_prompt(pool, &p);
-	end_pool(pool);
 }
 
-Test(cache, single_forms_do_what_batches_do)
+POOL_TEST(cache, single_forms_do_what_batches_do, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_key_t key = key_of(7);
 	kvmm_weak_t weak;
 	kvmm_ref_t ref;
@@ -658,7 +610,6 @@ Test(cache, single_forms_do_what_batches_do)
 	cr_expect_eq(kvmm_put(pool, ref), 0);
 	cr_expect_eq(kvmm_reset_inactive(pool), 1);
 	cr_expect_eq(kvmm_upgrade(pool, weak, &ref), 0);
-	end_pool(pool);
 }
 
 /* ---- a day ---- */

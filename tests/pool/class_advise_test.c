@@ -34,21 +34,16 @@ static void fill_with(struct kvmm_pool *pool, const char *letters, u32 priority)
 	}
 }
 
-Test(class_advise, who_has_a_higher_priority_is_kept_longer)
+POOL_TEST(class_advise, who_has_a_higher_priority_is_kept_longer, make_cache(10, "priority"))
 {
-	struct kvmm_pool *pool = make_cache(10, "priority");
-
 	fill_with(pool, "ab", 90);
 	fill_with(pool, "cd", 10);
 	cr_expect_str_eq(evicted_for(pool, 8), "cd");
 	cr_expect_eq(kv_nr_protected(pool), -EOPNOTSUPP);
-	end_pool(pool);
 }
 
-Test(class_advise, advice_is_forgotten_with_the_content)
+POOL_TEST(class_advise, advice_is_forgotten_with_the_content, make_limited("priority", 500, 60))
 {
-	struct kvmm_pool *pool = make_limited("priority", 500, 60);
-
 	fill_with(pool, "abc", 100);
 	cr_expect_eq(kv_nr_protected(pool), 3);
 	cr_expect_str_eq(evicted(pool), "abc");
@@ -57,23 +52,19 @@ Test(class_advise, advice_is_forgotten_with_the_content)
 	fill_with(pool, "b", 70);
 	cr_expect_eq(kv_nr_protected(pool), 1);
 	cr_expect_str_eq(evicted(pool), "ab");
-	end_pool(pool);
 }
 
-Test(class_advise, beyond_the_limit_the_oldest_is_as_any_other)
+POOL_TEST(class_advise, beyond_the_limit_the_oldest_is_as_any_other,
+	  make_limited("priority", 200, 60))
 {
-	struct kvmm_pool *pool = make_limited("priority", 200, 60);
-
 	fill_with(pool, "abcd", 90);
 	cr_expect_eq(kv_nr_protected(pool), 2);
 	cr_expect_str_eq(evicted_for(pool, 8), "ab");
 	cr_expect_str_eq(evicted(pool), "cd");
-	end_pool(pool);
 }
 
-Test(class_advise, pins_count_as_protection)
+POOL_TEST(class_advise, pins_count_as_protection, make_limited("priority", 300, 60))
 {
-	struct kvmm_pool *pool = make_limited("priority", 300, 60);
 	kvmm_ref_t ref[2] = { fill(pool, 'x', HIGH), fill(pool, 'y', HIGH) };
 
 	fill_with(pool, "ab", 90);
@@ -82,7 +73,6 @@ Test(class_advise, pins_count_as_protection)
 	cr_expect_eq(kv_nr_protected(pool), 1);
 	cr_assert_eq(kvmm_unpin_many(pool, ref, 2), 0);
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
-	end_pool(pool);
 }
 
 Test(class_advise, demotion_keeps_the_priority)
@@ -126,9 +116,8 @@ Test(class_advise, what_a_policy_does_not_use_is_refused)
 	end_pool(cost);
 }
 
-Test(class_advise, a_next_use_is_a_hint)
+POOL_TEST(class_advise, a_next_use_is_a_hint, make_cache(8, "hint"))
 {
-	struct kvmm_pool *pool = make_cache(8, "hint");
 	const u64 when[] = { 30, 10, 20 };
 
 	for (u32 i = 0; i < 3; i++) {
@@ -138,5 +127,4 @@ Test(class_advise, a_next_use_is_a_hint)
 		drop(pool, ref);
 	}
 	cr_expect_str_eq(evicted(pool), "acb");
-	end_pool(pool);
 }

@@ -52,10 +52,9 @@ static struct kvmm_pool *make_in_the_end(u32 *nr_failed)
 Test(class_fault, a_pool_with_classes_is_made_as_a_whole_or_not_at_all)
 {
 	u32 nr_failed;
-	struct kvmm_pool *pool = make_in_the_end(&nr_failed);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_in_the_end(&nr_failed);
 
 	cr_expect_geq(nr_failed, 20);
-	end_pool(pool);
 }
 
 Test(class_fault, nothing_here_needs_memory)

@@ -635,7 +635,7 @@ Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_class_stat stat;
-	struct kvmm_pool *plain = make_cache(8, "lru");
+	struct kvmm_pool *plain __cleanup(end_pool) = make_cache(8, "lru");
 	kvmm_ref_t ref = { 0 };
 
 	attr.nr_blocks = 8;
@@ -649,7 +649,6 @@ Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 	cr_expect_eq(kvmm_demote_owner(pool, 1, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_class_stat(pool, 0, &stat), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_class_events(pool, NULL, 0, NULL), -EOPNOTSUPP);
-	end_pool(plain);
 }
 
 /* ---- invariants ---- */

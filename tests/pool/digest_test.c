@@ -278,7 +278,7 @@ Test(digest, pools_without_a_seed_refuse_each_others_handles_and_agree)
 
 Test(digest, what_has_come_to_the_same_differs_in_its_history)
 {
-	struct kvmm_pool *a = make_ids(), *b = make_ids();
+	struct kvmm_pool *a __cleanup(end_pool) = make_ids(), *b __cleanup(end_pool) = make_ids();
 	kvmm_range_t first, second;
 	kvmm_sum_t x, y;
 
@@ -295,8 +295,6 @@ Test(digest, what_has_come_to_the_same_differs_in_its_history)
 	y = history(b);
 	cr_expect_not(kvmm_sum_equal(&x, &y));
 	cr_assert_eq(kvmm_range_free(a, first), 0);
-	end_pool(a);
-	end_pool(b);
 }
 
 Test(digest, watermarks_and_promises_are_in_it)
@@ -330,14 +328,13 @@ Test(digest, the_first_pool_that_differs_is_named)
 	char text[64], little[8];
 
 	for (u32 i = 0; i < 3; i++) {
-		struct kvmm_pool *pool = rank_pool("lru", NULL);
+		struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = rank_pool("lru", NULL);
 
 		a[i] = digest(pool);
 		if (i == 1)
 			take(pool, 1, 0);
 		b[i] = digest(pool);
 		strcpy(a[i].name, i == 1 ? "kv1" : "other");
-		kvmm_pool_destroy(pool);
 	}
 	cr_assert_eq(kvmm_digest_diff(a, b, 3, &diff), 1);
 	cr_expect_eq(kvmm_digest_text(&diff, text, sizeof(text)), strlen(text));
@@ -433,7 +430,7 @@ Test(digest, failed_calls_leave_no_trace)
 	u32 nr = kvmm_policies(names, 64);
 
 	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_pool *pool = rank_pool(names[i], NULL);
+		struct kvmm_pool *pool __cleanup(end_pool) = rank_pool(names[i], NULL);
 		kvmm_mut_t mut;
 
 		cache_keys(pool, 1, 20);
@@ -443,7 +440,6 @@ Test(digest, failed_calls_leave_no_trace)
 		fail_without_trace(pool, names[i], acquire_too_much);
 		fail_without_trace(pool, names[i], alloc_too_much);
 		fail_without_trace(pool, names[i], range_too_long);
-		end_pool(pool);
 	}
 }
 
@@ -465,10 +461,9 @@ Test(digest, nor_do_they_in_the_middle_of_things)
 	end_pool(d.pool);
 }
 
-Test(digest, bad_arguments_are_refused)
+POOL_TEST(digest, bad_arguments_are_refused, make_pool(4))
 {
 	struct kvmm_digest_info info = { .size = sizeof(info) - 8 }, good = { .size = sizeof(good) };
-	struct kvmm_pool *pool = make_pool(4);
 	struct kvmm_digest_diff diff;
 	kvmm_sum_t sum;
 	char text[4];
@@ -486,5 +481,4 @@ Test(digest, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_digest_text(&diff, NULL, 4), -EINVAL);
 	cr_expect_eq(kvmm_digest_text(NULL, text, 4), -EINVAL);
 	cr_expect_str_eq(kv_digest_part_name(KVMM_NR_DIGEST_PARTS), "?");
-	end_pool(pool);
 }

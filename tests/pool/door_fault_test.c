@@ -62,34 +62,26 @@ static u32 fail_each(struct kvmm_pool *pool, call_fn *call)
 	}
 }
 
-Test(door_fault, a_promise_is_made_as_a_whole)
+POOL_TEST(door_fault, a_promise_is_made_as_a_whole, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
-
 	cr_expect_eq(fail_each(pool, make_promise), 1);
 	cr_expect_eq(kvmm_promise_end(pool, promise), 2);
-	end_pool(pool);
 }
 
-Test(door_fault, a_ticket_is_queued_as_a_whole)
+POOL_TEST(door_fault, a_ticket_is_queued_as_a_whole, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_mut_t held[4];
 
 	cr_assert_eq(kvmm_alloc(pool, 4, held), 0);
 	cr_expect_eq(fail_each(pool, submit), 1);
 	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket), 0);
 	cr_expect_eq(kvmm_free(pool, held, 4), 0);
-	end_pool(pool);
 }
 
 /* Who runs out of host memory in the end does not go on waiting. */
-Test(door_fault, a_range_with_a_deadline_fails_at_once_for_want_of_memory)
+POOL_TEST(door_fault, a_range_with_a_deadline_fails_at_once_for_want_of_memory, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
-
 	cr_expect_geq(fail_each(pool, wait_for_range), 2);
 	cr_expect_eq(fake.now_ns, 1000);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }

@@ -37,9 +37,8 @@ static const u32 contradictions[] = {
 	1u << 31,
 };
 
-Test(door, flags_that_contradict_each_other_are_refused)
+POOL_TEST(door, flags_that_contradict_each_other_are_refused, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_range_t range;
 	kvmm_mut_t mut[8];
 
@@ -53,14 +52,12 @@ Test(door, flags_that_contradict_each_other_are_refused)
 	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_NOWAIT, 5000, mut), -EINVAL);
 	expect_refused(pool, kvmm_range_alloc(pool, 2, KVMM_ALLOC_CONTIG | KVMM_RUNS(2), &range),
 		       -EINVAL);
-	end_pool(pool);
 }
 
-Test(door, a_priority_is_said_once)
+POOL_TEST(door, a_priority_is_said_once, make_door(8, NULL))
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .flags = KVMM_ALLOC_HIGH,
 				      .prio = KVMM_PRIO_URGENT };
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_mut_t mut[1];
 
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
@@ -71,23 +68,20 @@ Test(door, a_priority_is_said_once)
 	ctl.flags = KVMM_ALLOC_HIGH;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
-	end_pool(pool);
 }
 
-Test(door, deterministic_pools_know_no_deadlines)
+POOL_TEST(door, deterministic_pools_know_no_deadlines,
+	  make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0))
 {
-	struct kvmm_pool *pool = make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0);
 	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_us = 1 };
 	kvmm_mut_t mut[1];
 
 	cr_expect_eq(ask_for(pool, 1, 0, 5000, mut), -EINVAL);
 	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -EINVAL);
-	end_pool(pool);
 }
 
-Test(door, places_and_runs_are_where_they_were_asked_for)
+POOL_TEST(door, places_and_runs_are_where_they_were_asked_for, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_mut_t mut[8], run[3];
 	u32 at[3];
 
@@ -101,17 +95,15 @@ Test(door, places_and_runs_are_where_they_were_asked_for)
 	cr_expect_eq(at[2], at[0] + 2);
 	cr_expect_eq(kvmm_free(pool, run, 3), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end_pool(pool);
 }
 
 /* Enough is free, but scattered: a run of private blocks is worth moving for. */
-Test(door, a_run_of_private_blocks_is_made_by_moving)
+POOL_TEST(door, a_run_of_private_blocks_is_made_by_moving, make_door(8, NULL))
 {
 	struct kvmm_alloc_report report;
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4,
 				      .flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_COMPACT,
 				      .report = &report };
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_range_t range[26];
 	kvmm_mut_t run[4];
 
@@ -125,12 +117,10 @@ Test(door, a_run_of_private_blocks_is_made_by_moving)
 	cr_expect_eq(report.fragmentation_ppm, 1000000);
 	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_COMPACT], 1);
 	cr_expect_eq(kvmm_free(pool, run, 4), 0);
-	end_pool(pool);
 }
 
-Test(door, content_is_zero_if_asked_for)
+POOL_TEST(door, content_is_zero_if_asked_for, make_door(4, NULL))
 {
-	struct kvmm_pool *pool = make_door(4, NULL);
 	u64 word = 1;
 	kvmm_mut_t mut[4];
 
@@ -144,14 +134,12 @@ Test(door, content_is_zero_if_asked_for)
 		cr_expect_eq(word, 0);
 	}
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
-	end_pool(pool);
 }
 
 /* ---- only what is free now ---- */
 
-Test(door, nowait_takes_what_is_free_and_evicts_nothing)
+POOL_TEST(door, nowait_takes_what_is_free_and_evicts_nothing, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_range_t range;
 	kvmm_mut_t mut[8];
 
@@ -162,12 +150,10 @@ Test(door, nowait_takes_what_is_free_and_evicts_nothing)
 	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_NOWAIT, 0, mut), 0);
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
-	end_pool(pool);
 }
 
-Test(door, no_evict_is_no_evict)
+POOL_TEST(door, no_evict_is_no_evict, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_mut_t mut[8];
 
 	cache_keys(pool, 0, 6);
@@ -175,14 +161,12 @@ Test(door, no_evict_is_no_evict)
 	cr_expect_eq(ask_for(pool, 3, 0, 0, mut), 0);
 	cr_expect_eq(stat_of(pool).evictions, 1);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end_pool(pool);
 }
 
 /* "lru-classic" hands free blocks out in its own order: they are free, and evicting nothing takes them. */
-Test(door, no_evict_takes_free_blocks_from_the_policy)
+POOL_TEST(door, no_evict_takes_free_blocks_from_the_policy, make_cache(8, "lru-classic"))
 {
 	static const u32 how[] = { 0, KVMM_ALLOC_PINNED, KVMM_ALLOC_NOWAIT };
-	struct kvmm_pool *pool = make_cache(8, "lru-classic");
 	kvmm_range_t range;
 	kvmm_mut_t mut[8];
 
@@ -199,7 +183,6 @@ Test(door, no_evict_takes_free_blocks_from_the_policy)
 	}
 	cr_assert_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(5) | KVMM_ALLOC_NO_EVICT, &range), 0);
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	end_pool(pool);
 }
 
 /* ---- watermarks ---- */
@@ -208,7 +191,7 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 {
 	static const struct kvmm_watermarks bad[] = { { 3, 2, 4 }, { 1, 3, 2 }, { 1, 2, 9 } };
 	const struct kvmm_watermarks good = { 1, 2, 8 };
-	struct kvmm_pool *pool = make_door(8, NULL), *none;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(8, NULL), *none;
 	struct kvmm_alloc_stat now;
 
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -223,14 +206,13 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 	cr_expect_eq(kvmm_watermarks_set(pool, &good), 0);
 	cr_expect_eq(kvmm_alloc_stat(pool, &now), 0);
 	cr_expect_eq(memcmp(&now.marks, &good, sizeof(good)), 0);
-	end_pool(pool);
 }
 
 /* Free blocks that are left when requests of one take them one by one. */
 static u32 nr_left_by(u32 flags)
 {
 	struct kvmm_alloc_attr door = marks(2, 5, 6);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	kvmm_mut_t mut[16];
 	u32 nr = 0, left;
 
@@ -239,7 +221,6 @@ static u32 nr_left_by(u32 flags)
 	left = stat_of(pool).nr_free;
 	cr_expect_eq(left + nr, 16);
 	cr_expect_eq(kvmm_free(pool, mut, nr), 0);
-	end_pool(pool);
 	return left;
 }
 
@@ -253,7 +234,7 @@ Test(door, each_priority_leaves_what_the_next_one_may_take)
 Test(door, the_short_calls_are_normal_requests)
 {
 	struct kvmm_alloc_attr door = marks(2, 5, 6);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	struct kvmm_acquire req = { .nr_blocks = 12 };
 	kvmm_range_t range;
 	kvmm_mut_t mut[16];
@@ -265,13 +246,11 @@ Test(door, the_short_calls_are_normal_requests)
 	cr_expect_eq(kvmm_range_alloc(pool, 11, 0, &range), 0);
 	expect_refused(pool, kvmm_range_grow(pool, range, 1), -ENOSPC);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
 /* What is evicted for a call without flags is a step as well, and a refusal is counted once. */
-Test(door, the_short_calls_are_counted_by_step_and_answer)
+POOL_TEST(door, the_short_calls_are_counted_by_step_and_answer, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	struct kvmm_acquire req = { .nr_blocks = 2 };
 	kvmm_mut_t mut[9];
 
@@ -290,14 +269,13 @@ Test(door, the_short_calls_are_counted_by_step_and_answer)
 	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_RELATIVE, 10000, mut + 8), -ETIMEDOUT);
 	cr_expect_eq(stat_of(pool).fail_nospc, 2);
 	cr_expect_eq(stat_of(pool).evictions, 8);
-	end_pool(pool);
 }
 
 /* Free blocks stay at the mark: what is needed comes from the cache. */
 Test(door, below_the_low_mark_normal_requests_evict)
 {
 	struct kvmm_alloc_attr door = marks(1, 4, 4);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	kvmm_mut_t mut[16], urgent[4];
 	kvmm_range_t range;
 
@@ -321,13 +299,12 @@ Test(door, below_the_low_mark_normal_requests_evict)
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
 	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
 Test(door, what_goes_for_the_low_mark_is_told_as_far_as_there_is_room_and_counted)
 {
 	struct kvmm_alloc_attr door = marks(1, 4, 4);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	kvmm_key_t evicted[3] = { { { 0 } } };
 	kvmm_mut_t mut[2], urgent[4];
 	struct kvmm_acquire req = { .nr_blocks = 2, .fresh = mut, .evicted = evicted };
@@ -343,13 +320,12 @@ Test(door, what_goes_for_the_low_mark_is_told_as_far_as_there_is_room_and_counte
 	cr_expect_eq(number_of(&evicted[2]), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
-	end_pool(pool);
 }
 
 Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
 {
 	struct kvmm_alloc_attr door = marks(1, 4, 4);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	kvmm_key_t evicted[8], key[4] = { key_of(0), key_of(1), key_of(2), key_of(3) };
 	kvmm_mut_t mut[8], urgent[4];
 	kvmm_ref_t ref[8];
@@ -374,14 +350,13 @@ Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
 	cr_expect_eq(req.nr_untold, 0);
 	cr_expect_eq(kvmm_free(pool, mut, 7), 0);
 	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
-	end_pool(pool);
 }
 
 Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
 {
 	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = 3 };
 	struct kvmm_alloc_attr door = marks(1, 2, 9);
-	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	struct kvmm_watermarks all = { 0, 0, 16 };
 	kvmm_ref_t ref[4];
 
@@ -398,7 +373,6 @@ Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
 	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -ENOSPC);
 	cr_expect_eq(reclaim.nr_free, 12);
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
-	end_pool(pool);
 }
 
 /* ---- promises ---- */
@@ -419,9 +393,8 @@ static int take_promised(struct kvmm_pool *pool, kvmm_promise_t promise, u32 nr,
 	return kvmm_alloc_ctl(pool, &ctl, mut);
 }
 
-Test(door, promised_blocks_are_there_when_nothing_else_is)
+POOL_TEST(door, promised_blocks_are_there_when_nothing_else_is, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_promise_t promise;
 	kvmm_range_t range;
 	kvmm_mut_t mut[8];
@@ -441,13 +414,12 @@ Test(door, promised_blocks_are_there_when_nothing_else_is)
 	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 7), 0);
-	end_pool(pool);
 }
 
 Test(door, a_range_takes_what_was_promised_past_the_watermarks)
 {
 	struct kvmm_alloc_attr door = marks(1, 2, 2);
-	struct kvmm_pool *pool = make_door(8, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(8, &door);
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4 };
 	kvmm_range_t range;
 	kvmm_mut_t mut[2];
@@ -460,7 +432,6 @@ Test(door, a_range_takes_what_was_promised_past_the_watermarks)
 	cr_expect_eq(kvmm_promise_end(pool, attr.promise), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
-	end_pool(pool);
 }
 
 /* ---- what room costs ---- */
@@ -470,7 +441,7 @@ static void expect_step(u64 copy_ns, u64 drop_ns, u32 flags, int err, u32 moved,
 {
 	struct kvmm_alloc_attr door = { .size = sizeof(door),
 					.costs = { copy_ns, drop_ns, 0 } };
-	struct kvmm_pool *pool = make_door(8, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(8, &door);
 	kvmm_range_t got;
 	kvmm_mut_t hole[5];
 
@@ -484,7 +455,6 @@ static void expect_step(u64 copy_ns, u64 drop_ns, u32 flags, int err, u32 moved,
 	cr_expect_eq(stat_of(pool).evictions, evictions);
 	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_DROP], !err && evictions);
 	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_COMPACT], !err && moved);
-	end_pool(pool);
 }
 
 Test(door, the_cheaper_of_copy_and_drop_makes_the_run)
@@ -503,7 +473,7 @@ Test(door, a_run_that_is_not_made_by_dropping_leaves_the_order_as_it_was)
 {
 	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 1000, 999, 0 } };
 	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 5 };
-	struct kvmm_pool *pool = make_door(11, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(11, &door);
 	kvmm_key_t keys[4] = { key_of(1), key_of(2), key_of(3), key_of(4) };
 	kvmm_mut_t mut[11];
 	kvmm_ref_t refs[4];
@@ -525,13 +495,11 @@ Test(door, a_run_that_is_not_made_by_dropping_leaves_the_order_as_it_was)
 	cr_assert_eq(kvmm_pool_digest(pool, &after), 0);
 	cr_expect_arr_eq(&after.part[KVMM_DIGEST_ORDER], &before.part[KVMM_DIGEST_ORDER],
 			 sizeof(kvmm_sum_t));
-	end_pool(pool);
 }
 
 /* Two short ranges are pinned; no run of 4 can be made, but two runs of 2 can. */
-Test(door, where_no_run_can_be_made_several_may_do)
+POOL_TEST(door, where_no_run_can_be_made_several_may_do, make_door(11, NULL))
 {
-	struct kvmm_pool *pool = make_door(11, NULL);
 	kvmm_range_t range[26], got;
 
 	paint(pool, ".a.pp.b.pp.", range);
@@ -540,7 +508,6 @@ Test(door, where_no_run_can_be_made_several_may_do)
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(2), &got), 0);
 	cr_expect_eq(kvmm_range_unpin(pool, range['p' - 'a']), 0);
-	end_pool(pool);
 }
 
 /* ---- never refused with enough free blocks ---- */
@@ -556,9 +523,8 @@ static u32 any(u32 below)
 	return (seed >> 33) % below;
 }
 
-Test(door, nothing_is_refused_that_is_free_or_can_be_evicted)
+POOL_TEST(door, nothing_is_refused_that_is_free_or_can_be_evicted, make_door(96, NULL))
 {
-	struct kvmm_pool *pool = make_door(96, NULL);
 	kvmm_range_t held[NR_HELD];
 	bool has[NR_HELD] = { false };
 	u32 nr_tight = 0;
@@ -584,20 +550,17 @@ Test(door, nothing_is_refused_that_is_free_or_can_be_evicted)
 		cr_assert_eq(kvmm_validate(pool), 0);
 	}
 	cr_expect_geq(nr_tight, 10);
-	end_pool(pool);
 }
 
-Test(door, no_blocks_are_had_whatever_has_to_stay_free)
+POOL_TEST(door, no_blocks_are_had_whatever_has_to_stay_free, make_cache(8, "lru"))
 {
 	struct kvmm_watermarks marks = { 4, 8, 8 };
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_mut_t mut;
 
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	cr_expect_eq(kvmm_alloc(pool, 0, NULL), 0);
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -ENOSPC);
-	end_pool(pool);
 }
 
 Test(door, placed_blocks_are_had_where_every_block_is_cached)
@@ -605,7 +568,7 @@ Test(door, placed_blocks_are_had_where_every_block_is_cached)
 	static const u32 places[] = { KVMM_ALLOC_PINNED, KVMM_ALLOC_TOPDOWN, KVMM_ALLOC_CONTIG };
 
 	for (u32 i = 0; i < 3; i++) {
-		struct kvmm_pool *pool = make_cache(8, "lru");
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, "lru");
 		struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 5, .flags = places[i] };
 		kvmm_mut_t mut[8];
 
@@ -615,15 +578,13 @@ Test(door, placed_blocks_are_had_where_every_block_is_cached)
 		ctl.nr = 4;
 		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut + 5), -ENOSPC);
 		cr_expect_eq(stat_of(pool).nr_inactive, 3);
-		end_pool(pool);
 	}
 }
 
 /* No block is free, and none is wanted. */
-Test(door, no_blocks_are_had_whatever_else_is_asked_for)
+POOL_TEST(door, no_blocks_are_had_whatever_else_is_asked_for, make_cache(2, "lru"))
 {
 	const u32 flags[] = { 0, KVMM_ALLOC_CONTIG, KVMM_ALLOC_NOWAIT, KVMM_ALLOC_TOPDOWN };
-	struct kvmm_pool *pool = make_cache(2, "lru");
 	kvmm_mut_t all[2];
 
 	cr_assert_eq(kvmm_alloc(pool, 2, all), 0);
@@ -633,5 +594,4 @@ Test(door, no_blocks_are_had_whatever_else_is_asked_for)
 		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, all), 0, "%u", i);
 	}
 	cr_assert_eq(kvmm_free(pool, all, 2), 0);
-	end_pool(pool);
 }

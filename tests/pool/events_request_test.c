@@ -107,7 +107,7 @@ static struct kvmm_request_note note_of(kvmm_key_t *keys, u32 nr)
 
 Test(events_request, request_is_told_with_its_keys_and_its_end)
 {
-	struct kvmm_events *events = open_for(0, KVMM_EVENTS_REQUESTS);
+	struct kvmm_events *events __cleanup(kvmm_events_close) = open_for(0, KVMM_EVENTS_REQUESTS);
 	struct kvmm_request_note note;
 	kvmm_key_t keys[3];
 
@@ -122,12 +122,11 @@ Test(events_request, request_is_told_with_its_keys_and_its_end)
 	note = note_of(keys, 0);
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_expect_str_eq(told(events), "9:begin@50,40+7/0,4 ");
-	kvmm_events_close(events);
 }
 
 Test(events_request, time_may_be_the_librarys)
 {
-	struct kvmm_events *events = open_for(0, KVMM_EVENTS_REQUESTS);
+	struct kvmm_events *events __cleanup(kvmm_events_close) = open_for(0, KVMM_EVENTS_REQUESTS);
 	struct kvmm_event_request request = { .size = sizeof(request) };
 	struct kvmm_request_note note = note_of(NULL, 0);
 	struct kvmm_event event;
@@ -142,7 +141,6 @@ Test(events_request, time_may_be_the_librarys)
 	cr_assert_eq(kvmm_event_request(&event, &request), 0);
 	cr_expect_eq(request.time_us, 123456);
 	fake_env_remove(&fake);
-	kvmm_events_close(events);
 }
 
 /* Tokens 1 to 9 in blocks of four: two keys, the same ones for both sequences. */
@@ -228,7 +226,7 @@ Test(events_request, who_does_not_ask_is_not_told)
 
 Test(events_request, lookups_are_told_with_what_they_found)
 {
-	struct kvmm_events *events = open_for(0, KVMM_EVENTS_LOOKUPS);
+	struct kvmm_events *events __cleanup(kvmm_events_close) = open_for(0, KVMM_EVENTS_LOOKUPS);
 	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(3) };
 	struct kvmm_acquire req = { .keys = keys, .nr_keys = 3, .max_hits = 2, .nr_blocks = 5 };
 	kvmm_ref_t refs[3];
@@ -248,7 +246,6 @@ Test(events_request, lookups_are_told_with_what_they_found)
 	req.nr_blocks = 100;
 	cr_assert_eq(kvmm_acquire(pool, &req), -ENOSPC);
 	cr_expect_str_eq(told(events), "", "what was refused is no request");
-	kvmm_events_close(events);
 }
 
 Test(events_request, bad_notes_and_consumers_are_refused)

@@ -216,7 +216,7 @@ Test(events, media_that_nobody_asked_for_are_passed_over)
 {
 	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_events *below;
+	struct kvmm_events *below __cleanup(kvmm_events_close) = NULL;
 
 	attr.media = 1u << KVMM_MEDIUM_HOST;
 	cr_assert_eq(kvmm_events_open(pool, &attr, &below), 0);
@@ -226,7 +226,6 @@ Test(events, media_that_nobody_asked_for_are_passed_over)
 	cr_assert_eq(kvmm_events_stat(below, &stat), 0);
 	cr_expect_eq(stat.skipped, 3);
 	cr_expect_eq(stat.read, 0);
-	kvmm_events_close(below);
 }
 
 /* Whoever got the number never wrote it: that is told between those before and those behind it. */
@@ -249,7 +248,7 @@ Test(events, gap_ends_a_batch)
 
 Test(events, each_consumer_reads_all_from_its_beginning_on)
 {
-	struct kvmm_events *late;
+	struct kvmm_events *late __cleanup(kvmm_events_close) = NULL;
 
 	cache_keys(pool, 1, 2);
 	late = open_with(16, 0);
@@ -257,7 +256,6 @@ Test(events, each_consumer_reads_all_from_its_beginning_on)
 	cr_expect_str_eq(told_to(late), "+5 ");
 	cr_expect_str_eq(told(), "+1 +2<1 +5 ");
 	cr_expect_str_eq(snapshot(late), "+1 +2<1 +5 ");
-	kvmm_events_close(late);
 }
 
 /* A ring of 16: whoever has slept through 20 events is told that, and gets the younger half. */
@@ -282,7 +280,7 @@ Test(events, gap_is_told_where_it_is)
 
 Test(events, powers_of_two_are_positions)
 {
-	struct kvmm_events *few;
+	struct kvmm_events *few __cleanup(kvmm_events_close) = NULL;
 
 	kvmm_events_close(events);
 	end_pool(pool);
@@ -295,12 +293,11 @@ Test(events, powers_of_two_are_positions)
 		cr_expect_eq(events_wants(few, KVMM_EVENT_STORED, KVMM_MEDIUM_DEVICE, position),
 			     position >= 16 && position <= 65536);
 	cr_expect_str_eq(snapshot(few), "+116<115 +132<131 ");
-	kvmm_events_close(few);
 }
 
 Test(events, sorted_batches_are_of_one_kind_each)
 {
-	struct kvmm_events *sorted = open_with(16, KVMM_EVENTS_SORTED);
+	struct kvmm_events *sorted __cleanup(kvmm_events_close) = open_with(16, KVMM_EVENTS_SORTED);
 	struct kvmm_event buf[16];
 	u64 nr_lost;
 
@@ -314,7 +311,6 @@ Test(events, sorted_batches_are_of_one_kind_each)
 	cr_assert_eq(kvmm_events_read(sorted, buf, 16, &nr_lost), 5);
 	for (u32 i = 1; i < 5; i++)
 		cr_expect_geq(buf[i - 1].position, buf[i].position);
-	kvmm_events_close(sorted);
 }
 
 Test(events, flush_makes_due_what_there_is_and_nothing_that_comes_later)
@@ -344,7 +340,7 @@ Test(events, flush_makes_due_what_there_is_and_nothing_that_comes_later)
 Test(events, a_batch_is_of_batch_max_events_at_most)
 {
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_events *slow;
+	struct kvmm_events *slow __cleanup(kvmm_events_close) = NULL;
 	struct kvmm_event buf[16];
 	u64 nr_lost;
 
@@ -354,7 +350,6 @@ Test(events, a_batch_is_of_batch_max_events_at_most)
 	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 4);
 	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 2);
 	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 0);
-	kvmm_events_close(slow);
 }
 
 Test(events, batch_waits_for_its_window_or_until_it_is_full)
@@ -486,11 +481,10 @@ Test(events, bad_attributes_are_refused)
 
 Test(events, pool_that_caches_nothing_has_no_events)
 {
-	struct kvmm_pool *plain = make_pool(4);
+	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(4);
 	struct kvmm_events *none;
 
 	cr_expect_eq(kvmm_events_open(plain, NULL, &none), -EOPNOTSUPP);
-	end_pool(plain);
 }
 
 Test(events, opening_without_memory_changes_nothing)

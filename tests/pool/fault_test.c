@@ -154,9 +154,8 @@ static int compact_all(struct kvmm_pool *pool, void *goal)
 }
 
 /* Slots, their directory and the chains of sequences grow every CHUNK_SLOTS ranges. */
-Test(fault, the_table_of_ranges_grows_or_stays)
+POOL_TEST(fault, the_table_of_ranges_grows_or_stays, make_pool(4096))
 {
-	struct kvmm_pool *pool = make_pool(4096);
 	kvmm_range_t range;
 
 	for (u32 i = 0; i < 4 * CHUNK_SLOTS + 1; i++) {
@@ -167,36 +166,30 @@ Test(fault, the_table_of_ranges_grows_or_stays)
 		else
 			cr_expect_geq(expect_all_or_nothing(pool, alloc_two, &range), nr);
 	}
-	end_pool(pool);
 }
 
-Test(fault, a_split_needs_a_slot_or_does_nothing)
+POOL_TEST(fault, a_split_needs_a_slot_or_does_nothing, make_pool(1024))
 {
-	struct kvmm_pool *pool = make_pool(1024);
 	kvmm_range_t range[2];
 
 	range[0] = take_seq(pool, 4, 0, 'x');
 	for (u32 i = 1; i < CHUNK_SLOTS; i++)
 		take(pool, 1, 0);
 	cr_expect_eq(expect_all_or_nothing(pool, split_one, range), 3);
-	end_pool(pool);
 }
 
-Test(fault, compaction_without_memory_moves_nothing)
+POOL_TEST(fault, compaction_without_memory_moves_nothing, make_pool(16))
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26];
 
 	paint(pool, "a.bb.cc.dd.ee.ff", range);
 	cr_expect_geq(expect_all_or_nothing(pool, compact_all, &goal), 1);
 	cr_expect_str_eq(picture(pool), "abbccddeeff.....");
-	end_pool(pool);
 }
 
-Test(fault, direct_compaction_and_eviction_leave_no_trace)
+POOL_TEST(fault, direct_compaction_and_eviction_leave_no_trace, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	u32 order[16], nr;
 	kvmm_range_t got;
 
@@ -209,12 +202,11 @@ Test(fault, direct_compaction_and_eviction_leave_no_trace)
 	cr_expect_eq(nr, 2);
 	cr_expect_eq(order[0], 107);
 	cr_expect_eq(order[1], 106);
-	end_pool(pool);
 }
 
 Test(fault, the_hot_path_allocates_nothing)
 {
-	struct kvmm_pool *pool = make_pool(64), *cache = make_cache(64, "lru");
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool(64), *cache = make_cache(64, "lru");
 	kvmm_range_t range = take(pool, 4, 0);
 	u64 before = fake.nr_allocs;
 
@@ -226,5 +218,4 @@ Test(fault, the_hot_path_allocates_nothing)
 	cr_expect_eq(fake.nr_allocs, before);
 	cr_expect_gt(stat_of(cache).evictions, 1000);
 	end_pool(cache);
-	end_pool(pool);
 }

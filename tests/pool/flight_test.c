@@ -112,7 +112,7 @@ static void expect_void(struct kvmm_pool *pool, const kvmm_range_t *range)
 Test(flight, a_copy_of_half_an_extent_is_void)
 {
 	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool = joined_under_a_copy(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
 
 	set_pace(pool, 0);
 	settle(pool);
@@ -121,13 +121,12 @@ Test(flight, a_copy_of_half_an_extent_is_void)
 	cr_expect_eq(stat_of(pool).moves, 1);
 	cr_expect_eq(stat_of(pool).moved_blocks, 2);
 	expect_void(pool, range);
-	end_pool(pool);
 }
 
 Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_whole)
 {
 	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool = joined_under_a_copy(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
 
 	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), -ENOSPC, "nothing else could make the run");
@@ -142,14 +141,13 @@ Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_wh
 	cr_expect_eq(stat_of(pool).moved_blocks, 2 + 4);
 	cr_expect_eq(stat_of(pool).compactions, 2);
 	cr_expect(has_pattern(pool, range[0], 1));
-	end_pool(pool);
 }
 
 /* One block of the first half has been copied, one has not: neither is looked at again. */
 Test(flight, a_copy_of_half_an_extent_can_be_cancelled_half_way)
 {
 	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool = joined_under_a_copy(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
 
 	fake_env_advance(&fake, 1 * MS);
 	kvmm_compact_poll(pool);
@@ -157,13 +155,12 @@ Test(flight, a_copy_of_half_an_extent_can_be_cancelled_half_way)
 	write_pattern(pool, range[0], 1);
 	cr_expect_eq(kvmm_compact_cancel(pool), 2);
 	expect_void(pool, range);
-	end_pool(pool);
 }
 
 Test(flight, what_was_joined_can_be_given_back_while_half_of_it_flies)
 {
 	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool = joined_under_a_copy(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
 
 	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
@@ -172,7 +169,6 @@ Test(flight, what_was_joined_can_be_given_back_while_half_of_it_flies)
 	settle(pool);
 	cr_expect_eq(stat_of(pool).nr_free, 14);
 	cr_expect_str_eq(picture(pool), "......b..b..b....");
-	end_pool(pool);
 }
 
 /* ---- who waits ---- */
@@ -234,7 +230,7 @@ static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
 Test(flight, one_with_a_deadline_waits_for_the_step_that_reads_where_its_run_will_be)
 {
 	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool = asleep(range, 3);
+	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 3);
 
 	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
 	cr_expect_eq(sleeper.nr_waits, 3, "and not a moment longer");
@@ -242,13 +238,12 @@ Test(flight, one_with_a_deadline_waits_for_the_step_that_reads_where_its_run_wil
 	cr_expect_gt(steps_of_pool(pool).published_moves, 0);
 	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 Test(flight, the_deadline_comes_first_and_the_moves_go_on)
 {
 	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool = asleep(range, 0);
+	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 0);
 	u64 since = kvmm_clock_ns();
 
 	cr_expect_eq(take_run(pool, 20 * MS, 0, &got), -ETIMEDOUT);
@@ -259,25 +254,23 @@ Test(flight, the_deadline_comes_first_and_the_moves_go_on)
 	cr_assert_eq(kvmm_step_end(pool, sleeper.stream, sleeper.epoch), 0);
 	cr_expect_eq(take_run(pool, 0, KVMM_ALLOC_NO_COMPACT, &got), 0, "it is there for the next one");
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 Test(flight, who_is_not_to_move_anything_waits_for_blocks_only)
 {
 	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool = asleep(range, 2);
+	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 2);
 
 	cr_expect_neq(take_run(pool, 20 * MS, KVMM_ALLOC_NO_COMPACT, &got), 0);
 	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
-	end_pool(pool);
 }
 
 /* With no step open the world can be stopped: what was begun beside is given up for that. */
 Test(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended)
 {
 	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool = asleep(range, 2);
+	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 2);
 
 	set_pace(pool, 1);
 	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
@@ -285,7 +278,6 @@ Test(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended)
 	cr_expect_gt(steps_of_pool(pool).cancelled_moves, 0);
 	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 /* ---- victims where memory is going ---- */
@@ -345,9 +337,8 @@ static u32 nr_leaving(struct kvmm_pool *pool)
 	return stat.leaving_blocks;
 }
 
-Test(flight, victims_where_memory_is_going_are_made_up_for)
+POOL_TEST(flight, victims_where_memory_is_going_are_made_up_for, going())
 {
-	struct kvmm_pool *pool = going();
 	kvmm_range_t got;
 	u32 nr = nr_leaving(pool);
 
@@ -355,5 +346,4 @@ Test(flight, victims_where_memory_is_going_are_made_up_for)
 	cr_expect_eq(kvmm_range_alloc(pool, 2, KVMM_RUNS(2), &got), 0, "there are enough others");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	kvmm_pool_shrink_cancel(pool);
-	end_pool(pool);
 }

@@ -96,7 +96,7 @@ static void fill_protected(struct kvmm_pool *pool, const char *letters)
 Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 {
 	struct kvmm_gang_want want = want_blocks(0, 2);
-	struct kvmm_pool *pool = make_limited();
+	struct kvmm_pool *pool __cleanup(end_pool) = make_limited();
 	struct kvmm_gangs *gangs = gangs_of(&pool);
 	kvmm_mut_t muts[2];
 	kvmm_gang_t gang;
@@ -113,7 +113,6 @@ Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 	cr_expect_eq(kv_nr_protected(pool), 2);
 	cr_expect_str_eq(evicted(pool), "abcd");
 	kvmm_gangs_destroy(gangs);
-	end_pool(pool);
 }
 
 /* ---- refused gangs beside promises ---- */

@@ -192,7 +192,7 @@ Test(general, content_of_pools_without_memory_or_cache_is_refused)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_content where = at(KVMM_CONTENT_BLOCK, 1, 0);
-	struct kvmm_pool *ids, *plain = make_pool(8);
+	struct kvmm_pool *ids, *plain __cleanup(end_pool) = make_pool(8);
 	u8 byte = 0;
 
 	attr.nr_blocks = 8;
@@ -205,7 +205,6 @@ Test(general, content_of_pools_without_memory_or_cache_is_refused)
 	where = content_of(KVMM_CONTENT_REF);
 	cr_expect_eq(kvmm_content_read(plain, &where, &byte, 1), -EOPNOTSUPP);
 	end_pool(ids);
-	end_pool(plain);
 }
 
 Test(general, a_child_gets_no_content)
@@ -558,7 +557,7 @@ Test(general, calls_of_one_block_answer_as_those_of_many)
 Test(general, an_owner_is_named_for_things_of_a_kind_only)
 {
 	static const u32 bad[] = { KVMM_OWNED_HOLD, KVMM_OWNED_PIN, KVMM_NR_OWNED_KINDS, UINT32_MAX };
-	struct kvmm_pool *plain = make_pool(8);
+	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(8);
 	struct kvmm_own own = KVMM_OWN_INIT;
 	pid_t pid;
 
@@ -585,5 +584,4 @@ Test(general, an_owner_is_named_for_things_of_a_kind_only)
 		_exit(0);
 	}
 	expect_child_ends_well(pid);
-	end_pool(plain);
 }

@@ -90,7 +90,7 @@ Test(glance, equals_them_without_magazines_too)
 Test(glance, map_of_any_length)
 {
 	for (u32 nr = 1; nr < 200; nr += 3) {
-		struct kvmm_pool *pool = make_pool(nr);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_pool(nr);
 
 		expect_same(pool, NULL, nr);
 		if (nr > 2) {
@@ -101,14 +101,12 @@ Test(glance, map_of_any_length)
 			expect_orders(pool);
 			cr_assert_eq(kvmm_range_free(pool, second), 0);
 		}
-		end_pool(pool);
 	}
 }
 
 /* Taking a lock that this thread has would hang it, or stop a debug build. */
-Test(glance, takes_no_lock_of_the_hot_ones, .timeout = 20)
+POOL_TEST(glance, takes_no_lock_of_the_hot_ones, make_cache(NR_BLOCKS, "lru"), .timeout = 20)
 {
-	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
 	struct kv_pool_glance *glance = malloc(sizeof(*glance));
 	struct kvmm_tenant_stat tenant[4], rest;
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
@@ -135,13 +133,11 @@ Test(glance, takes_no_lock_of_the_hot_ones, .timeout = 20)
 	cr_expect_eq(tenant[0].usage, 20);
 	cr_expect_eq(tenant[1].tenant, 7);
 	free(glance);
-	end_pool(pool);
 }
 
 /* Each number is another, so that none can stand for its neighbour. */
-Test(glance, each_number_is_that_of_the_call_for_it)
+POOL_TEST(glance, each_number_is_that_of_the_call_for_it, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kv_pool_glance *glance = malloc(sizeof(*glance));
 	struct kvmm_growth_stat growth = { .size = sizeof(growth) };
 	struct kvmm_step_stat step;
@@ -197,7 +193,6 @@ Test(glance, each_number_is_that_of_the_call_for_it)
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
 	cr_assert_eq(kvmm_stream_del(pool, stream), 0);
 	free(glance);
-	end_pool(pool);
 }
 
 /* Two spans of 4 and 12 units. */
@@ -252,10 +247,9 @@ Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 }
 
 /* But for how many have a checksum, which would take a look at each block. */
-Test(glance, each_number_of_checksums_is_that_of_the_call_for_it)
+POOL_TEST(glance, each_number_of_checksums_is_that_of_the_call_for_it, make_cache(16, "lru"))
 {
 	struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1000 };
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kv_pool_glance *glance = malloc(sizeof(*glance));
 	struct kvmm_verify_stat want;
 
@@ -272,14 +266,13 @@ Test(glance, each_number_of_checksums_is_that_of_the_call_for_it)
 	cr_expect_eq(memcmp(&want, &glance->verify, sizeof(want)), 0, "%u, not %u",
 		     glance->verify.pending, want.pending);
 	free(glance);
-	end_pool(pool);
 }
 
 /* But for how many of them may go, which takes the lock of their order. */
 Test(glance, each_number_of_a_class_is_that_of_the_call_for_it)
 {
 	static const u32 quota[3] = { 0, 5, 6 };
-	struct kvmm_pool *pool = make_classed(8, "lru", quota, 0);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_classed(8, "lru", quota, 0);
 	struct kv_pool_glance *glance = malloc(sizeof(*glance));
 	struct kvmm_class_stat want;
 
@@ -299,7 +292,6 @@ Test(glance, each_number_of_a_class_is_that_of_the_call_for_it)
 	cr_expect_eq(glance->class[MID].nr, 1);
 	cr_expect_eq(glance->class[MID].demoted, 22);
 	free(glance);
-	end_pool(pool);
 }
 
 /* 0: as they were. */
@@ -315,9 +307,8 @@ static void set_counts(struct account *account, u32 number)
 }
 
 /* What accounts count, in order, and what is added up of it. */
-Test(glance, each_number_of_a_tenant_is_that_of_the_call_for_it)
+POOL_TEST(glance, each_number_of_a_tenant_is_that_of_the_call_for_it, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
 	struct kvmm_tenant_stat tenant[3], rest, want = { .size = sizeof(want) };
 	u32 nr = 0;
@@ -343,12 +334,10 @@ Test(glance, each_number_of_a_tenant_is_that_of_the_call_for_it)
 	for (u32 i = 0; i < MAX_ACCOUNTS; i++)
 		if (pool->order.quotas->account[i])
 			set_counts(pool->order.quotas->account[i], 0);
-	end_pool(pool);
 }
 
-Test(glance, tenants_beyond_the_limit_are_summed_up)
+POOL_TEST(glance, tenants_beyond_the_limit_are_summed_up, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
 	struct kvmm_tenant_stat tenant[3], rest;
 	kvmm_mut_t mut[6];
@@ -365,12 +354,11 @@ Test(glance, tenants_beyond_the_limit_are_summed_up)
 	cr_assert_eq(kvmm_tenant_del(pool, 4), 0);
 	cr_expect_eq(kv_pool_glance_tenants(pool, tenant, 3, &rest), 5);
 	cr_expect_eq(rest.usage, 2);
-	end_pool(pool);
 }
 
 Test(glance, refuses_what_is_no_pool)
 {
-	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_pool(8);
 	struct kvmm_pool_stat stat;
 
 	cr_expect_eq(kvmm_pool_peek(NULL, &stat), -EINVAL);
@@ -379,7 +367,6 @@ Test(glance, refuses_what_is_no_pool)
 	pool_poison(pool);
 	kv_unlock(&pool->lock);
 	cr_expect_eq(kvmm_pool_peek(pool, &stat), -EUCLEAN);
-	kvmm_pool_destroy(pool);
 }
 
 /* What a caller of another version asks with: its struct is shorter, or longer, or garbage. */
@@ -404,9 +391,8 @@ static void expect_sizes(struct kvmm_pool *pool, u32 kind)
 	cr_expect_eq(kvmm_pool_stat_of(pool, kind, whole, sizeof(whole) + 8), -EINVAL);
 }
 
-Test(glance, numbers_of_each_kind_are_as_long_as_the_caller_says)
+POOL_TEST(glance, numbers_of_each_kind_are_as_long_as_the_caller_says, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_growth_stat stat = { .size = 16 };
 	u64 byte = 1;
 
@@ -419,5 +405,4 @@ Test(glance, numbers_of_each_kind_are_as_long_as_the_caller_says)
 	cr_expect_eq(kvmm_growth_stat(pool, &stat), 0);
 	cr_expect_eq(stat.size, 16, "what the caller has room for stays what it was");
 	cr_expect_eq(kvmm_pool_set(pool, KVMM_NR_SETTINGS, &byte), -EINVAL);
-	end_pool(pool);
 }

@@ -119,7 +119,7 @@ static void expect_alike(u32 seed, struct kvmm_compact_goal ask)
 	struct outcome first, again, done[2];
 
 	for (u32 i = 0; i < 2; i++) {
-		struct kvmm_pool *pool = random_pool(seed, &ask.range);
+		struct kvmm_pool *pool __cleanup(end_pool) = random_pool(seed, &ask.range);
 
 		plan_it(pool, &ask, false, &first);
 		plan_it(pool, &ask, false, &again);
@@ -128,7 +128,6 @@ static void expect_alike(u32 seed, struct kvmm_compact_goal ask)
 		expect_same(&first, &done[i], seed, ask.goal);
 		cr_expect_eq(kvmm_compact_poll(pool), 0);
 		cr_expect_eq(kvmm_pool_digest(pool, &info[i]), 0);
-		end_pool(pool);
 	}
 	expect_same(&done[0], &done[1], seed, ask.goal);
 	cr_expect_eq(memcmp(&info[0], &info[1], sizeof(info[0])), 0, "seed %u, goal %u", seed, ask.goal);
@@ -257,9 +256,8 @@ Test(goal, a_range_is_gathered)
 	end_painted(pool, range);
 }
 
-Test(goal, a_sequence_is_gathered_oldest_range_first)
+POOL_TEST(goal, a_sequence_is_gathered_oldest_range_first, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t old = take_seq(pool, 2, 0, 'a' + 1), young, other[2];
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_GATHER, 0);
 	struct kvmm_extent ext[2];
@@ -282,7 +280,6 @@ Test(goal, a_sequence_is_gathered_oldest_range_first)
 	cr_expect_eq(reach(pool, &ask, &plan), -ESTALE);
 	for (u32 i = 0; i < 2; i++)
 		kvmm_range_free(pool, other[i]);
-	end_pool(pool);
 }
 
 /* ---- what it would be ---- */
@@ -412,9 +409,8 @@ static struct kvmm_pool *cached(u64 drop_ns)
 	return pool;
 }
 
-Test(goal, cached_blocks_are_lost_where_that_is_cheaper)
+POOL_TEST(goal, cached_blocks_are_lost_where_that_is_cheaper, cached(10))
 {
-	struct kvmm_pool *pool = cached(10);
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 2);
 	struct kvmm_compact_plan plan;
 	struct kvmm_pool_stat before = stat_of(pool);
@@ -428,12 +424,10 @@ Test(goal, cached_blocks_are_lost_where_that_is_cheaper)
 	cr_expect_gt(plan.nr_drops, 0);
 	cr_expect_eq(stat_of(pool).evictions, before.evictions + plan.nr_drops);
 	cr_expect_eq(stat_of(pool).nr_free, before.nr_free + plan.nr_drops);
-	end_pool(pool);
 }
 
-Test(goal, cached_blocks_are_moved_where_that_is_cheaper)
+POOL_TEST(goal, cached_blocks_are_moved_where_that_is_cheaper, cached(1000))
 {
-	struct kvmm_pool *pool = cached(1000);
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 2);
 	struct kvmm_compact_plan plan;
 	u64 evictions = stat_of(pool).evictions;
@@ -443,12 +437,10 @@ Test(goal, cached_blocks_are_moved_where_that_is_cheaper)
 	cr_expect_eq(plan.nr_drops, 0);
 	cr_expect_gt(plan.nr_moves, 0);
 	cr_expect_eq(stat_of(pool).evictions, evictions);
-	end_pool(pool);
 }
 
-Test(goal, where_there_is_no_place_they_are_lost)
+POOL_TEST(goal, where_there_is_no_place_they_are_lost, cached(1000))
 {
-	struct kvmm_pool *pool = cached(1000);
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 3);
 	struct kvmm_compact_plan plan;
 
@@ -459,7 +451,6 @@ Test(goal, where_there_is_no_place_they_are_lost)
 	cr_expect_eq(reach(pool, &ask, &plan), 0);
 	cr_expect_eq(plan.nr_empty, 3);
 	cr_expect_gt(plan.nr_drops, 0);
-	end_pool(pool);
 }
 
 /* ---- calm ---- */
@@ -546,9 +537,8 @@ Test(goal, it_is_tried_again_at_once_when_less_is_held_there_or_it_is_urgent)
 
 /* ---- growth ---- */
 
-Test(goal, reservations_are_given_up_only_where_something_goes)
+POOL_TEST(goal, reservations_are_given_up_only_where_something_goes, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t grows = take(pool, 2, KVMM_ALLOC_GROWS), hole[2], last;
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 2);
 	struct kvmm_compact_plan plan;
@@ -572,7 +562,6 @@ Test(goal, reservations_are_given_up_only_where_something_goes)
 	cr_expect_eq(plan.nr_moves, 1);
 	cr_expect_geq(stat_of(pool).largest, 18);
 	kvmm_range_free(pool, last);
-	end_pool(pool);
 }
 
 /* ---- in vain ---- */
@@ -599,9 +588,8 @@ Test(goal, an_allocation_does_not_look_again_for_what_was_not_there)
 
 /* ---- misuse ---- */
 
-Test(goal, misuse_is_refused)
+POOL_TEST(goal, misuse_is_refused, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_compact_goal ask = goal_for(KVMM_NR_GOALS, 1);
 	struct kvmm_compact_plan plan;
 
@@ -628,5 +616,4 @@ Test(goal, misuse_is_refused)
 	cr_expect_eq(kvmm_compact_plan(pool, &ask, NULL), -EINVAL);
 	cr_expect_str_eq(kvmm_goal_name(KVMM_GOAL_SHORTEN), "shorten");
 	cr_expect_str_eq(kvmm_goal_name(KVMM_NR_GOALS), "?");
-	end_pool(pool);
 }

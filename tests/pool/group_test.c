@@ -118,9 +118,8 @@ static u32 nr_active(struct kvmm_pool *pool)
 
 /* ---- what groups are ---- */
 
-Test(group, lengths_follow_from_the_groups)
+POOL_TEST(group, lengths_follow_from_the_groups, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_group_attr group[] = {
 		{ .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 12 },
 		{ .pool = pool, .kind = KVMM_GROUP_LAST, .block_tokens = 18, .span = 1 },
@@ -136,13 +135,12 @@ Test(group, lengths_follow_from_the_groups)
 	cr_expect_eq(kvmm_groups_alignment(groups), 144);
 	kvmm_groups_destroy(groups);
 	kvmm_groups_destroy(NULL);
-	end_pool(pool);
 }
 
 static int try_create(struct kvmm_group_attr *group, u32 nr, u32 first_id)
 {
 	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
-	struct kvmm_groups *groups = NULL;
+	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = NULL;
 	int err;
 
 	attr.group = group;
@@ -150,7 +148,6 @@ static int try_create(struct kvmm_group_attr *group, u32 nr, u32 first_id)
 	attr.first_id = first_id;
 	err = kvmm_groups_create(&attr, &groups);
 	cr_expect_eq(!err, !!groups);
-	kvmm_groups_destroy(groups);
 	return err;
 }
 
@@ -210,9 +207,8 @@ Test(group, bad_attributes_are_refused)
 	end_pool(pool);
 }
 
-Test(group, bad_calls_are_refused)
+POOL_TEST(group, bad_calls_are_refused, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 8, 9);
 	struct kvmm_prefix bad = *plain(1), few = *plain(1), other = *plain(1);
 	struct kvmm_groups_acquire req = { .prompt = bad, .nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
@@ -261,14 +257,12 @@ Test(group, bad_calls_are_refused)
 	kvmm_groups_release(NULL);
 	cr_expect_eq(nr_active(pool), 0);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* ---- hits ---- */
 
-Test(group, a_window_keeps_what_the_next_token_reads)
+POOL_TEST(group, a_window_keeps_what_the_next_token_reads, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables;
 
@@ -288,7 +282,6 @@ Test(group, a_window_keeps_what_the_next_token_reads)
 	cr_expect_eq(stat_of(pool).nr_missed[KVMM_MISS_SHORT], 0);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 static void expect_missed(struct kvmm_pool *pool, u64 never, u64 evicted, u64 tenant, u64 group,
@@ -351,9 +344,8 @@ Test(group, says_why_a_hit_ended)
 	end_pool(window);
 }
 
-Test(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses)
+POOL_TEST(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 2);
 	struct kvmm_groups_acquire req = { .prompt = *plain(1), .max_hit_tokens = 64,
 					   .nr_tokens = 64, .step_tokens = 8 };
@@ -371,12 +363,10 @@ Test(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses)
 	cr_expect_eq(stat_of(pool).miss_blocks, 6 + 2 + 1);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, a_hit_is_one_in_all_groups)
+POOL_TEST(group, a_hit_is_one_in_all_groups, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 24);
 	u32 ids[6];
@@ -391,12 +381,10 @@ Test(group, a_hit_is_one_in_all_groups)
 	cr_expect_eq(kvmm_evict_blocks(pool, &ids[2], 1), 1);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 24), 8);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, prompts_hit_as_far_as_they_agree)
+POOL_TEST(group, prompts_hit_as_far_as_they_agree, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_CHUNK, 4, 16);
 	struct kvmm_tables *tables;
 
@@ -410,12 +398,10 @@ Test(group, prompts_hit_as_far_as_they_agree)
 	expect_tables(tables, pool, "rrrrrrrrp", "--------p");	/* a new chunk starts */
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, blocks_of_different_lengths_hit_together)
+POOL_TEST(group, blocks_of_different_lengths_hit_together, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 6, 8);
 	struct kvmm_tables *tables;
 
@@ -429,19 +415,17 @@ Test(group, blocks_of_different_lengths_hit_together)
 	/* They differ from granule 13 on, in the middle of a block of 6 tokens. */
 	cr_expect_eq(kvmm_groups_hit_len(groups, prompt(1, 13, 2), 46), 24);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, the_block_behind_a_drafters_hit_must_be_there)
+POOL_TEST(group, the_block_behind_a_drafters_hit_must_be_there, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_group_attr group[] = {
 		{ .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 4 },
 		{ .pool = pool, .kind = KVMM_GROUP_WINDOW, .block_tokens = 4, .span = 6,
 		  .flags = KVMM_GROUP_DROP_LAST },
 	};
-	struct kvmm_groups *groups = make_groups(group, 2);
-	struct kvmm_tables *tables;
+	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = make_groups(group, 2);
+	struct kvmm_tables *tables __cleanup(kvmm_groups_release) = NULL;
 
 	serve(groups, plain(1), 24);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 24), 20);
@@ -451,14 +435,10 @@ Test(group, the_block_behind_a_drafters_hit_must_be_there)
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 4), 0);
 	tables = start(groups, plain(1), 25);
 	expect_tables(tables, pool, "rrrrrpp", "---rrpp");	/* asked for, but not held */
-	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, tenants_layouts_and_groups_do_not_mix)
+POOL_TEST(group, tenants_layouts_and_groups_do_not_mix, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	struct kvmm_group_attr one = { .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 4 };
 	struct kvmm_groups_attr attr = { sizeof(attr), &one, 1, 7 };
@@ -486,12 +466,10 @@ Test(group, tenants_layouts_and_groups_do_not_mix)
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(apart);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, a_match_takes_nothing_else)
+POOL_TEST(group, a_match_takes_nothing_else, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables;
 
@@ -507,14 +485,12 @@ Test(group, a_match_takes_nothing_else)
 	expect_tables(tables, pool, "", "");
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* ---- a request, step by step ---- */
 
-Test(group, what_is_out_of_the_window_goes_back_and_still_hits)
+POOL_TEST(group, what_is_out_of_the_window_goes_back_and_still_hits, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 8);
 
@@ -529,12 +505,10 @@ Test(group, what_is_out_of_the_window_goes_back_and_still_hits)
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 12), 12);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, a_state_is_registered_where_its_block_ends)
+POOL_TEST(group, a_state_is_registered_where_its_block_ends, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 20);
 
@@ -560,13 +534,11 @@ Test(group, a_state_is_registered_where_its_block_ends)
 	expect_tables(tables, pool, "rrrrrrrrp", "---rp");
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* Drafted tokens 5 to 8, then 7 to 10, 8 to 11, and so on; one or all of them are accepted. */
-Test(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere)
+POOL_TEST(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 4, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 5);
 	u32 n = 5;
@@ -581,18 +553,16 @@ Test(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere)
 	}
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, only_blocks_that_can_hit_are_registered)
+POOL_TEST(group, only_blocks_that_can_hit_are_registered, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	/* Hits end at multiples of 16 tokens; token 16 reads 13 to 15. */
 	struct kvmm_group_attr group[] = {
 		{ .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 16 },
 		{ .pool = pool, .kind = KVMM_GROUP_WINDOW, .block_tokens = 2, .span = 4 },
 	};
-	struct kvmm_groups *groups = make_groups(group, 2);
+	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = make_groups(group, 2);
 	struct kvmm_tables *tables = start(groups, plain(1), 36);
 	u64 mask[2];
 
@@ -607,13 +577,10 @@ Test(group, only_blocks_that_can_hit_are_registered)
 	kvmm_groups_release(tables);
 	cr_expect_eq(stat_of(pool).nr_inactive, 6);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 36), 32);
-	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, abort_gives_back_what_was_reserved)
+POOL_TEST(group, abort_gives_back_what_was_reserved, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 16);
 
@@ -632,12 +599,10 @@ Test(group, abort_gives_back_what_was_reserved)
 	cr_expect_eq(stat_of(pool).nr_inactive, 3);
 	cr_expect_eq(stat_of(pool).nr_free, 61);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, nothing_is_registered_without_keys)
+POOL_TEST(group, nothing_is_registered_without_keys, make_cache(64, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 16);
 
@@ -647,12 +612,10 @@ Test(group, nothing_is_registered_without_keys)
 	expect_tables(tables, pool, "rrrr", "rrrr");
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, more_blocks_than_fit_a_batch)
+POOL_TEST(group, more_blocks_than_fit_a_batch, make_cache(2048, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(2048, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 700);
 	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 1000,
 					 .nr_tokens = 1004 };
@@ -670,12 +633,10 @@ Test(group, more_blocks_than_fit_a_batch)
 	cr_expect_eq(nr_active(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 500);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, more_blocks_of_several_keys_than_fit_a_batch)
+POOL_TEST(group, more_blocks_of_several_keys_than_fit_a_batch, make_cache(2048, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(2048, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 8, 0);
 	struct kvmm_tables *tables;
 
@@ -686,7 +647,6 @@ Test(group, more_blocks_of_several_keys_than_fit_a_batch)
 	kvmm_groups_release(tables);
 	cr_expect_eq(kvmm_groups_hit_len(groups, prompt(1, 181, 2), 1000), 720);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* ---- null block, order, room ---- */
@@ -727,9 +687,8 @@ Test(group, tables_are_padded_with_the_null_block)
 	end_pool(other);
 }
 
-Test(group, the_tail_of_each_group_is_evicted_first)
+POOL_TEST(group, the_tail_of_each_group_is_evicted_first, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	u32 order[16];
 
@@ -738,13 +697,12 @@ Test(group, the_tail_of_each_group_is_evicted_first)
 	for (u32 i = 0; i < 6; i++)
 		cr_expect_eq(order[i], 1000 + 2 - i % 3, "%u: %u", i, order[i]);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* Keys in the order of their eviction, after looking, or not. */
 static u32 order_after(const char *policy, bool looks, u32 *order)
 {
-	struct kvmm_pool *pool = make_cache(16, policy);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy);
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16,
 					 .nr_tokens = 40 };
@@ -762,7 +720,6 @@ static u32 order_after(const char *policy, bool looks, u32 *order)
 	}
 	nr = eviction_order(pool, order, 16);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 	return nr;
 }
 
@@ -781,9 +738,8 @@ Test(group, what_does_not_fit_leaves_no_trace)
 }
 
 /* Hits that nobody references cannot be evicted for the rest: 4 + 2 of them, and 10 others. */
-Test(group, idle_hits_are_counted_as_needed)
+POOL_TEST(group, idle_hits_are_counted_as_needed, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16 };
 	struct kvmm_tables *tables, *second;
@@ -821,12 +777,10 @@ Test(group, idle_hits_are_counted_as_needed)
 	kvmm_groups_release(second);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, in_steps_a_window_needs_no_more_than_it_holds)
+POOL_TEST(group, in_steps_a_window_needs_no_more_than_it_holds, make_cache(2048, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(2048, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 9);
 	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 1000,
 					 .nr_tokens = 1001, .step_tokens = 8 };
@@ -849,12 +803,10 @@ Test(group, in_steps_a_window_needs_no_more_than_it_holds)
 	cr_expect_eq(most, 5);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
-Test(group, a_watermark_stays_available)
+POOL_TEST(group, a_watermark_stays_available, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	struct kvmm_groups_acquire req = { .prompt = *plain(1), .nr_tokens = 28, .reserve = 3 };
 	struct kvmm_tables *tables;
@@ -869,7 +821,6 @@ Test(group, a_watermark_stays_available)
 	expect_tables(tables, pool, "pppppppp", "pppppppp");
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
-	end_pool(pool);
 }
 
 /* The first pool has room, the second has not. */

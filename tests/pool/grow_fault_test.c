@@ -34,9 +34,8 @@ static void compare(struct kvmm_pool *pool, const struct kvmm_pool_stat *before,
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
-Test(grow_fault, a_range_grows_by_all_of_its_extents_or_by_none)
+POOL_TEST(grow_fault, a_range_grows_by_all_of_its_extents_or_by_none, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t range = comb(pool);
 	struct kvmm_pool_stat before;
 
@@ -49,13 +48,11 @@ Test(grow_fault, a_range_grows_by_all_of_its_extents_or_by_none)
 	compare(pool, &before, 5, range);
 	cr_expect_eq(kvmm_range_grow(pool, range, 6), 0);
 	cr_expect_eq(kvmm_range_extents(pool, range, NULL, 0), 11);
-	end_pool(pool);
 }
 
 /* The second range needs a table, which there is no memory for: the first is cut back. */
-Test(grow_fault, a_batch_grows_as_a_whole_or_not_at_all)
+POOL_TEST(grow_fault, a_batch_grows_as_a_whole_or_not_at_all, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t range[2] = { { 0, 0 }, comb(pool) };
 	struct kvmm_pool_stat before;
 
@@ -71,12 +68,10 @@ Test(grow_fault, a_batch_grows_as_a_whole_or_not_at_all)
 	compare(pool, &before, 8, range[1]);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), 0);
 	cr_expect_eq(kvmm_range_extents(pool, range[1], NULL, 0), 9);
-	end_pool(pool);
 }
 
-Test(grow_fault, a_range_is_split_into_two_or_stays_whole)
+POOL_TEST(grow_fault, a_range_is_split_into_two_or_stays_whole, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t range = comb(pool), tail;
 	struct kvmm_pool_stat before;
 
@@ -90,5 +85,4 @@ Test(grow_fault, a_range_is_split_into_two_or_stays_whole)
 	compare(pool, &before, 20, range);
 	cr_expect_eq(kvmm_range_split(pool, range, 5, &tail), 0);
 	cr_expect_eq(kvmm_range_extents(pool, tail, NULL, 0), 15);
-	end_pool(pool);
 }

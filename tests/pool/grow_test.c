@@ -55,9 +55,8 @@ static struct kvmm_growth_stat growth_of(struct kvmm_pool *pool)
 	return stat;
 }
 
-Test(grow, the_second_time_room_is_kept)
+POOL_TEST(grow, the_second_time_room_is_kept, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t a = take_seq(pool, 3, 0, 'a');
 
 	grow(pool, a, 1);
@@ -68,34 +67,27 @@ Test(grow, the_second_time_room_is_kept)
 	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_FREE], 27);
 	grow(pool, a, 7);
 	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaA...................");
-	end_pool(pool);
 }
 
-Test(grow, room_that_is_used_up_is_made_twice_as_long)
+POOL_TEST(grow, room_that_is_used_up_is_made_twice_as_long, make_pool(48))
 {
-	struct kvmm_pool *pool = make_pool(48);
 	kvmm_range_t a = take_seq(pool, 1, 0, 'a');
 
 	for (u32 i = 0; i < 11; i++)
 		grow(pool, a, 1);
 	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaAAAAAAAAAAAAAAAA....................");
-	end_pool(pool);
 }
 
-Test(grow, who_says_so_has_room_from_the_start)
+POOL_TEST(grow, who_says_so_has_room_from_the_start, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
-
 	take_growing(pool, 4, 'a', 0);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAA............");
 	take_growing(pool, 2, 'b', 6);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAbbBBBB......");
-	end_pool(pool);
 }
 
-Test(grow, neighbours_stay_out_while_they_have_other_places)
+POOL_TEST(grow, neighbours_stay_out_while_they_have_other_places, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t a = take_growing(pool, 4, 'a', 0);
 
 	take_seq(pool, 8, 0, 'b');
@@ -103,36 +95,28 @@ Test(grow, neighbours_stay_out_while_they_have_other_places)
 	grow(pool, a, 16);
 	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaaaaaaaaabbbbbbbb....");
 	cr_expect_eq(kvmm_range_extents(pool, a, NULL, 0), 1);
-	end_pool(pool);
 }
 
 /* Rather than in two pieces; and the grower keeps what is next to it. */
-Test(grow, who_would_be_scattered_takes_the_far_end)
+POOL_TEST(grow, who_would_be_scattered_takes_the_far_end, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
-
 	take_growing(pool, 4, 'a', 0);
 	take_seq(pool, 6, 0, 'b');
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAbbbbbb......");
 	take_seq(pool, 8, 0, 'c');
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAccccccccbbbbbb......");
 	cr_expect_eq(growth_of(pool).stolen_blocks, 8);
-	end_pool(pool);
 }
 
-Test(grow, nobody_fails_for_want_of_reserved_blocks)
+POOL_TEST(grow, nobody_fails_for_want_of_reserved_blocks, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
-
 	take_growing(pool, 4, 'a', 0);
 	take_seq(pool, 28, KVMM_RUNS(1), 'b');
 	cr_expect_str_eq(rooms(pool), "aaaabbbbbbbbbbbbbbbbbbbbbbbbbbbb");
-	end_pool(pool);
 }
 
-Test(grow, nothing_is_evicted_for_want_of_reserved_blocks)
+POOL_TEST(grow, nothing_is_evicted_for_want_of_reserved_blocks, make_cache(32, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(32, "lru");
 	kvmm_mut_t muts[16];
 
 	cache_keys(pool, 0, 8);
@@ -142,13 +126,11 @@ Test(grow, nothing_is_evicted_for_want_of_reserved_blocks)
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
 	cr_expect_eq(growth_of(pool).nr_reserved, 4);
-	end_pool(pool);
 }
 
 /* b has grown since, a has not; then c, which has just begun, would be next. */
-Test(grow, the_room_unused_for_longest_is_taken_first)
+POOL_TEST(grow, the_room_unused_for_longest_is_taken_first, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t a = take_growing(pool, 4, 'a', 12), b = take_growing(pool, 4, 'b', 16);
 
 	take_seq(pool, 36, 0, 'x');
@@ -165,13 +147,11 @@ Test(grow, the_room_unused_for_longest_is_taken_first)
 	cr_expect_eq(pool_steal_reserved(pool, 4), 4);
 	kv_unlock(&pool->lock);
 	cr_expect_str_eq(rooms(pool), "aaaaaAAAA...bbbbbbbbBBBB....xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-	end_pool(pool);
 }
 
 /* Twice as many growths as there are reservations have gone by: it does not seem to grow any more. */
-Test(grow, who_has_stopped_growing_loses_everything_first)
+POOL_TEST(grow, who_has_stopped_growing_loses_everything_first, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t b;
 
 	take_growing(pool, 4, 'a', 12);
@@ -183,13 +163,11 @@ Test(grow, who_has_stopped_growing_loses_everything_first)
 	cr_expect_eq(pool_steal_reserved(pool, 10), 10);
 	kv_unlock(&pool->lock);
 	cr_expect_str_eq(rooms(pool), "aaaa........bbbbbbbbbBBBBBBBBB..xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-	end_pool(pool);
 }
 
 /* b cannot go on behind its end, and no hole has room to grow into: it gets half of a's. */
-Test(grow, who_must_go_elsewhere_gets_half_of_the_longest_room)
+POOL_TEST(grow, who_must_go_elsewhere_gets_half_of_the_longest_room, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t b;
 
 	take_growing(pool, 4, 'a', 44);
@@ -200,12 +178,10 @@ Test(grow, who_must_go_elsewhere_gets_half_of_the_longest_room)
 	grow(pool, b, 1);
 	grow(pool, b, 1);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAAAAAAAAbBBBBBBBBBBBBBBBBbbbbxxxxxxxxxxxxxxbb");
-	end_pool(pool);
 }
 
-Test(grow, room_goes_with_the_end_of_the_range)
+POOL_TEST(grow, room_goes_with_the_end_of_the_range, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t a = take_growing(pool, 4, 'a', 12), b = take_growing(pool, 4, 'b', 12), tail;
 
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAbbbbBBBBBBBB........");
@@ -217,23 +193,19 @@ Test(grow, room_goes_with_the_end_of_the_range)
 	cr_expect_str_eq(rooms(pool), "aaa.........bbbbbBBBBBBBB.......");
 	cr_expect_eq(kvmm_range_free(pool, tail), 0);
 	cr_expect_str_eq(rooms(pool), "aaa.........bb..................");
-	end_pool(pool);
 }
 
-Test(grow, the_front_may_go_while_the_room_stays)
+POOL_TEST(grow, the_front_may_go_while_the_room_stays, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t a = take_growing(pool, 4, 'a', 12);
 
 	cr_expect_eq(kvmm_range_shrink_front(pool, a, 2), 0);
 	cr_expect_str_eq(rooms(pool), "..aaAAAAAAAA....................");
-	end_pool(pool);
 }
 
-Test(grow, what_is_reserved_is_free_for_compaction)
+POOL_TEST(grow, what_is_reserved_is_free_for_compaction, make_pool(32))
 {
 	struct kvmm_compact all = { .size = sizeof(all) };
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t a = take_growing(pool, 4, 'a', 12), hole = take_seq(pool, 4, 0, 'h');
 
 	take_seq(pool, 4, 0, 'b');
@@ -242,7 +214,6 @@ Test(grow, what_is_reserved_is_free_for_compaction)
 	cr_expect_str_eq(rooms(pool), "aaaabbbb........................");
 	grow(pool, a, 1);
 	cr_expect_eq(stat_of(pool).nr_free, 23);
-	end_pool(pool);
 }
 
 Test(grow, engines_that_round_up_reserve_nothing)
@@ -280,9 +251,8 @@ static kvmm_range_t comb(struct kvmm_pool *pool, kvmm_range_t *tooth)
 
 static const char all_taken[] = "atatatatatatatatatatatatatatatatatatatatatatatatatatatatatatatat";
 
-Test(grow, takes_as_many_extents_as_it_needs)
+POOL_TEST(grow, takes_as_many_extents_as_it_needs, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	struct kvmm_extent ext[32];
 	kvmm_range_t tooth[32], a = comb(pool, tooth), tail;
 
@@ -303,13 +273,11 @@ Test(grow, takes_as_many_extents_as_it_needs)
 		cr_expect_eq(ext[20 + i].start, ext[11 + i].start);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 22);
-	end_pool(pool);
 }
 
-Test(grow, the_last_extents_may_be_moved_together)
+POOL_TEST(grow, the_last_extents_may_be_moved_together, make_pool(64))
 {
 	struct kvmm_compact all = { .size = sizeof(all) };
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t tooth[32], a = comb(pool, tooth);
 
 	grow(pool, a, 23);
@@ -320,12 +288,10 @@ Test(grow, the_last_extents_may_be_moved_together)
 	cr_expect_eq(stat_of(pool).nr_runs, 1);
 	cr_expect_leq(kvmm_range_extents(pool, a, NULL, 0), 2);
 	cr_expect(has_pattern(pool, tooth[9], 4));
-	end_pool(pool);
 }
 
-Test(grow, fails_without_a_trace_if_too_few_blocks_are_free)
+POOL_TEST(grow, fails_without_a_trace_if_too_few_blocks_are_free, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t tooth[32], a = comb(pool, tooth);
 	struct kvmm_pool_stat before, after;
 	char text[65];
@@ -338,15 +304,13 @@ Test(grow, fails_without_a_trace_if_too_few_blocks_are_free)
 	after = stat_of(pool);
 	after.fail_nospc = before.fail_nospc;
 	cr_expect_arr_eq(&before, &after, sizeof(before));
-	end_pool(pool);
 }
 
 /* Neither does a refused one know that it has grown, nor has one that grows lost its room for it. */
-Test(grow, a_refused_growth_leaves_no_hint)
+POOL_TEST(grow, a_refused_growth_leaves_no_hint, make_pool(64))
 {
 	struct kvmm_digest_info info[2] = { { .size = sizeof(info[0]) }, { .size = sizeof(info[0]) } };
 	struct kvmm_range_attr now = { .size = sizeof(now), .nr = 60, .flags = KVMM_ALLOC_NOWAIT };
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t a = take_seq(pool, 8, 0, 'a'), b = take_growing(pool, 8, 'b', 24), none;
 
 	cr_assert_eq(kvmm_pool_digest(pool, &info[0]), 0);
@@ -358,14 +322,12 @@ Test(grow, a_refused_growth_leaves_no_hint)
 	cr_expect_arr_eq(info[0].part, info[1].part, sizeof(info[0].part));
 	grow(pool, a, 1);
 	cr_expect_eq(growth_of(pool).nr_reserved, 16, "the first time no room is kept");
-	end_pool(pool);
 }
 
 /* ---- many ranges ---- */
 
-Test(grow_many, one_step_of_a_batch)
+POOL_TEST(grow_many, one_step_of_a_batch, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	kvmm_range_t range[3] = { take_growing(pool, 2, 'a', 10), take_growing(pool, 2, 'b', 10),
 				  take_growing(pool, 2, 'c', 10) };
 
@@ -374,12 +336,10 @@ Test(grow_many, one_step_of_a_batch)
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 0, 1), 0);
 	cr_expect_eq(kvmm_range_grow_many(pool, (kvmm_range_t[]){ range[1], range[1] }, 2, 1), 0);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAbbbbbbBBBBccccCCCCCC..................................");
-	end_pool(pool);
 }
 
-Test(grow_many, all_or_none)
+POOL_TEST(grow_many, all_or_none, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[4] = { take_seq(pool, 4, 0, 'a'), take_seq(pool, 4, 0, 'b'),
 				  take_seq(pool, 5, 0, 'c'), { 0, 0 } };
 	struct kvmm_pool_stat before = stat_of(pool), after;
@@ -399,19 +359,16 @@ Test(grow_many, all_or_none)
 	cr_expect_eq(kvmm_range_grow_many(NULL, range, 3, 1), -EINVAL);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, UINT32_MAX, UINT32_MAX), -EINVAL);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, UINT32_MAX, 3), -ENOSPC);
-	end_pool(pool);
 }
 
-Test(grow_many, evicts_what_all_of_them_need)
+POOL_TEST(grow_many, evicts_what_all_of_them_need, make_cache(32, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(32, "lru");
 	kvmm_range_t range[2] = { take(pool, 8, 0), take(pool, 8, 0) };
 
 	cache_keys(pool, 0, 12);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 8), 0);
 	cr_expect_eq(stat_of(pool).evictions, 12);
 	cr_expect_eq(stat_of(pool).nr_free, 0);
-	end_pool(pool);
 }
 
 /*
@@ -492,7 +449,7 @@ static void pieces_of(struct kvmm_pool *pool, kvmm_range_t range, struct pieces 
 /* Two ranges of three blocks, in a pool of ten: both can grow by two, but not one of them twice. */
 static void refused_growth_is_not_counted(u32 zero, const struct kvmm_tenant_attr *limit, int why)
 {
-	struct kvmm_pool *pool = make_small(zero);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_small(zero);
 	kvmm_range_t range[3];
 	struct pieces before[2], after[2];
 
@@ -511,7 +468,6 @@ static void refused_growth_is_not_counted(u32 zero, const struct kvmm_tenant_att
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), 0);
 	pieces_of(pool, range[0], after);
 	cr_expect_eq(after[1].in_place + after[1].elsewhere, 4);
-	end_pool(pool);
 }
 
 Test(grow_many, refused_growth_is_not_counted)
@@ -527,9 +483,8 @@ Test(grow_many, refused_growth_is_not_counted)
 
 /* ---- what is told ---- */
 
-Test(grow, statistics_count_extents_of_the_living_and_the_dead)
+POOL_TEST(grow, statistics_count_extents_of_the_living_and_the_dead, make_pool(64))
 {
-	struct kvmm_pool *pool = make_pool(64);
 	struct kv_growth one = { .size = sizeof(one) };
 	kvmm_range_t tooth[32], a = comb(pool, tooth);
 	struct kvmm_growth_stat stat;
@@ -556,15 +511,13 @@ Test(grow, statistics_count_extents_of_the_living_and_the_dead)
 	cr_expect_eq(kv_range_growth(pool, tooth[0], &one), -EINVAL);
 	cr_expect_eq(kvmm_growth_stat(pool, NULL), -EINVAL);
 	cr_expect_eq(kvmm_growth_stat(NULL, &stat), -EINVAL);
-	end_pool(pool);
 }
 
 /* ---- sliding windows ---- */
 
 /* The window walks through the zone many times, round what stands there for ever. */
-Test(grow, a_sliding_window_stays_in_few_pieces)
+POOL_TEST(grow, a_sliding_window_stays_in_few_pieces, make_pool(1024))
 {
-	struct kvmm_pool *pool = make_pool(1024);
 	kvmm_range_t window, rock[4];
 	u32 most = 0;
 
@@ -588,5 +541,4 @@ Test(grow, a_sliding_window_stays_in_few_pieces)
 	}
 	cr_expect_leq(most, 3);
 	cr_expect_eq(kvmm_validate(pool), 0);
-	end_pool(pool);
 }

@@ -23,9 +23,8 @@ static void expect_refused(struct kvmm_pool *pool, kvmm_range_t range, int want)
 	cr_expect_eq(kvmm_range_info(pool, range, &info), want);
 }
 
-Test(handle, of_a_freed_range_is_stale)
+POOL_TEST(handle, of_a_freed_range_is_stale, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range = take(pool, 2, 0), again;
 
 	kvmm_range_free(pool, range);
@@ -34,12 +33,10 @@ Test(handle, of_a_freed_range_is_stale)
 	cr_expect_eq(again.index, range.index);
 	expect_refused(pool, range, -ESTALE);
 	cr_expect_eq(kvmm_range_free(pool, again), 0);
-	end_pool(pool);
 }
 
-Test(handle, that_was_never_given_out_is_invalid)
+POOL_TEST(handle, that_was_never_given_out_is_invalid, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range;
 
 	expect_refused(pool, (kvmm_range_t){ 0, 0 }, -EINVAL);
@@ -49,23 +46,20 @@ Test(handle, that_was_never_given_out_is_invalid)
 	expect_refused(pool, (kvmm_range_t){ range.index + 1, range.gen }, -EINVAL);
 	expect_refused(pool, (kvmm_range_t){ UINT32_MAX, range.gen }, -EINVAL);
 	expect_refused(pool, (kvmm_range_t){ CHUNK_SLOTS, range.gen }, -EINVAL);
-	end_pool(pool);
 }
 
 Test(handle, of_another_pool_is_invalid)
 {
-	struct kvmm_pool *pool = make_pool(16), *other = make_pool(16);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool(16), *other = make_pool(16);
 	kvmm_range_t range = take(pool, 2, 0);
 
 	take(other, 2, 0);
 	expect_refused(other, range, -EINVAL);
 	end_pool(other);
-	end_pool(pool);
 }
 
-Test(handle, generations_are_never_zero_and_never_used_twice)
+POOL_TEST(handle, generations_are_never_zero_and_never_used_twice, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range = take(pool, 1, 0);
 	struct slot *slot = slot_at(pool, range.index);
 	u32 last = pool->gen_base == 1 ? UINT32_MAX : pool->gen_base - 1;
@@ -84,12 +78,10 @@ Test(handle, generations_are_never_zero_and_never_used_twice)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	range = take(pool, 1, 0);
 	cr_expect_neq(slot_at(pool, range.index), slot);
-	end_pool(pool);
 }
 
-Test(handle, references_cannot_overflow)
+POOL_TEST(handle, references_cannot_overflow, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range = take(pool, 1, 0);
 	struct slot *slot = slot_at(pool, range.index);
 
@@ -99,12 +91,10 @@ Test(handle, references_cannot_overflow)
 	cr_expect_eq(slot->refs, UINT32_MAX);
 	slot->refs = 1;
 	slot->pins = 0;
-	end_pool(pool);
 }
 
-Test(handle, of_a_private_block_ends_with_it)
+POOL_TEST(handle, of_a_private_block_ends_with_it, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_key_t key = key_of(1);
 	kvmm_mut_t mut, forged;
 	kvmm_ref_t ref;
@@ -124,12 +114,10 @@ Test(handle, of_a_private_block_ends_with_it)
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), -ESTALE);
 	cr_expect_eq(kvmm_reset_inactive(pool), 1);
 	cr_expect_eq(kvmm_block_of_ref(pool, ref), -ESTALE);
-	end_pool(pool);
 }
 
-Test(handle, twice_in_a_batch_is_refused_and_nothing_done)
+POOL_TEST(handle, twice_in_a_batch_is_refused_and_nothing_done, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_mut_t mut[3];
 	kvmm_ref_t ref[3];
 	kvmm_key_t key[3] = { key_of(1), key_of(2), key_of(3) };
@@ -150,12 +138,10 @@ Test(handle, twice_in_a_batch_is_refused_and_nothing_done)
 	after = stat_of(pool);
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
-	end_pool(pool);
 }
 
-Test(handle, two_references_may_be_dropped_in_one_batch)
+POOL_TEST(handle, two_references_may_be_dropped_in_one_batch, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_key_t key = key_of(9);
 	kvmm_ref_t ref[3];
 
@@ -166,12 +152,10 @@ Test(handle, two_references_may_be_dropped_in_one_batch)
 	cr_expect_eq(kvmm_put_many(pool, ref, 3), -EINVAL);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 1);
-	end_pool(pool);
 }
 
-Test(handle, in_the_middle_of_a_bad_batch_stays_valid)
+POOL_TEST(handle, in_the_middle_of_a_bad_batch_stays_valid, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_mut_t mut[3];
 
 	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
@@ -181,5 +165,4 @@ Test(handle, in_the_middle_of_a_bad_batch_stays_valid)
 	mut[1].gen--;
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), -ESTALE);
-	end_pool(pool);
 }

@@ -786,7 +786,7 @@ Test(hold, attributes_that_are_none)
 
 Test(hold, a_pool_without_cached_blocks_has_no_holds)
 {
-	struct kvmm_pool *plain = make_pool(4);
+	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(4);
 	u64 bytes = kv_mem_bytes();
 	kvmm_hold_t hold;
 
@@ -794,7 +794,6 @@ Test(hold, a_pool_without_cached_blocks_has_no_holds)
 	cr_expect_eq(kvmm_hold_expire(plain, 0), 0);
 	cr_expect_eq(nr_holds(plain), 0);
 	cr_expect_eq(kv_mem_bytes(), bytes);
-	end_pool(plain);
 }
 
 Test(hold, a_closed_pool_refuses)

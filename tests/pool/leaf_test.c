@@ -126,16 +126,14 @@ Test(leaf, no_policy_evicts_a_block_before_its_child)
 }
 
 /* The first block was put back last, but first-in first-out would take it first. */
-Test(leaf, a_chain_goes_from_its_end)
+POOL_TEST(leaf, a_chain_goes_from_its_end, make_cache(8, "fifo"))
 {
-	struct kvmm_pool *pool = make_cache(8, "fifo");
 	u32 numbers[8];
 
 	cache_keys(pool, 0, 5);
 	cr_assert_eq(eviction_order(pool, numbers, 8), 5);
 	for (u32 i = 0; i < 5; i++)
 		cr_expect_eq(numbers[i], 4 - i);
-	end_pool(pool);
 }
 
 Test(leaf, args_of_policies_are_checked)

@@ -7,9 +7,8 @@
 
 /* ---- by block id ---- */
 
-Test(life_forget, each_kind_of_block_by_its_id)
+POOL_TEST(life_forget, each_kind_of_block_by_its_id, make_life(16, "lru", KVMM_POOL_NULL_BLOCK, 0))
 {
-	struct kvmm_pool *pool = make_life(16, "lru", KVMM_POOL_NULL_BLOCK, 0);
 	u32 all[16], nr = 0;
 	kvmm_range_t range;
 	kvmm_staged_t staged;
@@ -33,12 +32,10 @@ Test(life_forget, each_kind_of_block_by_its_id)
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
-Test(life_forget, an_id_may_stand_twice_but_not_for_nothing)
+POOL_TEST(life_forget, an_id_may_stand_twice_but_not_for_nothing, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	u32 twice[3] = { 1, 0, 1 }, bad[3] = { 0, 1, 8 };
 
 	cache_keys(pool, 0, 3);
@@ -47,12 +44,10 @@ Test(life_forget, an_id_may_stand_twice_but_not_for_nothing)
 	expect_refused(pool, kvmm_evict_blocks(pool, bad, 3), -EINVAL);
 	cr_expect_eq(kvmm_evict_blocks(pool, twice, 3), 2);
 	cr_expect_str_eq(picture(pool), "..I.....");
-	end_pool(pool);
 }
 
-Test(life_forget, who_holds_a_hidden_block_keeps_it)
+POOL_TEST(life_forget, who_holds_a_hidden_block_keeps_it, make_cache(8, "lfu"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lfu");
 	kvmm_ref_t ref, got;
 	kvmm_weak_t weak;
 	u32 block = 0;
@@ -74,12 +69,10 @@ Test(life_forget, who_holds_a_hidden_block_keeps_it)
 	cr_expect_eq(kvmm_set_reset(pool, &ref, 1, 0), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 	cr_expect_str_eq(picture(pool), "........");
-	end_pool(pool);
 }
 
-Test(life_forget, a_new_block_takes_the_name_of_a_hidden_one)
+POOL_TEST(life_forget, a_new_block_takes_the_name_of_a_hidden_one, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t old, new;
 	u32 blocks[2] = { 0, 1 };
 
@@ -92,7 +85,6 @@ Test(life_forget, a_new_block_takes_the_name_of_a_hidden_one)
 	cr_expect_eq(kvmm_put_many(pool, &old, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &new, 1), 0);
 	cr_expect_str_eq(picture(pool), "........");
-	end_pool(pool);
 }
 
 Test(life_forget, every_policy_loses_what_is_evicted_by_id)
@@ -101,7 +93,7 @@ Test(life_forget, every_policy_loses_what_is_evicted_by_id)
 	u32 nr = kvmm_policies(policy, 64);
 
 	for (u32 p = 0; p < min(nr, 64u); p++) {
-		struct kvmm_pool *pool = make_cache(16, policy[p]);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy[p]);
 		u32 blocks[3] = { 3, 7, 11 }, order[16];
 		kvmm_ref_t ref[4];
 
@@ -113,7 +105,6 @@ Test(life_forget, every_policy_loses_what_is_evicted_by_id)
 		cr_expect_eq(stat_of(pool).nr_inactive, 9);
 		cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
 		cr_expect_eq(eviction_order(pool, order, 16), 13);
-		end_pool(pool);
 	}
 }
 
@@ -124,7 +115,7 @@ Test(life_forget, an_elder_that_a_held_duplicate_holds_stays)
 	static const char *const policies[] = { "lru", "lru-classic", "slru", "glfu" };
 
 	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
-		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, policies[p]);
 		kvmm_ref_t ref[4];
 		kvmm_mut_t mut;
 
@@ -142,7 +133,6 @@ Test(life_forget, an_elder_that_a_held_duplicate_holds_stays)
 		cr_expect_str_eq(picture(pool), "........");
 		cr_expect_eq(stat_of(pool).nr_free, 8);
 		cr_expect_eq(stat_of(pool).evictions, 0);
-		end_pool(pool);
 	}
 }
 
@@ -154,9 +144,9 @@ static void expect_busy(struct kvmm_pool *pool)
 	expect_refused(pool, kvmm_reset_cache(pool), -EBUSY);
 }
 
-Test(life_forget, everything_is_forgotten_only_if_nothing_is_held)
+POOL_TEST(life_forget, everything_is_forgotten_only_if_nothing_is_held,
+	  make_life(32, "lru", KVMM_POOL_NULL_BLOCK, KVMM_DUP_REJECT))
 {
-	struct kvmm_pool *pool = make_life(32, "lru", KVMM_POOL_NULL_BLOCK, KVMM_DUP_REJECT);
 	kvmm_range_t range;
 	kvmm_staged_t staged;
 	kvmm_ref_t ref;
@@ -180,7 +170,6 @@ Test(life_forget, everything_is_forgotten_only_if_nothing_is_held)
 	cr_expect_eq(kvmm_reset_cache(pool), 3);
 	cr_expect_eq(stat_of(pool).nr_free, 31);
 	cr_expect_eq(kvmm_reset_cache(pool), 0);
-	end_pool(pool);
 }
 
 Test(life_forget, duplicates_are_forgotten_with_all_that_they_hold)
@@ -188,7 +177,7 @@ Test(life_forget, duplicates_are_forgotten_with_all_that_they_hold)
 	static const char *const policies[] = { "lru", "lru-classic", "lfu" };
 
 	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
-		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, policies[p]);
 		kvmm_ref_t ref[3];
 		u32 block = 0;
 
@@ -201,14 +190,12 @@ Test(life_forget, duplicates_are_forgotten_with_all_that_they_hold)
 		cr_expect_eq(kvmm_put_many(pool, &ref[2], 1), 0);
 		cr_expect_eq(kvmm_reset_cache(pool), 0, "%s", policies[p]);
 		cr_expect_str_eq(picture(pool), "........");
-		end_pool(pool);
 	}
 }
 
 /* A hit that was not noted: the block is held, and still in the order of eviction. */
-Test(life_forget, what_is_held_is_not_forgotten_even_if_its_hit_was_lost)
+POOL_TEST(life_forget, what_is_held_is_not_forgotten_even_if_its_hit_was_lost, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t ref;
 	kvmm_key_t key = key_of(0);
 
@@ -222,7 +209,6 @@ Test(life_forget, what_is_held_is_not_forgotten_even_if_its_hit_was_lost)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 	cr_expect_eq(kvmm_reset_cache(pool), 1);
-	end_pool(pool);
 }
 
 /* ---- what an allocation that fails puts back ---- */
@@ -288,7 +274,7 @@ static struct kvmm_pool *make_lost(const char *policy, bool chain, kvmm_ref_t *h
 static void take_all_but_held(const char *policy, bool chain, u32 wanted)
 {
 	kvmm_ref_t held[4];
-	struct kvmm_pool *pool = make_lost(policy, chain, held);
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_lost(policy, chain, held);
 	kvmm_mut_t mut[12];
 	int err = kvmm_alloc(pool, wanted, mut);
 
@@ -303,7 +289,6 @@ static void take_all_but_held(const char *policy, bool chain, u32 wanted)
 		cr_expect_eq(kvmm_free(pool, mut, wanted), 0);
 	cr_expect_eq(kvmm_alloc(pool, 12, mut), 0, "%s %u", policy, wanted);
 	cr_expect_eq(kvmm_validate(pool), 0, "%s %u", policy, wanted);
-	kvmm_pool_destroy(pool);
 }
 
 Test(life_forget, no_policy_is_confused_by_blocks_that_are_held)
@@ -323,7 +308,7 @@ Test(life_forget, no_policy_is_confused_by_blocks_that_are_held)
 
 Test(life_forget, entries_out_of_generations_are_replaced_until_there_are_none)
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_cache(4, "lru");
 	u32 nr_rounds = 0;
 	kvmm_mut_t mut[4];
 
@@ -339,14 +324,13 @@ Test(life_forget, entries_out_of_generations_are_replaced_until_there_are_none)
 	cr_expect_eq(nr_rounds, 4);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_leq(stat_of(pool).nr_available, 4);
-	kvmm_pool_destroy(pool);
 }
 
 /* Entries of various ages: some of a batch retire, the batch is undone. */
 Test(life_forget, a_batch_that_cannot_have_its_entries_is_given_back)
 {
 	for (u32 nr = 1; nr <= 6; nr++) {
-		struct kvmm_pool *pool = make_cache(6, "lru");
+		struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_cache(6, "lru");
 		kvmm_mut_t mut[6];
 		u32 total = 0;
 
@@ -365,14 +349,12 @@ Test(life_forget, a_batch_that_cannot_have_its_entries_is_given_back)
 		/* Two lives of six entries, at most. */
 		cr_expect_leq(total, 12);
 		cr_expect_geq(total, 6);
-		kvmm_pool_destroy(pool);
 	}
 }
 
 /* One life each. Blocks outlive their entries as long as others are free: those of a range's blocks. */
-Test(life_forget, a_block_gets_another_entry_if_its_own_retires)
+POOL_TEST(life_forget, a_block_gets_another_entry_if_its_own_retires, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_range_t range = take(pool, 2, 0);
 	kvmm_mut_t mut[3];
 
@@ -386,12 +368,10 @@ Test(life_forget, a_block_gets_another_entry_if_its_own_retires)
 	cr_expect_eq(kvmm_alloc(pool, 1, mut), -ENOSPC);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
-	end_pool(pool);
 }
 
-Test(life_forget, free_blocks_of_a_batch_without_entries_are_given_back)
+POOL_TEST(life_forget, free_blocks_of_a_batch_without_entries_are_given_back, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_mut_t mut[4];
 
 	pool->entries.gen_last = pool->entries.gen_first;
@@ -401,16 +381,14 @@ Test(life_forget, free_blocks_of_a_batch_without_entries_are_given_back)
 	/* The newest victim was lost over it, the others are where they were. */
 	cr_expect_str_eq(picture(pool), ".II.");
 	cr_expect_eq(found_under(pool, 1), 1);
-	end_pool(pool);
 }
 
 /* ---- a pool that is closed ---- */
 
 #define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)
 
-Test(life_forget, a_closed_pool_refuses_every_call)
+POOL_TEST(life_forget, a_closed_pool_refuses_every_call, make_cache(LIFE_MAX, "hint"))
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "hint");
 	struct kvmm_prefix prefix = prefix_of(keys_from(0, 2), 2);
 	kvmm_staged_t staged[2];
 	kvmm_ref_t ref[200], got[2];
@@ -450,14 +428,12 @@ Test(life_forget, a_closed_pool_refuses_every_call)
 	expect_closed(kvmm_reset_inactive(pool));
 	expect_closed(kvmm_reset_cache(pool));
 	pool->gate = 0;
-	end_pool(pool);
 }
 
 /* ---- counts that begin near their end ---- */
 
-Test(life_forget, counts_may_wrap)
+POOL_TEST(life_forget, counts_may_wrap, make_life(8, "lru", 0, KVMM_DUP_HOLD))
 {
-	struct kvmm_pool *pool = make_life(8, "lru", 0, KVMM_DUP_HOLD);
 	kvmm_ref_t ref[2];
 
 	/* Rows add up to what they did: each is near its end, another makes up for it. */
@@ -478,5 +454,4 @@ Test(life_forget, counts_may_wrap)
 		cr_expect_eq(kvmm_validate(pool), 0);
 		cr_expect_eq(stat_of(pool).nr_free, 8);
 	}
-	end_pool(pool);
 }

@@ -273,7 +273,7 @@ Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 	u32 nr_policies = kvmm_policies(policy, 64);
 
 	for (u32 i = 0; i < min(nr_policies, 64u); i++) {
-		struct kvmm_pool *other = make_cache(4, policy[i]);
+		struct kvmm_pool *other __cleanup(end_pool) = make_cache(4, policy[i]);
 		kvmm_ref_t ref;
 
 		make_active(other, 5, 1, &ref);
@@ -281,7 +281,6 @@ Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 		order_note(&other->order, NOTE_FILL, as_handles(&ref), 1);
 		cr_expect_eq(kvmm_validate(other), 0, "%s", policy[i]);
 		cr_expect_eq(kvmm_reset_cache(other), 1);
-		end_pool(other);
 	}
 	end();
 }

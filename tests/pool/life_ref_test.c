@@ -31,7 +31,7 @@ Test(life_ref, one_bad_handle_and_nothing_is_done)
 	static const char *const policies[] = { "lru", "lru-classic", "slru", "lfu", "hint" };
 
 	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
-		struct kvmm_pool *pool = make_cache(16, policies[p]);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policies[p]);
 		struct bad_handle bad[NR_BAD_HANDLES];
 		kvmm_ref_t ref[3], spoilt[3];
 
@@ -47,7 +47,6 @@ Test(life_ref, one_bad_handle_and_nothing_is_done)
 		}
 		cr_assert_eq(kvmm_unpin_many(pool, ref, 3), 0);
 		cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
-		end_pool(pool);
 	}
 }
 
@@ -80,9 +79,8 @@ Test(life_ref, handles_of_another_type_or_pool_are_refused)
 	kvmm_pool_destroy(pool);
 }
 
-Test(life_ref, who_has_put_his_reference_has_none)
+POOL_TEST(life_ref, who_has_put_his_reference_has_none, make_cache(16, "hint"))
 {
-	struct kvmm_pool *pool = make_cache(16, "hint");
 	kvmm_ref_t ref[3];
 
 	make_active(pool, 0, 3, ref);
@@ -95,12 +93,10 @@ Test(life_ref, who_has_put_his_reference_has_none)
 	expect_refused(pool, kvmm_set_reset(pool, ref, 3, 1), -ESTALE);
 	expect_refused(pool, kvmm_hint(pool, ref, (u64[3]){ 0 }, 3), -ESTALE);
 	cr_expect_eq(found_under(pool, 1), 1);
-	end_pool(pool);
 }
 
-Test(life_ref, references_are_counted)
+POOL_TEST(life_ref, references_are_counted, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_ref_t ref[3], twice[3];
 
 	make_active(pool, 0, 3, ref);
@@ -112,14 +108,12 @@ Test(life_ref, references_are_counted)
 	cr_expect_str_eq(refs_picture(pool), "210.");
 	cr_expect_eq(kvmm_put_many(pool, twice, 3), 0);
 	cr_expect_str_eq(refs_picture(pool), "000.");
-	end_pool(pool);
 }
 
 /* ---- more puts than references ---- */
 
-Test(life_ref, a_block_that_is_put_too_often_keeps_its_references)
+POOL_TEST(life_ref, a_block_that_is_put_too_often_keeps_its_references, make_cache(8, "lfu"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lfu");
 	kvmm_ref_t ref[3], thrice[5];
 
 	make_active(pool, 0, 3, ref);
@@ -130,13 +124,11 @@ Test(life_ref, a_block_that_is_put_too_often_keeps_its_references)
 	cr_expect_str_eq(refs_picture(pool), "211.....");
 	cr_expect_eq(kvmm_put_many(pool, thrice, 4), 0);
 	cr_expect_str_eq(refs_picture(pool), "000.....");
-	end_pool(pool);
 }
 
 /* What goes with its last reference, and what nobody is to find any more, comes back so. */
-Test(life_ref, a_put_too_many_changes_neither_reset_nor_hidden)
+POOL_TEST(life_ref, a_put_too_many_changes_neither_reset_nor_hidden, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t ref[2], twice[3];
 	u32 block = 0;
 
@@ -152,12 +144,10 @@ Test(life_ref, a_put_too_many_changes_neither_reset_nor_hidden)
 	expect_refused(pool, kvmm_put_many(pool, twice, 3), -EINVAL);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 	cr_expect_str_eq(picture(pool), "........");
-	end_pool(pool);
 }
 
-Test(life_ref, a_pin_that_is_undone_too_often_is_still_held)
+POOL_TEST(life_ref, a_pin_that_is_undone_too_often_is_still_held, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t ref[2], twice[3];
 
 	make_active(pool, 0, 2, ref);
@@ -171,7 +161,6 @@ Test(life_ref, a_pin_that_is_undone_too_often_is_still_held)
 	cr_expect_eq(kvmm_unpin_many(pool, ref, 2), 0);
 	cr_expect_str_eq(picture(pool), "II......");
 	expect_refused(pool, kvmm_unpin_many(pool, ref, 2), -EINVAL);
-	end_pool(pool);
 }
 
 /* Nobody can tell which reference is stolen so, but it costs nobody else's block, nor the pool. */
@@ -206,7 +195,7 @@ Test(life_ref, a_put_too_many_may_take_the_reference_of_a_duplicate)
 /* The first and the last of a batch that is dropped in parts; some go, some are hidden. */
 static void put_many_too_often(u32 nr, u32 flags)
 {
-	struct kvmm_pool *pool = make_life(LIFE_MAX, "slru", flags, 0);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_life(LIFE_MAX, "slru", flags, 0);
 	u32 hidden[2] = { 5, nr - 2 };
 	kvmm_ref_t ref[LIFE_MAX];
 	static struct life before;
@@ -227,7 +216,6 @@ static void put_many_too_often(u32 nr, u32 flags)
 	cr_expect_eq(kvmm_put_many(pool, ref, nr - 1), 0);
 	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE], 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, flags ? 0 : nr - 3);
-	end_pool(pool);
 }
 
 Test(life_ref, a_large_batch_is_dropped_as_a_whole_or_not_at_all)
@@ -240,9 +228,8 @@ Test(life_ref, a_large_batch_is_dropped_as_a_whole_or_not_at_all)
 	}
 }
 
-Test(life_ref, a_large_batch_is_evicted_from_its_tail)
+POOL_TEST(life_ref, a_large_batch_is_evicted_from_its_tail, make_cache(LIFE_MAX, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "lru");
 	kvmm_ref_t ref[200];
 	u32 order[200];
 
@@ -251,12 +238,10 @@ Test(life_ref, a_large_batch_is_evicted_from_its_tail)
 	cr_expect_eq(eviction_order(pool, order, 200), 200);
 	for (u32 i = 0; i < 200; i++)
 		cr_assert_eq(order[i], 199 - i);
-	end_pool(pool);
 }
 
-Test(life_ref, there_is_a_limit_to_references_and_pins)
+POOL_TEST(life_ref, there_is_a_limit_to_references_and_pins, make_cache(4, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
 	kvmm_ref_t ref[2], many[1025], found;
 	kvmm_key_t key = key_of(1);
 	kvmm_weak_t weak;
@@ -284,14 +269,12 @@ Test(life_ref, there_is_a_limit_to_references_and_pins)
 		cr_assert_eq(kvmm_unpin_many(pool, &ref[0], 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref[0], 1), 0);
 	cr_expect_str_eq(picture(pool), "II..");
-	end_pool(pool);
 }
 
 /* ---- weak references ---- */
 
-Test(life_ref, a_weak_reference_is_good_until_the_block_is_evicted)
+POOL_TEST(life_ref, a_weak_reference_is_good_until_the_block_is_evicted, make_cache(3, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(3, "lru");
 	kvmm_ref_t ref[3], got[4];
 	kvmm_weak_t weak[4];
 	kvmm_mut_t mut[2];
@@ -324,12 +307,10 @@ Test(life_ref, a_weak_reference_is_good_until_the_block_is_evicted)
 	cr_expect_eq(kvmm_put_many(pool, got, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 1), 0);
 	cr_expect_eq(kvmm_free(pool, &mut[1], 1), 0);
-	end_pool(pool);
 }
 
-Test(life_ref, an_upgrade_in_place_is_a_hit_for_the_policy)
+POOL_TEST(life_ref, an_upgrade_in_place_is_a_hit_for_the_policy, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	union { kvmm_weak_t weak[2]; kvmm_ref_t ref[2]; } block;
 	struct bad_handle bad[NR_BAD_HANDLES];
 	u32 order[3];
@@ -348,13 +329,11 @@ Test(life_ref, an_upgrade_in_place_is_a_hit_for_the_policy)
 		expect_refused(pool, kvmm_upgrade_many(pool, &weak, 1, block.ref), 0);
 		cr_expect_eq(block.ref[0].gen, 0);
 	}
-	end_pool(pool);
 }
 
 /* More than a put or a note of hits takes at once, with holes. */
-Test(life_ref, long_arrays_of_weak_references_have_holes)
+POOL_TEST(life_ref, long_arrays_of_weak_references_have_holes, make_cache(LIFE_MAX, "lfu"))
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "lfu");
 	kvmm_ref_t ref[LIFE_MAX], got[LIFE_MAX];
 	kvmm_weak_t weak[LIFE_MAX];
 	u32 blocks[LIFE_MAX], nr = 0;
@@ -374,14 +353,12 @@ Test(life_ref, long_arrays_of_weak_references_have_holes)
 		if (got[i].gen)
 			cr_assert_eq(kvmm_put_many(pool, &got[i], 1), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, LIFE_MAX - nr);
-	end_pool(pool);
 }
 
 /* ---- touch, pins, reset ---- */
 
-Test(life_ref, a_touch_is_a_use_without_a_reference)
+POOL_TEST(life_ref, a_touch_is_a_use_without_a_reference, make_cache(8, "lfu"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lfu");
 	kvmm_ref_t ref[3];
 	u32 order[3];
 
@@ -395,12 +372,10 @@ Test(life_ref, a_touch_is_a_use_without_a_reference)
 	cr_expect_eq(kvmm_put_many(pool, ref, 3), 0);
 	cr_expect_eq(eviction_order(pool, order, 3), 3);
 	cr_expect(order[0] == 2 && order[1] == 0 && order[2] == 1);
-	end_pool(pool);
 }
 
-Test(life_ref, what_is_held_or_pinned_stays_where_it_is)
+POOL_TEST(life_ref, what_is_held_or_pinned_stays_where_it_is, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range = take(pool, 1, 0), other;
 	kvmm_ref_t ref[4];
@@ -424,12 +399,10 @@ Test(life_ref, what_is_held_or_pinned_stays_where_it_is)
 	cr_expect_eq(kvmm_blocks_of_refs(pool, ref, 2, after), -ESTALE);
 	cr_expect_eq(kvmm_unpin_many(pool, &ref[3], 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 1), 0);
-	end_pool(pool);
 }
 
-Test(life_ref, blocks_go_with_their_last_reference_if_told_so)
+POOL_TEST(life_ref, blocks_go_with_their_last_reference_if_told_so, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t ref[4];
 
 	make_active(pool, 0, 4, ref);
@@ -445,7 +418,6 @@ Test(life_ref, blocks_go_with_their_last_reference_if_told_so)
 	cr_expect_eq(kvmm_put_many(pool, &ref[2], 1), 0);
 	cr_expect_str_eq(picture(pool), ".I.I....");
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	end_pool(pool);
 }
 
 Test(life_ref, a_pool_that_does_not_cache_can_be_told_otherwise)
@@ -470,9 +442,9 @@ Test(life_ref, a_pool_that_does_not_cache_can_be_told_otherwise)
 }
 
 /* The last reference is the pin's. */
-Test(life_ref, a_block_goes_with_its_last_pin)
+POOL_TEST(life_ref, a_block_goes_with_its_last_pin,
+	  make_life(8, "lru", KVMM_POOL_RESET_ON_RELEASE, 0))
 {
-	struct kvmm_pool *pool = make_life(8, "lru", KVMM_POOL_RESET_ON_RELEASE, 0);
 	kvmm_ref_t ref;
 
 	make_active(pool, 0, 1, &ref);
@@ -482,13 +454,12 @@ Test(life_ref, a_block_goes_with_its_last_pin)
 	cr_expect_eq(kvmm_unpin_many(pool, &ref, 1), 0);
 	cr_expect_str_eq(picture(pool), "........");
 	refuse_refs(pool, &ref, 1, -ESTALE);
-	end_pool(pool);
 }
 
 /* Blocks that go are free, in a classic order in that of their put: the last one first. */
-Test(life_ref, classic_blocks_that_go_are_reused_last_first)
+POOL_TEST(life_ref, classic_blocks_that_go_are_reused_last_first,
+	  make_life(3, "lru-classic", KVMM_POOL_RESET_ON_RELEASE, 0))
 {
-	struct kvmm_pool *pool = make_life(3, "lru-classic", KVMM_POOL_RESET_ON_RELEASE, 0);
 	kvmm_ref_t ref[3];
 	kvmm_mut_t mut[3];
 
@@ -498,5 +469,4 @@ Test(life_ref, classic_blocks_that_go_are_reused_last_first)
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), 2 - i);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end_pool(pool);
 }

@@ -10,9 +10,8 @@
 
 /* ---- staged ---- */
 
-Test(life, nobody_finds_a_staged_block)
+POOL_TEST(life, nobody_finds_a_staged_block, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_publish req = { .nr = 3 };
 	kvmm_staged_t staged[3];
 	kvmm_ref_t ref[3];
@@ -30,12 +29,10 @@ Test(life, nobody_finds_a_staged_block)
 	cr_expect_eq(kvmm_put_many(pool, ref, 3), 0);
 	cr_expect_str_eq(picture(pool), "III.....");
 	cr_expect_eq(found_under(pool, 2), 2);
-	end_pool(pool);
 }
 
-Test(life, who_regrets_a_name_has_a_private_block_again)
+POOL_TEST(life, who_regrets_a_name_has_a_private_block_again, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_staged_t staged[4];
 	kvmm_mut_t mut[4];
 
@@ -51,7 +48,6 @@ Test(life, who_regrets_a_name_has_a_private_block_again)
 	cr_expect_eq(stat_of(pool).stagings, 4 + 2);
 	cr_expect_eq(stat_of(pool).registered, 2);
 	cr_expect_eq(kvmm_put_many(pool, (kvmm_ref_t *)mut, 2), 0);
-	end_pool(pool);
 }
 
 Test(life, handles_of_all_kinds_may_share_memory)
@@ -59,7 +55,7 @@ Test(life, handles_of_all_kinds_may_share_memory)
 	static const u32 dups[] = { KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT };
 
 	for (u32 d = 0; d < ARRAY_SIZE(dups); d++) {
-		struct kvmm_pool *pool = make_cache(16, "lru");
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, "lru");
 		union {
 			kvmm_mut_t mut[6];
 			kvmm_staged_t staged[6];
@@ -80,7 +76,6 @@ Test(life, handles_of_all_kinds_may_share_memory)
 		cr_expect_eq(kvmm_block_of_ref(pool, block.ref[1]),
 			     dups[d] == KVMM_DUP_REJECT ? 0 : 3);
 		cr_expect_eq(kvmm_put_many(pool, block.ref, 6), 0);
-		end_pool(pool);
 	}
 }
 
@@ -99,9 +94,8 @@ static void refuse_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, i
 	expect_refused(pool, kv_free_staged(pool, staged, 4), err);
 }
 
-Test(life, one_bad_handle_and_the_whole_batch_stays_staged)
+POOL_TEST(life, one_bad_handle_and_the_whole_batch_stays_staged, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct bad_handle bad[NR_BAD_HANDLES];
 	kvmm_staged_t staged[4], spoilt[4];
 	kvmm_mut_t mut;
@@ -127,7 +121,6 @@ Test(life, one_bad_handle_and_the_whole_batch_stays_staged)
 	cr_expect_eq(kv_free_staged(pool, staged, 4), 0);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-	end_pool(pool);
 }
 
 static void refuse_private(struct kvmm_pool *pool, const kvmm_mut_t *mut, int err)
@@ -146,9 +139,8 @@ static void refuse_private(struct kvmm_pool *pool, const kvmm_mut_t *mut, int er
 		expect_refused(pool, kvmm_blocks_of_muts(pool, mut, 4, blocks), err);
 }
 
-Test(life, one_bad_handle_and_the_whole_batch_stays_private)
+POOL_TEST(life, one_bad_handle_and_the_whole_batch_stays_private, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct bad_handle bad[NR_BAD_HANDLES];
 	kvmm_mut_t mut[4], spoilt[4];
 	kvmm_staged_t staged;
@@ -175,7 +167,6 @@ Test(life, one_bad_handle_and_the_whole_batch_stays_private)
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
 	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-	end_pool(pool);
 }
 
 /* Who goes on behind a cached block uses that; but not if he may not. */
@@ -184,7 +175,7 @@ Test(life, a_refused_name_is_no_use_of_the_block_before)
 	static const char *const policies[] = { "lru", "slru", "lfu", "lrfu" };
 
 	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
-		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, policies[p]);
 		kvmm_key_t parent = key_of(0), keys[2] = { key_of(1), key_of(2) };
 		struct kvmm_prefix prefix = { keys, 2, 1, &parent, { 0, 0, 0 } };
 		kvmm_staged_t staged[2];
@@ -202,13 +193,11 @@ Test(life, a_refused_name_is_no_use_of_the_block_before)
 		cr_expect_eq(entry_at(pool, staged[0].index)->parent, 0);
 		cr_expect_eq(entry_at(pool, staged[1].index)->parent, staged[0].index);
 		cr_expect_eq(kv_free_staged(pool, staged, 2), 0);
-		end_pool(pool);
 	}
 }
 
-Test(life, each_refused_call_is_counted_once)
+POOL_TEST(life, each_refused_call_is_counted_once, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_mut_t mut[2] = { { 3, 9 }, { 4, 9 } };
 	kvmm_staged_t staged[2] = { { 3, 9 }, { 4, 9 } };
 	kvmm_ref_t ref[2] = { { 3, 9 }, { 4, 9 } };
@@ -240,12 +229,10 @@ Test(life, each_refused_call_is_counted_once)
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
 	kvmm_blocks_of_refs(pool, ref, 2, blocks);
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
-	end_pool(pool);
 }
 
-Test(life, takes_null_for_an_error_unless_it_is_for_nothing)
+POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_prefix none = { 0 }, keyless = { .nr = 1 };
 	struct kvmm_publish nothing = { 0 }, empty = { .nr = 1 }, odd = { .dup = KVMM_NR_DUPS };
 	kvmm_staged_t staged;
@@ -280,12 +267,10 @@ Test(life, takes_null_for_an_error_unless_it_is_for_nothing)
 	cr_expect_eq(kvmm_prefix_len(NULL, &none), -EINVAL);
 	cr_expect_eq(kvmm_evict_blocks(NULL, NULL, 0), -EINVAL);
 	cr_expect_eq(kvmm_reset_cache(NULL), -EINVAL);
-	end_pool(pool);
 }
 
-Test(life, a_pool_without_policy_has_no_cached_blocks)
+POOL_TEST(life, a_pool_without_policy_has_no_cached_blocks, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_prefix none = { 0 };
 	struct kvmm_publish nothing = { 0 };
 
@@ -299,14 +284,12 @@ Test(life, a_pool_without_policy_has_no_cached_blocks)
 	cr_expect_eq(kvmm_pin_many(pool, NULL, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_evict_blocks(pool, NULL, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_reset_cache(pool), -EOPNOTSUPP);
-	end_pool(pool);
 }
 
 /* ---- names that are taken ---- */
 
-Test(life, an_allowed_duplicate_is_found_when_its_elder_is_gone)
+POOL_TEST(life, an_allowed_duplicate_is_found_when_its_elder_is_gone, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t elder, dup;
 	u32 block = 0;
 
@@ -322,12 +305,10 @@ Test(life, an_allowed_duplicate_is_found_when_its_elder_is_gone)
 	cr_expect_eq(found_under(pool, 5), 1);
 	cr_expect_eq(stat_of(pool).duplicates, 1);
 	cr_expect_eq(stat_of(pool).registered, 2);
-	end_pool(pool);
 }
 
-Test(life, a_holding_duplicate_keeps_its_elder_as_long_as_it_is_held)
+POOL_TEST(life, a_holding_duplicate_keeps_its_elder_as_long_as_it_is_held, make_cache(3, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(3, "lru");
 	kvmm_ref_t elder, dup;
 	kvmm_mut_t mut[3];
 
@@ -344,7 +325,6 @@ Test(life, a_holding_duplicate_keeps_its_elder_as_long_as_it_is_held)
 	cr_expect_eq(found_under(pool, 5), 0);
 	make_private(pool, 3, mut);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end_pool(pool);
 }
 
 /* Two requests with one prompt have ended: nothing is held, and all of the pool can be had. */
@@ -371,9 +351,8 @@ Test(life, duplicates_pin_nothing_in_an_idle_pool)
 	}
 }
 
-Test(life, a_rejected_newcomer_is_freed_for_a_reference_on_its_elder)
+POOL_TEST(life, a_rejected_newcomer_is_freed_for_a_reference_on_its_elder, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_ref_t elder, got[3];
 
 	make_active(pool, 5, 1, &elder);
@@ -389,7 +368,6 @@ Test(life, a_rejected_newcomer_is_freed_for_a_reference_on_its_elder)
 	cr_expect_eq(publish_as(pool, KVMM_DUP_REJECT, 5, 1, got), 1);
 	cr_expect_str_eq(refs_picture(pool), "10.0....");
 	cr_expect_eq(kvmm_put_many(pool, got, 1), 0);
-	end_pool(pool);
 }
 
 /* Who holds an inactive elder takes it out of the order of eviction. */
@@ -398,7 +376,7 @@ Test(life, an_inactive_elder_that_is_held_is_no_victim)
 	static const u32 dups[] = { KVMM_DUP_HOLD, KVMM_DUP_REJECT };
 
 	for (u32 d = 0; d < ARRAY_SIZE(dups); d++) {
-		struct kvmm_pool *pool = make_cache(4, "lru");
+		struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_cache(4, "lru");
 		kvmm_ref_t ref;
 		kvmm_mut_t mut[3];
 
@@ -410,7 +388,6 @@ Test(life, an_inactive_elder_that_is_held_is_no_victim)
 		cr_expect_eq(found_under(pool, 5), 0);
 		cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 		cr_expect_eq(kvmm_validate(pool), 0);
-		kvmm_pool_destroy(pool);
 	}
 }
 
@@ -418,7 +395,7 @@ Test(life, an_inactive_elder_that_is_held_is_no_victim)
 Test(life, a_hidden_elder_is_none)
 {
 	for (u32 dup = KVMM_DUP_ALLOW; dup < KVMM_NR_DUPS; dup++) {
-		struct kvmm_pool *pool = make_cache(8, "lru");
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, "lru");
 		kvmm_ref_t elder, ref;
 		u32 block = 0;
 
@@ -432,7 +409,6 @@ Test(life, a_hidden_elder_is_none)
 		cr_expect_str_eq(picture(pool), ".A......");
 		cr_expect_eq(found_under(pool, 5), 1);
 		cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-		end_pool(pool);
 	}
 }
 
@@ -440,7 +416,7 @@ Test(life, a_hidden_elder_is_none)
 Test(life, an_elder_on_its_way_out_is_none)
 {
 	for (u32 dup = KVMM_DUP_ALLOW; dup < KVMM_NR_DUPS; dup++) {
-		struct kvmm_pool *pool = make_cache(8, "lru");
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, "lru");
 		kvmm_ref_t ref;
 		u32 victim;
 
@@ -456,7 +432,6 @@ Test(life, an_elder_on_its_way_out_is_none)
 		cr_expect_eq(found_under(pool, 5), 0);
 		cr_expect_str_eq(refs_picture(pool), "01......", "%u", dup);
 		cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-		end_pool(pool);
 	}
 }
 
@@ -469,7 +444,7 @@ Test(life, a_name_may_stand_in_a_batch_twice)
 	};
 
 	for (u32 d = 0; d < ARRAY_SIZE(want); d++) {
-		struct kvmm_pool *pool = make_cache(8, "lru");
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(8, "lru");
 		kvmm_key_t keys[3] = { key_of(5), key_of(5), key_of(5) };
 		struct kvmm_prefix prefix = prefix_of(keys, 3);
 		kvmm_staged_t staged[3];
@@ -484,14 +459,13 @@ Test(life, a_name_may_stand_in_a_batch_twice)
 		cr_expect_str_eq(refs_picture(pool), want[d].refs);
 		cr_expect_eq(kvmm_put_many(pool, ref, 3), 0);
 		cr_expect_eq(kvmm_reset_cache(pool), d ? 1 : 3);
-		end_pool(pool);
 	}
 }
 
 /* Each second name is taken, by active and inactive blocks. */
 static void publish_many(u32 dup, u32 nr)
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "lru");
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(LIFE_MAX, "lru");
 	union { kvmm_staged_t staged[LIFE_MAX]; kvmm_ref_t ref[LIFE_MAX]; } block;
 	struct kvmm_publish req = { block.staged, nr, dup, block.ref, 0 };
 	u32 nr_kept = dup == KVMM_DUP_REJECT ? nr : nr + nr / 2;
@@ -510,7 +484,6 @@ static void publish_many(u32 dup, u32 nr)
 	cr_expect_eq(kvmm_put_many(pool, elder + nr / 4, nr / 2 - nr / 4), 0);
 	cr_expect_eq(kvmm_reset_cache(pool), dup == KVMM_DUP_HOLD ? nr : nr_kept);
 	cr_expect_eq(stat_of(pool).nr_free, LIFE_MAX);
-	end_pool(pool);
 }
 
 Test(life, batches_of_any_length_are_published)
@@ -522,9 +495,8 @@ Test(life, batches_of_any_length_are_published)
 			publish_many(dup, lengths[i]);
 }
 
-Test(life, a_block_twice_in_a_large_batch_is_noticed)
+POOL_TEST(life, a_block_twice_in_a_large_batch_is_noticed, make_cache(LIFE_MAX, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "lru");
 	kvmm_staged_t staged[200];
 	kvmm_ref_t ref[200];
 
@@ -536,7 +508,6 @@ Test(life, a_block_twice_in_a_large_batch_is_noticed)
 		expect_refused(pool, kvmm_publish(pool, &req), -EINVAL);
 	}
 	expect_refused(pool, kv_free_staged(pool, staged, 200), -EINVAL);
-	end_pool(pool);
 }
 
 Test(life, the_pool_says_what_becomes_of_duplicates)
@@ -549,7 +520,7 @@ Test(life, the_pool_says_what_becomes_of_duplicates)
 	};
 
 	for (u32 d = 0; d < ARRAY_SIZE(want); d++) {
-		struct kvmm_pool *pool = make_life(8, "lru", 0, want[d].dup);
+		struct kvmm_pool *pool __cleanup(end_pool) = make_life(8, "lru", 0, want[d].dup);
 		kvmm_ref_t elder, ref;
 		kvmm_mut_t mut;
 
@@ -561,14 +532,12 @@ Test(life, the_pool_says_what_becomes_of_duplicates)
 		cr_expect_eq(publish_as(pool, KVMM_DUP_POOL, 5, 1, &ref), 1);
 		cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 		cr_expect_eq(kvmm_put_many(pool, &elder, 1), 0);
-		end_pool(pool);
 	}
 }
 
 /* C holds B, which holds A, each of which is hidden in its turn. */
-Test(life, who_is_held_by_a_duplicate_only_goes_with_it)
+POOL_TEST(life, who_is_held_by_a_duplicate_only_goes_with_it, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	u32 blocks[2] = { 0, 1 };
 	kvmm_ref_t ref[3];
 
@@ -584,12 +553,11 @@ Test(life, who_is_held_by_a_duplicate_only_goes_with_it)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref[2], 1), 0);
 	cr_expect_str_eq(picture(pool), "........");
-	end_pool(pool);
 }
 
-Test(life, elders_and_duplicates_that_are_not_to_stay_all_go)
+POOL_TEST(life, elders_and_duplicates_that_are_not_to_stay_all_go,
+	  make_life(8, "lru", KVMM_POOL_RESET_ON_RELEASE, KVMM_DUP_HOLD))
 {
-	struct kvmm_pool *pool = make_life(8, "lru", KVMM_POOL_RESET_ON_RELEASE, KVMM_DUP_HOLD);
 	kvmm_ref_t ref[3];
 
 	for (u32 i = 0; i < 3; i++)
@@ -601,18 +569,16 @@ Test(life, elders_and_duplicates_that_are_not_to_stay_all_go)
 	cr_expect_str_eq(refs_picture(pool), "11......");
 	cr_expect_eq(kvmm_put_many(pool, &ref[1], 1), 0);
 	cr_expect_str_eq(picture(pool), "........");
-	end_pool(pool);
 }
 
 /* ---- domains ---- */
 
-Test(life, a_key_is_a_hit_in_its_own_domain_only)
+POOL_TEST(life, a_key_is_a_hit_in_its_own_domain_only, make_cache(32, "lru"))
 {
 	static const kvmm_domain_t domains[] = {
 		{ 0, 0, 0 }, { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 }, { 1, 1, 1 },
 		{ UINT32_MAX, UINT16_MAX, UINT16_MAX },
 	};
-	struct kvmm_pool *pool = make_cache(32, "lru");
 	const kvmm_key_t *keys = keys_from(0, 2);
 	kvmm_ref_t ref[2];
 
@@ -637,12 +603,10 @@ Test(life, a_key_is_a_hit_in_its_own_domain_only)
 		cr_expect_eq(kvmm_block_of_ref(pool, ref[0]), 2 * i);
 		cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 	}
-	end_pool(pool);
 }
 
-Test(life, an_acquired_prompt_hits_in_its_domain_and_keeps_a_reserve)
+POOL_TEST(life, an_acquired_prompt_hits_in_its_domain_and_keeps_a_reserve, make_cache(8, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	const kvmm_key_t *keys = keys_from(0, 4);
 	kvmm_ref_t hit[4];
 	kvmm_mut_t fresh[8];
@@ -669,14 +633,12 @@ Test(life, an_acquired_prompt_hits_in_its_domain_and_keeps_a_reserve)
 	cr_expect_eq(req.nr_fresh, 2);
 	cr_expect_eq(kvmm_free(pool, fresh, 2), 0);
 	cr_expect_eq(kvmm_put_many(pool, hit, 4), 0);
-	end_pool(pool);
 }
 
 /* ---- looking ---- */
 
-Test(life, a_scan_finds_what_is_there_wherever_misses_are)
+POOL_TEST(life, a_scan_finds_what_is_there_wherever_misses_are, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_key_t keys[7] = { key_of(9), key_of(1), key_of(8), key_of(3), key_of(1), key_of(2),
 			       key_of(7) };
 	struct kvmm_prefix prefix = prefix_of(keys, 7);
@@ -697,13 +659,11 @@ Test(life, a_scan_finds_what_is_there_wherever_misses_are)
 	}
 	cr_expect_eq(stat_of(pool).hit_blocks, 4);
 	cr_expect_eq(stat_of(pool).miss_blocks, 3);
-	end_pool(pool);
 }
 
-Test(life, a_probe_changes_nothing_and_sees_every_key)
+POOL_TEST(life, a_probe_changes_nothing_and_sees_every_key, make_cache(LIFE_MAX, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(LIFE_MAX, "lru");
-	kvmm_key_t keys[LIFE_MAX];
+	kvmm_key_t keys[LIFE_MAX] = { 0 };
 	struct kvmm_prefix prefix = prefix_of(keys, 200);
 	u64 present[4];
 
@@ -715,7 +675,6 @@ Test(life, a_probe_changes_nothing_and_sees_every_key)
 		cr_expect_eq(present[i / 64] >> i % 64 & 1, i < 60 || (i >= 100 && i < 160), "%u", i);
 	cr_expect_eq(present[3] >> (200 % 64), 0);
 	expect_refused(pool, kvmm_prefix_len(pool, &prefix), 60);
-	end_pool(pool);
 }
 
 Test(life, lengths_of_closed_prefixes_are_found_by_bisection)
@@ -733,9 +692,9 @@ Test(life, lengths_of_closed_prefixes_are_found_by_bisection)
 	}
 }
 
-Test(life, a_pool_goes_with_everything_that_is_held_in_it)
+POOL_TEST(life, a_pool_goes_with_everything_that_is_held_in_it,
+	  make_life(32, "glfu", 0, KVMM_DUP_HOLD))
 {
-	struct kvmm_pool *pool = make_life(32, "glfu", 0, KVMM_DUP_HOLD);
 	kvmm_staged_t staged[2];
 	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[4];
@@ -747,5 +706,4 @@ Test(life, a_pool_goes_with_everything_that_is_held_in_it)
 	make_private(pool, 2, mut);
 	cr_expect_eq(kvmm_pin_many(pool, ref, 2), 0);
 	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
-	end_pool(pool);
 }

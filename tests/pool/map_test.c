@@ -218,7 +218,7 @@ Test(map, each_step_in_the_life_of_a_block_is_a_state)
 /* In a pool of that size a thread keeps some for itself. */
 Test(map, what_a_thread_keeps_is_aside_and_free)
 {
-	struct kvmm_pool *big = make_cache(1024, "lru");
+	struct kvmm_pool *big __cleanup(end_pool) = make_cache(1024, "lru");
 	struct kvmm_block_info info;
 	struct kvmm_map_run run;
 	kvmm_mut_t mut;
@@ -231,7 +231,6 @@ Test(map, what_a_thread_keeps_is_aside_and_free)
 	cr_expect_gt(run.nr, 1);
 	cr_assert_eq(kvmm_block_info(big, 0, &info), 0);
 	cr_expect_eq(info.state, KVMM_BLOCK_FREE);
-	end_pool(big);
 }
 
 Test(map, states_are_those_of_blocks_more_finely)
@@ -343,7 +342,7 @@ Test(map, age_counts_from_the_last_touch)
 Test(map, blocks_of_different_classes_are_different_runs)
 {
 	static const u32 quota[3] = { 0, 0, 0 };
-	struct kvmm_pool *classed = make_classed(8, "lru", quota, 0);
+	struct kvmm_pool *classed __cleanup(end_pool) = make_classed(8, "lru", quota, 0);
 	struct kvmm_map_run runs[4];
 	kvmm_ref_t refs[3];
 	u32 at = 0;
@@ -357,12 +356,11 @@ Test(map, blocks_of_different_classes_are_different_runs)
 	cr_expect_eq(runs[2].flags & KVMM_MAP_HAS_CLASS, 0);
 	for (u32 i = 0; i < 3; i++)
 		drop(classed, refs[i]);
-	end_pool(classed);
 }
 
 Test(map, the_owner_of_a_named_block_is_who_has_it_alone)
 {
-	struct kvmm_pool *classed = make_classed(8, "lru", NULL, 0);
+	struct kvmm_pool *classed __cleanup(end_pool) = make_classed(8, "lru", NULL, 0);
 	struct kvmm_map_run runs[4];
 	kvmm_ref_t refs[3];
 	u32 at = 0;
@@ -376,7 +374,6 @@ Test(map, the_owner_of_a_named_block_is_who_has_it_alone)
 	cr_expect(runs[1].nr == 2 && runs[1].owner == 0, "%llu", (unsigned long long)runs[1].owner);
 	for (u32 i = 0; i < 3; i++)
 		drop(classed, refs[i]);
-	end_pool(classed);
 }
 
 Test(map, blocks_of_different_tenants_are_different_runs)
@@ -425,10 +422,9 @@ Test(map, a_walk_in_small_steps_sees_the_same)
 /* More than one read section, and more than one portion. */
 Test(map, a_long_run_is_one_run_up_to_a_portion)
 {
-	struct kvmm_pool *big = make_pool(KVMM_MAP_PORTION + 5000);
+	struct kvmm_pool *big __cleanup(end_pool) = make_pool(KVMM_MAP_PORTION + 5000);
 
 	cr_expect_str_eq(runs_of(big, 0, 64), "1048576 free, 5000 free");
-	end_pool(big);
 }
 
 Test(map, the_null_block_is_one_of_its_own)

@@ -189,9 +189,8 @@ Test(move_fault, pins_that_are_there_are_undone_without_memory)
 }
 
 /* Leases of ranges, which count their pins, come 128 at a time: the pins so far stay counted. */
-Test(move_fault, pins_stay_when_their_table_cannot_grow)
+POOL_TEST(move_fault, pins_stay_when_their_table_cannot_grow, make_pool(300))
 {
-	struct kvmm_pool *pool = make_pool(300);
 	struct kvmm_pin_stat pins;
 	kvmm_range_t range[300];
 
@@ -209,5 +208,4 @@ Test(move_fault, pins_stay_when_their_table_cannot_grow)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_pin_as(pool, range[299], KVMM_PIN_GDS), 0);
 	cr_expect_eq(kvmm_range_unpin_as(pool, range[0], KVMM_PIN_GDS), 0, "counted as before");
-	end_pool(pool);
 }

@@ -63,7 +63,7 @@ Test(move, private_and_staged_blocks_move_between_steps)
 	kvmm_staged_t staged[2];
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut[4];
-	struct kvmm_pool *pool = sparse(mut, staged);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(mut, staged);
 	u32 block[4];
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), -ENOSPC);
@@ -82,14 +82,13 @@ Test(move, private_and_staged_blocks_move_between_steps)
 		expect_block(pool, block[i], i + 1);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
-	end_pool(pool);
 }
 
 Test(move, what_private_blocks_have_moved_is_told)
 {
 	kvmm_staged_t staged[2];
 	kvmm_mut_t mut[4];
-	struct kvmm_pool *pool = sparse(mut, staged);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(mut, staged);
 	struct kvmm_relocation moves[4];
 	kvmm_stream_t id;
 	uint64_t epoch;
@@ -113,7 +112,6 @@ Test(move, what_private_blocks_have_moved_is_told)
 	cr_expect_eq(kvmm_relocations_ack(pool, id, nr), 0);
 	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), 0);
 	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
-	end_pool(pool);
 }
 
 /* ---- ranges that grow ---- */
@@ -134,7 +132,7 @@ static struct kvmm_pool *growing(kvmm_range_t *range)
 Test(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps)
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = growing(&range);
+	struct kvmm_pool *pool __cleanup(end_pool) = growing(&range);
 	struct kvmm_extent ext[4];
 
 	cr_expect_eq(start(pool, 7, KVMM_MOVE_BESIDE), -ENOSPC);
@@ -151,19 +149,16 @@ Test(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps)
 	cr_expect_eq(ext[1].nr, 2);
 	cr_expect_eq(kvmm_range_shrink(pool, range, 1), 0);
 	cr_expect(has_pattern(pool, range, 1));
-	end_pool(pool);
 }
 
-Test(move, one_run_by_contract_is_not_cut)
+POOL_TEST(move, one_run_by_contract_is_not_cut, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t front = take(pool, 4, 0), range;
 
 	range = take_seq(pool, 6, KVMM_ALLOC_GROWS | KVMM_ALLOC_CONTIG, 1);
 	cr_assert_eq(kvmm_range_free(pool, front), 0);
 	cr_assert_eq(kvmm_range_seal(pool, range, 4), 0);
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC);
-	end_pool(pool);
 }
 
 /* ---- pace ---- */
@@ -200,7 +195,7 @@ static void set_pace(struct kvmm_pool *pool, u64 bytes_per_ms, u64 bytes_per_ste
 Test(pace, a_step_bears_so_many_bytes)
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = wide(&range);
+	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
 	uint64_t epoch, other_epoch;
 	kvmm_stream_t id, other;
 	u32 nr = 0;
@@ -229,25 +224,23 @@ Test(pace, a_step_bears_so_many_bytes)
 	kvmm_compact_poll(pool);
 	cr_expect(has_pattern(pool, range, 1));
 	cr_expect_geq(stat_of(pool).largest, 8);
-	end_pool(pool);
 }
 
 Test(pace, nobody_waits_for_a_limit_per_step_while_none_is_open)
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = wide(&range);
+	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
 
 	set_pace(pool, 0, 1);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect(has_pattern(pool, range, 1));
-	end_pool(pool);
 }
 
 Test(pace, a_limit_can_be_lifted_while_something_waits_for_it)
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = wide(&range);
+	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
 
 	set_pace(pool, 1, 0);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
@@ -256,13 +249,12 @@ Test(pace, a_limit_can_be_lifted_while_something_waits_for_it)
 	kvmm_compact_poll(pool);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect(has_pattern(pool, range, 1));
-	end_pool(pool);
 }
 
 Test(pace, what_waits_for_its_turn_can_be_cancelled)
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = wide(&range);
+	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
 
 	set_pace(pool, 1, 0);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
@@ -271,12 +263,10 @@ Test(pace, what_waits_for_its_turn_can_be_cancelled)
 	cr_expect(has_pattern(pool, range, 1));
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BETWEEN), 0, "not limited");
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	end_pool(pool);
 }
 
-Test(pace, misuse_is_refused)
+POOL_TEST(pace, misuse_is_refused, make_pool(4))
 {
-	struct kvmm_pool *pool = make_pool(4);
 	struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_ms = UINT64_MAX };
 
 	cr_expect_eq(kvmm_pace_set(pool, &pace), -EINVAL);
@@ -284,14 +274,12 @@ Test(pace, misuse_is_refused)
 	cr_expect_eq(kvmm_pace_set(pool, &pace), -EINVAL);
 	cr_expect_eq(kvmm_pace_set(NULL, &pace), -EINVAL);
 	cr_expect_eq(kvmm_pace_stat(pool, NULL), -EINVAL);
-	end_pool(pool);
 }
 
 /* ---- for somebody who needs a run ---- */
 
-Test(move, who_fails_beside_an_open_step_finds_the_run_later)
+POOL_TEST(move, who_fails_beside_an_open_step_finds_the_run_later, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26], got;
 	kvmm_stream_t id;
 	uint64_t epoch;
@@ -313,13 +301,11 @@ Test(move, who_fails_beside_an_open_step_finds_the_run_later)
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
 	for (u32 i = 0; i < 4; i++)
 		cr_expect(has_pattern(pool, range[i], i));
-	end_pool(pool);
 }
 
 /* Two streams: the engine is never between steps. */
-Test(move, what_cannot_be_made_is_not_planned_each_time)
+POOL_TEST(move, what_cannot_be_made_is_not_planned_each_time, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26], got;
 	struct kvmm_stay stay;
 	kvmm_stream_t id;
@@ -339,5 +325,4 @@ Test(move, what_cannot_be_made_is_not_planned_each_time)
 	cr_expect_gt(nr, 0);
 	cr_expect_lt(nr, 7, "the second look comes later");
 	cr_assert_eq(kvmm_range_unpin(pool, range[0]), 0);
-	end_pool(pool);
 }

@@ -179,7 +179,7 @@ Test(owner, arguments_that_are_none)
 
 Test(owner, pools_without_cache_have_ranges_only)
 {
-	struct kvmm_pool *plain = make_pool(4);
+	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(4);
 	struct kvmm_own own = { sizeof(own), 3, 0, 0, 0 };
 	kvmm_mut_t mut = { 0, 1 };
 
@@ -188,7 +188,6 @@ Test(owner, pools_without_cache_have_ranges_only)
 	cr_expect_str_eq(owned(plain), "r1");
 	cr_expect_eq(kvmm_owner_release(plain, 1), 1);
 	cr_expect_str_eq(owned(plain), "");
-	end_pool(plain);
 }
 
 /* ---- release ---- */
@@ -924,7 +923,7 @@ Test(owner, a_clock_that_jumps_makes_no_wait_endless_and_no_age_absurd)
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
 	kvmm_range_t range[5] = { { 0, 0 } };
 	struct kvmm_event event[16];
-	struct kvmm_events *events;
+	struct kvmm_events *events __cleanup(kvmm_events_close) = NULL;
 	u64 nr_lost, nr_read = 0;
 
 	dice = 4711;
@@ -948,5 +947,4 @@ Test(owner, a_clock_that_jumps_makes_no_wait_endless_and_no_age_absurd)
 		if (range[i].gen)
 			cr_expect_eq(kvmm_range_free(pool, range[i]), 0);
 	cr_assert_eq(kvmm_background_set(pool, NULL), 0);
-	kvmm_events_close(events);
 }

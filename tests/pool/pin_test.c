@@ -43,7 +43,7 @@ static struct kvmm_pool *cached(u32 nr, kvmm_ref_t *ref)
 Test(pin, a_pin_is_undone_by_its_type_only)
 {
 	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool = cached(4, ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
 
 	cr_expect_eq(kvmm_pin_many(pool, ref, 4), 0);
 	cr_expect_eq(kvmm_pin_many_as(pool, ref, 2, KVMM_PIN_RDMA), 0);
@@ -62,14 +62,13 @@ Test(pin, a_pin_is_undone_by_its_type_only)
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 1, KVMM_PIN_RDMA), -EINVAL);
 	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
-	end_pool(pool);
 }
 
 /* Two batches: the first one to go is good. */
 Test(pin, a_long_call_that_is_refused_puts_all_types_back)
 {
 	kvmm_ref_t ref[300];
-	struct kvmm_pool *pool = cached(300, ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = cached(300, ref);
 
 	cr_expect_eq(kvmm_pin_many_as(pool, ref + 1, 299, KVMM_PIN_IPC), 0);
 	cr_expect_eq(kvmm_pin_many(pool, ref, 1), 0);
@@ -79,13 +78,12 @@ Test(pin, a_long_call_that_is_refused_puts_all_types_back)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref + 1, 299, KVMM_PIN_IPC), 0);
 	cr_expect_eq(kvmm_unpin_many(pool, ref, 1), 0);
-	end_pool(pool);
 }
 
 Test(pin, the_next_block_of_an_entry_has_no_types)
 {
 	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool = cached(4, ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
 
 	cr_expect_eq(kvmm_pin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
@@ -94,12 +92,10 @@ Test(pin, the_next_block_of_an_entry_has_no_types)
 	cache_keys(pool, 8, 4);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 1, KVMM_PIN_GRAPH), -ESTALE);
-	end_pool(pool);
 }
 
-Test(pin, ranges_are_unpinned_by_type)
+POOL_TEST(pin, ranges_are_unpinned_by_type, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, 0);
 
 	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_RDMA), 0);
@@ -115,12 +111,10 @@ Test(pin, ranges_are_unpinned_by_type)
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_RDMA), -ESTALE);
 	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_NR_PIN_TYPES), -EINVAL);
-	end_pool(pool);
 }
 
-Test(pin, ranges_have_so_many_pins_of_a_type)
+POOL_TEST(pin, ranges_have_so_many_pins_of_a_type, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, 0);
 
 	for (u32 i = 0; i < 255; i++)
@@ -128,14 +122,13 @@ Test(pin, ranges_have_so_many_pins_of_a_type)
 	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_GDS), -EOVERFLOW);
 	cr_expect_eq(kvmm_range_pin(pool, range), 0);
 	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 255);
-	end_pool(pool);
 }
 
 /* Its owner's pin is not to be had by who unpins as somebody else. */
 Test(pin, a_hold_pins_by_its_reason)
 {
 	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool = cached(4, ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
 	kvmm_key_t key = key_of(0);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
@@ -160,14 +153,12 @@ Test(pin, a_hold_pins_by_its_reason)
 	cr_expect_eq(kvmm_range_unpin(pool, range), -EINVAL);
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 0);
-	end_pool(pool);
 }
 
 /* ---- why ---- */
 
-Test(stay, each_block_that_does_not_move_has_a_reason)
+POOL_TEST(stay, each_block_that_does_not_move_has_a_reason, make_cache(24, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(24, "lru");
 	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
 	struct kvmm_prefix prefix = { .keys = key + 2, .nr = 1 };
 	kvmm_range_t range[3] = { take(pool, 3, 0), take(pool, 2, KVMM_ALLOC_PINNED),
@@ -201,12 +192,10 @@ Test(stay, each_block_that_does_not_move_has_a_reason)
 	stay = stay_of(pool, KVMM_MOVE_BESIDE);
 	cr_expect_eq(stay.blocks[KVMM_STAY_QUIESCENT], 13);
 	cr_expect_eq(kv_stay_now(pool, KVMM_NR_MOVE_MODES + 1, &stay), -EINVAL);
-	end_pool(pool);
 }
 
-Test(stay, compaction_reports_what_it_met)
+POOL_TEST(stay, compaction_reports_what_it_met, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	struct kvmm_stay stay, last;
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 5, .stay = &stay };
 	kvmm_range_t range[26];
@@ -222,7 +211,6 @@ Test(stay, compaction_reports_what_it_met)
 	cr_expect_eq(stay.movable, 6);
 	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
 	cr_expect_eq(memcmp(&stay, &last, sizeof(stay)), 0);
-	end_pool(pool);
 }
 
 Test(stay, text_has_a_line_for_each_reason_met)
@@ -251,11 +239,10 @@ Test(stay, text_has_a_line_for_each_reason_met)
  * Half full of single blocks, 16 of them pinned: what packing can do is to free whole stretches
  * between pins, at half a stretch of copies each.
  */
-Test(stay, packing_carries_blocks_over_pins)
+POOL_TEST(stay, packing_carries_blocks_over_pins, make_pool(NR_WIDE))
 {
 	static kvmm_range_t range[NR_WIDE];
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_pool(NR_WIDE);
 	u32 nr_free = 0;
 
 	for (u32 i = 0; i < NR_WIDE; i++)
@@ -278,5 +265,4 @@ Test(stay, packing_carries_blocks_over_pins)
 		cr_assert(i % EACH_PINNED == EACH_PINNED - 1 || has_pattern(pool, range[i], i));
 	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_eq(goal.moved, 0);
-	end_pool(pool);
 }

@@ -23,10 +23,9 @@ static struct kvmm_pool_attr good_attr(void)
 
 static int create(const struct kvmm_pool_attr *attr)
 {
-	struct kvmm_pool *pool = NULL;
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = NULL;
 	int err = kvmm_pool_create(attr, &pool);
 
-	kvmm_pool_destroy(pool);
 	return err;
 }
 
@@ -146,7 +145,7 @@ Test(pool, planes_must_not_share_memory)
 Test(pool, is_found_by_its_name_while_it_lives)
 {
 	struct kvmm_pool_attr attr = good_attr();
-	struct kvmm_pool *pool, *other;
+	struct kvmm_pool *pool, *other __cleanup(kvmm_pool_destroy) = NULL;
 
 	attr.name = "layer0";
 	pool = make_pool_of(&attr);
@@ -154,7 +153,6 @@ Test(pool, is_found_by_its_name_while_it_lives)
 	cr_expect_eq(kvmm_pool_create(&attr, &other), -EEXIST);
 	kvmm_pool_destroy(pool);
 	cr_assert_eq(kvmm_pool_create(&attr, &other), 0);
-	kvmm_pool_destroy(other);
 }
 
 Test(pool, unnamed_ones_are_numbered)
@@ -266,19 +264,17 @@ Test(pool, content_is_counted_through_the_planes)
 Test(pool, one_of_ids_only_has_no_content)
 {
 	struct kvmm_pool_attr attr = good_attr();
-	struct kvmm_pool *pool = make_pool_of(&attr);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 	kvmm_range_t range;
 	u8 byte = 0;
 
 	cr_expect_eq(kvmm_block_write(pool, 0, 0, &byte, 1), -EINVAL);
 	cr_expect_eq(kvmm_block_read(pool, 0, 0, &byte, 1), -EINVAL);
 	cr_expect_eq(kvmm_range_alloc(pool, 1, KVMM_ALLOC_ZERO, &range), -EINVAL);
-	end_pool(pool);
 }
 
-Test(pool, the_map_shows_what_is_held)
+POOL_TEST(pool, the_map_shows_what_is_held, make_pool(32))
 {
-	struct kvmm_pool *pool = make_pool(32);
 	kvmm_range_t range[26];
 	char map[65];
 
@@ -292,13 +288,11 @@ Test(pool, the_map_shows_what_is_held)
 	cr_expect_eq(strlen(map), 64);
 	cr_expect_eq(strncmp(map, "@@@@@@@@@@@@@@  @@@@    @@", 26), 0);
 	cr_expect_eq(kvmm_pool_map(pool, map, 0), -EINVAL);
-	end_pool(pool);
 }
 
 /* From a third to two thirds, both included. */
-Test(pool, the_map_says_half_for_what_is_about_half)
+POOL_TEST(pool, the_map_says_half_for_what_is_about_half, make_pool(24))
 {
-	struct kvmm_pool *pool = make_pool(24);
 	kvmm_range_t range[26];
 	char map[5];
 
@@ -306,12 +300,10 @@ Test(pool, the_map_says_half_for_what_is_about_half)
 	cr_expect_eq(kvmm_range_free(pool, range['d' - 'a']), 0);
 	cr_expect_eq(kvmm_pool_map(pool, map, 4), 0);
 	cr_expect_str_eq(map, "::#.");
-	end_pool(pool);
 }
 
-Test(pool, the_map_tells_cached_blocks_apart)
+POOL_TEST(pool, the_map_tells_cached_blocks_apart, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_mut_t mut[4];
 	char map[5];
 
@@ -319,12 +311,10 @@ Test(pool, the_map_tells_cached_blocks_apart)
 	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0);
 	cr_expect_eq(kvmm_pool_map(pool, map, 4), 0);
 	cr_expect_str_eq(map, "cc: ");
-	end_pool(pool);
 }
 
-Test(pool, says_what_a_block_is)
+POOL_TEST(pool, says_what_a_block_is, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take_seq(pool, 2, KVMM_ALLOC_PINNED, 77);
 	struct kvmm_block_info info;
 
@@ -342,13 +332,12 @@ Test(pool, says_what_a_block_is)
 	cr_expect_eq(info.state, KVMM_BLOCK_FREE);
 	cr_expect_eq(kvmm_block_info(pool, 8, &info), -EINVAL);
 	cr_expect_eq(kvmm_block_info(pool, 0, NULL), -EINVAL);
-	end_pool(pool);
 }
 
 Test(pool, knows_how_much_memory_it_takes)
 {
 	struct kvmm_pool_attr attr = good_attr();
-	struct kvmm_pool *other = make_pool_of(&attr), *pool;
+	struct kvmm_pool *other __cleanup(kvmm_pool_destroy) = make_pool_of(&attr), *pool;
 	u64 before = kv_mem_bytes();
 
 	attr.nr_blocks = 10000;
@@ -361,7 +350,6 @@ Test(pool, knows_how_much_memory_it_takes)
 	cr_expect_eq(stat_of(pool).metadata_bytes, kv_mem_bytes() - before);
 	kvmm_pool_destroy(pool);
 	cr_expect_eq(kv_mem_bytes(), before);
-	kvmm_pool_destroy(other);
 }
 
 /* Each directory of ranges is longer than the last; they are freed 256 at a time. */
@@ -369,7 +357,7 @@ Test(pool, old_directories_do_not_pile_up)
 {
 	struct kvmm_pool_attr attr = good_attr();
 	const u32 nr_chunks = 800;
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = NULL;
 	u64 before, most;
 
 	attr.nr_blocks = nr_chunks * 256;
@@ -379,7 +367,6 @@ Test(pool, old_directories_do_not_pile_up)
 		take(pool, 1, 0);
 	most = 256 * (nr_chunks + 8) * sizeof(void *);
 	cr_expect_leq(kv_mem_bytes() - stat_of(pool).metadata_bytes - before, most);
-	kvmm_pool_destroy(pool);
 }
 
 Test(pool, takes_null_for_an_error)

@@ -79,10 +79,9 @@ static void set_up(void)
 static void tear_down(void)
 {
 	for (u32 i = 0; i < 2; i++) {
-		struct kvmm_pool *last = pool[i];
+		struct kvmm_pool *last __cleanup(end_pool) = pool[i];
 
 		pool[i] = NULL;
-		end_pool(last);
 	}
 	kvmm_registry_destroy(reg);
 }

@@ -192,9 +192,8 @@ Test(pressure, each_bound_belongs_to_the_bucket_below_it)
 	cr_expect_eq(kvmm_latency_bound_ns(KVMM_LATENCY_BOUNDS), UINT64_MAX);
 }
 
-Test(pressure, who_waits_in_vain_is_counted_as_well)
+POOL_TEST(pressure, who_waits_in_vain_is_counted_as_well, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	struct kvmm_pressure out;
 	kvmm_mut_t mut[8], more[1];
 
@@ -204,5 +203,4 @@ Test(pressure, who_waits_in_vain_is_counted_as_well)
 	cr_expect_eq(out.queue.bucket[KVMM_LATENCY_BOUNDS - 1], 1);
 	cr_expect_eq(out.queue.sum_ns, 4 * SECOND);
 	cr_expect_eq(kvmm_free(pool, mut, 8), 0);
-	end_pool(pool);
 }

@@ -372,7 +372,7 @@ static void close_for_good(struct kvmm_pool *pool, void *arg)
 
 Test(queue, a_pool_that_is_closed_lets_waiters_go)
 {
-	struct kvmm_pool *pool = make_full(8);
+	struct kvmm_pool *pool __cleanup(kvmm_pool_destroy) = make_full(8);
 	const struct deed deeds[] = { { 5 * US, close_for_good, NULL } };
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[2];
@@ -382,7 +382,6 @@ Test(queue, a_pool_that_is_closed_lets_waiters_go)
 	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), -EUCLEAN);
 	cr_expect_eq(fake.now_ns, 5 * US);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EUCLEAN);
-	kvmm_pool_destroy(pool);
 }
 
 Test(queue, who_waits_for_a_pool_that_goes_is_told)

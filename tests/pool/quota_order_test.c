@@ -239,7 +239,7 @@ Test(quota_order, groups_get_all_or_nothing_below_max)
 {
 	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
 	struct kvmm_group_attr group[2];
-	struct kvmm_groups *groups;
+	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = NULL;
 	struct kvmm_tables *tables;
 
 	make_with(32, "lru", NULL, 0);
@@ -261,5 +261,4 @@ Test(quota_order, groups_get_all_or_nothing_below_max)
 	cr_expect_str_eq(cached(pool), "Ab");
 	kvmm_groups_release(tables);
 	cr_expect_eq(usage(pool, 1), 1);
-	kvmm_groups_destroy(groups);
 }

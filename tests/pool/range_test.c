@@ -8,20 +8,17 @@
 #define PINNED	KVMM_ALLOC_PINNED
 #define TOPDOWN	KVMM_ALLOC_TOPDOWN
 
-Test(range, takes_the_smallest_hole_that_fits)
+POOL_TEST(range, takes_the_smallest_hole_that_fits, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26];
 
 	paint(pool, "aaaa....bb..cccc", range);
 	take_seq(pool, 2, 0, 'd');
 	cr_expect_str_eq(picture(pool), "aaaa....bbddcccc");
-	end_pool(pool);
 }
 
-Test(range, takes_the_largest_holes_if_none_fits)
+POOL_TEST(range, takes_the_largest_holes_if_none_fits, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26], got;
 	struct kvmm_extent ext[2];
 
@@ -30,19 +27,16 @@ Test(range, takes_the_largest_holes_if_none_fits)
 	cr_expect_str_eq(picture(pool), "aeebbbeeec.ddd..");
 	cr_expect_eq(kvmm_range_extents(pool, got, ext, 2), 2);
 	cr_expect_eq(ext[0].nr + ext[1].nr, 5);
-	end_pool(pool);
 }
 
-Test(range, pinned_goes_to_the_bottom_and_short_lived_to_the_top)
+POOL_TEST(range, pinned_goes_to_the_bottom_and_short_lived_to_the_top, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26];
 
 	paint(pool, "aa......bb..cc..", range);
 	take_seq(pool, 2, PINNED, 'p');
 	take_seq(pool, 2, TOPDOWN, 't');
 	cr_expect_str_eq(picture(pool), "aapp....bb..cctt");
-	end_pool(pool);
 }
 
 Test(range, the_null_block_is_nobodys)
@@ -66,9 +60,8 @@ Test(range, the_null_block_is_nobodys)
 }
 
 /* Even where another hole would fit better. */
-Test(range, grows_in_place_if_the_blocks_behind_are_free)
+POOL_TEST(range, grows_in_place_if_the_blocks_behind_are_free, make_pool(11))
 {
-	struct kvmm_pool *pool = make_pool(11);
 	kvmm_range_t range[26];
 	struct kvmm_extent ext[1];
 
@@ -77,25 +70,21 @@ Test(range, grows_in_place_if_the_blocks_behind_are_free)
 	cr_expect_str_eq(picture(pool), "aaaaa.bb...");
 	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 1), 1);
 	cr_expect_eq(ext[0].nr, 5);
-	end_pool(pool);
 }
 
-Test(range, grows_by_a_further_extent_otherwise)
+POOL_TEST(range, grows_by_a_further_extent_otherwise, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t range[26];
 
 	paint(pool, "aa.bb...cc..", range);
 	cr_expect_eq(kvmm_range_grow(pool, range[0], 3), 0);
 	cr_expect_str_eq(picture(pool), "aa.bbaaacc..");
 	cr_expect_eq(kvmm_range_extents(pool, range[0], NULL, 0), 2);
-	end_pool(pool);
 }
 
 /* With eight all of them are in the slot; with more they are not. */
-Test(range, grows_by_more_extents_than_an_allocation_has)
+POOL_TEST(range, grows_by_more_extents_than_an_allocation_has, make_pool(20))
 {
-	struct kvmm_pool *pool = make_pool(20);
 	struct kvmm_range_info info;
 	struct kvmm_extent ext[9];
 	kvmm_range_t range[26];
@@ -115,12 +104,10 @@ Test(range, grows_by_more_extents_than_an_allocation_has)
 	cr_expect_eq(kvmm_range_grow(pool, range[0], 2), -ENOSPC);
 	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_expect_str_eq(picture(pool), ".b.c.d.e.f.g.h.i.j.k");
-	end_pool(pool);
 }
 
-Test(range, shrinks_from_either_end_across_extents)
+POOL_TEST(range, shrinks_from_either_end_across_extents, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t range[26];
 
 	paint(pool, "aaabaabbaaab", range);
@@ -130,12 +117,10 @@ Test(range, shrinks_from_either_end_across_extents)
 	cr_expect_str_eq(picture(pool), "...ba.bb...b");
 	cr_expect_eq(kvmm_range_shrink(pool, range[0], 1), -EINVAL);
 	cr_expect_eq(kvmm_range_shrink(pool, range[1], 0), -EINVAL);
-	end_pool(pool);
 }
 
-Test(range, splits_into_two_of_the_same_sequence)
+POOL_TEST(range, splits_into_two_of_the_same_sequence, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range[26], tail, found[4];
 	struct kvmm_range_info info;
 
@@ -150,12 +135,10 @@ Test(range, splits_into_two_of_the_same_sequence)
 	cr_expect_eq(kvmm_range_find_seq(pool, 'a', found, 4), 2);
 	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_expect_str_eq(picture(pool), "..aba...");
-	end_pool(pool);
 }
 
-Test(range, does_not_split_at_an_end_or_while_others_look)
+POOL_TEST(range, does_not_split_at_an_end_or_while_others_look, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, 0), tail;
 
 	cr_expect_eq(kvmm_range_split(pool, range, 0, &tail), -EINVAL);
@@ -168,13 +151,11 @@ Test(range, does_not_split_at_an_end_or_while_others_look)
 	cr_expect_eq(kvmm_range_split(pool, range, 2, &tail), -EBUSY);
 	cr_expect_eq(kvmm_range_shrink(pool, range, 1), -EBUSY);
 	cr_expect_eq(kvmm_range_shrink_front(pool, range, 1), -EBUSY);
-	end_pool(pool);
 }
 
 /* Blocks of another owner, too: only the last owner left may take some away. */
-Test(range, with_several_owners_is_cut_by_none_of_them)
+POOL_TEST(range, with_several_owners_is_cut_by_none_of_them, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t range[26], tail;
 
 	paint(pool, "aaab....bbbb", range);
@@ -192,12 +173,10 @@ Test(range, with_several_owners_is_cut_by_none_of_them)
 	cr_expect_eq(kvmm_range_shrink(pool, range[0], 2), 0);
 	cr_expect_eq(kvmm_range_shrink_front(pool, range[0], 1), 0);
 	cr_expect_str_eq(picture(pool), ".aab....bbbb");
-	end_pool(pool);
 }
 
-Test(range, lives_until_its_last_reference_is_dropped)
+POOL_TEST(range, lives_until_its_last_reference_is_dropped, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, 0);
 
 	cr_expect_eq(kvmm_range_get(pool, range), 0);
@@ -206,12 +185,10 @@ Test(range, lives_until_its_last_reference_is_dropped)
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_str_eq(picture(pool), "........");
 	cr_expect_eq(kvmm_range_free(pool, range), -ESTALE);
-	end_pool(pool);
 }
 
-Test(range, a_pin_keeps_the_last_reference)
+POOL_TEST(range, a_pin_keeps_the_last_reference, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, 0);
 
 	cr_expect_eq(kvmm_range_unpin(pool, range), -EINVAL);
@@ -224,12 +201,10 @@ Test(range, a_pin_keeps_the_last_reference)
 	cr_expect_eq(kvmm_range_free(pool, range), -EBUSY);
 	cr_expect_eq(kvmm_range_unpin(pool, range), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
-Test(range, a_sequence_is_freed_as_a_whole_or_not_at_all)
+POOL_TEST(range, a_sequence_is_freed_as_a_whole_or_not_at_all, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t range[26], other;
 
 	paint(pool, "aabbccdd....", range);
@@ -245,12 +220,10 @@ Test(range, a_sequence_is_freed_as_a_whole_or_not_at_all)
 	cr_expect_eq(kvmm_range_free_seq(pool, 'a'), 0);
 	cr_expect_eq(kvmm_range_find_seq(pool, 'a', NULL, 0), 0);
 	cr_expect_eq(kvmm_range_free_seq(pool, 0), -EINVAL);
-	end_pool(pool);
 }
 
-Test(range, sequences_are_found_among_thousands)
+POOL_TEST(range, sequences_are_found_among_thousands, make_pool(4096))
 {
-	struct kvmm_pool *pool = make_pool(4096);
 	kvmm_range_t found[2];
 	struct kvmm_range_info info;
 
@@ -264,12 +237,10 @@ Test(range, sequences_are_found_among_thousands)
 	for (u32 seq = 1; seq <= 2048; seq += 2)
 		cr_assert_eq(kvmm_range_free_seq(pool, seq), 2);
 	cr_expect_eq(stat_of(pool).nr_ranges, 2048);
-	end_pool(pool);
 }
 
-Test(range, the_walk_sees_each_range_once)
+POOL_TEST(range, the_walk_sees_each_range_once, make_pool(1000))
 {
-	struct kvmm_pool *pool = make_pool(1000);
 	struct kvmm_range_info info;
 	u32 cursor = 0, nr = 0, blocks = 0;
 
@@ -283,12 +254,10 @@ Test(range, the_walk_sees_each_range_once)
 	cr_expect_eq(blocks, 1000);
 	cursor = UINT32_MAX;
 	cr_expect_eq(kvmm_range_next(pool, &cursor, &info), -ENOENT);
-	end_pool(pool);
 }
 
-Test(range, content_is_zero_if_asked_for)
+POOL_TEST(range, content_is_zero_if_asked_for, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	u8 buf[TEST_BLOCK_BYTES], zero[TEST_BLOCK_BYTES] = { 0 };
 	kvmm_range_t range = take(pool, 8, 0);
 	struct kvmm_range_info info;
@@ -303,12 +272,10 @@ Test(range, content_is_zero_if_asked_for)
 	cr_expect_eq(kvmm_range_info(pool, range, &info), 0);
 	cr_expect_eq(info.pins, 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
-Test(range, both_halves_of_a_zeroed_one_can_be_freed)
+POOL_TEST(range, both_halves_of_a_zeroed_one_can_be_freed, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t range = take(pool, 4, KVMM_ALLOC_ZERO), tail;
 	struct kvmm_range_info info;
 
@@ -318,12 +285,10 @@ Test(range, both_halves_of_a_zeroed_one_can_be_freed)
 	cr_expect_eq(kvmm_range_free(pool, tail), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 8);
-	end_pool(pool);
 }
 
-Test(range, bad_requests_change_nothing)
+POOL_TEST(range, bad_requests_change_nothing, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_pool_stat before = stat_of(pool), after;
 	struct kvmm_range_attr bad[] = {
 		{ .nr = 0 }, { .nr = 9 }, { .nr = UINT32_MAX }, { .nr = 1, .max_runs = 9 },
@@ -341,12 +306,10 @@ Test(range, bad_requests_change_nothing)
 	cr_expect_eq(kvmm_range_alloc_attr(pool, NULL, &range), -EINVAL);
 	after = stat_of(pool);
 	cr_expect_arr_eq(&before, &after, sizeof(before));
-	end_pool(pool);
 }
 
-Test(range, an_older_caller_knows_fewer_fields)
+POOL_TEST(range, an_older_caller_knows_fewer_fields, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_range_attr attr = { .size = offsetof(struct kvmm_range_attr, prio),
 					.nr = 2, .prio = 99, .flags = 99 };
 	struct { struct kvmm_range_attr known; u64 unknown; } newer = {
@@ -364,7 +327,6 @@ Test(range, an_older_caller_knows_fewer_fields)
 	/* Half of the pointer to the report. */
 	attr = (struct kvmm_range_attr){ .size = sizeof(attr) - 4, .nr = 2, .report = &report };
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EINVAL);
-	end_pool(pool);
 }
 
 /* Extents of such an engine that happen to be neighbours are two allocations all the same. */

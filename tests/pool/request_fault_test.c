@@ -204,7 +204,7 @@ static int release(struct kvmm_seq **seq)
 
 Test(request_fault, every_call_without_memory_leaves_no_trace)
 {
-	struct kvmm_seq *seq = NULL;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 
 	cr_expect_eq(needs(create), 3);
 	needs(match);
@@ -231,13 +231,12 @@ Test(request_fault, every_call_without_memory_leaves_no_trace)
 	cr_expect_str_eq(table_picture(seq), "HH. 8/9");
 	needs(drop_three);
 	cr_expect_str_eq(table_picture(seq), "HH 8/9");
-	kvmm_seq_destroy(seq);
 }
 
 /* A decode allocates now and then, twice as much each time, and never more than all of it. */
 Test(request_fault, decoding_allocates_rarely)
 {
-	struct kvmm_seq *seq = NULL;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 	u64 before;
 
 	cr_assert_eq(create(&seq), 0);
@@ -247,7 +246,6 @@ Test(request_fault, decoding_allocates_rarely)
 		decode(seq, 200 + i);
 	cr_expect_leq(fake.nr_allocs - before, 3 + stat_of(pool).registered);
 	cr_expect_eq(info_of(seq).nr_remaining, 0);
-	kvmm_seq_destroy(seq);
 }
 
 /* The step is still scheduled, and what it yielded may be other tokens the next time. */
@@ -256,7 +254,7 @@ Test(request_fault, a_step_that_could_not_be_published_is_applied_again)
 	const u32 first[6] = { 31, 32, 33, 34, 35, 36 }, second[6] = { 41, 42, 43, 44, 45, 46 };
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
 	static struct trace before;
-	struct kvmm_seq *seq = NULL;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 	kvmm_key_t want[4], got[4];
 	u32 tokens[17];
 
@@ -277,13 +275,12 @@ Test(request_fault, a_step_that_could_not_be_published_is_applied_again)
 	cr_assert_eq(kvmm_key_chain(ctx, &what, want, 4), 4);
 	cr_assert_eq(kvmm_seq_refs(seq, NULL, got, 4), 4);
 	cr_expect_arr_eq(got, want, sizeof(want));
-	kvmm_seq_destroy(seq);
 }
 
 Test(request_fault, drafts_are_still_known_after_a_failure)
 {
 	const u32 draft[5] = { 31, 32, 33, 34, 35 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 10, 60);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 10, 60);
 	u32 tokens[20];
 
 	prefill(seq, 10);
@@ -295,7 +292,6 @@ Test(request_fault, drafts_are_still_known_after_a_failure)
 	cr_assert_eq(kvmm_seq_tokens(seq, 11, tokens, 20), 6);
 	cr_expect_arr_eq(tokens, draft, sizeof(draft));
 	cr_expect_eq(tokens[5], 77);
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- blocks ---- */
@@ -325,7 +321,7 @@ static void until_there_are_blocks(struct kvmm_seq **seq, call_fn call, u32 miss
 
 Test(request_fault, every_call_without_blocks_leaves_no_trace)
 {
-	struct kvmm_seq *seq = NULL;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 
 	cr_assert_eq(create(&seq), 0);
 	wants(3, acquire);
@@ -347,5 +343,4 @@ Test(request_fault, every_call_without_blocks_leaves_no_trace)
 	wants(8, schedule_prefill);
 	wants(0, apply_one);
 	wants(0, release);
-	kvmm_seq_destroy(seq);
 }

@@ -64,7 +64,7 @@ Test(request, a_prompt_is_published_but_for_its_tail)
 
 Test(request, chunks_take_the_blocks_that_they_need)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 10, 5);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 10, 5);
 	u32 token = 100;
 
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 3), 0);
@@ -78,7 +78,6 @@ Test(request, chunks_take_the_blocks_that_they_need)
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 1), 0);
 	cr_expect_eq(kvmm_seq_apply(seq, &token, 1), 0);
 	expect_table(seq, "PPp 10/11");
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, a_match_counts_when_its_first_step_has_its_blocks)
@@ -110,7 +109,7 @@ Test(request, a_match_counts_when_its_first_step_has_its_blocks)
 
 Test(request, a_prompt_without_output_ends_with_its_last_chunk)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 8, 0);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 8, 0);
 	u32 token = 1;
 
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 8), 0);
@@ -118,7 +117,6 @@ Test(request, a_prompt_without_output_ends_with_its_last_chunk)
 	cr_expect_eq(kvmm_seq_apply(seq, NULL, 0), 2);
 	expect_table(seq, "PP 8/8");
 	expect_refusal(kvmm_seq_schedule_decode(seq), KVMM_SEQ_COMPLETE);
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- decode ---- */
@@ -126,7 +124,7 @@ Test(request, a_prompt_without_output_ends_with_its_last_chunk)
 /* A block has all of its tokens one step before it has all of their K/V. */
 Test(request, a_block_is_published_when_its_last_token_is_computed)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 2, 9);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 2, 9);
 
 	prefill(seq, 100);
 	expect_table(seq, "p 2/3");
@@ -136,12 +134,11 @@ Test(request, a_block_is_published_when_its_last_token_is_computed)
 	expect_table(seq, "P 4/5");
 	decode(seq, 103);
 	expect_table(seq, "Pp 5/6");
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, output_ends_at_its_maximum)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 4, 3);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 4, 3);
 	u32 tokens[2] = { 1, 2 };
 
 	prefill(seq, 100);
@@ -151,7 +148,6 @@ Test(request, output_ends_at_its_maximum)
 	expect_table(seq, "Pp 6/7");
 	expect_refusal(kvmm_seq_schedule_decode(seq), KVMM_SEQ_COMPLETE);
 	expect_refusal(kvmm_seq_schedule_speculative(seq, NULL, 3), KVMM_SEQ_COMPLETE);
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- speculation ---- */
@@ -159,7 +155,7 @@ Test(request, output_ends_at_its_maximum)
 Test(request, accepted_drafts_are_kept_and_the_blocks_of_others_given_back)
 {
 	const u32 draft[] = { 201, 202, 203, 204, 205, 206 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 3, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 3, 20);
 	u32 tokens[8];
 
 	prefill(seq, 200);
@@ -170,51 +166,47 @@ Test(request, accepted_drafts_are_kept_and_the_blocks_of_others_given_back)
 	expect_table(seq, "Pp 6/7");
 	cr_expect_eq(kvmm_seq_tokens(seq, 3, tokens, 8), 4);
 	cr_expect_arr_eq(tokens, ((u32[]){ 200, 201, 202, 999 }), 4 * sizeof(u32));
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, rejected_drafts_are_never_published)
 {
 	const u32 draft[] = { 201, 202, 203, 204, 205, 206 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 3, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 3, 20);
 
 	prefill(seq, 200);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, draft, 6), 6);
 	cr_expect_eq(kvmm_seq_accept(seq, 0, 999), 1);
 	expect_table(seq, "P. 4/5");
 	cr_expect_eq(stat_of(pool).registered, 1);
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, all_drafts_and_the_models_own_token_may_be_right)
 {
 	const u32 draft[] = { 201, 202, 203 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 4, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 4, 20);
 
 	prefill(seq, 200);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, draft, 3), 3);
 	cr_expect_eq(kvmm_seq_accept(seq, 3, 204), 1);
 	expect_table(seq, "PP 8/9");
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, drafts_may_come_with_the_answer)
 {
 	const u32 verified[] = { 201, 202 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 4, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 4, 20);
 
 	prefill(seq, 200);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, NULL, 3), 3);
 	expect_refusal(kvmm_seq_accept(seq, 1, 7), KVMM_SEQ_NO_DRAFT);
 	cr_expect_eq(kvmm_seq_apply(seq, verified, 2), 0);
 	expect_table(seq, "Pp 6/7");
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, drafts_end_where_output_ends)
 {
 	const u32 draft[] = { 201, 202, 203 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 4, 3);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 4, 3);
 
 	prefill(seq, 200);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, draft, 3), 1);
@@ -222,28 +214,26 @@ Test(request, drafts_end_where_output_ends)
 	cr_expect_eq(kvmm_seq_accept(seq, 1, 202), 0);
 	expect_table(seq, "Pp 6/7");
 	cr_expect_eq(info_of(seq).nr_remaining, 0);
-	kvmm_seq_destroy(seq);
 }
 
 /* What is in the block was computed from the draft: another token's name must not be on it. */
 Test(request, a_token_that_was_not_the_draft_is_refused)
 {
 	const u32 draft[] = { 201, 202, 203 }, other[] = { 201, 222, 203 };
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 4, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 4, 20);
 
 	prefill(seq, 200);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, draft, 3), 3);
 	expect_refusal(kvmm_seq_apply(seq, other, 3), KVMM_SEQ_OTHER_DRAFT);
 	cr_expect_eq(kvmm_seq_apply(seq, other, 2), 0);		/* 222 is the model's own */
 	expect_table(seq, "Pp 6/7");
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- revert ---- */
 
 Test(request, a_reverted_step_leaves_nothing)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 6, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 6, 20);
 	char before[17];
 
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 6), 0);
@@ -260,7 +250,6 @@ Test(request, a_reverted_step_leaves_nothing)
 	cr_expect_str_eq(picture(pool), before);
 	decode(seq, 101);
 	expect_table(seq, "Pp 7/8");
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- sharing ---- */
@@ -303,7 +292,7 @@ Test(request, a_tenant_s_limit_is_told_from_a_full_pool)
 	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
 	u32 prompt[12] = { 0 }, tokens[6] = { 0 };
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
-	struct kvmm_seq *seq;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 
 	limit.max = 2;
 	cr_assert_eq(kvmm_tenant_set(pool, 7, &limit), 0);
@@ -322,7 +311,6 @@ Test(request, a_tenant_s_limit_is_told_from_a_full_pool)
 	limit.max = 4;
 	cr_assert_eq(kvmm_tenant_set(pool, 7, &limit), 0);
 	cr_expect_eq(kvmm_seq_acquire(seq), 0);
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, each_refusal_has_an_errno_and_words_of_its_own)
@@ -445,7 +433,7 @@ Test(request, a_duplicate_is_replaced_by_its_elder)
 
 Test(request, what_was_released_is_found_again)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 6, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 6, 20);
 	u32 token = 104;
 
 	prefill(seq, 100);
@@ -462,7 +450,6 @@ Test(request, what_was_released_is_found_again)
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 2), 0);
 	cr_expect_eq(kvmm_seq_apply(seq, &token, 1), 0);
 	expect_table(seq, "HHp 10/11");
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, the_tail_is_the_first_to_be_evicted)
@@ -482,7 +469,7 @@ Test(request, the_tail_is_the_first_to_be_evicted)
 
 Test(request, only_blocks_that_hold_nothing_are_dropped)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 18, 5);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 18, 5);
 
 	cr_expect_eq(kvmm_seq_acquire(seq), 0);
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 6), 0);
@@ -496,14 +483,13 @@ Test(request, only_blocks_that_hold_nothing_are_dropped)
 	cr_expect_eq(kvmm_seq_drop_unassigned(seq, 1), 0);
 	prefill(seq, 100);
 	expect_table(seq, "PPPPp 18/19");
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- tokens ---- */
 
 Test(request, truncation_leaves_a_token_to_compute)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 10, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 10, 20);
 
 	prefill(seq, 100);
 	decode(seq, 101);
@@ -522,13 +508,12 @@ Test(request, truncation_leaves_a_token_to_compute)
 	cr_expect_eq(info_of(seq).nr_prompt, 2);
 	prefill(seq, 200);
 	expect_table(seq, "p 2/3");
-	kvmm_seq_destroy(seq);
 }
 
 /* Other tokens behind the cut are other blocks. */
 Test(request, names_follow_the_tokens_after_a_cut)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 10, 20), *other;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 10, 20), *other;
 	u32 tokens[] = { 70, 71, 72, 73 };
 	kvmm_key_t key[2][4];
 
@@ -546,12 +531,11 @@ Test(request, names_follow_the_tokens_after_a_cut)
 	cr_expect_arr_eq(&key[0][0], &key[1][0], sizeof(kvmm_key_t));
 	cr_expect_arr_neq(&key[0][1], &key[1][1], sizeof(kvmm_key_t));
 	kvmm_seq_destroy(other);
-	kvmm_seq_destroy(seq);
 }
 
 Test(request, appended_tokens_wait_for_a_prefill)
 {
-	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 3, 20);
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 3, 20);
 	const u32 forced[] = { 50, 51, 52, 53 };
 
 	prefill(seq, 100);
@@ -563,7 +547,6 @@ Test(request, appended_tokens_wait_for_a_prefill)
 	expect_table(seq, "PP 8/9");
 	decode(seq, 102);
 	expect_table(seq, "PPp 9/10");
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- refusals ---- */
@@ -700,9 +683,9 @@ static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, 
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
-	struct kvmm_key_ctx *own = make_ctx(algo);
+	struct kvmm_key_ctx *own __cleanup(kvmm_key_ctx_destroy) = make_ctx(algo);
 	kvmm_key_t want[5], got[5];
-	struct kvmm_seq *seq;
+	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 	u32 tokens[20];
 
 	for (u32 i = 0; i < 20; i++)
@@ -723,8 +706,6 @@ static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, 
 	cr_expect_eq(kvmm_seq_accept(seq, 8, 0), 3);
 	cr_expect_eq(kvmm_seq_refs(seq, NULL, got, 5), 5);
 	cr_expect_arr_eq(got, want, sizeof(want), "%s", algo);
-	kvmm_seq_destroy(seq);
-	kvmm_key_ctx_destroy(own);
 }
 
 Test(request, keys_are_those_of_the_whole_chain)

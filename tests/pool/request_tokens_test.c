@@ -95,7 +95,7 @@ Test(request_tokens, are_forgotten_when_the_block_is_freed)
 Test(request_tokens, bad_arguments_are_refused)
 {
 	kvmm_mut_t block = take_block(), bad = { NR_BLOCKS, block.gen };
-	struct kvmm_pool *plain = make_pool(4);
+	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(4);
 	u32 token = 1;
 
 	cr_expect_eq(kvmm_block_append_tokens(NULL, block, &token, 1), -EINVAL);
@@ -108,7 +108,6 @@ Test(request_tokens, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_block_tokens(NULL, block, NULL, 0), -EINVAL);
 	cr_expect_eq(kvmm_block_tokens(pool, block, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_free(pool, &block, 1), 0);
-	end_pool(plain);
 }
 
 /* Many blocks, in all chunks, at random, against a plain table. */
@@ -200,7 +199,7 @@ Test(request_tokens, name_full_blocks)
 static void name_one_by_one(const char *algo)
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
-	struct kvmm_key_ctx *own = make_ctx(algo);
+	struct kvmm_key_ctx *own __cleanup(kvmm_key_ctx_destroy) = make_ctx(algo);
 	bool whole = !strncmp(algo, "vllm", 4);
 	kvmm_key_t keys[3], want[3];
 	kvmm_digest_t digest[3];
@@ -227,7 +226,6 @@ static void name_one_by_one(const char *algo)
 	cr_assert_eq(kvmm_key_chain(own, &what, want, 3), 3);
 	cr_expect_arr_eq(keys, want, sizeof(want), "%s", algo);
 	cr_expect_eq(kv_free_staged(pool, staged, 3), 0);
-	kvmm_key_ctx_destroy(own);
 }
 
 Test(request_tokens, name_blocks_one_by_one)
@@ -271,7 +269,7 @@ Test(request_tokens, a_block_that_is_not_full_comes_back_untouched)
 	const struct kvmm_key_extra extra = { KVMM_KEY_MM, 3, NULL, 2, 7 };
 	struct kvmm_key_attr other_attr = KVMM_KEY_ATTR_INIT;
 	kvmm_key_t keys[2] = { { { 1 } } }, untouched[2] = { { { 1 } } };
-	struct kvmm_key_ctx *other, *sip = make_ctx("siphash");
+	struct kvmm_key_ctx *other, *sip __cleanup(kvmm_key_ctx_destroy) = make_ctx("siphash");
 	kvmm_mut_t block[2], twice[2], gone = take_block();
 	kvmm_digest_t digest[2];
 	kvmm_staged_t staged[2];
@@ -300,7 +298,6 @@ Test(request_tokens, a_block_that_is_not_full_comes_back_untouched)
 	cr_expect_eq(kvmm_stage_tokens(pool, NULL), -EINVAL);
 	cr_expect_eq(kvmm_free(pool, block, 2), 0);
 	kvmm_key_ctx_destroy(other);
-	kvmm_key_ctx_destroy(sip);
 }
 
 /* ---- by key ---- */

@@ -144,9 +144,8 @@ Test(residency, samples_what_it_says)
 	cr_expect(nr_odd > 9500 && nr_odd < 10500, "%u of hashes", nr_odd);
 }
 
-Test(residency, is_off_unless_asked_for)
+POOL_TEST(residency, is_off_unless_asked_for, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_residency_stat stat, none = { 0 };
 	kvmm_ref_t ref;
 	kvmm_key_t key = key_of(1);
@@ -157,13 +156,11 @@ Test(residency, is_off_unless_asked_for)
 	cr_assert_eq(kvmm_reset_inactive(pool), 4);
 	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
 	cr_expect_eq(memcmp(&stat, &none, sizeof(stat)), 0);
-	end_pool(pool);
 }
 
 /* What was sampled is followed to its end when nothing new is. */
-Test(residency, ends_what_it_began)
+POOL_TEST(residency, ends_what_it_began, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_residency_stat stat;
 	u64 nr = 0;
 
@@ -176,7 +173,6 @@ Test(residency, ends_what_it_began)
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		nr += stat.bucket[i];
 	cr_expect_eq(nr, 4);
-	end_pool(pool);
 }
 
 /* A limit is the last of its bucket. */
@@ -203,9 +199,8 @@ Test(residency, limits_belong_to_what_is_below_them)
 }
 
 /* References that are none stand where a window has nothing. */
-Test(residency, what_was_not_hit_is_no_hit)
+POOL_TEST(residency, what_was_not_hit_is_no_hit, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	const struct kv_handle none[2] = { { 0, 0 }, { 0, 0 } };
 	struct kvmm_residency_stat stat;
 
@@ -215,12 +210,11 @@ Test(residency, what_was_not_hit_is_no_hit)
 	cr_expect_eq(stat.sum_ns, 0);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		cr_expect_eq(stat.bucket[i], 0);
-	end_pool(pool);
 }
 
 Test(residency, refuses_nonsense)
 {
-	struct kvmm_pool *pool = make_cache(16, "lru"), *plain = make_pool(16);
+	struct kvmm_pool *pool = make_cache(16, "lru"), *plain __cleanup(end_pool) = make_pool(16);
 	struct kvmm_residency_stat stat;
 	kvmm_key_t key = key_of(1);
 
@@ -239,7 +233,6 @@ Test(residency, refuses_nonsense)
 	cr_expect_eq(kvmm_residency_bound_ns(0), MS);
 	cr_expect_eq(kvmm_residency_bound_ns(KVMM_RESIDENCY_BOUNDS), UINT64_MAX);
 	end_pool(pool);
-	end_pool(plain);
 }
 
 Test(residency, no_memory_changes_nothing)

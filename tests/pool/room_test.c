@@ -24,9 +24,8 @@ static void expect_order(struct kvmm_pool *pool, const u32 *want, u32 nr_want)
 
 /* ---- compaction ---- */
 
-Test(room, scattered_blocks_are_joined_and_content_follows)
+POOL_TEST(room, scattered_blocks_are_joined_and_content_follows, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26], got;
 	struct kvmm_pool_stat stat;
 
@@ -41,12 +40,10 @@ Test(room, scattered_blocks_are_joined_and_content_follows)
 	cr_expect_eq(stat.fail_frag, 1);
 	cr_expect_eq(stat.compactions, 1);
 	cr_expect_eq(stat.moved_blocks, 2 * stat.moves);
-	end_pool(pool);
 }
 
-Test(room, all_extents_of_a_range_move_and_join)
+POOL_TEST(room, all_extents_of_a_range_move_and_join, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_range_info info;
 	kvmm_range_t range[26];
@@ -61,12 +58,10 @@ Test(room, all_extents_of_a_range_move_and_join)
 	cr_expect(has_pattern(pool, range[0], 5));
 	cr_expect_eq(goal.moved, 6);
 	cr_expect_eq(goal.largest_after, 10);
-	end_pool(pool);
 }
 
-Test(room, pinned_ranges_stay_where_they_are)
+POOL_TEST(room, pinned_ranges_stay_where_they_are, make_pool(16))
 {
-	struct kvmm_pool *pool = make_pool(16);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range[26], got;
 
@@ -78,7 +73,6 @@ Test(room, pinned_ranges_stay_where_they_are)
 		cr_assert(i == 1 || !kvmm_range_unpin(pool, range[i]));
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_str_eq(picture(pool), "aaddbbcc........");
-	end_pool(pool);
 }
 
 Test(room, no_more_is_moved_than_allowed)
@@ -102,11 +96,10 @@ Test(room, no_more_is_moved_than_allowed)
 	end_pool(pool);
 }
 
-Test(room, nothing_moves_for_those_who_would_rather_fail)
+POOL_TEST(room, nothing_moves_for_those_who_would_rather_fail, make_pool(16))
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t range[26], got;
 
 	paint(pool, "aa..bb..cc..dd..", range);
@@ -121,7 +114,6 @@ Test(room, nothing_moves_for_those_who_would_rather_fail)
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EOPNOTSUPP);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
-	end_pool(pool);
 }
 
 /* The run of 3 that would come of it is not in one aligned block of 4. */
@@ -143,9 +135,8 @@ Test(room, nothing_moves_for_an_engine_that_may_not_take_the_run)
 	end_pool(pool);
 }
 
-Test(room, a_range_that_grows_may_be_moved_itself)
+POOL_TEST(room, a_range_that_grows_may_be_moved_itself, make_pool(12))
 {
-	struct kvmm_pool *pool = make_pool(12);
 	kvmm_range_t range[26];
 
 	paint(pool, "aa.bb.cc.dd.", range);
@@ -154,13 +145,12 @@ Test(room, a_range_that_grows_may_be_moved_itself)
 	cr_expect_eq(stat_of(pool).nr_free, 0);
 	cr_expect_eq(kvmm_range_shrink(pool, range[1], 4), 0);
 	cr_expect(has_pattern(pool, range[1], 9));
-	end_pool(pool);
 }
 
 /* Its extents and the cached blocks are all of one block; two blocks are free, and one is in the way. */
-Test(room, a_range_grows_by_as_many_extents_as_it_takes_where_nothing_may_be_moved)
+POOL_TEST(room, a_range_grows_by_as_many_extents_as_it_takes_where_nothing_may_be_moved,
+	  make_cache(32, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(32, "lru");
 	struct kvmm_pool_stat before, after;
 	kvmm_range_t range = take(pool, 1, KVMM_ALLOC_NO_COMPACT);
 
@@ -183,24 +173,20 @@ Test(room, a_range_grows_by_as_many_extents_as_it_takes_where_nothing_may_be_mov
 	cr_expect_eq(after.nr_free, 0);
 	cr_expect_eq(after.evictions, before.evictions + 2);
 	cr_expect_eq(after.moved_blocks, 0);
-	end_pool(pool);
 }
 
-Test(room, too_few_blocks_is_another_failure_than_scattered_ones)
+POOL_TEST(room, too_few_blocks_is_another_failure_than_scattered_ones, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	kvmm_range_t got;
 
 	take(pool, 6, 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 3, 0, &got), -ENOSPC);
 	cr_expect_eq(stat_of(pool).fail_nospc, 1);
 	cr_expect_eq(stat_of(pool).fail_frag, 0);
-	end_pool(pool);
 }
 
-Test(room, compaction_refuses_bad_goals)
+POOL_TEST(room, compaction_refuses_bad_goals, make_pool(8))
 {
-	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 9 };
 	struct kvmm_compact older = { .size = offsetof(struct kvmm_compact, plan_ns),
 				      .plan_ns = 99 };
@@ -212,12 +198,10 @@ Test(room, compaction_refuses_bad_goals)
 	take(pool, 2, 0);
 	cr_expect_eq(kvmm_pool_compact(pool, &older), 0);
 	cr_expect_eq(older.plan_ns, 99);
-	end_pool(pool);
 }
 
-Test(room, the_report_says_what_it_took)
+POOL_TEST(room, the_report_says_what_it_took, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_alloc_report report = { 0 };
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 8, .max_runs = 1,
 					.report = &report };
@@ -236,40 +220,34 @@ Test(room, the_report_says_what_it_took)
 	attr.nr = 16;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &got), -ENOSPC);
 	cr_expect_eq(report.evicted, 0);
-	end_pool(pool);
 }
 
 /* ---- eviction ---- */
 
-Test(room, exactly_the_shortfall_is_evicted)
+POOL_TEST(room, exactly_the_shortfall_is_evicted, make_cache(16, "lru"))
 {
 	static const u32 left[] = { 3, 2, 1, 0 };
-	struct kvmm_pool *pool = make_cache(16, "lru");
 
 	cache_keys(pool, 0, 8);
 	take(pool, 12, 0);
 	cr_expect_eq(stat_of(pool).evictions, 4);
 	cr_expect_eq(stat_of(pool).nr_free, 0);
 	expect_order(pool, left, 4);
-	end_pool(pool);
 }
 
-Test(room, nothing_is_evicted_for_those_who_would_rather_fail)
+POOL_TEST(room, nothing_is_evicted_for_those_who_would_rather_fail, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_range_t got;
 
 	cache_keys(pool, 0, 8);
 	cr_expect_eq(kvmm_range_alloc(pool, 12, NO_EVICT, &got), -ENOSPC);
 	cr_expect_eq(stat_of(pool).nr_inactive, 8);
 	cr_expect_eq(stat_of(pool).fail_nospc, 1);
-	end_pool(pool);
 }
 
-Test(room, a_failed_allocation_leaves_the_order_of_eviction)
+POOL_TEST(room, a_failed_allocation_leaves_the_order_of_eviction, make_cache(16, "lru"))
 {
 	static const u32 all[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	struct kvmm_pool_stat before, after;
 	kvmm_range_t got;
 
@@ -288,13 +266,11 @@ Test(room, a_failed_allocation_leaves_the_order_of_eviction)
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	cr_expect_eq(kvmm_validate(pool), 0);
 	expect_order(pool, all, 8);
-	end_pool(pool);
 }
 
-Test(room, victims_are_spared_if_even_compaction_cannot_help)
+POOL_TEST(room, victims_are_spared_if_even_compaction_cannot_help, make_cache(12, "lru"))
 {
 	static const u32 all[] = { 5, 4, 3, 2, 1, 0 };
-	struct kvmm_pool *pool = make_cache(12, "lru");
 	kvmm_range_t got;
 
 	take(pool, 1, KVMM_ALLOC_PINNED);
@@ -305,12 +281,10 @@ Test(room, victims_are_spared_if_even_compaction_cannot_help)
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	expect_order(pool, all, 6);
-	end_pool(pool);
 }
 
-Test(room, evicted_and_moved_in_one_call)
+POOL_TEST(room, evicted_and_moved_in_one_call, make_cache(16, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_range_t range[4], got;
 	kvmm_key_t key = key_of(100);
 
@@ -324,14 +298,12 @@ Test(room, evicted_and_moved_in_one_call)
 	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
 	for (u32 i = 0; i < 4; i++)
 		cr_expect(has_pattern(pool, range[i], i));
-	end_pool(pool);
 }
 
-Test(room, cached_blocks_move_with_key_content_and_order)
+POOL_TEST(room, cached_blocks_move_with_key_content_and_order, make_cache(16, "lru"))
 {
 	static const u32 order[] = { 3, 2, 1, 0 };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_cache(16, "lru");
 	kvmm_range_t range = take(pool, 4, 0);
 	u8 buf[TEST_BLOCK_BYTES], back[TEST_BLOCK_BYTES];
 	kvmm_key_t key[4];
@@ -356,13 +328,11 @@ Test(room, cached_blocks_move_with_key_content_and_order)
 	}
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
 	expect_order(pool, order, 4);
-	end_pool(pool);
 }
 
-Test(room, referenced_and_private_blocks_do_not_move)
+POOL_TEST(room, referenced_and_private_blocks_do_not_move, make_cache(8, "lru"))
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_range_t range = take(pool, 4, 0);
 	kvmm_key_t key = key_of(0);
 	kvmm_mut_t mut[2];
@@ -374,7 +344,6 @@ Test(room, referenced_and_private_blocks_do_not_move)
 	cr_expect_str_eq(picture(pool), "....AP..");
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_str_eq(picture(pool), "....AP..");
-	end_pool(pool);
 }
 
 /* ---- copies that fail ---- */

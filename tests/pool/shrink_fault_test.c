@@ -58,7 +58,7 @@ static void fail_each(int (*call)(struct kvmm_pool *pool), bool first, u32 nr_aw
 
 	for (u32 nth = 1; failed; nth++) {
 		kvmm_range_t range[26];
-		struct kvmm_pool *pool = scattered(range);
+		struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 		int err;
 
 		if (first)
@@ -73,7 +73,6 @@ static void fail_each(int (*call)(struct kvmm_pool *pool), bool first, u32 nr_aw
 		else
 			cr_expect_eq(stat_of(pool).nr_away, nr_away);
 		cr_assert_lt(nth, 100);
-		end_pool(pool);
 	}
 }
 

@@ -139,7 +139,7 @@ static u32 lower_bound(struct kvmm_pool *pool, u32 nr_wanted)
 
 static void give_back(u32 percent)
 {
-	struct kvmm_pool *pool = of_ids(MANY, GROUP);
+	struct kvmm_pool *pool __cleanup(end_pool) = of_ids(MANY, GROUP);
 	u32 nr_wanted = (MANY / GROUP * percent + 99) / 100, bound;
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = MANY / 100.0 * percent };
 
@@ -153,7 +153,6 @@ static void give_back(u32 percent)
 	cr_expect_eq(req.moved, bound);
 	cr_expect_eq(req.evicted, 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, MANY / 2);
-	end_pool(pool);
 }
 
 Test(shrink_model, a_half_full_pool_gives_45_percent_back_with_the_fewest_copies)

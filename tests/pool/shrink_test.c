@@ -38,10 +38,9 @@ static int grow_blocks(struct kvmm_pool *pool, u32 nr)
 
 /* ---- which pageblocks ---- */
 
-Test(shrink, free_pageblocks_go_first_and_from_the_top)
+POOL_TEST(shrink, free_pageblocks_go_first_and_from_the_top, of_ids(16, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_shrink req;
 
 	paint(pool, "aa......bb......", range);
@@ -51,25 +50,21 @@ Test(shrink, free_pageblocks_go_first_and_from_the_top)
 	cr_expect_eq(req.given_blocks, 4);
 	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
 	cr_expect_str_eq(picture(pool), "aa..----bb..----");
-	end_pool(pool);
 }
 
-Test(shrink, then_those_that_take_the_fewest_copies)
+POOL_TEST(shrink, then_those_that_take_the_fewest_copies, of_ids(16, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_shrink req;
 
 	paint(pool, "aaa.bbb.c...dd..", range);
 	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
 	cr_expect_eq(req.moved, 1);
 	cr_expect_str_eq(picture(pool), "aaacbbb.----dd..");
-	end_pool(pool);
 }
 
-Test(shrink, a_piece_of_a_pageblock_is_a_whole_one)
+POOL_TEST(shrink, a_piece_of_a_pageblock_is_a_whole_one, of_ids(16, NULL))
 {
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_shrink req;
 
 	cr_expect_eq(shrink_blocks(pool, 5, 0, &req), 0);
@@ -77,13 +72,11 @@ Test(shrink, a_piece_of_a_pageblock_is_a_whole_one)
 	cr_expect_eq(stat_of(pool).nr_away, 8);
 	cr_expect_eq(stat_of(pool).nr_free, 8);
 	cr_expect_eq(stat_of(pool).nr_blocks, 16);
-	end_pool(pool);
 }
 
-Test(shrink, what_is_pinned_stays)
+POOL_TEST(shrink, what_is_pinned_stays, of_ids(16, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_shrink req;
 
 	paint(pool, "a...b...c...d...", range);
@@ -96,13 +89,11 @@ Test(shrink, what_is_pinned_stays)
 	cr_expect_eq(strncmp(picture(pool), "a", 1) || strncmp(picture(pool) + 8, "c", 1), 0);
 	for (u32 i = 0; i < 4; i += 2)
 		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
-	end_pool(pool);
 }
 
-Test(shrink, a_range_longer_than_a_pageblock_moves_as_a_whole)
+POOL_TEST(shrink, a_range_longer_than_a_pageblock_moves_as_a_whole, of_ids(20, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(20, NULL);
 	struct kvmm_shrink req;
 
 	paint(pool, "......aaaaaac......d", range);
@@ -111,7 +102,6 @@ Test(shrink, a_range_longer_than_a_pageblock_moves_as_a_whole)
 	cr_expect_eq(shrink_blocks(pool, 12, 0, &req), 0);
 	cr_expect_str_eq(picture(pool), "------------caaaaaad");
 	cr_expect_eq(req.nr_moves, 1);
-	end_pool(pool);
 }
 
 Test(shrink, the_null_block_stays)
@@ -130,9 +120,8 @@ Test(shrink, the_null_block_stays)
 	end_pool(pool);
 }
 
-Test(shrink, the_last_pageblock_may_be_a_short_one)
+POOL_TEST(shrink, the_last_pageblock_may_be_a_short_one, of_ids(10, NULL))
 {
-	struct kvmm_pool *pool = of_ids(10, NULL);
 	struct kvmm_shrink req;
 
 	cr_expect_eq(shrink_blocks(pool, 10, 0, &req), 0);
@@ -140,15 +129,13 @@ Test(shrink, the_last_pageblock_may_be_a_short_one)
 	cr_expect_eq(stat_of(pool).nr_free, 0);
 	cr_expect_eq(grow_blocks(pool, 0), 0);
 	cr_expect_str_eq(picture(pool), "..........");
-	end_pool(pool);
 }
 
 /* ---- nobody is given what is away ---- */
 
-Test(shrink, what_is_away_cannot_be_had)
+POOL_TEST(shrink, what_is_away_cannot_be_had, of_ids(16, NULL))
 {
 	kvmm_range_t range;
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_shrink req;
 	char map[5];
 
@@ -161,7 +148,6 @@ Test(shrink, what_is_away_cannot_be_had)
 	cr_expect_eq(stat_of(pool).nr_free, 4);
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &range), 0);
 	cr_expect_str_eq(picture(pool), "############----");
-	end_pool(pool);
 }
 
 Test(shrink, memory_that_is_away_is_neither_read_nor_written)
@@ -180,9 +166,8 @@ Test(shrink, memory_that_is_away_is_neither_read_nor_written)
 
 /* ---- cached blocks ---- */
 
-Test(shrink, the_shortfall_is_evicted_in_its_order_and_no_more)
+POOL_TEST(shrink, the_shortfall_is_evicted_in_its_order_and_no_more, of_ids(16, "lru"))
 {
-	struct kvmm_pool *pool = of_ids(16, "lru");
 	struct kvmm_shrink req;
 	u32 left[16];
 
@@ -195,12 +180,10 @@ Test(shrink, the_shortfall_is_evicted_in_its_order_and_no_more)
 	cr_expect_eq(eviction_order(pool, left, 16), 8);
 	for (u32 i = 0; i < 8; i++)
 		cr_expect_eq(left[i], 4 + i);
-	end_pool(pool);
 }
 
-Test(shrink, nothing_is_evicted_for_who_does_not_want_that)
+POOL_TEST(shrink, nothing_is_evicted_for_who_does_not_want_that, of_ids(16, "lru"))
 {
-	struct kvmm_pool *pool = of_ids(16, "lru");
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 8,
 				   .flags = KVMM_SHRINK_NO_EVICT };
 
@@ -210,13 +193,11 @@ Test(shrink, nothing_is_evicted_for_who_does_not_want_that)
 	req.nr_blocks = 4;
 	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 12);
-	end_pool(pool);
 }
 
 /* In vain: who cannot be moved is everywhere. */
-Test(shrink, a_shrink_that_fails_evicts_nothing)
+POOL_TEST(shrink, a_shrink_that_fails_evicts_nothing, of_ids(16, "lru"))
 {
-	struct kvmm_pool *pool = of_ids(16, "lru");
 	kvmm_range_t range[26];
 	struct kvmm_shrink req;
 	u32 left[16];
@@ -234,7 +215,6 @@ Test(shrink, a_shrink_that_fails_evicts_nothing)
 		cr_expect_eq(left[i], i);
 	for (u32 i = 0; i < 3; i++)
 		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
-	end_pool(pool);
 }
 
 Test(shrink, where_losing_is_cheaper_than_copying_blocks_are_dropped)
@@ -256,9 +236,8 @@ Test(shrink, where_losing_is_cheaper_than_copying_blocks_are_dropped)
 	free(mem);
 }
 
-Test(shrink, what_has_to_stay_free_stays)
+POOL_TEST(shrink, what_has_to_stay_free_stays, of_ids(16, NULL))
 {
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	struct kvmm_watermarks marks = { .min = 2, .low = 6, .high = 8 };
 	struct kvmm_shrink req;
 
@@ -266,7 +245,6 @@ Test(shrink, what_has_to_stay_free_stays)
 	cr_expect_eq(shrink_blocks(pool, 12, 0, &req), -ENOSPC);
 	cr_expect_eq(shrink_blocks(pool, 12, 4, &req), 0);
 	cr_expect_eq(req.given_blocks, 8);
-	end_pool(pool);
 }
 
 static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
@@ -500,7 +478,7 @@ Test(shrink, planes_that_lie_between_each_other_go_together)
 Test(shrink, misuse_is_refused)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = 3 };
-	struct kvmm_pool *pool = make_pool(16), *ids = of_ids(16, NULL);
+	struct kvmm_pool *pool = make_pool(16), *ids __cleanup(end_pool) = of_ids(16, NULL);
 	struct kvmm_shrink req = { .size = sizeof(req) };
 	struct kvmm_regain back = { .size = sizeof(back), .bytes = 1, .nr_blocks = 1 };
 
@@ -526,7 +504,6 @@ Test(shrink, misuse_is_refused)
 	cr_expect_eq(kvmm_pool_freed(ids, NULL, 0), -EOPNOTSUPP);
 	cr_expect_eq(grow_blocks(ids, 1), -ENOSPC);
 	end_pool(pool);
-	end_pool(ids);
 }
 
 /* ---- beside steps ---- */
@@ -618,10 +595,9 @@ Test(shrink, also_free_blocks_are_kept_until_steps_have_ended)
 	free(mem);
 }
 
-Test(shrink, what_becomes_free_in_a_pageblock_that_leaves_is_given_to_nobody)
+POOL_TEST(shrink, what_becomes_free_in_a_pageblock_that_leaves_is_given_to_nobody, of_ids(8, NULL))
 {
 	kvmm_range_t range[26], other;
-	struct kvmm_pool *pool = of_ids(8, NULL);
 
 	paint(pool, "aaa.b.bb", range);
 	seal_all(pool, range, 2);
@@ -634,7 +610,6 @@ Test(shrink, what_becomes_free_in_a_pageblock_that_leaves_is_given_to_nobody)
 		kvmm_pool_shrink_poll(pool, NULL);
 	cr_expect_eq(stat_of(pool).nr_away, 4);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
-	end_pool(pool);
 }
 
 /* "##..II--", of which the latter half is on its way out: keys 0 and 1, the first to be evicted. */
@@ -653,9 +628,9 @@ static struct kvmm_pool *with_two_that_leave(void)
 }
 
 /* Evicting them makes no room, since their blocks go with the memory: so they stay, in their order. */
-Test(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving)
+POOL_TEST(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving,
+	  with_two_that_leave())
 {
-	struct kvmm_pool *pool = with_two_that_leave();
 	kvmm_range_t other;
 	u32 numbers[8];
 
@@ -667,14 +642,12 @@ Test(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving)
 	cr_expect_str_eq(picture(pool), "##II----");
 	cr_expect_eq(eviction_order(pool, numbers, 8), 2);
 	cr_expect(numbers[0] == 1 && numbers[1] == 0, "the tail of the chain first");
-	end_pool(pool);
 }
 
 /* Room that would go with the memory is not worth losing anything for. */
-Test(shrink, room_is_made_where_memory_stays_or_nothing_is_evicted)
+POOL_TEST(shrink, room_is_made_where_memory_stays_or_nothing_is_evicted, with_two_that_leave())
 {
 	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 3 };
-	struct kvmm_pool *pool = with_two_that_leave();
 
 	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "##..II--");
@@ -686,16 +659,14 @@ Test(shrink, room_is_made_where_memory_stays_or_nothing_is_evicted)
 	cr_expect_eq(req.nr_free, 2);
 	cr_expect_str_eq(picture(pool), "##..----");
 	cr_expect_eq(kvmm_validate(pool), 0);
-	end_pool(pool);
 }
 
 /*
  * A run of two could be made by moving the two that leave, to a free block and to where the victim is;
  * but that run would leave with them.
  */
-Test(shrink, nothing_is_moved_to_make_a_run_where_memory_is_leaving)
+POOL_TEST(shrink, nothing_is_moved_to_make_a_run_where_memory_is_leaving, of_ids(8, "lru"))
 {
-	struct kvmm_pool *pool = of_ids(8, "lru");
 	kvmm_range_t range[4], got;
 	kvmm_ref_t ref[2];
 
@@ -719,13 +690,12 @@ Test(shrink, nothing_is_moved_to_make_a_run_where_memory_is_leaving)
 	cr_expect_eq(stat_of(pool).moved_blocks, 0);
 	cr_expect_str_eq(picture(pool), "#I#.II--");
 	cr_expect_eq(kvmm_validate(pool), 0);
-	end_pool(pool);
 }
 
 /* The shrink is cancelled, and somebody else writes there: no gang that is aborted brings them back. */
-Test(shrink, what_was_evicted_there_for_a_gang_does_not_come_back_with_other_content)
+POOL_TEST(shrink, what_was_evicted_there_for_a_gang_does_not_come_back_with_other_content,
+	  with_two_that_leave())
 {
-	struct kvmm_pool *pool = with_two_that_leave();
 	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	struct kvmm_gang_want want = { .kind = KVMM_GANG_RANGE, .nr = 1, .max_runs = 1 };
@@ -749,13 +719,12 @@ Test(shrink, what_was_evicted_there_for_a_gang_does_not_come_back_with_other_con
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_assert_eq(kvmm_promise_end(pool, promise), 1);
 	kvmm_gangs_destroy(gangs);
-	end_pool(pool);
 }
 
-Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
+POOL_TEST(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes,
+	  of_ids(16, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	kvmm_stream_t id = add_stream(pool);
 	uint64_t epoch;
 	int ret = 1;
@@ -772,16 +741,14 @@ Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
 	cr_expect_eq(picture(pool)[12], 'd');
 	cr_expect_eq(stat_of(pool).nr_away, 4);
 	cr_assert_eq(kvmm_range_unpin(pool, range[3]), 0);
-	end_pool(pool);
 }
 
 /* A range that came meanwhile has the pageblock that is left reserved, and grows all the same. */
-Test(shrink, what_is_reserved_meanwhile_goes)
+POOL_TEST(shrink, what_is_reserved_meanwhile_goes, of_ids(16, NULL))
 {
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4, .expect = 8,
 					.flags = KVMM_ALLOC_GROWS };
 	kvmm_range_t range[26], grows;
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	kvmm_stream_t id = add_stream(pool);
 	uint64_t epoch;
 	int ret = 1;
@@ -801,13 +768,11 @@ Test(shrink, what_is_reserved_meanwhile_goes)
 	cr_expect_eq(ret, 0, "%d", ret);
 	cr_expect_str_eq(picture(pool), "aaa.####----d...");
 	cr_assert_eq(kvmm_range_grow(pool, grows, 1), 0);
-	end_pool(pool);
 }
 
-Test(shrink, one_that_is_cancelled_keeps_what_has_left_and_frees_the_rest)
+POOL_TEST(shrink, one_that_is_cancelled_keeps_what_has_left_and_frees_the_rest, of_ids(16, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(16, NULL);
 	kvmm_stream_t id = add_stream(pool);
 	struct kvmm_shrink other = { .size = sizeof(other), .nr_blocks = 4 };
 	uint64_t epoch;
@@ -827,14 +792,12 @@ Test(shrink, one_that_is_cancelled_keeps_what_has_left_and_frees_the_rest)
 	cr_expect_eq(stat_of(pool).nr_free, 5);
 	cr_expect_eq(grow_blocks(pool, 0), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 9);
-	end_pool(pool);
 }
 
 /* Of three blocks in a pageblock that leaves nobody can be moved: then it ends, and nothing is lost. */
-Test(shrink, one_that_cannot_go_on_ends)
+POOL_TEST(shrink, one_that_cannot_go_on_ends, of_ids(8, NULL))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = of_ids(8, NULL);
 	int ret = 1;
 
 	paint(pool, "aa..b...", range);
@@ -853,7 +816,6 @@ Test(shrink, one_that_cannot_go_on_ends)
 	cr_expect_str_eq(picture(pool), "aa..b...");
 	cr_assert_eq(kvmm_range_unpin(pool, range[0]), 0);
 	cr_assert_eq(kvmm_range_unpin(pool, range[1]), 0);
-	end_pool(pool);
 }
 
 Test(shrink, referenced_cached_blocks_leave_beside_steps)

@@ -73,7 +73,7 @@ static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
 Test(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t old = add_stream(pool, 0), young = add_stream(pool, 0);
 	u64 before = begin(pool, old), after;
 
@@ -90,25 +90,23 @@ Test(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended)
 	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
 	cr_expect_geq(largest(pool), 5);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 Test(step, without_steps_old_places_are_free_at_once)
 {
 	kvmm_range_t range[26], got;
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 Test(step, a_new_step_is_told_the_new_places)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, 0);
 	struct kvmm_extent old[4][2], now[2];
 	u32 nr_moved = 0;
@@ -125,12 +123,10 @@ Test(step, a_new_step_is_told_the_new_places)
 	}
 	cr_expect_eq(nr_moved, 1);
 	end(pool, id, epoch);
-	end_pool(pool);
 }
 
-Test(step, misuse_is_refused)
+POOL_TEST(step, misuse_is_refused, make_pool(4))
 {
-	struct kvmm_pool *pool = make_pool(4);
 	kvmm_stream_t id, made_up = { 3, 1 };
 	uint64_t epoch;
 
@@ -150,27 +146,23 @@ Test(step, misuse_is_refused)
 	cr_expect_eq(start(pool, 0, KVMM_MOVE_BESIDE), -EINVAL);
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), -EINVAL);
 	cr_expect_eq(start(pool, 2, KVMM_NR_MOVE_MODES), -EINVAL);
-	end_pool(pool);
 }
 
-Test(step, there_is_room_for_so_many_streams)
+POOL_TEST(step, there_is_room_for_so_many_streams, make_pool(4))
 {
-	struct kvmm_pool *pool = make_pool(4);
 	kvmm_stream_t id;
 
 	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
 		add_stream(pool, 0);
 	cr_expect_eq(kvmm_stream_add(pool, NO_STREAM, 0, &id), -EUSERS);
 	cr_expect_eq(steps_of_pool(pool).nr_streams, KVMM_MAX_STREAMS);
-	end_pool(pool);
 }
 
 /* ---- what may move when ---- */
 
-Test(step, what_may_be_written_stays_while_steps_run)
+POOL_TEST(step, what_may_be_written_stays_while_steps_run, make_pool(16))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = make_pool(16);
 	kvmm_stream_t id = add_stream(pool, 0);
 	u64 epoch;
 
@@ -182,13 +174,11 @@ Test(step, what_may_be_written_stays_while_steps_run)
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BETWEEN), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_geq(largest(pool), 5);
-	end_pool(pool);
 }
 
-Test(step, an_extent_moves_only_when_all_of_it_is_sealed)
+POOL_TEST(step, an_extent_moves_only_when_all_of_it_is_sealed, make_pool(12))
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = make_pool(12);
 
 	paint(pool, "aa..bbb..cc.", range);
 	cr_expect_eq(kvmm_range_seal(pool, range[1], 4), -EINVAL);
@@ -198,13 +188,11 @@ Test(step, an_extent_moves_only_when_all_of_it_is_sealed)
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_eq(strncmp(picture(pool) + 4, "bbb", 3), 0);
-	end_pool(pool);
 }
 
-Test(step, seals_follow_their_blocks)
+POOL_TEST(step, seals_follow_their_blocks, make_pool(16))
 {
 	kvmm_range_t range[26], tail;
-	struct kvmm_pool *pool = make_pool(16);
 
 	paint(pool, "aaaaaa..........", range);
 	cr_expect_eq(kvmm_range_seal(pool, range[0], 4), 0);
@@ -214,13 +202,12 @@ Test(step, seals_follow_their_blocks)
 	cr_expect_eq(start(pool, 12, KVMM_MOVE_BESIDE), -ENOSPC);
 	cr_expect_eq(kvmm_range_shrink(pool, tail, 2), 0);
 	cr_expect_eq(start(pool, 12, KVMM_MOVE_BESIDE), 0);
-	end_pool(pool);
 }
 
 Test(step, what_is_pinned_stays)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 
 	kvmm_range_pin(pool, range[1]);
 	kvmm_range_pin(pool, range[2]);
@@ -230,7 +217,6 @@ Test(step, what_is_pinned_stays)
 	kvmm_range_unpin(pool, range[1]);
 	kvmm_range_unpin(pool, range[2]);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 /* Eight cached blocks, of which every second one is gone: "A.A.A.A.". */
@@ -270,7 +256,7 @@ static u32 find_moving(struct kvmm_pool *pool, const kvmm_ref_t *ref)
 Test(step, referenced_cached_blocks_move_beside_steps)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
@@ -283,7 +269,6 @@ Test(step, referenced_cached_blocks_move_beside_steps)
 		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
 	}
 	cr_expect_eq(kvmm_reset_inactive(pool), 4);
-	end_pool(pool);
 }
 
 /* ---- what happens meanwhile ---- */
@@ -291,7 +276,7 @@ Test(step, referenced_cached_blocks_move_beside_steps)
 Test(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_key_t key;
 	u32 i;
 
@@ -306,13 +291,12 @@ Test(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied)
 	cr_expect_eq(kvmm_reset_inactive(pool), 1);
 	for (u32 k = 0; k < 8; k += 2)
 		cr_expect_eq(kvmm_put(pool, ref[k]), k == i ? -ESTALE : 0);
-	end_pool(pool);
 }
 
 Test(step, what_is_not_to_be_cached_goes_when_its_copy_ends)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	u32 i;
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
@@ -323,13 +307,12 @@ Test(step, what_is_not_to_be_cached_goes_when_its_copy_ends)
 	kvmm_compact_poll(pool);
 	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE], 3);
 	cr_expect_eq(stat_of(pool).nr_free, 5);
-	end_pool(pool);
 }
 
 Test(step, what_is_forgotten_goes_when_its_copy_ends)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_key_t key;
 	uint32_t block;
 	u32 i;
@@ -344,14 +327,13 @@ Test(step, what_is_forgotten_goes_when_its_copy_ends)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	kvmm_compact_poll(pool);
 	cr_expect_eq(stat_of(pool).nr_free, 5);
-	end_pool(pool);
 }
 
 /* An evictor skips it, and would never come back to it. */
 Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	struct kvmm_watermarks marks = { .high = 8 };
 	struct kvmm_reclaim req = { .size = sizeof(req) };
 
@@ -367,7 +349,6 @@ Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
 	cr_expect_eq(stat_of(pool).nr_inactive, 1);
 	cr_expect_eq(kvmm_reset_inactive(pool), 1);
 	cr_expect_eq(stat_of(pool).nr_free, 8);
-	end_pool(pool);
 }
 
 static void change(struct kvmm_pool *pool, kvmm_range_t range, u32 how)
@@ -403,7 +384,7 @@ Test(step, who_changes_while_it_is_copied_stays)
 {
 	for (u32 i = 0; i < 4 * NR_CHANGES; i++) {
 		kvmm_range_t range[26];
-		struct kvmm_pool *pool = scattered(range);
+		struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 		u32 how = i / 4, which = i % 4;
 
 		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
@@ -414,7 +395,6 @@ Test(step, who_changes_while_it_is_copied_stays)
 			cr_expect(k == which || has_pattern(pool, range[k], k));
 		if (how == 5)
 			cr_expect_eq(kvmm_range_unpin(pool, range[which]), 0);
-		end_pool(pool);
 	}
 }
 
@@ -424,7 +404,7 @@ Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
 
 	for (u32 which = 0; which < 4; which++) {
 		kvmm_range_t range[26], got;
-		struct kvmm_pool *pool = scattered(range);
+		struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 
 		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 		cr_expect_eq(kvmm_range_free(pool, range[which]), 0);
@@ -433,7 +413,6 @@ Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
 		cr_expect_eq(stat_of(pool).nr_free, 10);
 		nr_void += steps_of_pool(pool).void_moves;
 		cr_expect_eq(kvmm_range_alloc(pool, 10, 0, &got), 0);
-		end_pool(pool);
 	}
 	cr_expect_eq(nr_void, 1);
 }
@@ -441,7 +420,7 @@ Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
 Test(step, cancelled_moves_leave_everything_as_it_was)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_cancel(pool), 2);
@@ -450,7 +429,6 @@ Test(step, cancelled_moves_leave_everything_as_it_was)
 	cr_expect_eq(stat_of(pool).nr_free, 8);
 	cr_expect_eq(steps_of_pool(pool).cancelled_moves, 1);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 /* ---- tables ---- */
@@ -458,7 +436,7 @@ Test(step, cancelled_moves_leave_everything_as_it_was)
 Test(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
 	struct kvmm_relocation moves[4];
 	struct kvmm_extent ext;
@@ -480,13 +458,12 @@ Test(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read
 	cr_expect_eq(kvmm_relocations_ack(pool, id, 1), 0);
 	cr_expect_eq(kvmm_relocations(pool, id, moves, 4), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	end_pool(pool);
 }
 
 Test(step, what_moved_between_steps_is_read_before_the_next_one)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_relocation moves[8];
@@ -502,13 +479,12 @@ Test(step, what_moved_between_steps_is_read_before_the_next_one)
 	cr_expect_eq(kvmm_relocations_ack(pool, id, goal.nr_moves), 0);
 	end(pool, id, begin(pool, id));
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 Test(step, an_open_step_bars_stopping_the_world)
 {
 	kvmm_range_t range[26], got;
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, 0);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	u64 epoch = begin(pool, id);
@@ -518,7 +494,6 @@ Test(step, an_open_step_bars_stopping_the_world)
 	end(pool, id, epoch);
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), 0);
 	expect_content(pool, range);
-	end_pool(pool);
 }
 
 /* ---- standing still ---- */
@@ -528,7 +503,7 @@ Test(step, who_may_not_stop_the_world_does_not_cancel_copies_either)
 {
 	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = 5 };
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, 0);
 	u64 epoch = begin(pool, id);
 
@@ -540,13 +515,12 @@ Test(step, who_may_not_stop_the_world_does_not_cancel_copies_either)
 	cr_expect_geq(largest(pool), 5);
 	expect_content(pool, range);
 	cr_expect_eq(kvmm_stream_del(pool, id), 0);
-	end_pool(pool);
 }
 
 Test(step, nothing_moves_in_a_quiescent_pool)
 {
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 
 	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
@@ -557,7 +531,6 @@ Test(step, nothing_moves_in_a_quiescent_pool)
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
 	cr_expect_eq(kvmm_pool_resume(pool), 0);
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
-	end_pool(pool);
 }
 
 Test(step, a_pool_that_could_not_be_made_quiescent_is_as_before)
@@ -586,7 +559,7 @@ Test(step, moves_leave_what_is_promised)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 7 };
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_promise_t promise;
 
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
@@ -600,30 +573,27 @@ Test(step, moves_leave_what_is_promised)
 	cr_assert_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_compact_cancel(pool), 2);
 	cr_assert_eq(kvmm_promise_end(pool, promise), 4);
-	end_pool(pool);
 }
 
 /* Nobody has made a step, or polled, since the copy ended. */
 Test(step, an_allocation_finds_what_a_finished_copy_has_left)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_mut_t mut[8];
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_alloc(pool, 4, mut), 0);
 	cr_expect_eq(stat_of(pool).fail_nospc, 0);
-	end_pool(pool);
 }
 
 Test(step, so_does_a_request_with_keys)
 {
 	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_mut_t mut[8];
 	struct kvmm_acquire req = { .nr_blocks = 4, .fresh = mut };
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
-	end_pool(pool);
 }

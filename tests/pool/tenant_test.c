@@ -61,7 +61,7 @@ static const char *take_blocks(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_
 
 static void expect_seen(u32 zero, const char *again, const char *other)
 {
-	struct kvmm_pool *pool = make_zeroing("lru", zero);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_zeroing("lru", zero);
 	kvmm_mut_t mut[NR];
 
 	for (u32 i = 0; i < NR; i++)
@@ -72,7 +72,6 @@ static void expect_seen(u32 zero, const char *again, const char *other)
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
 	cr_expect_str_eq(take_blocks(pool, 4, 2, mut, 'b'), other);
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
-	end_pool(pool);
 }
 
 Test(tenant, blocks_are_zeroed_when_the_pool_says_so)
@@ -82,21 +81,20 @@ Test(tenant, blocks_are_zeroed_when_the_pool_says_so)
 	expect_seen(KVMM_ZERO_ALWAYS, "0000", "0000");
 }
 
-Test(tenant, what_nobody_is_known_to_have_written_is_zeroed_for_everybody)
+POOL_TEST(tenant, what_nobody_is_known_to_have_written_is_zeroed_for_everybody,
+	  make_zeroing("lru", KVMM_ZERO_TENANT))
 {
-	struct kvmm_pool *pool = make_zeroing("lru", KVMM_ZERO_TENANT);
 	kvmm_mut_t mut[NR];
 
 	for (u32 i = 0; i < NR; i++)
 		plant(pool, i, 'x');
 	cr_expect_str_eq(take_blocks(pool, NR, 0, mut, 'a'), "00000000");
 	cr_expect_eq(kvmm_free(pool, mut, NR), 0);
-	end_pool(pool);
 }
 
-Test(tenant, evicted_blocks_are_zeroed_for_another_tenant)
+POOL_TEST(tenant, evicted_blocks_are_zeroed_for_another_tenant,
+	  make_zeroing("lru", KVMM_ZERO_TENANT))
 {
-	struct kvmm_pool *pool = make_zeroing("lru", KVMM_ZERO_TENANT);
 	kvmm_key_t key[NR];
 	kvmm_mut_t mut[NR];
 	kvmm_ref_t ref[NR];
@@ -117,7 +115,6 @@ Test(tenant, evicted_blocks_are_zeroed_for_another_tenant)
 		cr_expect_eq(content(pool, kvmm_block_of_ref(pool, ref[i])), 'a');
 	cr_expect_eq(kvmm_put_many(pool, ref, 5), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end_pool(pool);
 }
 
 static kvmm_range_t take_range(struct kvmm_pool *pool, u32 nr, u32 tenant)
@@ -144,9 +141,9 @@ static const char *range_content(struct kvmm_pool *pool, kvmm_range_t range)
 	return seen;
 }
 
-Test(tenant, ranges_are_zeroed_when_they_are_made_and_when_they_grow)
+POOL_TEST(tenant, ranges_are_zeroed_when_they_are_made_and_when_they_grow,
+	  make_zeroing(NULL, KVMM_ZERO_TENANT))
 {
-	struct kvmm_pool *pool = make_zeroing(NULL, KVMM_ZERO_TENANT);
 	kvmm_range_t range = take_range(pool, NR, 1);
 
 	for (u32 i = 0; i < NR; i++)
@@ -160,13 +157,11 @@ Test(tenant, ranges_are_zeroed_when_they_are_made_and_when_they_grow)
 	range = take_range(pool, NR, 1);
 	cr_expect_str_eq(range_content(pool, range), "0000aaaa");
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
-Test(tenant, what_compaction_moves_keeps_its_tenant)
+POOL_TEST(tenant, what_compaction_moves_keeps_its_tenant, make_zeroing(NULL, KVMM_ZERO_TENANT))
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_zeroing(NULL, KVMM_ZERO_TENANT);
 	kvmm_range_t low = take_range(pool, 4, 1), high = take_range(pool, 4, 2);
 
 	for (u32 i = 0; i < NR; i++)
@@ -182,7 +177,6 @@ Test(tenant, what_compaction_moves_keeps_its_tenant)
 	low = take_range(pool, NR, 1);
 	cr_expect_str_eq(range_content(pool, low), "00000000");
 	cr_assert_eq(kvmm_range_free(pool, low), 0);
-	end_pool(pool);
 }
 
 /* ---- fills that fail ---- */

@@ -7,6 +7,8 @@
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/cleanup.h"
+
 #define TEST_BLOCK_BYTES	64u
 
 struct kvmm_pool *make_pool(u32 nr_blocks);
@@ -15,6 +17,11 @@ struct kvmm_pool *make_pool_of(const struct kvmm_pool_attr *attr);
 
 /* Validate, then destroy. */
 void end_pool(struct kvmm_pool *pool);
+DEFINE_CLEANUP(end_pool, struct kvmm_pool *)
+
+/* A test with a @pool that @make makes. */
+#define POOL_TEST(suite, name, make, ...) \
+	TEST_WITH(struct kvmm_pool *pool, make, end_pool, suite, name, ##__VA_ARGS__)
 
 /* A range that must succeed; @flags as in kvmm_range_alloc(). */
 kvmm_range_t take(struct kvmm_pool *pool, u32 nr, u32 flags);

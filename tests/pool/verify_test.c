@@ -77,7 +77,7 @@ static bool is_cached(struct kvmm_pool *pool, u32 number)
 Test(verify, registered_blocks_are_summed_beside)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 
 	cr_expect_eq(verified(pool).summed, 0, "registering does not wait");
 	cr_expect_gt(verified(pool).pending, 0);
@@ -87,24 +87,20 @@ Test(verify, registered_blocks_are_summed_beside)
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 4), 4);
 	cr_expect_gt(verified(pool).checks, 4, "ticks have gone round");
 	cr_expect_eq(verified(pool).bad_blocks, 0);
-	end_pool(pool);
 }
 
 Test(verify, a_rate_of_nothing_sums_nothing)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 0);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 0);
 
 	settle(pool);
 	cr_expect_eq(verified(pool).sums, 0);
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 4), 0);
-	end_pool(pool);
 }
 
-Test(verify, names_are_sampled_at_the_rate)
+POOL_TEST(verify, names_are_sampled_at_the_rate, make_cache(2000, "lru"))
 {
-	struct kvmm_pool *pool = make_cache(2000, "lru");
-
 	verify(pool, 250);
 	for (u32 i = 0; i < 2000; i += 50)
 		cache_keys(pool, i, 50);
@@ -112,14 +108,13 @@ Test(verify, names_are_sampled_at_the_rate)
 		kvmm_verify_tick(pool);
 	cr_expect_gt(verified(pool).summed, 400);
 	cr_expect_lt(verified(pool).summed, 600);
-	end_pool(pool);
 }
 
 /* What is pinned before it was summed has to wait; the others go on being compared. */
 Test(verify, a_pinned_block_keeps_no_other_from_being_looked_at)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u64 checks;
 
 	cr_assert_eq(kvmm_pin_many(pool, &ref[2], 1), 0);
@@ -132,13 +127,12 @@ Test(verify, a_pinned_block_keeps_no_other_from_being_looked_at)
 	cr_assert_eq(kvmm_unpin_many(pool, &ref[2], 1), 0);
 	settle(pool);
 	cr_expect_eq(verified(pool).summed, 4);
-	end_pool(pool);
 }
 
 Test(verify, nobody_finds_a_block_whose_content_has_changed)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u32 block;
 
 	settle(pool);
@@ -155,13 +149,12 @@ Test(verify, nobody_finds_a_block_whose_content_has_changed)
 	cache_keys(pool, 20, 5);
 	settle(pool);
 	cr_expect_eq(verified(pool).bad_blocks, 1);
-	end_pool(pool);
 }
 
 Test(verify, blocks_are_compared_on_demand)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 
 	settle(pool);
 	fill(pool, kvmm_block_of_ref(pool, ref[3]), 99);
@@ -171,14 +164,13 @@ Test(verify, blocks_are_compared_on_demand)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 1), -ESTALE);
-	end_pool(pool);
 }
 
 /* The content changes behind kvmm's back after the sums: whatever moves is wrong. */
 Test(verify, a_wrong_copy_is_not_published)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	struct kvmm_step_stat stat;
 
 	settle(pool);
@@ -192,13 +184,12 @@ Test(verify, a_wrong_copy_is_not_published)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	settle(pool);
 	cr_expect_eq(verified(pool).bad_blocks, 4, "and the sources were wrong");
-	end_pool(pool);
 }
 
 Test(verify, good_copies_are_published)
 {
 	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool = sparse(ref, 1000);
+	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u64 checks;
 
 	settle(pool);
@@ -209,7 +200,6 @@ Test(verify, good_copies_are_published)
 	cr_expect_eq(verified(pool).bad_copies, 0);
 	cr_expect_geq(stat_of(pool).largest, 3);
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 4), 4);
-	end_pool(pool);
 }
 
 /* Between steps and with the world stopped places are new at once: they are looked at afterwards. */
@@ -217,7 +207,7 @@ Test(verify, what_has_moved_otherwise_is_checked_next)
 {
 	for (u32 i = 0; i < 2; i++) {
 		kvmm_ref_t ref[NR];
-		struct kvmm_pool *pool = sparse(ref, 1000);
+		struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 3 };
 
 		settle(pool);
@@ -231,14 +221,13 @@ Test(verify, what_has_moved_otherwise_is_checked_next)
 		settle(pool);
 		cr_expect_eq(verified(pool).pending, 0);
 		cr_expect_eq(verified(pool).bad_blocks, 0);
-		end_pool(pool);
 	}
 }
 
 Test(verify, misuse_is_refused)
 {
 	struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1001 };
-	struct kvmm_pool *pool = make_cache(4, "lru"), *plain = make_pool(4);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(4, "lru"), *plain = make_pool(4);
 
 	cr_expect_eq(kvmm_verify_set(pool, &attr), -EINVAL);
 	attr.sample_pm = 1000;
@@ -246,5 +235,4 @@ Test(verify, misuse_is_refused)
 	cr_expect_eq(kvmm_verify_tick(plain), 0);
 	cr_expect_eq(kvmm_verify_tick(NULL), -EINVAL);
 	end_pool(plain);
-	end_pool(pool);
 }

@@ -12,6 +12,7 @@
 #include <kvmm/key.h>
 
 #include "registry/digest.h"
+#include "tests/support/cleanup.h"
 #include "tests/support/fake_env.h"
 
 #define NR_TOKENS	200u
@@ -72,10 +73,9 @@ static bool same_key(const kvmm_key_t *a, const kvmm_key_t *b)
 static int chain(const struct kvmm_key_attr *attr, const struct kvmm_key_seq *seq,
 		 kvmm_key_t *keys)
 {
-	struct kvmm_key_ctx *ctx = create(attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(attr);
 	int nr = kvmm_key_chain(ctx, seq, keys, MAX_BLOCKS);
 
-	kvmm_key_ctx_destroy(ctx);
 	return nr;
 }
 
@@ -98,11 +98,10 @@ Test(key, sequence_may_be_cut_at_any_block)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(own_algos); i++) {
 		struct kvmm_key_attr attr = attr_of(own_algos[i]);
-		struct kvmm_key_ctx *ctx = create(&attr);
+		struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 
 		for (u32 cut = 0; cut <= 10; cut++)
 			expect_same_in_two_calls(ctx, cut);
-		kvmm_key_ctx_destroy(ctx);
 	}
 }
 
@@ -124,7 +123,7 @@ Test(key, only_full_blocks_have_keys)
 Test(key, single_block_has_the_key_that_it_has_in_a_chain)
 {
 	struct kvmm_key_attr attr = attr_of("siphash");
-	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 	struct kvmm_key_seq seq = seq_of(count_up(), 32);
 	kvmm_key_t keys[2], key = { { 0 } };
 
@@ -136,13 +135,12 @@ Test(key, single_block_has_the_key_that_it_has_in_a_chain)
 	cr_expect_eq(kvmm_key_block(ctx, NULL, count_up(), 15, &key), -EINVAL);
 	cr_expect_eq(kvmm_key_block(ctx, NULL, count_up(), 32, &key), -EINVAL);
 	cr_expect(same_key(&key, &keys[1]));
-	kvmm_key_ctx_destroy(ctx);
 }
 
 Test(key, key_is_the_first_half_of_the_digest)
 {
 	struct kvmm_key_attr attr = attr_of("sha256");
-	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 	struct kvmm_key_seq seq = seq_of(count_up(), 48);
 	kvmm_digest_t digests[3];
 	kvmm_key_t keys[3], key;
@@ -153,7 +151,6 @@ Test(key, key_is_the_first_half_of_the_digest)
 		key = kvmm_key_of_digest(&digests[i]);
 		cr_expect(same_key(&key, &keys[i]));
 	}
-	kvmm_key_ctx_destroy(ctx);
 }
 
 /* ---- the format ---- */
@@ -449,7 +446,7 @@ Test(vllm, plain_blocks_have_the_hashes_of_the_engine)
 {
 	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
 	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
-	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 	kvmm_digest_t digests[2];
 
 	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 2), 2);
@@ -457,7 +454,6 @@ Test(vllm, plain_blocks_have_the_hashes_of_the_engine)
 		      "fc84391b61367f417c89779302c7ff7629f960d0b1501220b70e10df38cea689");
 	expect_digest(&digests[1],
 		      "841437145150a1dae7829ae4e81ab168d04b475f9a84e3d71c5031457036e637");
-	kvmm_key_ctx_destroy(ctx);
 }
 
 Test(vllm, blocks_with_everything_have_the_hashes_of_the_engine)
@@ -468,7 +464,7 @@ Test(vllm, blocks_with_everything_have_the_hashes_of_the_engine)
 		extra_of(KVMM_KEY_MM, "img-1", 5, 20), extra_of(KVMM_KEY_MM, "img-2", 31, 9),
 		extra_of(KVMM_KEY_EMBEDS, "", 0, 16),
 	};
-	struct kvmm_key_ctx *ctx;
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
 	kvmm_digest_t digests[2];
 	u8 embeds[32];
 
@@ -486,7 +482,6 @@ Test(vllm, blocks_with_everything_have_the_hashes_of_the_engine)
 		      "293f78084f66c6cb047cf4f0e5e01fd2dba03d52785b1dec8c73b80eccadcec8");
 	expect_digest(&digests[1],
 		      "858b945636362ba5aee904d5571e27e25da8a84d61499551fbc892f5942f93b3");
-	kvmm_key_ctx_destroy(ctx);
 }
 
 static const char none_hash_of_0[] =
@@ -513,7 +508,7 @@ Test(vllm, sequence_is_continued_from_a_whole_digest)
 {
 	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
 	struct kvmm_key_seq all = seq_of(vllm_tokens, 32), tail = seq_of(vllm_tokens + 16, 16);
-	struct kvmm_key_ctx *ctx;
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
 	kvmm_digest_t digests[2], again;
 	kvmm_key_t key;
 
@@ -531,7 +526,6 @@ Test(vllm, sequence_is_continued_from_a_whole_digest)
 	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
 	tail.parent_digest = NULL;
 	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
-	kvmm_key_ctx_destroy(ctx);
 }
 
 /* ---- callers' mistakes ---- */
@@ -588,7 +582,7 @@ Test(vllm, attributes_without_room_in_the_format_are_refused)
 static void expect_no_keys(const char *algo, const struct kvmm_key_seq *seq, u32 max)
 {
 	struct kvmm_key_attr attr = attr_of(algo);
-	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 	kvmm_digest_t untouched[4], digests[4];
 
 	memset(untouched, 0x5a, sizeof(untouched));
@@ -596,7 +590,6 @@ static void expect_no_keys(const char *algo, const struct kvmm_key_seq *seq, u32
 	cr_expect_eq(kvmm_key_chain(ctx, seq, (void *)digests, max), -EINVAL);
 	cr_expect_eq(kvmm_key_digests(ctx, seq, digests, max), -EINVAL);
 	cr_expect(!memcmp(digests, untouched, sizeof(digests)));
-	kvmm_key_ctx_destroy(ctx);
 }
 
 Test(key, bad_sequences_are_refused)
@@ -626,7 +619,7 @@ Test(key, bad_sequences_are_refused)
 Test(key, missing_results_and_short_hashes_are_refused)
 {
 	struct kvmm_key_attr attr = attr_of("siphash");
-	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
 	struct kvmm_key_seq seq = seq_of(count_up(), 64);
 	kvmm_digest_t digests[4];
 
@@ -636,7 +629,6 @@ Test(key, missing_results_and_short_hashes_are_refused)
 	cr_expect_eq(kvmm_key_digests(ctx, &seq, digests, 4), -EOPNOTSUPP);
 	seq.nr_tokens = 15;
 	cr_expect_eq(kvmm_key_chain(ctx, &seq, NULL, 0), 0);
-	kvmm_key_ctx_destroy(ctx);
 }
 
 static void expect_bad_extras(const char *algo, struct kvmm_key_extra first,
@@ -831,7 +823,7 @@ Test(key, context_owns_what_it_was_made_of)
 	char lora[] = "adapter", salt[] = "pepper";
 	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
 	struct kvmm_key_seq seq = seq_of(count_up(), 16);
-	struct kvmm_key_ctx *ctx;
+	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
 	kvmm_key_t before, after;
 
 	attr.lora = (struct kvmm_key_bytes){ lora, sizeof(lora) };
@@ -843,7 +835,6 @@ Test(key, context_owns_what_it_was_made_of)
 	memset(&attr, 0xff, sizeof(attr));
 	cr_assert_eq(kvmm_key_chain(ctx, &seq, &after, 1), 1);
 	cr_expect(same_key(&before, &after));
-	kvmm_key_ctx_destroy(ctx);
 }
 
 Test(key, out_of_memory_leaves_nothing_behind)

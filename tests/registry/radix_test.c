@@ -30,9 +30,8 @@ static int len_in(struct kvmm_registry *reg, const struct chain *chain, u32 tier
 
 /* ---- what tiers have ---- */
 
-Test(radix, the_longest_prefix_is_that_of_all_tiers_together)
+REGISTRY_TEST(radix, the_longest_prefix_is_that_of_all_tiers_together, make_registry(64, 4, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 4, 0);
 	struct kvmm_prefix part;
 	struct chain chain;
 
@@ -48,12 +47,11 @@ Test(radix, the_longest_prefix_is_that_of_all_tiers_together)
 	cr_expect_eq(len_in(reg, &chain, 2), 0);
 	cr_expect_eq(len_in(reg, &chain, 0), 0);
 	expect_sound(reg, 7);
-	end_registry(reg);
 }
 
-Test(radix, bisection_finds_every_length_and_tier)
+REGISTRY_TEST(radix, bisection_finds_every_length_and_tier,
+	  make_registry(64, 2, KVMM_REGISTRY_PREFIX_CLOSED))
 {
-	struct kvmm_registry *reg = make_registry(64, 2, KVMM_REGISTRY_PREFIX_CLOSED);
 	struct chain chain;
 
 	for (u32 len = 0; len <= MAX_CHAIN; len++) {
@@ -65,7 +63,6 @@ Test(radix, bisection_finds_every_length_and_tier)
 		cr_expect_eq(len_in(reg, &chain, 1u << len % 2), len);
 		cr_expect_eq(len_in(reg, &chain, 2u >> len % 2), 0);
 	}
-	end_registry(reg);
 }
 
 static bool has_any(struct kvmm_registry *reg, const struct kvmm_name *name, uint32_t tiers)
@@ -75,9 +72,8 @@ static bool has_any(struct kvmm_registry *reg, const struct kvmm_name *name, uin
 	return kvmm_registry_len(reg, &prefix, tiers) == 1;
 }
 
-Test(radix, a_tier_has_a_name_until_its_last_block_goes)
+REGISTRY_TEST(radix, a_tier_has_a_name_until_its_last_block_goes, make_registry(64, 4, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 4, 0);
 	struct chain chain;
 	struct kvmm_name name;
 
@@ -97,12 +93,10 @@ Test(radix, a_tier_has_a_name_until_its_last_block_goes)
 	cr_expect_eq(node_at_name(reg, &chain, 2).gen, 0);
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 0);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
-Test(radix, sixteen_tiers_are_counted_apart)
+REGISTRY_TEST(radix, sixteen_tiers_are_counted_apart, make_registry(64, KVMM_MAX_TIERS, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, KVMM_MAX_TIERS, 0);
 	struct chain chain;
 	uint16_t tiers[4];
 
@@ -116,12 +110,10 @@ Test(radix, sixteen_tiers_are_counted_apart)
 	for (u32 tier = 0; tier < KVMM_MAX_TIERS; tier++)
 		cr_expect_eq(kv_radix_count(reg, node_at_name(reg, &chain, 1), tier), tier + 1);
 	expect_sound(reg, 4);
-	end_registry(reg);
 }
 
-Test(radix, names_differ_in_each_of_their_parts)
+REGISTRY_TEST(radix, names_differ_in_each_of_their_parts, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	kvmm_key_t keys[2] = { number_key(7), number_key(7) };
 	struct kvmm_prefix prefix = { keys, 1, 5, NULL, TEST_DOMAIN };
 	struct kvmm_prefix other[5] = { prefix, prefix, prefix, prefix, prefix };
@@ -141,12 +133,10 @@ Test(radix, names_differ_in_each_of_their_parts)
 		cr_assert_eq(kvmm_registry_present(reg, 0, &other[i]), 0);
 	expect_sound(reg, 6);
 	cr_expect_eq(kv_radix_nr_at(reg, 5), 5);
-	end_registry(reg);
 }
 
-Test(radix, a_transfer_is_no_access_and_keeps_the_node)
+REGISTRY_TEST(radix, a_transfer_is_no_access_and_keeps_the_node, make_registry(64, 4, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 4, 0);
 	struct chain chain;
 	kvmm_node_t node;
 
@@ -159,12 +149,10 @@ Test(radix, a_transfer_is_no_access_and_keeps_the_node)
 	cr_expect_eq(len_in(reg, &chain, 7), 0);
 	cr_expect_eq(kvmm_registry_transfer(reg, 0, 3, &chain.prefix), 0);
 	expect_sound(reg, 6);
-	end_registry(reg);
 }
 
-Test(radix, names_come_from_no_tier_and_go_to_none)
+REGISTRY_TEST(radix, names_come_from_no_tier_and_go_to_none, make_registry(64, 4, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 4, 0);
 	struct chain chain;
 
 	chain_fill(&chain, 1, 6);
@@ -175,12 +163,10 @@ Test(radix, names_come_from_no_tier_and_go_to_none)
 	cr_expect_eq(len_in(reg, &chain, 4), 6, "the other block of each");
 	cr_expect_eq(kvmm_registry_absent(reg, 2, &chain.prefix), 6);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
-Test(radix, wrong_arguments_are_refused)
+REGISTRY_TEST(radix, wrong_arguments_are_refused, make_registry(64, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 2, 0);
 	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
 	struct kvmm_registry *other = NULL;
 	struct chain chain;
@@ -206,14 +192,12 @@ Test(radix, wrong_arguments_are_refused)
 	cr_expect_eq(kvmm_registry_create(&attr, &other), -EINVAL);
 	cr_expect_null(other);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
 /* ---- nodes ---- */
 
-Test(radix, an_orphan_finds_its_parent_when_that_appears)
+REGISTRY_TEST(radix, an_orphan_finds_its_parent_when_that_appears, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	struct kvmm_prefix one;
 	struct chain chain;
 	kvmm_node_t orphan, parent, nodes[4];
@@ -239,12 +223,10 @@ Test(radix, an_orphan_finds_its_parent_when_that_appears)
 	cr_expect_eq(kvmm_node_children(reg, nodes[1], nodes, 4), 1);
 	cr_expect(same_node(nodes[0], orphan));
 	expect_sound(reg, 4);
-	end_registry(reg);
 }
 
-Test(radix, a_parent_that_is_told_later_is_learnt_and_then_kept)
+REGISTRY_TEST(radix, a_parent_that_is_told_later_is_learnt_and_then_kept, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	kvmm_key_t child = number_key(1), parents[2] = { number_key(10), number_key(11) };
 	struct kvmm_prefix prefix = { parents, 2, 0, NULL, TEST_DOMAIN };
 	struct kvmm_prefix one = { &child, 1, 1, NULL, TEST_DOMAIN };
@@ -265,12 +247,10 @@ Test(radix, a_parent_that_is_told_later_is_learnt_and_then_kept)
 		cr_assert_eq(kvmm_node_info(reg, parent, &info), 0);
 		cr_expect_arr_eq(&info.name.key, &parents[0], sizeof(parents[0]));
 	}
-	end_registry(reg);
 }
 
-Test(radix, a_held_node_stays_without_a_tier)
+REGISTRY_TEST(radix, a_held_node_stays_without_a_tier, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	struct kvmm_node_info info;
 	kvmm_node_t nodes[5];
 	struct chain chain;
@@ -289,12 +269,10 @@ Test(radix, a_held_node_stays_without_a_tier)
 	cr_assert_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 0);
 	cr_expect_eq(kvmm_node_info(reg, nodes[4], &info), -ESTALE);
-	end_registry(reg);
 }
 
-Test(radix, more_puts_than_holds_put_nothing)
+REGISTRY_TEST(radix, more_puts_than_holds_put_nothing, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	kvmm_node_t nodes[5];
 	struct chain chain;
 
@@ -306,7 +284,6 @@ Test(radix, more_puts_than_holds_put_nothing)
 	cr_assert_eq(kvmm_node_get(reg, &nodes[1], 1), 0);
 	cr_expect_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
 Test(radix, handles_that_are_stale_or_made_up_are_refused)
@@ -344,9 +321,8 @@ Test(radix, handles_that_are_stale_or_made_up_are_refused)
 	end_registry(reg);
 }
 
-Test(radix, a_slot_whose_lives_are_used_up_is_never_used_again)
+REGISTRY_TEST(radix, a_slot_whose_lives_are_used_up_is_never_used_again, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	struct chain chain;
 	kvmm_node_t last, next;
 
@@ -361,7 +337,6 @@ Test(radix, a_slot_whose_lives_are_used_up_is_never_used_again)
 	cr_expect_neq(next.index, last.index);
 	cr_expect_eq(kvmm_node_get(reg, &last, 1), -ESTALE);
 	expect_sound(reg, 1);
-	end_registry(reg);
 }
 
 /* ---- trees ---- */
@@ -403,9 +378,8 @@ static void grow_tree(struct kvmm_registry *reg)
 	}
 }
 
-Test(radix, a_walk_visits_a_tree_level_by_level_of_depth)
+REGISTRY_TEST(radix, a_walk_visits_a_tree_level_by_level_of_depth, make_registry(64, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 1, 0);
 	kvmm_key_t key = number_key(1);
 	struct kvmm_prefix top = { &key, 1, 0, NULL, TEST_DOMAIN };
 	struct kvmm_node_info info;
@@ -429,7 +403,6 @@ Test(radix, a_walk_visits_a_tree_level_by_level_of_depth)
 	cr_expect_eq(kv_radix_nr_at(reg, 4), 0);
 	cr_assert_eq(kvmm_node_info(reg, root, &info), 0);
 	cr_expect_eq(info.children, 3);
-	end_registry(reg);
 }
 
 #define DEEP	((u32)test_length(NULL, 1000000))
@@ -488,9 +461,8 @@ Test(radix, a_million_generations_need_no_recursion)
 }
 
 /* Two names by turns: each is the parent of the other, and at last of itself. */
-Test(radix, keys_that_follow_themselves_are_one_node_a_position)
+REGISTRY_TEST(radix, keys_that_follow_themselves_are_one_node_a_position, make_registry(16, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(16, 1, 0);
 	kvmm_node_t nodes[8], lineage[16];
 	struct tally sum = { 0 };
 	struct chain chain;
@@ -511,12 +483,10 @@ Test(radix, keys_that_follow_themselves_are_one_node_a_position)
 	expect_sound(reg, 8);
 	cr_expect_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 8);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
-Test(radix, the_last_positions_are_as_good_as_others)
+REGISTRY_TEST(radix, the_last_positions_are_as_good_as_others, make_registry(16, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(16, 2, 0);
 	kvmm_node_t nodes[5], lineage[8];
 	struct chain chain;
 
@@ -536,15 +506,13 @@ Test(radix, the_last_positions_are_as_good_as_others)
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 5);
 	cr_expect_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
 /* ---- memory ---- */
 
 /* Else each name of the batch would go through a chain of those before it. */
-Test(radix, a_batch_enters_a_table_that_is_large_enough_for_it)
+REGISTRY_TEST(radix, a_batch_enters_a_table_that_is_large_enough_for_it, make_registry(16, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(16, 1, 0);
 	kvmm_key_t *keys = calloc(20000, sizeof(*keys));
 	kvmm_node_t *nodes = calloc(20000, sizeof(*nodes));
 	struct kvmm_prefix prefix = { keys, 20000, 0, NULL, TEST_DOMAIN };
@@ -568,7 +536,6 @@ Test(radix, a_batch_enters_a_table_that_is_large_enough_for_it)
 	cr_assert_eq(kvmm_node_put(reg, nodes, 10000), 0);
 	free(keys);
 	free(nodes);
-	end_registry(reg);
 }
 
 static void probe(struct kvmm_registry *reg, u64 number)
@@ -589,9 +556,9 @@ static void probe(struct kvmm_registry *reg, u64 number)
 	cr_assert_eq(kv_radix_nr_at(reg, prefix.position), 0);
 }
 
-Test(radix, probing_a_million_unknown_names_leaves_memory_as_it_was)
+REGISTRY_TEST(radix, probing_a_million_unknown_names_leaves_memory_as_it_was,
+	  make_registry(64, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 2, 0);
 	u64 held = kv_mem_bytes(), bytes = bytes_of(reg);
 
 	for (u64 i = 0; i < 1000000; i++)
@@ -601,12 +568,10 @@ Test(radix, probing_a_million_unknown_names_leaves_memory_as_it_was)
 	cr_expect_eq(reg->slab[NODE].top, 0);
 	cr_expect_eq(reg->slab[RECORD].top, 0);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
-Test(radix, names_that_come_and_go_leave_memory_as_it_was)
+REGISTRY_TEST(radix, names_that_come_and_go_leave_memory_as_it_was, make_registry(4096, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(4096, 2, 0);
 	u64 held = kv_mem_bytes(), bytes = bytes_of(reg);
 	struct chain chain;
 
@@ -619,12 +584,10 @@ Test(radix, names_that_come_and_go_leave_memory_as_it_was)
 	cr_expect_eq(kv_mem_bytes(), held);
 	cr_expect_eq(bytes_of(reg), bytes);
 	expect_sound(reg, 0);
-	end_registry(reg);
 }
 
-Test(radix, it_grows_beyond_its_capacity_and_says_so)
+REGISTRY_TEST(radix, it_grows_beyond_its_capacity_and_says_so, make_registry(16, 1, 0))
 {
-	struct kvmm_registry *reg = make_registry(16, 1, 0);
 	u64 bytes = bytes_of(reg);
 	struct kvmm_registry_stat stat;
 	struct chain chain;
@@ -645,7 +608,6 @@ Test(radix, it_grows_beyond_its_capacity_and_says_so)
 		cr_expect_eq(len_in(reg, &chain, 1), MAX_CHAIN);
 	}
 	expect_sound(reg, 100 * MAX_CHAIN);
-	end_registry(reg);
 }
 
 /* ---- what pools call ---- */
@@ -662,9 +624,8 @@ static void name_fill(struct kv_radix_name *names, const struct chain *chain)
 	}
 }
 
-Test(radix, pools_and_callers_mean_the_same_names)
+REGISTRY_TEST(radix, pools_and_callers_mean_the_same_names, make_registry(64, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 2, 0);
 	struct kv_radix_name names[20];
 	kvmm_node_t nodes[20];
 	struct kvmm_prefix half;
@@ -689,7 +650,6 @@ Test(radix, pools_and_callers_mean_the_same_names)
 	expect_sound(reg, 0);
 	cr_expect_eq(reg->slab[NODE].reserved, 0);
 	cr_expect_eq(reg->slab[RECORD].reserved, 0);
-	end_registry(reg);
 }
 
 /* ---- the check ---- */
@@ -738,9 +698,8 @@ static void flip_record(struct kvmm_registry *reg, struct record *record)
 	EXPECT_NOTICED(reg, record->name.position);
 }
 
-Test(radix, check_notices_flipped_bits)
+REGISTRY_TEST(radix, check_notices_flipped_bits, make_registry(64, 2, 0))
 {
-	struct kvmm_registry *reg = make_registry(64, 2, 0);
 	u32 nr = 0;
 
 	grow_tree(reg);
@@ -758,5 +717,4 @@ Test(radix, check_notices_flipped_bits)
 		EXPECT_NOTICED(reg, reg->stripe[i].nr_names[0]);
 	}
 	expect_sound(reg, 40);
-	end_registry(reg);
 }

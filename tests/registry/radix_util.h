@@ -16,6 +16,8 @@
 #include <kv/registry_radix.h>
 #include <kv/types.h>
 
+#include "tests/support/cleanup.h"
+
 #define MAX_CHAIN	64u
 
 #define TEST_DOMAIN	((kvmm_domain_t){ .tenant = 1, .layout = 2, .group = 3 })
@@ -29,6 +31,11 @@ struct chain {
 struct kvmm_registry *make_registry(u32 capacity, u32 nr_tiers, u32 flags);
 /* Also checks that all memory is given back. */
 void end_registry(struct kvmm_registry *reg);
+DEFINE_CLEANUP(end_registry, struct kvmm_registry *)
+
+/* A test with a @reg that @make makes. */
+#define REGISTRY_TEST(suite, name, make, ...) \
+	TEST_WITH(struct kvmm_registry *reg, make, end_registry, suite, name, ##__VA_ARGS__)
 
 kvmm_key_t number_key(u64 number);
 /* Keys 1000 * @number and on, from position 0, of TEST_DOMAIN. */
