@@ -118,13 +118,11 @@ static void *look(void *arg)
 
 static void open_caches(void)
 {
-	struct kvmm_zone_attr zone_attr = KVMM_ZONE_ATTR_INIT;
-	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = NR_BLOCKS };
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .base_block_bytes = BLOCK_BYTES,
+				       .max_waste_pm = 250 };
 
-	zone_attr.nr_blocks = NR_BLOCKS;
 	expect(!kvmm_zone_create(&zone_attr, &zone));
-	attr.base_block_bytes = BLOCK_BYTES;
-	attr.max_waste_pm = 250;
 	for (u32 i = 0; i < 2; i++) {
 		attr.name = i ? "wide" : "narrow";
 		attr.object_bytes = object_bytes[i];

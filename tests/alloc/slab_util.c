@@ -10,11 +10,10 @@
 
 struct kvmm_zone *slab_zone_of(const char *engine, u32 nr_blocks)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .engine = engine };
 	struct kvmm_zone *zone;
 
-	attr.nr_blocks = nr_blocks;
-	attr.engine = engine;
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 	return zone;
 }
@@ -26,12 +25,10 @@ struct kvmm_zone *slab_zone(u32 nr_blocks)
 
 struct kvmm_slab_attr slab_attr(const char *name, u64 object_bytes)
 {
-	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = name,
+				       .object_bytes = object_bytes,
+				       .base_block_bytes = BLOCK_BYTES, .max_waste_pm = 1000 };
 
-	attr.name = name;
-	attr.object_bytes = object_bytes;
-	attr.base_block_bytes = BLOCK_BYTES;
-	attr.max_waste_pm = 1000;
 	return attr;
 }
 

@@ -65,11 +65,10 @@ static kvmm_key_t key_of(uint32_t number)
 
 static struct kvmm_pool *make_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_pool *made = NULL;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	return kvmm_pool_create(&attr, &made) ? NULL : made;
 }
 

@@ -94,12 +94,10 @@ static void find_calls(struct copy *copy, void *library)
 
 static struct kvmm_pool *make_pool(struct copy *copy, const char *name)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = name, .policy = "lru",
+				       .nr_blocks = NR_BLOCKS };
 	struct kvmm_pool *pool = NULL;
 
-	attr.name = name;
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
 	return copy->kvmm_pool_create(&attr, &pool) ? NULL : pool;
 }
 
@@ -160,14 +158,13 @@ static void use_step(struct copy *copy, struct kvmm_pool *pool, kvmm_stream_t st
 
 static void use_slab(struct copy *copy)
 {
-	struct kvmm_zone_attr zone_attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = 64 };
 	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "a",
 				       .object_bytes = 64, .base_block_bytes = 4096 };
 	struct kvmm_zone *zone;
 	struct kvmm_slab_cache *cache;
 	struct kvmm_slab_stat total;
 
-	zone_attr.nr_blocks = 64;
 	if (copy->kvmm_zone_create(&zone_attr, &zone))
 		return;
 	if (!copy->kvmm_slab_cache_create(zone, &attr, &cache)) {
@@ -179,11 +176,10 @@ static void use_slab(struct copy *copy)
 
 static void look(struct copy *copy)
 {
-	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+	struct kvmm_metrics_attr attr = { .size = sizeof(attr), .max_tenants = 64,
+					  .pools = &copy->pool, .nr_pools = 1 };
 	char text[65536];
 
-	attr.pools = &copy->pool;
-	attr.nr_pools = 1;
 	copy->kvmm_metrics_text(&attr, text, sizeof(text));
 	attr.what = "slabinfo";
 	copy->kvmm_metrics_text(&attr, text, sizeof(text));

@@ -139,11 +139,10 @@ static void *work(void *unused)
 static int open_disk(u64 max_bytes, u32 flags)
 {
 	static const u8 foreign[1][16] = { { 0xff } };
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = max_bytes,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = max_bytes;
-	attr.segment_bytes = SEGMENT;
 	attr.io = any(2) ? KVMM_DISK_IO_AUTO : KVMM_DISK_IO_POLL;
 	attr.flags |= flags | (any(2) ? KVMM_DISK_NAMES : 0);
 	/* Then the index does not know of what is there. */
@@ -155,7 +154,7 @@ static int open_disk(u64 max_bytes, u32 flags)
 static void start_process(u64 max_bytes, u32 flags)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -171,7 +170,6 @@ static void start_process(u64 max_bytes, u32 flags)
 	host.block_bytes = attr.block_bytes = BYTES;
 	host.capacity_blocks = NR_UNITS;
 	expect(!kvmm_tier_host_create(&host, &tier));
-	below.high_pm = 0;
 	expect(!kvmm_tier_set_disk(tier, disk, &below));
 	config.write = KVMM_TIER_THROUGH;
 	client.config = &config;

@@ -16,11 +16,10 @@
 
 static struct kvmm_zone *make_zone(u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .engine = engine };
 	struct kvmm_zone *zone;
 
-	attr.nr_blocks = nr_blocks;
-	attr.engine = engine;
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 	return zone;
 }

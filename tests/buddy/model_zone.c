@@ -304,9 +304,8 @@ static u32 random_size(struct run *run)
 
 static void start_zone(struct run *run, const char *engine)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .engine = engine };
 
-	attr.engine = engine;
 	attr.nr_blocks = random_size(run);
 	attr.pageblock_order = 1 + below(run, 9);
 	cr_assert_eq(kvmm_zone_create(&attr, &run->zone), 0);

@@ -107,13 +107,12 @@ Test(zone, create_refuses_bad_attributes)
 
 Test(zone, create_survives_each_failing_allocation)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = 100 };
 	struct kvmm_zone *zone = NULL;
 	struct fake_env fake;
 	unsigned int n = 0;
 	int err;
 
-	attr.nr_blocks = 100;
 	fake_env_install(&fake);
 	do {
 		fake_env_fail(&fake, ++n, false);
@@ -139,11 +138,10 @@ Test(zone, each_engine_is_found_by_name_and_reports_its_memory)
 	cr_expect_eq(kvmm_zone_engines(NULL, 0), nr_engines());
 	for_each_engine(engine) {
 		u64 before = kv_mem_bytes();
-		struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+		struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = 1u << 20,
+					       .engine = engine };
 		struct kvmm_zone *zone;
 
-		attr.nr_blocks = 1u << 20;
-		attr.engine = engine;
 		cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 		cr_assert_eq(kvmm_zone_stat(zone, &stat), 0);
 		cr_expect_eq(stat.metadata_bytes, kv_mem_bytes() - before);
@@ -164,13 +162,12 @@ Test(zone, each_engine_works_from_one_block_to_the_most)
 
 	for_each_engine(engine) {
 		for (unsigned int i = 0; i < ARRAY_SIZE(sizes); i++) {
-			struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+			struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = sizes[i],
+						       .engine = engine };
 			struct kvmm_zone_stat stat;
 			struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = NULL;
 			u32 start;
 
-			attr.nr_blocks = sizes[i];
-			attr.engine = engine;
 			cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 			cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
 			cr_expect_eq(kvmm_zone_alloc(zone, stat.largest, &start), 0);
@@ -768,11 +765,10 @@ Test(zone, buddyinfo_is_cut_where_the_class_changes)
 
 Test(zone, buddyinfo_stops_at_the_top_order)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = 4 * 1024 + 512 + 3 };
 	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 	struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = NULL;
 
-	attr.nr_blocks = 4 * 1024 + 512 + 3;
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 	cr_expect_eq(kvmm_zone_buddyinfo(zone, counts), 0);
 	expect_orders(counts, KVMM_MOVABLE,

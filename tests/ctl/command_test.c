@@ -77,12 +77,11 @@ Test(command, what_was_seen_at_the_start_of_the_clock_counts_for_a_millisecond)
 
 Test(command, each_number_has_its_column)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .capacity_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES };
 	struct kv_pool_glance *seen;
 	struct kvmm_tier *tier;
 
-	attr.capacity_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
 	seen = seen_of("alpha");
@@ -254,11 +253,10 @@ Test(command, a_disk_below_a_tier_has_a_row_of_its_own)
 		.nr_put = 35, .nr_got = 36, .put_bytes = 37, .got_bytes = 38, .nr_missed = 39,
 		.nr_dropped = 40, .nr_read_errors = 100, .nr_write_errors = 200, .nr_damaged = 400,
 	};
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .capacity_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_tier *tier;
 
-	attr.capacity_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
 	cr_expect_null(strstr(ask(control, fd, "tiers alpha"), "\tdisk\t"));
@@ -275,13 +273,12 @@ Test(command, a_disk_below_a_tier_has_a_row_of_its_own)
 
 Test(command, a_pool_without_a_tier_has_no_row)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .capacity_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_tier *tier;
 
 	has(ask(control, fd, "tiers alpha"), "failed\tfrom_disk\n");
 	fake_env_advance(&fake, 1000000);
-	attr.capacity_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
 	has(ask(control, fd, "tiers"), "failed\tfrom_disk\nalpha\thost\thost\t256\t0\t0\t");
@@ -379,13 +376,12 @@ Test(command, settings_are_refused_that_are_none_or_out_of_range)
 
 Test(command, every_setting_can_be_read_and_set_to_what_it_is)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .capacity_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_tier *tier;
 	char list[8192], line[256], *row, *rest;
 	u32 nr = 0;
 
-	attr.capacity_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
 	snprintf(list, sizeof(list), "%s", ask(control, fd, "config alpha"));

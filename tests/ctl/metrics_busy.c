@@ -378,11 +378,9 @@ static void busy_expect(void)
 static struct kvmm_pool *busy_make(const char *dir)
 {
 	const struct kvmm_watermarks marks = { 2, 4, 8 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
-	attr.name = NAME;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	must(kvmm_pool_create(&attr, &pool), "pool");
 	must(kvmm_watermarks_set(pool, &marks), "watermarks");
 	must(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &stream), "stream");

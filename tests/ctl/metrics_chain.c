@@ -392,22 +392,18 @@ static void chain_expect(void)
 
 static void make_tier(void)
 {
-	struct kvmm_tier_disk_attr how = KVMM_TIER_DISK_ATTR_INIT;
-	struct kvmm_disk_attr store = KVMM_DISK_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_disk_attr how = { .size = sizeof(how), .high_pm = 600 };
+	struct kvmm_disk_attr store = { .size = sizeof(store), .flags = KVMM_DISK_CREATE,
+					.path = folder, .io = KVMM_DISK_IO_POLL,
+					.max_bytes = MAX_BYTES,
+					.segment_bytes = KVMM_DISK_MIN_SEGMENT };
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .name = TIER,
+				       .block_bytes = BYTES, .capacity_blocks = NR_UNITS };
 
-	store.path = folder;
-	store.io = KVMM_DISK_IO_POLL;
-	store.max_bytes = MAX_BYTES;
-	store.segment_bytes = KVMM_DISK_MIN_SEGMENT;
 	files_install();
 	must(kvmm_disk_open(&store, &disk), "disk");
 	files_remove();
-	host.name = TIER;
-	host.block_bytes = BYTES;
-	host.capacity_blocks = NR_UNITS;
 	must(kvmm_tier_host_create(&host, &tier), "tier");
-	how.high_pm = 600;
 	must(kvmm_tier_set_disk(tier, disk, &how), "set_disk");
 }
 
@@ -415,7 +411,8 @@ static struct kvmm_pool *chain_make(const char *dir)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .block_bytes = BYTES,
+				       .nr_blocks = NR_BLOCKS, .policy = "lru" };
 
 	snprintf(folder, sizeof(folder), "%s", dir);
 	make_tier();
@@ -423,10 +420,6 @@ static struct kvmm_pool *chain_make(const char *dir)
 	client.config = &knobs;
 	client.flags = KVMM_TIER_COMPLETE;
 	client.max_up = MAX_UP;
-	attr.name = NAME;
-	attr.block_bytes = BYTES;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.host = tier;
 	attr.host_attr = &client;
 	must(kvmm_pool_create(&attr, &pool), "pool");

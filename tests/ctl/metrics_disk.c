@@ -267,19 +267,14 @@ static void open_disk(const char *dir)
 static struct kvmm_pool *disk_make(const char *dir)
 {
 	struct kvmm_tier_disk_attr how = KVMM_TIER_DISK_ATTR_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "far", .block_bytes = BYTES,
+				       .nr_blocks = 4, .policy = "lru" };
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .name = TIER,
+				       .block_bytes = BYTES, .capacity_blocks = 4 };
 
 	open_disk(dir);
-	host.name = TIER;
-	host.block_bytes = BYTES;
-	host.capacity_blocks = 4;
 	must(kvmm_tier_host_create(&host, &tier), "tier");
 	must(kvmm_tier_set_disk(tier, disk, &how), "set_disk");
-	attr.name = "far";
-	attr.block_bytes = BYTES;
-	attr.nr_blocks = 4;
-	attr.policy = "lru";
 	attr.host = tier;
 	must(kvmm_pool_create(&attr, &pool), "pool");
 	return pool;

@@ -28,12 +28,10 @@ static kvmm_key_t key_of(u32 number, u32 of)
 
 static struct kvmm_tier *make_tier(const char *name, u32 nr_units, u32 flags)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .name = name,
+				       .capacity_blocks = nr_units, .flags = flags };
 	struct kvmm_tier *made;
 
-	attr.name = name;
-	attr.capacity_blocks = nr_units;
-	attr.flags = flags;
 	if (!flags)
 		attr.block_bytes = BYTES;
 	must(kvmm_tier_host_create(&attr, &made), "tier");
@@ -42,13 +40,10 @@ static struct kvmm_tier *make_tier(const char *name, u32 nr_units, u32 flags)
 
 static struct kvmm_pool *make_pool(const char *name, u32 nr_blocks, u64 bytes)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = name, .nr_blocks = nr_blocks,
+				       .block_bytes = bytes, .policy = "lru" };
 	struct kvmm_pool *made;
 
-	attr.name = name;
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = bytes;
-	attr.policy = "lru";
 	must(kvmm_pool_create(&attr, &made), "pool");
 	return made;
 }

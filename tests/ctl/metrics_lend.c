@@ -141,11 +141,10 @@ static struct kvmm_pool *lend_make(const char *dir)
 {
 	static struct kvmm_plane plane;
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "lent",
+				       .nr_blocks = NR_BLOCKS };
 
 	plane = (struct kvmm_plane){ (u64)(uintptr_t)memory, BYTES, BYTES };
-	attr.name = "lent";
-	attr.nr_blocks = NR_BLOCKS;
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	must(kvmm_pool_create(&attr, &lent.pool), "pool");
@@ -244,17 +243,14 @@ static void tidy_expect(void)
 
 static struct kvmm_pool *tidy_make(const char *dir)
 {
-	struct kvmm_background how = KVMM_BACKGROUND_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024,
+				       .threshold_pm = THRESHOLD_PM,
+				       .interval_ms = INTERVAL_NS / 1000000,
+				       .request_blocks = WANTED, .mode = KVMM_MOVE_BETWEEN };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "tidy", .nr_blocks = NR_TIDY };
 
 	tidy.pinned_of = 2;
-	attr.name = "tidy";
-	attr.nr_blocks = NR_TIDY;
 	must(kvmm_pool_create(&attr, &tidy.pool), "pool");
-	how.threshold_pm = THRESHOLD_PM;
-	how.interval_ms = INTERVAL_NS / 1000000;
-	how.request_blocks = WANTED;
-	how.mode = KVMM_MOVE_BETWEEN;
 	must(kvmm_background_set(tidy.pool, &how), "background");
 	return tidy.pool;
 }

@@ -205,12 +205,10 @@ static void miss_expect(void)
 
 static struct kvmm_pool *miss_make(const char *dir)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	u64 before;
 
-	attr.name = NAME;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	random_from(1);
 	before = kv_mem_bytes();
 	must(kvmm_pool_create(&attr, &pool), "pool");

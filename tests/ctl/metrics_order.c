@@ -241,13 +241,10 @@ static struct kvmm_pool *classes_make(const char *dir)
 					 .nr_classes = NR_CLASSES, .default_class = DEFAULT_CLASS };
 	struct kvmm_range_attr range = { .size = sizeof(range), .nr = NR_OUTSIDE,
 					 .cls = KVMM_IN_CLASS(NR_CLASSES - 1) };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "classes",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = CLASS_BLOCK_BYTES,
+				       .policy = "lru", .evict = &evict };
 
-	attr.name = "classes";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = CLASS_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	must(kvmm_pool_create(&attr, &classes.pool), "pool");
 	must(kvmm_range_alloc_attr(classes.pool, &range, &classes.range), "range");
 	watch(classes.pool, &classes.events);
@@ -412,11 +409,9 @@ static void lodgers_expect(void)
 
 static struct kvmm_pool *lodgers_make(const char *dir)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "lodgers",
+				       .nr_blocks = NR_LODGINGS, .policy = "lru" };
 
-	attr.name = "lodgers";
-	attr.nr_blocks = NR_LODGINGS;
-	attr.policy = "lru";
 	must(kvmm_pool_create(&attr, &lodgers.pool), "pool");
 	for (u32 i = 0; i < NR_LODGERS; i++)
 		must(kvmm_tenant_set(lodgers.pool, i, &limits[i]), "tenant_set");

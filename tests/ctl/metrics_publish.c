@@ -307,15 +307,13 @@ static struct kvmm_pool *publish_make(const char *dir)
 	static struct kv_sys_ops sys;
 	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .name = NAME,
+					    .nr_blocks = NR_BLOCKS, .policy = "lru" };
 
 	sys = kv_sys_system;
 	sys.open_library = open_zmq;
 	sys.find_symbol = find_zmq;
 	kv_sys_set(&sys);
-	pool_attr.name = NAME;
-	pool_attr.nr_blocks = NR_BLOCKS;
-	pool_attr.policy = "lru";
 	must(kvmm_pool_create(&pool_attr, &pool), "pool");
 	events.ring = RING;
 	must(kvmm_events_open(pool, &events, &watcher), "events");

@@ -412,13 +412,13 @@ static void make_pools(void)
 	static const struct kvmm_class classes[] = { { "low", 0, 0, 0, 0 }, { "high", 0, 500, 0, 0 } };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes, .nr_classes = 2 };
 	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .name = "ranges" };
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
+				       .capacity_blocks = 4096, .flags = KVMM_TIER_TOLD_CLOCK };
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.name = "ranges";
 	must(kvmm_pool_create(&attr, &ranges), "pool");
 	attr.name = "closed";
 	must(kvmm_pool_create(&attr, &closed), "pool");
@@ -437,8 +437,6 @@ static void make_pools(void)
 		limits.max = 20 * who;
 		must(kvmm_tenant_set(tenants, who, &limits), "tenant");
 	}
-	host.capacity_blocks = 4096;
-	host.flags = KVMM_TIER_TOLD_CLOCK;
 	must(kvmm_tier_host_create(&host, &tier), "tier");
 	knobs.write = KVMM_TIER_EXPLICIT;
 	client.block_bytes = 4096;
@@ -484,12 +482,10 @@ static int show(const char *what)
 {
 	static char text[4 << 20];
 	const char *names[ARRAY_SIZE(pools)] = { CACHE };
-	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+	struct kvmm_metrics_attr attr = { .size = sizeof(attr), .max_tenants = 64, .pools = pools,
+					  .names = names, .nr_pools = nr_pools };
 	int len;
 
-	attr.pools = pools;
-	attr.names = names;
-	attr.nr_pools = nr_pools;
 	attr.format = !strcmp(what, "prometheus");
 	attr.what = attr.format || !strcmp(what, "openmetrics") ? NULL : what;
 	len = kvmm_metrics_text(&attr, text, sizeof(text));

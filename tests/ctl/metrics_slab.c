@@ -144,12 +144,10 @@ static void slab_expect(void)
 
 static void make_cache(u32 i)
 {
-	struct kvmm_zone_attr zone = KVMM_ZONE_ATTR_INIT;
-	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_zone_attr zone = { .size = sizeof(zone), .nr_blocks = NR_BLOCKS };
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "state" };
 
-	zone.nr_blocks = NR_BLOCKS;
 	must(kvmm_zone_create(&zone, &of[i].zone), "zone");
-	attr.name = "state";
 	attr.object_bytes = of[i].object_bytes = i ? 1500 : 700;
 	attr.base_block_bytes = BLOCK_BYTES;
 	attr.max_waste_pm = 300;

@@ -240,11 +240,9 @@ static struct kvmm_pool *sums_make(const char *dir)
 {
 	static struct kvmm_plane plane;
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS };
 
 	plane = (struct kvmm_plane){ (u64)(uintptr_t)memory, BYTES, BYTES };
-	attr.name = NAME;
-	attr.nr_blocks = NR_BLOCKS;
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	attr.policy = "lru";

@@ -17,10 +17,9 @@ static char text[TEXT];
 
 static struct kvmm_metrics_attr of(struct kvmm_pool **pool)
 {
-	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+	struct kvmm_metrics_attr attr = { .size = sizeof(attr), .max_tenants = 64, .pools = pool,
+					  .nr_pools = 1 };
 
-	attr.pools = pool;
-	attr.nr_pools = 1;
 	return attr;
 }
 
@@ -142,12 +141,11 @@ Test(metrics, tenants_are_bounded)
 Test(metrics, a_tier_that_two_pools_share_is_one)
 {
 	struct kvmm_pool *pools[2] = { make_cache(8, "lru"), make_cache(8, "lru") };
-	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
+					    .capacity_blocks = 4, .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_metrics_attr attr = of(pools);
 	struct kvmm_tier *tier;
 
-	tier_attr.capacity_blocks = 4;
-	tier_attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&tier_attr, &tier), 0);
 	for (u32 i = 0; i < 2; i++)
 		cr_assert_eq(kvmm_tier_attach(pools[i], tier, NULL), 0);

@@ -116,13 +116,12 @@ static void stat(void)
 
 static void start(char **argv)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_publisher_attr publish = KVMM_PUBLISHER_ATTR_INIT;
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	must(kvmm_pool_create(&attr, &pool), "pool");
 	wire.format = atoi(argv[1]);
 	wire.spec_kind = "full_attention";

@@ -169,11 +169,10 @@ static void start(u32 nr_ring)
 {
 	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_wire wire = { .size = sizeof(wire), .format = KVMM_WIRE_SGLANG };
 
 	events.ring = nr_ring;
 	events.batch_us = 0;
-	wire.format = KVMM_WIRE_SGLANG;
 	attr.events = &events;
 	attr.wire = &wire;
 	attr.topic = "kv";

@@ -420,16 +420,14 @@ Test(publisher, there_is_room_for_tokens_of_large_blocks)
 {
 	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_pool_attr large = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr large = { .size = sizeof(large), .nr_blocks = 8, .policy = "lru",
+					.block_tokens = 256 };
 	struct kvmm_publisher *publisher;
 	kvmm_key_t key = key_of(1);
 	static u32 token[256];
 
 	memset(token, 0xff, sizeof(token));
 	end_pool(pool);
-	large.nr_blocks = 8;
-	large.policy = "lru";
-	large.block_tokens = 256;
 	pool = make_pool_of(&large);
 	fake_zmq.hears = count_tokens;
 	events.batch_max = 1;

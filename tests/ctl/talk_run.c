@@ -119,13 +119,12 @@ static void start(char **argv)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_events_attr wants = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_key_attr names = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_attr names = { .size = sizeof(names), .block_tokens = BLOCK_TOKENS };
 
 	attr.nr_blocks = atoi(argv[1]);
 	attr.policy = "lru";
 	attr.block_tokens = BLOCK_TOKENS;
 	must(kvmm_pool_create(&attr, &pool), "pool");
-	names.block_tokens = BLOCK_TOKENS;
 	must(kvmm_key_ctx_create(&names, &keys), "keys");
 	wants.flags = KVMM_EVENTS_REQUESTS;
 	must(kvmm_events_open(pool, &wants, &events), "events");

@@ -32,14 +32,12 @@ static int fd;
 static void set_up(void)
 {
 	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 12, .policy = "lru" };
 
 	fake_env_install(&fake);
 	fake.now_ns = 1000ull << 20;		/* ages of blocks are in ticks of so many */
 	folder_make();
 	cr_assert_eq(kvmm_registry_create(&reg_attr, &reg), 0);
-	attr.nr_blocks = 12;
-	attr.policy = "lru";
 	attr.registry = reg;
 	pool = make_pool_of(&attr);
 	control = control_in_folder(NULL);
@@ -293,11 +291,9 @@ Test(views, blocks_that_are_away_are_rows_without_numbers)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = 4 };
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 4 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *of_ids;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 12 };
+	struct kvmm_pool *of_ids = make_pool_of(&attr);
 
-	attr.nr_blocks = 12;
-	of_ids = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(of_ids, &elastic), 0);
 	cr_assert_eq(kvmm_pool_shrink(of_ids, &req), 0);
 	cr_assert_eq(kvmm_control_add_pool(control, "b", of_ids), 0);

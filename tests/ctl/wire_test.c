@@ -78,11 +78,10 @@ static const u32 *const four_of[] = { four };
 
 Test(wire, one_block_in_each_format)
 {
-	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_wire wire = { .size = sizeof(wire), .spec_kind = "full_attention" };
 	struct kvmm_event event = stored(0xdab89e0b1c2d3e4full, 0);
 	struct wire_tokens tokens = { four_of };
 
-	wire.spec_kind = "full_attention";
 	expect_vector("map-stored", &wire, &event, 1, &tokens);
 	wire.format = KVMM_WIRE_ARRAY;
 	expect_vector("array-stored", &wire, &event, 1, &tokens);
@@ -108,12 +107,10 @@ static u32 fill_mixed(struct kvmm_event *events)
 
 Test(wire, several_events_in_each_format)
 {
-	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_wire wire = { .size = sizeof(wire), .flags = KVMM_WIRE_LORA, .rank = -1 };
 	struct kvmm_event events[8];
 	u32 nr = fill_mixed(events);
 
-	wire.flags = KVMM_WIRE_LORA;
-	wire.rank = -1;
 	expect_vector("map-mixed", &wire, events, nr, NULL);
 	wire.format = KVMM_WIRE_ARRAY;
 	expect_vector("array-mixed", &wire, events, nr, NULL);

@@ -27,15 +27,11 @@ static void make_pool(void)
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = 4 * BYTES,
 					     .pageblock_blocks = 8 };
 	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { 2000, 1500, 0 } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_plane plane = { w.base, BYTES, BYTES };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .policy = "default", .planes = &plane, .nr_planes = 1,
+				       .nr_blocks = NR_BLOCKS, .alloc = &alloc };
 
-	attr.device = "soft:0";
-	attr.policy = "default";
-	attr.planes = &plane;
-	attr.nr_planes = 1;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.alloc = &alloc;
 	MUST(kvmm_pool_create(&attr, &w.pool));
 	MUST(kvmm_pool_elastic_setup(w.pool, &elastic));
 	MUST(kvmm_verify_set(w.pool, &verify));

@@ -225,11 +225,10 @@ void do_sums(void)
 /* What nobody asks for: now and then, and sometimes not at all. */
 void do_tick(void)
 {
-	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024, .interval_ms = 1,
+				       .threshold_pm = 100 };
 	int err;
 
-	how.interval_ms = 1;
-	how.threshold_pm = 100;
 	how.mode = below(KVMM_NR_MOVE_MODES);
 	how.flags = below(2) ? KVMM_BACKGROUND_SHORTEN : 0;
 	err = one_in(16) ? kvmm_background_set(w.pool, below(2) ? &how : NULL) : 0;

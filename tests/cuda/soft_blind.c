@@ -23,16 +23,14 @@ struct scene {
 /* "a.b.c.d.", and behind it as much that is free. */
 static struct scene scene_make_with(const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BYTES };
 	kvmm_range_t hole[NR_RANGES];
 	struct scene scene = { 0 };
 	u8 buf[BYTES];
 
 	start("");
 	scene.stream = stream_new();
-	attr.device = "soft:0";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BYTES;
 	attr.policy = policy;
 	cr_assert_eq(kvmm_pool_create(&attr, &scene.pool), 0);
 	for (u32 i = 0; i < NR_RANGES; i++) {
@@ -296,18 +294,15 @@ Test(blind, of_a_lost_device_nothing_comes_back)
 Test(blind, an_engine_that_rounds_up_gets_back_what_it_gave)
 {
 	static const u32 lens[] = { 4, 1, 1, 2, 3, 2 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BYTES,
+				       .allocator = "buddy", .policy = "lru" };
 	kvmm_range_t range[ARRAY_SIZE(lens)], all;
 	struct scene scene = { 0 };
 	kvmm_mut_t mut[2];
 	u8 buf[BYTES];
 
 	start("");
-	attr.device = "soft:0";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BYTES;
-	attr.allocator = "buddy";
-	attr.policy = "lru";
 	cr_assert_eq(kvmm_pool_create(&attr, &scene.pool), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(lens); i++)
 		cr_assert_eq(kvmm_range_alloc(scene.pool, lens[i], KVMM_RUNS(1), &range[i]), 0);

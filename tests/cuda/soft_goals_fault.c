@@ -80,15 +80,14 @@ static void scene_init(struct scene *scene, u32 mode)
 					     .pageblock_blocks = 4 };
 	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { 2000, 100, 0 } };
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .policy = "default" };
 	kvmm_range_t hole[NR_KEYS];
 	struct kvmm_plane plane;
 
 	*scene = (struct scene){ .mode = mode, .base = dev_alloc(NR_BLOCKS * BYTES),
 				 .stream = stream_new() };
 	plane = (struct kvmm_plane){ scene->base, BYTES, BYTES };
-	attr.device = "soft:0";
-	attr.policy = "default";
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	attr.nr_blocks = NR_BLOCKS;
@@ -142,16 +141,13 @@ static void move_for_goals(struct scene *scene)
 	uint64_t epoch;
 
 	for (u32 i = 0; i < KVMM_NR_GOALS; i++) {
-		struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
 		struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
 		bool open = scene->mode == KVMM_MOVE_BESIDE && open_step(scene, &epoch);
+		struct kvmm_compact_goal goal = { .size = sizeof(goal), .goal = i, .want = want[i],
+						  .mode = scene->mode,
+						  .flags = KVMM_GOAL_DROP | KVMM_GOAL_BEST,
+						  .pageblock_blocks = 4, .range = scene->range[3] };
 
-		goal.goal = i;
-		goal.want = want[i];
-		goal.mode = scene->mode;
-		goal.flags = KVMM_GOAL_DROP | KVMM_GOAL_BEST;
-		goal.pageblock_blocks = 4;
-		goal.range = scene->range[3];
 		kvmm_compact_goal_start(scene->pool, &goal, &plan);
 		ctl->run();
 		if (open)

@@ -15,13 +15,11 @@
 
 static struct kvmm_pool *make(u32 nr_blocks, const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .nr_blocks = nr_blocks, .block_bytes = BYTES,
+				       .policy = policy };
 	struct kvmm_pool *pool;
 
-	attr.device = "soft:0";
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = BYTES;
-	attr.policy = policy;
 	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
 	return pool;
 }
@@ -175,14 +173,12 @@ Test(moves, a_step_whose_end_is_not_recorded_is_still_open)
 /* A pool on it is there or not; if it is then blocks move, and content with them. */
 static void with_driver(const char *options, int expected)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .nr_blocks = 4,
+				       .block_bytes = BYTES };
 	struct kvmm_pool *pool = NULL;
 	kvmm_range_t range;
 
 	load(options);
-	attr.device = "soft:0";
-	attr.nr_blocks = 4;
-	attr.block_bytes = BYTES;
 	cr_assert_eq(kvmm_pool_create(&attr, &pool), expected, "%s", options);
 	if (expected) {
 		cr_expect_null(pool);
@@ -227,13 +223,11 @@ Test(moves, not_on_a_driver_that_is_too_old_for_the_system)
 
 Test(moves, not_on_a_driver_that_is_not_there)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "cuda:0", .nr_blocks = 4,
+				       .block_bytes = BYTES };
 	struct kvmm_pool *pool = NULL;
 
 	setenv("KVMM_CUDA_DRIVER", "./no-such-library.so", 1);
-	attr.device = "cuda:0";
-	attr.nr_blocks = 4;
-	attr.block_bytes = BYTES;
 	cr_expect_eq(kvmm_pool_create(&attr, &pool), -ENODEV);
 	cr_expect_null(pool);
 }

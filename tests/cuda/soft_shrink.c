@@ -52,14 +52,11 @@ static void fill_scene(struct scene *scene)
 
 static void scene_init(struct scene *scene)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BLOCK_BYTES,
+				       .flags = KVMM_POOL_ELASTIC, .unit_bytes = UNIT };
 
 	*scene = (struct scene){ 0 };
-	attr.device = "soft:0";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
-	attr.flags = KVMM_POOL_ELASTIC;
-	attr.unit_bytes = UNIT;
 	cr_assert_eq(kvmm_pool_create(&attr, &scene->pool), 0);
 	fill_scene(scene);
 }

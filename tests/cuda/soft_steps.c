@@ -104,13 +104,12 @@ struct engine {
 
 static void engine_init(struct engine *e)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0" };
 	struct kvmm_plane plane;
 
 	memset(e, 0, sizeof(*e));
 	e->base = dev_alloc(NR_BLOCKS * BYTES);
 	plane = (struct kvmm_plane){ e->base, BYTES, BYTES };
-	attr.device = "soft:0";
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	attr.nr_blocks = NR_BLOCKS;

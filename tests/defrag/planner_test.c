@@ -130,10 +130,9 @@ static void expect_gap_is_free(const struct case_t *c, const char *cells)
 static void expect_plan_is_good(const struct kv_planner_ops *planner, char *cells, u32 want)
 {
 	struct case_t c;
-	u32 cost;
 	int err = plan(planner, &c, cells, want);
+	u32 cost = brute_force_slide(&c.req, want);
 
-	cost = brute_force_slide(&c.req, want);
 	if (picture_longest(cells) >= want) {
 		cr_assert_eq(err, -EALREADY, "%s has %u", cells, want);
 		return;

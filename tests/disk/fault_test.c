@@ -29,11 +29,10 @@ static bool is_gone[NR_NAMES];	/* a call has said so, and it was not put since *
 
 static int open_store(struct kvmm_disk **disk)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	return kvmm_disk_open(&attr, disk);
 }
 

@@ -48,12 +48,11 @@ static u32 any(u32 limit)
 
 static int open_store(struct kvmm_disk **disk, u32 round)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = path, .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT,
+				       .io = round % 2 ? KVMM_DISK_IO_POLL : KVMM_DISK_IO_AUTO };
 
-	attr.path = path;
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
-	attr.io = round % 2 ? KVMM_DISK_IO_POLL : KVMM_DISK_IO_AUTO;
 	return kvmm_disk_open(&attr, disk);
 }
 

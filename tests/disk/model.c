@@ -82,11 +82,10 @@ static void look_for_reclaim(void)
 
 static void open_store(void)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	attr.depth = 1 + any(8);
 	attr.io = any(2) ? KVMM_DISK_IO_AUTO : KVMM_DISK_IO_POLL;
 	require(!kvmm_disk_open(&attr, &m.disk));

@@ -433,11 +433,10 @@ static int register_blocks(void)
 	kvmm_mut_t mut[MAX_BATCH];
 	kvmm_ref_t ref[MAX_BATCH];
 	kvmm_key_t key[MAX_BATCH];
-	bool good;
 	u32 nr;
 	int err;
+	bool good = any_muts(mut, &nr);
 
-	good = any_muts(mut, &nr);
 	if (f.nr_refs + nr > MAX_CACHED)
 		return 0;
 	fill_keys(key, nr);
@@ -458,12 +457,10 @@ static int register_blocks(void)
 static int free_blocks(void)
 {
 	kvmm_mut_t mut[MAX_BATCH];
-	bool good;
 	u32 nr;
-	int err;
+	bool good = any_muts(mut, &nr);
+	int err = kvmm_free(f.pool, mut, nr);
 
-	good = any_muts(mut, &nr);
-	err = kvmm_free(f.pool, mut, nr);
 	if (!good) {
 		expect_refused(err);
 		return err;
@@ -671,10 +668,8 @@ static int make_pool(void)
 
 static void make_other(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2, .name = "other" };
 
-	attr.nr_blocks = 2;
-	attr.name = "other";
 	require(!kvmm_pool_create(&attr, &f.other));
 	require(!kvmm_range_alloc(f.other, 1, 0, &f.foreign));
 }

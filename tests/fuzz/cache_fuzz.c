@@ -550,12 +550,10 @@ static int make_pool(void)
 
 static void make_other(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2, .policy = "lru",
+				       .name = "other" };
 	kvmm_mut_t mut;
 
-	attr.nr_blocks = 2;
-	attr.policy = "lru";
-	attr.name = "other";
 	require(!kvmm_pool_create(&attr, &f.other));
 	require(!kvmm_alloc(f.other, 1, &mut));
 	f.foreign = (struct handle){ mut.index, mut.gen };

@@ -305,13 +305,10 @@ static void step(void)
 
 static struct kvmm_pool *make(const char *name)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = name, .policy = "lru",
+				       .block_bytes = 64, .nr_blocks = 16 };
 	struct kvmm_pool *made = NULL;
 
-	attr.name = name;
-	attr.policy = "lru";
-	attr.block_bytes = 64;
-	attr.nr_blocks = 16;
 	require(!kvmm_pool_create(&attr, &made));
 	return made;
 }

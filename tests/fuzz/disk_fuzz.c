@@ -42,11 +42,10 @@ static void fail(int line, const char *what)
 
 static struct kvmm_disk_attr attr_of(void)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	return attr;
 }
 

@@ -196,12 +196,11 @@ static void add_recipe(const u8 *data, size_t bytes, bool of_giver)
 
 static void fuzz_taker(struct kvmm_pool *pool)
 {
-	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_serve_attr attr = { .size = sizeof(attr), .pool = pool,
+						.path = "/nowhere/s",
+						.window_bytes = 4 * NET_BLOCK_BYTES };
 	struct kvmm_migrate_server *server;
 
-	attr.pool = pool;
-	attr.path = "/nowhere/s";
-	attr.window_bytes = 4 * NET_BLOCK_BYTES;
 	must(!kvmm_migrate_serve(&attr, &server), "serve");
 	for (u32 i = 0; i < 200; i++)
 		kvmm_migrate_serve_tick(server);
@@ -211,13 +210,12 @@ static void fuzz_taker(struct kvmm_pool *pool)
 
 static void fuzz_giver(struct kvmm_pool *pool, bool keys)
 {
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool };
 	struct kvmm_migrate_link *link;
 	struct kvmm_migrate *job;
 	kvmm_ref_t refs[6];
 	bool gone;
 
-	attr.src = pool;
 	if (keys) {
 		net_cache(pool, 0, 6);
 		net_match(pool, 0, 6, refs);

@@ -888,13 +888,11 @@ static int make_pool(void)
 
 static void make_others(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 12, .policy = "lru",
+				       .name = "other" };
 	struct kvmm_pool *pools[2] = { f.pool };
 	struct kvmm_gangs_attr gangs = KVMM_GANGS_ATTR_INIT;
 
-	attr.nr_blocks = 12;
-	attr.policy = "lru";
-	attr.name = "other";
 	require(!kvmm_pool_create(&attr, &f.other));
 	pools[1] = f.other;
 	gangs.pools = pools;

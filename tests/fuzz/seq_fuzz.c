@@ -42,13 +42,11 @@ static u32 some_tokens(u32 *tokens)
 
 static struct kvmm_seq *make_seq(void)
 {
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	u32 prompt[MAX_TOKENS];
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = f.ctx, .prompt = prompt };
 	struct kvmm_seq *seq = NULL;
 	int err;
 
-	attr.keys = f.ctx;
-	attr.prompt = prompt;
 	attr.nr_prompt = any(MAX_TOKENS);
 	attr.max_output = any(8) ? any(20) : (u32)any(256) << 24;
 	attr.domain.tenant = any(2);
@@ -236,9 +234,8 @@ static int make_pool(void)
 static int make_groups(void)
 {
 	struct kvmm_group_attr group[4];
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = group };
 
-	attr.group = group;
 	attr.nr = 1 + any(4);
 	f.nr_groups = attr.nr;
 	for (u32 i = 0; i < 4; i++) {

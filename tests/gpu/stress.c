@@ -192,13 +192,12 @@ static void open_lane(struct stress *s, u32 nr)
 
 static void open_pool(struct stress *s)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_plane plane = { gpu.pool, s->block_bytes, s->block_bytes };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr),
+				       .device = gpu.is_soft ? "soft:0" : "cuda:0",
+				       .planes = &plane, .nr_planes = 1,
+				       .nr_blocks = s->nr_blocks };
 
-	attr.device = gpu.is_soft ? "soft:0" : "cuda:0";
-	attr.planes = &plane;
-	attr.nr_planes = 1;
-	attr.nr_blocks = s->nr_blocks;
 	must_err(kvmm_pool_create(&attr, &s->pool), "kvmm_pool_create");
 }
 

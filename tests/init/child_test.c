@@ -95,14 +95,10 @@ static char *path_of(const char *name)
 
 static struct kvmm_pool *make_one(const char *name, struct kvmm_registry *registry)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = name, .device = "host",
+				       .policy = "lru", .nr_blocks = NR_BLOCKS,
+				       .block_bytes = TEST_BLOCK_BYTES, .registry = registry };
 
-	attr.name = name;
-	attr.device = "host";
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.registry = registry;
 	return make_pool_of(&attr);
 }
 
@@ -111,12 +107,10 @@ static struct kvmm_pool *make_one(const char *name, struct kvmm_registry *regist
 static void make_below(void)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_attr tier = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr tier = { .size = sizeof(tier), .numa_node = -1, .device = "host",
+				       .capacity_blocks = 64, .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_disk_attr disk = KVMM_DISK_ATTR_INIT;
 
-	tier.device = "host";
-	tier.capacity_blocks = 64;
-	tier.block_bytes = TEST_BLOCK_BYTES;
 	must(kvmm_tier_host_create(&tier, &f.tier));
 	must(kvmm_tier_attach(f.pool, f.tier, &client));
 	disk.path = path_of("store");
@@ -152,11 +146,10 @@ static void make_requests(void)
 
 static void make_migrations(void)
 {
-	struct kvmm_migrate_serve_attr serve = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_serve_attr serve = { .size = sizeof(serve), .pool = f.other };
 	struct kvmm_migrate_auto_attr watch = KVMM_MIGRATE_AUTO_INIT;
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 
-	serve.pool = f.other;
 	serve.path = path_of("socket");
 	must(kvmm_migrate_serve(&serve, &f.migrate_server));
 	must(kvmm_migrate_connect(f.pool, path_of("socket"), &f.migrate_link));
@@ -179,7 +172,7 @@ static void use_pool(void)
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_own owner = KVMM_OWN_INIT;
+	struct kvmm_own owner = { .size = sizeof(owner), .owner = 7 };
 	kvmm_mut_t mut;
 	struct kvmm_prefix prefix = { .keys = s.keys, .nr = 1 };
 	struct kvmm_hold_attr hold = KVMM_HOLD_ATTR_INIT;
@@ -195,7 +188,6 @@ static void use_pool(void)
 	must(kvmm_background_set(f.pool, &how));
 	must(kvmm_verify_set(f.pool, &verify));
 	must(kvmm_events_open(f.pool, &events, &f.events));
-	owner.owner = 7;
 	must(kvmm_alloc(f.pool, 1, &mut));
 	must(kvmm_own_muts(f.pool, &owner, &mut, 1));
 	kv_lock(&f.pool->lock);
@@ -205,19 +197,16 @@ static void use_pool(void)
 
 static void make_all(void)
 {
-	struct kvmm_zone_attr zone = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr zone = { .size = sizeof(zone), .nr_blocks = 64 };
 	struct kvmm_registry_attr registry = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_slab_attr slab = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_slab_attr slab = { .size = sizeof(slab), .name = "objects", .object_bytes = 64,
+				       .base_block_bytes = 4096 };
 	struct kvmm_control_attr control = KVMM_CONTROL_ATTR_INIT;
 	struct kvmm_publisher_attr publisher = KVMM_PUBLISHER_ATTR_INIT;
 
 	snprintf(f.folder, sizeof(f.folder), "/tmp/kvmm-child-XXXXXX");
 	cr_assert_not_null(mkdtemp(f.folder));
-	zone.nr_blocks = 64;
 	must(kvmm_zone_create(&zone, &f.zone));
-	slab.name = "objects";
-	slab.object_bytes = 64;
-	slab.base_block_bytes = 4096;
 	must(kvmm_slab_cache_create(f.zone, &slab, &f.slab_cache));
 	registry.capacity = 64;
 	must(kvmm_registry_create(&registry, &f.registry));

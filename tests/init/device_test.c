@@ -356,15 +356,13 @@ Test(device_info, nothing_is_left_when_memory_runs_out)
 
 Test(device_info, forked_child_has_no_device)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .nr_blocks = 4,
+				       .block_bytes = 4096 };
 	struct kvmm_pool *pool;
 	int status;
 	pid_t pid;
 
 	setenv("KVMM_SWCUDA", "", 1);
-	attr.device = "soft:0";
-	attr.nr_blocks = 4;
-	attr.block_bytes = 4096;
 	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
 	pid = fork();
 	if (!pid)

@@ -12,9 +12,8 @@ static struct fake_env fake;
 static struct kvmm_migrate_attr make_goods(struct kvmm_pool *src, struct kvmm_pool *dst, bool keys,
 					   kvmm_ref_t *refs)
 {
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = src };
 
-	attr.src = src;
 	if (!keys) {
 		attr.range = net_range(src, 'a', 6, 1);
 		return attr;

@@ -281,14 +281,13 @@ Test(link, what_is_not_what_was_offered_is_never_found)
 
 Test(link, pools_that_are_not_made_alike_part)
 {
-	struct kvmm_pool_attr other = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr other = { .size = sizeof(other), .nr_blocks = 8,
+					.block_bytes = 2 * NET_BLOCK_BYTES };
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	struct kvmm_migrate_link *link;
 	struct kvmm_migrate *job;
 	struct kvmm_pool *pool;
 
-	other.nr_blocks = 8;
-	other.block_bytes = 2 * NET_BLOCK_BYTES;
 	cr_assert_eq(kvmm_pool_create(&other, &pool), 0);
 	cr_assert_eq(kvmm_migrate_connect(pool, pair.path, &link), 0);
 	attr.src = pool;
@@ -304,12 +303,11 @@ Test(link, pools_that_are_not_made_alike_part)
 
 Test(link, a_folder_that_others_get_into_is_refused)
 {
-	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_serve_attr attr = { .size = sizeof(attr), .pool = pair.dst,
+						.path = pair.path };
 	struct kvmm_migrate_server *server;
 	struct kvmm_migrate_link *link;
 
-	attr.pool = pair.dst;
-	attr.path = pair.path;
 	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EADDRINUSE);
 	cr_assert_eq(chmod(pair.folder, 0755), 0);
 	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EPERM);

@@ -25,12 +25,9 @@ TestSuite(local, .init = set_up, .fini = tear_down);
 
 static struct kvmm_migrate_attr attr_of_range(kvmm_range_t range)
 {
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = src, .dst = dst,
+					  .what = KVMM_MIGRATE_RANGE, .range = range };
 
-	attr.src = src;
-	attr.dst = dst;
-	attr.what = KVMM_MIGRATE_RANGE;
-	attr.range = range;
 	return attr;
 }
 

@@ -46,12 +46,10 @@ static void *commute(void *arg)
 	kvmm_range_t range = net_range(pool[from], seq, RANGE_BLOCKS, 1);
 
 	for (u32 i = 0; i < NR_ROUNDS; i++, from = !from) {
-		struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+		struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool[from],
+						  .dst = pool[!from], .range = range };
 		struct kvmm_migrate *job;
 
-		attr.src = pool[from];
-		attr.dst = pool[!from];
-		attr.range = range;
 		expect(!kvmm_migrate_start(&attr, &job));
 		expect(!kvmm_migrate_wait(job, 20000000000ull));
 		expect(kvmm_migrate_ranges(job, &range, 1) == 1);
@@ -98,12 +96,11 @@ static void *send(void *arg)
 
 	expect(!kvmm_migrate_connect(pool[0], path, &link));
 	for (u32 i = 0; i < NR_ROUNDS / 4; i++) {
-		struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+		struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool[0],
+						  .link = link };
 		struct kvmm_migrate *job;
 		kvmm_range_t range;
 
-		attr.src = pool[0];
-		attr.link = link;
 		attr.range = net_range(pool[0], seq, RANGE_BLOCKS, 1);
 		expect(!kvmm_migrate_start(&attr, &job));
 		expect(!finish(job));

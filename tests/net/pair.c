@@ -63,10 +63,9 @@ void pair_exit(struct pair *pair)
 
 struct kvmm_migrate_attr pair_attr(struct pair *pair)
 {
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pair->src,
+					  .link = pair->link };
 
-	attr.src = pair->src;
-	attr.link = pair->link;
 	return attr;
 }
 

@@ -40,12 +40,9 @@ static void end(void)
 
 static struct kvmm_migrate_attr attr_of(kvmm_range_t range)
 {
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = src, .dst = dst,
+					  .range = range, .chunk_bytes = 4 * NET_BLOCK_BYTES };
 
-	attr.src = src;
-	attr.dst = dst;
-	attr.range = range;
-	attr.chunk_bytes = 4 * NET_BLOCK_BYTES;
 	return attr;
 }
 

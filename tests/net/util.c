@@ -19,17 +19,13 @@ static void must_at(bool good, int line)
 
 struct kvmm_pool *net_pool_on(const char *device, const struct kvmm_plane *plane, u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = device,
+				       .nr_blocks = nr_blocks, .planes = plane,
+				       .nr_planes = plane != NULL, .block_bytes = NET_BLOCK_BYTES,
+				       .policy = "lru" };
 	struct kvmm_pool *pool;
-	int err;
+	int err = kvmm_pool_create(&attr, &pool);
 
-	attr.device = device;
-	attr.nr_blocks = nr_blocks;
-	attr.planes = plane;
-	attr.nr_planes = plane != NULL;
-	attr.block_bytes = NET_BLOCK_BYTES;
-	attr.policy = "lru";
-	err = kvmm_pool_create(&attr, &pool);
 	if (err)
 		fprintf(stderr, "%s: %d\n", device, err);
 	must(!err);

@@ -344,13 +344,11 @@ POOL_TEST(arena, counts_are_those_of_pool_and_arenas_together, pool_with_arenas(
 
 Test(arena, little_is_kept_aside)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 1u << 15 };
 	static kvmm_range_t range[512];
 	u32 most;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 1u << 15;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
 	most = attr.nr_blocks / 8 + 4 * (1u << pool->arenas->region_order);
 	for (u32 i = 0; i < 512; i++)
@@ -359,16 +357,14 @@ Test(arena, little_is_kept_aside)
 		cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
 		cr_assert_leq(__arenas_nr_free(pool->arenas), most, "%u", i);
 	}
-	end_pool(pool);
 }
 
 /* ---- in use, out of use ---- */
 
 static struct kvmm_pool *large_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 1u << 14 };
 
-	attr.nr_blocks = 1u << 14;
 	return make_pool_of(&attr);
 }
 

@@ -102,7 +102,8 @@ Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 	struct kvmm_pool *pool = with_balloon(mem);
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 11, .max_runs = 8,
 					.flags = KVMM_ALLOC_HIGH };
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 11,
+				      .flags = KVMM_ALLOC_HIGH | KVMM_ALLOC_CONTIG };
 	kvmm_range_t range;
 	kvmm_mut_t mut[16];
 
@@ -112,8 +113,6 @@ Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 	attr.tenant = 7;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EDQUOT);
 	expect_balloon(pool);
-	ctl.nr = 11;
-	ctl.flags = KVMM_ALLOC_HIGH | KVMM_ALLOC_CONTIG;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -ENOSPC);
 	expect_balloon(pool);
 	attr.tenant = 0;

@@ -390,21 +390,17 @@ Test(cache, either_index_finds_the_same)
 	u64 hits[ARRAY_SIZE(index)];
 
 	for (u32 i = 0; i < ARRAY_SIZE(index); i++) {
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-		struct kvmm_pool *pool;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 24,
+					       .policy = "lru", .index = index[i] };
 		struct prompt p;
+		struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-		attr.nr_blocks = 24;
-		attr.policy = "lru";
-		attr.index = index[i];
-		pool = make_pool_of(&attr);
 		for (u32 round = 0; round < 100; round++) {
 			cr_assert_eq(acquire(pool, &p, round * round % 7 * 3, 1 + round % 20), 0);
 			end_prompt(pool, &p);
 			cr_assert_eq(kvmm_validate(pool), 0);
 		}
 		hits[i] = stat_of(pool).hit_blocks;
-		end_pool(pool);
 	}
 	cr_expect_gt(hits[0], 100);
 	cr_expect_eq(hits[1], hits[0]);
@@ -413,11 +409,9 @@ Test(cache, either_index_finds_the_same)
 
 Test(cache, an_index_of_another_name_is_none)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 24, .index = "tree" };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 24;
-	attr.index = "tree";
 	cr_expect_eq(kvmm_pool_create(&attr, &pool), -ENOENT);
 }
 

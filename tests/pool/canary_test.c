@@ -228,14 +228,12 @@ static void run(u32 zero)
 		op_cache, op_cache, op_cache, op_hit, op_range, op_range_end, op_range_resize,
 		op_compact, op_limit,
 	};
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru" };
 	u64 seed = test_number("KVMM_SEED", 20251122);
 
 	r = (struct run){ .random = seed | 1, .zero = zero };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
 	attr.zero = zero;
 	r.pool = make_pool_of(&attr);
 	plant_everywhere();

@@ -9,12 +9,10 @@ static struct kvmm_pool *make_limited(const char *policy, u32 permille, u32 abov
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .protect_permille = permille,
 					 .protect_above = above };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 10,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = policy,
+				       .evict = &evict };
 
-	attr.nr_blocks = 10;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = policy;
-	attr.evict = &evict;
 	return make_pool_of(&attr);
 }
 
@@ -80,14 +78,11 @@ Test(class_advise, demotion_keeps_the_priority)
 	struct kvmm_class classes[] = { { .name = "low" }, { .name = "high" } };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes,
 					 .nr_classes = 2, .default_class = 1 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "priority",
+				       .evict = &evict };
 	kvmm_ref_t ref[2];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 8;
-	attr.policy = "priority";
-	attr.evict = &evict;
-	pool = make_pool_of(&attr);
 	ref[0] = fill(pool, 'a', HIGH);
 	ref[1] = fill(pool, 'b', HIGH);
 	cr_assert_eq(say(pool, ref[0], KVMM_ADVISE_PRIORITY, 95), 0);
@@ -95,7 +90,6 @@ Test(class_advise, demotion_keeps_the_priority)
 	drop(pool, ref[0]);
 	drop(pool, ref[1]);
 	cr_expect_str_eq(evicted(pool), "ba");
-	end_pool(pool);
 }
 
 Test(class_advise, what_a_policy_does_not_use_is_refused)

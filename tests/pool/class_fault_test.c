@@ -19,11 +19,9 @@ static int make(struct kvmm_pool **pool)
 					 .nr_classes = KVMM_NR_PHASES, .run_window = 4, .pageblock_blocks = 4,
 					 .default_class = KVMM_PHASE_OUTPUT_CRITICAL,
 					 .protect_permille = 100 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 32, .policy = "priority",
+				       .evict = &evict };
 
-	attr.nr_blocks = 32;
-	attr.policy = "priority";
-	attr.evict = &evict;
 	return kvmm_pool_create(&attr, pool);
 }
 

@@ -327,12 +327,11 @@ static void make(bool aggressive)
 					 .nr_classes = NR_CLASSES,
 					 .default_class = default_class,
 					 .flags = aggressive ? KVMM_EVICT_AGGRESSIVE : 0 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
 	for (u32 i = 0; i < NR_CLASSES; i++)
 		classes[i].quota_blocks = quota[i];
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.evict = &evict;
 	m.pool = make_pool_of(&attr);
 	m.aggressive = aggressive;

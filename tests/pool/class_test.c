@@ -220,11 +220,9 @@ Test(class, registering_into_a_full_default_class_evicts_from_it)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = phases,
 					 .nr_classes = KVMM_NR_PHASES,
 					 .default_class = KVMM_PHASE_ACTIVE_THOUGHT };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
+				       .evict = &evict };
 
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 	cache_keys(pool, 'a', 4);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
@@ -240,12 +238,10 @@ static void make_phases(struct kvmm_class *phases)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = phases,
 					 .nr_classes = KVMM_NR_PHASES,
 					 .default_class = KVMM_PHASE_OUTPUT_CRITICAL };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 100,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .evict = &evict };
 
-	attr.nr_blocks = 100;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 }
 
@@ -260,10 +256,9 @@ static u32 nr_thoughts(void)
 
 static int alloc_thoughts(u32 nr, kvmm_mut_t *muts)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr,
+				      .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
 
-	ctl.nr = nr;
-	ctl.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
 	return kvmm_alloc_ctl(pool, &ctl, muts);
 }
 
@@ -398,15 +393,14 @@ Test(class, blocks_that_are_held_are_not_set_into_a_class_that_refuses_them)
 Test(class, no_more_is_promised_than_the_class_takes)
 {
 	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl),
+				      .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT), .nr = 41 };
 	kvmm_promise_t promise = { 7, 7 };
 	kvmm_mut_t muts[40];
 
 	make_phases(phases);
 	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
 	cache_keys(pool, 100, 60);
-	ctl.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
-	ctl.nr = 41;
 	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -EDQUOT);
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(promise.gen, 7);
@@ -571,12 +565,10 @@ Test(class, a_hook_is_called_without_locks)
 	struct kvmm_class class = { .name = "all", .flags = KVMM_CLASS_TELL };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = &class,
 					 .nr_classes = 1, .hook = hook, .hook_arg = &nr_told };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4, .policy = "lru",
+				       .evict = &evict };
 	kvmm_range_t range;
 
-	attr.nr_blocks = 4;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 	cache_keys(pool, 'a', 4);
 	range = take(pool, 2, 0);
@@ -590,14 +582,11 @@ Test(class, a_hook_is_called_without_locks)
 
 static int create(const struct kvmm_evict_attr *evict, const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4, .policy = policy,
+				       .evict = evict };
 	struct kvmm_pool *made;
-	int err;
+	int err = kvmm_pool_create(&attr, &made);
 
-	attr.nr_blocks = 4;
-	attr.policy = policy;
-	attr.evict = evict;
-	err = kvmm_pool_create(&attr, &made);
 	if (!err)
 		kvmm_pool_destroy(made);
 	return err;
@@ -633,15 +622,13 @@ Test(class, nonsense_is_refused_at_creation)
 Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .evict = &evict };
 	struct kvmm_class_stat stat;
 	struct kvmm_pool *plain __cleanup(end_pool) = make_cache(8, "lru");
 	kvmm_ref_t ref = { 0 };
 
-	attr.nr_blocks = 8;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 	cr_expect_eq(stat_of(pool).metadata_bytes, stat_of(plain).metadata_bytes);
 	cr_expect_eq(kvmm_class_set(pool, &ref, 1, 0), -EOPNOTSUPP);

@@ -105,12 +105,10 @@ static int make(void)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes,
 					 .nr_classes = 3, .default_class = 2, .run_window = 16,
 					 .hook = hook };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .dup_policy = KVMM_DUP_ALLOW,
+				       .evict = &evict };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.dup_policy = KVMM_DUP_ALLOW;
-	attr.evict = &evict;
 	return kvmm_pool_create(&attr, &pool);
 }
 

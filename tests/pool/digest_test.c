@@ -16,24 +16,20 @@
 
 static struct kvmm_pool *rank_pool(const char *policy, const char *engine)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = policy, .allocator = engine,
+				       .block_bytes = TEST_BLOCK_BYTES,
+				       .flags = KVMM_POOL_DETERMINISTIC | KVMM_POOL_NULL_BLOCK,
+				       .zero = KVMM_ZERO_TENANT, .seed = 42 };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = policy;
-	attr.allocator = engine;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.flags = KVMM_POOL_DETERMINISTIC | KVMM_POOL_NULL_BLOCK;
-	attr.zero = KVMM_ZERO_TENANT;
-	attr.seed = 42;
 	return make_pool_of(&attr);
 }
 
 static struct kvmm_pool *make_ids(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 32,
+				       .flags = KVMM_POOL_DETERMINISTIC };
 
-	attr.nr_blocks = 32;
-	attr.flags = KVMM_POOL_DETERMINISTIC;
 	return make_pool_of(&attr);
 }
 
@@ -188,12 +184,11 @@ static void use_oldest(struct kvmm_pool *pool)
 
 static void hold_oldest(struct kvmm_pool *pool)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
 	kvmm_key_t key = key_of(3);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
 	cr_assert_eq(kvmm_hold_release(pool, hold), 0);
 }
@@ -237,22 +232,19 @@ Test(digest, pools_made_otherwise_differ_in_how_they_were_made)
 /* Which handles a pool starts with is no decision: digests do not see it. */
 Test(digest, pools_without_a_seed_refuse_each_others_handles_and_agree)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .policy = "lru",
+				       .flags = KVMM_POOL_DETERMINISTIC };
 	struct kvmm_hold_attr hold_attr = KVMM_HOLD_ATTR_INIT;
-	struct kvmm_prefix prefix;
 	struct kvmm_pool *pool[2];
 	kvmm_range_t range[2];
 	kvmm_hold_t hold[2];
 	kvmm_mut_t mut[2][2];
 	kvmm_ref_t ref[2];
 	kvmm_key_t key = key_of(1);
+	struct kvmm_prefix prefix = (struct kvmm_prefix){ &key, 1, 0, NULL, { 0, 0, 0 } };
 
-	prefix = (struct kvmm_prefix){ &key, 1, 0, NULL, { 0, 0, 0 } };
 	hold_attr.prefix = &prefix;
 	hold_attr.owner = 1;
-	attr.nr_blocks = 16;
-	attr.policy = "lru";
-	attr.flags = KVMM_POOL_DETERMINISTIC;
 	for (u32 i = 0; i < 2; i++) {
 		cr_assert_eq(kvmm_pool_create(&attr, &pool[i]), 0);
 		cr_assert_eq(kvmm_range_alloc(pool[i], 2, 0, &range[i]), 0);

@@ -196,10 +196,9 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct kvmm_alloc_attr door = marks(bad[i].min, bad[i].low, bad[i].high);
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8,
+					       .alloc = &door };
 
-		attr.nr_blocks = 8;
-		attr.alloc = &door;
 		cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
 		cr_expect_eq(kvmm_watermarks_set(pool, &bad[i]), -EINVAL);
 	}

@@ -155,22 +155,19 @@ static void *poll_tickets(void *arg)
 
 static struct kvmm_pool *make_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	expect(!kvmm_pool_create(&attr, &pool));
 	return pool;
 }
 
 static void *wait_until_told(void *arg)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS,
+				      .flags = KVMM_ALLOC_RELATIVE, .deadline_ns = PATIENT_NS };
 	kvmm_mut_t mut[NR_BLOCKS];
 
-	ctl.nr = NR_BLOCKS;
-	ctl.flags = KVMM_ALLOC_RELATIVE;
-	ctl.deadline_ns = PATIENT_NS;
 	expect(kvmm_alloc_ctl(pool, &ctl, mut) == -ESHUTDOWN);
 	return NULL;
 }

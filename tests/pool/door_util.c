@@ -64,12 +64,10 @@ bool others_are_done(void)
 
 struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *door)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .block_bytes = TEST_BLOCK_BYTES,
+				       .alloc = door };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.alloc = door;
 	return make_pool_of(&attr);
 }
 

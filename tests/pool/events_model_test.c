@@ -243,12 +243,11 @@ static void do_any(void)
 
 static void begin(const char *policy, const char *index, u32 ring)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
 	struct kvmm_events_attr wants = KVMM_EVENTS_ATTR_INIT;
 
 	memset(m.mirror, 0, sizeof(m.mirror));
 	m.nr_held = 0;
-	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = policy;
 	attr.index = index;
 	m.pool = make_pool_of(&attr);

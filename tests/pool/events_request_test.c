@@ -108,10 +108,9 @@ static struct kvmm_request_note note_of(kvmm_key_t *keys, u32 nr)
 Test(events_request, request_is_told_with_its_keys_and_its_end)
 {
 	struct kvmm_events *events __cleanup(kvmm_events_close) = open_for(0, KVMM_EVENTS_REQUESTS);
-	struct kvmm_request_note note;
 	kvmm_key_t keys[3];
+	struct kvmm_request_note note = note_of(keys, 3);
 
-	note = note_of(keys, 3);
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_expect_str_eq(told(events), "9:begin@50,40+7/3,4 [0]=1 [1]=2 [2]=3 ");
 	note.is_end = 1;
@@ -146,15 +145,12 @@ Test(events_request, time_may_be_the_librarys)
 /* Tokens 1 to 9 in blocks of four: two keys, the same ones for both sequences. */
 static struct kvmm_seq *make_noted(const struct kvmm_key_ctx *ctx, u64 number)
 {
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	static const u32 prompt[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = prompt,
+				      .nr_prompt = ARRAY_SIZE(prompt), .max_output = 5,
+				      .request = number };
 	struct kvmm_seq *seq;
 
-	attr.keys = ctx;
-	attr.prompt = prompt;
-	attr.nr_prompt = ARRAY_SIZE(prompt);
-	attr.max_output = 5;
-	attr.request = number;
 	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
 	return seq;
 }
@@ -204,11 +200,10 @@ Test(events_request, who_does_not_ask_is_not_told)
 {
 	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	struct kvmm_events *plain = open_for(UINT32_MAX, 0);
-	struct kvmm_request_note note;
 	kvmm_key_t keys[2];
 	kvmm_ref_t refs[2];
+	struct kvmm_request_note note = note_of(keys, 2);
 
-	note = note_of(keys, 2);
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_assert_eq(kvmm_match(pool, keys, 2, refs), 0);
 	cr_assert_eq(kvmm_events_stat(plain, &stat), 0);

@@ -38,12 +38,10 @@ static u32 create_until_it_succeeds(const struct kvmm_pool_attr *attr, struct kv
 
 Test(fault, a_pool_is_made_as_a_whole_or_not_at_all)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64, .policy = "lru",
+				       .block_bytes = 64 };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 64;
-	attr.policy = "lru";
-	attr.block_bytes = 64;
 	cr_expect_geq(create_until_it_succeeds(&attr, &pool), 10);
 	end_pool(pool);
 }
@@ -54,11 +52,10 @@ Test(fault, every_policy_is_made_as_a_whole)
 	u32 nr = kvmm_policies(name, 32);
 
 	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64,
+					       .policy = name[i] };
 		struct kvmm_pool *pool;
 
-		attr.nr_blocks = 64;
-		attr.policy = name[i];
 		create_until_it_succeeds(&attr, &pool);
 		cache_keys(pool, 0, 40);
 		end_pool(pool);
@@ -67,10 +64,9 @@ Test(fault, every_policy_is_made_as_a_whole)
 
 Test(fault, the_table_of_pools_grows_or_stays)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4 };
 	struct kvmm_pool *pool[20];
 
-	attr.nr_blocks = 4;
 	for (u32 i = 0; i < 20; i++)
 		create_until_it_succeeds(&attr, &pool[i]);
 	cr_expect_str_eq(kv_pool_name(pool[19]), "pool19");

@@ -50,12 +50,10 @@ static int start(struct kvmm_pool *pool, u32 want, u32 mode)
 
 static int gather(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_goal ask = { .size = sizeof(ask), .goal = KVMM_GOAL_GATHER,
+					 .mode = KVMM_MOVE_BETWEEN, .range = range };
 	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
 
-	ask.goal = KVMM_GOAL_GATHER;
-	ask.mode = KVMM_MOVE_BETWEEN;
-	ask.range = range;
 	return kvmm_compact_goal_start(pool, &ask, &plan);
 }
 
@@ -304,15 +302,10 @@ static struct kvmm_pool *going(void)
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 4 };
 	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 1,
 									   .drop_block_ns = 1000 } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .policy = "lru",
+				       .planes = &plane, .nr_planes = 1, .alloc = &alloc };
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.policy = "lru";
-	attr.planes = &plane;
-	attr.nr_planes = 1;
-	attr.alloc = &alloc;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	for (u32 i = 0; i < 16; i++)
 		cache_keys(pool, i, 1);

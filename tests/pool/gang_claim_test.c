@@ -8,11 +8,9 @@
 
 static struct kvmm_gangs *gangs_of(struct kvmm_pool **pool)
 {
-	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gangs_attr set = { .size = sizeof(set), .pools = pool, .nr_pools = 1 };
 	struct kvmm_gangs *gangs;
 
-	set.pools = pool;
-	set.nr_pools = 1;
 	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
 	return gangs;
 }
@@ -71,12 +69,10 @@ static struct kvmm_pool *make_limited(void)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .protect_permille = 500,
 					 .protect_above = 60 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "priority",
+				       .evict = &evict };
 
-	attr.nr_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "priority";
-	attr.evict = &evict;
 	return make_pool_of(&attr);
 }
 

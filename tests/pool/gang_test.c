@@ -310,13 +310,11 @@ Test(gang, leases_run_out)
 {
 	struct kvmm_gangs *gangs = make_gangs(pool, 1, 8, "lru");
 	struct kvmm_gang_want want = want_blocks(0, 4);
-	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .wants = &want, .nr = 1,
+				       .lease_ns = 10 };
 	struct kv_gang_stat stat;
 	kvmm_gang_t gang[2];
 
-	attr.wants = &want;
-	attr.nr = 1;
-	attr.lease_ns = 10;
 	cr_expect_eq(kvmm_gang_reserve(gangs, &attr, &gang[0], NULL), -EINVAL);
 	attr.now_ns = 100;
 	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang[0], NULL), 0);
@@ -354,14 +352,12 @@ Test(gang, ranks_that_do_alike_have_one_digest)
 	struct kvmm_pool *pools[2][2];
 	struct kvmm_gangs *rank[2];
 	struct kvmm_gang_want wants[] = { want_blocks(0, 5), want_range(1, 6, 4, 0) };
-	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .wants = wants, .nr = 2 };
 	kvmm_mut_t blocks[2][5];
 	kvmm_range_t range[2];
 	kvmm_gang_t gang[2];
 	kvmm_sum_t sum[2];
 
-	attr.wants = wants;
-	attr.nr = 2;
 	for (u32 i = 0; i < 2; i++)
 		rank[i] = make_gangs(pools[i], 2, 16, "default");
 	for (u32 step = 0; step < 8; step++) {
@@ -487,12 +483,11 @@ static struct kvmm_gangs *gang_beside_promise(struct kvmm_pool **pools, kvmm_pro
 Test(gang, what_is_promised_to_others_stays_free)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	struct kvmm_gangs *gangs;
 	struct kvmm_pool *pools[1];
 	kvmm_gang_t gang;
 	kvmm_mut_t mut[4];
+	struct kvmm_gangs *gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 
-	gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 	ctl.nr = 4;
 	cr_expect_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
 	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
@@ -504,12 +499,11 @@ Test(gang, what_is_promised_to_others_stays_free)
 
 Test(gang, what_is_promised_to_others_stays_free_after_an_abort)
 {
-	struct kvmm_gangs *gangs;
 	struct kvmm_pool *pools[1];
 	kvmm_promise_t promise;
 	kvmm_gang_t gang;
+	struct kvmm_gangs *gangs = gang_beside_promise(pools, &promise, &gang);
 
-	gangs = gang_beside_promise(pools, &promise, &gang);
 	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
 	cr_expect_eq(kvmm_validate(pools[0]), 0);
 	cr_expect_str_eq(picture(pools[0]), "IIIIIIIIIIII....");
@@ -521,15 +515,14 @@ Test(gang, what_is_promised_to_others_stays_free_after_an_abort)
 Test(gang, blocks_that_others_had_meanwhile_do_not_come_back)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	struct kvmm_gangs *gangs;
 	struct kvmm_pool *pools[1];
 	bool used[16] = { false };
 	kvmm_gang_t gang;
 	kvmm_mut_t mut[4];
 	kvmm_ref_t ref;
 	u32 nr = 0;
+	struct kvmm_gangs *gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 
-	gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 	ctl.nr = 4;
 	cr_assert_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
 	for (u32 i = 0; i < 4; i++)

@@ -141,10 +141,9 @@ int main(void)
 	pthread_t thread[NR_THREADS + 1];
 
 	for (u32 i = 0; i < NR_POOLS; i++) {
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+					       .policy = "default" };
 
-		attr.nr_blocks = NR_BLOCKS;
-		attr.policy = "default";
 		expect(!kvmm_pool_create(&attr, &pool[i]));
 	}
 	for (uintptr_t i = 0; i < NR_THREADS; i++)

@@ -9,13 +9,10 @@ struct kvmm_gangs *make_gangs(struct kvmm_pool **pools, u32 nr, u32 nr_blocks, c
 	struct kvmm_gangs *gangs;
 
 	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+					       .policy = policy, .block_bytes = TEST_BLOCK_BYTES,
+					       .flags = KVMM_POOL_DETERMINISTIC, .seed = 1 + i };
 
-		attr.nr_blocks = nr_blocks;
-		attr.policy = policy;
-		attr.block_bytes = TEST_BLOCK_BYTES;
-		attr.flags = KVMM_POOL_DETERMINISTIC;
-		attr.seed = 1 + i;
 		pools[i] = make_pool_of(&attr);
 	}
 	set.pools = pools;
@@ -57,9 +54,7 @@ const char *differ(const struct digests *a, const struct digests *b)
 int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_want *wants, u32 nr,
 	    kvmm_gang_t *gang)
 {
-	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .wants = wants, .nr = nr };
 
-	attr.wants = wants;
-	attr.nr = nr;
 	return kvmm_gang_reserve(gangs, &attr, gang, NULL);
 }

@@ -190,12 +190,11 @@ Test(general, content_of_handles_that_are_made_up_old_or_of_another_pool_is_refu
 
 Test(general, content_of_pools_without_memory_or_cache_is_refused)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
 	struct kvmm_content where = at(KVMM_CONTENT_BLOCK, 1, 0);
 	struct kvmm_pool *ids, *plain __cleanup(end_pool) = make_pool(8);
 	u8 byte = 0;
 
-	attr.nr_blocks = 8;
 	ids = make_pool_of(&attr);
 	cr_expect_eq(kvmm_content_read(ids, &where, &byte, 1), -EINVAL);
 	cr_expect_eq(kvmm_content_write(ids, &where, &byte, 1), -EINVAL);
@@ -288,17 +287,13 @@ Test(general, cutting_a_range_refuses_each_wrong_number_and_handle)
 
 Test(general, the_buddy_allocator_cuts_no_range)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *buddy;
-	kvmm_range_t four;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
+				       .allocator = "buddy" };
+	struct kvmm_pool *buddy __cleanup(end_pool) = make_pool_of(&attr);
+	kvmm_range_t four = take(buddy, 4, 0);
 
-	attr.nr_blocks = 16;
-	attr.allocator = "buddy";
-	buddy = make_pool_of(&attr);
-	four = take(buddy, 4, 0);
 	cr_expect_eq(kvmm_range_cut(buddy, four, 1, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_range_free(buddy, four), 0);
-	end_pool(buddy);
 }
 
 Test(general, ranges_are_cut_alike_by_the_short_forms)
@@ -558,10 +553,9 @@ Test(general, an_owner_is_named_for_things_of_a_kind_only)
 {
 	static const u32 bad[] = { KVMM_OWNED_HOLD, KVMM_OWNED_PIN, KVMM_NR_OWNED_KINDS, UINT32_MAX };
 	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(8);
-	struct kvmm_own own = KVMM_OWN_INIT;
+	struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
 	pid_t pid;
 
-	own.owner = 7;
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
 		expect_refused(kvmm_own_many(pool, &own, bad[i], &range, 1), -EINVAL);
 	for (u32 kind = KVMM_OWNED_RANGE; kind <= KVMM_OWNED_STAGED; kind++) {

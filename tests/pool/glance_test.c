@@ -52,13 +52,10 @@ static void expect_orders(struct kvmm_pool *pool)
 
 static void drive_and_compare(const char *engine, u32 flags, u64 seed)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .allocator = engine, .flags = flags };
 	struct drive drive;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.allocator = engine;
-	attr.flags = flags;
 	drive_init(&drive, make_pool_of(&attr), seed);
 	for (u32 i = 0; i < NR_STEPS; i++) {
 		drive_step(&drive);
@@ -219,15 +216,13 @@ static void set_elastic(struct elastic *el, struct span *span)
 Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 {
 	struct kvmm_elastic_attr attr = { .size = sizeof(attr), .pageblock_blocks = 4 };
-	struct kvmm_pool_attr of_ids = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr of_ids = { .size = sizeof(of_ids), .nr_blocks = 16 };
 	struct kv_pool_glance *glance = malloc(sizeof(*glance));
 	struct span span[2] = { 0 };
 	struct kvmm_elastic_stat want;
 	struct elastic before;
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&of_ids);
 
-	of_ids.nr_blocks = 16;
-	pool = make_pool_of(&of_ids);
 	cr_assert_eq(kv_pool_glance(pool, glance), 0);
 	cr_expect_eq(glance->elastic.pageblock_blocks, 0, "nothing goes");
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &attr), 0);
@@ -243,7 +238,6 @@ Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 	cr_expect_eq(glance->elastic.is_active, 1);
 	*pool->elastic = before;
 	free(glance);
-	end_pool(pool);
 }
 
 /* But for how many have a checksum, which would take a look at each block. */

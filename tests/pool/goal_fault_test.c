@@ -13,16 +13,12 @@ static struct kvmm_pool *scene(void)
 {
 	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 100,
 									   .drop_block_ns = 10 } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 32,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .alloc = &alloc, .flags = KVMM_POOL_NO_MAGAZINES };
 	kvmm_range_t hole[8];
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 32;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.alloc = &alloc;
-	attr.flags = KVMM_POOL_NO_MAGAZINES;
-	pool = make_pool_of(&attr);
 	for (u32 i = 0; i < 8; i++) {
 		cache_keys(pool, i, i % 2);
 		take_seq(pool, 1, 0, 7);
@@ -36,15 +32,12 @@ static struct kvmm_pool *scene(void)
 static int try_goal(struct kvmm_pool *pool, u32 goal)
 {
 	static const u32 want[KVMM_NR_GOALS] = { 6, 3, 0, 0 };
-	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_goal ask = { .size = sizeof(ask), .goal = goal, .want = want[goal],
+					 .mode = KVMM_MOVE_BETWEEN,
+					 .flags = KVMM_GOAL_DROP | KVMM_GOAL_CALM,
+					 .pageblock_blocks = 4, .seq = 7 };
 	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
 
-	ask.goal = goal;
-	ask.want = want[goal];
-	ask.mode = KVMM_MOVE_BETWEEN;
-	ask.flags = KVMM_GOAL_DROP | KVMM_GOAL_CALM;
-	ask.pageblock_blocks = 4;
-	ask.seq = 7;
 	return kvmm_compact_goal_start(pool, &ask, &plan);
 }
 

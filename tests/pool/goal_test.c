@@ -9,12 +9,9 @@
 
 static struct kvmm_compact_goal goal_for(u32 goal, u32 want)
 {
-	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_goal ask = { .size = sizeof(ask), .goal = goal, .want = want,
+					 .mode = KVMM_MOVE_BETWEEN, .pageblock_blocks = 4 };
 
-	ask.goal = goal;
-	ask.want = want;
-	ask.mode = KVMM_MOVE_BETWEEN;
-	ask.pageblock_blocks = 4;
 	return ask;
 }
 
@@ -213,10 +210,8 @@ Test(goal, pageblocks_are_emptied)
 	struct kvmm_pool *pool = painted("a...bb..ccc.dddd", range);
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
 	struct kvmm_extent empty[1];
-	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+	struct kvmm_compact_plan plan = { .size = sizeof(plan), .empty = empty, .max_empty = 1 };
 
-	plan.empty = empty;
-	plan.max_empty = 1;
 	cr_expect_eq(kvmm_compact_goal_start(pool, &ask, &plan), 0);
 	cr_expect_eq(plan.nr_empty, 1);
 	cr_expect_eq(empty[0].start, 0);
@@ -290,10 +285,8 @@ Test(goal, a_plan_changes_nothing_and_says_what_there_would_be)
 	struct kvmm_pool *pool = painted("aa..bb..cc..dd..", range);
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 6);
 	struct kvmm_relocation moves[1];
-	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+	struct kvmm_compact_plan plan = { .size = sizeof(plan), .moves = moves, .max_moves = 1 };
 
-	plan.moves = moves;
-	plan.max_moves = 1;
 	cr_expect_eq(kvmm_compact_plan(pool, &ask, &plan), 0);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
 	cr_expect_eq(plan.nr_moves, 1);
@@ -362,14 +355,12 @@ Test(goal, budgets_are_kept)
 /* A pool of ids: nothing is measured, and a block is said to take two microseconds. */
 Test(goal, time_is_a_budget)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 20 };
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 3);
 	struct kvmm_compact_plan plan;
 	kvmm_range_t range[26] = { 0 };
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 20;
-	pool = make_pool_of(&attr);
 	paint(pool, "a...b...cc..dd..eee.", range);
 	cr_expect_eq(only_plan(pool, &ask, &plan), 0);
 	cr_expect_eq(plan.copy_ns, plan.moved_blocks * 2000ull);
@@ -380,7 +371,6 @@ Test(goal, time_is_a_budget)
 	cr_expect_gt(plan.nr_empty, 0);
 	ask.max_bytes = 1;
 	cr_expect_eq(only_plan(pool, &ask, &plan), -EOPNOTSUPP);
-	end_pool(pool);
 }
 
 /* ---- losing ---- */
@@ -390,16 +380,12 @@ static struct kvmm_pool *cached(u64 drop_ns)
 {
 	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 100,
 									   .drop_block_ns = drop_ns } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .block_bytes = BYTES,
+				       .policy = "lru", .alloc = &alloc,
+				       .flags = KVMM_POOL_NO_MAGAZINES };
 	kvmm_range_t hole[8];
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.block_bytes = BYTES;
-	attr.policy = "lru";
-	attr.alloc = &alloc;
-	attr.flags = KVMM_POOL_NO_MAGAZINES;
-	pool = make_pool_of(&attr);
 	for (u32 i = 0; i < 8; i++) {
 		cache_keys(pool, i, 1);
 		hole[i] = take(pool, 1, 0);

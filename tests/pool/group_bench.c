@@ -114,14 +114,11 @@ static int measure(const struct kvmm_groups *groups, const char *name)
 
 static int run(const struct kvmm_group_attr *group, uint32_t nr, uint32_t id, const char *name)
 {
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = group, .nr = nr,
+					 .first_id = id };
 	struct kvmm_groups *groups;
-	int err;
+	int err = kvmm_groups_create(&attr, &groups);
 
-	attr.group = group;
-	attr.nr = nr;
-	attr.first_id = id;
-	err = kvmm_groups_create(&attr, &groups);
 	if (err)
 		return err;
 	err = fill(groups);
@@ -159,17 +156,15 @@ static int run_pool(void)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 1u << 18,
+				       .policy = "lru" };
 	struct kvmm_group_attr group[3] = {
 		{ .kind = KVMM_GROUP_FULL, .block_tokens = BLOCK_TOKENS },
 		{ .kind = KVMM_GROUP_WINDOW, .block_tokens = BLOCK_TOKENS, .span = 1024 },
 		{ .kind = KVMM_GROUP_LAST, .block_tokens = STEP, .span = 1 },
 	};
-	int err;
+	int err = kvmm_pool_create(&attr, &pool);
 
-	attr.nr_blocks = 1u << 18;
-	attr.policy = "lru";
-	err = kvmm_pool_create(&attr, &pool);
 	if (err)
 		return 1;
 	for (uint32_t i = 0; i < 3; i++)

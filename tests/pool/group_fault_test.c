@@ -120,10 +120,8 @@ static u32 expect_all_or_nothing(int (*call)(void))
 
 static int create(void)
 {
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = w.attr, .nr = 3 };
 
-	attr.group = w.attr;
-	attr.nr = 3;
 	return kvmm_groups_create(&attr, &w.groups);
 }
 

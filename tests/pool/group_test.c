@@ -13,11 +13,9 @@
 
 static struct kvmm_groups *make_groups(const struct kvmm_group_attr *group, u32 nr)
 {
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = group, .nr = nr };
 	struct kvmm_groups *groups = NULL;
 
-	attr.group = group;
-	attr.nr = nr;
 	cr_assert_eq(kvmm_groups_create(&attr, &groups), 0);
 	return groups;
 }
@@ -139,14 +137,11 @@ POOL_TEST(group, lengths_follow_from_the_groups, make_cache(8, "lru"))
 
 static int try_create(struct kvmm_group_attr *group, u32 nr, u32 first_id)
 {
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = group, .nr = nr,
+					 .first_id = first_id };
 	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = NULL;
-	int err;
+	int err = kvmm_groups_create(&attr, &groups);
 
-	attr.group = group;
-	attr.nr = nr;
-	attr.first_id = first_id;
-	err = kvmm_groups_create(&attr, &groups);
 	cr_expect_eq(!err, !!groups);
 	return err;
 }
@@ -160,14 +155,11 @@ Test(group, bad_attributes_are_refused)
 		struct kvmm_groups_attr attr;
 		u64 more;
 	} newer = { .attr = { sizeof(newer), &good, 1, 0 }, .more = 1 };
-	struct kvmm_pool_attr closed_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr closed_attr = { .size = sizeof(closed_attr), .nr_blocks = 8,
+					      .policy = "lru", .flags = KVMM_POOL_PREFIX_CLOSED };
 	struct kvmm_groups *groups;
-	struct kvmm_pool *closed;
+	struct kvmm_pool *closed = make_pool_of(&closed_attr);
 
-	closed_attr.nr_blocks = 8;
-	closed_attr.policy = "lru";
-	closed_attr.flags = KVMM_POOL_PREFIX_CLOSED;
-	closed = make_pool_of(&closed_attr);
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
 		bad[i] = good;
 	for (u32 i = 0; i < ARRAY_SIZE(many); i++)
@@ -653,11 +645,9 @@ POOL_TEST(group, more_blocks_of_several_keys_than_fit_a_batch, make_cache(2048, 
 
 static struct kvmm_pool *make_null_cache(u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .flags = KVMM_POOL_NULL_BLOCK };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	attr.flags = KVMM_POOL_NULL_BLOCK;
 	return make_pool_of(&attr);
 }
 

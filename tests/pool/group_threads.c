@@ -170,12 +170,10 @@ static void *worker(void *arg)
 
 static int make_pools(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .block_bytes = sizeof(struct content),
+				       .policy = "lru", .flags = KVMM_POOL_NULL_BLOCK };
 	int err;
 
-	attr.block_bytes = sizeof(struct content);
-	attr.policy = "lru";
-	attr.flags = KVMM_POOL_NULL_BLOCK;
 	attr.nr_blocks = 80;		/* three prompts want more than that at a time */
 	err = kvmm_pool_create(&attr, &pool[0]);
 	attr.nr_blocks = 10;
@@ -189,10 +187,8 @@ static int make_groups(void)
 		{ pool[0], KVMM_GROUP_WINDOW, 2, 10, 0 },
 		{ pool[1], KVMM_GROUP_LAST, 8, 1, 0 },
 	};
-	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = group, .nr = NR_GROUPS };
 
-	attr.group = group;
-	attr.nr = NR_GROUPS;
 	return kvmm_groups_create(&attr, &groups);
 }
 

@@ -218,19 +218,15 @@ POOL_TEST(grow, what_is_reserved_is_free_for_compaction, make_pool(32))
 
 Test(grow, engines_that_round_up_reserve_nothing)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
-	kvmm_range_t a;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 32,
+				       .allocator = "buddy" };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 0);
 
-	attr.nr_blocks = 32;
-	attr.allocator = "buddy";
-	pool = make_pool_of(&attr);
-	a = take_growing(pool, 4, 'a', 0);
 	for (u32 i = 0; i < 12; i++)
 		grow(pool, a, 1);
 	cr_expect_eq(growth_of(pool).nr_reserved, 0);
 	cr_expect_eq(kv_range_growth(pool, a, &(struct kv_growth){ .size = 40 }), 0);
-	end_pool(pool);
 }
 
 /* ---- many extents ---- */
@@ -405,12 +401,9 @@ static void refused_batch_evicts_nothing(struct kvmm_pool *pool, u32 by, int why
 
 static struct kvmm_pool *make_small(u32 zero)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .policy = "lru", .nr_blocks = 10,
+				       .block_bytes = TEST_BLOCK_BYTES, .zero = zero };
 
-	attr.policy = "lru";
-	attr.nr_blocks = 10;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.zero = zero;
 	return make_pool_of(&attr);
 }
 

@@ -136,12 +136,11 @@ static void *steal(void *arg)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	pthread_t grower[NR_GROWERS], other[3];
 	struct kvmm_pool_stat stat;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	expect(!kvmm_pool_create(&attr, &pool));
 	for (uintptr_t i = 0; i < NR_GROWERS; i++)
 		expect(!pthread_create(&grower[i], NULL, let_grow, (void *)i));

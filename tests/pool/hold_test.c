@@ -96,12 +96,11 @@ Test(hold, or_those_that_are_there)
 {
 	kvmm_key_t keys[5] = { key_of(9), key_of(3), key_of(8), key_of(1), key_of(7) }, held[5];
 	struct kvmm_prefix prefix = { .keys = keys, .nr = 5 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .flags = KVMM_HOLD_PARTIAL };
 	kvmm_ref_t ref[5];
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
-	attr.flags = KVMM_HOLD_PARTIAL;
 	cr_expect_eq(kvmm_hold(pool, &attr, &hold), 2);
 	expect_picture("IAIA..");
 	cr_expect_eq(kvmm_hold_refs(pool, hold, ref, held, 5), 2);
@@ -119,11 +118,10 @@ Test(hold, a_key_that_stands_there_twice_is_held_twice)
 {
 	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(1) };
 	struct kvmm_prefix prefix = { .keys = keys, .nr = 3 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
 	struct kvmm_hold_info infos[3];
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 3);
 	cr_expect_eq(block_info(1).refs, 2);
 	cr_expect_eq(block_info(2).refs, 1);
@@ -169,15 +167,13 @@ Test(hold, a_put_too_many_costs_the_hold_and_not_the_pool)
 
 Test(hold, a_typed_unpin_too_many_costs_the_hold_and_not_the_pool)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
 	kvmm_key_t key = key_of(1);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .flags = KVMM_HOLD_PIN, .reason = KVMM_HOLD_RDMA };
 	kvmm_hold_t hold;
 	kvmm_ref_t ref;
 
-	attr.prefix = &prefix;
-	attr.flags = KVMM_HOLD_PIN;
-	attr.reason = KVMM_HOLD_RDMA;
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
 	cr_assert_eq(kvmm_hold_refs(pool, hold, &ref, NULL, 1), 1);
 	cr_expect_eq(kvmm_unpin(pool, ref), -EINVAL);
@@ -387,12 +383,10 @@ Test(hold, pins_expire_like_references)
 {
 	kvmm_key_t key = key_of(2);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .flags = KVMM_HOLD_PIN, .lease_ns = 10 };
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
-	attr.flags = KVMM_HOLD_PIN;
-	attr.lease_ns = 10;
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
 	cr_expect_eq(kvmm_hold_expire(pool, 1010), 1);
 	cr_expect_eq(block_info(2).pins, 0);
@@ -417,11 +411,10 @@ static bool take_over(void *arg)
 Test(hold, an_expired_hold_on_a_range_may_have_made_room_for_one_on_blocks)
 {
 	kvmm_range_t range = take(pool, 2, 0);
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .lease_ns = 50 };
 	struct takeover t;
 	kvmm_hold_t other;
 
-	attr.lease_ns = 50;
 	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &other), 0);
 	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &t.of_range), 0);
 	between_arm(&fake, &pool->leases->lock, take_over, &t);
@@ -460,16 +453,14 @@ Test(hold, info_is_what_was_asked_for)
 {
 	kvmm_key_t keys[2] = { key_of(0), key_of(1) };
 	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .owner = 0x123456789abcdefull,
+				       .text = "31 bytes, as many as there can ",
+				       .reason = KVMM_HOLD_RDMA, .lease_ns = 500,
+				       .flags = KVMM_HOLD_PIN };
 	struct kvmm_hold_info info;
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
-	attr.owner = 0x123456789abcdefull;
-	attr.text = "31 bytes, as many as there can ";
-	attr.reason = KVMM_HOLD_RDMA;
-	attr.lease_ns = 500;
-	attr.flags = KVMM_HOLD_PIN;
 	cr_assert_eq(strlen(attr.text), KVMM_HOLD_TEXT);
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 2);
 	fake_env_advance(&fake, 7);

@@ -126,13 +126,11 @@ static void *disturb(void *arg)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = 32, .policy = "lru" };
 	struct kvmm_pool_stat stat;
 	pthread_t worker[3], helper;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = 32;
-	attr.policy = "lru";
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	pthread_create(&helper, NULL, disturb, NULL);

@@ -62,8 +62,7 @@ u32 nr_holds(struct kvmm_pool *pool)
 
 int leaks(struct kvmm_pool *pool, u64 older_ns, struct kvmm_owned *rows, u32 max)
 {
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
+	struct kvmm_leak_attr attr = { .size = sizeof(attr), .older_ns = older_ns };
 
-	attr.older_ns = older_ns;
 	return kvmm_leaks(pool, &attr, rows, max);
 }

@@ -142,10 +142,9 @@ Test(leaf, args_of_policies_are_checked)
 	static const char *const bad[] = { "multilru:", "multilru:3,8", "multilru:8,3,15",
 		"multilru:3,8,16", "multilru:0,1,2", "multilru:3,8,15,", "multilru:3,,15",
 		"t-lru:", "t-lru:x", "lru:1", "lrfu:" };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16 };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 16;
 	for (u32 i = 0; i < ARRAY_SIZE(good); i++) {
 		attr.policy = good[i];
 		cr_assert_eq(kvmm_pool_create(&attr, &pool), 0, "%s", good[i]);

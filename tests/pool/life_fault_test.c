@@ -15,11 +15,10 @@ static struct kvmm_pool *pool;
 
 static void begin(const char *index, u32 dup)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = LIFE_MAX,
+				       .policy = "lru" };
 
 	fault_begin();
-	attr.nr_blocks = LIFE_MAX;
-	attr.policy = "lru";
 	attr.index = index;
 	attr.dup_policy = dup;
 	pool = make_pool_of(&attr);

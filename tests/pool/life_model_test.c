@@ -729,15 +729,13 @@ static void (*const operations[])(void) = {
 
 static void run_model(const char *index, u32 dup, u32 flags, u64 seed, u64 nr_ops)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
 	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
 	m.dup = dup;
 	m.resets = flags & KVMM_POOL_RESET_ON_RELEASE;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
 	attr.flags = flags;
 	attr.dup_policy = dup;
 	attr.index = index;

@@ -49,7 +49,7 @@ static void hit(void *policy, u32 block)
 
 static void set_up(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4 };
 	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host, .map = &kv_map_flat,
 				       .evict = &hooked };
 
@@ -57,7 +57,6 @@ static void set_up(void)
 	hooked.pick = pick;
 	hooked.nr = nr;
 	hooked.hit = hit;
-	attr.nr_blocks = 4;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 }
 
@@ -439,16 +438,15 @@ static void expect_own_blocks(const kvmm_ref_t *refs, const kvmm_key_t *keys, u3
 
 static void use_broken(u64 seed, u32 run_window)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = run_window };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BROKEN,
+				       .evict = &evict };
 	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host, .map = &kv_map_flat,
 				       .evict = &broken_ops };
 	kvmm_ref_t held[NR_BROKEN];
 	kvmm_key_t keys[NR_BROKEN];
 	u32 nr_held = 0, number = 0;
 
-	attr.nr_blocks = NR_BROKEN;
-	attr.evict = &evict;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 	broken->random = seed;
 	for (u32 i = 0; i < 2000; i++) {

@@ -130,12 +130,9 @@ int found_under(struct kvmm_pool *pool, u32 number)
 
 struct kvmm_pool *make_life(u32 nr_blocks, const char *policy, u32 flags, u32 dup)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy, .flags = flags, .dup_policy = dup,
+				       .block_bytes = TEST_BLOCK_BYTES };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = policy;
-	attr.flags = flags;
-	attr.dup_policy = dup;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	return make_pool_of(&attr);
 }

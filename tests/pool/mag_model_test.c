@@ -390,12 +390,11 @@ static void step(void)
 
 static void run(u32 flags, u64 seed, u64 nr_ops)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
 	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.flags = flags;
 	m.pool = make_pool_of(&attr);
 	for (u32 i = 1; i < NR_THREADS; i++)

@@ -26,11 +26,9 @@ static struct kvmm_pool *pool;
 
 static struct kvmm_pool *pool_with(u32 flags)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .flags = flags };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.flags = flags;
 	return make_pool_of(&attr);
 }
 
@@ -665,14 +663,12 @@ Test(mag, a_thread_alone_drains_without_a_fence)
 
 Test(mag, another_tenant_finds_zeroes)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .block_bytes = TEST_BLOCK_BYTES,
+				       .zero = KVMM_ZERO_TENANT };
 	u8 secret[TEST_BLOCK_BYTES], seen[TEST_BLOCK_BYTES];
 	kvmm_mut_t mut, again;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.zero = KVMM_ZERO_TENANT;
 	pool = make_pool_of(&attr);
 	memset(secret, 0xa5, sizeof(secret));
 	load_one(pool);
@@ -800,12 +796,11 @@ Test(mag, nobody_gets_round_the_gate_of_a_closed_pool)
 
 Test(mag, some_pools_have_none)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = MAG_MIN_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
 	struct kvmm_pool_attr no[6];
 
-	attr.nr_blocks = MAG_MIN_BLOCKS;
-	attr.policy = "lru";
 	for (u32 i = 0; i < ARRAY_SIZE(no); i++)
 		no[i] = attr;
 	no[0].nr_blocks--;
@@ -953,14 +948,13 @@ Test(mag, a_thread_without_memory_for_a_magazine_does_without)
 
 Test(mag, a_pool_with_magazines_is_made_or_not)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	struct fake_env fake;
 	u32 n = 0;
 	int err;
 
 	fake_env_install(&fake);
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	do {
 		fake_env_fail(&fake, ++n, false);
 		err = kvmm_pool_create(&attr, &pool);

@@ -429,14 +429,11 @@ Test(map, a_long_run_is_one_run_up_to_a_portion)
 
 Test(map, the_null_block_is_one_of_its_own)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *other;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4,
+				       .flags = KVMM_POOL_NULL_BLOCK };
+	struct kvmm_pool *other __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 4;
-	attr.flags = KVMM_POOL_NULL_BLOCK;
-	other = make_pool_of(&attr);
 	cr_expect_str_eq(runs_of(other, 0, 64), "1 null, 3 free");
-	end_pool(other);
 }
 
 /* ---- what it does not do ---- */

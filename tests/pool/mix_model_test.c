@@ -393,7 +393,8 @@ static void make_pools(void)
 	struct kvmm_class classes[] = KVMM_PHASES(300);
 	struct kvmm_gangs_attr gangs = KVMM_GANGS_ATTR_INIT;
 	struct kvmm_pool *pools[2];
-	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024, .interval_ms = 1,
+				       .threshold_pm = 50 };
 	u32 arenas = 0;
 
 	choose_pool(&plane, &evict, classes);
@@ -410,8 +411,6 @@ static void make_pools(void)
 		m.has_stream = true;
 	if (any(2) && !kv_pool_force_arenas(m.pool, 1u << any(3)))
 		arenas = 1;
-	how.interval_ms = 1;
-	how.threshold_pm = 50;
 	how.mode = any(2);
 	if (any(2))
 		(void)kvmm_background_set(m.pool, &how);

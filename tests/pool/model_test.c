@@ -612,14 +612,12 @@ static void expect_used_arenas(u64 nr_ops)
 
 static void run_model(const char *compactor, u64 seed, u64 nr_ops, bool has_arenas)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = TEST_BLOCK_BYTES,
+				       .flags = KVMM_POOL_NULL_BLOCK, .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
 	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.flags = KVMM_POOL_NULL_BLOCK;
-	attr.policy = "lru";
 	attr.compactor = compactor;
 	m.pool = make_pool_of(&attr);
 	if (has_arenas)

@@ -111,14 +111,13 @@ Test(owner, blocks_keep_their_owner_until_they_are_registered)
 
 Test(owner, staged_blocks_can_be_named_and_disowned)
 {
-	struct kvmm_own own = KVMM_OWN_INIT;
+	struct kvmm_own own = { .size = sizeof(own), .owner = 9 };
 	kvmm_mut_t muts[2];
 	kvmm_staged_t staged[2];
 
 	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
 	stage_keys(pool, muts, 2, 1, staged);
 	expect_owned("s0 s0");
-	own.owner = 9;
 	cr_assert_eq(kvmm_own_staged(pool, &own, staged, 2), 0);
 	expect_owned("s9 s9");
 	cr_expect_eq(kvmm_own_muts(pool, &own, muts, 2), -ESTALE, "they are staged");
@@ -155,7 +154,7 @@ Test(owner, arguments_that_are_none)
 {
 	struct kvmm_own own = { sizeof(own), 0, 5, 0, 0 }, odd = { sizeof(odd), 1, 0, 2, 0 };
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1, .lease_ns = 5 };
-	struct kvmm_leak_attr kinds = KVMM_LEAK_ATTR_INIT;
+	struct kvmm_leak_attr kinds = { .size = sizeof(kinds), .kinds = 1u << KVMM_NR_OWNED_KINDS };
 	kvmm_range_t range = take(pool, 1, 0);
 	struct kvmm_owned row;
 	u64 cursor = 7ull << 32;
@@ -169,7 +168,6 @@ Test(owner, arguments_that_are_none)
 	cr_expect_eq(kvmm_owner_renew(pool, 0, 1), -EINVAL);
 	cr_expect_eq(kvmm_owner_release(NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_owned_next(pool, &cursor, &row), -EINVAL);
-	kinds.kinds = 1u << KVMM_NR_OWNED_KINDS;
 	cr_expect_eq(kvmm_leaks(pool, &kinds, &row, 1), -EINVAL);
 	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_owner_watch(pool, 1, 0, 0), -EINVAL);
@@ -449,10 +447,9 @@ Test(owner, old_things_without_a_lease_are_suspicious_with_or_without_an_owner)
 Test(owner, the_last_thing_of_an_owner_is_suspicious)
 {
 	kvmm_range_t range = take_owned(pool, 2, 'a', 1, 0, 0);
-	kvmm_hold_t pin;
 	kvmm_mut_t mut;
+	kvmm_hold_t pin = hold_range(range, 1, KVMM_HOLD_PIN);
 
-	pin = hold_range(range, 1, KVMM_HOLD_PIN);
 	alloc_owned(pool, &mut, 1, 2, 0, 0);
 	fake_env_advance(&fake, 10);
 	expect_leaked("p2L", 0, 10);
@@ -778,7 +775,7 @@ Test(owner, private_blocks_are_written_by_their_owner_only)
 Test(owner, writes_that_do_not_fit)
 {
 	kvmm_range_t range = take(pool, 2, 0);
-	struct kvmm_pool_attr ids = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr ids = { .size = sizeof(ids), .nr_blocks = 4 };
 	struct kvmm_pool *plain;
 	u8 byte = 0;
 
@@ -786,7 +783,6 @@ Test(owner, writes_that_do_not_fit)
 	cr_expect_eq(kvmm_range_write(pool, range, 0, TEST_BLOCK_BYTES, &byte, 1), -EINVAL);
 	cr_expect_eq(kvmm_range_write(pool, range, 0, 0, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_range_write(NULL, range, 0, 0, &byte, 1), -EINVAL);
-	ids.nr_blocks = 4;
 	plain = make_pool_of(&ids);
 	range = take(plain, 1, 0);
 	cr_expect_eq(kvmm_range_write(plain, range, 0, 0, &byte, 1), -EINVAL);

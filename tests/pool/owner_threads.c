@@ -152,11 +152,9 @@ static void *reap(void *arg)
 
 static void make_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .policy = "lru",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BLOCK_BYTES };
 
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
 	expect(!kvmm_pool_create(&attr, &pool));
 }
 

@@ -51,11 +51,9 @@ void register_keys(struct kvmm_pool *pool, u32 first, u32 nr, kvmm_ref_t *refs)
 
 struct kvmm_hold_attr hold_attr_of(u64 owner, u64 lease_ns, u32 flags)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .owner = owner, .lease_ns = lease_ns,
+				       .flags = flags };
 
-	attr.owner = owner;
-	attr.lease_ns = lease_ns;
-	attr.flags = flags;
 	return attr;
 }
 
@@ -92,14 +90,12 @@ const char *owned(struct kvmm_pool *pool)
 const char *leaked(struct kvmm_pool *pool, u64 older_ns, u64 lone_ns)
 {
 	static char line[MAX_ROWS * 24];
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
+	struct kvmm_leak_attr attr = { .size = sizeof(attr), .older_ns = older_ns,
+				       .lone_ns = lone_ns };
 	struct kvmm_owned rows[MAX_ROWS];
 	char *at = line + 1;
-	int nr;
+	int nr = kvmm_leaks(pool, &attr, rows, MAX_ROWS);
 
-	attr.older_ns = older_ns;
-	attr.lone_ns = lone_ns;
-	nr = kvmm_leaks(pool, &attr, rows, MAX_ROWS);
 	cr_assert(nr >= 0 && nr <= MAX_ROWS, "%d", nr);
 	line[0] = line[1] = '\0';
 	for (int i = 0; i < nr; i++)

@@ -12,11 +12,9 @@ static kvmm_ref_t ref[NR];
 static void make_limited(u32 max_pins)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .max_pins = max_pins };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR, .policy = "lru",
+				       .evict = &evict };
 
-	attr.nr_blocks = NR;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 	for (u32 i = 0; i < NR; i++)
 		ref[i] = fill(pool, 'a' + i, HIGH);
@@ -89,12 +87,10 @@ Test(pin_limit, an_unpin_that_is_refused_gives_nothing_back)
 
 Test(pin_limit, a_hold_that_pins_is_limited_too)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .owner = 1, .flags = KVMM_HOLD_PIN };
 	kvmm_hold_t hold;
 
 	make_limited(2);
-	attr.owner = 1;
-	attr.flags = KVMM_HOLD_PIN;
 	cr_assert_eq(kvmm_get_many(pool, ref, 3), 0);
 	cr_expect_eq(kvmm_hold_take(pool, &attr, ref, 3, &hold), -E2BIG);
 	expect_left(2);

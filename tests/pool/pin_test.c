@@ -131,13 +131,11 @@ Test(pin, a_hold_pins_by_its_reason)
 	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
 	kvmm_key_t key = key_of(0);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .reason = KVMM_HOLD_RDMA, .flags = KVMM_HOLD_PIN };
 	kvmm_range_t range;
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
-	attr.reason = KVMM_HOLD_RDMA;
-	attr.flags = KVMM_HOLD_PIN;
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
 	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 1);
 	cr_expect_eq(kvmm_unpin(pool, ref[0]), -EINVAL);

@@ -55,13 +55,11 @@ static void *pinner(void *arg)
 static int make(void)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .max_pins = MAX_PINS };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .evict = &evict };
 	kvmm_key_t keys[NR_BLOCKS];
 	kvmm_mut_t fresh[NR_BLOCKS];
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	memset(keys, 0, sizeof(keys));
 	for (u32 i = 0; i < NR_BLOCKS; i++)
 		keys[i].byte[0] = i + 1;

@@ -15,9 +15,8 @@ static const struct kvmm_plane good_plane = { 1 << 20, 4096, 4096 };
 
 static struct kvmm_pool_attr good_attr(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16 };
 
-	attr.nr_blocks = 16;
 	return attr;
 }
 
@@ -234,14 +233,11 @@ Test(pool, content_is_counted_through_the_planes)
 	struct kvmm_plane planes[2] = {
 		{ (uintptr_t)memory[0], 32, 24 }, { (uintptr_t)memory[1], 32, 32 },
 	};
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .planes = planes,
+				       .nr_planes = 2 };
 	u8 buf[56], back[56];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 8;
-	attr.planes = planes;
-	attr.nr_planes = 2;
-	pool = make_pool_of(&attr);
 	cr_expect_eq(stat_of(pool).block_bytes, 56);
 	for (u32 i = 0; i < 56; i++)
 		buf[i] = i + 1;
@@ -258,7 +254,6 @@ Test(pool, content_is_counted_through_the_planes)
 	cr_expect_eq(kvmm_block_read(pool, 8, 0, back, 1), -EINVAL);
 	cr_expect_eq(kvmm_block_write(pool, 0, UINT64_MAX, buf, 2), -EINVAL);
 	cr_expect_eq(kvmm_block_write(pool, 0, 0, NULL, 2), -EINVAL);
-	end_pool(pool);
 }
 
 Test(pool, one_of_ids_only_has_no_content)

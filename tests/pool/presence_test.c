@@ -53,21 +53,17 @@ static void on_touch(void *ctx, const struct kvmm_name *names, u32 nr)
 
 static struct kvmm_pool *make_tier(u32 tier, u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .registry = reg, .tier = tier };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	attr.registry = reg;
-	attr.tier = tier;
 	return make_pool_of(&attr);
 }
 
 static void set_up(void)
 {
-	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = 1024, .nr_tiers = 2 };
 	struct kvmm_delegate delegate = { .on_present = on_present, .on_absent = on_absent };
 
-	attr.nr_tiers = 2;
 	cr_assert_eq(kvmm_registry_create(&attr, &reg), 0);
 	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
 	pool[0] = make_tier(TIER0, NR);
@@ -270,13 +266,10 @@ Test(presence, a_pool_that_ends_takes_its_blocks_along)
 
 Test(presence, a_tier_that_the_registry_does_not_have_is_refused)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR, .policy = "lru",
+				       .registry = reg, .tier = 2 };
 	struct kvmm_pool *none;
 
-	attr.nr_blocks = NR;
-	attr.policy = "lru";
-	attr.registry = reg;
-	attr.tier = 2;
 	cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
 	attr.registry = NULL;
 	cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);

@@ -458,16 +458,12 @@ static void take_in_a_gang(struct kvmm_pool *pool)
 {
 	struct kvmm_gang_want want = { .kind = KVMM_GANG_RANGE, .nr = 1, .seq = 1, .max_runs = 1,
 				       .prio = KVMM_PRIO_HIGH };
-	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
-	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gangs_attr set = { .size = sizeof(set), .pools = &pool, .nr_pools = 1 };
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .wants = &want, .nr = 1 };
 	struct kvmm_gangs *gangs;
 	kvmm_range_t range;
 	kvmm_gang_t gang;
 
-	set.pools = &pool;
-	set.nr_pools = 1;
-	attr.wants = &want;
-	attr.nr = 1;
 	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
 	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang, NULL), 0);
 	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, &range), 0);

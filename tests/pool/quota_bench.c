@@ -78,11 +78,9 @@ static double fill(uint32_t tenant)
 
 static void set(uint32_t tenant, uint32_t min, uint32_t low, uint32_t max)
 {
-	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_tenant_attr attr = { .size = sizeof(attr), .high = KVMM_TENANT_NO_LIMIT,
+					 .min = min, .low = low, .max = max };
 
-	attr.min = min;
-	attr.low = low;
-	attr.max = max;
 	must(kvmm_tenant_set(pool, tenant, &attr), "set");
 }
 
@@ -106,13 +104,12 @@ static int by_size(const void *a, const void *b)
 
 static void run(const struct load *load, const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = load->nr_leaves + FLOOD,
+				       .policy = policy };
 	static double took[NR_ROUNDS];
 	struct kvmm_pool_stat stat;
 	uint64_t bytes;
 
-	attr.nr_blocks = load->nr_leaves + FLOOD;
-	attr.policy = policy;
 	must(kvmm_pool_create(&attr, &pool), "create");
 	must(kvmm_pool_stat(pool, &stat), "stat");
 	bytes = stat.metadata_bytes;

@@ -481,12 +481,11 @@ static void make(bool classed)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes,
 					 .nr_classes = NR_CLASSES,
 					 .default_class = NR_CLASSES - 1 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
 	for (u32 i = 0; i < NR_CLASSES; i++)
 		classes[i].quota_blocks = quota[i];
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.evict = classed ? &evict : NULL;
 	m.pool = make_pool_of(&attr);
 	m.classed = classed;

@@ -187,12 +187,10 @@ static void expect_nothing_charged(void)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .dup_policy = KVMM_DUP_ALLOW };
 	pthread_t thread[2 * NR_TENANTS], ruling;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.dup_policy = KVMM_DUP_ALLOW;
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	pthread_create(&ruling, NULL, ruler, NULL);

@@ -41,22 +41,18 @@ POOL_TEST(range, pinned_goes_to_the_bottom_and_short_lived_to_the_top, make_pool
 
 Test(range, the_null_block_is_nobodys)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
-	struct kvmm_pool_stat stat;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 5,
+				       .flags = KVMM_POOL_NULL_BLOCK };
 	kvmm_range_t range;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
+	struct kvmm_pool_stat stat = stat_of(pool);
 
-	attr.nr_blocks = 5;
-	attr.flags = KVMM_POOL_NULL_BLOCK;
-	pool = make_pool_of(&attr);
-	stat = stat_of(pool);
 	cr_expect_eq(stat.nr_blocks, 4);
 	cr_expect_eq(stat.nr_free, 4);
 	cr_expect_eq(stat.nr_state[KVMM_BLOCK_NULL], 1);
 	cr_expect_eq(kvmm_range_alloc(pool, 5, 0, &range), -EINVAL);
 	take_seq(pool, 4, 0, 'a');
 	cr_expect_str_eq(picture(pool), "Naaaa");
-	end_pool(pool);
 }
 
 /* Even where another hole would fit better. */
@@ -332,33 +328,27 @@ POOL_TEST(range, an_older_caller_knows_fewer_fields, make_pool(8))
 /* Extents of such an engine that happen to be neighbours are two allocations all the same. */
 Test(range, an_engine_that_rounds_up_gets_back_what_it_gave)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
+				       .allocator = "buddy" };
 	struct kvmm_range_info info;
-	struct kvmm_pool *pool;
-	kvmm_range_t range;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
+	kvmm_range_t range = take(pool, 4, KVMM_RUNS(1));
 
-	attr.nr_blocks = 16;
-	attr.allocator = "buddy";
-	pool = make_pool_of(&attr);
-	range = take(pool, 4, KVMM_RUNS(1));
 	cr_expect_eq(kvmm_range_grow(pool, range, 4), 0);
 	cr_expect_eq(kvmm_range_info(pool, range, &info), 0);
 	cr_expect_eq(info.nr_ext, 2);
 	cr_expect_eq(info.ext[1].start, info.ext[0].start + 4);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 16);
-	end_pool(pool);
 }
 
 Test(range, an_engine_that_rounds_up_takes_whole_extents_back)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
+				       .allocator = "buddy" };
 	kvmm_range_t range, tail;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.allocator = "buddy";
-	pool = make_pool_of(&attr);
 	range = take(pool, 5, KVMM_RUNS(1));
 	cr_expect_eq(stat_of(pool).nr_free, 8);
 	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_FREE], 11);
@@ -369,5 +359,4 @@ Test(range, an_engine_that_rounds_up_takes_whole_extents_back)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 16);
-	end_pool(pool);
 }

@@ -122,15 +122,11 @@ static u32 until_there_is_memory(struct kvmm_seq **seq, call_fn call, const char
 static int create(struct kvmm_seq **seq)
 {
 	const struct kvmm_key_extra extra = { KVMM_KEY_MM, 3, "cat", 2, 3 };
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	u32 prompt[10] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = prompt,
+				      .nr_prompt = 10, .max_output = 60, .extras = &extra,
+				      .nr_extras = 1 };
 
-	attr.keys = ctx;
-	attr.prompt = prompt;
-	attr.nr_prompt = 10;
-	attr.max_output = 60;
-	attr.extras = &extra;
-	attr.nr_extras = 1;
 	return kvmm_seq_create(pool, &attr, seq);
 }
 

@@ -171,12 +171,11 @@ static void compare_info(const struct plain *p)
 
 static void compare_keys(const struct plain *p)
 {
-	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
+	struct kvmm_key_seq what = { .size = sizeof(what), .tokens = p->token,
+				     .nr_tokens = p->computed };
 	kvmm_key_t want[MAX_TABLE], got[MAX_TABLE];
 	u32 nr = full(p->computed);
 
-	what.tokens = p->token;
-	what.nr_tokens = p->computed;
 	cr_assert_eq(kvmm_key_chain(m.ctx, &what, want, MAX_TABLE), nr);
 	cr_assert_eq(kvmm_seq_refs(p->seq, NULL, got, MAX_TABLE), nr);
 	cr_assert_arr_eq(got, want, nr * sizeof(*want));
@@ -602,13 +601,10 @@ static op_fn any_op(const struct plain *p)
 
 static struct kvmm_pool *make_dup_pool(u32 nr_blocks, enum kvmm_dup dup)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .block_tokens = BLOCK_TOKENS,
+				       .block_bytes = TEST_BLOCK_BYTES, .dup_policy = dup };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.dup_policy = dup;
 	return make_pool_of(&attr);
 }
 

@@ -365,15 +365,11 @@ Test(request, acquire_takes_the_whole_prompt_or_nothing)
 
 static struct kvmm_seq *make_seq_of(kvmm_domain_t domain)
 {
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	u32 prompt[10] = { 1, 2, 3 };
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = prompt,
+				      .nr_prompt = 10, .max_output = 5, .domain = domain };
 	struct kvmm_seq *seq = NULL;
 
-	attr.keys = ctx;
-	attr.prompt = prompt;
-	attr.nr_prompt = 10;
-	attr.max_output = 5;
-	attr.domain = domain;
 	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
 	return seq;
 }
@@ -402,16 +398,13 @@ Test(request, domains_share_nothing)
 /* Two that computed the same at the same time, in a pool that keeps one of each. */
 Test(request, a_duplicate_is_replaced_by_its_elder)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8,
+				       .block_tokens = BLOCK_TOKENS, .policy = "lru",
+				       .dup_policy = KVMM_DUP_REJECT };
 	struct kvmm_seq *one, *two;
-	struct kvmm_pool *other;
 	u32 id[2][3];
+	struct kvmm_pool *other __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 8;
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.policy = "lru";
-	attr.dup_policy = KVMM_DUP_REJECT;
-	other = make_pool_of(&attr);
 	one = make_seq(other, ctx, 0, 10, 5);
 	two = make_seq(other, ctx, 0, 10, 5);
 	prefill(one, 100);
@@ -426,7 +419,6 @@ Test(request, a_duplicate_is_replaced_by_its_elder)
 	decode(two, 201);
 	kvmm_seq_destroy(two);
 	cr_expect(pool_is_idle(other));
-	end_pool(other);
 }
 
 /* ---- giving back ---- */
@@ -728,15 +720,11 @@ Test(request, extras_that_began_before_or_are_out_of_order_are_refused)
 {
 	struct kvmm_key_extra extra[] = { { KVMM_KEY_MM, 3, "dog", 9, 6 },
 					  { KVMM_KEY_MM, 3, "cat", 2, 3 } };
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_seq *seq;
 	u32 tokens[20] = { 0 };
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = tokens,
+				      .nr_prompt = 20, .extras = extra, .nr_extras = 2 };
 
-	attr.keys = ctx;
-	attr.prompt = tokens;
-	attr.nr_prompt = 20;
-	attr.extras = extra;
-	attr.nr_extras = 2;
 	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
 	attr.nr_extras = 1;
 	extra[0].start = -1;

@@ -78,12 +78,10 @@ static void touch_kv(struct kvmm_seq *seq, const u32 *token, u32 from, u32 to, b
 
 static struct kvmm_seq *new_seq(struct random *r)
 {
-	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_seq *seq = NULL;
 	u32 token[MAX_TOKENS], root = any(r, 3);
+	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = token };
 
-	attr.keys = ctx;
-	attr.prompt = token;
 	attr.nr_prompt = 1 + any(r, MAX_TOKENS / 2);
 	attr.max_output = any(r, MAX_TOKENS / 2);
 	for (u32 i = 0; i < attr.nr_prompt; i++)
@@ -184,16 +182,12 @@ static void *disturb(void *arg)
 
 static int set_up(void)
 {
-	struct kvmm_key_attr key_attr = KVMM_KEY_ATTR_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	int err;
+	struct kvmm_key_attr key_attr = { .size = sizeof(key_attr), .block_tokens = BLOCK_TOKENS };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = BLOCK_BYTES, .block_tokens = BLOCK_TOKENS,
+				       .policy = "lru" };
+	int err = kvmm_key_ctx_create(&key_attr, &ctx);
 
-	key_attr.block_tokens = BLOCK_TOKENS;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.policy = "lru";
-	err = kvmm_key_ctx_create(&key_attr, &ctx);
 	return err ? err : kvmm_pool_create(&attr, &pool);
 }
 

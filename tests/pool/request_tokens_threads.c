@@ -67,12 +67,10 @@ static void *look(void *arg)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2,
+				       .block_tokens = BLOCK_TOKENS, .policy = "lru" };
 	pthread_t owner, looker[2];
 
-	attr.nr_blocks = 2;
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.policy = "lru";
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	pthread_create(&owner, NULL, own, NULL);

@@ -6,22 +6,19 @@
 
 struct kvmm_pool *make_token_pool(u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .block_tokens = BLOCK_TOKENS,
+				       .block_bytes = TEST_BLOCK_BYTES };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	return make_pool_of(&attr);
 }
 
 struct kvmm_key_ctx *make_ctx(const char *algo)
 {
-	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_attr attr = { .size = sizeof(attr), .algo = algo,
+				      .block_tokens = BLOCK_TOKENS };
 	struct kvmm_key_ctx *ctx = NULL;
 
-	attr.algo = algo;
-	attr.block_tokens = BLOCK_TOKENS;
 	if (algo && algo[0] == 's' && algo[1] == 'i')
 		attr.secret[3] = 7;
 	if (algo && algo[0] == 'v')

@@ -77,14 +77,12 @@ POOL_TEST(room, pinned_ranges_stay_where_they_are, make_pool(16))
 
 Test(room, no_more_is_moved_than_allowed)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
+				       .compact_max_blocks = 3 };
 	struct kvmm_pool_stat before, after;
 	kvmm_range_t range[26], got;
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.compact_max_blocks = 3;
-	pool = make_pool_of(&attr);
 	paint(pool, "aaaa..bbbb..cccc", range);
 	before = stat_of(pool);
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
@@ -93,12 +91,11 @@ Test(room, no_more_is_moved_than_allowed)
 	cr_expect_eq(after.fail_frag, before.fail_frag + 1);
 	after.fail_frag--;
 	cr_expect_arr_eq(&before, &after, sizeof(before));
-	end_pool(pool);
 }
 
 POOL_TEST(room, nothing_moves_for_those_who_would_rather_fail, make_pool(16))
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .compactor = "off" };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range[26], got;
 
@@ -107,8 +104,6 @@ POOL_TEST(room, nothing_moves_for_those_who_would_rather_fail, make_pool(16))
 	cr_expect_eq(stat_of(pool).fail_frag, 1);
 	end_pool(pool);
 
-	attr.nr_blocks = 16;
-	attr.compactor = "off";
 	pool = make_pool_of(&attr);
 	paint(pool, "aa..bb..cc..dd..", range);
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
@@ -119,20 +114,17 @@ POOL_TEST(room, nothing_moves_for_those_who_would_rather_fail, make_pool(16))
 /* The run of 3 that would come of it is not in one aligned block of 4. */
 Test(room, nothing_moves_for_an_engine_that_may_not_take_the_run)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
+				       .allocator = "buddy-trim" };
 	kvmm_range_t range[4], got;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.allocator = "buddy-trim";
-	pool = make_pool_of(&attr);
 	for (u32 i = 0; i < 4; i++)
 		range[i] = take_seq(pool, 4, KVMM_RUNS(1), 'a' + i);
 	cr_expect_eq(kvmm_range_shrink(pool, range[0], 1), 0);
 	cr_expect_eq(kvmm_range_shrink(pool, range[3], 2), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(1), &got), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "aaa.bbbbccccdd..");
-	end_pool(pool);
 }
 
 POOL_TEST(room, a_range_that_grows_may_be_moved_itself, make_pool(12))
@@ -627,15 +619,14 @@ static int unpinning_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
 Test(room, a_range_that_is_being_zeroed_survives_those_who_unpin_it)
 {
 	static struct kv_dev_ops dev;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4,
+				       .block_bytes = TEST_BLOCK_BYTES };
 	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &dev, .map = &kv_map_flat };
 	struct kvmm_range_info info;
 	kvmm_range_t got;
 
 	dev = kv_dev_host;
 	dev.fill = unpinning_fill;
-	attr.nr_blocks = 4;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &zeroed_pool), 0);
 	cr_expect_eq(kvmm_range_alloc(zeroed_pool, 2, KVMM_ALLOC_ZERO, &got), 0);
 	cr_expect_eq(kvmm_range_info(zeroed_pool, got, &info), 0);
@@ -728,13 +719,12 @@ static const struct kv_planner_ops bad_planner = {
 Test(room, plans_that_would_destroy_something_are_refused_as_a_whole)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16 };
 	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host,
 				       .planner = &bad_planner };
 	struct kvmm_pool *pool;
 	kvmm_range_t range[26];
 
-	attr.nr_blocks = 16;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 	paint(pool, "aa..bb..pp..c...", range);
 	kvmm_range_pin(pool, range['p' - 'a']);

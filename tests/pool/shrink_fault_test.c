@@ -12,11 +12,9 @@ TestSuite(shrink_fault, .init = fault_begin, .fini = fault_end);
 
 static struct kvmm_pool *scattered(kvmm_range_t *range)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16 };
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	pool = make_pool_of(&attr);
 	paint(pool, PICTURE, range);
 	for (u32 i = 0; i < 4; i++)
 		cr_assert_eq(kvmm_range_seal(pool, range[i], 1), 0);

@@ -24,12 +24,10 @@ static u32 any(u32 below)
 static struct kvmm_pool *of_ids(u32 nr_blocks, u32 pageblock)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = pageblock };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru" };
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = "lru";
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	return pool;
 }
@@ -445,14 +443,12 @@ static void check_counts(void)
 static void begin(void)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR, .policy = "lru" };
 	struct kvmm_plane plane = { .stride = TEST_BLOCK_BYTES, .bytes = TEST_BLOCK_BYTES };
 
 	m.mem = aligned_alloc(UNIT, NR * TEST_BLOCK_BYTES);
 	cr_assert_not_null(m.mem);
 	plane.base = (uintptr_t)m.mem;
-	attr.nr_blocks = NR;
-	attr.policy = "lru";
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	m.pool = make_pool_of(&attr);

@@ -13,12 +13,10 @@
 static struct kvmm_pool *of_ids(u32 nr_blocks, const char *policy)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = PB };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy };
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = policy;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	return pool;
 }
@@ -106,18 +104,15 @@ POOL_TEST(shrink, a_range_longer_than_a_pageblock_moves_as_a_whole, of_ids(20, N
 
 Test(shrink, the_null_block_stays)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8,
+				       .flags = KVMM_POOL_NULL_BLOCK };
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = PB };
-	struct kvmm_pool *pool;
 	struct kvmm_shrink req;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	attr.nr_blocks = 8;
-	attr.flags = KVMM_POOL_NULL_BLOCK;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	cr_expect_eq(shrink_blocks(pool, 8, 1, &req), 0);
 	cr_expect_str_eq(picture(pool), "N...----");
-	end_pool(pool);
 }
 
 POOL_TEST(shrink, the_last_pageblock_may_be_a_short_one, of_ids(10, NULL))
@@ -410,19 +405,16 @@ Test(shrink, memory_that_comes_back_is_not_told_of_for_a_neighbour_that_cannot)
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT,
 					     .pageblock_blocks = PB };
 	struct kvmm_regain back = { .size = sizeof(back), .nr_blocks = 16, .min_blocks = 1 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	u8 *mem = memory_of(20);
 	struct kvmm_plane plane = { (uintptr_t)mem + 2 * TEST_BLOCK_BYTES, TEST_BLOCK_BYTES,
 				    TEST_BLOCK_BYTES };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .planes = &plane,
+				       .nr_planes = 1 };
 	struct kvmm_mem_range freed[4];
 	struct kvmm_shrink req;
 	kvmm_range_t range[26];
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.planes = &plane;
-	attr.nr_planes = 1;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	paint(pool, "aaaa........bbbb", range);
 	cr_assert_eq(kvmm_range_pin(pool, range[0]), 0);
@@ -452,14 +444,11 @@ Test(shrink, planes_that_lie_between_each_other_go_together)
 		{ (uintptr_t)mem, 2 * TEST_BLOCK_BYTES, TEST_BLOCK_BYTES },
 		{ (uintptr_t)mem + TEST_BLOCK_BYTES, 2 * TEST_BLOCK_BYTES, TEST_BLOCK_BYTES },
 	};
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .planes = plane,
+				       .nr_planes = 2 };
 	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT };
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool = make_pool_of(&attr);
 
-	attr.nr_blocks = 16;
-	attr.planes = plane;
-	attr.nr_planes = 2;
-	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	cr_expect_eq(elastic_of_pool(pool).pageblock_blocks, 2);
 	cr_expect_eq(elastic_of_pool(pool).total_bytes, 8 * UNIT);

@@ -163,13 +163,12 @@ static void go_and_come(u64 *random)
 static void make(void)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_plane plane = { .stride = BYTES, .bytes = BYTES };
 
 	mem = aligned_alloc(UNIT, NR_BLOCKS * BYTES);
 	plane.base = (uintptr_t)mem;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	expect(!kvmm_pool_create(&attr, &pool));

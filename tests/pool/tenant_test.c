@@ -13,12 +13,10 @@
 
 static struct kvmm_pool *make_zeroing(const char *policy, u32 zero)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = policy,
+				       .zero = zero };
 
-	attr.nr_blocks = NR;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = policy;
-	attr.zero = zero;
 	return make_pool_of(&attr);
 }
 
@@ -219,7 +217,8 @@ static int failing_move(struct kv_dev *dev, const struct kv_planes *planes,
 static struct kvmm_pool *make_failing(void)
 {
 	static struct kv_dev_ops dev;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR,
+				       .block_bytes = TEST_BLOCK_BYTES, .zero = KVMM_ZERO_TENANT };
 	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &dev, .map = &kv_map_flat,
 				       .evict = &kv_evict_lru, .planner = &kv_planner_slide };
 	struct kvmm_pool *pool;
@@ -227,9 +226,6 @@ static struct kvmm_pool *make_failing(void)
 	dev = kv_dev_host;
 	dev.fill = failing_fill;
 	dev.move_blocks = failing_move;
-	attr.nr_blocks = NR;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.zero = KVMM_ZERO_TENANT;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 	return pool;
 }
@@ -335,10 +331,9 @@ Test(tenant, where_a_copy_failed_is_nobodys_content)
 
 Test(tenant, a_pool_without_memory_has_nothing_to_zero)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR,
+				       .zero = KVMM_ZERO_TENANT };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = NR;
-	attr.zero = KVMM_ZERO_TENANT;
 	cr_expect_eq(kvmm_pool_create(&attr, &pool), -EINVAL);
 }

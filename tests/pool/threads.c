@@ -180,7 +180,7 @@ static void *disturb(void *arg)
 
 	while (!READ_ONCE(stop)) {
 		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any(&r, 64) };
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
 		struct kvmm_pool *other;
 		struct kvmm_pool_stat stat;
 		u32 sum = 0;
@@ -193,7 +193,6 @@ static void *disturb(void *arg)
 		if (stat.moved_blocks && stat.evictions && stat.hit_blocks)
 			WRITE_ONCE(all_seen, 1);
 		expect(!kvmm_validate(pool));
-		attr.nr_blocks = 8;
 		expect(!kvmm_pool_create(&attr, &other));
 		kvmm_pool_destroy(other);
 	}
@@ -202,14 +201,12 @@ static void *disturb(void *arg)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "threads",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BLOCK_BYTES,
+				       .policy = "lru" };
 	pthread_t worker[4], helper[3];
 	struct kvmm_pool_stat stat;
 
-	attr.name = "threads";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
-	attr.policy = "lru";
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	for (uintptr_t i = 0; i < 4; i++)

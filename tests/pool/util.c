@@ -15,20 +15,17 @@ struct kvmm_pool *make_pool_of(const struct kvmm_pool_attr *attr)
 
 struct kvmm_pool *make_pool(u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .block_bytes = TEST_BLOCK_BYTES };
 
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	return make_pool_of(&attr);
 }
 
 struct kvmm_pool *make_cache(u32 nr_blocks, const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy, .block_bytes = TEST_BLOCK_BYTES };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = policy;
-	attr.block_bytes = TEST_BLOCK_BYTES;
 	return make_pool_of(&attr);
 }
 

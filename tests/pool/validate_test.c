@@ -20,12 +20,10 @@ static kvmm_ref_t ref[2];
 static void set_up(void)
 {
 	kvmm_key_t key[2] = { key_of(50), key_of(51) };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .flags = KVMM_POOL_NULL_BLOCK };
 
-	attr.nr_blocks = 64;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.flags = KVMM_POOL_NULL_BLOCK;
 	pool = make_pool_of(&attr);
 	for (u32 i = 0; i < 6; i++)
 		range[i] = take_seq(pool, 2 + i, 0, i < 5 ? 'a' + i / 2 : 0);

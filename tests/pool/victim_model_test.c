@@ -228,11 +228,9 @@ static void run_model(void)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = WINDOW,
 					 .pageblock_blocks = m.empties ? PAGEBLOCK : 0 };
 	u64 seed = test_number("KVMM_SEED", 20250311), nr = test_length("KVMM_MODEL_OPS", 3000);
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .evict = &evict };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	m.random = seed | 1;
 	m.pool = make_pool_of(&attr);
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);

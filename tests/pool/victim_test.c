@@ -20,12 +20,10 @@ static void make_goal(u32 nr_blocks, u32 window, u32 pageblock, bool classed)
 					 .classes = classed ? classes : NULL,
 					 .nr_classes = classed ? 3 : 0,
 					 .default_class = classed ? HIGH : 0 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .evict = &evict };
 
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.policy = "lru";
-	attr.evict = &evict;
 	pool = make_pool_of(&attr);
 }
 
@@ -201,14 +199,12 @@ static void expect_as_before(const char *policy, u32 pageblock)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 6,
 					 .pageblock_blocks = pageblock };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 24, .policy = policy };
 	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 24 };
 	struct kvmm_pool *plain, *windowed;
 	kvmm_ref_t held;
 	char order[32];
 
-	attr.nr_blocks = 24;
-	attr.policy = policy;
 	plain = make_pool_of(&attr);
 	attr.evict = &evict;
 	windowed = make_pool_of(&attr);
@@ -426,14 +422,11 @@ static int try_goal(u32 window, u32 pageblock)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window,
 					 .pageblock_blocks = pageblock };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64, .policy = "lru",
+				       .evict = &evict };
 	struct kvmm_pool *other;
-	int err;
+	int err = kvmm_pool_create(&attr, &other);
 
-	attr.nr_blocks = 64;
-	attr.policy = "lru";
-	attr.evict = &evict;
-	err = kvmm_pool_create(&attr, &other);
 	if (!err)
 		end_pool(other);
 	return err;
@@ -460,14 +453,11 @@ struct wall {
 /* "########", and all above is pinned. One block is moved at most for a request. */
 static void build_wall(struct wall *wall, const char *policy)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64, .policy = policy,
+				       .block_bytes = TEST_BLOCK_BYTES, .compact_max_blocks = 1 };
 	kvmm_range_t range;
 	struct kvmm_extent ext;
 
-	attr.nr_blocks = 64;
-	attr.policy = policy;
-	attr.block_bytes = TEST_BLOCK_BYTES;
-	attr.compact_max_blocks = 1;
 	wall->pool = make_pool_of(&attr);
 	for (u32 i = 0; i < 64; i++) {
 		range = take(wall->pool, 1, KVMM_RUNS(1));

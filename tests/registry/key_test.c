@@ -24,9 +24,8 @@ static const char *const own_algos[] = { "sha256", "siphash" };
 
 static struct kvmm_key_attr attr_of(const char *algo)
 {
-	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_attr attr = { .size = sizeof(attr), .algo = algo };
 
-	attr.algo = algo;
 	if (!strcmp(algo, "siphash"))
 		attr.secret[0] = 1;
 	if (!strcmp(algo, "vllm-sha256-cbor"))
@@ -44,10 +43,8 @@ static struct kvmm_key_ctx *create(const struct kvmm_key_attr *attr)
 
 static struct kvmm_key_seq seq_of(const u32 *tokens, size_t nr)
 {
-	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
+	struct kvmm_key_seq seq = { .size = sizeof(seq), .tokens = tokens, .nr_tokens = nr };
 
-	seq.tokens = tokens;
-	seq.nr_tokens = nr;
 	return seq;
 }
 

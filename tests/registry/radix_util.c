@@ -10,12 +10,10 @@
 
 struct kvmm_registry *make_registry(u32 capacity, u32 nr_tiers, u32 flags)
 {
-	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = capacity,
+					   .nr_tiers = nr_tiers, .flags = flags };
 	struct kvmm_registry *reg;
 
-	attr.capacity = capacity;
-	attr.nr_tiers = nr_tiers;
-	attr.flags = flags;
 	cr_assert_eq(kvmm_registry_create(&attr, &reg), 0);
 	return reg;
 }

@@ -20,11 +20,9 @@ static u32 random_below(u32 n)
 
 static struct kvmm_pool *pool_with_content(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .block_bytes = 100 };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 8;
-	attr.block_bytes = 100;
 	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
 	return pool;
 }
@@ -59,12 +57,10 @@ Test(pattern, finds_one_flipped_bit_and_names_block_and_request)
 /* Runs of a random zone: run[i] is the run that block i belongs to, 0 if it is free. */
 static struct kvmm_zone *random_zone(u32 *run, struct layout *layout)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = SIZE, .engine = "first" };
 	struct kvmm_zone *zone;
 	u32 nr_runs = 0;
 
-	attr.nr_blocks = SIZE;
-	attr.engine = "first";
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
 	memset(run, 0, SIZE * sizeof(*run));
 	layout_clear_runs(layout);

@@ -45,13 +45,11 @@ Test(research_add, names_are_listed_behind_the_librarys)
 
 Test(research_add, a_pool_is_made_of_what_was_added)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8,
+				       .allocator = "added-engine", .policy = "added-policy",
+				       .index = "added-map" };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 8;
-	attr.allocator = "added-engine";
-	attr.policy = "added-policy";
-	attr.index = "added-map";
 	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
 	kvmm_pool_destroy(pool);
 	cr_expect_eq(kv_map_find("added-map"), &map);
@@ -59,12 +57,10 @@ Test(research_add, a_pool_is_made_of_what_was_added)
 
 Test(research_add, what_was_not_added_is_not_there)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
+				       .index = "added-maps" };
 	struct kvmm_pool *pool;
 
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
-	attr.index = "added-maps";
 	cr_expect_eq(kvmm_pool_create(&attr, &pool), -ENOENT);
 	attr.index = NULL;
 	attr.policy = "added-polic";

@@ -250,11 +250,10 @@ static void free_shared(void)
 
 static void torture(u32 nr_arenas)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_pool_stat stat;
 
-	attr.nr_blocks = NR_BLOCKS;
 	if (kvmm_pool_create(&attr, &pool))
 		abort();
 	if (nr_arenas)

@@ -497,18 +497,15 @@ static u32 nr_rounds(const char **policy)
 static int make_pool(u32 round)
 {
 	struct kvmm_plane planes[1] = { { (uintptr_t)memory, sizeof(memory[0]), sizeof(memory[0]) } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	const char *policy[MAX_POLICIES];
 	u32 nr = nr_rounds(policy) / 2;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .planes = planes, .nr_planes = 1,
+				       .nr_blocks = NR_BLOCKS, .policy = policy[round % nr],
+				       .index = round % 4 == 3 ? "lfht" : "flat",
+				       .dup_policy = (round + round / 4) % KVMM_NR_DUPS,
+				       .flags = round % 5 == 4 ? KVMM_POOL_RESET_ON_RELEASE : 0,
+				       .compactor = round % 2 ? "slide" : "window" };
 
-	attr.planes = planes;
-	attr.nr_planes = 1;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = policy[round % nr];
-	attr.index = round % 4 == 3 ? "lfht" : "flat";
-	attr.dup_policy = (round + round / 4) % KVMM_NR_DUPS;
-	attr.flags = round % 5 == 4 ? KVMM_POOL_RESET_ON_RELEASE : 0;
-	attr.compactor = round % 2 ? "slide" : "window";
 	return kvmm_pool_create(&attr, &pool);
 }
 

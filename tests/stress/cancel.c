@@ -49,7 +49,6 @@ struct worker {
 		__ret;				\
 	})
 
-
 static void use_range(struct worker *me)
 {
 	if (call(me, kvmm_range_alloc(pool, 9, KVMM_RUNS(1), &me->range)))
@@ -88,12 +87,10 @@ static void use_cache(struct worker *me, u32 number)
 
 static void use_another(struct worker *me)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru" };
 	struct kvmm_pool *another;
 	int cancel;
 
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	expect(!call(me, kvmm_pool_create(&attr, &another)));
 	pthread_setcancelstate(cancel, NULL);
@@ -135,11 +132,9 @@ static void cancel(struct worker *worker)
 
 static void make_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .policy = "lru",
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BLOCK_BYTES };
 
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
 	expect(!kvmm_pool_create(&attr, &pool));
 }
 

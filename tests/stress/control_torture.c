@@ -202,11 +202,10 @@ static void *run_down(void *seconds)
 static int open_all(const char *dir)
 {
 	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
-	struct kvmm_pool_attr how = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr how = { .size = sizeof(how), .policy = "lru",
+				      .nr_blocks = NR_BLOCKS };
 	int err = 0;
 
-	how.policy = "lru";
-	how.nr_blocks = NR_BLOCKS;
 	for (u32 i = 0; i < 2 && !err; i++)
 		err = kvmm_pool_create(&how, &pool[i]);
 	attr.name = "torture";

@@ -172,13 +172,11 @@ static void *poller(void *arg)
 
 static void torture(u32 io)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT, .io = io };
 	pthread_t thread[NR_SUBMITTERS + NR_POLLERS];
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
-	attr.io = io;
 	attr.flags |= fails ? 0 : KVMM_DISK_RESET;
 	expect(!kvmm_disk_open(&attr, &disk), "it does not open");
 	stop = 0;

@@ -188,14 +188,11 @@ static void compare(struct worker *worker)
 
 static void make_pool(u32 round)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	static const char *const index[] = { "flat", "lfht" };
-	int err;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .index = index[round % 2] };
+	int err = kvmm_pool_create(&attr, &pool);
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.index = index[round % 2];
-	err = kvmm_pool_create(&attr, &pool);
 	if (err) {
 		fprintf(stderr, "event_torture: no pool: %d\n", err);
 		exit(1);

@@ -45,14 +45,11 @@ static kvmm_key_t key_of(u32 number)
 
 static struct kvmm_pool *make_pool(const char *device)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "inherited", .device = device,
+				       .policy = "lru", .nr_blocks = NR_BLOCKS,
+				       .block_bytes = BLOCK_BYTES };
 	struct kvmm_pool *made = NULL;
 
-	attr.name = "inherited";
-	attr.device = device;
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
 	return kvmm_pool_create(&attr, &made) ? NULL : made;
 }
 
@@ -86,10 +83,9 @@ static void use_hold(struct kvmm_pool *in, u32 number)
 {
 	kvmm_key_t key = key_of(number);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
 	kvmm_hold_t hold;
 
-	attr.prefix = &prefix;
 	if (kvmm_hold(in, &attr, &hold) == 1)
 		expect(!kvmm_hold_release(in, hold));
 }
@@ -110,10 +106,9 @@ static void compact(struct kvmm_pool *in)
 
 static void make_another(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
 	struct kvmm_pool *another;
 
-	attr.nr_blocks = 8;
 	if (!kvmm_pool_create(&attr, &another))
 		kvmm_pool_destroy(another);
 }

@@ -160,10 +160,9 @@ static void check_end(void)
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 2;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	expect(!kvmm_residency_set(pool, 500000));

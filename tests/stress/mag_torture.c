@@ -292,13 +292,12 @@ static int no_fence(void *ctx)
 static void open_pool(bool fenced)
 {
 	static struct kv_sys_ops ops;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 
 	ops = kv_sys_system;
 	ops.fence_all = no_fence;
 	kv_sys_set(fenced ? &ops : NULL);
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	if (kvmm_pool_create(&attr, &pool)) {
 		fprintf(stderr, "mag_torture: no pool\n");
 		exit(1);

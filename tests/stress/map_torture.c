@@ -169,11 +169,9 @@ static void *stare(void *arg)
 
 static int make_pool(u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .block_bytes = 64, .policy = "lru" };
 
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = 64;
-	attr.policy = "lru";
 	return kvmm_pool_create(&attr, &pool);
 }
 

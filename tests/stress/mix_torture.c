@@ -192,13 +192,12 @@ static void put(struct thread *t)
 
 static void hold(struct thread *t)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
 	kvmm_key_t key = key_of(any(t, NR_KEYS));
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
 	kvmm_hold_t handle;
 	int nr;
 
-	attr.prefix = &prefix;
 	attr.owner = 1 + any(t, 3);
 	attr.flags = any(t, 2) ? KVMM_HOLD_PIN : 0;
 	nr = kvmm_hold(pool, &attr, &handle);
@@ -464,24 +463,20 @@ static void make_pool(u32 round)
 	const struct kvmm_plane plane = { (uintptr_t)memory, BLOCK_BYTES, BLOCK_BYTES };
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = 8 * BLOCK_BYTES };
 	static const char *const policy[] = { "lru", "default", "s3fifo", "lru-classic" };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = policy[round % 4], .planes = &plane,
+				       .nr_planes = 1,
+				       .zero = round % 2 ? KVMM_ZERO_TENANT : KVMM_ZERO_NEVER };
 	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
-	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024, .interval_ms = 1,
+				       .threshold_pm = 50, .flags = KVMM_BACKGROUND_THREAD };
 	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = policy[round % 4];
-	attr.planes = &plane;
-	attr.nr_planes = 1;
-	attr.zero = round % 2 ? KVMM_ZERO_TENANT : KVMM_ZERO_NEVER;
 	expect(!kvmm_pool_create(&attr, &pool));
 	expect(!kvmm_pool_elastic_setup(pool, &elastic));
 	set.pools = &pool;
 	set.nr_pools = 1;
 	expect(!kvmm_gangs_create(&set, &gangs));
-	how.interval_ms = 1;
-	how.threshold_pm = 50;
-	how.flags = KVMM_BACKGROUND_THREAD;
 	expect(!kvmm_background_set(pool, &how));
 	limit.max = NR_BLOCKS / 3;
 	if (round % 4 == 1)

@@ -299,14 +299,12 @@ static void make(void)
 {
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
 	struct kvmm_plane plane = { .stride = BLOCK_BYTES, .bytes = BLOCK_BYTES };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .dup_policy = KVMM_DUP_REJECT };
 
 	mem = aligned_alloc(4096, NR_BLOCKS * BLOCK_BYTES);
 	memset(mem, 0, NR_BLOCKS * BLOCK_BYTES);
 	plane.base = (uintptr_t)mem;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.dup_policy = KVMM_DUP_REJECT;
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	expect(!kvmm_pool_create(&attr, &pool));

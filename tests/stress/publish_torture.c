@@ -425,21 +425,18 @@ static void *look(void *arg)
 
 static void make_tier(void)
 {
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 300 };
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = DISK_BYTES,
+				       .segment_bytes = SEGMENT };
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
+				       .capacity_blocks = NR_UNITS, .block_bytes = BYTES };
 
 	sim_disk_init(&sim, 2 * DISK_BYTES);
 	sim_disk_install(&sim);
-	attr.path = "/store";
-	attr.max_bytes = DISK_BYTES;
-	attr.segment_bytes = SEGMENT;
 	attr.flags |= KVMM_DISK_NAMES;
 	MUST(!kvmm_disk_open(&attr, &disk));
-	host.capacity_blocks = NR_UNITS;
-	host.block_bytes = BYTES;
 	MUST(!kvmm_tier_host_create(&host, &tier));
-	below.high_pm = 300;
 	MUST(!kvmm_tier_set_disk(tier, disk, &below));
 }
 
@@ -447,17 +444,13 @@ static void make_pool(u32 p)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .block_bytes = BYTES,
+				       .block_tokens = TOKENS, .host = tier, .host_attr = &client };
 
 	config.write = p ? KVMM_TIER_BACK : KVMM_TIER_THROUGH;
 	client.config = &config;
 	client.layout_id = 1 + p;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.block_bytes = BYTES;
-	attr.block_tokens = TOKENS;
-	attr.host = tier;
-	attr.host_attr = &client;
 	MUST(!kvmm_pool_create(&attr, &pool[p]));
 }
 

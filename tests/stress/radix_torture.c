@@ -528,11 +528,10 @@ static void *run(void *arg)
 
 static void make_registry(void)
 {
-	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = 16,
+					   .nr_tiers = NR_TIERS };
 	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, NULL };
 
-	attr.capacity = 16;
-	attr.nr_tiers = NR_TIERS;
 	must(!kvmm_registry_create(&attr, &reg));
 	must(kvmm_registry_delegate(reg, &delegate) >= 0);
 	value_type = kvmm_attach_type_create(reg, "value", KVMM_ATTACH_MULTIPLE, destroy_value);

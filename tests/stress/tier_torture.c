@@ -221,25 +221,21 @@ static void *run(void *arg)
 
 static void begin(void)
 {
-	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
+					    .capacity_blocks = NR_UNITS, .block_bytes = BYTES };
 
-	tier_attr.capacity_blocks = NR_UNITS;
-	tier_attr.block_bytes = BYTES;
 	MUST(!kvmm_tier_host_create(&tier_attr, &tier));
 	for (u32 i = 0; i < NR_POOLS; i++) {
 		struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 		struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+					       .policy = "lru", .block_bytes = BYTES, .host = tier,
+					       .host_attr = &client };
 
 		config.write = i ? KVMM_TIER_BACK : KVMM_TIER_SELECTIVE;
 		client.config = &config;
 		client.batch_blocks = 3;
 		client.max_up = client.max_down = 24;
-		attr.nr_blocks = NR_BLOCKS;
-		attr.policy = "lru";
-		attr.block_bytes = BYTES;
-		attr.host = tier;
-		attr.host_attr = &client;
 		MUST(!kvmm_pool_create(&attr, &pool[i]));
 	}
 }

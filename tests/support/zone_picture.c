@@ -41,10 +41,9 @@ static void claim_letters(struct kvmm_zone *zone, u32 nr)
 struct kvmm_zone *zone_from_pageblocks(const char *engine, const char *picture,
 				       u32 pageblock_order)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .engine = engine };
 	struct kvmm_zone *zone;
 
-	attr.engine = engine;
 	attr.nr_blocks = read_picture(picture);
 	attr.pageblock_order = pageblock_order;
 	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);

@@ -101,10 +101,8 @@ Test(bench, kvmm_throws_the_same_dice)
 
 static int create(struct kvmm_pool **pool)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru" };
 
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
 	return kvmm_pool_create(&attr, pool);
 }
 

@@ -59,9 +59,8 @@ Test(builder, fields_are_what_the_pool_gets)
 					  .flags = KVMM_POOL_NULL_BLOCK };
 	struct kvmm_testing_pool more = base;
 	struct kvmm_pool_stat stat;
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool = make(base);
 
-	pool = make(base);
 	expect_picture(pool, "N.....");
 	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
 	cr_expect_eq(stat.block_tokens, 32);

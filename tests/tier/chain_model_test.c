@@ -26,13 +26,12 @@ static u32 nr_streams;
 
 static void open_disk(void)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
 	sim_disk_init(&sim, 2 * MAX_BYTES);
 	sim_disk_install(&sim);
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
 
@@ -50,9 +49,8 @@ static void close_disk(void)
 
 static void with_disk(struct kvmm_tier *tier)
 {
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 500 };
 
-	below.high_pm = 500;
 	cr_assert_eq(kvmm_tier_set_disk(tier, disk, &below), 0);
 }
 

@@ -21,11 +21,10 @@ struct chain {
 
 static void open_disk(void)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
 
@@ -34,7 +33,7 @@ static void make_chain_above(struct chain *c, u32 nr_units, u64 layout, u32 high
 	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = 8, .policy = "lru" };
 	struct kvmm_tier_attr tier = KVMM_TIER_ATTR_INIT;
 
 	tier.block_bytes = pool.block_bytes = BYTES;
@@ -46,8 +45,6 @@ static void make_chain_above(struct chain *c, u32 nr_units, u64 layout, u32 high
 	config.write = KVMM_TIER_EXPLICIT;
 	client.config = &config;
 	client.layout_id = layout;
-	pool.nr_blocks = 8;
-	pool.policy = "lru";
 	pool.host = c->tier;
 	pool.host_attr = &client;
 	c->pool = make_pool_of(&pool);

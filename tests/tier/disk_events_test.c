@@ -20,33 +20,29 @@ static char text[1024];
 
 static void open_disk(u32 flags)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	attr.flags |= flags;
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
 
 static void make_both(u32 nr_units, u64 layout)
 {
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru" };
 	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
 
 	host.block_bytes = attr.block_bytes = BYTES;
 	host.capacity_blocks = nr_units;
 	tier = make_tier_of(&host);
-	below.high_pm = 0;
 	cr_assert_eq(kvmm_tier_set_disk(tier, disk, &below), 0);
 	config.write = KVMM_TIER_EXPLICIT;
 	client.config = &config;
 	client.layout_id = layout;
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
 	attr.host = tier;
 	attr.host_attr = &client;
 	pool = make_pool_of(&attr);

@@ -37,10 +37,12 @@ static bool refused(int err, u64 live)
 
 Test(tier_fault, a_tier_is_made_and_attached_as_a_whole_or_not_at_all)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_client_attr attr = { .size = sizeof(attr), .registry_tier = 1 };
 	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .nr_blocks = NR_BLOCKS,
+					    .policy = "lru", .block_bytes = BYTES };
+	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
+					    .capacity_blocks = NR_BLOCKS, .block_bytes = BYTES };
 	struct kvmm_registry *reg;
 	struct kvmm_tier *tier;
 	struct kvmm_pool *pool;
@@ -48,14 +50,8 @@ Test(tier_fault, a_tier_is_made_and_attached_as_a_whole_or_not_at_all)
 	u32 n;
 
 	cr_assert_eq(kvmm_registry_create(&reg_attr, &reg), 0);
-	pool_attr.nr_blocks = NR_BLOCKS;
-	pool_attr.policy = "lru";
-	pool_attr.block_bytes = BYTES;
 	pool_attr.registry = reg;
 	pool = make_pool_of(&pool_attr);
-	tier_attr.capacity_blocks = NR_BLOCKS;
-	tier_attr.block_bytes = BYTES;
-	attr.registry_tier = 1;
 	for (n = 1;; n++) {
 		kv_rcu_barrier();
 		live = fake.nr_live;

@@ -123,15 +123,12 @@ Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 /* Below it a disk that is only simulated, and takes 50 ns for whatever it is. */
 static struct kvmm_tier *make_sim_tier(u32 nr_units)
 {
-	struct kvmm_tier_disk_attr attr = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr attr = { .size = sizeof(attr), .high_pm = 0 };
 	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
-	struct kvmm_tier *tier;
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
+				       .capacity_blocks = nr_units, .flags = KVMM_TIER_TOLD_CLOCK };
+	struct kvmm_tier *tier = make_tier_of(&host);
 
-	host.capacity_blocks = nr_units;
-	host.flags = KVMM_TIER_TOLD_CLOCK;
-	tier = make_tier_of(&host);
-	attr.high_pm = 0;
 	sim.capacity_blocks = 8;
 	sim.read.latency_ns = sim.write.latency_ns = 50;
 	cr_assert_eq(kvmm_tier_simulate_disk(tier, &sim, &attr), 0);
@@ -158,20 +155,17 @@ Test(tier_flip, of_where_the_disk_reads_a_block_to_is_noticed_and_it_arrives)
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_tier_load load = { .size = sizeof(load) };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	kvmm_ref_t ref = { 0 };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
 	struct kvmm_tier *tier = make_sim_tier(2);
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
+				       .host = tier, .host_attr = &client };
 	kvmm_tier_op_t up;
 	u64 due;
 
 	config.write = KVMM_TIER_EXPLICIT;
 	client.config = &config;
 	client.block_bytes = 1000;
-	attr.nr_blocks = 8;
-	attr.policy = "lru";
-	attr.host = tier;
-	attr.host_attr = &client;
 	pool = make_pool_of(&attr);
 	lower = pool->lower;
 	sink(tier, 1, 2);

@@ -64,7 +64,7 @@ static struct kvmm_pool *make_side(struct world *w)
 	bool ids = w->told;
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS };
 
 	config.write = below(w, KVMM_NR_TIER_WRITES);
 	config.step_blocks = 1 + below(w, 8);
@@ -76,7 +76,6 @@ static struct kvmm_pool *make_side(struct world *w)
 	attr.block_bytes = 64;
 	attr.max_units = below(w, 2) ? NR_UNITS / 2 : 0;
 	attr.min_units = below(w, NR_UNITS / 4);
-	pool.nr_blocks = NR_BLOCKS;
 	pool.policy = below(w, 2) ? "lru" : "lrfu";
 	pool.block_bytes = ids ? 0 : TEST_BLOCK_BYTES;
 	pool.device = w->mode->device;

@@ -34,20 +34,18 @@ static struct chain c;
 
 static int open_disk(void)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	return kvmm_disk_open(&attr, &c.disk);
 }
 
 static int make_host(void)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .block_bytes = BYTES,
+				       .capacity_blocks = NR_UNITS };
 
-	attr.block_bytes = BYTES;
-	attr.capacity_blocks = NR_UNITS;
 	return kvmm_tier_host_create(&attr, &c.tier);
 }
 
@@ -55,26 +53,22 @@ static int make_top(void)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .block_bytes = BYTES, .policy = "lru", .host = c.tier,
+				       .host_attr = &client };
 
 	config.write = KVMM_TIER_EXPLICIT;
 	client.config = &config;
 	client.flags = KVMM_TIER_COMPLETE;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BYTES;
-	attr.policy = "lru";
-	attr.host = c.tier;
-	attr.host_attr = &client;
 	return kvmm_pool_create(&attr, &c.pool);
 }
 
 /* All of it, or nothing. */
 static int make_chain(void)
 {
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
 	int err = open_disk();
 
-	below.high_pm = 0;
 	if (!err)
 		err = make_host();
 	if (!err)

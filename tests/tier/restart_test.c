@@ -61,35 +61,31 @@ static void compute(unsigned int number, unsigned char *content)
 
 static int open_disk(struct kvmm_disk **disk)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = path, .max_bytes = 16 * SEGMENT + 24576,
+				       .segment_bytes = SEGMENT };
 
-	attr.path = path;
-	attr.max_bytes = 16 * SEGMENT + 24576;
-	attr.segment_bytes = SEGMENT;
 	return kvmm_disk_open(&attr, disk);
 }
 
 static void set_up(struct stack *stack, uint64_t layout, uint64_t unit)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .block_bytes = BLOCK_BYTES,
+				       .nr_blocks = NR_BLOCKS, .policy = "lru" };
 
 	must(!open_disk(&stack->disk));
 	host.block_bytes = unit;
-	attr.block_bytes = BLOCK_BYTES;
 	host.capacity_blocks = NR_UNITS;
 	must(!kvmm_tier_host_create(&host, &stack->tier));
-	below.high_pm = 0;
 	must(!kvmm_tier_set_disk(stack->tier, stack->disk, &below));
 	config.write = KVMM_TIER_THROUGH;
 	client.layout_id = layout;
 	client.flags = KVMM_TIER_COMPLETE;
 	client.config = &config;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	attr.host = stack->tier;
 	attr.host_attr = &client;
 	must(!kvmm_pool_create(&attr, &stack->pool));

@@ -35,10 +35,9 @@ static struct kvmm_tier *make_told(u32 nr_blocks)
 
 static int simulate(struct kvmm_tier *tier, u32 nr_blocks, u32 max_io)
 {
-	struct kvmm_tier_disk_attr attr = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr attr = { .size = sizeof(attr), .high_pm = 0 };
 	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
 
-	attr.high_pm = 0;
 	attr.max_put = attr.max_get = max_io;
 	sim.capacity_blocks = nr_blocks;
 	sim.write = write_link;

@@ -24,11 +24,10 @@ static struct kv_tier_client *join(struct kvmm_tier *tier, u64 layout, u32 min_u
 
 static struct kvmm_tier *make_told_tier(u32 nr)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .capacity_blocks = nr,
+				       .flags = KVMM_TIER_TOLD_CLOCK };
 	struct kvmm_tier *tier;
 
-	attr.capacity_blocks = nr;
-	attr.flags = KVMM_TIER_TOLD_CLOCK;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	return tier;
 }

@@ -25,15 +25,13 @@ static struct kvmm_plane planes[2];
 
 static struct kvmm_pool *make_soft_pool(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .policy = "lru",
+				       .nr_blocks = NR_BLOCKS };
 
 	for (u32 i = 0; i < 2; i++) {
 		planes[i].base = dev_alloc(NR_BLOCKS * BYTES / 2);
 		planes[i].stride = planes[i].bytes = BYTES / 2;
 	}
-	attr.device = "soft:0";
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
 	attr.planes = planes;
 	attr.nr_planes = 2;
 	return make_pool_of(&attr);
@@ -41,11 +39,9 @@ static struct kvmm_pool *make_soft_pool(void)
 
 static struct kvmm_tier *make_soft_tier(u32 nr_units)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .device = "soft:0",
+				       .block_bytes = BYTES, .capacity_blocks = nr_units };
 
-	attr.device = "soft:0";
-	attr.block_bytes = BYTES;
-	attr.capacity_blocks = nr_units;
 	return make_tier_of(&attr);
 }
 
@@ -257,7 +253,8 @@ static void send_down_what_failed(u32 path, bool is_over)
 {
 	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1, .flags = KVMM_TIER_DROP };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 8 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .nr_blocks = 1,
+				       .block_bytes = BYTES };
 	struct kvmm_pool *other;
 	kvmm_tier_op_t op;
 	kvmm_ref_t ref;
@@ -266,9 +263,6 @@ static void send_down_what_failed(u32 path, bool is_over)
 	int err;
 
 	begin(&s);
-	attr.device = "soft:0";
-	attr.nr_blocks = 1;
-	attr.block_bytes = BYTES;
 	cr_assert_eq(kvmm_pool_create(&attr, &other), 0);
 	cache_blocks(s.pool, 1, NR_BLOCKS);
 	for (u32 i = 2; i <= NR_BLOCKS; i += 2)

@@ -26,10 +26,9 @@ static u32 below(u32 n)
 
 static struct kvmm_tier *make_slow_tier(void)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
+				       .capacity_blocks = NR_UNITS, .flags = KVMM_TIER_TOLD_CLOCK };
 
-	attr.capacity_blocks = NR_UNITS;
-	attr.flags = KVMM_TIER_TOLD_CLOCK;
 	attr.down = attr.up = (struct kvmm_tier_link){ 3000000, 20000000 };
 	return make_tier_of(&attr);
 }
@@ -38,15 +37,12 @@ static struct kvmm_pool *make_pool_above(struct kvmm_tier *tier)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru", .host = tier, .host_attr = &attr };
 
 	config.write = KVMM_TIER_EXPLICIT;
 	attr.config = &config;
 	attr.block_bytes = 4096;
-	pool.nr_blocks = NR_BLOCKS;
-	pool.policy = "lru";
-	pool.host = tier;
-	pool.host_attr = &attr;
 	return make_pool_of(&pool);
 }
 
@@ -174,21 +170,19 @@ Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
 static struct kvmm_pool *make_chain(struct kvmm_disk *disk, struct kvmm_tier **tier)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
 
 	host.block_bytes = pool.block_bytes = 4096;
 	host.capacity_blocks = NR_UNITS / 2;
 	*tier = make_tier_of(&host);
-	below.high_pm = 0;
 	cr_assert_eq(kvmm_tier_set_disk(*tier, disk, &below), 0);
 	config.write = KVMM_TIER_EXPLICIT;
 	attr.config = &config;
 	attr.layout_id = 1;
-	pool.nr_blocks = NR_BLOCKS;
-	pool.policy = "lru";
 	pool.host = *tier;
 	pool.host_attr = &attr;
 	return make_pool_of(&pool);
@@ -196,16 +190,15 @@ static struct kvmm_pool *make_chain(struct kvmm_disk *disk, struct kvmm_tier **t
 
 Test(tier_storm, above_a_disk_that_fails_nothing_is_held_either)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = "/store", .max_bytes = DISK_BYTES,
+				       .segment_bytes = SEGMENT };
 	struct kvmm_disk *disk;
 	struct storm s = { 0 };
 	struct sim_disk sim;
 
 	sim_disk_init(&sim, 2 * DISK_BYTES);
 	sim_disk_install(&sim);
-	attr.path = "/store";
-	attr.max_bytes = DISK_BYTES;
-	attr.segment_bytes = SEGMENT;
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 	dice = 11;
 	s.pool = make_chain(disk, &s.tier);

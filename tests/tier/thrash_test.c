@@ -25,13 +25,12 @@ struct engine {
 static struct engine make_engine_of(const char *policy, u32 nr_device, u32 nr_host,
 				    const struct kvmm_tier_config *config)
 {
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
+				       .capacity_blocks = nr_host, .flags = KVMM_TIER_TOLD_CLOCK };
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct engine engine = { 0 };
 
-	host.capacity_blocks = nr_host;
-	host.flags = KVMM_TIER_TOLD_CLOCK;
 	host.down = host.up = (struct kvmm_tier_link){ 7000, 1000000000 };
 	client.block_bytes = BLOCK_BYTES;
 	client.batch_blocks = MAX_NR;

@@ -372,20 +372,17 @@ Test(tier, what_is_attached_can_be_detached_and_found_again)
 Test(tier, a_registry_is_told_what_is_below)
 {
 	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_client_attr attr = { .size = sizeof(attr), .registry_tier = 0 };
+	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .nr_blocks = 8,
+					    .policy = "lru", .block_bytes = TEST_BLOCK_BYTES };
 	struct kvmm_tier *tier = make_tier(2);
 	struct kvmm_registry *reg;
 	struct kvmm_pool *pool;
 	u16 masks[3];
 
 	cr_assert_eq(kvmm_registry_create(&reg_attr, &reg), 0);
-	pool_attr.nr_blocks = 8;
-	pool_attr.policy = "lru";
-	pool_attr.block_bytes = TEST_BLOCK_BYTES;
 	pool_attr.registry = reg;
 	pool = make_pool_of(&pool_attr);
-	attr.registry_tier = 0;
 	cr_expect_eq(kvmm_tier_attach(pool, tier, &attr), -EINVAL, "that is the pool's");
 	attr.registry_tier = 1;
 	attach_as(pool, tier, &attr);
@@ -411,7 +408,7 @@ Test(tier, attributes_of_clients_that_make_no_sense_are_refused)
 	struct kvmm_tier_client_attr good = KVMM_TIER_CLIENT_ATTR_INIT, attr;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_pool *pool = make_cache(8, "lru"), *plain = make_pool(8);
-	struct kvmm_tier_attr ids = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr ids = { .size = sizeof(ids), .numa_node = -1, .capacity_blocks = 4 };
 	struct kvmm_tier *tier = make_tier(8), *empty;
 
 	good.config = &config;
@@ -432,7 +429,6 @@ Test(tier, attributes_of_clients_that_make_no_sense_are_refused)
 	REFUSES(-EINVAL, config.high_pm = 1001);
 #undef REFUSES
 	cr_expect_eq(kvmm_tier_attach(plain, tier, NULL), -EOPNOTSUPP, "no cached blocks");
-	ids.capacity_blocks = 4;
 	empty = make_tier_of(&ids);
 	cr_expect_eq(kvmm_tier_attach(pool, empty, NULL), -EOPNOTSUPP, "no memory below");
 	kvmm_tier_destroy(empty);
@@ -446,15 +442,12 @@ static struct kvmm_pool *make_with_policy(struct kvmm_tier *tier, u32 write, u32
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = nr_blocks,
+				       .policy = "lru", .block_bytes = TEST_BLOCK_BYTES,
+				       .host = tier, .host_attr = &attr };
 
 	config.write = write;
 	attr.config = &config;
-	pool.nr_blocks = nr_blocks;
-	pool.policy = "lru";
-	pool.block_bytes = TEST_BLOCK_BYTES;
-	pool.host = tier;
-	pool.host_attr = &attr;
 	return make_pool_of(&pool);
 }
 
@@ -683,8 +676,10 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
-	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
+					    .capacity_blocks = 8, .flags = KVMM_TIER_TOLD_CLOCK };
+	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .nr_blocks = 8,
+					    .policy = "lru", .flags = KVMM_POOL_DETERMINISTIC };
 	struct kvmm_tier_load load = { .size = sizeof(load) };
 	kvmm_ref_t refs[4];
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
@@ -692,17 +687,12 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	struct kvmm_pool *pool;
 	kvmm_tier_op_t op;
 
-	tier_attr.capacity_blocks = 8;
-	tier_attr.flags = KVMM_TIER_TOLD_CLOCK;
 	tier_attr.down.bytes_per_s = 1000000000;
 	tier_attr.up = (struct kvmm_tier_link){ 500, 2000000000 };
 	tier = make_tier_of(&tier_attr);
 	config.write = KVMM_TIER_THROUGH;
 	attr.config = &config;
 	attr.block_bytes = 1000;
-	pool_attr.nr_blocks = 8;
-	pool_attr.policy = "lru";
-	pool_attr.flags = KVMM_POOL_DETERMINISTIC;
 	pool_attr.host = tier;
 	pool_attr.host_attr = &attr;
 	pool = make_pool_of(&pool_attr);
@@ -735,11 +725,10 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 
 Test(tier, a_capacity_beyond_all_units_is_refused)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
+				       .capacity_bytes = UINT64_MAX, .block_bytes = 1 };
 	struct kvmm_tier *tier;
 
-	attr.capacity_bytes = UINT64_MAX;
-	attr.block_bytes = 1;
 	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);
 	attr.block_bytes = UINT64_MAX;
 	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);

@@ -112,20 +112,17 @@ static void make_slabs(void)
 	static const struct { const char *name; unsigned int bytes, nr; } sizes[] = {
 		{ "window", 3000, 500 }, { "state", 20000, 33 },
 	};
-	struct kvmm_zone_attr zone_attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = 2048 };
 	struct kvmm_zone *zone;
 
-	zone_attr.nr_blocks = 2048;
 	check(kvmm_zone_create(&zone_attr, &zone), "zone");
 	for (unsigned int i = 0; i < 2; i++) {
-		struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+		struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = sizes[i].name,
+					       .object_bytes = sizes[i].bytes,
+					       .base_block_bytes = 4096, .max_waste_pm = 300 };
 		kvmm_slab_obj_t objs[500];
 		struct kvmm_slab_cache *cache;
 
-		attr.name = sizes[i].name;
-		attr.object_bytes = sizes[i].bytes;
-		attr.base_block_bytes = 4096;
-		attr.max_waste_pm = 300;
 		check(kvmm_slab_cache_create(zone, &attr, &cache), "cache");
 		check(kvmm_slab_alloc(cache, sizes[i].nr, objs), "objects");
 	}
@@ -149,11 +146,9 @@ static void *be_busy(void *arg)
 
 static struct kvmm_pool *close_pool(struct kvmm_control *control)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "other", .nr_blocks = 8 };
 	struct kvmm_pool *other;
 
-	attr.name = "other";
-	attr.nr_blocks = 8;
 	check(kvmm_pool_create(&attr, &other), "other pool");
 	check(kvmm_control_add_pool(control, NULL, other), "add pool");
 	kv_lock(&pool->lock);

@@ -251,12 +251,10 @@ static int open_prefixes(struct prefixes *p, const char *policy)
 {
 	static kvmm_mut_t blocks[KVBM_BLOCKS];
 	kvmm_ref_t *refs = (kvmm_ref_t *)blocks;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = KVBM_BLOCKS,
+				       .block_tokens = 4, .policy = policy };
 	int err;
 
-	attr.nr_blocks = KVBM_BLOCKS;
-	attr.block_tokens = 4;
-	attr.policy = policy;
 	p->pool = NULL;
 	err = kvmm_pool_create(&attr, &p->pool);
 	err = err ? err : kvmm_alloc(p->pool, KVBM_BLOCKS, blocks);

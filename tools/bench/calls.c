@@ -245,10 +245,9 @@ static void door_batch_step(void *arg, u32 nr)
 
 static void ctl_step(void *arg, u32 nr)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = DOOR_BATCH };
 	kvmm_mut_t mut[DOOR_BATCH];
 
-	ctl.nr = DOOR_BATCH;
 	for (u32 i = 0; i < nr; i++) {
 		kvmm_alloc_ctl(arg, &ctl, mut);
 		kvmm_free(arg, mut, DOOR_BATCH);
@@ -282,13 +281,11 @@ int bench_door(struct bench *bench)
 {
 	static const struct metric metric[] = { { "pair_ns", "ns", VS_MUTEX } };
 	struct kvmm_alloc_attr marks = { .size = sizeof(marks), .marks = { 16, 64, 128 } };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = DOOR_BLOCKS,
+				       .policy = "lru" };
 	struct kvmm_pool *pool[2] = { NULL };
-	int err;
+	int err = open_pool(&pool[0], DOOR_BLOCKS, "lru", 0);
 
-	err = open_pool(&pool[0], DOOR_BLOCKS, "lru", 0);
-	attr.nr_blocks = DOOR_BLOCKS;
-	attr.policy = "lru";
 	attr.alloc = &marks;
 	err = err ? err : kvmm_pool_create(&attr, &pool[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(door_rows); i++)

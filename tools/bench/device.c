@@ -110,12 +110,10 @@ static int verify_ranges(struct scattered *s, u64 *block, u32 bytes)
 
 static struct kvmm_pool_attr attr_of(const struct bench *bench, const struct size *size)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = bench->device,
+				       .compactor = "slide", .block_bytes = size->block_bytes,
+				       .nr_blocks = size->nr_blocks };
 
-	attr.device = bench->device;
-	attr.compactor = "slide";
-	attr.block_bytes = size->block_bytes;
-	attr.nr_blocks = size->nr_blocks;
 	return attr;
 }
 

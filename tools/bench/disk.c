@@ -231,11 +231,10 @@ static double go_through(struct run *run, bool put)
 
 static int open_store(struct run *run)
 {
-	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
+				       .path = run->place.store, .max_bytes = MAX_BYTES,
+				       .segment_bytes = SEGMENT_BYTES };
 
-	attr.path = run->place.store;
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT_BYTES;
 	attr.flags |= KVMM_DISK_RESET;
 	return kvmm_disk_open(&attr, &run->disk);
 }

@@ -98,14 +98,12 @@ struct half {
 
 static int look_at_half(struct series *series, const char *engine, u64 seed)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+				       .allocator = engine };
 	struct kvmm_zone_stat stat;
 	struct scattered s;
-	int err;
+	int err = scatter_open(&s, &attr, 32, seed);
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.allocator = engine;
-	err = scatter_open(&s, &attr, 32, seed);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	kvmm_zone_stat(kvmm_pool_zone(s.pool), &stat);
@@ -117,15 +115,13 @@ static int look_at_half(struct series *series, const char *engine, u64 seed)
 
 static int defragment_half(struct series *series, u64 seed)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
 	struct kvmm_compact compact = { .size = sizeof(compact) };
 	struct kvmm_pool_stat stat;
 	struct scattered s;
 	u64 begin;
-	int err;
+	int err = scatter_open(&s, &attr, 32, seed);
 
-	attr.nr_blocks = NR_BLOCKS;
-	err = scatter_open(&s, &attr, 32, seed);
 	if (err)
 		return err;
 	begin = now_ns();

@@ -127,15 +127,14 @@ static int local_once(struct two *two, struct series *series)
 /* Its giver and its taker take turns. */
 static int linked_once(struct two *two, struct series *series)
 {
-	struct kvmm_migrate_serve_attr serve = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_serve_attr serve = { .size = sizeof(serve), .pool = two->pool[1],
+						 .path = two->path };
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	struct kvmm_migrate_server *server;
 	struct kvmm_migrate *job;
 	u64 begin;
 	int err = take(two->pool[0], 1, &attr.range);
 
-	serve.pool = two->pool[1];
-	serve.path = two->path;
 	if (!err)
 		err = kvmm_migrate_serve(&serve, &server);
 	if (!err)

@@ -12,21 +12,18 @@
 
 int open_zone(struct kvmm_zone **zone, u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .engine = engine };
 
-	attr.nr_blocks = nr_blocks;
-	attr.engine = engine;
 	*zone = NULL;
 	return kvmm_zone_create(&attr, zone);
 }
 
 int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 flags)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy, .flags = flags };
 
-	attr.nr_blocks = nr_blocks;
-	attr.policy = policy;
-	attr.flags = flags;
 	*pool = NULL;
 	return kvmm_pool_create(&attr, pool);
 }

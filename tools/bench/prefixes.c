@@ -38,12 +38,10 @@ static struct kvmm_prefix prompt_of(const struct prefixes *p, u32 nr, u32 len)
 
 static int prefixes_open(struct prefixes *p, kvmm_key_t *keys, u32 flags, u64 seed)
 {
-	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = NR_NODES,
+					   .nr_tiers = NR_TIERS, .flags = flags };
 	int err;
 
-	attr.capacity = NR_NODES;
-	attr.nr_tiers = NR_TIERS;
-	attr.flags = flags;
 	*p = (struct prefixes){ .keys = keys, .seed = seed };
 	err = kvmm_registry_create(&attr, &p->reg);
 	for (u32 i = 0; !err && i < NR_PROMPTS; i++) {

@@ -107,19 +107,15 @@ static int give_back(struct kvmm_pool *pool, u32 percent, struct series *series,
 
 static int turn(struct bench *bench, void *arg)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = bench->device,
+				       .nr_blocks = NR_BLOCKS, .block_bytes = BLOCK_BYTES,
+				       .flags = KVMM_POOL_ELASTIC, .unit_bytes = UNIT_BYTES,
+				       .policy = "lru" };
 	u32 *percent = arg, *ids = must_alloc(NR_BLOCKS * sizeof(*ids));
 	void *block = must_alloc(BLOCK_BYTES);
 	struct kvmm_pool *pool;
-	int err;
+	int err = kvmm_pool_create(&attr, &pool);
 
-	attr.device = bench->device;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
-	attr.flags = KVMM_POOL_ELASTIC;
-	attr.unit_bytes = UNIT_BYTES;
-	attr.policy = "lru";
-	err = kvmm_pool_create(&attr, &pool);
 	if (!err) {
 		err = fill(pool, bench->seed + bench->run, ids, block);
 		if (!err)

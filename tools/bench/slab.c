@@ -52,16 +52,13 @@ static void random_step(void *arg, u32 nr)
 
 static int open_cache(struct load *load)
 {
-	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "state",
+				       .object_bytes = OBJECT_BYTES,
+				       .base_block_bytes = BLOCK_BYTES, .align = 256,
+				       .keep_empty = load->keep_empty };
 	struct kvmm_slab_shape shape;
-	int err;
+	int err = kvmm_slab_shape(NULL, &attr, &shape);
 
-	attr.name = "state";
-	attr.object_bytes = OBJECT_BYTES;
-	attr.base_block_bytes = BLOCK_BYTES;
-	attr.align = 256;
-	attr.keep_empty = load->keep_empty;
-	err = kvmm_slab_shape(NULL, &attr, &shape);
 	if (err)
 		return err;
 	err = open_zone(&load->zone,
@@ -140,17 +137,15 @@ static u64 needed(const struct kvmm_slab_preset *preset)
 static int fill_cache(struct kvmm_zone *zone, const struct kvmm_slab_preset *preset, u32 size,
 		      struct kvmm_slab_cache **cache)
 {
-	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = preset->size[size].name,
+				       .object_bytes = preset->size[size].bytes,
+				       .align = preset->size[size].align,
+				       .base_block_bytes = preset->base_block_bytes,
+				       .max_waste_pm = preset->max_waste_pm };
 	u32 nr = preset->size[size].nr;
 	kvmm_slab_obj_t *objs;
-	int err;
+	int err = kvmm_slab_cache_create(zone, &attr, cache);
 
-	attr.name = preset->size[size].name;
-	attr.object_bytes = preset->size[size].bytes;
-	attr.align = preset->size[size].align;
-	attr.base_block_bytes = preset->base_block_bytes;
-	attr.max_waste_pm = preset->max_waste_pm;
-	err = kvmm_slab_cache_create(zone, &attr, cache);
 	if (err)
 		return err;
 	objs = must_alloc(nr * sizeof(*objs));

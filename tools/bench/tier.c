@@ -37,13 +37,11 @@ struct world {
 
 static int make_tier(struct bench *bench, const struct size *size, struct kvmm_tier **tier)
 {
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
-	int err;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
+				       .device = bench->device, .block_bytes = size->block_bytes,
+				       .capacity_blocks = size->nr_blocks };
+	int err = kvmm_tier_host_create(&attr, tier);
 
-	attr.device = bench->device;
-	attr.block_bytes = size->block_bytes;
-	attr.capacity_blocks = size->nr_blocks;
-	err = kvmm_tier_host_create(&attr, tier);
 	while (!err && kvmm_tier_tick(*tier) == 1)
 		;
 	return err;
@@ -54,7 +52,10 @@ static int make_pool(struct bench *bench, const struct size *size, struct kvmm_t
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = bench->device,
+				       .policy = "lru", .block_bytes = size->block_bytes,
+				       .nr_blocks = size->nr_blocks, .host = tier,
+				       .host_attr = &client };
 
 	config.write = KVMM_TIER_EXPLICIT;
 	config.step_blocks = 0;
@@ -63,12 +64,6 @@ static int make_pool(struct bench *bench, const struct size *size, struct kvmm_t
 	client.flags = KVMM_TIER_COMPLETE;
 	client.max_up = client.max_down = size->nr_blocks;
 	client.batch_blocks = BATCH;
-	attr.device = bench->device;
-	attr.policy = "lru";
-	attr.block_bytes = size->block_bytes;
-	attr.nr_blocks = size->nr_blocks;
-	attr.host = tier;
-	attr.host_attr = &client;
 	return kvmm_pool_create(&attr, pool);
 }
 

@@ -482,10 +482,9 @@ static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_
 		.position	= held->nr_hits,
 		.parent		= held->nr_hits ? cache->keys + held->nr_hits - 1 : NULL,
 	};
-	int err;
+	int err = kvmm_prefix_register(cache->pool, &prefix, held->muts,
+				       held->refs + held->nr_hits);
 
-	err = kvmm_prefix_register(cache->pool, &prefix, held->muts,
-				   held->refs + held->nr_hits);
 	if (err)
 		return err;
 	held->nr_refs = nr_keys;

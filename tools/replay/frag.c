@@ -735,17 +735,13 @@ static const char *const compactors[] = {
 static int make_pool(struct frag *frag)
 {
 	const struct options *opt = frag->run->opt;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	int err;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "replay",
+				       .device = opt->device, .allocator = opt->alloc,
+				       .compactor = compactors[opt->compact],
+				       .block_bytes = opt->block_bytes, .nr_blocks = opt->nr_blocks,
+				       .block_tokens = opt->block_tokens };
+	int err = kvmm_pool_create(&attr, &frag->pool);
 
-	attr.name = "replay";
-	attr.device = opt->device;
-	attr.allocator = opt->alloc;
-	attr.compactor = compactors[opt->compact];
-	attr.block_bytes = opt->block_bytes;
-	attr.nr_blocks = opt->nr_blocks;
-	attr.block_tokens = opt->block_tokens;
-	err = kvmm_pool_create(&attr, &frag->pool);
 	if (!err)
 		frag->zone = kvmm_pool_zone(frag->pool);
 	return err ? err : live_add(frag->run, frag->pool);

@@ -58,14 +58,11 @@ int policies_add_all(struct policies *policies)
 
 int policy_check(const char *name)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .policy = name, .compactor = "off",
+				       .nr_blocks = 64 };
 	struct kvmm_pool *pool = NULL;
-	int err;
+	int err = kvmm_pool_create(&attr, &pool);
 
-	attr.policy = name;
-	attr.compactor = "off";
-	attr.nr_blocks = 64;
-	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		kvmm_pool_destroy(pool);
 	return err == -ENOENT || err == -EINVAL ? err : 0;	/* the run will say the rest */

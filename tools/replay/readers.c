@@ -45,15 +45,12 @@ static u64 picture_of(const struct frag *frag)
 /* Towards a run of @want, as far as it goes. */
 static int start_towards(struct frag *frag, u32 want, u32 max_blocks, u32 mode)
 {
-	struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_goal goal = { .size = sizeof(goal), .mode = mode,
+					  .flags = KVMM_GOAL_BEST, .want = want,
+					  .max_blocks = max_blocks };
 	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
-	int err;
+	int err = kvmm_compact_goal_start(frag->pool, &goal, &plan);
 
-	goal.mode = mode;
-	goal.flags = KVMM_GOAL_BEST;
-	goal.want = want;
-	goal.max_blocks = max_blocks;
-	err = kvmm_compact_goal_start(frag->pool, &goal, &plan);
 	frag->readers.starts += !err && plan.nr_moves;
 	return err;
 }

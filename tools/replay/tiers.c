@@ -29,13 +29,11 @@ static u64 block_bytes_of(const struct options *opt)
 static int make_host(struct cache *cache, struct tiers *tiers)
 {
 	const struct options *opt = cache->run->opt;
-	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
+				       .capacity_blocks = opt->host_blocks,
+				       .policy = opt->host_policy, .flags = KVMM_TIER_TOLD_CLOCK,
+				       .down = opt->down, .up = opt->up };
 
-	attr.capacity_blocks = opt->host_blocks;
-	attr.policy = opt->host_policy;
-	attr.flags = KVMM_TIER_TOLD_CLOCK;
-	attr.down = opt->down;
-	attr.up = opt->up;
 	return kvmm_tier_host_create(&attr, &tiers->host);
 }
 

@@ -420,9 +420,8 @@ static void object_set(struct object *object, enum member member, u64 value)
 static int parse_time(struct trace_parser *parser, struct cursor *c, struct object *object)
 {
 	u32 unit = 100000;
-	int err;
+	int err = cursor_number(c, TRACE_MAX_MS, &object->time);
 
-	err = cursor_number(c, TRACE_MAX_MS, &object->time);
 	if (err == -ERANGE)
 		return trace_fail(parser, "timestamp is larger than %llu", TRACE_MAX_MS);
 	object->is_whole = !err && !cursor_take(c, '.');
@@ -492,9 +491,8 @@ static int parse_member(struct trace_parser *parser, struct cursor *c, struct ob
 	enum member member;
 	u64 value = 0;
 	size_t i;
-	int err;
+	int err = parse_string(parser, c, &name);
 
-	err = parse_string(parser, c, &name);
 	if (err)
 		return err;
 	cursor_skip_space(c);
@@ -545,9 +543,8 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	static const char *const names[] = { "timestamp", "input_length", "output_length",
 					     "hash_ids" };
 	struct object object = { 0 };
-	int err;
+	int err = parse_object(parser, &line, &object);
 
-	err = parse_object(parser, &line, &object);
 	if (err)
 		return err;
 	for (size_t i = 0; i < NR_NEEDED; i++)

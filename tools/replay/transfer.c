@@ -239,9 +239,8 @@ static enum exit_code note_ours(struct cache *cache, const struct held *held, u3
 {
 	struct transfer *transfer = cache->transfer;
 	u32 nr_refs = (u32)min_u64(nr, held->nr_refs);
-	int err;
+	int err = kvmm_blocks_of_refs(cache->pool, held->refs, nr_refs, transfer->blocks);
 
-	err = kvmm_blocks_of_refs(cache->pool, held->refs, nr_refs, transfer->blocks);
 	if (!err)
 		err = kvmm_blocks_of_muts(cache->pool, held->muts, nr - nr_refs,
 					  transfer->blocks + nr_refs);
