@@ -5,13 +5,12 @@
  * object back. ThreadSanitizer sees two owners of a byte as a race. One more thread reads numbers
  * and text, shrinks and checks. Exit code 0: all is well.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <kv/alloc.h>
-#include <kv/atomic.h>
 #include <kvmm/zone.h>
+
+#include "tests/support/threads.h"
 
 #define NR_WORKERS	2u
 #define NR_BLOCKS	64u
@@ -24,13 +23,6 @@ static struct kvmm_slab_cache *caches[2];
 static struct kvmm_zone *zone;
 static u8 memory[NR_BLOCKS * BLOCK_BYTES];	/* not atomic on purpose */
 static u32 stop;				/* atomic */
-static u32 nr_bad;				/* atomic */
-
-#define expect(cond)								\
-	do {									\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 struct worker {
 	u8 name;
@@ -144,8 +136,7 @@ int main(void)
 		workers[i].state = 77 * (i + 1);
 		pthread_create(&thread[i], NULL, work, &workers[i]);
 	}
-	for (u32 i = 0; i < NR_WORKERS; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, NR_WORKERS);
 	WRITE_ONCE(stop, 1);
 	pthread_join(looker, NULL);
 	for (u32 i = 0; i < 2; i++) {

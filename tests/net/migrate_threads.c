@@ -4,14 +4,11 @@
  * watch with a thread of its own. Exit code 0: who found a name found its bytes, no range was lost, the
  * pools are valid.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <kv/atomic.h>
-
 #include "tests/net/util.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	256u
 #define NR_KEYS		64u
@@ -22,13 +19,6 @@ static struct kvmm_pool *pool[2];
 static struct kvmm_migrate_server *server;
 static char path[80];
 static u32 stop;			/* atomic */
-static u32 nr_bad;			/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static int finish(struct kvmm_migrate *job)
 {
@@ -171,8 +161,7 @@ int main(void)
 	pthread_create(&looker, NULL, look, NULL);
 	for (u32 i = 0; i < 5; i++)
 		pthread_create(&worker[i], NULL, work[i], (void *)args[i]);
-	for (u32 i = 0; i < 5; i++)
-		pthread_join(worker[i], NULL);
+	threads_join(worker, 5);
 	smp_store_release(&stop, 1);
 	pthread_join(server_thread, NULL);
 	pthread_join(looker, NULL);

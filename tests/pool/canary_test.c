@@ -24,7 +24,6 @@
 
 static struct run {
 	struct kvmm_pool *pool;
-	u64 random;
 	u32 zero;
 	kvmm_mut_t mut[NR_TENANTS][NR_MUTS];
 	u32 nr_muts[NR_TENANTS];
@@ -32,11 +31,6 @@ static struct run {
 	u32 range_tenant[NR_RANGES];	/* 1 more; 0: none */
 	u64 nr_given, nr_zero, nr_hits;
 } r;
-
-static u32 any(u32 below)
-{
-	return any_of(&r.random, below);
-}
 
 static u8 content(u32 block)
 {
@@ -232,7 +226,8 @@ static void run(u32 zero)
 				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru" };
 	u64 seed = test_number("KVMM_SEED", 20251122);
 
-	r = (struct run){ .random = seed | 1, .zero = zero };
+	any_state = seed | 1;
+	r = (struct run){ .zero = zero };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
 	attr.zero = zero;
 	r.pool = make_pool_of(&attr);

@@ -36,17 +36,11 @@ static const u32 default_class = 3;
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u64 clock;
 	bool aggressive;
 	struct block block[NR_KEYS];
 	u64 nr_evicted;
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 /* ---- the model ---- */
 
@@ -345,7 +339,8 @@ static void run(bool aggressive)
 	};
 	u64 seed = test_number("KVMM_SEED", 20250311), nr = test_length("KVMM_MODEL_OPS", 20000);
 
-	m = (struct model){ .random = seed | 1 };
+	any_state = seed | 1;
+	m = (struct model){ 0 };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
 	make(aggressive);
 	for (u64 i = 0; i < nr; i++) {

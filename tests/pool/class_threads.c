@@ -3,14 +3,12 @@
  * Threads that use, demote, own and evict side by side, in a pool with classes, quotas, a hook and
  * a window. Exit code 0: nothing was refused that may not be, and the pool is valid.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	128u
 #define NR_PROMPTS	24u
@@ -18,14 +16,7 @@
 #define NR_ROUNDS	6000u
 
 static struct kvmm_pool *pool;
-static u32 nr_bad;			/* atomic */
 static u32 nr_told, nr_demoted, nr_made;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
 {
@@ -118,11 +109,9 @@ int main(void)
 
 	if (make())
 		return 1;
-	for (u32 i = 0; i < 2; i++)
-		pthread_create(&thread[i], NULL, user, (void *)(uintptr_t)(i + 1));
+	threads_start(thread, 2, user);
 	pthread_create(&thread[2], NULL, evictor, NULL);
-	for (u32 i = 0; i < 3; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, 3);
 	expect(!kvmm_validate(pool));
 	expect(nr_made && nr_demoted && nr_told);
 	kvmm_pool_destroy(pool);

@@ -7,13 +7,12 @@
  * although all blocks are free: deadlines of the patient are 20 s, and none may pass. Exit code 0:
  * nobody starved, nothing was lost, and the pool is valid.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	64u
 #define NR_WAITERS	6u
@@ -22,15 +21,8 @@
 #define HASTY_NS	200000ull
 
 static struct kvmm_pool *pool;
-static u32 nr_bad;			/* atomic */
 static u32 stop;			/* atomic */
 static u32 nr_got, nr_late, nr_cancelled;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static u32 any(u64 *state, u32 below)
 {
@@ -187,8 +179,7 @@ static void destroy_under_waiters(void)
 		expect(!kvmm_alloc_stat(pool, &stat));
 	} while (stat.nr_waiting < 4);
 	kvmm_pool_destroy(pool);
-	for (u32 i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, 4);
 }
 
 int main(void)
@@ -203,8 +194,7 @@ int main(void)
 			       (void *)(i + 1));
 	pthread_create(&canceller, NULL, cancel, NULL);
 	pthread_create(&poller, NULL, poll_tickets, NULL);
-	for (u32 i = 0; i < NR_WAITERS; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, NR_WAITERS);
 	WRITE_ONCE(stop, 1);
 	pthread_join(canceller, NULL);
 	pthread_join(poller, NULL);

@@ -241,20 +241,13 @@ Test(group_rule, two_groups_all_patterns)
 			}
 }
 
-static u64 seed;
-
-static u32 any(u32 below)
-{
-	return any_of(&seed, below);
-}
-
 static void seed_random(void)
 {
 	const char *given = getenv("KVMM_SEED");
 
-	seed = given ? strtoull(given, NULL, 0) : 20260731;
-	printf("KVMM_SEED=%llu\n", (unsigned long long)seed);
-	seed |= 1;
+	any_state = given ? strtoull(given, NULL, 0) : 20260731;
+	printf("KVMM_SEED=%llu\n", (unsigned long long)any_state);
+	any_state |= 1;
 }
 
 /* Rows of cached blocks of any length, since single bits would seldom fill a window. */

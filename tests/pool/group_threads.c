@@ -6,14 +6,12 @@
  * Each block is written with its group, key and length before it is registered, and must say that
  * whenever it is part of a hit. Exit code 0: no hit was wrong, and the pools are whole in the end.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_THREADS	3u
 #define NR_GROUPS	3u
@@ -22,25 +20,9 @@
 
 static struct kvmm_pool *pool[2];
 static struct kvmm_groups *groups;
-static u32 nr_bad;			/* atomic */
 static u32 nr_hits, nr_full;		/* atomic */
 
 static const u32 block_tokens[NR_GROUPS] = { 4, 2, 8 };
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
-
-struct random {
-	u64 state;
-};
-
-static u32 any(struct random *r, u32 below)
-{
-	return any_of(&r->state, below);
-}
 
 struct content {
 	u32 group;
@@ -101,7 +83,7 @@ static void compute(const struct kvmm_tables *tables, const struct kvmm_prefix *
 }
 
 /* The rest of a request, in steps; gives up when there is no room. */
-static void run(struct random *r, struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+static void run(u64 *r, struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 		u32 done, u32 step)
 {
 	while (done < NR_TOKENS) {
@@ -115,7 +97,7 @@ static void run(struct random *r, struct kvmm_tables *tables, const struct kvmm_
 		}
 		for (u32 g = 0; g < NR_GROUPS; g++)
 			compute(tables, prompt, g, done, to);
-		if (any(r, 20) == 0) {
+		if (any_of(r, 20) == 0) {
 			expect(!kvmm_groups_abort(tables));
 			return;
 		}
@@ -127,12 +109,12 @@ static void run(struct random *r, struct kvmm_tables *tables, const struct kvmm_
 		check(tables, prompt, g, done);
 }
 
-static void serve(struct random *r, const struct kvmm_prefix *prompt)
+static void serve(u64 *r, const struct kvmm_prefix *prompt)
 {
-	u32 step = 8 * (1 + any(r, 4));
+	u32 step = 8 * (1 + any_of(r, 4));
 	struct kvmm_groups_acquire req = { .prompt = *prompt, .max_hit_tokens = NR_TOKENS - 1,
 					   .nr_tokens = NR_TOKENS, .step_tokens = step,
-					   .reserve = any(r, 3) };
+					   .reserve = any_of(r, 3) };
 	struct kvmm_tables *tables;
 	int err = kvmm_groups_acquire(groups, &req, &tables);
 
@@ -151,16 +133,16 @@ static void serve(struct random *r, const struct kvmm_prefix *prompt)
 
 static void *worker(void *arg)
 {
-	struct random r = { (uintptr_t)arg * 7654321 + 1 };
+	u64 r = (uintptr_t)arg * 7654321 + 1;
 	kvmm_key_t keys[NR_TOKENS / 2];
 	struct kvmm_prefix prompt = { .keys = keys, .nr = NR_TOKENS / 2 };
 
 	for (u32 round = 0; round < NR_ROUNDS; round++) {
-		u32 path = 1 + any(&r, 4);
+		u32 path = 1 + any_of(&r, 4);
 
 		memset(keys, 0, sizeof(keys));
 		for (u32 i = 0; i < NR_TOKENS / 2; i++) {
-			path = path * 31 + (any(&r, 20) == 0);
+			path = path * 31 + (any_of(&r, 20) == 0);
 			memcpy(keys[i].byte, &path, sizeof(path));
 		}
 		serve(&r, &prompt);
@@ -198,10 +180,8 @@ int main(void)
 
 	if (make_pools() || make_groups())
 		return 1;
-	for (uintptr_t i = 0; i < NR_THREADS; i++)
-		pthread_create(&thread[i], NULL, worker, (void *)(i + 1));
-	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(thread[i], NULL);
+	threads_start(thread, NR_THREADS, worker);
+	threads_join(thread, NR_THREADS);
 	for (u32 i = 0; i < 2; i++) {
 		struct kvmm_pool_stat stat;
 

@@ -7,14 +7,12 @@
  * Blocks never run out: who asks for one that must be free gets it. Exit code 0: nothing contradicted
  * that, and the pool is valid and empty in the end.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	512u
 #define NR_GROWERS	2u
@@ -25,13 +23,6 @@
 static struct kvmm_pool *pool;
 static u64 shared[NR_GROWERS * NR_RANGES];	/* atomic: handles that come and go */
 static u32 stop;				/* atomic */
-static u32 nr_bad;				/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static void look(u64 word)
 {
@@ -147,11 +138,9 @@ int main(void)
 	expect(!pthread_create(&other[0], NULL, read_extents, (void *)1));
 	expect(!pthread_create(&other[1], NULL, steal, (void *)1));
 	expect(!pthread_create(&other[2], NULL, steal, (void *)2));
-	for (u32 i = 0; i < NR_GROWERS; i++)
-		pthread_join(grower[i], NULL);
+	threads_join(grower, NR_GROWERS);
 	WRITE_ONCE(stop, 1);
-	for (u32 i = 0; i < 3; i++)
-		pthread_join(other[i], NULL);
+	threads_join(other, 3);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pool_stat(pool, &stat));
 	expect(stat.nr_free == NR_BLOCKS);

@@ -3,15 +3,13 @@
  * Threads that hold, renew, release and expire, while others evict and compact. Exit code 0: a pinned
  * block was where its address said for as long as it was held, nothing was lost, the pool is valid.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/hold.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	128u
 #define NR_KEYS		96u
@@ -20,14 +18,7 @@
 
 static struct kvmm_pool *pool;
 static u32 stop;			/* atomic */
-static u32 nr_bad;			/* atomic */
 static u32 nr_made, nr_expired;		/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static void name_keys(kvmm_key_t *keys, u32 first)
 {
@@ -134,10 +125,8 @@ int main(void)
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	pthread_create(&helper, NULL, disturb, NULL);
-	for (uintptr_t i = 0; i < 3; i++)
-		pthread_create(&worker[i], NULL, use_holds, (void *)(i + 1));
-	for (u32 i = 0; i < 3; i++)
-		pthread_join(worker[i], NULL);
+	threads_start(worker, 3, use_holds);
+	threads_join(worker, 3);
 	WRITE_ONCE(stop, 1);
 	pthread_join(helper, NULL);
 	kvmm_hold_expire(pool, UINT64_MAX);

@@ -49,7 +49,6 @@ struct weak {
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u64 clock;
 	u32 next_stamp;
 	u32 dup;
@@ -60,11 +59,6 @@ static struct model {
 	u32 nr_range;
 	u64 hits, misses, registered, duplicates, evictions;
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 /* ---- the model ---- */
 
@@ -733,7 +727,7 @@ static void run_model(const char *index, u32 dup, u32 flags, u64 seed, u64 nr_op
 				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
-	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
+	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
 	m.dup = dup;
 	m.resets = flags & KVMM_POOL_RESET_ON_RELEASE;
 	attr.flags = flags;

@@ -31,7 +31,6 @@ struct range {
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u32 nr_held;
 	kvmm_mut_t held[NR_BLOCKS];
 	bool is_held[NR_BLOCKS];	/* by block */
@@ -42,11 +41,6 @@ static struct model {
 	u64 allocs, alloc_blocks, frees, evictions;
 	u64 nr_local_seen;		/* how often somebody had something aside */
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 /* ---- threads that do what they are told, one at a time ---- */
 
@@ -394,7 +388,7 @@ static void run(u32 flags, u64 seed, u64 nr_ops)
 				       .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
-	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
+	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
 	attr.flags = flags;
 	m.pool = make_pool_of(&attr);
 	for (u32 i = 1; i < NR_THREADS; i++)

@@ -478,13 +478,6 @@ Test(map, bad_arguments_are_refused)
 
 /* ---- against a recount ---- */
 
-static u64 seed;
-
-static u32 any(u32 below)
-{
-	return any_of(&seed, below);
-}
-
 #define NR_RANDOM	96u
 
 static void expect_same_block(const struct kvmm_map_run *run, u32 block)
@@ -580,8 +573,8 @@ Test(map, after_random_calls_it_equals_a_recount)
 
 	end_pool(pool);
 	pool = make_cache(NR_RANDOM, "lru");
-	seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : 0x5eed0a9;
-	printf("seed %#llx\n", (unsigned long long)seed);
+	any_state = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : 0x5eed0a9;
+	printf("seed %#llx\n", (unsigned long long)any_state);
 	for (u32 i = 0; i < 3000; i++) {
 		random_call(&state);
 		expect_recount(i % 3 == 0 ? 0 : i % 3 == 1 ? KVMM_MAP_EACH : KVMM_MAP_COARSE);

@@ -6,7 +6,7 @@
 
 static struct held_block pull_mut(void)
 {
-	u32 at = any(m.nr_muts);
+	u32 at = mix_any(m.nr_muts);
 	struct held_block held = m.mut[at];
 
 	m.mut[at] = m.mut[--m.nr_muts];
@@ -16,7 +16,7 @@ static struct held_block pull_mut(void)
 
 void do_alloc(void)
 {
-	struct want want = { .nr = any(3) ? 1 : any(20), .tenant = any(NR_TENANTS), .is_exact = true };
+	struct want want = { .nr = mix_any(3) ? 1 : mix_any(20), .tenant = mix_any(NR_TENANTS), .is_exact = true };
 	struct bounds b = bounds_of(&want);
 	kvmm_mut_t mut[20];
 	int err;
@@ -31,7 +31,7 @@ void do_alloc(void)
 void do_alloc_ctl(void)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	struct want want = { .nr = 1 + any(16), .tenant = any(NR_TENANTS), .prio = any(3),
+	struct want want = { .nr = 1 + mix_any(16), .tenant = mix_any(NR_TENANTS), .prio = mix_any(3),
 			     .flags = some_flags() };
 	kvmm_mut_t mut[16];
 	struct bounds b;
@@ -56,7 +56,7 @@ void do_alloc_ctl(void)
 void do_free(void)
 {
 	kvmm_mut_t mut[BATCH];
-	u32 nr = any(BATCH);
+	u32 nr = mix_any(BATCH);
 
 	m.what = "free";
 	nr = nr < m.nr_muts ? nr : m.nr_muts;
@@ -73,7 +73,7 @@ void do_free(void)
 void do_register(void)
 {
 	kvmm_key_t key = { { 0 } };
-	u32 number = any(NR_KEYS);
+	u32 number = mix_any(NR_KEYS);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .position = number % BATCH };
 	struct held_block held;
 	kvmm_ref_t ref;
@@ -100,7 +100,7 @@ void do_stage(void)
 	if (!m.nr_muts || m.nr_staged > 24)
 		return;
 	held = pull_mut();
-	held.key = any(NR_KEYS);
+	held.key = mix_any(NR_KEYS);
 	held.word = key_word(held.key, held.tenant);
 	key = key_of(held.key);
 	prefix.domain.tenant = held.tenant;
@@ -115,14 +115,14 @@ void do_staged(void)
 	kvmm_staged_t staged;
 	struct held_block held;
 	kvmm_ref_t ref;
-	struct kvmm_publish req = { .staged = &staged, .nr = 1, .refs = &ref, .dup = any(2) };
+	struct kvmm_publish req = { .staged = &staged, .nr = 1, .refs = &ref, .dup = mix_any(2) };
 
 	m.what = "publish";
 	if (!m.nr_staged)
 		return;
 	held = m.staged[--m.nr_staged];
 	staged = (kvmm_staged_t){ held.mut.index, held.mut.gen };
-	switch (any(4)) {
+	switch (mix_any(4)) {
 	case 0:
 		must(!kv_free_staged(m.pool, &staged, 1));
 		break;
@@ -140,7 +140,7 @@ void do_staged(void)
 
 void do_acquire(void)
 {
-	struct want want = { .tenant = any(NR_TENANTS), .is_exact = true, .reserve = any(4) ? 0 : any(8) };
+	struct want want = { .tenant = mix_any(NR_TENANTS), .is_exact = true, .reserve = mix_any(4) ? 0 : mix_any(8) };
 	u32 number[BATCH], nr, nr_hits;
 	kvmm_key_t key[BATCH];
 	kvmm_ref_t ref[BATCH];
@@ -153,7 +153,7 @@ void do_acquire(void)
 	m.what = "acquire";
 	nr = some_keys(number, key);
 	prefix.nr = req.nr_keys = req.max_hits = nr;
-	req.nr_blocks = nr + any(4);
+	req.nr_blocks = nr + mix_any(4);
 	req.domain.tenant = prefix.domain.tenant = want.tenant;
 	nr_hits = kvmm_prefix_len(m.pool, &prefix);
 	must(nr_hits <= nr);
@@ -175,7 +175,7 @@ void do_acquire(void)
 
 void do_match(void)
 {
-	struct kvmm_prefix prefix = { .domain.tenant = any(NR_TENANTS) };
+	struct kvmm_prefix prefix = { .domain.tenant = mix_any(NR_TENANTS) };
 	u32 number[BATCH];
 	kvmm_key_t key[BATCH];
 	kvmm_ref_t ref[BATCH];
@@ -193,11 +193,11 @@ void do_match(void)
 
 void do_put(void)
 {
-	u32 nr = any(BATCH);
+	u32 nr = mix_any(BATCH);
 
 	m.what = "put";
 	for (; nr && m.nr_refs; nr--) {
-		u32 at = any(m.nr_refs);
+		u32 at = mix_any(m.nr_refs);
 		struct held_ref held = m.ref[at];
 
 		m.ref[at] = m.ref[--m.nr_refs];
@@ -219,7 +219,7 @@ void do_pin(void)
 	m.what = "pin";
 	if (!m.nr_refs)
 		return;
-	held = &m.ref[any(m.nr_refs)];
+	held = &m.ref[mix_any(m.nr_refs)];
 	if (held->pins) {
 		must(kvmm_unpin_many_as(m.pool, &held->ref, 1, KVMM_NR_PIN_TYPES) == -EINVAL);
 		must(!kvmm_unpin_many_as(m.pool, &held->ref, 1, held->pin_type));
@@ -227,7 +227,7 @@ void do_pin(void)
 		ref_put(held->ref);
 		return;
 	}
-	held->pin_type = any(KVMM_NR_PIN_TYPES);
+	held->pin_type = mix_any(KVMM_NR_PIN_TYPES);
 	err = kvmm_pin_many_as(m.pool, &held->ref, 1, held->pin_type);
 	must(!err || (err == -EBUSY && nr_flying()), "%d", err);
 	if (err)
@@ -238,20 +238,20 @@ void do_pin(void)
 
 void do_touch(void)
 {
-	u64 value = 1 + any(90);
+	u64 value = 1 + mix_any(90);
 	struct held_ref *held;
 	int err;
 
 	m.what = "touch";
 	if (!m.nr_refs)
 		return;
-	held = &m.ref[any(m.nr_refs)];
+	held = &m.ref[mix_any(m.nr_refs)];
 	must(!kvmm_touch(m.pool, held->ref));
-	err = kvmm_advise_many(m.pool, &held->ref, any(KVMM_NR_ADVICES), &value, 1);
+	err = kvmm_advise_many(m.pool, &held->ref, mix_any(KVMM_NR_ADVICES), &value, 1);
 	must(!err || err == -EOPNOTSUPP, "%d", err);
-	must(!kvmm_set_reset(m.pool, &held->ref, 1, !any(8)));
+	must(!kvmm_set_reset(m.pool, &held->ref, 1, !mix_any(8)));
 	if (m.attr.evict && m.attr.evict->nr_classes) {
-		err = kvmm_class_set(m.pool, &held->ref, 1, any(KVMM_NR_PHASES));
+		err = kvmm_class_set(m.pool, &held->ref, 1, mix_any(KVMM_NR_PHASES));
 		must(!err || err == -EPERM, "%d", err);
 	}
 }
@@ -259,7 +259,7 @@ void do_touch(void)
 /* A weak reference finds its very block, or nothing. */
 void do_upgrade(void)
 {
-	kvmm_weak_t weak = m.weak[any(32)];
+	kvmm_weak_t weak = m.weak[mix_any(32)];
 	struct active *active = &m.active[weak.index];
 	kvmm_ref_t ref;
 	int nr;

@@ -58,15 +58,15 @@ u32 nr_leaving(void)
 /* For as many calls as there are until do_elastic() is met again, or longer. */
 static void begin_leaving(void)
 {
-	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 1 + any(m.nr_usable / 2),
-				   .min_blocks = 1, .flags = any(3) ? 0 : KVMM_SHRINK_NO_EVICT,
-				   .max_moved = any(3) ? 0 : any(40) };
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 1 + mix_any(m.nr_usable / 2),
+				   .min_blocks = 1, .flags = mix_any(3) ? 0 : KVMM_SHRINK_NO_EVICT,
+				   .max_moved = mix_any(3) ? 0 : mix_any(40) };
 	int err;
 
-	if (any(2))
-		err = kvmm_pool_shrink_start(m.pool, &req, any(2));
+	if (mix_any(2))
+		err = kvmm_pool_shrink_start(m.pool, &req, mix_any(2));
 	else
-		err = kvmm_balloon_set(m.pool, any(m.nr_usable) * sizeof(struct content));
+		err = kvmm_balloon_set(m.pool, mix_any(m.nr_usable) * sizeof(struct content));
 	if (m.attr.flags & KVMM_POOL_DETERMINISTIC)
 		must(err == -EOPNOTSUPP, "%d", err);
 	else
@@ -76,7 +76,7 @@ static void begin_leaving(void)
 
 static void go_on_leaving(void)
 {
-	int err = any(2) ? kvmm_pool_shrink_poll(m.pool, NULL) : kv_balloon_tick(m.pool);
+	int err = mix_any(2) ? kvmm_pool_shrink_poll(m.pool, NULL) : kv_balloon_tick(m.pool);
 
 	must(err == 0 || err == 1 || err == -ENOSPC, "%d", err);
 	hear();
@@ -103,13 +103,13 @@ void end_leaving(void)
 
 static void stop_and_shrink(void)
 {
-	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 1 + any(m.nr_usable),
-				   .flags = any(3) ? 0 : KVMM_SHRINK_NO_EVICT,
-				   .max_moved = any(3) ? 0 : any(40) };
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 1 + mix_any(m.nr_usable),
+				   .flags = mix_any(3) ? 0 : KVMM_SHRINK_NO_EVICT,
+				   .max_moved = mix_any(3) ? 0 : mix_any(40) };
 	u64 evictions;
 	int err;
 
-	req.min_blocks = any(3) ? 1 : 0;
+	req.min_blocks = mix_any(3) ? 1 : 0;
 	evictions = stat_of(m.pool).evictions;
 	err = kvmm_pool_shrink(m.pool, &req);
 	must(!err || stat_of(m.pool).evictions == evictions, "%d, and %u were evicted", err, req.evicted);
@@ -127,11 +127,11 @@ static void stop_and_shrink(void)
 void do_elastic(void)
 {
 	m.what = "elastic";
-	if (m.is_leaving && any(3))
+	if (m.is_leaving && mix_any(3))
 		go_on_leaving();
 	else if (m.is_leaving)
 		end_leaving();
-	else if (any(2))
+	else if (mix_any(2))
 		begin_leaving();
 	else
 		stop_and_shrink();
@@ -139,8 +139,8 @@ void do_elastic(void)
 
 void make_elastic(void)
 {
-	struct kvmm_elastic_attr attr = { .size = sizeof(attr), .unit_bytes = 64ull << any(3),
-					  .pageblock_blocks = any(2) ? 0 : 1u << any(5) };
+	struct kvmm_elastic_attr attr = { .size = sizeof(attr), .unit_bytes = 64ull << mix_any(3),
+					  .pageblock_blocks = mix_any(2) ? 0 : 1u << mix_any(5) };
 
 	must(!kvmm_pool_elastic_setup(m.pool, &attr));
 }

@@ -12,7 +12,7 @@ struct mix m;
 static struct content memory[MAX_BLOCKS];
 static char logged[512];		/* the first lines */
 
-u32 any(u32 below)
+u32 mix_any(u32 below)
 {
 	return any_of(&m.random, below);
 }
@@ -313,7 +313,7 @@ void add_ref(kvmm_ref_t ref, u64 word, u32 tenant)
 		return;
 	}
 	m.ref[m.nr_refs++] = (struct held_ref){ .ref = ref };
-	m.weak[any(32)] = kvmm_weak_of(ref);
+	m.weak[mix_any(32)] = kvmm_weak_of(ref);
 }
 
 void keep_muts(const kvmm_mut_t *mut, u32 nr, u32 tenant, u32 flags)
@@ -334,7 +334,7 @@ void keep_muts(const kvmm_mut_t *mut, u32 nr, u32 tenant, u32 flags)
 /* Prompts of one tenant that begin alike. */
 u32 some_keys(u32 *number, kvmm_key_t *key)
 {
-	u32 nr = 1 + any(BATCH), first = any(NR_KEYS / BATCH) * BATCH;
+	u32 nr = 1 + mix_any(BATCH), first = mix_any(NR_KEYS / BATCH) * BATCH;
 
 	for (u32 i = 0; i < nr; i++) {
 		number[i] = first + i;
@@ -348,16 +348,16 @@ u32 some_flags(void)
 	static const u32 place[] = { 0, 0, KVMM_ALLOC_PINNED, KVMM_ALLOC_TOPDOWN, KVMM_ALLOC_MOVABLE };
 	static const u32 rest[] = { KVMM_ALLOC_NO_COMPACT, KVMM_ALLOC_NO_EVICT, KVMM_ALLOC_NOWAIT,
 				    KVMM_ALLOC_CONTIG, KVMM_ALLOC_ZERO };
-	u32 flags = place[any(5)];
+	u32 flags = place[mix_any(5)];
 
 	for (u32 i = 0; i < 5; i++)
-		flags |= any(5) ? 0 : rest[i];
+		flags |= mix_any(5) ? 0 : rest[i];
 	return flags & KVMM_ALLOC_NOWAIT ? flags & ~KVMM_ALLOC_ZERO : flags;
 }
 
 u32 promised_to(kvmm_promise_t *promise, u32 nr)
 {
-	if (!m.promise.gen || nr > m.nr_promised || any(2))
+	if (!m.promise.gen || nr > m.nr_promised || mix_any(2))
 		return 0;
 	*promise = m.promise;
 	return nr;

@@ -124,7 +124,7 @@ static inline u32 minus(u32 a, u32 b)
 	return a > b ? a - b : 0;
 }
 
-u32 any(u32 below);
+u32 mix_any(u32 below);
 void wrong(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

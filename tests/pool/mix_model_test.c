@@ -22,28 +22,28 @@
 static void do_limit(void)
 {
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
-	u32 tenant = any(NR_TENANTS);
+	u32 tenant = mix_any(NR_TENANTS);
 
 	m.what = "limit";
 	if (!m.has_quotas)
 		return;
-	attr.min = any(2) ? 0 : any(m.nr_usable / 4);
-	attr.low = any(2) ? 0 : any(m.nr_usable / 3);
-	attr.high = any(2) ? KVMM_TENANT_NO_LIMIT : any(m.nr_usable);
-	attr.max = any(2) ? KVMM_TENANT_NO_LIMIT : m.nr_usable / 4 + any(m.nr_usable);
+	attr.min = mix_any(2) ? 0 : mix_any(m.nr_usable / 4);
+	attr.low = mix_any(2) ? 0 : mix_any(m.nr_usable / 3);
+	attr.high = mix_any(2) ? KVMM_TENANT_NO_LIMIT : mix_any(m.nr_usable);
+	attr.max = mix_any(2) ? KVMM_TENANT_NO_LIMIT : m.nr_usable / 4 + mix_any(m.nr_usable);
 	must(!kvmm_tenant_set(m.pool, tenant ? tenant : KVMM_TENANT_REST, &attr));
 	m.limit[tenant] = attr;
 }
 
 static void do_marks(void)
 {
-	u32 mark = any(3) ? 0 : any(m.nr_usable / 6);
+	u32 mark = mix_any(3) ? 0 : mix_any(m.nr_usable / 6);
 	struct kvmm_watermarks marks = { mark / 2, mark, mark * 2 };
-	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = any(20) };
+	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = mix_any(20) };
 	int err;
 
 	m.what = "watermarks";
-	if (any(3)) {
+	if (mix_any(3)) {
 		err = kvmm_reclaim(m.pool, &reclaim);
 		must(!err || err == -EAGAIN || err == -ENOSPC, "%d", err);
 		return;
@@ -55,13 +55,13 @@ static void do_marks(void)
 static void do_promise(void)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	struct want want = { .nr = 1 + any(16), .prio = any(3), .is_exact = true };
+	struct want want = { .nr = 1 + mix_any(16), .prio = mix_any(3), .is_exact = true };
 	struct bounds b;
 	int nr;
 
 	m.what = "promise";
 	if (m.promise.gen) {
-		nr = any(3) ? kv_promise_left(m.pool, m.promise) : -1;
+		nr = mix_any(3) ? kv_promise_left(m.pool, m.promise) : -1;
 		must(nr < 0 || nr == (int)m.nr_promised, "%d, not %u", nr, m.nr_promised);
 		if (nr >= 0)
 			return;
@@ -90,11 +90,11 @@ static void do_promise(void)
 
 static void reserve_gang(void)
 {
-	struct kvmm_gang_want want[3] = { { .kind = KVMM_GANG_BLOCKS, .nr = 1 + any(8) },
-					  { .kind = KVMM_GANG_RANGE, .nr = 1 + any(12) },
-					  { .pool = 1, .kind = KVMM_GANG_BLOCKS, .nr = 1 + any(12) } };
+	struct kvmm_gang_want want[3] = { { .kind = KVMM_GANG_BLOCKS, .nr = 1 + mix_any(8) },
+					  { .kind = KVMM_GANG_RANGE, .nr = 1 + mix_any(12) },
+					  { .pool = 1, .kind = KVMM_GANG_BLOCKS, .nr = 1 + mix_any(12) } };
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
-	u32 tenant = any(NR_TENANTS);	/* of all of it */
+	u32 tenant = mix_any(NR_TENANTS);	/* of all of it */
 	struct want all = { .nr = want[0].nr + want[1].nr, .tenant = tenant };
 	struct bounds b;
 	int err;
@@ -132,7 +132,7 @@ static void do_gang(void)
 	}
 	m.nr_gangs = m.gang_blocks = m.gang_range = m.gang_more = 0;
 	m.what = "gang_commit";
-	if (any(2)) {
+	if (mix_any(2)) {
 		m.what = "gang_abort";
 		must(!kvmm_gang_abort(m.gangs, m.gang));
 		return;
@@ -163,15 +163,15 @@ static void drop_hold(u32 at)
 static void do_hold(void)
 {
 	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
-	struct kvmm_prefix prefix = { .domain.tenant = any(NR_TENANTS) };
+	struct kvmm_prefix prefix = { .domain.tenant = mix_any(NR_TENANTS) };
 	struct held_hold *held = &m.hold[m.nr_holds];
 	kvmm_key_t key[BATCH];
 	u32 number[BATCH];
 	int nr;
 
 	m.what = "hold";
-	if (m.nr_holds == 32 || (m.nr_holds && any(2))) {
-		u32 at = any(m.nr_holds);
+	if (m.nr_holds == 32 || (m.nr_holds && mix_any(2))) {
+		u32 at = mix_any(m.nr_holds);
 
 		must(!kvmm_hold_release(m.pool, m.hold[at].hold));
 		drop_hold(at);
@@ -180,10 +180,10 @@ static void do_hold(void)
 	prefix.nr = some_keys(number, key);
 	prefix.keys = key;
 	attr.prefix = &prefix;
-	attr.owner = 1 + any(NR_OWNERS);
-	attr.lease_ns = any(2) ? SECOND : 0;
-	attr.flags = KVMM_HOLD_PARTIAL | (any(2) ? KVMM_HOLD_PIN : 0) |
-		     (any(2) ? KVMM_HOLD_RECLAIM : 0);
+	attr.owner = 1 + mix_any(NR_OWNERS);
+	attr.lease_ns = mix_any(2) ? SECOND : 0;
+	attr.flags = KVMM_HOLD_PARTIAL | (mix_any(2) ? KVMM_HOLD_PIN : 0) |
+		     (mix_any(2) ? KVMM_HOLD_RECLAIM : 0);
 	nr = kvmm_hold(m.pool, &attr, &held->hold);
 	must(nr > 0 || nr == -ENOENT || (nr == -EBUSY && nr_flying()), "%d", nr);
 	if (nr <= 0)
@@ -206,9 +206,9 @@ static void do_own(void)
 	m.what = "own";
 	if (!m.owns_blocks || !m.nr_muts)
 		return;
-	at = any(m.nr_muts);
-	own.owner = any(NR_OWNERS + 1);
-	own.lease_ns = own.owner && any(2) ? SECOND : 0;
+	at = mix_any(m.nr_muts);
+	own.owner = mix_any(NR_OWNERS + 1);
+	own.lease_ns = own.owner && mix_any(2) ? SECOND : 0;
 	own.flags = own.lease_ns ? KVMM_OWN_RECLAIM : 0;
 	must(!kvmm_own_muts(m.pool, &own, &m.mut[at].mut, 1));
 	m.mut[at].owner = own.owner;
@@ -264,11 +264,11 @@ static bool owner_is_pinned(u64 owner)
 
 static void do_release(void)
 {
-	u64 owner = 1 + any(NR_OWNERS);
+	u64 owner = 1 + mix_any(NR_OWNERS);
 	int nr, want;
 
 	m.what = "release";
-	if (any(2)) {
+	if (mix_any(2)) {
 		m.what = "lease_expire";
 		nr = kvmm_lease_expire(m.pool, m.now += 1000 * SECOND, NULL);
 		want = drop_owned(0);
@@ -283,13 +283,13 @@ static void do_release(void)
 
 static void do_forget(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = any(24) };
+	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = mix_any(24) };
 	u64 evictions = stat_of(m.pool).evictions;
 	u32 block[4];
 	int nr;
 
 	m.what = "forget";
-	switch (any(24)) {
+	switch (mix_any(24)) {
 	case 0:
 		must(kvmm_reset_inactive(m.pool) >= 0);
 		break;
@@ -304,12 +304,12 @@ static void do_forget(void)
 		     "%d: %u free, not %u", nr, req.nr_free, req.nr_blocks);
 		break;
 	case 10 ... 13:
-		nr = kvmm_tenant_reclaim(m.pool, 1 + any(NR_TENANTS - 1), any(8));
+		nr = kvmm_tenant_reclaim(m.pool, 1 + mix_any(NR_TENANTS - 1), mix_any(8));
 		must(nr >= 0 || !m.has_quotas, "%d", nr);
 		break;
 	default:
 		for (u32 i = 0; i < 4; i++)
-			block[i] = any(m.attr.nr_blocks);
+			block[i] = mix_any(m.attr.nr_blocks);
 		must(kvmm_evict_blocks(m.pool, block, 4) >= 0);
 	}
 }
@@ -348,10 +348,10 @@ static void one_call(void)
 		do_gang, do_hold, do_own, do_release, do_forget, do_elastic,
 		do_goal, do_goal,
 	};
-	u32 call = any(ARRAY_SIZE(calls));
+	u32 call = mix_any(ARRAY_SIZE(calls));
 
 	m.nr_calls++;
-	if ((calls[call] == do_marks || calls[call] == do_release || calls[call] == do_limit) && any(4))
+	if ((calls[call] == do_marks || calls[call] == do_release || calls[call] == do_limit) && mix_any(4))
 		return;
 	calls[call]();
 }
@@ -368,21 +368,21 @@ static void choose_pool(struct kvmm_plane *plane, struct kvmm_evict_attr *evict,
 	struct kvmm_pool_attr *attr = &m.attr;
 
 	*attr = (struct kvmm_pool_attr)KVMM_POOL_ATTR_INIT;
-	attr->policy = any(2) ? names[any(nr)] : "default";
-	attr->nr_blocks = 48 + any(MAX_BLOCKS - 48);
-	attr->compactor = any(5) ? "window" : "slide";
-	attr->zero = any(KVMM_NR_ZEROS);
-	attr->dup_policy = any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
+	attr->policy = mix_any(2) ? names[mix_any(nr)] : "default";
+	attr->nr_blocks = 48 + mix_any(MAX_BLOCKS - 48);
+	attr->compactor = mix_any(5) ? "window" : "slide";
+	attr->zero = mix_any(KVMM_NR_ZEROS);
+	attr->dup_policy = mix_any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
 	for (u32 i = 0; i < 4; i++)
-		attr->flags |= any(4) ? 0 : flags[i];
+		attr->flags |= mix_any(4) ? 0 : flags[i];
 	attr->seed = m.seed;
 	attr->planes = plane;
 	attr->nr_planes = 1;
-	evict->run_window = any(2) ? 0 : any(attr->nr_blocks / 4);
-	evict->classes = any(2) ? classes : NULL;
+	evict->run_window = mix_any(2) ? 0 : mix_any(attr->nr_blocks / 4);
+	evict->classes = mix_any(2) ? classes : NULL;
 	evict->nr_classes = evict->classes ? KVMM_NR_PHASES : 0;
 	evict->default_class = evict->classes ? 1 : 0;
-	attr->evict = any(2) || !strcmp(attr->policy, "lru-classic") ? NULL : evict;
+	attr->evict = mix_any(2) || !strcmp(attr->policy, "lru-classic") ? NULL : evict;
 	m.nr_usable = attr->nr_blocks - !!(attr->flags & KVMM_POOL_NULL_BLOCK);
 }
 
@@ -405,16 +405,16 @@ static void make_pools(void)
 	gangs.pools = pools;
 	gangs.nr_pools = 2;
 	cr_assert_eq(kvmm_gangs_create(&gangs, &m.gangs), 0);
-	m.has_quotas = !any(3) && !kvmm_tenant_set_many(m.pool, (u32[]){ KVMM_TENANT_REST, 1, 2, 3 },
+	m.has_quotas = !mix_any(3) && !kvmm_tenant_set_many(m.pool, (u32[]){ KVMM_TENANT_REST, 1, 2, 3 },
 							m.limit, NR_TENANTS);
-	if (any(2) && !kvmm_stream_add(m.pool, NULL, any(2) ? KVMM_STREAM_TABLES : 0, &m.stream))
+	if (mix_any(2) && !kvmm_stream_add(m.pool, NULL, mix_any(2) ? KVMM_STREAM_TABLES : 0, &m.stream))
 		m.has_stream = true;
-	if (any(2) && !kv_pool_force_arenas(m.pool, 1u << any(3)))
+	if (mix_any(2) && !kv_pool_force_arenas(m.pool, 1u << mix_any(3)))
 		arenas = 1;
-	how.mode = any(2);
-	if (any(2))
+	how.mode = mix_any(2);
+	if (mix_any(2))
 		(void)kvmm_background_set(m.pool, &how);
-	m.owns_blocks = !any(3);
+	m.owns_blocks = !mix_any(3);
 	snprintf(m.config, TEXT, "%u blocks, %s, flags %x, zero %u, dup %u, %s%s%s%s, window %u, classes %u",
 		 m.attr.nr_blocks, m.attr.policy, m.attr.flags, m.attr.zero, m.attr.dup_policy,
 		 m.has_quotas ? "quotas " : "", m.has_stream ? "stream " : "",
@@ -484,7 +484,7 @@ static void one_run(u64 seed, u64 nr_ops)
 	mix_reset(seed);
 	m.gang_tenant = NR_TENANTS;
 	for (u32 i = 0; i < 8; i++)
-		any(2);
+		mix_any(2);
 	for (u32 i = 0; i < NR_TENANTS; i++)
 		m.limit[i] = (struct kvmm_tenant_attr)KVMM_TENANT_ATTR_INIT;
 	m.now = kvmm_clock_ns() + 1000000 * SECOND;

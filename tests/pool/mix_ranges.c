@@ -8,9 +8,9 @@
 
 void do_range(void)
 {
-	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(any(3) ? 8 : 48),
-					.max_runs = 1 + any(KVMM_MAX_RUNS), .prio = any(3),
-					.tenant = any(NR_TENANTS), .flags = some_flags() };
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + mix_any(mix_any(3) ? 8 : 48),
+					.max_runs = 1 + mix_any(KVMM_MAX_RUNS), .prio = mix_any(3),
+					.tenant = mix_any(NR_TENANTS), .flags = some_flags() };
 	struct want want = { .nr = attr.nr, .prio = attr.prio, .tenant = attr.tenant };
 	struct held_range *held = &m.range[m.nr_ranges];
 	struct bounds b;
@@ -19,14 +19,14 @@ void do_range(void)
 	m.what = "range";
 	attr.nr = attr.nr < m.nr_usable ? attr.nr : m.nr_usable;
 	want.nr = attr.nr;
-	attr.flags |= any(3) ? 0 : KVMM_ALLOC_GROWS;
-	if (!any(3))	/* a plain one, as arenas have them */
+	attr.flags |= mix_any(3) ? 0 : KVMM_ALLOC_GROWS;
+	if (!mix_any(3))	/* a plain one, as arenas have them */
 		attr = (struct kvmm_range_attr){ .size = sizeof(attr), .nr = attr.nr,
 						 .tenant = attr.tenant, .prio = attr.prio };
-	if (!any(4)) {
-		attr.owner = 1 + any(NR_OWNERS);
-		attr.lease_ns = any(2) ? SECOND : 0;
-		attr.own_flags = any(2) ? KVMM_OWN_RECLAIM : 0;
+	if (!mix_any(4)) {
+		attr.owner = 1 + mix_any(NR_OWNERS);
+		attr.lease_ns = mix_any(2) ? SECOND : 0;
+		attr.own_flags = mix_any(2) ? KVMM_OWN_RECLAIM : 0;
 	}
 	if (attr.flags & KVMM_ALLOC_CONTIG)
 		attr.max_runs = 1;
@@ -53,7 +53,7 @@ void do_range(void)
 
 static struct held_range *some_range(void)
 {
-	return m.nr_ranges ? &m.range[any(m.nr_ranges)] : NULL;
+	return m.nr_ranges ? &m.range[mix_any(m.nr_ranges)] : NULL;
 }
 
 void do_range_free(void)
@@ -64,7 +64,7 @@ void do_range_free(void)
 	m.what = "range_free";
 	if (!held)
 		return;
-	if (!any(12) && held->refs < 3) {
+	if (!mix_any(12) && held->refs < 3) {
 		must(!kvmm_range_get(m.pool, held->range));
 		held->refs++;
 		return;
@@ -91,7 +91,7 @@ static void range_grew(struct held_range *held, u32 nr)
 void do_grow(void)
 {
 	struct held_range *held = some_range();
-	struct want want = { .nr = 1 + any(6), .is_exact = true };
+	struct want want = { .nr = 1 + mix_any(6), .is_exact = true };
 	struct bounds b;
 	int err;
 
@@ -113,14 +113,14 @@ void do_grow(void)
 void do_grow_many(void)
 {
 	kvmm_range_t range[6];
-	u32 at[6], nr = 1 + any(6), by = 1 + any(2), room, flags = 0;
+	u32 at[6], nr = 1 + mix_any(6), by = 1 + mix_any(2), room, flags = 0;
 	u64 evictions;
 	int err;
 
 	m.what = "grow_many";
 	if (m.nr_ranges < nr)
 		return;
-	for (u32 i = 0, first = any(m.nr_ranges); i < nr; i++) {
+	for (u32 i = 0, first = mix_any(m.nr_ranges); i < nr; i++) {
 		at[i] = (first + i) % m.nr_ranges;
 		range[i] = m.range[at[i]].range;
 		flags |= m.range[at[i]].flags;
@@ -145,8 +145,8 @@ void do_grow_many(void)
 void do_shrink(void)
 {
 	struct held_range *held = some_range();
-	u32 nr = 1 + any(6);
-	bool front = any(2);
+	u32 nr = 1 + mix_any(6);
+	bool front = mix_any(2);
 	int err;
 
 	m.what = front ? "shrink_front" : "shrink";
@@ -180,7 +180,7 @@ void do_split(void)
 	m.what = "split";
 	if (!held || held->owner || held->nr < 2)
 		return;
-	at = 1 + any(held->nr - 1);
+	at = 1 + mix_any(held->nr - 1);
 	err = kvmm_range_split(m.pool, held->range, at, &tail->range);
 	must(err == (held->pins || held->refs > 1 ? -EBUSY : 0), "%d", err);
 	if (err)
@@ -211,8 +211,8 @@ void do_seal_or_pin(void)
 	m.what = "range_pin";
 	if (!held)
 		return;
-	if (any(2)) {
-		nr = 1 + any(held->nr);
+	if (mix_any(2)) {
+		nr = 1 + mix_any(held->nr);
 		held->sealed = held->sealed > nr ? held->sealed : nr;	/* never taken back */
 		held->serial = ++m.next_word;
 		must(!kvmm_range_seal(m.pool, held->range, nr));
@@ -221,8 +221,8 @@ void do_seal_or_pin(void)
 		must(kvmm_range_unpin_as(m.pool, held->range, other) == -EINVAL);
 		must(!kvmm_range_unpin_as(m.pool, held->range, held->pin_type));
 		held->pins--;
-	} else if (!any(3)) {
-		held->pin_type = any(KVMM_NR_PIN_TYPES);
+	} else if (!mix_any(3)) {
+		held->pin_type = mix_any(KVMM_NR_PIN_TYPES);
 		must(!kvmm_range_pin_as(m.pool, held->range, held->pin_type));
 		held->pins++;
 	}
@@ -233,7 +233,7 @@ void do_seal_or_pin(void)
 static void see_range(struct seen *seen)
 {
 	struct held_range *held = some_range();
-	u32 place[MAX_BLOCKS], at = any(held->nr);
+	u32 place[MAX_BLOCKS], at = mix_any(held->nr);
 
 	places_of(held, place);
 	*seen = (struct seen){ .block = place[at], .at = at, .serial = held->serial,
@@ -243,7 +243,7 @@ static void see_range(struct seen *seen)
 
 static void see_ref(struct seen *seen)
 {
-	struct held_ref *held = &m.ref[any(m.nr_refs)];
+	struct held_ref *held = &m.ref[mix_any(m.nr_refs)];
 	struct active *active = &m.active[held->ref.index];
 
 	*seen = (struct seen){ .block = place_of_ref(held->ref), .serial = active->serial,
@@ -328,8 +328,8 @@ void do_step(void)
 	}
 	for (u32 i = 0; i < m.nr_seen; i++)
 		expect_seen(&m.seen[i]);
-	if (m.nr_seen && any(3)) {
-		write_in_step(&m.seen[any(m.nr_seen)]);
+	if (m.nr_seen && mix_any(3)) {
+		write_in_step(&m.seen[mix_any(m.nr_seen)]);
 		return;
 	}
 	must(!kvmm_step_end(m.pool, m.stream, m.step));
@@ -359,14 +359,14 @@ void do_goal(void)
 	int err, told;
 
 	m.what = "goal";
-	goal.goal = any(KVMM_NR_GOALS);
-	goal.mode = any(KVMM_NR_MOVE_MODES);
-	goal.flags = any(8);
-	goal.want = any(goal.goal == KVMM_GOAL_RUN ? 40 : 6) + (goal.goal < KVMM_GOAL_SHORTEN);
-	goal.pageblock_blocks = 1u << any(5);
-	goal.max_blocks = any(3) ? 0 : any(40);
-	goal.max_us = any(4) ? 0 : 1 + any(100);
-	goal.max_bytes = any(4) ? 0 : any(1000);
+	goal.goal = mix_any(KVMM_NR_GOALS);
+	goal.mode = mix_any(KVMM_NR_MOVE_MODES);
+	goal.flags = mix_any(8);
+	goal.want = mix_any(goal.goal == KVMM_GOAL_RUN ? 40 : 6) + (goal.goal < KVMM_GOAL_SHORTEN);
+	goal.pageblock_blocks = 1u << mix_any(5);
+	goal.max_blocks = mix_any(3) ? 0 : mix_any(40);
+	goal.max_us = mix_any(4) ? 0 : 1 + mix_any(100);
+	goal.max_bytes = mix_any(4) ? 0 : mix_any(1000);
 	goal.range = held ? held->range : (kvmm_range_t){ 0, 0 };
 	told = kvmm_compact_plan(m.pool, &goal, &same);
 	err = kvmm_compact_goal_start(m.pool, &goal, &plan);
@@ -387,18 +387,18 @@ void do_goal(void)
 
 void do_compact(void)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any(40),
-				     .max_blocks = any(3) ? 0 : any(40) };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + mix_any(40),
+				     .max_blocks = mix_any(3) ? 0 : mix_any(40) };
 	int err;
 
 	m.what = "compact";
-	switch (any(8)) {
+	switch (mix_any(8)) {
 	case 0:
 		err = kvmm_compact_cancel(m.pool);
 		must(err >= 0, "%d", err);
 		return;
 	case 1:
-		goal.want_run = any(40);
+		goal.want_run = mix_any(40);
 		err = kvmm_pool_compact(m.pool, &goal);
 		must(!err || err == -EAGAIN || err == -ENOSPC || err == -EBUSY, "%d", err);
 		must(err || !m.is_open || !goal.moved, "moved under a step");
@@ -412,7 +412,7 @@ void do_compact(void)
 		must(err == 0 || err == 1, "%d", err);
 		return;
 	default:
-		err = kvmm_compact_start(m.pool, &goal, any(2));
+		err = kvmm_compact_start(m.pool, &goal, mix_any(2));
 		if (m.attr.flags & KVMM_POOL_DETERMINISTIC)
 			must(err == -EOPNOTSUPP || err == -EINVAL, "%d", err);
 		else

@@ -53,7 +53,6 @@ struct block {
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u64 clock;
 	u32 next_stamp;
 	struct held_range range[MAX_HELD];
@@ -68,11 +67,6 @@ static struct model {
 	bool has_arenas;
 	u32 cpu;
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 /* ---- the model's own counts ---- */
 
@@ -617,7 +611,7 @@ static void run_model(const char *compactor, u64 seed, u64 nr_ops, bool has_aren
 				       .flags = KVMM_POOL_NULL_BLOCK, .policy = "lru" };
 
 	memset(&m, 0, sizeof(m));
-	m.random = seed * 0x9e3779b97f4a7c15ull | 1;
+	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
 	attr.compactor = compactor;
 	m.pool = make_pool_of(&attr);
 	if (has_arenas)

@@ -38,13 +38,7 @@ struct thing {
 static struct fake_env fake;
 static struct kvmm_pool *pool;
 static struct thing things[MAX_THINGS];
-static u64 random_state;
 static u32 next_key;
-
-static u32 any(u32 below)
-{
-	return any_of(&random_state, below);
-}
 
 static struct thing *free_thing(void)
 {
@@ -485,8 +479,8 @@ Test(owner_model, agrees)
 {
 	u64 nr_ops = test_length("KVMM_MODEL_OPS", 30000);
 
-	random_state = test_number("KVMM_SEED", kv_random() | 1);
-	fprintf(stderr, "owner_model: KVMM_SEED=0x%llx\n", (unsigned long long)random_state);
+	any_state = test_number("KVMM_SEED", kv_random() | 1);
+	fprintf(stderr, "owner_model: KVMM_SEED=0x%llx\n", (unsigned long long)any_state);
 	fake_env_install(&fake);
 	fake_env_advance(&fake, 1000);
 	pool = make_cache(NR_BLOCKS, "lru");

@@ -7,13 +7,12 @@
  * things away from under it. Whatever a worker can read through a live handle is its own number: each
  * write is followed by reads, so a write through a stale handle would be seen by the next owner.
  */
-#include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	24u
 #define BLOCK_BYTES	64u
@@ -24,14 +23,7 @@
 
 static struct kvmm_pool *pool;
 static u32 stop;				/* atomic */
-static u32 nr_bad;				/* atomic */
 static u32 nr_released, nr_late, nr_reaped;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 struct worker {
 	pthread_t thread;

@@ -4,14 +4,13 @@
  * more pins than that, some were refused, and the pool has counted right.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	16u
 #define MAX_PINS	10u
@@ -20,14 +19,7 @@
 
 static struct kvmm_pool *pool;
 static kvmm_ref_t ref[NR_BLOCKS];
-static u32 nr_bad;			/* atomic */
 static u32 nr_pins, nr_refused, nr_done;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 /* Counted after they were made and before they go: never more than there are. */
 static void *pinner(void *arg)
@@ -75,8 +67,7 @@ int main(void)
 		return 1;
 	for (u32 i = 0; i < NR_THREADS; i++)
 		pthread_create(&thread[i], NULL, pinner, (void *)(uintptr_t)i);
-	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, NR_THREADS);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pin_many(pool, ref, MAX_PINS));
 	expect(kvmm_pin_many(pool, ref, 1) == -E2BIG);

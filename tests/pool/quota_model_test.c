@@ -48,7 +48,6 @@ static const u32 quota[NR_CLASSES] = { 0, 8, 0 };	/* 0: none */
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u64 clock;
 	bool classed;
 	struct block block[NR_KEYS];
@@ -57,11 +56,6 @@ static struct model {
 	struct held range[NR_HELD];
 	u64 nr_evicted, nr_refused, nr_full;
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 static u32 id_of(u32 tenant)
 {
@@ -505,7 +499,8 @@ static void run(bool classed)
 	};
 	u64 seed = test_number("KVMM_SEED", 20251121), nr = test_length("KVMM_MODEL_OPS", 30000);
 
-	m = (struct model){ .random = seed | 1 };
+	any_state = seed | 1;
+	m = (struct model){ 0 };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
 	make(classed);
 	for (u64 i = 0; i < nr; i++) {

@@ -4,15 +4,13 @@
  * them away, reclaims and looks. Exit code 0: nothing was refused that may not be, nobody exceeded
  * its max, what is charged adds up, and the pool is valid.
  */
-#include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	640u	/* enough for magazines */
 #define NR_PROMPTS	40u
@@ -22,16 +20,9 @@
 #define NR_TENANTS	4u	/* 0 to 3; each is used by two threads */
 
 static struct kvmm_pool *pool;
-static u32 nr_bad;				/* atomic */
 static u32 nr_users = 2 * NR_TENANTS;		/* atomic */
 static u32 nr_ruled;				/* atomic */
 static u32 nr_made, nr_refused, nr_full, nr_ranges;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static void count(int err)
 {
@@ -194,10 +185,8 @@ int main(void)
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	pthread_create(&ruling, NULL, ruler, NULL);
-	for (u32 i = 0; i < 2 * NR_TENANTS; i++)
-		pthread_create(&thread[i], NULL, user, (void *)(uintptr_t)(i + 1));
-	for (u32 i = 0; i < 2 * NR_TENANTS; i++)
-		pthread_join(thread[i], NULL);
+	threads_start(thread, 2 * NR_TENANTS, user);
+	threads_join(thread, 2 * NR_TENANTS);
 	pthread_join(ruling, NULL);
 	expect(!kvmm_validate(pool));
 	expect_nothing_charged();

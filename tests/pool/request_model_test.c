@@ -49,15 +49,9 @@ static struct model {
 	struct kvmm_key_ctx *ctx;
 	struct plain plain[NR_SEQS];
 	u64 seen[NR_SEEN];		/* hashes of all prefixes that were ever published */
-	u64 random;
 	bool holds_elders;		/* duplicates reference blocks that are in no table */
 	u64 nr_refused[KVMM_NR_SEQ_ERRORS];
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 static u32 full(u32 tokens)
 {
@@ -611,7 +605,7 @@ static struct kvmm_pool *make_dup_pool(u32 nr_blocks, enum kvmm_dup dup)
 static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
 {
 	memset(&m, 0, sizeof(m));
-	m.random = seed * 0x9e3779b97f4a7c15ull + 1;
+	any_state = seed * 0x9e3779b97f4a7c15ull + 1;
 	m.pool = make_dup_pool(nr_blocks, dup);
 	m.holds_elders = dup == KVMM_DUP_HOLD;
 	m.ctx = make_ctx(NULL);

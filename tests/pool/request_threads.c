@@ -9,15 +9,13 @@
  * that the compaction takes: the step boundary of a real engine. Exit code 0: nothing contradicted
  * that, and nothing is left behind.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 #include <kvmm/seq.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	48u
 #define BLOCK_TOKENS	4u
@@ -30,22 +28,6 @@ static struct kvmm_pool *pool;
 static struct kvmm_key_ctx *ctx;
 static pthread_rwlock_t step_boundary = PTHREAD_RWLOCK_INITIALIZER;
 static u32 stop;	/* atomic */
-static u32 nr_bad;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
-
-struct random {
-	u64 state;
-};
-
-static u32 any(struct random *r, u32 below)
-{
-	return any_of(&r->state, below);
-}
 
 static u64 kv_next(u64 hash, u32 token)
 {
@@ -76,26 +58,26 @@ static void touch_kv(struct kvmm_seq *seq, const u32 *token, u32 from, u32 to, b
 	pthread_rwlock_unlock(&step_boundary);
 }
 
-static struct kvmm_seq *new_seq(struct random *r)
+static struct kvmm_seq *new_seq(u64 *r)
 {
 	struct kvmm_seq *seq = NULL;
-	u32 token[MAX_TOKENS], root = any(r, 3);
+	u32 token[MAX_TOKENS], root = any_of(r, 3);
 	struct kvmm_seq_attr attr = { .size = sizeof(attr), .keys = ctx, .prompt = token };
 
-	attr.nr_prompt = 1 + any(r, MAX_TOKENS / 2);
-	attr.max_output = any(r, MAX_TOKENS / 2);
+	attr.nr_prompt = 1 + any_of(r, MAX_TOKENS / 2);
+	attr.max_output = any_of(r, MAX_TOKENS / 2);
 	for (u32 i = 0; i < attr.nr_prompt; i++)
-		token[i] = any(r, 30) ? root * 100 + i : any(r, 5);
+		token[i] = any_of(r, 30) ? root * 100 + i : any_of(r, 5);
 	expect(!kvmm_seq_create(pool, &attr, &seq));
 	return seq;
 }
 
 /* A step with K/V written by the "device", drafts included; then some of them are accepted. */
-static void speculate(struct random *r, struct kvmm_seq *seq, u32 *token,
+static void speculate(u64 *r, struct kvmm_seq *seq, u32 *token,
 		      const struct kvmm_seq_info *info)
 {
-	u32 draft[4] = { any(r, 5), any(r, 5), any(r, 5), any(r, 5) };
-	int nr = kvmm_seq_schedule_speculative(seq, draft, any(r, 5));
+	u32 draft[4] = { any_of(r, 5), any_of(r, 5), any_of(r, 5), any_of(r, 5) };
+	int nr = kvmm_seq_schedule_speculative(seq, draft, any_of(r, 5));
 
 	if (nr == -ENOSPC) {
 		expect(!kvmm_seq_release(seq));
@@ -104,16 +86,16 @@ static void speculate(struct random *r, struct kvmm_seq *seq, u32 *token,
 	expect(nr >= 0);
 	memcpy(token + info->nr_tokens, draft, sizeof(draft));
 	touch_kv(seq, token, info->nr_computed, info->nr_tokens + nr, true);
-	if (!any(r, 8))
+	if (!any_of(r, 8))
 		expect(!kvmm_seq_revert(seq));
 	else
-		expect(kvmm_seq_accept(seq, any(r, nr + 1), any(r, 5)) >= 0);
+		expect(kvmm_seq_accept(seq, any_of(r, nr + 1), any_of(r, 5)) >= 0);
 }
 
-static void prefill(struct random *r, struct kvmm_seq *seq, const u32 *token,
+static void prefill(u64 *r, struct kvmm_seq *seq, const u32 *token,
 		    const struct kvmm_seq_info *info)
 {
-	u32 nr = 1 + any(r, info->nr_waiting), next = any(r, 5);
+	u32 nr = 1 + any_of(r, info->nr_waiting), next = any_of(r, 5);
 	bool yields = nr == info->nr_waiting && info->nr_remaining;
 	int err = kvmm_seq_schedule_prefill(seq, nr);
 
@@ -127,7 +109,7 @@ static void prefill(struct random *r, struct kvmm_seq *seq, const u32 *token,
 }
 
 /* False: the request has ended. */
-static bool go_on(struct random *r, struct kvmm_seq *seq)
+static bool go_on(u64 *r, struct kvmm_seq *seq)
 {
 	u32 token[MAX_TOKENS + 8];
 	struct kvmm_seq_info info;
@@ -136,8 +118,8 @@ static bool go_on(struct random *r, struct kvmm_seq *seq)
 	expect(!kvmm_seq_info(seq, &info));
 	expect(kvmm_seq_tokens(seq, 0, token, MAX_TOKENS) == (int)info.nr_tokens);
 	touch_kv(seq, token, 0, info.nr_computed, false);
-	if (!info.nr_blocks && any(r, 4)) {
-		err = any(r, 2) ? kvmm_seq_match(seq) : kvmm_seq_acquire(seq);
+	if (!info.nr_blocks && any_of(r, 4)) {
+		err = any_of(r, 2) ? kvmm_seq_match(seq) : kvmm_seq_acquire(seq);
 		expect(err >= 0 || err == -ENOSPC);
 	} else if (info.nr_waiting) {
 		prefill(r, seq, token, &info);
@@ -149,13 +131,13 @@ static bool go_on(struct random *r, struct kvmm_seq *seq)
 
 static void *serve(void *arg)
 {
-	struct random r = { (uintptr_t)arg * 1234567 + 1 };
+	u64 r = (uintptr_t)arg * 1234567 + 1;
 	struct kvmm_seq *seq[NR_SEQS];
 
 	for (u32 i = 0; i < NR_SEQS; i++)
 		seq[i] = new_seq(&r);
 	for (u32 round = 0; round < NR_ROUNDS; round++) {
-		u32 i = any(&r, NR_SEQS);
+		u32 i = any_of(&r, NR_SEQS);
 
 		if (go_on(&r, seq[i]))
 			continue;
@@ -198,11 +180,9 @@ int main(void)
 
 	if (set_up())
 		return 1;
-	for (uintptr_t i = 0; i < 2; i++)
-		pthread_create(&server[i], NULL, serve, (void *)(i + 1));
+	threads_start(server, 2, serve);
 	pthread_create(&disturber, NULL, disturb, NULL);
-	for (u32 i = 0; i < 2; i++)
-		pthread_join(server[i], NULL);
+	threads_join(server, 2);
 	WRITE_ONCE(stop, 1);
 	pthread_join(disturber, NULL);
 	expect(!kvmm_validate(pool));

@@ -7,12 +7,11 @@
  * any number up to a full block, or -ESTALE; but the owner must always find all of its own.
  * Exit code 0: it did.
  */
-#include <pthread.h>
-#include <stdio.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 #include <kvmm/tokens.h>
+
+#include "tests/support/threads.h"
 
 #define BLOCK_TOKENS	4u
 #define NR_ROUNDS	150000u
@@ -20,13 +19,6 @@
 static struct kvmm_pool *pool;
 static u64 heard;	/* atomic: a handle */
 static u32 stop;	/* atomic */
-static u32 nr_bad;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static void use_block(u32 round)
 {
@@ -78,8 +70,7 @@ int main(void)
 		pthread_create(&looker[i], NULL, look, NULL);
 	pthread_join(owner, NULL);
 	WRITE_ONCE(stop, 1);
-	for (u32 i = 0; i < 2; i++)
-		pthread_join(looker[i], NULL);
+	threads_join(looker, 2);
 	expect(!kvmm_validate(pool));
 	kvmm_pool_destroy(pool);
 	return nr_bad ? 1 : 0;

@@ -14,13 +14,6 @@
 #include "tests/support/length.h"
 #include "tests/support/random.h"
 
-static u64 random_state;
-
-static u32 any(u32 below)
-{
-	return any_of(&random_state, below);
-}
-
 static struct kvmm_pool *of_ids(u32 nr_blocks, u32 pageblock)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = pageblock };
@@ -88,8 +81,8 @@ static u32 fewest_copies(const u32 *held, u32 nr_wanted)
 
 Test(shrink_model, no_choice_takes_fewer_copies)
 {
-	for (random_state = 1; random_state < 400; random_state++) {
-		u64 round = random_state;
+	for (any_state = 1; any_state < 400; any_state++) {
+		u64 round = any_state;
 		struct kvmm_pool *pool = of_ids(4 * FEW, 4);
 		struct kvmm_shrink req = { .size = sizeof(req), .flags = KVMM_SHRINK_NO_EVICT };
 		u32 nr = any(4 * FEW), k = 1 + any(FEW), held[FEW], err;
@@ -108,7 +101,7 @@ Test(shrink_model, no_choice_takes_fewer_copies)
 			cr_expect_eq(stat_of(pool).nr_inactive, nr);
 		}
 		end_pool(pool);
-		random_state = round;
+		any_state = round;
 	}
 }
 
@@ -141,7 +134,7 @@ static void give_back(u32 percent)
 	u32 nr_wanted = (MANY / GROUP * percent + 99) / 100, bound;
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = MANY / 100.0 * percent };
 
-	random_state = 7;
+	any_state = 7;
 	scatter(pool, MANY, MANY / 2);
 	bound = lower_bound(pool, nr_wanted);
 	cr_assert_eq(kvmm_pool_shrink(pool, &req), 0);
@@ -491,7 +484,7 @@ Test(shrink_model, random_operations_agree_with_a_model)
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);
-	random_state = seed * 0x9e3779b97f4a7c15ull | 1;
+	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
 	begin();
 	for (u64 i = 0; i < nr_ops; i++) {
 		act();

@@ -6,16 +6,14 @@
  * The caller writes on what he was told of until he hands it back; blocks that somebody holds keep what
  * was written there. Exit code 0: nothing contradicted that, and in the end all memory is there.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	1024u
 #define BYTES		64u
@@ -27,13 +25,6 @@
 static struct kvmm_pool *pool;
 static u8 *mem;
 static u32 nr_running;	/* atomic */
-static u32 nr_bad;	/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static kvmm_key_t key_of(u64 number)
 {
@@ -198,8 +189,7 @@ int main(void)
 
 	make();
 	nr_running = NR_USERS;
-	for (u32 i = 0; i < NR_USERS; i++)
-		pthread_create(&thread[i], NULL, use, (void *)(uintptr_t)(i + 1));
+	threads_start(thread, NR_USERS, use);
 	pthread_create(&thread[NR_USERS], NULL, make_steps, NULL);
 	while (READ_ONCE(nr_running))
 		go_and_come(&random);

@@ -6,15 +6,13 @@
  * must add up to that, or be a refusal. A pinned range stays where it is: its owner checks its
  * content then. Exit code 0: nothing contradicted that, and the pool is valid in the end.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	256u
 #define RANGE_NR	8u
@@ -27,22 +25,6 @@ static struct kvmm_pool *pool;
 static u64 shared[NR_SHARED];		/* atomic: handles that come and go */
 static u32 stop;			/* atomic */
 static u32 all_seen;			/* atomic; blocks have been moved, evicted and hit */
-static u32 nr_bad;			/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
-
-struct random {
-	u64 state;
-};
-
-static u32 any(struct random *r, u32 below)
-{
-	return any_of(&r->state, below);
-}
 
 static u64 pack(kvmm_range_t range)
 {
@@ -75,21 +57,21 @@ static void look(kvmm_range_t range)
 
 static void *read_extents(void *arg)
 {
-	struct random r = { (uintptr_t)arg * 77 + 1 };
+	u64 r = (uintptr_t)arg * 77 + 1;
 
 	while (!READ_ONCE(stop)) {
-		look(unpack(READ_ONCE(shared[any(&r, NR_SHARED)])));
+		look(unpack(READ_ONCE(shared[any_of(&r, NR_SHARED)])));
 	}
 	return NULL;
 }
 
 /* What this thread writes into block @i of its range number @n. */
-static u8 pattern(const struct random *r, u32 n, u32 i)
+static u8 pattern(const u64 *r, u32 n, u32 i)
 {
 	return (uintptr_t)r * 3 + n * 17 + i;
 }
 
-static void check_or_write(struct random *r, kvmm_range_t range, u32 n, bool write)
+static void check_or_write(u64 *r, kvmm_range_t range, u32 n, bool write)
 {
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
 	u8 want[BLOCK_BYTES], buf[BLOCK_BYTES];
@@ -122,12 +104,12 @@ static bool goes_on(u32 round)
 
 static void *use_ranges(void *arg)
 {
-	struct random r = { (uintptr_t)arg * 1234567 + 1 };
+	u64 r = (uintptr_t)arg * 1234567 + 1;
 	kvmm_range_t held[NR_HELD];
 	bool has[NR_HELD] = { false };
 
 	for (u32 round = 0; goes_on(round); round++) {
-		u32 n = any(&r, NR_HELD);
+		u32 n = any_of(&r, NR_HELD);
 
 		if (has[n]) {
 			check_or_write(&r, held[n], n, false);
@@ -135,10 +117,10 @@ static void *use_ranges(void *arg)
 			has[n] = false;
 			continue;
 		}
-		has[n] = !kvmm_range_alloc(pool, RANGE_NR, KVMM_RUNS(1 + any(&r, 3)), &held[n]);
+		has[n] = !kvmm_range_alloc(pool, RANGE_NR, KVMM_RUNS(1 + any_of(&r, 3)), &held[n]);
 		if (!has[n])
 			continue;
-		WRITE_ONCE(shared[any(&r, NR_SHARED)], pack(held[n]));
+		WRITE_ONCE(shared[any_of(&r, NR_SHARED)], pack(held[n]));
 		check_or_write(&r, held[n], n, true);
 	}
 	for (u32 n = 0; n < NR_HELD; n++)
@@ -149,7 +131,7 @@ static void *use_ranges(void *arg)
 
 static void *use_cache(void *arg)
 {
-	struct random r = { (uintptr_t)arg * 7654321 + 1 };
+	u64 r = (uintptr_t)arg * 7654321 + 1;
 	kvmm_key_t key[6];
 	kvmm_mut_t fresh[6];
 	kvmm_ref_t ref[6];
@@ -157,7 +139,7 @@ static void *use_cache(void *arg)
 	for (u32 round = 0; goes_on(round); round++) {
 		struct kvmm_acquire req = { .keys = key, .nr_keys = 6, .max_hits = 6,
 					    .nr_blocks = 6, .hits = ref, .fresh = fresh };
-		u32 root = any(&r, 40);
+		u32 root = any_of(&r, 40);
 
 		memset(key, 0, sizeof(key));
 		for (u32 i = 0; i < 6; i++) {
@@ -176,10 +158,10 @@ static void *use_cache(void *arg)
 
 static void *disturb(void *arg)
 {
-	struct random r = { 99 };
+	u64 r = 99;
 
 	while (!READ_ONCE(stop)) {
-		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any(&r, 64) };
+		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any_of(&r, 64) };
 		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
 		struct kvmm_pool *other;
 		struct kvmm_pool_stat stat;
@@ -213,11 +195,9 @@ int main(void)
 		pthread_create(&worker[i], NULL, i < 3 ? use_ranges : use_cache, (void *)(i + 1));
 	for (uintptr_t i = 0; i < 3; i++)
 		pthread_create(&helper[i], NULL, i < 2 ? read_extents : disturb, (void *)(i + 1));
-	for (u32 i = 0; i < 4; i++)
-		pthread_join(worker[i], NULL);
+	threads_join(worker, 4);
 	WRITE_ONCE(stop, 1);
-	for (u32 i = 0; i < 3; i++)
-		pthread_join(helper[i], NULL);
+	threads_join(helper, 3);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pool_stat(pool, &stat));
 	expect(stat.moved_blocks && stat.evictions && stat.hit_blocks);

@@ -23,7 +23,6 @@
 
 static struct model {
 	struct kvmm_pool *pool;
-	u64 random;
 	u32 next_key;
 	u32 order[NR_BLOCKS];		/* keys that nobody holds, in plain order */
 	u32 nr_idle;
@@ -34,11 +33,6 @@ static struct model {
 	u64 nr_runs, nr_plain_runs, nr_evicted, nr_emptied, nr_plain_emptied;
 	bool empties;
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 static u32 count_runs(const bool *is_in)
 {
@@ -231,7 +225,7 @@ static void run_model(void)
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 				       .policy = "lru", .evict = &evict };
 
-	m.random = seed | 1;
+	any_state = seed | 1;
 	m.pool = make_pool_of(&attr);
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
 	for (u64 i = 0; i < nr && m.next_key + MAX_NEW < ARRAY_SIZE(m.where); i++) {

@@ -38,18 +38,12 @@ struct plain {
 
 static struct model {
 	struct kvmm_registry *reg;
-	u64 random;
 	struct plain name[NR_NAMES];
 	kvmm_node_t gone[16];		/* handles of nodes that have gone */
 	s32 news[NR_TIERS][NR_NAMES];	/* told: present less absent */
 	u32 nr_wrong_news;
 	u32 nr_bulk;			/* nodes that the model knows nothing of */
 } m;
-
-static u32 any(u32 below)
-{
-	return any_of(&m.random, below);
-}
 
 static u32 name_nr(u32 domain, u32 position, u32 key)
 {
@@ -492,7 +486,7 @@ Test(radix_model, does_what_the_model_does)
 
 	nr_ops = test_length("KVMM_RADIX_OPS", 4000);
 	printf("radix_model: KVMM_SEED=%#llx\n", (unsigned long long)seed);
-	m.random = seed;
+	any_state = seed;
 	m.reg = make_registry(16, NR_TIERS, 0);
 	cr_assert_geq(kvmm_registry_delegate(m.reg, &delegate), 0);
 	for (u64 i = 0; i < nr_ops; i++) {

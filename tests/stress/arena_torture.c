@@ -10,16 +10,14 @@
  *
  * A block that is in two ranges is seen by its mark.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	4096u
 #define NR_WORKERS	4u
@@ -33,23 +31,7 @@ static struct kvmm_pool *pool;
 static u32 mark[NR_BLOCKS];		/* atomic: who has the block; 0: nobody that is known */
 static u64 shared[NR_SHARED];		/* atomic: handles that wait for somebody to free them */
 static u32 stop;			/* atomic */
-static u32 nr_bad;			/* atomic */
 static u32 next_mark = 1;		/* atomic */
-
-#define expect(cond)								\
-	do {									\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
-
-struct random {
-	u64 state;
-};
-
-static u32 any(struct random *r, u32 below)
-{
-	return any_of(&r->state, below);
-}
 
 static u64 pack(kvmm_range_t range)
 {
@@ -78,13 +60,13 @@ struct held {
 	u32 mark;
 };
 
-static bool take_one(struct random *r, struct held *held)
+static bool take_one(u64 *r, struct held *held)
 {
-	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(r, 40),
-					.max_runs = 1 + any(r, 4), .flags = KVMM_ALLOC_NO_COMPACT };
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(r, 40),
+					.max_runs = 1 + any_of(r, 4), .flags = KVMM_ALLOC_NO_COMPACT };
 
-	if (!any(r, 16))
-		attr.seq = 1 + any(r, 100);
+	if (!any_of(r, 16))
+		attr.seq = 1 + any_of(r, 100);
 	if (kvmm_range_alloc_attr(pool, &attr, &held->range))
 		return false;
 	held->mark = kv_fetch_add(&next_mark, 1);
@@ -100,21 +82,21 @@ static void free_one(struct held *held)
 }
 
 /* Whoever finds a handle there frees it. Marks are taken off before. */
-static void hand_over(struct random *r, struct held *held)
+static void hand_over(u64 *r, struct held *held)
 {
 	u64 old;
 
 	set_marks(held->range, held->mark, 0);
-	old = __atomic_exchange_n(&shared[any(r, NR_SHARED)], pack(held->range), __ATOMIC_ACQ_REL);
+	old = __atomic_exchange_n(&shared[any_of(r, NR_SHARED)], pack(held->range), __ATOMIC_ACQ_REL);
 	if (old)
 		expect(!kvmm_range_free(pool, unpack(old)));
 }
 
-static void want_more(struct random *r, struct held *held)
+static void want_more(u64 *r, struct held *held)
 {
 	struct kvmm_range_info info;
 
-	switch (any(r, 4)) {
+	switch (any_of(r, 4)) {
 	case 0:
 		expect(!kvmm_range_get(pool, held->range));
 		expect(!kvmm_range_free(pool, held->range));
@@ -126,7 +108,7 @@ static void want_more(struct random *r, struct held *held)
 		break;
 	case 2:
 		set_marks(held->range, held->mark, 0);
-		kvmm_range_grow(pool, held->range, 1 + any(r, 4));
+		kvmm_range_grow(pool, held->range, 1 + any_of(r, 4));
 		set_marks(held->range, 0, held->mark);
 		break;
 	default:
@@ -136,19 +118,19 @@ static void want_more(struct random *r, struct held *held)
 
 static void *live(void *arg)
 {
-	struct random r = { .state = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1 };
+	u64 r = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
 	struct held held[NR_HELD];
 	u32 nr = 0;
 
 	for (u32 i = 0; i < NR_STEPS; i++) {
-		u32 at = nr ? any(&r, nr) : 0;
+		u32 at = nr ? any_of(&r, nr) : 0;
 
-		if (nr < NR_HELD && (!nr || any(&r, 2))) {
+		if (nr < NR_HELD && (!nr || any_of(&r, 2))) {
 			nr += take_one(&r, &held[nr]);
-		} else if (!any(&r, 8)) {
+		} else if (!any_of(&r, 8)) {
 			want_more(&r, &held[at]);
 		} else {
-			if (any(&r, 4))
+			if (any_of(&r, 4))
 				free_one(&held[at]);
 			else
 				hand_over(&r, &held[at]);
@@ -177,10 +159,10 @@ static void *work(void *arg)
 /* Ranges that are anybody's: whole, or refused. */
 static void *look(void *arg)
 {
-	struct random r = { .state = 4711 };
+	u64 r = 4711;
 
 	while (!READ_ONCE(stop)) {
-		u64 word = __atomic_load_n(&shared[any(&r, NR_SHARED)], __ATOMIC_ACQUIRE);
+		u64 word = __atomic_load_n(&shared[any_of(&r, NR_SHARED)], __ATOMIC_ACQUIRE);
 		struct kvmm_extent ext[KVMM_MAX_RUNS];
 		int nr = word ? kvmm_range_extents(pool, unpack(word), ext, KVMM_MAX_RUNS) : 0;
 
@@ -193,7 +175,7 @@ static void *look(void *arg)
 
 static void *disturb(void *arg)
 {
-	struct random r = { .state = 815 };
+	u64 r = 815;
 
 	while (!READ_ONCE(stop)) {
 		struct kvmm_pool_stat stat;
@@ -201,17 +183,17 @@ static void *disturb(void *arg)
 		kvmm_range_t range;
 		u32 used = 0;
 
-		switch (any(&r, 8)) {
+		switch (any_of(&r, 8)) {
 		case 0:
 			expect(!kvmm_validate(pool));
 			break;
 		case 1:
-			if (!kvmm_range_alloc(pool, 1 + any(&r, NR_BLOCKS / 2),
+			if (!kvmm_range_alloc(pool, 1 + any_of(&r, NR_BLOCKS / 2),
 					      KVMM_RUNS(8) | KVMM_ALLOC_NO_COMPACT, &range))
 				expect(!kvmm_range_free(pool, range));
 			break;
 		case 2:
-			expect(!kvmm_block_info(pool, any(&r, NR_BLOCKS), &info));
+			expect(!kvmm_block_info(pool, any_of(&r, NR_BLOCKS), &info));
 			break;
 		default:
 			expect(!kvmm_pool_stat(pool, &stat));
@@ -232,8 +214,7 @@ static void run_all(void)
 	pthread_create(&disturber, NULL, disturb, NULL);
 	for (uintptr_t i = 0; i < NR_WORKERS; i++)
 		pthread_create(&worker[i], NULL, work, (void *)i);
-	for (u32 i = 0; i < NR_WORKERS; i++)
-		pthread_join(worker[i], NULL);
+	threads_join(worker, NR_WORKERS);
 	WRITE_ONCE(stop, 1);
 	pthread_join(looker, NULL);
 	pthread_join(disturber, NULL);

@@ -7,21 +7,19 @@
  * cancellation. There are some in what the calls use (a grace period sleeps), and there must be none
  * in the calls. Each thread says when it is inside one.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	64u
 #define NR_THREADS	3u
 #define BLOCK_BYTES	64u
 
 static struct kvmm_pool *pool;
-static u32 nr_bad;		/* atomic */
 static u32 nr_cancelled;	/* the main thread's */
 
 struct worker {
@@ -31,12 +29,6 @@ struct worker {
 	kvmm_range_t range;	/* the same; it has one while has_range */
 	bool has_range;
 };
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 #define call(worker, what)			\
 	({					\

@@ -7,17 +7,16 @@
  * Threads hold any of the locks at any moment, so some two hundred forks meet most of them held. A
  * child that waits for one is killed by its alarm.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/atomic.h>
 #include <kv/pool.h>
 #include <kvmm/hold.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	256u
 #define NR_THREADS	3u
@@ -26,14 +25,7 @@
 
 static struct kvmm_pool *pool;
 static u32 stop;			/* atomic */
-static u32 nr_bad;			/* atomic */
 static u64 nr_steps;			/* atomic */
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static kvmm_key_t key_of(u32 number)
 {
@@ -303,8 +295,7 @@ static void fork_among_threads(u32 nr_forks)
 		       READ_ONCE(nr_steps) != before);
 	}
 	WRITE_ONCE(stop, 1);
-	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(threads[i], NULL);
+	threads_join(threads, NR_THREADS);
 	expect(!kvmm_validate(pool));
 	kvmm_pool_destroy(pool);
 }

@@ -8,15 +8,14 @@
  * Counts of events must never go down, whatever was folded into what meanwhile, and nothing may be
  * more than there is. Under ThreadSanitizer: nothing is read that may be gone.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <kv/atomic.h>
 #include <kv/feed.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	2048u
 #define NR_WORKERS	3u
@@ -24,14 +23,7 @@
 
 static struct kvmm_pool *pool;
 static u32 stop;			/* atomic */
-static u32 nr_wrong;			/* atomic */
 static u64 nr_looks;			/* atomic */
-
-#define expect(holds)										\
-	do {											\
-		if (!(holds) && !kv_fetch_add(&nr_wrong, 1))					\
-			fprintf(stderr, "glance_torture: line %d: %s\n", __LINE__, #holds);	\
-	} while (0)
 
 static u32 any(u64 *random, u32 below)
 {
@@ -171,6 +163,6 @@ int main(int argc, char **argv)
 	run(true, seconds / 2);
 	check_end();
 	kvmm_pool_destroy(pool);
-	printf("glance_torture: %llu looks, %u wrong\n", (unsigned long long)nr_looks, nr_wrong);
-	return nr_wrong || !nr_looks;
+	printf("glance_torture: %llu looks, %u wrong\n", (unsigned long long)nr_looks, nr_bad);
+	return nr_bad || !nr_looks;
 }

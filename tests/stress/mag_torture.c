@@ -12,18 +12,17 @@
  * at the whole picture, one moves and evicts. Every other pool has owners with a full fence. When
  * all is given back nothing may be held, lost or miscounted.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <kv/atomic.h>
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 #include <kvmm/kvmm.h>
+
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	2048u
 #define NR_WORKERS	4u
@@ -55,13 +54,6 @@ static u64 box[NR_BOXES];		/* atomic; handles on their way: generation | index *
 static u64 next_stamp;			/* atomic */
 static u64 nr_calls;			/* atomic */
 static u32 stop;			/* atomic */
-static u32 nr_wrong;			/* atomic */
-
-#define expect(holds)									\
-	do {										\
-		if (!(holds) && !kv_fetch_add(&nr_wrong, 1))				\
-			fprintf(stderr, "mag_torture: line %d: %s\n", __LINE__, #holds);	\
-	} while (0)
 
 static u32 any(struct worker *worker, u32 below)
 {
@@ -340,7 +332,7 @@ static void run_pool(u64 seed, u64 until_ns, bool fenced)
 		start(&others[i], jobs[i], seed + 100 + i);
 	for (u32 i = 0; i < NR_WORKERS; i++)
 		start(&workers[i], live, seed + i);
-	for (u32 born = NR_WORKERS; now_ns() < until_ns && !READ_ONCE(nr_wrong); born++) {
+	for (u32 born = NR_WORKERS; now_ns() < until_ns && !READ_ONCE(nr_bad); born++) {
 		struct worker *worker = &workers[born % NR_WORKERS];
 
 		pthread_join(worker->thread, NULL);
@@ -360,7 +352,7 @@ static void *outlive(void *arg)
 	u64 seconds = *(u64 *)arg, seed = ((u64 *)arg)[1];
 	u64 begin_ns = now_ns(), end_ns = begin_ns + seconds * NS_PER_SEC;
 
-	for (u32 i = 0; now_ns() < end_ns && !READ_ONCE(nr_wrong); i++)
+	for (u32 i = 0; now_ns() < end_ns && !READ_ONCE(nr_bad); i++)
 		run_pool(seed + 1000 * i, now_ns() + NS_PER_SEC / 2, i % 2);
 	return NULL;
 }
@@ -378,5 +370,5 @@ int main(int argc, char **argv)
 	kv_rcu_barrier();
 	expect(!kv_mem_bytes());
 	printf("mag_torture: %llu calls\n", (unsigned long long)nr_calls);
-	return nr_wrong != 0;
+	return nr_bad != 0;
 }

@@ -6,16 +6,14 @@
  * sum is the pool; a run that has a name has one that was given; what is said of a range belongs together: its
  * tenant and its owner follow from its sequence. In the end, when all stands still, the map equals the statistics.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	3000u
 #define NR_WORKERS	3u
@@ -27,14 +25,7 @@
 
 static struct kvmm_pool *pool;
 static u32 stop;		/* atomic */
-static u32 nr_bad;		/* atomic */
 static u32 nr_maps;		/* atomic */
-
-#define expect(cond)								\
-	do {									\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 static kvmm_key_t key_of(u64 *state)
 {
@@ -212,11 +203,9 @@ int main(void)
 	for (uintptr_t i = 0; i < NR_LOOKERS; i++)
 		if (pthread_create(&looker[i], NULL, look, (void *)i))
 			return 2;
-	for (u32 i = 0; i < NR_WORKERS; i++)
-		pthread_join(worker[i], NULL);
+	threads_join(worker, NR_WORKERS);
 	WRITE_ONCE(stop, 1);
-	for (u32 i = 0; i < NR_LOOKERS; i++)
-		pthread_join(looker[i], NULL);
+	threads_join(looker, NR_LOOKERS);
 	check_still();
 	kvmm_pool_destroy(pool);
 	printf("%u maps\n", nr_maps);

@@ -6,15 +6,13 @@
  * by a thread of kvmm's. Each private block and each range carries a mark that nobody else may write
  * over. In the end everything is given back: the pool is valid, counts are 0, and all of it is free.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	768u
 #define BLOCK_BYTES	64u
@@ -28,15 +26,8 @@
 
 static struct kvmm_pool *pool;
 static struct kvmm_gangs *gangs;
-static u32 nr_bad;		/* atomic */
 static u32 stop;		/* atomic */
 static u64 nr_done;		/* atomic */
-
-#define expect(cond)								\
-	do {									\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 struct thread {
 	pthread_t id;
@@ -50,11 +41,6 @@ struct thread {
 	u64 range_mark[NR_HELD];
 	u32 range_nr[NR_HELD];
 };
-
-static u32 any(struct thread *t, u32 below)
-{
-	return any_of(&t->random, below);
-}
 
 static u64 new_mark(struct thread *t)
 {
@@ -74,7 +60,7 @@ static void mark_mut(struct thread *t, kvmm_mut_t mut)
 
 static kvmm_mut_t pull_mut(struct thread *t)
 {
-	u32 at = any(t, t->nr_muts);
+	u32 at = any_of(&t->random, t->nr_muts);
 	kvmm_mut_t mut = t->mut[at];
 	u64 mark = 0;
 
@@ -99,12 +85,12 @@ static void alloc(struct thread *t)
 	kvmm_mut_t mut[BATCH];
 	int err;
 
-	ctl.nr = 1 + any(t, 4);
-	ctl.tenant = any(t, NR_TENANTS);
-	ctl.flags = flags[any(t, 7)];
+	ctl.nr = 1 + any_of(&t->random, 4);
+	ctl.tenant = any_of(&t->random, NR_TENANTS);
+	ctl.flags = flags[any_of(&t->random, 7)];
 	if (t->nr_muts + ctl.nr > NR_HELD)
 		return;
-	err = any(t, 2) ? kvmm_alloc_for(pool, ctl.nr, ctl.tenant, mut) : kvmm_alloc_ctl(pool, &ctl, mut);
+	err = any_of(&t->random, 2) ? kvmm_alloc_for(pool, ctl.nr, ctl.tenant, mut) : kvmm_alloc_ctl(pool, &ctl, mut);
 	expect(!err || is_want_of_room(err));
 	for (u32 i = 0; !err && i < ctl.nr; i++)
 		mark_mut(t, mut[i]);
@@ -143,7 +129,7 @@ static void keep_ref(struct thread *t, kvmm_ref_t ref, u32 number)
 
 static void publish(struct thread *t)
 {
-	u32 number = any(t, NR_KEYS);
+	u32 number = any_of(&t->random, NR_KEYS);
 	u64 word = number + 1000000;
 	kvmm_key_t key = key_of(number);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .position = number % BATCH };
@@ -160,7 +146,7 @@ static void publish(struct thread *t)
 
 static void match(struct thread *t)
 {
-	u32 first = any(t, NR_KEYS / BATCH) * BATCH;
+	u32 first = any_of(&t->random, NR_KEYS / BATCH) * BATCH;
 	kvmm_key_t key[BATCH];
 	kvmm_ref_t ref[BATCH];
 	int nr;
@@ -180,7 +166,7 @@ static void put(struct thread *t)
 
 	if (!t->nr_refs)
 		return;
-	at = any(t, t->nr_refs);
+	at = any_of(&t->random, t->nr_refs);
 	expect(!kvmm_ref_read(pool, t->ref[at], 0, &word, sizeof(word)));
 	expect(word == t->ref_key[at] + 1000000);
 	expect(!kvmm_touch(pool, t->ref[at]));
@@ -192,14 +178,14 @@ static void put(struct thread *t)
 
 static void hold(struct thread *t)
 {
-	kvmm_key_t key = key_of(any(t, NR_KEYS));
+	kvmm_key_t key = key_of(any_of(&t->random, NR_KEYS));
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
 	kvmm_hold_t handle;
 	int nr;
 
-	attr.owner = 1 + any(t, 3);
-	attr.flags = any(t, 2) ? KVMM_HOLD_PIN : 0;
+	attr.owner = 1 + any_of(&t->random, 3);
+	attr.flags = any_of(&t->random, 2) ? KVMM_HOLD_PIN : 0;
 	nr = kvmm_hold(pool, &attr, &handle);
 	expect(nr == 1 || nr == -ENOENT || nr == -EBUSY);
 	if (nr == 1)
@@ -211,7 +197,7 @@ static void hold(struct thread *t)
 static void check_range(struct thread *t, u32 at)
 {
 	u64 word = 0;
-	u32 i = any(t, t->range_nr[at]);
+	u32 i = any_of(&t->random, t->range_nr[at]);
 
 	expect(!kvmm_range_read(pool, t->range[at], i, 0, &word, sizeof(word)));
 	expect(word == t->range_mark[at] + i);
@@ -229,9 +215,9 @@ static void mark_range(struct thread *t, u32 at, u32 from)
 static void take_range(struct thread *t)
 {
 	u32 at = t->nr_ranges;
-	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(t, 16),
-					.max_runs = 1 + any(t, 4), .tenant = any(t, NR_TENANTS),
-					.flags = any(t, 3) ? 0 : KVMM_ALLOC_GROWS };
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(&t->random, 16),
+					.max_runs = 1 + any_of(&t->random, 4), .tenant = any_of(&t->random, NR_TENANTS),
+					.flags = any_of(&t->random, 3) ? 0 : KVMM_ALLOC_GROWS };
 	int err;
 
 	if (at == NR_HELD)
@@ -253,10 +239,10 @@ static void change_range(struct thread *t)
 
 	if (!t->nr_ranges)
 		return;
-	at = any(t, t->nr_ranges);
+	at = any_of(&t->random, t->nr_ranges);
 	check_range(t, at);
 	nr = t->range_nr[at];
-	switch (any(t, 4)) {
+	switch (any_of(&t->random, 4)) {
 	case 0:
 		if (nr > 64)
 			return;
@@ -272,7 +258,7 @@ static void change_range(struct thread *t)
 		}
 		break;
 	case 2:
-		expect(!kvmm_range_seal(pool, t->range[at], 1 + any(t, nr)));
+		expect(!kvmm_range_seal(pool, t->range[at], 1 + any_of(&t->random, nr)));
 		break;
 	default:
 		expect(!kvmm_range_free(pool, t->range[at]));
@@ -285,8 +271,8 @@ static void change_range(struct thread *t)
 
 static void gang(struct thread *t)
 {
-	struct kvmm_gang_want want[2] = { { .kind = KVMM_GANG_BLOCKS, .nr = 1 + any(t, 4) },
-					  { .kind = KVMM_GANG_RANGE, .nr = 1 + any(t, 6) } };
+	struct kvmm_gang_want want[2] = { { .kind = KVMM_GANG_BLOCKS, .nr = 1 + any_of(&t->random, 4) },
+					  { .kind = KVMM_GANG_RANGE, .nr = 1 + any_of(&t->random, 6) } };
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	kvmm_mut_t mut[4];
 	kvmm_gang_t handle;
@@ -301,7 +287,7 @@ static void gang(struct thread *t)
 	expect(!err || is_want_of_room(err));
 	if (err)
 		return;
-	if (any(t, 2)) {
+	if (any_of(&t->random, 2)) {
 		expect(!kvmm_gang_abort(gangs, handle));
 		return;
 	}
@@ -326,18 +312,18 @@ static void move_for_goal(struct thread *t)
 	struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
 	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
 
-	goal.goal = any(t, KVMM_NR_GOALS);
-	goal.mode = any(t, KVMM_NR_MOVE_MODES);
-	goal.flags = any(t, 8);
-	goal.want = 1 + any(t, 12);
-	goal.pageblock_blocks = 1u << any(t, 5);
-	goal.max_blocks = any(t, 60);
+	goal.goal = any_of(&t->random, KVMM_NR_GOALS);
+	goal.mode = any_of(&t->random, KVMM_NR_MOVE_MODES);
+	goal.flags = any_of(&t->random, 8);
+	goal.want = 1 + any_of(&t->random, 12);
+	goal.pageblock_blocks = 1u << any_of(&t->random, 5);
+	goal.max_blocks = any_of(&t->random, 60);
 	if (goal.goal == KVMM_GOAL_GATHER) {
 		if (!t->nr_ranges)
 			return;
-		goal.range = t->range[any(t, t->nr_ranges)];
+		goal.range = t->range[any_of(&t->random, t->nr_ranges)];
 	}
-	if (any(t, 3))
+	if (any_of(&t->random, 3))
 		expect(is_of_course(kvmm_compact_goal_start(pool, &goal, &plan)));
 	else
 		expect(is_of_course(kvmm_compact_plan(pool, &goal, &plan)));
@@ -346,16 +332,16 @@ static void move_for_goal(struct thread *t)
 /* Goes and comes; what one thread gives back another one may have again. */
 static void move_memory(struct thread *t)
 {
-	struct kvmm_shrink less = { .size = sizeof(less), .nr_blocks = 1 + any(t, 64), .min_blocks = 1 };
+	struct kvmm_shrink less = { .size = sizeof(less), .nr_blocks = 1 + any_of(&t->random, 64), .min_blocks = 1 };
 	struct kvmm_regain more = { .size = sizeof(more) };
 	int ret;
 
-	switch (any(t, 5)) {
+	switch (any_of(&t->random, 5)) {
 	case 0:
 		expect(is_of_course(kvmm_pool_shrink(pool, &less)));
 		break;
 	case 1:
-		expect(is_of_course(kvmm_pool_shrink_start(pool, &less, any(t, 2))));
+		expect(is_of_course(kvmm_pool_shrink_start(pool, &less, any_of(&t->random, 2))));
 		break;
 	case 2:
 		ret = kvmm_pool_shrink_poll(pool, NULL);
@@ -372,14 +358,14 @@ static void move_memory(struct thread *t)
 
 static void others(struct thread *t)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any(t, 20),
-				     .max_blocks = any(t, 20) };
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = any(t, 12) };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any_of(&t->random, 20),
+				     .max_blocks = any_of(&t->random, 20) };
+	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = any_of(&t->random, 12) };
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 	kvmm_promise_t promise;
-	u32 block = any(t, NR_BLOCKS);
+	u32 block = any_of(&t->random, NR_BLOCKS);
 
-	switch (any(t, 8)) {
+	switch (any_of(&t->random, 8)) {
 	case 0:
 		(void)kvmm_pool_compact(pool, &goal);
 		break;
@@ -391,7 +377,7 @@ static void others(struct thread *t)
 		move_memory(t);
 		break;
 	case 1:
-		(void)kvmm_compact_start(pool, &goal, any(t, 2));
+		(void)kvmm_compact_start(pool, &goal, any_of(&t->random, 2));
 		break;
 	case 2:
 		expect(kvmm_evict_blocks(pool, &block, 1) >= 0);
@@ -400,7 +386,7 @@ static void others(struct thread *t)
 		(void)kvmm_evict_for(pool, &room);
 		break;
 	default:
-		ctl.nr = 1 + any(t, 8);
+		ctl.nr = 1 + any_of(&t->random, 8);
 		if (!kvmm_promise_make(pool, &ctl, &promise))
 			expect(kvmm_promise_end(pool, promise) == (int)ctl.nr);
 	}
@@ -425,7 +411,7 @@ static void *call(void *arg)
 	struct thread *t = arg;
 
 	for (u32 i = 0; i < NR_CALLS && !READ_ONCE(nr_bad); i++)
-		calls[any(t, ARRAY_SIZE(calls))](t);
+		calls[any_of(&t->random, ARRAY_SIZE(calls))](t);
 	give_back(t);
 	kv_fetch_add(&nr_done, 1);
 	return NULL;

@@ -9,18 +9,16 @@
  * was done, and the pool is valid in the end.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
 #include "pool/move/stay.h"
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_BLOCKS	192u
 #define NR_WORDS	8u		/* of a block */
@@ -35,19 +33,12 @@ enum deed { PUBLISH, READ, PIN, PIN_RANGE, STEER, NR_DEEDS };
 static struct kvmm_pool *pool;
 static u64 *mem;
 static u32 stop;		/* atomic */
-static u32 nr_bad;		/* atomic */
 static u64 nr_done[NR_DEEDS];	/* atomic */
 
 struct user {
 	u64 random;
 	kvmm_stream_t stream;
 };
-
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
 
 /* ---- content ---- */
 
@@ -348,8 +339,7 @@ int main(void)
 	pthread_t thread[NR_USERS + 1];
 
 	make();
-	for (u32 i = 0; i < NR_USERS; i++)
-		pthread_create(&thread[i], NULL, use, (void *)(uintptr_t)(i + 1));
+	threads_start(thread, NR_USERS, use);
 	pthread_create(&thread[NR_USERS], NULL, steer, (void *)1);
 	wait_for_the_end();
 	for (u32 i = 0; i <= NR_USERS; i++)

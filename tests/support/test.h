@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of Criterion's include, one and all. */
+#ifndef TESTS_SUPPORT_TEST_H
+#define TESTS_SUPPORT_TEST_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/types.h>
+#include <kvmm/kvmm.h>
+
+#endif /* TESTS_SUPPORT_TEST_H */
