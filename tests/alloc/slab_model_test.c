@@ -10,11 +10,6 @@
  * that each object comes from a slab than which none with room is fuller, that no byte has two
  * owners, and which runs must be free again.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
 #include <kv/zone.h>
 

@@ -3,11 +3,6 @@
  * Hybrid models on one zone: the numbers of the presets from the models' dimensions, and what is
  * wasted once requests live there, against uniform pages. Prints a line a preset.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/alloc/slab_util.h"
 
 #define NR_REQUESTS	13u	/* no multiple of what a slab holds */

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Slab caches: shapes, order, handles, text, failures. Base blocks are of 64 bytes. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/alloc.h>
-#include <kv/mem.h>
 #include <kv/stat.h>
 #include <kv/zone.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
 #include <kv/zone.h>
 
 #include "alloc/slab.h"

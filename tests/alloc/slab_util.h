@@ -4,8 +4,9 @@
 #define SLAB_UTIL_H
 
 #include <kv/alloc.h>
-#include <kv/types.h>
 #include <kvmm/zone.h>
+
+#include "tests/support/test.h"
 
 struct kvmm_zone *slab_zone(u32 nr_blocks);
 struct kvmm_zone *slab_zone_of(const char *engine, u32 nr_blocks);

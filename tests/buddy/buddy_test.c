@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The two binary buddies, seen in pictures. [..] is one free buddy block. */
-#include <criterion/criterion.h>
-
 #include <kv/bits.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "tests/support/cleanup.h"

@@ -10,17 +10,12 @@
  * the engine holds must be the same, byte for byte, whichever way a state is reached.
  */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <criterion/criterion.h>
 
 #include <kv/bits.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "tests/support/length.h"
+#include "tests/support/test.h"
 
 #define MAX_BLOCKS	16u
 #define MAX_BYTES	4096u

@@ -7,17 +7,11 @@
  * classic buddy has other states, see exhaustive_buddy.c. The zone is put back by copying its
  * metadata, so a call that fails is also one that left the metadata alone.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <criterion/criterion.h>
-
 #include <kv/bits.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "tests/support/length.h"
+#include "tests/support/test.h"
 #include "tests/support/zone_model.h"
 
 #define MAX_NR		8u

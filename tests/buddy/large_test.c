@@ -3,10 +3,7 @@
  * Zones that are too large for pictures: what only shows where an index has several levels, and
  * lengths that are binned. The oracle is a list of runs that the test itself has laid out.
  */
-#include <criterion/criterion.h>
-
 #include <kv/bits.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "buddy/runs.h"

@@ -11,19 +11,14 @@
  * purpose. Starts must be exactly the model's, so engines of one kind agree with each other.
  */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <criterion/criterion.h>
 
 #include <kv/bits.h>
 #include <kv/env.h>
 #include <kv/stat.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "tests/support/length.h"
+#include "tests/support/test.h"
 #include "tests/support/zone_model.h"
 
 #define MAX_ENGINES	16u

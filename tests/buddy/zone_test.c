@@ -3,14 +3,8 @@
  * The zone calls: what they return, what they leave alone, what they say about the zone.
  * Tests named each_engine run for every engine of kvmm_zone_engines().
  */
-#include <string.h>
-
-#include <criterion/criterion.h>
-
 #include <kv/bits.h>
-#include <kv/mem.h>
 #include <kv/stat.h>
-#include <kv/types.h>
 #include <kv/zone.h>
 
 #include "tests/support/fake_env.h"

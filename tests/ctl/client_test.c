@@ -4,19 +4,14 @@
  * waits, and how much it takes. Whatever tools make of answers: hostile.py.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <kv/types.h>
-
 #include "tests/ctl/control_util.h"
+#include "tests/support/test.h"
 #include "tools/client/client.h"
 
 static struct client client;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands that show a pool, and that set it: each against what the pool itself says. */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <kv/tier.h>
 

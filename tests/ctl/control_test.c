@@ -4,18 +4,12 @@
  * holds up nobody else. The engine's loop polls here, so each step is one step.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kv/sys.h>
 
 #include "ctl/control.h"

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Events as lines: what each kind looks like, that it is read as it was, and what is refused. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <kv/entry.h>
-#include <kv/types.h>
 #include <kvmm/event.h>
+
+#include "tests/support/test.h"
 
 #define REST	"00102030405060708090a0b0c0d0e0f"
 #define A	"0" REST

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Events through the control socket: by cursor, in portions, with what was lost, and what is cached. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kvmm/event.h>
 
 #include "control_util.h"

@@ -4,18 +4,12 @@
  * same name, folders that go away.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <kv/mem.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"

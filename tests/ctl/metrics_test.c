@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Metrics: what is refused, what is cut, and no memory. Their numbers are metrics.py's. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ctl/metrics.h"

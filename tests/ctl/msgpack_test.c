@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* MessagePack: each value in the fewest bytes, read back, and refused when it is cut short. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
 #include "ctl/msgpack.h"
+#include "tests/support/test.h"
 
 static u8 buf[70000];
 static struct pack pack;

@@ -4,14 +4,8 @@
  * something against it for a moment; times, and what is told of them.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <kv/mem.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"

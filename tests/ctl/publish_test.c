@@ -3,13 +3,7 @@
  * What a publisher says, message by message: numbers, gaps, replays, snapshots, counts. Its thread is held
  * at the end of each round while the test does something, so that each batch is known beforehand.
  */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <kv/mem.h>
 
 #include "ctl/zmq.h"
 #include "tests/ctl/fake_zmq.h"

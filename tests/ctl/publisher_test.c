@@ -4,13 +4,8 @@
  * what is kept for replay. What it says on real sockets: subscribe.py.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <kv/mem.h>
 
 #include <kv/sock.h>
 

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tokens by key: the newest are there, the oldest have gone, against a list that is searched. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "ctl/stash.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compaction and migration by the socket: planned, begun, watched, called off. */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <kvmm/migrate.h>
 

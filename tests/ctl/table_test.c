@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The tables that tools read from a control socket, good ones and others. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "tools/client/table.h"
 #include "tools/plain.h"
 

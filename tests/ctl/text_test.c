@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Text that grows: up to its limit and not beyond, and cells of tables that nothing in them can end. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "ctl/text.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 static struct kv_text text;
 

@@ -3,10 +3,7 @@
 #ifndef TWO_POOLS_H
 #define TWO_POOLS_H
 
-#include <criterion/criterion.h>
 #include <unistd.h>
-
-#include <kv/mem.h>
 
 #include "tests/ctl/control_util.h"
 #include "tests/pool/util.h"

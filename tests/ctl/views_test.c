@@ -3,13 +3,9 @@
  * Commands that show memory: what they say of a small pool, and what when there is no memory for it. Whole
  * answers of a larger one: tests/views.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/alloc.h>
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kvmm/hold.h>
 #include <kvmm/registry.h>

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Batches that others have written, field by field: what is taken, what is passed over, what is refused. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
 #include "ctl/wire.h"
+#include "tests/support/test.h"
 
 #define MAX	8u
 

@@ -3,13 +3,8 @@
  * Batches as bytes: golden ones, which others' decoders were fed with (tests/ctl/vectors/), what is
  * merged into one event, and that what is written is read.
  */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "ctl/wire.h"
+#include "tests/support/test.h"
 
 #define VECTORS	"/tests/ctl/vectors/"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules of a shared device: contexts, captures, the latch, forks, and opening half-way. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/err.h>
 
+#include "tests/support/test.h"
 #include "fake_driver.h"
 #include "tests/support/fake_env.h"
 

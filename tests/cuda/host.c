@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The host as a device. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <kv/cuda.h>
-#include <kv/mem.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 static const struct kv_dev_ops *const ops = &kv_dev_host;
 static const struct kv_fence no_fence;

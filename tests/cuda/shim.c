@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Loading a driver: which one, with which symbols, and every way in which there is none. */
-#include <criterion/criterion.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/err.h>
 
+#include "tests/support/test.h"
 #include "fake_driver.h"
 #include "tests/support/fake_env.h"
 

@@ -14,6 +14,7 @@
 #include <kv/cuda.h>
 
 #include "cuda/engine.h"
+#include "tests/support/test.h"
 #include "tests/swcuda/driver.h"
 
 #define POOL_MAX_PLANES	80

@@ -3,10 +3,6 @@
  * The driver cannot say any more whether a copy has ended: nothing that it may still write is given to
  * anybody, until the driver can say so, or for good if the device is lost.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "soft.h"
 
 #define NR_BLOCKS	16u

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The copy engine: every layout, every direction, every path, and what happens without one. */
-#include <stdio.h>
-#include <string.h>
-
 #include "soft.h"
 #include "tests/support/length.h"
 

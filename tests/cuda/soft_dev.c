@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What every device promises: the same tests on the host and on a soft device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
 #include <kv/sys.h>
 

@@ -6,11 +6,6 @@
  * The scenario goes through all there is. A model follows it: a call that fails has done nothing, a
  * fence that fails leaves its destination unknown. In the end what is known must be there.
  */
-#include <stdio.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "soft.h"
 #include "tests/support/length.h"
 

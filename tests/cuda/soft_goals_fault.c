@@ -6,11 +6,6 @@
  *
  * What is at stake is in four ranges and six cached blocks of a pool of 32.
  */
-#include <string.h>
-
-#include <kv/mem.h>
-#include <kvmm/kvmm.h>
-
 #include "soft.h"
 #include "tests/support/length.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pinned host memory, and what happens when it cannot be pinned. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include <kv/pages.h>

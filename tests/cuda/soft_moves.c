@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Moves on a device that takes its time: what the host does meanwhile, and what the driver refuses. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/env.h>
-#include <kvmm/kvmm.h>
 
 #include "pool/internal.h"
 #include "soft.h"

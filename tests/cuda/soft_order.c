@@ -9,8 +9,6 @@
  *	R4 whoever uses the new place starts after the move
  *	R5 the old place is written again after its last reader, which may be the mover
  */
-#include <string.h>
-
 #include <kv/sys.h>
 
 #include "soft.h"

@@ -5,11 +5,6 @@
  *
  * 64 blocks of 256 KiB, 8 to a unit of 2 MiB.
  */
-#include <string.h>
-
-#include <kv/mem.h>
-#include <kvmm/kvmm.h>
-
 #include "pool/internal.h"
 #include "soft.h"
 #include "tests/support/length.h"

@@ -4,10 +4,7 @@
  * driver: no two accesses race, and whatever is read is what was written. And each rule is needed:
  * with any one of them broken the race checker complains, or the content is wrong.
  */
-#include <string.h>
-
 #include <kv/sys.h>
-#include <kvmm/kvmm.h>
 
 #include "soft.h"
 

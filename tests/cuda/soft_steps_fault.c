@@ -3,11 +3,6 @@
  * Any call of the driver may fail while blocks move beside or between steps, once or from then on:
  * content that can still be read is right, nothing is lost between owners, nothing leaks.
  */
-#include <string.h>
-
-#include <kv/mem.h>
-#include <kvmm/kvmm.h>
-
 #include "soft.h"
 #include "tests/support/length.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Areas: memory that comes and goes behind fixed addresses. */
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cutting lists of moves into waves. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "cuda/engine.h"
+#include "tests/support/test.h"
 
 #define BLOCKS	512
 

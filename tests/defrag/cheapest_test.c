@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The cheapest groups and windows, against a look at all of them. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-
 #include <kv/defrag_cheapest.h>
+
+#include "tests/support/test.h"
 
 #define NR	40u
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The mover: what is published, what is given back, and when it stops. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/defrag/picture.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 static int compact(struct picture *pic, struct kvmm_compact *goal)
 {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Runs by losing blocks, shorter lists, gathered sequences: pictures, and all that could have been done. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/defrag/goal_util.h"
+#include "tests/support/test.h"
 
 /* ---- a run ---- */
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Plans for goals on pictures; see goal_util.h. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/defrag/goal_util.h"
+#include "tests/support/test.h"
 
 #define GUARD_BYTES	64
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pageblocks of four blocks are emptied: pictures, and all that could have been done instead. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/defrag/goal_util.h"
+#include "tests/support/test.h"
 
 static void expect_empties(const char *cells, u32 want, u64 drop_ns, int err, const char *after)
 {

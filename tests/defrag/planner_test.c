@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Planners against pictures and against brute force. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/defrag/picture.h"
 #include "tests/support/length.h"
+#include "tests/support/test.h"
 
 struct case_t {
 	struct kv_item items[PICTURE_MAX];

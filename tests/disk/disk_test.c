@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a disk store does: on a disk in memory, by calls that wait, and by submitting and polling. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
-#include <kv/mem.h>
 
+#include "tests/support/test.h"
 #include "util.h"
 #include "tests/support/sim_disk.h"
 #include "disk/internal.h"

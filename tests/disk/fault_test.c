@@ -7,13 +7,7 @@
  * Whatever happens, no read has wrong bytes, the store is consistent after each call, the file within
  * its limit, and no memory is left. When the failures are over the store opens and works.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
+#include "tests/support/test.h"
 #include "util.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/length.h"

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A disk store on the file system that there is: who may open it, what it makes, and the system's queue. */
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 
+#include "tests/support/test.h"
 #include "util.h"
 
 #define SEGMENT		(1u << 20)

@@ -4,12 +4,7 @@
  * the writes that were not flushed is missing. Nor does it where the segment that says so is cut off, or
  * cannot be read.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
+#include "tests/support/test.h"
 #include "util.h"
 #include "tests/support/sim_disk.h"
 #include "disk/internal.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* lru, lru-classic and slru, by pictures. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/bits.h>
 
 #include "tests/evict/order.h"

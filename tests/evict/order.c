@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Eviction orders as text. */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "tests/evict/order.h"
 
 void order_init(struct order *order, const struct kv_evict_ops *ops, u32 nr_blocks)

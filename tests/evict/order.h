@@ -16,6 +16,8 @@
 
 #include <kv/evict.h>
 
+#include "tests/support/test.h"
+
 struct order {
 	const struct kv_evict_ops *ops;
 	void *policy;		/* ours */

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Every policy against its definition: random requests, the whole order compared each time. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
 
 #include "evict/lrfu.c"

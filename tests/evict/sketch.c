@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The sketch against exact counts of a Zipf stream, and against arithmetic that wastes counters. */
-#include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <kv/bits.h>
-#include <kv/mem.h>
 
 #include "evict/sketch.h"
+#include "tests/support/test.h"
 
 #define CAPACITY	BIT(16)
 #define NR_KEYS		100000u

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Trials and what they lead to: the half-life that a load wants, and blocks that move when it changes. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-
 #include <kv/hash.h>
 
 #include "evict/lrfu.c"

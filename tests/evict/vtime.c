@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The ring of lists against a plain table: enter, leave, take, undo, and time that goes on. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/bits.h>
-#include <kv/mem.h>
 
 #include "evict/vtime.h"
+#include "tests/support/test.h"
 
 #define NR	40u
 

@@ -4,15 +4,10 @@
  * rank, about objects of the parent: it returns at once, and refuses what is the parent's. The rows come
  * from the headers (child_calls.py), so there is no function without one.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
-#include <kvmm/kvmm.h>
 #include <kvmm/hold.h>
 #include <kvmm/testing.h>
 

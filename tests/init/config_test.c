@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Settings from texts, files and the environment: all of them, or none and the line that is to blame. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
-#include <kv/types.h>
-#include <kvmm/kvmm.h>
 
 #include "init/config.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 struct all {
 	struct kvmm_tier_attr host;

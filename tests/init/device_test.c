@@ -3,17 +3,13 @@
  * kvmm_device_info(): on the host, and on the software driver, which is told what to be. Each test
  * is a process of its own, so each loads the driver anew.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/log.h>
-#include <kv/mem.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 #define NO_LIBRARY	"./no-such-driver.so"
 #define SW_LIBRARY	"./libkvmm-swcuda.so"

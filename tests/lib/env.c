@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The system's table, and changing to another one. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 
 #include <kv/atomic.h>
 #include <kv/env.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 #define MS	1000000ull
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Forks: the epoch of a child, whoever asks for it first and whether or not the kernel helps. */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/lock.h>
-#include <kv/mem.h>
 #include <kv/sys.h>
+
+#include "tests/support/test.h"
 
 static struct kv_lock a_lock = { .rank = KV_RANK_POOL };
 static u32 nr_told;

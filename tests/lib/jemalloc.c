@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Only in the program that is linked with jemalloc: ours comes from an arena of its own. */
-#include <criterion/criterion.h>
 #include <jemalloc/jemalloc.h>
 
-#include <kv/mem.h>
+#include "tests/support/test.h"
 
 static unsigned int arena_of(void *ptr)
 {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lines for the operator, bugs of ours, and errors in words. */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
 #include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <kv/err.h>
 #include <kv/log.h>
@@ -16,6 +12,7 @@
 #include <kvmm/types.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 #define LONGEST	255
 

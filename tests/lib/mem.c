@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host memory for metadata, over whichever allocator the process has. */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/stat.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 static bool is_all(const unsigned char *byte, size_t nr, unsigned char value)
 {

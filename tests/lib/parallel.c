@@ -4,14 +4,14 @@
  * (--wrap), so that there are as many CPUs as a test says, and the n-th thread cannot be had.
  */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
+
+#include "tests/support/test.h"
 
 #define MAX_PARTS	5000
 #define MAX_THREADS	16		/* as lib/env_sys.c has it */

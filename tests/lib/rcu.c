@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Read-copy-update: nothing is freed under a reader, everything is freed at last. */
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,8 +10,9 @@
 #include <kv/atomic.h>
 #include <kv/env.h>
 #include <kv/lock.h>
-#include <kv/mem.h>
 #include <kv/rcu.h>
+
+#include "tests/support/test.h"
 
 #define FRESH		0x12345678u
 #define POISON		0xdeadbeefu

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rings of records: order, what was missed, writers that meet one that sleeps. */
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <pthread.h>
 
-#include <kv/mem.h>
 #include <kv/ring.h>
+
+#include "tests/support/test.h"
 
 static struct kv_ring ring;
 

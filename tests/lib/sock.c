@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The system behind the seam to other processes: who gets in, what is passed on, what is refused. */
 #define _GNU_SOURCE
-#include <criterion/criterion.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +10,8 @@
 #include <unistd.h>
 
 #include <kv/sock.h>
+
+#include "tests/support/test.h"
 
 static const struct kv_sock_ops *const ops = &kv_sock_system;
 static char folder[64], path[80];

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The seam for start-up code: the system's own table, and forks. */
-#include <criterion/criterion.h>
-#include <string.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
+
+#include "tests/support/test.h"
 
 static const struct kv_sys_ops *const sys = &kv_sys_system;
 

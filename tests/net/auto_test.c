@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What leaves a pool by itself when its memory gets low, and comes to light again. */
-#include <criterion/criterion.h>
-
 #include "tests/net/util.h"
 #include "tests/pool/util.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host memory that runs out in the middle of a migration: refused or failed, and nothing has changed. */
-#include <criterion/criterion.h>
-
 #include "tests/net/pair.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

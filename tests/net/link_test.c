@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Migration over a link: what both sides have after each end of it, good or bad. */
-#include <criterion/criterion.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include <kv/env.h>
 
 #include "tests/net/pair.h"
+#include "tests/support/test.h"
 
 static struct pair pair;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Migration between pools of one process: what each phase looks like, and what each failure leaves. */
-#include <criterion/criterion.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -6,11 +6,8 @@
  * The model knows which ranges there are, and nothing of jobs: whatever those do, a range is there, once
  * at rest and at least once on the way, and its bytes are its own.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/net/util.h"
+#include "tests/support/test.h"
 
 #define NR_POOLS	2u
 #define NR_BLOCKS	96u

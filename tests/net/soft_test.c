@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Migration on the software driver: each way to copy, races looked for, any call of the driver failing. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/cuda/soft.h"
 #include "tests/net/pair.h"
 #include "tests/support/length.h"

@@ -5,8 +5,6 @@
  * The tests say which processor they are on, and have arenas from the beginning where the chance meeting
  * of threads is not what is tested.
  */
-#include <criterion/criterion.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

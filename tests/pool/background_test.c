@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Background compaction: when it looks, when it moves, and that it stops. */
-#include <criterion/criterion.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>

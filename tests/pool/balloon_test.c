@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The balloon, and flips in what a pool knows of memory that is away; part of shrink_test. */
-#include <string.h>
-
 #include "pool/move/leave.h"
 #include "tests/pool/shrink_util.h"
 

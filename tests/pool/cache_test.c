@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cached blocks: hits, misses, what is evicted and in which order. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 

@@ -5,11 +5,6 @@
  * another one's, and what is cached stays what it was. Random operations; KVMM_SEED chooses the
  * run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pool/mag.h"
 #include "tests/pool/util.h"
 #include "tests/support/length.h"

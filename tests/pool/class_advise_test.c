@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What owners say of their blocks, and how much of the pool they may protect. Keys are letters. */
-#include <criterion/criterion.h>
-
 #include "pool/class.h"
 #include "tests/pool/class_util.h"
 

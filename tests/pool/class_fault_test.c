@@ -3,8 +3,6 @@
  * A pool with classes when host memory runs out at the n-th allocation: made as a whole or not at
  * all; and nothing that evicts, demotes or tells needs any.
  */
-#include <criterion/criterion.h>
-
 #include <kv/rcu.h>
 
 #include "tests/pool/class_util.h"

@@ -5,10 +5,6 @@
  * the next victim. Who is evicted, and in which order, must be the same each time. KVMM_SEED and
  * KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Classes above the policy: who goes first, who goes down, who is told. Keys are letters. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "pool/internal.h"
 #include "tests/pool/class_util.h"
 

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Digests: pools that are called alike are alike, and a difference is named. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "feed/internal.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host memory that runs out at the front door: a call is refused and has changed nothing. */
-#include <criterion/criterion.h>
-
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
 

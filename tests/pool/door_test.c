@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The front door without waiting: flags, watermarks, reclaim, promises, and what room costs. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
 

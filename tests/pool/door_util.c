@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
 
 #include <kv/atomic.h>
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/door_util.h"

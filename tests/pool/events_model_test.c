@@ -4,13 +4,6 @@
  * them, and one with a ring so short that it often has to start again from a snapshot, which it takes
  * in pieces while calls go on. Now and then each must have exactly the names that the pool finds.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "tests/pool/util.h"
 
 #define NR_BLOCKS	24u

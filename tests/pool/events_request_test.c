@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Requests and lookups as events: told to who asks, whole, and to nobody else. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "feed/events/events.h"
 #include "tests/pool/request_util.h"
 #include "tests/pool/util.h"

@@ -3,13 +3,8 @@
  * What a consumer of events is told: names that come and go, in order, in which medium; what it has
  * missed; and how it finds back.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <kv/mem.h>
 
 #include "feed/events/events.h"
 #include "tests/pool/util.h"

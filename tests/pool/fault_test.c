@@ -3,10 +3,6 @@
  * Host memory that runs out: at the first allocation, at the second, and so on until the call
  * succeeds. Each time nothing may have changed, nor be left behind.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "pool/internal.h"

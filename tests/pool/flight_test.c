@@ -3,9 +3,6 @@
  * What happens around blocks while they are copied: extents that are joined meanwhile, callers who wait
  * for the run. Time stands still but for what a test lets pass; a limit of pace holds copies up.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 

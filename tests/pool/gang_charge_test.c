@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Who is charged for what a gang has reserved: who gets it, and nobody else. */
-#include <criterion/criterion.h>
-#include <errno.h>
-
 #include "tests/pool/gang_util.h"
 #include "tests/pool/quota_util.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What calls do to blocks that a reserved gang has claimed, and refused gangs to others. */
-#include <criterion/criterion.h>
-
 #include "gang_util.h"
 #include "pool/class.h"
 #include "tests/pool/class_util.h"

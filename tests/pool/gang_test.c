@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Gangs: all of it or none, and nobody can tell afterwards that it was none. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
 #include "pool/internal.h"
 #include "tests/pool/gang_util.h"
 #include "tests/support/fake_env.h"

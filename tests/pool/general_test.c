@@ -3,8 +3,6 @@
  * Calls that take a kind: each refuses bad kinds, sizes, handles and NULL with the errno of its
  * header, and a refused call leaves the pool as it was. Short forms answer as the calls that they wrap.
  */
-#include <criterion/criterion.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is seen in passing: the same as under the locks, and without them. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <kv/feed.h>
 
 #include "pool/internal.h"

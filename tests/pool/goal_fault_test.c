@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host memory runs out at any point of a plan, or of its beginning: nothing has happened then. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 

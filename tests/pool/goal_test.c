@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Goals of a pool: what is planned, begun, lost, left alone. Blocks that are dark show as '.'. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 
 #define BYTES	TEST_BLOCK_BYTES

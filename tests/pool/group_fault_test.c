@@ -3,10 +3,6 @@
  * Groups without host memory: each call that allocates fails at its n-th allocation, n = 1, 2, ...
  * until it succeeds. Each time pools and tables are as they were, and nothing is left behind.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "group/internal.h"

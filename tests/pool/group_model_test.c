@@ -7,13 +7,6 @@
  * should. Lengths of hits are compared with those that follow from asking the pools for each key
  * and from what layers read, token by token. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "group/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/length.h"

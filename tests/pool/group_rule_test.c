@@ -6,13 +6,10 @@
  * all lengths. All patterns of cached blocks are tried where that is feasible; beyond, random ones
  * (KVMM_SEED chooses them). Whatever is looked at, no block may be asked for twice.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "group/internal.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
+#include "tests/support/test.h"
 
 #define MAX_BLOCKS	64u
 #define MAX_TOKENS	400u

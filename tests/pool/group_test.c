@@ -3,10 +3,6 @@
  * Groups over pools. Keys are numbers: granule j of prompt p is 1000 * p + j, and prompts that
  * share a prefix share its numbers. The rules themselves are tested in group_rule_test.c.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 
 #define MAX_KEYS	256u

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ranges that grow while host memory runs out: only extents beyond the eighth want any. */
-#include <criterion/criterion.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"

@@ -3,9 +3,6 @@
  * Ranges that grow, as pictures: a letter is a range, a dot is free, and the letter's capital is what
  * is reserved for it.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 

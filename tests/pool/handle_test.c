@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Handles: stale ones, made-up ones, and those of another pool. */
-#include <criterion/criterion.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 

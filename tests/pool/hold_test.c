@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Holds: what they keep, for how long, who is told of them. Time is the fake host's. */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "pool/lease.h"
 #include "tests/pool/hold_util.h"
 #include "tests/support/between.h"

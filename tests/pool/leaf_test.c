@@ -3,12 +3,6 @@
  * Leaf first: chains that branch, random requests, and whatever is evicted has no child left that
  * nobody holds; for every policy.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Leases of all kinds when host memory runs out, and when a bit of them flips. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "pool/lease.h"

@@ -3,9 +3,6 @@
  * Cached blocks when host memory runs out: at the first allocation, at the second, and so on until
  * the call succeeds. Each time nothing may have changed. Most calls allocate nothing at all.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/rcu.h>
 
 #include "tests/pool/life_util.h"

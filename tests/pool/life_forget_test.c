@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Forgetting keys: by block id, all that nobody holds, everything. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/life_util.h"
 
 /* ---- by block id ---- */

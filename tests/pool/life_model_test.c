@@ -9,10 +9,6 @@
  * content, which is the block's number and must survive every move. KVMM_SEED and KVMM_MODEL_OPS
  * choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

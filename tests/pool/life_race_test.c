@@ -4,9 +4,6 @@
  * that is under the locks of the first one. Looking up and dropping references takes none of those, so
  * these orders of events can be had one by one, each time the same.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/cuda.h>
 #include <kv/rcu.h>
 

@@ -3,9 +3,6 @@
  * References on cached blocks: who has one, who may have one, and what a batch does that is not
  * all right. Digits of pictures: references of registered blocks, '.' anything else.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/life_util.h"
 
 /* Every call that wants a reference, on a batch with something wrong in it. */

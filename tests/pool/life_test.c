@@ -3,9 +3,6 @@
  * The life of a cached block up to its publication: private, staged, registered; names that are
  * taken; who finds what. Letters of pictures: P private, S staged, A active, I inactive.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/life_util.h"
 
 /* ---- staged ---- */

@@ -7,10 +7,7 @@
  * evicted, evict exactly the shortfall, and hand nobody a block that somebody has. Threads die with
  * full magazines and others are born. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pool/local.h"
 #include "tests/pool/util.h"

@@ -4,13 +4,10 @@
  *
  * That no lock is taken shows in that a call returns while the test holds the pool's.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 #include <kvmm/alloc.h>

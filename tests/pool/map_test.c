@@ -3,11 +3,6 @@
  * The map of blocks: what runs say, how blocks become runs, that nothing is waited for, and, after random
  * calls, that each block is what kvmm_block_info() says it is.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/rcu.h>
 
 #include "pool/internal.h"

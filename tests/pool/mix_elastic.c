@@ -3,8 +3,6 @@
  * Memory that goes, is written by the caller, and comes again: at once, or beside all other calls, by a
  * shrink or by the balloon. There is less room meanwhile; nothing else may be noticed.
  */
-#include <string.h>
-
 #include "tests/pool/mix_model.h"
 
 /* The caller's until he hands it back: nobody else writes there. */

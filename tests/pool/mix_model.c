@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/pool/mix_model.h"
 #include "tests/support/random.h"

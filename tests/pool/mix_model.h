@@ -7,10 +7,7 @@
 #ifndef POOL_TEST_MIX_MODEL_H
 #define POOL_TEST_MIX_MODEL_H
 
-#include <errno.h>
-
 #include <kv/env.h>
-#include <kv/mem.h>
 
 #include <kvmm/testing.h>
 

@@ -8,11 +8,6 @@
  * KVMM_SEED chooses the first run, KVMM_OPS the calls of each, KVMM_RUNS how many. KVMM_STRICT: all is
  * looked at after each call, and not in every fourth run only.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pool/arena.h"
 #include "tests/pool/mix_model.h"
 #include "tests/support/length.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Random calls on ranges, steps that read and write meanwhile, and compaction. */
-#include <string.h>
-
 #include "tests/pool/mix_model.h"
 
 /* ---- ranges ---- */

@@ -8,11 +8,6 @@
  * must survive every move. With arenas each call is made on another processor. KVMM_SEED and
  * KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
 
 #include "pool/arena.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What moves: private and staged blocks between steps, and what is sealed of a range that grows. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 
 static int start(struct kvmm_pool *pool, u32 want, u32 mode)

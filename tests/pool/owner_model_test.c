@@ -6,11 +6,6 @@
  * over everything must show exactly that, and now and then kvmm_leaks() what the model thinks is
  * suspicious. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/bits.h>
 #include <kv/rcu.h>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Owners: named, listed, renewed, released; leases; what is suspicious. Pictures as in owner_util.h. */
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

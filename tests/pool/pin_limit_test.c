@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* No more pins than a pool may have: all of a call's or none, and each unpin makes room. */
-#include <criterion/criterion.h>
-
 #include "tests/pool/class_util.h"
 
 #define NR	8u

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pins by type, and what is said of blocks that do not move. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "pool/move/stay.h"
 #include "tests/pool/util.h"
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making pools, finding them, and what they say about blocks. */
-#include <criterion/criterion.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/util.h"

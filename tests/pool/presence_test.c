@@ -3,11 +3,6 @@
  * Two pools that are tiers of one registry of prefixes: what it says of them is what they have,
  * whichever way a block came or went, and its hooks are called with no lock held.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 

@@ -3,10 +3,7 @@
  * Pressure against a model of its own: whole percents of 2 s, decayed by exp(), in floating point. Fixed
  * point rounds up to a unit at each sample, which adds up to 1 / (1 - decay) units; see the bounds.
  */
-#include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "pool/pressure.h"
 #include "tests/pool/door_util.h"

@@ -4,10 +4,6 @@
  * queue, and whether what it wants is there. The model knows nothing of wake-ups; if one were lost the
  * ticket that it says is served would not be.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
 

@@ -2,7 +2,6 @@
 /*
  * Waiting: who gets blocks when, and who does not. One thread; see door_util.h for the others.
  */
-#include <criterion/criterion.h>
 #include <sys/mman.h>
 
 #include "pool/queue.h"

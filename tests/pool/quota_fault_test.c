@@ -3,8 +3,6 @@
  * Limits when host memory runs out at the n-th allocation: all of a call or nothing; and a bit that
  * flips in what is known of tenants must be noticed.
  */
-#include <criterion/criterion.h>
-
 #include "pool/internal.h"
 #include "tests/pool/quota_util.h"
 #include "tests/support/fault.h"

@@ -6,11 +6,6 @@
  * what is charged and every event must be the same each time. KVMM_SEED and KVMM_MODEL_OPS choose
  * the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/pool/quota_util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Limits of tenants beside what else decides who is evicted: classes, chains, runs, groups. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/quota_util.h"
 
 enum { LOW, MID, HIGH };

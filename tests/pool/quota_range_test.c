@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Limits of tenants and ranges, in pools with and without cached blocks. */
-#include <criterion/criterion.h>
-
 #include "tests/pool/quota_util.h"
 
 static struct kvmm_pool *pool;

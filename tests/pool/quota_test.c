@@ -3,8 +3,6 @@
  * What limits of tenants do to cached blocks: who is charged, who is refused, who loses what. Small
  * letters are tenant 1's blocks, capitals tenant 2's, digits tenant 3's.
  */
-#include <criterion/criterion.h>
-
 #include "tests/pool/quota_util.h"
 
 static struct kvmm_pool *pool;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
 #include <ctype.h>
-#include <stdio.h>
 
 #include "tests/pool/quota_util.h"
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ranges: where they go, how they change shape, who may end them. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 
 #define PINNED	KVMM_ALLOC_PINNED

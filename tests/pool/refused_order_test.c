@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A call that is refused, or undone, leaves the order of eviction as it was, whatever the policy. */
-#include <criterion/criterion.h>
-
 #include "gang_util.h"
 
 static struct kvmm_pool *pool;

@@ -4,9 +4,6 @@
  * and so on until the call succeeds; and blocks, one less than needed, two less, and so on. Each
  * time the call says so and nothing has changed.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "request_util.h"
 #include "tests/support/fault.h"
 

@@ -9,10 +9,6 @@
  * whichever block: so a draft that was published, a block that is shared but still written to, or a
  * hit on a wrong block are all seen. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "request_util.h"
 #include "seq/internal.h"
 #include "tests/support/length.h"

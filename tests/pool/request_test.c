@@ -3,9 +3,6 @@
  * Sequences, as seen in their block tables; pictures are explained in request_util.h. Blocks have 4
  * tokens.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kvmm/tenant.h>
 
 #include "request_util.h"

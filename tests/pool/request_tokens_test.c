@@ -2,11 +2,6 @@
 /*
  * Partial blocks: tokens of private blocks, and blocks that are named by them. Blocks have 4 tokens.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kvmm/owner.h>
 #include <kvmm/tokens.h>

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Times of sampled blocks, against a model that keeps its own. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "feed/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making room: eviction and compaction, their limits, and how they fail. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/cuda.h>

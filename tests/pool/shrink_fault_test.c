@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Giving memory back while host memory runs out: a call does all of it, or nothing. */
-#include <criterion/criterion.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 

@@ -6,10 +6,6 @@
  *
  * KVMM_SEED, KVMM_MODEL_OPS: other runs of the last one.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

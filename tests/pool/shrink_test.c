@@ -3,10 +3,6 @@
  * Memory that is given back and comes again. Pageblocks are of four blocks; '-' is away. Pools of the
  * caller's memory have units of one pageblock.
  */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pool/move/leave.h"
 #include "tests/pool/shrink_util.h"
 

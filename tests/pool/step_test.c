@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Steps, and blocks that move beside or between them. A dark block, which is nobody's, shows as '.'. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 

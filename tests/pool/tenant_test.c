@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a tenant left behind is not seen by the next one: canaries in every block. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include <kv/cuda.h>
 #include <kv/pool.h>
 #include <kv/rcu.h>

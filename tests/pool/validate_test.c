@@ -5,9 +5,6 @@
  * Each test takes one field and flips its bits one after the other. A poisoned pool refuses every
  * call, so the gate is opened again after each flip, which only a test may do.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checksums of registered blocks: taken, compared when they move, and what becomes of bad ones. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 
 #define NR	8u

@@ -6,11 +6,6 @@
  * emptying pageblocks, those that the cheapest ones need are among the victims, and no fewer are
  * emptied than plain order would have. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

@@ -3,9 +3,6 @@
  * Run-aware victims. Pictures have the letter of the key that each block holds; '.' free, '*'
  * private or referenced.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/pool/class_util.h"
 
 static struct kvmm_pool *pool;

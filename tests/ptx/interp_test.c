@@ -3,10 +3,7 @@
  * The interpreter on its own: instructions against the manual's examples and corner cases, and the
  * mistakes that it must not let pass.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "ptx.h"
 
 #define HEADER	".version 6.0\n.target sm_70\n.address_size 64\n"

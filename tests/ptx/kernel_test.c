@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The kernels as the host's compiler makes them: every byte in its place and no other touched. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "arena.h"
 #include "tests/support/length.h"
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What goes into a launch: parameters, sizes of chunks, grids. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cuda/kernel/launch.h"
+#include "tests/support/test.h"
 
 static struct kvmm_plane plane[200];
 

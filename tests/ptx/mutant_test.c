@@ -7,11 +7,7 @@
  * the compiler writes some that make no difference; nor all that is swapped, as "less" for "less or
  * equal" where equal never happens. Of swaps, 8 % may survive.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "arena_ptx.h"
 #include "tests/support/length.h"
 

@@ -3,11 +3,7 @@
  * The committed PTX text, run by the interpreter: the same bytes as memcpy(), and as the same
  * source compiled for the host.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "arena_ptx.h"
 #include "tests/support/length.h"
 

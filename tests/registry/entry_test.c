@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Entries: handles that come too late, generations that run out, what the check notices. */
-#include <criterion/criterion.h>
-
-#include <kv/mem.h>
-
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 #include <kv/entry.h>
 

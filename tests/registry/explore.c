@@ -10,15 +10,11 @@
  * Two blocks with everything; three without pins and resets, and at most one reference: both to
  * the end.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include <kv/hash.h>
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "registry/flat.h"
+#include "tests/support/test.h"
 
 #include "explore.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The flat map's check: what it notices of a flipped bit; and who floods it gains nothing. */
-#include <criterion/criterion.h>
-
 #include "registry/flat.h"
 
 #include "map_util.h"

@@ -3,11 +3,9 @@
  * The hashes under keys, against the examples of those who defined them: FIPS 180-4 for SHA-256,
  * the 64 vectors that come with SipHash, RFC 8949 for CBOR.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-
 #include "registry/cbor.h"
 #include "registry/digest.h"
+#include "tests/support/test.h"
 
 struct hex {
 	char text[2 * DIGEST_BUF + 1];

@@ -3,12 +3,7 @@
  * Keys: what must change them does, what must not does not, and callers' mistakes change nothing.
  * That they are the keys which Documentation/keys.rst defines is for keys.py to say.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include <kv/env.h>
-#include <kv/mem.h>
 #include <kvmm/key.h>
 
 #include "registry/digest.h"

@@ -3,15 +3,12 @@
  * What every map must do. Whoever includes this defines MAP, the map's ops, and SUITE, the name of
  * the Criterion suite; with KV_MAP_4_BIT_HASH the map's code comes from that file, too.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/stat.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 #include "map_util.h"
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See map_util.h. */
-#include <criterion/criterion.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "map_util.h"

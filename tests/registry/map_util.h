@@ -15,6 +15,8 @@
 #include <kv/entry.h>
 #include <kv/registry_map.h>
 
+#include "tests/support/test.h"
+
 struct fixture {
 	struct kv_entries entries;
 	struct kv_map *map;

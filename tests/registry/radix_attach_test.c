@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Values attached to nodes, and hooks: who is called when, how often, and under which locks. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 

@@ -3,10 +3,6 @@
  * Host memory that runs out under a registry of prefixes: at the first allocation, the second, and
  * so on until the call succeeds. Each time nothing may have changed, nor be left behind.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/pages.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>

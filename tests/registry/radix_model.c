@@ -7,11 +7,6 @@
  * After each operation everything that can be asked is asked of both. KVMM_SEED and KVMM_RADIX_OPS
  * choose the run.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/env.h>
 #include <kv/registry_radix.h>
 

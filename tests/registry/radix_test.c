@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The registry of prefixes, guarantee by guarantee; numbers are those of Documentation/registry.rst. */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See radix_util.h. */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "radix_util.h"

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The parts of kvmm-replay on which its figures rest, against plain models of them. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/replay/units.h"
+#include "tests/support/test.h"
 
 static u64 random_state = 1;
 

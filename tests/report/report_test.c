@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recordings: what is written, that it is bounded, that it is read back, and what is refused. */
 #define _GNU_SOURCE	/* open_memstream(), fmemopen() */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/support/test.h"
 #include "tools/replay/results.h"
 #include "tools/report/recording.h"
 

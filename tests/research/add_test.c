@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Engines, policies and maps from outside of the library are chosen by name, as its own are. */
-#include <criterion/criterion.h>
-
 #include <kv/evict.h>
 #include <kv/registry_map.h>
 #include <kv/zone.h>
-#include <kvmm/kvmm.h>
+
+#include "tests/support/test.h"
 
 #define MAX_NAMES	64u
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* glfu: the table of counts, as it grows and as it cannot. */
-#include <criterion/criterion.h>
-
 #include "research/policies/glfu.c"
 #include "tests/evict/order.h"
 #include "tests/support/fake_env.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* lfu, hint and the heap under them, by pictures. */
-#include <criterion/criterion.h>
-
 #include "research/policies/heap.h"
 #include "research/research.h"
 #include "tests/evict/order.h"

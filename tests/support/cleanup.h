@@ -16,11 +16,10 @@
 #ifndef TESTS_SUPPORT_CLEANUP_H
 #define TESTS_SUPPORT_CLEANUP_H
 
-#include <criterion/criterion.h>
-
 #include <kv/pool.h>
 #include <kv/zone.h>
-#include <kvmm/kvmm.h>
+
+#include "tests/support/test.h"
 
 #define __cleanup(end)		__attribute__((cleanup(end##_at)))
 

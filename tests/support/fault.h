@@ -8,12 +8,10 @@
 #ifndef TESTS_SUPPORT_FAULT_H
 #define TESTS_SUPPORT_FAULT_H
 
-#include <criterion/criterion.h>
-
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 static struct fake_env fake;
 

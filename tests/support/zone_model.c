@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdlib.h>
-#include <string.h>
-
-#include <criterion/criterion.h>
 
 #include <kv/bits.h>
 
+#include "tests/support/test.h"
 #include "tests/support/zone_model.h"
 
 enum zone_kind zone_kind(const char *engine)

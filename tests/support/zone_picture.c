@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <criterion/criterion.h>
 #include <kv/zone.h>
 
 #include "buddy/internal.h"

@@ -10,8 +10,9 @@
 #ifndef ZONE_PICTURE_H
 #define ZONE_PICTURE_H
 
-#include <kv/types.h>
 #include <kv/zone.h>
+
+#include "tests/support/test.h"
 
 #define ZONE_PICTURE_MAX	256u
 

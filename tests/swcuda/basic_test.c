@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Start, devices, contexts: each call does what it says, and refuses what it must. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Copies of every kind, and what they may be asked. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/swcuda/driver.h"
 
 #define BYTES	10000

@@ -3,11 +3,10 @@
 #ifndef TEST_SWCUDA_DRIVER_H
 #define TEST_SWCUDA_DRIVER_H
 
-#include <criterion/criterion.h>
-
 #include <kv/kcu.h>
 
 #include "swcuda/control.h"
+#include "tests/support/test.h"
 
 #define MIB	(1ull << 20)
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Planned faults: the n-th call, errors that come late, errors that stay, and the end of a run. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Modules and launches: entries of a text, kernels that were compiled for the host. */
-#include <string.h>
-
 #include "cuda/kernel/launch.h"
 #include "tests/swcuda/driver.h"
 

@@ -2,8 +2,6 @@
 /* Kernels of programs, <kvmm/soft.h>: they run, they are checked, and only good ones are taken. */
 #include <dlfcn.h>
 #include <kvmm/soft.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "driver.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The checker: what is unordered is reported, what is ordered is not; runs repeat themselves. */
-#include <string.h>
-
 #include "tests/swcuda/driver.h"
 
 #define BYTES	10000

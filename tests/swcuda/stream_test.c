@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Streams and events: when work happens, and who waits for whom. */
-#include <string.h>
 #include <time.h>
 
 #include "tests/swcuda/driver.h"

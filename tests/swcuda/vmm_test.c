@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Virtual memory: what may be mapped where, and what faults. */
 #include <signal.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

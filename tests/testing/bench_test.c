@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The bench: time, dice, memory, and the list of what went wrong. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
 #include <kv/log.h>
 #include <kv/stat.h>
-#include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
+
+#include "tests/support/test.h"
 
 #define START_NS	1000000000ull
 #define MSEC		1000000ull

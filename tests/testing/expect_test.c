@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Each expectation, met and not met. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
+
+#include "tests/support/test.h"
 
 static struct kvmm_testing *t;
 static struct kvmm_pool *pool;

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The seam in libkvmm: who answers instead of the system, and what happens to what is older. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <kv/env.h>
 #include <kv/lock.h>
 #include <kv/log.h>
-#include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kvmm/testing.h>
 
 #include "tests/support/fake_env.h"
+#include "tests/support/test.h"
 
 struct answers {
 	u64 now_ns;

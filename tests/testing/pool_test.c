@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pools, keys and prompts that the bench builds. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
-
 #include <kv/pool.h>
-#include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
+
+#include "tests/support/test.h"
 
 static struct kvmm_testing *t;
 

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The software device by way of the bench. Each test is a process, so each loads the driver anew. */
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
 
 #include "tests/swcuda/driver.h"

@@ -7,8 +7,6 @@
  *
  * "make tier-model" is a million operations of each.
  */
-#include <string.h>
-
 #include "tests/cuda/soft.h"
 #include "tests/support/sim_disk.h"
 #include "tests/tier/model.h"

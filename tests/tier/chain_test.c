@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Device, host, disk: what goes down the chain comes up again, or is a miss. */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What consumers of a pool's events are told of a disk below its tier. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What consumers of a pool's events are told of the tier below it. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/tier/util.h"
 
 static char text[256];

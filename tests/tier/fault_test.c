@@ -3,8 +3,6 @@
  * Host memory that runs out, and a driver that fails: at the first call, at the second, and so on
  * until all goes well. What is readable is right, nothing is held, nothing is left behind.
  */
-#include <string.h>
-
 #include <kv/rcu.h>
 
 #include "tests/cuda/soft.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A bit of what a pool knows of its tiers flips: the check notices, and the pool closes. */
-#include <criterion/criterion.h>
-
 #include "tier/pool/tier.h"
 #include "research/sim_disk.h"
 #include "tests/tier/util.h"

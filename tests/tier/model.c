@@ -7,11 +7,6 @@
  * but what they give has to be right, each operation has to end, and in the end nothing may be
  * held by anybody.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/length.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"

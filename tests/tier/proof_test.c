@@ -3,13 +3,10 @@
  * What can go wrong all the way down and up again: a bit of the tier's metadata flips, the process forks,
  * the thread is cancelled, a file or an allocation fails. And what a codec between two tiers has to do.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/support/fake_env.h"

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A disk that is only simulated: its time, its room, and what becomes of who goes in between. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "research/sim_disk.h"
 #include "tests/support/fake_env.h"
 #include "tests/tier/util.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Slots of a host tier, as its clients see them: states, room, shares, who is told what. */
-#include <criterion/criterion.h>
-
 #include "tests/tier/util.h"
 #include "tier/internal.h"
 

@@ -4,8 +4,6 @@
  *
  * Device work runs when the test says so (ctl->run()), so what is on its way stays there.
  */
-#include <string.h>
-
 #include "pool/internal.h"
 #include "tests/cuda/soft.h"
 #include "tests/tier/util.h"

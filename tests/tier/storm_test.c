@@ -4,8 +4,6 @@
  * while their copies are under way. Then everything is as if nothing had been. The same above a disk, whose
  * calls fail now and then.
  */
-#include <criterion/criterion.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 

@@ -4,9 +4,6 @@
  * engine here is one that loads what is below, computes the rest, and gives it all back; a request
  * takes a second by the clock that it turns.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "tier/pool/tier.h"
 #include "util.h"
 

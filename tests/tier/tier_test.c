@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A pool above a host tier, on the device that copies at once. */
-#include <criterion/criterion.h>
-
 #include "tests/tier/util.h"
 
 Test(tier, a_copy_goes_down_and_the_device_block_stays)

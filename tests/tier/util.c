@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
 #include <poll.h>
-#include <string.h>
 #include <kv/registry_radix.h>
 
 #include "tier/internal.h"

@@ -4,10 +4,9 @@
 #define TIER_TEST_UTIL_H
 
 #include <kv/disk.h>
-#include <kv/types.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/test.h"
 
 struct kvmm_tier *make_tier(u32 nr_units);		/* of TEST_BLOCK_BYTES, on "host" */
 struct kvmm_tier *make_tier_of(const struct kvmm_tier_attr *attr);

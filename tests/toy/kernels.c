@@ -3,12 +3,10 @@
  * The toy engine's kernels: the committed PTX text, executed by the interpreter, writes the same
  * bytes as what gcc makes of their source, in tables of blocks and in extents, with any grid.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
 #include "samples/toy/kernels.c"
 #include "samples/toy/ptx.c"
 #include "tests/ptx/ptx.h"
+#include "tests/support/test.h"
 
 #define NR_BLOCKS	24u
 #define NR_ROWS		9u
