@@ -379,6 +379,13 @@ struct pool_recount {
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
 
+/*
+ * Close the gate and wait until no thread is inside; open it again. compact_lock and lock held; the
+ * former drops lock, the latter wants it.
+ */
+void pool_stop(struct kvmm_pool *pool);
+void pool_resume(struct kvmm_pool *pool);
+
 /* For callers that do not wait at the gate: 0, or why it lets no thread in any more. */
 static inline int gate_refusal(u32 gate)
 {
@@ -597,13 +604,6 @@ void slot_join_extents(struct slot *slot);
  * fit afterwards. compact_lock and lock held; drops and retakes lock.
  */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *ctx);
-
-/*
- * Close the gate and wait until no thread is inside; open it again. compact_lock and lock held; the
- * former drops lock, the latter wants it.
- */
-void pool_stop(struct kvmm_pool *pool);
-void pool_resume(struct kvmm_pool *pool);
 
 /*
  * Moves to free places, each of them one apart from all others: how many could be copied in

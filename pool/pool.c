@@ -12,7 +12,7 @@
 #include <kv/mem.h>
 
 #include "determ.h"
-#include "mag.h"
+#include "local.h"
 #include "queue.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
@@ -39,6 +39,26 @@ noinline int __pool_enter_slow(struct kvmm_pool *pool)
 	if (err)
 		kv_unlock(&pool->lock);
 	return err;
+}
+
+/* A thread in a read section found the gate open: wait for it. */
+void pool_stop(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
+	pool_drain_local(pool);
+	kv_unlock(&pool->lock);
+	if (pool->caches)
+		kv_rcu_synchronize();
+}
+
+void pool_resume(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	/* Pairs with cache_begin(): a thread that gets in sees where everything lies now. */
+	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
 }
 
 void pool_poison(struct kvmm_pool *pool)

@@ -403,22 +403,6 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 
 /* ---- entry ---- */
 
-/* A thread in a read section found the gate open: wait for it. */
-void pool_stop(struct kvmm_pool *pool)
-{
-	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
-	pool_drain_local(pool);
-	kv_unlock(&pool->lock);
-	if (pool->caches)
-		kv_rcu_synchronize();
-}
-
-void pool_resume(struct kvmm_pool *pool)
-{
-	/* Pairs with cache_begin(): a thread that gets in sees where everything lies now. */
-	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
-}
-
 /* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
 static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 			   const struct alloc_ctx *room)
