@@ -5,13 +5,6 @@
 #include "arena.h"
 #include "lease.h"
 
-enum kv_placement range_placement(u32 flags)
-{
-	if (flags & KVMM_ALLOC_PINNED)
-		return KV_PLACE_PINNED;
-	return flags & KVMM_ALLOC_TOPDOWN ? KV_PLACE_TOPDOWN : KV_PLACE_MOVABLE;
-}
-
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
 {
 	uncount_slot(&pool->count, slot);

@@ -134,7 +134,14 @@ static inline u32 slot_end(struct slot *slot)
 /* Fewer blocks than it has, from the end. */
 void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr);
 
-enum kv_placement range_placement(u32 flags);
+/* ---- where a range goes ---- */
+
+static inline enum kv_placement range_placement(u32 flags)
+{
+	if (flags & KVMM_ALLOC_PINNED)
+		return KV_PLACE_PINNED;
+	return flags & KVMM_ALLOC_TOPDOWN ? KV_PLACE_TOPDOWN : KV_PLACE_MOVABLE;
+}
 
 /* ---- reserve.c ---- */
 
@@ -300,7 +307,6 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 		       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
 /* pool_enter() and slot_find(); on error the lock is not held. */
 int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
-enum kv_placement range_placement(u32 flags);
 /* 0 and defaults filled in, or -EINVAL. */
 int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr);
 
