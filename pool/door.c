@@ -9,6 +9,7 @@
 #include <kv/log.h>
 
 #include "local.h"
+#include "queue.h"
 
 #define DEFAULT_COPY_NS		2000u
 #define DEFAULT_DROP_NS		200000u
@@ -63,6 +64,22 @@ void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
 		return;
 	arenas_rest(pool);
 	pool_drain_local(pool);
+}
+
+void door_close(struct kvmm_pool *pool)
+{
+	const struct kv_env_ops *env = kv_env();
+	u32 word = 0;
+
+	kv_lock(&pool->lock);
+	door_set_guard(pool, GUARD_CLOSED, true);
+	queue_refuse(pool, -ESHUTDOWN);
+	while (pool->door.nr_inside) {
+		pool_leave(pool);
+		env->wait(env->ctx, &word, 0, 100000);	/* no wake-up comes: they are leaving */
+		kv_lock(&pool->lock);
+	}
+	pool_leave(pool);
 }
 
 /* ---- flags ---- */

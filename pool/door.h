@@ -101,6 +101,8 @@ struct door {
 
 /* Bits of the guard that are new: drain the blocks that threads keep aside. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
+/* All waiting requests are turned away, and gone on return. */
+void door_close(struct kvmm_pool *pool);
 
 u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
@@ -129,8 +131,6 @@ void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
 bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Wait for its turn, until its deadline. ->lock held; dropped and retaken. */
 int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-/* All waiting requests are turned away, and gone on return. */
-void door_close(struct kvmm_pool *pool);
 bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 int queue_check(const struct kvmm_pool *pool);
 

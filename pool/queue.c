@@ -57,7 +57,6 @@ void queue_add(struct kvmm_pool *pool, struct waiter *w)
 	if (door->nr_waiting == 1)
 		pool->posted = 0;	/* of before, when there was no queue to hear of it */
 	pressure_change(&door->pressure, 1, 0);
-	door_set_guard(pool, GUARD_QUEUE, true);
 }
 
 static void wake(struct waiter *w)
@@ -90,7 +89,8 @@ void queue_del(struct kvmm_pool *pool, struct waiter *w)
 	w->queued = false;
 	door->nr_waiting--;
 	pressure_over(&door->pressure, DELAY_QUEUE, w->since_ns);
-	door_set_guard(pool, GUARD_QUEUE, door->head != NULL);
+	if (!door->head)
+		WRITE_ONCE(pool->guard, pool->guard & ~GUARD_QUEUE);
 	if (!was_head)
 		return;
 	door->lack = 0;
@@ -207,20 +207,4 @@ int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)
 	}
 	pool_leave(pool);
 	return nr;
-}
-
-void door_close(struct kvmm_pool *pool)
-{
-	const struct kv_env_ops *env = kv_env();
-	u32 word = 0;
-
-	kv_lock(&pool->lock);
-	door_set_guard(pool, GUARD_CLOSED, true);
-	queue_refuse(pool, -ESHUTDOWN);
-	while (pool->door.nr_inside) {
-		pool_leave(pool);
-		env->wait(env->ctx, &word, 0, 100000);	/* no wake-up comes: they are leaving */
-		kv_lock(&pool->lock);
-	}
-	pool_leave(pool);
 }

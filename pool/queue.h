@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-/* Behind all of its priority. */
+/* Behind all of its priority; then the caller sets GUARD_QUEUE. */
 void queue_add(struct kvmm_pool *pool, struct waiter *w);
 /* The next one may have its turn now. */
 void queue_del(struct kvmm_pool *pool, struct waiter *w);

@@ -20,6 +20,7 @@ void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ct
 			      .no_evict = ctx->flags & KVMM_ALLOC_NO_EVICT };
 	ctx->self = w;
 	queue_add(pool, w);
+	door_set_guard(pool, GUARD_QUEUE, true);
 }
 
 /* The end of its patience: later it pays for the blocks it could not wait for. */
