@@ -532,6 +532,9 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
+
+/* ---- content.c ---- */
+
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
