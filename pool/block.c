@@ -13,7 +13,6 @@
 #include <kv/env.h>
 
 #include "arena.h"
-#include "move/flight.h"
 
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)
@@ -51,7 +50,7 @@ enum place {
 
 static enum place place_of(const struct kvmm_pool *pool, u32 block)
 {
-	if (pool->nr_flying && is_flying(pool->steps, block))
+	if (pool->nr_flying && is_flying(&pool->transit, block))
 		return PLACE_COPIED;
 	if (pool->blind)
 		return PLACE_UNSEEN;
@@ -81,8 +80,8 @@ static void free_run(struct kvmm_pool *pool, struct kvmm_extent run, enum place 
 		break;
 	case PLACE_COPIED:
 		for (u32 b = run.start; b < run.start + run.nr; b++)
-			pool->owner[b] = dark;
-		pool->steps->nr_dark += run.nr;
+			pool->owner[b] = make_owner(OWNER_MOVE, 0);
+		pool->transit.nr_dark += run.nr;
 		break;
 	case PLACE_UNSEEN:
 		owner_fill(pool, run.start, run.nr, make_owner(OWNER_UNSEEN, run.start));

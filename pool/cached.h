@@ -253,19 +253,32 @@ void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max
 /* kvmm_prefix_scan() of a request that may still be refused: count_lookup() when it is admitted. */
 int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
 
-/* ---- flight.c ---- */
+/* ---- moves under way; see transit.h for their locks ---- */
 
 static inline void flights_await(struct kvmm_pool *pool)
 {
-	if (unlikely(READ_ONCE(pool->steps)))
-		__flights_await(pool);
+	const struct transit_ops *ops = transit_ops(&pool->transit);
+
+	if (unlikely(ops != NULL))
+		ops->await(pool);
 }
 
-/* The same with compact_lock held, before an owner is looked up: one with a failed copy is told. */
+/* Before an owner is looked up: one with a failed copy is told. */
 static inline void flights_look(struct kvmm_pool *pool)
 {
-	if (unlikely(READ_ONCE(pool->steps)))
-		__flights_look(pool);
+	const struct transit_ops *ops = transit_ops(&pool->transit);
+
+	kv_assert_held(&pool->compact_lock);
+	if (unlikely(ops != NULL))
+		ops->look(pool);
+}
+
+static inline u32 flights_cancel(struct kvmm_pool *pool)
+{
+	const struct transit_ops *ops = transit_ops(&pool->transit);
+
+	kv_assert_held(&pool->compact_lock);
+	return unlikely(ops != NULL) ? ops->cancel(pool) : 0;
 }
 
 /* ---- step.c ---- */

@@ -89,8 +89,8 @@ void content_end(struct kvmm_pool *pool, int cancel)
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
 	kv_assert_held(&pool->compact_lock);
-	if (content->is_write)
-		flights_void(pool, block);
+	if (content->is_write && unlikely(pool->transit.ops != NULL))
+		pool->transit.ops->void_block(pool, block);
 	if (!for_each_piece(pool, block, content->offset, content->bytes,
 			    content->is_write ? write_piece : read_piece, content->buf))
 		return 0;

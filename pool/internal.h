@@ -57,6 +57,7 @@
 #include "move/step.h"
 #include "move/pin.h"
 #include "pins.h"
+#include "transit.h"
 #include "move/unseen.h"
 #include "move/useless.h"
 #include "victim.h"
@@ -320,6 +321,7 @@ struct kvmm_pool {
 	struct asked			asked;		/* see background.h */
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once there; see step.h */
+	struct transit			transit;	/* see transit.h */
 	struct useless			useless;	/* ->lock; see there */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */

@@ -21,10 +21,10 @@
 #include "stay.h"
 #include "verify.h"
 
-static void set_flying(struct steps *steps, const struct kv_move *move, bool flying)
+static void set_flying(struct transit *transit, const struct kv_move *move, bool flying)
 {
 	for (u32 b = move->src; b < move->src + move->nr; b++) {
-		u64 bit = BIT64(b % KV_WORD_BITS), *word = &steps->flying[b / KV_WORD_BITS];
+		u64 bit = BIT64(b % KV_WORD_BITS), *word = &transit->flying[b / KV_WORD_BITS];
 
 		*word = flying ? *word | bit : *word & ~bit;
 	}
@@ -139,14 +139,14 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 	    kvmm_zone_alloc_at(pool->zone, move->dst, move->nr))
 		return -EAGAIN;
 	if (owner_kind(leg->owner) == OWNER_SLOT) {
-		set_flying(pool->steps, move, true);
+		set_flying(&pool->transit, move, true);
 		pool->nr_flying++;
 	} else if (mark_entry(pool, leg)) {
 		kv_free_runs(pool->zone, &(struct kvmm_extent){ move->dst, move->nr }, 1);
 		return -EAGAIN;
 	}
 	owner_fill(pool, move->dst, move->nr, dark);
-	pool->steps->nr_dark += move->nr;
+	pool->transit.nr_dark += move->nr;
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 {
 	nr = blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ start, nr });
-	pool->steps->nr_dark -= nr;
+	pool->transit.nr_dark -= nr;
 }
 
 /* It was moved in vain, or has been moved. Both locks held. */
@@ -254,7 +254,7 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 		leg->done = is_slot ? slot_publish(pool, move, leg) :
 				      entry_publish(pool, move, leg);
 	if (is_slot) {
-		set_flying(pool->steps, move, false);
+		set_flying(&pool->transit, move, false);
 		pool->nr_flying--;
 	} else if (leg->marked) {
 		entry_moved(pool, owner_index(leg->owner), leg->gen);
@@ -269,13 +269,10 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 }
 
 /* No slot has that generation, so the move is void when it is to be published. */
-void flights_void(struct kvmm_pool *pool, u32 block)
+static void void_block(struct kvmm_pool *pool, u32 block)
 {
-	struct steps *steps = steps_of(pool);
-	struct flight *flight;
-
 	kv_assert_held(&pool->compact_lock);
-	for (flight = steps ? steps->oldest : NULL; flight; flight = flight->next)
+	for (struct flight *flight = pool->steps->oldest; flight; flight = flight->next)
 		for (u32 i = 0; i < flight->nr && flight->state == FLIGHT_COPYING; i++)
 			if (block - flight->move[i].src < flight->move[i].nr &&
 			    owner_kind(flight->leg[i].owner) == OWNER_SLOT)
@@ -457,12 +454,12 @@ int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *fl
 }
 
 /* Copies run on one stream, one after the other: the last one is complete last. */
-void __flights_await(struct kvmm_pool *pool)
+static void await_copies(struct kvmm_pool *pool)
 {
-	struct steps *steps = steps_of(pool);
+	struct steps *steps = pool->steps;
 	struct kv_fence fence;
 
-	if (!steps || !pool->dev)
+	if (!pool->dev)
 		return;
 	kv_lock(&steps->lock);
 	fence = steps->between;
@@ -548,13 +545,13 @@ int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence 
 }
 
 /* The last copy between steps is complete last, but each has a status of its own. */
-void __flights_look(struct kvmm_pool *pool)
+static void look_at_copies(struct kvmm_pool *pool)
 {
-	struct steps *steps = steps_of(pool);
+	struct steps *steps = pool->steps;
 
 	kv_assert_held(&pool->compact_lock);
-	__flights_await(pool);
-	if (!steps || !steps->nr_flights)
+	await_copies(pool);
+	if (!steps->nr_flights)
 		return;
 	kv_lock(&steps->lock);
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
@@ -613,14 +610,14 @@ static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
 	return nr;
 }
 
-u32 flights_cancel(struct kvmm_pool *pool)
+static u32 cancel(struct kvmm_pool *pool)
 {
-	struct steps *steps = steps_of(pool);
+	struct steps *steps = pool->steps;
 	u32 nr;
 
 	kv_assert_held(&pool->compact_lock);
 	verify_cancel(pool);
-	if (!steps || !steps->nr_flights)
+	if (!steps->nr_flights)
 		return 0;
 	kv_lock(&steps->lock);
 	nr = cancel_all(pool, steps);
@@ -628,6 +625,13 @@ u32 flights_cancel(struct kvmm_pool *pool)
 	kv_unlock(&steps->lock);
 	return nr;
 }
+
+const struct transit_ops flight_ops = {
+	.await		= await_copies,
+	.look		= look_at_copies,
+	.void_block	= void_block,
+	.cancel		= cancel,
+};
 
 void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 {

@@ -10,12 +10,6 @@
 /* A block that has no owner, and cannot be had. */
 static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
 
-/* Its content is being copied from there. ->lock held. */
-static inline bool is_flying(const struct steps *steps, u32 block)
-{
-	return steps->flying[block / KV_WORD_BITS] >> block % KV_WORD_BITS & 1;
-}
-
 /* ---- move.c ---- */
 
 /* The picture that planners look at; made anew by each pool_snapshot(). */

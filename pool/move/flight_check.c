@@ -17,21 +17,21 @@ static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flig
 }
 
 /* Blocks that were given back while they are copied. */
-static u32 nr_given_back(const struct kvmm_pool *pool, const struct steps *steps)
+static u32 nr_given_back(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
 	for (u32 b = 0; b < pool->nr_blocks; b++)
-		nr += is_flying(steps, b) && pool->owner[b] == dark;
+		nr += is_flying(&pool->transit, b) && pool->owner[b] == dark;
 	return nr;
 }
 
-static u32 nr_flying_bits(const struct kvmm_pool *pool, const struct steps *steps)
+static u32 nr_flying_bits(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
 	for (u32 b = 0; b < pool->nr_blocks; b++)
-		nr += is_flying(steps, b);
+		nr += is_flying(&pool->transit, b);
 	return nr;
 }
 
@@ -74,14 +74,14 @@ static int flights_check(struct kvmm_pool *pool, const struct pool_recount *real
 	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
 		if (!recount(pool, flight, &re))
 			return -EUCLEAN;
-	if (re.flying != nr_flying_bits(pool, steps))
+	if (re.flying != nr_flying_bits(pool))
 		return -EUCLEAN;
 	re.nr_moving += verify_nr_moving(pool);
 	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
 	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
 		return -EUCLEAN;
-	return nr_moving == steps->nr_moving && nr_dark == steps->nr_dark &&
-	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
+	return nr_moving == steps->nr_moving && nr_dark == pool->transit.nr_dark &&
+	       nr_dark == re.copying + re.limbo + nr_given_back(pool) ? 0 : -EUCLEAN;
 }
 
 POOL_PART(flights) = {

@@ -11,11 +11,9 @@
 
 int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
-	const struct steps *steps = steps_of(pool);
-
 	for (u32 i = 0; i < nr; i++)
 		if (handles[i].index < pool->nr_blocks &&
-		    READ_ONCE(steps->lost[handles[i].index]) == handles[i].gen)
+		    READ_ONCE(pool->transit.lost[handles[i].index]) == handles[i].gen)
 			return -EIO;
 	return 0;
 }
@@ -23,10 +21,10 @@ int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr
 /* A reader of any_lost alone misses none. */
 static int lost_notes_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
-	const struct steps *steps = steps_of(pool);
+	const u32 *lost = pool->transit.lost;
 
-	for (u32 i = 0; steps && steps->lost && !pool->any_lost && i < pool->nr_blocks; i++)
-		if (steps->lost[i])
+	for (u32 i = 0; lost && !pool->any_lost && i < pool->nr_blocks; i++)
+		if (lost[i])
 			return -EUCLEAN;
 	return 0;
 }
@@ -36,7 +34,7 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle)
 	kv_assert_held(&pool->lock);
 	if (entry_handle(pool, handle.index).gen != handle.gen)
 		return;
-	WRITE_ONCE(pool->steps->lost[handle.index], handle.gen);
+	WRITE_ONCE(pool->transit.lost[handle.index], handle.gen);
 	WRITE_ONCE(pool->any_lost, true);
 	forget_lost_entry(pool, handle);
 }

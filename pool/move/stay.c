@@ -30,12 +30,10 @@ static struct verdict stays(enum kvmm_stay_reason why)
 
 static bool any_is_flying(struct kvmm_pool *pool, struct kvmm_extent run)
 {
-	const struct steps *steps = steps_of(pool);
-
-	if (!steps || !pool->nr_flying)
+	if (!pool->nr_flying)
 		return false;
 	for (u32 b = run.start; b < run.start + run.nr; b++)
-		if (is_flying(steps, b))
+		if (is_flying(&pool->transit, b))
 			return true;
 	return false;
 }

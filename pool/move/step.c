@@ -23,21 +23,26 @@ struct steps *steps_of(struct kvmm_pool *pool)
 	return smp_load_acquire(&pool->steps);
 }
 
-static struct steps *steps_make(const struct kvmm_pool *pool)
+static void free_tables(struct transit *transit)
 {
+	kv_free(transit->flying);
+	kv_free(transit->lost);
+	transit->flying = NULL;
+	transit->lost = NULL;
+}
+
+static struct steps *steps_make(struct kvmm_pool *pool)
+{
+	struct transit *transit = &pool->transit;
 	struct steps *steps = kv_alloc_lines(1, sizeof(*steps));
 
 	if (!steps)
 		return NULL;
-	steps->flying = kv_alloc_array(KV_WORDS(pool->nr_blocks), sizeof(*steps->flying));
-	if (!steps->flying) {
-		kv_free(steps);
-		return NULL;
-	}
+	transit->flying = kv_alloc_array(KV_WORDS(pool->nr_blocks), sizeof(*transit->flying));
 	if (pool->caches)
-		steps->lost = kv_alloc_array(pool->nr_blocks, sizeof(*steps->lost));
-	if (pool->caches && !steps->lost) {
-		kv_free(steps->flying);
+		transit->lost = kv_alloc_array(pool->nr_blocks, sizeof(*transit->lost));
+	if (!transit->flying || (pool->caches && !transit->lost)) {
+		free_tables(transit);
 		kv_free(steps);
 		return NULL;
 	}
@@ -55,8 +60,11 @@ struct steps *steps_get(struct kvmm_pool *pool)
 	if (steps)
 		return steps;
 	steps = steps_make(pool);
-	if (steps)
-		smp_store_release(&pool->steps, steps);
+	if (!steps)
+		return NULL;
+	smp_store_release(&pool->steps, steps);
+	/* Pairs with transit_ops(): its calls find the steps and the tables. */
+	smp_store_release(&pool->transit.ops, &flight_ops);
 	return steps;
 }
 
@@ -564,8 +572,7 @@ static void steps_exit(struct kvmm_pool *pool)
 	if (!steps)
 		return;
 	flights_exit(pool, steps);
-	kv_free(steps->flying);
-	kv_free(steps->lost);
+	free_tables(&pool->transit);
 	kv_free(steps);
 }
 

@@ -8,7 +8,7 @@
  *
  * A *flight* is a batch of moves: copying, then published, then landed when its old places are
  * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so no
- * owner is given either. While content is copied out of a block of a range, its bit in flying[]
+ * owner is given either. While content is copied out of a block of a range, its bit in pool->transit
  * keeps it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries
  * are MOVING meanwhile, which says the same.
  *
@@ -108,11 +108,7 @@ struct steps {
 	struct pace pace;		/* ->lock */
 	struct kv_fence between;	/* ->lock; of the last copy between steps */
 
-	u32 *lost;			/* ours; by entry: see lost.c; NULL without a policy */
-
-	u64 *flying;			/* ours; pool->lock; a bit a block */
 	u32 nr_moving;			/* pool->lock: copying, of entries */
-	u32 nr_dark;			/* pool->lock: blocks of OWNER_MOVE */
 	struct kvmm_step_stat stat;	/* pool->lock: events, and blocks */
 };
 
@@ -155,16 +151,9 @@ void flights_poll(struct kvmm_pool *pool);
 void flights_make_run(struct kvmm_pool *pool, u32 nr);
 /* Is anything under way? A hint. */
 bool flights_are_there(struct kvmm_pool *pool);
-/* Blocks that stay because of it. compact_lock held; waits for the device. */
-u32 flights_cancel(struct kvmm_pool *pool);
-/* So that the host may touch content: copies that are published, but not complete, are waited for.
- * No lock held below compact_lock. */
 /* @fence comes behind published copies as well; -EIO one of them failed. ->lock held. */
 int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
-void __flights_await(struct kvmm_pool *pool);
-void __flights_look(struct kvmm_pool *pool);
-/* Content of a block changes: its copies under way come to nothing. compact_lock held. */
-void flights_void(struct kvmm_pool *pool, u32 block);
+extern const struct transit_ops flight_ops;
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);
 /*
  * Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed,

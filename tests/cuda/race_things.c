@@ -105,10 +105,10 @@ static void make_thing(u32 k)
 /* Rule 5 is the library's: nobody else knows that a copy is under way. */
 static void forget_copies(void)
 {
-	struct steps *steps = w.pool->steps;
+	u64 *flying = w.pool->transit.flying;
 
-	if (w.broken == COPIED_IS_KEPT && steps)
-		memset(steps->flying, 0, KV_WORDS(NR_BLOCKS) * sizeof(*steps->flying));
+	if (w.broken == COPIED_IS_KEPT && flying)
+		memset(flying, 0, KV_WORDS(NR_BLOCKS) * sizeof(*flying));
 }
 
 void give_back(u32 k)

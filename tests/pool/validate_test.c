@@ -317,9 +317,9 @@ Test(validate, credit_for_copies_and_notes_of_lost_content)
 	pool->steps->pace.step_credit = 101;
 	expect_noticed("credit of a step", 0);
 	pool->steps->pace.step_credit = 0;
-	pool->steps->lost[3] = 7;
+	pool->transit.lost[3] = 7;
 	expect_noticed("note", 3);
-	pool->steps->lost[3] = 0;
+	pool->transit.lost[3] = 0;
 	pool->nr_unseen++;
 	expect_noticed("unseen blocks", 1);
 	pool->nr_unseen--;
