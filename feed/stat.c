@@ -10,7 +10,6 @@
 #include <kvmm/map.h>
 #include <kvmm/owner.h>
 #include <pool/local.h>
-#include <pool/move/leave.h>
 
 #include "internal.h"
 
@@ -140,7 +139,7 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	raw = (struct raw){
 		.count = pool_counts(pool), .claims = pool->claims, .nr_mags = mags_nr(pool),
 		.nr_arenas = arenas_nr_free(pool), .nr_reserved = pool_nr_reserved(pool),
-		.nr_away = elastic_nr_away(pool),
+		.nr_away = pool->pb.nr_away,
 		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
 	};
 	mags_count(pool, &raw.count);
@@ -180,7 +179,6 @@ static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
 int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	      struct kvmm_pool_stat *stat)
 {
-	const struct elastic *el = elastic_of(pool);
 	struct raw raw;
 	int err = pool_refusal(pool);
 
@@ -190,7 +188,7 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 		.zone = { .nr_free = zone->nr_free, .nr_runs = zone->nr_runs,
 			  .largest = zone->largest },
 		.nr_reserved = kv_peek(&pool->grow.nr_reserved),
-		.nr_away = el ? kv_peek(&el->nr_away) : 0,
+		.nr_away = kv_peek(&pool->pb.nr_away),
 		.metadata_bytes = kv_peek(&pool->metadata_bytes) + bytes_beside(pool),
 	};
 	kv_peek_copy(&raw.claims, &pool->claims, sizeof(raw.claims));

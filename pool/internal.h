@@ -254,6 +254,17 @@ struct pool_presence {
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
 };
 
+/* See pageblock.h. Guard: written with compact_lock and ->lock held, so one is enough to read. */
+struct pageblocks {
+	/* Fixed once there. */
+	u32 size;		/* of a pageblock, in blocks */
+	u32 shift;		/* its log2 */
+	u32 nr;			/* the last one may be shorter; 0: none has ever left */
+
+	u32 nr_away;		/* blocks */
+	u8 *state;		/* ours; enum pageblock_state */
+};
+
 struct kvmm_pool {
 	/* Fixed at creation; read without a lock. */
 	struct kv_pool_parts		parts;
@@ -325,7 +336,8 @@ struct kvmm_pool {
 	struct useless			useless;	/* ->lock; see there */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
-	u32				elastic_due;	/* compact_lock; READ_ONCE() hint: work */
+	struct pageblocks		pb;		/* see pageblock.h */
+	int	(*elastic_tick)(struct kvmm_pool *pool);	/* see elastic_tick() */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct lease_table		*leases;	/* see lease.h; kv_cas() from NULL, once */
@@ -643,6 +655,6 @@ int tier_configure(struct kvmm_pool *pool, const void *value);
 int elastic_setup(struct kvmm_pool *pool, const void *value);
 int quiescent_set(struct kvmm_pool *pool, const void *value);
 
-#include "move/elastic.h"
+#include "pageblock.h"
 
 #endif /* POOL_INTERNAL_H */

@@ -6,11 +6,7 @@
  *	  ^		    |		      |
  *	  +----give up------+------grow-------+
  *
- * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks
- * at pool->nr_leaving. In the zone they are taken, so no request gets one, and no count of free
- * blocks has them. Blocks that threads keep aside are drained before, and at each poll. The block
- * of a victim is OWNER_LEFT_AWAY as long as its pageblock is LEAVING: if the request fails the
- * victim has it back.
+ * Their blocks: see pool/pageblock.h.
  *
  * Planes are merged into *spans*: stretches of memory in which every byte is a block's. Units are
  * numbered by span. A unit's bit in ->gone says that it is not ours at the moment: unmapped, or the
@@ -23,8 +19,7 @@
  *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by no step,
  *     and is only one of these.
  *
- * Guard: states and counts are written with compact_lock and pool->lock held, so one is enough to
- * read; the rest as it says.
+ * Guard: compact_lock, but for what is fixed.
  */
 #ifndef POOL_LEAVE_H
 #define POOL_LEAVE_H
@@ -34,8 +29,6 @@
 #include <kvmm/elastic.h>
 
 #include "../local.h"
-
-enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
 
 /* Of a pageblock, as long as one shrink or grow takes: bits. */
 enum leave_mark {
@@ -86,14 +79,8 @@ struct leave_wait {
 struct elastic {
 	/* Fixed at creation. */
 	u64 unit_bytes;		/* 0: ids only */
-	u32 size;		/* of a pageblock, in blocks */
-	u32 shift;		/* its log2 */
-	u32 nr;			/* pageblocks; the last one may be shorter */
 	u32 nr_spans;
 	struct span *span;	/* ours */
-
-	u8 *state;		/* ours; enum leave_state */
-	u32 nr_away;		/* blocks */
 
 	/* compact_lock. */
 	u64 nr_gone;		/* units */
@@ -114,7 +101,7 @@ struct elastic {
 	u64 nr_failed;
 
 	/* Scratch of a choice; compact_lock. */
-	struct kv_group *heap;	/* ours; ->nr */
+	struct kv_group *heap;	/* ours; as many as pageblocks */
 	u8 *mark;		/* ours; by pageblock; enum leave_mark */
 	struct kv_move *move;	/* ours; LEAVE_MOVES */
 };
@@ -130,38 +117,12 @@ static inline struct elastic *elastic_of(const struct kvmm_pool *pool)
 	return smp_load_acquire(&pool->elastic);
 }
 
-static inline u32 pb_start(const struct elastic *el, u32 pb)
-{
-	return pb << el->shift;
-}
-
-static inline u32 pb_end(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
-{
-	return min((pb + 1) << el->shift, pool->nr_blocks);
-}
-
-static inline u32 pb_nr(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
-{
-	return pb_end(pool, el, pb) - pb_start(el, pb);
-}
-
-/* ---- leave.c: pageblocks and their blocks ---- */
+/* ---- leave.c ---- */
 
 /* It is there from now on: 0, -ENOMEM, -EOPNOTSUPP. compact_lock held. */
 int elastic_get(struct kvmm_pool *pool, struct elastic **el);
 int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
 		   struct elastic **el);
-
-/* The calls below: compact_lock and pool->lock held. */
-
-/* LEAVING from here on, and its free blocks are AWAY. */
-void leave_begin(struct kvmm_pool *pool, struct elastic *el, u32 pb);
-/* The same for blocks that threads kept aside and have freed since. */
-void leave_claim(struct kvmm_pool *pool, struct elastic *el, u32 pb);
-/* HERE again, with all that is free in it. */
-void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb);
-/* From LEAVING to AWAY, if it is empty. */
-bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb);
 
 /* ---- leave_unit.c: memory ---- */
 
@@ -253,6 +214,9 @@ void job_cancel(struct kvmm_pool *pool, struct elastic *el);
 void job_due(struct kvmm_pool *pool, const struct elastic *el);
 
 /* ---- leave_grow.c ---- */
+
+/* What is due of a job, or of the balloon: is there more? No lock held. */
+int elastic_work(struct kvmm_pool *pool);
 
 int regain(struct kvmm_pool *pool, struct elastic *el, struct kvmm_regain *req);
 

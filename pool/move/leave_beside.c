@@ -19,7 +19,10 @@
 
 void job_due(struct kvmm_pool *pool, const struct elastic *el)
 {
-	WRITE_ONCE(pool->elastic_due, el->job.active || el->wait.nr || el->balloon_on);
+	bool due = el->job.active || el->wait.nr || el->balloon_on;
+
+	kv_assert_held(&pool->compact_lock);
+	WRITE_ONCE(pool->elastic_tick, due ? elastic_work : NULL);
 }
 
 /* ---- the end ---- */
@@ -27,9 +30,9 @@ void job_due(struct kvmm_pool *pool, const struct elastic *el)
 static void undo_leaving(struct kvmm_pool *pool, struct elastic *el)
 {
 	kv_lock(&pool->lock);
-	for (u32 pb = 0; pb < el->nr; pb++)
-		if (el->state[pb] == PB_LEAVING)
-			leave_undo(pool, el, pb);
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		if (pool->pb.state[pb] == PB_LEAVING)
+			leave_undo(pool, pb);
 	pool_leave(pool);
 }
 
@@ -61,11 +64,11 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 	kv_lock(&pool->lock);
 	if (pool->nr_leaving)
 		pool_drain_local(pool);
-	for (u32 pb = 0; pb < el->nr && pool->nr_leaving; pb++) {
-		if (el->state[pb] != PB_LEAVING)
+	for (u32 pb = 0; pb < pool->pb.nr && pool->nr_leaving; pb++) {
+		if (pool->pb.state[pb] != PB_LEAVING)
 			continue;
-		leave_claim(pool, el, pb);
-		if (leave_settle(pool, el, pb))
+		leave_claim(pool, pb);
+		if (leave_settle(pool, pb))
 			set_waiting(el, pb, WAIT_EMPTY);
 	}
 	pool_leave(pool);
@@ -73,9 +76,9 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 
 /* ---- until no step can read it ---- */
 
-static bool any_is_empty(const struct elastic *el)
+static bool any_is_empty(const struct kvmm_pool *pool, const struct elastic *el)
 {
-	for (u32 pb = 0; pb < el->nr; pb++)
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
 		if (el->waiting[pb] == WAIT_EMPTY)
 			return true;
 	return false;
@@ -85,13 +88,13 @@ static void begin_wait(struct kvmm_pool *pool, struct elastic *el)
 {
 	struct steps *steps = steps_of(pool);
 
-	if (el->wait.on || !any_is_empty(el))
+	if (el->wait.on || !any_is_empty(pool, el))
 		return;
 	kv_lock(&steps->lock);
 	el->wait.epoch = ++steps->epoch;
 	kv_unlock(&steps->lock);
 	el->wait.on = true;
-	for (u32 pb = 0; pb < el->nr; pb++)
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
 		if (el->waiting[pb] == WAIT_EMPTY)
 			el->waiting[pb] = WAIT_EPOCH;
 }
@@ -112,7 +115,7 @@ static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
 static void mark_passed(struct kvmm_pool *pool, struct elastic *el)
 {
 	kv_lock(&pool->lock);
-	for (u32 pb = 0; pb < el->nr; pb++) {
+	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		if (el->waiting[pb] != WAIT_EPOCH)
 			continue;
 		set_waiting(el, pb, WAIT_NO);
@@ -132,11 +135,11 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 	if (!el->wait.on || !wait_is_over(pool, el) || READ_ONCE(pool->blind))
 		return 0;
 	mark_passed(pool, el);
-	for (u32 pb = 0; pb < el->nr; pb++) {
+	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		if (el->mark[pb] != MARK_FRESH)
 			continue;
 		units += units_release(pool, el, pb, &err);
-		blocks += pb_nr(pool, el, pb);
+		blocks += pb_nr(pool, pb);
 		el->mark[pb] = MARK_NONE;
 	}
 	el->shrunk_bytes += units * el->unit_bytes;
@@ -269,9 +272,9 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 		err = leave_choose_and_drop(pool, el, pick, least, &victims);
 	if (pool->caches)
 		order_leave(&pool->order);
-	for (u32 pb = 0; err && pb < el->nr; pb++)
-		if (el->state[pb] == PB_LEAVING)
-			leave_undo(pool, el, pb);
+	for (u32 pb = 0; err && pb < pool->pb.nr; pb++)
+		if (pool->pb.state[pb] == PB_LEAVING)
+			leave_undo(pool, pb);
 	*nr_evicted = victims_end(pool, &victims, err);
 	return err;
 }
@@ -299,7 +302,7 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 	if (err)
 		return err;
 	flights_poll(pool);
-	memset(el->mark, MARK_NONE, el->nr);
+	memset(el->mark, MARK_NONE, pool->pb.nr);
 	arenas_bar(pool);
 	err = pool_enter(pool);
 	if (!err) {

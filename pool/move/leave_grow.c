@@ -45,9 +45,9 @@ static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, 
 
 static void regain_undo(struct kvmm_pool *pool, struct elastic *el)
 {
-	for (u32 pb = 0; pb < el->nr; pb++)
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
 		el->mark[pb] = el->mark[pb] == MARK_BACK ? MARK_FRESH : MARK_NONE;
-	for (u32 pb = 0; pb < el->nr; pb++)
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
 		if (el->mark[pb] == MARK_FRESH)
 			units_release(pool, el, pb, &(int){ 0 });
 }
@@ -55,13 +55,13 @@ static void regain_undo(struct kvmm_pool *pool, struct elastic *el)
 static void regain_show(struct kvmm_pool *pool, struct elastic *el)
 {
 	kv_lock(&pool->lock);
-	for (u32 pb = 0; pb < el->nr; pb++) {
+	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		if (el->mark[pb] != MARK_BACK)
 			continue;
 		el->mark[pb] = MARK_NONE;
 		el->wait.nr -= el->waiting[pb] != WAIT_NO;
 		el->waiting[pb] = WAIT_NO;
-		leave_undo(pool, el, pb);
+		leave_undo(pool, pb);
 	}
 	pool_leave(pool);
 }
@@ -72,15 +72,15 @@ static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u6
 {
 	int err = 0;
 
-	memset(el->mark, MARK_NONE, el->nr);
-	for (u32 pb = 0; pb < el->nr && *got < want && (!err || err == -ENOSPC); pb++) {
-		if (el->state[pb] != PB_AWAY)
+	memset(el->mark, MARK_NONE, pool->pb.nr);
+	for (u32 pb = 0; pb < pool->pb.nr && *got < want && (!err || err == -ENOSPC); pb++) {
+		if (pool->pb.state[pb] != PB_AWAY)
 			continue;
 		err = units_regain(pool, el, pb, nr_units);
 		if (err)
 			continue;
 		el->mark[pb] = MARK_BACK;
-		*got += pb_nr(pool, el, pb);
+		*got += pb_nr(pool, pb);
 	}
 	return err;
 }
@@ -174,9 +174,9 @@ static u32 nr_away(const struct kvmm_pool *pool, const struct elastic *el)
 {
 	u32 nr = 0;
 
-	for (u32 pb = 0; pb < el->nr; pb++)
-		if (el->state[pb] == PB_AWAY)
-			nr += pb_nr(pool, el, pb);
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		if (pool->pb.state[pb] == PB_AWAY)
+			nr += pb_nr(pool, pb);
 	return nr;
 }
 
@@ -189,7 +189,7 @@ static void inflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
 		el->nr_deferred--;
 		return;
 	}
-	req.nr_blocks = min(nr_blocks, (u64)PORTION << el->shift);
+	req.nr_blocks = min(nr_blocks, (u64)PORTION << pool->pb.shift);
 	if (!job_start(pool, el, &req, KVMM_MOVE_BESIDE)) {
 		el->job.balloon = true;
 		el->defer_shift = 0;
@@ -203,7 +203,7 @@ static void deflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
 {
 	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
 
-	req.nr_blocks = min(nr_blocks, (u64)PORTION << el->shift);
+	req.nr_blocks = min(nr_blocks, (u64)PORTION << pool->pb.shift);
 	if (regain(pool, el, &req))
 		el->balloon_on = false;		/* it is the caller's, or the device has none */
 }
@@ -213,10 +213,10 @@ static int balloon_portion(struct kvmm_pool *pool, struct elastic *el)
 {
 	u64 want = el->target / block_bytes(el), have = nr_away(pool, el);
 
-	if (have + el->size <= want)
-		inflate(pool, el, (want - have) >> el->shift << el->shift);
-	else if (have >= want + el->size || (have && !want))
-		deflate(pool, el, max((have - want) >> el->shift << el->shift, 1ull));
+	if (have + pool->pb.size <= want)
+		inflate(pool, el, (want - have) >> pool->pb.shift << pool->pb.shift);
+	else if (have >= want + pool->pb.size || (have && !want))
+		deflate(pool, el, max((have - want) >> pool->pb.shift << pool->pb.shift, 1ull));
 	else
 		el->balloon_on = false;
 	return el->job.active || el->balloon_on;
@@ -231,11 +231,11 @@ static int tick_locked(struct kvmm_pool *pool, struct elastic *el)
 	if (!el->job.active && el->balloon_on && !pool_refusal(pool))
 		ret = balloon_portion(pool, el);
 	job_due(pool, el);
-	return ret && pool->elastic_due;
+	return ret && pool->elastic_tick;
 }
 
 /* A thread that moves blocks at the moment does not wait for us, nor we for it. */
-int __elastic_tick(struct kvmm_pool *pool)
+int elastic_work(struct kvmm_pool *pool)
 {
 	int ret;
 
@@ -253,7 +253,7 @@ int kv_balloon_tick(struct kvmm_pool *pool)
 		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
-	return READ_ONCE(pool->elastic_due) ? __elastic_tick(pool) : 0;
+	return READ_ONCE(pool->elastic_tick) ? elastic_work(pool) : 0;
 }
 
 static int balloon_set(struct kvmm_pool *pool, u64 target)
@@ -297,7 +297,7 @@ int balloon_set_bytes(struct kvmm_pool *pool, const void *value)
 /* Could it be served if all blocks away were free? Those left in small runs are not looked at. */
 static bool may_fit(struct kvmm_pool *pool, const struct alloc_ctx *room, u64 want)
 {
-	u64 nr = pool_nr_free(pool) + pool->elastic->nr_away;
+	u64 nr = pool_nr_free(pool) + pool->pb.nr_away;
 	bool fits;
 
 	if (!pool->caches)

@@ -35,10 +35,10 @@ static u64 price_of(void *arg, u32 pb)
 	struct kvmm_extent run;
 	u64 ns = 0;
 
-	if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED)
+	if (pool->pb.state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED)
 		return KV_STAYS;
 	choice->nr_copied = choice->nr_dropped = 0;
-	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at = run.start + run.nr) {
+	for (u32 at = pb_start(pool, pb); at < pb_end(pool, pb); at = run.start + run.nr) {
 		struct cost cost;
 
 		run = pool_run_with(pool, at);
@@ -58,22 +58,22 @@ static u64 price_of(void *arg, u32 pb)
 
 static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
 {
-	return in_blocks ? pb_nr(pool, el, pb) : units_of_leaving(pool, el, pb);
+	return in_blocks ? pb_nr(pool, pb) : units_of_leaving(pool, el, pb);
 }
 
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry)
 {
 	struct choice choice = { .pool = pool, .el = el, .terms = terms_of(pick) };
 	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .heap = el->heap,
-					.max = el->nr };
+					.max = pool->pb.nr };
 	u32 pb;
 
 	kv_assert_held(&pool->lock);
 	POOL_BUG_ON(pool, dry && pool->nr_leaving);
-	for (pb = 0; pb < el->nr; pb++)
+	for (pb = 0; pb < pool->pb.nr; pb++)
 		kv_cheapest_put(&cheapest, pb);
 	while (pick->got < pick->want && (pb = kv_cheapest_pop(&cheapest)) != KV_NONE) {
-		u64 room = pick->nr_room + pb_nr(pool, el, pb) - choice.nr_dropped;
+		u64 room = pick->nr_room + pb_nr(pool, pb) - choice.nr_dropped;
 		u64 moved = pick->nr_moved + choice.nr_copied;
 
 		if (room > pick->max_room || moved > pick->max_moved)
@@ -82,22 +82,22 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
 		pick->nr_moved = moved;
 		pick->got += worth(pool, el, pb, pick->in_blocks);
 		if (dry)
-			el->state[pb] = PB_LEAVING;
+			pool->pb.state[pb] = PB_LEAVING;
 		else
-			leave_begin(pool, el, pb);
+			leave_begin(pool, pb);
 	}
-	for (pb = 0; dry && pb < el->nr; pb++)
-		if (el->state[pb] == PB_LEAVING)
-			el->state[pb] = PB_HERE;
+	for (pb = 0; dry && pb < pool->pb.nr; pb++)
+		if (pool->pb.state[pb] == PB_LEAVING)
+			pool->pb.state[pb] = PB_HERE;
 }
 
 /* ---- where to ---- */
 
 /* It begins in a pageblock below that is leaving, too. */
-static bool was_seen(const struct elastic *el, struct kvmm_extent run, u32 pb)
+static bool was_seen(const struct kvmm_pool *pool, struct kvmm_extent run, u32 pb)
 {
-	for (u32 i = run.start >> el->shift; i < pb; i++)
-		if (el->state[i] == PB_LEAVING)
+	for (u32 i = run.start >> pool->pb.shift; i < pb; i++)
+		if (pool->pb.state[i] == PB_LEAVING)
 			return true;
 	return false;
 }
@@ -121,15 +121,15 @@ static bool is_nobodys(u32 owner)
 static u32 plan_pageblock(struct kvmm_pool *pool, struct elastic *el, u32 pb, u32 mode, u32 nr,
 			  u32 *bad)
 {
-	u32 end = pb_end(pool, el, pb);
+	u32 end = pb_end(pool, pb);
 	struct kvmm_extent run;
 
-	for (u32 at = pb_start(el, pb); at < end && nr < LEAVE_MOVES; at = run.start + run.nr) {
+	for (u32 at = pb_start(pool, pb); at < end && nr < LEAVE_MOVES; at = run.start + run.nr) {
 		run = (struct kvmm_extent){ at, 1 };
 		if (is_nobodys(pool->owner[at]))
 			continue;
 		run = pool_run_with(pool, at);
-		if (was_seen(el, run, pb))
+		if (was_seen(pool, run, pb))
 			continue;
 		if (run_verdict(pool, pool->owner[run.start], run, mode).nr == run.nr &&
 		    plan_run(pool, run, &el->move[nr]))
@@ -146,8 +146,8 @@ u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad)
 
 	kv_assert_held(&pool->lock);
 	*bad = KV_NONE;
-	for (u32 pb = 0; pb < el->nr && nr < LEAVE_MOVES; pb++)
-		if (el->state[pb] == PB_LEAVING)
+	for (u32 pb = 0; pb < pool->pb.nr && nr < LEAVE_MOVES; pb++)
+		if (pool->pb.state[pb] == PB_LEAVING)
 			nr = plan_pageblock(pool, el, pb, mode, nr, bad);
 	for (u32 i = 0; i < nr; i++)
 		if (kv_unreserve(pool->zone, el->move[i].dst, el->move[i].nr))
@@ -160,9 +160,9 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 	u64 nr = 0;
 
 	kv_assert_held(&pool->lock);
-	for (u32 pb = 0; pb < el->nr; pb++)
-		for (u32 at = pb_start(el, pb);
-		     el->state[pb] == PB_LEAVING && at < pb_end(pool, el, pb); at++)
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		for (u32 at = pb_start(pool, pb);
+		     pool->pb.state[pb] == PB_LEAVING && at < pb_end(pool, pb); at++)
 			nr += !is_nobodys(pool->owner[at]);
 	return nr;
 }
@@ -177,7 +177,7 @@ s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
 static struct cost_window window_of(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 				    const struct leave_pick *pick)
 {
-	return (struct cost_window){ .start = pb_start(el, pb), .nr = pb_nr(pool, el, pb),
+	return (struct cost_window){ .start = pb_start(pool, pb), .nr = pb_nr(pool, pb),
 				     .terms = terms_of(pick) };
 }
 
@@ -187,7 +187,7 @@ void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick
 {
 	pick->got -= worth(pool, el, pb, pick->in_blocks);
 	el->mark[pb] |= MARK_BARRED;
-	leave_undo(pool, el, pb);
+	leave_undo(pool, pb);
 }
 
 /*
@@ -200,10 +200,10 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 {
 	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
 
-	for (u32 pb = 0; pb < el->nr; pb++) {
+	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		const struct cost_window window = window_of(pool, el, pb, pick);
 
-		if (el->state[pb] != PB_LEAVING || !cost_any_to_drop(pool, &window) ||
+		if (pool->pb.state[pb] != PB_LEAVING || !cost_any_to_drop(pool, &window) ||
 		    (!is_bounded && leave_room(pool, el, keep) >= 0))
 			continue;
 		leave_give_up(pool, el, pick, pb);
@@ -228,10 +228,10 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 			return -ENOSPC;
 		if (!pool->caches)
 			return 0;
-		for (u32 pb = el->nr; pb-- > 0;) {
+		for (u32 pb = pool->pb.nr; pb-- > 0;) {
 			const struct cost_window window = window_of(pool, el, pb, pick);
 
-			if (el->state[pb] == PB_LEAVING)
+			if (pool->pb.state[pb] == PB_LEAVING)
 				__cost_drop(pool, &window, victims);
 		}
 		if (!give_up_kept(pool, el, pick, keep))

@@ -29,7 +29,7 @@ int elastic_stat_read(struct kvmm_pool *pool, void *out)
 		.untold_bytes = el->nr_untold * el->unit_bytes,
 		.stuck_bytes = el->nr_stuck * el->unit_bytes,
 		.target_bytes = el->target,
-		.pageblock_blocks = el->size,
+		.pageblock_blocks = pool->pb.size,
 		.is_active = el->job.active,
 		.nr_relents = el->nr_relents,
 		.shrunk_bytes = el->shrunk_bytes,
@@ -39,7 +39,7 @@ int elastic_stat_read(struct kvmm_pool *pool, void *out)
 		.nr_failed = el->nr_failed,
 	};
 	kv_lock(&pool->lock);
-	stat->away_blocks = el->nr_away;
+	stat->away_blocks = pool->pb.nr_away;
 	stat->leaving_blocks = leave_nr_held(pool, el);
 	kv_unlock(&pool->lock);
 	kv_unlock(&pool->compact_lock);

@@ -186,13 +186,13 @@ static void settle_all(struct stop *stop, bool keep)
 {
 	struct elastic *el = stop->el;
 
-	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->state[pb] != PB_LEAVING)
+	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++) {
+		if (stop->pool->pb.state[pb] != PB_LEAVING)
 			continue;
-		if (keep && leave_settle(stop->pool, el, pb))
+		if (keep && leave_settle(stop->pool, pb))
 			el->mark[pb] = MARK_FRESH;
 		else
-			leave_undo(stop->pool, el, pb);
+			leave_undo(stop->pool, pb);
 	}
 }
 
@@ -201,7 +201,7 @@ static u64 release_all(struct stop *stop, int *err)
 	struct elastic *el = stop->el;
 	u64 begin_ns = kv_clock_ns(), nr = 0;
 
-	for (u32 pb = 0; pb < el->nr; pb++)
+	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++)
 		if (el->mark[pb] == MARK_FRESH)
 			nr += units_release(stop->pool, el, pb, err);
 	stop->req->unmap_ns += kv_ns_since(begin_ns);
@@ -212,9 +212,9 @@ static u32 nr_fresh(const struct stop *stop)
 {
 	u32 nr = 0;
 
-	for (u32 pb = 0; pb < stop->el->nr; pb++)
+	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++)
 		if (stop->el->mark[pb] == MARK_FRESH)
-			nr += pb_nr(stop->pool, stop->el, pb);
+			nr += pb_nr(stop->pool, pb);
 	return nr;
 }
 
@@ -223,7 +223,7 @@ static void take_back(struct stop *stop, u64 *nr_units)
 {
 	struct elastic *el = stop->el;
 
-	for (u32 pb = 0; pb < el->nr; pb++) {
+	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++) {
 		u64 nr = 0;
 
 		if (el->mark[pb] != MARK_FRESH || units_regain(stop->pool, el, pb, &nr))
@@ -231,7 +231,7 @@ static void take_back(struct stop *stop, u64 *nr_units)
 		*nr_units -= nr;
 		el->mark[pb] = MARK_NONE;
 		kv_lock(&stop->pool->lock);
-		leave_undo(stop->pool, el, pb);
+		leave_undo(stop->pool, pb);
 		kv_unlock(&stop->pool->lock);
 	}
 }
@@ -260,7 +260,7 @@ static int shrink_stopped(struct stop *stop)
 	u64 begin_ns = kv_clock_ns();
 	int err;
 
-	memset(stop->el->mark, MARK_NONE, stop->el->nr);
+	memset(stop->el->mark, MARK_NONE, stop->pool->pb.nr);
 	kv_lock(&pool->lock);
 	reserve_drop_all(pool);
 	err = choose_first(stop);

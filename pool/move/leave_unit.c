@@ -88,8 +88,8 @@ void units_exit(struct elastic *el)
 static u32 units_of(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
 		    u32 pb, u32 *from)
 {
-	u64 lo = span->base + pb_start(el, pb) * span->stride;
-	u64 hi = span->base + pb_end(pool, el, pb) * span->stride;
+	u64 lo = span->base + pb_start(pool, pb) * span->stride;
+	u64 hi = span->base + pb_end(pool, pb) * span->stride;
 
 	*from = lo > span->first ? (lo - span->first) / el->unit_bytes : 0;
 	if (hi <= span->first)
@@ -104,8 +104,8 @@ static u32 pageblocks_of(const struct kvmm_pool *pool, const struct elastic *el,
 	u64 lo = span->first + unit * el->unit_bytes - span->base;
 	u64 end = (lo + el->unit_bytes - 1) / span->stride;
 
-	*last = min(end, pool->nr_blocks - 1ull) >> el->shift;
-	return lo / span->stride >> el->shift;
+	*last = min(end, pool->nr_blocks - 1ull) >> pool->pb.shift;
+	return lo / span->stride >> pool->pb.shift;
 }
 
 /* No thread can touch it any more, nor is about to. */
@@ -115,7 +115,7 @@ static bool is_idle(const struct kvmm_pool *pool, const struct elastic *el, cons
 	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
 
 	for (; pb <= last; pb++)
-		if (el->state[pb] != PB_AWAY || el->waiting[pb] || el->mark[pb] == MARK_BACK)
+		if (pool->pb.state[pb] != PB_AWAY || el->waiting[pb] || el->mark[pb] == MARK_BACK)
 			return false;
 	return true;
 }
@@ -126,7 +126,7 @@ static bool will_be_idle(const struct kvmm_pool *pool, const struct elastic *el,
 	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
 
 	for (; pb <= last; pb++)
-		if (el->state[pb] == PB_HERE && pb != chosen)
+		if (pool->pb.state[pb] == PB_HERE && pb != chosen)
 			return false;
 	return true;
 }

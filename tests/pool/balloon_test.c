@@ -172,13 +172,13 @@ Test(shrink, a_bit_that_flips_is_noticed)
 	cr_assert_eq(kvmm_pool_shrink(pool, &req), 0);
 	el = pool->elastic;
 	flip(pool, pool->nr_leaving);
-	flip(pool, el->nr_away);
+	flip(pool, pool->pb.nr_away);
 	flip(pool, el->nr_gone);
 	flip(pool, el->nr_untold);
 	flip(pool, el->nr_stuck);
 	flip(pool, el->wait.nr);
-	for (u32 pb = 0; pb < el->nr; pb++) {
-		flip(pool, el->state[pb]);
+	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
+		flip(pool, pool->pb.state[pb]);
 		flip(pool, el->waiting[pb]);
 	}
 	for (u32 i = 0; i < el->span[0].nr_units; i++) {

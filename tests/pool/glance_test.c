@@ -189,14 +189,16 @@ POOL_TEST(glance, each_number_is_that_of_the_call_for_it, make_cache(64, "lru"))
 }
 
 /* Two spans of 4 and 12 units. */
-static void set_elastic(struct elastic *el, struct span *span)
+static void set_elastic(struct kvmm_pool *pool, struct span *span)
 {
+	struct elastic *el = pool->elastic;
+
 	span[0].nr_units = 4;
 	span[1].nr_units = 12;
 	el->span = span;
 	el->nr_spans = 2;
 	el->unit_bytes = 1000;
-	el->nr_away = 11;
+	pool->pb.nr_away = 11;
 	el->nr_gone = 12;
 	el->nr_untold = 13;
 	el->nr_stuck = 14;
@@ -223,7 +225,7 @@ Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 	cr_expect_eq(glance->elastic.pageblock_blocks, 0, "nothing goes");
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &attr), 0);
 	before = *pool->elastic;
-	set_elastic(pool->elastic, span);
+	set_elastic(pool, span);
 	cr_assert_eq(kvmm_pool_elastic_stat(pool, &want), 0);
 	cr_expect_eq(want.total_bytes, 16000);
 	cr_assert_eq(kv_pool_glance(pool, glance), 0);
@@ -233,6 +235,7 @@ Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 	cr_assert_eq(kv_pool_glance(pool, glance), 0);
 	cr_expect_eq(glance->elastic.is_active, 1);
 	*pool->elastic = before;
+	pool->pb.nr_away = 0;
 	free(glance);
 }
 

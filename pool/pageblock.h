@@ -1,14 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of the rest of the pool about memory that was given back; see leave.h.
+ * Pageblocks that leave the pool, with the memory behind them: as far as blocks, owners and the
+ * zone are concerned. Which of them leave, and when, is decided above; see leave.h.
+ *
+ *	HERE ---> LEAVING --empty--> AWAY ---> HERE
+ *
+ * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks
+ * at pool->nr_leaving. In the zone they are taken, so no request gets one, and no count of free
+ * blocks has them. Blocks that threads keep aside are drained before, and at each poll. The block
+ * of a victim is OWNER_LEFT_AWAY as long as its pageblock is LEAVING: if the request fails the
+ * victim has it back.
  *
  * Part of internal.h, and included by that alone. One untaken branch each where nothing is away.
  */
-#ifndef POOL_ELASTIC_H
-#define POOL_ELASTIC_H
+#ifndef POOL_PAGEBLOCK_H
+#define POOL_PAGEBLOCK_H
 
-struct elastic;
-struct sum;
+enum pageblock_state { PB_HERE, PB_LEAVING, PB_AWAY };
+
+static inline u32 pb_start(const struct kvmm_pool *pool, u32 pb)
+{
+	return pb << pool->pb.shift;
+}
+
+static inline u32 pb_end(const struct kvmm_pool *pool, u32 pb)
+{
+	return min(pb_start(pool, pb + 1), pool->nr_blocks);
+}
+
+static inline u32 pb_nr(const struct kvmm_pool *pool, u32 pb)
+{
+	return pb_end(pool, pb) - pb_start(pool, pb);
+}
 
 /* The run lost its owner in a pageblock that is leaving: it is away. ->lock held. */
 void elastic_free(struct kvmm_pool *pool, struct kvmm_extent run);
@@ -30,18 +53,35 @@ static inline bool elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_
 	return unlikely(pool->nr_leaving) && __elastic_is_leaving(pool, run);
 }
 
-/* How many are. ->lock held. */
-u32 elastic_nr_away(const struct kvmm_pool *pool);
+struct sum;
+void elastic_sum(struct sum *sum, const struct kvmm_pool *pool);
 
-int __elastic_tick(struct kvmm_pool *pool);
+/* The calls below: compact_lock and pool->lock held. */
+
+/* LEAVING from here on, and its free blocks are AWAY. */
+void leave_begin(struct kvmm_pool *pool, u32 pb);
+/* The same for blocks that threads kept aside and have freed since. */
+void leave_claim(struct kvmm_pool *pool, u32 pb);
+/* HERE again, with all that is free in it. */
+void leave_undo(struct kvmm_pool *pool, u32 pb);
+/* From LEAVING to AWAY, if it is empty. */
+bool leave_settle(struct kvmm_pool *pool, u32 pb);
+
+/* ---- offline: memory ---- */
+
 u64 __elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room);
 void __elastic_unrelent(struct kvmm_pool *pool, u64 target);
 
-/* Work that is due of a shrink beside steps, or of the balloon. No lock held. */
+/*
+ * Work that is due of a shrink beside steps, or of the balloon: written with compact_lock held; a
+ * hint. No lock held.
+ */
 static inline void elastic_tick(struct kvmm_pool *pool)
 {
-	if (unlikely(READ_ONCE(pool->elastic_due)))
-		__elastic_tick(pool);
+	int (*tick)(struct kvmm_pool *pool) = READ_ONCE(pool->elastic_tick);
+
+	if (unlikely(tick != NULL))
+		tick(pool);
 }
 
 /*
@@ -60,6 +100,4 @@ static inline void elastic_unrelent(struct kvmm_pool *pool, u64 target)
 		__elastic_unrelent(pool, target);
 }
 
-void elastic_sum(struct sum *sum, const struct kvmm_pool *pool);
-
-#endif /* POOL_ELASTIC_H */
+#endif /* POOL_PAGEBLOCK_H */
