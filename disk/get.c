@@ -35,6 +35,7 @@ static int find(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	const struct disk_entry *entry = disk_index_find(&disk->index, rec->fp);
 
+	kv_assert_held(&disk->lock);
 	if (!entry) {
 		disk->count.nr_missed++;
 		return -ENOENT;
@@ -104,6 +105,7 @@ static void start(struct kvmm_disk *disk, struct disk_req *req)
 /* The segment was used again meanwhile: a miss like any other. */
 static int overtaken(struct kvmm_disk *disk)
 {
+	kv_assert_held(&disk->lock);
 	disk->count.nr_overtaken++;
 	disk->count.nr_missed++;
 	return -ENOENT;
@@ -114,6 +116,7 @@ static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 {
 	struct disk_entry *entry = disk_entry_of(disk, rec);
 
+	kv_assert_held(&disk->lock);
 	if (rec->req->aborted)
 		return -ECANCELED;
 	if (err && disk->seg[rec->segment].seq != rec->seq)
@@ -147,6 +150,7 @@ static void split(struct kvmm_disk *disk, struct disk_io *io)
 		if (!i) {
 			/* The transfer that failed has a place, which is used again. */
 			*io = *single;
+			kv_assert(req->nr_ios);
 			req->nr_ios--;
 			single = io;
 		}

@@ -204,6 +204,8 @@ void disk_index_del(struct disk_index *index, struct disk_entry *entry)
 	u32 hole = entry - index->entry, slot = after(index, hole);
 
 	count_live(index, entry, -1);
+	kv_assert(index->class[entry->class].nr);
+	kv_assert(index->nr);
 	index->class[entry->class].nr--;
 	index->nr--;
 	for (; index->entry[slot].state; slot = after(index, slot)) {

@@ -413,7 +413,7 @@ void disk_drain_begin(struct kvmm_disk *disk, u32 segment);
 void disk_drain_end(struct kvmm_disk *disk);
 /* Start the next record, unless one is under way. Takes the lock. */
 void disk_drain_step(struct kvmm_disk *disk);
-/* It was read, or written. Under no lock. */
+/* It was read, or written. */
 void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err);
 void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
 
@@ -421,11 +421,11 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
 
 /* To the end of those that wait. Under the lock. */
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
-/* Hand on transfers that wait. No lock held. */
+/* Hand on transfers that wait. */
 void disk_io_pump(struct kvmm_disk *disk);
-/* Finish some transfers, waiting for one if @wait: were there any? No lock held. */
+/* Finish some transfers, waiting for one if @wait: were there any? */
 bool disk_io_progress(struct kvmm_disk *disk, bool wait);
-/* Until nothing is under way. No lock held. */
+/* Until nothing is under way. */
 void disk_io_drain(struct kvmm_disk *disk);
 
 /* ---- request.c ---- */
@@ -441,7 +441,7 @@ struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 fi
 u32 disk_req_joined(const struct disk_req *req, u32 first);
 void disk_req_link(struct kvmm_disk *disk, struct disk_req *req);	/* under the lock */
 void disk_req_unlink(struct disk_req *req);				/* likewise */
-/* Until all of @req is done; it is unlinked then. No lock held. */
+/* Until all of @req is done; it is unlinked then. */
 void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req);
 /* @rec has its status. Under the lock; the request may be gone afterwards. */
 void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status);
@@ -465,7 +465,7 @@ int disk_write_supers(struct kvmm_disk *disk);
 
 /* ---- store.c ---- */
 
-/* From memory: how many there were. Under the lock. */
+/* From memory: how many there were. */
 u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);
 
 /* ---- marks.c; ->wipe_lock held, but for views ---- */
@@ -479,7 +479,7 @@ bool disk_marks_has(const struct disk_marks *marks, const struct disk_shape *sha
 		    const struct kv_disk_record *record);
 /* Dirty pages, in all copies: 0, or why they are not on disk. */
 int disk_marks_write(struct kvmm_disk *disk);
-/* kv_disk_forget() with KV_DISK_WIPE. No lock held. */
+/* kv_disk_forget() with KV_DISK_WIPE. */
 int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);
 
 /* ---- names.c, under the lock where not said otherwise ---- */

@@ -77,6 +77,7 @@ void disk_io_pump(struct kvmm_disk *disk)
 	struct kv_file_io *ios[BATCH];
 	u32 nr = BATCH, taken = BATCH;
 
+	kv_assert_not_held(&disk->lock);
 	while (disk->queue && nr == BATCH && taken == nr) {
 		nr = take_waiting(disk, ios, BATCH);
 		if (!nr)
@@ -143,6 +144,7 @@ static void finish(struct kvmm_disk *disk, struct disk_io *io)
 	kv_lock(&disk->lock);
 	if (!over)
 		disk_io_queue(disk, io);
+	kv_assert(disk->nr_active);
 	disk->nr_active--;
 	kv_unlock(&disk->lock);
 	/* Statistic-like: waiters look at the lists under the lock, and sleep for a moment only. */
@@ -194,6 +196,7 @@ bool disk_io_progress(struct kvmm_disk *disk, bool wait)
 	const struct kv_env_ops *env = kv_env();
 	u32 tick = READ_ONCE(disk->tick);
 
+	kv_assert_not_held(&disk->lock);
 	disk_drain_step(disk);
 	if (finish_some(disk, wait))
 		return true;
@@ -204,6 +207,7 @@ bool disk_io_progress(struct kvmm_disk *disk, bool wait)
 
 void disk_io_drain(struct kvmm_disk *disk)
 {
+	kv_assert_not_held(&disk->lock);
 	while (is_active(disk))
 		disk_io_progress(disk, true);
 }

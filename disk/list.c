@@ -15,6 +15,7 @@ static bool can_be_hit(struct kvmm_disk *disk, u32 segment, const struct kv_disk
 	};
 	const struct disk_entry *entry = disk_entry_of(disk, &rec);
 
+	kv_assert_held(&disk->lock);
 	return entry && entry->state == DISK_LIVE;
 }
 
@@ -25,6 +26,7 @@ static u32 list_table(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
 	const struct disk_seg *seg = &disk->seg[cursor->segment];
 	u32 nr = 0;
 
+	kv_assert_held(&disk->lock);
 	while (nr < max && cursor->record < seg->nr_records) {
 		const struct kv_disk_record *record = &seg->table[cursor->record++];
 

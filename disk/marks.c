@@ -258,11 +258,12 @@ static void add(struct kv_disk_marks *page, u64 hash, u64 before)
 	*mark = (struct kv_disk_mark){ hash, before };
 }
 
-/* The place that is given out next. Under ->lock. */
+/* The place that is given out next. */
 static u64 next_place(const struct kvmm_disk *disk)
 {
 	const struct disk_seg *seg;
 
+	kv_assert_held(&disk->lock);
 	if (disk->open == KV_NONE)
 		return (disk->seq + 1) << USE_SHIFT;
 	seg = &disk->seg[disk->open];
@@ -276,6 +277,7 @@ int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr
 	int err = 0, nr_found = 0;
 	u64 before;
 
+	kv_assert_not_held(&disk->lock);
 	kv_lock(&disk->wipe_lock);
 	for (u32 i = 0; i < nr && !err; i++)
 		err = make_page(&disk->marks, shape, number_of(shape, hash_of(shape, &names[i])));

@@ -137,6 +137,7 @@ static void tell_all(struct kvmm_disk *disk, struct kv_feed *feed, u64 layout, u
 {
 	const struct disk_index *index = &disk->index;
 
+	kv_assert_held(&disk->lock);
 	for (u32 i = 0; i < index->nr_slots; i++) {
 		const struct disk_class *class = &index->class[index->entry[i].class];
 

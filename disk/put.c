@@ -75,6 +75,7 @@ static int place(struct kvmm_disk *disk, struct disk_rec *rec)
 	int class = disk_index_class(&disk->index, &header->name, header->bytes), err;
 	struct disk_entry *old;
 
+	kv_assert_held(&disk->lock);
 	if (class < 0)
 		return class;
 	err = disk_place(disk, rec);
@@ -96,6 +97,7 @@ static int place_unless_there(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	const struct disk_entry *entry = disk_index_find(&disk->index, rec->fp);
 
+	kv_assert_held(&disk->lock);
 	if (entry && (entry->state != DISK_LIVE || !(rec->req->flags & KVMM_DISK_REPLACE)))
 		return -EEXIST;
 	return place(disk, rec);
@@ -181,6 +183,7 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 {
 	struct disk_entry *entry = disk_entry_of(disk, rec);
 
+	kv_assert_held(&disk->lock);
 	rec->status = io->err;
 	if (!io->err && (!entry || io->req->aborted)) {
 		rec->status = -ECANCELED;
@@ -246,6 +249,7 @@ void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_rec *rec = &io->req->rec[io->first];
 
+	kv_assert_held(&disk->lock);
 	for (u32 i = 0; i < io->nr; i++) {
 		struct disk_entry *entry = disk_entry_of(disk, &rec[i]);
 

@@ -30,6 +30,7 @@ static bool is_in(const struct disk_entry *entry, u32 segment)
 
 static u32 pages_of(const struct kvmm_disk *disk, const struct disk_entry *entry)
 {
+	kv_assert_held(&disk->lock);
 	return 1 + disk_pages(disk_entry_bytes(&disk->index, entry));
 }
 
@@ -38,6 +39,7 @@ static struct choice choose(const struct kvmm_disk *disk, u32 segment)
 	struct choice choice = { segment, DISK_NR_VALUES, disk->shape.pages / SHARE, false };
 	u32 median = disk_index_median(&disk->index), pages[DISK_NR_VALUES] = { 0 };
 
+	kv_assert_held(&disk->lock);
 	for (u32 i = 0; i < disk->index.nr_slots; i++) {
 		const struct disk_entry *entry = &disk->index.entry[i];
 
@@ -55,6 +57,7 @@ static bool is_chosen(const struct kvmm_disk *disk, const struct disk_entry *ent
 {
 	u32 pages;
 
+	kv_assert_held(&disk->lock);
 	if (!is_in(entry, choice->segment) || entry->value + 1 < choice->value)
 		return false;
 	if (entry->value >= choice->value)
@@ -62,6 +65,7 @@ static bool is_chosen(const struct kvmm_disk *disk, const struct disk_entry *ent
 	pages = pages_of(disk, entry);
 	if (!choice->has_next || pages > choice->room)
 		return false;
+	kv_assert(choice->room >= pages);
 	choice->room -= pages;
 	return true;
 }
@@ -118,6 +122,7 @@ static bool take_next(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	struct disk_drain *drain = &disk->drain;
 
+	kv_assert_held(&disk->lock);
 	while (drain->seq && !drain->busy && !disk->read_only) {
 		const struct disk_entry *entry;
 
@@ -159,6 +164,7 @@ static struct disk_req *make_copy(const struct disk_rec *rec)
 
 static void copy_ends(struct kvmm_disk *disk, struct disk_req *req)
 {
+	kv_assert_held(&disk->lock);
 	disk->drain.busy = false;
 	if (req)
 		disk_req_unlink(req);
@@ -205,6 +211,7 @@ static bool place_copy(struct kvmm_disk *disk, struct disk_req *req)
 	struct disk_rec *rec = &req->rec[0];
 	struct disk_rec fresh = { .bytes = rec->bytes };
 
+	kv_assert_held(&disk->lock);
 	if (!disk_entry_of(disk, rec) || disk_place(disk, &fresh))
 		return false;
 	/* Its own segment may have been the next one to be used. */
@@ -228,6 +235,7 @@ void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err)
 	struct disk_rec *rec = &req->rec[0];
 	bool good = !err && is_good_copy(disk, rec);
 
+	kv_assert_not_held(&disk->lock);
 	kv_lock(&disk->lock);
 	disk->count.nr_read_errors += !!err;
 	good = good && place_copy(disk, req);
@@ -253,6 +261,7 @@ static struct disk_entry *old_entry(struct kvmm_disk *disk, const struct disk_re
 	struct disk_rec old = req->rec[0];
 	struct disk_entry *entry;
 
+	kv_assert_held(&disk->lock);
 	old.segment = req->old_segment;
 	old.page = req->old_page;
 	old.seq = req->old_seq;
@@ -265,8 +274,10 @@ static void move_entry(struct kvmm_disk *disk, struct disk_req *req)
 	struct disk_entry *entry = old_entry(disk, req);
 	const struct disk_rec *rec = &req->rec[0];
 
+	kv_assert_held(&disk->lock);
 	if (!entry)
 		return;
+	kv_assert(disk->seg[entry->segment].nr_entries);
 	disk->seg[entry->segment].nr_entries--;
 	disk->seg[rec->segment].nr_entries++;
 	entry->segment = rec->segment;

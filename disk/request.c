@@ -140,8 +140,10 @@ static void tell(struct kvmm_disk *disk)
 
 void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status)
 {
+	kv_assert_held(&disk->lock);
 	rec->status = status;
 	if (rec->req->waited_for) {
+		kv_assert(rec->req->nr_left);
 		rec->req->nr_left--;
 		return;
 	}
@@ -154,6 +156,7 @@ void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status)
 
 void disk_io_over(struct kvmm_disk *disk, struct disk_io *io)
 {
+	kv_assert_not_held(&disk->lock);
 	switch (io->req->kind) {
 	case DISK_PUT:
 		disk_put_over(disk, io);
@@ -262,6 +265,7 @@ void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req)
 {
 	bool over = false;
 
+	kv_assert_not_held(&disk->lock);
 	while (!over) {
 		kv_lock(&disk->lock);
 		over = !req->nr_left;
@@ -279,6 +283,7 @@ static u32 mark_aborted(struct kvmm_disk *disk, u64 tag)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&disk->lock);
 	for (struct disk_req *req = disk->reqs; req; req = req->next) {
 		if (req->tag != tag || req->kind > DISK_GET || req->waited_for)
 			continue;
@@ -290,10 +295,12 @@ static u32 mark_aborted(struct kvmm_disk *disk, u64 tag)
 
 static void cancel(struct kvmm_disk *disk, struct disk_io *io)
 {
+	kv_assert_held(&disk->lock);
 	if (io->req->kind == DISK_PUT)
 		disk_put_cancel(disk, io);
 	for (u32 i = 0; i < io->nr; i++)
 		disk_rec_done(disk, &io->req->rec[io->first + i], -ECANCELED);
+	kv_assert(disk->nr_active);
 	disk->nr_active--;
 }
 
@@ -302,6 +309,7 @@ static void cancel_waiting(struct kvmm_disk *disk)
 {
 	struct disk_io *io = disk->waiting, *next;
 
+	kv_assert_held(&disk->lock);
 	disk->waiting = NULL;
 	disk->waiting_end = &disk->waiting;
 	for (; io; io = next) {

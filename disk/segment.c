@@ -36,6 +36,7 @@ void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry)
 
 void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry)
 {
+	kv_assert(disk->seg[entry->segment].nr_entries);
 	disk->seg[entry->segment].nr_entries--;
 	if (entry->state == DISK_LIVE)
 		disk_tell(disk, entry, KVMM_EVENT_REMOVED);
@@ -46,6 +47,7 @@ struct disk_entry *disk_entry_of(struct kvmm_disk *disk, const struct disk_rec *
 {
 	struct disk_entry *entry = disk_index_find(&disk->index, rec->fp);
 
+	kv_assert_held(&disk->lock);
 	if (!entry || entry->segment != rec->segment || entry->page != rec->page ||
 	    disk->seg[rec->segment].seq != rec->seq)
 		return NULL;
@@ -86,6 +88,7 @@ static void choose_next(struct kvmm_disk *disk);
 
 static void count_failures(struct kvmm_disk *disk, bool failed)
 {
+	kv_assert_held(&disk->lock);
 	disk->nr_failed = failed ? disk->nr_failed + 1 : 0;
 	if (disk->nr_failed < MAX_FAILED || disk->read_only)
 		return;
@@ -95,6 +98,7 @@ static void count_failures(struct kvmm_disk *disk, bool failed)
 
 static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer)
 {
+	kv_assert_held(&disk->lock);
 	seg->state = SEG_SEALED;
 	disk_table_free(seg);
 	if (!has_footer)
@@ -153,6 +157,7 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 
 static void start_flush(struct kvmm_disk *disk, struct disk_req *req)
 {
+	kv_assert_held(&disk->lock);
 	req->kind = DISK_FLUSH;
 	req->io[0].io.op = KV_FILE_DATASYNC;
 	req->io[0].io.nr_iov = 0;
@@ -198,6 +203,9 @@ void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed)
 {
 	struct disk_seg *seg = &disk->seg[segment];
 
+	kv_assert_held(&disk->lock);
+	kv_assert(segment < disk->shape.nr_segments);
+	kv_assert(seg->nr_writes >= nr);
 	seg->nr_writes -= nr;
 	if (failed) {
 		disk->count.nr_write_errors++;
@@ -224,6 +232,7 @@ static u32 oldest_sealed(const struct kvmm_disk *disk)
 {
 	u32 oldest = KV_NONE;
 
+	kv_assert_held(&disk->lock);
 	for (u32 i = 0; i < disk->shape.nr_segments; i++) {
 		const struct disk_seg *seg = &disk->seg[i];
 
@@ -246,6 +255,7 @@ static bool is_sealing(const struct kvmm_disk *disk)
 /* With the last free segment in use the oldest is next: its best records go along until then. */
 static void choose_next(struct kvmm_disk *disk)
 {
+	kv_assert_held(&disk->lock);
 	if (first_in_state(disk, SEG_ABSENT) == KV_NONE &&
 	    first_in_state(disk, SEG_FREE) == KV_NONE)
 		disk_drain_begin(disk, oldest_sealed(disk));
@@ -258,6 +268,7 @@ static void empty_segment(struct kvmm_disk *disk, u32 segment)
 	struct disk_seg *seg = &disk->seg[segment];
 	u32 i = 0;
 
+	kv_assert_held(&disk->lock);
 	if (disk->drain.seq && disk->drain.segment == segment)
 		disk_drain_end(disk);
 	disk->count.nr_reclaimed++;
@@ -282,6 +293,8 @@ static int extend_file(struct kvmm_disk *disk, u32 segment)
 	u64 offset = disk_offset(&disk->shape, segment, 0), bytes = disk->shape.segment_bytes;
 	int err = kv_file_allocate(ops, disk->file, offset, bytes);
 
+	kv_assert_held(&disk->lock);
+	kv_assert(segment < disk->shape.nr_segments);
 	/* A file system that cannot promise room may still have some. */
 	if (err == -EOPNOTSUPP)
 		err = ops->truncate(ops->ctx, disk->file, offset + bytes);
@@ -300,6 +313,7 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 	u32 absent = first_in_state(disk, SEG_ABSENT);
 	int err = -EAGAIN;
 
+	kv_assert_held(&disk->lock);
 	*segment = first_in_state(disk, SEG_FREE);
 	if (*segment != KV_NONE)
 		return 0;
@@ -340,6 +354,7 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 	struct disk_seg *seg = &disk->seg[segment];
 	int err;
 
+	kv_assert(segment < disk->shape.nr_segments);
 	seg->seq = ++disk->seq;
 	err = write_head(disk, segment, seg->seq);
 	if (err) {
@@ -360,6 +375,7 @@ static int next_segment(struct kvmm_disk *disk)
 	u32 segment;
 	int err;
 
+	kv_assert_held(&disk->lock);
 	if (disk->open != KV_NONE)
 		disk_close_segment(disk);
 	err = find_segment(disk, &segment);
@@ -381,6 +397,7 @@ int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
 	struct disk_seg *seg;
 	int err = 0;
 
+	kv_assert_held(&disk->lock);
 	if (disk->read_only)
 		return -EROFS;
 	if (disk->open == KV_NONE || !fits(disk, &disk->seg[disk->open], rec->bytes))

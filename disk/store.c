@@ -239,6 +239,7 @@ static u32 answer(const struct kvmm_disk *disk, const struct kvmm_disk_name *nam
 	const struct disk_entry *entry = disk_index_find(&disk->index,
 							 disk_fp_of(&disk->index, name));
 
+	kv_assert_held(&disk->lock);
 	*bytes = entry ? disk_entry_bytes(&disk->index, entry) : 0;
 	if (!entry)
 		return KV_DISK_MISS;
@@ -266,10 +267,11 @@ int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
 static bool is_of_layout(const struct kvmm_disk *disk, const struct disk_entry *entry,
 			 const u8 *layout)
 {
+	kv_assert_held(&disk->lock);
 	return !layout || !memcmp(disk->index.class[entry->class].layout, layout, 16);
 }
 
-/* Entries that move up while one is deleted are looked at again. Under the lock. */
+/* Entries that move up while one is deleted are looked at again. */
 static int64_t drop_layout(struct kvmm_disk *disk, const u8 *layout)
 {
 	struct disk_index *index = &disk->index;
@@ -310,6 +312,7 @@ u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, 
 {
 	u32 nr_found = 0;
 
+	kv_assert_held(&disk->lock);
 	for (u32 i = 0; i < nr; i++) {
 		struct disk_entry *entry = disk_index_find(&disk->index,
 							   disk_fp_of(&disk->index, &names[i]));

@@ -38,6 +38,7 @@ void *age_make(const struct kvmm_tier *tier)
 	void *order = kv_alloc_lines(1, age_bytes(tier));
 	int err = order ? set_up(tier, order) : -ENOMEM;
 
+	kv_assert_not_held(&tier->lock);
 	if (!err)
 		return order;
 	age_free(tier, order);
@@ -46,6 +47,8 @@ void *age_make(const struct kvmm_tier *tier)
 
 static void *order_of(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	return tier->owner[slot_at(tier, index)->owner].order;
 }
 
@@ -59,6 +62,8 @@ static kvmm_key_t key_of(const struct tslot *slot)
 
 static void touch(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	slot_at(tier, index)->used = ++tier->uses;
 }
 
@@ -66,6 +71,7 @@ void age_add(struct kvmm_tier *tier, u32 index)
 {
 	kvmm_key_t key = key_of(slot_at(tier, index));
 
+	kv_assert(index < tier->nr_units);
 	touch(tier, index);
 	tier->news++;
 	tier->parts.evict->enter(order_of(tier, index), index, &key);
@@ -83,6 +89,7 @@ void age_filled(struct kvmm_tier *tier, u32 index)
 	const struct tslot *slot = slot_at(tier, index);
 	kvmm_key_t key = key_of(slot);
 
+	kv_assert(index < tier->nr_units);
 	if (ops->fill)
 		ops->fill(order_of(tier, index), index, &key);
 	if (ops->place)

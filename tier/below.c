@@ -45,6 +45,7 @@ static void io_push(struct below *below, struct below_io *io)
 /* One that is over before put_one() is through with it is free then. */
 static void io_free(struct below *below, struct below_io *io)
 {
+	kv_assert(below->nr_used[io->kind]);
 	below->nr_used[io->kind]--;
 	io->kind = BELOW_FREE;
 	if (io->is_given)
@@ -127,6 +128,7 @@ static bool is_wanted(const struct tslot *slot)
  */
 static u32 how_far(const struct kvmm_tier *tier, const struct below_look *last)
 {
+	kv_assert_held(&tier->lock);
 	if (LOOK_STEPS * (tier->news - last->long_news) >= last->nr)
 		return LOOK_MAX;
 	return (u32)min(LOOK_STEPS * (tier->news - last->news), (u64)LOOK_MAX);
@@ -138,6 +140,7 @@ static void look(struct kvmm_tier *tier)
 	struct below_look *look = &tier->below->look;
 	u32 seen[LOOK_MAX], max = how_far(tier, look), nr;
 
+	kv_assert_held(&tier->lock);
 	look->at = look->nr_queued = 0;
 	for (nr = 0; nr < max; nr++) {
 		seen[nr] = age_pick(tier, NULL, false);
@@ -290,6 +293,7 @@ void below_wait_given(struct kvmm_tier *tier)
 {
 	u32 word = 0;
 
+	kv_assert_not_held(&tier->lock);
 	while (tier->below && any_is_not_given(tier))
 		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
 }
@@ -406,13 +410,14 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 	smp_store_release(&io->is_done, 1);
 }
 
-/* Transfers that the store is through with; how many. No lock held. */
+/* Transfers that the store is through with; how many. */
 static u32 below_poll(struct kvmm_tier *tier)
 {
 	struct kv_tier_io *done[POLL_BATCH];
 	struct below *below = tier->below;
 	u32 nr = below->ops->poll(below->store, done, POLL_BATCH);
 
+	kv_assert_not_held(&tier->lock);
 	for (u32 i = 0; i < nr; i++)
 		end(tier, done[i]);
 	return nr;

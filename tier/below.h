@@ -57,7 +57,7 @@ struct below {
 
 /* Waits for blocks being written. */
 void below_exit(struct kvmm_tier *tier);
-/* Until the store knows of every put of a DOOMED slot. No lock held. */
+/* Until the store knows of every put of a DOOMED slot. */
 void below_wait_given(struct kvmm_tier *tier);
 
 #endif /* TIER_BELOW_H */

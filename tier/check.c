@@ -36,6 +36,8 @@ static bool units_are_taken(struct kvmm_tier *tier, u32 index)
 	const struct tslot *slot = slot_at(tier, index);
 	u32 i = index / tier->chunk_units, at = index % tier->chunk_units;
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	if (i >= tier->nr_chunks || !slot->nr_units ||
 	    slot->nr_units > chunk_nr(tier, i) - at)
 		return false;
@@ -62,6 +64,7 @@ static void count(struct kvmm_tier *tier, u32 index, struct recount *re)
 	const struct tslot *slot = slot_at(tier, index);
 	bool ready = slot->state == SLOT_READY;
 
+	kv_assert(index < tier->nr_units);
 	re->units_used += slot->nr_units;
 	re->blocks += ready;
 	re->writing += slot->state == SLOT_WRITING;

@@ -93,6 +93,7 @@ static u64 parts_bytes(const struct kv_tier_client *client)
 static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
 		      struct kv_tier_client **client)
 {
+	kv_assert_held(&tier->lock);
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++) {
 		if (tier->owner[i].number)
 			continue;
@@ -164,6 +165,7 @@ void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind)
 	struct kv_feed_name name = { .key = { slot->key[0], slot->key[1] },
 				     .domain = slot->domain, .position = slot->position };
 
+	kv_assert_held(&tier->lock);
 	if (unlikely(feed))
 		kv_feed_name(feed, kind, KVMM_MEDIUM_HOST, &name);
 }
@@ -197,6 +199,7 @@ void kv_tier_leave(struct kv_tier_client *client)
 	age_disown(tier, client);
 	tier->owner[NOBODY].blocks += client->blocks;
 	tier->owner[NOBODY].units += client->units;
+	kv_assert(tier->metadata_bytes >= parts_bytes(client));
 	tier->metadata_bytes -= parts_bytes(client);
 	old = *client;
 	*client = (struct kv_tier_client){ .number = NOBODY };

@@ -243,6 +243,7 @@ void tier_unuse(struct kvmm_tier *tier)
 {
 	u32 nr = READ_ONCE(tier->nr_users);
 
+	kv_assert_not_held(&tier->lock);
 	/* Release and acquire: the thread that frees it comes behind the others' work with it. */
 	while (!kv_cas(&tier->nr_users, &nr, nr - 1))
 		;
@@ -261,6 +262,7 @@ void kvmm_tier_destroy(struct kvmm_tier *tier)
 
 static u32 nr_ready(const struct kvmm_tier *tier)
 {
+	kv_assert_held(&tier->lock);
 	return min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
 }
 

@@ -161,13 +161,13 @@ static inline u32 chunk_nr(const struct kvmm_tier *tier, u32 i)
 
 /* ---- host.c ---- */
 
-/* A user is done with it: the last one frees it. No lock held. */
+/* A user is done with it: the last one frees it. */
 void tier_unuse(struct kvmm_tier *tier);
 
 /* ---- age.c: the next to go; tier->lock held ---- */
 
 size_t age_bytes(const struct kvmm_tier *tier);
-/* A policy, or NULL; free it by age_free(). No lock held. */
+/* A policy, or NULL; free it by age_free(). */
 void *age_make(const struct kvmm_tier *tier);
 void age_free(const struct kvmm_tier *tier, void *order);
 /* It is READY without readers; before, it was filled. */
@@ -198,9 +198,9 @@ u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2]);
 
 /* ---- client.c ---- */
 
-/* Its client's feed is told. tier->lock held. */
+/* Its client's feed is told. */
 void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind);
-/* A name of its is READY no more. tier->lock held. */
+/* A name of its is READY no more. */
 void client_lost(struct kvmm_tier *tier, const struct tslot *slot);
 
 #endif /* TIER_INTERNAL_H */

@@ -50,6 +50,7 @@ static u32 find(struct kvmm_tier *tier, const struct wanted *wanted)
 {
 	u32 index = tier->bucket[tslot_bucket(tier, wanted->key)];
 
+	kv_assert_held(&tier->lock);
 	while (index != KV_NONE && !is_wanted(slot_at(tier, index), wanted))
 		index = slot_at(tier, index)->next;
 	return index;
@@ -59,6 +60,8 @@ static void hash(struct kvmm_tier *tier, u32 index)
 {
 	u32 *head = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	slot_at(tier, index)->next = *head;
 	*head = index;
 }
@@ -67,6 +70,8 @@ static void unhash(struct kvmm_tier *tier, u32 index)
 {
 	u32 *at = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	while (*at != index) {
 		if (KV_BUG_ON(*at == KV_NONE))
 			return;
@@ -92,6 +97,7 @@ static u32 take_units(struct kvmm_tier *tier, struct kv_tier_client *client)
 {
 	u32 nr = client->block_units, at = client->cursor, i, start;
 
+	kv_assert_held(&tier->lock);
 	/* Behind the last one, so that blocks that go down together lie together. */
 	i = at / tier->chunk_units;
 	if (i < tier->nr_chunks && at % tier->chunk_units + nr <= chunk_nr(tier, i) &&
@@ -112,14 +118,18 @@ static void give_units(struct kvmm_tier *tier, u32 index, u32 nr)
 	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, nr));
 }
 
-/* A slot that no look-up can find any more, without writer or readers. tier->lock held. */
+/* A slot that no look-up can find any more, without writer or readers. */
 static void tslot_free(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 	struct kv_tier_client *owner = &tier->owner[slot->owner];
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	check_lock(tier);
 	give_units(tier, index, slot->nr_units);
+	kv_assert(tier->units_used >= slot->nr_units);
+	kv_assert(owner->units >= slot->nr_units);
 	tier->units_used -= slot->nr_units;
 	owner->units -= slot->nr_units;
 	slot->state = SLOT_FREE;
@@ -131,13 +141,17 @@ static void evict(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	unhash(tier, index);
 	client_lost(tier, slot);
+	kv_assert(tier->blocks);
 	tier->blocks--;
 	tier->evicted++;
 	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
 	tier->news++;
 	tier->lost += !(slot->flags & SLOT_BELOW);
+	kv_assert(tier->owner[slot->owner].blocks);
 	tier->owner[slot->owner].blocks--;
 	tier->owner[slot->owner].evicted++;
 	tslot_free(tier, index);
@@ -149,6 +163,7 @@ static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, boo
 	u32 *busy = tier->below ? tier->below->busy : NULL;
 	u32 nr = 0, index;
 
+	kv_assert_held(&tier->lock);
 	for (;;) {
 		index = age_pick(tier, client, own_only);
 		if (index == KV_NONE || !(slot_at(tier, index)->flags & SLOT_BUSY))
@@ -184,6 +199,8 @@ static void begin_writing(struct kvmm_tier *tier, struct kv_tier_client *client,
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	*slot = (struct tslot){
 		.domain = kv_domain_word(name->domain), .layout = name->layout,
 		.gen = slot->gen ? slot->gen : 1, .position = name->position,
@@ -208,6 +225,7 @@ static int reserve(struct kvmm_tier *tier, struct kv_tier_client *client,
 	u32 index = find(tier, &wanted);
 	int err;
 
+	kv_assert_held(&tier->lock);
 	if (index != KV_NONE) {
 		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
 		return slot_at(tier, index)->state == SLOT_READY ? -EEXIST : -EALREADY;
@@ -234,6 +252,9 @@ int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *na
 
 static void end_writing(struct kvmm_tier *tier, const struct tslot *slot)
 {
+	kv_assert_held(&tier->lock);
+	kv_assert(tier->owner[slot->owner].writing);
+	kv_assert(tier->writing);
 	tier->owner[slot->owner].writing--;
 	tier->writing--;
 }
@@ -242,6 +263,8 @@ static void add_reader(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	if (!slot->readers++) {
 		age_del(tier, index);
 		tier->pinned++;
@@ -337,6 +360,8 @@ enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key
 
 void tslot_bury(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	tier->owner[slot_at(tier, index)->owner].blocks--;
 	tslot_free(tier, index);
 }
@@ -345,9 +370,12 @@ static void hide(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	unhash(tier, index);
 	client_lost(tier, slot);
 	slot->state = SLOT_DOOMED;
+	kv_assert(tier->blocks);
 	tier->blocks--;
 }
 
@@ -355,6 +383,8 @@ void tslot_doom(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	if (!slot->readers)
 		age_del(tier, index);
 	hide(tier, index);
@@ -367,10 +397,13 @@ static void drop_reader(struct kvmm_tier *tier, u32 index, bool doom)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	if (doom && slot->state == SLOT_READY)
 		hide(tier, index);
 	if (--slot->readers)
 		return;
+	kv_assert(tier->pinned);
 	tier->pinned--;
 	if (slot->state == SLOT_READY)
 		age_add(tier, index);
@@ -412,6 +445,8 @@ static bool forget_slot(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 
+	kv_assert_held(&tier->lock);
+	kv_assert(index < tier->nr_units);
 	if (slot->state == SLOT_READY) {
 		tslot_doom(tier, index);
 		return true;

@@ -351,6 +351,7 @@ static int detach(struct kvmm_pool *pool)
 	err = pool_enter(pool);
 	if (err)
 		return err;
+	kv_assert(pool->metadata_bytes >= lower->metadata_bytes);
 	pool->metadata_bytes -= lower->metadata_bytes;
 	WRITE_ONCE(pool->lower, NULL);
 	pool_leave(pool);
@@ -455,6 +456,8 @@ static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
 	const struct below *below = &lower->below[entry];
 	u64 word = READ_ONCE(entry_at(pool, entry)->word);
 
+	kv_assert_held(&lower->lock);
+	kv_assert(entry < pool->entries.nr);
 	return below->state == BELOW_CLEAN && kv_word_gen(word) == below->gen &&
 	       kv_word_is(word, KV_ENTRY_REGISTERED) && kv_tier_has(lower->client, below->copy);
 }

@@ -97,6 +97,7 @@ static bool entry_is_kept(const struct kvmm_pool *pool, const struct lower *lowe
 {
 	u64 word;
 
+	kv_assert_held(&lower->lock);
 	if (item->entry.index >= pool->nr_blocks)
 		return false;
 	word = READ_ONCE(entry_at(pool, item->entry.index)->word);

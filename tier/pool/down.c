@@ -24,14 +24,12 @@ static void count_type(struct kvmm_pool *pool, struct kv_handle handle, bool mor
 		pin_types_del(types, &handle, 1, KVMM_PIN_USER);
 }
 
-/*
- * The order is not told: a copy is no use. 0, or it is not there, or is being moved. In a read
- * section.
- */
+/* The order is not told: a copy is no use. 0, or it is not there, or is being moved. */
 static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	int ret = kv_entry_pin(&pool->entries, handle);
 
+	kv_assert_reading();
 	if (ret < 0)
 		return ret;
 	count_type(pool, handle, true);
@@ -42,9 +40,11 @@ static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 	return 0;
 }
 
-/* No caller holds it, and it has a copy below. Both locks held. */
+/* No caller holds it, and it has a copy below. */
 static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (kv_entry_claim(&pool->entries, handle))
 		return;
 	order_forget(&pool->order, handle.index);
@@ -52,9 +52,11 @@ static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
 	entry_release(pool, handle);
 }
 
-/* It was the last reference. An entry in the order is where it was. Both locks held. */
+/* It was the last reference. An entry in the order is where it was. */
 static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, bool drop)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (ret == 1 && drop) {
 		drop_entry(pool, handle);
 	} else if (ret == 1) {
@@ -110,6 +112,7 @@ static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lo
 				     .layout = lower->layout,
 				     .position = READ_ONCE(entry->position) };
 
+	kv_assert(index < pool->entries.nr);
 	if (presence->reg && presence->has_parent[index]) {
 		name.has_parent = true;
 		name.parent = presence->parent[index];
@@ -120,11 +123,12 @@ static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lo
 /* Its turn has come, but it does not fly. */
 static void ground(struct lower *lower, struct below *below, int error)
 {
+	kv_assert_held(&lower->lock);
 	below->state = BELOW_NONE;
 	wants_end(lower, &below->wants, error);
 }
 
-/* Pinned, or not to be copied. ->lock and a read section held. */
+/* Pinned, or not to be copied. */
 static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	struct kv_handle handle;
@@ -132,6 +136,8 @@ static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	u32 index;
 	int err;
 
+	kv_assert_held(&lower->lock);
+	kv_assert_reading();
 	if (!below)
 		return false;
 	err = pin(pool, handle);
@@ -152,6 +158,7 @@ static u32 batch_limit(const struct lower *lower, u32 budget)
 {
 	u32 nr = min(lower->batch_blocks, lower->max_down - lower->nr_used[false]);
 
+	kv_assert_held(&lower->lock);
 	return min(nr, budget);
 }
 
@@ -245,13 +252,15 @@ static void reserve_slots(struct kvmm_pool *pool, struct lower *lower, struct ba
 
 /* ---- ending ---- */
 
-/* ->error[i]: 0, -EEXIST, or why there is no copy; out: is the block to be dropped? ->lock held. */
+/* ->error[i]: 0, -EEXIST, or why there is no copy; out: is the block to be dropped? */
 static void settle(struct lower *lower, struct batch *batch, u32 i)
 {
 	struct item *item = &lower->item[batch->item[i]];
 	struct below *below = &lower->below[item->entry.index];
 	s32 error = batch->error[i];
 
+	kv_assert_held(&lower->lock);
+	kv_assert(i < batch->nr);
 	lower->stat.present += error == -EEXIST;
 	batch->error[i] = 0;
 	if (error == -EEXIST || !error) {
@@ -286,6 +295,7 @@ static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *ba
 {
 	struct item *item = &lower->item[batch->item[i]];
 
+	kv_assert(i < batch->nr);
 	told_present(pool, lower, &item->name);
 	kv_tier_commit(lower->client, item->slot, item->has_sum ? &batch->sum[i] : NULL);
 }
@@ -376,7 +386,7 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower)
 
 /* ---- by request ---- */
 
-/* Its copy is there, or it is queued, or on its way. ->lock and a read section held. */
+/* Its copy is there, or it is queued, or on its way. */
 static void queue_one(struct kvmm_pool *pool, struct lower *lower,
 		      const struct kvmm_tier_offload *req, u32 i, struct tier_op *op)
 {
@@ -384,6 +394,8 @@ static void queue_one(struct kvmm_pool *pool, struct lower *lower,
 	struct below *below;
 	u64 word;
 
+	kv_assert_held(&lower->lock);
+	kv_assert_reading();
 	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
 	if (kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)) {
 		if (op)

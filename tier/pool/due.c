@@ -2,7 +2,7 @@
 /* Time, for simulators: the end of the next copy, and the time of those up since the last call. */
 #include "tier.h"
 
-/* The earliest end of a simulated copy that is under way. ->lock held. */
+/* The earliest end of a simulated copy that is under way. */
 static int next_end(const struct lower *lower, u64 *end_ns)
 {
 	int err = -ENOENT;

@@ -21,6 +21,7 @@ void item_free(struct lower *lower, u32 index)
 	struct item *item = &lower->item[index];
 
 	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	KV_BUG_ON(item->is_named || item->wants);
 	item->state = ITEM_FREE;
 	item->next = lower->free_item[item->is_up];
@@ -32,6 +33,7 @@ void item_free(struct lower *lower, u32 index)
 
 static u32 *bucket_of(struct lower *lower, const kvmm_key_t *key)
 {
+	kv_assert_held(&lower->lock);
 	return &lower->name[kv_hash_key(key, lower->secret) & (lower->nr_names - 1)];
 }
 
@@ -56,6 +58,7 @@ void item_hash(struct lower *lower, u32 index)
 	struct item *item = &lower->item[index];
 	u32 *head = bucket_of(lower, &item->name.key);
 
+	kv_assert(index < lower->nr_items);
 	item->next_name = *head;
 	item->is_named = true;
 	*head = index;
@@ -67,6 +70,7 @@ void item_unhash(struct lower *lower, u32 index)
 	u32 *at = bucket_of(lower, &item->name.key);
 
 	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	if (!item->is_named)
 		return;
 	while (*at != index) {
@@ -83,6 +87,8 @@ void item_unhash(struct lower *lower, u32 index)
 
 void item_ready(struct lower *lower, u32 index)
 {
+	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	lower->item[index].state = ITEM_READY;
 	lower->item[index].next = KV_NONE;
 	if (lower->first_ready == KV_NONE)
@@ -96,6 +102,7 @@ u32 item_pop_ready(struct lower *lower)
 {
 	u32 index = lower->first_ready;
 
+	kv_assert_held(&lower->lock);
 	if (index == KV_NONE)
 		return KV_NONE;
 	lower->first_ready = lower->item[index].next;

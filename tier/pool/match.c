@@ -17,6 +17,7 @@ static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *low
 	enum kvmm_tier_answer answer;
 	struct kv_tier_slot slot;
 
+	kv_assert_held(&lower->lock);
 	*level = KVMM_TIER_DEVICE;
 	if (item_find(lower, &prefix->keys[i], prefix->domain) != KV_NONE)
 		return KVMM_TIER_PENDING;
@@ -40,16 +41,17 @@ static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answ
 
 static void count(struct lower *lower, enum kvmm_tier_answer answer)
 {
+	kv_assert_held(&lower->lock);
 	lower->stat.misses += answer == KVMM_TIER_MISS;
 	lower->stat.pendings += answer == KVMM_TIER_PENDING;
 	lower->stat.retries += answer == KVMM_TIER_RETRY;
 }
 
-/* In a read section. */
 static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_match *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
 
+	kv_assert_reading();
 	kv_lock(&lower->lock);
 	for (u32 i = match->nr_device; i < prefix->nr; i++) {
 		u8 level;

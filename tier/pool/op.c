@@ -64,6 +64,7 @@ void op_unpublish(struct lower *lower, struct tier_op *op)
 	struct op_place *place = &lower->op[op->index];
 
 	kv_assert_held(&lower->lock);
+	kv_assert(lower->nr_ops);
 	lower->nr_over -= !op->nr_left && !op->is_busy;
 	lower->nr_ops--;
 	place->op = NULL;
@@ -106,6 +107,7 @@ static void unhang(struct want *want)
 	if (want->next)
 		want->next->at = want->at;
 	want->at = NULL;
+	kv_assert(want->op->nr_left);
 	want->op->nr_left--;
 }
 
@@ -118,12 +120,14 @@ void op_unhang(struct tier_op *op)
 
 static void signal_over(struct lower *lower)
 {
+	kv_assert_held(&lower->lock);
 	if (lower->event >= 0)
 		kv_file()->event_set(kv_file()->ctx, lower->event);
 }
 
 static void settle(struct lower *lower, struct tier_op *op)
 {
+	kv_assert_held(&lower->lock);
 	if (op->nr_left || op->is_busy)
 		return;
 	lower->nr_over++;
@@ -152,12 +156,14 @@ void want_end(struct lower *lower, struct want *want, int error)
 
 void wants_end(struct lower *lower, struct want **list, int error)
 {
+	kv_assert_held(&lower->lock);
 	while (*list)
 		want_end(lower, *list, error);
 }
 
 void op_drop(struct kvmm_pool *pool, struct tier_op *op)
 {
+	kv_assert_not_held(&pool->lock);
 	for (u32 i = op->nr; op->is_load && i-- > 0;)
 		if (op->ref[i].gen)
 			kvmm_put_many(pool, (const kvmm_ref_t *)&op->ref[i], 1);
@@ -169,6 +175,7 @@ void op_drop(struct kvmm_pool *pool, struct tier_op *op)
 /* A caller that waits for the descriptor looks again while there is an operation to fetch. */
 static void unsignal(struct lower *lower)
 {
+	kv_assert_held(&lower->lock);
 	if (lower->event >= 0 && !lower->nr_over)
 		kv_file()->event_clear(kv_file()->ctx, lower->event);
 }

@@ -33,6 +33,7 @@ static void want_copy(struct lower *lower, struct kv_handle handle)
 {
 	struct below *below = below_of(lower, handle);
 
+	kv_assert_held(&lower->lock);
 	if (below->state == BELOW_CLEAN && kv_tier_has(lower->client, below->copy))
 		return;
 	if (below->state == BELOW_NONE || below->state == BELOW_CLEAN)
@@ -45,6 +46,7 @@ static void note_use(struct kvmm_pool *pool, struct lower *lower, struct kv_hand
 	const struct kv_entry *entry = entry_at(pool, ref.index);
 	kvmm_key_t key = kv_entry_key(entry);
 
+	kv_assert(ref.index < pool->entries.nr);
 	thrash_used(lower, &key, kv_entry_domain(entry), uses);
 }
 
@@ -114,6 +116,7 @@ static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_han
 	bool is_load = is_loaded(lower, &key, kv_entry_domain(entry));
 	u32 uses = thrash_filled(lower, &key, kv_entry_domain(entry), is_load);
 
+	kv_assert(handle.index < pool->entries.nr);
 	WRITE_ONCE(lower->seen[handle.index],
 		   handle.gen << SEEN_BITS | (is_load ? SEEN_LOADED : 0) | uses);
 	if (is_load)
@@ -156,6 +159,7 @@ static void queue_drop(struct lower *lower, struct kv_handle handle)
 {
 	struct below *below = below_of(lower, handle);
 
+	kv_assert_held(&lower->lock);
 	if (below->state != BELOW_FLYING && below->state != BELOW_QUEUED)
 		below = below_queue(lower, handle, 0);
 	below->drop = true;
@@ -188,7 +192,7 @@ static u32 how_far(const struct order *order, const struct look *last, u32 max)
 	return min(LOOK_STEPS * (u64)news_since(order, last->stamp), max);
 }
 
-/* The next victims, which stay where they are: at most @wanted, in order. Both locks held. */
+/* The next victims, which stay where they are: at most @wanted, in order. */
 static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_handle *handles,
 			u32 wanted)
 {
@@ -196,6 +200,8 @@ static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_han
 	struct order_mark mark = pool->order.mark;
 	u32 index[LOOK_MAX], nr, nr_good = 0;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	for (nr = 0; nr < max; nr++) {
 		index[nr] = order_peek(&pool->order);

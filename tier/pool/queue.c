@@ -11,11 +11,14 @@
 
 static u64 rank_at(const struct lower *lower, u32 pos)
 {
+	kv_assert_held(&lower->lock);
+	kv_assert(pos < lower->nr_heap);
 	return lower->below[lower->heap[pos]].rank;
 }
 
 static void place(struct lower *lower, u32 pos, u32 entry)
 {
+	kv_assert_held(&lower->lock);
 	lower->heap[pos] = entry;
 	lower->below[entry].pos = pos;
 }
@@ -24,6 +27,7 @@ static void sift_up(struct lower *lower, u32 pos)
 {
 	u32 entry = lower->heap[pos];
 
+	kv_assert_held(&lower->lock);
 	while (pos && lower->below[entry].rank < rank_at(lower, (pos - 1) / 2)) {
 		place(lower, pos, lower->heap[(pos - 1) / 2]);
 		pos = (pos - 1) / 2;
@@ -35,6 +39,7 @@ static void sift_down(struct lower *lower, u32 pos)
 {
 	u32 entry = lower->heap[pos];
 
+	kv_assert_held(&lower->lock);
 	for (;;) {
 		u32 kid = 2 * pos + 1;
 
@@ -52,6 +57,7 @@ static void heap_del(struct lower *lower, u32 pos)
 {
 	u32 last = lower->heap[lower->nr_heap - 1];
 
+	kv_assert_held(&lower->lock);
 	WRITE_ONCE(lower->nr_heap, lower->nr_heap - 1);
 	if (pos == lower->nr_heap)
 		return;
@@ -83,6 +89,7 @@ struct below *below_queue(struct lower *lower, struct kv_handle handle, u32 prio
 	u64 prio = (u64)(KVMM_TIER_PRIORITIES - 1 - priority) << PRIO_SHIFT;
 	u64 order = below->rank & (BIT64(PRIO_SHIFT) - 1);
 
+	kv_assert_held(&lower->lock);
 	if (below->state == BELOW_QUEUED) {
 		below->rank = min(below->rank, prio | order);
 		sift_up(lower, below->pos);

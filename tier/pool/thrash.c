@@ -165,6 +165,7 @@ u32 thrash_leave(struct lower *lower, struct kv_handle *handles, u32 max)
 	struct thrash *thrash = &lower->thrash;
 	u32 nr;
 
+	kv_assert_not_held(&lower->lock);
 	kv_lock(&lower->lock);
 	nr = min(thrash->nr_leaving, max);
 	memcpy(handles, thrash->leaving, nr * sizeof(*handles));
@@ -223,6 +224,7 @@ void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domai
 
 static u64 first_pause(const struct lower *lower)
 {
+	kv_assert_held(&lower->lock);
 	return max(lower->config.reload_ns, 1ull) * 4;
 }
 
@@ -233,6 +235,7 @@ static void begin_episode(struct lower *lower)
 	u64 first = first_pause(lower), now = kv_tier_now(lower->tier);
 	bool again = thrash->pause_ns && now - thrash->calm_ns < thrash->pause_ns;
 
+	kv_assert_held(&lower->lock);
 	thrash->pause_ns = again ? min(thrash->pause_ns * 2, first * PAUSE_MAX) : first;
 	thrash->calm_ns = now + thrash->pause_ns;
 	thrash->nr_episodes++;
@@ -274,6 +277,7 @@ bool thrash_spares(struct lower *lower)
 {
 	struct thrash *thrash = &lower->thrash;
 
+	kv_assert_held(&lower->lock);
 	look(lower);
 	if (!thrash->is_thrashing || is_fixed(lower))
 		return false;

@@ -81,18 +81,18 @@ void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domai
 /* Uses from which on a block is worth a copy now. */
 u32 thrash_touches(const struct lower *lower);
 
-/* The device's block of that name is dropped. ->lock held. */
+/* The device's block of that name is dropped. */
 void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain);
-/* Are blocks that might be dropped to be kept? ->lock held. */
+/* Are blocks that might be dropped to be kept? */
 bool thrash_spares(struct lower *lower);
-/* Blocks that a prefetch may have on their way. ->lock held. */
+/* Blocks that a prefetch may have on their way. */
 u32 thrash_max_up(const struct lower *lower);
 
-/* A block that was loaded: is it to leave again? ->lock held. */
+/* A block that was loaded: is it to leave again? */
 void thrash_loaded(struct lower *lower, struct kv_handle handle);
-/* Those that are to leave, at most @max: how many. No lock held. */
+/* Those that are to leave, at most @max: how many. */
 u32 thrash_leave(struct lower *lower, struct kv_handle *handles, u32 max);
-/* It is to leave, when it is not used any more. ->lock held. */
+/* It is to leave, when it is not used any more. */
 void thrash_stay(struct lower *lower, struct kv_handle handle);
 
 void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat);

@@ -207,7 +207,7 @@ void want_end(struct lower *lower, struct want *want, int error);
 void wants_end(struct lower *lower, struct want **list, int error);
 /* It is complete: others may find it from now on; it may be over already. */
 void op_open(struct lower *lower, struct tier_op *op);
-/* Put its references, and free it. No lock held. */
+/* Put its references, and free it. */
 void op_drop(struct kvmm_pool *pool, struct tier_op *op);
 
 /* ---- item.c; ->lock held ---- */

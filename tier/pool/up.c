@@ -118,6 +118,8 @@ static int want_key(struct loading *loading, u32 i, enum pass pass)
 /* It waits for the store below, with or without a block to go to. */
 static void wait_for_fetch(struct lower *lower, u32 index)
 {
+	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	lower->item[index].state = ITEM_FETCH;
 	lower->item[index].next = lower->first_fetch;
 	WRITE_ONCE(lower->first_fetch, index);
@@ -126,6 +128,8 @@ static void wait_for_fetch(struct lower *lower, u32 index)
 /* It has no name any more, and no block: only the slot that it reads is left. */
 static void let_go(struct lower *lower, u32 index)
 {
+	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	if (lower->item[index].fetch.io) {
 		wait_for_fetch(lower, index);
 		return;
@@ -166,6 +170,7 @@ static void take_those_there(struct loading *loading)
 	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
 	u32 nr_first;
 
+	kv_assert_reading();
 	pool->map->ops->scan(pool->map, &query, loading->op->ref, &nr_first);
 	note_found(pool, loading->op->ref, prefix->nr, nr_first);
 }
@@ -353,13 +358,14 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 
 /* ---- for nobody ---- */
 
-/* Up to the first that is a miss, or more than may be on its way. In a read section. */
+/* Up to the first that is a miss, or more than may be on its way. */
 static void want_some(struct loading *loading)
 {
 	const struct kvmm_prefix *prefix = loading->prefix;
 	struct kvmm_pool *pool = loading->pool;
 	int err = 0;
 
+	kv_assert_reading();
 	kv_lock(&loading->lower->lock);
 	for (u32 i = 0; i < prefix->nr && !err; i++) {
 		if (loading->lower->nr_used[true] >= thrash_max_up(loading->lower))
@@ -541,6 +547,8 @@ static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *it
 {
 	u32 nr = 0;
 
+	kv_assert_held(&lower->lock);
+	kv_assert_reading();
 	while (item->wants) {
 		struct want *want = item->wants;
 		struct tier_op *op = want->op;
@@ -559,6 +567,7 @@ static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *it
 
 static void count_up(struct lower *lower, const struct item *item)
 {
+	kv_assert_held(&lower->lock);
 	kv_probe3(load, lower->client, 1u, lower->block_bytes);
 	lower->stat.loads++;
 	lower->stat.load_bytes += lower->block_bytes;
@@ -576,6 +585,7 @@ static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, stru
 	struct below *below;
 	u32 nr = 0;
 
+	kv_assert(index < lower->nr_items);
 	kv_lock(&lower->lock);
 	item_unhash(lower, index);
 	item->is_publishing = false;
@@ -612,6 +622,7 @@ static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int 
 	struct kv_handle ref;
 	int err = error;
 
+	kv_assert(index < lower->nr_items);
 	end_writing(pool, item->entry);
 	if (renounce(lower, item, index, error)) {
 		kvmm_free(pool, &mut, 1);
@@ -643,11 +654,13 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 
 /* ---- names forgotten meanwhile ---- */
 
-/* As if no caller had asked for it. ->lock held. */
+/* As if no caller had asked for it. */
 static void void_item(struct lower *lower, u32 index)
 {
 	struct item *item = &lower->item[index];
 
+	kv_assert_held(&lower->lock);
+	kv_assert(index < lower->nr_items);
 	item_unhash(lower, index);
 	item->is_kept = false;
 	wants_end(lower, &item->wants, -ESTALE);
@@ -691,9 +704,9 @@ void up_forget_all(struct lower *lower)
 
 /* ---- from the store below ---- */
 
-/* ->lock held. */
 static void count_read(struct lower *lower, const struct kv_tier_fetch *fetch)
 {
+	kv_assert_held(&lower->lock);
 	lower->stat.disk_loads++;
 	lower->stat.disk_load_bytes += lower->block_bytes;
 	lower->stat.disk_load_ns += fetch->took_ns;
@@ -744,6 +757,7 @@ static void end_fetched(struct kvmm_pool *pool, struct lower *lower, u32 index, 
 {
 	struct item *item = &lower->item[index];
 
+	kv_assert(index < lower->nr_items);
 	if (!error)
 		error = keep(pool, lower, item);
 	if (error && item->entry.gen) {
