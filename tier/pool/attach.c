@@ -119,16 +119,6 @@ static int read_attr(const struct kvmm_pool *pool, const struct kvmm_tier_client
 	return 0;
 }
 
-static void free_batch(struct batch *batch)
-{
-	kv_free(batch->error);
-	kv_free(batch->plane);
-	kv_free(batch->move);
-	kv_free(batch->slot);
-	kv_free(batch->block);
-	kv_free(batch->item);
-}
-
 static int make_batch(struct kvmm_pool *pool, struct batch *batch, u32 nr)
 {
 	batch->item = kv_alloc_array(nr, sizeof(*batch->item));
@@ -160,8 +150,16 @@ static void free_lower(struct kvmm_pool *pool, struct lower *lower)
 {
 	if (pool->dev)
 		pool->parts.dev->host_free(pool->dev, &lower->sums);
-	for (u32 i = 0; i < NR_BATCHES; i++)
-		free_batch(&lower->batch[i]);
+	for (u32 i = 0; i < NR_BATCHES; i++) {
+		struct batch *batch = &lower->batch[i];
+
+		kv_free(batch->error);
+		kv_free(batch->plane);
+		kv_free(batch->move);
+		kv_free(batch->slot);
+		kv_free(batch->block);
+		kv_free(batch->item);
+	}
 	thrash_exit(lower);
 	kv_free(lower->op);
 	kv_free(lower->seen);
@@ -200,16 +198,9 @@ static int make_tables(struct kvmm_pool *pool, struct lower *lower)
 	if (!lower->item || !lower->name || !lower->below || !lower->heap || !lower->seen ||
 	    !lower->op)
 		return -ENOMEM;
-	for (u32 i = 0; i < NR_BATCHES && !err; i++)
-		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
-	return err ? err : make_sums(pool, lower);
-}
-
-/* The last one of either kind is the first to be used. */
-static void fill_tables(struct lower *lower)
-{
 	memset(lower->name, 0xff, lower->nr_names * sizeof(*lower->name));
 	lower->free_item[false] = lower->free_item[true] = KV_NONE;
+	/* The last one of either kind is the first to be used. */
 	for (u32 i = lower->nr_items; i-- > 0;) {
 		bool is_up = i >= lower->max_down;
 
@@ -219,6 +210,9 @@ static void fill_tables(struct lower *lower)
 	}
 	for (u32 i = 0; i < KVMM_TIER_OPS; i++)
 		lower->op[i].gen = 1;
+	for (u32 i = 0; i < NR_BATCHES && !err; i++)
+		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
+	return err ? err : make_sums(pool, lower);
 }
 
 static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
@@ -247,7 +241,6 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 		free_lower(pool, lower);
 		return NULL;
 	}
-	fill_tables(lower);
 	lower->metadata_bytes = lower_bytes(pool, lower);
 	return lower;
 }
@@ -284,14 +277,6 @@ static int publish(struct kvmm_pool *pool, struct lower *lower)
 	}
 	pool_leave(pool);
 	return err;
-}
-
-/* When copies are complete must not be up to a device, nor to the system's clock. */
-static bool is_undetermined(const struct kvmm_pool *pool, const struct kvmm_tier *tier)
-{
-	if (!pool->deterministic)
-		return false;
-	return pool->dev ? strcmp(pool->parts.dev->name, "host") != 0 : !kv_tier_is_told(tier);
 }
 
 /* ---- going on ---- */
@@ -366,6 +351,7 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 {
 	struct kvmm_tier_client_attr known;
 	struct lower *lower;
+	bool is_determined;
 	int err;
 
 	if (!tier)
@@ -375,7 +361,9 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	err = pool_refusal(pool);
 	if (err)
 		return err;
-	if (!pool->caches || is_undetermined(pool, tier))
+	/* When copies are complete must not be up to a device, nor to the system's clock. */
+	is_determined = pool->dev ? !strcmp(pool->parts.dev->name, "host") : kv_tier_is_told(tier);
+	if (!pool->caches || (pool->deterministic && !is_determined))
 		return -EOPNOTSUPP;
 	err = read_attr(pool, attr, &known);
 	if (err)
@@ -490,13 +478,9 @@ int tier_stat_read(struct kvmm_pool *pool, void *out)
 		return err;
 	nr_clean = count_clean(pool, lower);
 	kv_lock(&lower->lock);
-	*stat = lower->stat;
-	stat->queued = lower->nr_heap;
-	stat->loading = lower->nr_used[true];
-	stat->nr_ops = lower->nr_ops;
+	lower_fill_stat(lower, stat);
 	stat->clean = nr_clean;
 	kv_tier_client_count(lower->client, stat);
-	thrash_count(lower, stat);
 	kv_unlock(&lower->lock);
 	return 0;
 }

@@ -63,8 +63,10 @@ struct batch *batch_get(struct lower *lower, bool is_up)
 
 void batch_put(struct lower *lower, struct batch *batch)
 {
-	kv_assert_held(&lower->lock);
+	kv_assert(batch->state != BATCH_FREE && batch->state != BATCH_COPYING);
+	kv_lock(&lower->lock);
 	batch->state = BATCH_FREE;
+	kv_unlock(&lower->lock);
 }
 
 /* ---- the copy ---- */
@@ -126,9 +128,7 @@ static void end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch
 		up_end(pool, lower, batch, error);
 	else
 		down_end(pool, lower, batch, error);
-	kv_lock(&lower->lock);
 	batch_put(lower, batch);
-	kv_unlock(&lower->lock);
 }
 
 /* One that is complete, which is the caller's from here on; *@error: how it went. */

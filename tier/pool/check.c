@@ -39,31 +39,21 @@ static bool slot_is_held(const struct lower *lower, const struct item *item)
 				item->is_up ? KV_TIER_READS : KV_TIER_WRITES);
 }
 
-static int check_ready(const struct kvmm_pool *pool, const struct lower *lower)
+/* Items that are ready, or that the store below reads. */
+static int check_list(const struct kvmm_pool *pool, const struct lower *lower, u32 first,
+		      enum item_state state)
 {
-	u32 nr = 0, nr_ready = 0;
+	const char *what = state == ITEM_READY ? "items that are ready" : "items that are fetched";
+	u32 nr = 0, nr_all = 0;
 
 	for (u32 i = 0; i < lower->nr_items; i++)
-		nr_ready += lower->item[i].state == ITEM_READY;
-	for (u32 i = lower->first_ready; i != KV_NONE; i = lower->item[i].next)
-		if (i >= lower->nr_items || lower->item[i].state != ITEM_READY || ++nr > nr_ready ||
+		nr_all += lower->item[i].state == state;
+	for (u32 i = first; i != KV_NONE; i = lower->item[i].next)
+		if (i >= lower->nr_items || lower->item[i].state != state || ++nr > nr_all ||
+		    (state == ITEM_FETCH && !lower->item[i].fetch.io) ||
 		    !slot_is_held(lower, &lower->item[i]))
-			return complain(pool, "items that are ready", i);
-	return nr == nr_ready ? 0 : complain(pool, "items that are ready", nr);
-}
-
-static int check_fetches(const struct kvmm_pool *pool, const struct lower *lower)
-{
-	u32 nr = 0, nr_fetched = 0;
-
-	for (u32 i = 0; i < lower->nr_items; i++)
-		nr_fetched += lower->item[i].state == ITEM_FETCH;
-	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)
-		if (i >= lower->nr_items || lower->item[i].state != ITEM_FETCH ||
-		    !lower->item[i].fetch.io || ++nr > nr_fetched ||
-		    !slot_is_held(lower, &lower->item[i]))
-			return complain(pool, "items that are fetched", i);
-	return nr == nr_fetched ? 0 : complain(pool, "items that are fetched", nr);
+			return complain(pool, what, i);
+	return nr == nr_all ? 0 : complain(pool, what, nr);
 }
 
 static int check_names(const struct kvmm_pool *pool, struct lower *lower)
@@ -194,16 +184,21 @@ static bool times_add_up(const struct kvmm_tier_client_stat *stat)
 	       stat->offload_took.sum_ns == stat->offload_ns;
 }
 
-static int check(struct kvmm_pool *pool, struct lower *lower)
+static int lower_check(struct kvmm_pool *pool)
 {
-	int err = check_free(pool, lower, false);
+	struct lower *lower = lower_of(pool);
+	int err;
 
+	if (!lower)
+		return 0;
+	kv_lock(&lower->lock);
+	err = check_free(pool, lower, false);
 	if (!err)
 		err = check_free(pool, lower, true);
 	if (!err)
-		err = check_ready(pool, lower);
+		err = check_list(pool, lower, lower->first_ready, ITEM_READY);
 	if (!err)
-		err = check_fetches(pool, lower);
+		err = check_list(pool, lower, lower->first_fetch, ITEM_FETCH);
 	if (!err)
 		err = check_names(pool, lower);
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)
@@ -216,18 +211,8 @@ static int check(struct kvmm_pool *pool, struct lower *lower)
 		err = complain(pool, "times", 0);
 	if (!err && !thrash_is_sound(lower))
 		err = complain(pool, "ghosts", 0);
-	return err ? err : kv_tier_check(lower->tier);
-}
-
-static int lower_check(struct kvmm_pool *pool)
-{
-	struct lower *lower = lower_of(pool);
-	int err;
-
-	if (!lower)
-		return 0;
-	kv_lock(&lower->lock);
-	err = check(pool, lower);
+	if (!err)
+		err = kv_tier_check(lower->tier);
 	kv_unlock(&lower->lock);
 	return err;
 }

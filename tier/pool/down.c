@@ -40,25 +40,17 @@ static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 	return 0;
 }
 
-/* No caller holds it, and it has a copy below. */
-static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
-{
-	kv_assert_held(&pool->lock);
-	kv_assert_held(&pool->order.lock);
-	if (kv_entry_claim(&pool->entries, handle))
-		return;
-	order_forget(&pool->order, handle.index);
-	count_evictions(pool, entry_forget(pool, handle.index));
-	entry_release(pool, handle);
-}
-
 /* It was the last reference. An entry in the order is where it was. */
 static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, bool drop)
 {
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	if (ret == 1 && drop) {
-		drop_entry(pool, handle);
+		if (kv_entry_claim(&pool->entries, handle))
+			return;
+		order_forget(&pool->order, handle.index);
+		count_evictions(pool, entry_forget(pool, handle.index));
+		entry_release(pool, handle);
 	} else if (ret == 1) {
 		order_catch_up(&pool->order);
 		if (!order_has(&pool->order, handle.index))
@@ -75,6 +67,8 @@ static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 {
 	int ret;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	count_type(pool, handle, false);
 	ret = kv_entry_unpin(&pool->entries, handle);
 	if (unlikely(ret < 0))	/* a caller has dropped a reference it did not own */
@@ -84,21 +78,6 @@ static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 	tally_add(pool, TALLY_PINS, -1);
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
 	let_go(pool, handle, ret, drop);
-}
-
-/* ->error of the batch: > 0, it is to be dropped from the device. */
-static void unpin_all(struct kvmm_pool *pool, struct lower *lower, const struct batch *batch)
-{
-	u32 nr_free = 0;
-
-	if (pool_enter(pool))
-		return;
-	order_enter(&pool->order);
-	for (u32 i = 0; i < batch->nr; i++, nr_free++)
-		unpin(pool, lower->item[batch->item[i]].entry, batch->error[i] > 0);
-	order_leave(&pool->order);
-	cache_leave(pool);
-	release_put(pool, nr_free);
 }
 
 /* ---- beginning ---- */
@@ -120,14 +99,6 @@ static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lo
 	return name;
 }
 
-/* Its turn has come, but it does not fly. */
-static void ground(struct lower *lower, struct below *below, int error)
-{
-	kv_assert_held(&lower->lock);
-	below->state = BELOW_NONE;
-	wants_end(lower, &below->wants, error);
-}
-
 /* Pinned, or not to be copied. */
 static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
@@ -142,7 +113,9 @@ static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 		return false;
 	err = pin(pool, handle);
 	if (err) {
-		ground(lower, below, err == -EBUSY || err == -EOVERFLOW ? -EBUSY : -ESTALE);
+		err = err == -EBUSY || err == -EOVERFLOW ? -EBUSY : -ESTALE;
+		below->state = BELOW_NONE;
+		wants_end(lower, &below->wants, err);
 		return true;
 	}
 	index = item_take(lower, false);
@@ -154,14 +127,6 @@ static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	return true;
 }
 
-static u32 batch_limit(const struct lower *lower, u32 budget)
-{
-	u32 nr = min(lower->batch_blocks, lower->max_down - lower->nr_used[false]);
-
-	kv_assert_held(&lower->lock);
-	return min(nr, budget);
-}
-
 static struct batch *fill(struct kvmm_pool *pool, struct lower *lower, u32 *budget)
 {
 	struct batch *batch = NULL;
@@ -170,13 +135,13 @@ static struct batch *fill(struct kvmm_pool *pool, struct lower *lower, u32 *budg
 	if (cache_begin(pool))
 		return NULL;
 	kv_lock(&lower->lock);
-	limit = batch_limit(lower, *budget);
+	limit = min(min(lower->batch_blocks, lower->max_down - lower->nr_used[false]), *budget);
 	if (limit && lower->nr_heap)
 		batch = batch_get(lower, false);
 	while (batch && batch->nr < limit && board(pool, lower, batch))
 		;
 	if (batch && !batch->nr) {
-		batch_put(lower, batch);
+		batch->state = BATCH_FREE;
 		batch = NULL;
 	}
 	kv_unlock(&lower->lock);
@@ -200,43 +165,35 @@ static void sort_by_block(struct batch *batch)
 	}
 }
 
-/* Of one in @every there is a checksum to be kept, always of the same ones. */
-static bool is_verified(const struct lower *lower, const kvmm_key_t *key, u32 every)
-{
-	return every && (every == 1 || !(kv_hash_key(key, lower->secret) % every));
-}
-
+/* Of one in so many there is a checksum to be kept, always of the same ones. */
 static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struct batch *batch)
 {
 	u32 every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
 
+	kv_assert(batch->nr_copy <= batch->nr);
 	for (u32 i = 0; i < batch->nr_copy; i++) {
 		struct item *item = &lower->item[batch->item[i]];
 
-		item->has_sum = is_verified(lower, &item->name.key, every);
+		item->has_sum = every && !(kv_hash_key(&item->name.key, lower->secret) % every);
 	}
-}
-
-/* A name forgotten on the device, then below, meets the slot there, or is seen gone here. */
-static int reserve_slot(struct kvmm_pool *pool, struct lower *lower, struct item *item)
-{
-	int err = kv_tier_reserve(lower->client, &item->name, &item->slot);
-
-	if (err || !(smp_load_acquire(&entry_at(pool, item->entry.index)->word) & KV_ENTRY_HIDDEN))
-		return err;
-	kv_tier_cancel(lower->client, item->slot);
-	return -ESTALE;
 }
 
 /* Those for which there is a slot come first, in order; ->error says why the others have none. */
 static void reserve_slots(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
+	kv_assert(batch->state == BATCH_FILLING);
 	batch->nr_copy = 0;
 	for (u32 i = 0; i < batch->nr; i++) {
 		struct item *item = &lower->item[batch->item[i]];
 		u32 to = batch->nr_copy, index = batch->item[i], block = batch->block[i];
+		const u64 *word = &entry_at(pool, item->entry.index)->word;
 
-		batch->error[i] = reserve_slot(pool, lower, item);
+		batch->error[i] = kv_tier_reserve(lower->client, &item->name, &item->slot);
+		/* A name forgotten on the device, then below, meets the slot there, or is hidden. */
+		if (!batch->error[i] && smp_load_acquire(word) & KV_ENTRY_HIDDEN) {
+			kv_tier_cancel(lower->client, item->slot);
+			batch->error[i] = -ESTALE;
+		}
 		if (batch->error[i])
 			continue;
 		batch->item[i] = batch->item[to];
@@ -276,47 +233,39 @@ static void settle(struct lower *lower, struct batch *batch, u32 i)
 	wants_end(lower, &below->wants, error);
 }
 
-/* While they are pinned, their entries are of the same generation. */
+/*
+ * While they are pinned, their entries are of the same generation. Those with ->error > 0 then are
+ * dropped from the device.
+ */
 static void leave(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < batch->nr; i++)
 		settle(lower, batch, i);
 	kv_unlock(&lower->lock);
-	unpin_all(pool, lower, batch);
+	if (!pool_enter(pool)) {
+		order_enter(&pool->order);
+		for (u32 i = 0; i < batch->nr; i++)
+			unpin(pool, lower->item[batch->item[i]].entry, batch->error[i] > 0);
+		order_leave(&pool->order);
+		cache_leave(pool);
+		release_put(pool, batch->nr);
+	}
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < batch->nr; i++)
 		item_free(lower, batch->item[i]);
 	kv_unlock(&lower->lock);
 }
 
-/* Readable from now on; it is told first, so that an evictor of it is told later. */
-static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i)
-{
-	struct item *item = &lower->item[batch->item[i]];
-
-	kv_assert(i < batch->nr);
-	told_present(pool, lower, &item->name);
-	kv_tier_commit(lower->client, item->slot, item->has_sum ? &batch->sum[i] : NULL);
-}
-
 static void cancel_copies(struct lower *lower, struct batch *batch, int error)
 {
+	kv_assert(!batch->is_up);
 	for (u32 i = 0; i < batch->nr_copy; i++) {
 		kv_tier_cancel(lower->client, lower->item[batch->item[i]].slot);
 		batch->error[i] = error;
 	}
 	kv_lock(&lower->lock);
 	lower->stat.failed += batch->nr_copy;
-	kv_unlock(&lower->lock);
-}
-
-static void count_down(struct lower *lower, const struct batch *batch)
-{
-	kv_lock(&lower->lock);
-	kv_probe3(offload, lower->client, batch->nr_copy, lower->block_bytes);
-	lower->stat.offloads += batch->nr_copy;
-	lower->stat.offload_bytes += batch->nr_copy * lower->block_bytes;
 	kv_unlock(&lower->lock);
 }
 
@@ -330,10 +279,20 @@ void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, 
 		error = told_reserve(pool, lower, batch->nr_copy);
 	if (error)
 		cancel_copies(lower, batch, error);
-	for (u32 i = 0; i < batch->nr_copy && !error; i++)
-		commit(pool, lower, batch, i);
-	if (!error)
-		count_down(lower, batch);
+	/* Readable from now on; it is told first, so that an evictor of it is told later. */
+	for (u32 i = 0; i < batch->nr_copy && !error; i++) {
+		struct item *item = &lower->item[batch->item[i]];
+
+		told_present(pool, lower, &item->name);
+		kv_tier_commit(lower->client, item->slot, item->has_sum ? &batch->sum[i] : NULL);
+	}
+	if (!error) {
+		kv_lock(&lower->lock);
+		kv_probe3(offload, lower->client, batch->nr_copy, lower->block_bytes);
+		lower->stat.offloads += batch->nr_copy;
+		lower->stat.offload_bytes += batch->nr_copy * lower->block_bytes;
+		kv_unlock(&lower->lock);
+	}
 	leave(pool, lower, batch);
 }
 
@@ -355,31 +314,24 @@ static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	if (err)
 		cancel_copies(lower, batch, err);
 	leave(pool, lower, batch);
-	kv_lock(&lower->lock);
 	batch_put(lower, batch);
-	kv_unlock(&lower->lock);
-}
-
-static u32 budget_of(struct lower *lower)
-{
-	const struct kvmm_tier_config *config = &lower->config;
-	u64 nr;
-
-	kv_lock(&lower->lock);
-	nr = config->step_blocks ? config->step_blocks : UINT32_MAX;
-	if (config->step_bytes)
-		nr = min(nr, max(config->step_bytes / max(lower->block_bytes, 1ull), 1ull));
-	kv_unlock(&lower->lock);
-	return nr;
 }
 
 void down_begin(struct kvmm_pool *pool, struct lower *lower)
 {
-	u32 budget = budget_of(lower);
+	const struct kvmm_tier_config *config = &lower->config;
 	struct batch *batch;
+	u32 budget;
 
+	kv_assert_not_held(&lower->lock);
 	if (!READ_ONCE(lower->nr_heap) || !lower_is_ordered(pool, lower))
 		return;
+	kv_lock(&lower->lock);
+	budget = config->step_blocks ? config->step_blocks : UINT32_MAX;
+	if (config->step_bytes)
+		budget = min((u64)budget,
+			     max(config->step_bytes / max(lower->block_bytes, 1ull), 1ull));
+	kv_unlock(&lower->lock);
 	while ((batch = fill(pool, lower, &budget)))
 		start(pool, lower, batch);
 }

@@ -2,16 +2,18 @@
 /* A pool's tier, seen in passing. */
 #include "tier.h"
 
-static void glance_thrash(const struct lower *lower, struct kvmm_tier_client_stat *stat)
+void lower_fill_stat(const struct lower *lower, struct kvmm_tier_client_stat *stat)
 {
 	const struct thrash *thrash = &lower->thrash;
-	bool is_thrashing;
 
+	kv_peek_copy(stat, &lower->stat, sizeof(*stat));
+	stat->queued = kv_peek(&lower->nr_heap);
+	stat->loading = kv_peek(&lower->nr_used[true]);
+	stat->nr_ops = kv_peek(&lower->nr_ops);
 	for (u32 t = 0; t < KVMM_NR_TIER_LEVELS; t++)
 		stat->refaults[t] = READ_ONCE(thrash->refaults[t]);
-	kv_peek_copy(&is_thrashing, &thrash->is_thrashing, sizeof(is_thrashing));
 	stat->touches = thrash_touches(lower);
-	stat->thrashing = is_thrashing;
+	stat->thrashing = kv_peek(&thrash->is_thrashing);
 	stat->episodes = kv_peek(&thrash->nr_episodes);
 	stat->raised = READ_ONCE(thrash->nr_raised);
 	stat->spared = kv_peek(&thrash->nr_spared);
@@ -24,11 +26,7 @@ struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_s
 
 	if (!lower)
 		return NULL;
-	kv_peek_copy(stat, &lower->stat, sizeof(*stat));
-	stat->queued = kv_peek(&lower->nr_heap);
-	stat->loading = kv_peek(&lower->nr_used[true]);
-	stat->nr_ops = kv_peek(&lower->nr_ops);
+	lower_fill_stat(lower, stat);
 	kv_tier_client_glance(lower->client, stat);
-	glance_thrash(lower, stat);
 	return lower->tier;
 }

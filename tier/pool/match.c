@@ -39,14 +39,6 @@ static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answ
 		match->levels[i] = level;
 }
 
-static void count(struct lower *lower, enum kvmm_tier_answer answer)
-{
-	kv_assert_held(&lower->lock);
-	lower->stat.misses += answer == KVMM_TIER_MISS;
-	lower->stat.pendings += answer == KVMM_TIER_PENDING;
-	lower->stat.retries += answer == KVMM_TIER_RETRY;
-}
-
 static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_match *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
@@ -57,8 +49,11 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm
 		u8 level;
 		enum kvmm_tier_answer answer = ask_below(pool, lower, prefix, i, &level);
 
-		if (!(match->flags & KVMM_TIER_AGAIN))
-			count(lower, answer);
+		if (!(match->flags & KVMM_TIER_AGAIN)) {
+			lower->stat.misses += answer == KVMM_TIER_MISS;
+			lower->stat.pendings += answer == KVMM_TIER_PENDING;
+			lower->stat.retries += answer == KVMM_TIER_RETRY;
+		}
 		note(match, i, answer, level);
 		if (answer == KVMM_TIER_MISS || answer == KVMM_TIER_RETRY) {
 			match->stop = answer;
@@ -67,22 +62,6 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm
 		match->nr_lower++;
 	}
 	kv_unlock(&lower->lock);
-}
-
-/* As kvmm_prefix_match(). */
-static void match_device(struct kvmm_pool *pool, struct kvmm_tier_match *match)
-{
-	const struct kvmm_prefix *prefix = match->prefix;
-	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
-	struct kv_handle *found = (struct kv_handle *)match->refs;
-	u32 nr_first;
-
-	match->nr_device = match_refs(pool, &query, found, &nr_first);
-	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
-	note_refs(pool, found, match->nr_device, nr_first);
-	pool_tell(pool, hit, found, match->nr_device);
-	if (!match->flags)
-		count_request(pool, &query, prefix->nr, match->nr_device);
 }
 
 static bool match_is_bad(const struct kvmm_tier_match *match)
@@ -96,7 +75,10 @@ static bool match_is_bad(const struct kvmm_tier_match *match)
 
 static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 {
-	u32 nr = match->prefix->nr;
+	const struct kvmm_prefix *prefix = match->prefix;
+	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kv_handle *found = (struct kv_handle *)match->refs;
+	u32 nr = prefix->nr, nr_first;
 	struct lower *lower;
 	int err = cache_begin(pool);
 
@@ -105,7 +87,13 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	lower = lower_of(pool);
 	for (u32 i = 0; i < nr; i++)
 		note(match, i, KVMM_TIER_MISS, KVMM_TIER_DEVICE);
-	match_device(pool, match);
+	/* As kvmm_prefix_match(). */
+	match->nr_device = match_refs(pool, &query, found, &nr_first);
+	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, nr);
+	note_refs(pool, found, match->nr_device, nr_first);
+	pool_tell(pool, hit, found, match->nr_device);
+	if (!match->flags)
+		count_request(pool, &query, nr, match->nr_device);
 	for (u32 i = 0; i < match->nr_device; i++)
 		note(match, i, KVMM_TIER_HIT, KVMM_TIER_DEVICE);
 	match->stop = match->nr_device < nr ? KVMM_TIER_MISS : KVMM_TIER_HIT;
@@ -114,7 +102,7 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 		match_below(pool, lower, match);
 	}
 	cache_end(pool);
-	pool_tell(pool, touched, (struct kv_handle *)match->refs, match->nr_device);
+	pool_tell(pool, touched, found, match->nr_device);
 	return match->nr_device + match->nr_lower;
 }
 

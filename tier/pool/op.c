@@ -92,6 +92,7 @@ void op_hang(struct tier_op *op, u32 i, struct want **list)
 {
 	struct want *want = &op->want[i];
 
+	kv_assert(i < op->nr);
 	want->op = op;
 	want->next = *list;
 	want->at = list;
@@ -103,6 +104,7 @@ void op_hang(struct tier_op *op, u32 i, struct want **list)
 
 static void unhang(struct want *want)
 {
+	kv_assert(*want->at == want);
 	*want->at = want->next;
 	if (want->next)
 		want->next->at = want->at;
@@ -180,42 +182,31 @@ static void unsignal(struct lower *lower)
 		kv_file()->event_clear(kv_file()->ctx, lower->event);
 }
 
-static bool has_room(const struct kvmm_tier_result *result, const struct tier_op *op)
-{
-	bool gives_refs = op->is_load && !op->error && op->nr;
-
-	return op->nr == result->nr && (op->nr_left || !gives_refs || result->refs);
-}
-
 /* It is over: out of the table. Else -EAGAIN. */
 static int take_result(struct lower *lower, kvmm_tier_op_t handle,
-		       const struct kvmm_tier_result *result, struct tier_op **op)
+		       const struct kvmm_tier_result *result, struct tier_op **result_op)
 {
+	struct tier_op *op;
+	bool gives_refs;
 	int err;
 
 	kv_lock(&lower->lock);
-	err = op_find(lower, handle, op);
-	if (!err && !has_room(result, *op))
+	err = op_find(lower, handle, &op);
+	if (err)
+		goto out;
+	gives_refs = op->is_load && !op->error && op->nr;
+	if (op->nr != result->nr || (!op->nr_left && gives_refs && !result->refs))
 		err = -EINVAL;
-	if (!err && (*op)->nr_left)
+	else if (op->nr_left)
 		err = -EAGAIN;
-	if (!err) {
-		op_unpublish(lower, *op);
-		unsignal(lower);
-	}
+	if (err)
+		goto out;
+	op_unpublish(lower, op);
+	unsignal(lower);
+	*result_op = op;
+out:
 	kv_unlock(&lower->lock);
 	return err;
-}
-
-static void give_result(struct tier_op *op, struct kvmm_tier_result *result)
-{
-	if (result->errors)
-		memcpy(result->errors, op->block_error, op->nr * sizeof(*result->errors));
-	result->nr_failed = op->nr_failed;
-	if (!op->is_load || op->error)
-		return;
-	memcpy(result->refs, op->ref, op->nr * sizeof(*result->refs));
-	memset(op->ref, 0, op->nr * sizeof(*op->ref));
 }
 
 int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t handle, struct kvmm_tier_result *result)
@@ -233,7 +224,13 @@ int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t handle, struct kvmm_
 	if (err)
 		return err;
 	err = op->error;
-	give_result(op, &known);
+	if (known.errors)
+		memcpy(known.errors, op->block_error, op->nr * sizeof(*known.errors));
+	known.nr_failed = op->nr_failed;
+	if (op->is_load && !err) {
+		memcpy(known.refs, op->ref, op->nr * sizeof(*known.refs));
+		memset(op->ref, 0, op->nr * sizeof(*op->ref));
+	}
 	memcpy(result, &known, min(known.size, sizeof(known)));
 	op_drop(pool, op);
 	return err;

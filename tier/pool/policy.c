@@ -40,21 +40,12 @@ static void want_copy(struct lower *lower, struct kv_handle handle)
 		below_queue(lower, handle, 0);
 }
 
-/* It is the caller's; a ghost has to know its worth. */
-static void note_use(struct kvmm_pool *pool, struct lower *lower, struct kv_handle ref, u32 uses)
-{
-	const struct kv_entry *entry = entry_at(pool, ref.index);
-	kvmm_key_t key = kv_entry_key(entry);
-
-	kv_assert(ref.index < pool->entries.nr);
-	thrash_used(lower, &key, kv_entry_domain(entry), uses);
-}
-
 static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_handle *refs, u32 nr)
 {
 	bool copies = READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE;
 	u32 touches = thrash_touches(lower);
 
+	kv_assert_reading();
 	for (u32 i = 0; i < nr; i++) {
 		u32 *word = &lower->seen[refs[i].index], now;
 		bool was_loaded;
@@ -62,8 +53,13 @@ static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_h
 		if (!refs[i].gen)
 			continue;
 		now = seen_more(word, refs[i].gen, &was_loaded);
-		if (was_loaded || now <= READ_ONCE(lower->config.touches) + 1)
-			note_use(pool, lower, refs[i], now);
+		if (was_loaded || now <= READ_ONCE(lower->config.touches) + 1) {
+			/* It is the caller's; a ghost has to know its worth. */
+			const struct kv_entry *entry = entry_at(pool, refs[i].index);
+			kvmm_key_t key = kv_entry_key(entry);
+
+			thrash_used(lower, &key, kv_entry_domain(entry), now);
+		}
 		if (!copies || (now != touches && now != SEEN_AGAIN))
 			continue;
 		if (!kv_trylock(&lower->lock)) {
@@ -85,13 +81,6 @@ void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 	if (lower)
 		touch(pool, lower, refs, nr);
 	kv_rcu_read_unlock();
-}
-
-static void fill_one(struct lower *lower, struct kv_handle handle)
-{
-	kv_lock(&lower->lock);
-	want_copy(lower, handle);
-	kv_unlock(&lower->lock);
 }
 
 /* Until it has been delivered it has a name among those on their way. */
@@ -137,8 +126,11 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 	for (u32 i = 0; i < nr && lower; i++) {
 		if (handles[i].index != found[i].index || handles[i].gen != found[i].gen)
 			continue;
-		if (is_wanted(pool, lower, handles[i], write))
-			fill_one(lower, handles[i]);
+		if (!is_wanted(pool, lower, handles[i], write))
+			continue;
+		kv_lock(&lower->lock);
+		want_copy(lower, handles[i]);
+		kv_unlock(&lower->lock);
 	}
 	kv_rcu_read_unlock();
 }
@@ -261,25 +253,14 @@ static u32 find_victims(struct kvmm_pool *pool, struct look *look,
 	return nr;
 }
 
-static void queue_victims(struct lower *lower, const struct kv_handle *handles, u32 nr, bool drop)
-{
-	kv_lock(&lower->lock);
-	drop = drop && !thrash_spares(lower);
-	for (u32 i = 0; i < nr; i++) {
-		if (drop)
-			queue_drop(lower, handles[i]);
-		else
-			want_copy(lower, handles[i]);
-	}
-	kv_unlock(&lower->lock);
-}
-
 void policy_look(struct kvmm_pool *pool, struct lower *lower)
 {
 	struct kv_handle handles[LOOK_MAX];
 	struct kvmm_tier_config config;
+	bool drop;
 	u32 nr;
 
+	kv_assert_not_held(&lower->lock);
 	look_at_leaving(pool, lower);
 	kv_lock(&lower->lock);
 	config = lower->config;
@@ -289,8 +270,17 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower)
 	if (READ_ONCE(lower->nr_heap) >= LOOK_MAX)	/* the last look has not been dealt with */
 		return;
 	nr = find_victims(pool, &lower->look, &config, handles);
-	if (nr)
-		queue_victims(lower, handles, nr, config.write == KVMM_TIER_THRESHOLD);
+	if (!nr)
+		return;
+	kv_lock(&lower->lock);
+	drop = config.write == KVMM_TIER_THRESHOLD && !thrash_spares(lower);
+	for (u32 i = 0; i < nr; i++) {
+		if (drop)
+			queue_drop(lower, handles[i]);
+		else
+			want_copy(lower, handles[i]);
+	}
+	kv_unlock(&lower->lock);
 }
 
 /* ---- load, or compute? ---- */
@@ -304,23 +294,20 @@ struct costs {
 	u64 compute_ns;		/* one */
 };
 
-static u64 block_time(u64 bytes, u64 bytes_per_s)
-{
-	return bytes_per_s ? (u64)((unsigned __int128)bytes * NS_PER_S / bytes_per_s) : 0;
-}
-
 static struct costs costs_of(const struct kvmm_pool *pool, const struct lower *lower)
 {
 	const struct kvmm_tier_config *config = &lower->config;
 	const struct kvmm_tier_client_stat *stat = &lower->stat;
 	struct costs costs = {
 		.latency_ns = config->up.latency_ns,
-		.block_ns = block_time(lower->block_bytes, config->up.bytes_per_s),
 		.compute_ns = config->recompute_ns * pool->block_tokens,
 	};
 
 	kv_assert_held(&lower->lock);
-	if (!config->up.latency_ns && !config->up.bytes_per_s && stat->loads)
+	if (config->up.bytes_per_s)
+		costs.block_ns = (unsigned __int128)lower->block_bytes * NS_PER_S /
+				 config->up.bytes_per_s;
+	else if (!config->up.latency_ns && stat->loads)
 		costs.block_ns = stat->load_ns / stat->loads;
 	costs.wait_ns = lower->nr_used[true] * costs.block_ns;
 	return costs;

@@ -19,6 +19,7 @@ static u64 rank_at(const struct lower *lower, u32 pos)
 static void place(struct lower *lower, u32 pos, u32 entry)
 {
 	kv_assert_held(&lower->lock);
+	kv_assert(pos < lower->nr_heap);
 	lower->heap[pos] = entry;
 	lower->below[entry].pos = pos;
 }
@@ -58,6 +59,7 @@ static void heap_del(struct lower *lower, u32 pos)
 	u32 last = lower->heap[lower->nr_heap - 1];
 
 	kv_assert_held(&lower->lock);
+	kv_assert(pos < lower->nr_heap);
 	WRITE_ONCE(lower->nr_heap, lower->nr_heap - 1);
 	if (pos == lower->nr_heap)
 		return;
@@ -120,23 +122,21 @@ struct below *below_pop(struct lower *lower, struct kv_handle *handle)
 	return below;
 }
 
-u32 below_clear(struct lower *lower, int error)
+void below_clear(struct lower *lower, int error)
 {
-	u32 nr = lower->nr_heap;
-
 	kv_assert_held(&lower->lock);
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < lower->nr_heap; i++) {
 		struct below *below = &lower->below[lower->heap[i]];
 
 		below->state = BELOW_NONE;
 		wants_end(lower, &below->wants, error);
 	}
 	WRITE_ONCE(lower->nr_heap, 0);
-	return nr;
 }
 
 bool heap_is_sound(const struct lower *lower)
 {
+	kv_assert_held(&lower->lock);
 	for (u32 i = 0; i < lower->nr_heap; i++) {
 		const struct below *below = &lower->below[lower->heap[i]];
 

@@ -61,21 +61,17 @@ static u64 *find_ghost(const struct thrash *thrash, u64 hash, bool *found)
 	return oldest;
 }
 
-/* Dropped blocks would have gone anyway, when the blocks kept free had been filled. */
-static u32 nr_kept_free(const struct lower *lower)
-{
-	return (u64)lower->thrash.capacity[KVMM_TIER_DEVICE] *
-	       (1000 - READ_ONCE(lower->config.low_pm)) / 1000;
-}
-
 static void count_refault(struct lower *lower, u64 ghost, u32 fills)
 {
 	struct thrash *thrash = &lower->thrash;
 	u32 level = KVMM_TIER_DEVICE, distance = fills - (u32)ghost;
+	/* Dropped blocks would have gone anyway, when the blocks kept free had been filled. */
+	u32 nr_kept_free = (u64)thrash->capacity[KVMM_TIER_DEVICE] *
+			   (1000 - READ_ONCE(lower->config.low_pm)) / 1000;
 
 	while (level < KVMM_TIER_DISK && distance >= thrash->capacity[level])
 		level++;
-	if (ghost & DROPPED && distance < nr_kept_free(lower))
+	if (ghost & DROPPED && distance < nr_kept_free)
 		WRITE_ONCE(thrash->nr_back, READ_ONCE(thrash->nr_back) + 1);
 	WRITE_ONCE(thrash->refaults[level], READ_ONCE(thrash->refaults[level]) + 1);
 }
@@ -91,10 +87,21 @@ static bool is_fixed(const struct lower *lower)
 	return READ_ONCE(lower->config.flags) & KVMM_TIER_FIXED;
 }
 
-static void end_window(struct thrash *thrash)
+/*
+ * A name has now so many uses: each number is reached once, but for forgotten ones. A window ends
+ * when enough of them have reached the threshold.
+ */
+static void note_uses(struct lower *lower, u32 uses)
 {
+	struct thrash *thrash = &lower->thrash;
+	u32 touches = READ_ONCE(lower->config.touches);
 	u32 reached = READ_ONCE(thrash->nr_reached), beyond = READ_ONCE(thrash->nr_beyond);
 
+	if (uses == touches + 1)
+		WRITE_ONCE(thrash->nr_beyond, beyond + 1);
+	if (uses != touches)
+		return;
+	WRITE_ONCE(thrash->nr_reached, ++reached);
 	if (reached < ADMIT_WINDOW)
 		return;
 	WRITE_ONCE(thrash->nr_reached, reached / 2);
@@ -105,20 +112,6 @@ static void end_window(struct thrash *thrash)
 	} else if (READ_ONCE(thrash->more) && (u64)beyond * 16 > (u64)reached * LOWER_ABOVE) {
 		WRITE_ONCE(thrash->more, 0);
 	}
-}
-
-/* A name has now so many uses: each number is reached once, but for forgotten ones. */
-static void note_uses(struct lower *lower, u32 uses)
-{
-	struct thrash *thrash = &lower->thrash;
-	u32 touches = READ_ONCE(lower->config.touches);
-
-	if (uses == touches)
-		WRITE_ONCE(thrash->nr_reached, READ_ONCE(thrash->nr_reached) + 1);
-	else if (uses == touches + 1)
-		WRITE_ONCE(thrash->nr_beyond, READ_ONCE(thrash->nr_beyond) + 1);
-	if (uses == touches)
-		end_window(thrash);
 }
 
 u32 thrash_touches(const struct lower *lower)
@@ -222,17 +215,11 @@ void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domai
 #define DROP_WINDOW	64u
 #define PAUSE_MAX	64u	/* times the first one */
 
-static u64 first_pause(const struct lower *lower)
-{
-	kv_assert_held(&lower->lock);
-	return max(lower->config.reload_ns, 1ull) * 4;
-}
-
 /* Soon after the last one: that pause was of no avail. */
 static void begin_episode(struct lower *lower)
 {
 	struct thrash *thrash = &lower->thrash;
-	u64 first = first_pause(lower), now = kv_tier_now(lower->tier);
+	u64 first = max(lower->config.reload_ns, 1ull) * 4, now = kv_tier_now(lower->tier);
 	bool again = thrash->pause_ns && now - thrash->calm_ns < thrash->pause_ns;
 
 	kv_assert_held(&lower->lock);
@@ -260,25 +247,17 @@ void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t do
 	WRITE_ONCE(thrash->nr_back, 0);
 }
 
-/* While nothing is dropped nothing comes back: only a trial tells whether it still would. */
-static void look(struct lower *lower)
-{
-	struct thrash *thrash = &lower->thrash;
-
-	kv_assert_held(&lower->lock);
-	if (!thrash->is_thrashing || kv_tier_now(lower->tier) < thrash->calm_ns)
-		return;
-	thrash->nr_dropped = 0;
-	WRITE_ONCE(thrash->nr_back, 0);
-	WRITE_ONCE(thrash->is_thrashing, false);
-}
-
 bool thrash_spares(struct lower *lower)
 {
 	struct thrash *thrash = &lower->thrash;
 
 	kv_assert_held(&lower->lock);
-	look(lower);
+	/* While nothing is dropped nothing comes back: only a trial tells whether it still would. */
+	if (thrash->is_thrashing && kv_tier_now(lower->tier) >= thrash->calm_ns) {
+		thrash->nr_dropped = 0;
+		WRITE_ONCE(thrash->nr_back, 0);
+		WRITE_ONCE(thrash->is_thrashing, false);
+	}
 	if (!thrash->is_thrashing || is_fixed(lower))
 		return false;
 	thrash->nr_spared++;
@@ -294,24 +273,19 @@ u32 thrash_max_up(const struct lower *lower)
 
 /* ---- the whole ---- */
 
-static u32 nr_ghosts(const struct kvmm_pool *pool, u32 nr_units)
-{
-	u64 nr = min(2 * ((u64)pool->nr_blocks + nr_units), (u64)GHOSTS_MAX);
-
-	return 1u << kv_order(max(nr, (u64)GHOSTS_MIN));
-}
-
 int thrash_init(struct kvmm_pool *pool, struct lower *lower)
 {
 	struct thrash *thrash = &lower->thrash;
 	struct kvmm_tier_stat stat;
 	int err = kvmm_tier_stat(lower->tier, &stat, sizeof(stat));
+	u64 nr;
 
 	if (err)
 		return err;
+	nr = min(2 * ((u64)pool->nr_blocks + stat.units), (u64)GHOSTS_MAX);
 	thrash->capacity[KVMM_TIER_DEVICE] = pool->nr_blocks;
 	thrash->capacity[KVMM_TIER_HOST] = stat.units;
-	thrash->nr_sets = nr_ghosts(pool, stat.units) / SET_NR;
+	thrash->nr_sets = (1u << kv_order(max(nr, (u64)GHOSTS_MIN))) / SET_NR;
 	/* Where all else is the same in each run, so are names that share a set. */
 	thrash->secret = kv_tier_is_told(lower->tier) ? 0 : lower->secret;
 	thrash->ghost = kv_alloc_lines(thrash->nr_sets * SET_NR, sizeof(*thrash->ghost));
@@ -328,24 +302,12 @@ u64 thrash_bytes(const struct thrash *thrash)
 	return (u64)thrash->nr_sets * SET_NR * sizeof(*thrash->ghost);
 }
 
-void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat)
-{
-	const struct thrash *thrash = &lower->thrash;
-
-	for (u32 t = 0; t < KVMM_NR_TIER_LEVELS; t++)
-		stat->refaults[t] = READ_ONCE(thrash->refaults[t]);
-	stat->touches = thrash_touches(lower);
-	stat->thrashing = thrash->is_thrashing;
-	stat->episodes = thrash->nr_episodes;
-	stat->raised = READ_ONCE(thrash->nr_raised);
-	stat->spared = thrash->nr_spared;
-}
-
 bool thrash_is_sound(const struct lower *lower)
 {
 	const struct thrash *thrash = &lower->thrash;
 	u64 nr_found = 0;
 
+	kv_assert_held(&lower->lock);
 	for (u32 i = 0; i < thrash->nr_sets * SET_NR; i++)
 		nr_found += !ghost_uses(READ_ONCE(thrash->ghost[i])) && READ_ONCE(thrash->ghost[i]);
 	return !nr_found && READ_ONCE(thrash->more) <= 1 &&

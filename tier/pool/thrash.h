@@ -95,7 +95,6 @@ u32 thrash_leave(struct lower *lower, struct kv_handle *handles, u32 max);
 /* It is to leave, when it is not used any more. */
 void thrash_stay(struct lower *lower, struct kv_handle handle);
 
-void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat);
 bool thrash_is_sound(const struct lower *lower);
 
 #endif /* POOL_TIER_THRASH_H */

@@ -228,8 +228,8 @@ struct below *below_of(struct lower *lower, struct kv_handle handle);
 struct below *below_queue(struct lower *lower, struct kv_handle handle, u32 priority);
 /* The first one, out of the queue, and FLYING; or NULL. */
 struct below *below_pop(struct lower *lower, struct kv_handle *handle);
-/* None is queued; waiters are told. Returns how many. */
-u32 below_clear(struct lower *lower, int error);
+/* None is queued; waiters are told. */
+void below_clear(struct lower *lower, int error);
 bool heap_is_sound(const struct lower *lower);
 
 /* ---- batch.c; no lock held ---- */
@@ -279,6 +279,10 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
 int lower_reset(struct kvmm_pool *pool);
 
+/* ---- glance.c ---- */
+
+/* All but ->clean and counts of the client: each of its own moment, unless ->lock is held. */
+void lower_fill_stat(const struct lower *lower, struct kvmm_tier_client_stat *stat);
 /* Its tier, seen in passing, or NULL. */
 struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat);
 

@@ -30,19 +30,6 @@ struct loading {
 	u32 nr_shared;
 };
 
-static void name_item(struct loading *loading, struct item *item, u32 i)
-{
-	const struct kvmm_prefix *prefix = loading->prefix;
-	const kvmm_key_t *parent = i ? &prefix->keys[i - 1] : prefix->parent;
-
-	item->name = (struct kv_tier_name){
-		.key = prefix->keys[i], .domain = prefix->domain, .layout = loading->lower->layout,
-		.position = prefix->position + i, .has_parent = parent != NULL,
-	};
-	if (parent)
-		item->name.parent = *parent;
-}
-
 /* Blocks of the host tier are held on to before room is made there for those that lie below. */
 enum pass { HOST_ONLY, ALL_TIERS };
 
@@ -70,15 +57,24 @@ static int find_source(struct loading *loading, struct item *item, enum pass pas
 
 static int add_item(struct loading *loading, u32 i, enum pass pass)
 {
+	const struct kvmm_prefix *prefix = loading->prefix;
+	const kvmm_key_t *parent = i ? &prefix->keys[i - 1] : prefix->parent;
 	struct lower *lower = loading->lower;
 	u32 index = item_take(lower, true);
 	struct item *item;
 	int err;
 
+	kv_assert_held(&lower->lock);
+	kv_assert(i < prefix->nr);
 	if (index == KV_NONE)
 		return -EAGAIN;
 	item = &lower->item[index];
-	name_item(loading, item, i);
+	item->name = (struct kv_tier_name){
+		.key = prefix->keys[i], .domain = prefix->domain, .layout = lower->layout,
+		.position = prefix->position + i, .has_parent = parent != NULL,
+	};
+	if (parent)
+		item->name.parent = *parent;
 	err = find_source(loading, item, pass);
 	if (err) {
 		item_free(lower, index);
@@ -103,6 +99,7 @@ static int want_key(struct loading *loading, u32 i, enum pass pass)
 	const struct kvmm_prefix *prefix = loading->prefix;
 	u32 index;
 
+	kv_assert_held(&loading->lower->lock);
 	if (loading->op && loading->op->ref[i].gen)
 		return 0;
 	index = item_find(loading->lower, &prefix->keys[i], prefix->domain);
@@ -138,121 +135,65 @@ static void let_go(struct lower *lower, u32 index)
 	item_free(lower, index);
 }
 
-/* References and slots taken for it go back. ->lock held. */
-static void unwant(struct loading *loading)
+/*
+ * It has failed before it began: references and slots taken for it go back. Others may have come to
+ * wait for the same items, and wait in vain.
+ */
+static void unwant(struct loading *loading, int error)
 {
 	struct lower *lower = loading->lower;
 
+	kv_assert_held(&lower->lock);
+	kv_assert(error);
 	if (loading->op)
 		op_unhang(loading->op);
 	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
 		next = lower->item[index].next;
 		item_unhash(lower, index);
+		wants_end(lower, &lower->item[index].wants, error);
 		let_go(lower, index);
 	}
-	loading->first = KV_NONE;
-}
-
-static int check_amount(const struct loading *loading)
-{
-	const struct lower *lower = loading->lower;
-
-	if (loading->nr_new && loading->nr_new < lower->config.min_load)
-		return -ERANGE;
-	return 0;
-}
-
-/* In a read section: references on blocks in the device; the order is told. */
-static void take_those_there(struct loading *loading)
-{
-	struct kvmm_pool *pool = loading->pool;
-	const struct kvmm_prefix *prefix = loading->prefix;
-	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
-	u32 nr_first;
-
-	kv_assert_reading();
-	pool->map->ops->scan(pool->map, &query, loading->op->ref, &nr_first);
-	note_found(pool, loading->op->ref, prefix->nr, nr_first);
-}
-
-/* With a tier below the host tier. Keys that the host lacks are looked for there afterwards. */
-static int want_host(struct loading *loading)
-{
-	int err = 0;
-
-	if (!kv_tier_has_below(loading->lower->tier))
-		return 0;
-	for (u32 i = 0; i < loading->prefix->nr && !err; i++) {
-		err = want_key(loading, i, HOST_ONLY);
-		err = err == -ENOENT ? 0 : err;
-	}
-	return err;
 }
 
 static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 {
+	const struct kvmm_prefix *prefix = loading->prefix;
+	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kvmm_pool *pool = loading->pool;
 	struct lower *lower = loading->lower;
-	int err = cache_begin(loading->pool);
+	int err = cache_begin(pool);
+	u32 nr_first;
 
 	if (err)
 		return err;
 	kv_lock(&lower->lock);
-	take_those_there(loading);
-	err = want_host(loading);
-	for (u32 i = 0; i < loading->prefix->nr && !err; i++)
+	/* References on blocks in the device; the order is told. */
+	pool->map->ops->scan(pool->map, &query, loading->op->ref, &nr_first);
+	note_found(pool, loading->op->ref, prefix->nr, nr_first);
+	/* With a tier below the host tier, keys that the host lacks are looked for there later. */
+	for (u32 i = 0; i < prefix->nr && !err && kv_tier_has_below(lower->tier); i++) {
+		err = want_key(loading, i, HOST_ONLY);
+		err = err == -ENOENT ? 0 : err;
+	}
+	for (u32 i = 0; i < prefix->nr && !err; i++)
 		err = want_key(loading, i, ALL_TIERS);
-	if (!err)
-		err = check_amount(loading);
+	if (!err && loading->nr_new && loading->nr_new < lower->config.min_load)
+		err = -ERANGE;
 	if (!err)
 		err = op_publish(lower, loading->op, handle);
 	if (err)
-		unwant(loading);
+		unwant(loading, err);
 	else
 		lower->stat.shared += loading->nr_shared;
 	if (!err && !loading->nr_new)
 		op_open(lower, loading->op);
 	lower->stat.refused += err == -EAGAIN || err == -ERANGE || err == -ENOSPC || err == -EDQUOT;
 	kv_unlock(&lower->lock);
-	cache_end(loading->pool);
+	cache_end(pool);
 	return err;
 }
 
 /* ---- blocks for it ---- */
-
-static int allocate(struct loading *loading, kvmm_mut_t *muts, u32 reserve)
-{
-	struct kvmm_acquire req = {
-		.nr_blocks = loading->nr_new, .fresh = muts, .domain = loading->prefix->domain,
-		.reserve = reserve,
-	};
-
-	return acquire_uncounted(loading->pool, &req);
-}
-
-/*
- * There are none. Others may have come to wait for the same items, and wait in vain; this one has
- * failed before it began.
- */
-static void call_off(struct loading *loading, int error)
-{
-	struct lower *lower = loading->lower;
-
-	kv_lock(&lower->lock);
-	if (loading->op) {
-		op_unpublish(lower, loading->op);
-		op_unhang(loading->op);
-	}
-	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
-		struct item *item = &lower->item[index];
-
-		next = item->next;
-		item_unhash(lower, index);
-		wants_end(lower, &item->wants, error);
-		let_go(lower, index);
-	}
-	lower->stat.refused++;
-	kv_unlock(&lower->lock);
-}
 
 /* In the order of places, so that neighbours below come to be neighbours. */
 static void sort_muts(struct kvmm_pool *pool, kvmm_mut_t *muts, u32 nr)
@@ -302,48 +243,36 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 	return 0;
 }
 
-/* ---- the call ---- */
-
-/* The named items get their blocks, or are called off. */
+/* The named items get their blocks, or are called off: there are none. */
 static int get_blocks(struct loading *loading, u32 reserve)
 {
+	struct kvmm_acquire req = { .nr_blocks = loading->nr_new,
+				    .domain = loading->prefix->domain, .reserve = reserve };
+	struct lower *lower = loading->lower;
 	kvmm_mut_t few[64], *muts = few;
 	int err;
 
+	kv_assert_not_held(&lower->lock);
 	if (loading->nr_new > ARRAY_SIZE(few))
 		muts = kv_alloc_array(loading->nr_new, sizeof(*muts));
-	err = muts ? allocate(loading, muts, reserve) : -ENOMEM;
+	req.fresh = muts;
+	err = muts ? acquire_uncounted(loading->pool, &req) : -ENOMEM;
 	if (!err)
 		err = give_blocks(loading, muts);
-	if (err)
-		call_off(loading, err);
+	if (err) {
+		kv_lock(&lower->lock);
+		if (loading->op)
+			op_unpublish(lower, loading->op);
+		unwant(loading, err);
+		lower->stat.refused++;
+		kv_unlock(&lower->lock);
+	}
 	if (muts != few)
 		kv_free(muts);
 	return err;
 }
 
-/* More at a time than the pool may have on its way. */
-static int too_much(struct lower *lower)
-{
-	kv_lock(&lower->lock);
-	lower->stat.refused++;
-	kv_unlock(&lower->lock);
-	return -E2BIG;
-}
-
-static int begin_load(struct loading *loading, u32 reserve, kvmm_tier_op_t *handle)
-{
-	int err = want_all(loading, handle);
-
-	if (!err && loading->nr_new)
-		err = get_blocks(loading, reserve);
-	if (err)
-		return err;
-	kv_lock(&loading->lower->lock);
-	loading->lower->stat.hits += loading->prefix->nr;
-	kv_unlock(&loading->lower->lock);
-	return 0;
-}
+/* ---- the call ---- */
 
 static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 		      const struct kvmm_tier_load *req)
@@ -356,32 +285,12 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 	return prefix->nr > lower->max_up ? -E2BIG : 0;
 }
 
-/* ---- for nobody ---- */
-
-/* Up to the first that is a miss, or more than may be on its way. */
-static void want_some(struct loading *loading)
-{
-	const struct kvmm_prefix *prefix = loading->prefix;
-	struct kvmm_pool *pool = loading->pool;
-	int err = 0;
-
-	kv_assert_reading();
-	kv_lock(&loading->lower->lock);
-	for (u32 i = 0; i < prefix->nr && !err; i++) {
-		if (loading->lower->nr_used[true] >= thrash_max_up(loading->lower))
-			break;
-		struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
-
-		if (!pool->map->ops->length(pool->map, &query))
-			err = want_key(loading, i, ALL_TIERS);
-	}
-	kv_unlock(&loading->lower->lock);
-}
-
+/* For no caller: up to the first that is a miss, or more than may be on its way. */
 static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load *req)
 {
 	struct loading loading = { .pool = pool, .prefix = req->prefix, .first = KV_NONE,
 				   .last = KV_NONE };
+	const struct kvmm_prefix *prefix = req->prefix;
 	int err = lower_enter(pool, &loading.lower), cancel;
 
 	if (!err)
@@ -393,24 +302,31 @@ static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load *req)
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
-	want_some(&loading);
+	kv_lock(&loading.lower->lock);
+	for (u32 i = 0; i < prefix->nr && !err; i++) {
+		struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
+
+		if (loading.lower->nr_used[true] >= thrash_max_up(loading.lower))
+			break;
+		if (!pool->map->ops->length(pool->map, &query))
+			err = want_key(&loading, i, ALL_TIERS);
+	}
+	kv_unlock(&loading.lower->lock);
 	cache_end(pool);
-	if (loading.nr_new)
-		err = get_blocks(&loading, req->reserve);
+	err = loading.nr_new ? get_blocks(&loading, req->reserve) : 0;
 	if (!err)
 		up_begin(pool, loading.lower);
 	kv_cancel_restore(cancel);
 	return err ? err : (int)loading.nr_new;
 }
 
-/* ---- the call ---- */
-
 int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 		   kvmm_tier_op_t *handle)
 {
 	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
 	struct kvmm_tier_load req;
-	int err = lower_enter(pool, &loading.lower), cancel;
+	struct lower *lower;
+	int err = lower_enter(pool, &lower), cancel;
 
 	if (err)
 		return err;
@@ -418,20 +334,32 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 		return -EINVAL;
 	if (!handle)
 		return prefetch(pool, &req);
-	err = check_load(pool, loading.lower, &req);
+	err = check_load(pool, lower, &req);
+	if (err == -E2BIG) {
+		kv_lock(&lower->lock);
+		lower->stat.refused++;
+		kv_unlock(&lower->lock);
+	}
 	if (err)
-		return err == -E2BIG ? too_much(loading.lower) : err;
+		return err;
+	loading.lower = lower;
 	loading.prefix = req.prefix;
 	loading.op = op_make(req.prefix->nr, true);
 	if (!loading.op)
 		return -ENOMEM;
 	cancel = kv_cancel_off();
-	err = begin_load(&loading, req.reserve, handle);
-	if (err)
+	err = want_all(&loading, handle);
+	if (!err && loading.nr_new)
+		err = get_blocks(&loading, req.reserve);
+	if (err) {
 		op_drop(pool, loading.op);
-	else
-		up_begin(pool, loading.lower);
-	told_flush(pool, loading.lower);
+	} else {
+		kv_lock(&lower->lock);
+		lower->stat.hits += req.prefix->nr;
+		kv_unlock(&lower->lock);
+		up_begin(pool, lower);
+	}
+	told_flush(pool, lower);
 	kv_cancel_restore(cancel);
 	return err;
 }
@@ -453,19 +381,6 @@ static struct batch *fill(struct lower *lower)
 	return batch;
 }
 
-static void place(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
-{
-	for (u32 i = 0; i < batch->nr; i++) {
-		struct item *item = &lower->item[batch->item[i]];
-
-		batch->block[i] = entry_block(entry_at(pool, item->entry.index));
-		batch->slot[i] = item->slot;
-		item->has_sum = kv_tier_sum(lower->client, item->slot, &item->sum) &&
-				pool->nr_planes;
-	}
-	batch->nr_copy = batch->nr;
-}
-
 void up_begin(struct kvmm_pool *pool, struct lower *lower)
 {
 	struct batch *batch;
@@ -473,30 +388,20 @@ void up_begin(struct kvmm_pool *pool, struct lower *lower)
 	while ((batch = fill(lower))) {
 		int err;
 
-		place(pool, lower, batch);
+		for (u32 i = 0; i < batch->nr; i++) {
+			struct item *item = &lower->item[batch->item[i]];
+
+			batch->block[i] = entry_block(entry_at(pool, item->entry.index));
+			batch->slot[i] = item->slot;
+			item->has_sum = kv_tier_sum(lower->client, item->slot, &item->sum) &&
+					pool->nr_planes;
+		}
+		batch->nr_copy = batch->nr;
 		err = batch_submit(pool, lower, batch);
 		if (!err)
 			continue;
 		up_end(pool, lower, batch, err);
-		kv_lock(&lower->lock);
 		batch_put(lower, batch);
-		kv_unlock(&lower->lock);
-	}
-}
-
-/* ---- is it right? ---- */
-
-static void verify(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
-{
-	int err = batch_sums(pool, lower, batch);
-
-	for (u32 i = 0; i < batch->nr; i++) {
-		const struct item *item = &lower->item[batch->item[i]];
-
-		if (item->has_sum && err)
-			batch->error[i] = err;
-		else if (item->has_sum && item->sum != batch->sum[i])
-			batch->error[i] = -EBADMSG;
 	}
 }
 
@@ -565,18 +470,6 @@ static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *it
 	return nr;
 }
 
-static void count_up(struct lower *lower, const struct item *item)
-{
-	kv_assert_held(&lower->lock);
-	kv_probe3(load, lower->client, 1u, lower->block_bytes);
-	lower->stat.loads++;
-	lower->stat.load_bytes += lower->block_bytes;
-	/* A block from further below has been in the host tier for a moment only. */
-	if (!item->is_fetched)
-		lower->stat.reloads += kv_tier_hit(lower->client, item->slot) <
-				       lower->config.reload_ns;
-}
-
 /* It is registered, with a reference of ours. */
 static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, struct kv_handle ref)
 {
@@ -597,22 +490,19 @@ static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, stru
 		below->state = BELOW_CLEAN;
 		below->copy = item->slot;
 	}
-	count_up(lower, item);
+	kv_probe3(load, lower->client, 1u, lower->block_bytes);
+	lower->stat.loads++;
+	lower->stat.load_bytes += lower->block_bytes;
+	/* A block from further below has been in the host tier for a moment only. */
+	if (!item->is_fetched)
+		lower->stat.reloads += kv_tier_hit(lower->client, item->slot) <
+				       lower->config.reload_ns;
 	thrash_loaded(lower, ref);
 	kv_unlock(&lower->lock);
 	if (is_open)
 		cache_end(pool);
 	if (!nr)
 		kvmm_put_many(pool, (const kvmm_ref_t *)&ref, 1);
-}
-
-/* In a closed pool nothing matters any more. */
-static void end_writing(struct kvmm_pool *pool, struct kv_handle handle)
-{
-	if (cache_begin(pool))
-		return;
-	kv_entry_write_end(&pool->entries, handle);
-	cache_end(pool);
 }
 
 static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int error)
@@ -623,7 +513,12 @@ static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int 
 	int err = error;
 
 	kv_assert(index < lower->nr_items);
-	end_writing(pool, item->entry);
+	kv_assert_not_held(&lower->lock);
+	kv_assert(item->state == ITEM_BATCH || item->state == ITEM_TAKEN);
+	if (!cache_begin(pool)) {	/* in a closed pool nothing matters any more */
+		kv_entry_write_end(&pool->entries, item->entry);
+		cache_end(pool);
+	}
 	if (renounce(lower, item, index, error)) {
 		kvmm_free(pool, &mut, 1);
 	} else {
@@ -644,12 +539,19 @@ static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int 
 
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
 {
-	for (u32 i = 0; i < batch->nr; i++)
-		batch->error[i] = error;
-	if (!error)
-		verify(pool, lower, batch);
-	for (u32 i = 0; i < batch->nr; i++)
-		end_one(pool, lower, batch->item[i], batch->error[i]);
+	int sum_error = error ? 0 : batch_sums(pool, lower, batch);
+
+	kv_assert(batch->is_up);
+	for (u32 i = 0; i < batch->nr; i++) {
+		const struct item *item = &lower->item[batch->item[i]];
+		int err = error;
+
+		if (!error && item->has_sum && sum_error)
+			err = sum_error;
+		else if (!error && item->has_sum && item->sum != batch->sum[i])
+			err = -EBADMSG;
+		end_one(pool, lower, batch->item[i], err);
+	}
 }
 
 /* ---- names forgotten meanwhile ---- */
@@ -704,15 +606,6 @@ void up_forget_all(struct lower *lower)
 
 /* ---- from the store below ---- */
 
-static void count_read(struct lower *lower, const struct kv_tier_fetch *fetch)
-{
-	kv_assert_held(&lower->lock);
-	lower->stat.disk_loads++;
-	lower->stat.disk_load_bytes += lower->block_bytes;
-	lower->stat.disk_load_ns += fetch->took_ns;
-	kv_latency_add(&lower->stat.disk_took, fetch->took_ns);
-}
-
 /* One that the store is through with, out of the list; *@error: how it went. */
 static u32 take_fetched(struct lower *lower, int *error)
 {
@@ -724,8 +617,14 @@ static u32 take_fetched(struct lower *lower, int *error)
 		if (*error == -EAGAIN)
 			continue;
 		found = *at;
-		if (!*error)
-			count_read(lower, &lower->item[found].fetch);
+		if (!*error) {
+			u64 took_ns = lower->item[found].fetch.took_ns;
+
+			lower->stat.disk_loads++;
+			lower->stat.disk_load_bytes += lower->block_bytes;
+			lower->stat.disk_load_ns += took_ns;
+			kv_latency_add(&lower->stat.disk_took, took_ns);
+		}
 		WRITE_ONCE(*at, lower->item[found].next);
 		lower->item[found].state = ITEM_TAKEN;
 		lower->item[found].fetch.io = NULL;
@@ -758,6 +657,7 @@ static void end_fetched(struct kvmm_pool *pool, struct lower *lower, u32 index, 
 	struct item *item = &lower->item[index];
 
 	kv_assert(index < lower->nr_items);
+	kv_assert(item->state == ITEM_TAKEN && !item->fetch.io);
 	if (!error)
 		error = keep(pool, lower, item);
 	if (error && item->entry.gen) {
