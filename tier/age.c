@@ -23,22 +23,17 @@ void age_free(const struct kvmm_tier *tier, void *order)
 	kv_free(order);
 }
 
-static int set_up(const struct kvmm_tier *tier, void *order)
-{
-	const struct kv_evict_ops *ops = tier->parts.evict;
-
-	ops->init(order, tier->nr_units);
-	if (ops->setup)
-		return ops->setup(order, tier->parts.evict_args);
-	return tier->parts.evict_args ? -EINVAL : 0;
-}
-
 void *age_make(const struct kvmm_tier *tier)
 {
+	const struct kv_evict_ops *ops = tier->parts.evict;
+	const char *args = tier->parts.evict_args;
 	void *order = kv_alloc_lines(1, age_bytes(tier));
-	int err = order ? set_up(tier, order) : -ENOMEM;
+	int err;
 
-	kv_assert_not_held(&tier->lock);
+	if (!order)
+		return ERR_PTR(-ENOMEM);
+	ops->init(order, tier->nr_units);
+	err = ops->setup ? ops->setup(order, args) : args ? -EINVAL : 0;
 	if (!err)
 		return order;
 	age_free(tier, order);
@@ -60,19 +55,12 @@ static kvmm_key_t key_of(const struct tslot *slot)
 	return key;
 }
 
-static void touch(struct kvmm_tier *tier, u32 index)
-{
-	kv_assert_held(&tier->lock);
-	kv_assert(index < tier->nr_units);
-	slot_at(tier, index)->used = ++tier->uses;
-}
-
 void age_add(struct kvmm_tier *tier, u32 index)
 {
 	kvmm_key_t key = key_of(slot_at(tier, index));
 
 	kv_assert(index < tier->nr_units);
-	touch(tier, index);
+	slot_at(tier, index)->used = ++tier->uses;
 	tier->news++;
 	tier->parts.evict->enter(order_of(tier, index), index, &key);
 }
@@ -104,14 +92,6 @@ void age_hit(struct kvmm_tier *tier, u32 index)
 
 /* ---- the next one ---- */
 
-static bool may_take_from(const struct kv_tier_client *from, const struct kv_tier_client *client,
-			  bool own_only)
-{
-	if (!from->order)
-		return false;
-	return from == client || (!own_only && from->units > from->min_units);
-}
-
 /* When the first of this order was used; it stays. */
 static u64 first_use(struct kvmm_tier *tier, const struct kv_tier_client *from)
 {
@@ -133,7 +113,9 @@ u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool o
 	for (u32 i = 0; i < NR_OWNERS; i++) {
 		struct kv_tier_client *from = &tier->owner[i];
 
-		used = may_take_from(from, client, own_only) ? first_use(tier, from) : UINT64_MAX;
+		if (!from->order || (from != client && (own_only || from->units <= from->min_units)))
+			continue;
+		used = first_use(tier, from);
 		if (used >= first)
 			continue;
 		first = used;

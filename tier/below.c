@@ -33,6 +33,7 @@ static struct below_io *io_take(struct below *below, enum below_kind kind)
 	below->free = io->next;
 	*io = (struct below_io){ .kind = kind, .is_given = kind != BELOW_PUT };
 	below->nr_used[kind]++;
+	kv_assert(below->nr_used[kind] <= max);
 	return io;
 }
 
@@ -52,15 +53,6 @@ static void io_free(struct below *below, struct below_io *io)
 		io_push(below, io);
 }
 
-static void io_given(struct kvmm_tier *tier, struct below_io *io)
-{
-	kv_lock(&tier->lock);
-	io->is_given = true;
-	if (io->kind == BELOW_FREE)
-		io_push(tier->below, io);
-	kv_unlock(&tier->lock);
-}
-
 /* NULL: ids only. */
 static void *memory_of(struct kvmm_tier *tier, u32 index)
 {
@@ -73,12 +65,11 @@ static void *memory_of(struct kvmm_tier *tier, u32 index)
 static struct kv_tier_name name_of_slot(const struct tslot *slot)
 {
 	struct kv_tier_name name = { .layout = slot->layout, .position = slot->position,
+				     .domain = tslot_domain(slot),
 				     .has_parent = slot->flags & SLOT_HAS_PARENT };
 
 	memcpy(&name.key, slot->key, sizeof(name.key));
 	memcpy(&name.parent, slot->parent, sizeof(name.parent));
-	name.domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
-				       slot->domain >> 48 };
 	return name;
 }
 
@@ -164,6 +155,7 @@ static u32 first_queued(struct kvmm_tier *tier)
 {
 	struct below_look *look = &tier->below->look;
 
+	kv_assert_held(&tier->lock);
 	for (; look->at < look->nr_queued; look->at++) {
 		const struct tslot *slot = tslot_of(tier, look->queue[look->at]);
 
@@ -171,16 +163,6 @@ static u32 first_queued(struct kvmm_tier *tier)
 			return look->queue[look->at].index;
 	}
 	return KV_NONE;
-}
-
-static u32 next_victim(struct kvmm_tier *tier)
-{
-	u32 index = first_queued(tier);
-
-	if (index != KV_NONE)
-		return index;
-	look(tier);
-	return first_queued(tier);
 }
 
 static struct below_io *begin_put(struct kvmm_tier *tier)
@@ -195,7 +177,11 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	ready = min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
 	if ((u64)tier->units_used * 1000 <= ready * below->high_pm)
 		return NULL;
-	index = next_victim(tier);
+	index = first_queued(tier);
+	if (index == KV_NONE) {
+		look(tier);
+		index = first_queued(tier);
+	}
 	io = index == KV_NONE ? NULL : io_take(below, BELOW_PUT);
 	if (!io)
 		return NULL;
@@ -212,9 +198,9 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	return io;
 }
 
-/* ->lock held, or no other thread has it. */
 static void count_io(struct below *below, const struct below_io *io)
 {
+	kv_assert(io->kind == BELOW_PUT || io->kind == BELOW_GET);
 	below->bytes[io->kind] += io->io.bytes;
 	below->ns[io->kind] += io->end_ns - min(io->begin_ns, io->end_ns);
 }
@@ -227,6 +213,7 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 
 	kv_lock(&tier->lock);
 	slot = slot_at(tier, io->slot.index);
+	kv_assert(slot->gen == io->slot.gen && slot->flags & SLOT_BUSY);
 	slot->flags &= ~SLOT_BUSY;
 	if (!error)
 		slot->flags |= SLOT_BELOW;
@@ -267,7 +254,11 @@ static bool put_one(struct kvmm_tier *tier)
 	if (!io)
 		return false;
 	err = is_whole(tier, io) ? below->ops->put(below->store, &io->io) : -EBADMSG;
-	io_given(tier, io);
+	kv_lock(&tier->lock);
+	io->is_given = true;
+	if (io->kind == BELOW_FREE)
+		io_push(below, io);
+	kv_unlock(&tier->lock);
 	if (err)
 		end_put(tier, io, err);
 	return !err;
@@ -381,31 +372,28 @@ void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fe
 
 /* ---- both ---- */
 
-/*
- * At once: the store has just seen that it is right, and from here on the block's own checksum says
- * so. A checksum made when a request comes for the block would take a bit that has flipped
- * meanwhile for the block's. Its client waits for it.
- */
-static void sum_what_came(struct kvmm_tier *tier, struct below_io *io)
-{
-	const struct kv_tier_client *client = &tier->owner[io->owner];
-
-	io->io.has_sum = can_sum(tier, client);
-	if (io->io.has_sum)
-		io->io.sum = sum_of(tier, client, io->slot.index);
-}
-
 static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 {
 	struct below_io *io = container_of(done, struct below_io, io);
+	const struct kv_tier_client *client;
 
+	kv_assert_not_held(&tier->lock);
+	kv_assert(io->kind != BELOW_FREE && !io->is_done);
 	io->end_ns = done->has_ended ? done->ended_ns : kv_tier_now(tier);
 	if (io->kind == BELOW_PUT) {
 		end_put(tier, io, done->error);
 		return;
 	}
+	/*
+	 * At once: the store has just seen that it is right, and from here on the block's own
+	 * checksum says so. A checksum made when a request comes for the block would take a bit
+	 * that has flipped meanwhile for the block's. Its client waits for it.
+	 */
+	client = &tier->owner[io->owner];
 	if (!done->error)
-		sum_what_came(tier, io);
+		done->has_sum = can_sum(tier, client);
+	if (!done->error && done->has_sum)
+		done->sum = sum_of(tier, client, io->slot.index);
 	/* Pairs with kv_tier_fetch_poll(). */
 	smp_store_release(&io->is_done, 1);
 }
@@ -504,11 +492,10 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 	below->high_pm = attr->high_pm;
 	below->max_put = attr->max_put;
 	below->max_get = attr->max_get;
-	for (u32 i = nr; i-- > 0;) {
+	for (u32 i = nr; i-- > 0;)
 		io_push(below, &below->io[i]);
-	}
 	kv_lock(&tier->lock);
-	/* Pairs with add_below(): it is made. */
+	/* Pairs with tier_fill_stat(): it is made. */
 	smp_store_release(&tier->below, below);
 	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io) +
 				attr->max_put * sizeof(*below->busy);

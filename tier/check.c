@@ -47,54 +47,35 @@ static bool units_are_taken(struct kvmm_tier *tier, u32 index)
 	return true;
 }
 
-static bool readers_are_right(const struct tslot *slot)
-{
-	switch (slot->state) {
-	case SLOT_WRITING:
-		return !slot->readers;
-	case SLOT_DOOMED:
-		return slot->readers || slot->flags & SLOT_BUSY;
-	default:
-		return true;
-	}
-}
-
-static void count(struct kvmm_tier *tier, u32 index, struct recount *re)
-{
-	const struct tslot *slot = slot_at(tier, index);
-	bool ready = slot->state == SLOT_READY;
-
-	kv_assert(index < tier->nr_units);
-	re->units_used += slot->nr_units;
-	re->blocks += ready;
-	re->writing += slot->state == SLOT_WRITING;
-	re->pinned += slot->readers != 0;
-	re->nr_busy += !!(slot->flags & SLOT_BUSY);
-	re->nr_named += has_name(slot);
-	re->nr_in_order[slot->owner] += ready && !slot->readers;
-	re->owner[slot->owner].blocks += slot->state != SLOT_WRITING;
-	re->owner[slot->owner].units += slot->nr_units;
-	re->owner[slot->owner].writing += slot->state == SLOT_WRITING;
-}
-
 /* Units of a slot have records of their own, which are free. Returns the next slot in *@index. */
 static int check_slot(struct kvmm_tier *tier, u32 *index, struct recount *re)
 {
 	const struct tslot *slot = slot_at(tier, *index);
+	bool is_ready = slot->state == SLOT_READY, is_writing = slot->state == SLOT_WRITING;
 	u32 first = (*index)++;
 
 	if (slot->state == SLOT_FREE)
 		return slot->readers ? complain(tier, "free slot with readers", first) : 0;
 	if (slot->state > SLOT_DOOMED || slot->owner >= NR_OWNERS ||
 	    (slot->owner != NOBODY && tier->owner[slot->owner].number != slot->owner) ||
-	    !slot->gen || !readers_are_right(slot))
+	    !slot->gen || (is_writing && slot->readers) ||
+	    (slot->state == SLOT_DOOMED && !slot->readers && !(slot->flags & SLOT_BUSY)))
 		return complain(tier, "slot in no state", first);
 	if (!units_are_taken(tier, first))
 		return complain(tier, "slot does not own its units", first);
-	if ((slot->state == SLOT_READY && !slot->readers) !=
+	if ((is_ready && !slot->readers) !=
 	    tier->parts.evict->has(tier->owner[slot->owner].order, first))
 		return complain(tier, "slot is in the order, or is not", first);
-	count(tier, first, re);
+	re->units_used += slot->nr_units;
+	re->blocks += is_ready;
+	re->writing += is_writing;
+	re->pinned += slot->readers != 0;
+	re->nr_busy += !!(slot->flags & SLOT_BUSY);
+	re->nr_named += has_name(slot);
+	re->nr_in_order[slot->owner] += is_ready && !slot->readers;
+	re->owner[slot->owner].blocks += !is_writing;
+	re->owner[slot->owner].units += slot->nr_units;
+	re->owner[slot->owner].writing += is_writing;
 	for (; *index < first + slot->nr_units; ++*index)
 		if (slot_at(tier, *index)->state != SLOT_FREE)
 			return complain(tier, "slot inside another one", *index);
@@ -156,27 +137,17 @@ static int check_zones(const struct kvmm_tier *tier, const struct recount *re)
 
 static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 {
-	if (tier->units_used != re->units_used || tier->blocks != re->blocks ||
-	    tier->writing != re->writing || tier->pinned != re->pinned ||
-	    re->nr_found != re->nr_named ||
-	    re->nr_busy != (tier->below ? tier->below->nr_used[BELOW_PUT] : 0))
-		return complain(tier, "counts", re->nr_named);
-	return 0;
-}
-
-static int check_ages(const struct kvmm_tier *tier)
-{
+	const struct below *below = tier->below;
 	u64 nr = 0;
 
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		nr += tier->evict_age.bucket[i];
-	return nr == tier->evicted ? 0 : complain(tier, "ages at eviction", nr);
-}
-
-static int check_below(const struct kvmm_tier *tier)
-{
-	const struct below *below = tier->below;
-
+	if (nr != tier->evicted)
+		return complain(tier, "ages at eviction", nr);
+	if (tier->units_used != re->units_used || tier->blocks != re->blocks ||
+	    tier->writing != re->writing || tier->pinned != re->pinned ||
+	    re->nr_found != re->nr_named || re->nr_busy != (below ? below->nr_used[BELOW_PUT] : 0))
+		return complain(tier, "counts", re->nr_named);
 	if (below && (below->nr_used[BELOW_PUT] > below->max_put ||
 		      below->nr_used[BELOW_GET] > below->max_get))
 		return complain(tier, "more under way than may be", below->nr_used[BELOW_PUT]);
@@ -199,10 +170,6 @@ static int check(struct kvmm_tier *tier)
 		err = check_owners(tier, &re);
 	if (!err)
 		err = check_zones(tier, &re);
-	if (!err)
-		err = check_below(tier);
-	if (!err)
-		err = check_ages(tier);
 	return err ? err : check_counts(tier, &re);
 }
 

@@ -39,19 +39,6 @@ u64 kv_tier_record_bytes(const struct kvmm_tier *tier, u64 block_bytes)
 	return unit ? (block_bytes + unit - 1) / unit * unit : block_bytes;
 }
 
-static int measure(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
-{
-	struct kvmm_tier *tier = client->tier;
-	u64 nr = 1;
-
-	if (tier->unit_bytes)
-		nr = kv_tier_record_bytes(tier, attr->block_bytes) / tier->unit_bytes;
-	if (!nr || nr > tier->chunk_units || nr > UINT16_MAX)
-		return -EINVAL;
-	client->block_units = nr;
-	return 0;
-}
-
 static void free_parts(const struct kvmm_tier *tier, struct kv_tier_client *client)
 {
 	kv_free(client->gone);
@@ -62,10 +49,14 @@ static void free_parts(const struct kvmm_tier *tier, struct kv_tier_client *clie
 static int make_parts(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
 {
 	struct kvmm_tier *tier = client->tier;
-	int err = measure(client, attr);
+	u64 nr = 1;
+	int err;
 
-	if (err)
-		return err;
+	if (tier->unit_bytes)
+		nr = kv_tier_record_bytes(tier, attr->block_bytes) / tier->unit_bytes;
+	if (!nr || nr > tier->chunk_units || nr > UINT16_MAX)
+		return -EINVAL;
+	client->block_units = nr;
 	err = make_planes(client, attr);
 	if (err)
 		return err;
@@ -97,6 +88,7 @@ static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++) {
 		if (tier->owner[i].number)
 			continue;
+		kv_assert(!tier->owner[i].order && !tier->owner[i].units);
 		new->number = i;
 		tier->owner[i] = *new;
 		kv_fetch_add(&tier->nr_users, 1);
@@ -134,11 +126,11 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 
 /* ---- the feed that is told at once ---- */
 
-/* No lock held. */
 static void tell_below(const struct kv_tier_client *client, struct kv_feed *feed)
 {
 	const struct below *below = client->tier->below;
 
+	kv_assert_not_held(&client->tier->lock);
 	if (below && below->ops->tell)
 		below->ops->tell(below->store, client->number, client->layout, feed);
 }
@@ -170,19 +162,6 @@ void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind)
 		kv_feed_name(feed, kind, KVMM_MEDIUM_HOST, &name);
 }
 
-/* It leaves, and its names with it, as far as its own listeners are concerned. */
-static void tell_left(struct kv_tier_client *client)
-{
-	struct kvmm_tier *tier = client->tier;
-
-	if (likely(!kv_feed_of(&client->feed)))
-		return;
-	for (u32 i = 0; i < tier->nr_units; i++)
-		if (slot_at(tier, i)->state == SLOT_READY &&
-		    slot_at(tier, i)->owner == client->number)
-			client_tell(tier, slot_at(tier, i), KVMM_EVENT_REMOVED);
-}
-
 /* ---- going ---- */
 
 void kv_tier_leave(struct kv_tier_client *client)
@@ -195,7 +174,11 @@ void kv_tier_leave(struct kv_tier_client *client)
 	tell_below(client, NULL);
 	kv_lock(&tier->lock);
 	KV_BUG_ON(client->writing);
-	tell_left(client);
+	/* Its names leave with it, as far as its own listeners are concerned. */
+	for (u32 i = 0; i < tier->nr_units && kv_feed_of(&client->feed); i++)
+		if (slot_at(tier, i)->state == SLOT_READY &&
+		    slot_at(tier, i)->owner == client->number)
+			client_tell(tier, slot_at(tier, i), KVMM_EVENT_REMOVED);
 	age_disown(tier, client);
 	tier->owner[NOBODY].blocks += client->blocks;
 	tier->owner[NOBODY].units += client->units;
@@ -210,19 +193,6 @@ void kv_tier_leave(struct kv_tier_client *client)
 
 /* ---- asking ---- */
 
-void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
-{
-	struct kvmm_tier *tier = client->tier;
-
-	kv_lock(&tier->lock);
-	stat->blocks = client->blocks;
-	stat->units = client->units;
-	stat->bytes = client->units * tier->unit_bytes;
-	stat->writing = client->writing;
-	stat->evicted = client->evicted;
-	kv_unlock(&tier->lock);
-}
-
 void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
 {
 	stat->blocks = kv_peek(&client->blocks);
@@ -230,6 +200,13 @@ void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier
 	stat->bytes = stat->units * client->tier->unit_bytes;
 	stat->writing = kv_peek(&client->writing);
 	stat->evicted = kv_peek(&client->evicted);
+}
+
+void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
+{
+	kv_lock(&client->tier->lock);
+	kv_tier_client_glance(client, stat);
+	kv_unlock(&client->tier->lock);
 }
 
 /* ---- names that are gone ---- */
@@ -245,8 +222,7 @@ void client_lost(struct kvmm_tier *tier, const struct tslot *slot)
 		return;
 	gone = &owner->gone[owner->nr_gone++];
 	memcpy(&gone->key, slot->key, sizeof(gone->key));
-	gone->domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
-					slot->domain >> 48 };
+	gone->domain = tslot_domain(slot);
 	gone->position = slot->position;
 }
 
@@ -281,10 +257,9 @@ bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_na
 		found = slot->state == SLOT_READY && slot->owner == client->number;
 		if (!found)
 			continue;
-		*name = (struct kv_tier_name){ .layout = slot->layout, .position = slot->position };
+		*name = (struct kv_tier_name){ .layout = slot->layout, .position = slot->position,
+					       .domain = tslot_domain(slot) };
 		memcpy(&name->key, slot->key, sizeof(name->key));
-		name->domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
-						slot->domain >> 48 };
 	}
 	kv_unlock(&tier->lock);
 	return found;

@@ -40,14 +40,7 @@ static int make_chunk(struct kvmm_tier *tier, u32 i, struct chunk *chunk)
 	return err;
 }
 
-static void free_chunk(struct kvmm_tier *tier, struct chunk *chunk)
-{
-	if (tier->dev)
-		tier->parts.dev->host_free(tier->dev, &chunk->mem);
-	kvmm_zone_destroy(chunk->zone);
-}
-
-/* 1; 0 all of it is there; -ENOMEM, -EIO. grow_lock held. */
+/* 1; 0 all of it is there; -ENOMEM, -EIO. By one thread at a time: grow_lock, or the creator. */
 static int grow(struct kvmm_tier *tier)
 {
 	struct chunk new = { 0 };
@@ -62,9 +55,10 @@ static int grow(struct kvmm_tier *tier)
 		return err;
 	kvmm_zone_stat(new.zone, &stat);
 	kv_lock(&tier->lock);
+	kv_assert(tier->nr_chunks == i);
 	tier->chunk[i] = new;
 	tier->metadata_bytes += stat.metadata_bytes;
-	/* Pairs with add_chunks(): the portion is made. */
+	/* Pairs with tier_fill_stat(): the portion is made. */
 	smp_store_release(&tier->nr_chunks, i + 1);
 	kv_unlock(&tier->lock);
 	return 1;
@@ -171,24 +165,15 @@ static int make_tables(struct kvmm_tier *tier)
 	return 0;
 }
 
-static int make_memory(struct kvmm_tier *tier)
-{
-	int err = 0;
-
-	if (tier->unit_bytes)
-		err = tier->parts.dev->open(tier->parts.dev_number, &tier->dev);
-	if (err)
-		return err;
-	err = grow(tier);
-	return err < 0 ? err : 0;
-}
-
 /* Parts that were not made yet are 0. */
 static void free_tier(struct kvmm_tier *tier)
 {
 	below_exit(tier);
-	for (u32 i = 0; i < tier->nr_chunks; i++)
-		free_chunk(tier, &tier->chunk[i]);
+	for (u32 i = 0; i < tier->nr_chunks; i++) {
+		if (tier->dev)
+			tier->parts.dev->host_free(tier->dev, &tier->chunk[i].mem);
+		kvmm_zone_destroy(tier->chunk[i].zone);
+	}
 	if (tier->dev)
 		tier->parts.dev->close(tier->dev);
 	age_free(tier, tier->owner[NOBODY].order);
@@ -229,14 +214,15 @@ int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts
 	init_fields(tier, attr, parts);
 	measure(tier, attr);
 	err = tier->nr_units ? make_tables(tier) : -EINVAL;
+	if (!err && tier->unit_bytes)
+		err = parts->dev->open(parts->dev_number, &tier->dev);
 	if (!err)
-		err = make_memory(tier);
-	if (err) {
+		err = min(grow(tier), 0);
+	if (err)
 		free_tier(tier);
-		return err;
-	}
-	*result = tier;
-	return 0;
+	else
+		*result = tier;
+	return err;
 }
 
 void tier_unuse(struct kvmm_tier *tier)
@@ -247,9 +233,8 @@ void tier_unuse(struct kvmm_tier *tier)
 	/* Release and acquire: the thread that frees it comes behind the others' work with it. */
 	while (!kv_cas(&tier->nr_users, &nr, nr - 1))
 		;
-	if (nr > 1)
-		return;
-	free_tier(tier);
+	if (nr == 1)
+		free_tier(tier);
 }
 
 void kvmm_tier_destroy(struct kvmm_tier *tier)
@@ -260,39 +245,6 @@ void kvmm_tier_destroy(struct kvmm_tier *tier)
 
 /* ---- statistics ---- */
 
-static u32 nr_ready(const struct kvmm_tier *tier)
-{
-	kv_assert_held(&tier->lock);
-	return min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
-}
-
-static void fill_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
-{
-	kv_assert_held(&tier->lock);
-	*stat = (struct kvmm_tier_stat){
-		.units = tier->nr_units, .units_ready = nr_ready(tier),
-		.units_used = tier->units_used, .blocks = tier->blocks, .writing = tier->writing,
-		.pinned = tier->pinned, .chunks = tier->nr_chunks, .unit_bytes = tier->unit_bytes,
-		.metadata_bytes = tier->metadata_bytes, .stored = tier->stored,
-		.evicted = tier->evicted, .lost = tier->lost,
-		.hit_age = tier->hit_age, .evict_age = tier->evict_age,
-	};
-	if (tier->below) {
-		stat->demoted = tier->below->demoted;
-		stat->promoted = tier->below->promoted;
-		stat->below_failed = tier->below->failed;
-		stat->demoted_bytes = tier->below->bytes[BELOW_PUT];
-		stat->promoted_bytes = tier->below->bytes[BELOW_GET];
-		stat->demote_ns = tier->below->ns[BELOW_PUT];
-		stat->promote_ns = tier->below->ns[BELOW_GET];
-	}
-	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
-		stat->clients += tier->owner[i].number != NOBODY;
-	for (u32 i = 0; i < tier->nr_chunks; i++)
-		if (tier->chunk[i].mem.is_pinned)
-			stat->bytes_pinned += tier->chunk[i].mem.bytes;
-}
-
 int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size)
 {
 	struct kvmm_tier_stat full;
@@ -302,7 +254,7 @@ int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t s
 	if (kv_inherited(tier))
 		return -ECHILD;
 	kv_lock(&tier->lock);
-	fill_stat(tier, &full);
+	tier_fill_stat(tier, &full);
 	kv_unlock(&tier->lock);
 	if (tier->below && tier->below->ops->count)
 		tier->below->ops->count(tier->below->store, &full.sim_blocks, &full.sim_dropped);

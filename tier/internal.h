@@ -148,6 +148,12 @@ struct kvmm_tier {
 	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is no client */
 };
 
+/* The inverse of kv_domain_word(). */
+static inline kvmm_domain_t tslot_domain(const struct tslot *slot)
+{
+	return (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff, slot->domain >> 48 };
+}
+
 static inline struct tslot *slot_at(struct kvmm_tier *tier, u32 index)
 {
 	return &tier->slot[index];
@@ -163,6 +169,11 @@ static inline u32 chunk_nr(const struct kvmm_tier *tier, u32 i)
 
 /* A user is done with it: the last one frees it. */
 void tier_unuse(struct kvmm_tier *tier);
+
+/* ---- glance.c ---- */
+
+/* All but ->sim_blocks and ->sim_dropped: each of its own moment, unless tier->lock is held. */
+void tier_fill_stat(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat);
 
 /* ---- age.c: the next to go; tier->lock held ---- */
 

@@ -9,11 +9,6 @@
 
 #include "below.h"
 
-static void check_lock(const struct kvmm_tier *tier)
-{
-	kv_assert_held(&tier->lock);
-}
-
 /* ---- names ---- */
 
 u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2])
@@ -56,16 +51,6 @@ static u32 find(struct kvmm_tier *tier, const struct wanted *wanted)
 	return index;
 }
 
-static void hash(struct kvmm_tier *tier, u32 index)
-{
-	u32 *head = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
-
-	kv_assert_held(&tier->lock);
-	kv_assert(index < tier->nr_units);
-	slot_at(tier, index)->next = *head;
-	*head = index;
-}
-
 static void unhash(struct kvmm_tier *tier, u32 index)
 {
 	u32 *at = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
@@ -83,7 +68,7 @@ static void unhash(struct kvmm_tier *tier, u32 index)
 
 struct tslot *tslot_of(struct kvmm_tier *tier, struct kv_tier_slot slot)
 {
-	check_lock(tier);
+	kv_assert_held(&tier->lock);
 	if (!slot.gen || slot.index >= tier->nr_units ||
 	    slot_at(tier, slot.index)->gen != slot.gen ||
 	    slot_at(tier, slot.index)->state == SLOT_FREE)
@@ -111,23 +96,17 @@ static u32 take_units(struct kvmm_tier *tier, struct kv_tier_client *client)
 	return KV_NONE;
 }
 
-static void give_units(struct kvmm_tier *tier, u32 index, u32 nr)
-{
-	struct chunk *chunk = &tier->chunk[index / tier->chunk_units];
-
-	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, nr));
-}
-
 /* A slot that no look-up can find any more, without writer or readers. */
 static void tslot_free(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 	struct kv_tier_client *owner = &tier->owner[slot->owner];
+	struct chunk *chunk = &tier->chunk[index / tier->chunk_units];
 
 	kv_assert_held(&tier->lock);
 	kv_assert(index < tier->nr_units);
-	check_lock(tier);
-	give_units(tier, index, slot->nr_units);
+	kv_assert(!slot->readers && !(slot->flags & SLOT_BUSY));
+	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, slot->nr_units));
 	kv_assert(tier->units_used >= slot->nr_units);
 	kv_assert(owner->units >= slot->nr_units);
 	tier->units_used -= slot->nr_units;
@@ -136,31 +115,11 @@ static void tslot_free(struct kvmm_tier *tier, u32 index)
 	slot->gen = slot->gen + 1 ? slot->gen + 1 : 1;
 }
 
-/* READY without readers, and out of the order. */
-static void evict(struct kvmm_tier *tier, u32 index)
-{
-	struct tslot *slot = slot_at(tier, index);
-
-	kv_assert_held(&tier->lock);
-	kv_assert(index < tier->nr_units);
-	unhash(tier, index);
-	client_lost(tier, slot);
-	kv_assert(tier->blocks);
-	tier->blocks--;
-	tier->evicted++;
-	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
-	tier->news++;
-	tier->lost += !(slot->flags & SLOT_BELOW);
-	kv_assert(tier->owner[slot->owner].blocks);
-	tier->owner[slot->owner].blocks--;
-	tier->owner[slot->owner].evicted++;
-	tslot_free(tier, index);
-}
-
 /* A slot with memory that a store reads is passed over, and stays where it is: at most max_put. */
 static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, bool own_only)
 {
 	u32 *busy = tier->below ? tier->below->busy : NULL;
+	struct tslot *slot;
 	u32 nr = 0, index;
 
 	kv_assert_held(&tier->lock);
@@ -174,7 +133,20 @@ static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, boo
 		age_unpick(tier, busy[nr]);
 	if (index == KV_NONE)
 		return false;
-	evict(tier, index);
+	/* READY without readers, and out of the order. */
+	slot = slot_at(tier, index);
+	kv_assert(slot->state == SLOT_READY && !slot->readers);
+	unhash(tier, index);
+	client_lost(tier, slot);
+	kv_assert(tier->blocks && tier->owner[slot->owner].blocks);
+	tier->blocks--;
+	tier->evicted++;
+	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
+	tier->news++;
+	tier->lost += !(slot->flags & SLOT_BELOW);
+	tier->owner[slot->owner].blocks--;
+	tier->owner[slot->owner].evicted++;
+	tslot_free(tier, index);
 	return true;
 }
 
@@ -198,9 +170,11 @@ static void begin_writing(struct kvmm_tier *tier, struct kv_tier_client *client,
 			  const struct kv_tier_name *name)
 {
 	struct tslot *slot = slot_at(tier, index);
+	u32 *head;
 
 	kv_assert_held(&tier->lock);
 	kv_assert(index < tier->nr_units);
+	kv_assert(slot->state == SLOT_FREE);
 	*slot = (struct tslot){
 		.domain = kv_domain_word(name->domain), .layout = name->layout,
 		.gen = slot->gen ? slot->gen : 1, .position = name->position,
@@ -210,7 +184,9 @@ static void begin_writing(struct kvmm_tier *tier, struct kv_tier_client *client,
 	kv_key_words(&name->key, slot->key);
 	if (name->has_parent)
 		kv_key_words(&name->parent, slot->parent);
-	hash(tier, index);
+	head = &tier->bucket[tslot_bucket(tier, slot->key)];
+	slot->next = *head;
+	*head = index;
 	client->cursor = index + slot->nr_units;
 	client->units += slot->nr_units;
 	client->writing++;
@@ -330,25 +306,20 @@ void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot handle)
 
 /* ---- reading ---- */
 
-static enum kvmm_tier_answer answer_of(struct kvmm_tier *tier, u32 index)
-{
-	if (index == KV_NONE)
-		return KVMM_TIER_MISS;
-	return slot_at(tier, index)->state == SLOT_READY ? KVMM_TIER_HIT : KVMM_TIER_RETRY;
-}
-
 enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key_t *key,
 				   kvmm_domain_t domain, enum kv_tier_find how,
 				   struct kv_tier_slot *slot)
 {
 	struct wanted wanted = wanted_of(client, key, domain);
 	struct kvmm_tier *tier = client->tier;
-	enum kvmm_tier_answer answer;
+	enum kvmm_tier_answer answer = KVMM_TIER_MISS;
 	u32 index;
 
 	kv_lock(&tier->lock);
 	index = find(tier, &wanted);
-	answer = answer_of(tier, index);
+	if (index != KV_NONE)
+		answer = slot_at(tier, index)->state == SLOT_READY ? KVMM_TIER_HIT :
+								     KVMM_TIER_RETRY;
 	if (answer == KVMM_TIER_HIT) {
 		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
 		if (how == KV_TIER_READ)
@@ -361,7 +332,8 @@ enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key
 void tslot_bury(struct kvmm_tier *tier, u32 index)
 {
 	kv_assert_held(&tier->lock);
-	kv_assert(index < tier->nr_units);
+	kv_assert(slot_at(tier, index)->state == SLOT_DOOMED);
+	kv_assert(tier->owner[slot_at(tier, index)->owner].blocks);
 	tier->owner[slot_at(tier, index)->owner].blocks--;
 	tslot_free(tier, index);
 }
@@ -393,24 +365,6 @@ void tslot_doom(struct kvmm_tier *tier, u32 index)
 }
 
 /* A reader less; @doom: no look-up finds it any more. */
-static void drop_reader(struct kvmm_tier *tier, u32 index, bool doom)
-{
-	struct tslot *slot = slot_at(tier, index);
-
-	kv_assert_held(&tier->lock);
-	kv_assert(index < tier->nr_units);
-	if (doom && slot->state == SLOT_READY)
-		hide(tier, index);
-	if (--slot->readers)
-		return;
-	kv_assert(tier->pinned);
-	tier->pinned--;
-	if (slot->state == SLOT_READY)
-		age_add(tier, index);
-	else if (!(slot->flags & SLOT_BUSY))
-		tslot_bury(tier, index);
-}
-
 static void put(struct kv_tier_client *client, struct kv_tier_slot handle, bool doom)
 {
 	struct kvmm_tier *tier = client->tier;
@@ -418,8 +372,19 @@ static void put(struct kv_tier_client *client, struct kv_tier_slot handle, bool 
 
 	kv_lock(&tier->lock);
 	slot = tslot_of(tier, handle);
-	if (!KV_BUG_ON(!slot || slot->state == SLOT_WRITING || !slot->readers))
-		drop_reader(tier, handle.index, doom);
+	if (KV_BUG_ON(!slot || slot->state == SLOT_WRITING || !slot->readers))
+		goto out;
+	if (doom && slot->state == SLOT_READY)
+		hide(tier, handle.index);
+	if (--slot->readers)
+		goto out;
+	kv_assert(tier->pinned);
+	tier->pinned--;
+	if (slot->state == SLOT_READY)
+		age_add(tier, handle.index);
+	else if (!(slot->flags & SLOT_BUSY))
+		tslot_bury(tier, handle.index);
+out:
 	kv_unlock(&tier->lock);
 }
 
@@ -500,6 +465,7 @@ static int forget_some(struct kv_tier_client *client, const struct kv_tier_name 
 	const struct below *below = client->tier->below;
 	int err = 0;
 
+	kv_assert_not_held(&client->tier->lock);
 	forget_names(client, names, nr, had);
 	do {
 		below_wait_given(client->tier);

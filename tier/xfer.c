@@ -45,17 +45,6 @@ static u32 make_moves(struct kv_xfer *xfer, u32 from, u32 end)
 	return nr;
 }
 
-static void place_planes(struct kv_xfer *xfer, const struct chunk *chunk, u32 shift)
-{
-	const struct kv_tier_client *client = xfer->client;
-	u64 base = (uintptr_t)chunk->mem.ptr + shift * client->tier->unit_bytes;
-
-	for (u32 i = 0; i < client->nr_planes; i++) {
-		xfer->plane[i] = client->host[i];
-		xfer->plane[i].base += base;
-	}
-}
-
 static int submit_set(struct kv_xfer *xfer, u32 from, u32 end, struct kv_fence *fence)
 {
 	const struct kv_tier_client *client = xfer->client;
@@ -72,7 +61,12 @@ static int submit_set(struct kv_xfer *xfer, u32 from, u32 end, struct kv_fence *
 	};
 	int err;
 
-	place_planes(xfer, chunk, set.shift);
+	kv_assert(from < end && end <= xfer->nr);
+	for (u32 i = 0; i < client->nr_planes; i++) {
+		xfer->plane[i] = client->host[i];
+		xfer->plane[i].base += (uintptr_t)chunk->mem.ptr +
+				       set.shift * client->tier->unit_bytes;
+	}
 	copy.nr = make_moves(xfer, from, end);
 	err = xfer->ops->copy_blocks(xfer->dev, &copy, fence);
 	if (err != -EOPNOTSUPP || !copy.sums)
@@ -136,32 +130,25 @@ static int submit_all(struct kv_xfer *xfer)
 	return 0;
 }
 
-/* ---- simulated ---- */
-
-static void simulate(struct kv_xfer *xfer)
+int kv_xfer_submit(struct kv_xfer *xfer)
 {
 	struct kvmm_tier *tier = xfer->client->tier;
 	struct link *link = &tier->link[xfer->is_up];
 
+	kv_assert_not_held(&tier->lock);
+	xfer->fence = (struct kv_fence){ 0 };
+	xfer->error = 0;
+	xfer->begin_ns = kv_tier_now(tier);
+	xfer->end_ns = 0;
+	xfer->bytes = xfer->nr * xfer->client->block_bytes;
+	if (xfer->dev)
+		return submit_all(xfer);
+	/* Simulated. */
 	kv_lock(&tier->lock);
 	link->free_ns = max(link->free_ns, xfer->begin_ns) + link->how.latency_ns +
 			link_bytes_ns(&link->how, xfer->bytes);
 	xfer->end_ns = link->free_ns;
 	kv_unlock(&tier->lock);
-}
-
-/* ---- both ---- */
-
-int kv_xfer_submit(struct kv_xfer *xfer)
-{
-	xfer->fence = (struct kv_fence){ 0 };
-	xfer->error = 0;
-	xfer->begin_ns = kv_tier_now(xfer->client->tier);
-	xfer->end_ns = 0;
-	xfer->bytes = xfer->nr * xfer->client->block_bytes;
-	if (xfer->dev)
-		return submit_all(xfer);
-	simulate(xfer);
 	return 0;
 }
 
@@ -186,6 +173,7 @@ int kv_xfer_wait(struct kv_xfer *xfer)
 {
 	int err = 0;
 
+	kv_assert_not_held(&xfer->client->tier->lock);
 	if (xfer->dev && xfer->fence.id)
 		err = xfer->ops->wait(xfer->dev, xfer->fence);
 	return err || xfer->error ? -EIO : 0;
