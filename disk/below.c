@@ -85,25 +85,21 @@ static int reset(void *store)
 	return ret < 0 ? (int)ret : 0;
 }
 
-/* A record that is there already need not be written; one of another length is another record. */
-static int error_of(const struct kv_tier_io *io, const struct kvmm_disk_done *done)
-{
-	if (done->is_put && done->status == -EEXIST)
-		return 0;
-	if (!done->is_put && !done->status && done->bytes != io->bytes)
-		return -EBADMSG;
-	return done->status;
-}
-
 static u32 poll(void *store, struct kv_tier_io **result, u32 max)
 {
 	struct kvmm_disk_done done[POLL_MAX];
 	u32 nr = kvmm_disk_poll(store, done, min(max, POLL_MAX));
 
 	for (u32 i = 0; i < nr; i++) {
-		result[i] = (struct kv_tier_io *)(uintptr_t)done[i].tag;
-		result[i]->error = error_of(result[i], &done[i]);
-		result[i]->was_there = done[i].is_put && done[i].status == -EEXIST;
+		struct kv_tier_io *io = (struct kv_tier_io *)(uintptr_t)done[i].tag;
+
+		/* A record that is there already need not be written. */
+		io->was_there = done[i].is_put && done[i].status == -EEXIST;
+		io->error = io->was_there ? 0 : done[i].status;
+		/* One of another length is another record. */
+		if (!done[i].is_put && !done[i].status && done[i].bytes != io->bytes)
+			io->error = -EBADMSG;
+		result[i] = io;
 	}
 	return nr;
 }
@@ -128,11 +124,6 @@ static bool next_name(void *store, u64 layout, u64 *cursor, struct kv_tier_name 
 	return kv_disk_next_name(store, layout, cursor, name);
 }
 
-/* It stays the caller's. */
-static void close(void *store)
-{
-}
-
 static void glance(void *store, struct kvmm_disk_stat *stat)
 {
 	kv_disk_glance(store, stat);
@@ -140,7 +131,6 @@ static void glance(void *store, struct kvmm_disk_stat *stat)
 
 static const struct kv_tier_ops disk_ops = {
 	.name		= "disk",
-	.close		= close,
 	.lookup		= lookup,
 	.put		= put,
 	.get		= get,

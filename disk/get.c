@@ -25,12 +25,6 @@ int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec)
 	       0 : -EBADMSG;
 }
 
-static bool is_direct(const struct kvmm_disk *disk, const struct disk_rec *rec)
-{
-	return rec->room >= disk_pages(rec->bytes) * (u64)KV_DISK_PAGE &&
-	       (!disk->is_direct || !((uintptr_t)rec->data % KV_DISK_PAGE));
-}
-
 static int find(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	const struct disk_entry *entry = disk_index_find(&disk->index, rec->fp);
@@ -50,7 +44,8 @@ static int find(struct kvmm_disk *disk, struct disk_rec *rec)
 	rec->seq = disk->seg[entry->segment].seq;
 	rec->since_ns = disk->seg[entry->segment].since_ns;
 	rec->is_placed = true;
-	rec->wants_bounce = !is_direct(disk, rec);
+	rec->wants_bounce = rec->room < disk_pages(rec->bytes) * (u64)KV_DISK_PAGE ||
+			    (disk->is_direct && (uintptr_t)rec->data % KV_DISK_PAGE);
 	disk->count.nr_copied += rec->wants_bounce;
 	return 0;
 }
@@ -102,15 +97,6 @@ static void start(struct kvmm_disk *disk, struct disk_req *req)
 
 /* ---- it is read ---- */
 
-/* The segment was used again meanwhile: a miss like any other. */
-static int overtaken(struct kvmm_disk *disk)
-{
-	kv_assert_held(&disk->lock);
-	disk->count.nr_overtaken++;
-	disk->count.nr_missed++;
-	return -ENOENT;
-}
-
 /* The outcome of a read, for the index and the caller. A record that is no good is dropped. */
 static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 {
@@ -119,8 +105,12 @@ static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 	kv_assert_held(&disk->lock);
 	if (rec->req->aborted)
 		return -ECANCELED;
-	if (err && disk->seg[rec->segment].seq != rec->seq)
-		return overtaken(disk);
+	/* The segment was used again meanwhile: a miss like any other. */
+	if (err && disk->seg[rec->segment].seq != rec->seq) {
+		disk->count.nr_overtaken++;
+		disk->count.nr_missed++;
+		return -ENOENT;
+	}
 	if (err) {
 		disk->count.nr_damaged += err == -EBADMSG;
 		disk->count.nr_missed += err == -ENOENT;
@@ -160,25 +150,6 @@ static void split(struct kvmm_disk *disk, struct disk_io *io)
 	disk_io_pump(disk);
 }
 
-static void finish(struct kvmm_disk *disk, struct disk_rec *rec, const int *status, u32 nr,
-		   bool failed)
-{
-	kv_lock(&disk->lock);
-	disk->count.nr_read_errors += failed;
-	for (u32 i = 0; i < nr; i++)
-		disk_rec_done(disk, &rec[i], settle(disk, &rec[i], status[i]));
-	kv_unlock(&disk->lock);
-}
-
-static int outcome(struct kvmm_disk *disk, struct disk_rec *rec, int err)
-{
-	if (!err)
-		err = disk_rec_verify(disk, rec);
-	if (!err && rec->bounce)
-		memcpy(rec->data, rec->bounce, rec->bytes);
-	return err;
-}
-
 void disk_get_over(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_rec *rec = &io->req->rec[io->first];
@@ -186,16 +157,25 @@ void disk_get_over(struct kvmm_disk *disk, struct disk_io *io)
 	bool failed = io->err;
 	u32 nr = io->nr;
 
+	kv_assert(nr <= ARRAY_SIZE(status));
 	if (failed && nr > 1) {
 		split(disk, io);
 		return;
 	}
-	for (u32 i = 0; i < nr; i++)
-		status[i] = io->req->kind == DISK_GET ? outcome(disk, &rec[i], io->err) : io->err;
-	if (io->req->kind == DISK_GET)
-		finish(disk, rec, status, nr, failed);
-	else
+	if (io->req->kind != DISK_GET) {
 		disk_copy_read(disk, io->req, io->err);
+		return;
+	}
+	for (u32 i = 0; i < nr; i++) {
+		status[i] = failed ? io->err : disk_rec_verify(disk, &rec[i]);
+		if (!status[i] && rec[i].bounce)
+			memcpy(rec[i].data, rec[i].bounce, rec[i].bytes);
+	}
+	kv_lock(&disk->lock);
+	disk->count.nr_read_errors += failed;
+	for (u32 i = 0; i < nr; i++)
+		disk_rec_done(disk, &rec[i], settle(disk, &rec[i], status[i]));
+	kv_unlock(&disk->lock);
 }
 
 /* ---- calls ---- */
@@ -204,7 +184,7 @@ static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get *
 {
 	if (!disk || !gets || !nr || nr > KVMM_DISK_MAX_BATCH)
 		return -EINVAL;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	for (u32 i = 0; i < nr; i++)
 		if (!gets[i].data || !disk_name_is_good(&gets[i].name))

@@ -71,17 +71,12 @@ static u32 after(const struct disk_index *index, u32 slot)
 	return slot + 1 < index->nr_slots ? slot + 1 : 0;
 }
 
-static bool same_fp(struct disk_fp a, struct disk_fp b)
-{
-	return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
-
 struct disk_entry *disk_index_find(const struct disk_index *index, struct disk_fp fp)
 {
 	u32 slot = home_of(index, fp);
 
 	for (; index->entry[slot].state; slot = after(index, slot))
-		if (same_fp(index->entry[slot].fp, fp))
+		if (disk_same_fp(index->entry[slot].fp, fp))
 			return &index->entry[slot];
 	return NULL;
 }
@@ -90,6 +85,7 @@ static struct disk_entry *insert(struct disk_index *index, const struct disk_ent
 {
 	u32 slot = home_of(index, entry->fp);
 
+	kv_assert(entry->state != DISK_EMPTY);
 	while (index->entry[slot].state)
 		slot = after(index, slot);
 	index->entry[slot] = *entry;
@@ -129,36 +125,24 @@ int disk_index_reserve(struct disk_index *index, u32 nr)
 	return nr_slots > UINT32_MAX ? -ENOMEM : resize(index, nr_slots);
 }
 
-static bool is_of_class(const struct disk_class *class, const struct kvmm_disk_name *name,
-			u32 bytes)
-{
-	return class->nr && class->bytes == bytes && class->group == name->group &&
-	       !memcmp(class->layout, name->layout, sizeof(class->layout));
-}
-
-static int unused_class(const struct disk_index *index)
-{
-	for (u32 i = 0; i < index->nr_classes; i++)
-		if (!index->class[i].nr)
-			return i;
-	return index->nr_classes < DISK_MAX_CLASSES ? (int)index->nr_classes : -E2BIG;
-}
-
 int disk_index_class(struct disk_index *index, const struct kvmm_disk_name *name, u32 bytes)
 {
 	struct disk_class *class = index->class;
-	int nr;
+	u32 unused = index->nr_classes;
 
-	for (u32 i = 0; i < index->nr_classes; i++)
-		if (is_of_class(&class[i], name, bytes))
+	for (u32 i = 0; i < index->nr_classes; i++) {
+		if (!class[i].nr)
+			unused = min(unused, i);
+		else if (class[i].bytes == bytes && class[i].group == name->group &&
+			 !memcmp(class[i].layout, name->layout, sizeof(name->layout)))
 			return i;
-	nr = unused_class(index);
-	if (nr < 0)
-		return nr;
-	class[nr] = (struct disk_class){ .bytes = bytes, .group = name->group };
-	memcpy(class[nr].layout, name->layout, sizeof(name->layout));
-	index->nr_classes = max(index->nr_classes, (u32)nr + 1);
-	return nr;
+	}
+	if (unused == DISK_MAX_CLASSES)
+		return -E2BIG;
+	class[unused] = (struct disk_class){ .bytes = bytes, .group = name->group };
+	memcpy(class[unused].layout, name->layout, sizeof(name->layout));
+	index->nr_classes = max(index->nr_classes, unused + 1);
+	return unused;
 }
 
 static void count_live(struct disk_index *index, const struct disk_entry *entry, int sign)
@@ -172,6 +156,8 @@ static void count_live(struct disk_index *index, const struct disk_entry *entry,
 
 struct disk_entry *disk_index_add(struct disk_index *index, const struct disk_entry *entry)
 {
+	kv_assert(entry->class < index->nr_classes);
+	kv_assert(index->nr < index->nr_slots);
 	index->class[entry->class].nr++;
 	index->nr++;
 	count_live(index, entry, 1);
@@ -180,6 +166,7 @@ struct disk_entry *disk_index_add(struct disk_index *index, const struct disk_en
 
 void disk_index_set_state(struct disk_index *index, struct disk_entry *entry, u32 state)
 {
+	kv_assert(entry->state != DISK_EMPTY && state != DISK_EMPTY);
 	count_live(index, entry, -1);
 	entry->state = state;
 	count_live(index, entry, 1);

@@ -55,6 +55,11 @@ struct disk_fp {
 	u64	word[2];
 };
 
+static inline bool disk_same_fp(struct disk_fp a, struct disk_fp b)
+{
+	return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
 enum disk_state {
 	DISK_EMPTY,
 	DISK_WRITING,		/* has a place, cannot be read yet */
@@ -459,6 +464,12 @@ int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 
 /* ---- recover.c ---- */
 
+/*
+ * The good superblock with the highest epoch, and how many are good. 0; -EBADMSG: there is none; or
+ * -errno: one that cannot be read might have been.
+ */
+int disk_read_supers(const struct kv_file_ops *ops, int file, void *page,
+		     struct kv_disk_super *super, u32 *nr_good);
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr);
 /* ->super in all its places: 0, or why it is not on disk. ->wipe_lock held. */
 int disk_write_supers(struct kvmm_disk *disk);
@@ -501,11 +512,6 @@ static inline void disk_tell(struct kvmm_disk *disk, const struct disk_entry *en
 {
 	if (disk->index.known)
 		__disk_tell(disk, entry, kind);
-}
-
-static inline bool disk_is_dead(const struct kvmm_disk *disk)
-{
-	return kv_inherited(disk);
 }
 
 #endif /* DISK_INTERNAL_H */

@@ -16,6 +16,7 @@
 
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io)
 {
+	kv_assert_held(&disk->lock);
 	io->next = NULL;
 	*disk->waiting_end = io;
 	disk->waiting_end = &io->next;
@@ -62,7 +63,9 @@ static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
 {
 	int taken = 0;
 
+	kv_assert_not_held(&disk->lock);
 	kv_lock(&disk->queue_lock);
+	kv_assert(disk->nr_queued <= disk->depth);
 	nr = min(nr, disk->depth - disk->nr_queued);
 	if (nr)
 		taken = disk->ops->queue_submit(disk->ops->ctx, disk->queue, ios, nr);
@@ -95,21 +98,10 @@ static u32 reap(struct kvmm_disk *disk, struct kv_file_io **ios, bool wait)
 	if (disk->nr_queued)
 		nr = disk->ops->queue_reap(disk->ops->ctx, disk->queue, ios, BATCH, wait);
 	nr = max(nr, 0);
+	kv_assert((u32)nr <= disk->nr_queued);
 	WRITE_ONCE(disk->nr_queued, disk->nr_queued - nr);
 	kv_unlock(&disk->queue_lock);
 	return nr;
-}
-
-static void transfer(struct kvmm_disk *disk, struct kv_file_io *io)
-{
-	const struct kv_file_ops *ops = disk->ops;
-
-	if (io->op == KV_FILE_READV)
-		io->result = ops->preadv(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
-	else if (io->op == KV_FILE_WRITEV)
-		io->result = ops->pwritev(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
-	else
-		io->result = ops->datasync(ops->ctx, io->file);
 }
 
 /* Is it done, one way or the other? If not, the rest of it is to be done. */
@@ -139,6 +131,7 @@ static void finish(struct kvmm_disk *disk, struct disk_io *io)
 	const struct kv_env_ops *env = kv_env();
 	bool over = is_over(io);
 
+	kv_assert_not_held(&disk->lock);
 	if (over)
 		disk_io_over(disk, io);
 	kv_lock(&disk->lock);
@@ -165,11 +158,17 @@ static bool is_active(struct kvmm_disk *disk)
 /* One that waits, done here and now. */
 static bool do_one(struct kvmm_disk *disk)
 {
+	const struct kv_file_ops *ops = disk->ops;
 	struct kv_file_io *io;
 
 	if (!take_waiting(disk, &io, 1))
 		return false;
-	transfer(disk, io);
+	if (io->op == KV_FILE_READV)
+		io->result = ops->preadv(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
+	else if (io->op == KV_FILE_WRITEV)
+		io->result = ops->pwritev(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
+	else
+		io->result = ops->datasync(ops->ctx, io->file);
 	finish(disk, io_of(io));
 	return true;
 }

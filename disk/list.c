@@ -88,7 +88,7 @@ int kv_disk_list(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
 
 	if (!disk || !cursor || !entries || !max || max > INT32_MAX)
 		return -EINVAL;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	if (disk_scan_init(&scan, disk->ops, disk->file, &disk->shape))
 		return -ENOMEM;

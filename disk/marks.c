@@ -64,6 +64,7 @@ void disk_marks_exit(struct disk_marks *marks, const struct disk_shape *shape)
 /* An empty one where there is none, younger than any that was there before: 0 or -ENOMEM. */
 static int make_page(struct disk_marks *marks, const struct disk_shape *shape, u32 number)
 {
+	kv_assert(number < shape->mark_pages);
 	if (marks->page[number])
 		return 0;
 	marks->page[number] = kv_alloc(sizeof(struct kv_disk_marks));
@@ -216,6 +217,7 @@ int disk_marks_write(struct kvmm_disk *disk)
 	bool any = false;
 	int err = 0;
 
+	kv_assert_not_held(&disk->lock);
 	for (u32 i = 0; i < disk->shape.mark_pages; i++) {
 		if (!marks->dirty[i])
 			continue;
@@ -233,16 +235,6 @@ int disk_marks_write(struct kvmm_disk *disk)
 	return err;
 }
 
-static struct kv_disk_mark *lowest(struct kv_disk_marks *page)
-{
-	struct kv_disk_mark *mark = &page->mark[0];
-
-	for (u32 i = 1; i < page->nr; i++)
-		if (page->mark[i].before < mark->before)
-			mark = &page->mark[i];
-	return mark;
-}
-
 static void add(struct kv_disk_marks *page, u64 hash, u64 before)
 {
 	struct kv_disk_mark *mark = page->mark;
@@ -250,7 +242,10 @@ static void add(struct kv_disk_marks *page, u64 hash, u64 before)
 	while (mark < page->mark + page->nr && mark->name != hash)
 		mark++;
 	if (mark == page->mark + KV_DISK_NR_MARKS) {
-		mark = lowest(page);
+		mark = page->mark;
+		for (u32 i = 1; i < page->nr; i++)
+			if (page->mark[i].before < mark->before)
+				mark = &page->mark[i];
 		page->before = max(page->before, mark->before);
 	} else if (mark == page->mark + page->nr) {
 		page->nr++;
@@ -258,24 +253,12 @@ static void add(struct kv_disk_marks *page, u64 hash, u64 before)
 	*mark = (struct kv_disk_mark){ hash, before };
 }
 
-/* The place that is given out next. */
-static u64 next_place(const struct kvmm_disk *disk)
-{
-	const struct disk_seg *seg;
-
-	kv_assert_held(&disk->lock);
-	if (disk->open == KV_NONE)
-		return (disk->seq + 1) << USE_SHIFT;
-	seg = &disk->seg[disk->open];
-	return seg->seq << USE_SHIFT | seg->used_pages;
-}
-
 /* All pages first, so that nothing is changed without memory. */
 int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr)
 {
 	const struct disk_shape *shape = &disk->shape;
 	int err = 0, nr_found = 0;
-	u64 before;
+	u64 before;	/* the place that is given out next */
 
 	kv_assert_not_held(&disk->lock);
 	kv_lock(&disk->wipe_lock);
@@ -284,7 +267,10 @@ int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr
 	if (!err) {
 		kv_lock(&disk->lock);
 		nr_found = disk_drop_names(disk, names, nr);
-		before = next_place(disk);
+		before = (disk->seq + 1) << USE_SHIFT;
+		if (disk->open != KV_NONE)
+			before = disk->seg[disk->open].seq << USE_SHIFT |
+				 disk->seg[disk->open].used_pages;
 		kv_unlock(&disk->lock);
 		for (u32 i = 0; i < nr; i++) {
 			u64 hash = hash_of(shape, &names[i]);

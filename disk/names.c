@@ -53,6 +53,7 @@ u64 disk_names_bytes(const struct disk_index *index)
 
 static struct disk_known *known_of(const struct disk_index *index, const struct disk_entry *entry)
 {
+	kv_assert(entry >= index->entry && entry < index->entry + index->nr_slots);
 	return &index->known[entry - index->entry];
 }
 
@@ -76,14 +77,12 @@ bool disk_names_are_sound(const struct disk_index *index)
 		struct kvmm_disk_name name = { .tenant = index->known[i].tenant,
 					       .group = class->group,
 					       .key_bytes = KVMM_KEY_BYTES };
-		struct disk_fp fp;
 
 		if (!entry->state || !index->known[i].is_known)
 			continue;
 		memcpy(name.layout, class->layout, sizeof(name.layout));
 		memcpy(name.key, index->known[i].key, KVMM_KEY_BYTES);
-		fp = disk_fp_of(index, &name);
-		if (fp.word[0] != entry->fp.word[0] || fp.word[1] != entry->fp.word[1])
+		if (!disk_same_fp(disk_fp_of(index, &name), entry->fp))
 			return false;
 	}
 	return true;
@@ -207,20 +206,9 @@ static bool is_wanted(const struct disk_index *index, const struct disk_entry *e
 	       layout_of(&index->class[entry->class]) == layout;
 }
 
-static void tell_name(const struct disk_index *index, const struct disk_entry *entry,
-		      struct kv_tier_name *name)
-{
-	const struct disk_known *known = known_of(index, entry);
-
-	*name = (struct kv_tier_name){
-		.domain = domain_of(&index->class[entry->class], known),
-		.layout = layout_of(&index->class[entry->class]), .position = known->position,
-	};
-	memcpy(&name->key, known->key, sizeof(name->key));
-}
-
 bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name)
 {
+	const struct disk_index *index = &disk->index;
 	const struct disk_entry *entry = NULL;
 	bool found = false;
 
@@ -228,13 +216,20 @@ bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct k
 	while (!found && *cursor != UINT64_MAX) {
 		kv_lock(&disk->lock);
 		for (u32 i = 0; i < LOOK_ENTRIES && !found && *cursor != UINT64_MAX; i++) {
-			entry = disk->index.known ? next_entry(&disk->index, *cursor) : NULL;
+			entry = index->known ? next_entry(index, *cursor) : NULL;
 			*cursor = entry ? entry->fp.word[0] + (entry->fp.word[0] != UINT64_MAX) :
 					  UINT64_MAX;
-			found = entry && is_wanted(&disk->index, entry, layout);
+			found = entry && is_wanted(index, entry, layout);
 		}
-		if (found)
-			tell_name(&disk->index, entry, name);
+		if (found) {
+			const struct disk_class *class = &index->class[entry->class];
+			const struct disk_known *known = known_of(index, entry);
+
+			*name = (struct kv_tier_name){ .domain = domain_of(class, known),
+						       .layout = layout_of(class),
+						       .position = known->position };
+			memcpy(&name->key, known->key, sizeof(name->key));
+		}
 		kv_unlock(&disk->lock);
 	}
 	return found;

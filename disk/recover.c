@@ -27,61 +27,48 @@
 
 /* ---- superblock ---- */
 
-static int read_super(struct kvmm_disk *disk, void *page, u32 nr, struct kv_disk_super *super)
-{
-	struct kv_iov iov = { page, KV_DISK_PAGE };
-	int err = kv_file_read_all(disk->ops, disk->file, &iov, 1, (u64)nr * KV_DISK_PAGE);
-
-	if (err)
-		return err;
-	memcpy(super, page, sizeof(*super));
-	return disk_super_is_good(super) ? 0 : -EBADMSG;
-}
-
-/*
- * The good one with the highest epoch; -EBADMSG: there is none. Where one cannot be read and the
- * others are no good it might have been, and nothing may be written over.
- */
-static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
+int disk_read_supers(const struct kv_file_ops *ops, int file, void *page,
+		     struct kv_disk_super *super, u32 *nr_good)
 {
 	struct kv_disk_super one;
-	bool found = false;
 	int err = -EBADMSG, ret;
 
-	*super = (struct kv_disk_super){ 0 };
-	for (u32 i = 0; i < KV_DISK_NR_COPIES && disk->file_bytes >= KV_DISK_SUPER_BYTES; i++) {
-		ret = read_super(disk, page, i, &one);
-		if (ret && ret != -EBADMSG)
+	*nr_good = 0;
+	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++) {
+		struct kv_iov iov = { page, KV_DISK_PAGE };
+
+		ret = kv_file_read_all(ops, file, &iov, 1, (u64)i * KV_DISK_PAGE);
+		if (ret) {
 			err = ret;
-		if (!ret && (!found || one.epoch > super->epoch))
+			continue;
+		}
+		memcpy(&one, page, sizeof(one));
+		if (!disk_super_is_good(&one))
+			continue;
+		if (!(*nr_good)++ || one.epoch > super->epoch)
 			*super = one;
-		found |= !ret;
 	}
-	return found ? 0 : err;
+	return *nr_good ? 0 : err;
 }
 
-/* Over the oldest one, so that the others are whole at any time. */
-static int write_one_super(struct kvmm_disk *disk)
-{
-	struct kv_disk_super *super = &disk->super;
-	struct kv_iov iov = { disk->marks.io, KV_DISK_PAGE };
-	int err;
-
-	super->epoch++;
-	kv_disk_seal(super);
-	memset(disk->marks.io, 0, KV_DISK_PAGE);
-	memcpy(disk->marks.io, super, sizeof(*super));
-	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
-				super->epoch % KV_DISK_NR_COPIES * KV_DISK_PAGE);
-	return err ? err : kv_file_datasync(disk->ops, disk->file);
-}
-
+/* Each over the oldest one, so that the others are whole at any time. */
 int disk_write_supers(struct kvmm_disk *disk)
 {
+	struct kv_disk_super *super = &disk->super;
 	int err = 0;
 
-	for (u32 i = 0; i < KV_DISK_NR_COPIES && !err; i++)
-		err = write_one_super(disk);
+	for (u32 i = 0; i < KV_DISK_NR_COPIES && !err; i++) {
+		struct kv_iov iov = { disk->marks.io, KV_DISK_PAGE };
+
+		super->epoch++;
+		kv_disk_seal(super);
+		memset(disk->marks.io, 0, KV_DISK_PAGE);
+		memcpy(disk->marks.io, super, sizeof(*super));
+		err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
+					super->epoch % KV_DISK_NR_COPIES * KV_DISK_PAGE);
+		if (!err)
+			err = kv_file_datasync(disk->ops, disk->file);
+	}
 	return err;
 }
 
@@ -99,33 +86,25 @@ static u32 mark_pages_of(u64 max_bytes)
 	return min(max(max_bytes >> 22, 1ull), (u64)KV_DISK_MAX_MARK_PAGES);
 }
 
-static u32 default_segment(u64 max_bytes)
-{
-	u32 bytes = DEFAULT_SEGMENT;
-
-	while (bytes > KVMM_DISK_MIN_SEGMENT &&
-	       segments_of(max_bytes, bytes, mark_pages_of(max_bytes)) < FEW_SEGMENTS)
-		bytes /= 2;
-	return bytes;
-}
-
 /*
  * A new store; its number cannot be guessed from payload. Its epochs go on from those of @super,
  * the one there before: an old copy of a superblock is an old one still.
  */
 static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
 {
+	u32 segment_bytes = attr->segment_bytes ? attr->segment_bytes : DEFAULT_SEGMENT;
 	u64 max_bytes = attr->max_bytes;
 
 	if (!max_bytes && super->version == KV_DISK_VERSION)
 		max_bytes = disk_front_bytes(super->mark_pages) +
 			    (u64)super->nr_segments * super->segment_bytes;
+	while (!attr->segment_bytes && segment_bytes > KVMM_DISK_MIN_SEGMENT &&
+	       segments_of(max_bytes, segment_bytes, mark_pages_of(max_bytes)) < FEW_SEGMENTS)
+		segment_bytes /= 2;
 	*super = (struct kv_disk_super){
 		.magic = KV_DISK_SUPER_MAGIC, .version = KV_DISK_VERSION,
 		.page_bytes = KV_DISK_PAGE, .uuid = { kv_random(), kv_random() },
-		.epoch = super->epoch,
-		.segment_bytes = attr->segment_bytes ? attr->segment_bytes :
-						       default_segment(max_bytes),
+		.epoch = super->epoch, .segment_bytes = segment_bytes,
 		.mark_pages = mark_pages_of(max_bytes),
 	};
 	super->nr_segments = segments_of(max_bytes, super->segment_bytes, super->mark_pages);
@@ -144,22 +123,6 @@ static int cut_file(struct kvmm_disk *disk, u32 nr_segments)
 	return err;
 }
 
-static int take_shape(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
-{
-	struct kv_disk_super *super = &disk->super;
-	u32 nr = super->nr_segments;
-
-	if (attr->max_bytes)
-		nr = segments_of(attr->max_bytes, super->segment_bytes, super->mark_pages);
-
-	if (nr < 2)
-		return -EINVAL;
-	super->nr_segments = nr;
-	disk->shape = disk_shape_of(super);
-	disk->max_bytes = attr->max_bytes ? attr->max_bytes : disk_offset(&disk->shape, nr, 0);
-	return disk_marks_init(&disk->marks, &disk->shape);
-}
-
 /* Segments that are whole, and wanted: the file beyond is cut off. */
 static u32 nr_present(const struct kvmm_disk *disk)
 {
@@ -170,12 +133,19 @@ static u32 nr_present(const struct kvmm_disk *disk)
 	return min(nr, (u64)disk->shape.nr_segments);
 }
 
+/*
+ * Where one superblock cannot be read and the others are no good it might have been, and nothing
+ * may be written over.
+ */
 static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page,
 		      bool *is_new)
 {
 	struct kv_disk_super *super = &disk->super;
-	int err = newest_super(disk, page, super);
+	int err = -EBADMSG;
+	u32 nr;
 
+	if (disk->file_bytes >= KV_DISK_SUPER_BYTES)
+		err = disk_read_supers(disk->ops, disk->file, page, super, &nr);
 	*is_new = err == -EBADMSG || attr->flags & KVMM_DISK_RESET;
 	if (err && !*is_new)
 		return err;
@@ -185,7 +155,15 @@ static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
 		kv_log(KV_LOG_WARN, "disk: no superblock can be read: the store begins anew");
 	if (*is_new)
 		new_super(attr, super);
-	return take_shape(disk, attr);
+	nr = super->nr_segments;
+	if (attr->max_bytes)
+		nr = segments_of(attr->max_bytes, super->segment_bytes, super->mark_pages);
+	if (nr < 2)
+		return -EINVAL;
+	super->nr_segments = nr;
+	disk->shape = disk_shape_of(super);
+	disk->max_bytes = attr->max_bytes ? attr->max_bytes : disk_offset(&disk->shape, nr, 0);
+	return disk_marks_init(&disk->marks, &disk->shape);
 }
 
 /* ---- numbers ---- */
@@ -211,14 +189,6 @@ static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan)
 	disk->seq = max(disk->seq, max(disk->super.oldest, disk->marks.last_seq)) + MANY_USES;
 }
 
-/* The marks of a new store are the zeros of a file where nothing was written. */
-static int empty_file(struct kvmm_disk *disk)
-{
-	int err = disk->ops->truncate(disk->ops->ctx, disk->file, KV_DISK_SUPER_BYTES);
-
-	return err ? err : cut_file(disk, 0);
-}
-
 /* Damaged copies of marks are whole again before anything else is written. */
 static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
 {
@@ -228,7 +198,10 @@ static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
 	if (!disk->seg)
 		return -ENOMEM;
 	if (is_new) {
-		err = empty_file(disk);
+		/* The marks of a new store are the zeros of a file where nothing was written. */
+		err = disk->ops->truncate(disk->ops->ctx, disk->file, KV_DISK_SUPER_BYTES);
+		if (!err)
+			err = cut_file(disk, 0);
 		return err ? err : disk_write_supers(disk);
 	}
 	err = disk_marks_load(&disk->marks, scan, disk->file_bytes);
@@ -272,20 +245,10 @@ static int add_record(struct kvmm_disk *disk, u32 segment, const struct kv_disk_
 	return 0;
 }
 
-static int keep_header(struct disk_seg *seg, const struct kv_disk_record *record)
-{
-	int err = disk_table_reserve(seg);
-
-	if (!err)
-		seg->table[seg->nr_records++] = *record;
-	return err;
-}
-
 static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		       const struct kv_disk_record *record, const struct kvmm_disk_attr *attr)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];
-	int err = 0;
 
 	if (disk_marks_has(&disk->marks, &disk->shape, record))
 		return 0;
@@ -293,10 +256,11 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		disk->count.nr_damaged++;
 		return 0;
 	}
-	if (!scan->is_sealed)
-		err = keep_header(seg, record);
-	if (err)
-		return err;
+	if (!scan->is_sealed) {
+		if (disk_table_reserve(seg))
+			return -ENOMEM;
+		seg->table[seg->nr_records++] = *record;
+	}
 	if (is_foreign(attr, &record->name)) {
 		disk->count.nr_foreign++;
 		return 0;
@@ -304,38 +268,34 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 	return add_record(disk, scan->segment, record);
 }
 
-/* A footer has to have room behind records found, as it has behind those written. */
-static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan, bool is_youngest)
-{
-	struct disk_seg *seg = &disk->seg[scan->segment];
-
-	seg->used_pages = scan->end;
-	disk->open = scan->segment;
-	seg->state = SEG_OPEN;
-	disk->count.nr_scanned++;
-	if (!is_youngest || scan->end + disk_footer_pages(seg->nr_records) > disk->shape.pages)
-		disk_close_segment(disk);
-}
-
 static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment,
 			bool is_youngest, const struct kvmm_disk_attr *attr)
 {
+	struct disk_seg *seg = &disk->seg[segment];
 	struct kv_disk_record record;
 	int err = disk_scan_begin(scan, segment);
 
 	if (err && err != -ENOMEM) {
 		kv_log(KV_LOG_WARN, "disk: a segment cannot be read: it is dropped");
-		disk->seg[segment].seq = 0;
+		seg->seq = 0;
 		return 0;
 	}
 	while (!err && disk_scan_next(scan, &record))
 		err = scan_record(disk, scan, &record, attr);
 	if (err)
 		return err;
-	if (!scan->is_sealed)
-		carry_on(disk, scan, is_youngest);
-	else
-		disk->seg[segment].state = SEG_SEALED;
+	if (scan->is_sealed) {
+		seg->state = SEG_SEALED;
+		return 0;
+	}
+	kv_assert(disk->open == KV_NONE);
+	seg->used_pages = scan->end;
+	seg->state = SEG_OPEN;
+	disk->open = segment;
+	disk->count.nr_scanned++;
+	/* A footer has to have room behind records found, as it has behind those written. */
+	if (!is_youngest || scan->end + disk_footer_pages(seg->nr_records) > disk->shape.pages)
+		disk_close_segment(disk);
 	return 0;
 }
 

@@ -65,7 +65,6 @@ static bool is_chosen(const struct kvmm_disk *disk, const struct disk_entry *ent
 	pages = pages_of(disk, entry);
 	if (!choice->has_next || pages > choice->room)
 		return false;
-	kv_assert(choice->room >= pages);
 	choice->room -= pages;
 	return true;
 }
@@ -91,6 +90,7 @@ void disk_drain_begin(struct kvmm_disk *disk, u32 segment)
 	struct disk_drain *drain = &disk->drain;
 	struct choice choice;
 
+	kv_assert(segment == KV_NONE || segment < disk->shape.nr_segments);
 	if (segment == KV_NONE || drain->seq || !disk->seg[segment].nr_entries)
 		return;
 	/* Once only: a quarter is a quarter. */
@@ -105,6 +105,7 @@ void disk_drain_begin(struct kvmm_disk *disk, u32 segment)
 	for (u32 i = 0; i < disk->index.nr_slots; i++)
 		if (is_chosen(disk, &disk->index.entry[i], &choice))
 			drain->entry[drain->nr++] = disk->index.entry[i];
+	kv_assert(drain->nr <= disk->seg[segment].nr_entries);
 	sort_by_page(drain->entry, drain->nr);
 	drain->segment = segment;
 	WRITE_ONCE(drain->seq, disk->seg[segment].seq);
@@ -165,6 +166,7 @@ static struct disk_req *make_copy(const struct disk_rec *rec)
 static void copy_ends(struct kvmm_disk *disk, struct disk_req *req)
 {
 	kv_assert_held(&disk->lock);
+	kv_assert(disk->drain.busy);
 	disk->drain.busy = false;
 	if (req)
 		disk_req_unlink(req);
@@ -192,17 +194,6 @@ void disk_drain_step(struct kvmm_disk *disk)
 		copy_ends(disk, NULL);
 	}
 	kv_unlock(&disk->lock);
-}
-
-/* The name is the record's own: its fingerprint says that it is the right one. */
-static bool is_good_copy(const struct kvmm_disk *disk, struct disk_rec *rec)
-{
-	struct disk_fp fp;
-
-	rec->name = rec->header->name;
-	fp = disk_fp_of(&disk->index, &rec->name);
-	return fp.word[0] == rec->fp.word[0] && fp.word[1] == rec->fp.word[1] &&
-	       !disk_rec_verify(disk, rec);
 }
 
 /* Its entry stays with the old place until the new one is good. */
@@ -233,9 +224,13 @@ static bool place_copy(struct kvmm_disk *disk, struct disk_req *req)
 void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err)
 {
 	struct disk_rec *rec = &req->rec[0];
-	bool good = !err && is_good_copy(disk, rec);
+	bool good;
 
 	kv_assert_not_held(&disk->lock);
+	/* The name is the record's own: its fingerprint says that it is the right one. */
+	rec->name = rec->header->name;
+	good = !err && disk_same_fp(disk_fp_of(&disk->index, &rec->name), rec->fp) &&
+	       !disk_rec_verify(disk, rec);
 	kv_lock(&disk->lock);
 	disk->count.nr_read_errors += !!err;
 	good = good && place_copy(disk, req);
@@ -255,27 +250,17 @@ void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err)
 	kv_unlock(&disk->lock);
 }
 
-/* The entry of the old place, if there still is one. */
-static struct disk_entry *old_entry(struct kvmm_disk *disk, const struct disk_req *req)
-{
-	struct disk_rec old = req->rec[0];
-	struct disk_entry *entry;
-
-	kv_assert_held(&disk->lock);
-	old.segment = req->old_segment;
-	old.page = req->old_page;
-	old.seq = req->old_seq;
-	entry = disk_entry_of(disk, &old);
-	return entry && entry->state == DISK_LIVE ? entry : NULL;
-}
-
+/* If the old place still has one. */
 static void move_entry(struct kvmm_disk *disk, struct disk_req *req)
 {
-	struct disk_entry *entry = old_entry(disk, req);
 	const struct disk_rec *rec = &req->rec[0];
+	struct disk_rec old = { .fp = rec->fp, .segment = req->old_segment,
+				.page = req->old_page, .seq = req->old_seq };
+	struct disk_entry *entry = disk_entry_of(disk, &old);
 
 	kv_assert_held(&disk->lock);
-	if (!entry)
+	kv_assert(req->kind == DISK_COPY_PUT);
+	if (!entry || entry->state != DISK_LIVE)
 		return;
 	kv_assert(disk->seg[entry->segment].nr_entries);
 	disk->seg[entry->segment].nr_entries--;

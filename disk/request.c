@@ -75,20 +75,18 @@ int disk_req_bounce(struct disk_req *req)
 	return 0;
 }
 
-static bool follows(const struct disk_rec *a, const struct disk_rec *b)
-{
-	return b->is_placed && a->segment == b->segment && a->seq == b->seq &&
-	       b->page == a->page + 1 + disk_pages(a->bytes);
-}
-
 u32 disk_req_joined(const struct disk_req *req, u32 first)
 {
 	u64 bytes = padded(req->rec[first].bytes);
 	u32 i = first + 1;
 
+	kv_assert(first < req->nr && req->rec[first].is_placed);
 	for (; i < req->nr && i - first < KV_FILE_MAX_IOV / 2; i++) {
-		bytes += KV_DISK_PAGE + padded(req->rec[i].bytes);
-		if (bytes > DISK_MAX_IO_BYTES || !follows(&req->rec[i - 1], &req->rec[i]))
+		const struct disk_rec *a = &req->rec[i - 1], *b = &req->rec[i];
+
+		bytes += KV_DISK_PAGE + padded(b->bytes);
+		if (bytes > DISK_MAX_IO_BYTES || !b->is_placed || a->segment != b->segment ||
+		    a->seq != b->seq || b->page != a->page + 1 + disk_pages(a->bytes))
 			break;
 	}
 	return i - first;
@@ -101,6 +99,7 @@ struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 fi
 	struct disk_rec *rec = &req->rec[first];
 	struct kv_iov *iov = &req->iov[2 * first];
 
+	kv_assert(nr && first + nr <= req->nr && req->nr_ios <= req->nr);
 	*io = (struct disk_io){
 		.io = { .op = is_read ? KV_FILE_READV : KV_FILE_WRITEV, .file = disk->file,
 			.iov = iov, .nr_iov = 2 * nr,
@@ -118,6 +117,7 @@ struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 fi
 
 void disk_req_link(struct kvmm_disk *disk, struct disk_req *req)
 {
+	kv_assert_held(&disk->lock);
 	req->next = disk->reqs;
 	req->prev = &disk->reqs;
 	if (disk->reqs)
@@ -127,6 +127,7 @@ void disk_req_link(struct kvmm_disk *disk, struct disk_req *req)
 
 void disk_req_unlink(struct disk_req *req)
 {
+	kv_assert(*req->prev == req);
 	*req->prev = req->next;
 	if (req->next)
 		req->next->prev = req->prev;
@@ -175,21 +176,10 @@ void disk_io_over(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- completions ---- */
 
-static void tell_one(struct disk_rec *rec, struct kvmm_disk_done *done)
+/* Requests with this as their last record are freed. */
+static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
 {
-	struct disk_req *req = rec->req;
-
-	*done = (struct kvmm_disk_done){
-		.tag = req->tag, .index = rec - req->rec, .status = rec->status,
-		.bytes = !rec->status || rec->status == -ENOBUFS ? rec->bytes : 0,
-		.is_put = req->kind == DISK_PUT,
-	};
-}
-
-/* Requests with this as their last record are left in *@over. */
-static u32 take_done(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max,
-		     struct disk_req **over)
-{
+	struct disk_req *over = NULL, *next;
 	u32 nr = 0;
 
 	kv_lock(&disk->lock);
@@ -198,24 +188,21 @@ static u32 take_done(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 ma
 		struct disk_req *req = rec->req;
 
 		disk->done = rec->next;
-		tell_one(rec, &done[nr++]);
+		done[nr++] = (struct kvmm_disk_done){
+			.tag = req->tag, .index = rec - req->rec, .status = rec->status,
+			.bytes = !rec->status || rec->status == -ENOBUFS ? rec->bytes : 0,
+			.is_put = req->kind == DISK_PUT,
+		};
+		kv_assert(req->nr_left);
 		if (--req->nr_left)
 			continue;
 		disk_req_unlink(req);
-		req->next = *over;
-		*over = req;
+		req->next = over;
+		over = req;
 	}
 	if (!disk->done)
 		disk->done_end = &disk->done;
 	kv_unlock(&disk->lock);
-	return nr;
-}
-
-static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
-{
-	struct disk_req *over = NULL, *next;
-	u32 nr = take_done(disk, done, max, &over);
-
 	for (; over; over = next) {
 		next = over->next;
 		disk_req_free(over);
@@ -223,23 +210,14 @@ static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
 	return nr;
 }
 
-static bool has_more(struct kvmm_disk *disk)
-{
-	bool more;
-
-	kv_lock(&disk->lock);
-	more = disk->done || disk->waiting;
-	kv_unlock(&disk->lock);
-	return more;
-}
-
 int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max)
 {
 	u32 nr = 0;
+	bool more;
 
 	if (kv_inherited(disk))
 		return -ECHILD;
-	if (!disk || !done || !max || disk_is_dead(disk))
+	if (!disk || !done || !max)
 		return 0;
 	if (disk->event >= 0)
 		disk->ops->event_clear(disk->ops->ctx, disk->event);
@@ -247,7 +225,10 @@ int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t
 		nr += take(disk, done + nr, max - nr);
 	} while (nr < max && disk_io_progress(disk, false) && (!nr || disk->queue));
 	nr += take(disk, done + nr, max - nr);
-	if (has_more(disk))
+	kv_lock(&disk->lock);
+	more = disk->done || disk->waiting;
+	kv_unlock(&disk->lock);
+	if (more)
 		tell(disk);
 	return nr;
 }
@@ -278,20 +259,6 @@ void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req)
 }
 
 /* ---- taking back ---- */
-
-static u32 mark_aborted(struct kvmm_disk *disk, u64 tag)
-{
-	u32 nr = 0;
-
-	kv_assert_held(&disk->lock);
-	for (struct disk_req *req = disk->reqs; req; req = req->next) {
-		if (req->tag != tag || req->kind > DISK_GET || req->waited_for)
-			continue;
-		req->aborted = true;
-		nr += req->nr_left;
-	}
-	return nr;
-}
 
 static void cancel(struct kvmm_disk *disk, struct disk_io *io)
 {
@@ -326,14 +293,19 @@ static void cancel_waiting(struct kvmm_disk *disk)
 
 int kv_disk_abort(struct kvmm_disk *disk, uint64_t tag)
 {
-	u32 nr;
+	u32 nr = 0;
 
 	if (kv_inherited(disk))
 		return -ECHILD;
-	if (!disk || disk_is_dead(disk))
+	if (!disk)
 		return 0;
 	kv_lock(&disk->lock);
-	nr = mark_aborted(disk, tag);
+	for (struct disk_req *req = disk->reqs; req; req = req->next) {
+		if (req->tag != tag || req->kind > DISK_GET || req->waited_for)
+			continue;
+		req->aborted = true;
+		nr += req->nr_left;
+	}
 	if (nr)
 		cancel_waiting(disk);
 	kv_unlock(&disk->lock);

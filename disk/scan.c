@@ -40,6 +40,7 @@ static int read_pages(struct disk_scan *scan, u32 page, void *to, u32 nr)
 {
 	struct kv_iov iov = { to, (size_t)nr * KV_DISK_PAGE };
 
+	kv_assert(page + nr <= scan->shape->pages);
 	return kv_file_read_all(scan->ops, scan->file, &iov, 1,
 				disk_offset(scan->shape, scan->segment, page));
 }
@@ -113,16 +114,6 @@ int disk_scan_begin(struct disk_scan *scan, u32 segment)
 	return err == -ENOMEM ? err : 0;
 }
 
-static int next_of_footer(struct disk_scan *scan, struct kv_disk_record *record)
-{
-	while (scan->next < scan->nr) {
-		*record = scan->headers[scan->next++];
-		if (disk_record_is_good(scan->shape, scan->seq, record))
-			return 1;
-	}
-	return 0;
-}
-
 static int read_ahead(struct disk_scan *scan, u32 page)
 {
 	u32 nr = min(scan->ahead_max, scan->shape->pages - page);
@@ -147,12 +138,18 @@ static const void *page_ahead(struct disk_scan *scan, u32 page)
 }
 
 /*
- * Writes that were lost, or taken back, leave holes: the next record is looked for page by page.
- * None can be found inside another one's payload, unless that knew the number of the store.
+ * Without a footer, writes that were lost, or taken back, leave holes: the next record is looked for
+ * page by page. None can be found inside another one's payload, unless that knew the number of the
+ * store.
  */
-static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
+int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record)
 {
-	while (scan->next + 2 < scan->shape->pages) {
+	while (scan->is_sealed && scan->next < scan->nr) {
+		*record = scan->headers[scan->next++];
+		if (disk_record_is_good(scan->shape, scan->seq, record))
+			return 1;
+	}
+	while (!scan->is_sealed && scan->next + 2 < scan->shape->pages) {
 		u32 page = scan->next++;
 		const void *header = page_ahead(scan, page);
 
@@ -169,27 +166,15 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 	return 0;
 }
 
-int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record)
-{
-	return scan->is_sealed ? next_of_footer(scan, record) : next_of_pages(scan, record);
-}
-
-static int verify_header(struct disk_scan *scan, const struct kv_disk_record *record)
-{
-	int err = read_pages(scan, record->page, scan->page, 1);
-
-	if (!err && memcmp(scan->page, record, sizeof(*record)))
-		err = -EBADMSG;
-	return err;
-}
-
 int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record)
 {
 	u32 left = disk_pages(record->bytes), page = record->page + 1, nr = 0;
 	u64 bytes = record->bytes, used = 0;
 	struct disk_sum sum;
-	int err = verify_header(scan, record);
+	int err = read_pages(scan, record->page, scan->page, 1);
 
+	if (!err && memcmp(scan->page, record, sizeof(*record)))
+		err = -EBADMSG;
 	disk_sum_begin(&sum);
 	for (; !err && left; left -= nr, page += nr) {
 		nr = min(left, DISK_CHUNK_PAGES);

@@ -30,6 +30,7 @@
 
 void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry)
 {
+	kv_assert(entry->segment < disk->shape.nr_segments);
 	disk->seg[entry->segment].nr_entries++;
 	disk_index_add(&disk->index, entry);
 }
@@ -99,6 +100,7 @@ static void count_failures(struct kvmm_disk *disk, bool failed)
 static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer)
 {
 	kv_assert_held(&disk->lock);
+	kv_assert(!seg->nr_writes);
 	seg->state = SEG_SEALED;
 	disk_table_free(seg);
 	if (!has_footer)
@@ -155,30 +157,26 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 	disk_io_queue(disk, &req->io[0]);
 }
 
-static void start_flush(struct kvmm_disk *disk, struct disk_req *req)
-{
-	kv_assert_held(&disk->lock);
-	req->kind = DISK_FLUSH;
-	req->io[0].io.op = KV_FILE_DATASYNC;
-	req->io[0].io.nr_iov = 0;
-	req->io[0].nr_retries = 0;
-	disk_io_queue(disk, &req->io[0]);
-}
-
 void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_req *req = io->req;
 	struct disk_seg *seg = &disk->seg[req->segment];
 	bool is_flush = req->kind == DISK_FLUSH;
 
+	kv_assert(io == &req->io[0] && (is_flush || req->kind == DISK_FOOTER));
 	kv_lock(&disk->lock);
+	kv_assert(seg->state == SEG_FOOTER && !seg->nr_writes);
 	if (io->err) {
 		seg->failed = true;
 		disk->count.nr_write_errors += !is_flush;
 		disk->count.nr_sync_errors += is_flush;
 	}
 	if (!io->err && !is_flush) {
-		start_flush(disk, req);
+		req->kind = DISK_FLUSH;
+		io->io.op = KV_FILE_DATASYNC;
+		io->io.nr_iov = 0;
+		io->nr_retries = 0;
+		disk_io_queue(disk, io);
 		req = NULL;
 	} else {
 		sealed(disk, seg, is_flush);
@@ -193,6 +191,7 @@ void disk_close_segment(struct kvmm_disk *disk)
 {
 	struct disk_seg *seg = &disk->seg[disk->open];
 
+	kv_assert(seg->state == SEG_OPEN);
 	seg->state = SEG_SEALING;
 	if (!seg->nr_writes)
 		start_footer(disk, disk->open);
@@ -244,12 +243,6 @@ static u32 oldest_sealed(const struct kvmm_disk *disk)
 	    disk->seg[oldest].nr_writes)
 		return KV_NONE;
 	return oldest;
-}
-
-static bool is_sealing(const struct kvmm_disk *disk)
-{
-	return first_in_state(disk, SEG_SEALING) != KV_NONE ||
-	       first_in_state(disk, SEG_FOOTER) != KV_NONE;
 }
 
 /* With the last free segment in use the oldest is next: its best records go along until then. */
@@ -324,7 +317,8 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 		return 0;
 	*segment = oldest_sealed(disk);
 	if (*segment == KV_NONE)
-		return is_sealing(disk) ? -EAGAIN : err;
+		return first_in_state(disk, SEG_SEALING) != KV_NONE ||
+		       first_in_state(disk, SEG_FOOTER) != KV_NONE ? -EAGAIN : err;
 	empty_segment(disk, *segment);
 	return 0;
 }
@@ -386,25 +380,22 @@ static int next_segment(struct kvmm_disk *disk)
 	return err;
 }
 
-static bool fits(const struct kvmm_disk *disk, const struct disk_seg *seg, u32 bytes)
-{
-	return seg->used_pages + 1 + disk_pages(bytes) + disk_footer_pages(seg->nr_records + 1) <=
-	       disk->shape.pages;
-}
-
 int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
 {
-	struct disk_seg *seg;
+	u32 pages = 1 + disk_pages(rec->bytes);
+	struct disk_seg *seg = disk->open == KV_NONE ? NULL : &disk->seg[disk->open];
 	int err = 0;
 
 	kv_assert_held(&disk->lock);
 	if (disk->read_only)
 		return -EROFS;
-	if (disk->open == KV_NONE || !fits(disk, &disk->seg[disk->open], rec->bytes))
+	if (!seg || seg->used_pages + pages + disk_footer_pages(seg->nr_records + 1) >
+		    disk->shape.pages)
 		err = next_segment(disk);
 	if (err)
 		return err;
 	seg = &disk->seg[disk->open];
+	kv_assert(seg->state == SEG_OPEN);
 	err = disk_table_reserve(seg);
 	if (err)
 		return err;
@@ -415,7 +406,8 @@ int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
 	rec->is_placed = true;
 	seg->nr_writes++;
 	seg->table[rec->slot] = (struct kv_disk_record){ 0 };
-	seg->used_pages += 1 + disk_pages(rec->bytes);
+	seg->used_pages += pages;
+	kv_assert(seg->used_pages < disk->shape.pages);
 	return 0;
 }
 
@@ -431,6 +423,7 @@ static int check_segment(struct kvmm_disk *disk, u32 segment, u32 nr_entries)
 {
 	const struct disk_seg *seg = &disk->seg[segment];
 
+	kv_assert_held(&disk->lock);
 	if (seg->nr_entries != nr_entries)
 		return broken("the number of entries of one");
 	if ((seg->state == SEG_OPEN) != (disk->open == segment))
@@ -455,14 +448,6 @@ static u64 nr_ages(const struct kvmm_residency_stat *ages)
 	return nr;
 }
 
-static int check_ages(const struct disk_counts *count)
-{
-	if (nr_ages(&count->hit_age) != count->nr_got ||
-	    nr_ages(&count->evict_age) != count->nr_dropped)
-		return broken("ages of records");
-	return 0;
-}
-
 int disk_segments_check(struct kvmm_disk *disk)
 {
 	u32 nr = disk->shape.nr_segments, *entries = kv_alloc_array(nr, sizeof(*entries));
@@ -475,8 +460,9 @@ int disk_segments_check(struct kvmm_disk *disk)
 		err = check_segment(disk, i, entries[i]);
 	if (!err && disk->file_bytes > disk->max_bytes)
 		err = broken("the file is too long");
-	if (!err)
-		err = check_ages(&disk->count);
+	if (!err && (nr_ages(&disk->count.hit_age) != disk->count.nr_got ||
+		     nr_ages(&disk->count.evict_age) != disk->count.nr_dropped))
+		err = broken("ages of records");
 	kv_free(entries);
 	return err;
 }

@@ -4,38 +4,6 @@
 
 #include "internal.h"
 
-static u32 nr_used(const struct kvmm_disk *disk)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < disk->shape.nr_segments; i++)
-		nr += kv_peek(&disk->seg[i].state) > SEG_FREE;
-	return nr;
-}
-
-static void fill_index(const struct disk_index *index, struct kvmm_disk_stat *stat)
-{
-	stat->nr_records = index->nr_live;
-	stat->nr_pending = index->nr - index->nr_live;
-	stat->record_bytes = index->live_bytes;
-	stat->index_bytes = (u64)index->nr_slots * sizeof(*index->entry) +
-			    disk_names_bytes(index);
-}
-
-static void fill_state(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
-{
-	stat->max_bytes = disk->max_bytes;
-	stat->file_bytes = disk->file_bytes;
-	stat->max_record_bytes = disk_max_record(&disk->shape);
-	stat->segment_bytes = disk->shape.segment_bytes;
-	stat->nr_segments = disk->shape.nr_segments;
-	stat->nr_used = nr_used(disk);
-	fill_index(&disk->index, stat);
-	stat->read_only = disk->read_only;
-	stat->has_ring = disk->queue != NULL;
-	stat->is_direct = disk->is_direct;
-}
-
 static void fill_counts(const struct disk_counts *count, struct kvmm_disk_stat *stat)
 {
 	stat->nr_put = count->nr_put;
@@ -63,40 +31,45 @@ static void fill_counts(const struct disk_counts *count, struct kvmm_disk_stat *
 	stat->evict_age = count->evict_age;
 }
 
-/* Places of all this are fixed: ->seg and ->index are changed where they lie. */
+/*
+ * Places of all this are fixed: ->seg and ->index are changed where they lie. Each number is of its
+ * own moment, unless the caller has the lock.
+ */
 void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 {
 	struct disk_counts count;
 	struct disk_index index;
-	bool read_only;
 
 	kv_peek_copy(&count, &disk->count, sizeof(count));
 	kv_peek_copy(&index, &disk->index, sizeof(index));
-	kv_peek_copy(&read_only, &disk->read_only, sizeof(read_only));
 	*stat = (struct kvmm_disk_stat){
 		.size = sizeof(*stat), .max_bytes = disk->max_bytes,
 		.file_bytes = kv_peek(&disk->file_bytes),
 		.max_record_bytes = disk_max_record(&disk->shape),
 		.segment_bytes = disk->shape.segment_bytes,
-		.nr_segments = disk->shape.nr_segments, .nr_used = nr_used(disk),
-		.read_only = read_only, .has_ring = disk->queue != NULL,
+		.nr_segments = disk->shape.nr_segments,
+		.nr_records = index.nr_live, .nr_pending = index.nr - index.nr_live,
+		.record_bytes = index.live_bytes,
+		.index_bytes = (u64)index.nr_slots * sizeof(*index.entry) +
+			       disk_names_bytes(&index),
+		.read_only = kv_peek(&disk->read_only), .has_ring = disk->queue != NULL,
 		.is_direct = disk->is_direct,
 	};
-	fill_index(&index, stat);
+	for (u32 i = 0; i < disk->shape.nr_segments; i++)
+		stat->nr_used += kv_peek(&disk->seg[i].state) > SEG_FREE;
 	fill_counts(&count, stat);
 }
 
 int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 {
-	struct kvmm_disk_stat all = { 0 };
+	struct kvmm_disk_stat all;
 
 	if (kv_inherited(disk))
 		return -ECHILD;
 	if (!disk || !stat || stat->size < sizeof(stat->size))
 		return -EINVAL;
 	kv_lock(&disk->lock);
-	fill_state(disk, &all);
-	fill_counts(&disk->count, &all);
+	kv_disk_glance(disk, &all);
 	kv_unlock(&disk->lock);
 	all.size = stat->size;
 	memcpy(stat, &all, min(stat->size, sizeof(all)));

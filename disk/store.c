@@ -114,24 +114,6 @@ static void open_queue(struct kvmm_disk *disk, u32 io)
 #define ALL_FLAGS \
 	(KVMM_DISK_CREATE | KVMM_DISK_RESET | KVMM_DISK_BUFFERED | KVMM_DISK_NAMES)
 
-static int check_attr(const struct kvmm_disk_attr *attr)
-{
-	u32 bytes = attr->segment_bytes;
-
-	if (!attr->path || !kv_name_is_good("store", attr->path, SIZE_MAX))
-		return -EINVAL;
-	if (attr->io >= KVMM_DISK_NR_IOS || attr->depth > MAX_DEPTH)
-		return -EINVAL;
-	if (attr->flags & ~ALL_FLAGS)
-		return -EINVAL;
-	if (attr->nr_layouts && !attr->layouts)
-		return -EINVAL;
-	if (bytes && (bytes < KVMM_DISK_MIN_SEGMENT || bytes > KVMM_DISK_MAX_SEGMENT ||
-		      bytes & (bytes - 1)))
-		return -EINVAL;
-	return 0;
-}
-
 static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 {
 	disk->ops = kv_file();
@@ -145,17 +127,6 @@ static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 2);
 }
 
-/* Requests that no caller polled for. */
-static void free_reqs(struct kvmm_disk *disk)
-{
-	struct disk_req *req, *next;
-
-	for (req = disk->reqs; req; req = next) {
-		next = req->next;
-		disk_req_free(req);
-	}
-}
-
 static void close_file(const struct kvmm_disk *disk, int file)
 {
 	if (file >= 0)
@@ -164,10 +135,17 @@ static void close_file(const struct kvmm_disk *disk, int file)
 
 static void destroy(struct kvmm_disk *disk)
 {
+	struct disk_req *req, *next;
+
+	kv_assert(!disk->nr_queued);
 	if (disk->queue)
 		disk->ops->queue_close(disk->ops->ctx, disk->queue);
 	disk_drain_end(disk);
-	free_reqs(disk);
+	/* Requests that no caller polled for. */
+	for (req = disk->reqs; req; req = next) {
+		next = req->next;
+		disk_req_free(req);
+	}
 	for (u32 i = 0; disk->seg && i < disk->shape.nr_segments; i++)
 		kv_free(disk->seg[i].table);
 	kv_free(disk->seg);
@@ -184,11 +162,21 @@ static void destroy(struct kvmm_disk *disk)
 /* Callers built with a shorter struct have zeros in fields that they do not know. */
 static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *own)
 {
+	u32 bytes;
+
 	if (!attr || attr->size < offsetof(struct kvmm_disk_attr, io))
 		return -EINVAL;
 	*own = (struct kvmm_disk_attr){ 0 };
 	memcpy(own, attr, min(attr->size, sizeof(*own)));
-	return check_attr(own);
+	bytes = own->segment_bytes;
+	if (!own->path || !kv_name_is_good("store", own->path, SIZE_MAX) ||
+	    own->io >= KVMM_DISK_NR_IOS || own->depth > MAX_DEPTH || own->flags & ~ALL_FLAGS ||
+	    (own->nr_layouts && !own->layouts))
+		return -EINVAL;
+	if (bytes && (bytes < KVMM_DISK_MIN_SEGMENT || bytes > KVMM_DISK_MAX_SEGMENT ||
+		      bytes & (bytes - 1)))
+		return -EINVAL;
+	return 0;
 }
 
 int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
@@ -222,7 +210,7 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 
 void kvmm_disk_close(struct kvmm_disk *disk)
 {
-	if (!disk || disk_is_dead(disk))
+	if (!disk || kv_inherited(disk))
 		return;
 	kv_lock(&disk->lock);
 	disk_drain_end(disk);
@@ -234,41 +222,28 @@ void kvmm_disk_close(struct kvmm_disk *disk)
 
 /* ---- from memory ---- */
 
-static u32 answer(const struct kvmm_disk *disk, const struct kvmm_disk_name *name, u32 *bytes)
-{
-	const struct disk_entry *entry = disk_index_find(&disk->index,
-							 disk_fp_of(&disk->index, name));
-
-	kv_assert_held(&disk->lock);
-	*bytes = entry ? disk_entry_bytes(&disk->index, entry) : 0;
-	if (!entry)
-		return KV_DISK_MISS;
-	return entry->state == DISK_LIVE ? KV_DISK_HIT : KV_DISK_PENDING;
-}
-
 int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
 		     uint8_t *answers, uint32_t *bytes)
 {
-	u32 nr_hits = 0, unused;
+	u32 nr_hits = 0;
 
 	if (!disk || (nr && (!names || !answers)) || nr > INT32_MAX)
 		return -EINVAL;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	kv_lock(&disk->lock);
 	for (u32 i = 0; i < nr; i++) {
-		answers[i] = answer(disk, &names[i], bytes ? &bytes[i] : &unused);
+		struct disk_fp fp = disk_fp_of(&disk->index, &names[i]);
+		const struct disk_entry *entry = disk_index_find(&disk->index, fp);
+
+		answers[i] = !entry ? KV_DISK_MISS :
+			     entry->state == DISK_LIVE ? KV_DISK_HIT : KV_DISK_PENDING;
+		if (bytes)
+			bytes[i] = entry ? disk_entry_bytes(&disk->index, entry) : 0;
 		nr_hits += nr_hits == i && answers[i] == KV_DISK_HIT;
 	}
 	kv_unlock(&disk->lock);
 	return nr_hits;
-}
-
-static bool is_of_layout(const struct kvmm_disk *disk, const struct disk_entry *entry,
-			 const u8 *layout)
-{
-	kv_assert_held(&disk->lock);
-	return !layout || !memcmp(disk->index.class[entry->class].layout, layout, 16);
 }
 
 /* Entries that move up while one is deleted are looked at again. */
@@ -282,7 +257,8 @@ static int64_t drop_layout(struct kvmm_disk *disk, const u8 *layout)
 	while (i < index->nr_slots) {
 		struct disk_entry *entry = &index->entry[i];
 
-		if (entry->state && is_of_layout(disk, entry, layout)) {
+		if (entry->state &&
+		    (!layout || !memcmp(index->class[entry->class].layout, layout, 16))) {
 			disk_entry_drop(disk, entry);
 			nr++;
 		} else {
@@ -298,7 +274,7 @@ int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
 
 	if (!disk)
 		return 0;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	kv_lock(&disk->lock);
 	nr = drop_layout(disk, layout);
@@ -326,6 +302,7 @@ u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, 
 
 static int counted(struct kvmm_disk *disk, int ret)
 {
+	kv_assert_not_held(&disk->lock);
 	if (ret >= 0 || ret == -ENOMEM)
 		return ret;
 	kv_lock(&disk->lock);
@@ -334,26 +311,21 @@ static int counted(struct kvmm_disk *disk, int ret)
 	return ret;
 }
 
-static int drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr)
+int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+		     uint32_t flags)
 {
 	u32 nr_found;
 
+	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KV_DISK_WIPE)
+		return -EINVAL;
+	if (kv_inherited(disk))
+		return -ECHILD;
+	if (flags & KV_DISK_WIPE)
+		return counted(disk, disk_wipe(disk, names, nr));
 	kv_lock(&disk->lock);
 	nr_found = disk_drop_names(disk, names, nr);
 	kv_unlock(&disk->lock);
 	return nr_found;
-}
-
-int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
-		     uint32_t flags)
-{
-	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KV_DISK_WIPE)
-		return -EINVAL;
-	if (disk_is_dead(disk))
-		return -ECHILD;
-	if (!(flags & KV_DISK_WIPE))
-		return drop_names(disk, names, nr);
-	return counted(disk, disk_wipe(disk, names, nr));
 }
 
 int64_t kv_disk_reset(struct kvmm_disk *disk)
@@ -363,7 +335,7 @@ int64_t kv_disk_reset(struct kvmm_disk *disk)
 
 	if (!disk)
 		return -EINVAL;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	kv_lock(&disk->wipe_lock);
 	kv_lock(&disk->lock);
@@ -385,7 +357,7 @@ int kvmm_disk_sync(struct kvmm_disk *disk)
 
 	if (!disk)
 		return -EINVAL;
-	if (disk_is_dead(disk))
+	if (kv_inherited(disk))
 		return -ECHILD;
 	err = kv_file_datasync(disk->ops, disk->file);
 	if (err) {

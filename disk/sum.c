@@ -127,13 +127,6 @@ static u64 merged(const struct disk_sum *sum)
 	return all;
 }
 
-static u64 avalanche(u64 all)
-{
-	all = (all ^ all >> 33) * PRIME_2;
-	all = (all ^ all >> 29) * PRIME_3;
-	return all ^ all >> 32;
-}
-
 /* @tail: the last bytes of all, fewer than a stripe, which disk_sum_add() has counted but left. */
 u64 disk_sum_end(const struct disk_sum *sum, const void *tail)
 {
@@ -150,7 +143,9 @@ u64 disk_sum_end(const struct disk_sum *sum, const void *tail)
 	}
 	while (at < end)
 		all = rotate(all ^ *at++ * PRIME_5, 11) * PRIME_1;
-	return avalanche(all);
+	all = (all ^ all >> 33) * PRIME_2;
+	all = (all ^ all >> 29) * PRIME_3;
+	return all ^ all >> 32;
 }
 
 u64 kv_disk_sum(const void *data, size_t bytes)

@@ -22,26 +22,6 @@ struct kvmm_disk_view {
 	bool				has_segment;
 };
 
-static int read_supers(struct kvmm_disk_view *view)
-{
-	struct kv_disk_super super;
-
-	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++) {
-		struct kv_iov iov = { view->scan.page, KV_DISK_PAGE };
-
-		if (kv_file_read_all(view->ops, view->file, &iov, 1, (u64)i * KV_DISK_PAGE))
-			continue;
-		memcpy(&super, view->scan.page, sizeof(super));
-		if (!disk_super_is_good(&super))
-			continue;
-		if (!view->nr_good_supers++ || super.epoch > view->super.epoch)
-			view->super = super;
-	}
-	if (!view->nr_good_supers)
-		return -EBADMSG;
-	return view->super.version == KV_DISK_VERSION ? 0 : -EPROTONOSUPPORT;
-}
-
 static int open_file(struct kvmm_disk_view *view, const char *path)
 {
 	const struct kv_file_ops *ops = view->ops;
@@ -65,10 +45,13 @@ static int open_view(struct kvmm_disk_view *view, const char *path)
 
 	if (!err)
 		err = disk_scan_init(&view->scan, view->ops, view->file, &view->shape);
-	if (!err)
-		err = read_supers(view);
 	if (err)
 		return err;
+	if (disk_read_supers(view->ops, view->file, view->scan.page, &view->super,
+			     &view->nr_good_supers))
+		return -EBADMSG;
+	if (view->super.version != KV_DISK_VERSION)
+		return -EPROTONOSUPPORT;
 	view->shape = disk_shape_of(&view->super);
 	err = disk_marks_init(&view->marks, &view->shape);
 	return err ? err : disk_marks_load(&view->marks, &view->scan, view->file_bytes);

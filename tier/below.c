@@ -515,6 +515,7 @@ void below_exit(struct kvmm_tier *tier)
 	while (tier->unit_bytes && below->nr_used[BELOW_PUT])
 		if (!below_poll(tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
-	below->ops->close(below->store);
+	if (below->ops->close)
+		below->ops->close(below->store);
 	free_below(below);
 }

@@ -90,7 +90,7 @@ struct kv_tier_io {
  * tests/tier/proof_test.c has one.
  *
  * @name: "disk"
- * @close: everything under way has ended, or never will
+ * @close: everything under way has ended, or never will; NULL: the store stays its maker's
  * @lookup: enum kvmm_tier_answer of each: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING
  * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
  * @get: begin to read; 0, or -EAGAIN, -ENOENT, -EIO: nothing happened
