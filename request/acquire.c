@@ -8,17 +8,6 @@
 #include <kv/env.h>
 #include <pool/local.h>
 
-static bool acquire_is_bad(const struct kvmm_acquire *req)
-{
-	u32 max_hits;
-
-	if (!req)
-		return true;
-	max_hits = min(req->nr_keys, req->max_hits);
-	return (req->nr_keys && !req->keys) || (max_hits && !req->hits) ||
-	       (req->nr_blocks && !req->fresh);
-}
-
 /* A request, and the blocks matched for it. */
 struct acquiring {
 	struct alloc_ctx	ctx;
@@ -143,50 +132,39 @@ static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req, struct alloc_ctx *ctx)
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 {
-	u32 nr = req->nr_blocks - ctx->nr_hits;
+	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true };
+	struct alloc_ctx *ctx = &a.ctx;
 	int err;
 
-	ctx->nr = nr;
+	if (!req || (req->nr_keys && !req->keys) || (req->nr_blocks && !req->fresh) ||
+	    (min(req->nr_keys, req->max_hits) && !req->hits))
+		return -EINVAL;
+	ctx->tenant = req->domain.tenant;
+	ctx->reserve = req->reserve;
+	ctx->blocks = req->fresh;
+	ctx->keys = req->evicted;
+	ctx->max_keys = req->nr_blocks;
+	err = take_hits(pool, req, ctx);
+	if (err)
+		return err;
+	ctx->nr = req->nr_blocks - ctx->nr_hits;
 	err = alloc_enter(pool, ctx);
 	if (err)
 		return err;
 	req->nr_hits = ctx->nr_hits;
-	req->nr_fresh = nr;
+	req->nr_fresh = req->nr_blocks - ctx->nr_hits;
 	req->nr_evicted = min(ctx->evicted, req->evicted ? req->nr_blocks : UINT32_MAX);
 	req->nr_untold = ctx->evicted - req->nr_evicted;
 	pool_tell(pool, touched, ctx->hits, ctx->nr_hits);
-	return 0;
-}
-
-/* The content of new blocks could not be zeroed. */
-static int give_back(struct kvmm_pool *pool, struct kvmm_acquire *req)
-{
+	if (!tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
+		return 0;
+	/* The content of new blocks could not be zeroed. */
 	kvmm_free(pool, req->fresh, req->nr_fresh);
 	kvmm_put_many(pool, req->hits, req->nr_hits);
 	req->nr_fresh = req->nr_hits = 0;
 	return -EIO;
-}
-
-int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
-{
-	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true };
-	int err;
-
-	if (acquire_is_bad(req))
-		return -EINVAL;
-	a.ctx.tenant = req->domain.tenant;
-	a.ctx.reserve = req->reserve;
-	a.ctx.blocks = req->fresh;
-	a.ctx.keys = req->evicted;
-	a.ctx.max_keys = req->nr_blocks;
-	err = take_hits(pool, req, &a.ctx);
-	if (!err)
-		err = acquire(pool, req, &a.ctx);
-	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
-		err = give_back(pool, req);
-	return err;
 }
 
 int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)

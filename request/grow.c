@@ -110,30 +110,23 @@ static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u
 	return nr;
 }
 
-/* One run to grow into, or a short one, or if @part the longest there is. */
-static u32 take_run(struct kvmm_pool *pool, const struct slot *slot, u32 nr, u32 chunk, bool part,
-		    u32 *start)
-{
-	enum kv_placement place = range_placement(slot->flags);
-	u32 got = 0;
-
-	if (chunk)
-		got = kv_reserve_run(pool->zone, place, nr + MIN_CHUNK, nr + chunk, start);
-	if (!got && chunk && pool->grow.nr_reserved)
-		got = reserve_steal_run(pool, &slot->grow, nr + MIN_CHUNK, nr + chunk, start);
-	if (!got)
-		got = kv_reserve_run(pool->zone, place, part ? 1 : nr, nr + chunk, start);
-	return got;
-}
-
-/* As a further extent. Returns how many blocks, 0, or -ENOMEM. */
+/*
+ * As a further extent: of a run to grow into, or of a short one, or if @part of the longest there
+ * is. Returns how many blocks, 0, or -ENOMEM.
+ */
 static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool part)
 {
-	u32 chunk = next_chunk(pool, slot, nr), start, got;
+	enum kv_placement place = range_placement(slot->flags);
+	u32 chunk = next_chunk(pool, slot, nr), start, got = 0;
 
 	if (slot_reserve_ext(pool, slot, slot->nr_ext + 1))
 		return -ENOMEM;
-	got = take_run(pool, slot, nr, chunk, part, &start);
+	if (chunk)
+		got = kv_reserve_run(pool->zone, place, nr + MIN_CHUNK, nr + chunk, &start);
+	if (!got && chunk && pool->grow.nr_reserved)
+		got = reserve_steal_run(pool, &slot->grow, nr + MIN_CHUNK, nr + chunk, &start);
+	if (!got)
+		got = kv_reserve_run(pool->zone, place, part ? 1 : nr, nr + chunk, &start);
 	if (!got)
 		return 0;
 	nr = min(nr, got);
@@ -144,38 +137,30 @@ static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 	return nr;
 }
 
-static void count_piece(struct kvmm_pool *pool, struct slot *slot, bool in_place, int sign)
-{
-	*(in_place ? &slot->grow.in_place : &slot->grow.elsewhere) += sign;
-	*(in_place ? &pool->grow.in_place : &pool->grow.elsewhere) += sign;
-}
-
 /* Extents say how the blocks from number @from on came, so undoing finds the counted pieces. */
 static void count_pieces(struct kvmm_pool *pool, struct slot *slot, u32 from, int sign)
 {
 	for (u32 i = slot->nr_ext, at = slot->nr; i-- > 0 && at > from;) {
 		const struct kvmm_extent *ext = slot_ext(slot, i);
 		const struct kvmm_extent *elder = i ? slot_ext(slot, i - 1) : ext;
+		bool in_place;
 
 		at -= ext->nr;
-		count_piece(pool, slot, at < from || elder->start + elder->nr == ext->start, sign);
+		in_place = at < from || elder->start + elder->nr == ext->start;
+		*(in_place ? &slot->grow.in_place : &slot->grow.elsewhere) += sign;
+		*(in_place ? &pool->grow.in_place : &pool->grow.elsewhere) += sign;
 	}
-}
-
-static u32 most_pieces(const struct slot *slot, u32 nr, bool scatter)
-{
-	if (scatter)
-		return nr;
-	return slot->nr_ext < KVMM_MAX_RUNS ? min(MAX_PIECES, KVMM_MAX_RUNS - slot->nr_ext) : 1;
 }
 
 /* Enough blocks are free, but not in one run. Returns how many, or -ENOMEM. */
 static int grow_scattered(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr,
 			  bool scatter)
 {
-	u32 most = most_pieces(slot, nr, scatter),
-	    done = grow_in_place(pool, slot, index, nr, true);
+	u32 most = nr, done = grow_in_place(pool, slot, index, nr, true);
 
+	if (!scatter)
+		most = slot->nr_ext < KVMM_MAX_RUNS ?
+		       min(MAX_PIECES, KVMM_MAX_RUNS - slot->nr_ext) : 1;
 	while (done < nr && most--) {
 		int got = grow_elsewhere(pool, slot, index, nr - done, true);
 
@@ -317,16 +302,6 @@ int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-/* Which part of extent @i is among the new blocks; @at: number of the first block of the extent. */
-static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at,
-				   const struct range_growth *growth)
-{
-	struct kvmm_extent ext = *slot_ext(slot, i);
-	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->ctx.nr);
-
-	return (struct kvmm_extent){ ext.start + lo - at, lo < hi ? hi - lo : 0 };
-}
-
 /* The range is pinned, so extents do not go away or move while the lock is dropped. */
 int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 {
@@ -334,18 +309,22 @@ int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 	int err = 0;
 
 	for (u32 i = 0, at = 0, tenant; at < end && !err; i++) {
-		struct kvmm_extent part;
+		struct kvmm_extent ext;
 		struct slot *slot;
+		u32 lo, hi;
 
 		err = range_enter(pool, growth->range, &slot);
 		if (err)
 			return err;
-		part = new_part(slot, i, at, growth);
-		at += slot_ext(slot, i)->nr;
+		ext = *slot_ext(slot, i);
 		tenant = slot->tenant;
 		pool_leave(pool);
-		if (part.nr)
-			err = tenant_take_run(pool, part, tenant);
+		lo = max(at, growth->from);
+		hi = min(at + ext.nr, end);
+		if (lo < hi)
+			err = tenant_take_run(pool, (struct kvmm_extent){ ext.start + lo - at, hi - lo },
+					      tenant);
+		at += ext.nr;
 	}
 	growth->zeroed = !err;
 	return err;
@@ -366,13 +345,6 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 	return 0;
 }
 
-static int zero_growth(struct kvmm_pool *pool, struct range_growth *growth)
-{
-	int failed = growth_zero(pool, growth), err = growth_end(pool, growth, failed);
-
-	return err ? err : failed;
-}
-
 /* KVMM_ALLOC_ZERO is not for new blocks; the pool's zero policy is. */
 int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 {
@@ -380,10 +352,14 @@ int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 		.ctx = { .take = growth_take, .nr = nr, .scatters = true, .inside = true },
 		.range = range,
 	};
-	int err;
+	int err, failed;
 
 	if (!pool || !nr || nr > pool->nr_usable)
 		return -EINVAL;
 	err = alloc_enter(pool, &growth.ctx);
-	return unlikely(!err && pool->zero) ? zero_growth(pool, &growth) : err;
+	if (likely(err || !pool->zero))
+		return err;
+	failed = growth_zero(pool, &growth);
+	err = growth_end(pool, &growth, failed);
+	return err ? err : failed;
 }

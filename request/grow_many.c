@@ -139,24 +139,9 @@ static int reclaim_in_turn(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-/* Newest first, if it was in vain. */
-static int zero_all(struct kvmm_pool *pool, struct batch *batch)
-{
-	int failed = 0, err = 0;
-
-	for (u32 i = 0; i < batch->nr && !failed; i++)
-		failed = growth_zero(pool, &batch->growth[i]);
-	for (u32 i = batch->nr; i-- > 0;) {
-		int ended = growth_end(pool, &batch->growth[i], failed);
-
-		err = err ? err : ended;
-	}
-	return err ? err : failed;
-}
-
 static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 {
-	int err;
+	int err, failed = 0;
 
 	batch->growth = kv_alloc_array(batch->nr, sizeof(*batch->growth));
 	if (!batch->growth)
@@ -170,10 +155,18 @@ static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 	batch->ctx.take = take_in_turn;
 	batch->ctx.reclaim = reclaim_in_turn;
 	err = alloc_enter(pool, &batch->ctx);
-	if (!err && pool->zero)
-		err = zero_all(pool, batch);
+	if (!err && pool->zero) {
+		for (u32 i = 0; i < batch->nr && !failed; i++)
+			failed = growth_zero(pool, &batch->growth[i]);
+		/* Newest first, if it was in vain. */
+		for (u32 i = batch->nr; i-- > 0;) {
+			int ended = growth_end(pool, &batch->growth[i], failed);
+
+			err = err ? err : ended;
+		}
+	}
 	kv_free(batch->growth);
-	return err;
+	return err ? err : failed;
 }
 
 int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,

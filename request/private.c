@@ -139,13 +139,6 @@ int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ct
 	return door_read_flags(pool, ctl->flags, &ctx->prio, ctl->deadline_ns);
 }
 
-static int check(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl)
-{
-	if (ctl->flags & ~PRIVATE_FLAGS || (ctl->flags & KVMM_ALLOC_ZERO && !pool->nr_planes))
-		return -EINVAL;
-	return ctl->flags & KVMM_ALLOC_CONTIG && ctl->nr > 1 && pool->rounds ? -EOPNOTSUPP : 0;
-}
-
 int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, kvmm_mut_t *blocks,
 		  struct alloc_ctx *ctx)
 {
@@ -157,10 +150,13 @@ int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, kvmm
 	if (!pool->caches)
 		return -EOPNOTSUPP;
 	err = kv_copy_attr(&ctl, sizeof(ctl), src);
-	if (!err)
-		err = check(pool, &ctl);
-	if (!err)
-		err = alloc_read_ctl(pool, &ctl, ctx);
+	if (err)
+		return err;
+	if (ctl.flags & ~PRIVATE_FLAGS || (ctl.flags & KVMM_ALLOC_ZERO && !pool->nr_planes))
+		return -EINVAL;
+	if (ctl.flags & KVMM_ALLOC_CONTIG && ctl.nr > 1 && pool->rounds)
+		return -EOPNOTSUPP;
+	err = alloc_read_ctl(pool, &ctl, ctx);
 	if (err)
 		return err;
 	ctx->take = take_private;
@@ -170,26 +166,21 @@ int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, kvmm
 	return 0;
 }
 
-/* They do not move meanwhile; see __tenant_take_muts(). */
-static int zero_asked(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	int err = 0;
-
-	kv_lock(&pool->compact_lock);
-	for (u32 i = 0; i < ctx->nr && !err; i++) {
-		u32 block = entry_block(entry_at(pool, ctx->blocks[i].index));
-
-		err = blocks_zero(pool, &(struct kvmm_extent){ block, 1 }, 1);
-	}
-	kv_unlock(&pool->compact_lock);
-	return err;
-}
-
 /* All of it, or none is the caller's. */
 static noinline int fill_content(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	int err = ctx->flags & KVMM_ALLOC_ZERO ? zero_asked(pool, ctx) : 0;
+	int err = 0;
 
+	if (ctx->flags & KVMM_ALLOC_ZERO) {
+		/* They do not move meanwhile; see __tenant_take_muts(). */
+		kv_lock(&pool->compact_lock);
+		for (u32 i = 0; i < ctx->nr && !err; i++) {
+			u32 block = entry_block(entry_at(pool, ctx->blocks[i].index));
+
+			err = blocks_zero(pool, &(struct kvmm_extent){ block, 1 }, 1);
+		}
+		kv_unlock(&pool->compact_lock);
+	}
 	if (!err)
 		err = tenant_take_muts(pool, ctx->blocks, ctx->nr, ctx->tenant);
 	if (!err)

@@ -39,13 +39,6 @@ int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 	return door_read_flags(pool, attr->flags, &attr->prio, attr->deadline_ns);
 }
 
-static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
-{
-	count_slot(&pool->count, slot);
-	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
-	class_charge(pool->order.classes, slot->cls, slot->nr);
-}
-
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 		       const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
@@ -56,7 +49,9 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
 	seq_add(pool, index);
-	count_range_add(pool, slot);
+	count_slot(&pool->count, slot);
+	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
+	class_charge(pool->order.classes, slot->cls, slot->nr);
 	return slot_handle(slot, index);
 }
 
@@ -169,22 +164,11 @@ static int get_range(struct kvmm_pool *pool, struct range_request *req)
  * where it is, until the content is zero. New extents are in the slot; if another thread lets it
  * grow meanwhile, that is zeroed once more.
  */
-static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
-{
-	u32 nr_ext = slot_nr_inline(slot);
-	int err = 0;
-
-	if (slot->flags & KVMM_ALLOC_ZERO)
-		err = blocks_zero(pool, slot->ext, nr_ext);
-	for (u32 i = 0; i < nr_ext && !err; i++)
-		err = tenant_take_run(pool, slot->ext[i], slot->tenant);
-	return err;
-}
-
 int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct slot copy, *slot;
-	int err, failed;
+	int err, failed = 0;
+	u32 nr_ext;
 
 	err = range_enter(pool, range, &slot);
 	if (err)
@@ -192,7 +176,11 @@ int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 	copy = *slot;
 	pool_leave(pool);
 
-	failed = zero_blocks(pool, &copy);
+	nr_ext = slot_nr_inline(&copy);
+	if (copy.flags & KVMM_ALLOC_ZERO)
+		failed = blocks_zero(pool, copy.ext, nr_ext);
+	for (u32 i = 0; i < nr_ext && !failed; i++)
+		failed = tenant_take_run(pool, copy.ext[i], copy.tenant);
 
 	err = range_enter(pool, range, &slot);
 	if (err)

@@ -34,28 +34,12 @@ static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 	return nr ? 0 : -ENOSPC;
 }
 
-static int reclaim(struct kvmm_pool *pool, struct progress *p)
-{
-	bool done = false;
-	int err;
-
-	do {
-		err = cache_enter(pool);
-		if (err)
-			return err;
-		order_enter(&pool->order);
-		err = evict_some(pool, p, &done);
-		order_leave(&pool->order);
-		cache_leave(pool);
-	} while (!err && !done);
-	return err;
-}
-
 /* Fields that an older caller has no room for are not written. */
 int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *req)
 {
 	struct kvmm_reclaim known;
 	struct progress p = { 0 };
+	bool done = false;
 	size_t size;
 	int err;
 
@@ -67,7 +51,15 @@ int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *req)
 		return -EINVAL;
 	p.left = known.max_blocks ? known.max_blocks : UINT32_MAX;
 	p.until_ns = known.max_us ? kv_clock_ns() + known.max_us * 1000ull : 0;
-	err = reclaim(pool, &p);
+	do {
+		err = cache_enter(pool);
+		if (err)
+			break;
+		order_enter(&pool->order);
+		err = evict_some(pool, &p, &done);
+		order_leave(&pool->order);
+		cache_leave(pool);
+	} while (!err && !done);
 	known.size = size;
 	known.nr_evicted = p.nr_evicted;
 	known.nr_free = p.nr_free;

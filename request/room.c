@@ -234,28 +234,21 @@ static bool is_in_place(const struct alloc_ctx *ctx)
 	return ctx->in_place && !ctx->patient;
 }
 
-/* It would rather wait. */
-static bool is_too_dear(struct kvmm_pool *pool, const struct alloc_ctx *ctx,
-			const struct reclaimer *r)
-{
-	u64 cost_ns;
-	u32 nr;
-
-	if (likely(!ctx->patient) || !r->cost)
-		return false;
-	cost_ns = r->cost(pool, ctx, &nr);
-	if (!cost_says_wait(pool, ctx, nr, cost_ns))
-		return false;
-	pool->door.skipped[r->step]++;
-	return true;
-}
-
 static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct reclaimer *r)
 {
+	u64 cost_ns;
+	u32 nr_wait;
 	int err, nr;
 
-	if ((r->helps && !r->helps(pool, ctx)) || is_too_dear(pool, ctx, r))
+	if (r->helps && !r->helps(pool, ctx))
 		return -ENOSPC;
+	if (unlikely(ctx->patient) && r->cost) {
+		cost_ns = r->cost(pool, ctx, &nr_wait);
+		if (cost_says_wait(pool, ctx, nr_wait, cost_ns)) {
+			pool->door.skipped[r->step]++;
+			return -ENOSPC;
+		}
+	}
 	nr = r->scan(pool, ctx);
 	if (nr < 0)
 		return nr;
@@ -390,20 +383,6 @@ noinline int alloc_slow(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-static int enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	int err;
-
-	if (likely(!(ctx->flags & KVMM_ALLOC_NOWAIT)))
-		return pool_enter(pool);
-	ctx->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
-	kv_lock(&pool->lock);
-	err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);
-	if (unlikely(err))
-		pool_leave(pool);
-	return err;
-}
-
 int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	u64 deadline_ns = ctx->deadline_ns;
@@ -411,7 +390,15 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 	if (ctx->in_place)	/* blocks that have landed may be had */
 		steps_settle(pool);
-	err = enter(pool, ctx);
+	if (likely(!(ctx->flags & KVMM_ALLOC_NOWAIT))) {
+		err = pool_enter(pool);
+	} else {
+		ctx->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
+		kv_lock(&pool->lock);
+		err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);
+		if (unlikely(err))
+			pool_leave(pool);
+	}
 	if (unlikely(err))
 		return err;
 	ctx->patient = deadline_ns && pool->door.costs.wait_block_ns;

@@ -34,21 +34,6 @@ int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return -EINPROGRESS;
 }
 
-static int submit(struct kvmm_pool *pool, struct ticket *t, const struct kvmm_alloc_ctl *ctl,
-		  kvmm_mut_t *blocks, kvmm_ticket_t *ticket)
-{
-	int err = private_begin(pool, ctl, blocks, &t->ctx);
-
-	if (err)
-		return err;
-	if (!t->ctx.deadline_ns)
-		return -EINVAL;
-	t->ctx.ticket = t;
-	t->name = ticket;
-	err = t->ctx.nr ? alloc_enter(pool, &t->ctx) : 0;
-	return err == -EINPROGRESS ? err : private_end(pool, &t->ctx, err);
-}
-
 int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
 		      kvmm_ticket_t *ticket)
 {
@@ -62,9 +47,19 @@ int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, 
 	t = kv_alloc(sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	err = submit(pool, t, ctl, blocks, ticket);
-	if (err != -EINPROGRESS)
-		kv_free(t);
+	err = private_begin(pool, ctl, blocks, &t->ctx);
+	if (!err && !t->ctx.deadline_ns)
+		err = -EINVAL;
+	if (err)
+		goto out_free;
+	t->ctx.ticket = t;
+	t->name = ticket;
+	err = t->ctx.nr ? alloc_enter(pool, &t->ctx) : 0;
+	if (err == -EINPROGRESS)
+		return err;
+	err = private_end(pool, &t->ctx, err);
+out_free:
+	kv_free(t);
 	return err;
 }
 

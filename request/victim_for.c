@@ -3,28 +3,6 @@
 
 #include <pool/local.h>
 
-static void count_by_class(const struct kvmm_pool *pool, const struct victims *victims,
-			   struct kvmm_evict_for *req)
-{
-	u32 at = victims->newest;
-
-	memset(req->evicted_of, 0, sizeof(req->evicted_of));
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		req->evicted_of[class_of(pool->order.classes, at)] +=
-			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
-}
-
-/* Those with blocks that become free; the others' go with the memory that is given back. */
-static u32 nr_useful(const struct kvmm_pool *pool, const struct victims *victims)
-{
-	u32 at = victims->newest, nr = 0;
-
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		nr += !elastic_is_leaving(pool, (struct kvmm_extent){
-						entry_block(entry_at(pool, at)), 1 });
-	return nr;
-}
-
 /* In their order, until @nr blocks become free. */
 static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
@@ -32,9 +10,18 @@ static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 
 	if (unlikely(pool->blind))	/* nothing becomes free */
 		return false;
-	for (; missing; missing = nr - min(nr, nr_useful(pool, victims)))
+	while (missing) {
+		u32 nr_useful = 0, at;
+
 		if (!victims_pick(pool, victims->nr + missing, victims))
 			return false;
+		/* Blocks of the others go with the memory that is given back. */
+		at = victims->newest;
+		for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+			nr_useful += !elastic_is_leaving(pool, (struct kvmm_extent){
+							entry_block(entry_at(pool, at)), 1 });
+		missing = nr - min(nr, nr_useful);
+	}
 	return true;
 }
 
@@ -43,6 +30,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 {
 	struct victims victims = NO_VICTIMS;
 	u64 nr_free;
+	u32 at;
 
 	pool_drain_local(pool);
 	nr_free = pool_nr_free(pool);
@@ -50,7 +38,11 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}
-	count_by_class(pool, &victims, req);
+	memset(req->evicted_of, 0, sizeof(req->evicted_of));
+	at = victims.newest;
+	for (u32 i = 0; i < victims.nr; i++, at = entry_at(pool, at)->chain)
+		req->evicted_of[class_of(pool->order.classes, at)] +=
+			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 	req->nr_evicted = victims_evict(pool, &victims);
 	pool_steal_shortfall(pool, nr_blocks);
 	req->nr_free = pool_nr_free(pool);
