@@ -56,17 +56,6 @@ static u32 next_registrable(const struct kvmm_tables *tables, u32 group, u32 blo
 	return block;
 }
 
-static u32 nr_registrable(const struct kvmm_tables *tables, u32 nr_tokens)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < tables->groups->nr; i++)
-		for (u32 k = tables->table[i].done;
-		     k < nr_tokens / tables->groups->group[i].rule.block_tokens; k++)
-			nr += is_registrable(tables, i, k, nr_tokens);
-	return nr;
-}
-
 /* ---- staging ---- */
 
 /* Back to private; from batch->staged[@from] on. */
@@ -80,38 +69,30 @@ static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 from)
 				     &tables->slot[batch->slot[from]]);
 }
 
-/* A row of blocks with successive names. */
-static int stage_row(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
-		     const struct kvmm_extent *row, struct batch *batch)
-{
-	const struct group *g = &tables->groups->group[group];
-	struct group_keys keys;
-	struct kvmm_prefix prefix = group_prefix(g, prompt, row->start, row->nr, &keys);
-	kvmm_mut_t *slot = table_slot(tables, group, row->start);
-	int err = stage_uncounted(g->pool, &prefix, slot, batch->staged + batch->nr);
-
-	for (u32 i = 0; i < row->nr && !err; i++)
-		batch->slot[batch->nr++] = slot + i - tables->slot;
-	return err;
-}
-
 static int stage_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
 		       u32 nr_tokens, struct batch *batch)
 {
+	const struct group *g = &tables->groups->group[group];
 	u32 block = next_registrable(tables, group, tables->table[group].done, nr_tokens);
-	u32 end = nr_tokens / tables->groups->group[group].rule.block_tokens;
+	u32 end = nr_tokens / g->rule.block_tokens;
 
 	while (block < end) {
-		struct kvmm_extent row = { block, 1 };
+		kvmm_mut_t *slot = table_slot(tables, group, block);
+		struct kvmm_prefix prefix;
+		struct group_keys keys;
+		u32 nr = 1;	/* blocks with successive names */
 		int err;
 
-		while (row.nr < GROUP_BATCH && block + row.nr < end &&
-		       is_registrable(tables, group, block + row.nr, nr_tokens))
-			row.nr++;
-		err = stage_row(tables, prompt, group, &row, batch);
+		while (nr < GROUP_BATCH && block + nr < end &&
+		       is_registrable(tables, group, block + nr, nr_tokens))
+			nr++;
+		prefix = group_prefix(g, prompt, block, nr, &keys);
+		err = stage_uncounted(g->pool, &prefix, slot, batch->staged + batch->nr);
 		if (err)
 			return err;
-		block = next_registrable(tables, group, block + row.nr, nr_tokens);
+		for (u32 i = 0; i < nr; i++)
+			batch->slot[batch->nr++] = slot + i - tables->slot;
+		block = next_registrable(tables, group, block + nr, nr_tokens);
 	}
 	return 0;
 }
@@ -198,12 +179,16 @@ static bool commit_is_bad(const struct kvmm_tables *tables, const struct kvmm_pr
 static int register_blocks(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 			   u32 nr_tokens)
 {
-	u32 nr = nr_registrable(tables, nr_tokens);
 	struct small_batch small;
 	struct batch batch = { .staged = small.staged, .slot = small.slot };
 	void *memory = NULL;
+	u32 nr = 0;
 	int err;
 
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		for (u32 k = tables->table[i].done;
+		     k < nr_tokens / tables->groups->group[i].rule.block_tokens; k++)
+			nr += is_registrable(tables, i, k, nr_tokens);
 	if (!nr)
 		return 0;
 	if (nr > GROUP_BATCH) {

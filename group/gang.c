@@ -178,22 +178,6 @@ static void push_slot(struct kvmm_gangs *gangs, u32 index)
 	gangs->free = index;
 }
 
-static void give_room(struct kvmm_gangs *gangs, kvmm_gang_t handle)
-{
-	kv_lock(&gangs->lock);
-	gangs->stat.refused++;
-	push_slot(gangs, handle.index);
-	kv_unlock(&gangs->lock);
-}
-
-static void put_in(struct kvmm_gangs *gangs, kvmm_gang_t handle, struct gang *gang)
-{
-	kv_lock(&gangs->lock);
-	gangs->slot[handle.index].gang = gang;
-	gangs->stat.nr_reserved++;
-	kv_unlock(&gangs->lock);
-}
-
 /* ->lock held. Its handle is stale from here on. A generation is used again after 2^32 gangs. */
 static struct gang *take_out(struct kvmm_gangs *gangs, u32 index, u64 *count)
 {
@@ -292,22 +276,6 @@ static struct gang *new_gang(const struct kvmm_gangs *gangs, const struct kvmm_g
 	return gang;
 }
 
-/* All of them, or none and @failed is the one that was not to be had. The pools are locked. */
-static int take_parts(struct gang *gang, struct part **failed)
-{
-	u32 i;
-	int err = 0;
-
-	for (i = 0; i < gang->nr && !err; i++)
-		err = part_take(gang, &gang->part[i]);
-	if (!err)
-		return 0;
-	*failed = &gang->part[--i];
-	while (i--)
-		part_undo(gang, &gang->part[i]);
-	return err;
-}
-
 /* In the order of numbers, so that it does not depend on which was made first. */
 static void sum_gang(struct kvmm_gangs *gangs, const struct gang *gang, int err, struct sum *sum)
 {
@@ -333,36 +301,25 @@ static void sum_gang(struct kvmm_gangs *gangs, const struct gang *gang, int err,
 			part_sum(&gang->part[i], sum);
 }
 
+/* All parts, or none and @failed is the one that was not to be had. */
 static int take_once(struct kvmm_gangs *gangs, struct gang *gang, struct sum *sum,
 		     struct part **failed, bool *scattered)
 {
 	int err = lock_pools(gangs, gang->pools);
+	u32 i;
 
 	if (err)
 		return err;
-	err = take_parts(gang, failed);
+	for (i = 0; i < gang->nr && !err; i++)
+		err = part_take(gang, &gang->part[i]);
+	if (err)
+		*failed = &gang->part[--i];
+	while (err && i--)
+		part_undo(gang, &gang->part[i]);
 	*scattered = err == -ENOSPC && part_is_scattered(*failed);
 	sum_gang(gangs, gang, err, sum);
 	leave_pools(gangs, gang->pools);
 	return err;
-}
-
-/* Each pool at most once for each of its wants: 0 and it is worth another look, or why not. */
-static int make_run(struct part *part)
-{
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = part->want.nr,
-				     .max_blocks = part->pool->compact_max_blocks };
-
-	return kvmm_pool_compact(part->pool, &goal);
-}
-
-/* Once, however often the gang was tried: where a part was not to be had, or not at once. */
-static void count_answer(struct part *part, bool was_scattered, int err)
-{
-	kv_lock(&part->pool->lock);
-	part->req.ctx.scattered |= was_scattered;
-	alloc_count(part->pool, &part->req.ctx, err);
-	pool_leave(part->pool);
 }
 
 static int take_gang(struct kvmm_gangs *gangs, struct gang *gang, struct sum *sum)
@@ -378,11 +335,19 @@ static int take_gang(struct kvmm_gangs *gangs, struct gang *gang, struct sum *su
 		if (err != -ENOSPC || !scattered || tries == gang->nr)
 			break;
 		was_scattered = true;
-		if (make_run(failed))
+		/* Each pool is compacted at most once for each of its wants. */
+		if (kvmm_pool_compact(failed->pool, &(struct kvmm_compact){
+				.size = sizeof(struct kvmm_compact), .want_run = failed->want.nr,
+				.max_blocks = failed->pool->compact_max_blocks }))
 			break;
 	}
-	if (failed)
-		count_answer(failed, was_scattered, err);
+	if (!failed)
+		return err;
+	/* Once, however often the gang was tried: a part was not to be had, or not at once. */
+	kv_lock(&failed->pool->lock);
+	failed->req.ctx.scattered |= was_scattered;
+	alloc_count(failed->pool, &failed->req.ctx, err);
+	pool_leave(failed->pool);
 	return err;
 }
 
@@ -393,13 +358,19 @@ static int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr,
 	struct gang *gang = new_gang(gangs, attr);
 	int err = gang ? take_gang(gangs, gang, sum) : -ENOMEM;
 
+	kv_lock(&gangs->lock);
 	if (!err) {
-		put_in(gangs, handle, gang);
-		return 0;
+		gangs->slot[handle.index].gang = gang;
+		gangs->stat.nr_reserved++;
+	} else {
+		gangs->stat.refused++;
+		push_slot(gangs, handle.index);
 	}
-	give_room(gangs, handle);
-	kv_free(gang);
-	sum_add(sum, (u64)err);
+	kv_unlock(&gangs->lock);
+	if (err) {
+		kv_free(gang);
+		sum_add(sum, (u64)err);
+	}
 	return err;
 }
 
@@ -522,29 +493,24 @@ static bool is_zeroed(const struct part *part)
 	return part->pool->zero || part->want.flags & KVMM_ALLOC_ZERO;
 }
 
-/* A range that fails is gone. */
-static int zero_part(struct part *part)
-{
-	int err;
-
-	if (!is_zeroed(part))
-		return 0;
-	if (part->want.kind == KVMM_GANG_BLOCKS)
-		return tenant_take_muts(part->pool, part->req.ctx.blocks, part->want.nr,
-					part->want.tenant);
-	err = range_zero(part->pool, part->req.range);
-	if (err)
-		part->req.range.gen = 0;
-	return err;
-}
-
 static int zero_gang(struct gang *gang)
 {
 	int err = 0;
 
 	for (u32 i = 0; i < gang->nr; i++) {
-		int failed = zero_part(&gang->part[i]);
+		struct part *part = &gang->part[i];
+		int failed;
 
+		if (!is_zeroed(part))
+			continue;
+		if (part->want.kind == KVMM_GANG_BLOCKS) {
+			failed = tenant_take_muts(part->pool, part->req.ctx.blocks, part->want.nr,
+						  part->want.tenant);
+		} else {
+			failed = range_zero(part->pool, part->req.range);
+			if (failed)	/* it is gone */
+				part->req.range.gen = 0;
+		}
 		err = err ? err : failed;
 	}
 	if (err)
@@ -584,20 +550,6 @@ static int commit_gang(struct kvmm_gangs *gangs, struct gang *gang)
 	return err ? err : zero_gang(gang);
 }
 
-static void hand_out(const struct gang *gang, kvmm_mut_t *blocks, kvmm_range_t *ranges)
-{
-	for (u32 i = 0; i < gang->nr; i++) {
-		const struct part *part = &gang->part[i];
-
-		if (part->want.kind == KVMM_GANG_RANGE) {
-			*ranges++ = part->req.range;
-			continue;
-		}
-		memcpy(blocks, part->req.ctx.blocks, part->want.nr * sizeof(*blocks));
-		blocks += part->want.nr;
-	}
-}
-
 /* Is an array missing for its handles? The caller has a handle, which may be stale. */
 static bool room_is_missing(struct kvmm_gangs *gangs, kvmm_gang_t handle, const void *blocks,
 			    const void *ranges)
@@ -628,8 +580,16 @@ int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t handle, kvmm_mut_t *b
 	if (err)
 		return err;
 	err = commit_gang(gangs, gang);
-	if (!err)
-		hand_out(gang, blocks, ranges);
+	for (u32 i = 0; i < gang->nr && !err; i++) {
+		const struct part *part = &gang->part[i];
+
+		if (part->want.kind == KVMM_GANG_RANGE) {
+			*ranges++ = part->req.range;
+		} else {
+			memcpy(blocks, part->req.ctx.blocks, part->want.nr * sizeof(*blocks));
+			blocks += part->want.nr;
+		}
+	}
 	kv_free(gang);
 	return err;
 }

@@ -17,11 +17,6 @@
 
 /* ---- victims that wait ---- */
 
-static bool has_name(const struct kvmm_pool *pool, u32 index)
-{
-	return !(READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK);
-}
-
 #define for_each_victim(pool, victims, at, i)						\
 	for (u32 i = 0, at = (victims)->newest; i < (victims)->nr;			\
 	     i++, at = entry_at(pool, at)->chain)
@@ -29,8 +24,11 @@ static bool has_name(const struct kvmm_pool *pool, u32 index)
 static void count_claims(struct kvmm_pool *pool, const struct victims *victims, int sign)
 {
 	for_each_victim(pool, victims, at, i) {
+		bool named = !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
+
+		kv_assert(at < pool->entries.nr);
 		pool->claims.nr += sign;
-		pool->claims.nr_named += has_name(pool, at) ? sign : 0;
+		pool->claims.nr_named += named ? sign : 0;
 	}
 }
 
@@ -95,25 +93,27 @@ static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
 	for (const struct part *lender = (gang)->part; lender <= (part); lender++)	\
 		if (lender->pool == (part)->pool)
 
-/* The part just taken has got it: others cannot write there any more, and have not before. */
-static void lend_on(struct kvmm_pool *pool, u32 index)
-{
-	u32 kind = owner_kind(pool->owner[entry_block(entry_at(pool, index))]);
-
-	if (!is_lent(pool, index, true) || (kind != OWNER_SLOT && kind != OWNER_ENTRY))
-		return;
-	claimed_step(pool, index, kv_edge_unlend);
-	claimed_step(pool, index, kv_edge_lend);
-}
-
-/* Blocks that others can take are aside only where they made up for promised ones. */
+/*
+ * Blocks that others can take are aside only where they made up for promised ones. The part just
+ * taken has got some: others cannot write there any more, and have not before.
+ */
 static void lend_on_all(const struct gang *gang, const struct part *part)
 {
-	if (likely(!part->pool->door.nr_promised))
+	struct kvmm_pool *pool = part->pool;
+
+	kv_assert_held(&pool->lock);
+	if (likely(!pool->door.nr_promised))
 		return;
 	for_each_lender(gang, part, lender)
-		for_each_victim(part->pool, &lender->req.ctx.victims, at, i)
-			lend_on(part->pool, at);
+		for_each_victim(pool, &lender->req.ctx.victims, at, i) {
+			u32 kind = owner_kind(pool->owner[entry_block(entry_at(pool, at))]);
+
+			if (!is_lent(pool, at, true) ||
+			    (kind != OWNER_SLOT && kind != OWNER_ENTRY))
+				continue;
+			claimed_step(pool, at, kv_edge_unlend);
+			claimed_step(pool, at, kv_edge_lend);
+		}
 }
 
 /* The part's blocks are free, and not written to: parts before it may have lent them. */
@@ -123,13 +123,6 @@ static void blocks_left(const struct gang *gang, const struct part *part)
 		for_each_victim(part->pool, &lender->req.ctx.victims, at, i)
 			if (is_lent(part->pool, at, false))
 				victim_left(part->pool, at);
-}
-
-static bool get_back(struct kvmm_pool *pool, u32 index)
-{
-	if (!unlend(pool, index))
-		return true;
-	return !all_are_promised(pool) && victim_return(pool, index);
 }
 
 /* For good. @has_block: else the range has the block, or no owner. */
@@ -142,19 +135,6 @@ static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 	if (has_block)
 		block_free(pool, block);
 	return nr;
-}
-
-/* Its tenant may have got other blocks for it, and has more now than ever. */
-static void put_back(struct kvmm_pool *pool, u32 index, bool exact)
-{
-	struct quotas *quotas = pool->order.quotas;
-
-	if (exact)
-		order_unpick(&pool->order, index);
-	else
-		order_unpick_late(&pool->order, index);
-	if (unlikely(quotas != NULL))
-		quota_peak(quotas, quota_of(quotas, index));
 }
 
 static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
@@ -171,19 +151,28 @@ static void victims_return(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 	struct victims *victims = &part->req.ctx.victims;
+	struct quotas *quotas = pool->order.quotas;
 	bool forget = part->forgets != pool->claims.forgets;
 	bool exact = victims->nr && victims->stamp == pool->order.stamp;
 	u32 nr_evicted = 0;
 
 	while (victims->nr) {
 		u32 index = next_victim(pool, victims);
-		bool has_block = get_back(pool, index);
+		bool has_block = !unlend(pool, index) ||
+				 (!all_are_promised(pool) && victim_return(pool, index));
 
 		exact &= has_block && !forget;
-		if (has_block && !forget)
-			put_back(pool, index, exact);
-		else
+		if (!has_block || forget) {
 			nr_evicted += evict_one(pool, index, has_block);
+			continue;
+		}
+		if (exact)
+			order_unpick(&pool->order, index);
+		else
+			order_unpick_late(&pool->order, index);
+		/* Its tenant may have got other blocks for it, and has more now than ever. */
+		if (unlikely(quotas != NULL))
+			quota_peak(quotas, quota_of(quotas, index));
 	}
 	if (exact)
 		pool->order.mark = victims->before;

@@ -4,6 +4,7 @@
  */
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <pool/internal.h>
 
 #include "internal.h"
 
@@ -45,22 +46,17 @@ static int set_lengths(struct kvmm_groups *groups)
 
 /* ---- one group ---- */
 
-static bool attr_is_bad(const struct kvmm_group_attr *attr)
-{
-	if (!attr->pool || attr->kind >= KVMM_NR_GROUP_KINDS || attr->flags & ~KVMM_GROUP_DROP_LAST)
-		return true;
-	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
-		return true;
-	return attr->span > KVMM_GROUPS_MAX_TOKENS || attr->block_tokens > MAX_BLOCK_TOKENS;
-}
-
 static int group_init(struct group *group, const struct kvmm_group_attr *attr, u32 id)
 {
 	struct kvmm_block_info first;
 	struct kvmm_pool_stat stat;
 	int err;
 
-	if (attr_is_bad(attr))
+	if (!attr->pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
+	    attr->flags & ~KVMM_GROUP_DROP_LAST || attr->span > KVMM_GROUPS_MAX_TOKENS ||
+	    attr->block_tokens > MAX_BLOCK_TOKENS)
+		return -EINVAL;
+	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
 		return -EINVAL;
 	err = kvmm_pool_stat(attr->pool, &stat);
 	if (!err)
@@ -69,7 +65,8 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 		err = kvmm_alloc(attr->pool, 0, NULL);	/* is it a pool with cached blocks? */
 	if (err)
 		return err;
-	if (attr->kind != KVMM_GROUP_FULL && !pool_takes_gaps(attr->pool))
+	/* Names need not be registered one after the other in this pool. */
+	if (attr->kind != KVMM_GROUP_FULL && attr->pool->prefix_closed)
 		return -EINVAL;
 	*group = (struct group){
 		.rule = {
@@ -87,21 +84,6 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 
 /* ---- all of them ---- */
 
-static void set_order(struct kvmm_groups *groups)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < groups->nr; i++) {
-		bool is_first = true;
-
-		for (u32 k = 0; k < i; k++)
-			is_first &= groups->group[k].pool != groups->group[i].pool;
-		for (u32 k = i; k < groups->nr && is_first; k++)
-			if (groups->group[k].pool == groups->group[i].pool)
-				groups->order[nr++] = k;
-	}
-}
-
 u32 groups_end_of_pool(const struct kvmm_groups *groups, u32 i)
 {
 	const struct kvmm_pool *pool = group_in_order(groups, i)->pool;
@@ -113,6 +95,7 @@ u32 groups_end_of_pool(const struct kvmm_groups *groups, u32 i)
 
 static int groups_init(struct kvmm_groups *groups, const struct kvmm_groups_attr *attr)
 {
+	u32 nr = 0;
 	int err;
 
 	groups->nr = attr->nr;
@@ -121,7 +104,15 @@ static int groups_init(struct kvmm_groups *groups, const struct kvmm_groups_attr
 		if (err)
 			return err;
 	}
-	set_order(groups);
+	for (u32 i = 0; i < groups->nr; i++) {
+		bool is_first = true;
+
+		for (u32 k = 0; k < i; k++)
+			is_first &= groups->group[k].pool != groups->group[i].pool;
+		for (u32 k = i; k < groups->nr && is_first; k++)
+			if (groups->group[k].pool == groups->group[i].pool)
+				groups->order[nr++] = k;
+	}
 	return set_lengths(groups);
 }
 

@@ -81,41 +81,34 @@ static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefi
 
 /* ---- taking references ---- */
 
-/* The next @nr blocks of a group, all of them: 0, -EAGAIN one is gone, or the pool's errno. */
-static int get_batch(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
-		     u32 nr)
-{
-	const struct group *g = &tables->groups->group[group];
-	struct table *table = &tables->table[group];
-	kvmm_mut_t *slot = table_slot(tables, group, table->nr);
-	struct group_keys keys;
-	struct kvmm_prefix prefix = group_prefix(g, prompt, table->nr, nr, &keys);
-	int idle = quiet_get(g->pool, &prefix, (kvmm_ref_t *)slot);
-
-	if (idle < 0) {
-		memset(slot, 0, nr * sizeof(*slot));
-		return idle;
-	}
-	for (u32 i = 0; i < nr; i++)
-		slot[i].index |= SLOT_REF;
-	table->nr_idle += idle;
-	table->nr += nr;
-	return 0;
-}
-
-/* Blocks [@from, @to) of a group, all of them; errors as above. */
+/* Blocks [@from, @to) of a group, all of them: 0, -EAGAIN one is gone, or the pool's errno. */
 static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
 		     u32 from, u32 to)
 {
-	u32 batch = tables->groups->group[group].stride > 1 ? GROUP_BATCH : to;
+	const struct group *g = &tables->groups->group[group];
+	u32 batch = g->stride > 1 ? GROUP_BATCH : to;
 	struct table *table = &tables->table[group];
-	int err = 0;
 
+	kv_assert(group < tables->groups->nr);
 	table->low = table->nr = from;
-	while (table->nr < to && !err)
-		err = get_batch(tables, prompt, group, min(to - table->nr, batch));
+	while (table->nr < to) {
+		kvmm_mut_t *slot = table_slot(tables, group, table->nr);
+		u32 nr = min(to - table->nr, batch);
+		struct group_keys keys;
+		struct kvmm_prefix prefix = group_prefix(g, prompt, table->nr, nr, &keys);
+		int idle = quiet_get(g->pool, &prefix, (kvmm_ref_t *)slot);
+
+		if (idle < 0) {
+			memset(slot, 0, nr * sizeof(*slot));
+			return idle;
+		}
+		for (u32 i = 0; i < nr; i++)
+			slot[i].index |= SLOT_REF;
+		table->nr_idle += idle;
+		table->nr += nr;
+	}
 	table->done = table->nr;
-	return err;
+	return 0;
 }
 
 /* Calls @fn for all hits, a batch at a time. @was_idle: some of the group's were. */
@@ -211,29 +204,22 @@ static void count_reason(const struct kvmm_tables *tables, const struct kvmm_pre
 	g->pool->map->ops->missed(g->pool->map, &query, 0);
 }
 
-/* Blocks in the hit, and those that would have been in one of the prompt's first @nr blocks. */
-static void count_group(const struct kvmm_tables *tables, u32 group, u32 nr)
-{
-	const struct group *g = &tables->groups->group[group];
-	u32 first = rule_first(&g->rule, tables->hit_tokens);
-	u32 at = rule_end(&g->rule, tables->hit_tokens), from = at;
-
-	if (g->rule.kind == KVMM_GROUP_LAST)
-		from = max(at, nr - min(nr, g->rule.span));
-	count_lookup(g->pool, at - first, max(nr, from) - from);
-}
-
 void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens,
 	       u32 nr_tokens)
 {
 	const struct kvmm_groups *groups = tables->groups;
 	u32 tokens = min((u64)prompt->nr * groups->granule, (u64)max_tokens);
 
+	/* Blocks in the hit, and those that would have been among the prompt's first @nr blocks. */
 	for (u32 i = 0; i < groups->nr; i++) {
 		const struct group *g = &groups->group[i];
+		u32 nr = min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens);
+		u32 first = rule_first(&g->rule, tables->hit_tokens);
+		u32 at = rule_end(&g->rule, tables->hit_tokens), from = at;
 
-		count_group(tables, i,
-			    min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens));
+		if (g->rule.kind == KVMM_GROUP_LAST)
+			from = max(at, nr - min(nr, g->rule.span));
+		count_lookup(g->pool, at - first, max(nr, from) - from);
 		count_reason(tables, prompt, i, tokens);
 	}
 }

@@ -223,9 +223,6 @@ int tables_check(const struct kvmm_tables *tables);
 
 /* ---- quiet.c ---- */
 
-/* Names need not be registered one after the other in this pool. */
-bool pool_takes_gaps(const struct kvmm_pool *pool);
-
 /* References unknown to the order of eviction: dropped again, they leave no trace. */
 
 /* All of @prefix: how many had no reference; -EAGAIN one is not cached (then none is taken). */

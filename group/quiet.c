@@ -11,11 +11,6 @@
 
 #include "internal.h"
 
-bool pool_takes_gaps(const struct kvmm_pool *pool)
-{
-	return !pool->prefix_closed;
-}
-
 void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr)
 {
 	if (!nr || pool_enter(pool))

@@ -15,24 +15,16 @@
 
 /* ---- memory ---- */
 
-/* Says where each table begins, for so many tokens; returns the number of slots. */
-static u64 lay_out(const struct kvmm_groups *groups, u32 nr_tokens, u32 *base)
-{
-	u64 nr = 0;
-
-	for (u32 i = 0; i < groups->nr; i++) {
-		base[i] = nr;
-		nr += rule_end(&groups->group[i].rule, nr_tokens);
-	}
-	return nr;
-}
-
 static int tables_resize(struct kvmm_tables *tables, u32 nr_tokens)
 {
 	u32 base[KVMM_MAX_GROUPS];
-	u64 nr = lay_out(tables->groups, nr_tokens, base);
 	kvmm_mut_t *slot;
+	u64 nr = 0;
 
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		base[i] = nr;
+		nr += rule_end(&tables->groups->group[i].rule, nr_tokens);
+	}
 	if (nr > UINT32_MAX)
 		return -ENOMEM;
 	slot = kv_alloc_array(nr, sizeof(*slot));

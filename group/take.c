@@ -111,15 +111,6 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 	return err;
 }
 
-/* Back to @nr slots each; those behind were just taken. */
-static void undo_new(struct kvmm_tables *tables, const u32 *nr)
-{
-	for (u32 i = 0; i < tables->groups->nr; i++) {
-		table_drop(tables, i, nr[i], tables->table[i].nr);
-		tables->table[i].nr = nr[i];
-	}
-}
-
 /* Room for @nr_tokens, for which there is memory. */
 static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
 {
@@ -130,8 +121,10 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 		nr[i] = tables->table[i].nr;
 	for (u32 i = 0; i < tables->groups->nr && !err; i++)
 		err = take_new(tables, i, nr_tokens, reserve);
-	if (err)
-		undo_new(tables, nr);
+	for (u32 i = 0; i < tables->groups->nr && err; i++) {
+		table_drop(tables, i, nr[i], tables->table[i].nr);
+		tables->table[i].nr = nr[i];
+	}
 	return err;
 }
 
@@ -166,22 +159,15 @@ int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens, uint32_t
 
 /* ---- acquire ---- */
 
-/* Where the first step ends, behind a hit. */
-static u32 end_of_step(const struct kvmm_groups_acquire *req, u32 hit)
-{
-	u32 left = req->nr_tokens - hit;
-
-	return hit + (req->step_tokens ? min(req->step_tokens, left) : left);
-}
-
 static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire *req)
 {
-	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end;
+	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end = req->nr_tokens;
 	int err = hit_get(tables, &req->prompt, max_tokens);
 
 	if (err)
 		return err;
-	end = end_of_step(req, tables->hit_tokens);
+	if (req->step_tokens)	/* where the first step ends, behind a hit */
+		end = tables->hit_tokens + min(req->step_tokens, end - tables->hit_tokens);
 	err = check_room(tables, end, req->reserve);
 	if (err) {
 		hit_put(tables);
@@ -229,21 +215,7 @@ int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acq
 
 /* ---- admission ---- */
 
-/* Blocks that a group would take of the available ones; its hits are quiet. */
-static u32 nr_needed(const struct kvmm_tables *tables, u32 group,
-		     const struct kvmm_groups_need *need)
-{
-	const struct group_rule *rule = &tables->groups->group[group].rule;
-	u32 idle = tables->table[group].nr_idle, from, end;
-
-	end = new_blocks(tables, group, need->nr_tokens, &from);
-	if (!need->step_tokens)
-		return idle + end - from;
-	return min(idle + end - tables->table[group].nr,
-		   rule_cap(rule, need->step_tokens));
-}
-
-/* Hits are given back in the end. */
+/* Blocks that each group would take of the available ones. Hits are given back in the end. */
 static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *need)
 {
 	const struct kvmm_groups *groups = tables->groups;
@@ -252,10 +224,16 @@ static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *nee
 	need->hit_tokens = tables->hit_tokens;
 	need->total = 0;
 	for (u32 i = 0; i < groups->nr; i++) {
-		need->blocks[i] = nr_needed(tables, i, need);
-		need->total += need->blocks[i];
-		of_pools.nr_idle[i] = min(tables->table[i].nr_idle, need->blocks[i]);
-		of_pools.nr_new[i] = need->blocks[i] - of_pools.nr_idle[i];
+		u32 idle = tables->table[i].nr_idle, from;
+		u32 end = new_blocks(tables, i, need->nr_tokens, &from), nr = idle + end - from;
+
+		if (need->step_tokens)
+			nr = min(idle + end - tables->table[i].nr,
+				 rule_cap(&groups->group[i].rule, need->step_tokens));
+		need->blocks[i] = nr;
+		need->total += nr;
+		of_pools.nr_idle[i] = min(idle, nr);
+		of_pools.nr_new[i] = nr - of_pools.nr_idle[i];
 	}
 	hit_put(tables);
 	return check_fit(groups, &of_pools);
