@@ -193,6 +193,7 @@ static u32 glance_tenants(const struct quotas *quotas, struct kvmm_tenant_stat *
 	struct kvmm_tenant_stat stat;
 	u32 nr = 0;
 
+	kv_assert_reading();
 	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
 		/* Pairs with account_add(): the account behind the pointer is complete. */
 		const struct account *account = smp_load_acquire(&quotas->account[i]);

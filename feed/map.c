@@ -216,6 +216,7 @@ static const u8 state_of_kind[NR_OWNERS] = {
 /* Compaction's marks on the owner do not count. */
 static u32 owner_of(const struct kvmm_pool *pool, u32 block)
 {
+	kv_assert(block < pool->nr_blocks);
 	return kv_peek(&pool->owner[block]) & ~(OWNER_IS_SRC | OWNER_IS_DST);
 }
 

@@ -63,6 +63,7 @@ static struct kv_radix_name name_of(const struct kvmm_pool *pool, u32 index)
 		.has_parent	= presence->has_parent[index],
 	};
 
+	kv_assert(index < pool->entries.nr);
 	if (name.has_parent)
 		name.parent = presence->parent[index];
 	return name;
@@ -117,6 +118,7 @@ static void gone(struct kvmm_pool *pool, u32 index)
 	struct pool_presence *presence = &pool->presence;
 	const struct kv_entry *entry = entry_at(pool, index);
 
+	kv_assert(index < pool->entries.nr);
 	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
 		/* Others forgot as many, not told yet: better under a lock than not at all. */
 		struct kv_radix_name name = name_of(pool, index);

@@ -63,6 +63,7 @@ static bool entry_is_sampled(const struct kvmm_pool *pool, u32 index, u32 ppm)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
 
+	kv_assert(index < pool->entries.nr);
 	return is_sampled(READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]), ppm);
 }
 
@@ -150,6 +151,7 @@ static int get(struct kvmm_pool *pool, struct residency **res)
 {
 	int err = pool_refusal(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	*res = residency_of(pool);
 	if (err || *res)
 		return err;

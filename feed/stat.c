@@ -221,6 +221,8 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	u32 owner = pool->owner[block];
 	u32 index = owner_index(owner);
 
+	kv_assert_held(&pool->lock);
+	kv_assert(block < pool->nr_blocks);
 	part->nr++;
 	part->nr_away += owner_is_away(owner);
 	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED || owner_is_away(owner))

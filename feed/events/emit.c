@@ -20,6 +20,7 @@ void events_clear_begin(struct kvmm_pool *pool)
 {
 	struct pool_events *of = pool->events;
 
+	kv_assert_held(&pool->lock);
 	of->clears = of->feed.kinds && !READ_ONCE(pool->lower) && !pool->claims.nr_named;
 	if (of->clears)
 		WRITE_ONCE(of->feed.kinds, 0);

@@ -43,11 +43,11 @@ static struct pool_events *make_feed(const struct kvmm_pool *pool, u32 nr_ring)
 
 extern const struct pool_part events_part;
 
-/* compact_lock held. */
 static int publish_feed(struct kvmm_pool *pool, struct pool_events *of)
 {
 	int err = pool_enter(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	pool->metadata_bytes += of->bytes;

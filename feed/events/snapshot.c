@@ -33,6 +33,7 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	u64 word = smp_load_acquire(&entry->word);
 	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
 
+	kv_assert(index < pool->entries.nr);
 	if (!is_named(entry, word))
 		return false;
 	*event = (struct kvmm_event){
@@ -70,9 +71,10 @@ static bool next_entry(struct kvmm_events *events, struct kvmm_snapshot *snap,
 	return false;
 }
 
-/* Of the host's tier, or of the disk below it. In a read section. */
+/* Of the host's tier, or of the disk below it. */
 static bool find_below(struct lower *lower, struct kvmm_snapshot *snap, struct kv_tier_name *name)
 {
+	kv_assert_reading();
 	if (!lower)
 		return false;
 	return snap->medium == KVMM_MEDIUM_HOST ?
