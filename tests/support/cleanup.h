@@ -21,7 +21,7 @@
 
 #include "tests/support/test.h"
 
-#define __cleanup(end)		__attribute__((cleanup(end##_at)))
+#define __cleanup(end)		__attribute__((cleanup(end##_at), unused))
 
 /* Makes @end(), which takes a @type, fit for __cleanup(). */
 #define DEFINE_CLEANUP(end, type)				\
