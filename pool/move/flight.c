@@ -516,7 +516,7 @@ static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
  * Its old places are free: also if the copy has failed, then they never were used for it. Not while
  * the device is blind: steps that read there may have ended as little as the copy.
  */
-static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
+static bool try_land(struct kvmm_pool *pool, struct flight *flight, u64 oldest)
 {
 	if (flight->state != FLIGHT_PUBLISHED || oldest < flight->epoch)
 		return false;
@@ -570,7 +570,7 @@ static void poll_all(struct kvmm_pool *pool, struct steps *steps)
 			try_publish(pool, steps, flight);
 	oldest = steps_oldest(pool, steps);
 	for (struct flight **at = &steps->oldest; *at;) {
-		if (try_land(pool, steps, *at, oldest))
+		if (try_land(pool, *at, oldest))
 			flight_del(steps, at);
 		else
 			at = &(*at)->next;

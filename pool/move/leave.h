@@ -177,12 +177,12 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
  */
 u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
 /* Blocks in pageblocks that are LEAVING which still have to go. ->lock held. */
-u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el);
+u64 leave_nr_held(struct kvmm_pool *pool);
 /*
  * Free blocks that may be used up: not the @keep that have to stay free, nor one for each block
  * that still has to leave a pageblock. Less than 0: so many are missing. Both locks held.
  */
-s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep);
+s64 leave_room(struct kvmm_pool *pool, u32 keep);
 /* It cannot be emptied after all: HERE again, and barred. Both locks held. */
 void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb);
 /*

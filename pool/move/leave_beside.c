@@ -27,7 +27,7 @@ void job_due(struct kvmm_pool *pool, const struct elastic *el)
 
 /* ---- the end ---- */
 
-static void undo_leaving(struct kvmm_pool *pool, struct elastic *el)
+static void undo_leaving(struct kvmm_pool *pool)
 {
 	kv_lock(&pool->lock);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++)
@@ -38,7 +38,7 @@ static void undo_leaving(struct kvmm_pool *pool, struct elastic *el)
 
 static void job_end(struct kvmm_pool *pool, struct elastic *el, int end)
 {
-	undo_leaving(pool, el);
+	undo_leaving(pool);
 	el->job.active = false;
 	el->job.end = end;
 	arenas_unbar(pool);
@@ -353,7 +353,7 @@ int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src
 }
 
 /* The request is kept; room for results is the caller's word of today. */
-static int write_results(struct kvmm_pool *pool, struct elastic *el, struct kvmm_shrink *dst)
+static int write_results(struct elastic *el, struct kvmm_shrink *dst)
 {
 	struct kvmm_shrink now, out = el->job.out;
 	int err = kv_copy_attr(&now, sizeof(now), dst);
@@ -383,7 +383,7 @@ int kvmm_pool_shrink_poll(struct kvmm_pool *pool, struct kvmm_shrink *req)
 	if (el) {
 		job_advance(pool, el);
 		if (req)
-			ret = write_results(pool, el, req);
+			ret = write_results(el, req);
 		if (!ret && el->job.active)
 			ret = 1;
 		else if (!ret) {

@@ -170,7 +170,7 @@ int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *dst)
 
 /* ---- the balloon ---- */
 
-static u32 nr_away(const struct kvmm_pool *pool, const struct elastic *el)
+static u32 nr_away(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
@@ -211,7 +211,7 @@ static void deflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
 /* 1: there is more to do. */
 static int balloon_portion(struct kvmm_pool *pool, struct elastic *el)
 {
-	u64 want = el->target / block_bytes(el), have = nr_away(pool, el);
+	u64 want = el->target / block_bytes(el), have = nr_away(pool);
 
 	if (have + pool->pb.size <= want)
 		inflate(pool, el, (want - have) >> pool->pb.shift << pool->pb.shift);
@@ -337,10 +337,10 @@ u64 __elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room)
 	if (el->job.active && el->job.balloon)
 		job_cancel(pool, el);
 	nr = nr_lacking(pool, room);
-	req.nr_blocks = min(nr, (u64)nr_away(pool, el));
+	req.nr_blocks = min(nr, (u64)nr_away(pool));
 	if (req.nr_blocks)
 		regain(pool, el, &req);
-	el->target = (u64)nr_away(pool, el) * block_bytes(el);
+	el->target = (u64)nr_away(pool) * block_bytes(el);
 	el->balloon_on = false;
 	el->nr_relents++;
 	job_due(pool, el);

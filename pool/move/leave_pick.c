@@ -155,7 +155,7 @@ u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad)
 	return nr;
 }
 
-u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
+u64 leave_nr_held(struct kvmm_pool *pool)
 {
 	u64 nr = 0;
 
@@ -167,14 +167,14 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 	return nr;
 }
 
-s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
+s64 leave_room(struct kvmm_pool *pool, u32 keep)
 {
-	return pool_nr_free(pool) - (s64)keep - (s64)leave_nr_held(pool, el);
+	return pool_nr_free(pool) - (s64)keep - (s64)leave_nr_held(pool);
 }
 
 /* ---- what is dropped ---- */
 
-static struct cost_window window_of(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
+static struct cost_window window_of(struct kvmm_pool *pool, u32 pb,
 				    const struct leave_pick *pick)
 {
 	return (struct cost_window){ .start = pb_start(pool, pb), .nr = pb_nr(pool, pb),
@@ -201,10 +201,10 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
 
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
-		const struct cost_window window = window_of(pool, el, pb, pick);
+		const struct cost_window window = window_of(pool, pb, pick);
 
 		if (pool->pb.state[pb] != PB_LEAVING || !cost_any_to_drop(pool, &window) ||
-		    (!is_bounded && leave_room(pool, el, keep) >= 0))
+		    (!is_bounded && leave_room(pool, keep) >= 0))
 			continue;
 		leave_give_up(pool, el, pick, pb);
 		any = true;
@@ -222,14 +222,14 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 		return pick->got < least ? -ENOSPC : 0;
 	for (;;) {
 		pick->nr_room = 0;
-		pick->max_room = max(leave_room(pool, el, keep), (s64)0);
+		pick->max_room = max(leave_room(pool, keep), (s64)0);
 		leave_choose(pool, el, pick, false);
 		if (pick->got < least)
 			return -ENOSPC;
 		if (!pool->caches)
 			return 0;
 		for (u32 pb = pool->pb.nr; pb-- > 0;) {
-			const struct cost_window window = window_of(pool, el, pb, pick);
+			const struct cost_window window = window_of(pool, pb, pick);
 
 			if (pool->pb.state[pb] == PB_LEAVING)
 				__cost_drop(pool, &window, victims);

@@ -40,7 +40,7 @@ int elastic_stat_read(struct kvmm_pool *pool, void *out)
 	};
 	kv_lock(&pool->lock);
 	stat->away_blocks = pool->pb.nr_away;
-	stat->leaving_blocks = leave_nr_held(pool, el);
+	stat->leaving_blocks = leave_nr_held(pool);
 	kv_unlock(&pool->lock);
 	kv_unlock(&pool->compact_lock);
 	return 0;

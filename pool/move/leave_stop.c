@@ -84,7 +84,7 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 		return -EAGAIN;
 	pick->nr_room = 0;
 	want = count_room(pool, el, pick);
-	if (leave_room(pool, el, keep) < (s64)want && pool->caches &&
+	if (leave_room(pool, keep) < (s64)want && pool->caches &&
 	    !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
 		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)),
 			     victims);
