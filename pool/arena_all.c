@@ -34,7 +34,7 @@ static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
 	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
 	       pool->order.classes || pool->arenas_barred || pool->guard ||
-	       (pool->steps && READ_ONCE(pool->steps->nr_flights)) ||
+	       READ_ONCE(pool->transit.nr_flights) ||
 	       !kv_zone_takes_any_run(pool->zone);
 }
 

@@ -281,15 +281,6 @@ static inline u32 flights_cancel(struct kvmm_pool *pool)
 	return unlikely(ops != NULL) ? ops->cancel(pool) : 0;
 }
 
-/* ---- step.c ---- */
-
-/* Work under way is settled as far as it is finished. No lock held; @pool may be NULL. */
-static inline void steps_settle(struct kvmm_pool *pool)
-{
-	if (unlikely(pool && READ_ONCE(pool->steps)))
-		__steps_settle(pool);
-}
-
 /* ---- lost.c ---- */
 
 int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);

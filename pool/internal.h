@@ -32,6 +32,7 @@
 #include <kv/alloc.h>
 #include <kv/atomic.h>
 #include <kv/bits.h>
+#include <kv/dev.h>
 #include <kv/env.h>
 #include <kv/err.h>
 #include <kv/fork.h>
@@ -48,18 +49,15 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
-#include "move/background.h"
 #include "alloc_ctx.h"
 #include "claims.h"
 #include "door.h"
 #include "grow.h"
 #include "order.h"
-#include "move/step.h"
 #include "move/pin.h"
 #include "pins.h"
 #include "transit.h"
 #include "move/unseen.h"
-#include "move/useless.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */
@@ -254,6 +252,24 @@ struct pool_presence {
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
 };
 
+/* Requests by length: each length of its own up to here, then by powers of two. */
+#define ASKED_EXACT	64u
+#define NR_ASKED	(ASKED_EXACT + 1 + 32)
+
+/* Lengths of ranges that were asked for; see move/background.h. Guard: ->lock. */
+struct asked {
+	u32 sum;
+	u16 nr[NR_ASKED];
+};
+
+/* Compaction that was in vain; see move/useless.h. Guard: ->lock. */
+struct useless {
+	u64 stamp;		/* of the counts then */
+	u32 want;		/* so many blocks */
+	u32 max_runs;		/* in so many runs; 1: as long a run, else packed */
+	bool known;
+};
+
 /* See pageblock.h. Guard: written with compact_lock and ->lock held, so one is enough to read. */
 struct pageblocks {
 	/* Fixed once there. */
@@ -329,11 +345,11 @@ struct kvmm_pool {
 	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
-	struct asked			asked;		/* see background.h */
+	struct asked			asked;		/* see there */
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once there; see step.h */
 	struct transit			transit;	/* see transit.h */
-	struct useless			useless;	/* ->lock; see there */
+	struct useless			useless;	/* see there */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
 	struct pageblocks		pb;		/* see pageblock.h */
@@ -605,29 +621,6 @@ static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *h
 
 /* Its content is undefined: no look-up finds it any more. Both locks held. */
 void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
-
-/* ---- move.c ---- */
-
-/* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
-void pool_each_run(struct kvmm_pool *pool,
-		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
-/* The run that moves as a whole: the extent with the block, or the block alone. ->lock held. */
-struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
-/* Extents that have come to lie behind one another are one. */
-void slot_join_extents(struct slot *slot);
-
-/*
- * Compact with the gate closed, for @ctx or NULL: -ENOSPC and nothing has moved if that does not
- * fit afterwards. compact_lock and lock held; drops and retakes lock.
- */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *ctx);
-
-/*
- * Moves to free places, each of them one apart from all others: how many could be copied in
- * *@nr_done, and why it was not all of them. As long as the world has stopped, and steps stand
- * still.
- */
-int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done);
 
 /* ---- kvmm_pool_stat_of(), by kind: *@stat is zeroed ---- */
 

@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "mag.h"
+#include "move/step.h"
 
 void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
 {

@@ -5,7 +5,7 @@
  */
 #include <kv/mem.h>
 
-#include "move/verify.h"
+#include "internal.h"
 
 /* Newcomers that can be rejected without host memory. */
 #define REJECT_FEW	64u

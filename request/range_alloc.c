@@ -8,6 +8,7 @@
 #include <kv/env.h>
 #include <pool/arena.h>
 #include <pool/lease.h>
+#include <pool/move/background.h>
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \

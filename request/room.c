@@ -16,6 +16,9 @@
 #include <kv/env.h>
 #include <pool/cost.h>
 #include <pool/local.h>
+#include <pool/move/move.h>
+#include <pool/move/step.h>
+#include <pool/move/useless.h>
 
 static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {

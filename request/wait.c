@@ -92,7 +92,7 @@ static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct
 	else if (ctx->patient)
 		until = min(until, patient_until(pool, w, ctx->nr));
 	/* Moves for it may be under way, and no other thread may look when they have ended. */
-	if (pool->door.head == w && unlikely(flights_are_there(pool)))
+	if (pool->door.head == w && unlikely(READ_ONCE(pool->transit.nr_flights)))
 		until = min(until, now + LOOK_NS);
 	return until > now ? until - now : 0;
 }

@@ -14,6 +14,8 @@
 
 #include <kvmm/compact.h>
 
+#include "background.h"
+#include "step.h"
 #include "verify.h"
 
 #define NS_PER_MS	1000000ull

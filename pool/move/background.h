@@ -3,23 +3,12 @@
 #ifndef POOL_BACKGROUND_H
 #define POOL_BACKGROUND_H
 
-#include <kv/bits.h>
-#include <kv/lock.h>
 #include <kvmm/background.h>
 
-struct kvmm_pool;
+#include "../internal.h"
 
-/* Requests by length: each length of its own up to here, then by powers of two. */
-#define ASKED_EXACT	64u
-#define NR_ASKED	(ASKED_EXACT + 1 + 32)
-/* Then all counts are halved: the requests of late count. */
+/* Then all counts of lengths are halved: the requests of late count. */
 #define ASKED_MOST	4096u
-
-/* Lengths of ranges; see background.c. */
-struct asked {
-	u32 sum;		/* pool->lock */
-	u16 nr[NR_ASKED];	/* pool->lock */
-};
 
 struct background {
 	struct kv_lock lock;

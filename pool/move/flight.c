@@ -61,22 +61,22 @@ struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
 	return flight;
 }
 
-void flight_add(struct steps *steps, struct flight *flight)
+void flight_add(struct kvmm_pool *pool, struct flight *flight)
 {
-	struct flight **at = &steps->oldest;
+	struct flight **at = &pool->steps->oldest;
 
 	while (*at)
 		at = &(*at)->next;
 	*at = flight;
-	WRITE_ONCE(steps->nr_flights, steps->nr_flights + 1);
+	WRITE_ONCE(pool->transit.nr_flights, pool->transit.nr_flights + 1);
 }
 
-static void flight_del(struct steps *steps, struct flight **at)
+static void flight_del(struct kvmm_pool *pool, struct flight **at)
 {
 	struct flight *flight = *at;
 
 	*at = flight->next;
-	WRITE_ONCE(steps->nr_flights, steps->nr_flights - 1);
+	WRITE_ONCE(pool->transit.nr_flights, pool->transit.nr_flights - 1);
 	flight_free(flight);
 }
 
@@ -551,7 +551,7 @@ static void look_at_copies(struct kvmm_pool *pool)
 
 	kv_assert_held(&pool->compact_lock);
 	await_copies(pool);
-	if (!steps->nr_flights)
+	if (!pool->transit.nr_flights)
 		return;
 	kv_lock(&steps->lock);
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
@@ -571,7 +571,7 @@ static void poll_all(struct kvmm_pool *pool, struct steps *steps)
 	oldest = steps_oldest(pool, steps);
 	for (struct flight **at = &steps->oldest; *at;) {
 		if (try_land(pool, *at, oldest))
-			flight_del(steps, at);
+			flight_del(pool, at);
 		else
 			at = &(*at)->next;
 	}
@@ -584,7 +584,7 @@ void flights_poll(struct kvmm_pool *pool)
 	kv_assert_held(&pool->compact_lock);
 	device_look(pool);
 	verify_poll(pool);
-	if (!steps || !steps->nr_flights)
+	if (!pool->transit.nr_flights)
 		return;
 	kv_lock(&steps->lock);
 	poll_all(pool, steps);
@@ -617,7 +617,7 @@ static u32 cancel(struct kvmm_pool *pool)
 
 	kv_assert_held(&pool->compact_lock);
 	verify_cancel(pool);
-	if (!steps->nr_flights)
+	if (!pool->transit.nr_flights)
 		return 0;
 	kv_lock(&steps->lock);
 	nr = cancel_all(pool, steps);
@@ -638,7 +638,7 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 	while (steps->oldest) {
 		if (pool->dev)
 			pool->parts.dev->wait(pool->dev, steps->oldest->fence);
-		flight_del(steps, &steps->oldest);
+		flight_del(pool, &steps->oldest);
 	}
 }
 

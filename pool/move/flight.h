@@ -3,40 +3,17 @@
 #ifndef POOL_FLIGHT_H
 #define POOL_FLIGHT_H
 
-#include <kv/defrag.h>
-
-#include "../internal.h"
+#include "move.h"
+#include "step.h"
 
 /* A block that has no owner, and cannot be had. */
 static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
-
-/* ---- move.c ---- */
-
-/* The picture that planners look at; made anew by each pool_snapshot(). */
-struct picture {
-	/* The caller's: */
-	struct kvmm_pool	*pool;
-	u32			mode;		/* enum kvmm_move_mode, or MOVE_STOPPED */
-	/* Out: */
-	struct kvmm_stay	stay;
-	struct kv_item		*items;		/* borrowed */
-	u32			max;
-	u32			nr;		/* items that there are, maybe more than @max */
-};
-
-/* As the movers' snapshot. No lock held below compact_lock. */
-u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max);
-
-/* So much has a new place, at once: one compaction, if anything has. ->lock held. */
-void moves_count(struct kvmm_pool *pool, u64 nr_moves, u64 nr_blocks);
-
-/* ---- flight.c ---- */
 
 /* The caller's, or NULL. */
 struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode);
 void flight_free(struct flight *flight);
 /* The youngest; takes it. compact_lock held. */
-void flight_add(struct steps *steps, struct flight *flight);
+void flight_add(struct kvmm_pool *pool, struct flight *flight);
 
 /* All legs are isolated, or none: -EAGAIN something has changed, -ENOMEM. ->lock held. */
 int flight_lift(struct kvmm_pool *pool, struct flight *flight);

@@ -138,7 +138,7 @@ static int take_off(struct start *start)
 	if (err)
 		flight_free(flight);
 	else
-		flight_add(steps, flight);
+		flight_add(pool, flight);
 	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
 }
 
@@ -147,7 +147,7 @@ static int check_start(const struct kvmm_pool *pool, const struct steps *steps, 
 	/* When a copy is done, and its old places are free, is up to the device. */
 	if (!pool->parts.planner || pool->rounds || pool->deterministic)
 		return -EOPNOTSUPP;
-	return go && (steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS) ? -EBUSY : 0;
+	return go && (steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS) ? -EBUSY : 0;
 }
 
 static void report(struct start *start)
@@ -198,7 +198,7 @@ int flights_start_goal(struct kvmm_pool *pool, struct goal *goal)
 int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode)
 {
 	struct start start = { .pool = pool, .steps = steps_of(pool), .mode = mode };
-	int err = start.steps->nr_quiet || start.steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
+	int err = start.steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
 
 	if (!err)
 		err = isolate(&start, moves, nr);
@@ -238,7 +238,7 @@ void flights_make_run(struct kvmm_pool *pool, u32 nr)
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
-	if (!steps || steps->nr_flights || !nr || nr > pool->nr_usable)
+	if (!steps || pool->transit.nr_flights || !nr || nr > pool->nr_usable)
 		return;
 	if (steps->nr_skip) {
 		steps->nr_skip--;
@@ -251,13 +251,6 @@ void flights_make_run(struct kvmm_pool *pool, u32 nr)
 	}
 	steps->nr_useless = min(steps->nr_useless + 1, MOST_USELESS);
 	steps->nr_skip = BIT(steps->nr_useless) - 1;
-}
-
-bool flights_are_there(struct kvmm_pool *pool)
-{
-	const struct steps *steps = steps_of(pool);
-
-	return steps && READ_ONCE(steps->nr_flights);
 }
 
 int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)

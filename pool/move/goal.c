@@ -11,6 +11,7 @@
 #include <kv/mem.h>
 
 #include "../cost.h"
+#include "background.h"
 #include "goal.h"
 #include "../local.h"
 

@@ -14,6 +14,7 @@
 #include <kv/env.h>
 
 #include "leave.h"
+#include "step.h"
 
 #define PORTION		256u	/* moves of one flight */
 
@@ -195,7 +196,7 @@ static int move_some(struct kvmm_pool *pool, struct elastic *el)
 	kv_lock(&pool->lock);
 	nr = leave_plan(pool, el, el->job.mode, &bad);
 	nr = bound_moves(el, nr, &nr_blocks);
-	if (!nr && bad != KV_NONE && !steps_of(pool)->nr_flights)
+	if (!nr && bad != KV_NONE && !pool->transit.nr_flights)
 		replace(pool, el, bad);
 	pool_leave(pool);
 	el->job.out.plan_ns += kv_ns_since(begin_ns);

@@ -9,6 +9,7 @@
  */
 #include <kv/pool.h>
 #include "leave.h"
+#include "step.h"
 
 #define PORTION		8u	/* pageblocks a tick */
 #define MOST_DEFERRED	6u

@@ -9,6 +9,7 @@
  */
 #include "../cost.h"
 #include "leave.h"
+#include "move.h"
 #include "stay.h"
 
 /* ---- cheapest first ---- */

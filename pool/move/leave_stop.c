@@ -10,7 +10,9 @@
 #include <kv/env.h>
 
 #include "leave.h"
+#include "move.h"
 #include "stay.h"
+#include "step.h"
 
 /* ---- requests ---- */
 

@@ -2,7 +2,7 @@
 /* How fast copies beside steps go; see pace.h. */
 #include <kv/env.h>
 
-#include "../internal.h"
+#include "step.h"
 
 #define NS_PER_MS	1000000ull
 

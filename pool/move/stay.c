@@ -14,6 +14,7 @@
 
 #include "../arena.h"
 #include "flight.h"
+#include "move.h"
 #include "stay.h"
 
 static struct verdict moves(u32 nr)

@@ -12,7 +12,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "../internal.h"
+#include "step.h"
 #include "verify.h"
 
 #define NOTHING_IN_USE	(~0ull)
@@ -347,7 +347,7 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 
 static bool may_settle(struct kvmm_pool *pool)
 {
-	return READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind) ||
+	return READ_ONCE(pool->transit.nr_flights) | READ_ONCE(pool->blind) ||
 	       verify_is_on_device(pool);
 }
 

@@ -8,7 +8,7 @@
  *
  * A *flight* is a batch of moves: copying, then published, then landed when its old places are
  * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so no
- * owner is given either. While content is copied out of a block of a range, its bit in pool->transit
+ * owner is given either. While content is copied out of a block of a range, its bit in transit.h's
  * keeps it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries
  * are MOVING meanwhile, which says the same.
  *
@@ -22,9 +22,8 @@
 #include <kv/lock.h>
 #include <kvmm/step.h>
 
+#include "../internal.h"
 #include "pace.h"
-
-struct kvmm_pool;
 
 /* Steps of one stream that have been given to the device, and may not be through. */
 #define NR_ENDED	8u
@@ -93,7 +92,6 @@ struct flight {
 struct steps {
 	/* compact_lock. */
 	struct flight *oldest;
-	u32 nr_flights;			/* READ_ONCE() as a hint */
 	u32 nr_quiet;
 	u32 nr_useless;			/* runs that could not be made, one after the other */
 	u32 nr_skip;			/* requests for one that are not listened to */
@@ -116,6 +114,13 @@ struct steps {
 
 /* Free the places that no step reads any more, if known without waiting. No lock held. */
 void __steps_settle(struct kvmm_pool *pool);
+
+/* The same where there are steps; @pool may be NULL. */
+static inline void steps_settle(struct kvmm_pool *pool)
+{
+	if (unlikely(pool && READ_ONCE(pool->steps)))
+		__steps_settle(pool);
+}
 
 /* They are there, or NULL: no caller has asked for any. */
 struct steps *steps_of(struct kvmm_pool *pool);
@@ -149,8 +154,6 @@ void steps_let_go(struct kvmm_pool *pool);
 void flights_poll(struct kvmm_pool *pool);
 /* A request found no run while a step was open: one may come later. compact_lock held. */
 void flights_make_run(struct kvmm_pool *pool, u32 nr);
-/* Is anything under way? A hint. */
-bool flights_are_there(struct kvmm_pool *pool);
 /* @fence comes behind published copies as well; -EIO one of them failed. ->lock held. */
 int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 extern const struct transit_ops flight_ops;

@@ -11,16 +11,7 @@
 #ifndef POOL_USELESS_H
 #define POOL_USELESS_H
 
-#include <kv/types.h>
-
-struct kvmm_pool;
-
-struct useless {
-	u64 stamp;		/* of the counts then */
-	u32 want;		/* so many blocks */
-	u32 max_runs;		/* in so many runs; 1: as long a run, else packed */
-	bool known;
-};
+#include "../internal.h"
 
 /* It is known to be in vain. pool->lock held, nothing kept aside by threads. */
 bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs);

@@ -26,6 +26,8 @@ struct verify_job {
 	u8			why[VERIFY_BATCH];	/* enum verify_why */
 };
 
+struct flight;
+
 /* Guard of all fields without a mark: compact_lock. */
 struct verify {
 	u32			sample_pm;	/* READ_ONCE() */
