@@ -54,10 +54,10 @@
 #include "door.h"
 #include "grow.h"
 #include "order.h"
-#include "move/pin.h"
+#include "pin.h"
 #include "pins.h"
 #include "transit.h"
-#include "move/unseen.h"
+#include "unseen.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */

@@ -5,7 +5,7 @@
  */
 #include <kv/mem.h>
 
-#include "../lease.h"
+#include "lease.h"
 
 static u64 one_of(u32 type)
 {

@@ -7,9 +7,7 @@
  */
 #include <kv/log.h>
 
-#include "flight.h"
-#include "../local.h"
-#include "unseen.h"
+#include "local.h"
 
 static int sees_end(const struct kvmm_pool *pool)
 {

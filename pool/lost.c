@@ -7,7 +7,7 @@
  * the note says nothing any more. Notes are made while the gate is closed. So a thread that stages
  * or publishes has either done it before, and the name is forgotten here, or sees the note.
  */
-#include "flight.h"
+#include "internal.h"
 
 int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
