@@ -16,7 +16,6 @@
 
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io)
 {
-	kv_assert_held(&disk->lock);
 	io->next = NULL;
 	*disk->waiting_end = io;
 	disk->waiting_end = &io->next;

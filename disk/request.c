@@ -117,7 +117,6 @@ struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 fi
 
 void disk_req_link(struct kvmm_disk *disk, struct disk_req *req)
 {
-	kv_assert_held(&disk->lock);
 	req->next = disk->reqs;
 	req->prev = &disk->reqs;
 	if (disk->reqs)
