@@ -98,32 +98,6 @@ static noinline u32 pop_rested(struct kv_entries *entries, u32 nr)
 
 /* ---- set-up ---- */
 
-static u32 next_gen(u32 gen)
-{
-	gen = (gen + 1) & KV_ENTRY_GEN_MASK;
-	return gen ? gen : 1;
-}
-
-/* The @nr-th generation from @first on. Zero is none, so a lap has one less than the mask says. */
-static u32 gen_after(u32 first, u32 nr)
-{
-	return (u32)(((u64)first - 1 + nr - 1) % KV_ENTRY_GEN_MASK) + 1;
-}
-
-static void fill_entries(struct kv_entries *entries)
-{
-	for (u32 i = 0; i < entries->nr; i++) {
-		struct kv_entry *entry = &entries->entry[i];
-
-		entry->word = kv_word_make(entries->gen_first, KV_ENTRY_FREE, 0);
-		entry->dup_next = entry->dup_prev = entry->parent = KV_NONE;
-		entry->link = i + 1 < entries->nr ? i + 1 : KV_NONE;
-	}
-	entries->free[0] = entries->nr ? 0 : KV_NONE;
-	entries->free[1] = KV_NONE;
-	entries->nr_free = entries->nr;
-}
-
 int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *attr)
 {
 	u32 first = attr->gen_first ? attr->gen_first : 1 + kv_random() % KV_ENTRY_GEN_MASK;
@@ -135,11 +109,21 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 		.entry		= registry_alloc((u64)attr->nr * sizeof(struct kv_entry)),
 		.nr		= attr->nr,
 		.gen_first	= first,
-		.gen_last	= gen_after(first, nr_gens),
+		/* Zero is no generation, so a lap has one less than the mask says. */
+		.gen_last	= ((u64)first - 1 + nr_gens - 1) % KV_ENTRY_GEN_MASK + 1,
 	};
 	if (!entries->entry)
 		return -ENOMEM;
-	fill_entries(entries);
+	for (u32 i = 0; i < entries->nr; i++) {
+		struct kv_entry *entry = &entries->entry[i];
+
+		entry->word = kv_word_make(first, KV_ENTRY_FREE, 0);
+		entry->dup_next = entry->dup_prev = entry->parent = KV_NONE;
+		entry->link = i + 1 < entries->nr ? i + 1 : KV_NONE;
+	}
+	entries->free[0] = entries->nr ? 0 : KV_NONE;
+	entries->free[1] = KV_NONE;
+	entries->nr_free = entries->nr;
 	return 0;
 }
 
@@ -204,9 +188,11 @@ int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handle
 void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr,
 		       u64 stamp)
 {
-	for (u32 i = 0; i < nr; i++)
+	for (u32 i = 0; i < nr; i++) {
+		kv_assert(handles[i].index < entries->nr);
 		smp_store_release(&entries->entry[handles[i].index].word,
 				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, stamp));
+	}
 }
 
 void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
@@ -215,6 +201,7 @@ void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
 		struct kv_entry *entry = &entries->entry[indexes[i]];
 		u32 gen = kv_word_gen(READ_ONCE(entry->word));
 
+		kv_assert(indexes[i] < entries->nr);
 		smp_store_release(&entry->word, kv_word_make(gen, KV_ENTRY_FREE, 0));
 		if (i + 1 < nr)
 			WRITE_ONCE(entry->link, indexes[i + 1]);
@@ -243,11 +230,11 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
 static u64 word_after(const struct kv_entries *entries, u64 word)
 {
-	u32 gen = kv_word_gen(word);
+	u32 gen = kv_word_gen(word), next = (gen + 1) & KV_ENTRY_GEN_MASK;
 
 	if (gen == entries->gen_last)
 		return kv_word_make(gen, KV_ENTRY_RETIRED, 0);
-	return kv_word_make(next_gen(gen), KV_ENTRY_FREE, 0);
+	return kv_word_make(next ? next : 1, KV_ENTRY_FREE, 0);
 }
 
 static bool may_be_freed(u64 word)
@@ -423,29 +410,22 @@ int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 
 /* ---- naming ---- */
 
-static void write_name(struct kv_entry *entry, const struct kv_name *name)
+int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
+		   const struct kv_name *name, bool stays_marked)
 {
-	u64 key[2];
+	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
+	struct kv_entry *entry;
+	u64 word, key[2];
 
+	if (unlikely(err))
+		return err;
+	entry = &entries->entry[handle.index];
 	kv_key_words(&name->key, key);
 	WRITE_ONCE(entry->key[0], key[0]);
 	WRITE_ONCE(entry->key[1], key[1]);
 	WRITE_ONCE(entry->domain, kv_domain_word(name->domain));
 	WRITE_ONCE(entry->parent, name->parent);
 	WRITE_ONCE(entry->position, name->position);
-}
-
-int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
-		   const struct kv_name *name, bool stays_marked)
-{
-	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
-	struct kv_entry *entry;
-	u64 word;
-
-	if (unlikely(err))
-		return err;
-	entry = &entries->entry[handle.index];
-	write_name(entry, name);
 	word = kv_word_with_state(READ_ONCE(entry->word), KV_ENTRY_STAGED);
 	/*
 	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after
@@ -511,12 +491,6 @@ static bool gen_is_sound(const struct kv_entries *entries, u64 word)
 	return gen && gen_age(entries, gen) <= gen_age(entries, entries->gen_last);
 }
 
-static bool links_are_sound(const struct kv_entries *entries, const struct kv_entry *entry)
-{
-	return (entry->link < entries->nr || entry->link == KV_NONE) &&
-	       (entry->parent < entries->nr || entry->parent == KV_NONE);
-}
-
 /* Length of a free list and @nr; KV_NONE if it has a loop, or something in it is not free. */
 static u32 free_list_len(const struct kv_entries *entries, u64 head, u32 nr)
 {
@@ -540,7 +514,8 @@ int kv_entries_check(const struct kv_entries *entries)
 		if (kv_word_is(entry->word, KV_ENTRY_PRIVATE))
 			nr_written += kv_word_pins(entry->word);
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
-		    !links_are_sound(entries, entry))
+		    (entry->link >= entries->nr && entry->link != KV_NONE) ||
+		    (entry->parent >= entries->nr && entry->parent != KV_NONE))
 			return -EUCLEAN;
 	}
 	kv_entries_count(entries, nr);

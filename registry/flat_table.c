@@ -19,11 +19,6 @@
 
 /* ---- set-up ---- */
 
-static u32 nr_homes_for(u32 nr_entries)
-{
-	return (u32)((u64)nr_entries * 2 / ENTRIES_PER_TWO_HOMES) + 1;
-}
-
 u64 flat_table_bytes(const struct table *table)
 {
 	return (u64)table->nr_buckets * sizeof(struct bucket);
@@ -35,7 +30,7 @@ struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 
 
 	if (!table)
 		return NULL;
-	table->nr_homes = nr_homes_for(min(nr_entries, entries->nr));
+	table->nr_homes = 2ull * min(nr_entries, entries->nr) / ENTRIES_PER_TWO_HOMES + 1;
 	/* For any hash: as many chains as there are, or one with all entries. */
 	table->nr_buckets = table->nr_homes + entries->nr / NR_SLOTS + 1;
 	table->top_over = table->nr_homes;
@@ -141,15 +136,6 @@ struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 	return (struct slot){ NULL, 0 };
 }
 
-static struct slot first_free(struct bucket *bucket)
-{
-	struct slots slots = slots_with_tag(bucket, 0);
-
-	if (!slots_left(slots))
-		return (struct slot){ NULL, 0 };
-	return (struct slot){ bucket, slots_first(slots) };
-}
-
 /* ---- overflow ---- */
 
 /* Empty and alone. There is always one: see flat_table_create(). */
@@ -194,9 +180,12 @@ static struct bucket *last_of(struct spot spot, struct bucket **before)
 void flat_slot_add(struct spot spot, u32 index)
 {
 	struct bucket *before, *last = last_of(spot, &before);
-	struct slot slot = first_free(last);
+	struct slots free = slots_with_tag(last, 0);
+	struct slot slot;
 
-	if (!slot.bucket) {
+	if (slots_left(free)) {
+		slot = (struct slot){ last, slots_first(free) };
+	} else {
 		u32 over = over_take(spot.table);
 
 		slot = (struct slot){ &spot.table->bucket[over], 0 };
@@ -204,15 +193,6 @@ void flat_slot_add(struct spot spot, u32 index)
 	}
 	slot_set_index(slot, index);
 	slot_set_tag(slot, spot.tag);
-}
-
-static struct slot last_used(struct bucket *bucket)
-{
-	struct slot slot = { bucket, NR_SLOTS - 1 };
-
-	while (slot.nr && !flat_slot_tag(slot))
-		slot.nr--;
-	return slot;
 }
 
 static void slot_clear(struct slot slot)
@@ -235,7 +215,9 @@ void flat_slot_del(struct spot spot, struct slot slot)
 		slot_clear(slot);
 		return;
 	}
-	mover = last_used(last);
+	mover = (struct slot){ last, NR_SLOTS - 1 };
+	while (mover.nr && !flat_slot_tag(mover))
+		mover.nr--;
 	slot_set_index(slot, slot_index(mover));
 	slot_set_tag(slot, flat_slot_tag(mover));
 	slot_clear(mover);

@@ -29,29 +29,9 @@ unsigned int kvmm_key_algos(const char **names, unsigned int max)
 
 /* ---- contexts ---- */
 
-static const struct key_format *find_format(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
-		if (!name || !strcmp(name, formats[i]->name))
-			return formats[i];
-	}
-	return NULL;
-}
-
 static bool bytes_are_sound(const struct kvmm_key_bytes *bytes)
 {
 	return bytes->data ? bytes->bytes <= KVMM_KEY_MAX_BYTES : !bytes->bytes;
-}
-
-static int check_attr(const struct kvmm_key_attr *attr)
-{
-	if (attr->size != sizeof(*attr) || attr->block_tokens > KVMM_KEY_MAX_BLOCK_TOKENS)
-		return -EINVAL;
-	if (!bytes_are_sound(&attr->layout_id) || !bytes_are_sound(&attr->tenant) ||
-	    !bytes_are_sound(&attr->lora) || !bytes_are_sound(&attr->salt) ||
-	    !bytes_are_sound(&attr->vllm_seed))
-		return -EINVAL;
-	return 0;
 }
 
 /* Copies to @to. Return: the byte behind the copy. */
@@ -68,13 +48,20 @@ int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **
 {
 	const struct key_format *format;
 	struct kvmm_key_ctx *ctx;
+	size_t i = 0;
 	u8 *text;
 
-	if (!attr || !result || check_attr(attr))
+	if (!attr || !result || attr->size != sizeof(*attr) ||
+	    attr->block_tokens > KVMM_KEY_MAX_BLOCK_TOKENS ||
+	    !bytes_are_sound(&attr->layout_id) || !bytes_are_sound(&attr->tenant) ||
+	    !bytes_are_sound(&attr->lora) || !bytes_are_sound(&attr->salt) ||
+	    !bytes_are_sound(&attr->vllm_seed))
 		return -EINVAL;
-	format = find_format(attr->algo);
-	if (!format)
+	while (i < ARRAY_SIZE(formats) && attr->algo && strcmp(attr->algo, formats[i]->name))
+		i++;
+	if (i == ARRAY_SIZE(formats))
 		return -ENOENT;
+	format = formats[i];
 	if (format->check(attr))
 		return -EINVAL;
 
@@ -117,12 +104,6 @@ static bool extra_is_sound(const struct kvmm_key_extra *extra)
 	       extra->nr >= 1 && extra->nr <= FARTHEST_TOKEN;
 }
 
-static bool are_in_order(const struct kvmm_key_extra *extra, const struct kvmm_key_extra *next)
-{
-	return extra->kind < next->kind ||
-	       (extra->kind == next->kind && extra->start + extra->nr <= next->start);
-}
-
 /* Finds, while it is at it, where the extras of each kind lie. */
 static int check_extras(struct key_walk *walk)
 {
@@ -132,7 +113,9 @@ static int check_extras(struct key_walk *walk)
 		return -EINVAL;
 	for (size_t i = 0; i < walk->seq->nr_extras; i++, extra++) {
 		if (!extra_is_sound(extra) || !walk->ctx->format->takes(walk->ctx, extra) ||
-		    (i && !are_in_order(extra - 1, extra)))
+		    (i && extra[-1].kind > extra->kind) ||
+		    (i && extra[-1].kind == extra->kind &&
+		     extra[-1].start + extra[-1].nr > extra->start))
 			return -EINVAL;
 		if (!walk->end[extra->kind])
 			walk->next[extra->kind] = i;
@@ -196,25 +179,19 @@ size_t kv_key_last(const struct key_walk *walk, enum kvmm_key_kind kind)
 	return i;
 }
 
-static void hash_block(struct digest *digest, struct key_walk *walk)
-{
-	const struct kvmm_key_ctx *ctx = walk->ctx;
-
-	kv_digest_begin(digest, ctx->digest, &ctx->start, ctx->absorbed);
-	ctx->format->put_block(digest, walk);
-	kv_digest_finish(digest, walk->result);
-	walk->parent = walk->result;
-	walk->first += ctx->block_tokens;
-}
-
 /* The first @bytes of each of @nr results, side by side. */
 static void hash_blocks(struct key_walk *walk, u32 nr, void *results, size_t bytes)
 {
+	const struct kvmm_key_ctx *ctx = walk->ctx;
 	struct digest digest;
 	u8 *to = results;
 
 	for (; nr; nr--, to += bytes) {
-		hash_block(&digest, walk);
+		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
+		ctx->format->put_block(&digest, walk);
+		kv_digest_finish(&digest, walk->result);
+		walk->parent = walk->result;
+		walk->first += ctx->block_tokens;
 		memcpy(to, walk->result, bytes);
 	}
 }

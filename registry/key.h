@@ -53,6 +53,13 @@ struct key_walk {
 
 extern const struct key_format kv_key_sha256, kv_key_siphash, kv_key_vllm;
 
+static inline bool kv_key_has_secret(const struct kvmm_key_attr *attr)
+{
+	static const u8 none[KVMM_KEY_SECRET_BYTES];
+
+	return memcmp(attr->secret, none, sizeof(none));
+}
+
 /* Extras of one kind that the block depends on: kv_key_first() .. kv_key_last() - 1. */
 size_t kv_key_first(struct key_walk *walk, enum kvmm_key_kind kind);
 size_t kv_key_last(const struct key_walk *walk, enum kvmm_key_kind kind);

@@ -52,13 +52,6 @@ static void put_if_given(struct digest *digest, enum field field,
 		put_field(digest, field, bytes->data, bytes->bytes);
 }
 
-static bool has_secret(const struct kvmm_key_attr *attr)
-{
-	static const u8 none[KVMM_KEY_SECRET_BYTES];
-
-	return memcmp(attr->secret, none, sizeof(none));
-}
-
 /* ---- the domain ---- */
 
 static void hash_domain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr,
@@ -70,7 +63,7 @@ static void hash_domain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_at
 	kv_digest_begin(&digest, kv_sha256(), &kv_sha256_start, 0);
 	put_field(&digest, FIELD_FORMAT, FORMAT_NAME, strlen(FORMAT_NAME));
 	put_field(&digest, FIELD_ALGO, algo, strlen(algo));
-	if (has_secret(attr))
+	if (kv_key_has_secret(attr))
 		put_field(&digest, FIELD_SECRET, attr->secret, sizeof(attr->secret));
 	put_if_given(&digest, FIELD_LAYOUT_ID, &attr->layout_id);
 	put_if_given(&digest, FIELD_TENANT, &attr->tenant);
@@ -89,7 +82,7 @@ static int check_sha256(const struct kvmm_key_attr *attr)
 
 static int check_siphash(const struct kvmm_key_attr *attr)
 {
-	return has_secret(attr) ? check_sha256(attr) : -EINVAL;
+	return kv_key_has_secret(attr) ? check_sha256(attr) : -EINVAL;
 }
 
 static void init_sha256(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
@@ -121,22 +114,6 @@ static bool takes_all(const struct kvmm_key_ctx *ctx, const struct kvmm_key_extr
 	return true;
 }
 
-static void put_extra(struct digest *digest, const struct kvmm_key_extra *extra, s64 offset)
-{
-	put_head(digest, FIELD_EXTRA + extra->kind, sizeof(offset) + extra->bytes);
-	kv_digest_put(digest, &offset, sizeof(offset));
-	kv_digest_put(digest, extra->data, extra->bytes);
-}
-
-static void put_extras(struct digest *digest, struct key_walk *walk, enum kvmm_key_kind kind)
-{
-	const struct kvmm_key_extra *extra = walk->seq->extras;
-	size_t i = kv_key_first(walk, kind), last = kv_key_last(walk, kind);
-
-	for (; i < last; i++)
-		put_extra(digest, &extra[i], extra[i].start - walk->first);
-}
-
 /* Of a constant length: copied without a call. */
 static inline void put_parent(struct digest *digest, const void *parent)
 {
@@ -151,8 +128,18 @@ static void put_block(struct digest *digest, struct key_walk *walk)
 		put_parent(digest, walk->parent);
 	put_field(digest, FIELD_TOKENS, kv_key_tokens(walk),
 		  walk->ctx->block_tokens * sizeof(u32));
-	for (u32 kind = 0; walk->seq->nr_extras && kind < KVMM_KEY_NR_KINDS; kind++)
-		put_extras(digest, walk, kind);
+	for (u32 kind = 0; walk->seq->nr_extras && kind < KVMM_KEY_NR_KINDS; kind++) {
+		size_t i = kv_key_first(walk, kind), last = kv_key_last(walk, kind);
+
+		for (; i < last; i++) {
+			const struct kvmm_key_extra *extra = &walk->seq->extras[i];
+			s64 offset = extra->start - walk->first;
+
+			put_head(digest, FIELD_EXTRA + kind, sizeof(offset) + extra->bytes);
+			kv_digest_put(digest, &offset, sizeof(offset));
+			kv_digest_put(digest, extra->data, extra->bytes);
+		}
+	}
 }
 
 const struct key_format kv_key_sha256 = {

@@ -12,38 +12,27 @@
 #include "cbor.h"
 #include "key.h"
 
-static bool is_zero(const u8 *byte, size_t nr)
-{
-	while (nr && !*byte)
-		byte++, nr--;
-	return !nr;
-}
-
 static int check_vllm(const struct kvmm_key_attr *attr)
 {
 	if (attr->group || attr->layout_id.data || attr->tenant.data ||
-	    !is_zero(attr->secret, sizeof(attr->secret)))
+	    kv_key_has_secret(attr))
 		return -EINVAL;
 	return !attr->vllm_root == !attr->vllm_seed.data ? -EINVAL : 0;
 }
 
-static void hash_seed(const struct kvmm_key_bytes *seed, u8 *root)
+static void init_vllm(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
 {
 	struct digest digest;
 
-	kv_digest_begin(&digest, kv_sha256(), &kv_sha256_start, 0);
-	kv_cbor_string(&digest, CBOR_TEXT, seed->data, seed->bytes);
-	kv_digest_finish(&digest, root);
-}
-
-static void init_vllm(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
-{
 	ctx->digest = kv_sha256();
 	ctx->start = kv_sha256_start;
-	if (attr->vllm_root)
+	if (attr->vllm_root) {
 		ctx->root = *attr->vllm_root;
-	else
-		hash_seed(&attr->vllm_seed, ctx->root.byte);
+		return;
+	}
+	kv_digest_begin(&digest, kv_sha256(), &kv_sha256_start, 0);
+	kv_cbor_string(&digest, CBOR_TEXT, attr->vllm_seed.data, attr->vllm_seed.bytes);
+	kv_digest_finish(&digest, ctx->root.byte);
 }
 
 /* The hash of embeddings stands for those of one block, without saying where they are. */
@@ -58,13 +47,6 @@ static bool takes(const struct kvmm_key_ctx *ctx, const struct kvmm_key_extra *e
 static void put_text(struct digest *digest, const struct kvmm_key_bytes *text)
 {
 	kv_cbor_string(digest, CBOR_TEXT, text->data, text->bytes);
-}
-
-static void put_item(struct digest *digest, const struct kvmm_key_extra *extra, s64 offset)
-{
-	kv_cbor_head(digest, CBOR_ARRAY, 2);
-	kv_cbor_string(digest, CBOR_TEXT, extra->data, extra->bytes);
-	kv_cbor_int(digest, offset);
 }
 
 /* Positions in seq->extras, as kv_key_first() and kv_key_last() say. */
@@ -95,8 +77,11 @@ static void put_extra_keys(struct digest *digest, struct key_walk *walk)
 	kv_cbor_head(digest, CBOR_ARRAY, nr);
 	if (with_lora)
 		put_text(digest, &ctx->lora);
-	for (; mm.i < mm.last; mm.i++)
-		put_item(digest, &extra[mm.i], extra[mm.i].start - walk->first);
+	for (; mm.i < mm.last; mm.i++) {
+		kv_cbor_head(digest, CBOR_ARRAY, 2);
+		kv_cbor_string(digest, CBOR_TEXT, extra[mm.i].data, extra[mm.i].bytes);
+		kv_cbor_int(digest, extra[mm.i].start - walk->first);
+	}
 	if (with_salt)
 		put_text(digest, &ctx->salt);
 	for (; embeds.i < embeds.last; embeds.i++)

@@ -9,23 +9,13 @@
 
 /* ---- making ---- */
 
-static bool attr_is_good(const struct kvmm_registry_attr *attr)
-{
-	return attr && attr->size == sizeof(*attr) && attr->capacity <= MAX_CAPACITY &&
-	       attr->nr_tiers && attr->nr_tiers <= KVMM_MAX_TIERS &&
-	       !(attr->flags & ~KVMM_REGISTRY_PREFIX_CLOSED);
-}
-
-static u32 node_stride(u32 nr_tiers)
-{
-	return kv_align_up(offsetof(struct node, count) + max(nr_tiers, MIN_COUNTS) * sizeof(u32),
-			   KV_CACHELINE);
-}
-
 /* Memory for @capacity nodes; a family and, in the end, a position may come with each. */
 static int init_memory(struct kvmm_registry *reg, u32 capacity)
 {
-	int err = radix_slab_init(&reg->slab[NODE], capacity, node_stride(reg->nr_tiers), NODE);
+	u32 nr_counts = max(reg->nr_tiers, MIN_COUNTS);
+	u32 stride = kv_align_up(offsetof(struct node, count) + nr_counts * sizeof(u32),
+				 KV_CACHELINE);
+	int err = radix_slab_init(&reg->slab[NODE], capacity, stride, NODE);
 
 	if (err)
 		return err;
@@ -48,7 +38,9 @@ int kvmm_registry_create(const struct kvmm_registry_attr *attr, struct kvmm_regi
 {
 	struct kvmm_registry *fresh;
 
-	if (!reg || !attr_is_good(attr))
+	if (!reg || !attr || attr->size != sizeof(*attr) || attr->capacity > MAX_CAPACITY ||
+	    !attr->nr_tiers || attr->nr_tiers > KVMM_MAX_TIERS ||
+	    attr->flags & ~KVMM_REGISTRY_PREFIX_CLOSED)
 		return -EINVAL;
 	fresh = kv_alloc_lines(1, sizeof(*fresh));
 	if (!fresh)
@@ -68,23 +60,19 @@ int kvmm_registry_create(const struct kvmm_registry_attr *attr, struct kvmm_regi
 
 /* ---- ending ---- */
 
-static void destroy_attachments(struct kvmm_registry *reg)
-{
-	for (u32 index = 1; reg->attach_bytes && index <= reg->slab[NODE].top; index++) {
-		struct node *node = node_at(reg, index);
-
-		if (node->gen & 1 && node->attached)
-			radix_attach_destroy(reg, index);
-	}
-}
-
 void kvmm_registry_destroy(struct kvmm_registry *reg)
 {
 	if (!reg || kv_inherited(reg))
 		return;
 	/* Graves belong to us until they are opened. */
 	kv_rcu_barrier();
-	destroy_attachments(reg);
+	for (u32 index = 1; reg->attach_bytes && index <= reg->slab[NODE].top; index++) {
+		const struct node *node = node_at(reg, index);
+
+		if (node->gen & 1 && node->attached)
+			radix_attach_destroy(reg, index);
+	}
+	kv_assert(!reg->attach_bytes && !reg->in_graves);
 	radix_table_exit(reg);
 	radix_slab_exit(&reg->slab[RECORD]);
 	radix_slab_exit(&reg->slab[NODE]);
@@ -92,15 +80,6 @@ void kvmm_registry_destroy(struct kvmm_registry *reg)
 }
 
 /* ---- numbers ---- */
-
-static u64 bytes_of(struct kvmm_registry *reg)
-{
-	u64 bytes = sizeof(*reg) + radix_table_bytes(reg) + READ_ONCE(reg->attach_bytes);
-
-	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
-		bytes += radix_slab_bytes(&reg->slab[kind]);
-	return bytes;
-}
 
 void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat)
 {
@@ -116,5 +95,7 @@ void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *st
 		kv_unlock(&stripe->lock);
 	}
 	stat->capacity = READ_ONCE(reg->slab[NODE].capacity);
-	stat->bytes = bytes_of(reg);
+	stat->bytes = sizeof(*reg) + radix_table_bytes(reg) + READ_ONCE(reg->attach_bytes);
+	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
+		stat->bytes += radix_slab_bytes(&reg->slab[kind]);
 }

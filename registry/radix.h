@@ -292,11 +292,6 @@ static inline u64 position_hash(const struct kvmm_registry *reg, u32 position)
 	return weaken(hash);
 }
 
-static inline u64 domain_of(kvmm_domain_t domain)
-{
-	return kv_domain_word(domain);
-}
-
 static inline u64 named_hash(const struct kvmm_registry *reg, const struct named *name)
 {
 	return hash_words(name->key, name->position, domain_seed(reg->seed, name->domain));
@@ -395,8 +390,8 @@ struct dead {
 	u32 nr;
 };
 
-struct node *radix_node_add(struct kvmm_registry *reg, const struct item *item,
-			    struct supply *supply, u32 *index);
+/* The number of the new one. */
+u32 radix_node_add(struct kvmm_registry *reg, const struct item *item, struct supply *supply);
 /* The parent of a node that had none. */
 void radix_node_link(struct kvmm_registry *reg, const struct item *item, u32 index,
 		     struct supply *supply);
@@ -451,6 +446,7 @@ struct news {
 
 static inline void news_add(struct news *news, const struct node *node)
 {
+	kv_assert(news->nr < KVMM_REGISTRY_BATCH);
 	news->name[news->nr++] = radix_name_of(&node->name);
 }
 

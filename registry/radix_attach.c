@@ -44,23 +44,13 @@ static const struct attach_type *type_of(const struct kvmm_registry *reg, int ty
 	return type >= 0 && (u32)type < nr ? &reg->type[type] : NULL;
 }
 
-static int type_find(const struct kvmm_registry *reg, const char *name)
-{
-	kv_assert_held(&reg->config_lock);
-	for (u32 i = 0; i < reg->nr_types; i++)
-		if (!strcmp(reg->type[i].name, name))
-			return i;
-	return -ENOENT;
-}
-
 static int type_add(struct kvmm_registry *reg, const struct attach_type *type)
 {
-	int id = type_find(reg, type->name);
-
 	kv_assert_held(&reg->config_lock);
-	if (id >= 0)
-		return reg->type[id].mode == type->mode && reg->type[id].dtor == type->dtor ?
-			       id : -EEXIST;
+	for (u32 id = 0; id < reg->nr_types; id++)
+		if (!strcmp(reg->type[id].name, type->name))
+			return reg->type[id].mode == type->mode &&
+			       reg->type[id].dtor == type->dtor ? (int)id : -EEXIST;
 	if (reg->nr_types == KVMM_REGISTRY_TYPES)
 		return -ENOSPC;
 	reg->type[reg->nr_types] = *type;
@@ -108,17 +98,6 @@ int kvmm_attach_why(struct kvmm_registry *reg, int type, uint32_t mode, char *te
 }
 
 /* ---- lists ---- */
-
-static struct attachment *attachment_create(struct kvmm_registry *reg, int type, void *value)
-{
-	struct attachment *fresh = kv_alloc(sizeof(*fresh));
-
-	if (!fresh)
-		return NULL;
-	*fresh = (struct attachment){ NULL, value, type };
-	kv_fetch_add(&reg->attach_bytes, sizeof(*fresh));
-	return fresh;
-}
 
 static void attachment_free(struct kvmm_registry *reg, struct attachment *attachment)
 {
@@ -193,9 +172,11 @@ int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t handle, int type, ui
 		return -ECHILD;
 	if (!found || mode != (found->mode & ~KVMM_ATTACH_KEEPS))
 		return -EINVAL;
-	fresh = attachment_create(reg, type, value);
+	fresh = kv_alloc(sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
+	*fresh = (struct attachment){ NULL, value, type };
+	kv_fetch_add(&reg->attach_bytes, sizeof(*fresh));
 	err = kvmm_node_get(reg, &handle, 1);
 	if (err) {
 		attachment_free(reg, fresh);

@@ -90,14 +90,6 @@ static bool see_table(struct check *check)
 
 /* ---- records ---- */
 
-static bool link_is_sound(const struct record *record, const struct node *node, u32 index,
-			  u32 prev)
-{
-	if (record->name.mask == FAMILY)
-		return node->sib_prev == prev && node->up == index;
-	return node->pos_prev == prev && node->name.position == record->name.position;
-}
-
 static bool list_is_sound(struct check *check, u32 index)
 {
 	struct record *record = record_at(check->reg, index);
@@ -111,7 +103,9 @@ static bool list_is_sound(struct check *check, u32 index)
 		    !see(check, NODE, at, is_family ? IN_FAMILY : IN_POSITION))
 			return false;
 		node = node_at(check->reg, at);
-		if (!link_is_sound(record, node, index, prev))
+		if (is_family ? node->sib_prev != prev || node->up != index :
+				node->pos_prev != prev ||
+				node->name.position != record->name.position)
 			return false;
 		prev = at;
 		at = is_family ? node->sib_next : node->pos_next;
@@ -246,12 +240,6 @@ static bool slots_add_up(const struct check *check)
 	return check->nr[NODE] + reg->slab[NODE].nr_free + reg->in_graves <= reg->slab[NODE].top;
 }
 
-static bool is_sound(struct check *check)
-{
-	return see_free(check, NODE) && see_free(check, RECORD) && see_table(check) &&
-	       slots_are_sound(check) && stripes_add_up(check) && slots_add_up(check);
-}
-
 int kv_radix_check(struct kvmm_registry *reg)
 {
 	struct check check = { .reg = reg };
@@ -263,7 +251,9 @@ int kv_radix_check(struct kvmm_registry *reg)
 		check.seen[kind] = kv_alloc_array((size_t)reg->slab[kind].top + 1, 1);
 	if (check.seen[NODE] && check.seen[RECORD]) {
 		kv_rcu_read_lock();
-		err = is_sound(&check) ? 0 : -EUCLEAN;
+		err = see_free(&check, NODE) && see_free(&check, RECORD) && see_table(&check) &&
+		      slots_are_sound(&check) && stripes_add_up(&check) && slots_add_up(&check) ?
+		      0 : -EUCLEAN;
 		kv_rcu_read_unlock();
 	}
 	kv_free(check.seen[NODE]);

@@ -34,7 +34,7 @@ struct group {
 
 static struct look look_at(const struct kvmm_registry *reg, const struct kvmm_prefix *prefix)
 {
-	u64 domain = domain_of(prefix->domain);
+	u64 domain = kv_domain_word(prefix->domain);
 
 	return (struct look){ reg, kv_rcu_dereference(reg->table), prefix, domain,
 			      domain_seed(reg->seed, domain) };
@@ -88,12 +88,6 @@ static __always_inline u32 find_in_chain(const struct look *look, const struct g
 static u32 tiers_of(const struct look *look, u32 index)
 {
 	return index ? READ_ONCE(node_at(look->reg, index)->name.mask) : 0;
-}
-
-static void group_ask(const struct look *look, struct group *group)
-{
-	ask_for_chains(look, group);
-	ask_for_nodes(look, group);
 }
 
 /* How many of the group, from the first on, are in one of @tiers. */
@@ -157,14 +151,6 @@ static u32 len_linear(const struct look *look, u32 tiers)
 	return len;
 }
 
-/* At most GROUP names at even distances in [lo, hi), the last one among them. */
-static void group_spread(struct group *group, u32 lo, u32 hi)
-{
-	group->step = (hi - lo + GROUP - 1) / GROUP;
-	group->nr = (hi - lo + group->step - 1) / group->step;
-	group->first = hi - 1 - (group->nr - 1) * group->step;
-}
-
 /* Names before @lo are there, the one at @hi is not; one that is there vouches for those before. */
 static u32 len_bisect(const struct look *look, u32 tiers)
 {
@@ -174,8 +160,12 @@ static u32 len_bisect(const struct look *look, u32 tiers)
 	while (lo < hi) {
 		u32 hits;
 
-		group_spread(&group, lo, hi);
-		group_ask(look, &group);
+		/* At most GROUP names at even distances in [lo, hi), the last one among them. */
+		group.step = (hi - lo + GROUP - 1) / GROUP;
+		group.nr = (hi - lo + group.step - 1) / group.step;
+		group.first = hi - 1 - (group.nr - 1) * group.step;
+		ask_for_chains(look, &group);
+		ask_for_nodes(look, &group);
 		hits = group_len(look, &group, tiers);
 		if (hits < group.nr)
 			hi = name_nr(&group, hits);

@@ -53,33 +53,26 @@ u32 radix_slab_free_at(const struct slab *slab, u32 nr)
 
 /* ---- growth ---- */
 
-static void install(struct slab *slab, u8 *memory)
-{
-	u32 segment = slab->nr_segments, base = segment_base(slab, segment);
-	u32 size = segment_size(slab, segment);
-
-	kv_assert_held(&slab->lock);
-	WRITE_ONCE(slab->bias[segment], (uintptr_t)memory - (u64)(base + 1) * slab->stride);
-	slab->free[segment] = (u32 *)(void *)(memory + (u64)size * slab->stride);
-	slab->nr_segments++;
-	WRITE_ONCE(slab->capacity, slab->capacity + size);
-}
-
 /* One segment more than @nr_segments, by us or by another thread. */
 static int grow(struct slab *slab, u32 nr_segments)
 {
+	u32 base = segment_base(slab, nr_segments), size = segment_size(slab, nr_segments);
 	u64 bytes = segment_bytes(slab, nr_segments);
 	u8 *memory;
 
-	if (nr_segments == NR_SEGMENTS ||
-	    (u64)segment_base(slab, nr_segments) + segment_size(slab, nr_segments) > MAX_SLOTS)
+	kv_assert_not_held(&slab->lock);
+	if (nr_segments == NR_SEGMENTS || (u64)base + size > MAX_SLOTS)
 		return -ENOMEM;
 	memory = registry_alloc(bytes);
 	if (!memory)
 		return -ENOMEM;
 	kv_lock(&slab->lock);
 	if (slab->nr_segments == nr_segments) {
-		install(slab, memory);
+		WRITE_ONCE(slab->bias[nr_segments],
+			   (uintptr_t)memory - (base + 1ull) * slab->stride);
+		slab->free[nr_segments] = (u32 *)(void *)(memory + (u64)size * slab->stride);
+		slab->nr_segments++;
+		WRITE_ONCE(slab->capacity, slab->capacity + size);
 		memory = NULL;
 	}
 	kv_unlock(&slab->lock);
@@ -149,7 +142,6 @@ void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments)
 {
 	kv_lock(&slab->lock);
 	KV_BUG_ON(nr > slab->reserved);
-	kv_assert(slab->reserved >= nr);
 	slab->reserved -= nr;
 	kv_unlock(&slab->lock);
 	trim(slab, nr_segments);
@@ -159,7 +151,6 @@ void radix_slab_take(struct slab *slab, u32 nr, u32 *slots)
 {
 	kv_lock(&slab->lock);
 	KV_BUG_ON(nr > slab->reserved);
-	kv_assert(slab->reserved >= nr);
 	slab->reserved -= nr;
 	for (u32 i = 0; i < nr; i++) {
 		if (slab->nr_free) {
@@ -175,6 +166,7 @@ void radix_slab_take(struct slab *slab, u32 nr, u32 *slots)
 void radix_slab_free(struct slab *slab, u32 nr, const u32 *slots)
 {
 	kv_lock(&slab->lock);
+	kv_assert(slab->nr_free + nr <= slab->top);
 	for (u32 i = 0; i < nr; i++)
 		*free_at(slab, slab->nr_free++) = slots[i];
 	kv_unlock(&slab->lock);

@@ -93,23 +93,15 @@ u64 radix_table_bytes(const struct kvmm_registry *reg)
  * At the head, where new nodes are soon looked for; but positions, which are always looked for,
  * stay before families.
  */
-static u32 *place_for(struct kvmm_registry *reg, struct table *table, enum slot_kind kind, u64 hash,
-		      u32 index)
-{
-	u32 *link = &chains_of(table, hash)->first[kind];
-
-	if (kind != RECORD || named_at(reg, kind, index)->mask == POSITION)
-		return link;
-	while (*link && named_at(reg, kind, *link)->mask == POSITION)
-		link = &named_at(reg, kind, *link)->hash_next[table->parity];
-	return link;
-}
-
 static void add_to(struct kvmm_registry *reg, struct table *table, enum slot_kind kind, u64 hash,
 		   u32 index)
 {
-	u32 *link = place_for(reg, table, kind, hash, index);
+	u32 *link = &chains_of(table, hash)->first[kind];
 
+	kv_assert_held(&stripe_of(reg, hash)->lock);
+	if (kind == RECORD && named_at(reg, kind, index)->mask != POSITION)
+		while (*link && named_at(reg, kind, *link)->mask == POSITION)
+			link = &named_at(reg, kind, *link)->hash_next[table->parity];
 	WRITE_ONCE(named_at(reg, kind, index)->hash_next[table->parity], *link);
 	/* Pairs with the acquire loads of radix_find_node() and of groups: the name is visible. */
 	smp_store_release(link, index);
@@ -150,7 +142,10 @@ void radix_chain_del(struct kvmm_registry *reg, enum slot_kind kind, u64 hash, u
 
 static const struct table *table_for(const struct kvmm_registry *reg, const struct stripe *stripe)
 {
-	return stripe ? stripe->table : kv_rcu_dereference(reg->table);
+	if (!stripe)
+		return kv_rcu_dereference(reg->table);
+	kv_assert_held(&stripe->lock);
+	return stripe->table;
 }
 
 u32 radix_find_node(const struct kvmm_registry *reg, const struct stripe *stripe, u64 hash,
@@ -229,6 +224,7 @@ static void copy_chain(struct kvmm_registry *reg, enum slot_kind kind, const str
 {
 	u32 index = from->chains[chain].first[kind];
 
+	kv_assert(from->parity != to->parity);
 	while (index) {
 		struct named *name = named_at(reg, kind, index);
 		u64 hash = kind == NODE ? named_hash(reg, name) : record_at(reg, index)->hash;
@@ -251,14 +247,6 @@ static void copy_stripe(struct kvmm_registry *reg, struct stripe *stripe, struct
 	kv_unlock(&stripe->lock);
 }
 
-static void switch_stripe(struct stripe *stripe)
-{
-	kv_lock(&stripe->lock);
-	stripe->table = stripe->next;
-	stripe->next = NULL;
-	kv_unlock(&stripe->lock);
-}
-
 static void replace(struct kvmm_registry *reg, struct table *to)
 {
 	struct table *from = reg->table;
@@ -267,8 +255,15 @@ static void replace(struct kvmm_registry *reg, struct table *to)
 		copy_stripe(reg, &reg->stripe[i], to);
 	/* Pairs with kv_rcu_dereference() by readers: all chains are there. */
 	kv_rcu_assign(reg->table, to);
-	for (u32 i = 0; i < NR_STRIPES; i++)
-		switch_stripe(&reg->stripe[i]);
+	for (u32 i = 0; i < NR_STRIPES; i++) {
+		struct stripe *stripe = &reg->stripe[i];
+
+		kv_lock(&stripe->lock);
+		kv_assert(stripe->table == from && stripe->next == to);
+		stripe->table = to;
+		stripe->next = NULL;
+		kv_unlock(&stripe->lock);
+	}
 	kv_rcu_defer(&from->rcu, free_table);
 	kv_rcu_barrier();
 }
@@ -282,6 +277,7 @@ void radix_table_grow(struct kvmm_registry *reg)
 	u32 nr = radix_slab_claimed(&reg->slab[NODE]), idle = 0, nr_chains;
 	struct table *to;
 
+	kv_assert_not_reading();
 	kv_rcu_read_lock();
 	nr_chains = kv_rcu_dereference(reg->table)->nr_chains;
 	kv_rcu_read_unlock();

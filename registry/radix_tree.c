@@ -30,7 +30,7 @@ static void item_hash(const struct kvmm_registry *reg, struct item *item, u64 se
 static void item_of_key(const struct kvmm_registry *reg, const struct kvmm_prefix *prefix, u64 seed,
 			u32 i, u32 first, struct item *item)
 {
-	item->domain = domain_of(prefix->domain);
+	item->domain = kv_domain_word(prefix->domain);
 	item->position = prefix->position + i;
 	kv_key_words(&prefix->keys[i], item->key);
 	item_hash(reg, item, seed);
@@ -51,7 +51,7 @@ static void item_of_name(const struct kvmm_registry *reg, const struct kv_radix_
 {
 	u64 seed;
 
-	item->domain = domain_of(name->domain);
+	item->domain = kv_domain_word(name->domain);
 	item->position = name->position;
 	kv_key_words(&name->key, item->key);
 	seed = domain_seed(reg->seed, item->domain);
@@ -64,7 +64,7 @@ void radix_items(const struct kvmm_registry *reg, const struct batch *batch, u32
 		 struct item *items)
 {
 	const struct kvmm_prefix *prefix = batch->prefix;
-	u64 seed = prefix ? domain_seed(reg->seed, domain_of(prefix->domain)) : 0;
+	u64 seed = prefix ? domain_seed(reg->seed, kv_domain_word(prefix->domain)) : 0;
 
 	for (u32 i = 0; i < nr; i++) {
 		if (prefix)
@@ -98,6 +98,7 @@ struct kvmm_name radix_name_of(const struct named *named)
 
 static u32 supply_take(struct supply *supply, enum slot_kind kind)
 {
+	kv_assert(supply->nr[kind]);
 	return supply->slot[kind][--supply->nr[kind]];
 }
 
@@ -115,6 +116,7 @@ static void record_del(struct kvmm_registry *reg, u32 index, struct dead *dead)
 {
 	struct record *record = record_at(reg, index);
 
+	kv_assert(!record->nr && !record->first);
 	radix_chain_del(reg, RECORD, record->hash, index);
 	record->grave_next = dead->record;
 	dead->record = index;
@@ -142,6 +144,7 @@ static void position_enter(struct kvmm_registry *reg, u32 record_index, u32 inde
 	struct record *record = record_at(reg, record_index);
 	struct node *node = node_at(reg, index);
 
+	kv_assert_held(&stripe_of(reg, record->hash)->lock);
 	node->pos_prev = 0;
 	WRITE_ONCE(node->pos_next, record->first);
 	if (record->first)
@@ -158,6 +161,8 @@ static void position_leave(struct kvmm_registry *reg, const struct node *node, s
 	u32 index = radix_find_position(reg, stripe, hash, node->name.position);
 	struct record *record = record_at(reg, index);
 
+	kv_assert_held(&stripe->lock);
+	kv_assert(record->nr);
 	if (node->pos_prev)
 		smp_store_release(&node_at(reg, node->pos_prev)->pos_next, node->pos_next);
 	else
@@ -203,6 +208,8 @@ static void family_enter(struct kvmm_registry *reg, u32 family_index, u32 index)
 	struct record *family = record_at(reg, family_index);
 	struct node *node = node_at(reg, index);
 
+	kv_assert_held(&stripe_of(reg, family->hash)->lock);
+	kv_assert(!node->up);
 	node->sib_prev = 0;
 	WRITE_ONCE(node->sib_next, family->first);
 	if (family->first)
@@ -218,6 +225,8 @@ static void family_leave(struct kvmm_registry *reg, const struct node *node, str
 {
 	struct record *family = record_at(reg, node->up);
 
+	kv_assert_held(&stripe_of(reg, family->hash)->lock);
+	kv_assert(family->nr);
 	if (node->sib_prev)
 		smp_store_release(&node_at(reg, node->sib_prev)->sib_next, node->sib_next);
 	else
@@ -230,19 +239,6 @@ static void family_leave(struct kvmm_registry *reg, const struct node *node, str
 	if (family->last && !(family->last & DEAD))
 		WRITE_ONCE(node_at(reg, family->last)->down, 0);
 	record_del(reg, node->up, dead);
-}
-
-/*
- * A number larger than any before. The swap is a release: a thread that has read it, or a later
- * one, also sees that the life before has gone; pairs with walk_from().
- */
-static u64 next_birth(struct kvmm_registry *reg)
-{
-	u64 birth = READ_ONCE(reg->births);
-
-	while (!kv_cas(&reg->births, &birth, birth + 1))
-		;
-	return birth + 1;
 }
 
 /*
@@ -261,8 +257,17 @@ static void family_adopt(struct kvmm_registry *reg, const struct item *item, u32
 		return;
 	family = record_at(reg, down);
 	if (family->last) {
+		u64 births = READ_ONCE(reg->births);
+
 		node->last_life = family->last & ~DEAD;
-		node->birth = next_birth(reg);
+		/*
+		 * A number larger than any before. The swap is a release: a thread that has read
+		 * it, or a later one, also sees that the life before has gone; pairs with
+		 * kvmm_node_walk().
+		 */
+		while (!kv_cas(&reg->births, &births, births + 1))
+			;
+		node->birth = births + 1;
 	}
 	/* Pairs with climb() and with threads that look for a parent: the node is visible. */
 	smp_store_release(&family->last, index);
@@ -270,9 +275,15 @@ static void family_adopt(struct kvmm_registry *reg, const struct item *item, u32
 
 /* ---- nodes ---- */
 
-/* The slot's record of its last life is overwritten, but for the count of its lives. */
-static void node_fill(struct node *node, const struct item *item)
+u32 radix_node_add(struct kvmm_registry *reg, const struct item *item, struct supply *supply)
 {
+	struct stripe *stripe = stripe_of(reg, item->hash);
+	u32 index = supply_take(supply, NODE);
+	struct node *node = node_at(reg, index);
+
+	kv_assert_held(&stripe->lock);
+	kv_assert(!(node->gen & 1));
+	/* The slot's record of its last life is overwritten, but for the count of its lives. */
 	node->name = (struct named){
 		.key = { item->key[0], item->key[1] },
 		.domain = item->domain,
@@ -287,28 +298,17 @@ static void node_fill(struct node *node, const struct item *item)
 	node->birth = 0;
 	node->attached = NULL;
 	memset(node->count, 0, sizeof(u32) * MIN_COUNTS);
-}
-
-struct node *radix_node_add(struct kvmm_registry *reg, const struct item *item,
-			    struct supply *supply, u32 *index)
-{
-	struct stripe *stripe = stripe_of(reg, item->hash);
-	u32 slot = supply_take(supply, NODE);
-	struct node *node = node_at(reg, slot);
-
-	node_fill(node, item);
 	for (u32 tier = MIN_COUNTS; tier < reg->nr_tiers; tier++)
 		node->count[tier] = 0;
 	/* Pairs with node_lives(): a holder of a handle of this life sees its contents. */
 	smp_store_release(&node->gen, (node->gen ? node->gen : reg->gen_base) + 1);
-	family_adopt(reg, item, slot);
-	radix_chain_add(reg, NODE, item->hash, slot);
-	position_enter(reg, position_of(reg, item, supply), slot);
+	family_adopt(reg, item, index);
+	radix_chain_add(reg, NODE, item->hash, index);
+	position_enter(reg, position_of(reg, item, supply), index);
 	if (item->has_parent)
-		family_enter(reg, family_of(reg, item, supply), slot);
+		family_enter(reg, family_of(reg, item, supply), index);
 	stripe->nr_nodes++;
-	*index = slot;
-	return node;
+	return index;
 }
 
 void radix_node_link(struct kvmm_registry *reg, const struct item *item, u32 index,
@@ -322,6 +322,8 @@ void radix_node_del(struct kvmm_registry *reg, u32 index, u64 hash, struct dead 
 {
 	struct node *node = node_at(reg, index);
 
+	kv_assert_held(&stripe_of(reg, hash)->lock);
+	kv_assert(node->gen & 1 && !node->holds && !node->name.mask);
 	smp_store_release(&node->gen, node->gen + 1);
 	radix_chain_del(reg, NODE, hash, index);
 	position_leave(reg, node, dead);
@@ -364,11 +366,19 @@ static void open_grave(struct kv_rcu_head *head)
 	kv_fetch_sub(&grave.reg->in_graves, nr);
 }
 
-/* Unlinks the slots that are used up, from their chain: they are lost. Returns its start. */
-static u32 drop_used_up(struct kvmm_registry *reg, u32 first)
+/* The grave is on one of those in it, in place of the count of a node in use. */
+void radix_bury(struct kvmm_registry *reg, struct dead *dead)
 {
-	u32 *link = &first;
+	struct node *holder;
+	u32 first = dead->node, *link = &first;
 
+	kv_assert_not_reading();
+	if (!dead->node)
+		return;
+	for (u32 index = dead->node; index; index = node_at(reg, index)->marks)
+		if (node_at(reg, index)->attached)
+			radix_attach_destroy(reg, index);
+	/* Slots that are used up are lost: they leave their chain. */
 	while (*link) {
 		struct node *node = node_at(reg, *link);
 
@@ -377,25 +387,9 @@ static u32 drop_used_up(struct kvmm_registry *reg, u32 first)
 		else
 			link = &node->marks;
 	}
-	return first;
-}
-
-/* The grave is on one of those in it, in place of the count of a node in use. */
-void radix_bury(struct kvmm_registry *reg, struct dead *dead)
-{
-	struct node *holder;
-
-	kv_assert_not_reading();
-	if (!dead->node)
-		return;
-	for (u32 index = dead->node; index; index = node_at(reg, index)->marks)
-		if (node_at(reg, index)->attached)
-			radix_attach_destroy(reg, index);
 	holder = node_at(reg, dead->node);
 	holder->holds = dead->nr;
-	holder->grave = (struct grave){
-		.reg = reg, .node = drop_used_up(reg, dead->node), .record = dead->record,
-	};
+	holder->grave = (struct grave){ .reg = reg, .node = first, .record = dead->record };
 	kv_fetch_add(&reg->in_graves, dead->nr);
 	kv_rcu_defer(&holder->grave.rcu, open_grave);
 }

@@ -78,19 +78,6 @@ int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_no
 	return node ? 0 : radix_refuse(reg, handle);
 }
 
-static u32 list_children(const struct kvmm_registry *reg, const struct node *node,
-			 kvmm_node_t *nodes, u32 max)
-{
-	u32 nr = 0;
-
-	for (u32 index = first_child(reg, node); index && nr < max;
-	     index = next_sibling(reg, index)) {
-		nodes[nr] = handle_of(reg, index);
-		nr += nodes[nr].gen != 0;
-	}
-	return nr;
-}
-
 int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
 		       uint32_t max)
 {
@@ -101,8 +88,10 @@ int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_
 		return -EINVAL;
 	kv_rcu_read_lock();
 	node = node_of(reg, handle);
-	if (node)
-		nr = list_children(reg, node, nodes, max);
+	for (u32 i = node ? first_child(reg, node) : 0; i && nr < max; i = next_sibling(reg, i)) {
+		nodes[nr] = handle_of(reg, i);
+		nr += nodes[nr].gen != 0;
+	}
 	kv_rcu_read_unlock();
 	return node ? (int)nr : radix_refuse(reg, handle);
 }
@@ -141,6 +130,7 @@ static void walk_on(struct walk *walk)
 {
 	u32 child = first_child(walk->reg, node_at(walk->reg, walk->index));
 
+	kv_assert_reading();
 	if (child) {
 		walk->index = child;
 		walk->depth++;
@@ -158,23 +148,9 @@ static void walk_on(struct walk *walk)
 	walk->index = 0;
 }
 
-static int walk_from(const struct kvmm_registry *reg, u32 root, kvmm_walk_fn *fn, void *ctx)
-{
-	/* Pairs with next_birth(): of all slots numbered up to here, the life before has gone. */
-	struct walk walk = { reg, smp_load_acquire(&reg->births), root, 0 };
-	int ret = 0;
-
-	for (; walk.index && !ret; walk_on(&walk)) {
-		kvmm_node_t handle = handle_of(reg, walk.index);
-
-		if (handle.gen)
-			ret = fn(ctx, handle, walk.depth);
-	}
-	return ret;
-}
-
 int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_walk_fn *fn, void *ctx)
 {
+	struct walk walk = { .reg = reg };
 	int ret = 0;
 	bool there;
 
@@ -182,8 +158,17 @@ int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_walk_fn *
 		return -EINVAL;
 	kv_rcu_read_lock();
 	there = node_of(reg, handle);
-	if (there)
-		ret = walk_from(reg, handle.index, fn, ctx);
+	if (there) {
+		walk.index = handle.index;
+		/* Pairs with family_adopt(): of all numbered so far, the life before has gone. */
+		walk.start = smp_load_acquire(&reg->births);
+	}
+	for (; walk.index && !ret; walk_on(&walk)) {
+		kvmm_node_t at = handle_of(reg, walk.index);
+
+		if (at.gen)
+			ret = fn(ctx, at, walk.depth);
+	}
 	kv_rcu_read_unlock();
 	return there ? ret : radix_refuse(reg, handle);
 }
@@ -194,21 +179,8 @@ static const struct record *find_position(const struct kvmm_registry *reg, u32 p
 {
 	u32 index = radix_find_position(reg, NULL, position_hash(reg, position), position);
 
+	kv_assert_reading();
 	return index ? record_at(reg, index) : NULL;
-}
-
-static u32 list_position(const struct kvmm_registry *reg, const struct record *record,
-			 kvmm_node_t *nodes, u32 max)
-{
-	u32 nr = 0, index;
-
-	/* Pair with position_enter() and position_leave(): the node is visible. */
-	for (index = smp_load_acquire(&record->first); index && nr < max;
-	     index = smp_load_acquire(&node_at(reg, index)->pos_next)) {
-		nodes[nr] = handle_of(reg, index);
-		nr += nodes[nr].gen != 0;
-	}
-	return nr;
 }
 
 int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max)
@@ -222,8 +194,12 @@ int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32
 		return -EINVAL;
 	kv_rcu_read_lock();
 	record = find_position(reg, position);
-	if (record)
-		nr = list_position(reg, record, nodes, max);
+	/* Pair with position_enter() and position_leave(): the node is visible. */
+	for (u32 i = record ? smp_load_acquire(&record->first) : 0; i && nr < max;
+	     i = smp_load_acquire(&node_at(reg, i)->pos_next)) {
+		nodes[nr] = handle_of(reg, i);
+		nr += nodes[nr].gen != 0;
+	}
 	kv_rcu_read_unlock();
 	return nr;
 }

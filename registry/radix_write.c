@@ -40,26 +40,19 @@ struct call {
 
 /* ---- memory first ---- */
 
-static void clear_graves(struct kvmm_registry *reg)
-{
-	u32 enough = READ_ONCE(reg->slab[NODE].capacity) >> GRAVES_SHIFT;
-
-	enough = max(enough, MIN_GRAVES);
-	if (READ_ONCE(reg->in_graves) >= min(enough, MAX_GRAVES))
-		kv_rcu_barrier();
-	else
-		kv_rcu_reap();
-}
-
 /* A name may need two records: for the children of its parent, and for its position. */
 int kv_radix_reserve(struct kvmm_registry *reg, u32 nr)
 {
+	u32 enough = max(READ_ONCE(reg->slab[NODE].capacity) >> GRAVES_SHIFT, MIN_GRAVES);
 	u32 nr_segments, unused;
 
 	kv_assert_not_reading();
 	if (nr > INT32_MAX / 2)
 		return -ENOMEM;
-	clear_graves(reg);
+	if (READ_ONCE(reg->in_graves) >= min(enough, MAX_GRAVES))
+		kv_rcu_barrier();
+	else
+		kv_rcu_reap();
 	if (radix_slab_reserve(&reg->slab[NODE], nr, &nr_segments))
 		return -ENOMEM;
 	if (radix_slab_reserve(&reg->slab[RECORD], 2 * nr, &unused)) {
@@ -78,6 +71,7 @@ void kv_radix_unreserve(struct kvmm_registry *reg, u32 nr)
 
 static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr)
 {
+	kv_assert(nr <= CHUNK);
 	supply->nr[NODE] = nr;
 	supply->nr[RECORD] = 2 * nr;
 	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
@@ -89,14 +83,6 @@ static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr
 		kv_prefetch_write(&node->pos_prev);
 		kv_prefetch_write(record_at(reg, supply->slot[RECORD][nr + i]));
 	}
-}
-
-/* Slots that were not needed go back: the reservation is used up. */
-static void supply_drain(struct kvmm_registry *reg, struct supply *supply)
-{
-	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
-		if (supply->nr[kind])
-			radix_slab_free(&reg->slab[kind], supply->nr[kind], supply->slot[kind]);
 }
 
 /* ---- tiers of a node; its stripe is held ---- */
@@ -122,36 +108,24 @@ static bool count_up(struct node *node, u32 tier)
 	return !node->count[tier]++;
 }
 
-static void gain(struct call *call, struct node *node, u64 hash)
-{
-	if (!count_up(node, call->tier))
-		return;
-	set_tiers(call->reg, node, hash, node->name.mask | BIT(call->tier));
-	if (has_hooks(call->reg, PRESENCE_HOOK))
-		news_add(&call->news, node);
-}
-
-static void take_hold(struct call *call, struct node *node, kvmm_node_t *handle, u32 index)
-{
-	*handle = (kvmm_node_t){ 0, 0 };
-	if (node->holds == UINT32_MAX) {
-		call->err = -EOVERFLOW;
-		return;
-	}
-	node->holds++;
-	*handle = (kvmm_node_t){ index, node->gen };
-}
-
 /* ---- present, hold ---- */
 
 static void enter_locked(struct call *call, const struct item *item, u32 i, u32 index)
 {
 	struct node *node = node_at(call->reg, index);
 
-	if (call->tier == NO_TIER)
-		take_hold(call, node, &call->nodes[i], index);
-	else
-		gain(call, node, item->hash);
+	kv_assert_held(&stripe_of(call->reg, item->hash)->lock);
+	if (call->tier == NO_TIER && node->holds == UINT32_MAX) {
+		call->nodes[i] = (kvmm_node_t){ 0, 0 };
+		call->err = -EOVERFLOW;
+	} else if (call->tier == NO_TIER) {
+		call->nodes[i] = (kvmm_node_t){ index, node->gen };
+		node->holds++;
+	} else if (count_up(node, call->tier)) {
+		set_tiers(call->reg, node, item->hash, node->name.mask | BIT(call->tier));
+		if (has_hooks(call->reg, PRESENCE_HOOK))
+			news_add(&call->news, node);
+	}
 }
 
 /* There, and nothing new is said of its parent. */
@@ -181,7 +155,7 @@ static void enter_new(struct call *call, const struct item *item, u32 i, struct 
 				    item->domain, item->position);
 
 	if (!index)
-		radix_node_add(reg, item, supply, &index);
+		index = radix_node_add(reg, item, supply);
 	else if (!is_settled(reg, item, index))
 		radix_node_link(reg, item, index, supply);
 	enter_locked(call, item, i, index);
@@ -258,39 +232,24 @@ static void enter_chunk(struct call *call, u32 first, u32 nr)
 	for (u32 i = 0; i < nr; i++)
 		enter_one(call, &items[i], first + i, &supply);
 	kv_rcu_read_unlock();
-	supply_drain(call->reg, &supply);
-}
-
-/* Room for the news of another chunk, or those so far are told. */
-static void tell_if_full(struct call *call, u32 room)
-{
-	if (call->news.nr + room > KVMM_REGISTRY_BATCH)
-		radix_tell(call->reg, call->tier, true, &call->news);
+	/* Slots that were not needed go back: the reservation is used up. */
+	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
+		if (supply.nr[kind])
+			radix_slab_free(&call->reg->slab[kind], supply.nr[kind],
+					supply.slot[kind]);
 }
 
 static void enter_all(struct call *call)
 {
 	for (u32 first = 0; first < call->batch.nr; first += CHUNK) {
-		tell_if_full(call, CHUNK);
+		if (call->news.nr + CHUNK > KVMM_REGISTRY_BATCH)
+			radix_tell(call->reg, call->tier, true, &call->news);
 		enter_chunk(call, first, min(call->batch.nr - first, CHUNK));
 	}
 	radix_tell(call->reg, call->tier, true, &call->news);
 }
 
 /* ---- absent, put, transfer ---- */
-
-static bool has_any(const struct node *node, u32 tier)
-{
-	return tier == NO_TIER ? node->holds : node->count[tier];
-}
-
-/* Would it have nothing left without one block of the tier, or one hold? */
-static bool is_last(const struct node *node, u32 tier)
-{
-	if (tier == NO_TIER)
-		return node->holds == 1 && !node->name.mask;
-	return !node->holds && node->count[tier] == 1 && node->name.mask == BIT(tier);
-}
 
 static void lose(struct call *call, struct node *node, u64 hash)
 {
@@ -309,25 +268,27 @@ static void lose(struct call *call, struct node *node, u64 hash)
 	set_tiers(call->reg, node, hash, tiers);
 }
 
-/* A guess at that, without a lock. */
-static bool may_end(const struct call *call, const struct node *node)
+/* The tiers of a node that may end with this. */
+static u32 last_tiers(const struct call *call)
 {
-	u32 tiers = call->tier == NO_TIER ? 0 : BIT(call->tier);
-
-	return call->to == NO_TIER && READ_ONCE(node->name.mask) == tiers;
+	return call->tier == NO_TIER ? 0 : BIT(call->tier);
 }
 
 static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
 {
 	struct node *node = node_at(call->reg, index);
-	bool ends = is_last(node, call->tier) && call->to == NO_TIER;
+	u32 nr = call->tier == NO_TIER ? node->holds : node->count[call->tier];
+	bool ends;
 
-	if (!has_any(node, call->tier))
+	kv_assert_held(&stripe_of(call->reg, hash)->lock);
+	if (!nr)
 		return 0;
+	/* Would it have nothing left without one block of the tier, or one hold? */
+	ends = call->to == NO_TIER && nr == 1 && node->name.mask == last_tiers(call) &&
+	       (call->tier == NO_TIER || !node->holds);
 	if (ends && !all_held)
 		return -EAGAIN;
 	if (call->tier == NO_TIER) {
-		kv_assert(node->holds);
 		kv_assert(node->marks);
 		node->holds--;
 		node->marks--;
@@ -339,25 +300,21 @@ static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
 	return 1;
 }
 
-static struct held hold_for_end(struct kvmm_registry *reg, const struct node *node, u64 hash,
-				u32 up)
-{
-	return radix_hold(reg, hash, up ? record_at(reg, up)->hash : hash,
-			  position_hash(reg, node->name.position));
-}
-
 /* Of this life of the node: 1 done, 0 it has nothing of that, -ESTALE. */
 static int leave(struct call *call, u32 index, u32 gen, u64 hash)
 {
 	struct kvmm_registry *reg = call->reg;
 	struct node *node = node_at(reg, index);
-	bool all = may_end(call, node);
+	/* A guess, without a lock. */
+	bool all = call->to == NO_TIER && READ_ONCE(node->name.mask) == last_tiers(call);
 	int ret;
 
 	kv_assert_reading();
 	do {
 		u32 up = smp_load_acquire(&node->up);
-		struct held held = all ? hold_for_end(reg, node, hash, up) : hold_one(reg, hash);
+		struct held held = !all ? hold_one(reg, hash) :
+			radix_hold(reg, hash, up ? record_at(reg, up)->hash : hash,
+				   position_hash(reg, node->name.position));
 
 		if (node->gen != gen)
 			ret = -ESTALE;
@@ -388,21 +345,6 @@ static void leave_by_name(struct call *call, const struct item *item)
 	call->nr_done += ret;
 }
 
-/* The chunk that ends before name @end. */
-static void leave_chunk(struct call *call, u32 end, u32 nr)
-{
-	struct item items[CHUNK];
-	u32 index[CHUNK];
-
-	kv_rcu_read_lock();
-	items_fill(call, items, end - nr, nr);
-	ask_for_slots(call, items, nr, index);
-	ask_for_neighbours(call->reg, index, nr);
-	while (nr--)
-		leave_by_name(call, &items[nr]);
-	kv_rcu_read_unlock();
-}
-
 /* A transfer's arrivals are told before its departures: at no time neither has it. */
 static void tell_loss(struct call *call, u32 room)
 {
@@ -414,10 +356,19 @@ static void tell_loss(struct call *call, u32 room)
 
 static u32 leave_all(struct call *call)
 {
+	struct item items[CHUNK];
+	u32 index[CHUNK];
+
 	for (u32 end = call->batch.nr, nr; end; end -= nr) {
 		nr = min(end, CHUNK);
 		tell_loss(call, CHUNK);
-		leave_chunk(call, end, nr);
+		kv_rcu_read_lock();
+		items_fill(call, items, end - nr, nr);
+		ask_for_slots(call, items, nr, index);
+		ask_for_neighbours(call->reg, index, nr);
+		for (u32 i = nr; i-- > 0;)
+			leave_by_name(call, &items[i]);
+		kv_rcu_read_unlock();
 	}
 	tell_loss(call, KVMM_REGISTRY_BATCH + 1);
 	radix_bury(call->reg, &call->dead);
@@ -573,23 +524,6 @@ static int unmark_hold(struct node *node, u32 arg)
 	return 0;
 }
 
-/* These holds are marked. */
-static void put_marked(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
-{
-	struct call call;
-
-	call_init(&call, reg, NO_TIER, NO_TIER, (struct batch){ 0 });
-	kv_rcu_read_lock();
-	while (nr--) {
-		struct node *node = node_of(reg, nodes[nr]);
-
-		if (node)
-			leave(&call, nodes[nr].index, nodes[nr].gen, named_hash(reg, &node->name));
-	}
-	kv_rcu_read_unlock();
-	radix_bury(reg, &call.dead);
-}
-
 static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++)
@@ -612,6 +546,8 @@ int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 
 int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
 {
+	struct call call;
+
 	for (u32 i = 0; i < nr; i++) {
 		int err = with_lock(reg, nodes[i], mark_hold, 0);
 
@@ -620,7 +556,17 @@ int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 		if (err)
 			return err;
 	}
-	put_marked(reg, nodes, nr);
+	/* These holds are marked now. */
+	call_init(&call, reg, NO_TIER, NO_TIER, (struct batch){ 0 });
+	kv_rcu_read_lock();
+	while (nr--) {
+		struct node *node = node_of(reg, nodes[nr]);
+
+		if (node)
+			leave(&call, nodes[nr].index, nodes[nr].gen, named_hash(reg, &node->name));
+	}
+	kv_rcu_read_unlock();
+	radix_bury(reg, &call.dead);
 	return 0;
 }
 

@@ -110,23 +110,18 @@ static void absorb_portable(union digest_state *state, const u8 *chunk, size_t n
 
 /* ---- the end, common to both ---- */
 
-/* A one, zeros up to the end of a chunk, and in its last bytes how many bits there were. */
-static void pad(struct digest *digest)
+static void sha_finish(struct digest *digest, u8 *result)
 {
 	u64 bits = __builtin_bswap64((digest->absorbed + digest->fill) * 8);
 	u32 end;
 
+	kv_digest_room(digest, 1 + LENGTH_BYTES);
+	/* A one, zeros up to the end of a chunk, and in its last bytes how many bits there were. */
 	digest->buf[digest->fill++] = 0x80;
 	end = kv_align_up(digest->fill + LENGTH_BYTES, DIGEST_CHUNK);
 	memset(digest->buf + digest->fill, 0, end - LENGTH_BYTES - digest->fill);
 	memcpy(digest->buf + end - LENGTH_BYTES, &bits, sizeof(bits));
 	digest->fill = end;
-}
-
-static void sha_finish(struct digest *digest, u8 *result)
-{
-	kv_digest_room(digest, 1 + LENGTH_BYTES);
-	pad(digest);
 	digest->ops->absorb(&digest->state, digest->buf, digest->fill / DIGEST_CHUNK);
 	for (int i = 0; i < 8; i++) {
 		u32 word = __builtin_bswap32(digest->state.sha[i]);

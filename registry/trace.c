@@ -20,6 +20,7 @@
  * bits of one cache line a filter; one not heard of finds them set once in 2,000 times.
  */
 #include <kv/env.h>
+#include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/probe.h>
 #include <kv/stat.h>
@@ -106,6 +107,7 @@ static bool may_be(const struct trace *trace, u32 word, u32 wanted)
 
 static const struct kv_entry *entry_of(const struct trace *trace, u32 word)
 {
+	kv_assert((word & trace->index_mask) - 1 < trace->entries->nr);
 	return &trace->entries->entry[(word & trace->index_mask) - 1];
 }
 
@@ -181,6 +183,7 @@ static void del(const struct trace *trace, u64 hash, u32 word)
 /* Lines of one number stand together: a look-up asks all filters. */
 static u64 *line_of(const struct trace *trace, u64 line, u32 filter)
 {
+	kv_assert(line < trace->nr_lines && filter < NR_FILTERS);
 	return &trace->gone[(line * NR_FILTERS + filter) * (LINE_BITS / 64)];
 }
 
@@ -239,16 +242,6 @@ void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index)
 	WRITE_ONCE(trace->nr_gone, nr);
 }
 
-static bool is_gone(const struct trace *trace, u64 hash, u64 domain)
-{
-	u64 bits = name_bits(hash, domain), line = line_for(trace, bits);
-	bool is = false;
-
-	for (u32 i = 0; i < NR_FILTERS && !is; i++)
-		is = has_bits(line_of(trace, line, i), bits);
-	return is;
-}
-
 /* ---- reasons ---- */
 
 static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in the same order");
@@ -275,6 +268,7 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_EVICTED, KV_MISS_GROUP, KV_MISS_TENANT };
 	u64 hash = kv_hash_key(key, trace->seed), half[2];
 	u32 wanted = word_of(trace, hash, 0), told = 0;
+	u64 bits = name_bits(hash, domain), line = line_for(trace, bits);
 
 	kv_key_words(key, half);
 	for (u32 i = 0; i < NR_CHOICES; i++)
@@ -288,7 +282,10 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 	for (u32 i = 0; i < ARRAY_SIZE(sure); i++)
 		if (told & BIT(sure[i]))
 			return sure[i];
-	return is_gone(trace, hash, domain) ? KV_MISS_EVICTED : KV_MISS_NEVER;
+	for (u32 i = 0; i < NR_FILTERS; i++)
+		if (has_bits(line_of(trace, line, i), bits))
+			return KV_MISS_EVICTED;
+	return KV_MISS_NEVER;
 }
 
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)
