@@ -138,7 +138,7 @@ static const void *page_ahead(struct disk_scan *scan, u32 page)
 }
 
 /*
- * Without a footer, writes that were lost, or taken back, leave holes: the next record is looked for
+ * Without a footer, writes that were lost, or taken back, leave holes: the next record is searched
  * page by page. None can be found inside another one's payload, unless that knew the number of the
  * store.
  */

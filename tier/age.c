@@ -113,7 +113,9 @@ u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool o
 	for (u32 i = 0; i < NR_OWNERS; i++) {
 		struct kv_tier_client *from = &tier->owner[i];
 
-		if (!from->order || (from != client && (own_only || from->units <= from->min_units)))
+		if (!from->order)
+			continue;
+		if (from != client && (own_only || from->units <= from->min_units))
 			continue;
 		used = first_use(tier, from);
 		if (used >= first)

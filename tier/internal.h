@@ -151,7 +151,8 @@ struct kvmm_tier {
 /* The inverse of kv_domain_word(). */
 static inline kvmm_domain_t tslot_domain(const struct tslot *slot)
 {
-	return (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff, slot->domain >> 48 };
+	return (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
+				slot->domain >> 48 };
 }
 
 static inline struct tslot *slot_at(struct kvmm_tier *tier, u32 index)

@@ -190,7 +190,7 @@ static void reserve_slots(struct kvmm_pool *pool, struct lower *lower, struct ba
 		const u64 *word = &entry_at(pool, item->entry.index)->word;
 
 		batch->error[i] = kv_tier_reserve(lower->client, &item->name, &item->slot);
-		/* A name forgotten on the device, then below, meets the slot there, or is hidden. */
+		/* A name forgotten on the device, then below, meets the slot, or is hidden. */
 		if (!batch->error[i] && smp_load_acquire(word) & KV_ENTRY_HIDDEN) {
 			kv_tier_cancel(lower->client, item->slot);
 			batch->error[i] = -ESTALE;

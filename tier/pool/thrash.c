@@ -252,7 +252,7 @@ bool thrash_spares(struct lower *lower)
 	struct thrash *thrash = &lower->thrash;
 
 	kv_assert_held(&lower->lock);
-	/* While nothing is dropped nothing comes back: only a trial tells whether it still would. */
+	/* While nothing is dropped nothing comes back: only a trial tells whether it would. */
 	if (thrash->is_thrashing && kv_tier_now(lower->tier) >= thrash->calm_ns) {
 		thrash->nr_dropped = 0;
 		WRITE_ONCE(thrash->nr_back, 0);
