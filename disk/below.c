@@ -130,7 +130,6 @@ static void glance(void *store, struct kvmm_disk_stat *stat)
 }
 
 static const struct kv_tier_ops disk_ops = {
-	.name		= "disk",
 	.lookup		= lookup,
 	.put		= put,
 	.get		= get,

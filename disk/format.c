@@ -17,12 +17,6 @@ u64 disk_front_bytes(u32 mark_pages)
 	return KV_DISK_SUPER_BYTES + (u64)KV_DISK_NR_COPIES * mark_pages * KV_DISK_PAGE;
 }
 
-static bool is_segment_size(u32 bytes)
-{
-	return bytes >= KVMM_DISK_MIN_SEGMENT && bytes <= KVMM_DISK_MAX_SEGMENT &&
-	       !(bytes & (bytes - 1));
-}
-
 /* Of any version; the bytes after the version are that version's. */
 bool disk_super_is_good(const struct kv_disk_super *super)
 {
@@ -30,7 +24,7 @@ bool disk_super_is_good(const struct kv_disk_super *super)
 		return false;
 	if (super->version != KV_DISK_VERSION)
 		return true;
-	return super->page_bytes == KV_DISK_PAGE && is_segment_size(super->segment_bytes) &&
+	return super->page_bytes == KV_DISK_PAGE && disk_is_segment_size(super->segment_bytes) &&
 	       super->nr_segments >= 2 && super->nr_segments <= DISK_MAX_SEGMENTS &&
 	       super->mark_pages && super->mark_pages <= KV_DISK_MAX_MARK_PAGES &&
 	       super->oldest < DISK_MAX_SEQ;

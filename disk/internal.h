@@ -144,7 +144,6 @@ enum disk_seg_state {
 	SEG_SEALING,		/* full; writes are under way */
 	SEG_FOOTER,		/* then the footer is, then the flush */
 	SEG_SEALED,
-	SEG_NR_STATES,
 };
 
 /* All under the store's lock. */
@@ -323,6 +322,12 @@ struct kvmm_disk {
 };
 
 /* ---- format.c ---- */
+
+static inline bool disk_is_segment_size(u32 bytes)
+{
+	return bytes >= KVMM_DISK_MIN_SEGMENT && bytes <= KVMM_DISK_MAX_SEGMENT &&
+	       !(bytes & (bytes - 1));
+}
 
 u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page);
 bool disk_super_is_good(const struct kv_disk_super *super);

@@ -89,20 +89,6 @@ void disk_io_pump(struct kvmm_disk *disk)
 	}
 }
 
-static u32 reap(struct kvmm_disk *disk, struct kv_file_io **ios, bool wait)
-{
-	int nr = 0;
-
-	kv_lock(&disk->queue_lock);
-	if (disk->nr_queued)
-		nr = disk->ops->queue_reap(disk->ops->ctx, disk->queue, ios, BATCH, wait);
-	nr = max(nr, 0);
-	kv_assert((u32)nr <= disk->nr_queued);
-	WRITE_ONCE(disk->nr_queued, disk->nr_queued - nr);
-	kv_unlock(&disk->queue_lock);
-	return nr;
-}
-
 /* Is it done, one way or the other? If not, the rest of it is to be done. */
 static bool is_over(struct disk_io *io)
 {
@@ -175,13 +161,19 @@ static bool do_one(struct kvmm_disk *disk)
 static bool finish_some(struct kvmm_disk *disk, bool wait)
 {
 	struct kv_file_io *ios[BATCH];
-	u32 nr;
+	int nr = 0;
 
 	if (!disk->queue)
 		return do_one(disk);
 	disk_io_pump(disk);
-	nr = reap(disk, ios, wait);
-	for (u32 i = 0; i < nr; i++)
+	kv_lock(&disk->queue_lock);
+	if (disk->nr_queued)
+		nr = disk->ops->queue_reap(disk->ops->ctx, disk->queue, ios, BATCH, wait);
+	nr = max(nr, 0);
+	kv_assert((u32)nr <= disk->nr_queued);
+	WRITE_ONCE(disk->nr_queued, disk->nr_queued - nr);
+	kv_unlock(&disk->queue_lock);
+	for (int i = 0; i < nr; i++)
 		finish(disk, io_of(ios[i]));
 	if (nr)
 		disk_io_pump(disk);

@@ -200,12 +200,6 @@ static const struct disk_entry *next_entry(const struct disk_index *index, u64 f
 	return best;
 }
 
-static bool is_wanted(const struct disk_index *index, const struct disk_entry *entry, u64 layout)
-{
-	return entry->state == DISK_LIVE && known_of(index, entry)->is_known &&
-	       layout_of(&index->class[entry->class]) == layout;
-}
-
 bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name)
 {
 	const struct disk_index *index = &disk->index;
@@ -219,7 +213,9 @@ bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct k
 			entry = index->known ? next_entry(index, *cursor) : NULL;
 			*cursor = entry ? entry->fp.word[0] + (entry->fp.word[0] != UINT64_MAX) :
 					  UINT64_MAX;
-			found = entry && is_wanted(index, entry, layout);
+			found = entry && entry->state == DISK_LIVE &&
+				known_of(index, entry)->is_known &&
+				layout_of(&index->class[entry->class]) == layout;
 		}
 		if (found) {
 			const struct disk_class *class = &index->class[entry->class];

@@ -123,22 +123,18 @@ static void fill_footer(struct kvmm_disk *disk, const struct disk_seg *seg, char
 	memcpy(pages + (nr_pages - 1) * KV_DISK_PAGE, &footer, sizeof(footer));
 }
 
-static u32 nr_good(const struct disk_seg *seg)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < seg->nr_records; i++)
-		nr += !!seg->table[i].bytes;
-	return nr;
-}
-
 /* A segment that cannot have a footer is read record by record at the next opening. */
 static void start_footer(struct kvmm_disk *disk, u32 segment)
 {
 	struct disk_seg *seg = &disk->seg[segment];
-	u32 nr_pages = disk_footer_pages(nr_good(seg));
-	struct disk_req *req = disk_req_alloc(DISK_FOOTER, nr_pages);
+	struct disk_req *req;
+	u32 nr_pages, nr_good = 0;
 
+	kv_assert(seg->state == SEG_SEALING && !seg->nr_writes);
+	for (u32 i = 0; i < seg->nr_records; i++)
+		nr_good += !!seg->table[i].bytes;
+	nr_pages = disk_footer_pages(nr_good);
+	req = disk_req_alloc(DISK_FOOTER, nr_pages);
 	if (!req) {
 		sealed(disk, seg, false);
 		return;

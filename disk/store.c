@@ -162,19 +162,14 @@ static void destroy(struct kvmm_disk *disk)
 /* Callers built with a shorter struct have zeros in fields that they do not know. */
 static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *own)
 {
-	u32 bytes;
-
 	if (!attr || attr->size < offsetof(struct kvmm_disk_attr, io))
 		return -EINVAL;
 	*own = (struct kvmm_disk_attr){ 0 };
 	memcpy(own, attr, min(attr->size, sizeof(*own)));
-	bytes = own->segment_bytes;
 	if (!own->path || !kv_name_is_good("store", own->path, SIZE_MAX) ||
 	    own->io >= KVMM_DISK_NR_IOS || own->depth > MAX_DEPTH || own->flags & ~ALL_FLAGS ||
-	    (own->nr_layouts && !own->layouts))
-		return -EINVAL;
-	if (bytes && (bytes < KVMM_DISK_MIN_SEGMENT || bytes > KVMM_DISK_MAX_SEGMENT ||
-		      bytes & (bytes - 1)))
+	    (own->nr_layouts && !own->layouts) ||
+	    (own->segment_bytes && !disk_is_segment_size(own->segment_bytes)))
 		return -EINVAL;
 	return 0;
 }

@@ -130,16 +130,6 @@ int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
 	return 0;
 }
 
-/* Is it still the use of the segment that it was? */
-static bool is_same_use(struct kvmm_disk_view *view)
-{
-	u64 seq = view->scan.seq;
-	bool same = !disk_scan_head(&view->scan, view->scan.segment) && view->scan.seq == seq;
-
-	view->scan.seq = seq;
-	return same;
-}
-
 int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_disk_entry *entry)
 {
 	struct kv_disk_record record;
@@ -153,8 +143,16 @@ int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_dis
 	} while (disk_marks_has(&view->marks, &view->shape, &record));
 	if (verify)
 		status = disk_scan_verify(&view->scan, &record);
-	if (status && !is_same_use(view))
-		return -ESTALE;
+	if (status) {
+		/* Is it still the use of the segment that it was? */
+		u64 seq = view->scan.seq;
+		bool same = !disk_scan_head(&view->scan, view->scan.segment) &&
+			    view->scan.seq == seq;
+
+		view->scan.seq = seq;
+		if (!same)
+			return -ESTALE;
+	}
 	disk_entry_of_record(&record, view->scan.segment, entry);
 	entry->status = status;
 	return 1;

@@ -124,21 +124,11 @@ static int check_extras(struct key_walk *walk)
 	return 0;
 }
 
-static int check_parent(struct key_walk *walk)
-{
-	const struct kvmm_key_seq *seq = walk->seq;
-	bool whole = kv_key_has_digests(walk->ctx);
-
-	if (whole ? seq->parent != NULL : seq->parent_digest != NULL)
-		return -EINVAL;
-	walk->parent = whole ? (const void *)seq->parent_digest : seq->parent;
-	return 0;
-}
-
 /* Return: number of full blocks, at most @max; -EINVAL. */
 static int begin(struct key_walk *walk, const struct kvmm_key_ctx *ctx,
 		 const struct kvmm_key_seq *seq, u32 max)
 {
+	bool whole;
 	size_t nr;
 
 	if (!ctx || !seq || seq->size != sizeof(*seq) || (seq->nr_tokens && !seq->tokens))
@@ -152,7 +142,11 @@ static int begin(struct key_walk *walk, const struct kvmm_key_ctx *ctx,
 	walk->first = 0;
 	memset(walk->next, 0, sizeof(walk->next));
 	memset(walk->end, 0, sizeof(walk->end));
-	return check_parent(walk) || check_extras(walk) ? -EINVAL : (int)nr;
+	whole = kv_key_has_digests(ctx);
+	if (whole ? seq->parent != NULL : seq->parent_digest != NULL)
+		return -EINVAL;
+	walk->parent = whole ? (const void *)seq->parent_digest : seq->parent;
+	return check_extras(walk) ? -EINVAL : (int)nr;
 }
 
 /* ---- the walk ---- */

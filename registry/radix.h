@@ -455,6 +455,9 @@ static inline bool has_hooks(const struct kvmm_registry *reg, enum hook_kind kin
 	return READ_ONCE(reg->nr_hooks[kind]);
 }
 
-void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct news *news);
+enum news_kind { NEWS_PRESENT, NEWS_ABSENT, NEWS_TOUCH };
+
+/* To the hooks for it. No news are left. */
+void radix_tell(struct kvmm_registry *reg, enum news_kind kind, u32 tier, struct news *news);
 
 #endif /* REGISTRY_RADIX_H */

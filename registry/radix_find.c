@@ -52,6 +52,8 @@ static __always_inline void key_at(const struct look *look, u32 i, u64 key[2])
 
 static void ask_for_chains(const struct look *look, struct group *group)
 {
+	kv_assert_reading();
+	kv_assert(group->nr <= GROUP);
 	for (u32 j = 0; j < group->nr; j++) {
 		u32 i = name_nr(group, j);
 		u64 key[2], hash;
@@ -65,6 +67,7 @@ static void ask_for_chains(const struct look *look, struct group *group)
 
 static void ask_for_nodes(const struct look *look, struct group *group)
 {
+	kv_assert_reading();
 	for (u32 j = 0; j < group->nr; j++) {
 		/* Pairs with radix_chain_add(): the node has its name. */
 		u32 index = smp_load_acquire(&group->chains[j]->first[NODE]);
@@ -80,6 +83,8 @@ static __always_inline u32 find_in_chain(const struct look *look, const struct g
 	u32 i = name_nr(group, j);
 	u64 key[2];
 
+	kv_assert_reading();
+	kv_assert(j < group->nr && i < look->prefix->nr);
 	key_at(look, i, key);
 	return chain_find(look->reg, look->table->parity, group->index[j], key, look->domain,
 			  look->prefix->position + i);
@@ -157,6 +162,7 @@ static u32 len_bisect(const struct look *look, u32 tiers)
 	u32 lo = 0, hi = look->prefix->nr;
 	struct group group;
 
+	kv_assert(look->reg->prefix_closed);
 	while (lo < hi) {
 		u32 hits;
 
@@ -200,11 +206,9 @@ int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_prefix *prefi
 
 /* ---- all names ---- */
 
-/* The result for name @i, with node @index, or 0. Returns the number to be added up. */
-typedef u32 each_fn(const struct look *look, u32 i, u32 index, void *out);
-
-static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix, each_fn *fn,
-		     void *out)
+/* In each name's place its tiers, or, without @tiers, its node. How many are there. */
+static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix, u16 *tiers,
+		     kvmm_node_t *nodes)
 {
 	struct look look;
 	struct line line;
@@ -216,19 +220,20 @@ static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix
 	for (u32 g = 0; (u64)g * GROUP < prefix->nr; g++) {
 		const struct group *group = line_step(&look, &line, g);
 
-		for (u32 j = 0; j < group->nr; j++)
-			sum += fn(&look, group->first + j, find_in_chain(&look, group, j), out);
+		for (u32 j = 0; j < group->nr; j++) {
+			u32 i = group->first + j, index = find_in_chain(&look, group, j);
+
+			if (tiers) {
+				tiers[i] = tiers_of(&look, index);
+				sum += tiers[i] != 0;
+			} else {
+				nodes[i] = index ? handle_of(reg, index) : (kvmm_node_t){ 0, 0 };
+				sum += nodes[i].gen != 0;
+			}
+		}
 	}
 	kv_rcu_read_unlock();
 	return sum;
-}
-
-static u32 note_tiers(const struct look *look, u32 i, u32 index, void *out)
-{
-	u16 *tiers = out;
-
-	tiers[i] = tiers_of(look, index);
-	return tiers[i] != 0;
 }
 
 int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
@@ -238,15 +243,7 @@ int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *
 		return -ECHILD;
 	if (!reg || !is_prefix(prefix) || (!tiers && prefix->nr))
 		return -EINVAL;
-	return each_name(reg, prefix, note_tiers, tiers);
-}
-
-static u32 note_node(const struct look *look, u32 i, u32 index, void *out)
-{
-	kvmm_node_t *nodes = out;
-
-	nodes[i] = index ? handle_of(look->reg, index) : (kvmm_node_t){ 0, 0 };
-	return nodes[i].gen != 0;
+	return each_name(reg, prefix, tiers, NULL);
 }
 
 int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
@@ -256,5 +253,5 @@ int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *pref
 		return -ECHILD;
 	if (!reg || !is_prefix(prefix) || (!nodes && prefix->nr))
 		return -EINVAL;
-	return each_name(reg, prefix, note_node, nodes);
+	return each_name(reg, prefix, NULL, nodes);
 }

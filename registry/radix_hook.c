@@ -105,9 +105,9 @@ static void hook_leave(struct hook *hook)
 		;
 }
 
-/* No news are left. */
-void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct news *news)
+void radix_tell(struct kvmm_registry *reg, enum news_kind kind, u32 tier, struct news *news)
 {
+	kv_assert_not_held(&reg->config_lock);
 	if (!news->nr)
 		return;
 	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
@@ -116,28 +116,15 @@ void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct new
 
 		if (!hook_enter(hook))
 			continue;
-		if (is_present && d->on_present)
+		if (kind == NEWS_PRESENT && d->on_present)
 			d->on_present(d->ctx, tier, news->name, news->nr);
-		if (!is_present && d->on_absent)
+		if (kind == NEWS_ABSENT && d->on_absent)
 			d->on_absent(d->ctx, tier, news->name, news->nr);
+		if (kind == NEWS_TOUCH && d->on_touch)
+			d->on_touch(d->ctx, news->name, news->nr);
 		hook_leave(hook);
 	}
 	news->nr = 0;
-}
-
-static void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *names, u32 nr)
-{
-	if (!nr)
-		return;
-	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
-		struct hook *hook = &reg->hook[i];
-
-		if (!hook_enter(hook))
-			continue;
-		if (hook->delegate.on_touch)
-			hook->delegate.on_touch(hook->delegate.ctx, names, nr);
-		hook_leave(hook);
-	}
 }
 
 /* ---- touches ---- */
@@ -156,10 +143,8 @@ void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names
 	for (u32 i = 0; i < nr; i++) {
 		news.name[news.nr++] = (struct kvmm_name){ names[i].key, names[i].domain,
 							     names[i].position };
-		if (news.nr == KVMM_REGISTRY_BATCH || i + 1 == nr) {
-			radix_tell_touch(reg, news.name, news.nr);
-			news.nr = 0;
-		}
+		if (news.nr == KVMM_REGISTRY_BATCH || i + 1 == nr)
+			radix_tell(reg, NEWS_TOUCH, 0, &news);
 	}
 }
 
@@ -167,6 +152,7 @@ void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names
 static void gather(const struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr,
 		   struct news *news)
 {
+	kv_assert(nr <= KVMM_REGISTRY_BATCH);
 	news->nr = 0;
 	kv_rcu_read_lock();
 	for (u32 i = 0; i < nr; i++) {
@@ -197,8 +183,8 @@ int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *pre
 		part.position = prefix->position + first;
 		kvmm_registry_find(reg, &part, nodes);
 		gather(reg, nodes, part.nr, &news);
-		radix_tell_touch(reg, news.name, news.nr);
 		nr += news.nr;
+		radix_tell(reg, NEWS_TOUCH, 0, &news);
 	}
 	return nr;
 }
@@ -214,7 +200,7 @@ int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, ui
 			return radix_refuse(reg, nodes[i]);
 	for (u32 first = 0; first < nr; first += KVMM_REGISTRY_BATCH) {
 		gather(reg, nodes + first, min(nr - first, KVMM_REGISTRY_BATCH), &news);
-		radix_tell_touch(reg, news.name, news.nr);
+		radix_tell(reg, NEWS_TOUCH, 0, &news);
 	}
 	return 0;
 }

@@ -31,6 +31,7 @@ static u32 parent_of(const struct kvmm_registry *reg, const struct node *node)
 	u32 up = smp_load_acquire(&node->up);
 	u32 last = up ? smp_load_acquire(&record_at(reg, up)->last) : 0;
 
+	kv_assert_reading();
 	return last & DEAD ? 0 : last;
 }
 
@@ -39,11 +40,13 @@ static u32 first_child(const struct kvmm_registry *reg, const struct node *node)
 	/* Pair with family_of() and family_enter(): family and node are visible. */
 	u32 down = smp_load_acquire(&node->down);
 
+	kv_assert_reading();
 	return down ? smp_load_acquire(&record_at(reg, down)->first) : 0;
 }
 
 static u32 next_sibling(const struct kvmm_registry *reg, u32 index)
 {
+	kv_assert_reading();
 	/* Pairs with family_enter() and family_leave(): the node is visible. */
 	return smp_load_acquire(&node_at(reg, index)->sib_next);
 }
@@ -54,6 +57,8 @@ static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
 	const struct record *family = record_at(reg, node_at(reg, index)->up);
 	u32 parent = smp_load_acquire(&family->last) & ~DEAD;
 
+	kv_assert_reading();
+	kv_assert(parent);
 	while (node_at(reg, parent)->birth > start)
 		parent = node_at(reg, parent)->last_life;
 	return parent;

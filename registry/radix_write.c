@@ -92,6 +92,7 @@ static void set_tiers(struct kvmm_registry *reg, struct node *node, u64 hash, u3
 	struct stripe *stripe = stripe_of(reg, hash);
 	u32 changed = tiers ^ node->name.mask;
 
+	kv_assert_held(&stripe->lock);
 	WRITE_ONCE(node->name.mask, tiers);
 	for (; changed; changed &= changed - 1) {
 		u32 tier = kv_lowest64(changed);
@@ -141,6 +142,7 @@ static bool enter_settled(struct call *call, const struct item *item, u32 i)
 				    item->position);
 	bool ok = is_settled(call->reg, item, index);
 
+	kv_assert_reading();
 	if (ok)
 		enter_locked(call, item, i, index);
 	radix_release(held);
@@ -176,6 +178,8 @@ static void items_fill(const struct call *call, struct item *items, u32 first, u
 {
 	const struct table *table = kv_rcu_dereference(call->reg->table);
 
+	kv_assert_reading();
+	kv_assert(nr <= CHUNK && first + nr <= call->batch.nr);
 	radix_items(call->reg, &call->batch, first, nr, items);
 	for (u32 i = 0; i < nr; i++)
 		kv_prefetch_write(chains_of(table, items[i].hash));
@@ -189,6 +193,7 @@ static void ask_for_slots(const struct call *call, const struct item *items, u32
 {
 	const struct table *table = kv_rcu_dereference(call->reg->table);
 
+	kv_assert_reading();
 	for (u32 i = 0; i < nr; i++) {
 		const struct chains *chains = chains_of(table, items[i].hash);
 		u32 record = READ_ONCE(chains->first[RECORD]);
@@ -207,6 +212,7 @@ static void ask_for_slots(const struct call *call, const struct item *items, u32
 /* Asks for the neighbours of the nodes that go. */
 static void ask_for_neighbours(const struct kvmm_registry *reg, const u32 *index, u32 nr)
 {
+	kv_assert_reading();
 	for (u32 i = 0; i < nr; i++) {
 		const struct node *node = index[i] ? node_at(reg, index[i]) : NULL;
 		u32 up = node ? READ_ONCE(node->up) : 0;
@@ -243,10 +249,10 @@ static void enter_all(struct call *call)
 {
 	for (u32 first = 0; first < call->batch.nr; first += CHUNK) {
 		if (call->news.nr + CHUNK > KVMM_REGISTRY_BATCH)
-			radix_tell(call->reg, call->tier, true, &call->news);
+			radix_tell(call->reg, NEWS_PRESENT, call->tier, &call->news);
 		enter_chunk(call, first, min(call->batch.nr - first, CHUNK));
 	}
-	radix_tell(call->reg, call->tier, true, &call->news);
+	radix_tell(call->reg, NEWS_PRESENT, call->tier, &call->news);
 }
 
 /* ---- absent, put, transfer ---- */
@@ -255,6 +261,8 @@ static void lose(struct call *call, struct node *node, u64 hash)
 {
 	u32 tiers = node->name.mask;
 
+	kv_assert_held(&stripe_of(call->reg, hash)->lock);
+	kv_assert(node->count[call->tier]);
 	if (!--node->count[call->tier]) {
 		tiers &= ~BIT(call->tier);
 		if (has_hooks(call->reg, PRESENCE_HOOK))
@@ -334,6 +342,7 @@ static void leave_by_name(struct call *call, const struct item *item)
 	kvmm_node_t handle;
 	int ret;
 
+	kv_assert_reading();
 	do {
 		handle.index = radix_find_node(call->reg, NULL, item->hash, item->key,
 					       item->domain, item->position);
@@ -350,8 +359,8 @@ static void tell_loss(struct call *call, u32 room)
 {
 	if (max(call->news.nr, call->news_to.nr) + room <= KVMM_REGISTRY_BATCH)
 		return;
-	radix_tell(call->reg, call->to, true, &call->news_to);
-	radix_tell(call->reg, call->tier, false, &call->news);
+	radix_tell(call->reg, NEWS_PRESENT, call->to, &call->news_to);
+	radix_tell(call->reg, NEWS_ABSENT, call->tier, &call->news);
 }
 
 static u32 leave_all(struct call *call)
@@ -477,51 +486,38 @@ int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *pref
 	return call.err;
 }
 
-/* The work on a node under its lock. */
-typedef int locked_fn(struct node *node, u32 arg);
+/* What is done with a node under its lock. MARK: a hold is about to be put; it stays until then. */
+enum node_op { HOLD_GET, HOLD_MARK, HOLD_UNMARK, COUNT_READ };
 
-static int with_lock(struct kvmm_registry *reg, kvmm_node_t handle, locked_fn *fn, u32 arg)
+static int node_do(struct kvmm_registry *reg, kvmm_node_t handle, enum node_op op, u32 tier)
 {
 	struct node *node;
+	struct held held;
 	int ret = 0;
 
 	kv_rcu_read_lock();
 	node = node_of(reg, handle);
-	if (node) {
-		struct held held = hold_one(reg, named_hash(reg, &node->name));
-
-		if (node->gen == handle.gen)
-			ret = fn(node, arg);
-		else
-			node = NULL;
-		radix_release(held);
-	}
+	if (!node)
+		goto out;
+	held = hold_one(reg, named_hash(reg, &node->name));
+	if (node->gen != handle.gen)
+		node = NULL;
+	else if (op == HOLD_GET && node->holds == UINT32_MAX)
+		ret = -EOVERFLOW;
+	else if (op == HOLD_GET)
+		node->holds++;
+	else if (op == HOLD_MARK && node->marks >= node->holds)
+		ret = -EINVAL;
+	else if (op == HOLD_MARK)
+		node->marks++;
+	else if (op == HOLD_UNMARK && !KV_BUG_ON(!node->marks))
+		node->marks--;
+	else if (op == COUNT_READ)
+		ret = min(node->count[tier], (u32)INT32_MAX);
+	radix_release(held);
+out:
 	kv_rcu_read_unlock();
 	return node ? ret : radix_refuse(reg, handle);
-}
-
-static int add_hold(struct node *node, u32 arg)
-{
-	if (node->holds == UINT32_MAX)
-		return -EOVERFLOW;
-	node->holds++;
-	return 0;
-}
-
-/* A hold is about to be put; its node stays until then. */
-static int mark_hold(struct node *node, u32 arg)
-{
-	if (node->marks >= node->holds)
-		return -EINVAL;
-	node->marks++;
-	return 0;
-}
-
-static int unmark_hold(struct node *node, u32 arg)
-{
-	kv_assert(node->marks);
-	node->marks--;
-	return 0;
 }
 
 static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
@@ -534,7 +530,7 @@ static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr
 int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
 {
 	for (u32 i = 0; i < nr; i++) {
-		int err = with_lock(reg, nodes[i], add_hold, 0);
+		int err = node_do(reg, nodes[i], HOLD_GET, 0);
 
 		if (err) {
 			put_held(reg, nodes, i);
@@ -549,10 +545,10 @@ int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 	struct call call;
 
 	for (u32 i = 0; i < nr; i++) {
-		int err = with_lock(reg, nodes[i], mark_hold, 0);
+		int err = node_do(reg, nodes[i], HOLD_MARK, 0);
 
 		while (err && i--)
-			with_lock(reg, nodes[i], unmark_hold, 0);
+			node_do(reg, nodes[i], HOLD_UNMARK, 0);
 		if (err)
 			return err;
 	}
@@ -570,12 +566,7 @@ int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 	return 0;
 }
 
-static int read_count(struct node *node, u32 tier)
-{
-	return min(node->count[tier], (u32)INT32_MAX);
-}
-
 int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t handle, uint32_t tier)
 {
-	return tier < reg->nr_tiers ? with_lock(reg, handle, read_count, tier) : -EINVAL;
+	return tier < reg->nr_tiers ? node_do(reg, handle, COUNT_READ, tier) : -EINVAL;
 }

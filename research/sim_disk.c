@@ -489,7 +489,6 @@ static void close(void *arg)
 }
 
 static const struct kv_tier_ops sim_ops = {
-	.name		= "simulated",
 	.close		= close,
 	.lookup		= lookup,
 	.put		= put,

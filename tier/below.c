@@ -232,18 +232,9 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	kv_unlock(&tier->lock);
 }
 
-/* Content changed in memory since it came from the device is not written, nor found any more. */
-static bool is_whole(struct kvmm_tier *tier, const struct below_io *io)
-{
-	const struct kv_tier_client *client = &tier->owner[io->owner];
-
-	if (!io->io.has_sum || io->owner == NOBODY || !can_sum(tier, client))
-		return true;
-	return sum_of(tier, client, io->slot.index) == io->io.sum;
-}
-
 static bool put_one(struct kvmm_tier *tier)
 {
+	const struct kv_tier_client *client;
 	struct below *below = tier->below;
 	struct below_io *io;
 	int err;
@@ -253,7 +244,13 @@ static bool put_one(struct kvmm_tier *tier)
 	kv_unlock(&tier->lock);
 	if (!io)
 		return false;
-	err = is_whole(tier, io) ? below->ops->put(below->store, &io->io) : -EBADMSG;
+	client = &tier->owner[io->owner];
+	/* Content changed in memory since it came from the device is not written, nor found. */
+	if (io->io.has_sum && io->owner != NOBODY && can_sum(tier, client) &&
+	    sum_of(tier, client, io->slot.index) != io->io.sum)
+		err = -EBADMSG;
+	else
+		err = below->ops->put(below->store, &io->io);
 	kv_lock(&tier->lock);
 	io->is_given = true;
 	if (io->kind == BELOW_FREE)

@@ -54,6 +54,7 @@ static int check_slot(struct kvmm_tier *tier, u32 *index, struct recount *re)
 	bool is_ready = slot->state == SLOT_READY, is_writing = slot->state == SLOT_WRITING;
 	u32 first = (*index)++;
 
+	kv_assert_held(&tier->lock);
 	if (slot->state == SLOT_FREE)
 		return slot->readers ? complain(tier, "free slot with readers", first) : 0;
 	if (slot->state > SLOT_DOOMED || slot->owner >= NR_OWNERS ||
@@ -82,29 +83,29 @@ static int check_slot(struct kvmm_tier *tier, u32 *index, struct recount *re)
 	return 0;
 }
 
-static bool is_same_name(const struct tslot *a, const struct tslot *b)
-{
-	return a->key[0] == b->key[0] && a->key[1] == b->key[1] && a->domain == b->domain &&
-	       a->layout == b->layout;
-}
-
 static int check_chain(struct kvmm_tier *tier, u32 bucket, struct recount *re)
 {
+	kv_assert_held(&tier->lock);
 	for (u32 i = tier->bucket[bucket]; i != KV_NONE; i = slot_at(tier, i)->next) {
 		if (i >= tier->nr_units || ++re->nr_found > re->nr_named)
 			return complain(tier, "chain goes astray", bucket);
 		if (!has_name(slot_at(tier, i)) ||
 		    tslot_bucket(tier, slot_at(tier, i)->key) != bucket)
 			return complain(tier, "slot in the wrong chain", i);
-		for (u32 k = tier->bucket[bucket]; k != i; k = slot_at(tier, k)->next)
-			if (is_same_name(slot_at(tier, k), slot_at(tier, i)))
+		for (u32 k = tier->bucket[bucket]; k != i; k = slot_at(tier, k)->next) {
+			const struct tslot *a = slot_at(tier, k), *b = slot_at(tier, i);
+
+			if (a->key[0] == b->key[0] && a->key[1] == b->key[1] &&
+			    a->domain == b->domain && a->layout == b->layout)
 				return complain(tier, "two slots of one name", i);
+		}
 	}
 	return 0;
 }
 
 static int check_owners(const struct kvmm_tier *tier, const struct recount *re)
 {
+	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i < NR_OWNERS; i++) {
 		const struct kv_tier_client *owner = &tier->owner[i];
 
@@ -124,6 +125,7 @@ static int check_zones(const struct kvmm_tier *tier, const struct recount *re)
 {
 	u32 nr_used = 0;
 
+	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i < tier->nr_chunks; i++) {
 		struct kvmm_zone_stat stat;
 
@@ -140,6 +142,7 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 	const struct below *below = tier->below;
 	u64 nr = 0;
 
+	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		nr += tier->evict_age.bucket[i];
 	if (nr != tier->evicted)
@@ -157,11 +160,12 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 	return 0;
 }
 
-static int check(struct kvmm_tier *tier)
+int kv_tier_check(struct kvmm_tier *tier)
 {
 	struct recount re = { 0 };
 	int err = 0;
 
+	kv_lock(&tier->lock);
 	for (u32 i = 0; i < tier->nr_units && !err;)
 		err = check_slot(tier, &i, &re);
 	for (u32 i = 0; i < tier->nr_buckets && !err; i++)
@@ -170,15 +174,8 @@ static int check(struct kvmm_tier *tier)
 		err = check_owners(tier, &re);
 	if (!err)
 		err = check_zones(tier, &re);
-	return err ? err : check_counts(tier, &re);
-}
-
-int kv_tier_check(struct kvmm_tier *tier)
-{
-	int err;
-
-	kv_lock(&tier->lock);
-	err = check(tier);
+	if (!err)
+		err = check_counts(tier, &re);
 	kv_unlock(&tier->lock);
 	return err;
 }

@@ -133,16 +133,6 @@ static void measure(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr)
 	tier->nr_buckets = 1u << kv_order(nr);
 }
 
-static bool attr_is_bad(const struct kvmm_tier_attr *attr)
-{
-	u64 bytes;
-
-	return attr->flags & ~TIER_FLAGS || attr->numa_node < -1 ||
-	       (attr->name && !kv_name_is_good("tier", attr->name, 32)) ||
-	       (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes)) ||
-	       kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes);
-}
-
 static int make_tables(struct kvmm_tier *tier)
 {
 	tier->slot = kv_alloc_array(tier->nr_units, sizeof(*tier->slot));
@@ -204,9 +194,13 @@ int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts
 		   struct kvmm_tier **result)
 {
 	struct kvmm_tier *tier;
+	u64 bytes;
 	int err;
 
-	if (attr_is_bad(attr) || parts->evict->keeps_unnamed)
+	if (attr->flags & ~TIER_FLAGS || attr->numa_node < -1 || parts->evict->keeps_unnamed ||
+	    (attr->name && !kv_name_is_good("tier", attr->name, 32)) ||
+	    (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes)) ||
+	    kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes))
 		return -EINVAL;
 	tier = kv_alloc_lines(1, sizeof(*tier));
 	if (!tier)

@@ -89,7 +89,6 @@ struct kv_tier_io {
  * asked for. Its format belongs into the layout of the name that it hands on.
  * tests/tier/proof_test.c has one.
  *
- * @name: "disk"
  * @close: everything under way has ended, or never will; NULL: the store stays its maker's
  * @lookup: enum kvmm_tier_answer of each: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING
  * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
@@ -111,7 +110,6 @@ struct kv_tier_io {
  *	NULL: not known
  */
 struct kv_tier_ops {
-	const char *name;
 	void (*close)(void *store);
 	void (*lookup)(void *store, const struct kv_tier_name *names, u32 nr, u8 *answers);
 	int (*put)(void *store, struct kv_tier_io *io);

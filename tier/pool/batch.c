@@ -13,16 +13,12 @@
 
 /* ---- order ---- */
 
-static bool has_known_streams(struct kvmm_pool *pool)
+bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower)
 {
 	const struct steps *steps = steps_of(pool);
 
-	return steps && READ_ONCE(steps->nr_streams);
-}
-
-bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower)
-{
-	return !lower->has_streams || lower->flags & KVMM_TIER_COMPLETE || has_known_streams(pool);
+	return !lower->has_streams || lower->flags & KVMM_TIER_COMPLETE ||
+	       (steps && READ_ONCE(steps->nr_streams));
 }
 
 /* All work that the engine's streams were given so far; -EINVAL it is not known. */
@@ -89,6 +85,7 @@ int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batc
 {
 	int err;
 
+	kv_assert(batch->state == BATCH_FILLING && batch->nr_copy);
 	batch->xfer = (struct kv_xfer){
 		.client = lower->client, .ops = pool->parts.dev, .dev = pool->dev,
 		.block = batch->block, .slot = batch->slot, .nr = batch->nr_copy,
@@ -108,22 +105,15 @@ int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batc
 	return 0;
 }
 
-static void count_copy(struct lower *lower, const struct batch *batch)
+static void end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
 {
 	u64 ns = batch->xfer.end_ns - min(batch->xfer.begin_ns, batch->xfer.end_ns);
 
+	kv_assert(batch->state == BATCH_ENDING);
 	kv_lock(&lower->lock);
-	if (batch->is_up)
-		lower->stat.load_ns += ns;
-	else
-		lower->stat.offload_ns += ns;
+	*(batch->is_up ? &lower->stat.load_ns : &lower->stat.offload_ns) += ns;
 	kv_latency_add(batch->is_up ? &lower->stat.load_took : &lower->stat.offload_took, ns);
 	kv_unlock(&lower->lock);
-}
-
-static void end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
-{
-	count_copy(lower, batch);
 	if (error)
 		device_failed(pool);
 	if (batch->is_up)
@@ -221,6 +211,8 @@ int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 	u32 nr, nr_runs;
 	int err;
 
+	kv_assert_not_held(&lower->lock);
+	kv_assert(batch->nr_copy <= batch->nr);
 	if (batch->xfer.sums)
 		return 0;
 	nr_runs = find_runs(lower, batch, &nr);

@@ -2,23 +2,6 @@
 /* Time, for simulators: the end of the next copy, and the time of those up since the last call. */
 #include "tier.h"
 
-/* The earliest end of a simulated copy that is under way. */
-static int next_end(const struct lower *lower, u64 *end_ns)
-{
-	int err = -ENOENT;
-
-	kv_assert_held(&lower->lock);
-	for (u32 i = 0; i < NR_BATCHES; i++) {
-		const struct batch *batch = &lower->batch[i];
-
-		if (batch->state != BATCH_COPYING)
-			continue;
-		*end_ns = err ? batch->xfer.end_ns : min(*end_ns, batch->xfer.end_ns);
-		err = 0;
-	}
-	return err;
-}
-
 int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
 {
 	struct lower *lower;
@@ -32,7 +15,16 @@ int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
 	if (pool->dev)
 		return -EOPNOTSUPP;
 	kv_lock(&lower->lock);
-	err = next_end(lower, &end_ns);
+	/* The earliest end of a simulated copy that is under way. */
+	err = -ENOENT;
+	for (u32 i = 0; i < NR_BATCHES; i++) {
+		const struct batch *batch = &lower->batch[i];
+
+		if (batch->state != BATCH_COPYING)
+			continue;
+		end_ns = err ? batch->xfer.end_ns : min(end_ns, batch->xfer.end_ns);
+		err = 0;
+	}
 	kv_unlock(&lower->lock);
 	if (!kv_tier_due_below(lower->tier, &below_ns)) {
 		end_ns = err ? below_ns : min(end_ns, below_ns);

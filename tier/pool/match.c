@@ -64,15 +64,6 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm
 	kv_unlock(&lower->lock);
 }
 
-static bool match_is_bad(const struct kvmm_tier_match *match)
-{
-	const struct kvmm_prefix *prefix = match->prefix;
-
-	return !prefix || prefix->nr > INT_MAX ||
-	       match->flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) ||
-	       (prefix->nr && (!prefix->keys || !match->refs));
-}
-
 static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
@@ -108,12 +99,18 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 
 int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 {
+	const struct kvmm_prefix *prefix;
 	struct kvmm_tier_match known;
 	int nr;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !match || kv_copy_attr(&known, sizeof(known), match) || match_is_bad(&known))
+	if (!pool || !match || kv_copy_attr(&known, sizeof(known), match))
+		return -EINVAL;
+	prefix = known.prefix;
+	if (!prefix || prefix->nr > INT_MAX ||
+	    known.flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) ||
+	    (prefix->nr && (!prefix->keys || !known.refs)))
 		return -EINVAL;
 	known.nr_device = known.nr_lower = known.stop = 0;
 	nr = match_all(pool, &known);
