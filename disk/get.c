@@ -80,6 +80,7 @@ static void start(struct kvmm_disk *disk, struct disk_req *req)
 {
 	u32 nr;
 
+	kv_assert(req->kind == DISK_GET && !req->nr_ios);
 	kv_lock(&disk->lock);
 	disk_req_link(disk, req);
 	for (u32 i = 0; i < req->nr; i += nr) {
@@ -132,6 +133,7 @@ static void split(struct kvmm_disk *disk, struct disk_io *io)
 	struct disk_req *req = io->req;
 	u32 first = io->first, nr = io->nr;
 
+	kv_assert(nr > 1 && req->kind == DISK_GET);
 	kv_lock(&disk->lock);
 	disk->count.nr_read_errors++;
 	for (u32 i = 0; i < nr; i++) {

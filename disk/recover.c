@@ -57,6 +57,7 @@ int disk_write_supers(struct kvmm_disk *disk)
 	struct kv_disk_super *super = &disk->super;
 	int err = 0;
 
+	kv_assert_not_held(&disk->lock);
 	for (u32 i = 0; i < KV_DISK_NR_COPIES && !err; i++) {
 		struct kv_iov iov = { disk->marks.io, KV_DISK_PAGE };
 

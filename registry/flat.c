@@ -189,30 +189,25 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		tell_stored(flat, entry, handle.index);
 }
 
-static void insert_new(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
+static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
 {
 	struct kv_handle handle = insert->handles[i];
 	struct kv_entry *entry = entry_at(flat, handle.index);
-
-	dups_set(entry, handle.index, KV_NONE);
-	publish(entry, handle.gen, false);
-	/* Last: a name that is in the table belongs to a block that can be taken. */
-	flat_slot_add(spot, handle.index);
-	insert->found[i] = handle;
-	tell_stored(flat, entry, handle.index);
-}
-
-static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
-{
-	struct kv_entry *entry = entry_at(flat, insert->handles[i].index);
 	struct slot slot;
 
+	kv_assert_reading();
 	spot = lock_home(entry, spot);
 	slot = flat_slot_find(spot, entry);
-	if (likely(!slot.bucket))
-		insert_new(flat, insert, i, spot);
-	else
+	if (likely(!slot.bucket)) {
+		dups_set(entry, handle.index, KV_NONE);
+		publish(entry, handle.gen, false);
+		/* Last: a name that is in the table belongs to a block that can be taken. */
+		flat_slot_add(spot, handle.index);
+		insert->found[i] = handle;
+		tell_stored(flat, entry, handle.index);
+	} else {
 		insert_dup(flat, insert, i, slot_index(slot));
+	}
 	unlock_home(spot);
 }
 
@@ -222,12 +217,20 @@ static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_hand
 	queue->trace[i % QUEUE_SIZE] = trace_arrive(&flat->trace, entry_at(flat, handle.index));
 }
 
-/* All of them are marked: no other thread changes their names. */
-static void insert_all(struct flat *flat, struct kv_insert *insert)
+static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 {
+	struct flat *flat = flat_of(map);
 	struct queue queue;
 	u32 nr = insert->nr;
+	int err;
 
+	insert->nr_dups = 0;
+	insert->nr_first = 0;
+	err = batch_mark(map, insert);
+	if (err)
+		return err;
+	/* All of them are marked: no other thread changes their names. */
+	kv_rcu_read_lock();
 	queue.table = kv_rcu_dereference(flat->table);
 	for (u32 i = 0; i < min(nr, QUEUE_AHEAD); i++)
 		insert_arrive(flat, &queue, insert->handles[i], i);
@@ -239,19 +242,6 @@ static void insert_all(struct flat *flat, struct kv_insert *insert)
 		trace_registered(&flat->trace, queue.trace[i % QUEUE_SIZE],
 				 insert->handles[i].index);
 	}
-}
-
-static int flat_insert(struct kv_map *map, struct kv_insert *insert)
-{
-	int err;
-
-	insert->nr_dups = 0;
-	insert->nr_first = 0;
-	err = batch_mark(map, insert);
-	if (err)
-		return err;
-	kv_rcu_read_lock();
-	insert_all(flat_of(map), insert);
 	kv_rcu_read_unlock();
 	return 0;
 }
@@ -283,6 +273,7 @@ static int remove_locked(struct flat *flat, struct spot spot, u32 index)
 	u32 head = entry->dup_next;
 	struct slot slot;
 
+	kv_assert_spot_held(spot);
 	if (entry->dup_prev == KV_NONE)
 		return -ENOENT;
 	slot = flat_slot_find(spot, entry);
@@ -311,6 +302,7 @@ static int hide_locked(struct flat *flat, struct spot spot, struct kv_handle han
 	int err = kv_handle_step(flat->map.entries, handle, kv_edge_hide);
 	struct slot slot;
 
+	kv_assert_spot_held(spot);
 	if (err || was_hidden)
 		return err;
 	slot = flat_slot_find(spot, entry);
@@ -343,6 +335,7 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 {
 	int err = removable(flat, handle);
 
+	kv_assert_reading();
 	if (err)
 		return err;
 	spot = lock_home(entry_at(flat, handle.index), spot);
@@ -364,30 +357,23 @@ static void remove_arrive(struct queue *queue, const struct kv_handle *handles, 
 		queue_arrive(queue, handles[i], i);
 }
 
-static int remove_all(struct flat *flat, const struct kv_handle *handles, u32 *nr)
+static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
 {
+	struct flat *flat = flat_of(map);
 	u32 wanted = *nr;
 	struct queue queue;
 	int err = 0;
 
+	kv_rcu_read_lock();
 	queue.table = kv_rcu_dereference(flat->table);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
-		kv_handle_prefetch(flat->map.entries, handles[i]);
+		kv_handle_prefetch(map->entries, handles[i]);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		remove_arrive(&queue, handles, i, wanted);
 	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
 		remove_arrive(&queue, handles, *nr + QUEUE_AHEAD, wanted);
 		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE]);
 	}
-	return err;
-}
-
-static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
-{
-	int err;
-
-	kv_rcu_read_lock();
-	err = remove_all(flat_of(map), handles, nr);
 	kv_rcu_read_unlock();
 	return err;
 }
@@ -408,17 +394,6 @@ static void flat_expect(struct kv_map *map, const u32 *indexes, u32 nr)
 
 /* ---- resize ---- */
 
-/* No other thread can lock @spot's table out of order: writers hold one bucket at a time. */
-static void move_slot(struct slot slot, struct table *to)
-{
-	u32 index = slot_index(slot);
-	struct spot spot = spot_of(to, entry_hash(&to->entries->entry[index], to->seed));
-
-	spot_lock(spot);
-	flat_slot_add(spot, index);
-	spot_unlock(spot);
-}
-
 /*
  * Until the lock is free again writers wait, and readers find entries in the old place, moved or
  * not. Then the version has changed, and a reader that found nothing there goes on to the new one.
@@ -429,9 +404,18 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 	struct slot slot;
 
 	spot_lock(spot);
-	for_each_slot(spot, slot)
-		if (flat_slot_tag(slot))
-			move_slot(slot, to);
+	for_each_slot(spot, slot) {
+		u32 index = slot_index(slot);
+		struct spot new;
+
+		if (!flat_slot_tag(slot))
+			continue;
+		/* Not out of order: other writers hold one bucket at a time. */
+		new = spot_of(to, entry_hash(&to->entries->entry[index], to->seed));
+		spot_lock(new);
+		flat_slot_add(new, index);
+		spot_unlock(new);
+	}
 	/* Pairs with find_slowly(): a reader that sees it sees ->successor and the copies. */
 	smp_store_release(&spot_home(spot)->next, NEXT_MOVED);
 	spot_unlock(spot);

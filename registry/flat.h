@@ -239,6 +239,8 @@ static inline void spot_unlock(struct spot spot)
 
 /* ---- under it ---- */
 
+#define kv_assert_spot_held(spot)	kv_assert(READ_ONCE(spot_home(spot)->seq) & 1)
+
 /* The slot of @entry's name, or of none. */
 struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry);
 /* One more slot with this index. The name is not there. */

@@ -122,6 +122,7 @@ struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 	const struct kv_entry *entries = spot.table->entries->entry;
 	struct bucket *bucket;
 
+	kv_assert_spot_held(spot);
 	for (bucket = spot_home(spot); bucket; bucket = next_of(spot.table, bucket)) {
 		struct slots slots = slots_with_tag(bucket, spot.tag);
 
@@ -157,7 +158,7 @@ static u32 over_take(struct table *table)
 
 static void over_put(struct table *table, u32 over)
 {
-	kv_assert(over < table->nr_buckets);
+	kv_assert(over >= table->nr_homes && over < table->nr_buckets);
 	kv_lock(&table->over_lock);
 	WRITE_ONCE(table->bucket[over].next, table->free_over);
 	table->free_over = over;
@@ -183,6 +184,8 @@ void flat_slot_add(struct spot spot, u32 index)
 	struct slots free = slots_with_tag(last, 0);
 	struct slot slot;
 
+	kv_assert_spot_held(spot);
+	kv_assert(spot.tag && index < spot.table->entries->nr);
 	if (slots_left(free)) {
 		slot = (struct slot){ last, slots_first(free) };
 	} else {
@@ -211,6 +214,8 @@ void flat_slot_del(struct spot spot, struct slot slot)
 	struct bucket *before, *last = last_of(spot, &before);
 	struct slot mover;
 
+	kv_assert_spot_held(spot);
+	kv_assert(flat_slot_tag(slot) == spot.tag);
 	if (!before) {
 		slot_clear(slot);
 		return;

@@ -9,6 +9,7 @@
  */
 #include <kv/registry_key.h>
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/mem.h>
 
 #include "key.h"
@@ -156,6 +157,7 @@ size_t kv_key_first(struct key_walk *walk, enum kvmm_key_kind kind)
 	const struct kvmm_key_extra *extra = walk->seq->extras;
 	size_t i = walk->next[kind];
 
+	kv_assert(walk->end[kind] <= walk->seq->nr_extras);
 	while (i < walk->end[kind] && extra[i].start + extra[i].nr <= walk->first)
 		i++;
 	walk->next[kind] = i;
@@ -180,6 +182,7 @@ static void hash_blocks(struct key_walk *walk, u32 nr, void *results, size_t byt
 	struct digest digest;
 	u8 *to = results;
 
+	kv_assert(bytes <= ctx->digest->bytes);
 	for (; nr; nr--, to += bytes) {
 		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
 		ctx->format->put_block(&digest, walk);

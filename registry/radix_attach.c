@@ -31,6 +31,7 @@ void radix_attach_init(struct kvmm_registry *reg)
 
 static struct kv_lock *lock_of(struct kvmm_registry *reg, u32 index)
 {
+	kv_assert(index && index <= READ_ONCE(reg->slab[NODE].top));
 	return &reg->attach_lock[index % NR_ATTACH_LOCKS];
 }
 
@@ -103,6 +104,7 @@ static void attachment_free(struct kvmm_registry *reg, struct attachment *attach
 {
 	if (!attachment)
 		return;
+	kv_assert(READ_ONCE(reg->attach_bytes) >= sizeof(*attachment));
 	kv_fetch_sub(&reg->attach_bytes, sizeof(*attachment));
 	kv_free(attachment);
 }

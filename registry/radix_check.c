@@ -68,6 +68,7 @@ static bool see_chain(struct check *check, enum slot_kind kind, u32 chain)
 	const struct table *table = reg->table;
 	u32 index = table->chains[chain].first[kind];
 
+	kv_assert_reading();
 	for (; index; index = named_at(reg, kind, index)->hash_next[table->parity]) {
 		if (!see(check, kind, index, IN_TABLE) ||
 		    chains_of(table, hash_of(reg, kind, index)) != &table->chains[chain])
@@ -96,6 +97,8 @@ static bool list_is_sound(struct check *check, u32 index)
 	bool is_family = record->name.mask == FAMILY;
 	u32 nr = 0, prev = 0, at = record->first;
 
+	kv_assert_reading();
+	kv_assert(has_seen(check, RECORD, index, IN_TABLE));
 	for (; at; nr++) {
 		const struct node *node;
 
@@ -183,6 +186,7 @@ static bool node_is_sound(struct check *check, u32 index)
 	const struct node *node = node_at(check->reg, index);
 	u32 nr_keeps;
 
+	kv_assert(has_seen(check, NODE, index, IN_TABLE));
 	return node->gen & 1 && node->gen > check->reg->gen_base && !node->marks &&
 	       has_seen(check, NODE, index, IN_POSITION) &&
 	       radix_attach_is_sound(check->reg, node, &nr_keeps) && nr_keeps <= node->holds &&

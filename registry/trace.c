@@ -163,6 +163,7 @@ void trace_staged(const struct trace *trace, u32 index)
 {
 	u64 hash = hash_of(trace, &trace->entries->entry[index]);
 
+	kv_assert(index < trace->entries->nr);
 	add(trace, hash, word_of(trace, hash, index) | STAGED);
 }
 
@@ -222,6 +223,7 @@ static void empty_next(const struct trace *trace, u32 nr, u32 filter)
 {
 	u64 end = (nr + 1ull) * trace->nr_lines / trace->quarter;
 
+	kv_assert(end <= trace->nr_lines);
 	for (u64 i = (u64)nr * trace->nr_lines / trace->quarter; i < end; i++)
 		for (u32 word = 0; word < LINE_BITS / 64; word++)
 			WRITE_ONCE(line_of(trace, i, filter)[word], 0);
@@ -232,6 +234,8 @@ void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index)
 	u32 nr = READ_ONCE(trace->nr_gone), filter = READ_ONCE(trace->filter);
 	u64 hash = hash_of(trace, entry), bits = name_bits(hash, READ_ONCE(entry->domain));
 
+	kv_assert(entry == &trace->entries->entry[index]);
+	kv_assert(nr < trace->quarter && filter < NR_FILTERS);
 	del(trace, hash, word_of(trace, hash, index));
 	set_bits(line_of(trace, line_for(trace, bits), filter), bits);
 	empty_next(trace, nr, (filter + 1) % NR_FILTERS);

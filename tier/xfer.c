@@ -31,6 +31,7 @@ static u32 make_moves(struct kv_xfer *xfer, u32 from, u32 end)
 {
 	u32 nr = 0;
 
+	kv_assert(from < end && end <= xfer->nr);
 	for (u32 i = from; i < end; i++) {
 		u32 unit = xfer->slot[i].index % xfer->client->tier->chunk_units;
 		u32 block = xfer->block[i], place = unit / xfer->client->block_units;
@@ -61,7 +62,6 @@ static int submit_set(struct kv_xfer *xfer, u32 from, u32 end, struct kv_fence *
 	};
 	int err;
 
-	kv_assert(from < end && end <= xfer->nr);
 	for (u32 i = 0; i < client->nr_planes; i++) {
 		xfer->plane[i] = client->host[i];
 		xfer->plane[i].base += (uintptr_t)chunk->mem.ptr +
@@ -80,6 +80,7 @@ static void join(struct kv_xfer *xfer, struct kv_fence fence)
 {
 	struct kv_fence both[2] = { xfer->fence, fence };
 
+	kv_assert_not_held(&xfer->client->tier->lock);
 	if (!xfer->fence.id) {
 		xfer->fence = fence;
 		return;

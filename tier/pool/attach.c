@@ -285,6 +285,7 @@ static u32 nr_under_way(struct lower *lower)
 {
 	u32 nr;
 
+	kv_assert_not_held(&lower->lock);
 	kv_lock(&lower->lock);
 	nr = lower->nr_used[false] + lower->nr_used[true] + lower->nr_heap;
 	kv_unlock(&lower->lock);
@@ -410,6 +411,7 @@ static void end_fetch(struct lower *lower, struct item *item)
 	u32 word = 0;
 	int err;
 
+	kv_assert(item->state == ITEM_FETCH && item->is_up);
 	kv_tier_fetch_hurry(lower->client, &item->fetch);
 	while ((err = kv_tier_fetch_poll(lower->client, &item->fetch)) == -EAGAIN)
 		if (!kv_tier_work(lower->tier))
@@ -425,6 +427,7 @@ static void lower_exit(struct kvmm_pool *pool)
 
 	if (!lower)
 		return;
+	kv_assert_not_reading();
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		end_batch(lower, &lower->batch[i]);
 	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)

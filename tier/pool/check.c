@@ -21,6 +21,7 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 {
 	u32 nr = 0, max = is_up ? lower->max_up : lower->max_down;
 
+	kv_assert_held(&lower->lock);
 	for (u32 i = lower->free_item[is_up]; i != KV_NONE; i = lower->item[i].next) {
 		if (i >= lower->nr_items || lower->item[i].state != ITEM_FREE ||
 		    lower->item[i].is_up != is_up || ++nr > max)
@@ -32,6 +33,7 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 /* Blocks that the store below reads are written to the slot of the fetch. */
 static bool slot_is_held(const struct lower *lower, const struct item *item)
 {
+	kv_assert_held(&lower->lock);
 	if (item->state == ITEM_FETCH)
 		return kv_tier_may_hold(lower->client, item->fetch.slot, &item->name,
 					KV_TIER_WRITES);
@@ -46,6 +48,7 @@ static int check_list(const struct kvmm_pool *pool, const struct lower *lower, u
 	const char *what = state == ITEM_READY ? "items that are ready" : "items that are fetched";
 	u32 nr = 0, nr_all = 0;
 
+	kv_assert_held(&lower->lock);
 	for (u32 i = 0; i < lower->nr_items; i++)
 		nr_all += lower->item[i].state == state;
 	for (u32 i = first; i != KV_NONE; i = lower->item[i].next)
@@ -60,6 +63,7 @@ static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 {
 	u32 nr = 0, nr_named = 0;
 
+	kv_assert_held(&lower->lock);
 	for (u32 i = 0; i < lower->nr_items; i++)
 		nr_named += lower->item[i].state != ITEM_FREE && lower->item[i].is_named;
 	for (u32 b = 0; b < lower->nr_names; b++)
@@ -103,6 +107,7 @@ static bool entry_is_kept(const struct kvmm_pool *pool, const struct lower *lowe
 static int check_batch(const struct kvmm_pool *pool, const struct lower *lower,
 		       const struct batch *batch)
 {
+	kv_assert_held(&lower->lock);
 	if (batch->state != BATCH_COPYING)
 		return 0;
 	for (u32 i = 0; i < batch->nr; i++) {
@@ -139,6 +144,7 @@ static int check_ops(const struct kvmm_pool *pool, const struct lower *lower)
 {
 	u32 nr = 0, nr_over = 0;
 
+	kv_assert_held(&lower->lock);
 	for (u32 i = 0; i < KVMM_TIER_OPS; i++) {
 		const struct tier_op *op = lower->op[i].op;
 

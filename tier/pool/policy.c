@@ -88,6 +88,7 @@ static bool is_loaded(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t 
 {
 	bool found;
 
+	kv_assert_reading();
 	if (!READ_ONCE(lower->nr_used[true]))	/* its own item is there, if it is */
 		return false;
 	kv_lock(&lower->lock);
@@ -169,7 +170,7 @@ static u32 news_since(const struct order *order, u64 stamp)
  * look waits until one in LOOK_STEPS of them may be gone, or as many more are wanted; evictions
  * find the others meanwhile. Before that a short one goes through the first LOOK_STEPS for each of
  * the news: with some policies a newcomer is among the next to go. So either takes a bounded number
- * of steps for each block that has come or gone, however many are clean. Order's lock held.
+ * of steps for each block that has come or gone, however many are clean.
  *
  * With 2 steps, prompts in bursts and "lrfu" find 96 % of what a look through all of them at each
  * poll lets them find; with 4, 98 %; with 8, 99.5 %.
@@ -178,6 +179,7 @@ static u32 how_far(const struct order *order, const struct look *last, u32 max)
 {
 	u64 news = news_since(order, last->long_stamp);
 
+	kv_assert_held(&order->lock);
 	news += max > last->max ? max - last->max : 0;
 	if (LOOK_STEPS * news >= last->nr)
 		return max;
@@ -239,6 +241,7 @@ static u32 find_victims(struct kvmm_pool *pool, struct look *look,
 {
 	u32 used, low, max, nr = 0;
 
+	kv_assert(config->low_pm <= config->high_pm && config->high_pm <= 1000);
 	if (cache_enter(pool))
 		return 0;
 	used = pool->nr_usable - min(pool_nr_free(pool), pool->nr_usable);

@@ -31,6 +31,7 @@ void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_t
 {
 	struct kv_radix_name radix = radix_name(name);
 
+	kv_assert_not_held(&lower->lock);
 	if (is_told(lower))
 		kv_radix_present(pool->presence.reg, lower->registry_tier, &radix, 1);
 }
@@ -40,6 +41,8 @@ static void absent(struct kvmm_pool *pool, struct lower *lower, const struct kv_
 {
 	struct kv_radix_name radix[BATCH];
 
+	kv_assert_not_held(&lower->lock);
+	kv_assert(nr <= BATCH);
 	for (u32 i = 0; i < nr; i++)
 		radix[i] = radix_name(&names[i]);
 	kv_radix_absent(pool->presence.reg, lower->registry_tier, radix, nr);
