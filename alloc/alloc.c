@@ -16,32 +16,24 @@ static const struct kv_zone_req placements[KV_NR_PLACEMENTS] = {
 	[KV_PLACE_TOPDOWN] = { .fit = KV_FIT_BEST, .mobility = KVMM_RECLAIMABLE, .topdown = 1 },
 };
 
-static int alloc_one_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr,
-			 struct kvmm_extent *ext)
-{
-	struct kv_zone_req req = placements[place];
-	int err;
-
-	req.nr = nr;
-	err = kv_zone_alloc_req(zone, &req, &ext->start);
-	if (err)
-		return err;
-	ext->nr = nr;
-	return 1;
-}
-
 /* Scattered pieces are whole holes: there is no direction left to choose for them. */
 int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
 		  struct kvmm_extent *ext)
 {
-	int nr_ext;
+	struct kv_zone_req req = placements[place];
+	int err = -ENOSPC;
 
-	if (place == KV_PLACE_MOVABLE && max_runs > 1)
+	kv_assert(place < KV_NR_PLACEMENTS);
+	if (place != KV_PLACE_MOVABLE || max_runs == 1) {
+		req.nr = nr;
+		err = kv_zone_alloc_req(zone, &req, &ext->start);
+	}
+	if (err == -ENOSPC && max_runs > 1)
 		return kv_zone_alloc_runs(zone, nr, max_runs, ext);
-	nr_ext = alloc_one_run(zone, place, nr, ext);
-	if (nr_ext == -ENOSPC && max_runs > 1)
-		return kv_zone_alloc_runs(zone, nr, max_runs, ext);
-	return nr_ext;
+	if (err)
+		return err;
+	ext->nr = nr;
+	return 1;
 }
 
 /* For a range and the blocks to be kept free behind it: see reserve.c. */
@@ -49,6 +41,7 @@ u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 
 {
 	struct kv_zone_req req = placements[place];
 
+	kv_assert(place < KV_NR_PLACEMENTS);
 	req.align = 1;
 	req.hi = zone->nr_blocks;
 	kv_lock(&zone->lock);
@@ -72,6 +65,7 @@ u32 kv_zone_nr_free(struct kvmm_zone *zone)
 {
 	u32 nr;
 
+	kv_assert_not_held(&zone->lock);
 	kv_lock(&zone->lock);
 	nr = zone->ops->nr_free(zone->engine);
 	kv_unlock(&zone->lock);

@@ -9,26 +9,14 @@
 #include <kv/err.h>
 #include <kv/zone.h>
 
-/* Locks of one rank go by id. */
-static void lock_both(struct kvmm_zone *a, struct kvmm_zone *b)
-{
-	bool a_first = a->lock.id < b->lock.id;
-
-	kv_lock(a_first ? &a->lock : &b->lock);
-	kv_lock(a_first ? &b->lock : &a->lock);
-}
-
-static void unlock_both(struct kvmm_zone *a, struct kvmm_zone *b)
-{
-	kv_unlock(&a->lock);
-	kv_unlock(&b->lock);
-}
-
 u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi)
 {
+	bool from_first = from->lock.id < to->lock.id;	/* locks of one rank go by id */
 	u32 at = lo, done = 0;
 
-	lock_both(from, to);
+	kv_assert(lo <= hi && hi <= to->nr_blocks && hi <= from->nr_blocks);
+	kv_lock(from_first ? &from->lock : &to->lock);
+	kv_lock(from_first ? &to->lock : &from->lock);
 	while (at < hi) {
 		struct kvmm_extent run = from->ops->next_free(from->engine, at);
 		u32 start = max(run.start, lo), end = min(run.start + run.nr, hi);
@@ -41,17 +29,19 @@ u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi)
 		at = end;
 		done += end - start;
 	}
-	unlock_both(from, to);
+	kv_unlock(&from->lock);
+	kv_unlock(&to->lock);
 	return done;
 }
 
-/* Where it would go is where it goes, for a moment. */
+/* Takes the blocks and gives them back, to learn where an allocation would go. */
 u32 kv_find_free(struct kvmm_zone *zone, u32 nr, u32 lo)
 {
 	struct kv_zone_req req = { .nr = nr, .align = 1, .lo = lo, .hi = zone->nr_blocks,
 				     .fit = KV_FIT_FIRST };
 	u32 start;
 
+	kv_assert_not_held(&zone->lock);
 	kv_lock(&zone->lock);
 	start = lo < req.hi ? zone->ops->take(zone->engine, &req) : KV_NONE;
 	if (start != KV_NONE)

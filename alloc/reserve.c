@@ -38,6 +38,7 @@ u32 kv_reserve_behind(struct kvmm_zone *zone, u32 end, u32 nr, u32 most)
 {
 	u32 len;
 
+	kv_assert(nr && nr <= most);
 	if (kv_zone_rounds(zone))
 		return 0;
 	kv_lock(&zone->lock);

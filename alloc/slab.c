@@ -129,20 +129,16 @@ static inline int cache_enter(struct kvmm_slab_cache *cache)
 
 /* ---- taking objects ---- */
 
-static u64 nr_missing(const struct kvmm_slab_cache *cache, u32 nr)
-{
-	u64 room = cache->nr_room - cache->nr_live;
-
-	return nr <= room ? 0 : (nr - room + cache->shape.nr_objects - 1) / cache->shape.nr_objects;
-}
-
 /* Slabs for @nr objects more: all of them, or none. */
 static noinline int make_slabs(struct kvmm_slab_cache *cache, u32 nr)
 {
-	u64 wanted = nr_missing(cache, nr), made;
+	u64 missing = nr - (cache->nr_room - cache->nr_live), made;
+	u64 wanted = (missing + cache->shape.nr_objects - 1) / cache->shape.nr_objects;
 	u32 nr_chunks = cache->nr_chunks;
 	int err = wanted > cache->max_records ? -ENOSPC : 0;
 
+	kv_assert_held(&cache->lock);
+	kv_assert(missing <= nr);
 	for (made = 0; !err && made < wanted; made += !err)
 		err = slab_make(cache);
 	if (!err) {
@@ -160,6 +156,7 @@ static noinline struct slab *__switch_slab(struct kvmm_slab_cache *cache)
 {
 	struct slab *cur = cache->cur;
 
+	kv_assert_held(&cache->lock);
 	if (cur && cur->used < cache->shape.nr_objects)
 		slab_order_add(cache, cur);
 	cur = slab_at(cache, cache->order.head[cache->order.top]);
@@ -172,6 +169,7 @@ static inline struct slab *fullest_slab(struct kvmm_slab_cache *cache)
 {
 	struct slab *cur = cache->cur;
 
+	kv_assert_held(&cache->lock);
 	if (likely(cur && cur->used < cache->shape.nr_objects &&
 		   (s32)cur->used >= cache->order.top))
 		return cur;
@@ -184,6 +182,7 @@ static inline kvmm_slab_obj_t take_object(struct kvmm_slab_cache *cache)
 	struct slab *slab = fullest_slab(cache);
 	u32 i = slab->free;
 
+	kv_assert_held(&cache->lock);
 	if (i != KV_NONE)
 		slab->free = slab->objs[i].next;
 	else
@@ -240,6 +239,7 @@ int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs
 static inline struct slab *slab_of(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
 				   u32 *i)
 {
+	kv_assert(obj.index >> cache->obj_bits < cache->nr_records);
 	*i = obj.index & (BIT(cache->obj_bits) - 1);
 	return slab_at(cache, obj.index >> cache->obj_bits);
 }
@@ -258,6 +258,7 @@ static inline struct slab *find_object(const struct kvmm_slab_cache *cache, kvmm
 	struct slab *slab;
 	u32 now;
 
+	kv_assert_held(&cache->lock);
 	*i = obj.index & (BIT(cache->obj_bits) - 1);
 	if (unlikely(obj.index >> cache->obj_bits >= cache->nr_records ||
 		     *i >= cache->shape.nr_objects))
@@ -271,27 +272,6 @@ static inline struct slab *find_object(const struct kvmm_slab_cache *cache, kvmm
 
 /* ---- giving them back ---- */
 
-static void restore(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
-{
-	for (u32 i, k = 0; k < nr; k++)
-		slab_of(cache, objs[k], &i)->objs[i].gen--;
-}
-
-/* All of them are dead from here on, or none. */
-static int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
-{
-	for (u32 i, k = 0; k < nr; k++) {
-		struct slab *slab = find_object(cache, objs[k], &i);
-
-		if (unlikely(IS_ERR(slab))) {
-			restore(cache, k, objs);
-			return PTR_ERR(slab);
-		}
-		slab->objs[i].gen++;
-	}
-	return 0;
-}
-
 static noinline void __slab_became_empty(struct kvmm_slab_cache *cache, struct slab *slab)
 {
 	kv_assert_held(&cache->lock);
@@ -301,6 +281,7 @@ static noinline void __slab_became_empty(struct kvmm_slab_cache *cache, struct s
 
 static inline bool slab_is_full(const struct kvmm_slab_cache *cache, const struct slab *slab)
 {
+	kv_assert(slab->used <= cache->shape.nr_objects);
 	return slab->used == cache->shape.nr_objects;
 }
 
@@ -312,6 +293,7 @@ static inline void count_down(struct kvmm_slab_cache *cache, struct slab *slab)
 {
 	struct slab *cur = cache->cur;
 
+	kv_assert_held(&cache->lock);
 	if (slab == cur) {
 		kv_assert(slab->used);
 		slab->used--;
@@ -352,18 +334,29 @@ static inline int free_one(struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
 	return 0;
 }
 
+/* All of them are struck off first, or none. */
 static int free_batch(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
 {
-	int err = strike_off(cache, nr, objs);
+	struct slab *slab;
+	u32 i, k;
 
 	kv_assert_held(&cache->lock);
-	for (u32 k = 0; k < nr && !err; k++) {
-		u32 i;
-		struct slab *slab = slab_of(cache, objs[k], &i);
-
+	for (k = 0; k < nr; k++) {
+		slab = find_object(cache, objs[k], &i);
+		if (unlikely(IS_ERR(slab)))
+			goto out_restore;
+		slab->objs[i].gen++;
+	}
+	for (k = 0; k < nr; k++) {
+		slab = slab_of(cache, objs[k], &i);
 		put_object(cache, slab, i);
 	}
-	return err;
+	return 0;
+
+out_restore:
+	while (k--)
+		slab_of(cache, objs[k], &i)->objs[i].gen--;
+	return PTR_ERR(slab);
 }
 
 int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
@@ -385,66 +378,32 @@ int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t 
 	return err;
 }
 
-static int shrink(struct kvmm_slab_cache *cache)
+int kvmm_slab_shrink(struct kvmm_slab_cache *cache)
 {
-	int nr;
+	int nr, err;
 
-	kv_assert_held(&cache->lock);
+	if (!cache)
+		return -EINVAL;
+	err = cache_enter(cache);
+	if (err)
+		return err;
 	for (nr = 0; cache->nr_empty; nr++) {
 		struct slab *cur = cache->cur;
 		bool cur_is_empty = cur && !cur->used;
 
 		slab_return(cache, cur_is_empty ? cur : slab_at(cache, cache->order.head[0]));
 	}
-	return nr;
-}
-
-int kvmm_slab_shrink(struct kvmm_slab_cache *cache)
-{
-	int ret;
-
-	if (!cache)
-		return -EINVAL;
-	ret = cache_enter(cache);
-	if (ret)
-		return ret;
-	ret = shrink(cache);
 	kv_unlock(&cache->lock);
-	return ret;
+	return nr;
 }
 
 /* ---- where they lie ---- */
 
-static struct kvmm_slab_place place_of(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
-{
-	u32 i;
-	const struct slab *slab = slab_of(cache, obj, &i);
-
-	return (struct kvmm_slab_place){
-		.offset = slab->start * cache->base_block_bytes +
-			  slab->colour * cache->colour_bytes + i * cache->shape.stride,
-		.bytes = cache->object_bytes,
-		.run = { slab->start, cache->shape.nr_blocks },
-	};
-}
-
-static int find_places(const struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
-		       struct kvmm_slab_place *places)
-{
-	for (u32 i, k = 0; k < nr; k++) {
-		const struct slab *slab = find_object(cache, objs[k], &i);
-
-		if (IS_ERR(slab))
-			return PTR_ERR(slab);
-	}
-	for (u32 k = 0; k < nr; k++)
-		places[k] = place_of(cache, objs[k]);
-	return 0;
-}
-
 int kvmm_slab_places(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
 		     struct kvmm_slab_place *places)
 {
+	const struct slab *slab;
+	u32 i;
 	int err;
 
 	if (!cache || !nr || !objs || !places)
@@ -452,7 +411,19 @@ int kvmm_slab_places(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_
 	err = cache_enter(cache);
 	if (err)
 		return err;
-	err = find_places(cache, nr, objs, places);
+	for (u32 k = 0; k < nr && !err; k++) {
+		slab = find_object(cache, objs[k], &i);
+		err = IS_ERR(slab) ? PTR_ERR(slab) : 0;
+	}
+	for (u32 k = 0; k < nr && !err; k++) {
+		slab = slab_of(cache, objs[k], &i);
+		places[k] = (struct kvmm_slab_place){
+			.offset = slab->start * cache->base_block_bytes +
+				  slab->colour * cache->colour_bytes + i * cache->shape.stride,
+			.bytes = cache->object_bytes,
+			.run = { slab->start, cache->shape.nr_blocks },
+		};
+	}
 	kv_unlock(&cache->lock);
 	return err;
 }

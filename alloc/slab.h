@@ -102,6 +102,7 @@ struct kvmm_slab_cache {
 
 static inline u32 chunk_of(u32 index)
 {
+	kv_assert(index < KV_NONE - BIT(SLAB_FIRST_LOG2));
 	return kv_log2(index + BIT(SLAB_FIRST_LOG2)) - SLAB_FIRST_LOG2;
 }
 
@@ -109,6 +110,7 @@ static inline struct slab *slab_at(const struct kvmm_slab_cache *cache, u32 inde
 {
 	u32 at = index + BIT(SLAB_FIRST_LOG2), log2 = kv_log2(at);
 
+	kv_assert(index < BIT(SLAB_FIRST_LOG2 + cache->nr_chunks));
 	return (struct slab *)(void *)(cache->chunk[log2 - SLAB_FIRST_LOG2] +
 				       (u64)(at - BIT(log2)) * cache->record_bytes);
 }

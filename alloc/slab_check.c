@@ -36,14 +36,6 @@ static bool objects_are_sound(const struct kvmm_slab_cache *cache, const struct 
 	       slab->fresh <= cache->shape.nr_objects;
 }
 
-static bool all_are_dead(const struct kvmm_slab_cache *cache, const struct slab *slab)
-{
-	for (u32 i = 0; i < cache->shape.nr_objects; i++)
-		if (slab->objs[i].gen & 1)
-			return false;
-	return true;
-}
-
 /* 1: taken from the zone, and by no other of our slabs. */
 static bool run_is_sound(const struct kvmm_slab_cache *cache, const struct slab *slab,
 			 struct recount *now)
@@ -67,7 +59,10 @@ static bool record_is_sound(const struct kvmm_slab_cache *cache, const struct sl
 {
 	if (slab->start == KV_NONE) {
 		now->nr_unused++;
-		return all_are_dead(cache, slab);
+		for (u32 i = 0; i < cache->shape.nr_objects; i++)
+			if (slab->objs[i].gen & 1)
+				return false;
+		return true;
 	}
 	now->nr_slabs++;
 	now->nr_live += slab->used;
@@ -81,6 +76,7 @@ static bool records_are_sound(const struct kvmm_slab_cache *cache, struct recoun
 {
 	u32 nr_unused = 0;
 
+	kv_assert_held(&cache->lock);
 	for (u32 i = 0; i < cache->nr_records; i++) {
 		const struct slab *slab = slab_at(cache, i);
 
@@ -96,6 +92,7 @@ static bool records_are_sound(const struct kvmm_slab_cache *cache, struct recoun
 
 static bool counts_are_sound(const struct kvmm_slab_cache *cache, const struct recount *now)
 {
+	kv_assert_held(&cache->lock);
 	return now->nr_live == cache->nr_live && now->nr_slabs == cache->nr_slabs &&
 	       now->nr_empty == cache->nr_empty && cache->nr_empty <= cache->keep_empty &&
 	       cache->nr_room == (u64)now->nr_slabs * cache->shape.nr_objects &&
@@ -109,6 +106,7 @@ static bool list_is_sound(const struct kvmm_slab_cache *cache, u32 used, u32 *nr
 {
 	u32 before = KV_NONE, i;
 
+	kv_assert(used < cache->shape.nr_objects);
 	for (i = cache->order.head[used]; i != KV_NONE; i = slab_at(cache, i)->next) {
 		const struct slab *slab;
 
@@ -130,6 +128,7 @@ static bool order_is_sound(const struct kvmm_slab_cache *cache, u32 nr_listed)
 	s32 top = -1;
 	u32 nr = 0;
 
+	kv_assert_held(&cache->lock);
 	for (u32 used = 0; used < cache->shape.nr_objects; used++) {
 		if (!list_is_sound(cache, used, &nr))
 			return false;
@@ -141,14 +140,6 @@ static bool order_is_sound(const struct kvmm_slab_cache *cache, u32 nr_listed)
 	}
 	return nr == nr_listed && top == order->top && summary == order->summary &&
 	       !memcmp(words, order->words, sizeof(words));
-}
-
-static bool cache_is_sound(const struct kvmm_slab_cache *cache, struct recount *now)
-{
-	if (cache->cur && cache->cur->start == KV_NONE)
-		return false;
-	return records_are_sound(cache, now) && counts_are_sound(cache, now) &&
-	       order_is_sound(cache, now->nr_listed);
 }
 
 int kv_slab_cache_check(struct kvmm_slab_cache *cache)
@@ -164,7 +155,9 @@ int kv_slab_cache_check(struct kvmm_slab_cache *cache)
 	if (!now.taken)
 		return -ENOMEM;
 	kv_lock(&cache->lock);
-	if (cache->broken || !cache_is_sound(cache, &now)) {
+	if (cache->broken || (cache->cur && cache->cur->start == KV_NONE) ||
+	    !records_are_sound(cache, &now) || !counts_are_sound(cache, &now) ||
+	    !order_is_sound(cache, now.nr_listed)) {
 		cache->broken = true;
 		err = -EUCLEAN;
 	}

@@ -29,50 +29,27 @@ static u64 block_align(u64 align, u64 base_block_bytes)
 	return align > by_itself ? align / by_itself : 1;
 }
 
-/* The last object needs no gap behind it. */
-static u64 objects_in(u64 slab_bytes, u64 object_bytes, u64 stride)
-{
-	return slab_bytes < object_bytes ? 0 : (slab_bytes - object_bytes) / stride + 1;
-}
-
-static u32 colours_in(const struct kvmm_slab_attr *attr, const struct kvmm_slab_shape *shape)
-{
-	u64 over = shape->slab_bytes - (shape->nr_objects - 1) * shape->stride - attr->object_bytes;
-
-	return attr->colour_bytes ? min(over / attr->colour_bytes, (u64)KV_NONE - 1) + 1 : 1;
-}
-
 /* nr_objects is 0 if a slab of @nr blocks will not do at all. */
 static struct kvmm_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr)
 {
 	struct kvmm_slab_shape shape = { .nr_blocks = nr };
-	u64 align = attr->align ? attr->align : 1, nr_objects;
+	u64 align = attr->align ? attr->align : 1, nr_objects = 0, over;
 
+	kv_assert(nr && nr <= KVMM_SLAB_MAX_BLOCKS);
 	shape.slab_bytes = nr * attr->base_block_bytes;
 	shape.stride = kv_align_up(attr->object_bytes, align);
-	nr_objects = objects_in(shape.slab_bytes, attr->object_bytes, shape.stride);
+	if (shape.slab_bytes >= attr->object_bytes)	/* the last object needs no gap behind it */
+		nr_objects = (shape.slab_bytes - attr->object_bytes) / shape.stride + 1;
 	if (!nr_objects || nr_objects > KVMM_SLAB_MAX_OBJECTS)
 		return (struct kvmm_slab_shape){ 0 };
 	shape.nr_objects = nr_objects;
 	shape.block_align = block_align(align, attr->base_block_bytes);
-	shape.nr_colours = colours_in(attr, &shape);
+	over = shape.slab_bytes - (nr_objects - 1) * shape.stride - attr->object_bytes;
+	shape.nr_colours = attr->colour_bytes ?
+			   min(over / attr->colour_bytes, (u64)KV_NONE - 1) + 1 : 1;
 	shape.waste_bytes = shape.slab_bytes - nr_objects * attr->object_bytes;
 	shape.waste_pm = (shape.waste_bytes * 1000 + shape.slab_bytes - 1) / shape.slab_bytes;
 	return shape;
-}
-
-static bool wastes_less(const struct kvmm_slab_shape *a, const struct kvmm_slab_shape *b)
-{
-	return !b->nr_objects || a->waste_bytes * b->nr_blocks < b->waste_bytes * a->nr_blocks;
-}
-
-static bool zone_has_such(const struct kvmm_zone *zone, u32 nr, u64 align)
-{
-	if (!zone)
-		return true;
-	if (nr > zone->nr_blocks || align > zone->nr_blocks)
-		return false;
-	return !zone->ops->held || zone->ops->held(nr) == nr;
 }
 
 int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
@@ -85,9 +62,12 @@ int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 	for (u32 nr = 1; nr <= KVMM_SLAB_MAX_BLOCKS; nr++) {
 		struct kvmm_slab_shape this = shape_of(attr, nr);
 
-		if (!this.nr_objects || !zone_has_such(zone, nr, this.block_align))
+		if (!this.nr_objects ||
+		    (zone && (nr > zone->nr_blocks || this.block_align > zone->nr_blocks ||
+			      (zone->ops->held && zone->ops->held(nr) != nr))))
 			continue;
-		if (wastes_less(&this, &least))
+		if (!least.nr_objects ||
+		    this.waste_bytes * least.nr_blocks < least.waste_bytes * nr)
 			least = this;
 		if (this.waste_bytes * 1000 <= attr->max_waste_pm * this.slab_bytes) {
 			*shape = this;

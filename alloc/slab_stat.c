@@ -18,6 +18,7 @@ static u32 list_epoch;			/* list_lock */
 
 static void list_enter(void)
 {
+	kv_assert_not_held(&list_lock);
 	kv_lock(&list_lock);
 	if (kv_fork_passed(&list_epoch))
 		list = NULL;
@@ -28,23 +29,19 @@ static bool is_wanted(const struct kvmm_slab_cache *cache, const struct kvmm_zon
 	return !zone || cache->zone == zone;
 }
 
-/* Will they get on with each other? */
-static int compare_caches(const struct kvmm_slab_cache *cache, const struct kvmm_slab_cache *other)
-{
-	if (cache->zone != other->zone)
-		return 0;
-	if (cache->base_block_bytes != other->base_block_bytes)
-		return -EINVAL;
-	return strcmp(cache->name, other->name) ? 0 : -EEXIST;
-}
-
 int slab_list_add(struct kvmm_slab_cache *cache)
 {
 	int err = 0;
 
 	list_enter();
-	for (struct kvmm_slab_cache *other = list; other && !err; other = other->next)
-		err = compare_caches(cache, other);
+	for (struct kvmm_slab_cache *other = list; other && !err; other = other->next) {
+		if (cache->zone != other->zone)
+			continue;
+		if (cache->base_block_bytes != other->base_block_bytes)
+			err = -EINVAL;
+		else if (!strcmp(cache->name, other->name))
+			err = -EEXIST;
+	}
 	if (!err) {
 		cache->next = list;
 		list = cache;
@@ -82,27 +79,15 @@ static u32 per_mille_up(u64 part, u64 whole)
 	return whole ? ((unsigned __int128)part * 1000 + whole - 1) / whole : 0;
 }
 
-/* The current slab is on no list, and so is one that is full. */
-static u64 count_full(const struct kvmm_slab_cache *cache)
-{
-	u64 nr = 0;
-
-	for (u32 i = 0; i < cache->nr_records; i++) {
-		const struct slab *slab = slab_at(cache, i);
-
-		nr += slab->start != KV_NONE && slab->used == cache->shape.nr_objects;
-	}
-	return nr;
-}
-
-static void fill_stat(const struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
 {
 	const struct kvmm_slab_shape *shape = &cache->shape;
 
+	kv_assert_not_held(&cache->lock);
+	kv_lock(&cache->lock);
 	*stat = (struct kvmm_slab_stat){
 		.nr_caches = 1, .nr_objects = cache->nr_live, .nr_slots = cache->nr_room,
-		.nr_slabs = cache->nr_slabs, .nr_full = count_full(cache),
-		.nr_empty = cache->nr_empty,
+		.nr_slabs = cache->nr_slabs, .nr_empty = cache->nr_empty,
 		.nr_blocks = (u64)cache->nr_slabs * shape->nr_blocks,
 		.held_bytes = cache->nr_slabs * shape->slab_bytes,
 		.live_bytes = cache->nr_live * cache->object_bytes,
@@ -112,15 +97,15 @@ static void fill_stat(const struct kvmm_slab_cache *cache, struct kvmm_slab_stat
 		.slabs_made = cache->slabs_made, .slabs_returned = cache->slabs_returned,
 		.fail_nospc = cache->fail_nospc, .metadata_bytes = cache->metadata_bytes,
 	};
+	/* The current slab is on no list, and so is one that is full. */
+	for (u32 i = 0; i < cache->nr_records; i++) {
+		const struct slab *slab = slab_at(cache, i);
+
+		stat->nr_full += slab->start != KV_NONE && slab->used == shape->nr_objects;
+	}
+	kv_unlock(&cache->lock);
 	stat->nr_partial = stat->nr_slabs - stat->nr_full - stat->nr_empty;
 	stat->waste_pm = per_mille_up(stat->slack_bytes + stat->unused_bytes, stat->held_bytes);
-}
-
-static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
-{
-	kv_lock(&cache->lock);
-	fill_stat(cache, stat);
-	kv_unlock(&cache->lock);
 }
 
 int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
@@ -133,31 +118,14 @@ int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *s
 	return 0;
 }
 
-static void add_stat(struct kvmm_slab_stat *sum, const struct kvmm_slab_stat *stat)
-{
-	sum->nr_caches += stat->nr_caches;
-	sum->nr_objects += stat->nr_objects;
-	sum->nr_slots += stat->nr_slots;
-	sum->nr_slabs += stat->nr_slabs;
-	sum->nr_full += stat->nr_full;
-	sum->nr_partial += stat->nr_partial;
-	sum->nr_empty += stat->nr_empty;
-	sum->nr_blocks += stat->nr_blocks;
-	sum->held_bytes += stat->held_bytes;
-	sum->live_bytes += stat->live_bytes;
-	sum->slack_bytes += stat->slack_bytes;
-	sum->unused_bytes += stat->unused_bytes;
-	sum->allocs += stat->allocs;
-	sum->frees += stat->frees;
-	sum->slabs_made += stat->slabs_made;
-	sum->slabs_returned += stat->slabs_returned;
-	sum->fail_nospc += stat->fail_nospc;
-	sum->metadata_bytes += stat->metadata_bytes;
-}
+static_assert(offsetof(struct kvmm_slab_stat, nr_objects) == sizeof(u64),
+	      "words of 64 bits, but for the first");
 
 int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
 {
 	struct kvmm_slab_stat stat;
+	const u64 *from = (const u64 *)&stat;
+	u64 *to = (u64 *)sum;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
@@ -169,7 +137,9 @@ int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
 		if (!is_wanted(cache, zone))
 			continue;
 		read_stat(cache, &stat);
-		add_stat(sum, &stat);
+		sum->nr_caches++;
+		for (u32 i = 1; i < sizeof(stat) / sizeof(u64); i++)
+			to[i] += from[i];
 	}
 	kv_unlock(&list_lock);
 	sum->waste_pm = per_mille_up(sum->slack_bytes + sum->unused_bytes, sum->held_bytes);
@@ -212,6 +182,7 @@ static void shown_name(const struct kvmm_slab_cache *cache, const struct kvmm_zo
 	struct kv_buf to = { name, SHOWN_NAME, 0 };
 	u32 nr_before = 0;
 
+	kv_assert_held(&list_lock);
 	for (const struct kvmm_slab_cache *at = list; at != cache; at = at->next)
 		nr_before += is_wanted(at, zone) && !strcmp(at->name, cache->name);
 	kv_buf_printf(&to, "%s", cache->name);
@@ -219,23 +190,10 @@ static void shown_name(const struct kvmm_slab_cache *cache, const struct kvmm_zo
 		kv_buf_printf(&to, "#%u", nr_before);
 }
 
-static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache, const char *name)
-{
-	struct kvmm_slab_stat stat;
-
-	read_stat(cache, &stat);
-	kv_buf_printf(buf, "%-17s %6lu %6lu %6lu %4u %4u", name, (unsigned long)stat.nr_objects,
-	    (unsigned long)stat.nr_slots, (unsigned long)cache->shape.stride,
-	    cache->shape.nr_objects, cache->shape.nr_blocks);
-	kv_buf_printf(buf, " : tunables %4u %4u %4u", 0, 0, 0);
-	kv_buf_printf(buf, " : slabdata %6lu %6lu %6lu\n",
-	    (unsigned long)(stat.nr_slabs - stat.nr_empty),
-	    (unsigned long)stat.nr_slabs, 0ul);
-}
-
 int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 {
 	struct kv_buf text = { buf, bytes, 0 };
+	struct kvmm_slab_stat stat;
 	char name[SHOWN_NAME];
 
 	if (kv_inherited(zone))
@@ -251,7 +209,14 @@ int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 		if (!is_wanted(cache, zone))
 			continue;
 		shown_name(cache, zone, name);
-		add_line(&text, cache, name);
+		read_stat(cache, &stat);
+		kv_buf_printf(&text, "%-17s %6lu %6lu %6lu %4u %4u", name,
+			      (unsigned long)stat.nr_objects, (unsigned long)stat.nr_slots,
+			      (unsigned long)cache->shape.stride, cache->shape.nr_objects,
+			      cache->shape.nr_blocks);
+		kv_buf_printf(&text, " : tunables    0    0    0 : slabdata %6lu %6lu      0\n",
+			      (unsigned long)(stat.nr_slabs - stat.nr_empty),
+			      (unsigned long)stat.nr_slabs);
 	}
 	kv_unlock(&list_lock);
 	return text.len;

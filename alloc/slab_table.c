@@ -20,6 +20,7 @@ static int add_chunk(struct kvmm_slab_cache *cache)
 	u32 first = nr - BIT(SLAB_FIRST_LOG2);
 	char *chunk = kv_alloc_lines(nr, cache->record_bytes);
 
+	kv_assert_held(&cache->lock);
 	if (!chunk)
 		return -ENOMEM;
 	cache->chunk[cache->nr_chunks++] = chunk;
@@ -48,6 +49,7 @@ static struct slab *take_record(struct kvmm_slab_cache *cache)
 {
 	struct slab *slab;
 
+	kv_assert_held(&cache->lock);
 	if (cache->free_record != KV_NONE) {
 		slab = slab_at(cache, cache->free_record);
 		cache->free_record = slab->next;
@@ -64,38 +66,27 @@ static struct slab *take_record(struct kvmm_slab_cache *cache)
 	return slab_at(cache, cache->nr_records++);
 }
 
-/* A record without objects that ever lived is forgotten: only the last one can be that. */
-static void put_record(struct kvmm_slab_cache *cache, struct slab *slab)
-{
-	if (slab->index == cache->nr_records - 1 && !slab->fresh && !slab->objs[0].gen) {
-		kv_assert(cache->nr_records);
-		cache->nr_records--;
-		return;
-	}
-	slab->next = cache->free_record;
-	cache->free_record = slab->index;
-}
-
-static int take_run(struct kvmm_slab_cache *cache, u32 *start)
+/* The run first: a call that fails for want of blocks has not grown the table. */
+int slab_make(struct kvmm_slab_cache *cache)
 {
 	const struct kv_zone_req req = {
 		.nr = cache->shape.nr_blocks, .align = cache->shape.block_align,
 		.mobility = KVMM_UNMOVABLE,
 	};
+	struct slab *slab;
+	u32 start;
+	int err;
 
-	return kv_zone_alloc_req(cache->zone, &req, start);
-}
-
-static void give_run(struct kvmm_slab_cache *cache, struct slab *slab)
-{
 	kv_assert_held(&cache->lock);
-	if (KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
-		cache->broken = true;
-	slab->start = KV_NONE;
-}
-
-static void enter_slab(struct kvmm_slab_cache *cache, struct slab *slab, u32 start)
-{
+	err = kv_zone_alloc_req(cache->zone, &req, &start);
+	if (err)
+		return err;
+	slab = take_record(cache);
+	if (IS_ERR(slab)) {
+		if (KV_BUG_ON(kvmm_zone_free(cache->zone, start, cache->shape.nr_blocks)))
+			cache->broken = true;
+		return PTR_ERR(slab);
+	}
 	slab->start = start;
 	slab->used = 0;
 	slab->free = KV_NONE;
@@ -106,42 +97,31 @@ static void enter_slab(struct kvmm_slab_cache *cache, struct slab *slab, u32 sta
 	cache->nr_empty++;
 	cache->nr_room += cache->shape.nr_objects;
 	slab_order_add(cache, slab);
-}
-
-/* The run first: a call that fails for want of blocks has not grown the table. */
-int slab_make(struct kvmm_slab_cache *cache)
-{
-	struct slab *slab;
-	u32 start;
-	int err;
-
-	kv_assert_held(&cache->lock);
-	err = take_run(cache, &start);
-	if (err)
-		return err;
-	slab = take_record(cache);
-	if (IS_ERR(slab)) {
-		if (KV_BUG_ON(kvmm_zone_free(cache->zone, start, cache->shape.nr_blocks)))
-			cache->broken = true;
-		return PTR_ERR(slab);
-	}
-	enter_slab(cache, slab, start);
 	return 0;
 }
 
 /* It is empty, and not the current one. */
 static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
 {
+	kv_assert(slab != cache->cur && !slab->used);
 	kv_assert_held(&cache->lock);
 	slab_order_del(cache, slab);
-	give_run(cache, slab);
+	if (KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
+		cache->broken = true;
+	slab->start = KV_NONE;
 	kv_assert(cache->nr_slabs);
 	kv_assert(cache->nr_empty);
 	kv_assert(cache->nr_room >= cache->shape.nr_objects);
 	cache->nr_slabs--;
 	cache->nr_empty--;
 	cache->nr_room -= cache->shape.nr_objects;
-	put_record(cache, slab);
+	/* A record without objects that ever lived is forgotten: only the last one can be that. */
+	if (slab->index == cache->nr_records - 1 && !slab->fresh && !slab->objs[0].gen) {
+		cache->nr_records--;
+		return;
+	}
+	slab->next = cache->free_record;
+	cache->free_record = slab->index;
 }
 
 /* The slab that was made last, of which no other thread has heard yet. */
@@ -149,6 +129,7 @@ void slab_unmake(struct kvmm_slab_cache *cache)
 {
 	struct slab *slab = slab_at(cache, cache->order.last_empty);
 
+	kv_assert_held(&cache->lock);
 	cache->next_colour = slab->colour;
 	leave_slab(cache, slab);
 }
