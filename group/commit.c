@@ -39,6 +39,7 @@ static bool is_registrable(const struct kvmm_tables *tables, u32 group, u32 bloc
 	const struct group_rule *rule = &tables->groups->group[group].rule;
 	kvmm_mut_t slot = *table_slot(tables, group, block);
 
+	kv_assert(group < tables->groups->nr);
 	if (!slot_is_held(slot) || slot_is_ref(slot))
 		return false;
 	if (rule->kind == KVMM_GROUP_LAST && (block + 1) * rule->block_tokens != nr_tokens)
@@ -51,6 +52,7 @@ static u32 next_registrable(const struct kvmm_tables *tables, u32 group, u32 blo
 {
 	u32 end = nr_tokens / tables->groups->group[group].rule.block_tokens;
 
+	kv_assert(group < tables->groups->nr);
 	while (block < end && !is_registrable(tables, group, block, nr_tokens))
 		block++;
 	return block;
@@ -63,6 +65,7 @@ static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 from)
 {
 	const struct kvmm_groups *groups = tables->groups;
 
+	kv_assert(from <= batch->nr);
 	for (u32 i = 0; i < groups->nr; i++)
 		for (; from < batch->end[i]; from++)
 			kvmm_unstage(group_in_order(groups, i)->pool, &batch->staged[from], 1,
@@ -76,6 +79,7 @@ static int stage_group(struct kvmm_tables *tables, const struct kvmm_prefix *pro
 	u32 block = next_registrable(tables, group, tables->table[group].done, nr_tokens);
 	u32 end = nr_tokens / g->rule.block_tokens;
 
+	kv_assert(group < tables->groups->nr);
 	while (block < end) {
 		kvmm_mut_t *slot = table_slot(tables, group, block);
 		struct kvmm_prefix prefix;
@@ -148,6 +152,7 @@ static bool has_room(const struct kvmm_tables *tables, u32 group, u32 nr_tokens)
 	const struct group_rule *rule = &tables->groups->group[group].rule;
 	u32 end = rule_end(rule, nr_tokens);
 
+	kv_assert(group < tables->groups->nr);
 	if (end > tables->table[group].nr)
 		return false;
 	return rule->kind != KVMM_GROUP_LAST || nr_tokens == tables->committed ||
@@ -185,6 +190,7 @@ static int register_blocks(struct kvmm_tables *tables, const struct kvmm_prefix 
 	u32 nr = 0;
 	int err;
 
+	kv_assert(nr_tokens >= tables->committed && nr_tokens <= tables->max_tokens);
 	for (u32 i = 0; i < tables->groups->nr; i++)
 		for (u32 k = tables->table[i].done;
 		     k < nr_tokens / tables->groups->group[i].rule.block_tokens; k++)

@@ -112,6 +112,7 @@ static void unlock_pools(struct kvmm_gangs *gangs, u32 pools, u32 nr)
 /* The first pool with a closed gate, in the order of locking; or all are locked, and NULL. */
 static struct kvmm_pool *try_lock_pools(struct kvmm_gangs *gangs, u32 pools)
 {
+	kv_assert_not_held(&gangs->lock);
 	for (u32 i = 0; i < gangs->nr_pools; i++) {
 		struct kvmm_pool *pool = gangs->pool[gangs->by_id[i]];
 
@@ -174,6 +175,7 @@ static int find_room(struct kvmm_gangs *gangs, kvmm_gang_t *handle, u64 *epoch)
 
 static void push_slot(struct kvmm_gangs *gangs, u32 index)
 {
+	kv_assert_held(&gangs->lock);
 	gangs->slot[index].next = gangs->free;
 	gangs->free = index;
 }
@@ -184,6 +186,8 @@ static struct gang *take_out(struct kvmm_gangs *gangs, u32 index, u64 *count)
 	struct gang_slot *slot = &gangs->slot[index];
 	struct gang *gang = slot->gang;
 
+	kv_assert_held(&gangs->lock);
+	kv_assert(gangs->stat.nr_reserved);
 	slot->gang = NULL;
 	slot->gen = next_gen(slot->gen);
 	push_slot(gangs, index);
@@ -308,6 +312,7 @@ static int take_once(struct kvmm_gangs *gangs, struct gang *gang, struct sum *su
 	int err = lock_pools(gangs, gang->pools);
 	u32 i;
 
+	kv_assert_not_held(&gangs->lock);
 	if (err)
 		return err;
 	for (i = 0; i < gang->nr && !err; i++)
@@ -358,6 +363,7 @@ static int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr,
 	struct gang *gang = new_gang(gangs, attr);
 	int err = gang ? take_gang(gangs, gang, sum) : -ENOMEM;
 
+	kv_assert_not_held(&gangs->lock);
 	kv_lock(&gangs->lock);
 	if (!err) {
 		gangs->slot[handle.index].gang = gang;
@@ -412,6 +418,7 @@ static int undo_gang(struct kvmm_gangs *gangs, struct gang *gang)
 {
 	int err = lock_pools(gangs, gang->pools);
 
+	kv_assert_not_held(&gangs->lock);
 	if (!err) {
 		for (u32 i = gang->nr; i-- > 0;)
 			part_undo(gang, &gang->part[i]);
@@ -538,6 +545,7 @@ static int commit_gang(struct kvmm_gangs *gangs, struct gang *gang)
 	int err = lock_pools(gangs, gang->pools);
 	u32 nr;
 
+	kv_assert_not_held(&gangs->lock);
 	if (err)
 		return err;
 	nr = commit_parts(gang, &err);

@@ -23,6 +23,7 @@
 
 static void count_claims(struct kvmm_pool *pool, const struct victims *victims, int sign)
 {
+	kv_assert_held(&pool->lock);
 	for_each_victim(pool, victims, at, i) {
 		bool named = !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 
@@ -35,6 +36,8 @@ static void count_claims(struct kvmm_pool *pool, const struct victims *victims, 
 /* The order's lock held, as for the next. */
 static void victims_wait(struct kvmm_pool *pool, const struct victims *victims)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for_each_victim(pool, victims, at, i)
 		quota_lend(pool->order.quotas, at);
 	count_claims(pool, victims, 1);
@@ -42,6 +45,7 @@ static void victims_wait(struct kvmm_pool *pool, const struct victims *victims)
 
 static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
 {
+	kv_assert_held(&pool->lock);
 	for_each_victim(pool, victims, at, i)
 		quota_unlend(pool->order.quotas, at);
 	count_claims(pool, victims, -1);
@@ -50,6 +54,7 @@ static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
 /* Of those that are free now some were promised, and this one is not to spare. */
 static bool all_are_promised(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return pool_nr_free(pool) <= pool->door.nr_promised;
 }
 
@@ -63,6 +68,8 @@ static void lend(struct kvmm_pool *pool, u32 index)
 	u32 owner = pool->owner[block];
 	bool aside = owner_is_free(owner) || owner_is_away(owner);
 
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	if (!all_are_promised(pool) && victim_return(pool, index))
 		return;
 	claimed_step(pool, index, aside ? kv_edge_lose : kv_edge_lend);
@@ -73,6 +80,8 @@ static void lend(struct kvmm_pool *pool, u32 index)
 /* The lender counts as if it had the block; it is about to go, or to get it back. */
 static bool unlend(struct kvmm_pool *pool, u32 index)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	if (!kv_word_is_lent(READ_ONCE(entry_at(pool, index)->word)))
 		return false;
 	claimed_step(pool, index, kv_edge_unlend);
@@ -86,6 +95,7 @@ static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
 {
 	u64 word = READ_ONCE(entry_at(pool, index)->word);
 
+	kv_assert(index < pool->entries.nr);
 	return kv_word_is_lent(word) && !!(word & KV_ENTRY_RESET) == aside;
 }
 
@@ -119,6 +129,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 /* The part's blocks are free, and not written to: parts before it may have lent them. */
 static void blocks_left(const struct gang *gang, const struct part *part)
 {
+	kv_assert_held(&part->pool->lock);
 	for_each_lender(gang, part, lender)
 		for_each_victim(part->pool, &lender->req.ctx.victims, at, i)
 			if (is_lent(part->pool, at, false))
@@ -131,6 +142,8 @@ static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 	u32 block = entry_block(entry_at(pool, index));
 	u32 nr = entry_forget(pool, index);
 
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	entry_free(pool, entry_handle(pool, index));
 	if (has_block)
 		block_free(pool, block);
@@ -141,6 +154,7 @@ static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
 {
 	u32 index = victims->newest;
 
+	kv_assert_held(&pool->lock);
 	victims->newest = entry_at(pool, index)->chain;
 	victims->nr--;
 	return index;
@@ -156,6 +170,7 @@ static void victims_return(struct part *part)
 	bool exact = victims->nr && victims->stamp == pool->order.stamp;
 	u32 nr_evicted = 0;
 
+	kv_assert_held(&pool->lock);
 	while (victims->nr) {
 		u32 index = next_victim(pool, victims);
 		bool has_block = !unlend(pool, index) ||
@@ -190,6 +205,7 @@ static void charge_due(struct part *part, int sign)
 {
 	s64 nr = sign * (s64)(part->want.nr - part->req.ctx.nr_free);
 
+	kv_assert_held(&part->pool->order.lock);
 	part->pool->claims.nr_due += nr;
 	quota_due(part->pool->order.quotas, part->req.ctx.account, nr);
 }
@@ -200,6 +216,7 @@ static int take_blocks(struct part *part)
 	struct alloc_ctx *ctx = &part->req.ctx;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	err = alloc_fits(pool, ctx);
 	if (!err) {
@@ -219,6 +236,7 @@ static void undo_blocks(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
+	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	cache_untake_free(pool, &part->req.ctx);
 	blocks_left(gang, part);
@@ -235,6 +253,7 @@ static void begin_charge(struct part *part)
 
 static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 {
+	kv_assert_held(&pool->lock);
 	if (!pool->deterministic)
 		return;
 	sum_add(&pool->history, history_word(HISTORY_TAKEN, start, nr));
@@ -246,6 +265,7 @@ static int commit_blocks(struct part *part)
 	struct kvmm_pool *pool = part->pool;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < part->req.ctx.nr_free; i++) {
 		u32 index = part->req.ctx.blocks[i].index;
 
@@ -270,6 +290,7 @@ static void lend_all(struct part *part)
 	struct kvmm_pool *pool = part->pool;
 	struct victims *victims = &part->req.ctx.victims;
 
+	kv_assert_held(&pool->lock);
 	if (!victims->nr)
 		return;
 	for_each_victim(pool, victims, at, i)
@@ -287,6 +308,7 @@ static int take_range(struct part *part)
 	struct alloc_ctx *ctx = &part->req.ctx;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	part->req.attr = (struct kvmm_range_attr){
 		.size = sizeof(part->req.attr), .nr = want->nr, .max_runs = want->max_runs,
 		.prio = want->prio, .flags = want->flags, .tenant = want->tenant,
@@ -314,6 +336,7 @@ static void undo_range(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
+	kv_assert_held(&pool->lock);
 	range_untake(pool, part->req.range);
 	blocks_left(gang, part);
 	if (!part->req.ctx.victims.nr)
@@ -330,6 +353,7 @@ static void evict_all(struct part *part)
 	struct victims *victims = &part->req.ctx.victims;
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	if (!victims->nr)
 		return;
 	order_enter(&pool->order);
@@ -350,6 +374,7 @@ static int commit_range(struct part *part)
 	struct kvmm_pool *pool = part->pool;
 	struct slot *slot = slot_at(pool, part->req.range.index);
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < slot->nr_ext; i++)
 		enter_history(pool, slot_ext(slot, i)->start, slot_ext(slot, i)->nr,
 			      make_owner(OWNER_SLOT, part->req.range.index));
@@ -404,6 +429,7 @@ int part_commit(struct part *part)
 
 bool part_is_scattered(const struct part *part)
 {
+	kv_assert_held(&part->pool->lock);
 	return part->want.kind == KVMM_GANG_RANGE &&
 	       !(part->want.flags & KVMM_ALLOC_NO_COMPACT) &&
 	       kv_zone_takes_any_run(part->pool->zone) &&
@@ -420,6 +446,7 @@ void part_sum(const struct part *part, struct sum *sum)
 	const struct kvmm_pool *pool = part->pool;
 	struct slot *slot;
 
+	kv_assert_held(&part->pool->lock);
 	for (u32 i = 0; i < part->req.ctx.nr_free; i++)
 		sum_mut(pool, part->req.ctx.blocks[i].index, sum);
 	for_each_victim(pool, &part->req.ctx.victims, at, i)

@@ -29,6 +29,7 @@ static int set_lengths(struct kvmm_groups *groups)
 	u64 align = 1;
 	u32 granule = 0;
 
+	kv_assert(groups->nr && groups->nr <= KVMM_MAX_GROUPS);
 	for (u32 i = 0; i < groups->nr; i++) {
 		u32 tokens = groups->group[i].rule.block_tokens;
 
@@ -52,6 +53,7 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 	struct kvmm_pool_stat stat;
 	int err;
 
+	kv_assert(id <= UINT16_MAX);
 	if (!attr->pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
 	    attr->flags & ~KVMM_GROUP_DROP_LAST || attr->span > KVMM_GROUPS_MAX_TOKENS ||
 	    attr->block_tokens > MAX_BLOCK_TOKENS)
@@ -88,6 +90,7 @@ u32 groups_end_of_pool(const struct kvmm_groups *groups, u32 i)
 {
 	const struct kvmm_pool *pool = group_in_order(groups, i)->pool;
 
+	kv_assert(i < groups->nr);
 	while (i < groups->nr && group_in_order(groups, i)->pool == pool)
 		i++;
 	return i;
@@ -196,6 +199,7 @@ struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_pre
 {
 	const kvmm_key_t *first = group_key(group, prompt, block);
 
+	kv_assert(group->stride == 1 || nr <= GROUP_BATCH);
 	if (group->stride > 1) {
 		for (u32 i = 0; i < nr; i++)
 			keys->copy[i] = first[i * group->stride];

@@ -53,6 +53,7 @@ static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u3
 						       presence);
 	int ret = run_of(&p->groups->group[group], p->prompt, first, nr);
 
+	kv_assert(group < p->groups->nr);
 	if (likely(ret >= 0))
 		return ret;
 	*p->err = ret;
@@ -89,6 +90,7 @@ static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *promp
 	u32 batch = g->stride > 1 ? GROUP_BATCH : to;
 	struct table *table = &tables->table[group];
 
+	kv_assert(group < tables->groups->nr);
 	kv_assert(group < tables->groups->nr);
 	table->low = table->nr = from;
 	while (table->nr < to) {
@@ -133,6 +135,7 @@ static void for_each_hit(struct kvmm_tables *tables,
 
 void hit_keep(struct kvmm_tables *tables)
 {
+	kv_assert(tables->hit_tokens <= tables->max_tokens);
 	for_each_hit(tables, quiet_keep);
 }
 
@@ -143,6 +146,7 @@ static void put_batch(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bo
 
 void hit_put(struct kvmm_tables *tables)
 {
+	kv_assert(tables->hit_tokens <= tables->max_tokens);
 	for_each_hit(tables, put_batch);
 	tables_clear(tables);
 }
@@ -168,6 +172,7 @@ static int get_all(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 
 int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens)
 {
+	kv_assert(!tables->committed);
 	for (u32 tries = 1;; tries++) {
 		int tokens = groups_look(tables->groups, prompt, max_tokens);
 		int err = tokens < 0 ? tokens : get_all(tables, prompt, tokens);
@@ -192,6 +197,7 @@ static void count_reason(const struct kvmm_tables *tables, const struct kvmm_pre
 	struct kv_query query;
 	int run;
 
+	kv_assert(group < tables->groups->nr);
 	end = next / g->rule.block_tokens + g->rule.nr_ahead;
 	if (next > tokens || end > prompt->nr / g->stride)
 		return;
@@ -210,6 +216,7 @@ void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *promp
 	const struct kvmm_groups *groups = tables->groups;
 	u32 tokens = min((u64)prompt->nr * groups->granule, (u64)max_tokens);
 
+	kv_assert(tables->hit_tokens <= tables->max_tokens);
 	/* Blocks in the hit, and those that would have been among the prompt's first @nr blocks. */
 	for (u32 i = 0; i < groups->nr; i++) {
 		const struct group *g = &groups->group[i];

@@ -19,6 +19,7 @@
 #define GROUP_INTERNAL_H
 
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/group.h>

@@ -13,6 +13,7 @@
 
 void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr)
 {
+	kv_assert_not_held(&pool->lock);
 	if (!nr || pool_enter(pool))
 		return;
 	order_enter(&pool->order);
@@ -28,6 +29,7 @@ int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref
 	u32 nr, nr_idle;
 	int err = cache_begin(pool);
 
+	kv_assert_not_held(&pool->lock);
 	if (err)
 		return err;
 	nr = match_refs(pool, &query, (struct kv_handle *)refs, &nr_idle);
@@ -42,6 +44,7 @@ int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref
 
 void quiet_keep(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was_idle)
 {
+	kv_assert_not_held(&pool->lock);
 	if (was_idle || pool->parts.evict->hit)
 		order_note(&pool->order, NOTE_HIT, as_handles(refs), nr);
 	pool_tell(pool, hit, as_handles(refs), nr);

@@ -16,6 +16,7 @@ u32 rule_first(const struct group_rule *rule, u32 tokens)
 {
 	u32 end = rule_end(rule, tokens);
 
+	kv_assert(rule->block_tokens);
 	switch (rule->kind) {
 	case KVMM_GROUP_WINDOW:
 		return tokens < rule->span ? 0 : (tokens - rule->span + 1) / rule->block_tokens;
@@ -35,6 +36,7 @@ bool rule_is_useful(const struct group_rule *rule, u32 align, u32 block)
 	u32 end = start + rule->block_tokens;
 	u32 hit = (end + align - 1) / align * align;
 
+	kv_assert(align % rule->block_tokens == 0);
 	return rule_first(rule, hit) <= block || (rule->nr_ahead && block && start % align == 0);
 }
 
@@ -82,6 +84,7 @@ static u32 look_longest(struct look *look, u32 align, u32 tokens)
 {
 	const struct group_rule *rule = look->rule;
 
+	kv_assert(look->rule->nr_ahead <= 1);
 	for (tokens -= tokens % align; tokens; tokens -= tokens % align) {
 		u32 end = tokens / rule->block_tokens + rule->nr_ahead;
 		u32 miss = look->nr;

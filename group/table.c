@@ -21,6 +21,7 @@ static int tables_resize(struct kvmm_tables *tables, u32 nr_tokens)
 	kvmm_mut_t *slot;
 	u64 nr = 0;
 
+	kv_assert(nr_tokens >= tables->max_tokens);
 	for (u32 i = 0; i < tables->groups->nr; i++) {
 		base[i] = nr;
 		nr += rule_end(&tables->groups->group[i].rule, nr_tokens);
@@ -78,6 +79,7 @@ static int drop_batch(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
 	u32 nr_refs = 0, nr_muts = 0;
 	int err = 0, ret = 0;
 
+	kv_assert(group < tables->groups->nr);
 	for (u32 i = from; i < to; i++) {
 		kvmm_mut_t *slot = table_slot(tables, group, i);
 
@@ -98,6 +100,7 @@ int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
 {
 	int err = 0;
 
+	kv_assert(group < tables->groups->nr);
 	while (to > from) {
 		u32 start = to - min(to - from, GROUP_BATCH);
 		int ret = drop_batch(tables, group, start, to);
@@ -183,6 +186,8 @@ static u32 row_of_kind(const struct kvmm_tables *tables, u32 group, u32 from, u3
 	kvmm_mut_t first = *table_slot(tables, group, from);
 	u32 i;
 
+	kv_assert(group < tables->groups->nr);
+	kv_assert(from < to);
 	for (i = from + 1; i < to; i++) {
 		kvmm_mut_t slot = *table_slot(tables, group, i);
 
@@ -199,6 +204,7 @@ static int row_ids(const struct kvmm_tables *tables, u32 group, u32 from, u32 nr
 	const kvmm_mut_t *slot = table_slot(tables, group, from);
 	kvmm_ref_t refs[GROUP_BATCH];
 
+	kv_assert(group < tables->groups->nr);
 	if (slot_is_held(*slot) && !slot_is_ref(*slot))
 		return kvmm_blocks_of_muts(g->pool, slot, nr, ids);
 	for (u32 i = 0; i < nr; i++) {
@@ -255,6 +261,7 @@ static bool table_is_bad(const struct kvmm_tables *tables, u32 group)
 	const struct table *table = &tables->table[group];
 	u32 end = rule_end(rule, tables->max_tokens);
 
+	kv_assert(group < tables->groups->nr);
 	if (table->low > table->nr || table->nr > end ||
 	    table->nr < rule_end(rule, tables->committed) ||
 	    table->done > tables->committed / rule->block_tokens)

@@ -18,6 +18,7 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
 	const struct group_rule *rule = &tables->groups->group[group].rule;
 	u32 end = rule_end(rule, nr_tokens);
 
+	kv_assert(group < tables->groups->nr);
 	*from = tables->table[group].nr;
 	/* States in between are never written. */
 	if (rule->kind == KVMM_GROUP_LAST)
@@ -55,6 +56,7 @@ static u32 hit_at(const struct alloc_ctx *ctx, u32 i)
 {
 	const struct fit *fit = container_of(ctx, const struct fit, ctx);
 
+	kv_assert(i < ctx->nr_hits);
 	for (u32 k = fit->first;; k++) {
 		u32 group = fit->tables->groups->order[k];
 		const struct table *table = &fit->tables->table[group];
@@ -106,6 +108,7 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 				    .domain = group_domain(g, tables->domain) };
 	int err = end > from ? acquire_uncounted(g->pool, &req) : 0;
 
+	kv_assert(group < tables->groups->nr);
 	if (!err)
 		table->nr = max(table->nr, end);
 	return err;
@@ -117,6 +120,7 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 	u32 nr[KVMM_MAX_GROUPS];
 	int err = 0;
 
+	kv_assert(nr_tokens <= tables->max_tokens);
 	for (u32 i = 0; i < tables->groups->nr; i++)
 		nr[i] = tables->table[i].nr;
 	for (u32 i = 0; i < tables->groups->nr && !err; i++)
@@ -221,6 +225,7 @@ static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *nee
 	const struct kvmm_groups *groups = tables->groups;
 	struct need of_pools = { .tenant = tables->domain.tenant, .reserve = need->reserve };
 
+	kv_assert(tables->committed == tables->hit_tokens);
 	need->hit_tokens = tables->hit_tokens;
 	need->total = 0;
 	for (u32 i = 0; i < groups->nr; i++) {

@@ -34,6 +34,7 @@ void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 {
 	int ret = kv_entry_put(&pool->entries, ref);
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(ret < 0))	/* a caller has put a reference it did not own */
 		return;
 	tally_add(pool, TALLY_REFS, -1);
@@ -58,6 +59,7 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < ctx->nr_hits && nr < ctx->nr_idle; i++)
 		nr += order_has(&pool->order, alloc_hit(ctx, i));
 	return nr;
@@ -69,6 +71,7 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u64 want = (u64)ctx->nr + ctx->reserve + keep;
 	bool fits;
 
+	kv_assert_held(&pool->order.lock);
 	if (!ctx->nr && (ctx->nr_hits || !ctx->nr_idle))
 		return 0;
 	if (unlikely(keep == DOOR_SHUT))
@@ -102,6 +105,7 @@ static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct
 	int err = req->nr_blocks < ctx->nr_hits ? -EINVAL : alloc_fits(pool, ctx);
 	u32 now;
 
+	kv_assert_held(&pool->lock);
 	if (err)
 		return err;
 	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
@@ -124,6 +128,7 @@ static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;
 
+	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	err = take_rest(pool, ctx, container_of(ctx, struct acquiring, ctx)->req);
 	for (u32 i = ctx->nr_hits; err && i-- > 0;)

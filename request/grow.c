@@ -29,6 +29,7 @@ static u32 chunk_for(u32 nr, u32 expect, u32 last)
 
 static void set_grew(struct kvmm_pool *pool, struct slot *slot, bool grew)
 {
+	kv_assert_held(&pool->lock);
 	pool->count.range_attrs -= slot_attrs(slot);
 	slot->flags = grew ? slot->flags | SLOT_GREW : slot->flags & ~SLOT_GREW;
 	pool->count.range_attrs += slot_attrs(slot);
@@ -43,6 +44,7 @@ static void grow_clear(struct grow *grow, u32 expect)
 /* It has grown, or says that it will: its next reservation depends on that. */
 static void grow_count(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	slot->grow.calls++;
 	if (unlikely(!(slot->flags & SLOT_GREW)))
 		set_grew(pool, slot, true);
@@ -51,6 +53,7 @@ static void grow_count(struct kvmm_pool *pool, struct slot *slot)
 /* Blocks to reserve for a range that grows by @nr; 0: it has not been seen to do so before. */
 static u32 next_chunk(const struct kvmm_pool *pool, const struct slot *slot, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (pool->rounds || !(slot->flags & SLOT_GREW))
 		return 0;
 	return chunk_for(slot->nr + nr, slot->grow.expect, slot->grow.chunk);
@@ -60,6 +63,7 @@ static void reserved_chunk(struct kvmm_pool *pool, struct slot *slot, u32 chunk,
 {
 	struct grow *grow = &slot->grow;
 
+	kv_assert_held(&pool->lock);
 	if (!chunk)
 		return;
 	grow->chunk = min(chunk, MAX_CHUNK);
@@ -75,6 +79,7 @@ static void append(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 sta
 	u32 last = slot->nr_ext - 1;
 	struct kvmm_extent *ext = slot_ext(slot, last);
 
+	kv_assert_held(&pool->lock);
 	owner_fill(pool, start, nr, make_owner(OWNER_SLOT, index));
 	slot_write_begin(slot);
 	if (!pool->rounds && ext->start + ext->nr == start) {
@@ -93,6 +98,7 @@ static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u
 	u32 have = slot->grow.res.nr, start = slot_end(slot);
 	u32 chunk = 0, got = 0;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(have < nr)) {
 		chunk = next_chunk(pool, slot, nr);
 		got = kv_reserve_behind(pool->zone, start + have, part ? 1 : nr - have,
@@ -119,6 +125,7 @@ static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 	enum kv_placement place = range_placement(slot->flags);
 	u32 chunk = next_chunk(pool, slot, nr), start, got = 0;
 
+	kv_assert_held(&pool->lock);
 	if (slot_reserve_ext(pool, slot, slot->nr_ext + 1))
 		return -ENOMEM;
 	if (chunk)
@@ -140,6 +147,7 @@ static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 /* Extents say how the blocks from number @from on came, so undoing finds the counted pieces. */
 static void count_pieces(struct kvmm_pool *pool, struct slot *slot, u32 from, int sign)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = slot->nr_ext, at = slot->nr; i-- > 0 && at > from;) {
 		const struct kvmm_extent *ext = slot_ext(slot, i);
 		const struct kvmm_extent *elder = i ? slot_ext(slot, i - 1) : ext;
@@ -158,6 +166,7 @@ static int grow_scattered(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 {
 	u32 most = nr, done = grow_in_place(pool, slot, index, nr, true);
 
+	kv_assert_held(&pool->lock);
 	if (!scatter)
 		most = slot->nr_ext < KVMM_MAX_RUNS ?
 		       min(MAX_PIECES, KVMM_MAX_RUNS - slot->nr_ext) : 1;
@@ -177,6 +186,7 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
 	u32 before = slot->nr;
 	int got;
 
+	kv_assert_held(&pool->lock);
 	got = grow_elsewhere(pool, slot, index, nr, false);
 	if (got)
 		return min(got, 0);
@@ -196,6 +206,7 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 {
 	int err = 0;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(!(slot->flags & SLOT_GREW)))
 		grow_clear(&slot->grow, 0);
 	slot->grow.chunk_before = slot->grow.chunk;
@@ -212,12 +223,14 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 
 void grow_took(struct kvmm_pool *pool, const struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	quota_took(pool->order.quotas, slot->account);
 	class_took(pool, slot->cls);
 }
 
 bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (slot->nr != from + nr)
 		return false;
 	count_pieces(pool, slot, from, -1);
@@ -241,6 +254,7 @@ int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 	const struct kvmm_extent *last;
 	int nr_ext;
 
+	kv_assert_held(&pool->lock);
 	got = kv_reserve_run(pool->zone, place, attr->nr, attr->nr + chunk, &start);
 	if (got) {
 		kv_reserved_used(attr->nr);
@@ -260,6 +274,7 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 {
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	grow_clear(&slot->grow, expect);
 	grow_count(pool, slot);
 	reserved_chunk(pool, slot, spare, slot_end(slot), spare);
@@ -274,6 +289,7 @@ int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct slot *slot;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	err = slot_find(pool, growth->range, &slot);
 	if (unlikely(err))
 		return err;
@@ -308,6 +324,7 @@ int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 	u32 end = growth->from + growth->ctx.nr;
 	int err = 0;
 
+	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0, at = 0, tenant; at < end && !err; i++) {
 		struct kvmm_extent ext;
 		struct slot *slot;
@@ -335,6 +352,7 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 	struct slot *slot;
 	int err;
 
+	kv_assert_not_held(&pool->lock);
 	err = range_enter(pool, growth->range, &slot);
 	if (err)
 		return err;

@@ -18,6 +18,7 @@ static bool reserved_is_owned(const struct kvmm_pool *pool, const struct grow *g
 {
 	const struct kvmm_extent *res = &grow->res;
 
+	kv_assert_held(&pool->lock);
 	if (res->start >= pool->nr_blocks || res->nr > pool->nr_blocks - res->start)
 		return false;
 	for (u32 i = 0; i < res->nr; i++)
@@ -31,6 +32,7 @@ static bool is_in_list(const struct kvmm_pool *pool, const struct grow *grow)
 {
 	u32 nr_slots = dir_nr_slots(pool->slots);
 
+	kv_assert_held(&pool->lock);
 	if (grow->older ? grow->older->newer != grow : pool->grow.oldest != grow)
 		return false;
 	if (grow->newer ? grow->newer->older != grow : pool->grow.newest != grow)
@@ -46,6 +48,7 @@ static int check_record(const struct kvmm_pool *pool, u32 index)
 	struct slot *slot = slot_at(pool, index);
 	const struct grow *grow = &slot->grow;
 
+	kv_assert_held(&pool->lock);
 	if (grow->index != index)
 		return complain(pool, "growth of another range", index);
 	if (!grow->res.nr)
@@ -64,6 +67,7 @@ static int grow_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0, nr_lists = 0, nr = 0;
 	int err = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_slots && !err; i++) {
 		const struct grow *grow = &slot_at(pool, i)->grow;
 

@@ -27,6 +27,7 @@ static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
 	int err = 0;
 	u32 i;
 
+	kv_assert_held(&pool->lock);
 	for (i = 0; i < batch->nr && !err; i++) {
 		u32 cls = slot_at(pool, batch->ranges[i].index)->cls;
 
@@ -47,6 +48,7 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 	struct alloc_ctx *ctx = &batch->ctx;
 	struct slot *slot;
 
+	kv_assert_held(&pool->lock);
 	ctx->flags = 0;
 	ctx->prio = KVMM_PRIO_URGENT;
 	for (u32 i = 0; i < batch->nr; i++) {
@@ -64,6 +66,7 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 
 static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown)
 {
+	kv_assert_held(&pool->lock);
 	while (nr_grown--) {
 		struct slot *slot = slot_at(pool, batch->ranges[nr_grown].index);
 
@@ -74,6 +77,7 @@ static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown
 /* Only now: a class that is over its quota gives up cached blocks for good. */
 static void all_took(struct kvmm_pool *pool, const struct batch *batch)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < batch->nr; i++)
 		grow_took(pool, slot_at(pool, batch->ranges[i].index));
 }
@@ -83,6 +87,7 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct batch *batch = container_of(ctx, struct batch, ctx);
 	int err = find_all(pool, batch);
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < batch->nr && !err; i++) {
 		u32 index = batch->ranges[i].index;
 		struct slot *slot = slot_at(pool, index);
@@ -106,6 +111,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 	int err = 0;
 	u32 i;
 
+	kv_assert_held(&pool->lock);
 	for (i = 0; i < batch->nr && !err; i++) {
 		struct alloc_ctx *ctx = &batch->growth[i].ctx;
 
@@ -127,6 +133,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 
 static int take_in_turn(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return take_all(pool, container_of(ctx, struct batch, ctx), false);
 }
 
@@ -134,6 +141,7 @@ static int reclaim_in_turn(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err = take_all(pool, container_of(ctx, struct batch, ctx), true);
 
+	kv_assert_held(&pool->lock);
 	if (err)
 		victims_still_left(pool, &ctx->victims);
 	return err;

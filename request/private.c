@@ -30,6 +30,7 @@ static int take_run(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct kvmm_extent run;
 	int nr_ext = kv_alloc_runs(pool->zone, range_placement(ctx->flags), ctx->nr, 1, &run);
 
+	kv_assert_held(&pool->lock);
 	if (nr_ext < 0)
 		return nr_ext;
 	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks)) {
@@ -47,6 +48,7 @@ static int take_singles(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	enum kv_placement place = range_placement(ctx->flags);
 	struct kvmm_extent one;
 
+	kv_assert_held(&pool->lock);
 	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks))
 		return -ENOSPC;
 	for (u32 i = 0; i < ctx->nr; i++) {
@@ -64,6 +66,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 account = quota_account(pool, ctx->tenant);
 	int err = promise_find(pool, ctx, ctx->nr);
 
+	kv_assert_held(&pool->lock);
 	if (!err)
 		err = quota_admit(pool, account, ctx);
 	if (!err)
@@ -98,6 +101,7 @@ static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err = ctx->promise.gen ? promise_find(pool, ctx, ctx->nr) : 0;
 
+	kv_assert_held(&pool->lock);
 	if (likely(!err))
 		err = class_admit(pool, ctx->cls, ctx->nr);
 	if (unlikely(err))
@@ -118,6 +122,7 @@ static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	if (ctx->in_place && !ctx->patient)
 		return take_in_place(pool, ctx);
 	return take_from_zone(pool, ctx);
@@ -171,6 +176,7 @@ static noinline int fill_content(struct kvmm_pool *pool, const struct alloc_ctx 
 {
 	int err = 0;
 
+	kv_assert_not_held(&pool->lock);
 	if (ctx->flags & KVMM_ALLOC_ZERO) {
 		/* They do not move meanwhile; see __tenant_take_muts(). */
 		kv_lock(&pool->compact_lock);

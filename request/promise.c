@@ -25,6 +25,7 @@ static int promises_reserve(struct kvmm_pool *pool)
 	u32 nr = max(2 * door->nr_promises, MIN_PROMISES);
 	struct promise *table;
 
+	kv_assert_held(&pool->lock);
 	if (door->free_promise != KV_NONE)
 		return 0;
 	table = nr <= MAX_PROMISES ? kv_alloc_array(nr, sizeof(*table)) : NULL;
@@ -47,6 +48,7 @@ static struct promise *find(struct kvmm_pool *pool, kvmm_promise_t handle, int *
 {
 	struct promise *promise;
 
+	kv_assert_held(&pool->lock);
 	*err = -EINVAL;
 	if (handle.index >= pool->door.nr_promises)
 		return NULL;
@@ -59,6 +61,7 @@ static struct promise *find(struct kvmm_pool *pool, kvmm_promise_t handle, int *
 
 static void set_promised(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	pool->door.nr_promised = nr;
 	door_set_guard(pool, GUARD_PROMISES, nr != 0);
 }
@@ -68,6 +71,7 @@ int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 	struct promise *promise;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	ctx->promised = 0;
 	if (likely(!ctx->promise.gen))
 		return 0;
@@ -139,6 +143,7 @@ static int take_promise(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 index;
 	int err = class_admit(pool, ctx->cls, ctx->nr);
 
+	kv_assert_held(&pool->lock);
 	if (err)
 		return err;
 	if (pool_nr_free(pool) < (u64)ctx->nr + door_keep(pool, ctx))

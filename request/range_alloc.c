@@ -46,6 +46,7 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	u32 index = slot_take(pool);
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	slot_fill(slot, attr, ext, nr_ext, account);
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
@@ -65,6 +66,7 @@ static void untake(struct kvmm_pool *pool, struct kvmm_extent *ext, int nr_ext, 
 {
 	const struct kvmm_extent *last = &ext[nr_ext - 1];
 
+	kv_assert_held(&pool->lock);
 	if (spare && kv_unreserve(pool->zone, last->start + last->nr, spare))
 		pool_poison(pool);
 	blocks_free(pool, ext, nr_ext);
@@ -85,6 +87,7 @@ int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 spare = 0;
 	int nr_ext, err;
 
+	kv_assert_held(&pool->lock);
 	err = quota_admit(pool, account, ctx);
 	if (likely(!err))
 		err = class_admit(pool, attr->cls, attr->nr);
@@ -132,6 +135,7 @@ static int take_range(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err = range_take(pool, ctx);
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(err))
 		return err;
 	if (unlikely(is_zeroed(pool, ctx->flags)))	/* until range_zero() is done */
@@ -171,6 +175,7 @@ int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 	int err, failed = 0;
 	u32 nr_ext;
 
+	kv_assert_not_held(&pool->lock);
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;

@@ -19,6 +19,8 @@ static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 	struct victims victims = NO_VICTIMS;
 	u32 nr;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	nr_free += nr_free < high ? pool_drain_local(pool) : 0;
 	p->nr_free = nr_free;
 	*done = nr_free >= high;

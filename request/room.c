@@ -22,6 +22,7 @@
 
 static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
@@ -30,6 +31,7 @@ static bool evict_more(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 	struct victims more = NO_VICTIMS;
 	bool enough;
 
+	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	quota_begin(pool->order.quotas, ctx->account, QUOTA_FOR_WHO);
 	enough = may_evict(pool, ctx) ? victims_pick(pool, nr, &more) :
@@ -47,6 +49,7 @@ static int try_to_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err = ctx->take(pool, ctx);
 
+	kv_assert_held(&pool->lock);
 	if (err)
 		victims_still_left(pool, &ctx->victims);
 	return err;
@@ -60,6 +63,7 @@ static u32 nr_missing(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool);
 	u64 want = (u64)ctx->nr + keep;
 
+	kv_assert_held(&pool->lock);
 	if (keep == DOOR_SHUT)
 		return KV_NONE;
 	return want > nr_free ? want - nr_free : 0;
@@ -68,11 +72,13 @@ static u32 nr_missing(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 /* Free blocks that threads keep aside: it costs no thread's time. */
 static int drain(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool_drain_local(pool);
 }
 
 static bool is_limited(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool->order.quotas && !(ctx->flags & KVMM_ALLOC_NOWAIT);
 }
 
@@ -82,11 +88,13 @@ static int squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 nr = ctx->victims.nr;
 	int err = quota_squeeze(pool, ctx);
 
+	kv_assert_held(&pool->lock);
 	return err ? err : (int)(ctx->victims.nr - nr);
 }
 
 static bool can_steal(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool->grow.nr_reserved && kv_zone_nr_free(pool->zone) < ctx->nr &&
 	       !nr_missing(pool, ctx);
 }
@@ -94,6 +102,7 @@ static bool can_steal(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 /* There are enough, but for those that are reserved softly: they are needed in the zone. */
 static int steal(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool_steal_reserved(pool, ctx->nr - kv_zone_nr_free(pool->zone));
 }
 
@@ -102,11 +111,13 @@ static bool can_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 nr = nr_missing(pool, ctx);
 
+	kv_assert_held(&pool->lock);
 	return nr && nr != KV_NONE && pool->caches && likely(!pool->blind);
 }
 
 static u64 cost_of_evicting(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr)
 {
+	kv_assert_held(&pool->lock);
 	*nr = nr_missing(pool, ctx);
 	return may_evict(pool, ctx) ? *nr * pool->door.costs.drop_block_ns : 0;
 }
@@ -120,6 +131,7 @@ static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	u32 before = ctx->victims.nr;
 
+	kv_assert_held(&pool->lock);
 	for (u32 nr; (nr = nr_missing(pool, ctx));)
 		if (!evict_more(pool, ctx, nr))
 			return -ENOSPC;
@@ -131,6 +143,7 @@ static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* From here on there are enough, but not together. */
 static bool can_drop(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return !nr_missing(pool, ctx) && may_evict(pool, ctx);
 }
 
@@ -140,6 +153,7 @@ static int drop(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct cost_window window;
 	u32 nr = ctx->victims.nr;
 
+	kv_assert_held(&pool->lock);
 	if (!cost_prefers_drop(pool, ctx, &window))
 		return -ENOSPC;
 	cost_drop(pool, &window, &ctx->victims);
@@ -149,12 +163,14 @@ static int drop(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* In vain where the engine may not take the run that it makes, or no old place becomes free. */
 static bool can_compact(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return !(ctx->flags & KVMM_ALLOC_NO_COMPACT) && kv_zone_takes_any_run(pool->zone) &&
 	       likely(!pool->blind) && !nr_missing(pool, ctx);
 }
 
 static u64 cost_of_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr)
 {
+	kv_assert_held(&pool->lock);
 	*nr = ctx->nr;
 	return cost_of_run(pool, ctx->nr);
 }
@@ -164,6 +180,7 @@ static void victims_overrun(struct kvmm_pool *pool, const struct victims *victim
 {
 	u32 at = victims->newest;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain) {
 		u32 owner = pool->owner[entry_block(entry_at(pool, at))];
 
@@ -179,6 +196,8 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_ru
 	u32 max_runs = want_run ? 1 : ctx->max_runs;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (useless_again(pool, ctx->nr, max_runs)) {
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
@@ -202,6 +221,8 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int ret = compact_to(pool, ctx, ctx->nr);
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (ret == -ENOSPC && cost_packing_helps(pool, ctx))
 		ret = compact_to(pool, ctx, 0);
 	return ret;
@@ -243,6 +264,7 @@ static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct recla
 	u32 nr_wait;
 	int err, nr;
 
+	kv_assert_held(&pool->lock);
 	if (r->helps && !r->helps(pool, ctx))
 		return -ENOSPC;
 	if (unlikely(ctx->patient) && r->cost) {
@@ -265,6 +287,7 @@ int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 nr = is_in_place(ctx) ? 1 : ARRAY_SIZE(reclaimers);
 	int err = -ENOSPC;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr && err == -ENOSPC; i++) {
 		if (reclaimers[i].step == KVMM_STEP_DROP)
 			ctx->scattered = !nr_missing(pool, ctx);
@@ -284,6 +307,7 @@ static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 posted = pool->posted, evicted = ctx->evicted;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	ctx->victims = NO_VICTIMS;
 	ctx->scattered = false;
 	err = (ctx->reclaim ? ctx->reclaim : alloc_reclaim)(pool, ctx);
@@ -298,6 +322,7 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u64 since_ns = kv_clock_ns(), target;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	if (is_in_place(ctx) && !(ctx->prio && pool->elastic))
 		return -ENOSPC;
 	pool_leave(pool);
@@ -327,6 +352,7 @@ static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u32 keep = door_keep(pool, ctx);
 	u64 nr = pool_nr_free(pool);
 
+	kv_assert_held(&pool->lock);
 	if (keep == DOOR_SHUT)
 		return -ENOSPC;
 	if (pool->caches) {
@@ -341,6 +367,7 @@ int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;
 
+	kv_assert_held(&pool->lock);
 	pool_leave(pool);
 	ctx->squeezed = false;
 	if (ctx->in_place)	/* make_room() does not look for it */
@@ -369,6 +396,7 @@ noinline int alloc_slow(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;
 
+	kv_assert_held(&pool->lock);
 	if (ctx->flags & KVMM_ALLOC_NOWAIT) {
 		err = reclaim(pool, ctx);
 		if (err == -ENOSPC)
@@ -391,6 +419,7 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u64 deadline_ns = ctx->deadline_ns;
 	int err;
 
+	kv_assert_not_held(&pool->lock);
 	if (ctx->in_place)	/* blocks that have landed may be had */
 		steps_settle(pool);
 	if (likely(!(ctx->flags & KVMM_ALLOC_NOWAIT))) {

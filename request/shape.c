@@ -13,6 +13,7 @@ static u32 find_block(struct slot *slot, u32 at, u32 *inside)
 {
 	u32 i;
 
+	kv_assert(at < slot->nr);
 	for (i = 0; at >= slot_ext(slot, i)->nr; i++)
 		at -= slot_ext(slot, i)->nr;
 	*inside = at;
@@ -24,6 +25,7 @@ static bool cut_is_barred(const struct kvmm_pool *pool, struct slot *slot, u32 a
 {
 	u32 inside;
 
+	kv_assert_held(&pool->lock);
 	if (likely(!pool->rounds))
 		return false;
 	find_block(slot, at, &inside);
@@ -33,6 +35,7 @@ static bool cut_is_barred(const struct kvmm_pool *pool, struct slot *slot, u32 a
 /* Extents from number @i on are not the slot's any more, nor are blocks behind @inside there. */
 static void publish_head(struct slot *slot, u32 i, u32 inside)
 {
+	kv_assert(i + !!inside <= slot->nr_ext);
 	slot_write_begin(slot);
 	if (inside)
 		WRITE_ONCE(slot_ext(slot, i)->nr, inside);
@@ -47,6 +50,7 @@ void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 	struct kvmm_extent *cut = slot_ext(slot, i);
 	struct kvmm_extent first = { cut->start + inside, cut->nr - inside };
 
+	kv_assert_held(&pool->lock);
 	reserve_drop(pool, slot);
 	publish_head(slot, i, inside);
 	slot_resize(pool, slot, slot->nr - nr);
@@ -60,6 +64,7 @@ static void publish_tail(struct slot *slot, u32 nr, u32 inside)
 {
 	u32 nr_ext = slot->nr_ext - nr;
 
+	kv_assert(nr <= slot->nr_ext);
 	slot_write_begin(slot);
 	for (u32 i = 0; nr && i < nr_ext; i++) {
 		struct kvmm_extent ext = *slot_ext(slot, i + nr);
@@ -77,6 +82,7 @@ static void slot_cut_front(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	struct kvmm_extent gone[KVMM_MAX_RUNS];
 
+	kv_assert_held(&pool->lock);
 	while (nr) {
 		u32 nr_gone = 0, nr_whole = 0, inside = 0;
 
@@ -104,6 +110,7 @@ static bool slot_is_barred(const struct slot *slot)
 
 static int cut(struct kvmm_pool *pool, struct slot *slot, u32 nr, bool front)
 {
+	kv_assert_held(&pool->lock);
 	if (cut_is_barred(pool, slot, front ? nr : slot->nr - nr))
 		return -EOPNOTSUPP;
 	if (front)
@@ -141,6 +148,7 @@ static void move_extents(struct kvmm_pool *pool, struct slot *slot, u32 i, struc
 {
 	u32 nr = 1;
 
+	kv_assert_held(&pool->lock);
 	slot_write_begin(tail);
 	while (++i < slot->nr_ext) {
 		struct kvmm_extent ext = *slot_ext(slot, i);
@@ -166,6 +174,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 	u32 sealed;
 	struct slot *other;
 
+	kv_assert_held(&pool->lock);
 	if (cut_is_barred(pool, slot, at))
 		return -EOPNOTSUPP;
 	if (slots_reserve(pool) || own_reserve_split(pool, range) ||

@@ -17,6 +17,7 @@ static struct ticket **find(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 {
 	struct ticket **at = &pool->door.tickets;
 
+	kv_assert_held(&pool->lock);
 	while (*at && (*at)->waiter.ticket != ticket.id)
 		at = &(*at)->next;
 	return *at ? at : NULL;
@@ -26,6 +27,8 @@ int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct ticket *t = ctx->ticket;
 
+	kv_assert_held(&pool->lock);
+	kv_assert(ctx->deadline_ns);
 	t->waiter.ticket = ++pool->door.last_ticket;
 	t->name->id = t->waiter.ticket;
 	t->next = pool->door.tickets;
@@ -70,6 +73,7 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 	struct waiter *w = &t->waiter;
 	int err = -ENOSPC;
 
+	kv_assert_held(&pool->lock);
 	queue_expire(pool);
 	if (!w->result && w->deadline_ns <= kv_clock_ns())
 		waiter_refuse(pool, w, -ETIMEDOUT);

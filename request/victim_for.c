@@ -8,6 +8,7 @@ static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	u32 missing = nr;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(pool->blind))	/* nothing becomes free */
 		return false;
 	while (missing) {
@@ -32,6 +33,8 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	u64 nr_free;
 	u32 at;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	pool_drain_local(pool);
 	nr_free = pool_nr_free(pool);
 	if (nr_blocks > nr_free && !pick_useful(pool, nr_blocks - nr_free, &victims)) {

@@ -14,6 +14,7 @@
 
 void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	*w = (struct waiter){ .seq = ctx->seq, .deadline_ns = ctx->deadline_ns,
 			      .since_ns = kv_clock_ns(), .prio = ctx->prio,
 			      .ticket = w->ticket,
@@ -28,6 +29,7 @@ static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u
 {
 	u64 ns;
 
+	kv_assert_held(&pool->lock);
 	if (kv_mul_overflows(pool->door.costs.wait_block_ns, (u64)nr, &ns))
 		return UINT64_MAX;
 	return kv_ns_after(w->since_ns, ns);
@@ -40,6 +42,7 @@ static bool came_meanwhile(struct kvmm_pool *pool, struct waiter *w, struct allo
 	u64 want = (u64)ctx->nr + door_keep(pool, ctx);
 	u32 nr = pool_nr_free(pool);
 
+	kv_assert_held(&pool->lock);
 	/* The thread that has stopped the world has taken blocks that it gives back unheard. */
 	if (unlikely(pool->gate & GATE_STOPPED))
 		WRITE_ONCE(w->word, 1);
@@ -60,6 +63,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 	u32 nr_events, tries = MAX_TRIES;
 	int err = -ENOSPC;
 
+	kv_assert_held(&pool->lock);
 	while (err == -ENOSPC && !w->result && pool->door.head == w && tries--) {
 		WRITE_ONCE(w->word, 0);
 		nr_events = pool->door.nr_events;
@@ -73,6 +77,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 
 void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx, int err)
 {
+	kv_assert_held(&pool->lock);
 	ctx->waited_ns = kv_ns_since(w->since_ns);
 	step_count(&pool->door, KVMM_STEP_WAIT, 1, !err);
 	queue_del(pool, w);
@@ -87,6 +92,7 @@ static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct
 {
 	u64 now = kv_clock_ns(), until = w->deadline_ns;
 
+	kv_assert_held(&pool->lock);
 	if (pool->door.head != w)
 		until = min(until, pool->door.head->deadline_ns);
 	else if (ctx->patient)
@@ -105,6 +111,7 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct alloc_
 {
 	const struct kv_env_ops *env = kv_env();
 
+	kv_assert_held(&pool->lock);
 	for (;;) {
 		u64 ns;
 		int err;
@@ -136,6 +143,7 @@ int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct waiter w = { 0 };
 	int err;
 
+	kv_assert_held(&pool->lock);
 	if (pool->guard & GUARD_CLOSED)
 		return -ESHUTDOWN;
 	if (!door_may_wait(pool, ctx))
