@@ -30,17 +30,10 @@ static void sum_text(struct sum *sum, const char *text)
 	sum_add_bytes(sum, text, strlen(text));
 }
 
-static void sum_classes(struct sum *sum, const struct classes *classes)
-{
-	sum_add_two(sum, classes->nr, classes->by_default);
-	sum_add_two(sum, classes->protect_above, classes->max_protected);
-	sum_add(sum, classes->aggressive);
-	for (u32 i = 0; i < classes->nr; i++)
-		sum_add_two(sum, classes->class[i].quota, classes->class[i].flags);
-}
-
 static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 {
+	const struct classes *classes = pool->order.classes;
+
 	sum_add_two(sum, pool->nr_blocks, pool->block_tokens);
 	sum_add(sum, pool->block_bytes);
 	sum_add_two(sum, pool->has_null | pool->resets << 1 | pool->prefix_closed << 2 |
@@ -57,50 +50,44 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 		sum_add(sum, pool->window.size);
 	if (pool->pins.max)
 		sum_add(sum, pool->pins.max);
-	if (pool->order.classes)
-		sum_classes(sum, pool->order.classes);
+	if (!classes)
+		return;
+	sum_add_two(sum, classes->nr, classes->by_default);
+	sum_add_two(sum, classes->protect_above, classes->max_protected);
+	sum_add(sum, classes->aggressive);
+	for (u32 i = 0; i < classes->nr; i++)
+		sum_add_two(sum, classes->class[i].quota, classes->class[i].flags);
 }
 
 /* ---- the zone ---- */
 
-/* How many of them a request may have. */
-static void sum_door(struct sum *sum, const struct kvmm_pool *pool)
+static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 {
 	const struct door *door = &pool->door;
+	struct kvmm_extent run;
 
-	if (door->marks.high)
+	kv_assert_held(&pool->lock);
+	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
+		sum_add_two(sum, run.start, run.nr);
+	elastic_sum(sum, pool);
+	/* How many of them a request may have. */
+	if (door->marks.high) {
 		sum_add_two(sum, door->marks.min, door->marks.low);
-	if (door->marks.high)
 		sum_add(sum, door->marks.high);
+	}
 	for (u32 i = 0; door->nr_promised && i < door->nr_promises; i++)
 		if (door->promise[i].left)
 			sum_add_two(sum, i, door->promise[i].left);
 }
 
-static void sum_free(struct sum *sum, struct kvmm_pool *pool)
-{
-	struct kvmm_extent run;
-
-	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
-		sum_add_two(sum, run.start, run.nr);
-	elastic_sum(sum, pool);
-	sum_door(sum, pool);
-}
-
 /* ---- ranges ---- */
-
-/* The blocks it keeps behind its end, and its next reservation. */
-static void sum_grow(struct sum *sum, const struct kvmm_pool *pool, const struct grow *grow)
-{
-	sum_add_two(sum, grow->res.start, grow->res.nr);
-	sum_add_two(sum, grow->chunk, grow->expect);
-	sum_add(sum, grow->res.nr ? pool->grow.clock - grow->used : 0);
-}
 
 static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
+	const struct grow *grow = &slot->grow;
 
+	kv_assert_held(&pool->lock);
 	sum_add_two(sum, index, slot->gen - pool->gen_base);
 	sum_add_two(sum, slot->refs, slot->pins);
 	sum_add(sum, slot->seq);
@@ -108,14 +95,19 @@ static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 	sum_add_two(sum, slot->sealed, slot->flags);
 	for (u32 i = 0; i < slot->nr_ext; i++)
 		sum_add_two(sum, slot_ext(slot, i)->start, slot_ext(slot, i)->nr);
-	if (slot->flags & SLOT_GREW)
-		sum_grow(sum, pool, &slot->grow);
+	if (!(slot->flags & SLOT_GREW))
+		return;
+	/* The blocks it keeps behind its end, and its next reservation. */
+	sum_add_two(sum, grow->res.start, grow->res.nr);
+	sum_add_two(sum, grow->chunk, grow->expect);
+	sum_add(sum, grow->res.nr ? pool->grow.clock - grow->used : 0);
 }
 
 static void sum_ranges(struct sum *sum, struct kvmm_pool *pool)
 {
 	u32 nr = pool->slots ? dir_nr_slots(pool->slots) : 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++)
 		if (slot_at(pool, i)->nr_ext)
 			sum_slot(sum, pool, i);
@@ -128,8 +120,19 @@ static u32 gen_of(const struct kvmm_pool *pool, u32 gen)
 	return (gen - pool->entries.gen_first) & KV_ENTRY_GEN_MASK;
 }
 
-static void sum_name(struct sum *sum, const struct kv_entry *entry)
+static void sum_entry(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 {
+	const struct kv_entry *entry = entry_at(pool, index);
+	enum kv_entry_state state = kv_word_state(entry->word);
+
+	kv_assert_held(&pool->lock);
+	if (state == KV_ENTRY_FREE || state == KV_ENTRY_RETIRED)
+		return;
+	sum_add_two(sum, index, gen_of(pool, kv_word_gen(entry->word)));
+	sum_add(sum, entry->word & (BIT64(KV_ENTRY_GEN_SHIFT) - 1));
+	sum_add(sum, entry->place);
+	if (state != KV_ENTRY_STAGED && state != KV_ENTRY_REGISTERED && entry->dup_prev == KV_NONE)
+		return;
 	sum_add(sum, entry->key[0]);
 	sum_add(sum, entry->key[1]);
 	sum_add(sum, entry->domain);
@@ -138,22 +141,9 @@ static void sum_name(struct sum *sum, const struct kv_entry *entry)
 	sum_add(sum, entry->link);
 }
 
-static void sum_entry(struct sum *sum, const struct kvmm_pool *pool, u32 index)
-{
-	const struct kv_entry *entry = entry_at(pool, index);
-	enum kv_entry_state state = kv_word_state(entry->word);
-
-	if (state == KV_ENTRY_FREE || state == KV_ENTRY_RETIRED)
-		return;
-	sum_add_two(sum, index, gen_of(pool, kv_word_gen(entry->word)));
-	sum_add(sum, entry->word & (BIT64(KV_ENTRY_GEN_SHIFT) - 1));
-	sum_add(sum, entry->place);
-	if (state == KV_ENTRY_STAGED || state == KV_ENTRY_REGISTERED || entry->dup_prev != KV_NONE)
-		sum_name(sum, entry);
-}
-
 static void sum_blocks(struct sum *sum, struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++)
 		sum_entry(sum, pool, i);
 }
@@ -165,6 +155,7 @@ static void sum_policy(struct sum *sum, struct kvmm_pool *pool, void *policy)
 	const struct kv_evict_ops *ops = pool->order.ops;
 	u32 newest = KV_NONE, index;
 
+	kv_assert_held(&pool->order.lock);
 	sum_add(sum, ops->nr(policy));
 	while ((index = ops->pick(policy)) < pool->nr_blocks) {
 		sum_add(sum, index);
@@ -181,6 +172,7 @@ static void sum_class_marks(struct sum *sum, const struct kvmm_pool *pool)
 {
 	const struct classes *classes = pool->order.classes;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
 		sum_add_two(sum, classes->mark[i], classes->priority ? classes->priority[i] : 0);
 		sum_add(sum, classes->owner ? classes->owner[i] : 0);
@@ -193,6 +185,7 @@ static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
 {
 	const struct quotas *quotas = pool->order.quotas;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
 		const struct account *account = quotas->account[i];
 
@@ -215,6 +208,7 @@ static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 {
 	const struct order *order = &pool->order;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
 		if (order->family.kin[i].first != KV_NONE)
 			sum_add_two(sum, i, order->family.kin[i].first);
@@ -228,6 +222,7 @@ static void sum_order(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct order *order = &pool->order;
 
+	kv_assert_held(&pool->lock);
 	if (!pool->caches)
 		return;
 	for (u32 class = 0; class < order->nr_policies; class++)
@@ -262,6 +257,7 @@ static void sum_holds(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct lease_table *table = leases_of(pool);
 
+	kv_assert_held(&pool->lock);
 	sum_add(sum, pool->told_ns);
 	if (!table)
 		return;
@@ -279,6 +275,7 @@ static void sum_holds(struct sum *sum, struct kvmm_pool *pool)
 
 static void sum_tenants(struct sum *sum, struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	if (pool->tenant)
 		sum_add_bytes(sum, pool->tenant, pool->nr_blocks * sizeof(*pool->tenant));
 }
@@ -294,32 +291,20 @@ static void sum_free_entries(struct sum *sum, const struct kvmm_pool *pool, u64 
 {
 	const struct kv_entries *entries = &pool->entries;
 
+	kv_assert_held(&pool->lock);
 	for (u32 at = (u32)head; at < entries->nr; at = entries->entry[at].link)
 		sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
 	sum_add(sum, KV_NONE);
 }
 
-static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
-{
-	struct lease_table *table = leases_of(pool);
-
-	if (!table)
-		return;
-	kv_lock(&table->lock);
-	for (u32 at = table->free; at != KV_NONE;) {
-		const struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, at));
-
-		sum_free_handle(sum, at, lease->gen - table->gen_base);
-		at = lease->next;
-	}
-	kv_unlock(&table->lock);
-}
-
 /* Free lists, each in its order. */
 static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
 {
+	struct lease_table *table = leases_of(pool);
+	const struct lease *lease;
 	u32 at;
 
+	kv_assert_held(&pool->lock);
 	for (at = pool->free_slot; at != KV_NONE; at = slot_at(pool, at)->next)
 		sum_free_handle(sum, at, slot_at(pool, at)->gen - pool->gen_base);
 	sum_add(sum, KV_NONE);
@@ -327,13 +312,21 @@ static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
 		sum_free_entries(sum, pool, pool->entries.free[pool->entries.turn & 1]);
 		sum_free_entries(sum, pool, pool->entries.free[~pool->entries.turn & 1]);
 	}
-	sum_free_holds(sum, pool);
+	if (table) {
+		kv_lock(&table->lock);
+		for (at = table->free; at != KV_NONE; at = lease->next) {
+			lease = lease_at(table, lease_id(LEASE_HOLD, at));
+			sum_free_handle(sum, at, lease->gen - table->gen_base);
+		}
+		kv_unlock(&table->lock);
+	}
 	for (at = pool->door.free_promise; at != KV_NONE; at = pool->door.promise[at].next)
 		sum_free_handle(sum, at, pool->door.promise[at].gen - pool->gen_base);
 }
 
 static void sum_history(struct sum *sum, struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	if (!pool->deterministic)
 		return;
 	sum_add_sum(sum, &pool->history);
@@ -374,6 +367,7 @@ static void fill_info(struct kvmm_pool *pool, struct kvmm_digest_info *info)
 {
 	struct sum all = { { 0 } };
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < KVMM_NR_DIGEST_PARTS; i++) {
 		struct sum sum = { { 0 } };
 
@@ -383,15 +377,6 @@ static void fill_info(struct kvmm_pool *pool, struct kvmm_digest_info *info)
 	}
 	info->all = digest_of(&all);
 	memcpy(info->name, pool->name, sizeof(pool->name));
-}
-
-static void digest_stopped(struct kvmm_pool *pool, struct kvmm_digest_info *info)
-{
-	if (pool->caches)
-		order_enter(&pool->order);
-	fill_info(pool, info);
-	if (pool->caches)
-		order_leave(&pool->order);
 }
 
 int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *info)
@@ -406,7 +391,11 @@ int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *info)
 	if (!err) {
 		pool_stop(pool);
 		kv_lock(&pool->lock);
-		digest_stopped(pool, &made);
+		if (pool->caches)
+			order_enter(&pool->order);
+		fill_info(pool, &made);
+		if (pool->caches)
+			order_leave(&pool->order);
 		pool_resume(pool);
 		pool_leave(pool);
 	}
@@ -420,35 +409,21 @@ int history_read(struct kvmm_pool *pool, void *out)
 {
 	kvmm_sum_t *digest = out;
 	struct sum sum = { { 0 } };
-	int err;
+	int err = pool_enter(pool);
 
-	err = pool_enter(pool);
 	if (err)
 		return err;
-	if (pool->deterministic) {
-		if (pool->caches)
-			order_enter(&pool->order);
-		sum_history(&sum, pool);
-		if (pool->caches)
-			order_leave(&pool->order);
-		*digest = digest_of(&sum);
-	} else {
-		err = -EOPNOTSUPP;
-	}
+	if (pool->caches)
+		order_enter(&pool->order);
+	sum_history(&sum, pool);
+	if (pool->caches)
+		order_leave(&pool->order);
 	pool_leave(pool);
-	return err;
+	*digest = digest_of(&sum);
+	return pool->deterministic ? 0 : -EOPNOTSUPP;
 }
 
 /* ---- differences ---- */
-
-static u32 first_difference(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b)
-{
-	u32 part = 0;
-
-	while (part < KVMM_NR_DIGEST_PARTS && kvmm_sum_equal(&a->part[part], &b->part[part]))
-		part++;
-	return part;
-}
 
 int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
 		     uint32_t nr, struct kvmm_digest_diff *diff)
@@ -459,8 +434,11 @@ int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_
 		if (a[i].size != sizeof(a[i]) || b[i].size != sizeof(b[i]))
 			return -EINVAL;
 	for (u32 i = 0; i < nr; i++) {
-		u32 part = first_difference(&a[i], &b[i]);
+		u32 part = 0;
 
+		while (part < KVMM_NR_DIGEST_PARTS &&
+		       kvmm_sum_equal(&a[i].part[part], &b[i].part[part]))
+			part++;
 		if (part == KVMM_NR_DIGEST_PARTS)
 			continue;
 		*diff = (struct kvmm_digest_diff){ .pool = i, .part = part };

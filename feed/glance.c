@@ -31,19 +31,6 @@ static void glance_door(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
 	kv_peek_copy(stat->saved, door->saved, sizeof(stat->saved));
 }
 
-static void glance_growth(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
-{
-	struct pool_grow grow;
-
-	kv_peek_copy(&grow, &pool->grow, sizeof(grow));
-	*stat = (struct kvmm_growth_stat){
-		.size = sizeof(*stat), .nr_reserved = grow.nr_reserved,
-		.nr_reservations = grow.nr_lists, .in_place = grow.in_place,
-		.elsewhere = grow.elsewhere, .steals = grow.steals,
-		.stolen_blocks = grow.stolen_blocks,
-	};
-}
-
 static void glance_steps(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
 			 struct kvmm_pace_stat *pace)
 {
@@ -89,17 +76,6 @@ static void glance_elastic(struct kvmm_pool *pool, struct kvmm_elastic_stat *sta
 		stat->total_bytes += el.span[i].nr_units * el.unit_bytes;
 }
 
-static void glance_verify(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
-{
-	struct verify *verify = verify_of(pool);
-
-	if (!verify)
-		return;
-	kv_peek_copy(stat, &verify->stat, sizeof(*stat));
-	stat->sample_pm = kv_peek(&verify->sample_pm);
-	stat->pending = READ_ONCE(verify->nr_todo);
-}
-
 static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
 	const struct classes *classes = pool->order.classes;
@@ -122,12 +98,24 @@ static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
 	/* Pairs with kvmm_background_set(): the struct behind the pointer is complete. */
 	const struct background *back = smp_load_acquire(&pool->background);
+	const struct verify *verify = verify_of(pool);
+	struct pool_grow grow;
 
 	glance_door(pool, &glance->alloc);
-	glance_growth(pool, &glance->growth);
+	kv_peek_copy(&grow, &pool->grow, sizeof(grow));
+	glance->growth = (struct kvmm_growth_stat){
+		.size = sizeof(glance->growth), .nr_reserved = grow.nr_reserved,
+		.nr_reservations = grow.nr_lists, .in_place = grow.in_place,
+		.elsewhere = grow.elsewhere, .steals = grow.steals,
+		.stolen_blocks = grow.stolen_blocks,
+	};
 	glance_steps(pool, &glance->step, &glance->pace);
 	glance_elastic(pool, &glance->elastic);
-	glance_verify(pool, &glance->verify);
+	if (verify) {
+		kv_peek_copy(&glance->verify, &verify->stat, sizeof(glance->verify));
+		glance->verify.sample_pm = kv_peek(&verify->sample_pm);
+		glance->verify.pending = READ_ONCE(verify->nr_todo);
+	}
 	pin_stat_peek(pool, kv_peek(&pool->count.range_pins), &glance->pins);
 	glance_classes(pool, glance);
 	if (back)
@@ -162,67 +150,45 @@ int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 
 /* ---- tenants ---- */
 
-static void read_tenant(const struct account *now, struct kvmm_tenant_stat *stat)
-{
-	struct account account;
-
-	kv_peek_copy(&account, now, sizeof(account));
-	*stat = (struct kvmm_tenant_stat){
-		.size = sizeof(*stat), .tenant = account.tenant, .min = account.limit.min,
-		.low = account.limit.low, .high = account.limit.high, .max = account.limit.max,
-		.usage = account.usage, .peak = account.peak, .nr_low = account.nr_low,
-		.nr_high = account.nr_high, .nr_max = account.nr_max, .nr_oom = account.nr_oom,
-		.nr_reclaimed = account.nr_reclaimed, .nr_evicted = account.nr_evicted,
-	};
-}
-
-static void add_tenant(struct kvmm_tenant_stat *sum, const struct kvmm_tenant_stat *stat)
-{
-	sum->usage += stat->usage;
-	sum->peak += stat->peak;
-	sum->nr_low += stat->nr_low;
-	sum->nr_high += stat->nr_high;
-	sum->nr_max += stat->nr_max;
-	sum->nr_oom += stat->nr_oom;
-	sum->nr_reclaimed += stat->nr_reclaimed;
-	sum->nr_evicted += stat->nr_evicted;
-}
-
-/* In a read section: an account that goes stays for that long. */
-static u32 glance_tenants(const struct quotas *quotas, struct kvmm_tenant_stat *tenants, u32 max,
-			  struct kvmm_tenant_stat *rest)
-{
-	struct kvmm_tenant_stat stat;
-	u32 nr = 0;
-
-	kv_assert_reading();
-	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
-		/* Pairs with account_add(): the account behind the pointer is complete. */
-		const struct account *account = smp_load_acquire(&quotas->account[i]);
-
-		if (!account)
-			continue;
-		read_tenant(account, &stat);
-		if (nr < max)
-			tenants[nr] = stat;
-		else
-			add_tenant(rest, &stat);
-		nr++;
-	}
-	return nr;
-}
-
 u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max,
 			   struct kvmm_tenant_stat *rest)
 {
 	const struct quotas *quotas;
+	struct account account;
 	u32 nr = 0;
 
 	*rest = (struct kvmm_tenant_stat){ .size = sizeof(*rest) };
-	kv_rcu_read_lock();
-	quotas = smp_load_acquire(&pool->order.quotas);
-	if (quotas && !pool_refusal(pool))
-		nr = glance_tenants(quotas, tenants, max, rest);
+	kv_rcu_read_lock();	/* an account that goes stays for that long */
+	quotas = pool_refusal(pool) ? NULL : smp_load_acquire(&pool->order.quotas);
+	for (u32 i = 0; quotas && i < MAX_ACCOUNTS; i++) {
+		/* Pairs with account_add(): the account behind the pointer is complete. */
+		const struct account *now = smp_load_acquire(&quotas->account[i]);
+
+		if (!now)
+			continue;
+		kv_peek_copy(&account, now, sizeof(account));
+		if (nr++ < max) {
+			tenants[nr - 1] = (struct kvmm_tenant_stat){
+				.size = sizeof(*tenants), .tenant = account.tenant,
+				.min = account.limit.min, .low = account.limit.low,
+				.high = account.limit.high, .max = account.limit.max,
+				.usage = account.usage, .peak = account.peak,
+				.nr_low = account.nr_low, .nr_high = account.nr_high,
+				.nr_max = account.nr_max, .nr_oom = account.nr_oom,
+				.nr_reclaimed = account.nr_reclaimed,
+				.nr_evicted = account.nr_evicted,
+			};
+			continue;
+		}
+		rest->usage += account.usage;
+		rest->peak += account.peak;
+		rest->nr_low += account.nr_low;
+		rest->nr_high += account.nr_high;
+		rest->nr_max += account.nr_max;
+		rest->nr_oom += account.nr_oom;
+		rest->nr_reclaimed += account.nr_reclaimed;
+		rest->nr_evicted += account.nr_evicted;
+	}
 	kv_rcu_read_unlock();
 	return nr;
 }

@@ -38,6 +38,7 @@ static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_
 	const struct lease_table *table = leases_of(pool);
 	const struct lease *lease = table ? lease_at(table, lease_id(kind, run->index)) : NULL;
 
+	kv_assert_reading();
 	if (likely(!lease) || kv_peek(&lease->gen) != run->gen)
 		return;
 	run->owner = kv_peek(&lease->owner);
@@ -47,11 +48,22 @@ static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_
 
 /* ---- the record of a slot ---- */
 
-static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kvmm_map_run *run)
+/* Fields not marked in the slot were written before it came to life, or will be after its death. */
+static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
 {
-	u64 since = kv_peek(&slot->last_access_ns);
-	u32 flags = kv_peek(&slot->flags);
+	const struct slot *slot = slot_peek(pool, index);
+	u32 version, flags;
+	bool lives;
+	u64 since;
 
+	kv_assert_reading();
+	run->state = KVMM_MAP_RANGE;
+	if (unlikely(!slot))
+		return false;
+	version = kv_seq_read_begin(&slot->version);
+	lives = READ_ONCE(slot->nr_ext);
+	since = kv_peek(&slot->last_access_ns);
+	flags = kv_peek(&slot->flags);
 	run->seq = kv_peek(&slot->seq);
 	run->refs = kv_peek(&slot->refs);
 	run->pins = kv_peek(&slot->pins);
@@ -64,21 +76,6 @@ static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kv
 		run->flags |= KVMM_MAP_PINNED;
 	if (READ_ONCE(slot->lost))
 		run->flags |= KVMM_MAP_LOST;
-}
-
-/* Fields not marked in the slot were written before it came to life, or will be after its death. */
-static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
-{
-	const struct slot *slot = slot_peek(pool, index);
-	bool lives;
-	u32 version;
-
-	run->state = KVMM_MAP_RANGE;
-	if (unlikely(!slot))
-		return false;
-	version = kv_seq_read_begin(&slot->version);
-	lives = READ_ONCE(slot->nr_ext);
-	fill_range(slot, index, now_ns, run);
 	add_owner(pool, LEASE_RANGE, run);
 	return !kv_seq_read_retry(&slot->version, version) && lives;
 }
@@ -91,16 +88,6 @@ static const u8 state_of[KV_NR_ENTRY_STATES] = {
 	[KV_ENTRY_REGISTERED] = KVMM_MAP_CACHED,  [KV_ENTRY_RETIRED] = KVMM_MAP_ASIDE,
 	[KV_ENTRY_EVICTING]   = KVMM_MAP_CLAIMED,
 };
-
-/* Plain memory, which does not change while the block has its name. */
-static kvmm_key_t peek_key(const kvmm_key_t *from)
-{
-	kvmm_key_t key;
-
-	for (u32 i = 0; i < sizeof(key.byte); i++)
-		key.byte[i] = kv_peek(&from->byte[i]);
-	return key;
-}
 
 /* By keepers of the names of parents: a stream of events, or a registry of prefixes. */
 static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
@@ -116,7 +103,9 @@ static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
 	}
 	if (!pool->presence.reg || !kv_peek(&pool->presence.has_parent[index]))
 		return false;
-	*key = peek_key(&pool->presence.parent[index]);
+	/* Plain memory, which does not change while the block has its name. */
+	for (u32 i = 0; i < sizeof(key->byte); i++)
+		key->byte[i] = kv_peek(&pool->presence.parent[index].byte[i]);
 	return true;
 }
 
@@ -127,6 +116,7 @@ static bool parent_near(const struct kvmm_pool *pool, const struct kv_entry *ent
 	const struct kv_entry *parent;
 	u64 word;
 
+	kv_assert_reading();
 	if (index >= pool->nr_blocks)
 		return false;
 	parent = entry_at(pool, index);
@@ -142,6 +132,7 @@ static bool parent_near(const struct kvmm_pool *pool, const struct kv_entry *ent
 static void add_name(struct kvmm_pool *pool, const struct kv_entry *entry, u32 index,
 		     struct kvmm_map_run *run)
 {
+	kv_assert(index < pool->entries.nr);
 	run->key = kv_entry_key(entry);
 	run->domain = kv_entry_domain(entry);
 	run->position = READ_ONCE(entry->position);
@@ -156,6 +147,7 @@ static void add_class(const struct kvmm_pool *pool, u32 index, struct kvmm_map_r
 	const struct classes *classes = pool->order.classes;
 	u64 owner;
 
+	kv_assert(index < pool->entries.nr);
 	if (likely(!classes))
 		return;
 	run->cls = kv_peek(&classes->mark[index]) & CLASS_MASK;
@@ -164,27 +156,12 @@ static void add_class(const struct kvmm_pool *pool, u32 index, struct kvmm_map_r
 	run->owner = owner == OWNER_SHARED ? 0 : owner;
 }
 
-static void add_refs(u64 word, struct kvmm_map_run *run)
-{
-	run->refs = kv_word_refs(word);
-	run->pins = kv_word_pins(word);
-	if (run->refs)
-		run->state = KVMM_MAP_ACTIVE;
-	if (run->pins)
-		run->flags |= KVMM_MAP_PINNED;
-	if (word & KV_ENTRY_MOVING)
-		run->flags |= KVMM_MAP_IN_FLIGHT;
-	if (word & KV_ENTRY_HIDDEN)
-		run->flags |= KVMM_MAP_HIDDEN;
-	if (word & KV_ENTRY_DUP)
-		run->flags |= KVMM_MAP_DUP;
-}
-
 static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
 	u64 word = smp_load_acquire(&entry->word), since;
 
+	kv_assert_reading();
 	run->state = kv_word_is_going(word) ? KVMM_MAP_CACHED : state_of[kv_word_state(word)];
 	if (run->state == KVMM_MAP_ASIDE)
 		return kv_is_still(&entry->word, word, UINT64_MAX);
@@ -192,8 +169,16 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 	run->gen = kv_word_gen(word);
 	since = ns_of_tick(READ_ONCE(entry->vtime));
 	run->age_ns = now_ns - min(since, now_ns);
-	if (kv_word_is(word, KV_ENTRY_REGISTERED))
-		add_refs(word, run);
+	if (kv_word_is(word, KV_ENTRY_REGISTERED)) {
+		run->refs = kv_word_refs(word);
+		run->pins = kv_word_pins(word);
+		if (run->refs)
+			run->state = KVMM_MAP_ACTIVE;
+		run->flags |= (run->pins ? KVMM_MAP_PINNED : 0) |
+			      (word & KV_ENTRY_MOVING ? KVMM_MAP_IN_FLIGHT : 0) |
+			      (word & KV_ENTRY_HIDDEN ? KVMM_MAP_HIDDEN : 0) |
+			      (word & KV_ENTRY_DUP ? KVMM_MAP_DUP : 0);
+	}
 	if (run->state != KVMM_MAP_PRIVATE)
 		add_name(pool, entry, index, run);
 	if (kv_word_is(word, KV_ENTRY_REGISTERED))
@@ -225,6 +210,7 @@ static bool look_once(struct kvmm_pool *pool, u32 owner, u64 now_ns, struct kvmm
 {
 	u32 index = owner_index(owner);
 
+	kv_assert_reading();
 	/* A closed pool is read, too: there a word may say anything. */
 	if (unlikely(index >= pool->nr_blocks && owner_kind(owner) == OWNER_ENTRY))
 		return false;
@@ -244,6 +230,7 @@ static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_ma
 {
 	u32 owner;
 
+	kv_assert_reading();
 	for (u32 i = 0; i < LOOKS; i++) {
 		bool whole;
 
@@ -260,20 +247,11 @@ static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_ma
 
 /* ---- runs ---- */
 
-static bool is_alike(const struct kvmm_map_run *a, const struct kvmm_map_run *b)
-{
-	const u32 flags = ~KVMM_MAP_HAS_PARENT;
-
-	if (a->state == KVMM_MAP_RANGE)
-		return a->index == b->index && a->gen == b->gen;
-	return a->owner == b->owner && (a->flags & flags) == (b->flags & flags) &&
-	       kv_domain_word(a->domain) == kv_domain_word(b->domain) &&
-	       a->refs == b->refs && a->pins == b->pins && a->cls == b->cls;
-}
-
 /* @next is right behind @run: may it be the end of it? */
 static bool joins(const struct kvmm_map_run *run, const struct kvmm_map_run *next, u32 how)
 {
+	const u32 flags = ~KVMM_MAP_HAS_PARENT;
+
 	if (run->state != next->state)
 		return false;
 	if (how & KVMM_MAP_COARSE)
@@ -281,7 +259,11 @@ static bool joins(const struct kvmm_map_run *run, const struct kvmm_map_run *nex
 	if (how & KVMM_MAP_EACH &&
 	    (run->flags & KVMM_MAP_HAS_KEY || run->state == KVMM_MAP_PRIVATE))
 		return false;
-	return is_alike(run, next);
+	if (run->state == KVMM_MAP_RANGE)
+		return run->index == next->index && run->gen == next->gen;
+	return run->owner == next->owner && (run->flags & flags) == (next->flags & flags) &&
+	       kv_domain_word(run->domain) == kv_domain_word(next->domain) &&
+	       run->refs == next->refs && run->pins == next->pins && run->cls == next->cls;
 }
 
 struct walk {
@@ -294,19 +276,15 @@ struct walk {
 	u32			owner;		/* of the last block */
 };
 
-/* More of the same range, or of blocks without an owner: there is nothing more to say of it. */
-static bool goes_on(const struct walk *walk, u32 block)
-{
-	return walk->nr && owner_kind(walk->owner) != OWNER_ENTRY &&
-	       owner_of(walk->pool, block) == walk->owner;
-}
-
 /* False: there is no room for the run that begins here. */
 static bool add_block(struct walk *walk, u32 block)
 {
 	struct kvmm_map_run here, *last = walk->nr ? &walk->runs[walk->nr - 1] : NULL;
 
-	if (goes_on(walk, block)) {
+	kv_assert_reading();
+	/* More of the same range, or of blocks without an owner: nothing more to say of it. */
+	if (last && owner_kind(walk->owner) != OWNER_ENTRY &&
+	    owner_of(walk->pool, block) == walk->owner) {
 		last->nr++;
 		return true;
 	}
@@ -320,17 +298,6 @@ static bool add_block(struct walk *walk, u32 block)
 		return false;
 	walk->runs[walk->nr++] = here;
 	return true;
-}
-
-/* As much as one read section may see: where it ended. */
-static u32 walk_section(struct walk *walk, u32 at, u32 end)
-{
-	end = min(end, at + SECTION);
-	kv_rcu_read_lock();
-	while (at < end && add_block(walk, at))
-		at++;
-	kv_rcu_read_unlock();
-	return at;
 }
 
 int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvmm_map_run *runs,
@@ -349,9 +316,12 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 	walk.now_ns = kv_clock_ns();
 	next = min(*at, pool->nr_blocks);
 	end = pool->nr_blocks - next > KVMM_MAP_PORTION ? next + KVMM_MAP_PORTION : pool->nr_blocks;
-	do {
+	do {	/* as much as one read section may see */
 		block = next;
-		next = walk_section(&walk, block, end);
+		kv_rcu_read_lock();
+		while (next < min(end, block + SECTION) && add_block(&walk, next))
+			next++;
+		kv_rcu_read_unlock();
 	} while (next == block + SECTION && next < end);
 	*at = next;
 	return walk.nr;

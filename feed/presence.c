@@ -24,12 +24,6 @@ static_assert(sizeof(struct gone) == 28, "no padding to pay for twice a block");
 
 extern const struct pool_part presence_part;
 
-static u64 presence_bytes(const struct kvmm_pool *pool)
-{
-	return (u64)pool->nr_blocks *
-	       (2 * sizeof(struct gone) + sizeof(kvmm_key_t) + sizeof(bool));
-}
-
 static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct pool_presence *presence = &pool->presence;
@@ -45,7 +39,8 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 		return -ENOMEM;
 	presence->reg = attr->registry;
 	presence->tier = attr->tier;
-	pool->metadata_bytes += presence_bytes(pool);
+	pool->metadata_bytes += (u64)pool->nr_blocks * (2 * sizeof(struct gone) +
+							sizeof(kvmm_key_t) + sizeof(bool));
 	pool_observe(pool, &presence_part);
 	return 0;
 }
@@ -71,24 +66,25 @@ static struct kv_radix_name name_of(const struct kvmm_pool *pool, u32 index)
 
 /* ---- present ---- */
 
-static void set_parent(struct pool_presence *presence, u32 index, const kvmm_key_t *parent)
-{
-	presence->has_parent[index] = parent;
-	if (parent)
-		presence->parent[index] = *parent;
-}
-
 static void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			    const struct kv_handle *handles)
 {
-	for (u32 i = 0; i < prefix->nr; i++)
-		set_parent(&pool->presence, handles[i].index,
-			   i ? &prefix->keys[i - 1] : prefix->parent);
+	struct pool_presence *presence = &pool->presence;
+
+	for (u32 i = 0; i < prefix->nr; i++) {
+		const kvmm_key_t *parent = i ? &prefix->keys[i - 1] : prefix->parent;
+
+		kv_assert(handles[i].index < pool->entries.nr);
+		presence->has_parent[handles[i].index] = parent;
+		if (parent)
+			presence->parent[handles[i].index] = *parent;
+	}
 }
 
 static void tell_present(const struct pool_presence *presence, const struct kv_radix_name *names,
 			 u32 *nr)
 {
+	kv_assert(*nr <= BATCH);
 	kv_radix_present(presence->reg, presence->tier, names, *nr);
 	*nr = 0;
 }
@@ -99,6 +95,7 @@ static void presence_published(struct kvmm_pool *pool, const struct kv_handle *h
 	struct kv_radix_name names[BATCH];
 	u32 nr_names = 0, nr_new = 0;
 
+	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
 		if (handles[i].index != found[i].index)
 			continue;
@@ -118,6 +115,7 @@ static void gone(struct kvmm_pool *pool, u32 index)
 	struct pool_presence *presence = &pool->presence;
 	const struct kv_entry *entry = entry_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	kv_assert(index < pool->entries.nr);
 	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
 		/* Others forgot as many, not told yet: better under a lock than not at all. */
@@ -134,6 +132,7 @@ static void gone(struct kvmm_pool *pool, u32 index)
 
 static void presence_removed(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++)
 		gone(pool, handles[i].index);
 }
@@ -144,6 +143,7 @@ static u32 take_gone(struct kvmm_pool *pool, struct kv_radix_name *names)
 	struct pool_presence *presence = &pool->presence;
 	u32 nr;
 
+	kv_assert_not_held(&pool->lock);
 	kv_lock(&pool->lock);
 	for (nr = 0; nr < BATCH && presence->nr_gone; nr++) {
 		const struct gone *gone = &presence->gone[presence->nr_gone - 1];
@@ -161,6 +161,7 @@ static void presence_settle(struct kvmm_pool *pool)
 	struct kv_radix_name names[BATCH];
 	u32 nr;
 
+	kv_assert_not_held(&pool->lock);
 	while (READ_ONCE(pool->presence.nr_gone) && (nr = take_gone(pool, names)))
 		kv_radix_absent(pool->presence.reg, pool->presence.tier, names, nr);
 }
@@ -172,6 +173,7 @@ static void presence_touched(struct kvmm_pool *pool, const struct kv_handle *ref
 	struct kv_radix_name names[BATCH];
 	u32 nr_names = 0;
 
+	kv_assert_not_held(&pool->lock);
 	if (!kv_radix_wants_touches(pool->presence.reg))
 		return;
 	for (u32 i = 0; i < nr; i++) {
@@ -186,26 +188,19 @@ static void presence_touched(struct kvmm_pool *pool, const struct kv_handle *ref
 
 /* ---- the end ---- */
 
-static void forget_all(struct kvmm_pool *pool)
-{
-	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		const struct kv_entry *entry = entry_at(pool, i);
-		struct kv_radix_name name;
-
-		if (entry->dup_prev == KV_NONE)
-			continue;
-		name = name_of(pool, i);
-		kv_radix_absent(pool->presence.reg, pool->presence.tier, &name, 1);
-	}
-}
-
 static void presence_exit(struct kvmm_pool *pool)
 {
 	struct pool_presence *presence = &pool->presence;
 
-	if (presence->reg) {
+	if (presence->reg)
 		presence_settle(pool);
-		forget_all(pool);
+	for (u32 i = 0; presence->reg && i < pool->nr_blocks; i++) {
+		struct kv_radix_name name;
+
+		if (entry_at(pool, i)->dup_prev == KV_NONE)
+			continue;
+		name = name_of(pool, i);
+		kv_radix_absent(presence->reg, presence->tier, &name, 1);
 	}
 	kv_free(presence->has_parent);
 	kv_free(presence->parent);

@@ -46,6 +46,7 @@ static bool is_sampled(u64 key0, u64 key1, u32 ppm)
 {
 	u64 mixed = (key0 ^ (key1 << 32 | key1 >> 32)) * 0x9e3779b97f4a7c15ull;
 
+	kv_assert(ppm <= PPM);
 	return (mixed >> 32) * PPM >> 32 < ppm;
 }
 
@@ -72,6 +73,7 @@ static void add(struct residency *res, enum kvmm_residency_kind kind, u64 since_
 	struct kvmm_residency_stat *hist = &res->hist[kind];
 	u64 ns = now_ns > since_ns ? now_ns - since_ns : 0;
 
+	kv_assert(kind < KVMM_NR_RESIDENCY_KINDS);
 	kv_fetch_add(&hist->bucket[kv_age_bucket(ns)], 1);
 	kv_fetch_add(&hist->sum_ns, ns);
 }
@@ -230,6 +232,7 @@ static int residency_check(struct kvmm_pool *pool, const struct pool_recount *re
 	const struct residency *res = residency_of(pool);
 	u64 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; res && i < pool->nr_blocks; i++) {
 		const struct residency_rec *rec = &res->rec[i];
 		u64 word = READ_ONCE(entry_at(pool, i)->word);

@@ -63,19 +63,6 @@ static void count_states(const struct kvmm_pool *pool, const struct raw *raw,
 		nr_state[KVMM_BLOCK_FREE] -= nr_state[i];
 }
 
-static void copy_events(const struct pool_count *count, struct kvmm_pool_stat *stat)
-{
-	stat->allocs = count->allocs;
-	stat->alloc_blocks = count->alloc_blocks;
-	stat->frees = count->frees;
-	stat->fail_nospc = count->fail_nospc;
-	stat->fail_frag = count->fail_frag;
-	stat->evictions = count->evictions;
-	stat->compactions = count->compactions;
-	stat->moved_blocks = count->moved_blocks;
-	stat->moves = count->moves;
-}
-
 static_assert(KVMM_MISS_GROUP + 1 == (int)KV_NR_MISSES, "reasons in the same order");
 
 static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
@@ -105,11 +92,19 @@ static void fill_stat(struct kvmm_pool *pool, const struct raw *raw, struct kvmm
 		.block_bytes = pool->block_bytes,
 		.nr_away = raw->nr_away,
 		.metadata_bytes = raw->metadata_bytes,
+		.allocs = raw->count.allocs,
+		.alloc_blocks = raw->count.alloc_blocks,
+		.frees = raw->count.frees,
+		.fail_nospc = raw->count.fail_nospc,
+		.fail_frag = raw->count.fail_frag,
+		.evictions = raw->count.evictions,
+		.compactions = raw->count.compactions,
+		.moved_blocks = raw->count.moved_blocks,
+		.moves = raw->count.moves,
 	};
 	count_states(pool, raw, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
 	stat->nr_available = stat->nr_free + stat->nr_inactive;
-	copy_events(&raw->count, stat);
 	if (pool->caches)
 		copy_lookups(pool, stat);
 }
@@ -152,18 +147,6 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 
 /* ---- the same in passing, without a lock ---- */
 
-static void add_arenas(const struct kvmm_pool *pool, struct raw *raw)
-{
-	const struct arenas *arenas = pool_arenas(pool);
-	struct pool_count count;
-
-	for (u32 i = 0; arenas && i < arenas->nr; i++) {
-		kv_peek_copy(&count, &arenas->arena[i].count, sizeof(count));
-		arena_count_add(&count, &raw->count);
-		raw->nr_arenas += READ_ONCE(arenas->arena[i].nr_free);
-	}
-}
-
 /* Counts of magazines come to the pool's own counts now and then: never seen in both. */
 static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
 {
@@ -179,6 +162,8 @@ static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
 int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	      struct kvmm_pool_stat *stat)
 {
+	const struct arenas *arenas = pool_arenas(pool);
+	struct pool_count count;
 	struct raw raw;
 	int err = pool_refusal(pool);
 
@@ -193,7 +178,11 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	};
 	kv_peek_copy(&raw.claims, &pool->claims, sizeof(raw.claims));
 	peek_counts(pool, &raw);
-	add_arenas(pool, &raw);
+	for (u32 i = 0; arenas && i < arenas->nr; i++) {
+		kv_peek_copy(&count, &arenas->arena[i].count, sizeof(count));
+		arena_count_add(&count, &raw.count);
+		raw.nr_arenas += READ_ONCE(arenas->arena[i].nr_free);
+	}
 	fill_stat(pool, &raw, stat);
 	return 0;
 }
@@ -242,6 +231,7 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 /* "Half" is between a third and two thirds. */
 static char letter_of(const struct part *part)
 {
+	kv_assert(part->nr && part->nr_held <= part->nr);
 	if (part->has_pinned)
 		return 'P';
 	if (part->nr_away == part->nr)
@@ -258,20 +248,6 @@ static char letter_of(const struct part *part)
 }
 
 /* With more parts than blocks a block is seen in several of them. */
-static void draw_map(const struct kvmm_pool *pool, char *buf, u32 width)
-{
-	for (u32 i = 0; i < width; i++) {
-		u32 from = (u64)i * pool->nr_blocks / width;
-		u32 to = (u64)(i + 1) * pool->nr_blocks / width;
-		struct part part = { 0 };
-
-		for (u32 block = from; block < max(to, from + 1); block++)
-			look_at(pool, block, &part);
-		buf[i] = letter_of(&part);
-	}
-	buf[width] = '\0';
-}
-
 int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width)
 {
 	int err;
@@ -282,7 +258,16 @@ int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width)
 	if (err)
 		return err;
 	arenas_lock(pool);
-	draw_map(pool, buf, width);
+	for (u32 i = 0; i < width; i++) {
+		u32 from = (u64)i * pool->nr_blocks / width;
+		u32 to = (u64)(i + 1) * pool->nr_blocks / width;
+		struct part part = { 0 };
+
+		for (u32 block = from; block < max(to, from + 1); block++)
+			look_at(pool, block, &part);
+		buf[i] = letter_of(&part);
+	}
+	buf[width] = '\0';
 	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;

@@ -7,6 +7,7 @@ void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 {
 	struct kv_feed *feed = &pool->events->feed;
 
+	kv_assert(prefix->nr <= pool->nr_blocks);
 	for (u32 i = 0; i < prefix->nr; i++)
 		kv_feed_set_parent(feed, handles[i].index,
 				   i ? &prefix->keys[i - 1] : prefix->parent);
@@ -33,6 +34,7 @@ void events_clear_end(struct kvmm_pool *pool)
 				    [6] = KVMM_EVENT_NO_BLOCK };
 	struct kvmm_event left;
 
+	kv_assert_held(&pool->lock);
 	if (!of->clears)
 		return;
 	for (const struct kvmm_events *at = of->first; at; at = at->next)

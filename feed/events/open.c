@@ -77,6 +77,7 @@ static int get_feed(struct kvmm_pool *pool, u32 nr_ring, struct pool_events **of
 {
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	*of = pool->events;
 	if (*of)
 		return 0;
@@ -112,37 +113,26 @@ static int read_attr(const struct kvmm_events_attr *from, struct kvmm_events_att
 	return attr->flags & FOR_TRACES && attr->flags & KVMM_EVENTS_SORTED ? -EINVAL : 0;
 }
 
-/* The kinds of events that the ring has to have. */
-static u32 kinds_of(const struct kvmm_events_attr *attr)
-{
-	u32 kinds = attr->kinds | BIT(KV_FEED_KEPT);
-
-	if (attr->flags & KVMM_EVENTS_REQUESTS)
-		kinds |= EVENTS_REQUEST_KINDS;
-	if (attr->flags & KVMM_EVENTS_LOOKUPS)
-		kinds |= EVENTS_LOOKUP_KINDS;
-	return kinds;
-}
-
-/* Kinds read by any consumer are written. compact_lock held. */
-static void recount_kinds(struct pool_events *of)
+/* Kinds read by any consumer. */
+static u32 sum_kinds(const struct pool_events *of)
 {
 	u32 kinds = 0;
 
 	for (const struct kvmm_events *at = of->first; at; at = at->next)
 		kinds |= at->kinds;
-	WRITE_ONCE(of->feed.kinds, kinds);
+	return kinds;
 }
 
 static int add(struct kvmm_pool *pool, struct kvmm_events *events)
 {
 	int err = get_feed(pool, events->attr.ring, &events->of);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	events->next = events->of->first;
 	events->of->first = events;
-	recount_kinds(events->of);
+	WRITE_ONCE(events->of->feed.kinds, sum_kinds(events->of));
 	/* A writer that did not see the new reader has done its change; see events.h. */
 	kv_rcu_synchronize();
 	events->cursor = kv_ring_head(ring_of(events));
@@ -170,7 +160,11 @@ int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr
 		return -ENOMEM;
 	events->pool = pool;
 	events->attr = known;
-	events->kinds = kinds_of(&known);
+	events->kinds = known.kinds | BIT(KV_FEED_KEPT);
+	if (known.flags & KVMM_EVENTS_REQUESTS)
+		events->kinds |= EVENTS_REQUEST_KINDS;
+	if (known.flags & KVMM_EVENTS_LOOKUPS)
+		events->kinds |= EVENTS_LOOKUP_KINDS;
 	kv_lock(&pool->compact_lock);
 	err = add(pool, events);
 	kv_unlock(&pool->compact_lock);
@@ -195,7 +189,7 @@ void kvmm_events_close(struct kvmm_events *events)
 		for (at = &events->of->first; *at != events; at = &(*at)->next)
 			;
 		*at = events->next;
-		recount_kinds(events->of);
+		WRITE_ONCE(events->of->feed.kinds, sum_kinds(events->of));
 		kv_unlock(&pool->compact_lock);
 	}
 	kv_free(events);
@@ -212,13 +206,10 @@ static void events_exit(struct kvmm_pool *pool)
 static int events_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	struct pool_events *of = pool->events;
-	u32 kinds = 0;
 
 	if (!of)
 		return pool->map && pool->map->feed ? -EUCLEAN : 0;
-	for (const struct kvmm_events *at = of->first; at; at = at->next)
-		kinds |= at->kinds;
-	if (pool->map->feed != &of->feed || of->feed.kinds != kinds)
+	if (pool->map->feed != &of->feed || of->feed.kinds != sum_kinds(of))
 		return -EUCLEAN;
 	for (u32 i = 0; i < pool->nr_blocks; i++)
 		if (READ_ONCE(of->feed.parent[i].known) > 1)

@@ -11,6 +11,7 @@
 
 bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 position)
 {
+	kv_assert(kind < KV_WORD_BITS / 2);
 	if (kind == KV_FEED_KEPT || !(events->kinds & BIT(kind)))
 		return false;
 	if (kind == KVMM_EVENT_CLEARED || kind >= KVMM_EVENT_REQUEST)
@@ -42,18 +43,6 @@ static void decode(const struct kvmm_events *events, const u64 word[KV_RING_WORD
 		event->kind = KVMM_EVENT_STORED;
 }
 
-/* GOT: it is in *@event, and wanted or not; the cursor has not moved. */
-static enum kv_ring_answer look(const struct kvmm_events *events, struct kvmm_event *event,
-				u64 *next)
-{
-	u64 word[KV_RING_WORDS];
-	enum kv_ring_answer answer = kv_ring_get(ring_of(events), events->cursor, word, next);
-
-	if (answer == KV_RING_GOT)
-		decode(events, word, event);
-	return answer;
-}
-
 /* ---- batches ---- */
 
 static bool is_due(struct kvmm_events *events)
@@ -73,25 +62,19 @@ static bool is_due(struct kvmm_events *events)
 	return now - events->since_ns >= events->attr.batch_us * 1000ull;
 }
 
-/* Would the batch that ends with @last be of more than one sort? */
-static bool ends_batch(const struct kvmm_events *events, const struct kvmm_event *last,
-		       const struct kvmm_event *next)
-{
-	return events->attr.flags & KVMM_EVENTS_SORTED &&
-	       (last->kind != next->kind || last->medium != next->medium);
-}
-
-/* Fills @buf up to the next gap, or the last event. */
+/* Fills @buf up to the next gap, or the last event; sorted batches are of one sort each. */
 static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64 *nr_lost)
 {
-	u64 end = kv_ring_head(ring_of(events)), next;
+	bool sorted = events->attr.flags & KVMM_EVENTS_SORTED;
+	u64 end = kv_ring_head(ring_of(events)), word[KV_RING_WORDS], next;
 	enum kv_ring_answer answer;
-	struct kvmm_event event;
 	u32 nr = 0;
 
 	max = min(max, events->attr.batch_max);
 	while (nr < max && events->cursor < end) {
-		answer = look(events, &event, &next);
+		struct kvmm_event event, *last = nr ? &buf[nr - 1] : NULL;
+
+		answer = kv_ring_get(ring_of(events), events->cursor, word, &next);
 		if (answer == KV_RING_EMPTY || (answer == KV_RING_LOST && nr))
 			break;
 		if (answer == KV_RING_LOST) {
@@ -100,12 +83,14 @@ static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64
 			end = max(end, next);
 			continue;
 		}
-		if (!events_wants(events, event.kind, event.medium, event.position)) {
-			events->skipped++;
-		} else {
-			if (nr && ends_batch(events, &buf[nr - 1], &event))
+		decode(events, word, &event);
+		if (events_wants(events, event.kind, event.medium, event.position)) {
+			if (sorted && last &&
+			    (last->kind != event.kind || last->medium != event.medium))
 				break;
 			buf[nr++] = event;
+		} else {
+			events->skipped++;
 		}
 		events->cursor++;
 	}
@@ -124,6 +109,7 @@ static bool comes_later(const struct kvmm_event *a, const struct kvmm_event *b)
 
 static void sift(struct kvmm_event *buf, u32 at, u32 nr)
 {
+	kv_assert(at < nr);
 	for (u32 child = 2 * at + 1; child < nr; at = child, child = 2 * at + 1) {
 		struct kvmm_event event = buf[at];
 

@@ -49,6 +49,7 @@ void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 
 	struct kv_feed *feed = feed_for(pool, KVMM_EVENT_LOOKUP);
 	u64 word[KV_RING_WORDS];
 
+	kv_assert_not_held(&pool->lock);
 	if (!feed || !query->nr)
 		return;
 	/* A number and nothing else: the ring orders. */
@@ -68,12 +69,6 @@ void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 
 bool kv_requests_are_read(struct kvmm_pool *pool)
 {
 	return feed_for(pool, KVMM_EVENT_REQUEST);
-}
-
-static bool note_is_bad(const struct kvmm_request_note *note)
-{
-	return (note->nr_keys && !note->keys) || note->nr_keys > INT_MAX || note->is_end > 1 ||
-	       note->reserved;
 }
 
 static void tell(struct kv_feed *feed, const struct kvmm_request_note *note)
@@ -99,7 +94,10 @@ int kvmm_note_request(struct kvmm_pool *pool, const struct kvmm_request_note *no
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !note || kv_copy_attr(&known, sizeof(known), note) || note_is_bad(&known))
+	if (!pool || !note || kv_copy_attr(&known, sizeof(known), note))
+		return -EINVAL;
+	if ((known.nr_keys && !known.keys) || known.nr_keys > INT_MAX || known.is_end > 1 ||
+	    known.reserved)
 		return -EINVAL;
 	feed = feed_for(pool, KVMM_EVENT_REQUEST);
 	if (likely(!feed))
@@ -111,16 +109,6 @@ int kvmm_note_request(struct kvmm_pool *pool, const struct kvmm_request_note *no
 }
 
 /* ---- reading ---- */
-
-static void read_keys(const struct kvmm_event *event, struct kvmm_event_request *request)
-{
-	request->request = kv_domain_word(event->domain);
-	request->domain = (kvmm_domain_t){ 0 };
-	request->first = event->position;
-	request->nr_keys = event->flags & KVMM_EVENT_HAS_PARENT ? 2 : 1;
-	request->key[0] = event->key;
-	request->key[1] = event->parent;
-}
 
 static void read_head(const struct kvmm_event *event, struct kvmm_event_request *request)
 {
@@ -154,10 +142,15 @@ int kvmm_event_request(const struct kvmm_event *event, struct kvmm_event_request
 	    event->kind < KVMM_EVENT_REQUEST || event->kind > KVMM_EVENT_LOOKUP_KEYS)
 		return -EINVAL;
 	size = request->size;
-	if (event->kind == KVMM_EVENT_REQUEST_KEYS || event->kind == KVMM_EVENT_LOOKUP_KEYS)
-		read_keys(event, &known);
-	else
+	if (event->kind == KVMM_EVENT_REQUEST_KEYS || event->kind == KVMM_EVENT_LOOKUP_KEYS) {
+		known.request = kv_domain_word(event->domain);
+		known.first = event->position;
+		known.nr_keys = event->flags & KVMM_EVENT_HAS_PARENT ? 2 : 1;
+		known.key[0] = event->key;
+		known.key[1] = event->parent;
+	} else {
 		read_head(event, &known);
+	}
 	known.size = size;
 	memcpy(request, &known, min(size, sizeof(known)));
 	return 0;

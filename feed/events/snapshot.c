@@ -18,13 +18,6 @@
 
 #include "events.h"
 
-static bool is_named(const struct kv_entry *entry, u64 word)
-{
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_EVICTING))
-		return false;
-	return !(word & KV_ENTRY_HIDDEN) && READ_ONCE(entry->dup_prev) != KV_NONE;
-}
-
 bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event)
 {
 	const struct kv_feed_parent *parent = &pool->events->feed.parent[index];
@@ -34,7 +27,9 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
 
 	kv_assert(index < pool->entries.nr);
-	if (!is_named(entry, word))
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_EVICTING))
+		return false;
+	if (word & KV_ENTRY_HIDDEN || READ_ONCE(entry->dup_prev) == KV_NONE)
 		return false;
 	*event = (struct kvmm_event){
 		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
@@ -60,37 +55,22 @@ int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap)
 	return 0;
 }
 
-static bool next_entry(struct kvmm_events *events, struct kvmm_snapshot *snap,
-		       struct kvmm_event *event)
-{
-	while (snap->at < events->pool->nr_blocks)
-		if (events_entry(events->pool, snap->at++, event))
-			return true;
-	snap->medium = KVMM_MEDIUM_HOST;
-	snap->at = 0;
-	return false;
-}
-
 /* Of the host's tier, or of the disk below it. */
-static bool find_below(struct lower *lower, struct kvmm_snapshot *snap, struct kv_tier_name *name)
-{
-	kv_assert_reading();
-	if (!lower)
-		return false;
-	return snap->medium == KVMM_MEDIUM_HOST ?
-	       kv_tier_next_name(lower->client, &snap->at, name) :
-	       kv_tier_next_below(lower->client, &snap->cursor, name);
-}
-
 static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		       struct kvmm_event *event)
 {
 	struct kv_tier_name name;
-	bool found;
+	bool found = false;
+	struct lower *lower;
 
+	kv_assert(snap->medium == KVMM_MEDIUM_HOST || snap->medium == KVMM_MEDIUM_DISK);
 	/* Pairs with kvmm_tier_detach(), as in events_attached(). */
 	kv_rcu_read_lock();
-	found = find_below(lower_of(events->pool), snap, &name);
+	lower = lower_of(events->pool);
+	if (lower)
+		found = snap->medium == KVMM_MEDIUM_HOST ?
+			kv_tier_next_name(lower->client, &snap->at, &name) :
+			kv_tier_next_below(lower->client, &snap->cursor, &name);
 	kv_rcu_read_unlock();
 	if (!found) {
 		snap->medium = snap->medium == KVMM_MEDIUM_HOST ? KVMM_MEDIUM_DISK : KVMM_NR_MEDIA;
@@ -107,8 +87,13 @@ static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		      struct kvmm_event *event)
 {
-	if (snap->medium == KVMM_MEDIUM_DEVICE && next_entry(events, snap, event))
-		return true;
+	if (snap->medium == KVMM_MEDIUM_DEVICE) {
+		while (snap->at < events->pool->nr_blocks)
+			if (events_entry(events->pool, snap->at++, event))
+				return true;
+		snap->medium = KVMM_MEDIUM_HOST;
+		snap->at = 0;
+	}
 	if (snap->medium == KVMM_MEDIUM_HOST && next_below(events, snap, event))
 		return true;
 	return snap->medium == KVMM_MEDIUM_DISK && next_below(events, snap, event);
