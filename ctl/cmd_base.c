@@ -44,43 +44,33 @@ static const char stat_head[] =
 	"compactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\twaiting\tsteps\tpublished_blocks\t"
 	"published_moves\tcopying_blocks\tlimbo_blocks\tstagings\treserved_blocks\n";
 
-static void write_state(struct kv_text *text, const struct kvmm_pool_stat *s)
-{
-	kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t", s->nr_blocks,
-		       s->nr_free, s->nr_inactive, s->nr_available, s->nr_state[KVMM_BLOCK_NULL],
-		       s->nr_state[KVMM_BLOCK_RANGE], s->nr_state[KVMM_BLOCK_PRIVATE],
-		       s->nr_state[KVMM_BLOCK_STAGED], s->nr_state[KVMM_BLOCK_ACTIVE]);
-	kv_text_printf(text, "%u\t%u\t%u\t%u\t%llu\t", s->nr_ranges, s->largest, s->nr_runs,
-		       s->block_tokens, (llu)s->block_bytes);
-}
-
-static void write_events(struct kv_text *text, const struct kvmm_pool_stat *s)
-{
-	kv_text_printf(text, "%llu\t%llu\t%llu\t%llu\t%llu\t", (llu)s->allocs,
-		       (llu)s->alloc_blocks, (llu)s->frees, (llu)s->fail_nospc, (llu)s->fail_frag);
-	kv_text_printf(text, "%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%u",
-		       (llu)s->evictions, (llu)s->hit_blocks, (llu)s->miss_blocks,
-		       (llu)s->registered, (llu)s->duplicates, (llu)s->compactions,
-		       (llu)s->moved_blocks, (llu)s->moves, (llu)s->metadata_bytes, s->nr_away);
-}
-
 /* Without a lock: each number is of its own moment. */
 static int write_stat(struct kv_control_call *call, struct kv_control_pool *entry)
 {
 	const struct kv_pool_glance *glance = &entry->glance;
+	const struct kvmm_pool_stat *s = &glance->stat;
 	int err = kv_control_glance(entry);
 
 	if (err)
 		return err;
-	kv_text_puts(call->text, entry->name);
-	write_state(call->text, &glance->stat);
-	write_events(call->text, &glance->stat);
-	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%u\n",
+	kv_text_printf(call->text, "%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t", entry->name,
+		       s->nr_blocks, s->nr_free, s->nr_inactive, s->nr_available,
+		       s->nr_state[KVMM_BLOCK_NULL], s->nr_state[KVMM_BLOCK_RANGE],
+		       s->nr_state[KVMM_BLOCK_PRIVATE], s->nr_state[KVMM_BLOCK_STAGED],
+		       s->nr_state[KVMM_BLOCK_ACTIVE]);
+	kv_text_printf(call->text, "%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t",
+		       s->nr_ranges, s->largest, s->nr_runs, s->block_tokens, (llu)s->block_bytes,
+		       (llu)s->allocs, (llu)s->alloc_blocks, (llu)s->frees, (llu)s->fail_nospc,
+		       (llu)s->fail_frag);
+	kv_text_printf(call->text, "%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\t",
+		       (llu)s->evictions, (llu)s->hit_blocks, (llu)s->miss_blocks,
+		       (llu)s->registered, (llu)s->duplicates, (llu)s->compactions,
+		       (llu)s->moved_blocks, (llu)s->moves, (llu)s->metadata_bytes, s->nr_away);
+	kv_text_printf(call->text, "%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%u\n",
 		       glance->alloc.nr_waiting,
 		       (llu)glance->step.steps, (llu)glance->step.published_blocks,
 		       (llu)glance->step.published_moves, glance->step.copying_blocks,
-		       glance->step.limbo_blocks, (llu)glance->stat.stagings,
-		       glance->growth.nr_reserved);
+		       glance->step.limbo_blocks, (llu)s->stagings, glance->growth.nr_reserved);
 	return 0;
 }
 

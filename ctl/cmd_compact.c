@@ -40,17 +40,7 @@ struct run {
 
 /* ---- the request ---- */
 
-static int take_goal(struct kv_control_call *call, const char *value,
-		     struct kvmm_compact_goal *goal)
-{
-	for (goal->goal = 0; goal->goal < KVMM_NR_GOALS; goal->goal++)
-		if (!strcmp(value, kvmm_goal_name(goal->goal)))
-			return 0;
-	return kv_call_error(call, -EINVAL, "there is no goal '%.64s', only run, pageblocks, "
-			     "shorten, gather", value);
-}
-
-static int take_flag(const char *word, struct kvmm_compact_goal *goal)
+static bool take_flag(const char *word, struct kvmm_compact_goal *goal)
 {
 	if (!strcmp(word, "drop"))
 		goal->flags |= KVMM_GOAL_DROP;
@@ -61,8 +51,8 @@ static int take_flag(const char *word, struct kvmm_compact_goal *goal)
 	else if (!strcmp(word, "between"))
 		goal->mode = KVMM_MOVE_BETWEEN;
 	else
-		return -EINVAL;
-	return 0;
+		return false;
+	return true;
 }
 
 /* A word with a number behind its '='. */
@@ -117,33 +107,23 @@ static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goa
 	*goal = preset;
 	goal->pageblock_blocks = 64;
 	for (u32 i = 0; i < call->nr_args && !err; i++) {
-		if (!strncmp(call->arg[i], "goal=", 5))
-			err = take_goal(call, call->arg[i] + 5, goal);
-		else if (take_flag(call->arg[i], goal))
-			err = take_number(call, i, goal);
+		const char *word = call->arg[i];
+
+		if (strncmp(word, "goal=", 5)) {
+			err = take_flag(word, goal) ? 0 : take_number(call, i, goal);
+			continue;
+		}
+		goal->goal = 0;
+		while (goal->goal < KVMM_NR_GOALS && strcmp(word + 5, kvmm_goal_name(goal->goal)))
+			goal->goal++;
+		if (goal->goal == KVMM_NR_GOALS)
+			err = kv_call_error(call, -EINVAL, "there is no goal '%.64s', only run, "
+					    "pageblocks, shorten, gather", word + 5);
 	}
 	return err;
 }
 
 /* ---- the answer ---- */
-
-static void write_plan(struct kv_text *text, const struct kvmm_compact_goal *goal,
-		       const struct kvmm_compact_plan *plan)
-{
-	kv_text_puts(text,
-		     "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
-		     "run_start\trun_blocks\tcopy_ns\tplan_ns\tlargest_before\tlargest_after\t"
-		     "unusable_ppm_before\tunusable_ppm_after\textents_before\textents_after\n");
-	kv_text_printf(text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t",
-		       kvmm_goal_name(goal->goal),
-		       goal->want, plan->is_partial, plan->nr_moves, plan->moved_blocks,
-		       (llu)plan->moved_bytes, plan->nr_drops, plan->nr_empty, plan->saved_extents,
-		       plan->run.start, plan->run.nr);
-	kv_text_printf(text, "%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\n", (llu)plan->copy_ns,
-		       (llu)plan->plan_ns, plan->before.largest, plan->after.largest,
-		       plan->before.unusable_ppm, plan->after.unusable_ppm,
-		       (llu)plan->before.extents, (llu)plan->after.extents);
-}
 
 /* Why a plan could not be made, in the words of the request. */
 static int explain(struct kv_control_call *call, const struct kvmm_compact_goal *goal, int err)
@@ -180,29 +160,34 @@ static int cmd_plan(struct kv_control_call *call)
 	err = kvmm_compact_plan(call->pool, &goal, &plan);
 	if (err)
 		return explain(call, &goal, err);
-	write_plan(call->text, &goal, &plan);
+	kv_text_puts(call->text,
+		     "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
+		     "run_start\trun_blocks\tcopy_ns\tplan_ns\tlargest_before\tlargest_after\t"
+		     "unusable_ppm_before\tunusable_ppm_after\textents_before\textents_after\n");
+	kv_text_printf(call->text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t",
+		       kvmm_goal_name(goal.goal),
+		       goal.want, plan.is_partial, plan.nr_moves, plan.moved_blocks,
+		       (llu)plan.moved_bytes, plan.nr_drops, plan.nr_empty, plan.saved_extents,
+		       plan.run.start, plan.run.nr);
+	kv_text_printf(call->text, "%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\n", (llu)plan.copy_ns,
+		       (llu)plan.plan_ns, plan.before.largest, plan.after.largest,
+		       plan.before.unusable_ppm, plan.after.unusable_ppm,
+		       (llu)plan.before.extents, (llu)plan.after.extents);
 	return 0;
 }
 
 /* ---- a run ---- */
 
-static u32 unusable(struct kvmm_pool *pool, u32 length)
-{
-	int ppm = kvmm_zone_unusable(kvmm_pool_zone(pool), length);
-
-	return ppm > 0 ? ppm : 0;
-}
-
 static void look(struct kv_control_pool *entry, struct run *run)
 {
 	int nr = kvmm_compact_poll(entry->pool);
 
-	run->nr_left = nr > 0 ? nr : 0;
+	run->nr_left = max(nr, 0);
 	if (run->nr_left)
 		return;
 	run->state = RUN_DONE;
 	run->ended_ns = kv_clock_ns();
-	run->unusable_after = unusable(entry->pool, run->length);
+	run->unusable_after = max(kvmm_zone_unusable(kvmm_pool_zone(entry->pool), run->length), 0);
 }
 
 static u32 tick(struct kv_control_pool *entry, void **state)
@@ -212,13 +197,6 @@ static u32 tick(struct kv_control_pool *entry, void **state)
 	if (run->state == RUN_MOVES)
 		look(entry, run);
 	return run->state == RUN_MOVES ? TICK_MS : UINT32_MAX;
-}
-
-static struct run *run_of(struct kv_control_call *call)
-{
-	if (!*call->state)
-		*call->state = kv_alloc(sizeof(struct run));
-	return *call->state;
 }
 
 static void begin(struct kv_control_call *call, struct run *run, const struct run *new)
@@ -255,9 +233,12 @@ static void write_run(struct kv_text *text, const struct run *run)
 static int cmd_run(struct kv_control_call *call)
 {
 	const struct kvmm_compact_plan preset = KVMM_COMPACT_PLAN_INIT;
-	struct run *run = run_of(call), new = { .plan = preset };
+	struct run *run, new = { .plan = preset };
 	int err;
 
+	if (!*call->state)
+		*call->state = kv_alloc(sizeof(struct run));
+	run = *call->state;
 	if (!run)
 		return -ENOMEM;
 	if (run->state == RUN_MOVES)

@@ -34,28 +34,13 @@ static const struct { const char *name; u32 flags; } wishes[] = {
 	{ "all", KVMM_EVENTS_REQUESTS | KVMM_EVENTS_LOOKUPS },
 };
 
-static int open_events(struct kvmm_pool *pool, struct feed *feed, u32 flags)
-{
-	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_events *events;
-	int err;
-
-	attr.ring = RING;
-	attr.flags = feed->flags | flags;
-	err = kvmm_events_open(pool, &attr, &events);
-	if (err)
-		return err;
-	kvmm_events_close(feed->events);
-	feed->events = events;
-	feed->flags = attr.flags;
-	return 0;
-}
-
 /* The pool's, for a caller that wants these as well. */
 static int get_feed(struct kv_control_call *call, u32 flags, struct feed **result)
 {
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
 	struct feed *feed = *call->state;
-	int err = 0;
+	struct kvmm_events *events;
+	int err;
 
 	if (!feed) {
 		feed = kv_alloc(sizeof(*feed));
@@ -63,11 +48,19 @@ static int get_feed(struct kv_control_call *call, u32 flags, struct feed **resul
 			return -ENOMEM;
 		*call->state = feed;
 	}
-	if (!feed->events || flags & ~feed->flags)
-		err = open_events(call->pool, feed, flags);
 	feed->used_ns = kv_clock_ns();
 	*result = feed;
-	return err;
+	if (feed->events && !(flags & ~feed->flags))
+		return 0;
+	attr.ring = RING;
+	attr.flags = feed->flags | flags;
+	err = kvmm_events_open(call->pool, &attr, &events);
+	if (err)
+		return err;
+	kvmm_events_close(feed->events);
+	feed->events = events;
+	feed->flags = attr.flags;
+	return 0;
 }
 
 static void close_feed(struct kv_control_pool *entry, void **state)
@@ -97,21 +90,18 @@ static void write_mark(struct kv_text *text, u64 seq, const char *kind, u64 nr)
 		       (llu)seq, kind, (llu)nr);
 }
 
-static bool is_wanted(const struct kvmm_event *event, u32 flags)
-{
-	if (event->kind >= KVMM_EVENT_LOOKUP)
-		return flags & KVMM_EVENTS_LOOKUPS;
-	return event->kind < KVMM_EVENT_REQUEST || flags & KVMM_EVENTS_REQUESTS;
-}
-
 static void write_events(struct kv_text *text, const struct kvmm_event *events, u32 nr, u32 flags)
 {
 	char line[KVMM_EVENT_TEXT_BYTES];
 
-	for (u32 i = 0; i < nr; i++)
-		if (is_wanted(&events[i], flags) &&
+	for (u32 i = 0; i < nr; i++) {
+		u32 wanted = events[i].kind >= KVMM_EVENT_LOOKUP ? KVMM_EVENTS_LOOKUPS :
+			     events[i].kind >= KVMM_EVENT_REQUEST ? KVMM_EVENTS_REQUESTS : 0;
+
+		if ((!wanted || flags & wanted) &&
 		    kvmm_event_text(&events[i], line, sizeof(line)) > 0)
 			kv_text_printf(text, "%s\n", line);
+	}
 }
 
 /* ---- events ---- */

@@ -51,24 +51,19 @@ static void end_job(struct job *job)
 	job->dst = NULL;
 }
 
-/* It is the other process's turn, and has been for too long: no event would ever tell of that. */
-static bool is_stuck(const struct job *job)
-{
-	u32 phase = job->status.phase;
-
-	return (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
-	       job->status.phase_ns[phase] > PATIENCE_NS;
-}
-
 static bool poll_job(struct job *job)
 {
+	u32 phase;
 	int err;
 
 	if (!job->job)
 		return false;
 	err = kvmm_migrate_poll(job->job);
 	kvmm_migrate_status(job->job, &job->status);
-	if (err == -EINPROGRESS && is_stuck(job) && !kvmm_migrate_cancel(job->job)) {
+	/* The other process's turn for too long: no event would ever tell of that. */
+	phase = job->status.phase;
+	if (err == -EINPROGRESS && (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
+	    job->status.phase_ns[phase] > PATIENCE_NS && !kvmm_migrate_cancel(job->job)) {
 		err = kvmm_migrate_poll(job->job);
 		kvmm_migrate_status(job->job, &job->status);
 	}
@@ -90,27 +85,6 @@ static u32 tick(struct kv_control_pool *entry, void **state)
 
 /* ---- begin ---- */
 
-/* One that is free, else the one that has ended first; NULL: all run. */
-static struct job *find_place(struct jobs *jobs)
-{
-	struct job *found = NULL;
-
-	for (u32 i = 0; i < NR_JOBS; i++) {
-		struct job *job = &jobs->job[i];
-
-		if (!job->job && (!found || job->id < found->id))
-			found = job;
-	}
-	return found;
-}
-
-static struct jobs *jobs_of(struct kv_control_call *call)
-{
-	if (!*call->state)
-		*call->state = kv_alloc(sizeof(struct jobs));
-	return *call->state;
-}
-
 static int find_target(struct kv_control_call *call, struct job *job)
 {
 	const char *name = call->arg[0];
@@ -129,30 +103,23 @@ static int find_target(struct kv_control_call *call, struct job *job)
 	return 0;
 }
 
-static int take_flags(struct kv_control_call *call, struct kvmm_migrate_attr *attr)
-{
-	for (u32 i = 2; i < call->nr_args; i++) {
-		if (!strcmp(call->arg[i], "copy"))
-			attr->flags |= KVMM_MIGRATE_COPY;
-		else if (!strcmp(call->arg[i], "background"))
-			attr->flags |= KVMM_MIGRATE_BACKGROUND;
-		else if (!strcmp(call->arg[i], "no_evict"))
-			attr->flags |= KVMM_MIGRATE_NO_EVICT;
-		else
-			return kv_call_error(call, -EINVAL,
-					     "unknown word '%.64s'; try help migrate-start",
-					     call->arg[i]);
-	}
-	return 0;
-}
-
 static int start_job(struct kv_control_call *call, struct job *job)
 {
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	int err = kv_call_number(call, 1, 1, UINT64_MAX, &attr.seq);
 
-	if (!err)
-		err = take_flags(call, &attr);
+	for (u32 i = 2; !err && i < call->nr_args; i++) {
+		if (!strcmp(call->arg[i], "copy"))
+			attr.flags |= KVMM_MIGRATE_COPY;
+		else if (!strcmp(call->arg[i], "background"))
+			attr.flags |= KVMM_MIGRATE_BACKGROUND;
+		else if (!strcmp(call->arg[i], "no_evict"))
+			attr.flags |= KVMM_MIGRATE_NO_EVICT;
+		else
+			err = kv_call_error(call, -EINVAL,
+					    "unknown word '%.64s'; try help migrate-start",
+					    call->arg[i]);
+	}
 	if (!err)
 		err = find_target(call, job);
 	if (err)
@@ -197,12 +164,19 @@ static void write_job(struct kv_text *text, const struct job *job)
 
 static int cmd_start(struct kv_control_call *call)
 {
-	struct jobs *jobs = jobs_of(call);
-	struct job *place = jobs ? find_place(jobs) : NULL, new = { 0 };
+	struct job *place = NULL, new = { 0 };
+	struct jobs *jobs;
 	int err;
 
+	if (!*call->state)
+		*call->state = kv_alloc(sizeof(struct jobs));
+	jobs = *call->state;
 	if (!jobs)
 		return -ENOMEM;
+	/* A free place, else that of the job that has ended first. */
+	for (struct job *job = jobs->job; job < jobs->job + NR_JOBS; job++)
+		if (!job->job && (!place || job->id < place->id))
+			place = job;
 	if (!place)
 		return kv_call_error(call, -EAGAIN, "%u migrations of this pool run already",
 				     NR_JOBS);

@@ -47,46 +47,38 @@ static int cmd_devices(struct kv_control_call *call)
 	return kv_call_each(call, write_device);
 }
 
-static void write_host(struct kv_text *text, const char *pool, const struct kv_tier_glance *tier,
-		       const struct kvmm_tier_client_stat *below)
+static int write_tiers(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	kv_text_printf(text, "%s\thost\t", pool);
-	kv_text_word(text, tier->name);
+	const struct kvmm_tier_client_stat *below = &entry->glance.below;
+	struct kv_text *text = call->text;
+	struct kv_tier_glance tier;
+	const struct kvmm_disk_stat *disk = &tier.disk;
+	int err = kv_control_glance(entry);
+
+	if (err || !entry->glance.tier)
+		return err;
+	err = kv_tier_glance(entry->glance.tier, &tier);
+	if (err)
+		return err;
+	kv_text_printf(text, "%s\thost\t", entry->name);
+	kv_text_word(text, tier.name);
 	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t"
 		       "%llu\t%llu\t%llu\n",
-		       (llu)(tier->stat.units * tier->stat.unit_bytes),
-		       (llu)(tier->stat.units_used * tier->stat.unit_bytes), below->blocks,
+		       (llu)(tier.stat.units * tier.stat.unit_bytes),
+		       (llu)(tier.stat.units_used * tier.stat.unit_bytes), below->blocks,
 		       below->writing, below->queued, below->loading, (llu)below->offloads,
 		       (llu)below->loads, (llu)below->offload_bytes, (llu)below->load_bytes,
 		       (llu)below->hits, (llu)below->misses, (llu)below->evicted,
 		       (llu)below->failed, (llu)below->disk_loads);
-}
-
-static void write_disk(struct kv_text *text, const char *pool, const struct kvmm_disk_stat *disk)
-{
+	if (!tier.has_disk)
+		return 0;
 	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t"
 		       "%llu\t%llu\t%llu\t%llu\t-\n",
-		       pool, (llu)disk->max_bytes, (llu)disk->record_bytes, (llu)disk->nr_records,
-		       (llu)disk->nr_pending, (llu)disk->nr_put, (llu)disk->nr_got,
-		       (llu)disk->put_bytes, (llu)disk->got_bytes, (llu)disk->nr_got,
-		       (llu)disk->nr_missed, (llu)disk->nr_dropped,
+		       entry->name, (llu)disk->max_bytes, (llu)disk->record_bytes,
+		       (llu)disk->nr_records, (llu)disk->nr_pending, (llu)disk->nr_put,
+		       (llu)disk->nr_got, (llu)disk->put_bytes, (llu)disk->got_bytes,
+		       (llu)disk->nr_got, (llu)disk->nr_missed, (llu)disk->nr_dropped,
 		       (llu)(disk->nr_read_errors + disk->nr_write_errors + disk->nr_damaged));
-}
-
-static int write_tiers(struct kv_control_call *call, struct kv_control_pool *entry)
-{
-	const struct kv_pool_glance *glance = &entry->glance;
-	struct kv_tier_glance tier;
-	int err = kv_control_glance(entry);
-
-	if (err || !glance->tier)
-		return err;
-	err = kv_tier_glance(glance->tier, &tier);
-	if (err)
-		return err;
-	write_host(call->text, entry->name, &tier, &glance->below);
-	if (tier.has_disk)
-		write_disk(call->text, entry->name, &tier.disk);
 	return 0;
 }
 
@@ -102,19 +94,15 @@ static int cmd_tiers(struct kv_control_call *call)
 /* ---- pressure ---- */
 
 /* Percent with two digits, as Linux has it. */
-static void write_avg(struct kv_text *text, u32 avg)
-{
-	u32 cents = ((u64)avg * 100) >> KVMM_AVG_SHIFT;
-
-	kv_text_printf(text, "\t%u.%02u", cents / 100, cents % 100);
-}
-
 static void write_line(struct kv_text *text, const char *pool, const char *kind,
 		       const struct kvmm_pressure_line *line)
 {
 	kv_text_printf(text, "%s\t%s", pool, kind);
-	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
-		write_avg(text, line->avg[i]);
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
+		u32 cents = ((u64)line->avg[i] * 100) >> KVMM_AVG_SHIFT;
+
+		kv_text_printf(text, "\t%u.%02u", cents / 100, cents % 100);
+	}
 	kv_text_printf(text, "\t%llu\n", (llu)line->total_us);
 }
 
@@ -214,31 +202,22 @@ static void write_leak(struct kv_text *text, const struct kvmm_owned *row)
 	kv_text_puts(text, "\n");
 }
 
-static int read_ages(struct kv_control_call *call, struct kvmm_leak_attr *attr)
-{
-	u64 *const field[] = { &attr->older_ns, &attr->lone_ns };
-
-	for (u32 i = 0; i < call->nr_args; i++) {
-		u64 ms;
-		int err = kv_call_number(call, i, 0, UINT64_MAX / NS_PER_MS, &ms);
-
-		if (err)
-			return err;
-		*field[i] = ms * NS_PER_MS;
-	}
-	return 0;
-}
-
 /* The pool's lock is held for some hundred ranges at a time; nothing is as of one moment. */
 static int cmd_leaks(struct kv_control_call *call)
 {
 	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
+	u64 *const age[] = { &attr.older_ns, &attr.lone_ns };
 	struct kvmm_owned rows[PORTION];
 	u64 cursor = 0;
-	int nr = PORTION, err = read_ages(call, &attr);
+	int nr = PORTION;
 
-	if (err)
-		return err;
+	for (u32 i = 0; i < call->nr_args; i++) {
+		int err = kv_call_number(call, i, 0, UINT64_MAX / NS_PER_MS, age[i]);
+
+		if (err)
+			return err;
+		*age[i] *= NS_PER_MS;
+	}
 	kv_text_puts(call->text, "#owner\tkind:s\tindex\tgen\tblocks\tbytes\tage_ms\tdeadline_ns\t"
 		     "why:s\trefs\tpins\ttext:s\n");
 	while (nr == PORTION && !call->text->err) {

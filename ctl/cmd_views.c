@@ -256,13 +256,7 @@ static void add_run(struct group *group, const struct kvmm_map_run *run)
 		group->deadline_ns = run->deadline_ns;
 }
 
-/* Of which owner, or which sequence; false: not of interest. */
-static bool id_of(const struct kvmm_map_run *run, bool by_seq, u64 *id)
-{
-	*id = by_seq ? run->seq : run->owner;
-	return by_seq ? run->seq != 0 : is_used(run);
-}
-
+/* Runs of owners, or of sequences; free blocks, and runs of no sequence, are not of interest. */
 static int sum_map(struct kvmm_pool *pool, struct groups *groups, bool by_seq)
 {
 	struct kvmm_map_run runs[RUNS];
@@ -270,12 +264,10 @@ static int sum_map(struct kvmm_pool *pool, struct groups *groups, bool by_seq)
 	int nr;
 
 	while ((nr = kvmm_map_read(pool, &at, 0, runs, RUNS)) > 0)
-		for (int i = 0; i < nr; i++) {
-			u64 id;
-
-			if (id_of(&runs[i], by_seq, &id))
-				add_run(group_of(groups, id), &runs[i]);
-		}
+		for (int i = 0; i < nr; i++)
+			if (by_seq ? runs[i].seq != 0 : is_used(&runs[i]))
+				add_run(group_of(groups, by_seq ? runs[i].seq : runs[i].owner),
+					&runs[i]);
 	return nr;
 }
 
@@ -330,26 +322,6 @@ static void write_sequence(struct kv_text *text, const struct group *group)
 	kv_text_puts(text, "\n");
 }
 
-static void write_groups(struct kv_text *text, struct groups *groups, u32 max,
-			 void (*write)(struct kv_text *text, const struct group *group))
-{
-	for (u32 i = 0; i < min(max, groups->nr); i++) {
-		pick_largest(groups, i);
-		kv_text_printf(text, "%llu", (llu)groups->group[i].id);
-		write(text, &groups->group[i]);
-	}
-	if (groups->is_full) {
-		kv_text_puts(text, "others");
-		write(text, &groups->others);
-	}
-}
-
-static int read_max(struct kv_control_call *call, u64 *max)
-{
-	*max = 20;
-	return call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, max) : 0;
-}
-
 /* How the groups are told. */
 struct grouping {
 	const char *head;
@@ -360,8 +332,8 @@ struct grouping {
 static int write_all(struct kv_control_call *call, const struct grouping *by)
 {
 	struct groups *groups;
-	u64 max;
-	int err = read_max(call, &max);
+	u64 max = 20;
+	int err = call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, &max) : 0;
 
 	if (err)
 		return err;
@@ -371,10 +343,19 @@ static int write_all(struct kv_control_call *call, const struct grouping *by)
 	err = sum_map(call->pool, groups, by->by_seq);
 	if (!err && !by->by_seq)
 		err = sum_holds(call->pool, groups);
-	if (!err) {
-		kv_text_puts(call->text, by->head);
-		write_groups(call->text, groups, max, by->write);
+	if (err)
+		goto out_free;
+	kv_text_puts(call->text, by->head);
+	for (u32 i = 0; i < min(max, (u64)groups->nr); i++) {
+		pick_largest(groups, i);
+		kv_text_printf(call->text, "%llu", (llu)groups->group[i].id);
+		by->write(call->text, &groups->group[i]);
 	}
+	if (groups->is_full) {
+		kv_text_puts(call->text, "others");
+		by->write(call->text, &groups->others);
+	}
+out_free:
 	kv_free(groups);
 	return err;
 }
@@ -399,9 +380,9 @@ static int cmd_sequences(struct kv_control_call *call)
 static int cmd_holds(struct kv_control_call *call)
 {
 	struct kvmm_hold_info hold;
-	u64 max;
+	u64 max = 20;
 	u32 at = 0;
-	int err = read_max(call, &max);
+	int err = call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, &max) : 0;
 
 	if (err)
 		return err;
@@ -473,34 +454,31 @@ static int cmd_prefixes(struct kv_control_call *call)
 
 /* ---- slab caches ---- */
 
-static void write_slab(struct kv_text *text, const struct kv_slab_row *row)
-{
-	const struct kvmm_slab_stat *stat = &row->stat;
-	const struct kvmm_slab_shape *shape = &row->shape;
-
-	kv_text_word(text, row->name);
-	kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%llu\t%llu\t%llu",
-		       (llu)stat->nr_objects, (llu)stat->nr_slots, (llu)shape->stride,
-		       shape->nr_objects, shape->nr_blocks, (llu)stat->nr_slabs,
-		       (llu)stat->nr_full, (llu)stat->nr_partial, (llu)stat->nr_empty);
-	kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%llu\n", (llu)stat->nr_blocks,
-		       (llu)stat->held_bytes, (llu)stat->live_bytes, stat->waste_pm,
-		       (llu)stat->allocs, (llu)stat->frees, (llu)stat->fail_nospc);
-}
-
 /* Of the whole process: caches belong to zones, not to pools. */
 static int cmd_slabs(struct kv_control_call *call)
 {
+	struct kv_text *text = call->text;
 	struct kv_slab_row row;
+	const struct kvmm_slab_stat *stat = &row.stat;
+	const struct kvmm_slab_shape *shape = &row.shape;
 	u32 at = 0;
 	int err;
 
-	kv_text_puts(call->text,
+	kv_text_puts(text,
 		     "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\t"
 		     "slabs\tfull\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\t"
 		     "allocs\tfrees\tfail_nospc\n");
-	while (!(err = kv_slab_next(NULL, &at, &row)))
-		write_slab(call->text, &row);
+	while (!(err = kv_slab_next(NULL, &at, &row))) {
+		kv_text_word(text, row.name);
+		kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%llu\t%llu\t%llu",
+			       (llu)stat->nr_objects, (llu)stat->nr_slots, (llu)shape->stride,
+			       shape->nr_objects, shape->nr_blocks, (llu)stat->nr_slabs,
+			       (llu)stat->nr_full, (llu)stat->nr_partial, (llu)stat->nr_empty);
+		kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%llu\n",
+			       (llu)stat->nr_blocks, (llu)stat->held_bytes, (llu)stat->live_bytes,
+			       stat->waste_pm, (llu)stat->allocs, (llu)stat->frees,
+			       (llu)stat->fail_nospc);
+	}
 	return err == -ENOENT ? 0 : err;
 }
 
