@@ -113,16 +113,6 @@ static int cut(char *line, const char **word, u32 max)
 	}
 }
 
-static const struct kv_command *find_command(const char *name, u32 *set)
-{
-	for (*set = 0; *set < kv_nr_command_sets; (*set)++)
-		for (const struct kv_command *command = kv_command_sets[*set]->commands;
-		     command->name; command++)
-			if (!strcmp(command->name, name))
-				return command;
-	return NULL;
-}
-
 /* The pool that the first argument names is no argument any more. */
 static int take_pool(struct kv_control_call *call, u32 set)
 {
@@ -146,20 +136,6 @@ static int take_pool(struct kv_control_call *call, u32 set)
 	return 0;
 }
 
-static int check_call(struct kv_control_call *call, u32 set)
-{
-	const struct kv_command *command = call->command;
-	int err = 0;
-
-	if (command->flags & KV_COMMAND_STEERS && control_is_read_only(call->control))
-		return kv_call_error(call, -EROFS, "this socket is for looking only");
-	if (command->flags & KV_COMMAND_POOL)
-		err = take_pool(call, set);
-	if (!err && (call->nr_args < command->min_args || call->nr_args > command->max_args))
-		err = kv_call_error(call, -EINVAL, "usage: %s %s", command->name, command->args);
-	return err;
-}
-
 /* A command that steers looks anew, and its effect is shown at once. */
 static void look_anew(struct kv_control_call *call)
 {
@@ -170,18 +146,33 @@ static void look_anew(struct kv_control_call *call)
 
 static int carry_out(struct kv_control_call *call, const char *name)
 {
+	const struct kv_command *command = NULL;
+	bool steers;
 	u32 set;
-	int err;
+	int err = 0;
 
-	call->command = find_command(name, &set);
-	if (!call->command)
+	for (set = 0; set < kv_nr_command_sets; set++) {
+		command = kv_command_sets[set]->commands;
+		while (command->name && strcmp(command->name, name))
+			command++;
+		if (command->name)
+			break;
+	}
+	if (set == kv_nr_command_sets)
 		return kv_call_error(call, -ENOENT, "there is no command '%.64s'; try help", name);
-	err = check_call(call, set);
-	if (!err && call->command->flags & KV_COMMAND_STEERS)
+	call->command = command;
+	steers = command->flags & KV_COMMAND_STEERS;
+	if (steers && call->control->attr.flags & KVMM_CONTROL_READ_ONLY)
+		err = kv_call_error(call, -EROFS, "this socket is for looking only");
+	else if (command->flags & KV_COMMAND_POOL)
+		err = take_pool(call, set);
+	if (!err && (call->nr_args < command->min_args || call->nr_args > command->max_args))
+		err = kv_call_error(call, -EINVAL, "usage: %s %s", command->name, command->args);
+	if (!err && steers)
 		look_anew(call);
 	if (!err)
-		err = call->command->fn(call);
-	if (call->command->flags & KV_COMMAND_STEERS)
+		err = command->fn(call);
+	if (steers)
 		look_anew(call);
 	return err;
 }

@@ -31,22 +31,17 @@
 #define MAX_RATE	1000000u
 #define MIN_ANSWER	4096u
 
-bool control_is_read_only(const struct kvmm_control *control)
+static int is_refused(const struct kvmm_control *control)
 {
-	return control->attr.flags & KVMM_CONTROL_READ_ONLY;
+	if (!control)
+		return -EINVAL;
+	return kv_inherited(control) ? -ECHILD : 0;
 }
 
 static void count(u64 *what, u64 nr)
 {
 	/* The poller is the only writer. */
 	WRITE_ONCE(*what, *what + nr);
-}
-
-static int is_refused(const struct kvmm_control *control)
-{
-	if (!control)
-		return -EINVAL;
-	return kv_inherited(control) ? -ECHILD : 0;
 }
 
 /* ---- clients come and go ---- */
@@ -83,32 +78,19 @@ static struct kv_peer **find_place(struct kvmm_control *control, u64 now)
 	return &control->peer[oldest];
 }
 
-/* If he does not take the line at once, he does not get it. */
-static void send_away(struct kvmm_control *control, int fd)
-{
-	static const char line[] = "err 11 17\ntoo many clients\n";
-	const struct kv_sock_ops *ops = kv_sock();
-
-	ops->send(ops->ctx, fd, line, sizeof(line) - 1, NULL, 0);
-	ops->close(ops->ctx, fd);
-	count(&control->stat.refused, 1);
-}
-
-static void greet(const struct kvmm_control *control, struct kv_peer *peer)
-{
-	peer->nr_head = snprintf(peer->head, sizeof(peer->head), "kvmm-control 1 %s\n",
-				 control->name);
-}
-
 static void let_in(struct kvmm_control *control, int fd, u64 now)
 {
+	static const char full[] = "err 11 17\ntoo many clients\n";
 	const struct kv_sock_ops *ops = kv_sock();
 	struct kv_peer **place = find_place(control, now);
 	struct kv_peer *peer;
 
 	peer = place ? peer_make(fd, now, control->attr.max_answer_bytes) : NULL;
 	if (!peer) {
-		send_away(control, fd);
+		/* A client that does not take the line at once does not get it. */
+		ops->send(ops->ctx, fd, full, sizeof(full) - 1, NULL, 0);
+		ops->close(ops->ctx, fd);
+		count(&control->stat.refused, 1);
 		return;
 	}
 	if (ops->watch_set(ops->ctx, control->watch, fd, KV_SOCK_IN, true)) {
@@ -117,7 +99,8 @@ static void let_in(struct kvmm_control *control, int fd, u64 now)
 		return;
 	}
 	peer->wants = KV_SOCK_IN;
-	greet(control, peer);
+	peer->nr_head = snprintf(peer->head, sizeof(peer->head), "kvmm-control 1 %s\n",
+				 control->name);
 	*place = peer;
 	count(&control->stat.clients, 1);
 	count(&control->stat.accepted, 1);
@@ -174,19 +157,10 @@ static u64 until_due(const struct kv_peer *peer, u64 now)
 	return peer->due_ns > now + SECOND_NS ? peer->due_ns - now - SECOND_NS : 0;
 }
 
-/* By number, and by the time that the answer took: a client that asks for long ones gets fewer. */
-static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
-{
-	u64 took = min(kv_ns_since(now), COST_MAX_NS);
-	u64 price = SECOND_NS / control->attr.max_rate;
-
-	peer->due_ns = max(peer->due_ns, now) + max(price, took * COST_SHARE);
-}
-
 static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
 	char line[KVMM_CONTROL_REQUEST_BYTES];
-	u64 start = kv_clock_ns();
+	u64 start = kv_clock_ns(), took;
 	int err = -EINVAL;
 
 	if (peer_take_line(peer, line)) {
@@ -196,20 +170,14 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 	} else {
 		kv_text_puts(&peer->body, "that is no text");
 	}
-	charge(control, peer, start);
+	/* Charged by time as well: a client that asks for long answers gets fewer. */
+	took = min(kv_ns_since(start), COST_MAX_NS);
+	peer->due_ns = max(peer->due_ns, start) +
+		       max(SECOND_NS / control->attr.max_rate, took * COST_SHARE);
 	peer->nr_requests++;
 	peer_answer(peer, err, now);
 	count(&control->stat.requests, 1);
 	count(&control->stat.errors, !!err);
-}
-
-static void refuse_line(struct kvmm_control *control, struct kv_peer *peer, u64 now)
-{
-	kv_text_puts(&peer->body, "that line is too long");
-	peer_answer(peer, -E2BIG, now);
-	peer->is_last = true;
-	peer->nr_in = 0;
-	count(&control->stat.dropped, 1);
 }
 
 static u64 time_out_at(const struct kvmm_control *control, const struct kv_peer *peer)
@@ -221,8 +189,10 @@ static u64 time_out_at(const struct kvmm_control *control, const struct kv_peer 
 /* 0, or -errno: close it. */
 static int serve(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
+	const struct kv_sock_ops *ops = kv_sock();
 	u64 nr_bytes = 0;
 	int err = peer_move(peer, now, &nr_bytes);
+	u32 wants;
 
 	if (!err && peer_asks(peer) && !until_due(peer, now)) {
 		answer(control, peer, now);
@@ -230,7 +200,11 @@ static int serve(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 		err = peer_move(peer, now, &nr_bytes);
 	} else if (!err && peer->nr_in == sizeof(peer->in) && !peer->nr_line) {
 		/* Full, without an end of line: the next bytes cannot be told from it. */
-		refuse_line(control, peer, now);
+		kv_text_puts(&peer->body, "that line is too long");
+		peer_answer(peer, -E2BIG, now);
+		peer->is_last = true;
+		peer->nr_in = 0;
+		count(&control->stat.dropped, 1);
 		peer->ready = 0;
 		err = peer_move(peer, now, &nr_bytes);
 	}
@@ -240,16 +214,8 @@ static int serve(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 		err = -ETIMEDOUT;
 	}
 	peer->ready = 0;
-	return err;
-}
-
-static int watch(struct kvmm_control *control, struct kv_peer *peer)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-	u32 wants = peer_wants(peer);
-	int err = 0;
-
-	if (wants != peer->wants)
+	wants = peer_wants(peer);
+	if (!err && wants != peer->wants)
 		err = ops->watch_set(ops->ctx, control->watch, peer->fd, wants, false);
 	peer->wants = wants;
 	return err;
@@ -265,13 +231,6 @@ static u64 peer_due(const struct kvmm_control *control, const struct kv_peer *pe
 
 /* ---- a round ---- */
 
-static void note_ready(struct kvmm_control *control, const struct kv_sock_ready *ready)
-{
-	for (u32 i = 0; i < control->attr.max_clients; i++)
-		if (control->peer[i] && control->peer[i]->fd == ready->fd)
-			control->peer[i]->ready = ready->events;
-}
-
 /* The client that stands first is served first the next time, too, unless others get a turn. */
 static u64 serve_all(struct kvmm_control *control, u64 now)
 {
@@ -284,7 +243,7 @@ static u64 serve_all(struct kvmm_control *control, u64 now)
 
 		if (!peer)
 			continue;
-		if (serve(control, peer, now) || watch(control, peer))
+		if (serve(control, peer, now))
 			drop(control, place);
 		else
 			rest = min(rest, peer_due(control, peer, now));
@@ -318,7 +277,9 @@ u32 control_round(struct kvmm_control *control, int timeout_ms)
 	nr = ops->watch_wait(ops->ctx, control->watch, ready, NR_READY, timeout_ms);
 	for (int i = 0; i < nr; i++) {
 		anybody |= ready[i].fd == control->fd;
-		note_ready(control, &ready[i]);
+		for (u32 k = 0; k < control->attr.max_clients; k++)
+			if (control->peer[k] && control->peer[k]->fd == ready[i].fd)
+				control->peer[k]->ready = ready[i].events;
 	}
 	now = kv_clock_ns();
 	if (anybody)
@@ -341,24 +302,20 @@ static void run(void *arg)
 
 /* ---- coming and going ---- */
 
-static bool attr_is_bad(const struct kvmm_control_attr *attr)
-{
-	return attr->flags & ~(KVMM_CONTROL_THREAD | KVMM_CONTROL_READ_ONLY) || attr->reserved ||
-	       !attr->max_clients || attr->max_clients > MAX_CLIENTS || !attr->max_rate ||
-	       attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms ||
-	       attr->max_answer_bytes < MIN_ANSWER || attr->max_answer_bytes > 1u << 30;
-}
-
 static int read_attr(struct kvmm_control *control, const struct kvmm_control_attr *from)
 {
 	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
-	int err = kv_copy_attr(&control->attr, sizeof(control->attr), from ? from : &preset);
+	struct kvmm_control_attr *attr = &control->attr;
+	int err = kv_copy_attr(attr, sizeof(*attr), from ? from : &preset);
 
-	if (!err && attr_is_bad(&control->attr))
-		err = -EINVAL;
 	if (err)
 		return err;
-	control->peer = kv_alloc_array(control->attr.max_clients, sizeof(*control->peer));
+	if (attr->flags & ~(KVMM_CONTROL_THREAD | KVMM_CONTROL_READ_ONLY) || attr->reserved ||
+	    !attr->max_clients || attr->max_clients > MAX_CLIENTS || !attr->max_rate ||
+	    attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms ||
+	    attr->max_answer_bytes < MIN_ANSWER || attr->max_answer_bytes > 1u << 30)
+		return -EINVAL;
+	control->peer = kv_alloc_array(attr->max_clients, sizeof(*control->peer));
 	return control->peer ? 0 : -ENOMEM;
 }
 
@@ -414,20 +371,14 @@ static void free_control(struct kvmm_control *control)
 static int watch_socket(struct kvmm_control *control)
 {
 	const struct kv_sock_ops *ops = kv_sock();
+	int err;
 
 	control->watch = ops->watch(ops->ctx);
 	if (control->watch < 0)
 		return control->watch;
-	return ops->watch_set(ops->ctx, control->watch, control->fd, KV_SOCK_IN, true);
-}
-
-static int start_thread(struct kvmm_control *control)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-	int err;
-
-	if (!(control->attr.flags & KVMM_CONTROL_THREAD))
-		return 0;
+	err = ops->watch_set(ops->ctx, control->watch, control->fd, KV_SOCK_IN, true);
+	if (err || !(control->attr.flags & KVMM_CONTROL_THREAD))
+		return err;
 	control->bell = ops->bell(ops->ctx);
 	if (control->bell < 0)
 		return control->bell;
@@ -437,18 +388,6 @@ static int start_thread(struct kvmm_control *control)
 	return kv_sys()->spawn(kv_sys()->ctx, run, control, &control->thread) ? -EAGAIN : 0;
 }
 
-static struct kvmm_control *make_control(void)
-{
-	struct kvmm_control *control = kv_alloc(sizeof(*control));
-
-	if (!control)
-		return NULL;
-	control->fd = control->watch = control->bell = -1;
-	kv_lock_init(&control->lock, KV_RANK_CONTROL, 1);
-	kv_lock_init(&control->poll_lock, KV_RANK_CONTROL, 0);
-	return control;
-}
-
 int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control **result)
 {
 	struct kvmm_control *control;
@@ -456,16 +395,17 @@ int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control 
 
 	if (!result)
 		return -EINVAL;
-	control = make_control();
+	control = kv_alloc(sizeof(*control));
 	if (!control)
 		return -ENOMEM;
+	control->fd = control->watch = control->bell = -1;
+	kv_lock_init(&control->lock, KV_RANK_CONTROL, 1);
+	kv_lock_init(&control->poll_lock, KV_RANK_CONTROL, 0);
 	err = read_attr(control, attr);
 	if (!err)
 		err = control_listen(control);
 	if (!err)
 		err = watch_socket(control);
-	if (!err)
-		err = start_thread(control);
 	if (err) {
 		free_control(control);
 		return err;
@@ -568,13 +508,6 @@ struct kv_control_pool *kv_control_find(const struct kvmm_control *control, cons
 	return entry;
 }
 
-/* Clients have to be able to say it. */
-static bool name_is_bad(const char *name)
-{
-	return !kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") ||
-	       strchr(name, ' ');
-}
-
 /* Where it belongs, or NULL: that name or that pool is there already. */
 static struct kv_control_pool **place_for(struct kvmm_control *control,
 					  const struct kv_control_pool *new)
@@ -600,7 +533,9 @@ int kvmm_control_add_pool(struct kvmm_control *control, const char *name, struct
 	if (err || !pool)
 		return err ? err : -EINVAL;
 	name = name ? name : kv_pool_name(pool);
-	if (name_is_bad(name))
+	/* Clients have to be able to say it. */
+	if (!kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") ||
+	    strchr(name, ' '))
 		return -EINVAL;
 	entry = kv_alloc(sizeof(*entry));
 	if (!entry)

@@ -43,8 +43,6 @@ struct kvmm_control {
 /* Pools came or went, or something is steered: look anew. ->lock held, or the end. */
 void control_forget_views(struct kvmm_control *control);
 
-bool control_is_read_only(const struct kvmm_control *control);
-
 /* One round: wait at most @timeout_ms, then serve. Milliseconds to the next. ->poll_lock held. */
 u32 control_round(struct kvmm_control *control, int timeout_ms);
 

@@ -29,13 +29,6 @@ void peer_free(struct kv_peer *peer)
 	kv_free(peer);
 }
 
-/* No client has anything to pass on to us: it is closed again. */
-static void close_all(const int *fds, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		kv_sock()->close(kv_sock()->ctx, fds[i]);
-}
-
 static bool is_passing(s64 err)
 {
 	return err == -EAGAIN || err == -EINTR || err == -ENOMEM || err == -ENOBUFS;
@@ -59,7 +52,9 @@ static int receive(struct kv_peer *peer)
 		return 0;
 	nr = ops->recv(ops->ctx, peer->fd, peer->in + peer->nr_in, sizeof(peer->in) - peer->nr_in,
 		       fds, &nr_fds);
-	close_all(fds, nr_fds);
+	/* No client has anything to pass on to us: it is closed again. */
+	while (nr_fds)
+		ops->close(ops->ctx, fds[--nr_fds]);
 	if (is_passing(nr))
 		return 0;
 	if (nr <= 0)
@@ -69,22 +64,15 @@ static int receive(struct kv_peer *peer)
 	return 0;
 }
 
-/* Sends one part of the output: how much of it went, or -errno. */
-static s64 send_part(struct kv_peer *peer)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-	u32 at = peer->nr_sent;
-
-	if (at < peer->nr_head)
-		return ops->send(ops->ctx, peer->fd, peer->head + at, peer->nr_head - at, NULL, 0);
-	at -= peer->nr_head;
-	return ops->send(ops->ctx, peer->fd, peer->body.buf + at, peer->body.len - at, NULL, 0);
-}
-
 static int send_all(struct kv_peer *peer, u64 now_ns, u64 *nr_bytes)
 {
+	const struct kv_sock_ops *ops = kv_sock();
+
 	while (peer_talks(peer)) {
-		s64 nr = send_part(peer);
+		bool in_head = peer->nr_sent < peer->nr_head;
+		u32 at = peer->nr_sent - (in_head ? 0 : peer->nr_head);
+		s64 nr = ops->send(ops->ctx, peer->fd, (in_head ? peer->head : peer->body.buf) + at,
+				   (in_head ? peer->nr_head : peer->body.len) - at, NULL, 0);
 
 		if (is_passing(nr) || !nr)
 			return 0;
@@ -124,14 +112,6 @@ void peer_answer(struct kv_peer *peer, int err, u64 now_ns)
 	peer->took_ns = now_ns;
 }
 
-static bool is_text(const char *line, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		if (((u8)line[i] < ' ' && line[i] != '\t') || line[i] == 0x7f)
-			return false;
-	return true;
-}
-
 char *peer_take_line(struct kv_peer *peer, char line[KVMM_CONTROL_REQUEST_BYTES])
 {
 	u32 nr = peer->nr_line - 1;
@@ -143,7 +123,10 @@ char *peer_take_line(struct kv_peer *peer, char line[KVMM_CONTROL_REQUEST_BYTES]
 	if (nr && line[nr - 1] == '\r')
 		nr--;
 	line[nr] = '\0';
-	return is_text(line, nr) ? line : NULL;
+	for (u32 i = 0; i < nr; i++)
+		if (((u8)line[i] < ' ' && line[i] != '\t') || line[i] == 0x7f)
+			return NULL;
+	return line;
 }
 
 u32 peer_wants(const struct kv_peer *peer)

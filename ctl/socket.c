@@ -13,26 +13,20 @@
 
 #define ALLOWED "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-static void name_by_process(char *name, size_t bytes)
-{
-	char text[64];
-	int pid = 0;
-
-	if (!kv_sys()->read_file(kv_sys()->ctx, "/proc/self/stat", text, sizeof(text)))
-		sscanf(text, "%d", &pid);
-	if (pid > 0)
-		snprintf(name, bytes, "kvmm-%d", pid);
-	else
-		snprintf(name, bytes, "kvmm");
-}
-
 static int take_name(struct kvmm_control *control)
 {
 	const char *name = control->attr.name;
+	char text[64];
 	size_t len;
+	int pid = 0;
 
 	if (!name) {
-		name_by_process(control->name, sizeof(control->name));
+		if (!kv_sys()->read_file(kv_sys()->ctx, "/proc/self/stat", text, sizeof(text)))
+			sscanf(text, "%d", &pid);
+		if (pid > 0)
+			snprintf(control->name, sizeof(control->name), "kvmm-%d", pid);
+		else
+			snprintf(control->name, sizeof(control->name), "kvmm");
 		return 0;
 	}
 	len = strlen(name);
