@@ -6,11 +6,10 @@
  * So any reader that can cut lines can read them, and no event needs another to be understood.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <kv/bits.h>
-#include <kv/types.h>
+#include <kv/buf.h>
 #include <kvmm/event.h>
 
 enum column {
@@ -42,6 +41,7 @@ static const struct kind {
 };
 
 static const char *const media[KVMM_NR_MEDIA] = { "device", "host", "disk", "external" };
+static const char hex[] = "0123456789abcdef";
 
 /* One event in pieces; PARENT of KEYS is the second key. */
 struct row {
@@ -93,55 +93,29 @@ static void row_of_request(const struct kvmm_event *event, struct row *row)
 		row->has &= ~BIT(PARENT);
 }
 
-/* Into a buffer that may be too small; ->len counts on. */
-struct line {
-	char *buf;
-	size_t room;
-	size_t len;
-};
-
-static void add(struct line *line, const char *text, size_t nr)
+static void add_cell(struct kv_buf *line, const struct row *row, enum column column)
 {
-	if (line->len + nr < line->room)
-		memcpy(line->buf + line->len, text, nr);
-	line->len += nr;
-}
+	if (!(row->has & BIT(column))) {
+		kv_buf_printf(line, "-");
+	} else if (column == KEY || column == PARENT) {
+		const kvmm_key_t *key = column == KEY ? &row->key : &row->parent;
+		char text[2 * KVMM_KEY_BYTES];
 
-static void add_number(struct line *line, u64 number)
-{
-	char digits[24];
-	int nr = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)number);
-
-	add(line, digits, nr);
-}
-
-static void add_key(struct line *line, const kvmm_key_t *key)
-{
-	static const char hex[] = "0123456789abcdef";
-	char text[2 * KVMM_KEY_BYTES];
-
-	for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
-		text[2 * i] = hex[key->byte[i] >> 4];
-		text[2 * i + 1] = hex[key->byte[i] & 15];
+		for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
+			text[2 * i] = hex[key->byte[i] >> 4];
+			text[2 * i + 1] = hex[key->byte[i] & 15];
+		}
+		kv_buf_printf(line, "%.*s", (int)sizeof(text), text);
+	} else if (column == MEDIUM) {
+		kv_buf_printf(line, "%s", media[row->value[MEDIUM]]);
+	} else {
+		kv_buf_printf(line, "%llu", (unsigned long long)row->value[column]);
 	}
-	add(line, text, sizeof(text));
-}
-
-static void add_cell(struct line *line, const struct row *row, enum column column)
-{
-	if (!(row->has & BIT(column)))
-		add(line, "-", 1);
-	else if (column == KEY || column == PARENT)
-		add_key(line, column == KEY ? &row->key : &row->parent);
-	else if (column == MEDIUM)
-		add(line, media[row->value[MEDIUM]], strlen(media[row->value[MEDIUM]]));
-	else
-		add_number(line, row->value[column]);
 }
 
 int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes)
 {
-	struct line line = { buf, bytes, 0 };
+	struct kv_buf line = { .at = buf, .bytes = bytes };
 	struct row row = { .has = 0 };
 
 	if (!event || !buf || event->medium >= KVMM_NR_MEDIA ||
@@ -154,16 +128,13 @@ int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes)
 	else
 		row_of_request(event, &row);
 	for (u32 i = 0; i < NR_COLUMNS; i++) {
-		add(&line, "\t", i != 0);
+		kv_buf_printf(&line, "%s", i ? "\t" : "");
 		if (i == KIND)
-			add(&line, kinds[event->kind].name, strlen(kinds[event->kind].name));
+			kv_buf_printf(&line, "%s", kinds[event->kind].name);
 		else
 			add_cell(&line, &row, i);
 	}
-	if (line.len >= bytes)
-		return -ENOSPC;
-	buf[line.len] = '\0';
-	return line.len;
+	return line.len < bytes ? (int)line.len : -ENOSPC;
 }
 
 /* ---- reading ---- */
@@ -192,33 +163,19 @@ static bool read_number(struct cell cell, u64 *number)
 	return cell.nr > 0;
 }
 
-static int hex_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_key(struct cell cell, kvmm_key_t *key)
 {
 	if (cell.nr != 2 * KVMM_KEY_BYTES)
 		return false;
 	for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
-		int high = hex_of(cell.text[2 * i]), low = hex_of(cell.text[2 * i + 1]);
+		const char *high = memchr(hex, cell.text[2 * i], 16);
+		const char *low = memchr(hex, cell.text[2 * i + 1], 16);
 
-		if (high < 0 || low < 0)
+		if (!high || !low)
 			return false;
-		key->byte[i] = high << 4 | low;
+		key->byte[i] = (high - hex) << 4 | (low - hex);
 	}
 	return true;
-}
-
-static bool read_medium(struct cell cell, u64 *medium)
-{
-	for (*medium = 0; *medium < KVMM_NR_MEDIA; ++*medium)
-		if (cell_is(cell, media[*medium]))
-			return true;
-	return false;
 }
 
 static bool read_cell(struct cell cell, enum column column, struct row *row)
@@ -233,8 +190,14 @@ static bool read_cell(struct cell cell, enum column column, struct row *row)
 
 	if (column == KEY || column == PARENT)
 		return read_key(cell, column == KEY ? &row->key : &row->parent);
-	if (column == MEDIUM)
-		return read_medium(cell, &row->value[MEDIUM]);
+	if (column == MEDIUM) {
+		u32 medium = 0;
+
+		while (medium < KVMM_NR_MEDIA && !cell_is(cell, media[medium]))
+			medium++;
+		row->value[MEDIUM] = medium;
+		return medium < KVMM_NR_MEDIA;
+	}
 	return read_number(cell, &row->value[column]) && row->value[column] <= most[column];
 }
 
@@ -273,11 +236,6 @@ static bool read_row(const struct cell *cell, const struct kind *kind, struct ro
 	return true;
 }
 
-static kvmm_domain_t domain_of_word(u64 word)
-{
-	return (kvmm_domain_t){ (u32)word, word >> 32 & 0xffff, word >> 48 };
-}
-
 /* The other way round as kvmm_event_request() has it. */
 static void event_of_request(const struct row *row, struct kvmm_event *event)
 {
@@ -305,7 +263,9 @@ static void event_of(const struct row *row, struct kvmm_event *event)
 	event->key = row->key;
 	event->parent = row->parent;
 	if (event->kind == KVMM_EVENT_REQUEST_KEYS || event->kind == KVMM_EVENT_LOOKUP_KEYS)
-		event->domain = domain_of_word(row->value[REQUEST]);
+		event->domain = (kvmm_domain_t){ (u32)row->value[REQUEST],
+						 row->value[REQUEST] >> 32 & 0xffff,
+						 row->value[REQUEST] >> 48 };
 	else if (event->kind >= KVMM_EVENT_REQUEST)
 		event_of_request(row, event);
 }
