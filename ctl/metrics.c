@@ -28,33 +28,15 @@ struct writer {
 	bool open;			/* OpenMetrics */
 };
 
-/* ---- the head ---- */
-
-/* The text behind the name of a family, and of its samples. */
-static const char *family_suffix(const struct writer *w)
-{
-	if (w->metric->type == METRIC_COUNTER)
-		return w->open ? "" : "_total";
-	return w->metric->type == METRIC_INFO && !w->open ? "_info" : "";
-}
-
-static const char *sample_suffix(const struct writer *w)
-{
-	return w->metric->type == METRIC_COUNTER ? "_total" :
-	       w->metric->type == METRIC_INFO ? "_info" : "";
-}
-
-static const char *type_name(const struct writer *w)
-{
-	return w->metric->type == METRIC_INFO && !w->open ? "gauge" : type_names[w->metric->type];
-}
-
 static void write_head(const struct writer *w)
 {
 	const struct metric *metric = w->metric;
-	const char *suffix = family_suffix(w);
+	bool is_info = metric->type == METRIC_INFO && !w->open;
+	const char *suffix = metric->type == METRIC_COUNTER && !w->open ? "_total" :
+			     is_info ? "_info" : "";
 
-	kv_text_printf(w->text, "# TYPE %s%s %s\n", metric->name, suffix, type_name(w));
+	kv_text_printf(w->text, "# TYPE %s%s %s\n", metric->name, suffix,
+		       is_info ? "gauge" : type_names[metric->type]);
 	if (w->open && metric->unit)
 		kv_text_printf(w->text, "# UNIT %s%s %s\n", metric->name, suffix, metric->unit);
 	kv_text_printf(w->text, "# HELP %s%s %s\n", metric->name, suffix, metric->help);
@@ -164,15 +146,7 @@ static void write_number(struct kv_text *text, enum metric_scale scale, u64 numb
 
 /* ---- samples ---- */
 
-/* Long times to the millisecond, short ones to the microsecond. */
-static void write_bound(const struct writer *w, u32 i)
-{
-	if (w->metric->type == METRIC_HISTOGRAM)
-		write_fraction(w->text, kvmm_residency_bound_ns(i) / 1000000, 1000, 3);
-	else
-		write_fraction(w->text, kvmm_latency_bound_ns(i) / 1000, 1000000, 6);
-}
-
+/* Bounds of long times go to the millisecond, of short ones to the microsecond. */
 static void write_bucket(const struct writer *w, const struct whose *whose, u32 i, u64 nr)
 {
 	kv_text_printf(w->text, "%s_bucket", w->metric->name);
@@ -180,8 +154,10 @@ static void write_bucket(const struct writer *w, const struct whose *whose, u32 
 	kv_text_puts(w->text, ",le=\"");
 	if (i == KVMM_LATENCY_BOUNDS)
 		kv_text_puts(w->text, "+Inf");
+	else if (w->metric->type == METRIC_HISTOGRAM)
+		write_fraction(w->text, kvmm_residency_bound_ns(i) / 1000000, 1000, 3);
 	else
-		write_bound(w, i);
+		write_fraction(w->text, kvmm_latency_bound_ns(i) / 1000, 1000000, 6);
 	kv_text_printf(w->text, "\"} %llu\n", (llu)nr);
 }
 
@@ -208,22 +184,20 @@ static void write_histogram(const struct writer *w, const struct whose *whose)
 	kv_text_puts(w->text, "\n");
 }
 
-static void write_info(const struct writer *w, const struct pool_view *view)
-{
-	kv_text_printf(w->text, "%s_info", w->metric->name);
-	write_pool_labels(w, view);
-	write_label(w, "engine", view->glance.engine, true);
-	write_label(w, "policy", view->glance.policy ? view->glance.policy : "", true);
-	write_label(w, "version", kvmm_version(), true);
-	kv_text_puts(w->text, "} 1\n");
-}
-
 static void write_samples(const struct writer *w, const struct whose *whose)
 {
 	const struct metric *metric = w->metric;
 
-	if (metric->type == METRIC_INFO)
-		return write_info(w, whose->view);
+	if (metric->type == METRIC_INFO) {
+		const struct kv_pool_glance *glance = &whose->view->glance;
+
+		kv_text_printf(w->text, "%s_info", metric->name);
+		write_pool_labels(w, whose->view);
+		write_label(w, "engine", glance->engine, true);
+		write_label(w, "policy", glance->policy ? glance->policy : "", true);
+		write_label(w, "version", kvmm_version(), true);
+		return kv_text_puts(w->text, "} 1\n");
+	}
 	if (metric->type == METRIC_HISTOGRAM || metric->type == METRIC_LATENCY)
 		return write_histogram(w, whose);
 	for (u32 i = 0; i < metric->nr; i++) {
@@ -231,7 +205,8 @@ static void write_samples(const struct writer *w, const struct whose *whose)
 
 		if (metric->bytes == sizeof(u32) && number == UINT32_MAX)
 			continue;
-		kv_text_printf(w->text, "%s%s", metric->name, sample_suffix(w));
+		kv_text_printf(w->text, "%s%s", metric->name,
+			       metric->type == METRIC_COUNTER ? "_total" : "");
 		write_labels(w, whose, i);
 		kv_text_puts(w->text, "} ");
 		write_number(w->text, metric->scale, number);

@@ -17,20 +17,6 @@
 
 typedef unsigned long long llu;
 
-/* Little-endian machines only, as everywhere: a short number is the start of a long one. */
-static u64 sum_of(const struct views *views, u32 offset, u32 bytes)
-{
-	u64 sum = 0;
-
-	for (u32 i = 0; i < views->nr_pools; i++) {
-		u64 number = 0;
-
-		memcpy(&number, (const char *)&views->pool[i] + offset, bytes);
-		sum += number;
-	}
-	return sum;
-}
-
 #define LINE(name, field) \
 	{ name, offsetof(struct pool_view, glance.field), \
 	  sizeof(((struct pool_view *)0)->glance.field) }
@@ -63,11 +49,21 @@ static const struct {
 	LINE("kvmm_alloc_fail_frag", stat.fail_frag),
 };
 
-static void write_vmstat(const struct views *views, struct kv_text *text)
+/* Little-endian machines only, as everywhere: a short number is the start of a long one. */
+static void write_vmstat(const struct views *views, const char *what, struct kv_text *text)
 {
-	for (u32 i = 0; i < ARRAY_SIZE(vmstat); i++)
-		kv_text_printf(text, "%s %llu\n", vmstat[i].name,
-			       (llu)sum_of(views, vmstat[i].offset, vmstat[i].bytes));
+	for (u32 i = 0; i < ARRAY_SIZE(vmstat); i++) {
+		u64 sum = 0;
+
+		for (u32 k = 0; k < views->nr_pools; k++) {
+			u64 number = 0;
+
+			memcpy(&number, (const char *)&views->pool[k] + vmstat[i].offset,
+			       vmstat[i].bytes);
+			sum += number;
+		}
+		kv_text_printf(text, "%s %llu\n", vmstat[i].name, (llu)sum);
+	}
 }
 
 /* ---- pressure: the worst average of all pools, and all the time ---- */
@@ -94,7 +90,7 @@ static void write_pressure_line(const struct views *views, const char *name, boo
 	kv_text_printf(text, " total=%llu\n", (llu)total);
 }
 
-static void write_pressure(const struct views *views, struct kv_text *text)
+static void write_pressure(const struct views *views, const char *what, struct kv_text *text)
 {
 	write_pressure_line(views, "some", false, text);
 	write_pressure_line(views, "full", true, text);
@@ -144,18 +140,8 @@ static void write_zones(const struct views *views, const char *what, struct kv_t
 	kv_free(buf);
 }
 
-static void write_buddyinfo(const struct views *views, struct kv_text *text)
-{
-	write_zones(views, "buddyinfo", text);
-}
-
-static void write_pagetypeinfo(const struct views *views, struct kv_text *text)
-{
-	write_zones(views, "pagetypeinfo", text);
-}
-
 /* Caches may come and go between asking how long it is and reading it. */
-static void write_slabinfo(const struct views *views, struct kv_text *text)
+static void write_slabinfo(const struct views *views, const char *what, struct kv_text *text)
 {
 	int len = kv_slab_info(NULL, NULL, 0), nr;
 	u32 room = len + 1024;
@@ -172,10 +158,10 @@ static void write_slabinfo(const struct views *views, struct kv_text *text)
 
 static const struct {
 	const char *name;
-	void (*write)(const struct views *views, struct kv_text *text);
+	void (*write)(const struct views *views, const char *what, struct kv_text *text);
 } files[] = {
-	{ "buddyinfo", write_buddyinfo },
-	{ "pagetypeinfo", write_pagetypeinfo },
+	{ "buddyinfo", write_zones },
+	{ "pagetypeinfo", write_zones },
 	{ "vmstat", write_vmstat },
 	{ "pressure/memory", write_pressure },
 	{ "slabinfo", write_slabinfo },
@@ -186,7 +172,7 @@ int metrics_write_kernel(const struct views *views, const char *what, struct kv_
 	for (u32 i = 0; i < ARRAY_SIZE(files); i++) {
 		if (strcmp(files[i].name, what))
 			continue;
-		files[i].write(views, text);
+		files[i].write(views, what, text);
 		return 0;
 	}
 	return -ENOENT;

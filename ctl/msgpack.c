@@ -140,6 +140,7 @@ static int get_bytes(struct unpack *unpack, enum unpack_type type, u64 nr, struc
 	return 0;
 }
 
+/* A length of @width bytes, and with @more, bytes of it and so many besides. */
 static int get_sized(struct unpack *unpack, enum unpack_type type, u32 width, u64 more,
 		     struct unpacked *value)
 {
@@ -158,12 +159,6 @@ static int get_head(struct unpack *unpack, enum unpack_type type, u32 width,
 	value->type = type;
 	value->nr = nr;
 	return err;
-}
-
-static int get_unsigned(struct unpack *unpack, u32 width, struct unpacked *value)
-{
-	value->type = UNPACK_UINT;
-	return get_number(unpack, width, &value->number);
 }
 
 static int get_signed(struct unpack *unpack, u32 width, struct unpacked *value)
@@ -210,7 +205,8 @@ static int get_tagged(struct unpack *unpack, u8 tag, struct unpacked *value)
 	case 0xca: case 0xcb:
 		return get_float(unpack, 4u << (tag - 0xca), value);
 	case 0xcc: case 0xcd: case 0xce: case 0xcf:
-		return get_unsigned(unpack, 1u << (tag - 0xcc), value);
+		value->type = UNPACK_UINT;
+		return get_number(unpack, 1u << (tag - 0xcc), &value->number);
 	case 0xd0: case 0xd1: case 0xd2: case 0xd3:
 		return get_signed(unpack, 1u << (tag - 0xd0), value);
 	case 0xd4: case 0xd5: case 0xd6: case 0xd7: case 0xd8:

@@ -94,16 +94,14 @@ static void to_big_endian(u64 value, u8 byte[8])
 		byte[i] = value >> 8 * (7 - i);
 }
 
-static double wall_seconds(void)
+/* Into ->payload; how many bytes. It is large enough for a batch. */
+static size_t encode(struct kvmm_publisher *publisher, u32 nr)
 {
+	struct pack pack = { .buf = publisher->payload, .room = publisher->payload_bytes };
 	const struct kv_sys_ops *sys = kv_sys();
+	u64 now_ns = sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns();
 
-	return (sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns()) / 1e9;
-}
-
-/* Copies, since a thread that tells more may take their places. */
-static void find_tokens(struct kvmm_publisher *publisher, u32 nr)
-{
+	/* Tokens are copies, since a thread that tells more may take their places. */
 	for (u32 i = 0; publisher->token && i < nr; i++) {
 		const struct kvmm_event *event = &publisher->buf[i];
 		u32 *to = publisher->token + (size_t)i * publisher->stash.block_tokens;
@@ -111,16 +109,7 @@ static void find_tokens(struct kvmm_publisher *publisher, u32 nr)
 		publisher->token_of[i] = event->kind == KVMM_EVENT_STORED &&
 					 stash_get(&publisher->stash, &event->key, to) ? to : NULL;
 	}
-}
-
-/* Into ->payload; how many bytes. It is large enough for a batch. */
-static size_t encode(struct kvmm_publisher *publisher, u32 nr)
-{
-	struct pack pack = { .buf = publisher->payload, .room = publisher->payload_bytes };
-	struct wire_tokens tokens = { publisher->token_of };
-
-	find_tokens(publisher, nr);
-	wire_write(&publisher->wire, wall_seconds(), publisher->buf, nr, &tokens, &pack);
+	wire_write(&publisher->wire, now_ns / 1e9, publisher->buf, nr, publisher->token_of, &pack);
 	KV_BUG_ON(pack.full);
 	return pack.len;
 }
@@ -194,18 +183,9 @@ static int answer(struct kvmm_publisher *publisher, const struct zmq_request *to
 	return zmq_send_parts(&publisher->zmq, publisher->router, part, ARRAY_SIZE(part));
 }
 
-static u64 number_in(const u8 byte[8])
-{
-	u64 number = 0;
-
-	for (u32 i = 0; i < 8; i++)
-		number = number << 8 | byte[i];
-	return number;
-}
-
 static void answer_replay(struct kvmm_publisher *publisher, const struct zmq_request *request)
 {
-	u64 from = number_in(request->part[2]);
+	u64 from = wire_big_endian(request->part[2]);
 	const void *bytes;
 
 	for (u32 i = 0; i < publisher->replay.nr; i++) {
@@ -304,25 +284,11 @@ static void mind_the_doors(struct kvmm_publisher *publisher)
 
 /* ---- the thread ---- */
 
-/* All that has happened before we were told to stop. */
-static void publish_rest(struct kvmm_publisher *publisher)
-{
-	struct kvmm_events_stat stat = { .size = sizeof(stat) };
-	u64 end;
-
-	kvmm_events_stat(publisher->events, &stat);
-	end = stat.happened;
-	while (stat.cursor < end) {
-		kvmm_events_flush(publisher->events);
-		if (!pump(publisher))
-			break;
-		kvmm_events_stat(publisher->events, &stat);
-	}
-}
-
 static void run(void *arg)
 {
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	struct kvmm_publisher *publisher = arg;
+	u64 end;
 
 	/* Pairs with kvmm_publisher_stop(): events from before are published. */
 	while (!smp_load_acquire(&publisher->stop)) {
@@ -333,7 +299,15 @@ static void run(void *arg)
 		if (!busy)
 			kv_env()->wait(kv_env()->ctx, &publisher->stop, 0, IDLE_NS);
 	}
-	publish_rest(publisher);
+	/* All that has happened before the stop. */
+	kvmm_events_stat(publisher->events, &stat);
+	end = stat.happened;
+	while (stat.cursor < end) {
+		kvmm_events_flush(publisher->events);
+		if (!pump(publisher))
+			break;
+		kvmm_events_stat(publisher->events, &stat);
+	}
 }
 
 /* ---- coming and going ---- */
@@ -414,16 +388,10 @@ static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 						   attr->replay_bytes) : 0;
 }
 
-/* Messages kept for one that asks and does not read: one answer, be it a replay or a snapshot. */
-static u32 answer_water(const struct kvmm_publisher_attr *attr)
-{
-	u32 batches = min(attr->replay_batches, attr->high_water);
-
-	return min(max(batches, SNAPSHOT_BATCHES) + 1, attr->high_water);
-}
-
 static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publisher_attr *attr)
 {
+	/* Messages kept for a reader that does not read: one answer, be it replay or snapshot. */
+	u32 batches = max(min(attr->replay_batches, attr->high_water), SNAPSHOT_BATCHES);
 	const struct zmq *zmq = &publisher->zmq;
 	int err = zmq_open(&publisher->zmq);
 
@@ -439,7 +407,7 @@ static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publ
 			&publisher->pub);
 	if (!err && attr->replay_endpoint)
 		err = zmq_start(zmq, publisher->context, ZMQ_ROUTER, attr->replay_endpoint,
-				answer_water(attr), &publisher->router);
+				min(batches + 1, attr->high_water), &publisher->router);
 	if (!err)
 		zmq_door(zmq, publisher->pub, ZMQ_PUB, attr->endpoint, publisher->door[0]);
 	if (!err && attr->replay_endpoint)
@@ -469,26 +437,6 @@ static void free_publisher(struct kvmm_publisher *publisher)
 	kv_free(publisher);
 }
 
-static void list_add(struct kvmm_publisher *publisher)
-{
-	list_enter();
-	publisher->next = list;
-	list = publisher;
-	kv_unlock(&list_lock);
-}
-
-static void list_del(const struct kvmm_publisher *publisher)
-{
-	struct kvmm_publisher **link = &list;
-
-	list_enter();
-	while (*link && *link != publisher)
-		link = &(*link)->next;
-	if (!KV_BUG_ON(!*link))
-		*link = publisher->next;
-	kv_unlock(&list_lock);
-}
-
 int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 			 struct kvmm_publisher **result)
 {
@@ -513,7 +461,10 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		free_publisher(publisher);
 		return err;
 	}
-	list_add(publisher);
+	list_enter();
+	publisher->next = list;
+	list = publisher;
+	kv_unlock(&list_lock);
 	*result = publisher;
 	return 0;
 }
@@ -533,9 +484,16 @@ int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *ke
 
 void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 {
+	struct kvmm_publisher **link = &list;
+
 	if (!publisher || kv_inherited(publisher))
 		return;
-	list_del(publisher);
+	list_enter();
+	while (*link && *link != publisher)
+		link = &(*link)->next;
+	if (!KV_BUG_ON(!*link))
+		*link = publisher->next;
+	kv_unlock(&list_lock);
 	/* Pairs with run(). */
 	smp_store_release(&publisher->stop, 1);
 	kv_env()->wake(kv_env()->ctx, &publisher->stop);

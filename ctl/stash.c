@@ -115,20 +115,16 @@ static u32 place_for(struct stash *stash, const kvmm_key_t *key)
 	return index;
 }
 
-/* A block that is told again is the newest again. */
-static void put_one(struct stash *stash, const kvmm_key_t *key, const u32 *token)
-{
-	u32 index = place_for(stash, key);
-
-	make_newest(stash, index);
-	memcpy(token_at(stash, index), token, stash->block_tokens * sizeof(*token));
-}
-
 void stash_put(struct stash *stash, const kvmm_key_t *keys, u32 nr, const u32 *token)
 {
 	for (u32 i = 0; stash->nr_places && i < nr; i++) {
+		u32 index;
+
 		kv_lock(&stash->lock);
-		put_one(stash, &keys[i], token + (size_t)i * stash->block_tokens);
+		index = place_for(stash, &keys[i]);
+		make_newest(stash, index);	/* a block that is told again, too */
+		memcpy(token_at(stash, index), token + (size_t)i * stash->block_tokens,
+		       stash->block_tokens * sizeof(*token));
 		kv_unlock(&stash->lock);
 	}
 }

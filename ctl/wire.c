@@ -30,7 +30,7 @@ int wire_copy(struct kvmm_wire *to, const struct kvmm_wire *from)
 
 /* ---- fields ---- */
 
-static u64 big_endian(const u8 *byte)
+u64 wire_big_endian(const u8 byte[8])
 {
 	u64 value = 0;
 
@@ -43,11 +43,11 @@ static u64 big_endian(const u8 *byte)
 static void write_hash(const struct kvmm_wire *wire, const kvmm_key_t *key, struct pack *pack)
 {
 	if (wire->format == KVMM_WIRE_SGLANG)
-		pack_int(pack, (s64)big_endian(key->byte));
+		pack_int(pack, (s64)wire_big_endian(key->byte));
 	else if (wire->flags & KVMM_WIRE_BYTES)
 		pack_bin(pack, key->byte, KVMM_KEY_BYTES);
 	else
-		pack_uint(pack, big_endian(key->byte + KVMM_KEY_BYTES - 8));
+		pack_uint(pack, wire_big_endian(key->byte + KVMM_KEY_BYTES - 8));
 }
 
 /* A field's name, where fields have names. */
@@ -73,16 +73,6 @@ static void write_medium(const struct kvmm_wire *wire, u32 medium, struct pack *
 							  vllm_media[medium]);
 }
 
-static void write_parent(const struct kvmm_wire *wire, const struct kvmm_event *event,
-			 struct pack *pack)
-{
-	name_field(wire, "parent_block_hash", pack);
-	if (event->flags & KVMM_EVENT_HAS_PARENT)
-		write_hash(wire, &event->parent, pack);
-	else
-		pack_nil(pack);
-}
-
 static bool has_tokens(const u32 *const *tokens, u32 i)
 {
 	return tokens && tokens[i];
@@ -99,16 +89,6 @@ static void write_tokens(const struct kvmm_wire *wire, const struct kvmm_event *
 	for (u32 i = 0; has && i < nr; i++)
 		for (u32 t = 0; t < events->tokens; t++)
 			pack_uint(pack, tokens[i][t]);
-}
-
-static void write_lora(const struct kvmm_wire *wire, const struct kvmm_event *event,
-		       struct pack *pack)
-{
-	name_field(wire, "lora_id", pack);
-	if (wire->flags & KVMM_WIRE_LORA && event->domain.tenant)
-		pack_uint(pack, event->domain.tenant);
-	else
-		pack_nil(pack);
 }
 
 static void write_group(const struct kvmm_wire *wire, const struct kvmm_event *event,
@@ -160,23 +140,27 @@ static void write_stored_rest(const struct kvmm_wire *wire, const struct kvmm_ev
 		pack_nil(pack);		/* kv_cache_spec_sliding_window */
 }
 
-static u32 nr_stored_fields(const struct kvmm_wire *wire, const struct kvmm_event *event)
-{
-	if (wire->format == KVMM_WIRE_SGLANG)
-		return 6;
-	return wire->format == KVMM_WIRE_ARRAY ? 11 : 9 + says_kind(wire, event);
-}
-
 static void write_stored(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
 			 const u32 *const *tokens, struct pack *pack)
 {
-	begin_event(wire, "BlockStored", nr_stored_fields(wire, events), pack);
+	u32 nr_fields = wire->format == KVMM_WIRE_SGLANG ? 6 :
+			wire->format == KVMM_WIRE_ARRAY ? 11 : 9 + says_kind(wire, events);
+
+	begin_event(wire, "BlockStored", nr_fields, pack);
 	write_hashes(wire, events, nr, pack);
-	write_parent(wire, events, pack);
+	name_field(wire, "parent_block_hash", pack);
+	if (events->flags & KVMM_EVENT_HAS_PARENT)
+		write_hash(wire, &events->parent, pack);
+	else
+		pack_nil(pack);
 	write_tokens(wire, events, nr, tokens, pack);
 	name_field(wire, "block_size", pack);
 	pack_uint(pack, events->tokens);
-	write_lora(wire, events, pack);
+	name_field(wire, "lora_id", pack);
+	if (wire->flags & KVMM_WIRE_LORA && events->domain.tenant)
+		pack_uint(pack, events->domain.tenant);
+	else
+		pack_nil(pack);
 	write_medium(wire, events->medium, pack);
 	if (wire->format != KVMM_WIRE_SGLANG)
 		write_stored_rest(wire, events, nr, pack);
@@ -196,15 +180,11 @@ static void write_removed(const struct kvmm_wire *wire, const struct kvmm_event 
 
 /* ---- batches ---- */
 
-static bool same_domain(kvmm_domain_t a, kvmm_domain_t b)
-{
-	return a.tenant == b.tenant && a.layout == b.layout && a.group == b.group;
-}
-
 static bool follows(const struct kvmm_wire *wire, const struct kvmm_event *a,
 		    const struct kvmm_event *b)
 {
-	if (a->kind != b->kind || a->medium != b->medium || !same_domain(a->domain, b->domain))
+	if (a->kind != b->kind || a->medium != b->medium || a->domain.tenant != b->domain.tenant ||
+	    a->domain.layout != b->domain.layout || a->domain.group != b->domain.group)
 		return false;
 	if (a->kind == KVMM_EVENT_REMOVED)
 		return true;
@@ -224,21 +204,9 @@ static u32 run_of(const struct kvmm_wire *wire, const struct kvmm_event *events,
 	return i;
 }
 
-static void write_run(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
-		      const u32 *const *tokens, struct pack *pack)
-{
-	if (events->kind == KVMM_EVENT_STORED)
-		write_stored(wire, events, nr, tokens, pack);
-	else if (events->kind == KVMM_EVENT_REMOVED)
-		write_removed(wire, events, nr, pack);
-	else
-		begin_event(wire, "AllBlocksCleared", 0, pack);
-}
-
 void wire_write(const struct kvmm_wire *wire, double seconds, const struct kvmm_event *events,
-		u32 nr, const struct wire_tokens *tokens, struct pack *pack)
+		u32 nr, const u32 *const *of, struct pack *pack)
 {
-	const u32 *const *of = tokens ? tokens->of : NULL;
 	u32 nr_runs = 0, run;
 
 	for (u32 i = 0; i < nr; i += run_of(wire, &events[i], nr - i, of ? &of[i] : NULL))
@@ -247,8 +215,15 @@ void wire_write(const struct kvmm_wire *wire, double seconds, const struct kvmm_
 	pack_f64(pack, seconds);
 	pack_array(pack, nr_runs);
 	for (u32 i = 0; i < nr; i += run) {
-		run = run_of(wire, &events[i], nr - i, of ? &of[i] : NULL);
-		write_run(wire, &events[i], run, of ? &of[i] : NULL, pack);
+		const u32 *const *tokens = of ? &of[i] : NULL;
+
+		run = run_of(wire, &events[i], nr - i, tokens);
+		if (events[i].kind == KVMM_EVENT_STORED)
+			write_stored(wire, &events[i], run, tokens, pack);
+		else if (events[i].kind == KVMM_EVENT_REMOVED)
+			write_removed(wire, &events[i], run, pack);
+		else
+			begin_event(wire, "AllBlocksCleared", 0, pack);
 	}
 	if (wire->rank < 0)
 		pack_nil(pack);
@@ -269,11 +244,10 @@ int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
 				const uint32_t *const *tokens, void *buf, size_t bytes)
 {
 	struct pack pack = { .buf = buf, .room = bytes };
-	struct wire_tokens of = { tokens };
 	struct kvmm_wire known;
 
 	if (!buf || (nr && !events) || wire_copy(&known, wire) || is_bad(events, nr))
 		return -EINVAL;
-	wire_write(&known, seconds, events, nr, &of, &pack);
+	wire_write(&known, seconds, events, nr, tokens, &pack);
 	return pack.full ? -ENOSPC : (int64_t)pack.len;
 }

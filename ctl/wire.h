@@ -7,14 +7,11 @@
 
 #include "msgpack.h"
 
-/* Tokens of blocks, by event; NULL: none are known of any, NULL in it: of that one. */
-struct wire_tokens {
-	const u32 *const *of;
-};
-
 int wire_copy(struct kvmm_wire *to, const struct kvmm_wire *from);
+/* @tokens: of blocks, by event; NULL: none are known of any, NULL in it: of that one. */
 void wire_write(const struct kvmm_wire *wire, double seconds, const struct kvmm_event *events,
-		u32 nr, const struct wire_tokens *tokens, struct pack *pack);
+		u32 nr, const u32 *const *tokens, struct pack *pack);
+u64 wire_big_endian(const u8 byte[8]);
 
 /* ---- reading, for tests and tools ---- */
 

@@ -42,20 +42,6 @@ static int hash_of(const struct unpacked *value, u64 *hash)
 	return 0;
 }
 
-static void keep_hash(struct wire_batch *batch, u64 hash)
-{
-	if (batch->hash && batch->nr_hashes < batch->max_hashes)
-		batch->hash[batch->nr_hashes] = hash;
-	batch->nr_hashes++;
-}
-
-static void keep_token(struct wire_batch *batch, u64 token)
-{
-	if (batch->token && batch->nr_tokens < batch->max_tokens)
-		batch->token[batch->nr_tokens] = token;
-	batch->nr_tokens++;
-}
-
 static int read_hashes(struct unpack *unpack, struct wire_batch *batch, struct wire_event *event)
 {
 	struct unpacked list, value;
@@ -72,7 +58,9 @@ static int read_hashes(struct unpack *unpack, struct wire_batch *batch, struct w
 			err = hash_of(&value, &hash);
 		if (err)
 			return err;
-		keep_hash(batch, hash);
+		if (batch->hash && batch->nr_hashes < batch->max_hashes)
+			batch->hash[batch->nr_hashes] = hash;
+		batch->nr_hashes++;
 		if (!i)
 			event->first_hash = hash;
 		event->last_hash = hash;
@@ -104,8 +92,11 @@ static int read_tokens(struct unpack *unpack, struct wire_batch *batch, struct w
 		err = unpack_next(unpack, &value);
 		if (!err && (value.type != UNPACK_UINT || value.number > UINT32_MAX))
 			err = -EBADMSG;
-		if (!err)
-			keep_token(batch, value.number);
+		if (err)
+			return err;
+		if (batch->token && batch->nr_tokens < batch->max_tokens)
+			batch->token[batch->nr_tokens] = value.number;
+		batch->nr_tokens++;
 	}
 	return err;
 }
@@ -178,26 +169,6 @@ static enum field field_at(const struct wire_event *event, u32 i)
 	return OTHER;
 }
 
-static int read_array_event(struct unpack *unpack, u32 nr, struct wire_batch *batch,
-			    struct wire_event *event)
-{
-	int err = nr ? read_kind(unpack, event) : -EBADMSG;
-
-	for (u32 i = 1; i < nr && !err; i++)
-		err = read_field(unpack, field_at(event, i - 1), batch, event);
-	return err;
-}
-
-static enum field field_of(const struct unpacked *name)
-{
-	enum field field;
-
-	for (field = 0; field < OTHER; field++)
-		if (unpacked_is(name, field_names[field]))
-			break;
-	return field;
-}
-
 static int read_map_event(struct unpack *unpack, u32 nr, struct wire_batch *batch,
 			  struct wire_event *event)
 {
@@ -206,28 +177,21 @@ static int read_map_event(struct unpack *unpack, u32 nr, struct wire_batch *batc
 	int err = 0;
 
 	for (u32 i = 0; i < nr && !err; i++) {
+		enum field field = HASHES;
+
 		err = unpack_next(unpack, &name);
 		if (err || name.type != UNPACK_STR)
 			return -EBADMSG;
-		if (!unpacked_is(&name, "type")) {
-			err = read_field(unpack, field_of(&name), batch, event);
+		if (unpacked_is(&name, "type")) {
+			has_type = true;
+			err = read_kind(unpack, event);
 			continue;
 		}
-		has_type = true;
-		err = read_kind(unpack, event);
+		while (field < OTHER && !unpacked_is(&name, field_names[field]))
+			field++;
+		err = read_field(unpack, field, batch, event);
 	}
 	return err || has_type ? err : -EBADMSG;
-}
-
-static void tell_event(const struct wire_event *from, struct kvmm_wire_event *to)
-{
-	*to = (struct kvmm_wire_event){
-		.kind = from->kind, .medium = from->medium,
-		.flags = from->has_parent ? KVMM_EVENT_HAS_PARENT : 0,
-		.nr_hashes = from->nr_hashes, .first_hash = from->hash_at,
-		.nr_tokens = from->nr_tokens, .first_token = from->token_at,
-		.parent = from->parent, .block_size = from->block_size, .group = from->group,
-	};
 }
 
 static int read_event(struct unpack *unpack, struct wire_batch *batch)
@@ -236,16 +200,26 @@ static int read_event(struct unpack *unpack, struct wire_batch *batch)
 	struct unpacked head;
 	int err = unpack_next(unpack, &head);
 
-	if (!err && head.type == UNPACK_ARRAY)
-		err = read_array_event(unpack, head.nr, batch, &event);
-	else if (!err && head.type == UNPACK_MAP)
+	if (!err && head.type == UNPACK_ARRAY) {
+		err = head.nr ? read_kind(unpack, &event) : -EBADMSG;
+		for (u32 i = 1; i < head.nr && !err; i++)
+			err = read_field(unpack, field_at(&event, i - 1), batch, &event);
+	} else if (!err && head.type == UNPACK_MAP) {
 		err = read_map_event(unpack, head.nr, batch, &event);
-	else
+	} else {
 		return -EBADMSG;
+	}
 	if (err || event.kind == KVMM_NR_EVENT_KINDS)
 		return err;
 	if (batch->nr < batch->max && batch->into)
-		tell_event(&event, &batch->into[batch->nr]);
+		batch->into[batch->nr] = (struct kvmm_wire_event){
+			.kind = event.kind, .medium = event.medium,
+			.flags = event.has_parent ? KVMM_EVENT_HAS_PARENT : 0,
+			.nr_hashes = event.nr_hashes, .first_hash = event.hash_at,
+			.nr_tokens = event.nr_tokens, .first_token = event.token_at,
+			.parent = event.parent, .block_size = event.block_size,
+			.group = event.group,
+		};
 	else if (batch->nr < batch->max)
 		batch->event[batch->nr] = event;
 	batch->nr++;
@@ -253,18 +227,6 @@ static int read_event(struct unpack *unpack, struct wire_batch *batch)
 }
 
 /* ---- batches ---- */
-
-static int read_rank(struct unpack *unpack, u32 nr, struct wire_batch *batch)
-{
-	int err = 0;
-
-	batch->rank = WIRE_NONE;
-	if (nr > 2)
-		err = read_number(unpack, &batch->rank);
-	for (u32 i = 3; i < nr && !err; i++)
-		err = unpack_skip(unpack);
-	return err;
-}
 
 /* As wire_read(), but something may follow; *@used: bytes of the batch. */
 static int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used)
@@ -283,8 +245,11 @@ static int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batc
 		return -EBADMSG;
 	for (u32 i = 0; i < list.nr && !err; i++)
 		err = read_event(&unpack, batch);
-	if (!err)
-		err = read_rank(&unpack, head.nr, batch);
+	batch->rank = WIRE_NONE;
+	if (!err && head.nr > 2)
+		err = read_number(&unpack, &batch->rank);
+	for (u32 i = 3; i < head.nr && !err; i++)
+		err = unpack_skip(&unpack);
 	*used = unpack.at;
 	return err;
 }
@@ -301,19 +266,15 @@ int wire_read(const void *bytes, size_t nr, struct wire_batch *batch)
 
 static_assert(WIRE_NONE == KVMM_WIRE_NONE, "one value");
 
-static bool is_bad(const struct kvmm_wire_batch *batch)
-{
-	return !batch || batch->size != sizeof(*batch) || (batch->max_events && !batch->event) ||
-	       (batch->max_hashes && !batch->hash) || (batch->max_tokens && !batch->token);
-}
-
 int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire_batch *batch)
 {
 	struct wire_batch read;
 	size_t used;
 	int err;
 
-	if (!bytes || is_bad(batch))
+	if (!bytes || !batch || batch->size != sizeof(*batch) ||
+	    (batch->max_events && !batch->event) || (batch->max_hashes && !batch->hash) ||
+	    (batch->max_tokens && !batch->token))
 		return -EINVAL;
 	read = (struct wire_batch){
 		.into = batch->event, .max = batch->max_events, .hash = batch->hash,

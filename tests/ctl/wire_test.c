@@ -52,7 +52,7 @@ static u32 read_vector(const char *name, u8 *buf, u32 max)
 }
 
 static void expect_vector(const char *name, const struct kvmm_wire *wire,
-			  const struct kvmm_event *events, u32 nr, const struct wire_tokens *tokens)
+			  const struct kvmm_event *events, u32 nr, const u32 *const *tokens)
 {
 	u8 want[1024], got[1024];
 	struct pack pack = { .buf = got, .room = sizeof(got) };
@@ -75,13 +75,12 @@ Test(wire, one_block_in_each_format)
 {
 	struct kvmm_wire wire = { .size = sizeof(wire), .spec_kind = "full_attention" };
 	struct kvmm_event event = stored(0xdab89e0b1c2d3e4full, 0);
-	struct wire_tokens tokens = { four_of };
 
-	expect_vector("map-stored", &wire, &event, 1, &tokens);
+	expect_vector("map-stored", &wire, &event, 1, four_of);
 	wire.format = KVMM_WIRE_ARRAY;
-	expect_vector("array-stored", &wire, &event, 1, &tokens);
+	expect_vector("array-stored", &wire, &event, 1, four_of);
 	wire.format = KVMM_WIRE_SGLANG;
-	expect_vector("sglang-stored", &wire, &event, 1, &tokens);
+	expect_vector("sglang-stored", &wire, &event, 1, four_of);
 }
 
 /* A chain of three, one of another group and tenant, two removed from the host, and the end of all. */
@@ -122,7 +121,6 @@ Test(wire, tokens_of_a_chain_in_each_format)
 {
 	static const u32 low[] = { 0, 127, 128, 255 }, high[] = { 256, 65535, 65536, ~0u };
 	static const u32 *const of[] = { low, high, NULL };
-	struct wire_tokens tokens = { of };
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 	struct kvmm_event events[3];
 	u8 buf[KVMM_WIRE_BYTES_FOR_TOKENS(3, 4)];
@@ -130,12 +128,12 @@ Test(wire, tokens_of_a_chain_in_each_format)
 	events[0] = stored(0x11, 0);
 	events[1] = after(&events[0], 0xdab89e0b1c2d3e4full);
 	events[2] = after(&events[1], 0xff);
-	expect_vector("map-tokens", &wire, events, 3, &tokens);
+	expect_vector("map-tokens", &wire, events, 3, of);
 	cr_expect_gt(kvmm_wire_encode_tokens(&wire, 1.5, events, 3, of, buf, sizeof(buf)), 0);
 	wire.format = KVMM_WIRE_ARRAY;
-	expect_vector("array-tokens", &wire, events, 3, &tokens);
+	expect_vector("array-tokens", &wire, events, 3, of);
 	wire.format = KVMM_WIRE_SGLANG;
-	expect_vector("sglang-tokens", &wire, events, 3, &tokens);
+	expect_vector("sglang-tokens", &wire, events, 3, of);
 }
 
 /* ---- what becomes one event ---- */
