@@ -29,11 +29,6 @@ void peer_free(struct kv_peer *peer)
 	kv_free(peer);
 }
 
-static bool is_passing(s64 err)
-{
-	return err == -EAGAIN || err == -EINTR || err == -ENOMEM || err == -ENOBUFS;
-}
-
 static void find_line(struct kv_peer *peer)
 {
 	const char *end = memchr(peer->in, '\n', peer->nr_in);
@@ -55,7 +50,7 @@ static int receive(struct kv_peer *peer)
 	/* No client has anything to pass on to us: it is closed again. */
 	while (nr_fds)
 		ops->close(ops->ctx, fds[--nr_fds]);
-	if (is_passing(nr))
+	if (kv_sock_is_passing(nr))
 		return 0;
 	if (nr <= 0)
 		return nr ? nr : -ECONNRESET;
@@ -74,7 +69,7 @@ static int send_all(struct kv_peer *peer, u64 now_ns, u64 *nr_bytes)
 		s64 nr = ops->send(ops->ctx, peer->fd, (in_head ? peer->head : peer->body.buf) + at,
 				   (in_head ? peer->nr_head : peer->body.len) - at, NULL, 0);
 
-		if (is_passing(nr) || !nr)
+		if (kv_sock_is_passing(nr) || !nr)
 			return 0;
 		if (nr < 0)
 			return nr;

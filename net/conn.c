@@ -51,12 +51,6 @@ void conn_break(struct conn *conn, int err)
 	conn->fd = -1;
 }
 
-/* A system that has no time or no room now may have some later. */
-static bool is_passing(s64 err)
-{
-	return err == -EAGAIN || err == -EINTR || err == -ENOMEM || err == -ENOBUFS;
-}
-
 /* ---- out ---- */
 
 void conn_send(struct conn *conn, const struct conn_out *out)
@@ -83,7 +77,7 @@ void conn_send(struct conn *conn, const struct conn_out *out)
 	conn_pump(conn);
 }
 
-static void pump_out(struct conn *conn)
+void conn_pump(struct conn *conn)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
@@ -93,7 +87,7 @@ static void pump_out(struct conn *conn)
 				     conn->nr_out - conn->nr_sent, &conn->out_fd, nr_fds);
 
 		if (sent < 0) {
-			if (!is_passing(sent))
+			if (!kv_sock_is_passing(sent))
 				conn_break(conn, -ECONNRESET);
 			break;
 		}
@@ -135,7 +129,7 @@ static void pump_in(struct conn *conn)
 		s64 nr = ops->recv(ops->ctx, conn->fd, conn->in + conn->nr_in,
 				   CONN_BYTES - conn->nr_in, fds, &nr_fds);
 
-		if (is_passing(nr))
+		if (kv_sock_is_passing(nr))
 			break;
 		if (take_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
 			conn_break(conn, -EPROTO);
@@ -146,28 +140,18 @@ static void pump_in(struct conn *conn)
 	}
 }
 
-void conn_pump(struct conn *conn)
-{
-	pump_out(conn);
-}
-
-static void drop_used(struct conn *conn)
-{
-	if (!conn->nr_used)
-		return;
-	memmove(conn->in, conn->in + conn->nr_used, conn->nr_in - conn->nr_used);
-	conn->nr_in -= conn->nr_used;
-	conn->nr_used = 0;
-}
-
 int conn_next(struct conn *conn, struct wire_msg *msg)
 {
 	int len;
 
 	if (!conn->in)
 		return conn->err;
-	drop_used(conn);
-	pump_out(conn);
+	if (conn->nr_used) {
+		memmove(conn->in, conn->in + conn->nr_used, conn->nr_in - conn->nr_used);
+		conn->nr_in -= conn->nr_used;
+		conn->nr_used = 0;
+	}
+	conn_pump(conn);
 	pump_in(conn);
 	len = wire_parse(conn->in, conn->nr_in, msg);
 	if (len > 0) {

@@ -90,4 +90,10 @@ extern const struct kv_sock_ops kv_sock_system;
 const struct kv_sock_ops *kv_sock(void);
 void kv_sock_set(const struct kv_sock_ops *ops);	/* NULL: back to kv_sock_system */
 
+/* Of send and recv: a system that has no time or no room now may have some later. */
+static inline bool kv_sock_is_passing(s64 err)
+{
+	return err == -EAGAIN || err == -EINTR || err == -ENOMEM || err == -ENOBUFS;
+}
+
 #endif /* KV_SOCK_H */
