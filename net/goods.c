@@ -14,6 +14,7 @@
 #include <kv/mem.h>
 
 #include "goods.h"
+#include "store.h"
 
 /* ---- cached blocks ---- */
 
@@ -99,73 +100,29 @@ static int alloc_ranges(struct goods *goods, u32 nr)
 	return goods->range && goods->kind ? 0 : -ENOMEM;
 }
 
-/* Blocks of a range that is held, in order. */
-static int list_range(struct goods *goods, u32 i, u32 *block)
-{
-	int nr = kvmm_range_extents(goods->pool, goods->range[i], NULL, 0);
-	struct kvmm_extent *ext;
-
-	if (nr < 0)
-		return nr;
-	ext = kv_alloc_array(nr, sizeof(*ext));
-	if (!ext)
-		return -ENOMEM;
-	nr = kvmm_range_extents(goods->pool, goods->range[i], ext, nr);
-	for (int k = 0; k < nr; k++)
-		for (u32 b = 0; b < ext[k].nr; b++)
-			*block++ = ext[k].start + b;
-	kv_free(ext);
-	return min(nr, 0);
-}
-
 static void drop_ranges(struct goods *goods, u32 nr)
 {
 	while (nr)
 		kv_pool_drop_range(goods->pool, goods->range[--nr]);
 }
 
-/* It must be the same as when it was first held: the other side knows of that. */
-static int hold_range(struct goods *goods, u32 i)
-{
-	struct kv_range_kind kind;
-	int err = kv_pool_hold_range(goods->pool, goods->range[i], &kind);
-
-	if (err)
-		return err;
-	if (goods->kind[i].nr && goods->kind[i].nr != kind.nr) {
-		kv_pool_drop_range(goods->pool, goods->range[i]);
-		return -ESTALE;
-	}
-	goods->kind[i] = kind;
-	return 0;
-}
-
+/* Each must be the same as when it was first held: the other side knows of that. */
 static int hold_ranges(struct goods *goods)
 {
-	int err;
-
 	for (u32 i = 0; i < goods->nr_ranges; i++) {
-		err = hold_range(goods, i);
+		struct kv_range_kind kind;
+		int err = kv_pool_hold_range(goods->pool, goods->range[i], &kind);
+		bool held = !err;
+
+		if (held && goods->kind[i].nr && goods->kind[i].nr != kind.nr)
+			err = -ESTALE;
 		if (err) {
-			drop_ranges(goods, i);
+			drop_ranges(goods, i + held);
 			return err;
 		}
+		goods->kind[i] = kind;
 	}
 	return 0;
-}
-
-static int end_ranges(struct goods *goods)
-{
-	int ret = 0;
-
-	for (u32 i = 0; i < goods->nr_ranges; i++) {
-		int err = kv_pool_end_range(goods->pool, goods->range[i]);
-
-		if (err)
-			kv_pool_drop_range(goods->pool, goods->range[i]);
-		ret = err ? err : ret;
-	}
-	return ret;
 }
 
 /* Their lengths are known now that they are held. */
@@ -184,7 +141,7 @@ static int list_ranges(struct goods *goods)
 		return -ENOMEM;
 	for (u32 i = 0; i < goods->nr_ranges && !err; i++) {
 		at = i ? at + goods->kind[i - 1].nr : goods->nr_refs;
-		err = list_range(goods, i, block + at);
+		err = range_blocks(goods->pool, goods->range[i], block + at);
 	}
 	kv_free(goods->block);
 	goods->block = block;
@@ -224,15 +181,22 @@ void goods_drop(struct goods *goods)
 
 int goods_end(struct goods *goods)
 {
-	if (goods->flags & KVMM_MIGRATE_COPY) {
+	int ret = 0;
+
+	if (goods->flags & KVMM_MIGRATE_COPY)
 		goods_drop(goods);
-		return 0;
-	}
 	if (!goods->held)
 		return 0;
 	goods->held = false;
 	end_refs(goods);
-	return end_ranges(goods);
+	for (u32 i = 0; i < goods->nr_ranges; i++) {
+		int err = kv_pool_end_range(goods->pool, goods->range[i]);
+
+		if (err)
+			kv_pool_drop_range(goods->pool, goods->range[i]);
+		ret = err ? err : ret;
+	}
+	return ret;
 }
 
 bool goods_are_sealed(const struct goods *goods)

@@ -201,6 +201,24 @@ static void free_ranges(struct store *store, u32 nr)
 	}
 }
 
+int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block)
+{
+	int nr = kvmm_range_extents(pool, range, NULL, 0);
+	struct kvmm_extent *ext;
+
+	if (nr < 0)
+		return nr;
+	ext = kv_alloc_array(nr, sizeof(*ext));
+	if (!ext)
+		return -ENOMEM;
+	nr = kvmm_range_extents(pool, range, ext, nr);
+	for (int k = 0; k < nr; k++)
+		for (u32 b = 0; b < ext[k].nr; b++)
+			*block++ = ext[k].start + b;
+	kv_free(ext);
+	return min(nr, 0);
+}
+
 /* Of no sequence yet, and no thread moves it. */
 static int reserve_range(struct store *store, u32 i)
 {
@@ -220,17 +238,6 @@ static int reserve_range(struct store *store, u32 i)
 	return err;
 }
 
-static int list_range(struct store *store, u32 i, u32 *block)
-{
-	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr = kvmm_range_extents(store->pool, store->range[i], ext, KVMM_MAX_RUNS);
-
-	for (int k = 0; k < nr; k++)
-		for (u32 b = 0; b < ext[k].nr; b++)
-			*block++ = ext[k].start + b;
-	return min(nr, 0);
-}
-
 static int reserve_ranges(struct store *store)
 {
 	u32 i, at = store->nr_refs;
@@ -240,7 +247,7 @@ static int reserve_ranges(struct store *store)
 		err = reserve_range(store, i);
 		if (err)
 			break;
-		err = list_range(store, i, store->block + at);
+		err = range_blocks(store->pool, store->range[i], store->block + at);
 		at += store->kind[i].nr;
 	}
 	if (err)
@@ -284,14 +291,6 @@ void store_abandon(struct store *store)
 
 /* ---- publishing ---- */
 
-static int stage_one(struct store *store, u32 i, kvmm_staged_t *staged)
-{
-	struct kvmm_prefix prefix = prefix_of(&store->name[i]);
-	kvmm_mut_t mut = mut_of(store, i);
-
-	return kvmm_stage(store->pool, &prefix, &mut, staged);
-}
-
 /* The same blocks are private again, under the handles that they get. */
 static void unstage(struct store *store, const kvmm_staged_t *staged, u32 end)
 {
@@ -328,9 +327,12 @@ static int publish_refs(struct store *store)
 		return -ENOMEM;
 	let_muts(store);
 	for (i = 0; i < store->nr_refs && !err; i++) {
+		struct kvmm_prefix prefix = prefix_of(&store->name[i]);
+		kvmm_mut_t mut = mut_of(store, i);
+
 		if (store->present[i])
 			continue;
-		err = stage_one(store, i, &staged[nr]);
+		err = kvmm_stage(store->pool, &prefix, &mut, &staged[nr]);
 		nr += !err;
 	}
 	if (err)

@@ -16,6 +16,9 @@
 #include <kv/types.h>
 #include <kvmm/migrate.h>
 
+/* Blocks of a range that cannot move, in order: 0, -ENOMEM or why there are none. */
+int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block);
+
 enum store_state { STORE_EMPTY, STORE_RESERVED, STORE_PUBLISHED };
 
 struct store {
