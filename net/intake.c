@@ -105,19 +105,6 @@ bool intake_is_same(const struct intake *a, const struct intake *b)
 
 /* ---- reserving ---- */
 
-static void fill_lists(struct intake *intake)
-{
-	const struct store *store = &intake->store;
-
-	intake->nr = 0;
-	for (u32 i = 0; i < intake->offer.nr; i++) {
-		if (i < store->nr_refs && store->present[i])
-			continue;
-		intake->want[intake->nr] = intake->sum[i];
-		intake->to[intake->nr++] = store->block[i];
-	}
-}
-
 /* The work that streams were given before the blocks became ours has ended. */
 int intake_settle(struct intake *intake)
 {
@@ -126,8 +113,13 @@ int intake_settle(struct intake *intake)
 
 	if (store->state == STORE_EMPTY) {
 		err = store_reserve(store);
-		if (!err)
-			fill_lists(intake);
+		intake->nr = 0;
+		for (u32 i = 0; !err && i < intake->offer.nr; i++) {
+			if (i < store->nr_refs && store->present[i])
+				continue;
+			intake->want[intake->nr] = intake->sum[i];
+			intake->to[intake->nr++] = store->block[i];
+		}
 	}
 	if (!err)
 		err = quiet_poll(store->pool, &store->view, &intake->fence, &intake->has_fence);
@@ -141,7 +133,7 @@ int intake_settle(struct intake *intake)
 int intake_check(struct intake *intake)
 {
 	const struct kv_pool_view *view = &intake->store.view;
-	struct end end = { view->ops, view->dev, view->dev_number, view->planes, intake->to };
+	struct end end = end_of(view, intake->to);
 	u32 at = intake->nr_checked;
 	u32 nr = min(intake->nr - at, min(sum_portion(view->block_bytes), intake->offer.nr));
 	int err = sum_list(&end, at, nr, intake->have);

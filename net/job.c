@@ -107,50 +107,37 @@ static int do_wait(struct kvmm_migrate *job)
 	if (!goods_are_sealed(&job->goods) && !steps_have_ended(job))
 		return -EINPROGRESS;
 	err = quiet_poll(job->goods.pool, &job->goods.view, &job->fence, &job->has_fence);
-	return err ? err : job->ops->wait(job);
+	return err || !job->ops->wait ? err : job->ops->wait(job);
 }
 
-static int do_copy(struct kvmm_migrate *job)
-{
-	return job->ops->copy(job);
-}
-
-static int do_verify(struct kvmm_migrate *job)
-{
-	return job->ops->verify(job);
-}
-
-static int do_commit(struct kvmm_migrate *job)
-{
-	return job->ops->commit(job);
-}
-
-/* Failures here do not make the destination worse. */
 static int do_grace(struct kvmm_migrate *job)
 {
 	if (!(job->goods.flags & KVMM_MIGRATE_COPY) && !steps_have_ended(job))
 		return -EINPROGRESS;
+	/* Failures here do not make the destination worse. */
 	job->err = goods_end(&job->goods);
 	return 0;
 }
 
-static int do_undo(struct kvmm_migrate *job)
+static int do_phase(struct kvmm_migrate *job)
 {
-	int err = job->ops->undo(job);
-
-	if (err)
-		return err;
-	if (!job->in_doubt)
-		goods_drop(&job->goods);
-	set_phase(job, job->err == -ECANCELED ? KVMM_MIGRATE_CANCELLED : KVMM_MIGRATE_FAILED);
-	return 0;
+	switch (job->phase) {
+	case KVMM_MIGRATE_PREPARE:
+		return do_prepare(job);
+	case KVMM_MIGRATE_WAIT:
+		return do_wait(job);
+	case KVMM_MIGRATE_COPYING:
+		return job->ops->copy(job);
+	case KVMM_MIGRATE_VERIFY:
+		return job->ops->verify(job);
+	case KVMM_MIGRATE_COMMIT:
+		return job->ops->commit(job);
+	case KVMM_MIGRATE_GRACE:
+		return do_grace(job);
+	default:
+		return job->ops->undo(job);
+	}
 }
-
-static int (*const do_phase[])(struct kvmm_migrate *job) = {
-	do_prepare, do_wait, do_copy, do_verify, do_commit, do_grace,
-};
-
-static_assert(ARRAY_SIZE(do_phase) == KVMM_MIGRATE_DONE, "one for each phase on the way");
 
 static bool has_ended(const struct kvmm_migrate *job)
 {
@@ -166,17 +153,20 @@ static void give_up(struct kvmm_migrate *job, int err)
 /* 0: another phase has begun. */
 static int step(struct kvmm_migrate *job)
 {
-	int err;
+	int err = do_phase(job);
 
-	if (job->phase == KVMM_MIGRATE_CANCELLING)
-		return do_undo(job);
-	err = do_phase[job->phase](job);
 	if (err == -EINPROGRESS)
 		return err;
-	if (err)
+	if (job->phase == KVMM_MIGRATE_CANCELLING) {
+		if (!job->in_doubt)
+			goods_drop(&job->goods);
+		set_phase(job, job->err == -ECANCELED ? KVMM_MIGRATE_CANCELLED :
+							KVMM_MIGRATE_FAILED);
+	} else if (err) {
 		give_up(job, err);
-	else
+	} else {
 		set_phase(job, job->phase + 1);
+	}
 	return 0;
 }
 
@@ -342,13 +332,6 @@ static int committed_store(const struct kvmm_migrate *job, struct store **store)
 	return (*store)->state == STORE_PUBLISHED ? 0 : -EAGAIN;
 }
 
-static int give_ranges(const struct store *store, kvmm_range_t *ranges, u32 max)
-{
-	for (u32 i = 0; i < store->nr_ranges && i < max && ranges; i++)
-		ranges[i] = store->range[i];
-	return store->nr_ranges;
-}
-
 static int give_refs(struct store *store, kvmm_ref_t *refs, u32 max)
 {
 	if (!refs || !store->nr_refs)
@@ -362,29 +345,18 @@ static int give_refs(struct store *store, kvmm_ref_t *refs, u32 max)
 	return store->nr_refs;
 }
 
-/* As struct kv_move, which callers do not know. */
-static u32 next_move(const struct goods *goods, const struct store *store, u32 at,
-		     struct kvmm_relocation *move)
-{
-	u32 nr = 1;
-
-	while (at + nr < goods->nr && goods->block[at + nr] == goods->block[at] + nr &&
-	       store->block[at + nr] == store->block[at] + nr)
-		nr++;
-	*move = (struct kvmm_relocation){ goods->block[at], store->block[at], nr, 0 };
-	return nr;
-}
-
 static int give_moves(const struct kvmm_migrate *job, struct store *store,
 		      struct kvmm_relocation *moves, u32 max)
 {
-	struct kvmm_relocation move;
+	const u32 *src = job->goods.block, *dst = store->block;
 	u32 nr = 0;
 
-	for (u32 at = 0; at < job->goods.nr; nr++) {
-		at += next_move(&job->goods, store, at, &move);
+	for (u32 at = 0, run; at < job->goods.nr; at += run, nr++) {
+		for (run = 1; at + run < job->goods.nr && src[at + run] == src[at] + run &&
+			      dst[at + run] == dst[at] + run;)
+			run++;
 		if (nr < max && moves)
-			moves[nr] = move;
+			moves[nr] = (struct kvmm_relocation){ src[at], dst[at], run, 0 };
 	}
 	return nr;
 }
@@ -404,7 +376,9 @@ int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, vo
 		return err;
 	switch (what) {
 	case KVMM_MIGRATE_GOT_RANGES:
-		return give_ranges(store, out, max);
+		if (out)
+			memcpy(out, store->range, min(store->nr_ranges, max) * sizeof(*store->range));
+		return store->nr_ranges;
 	case KVMM_MIGRATE_GOT_REFS:
 		return give_refs(store, out, max);
 	case KVMM_MIGRATE_GOT_MOVES:

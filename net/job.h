@@ -16,7 +16,7 @@
 /**
  * struct carrier_ops - one for destinations in this process, one for those in another
  * @prepare: the source is held: 0; -EINPROGRESS; or an error
- * @wait: the source may be read: may the destination be written? The same
+ * @wait: the source may be read: may the destination be written? The same; may be NULL
  * @copy: the same
  * @verify: the same
  * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt

@@ -11,45 +11,6 @@
 
 #include "link.h"
 
-static void send_hello(struct kvmm_migrate_link *link)
-{
-	const struct wire_hello hello = {
-		.block_bytes = link->view.block_bytes, .layout = wire_layout(&link->view.planes),
-		.nr_planes = link->view.planes.nr, .block_tokens = link->view.block_tokens,
-		.caches = link->view.caches,
-	};
-
-	conn_send(&link->conn, &(struct conn_out){ .type = WIRE_HELLO, .fixed = &hello,
-						   .fixed_bytes = sizeof(hello), .fd = -1 });
-	link->state = LINK_GREETING;
-}
-
-static int hear_hello(const struct kvmm_migrate_link *link, const struct wire_msg *msg)
-{
-	struct wire_hello hello;
-
-	if (wire_get_hello(msg, &hello))
-		return -EPROTO;
-	if (hello.block_bytes != link->view.block_bytes ||
-	    hello.nr_planes != link->view.planes.nr ||
-	    hello.block_tokens != link->view.block_tokens ||
-	    hello.layout != wire_layout(&link->view.planes))
-		return -EMEDIUMTYPE;
-	return 0;
-}
-
-/* The kind it has become: WINDOW_NONE asks for another one. */
-static void send_window(struct kvmm_migrate_link *link, u32 kind)
-{
-	const struct wire_window answer = { .kind = kind };
-	struct wire_window full = link->window.shape;
-
-	full.kind = kind;
-	conn_send(&link->conn, &(struct conn_out){
-		.type = WIRE_WINDOW, .fixed = kind ? &full : &answer, .fixed_bytes = sizeof(answer),
-		.fd = -1 });
-}
-
 static int hear_window(struct kvmm_migrate_link *link, const struct wire_msg *msg)
 {
 	struct wire_window shape;
@@ -63,9 +24,27 @@ static int hear_window(struct kvmm_migrate_link *link, const struct wire_msg *ms
 	err = window_open(&link->window, &link->view, &shape, fd);
 	if (err && shape.kind != WINDOW_DEVICE)
 		return err;
-	send_window(link, err ? WINDOW_NONE : shape.kind);
+	/* The kind it has become: WINDOW_NONE asks for another one. */
+	if (err)
+		shape = (struct wire_window){ .kind = WINDOW_NONE };
+	conn_send(&link->conn, &(struct conn_out){
+		.type = WIRE_WINDOW, .fixed = &shape, .fixed_bytes = sizeof(shape), .fd = -1 });
 	if (!err)
 		link->state = LINK_READY;
+	return 0;
+}
+
+static int hear_hello(const struct kvmm_migrate_link *link, const struct wire_msg *msg)
+{
+	struct wire_hello hello;
+
+	if (wire_get_hello(msg, &hello))
+		return -EPROTO;
+	if (hello.block_bytes != link->view.block_bytes ||
+	    hello.nr_planes != link->view.planes.nr ||
+	    hello.block_tokens != link->view.block_tokens ||
+	    hello.layout != wire_layout(&link->view.planes))
+		return -EMEDIUMTYPE;
 	return 0;
 }
 
@@ -86,11 +65,20 @@ static int hear(struct kvmm_migrate_link *link, const struct wire_msg *msg)
 
 int link_greet(struct kvmm_migrate_link *link)
 {
+	const struct kv_pool_view *view = &link->view;
+	const struct wire_hello hello = {
+		.block_bytes = view->block_bytes, .layout = wire_layout(&view->planes),
+		.nr_planes = view->planes.nr, .block_tokens = view->block_tokens,
+		.caches = view->caches,
+	};
 	struct wire_msg msg;
 	int ret = 0;
 
-	if (link->state == LINK_NEW)
-		send_hello(link);
+	if (link->state == LINK_NEW) {
+		conn_send(&link->conn, &(struct conn_out){
+			.type = WIRE_HELLO, .fixed = &hello, .fixed_bytes = sizeof(hello), .fd = -1 });
+		link->state = LINK_GREETING;
+	}
 	while (link->state != LINK_READY) {
 		ret = conn_next(&link->conn, &msg);
 		if (!ret)

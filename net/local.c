@@ -37,11 +37,6 @@ int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b)
 	return 0;
 }
 
-static struct end end_of(const struct kv_pool_view *view, const u32 *block)
-{
-	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
-}
-
 struct store *local_store(struct kvmm_migrate *job)
 {
 	return &job->local->store;
@@ -70,56 +65,38 @@ static int alloc_lists(struct kvmm_migrate *job, struct local *local)
 	return local->from && local->to && local->sum ? 0 : -ENOMEM;
 }
 
-/* All but the blocks that are there already. */
-static void fill_lists(struct kvmm_migrate *job, struct local *local)
-{
-	const struct store *store = &local->store;
-
-	local->nr = 0;
-	for (u32 i = 0; i < job->goods.nr; i++) {
-		if (i < store->nr_refs && store->present[i])
-			continue;
-		local->from[local->nr] = job->goods.block[i];
-		local->to[local->nr++] = store->block[i];
-	}
-}
-
-static int begin_move(struct kvmm_migrate *job, struct local *local)
-{
-	struct mover_attr attr = {
-		.from = end_of(&job->goods.view, local->from),
-		.to = end_of(&local->store.view, local->to),
-		.nr = local->nr, .chunk_bytes = job->chunk_bytes, .flags = job->copy_flags,
-	};
-	int err = mover_init(&local->mover, &attr);
-
-	local->moving = !err;
-	return err;
-}
-
-static int make_store(struct kvmm_migrate *job, struct store *store)
-{
-	const struct goods *goods = &job->goods;
-
-	return store->block ? 0 : store_init(store, goods->nr_refs, goods->name, goods->nr_ranges,
-					     goods->kind);
-}
-
 static int local_prepare(struct kvmm_migrate *job)
 {
+	const struct goods *goods = &job->goods;
 	struct local *local = job->local;
-	int err = make_store(job, &local->store);
+	struct store *store = &local->store;
+	struct mover_attr attr;
+	int err = store->block ? 0 : store_init(store, goods->nr_refs, goods->name,
+						goods->nr_ranges, goods->kind);
 
 	local->nr_verified = local->nr_descriptors = 0;
 	local->has_fence = false;
 	if (!err)
 		err = alloc_lists(job, local);
 	if (!err)
-		err = store_reserve(&local->store);
+		err = store_reserve(store);
 	if (err)
 		return err;
-	fill_lists(job, local);
-	return begin_move(job, local);
+	/* All but the blocks that are there already. */
+	local->nr = 0;
+	for (u32 i = 0; i < goods->nr; i++) {
+		if (i < store->nr_refs && store->present[i])
+			continue;
+		local->from[local->nr] = goods->block[i];
+		local->to[local->nr++] = store->block[i];
+	}
+	attr = (struct mover_attr){
+		.from = end_of(&goods->view, local->from), .to = end_of(&store->view, local->to),
+		.nr = local->nr, .chunk_bytes = job->chunk_bytes, .flags = job->copy_flags,
+	};
+	err = mover_init(&local->mover, &attr);
+	local->moving = !err;
+	return err;
 }
 
 /*
@@ -136,20 +113,15 @@ static int let_see(const struct kv_pool_view *view)
 	return err;
 }
 
-static int let_both_see(struct kvmm_migrate *job)
-{
-	int err = let_see(&job->goods.view);
-
-	return err ? err : let_see(&job->local->store.view);
-}
-
 static int local_wait(struct kvmm_migrate *job)
 {
 	struct local *local = job->local;
 	int err = quiet_poll(local->store.pool, &local->store.view, &local->fence,
 			     &local->has_fence);
 
-	return err || job->attempts == 1 ? err : let_both_see(job);
+	if (!err && job->attempts > 1)
+		err = let_see(&job->goods.view);
+	return err || job->attempts == 1 ? err : let_see(&local->store.view);
 }
 
 /* ---- copy, verify, commit ---- */

@@ -16,6 +16,7 @@
 #define NET_MOVER_H
 
 #include <kv/dev.h>
+#include <kv/pool_migrate.h>
 #include <kv/types.h>
 #include <kvmm/migrate.h>
 
@@ -27,6 +28,11 @@ struct end {
 	struct kv_planes planes;
 	const u32 *block;		/* by number; NULL: 0, 1, ... */
 };
+
+static inline struct end end_of(const struct kv_pool_view *view, const u32 *block)
+{
+	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
+}
 
 /* Which device copies, and how. */
 struct route {

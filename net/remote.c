@@ -68,31 +68,19 @@ static bool has_link(const struct remote *remote)
 	return remote->link && !remote->link->conn.err;
 }
 
+static void let_go(struct remote *remote)
+{
+	if (remote->link)
+		remote->link->job = NULL;
+	remote->link = NULL;
+}
+
 /* ---- prepare ---- */
-
-static int make_tables(struct kvmm_migrate *job, struct remote *remote)
-{
-	u32 nr = max(job->goods.nr, 1u);
-
-	if (!remote->sum)
-		remote->sum = kv_alloc_array(nr, sizeof(*remote->sum));
-	if (!remote->from)
-		remote->from = kv_alloc_array(nr, sizeof(*remote->from));
-	return remote->sum && remote->from ? 0 : -ENOMEM;
-}
-
-static void start_over(struct remote *remote)
-{
-	remote->state = TALLY;
-	remote->nr_sums = remote->nr_names_sent = remote->nr_sums_sent = 0;
-	remote->offered = remote->is_there = remote->verified = remote->commit_sent = false;
-	remote->nr = remote->next = remote->nr_drained = remote->nr_before = 0;
-	memset(remote->slot, 0, sizeof(remote->slot));
-}
 
 static int remote_prepare(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
+	u32 nr = max(job->goods.nr, 1u);
 	int err;
 
 	if (!remote->link)
@@ -100,16 +88,19 @@ static int remote_prepare(struct kvmm_migrate *job)
 	err = link_greet(remote->link);
 	if (err)
 		return err;
-	start_over(remote);
+	*remote = (struct remote){
+		.link = remote->link, .id = remote->id, .gen = remote->gen,
+		.max_runs = remote->max_runs, .sum = remote->sum, .from = remote->from,
+		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
+	};
 	remote->link->window.flags = job->copy_flags;
 	remote->path = remote->link->window.shape.kind == WINDOW_DEVICE ? KVMM_MIGRATE_PATH_DEVICE :
 									 KVMM_MIGRATE_PATH_SHARED;
-	return make_tables(job, remote);
-}
-
-static int remote_wait(struct kvmm_migrate *job)
-{
-	return 0;
+	if (!remote->sum)
+		remote->sum = kv_alloc_array(nr, sizeof(*remote->sum));
+	if (!remote->from)
+		remote->from = kv_alloc_array(nr, sizeof(*remote->from));
+	return remote->sum && remote->from ? 0 : -ENOMEM;
 }
 
 /* ---- the offer ---- */
@@ -117,7 +108,7 @@ static int remote_wait(struct kvmm_migrate *job)
 static int tally(struct kvmm_migrate *job, struct remote *remote)
 {
 	const struct kv_pool_view *view = &job->goods.view;
-	struct end end = { view->ops, view->dev, view->dev_number, view->planes, job->goods.block };
+	struct end end = end_of(view, job->goods.block);
 	u32 nr = min(job->goods.nr - remote->nr_sums, sum_portion(view->block_bytes));
 	int err = sum_list(&end, remote->nr_sums, nr, remote->sum + remote->nr_sums);
 
@@ -238,41 +229,10 @@ static int hear_drain(struct remote *remote, const struct wire_msg *msg)
 	return 0;
 }
 
-static int hear_verified(struct remote *remote, const struct wire_msg *msg)
-{
-	s32 status;
-
-	if (wire_get_status(msg, &status) || remote->nr_drained != remote->nr)
-		return -EPROTO;
-	remote->verified = !status;
-	return status;
-}
-
-/* The end of doubt, one way or the other. */
-static int hear_ack(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
-{
-	s32 status;
-
-	if (!remote->commit_sent || wire_get_status(msg, &status))
-		return -EPROTO;
-	job->in_doubt = false;
-	remote->is_there = !status;
-	return status;
-}
-
-/* An abort of an attempt that was to be committed says that it was not. */
-static int hear_abort(struct kvmm_migrate *job, const struct wire_msg *msg)
-{
-	s32 status;
-
-	if (wire_get_status(msg, &status) || !status)
-		return -EPROTO;
-	job->in_doubt = false;
-	return status;
-}
-
 static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
 {
+	s32 status;
+
 	switch (msg->head.type) {
 	case WIRE_ACCEPT:
 		if (remote->state == POUR || !remote->offered)
@@ -281,11 +241,21 @@ static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wi
 	case WIRE_DRAIN:
 		return hear_drain(remote, msg);
 	case WIRE_VERIFIED:
-		return hear_verified(remote, msg);
+		if (wire_get_status(msg, &status) || remote->nr_drained != remote->nr)
+			return -EPROTO;
+		remote->verified = !status;
+		return status;
 	case WIRE_ACK:
-		return hear_ack(job, remote, msg);
+		if (!remote->commit_sent || wire_get_status(msg, &status))
+			return -EPROTO;
+		job->in_doubt = false;		/* one way or the other */
+		remote->is_there = !status;
+		return status;
 	case WIRE_ABORT:
-		return hear_abort(job, msg);
+		if (wire_get_status(msg, &status) || !status)
+			return -EPROTO;
+		job->in_doubt = false;		/* an attempt to be committed was not */
+		return status;
 	}
 	return -EPROTO;
 }
@@ -310,31 +280,6 @@ static int listen(struct kvmm_migrate *job, struct remote *remote)
 
 /* ---- pouring ---- */
 
-static int fill_slot(struct kvmm_migrate *job, struct remote *remote, u32 slot)
-{
-	struct window *window = &remote->link->window;
-	u32 nr = min(remote->nr - remote->next, window->shape.slot_blocks);
-	int err;
-
-	if (!nr)
-		return 0;
-	err = window_fill(window, slot, remote->from, remote->next, nr);
-	if (err)
-		return err;
-	remote->next += nr;
-	remote->slot[slot] = SLOT_FILLING;
-	return 0;
-}
-
-static void send_slot(struct remote *remote, u32 slot)
-{
-	const struct slot_copy *copy = &remote->link->window.copy[slot];
-	const struct wire_fill fill = { slot, copy->first, copy->nr, 0 };
-
-	send(remote, WIRE_FILL, &fill, sizeof(fill));
-	remote->slot[slot] = SLOT_SENT;
-}
-
 /* Slots are sent in the order of their blocks: the taker counts on that. */
 static bool is_next(const struct remote *remote, u32 slot)
 {
@@ -348,30 +293,42 @@ static bool is_next(const struct remote *remote, u32 slot)
 	return true;
 }
 
-static int pour_slot(struct kvmm_migrate *job, struct remote *remote, u32 slot)
+static int pour_slot(struct remote *remote, u32 slot)
 {
-	int err = 0;
+	struct window *window = &remote->link->window;
+	u32 nr = min(remote->nr - remote->next, window->shape.slot_blocks);
+	int err;
 
-	if (remote->slot[slot] == SLOT_EMPTY)
-		err = fill_slot(job, remote, slot);
-	if (!err && remote->slot[slot] == SLOT_FILLING) {
-		err = window_poll(&remote->link->window, slot);
+	if (remote->slot[slot] == SLOT_EMPTY && nr) {
+		err = window_fill(window, slot, remote->from, remote->next, nr);
+		if (err)
+			return err;
+		remote->next += nr;
+		remote->slot[slot] = SLOT_FILLING;
+	}
+	if (remote->slot[slot] == SLOT_FILLING) {
+		err = window_poll(window, slot);
 		if (err)
 			return err == -EINPROGRESS ? 0 : err;
 		remote->slot[slot] = SLOT_FULL;
 	}
-	if (!err && remote->slot[slot] == SLOT_FULL && is_next(remote, slot) &&
-	    conn_has_room(&remote->link->conn))
-		send_slot(remote, slot);
-	return err;
+	if (remote->slot[slot] == SLOT_FULL && is_next(remote, slot) &&
+	    conn_has_room(&remote->link->conn)) {
+		const struct slot_copy *copy = &window->copy[slot];
+		const struct wire_fill fill = { slot, copy->first, copy->nr, 0 };
+
+		send(remote, WIRE_FILL, &fill, sizeof(fill));
+		remote->slot[slot] = SLOT_SENT;
+	}
+	return 0;
 }
 
-static int pour(struct kvmm_migrate *job, struct remote *remote)
+static int pour(struct remote *remote)
 {
 	int err = 0;
 
 	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
-		err = pour_slot(job, remote, i);
+		err = pour_slot(remote, i);
 	remote->nr_descriptors = remote->link->window.nr_descriptors;
 	if (err)
 		return err;
@@ -393,7 +350,7 @@ static int remote_copy(struct kvmm_migrate *job)
 	case ANSWER:
 		return -EINPROGRESS;
 	case POUR:
-		return pour(job, remote);
+		return pour(remote);
 	}
 	return -EINVAL;
 }
@@ -427,8 +384,7 @@ static int remote_commit(struct kvmm_migrate *job)
 	if (err || !remote->is_there)
 		return err ? err : -EINPROGRESS;
 	job->in_doubt = false;
-	remote->link->job = NULL;	/* free for the next one */
-	remote->link = NULL;
+	let_go(remote);		/* the link is free for the next job */
 	return 0;
 }
 
@@ -441,13 +397,6 @@ static void send_abort(struct remote *remote)
 	if (remote->offered && !remote->commit_sent && has_link(remote) &&
 	    conn_has_room(&remote->link->conn))
 		send(remote, WIRE_ABORT, &status, sizeof(status));
-}
-
-static void let_go(struct remote *remote)
-{
-	if (remote->link)
-		remote->link->job = NULL;
-	remote->link = NULL;
 }
 
 /* The taker may still read the slots it leaves: it waits for that before it takes an offer. */
@@ -516,7 +465,6 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 
 static const struct carrier_ops remote_ops = {
 	.prepare	= remote_prepare,
-	.wait		= remote_wait,
 	.copy		= remote_copy,
 	.verify		= remote_verify,
 	.commit		= remote_commit,

@@ -14,15 +14,6 @@ u32 sum_portion(u64 block_bytes)
 	return block_bytes ? max(SUM_BYTES / block_bytes, (u64)1) : UINT32_MAX;
 }
 
-static u32 run_length(const u32 *block, u32 nr)
-{
-	u32 n = 1;
-
-	while (n < nr && block[n] == block[0] + n)
-		n++;
-	return n;
-}
-
 int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums)
 {
 	const struct kv_fence at_once = { 0 };
@@ -35,7 +26,8 @@ int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums)
 	for (u32 i = 0, run; i < nr && !err; i += run) {
 		const u32 *block = end->block + first + i;
 
-		run = run_length(block, nr - i);
+		for (run = 1; i + run < nr && block[run] == block[0] + run;)
+			run++;
 		err = end->ops->sum_blocks(end->dev, &end->planes, block[0], run, at_once,
 					   sums + i);
 	}

@@ -14,23 +14,13 @@
 
 #define MIN_DEVICE_BYTES	(2ull << 20)
 
-/* ---- shape ---- */
-
-/* As many blocks a slot as fit into @bytes for all; at least one. */
-static void shape_for(struct wire_window *shape, const struct kv_pool_view *view, u64 bytes)
+static struct end slot_end_of(const struct window *window, u32 slot)
 {
-	u64 nr = view->block_bytes ? bytes / WINDOW_SLOTS / view->block_bytes : 1;
+	struct end end = window->shape.kind == WINDOW_DEVICE ? end_of(&window->view, NULL) :
+							       (struct end){ 0 };
 
-	shape->slot_blocks = min(max(nr, (u64)1), (u64)KVMM_MIGRATE_MAX_BLOCKS);
-	shape->slot_bytes = stage_bytes(&view->planes, shape->slot_blocks);
-	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;
-}
-
-/* The window named by the other side must hold all that this side will write. */
-static bool shape_fits(const struct wire_window *shape, const struct kv_pool_view *view)
-{
-	return shape->slot_bytes >= stage_bytes(&view->planes, shape->slot_blocks) &&
-	       shape->bytes / WINDOW_SLOTS >= shape->slot_bytes;
+	end.planes = (struct kv_planes){ window->plane[slot], window->view.planes.nr };
+	return end;
 }
 
 static int place_slots(struct window *window, u64 base)
@@ -49,39 +39,20 @@ static int place_slots(struct window *window, u64 base)
 	return window->move ? 0 : -ENOMEM;
 }
 
-static struct end slot_end_of(const struct window *window, u32 slot)
-{
-	struct end end = { .planes = { window->plane[slot], window->view.planes.nr } };
-
-	if (window->shape.kind != WINDOW_DEVICE)
-		return end;
-	end.ops = window->view.ops;
-	end.dev = window->view.dev;
-	end.dev_number = window->view.dev_number;
-	return end;
-}
-
 /* ---- making ---- */
 
-static int make_shared(struct window *window)
+/* Host memory that both sides map; made here unless the other side has sent a descriptor. */
+static int map_shared(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 	int err;
 
-	window->fd = ops->mem_make(ops->ctx, window->shape.bytes);
+	if (window->fd < 0)
+		window->fd = ops->mem_make(ops->ctx, window->shape.bytes);
 	if (window->fd < 0)
 		return window->fd;
 	err = ops->mem_map(ops->ctx, window->fd, window->shape.bytes, &window->ptr);
 	return err ? err : place_slots(window, (uintptr_t)window->ptr);
-}
-
-static u64 pow2_above(u64 bytes)
-{
-	u64 all = MIN_DEVICE_BYTES;
-
-	while (all < bytes)
-		all *= 2;
-	return all;
 }
 
 static int make_device(struct window *window)
@@ -89,9 +60,12 @@ static int make_device(struct window *window)
 	const struct kv_dev_ops *ops = window->view.ops;
 	struct kv_area_attr attr = { .exports = KV_EXPORT_FD };
 	struct kv_area_info info;
+	u64 bytes = MIN_DEVICE_BYTES;
 	int err;
 
-	window->shape.bytes = attr.max_bytes = attr.handle_bytes = pow2_above(window->shape.bytes);
+	while (bytes < window->shape.bytes)
+		bytes *= 2;
+	window->shape.bytes = attr.max_bytes = attr.handle_bytes = bytes;
 	err = ops->area_create(window->view.dev, &attr, &window->area);
 	if (err)
 		return err;
@@ -104,21 +78,22 @@ static int make_device(struct window *window)
 	return err ? err : place_slots(window, info.addr);
 }
 
-static int init_window(struct window *window, const struct kv_pool_view *view)
-{
-	*window = (struct window){ .view = *view, .fd = -1 };
-	return view->dev ? 0 : -EOPNOTSUPP;
-}
-
 int window_make(struct window *window, const struct kv_pool_view *view, u32 kind, u64 bytes)
 {
-	int err = init_window(window, view);
+	struct wire_window *shape = &window->shape;
+	u64 nr;
+	int err;
 
-	if (err)
-		return err;
-	window->shape.kind = kind;
-	shape_for(&window->shape, view, bytes);
-	err = kind == WINDOW_DEVICE ? make_device(window) : make_shared(window);
+	*window = (struct window){ .view = *view, .fd = -1 };
+	if (!view->dev)
+		return -EOPNOTSUPP;
+	shape->kind = kind;
+	/* As many blocks a slot as fit into @bytes for all; at least one. */
+	nr = view->block_bytes ? bytes / WINDOW_SLOTS / view->block_bytes : 1;
+	shape->slot_blocks = min(max(nr, (u64)1), (u64)KVMM_MIGRATE_MAX_BLOCKS);
+	shape->slot_bytes = stage_bytes(&view->planes, shape->slot_blocks);
+	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;
+	err = kind == WINDOW_DEVICE ? make_device(window) : map_shared(window);
 	if (err)
 		window_close(window);
 	return err < 0 ? err : 0;
@@ -126,38 +101,27 @@ int window_make(struct window *window, const struct kv_pool_view *view, u32 kind
 
 /* ---- opening ---- */
 
-static int open_shared(struct window *window)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-	int err = ops->mem_map(ops->ctx, window->fd, window->shape.bytes, &window->ptr);
-
-	return err ? err : place_slots(window, (uintptr_t)window->ptr);
-}
-
-static int open_device(struct window *window)
-{
-	const struct kv_dev_ops *ops = window->view.ops;
-	struct kv_area_info info;
-	int err = ops->area_import(window->view.dev, KV_EXPORT_FD, &window->fd,
-				   window->shape.bytes, &window->area);
-
-	if (err)
-		return err;
-	ops->area_info(window->area, &info);
-	return place_slots(window, info.addr);
-}
-
 int window_open(struct window *window, const struct kv_pool_view *view,
 		const struct wire_window *shape, int fd)
 {
-	int err = init_window(window, view);
+	struct kv_area_info info;
+	int err = view->dev ? 0 : -EOPNOTSUPP;
 
-	window->fd = fd;
-	window->shape = *shape;
-	if (!err && !shape_fits(shape, view))
+	*window = (struct window){ .view = *view, .fd = fd, .shape = *shape };
+	/* It must hold all that this side will write. */
+	if (!err && (shape->slot_bytes < stage_bytes(&view->planes, shape->slot_blocks) ||
+		     shape->bytes / WINDOW_SLOTS < shape->slot_bytes))
 		err = -EPROTO;
-	if (!err)
-		err = shape->kind == WINDOW_DEVICE ? open_device(window) : open_shared(window);
+	if (!err && shape->kind == WINDOW_DEVICE) {
+		err = view->ops->area_import(view->dev, KV_EXPORT_FD, &window->fd, shape->bytes,
+					     &window->area);
+		if (!err) {
+			view->ops->area_info(window->area, &info);
+			err = place_slots(window, info.addr);
+		}
+	} else if (!err) {
+		err = map_shared(window);
+	}
 	if (err)
 		window_close(window);
 	return err;
@@ -200,16 +164,9 @@ static int submit(struct window *window, u32 slot, const struct end *from, const
 	return err;
 }
 
-static struct end pool_end_of(const struct window *window, const u32 *block)
-{
-	const struct kv_pool_view *view = &window->view;
-
-	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
-}
-
 int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
 {
-	struct end from = pool_end_of(window, block), to = slot_end_of(window, slot);
+	struct end from = end_of(&window->view, block), to = slot_end_of(window, slot);
 
 	window->copy[slot].first = first;
 	window->copy[slot].nr = nr;
@@ -218,7 +175,7 @@ int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u3
 
 int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
 {
-	struct end from = slot_end_of(window, slot), to = pool_end_of(window, block);
+	struct end from = slot_end_of(window, slot), to = end_of(&window->view, block);
 
 	window->copy[slot].first = first;
 	window->copy[slot].nr = nr;
