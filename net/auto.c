@@ -63,27 +63,10 @@ static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
 	return attr;
 }
 
-/* Blocks that are missing, or as many as a portion has. */
-static u32 portion(const struct kvmm_migrate_auto *watch, u32 nr_free)
-{
-	return min(watch->attr.high - nr_free, watch->attr.max_blocks);
-}
-
-static int start_refs(struct kvmm_migrate_auto *watch, kvmm_ref_t *refs, u32 nr)
-{
-	struct kvmm_migrate_attr attr = attr_of(watch);
-
-	kv_assert_held(&watch->lock);
-	attr.what = KVMM_MIGRATE_REFS;
-	attr.flags |= KVMM_MIGRATE_IDLE_ONLY;
-	attr.refs = refs;
-	attr.nr_refs = nr;
-	return kvmm_migrate_start(&attr, &watch->job);
-}
-
 /* 0 they are on their way; -ENOENT there are none. */
 static int start_cold(struct kvmm_migrate_auto *watch, u32 nr)
 {
+	struct kvmm_migrate_attr attr = attr_of(watch);
 	kvmm_ref_t *refs = watch->ref;
 	u32 nr_refs = 0;
 	int found, err;
@@ -103,7 +86,11 @@ static int start_cold(struct kvmm_migrate_auto *watch, u32 nr)
 	for (int i = 0; i < found; i++)
 		if (refs[i].gen)
 			refs[nr_refs++] = refs[i];
-	err = nr_refs ? start_refs(watch, refs, nr_refs) : -ENOENT;
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.flags |= KVMM_MIGRATE_IDLE_ONLY;
+	attr.refs = refs;
+	attr.nr_refs = nr_refs;
+	err = nr_refs ? kvmm_migrate_start(&attr, &watch->job) : -ENOENT;
 	kvmm_put_many(watch->attr.src, refs, nr_refs);
 	watch->job_seq = 0;
 	return err;
@@ -136,40 +123,25 @@ static struct idle *find_idle(struct kvmm_migrate_auto *watch, u64 seq)
 	return NULL;
 }
 
-static void count_gone(struct kvmm_migrate_auto *watch)
+/* The destination is full, or broken: that will not change at once. */
+static void end_job(struct kvmm_migrate_auto *watch, int err)
 {
 	struct idle *idle = watch->job_seq ? find_idle(watch, watch->job_seq) : NULL;
 	struct kvmm_migrate_status status;
 
 	kv_assert_held(&watch->lock);
-	kvmm_migrate_status(watch->job, &status);
-	watch->stat.blocks += status.nr_blocks;
-	if (idle) {
-		idle->gone = true;
-		watch->stat.seqs++;
-	}
-}
-
-/* The destination is full, or broken: that will not change at once. */
-static void end_job(struct kvmm_migrate_auto *watch, int err)
-{
-	kv_assert_held(&watch->lock);
-	if (!err)
-		count_gone(watch);
-	else if (err != -ECANCELED && err != -ESTALE)
+	if (!err) {
+		kvmm_migrate_status(watch->job, &status);
+		watch->stat.blocks += status.nr_blocks;
+		watch->stat.seqs += idle != NULL;
+		if (idle)
+			idle->gone = true;
+	} else if (err != -ECANCELED && err != -ESTALE) {
 		watch->next_ns = kv_clock_ns() + DEFER_NS;
+	}
 	watch->stat.failed += err && err != -ECANCELED;
 	kvmm_migrate_free(watch->job);
 	watch->job = NULL;
-}
-
-static void poll_job(struct kvmm_migrate_auto *watch)
-{
-	int err = kvmm_migrate_poll(watch->job);
-
-	kv_assert_held(&watch->lock);
-	if (err != -EINPROGRESS)
-		end_job(watch, err);
 }
 
 static void look(struct kvmm_migrate_auto *watch)
@@ -188,7 +160,8 @@ static void look(struct kvmm_migrate_auto *watch)
 		watch->next_ns += watch->attr.interval_ms * NS_PER_MS;
 		return;
 	}
-	err = start_cold(watch, portion(watch, nr_free));
+	/* Blocks that are missing, or as many as a portion has. */
+	err = start_cold(watch, min(watch->attr.high - nr_free, watch->attr.max_blocks));
 	if (err)
 		err = start_idle(watch);
 	if (err)
@@ -197,17 +170,9 @@ static void look(struct kvmm_migrate_auto *watch)
 		watch->stat.starts++;
 }
 
-static void tick(struct kvmm_migrate_auto *watch)
-{
-	kv_assert_held(&watch->lock);
-	if (!watch->job && kv_clock_ns() >= watch->next_ns)
-		look(watch);
-	if (watch->job)
-		poll_job(watch);
-}
-
 int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 {
+	int err = -EINPROGRESS;
 	bool busy;
 
 	if (kv_inherited(watch))
@@ -216,7 +181,12 @@ int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 		return -EINVAL;
 	if (!kv_trylock(&watch->lock))	/* another thread is at it */
 		return 1;
-	tick(watch);
+	if (!watch->job && kv_clock_ns() >= watch->next_ns)
+		look(watch);
+	if (watch->job)
+		err = kvmm_migrate_poll(watch->job);
+	if (err != -EINPROGRESS)
+		end_job(watch, err);
 	busy = watch->job != NULL;
 	kv_unlock(&watch->lock);
 	return busy;
@@ -243,19 +213,9 @@ int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
 	return err;
 }
 
-/* Jobs not committed come to nothing; those committed have only their grace to wait for. */
-static void stop_job(struct kvmm_migrate_auto *watch)
-{
-	struct kvmm_migrate_status status;
-
-	kv_assert_held(&watch->lock);
-	kvmm_migrate_cancel(watch->job);
-	kvmm_migrate_status(watch->job, &status);
-	end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
-}
-
 int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 {
+	struct kvmm_migrate_status status;
 	struct idle *idle;
 	int ret = -ENOENT;
 
@@ -264,8 +224,12 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 	if (!watch || !seq)
 		return -EINVAL;
 	kv_lock(&watch->lock);
-	if (watch->job && watch->job_seq == seq)
-		stop_job(watch);
+	/* A job not committed comes to nothing; one committed has only its grace to wait for. */
+	if (watch->job && watch->job_seq == seq) {
+		kvmm_migrate_cancel(watch->job);
+		kvmm_migrate_status(watch->job, &status);
+		end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
+	}
 	idle = find_idle(watch, seq);
 	if (idle) {
 		u32 at = idle - watch->idle;
@@ -359,21 +323,12 @@ static void free_watch(struct kvmm_migrate_auto *watch)
 	kv_free(watch);
 }
 
-static int alloc_tables(struct kvmm_migrate_auto *watch)
-{
-	u32 nr = min(watch->attr.max_blocks, MAX_COLD);
-
-	watch->idle = kv_alloc_array(MAX_IDLE, sizeof(*watch->idle));
-	watch->weak = kv_alloc_array(nr, sizeof(*watch->weak));
-	watch->ref = kv_alloc_array(nr, sizeof(*watch->ref));
-	return watch->idle && watch->weak && watch->ref ? 0 : -ENOMEM;
-}
-
 int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 			    struct kvmm_migrate_auto **result)
 {
 	struct kvmm_migrate_auto_attr known;
 	struct kvmm_migrate_auto *watch;
+	u32 nr;
 	int err;
 
 	if (!attr || !result)
@@ -388,7 +343,11 @@ int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 		return -ENOMEM;
 	watch->attr = known;
 	kv_lock_init(&watch->lock, KV_RANK_TICK, 0);
-	err = alloc_tables(watch);
+	nr = min(known.max_blocks, MAX_COLD);
+	watch->idle = kv_alloc_array(MAX_IDLE, sizeof(*watch->idle));
+	watch->weak = kv_alloc_array(nr, sizeof(*watch->weak));
+	watch->ref = kv_alloc_array(nr, sizeof(*watch->ref));
+	err = watch->idle && watch->weak && watch->ref ? 0 : -ENOMEM;
 	if (!err && known.flags & KVMM_MIGRATE_AUTO_THREAD)
 		err = kv_sys()->spawn(kv_sys()->ctx, run_thread, watch, &watch->thread) ?
 		      -EAGAIN : 0;

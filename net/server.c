@@ -164,19 +164,6 @@ static void mind_the_door(struct kvmm_migrate_server *server)
 		server->door_is_shut = shut;
 }
 
-static bool is_short(struct kvmm_migrate_server *server)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-
-	if (!server->shut_until_ns)
-		return false;
-	if (kv_clock_ns() < server->shut_until_ns)
-		return true;
-	server->shut_until_ns = 0;
-	ops->timer(ops->ctx, server->timer, 0);
-	return false;
-}
-
 /* 0, or -EAGAIN no giver is there, or it cannot be let in now. */
 static int let_in(struct kvmm_migrate_server *server)
 {
@@ -205,15 +192,28 @@ static int let_in(struct kvmm_migrate_server *server)
 
 static void let_all_in(struct kvmm_migrate_server *server)
 {
-	for (u32 i = 0; i < MAX_SESSIONS && !is_short(server); i++)
+	const struct kv_sock_ops *ops = kv_sock();
+
+	for (u32 i = 0; i < MAX_SESSIONS; i++) {
+		if (server->shut_until_ns && kv_clock_ns() < server->shut_until_ns)
+			return;
+		if (server->shut_until_ns)
+			ops->timer(ops->ctx, server->timer, 0);
+		server->shut_until_ns = 0;
 		if (let_in(server))
 			return;
+	}
 }
 
-static u32 tick_sessions(struct kvmm_migrate_server *server)
+int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
 {
 	u32 nr_busy = 0;
 
+	if (!server)
+		return -EINVAL;
+	if (kv_pool_refusal(server->pool) == -ECHILD)
+		return -ECHILD;
+	let_all_in(server);
 	for (u32 i = 0; i < MAX_SESSIONS; i++) {
 		if (!server->session[i])
 			continue;
@@ -224,36 +224,12 @@ static u32 tick_sessions(struct kvmm_migrate_server *server)
 			nr_busy += server->session[i]->intake != NULL;
 		}
 	}
-	return nr_busy;
-}
-
-int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
-{
-	u32 nr;
-
-	if (!server)
-		return -EINVAL;
-	if (kv_pool_refusal(server->pool) == -ECHILD)
-		return -ECHILD;
-	let_all_in(server);
-	nr = tick_sessions(server);
 	mind_the_door(server);
 	expire(server);
-	return nr + server->stat.nr_waiting;
+	return nr_busy + server->stat.nr_waiting;
 }
 
 /* ---- birth and death ---- */
-
-static int copy_path(struct kvmm_migrate_server *server, const char *path)
-{
-	size_t len = strlen(path) + 1;
-
-	server->path = kv_alloc_array(len, 1);
-	if (!server->path)
-		return -ENOMEM;
-	memcpy(server->path, path, len);
-	return 0;
-}
 
 static int open_socket(struct kvmm_migrate_server *server)
 {
@@ -285,18 +261,6 @@ static int check_attr(const struct kvmm_migrate_serve_attr *attr)
 	return view.dev ? kv_pool_refusal(attr->pool) : -EOPNOTSUPP;
 }
 
-static void fill_server(struct kvmm_migrate_server *server,
-			const struct kvmm_migrate_serve_attr *attr)
-{
-	server->pool = attr->pool;
-	kv_pool_view(attr->pool, &server->view);
-	server->window_bytes = attr->window_bytes ? attr->window_bytes : DEFAULT_WINDOW_BYTES;
-	server->lease_ns = attr->lease_ns ? attr->lease_ns : DEFAULT_LEASE_NS;
-	server->max_links = attr->max_links ? attr->max_links : DEFAULT_LINKS;
-	server->flags = attr->flags;
-	server->fd = server->watch = server->timer = -1;
-}
-
 int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 		       struct kvmm_migrate_server **result)
 {
@@ -314,10 +278,17 @@ int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 	server = kv_alloc(sizeof(*server));
 	if (!server)
 		return -ENOMEM;
-	fill_server(server, &known);
-	err = copy_path(server, known.path);
-	if (!err)
-		err = open_socket(server);
+	server->pool = known.pool;
+	kv_pool_view(known.pool, &server->view);
+	server->window_bytes = known.window_bytes ? known.window_bytes : DEFAULT_WINDOW_BYTES;
+	server->lease_ns = known.lease_ns ? known.lease_ns : DEFAULT_LEASE_NS;
+	server->max_links = known.max_links ? known.max_links : DEFAULT_LINKS;
+	server->flags = known.flags;
+	server->fd = server->watch = server->timer = -1;
+	server->path = kv_alloc_array(strlen(known.path) + 1, 1);
+	if (server->path)
+		strcpy(server->path, known.path);
+	err = server->path ? open_socket(server) : -ENOMEM;
 	if (err)
 		kvmm_migrate_serve_end(server);
 	else

@@ -51,27 +51,24 @@ static void send_status(struct session *session, u32 type, s32 status)
 	send_fixed(session, type, &what, sizeof(what));
 }
 
-/* To one that there is no record of. */
-static void answer(struct session *session, const struct wire_msg *msg, u32 type, const void *fixed,
-		   u32 bytes)
-{
-	conn_send(&session->conn, &(struct conn_out){
-		.type = type, .gen = msg->head.gen, .id = &msg->head.id, .fixed = fixed,
-		.fixed_bytes = bytes, .fd = -1 });
-}
-
-static void answer_status(struct session *session, const struct wire_msg *msg, u32 type, s32 status)
-{
-	const struct wire_status what = { status, 0 };
-
-	answer(session, msg, type, &what, sizeof(what));
-}
-
-static void answer_accept(struct session *session, const struct wire_msg *msg, u32 what, s32 status)
+/* To an offer that there is no record of, or will be none. */
+static void answer_accept(struct session *session, const struct wire_id *id, u32 gen, u32 what,
+			  s32 status)
 {
 	const struct wire_accept accept = { status, what, 0, 0 };
 
-	answer(session, msg, WIRE_ACCEPT, &accept, sizeof(accept));
+	conn_send(&session->conn, &(struct conn_out){
+		.type = WIRE_ACCEPT, .gen = gen, .id = id, .fixed = &accept,
+		.fixed_bytes = sizeof(accept), .fd = -1 });
+}
+
+static void answer_abort(struct session *session, const struct wire_head *head, s32 status)
+{
+	const struct wire_status what = { status, 0 };
+
+	conn_send(&session->conn, &(struct conn_out){
+		.type = WIRE_ABORT, .gen = head->gen, .id = &head->id, .fixed = &what,
+		.fixed_bytes = sizeof(what), .fd = -1 });
 }
 
 /* ---- the greeting ---- */
@@ -158,26 +155,23 @@ static int hear_offer(struct kvmm_migrate_server *server, struct session *sessio
 	server->stat.offers++;
 	if (server_knows(server, &msg->head.id)) {
 		server->stat.repeated++;
-		answer_accept(session, msg, WIRE_COMMITTED, 0);
+		answer_accept(session, &msg->head.id, msg->head.gen, WIRE_COMMITTED, 0);
 		return 0;
 	}
 	err = intake_make(server->pool, msg, &session->intake);
 	if (err && err != -EPROTO)
-		answer_accept(session, msg, WIRE_GO, err);
+		answer_accept(session, &msg->head.id, msg->head.gen, WIRE_GO, err);
 	return err == -EPROTO ? err : 0;
 }
 
 static void send_accept(struct session *session)
 {
-	static const struct wire_accept none;
 	const struct intake *intake = session->intake;
 	const struct store *store = &intake->store;
-	struct wire_accept accept = none;
+	const struct wire_accept accept = { 0, WIRE_GO, intake->nr_done, store->nr_refs };
 	u8 bits[KVMM_MIGRATE_MAX_BLOCKS / 8] = { 0 };
 	struct conn_out out = message(session, WIRE_ACCEPT);
 
-	accept.nr_done = intake->nr_done;
-	accept.nr_refs = store->nr_refs;
 	for (u32 i = 0; i < store->nr_refs; i++)
 		bits[i / 8] |= store->present[i] << i % 8;
 	out.fixed = &accept;
@@ -187,32 +181,6 @@ static void send_accept(struct session *session)
 	conn_send(&session->conn, &out);
 }
 
-static void refuse(struct kvmm_migrate_server *server, struct session *session, s32 status)
-{
-	const struct wire_accept accept = { status, WIRE_GO, 0, 0 };
-
-	send_fixed(session, WIRE_ACCEPT, &accept, sizeof(accept));
-	server->stat.failed++;
-	drop_intake(session);
-}
-
-/* All is known: is there something of it from before? */
-static void begin(struct kvmm_migrate_server *server, struct session *session)
-{
-	struct intake *before = server_resume(server, session->intake);
-
-	session->intake->state = INTAKE_SETTLE;
-	if (!before)
-		return;
-	before->gen = session->intake->gen;
-	before->next = NULL;
-	before->next_fill = before->nr_done;
-	before->nr_checked = 0;
-	before->state = INTAKE_POUR;
-	intake_free(session->intake);
-	session->intake = before;
-}
-
 static void settle(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;
@@ -220,16 +188,19 @@ static void settle(struct kvmm_migrate_server *server, struct session *session)
 
 	if (err == -EINPROGRESS)
 		return;
-	if (err)
-		refuse(server, session, err);
-	else
+	if (!err) {
 		send_accept(session);
+		return;
+	}
+	answer_accept(session, &intake->id, intake->gen, WIRE_GO, err);
+	server->stat.failed++;
+	drop_intake(session);
 }
 
 static int hear_part(struct kvmm_migrate_server *server, struct session *session,
 		     const struct wire_msg *msg)
 {
-	struct intake *intake = session->intake;
+	struct intake *intake = session->intake, *before;
 	int err;
 
 	/* The rest of an offer that was answered before its end. */
@@ -240,7 +211,18 @@ static int hear_part(struct kvmm_migrate_server *server, struct session *session
 	err = msg->head.type == WIRE_NAMES ? intake_names(intake, msg) : intake_sums(intake, msg);
 	if (err || !intake_is_whole(intake))
 		return err;
-	begin(server, session);
+	intake->state = INTAKE_SETTLE;
+	/* All is known: is there something of it from before? */
+	before = server_resume(server, intake);
+	if (before) {
+		before->gen = intake->gen;
+		before->next = NULL;
+		before->next_fill = before->nr_done;
+		before->nr_checked = 0;
+		before->state = INTAKE_POUR;
+		intake_free(intake);
+		session->intake = before;
+	}
 	settle(server, session);
 	return 0;
 }
@@ -300,19 +282,6 @@ static bool drain_next(struct kvmm_migrate_server *server, struct session *sessi
 	return true;
 }
 
-static void check(struct kvmm_migrate_server *server, struct session *session)
-{
-	int err = intake_check(session->intake);
-
-	if (err == -EINPROGRESS)
-		return;
-	send_status(session, WIRE_VERIFIED, err);
-	if (err) {
-		server->stat.failed++;
-		session->dropping = true;
-	}
-}
-
 static void pour(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;
@@ -343,27 +312,16 @@ static int hear_commit(struct kvmm_migrate_server *server, struct session *sessi
 	return 0;
 }
 
-static int hear_abort(struct kvmm_migrate_server *server, struct session *session,
-		      const struct wire_msg *msg)
-{
-	s32 status;
-
-	if (wire_get_status(msg, &status))
-		return -EPROTO;
-	server->stat.failed++;
-	session->dropping = true;
-	return 0;
-}
-
 static int hear_of_intake(struct kvmm_migrate_server *server, struct session *session,
 			  const struct wire_msg *msg)
 {
 	const struct intake *intake = session->intake;
+	s32 status;
 
 	/* Of one that was given up, or refused, while this was on its way. */
 	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id)) {
 		if (msg->head.type == WIRE_COMMIT)
-			answer_status(session, msg, WIRE_ABORT, -ECANCELED);
+			answer_abort(session, &msg->head, -ECANCELED);
 		return 0;
 	}
 	switch (msg->head.type) {
@@ -372,7 +330,11 @@ static int hear_of_intake(struct kvmm_migrate_server *server, struct session *se
 	case WIRE_COMMIT:
 		return hear_commit(server, session, msg);
 	case WIRE_ABORT:
-		return hear_abort(server, session, msg);
+		if (wire_get_status(msg, &status))
+			return -EPROTO;
+		server->stat.failed++;
+		session->dropping = true;
+		return 0;
 	}
 	return -EPROTO;
 }
@@ -400,6 +362,7 @@ static int hear(struct kvmm_migrate_server *server, struct session *session,
 static void step_intake(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;
+	int err;
 
 	if (!intake || session->dropping || !conn_has_room(&session->conn))
 		return;
@@ -408,8 +371,14 @@ static void step_intake(struct kvmm_migrate_server *server, struct session *sess
 	intake = session->intake;
 	if (intake && intake->state == INTAKE_POUR)
 		pour(server, session);
-	if (intake && intake->state == INTAKE_CHECK && !session->dropping)
-		check(server, session);
+	if (!intake || intake->state != INTAKE_CHECK || session->dropping)
+		return;
+	err = intake_check(intake);
+	if (err == -EINPROGRESS)
+		return;
+	send_status(session, WIRE_VERIFIED, err);
+	server->stat.failed += !!err;
+	session->dropping = err;
 }
 
 /* Why the link is over; 0 it is not. */
@@ -430,12 +399,12 @@ static int hear_all(struct kvmm_migrate_server *server, struct session *session)
 
 static void end(struct kvmm_migrate_server *server, struct session *session, int err)
 {
-	static const struct wire_msg none;
+	static const struct wire_head none;
 
 	if (err == -EPROTO)
 		server->stat.refused++;
 	if (err != -ECONNRESET && !session->conn.err)
-		answer_status(session, &none, WIRE_ABORT, err);
+		answer_abort(session, &none, err);
 	conn_break(&session->conn, err);
 	session->over = true;
 }
