@@ -22,17 +22,6 @@
 /* ---- failures ---- */
 
 /*
- * A failing call can be repeated for ever, as by a poll or by an allocation that is tried smaller
- * and smaller. Each (call, result) speaks once; two that share a slot share one line.
- */
-static bool is_news(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
-{
-	u32 slot = ((u32)result * 71 + call) % KV_GPU_TOLD;
-
-	return !kv_xchg_acquire(&gpu->told[slot], 1);
-}
-
-/*
  * By ordinal: pools open a device each for itself, and share its context. Devices with ordinals
  * that share a number doubt each other's work. A failure is not seen that a call of the engine was
  * told, nor, for the moment until it is counted, one that a call was told which may sleep
@@ -122,14 +111,19 @@ static void latch(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 	       kcu_error_name(result), result, kcu_call_name(call));
 }
 
+/*
+ * A failing call can be repeated for ever, as by a poll or by an allocation that is tried smaller
+ * and smaller. Each (call, result) speaks once; two that share a slot share one line.
+ */
 int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 {
 	enum kcu_class class = kcu_class_of(result);
+	u32 slot = ((u32)result * 71 + call) % KV_GPU_TOLD;
 
 	doubt(gpu, call, result);
 	if (class == KCU_FATAL)
 		latch(gpu, call, result);
-	else if (result != KCU_E_NOT_READY && is_news(gpu, call, result))
+	else if (result != KCU_E_NOT_READY && !kv_xchg_acquire(&gpu->told[slot], 1))
 		kv_log(class == KCU_SOFT ? KV_LOG_WARN : KV_LOG_INFO, "kvmm: gpu %d: %s: %s (%d)",
 		       gpu->ordinal, kcu_call_name(call), kcu_error_name(result), result);
 	return kcu_errno(result);
@@ -219,8 +213,11 @@ int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
 
 /* ---- the device's properties ---- */
 
-/* @otherwise as well for attributes that this driver does not know, which is not worth a line. */
-static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int otherwise)
+/*
+ * @otherwise as well for attributes that this driver does not know, which is not worth a line: a
+ * feature that cannot be asked for is absent.
+ */
+static int attribute(struct kv_gpu *gpu, enum kcu_device_attribute attr, int otherwise)
 {
 	kcu_result result;
 	int value;
@@ -232,34 +229,18 @@ static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int 
 	return otherwise;
 }
 
-/* A feature that cannot be asked for is absent. */
-static int attribute(struct kv_gpu *gpu, enum kcu_device_attribute attr)
-{
-	return attribute_or(gpu, attr, 0);
-}
-
-static void read_attributes(struct kv_gpu *gpu)
-{
-	gpu->nr_sms = attribute(gpu, KCU_ATTR_SM_COUNT);
-	gpu->nr_copy_engines = attribute(gpu, KCU_ATTR_ASYNC_ENGINES);
-	gpu->l2_bytes = attribute(gpu, KCU_ATTR_L2_BYTES);
-	gpu->cc_major = attribute(gpu, KCU_ATTR_CC_MAJOR);
-	gpu->cc_minor = attribute(gpu, KCU_ATTR_CC_MINOR);
-	gpu->rdma_with_vmm = attribute(gpu, KCU_ATTR_RDMA_WITH_VMM);
-}
-
 static void read_features(struct kv_gpu *gpu)
 {
 	gpu->features = gpu->cu->features;
-	if (!attribute(gpu, KCU_ATTR_VMM))
+	if (!attribute(gpu, KCU_ATTR_VMM, 0))
 		gpu->features &= ~KCU_F_VMM;
-	if (!attribute(gpu, KCU_ATTR_DMA_BUF))
+	if (!attribute(gpu, KCU_ATTR_DMA_BUF, 0))
 		gpu->features &= ~KCU_F_DMABUF;
 	if (!(gpu->features & KCU_F_VMM))
 		return;
-	if (attribute(gpu, KCU_ATTR_HANDLE_POSIX_FD))
+	if (attribute(gpu, KCU_ATTR_HANDLE_POSIX_FD, 0))
 		gpu->features |= KCU_F_IPC_FD;
-	if (attribute(gpu, KCU_ATTR_HANDLE_FABRIC))
+	if (attribute(gpu, KCU_ATTR_HANDLE_FABRIC, 0))
 		gpu->features |= KCU_F_FABRIC;
 }
 
@@ -280,27 +261,6 @@ static int identify(struct kv_gpu *gpu)
 		err = kv_gpu_call(gpu, device_total_mem, &total, gpu->dev);
 	gpu->total_bytes = total;
 	return err;
-}
-
-/* The driver writes capitals, the kernel's files are named in lower case. */
-static void lower_pci_id(struct kv_gpu *gpu)
-{
-	for (char *c = gpu->pci_id; *c; c++)
-		if (*c >= 'A' && *c <= 'F')
-			*c += 'a' - 'A';
-}
-
-/* The kernel knows on every driver; the driver's own attribute is of CUDA 12.2. */
-static int find_numa_node(struct kv_gpu *gpu)
-{
-	char path[64], text[16];
-	int node = -1;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", gpu->pci_id);
-	if (!kv_sys()->read_file(kv_sys()->ctx, path, text, sizeof(text)) &&
-	    sscanf(text, "%d", &node) == 1 && node >= 0)
-		return node;
-	return attribute_or(gpu, KCU_ATTR_HOST_NUMA_ID, -1);
 }
 
 /* A device with an unknown granule, or one that is no power of two, gets no VMM. */
@@ -326,13 +286,25 @@ static void read_granules(struct kv_gpu *gpu)
 
 static int describe(struct kv_gpu *gpu)
 {
-	int err = identify(gpu);
+	int err = identify(gpu), node = -1;
+	char path[64], text[16];
 
 	if (err)
 		return err;
-	lower_pci_id(gpu);
-	gpu->numa_node = find_numa_node(gpu);
-	read_attributes(gpu);
+	/* The driver writes capitals, the kernel's files are named in lower case. */
+	for (char *c = gpu->pci_id; *c; c++)
+		if (*c >= 'A' && *c <= 'F')
+			*c += 'a' - 'A';
+	/* The kernel knows on every driver; the driver's own attribute is of CUDA 12.2. */
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", gpu->pci_id);
+	if (kv_sys()->read_file(kv_sys()->ctx, path, text, sizeof(text)) ||
+	    sscanf(text, "%d", &node) != 1 || node < 0)
+		node = attribute(gpu, KCU_ATTR_HOST_NUMA_ID, -1);
+	gpu->numa_node = node;
+	gpu->nr_sms = attribute(gpu, KCU_ATTR_SM_COUNT, 0);
+	gpu->cc_major = attribute(gpu, KCU_ATTR_CC_MAJOR, 0);
+	gpu->cc_minor = attribute(gpu, KCU_ATTR_CC_MINOR, 0);
+	gpu->rdma_with_vmm = attribute(gpu, KCU_ATTR_RDMA_WITH_VMM, 0);
 	read_features(gpu);
 	read_granules(gpu);
 	return kv_gpu_ready(gpu);
@@ -356,45 +328,10 @@ static int check_context(struct kv_gpu *gpu)
 	return dev == gpu->dev ? 0 : -EINVAL;
 }
 
-static int take_context(struct kv_gpu *gpu, kcu_context ctx)
-{
-	int err;
-
-	gpu->ctx = ctx;
-	if (ctx)
-		return check_context(gpu);
-	err = kv_gpu_call(gpu, primary_ctx_retain, &gpu->ctx, gpu->dev);
-	gpu->ctx_is_primary = !err;
-	return err;
-}
-
-static void drop_context(struct kv_gpu *gpu)
-{
-	if (gpu->ctx_is_primary)
-		kv_gpu_call(gpu, primary_ctx_release, gpu->dev);
-}
-
-static int create_stream(struct kv_gpu *gpu, kcu_stream *stream)
-{
-	return kv_gpu_call(gpu, stream_create_with_priority, stream, KCU_STREAM_NON_BLOCKING,
-			   KCU_PRIORITY_LOWEST);
-}
-
 static void destroy_stream(struct kv_gpu *gpu, kcu_stream stream)
 {
 	if (stream)
 		kv_gpu_call(gpu, stream_destroy, stream);
-}
-
-static void destroy_streams(struct kv_gpu *gpu)
-{
-	struct kv_gpu_scope scope;
-
-	if (kv_gpu_enter(gpu, &scope))
-		return;
-	destroy_stream(gpu, gpu->transfer);
-	destroy_stream(gpu, gpu->compact);
-	kv_gpu_leave(gpu, &scope);
 }
 
 static int create_streams(struct kv_gpu *gpu)
@@ -404,25 +341,21 @@ static int create_streams(struct kv_gpu *gpu)
 
 	if (err)
 		return err;
-	err = create_stream(gpu, &gpu->compact);
+	err = kv_gpu_call(gpu, stream_create_with_priority, &gpu->compact, KCU_STREAM_NON_BLOCKING,
+			  KCU_PRIORITY_LOWEST);
 	if (!err)
-		err = create_stream(gpu, &gpu->transfer);
+		err = kv_gpu_call(gpu, stream_create_with_priority, &gpu->transfer,
+				  KCU_STREAM_NON_BLOCKING, KCU_PRIORITY_LOWEST);
 	if (err)
 		destroy_stream(gpu, gpu->compact);
 	kv_gpu_leave(gpu, &scope);
 	return err;
 }
 
-static int open_described(struct kv_gpu *gpu, kcu_context ctx)
+static void drop_context(struct kv_gpu *gpu)
 {
-	int err = take_context(gpu, ctx);
-
-	if (err)
-		return err;
-	err = create_streams(gpu);
-	if (err)
-		drop_context(gpu);
-	return err;
+	if (gpu->ctx_is_primary)
+		kv_gpu_call(gpu, primary_ctx_release, gpu->dev);
 }
 
 /* Relaxed from the first call on: a primary context may have to be started. */
@@ -433,9 +366,19 @@ static int open_gpu(struct kv_gpu *gpu, kcu_context ctx)
 
 	if (err)
 		return err;
+	gpu->ctx = ctx;
 	err = describe(gpu);
-	if (!err)
-		err = open_described(gpu, ctx);
+	if (!err && ctx) {
+		err = check_context(gpu);
+	} else if (!err) {
+		err = kv_gpu_call(gpu, primary_ctx_retain, &gpu->ctx, gpu->dev);
+		gpu->ctx_is_primary = !err;
+	}
+	if (!err) {
+		err = create_streams(gpu);
+		if (err)
+			drop_context(gpu);
+	}
 	kv_gpu_leave(gpu, &scope);
 	return err;
 }
@@ -469,12 +412,16 @@ int kv_gpu_create(const struct kcu *cu, int ordinal, kcu_context ctx, struct kv_
 
 void kv_gpu_destroy(struct kv_gpu *gpu)
 {
-	struct kv_gpu_scope scope = { 0 };
+	struct kv_gpu_scope scope = { 0 }, inner;
 
 	if (!gpu)
 		return;
 	if (!relax(gpu, &scope)) {
-		destroy_streams(gpu);
+		if (!kv_gpu_enter(gpu, &inner)) {
+			destroy_stream(gpu, gpu->transfer);
+			destroy_stream(gpu, gpu->compact);
+			kv_gpu_leave(gpu, &inner);
+		}
 		drop_context(gpu);
 		kv_gpu_leave(gpu, &scope);
 	}

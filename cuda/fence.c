@@ -61,15 +61,6 @@ static int wait_for_stream(struct kv_dev *dev, kcu_stream stream)
 	return err;
 }
 
-static int wait_for_event(struct kv_dev *dev, kcu_event event)
-{
-	int err;
-
-	for (u32 i = 0; (err = kv_gpu_call(dev->gpu, event_query, event)) == -EAGAIN; i++)
-		nap_between(i);
-	return err;
-}
-
 /* More than once: other work may fail, and the memory that the device writes to is the caller's. */
 int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
 {
@@ -82,9 +73,11 @@ int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
 
 int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 {
-	if (!wait_for_event(dev, event))
-		return 0;
-	return kv_stream_settle(dev, stream);
+	int err;
+
+	for (u32 i = 0; (err = kv_gpu_call(dev->gpu, event_query, event)) == -EAGAIN; i++)
+		nap_between(i);
+	return err ? kv_stream_settle(dev, stream) : 0;
 }
 
 /*
@@ -119,15 +112,6 @@ bool kv_dev_sees_end(struct kv_dev *dev)
 	return true;
 }
 
-static int look_at_end(struct kv_dev *dev)
-{
-	if (kv_gpu_call(dev->gpu, stream_query, dev->gpu->compact) ||
-	    kv_gpu_call(dev->gpu, stream_query, dev->gpu->transfer) || !events_are_over(dev))
-		return kv_gpu_ready(dev->gpu) ? -EIO : -EAGAIN;
-	WRITE_ONCE(dev->is_blind, 0);
-	return 0;
-}
-
 int kv_fence_sees_end(struct kv_dev *dev)
 {
 	struct kv_gpu_scope scope;
@@ -137,7 +121,11 @@ int kv_fence_sees_end(struct kv_dev *dev)
 		return err;
 	if (kv_gpu_enter_relaxed(dev->gpu, &scope))
 		return kv_gpu_ready(dev->gpu) ? -EIO : -EAGAIN;
-	err = look_at_end(dev);
+	if (kv_gpu_call(dev->gpu, stream_query, dev->gpu->compact) ||
+	    kv_gpu_call(dev->gpu, stream_query, dev->gpu->transfer) || !events_are_over(dev))
+		err = kv_gpu_ready(dev->gpu) ? -EIO : -EAGAIN;
+	else
+		WRITE_ONCE(dev->is_blind, 0);
 	kv_gpu_leave(dev->gpu, &scope);
 	return err;
 }
@@ -247,27 +235,21 @@ static int look(struct kv_dev *dev, u64 id, struct fence **slot)
 	return (*slot)->is_done ? (*slot)->status : -EAGAIN;
 }
 
-/* A fence that is known to fail need not be complete to be refused. */
-static int order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
+int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
 {
 	struct fence *slot;
 	int err = look(dev, after.id, &slot);
 
 	if (err != -EAGAIN)
 		return err;
+	/* A fence that is known to fail need not be complete to be refused. */
 	if (slot->status || is_in_doubt(dev, slot))
 		return -EIO;
 	dev->is_tied = true;
 	/* A stream does one thing after the other anyway. */
 	if (slot->stream == stream)
 		return 0;
-	return kv_gpu_call(dev->gpu, stream_wait_event, stream, slot->event, 0);
-}
-
-int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
-{
-	int err = order(dev, stream, after);
-
+	err = kv_gpu_call(dev->gpu, stream_wait_event, stream, slot->event, 0);
 	/* As if the stream had refused: the caller has done nothing yet. */
 	return err == -EAGAIN ? -EIO : err;
 }
@@ -298,29 +280,20 @@ void kv_fence_destroy(struct kv_dev *dev)
 
 /* ---- the caller's streams ---- */
 
-static int signal_locked(struct kv_dev *dev, kcu_stream stream, struct kv_fence *fence)
-{
-	struct fence *slot = kv_fence_reserve(dev);
-	int err;
-
-	if (!slot)
-		return -EIO;
-	err = kv_gpu_check_stream(dev->gpu, stream);
-	if (!err)
-		err = kv_gpu_call(dev->gpu, event_record, slot->event, stream);
-	if (!err)
-		*fence = give_out(dev, slot, stream);
-	return err;
-}
-
 int kv_fence_signal(struct kv_dev *dev, void *stream, struct kv_fence *fence)
 {
 	struct kv_gpu_scope scope;
+	struct fence *slot;
 	int err = kv_dev_begin(dev, &scope);
 
 	if (err)
 		return err;
-	err = signal_locked(dev, stream, fence);
+	slot = kv_fence_reserve(dev);
+	err = slot ? kv_gpu_check_stream(dev->gpu, stream) : -EIO;
+	if (!err)
+		err = kv_gpu_call(dev->gpu, event_record, slot->event, stream);
+	if (!err)
+		*fence = give_out(dev, slot, stream);
 	kv_dev_end(dev, &scope);
 	return err;
 }
@@ -339,28 +312,21 @@ int kv_fence_stall(struct kv_dev *dev, void *stream, struct kv_fence fence)
 	return err;
 }
 
-static int join_locked(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
-		       struct kv_fence *fence)
-{
-	struct fence *slot = kv_fence_reserve(dev);
-	int err = slot ? 0 : -EIO;
-
-	for (u32 i = 0; i < nr && !err; i++)
-		err = kv_fence_order(dev, dev->gpu->compact, fences[i]);
-	if (!err)
-		*fence = kv_fence_commit(dev, slot, dev->gpu->compact, 0, 0);
-	return err;
-}
-
 int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
 		  struct kv_fence *fence)
 {
 	struct kv_gpu_scope scope;
+	struct fence *slot;
 	int err = kv_dev_begin(dev, &scope);
 
 	if (err)
 		return err;
-	err = join_locked(dev, fences, nr, fence);
+	slot = kv_fence_reserve(dev);
+	err = slot ? 0 : -EIO;
+	for (u32 i = 0; i < nr && !err; i++)
+		err = kv_fence_order(dev, dev->gpu->compact, fences[i]);
+	if (!err)
+		*fence = kv_fence_commit(dev, slot, dev->gpu->compact, 0, 0);
 	kv_dev_end(dev, &scope);
 	return err;
 }

@@ -48,8 +48,6 @@ struct kv_gpu {
 	u64 granule_bytes;		/* of VMM, minimum; 0 without VMM */
 	u64 good_granule_bytes;		/* as the driver recommends; 0 without VMM */
 	int nr_sms;
-	int nr_copy_engines;
-	int l2_bytes;
 	int cc_major, cc_minor;
 	int numa_node;			/* of the host memory next to it; -1: unknown */
 	bool rdma_with_vmm;

@@ -61,16 +61,6 @@ static void *export_of(const struct driver *driver, const char *name)
 	return kv_sys()->find_symbol(kv_sys()->ctx, driver->library, name);
 }
 
-/* "cuMemAlloc_v2" is cuMemAlloc to cuGetProcAddress(). */
-static void base_name(const char *name, char base[MAX_NAME])
-{
-	size_t len = strlen(name);
-
-	snprintf(base, MAX_NAME, "%s", name);
-	if (len > 3 && len < MAX_NAME && !memcmp(name + len - 3, "_v", 2))
-		base[len - 3] = '\0';
-}
-
 /* The newest call of that name up to @version; NULL: there is none. */
 static void *newest_until(const struct driver *driver, const char *base, int version)
 {
@@ -85,10 +75,14 @@ static void *newest_until(const struct driver *driver, const char *base, int ver
 /* A function of a version earlier has another signature. */
 static void *ask_driver(const struct driver *driver, const struct symbol *symbol)
 {
+	size_t len = strlen(symbol->name);
 	char base[MAX_NAME];
 	void *before, *fn;
 
-	base_name(symbol->name, base);
+	/* "cuMemAlloc_v2" is cuMemAlloc to cuGetProcAddress(). */
+	snprintf(base, sizeof(base), "%s", symbol->name);
+	if (len > 3 && len < MAX_NAME && !memcmp(symbol->name + len - 3, "_v", 2))
+		base[len - 3] = '\0';
 	before = newest_until(driver, base, symbol->version - ONE_VERSION);
 	fn = newest_until(driver, base, symbol->version);
 	return fn != before ? fn : NULL;
@@ -102,18 +96,6 @@ static bool find(const struct driver *driver, const struct symbol *symbol, struc
 		fn = ask_driver(driver, symbol);
 	memcpy((char *)cu + symbol->offset, &fn, sizeof(fn));
 	return fn;
-}
-
-static int find_required(const struct driver *driver, struct kcu *cu)
-{
-	for (u32 i = 0; i < ARRAY_SIZE(required); i++) {
-		if (find(driver, &required[i], cu))
-			continue;
-		kv_log(KV_LOG_WARN, "kvmm: %s: no symbol %s, no device", driver->path,
-		       required[i].name);
-		return -ENODEV;
-	}
-	return 0;
 }
 
 /* All of a group or nothing: half of it would have to be checked at each call. */
@@ -134,19 +116,14 @@ static void find_group(const struct driver *driver, const struct group *group, s
 		memset((char *)cu + group->symbols[i].offset, 0, sizeof(void *));
 }
 
-static const char *path_of_driver(const char *path)
-{
-	if (!path)
-		path = kv_sys()->getenv(kv_sys()->ctx, DRIVER_VARIABLE);
-	return path && *path ? path : DEFAULT_DRIVER;
-}
-
 static int open_driver(struct driver *driver, const char *path)
 {
 	const char *why = "not found";
 	void *fn;
 
-	driver->path = path_of_driver(path);
+	if (!path)
+		path = kv_sys()->getenv(kv_sys()->ctx, DRIVER_VARIABLE);
+	driver->path = path && *path ? path : DEFAULT_DRIVER;
 	driver->library = kv_sys()->open_library(kv_sys()->ctx, driver->path, &why);
 	if (!driver->library) {
 		kv_log(KV_LOG_INFO, "kvmm: no CUDA driver: %s", why);
@@ -180,18 +157,6 @@ static int start_driver(const struct driver *driver, struct kcu *cu)
 	return result ? refusal(driver, KCU_CALL_device_get_count, result) : 0;
 }
 
-/* From before the driver starts: a fork may come from another thread at any time. */
-static int start_watched(const struct driver *driver, struct kcu *cu)
-{
-	int err;
-
-	kv_fork_watch(true);
-	err = start_driver(driver, cu);
-	if (err)
-		kv_fork_watch(false);
-	return err;
-}
-
 int kcu_load(struct kcu *cu, const char *path)
 {
 	struct driver driver;
@@ -201,12 +166,22 @@ int kcu_load(struct kcu *cu, const char *path)
 	if (kv_forked())
 		return -ECHILD;
 	err = open_driver(&driver, path);
-	if (!err)
-		err = find_required(&driver, cu);
+	for (u32 i = 0; !err && i < ARRAY_SIZE(required); i++) {
+		if (find(&driver, &required[i], cu))
+			continue;
+		kv_log(KV_LOG_WARN, "kvmm: %s: no symbol %s, no device", driver.path,
+		       required[i].name);
+		err = -ENODEV;
+	}
 	for (u32 i = 0; !err && i < ARRAY_SIZE(groups); i++)
 		find_group(&driver, &groups[i], cu);
-	if (!err)
-		err = start_watched(&driver, cu);
+	if (!err) {
+		/* From before the driver starts: a fork may come from another thread at any time. */
+		kv_fork_watch(true);
+		err = start_driver(&driver, cu);
+		if (err)
+			kv_fork_watch(false);
+	}
 	if (err)
 		*cu = (struct kcu){ 0 };
 	return err;
