@@ -73,7 +73,7 @@ static void end(struct kv_area *area, struct kv_gpu_scope *scope)
 
 /* ---- handles ---- */
 
-static kcu_mem_prop prop_of(const struct kv_area *area)
+static int create_handle(struct kv_area *area, kcu_mem_handle *handle)
 {
 	struct kv_gpu *gpu = area->dev->gpu;
 	kcu_mem_prop prop = {
@@ -86,22 +86,7 @@ static kcu_mem_prop prop_of(const struct kv_area *area)
 	if (area->exports & KV_EXPORT_FABRIC)
 		prop.handle_types |= KCU_HANDLE_FABRIC;
 	prop.flags.gpu_direct_rdma = gpu->rdma_with_vmm;
-	return prop;
-}
-
-static int create_handle(struct kv_area *area, kcu_mem_handle *handle)
-{
-	kcu_mem_prop prop = prop_of(area);
-
-	return kv_gpu_call(area->dev->gpu, mem_create, handle, area->unit_bytes, &prop, 0);
-}
-
-static int take_handle(struct kv_area *area, kcu_mem_handle *handle)
-{
-	if (!area->nr_kept)
-		return create_handle(area, handle);
-	*handle = area->kept[--area->nr_kept];
-	return 0;
+	return kv_gpu_call(gpu, mem_create, handle, area->unit_bytes, &prop, 0);
 }
 
 static void release_handle(struct kv_area *area, kcu_mem_handle handle)
@@ -128,8 +113,12 @@ static int map_unit(struct kv_area *area, u32 i)
 {
 	struct unit *unit = &area->unit[i];
 	kcu_mem_handle handle;
-	int err = take_handle(area, &handle);
+	int err = 0;
 
+	if (area->nr_kept)
+		handle = area->kept[--area->nr_kept];
+	else
+		err = create_handle(area, &handle);
 	if (err)
 		return err;
 	err = kv_gpu_call(area->dev->gpu, mem_map, addr_of(area, i), area->unit_bytes, 0, handle,
@@ -175,22 +164,13 @@ static int open_run(struct kv_area *area, u32 first, u32 nr)
 	return err;
 }
 
-/* From @first on, before @end, in that state. */
-static u32 run_length(const struct kv_area *area, u32 first, u32 end, enum unit_state state)
-{
-	u32 i = first;
-
-	while (i < end && area->unit[i].state == state)
-		i++;
-	return i - first;
-}
-
 static int open_mapped(struct kv_area *area, u32 first, u32 end)
 {
 	int err = 0;
 
 	for (u32 i = first, nr; i < end && !err; i += max(nr, 1u)) {
-		nr = run_length(area, i, end, UNIT_MAPPED);
+		for (nr = 0; i + nr < end && area->unit[i + nr].state == UNIT_MAPPED;)
+			nr++;
 		if (nr)
 			err = open_run(area, i, nr);
 	}
@@ -199,56 +179,28 @@ static int open_mapped(struct kv_area *area, u32 first, u32 end)
 
 /* ---- growing ---- */
 
-static int map_absent(struct kv_area *area, u32 first, u32 end)
-{
-	int err = 0;
-
-	for (u32 i = first; i < end && !err; i++) {
-		if (area->unit[i].state == UNIT_STUCK)
-			err = -EUCLEAN;
-		else if (area->unit[i].state == UNIT_ABSENT)
-			err = map_unit(area, i);
-	}
-	return err;
-}
-
-/* @was: a bit for each unit that was absent before; by now it may be ready. */
-static void undo_grow(struct kv_area *area, u32 first, u32 end, const u64 *was)
-{
-	for (u32 i = first; i < end; i++) {
-		u32 nth = i - first;
-		enum unit_state state = area->unit[i].state;
-
-		if (!(was[nth / KV_WORD_BITS] & BIT64(nth % KV_WORD_BITS)))
-			continue;
-		if (state == UNIT_MAPPED || state == UNIT_READY)
-			unmap_unit(area, i);
-	}
-}
-
-static u64 *absent_units(const struct kv_area *area, u32 first, u32 end)
-{
-	u64 *bits = kv_alloc_array(KV_WORDS(end - first), sizeof(*bits));
-
-	for (u32 i = first; bits && i < end; i++)
-		if (area->unit[i].state == UNIT_ABSENT)
-			bits[(i - first) / KV_WORD_BITS] |= BIT64((i - first) % KV_WORD_BITS);
-	return bits;
-}
-
 static int grow(struct kv_area *area, u32 first, u32 end)
 {
-	u64 *was = absent_units(area, first, end);
-	int err;
+	u64 *is_new = kv_alloc_array(KV_WORDS(end - first), sizeof(*is_new));
+	int err = 0;
 
-	if (!was)
+	if (!is_new)
 		return -ENOMEM;
-	err = map_absent(area, first, end);
+	for (u32 i = first; i < end && !err; i++) {
+		if (area->unit[i].state == UNIT_STUCK) {
+			err = -EUCLEAN;
+		} else if (area->unit[i].state == UNIT_ABSENT) {
+			err = map_unit(area, i);
+			if (!err)
+				kv_set_bit(is_new, i - first);
+		}
+	}
 	if (!err)
 		err = open_mapped(area, first, end);
-	if (err)
-		undo_grow(area, first, end, was);
-	kv_free(was);
+	for (u32 i = first; err && i < end; i++)
+		if (kv_has_bit(is_new, i - first))
+			unmap_unit(area, i);
+	kv_free(is_new);
 	return err;
 }
 
@@ -281,23 +233,16 @@ int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes)
 /* ---- shrinking ---- */
 
 /* All of them are asked first, so that a refusal leaves everything as it was. */
-static int check_shrink(const struct kv_area *area, u32 first, u32 end)
+static int shrink(struct kv_area *area, u32 first, u32 end)
 {
+	int err = 0;
+
 	for (u32 i = first; i < end; i++) {
 		if (area->unit[i].state == UNIT_EXPORTED)
 			return -EBUSY;
 		if (area->unit[i].state == UNIT_STUCK)
 			return -EUCLEAN;
 	}
-	return 0;
-}
-
-static int shrink(struct kv_area *area, u32 first, u32 end)
-{
-	int err = check_shrink(area, first, end);
-
-	if (err)
-		return err;
 	for (u32 i = first; i < end; i++)
 		if (area->unit[i].state == UNIT_READY && unmap_unit(area, i))
 			err = -EIO;
@@ -326,22 +271,11 @@ int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
 
 /* ---- exporting ---- */
 
-static int export_unit(struct kv_area *area, struct unit *unit, u32 kind, void *handle)
-{
-	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
-	int err;
-
-	if (unit->state != UNIT_READY && unit->state != UNIT_EXPORTED)
-		return -ENXIO;
-	err = kv_gpu_call(area->dev->gpu, mem_export, handle, unit->handle, type, 0);
-	if (!err)
-		unit->state = UNIT_EXPORTED;
-	return err;
-}
-
 int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
 {
+	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
 	struct kv_gpu_scope scope;
+	struct unit *unit;
 	int err;
 
 	if (!is_range(area, offset, area->unit_bytes) || !kv_is_pow2(kind))
@@ -351,7 +285,11 @@ int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
 	err = begin(area, &scope);
 	if (err)
 		return err;
-	err = export_unit(area, &area->unit[offset / area->unit_bytes], kind, handle);
+	unit = &area->unit[offset / area->unit_bytes];
+	err = unit->state == UNIT_READY || unit->state == UNIT_EXPORTED ?
+	      kv_gpu_call(area->dev->gpu, mem_export, handle, unit->handle, type, 0) : -ENXIO;
+	if (!err)
+		unit->state = UNIT_EXPORTED;
 	end(area, &scope);
 	return err;
 }
@@ -386,22 +324,16 @@ void kv_area_info(struct kv_area *area, struct kv_area_info *info)
 
 /* ---- making and breaking ---- */
 
-/* Small units give memory back sooner; large ones cost less to handle. */
-static u64 default_unit(const struct kv_area_attr *attr, u64 granule)
-{
-	u64 unit = max(granule, MIN_UNIT_BYTES);
-
-	while (unit < MAX_UNIT_BYTES && attr->max_bytes / unit > MANY_UNITS)
-		unit *= 2;
-	return unit;
-}
-
 static int set_sizes(struct kv_area *area, const struct kv_area_attr *attr)
 {
 	struct kv_gpu *gpu = area->dev->gpu;
 	u64 granule = gpu->granule_bytes ?: MIN_UNIT_BYTES, nr;
+	u64 unit = max(gpu->good_granule_bytes, MIN_UNIT_BYTES);
 
-	area->unit_bytes = attr->handle_bytes ?: default_unit(attr, gpu->good_granule_bytes);
+	/* Small units give memory back sooner; large ones cost less to handle. */
+	while (unit < MAX_UNIT_BYTES && attr->max_bytes / unit > MANY_UNITS)
+		unit *= 2;
+	area->unit_bytes = attr->handle_bytes ?: unit;
 	if (!attr->max_bytes || !kv_is_pow2(area->unit_bytes) || area->unit_bytes < granule)
 		return -EINVAL;
 	area->max_bytes = kv_align_up(attr->max_bytes, area->unit_bytes);
@@ -448,19 +380,6 @@ static int choose_exports(struct kv_area *area, u32 wanted)
 	return err == -ENOMEM ? 0 : err;
 }
 
-static void log_exports(const struct kv_area *area, u32 wanted)
-{
-	kv_log(KV_LOG_INFO,
-	       "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
-	       area->dev->gpu->ordinal, (unsigned long long)area->max_bytes >> 20,
-	       (unsigned long long)area->unit_bytes >> 20,
-	       area->is_elastic ? "" : ", not elastic",
-	       area->exports & KV_EXPORT_FD ? "fd " : "",
-	       area->exports & KV_EXPORT_FABRIC ? "fabric " : "",
-	       area->exports ? "" : "none ",
-	       wanted & ~area->exports ? "(not all that were wanted)" : "");
-}
-
 static int open_elastic(struct kv_area *area, u32 exports)
 {
 	int err = choose_exports(area, exports);
@@ -473,12 +392,6 @@ static int open_elastic(struct kv_area *area, u32 exports)
 	return err;
 }
 
-static int open_plain(struct kv_area *area)
-{
-	area->exports = 0;
-	return kv_gpu_call(area->dev->gpu, mem_alloc, &area->addr, area->max_bytes);
-}
-
 /* A driver that has the calls and refuses to serve them is like one that has none. */
 static int open_area(struct kv_area *area, u32 exports)
 {
@@ -489,8 +402,10 @@ static int open_area(struct kv_area *area, u32 exports)
 	if (err)
 		return err;
 	err = gpu->features & KCU_F_VMM ? open_elastic(area, exports) : -EOPNOTSUPP;
-	if (err == -EOPNOTSUPP)
-		err = open_plain(area);
+	if (err == -EOPNOTSUPP) {
+		area->exports = 0;
+		err = kv_gpu_call(gpu, mem_alloc, &area->addr, area->max_bytes);
+	}
 	kv_gpu_leave(gpu, &scope);
 	return err;
 }
@@ -527,22 +442,20 @@ int kv_area_create(struct kv_dev *dev, const struct kv_area_attr *attr, struct k
 		free_area(area);
 		return err;
 	}
-	log_exports(area, attr->exports);
+	kv_log(KV_LOG_INFO,
+	       "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
+	       dev->gpu->ordinal, (unsigned long long)area->max_bytes >> 20,
+	       (unsigned long long)area->unit_bytes >> 20,
+	       area->is_elastic ? "" : ", not elastic",
+	       area->exports & KV_EXPORT_FD ? "fd " : "",
+	       area->exports & KV_EXPORT_FABRIC ? "fabric " : "",
+	       area->exports ? "" : "none ",
+	       attr->exports & ~area->exports ? "(not all that were wanted)" : "");
 	*result = area;
 	return 0;
 }
 
 /* ---- importing ---- */
-
-static int import_handle(struct kv_area *area, u32 kind, const void *handle, kcu_mem_handle *mem)
-{
-	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
-	void *shared = (void *)handle;
-
-	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, as a pointer */
-		shared = (void *)(intptr_t)*(const int *)handle;
-	return kv_gpu_call(area->dev->gpu, mem_import, mem, shared, type);
-}
 
 /* One unit, which is the one that was exported. */
 static int map_import(struct kv_area *area, kcu_mem_handle handle)
@@ -567,13 +480,17 @@ static int map_import(struct kv_area *area, kcu_mem_handle handle)
 
 static int open_import(struct kv_area *area, u32 kind, const void *handle)
 {
+	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
+	void *shared = (void *)handle;
 	struct kv_gpu_scope scope;
 	kcu_mem_handle mem;
 	int err = kv_gpu_enter_relaxed(area->dev->gpu, &scope);
 
 	if (err)
 		return err;
-	err = import_handle(area, kind, handle, &mem);
+	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, as a pointer */
+		shared = (void *)(intptr_t)*(const int *)handle;
+	err = kv_gpu_call(area->dev->gpu, mem_import, &mem, shared, type);
 	if (!err) {
 		err = map_import(area, mem);
 		if (err)
@@ -633,14 +550,6 @@ static void close_elastic(struct kv_area *area)
 		kv_gpu_call(area->dev->gpu, mem_address_free, area->addr, area->max_bytes);
 }
 
-static void close_area(struct kv_area *area)
-{
-	if (area->is_elastic)
-		close_elastic(area);
-	else
-		kv_gpu_call(area->dev->gpu, mem_free, area->addr);
-}
-
 void kv_area_destroy(struct kv_area *area)
 {
 	struct kv_gpu_scope scope;
@@ -648,8 +557,12 @@ void kv_area_destroy(struct kv_area *area)
 	if (!area)
 		return;
 	if (!kv_dev_enter_surely(area->dev, &scope)) {
-		if (kv_dev_sees_end(area->dev))
-			close_area(area);
+		bool is_over = kv_dev_sees_end(area->dev);
+
+		if (is_over && area->is_elastic)
+			close_elastic(area);
+		else if (is_over)
+			kv_gpu_call(area->dev->gpu, mem_free, area->addr);
 		kv_gpu_leave(area->dev->gpu, &scope);
 	}
 	free_area(area);
