@@ -73,19 +73,14 @@ static struct kv_lock kept_lock = { .rank = KV_RANK_LEAF, .id = 1 };
 static struct kept kept[NR_KEPT];		/* kept_lock */
 static u32 nr_kept;				/* kept_lock */
 
-static bool is_of(const struct kept *entry, const struct kv_gpu *gpu)
-{
-	return !memcmp(&entry->uuid, &gpu->uuid, sizeof(gpu->uuid)) &&
-	       entry->driver_version == gpu->cu->driver_version;
-}
-
 static bool recall(struct kv_dev *dev)
 {
 	bool found = false;
 
 	kv_lock(&kept_lock);
 	for (u32 i = 0; i < min(nr_kept, NR_KEPT) && !found; i++) {
-		found = is_of(&kept[i], dev->gpu);
+		found = !memcmp(&kept[i].uuid, &dev->gpu->uuid, sizeof(kept[i].uuid)) &&
+			kept[i].driver_version == dev->gpu->cu->driver_version;
 		if (found)
 			dev->costs = kept[i].costs;
 	}
@@ -112,13 +107,6 @@ struct bench {
 	struct kv_host_mem host;	/* one span */
 	struct kv_move moves[NR_SMALL];
 };
-
-/* Every other block, so that no two pieces are neighbours. */
-static void spread(struct bench *bench)
-{
-	for (u32 i = 0; i < NR_SMALL; i++)
-		bench->moves[i] = (struct kv_move){ 2 * i, 2 * i, 1 };
-}
 
 static struct kvmm_plane side(const struct bench *bench, bool is_host, u64 offset, u64 bytes)
 {
@@ -206,7 +194,9 @@ static void measure(struct bench *bench)
 {
 	u32 last = bench->host.is_pinned ? KV_COPY_TO_HOST : KV_COPY_LOCAL;
 
-	spread(bench);
+	/* Every other block, so that no two pieces are neighbours. */
+	for (u32 i = 0; i < NR_SMALL; i++)
+		bench->moves[i] = (struct kv_move){ 2 * i, 2 * i, 1 };
 	measure_groups(bench);
 	for (u32 dir = KV_COPY_LOCAL; dir <= last; dir++)
 		for (u32 path = KV_PATH_KERNEL; path < KV_NR_PATHS; path++)

@@ -38,18 +38,12 @@ static const char *const places[] = {
 	"/" SOFT_LIBRARY, "/../" SOFT_LIBRARY, "/../../" SOFT_LIBRARY, "/../lib/" SOFT_LIBRARY,
 };
 
-static bool can_open(const char *path)
-{
-	const char *why;
-
-	return kv_sys()->open_library(kv_sys()->ctx, path, &why);
-}
-
 /* Nothing found: the loader's path, and its message. */
 static void find_soft(char path[PATH_BYTES])
 {
 	const char *named = kv_sys()->getenv(kv_sys()->ctx, SOFT_VARIABLE);
 	char dir[PATH_BYTES - 64];
+	const char *why;
 
 	if (named && *named) {
 		snprintf(path, PATH_BYTES, "%s", named);
@@ -59,7 +53,7 @@ static void find_soft(char path[PATH_BYTES])
 		dir[0] = '\0';
 	for (u32 i = 0; dir[0] && i < ARRAY_SIZE(places); i++) {
 		snprintf(path, PATH_BYTES, "%s%s", dir, places[i]);
-		if (can_open(path))
+		if (kv_sys()->open_library(kv_sys()->ctx, path, &why))
 			return;
 	}
 	snprintf(path, PATH_BYTES, "%s", SOFT_LIBRARY);
@@ -80,18 +74,6 @@ static struct kv_driver cuda_driver = {
 static struct kv_driver soft_driver = {
 	.name = "soft", .load = load_soft, .lock = { .rank = KV_RANK_TIER, .id = 2 },
 };
-
-static int driver_get(struct kv_driver *driver)
-{
-	int err = 0;
-
-	kv_lock(&driver->lock);
-	if (!driver->nr_users)
-		err = driver->load(&driver->cu);
-	driver->nr_users += !err;
-	kv_unlock(&driver->lock);
-	return err;
-}
 
 static void driver_put(struct kv_driver *driver)
 {
@@ -132,29 +114,12 @@ void kv_dev_end(struct kv_dev *dev, struct kv_gpu_scope *scope)
 
 /* ---- opening ---- */
 
-static int alloc_rooms(struct kv_dev *dev)
-{
-	dev->waves = kv_alloc(sizeof(*dev->waves));
-	dev->batch = kv_alloc(sizeof(*dev->batch));
-	dev->read_room = kv_alloc(KV_READ_BYTES);
-	return dev->waves && dev->batch && dev->read_room ? 0 : -ENOMEM;
-}
-
-static void free_rooms(struct kv_dev *dev)
+static void free_dev(struct kv_dev *dev)
 {
 	kv_free(dev->read_room);
 	kv_free(dev->batch);
 	kv_free(dev->waves);
-}
-
-static int create_list_events(struct kv_dev *dev)
-{
-	int err = 0;
-
-	for (u32 i = 0; i < KV_NR_LISTS && !err; i++)
-		err = kv_gpu_call(dev->gpu, event_create, &dev->list[i].event,
-				  KCU_EVENT_DISABLE_TIMING);
-	return err;
+	kv_free(dev);
 }
 
 static void destroy_lists(struct kv_dev *dev)
@@ -184,25 +149,13 @@ static void create_lists(struct kv_dev *dev)
 		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists,
 				  bytes + KV_NR_SUM_BUFFERS * KV_SUM_BYTES);
 	}
-	if (!err)
-		err = create_list_events(dev);
+	for (u32 i = 0; i < KV_NR_LISTS && !err; i++)
+		err = kv_gpu_call(dev->gpu, event_create, &dev->list[i].event,
+				  KCU_EVENT_DISABLE_TIMING);
 	if (!err)
 		return;
 	destroy_lists(dev);
 	dev->count.fallback[KV_FALL_NO_MEMORY]++;
-}
-
-/* In the context. The kernels and the lists are luxuries; a device that is lost has neither. */
-static int open_engine(struct kv_dev *dev)
-{
-	int err = kv_fence_create(dev);
-
-	if (!err) {
-		kv_kernels_load(dev);
-		create_lists(dev);
-		err = kv_gpu_ready(dev->gpu);
-	}
-	return err;
 }
 
 static bool end_engine(struct kv_dev *dev)
@@ -231,20 +184,9 @@ static void close_engine(struct kv_dev *dev)
 		dev->read_room = NULL;
 }
 
-static int open_in_context(struct kv_dev *dev)
-{
-	struct kv_gpu_scope scope;
-	int err = kv_gpu_enter_relaxed(dev->gpu, &scope);
-
-	if (err)
-		return err;
-	err = open_engine(dev);
-	kv_gpu_leave(dev->gpu, &scope);
-	return err;
-}
-
 static int open_gpu(struct kv_dev *dev, unsigned int number)
 {
+	struct kv_gpu_scope scope;
 	int err = number <= INT32_MAX ?
 		  kv_gpu_create(&dev->driver->cu, number, NULL, &dev->gpu) : -ENODEV;
 
@@ -253,7 +195,17 @@ static int open_gpu(struct kv_dev *dev, unsigned int number)
 	kv_lock_init(&dev->lock, KV_RANK_TIER, KV_DEV_LOCK_ID + number);
 	kv_lock_init(&dev->read_lock, KV_RANK_TIER, KV_READ_LOCK_ID + number);
 	kv_lock_init(&dev->sum_lock, KV_RANK_TIER, KV_SUM_LOCK_ID + number);
-	err = open_in_context(dev);
+	err = kv_gpu_enter_relaxed(dev->gpu, &scope);
+	if (!err) {
+		err = kv_fence_create(dev);
+		/* Kernels and lists are luxuries; a device that is lost has neither. */
+		if (!err) {
+			kv_kernels_load(dev);
+			create_lists(dev);
+			err = kv_gpu_ready(dev->gpu);
+		}
+		kv_gpu_leave(dev->gpu, &scope);
+	}
 	if (!err) {
 		kv_calibrate(dev);
 		err = kv_gpu_ready(dev->gpu);
@@ -265,37 +217,36 @@ static int open_gpu(struct kv_dev *dev, unsigned int number)
 	return err;
 }
 
-static struct kv_dev *new_dev(struct kv_driver *driver)
-{
-	struct kv_dev *dev = kv_alloc_lines(1, sizeof(*dev));
-
-	if (dev && alloc_rooms(dev)) {
-		free_rooms(dev);
-		kv_free(dev);
-		return NULL;
-	}
-	if (dev)
-		dev->driver = driver;
-	return dev;
-}
-
 static int open_with(struct kv_driver *driver, unsigned int number, struct kv_dev **result)
 {
 	struct kv_dev *dev;
-	int err = driver_get(driver);
+	int err = 0;
 
+	kv_lock(&driver->lock);
+	if (!driver->nr_users)
+		err = driver->load(&driver->cu);
+	driver->nr_users += !err;
+	kv_unlock(&driver->lock);
 	if (err)
 		return err;
-	dev = new_dev(driver);
-	err = dev ? open_gpu(dev, number) : -ENOMEM;
-	if (!err) {
-		*result = dev;
-		return 0;
-	}
-	if (dev) {
-		free_rooms(dev);
-		kv_free(dev);
-	}
+	dev = kv_alloc_lines(1, sizeof(*dev));
+	err = -ENOMEM;
+	if (!dev)
+		goto out_put_driver;
+	dev->driver = driver;
+	dev->waves = kv_alloc(sizeof(*dev->waves));
+	dev->batch = kv_alloc(sizeof(*dev->batch));
+	dev->read_room = kv_alloc(KV_READ_BYTES);
+	if (dev->waves && dev->batch && dev->read_room)
+		err = open_gpu(dev, number);
+	if (err)
+		goto out_free_dev;
+	*result = dev;
+	return 0;
+
+out_free_dev:
+	free_dev(dev);
+out_put_driver:
 	driver_put(driver);
 	return err;
 }
@@ -317,8 +268,7 @@ static void gpu_close(struct kv_dev *dev)
 	close_engine(dev);
 	kv_gpu_destroy(dev->gpu);
 	driver_put(dev->driver);
-	free_rooms(dev);
-	kv_free(dev);
+	free_dev(dev);
 }
 
 /* ---- memory ---- */
@@ -362,20 +312,9 @@ struct transfer {
 	u64 bytes;
 };
 
-static int call_transfer(struct kv_dev *dev, const struct transfer *t)
-{
-	kcu_stream stream = dev->gpu->transfer;
-
-	if (t->to)
-		return kv_gpu_call(dev->gpu, memcpy_dtoh_async, t->to, t->addr, t->bytes, stream);
-	if (t->from)
-		return kv_gpu_call(dev->gpu, memcpy_htod_async, t->addr, t->from, t->bytes,
-				   stream);
-	return kv_gpu_call(dev->gpu, memset_d8_async, t->addr, t->byte, t->bytes, stream);
-}
-
 static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct kv_fence *fence)
 {
+	kcu_stream stream = dev->gpu->transfer;
 	struct kv_gpu_scope scope;
 	struct fence *slot;
 	int err = kv_dev_begin(dev, &scope);
@@ -383,7 +322,14 @@ static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct 
 	if (err)
 		return err;
 	slot = kv_fence_reserve(dev);
-	err = slot ? call_transfer(dev, t) : -EIO;
+	if (!slot)
+		err = -EIO;
+	else if (t->to)
+		err = kv_gpu_call(dev->gpu, memcpy_dtoh_async, t->to, t->addr, t->bytes, stream);
+	else if (t->from)
+		err = kv_gpu_call(dev->gpu, memcpy_htod_async, t->addr, t->from, t->bytes, stream);
+	else
+		err = kv_gpu_call(dev->gpu, memset_d8_async, t->addr, t->byte, t->bytes, stream);
 	if (!err)
 		*fence = kv_fence_commit(dev, slot, dev->gpu->transfer, 0, 0);
 	else if (slot)		/* perhaps other work has failed, and this one is queued */
@@ -416,19 +362,6 @@ static int gpu_write(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes)
 	return buf || !bytes ? transfer(dev, &t) : -EINVAL;
 }
 
-static int read_part(struct kv_dev *dev, u64 addr, void *buf, u32 bytes)
-{
-	const struct transfer t = { .addr = addr, .to = dev->read_room, .bytes = bytes };
-	int err;
-
-	kv_lock(&dev->read_lock);
-	err = transfer(dev, &t);
-	if (!err)
-		memcpy(buf, dev->read_room, bytes);
-	kv_unlock(&dev->read_lock);
-	return err;
-}
-
 /* Through our own room: a copy without a seen end may write later, when @buf is something else. */
 int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
 {
@@ -437,9 +370,16 @@ int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
 
 	if (bytes && (!buf || !addr || kv_add_overflows(addr, bytes, &end)))
 		return -EINVAL;
-	for (u64 at = 0; at < bytes && !err; at += KV_READ_BYTES)
-		err = read_part(dev, addr + at, (u8 *)buf + at,
-				min(bytes - at, (u64)KV_READ_BYTES));
+	for (u64 at = 0; at < bytes && !err; at += KV_READ_BYTES) {
+		const struct transfer t = { .addr = addr + at, .to = dev->read_room,
+					    .bytes = min(bytes - at, (u64)KV_READ_BYTES) };
+
+		kv_lock(&dev->read_lock);
+		err = transfer(dev, &t);
+		if (!err)
+			memcpy((u8 *)buf + at, dev->read_room, t.bytes);
+		kv_unlock(&dev->read_lock);
+	}
 	return err;
 }
 

@@ -38,36 +38,6 @@ static u32 features_of(const struct kv_gpu *gpu)
 	return bits;
 }
 
-/* For planes that every path can serve, in memory that the device can address. */
-static u32 paths_of(struct kv_dev *dev)
-{
-	u32 paths = BIT(KV_PATH_SINGLE);
-
-	if (dev->module)
-		paths |= BIT(KV_PATH_KERNEL);
-	if (dev->gpu->features & (KCU_F_BATCH12 | KCU_F_BATCH13))
-		paths |= BIT(KV_PATH_BATCH);
-	kv_lock(&dev->lock);
-	paths &= ~dev->refused_paths;
-	kv_unlock(&dev->lock);
-	return paths;
-}
-
-static void put_costs(const struct kv_dev *dev, struct kvmm_device_info *info)
-{
-	for (u32 dir = 0; dir < KVMM_NR_COPY_DIRS; dir++) {
-		for (u32 path = KV_PATH_KERNEL; path < KV_NR_PATHS; path++) {
-			const struct cost *cost = &dev->costs.cost[dir][path];
-
-			if (!(dev->costs.measured[dir] & info->paths & BIT(path)))
-				continue;
-			info->cost[dir][path] = (struct kvmm_path_cost){
-				.call_ns = cost->call_ns, .mib_per_s = cost->mib_per_s,
-			};
-		}
-	}
-}
-
 /* By the rule that copies go by: the path expected to be fastest; see copy.c. */
 static u32 fastest(const struct kv_dev *dev, u32 paths, u32 dir, u64 piece_bytes)
 {
@@ -119,8 +89,9 @@ static void put_gpu(const struct kv_gpu *gpu, struct kvmm_device_info *info)
 	info->good_granule_bytes = gpu->good_granule_bytes;
 }
 
-static int put_free(struct kv_gpu *gpu, struct kvmm_device_info *info)
+int kv_gpu_info(struct kv_dev *dev, struct kvmm_device_info *info)
 {
+	struct kv_gpu *gpu = dev->gpu;
 	size_t nr_free = 0, total = 0;
 	struct kv_gpu_scope scope;
 	int err = kv_gpu_enter_relaxed(gpu, &scope);
@@ -131,19 +102,25 @@ static int put_free(struct kv_gpu *gpu, struct kvmm_device_info *info)
 	if (!kv_gpu_call(gpu, mem_get_info, &nr_free, &total))
 		info->free_bytes = nr_free;
 	kv_gpu_leave(gpu, &scope);
-	return kv_gpu_ready(gpu);
-}
-
-int kv_gpu_info(struct kv_dev *dev, struct kvmm_device_info *info)
-{
-	int err = put_free(dev->gpu, info);
-
+	err = kv_gpu_ready(gpu);
 	if (err)
 		return err;
-	put_gpu(dev->gpu, info);
-	info->paths = paths_of(dev);
-	put_costs(dev, info);
-	for (u32 dir = 0; dir < KVMM_NR_COPY_DIRS; dir++)
+	put_gpu(gpu, info);
+	/* For planes that every path can serve, in memory that the device can address. */
+	info->paths = BIT(KV_PATH_SINGLE) | (dev->module ? BIT(KV_PATH_KERNEL) : 0);
+	if (gpu->features & (KCU_F_BATCH12 | KCU_F_BATCH13))
+		info->paths |= BIT(KV_PATH_BATCH);
+	kv_lock(&dev->lock);
+	info->paths &= ~dev->refused_paths;
+	kv_unlock(&dev->lock);
+	for (u32 dir = 0; dir < KVMM_NR_COPY_DIRS; dir++) {
 		put_steps(dev, info, dir);
+		for (u32 path = KV_PATH_KERNEL; path < KV_NR_PATHS; path++)
+			if (dev->costs.measured[dir] & info->paths & BIT(path))
+				info->cost[dir][path] = (struct kvmm_path_cost){
+					.call_ns = dev->costs.cost[dir][path].call_ns,
+					.mib_per_s = dev->costs.cost[dir][path].mib_per_s,
+				};
+	}
 	return 0;
 }

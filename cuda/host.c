@@ -168,25 +168,18 @@ static u64 copy_and_sum(const struct kv_copy *copy, u32 from, u32 to)
 	return sum;
 }
 
-static void copy_and_sum_all(const struct kv_copy *copy)
-{
-	u64 *sum = copy->sums;
-
-	for (u32 i = 0; i < copy->nr; i++)
-		for (u32 k = 0; k < copy->moves[i].nr; k++)
-			*sum++ = copy_and_sum(copy, copy->moves[i].src + k, copy->moves[i].dst + k);
-}
-
 /* All memory is the host's, for any direction. */
 static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 			    struct kv_fence *fence)
 {
+	u64 *sum = copy->sums;
+
 	if (copy->dir >= KV_NR_COPY_DIRS || !copy_is_good(copy))
 		return -EINVAL;
-
-	if (copy->sums)
-		copy_and_sum_all(copy);
-	for (u32 i = 0; i < copy->nr && !copy->sums; i++)
+	for (u32 i = 0; i < copy->nr && sum; i++)
+		for (u32 k = 0; k < copy->moves[i].nr; k++)
+			*sum++ = copy_and_sum(copy, copy->moves[i].src + k, copy->moves[i].dst + k);
+	for (u32 i = 0; i < copy->nr && !sum; i++)
 		for (u32 p = 0; p < copy->src.nr; p++)
 			(copy->dir == KV_COPY_LOCAL ? move_in_plane : copy_pieces)(
 				&copy->src.plane[p], &copy->dst.plane[p], &copy->moves[i]);
@@ -205,12 +198,6 @@ static int host_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
 	return host_copy_blocks(dev, &copy, fence);
 }
 
-static void fill_run(const struct kvmm_plane *plane, const struct kv_move *run, u8 byte)
-{
-	for (u64 i = 0; i < run->nr; i++)
-		memset(at(plane->base + (run->dst + i) * plane->stride), byte, plane->bytes);
-}
-
 static int host_fill_blocks(struct kv_dev *dev, const struct kv_planes *planes,
 			    const struct kv_move *runs, u32 nr, u8 byte, struct kv_fence after,
 			    struct kv_fence *fence)
@@ -222,23 +209,15 @@ static int host_fill_blocks(struct kv_dev *dev, const struct kv_planes *planes,
 	if (after.id)
 		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)
-		for (u32 p = 0; p < planes->nr; p++)
-			fill_run(&planes->plane[p], &runs[i], byte);
+		for (u32 p = 0; p < planes->nr; p++) {
+			const struct kvmm_plane *plane = &planes->plane[p];
+
+			for (u64 k = 0; k < runs[i].nr; k++)
+				memset(at(plane->base + (runs[i].dst + k) * plane->stride), byte,
+				       plane->bytes);
+		}
 	fence->id = 0;
 	return 0;
-}
-
-static u64 sum_block(const struct kv_planes *planes, u32 block)
-{
-	u64 sum = 0, pos = 0;
-
-	for (u32 i = 0; i < planes->nr; i++) {
-		const struct kvmm_plane *plane = &planes->plane[i];
-
-		sum += kv_sum_piece(at(plane->base + block * plane->stride), plane->bytes, pos);
-		pos += kv_sum_words(plane->bytes);
-	}
-	return sum;
 }
 
 static int host_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
@@ -249,8 +228,18 @@ static int host_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u
 	for (u32 p = 0; p < planes->nr; p++)
 		if (!run_is_memory(&planes->plane[p], first, nr))
 			return -EINVAL;
-	for (u32 i = 0; i < nr; i++)
-		sums[i] = sum_block(planes, first + i);
+	for (u32 i = 0; i < nr; i++) {
+		u64 pos = 0;
+
+		sums[i] = 0;
+		for (u32 p = 0; p < planes->nr; p++) {
+			const struct kvmm_plane *plane = &planes->plane[p];
+
+			sums[i] += kv_sum_piece(at(plane->base + (first + i) * plane->stride),
+						plane->bytes, pos);
+			pos += kv_sum_words(plane->bytes);
+		}
+	}
 	return 0;
 }
 

@@ -22,11 +22,6 @@
 #define PART_BYTES	(16ull << 20)	/* milliseconds to touch: more than a thread costs */
 #define PAGE_BYTES	4096ull
 
-static u64 chunk_bytes(const struct kv_host_mem *mem, u32 chunk)
-{
-	return min(mem->bytes - chunk * CHUNK_BYTES, CHUNK_BYTES);
-}
-
 static void *chunk_at(const struct kv_host_mem *mem, u32 chunk)
 {
 	return (u8 *)mem->ptr + chunk * CHUNK_BYTES;
@@ -43,28 +38,10 @@ static void touch_part(void *arg, u32 part, u32 nr_parts)
 		byte[i] = 0;
 }
 
-/*
- * So that the pages are there, and on the node that was asked for, before they are locked. They
- * follow the node of the mapping, not the thread that comes first; only if no node is known do
- * they lie wherever the caller's CPUs are.
- */
-static void touch(struct kv_host_mem *mem)
-{
-	kv_parallel(touch_part, mem, (mem->bytes + PART_BYTES - 1) / PART_BYTES);
-}
-
 static void unregister_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
 {
 	while (mem->nr_chunks)
 		kv_gpu_call(dev->gpu, mem_host_unregister, chunk_at(mem, --mem->nr_chunks));
-}
-
-static bool is_mapped_here(struct kv_dev *dev, void *ptr)
-{
-	kcu_deviceptr addr = 0;
-
-	return !kv_gpu_call(dev->gpu, mem_host_get_device_pointer, &addr, ptr, 0) &&
-	       addr == (uintptr_t)ptr;
 }
 
 static int register_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
@@ -73,8 +50,9 @@ static int register_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
 	bool is_mapped = true;
 
 	for (u32 i = 0; i < nr; i++) {
+		kcu_deviceptr addr = 0;
 		int err = kv_gpu_call(dev->gpu, mem_host_register, chunk_at(mem, i),
-				      chunk_bytes(mem, i),
+				      min(mem->bytes - i * CHUNK_BYTES, CHUNK_BYTES),
 				      KCU_HOST_REGISTER_PORTABLE | KCU_HOST_REGISTER_DEVICEMAP);
 
 		if (err) {
@@ -82,7 +60,10 @@ static int register_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
 			return err;
 		}
 		mem->nr_chunks++;
-		is_mapped = is_mapped && is_mapped_here(dev, chunk_at(mem, i));
+		is_mapped = is_mapped &&
+			    !kv_gpu_call(dev->gpu, mem_host_get_device_pointer, &addr,
+					 chunk_at(mem, i), 0) &&
+			    addr == (uintptr_t)chunk_at(mem, i);
 	}
 	mem->is_pinned = true;
 	mem->is_mapped = is_mapped;
@@ -124,7 +105,12 @@ int kv_hostmem_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem
 				  node < 0 ? dev->gpu->numa_node : node);
 	if (!new.ptr)
 		return -ENOMEM;
-	touch(&new);
+	/*
+	 * So that the pages are there, and on the node that was asked for, before they are locked.
+	 * They follow the node of the mapping, not the thread that comes first; only if no node is
+	 * known do they lie wherever the caller's CPUs are.
+	 */
+	kv_parallel(touch_part, &new, (new.bytes + PART_BYTES - 1) / PART_BYTES);
 	err = pin(dev, &new);
 	if (err) {
 		unmap(&new);

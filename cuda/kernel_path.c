@@ -85,29 +85,23 @@ struct draft {
 	u32 used;
 };
 
-static int wait_for_list(struct kv_dev *dev, struct list *list)
+static int begin_list(struct kv_dev *dev, struct draft *draft)
 {
-	if (!list->is_used)
-		return 0;
-	if (kv_gpu_call(dev->gpu, event_query, list->event)) {
+	u32 i = dev->next_list;
+
+	struct list *list = &dev->list[i];
+
+	if (list->is_used && kv_gpu_call(dev->gpu, event_query, list->event)) {
 		dev->count.nr_stalls++;
 		if (kv_event_settle(dev, list->event, list->stream))
 			return -EIO;
 	}
 	list->is_used = false;
-	return 0;
-}
-
-static int begin_list(struct kv_dev *dev, struct draft *draft)
-{
-	u32 i = dev->next_list;
-
-	*draft = (struct draft){ .list = &dev->list[i] };
-	if (wait_for_list(dev, draft->list))
-		return -EIO;
 	dev->next_list = (i + 1) % KV_NR_LISTS;
-	draft->host = dev->lists_host + i * KV_LIST_BYTES;
-	draft->addr = dev->lists + i * KV_LIST_BYTES;
+	*draft = (struct draft){
+		.list = list, .host = dev->lists_host + i * KV_LIST_BYTES,
+		.addr = dev->lists + i * KV_LIST_BYTES,
+	};
 	return 0;
 }
 
@@ -162,26 +156,23 @@ static int head_of(const struct pass *pass, struct kv_move_head *head)
 	return nr_threads;
 }
 
-static u32 groups_cap(const struct job *job)
-{
-	struct kv_dev *dev = job->dev;
-
-	if (job->copy->flags & KV_COPY_BACKGROUND)
-		return dev->knob[KV_KNOB_BACKGROUND_GROUPS] ?: KV_BACKGROUND_GROUPS;
-	return dev->knob[KV_KNOB_GROUPS] ?: dev->costs.groups;
-}
-
 static int launch(struct job *job, enum kernel_id kernel, void *args,
 		  const struct kv_move_head *head, u32 nr_threads)
 {
+	struct kv_dev *dev = job->dev;
 	void *params[] = { args };
+	u32 cap;
 	int err;
 
 	if (!head->nr_blocks)
 		return 0;
-	err = kv_gpu_call(job->dev->gpu, launch_kernel, job->dev->kernel[kernel],
-			  kv_launch_groups(head, groups_cap(job)), 1, 1, nr_threads, 1, 1, 0,
-			  job->stream, params, NULL);
+	if (job->copy->flags & KV_COPY_BACKGROUND)
+		cap = dev->knob[KV_KNOB_BACKGROUND_GROUPS] ?: KV_BACKGROUND_GROUPS;
+	else
+		cap = dev->knob[KV_KNOB_GROUPS] ?: dev->costs.groups;
+	err = kv_gpu_call(dev->gpu, launch_kernel, dev->kernel[kernel],
+			  kv_launch_groups(head, cap), 1, 1, nr_threads, 1, 1, 0, job->stream,
+			  params, NULL);
 	job->nr_calls += !err;
 	return err;
 }
@@ -247,21 +238,13 @@ static int launch_list(struct pass *pass)
 	return err;
 }
 
-static bool fits_by_value(const struct pass *pass)
-{
-	struct kv_move_head head;
-
-	if (head_of(pass, &head) < 0)
-		return true;
-	return pass->job->nr <=
-	       (KV_KERNEL_WORDS - head.first_word) / KV_KERNEL_RUN * VALUE_LAUNCHES;
-}
-
 static int run_pass(struct pass *pass)
 {
 	struct kv_dev *dev = pass->job->dev;
+	struct kv_move_head head;
 
-	if (fits_by_value(pass))
+	if (head_of(pass, &head) < 0 ||
+	    pass->job->nr <= (KV_KERNEL_WORDS - head.first_word) / KV_KERNEL_RUN * VALUE_LAUNCHES)
 		return launch_by_value(pass);
 	if (dev->lists_host)
 		return launch_list(pass);
@@ -314,25 +297,6 @@ int kv_kernel_submit(struct job *job)
 
 /* ---- fills ---- */
 
-/* Of at most KV_WAVE_MOVES runs, on the stream of moves. */
-static int fill_some(struct job *job, u8 byte)
-{
-	const struct kv_copy *copy = job->copy;
-	int err = 0;
-
-	for (u32 i = 0, nr; i < copy->dst.nr && !err; i += nr) {
-		struct pass pass = {
-			.job = job, .vectors = true, .fill = byte * 0x01010101u,
-			.by_value = KERNEL_FILL, .by_list = KERNEL_FILL_LIST,
-		};
-
-		nr = most_planes(job->dev, copy->dst.nr - i);
-		set_planes(&pass, i, nr);
-		err = run_pass(&pass);
-	}
-	return err;
-}
-
 int kv_kernel_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
 		   u32 nr, u8 byte, u32 *nr_calls)
 {
@@ -343,7 +307,16 @@ int kv_kernel_fill(struct kv_dev *dev, const struct kv_planes *planes, const str
 	for (u32 done = 0; done < nr && !err; done += job.nr) {
 		job.moves = runs + done;
 		job.nr = min(nr - done, KV_WAVE_MOVES);
-		err = fill_some(&job, byte);
+		for (u32 i = 0, some; i < planes->nr && !err; i += some) {
+			struct pass pass = {
+				.job = &job, .vectors = true, .fill = byte * 0x01010101u,
+				.by_value = KERNEL_FILL, .by_list = KERNEL_FILL_LIST,
+			};
+
+			some = most_planes(dev, planes->nr - i);
+			set_planes(&pass, i, some);
+			err = run_pass(&pass);
+		}
 	}
 	*nr_calls = job.nr_calls;
 	return err;
@@ -363,31 +336,24 @@ bool kv_kernel_sums(const struct job *job)
 	       kv_launch_alike(src->plane, dst->plane, src->nr, &vectors) == src->nr && vectors;
 }
 
-/* Number of the first word of each plane. */
-static u64 put_firsts(struct draft *draft, const struct kv_planes *planes)
-{
-	kcu_deviceptr at = draft->addr + draft->used;
-	u64 pos = 0;
-
-	for (u32 i = 0; i < planes->nr; i++) {
-		put(draft, &pos, sizeof(pos));
-		pos += kv_sum_words(planes->plane[i].bytes);
-	}
-	return at;
-}
-
 int kv_kernel_move_sum(struct job *job, kcu_deviceptr sums)
 {
 	struct pass pass = { .job = job, .vectors = true };
 	struct kv_move_sum_args args = { .sums = sums };
 	struct draft draft;
+	u64 pos = 0;
 	int nr_threads, err;
 
 	set_planes(&pass, 0, job->copy->src.nr);
 	err = begin_list(job->dev, &draft);
 	if (err)
 		return err;
-	args.first = put_firsts(&draft, &job->copy->src);
+	/* The number of the first word of each plane. */
+	args.first = draft.addr;
+	for (u32 i = 0; i < job->copy->src.nr; i++) {
+		put(&draft, &pos, sizeof(pos));
+		pos += kv_sum_words(job->copy->src.plane[i].bytes);
+	}
 	nr_threads = draft_wave(&pass, &draft, &args.head);
 	if (nr_threads < 0)
 		return nr_threads;

@@ -30,27 +30,20 @@ u64 kv_job_pieces(const struct job *job)
 	return nr;
 }
 
-static int move_by_blocks(struct job *job, u32 plane, const struct kv_move *move, piece_fn fn)
-{
-	const struct kvmm_plane *src = &job->copy->src.plane[plane];
-	const struct kvmm_plane *dst = &job->copy->dst.plane[plane];
-	int err = 0;
-
-	for (u64 i = 0; i < move->nr && !err; i++)
-		err = fn(job, dst->base + (move->dst + i) * dst->stride,
-			 src->base + (move->src + i) * src->stride, src->bytes);
-	return err;
-}
-
 static int move_in_plane(struct job *job, u32 plane, const struct kv_move *move, piece_fn fn)
 {
 	const struct kvmm_plane *src = &job->copy->src.plane[plane];
 	const struct kvmm_plane *dst = &job->copy->dst.plane[plane];
 
-	if (!is_dense_pair(job, plane))
-		return move_by_blocks(job, plane, move, fn);
-	return fn(job, dst->base + move->dst * dst->stride, src->base + move->src * src->stride,
-		  move->nr * src->stride);
+	int err = 0;
+
+	if (is_dense_pair(job, plane))
+		return fn(job, dst->base + move->dst * dst->stride,
+			  src->base + move->src * src->stride, move->nr * src->stride);
+	for (u64 i = 0; i < move->nr && !err; i++)
+		err = fn(job, dst->base + (move->dst + i) * dst->stride,
+			 src->base + (move->src + i) * src->stride, src->bytes);
+	return err;
 }
 
 static int for_each_piece(struct job *job, piece_fn fn)
@@ -127,50 +120,35 @@ static int batch_piece(struct job *job, u64 dst, u64 src, u64 bytes)
 	return ++job->nr_batch < KV_BATCH_PIECES ? 0 : flush(job);
 }
 
-static int batch_submit(struct job *job)
-{
-	int err = for_each_piece(job, batch_piece);
-
-	return err ? err : flush(job);
-}
-
 /* ---- which ---- */
-
-static bool is_addressable(const struct kv_copy *copy)
-{
-	return copy->dir == KV_COPY_LOCAL || copy->flags & KV_COPY_MAPPED;
-}
-
-static u32 kernel_refusal(const struct job *job)
-{
-	if (!job->dev->module)
-		return KV_FALL_NO_KERNEL + 1;
-	if (!is_addressable(job->copy) || job->copy->dir == KV_COPY_TO_PEER)
-		return KV_FALL_UNMAPPED + 1;
-	return kv_kernel_serves(&job->copy->src, &job->copy->dst) ? 0 : KV_FALL_SHAPE + 1;
-}
-
-static u32 batch_refusal(const struct job *job)
-{
-	if (!(job->dev->gpu->features & (KCU_F_BATCH12 | KCU_F_BATCH13)))
-		return KV_FALL_NO_BATCH + 1;
-	return is_addressable(job->copy) ? 0 : KV_FALL_UNMAPPED + 1;
-}
 
 u32 kv_path_refusal(const struct job *job, u32 path)
 {
+	const struct kv_copy *copy = job->copy;
+	bool is_addressable = copy->dir == KV_COPY_LOCAL || copy->flags & KV_COPY_MAPPED;
+
 	if (job->dev->refused_paths & BIT(path))
 		return KV_FALL_REFUSED + 1;
-	if (path == KV_PATH_KERNEL)
-		return kernel_refusal(job);
-	return path == KV_PATH_BATCH ? batch_refusal(job) : 0;
+	if (path == KV_PATH_SINGLE)
+		return 0;
+	if (path == KV_PATH_KERNEL && !job->dev->module)
+		return KV_FALL_NO_KERNEL + 1;
+	if (path == KV_PATH_BATCH && !(job->dev->gpu->features & (KCU_F_BATCH12 | KCU_F_BATCH13)))
+		return KV_FALL_NO_BATCH + 1;
+	if (!is_addressable || (path == KV_PATH_KERNEL && copy->dir == KV_COPY_TO_PEER))
+		return KV_FALL_UNMAPPED + 1;
+	return path == KV_PATH_BATCH || kv_kernel_serves(&copy->src, &copy->dst) ?
+	       0 : KV_FALL_SHAPE + 1;
 }
 
 int kv_path_submit(struct job *job, u32 path)
 {
+	int err;
+
 	if (path == KV_PATH_KERNEL)
 		return kv_kernel_submit(job);
-	if (path == KV_PATH_BATCH)
-		return batch_submit(job);
-	return for_each_piece(job, single_piece);
+	if (path == KV_PATH_SINGLE)
+		return for_each_piece(job, single_piece);
+	err = for_each_piece(job, batch_piece);
+	return err ? err : flush(job);
 }

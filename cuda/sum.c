@@ -90,15 +90,6 @@ static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 bl
 	return err;
 }
 
-static int read_round(struct kv_dev *dev, const struct round *round)
-{
-	int err = kv_fence_wait(dev, round->after);
-
-	for (u32 i = 0; i < round->nr && !err; i++)
-		err = read_block(dev, round->planes, round->first + i, &round->sums[i]);
-	return err;
-}
-
 /* ---- either ---- */
 
 /* The buffers live behind the lists, which a device without room for them does not have. */
@@ -115,7 +106,10 @@ static int run_round(struct kv_dev *dev, const struct round *round)
 		err = do_round(dev, round, dev->lists + KV_NR_LISTS * KV_LIST_BYTES);
 	if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
 		return err;
-	return read_round(dev, round);
+	err = kv_fence_wait(dev, round->after);
+	for (u32 i = 0; i < round->nr && !err; i++)
+		err = read_block(dev, round->planes, round->first + i, &round->sums[i]);
+	return err;
 }
 
 static bool is_good(const struct kv_planes *planes, u32 first, u32 nr)
@@ -154,25 +148,13 @@ static kcu_deviceptr second_buffer(const struct kv_dev *dev)
 	return dev->lists + KV_NR_LISTS * KV_LIST_BYTES + KV_SUM_BYTES;
 }
 
-static int launch_runs(struct kv_dev *dev, const struct kv_planes *planes,
-		       const struct kv_move *runs, u32 nr)
-{
-	kcu_deviceptr sums = second_buffer(dev);
-	int err = 0;
-
-	for (u32 i = 0; i < nr && !err; i++) {
-		err = kv_kernel_sum(dev, planes, runs[i].dst, runs[i].nr, sums);
-		sums += runs[i].nr * sizeof(u64);
-	}
-	return err;
-}
-
 /* dev->lock held. Work queued in part ends with a fence that has failed. */
 static int start_sums(struct kv_dev *dev, const struct kv_planes *planes,
 		      const struct kv_move *runs, u32 nr, struct kv_fence after,
 		      struct kv_fence *fence)
 {
 	kcu_stream stream = dev->gpu->compact;
+	kcu_deviceptr sums = second_buffer(dev);
 	struct fence *slot;
 	int err;
 
@@ -183,11 +165,13 @@ static int start_sums(struct kv_dev *dev, const struct kv_planes *planes,
 		return -EIO;
 	err = kv_fence_order(dev, stream, after);
 	if (!err)
-		err = kv_gpu_call(dev->gpu, memset_d8_async, second_buffer(dev), 0, KV_SUM_BYTES,
-				  stream);
+		err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, KV_SUM_BYTES, stream);
 	if (err)
 		return err == -EBUSY || err == -EOPNOTSUPP ? -EIO : err;
-	err = launch_runs(dev, planes, runs, nr);
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = kv_kernel_sum(dev, planes, runs[i].dst, runs[i].nr, sums);
+		sums += runs[i].nr * sizeof(u64);
+	}
 	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, 0);
 	dev->is_summing = true;
 	return 0;

@@ -43,12 +43,6 @@ u32 kv_launch_alike(const struct kvmm_plane *src, const struct kvmm_plane *dst, 
 	return n;
 }
 
-static bool planes_are_good(const struct kvmm_plane *src, const struct kvmm_plane *dst)
-{
-	return src->bytes && src->bytes < KV_KERNEL_PIECE_MAX && src->bytes == dst->bytes &&
-	       src->bytes <= src->stride && dst->bytes <= dst->stride;
-}
-
 /* The longest piece, or 0 if one of them is beyond the kernels. */
 static u64 longest_piece(const struct kv_launch_planes *src, const struct kv_launch_planes *dst)
 {
@@ -57,58 +51,38 @@ static u64 longest_piece(const struct kv_launch_planes *src, const struct kv_lau
 	if (src->nr != dst->nr)
 		return 0;
 	for (u32 i = 0; i < src->nr; i++) {
-		if (!planes_are_good(&src->plane[i], &dst->plane[i]))
+		const struct kvmm_plane *from = &src->plane[i], *to = &dst->plane[i];
+
+		if (!from->bytes || from->bytes >= KV_KERNEL_PIECE_MAX || from->bytes != to->bytes ||
+		    from->bytes > from->stride || to->bytes > to->stride)
 			return 0;
-		longest = max(longest, src->plane[i].bytes);
+		longest = max(longest, from->bytes);
 	}
 	return longest;
-}
-
-static u32 threads_for(u64 bytes)
-{
-	u32 nr = MIN_THREADS;
-
-	while (nr < MAX_THREADS && nr * THREAD_BYTES < bytes)
-		nr *= 2;
-	return nr;
-}
-
-/* Planes by value come first; one copy of them if they are the same. */
-static u32 words_by_value(const struct kv_launch_planes *src, const struct kv_launch_planes *dst)
-{
-	u64 nr = (src->table ? 0 : src->nr) + (dst == src || dst->table ? 0 : (u64)dst->nr);
-
-	return min(nr * PLANE_WORDS, (u64)KV_KERNEL_WORDS);
 }
 
 int kv_launch_head(struct kv_move_head *head, const struct kv_launch_planes *src,
 		   const struct kv_launch_planes *dst, bool vectors)
 {
 	u64 longest = longest_piece(src, dst);
-	u32 nr_threads = threads_for(longest);
+	u32 nr_threads = MIN_THREADS;
+	/* Planes by value come first; one copy of them if they are the same. */
+	u64 nr = (src->table ? 0 : src->nr) + (dst == src || dst->table ? 0 : (u64)dst->nr);
 
 	if (!longest)
 		return -EINVAL;
+	while (nr_threads < MAX_THREADS && nr_threads * THREAD_BYTES < longest)
+		nr_threads *= 2;
 	*head = (struct kv_move_head) {
 		.src_planes	= src->table,
 		.dst_planes	= dst->table,
 		.nr_planes	= src->nr,
 		.chunk_bytes	= vectors ? nr_threads * THREAD_BYTES : BYTE_CHUNK,
 		.dst_plane	= src == dst || src->table ? 0 : src->nr,
-		.first_word	= words_by_value(src, dst),
+		.first_word	= min(nr * PLANE_WORDS, (u64)KV_KERNEL_WORDS),
 	};
 	head->nr_chunks = (longest + head->chunk_bytes - 1) / head->chunk_bytes;
 	return nr_threads;
-}
-
-static void put_planes(struct kv_move_args *args, const struct kv_launch_planes *src,
-		       const struct kv_launch_planes *dst)
-{
-	if (!src->table)
-		memcpy(args->plane, src->plane, src->nr * sizeof(*src->plane));
-	if (dst != src && !dst->table)
-		memcpy(args->plane + args->head.dst_plane, dst->plane,
-		       dst->nr * sizeof(*dst->plane));
 }
 
 /* Number of moves, from the first on, that are not longer than one block. */
@@ -121,23 +95,11 @@ static u32 nr_singles(const struct kv_move *moves, u32 nr)
 	return n;
 }
 
-static void put_move(struct kv_move_head *head, u32 *words, const struct kv_move *move)
-{
-	u32 *word = words + head->nr_moves * head->move_words;
-
-	word[0] = move->src;
-	word[1] = move->dst;
-	if (head->move_words == KV_KERNEL_RUN)
-		word[2] = head->nr_blocks;
-	head->nr_moves++;
-	head->nr_blocks += move->nr;
-}
-
 /* As many as go into @room words, each of head->move_words. */
 static u32 put_moves(struct kv_move_head *head, u32 *words, u64 room,
 		     const struct kv_move *moves, u32 nr)
 {
-	u32 n;
+	u32 n, *word = words;
 
 	head->nr_moves = 0;
 	head->nr_blocks = 0;
@@ -147,7 +109,13 @@ static u32 put_moves(struct kv_move_head *head, u32 *words, u64 room,
 		if ((head->nr_moves + 1ull) * head->move_words > room ||
 		    moves[n].nr > MAX_BLOCKS - head->nr_blocks)
 			break;
-		put_move(head, words, &moves[n]);
+		word[0] = moves[n].src;
+		word[1] = moves[n].dst;
+		if (head->move_words == KV_KERNEL_RUN)
+			word[2] = head->nr_blocks;
+		word += head->move_words;
+		head->nr_moves++;
+		head->nr_blocks += moves[n].nr;
 	}
 	return n;
 }
@@ -165,7 +133,10 @@ u32 kv_launch_moves(struct kv_move_args *args, const struct kv_launch_planes *sr
 
 	if (room < KV_KERNEL_RUN)
 		return 0;
-	put_planes(args, src, dst);
+	if (!src->table)
+		memcpy(args->plane, src->plane, src->nr * sizeof(*src->plane));
+	if (dst != src && !dst->table)
+		memcpy(args->plane + head->dst_plane, dst->plane, dst->nr * sizeof(*dst->plane));
 	head->move_words = KV_KERNEL_RUN;
 	if (singles == nr || singles >= room / KV_KERNEL_RUN) {
 		head->move_words = KV_KERNEL_SINGLE;
