@@ -187,18 +187,6 @@ static int set_string(struct stage *stage, const struct key *key, void *field, c
 	return 0;
 }
 
-static void set_switch(const struct key *key, void *field, bool on)
-{
-	u32 flags;
-
-	memcpy(&flags, field, sizeof(flags));
-	if (on == !key->max)
-		flags |= (u32)key->min;
-	else
-		flags &= ~(u32)key->min;
-	memcpy(field, &flags, sizeof(flags));
-}
-
 static int set_number(const struct key *key, void *field, const char *text)
 {
 	s64 value;
@@ -208,7 +196,9 @@ static int set_number(const struct key *key, void *field, const char *text)
 	if (err)
 		return err;
 	if (key->kind == CONFIG_SWITCH) {
-		set_switch(key, field, value);
+		memcpy(&word, field, sizeof(word));
+		word = value == !key->max ? word | (u32)key->min : word & ~(u32)key->min;
+		memcpy(field, &word, sizeof(word));
 		return 0;
 	}
 	if (value < key->min || value > key->max)
@@ -255,39 +245,21 @@ static char *trimmed(char *text, size_t len)
 	return text;
 }
 
-static size_t length_to_comment(const char *text, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (text[i] == '#' && (!i || is_blank(text[i - 1])))
-			return i;
-	return len;
-}
-
-static bool is_text(const char *line, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (((u8)line[i] < ' ' && !is_blank(line[i])) || line[i] == 0x7f)
-			return false;
-	return true;
-}
-
-static const struct key *find_key(const char *name)
-{
-	for (u32 i = 0; i < ARRAY_SIZE(keys); i++)
-		if (!strcmp(keys[i].name, name))
-			return &keys[i];
-	return NULL;
-}
-
 static int set_line(struct stage *stage, const char *line, size_t len)
 {
-	const struct key *key;
+	const struct key *key = keys;
 	char *name, *value;
+	bool is_text = len < sizeof(stage->copy);
 
-	if (!is_text(line, len) || len >= sizeof(stage->copy))
+	for (size_t i = 0; i < len; i++)
+		is_text &= ((u8)line[i] >= ' ' || is_blank(line[i])) && line[i] != 0x7f;
+	if (!is_text)
 		return complain(stage, "no line of text of fewer than %u bytes", MAX_LINE);
 	memcpy(stage->copy, line, len);
-	name = trimmed(stage->copy, length_to_comment(stage->copy, len));
+	for (size_t i = 0; i < len; i++)
+		if (line[i] == '#' && (!i || is_blank(line[i - 1])))
+			len = i;
+	name = trimmed(stage->copy, len);
 	if (!*name)
 		return 0;
 	value = strchr(name, '=');
@@ -295,8 +267,9 @@ static int set_line(struct stage *stage, const char *line, size_t len)
 		return complain(stage, "no 'key = value'");
 	name = trimmed(name, (size_t)(value - name));
 	value = trimmed(value + 1, strlen(value + 1));
-	key = find_key(name);
-	if (!key)
+	while (key < keys + ARRAY_SIZE(keys) && strcmp(key->name, name))
+		key++;
+	if (key == keys + ARRAY_SIZE(keys))
 		return complain(stage, "no key '%.40s'", name);
 	if (stage->seen[key - keys])
 		return complain(stage, "'%s' for the second time", key->name);
@@ -323,14 +296,6 @@ static int set_text(struct stage *stage, const char *text, size_t bytes)
 
 /* ---- the environment ---- */
 
-static void env_name(char *name, size_t bytes, const struct key *key)
-{
-	snprintf(name, bytes, ENV_PREFIX "%s", key->name);
-	for (char *c = name; *c; c++)
-		if (*c >= 'a' && *c <= 'z')
-			*c = (char)(*c - 'a' + 'A');
-}
-
 static int set_env(struct stage *stage)
 {
 	const struct kv_sys_ops *sys = kv_sys();
@@ -342,7 +307,10 @@ static int set_env(struct stage *stage)
 	for (u32 i = 0; i < ARRAY_SIZE(keys) && !err; i++) {
 		const char *value;
 
-		env_name(name, sizeof(name), &keys[i]);
+		snprintf(name, sizeof(name), ENV_PREFIX "%s", keys[i].name);
+		for (char *c = name; *c; c++)
+			if (*c >= 'a' && *c <= 'z')
+				*c = (char)(*c - 'a' + 'A');
 		value = sys->getenv(sys->ctx, name);
 		if (value)
 			err = set(stage, &keys[i], value);

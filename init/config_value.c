@@ -125,16 +125,6 @@ static int scaled(const char *text, const struct unit *units, const char *suffix
 	return 0;
 }
 
-static int count(const char *text, s64 *value)
-{
-	bool is_negative = *text == '-';
-	int err = scaled(text + is_negative, no_units, "", value);
-
-	if (is_negative)
-		*value = -*value;
-	return err;
-}
-
 static int hex(const char *text, s64 *value)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -168,12 +158,15 @@ static int word(const char *text, const char *const *words, s64 *value)
 
 int config_value(enum config_kind kind, const char *text, const char *const *words, s64 *value)
 {
+	bool is_negative = *text == '-';
 	int err;
 
 	*value = 0;
 	switch (kind) {
 	case CONFIG_COUNT:
-		return count(text, value);
+		err = scaled(text + is_negative, no_units, "", value);
+		*value = is_negative ? -*value : *value;
+		return err;
 	case CONFIG_BYTES:
 		return scaled(text, byte_units, "", value);
 	case CONFIG_RATE:

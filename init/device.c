@@ -67,27 +67,13 @@ static void say_why(struct kvmm_device_info *info, int err, const char *line)
 	snprintf(info->why, sizeof(info->why), "%s", is_told ? line : else_why);
 }
 
-static int find_and_look(const char *name, struct kvmm_device_info *info)
-{
-	const struct kv_dev_ops *ops;
-	char line[sizeof(info->why)] = "";
-	u32 number;
-	int err = kv_find_device(name, &ops, &number);
-
-	if (!err) {
-		kv_log_keep(line, sizeof(line));
-		err = look_at(ops, number, info);
-		kv_log_keep(NULL, 0);
-	}
-	if (err)
-		say_why(info, err, line);
-	return err;
-}
-
 int kvmm_device_info(const char *device, struct kvmm_device_info *info)
 {
 	struct kvmm_device_info full = { 0 };
+	char line[sizeof(full.why)] = "";
+	const struct kv_dev_ops *ops;
 	size_t size;
+	u32 number;
 	int err;
 
 	if (!device || !info)
@@ -96,7 +82,14 @@ int kvmm_device_info(const char *device, struct kvmm_device_info *info)
 	size = info->size;
 	if (size < sizeof(size) || size > MAX_INFO_BYTES || size % sizeof(size))
 		return -EINVAL;
-	err = find_and_look(device, &full);
+	err = kv_find_device(device, &ops, &number);
+	if (!err) {
+		kv_log_keep(line, sizeof(line));
+		err = look_at(ops, number, &full);
+		kv_log_keep(NULL, 0);
+	}
+	if (err)
+		say_why(&full, err, line);
 	full.size = size;
 	memset(info, 0, size);
 	memcpy(info, &full, min(size, sizeof(full)));

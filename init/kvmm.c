@@ -38,20 +38,6 @@ static const struct kv_planner_ops *const planners[] = {
 
 /* ---- names ---- */
 
-static int find_map(const char *name, struct kv_pool_parts *parts)
-{
-	parts->map = kv_map_find(name);
-	return parts->map ? 0 : -ENOENT;
-}
-
-static int find_policy(const char *name, struct kv_pool_parts *parts)
-{
-	if (!name)
-		return 0;
-	parts->evict = kv_evict_find(name, &parts->evict_args);
-	return parts->evict ? 0 : -ENOENT;
-}
-
 static int find_planner(const char *name, struct kv_pool_parts *parts)
 {
 	if (!name)
@@ -73,12 +59,16 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 
 	*parts = (struct kv_pool_parts){ .all = kv_pool_parts_all };
 	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
-	if (!err)
-		err = find_policy(attr->policy, parts);
+	if (!err && attr->policy) {
+		parts->evict = kv_evict_find(attr->policy, &parts->evict_args);
+		err = parts->evict ? 0 : -ENOENT;
+	}
 	if (!err)
 		err = find_planner(attr->compactor, parts);
-	if (!err)
-		err = find_map(attr->index, parts);
+	if (!err) {
+		parts->map = kv_map_find(attr->index);
+		err = parts->map ? 0 : -ENOENT;
+	}
 	return err;
 }
 
@@ -124,16 +114,6 @@ static struct kvmm_pool **free_place(void)
 	return &new->pool[nr];
 }
 
-/* "pool", "pool1", "pool2", ...: the first that no pool has. */
-static void number_pool(struct kvmm_pool *pool)
-{
-	char name[KV_POOL_NAME] = "pool";
-
-	for (u32 i = 1; find_in(table, name); i++)
-		snprintf(name, sizeof(name), "pool%u", i);
-	kv_pool_set_name(pool, name);
-}
-
 /*
  * The parent's pools have no names here, and cannot be destroyed: they may be half changed, and
  * have other references. The table stays behind with them.
@@ -145,14 +125,18 @@ static void forget_in_child(struct kv_fork_node *node)
 
 static int publish_pool(struct kvmm_pool *pool, bool is_named)
 {
+	char name[KV_POOL_NAME] = "pool";
 	struct kvmm_pool **place;
 	int err = 0;
 
 	kv_lock(&table_lock);
 	if (!fork_node.in_child)
 		kv_fork_add(&fork_node, forget_in_child);
+	/* "pool", "pool1", "pool2", ...: the first that no pool has. */
+	for (u32 i = 1; !is_named && find_in(table, name); i++)
+		snprintf(name, sizeof(name), "pool%u", i);
 	if (!is_named)
-		number_pool(pool);
+		kv_pool_set_name(pool, name);
 	else if (find_in(table, kv_pool_name(pool)))
 		err = -EEXIST;
 	place = err ? NULL : free_place();
@@ -230,19 +214,14 @@ int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool)
 	return err;
 }
 
-static void destroy_pool(struct kvmm_pool *pool)
-{
-	if (!pool || !unpublish_pool(pool))
-		return;
-	kv_pool_destroy(pool);
-	/* Also for watchers of memory: the pool's is back on return. */
-	kv_rcu_barrier();
-}
-
 void kvmm_pool_destroy(struct kvmm_pool *pool)
 {
 	int cancel = kv_cancel_off();
 
-	destroy_pool(pool);
+	if (pool && unpublish_pool(pool)) {
+		kv_pool_destroy(pool);
+		/* Also for watchers of memory: the pool's is back on return. */
+		kv_rcu_barrier();
+	}
 	kv_cancel_restore(cancel);
 }

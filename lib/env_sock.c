@@ -78,15 +78,6 @@ static int open_folder(const struct sockaddr_un *addr)
 	return -EPERM;
 }
 
-static int check_folder(const struct sockaddr_un *addr)
-{
-	int fd = open_folder(addr);
-
-	if (fd >= 0)
-		close(fd);
-	return min(fd, 0);
-}
-
 /*
  * For as long as it is open, no other process puts a socket there, or takes one away: two that find
  * the remains of a dead one would each take the place of the other. A process has it for no longer
@@ -165,30 +156,20 @@ static int bind_to(int fd, const struct sockaddr_un *addr)
 	return 0;
 }
 
-static int listen_in(const struct sockaddr_un *addr)
-{
-	int fd = new_socket(), err;
-
-	if (fd < 0)
-		return -errno;
-	err = bind_to(fd, addr);
-	if (!err && listen(fd, BACKLOG))
-		err = -errno;
-	if (!err)
-		return fd;
-	close(fd);
-	return err;
-}
-
 static int listen_at(const struct sockaddr_un *addr)
 {
-	int folder = lock_folder(addr), ret;
+	int folder = lock_folder(addr), fd, err;
 
 	if (folder < 0)
 		return folder;
-	ret = listen_in(addr);
+	fd = new_socket();
+	err = fd < 0 ? -errno : bind_to(fd, addr);
+	if (!err && listen(fd, BACKLOG))
+		err = -errno;
+	if (err && fd >= 0)
+		close(fd);
 	close(folder);
-	return ret;
+	return err ? err : fd;
 }
 
 static int system_listen(void *ctx, const char *path)
@@ -260,9 +241,11 @@ static int system_connect(void *ctx, const char *path)
 	int saved = errno, ret = address_of(path, &addr);
 
 	if (!ret)
-		ret = check_folder(&addr);
-	if (!ret)
+		ret = open_folder(&addr);
+	if (ret >= 0) {
+		close(ret);
 		ret = connect_to(&addr);
+	}
 	errno = saved;
 	return ret;
 }
@@ -462,24 +445,19 @@ static int system_mem_make(void *ctx, u64 bytes)
 	return err ? err : fd;
 }
 
-/* A page that is not there kills the reader: so no process must be able to take it away. */
-static int check_mem(int fd, u64 bytes)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat stat;
-
-	if (seals < 0 || (seals & SEALS) != SEALS)
-		return -EPERM;
-	if (fstat(fd, &stat))
-		return -errno;
-	return stat.st_size >= 0 && (u64)stat.st_size >= bytes ? 0 : -EPERM;
-}
-
 static int system_mem_map(void *ctx, int fd, u64 bytes, void **result)
 {
-	int saved = errno, err = check_mem(fd, bytes);
+	int saved = errno, seals = fcntl(fd, F_GET_SEALS), err = 0;
+	struct stat stat;
 	void *ptr;
 
+	/* A page that is not there kills the reader: no process may be able to take it away. */
+	if (seals < 0 || (seals & SEALS) != SEALS)
+		err = -EPERM;
+	else if (fstat(fd, &stat))
+		err = -errno;
+	else if (stat.st_size < 0 || (u64)stat.st_size < bytes)
+		err = -EPERM;
 	if (!err) {
 		ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (ptr == MAP_FAILED)

@@ -108,19 +108,6 @@ static void *do_parts(void *data)
 	return NULL;
 }
 
-/* One for each CPU that this thread may use, since those that it starts may use the same ones. */
-static u32 nr_useful_threads(void)
-{
-	cpu_set_t cpus;
-	long nr;
-
-	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
-		nr = CPU_COUNT(&cpus);
-	else
-		nr = sysconf(_SC_NPROCESSORS_ONLN);	/* more than a cpu_set_t holds */
-	return nr > 0 ? min(nr, (long)MAX_THREADS) : 1;
-}
-
 /* Not those that a thread brings upon itself: blocked, they kill without a word from handlers. */
 static void block_signals(sigset_t *before)
 {
@@ -133,29 +120,29 @@ static void block_signals(sigset_t *before)
 	pthread_sigmask(SIG_BLOCK, &others, before);
 }
 
-/* How many of @nr there are in the end. */
-static u32 start_threads(pthread_t *threads, u32 nr, struct parallel *work)
-{
-	sigset_t before;
-	u32 i = 0;
-
-	block_signals(&before);
-	while (i < nr && !pthread_create(&threads[i], NULL, do_parts, work))
-		i++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return i;
-}
-
 static void system_parallel(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
 {
 	struct parallel work = { fn, arg, nr_parts, 0 };
 	pthread_t threads[MAX_THREADS];
 	int saved = errno, cancel;
-	u32 nr;
+	sigset_t before;
+	cpu_set_t cpus;
+	long wanted;
+	u32 nr = 0;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	nr = min(nr_useful_threads(), nr_parts);
-	nr = nr > 1 ? start_threads(threads, nr - 1, &work) : 0;
+	/* One a CPU that this thread may use: those that it starts may use the same ones. */
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		wanted = CPU_COUNT(&cpus);
+	else
+		wanted = sysconf(_SC_NPROCESSORS_ONLN);	/* more than a cpu_set_t holds */
+	wanted = min(wanted, min((long)nr_parts, (long)MAX_THREADS));
+	if (wanted > 1) {
+		block_signals(&before);
+		while (nr < wanted - 1 && !pthread_create(&threads[nr], NULL, do_parts, &work))
+			nr++;
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
 	do_parts(&work);
 	while (nr)
 		pthread_join(threads[--nr], NULL);

@@ -115,17 +115,11 @@ noinline void __kv_unlock_wake(struct kv_lock *lock)
 static __thread const struct kv_lock *held_locks[MAX_HELD];
 static __thread unsigned int nr_held;
 
-static bool must_come_before(const struct kv_lock *first, const struct kv_lock *second)
-{
-	if (first->rank != second->rank)
-		return first->rank < second->rank;
-	return first->id < second->id;
-}
-
 void kv_rank_acquire(const struct kv_lock *lock)
 {
 	for (unsigned int i = 0; i < nr_held; i++)
-		KV_BUG_ON(!must_come_before(held_locks[i], lock));
+		KV_BUG_ON(held_locks[i]->rank > lock->rank ||
+			  (held_locks[i]->rank == lock->rank && held_locks[i]->id >= lock->id));
 	if (KV_BUG_ON(nr_held == MAX_HELD))
 		return;
 	held_locks[nr_held++] = lock;

@@ -27,22 +27,13 @@ void kv_log_keep(char *line, size_t bytes)
 	kept.bytes = bytes;
 }
 
-/* It writes to files, as likely as not, and any lock may be held: no point of cancellation. */
-static void call_log(const struct kv_env_ops *env, int level, const char *line)
-{
-	int cancel = kv_cancel_off();
-
-	env->log(env->ctx, level, line);
-	kv_cancel_restore(cancel);
-}
-
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
 void kv_log(int level, const char *fmt, ...)
 {
 	const struct kv_env_ops *env = kv_env();
 	char line[LOG_LINE];
 	va_list args;
-	int len;
+	int len, cancel;
 
 	if (!env->log && !kept.line)
 		return;
@@ -55,28 +46,27 @@ void kv_log(int level, const char *fmt, ...)
 		memcpy(line + sizeof(line) - 4, "...", 4);
 	if (kept.line)
 		snprintf(kept.line, kept.bytes, "%s", line);
-	if (env->log)
-		call_log(env, level, line);
+	if (!env->log)
+		return;
+	/* It writes to files, as likely as not, and any lock may be held: no cancellation. */
+	cancel = kv_cancel_off();
+	env->log(env->ctx, level, line);
+	kv_cancel_restore(cancel);
 }
 
 /*
  * A broken invariant in a hot path would flood the log, so each place in the source speaks once.
  * Two places that share a slot here share one line; the counter has them all.
  */
-static bool is_first_bug_at(const char *file, int line)
+void kv_bug(const char *file, int line, const char *what)
 {
 	static u32 told[NR_BUG_SITES];		/* atomic */
 	u32 site = line;
 
-	while (*file)
-		site = site * 31 + (u8)*file++;
-	return !kv_xchg_acquire(&told[site % NR_BUG_SITES], 1);
-}
-
-void kv_bug(const char *file, int line, const char *what)
-{
 	kv_count(KV_EV_BUG);
-	if (is_first_bug_at(file, line))
+	for (const char *at = file; *at; at++)
+		site = site * 31 + (u8)*at;
+	if (!kv_xchg_acquire(&told[site % NR_BUG_SITES], 1))
 		kv_log(KV_LOG_ERR, "kvmm: bug at %s:%d: %s", file, line, what);
 #ifdef KVMM_DEBUG
 	__builtin_trap();
