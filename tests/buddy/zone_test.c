@@ -34,6 +34,25 @@ static bool is_buddy(const char *engine)
 	for_each_engine(name)								\
 		if (!is_buddy(name))
 
+/* A test of one engine after another, each with a zone as in the picture. */
+#define TEST_OF_EACH(for_each, name, picture)						\
+static void name##_with(struct kvmm_zone *zone);					\
+Test(zone, name)									\
+{											\
+	const char *engine;								\
+											\
+	for_each(engine) {								\
+		struct kvmm_zone *zone = zone_from(engine, picture);			\
+											\
+		name##_with(zone);							\
+		kvmm_zone_destroy(zone);						\
+	}										\
+}											\
+static void name##_with(struct kvmm_zone *zone)
+
+#define ENGINES_TEST(name, picture)		TEST_OF_EACH(for_each_engine, name, picture)
+#define EXACT_ENGINES_TEST(name, picture)	TEST_OF_EACH(for_each_exact_engine, name, picture)
+
 #define expect_picture(zone, picture)							\
 	do {										\
 		cr_expect_str_eq(zone_str(zone), picture, "%s: %s, not %s",		\
@@ -172,80 +191,65 @@ Test(zone, each_engine_works_from_one_block_to_the_most)
 	}
 }
 
-Test(zone, each_engine_refuses_bad_lengths)
+ENGINES_TEST(each_engine_refuses_bad_lengths, "AABB....")
 {
-	const char *engine;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	u32 start, ids[16] = { 0 };
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
-		struct kvmm_extent ext[KVMM_MAX_RUNS];
-		u32 start, ids[16] = { 0 };
-
-		expect_no_change(zone, kvmm_zone_alloc(zone, 0, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc(zone, 9, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc(zone, UINT32_MAX, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc(zone, 1, NULL), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 0, 4, ext), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 9, 4, ext), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 0, ext), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 9, ext), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 4, NULL), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_many(zone, 0, ids), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_many(zone, 9, ids), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_many(zone, 2, NULL), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free_many(zone, ids, 0), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free_many(zone, ids, 9), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free_many(zone, NULL, 2), -EINVAL);
-	}
+	expect_no_change(zone, kvmm_zone_alloc(zone, 0, &start), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc(zone, 9, &start), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc(zone, UINT32_MAX, &start), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc(zone, 1, NULL), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 0, 4, ext), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 9, 4, ext), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 0, ext), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 9, ext), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 4, NULL), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_many(zone, 0, ids), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_many(zone, 9, ids), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_many(zone, 2, NULL), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free_many(zone, ids, 0), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free_many(zone, ids, 9), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free_many(zone, NULL, 2), -EINVAL);
 }
 
-Test(zone, each_engine_refuses_ranges_outside_the_zone)
+ENGINES_TEST(each_engine_refuses_ranges_outside_the_zone, "AABB....")
 {
-	const char *engine;
+	u32 far[2] = { 0, 8 };
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
-		u32 far[2] = { 0, 8 };
-
-		expect_no_change(zone, kvmm_zone_free(zone, 0, 0), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 8, 1), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 7, 2), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, UINT32_MAX, 2), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 2, UINT32_MAX), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, 0, 0), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, 8, 1), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, 4, 5), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, UINT32_MAX - 1, 4), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free_many(zone, far, 2), -EINVAL);
-	}
+	expect_no_change(zone, kvmm_zone_free(zone, 0, 0), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 8, 1), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 7, 2), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, UINT32_MAX, 2), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 2, UINT32_MAX), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, 0, 0), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, 8, 1), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, 4, 5), -EINVAL);
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, UINT32_MAX - 1, 4), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free_many(zone, far, 2), -EINVAL);
 }
 
-Test(zone, each_engine_refuses_bad_requests)
+ENGINES_TEST(each_engine_refuses_bad_requests, "AABB....")
 {
-	const char *engine;
+	struct kv_zone_req good = { .nr = 2 }, bad;
+	u32 start;
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AABB....");
-		struct kv_zone_req good = { .nr = 2 }, bad;
-		u32 start;
-
-		expect_no_change(zone, kv_zone_alloc_req(zone, NULL, &start), -EINVAL);
-		expect_no_change(zone, kv_zone_alloc_req(zone, &good, NULL), -EINVAL);
-		bad = good, bad.nr = 0;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.align = 3;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.lo = 8;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.lo = 4, bad.hi = 4;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.hi = 9;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.fit = KV_FIT_FIRST + 1;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.mobility = KVMM_NR_MOBILITY;
-		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-	}
+	expect_no_change(zone, kv_zone_alloc_req(zone, NULL, &start), -EINVAL);
+	expect_no_change(zone, kv_zone_alloc_req(zone, &good, NULL), -EINVAL);
+	bad = good, bad.nr = 0;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.align = 3;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.lo = 8;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.lo = 4, bad.hi = 4;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.hi = 9;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.fit = KV_FIT_FIRST + 1;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
+	bad = good, bad.mobility = KVMM_NR_MOBILITY;
+	expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
 }
 
 ZONE_TEST(zone, calls_without_a_zone_are_refused, zone_from(NULL, "...."))
@@ -278,297 +282,201 @@ ZONE_TEST(zone, calls_without_a_zone_are_refused, zone_from(NULL, "...."))
 	cr_expect(kv_zone_is_free(zone, 3));
 }
 
-Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
+ENGINES_TEST(each_engine_fails_without_a_trace_when_full_or_scattered, "A.B.C.DD")
 {
-	const char *engine;
+	u64 nospc = kv_stat_sum(KV_EV_FAIL_NOSPC), frag = kv_stat_sum(KV_EV_FAIL_FRAG);
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	u32 start, ids[8];
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "A.B.C.DD");
-		u64 nospc = kv_stat_sum(KV_EV_FAIL_NOSPC), frag = kv_stat_sum(KV_EV_FAIL_FRAG);
-		struct kvmm_extent ext[KVMM_MAX_RUNS];
-		u32 start, ids[8];
-
-		expect_no_change(zone, kvmm_zone_alloc(zone, 2, &start), -ENOSPC);
-		expect_no_change(zone, alloc_order(zone, 1, &start), -ENOSPC);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 3, 2, ext), -ENOSPC);
-		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_FRAG), frag + 3);
-		expect_no_change(zone, kvmm_zone_alloc(zone, 4, &start), -ENOSPC);
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 8, ext), -ENOSPC);
-		expect_no_change(zone, kvmm_zone_alloc_many(zone, 4, ids), -ENOSPC);
-		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_NOSPC), nospc + 3);
-		zone_check(zone);
-	}
+	expect_no_change(zone, kvmm_zone_alloc(zone, 2, &start), -ENOSPC);
+	expect_no_change(zone, alloc_order(zone, 1, &start), -ENOSPC);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 3, 2, ext), -ENOSPC);
+	cr_expect_eq(kv_stat_sum(KV_EV_FAIL_FRAG), frag + 3);
+	expect_no_change(zone, kvmm_zone_alloc(zone, 4, &start), -ENOSPC);
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 8, ext), -ENOSPC);
+	expect_no_change(zone, kvmm_zone_alloc_many(zone, 4, ids), -ENOSPC);
+	cr_expect_eq(kv_stat_sum(KV_EV_FAIL_NOSPC), nospc + 3);
+	zone_check(zone);
 }
 
-Test(zone, each_engine_counts_what_it_did)
+ENGINES_TEST(each_engine_counts_what_it_did, "................")
 {
-	const char *engine;
+	u64 allocs = kv_stat_sum(KV_EV_ALLOC), blocks = kv_stat_sum(KV_EV_ALLOC_BLOCKS);
+	u64 frees = kv_stat_sum(KV_EV_FREE), freed = kv_stat_sum(KV_EV_FREE_BLOCKS);
+	u32 start, ids[3];
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "................");
-		u64 allocs = kv_stat_sum(KV_EV_ALLOC), blocks = kv_stat_sum(KV_EV_ALLOC_BLOCKS);
-		u64 frees = kv_stat_sum(KV_EV_FREE), freed = kv_stat_sum(KV_EV_FREE_BLOCKS);
-		u32 start, ids[3];
-
-		kvmm_zone_alloc(zone, 4, &start);
-		kvmm_zone_alloc_many(zone, 3, ids);
-		kvmm_zone_free(zone, start, 4);
-		kvmm_zone_free_many(zone, ids, 3);
-		kvmm_zone_free(zone, start, 4);
-		cr_expect_eq(kv_stat_sum(KV_EV_ALLOC), allocs + 2);
-		cr_expect_eq(kv_stat_sum(KV_EV_ALLOC_BLOCKS), blocks + 7);
-		cr_expect_eq(kv_stat_sum(KV_EV_FREE), frees + 2);
-		cr_expect_eq(kv_stat_sum(KV_EV_FREE_BLOCKS), freed + 7);
-		kvmm_zone_destroy(zone);
-	}
+	kvmm_zone_alloc(zone, 4, &start);
+	kvmm_zone_alloc_many(zone, 3, ids);
+	kvmm_zone_free(zone, start, 4);
+	kvmm_zone_free_many(zone, ids, 3);
+	kvmm_zone_free(zone, start, 4);
+	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC), allocs + 2);
+	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC_BLOCKS), blocks + 7);
+	cr_expect_eq(kv_stat_sum(KV_EV_FREE), frees + 2);
+	cr_expect_eq(kv_stat_sum(KV_EV_FREE_BLOCKS), freed + 7);
 }
 
 /* Every block that is free already, and any range that has one in it. */
-Test(zone, each_engine_refuses_to_free_what_is_free)
+ENGINES_TEST(each_engine_refuses_to_free_what_is_free, "AA..BBC.")
 {
-	const char *engine;
+	u32 twice[] = { 6, 6 }, free_one[] = { 6, 3 };
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AA..BBC.");
-		u32 twice[] = { 6, 6 }, free_one[] = { 6, 3 };
-
-		expect_no_change(zone, kvmm_zone_free(zone, 2, 1), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 2, 2), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 1, 2), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 3, 2), -EINVAL);
-		expect_no_change(zone, kvmm_zone_free(zone, 0, 8), -EINVAL);
-		cr_expect_eq(kvmm_zone_free_many(zone, twice, 2), -EINVAL);
-		cr_expect_eq(kvmm_zone_free_many(zone, free_one, 2), -EINVAL);
-		expect_picture(zone, "AA[..]BBC.");
-	}
+	expect_no_change(zone, kvmm_zone_free(zone, 2, 1), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 2, 2), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 1, 2), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 3, 2), -EINVAL);
+	expect_no_change(zone, kvmm_zone_free(zone, 0, 8), -EINVAL);
+	cr_expect_eq(kvmm_zone_free_many(zone, twice, 2), -EINVAL);
+	cr_expect_eq(kvmm_zone_free_many(zone, free_one, 2), -EINVAL);
+	expect_picture(zone, "AA[..]BBC.");
 }
 
-Test(zone, exact_engines_take_back_any_part)
+EXACT_ENGINES_TEST(exact_engines_take_back_any_part, "AAAAAAAA")
 {
-	const char *engine;
-
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "AAAAAAAA");
-
-		cr_expect_eq(kvmm_zone_free(zone, 2, 2), 0);
-		expect_picture(zone, "AA[..]AAAA");
-		cr_expect_eq(kvmm_zone_free(zone, 7, 1), 0);
-		expect_picture(zone, "AA[..]AAA.");
-		cr_expect_eq(kvmm_zone_free(zone, 4, 3), 0);
-		expect_picture(zone, "AA[......]");
-		cr_expect_eq(kvmm_zone_free(zone, 0, 2), 0);
-		expect_picture(zone, "[........]");
-	}
+	cr_expect_eq(kvmm_zone_free(zone, 2, 2), 0);
+	expect_picture(zone, "AA[..]AAAA");
+	cr_expect_eq(kvmm_zone_free(zone, 7, 1), 0);
+	expect_picture(zone, "AA[..]AAA.");
+	cr_expect_eq(kvmm_zone_free(zone, 4, 3), 0);
+	expect_picture(zone, "AA[......]");
+	cr_expect_eq(kvmm_zone_free(zone, 0, 2), 0);
+	expect_picture(zone, "[........]");
 }
 
-Test(zone, exact_engines_grow_in_place_on_both_sides)
+EXACT_ENGINES_TEST(exact_engines_grow_in_place_on_both_sides, "..AA..B.")
 {
-	const char *engine;
-
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "..AA..B.");
-
-		cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 1), 0);
-		expect_picture(zone, "[..]AA#.B.");
-		cr_expect_eq(kvmm_zone_alloc_at(zone, 1, 1), 0);
-		expect_picture(zone, ".#AA#.B.");
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, 5, 2), -EBUSY);
-		expect_no_change(zone, kvmm_zone_alloc_at(zone, 2, 1), -EBUSY);
-	}
+	cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 1), 0);
+	expect_picture(zone, "[..]AA#.B.");
+	cr_expect_eq(kvmm_zone_alloc_at(zone, 1, 1), 0);
+	expect_picture(zone, ".#AA#.B.");
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, 5, 2), -EBUSY);
+	expect_no_change(zone, kvmm_zone_alloc_at(zone, 2, 1), -EBUSY);
 }
 
-Test(zone, best_fit_takes_the_shortest_run_and_the_lowest_of_equals)
+EXACT_ENGINES_TEST(best_fit_takes_the_shortest_run_and_the_lowest_of_equals, "....A..B...C..D.")
 {
-	const char *engine;
-
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone;
-
-		if (!strcmp(engine, "first"))
-			continue;
-		zone = zone_from(engine, "....A..B...C..D.");
-		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1 }), 15);
-		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 3 }), 8);
-		if (strcmp(engine, "lists"))	/* equals in order of their history there */
-			cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2 }), 5);
-		kvmm_zone_destroy(zone);
-	}
+	if (!strcmp(zone->ops->name, "first"))
+		return;
+	cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1 }), 15);
+	cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 3 }), 8);
+	if (strcmp(zone->ops->name, "lists"))	/* equals in order of their history there */
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2 }), 5);
 }
 
-Test(zone, first_fit_takes_the_lowest_run)
+EXACT_ENGINES_TEST(first_fit_takes_the_lowest_run, "A.B....C..D...E.")
 {
-	const char *engine;
+	struct kv_zone_req req = { .nr = 2, .fit = KV_FIT_FIRST };
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A.B....C..D...E.");
-		struct kv_zone_req req = { .nr = 2, .fit = KV_FIT_FIRST };
-
-		cr_expect_eq(start_of(zone, req), 3);
-		cr_expect_eq(start_of(zone, req), 5);
-		cr_expect_eq(start_of(zone, req), 8);
-		req.topdown = 1;
-		cr_expect_eq(start_of(zone, req), 12);
-		expect_picture(zone, "A.B####C##D.##E.");
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(start_of(zone, req), 3);
+	cr_expect_eq(start_of(zone, req), 5);
+	cr_expect_eq(start_of(zone, req), 8);
+	req.topdown = 1;
+	cr_expect_eq(start_of(zone, req), 12);
+	expect_picture(zone, "A.B####C##D.##E.");
 }
 
-Test(zone, topdown_mirrors_the_search)
+EXACT_ENGINES_TEST(topdown_mirrors_the_search, "...A...B.....C..")
 {
-	const char *engine;
+	struct kv_zone_req req = { .nr = 3, .topdown = 1 };
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "...A...B.....C..");
-		struct kv_zone_req req = { .nr = 3, .topdown = 1 };
-
-		if (strcmp(engine, "first")) {
-			cr_expect_eq(start_of(zone, req), 4);
-			cr_expect_eq(start_of(zone, req), 0);
-		}
-		cr_expect_eq(start_of(zone, req), 10);
-		kvmm_zone_destroy(zone);
+	if (strcmp(zone->ops->name, "first")) {
+		cr_expect_eq(start_of(zone, req), 4);
+		cr_expect_eq(start_of(zone, req), 0);
 	}
+	cr_expect_eq(start_of(zone, req), 10);
 }
 
-Test(zone, windows_and_alignment_are_kept)
+ENGINES_TEST(windows_and_alignment_are_kept, "................")
 {
-	const char *engine;
+	u32 start;
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "................");
-		u32 start;
-
-		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2, .lo = 4, .hi = 6 }), 4);
-		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
-				 .nr = 2, .lo = 4, .hi = 7 }, &start), -ENOSPC);
-		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .lo = 5, .align = 4 }), 8);
-		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
-				 .nr = 1, .lo = 1, .align = 16 }, &start), -ENOSPC);
-		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
-				 .nr = 1, .lo = 1, .align = 1u << 31 }, &start), -ENOSPC);
-		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .align = 1u << 31 }), 0);
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2, .lo = 4, .hi = 6 }), 4);
+	expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
+			 .nr = 2, .lo = 4, .hi = 7 }, &start), -ENOSPC);
+	cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .lo = 5, .align = 4 }), 8);
+	expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
+			 .nr = 1, .lo = 1, .align = 16 }, &start), -ENOSPC);
+	expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
+			 .nr = 1, .lo = 1, .align = 1u << 31 }, &start), -ENOSPC);
+	cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .align = 1u << 31 }), 0);
 }
 
-Test(zone, each_engine_aligns_orders)
+ENGINES_TEST(each_engine_aligns_orders, "A...............")
 {
-	const char *engine;
+	u32 start;
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A...............");
-		u32 start;
-
-		for (unsigned int order = 0; order < 4; order++) {
-			cr_expect_eq(alloc_order(zone, order, &start), 0);
-			cr_expect_eq(start & (BIT(order) - 1), 0, "%s", engine);
-		}
-		cr_expect_eq(alloc_order(zone, 0, &start), -ENOSPC);
-		zone_check(zone);
-		kvmm_zone_destroy(zone);
+	for (unsigned int order = 0; order < 4; order++) {
+		cr_expect_eq(alloc_order(zone, order, &start), 0);
+		cr_expect_eq(start & (BIT(order) - 1), 0, "%s", zone->ops->name);
 	}
+	cr_expect_eq(alloc_order(zone, 0, &start), -ENOSPC);
+	zone_check(zone);
 }
 
-Test(zone, runs_are_one_hole_if_one_suffices)
+EXACT_ENGINES_TEST(runs_are_one_hole_if_one_suffices, "..A....B.....")
 {
-	const char *engine;
+	struct kvmm_extent ext[4];
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "..A....B.....");
-		struct kvmm_extent ext[4];
-
-		cr_expect_eq(kv_zone_alloc_runs(zone, 5, 4, ext), 1);
-		cr_expect_eq(ext[0].start, 8);
-		cr_expect_eq(ext[0].nr, 5);
-		zone_check(zone);
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(kv_zone_alloc_runs(zone, 5, 4, ext), 1);
+	cr_expect_eq(ext[0].start, 8);
+	cr_expect_eq(ext[0].nr, 5);
+	zone_check(zone);
 }
 
-Test(zone, runs_are_the_largest_holes_entirely_then_best_fit)
+EXACT_ENGINES_TEST(runs_are_the_largest_holes_entirely_then_best_fit, "..A....B.....C...")
 {
-	const char *engine;
+	struct kvmm_extent ext[4];
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "..A....B.....C...");
-		struct kvmm_extent ext[4];
-
-		/* 5 + 4 entirely; the last 2 fit the run of 2 exactly. */
-		cr_expect_eq(kv_zone_alloc_runs(zone, 11, 4, ext), 3);
-		cr_expect_eq(ext[0].start, 8);
-		cr_expect_eq(ext[1].start, 3);
-		if (strcmp(engine, "first"))
-			expect_picture(zone, "##A####B#####C[...]");
-		cr_expect_eq(ext[0].nr + ext[1].nr + ext[2].nr, 11);
-		kvmm_zone_destroy(zone);
-	}
+	/* 5 + 4 entirely; the last 2 fit the run of 2 exactly. */
+	cr_expect_eq(kv_zone_alloc_runs(zone, 11, 4, ext), 3);
+	cr_expect_eq(ext[0].start, 8);
+	cr_expect_eq(ext[1].start, 3);
+	if (strcmp(zone->ops->name, "first"))
+		expect_picture(zone, "##A####B#####C[...]");
+	cr_expect_eq(ext[0].nr + ext[1].nr + ext[2].nr, 11);
 }
 
-Test(zone, each_engine_takes_runs_up_to_the_very_last_block)
+ENGINES_TEST(each_engine_takes_runs_up_to_the_very_last_block, "A.B.CC..")
 {
-	const char *engine;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, "A.B.CC..");
-		struct kvmm_extent ext[KVMM_MAX_RUNS];
-
-		expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 2, ext), -ENOSPC);
-		cr_expect_eq(kv_zone_alloc_runs(zone, 4, 3, ext), 3);
-		expect_picture(zone, "A#B#CC##");
-	}
+	expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 2, ext), -ENOSPC);
+	cr_expect_eq(kv_zone_alloc_runs(zone, 4, 3, ext), 3);
+	expect_picture(zone, "A#B#CC##");
 }
 
-Test(zone, each_engine_takes_singles_that_are_distinct)
+ENGINES_TEST(each_engine_takes_singles_that_are_distinct, "A...B.......C.DD")
 {
-	const char *engine;
+	u32 ids[11], seen = 0;
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A...B.......C.DD");
-		u32 ids[11], seen = 0;
-
-		cr_expect_eq(kvmm_zone_alloc_many(zone, 11, ids), 0);
-		for (unsigned int i = 0; i < 11; i++)
-			seen |= BIT(ids[i]);
-		cr_expect_eq(seen, 0x2fee, "%s: %x", engine, seen);
-		expect_picture(zone, "A###B#######C#DD");
-		cr_expect_eq(kvmm_zone_free_many(zone, ids, 11), 0);
-		zone_check(zone);
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(kvmm_zone_alloc_many(zone, 11, ids), 0);
+	for (unsigned int i = 0; i < 11; i++)
+		seen |= BIT(ids[i]);
+	cr_expect_eq(seen, 0x2fee, "%s: %x", zone->ops->name, seen);
+	expect_picture(zone, "A###B#######C#DD");
+	cr_expect_eq(kvmm_zone_free_many(zone, ids, 11), 0);
+	zone_check(zone);
 }
 
-Test(zone, singles_break_the_shortest_runs)
+EXACT_ENGINES_TEST(singles_break_the_shortest_runs, "....A..B.CC")
 {
-	const char *engine;
+	u32 ids[3];
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone;
-		u32 ids[3];
-
-		if (!strcmp(engine, "first"))
-			continue;
-		zone = zone_from(engine, "....A..B.CC");
-		cr_expect_eq(kvmm_zone_alloc_many(zone, 3, ids), 0);
-		expect_picture(zone, "[....]A##B#CC");
-		kvmm_zone_destroy(zone);
-	}
+	if (!strcmp(zone->ops->name, "first"))
+		return;
+	cr_expect_eq(kvmm_zone_alloc_many(zone, 3, ids), 0);
+	expect_picture(zone, "[....]A##B#CC");
 }
 
-Test(zone, stat_is_the_picture_in_numbers)
+EXACT_ENGINES_TEST(stat_is_the_picture_in_numbers, ".A..B....C")
 {
-	const char *engine;
+	struct kvmm_zone_stat stat;
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, ".A..B....C");
-		struct kvmm_zone_stat stat;
-
-		cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
-		cr_expect_eq(stat.nr_blocks, 10);
-		cr_expect_eq(stat.nr_free, 7);
-		cr_expect_eq(stat.nr_runs, 3);
-		cr_expect_eq(stat.largest, 4);
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
+	cr_expect_eq(stat.nr_blocks, 10);
+	cr_expect_eq(stat.nr_free, 7);
+	cr_expect_eq(stat.nr_runs, 3);
+	cr_expect_eq(stat.largest, 4);
 }
 
 Test(zone, unusable_is_the_share_in_short_runs_rounded_down)
@@ -600,26 +508,23 @@ ZONE_TEST(zone, unusable_of_a_buddy_counts_blocks_of_the_rounded_order,
 	cr_expect_eq(kvmm_zone_unusable(zone, 3), 272727);
 }
 
-Test(zone, fragmentation_tells_short_from_scattered)
+EXACT_ENGINES_TEST(fragmentation_tells_short_from_scattered, ".A.B.C.D")
 {
-	const char *engine;
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 1), -1000000);
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 250000);	/* 1 - (1 + 2) / 4 */
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 4), 500000);	/* 1 - (1 + 1) / 4 */
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 0), -EINVAL);
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 9), -EINVAL);
+}
 
-	for_each_exact_engine(engine) {
-		struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = zone_from(engine, ".A.B.C.D");
+EXACT_ENGINES_TEST(fragmentation_is_none_where_one_run_is_left, "AAAAA.")
+{
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 0);
+}
 
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 1), -1000000);
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 250000);	/* 1 - (1 + 2) / 4 */
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 4), 500000);	/* 1 - (1 + 1) / 4 */
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 0), -EINVAL);
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 9), -EINVAL);
-		kvmm_zone_destroy(zone);
-
-		zone = zone_from(engine, "AAAAA.");
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 0);
-		kvmm_zone_destroy(zone);
-		zone = zone_from(engine, "AAAA");
-		cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 0);
-	}
+EXACT_ENGINES_TEST(fragmentation_is_none_in_a_full_zone, "AAAA")
+{
+	cr_expect_eq(kvmm_zone_fragmentation(zone, 2), 0);
 }
 
 Test(zone, each_engine_walks_its_maximal_runs)
@@ -722,20 +627,14 @@ static void expect_orders(const u64 *counts, u32 class, const u64 want[KVMM_NR_O
 			     counts[class * KVMM_NR_ORDERS + order], want[order]);
 }
 
-Test(zone, buddyinfo_shows_maximal_aligned_blocks)
+ENGINES_TEST(buddyinfo_shows_maximal_aligned_blocks, "A[...]B....[....]C.")
 {
-	const char *engine;
+	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 
-	for_each_engine(engine) {
-		struct kvmm_zone *zone = zone_from(engine, "A[...]B....[....]C.");
-		u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
-
-		cr_expect_eq(kvmm_zone_buddyinfo(zone, counts), 0);
-		/* 1; 2-3; 5; 6-7; 8-11; 12; 14 */
-		expect_orders(counts, KVMM_MOVABLE, (u64[KVMM_NR_ORDERS]){ 4, 2, 1 });
-		expect_orders(counts, KVMM_UNMOVABLE, (u64[KVMM_NR_ORDERS]){ 0 });
-		kvmm_zone_destroy(zone);
-	}
+	cr_expect_eq(kvmm_zone_buddyinfo(zone, counts), 0);
+	/* 1; 2-3; 5; 6-7; 8-11; 12; 14 */
+	expect_orders(counts, KVMM_MOVABLE, (u64[KVMM_NR_ORDERS]){ 4, 2, 1 });
+	expect_orders(counts, KVMM_UNMOVABLE, (u64[KVMM_NR_ORDERS]){ 0 });
 }
 
 Test(zone, buddyinfo_is_cut_where_the_class_changes)
