@@ -325,11 +325,6 @@ static void handle_in_child(void)
 	}
 }
 
-static void come_first(void)
-{
-	expect(!pthread_atfork(use_copies, use_copies, handle_in_child));
-}
-
 static void be_child(void)
 {
 	for (uint32_t i = 0; i < NR_COPIES; i++) {
@@ -412,7 +407,7 @@ int main(int argc, char **argv)
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	dog = watch(nr_seconds);
-	come_first();
+	expect(!pthread_atfork(use_copies, use_copies, handle_in_child));
 	for (uint32_t i = 0; i < NR_COPIES; i++) {
 		void *library = load_copy(path, i);
 

@@ -128,18 +128,6 @@ static void must(int err, const char *what)
 	exit(1);
 }
 
-static void find_driver(void)
-{
-	void *library;
-
-	setenv("KVMM_SOFT_DRIVER", LIBRARY, 1);
-	library = dlopen(LIBRARY, RTLD_NOW);
-	ctl = library ? dlsym(library, "kvmm_swcuda_control") : NULL;
-	must(!ctl, LIBRARY);
-	must(ctl->reset(""), "reset");
-	must(kcu_load(&cu, LIBRARY), "kcu_load");
-}
-
 static void round_of(struct dice *dice)
 {
 	static const char *const options[] = { "mem=32M,va=1G", "mem=32M,va=1G,eager=1",
@@ -171,10 +159,16 @@ int main(void)
 	u64 seed = number_from_env("KVMM_SEED", (u64)time(NULL) * 1000003);
 	struct dice dice = { seed };
 	struct timespec start, now;
+	void *library;
 
 	printf("rates: KVMM_SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
-	find_driver();
+	setenv("KVMM_SOFT_DRIVER", LIBRARY, 1);
+	library = dlopen(LIBRARY, RTLD_NOW);
+	ctl = library ? dlsym(library, "kvmm_swcuda_control") : NULL;
+	must(!ctl, LIBRARY);
+	must(ctl->reset(""), "reset");
+	must(kcu_load(&cu, LIBRARY), "kcu_load");
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	do {
 		round_of(&dice);

@@ -252,9 +252,15 @@ static bool make(struct scene *s)
 	       !kvmm_stream_add(s->pool, s->stream, 0, &s->id);
 }
 
-/* All that is still known, with a driver that works again. */
-static void check_all(struct scene *s)
+static void end(struct scene *s)
 {
+	kcu_context ctx;
+
+	if (s->is_open)
+		kvmm_step_end(s->pool, s->id, s->epoch);
+	for (u32 i = 0; i < 100 && kvmm_compact_poll(s->pool) > 0; i++)
+		ctl->run();
+	/* All that is still known, with a driver that works again. */
 	for (u32 i = 0; i < NR_RANGES; i++) {
 		read_range(s, i);
 		if (s->range[i].is_there)
@@ -265,17 +271,6 @@ static void check_all(struct scene *s)
 	kvmm_reset_inactive(s->pool);
 	for (u32 i = 0; i < 2 * NR_KEYS; i++)
 		load(s);
-}
-
-static void end(struct scene *s)
-{
-	kcu_context ctx;
-
-	if (s->is_open)
-		kvmm_step_end(s->pool, s->id, s->epoch);
-	for (u32 i = 0; i < 100 && kvmm_compact_poll(s->pool) > 0; i++)
-		ctl->run();
-	check_all(s);
 	if (kvmm_validate(s->pool))
 		wrong("the pool is not valid");
 	if (kvmm_tier_validate(s->tier))

@@ -28,12 +28,6 @@ struct run {
 	char saved[MAX_BYTES];
 };
 
-static void restore(struct run *run)
-{
-	memcpy(run->zone->engine, run->saved, run->bytes);
-	run->model.free[0] = run->map;
-}
-
 /* Both ways to the same map; the engine may look different inside, but must act the same. */
 static void reach(struct run *run, bool by_freeing)
 {
@@ -69,7 +63,8 @@ static void compare(struct run *run, int err, const char *what)
 		       "%s failed and left a trace", what);
 	else
 		expect(run, zone_model_agrees(&run->model, run->zone), "%s", what);
-	restore(run);
+	memcpy(run->zone->engine, run->saved, run->bytes);
+	run->model.free[0] = run->map;
 }
 
 static void try_req(struct run *run, const struct kv_zone_req *req)

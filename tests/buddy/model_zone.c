@@ -309,13 +309,6 @@ static void start_zone(struct run *run, const char *engine)
 	run->load = 64 + below(run, 160);
 }
 
-static void end_zone(struct run *run)
-{
-	expect(run, zone_model_agrees(&run->model, run->zone), "at the end");
-	zone_model_exit(&run->model);
-	kvmm_zone_destroy(run->zone);
-}
-
 static void read_events(u64 *nr)
 {
 	for (unsigned int ev = 0; ev < KV_NR_EVENTS; ev++)
@@ -359,7 +352,9 @@ static void compare_engine(const char *engine)
 			if (!(i % OPS_PER_CHECK))
 				expect(&run, zone_model_agrees(&run.model, run.zone), "check");
 		}
-		end_zone(&run);
+		expect(&run, zone_model_agrees(&run.model, run.zone), "at the end");
+		zone_model_exit(&run.model);
+		kvmm_zone_destroy(run.zone);
 	}
 	report(before);
 }

@@ -90,14 +90,6 @@ void at_end(void (*fn)(u64 arg), u64 arg)
 	now.at_end[now.nr_at_end++].arg = arg;
 }
 
-static void clean_up(void)
-{
-	while (now.nr_at_end) {
-		now.nr_at_end--;
-		now.at_end[now.nr_at_end].fn(now.at_end[now.nr_at_end].arg);
-	}
-}
-
 void check_run(const struct check *check, struct verdict *verdict)
 {
 	*verdict = (struct verdict){ .outcome = CHECK_OK };
@@ -112,7 +104,10 @@ void check_run(const struct check *check, struct verdict *verdict)
 	}
 	if (!setjmp(now.end))
 		check->run();
-	clean_up();
+	while (now.nr_at_end) {
+		now.nr_at_end--;
+		now.at_end[now.nr_at_end].fn(now.at_end[now.nr_at_end].arg);
+	}
 }
 
 /* ---- things ---- */

@@ -83,15 +83,6 @@ static kcu_deviceptr memory_of(kcu_context ctx)
 	return addr;
 }
 
-static void free_of(kcu_context ctx, kcu_deviceptr addr)
-{
-	kcu_context popped;
-
-	cu->ctx_push_current(ctx);
-	cu->mem_free(addr);
-	cu->ctx_pop_current(&popped);
-}
-
 /* There and back, with or without a link between the two. */
 static void copy_to_another_device(void)
 {
@@ -100,6 +91,7 @@ static void copy_to_another_device(void)
 	kcu_deviceptr there = memory_of(other);
 	kcu_stream stream = new_stream();
 	kcu_result result;
+	kcu_context popped;
 
 	put_pattern(src, BYTES, 2);
 	put_byte(dst, BYTES, 0);
@@ -108,7 +100,9 @@ static void copy_to_another_device(void)
 		result = cu->memcpy_peer_async(dst, context, there, other, BYTES, stream);
 	if (!result)
 		result = cu->stream_synchronize(stream);
-	free_of(other, there);
+	cu->ctx_push_current(other);
+	cu->mem_free(there);
+	cu->ctx_pop_current(&popped);
 	must(result);
 	that(has_pattern(dst, BYTES, 2));
 }

@@ -222,20 +222,6 @@ static void hold_up(void)
 		pthread_cond_wait(&wire.cond, &wire.lock);
 }
 
-static void let_go(enum ask ask)
-{
-	pthread_mutex_lock(&wire.lock);
-	wire.ask = ask;
-	wire.is_open = true;
-	wire.is_held = false;
-	wire.nr_quiet = 0;
-	pthread_cond_broadcast(&wire.cond);
-	while (wire.nr_quiet < 3 || wire.ask)
-		pthread_cond_wait(&wire.cond, &wire.lock);
-	hold_up();
-	pthread_mutex_unlock(&wire.lock);
-}
-
 /* So many names that come and go that the ring has not room for them, now and then. */
 static void change_names(u32 nr_times)
 {
@@ -273,7 +259,16 @@ static void publish_use(void)
 	/* Who was lapped goes on with the younger half of the ring. */
 	count.lost += nr > RING ? nr - RING / 2 : 0;
 	wire.refuses = !any(5);
-	let_go(ask);
+	pthread_mutex_lock(&wire.lock);
+	wire.ask = ask;
+	wire.is_open = true;
+	wire.is_held = false;
+	wire.nr_quiet = 0;
+	pthread_cond_broadcast(&wire.cond);
+	while (wire.nr_quiet < 3 || wire.ask)
+		pthread_cond_wait(&wire.cond, &wire.lock);
+	hold_up();
+	pthread_mutex_unlock(&wire.lock);
 	count.replays += ask == ASK_REPLAY;
 	count.snapshots += ask == ASK_SNAPSHOT;
 	count.refused += ask == ASK_RUBBISH;

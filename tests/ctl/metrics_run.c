@@ -66,15 +66,6 @@ void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys)
 
 /* ---- the cache, and the tier below it ---- */
 
-static void settle(void)
-{
-	for (u32 i = 0; i < 64; i++) {
-		now_ns += 1000000;
-		kvmm_tier_clock(tier, now_ns);
-		kvmm_tier_poll(cache);
-	}
-}
-
 static void use_prompt(void)
 {
 	u32 nr = 1 + any(MAX_NR);
@@ -197,7 +188,11 @@ static void offload(void)
 	must(kvmm_tier_client_stat(cache, &before, sizeof(before)), "tier");
 	err = kvmm_tier_offload(cache, &req, &op);
 	if (!err) {
-		settle();
+		for (u32 i = 0; i < 64; i++) {
+			now_ns += 1000000;
+			kvmm_tier_clock(tier, now_ns);
+			kvmm_tier_poll(cache);
+		}
 		result.errors = errors;
 		result.nr = nr_hits;
 		err = kvmm_tier_result(cache, op, &result);

@@ -71,16 +71,6 @@ static void say(struct talk *talk, u32 nr)
 		talk->token[talk->nr++] = any(1u << 16);
 }
 
-/* More than a block: a trace does not tell talks apart that have said less than that. */
-static void ask(struct talk *talk)
-{
-	if (talk->nr > MAX_TOKENS)
-		talk->nr = 0;
-	for (; talk->nr < NR_SYSTEM; talk->nr++)
-		talk->token[talk->nr] = 7 * talk->nr;
-	say(talk, 2 * BLOCK_TOKENS + any(MAX_MORE));
-}
-
 /* The newest token has no K/V in the end. */
 static void answer(struct kvmm_seq *seq, struct talk *talk, u32 nr)
 {
@@ -101,7 +91,12 @@ static void turn(u32 number)
 	struct kvmm_seq_info info;
 	struct kvmm_seq *seq;
 
-	ask(talk);
+	/* More than a block: a trace does not tell talks apart that have said less than that. */
+	if (talk->nr > MAX_TOKENS)
+		talk->nr = 0;
+	for (; talk->nr < NR_SYSTEM; talk->nr++)
+		talk->token[talk->nr] = 7 * talk->nr;
+	say(talk, 2 * BLOCK_TOKENS + any(MAX_MORE));
 	attr.keys = keys;
 	attr.prompt = talk->token;
 	attr.nr_prompt = talk->nr;

@@ -113,13 +113,6 @@ static void calibrate(void)
 	ops->close(dev);
 }
 
-static void load_step(void)
-{
-	MUST(ctl->add_kernel(&step_kernel));
-	MUST(cu.module_load_data_ex(&world.module, step_text(), 0, NULL, NULL));
-	MUST(cu.module_get_function(&world.step, world.module, "step"));
-}
-
 static void make_memory(void)
 {
 	MUST(ops->alloc(world.dev, ARENA_BYTES, &world.arena));
@@ -149,7 +142,9 @@ static void begin(const char *options, u64 seed, u32 dropped)
 	for (u32 i = 0; i < NR_STREAMS; i++)
 		MUST(cu.stream_create_with_priority(&world.agent[i].stream,
 						    KCU_STREAM_NON_BLOCKING, 0));
-	load_step();
+	MUST(ctl->add_kernel(&step_kernel));
+	MUST(cu.module_load_data_ex(&world.module, step_text(), 0, NULL, NULL));
+	MUST(cu.module_get_function(&world.step, world.module, "step"));
 	make_memory();
 	ctl->clear_reports();
 	ctl->set_seed(seed);
@@ -225,22 +220,6 @@ static bool nothing_is_left(void)
 
 /* ---- all rules ---- */
 
-static void tell_counts(const char *options, u64 nr_ops, double cpu_s)
-{
-	struct sw_counters count;
-
-	ctl->counters(&count);
-	printf("options \"%s\": %llu operations in %.1f s of one core, %llu queued, %llu waits, "
-	       "%llu blocks moved\n", options, (unsigned long long)nr_ops, cpu_s,
-	       (unsigned long long)count.nr_ops, (unsigned long long)world.nr_stalls,
-	       (unsigned long long)world.nr_moved);
-	for (u32 i = 0; i < NR_KINDS; i++)
-		printf("%s%s %llu", i ? ", " : "  ", kind_name(i), (unsigned long long)world.nr[i]);
-	printf("\n");
-	for (u32 i = 0; i < 8 && ctl->report(i); i++)
-		printf("  %s\n", ctl->report(i));
-}
-
 static double cpu_seconds(void)
 {
 	struct timespec now;
@@ -253,6 +232,7 @@ static double run_all_rules(const char *options, u64 seed, u64 nr_ops)
 {
 	double start = cpu_seconds();
 	bool has_all = true;
+	struct sw_counters count;
 
 	begin(options, seed, 0);
 	for (u64 i = 0; i < nr_ops; i++)
@@ -260,7 +240,16 @@ static double run_all_rules(const char *options, u64 seed, u64 nr_ops)
 	settle();
 	check_arena();
 	start = cpu_seconds() - start;
-	tell_counts(options, nr_ops, start);
+	ctl->counters(&count);
+	printf("options \"%s\": %llu operations in %.1f s of one core, %llu queued, %llu waits, "
+	       "%llu blocks moved\n", options, (unsigned long long)nr_ops, start,
+	       (unsigned long long)count.nr_ops, (unsigned long long)world.nr_stalls,
+	       (unsigned long long)world.nr_moved);
+	for (u32 i = 0; i < NR_KINDS; i++)
+		printf("%s%s %llu", i ? ", " : "  ", kind_name(i), (unsigned long long)world.nr[i]);
+	printf("\n");
+	for (u32 i = 0; i < 8 && ctl->report(i); i++)
+		printf("  %s\n", ctl->report(i));
 	for (u32 i = 0; i < NR_KINDS; i++)
 		has_all &= world.nr[i] > 0;
 	expect(has_all || nr_ops < ENOUGH_OPS, "each kind of operation was done");

@@ -61,14 +61,6 @@ static void end_step(struct lane *lane)
 	lane->open = false;
 }
 
-static void end_streams(void)
-{
-	for (u32 i = 0; i < NR_LANES; i++)
-		MUST(cu.stream_destroy(w.lane[i].stream));
-	MUST(cu.stream_destroy(w.copier));
-	MUST(cu.stream_destroy(w.stranger));
-}
-
 static void expect_empty(void)
 {
 	struct kvmm_pool_stat stat;
@@ -98,7 +90,10 @@ void engine_exit(void)
 	if (w.broken == ALL_RULES)
 		expect_empty();
 	kvmm_pool_destroy(w.pool);
-	end_streams();
+	for (u32 i = 0; i < NR_LANES; i++)
+		MUST(cu.stream_destroy(w.lane[i].stream));
+	MUST(cu.stream_destroy(w.copier));
+	MUST(cu.stream_destroy(w.stranger));
 	ctl->run();
 	MUST(cu.mem_free(w.base));
 	MUST(cu.mem_free_host(w.out));

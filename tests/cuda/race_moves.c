@@ -145,16 +145,6 @@ static void shrink_poll(void)
 	expect(err == 1 || !err || err == -ENOSPC, "memory is on its way", err);
 }
 
-/* Something ends, and what it had is for others at once. */
-static void leave_at_once(void)
-{
-	give_back(below(NR_THINGS));
-	shrink_start();
-	for (u32 i = 0; i < 3; i++)
-		shrink_poll();
-	take_told();
-}
-
 static void set_balloon(void)
 {
 	int err = kvmm_balloon_set(w.pool, (u64)below(3) * 8 * BYTES);
@@ -194,7 +184,12 @@ void do_elastic(void)
 		hand_back(1 + below(8));
 		break;
 	case 9:
-		leave_at_once();
+		/* Something ends, and what it had is for others at once. */
+		give_back(below(NR_THINGS));
+		shrink_start();
+		for (u32 i = 0; i < 3; i++)
+			shrink_poll();
+		take_told();
 		break;
 	default:
 		take_told();

@@ -95,18 +95,6 @@ static void engine_init(struct engine *engine, struct kv_dev *dev)
 	engine->out = host_alloc(3 * BYTES);
 }
 
-static void engine_exit(struct engine *engine)
-{
-	finish(engine->writer);
-	finish(engine->reader);
-	finish(engine->other);
-	ok(cu.stream_destroy(engine->writer));
-	ok(cu.stream_destroy(engine->reader));
-	ok(cu.stream_destroy(engine->other));
-	ok(cu.mem_free_host(engine->out));
-	ops->free(engine->dev, engine->addr, NR * BYTES);
-}
-
 static void write_block(struct engine *engine, u32 block, u8 byte)
 {
 	fill(engine->addr + block * BYTES, byte, BYTES, engine->writer);
@@ -178,7 +166,14 @@ static u32 run_protocol(const char *options, u32 drop)
 		cr_expect(all_bytes(engine.out + 2 * BYTES, 0x55, BYTES));
 	}
 	ctl->clear_reports();
-	engine_exit(&engine);
+	finish(engine.writer);
+	finish(engine.reader);
+	finish(engine.other);
+	ok(cu.stream_destroy(engine.writer));
+	ok(cu.stream_destroy(engine.reader));
+	ok(cu.stream_destroy(engine.other));
+	ok(cu.mem_free_host(engine.out));
+	ops->free(engine.dev, engine.addr, NR * BYTES);
 	ctl->clear_reports();
 	ops->close(dev);
 	return nr;

@@ -134,21 +134,6 @@ static void end_step(struct engine *e, struct lane *lane)
 	lane->open = false;
 }
 
-static void engine_exit(struct engine *e)
-{
-	for (u32 i = 0; i < NR_STREAMS; i++)
-		end_step(e, &e->lane[i]);
-	check_outs(e);
-	kvmm_compact_poll(e->pool);
-	cr_expect_eq(kvmm_validate(e->pool), 0);
-	kvmm_pool_destroy(e->pool);
-	for (u32 i = 0; i < NR_STREAMS; i++)
-		ok(cu.stream_destroy(e->lane[i].stream));
-	ctl->run();
-	ok(cu.mem_free(e->base));
-	ok(cu.mem_free_host(e->out));
-}
-
 /* ---- what it does ---- */
 
 static void look(struct engine *e, struct lane *lane)
@@ -340,7 +325,17 @@ static u32 run(u64 seed, u32 nr, struct kvmm_step_stat *stat)
 	cr_assert_eq(kvmm_step_stat(e.pool, stat), 0);
 	nr_bad = races() + e.nr_wrong;
 	broken = NOTHING;
-	engine_exit(&e);
+	for (u32 i = 0; i < NR_STREAMS; i++)
+		end_step(&e, &e.lane[i]);
+	check_outs(&e);
+	kvmm_compact_poll(e.pool);
+	cr_expect_eq(kvmm_validate(e.pool), 0);
+	kvmm_pool_destroy(e.pool);
+	for (u32 i = 0; i < NR_STREAMS; i++)
+		ok(cu.stream_destroy(e.lane[i].stream));
+	ctl->run();
+	ok(cu.mem_free(e.base));
+	ok(cu.mem_free_host(e.out));
 	ctl->clear_reports();
 	return nr_bad;
 }

@@ -44,25 +44,11 @@ static struct kv_fence swap_halves(const struct kv_planes *planes, bool up, stru
 	return fence;
 }
 
-static void wait_somehow(struct kv_fence fence, u32 how)
-{
-	int err;
-
-	if (how % 3 == 0) {
-		MUST(!ops->wait(dev, fence));
-	} else if (how % 3 == 1) {
-		MUST(!ops->wait_until(dev, fence, UINT64_MAX));
-	} else {
-		while ((err = ops->poll(dev, fence)) == -EAGAIN)
-			;
-		MUST(!err);
-	}
-}
-
 static void one_round(const struct kv_planes *planes, u64 addr, u32 round)
 {
 	u8 in[HALF * BYTES], out[HALF * BYTES];
 	struct kv_fence fence;
+	int err;
 
 	for (u32 i = 0; i < sizeof(in); i++)
 		in[i] = i * 31 + round;
@@ -70,7 +56,15 @@ static void one_round(const struct kv_planes *planes, u64 addr, u32 round)
 	fence = swap_halves(planes, true, none);
 	fence = swap_halves(planes, false, fence);
 	fence = swap_halves(planes, true, fence);
-	wait_somehow(fence, round);
+	if (round % 3 == 0) {
+		MUST(!ops->wait(dev, fence));
+	} else if (round % 3 == 1) {
+		MUST(!ops->wait_until(dev, fence, UINT64_MAX));
+	} else {
+		while ((err = ops->poll(dev, fence)) == -EAGAIN)
+			;
+		MUST(!err);
+	}
 	MUST(!ops->read(dev, addr + HALF * BYTES, out, sizeof(out)));
 	for (u32 i = 0; i < HALF; i++)
 		MUST(!memcmp(in + i * BYTES, out + (HALF - 1 - i) * BYTES, BYTES));

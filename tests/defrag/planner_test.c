@@ -369,13 +369,6 @@ static void model_init(struct model *m, u32 nr_items, u32 longest, u32 *rng)
 	m->plan = (struct kv_plan){ .moves = m->moves, .max_moves = nr_items };
 }
 
-static void model_exit(struct model *m)
-{
-	free(m->items);
-	free(m->moves);
-	free(m->cell);
-}
-
 static void model_move(struct model *m, const struct kv_move *move)
 {
 	u32 item = m->cell[move->src], b;
@@ -446,7 +439,9 @@ static bool expect_good_on_model(u32 nr_items, u32 longest, u32 want, u32 *rng)
 		expect_same_plan_again(&m);
 		model_execute(&m);
 	}
-	model_exit(&m);
+	free(m.items);
+	free(m.moves);
+	free(m.cell);
 	return !err;
 }
 

@@ -66,17 +66,6 @@ static u64 digest(void)
 	return hash;
 }
 
-static void check_all(void)
-{
-	struct kvmm_pool_stat stat;
-
-	require(!kvmm_validate(f.pool));
-	require(!kvmm_pool_stat(f.pool, &stat));
-	require(stat.nr_state[KVMM_BLOCK_PRIVATE] == f.held[MUT].nr);
-	require(stat.nr_state[KVMM_BLOCK_STAGED] == f.held[STAGED].nr);
-	require(stat.nr_state[KVMM_BLOCK_RANGE] == f.nr_range);
-}
-
 /* ---- batches ---- */
 
 struct batch {
@@ -526,10 +515,15 @@ static int (*const calls[])(void) = {
 static void call_and_check(void)
 {
 	u64 before = digest();
+	struct kvmm_pool_stat stat;
 
 	if (calls[any(ARRAY_SIZE(calls))]())
 		require(digest() == before);
-	check_all();
+	require(!kvmm_validate(f.pool));
+	require(!kvmm_pool_stat(f.pool, &stat));
+	require(stat.nr_state[KVMM_BLOCK_PRIVATE] == f.held[MUT].nr);
+	require(stat.nr_state[KVMM_BLOCK_STAGED] == f.held[STAGED].nr);
+	require(stat.nr_state[KVMM_BLOCK_RANGE] == f.nr_range);
 }
 
 static int make_pool(void)

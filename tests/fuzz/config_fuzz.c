@@ -23,16 +23,6 @@ static bool is_name(const struct kvmm_config *config, const char *name)
 	       memchr(name, '\0', (size_t)(config->names + config->names_bytes - name)) && *name;
 }
 
-static void check_values(const struct all *all, const struct kvmm_config *config)
-{
-	require(all->knobs.touches >= 1 && all->knobs.touches <= 15);
-	require(all->knobs.high_pm <= 1000 && all->knobs.low_pm <= all->knobs.high_pm);
-	require(all->knobs.write < KVMM_NR_TIER_WRITES && all->disk.io < KVMM_DISK_NR_IOS);
-	require(all->host.numa_node >= -1 && all->disk_use.high_pm <= 1000);
-	require(is_name(config, all->host.name) && is_name(config, all->host.device));
-	require(is_name(config, all->host.policy) && is_name(config, all->disk.path));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct all all = { KVMM_TIER_ATTR_INIT, KVMM_TIER_CLIENT_ATTR_INIT, KVMM_TIER_CONFIG_INIT,
@@ -51,7 +41,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	require(!err == !config.error[0] && memchr(config.error, '\0', sizeof(config.error)));
 	if (err)
 		require(!memcmp(&all, &before, sizeof(all)) && !config.nr_set && !config.names_bytes);
-	check_values(&all, &config);
+	require(all.knobs.touches >= 1 && all.knobs.touches <= 15);
+	require(all.knobs.high_pm <= 1000 && all.knobs.low_pm <= all.knobs.high_pm);
+	require(all.knobs.write < KVMM_NR_TIER_WRITES && all.disk.io < KVMM_DISK_NR_IOS);
+	require(all.host.numa_node >= -1 && all.disk_use.high_pm <= 1000);
+	require(is_name(&config, all.host.name) && is_name(&config, all.host.device));
+	require(is_name(&config, all.host.policy) && is_name(&config, all.disk.path));
 	fuzz_end();
 	return 0;
 }

@@ -47,17 +47,6 @@ static struct kvmm_pool *pool[2];
 
 /* ---- what is told ---- */
 
-static void check_table(struct client *c)
-{
-	struct table table;
-
-	c->told[c->nr_told] = '\0';
-	if (c->is_table && c->nr_told < MAX_TOLD && !strlen(c->told))
-		require(!c->nr_told);
-	if (c->is_table && c->nr_told < MAX_TOLD && !table_parse(&table, c->told))
-		table_free(&table);
-}
-
 static void hear_head(struct client *c)
 {
 	unsigned int err = 0, bytes = 0;
@@ -79,6 +68,8 @@ static void hear_head(struct client *c)
 
 static void hear(struct client *c, char byte)
 {
+	struct table table;
+
 	if (c->telling != BODY) {
 		if (byte == '\n') {
 			hear_head(c);
@@ -91,7 +82,11 @@ static void hear(struct client *c, char byte)
 	if (c->nr_told < MAX_TOLD)
 		c->told[c->nr_told++] = byte;
 	if (!--c->nr_left) {
-		check_table(c);
+		c->told[c->nr_told] = '\0';
+		if (c->is_table && c->nr_told < MAX_TOLD && !strlen(c->told))
+			require(!c->nr_told);
+		if (c->is_table && c->nr_told < MAX_TOLD && !table_parse(&table, c->told))
+			table_free(&table);
 		c->telling = HEAD;
 	}
 }

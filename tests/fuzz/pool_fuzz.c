@@ -901,10 +901,21 @@ static void make_others(void)
 	f.now = kvmm_clock_ns() + SECOND;	/* 0 would be kvmm's own clock */
 }
 
-static void end_steps(void)
+static void give_all_back(void)
 {
+	struct kvmm_pool_stat stat;
 	struct kvmm_relocation moves[8];
 
+	fake_env_fail(&fuzz.env, 0, false);
+	kvmm_gangs_destroy(f.gangs);
+	for (u32 i = 0; i < f.list[HOLD].nr; i++)
+		require(!kvmm_hold_release(f.pool, AS(kvmm_hold_t, f.list[HOLD].handle[i])));
+	require(!kvmm_put_many(f.pool, as(f.list[REF].handle), f.list[REF].nr));
+	require(!kvmm_free(f.pool, as(f.list[MUT].handle), f.list[MUT].nr));
+	for (u32 i = 0; i < f.list[RANGE].nr; i++)
+		require(!kvmm_range_free(f.pool, AS(kvmm_range_t, f.list[RANGE].handle[i])));
+	for (u32 i = 0; i < f.list[PROMISE].nr; i++)
+		require(kvmm_promise_end(f.pool, AS(kvmm_promise_t, f.list[PROMISE].handle[i])) >= 0);
 	for (u32 i = 0; i < f.list[STREAM].nr; i++) {
 		kvmm_stream_t stream = AS(kvmm_stream_t, f.list[STREAM].handle[i]);
 		int nr;
@@ -919,23 +930,6 @@ static void end_steps(void)
 		require(!kvmm_pool_resume(f.pool));
 	require(kvmm_compact_cancel(f.pool) >= 0);
 	require(!kvmm_compact_poll(f.pool));
-}
-
-static void give_all_back(void)
-{
-	struct kvmm_pool_stat stat;
-
-	fake_env_fail(&fuzz.env, 0, false);
-	kvmm_gangs_destroy(f.gangs);
-	for (u32 i = 0; i < f.list[HOLD].nr; i++)
-		require(!kvmm_hold_release(f.pool, AS(kvmm_hold_t, f.list[HOLD].handle[i])));
-	require(!kvmm_put_many(f.pool, as(f.list[REF].handle), f.list[REF].nr));
-	require(!kvmm_free(f.pool, as(f.list[MUT].handle), f.list[MUT].nr));
-	for (u32 i = 0; i < f.list[RANGE].nr; i++)
-		require(!kvmm_range_free(f.pool, AS(kvmm_range_t, f.list[RANGE].handle[i])));
-	for (u32 i = 0; i < f.list[PROMISE].nr; i++)
-		require(kvmm_promise_end(f.pool, AS(kvmm_promise_t, f.list[PROMISE].handle[i])) >= 0);
-	end_steps();
 	require(!kvmm_validate(f.pool));
 	require(kvmm_reset_cache(f.pool) >= 0);
 	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);

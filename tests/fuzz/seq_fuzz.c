@@ -246,25 +246,10 @@ static int make_groups(void)
 	return kvmm_groups_create(&attr, &f.groups);
 }
 
-static void end_all(void)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct kvmm_pool_stat stat;
 
-	fake_env_fail(&fuzz.env, 0, false);
-	for (u32 i = 0; i < NR_SEQS; i++)
-		kvmm_seq_destroy(f.seq[i]);
-	for (u32 i = 0; i < NR_TABLES; i++)
-		kvmm_groups_release(f.tables[i]);
-	kvmm_groups_destroy(f.groups);
-	kvmm_key_ctx_destroy(f.ctx);
-	require(kvmm_reset_cache(f.pool) >= 0);
-	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
-	require(!kvmm_validate(f.pool));
-	kvmm_pool_destroy(f.pool);
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
-{
 	memset(&f, 0, sizeof(f));
 	fuzz_begin(data, bytes);
 	if (!make_pool()) {
@@ -281,7 +266,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			require(!kvmm_validate(f.pool));
 		}
 	}
-	end_all();
+	fake_env_fail(&fuzz.env, 0, false);
+	for (u32 i = 0; i < NR_SEQS; i++)
+		kvmm_seq_destroy(f.seq[i]);
+	for (u32 i = 0; i < NR_TABLES; i++)
+		kvmm_groups_release(f.tables[i]);
+	kvmm_groups_destroy(f.groups);
+	kvmm_key_ctx_destroy(f.ctx);
+	require(kvmm_reset_cache(f.pool) >= 0);
+	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
+	require(!kvmm_validate(f.pool));
+	kvmm_pool_destroy(f.pool);
 	fuzz_end();
 	return 0;
 }

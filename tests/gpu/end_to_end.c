@@ -40,15 +40,6 @@ static void must_err(int err, const char *what)
 		give_up("%s: %s", what, strerror(-err));
 }
 
-/* From the low half to the high one; no two moves are next to each other on both sides. */
-static void make_moves(struct job *job)
-{
-	for (u32 i = 0; i < job->nr_moves; i++)
-		job->moves[i] = (struct kv_move){
-			i * 11 % job->nr_moves, job->nr_moves + i * 7 % job->nr_moves, 1,
-		};
-}
-
 /* At most that many, and no multiple of 7 or 11: else two moves would have one destination. */
 static u32 usable_number(u64 nr)
 {
@@ -74,13 +65,11 @@ static void job_open(struct job *job, const struct shape *shape)
 	job->moves = malloc(job->nr_moves * sizeof(*job->moves));
 	job->sums = malloc(job->nr_blocks * sizeof(*job->sums));
 	must_be(job->moves && job->sums, "memory");
-	make_moves(job);
-}
-
-static void job_close(struct job *job)
-{
-	free(job->moves);
-	free(job->sums);
+	/* From the low half to the high one; no two moves are next to each other on both sides. */
+	for (u32 i = 0; i < job->nr_moves; i++)
+		job->moves[i] = (struct kv_move){
+			i * 11 % job->nr_moves, job->nr_moves + i * 7 % job->nr_moves, 1,
+		};
 }
 
 static void verify(struct job *job)
@@ -145,7 +134,8 @@ static void measure_shape(struct kv_dev *dev, const struct shape *shape)
 	gpu_randomise();
 	measure(&job);
 	verify(&job);
-	job_close(&job);
+	free(job.moves);
+	free(job.sums);
 }
 
 /* What a decision costs that is taken at every step: has it ended? */

@@ -76,18 +76,6 @@ static void read_all(void *arg)
 		read_stretch(scene, i);
 }
 
-static void measure_alone(struct scene *scene)
-{
-	struct samples us;
-
-	time_device(&us, read_all, scene);
-	for (u32 i = 0; i < us.nr; i++)
-		us.value[i] /= scene->nr_steps;
-	scene->alone_us = median(&us);
-	report("step_us", "us", &us, NULL, 0, "groups=0 bytes=%llu",
-	       scene->step_blocks * READ_BLOCK);
-}
-
 /* ---- both ---- */
 
 static void start_mover(const struct scene *scene)
@@ -169,10 +157,16 @@ static void run(void)
 {
 	static const u32 groups[] = { 16, 8, 32, 132 };
 	struct scene scene;
+	struct samples us;
 
 	gpu_randomise();
 	scene_open(&scene);
-	measure_alone(&scene);
+	time_device(&us, read_all, &scene);
+	for (u32 i = 0; i < us.nr; i++)
+		us.value[i] /= scene.nr_steps;
+	scene.alone_us = median(&us);
+	report("step_us", "us", &us, NULL, 0, "groups=0 bytes=%llu",
+	       scene.step_blocks * READ_BLOCK);
 	for (u32 i = 0; i < ARRAY_SIZE(groups); i++)
 		measure_beside(&scene, groups[i]);
 	scene_close(&scene);

@@ -48,17 +48,10 @@ static const struct argp_option argp_options[] = {
 	{ 0 },
 };
 
-static void parse_seconds(struct argp_state *state, const char *arg)
+static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	char *end;
 
-	opt.seconds = strtod(arg, &end);
-	if (*end || opt.seconds <= 0)
-		argp_error(state, "'%s' is no time", arg);
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
 	switch (key) {
 	case KEY_DEVICE:
 		opt.device = arg;
@@ -72,7 +65,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt.only = arg;
 		return 0;
 	case KEY_SECONDS:
-		parse_seconds(state, arg);
+		opt.seconds = strtod(arg, &end);
+		if (*end || opt.seconds <= 0)
+			argp_error(state, "'%s' is no time", arg);
 		return 0;
 	case KEY_QUICK:
 		opt.quick = true;

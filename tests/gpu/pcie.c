@@ -96,19 +96,6 @@ static void submit_singles(void *arg)
 		CU(memcpy_async, t->dst[i], t->src[i], t->bytes[i], gpu.stream);
 }
 
-/* Both sides hold different bytes: only the right copies make them equal. */
-static void prepare(struct transfer *t)
-{
-	if (t->to_device) {
-		CU(memset_d8_async, gpu.pool, 0xdb, gpu.pool_bytes, gpu.stream);
-		CU(stream_synchronize, gpu.stream);
-	} else {
-		gpu_randomise();
-	}
-	for (u64 i = 0; i < t->nr * t->piece / sizeof(u64); i++)
-		((u64 *)gpu.pinned)[i] = t->to_device ? i * 0x9e3779b97f4a7c15u + t->piece : 0;
-}
-
 static void verify(struct transfer *t)
 {
 	u8 *seen = malloc(t->piece);
@@ -130,7 +117,15 @@ static double measure(struct transfer *t, const char *how, void (*submit)(void *
 	struct samples us, gbs = { .nr = 0 };
 	u64 bytes = t->nr * t->piece;
 
-	prepare(t);
+	/* Both sides hold different bytes: only the right copies make them equal. */
+	if (t->to_device) {
+		CU(memset_d8_async, gpu.pool, 0xdb, gpu.pool_bytes, gpu.stream);
+		CU(stream_synchronize, gpu.stream);
+	} else {
+		gpu_randomise();
+	}
+	for (u64 i = 0; i < t->nr * t->piece / sizeof(u64); i++)
+		((u64 *)gpu.pinned)[i] = t->to_device ? i * 0x9e3779b97f4a7c15u + t->piece : 0;
 	time_device(&us, submit, t);
 	verify(t);
 	for (u32 i = 0; i < us.nr; i++)

@@ -346,13 +346,6 @@ static void make_seq(struct stress *s, struct seq *seq)
 	seq->is_live = seq->is_sealed = true;
 }
 
-static void wait_for_readers(struct stress *s)
-{
-	for (u32 i = 1; i < NR_STREAMS && s->writer_waits; i++)
-		CU(stream_wait_event, own_stream[0], s->lane[i].event, 0);
-	s->writer_waits = false;
-}
-
 static void free_some(struct stress *s)
 {
 	for (u32 n = s->nr_seqs / 4; n; n--) {
@@ -368,7 +361,9 @@ static void free_some(struct stress *s)
 
 static void make_some(struct stress *s)
 {
-	wait_for_readers(s);
+	for (u32 i = 1; i < NR_STREAMS && s->writer_waits; i++)
+		CU(stream_wait_event, own_stream[0], s->lane[i].event, 0);
+	s->writer_waits = false;
 	for (u32 n = s->nr_seqs / 2; n; n--) {
 		struct seq *seq = &s->seq[below(s, s->nr_seqs)];
 
@@ -407,19 +402,6 @@ static void round_of(struct stress *s)
 	compact(s);
 }
 
-static void stress_close(struct stress *s)
-{
-	for (u32 i = 0; i < NR_STREAMS; i++)
-		check(s, i);
-	broken = ALL_RULES;
-	kvmm_compact_cancel(s->pool);
-	kvmm_pool_destroy(s->pool);
-	for (u32 i = 0; i < NR_STREAMS; i++) {
-		CU(event_destroy, s->lane[i].event);
-		CU(stream_destroy, own_stream[i]);
-	}
-}
-
 /* Until something is wrong, or the time is over. Returns how many sums were. */
 static u64 stress_run(enum rule rule, double seconds, struct samples *checked,
 		      struct samples *moved)
@@ -436,7 +418,15 @@ static u64 stress_run(enum rule rule, double seconds, struct samples *checked,
 	must_err(kvmm_step_stat(s.pool, &stat), "kvmm_step_stat");
 	if (rule == ALL_RULES)
 		must_err(kvmm_validate(s.pool), "kvmm_validate");
-	stress_close(&s);
+	for (u32 i = 0; i < NR_STREAMS; i++)
+		check(&s, i);
+	broken = ALL_RULES;
+	kvmm_compact_cancel(s.pool);
+	kvmm_pool_destroy(s.pool);
+	for (u32 i = 0; i < NR_STREAMS; i++) {
+		CU(event_destroy, s.lane[i].event);
+		CU(stream_destroy, own_stream[i]);
+	}
 	add_sample(checked, s.nr_checked);
 	add_sample(moved, stat.published_blocks);
 	if (rule && s.nr_wrong)

@@ -27,15 +27,6 @@ static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
 	expect(!kvmm_class_stat(pool, 0, &stat));
 }
 
-static void name_keys(kvmm_key_t *keys, u32 prompt)
-{
-	memset(keys, 0, LENGTH * sizeof(*keys));
-	for (u32 i = 0; i < LENGTH; i++) {
-		keys[i].byte[0] = prompt;
-		keys[i].byte[1] = i + 1;
-	}
-}
-
 /* A prompt, thought about by @owner and then demoted. */
 static void live(u64 *random, u64 owner)
 {
@@ -47,7 +38,11 @@ static void live(u64 *random, u64 owner)
 				    .nr_blocks = LENGTH, .hits = refs, .fresh = fresh };
 	int err;
 
-	name_keys(keys, prompt);
+	memset(keys, 0, LENGTH * sizeof(*keys));
+	for (u32 i = 0; i < LENGTH; i++) {
+		keys[i].byte[0] = prompt;
+		keys[i].byte[1] = i + 1;
+	}
 	if (kvmm_acquire(pool, &req))
 		return;
 	nr = req.nr_hits;

@@ -52,14 +52,6 @@ static void apply(struct mirror *mirror, const struct kvmm_event *event)
 	*has = stored;
 }
 
-static void start_again(struct mirror *mirror)
-{
-	mirror->nr_lost++;
-	memset(mirror->has, 0, sizeof(mirror->has));
-	cr_assert_eq(kvmm_snapshot_begin(mirror->events, &mirror->snap), 0);
-	mirror->walks = true;
-}
-
 /* Some of the walk; at its end events are read from the watermark on. */
 static void walk(struct mirror *mirror, u32 max)
 {
@@ -84,7 +76,10 @@ static bool read_some(struct mirror *mirror)
 	cr_assert_geq(nr, 0);
 	if (nr_lost) {
 		cr_assert(!mirror->strict);
-		start_again(mirror);
+		mirror->nr_lost++;
+		memset(mirror->has, 0, sizeof(mirror->has));
+		cr_assert_eq(kvmm_snapshot_begin(mirror->events, &mirror->snap), 0);
+		mirror->walks = true;
 		return true;
 	}
 	for (int i = 0; i < nr; i++)

@@ -313,21 +313,13 @@ Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
 
 static u32 forgotten;
 
-static void evict_5(void)
-{
-	struct kvmm_block_info info;
-
-	for (u32 i = 0; i < 4; i++)
-		if (!kvmm_block_info(pool, i, &info) && info.state == KVMM_BLOCK_INACTIVE)
-			forgotten += kvmm_evict_blocks(pool, &i, 1);
-}
-
 /* The first half of a double put has gone through, and its block been evicted: counts must hold. */
 Test(life_race, what_is_lost_by_a_double_put_is_counted)
 {
 	struct kv_handle last[2], refs[2];
 	struct kv_put put = { .refs = refs, .nr = 2, .last = last };
 	kvmm_ref_t ref[2];
+	struct kvmm_block_info info;
 
 	make_active(pool, 5, 2, ref);
 	refs[0] = as_handles(ref)[0];
@@ -337,7 +329,9 @@ Test(life_race, what_is_lost_by_a_double_put_is_counted)
 	tally_add(pool, TALLY_REFS, -2);
 	tally_add(pool, TALLY_ACTIVE, -2);
 	order_note(&pool->order, NOTE_PUT, put.last, put.nr_last);
-	evict_5();
+	for (u32 i = 0; i < 4; i++)
+		if (!kvmm_block_info(pool, i, &info) && info.state == KVMM_BLOCK_INACTIVE)
+			forgotten += kvmm_evict_blocks(pool, &i, 1);
 	cr_expect_eq(forgotten, 2);
 	put.nr_first = 0;
 	cr_expect_eq(kv_entries_take_again(&pool->entries, refs, 2, false, &put.nr_first), 0);

@@ -201,16 +201,6 @@ static void compare_blocks(void)
 		cr_assert_eq(stat.nr_state[KVMM_BLOCK_ACTIVE], nr_active);
 }
 
-static void compare(void)
-{
-	for (u32 s = 0; s < NR_SEQS; s++) {
-		compare_info(&m.plain[s]);
-		compare_keys(&m.plain[s]);
-	}
-	compare_blocks();
-	cr_assert_eq(kvmm_validate(m.pool), 0);
-}
-
 /* ---- tokens ---- */
 
 /* Sequences of one root go the same way, most of the time. */
@@ -613,7 +603,12 @@ static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
 		any_op(p)(p);
 		if (info_of(p->seq).why == KVMM_SEQ_NO_BLOCKS)
 			preempt();
-		compare();
+		for (u32 s = 0; s < NR_SEQS; s++) {
+			compare_info(&m.plain[s]);
+			compare_keys(&m.plain[s]);
+		}
+		compare_blocks();
+		cr_assert_eq(kvmm_validate(m.pool), 0);
 	}
 	for (u32 i = 0; i < NR_SEQS; i++)
 		kvmm_seq_destroy(m.plain[i].seq);

@@ -166,10 +166,20 @@ static void make(void)
 	expect(!kvmm_pool_elastic_setup(pool, &elastic));
 }
 
-static void finish(void)
+int main(void)
 {
+	pthread_t thread[NR_USERS + 1];
+	u64 random = 99;
 	struct kvmm_pool_stat stat;
 
+	make();
+	nr_running = NR_USERS;
+	threads_start(thread, NR_USERS, use);
+	pthread_create(&thread[NR_USERS], NULL, make_steps, NULL);
+	while (READ_ONCE(nr_running))
+		go_and_come(&random);
+	for (u32 i = 0; i <= NR_USERS; i++)
+		pthread_join(thread[i], NULL);
 	kvmm_pool_shrink_cancel(pool);
 	for (u32 i = 0; i < 8; i++)
 		kvmm_compact_poll(pool);
@@ -180,22 +190,6 @@ static void finish(void)
 	expect(!stat.nr_away && stat.nr_free + stat.nr_inactive == NR_BLOCKS);
 	kvmm_pool_destroy(pool);
 	free(mem);
-}
-
-int main(void)
-{
-	pthread_t thread[NR_USERS + 1];
-	u64 random = 99;
-
-	make();
-	nr_running = NR_USERS;
-	threads_start(thread, NR_USERS, use);
-	pthread_create(&thread[NR_USERS], NULL, make_steps, NULL);
-	while (READ_ONCE(nr_running))
-		go_and_come(&random);
-	for (u32 i = 0; i <= NR_USERS; i++)
-		pthread_join(thread[i], NULL);
-	finish();
 	if (nr_bad)
 		fprintf(stderr, "%u contradictions\n", nr_bad);
 	return nr_bad != 0;

@@ -177,17 +177,6 @@ static void expect_block(struct arena *arena, u32 src, u32 dst)
 	}
 }
 
-static void make_images(struct arena *arena)
-{
-	for (u64 i = 0; i < arena->bytes; i++)
-		arena->before[i] = arena_random(&arena->rng);
-	memcpy(arena->expected, arena->before, arena->bytes);
-	for (u32 i = 0; i < arena->shape.nr_moves; i++)
-		for (u32 n = 0; n < arena->moves[i].nr; n++)
-			expect_block(arena, arena->moves[i].src + n, arena->moves[i].dst + n);
-	arena_reset(arena);
-}
-
 struct arena *arena_create(const struct arena_shape *shape)
 {
 	struct arena *arena = calloc(1, sizeof(*arena));
@@ -213,7 +202,13 @@ struct arena *arena_create(const struct arena_shape *shape)
 	rebase(arena, arena->src);
 	if (shape->two_sides)
 		rebase(arena, arena->dst);
-	make_images(arena);
+	for (u64 i = 0; i < arena->bytes; i++)
+		arena->before[i] = arena_random(&arena->rng);
+	memcpy(arena->expected, arena->before, arena->bytes);
+	for (u32 i = 0; i < arena->shape.nr_moves; i++)
+		for (u32 n = 0; n < arena->moves[i].nr; n++)
+			expect_block(arena, arena->moves[i].src + n, arena->moves[i].dst + n);
+	arena_reset(arena);
 	return arena;
 }
 

@@ -409,21 +409,6 @@ static void expect_tree_below(u32 nr)
 	cr_assert_eq(above, NR_NAMES);
 }
 
-static void expect_trees(void)
-{
-	kvmm_node_t nodes[NR_NAMES];
-
-	for (u32 nr = 0; nr < NR_NAMES; nr++)
-		if (m.name[nr].there)
-			expect_tree_below(nr);
-	for (u32 position = 0; position < NR_POSITIONS; position++) {
-		int nr = kv_radix_at(m.reg, position, nodes, NR_NAMES);
-
-		expect_set(nodes, nr, is_at, position);
-		cr_assert_eq(kv_radix_nr_at(m.reg, position), nr);
-	}
-}
-
 static void expect_length(void)
 {
 	u32 tiers = any(1u << NR_TIERS), len = 0;
@@ -434,15 +419,6 @@ static void expect_length(void)
 	       tiers_of(&m.name[prompt.nr[len]]) & tiers)
 		len++;
 	cr_assert_eq(kvmm_registry_len(m.reg, &prompt.prefix, tiers), len);
-}
-
-static void expect_gone(void)
-{
-	struct kvmm_node_info info;
-
-	for (u32 i = 0; i < ARRAY_SIZE(m.gone); i++)
-		if (m.gone[i].gen)
-			cr_assert_eq(kvmm_node_info(m.reg, m.gone[i], &info), -ESTALE);
 }
 
 static void expect_stat(void)
@@ -464,11 +440,24 @@ static void expect_stat(void)
 
 static void expect_equal(void)
 {
+	kvmm_node_t nodes[NR_NAMES];
+	struct kvmm_node_info info;
+
 	cr_assert_eq(kv_radix_check(m.reg), 0);
 	expect_names();
-	expect_trees();
+	for (u32 nr = 0; nr < NR_NAMES; nr++)
+		if (m.name[nr].there)
+			expect_tree_below(nr);
+	for (u32 position = 0; position < NR_POSITIONS; position++) {
+		int nr = kv_radix_at(m.reg, position, nodes, NR_NAMES);
+
+		expect_set(nodes, nr, is_at, position);
+		cr_assert_eq(kv_radix_nr_at(m.reg, position), nr);
+	}
 	expect_length();
-	expect_gone();
+	for (u32 i = 0; i < ARRAY_SIZE(m.gone); i++)
+		if (m.gone[i].gen)
+			cr_assert_eq(kvmm_node_info(m.reg, m.gone[i], &info), -ESTALE);
 	expect_stat();
 }
 

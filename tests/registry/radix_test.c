@@ -608,18 +608,6 @@ REGISTRY_TEST(radix, it_grows_beyond_its_capacity_and_says_so, make_registry(16,
 
 /* ---- what pools call ---- */
 
-static void name_fill(struct kv_radix_name *names, const struct chain *chain)
-{
-	for (u32 i = 0; i < chain->prefix.nr; i++) {
-		names[i] = (struct kv_radix_name){
-			.key = chain->key[i], .domain = TEST_DOMAIN, .position = i,
-			.has_parent = i > 0,
-		};
-		if (i)
-			names[i].parent = chain->key[i - 1];
-	}
-}
-
 REGISTRY_TEST(radix, pools_and_callers_mean_the_same_names, make_registry(64, 2, 0))
 {
 	struct kv_radix_name names[20];
@@ -628,7 +616,14 @@ REGISTRY_TEST(radix, pools_and_callers_mean_the_same_names, make_registry(64, 2,
 	struct chain chain;
 
 	chain_fill(&chain, 1, 20);
-	name_fill(names, &chain);
+	for (u32 i = 0; i < chain.prefix.nr; i++) {
+		names[i] = (struct kv_radix_name){
+			.key = chain.key[i], .domain = TEST_DOMAIN, .position = i,
+			.has_parent = i > 0,
+		};
+		if (i)
+			names[i].parent = chain.key[i - 1];
+	}
 	cr_assert_eq(kv_radix_reserve(reg, 30), 0);
 	kv_radix_present(reg, 0, names, 20);
 	kv_radix_unreserve(reg, 10);

@@ -205,10 +205,17 @@ static void *disturb(void *arg)
 	return NULL;
 }
 
-static void run_all(void)
+static void torture(u32 nr_arenas)
 {
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool_stat stat;
 	pthread_t worker[NR_WORKERS], looker, disturber;
 
+	if (kvmm_pool_create(&attr, &pool))
+		abort();
+	if (nr_arenas)
+		expect(!kv_pool_force_arenas(pool, nr_arenas));
 	stop = 0;
 	pthread_create(&looker, NULL, look, NULL);
 	pthread_create(&disturber, NULL, disturb, NULL);
@@ -218,30 +225,12 @@ static void run_all(void)
 	WRITE_ONCE(stop, 1);
 	pthread_join(looker, NULL);
 	pthread_join(disturber, NULL);
-}
-
-static void free_shared(void)
-{
+	expect(!kvmm_pool_compact(pool, &goal));
 	for (u32 i = 0; i < NR_SHARED; i++) {
 		if (shared[i])
 			expect(!kvmm_range_free(pool, unpack(shared[i])));
 		shared[i] = 0;
 	}
-}
-
-static void torture(u32 nr_arenas)
-{
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
-	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool_stat stat;
-
-	if (kvmm_pool_create(&attr, &pool))
-		abort();
-	if (nr_arenas)
-		expect(!kv_pool_force_arenas(pool, nr_arenas));
-	run_all();
-	expect(!kvmm_pool_compact(pool, &goal));
-	free_shared();
 	expect(!kvmm_pool_stat(pool, &stat) && stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	expect(!kvmm_validate(pool));
 	kvmm_pool_destroy(pool);

@@ -509,19 +509,6 @@ static int make_pool(u32 round)
 	return kvmm_pool_create(&attr, &pool);
 }
 
-static void make_fixed(struct worker *worker)
-{
-	kvmm_mut_t mut[NR_FIXED];
-	kvmm_key_t key[NR_FIXED];
-
-	expect(!kvmm_alloc(pool, NR_FIXED, mut));
-	for (u32 i = 0; i < NR_FIXED; i++)
-		key[i] = key_of(NR_NAMES + i);
-	fill_fresh(worker, mut, NR_FIXED, NR_NAMES, 0);
-	expect(!kvmm_register(pool, mut, key, NR_FIXED, fixed));
-	expect(!kvmm_blocks_of_refs(pool, fixed, NR_FIXED, fixed_block));
-}
-
 /* Nobody holds anything any more; so nothing may be left. */
 static void end_round(struct worker *worker)
 {
@@ -545,10 +532,17 @@ static void run_round(struct worker *workers, u32 round, u64 ns)
 {
 	static void (*const others[])(struct worker *) = { compact, evict_by_id, validate, reset };
 	struct worker *worker = &workers[0];
+	kvmm_mut_t mut[NR_FIXED];
+	kvmm_key_t key[NR_FIXED];
 
 	if (make_pool(round))
 		exit(EXIT_FAILURE);
-	make_fixed(worker);
+	expect(!kvmm_alloc(pool, NR_FIXED, mut));
+	for (u32 i = 0; i < NR_FIXED; i++)
+		key[i] = key_of(NR_NAMES + i);
+	fill_fresh(worker, mut, NR_FIXED, NR_NAMES, 0);
+	expect(!kvmm_register(pool, mut, key, NR_FIXED, fixed));
+	expect(!kvmm_blocks_of_refs(pool, fixed, NR_FIXED, fixed_block));
 	memset(hint, 0, sizeof(hint));
 	WRITE_ONCE(stop, 0);
 	for (u32 i = 0; i < NR_THREADS; i++) {

@@ -223,12 +223,6 @@ static void check_batch(kcu_deviceptr b)
 	cr_expect_eq(races(), 0);
 }
 
-static void write_parts(kcu_deviceptr a, kcu_stream stream)
-{
-	for (u32 i = 0; i < 8; i++)
-		fill(a + i * 1000, i, 1000, stream);
-}
-
 Test(batch, both_abis_copy_all_parts)
 {
 	size_t fail = 77;
@@ -241,7 +235,8 @@ Test(batch, both_abis_copy_all_parts)
 	a = dev_alloc(8000);
 	b = dev_alloc(8000);
 	fill_batch(&batch, a, b);
-	write_parts(a, stream);
+	for (u32 i = 0; i < 8; i++)
+		fill(a + i * 1000, i, 1000, stream);
 	ok(cu.memcpy_batch_async_v12(batch.dst, batch.src, batch.bytes, 8, &in_stream, &from_first,
 				     1, &fail, stream));
 	finish(stream);

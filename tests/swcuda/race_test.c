@@ -267,21 +267,6 @@ Test(race, freed_memory_is_forgotten)
 
 /* ---- Repeating ---- */
 
-static void some_work(void)
-{
-	for (int i = 0; i < 20; i++) {
-		fill(a, i, BYTES, one);
-		copy(b, a, BYTES, two);
-		if (i % 3 == 0)
-			record(event, one);
-		if (i % 5 == 0)
-			wait_for(two, event);
-		ctl->step();
-		cu.event_query(event);
-	}
-	finish_both();
-}
-
 static u64 trace_of(const char *options)
 {
 	struct sw_counters count;
@@ -296,7 +281,17 @@ static u64 trace_of(const char *options)
 	a = dev_alloc(BYTES);
 	b = dev_alloc(BYTES);
 	event = event_new();
-	some_work();
+	for (int i = 0; i < 20; i++) {
+		fill(a, i, BYTES, one);
+		copy(b, a, BYTES, two);
+		if (i % 3 == 0)
+			record(event, one);
+		if (i % 5 == 0)
+			wait_for(two, event);
+		ctl->step();
+		cu.event_query(event);
+	}
+	finish_both();
 	ctl->counters(&count);
 	cr_expect_gt(count.nr_steps, 100);
 	cr_expect_eq(count.nr_done, count.nr_ops);

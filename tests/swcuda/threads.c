@@ -45,29 +45,6 @@ struct host {
 	u8 *pinned;
 };
 
-static void open_host(struct host *host)
-{
-	MUST(ctx_push_current(ctx));
-	MUST(stream_create_with_priority(&host->one, KCU_STREAM_NON_BLOCKING, 0));
-	MUST(stream_create_with_priority(&host->two, KCU_STREAM_NON_BLOCKING, 0));
-	MUST(event_create(&host->done, KCU_EVENT_DISABLE_TIMING));
-	MUST(event_create(&host->free, KCU_EVENT_DISABLE_TIMING));
-	MUST(mem_alloc(&host->a, BYTES));
-	MUST(mem_alloc(&host->b, BYTES));
-	MUST(mem_host_alloc((void **)&host->pinned, BYTES, 0));
-}
-
-static void close_host(struct host *host)
-{
-	MUST(mem_free(host->a));
-	MUST(mem_free(host->b));
-	MUST(mem_free_host(host->pinned));
-	MUST(event_destroy(host->done));
-	MUST(event_destroy(host->free));
-	MUST(stream_destroy(host->one));
-	MUST(stream_destroy(host->two));
-}
-
 static void one_round(struct host *host, u8 byte)
 {
 	MUST(stream_wait_event(host->one, host->free, 0));
@@ -87,11 +64,24 @@ static void *live(void *arg)
 	struct host *host = arg;
 
 	for (int life = 0; life < 3; life++) {
-		open_host(host);
+		MUST(ctx_push_current(ctx));
+		MUST(stream_create_with_priority(&host->one, KCU_STREAM_NON_BLOCKING, 0));
+		MUST(stream_create_with_priority(&host->two, KCU_STREAM_NON_BLOCKING, 0));
+		MUST(event_create(&host->done, KCU_EVENT_DISABLE_TIMING));
+		MUST(event_create(&host->free, KCU_EVENT_DISABLE_TIMING));
+		MUST(mem_alloc(&host->a, BYTES));
+		MUST(mem_alloc(&host->b, BYTES));
+		MUST(mem_host_alloc((void **)&host->pinned, BYTES, 0));
 		for (int i = 0; i < NR_ROUNDS; i++)
 			one_round(host, host->nr + i);
 		MUST(stream_synchronize(host->one));
-		close_host(host);
+		MUST(mem_free(host->a));
+		MUST(mem_free(host->b));
+		MUST(mem_free_host(host->pinned));
+		MUST(event_destroy(host->done));
+		MUST(event_destroy(host->free));
+		MUST(stream_destroy(host->one));
+		MUST(stream_destroy(host->two));
 	}
 	return NULL;
 }

@@ -44,8 +44,12 @@ static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
 	return op;
 }
 
-static void flip_counts_and_lists(void)
+Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
 {
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_tier_op_t op = all_kinds(tier);
+
 	flip(lower, nr_used[false]);
 	flip(lower, nr_used[true]);
 	flip(lower, nr_heap);
@@ -57,25 +61,11 @@ static void flip_counts_and_lists(void)
 	flip(lower, first_ready);
 	for (u32 i = 0; i < lower->nr_names; i++)
 		flip_each_bit("bucket", &lower->name[i], sizeof(u32));
-}
-
-static void flip_things(kvmm_tier_op_t op)
-{
 	flip(&lower->below[lower->heap[0]], state);
 	flip(&lower->below[lower->heap[0]], pos);
 	flip_each_bit("heap", &lower->heap[0], sizeof(u32));
 	flip(lower->op[op.index].op, nr_left);
 	flip(lower->op[op.index].op, index);
-}
-
-Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
-{
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
-	struct kvmm_tier *tier = make_tier(8);
-	kvmm_tier_op_t op = all_kinds(tier);
-
-	flip_counts_and_lists();
-	flip_things(op);
 	for (u32 i = 0; i < 10; i++)
 		cr_expect_geq(kvmm_tier_poll(pool), 0);
 	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);

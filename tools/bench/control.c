@@ -143,13 +143,6 @@ static pid_t begin_storm(const char *path)
 	return pid;
 }
 
-static void end_storm(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
-}
-
 /* ---- the benchmark ---- */
 
 struct place {
@@ -194,7 +187,9 @@ static int control_turn(struct bench *bench, void *arg)
 		sample(place->pool, 0, NR_SAMPLES / NR_ROUNDS);
 		pid = begin_storm(kvmm_control_path(place->control));
 		sample(place->pool, 1, NR_SAMPLES / NR_ROUNDS);
-		end_storm(pid);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 	}
 	kvmm_control_stat(place->control, &stat);
 	series_add(&bench->series[0], (double)(stat.requests - before));

@@ -58,12 +58,6 @@ static int raw_open(struct raw *raw)
 	return -posix_fallocate(raw->file, 0, raw->bytes);
 }
 
-static void raw_close(struct raw *raw)
-{
-	close(raw->file);
-	unlink(raw->path);
-}
-
 static void one_chunk(struct raw *raw, u64 chunk, char *memory)
 {
 	u64 offset = chunk * raw->chunk;
@@ -260,7 +254,8 @@ static int measure_raw(struct bench *bench, struct run *run, bool direct)
 			series_add(&bench->series[write ? RAW_WRITE : RAW_READ],
 				   TOTAL_BYTES / MIB / (ns / 1e9));
 	}
-	raw_close(&raw);
+	close(raw.file);
+	unlink(raw.path);
 	return ns < 0 ? ns : 0;
 }
 

@@ -131,12 +131,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static void list_kinds(void)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		printf("%-14s %s\n", kinds[i].name, kinds[i].what);
-}
-
 static int run_kind(const struct bench_kind *kind, const struct options *opt)
 {
 	static struct bench bench;
@@ -180,7 +174,8 @@ int main(int argc, char **argv)
 	option_rows(rows, ARRAY_SIZE(rows), 0, options);
 	read_options(&argp, argc, argv, 0, &opt);
 	if (opt.list) {
-		list_kinds();
+		for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+			printf("%-14s %s\n", kinds[i].name, kinds[i].what);
 		return finish_output(EXIT_GOOD);
 	}
 	return finish_output(run_wanted(&opt));

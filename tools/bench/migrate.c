@@ -55,14 +55,6 @@ static int open_two(struct two *two)
 	return 0;
 }
 
-static void close_two(struct two *two)
-{
-	for (u32 i = 0; i < 2; i++) {
-		kvmm_pool_destroy(two->pool[i]);
-		free(two->memory[i]);
-	}
-}
-
 /* Every second block at worst: @runs of them. */
 static int take(struct kvmm_pool *pool, u32 runs, kvmm_range_t *range)
 {
@@ -165,7 +157,10 @@ static int turn(struct bench *bench, void *arg)
 
 	if (!err)
 		err = two->path ? linked_once(two, bench->series) : local_once(two, bench->series);
-	close_two(two);
+	for (u32 i = 0; i < 2; i++) {
+		kvmm_pool_destroy(two->pool[i]);
+		free(two->memory[i]);
+	}
 	return err;
 }
 

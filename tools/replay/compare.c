@@ -380,17 +380,6 @@ static bool is_limit(const struct job *job)
 	return limit_is(job->opt.policy);
 }
 
-static void run_job(struct job *job)
-{
-	complain_into(job->complaint);
-	if (is_limit(job))
-		job->code = run_limit(&job->run);
-	else
-		job->code = job->opt.conc ? run_conc(&job->run) : run_seq(&job->run);
-	complain_into(NULL);
-	progress_step(&job->run, job->run.trace->nr);
-}
-
 /* The next job, or NULL. Fields that stand for another (infinite) have no trace. */
 static struct job *take_job(struct crew *crew)
 {
@@ -412,7 +401,13 @@ static void *work(void *arg)
 	struct job *job;
 
 	while ((job = take_job(crew))) {
-		run_job(job);
+		complain_into(job->complaint);
+		if (is_limit(job))
+			job->code = run_limit(&job->run);
+		else
+			job->code = job->opt.conc ? run_conc(&job->run) : run_seq(&job->run);
+		complain_into(NULL);
+		progress_step(&job->run, job->run.trace->nr);
 		if (job->code) {
 			pthread_mutex_lock(&crew->lock);
 			crew->failed = true;
@@ -427,25 +422,6 @@ static void *work(void *arg)
 }
 
 /* ---- all of them ---- */
-
-static void watch(struct crew *crew)
-{
-	struct timespec until;
-
-	pthread_mutex_lock(&crew->lock);
-	while (crew->nr_working) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += 100000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		pthread_cond_clockwait(&crew->idle, &crew->lock, CLOCK_MONOTONIC, &until);
-		/* Relaxed: only shown to people. */
-		bar_step(__atomic_load_n(&crew->done, __ATOMIC_RELAXED));
-	}
-	pthread_mutex_unlock(&crew->lock);
-}
 
 static u64 requests_of(const struct board *board)
 {
@@ -496,6 +472,7 @@ static enum exit_code run_jobs(struct board *board)
 	pthread_t thread[MAX_JOBS];
 	enum exit_code code;
 	u32 nr;
+	struct timespec until;
 
 	pthread_mutex_init(&crew.lock, NULL);
 	pthread_cond_init(&crew.idle, NULL);
@@ -503,7 +480,19 @@ static enum exit_code run_jobs(struct board *board)
 		board->job[i].meter.sum = &crew.done;
 	bar_start(board->opt->progress, "compare", requests_of(board));
 	code = start_threads(&crew, thread, &nr);
-	watch(&crew);
+	pthread_mutex_lock(&crew.lock);
+	while (crew.nr_working) {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += 100000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_clockwait(&crew.idle, &crew.lock, CLOCK_MONOTONIC, &until);
+		/* Relaxed: only shown to people. */
+		bar_step(__atomic_load_n(&crew.done, __ATOMIC_RELAXED));
+	}
+	pthread_mutex_unlock(&crew.lock);
 	while (nr--)
 		pthread_join(thread[nr], NULL);
 	bar_stop();
@@ -656,16 +645,6 @@ static enum exit_code set_up(struct board *board)
 	return code;
 }
 
-static void board_exit(struct board *board)
-{
-	for (u32 i = 0; i < board->nr_jobs; i++)
-		results_exit(&board->job[i].results);
-	for (u32 t = 0; t < board->nr_traces; t++)
-		trace_close(&board->trace[t]);
-	free(board->job);
-	free(board);
-}
-
 static enum exit_code print(const struct board *board)
 {
 	const struct options *opt = board->opt;
@@ -693,6 +672,11 @@ enum exit_code run_compare(const struct options *opt)
 		code = run_jobs(board);
 	if (!code)
 		code = print(board);
-	board_exit(board);
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		results_exit(&board->job[i].results);
+	for (u32 t = 0; t < board->nr_traces; t++)
+		trace_close(&board->trace[t]);
+	free(board->job);
+	free(board);
 	return code;
 }

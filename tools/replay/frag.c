@@ -667,16 +667,6 @@ static void say_failures(const struct frag *frag)
 			    format_grouped(frag->pattern.nr_checked, a));
 }
 
-/* The memory at each tenth of the run: from ' ' all free to '@' all held, 'P' pinned. */
-static void say_memory(const struct frag *frag)
-{
-	char a[32];
-
-	for (u32 i = 0; i < frag->nr_curve; i++)
-		results_say(frag->run->results, i ? "" : "memory", "|%s| after %s",
-			    frag->curve[i].map, format_grouped(frag->curve[i].admitted, a));
-}
-
 static void tile(const struct frag *frag)
 {
 	const struct frag_count *count = &frag->count;
@@ -695,6 +685,8 @@ static void tile(const struct frag *frag)
 
 static void report(const struct frag *frag)
 {
+	char a[32];
+
 	describe_setup(frag);
 	describe_counts(frag);
 	readers_describe(frag);
@@ -707,7 +699,10 @@ static void report(const struct frag *frag)
 	say_use(frag);
 	say_failures(frag);
 	readers_say(frag);
-	say_memory(frag);
+	/* The memory at each tenth of the run: from ' ' all free to '@' all held, 'P' pinned. */
+	for (u32 i = 0; i < frag->nr_curve; i++)
+		results_say(frag->run->results, i ? "" : "memory", "|%s| after %s",
+			    frag->curve[i].map, format_grouped(frag->curve[i].admitted, a));
 }
 
 /* ---- beginning and end ---- */

@@ -71,26 +71,6 @@ static void rank_documents(struct library *library)
 		library->cdf[i] /= sum;
 }
 
-static void library_init(struct library *library, const struct workload *work)
-{
-	library->work = work;
-	library->rng = mix64(work->seed);
-	library->nr_ranked = (u32)work->docs;
-	library->nr = library->nr_ranked + (work->kind == WORKLOAD_SCAN ? (u32)work->loop : 0);
-	library->first_id = must_alloc((library->nr + 1) * sizeof(*library->first_id));
-	library->cdf = must_alloc(library->nr_ranked * sizeof(*library->cdf));
-	library->by_rank = must_alloc(library->nr_ranked * sizeof(*library->by_rank));
-	number_documents(library);
-	rank_documents(library);
-}
-
-static void library_exit(struct library *library)
-{
-	free(library->first_id);
-	free(library->cdf);
-	free(library->by_rank);
-}
-
 /* Every document may become as popular as any other. */
 static void change_fashion(struct library *library)
 {
@@ -156,14 +136,24 @@ static int generate_docs(struct trace *trace, const struct workload *work)
 	struct library library = { 0 };
 	int err = 0;
 
-	library_init(&library, work);
+	library.work = work;
+	library.rng = mix64(work->seed);
+	library.nr_ranked = (u32)work->docs;
+	library.nr = library.nr_ranked + (work->kind == WORKLOAD_SCAN ? (u32)work->loop : 0);
+	library.first_id = must_alloc((library.nr + 1) * sizeof(library.first_id));
+	library.cdf = must_alloc(library.nr_ranked * sizeof(library.cdf));
+	library.by_rank = must_alloc(library.nr_ranked * sizeof(library.by_rank));
+	number_documents(&library);
+	rank_documents(&library);
 	for (u32 q = 0; !err && q < (u32)work->requests; q++) {
 		u32 doc = choose(&library, q);
 
 		err = add_question(&library, trace, doc, (u64)at_ms);
 		at_ms += rng_exponential(&library.rng, gap_ms);
 	}
-	library_exit(&library);
+	free(library.first_id);
+	free(library.cdf);
+	free(library.by_rank);
 	return err;
 }
 
@@ -387,14 +377,6 @@ static int add_request(struct generator *gen, struct trace *trace, const struct 
 	return err ? err : trace_add(trace, &req);
 }
 
-static void number_apps(struct generator *gen)
-{
-	for (u32 i = 0; i < NR_APPS; i++) {
-		gen->app_id[i] = gen->next_id;
-		gen->next_id += gen->style.app_blocks[i];
-	}
-}
-
 static int generate(struct generator *gen, struct trace *trace)
 {
 	int err = 0;
@@ -402,7 +384,10 @@ static int generate(struct generator *gen, struct trace *trace)
 	while (gen->nr_turns < gen->nr_wanted)
 		add_conversation(gen);
 	qsort(gen->turn, gen->nr_turns, sizeof(*gen->turn), compare_turns);
-	number_apps(gen);
+	for (u32 i = 0; i < NR_APPS; i++) {
+		gen->app_id[i] = gen->next_id;
+		gen->next_id += gen->style.app_blocks[i];
+	}
 	for (u32 i = 0; !err && i < gen->nr_turns; i++)
 		err = add_request(gen, trace, &gen->turn[i]);
 	return err;

@@ -140,18 +140,6 @@ static void number_keys(struct belady *belady, struct limit *limit)
 	idmap_exit(&numbers);
 }
 
-/* @due serves as "last position seen" here and is all U32_NONE again afterwards. */
-static void link_accesses(struct belady *belady)
-{
-	belady->due = must_alloc(belady->nr_keys * sizeof(u32));
-	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
-	for (u64 at = belady->nr; at--; ) {
-		belady->next[at] = (u32)min_u64(belady->due[belady->flat[at]], belady->nr);
-		belady->due[belady->flat[at]] = (u32)at;
-	}
-	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
-}
-
 static void evict_farthest(struct belady *belady)
 {
 	struct event event;
@@ -196,7 +184,14 @@ static enum exit_code bound(struct limit *limit)
 	belady.flat = must_alloc(belady.nr * sizeof(u32));
 	belady.next = must_alloc(belady.nr * sizeof(u32));
 	number_keys(&belady, limit);
-	link_accesses(&belady);
+	/* @due serves as "last position seen" here and is all U32_NONE again afterwards. */
+	belady.due = must_alloc(belady.nr_keys * sizeof(u32));
+	memset(belady.due, 0xff, belady.nr_keys * sizeof(u32));
+	for (u64 at = belady.nr; at--; ) {
+		belady.next[at] = (u32)min_u64(belady.due[belady.flat[at]], belady.nr);
+		belady.due[belady.flat[at]] = (u32)at;
+	}
+	memset(belady.due, 0xff, belady.nr_keys * sizeof(u32));
 	walk(&belady, limit);
 	describe(limit, "bound", run->opt->nr_blocks);
 	heap_exit(&belady.farthest);

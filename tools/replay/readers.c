@@ -183,17 +183,6 @@ static void readers_let_go_by(struct frag *frag, u64 us)
 	readers->request_us += (u128)frag->nr_running * us;
 }
 
-/* All requests are through. */
-static void readers_end(struct frag *frag)
-{
-	struct kvmm_step_stat stat;
-
-	readers_watch(frag);
-	kvmm_step_stat(frag->pool, &stat);
-	frag->count.moved_blocks += stat.published_blocks;
-	frag->count.compactions += frag->readers.starts;
-}
-
 /* ---- output ---- */
 
 static void describe_moves(const struct frag *frag)
@@ -541,6 +530,7 @@ enum exit_code readers_run(struct frag *frag)
 {
 	enum exit_code code;
 	u64 next;
+	struct kvmm_step_stat stat;
 
 	do {
 		code = do_moment(frag);
@@ -553,6 +543,10 @@ enum exit_code readers_run(struct frag *frag)
 		readers_let_go_by(frag, next - frag->now);
 		frag->now = next;
 	} while (!code);
-	readers_end(frag);
+	/* All requests are through. */
+	readers_watch(frag);
+	kvmm_step_stat(frag->pool, &stat);
+	frag->count.moved_blocks += stat.published_blocks;
+	frag->count.compactions += frag->readers.starts;
 	return code;
 }
