@@ -253,20 +253,10 @@ static u32 visit_all(u32 nr, u32 room)
 	return run.seen.nr;
 }
 
-Test(exhaustive_buddy, four_blocks_have_26_states)
-{
-	cr_expect_eq(visit_all(4, 26), 26);
-}
-
-Test(exhaustive_buddy, eight_blocks_have_677_states)
-{
-	cr_expect_eq(visit_all(8, 677), 677);
-}
-
-Test(exhaustive_buddy, twelve_blocks_have_17602_states)
-{
-	cr_expect_eq(visit_all(12, 17602), 17602);
-}
+TEST_CALL(exhaustive_buddy, four_blocks_have_26_states, cr_expect_eq(visit_all(4, 26), 26))
+TEST_CALL(exhaustive_buddy, eight_blocks_have_677_states, cr_expect_eq(visit_all(8, 677), 677))
+TEST_CALL(exhaustive_buddy, twelve_blocks_have_17602_states,
+	  cr_expect_eq(visit_all(12, 17602), 17602))
 
 Test(exhaustive_buddy, sixteen_blocks_have_458330_states)
 {

@@ -74,36 +74,16 @@ static void try_layouts(const char *options, u32 path)
 	soft_close(dev);
 }
 
-Test(copy, every_layout_by_kernel)
-{
-	try_layouts("", KV_PATH_KERNEL);
-}
-
-Test(copy, every_layout_by_kernel_as_many_threads)
-{
-	try_layouts("slow=1", KV_PATH_KERNEL);
-}
-
-Test(copy, every_layout_by_batch)
-{
-	try_layouts("", KV_PATH_BATCH);
-}
-
-Test(copy, every_layout_by_the_older_batch)
-{
-	try_layouts("driver=12080,missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH);
-}
+TEST_CALL(copy, every_layout_by_kernel, try_layouts("", KV_PATH_KERNEL))
+TEST_CALL(copy, every_layout_by_kernel_as_many_threads, try_layouts("slow=1", KV_PATH_KERNEL))
+TEST_CALL(copy, every_layout_by_batch, try_layouts("", KV_PATH_BATCH))
+TEST_CALL(copy, every_layout_by_the_older_batch,
+	  try_layouts("driver=12080,missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH))
 
 /* A driver of 13.0 by its version that lacks the call of 13.0: the two signatures differ. */
-Test(copy, every_layout_by_the_older_batch_of_a_newer_driver)
-{
-	try_layouts("missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH);
-}
-
-Test(copy, every_layout_by_single_copies)
-{
-	try_layouts("", KV_PATH_SINGLE);
-}
+TEST_CALL(copy, every_layout_by_the_older_batch_of_a_newer_driver,
+	  try_layouts("missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH))
+TEST_CALL(copy, every_layout_by_single_copies, try_layouts("", KV_PATH_SINGLE))
 
 /* ---- other directions ---- */
 
@@ -260,15 +240,8 @@ static void sum_copies(const char *options)
 	soft_close(dev);
 }
 
-Test(copy, of_vectors_is_summed_as_it_goes)
-{
-	sum_copies("");
-}
-
-Test(copy, is_summed_by_many_threads)
-{
-	sum_copies("slow=1");
-}
+TEST_CALL(copy, of_vectors_is_summed_as_it_goes, sum_copies(""))
+TEST_CALL(copy, is_summed_by_many_threads, sum_copies("slow=1"))
 
 Test(copy, is_not_summed_by_other_paths_nor_within_the_device)
 {
@@ -363,20 +336,9 @@ static void many_moves(u32 path)
 	soft_close(dev);
 }
 
-Test(copy, fifteen_thousand_moves_by_kernel)
-{
-	many_moves(KV_PATH_KERNEL);
-}
-
-Test(copy, fifteen_thousand_moves_by_batch)
-{
-	many_moves(KV_PATH_BATCH);
-}
-
-Test(copy, fifteen_thousand_moves_by_single_copies)
-{
-	many_moves(KV_PATH_SINGLE);
-}
+TEST_CALL(copy, fifteen_thousand_moves_by_kernel, many_moves(KV_PATH_KERNEL))
+TEST_CALL(copy, fifteen_thousand_moves_by_batch, many_moves(KV_PATH_BATCH))
+TEST_CALL(copy, fifteen_thousand_moves_by_single_copies, many_moves(KV_PATH_SINGLE))
 
 /* More submissions than fences and lists, none of them waited for until the end. */
 Test(copy, submissions_wait_for_room_in_the_rings)

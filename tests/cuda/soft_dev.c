@@ -35,10 +35,7 @@ static void number(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	ops->close(NULL);
 }
 
-Test(dev, opens_by_number)
-{
-	on_both(number);
-}
+TEST_CALL(dev, opens_by_number, on_both(number))
 
 static void memory(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -65,10 +62,7 @@ static void memory(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	ops->free(dev, 0, 0);
 }
 
-Test(dev, keeps_what_is_written)
-{
-	on_both(memory);
-}
+TEST_CALL(dev, keeps_what_is_written, on_both(memory))
 
 static void in_order(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -89,10 +83,7 @@ static void in_order(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	}
 }
 
-Test(dev, moves_as_if_one_after_the_other)
-{
-	on_both(in_order);
-}
+TEST_CALL(dev, moves_as_if_one_after_the_other, on_both(in_order))
 
 static void to_and_fro(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -119,10 +110,7 @@ static void to_and_fro(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	blocks_exit(&device, dev);
 }
 
-Test(dev, copies_to_the_host)
-{
-	on_both(to_and_fro);
-}
+TEST_CALL(dev, copies_to_the_host, on_both(to_and_fro))
 
 static u64 expected_sum(const struct blocks *pool, u32 block)
 {
@@ -153,10 +141,7 @@ static void sums(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	}
 }
 
-Test(dev, sums_up_blocks)
-{
-	on_both(sums);
-}
+TEST_CALL(dev, sums_up_blocks, on_both(sums))
 
 Test(dev, sums_up_blocks_without_a_kernel)
 {
@@ -191,10 +176,7 @@ static void fills(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	}
 }
 
-Test(dev, fills_blocks)
-{
-	on_both(fills);
-}
+TEST_CALL(dev, fills_blocks, on_both(fills))
 
 Test(dev, fills_blocks_without_a_kernel)
 {
@@ -221,10 +203,7 @@ static void fences(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	cr_expect_eq(ops->join(dev, two, 2, &fence), -EINVAL);
 }
 
-Test(dev, knows_its_fences)
-{
-	on_both(fences);
-}
+TEST_CALL(dev, knows_its_fences, on_both(fences))
 
 static void host_memory(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -244,10 +223,7 @@ static void host_memory(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	ops->host_free(dev, &mem);
 }
 
-Test(dev, gives_memory_of_the_host)
-{
-	on_both(host_memory);
-}
+TEST_CALL(dev, gives_memory_of_the_host, on_both(host_memory))
 
 static void area(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -275,10 +251,7 @@ static void area(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	ops->area_destroy(NULL);
 }
 
-Test(dev, has_areas)
-{
-	on_both(area);
-}
+TEST_CALL(dev, has_areas, on_both(area))
 
 static void knobs(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
@@ -293,10 +266,7 @@ static void knobs(const struct kv_dev_ops *ops, struct kv_dev *dev)
 	cr_expect_eq(stat.nr_failed, 0);
 }
 
-Test(dev, can_be_tuned)
-{
-	on_both(knobs);
-}
+TEST_CALL(dev, can_be_tuned, on_both(knobs))
 
 /* ---- what only a device with streams can show ---- */
 

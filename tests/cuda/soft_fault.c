@@ -392,45 +392,14 @@ Test(fault, without_one_all_is_well)
 	expect_nothing_left("", 0);
 }
 
-Test(fault, any_call_is_refused_once)
-{
-	all(KCU_E_INVALID_VALUE, false);
-}
-
-Test(fault, any_call_finds_no_memory_once)
-{
-	all(KCU_E_OUT_OF_MEMORY, false);
-}
-
-Test(fault, any_call_is_not_supported_once)
-{
-	all(KCU_E_NOT_SUPPORTED, false);
-}
-
-Test(fault, any_call_sees_a_capture_once)
-{
-	all(KCU_E_STREAM_CAPTURE_UNSUPPORTED, false);
-}
-
-Test(fault, any_call_loses_the_device)
-{
-	all(KCU_E_ILLEGAL_ADDRESS, true);
-}
-
-Test(fault, any_call_is_refused_from_then_on)
-{
-	all(KCU_E_INVALID_VALUE, true);
-}
-
-Test(fault, any_call_finds_no_memory_from_then_on)
-{
-	all(KCU_E_OUT_OF_MEMORY, true);
-}
-
-Test(fault, any_call_is_not_supported_from_then_on)
-{
-	all(KCU_E_NOT_SUPPORTED, true);
-}
+TEST_CALL(fault, any_call_is_refused_once, all(KCU_E_INVALID_VALUE, false))
+TEST_CALL(fault, any_call_finds_no_memory_once, all(KCU_E_OUT_OF_MEMORY, false))
+TEST_CALL(fault, any_call_is_not_supported_once, all(KCU_E_NOT_SUPPORTED, false))
+TEST_CALL(fault, any_call_sees_a_capture_once, all(KCU_E_STREAM_CAPTURE_UNSUPPORTED, false))
+TEST_CALL(fault, any_call_loses_the_device, all(KCU_E_ILLEGAL_ADDRESS, true))
+TEST_CALL(fault, any_call_is_refused_from_then_on, all(KCU_E_INVALID_VALUE, true))
+TEST_CALL(fault, any_call_finds_no_memory_from_then_on, all(KCU_E_OUT_OF_MEMORY, true))
+TEST_CALL(fault, any_call_is_not_supported_from_then_on, all(KCU_E_NOT_SUPPORTED, true))
 
 /* The call succeeds, and what it queued brings the device down. */
 Test(fault, any_work_loses_the_device)
@@ -541,10 +510,7 @@ static void at_rates(const char *const *calls, u32 nr, bool is_async)
 			run_rate("*", rates[r], codes[c], is_async);
 }
 
-Test(fault, any_call_fails_at_a_rate)
-{
-	at_rates(all_calls, ARRAY_SIZE(all_calls), false);
-}
+TEST_CALL(fault, any_call_fails_at_a_rate, at_rates(all_calls, ARRAY_SIZE(all_calls), false))
 
 /* The failure is told once, to whichever call comes next. */
 Test(fault, any_work_fails_at_a_rate)
@@ -646,12 +612,6 @@ static void while_measuring(const char *code, bool is_fatal)
 	}
 }
 
-Test(fault, a_call_is_refused_while_the_device_is_measured)
-{
-	while_measuring("INVALID_VALUE", false);
-}
-
-Test(fault, the_device_is_lost_while_it_is_measured)
-{
-	while_measuring("LAUNCH_FAILED", true);
-}
+TEST_CALL(fault, a_call_is_refused_while_the_device_is_measured,
+	  while_measuring("INVALID_VALUE", false))
+TEST_CALL(fault, the_device_is_lost_while_it_is_measured, while_measuring("LAUNCH_FAILED", true))

@@ -339,32 +339,14 @@ Test(goals_fault, nothing_fails)
 		cr_expect_eq(run(0, KCU_E_SUCCESS, false, false, mode), false);
 }
 
-Test(goals_fault, any_call_may_be_out_of_memory_once)
-{
-	fail_each(KCU_E_OUT_OF_MEMORY, false, false);
-}
-
-Test(goals_fault, any_call_may_be_out_of_memory_from_then_on)
-{
-	fail_each(KCU_E_OUT_OF_MEMORY, true, false);
-}
-
-Test(goals_fault, any_call_may_be_refused_once)
-{
-	fail_each(KCU_E_INVALID_VALUE, false, false);
-}
-
-Test(goals_fault, any_call_may_be_refused_from_then_on)
-{
-	fail_each(KCU_E_INVALID_VALUE, true, false);
-}
-
-Test(goals_fault, the_device_may_be_lost_at_any_call)
-{
-	fail_each(KCU_E_LAUNCH_FAILED, true, false);
-}
-
-Test(goals_fault, what_was_submitted_may_fail_when_it_runs)
-{
-	fail_each(KCU_E_ILLEGAL_ADDRESS, false, true);
-}
+TEST_CALL(goals_fault, any_call_may_be_out_of_memory_once,
+	  fail_each(KCU_E_OUT_OF_MEMORY, false, false))
+TEST_CALL(goals_fault, any_call_may_be_out_of_memory_from_then_on,
+	  fail_each(KCU_E_OUT_OF_MEMORY, true, false))
+TEST_CALL(goals_fault, any_call_may_be_refused_once, fail_each(KCU_E_INVALID_VALUE, false, false))
+TEST_CALL(goals_fault, any_call_may_be_refused_from_then_on,
+	  fail_each(KCU_E_INVALID_VALUE, true, false))
+TEST_CALL(goals_fault, the_device_may_be_lost_at_any_call,
+	  fail_each(KCU_E_LAUNCH_FAILED, true, false))
+TEST_CALL(goals_fault, what_was_submitted_may_fail_when_it_runs,
+	  fail_each(KCU_E_ILLEGAL_ADDRESS, false, true))

@@ -121,10 +121,8 @@ static void all_touched_before_pinned(void (*parallel)(void *, kv_part_fn *, voi
 	kv_sys_set(NULL);
 }
 
-Test(hostmem, is_touched_as_a_whole_before_it_is_pinned)
-{
-	all_touched_before_pinned(kv_sys_system.parallel);
-}
+TEST_CALL(hostmem, is_touched_as_a_whole_before_it_is_pinned,
+	  all_touched_before_pinned(kv_sys_system.parallel))
 
 Test(hostmem, is_touched_by_the_caller_where_there_are_no_threads)
 {
@@ -196,20 +194,9 @@ static void refused(kcu_result code, u32 nth)
 	close_counted(dev);
 }
 
-Test(hostmem, stays_pageable_where_pinning_is_not_supported)
-{
-	refused(KCU_E_NOT_SUPPORTED, 1);
-}
-
-Test(hostmem, stays_pageable_where_the_system_forbids_it)
-{
-	refused(KCU_E_OPERATING_SYSTEM, 2);
-}
-
-Test(hostmem, stays_pageable_where_too_much_is_locked)
-{
-	refused(KCU_E_OUT_OF_MEMORY, 2);
-}
+TEST_CALL(hostmem, stays_pageable_where_pinning_is_not_supported, refused(KCU_E_NOT_SUPPORTED, 1))
+TEST_CALL(hostmem, stays_pageable_where_the_system_forbids_it, refused(KCU_E_OPERATING_SYSTEM, 2))
+TEST_CALL(hostmem, stays_pageable_where_too_much_is_locked, refused(KCU_E_OUT_OF_MEMORY, 2))
 
 Test(hostmem, is_not_mapped_if_the_device_calls_it_otherwise)
 {

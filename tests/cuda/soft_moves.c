@@ -192,10 +192,7 @@ static void with_driver(const char *options, int expected)
 	end(pool);
 }
 
-Test(moves, on_the_oldest_driver)
-{
-	with_driver("driver=11040", 0);
-}
+TEST_CALL(moves, on_the_oldest_driver, with_driver("driver=11040", 0))
 
 Test(moves, on_a_driver_without_virtual_memory_batches_and_peers)
 {
@@ -203,20 +200,12 @@ Test(moves, on_a_driver_without_virtual_memory_batches_and_peers)
 		    "missing=cuMemcpyPeerAsync", 0);
 }
 
-Test(moves, on_a_driver_whose_calls_are_found_by_asking_alone)
-{
-	with_driver("hidden=cuEventRecord,hidden=cuStreamSynchronize,hidden=cuMemcpyHtoDAsync_v2", 0);
-}
-
-Test(moves, not_on_a_driver_without_events)
-{
-	with_driver("missing=cuEventRecord", -ENODEV);
-}
-
-Test(moves, not_on_a_driver_that_is_too_old_for_the_system)
-{
-	with_driver("fail=cuInit:1+:SYSTEM_DRIVER_MISMATCH", -ENODEV);
-}
+TEST_CALL(moves, on_a_driver_whose_calls_are_found_by_asking_alone,
+	  with_driver("hidden=cuEventRecord,hidden=cuStreamSynchronize,"
+		      "hidden=cuMemcpyHtoDAsync_v2", 0))
+TEST_CALL(moves, not_on_a_driver_without_events, with_driver("missing=cuEventRecord", -ENODEV))
+TEST_CALL(moves, not_on_a_driver_that_is_too_old_for_the_system,
+	  with_driver("fail=cuInit:1+:SYSTEM_DRIVER_MISMATCH", -ENODEV))
 
 Test(moves, not_on_a_driver_that_is_not_there)
 {

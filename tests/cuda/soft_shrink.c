@@ -380,22 +380,8 @@ static void fail_each(kcu_result code, bool persistent)
 	cr_expect_gt(nth, 40, "%u", nth);
 }
 
-Test(soft_shrink, nothing_fails)
-{
-	cr_expect_eq(run(0, KCU_E_SUCCESS, false), false);
-}
-
-Test(soft_shrink, any_call_may_be_refused_once)
-{
-	fail_each(KCU_E_INVALID_VALUE, false);
-}
-
-Test(soft_shrink, any_call_may_be_out_of_memory_from_then_on)
-{
-	fail_each(KCU_E_OUT_OF_MEMORY, true);
-}
-
-Test(soft_shrink, the_device_may_be_lost_at_any_call)
-{
-	fail_each(KCU_E_LAUNCH_FAILED, true);
-}
+TEST_CALL(soft_shrink, nothing_fails, cr_expect_eq(run(0, KCU_E_SUCCESS, false), false))
+TEST_CALL(soft_shrink, any_call_may_be_refused_once, fail_each(KCU_E_INVALID_VALUE, false))
+TEST_CALL(soft_shrink, any_call_may_be_out_of_memory_from_then_on,
+	  fail_each(KCU_E_OUT_OF_MEMORY, true))
+TEST_CALL(soft_shrink, the_device_may_be_lost_at_any_call, fail_each(KCU_E_LAUNCH_FAILED, true))

@@ -316,20 +316,10 @@ static void plain(const char *options)
 	soft_close(dev);
 }
 
-Test(vmm, a_device_without_it_has_plain_areas)
-{
-	plain("vmm=0");
-}
-
-Test(vmm, a_driver_without_it_has_plain_areas)
-{
-	plain("missing=cuMemMap");
-}
-
-Test(vmm, a_driver_that_refuses_it_has_plain_areas)
-{
-	plain("fail=cuMemAddressReserve:1+:NOT_SUPPORTED");
-}
+TEST_CALL(vmm, a_device_without_it_has_plain_areas, plain("vmm=0"))
+TEST_CALL(vmm, a_driver_without_it_has_plain_areas, plain("missing=cuMemMap"))
+TEST_CALL(vmm, a_driver_that_refuses_it_has_plain_areas,
+	  plain("fail=cuMemAddressReserve:1+:NOT_SUPPORTED"))
 
 Test(vmm, every_failing_call_leaves_a_whole_area)
 {

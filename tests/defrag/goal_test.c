@@ -26,10 +26,8 @@ Test(run, loses_what_has_no_place)
 	expect_run("aQ.Rb", 3, 0, -ENOSPC, "aQ.Rb");
 }
 
-Test(run, that_is_there_is_no_reason_to_lose_anything)
-{
-	expect_run("Q...R", 3, 1, -EALREADY, "Q...R");
-}
+TEST_CALL(run, that_is_there_is_no_reason_to_lose_anything,
+	  expect_run("Q...R", 3, 1, -EALREADY, "Q...R"))
 
 /*
  * Eighty single blocks between two walls, and as many holes of one block beyond: the planner of runs does
@@ -120,20 +118,12 @@ static void expect_owner(u32 goal, const char *cells, const char *letters, int e
 	cr_expect_eq(c.plan.saved, goal_nr_pieces(&c, false) - goal_nr_pieces(&c, true));
 }
 
-Test(shorten, a_part_goes_behind_the_one_before_it)
-{
-	expect_owner(KV_GOAL_SHORTEN, "AAA..xBB.", "AB", 0, "AAABBx...");
-}
-
-Test(shorten, a_part_goes_before_the_one_behind_it)
-{
-	expect_owner(KV_GOAL_SHORTEN, "Axx..BBBBx", "AB", 0, ".xx.ABBBBx");
-}
-
-Test(shorten, several_go_to_one_hole)
-{
-	expect_owner(KV_GOAL_SHORTEN, "AxBxCx...", "ABC", 0, ".x.x.xABC");
-}
+TEST_CALL(shorten, a_part_goes_behind_the_one_before_it,
+	  expect_owner(KV_GOAL_SHORTEN, "AAA..xBB.", "AB", 0, "AAABBx..."))
+TEST_CALL(shorten, a_part_goes_before_the_one_behind_it,
+	  expect_owner(KV_GOAL_SHORTEN, "Axx..BBBBx", "AB", 0, ".xx.ABBBBx"))
+TEST_CALL(shorten, several_go_to_one_hole,
+	  expect_owner(KV_GOAL_SHORTEN, "AxBxCx...", "ABC", 0, ".x.x.xABC"))
 
 Test(shorten, a_part_that_fills_the_hole_between_saves_two)
 {
@@ -277,25 +267,14 @@ Test(shorten, saves_nearly_all_that_can_be_saved)
 
 /* ---- one run ---- */
 
-Test(gather, goes_about_the_longest_part_where_there_is_room)
-{
-	expect_owner(KV_GOAL_GATHER, "Ax.BBB.xC", "ABC", 0, ".xABBBCx.");
-}
-
-Test(gather, goes_to_the_shortest_hole_that_takes_all)
-{
-	expect_owner(KV_GOAL_GATHER, "AxBBx....x...", "AB", 0, ".x..x....xABB");
-}
-
-Test(gather, keeps_the_order_of_the_parts)
-{
-	expect_owner(KV_GOAL_GATHER, "BxAx..", "AB", 0, ".x.xAB");
-}
-
-Test(gather, that_is_done_is_done)
-{
-	expect_owner(KV_GOAL_GATHER, ".ABx", "AB", -EALREADY, ".ABx");
-}
+TEST_CALL(gather, goes_about_the_longest_part_where_there_is_room,
+	  expect_owner(KV_GOAL_GATHER, "Ax.BBB.xC", "ABC", 0, ".xABBBCx."))
+TEST_CALL(gather, goes_to_the_shortest_hole_that_takes_all,
+	  expect_owner(KV_GOAL_GATHER, "AxBBx....x...", "AB", 0, ".x..x....xABB"))
+TEST_CALL(gather, keeps_the_order_of_the_parts,
+	  expect_owner(KV_GOAL_GATHER, "BxAx..", "AB", 0, ".x.xAB"))
+TEST_CALL(gather, that_is_done_is_done,
+	  expect_owner(KV_GOAL_GATHER, ".ABx", "AB", -EALREADY, ".ABx"))
 
 Test(gather, goes_about_what_is_pinned_or_not_at_all)
 {

@@ -12,10 +12,8 @@ static void expect_empties(const char *cells, u32 want, u64 drop_ns, int err, co
 	cr_expect_str_eq(c.after, after);
 }
 
-Test(pageblocks, empties_the_one_with_the_least_in_it)
-{
-	expect_empties("AABBC...EEFF..GG", 1, 0, 0, "AABB....EEFFC.GG");
-}
+TEST_CALL(pageblocks, empties_the_one_with_the_least_in_it,
+	  expect_empties("AABBC...EEFF..GG", 1, 0, 0, "AABB....EEFFC.GG"))
 
 Test(pageblocks, that_are_empty_count)
 {
@@ -47,10 +45,8 @@ Test(pageblocks, what_fits_nowhere_is_lost_if_it_may_be)
 	expect_empties("QR..AAAABBB.", 1, 0, -ENOSPC, "QR..AAAABBB.");
 }
 
-Test(pageblocks, as_many_as_can_be_if_not_all_that_are_wanted)
-{
-	expect_empties("A..." "BBB." "CCC." "DDD.", 2, 0, -EAGAIN, "....BBBACCC.DDD.");
-}
+TEST_CALL(pageblocks, as_many_as_can_be_if_not_all_that_are_wanted,
+	  expect_empties("A..." "BBB." "CCC." "DDD.", 2, 0, -EAGAIN, "....BBBACCC.DDD."))
 
 Test(pageblocks, one_that_cannot_be_placed_makes_room_for_another)
 {

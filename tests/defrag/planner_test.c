@@ -158,15 +158,9 @@ static void expect_good_on_random_pictures(const struct kv_planner_ops *planner)
 	}
 }
 
-Test(slide, is_the_cheapest_of_all_slides)
-{
-	expect_good_on_random_pictures(&kv_planner_slide);
-}
-
-Test(window, is_executable_and_never_much_dearer_than_a_slide)
-{
-	expect_good_on_random_pictures(&kv_planner_window);
-}
+TEST_CALL(slide, is_the_cheapest_of_all_slides, expect_good_on_random_pictures(&kv_planner_slide))
+TEST_CALL(window, is_executable_and_never_much_dearer_than_a_slide,
+	  expect_good_on_random_pictures(&kv_planner_window))
 
 Test(slide, takes_the_lowest_of_equal_slides)
 {
@@ -222,10 +216,8 @@ Test(window, packs_what_fits_nowhere_without_overlap_if_it_can)
 	expect_window_makes("...AA.b", 4, "AA....b");
 }
 
-Test(window, lets_a_shorter_item_step_aside)
-{
-	expect_window_makes("...XXXX...ppp..A.qqq.", 10, "..........pppXXXXqqqA");
-}
+TEST_CALL(window, lets_a_shorter_item_step_aside,
+	  expect_window_makes("...XXXX...ppp..A.qqq.", 10, "..........pppXXXXqqqA"))
 
 Test(window, clears_what_a_slide_cannot_for_walls)
 {

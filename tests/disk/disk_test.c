@@ -384,15 +384,8 @@ static void expect_left_alone(void (*make)(struct kv_disk_super *super))
 	cr_expect_eq(nr_readable(0, 4), 0);
 }
 
-Test(disk, a_later_version_is_left_alone)
-{
-	expect_left_alone(make_newer);
-}
-
-Test(disk, an_earlier_version_is_left_alone)
-{
-	expect_left_alone(make_first);
-}
+TEST_CALL(disk, a_later_version_is_left_alone, expect_left_alone(make_newer))
+TEST_CALL(disk, an_earlier_version_is_left_alone, expect_left_alone(make_first))
 
 static void make_bad(struct kv_disk_super *super)
 {

@@ -162,30 +162,11 @@ static void fail_all(u32 fault)
 	cr_expect_gt(nr, 200);
 }
 
-Test(disk_fault, any_call_may_fail_with_an_error_of_the_disk)
-{
-	fail_all(SIM_EIO);
-}
-
-Test(disk_fault, any_call_may_find_no_room)
-{
-	fail_all(SIM_ENOSPC);
-}
-
-Test(disk_fault, any_transfer_may_stop_half_way)
-{
-	fail_all(SIM_SHORT);
-}
-
-Test(disk_fault, any_call_may_be_interrupted)
-{
-	fail_all(SIM_EINTR);
-}
-
-Test(disk_fault, any_read_may_be_wrong)
-{
-	fail_all(SIM_LIE);
-}
+TEST_CALL(disk_fault, any_call_may_fail_with_an_error_of_the_disk, fail_all(SIM_EIO))
+TEST_CALL(disk_fault, any_call_may_find_no_room, fail_all(SIM_ENOSPC))
+TEST_CALL(disk_fault, any_transfer_may_stop_half_way, fail_all(SIM_SHORT))
+TEST_CALL(disk_fault, any_call_may_be_interrupted, fail_all(SIM_EINTR))
+TEST_CALL(disk_fault, any_read_may_be_wrong, fail_all(SIM_LIE))
 
 /* One interruption or one short transfer is nothing that anybody notices. */
 Test(disk_fault, transfers_are_carried_on_with)

@@ -138,12 +138,5 @@ static void each(bool (*run)(u32 n, bool keys), u32 at_least)
 	fake_env_remove(&fake);
 }
 
-Test(migrate_fault, any_allocation_of_a_job_may_fail)
-{
-	each(run_local, 10);
-}
-
-Test(migrate_fault, any_allocation_of_either_side_of_a_link_may_fail)
-{
-	each(run_linked, 25);
-}
+TEST_CALL(migrate_fault, any_allocation_of_a_job_may_fail, each(run_local, 10))
+TEST_CALL(migrate_fault, any_allocation_of_either_side_of_a_link_may_fail, each(run_linked, 25))

@@ -82,10 +82,8 @@ static void each_way(const char *options, const char *of_src, const char *of_dst
 	end();
 }
 
-Test(net_soft, between_pools_of_a_device)
-{
-	each_way("", "soft:0", "soft:0", KVMM_MIGRATE_PATH_LOCAL);
-}
+TEST_CALL(net_soft, between_pools_of_a_device,
+	  each_way("", "soft:0", "soft:0", KVMM_MIGRATE_PATH_LOCAL))
 
 /* Blocks of the source are being looked at, and no thread ticks. */
 Test(net_soft, a_migration_gets_on_when_blocks_of_the_source_have_been_looked_at)
@@ -111,10 +109,8 @@ Test(net_soft, a_migration_gets_on_when_blocks_of_the_source_have_been_looked_at
 	end();
 }
 
-Test(net_soft, between_devices)
-{
-	each_way("devices=2", "soft:0", "soft:1", KVMM_MIGRATE_PATH_PEER);
-}
+TEST_CALL(net_soft, between_devices,
+	  each_way("devices=2", "soft:0", "soft:1", KVMM_MIGRATE_PATH_PEER))
 
 Test(net_soft, to_the_host_and_back)
 {
@@ -123,10 +119,9 @@ Test(net_soft, to_the_host_and_back)
 }
 
 /* As a device that has no such call: by memory of the host, in two lanes. */
-Test(net_soft, between_devices_that_have_no_way_to_each_other)
-{
-	each_way("devices=2,missing=cuMemcpyPeerAsync", "soft:0", "soft:1", KVMM_MIGRATE_PATH_STAGED);
-}
+TEST_CALL(net_soft, between_devices_that_have_no_way_to_each_other,
+	  each_way("devices=2,missing=cuMemcpyPeerAsync", "soft:0", "soft:1",
+		   KVMM_MIGRATE_PATH_STAGED))
 
 /* The last writer of the engine's stream is not through when the job begins. */
 Test(net_soft, what_the_streams_write_is_waited_for)

@@ -238,12 +238,5 @@ static void run(u32 zero)
 	end_pool(r.pool);
 }
 
-Test(canary, on_tenant_change_nobody_is_given_anothers)
-{
-	run(KVMM_ZERO_TENANT);
-}
-
-Test(canary, always_means_nobody_is_given_anything)
-{
-	run(KVMM_ZERO_ALWAYS);
-}
+TEST_CALL(canary, on_tenant_change_nobody_is_given_anothers, run(KVMM_ZERO_TENANT))
+TEST_CALL(canary, always_means_nobody_is_given_anything, run(KVMM_ZERO_ALWAYS))

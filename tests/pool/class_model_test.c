@@ -350,12 +350,5 @@ static void run(bool aggressive)
 	kvmm_pool_destroy(m.pool);
 }
 
-Test(class_model, random_operations_agree_with_a_model)
-{
-	run(false);
-}
-
-Test(class_model, aggressive_demotion_agrees_with_a_model)
-{
-	run(true);
-}
+TEST_CALL(class_model, random_operations_agree_with_a_model, run(false))
+TEST_CALL(class_model, aggressive_demotion_agrees_with_a_model, run(true))

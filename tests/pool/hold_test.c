@@ -732,15 +732,10 @@ static void expect_refused_when_full(u32 flags, u32 max)
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }
 
-Test(hold, a_block_out_of_references_cannot_be_held)
-{
-	expect_refused_when_full(0, KV_ENTRY_REFS);
-}
-
-Test(hold, a_block_out_of_pins_cannot_be_pinned)
-{
-	expect_refused_when_full(KVMM_HOLD_PIN, KV_ENTRY_PINS / KV_ENTRY_PIN);
-}
+TEST_CALL(hold, a_block_out_of_references_cannot_be_held,
+	  expect_refused_when_full(0, KV_ENTRY_REFS))
+TEST_CALL(hold, a_block_out_of_pins_cannot_be_pinned,
+	  expect_refused_when_full(KVMM_HOLD_PIN, KV_ENTRY_PINS / KV_ENTRY_PIN))
 
 Test(hold, attributes_that_are_none)
 {

@@ -448,10 +448,7 @@ static void take_at_the_top(struct kvmm_pool *pool)
 	cr_assert_eq(ask_for(pool, 1, KVMM_ALLOC_HIGH | KVMM_ALLOC_TOPDOWN, 0, &mut), 0);
 }
 
-Test(queue, one_that_may_not_evict_hears_of_what_is_evicted)
-{
-	expect_heard(take_at_the_top);
-}
+TEST_CALL(queue, one_that_may_not_evict_hears_of_what_is_evicted, expect_heard(take_at_the_top))
 
 static void take_in_a_gang(struct kvmm_pool *pool)
 {
@@ -469,10 +466,7 @@ static void take_in_a_gang(struct kvmm_pool *pool)
 	kvmm_gangs_destroy(gangs);
 }
 
-Test(queue, and_of_what_a_gang_has_evicted)
-{
-	expect_heard(take_in_a_gang);
-}
+TEST_CALL(queue, and_of_what_a_gang_has_evicted, expect_heard(take_in_a_gang))
 
 /*
  * Work that stops the world has the free block for now; giving that back is no news. One thread plays
@@ -589,15 +583,10 @@ static void expect_submitter_looks_away(int (*end)(struct kvmm_pool *pool, kvmm_
 	end_full(s.pool, &mut, end == kvmm_alloc_poll);
 }
 
-Test(queue, a_ticket_may_be_served_before_its_submitter_returns)
-{
-	expect_submitter_looks_away(kvmm_alloc_poll);
-}
-
-Test(queue, a_ticket_may_be_withdrawn_before_its_submitter_returns)
-{
-	expect_submitter_looks_away(kvmm_alloc_withdraw);
-}
+TEST_CALL(queue, a_ticket_may_be_served_before_its_submitter_returns,
+	  expect_submitter_looks_away(kvmm_alloc_poll))
+TEST_CALL(queue, a_ticket_may_be_withdrawn_before_its_submitter_returns,
+	  expect_submitter_looks_away(kvmm_alloc_withdraw))
 
 Test(queue, tickets_go_with_their_pool)
 {

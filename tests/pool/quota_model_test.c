@@ -509,12 +509,5 @@ static void run(bool classed)
 	kvmm_pool_destroy(m.pool);
 }
 
-Test(quota_model, random_operations_agree_with_a_model)
-{
-	run(false);
-}
-
-Test(quota_model, random_operations_with_classes_agree_with_a_model)
-{
-	run(true);
-}
+TEST_CALL(quota_model, random_operations_agree_with_a_model, run(false))
+TEST_CALL(quota_model, random_operations_with_classes_agree_with_a_model, run(true))

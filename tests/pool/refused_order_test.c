@@ -69,10 +69,7 @@ static void reuse_child(const char *policy)
 	end();
 }
 
-Test(refused_order, a_block_without_a_name_follows_nobody)
-{
-	for_all_policies(reuse_child);
-}
+TEST_CALL(refused_order, a_block_without_a_name_follows_nobody, for_all_policies(reuse_child))
 
 /* The policy does not know that the second block follows the first, whose content is new. */
 static void fill_parent_anew(const char *policy)
@@ -94,7 +91,5 @@ static void fill_parent_anew(const char *policy)
 	end();
 }
 
-Test(refused_order, a_child_that_goes_instead_of_its_parent_comes_back_behind_it)
-{
-	for_all_policies(fill_parent_anew);
-}
+TEST_CALL(refused_order, a_child_that_goes_instead_of_its_parent_comes_back_behind_it,
+	  for_all_policies(fill_parent_anew))

@@ -72,17 +72,6 @@ static void fail_each(int (*call)(struct kvmm_pool *pool), bool first, u32 nr_aw
 	}
 }
 
-Test(shrink_fault, a_pool_is_set_up_or_it_is_not)
-{
-	fail_each(set_up_pool, false, 0);
-}
-
-Test(shrink_fault, memory_goes_or_it_stays)
-{
-	fail_each(shrink, true, 2 * PB);
-}
-
-Test(shrink_fault, a_shrink_beside_steps_begins_or_it_does_not)
-{
-	fail_each(start, true, 2 * PB);
-}
+TEST_CALL(shrink_fault, a_pool_is_set_up_or_it_is_not, fail_each(set_up_pool, false, 0))
+TEST_CALL(shrink_fault, memory_goes_or_it_stays, fail_each(shrink, true, 2 * PB))
+TEST_CALL(shrink_fault, a_shrink_beside_steps_begins_or_it_does_not, fail_each(start, true, 2 * PB))

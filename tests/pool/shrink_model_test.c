@@ -142,15 +142,9 @@ static void give_back(u32 percent)
 	cr_expect_eq(stat_of(pool).nr_inactive, MANY / 2);
 }
 
-Test(shrink_model, a_half_full_pool_gives_45_percent_back_with_the_fewest_copies)
-{
-	give_back(45);
-}
-
-Test(shrink_model, a_half_full_pool_gives_all_back_that_it_does_not_need)
-{
-	give_back(50);
-}
+TEST_CALL(shrink_model, a_half_full_pool_gives_45_percent_back_with_the_fewest_copies,
+	  give_back(45))
+TEST_CALL(shrink_model, a_half_full_pool_gives_all_back_that_it_does_not_need, give_back(50))
 
 /* ---- anything ---- */
 

@@ -228,32 +228,9 @@ static void spoil(const char *kernel)
 	cr_expect_leq(survivors * 100, nr * 8);
 }
 
-Test(mutant, kv_move16_is_noticed)
-{
-	spoil("kv_move16");
-}
-
-Test(mutant, kv_move16_list_is_noticed)
-{
-	spoil("kv_move16_list");
-}
-
-Test(mutant, kv_move1_is_noticed)
-{
-	spoil("kv_move1");
-}
-
-Test(mutant, kv_fill_is_noticed)
-{
-	spoil("kv_fill");
-}
-
-Test(mutant, kv_sum_is_noticed)
-{
-	spoil("kv_sum");
-}
-
-Test(mutant, kv_move_sum_is_noticed)
-{
-	spoil("kv_move_sum");
-}
+TEST_CALL(mutant, kv_move16_is_noticed, spoil("kv_move16"))
+TEST_CALL(mutant, kv_move16_list_is_noticed, spoil("kv_move16_list"))
+TEST_CALL(mutant, kv_move1_is_noticed, spoil("kv_move1"))
+TEST_CALL(mutant, kv_fill_is_noticed, spoil("kv_fill"))
+TEST_CALL(mutant, kv_sum_is_noticed, spoil("kv_sum"))
+TEST_CALL(mutant, kv_move_sum_is_noticed, spoil("kv_move_sum"))

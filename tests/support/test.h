@@ -13,4 +13,11 @@
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
+/* A test that is one call: rows of a table, each with a name of its own. */
+#define TEST_CALL(suite, name, ...)	\
+Test(suite, name)			\
+{					\
+	__VA_ARGS__;			\
+}
+
 #endif /* TESTS_SUPPORT_TEST_H */

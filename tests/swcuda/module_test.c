@@ -375,15 +375,8 @@ static void move_blocks(const char *options)
 	cr_expect_eq(races(), 0);
 }
 
-Test(module, the_move_kernel_moves)
-{
-	move_blocks("");
-}
-
-Test(module, the_move_kernel_moves_thread_by_thread)
-{
-	move_blocks("slow=1");
-}
+TEST_CALL(module, the_move_kernel_moves, move_blocks(""))
+TEST_CALL(module, the_move_kernel_moves_thread_by_thread, move_blocks("slow=1"))
 
 /* Exactly the moved blocks are in use; a chain of moves in one launch is a race with itself. */
 Test(module, what_moves_touch_is_known)

@@ -88,15 +88,8 @@ static void go_down_and_up(bool attach_first)
 	end_both(pool, tier);
 }
 
-Test(tier_events, copies_are_told_by_medium)
-{
-	go_down_and_up(true);
-}
-
-Test(tier_events, tier_may_come_after_the_consumer)
-{
-	go_down_and_up(false);
-}
+TEST_CALL(tier_events, copies_are_told_by_medium, go_down_and_up(true))
+TEST_CALL(tier_events, tier_may_come_after_the_consumer, go_down_and_up(false))
 
 Test(tier_events, names_are_removed_when_the_pool_lets_go_of_its_tier)
 {
