@@ -14,13 +14,15 @@
 #include <kv/cuda.h>
 
 #include "cuda/engine.h"
-#include "tests/support/test.h"
+#include "tests/support/cleanup.h"
 #include "tests/swcuda/driver.h"
 
 #define POOL_MAX_PLANES	80
 
 struct kv_dev *soft_open(const char *options);
 void soft_close(struct kv_dev *dev);
+#define DEV_TEST(suite, name, make, ...) \
+	TEST_WITH(struct kv_dev *dev, make, soft_close, suite, name, ##__VA_ARGS__)
 void soft_expect_quiet(void);			/* nothing reported so far */
 
 /* A pool on the device or on the host, and what should be in it. */

@@ -153,9 +153,8 @@ Test(copy, to_host_and_back_by_single_copies)
 	round_trips(&(const struct trip){ KV_PATH_SINGLE, true, true });
 }
 
-Test(copy, pageable_memory_goes_by_single_copies)
+DEV_TEST(copy, pageable_memory_goes_by_single_copies, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	const struct trip trip = { KV_PATH_KERNEL, false, false };
 
 	for (u32 i = 0; i < nr_layouts; i++)
@@ -163,7 +162,6 @@ Test(copy, pageable_memory_goes_by_single_copies)
 	cr_expect_eq(used(dev, KV_PATH_KERNEL), 0);
 	cr_expect_gt(used(dev, KV_PATH_SINGLE), 0);
 	cr_expect_gt(fell(dev, KV_FALL_UNMAPPED), 0);
-	soft_close(dev);
 }
 
 /* ---- copies that sum ---- */
@@ -243,9 +241,8 @@ static void sum_copies(const char *options)
 TEST_CALL(copy, of_vectors_is_summed_as_it_goes, sum_copies(""))
 TEST_CALL(copy, is_summed_by_many_threads, sum_copies("slow=1"))
 
-Test(copy, is_not_summed_by_other_paths_nor_within_the_device)
+DEV_TEST(copy, is_not_summed_by_other_paths_nor_within_the_device, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct blocks device, host;
 	struct kv_move move = { 0, 1, 1 };
 	struct kv_copy copy = { .moves = &move, .nr = 1, .dir = KV_COPY_LOCAL };
@@ -263,15 +260,12 @@ Test(copy, is_not_summed_by_other_paths_nor_within_the_device)
 	}
 	blocks_exit(&host, dev);
 	blocks_exit(&device, dev);
-	soft_close(dev);
 }
 
 /* ---- between pools ---- */
 
-Test(copy, between_pools_of_one_device)
+DEV_TEST(copy, between_pools_of_one_device, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
-
 	for (u32 i = 0; i < nr_layouts; i++) {
 		struct blocks from, to;
 
@@ -286,7 +280,6 @@ Test(copy, between_pools_of_one_device)
 		blocks_exit(&to, dev);
 		blocks_exit(&from, dev);
 	}
-	soft_close(dev);
 }
 
 Test(copy, to_another_device)
@@ -429,19 +422,15 @@ Test(copy, with_launches_that_need_too_much)
 }
 
 /* All by value: in many launches, and for many planes in several passes. */
-Test(copy, without_memory_for_lists)
+DEV_TEST(copy, without_memory_for_lists, soft_open("fail=cuMemHostAlloc:1+:OUT_OF_MEMORY"))
 {
-	struct kv_dev *dev = soft_open("fail=cuMemHostAlloc:1+:OUT_OF_MEMORY");
-
 	cr_expect_gt(fell(dev, KV_FALL_NO_MEMORY), 0);
 	for (u32 i = 0; i < nr_layouts; i++)
 		try_layout(dev, &layouts[i], KV_PATH_KERNEL);
-	soft_close(dev);
 }
 
-Test(copy, a_background_copy_is_small_launches)
+DEV_TEST(copy, a_background_copy_is_small_launches, soft_open("slow=1"))
 {
-	struct kv_dev *dev = soft_open("slow=1");
 	struct kv_move moves[MOVES];
 	struct blocks pool;
 	struct kv_copy copy = { .moves = moves, .flags = KV_COPY_BACKGROUND };
@@ -457,14 +446,12 @@ Test(copy, a_background_copy_is_small_launches)
 	blocks_expect_moves(&pool, &pool, moves, copy.nr);
 	cr_expect(blocks_are_right(&pool));
 	blocks_exit(&pool, dev);
-	soft_close(dev);
 }
 
 /* ---- what is refused ---- */
 
-Test(copy, refuses_what_is_no_memory)
+DEV_TEST(copy, refuses_what_is_no_memory, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_fence fence = { .id = 77 };
 	struct kvmm_plane plane = { 0, 64, 64 };
 	const struct kv_planes planes = { &plane, 1 };
@@ -482,7 +469,6 @@ Test(copy, refuses_what_is_no_memory)
 	one = (struct kv_move){ UINT32_MAX, 0, 2 };
 	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "sum");
 	cr_expect_eq(fence.id, 77);
-	soft_close(dev);
 }
 
 Test(copy, an_address_that_is_not_the_devices_loses_it)

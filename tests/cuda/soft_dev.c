@@ -143,12 +143,9 @@ static void sums(const struct kv_dev_ops *ops, struct kv_dev *dev)
 
 TEST_CALL(dev, sums_up_blocks, on_both(sums))
 
-Test(dev, sums_up_blocks_without_a_kernel)
+DEV_TEST(dev, sums_up_blocks_without_a_kernel, soft_open("jit=JIT_COMPILER_NOT_FOUND"))
 {
-	struct kv_dev *dev = soft_open("jit=JIT_COMPILER_NOT_FOUND");
-
 	sums(&kv_dev_soft, dev);
-	soft_close(dev);
 }
 
 static void expect_filled(struct blocks *pool, const struct kv_move *run, u8 byte)
@@ -178,12 +175,9 @@ static void fills(const struct kv_dev_ops *ops, struct kv_dev *dev)
 
 TEST_CALL(dev, fills_blocks, on_both(fills))
 
-Test(dev, fills_blocks_without_a_kernel)
+DEV_TEST(dev, fills_blocks_without_a_kernel, soft_open("jit=JIT_COMPILER_NOT_FOUND"))
 {
-	struct kv_dev *dev = soft_open("jit=JIT_COMPILER_NOT_FOUND");
-
 	fills(&kv_dev_soft, dev);
-	soft_close(dev);
 }
 
 static void fences(const struct kv_dev_ops *ops, struct kv_dev *dev)
@@ -272,10 +266,9 @@ TEST_CALL(dev, can_be_tuned, on_both(knobs))
 
 static const struct kv_dev_ops *const ops = &kv_dev_soft;
 
-Test(dev, a_deadline_ends_a_wait_and_not_the_work)
+DEV_TEST(dev, a_deadline_ends_a_wait_and_not_the_work, soft_open(""))
 {
 	const struct kv_move one = { 0, 9, 4 };
-	struct kv_dev *dev = soft_open("");
 	struct kv_fence fence;
 	struct blocks pool;
 
@@ -289,12 +282,10 @@ Test(dev, a_deadline_ends_a_wait_and_not_the_work)
 	blocks_expect_moves(&pool, &pool, &one, 1);
 	cr_expect(blocks_are_right(&pool));
 	blocks_exit(&pool, dev);
-	soft_close(dev);
 }
 
-Test(dev, a_capturing_stream_is_left_alone)
+DEV_TEST(dev, a_capturing_stream_is_left_alone, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	kcu_stream stream = stream_new();
 	struct kv_fence fence = { .id = 5 };
 	kcu_capture_status status;
@@ -311,13 +302,11 @@ Test(dev, a_capturing_stream_is_left_alone)
 	cr_expect_eq(ops->signal(dev, stream, &fence), 0);
 	cr_expect_eq(ops->wait(dev, fence), 0);
 	ok(cu.stream_destroy(stream));
-	soft_close(dev);
 }
 
 /* Whatever we do, all of it, while an engine captures on another stream. */
-Test(dev, work_beside_a_capture_does_not_end_it)
+DEV_TEST(dev, work_beside_a_capture_does_not_end_it, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	const struct kv_area_attr attr = { .max_bytes = 4 * MIB };
 	kcu_stream stream = stream_new();
 	kcu_capture_status status;
@@ -334,7 +323,6 @@ Test(dev, work_beside_a_capture_does_not_end_it)
 	cr_expect_eq(status, KCU_CAPTURE_ACTIVE);
 	cr_assert_eq(ctl->set_capture(stream, KCU_CAPTURE_NONE), 0);
 	ok(cu.stream_destroy(stream));
-	soft_close(dev);
 }
 
 Test(dev, gives_back_all_host_memory_when_one_allocation_fails)

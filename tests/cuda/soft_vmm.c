@@ -44,9 +44,8 @@ static void expect_word(struct kv_dev *dev, u64 addr, u32 word)
 	cr_expect_eq(back, word);
 }
 
-Test(vmm, grows_and_shrinks_in_place)
+DEV_TEST(vmm, grows_and_shrinks_in_place, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
 								    .handle_bytes = UNIT });
 	u64 before = device_bytes(), addr = info_of(area).addr;
@@ -64,12 +63,10 @@ Test(vmm, grows_and_shrinks_in_place)
 	expect_word(dev, addr + 6 * MIB, word);
 	ops->area_destroy(area);
 	cr_expect_eq(device_bytes(), before);
-	soft_close(dev);
 }
 
-Test(vmm, sets_access_once_for_a_run)
+DEV_TEST(vmm, sets_access_once_for_a_run, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
 								    .handle_bytes = UNIT });
 
@@ -79,12 +76,10 @@ Test(vmm, sets_access_once_for_a_run)
 	cr_expect_eq(ctl->calls("cuMemSetAccess"), 3, "one on either side");
 	cr_expect_eq(ctl->calls("cuMemMap"), 8);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
-Test(vmm, keeps_as_much_as_it_may)
+DEV_TEST(vmm, keeps_as_much_as_it_may, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
 					.handle_bytes = UNIT, .keep_bytes = 6 * MIB });
 	u64 created;
@@ -97,12 +92,10 @@ Test(vmm, keeps_as_much_as_it_may)
 	cr_expect_eq(ctl->calls("cuMemCreate"), created);
 	cr_expect_eq(info_of(area).kept_bytes, 0);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
-Test(vmm, chooses_units_by_size)
+DEV_TEST(vmm, chooses_units_by_size, soft_open("mem=1G"))
 {
-	struct kv_dev *dev = soft_open("mem=1G");
 	struct kv_area *small = area_of(dev, &(struct kv_area_attr){ .max_bytes = 3 * MIB });
 	struct kv_area *large = area_of(dev, &(struct kv_area_attr){ .max_bytes = 9000 * MIB });
 	struct kv_area *area;
@@ -119,12 +112,10 @@ Test(vmm, chooses_units_by_size)
 					.handle_bytes = MIB }, &area), -EINVAL);
 	ops->area_destroy(large);
 	ops->area_destroy(small);
-	soft_close(dev);
 }
 
-Test(vmm, a_grow_that_fails_leaves_nothing)
+DEV_TEST(vmm, a_grow_that_fails_leaves_nothing, soft_open("mem=32M"))
 {
-	struct kv_dev *dev = soft_open("mem=32M");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 64 * MIB,
 								    .handle_bytes = UNIT });
 	u64 before = device_bytes();
@@ -136,12 +127,10 @@ Test(vmm, a_grow_that_fails_leaves_nothing)
 	cr_expect_eq(ops->area_grow(area, 0, 64 * MIB), -ENOMEM);
 	cr_expect_eq(info_of(area).present_bytes, 4 * MIB, "what was there stays");
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
-Test(vmm, access_that_is_refused_undoes_the_mapping)
+DEV_TEST(vmm, access_that_is_refused_undoes_the_mapping, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
 								    .handle_bytes = UNIT });
 
@@ -150,7 +139,6 @@ Test(vmm, access_that_is_refused_undoes_the_mapping)
 	cr_expect_eq(info_of(area).present_bytes, 0);
 	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
 /* Without aim at this unit everything goes on; the reservation cannot be given back. */
@@ -178,9 +166,8 @@ Test(vmm, what_cannot_be_unmapped_is_stuck_and_alone)
 	ops->close(dev);
 }
 
-Test(vmm, what_was_exported_stays)
+DEV_TEST(vmm, what_was_exported_stays, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
 				.handle_bytes = UNIT, .exports = KV_EXPORT_FD | KV_EXPORT_FABRIC });
 	u8 fabric[KV_FABRIC_BYTES];
@@ -198,7 +185,6 @@ Test(vmm, what_was_exported_stays)
 	cr_expect_eq(ops->area_shrink(area, 0, 2 * MIB), 0);
 	close(fd);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
 /* What the one writes the other reads, at another address; both may go first. */
@@ -227,9 +213,8 @@ Test(vmm, what_was_exported_can_be_imported)
 	}
 }
 
-Test(vmm, what_is_no_such_memory_is_not_imported)
+DEV_TEST(vmm, what_is_no_such_memory_is_not_imported, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = NULL;
 	u8 fabric[KV_FABRIC_BYTES] = { 0 };
 	int fd = open("/dev/null", O_RDONLY);
@@ -241,15 +226,13 @@ Test(vmm, what_is_no_such_memory_is_not_imported)
 	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FABRIC, fabric, UNIT, &area), -EOPNOTSUPP);
 	cr_expect_lt(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &area), 0);
 	close(fd);
-	soft_close(dev);
 }
 
 /* Each call of the driver in turn refuses: nothing of it stays. */
-Test(vmm, an_import_that_fails_leaves_nothing)
+DEV_TEST(vmm, an_import_that_fails_leaves_nothing, soft_open(""))
 {
 	static const char *const calls[] = { "cuMemImportFromShareableHandle", "cuMemAddressReserve",
 					     "cuMemMap", "cuMemSetAccess" };
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = UNIT,
 				.handle_bytes = UNIT, .exports = KV_EXPORT_FD }), *other = NULL;
 	int fd = -1;
@@ -264,12 +247,10 @@ Test(vmm, an_import_that_fails_leaves_nothing)
 	}
 	close(fd);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
-Test(vmm, says_which_exports_will_work)
+DEV_TEST(vmm, says_which_exports_will_work, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct fake_env fake;
 	struct kv_area *area;
 
@@ -279,13 +260,11 @@ Test(vmm, says_which_exports_will_work)
 	cr_expect(strstr(fake.line, "exports: fd (not all"), "%s", fake.line);
 	ops->area_destroy(area);
 	fake_env_remove(&fake);
-	soft_close(dev);
 }
 
 /* Whether handles of a kind can be made shows only when one is. */
-Test(vmm, goes_without_exports_that_are_refused)
+DEV_TEST(vmm, goes_without_exports_that_are_refused, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area;
 
 	ctl->fail("cuMemCreate", 1, KCU_E_NOT_PERMITTED, false, false);
@@ -294,7 +273,6 @@ Test(vmm, goes_without_exports_that_are_refused)
 	cr_expect_eq(info_of(area).exports, 0);
 	cr_expect(info_of(area).is_elastic);
 	ops->area_destroy(area);
-	soft_close(dev);
 }
 
 static void plain(const char *options)
@@ -321,9 +299,8 @@ TEST_CALL(vmm, a_driver_without_it_has_plain_areas, plain("missing=cuMemMap"))
 TEST_CALL(vmm, a_driver_that_refuses_it_has_plain_areas,
 	  plain("fail=cuMemAddressReserve:1+:NOT_SUPPORTED"))
 
-Test(vmm, every_failing_call_leaves_a_whole_area)
+DEV_TEST(vmm, every_failing_call_leaves_a_whole_area, soft_open(""))
 {
-	struct kv_dev *dev = soft_open("");
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
 					.handle_bytes = UNIT, .keep_bytes = 2 * MIB });
 	u64 before = device_bytes();
@@ -340,5 +317,4 @@ Test(vmm, every_failing_call_leaves_a_whole_area)
 		cr_assert_lt(nth, 100);
 	}
 	ops->area_destroy(area);
-	soft_close(dev);
 }

@@ -26,6 +26,11 @@ struct order {
 
 void order_init(struct order *order, const struct kv_evict_ops *ops, u32 nr_blocks);
 void order_exit(struct order *order);
+
+#define ORDER_TEST(suite, name, ops, nr)				\
+	TEST_ON(struct order, order, order_init(order, ops, nr),	\
+		order_exit(order), suite, name)
+
 kvmm_key_t order_key(u32 nth);
 
 /* Each call is one batch; blocks are entered one by one, as the letters stand. */

@@ -50,11 +50,7 @@ static void end_world(void)
 	fake_env_remove(&fake);
 }
 
-/*
- * A test calls end_world() itself: what fails in a .fini of Criterion is printed, but the test has
- * passed.
- */
-TestSuite(group_fault, .init = make_world);
+TestSuite(group_fault, .init = make_world, .fini = end_world);
 
 /* Everything that a failed call might have changed. */
 struct picture {
@@ -163,7 +159,6 @@ static void release(void)
 Test(group_fault, groups_are_made_or_not)
 {
 	cr_expect_eq(expect_all_or_nothing(create), 1);
-	end_world();
 }
 
 Test(group_fault, a_request_goes_on_or_is_as_it_was)
@@ -188,7 +183,6 @@ Test(group_fault, a_request_goes_on_or_is_as_it_was)
 	cr_expect_eq(expect_all_or_nothing(acquire), 2);
 	cr_expect_eq(kv_groups_hit_tokens(w.tables), 400);
 	release();
-	end_world();
 }
 
 Test(group_fault, memory_of_tables_doubles_and_decoding_takes_no_other)
@@ -207,7 +201,6 @@ Test(group_fault, memory_of_tables_doubles_and_decoding_takes_no_other)
 	}
 	cr_expect_eq(fake.nr_allocs, before + 1);
 	release();
-	end_world();
 }
 
 /* ---- other failures ---- */
@@ -253,7 +246,6 @@ Test(group_fault, a_commit_that_fails_leaves_all_blocks_private)
 	cr_expect_eq(commit(), 0);
 	release();
 	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 400), 400);
-	end_world();
 }
 
 Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
@@ -271,7 +263,6 @@ Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
 	cr_expect_eq(stat_of(w.pool[1]).nr_state[KVMM_BLOCK_ACTIVE], 1);
 	release();
 	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), 40);
-	end_world();
 }
 
 /* 40 tokens are cached, and 24 more computed, in 6 + 6 blocks of the first pool. */
@@ -307,7 +298,6 @@ Test(group_fault, a_pool_that_is_closed_says_so_in_each_call)
 	cr_expect_eq(stat_of(w.pool[0]).nr_available, 512);
 	kvmm_pool_destroy(w.pool[1]);
 	w.pool[1] = make_cache(8, "lru");
-	end_world();
 }
 
 /* It is cached, so it is seen; but it has as many references as there can be. */
@@ -339,7 +329,6 @@ Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
 	cr_assert_eq(kvmm_put_many(w.pool[0], same, nr), 0);
 	release();
 	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
-	end_world();
 }
 
 /* Somebody else is faster: the n-th pool that is asked for blocks has none (linked with --wrap). */
@@ -397,7 +386,6 @@ Test(group_fault, what_another_takes_in_between_undoes_all)
 	}
 	cr_expect_eq(robbed_at, 0);
 	release();
-	end_world();
 }
 
 Test(group_fault, giving_states_back_to_a_closed_pool_is_an_error)
@@ -416,7 +404,6 @@ Test(group_fault, giving_states_back_to_a_closed_pool_is_an_error)
 	release();
 	kvmm_pool_destroy(w.pool[1]);
 	w.pool[1] = make_cache(8, "lru");
-	end_world();
 }
 
 /* @value instead of what is there: is it noticed? */
@@ -453,7 +440,6 @@ Test(group_fault, tables_that_contradict_themselves_are_noticed)
 	expect_noticed(&table_slot(w.tables, 1, 17 - 1)->index, 1);
 	expect_noticed(&table_slot(w.tables, 0, 3)->index, 3);	/* private, below ->done */
 	release();
-	end_world();
 }
 
 /* ---- references that nobody knows of ---- */
@@ -481,7 +467,6 @@ Test(group_fault, who_is_met_in_the_order_while_referenced_comes_back)
 	cr_expect_eq(kvmm_alloc(w.pool[0], 512, muts), 0);
 	cr_expect_eq(stat_of(w.pool[0]).evictions, 4);
 	cr_expect_eq(kvmm_free(w.pool[0], muts, 512), 0);
-	end_world();
 }
 
 Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
@@ -500,7 +485,6 @@ Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
 	cr_expect_eq(quiet_get(w.pool[0], &five, refs), -EAGAIN);
 	cr_expect_eq(kvmm_prefix_len(w.pool[0], &four), 0);
 	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
-	end_world();
 }
 
 /* ---- what policies hear ---- */
@@ -535,7 +519,6 @@ Test(group_fault, policies_hear_of_all_keys_asked_for)
 	w.nr_tokens = 4000;			/* do not fit */
 	cr_expect_eq(acquire(), -ENOSPC);
 	cr_expect_eq(nr_seen, 2 * (9 + 5));
-	end_world();
 }
 
 /* ---- another thread looks for victims ---- */
@@ -588,7 +571,6 @@ static void expect_room_beside_hits(const struct kvmm_tenant_attr *limits)
 	kvmm_groups_destroy(groups);
 	end_pool(pool[0]);
 	end_pool(pool[1]);
-	end_world();
 }
 
 Test(group_fault, hits_that_the_order_has_lost_leave_no_less_room)

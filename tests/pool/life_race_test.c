@@ -57,7 +57,7 @@ static void set_up(void)
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 }
 
-/* Whatever happened, all that is cached can be evicted. At the end of each test, where it counts. */
+/* Whatever happened, all that is cached can be evicted. */
 static void end(void)
 {
 	kvmm_mut_t mut[4];
@@ -69,7 +69,7 @@ static void end(void)
 	kv_rcu_barrier();
 }
 
-TestSuite(life_race, .init = set_up);
+TestSuite(life_race, .init = set_up, .fini = end);
 
 static void match_and_put_5(void)
 {
@@ -94,7 +94,6 @@ Test(life_race, an_elder_is_hit_when_its_duplicate_has_gone)
 	cr_expect_str_eq(picture(pool), "IPPP");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end();
 }
 
 static kvmm_ref_t held;
@@ -124,7 +123,6 @@ Test(life_race, a_hit_comes_in_while_an_acquire_fails)
 	before_nr = match_and_put_5;
 	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "I...");
-	end();
 }
 
 /* The hit comes first, and is put when the acquire has failed. */
@@ -143,7 +141,6 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
 	cr_expect_str_eq(refs_picture(pool), "0...");
-	end();
 }
 
 /* What does not stay goes with its last reference, and if that is the failed acquire's. */
@@ -160,7 +157,6 @@ Test(life_race, the_hit_of_a_failed_acquire_was_not_to_stay)
 	before_nr = put_held;
 	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "....");
-	end();
 }
 
 /* Put, but not noted yet: such a block was not counted as room, and need not be kept free now. */
@@ -183,7 +179,6 @@ Test(life_race, a_hit_was_put_a_moment_ago)
 	cr_expect_str_eq(refs_picture(pool), "1...");
 	cr_expect_eq(kvmm_free(pool, fresh, 3), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
-	end();
 }
 
 /* Picked, then referenced: it is no victim, and out of the order until its put. */
@@ -198,7 +193,6 @@ Test(life_race, a_victim_is_hit_before_it_is_claimed)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
 	cr_expect_str_eq(picture(pool), "II..");
-	end();
 }
 
 /* Picked, referenced, put, and all that before it is claimed: the note comes too late. */
@@ -212,7 +206,6 @@ Test(life_race, a_victim_is_put_before_it_is_claimed)
 	cr_expect_str_eq(picture(pool), "IPPP");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
-	end();
 }
 
 /* Nobody should drop the last reference while another thread touches by it. */
@@ -233,7 +226,6 @@ Test(life_race, a_touch_loses_against_the_last_put)
 	cr_expect_str_eq(refs_picture(pool), "01..");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
-	end();
 }
 
 /* The log is full, and its lock busy: a hit is lost, and made up for when the block is met. */
@@ -259,7 +251,6 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 	cr_expect_not(order_has(&pool->order, held.index));
 	put_held();
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
-	end();
 }
 
 /* Somebody has put the owner's reference before that had noted that the block is full. */
@@ -278,7 +269,6 @@ Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 		cr_expect_eq(kvmm_validate(other), 0, "%s", policy[i]);
 		cr_expect_eq(kvmm_reset_cache(other), 1);
 	}
-	end();
 }
 
 /* The last reference is dropped, and the thread that has done that does not have the lock yet. */
@@ -306,7 +296,6 @@ Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
 	WRITE_ONCE(entry_at(pool, handle.index)->chain, KV_NONE);
 	cr_expect_eq(evict_gone(pool, handle.index), 0);
 	cr_expect_str_eq(picture(pool), "....");
-	end();
 }
 
 /* ---- a put of what somebody else has put already ---- */
@@ -337,7 +326,6 @@ Test(life_race, what_is_lost_by_a_double_put_is_counted)
 	cr_expect_eq(kv_entries_take_again(&pool->entries, refs, 2, false, &put.nr_first), 0);
 	cr_expect_eq(put.nr_first, 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), -ESTALE);
-	end();
 }
 
 /* ---- a policy that is broken ---- */
@@ -486,5 +474,5 @@ Test(life_race, a_broken_policy_costs_order_not_blocks, .timeout = 60)
 	kv_pool_destroy(pool);
 	for (u64 seed = 1; seed <= 20; seed++)
 		use_broken(seed, seed % 2 ? 0 : 16);
-	kv_rcu_barrier();
+	set_up();
 }

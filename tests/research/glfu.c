@@ -6,45 +6,33 @@
 
 TestSuite(evict_glfu);
 
-Test(evict_glfu, takes_the_key_of_fewest_requests_first)
+ORDER_TEST(evict_glfu, takes_the_key_of_fewest_requests_first, &kv_evict_glfu, 8)
 {
-	struct order order;
-
-	order_init(&order, &kv_evict_glfu, 8);
-	order_seen(&order, "abc");
-	order_seen(&order, "ac");
-	order_seen(&order, "a");
-	order_enter(&order, "acbdE");
-	order_expect(&order, "edbca");
-	order_exit(&order);
+	order_seen(order, "abc");
+	order_seen(order, "ac");
+	order_seen(order, "a");
+	order_enter(order, "acbdE");
+	order_expect(order, "edbca");
 }
 
-Test(evict_glfu, counts_a_request_once_however_often_it_names_a_key)
+ORDER_TEST(evict_glfu, counts_a_request_once_however_often_it_names_a_key, &kv_evict_glfu, 8)
 {
-	struct order order;
-
-	order_init(&order, &kv_evict_glfu, 8);
-	order_seen(&order, "aaaa");
-	order_seen(&order, "b");
-	order_seen(&order, "b");
-	order_enter(&order, "ba");
-	order_expect(&order, "ab");
-	order_exit(&order);
+	order_seen(order, "aaaa");
+	order_seen(order, "b");
+	order_seen(order, "b");
+	order_enter(order, "ba");
+	order_expect(order, "ab");
 }
 
-Test(evict_glfu, looks_the_count_up_when_the_block_is_put_back)
+ORDER_TEST(evict_glfu, looks_the_count_up_when_the_block_is_put_back, &kv_evict_glfu, 8)
 {
-	struct order order;
-
-	order_init(&order, &kv_evict_glfu, 8);
-	order_seen(&order, "ab");
-	order_enter(&order, "ab");
-	order_seen(&order, "a");
-	order_expect(&order, "ab");
-	order_leave(&order, "a");
-	order_enter(&order, "a");
-	order_expect(&order, "ba");
-	order_exit(&order);
+	order_seen(order, "ab");
+	order_enter(order, "ab");
+	order_seen(order, "a");
+	order_expect(order, "ab");
+	order_leave(order, "a");
+	order_enter(order, "a");
+	order_expect(order, "ba");
 }
 
 /* One request for each of @nr keys, and a second one for every third. */
@@ -69,17 +57,14 @@ static void expect_counts(const struct key_counts *counts, u32 nr)
 	}
 }
 
-Test(evict_glfu, keeps_all_counts_while_the_table_grows)
+ORDER_TEST(evict_glfu, keeps_all_counts_while_the_table_grows, &kv_evict_glfu, 8)
 {
-	struct order order;
 	struct heap *heap;
 
-	order_init(&order, &kv_evict_glfu, 8);
-	see_many(&order, 20 * MIN_SLOTS);
-	heap = order.policy;
+	see_many(order, 20 * MIN_SLOTS);
+	heap = order->policy;
 	cr_expect_gt(heap->counts->now.nr_slots, 20 * MIN_SLOTS);
 	expect_counts(heap->counts, 20 * MIN_SLOTS);
-	order_exit(&order);
 }
 
 static void see_once(struct order *order, u32 nth)
@@ -90,24 +75,22 @@ static void see_once(struct order *order, u32 nth)
 }
 
 /* Every key is found at every moment of the move, in whichever table it is. */
-Test(evict_glfu, keeps_all_counts_between_two_tables)
+ORDER_TEST(evict_glfu, keeps_all_counts_between_two_tables, &kv_evict_glfu, 8)
 {
 	const u32 room = room_in(MIN_SLOTS);
 	struct key_counts *counts;
-	struct order order;
 	u32 steps = 0;
 
-	order_init(&order, &kv_evict_glfu, 8);
-	see_many(&order, room);
-	counts = ((struct heap *)order.policy)->counts;
+	see_many(order, room);
+	counts = ((struct heap *)order->policy)->counts;
 	cr_assert_eq(counts->old.nr_slots, 0);
-	see_once(&order, room + 1);
+	see_once(order, room + 1);
 	cr_assert_eq(counts->old.nr_slots, MIN_SLOTS);
 	cr_expect_eq(counts->moved, MOVES_A_KEY);
 
 	for (; counts->old.nr_slots; steps++) {
-		see_once(&order, room + 1);
-		cr_assert_eq(order.ops->check(order.policy), 0);
+		see_once(order, room + 1);
+		cr_assert_eq(order->ops->check(order->policy), 0);
 		for (u32 i = 0; i < room; i++) {
 			kvmm_key_t key = order_key(i);
 
@@ -115,33 +98,29 @@ Test(evict_glfu, keeps_all_counts_between_two_tables)
 		}
 	}
 	cr_expect_eq(steps, MIN_SLOTS / MOVES_A_KEY - 1);
-	order_exit(&order);
 }
 
 /* A request that needs a third table while the second one is still being filled. */
-Test(evict_glfu, keeps_all_counts_when_it_grows_again_at_once)
+ORDER_TEST(evict_glfu, keeps_all_counts_when_it_grows_again_at_once, &kv_evict_glfu, 8)
 {
 	static kvmm_key_t keys[4 * MIN_SLOTS];
 	const u32 room = room_in(MIN_SLOTS);
 	struct key_counts *counts;
-	struct order order;
 
-	order_init(&order, &kv_evict_glfu, 8);
-	see_many(&order, room);
-	see_once(&order, room);
-	counts = ((struct heap *)order.policy)->counts;
+	see_many(order, room);
+	see_once(order, room);
+	counts = ((struct heap *)order->policy)->counts;
 	cr_assert_neq(counts->old.nr_slots, 0);
 	for (u32 i = 0; i < ARRAY_SIZE(keys); i++)
 		keys[i] = order_key(room + 1 + i);
-	order.ops->seen(order.policy, keys, ARRAY_SIZE(keys));
-	cr_expect_eq(order.ops->check(order.policy), 0);
+	order->ops->seen(order->policy, keys, ARRAY_SIZE(keys));
+	cr_expect_eq(order->ops->check(order->policy), 0);
 	cr_expect_eq(counts->nr, room + 1 + ARRAY_SIZE(keys));
 	for (u32 i = 0; i < room; i++) {
 		kvmm_key_t key = order_key(i);
 
 		cr_assert_eq(requests_with(counts, &key), i % 3 ? 1 : 2);
 	}
-	order_exit(&order);
 }
 
 /* All allocations up to the n-th succeed, none after it. */
@@ -199,29 +178,26 @@ Test(evict_glfu, catches_up_when_there_is_memory_again)
 	fake_env_remove(&fake);
 }
 
-Test(evict_glfu, check_notices_a_table_that_contradicts_itself)
+ORDER_TEST(evict_glfu, check_notices_a_table_that_contradicts_itself, &kv_evict_glfu, 8)
 {
-	struct order order;
 	struct key_counts *counts;
 	kvmm_key_t key = order_key(2);
 	struct key_count *slot;
 
-	order_init(&order, &kv_evict_glfu, 8);
-	order_seen(&order, "abc");
-	counts = ((struct heap *)order.policy)->counts;
+	order_seen(order, "abc");
+	counts = ((struct heap *)order->policy)->counts;
 	slot = slot_of_key(counts, &key);
 
 	counts->nr++;
-	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	cr_expect_eq(order->ops->check(order->policy), -EUCLEAN);
 	counts->nr--;
 	slot->key.byte[3] ^= 8;
-	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	cr_expect_eq(order->ops->check(order->policy), -EUCLEAN);
 	slot->key.byte[3] ^= 8;
-	cr_expect_eq(order.ops->check(order.policy), 0);
+	cr_expect_eq(order->ops->check(order->policy), 0);
 	slot->nr = 0;
-	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	cr_expect_eq(order->ops->check(order->policy), -EUCLEAN);
 	slot->nr = 1;
-	order_exit(&order);
 }
 
 Test(evict_glfu, check_notices_a_key_lost_between_two_tables)

@@ -13,6 +13,19 @@
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
+/* As Test(suite, name); @var points to a @type that @begin fills and @end empties. */
+#define TEST_ON(type, var, begin, end, suite, name)	\
+static void suite##_##name##_on(type *var);		\
+Test(suite, name)					\
+{							\
+	type it, *var = &it;				\
+							\
+	begin;						\
+	suite##_##name##_on(var);			\
+	end;						\
+}							\
+static void suite##_##name##_on(type *var)
+
 /* A test that is one call: rows of a table, each with a name of its own. */
 #define TEST_CALL(suite, name, ...)	\
 Test(suite, name)			\

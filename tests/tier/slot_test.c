@@ -81,9 +81,10 @@ static void end(struct kvmm_tier *tier)
 	kvmm_tier_destroy(tier);
 }
 
-Test(slot, is_found_only_once_it_is_written)
+#define TIER_TEST(suite, name, make) TEST_WITH(struct kvmm_tier *tier, make, end, suite, name)
+
+TIER_TEST(slot, is_found_only_once_it_is_written, make_tier(4))
 {
-	struct kvmm_tier *tier = make_tier(4);
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot, found;
 
@@ -96,12 +97,10 @@ Test(slot, is_found_only_once_it_is_written)
 	cr_expect_eq(found.index, slot.index);
 	cr_expect_eq(find(client, 2, KV_TIER_PEEK, &found), KVMM_TIER_MISS);
 	kv_tier_leave(client);
-	end(tier);
 }
 
-Test(slot, a_write_that_failed_leaves_nothing)
+TIER_TEST(slot, a_write_that_failed_leaves_nothing, make_tier(4))
 {
-	struct kvmm_tier *tier = make_tier(4);
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
 
@@ -111,12 +110,10 @@ Test(slot, a_write_that_failed_leaves_nothing)
 	cr_expect_not(has(client, 1));
 	cr_expect_not(kv_tier_has(client, slot));
 	kv_tier_leave(client);
-	end(tier);
 }
 
-Test(slot, of_one_name_there_is_one)
+TIER_TEST(slot, of_one_name_there_is_one, make_tier(4))
 {
-	struct kvmm_tier *tier = make_tier(4);
 	struct kv_tier_client *a = join(tier, 7, 0, 0), *b = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot, other;
 
@@ -129,13 +126,11 @@ Test(slot, of_one_name_there_is_one)
 	kv_tier_leave(a);
 	cr_expect(has(b, 1), "and go on to when one leaves");
 	kv_tier_leave(b);
-	end(tier);
 }
 
 /* Each part of a name alone makes it another one. */
-Test(slot, names_are_compared_in_full)
+TIER_TEST(slot, names_are_compared_in_full, make_tier(4))
 {
-	struct kvmm_tier *tier = make_tier(4);
 	struct kv_tier_client *client = join(tier, 7, 0, 0), *other = join(tier, 8, 0, 0);
 	kvmm_key_t key = key_of(1);
 	struct kv_tier_slot slot;
@@ -160,12 +155,10 @@ Test(slot, names_are_compared_in_full)
 	}
 	kv_tier_leave(client);
 	kv_tier_leave(other);
-	end(tier);
 }
 
-Test(slot, the_one_used_longest_ago_goes)
+TIER_TEST(slot, the_one_used_longest_ago_goes, make_tier(3))
 {
-	struct kvmm_tier *tier = make_tier(3);
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
 
@@ -179,13 +172,11 @@ Test(slot, the_one_used_longest_ago_goes)
 	cr_expect_not(has(client, 2));
 	cr_expect_eq(tier_of(tier).evicted, 1);
 	kv_tier_leave(client);
-	end(tier);
 }
 
 /* 1 is loaded at an age of 40 s and kept; 2 goes at 70 s. */
-Test(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known)
+TIER_TEST(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known, make_told_tier(2))
 {
-	struct kvmm_tier *tier = make_told_tier(2);
 	struct kv_tier_client *client = join_ids(tier);
 	struct kv_tier_slot slot;
 	struct kvmm_tier_stat stat;
@@ -204,12 +195,10 @@ Test(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known)
 	cr_expect_eq(stat.evict_age.sum_ns, 70 * S);
 	cr_expect_eq(stat.evict_age.bucket[16], 1, "above 60 s, up to 120 s");
 	kv_tier_leave(client);
-	end(tier);
 }
 
-Test(slot, who_is_read_or_written_does_not_go)
+TIER_TEST(slot, who_is_read_or_written_does_not_go, make_tier(3))
 {
-	struct kvmm_tier *tier = make_tier(3);
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot read, write, slot;
 
@@ -228,12 +217,10 @@ Test(slot, who_is_read_or_written_does_not_go)
 	kv_tier_put(client, read);
 	kv_tier_cancel(client, write);
 	kv_tier_leave(client);
-	end(tier);
 }
 
-Test(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader)
+TIER_TEST(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader, make_tier(2))
 {
-	struct kvmm_tier *tier = make_tier(2);
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
 
@@ -249,12 +236,10 @@ Test(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader)
 	kv_tier_put(client, slot);
 	cr_expect_str_eq(tier_picture(tier), ".r");
 	kv_tier_leave(client);
-	end(tier);
 }
 
-Test(slot, shares_are_kept)
+TIER_TEST(slot, shares_are_kept, make_tier(6))
 {
-	struct kvmm_tier *tier = make_tier(6);
 	struct kv_tier_client *a = join(tier, 1, 2, 0), *b = join(tier, 2, 0, 4);
 	struct kvmm_tier_client_stat stat;
 	struct kv_tier_slot slot;
@@ -278,12 +263,10 @@ Test(slot, shares_are_kept)
 	}
 	kv_tier_leave(a);
 	kv_tier_leave(b);
-	end(tier);
 }
 
-Test(slot, what_is_left_behind_goes_in_its_order)
+TIER_TEST(slot, what_is_left_behind_goes_in_its_order, make_tier(4))
 {
-	struct kvmm_tier *tier = make_tier(4);
 	struct kv_tier_client *a = join(tier, 7, 3, 0), *b = join(tier, 7, 0, 0);
 
 	store(a, 1);
@@ -300,16 +283,14 @@ Test(slot, what_is_left_behind_goes_in_its_order)
 	cr_expect_not(has(b, 3));
 	cr_expect(has(b, 4));
 	kv_tier_leave(b);
-	end(tier);
 }
 
 /* A block of two and a half units takes three, in one run. */
-Test(slot, blocks_of_several_units_lie_in_one_run)
+TIER_TEST(slot, blocks_of_several_units_lie_in_one_run, make_tier(8))
 {
 	static const struct kvmm_plane plane = { 4096, 160, 160 };
 	struct kv_tier_client_attr attr = { .plane = &plane, .nr_planes = 1, .block_bytes = 160,
 					    .layout = 9 };
-	struct kvmm_tier *tier = make_tier(8);
 	struct kv_tier_client *small = join(tier, 7, 0, 0), *large;
 
 	cr_assert_eq(kv_tier_join(tier, &attr, &large), 0);
@@ -328,7 +309,6 @@ Test(slot, blocks_of_several_units_lie_in_one_run)
 	cr_expect(has(large, 3));
 	kv_tier_leave(small);
 	kv_tier_leave(large);
-	end(tier);
 }
 
 Test(slot, memory_comes_in_portions_and_no_block_lies_across)
@@ -360,12 +340,11 @@ Test(slot, memory_comes_in_portions_and_no_block_lies_across)
 	end(tier);
 }
 
-Test(slot, a_client_is_told_what_is_gone)
+TIER_TEST(slot, a_client_is_told_what_is_gone, make_tier(2))
 {
 	static const struct kvmm_plane plane = { 4096, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
 	struct kv_tier_client_attr attr = { .plane = &plane, .nr_planes = 1, .layout = 7,
 					    .block_bytes = TEST_BLOCK_BYTES, .is_told = true };
-	struct kvmm_tier *tier = make_tier(2);
 	struct kv_tier_client *client, *other = join(tier, 8, 0, 0);
 	struct kv_tier_name names[4];
 
@@ -380,7 +359,6 @@ Test(slot, a_client_is_told_what_is_gone)
 	cr_expect_eq(kv_tier_take_gone(client, names, 4), 0);
 	kv_tier_leave(client);
 	kv_tier_leave(other);
-	end(tier);
 }
 
 Test(slot, attributes_that_make_no_sense_are_refused)

@@ -66,6 +66,8 @@ static void end(struct scene *scene)
 	expect_no_races();
 }
 
+#define SCENE_TEST(name) TEST_ON(struct scene, s, begin(s), end(s), tier_soft, name)
+
 static kvmm_tier_op_t load_up(struct scene *scene, u32 first, u32 nr)
 {
 	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
@@ -90,32 +92,25 @@ static void poll_to_the_end(struct scene *scene)
 	cr_assert_eq(kvmm_tier_poll(scene->pool), 0);
 }
 
-Test(tier_soft, content_goes_down_and_up)
+SCENE_TEST(content_goes_down_and_up)
 {
-	struct scene s;
-
-	begin(&s);
-	cache_blocks(s.pool, 1, 8);
-	offload_keys(s.pool, 1, 8, KVMM_TIER_DROP);
-	cr_expect_str_eq(answers(s.pool, 1, 9), "11111111-");
-	cr_expect_eq(load_keys(s.pool, 1, 8), 0);
-	cr_expect_gt(tier_of(s.tier).bytes_pinned, 0);
-	end(&s);
+	cache_blocks(s->pool, 1, 8);
+	offload_keys(s->pool, 1, 8, KVMM_TIER_DROP);
+	cr_expect_str_eq(answers(s->pool, 1, 9), "11111111-");
+	cr_expect_eq(load_keys(s->pool, 1, 8), 0);
+	cr_expect_gt(tier_of(s->tier).bytes_pinned, 0);
 }
 
-Test(tier_soft, what_has_been_looked_at_goes_down_without_another_tick)
+SCENE_TEST(what_has_been_looked_at_goes_down_without_another_tick)
 {
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
-	struct scene s;
 
-	begin(&s);
-	cr_assert_eq(kvmm_verify_set(s.pool, &verify), 0);
-	cache_blocks(s.pool, 1, 8);
-	cr_assert_eq(kvmm_verify_tick(s.pool), 0);
+	cr_assert_eq(kvmm_verify_set(s->pool, &verify), 0);
+	cache_blocks(s->pool, 1, 8);
+	cr_assert_eq(kvmm_verify_tick(s->pool), 0);
 	ctl->run();
-	offload_keys(s.pool, 1, 8, KVMM_TIER_DROP);
-	cr_expect_str_eq(answers(s.pool, 1, 9), "11111111-");
-	end(&s);
+	offload_keys(s->pool, 1, 8, KVMM_TIER_DROP);
+	cr_expect_str_eq(answers(s->pool, 1, 9), "11111111-");
 }
 
 Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
@@ -147,47 +142,44 @@ Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 }
 
 /* The engine's stream waits for a word; calls that promise not to wait for the device do not. */
-Test(tier_soft, work_that_does_not_end_holds_up_no_call_that_never_waits)
+SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 {
 	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
 	kcu_deviceptr word;
 	kvmm_tier_op_t op[2];
 	uint64_t epoch;
-	struct scene s;
 	kvmm_ref_t ref;
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 6);
+	cache_blocks(s->pool, 1, 6);
 	word = dev_alloc(8);
-	ok(cu.stream_write_value64(s.stream, word, 0, 0));
-	finish(s.stream);
-	ok(cu.stream_wait_value64(s.stream, word, 1, 0));
-	cr_assert_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
-	cr_assert_eq(kvmm_step_end(s.pool, s.id, epoch), 0);
-	cr_assert_eq(kvmm_prefix_match(s.pool, prefix_of(1, 1), &ref), 1);
+	ok(cu.stream_write_value64(s->stream, word, 0, 0));
+	finish(s->stream);
+	ok(cu.stream_wait_value64(s->stream, word, 1, 0));
+	cr_assert_eq(kvmm_step_begin(s->pool, s->id, &epoch), 0);
+	cr_assert_eq(kvmm_step_end(s->pool, s->id, epoch), 0);
+	cr_assert_eq(kvmm_prefix_match(s->pool, prefix_of(1, 1), &ref), 1);
 	down.refs = &ref;
 	for (u32 i = 0; i < 2; i++)
-		cr_assert_eq(kvmm_tier_offload(s.pool, &down, &op[i]), 0);
-	cr_expect_eq(kvmm_tier_wait(s.pool, op[0], 20000000), -ETIMEDOUT);
-	cr_expect_eq(kvmm_tier_abort(s.pool, op[1]), 0);
-	cr_expect_eq(kvmm_put(s.pool, ref), 0);
-	kvmm_compact_start(s.pool, &goal, KVMM_MOVE_BESIDE);
+		cr_assert_eq(kvmm_tier_offload(s->pool, &down, &op[i]), 0);
+	cr_expect_eq(kvmm_tier_wait(s->pool, op[0], 20000000), -ETIMEDOUT);
+	cr_expect_eq(kvmm_tier_abort(s->pool, op[1]), 0);
+	cr_expect_eq(kvmm_put(s->pool, ref), 0);
+	kvmm_compact_start(s->pool, &goal, KVMM_MOVE_BESIDE);
 	for (u32 i = 0; i < 100; i++) {
-		cr_expect_geq(kvmm_tier_poll(s.pool), 1, "the copy is under way");
-		cr_expect_geq(kvmm_compact_poll(s.pool), 0);
-		cr_expect_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
-		cr_expect_eq(kvmm_step_end(s.pool, s.id, epoch), 0);
+		cr_expect_geq(kvmm_tier_poll(s->pool), 1, "the copy is under way");
+		cr_expect_geq(kvmm_compact_poll(s->pool), 0);
+		cr_expect_eq(kvmm_step_begin(s->pool, s->id, &epoch), 0);
+		cr_expect_eq(kvmm_step_end(s->pool, s->id, epoch), 0);
 	}
 	cr_expect_eq(ctl->nr_reports(SW_REPORT_DEADLOCK), 0);
-	cr_expect_eq(kvmm_validate(s.pool), 0);
+	cr_expect_eq(kvmm_validate(s->pool), 0);
 	*(volatile u64 *)word = 1;
-	cr_expect_eq(kvmm_tier_wait(s.pool, op[0], 1000000000), 0);
-	cr_expect_eq(result(&s, op[0], 1, NULL), 0);
-	poll_to_the_end(&s);
-	kvmm_reset_inactive(s.pool);
-	cr_expect_eq(load_keys(s.pool, 1, 1), 0);
-	end(&s);
+	cr_expect_eq(kvmm_tier_wait(s->pool, op[0], 1000000000), 0);
+	cr_expect_eq(result(s, op[0], 1, NULL), 0);
+	poll_to_the_end(s);
+	kvmm_reset_inactive(s->pool);
+	cr_expect_eq(load_keys(s->pool, 1, 1), 0);
 }
 
 /* With work on it, and again when all is done: nothing hangs, and nothing goes down in no order. */
@@ -306,132 +298,117 @@ Test(tier_soft, what_a_copy_between_steps_is_about_to_destroy_does_not_go_down)
 }
 
 /* The engine writes the block on its stream, registers it at once, and sends it down at once. */
-Test(tier_soft, a_copy_waits_for_the_last_writer)
+SCENE_TEST(a_copy_waits_for_the_last_writer)
 {
 	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
 	kvmm_key_t key = key_of(1);
-	struct scene s;
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
 	u8 buf[BYTES];
 
-	begin(&s);
-	cr_assert_eq(kvmm_alloc(s.pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_alloc(s->pool, 1, &mut), 0);
 	for (u32 i = 0; i < 2; i++)
-		fill(planes[i].base + kvmm_block_of_mut(s.pool, mut) * planes[i].stride, 0x5a,
-		     planes[i].bytes, s.stream);
-	cr_assert_eq(kvmm_register(s.pool, &mut, &key, 1, &ref), 0);
+		fill(planes[i].base + kvmm_block_of_mut(s->pool, mut) * planes[i].stride, 0x5a,
+		     planes[i].bytes, s->stream);
+	cr_assert_eq(kvmm_register(s->pool, &mut, &key, 1, &ref), 0);
 	down.refs = &ref;
-	cr_assert_eq(kvmm_tier_offload(s.pool, &down, NULL), 0);
-	cr_assert_gt(kvmm_tier_poll(s.pool), 0);
-	poll_to_the_end(&s);
-	cr_assert_eq(kvmm_put(s.pool, ref), 0);
-	cr_assert_eq(kvmm_reset_inactive(s.pool), 1);
-	cr_expect_eq(load_keys_raw(s.pool, &key, 1, &ref), 0);
-	cr_assert_eq(kvmm_block_read(s.pool, kvmm_block_of_ref(s.pool, ref), 0, buf, BYTES), 0);
+	cr_assert_eq(kvmm_tier_offload(s->pool, &down, NULL), 0);
+	cr_assert_gt(kvmm_tier_poll(s->pool), 0);
+	poll_to_the_end(s);
+	cr_assert_eq(kvmm_put(s->pool, ref), 0);
+	cr_assert_eq(kvmm_reset_inactive(s->pool), 1);
+	cr_expect_eq(load_keys_raw(s->pool, &key, 1, &ref), 0);
+	cr_assert_eq(kvmm_block_read(s->pool, kvmm_block_of_ref(s->pool, ref), 0, buf, BYTES), 0);
 	cr_expect(all_bytes(buf, 0x5a, BYTES));
-	end(&s);
 }
 
-Test(tier_soft, nothing_is_readable_before_its_copy_is_complete)
+SCENE_TEST(nothing_is_readable_before_its_copy_is_complete)
 {
 	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 2 };
-	struct scene s;
 	kvmm_ref_t refs[2];
 	kvmm_tier_op_t op;
 
-	begin(&s);
-	make_blocks(s.pool, 1, 2, refs);
-	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
+	make_blocks(s->pool, 1, 2, refs);
+	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
 	down.refs = refs;
-	cr_assert_eq(kvmm_tier_offload(s.pool, &down, &op), 0);
-	cr_expect_eq(kvmm_tier_poll(s.pool), 2);
-	cr_expect_str_eq(tier_picture(s.tier), "ww..............");
-	cr_expect_str_eq(picture(s.pool), "AA..............", "neither evicted nor moved");
-	cr_expect_eq(client_of(s.pool).writing, 2);
-	cr_expect_eq(kvmm_reset_inactive(s.pool), 0);
-	cr_expect_eq(kvmm_validate(s.pool), 0);
-	cr_expect_eq(result(&s, op, 2, NULL), -EAGAIN);
+	cr_assert_eq(kvmm_tier_offload(s->pool, &down, &op), 0);
+	cr_expect_eq(kvmm_tier_poll(s->pool), 2);
+	cr_expect_str_eq(tier_picture(s->tier), "ww..............");
+	cr_expect_str_eq(picture(s->pool), "AA..............", "neither evicted nor moved");
+	cr_expect_eq(client_of(s->pool).writing, 2);
+	cr_expect_eq(kvmm_reset_inactive(s->pool), 0);
+	cr_expect_eq(kvmm_validate(s->pool), 0);
+	cr_expect_eq(result(s, op, 2, NULL), -EAGAIN);
 	ctl->run();
-	cr_expect_eq(kvmm_tier_poll(s.pool), 0);
-	cr_expect_eq(result(&s, op, 2, NULL), 0);
-	cr_expect_str_eq(picture(s.pool), "II..............");
-	cr_expect_str_eq(tier_picture(s.tier), "rr..............");
-	end(&s);
+	cr_expect_eq(kvmm_tier_poll(s->pool), 0);
+	cr_expect_eq(result(s, op, 2, NULL), 0);
+	cr_expect_str_eq(picture(s->pool), "II..............");
+	cr_expect_str_eq(tier_picture(s->tier), "rr..............");
 }
 
-Test(tier_soft, the_second_caller_waits_for_the_same_copy)
+SCENE_TEST(the_second_caller_waits_for_the_same_copy)
 {
 	kvmm_ref_t a[3], b[2];
-	struct scene s;
 	kvmm_tier_op_t first, second;
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 3);
-	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
-	first = load_up(&s, 1, 3);
-	cr_expect_str_eq(picture(s.pool), "PPP.............");
-	cr_expect_str_eq(answers(s.pool, 1, 4), "ppp-");
-	cr_expect_str_eq(tier_picture(s.tier), "RRR.............");
-	second = load_up(&s, 2, 2);
-	cr_expect_str_eq(picture(s.pool), "PPP.............", "no block is loaded twice");
-	cr_expect_eq(client_of(s.pool).shared, 2);
-	cr_expect_eq(kvmm_validate(s.pool), 0);
-	poll_to_the_end(&s);
-	cr_expect_eq(result(&s, first, 3, a), 0);
-	cr_expect_eq(result(&s, second, 2, b), 0);
+	cache_blocks(s->pool, 1, 3);
+	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
+	first = load_up(s, 1, 3);
+	cr_expect_str_eq(picture(s->pool), "PPP.............");
+	cr_expect_str_eq(answers(s->pool, 1, 4), "ppp-");
+	cr_expect_str_eq(tier_picture(s->tier), "RRR.............");
+	second = load_up(s, 2, 2);
+	cr_expect_str_eq(picture(s->pool), "PPP.............", "no block is loaded twice");
+	cr_expect_eq(client_of(s->pool).shared, 2);
+	cr_expect_eq(kvmm_validate(s->pool), 0);
+	poll_to_the_end(s);
+	cr_expect_eq(result(s, first, 3, a), 0);
+	cr_expect_eq(result(s, second, 2, b), 0);
 	cr_expect_eq(a[1].index, b[0].index);
-	cr_expect_eq(client_of(s.pool).loads, 3);
-	cr_assert_eq(kvmm_put_many(s.pool, a, 3), 0);
-	cr_expect_str_eq(picture(s.pool), "IAA.............");
-	cr_assert_eq(kvmm_put_many(s.pool, b, 2), 0);
-	cr_expect_str_eq(tier_picture(s.tier), "rrr.............");
-	end(&s);
+	cr_expect_eq(client_of(s->pool).loads, 3);
+	cr_assert_eq(kvmm_put_many(s->pool, a, 3), 0);
+	cr_expect_str_eq(picture(s->pool), "IAA.............");
+	cr_assert_eq(kvmm_put_many(s->pool, b, 2), 0);
+	cr_expect_str_eq(tier_picture(s->tier), "rrr.............");
 }
 
-Test(tier_soft, what_was_aborted_gives_everything_back)
+SCENE_TEST(what_was_aborted_gives_everything_back)
 {
-	struct scene s;
 	kvmm_tier_op_t op;
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 3);
-	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
-	op = load_up(&s, 1, 3);
-	cr_expect_eq(kvmm_tier_abort(s.pool, op), 0);
-	cr_expect_eq(kvmm_tier_abort(s.pool, op), -ESTALE);
-	cr_expect_eq(result(&s, op, 3, NULL), -ESTALE);
-	cr_expect_str_eq(picture(s.pool), "PPP.............", "the device may still write there");
-	cr_expect_str_eq(tier_picture(s.tier), "RRR.............");
-	cr_expect_eq(kvmm_tier_detach(s.pool), -EBUSY);
-	poll_to_the_end(&s);
-	cr_expect_str_eq(picture(s.pool), "................");
-	cr_expect_str_eq(tier_picture(s.tier), "rrr.............");
-	cr_expect_eq(client_of(s.pool).aborted, 1);
-	cr_expect_eq(load_keys(s.pool, 1, 3), 0);
-	end(&s);
+	cache_blocks(s->pool, 1, 3);
+	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
+	op = load_up(s, 1, 3);
+	cr_expect_eq(kvmm_tier_abort(s->pool, op), 0);
+	cr_expect_eq(kvmm_tier_abort(s->pool, op), -ESTALE);
+	cr_expect_eq(result(s, op, 3, NULL), -ESTALE);
+	cr_expect_str_eq(picture(s->pool), "PPP.............", "the device may still write there");
+	cr_expect_str_eq(tier_picture(s->tier), "RRR.............");
+	cr_expect_eq(kvmm_tier_detach(s->pool), -EBUSY);
+	poll_to_the_end(s);
+	cr_expect_str_eq(picture(s->pool), "................");
+	cr_expect_str_eq(tier_picture(s->tier), "rrr.............");
+	cr_expect_eq(client_of(s->pool).aborted, 1);
+	cr_expect_eq(load_keys(s->pool, 1, 3), 0);
 }
 
 /* -EINVAL would be the caller's mistake, and the operation still there. */
-Test(tier_soft, what_the_driver_calls_invalid_is_an_error_of_the_copy)
+SCENE_TEST(what_the_driver_calls_invalid_is_an_error_of_the_copy)
 {
-	struct scene s;
 	kcu_context context;
 	kvmm_tier_op_t op;
 	int err;
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 3);
-	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	cache_blocks(s->pool, 1, 3);
+	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
 	cr_assert_eq(cu.ctx_pop_current(&context), 0);
 	cr_assert_eq(ctl->fail("cuCtxPushCurrent_v2", 1, KCU_E_INVALID_VALUE, false, false), 0);
-	op = load_up(&s, 1, 3);
-	poll_to_the_end(&s);
+	op = load_up(s, 1, 3);
+	poll_to_the_end(s);
 	cr_assert_eq(cu.ctx_push_current(context), 0);
-	err = result(&s, op, 3, NULL);
+	err = result(s, op, 3, NULL);
 	cr_expect_eq(err, -EIO, "%d", err);
-	cr_expect_eq(result(&s, op, 3, NULL), -ESTALE);
-	end(&s);
+	cr_expect_eq(result(s, op, 3, NULL), -ESTALE);
 }
 
 /* Some calls are for what a pool can do without. */
@@ -463,63 +440,54 @@ Test(tier_soft, what_the_driver_calls_invalid_is_no_bad_attribute)
 	cr_expect_gt(nr_failed, 4);
 }
 
-Test(tier_soft, who_shares_a_copy_gets_it_though_the_other_has_given_up)
+SCENE_TEST(who_shares_a_copy_gets_it_though_the_other_has_given_up)
 {
-	struct scene s;
 	kvmm_tier_op_t first, second;
 	kvmm_ref_t refs[2];
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 3);
-	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
-	first = load_up(&s, 1, 3);
-	second = load_up(&s, 2, 2);
-	cr_expect_eq(kvmm_tier_abort(s.pool, first), 0);
-	poll_to_the_end(&s);
-	cr_expect_eq(result(&s, second, 2, refs), 0);
-	cr_expect(has_content(s.pool, refs[0], 2) && has_content(s.pool, refs[1], 3));
-	cr_expect_str_eq(picture(s.pool), ".AA.............");
-	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
-	end(&s);
+	cache_blocks(s->pool, 1, 3);
+	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
+	first = load_up(s, 1, 3);
+	second = load_up(s, 2, 2);
+	cr_expect_eq(kvmm_tier_abort(s->pool, first), 0);
+	poll_to_the_end(s);
+	cr_expect_eq(result(s, second, 2, refs), 0);
+	cr_expect(has_content(s->pool, refs[0], 2) && has_content(s->pool, refs[1], 3));
+	cr_expect_str_eq(picture(s->pool), ".AA.............");
+	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
 }
 
-Test(tier_soft, who_joins_after_an_abort_gets_it)
+SCENE_TEST(who_joins_after_an_abort_gets_it)
 {
-	struct scene s;
 	kvmm_tier_op_t op;
 	kvmm_ref_t refs[3];
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 3);
-	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
-	cr_expect_eq(kvmm_tier_abort(s.pool, load_up(&s, 1, 3)), 0);
-	op = load_up(&s, 1, 3);
-	cr_expect_str_eq(picture(s.pool), "PPP.............");
-	poll_to_the_end(&s);
-	cr_expect_eq(result(&s, op, 3, refs), 0);
-	cr_assert_eq(kvmm_put_many(s.pool, refs, 3), 0);
-	end(&s);
+	cache_blocks(s->pool, 1, 3);
+	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
+	cr_expect_eq(kvmm_tier_abort(s->pool, load_up(s, 1, 3)), 0);
+	op = load_up(s, 1, 3);
+	cr_expect_str_eq(picture(s->pool), "PPP.............");
+	poll_to_the_end(s);
+	cr_expect_eq(result(s, op, 3, refs), 0);
+	cr_assert_eq(kvmm_put_many(s->pool, refs, 3), 0);
 }
 
 /* The engine computes a block that is being loaded: its own is the one that is found. */
-Test(tier_soft, what_was_computed_meanwhile_is_kept)
+SCENE_TEST(what_was_computed_meanwhile_is_kept)
 {
-	struct scene s;
 	kvmm_tier_op_t op;
 	kvmm_ref_t own, refs[2];
 
-	begin(&s);
-	cache_blocks(s.pool, 1, 2);
-	offload_keys(s.pool, 1, 2, KVMM_TIER_DROP);
-	op = load_up(&s, 1, 2);
-	make_blocks(s.pool, 1, 1, &own);
-	poll_to_the_end(&s);
-	cr_expect_eq(result(&s, op, 2, refs), 0);
+	cache_blocks(s->pool, 1, 2);
+	offload_keys(s->pool, 1, 2, KVMM_TIER_DROP);
+	op = load_up(s, 1, 2);
+	make_blocks(s->pool, 1, 1, &own);
+	poll_to_the_end(s);
+	cr_expect_eq(result(s, op, 2, refs), 0);
 	cr_expect_eq(refs[0].index, own.index);
-	cr_expect_str_eq(picture(s.pool), ".AA.............");
-	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
-	cr_assert_eq(kvmm_put(s.pool, own), 0);
-	end(&s);
+	cr_expect_str_eq(picture(s->pool), ".AA.............");
+	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
+	cr_assert_eq(kvmm_put(s->pool, own), 0);
 }
 
 Test(tier_soft, a_pool_may_go_while_copies_are_under_way)
@@ -540,26 +508,23 @@ Test(tier_soft, a_pool_may_go_while_copies_are_under_way)
 	expect_no_races();
 }
 
-Test(tier_soft, a_descriptor_says_that_something_is_over)
+SCENE_TEST(a_descriptor_says_that_something_is_over)
 {
-	struct scene s;
 	kvmm_tier_op_t op;
 	kvmm_ref_t refs[2];
 	int fd;
 
-	begin(&s);
-	fd = kvmm_tier_eventfd(s.pool);
+	fd = kvmm_tier_eventfd(s->pool);
 	cr_assert_geq(fd, 0);
-	cr_expect_eq(kvmm_tier_eventfd(s.pool), fd);
-	cache_blocks(s.pool, 1, 2);
-	offload_keys(s.pool, 1, 2, KVMM_TIER_DROP);
+	cr_expect_eq(kvmm_tier_eventfd(s->pool), fd);
+	cache_blocks(s->pool, 1, 2);
+	offload_keys(s->pool, 1, 2, KVMM_TIER_DROP);
 	cr_expect_not(is_readable(fd));
-	op = load_up(&s, 1, 2);
+	op = load_up(s, 1, 2);
 	cr_expect_not(is_readable(fd));
-	poll_to_the_end(&s);
+	poll_to_the_end(s);
 	cr_expect(is_readable(fd));
-	cr_expect_eq(result(&s, op, 2, refs), 0);
+	cr_expect_eq(result(s, op, 2, refs), 0);
 	cr_expect_not(is_readable(fd));
-	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
-	end(&s);
+	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
 }
