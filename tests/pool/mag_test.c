@@ -29,6 +29,17 @@ static struct kvmm_pool *pool_with(u32 flags)
 	return make_pool_of(&attr);
 }
 
+/* A test with one pool that has magazines. */
+#define MAG_TEST(name)				\
+static void name##_on(void);			\
+Test(mag, name)					\
+{						\
+	pool = pool_with(0);			\
+	name##_on();				\
+	end_pool(pool);				\
+}						\
+static void name##_on(void)
+
 static u32 zone_free(struct kvmm_pool *of)
 {
 	return kv_zone_nr_free(of->zone);
@@ -86,11 +97,10 @@ static void end_other(struct other *other)
 
 /* ---- the fast path ---- */
 
-Test(mag, single_blocks_come_and_go_without_the_lock)
+MAG_TEST(single_blocks_come_and_go_without_the_lock)
 {
 	kvmm_mut_t mut[MAG_ROUNDS];
 
-	pool = pool_with(0);
 	load_one(pool);
 	kv_lock(&pool->lock);
 	for (u32 i = 0; i < MAG_ROUNDS; i++)
@@ -100,14 +110,12 @@ Test(mag, single_blocks_come_and_go_without_the_lock)
 	kv_unlock(&pool->lock);
 	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
 	cr_expect_eq(own(pool)->nr, MAG_ROUNDS + 1);
-	end_pool(pool);
 }
 
-Test(mag, batches_come_and_go_without_the_lock)
+MAG_TEST(batches_come_and_go_without_the_lock)
 {
 	kvmm_mut_t mut[MAG_ROUNDS];
 
-	pool = pool_with(0);
 	load_one(pool);
 	kv_lock(&pool->lock);
 	cr_expect_eq(kvmm_alloc(pool, MAG_ROUNDS, mut), 0);
@@ -116,17 +124,15 @@ Test(mag, batches_come_and_go_without_the_lock)
 	for (u32 i = 0; i < MAG_ROUNDS; i++)
 		for (u32 j = 0; j < i; j++)
 			cr_expect_neq(mut[i].index, mut[j].index);
-	end_pool(pool);
 }
 
-Test(mag, requests_with_flags_do_without_the_lock_too)
+MAG_TEST(requests_with_flags_do_without_the_lock_too)
 {
 	static const u32 flags[] = { 0, KVMM_ALLOC_NOWAIT, KVMM_ALLOC_HIGH, KVMM_ALLOC_NO_EVICT };
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 	struct kvmm_alloc_report report;
 	kvmm_mut_t mut[8];
 
-	pool = pool_with(0);
 	for (u32 i = 0; i < ARRAY_SIZE(flags); i++) {
 		ctl.flags = flags[i];
 		ctl.nr = 1;
@@ -143,30 +149,26 @@ Test(mag, requests_with_flags_do_without_the_lock_too)
 		cr_expect_eq(kvmm_validate(pool), 0);
 		ctl.report = NULL;
 	}
-	end_pool(pool);
 }
 
 /* A place in the zone is not to be had from a magazine. */
-Test(mag, a_run_comes_from_the_zone)
+MAG_TEST(a_run_comes_from_the_zone)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4, .flags = KVMM_ALLOC_CONTIG };
 	kvmm_mut_t mut[4];
 
-	pool = pool_with(0);
 	load_one(pool);
 	cr_assert_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(own(pool)->nr, MAG_ROUNDS + 1);
 	for (u32 i = 1; i < 4; i++)
 		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), kvmm_block_of_mut(pool, mut[0]) + i);
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
-	end_pool(pool);
 }
 
-Test(mag, what_comes_last_goes_first)
+MAG_TEST(what_comes_last_goes_first)
 {
 	kvmm_mut_t mut, again;
 
-	pool = pool_with(0);
 	load_one(pool);
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
@@ -174,16 +176,14 @@ Test(mag, what_comes_last_goes_first)
 	cr_expect_eq(again.index, mut.index);
 	cr_expect_eq(again.gen, mut.gen + 1);
 	cr_expect_eq(kvmm_free(pool, &again, 1), 0);
-	end_pool(pool);
 }
 
 /* Empty: 64 more. Full: the older 64 go, and 64 remain. */
-Test(mag, sixty_four_at_a_time)
+MAG_TEST(sixty_four_at_a_time)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	u32 before;
 
-	pool = pool_with(0);
 	for (u32 i = 0; i < 4 * MAG_ROUNDS; i++) {
 		before = zone_free(pool);
 		cr_assert_eq(kvmm_alloc(pool, 1, &mut[i]), 0);
@@ -198,16 +198,14 @@ Test(mag, sixty_four_at_a_time)
 		cr_expect(!gain || gain == MAG_ROUNDS + 1);
 	}
 	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
-	end_pool(pool);
 }
 
-Test(mag, counts_are_those_of_a_pool_without)
+MAG_TEST(counts_are_those_of_a_pool_without)
 {
 	struct kvmm_pool *plain = pool_with(KVMM_POOL_NO_MAGAZINES);
 	kvmm_mut_t mut[200];
 	struct kvmm_pool_stat a, b;
 
-	pool = pool_with(0);
 	for (u32 i = 0; i < 2; i++) {
 		struct kvmm_pool *of = i ? plain : pool;
 
@@ -228,15 +226,13 @@ Test(mag, counts_are_those_of_a_pool_without)
 	cr_expect_eq(a.nr_available, b.nr_available);
 	cr_expect_arr_eq(a.nr_state, b.nr_state, sizeof(a.nr_state));
 	end_pool(plain);
-	end_pool(pool);
 }
 
-Test(mag, blocks_that_are_kept_aside_look_free)
+MAG_TEST(blocks_that_are_kept_aside_look_free)
 {
 	struct kvmm_block_info info;
 	char map[NR_BLOCKS / 64 + 1];
 
-	pool = pool_with(0);
 	load_one(pool);
 	for (u32 block = 0; block < NR_BLOCKS; block++) {
 		cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
@@ -245,7 +241,6 @@ Test(mag, blocks_that_are_kept_aside_look_free)
 	cr_assert_eq(kvmm_pool_map(pool, map, sizeof(map) - 1), 0);
 	for (u32 i = 0; map[i]; i++)
 		cr_expect_eq(map[i], ' ');
-	end_pool(pool);
 }
 
 /* ---- what is refused ---- */
@@ -263,14 +258,13 @@ Test(mag, blocks_that_are_kept_aside_look_free)
 		cr_expect_eq(own(pool)->nr, mag.nr);				\
 	} while (0)
 
-Test(mag, wrong_frees_are_refused_as_ever)
+MAG_TEST(wrong_frees_are_refused_as_ever)
 {
 	kvmm_mut_t mut[4], bad[4];
 	kvmm_staged_t staged;
 	kvmm_key_t key = key_of(1);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 
-	pool = pool_with(0);
 	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
 	cr_assert_eq(kvmm_free(pool, &mut[3], 1), 0);
 	expect_refused(kvmm_free(pool, &mut[3], 1), -ESTALE);
@@ -296,23 +290,20 @@ Test(mag, wrong_frees_are_refused_as_ever)
 	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS + 1, bad), -ENOSPC);
 	cr_expect_eq(kvmm_free(NULL, mut, 1), -EINVAL);
 	cr_expect_eq(kvmm_alloc(NULL, 1, mut), -EINVAL);
-	end_pool(pool);
 }
 
 /* What another thread holds may be given back by this one. */
-Test(mag, a_handle_may_be_freed_where_it_was_not_allocated)
+MAG_TEST(a_handle_may_be_freed_where_it_was_not_allocated)
 {
 	struct other other;
 	kvmm_mut_t mut[2];
 
-	pool = pool_with(0);
 	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
 	start_other(&other);
 	cr_expect_eq(pool_nr_local(pool), 2 * MAG_ROUNDS + 1);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
 	end_other(&other);
-	end_pool(pool);
 }
 
 /* ---- one handle, two threads ---- */
@@ -402,42 +393,37 @@ Test(mag, a_loop_of_one_block_wears_all_entries)
 
 #define expect_none_evicted()	cr_expect_eq(stat_of(pool).evictions, 0)
 
-Test(mag, private_blocks_of_another_thread_come_before_enospc)
+MAG_TEST(private_blocks_of_another_thread_come_before_enospc)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct other other;
 
-	pool = pool_with(0);
 	start_other(&other);
 	cr_assert_eq(pool_nr_local(pool), MAG_ROUNDS + 1);
 	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS, mut), 0);
 	cr_expect_eq(kvmm_alloc(pool, 1, mut), -ENOSPC);
 	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
 	end_other(&other);
-	end_pool(pool);
 }
 
-Test(mag, ranges_get_what_another_thread_keeps_aside)
+MAG_TEST(ranges_get_what_another_thread_keeps_aside)
 {
 	struct other other;
 	kvmm_range_t range;
 
-	pool = pool_with(0);
 	start_other(&other);
 	range = take(pool, NR_BLOCKS, 0);
 	end_other(&other);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_pool(pool);
 }
 
-Test(mag, nothing_is_evicted_while_somebody_keeps_blocks_aside)
+MAG_TEST(nothing_is_evicted_while_somebody_keeps_blocks_aside)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct kvmm_evict_for room = { .size = sizeof(room) };
 	struct other other;
 	u32 nr = NR_BLOCKS - 10;
 
-	pool = pool_with(0);
 	cache_keys(pool, 0, 10);
 	start_other(&other);
 	room.nr_blocks = nr;
@@ -449,16 +435,14 @@ Test(mag, nothing_is_evicted_while_somebody_keeps_blocks_aside)
 	expect_none_evicted();
 	cr_expect_eq(kvmm_free(pool, mut, nr), 0);
 	end_other(&other);
-	end_pool(pool);
 }
 
-Test(mag, acquire_takes_what_is_kept_aside_first)
+MAG_TEST(acquire_takes_what_is_kept_aside_first)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct kvmm_acquire req = { .nr_blocks = NR_BLOCKS - 10, .fresh = mut };
 	struct other other;
 
-	pool = pool_with(0);
 	cache_keys(pool, 0, 10);
 	start_other(&other);
 	req.reserve = 11;
@@ -468,16 +452,14 @@ Test(mag, acquire_takes_what_is_kept_aside_first)
 	expect_none_evicted();
 	cr_expect_eq(kvmm_free(pool, mut, req.nr_fresh), 0);
 	end_other(&other);
-	end_pool(pool);
 }
 
 /* Few are free: single blocks go through the lock, and none is kept aside. */
-Test(mag, nobody_keeps_blocks_aside_under_pressure)
+MAG_TEST(nobody_keeps_blocks_aside_under_pressure)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	kvmm_mut_t one;
 
-	pool = pool_with(0);
 	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS - pool->mags->floor + 1, mut), 0);
 	for (u32 i = 0; i < 200; i++) {
 		cr_assert_eq(kvmm_alloc(pool, 1, &one), 0);
@@ -490,17 +472,15 @@ Test(mag, nobody_keeps_blocks_aside_under_pressure)
 		cr_assert_eq(kvmm_free(pool, &one, 1), 0);
 	}
 	cr_expect_gt(pool_nr_local(pool), 0);
-	end_pool(pool);
 }
 
 /* Free blocks are to be kept back: what is kept aside would not be counted. */
-Test(mag, nobody_keeps_blocks_aside_behind_watermarks)
+MAG_TEST(nobody_keeps_blocks_aside_behind_watermarks)
 {
 	struct kvmm_watermarks marks = { 8, 16, 32 };
 	struct other other;
 	kvmm_mut_t mut;
 
-	pool = pool_with(0);
 	load_one(pool);
 	start_other(&other);
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
@@ -514,23 +494,20 @@ Test(mag, nobody_keeps_blocks_aside_behind_watermarks)
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	load_one(pool);
 	end_other(&other);
-	end_pool(pool);
 }
 
 /* A request that may not wait is not told to do so because of blocks that are free. */
-Test(mag, what_is_kept_aside_costs_no_wait)
+MAG_TEST(what_is_kept_aside_costs_no_wait)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS,
 				      .flags = KVMM_ALLOC_NOWAIT };
 	struct other other;
 
-	pool = pool_with(0);
 	start_other(&other);
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
 	end_other(&other);
-	end_pool(pool);
 }
 
 /* ---- who is inside is waited for ---- */
@@ -551,12 +528,11 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-Test(mag, a_drain_waits_for_an_owner_who_is_inside)
+MAG_TEST(a_drain_waits_for_an_owner_who_is_inside)
 {
 	struct drainer drainer = { 0 };
 	struct mag *mag;
 
-	pool = pool_with(0);
 	load_one(pool);
 	mag = own(pool);
 	cr_assert(mag_enter(mag));
@@ -571,7 +547,6 @@ Test(mag, a_drain_waits_for_an_owner_who_is_inside)
 	cr_expect_eq(mag->nr, 0);
 	cr_expect_not(mag_enter(mag));
 	cr_expect_eq(zone_free(pool), NR_BLOCKS);
-	end_pool(pool);
 }
 
 static int fence_err;
@@ -719,17 +694,15 @@ Test(mag, allocations_are_dated)
 
 /* ---- threads and processes that end, pools that go ---- */
 
-Test(mag, a_thread_that_ends_gives_everything_back)
+MAG_TEST(a_thread_that_ends_gives_everything_back)
 {
 	struct other other;
 
-	pool = pool_with(0);
 	start_other(&other);
 	cr_expect_eq(zone_free(pool), NR_BLOCKS - MAG_ROUNDS - 1);
 	end_other(&other);
 	cr_expect_eq(zone_free(pool), NR_BLOCKS);
 	cr_expect_eq(pool_nr_local(pool), 0);
-	end_pool(pool);
 }
 
 Test(mag, a_thread_may_outlive_the_pool)
@@ -749,13 +722,12 @@ Test(mag, a_thread_may_outlive_the_pool)
 	}
 }
 
-Test(mag, nobody_gets_round_the_gate_of_a_childs_pool)
+MAG_TEST(nobody_gets_round_the_gate_of_a_childs_pool)
 {
 	kvmm_mut_t mut;
 	pid_t child;
 	int status;
 
-	pool = pool_with(0);
 	load_one(pool);
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 	child = fork();
@@ -772,7 +744,6 @@ Test(mag, nobody_gets_round_the_gate_of_a_childs_pool)
 	waitpid(child, &status, 0);
 	cr_expect_eq(status, 0);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
-	end_pool(pool);
 }
 
 Test(mag, nobody_gets_round_the_gate_of_a_closed_pool)
