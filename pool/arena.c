@@ -47,7 +47,7 @@ static bool gate_is_closed(const struct kvmm_pool *pool)
 
 /* ---- allocation ---- */
 
-/* -ENOSPC: the pool may lend more. ->lock held. */
+/* -ENOSPC: the pool may lend more. */
 static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_range_attr *attr,
 		kvmm_range_t *range)
 {
@@ -55,6 +55,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	struct kvmm_extent run;
 	struct slot *slot;
 
+	kv_assert_held(&arena->lock);
 	if (gate_is_closed(pool))
 		return -EAGAIN;
 	if (unlikely(index == KV_NONE || arena->nr_free < attr->nr))
@@ -64,6 +65,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 		return -ENOSPC;
 	slot = slot_peek(pool, index);
 	arena->free_slot = slot->next;
+	kv_assert(arena->nr_stock);
 	arena->nr_stock--;
 	WRITE_ONCE(arena->nr_free, arena->nr_free - run.nr);
 	slot_fill(slot, attr, &run, 1, QUOTA_REST);
@@ -75,7 +77,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	return 0;
 }
 
-/* The zone of an arena that has none: everything in it is held. ->lock of the pool held. */
+/* The zone of an arena that has none: everything in it is held. */
 static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
 {
 	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
@@ -83,6 +85,7 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 	struct kvmm_zone *zone;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	attr.nr_blocks = pool->nr_blocks;
 	attr.engine = pool->zone->ops->name;
 	err = kvmm_zone_create(&attr, &zone);
@@ -104,13 +107,15 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 	return 0;
 }
 
-/* Blocks free there change over, and those freed there follow. Both locks held. */
+/* Blocks free there change over, and those freed there follow. */
 static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
 			u32 region)
 {
 	u32 lo = region << arenas->region_order;
 	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
 	WRITE_ONCE(arenas->region[region], arena_id(arenas, arena));
 	WRITE_ONCE(arena->nr_free,
 		   arena->nr_free + kv_pass_free(pool->zone, arena->zone, lo, hi));
@@ -124,6 +129,7 @@ static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct a
 	u32 end = min(region + LEND_REGIONS, nr_regions(pool, arenas->region_order));
 	u32 want = arena->nr_free + LEND_NR;
 
+	kv_assert_held(&arena->lock);
 	for (; region < end && arena->nr_free < want; region++) {
 		if (arenas->region[region] && arenas->region[region] != id)
 			return;
@@ -133,12 +139,14 @@ static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct a
 
 /*
  * The regions of the next free run that is long enough: beside those that the arena has already, so
- * that they border on few others. Both locks held.
+ * that they border on few others.
  */
 static void lend_blocks(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 nr)
 {
 	u32 start;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
 	if (arena->nr_free >= arenas->limit)
 		return;
 	start = kv_find_free(pool->zone, nr, arena->at);
@@ -150,9 +158,10 @@ static void lend_blocks(struct kvmm_pool *pool, struct arenas *arenas, struct ar
 	lend_regions(pool, arenas, arena, start);
 }
 
-/* Both locks held. */
 static void lend_slots(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
 	for (u32 i = 0; i < LEND_SLOTS && pool->free_slot != KV_NONE; i++) {
 		u32 index = slot_take(pool);
 		struct slot *slot = slot_at(pool, index);
@@ -233,11 +242,12 @@ noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 
 /* ---- release ---- */
 
-/* Slot and blocks go back to the arena. ->lock held. */
+/* Slot and blocks go back to the arena. */
 static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, u32 index)
 {
 	struct kvmm_extent run = slot->ext[0];
 
+	kv_assert_held(&arena->lock);
 	uncount_slot(&arena->count, slot);
 	slot_close(pool, slot, &arena->count);
 	stock_add(arena, slot, index);
@@ -355,7 +365,7 @@ noinline void __arena_blocks_free(struct kvmm_pool *pool, struct arenas *arenas,
 
 /*
  * The range of a slot that an arena has is the pool's from now on, if it is the one of generation
- * *@gen; else false, and *@gen is the slot's now. pool->lock held.
+ * *@gen; else false, and *@gen is the slot's now.
  */
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 {

@@ -146,30 +146,33 @@ static inline bool arena_may_serve(const struct kvmm_range_attr *attr)
 	       !(attr->flags & ~harmless);
 }
 
-/* A range of an arena, or false: ask the pool. No lock held. */
+/* A range of an arena, or false: ask the pool. */
 static inline bool arena_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			       kvmm_range_t *range)
 {
 	struct arenas *arenas = arenas_in_use(pool);
 
+	kv_assert_not_held(&pool->lock);
 	return unlikely(arenas != NULL) && arena_may_serve(attr) &&
 	       __arena_alloc(pool, arenas, attr, range);
 }
 
-/* The range was an arena's and is gone, or false: ask the pool. No lock held. */
+/* The range was an arena's and is gone, or false: ask the pool. */
 static inline bool arena_free(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct arenas *arenas = arenas_in_use(pool);
 
+	kv_assert_not_held(&pool->lock);
 	return unlikely(arenas != NULL) && __arena_free(pool, arenas, range);
 }
 
-/* blocks_free() of a range: to the arenas that its regions are lent to. ->lock held. */
+/* blocks_free() of a range: to the arenas that its regions are lent to. */
 static inline void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext,
 				     u32 nr_ext)
 {
 	struct arenas *arenas = arenas_in_use(pool);
 
+	kv_assert_held(&pool->lock);
 	if (likely(!arenas))
 		blocks_free(pool, ext, nr_ext);
 	else
@@ -178,24 +181,27 @@ static inline void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_e
 
 static inline void stock_add(struct arena *arena, struct slot *slot, u32 index)
 {
+	kv_assert_held(&arena->lock);
 	slot->next = arena->free_slot;
 	arena->free_slot = index;
 	arena->nr_stock++;
 }
 
-/* Everything that arenas keep aside goes back; how many blocks that was. ->lock held. */
+/* Everything that arenas keep aside goes back; how many blocks that was. */
 static inline u32 arenas_drain(struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool_arenas(pool);
 
+	kv_assert_held(&pool->lock);
 	return likely(!arenas) ? 0 : __arenas_drain(pool, arenas);
 }
 
-/* They are not in use from here on, until threads meet again. ->lock held. */
+/* They are not in use from here on, until threads meet again. */
 static inline void arenas_rest(struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool_arenas(pool);
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(arenas != NULL))
 		__arenas_rest(pool, arenas);
 }
@@ -207,11 +213,12 @@ static inline u32 arenas_nr_free(const struct kvmm_pool *pool)
 	return likely(!arenas) ? 0 : __arenas_nr_free(arenas);
 }
 
-/* Keep everything as it is, to look at it. ->lock held. */
+/* Keep everything as it is, to look at it. */
 static inline void arenas_lock(struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool_arenas(pool);
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(arenas != NULL))
 		__arenas_lock(arenas);
 }
@@ -230,6 +237,7 @@ static inline struct pool_count pool_counts(const struct kvmm_pool *pool)
 	const struct arenas *arenas = pool_arenas(pool);
 	struct pool_count sum = pool->count;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(arenas != NULL))
 		__arenas_count(arenas, &sum);
 	return sum;
@@ -248,6 +256,7 @@ static inline int arenas_check(struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool_arenas(pool);
 
+	kv_assert_held(&pool->lock);
 	return likely(!arenas) ? 0 : __arenas_check(pool, arenas);
 }
 

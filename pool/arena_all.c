@@ -32,6 +32,7 @@
  */
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
 	       pool->order.classes || pool->arenas_barred || pool->guard ||
 	       READ_ONCE(pool->transit.nr_flights) ||
@@ -80,7 +81,7 @@ static struct arenas *make_arenas(const struct kvmm_pool *pool, u32 nr)
 	return arenas;
 }
 
-/* @nr is a power of two. ->lock held. */
+/* @nr is a power of two. */
 int arenas_start(struct kvmm_pool *pool, u32 nr)
 {
 	struct arenas *arenas = pool->arenas;
@@ -113,6 +114,7 @@ noinline void __arena_warm(struct kvmm_pool *pool)
 {
 	u32 nr;
 
+	kv_assert_held(&pool->lock);
 	pool->arena_heat += WARM;
 	if (pool->arena_heat < HOT)
 		return;
@@ -153,11 +155,12 @@ static void arenas_forked(struct kvmm_pool *pool)
 		WRITE_ONCE(pool->arenas->on, false);
 }
 
-/* Those that have a zone share the blocks that may be kept aside. ->lock held. */
+/* Those that have a zone share the blocks that may be kept aside. */
 void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < arenas->nr; i++)
 		nr += arenas->arena[i].zone != NULL;
 	WRITE_ONCE(arenas->limit, pool->nr_usable / ARENAS_PART / max(nr, 1u));
@@ -165,13 +168,14 @@ void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 
 /* ---- blocks kept aside go back ---- */
 
-/* Both locks held. */
 void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
 			 u32 region)
 {
 	u32 lo = region << arenas->region_order;
 	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
 	WRITE_ONCE(arenas->region[region], 0);
 	WRITE_ONCE(arena->nr_free,
 		   arena->nr_free - kv_pass_free(arena->zone, pool->zone, lo, hi));
@@ -186,6 +190,7 @@ static void return_slots(struct kvmm_pool *pool, struct arena *arena)
 		struct slot *slot = slot_at(pool, index);
 
 		arena->free_slot = slot->next;
+		kv_assert(arena->nr_stock);
 		arena->nr_stock--;
 		WRITE_ONCE(slot->arena, 0);
 		slot->next = pool->free_slot;
@@ -240,6 +245,7 @@ static void turn_off(struct kvmm_pool *pool, struct arenas *arenas)
 {
 	u64 allocs;
 
+	kv_assert_held(&pool->lock);
 	WRITE_ONCE(arenas->on, false);
 	pool->arena_heat = 0;
 	drain_all(pool, arenas, &allocs);
@@ -263,6 +269,7 @@ void arenas_bar(struct kvmm_pool *pool)
 void arenas_unbar(struct kvmm_pool *pool)
 {
 	kv_lock(&pool->lock);
+	kv_assert(pool->arenas_barred);
 	pool->arenas_barred--;
 	pool_leave(pool);
 }
@@ -289,12 +296,13 @@ noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 
 /*
  * An arena without recent allocations keeps nothing. Nor does the only one that has had some, from
- * then on: its thread meets no other. No lock held.
+ * then on: its thread meets no other.
  */
 noinline void arenas_look(struct kvmm_pool *pool, struct arenas *arenas)
 {
 	u32 nr_busy = 0;
 
+	kv_assert_not_held(&pool->lock);
 	if (pool_enter(pool))
 		return;
 	for (u32 i = 0; i < arenas->nr; i++) {

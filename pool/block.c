@@ -17,6 +17,7 @@
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)
 {
+	kv_assert_held(&pool->lock);
 	sum_add(&pool->history, history_word(mark, start, nr));
 	sum_add(&pool->history, owner);
 }
@@ -25,6 +26,7 @@ void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 {
 	u32 *at = pool->owner + start;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(pool->deterministic))
 		record(pool, HISTORY_TAKEN, start, nr, owner);
 	for (u32 i = 0; i < nr; i++)
@@ -33,6 +35,7 @@ void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	static_assert(OWNER_FREE == 0, "a free block's owner is 0");
 	if (unlikely(pool->deterministic))
 		record(pool, HISTORY_FREED, start, nr, 0);
@@ -50,6 +53,7 @@ enum place {
 
 static enum place place_of(const struct kvmm_pool *pool, u32 block)
 {
+	kv_assert_held(&pool->lock);
 	if (pool->nr_flying && is_flying(&pool->transit, block))
 		return PLACE_COPIED;
 	if (pool->blind)
@@ -63,6 +67,7 @@ static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, 
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_ext; i++) {
 		owner_clear(pool, ext[i].start, ext[i].nr);
 		nr += ext[i].nr;
@@ -74,6 +79,7 @@ static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, 
 
 static void free_run(struct kvmm_pool *pool, struct kvmm_extent run, enum place place)
 {
+	kv_assert_held(&pool->lock);
 	switch (place) {
 	case PLACE_ZONE:
 		free_in_zone(pool, &run, 1);
@@ -97,6 +103,7 @@ static noinline void free_by_place(struct kvmm_pool *pool, struct kvmm_extent ex
 {
 	u32 at = ext.start, end = at + ext.nr;
 
+	kv_assert_held(&pool->lock);
 	for (u32 nr; at < end; at += nr) {
 		enum place place = place_of(pool, at);
 
@@ -121,6 +128,7 @@ u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_ext
 {
 	u32 end = within.start + within.nr, sum = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 b = within.start, nr; b < end; b += max(nr, 1u)) {
 		u32 owner = pool->owner[b];
 
@@ -168,6 +176,7 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 	const struct kv_entry *entry = entry_at(pool, index);
 	u64 word = smp_load_acquire(&entry->word);
 
+	kv_assert(index < pool->entries.nr);
 	info->state = state_of[kv_word_state(word)];
 	if (kv_word_is(word, KV_ENTRY_REGISTERED)) {
 		info->refs = kv_word_refs(word);

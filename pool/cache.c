@@ -132,6 +132,7 @@ noinline int __cache_begin_slow(struct kvmm_pool *pool)
 
 static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
 {
+	kv_assert_held(&pool->lock);
 	pool->count.entry_gens += (u64)entry_handle(pool, old.index).gen - old.gen;
 }
 
@@ -149,6 +150,9 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	u32 block = entry_block(entry_at(pool, handle.index));
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	kv_assert(handle.index < pool->entries.nr);
 	if (!pool->parts.evict->keeps_unnamed || unlikely(pool->blind)) {
 		entry_free(pool, handle);
 		block_free(pool, block);
@@ -162,6 +166,8 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 
 static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	quota_charge_entry(pool->order.quotas, index);
 	WRITE_ONCE(entry_at(pool, index)->place, block);
 	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
@@ -170,6 +176,7 @@ static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)
 
 void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
 {
+	kv_assert_held(&pool->lock);
 	own(pool, index, block);
 }
 
@@ -183,6 +190,7 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 {
 	u32 nr_removed = nr;
 
+	kv_assert_held(&pool->lock);
 	pool_tell(pool, removed, handles, nr);
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
@@ -211,6 +219,8 @@ static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
 	const struct kv_entry *entry = entry_at(pool, dup);
 
+	kv_assert(dup < pool->entries.nr);
+	kv_assert(elder < pool->entries.nr);
 	return !kv_entry_has_name(entry_at(pool, elder), entry->key, entry->domain);
 }
 
@@ -220,6 +230,7 @@ static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
  */
 static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
+	kv_assert_held(&pool->lock);
 	while (elder != KV_NONE && !elder_is_gone(pool, elder, dup)) {
 		struct kv_handle handle = entry_handle(pool, elder);
 		int ret = kv_entry_put(&pool->entries, handle);
@@ -243,6 +254,9 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 
 bool entry_forget(struct kvmm_pool *pool, u32 index)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	kv_assert(index < pool->entries.nr);
 	order_history(&pool->order, HISTORY_EVICTED, index, 0);
 	if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
 		pool->count.nr_parked--;
@@ -256,6 +270,7 @@ static void forget_batch(struct kvmm_pool *pool, const struct kv_handle *handles
 {
 	u32 elders[FORGET_BATCH];
 
+	kv_assert_held(&pool->lock);
 	forget_names(pool, handles, nr, elders);
 	for (u32 i = 0; i < nr; i++)
 		release_elder(pool, elders[i], handles[i].index);
@@ -267,6 +282,7 @@ static u32 victims_forget(struct kvmm_pool *pool, const struct victims *victims)
 	struct kv_handle handles[FORGET_BATCH];
 	u32 index = victims->newest, nr = 0, nr_names = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 left = victims->nr; left; left--, index = entry_at(pool, index)->chain) {
 		order_history(&pool->order, HISTORY_EVICTED, index, 0);
 		if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
@@ -310,6 +326,7 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
+	kv_assert_held(&pool->order.lock);
 	if (!victims->nr)
 		victims->before = pool->order.mark;
 	if (unlikely(pool->window.nr > WINDOW_SORTS && victims->nr < nr))
@@ -335,6 +352,7 @@ bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims
 {
 	u32 want = victims->nr + nr;
 
+	kv_assert_held(&pool->lock);
 	if (pool_nr_parked(pool) < nr)
 		return false;
 	if (!victims->nr)
@@ -351,6 +369,8 @@ u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 {
 	u32 nr = victims_forget(pool, victims);
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 		u32 block = entry_block(entry_at(pool, index));
@@ -365,6 +385,7 @@ u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 
 void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 {
+	kv_assert_held(&pool->order.lock);
 	if (!victims->nr)	/* ->before may not be known */
 		return;
 	for (; victims->nr; victims->nr--) {
@@ -380,6 +401,7 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 
 u32 cache_nr_available(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->order.lock);
 	return pool_nr_free(pool) + order_nr(&pool->order);
 }
 
@@ -411,6 +433,8 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	u32 block = entry_block(entry_at(pool, index));
 	int err = kv_entry_recycle(&pool->entries, old, &fresh);
 
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	quota_uncharge_entry(pool->order.quotas, index);
 	if (likely(!err)) {
 		quota_charge_entry(pool->order.quotas, index);
@@ -471,6 +495,7 @@ static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	bool forgotten = victims_are_fresh(pool, victims);
 	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
 
+	kv_assert_held(&pool->lock);
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 
@@ -489,6 +514,7 @@ static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* An entry could not be used again: blocks taken are freed; those evicted stay evicted. */
 static int untake(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 from)
 {
+	kv_assert_held(&pool->lock);
 	ctx->victims.nr--;
 	for (u32 i = from; i < ctx->nr; i++)
 		entry_release(pool, mut_handle(ctx->blocks[i]));
@@ -502,6 +528,7 @@ static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	bool parked = ctx->flags & KVMM_ALLOC_NO_EVICT;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(pool->order.quotas != NULL))
 		return quota_pick(pool, ctx, nr);
 	if (likely(!parked) ? victims_pick(pool, nr, &ctx->victims) :
@@ -521,6 +548,7 @@ int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u64 want = (u64)ctx->nr + keep;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	ctx->victims = NO_VICTIMS;
 	if (unlikely(keep == DOOR_SHUT))
 		return -ENOSPC;
@@ -548,6 +576,7 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	struct victims extra = NO_VICTIMS;
 
+	kv_assert_held(&pool->lock);
 	while (victims->nr > nr) {
 		u32 index = victims->newest;
 
@@ -563,6 +592,7 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 nr = ctx->nr - ctx->nr_free;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	tell_keys(pool, ctx);
 	step_count(&pool->door, KVMM_STEP_EVICT, ctx->victims.nr, true);
 	if (unlikely(ctx->victims.nr > nr))
@@ -596,6 +626,8 @@ int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct quotas *quotas = pool->order.quotas;
 	int err;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (!ctx->nr)
 		return 0;
 	err = cache_take_begin(pool, ctx);

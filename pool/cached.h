@@ -14,6 +14,7 @@
 /* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
 static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_not_held(&pool->lock);
 	return unlikely(pool->presence.reg) ? kv_radix_reserve(pool->presence.reg, nr) : 0;
 }
 
@@ -34,16 +35,17 @@ bool class_is_none(const struct kvmm_pool *pool, u32 cls);
 int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr);
 u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr);
 
-/* May @nr blocks more be of class @cls, or 0? 0 or -EDQUOT. ->lock held. */
+/* May @nr blocks more be of class @cls, or 0? 0 or -EDQUOT. */
 static inline int class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	return unlikely(cls) ? __class_admit(pool, cls, nr) : 0;
 }
 
-/* These private blocks are of class @cls, or 0; how many cached ones beyond the quota went. ->lock
- * held. */
+/* These private blocks are of class @cls, or 0; how many cached ones beyond the quota went. */
 static inline u32 class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	return unlikely(cls) ? __class_take(pool, cls, blocks, nr) : 0;
 }
 
@@ -60,9 +62,10 @@ static inline void class_tell(struct kvmm_pool *pool)
 		__class_tell(pool);
 }
 
-/* Blocks were registered: trim the classes that exceed their quota now. No lock held. */
+/* Blocks were registered: trim the classes that exceed their quota now. */
 static inline void class_trim(struct kvmm_pool *pool)
 {
+	kv_assert_not_held(&pool->lock);
 	if (unlikely(pool->order.classes && pool->order.classes->has_quotas))
 		__class_trim(pool);
 }
@@ -174,9 +177,10 @@ static inline const struct kv_handle *as_handles(const void *array)
 static_assert(sizeof(kvmm_ref_t) == sizeof(struct kv_handle) &&
 	      offsetof(kvmm_ref_t, gen) == offsetof(struct kv_handle, gen), "one layout");
 
-/* The order's lock held. */
 static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	pool->count.evictions += nr;
 	if (nr)
 		kv_probe2(evict, pool, nr);

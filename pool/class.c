@@ -132,16 +132,19 @@ u64 classes_bytes(const struct classes *classes)
 
 static struct class *class_at(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	return &classes->class[classes->mark[index] & CLASS_MASK];
 }
 
 static bool is(const struct classes *classes, u32 index, u32 mark)
 {
+	kv_assert(index < classes->nr_blocks);
 	return classes->mark[index] & mark;
 }
 
 void __class_picked(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (KV_BUG_ON(!is(classes, index, CLASS_COUNTED)))
 		return;
 	classes->mark[index] |= CLASS_PICKED;
@@ -150,6 +153,7 @@ void __class_picked(struct classes *classes, u32 index)
 
 void __class_unpicked(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (KV_BUG_ON(!is(classes, index, CLASS_PICKED)))
 		return;
 	classes->mark[index] &= ~CLASS_PICKED;
@@ -158,6 +162,7 @@ void __class_unpicked(struct classes *classes, u32 index)
 
 bool class_filled(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (is(classes, index, CLASS_COUNTED))
 		return false;
 	if (is(classes, index, CLASS_GIVEN)) {
@@ -172,6 +177,7 @@ bool class_filled(struct classes *classes, u32 index)
 
 void __class_ungiven(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (!is(classes, index, CLASS_GIVEN))
 		return;
 	kv_fetch_add(&class_at(classes, index)->nr_outside, (u32)-1);
@@ -180,6 +186,7 @@ void __class_ungiven(struct classes *classes, u32 index)
 
 void class_change(struct classes *classes, u32 index, u32 class)
 {
+	kv_assert(index < classes->nr_blocks);
 	KV_BUG_ON(is(classes, index, CLASS_PICKED));
 	class_at(classes, index)->nr--;
 	classes->mark[index] = (classes->mark[index] & ~CLASS_MASK) | class;
@@ -211,6 +218,8 @@ static void count_evicted(struct classes *classes, u32 index)
 	u32 class = classes->mark[index] & CLASS_MASK;
 	u64 owner = classes->owner[index];
 
+	kv_assert(index < classes->nr_blocks);
+	kv_assert(classes->class[class].nr_picked);
 	classes->class[class].nr_picked--;
 	classes->class[class].evicted++;
 	classes->reached |= BIT(class);
@@ -220,6 +229,7 @@ static void count_evicted(struct classes *classes, u32 index)
 
 void class_gone(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (is(classes, index, CLASS_PICKED))
 		count_evicted(classes, index);
 	if (is(classes, index, CLASS_COUNTED))

@@ -19,6 +19,7 @@
 
 #include <kv/atomic.h>
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/types.h>
 #include <kvmm/evict.h>
 
@@ -118,6 +119,7 @@ static inline u64 class_total(const struct classes *classes, u32 class)
 {
 	u64 nr = 0;
 
+	kv_assert(class < classes->nr);
 	for (u32 i = classes->class[class].first; i <= classes->class[class].last; i++)
 		nr += classes->class[i].nr - classes->class[i].nr_picked +
 		      READ_ONCE(classes->class[i].nr_outside);
@@ -126,6 +128,7 @@ static inline u64 class_total(const struct classes *classes, u32 class)
 
 static inline bool class_is_over(const struct classes *classes, u32 class)
 {
+	kv_assert(class < classes->nr);
 	return classes->class[class].quota != UINT32_MAX &&
 	       class_total(classes, class) > classes->class[class].quota;
 }

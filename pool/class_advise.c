@@ -47,6 +47,7 @@ static void unprotect(struct kvmm_pool *pool, u32 index)
 	void *policy = order_policy(order, index);
 	bool has = order_has(order, index);
 
+	kv_assert(index < pool->entries.nr);
 	if (has)
 		order->ops->leave(policy, index);
 	advise(pool, index, KVMM_ADVISE_PRIORITY, KV_NO_PRIORITY);

@@ -100,6 +100,7 @@ static u32 trim(struct kvmm_pool *pool)
 {
 	struct victims victims = NO_VICTIMS;
 
+	kv_assert_held(&pool->lock);
 	while (any_is_over(pool)) {
 		u32 index;
 
@@ -131,11 +132,12 @@ static bool refuses(const struct class *class)
 	return class->flags & KVMM_CLASS_REFUSE && class->quota != UINT32_MAX;
 }
 
-/* May @nr more be in use? The order's lock held. */
+/* May @nr more be in use? */
 static int admit(struct kvmm_pool *pool, const struct class *class, u32 nr)
 {
 	u64 total = class_total(pool->order.classes, class->first) + nr;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = class->first; i <= class->last; i++)
 		total -= order_nr_in(&pool->order, i);
 	return total > class->quota ? -EDQUOT : 0;
@@ -174,6 +176,7 @@ u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 
 
 static bool may_be_set(const struct classes *classes, u32 index, u32 class)
 {
+	kv_assert(index < classes->nr_blocks);
 	return !(classes->mark[index] & CLASS_SET) || class <= class_of(classes, index);
 }
 

@@ -28,14 +28,17 @@ void protect_exit(struct classes *classes)
 
 static bool is_guarded(const struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	return classes->max_protected != UINT32_MAX && classes->priority[index] &&
 	       classes->priority[index] - 1u > classes->protect_above;
 }
 
 void protect_forget(struct classes *classes, u32 index)
 {
+	kv_assert(index < classes->nr_blocks);
 	if (is_guarded(classes, index)) {
 		class_ring_del(classes->guarded, index);
+		kv_assert(classes->nr_protected);
 		classes->nr_protected--;
 	}
 	classes->priority[index] = 0;
@@ -43,6 +46,7 @@ void protect_forget(struct classes *classes, u32 index)
 
 void protect_set(struct classes *classes, u32 index, u32 priority)
 {
+	kv_assert(index < classes->nr_blocks);
 	protect_forget(classes, index);
 	classes->priority[index] = priority + 1;
 	if (!is_guarded(classes, index))

@@ -12,6 +12,7 @@ static const struct cost_terms copies = { .mode = MOVE_STOPPED, .copies = true }
 
 static u64 drop_ns(const struct kvmm_pool *pool, u32 index, const struct cost_terms *terms)
 {
+	kv_assert(index < pool->entries.nr);
 	if (kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_PARKED))
 		return 0;	/* nothing is lost */
 	/* Where tenants have limits the block may be protected. */
@@ -41,6 +42,7 @@ static u64 price_of(struct kvmm_pool *pool, u32 block, const struct cost_terms *
 	struct kvmm_extent run = { block, 1 };
 	struct cost cost = cost_of(pool, run, terms);
 
+	kv_assert_held(&pool->lock);
 	if (elastic_is_leaving(pool, run))
 		return KV_STAYS;
 	return terms->drops ? min(cost.copy_ns, cost.drop_ns) : cost.copy_ns;
@@ -79,6 +81,7 @@ static struct cost_window cheapest(struct kvmm_pool *pool, u32 nr, const struct 
 
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	return cheapest(pool, nr, &copies).ns;
 }
 
@@ -89,6 +92,7 @@ bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room,
 	const struct cost_terms terms = { .mode = MOVE_STOPPED, .drops = true,
 					  .copies = !(room->flags & KVMM_ALLOC_NO_COMPACT) };
 
+	kv_assert_held(&pool->lock);
 	if (costs->drop_block_ns >= costs->copy_block_ns || pool->order.quotas)
 		return false;
 	*window = cheapest(pool, room->nr, &terms);
@@ -99,11 +103,13 @@ static bool drop_is_cheaper(struct kvmm_pool *pool, u32 block, const struct cost
 {
 	struct cost cost = cost_of(pool, (struct kvmm_extent){ block, 1 }, terms);
 
+	kv_assert_held(&pool->lock);
 	return cost.drop_ns < cost.copy_ns;
 }
 
 bool cost_any_to_drop(struct kvmm_pool *pool, const struct cost_window *window)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 block = window->start; block < window->start + window->nr; block++)
 		if (drop_is_cheaper(pool, block, &window->terms))
 			return true;
@@ -115,6 +121,7 @@ void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struc
 {
 	u32 nr = victims->nr;
 
+	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	if (!nr)
 		victims->before = pool->order.mark;
@@ -130,6 +137,7 @@ void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struc
 
 void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims)
 {
+	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	__cost_drop(pool, window, victims);
 	order_leave(&pool->order);
@@ -177,6 +185,7 @@ static u64 price_packed(struct kvmm_pool *pool, u32 block)
 
 bool cost_packing_helps(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
+	kv_assert_held(&pool->lock);
 	return room->max_runs > 1 && fits(pool, room, price_packed);
 }
 
@@ -184,11 +193,14 @@ static u64 price_isolated(struct kvmm_pool *pool, u32 block)
 {
 	u32 owner = pool->owner[block];
 
+	kv_assert_held(&pool->lock);
+	kv_assert(block < pool->nr_blocks);
 	return owner & OWNER_IS_DST || (!(owner & OWNER_IS_SRC) && !owner_is_free(owner)) ?
 	       KV_STAYS : 0;
 }
 
 bool cost_moves_help(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
+	kv_assert_held(&pool->lock);
 	return fits(pool, room, price_isolated);
 }

@@ -56,6 +56,7 @@ void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
 {
 	u32 guard = on ? pool->guard | bit : pool->guard & ~bit;
 
+	kv_assert_held(&pool->lock);
 	if (guard == pool->guard)
 		return;
 	/* See "Waiters and puts" in ordering.rst. */
@@ -133,6 +134,7 @@ static u32 floor_of(const struct door *door, u32 prio)
 
 bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return (u64)ctx->nr + floor_of(&pool->door, ctx->prio) <= pool->nr_usable;
 }
 
@@ -141,6 +143,7 @@ noinline u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	struct door *door = &pool->door;
 
+	kv_assert_held(&pool->lock);
 	if (ctx->promised)
 		return door->nr_promised - ctx->promised;
 	if (pool->guard & GUARD_CLOSED || door_is_shut_by_queue(pool, ctx))
@@ -152,6 +155,7 @@ noinline bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u
 {
 	u32 keep = __door_keep(pool, ctx);
 
+	kv_assert_held(&pool->lock);
 	return keep != DOOR_SHUT && pool_nr_free(pool) >= (u64)nr + keep;
 }
 

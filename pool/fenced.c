@@ -27,6 +27,7 @@ static u32 block_at(struct slot *slot, u32 at)
 
 static int keep_slot(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	if (slot->lost)
 		return -EIO;
 	if (slot->pins == UINT32_MAX || slot->refs == UINT32_MAX)

@@ -6,6 +6,7 @@
 
 static u64 nr_named(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten - pool->claims.nr_named;
 }
 
@@ -15,6 +16,8 @@ static bool forget_idle(struct kvmm_pool *pool, u32 index)
 	struct kv_handle handle = entry_handle(pool, index);
 	u64 word = READ_ONCE(entry_at(pool, index)->word);
 
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	if (!kv_word_is(word, KV_ENTRY_REGISTERED) || kv_entry_claim(&pool->entries, handle))
 		return false;
 	order_forget(&pool->order, index);
@@ -34,11 +37,13 @@ static u32 forget_left(struct kvmm_pool *pool)
 	return nr;
 }
 
-/* Blocks without references, oldest first: so those without key keep order. Both locks held. */
+/* Blocks without references, oldest first: so those without key keep order. */
 static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_picked;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	pool->claims.forgets++;
 	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	for (u32 left = order_nr(&pool->order); left; left -= min(left, nr_picked)) {
@@ -59,11 +64,13 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 	return nr;
 }
 
-/* Blocks without key in the order are free, too: the order counts them. Both locks held. */
+/* Blocks without key in the order are free, too: the order counts them. */
 static u32 nr_held(struct kvmm_pool *pool)
 {
 	struct pool_count count = pool_counts(pool);
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	return count.range_blocks + count.nr_held - mags_nr(pool) - order_nr(&pool->order);
 }
 
@@ -114,6 +121,8 @@ int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *held)
 /* A holder keeps the block; without one it is free. False: it has no name. */
 static bool forget_entry(struct kvmm_pool *pool, u32 index)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
 	for (;;) {
 		struct kv_handle handle = entry_handle(pool, index);
 		u64 word = smp_load_acquire(&entry_at(pool, index)->word);
@@ -138,6 +147,7 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 /* The world has stopped: counts are exact, and the order may still have referenced blocks. */
 static bool is_idle(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return !pool_counts(pool).nr_ranges &&
 	       pool->count.nr_held - pool_nr_parked(pool) == nr_named(pool) &&
 	       !tally_sum(pool, TALLY_REFS);
@@ -207,6 +217,8 @@ int kvmm_reset_cache(struct kvmm_pool *pool)
 /* Its holder keeps it, and learns of it from the device. */
 void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (entry_handle(pool, handle.index).gen == handle.gen)
 		forget_entry(pool, handle.index);
 }

@@ -376,15 +376,17 @@ struct kvmm_pool {
 
 /* ---- door.c ---- */
 
-/* Free blocks that a request leaves behind, or DOOR_SHUT. ->lock held. */
+/* Free blocks that a request leaves behind, or DOOR_SHUT. */
 static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return likely(!pool->guard) ? 0 : __door_keep(pool, ctx);
 }
 
-/* May it take @nr of the free blocks? ->lock held. */
+/* May it take @nr of the free blocks? */
 static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	return likely(!pool->guard) || __door_lets(pool, ctx, nr);
 }
 
@@ -455,6 +457,7 @@ static __always_inline int pool_enter(struct kvmm_pool *pool)
 /* @nr blocks have become free, or may be for others. ->lock held; order.lock may be. */
 static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	pool->posted += nr;
 }
 
@@ -535,6 +538,7 @@ static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_
 
 static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, ctx);
 }
 
@@ -596,6 +600,7 @@ static inline void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
  */
 static inline int tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant)
 {
+	kv_assert_not_held(&pool->lock);
 	return likely(!pool->zero) ? 0 : __tenant_take_run(pool, run, tenant);
 }
 
@@ -611,9 +616,10 @@ static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *mut
 
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 
-/* -ENODATA: one of these private blocks is partial, as its owner has said. In a read section. */
+/* -ENODATA: one of these private blocks is partial, as its owner has said. */
 static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
+	kv_assert_reading();
 	return likely(!READ_ONCE(pool->tokens)) ? 0 : __tokens_check(pool, handles, nr);
 }
 

@@ -16,15 +16,17 @@
  */
 static inline u32 pool_drain_local(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return arenas_drain(pool) + mags_drain(pool);
 }
 
 /*
  * Free blocks that a policy hands out itself: those that no gang has claimed. They are to be picked
- * as victims are, and nothing is lost then. 0 with any other policy. ->lock held.
+ * as victims are, and nothing is lost then. 0 with any other policy.
  */
 static inline u32 pool_nr_parked(const struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return pool->count.nr_parked - (pool->claims.nr - pool->claims.nr_named);
 }
 

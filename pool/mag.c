@@ -194,6 +194,7 @@ bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 /* Numbers counted here count there. */
 static void fold(struct kvmm_pool *pool, struct mag *mag)
 {
+	kv_assert_held(&pool->lock);
 	kv_seq_write_begin(&pool->fold_seq);
 	pool->count.allocs += mag->allocs;
 	pool->count.alloc_blocks += mag->allocs + mag->allocs_more;
@@ -211,6 +212,7 @@ static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 {
 	u32 index[MAG_ENTRIES], block[MAG_ENTRIES], nr_good = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
 		const struct kv_entry *entry = entry_at(pool, mag->entry[i]);
 
@@ -292,6 +294,7 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 
 void mags_count(const struct kvmm_pool *pool, struct pool_count *count)
 {
+	kv_assert_held(&pool->lock);
 	for (const struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next) {
 		u64 allocs = READ_ONCE(mag->allocs);
 
@@ -322,6 +325,7 @@ void __mag_make(struct kvmm_pool *pool)
 /* May the thread keep blocks aside? Asked seldom while the answer is no. */
 static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 {
+	kv_assert_held(&pool->lock);
 	if (mag->armed)
 		return true;
 	if (pool->mags->off || pool->guard || pool->blind)	/* see door.h, unseen.h */

@@ -102,16 +102,18 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count);
 /* None from now on. ->lock held. */
 void mags_off(struct kvmm_pool *pool);
 
-/* The pool is closed: let no thread past the gate. ->lock held. */
+/* The pool is closed: let no thread past the gate. */
 static inline void mags_disarm(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	for (struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next)
 		WRITE_ONCE(mag->armed, MAG_DISARMED);
 }
 
-/* All blocks go back to the zone; how many. ->lock held. */
+/* All blocks go back to the zone; how many. */
 static inline u32 mags_drain(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	return likely(!pool->mags || !pool->mags->armed) ? 0 : __mags_drain(pool);
 }
 
@@ -126,12 +128,14 @@ static inline void mag_make(struct kvmm_pool *pool, u32 nr)
 /* They were, under ->lock: without it next time. */
 static inline void mag_fill(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (nr - 1 < MAG_ROUNDS && pool->mags)
 		__mag_fill(pool);
 }
 
 static inline void mag_spill(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (nr - 1 < MAG_ROUNDS && pool->mags)
 		__mag_spill(pool);
 }
@@ -182,6 +186,7 @@ static __always_inline bool mag_take_entry(struct kvmm_pool *pool, const struct 
 	struct kv_entry *entry = entry_at(pool, index);
 	u64 word = READ_ONCE(entry->word);
 
+	kv_assert(index < pool->entries.nr);
 	if (unlikely(kv_word_life(word) != mag->stamp))
 		return false;
 	WRITE_ONCE(entry->vtime, tick);

@@ -45,6 +45,7 @@ void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max
 u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first)
 {
+	kv_assert_reading();
 	*nr_first = 0;
 	return query->nr ? pool->map->ops->match(pool->map, query, refs, nr_first) : 0;
 }

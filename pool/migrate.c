@@ -23,6 +23,7 @@ void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
 
 void kv_pool_device_failed(struct kvmm_pool *pool)
 {
+	kv_assert_not_held(&pool->lock);
 	device_failed(pool);
 }
 
@@ -38,6 +39,7 @@ static void fill_name(const struct kvmm_pool *pool, u32 index, struct kv_block_n
 	const struct pool_presence *presence = &pool->presence;
 	const struct kv_entry *entry = entry_at(pool, index);
 
+	kv_assert(index < pool->entries.nr);
 	*name = (struct kv_block_name){
 		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
 		.position = READ_ONCE(entry->position),
@@ -99,6 +101,7 @@ static int may_leave(const struct slot *slot)
 
 static void add_hold(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	slot->refs++;
 	slot->pins++;
 	pool->count.range_refs++;
@@ -107,6 +110,7 @@ static void add_hold(struct kvmm_pool *pool, struct slot *slot)
 
 static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	slot_unpin_own(pool, slot);	/* unless a caller has dropped more than its own */
 	release_post(pool, 1);
 }

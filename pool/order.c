@@ -41,6 +41,7 @@ static u32 parent_of(const struct order *order, u32 index)
 	const struct kv_entry *entry = entry_at(order, index);
 	u32 parent = READ_ONCE(entry->parent);
 
+	kv_assert(index < order->entries->nr);
 	if (likely(parent >= order->entries->nr) ||
 	    READ_ONCE(entry_at(order, parent)->position) + 1 != READ_ONCE(entry->position))
 		return KV_NONE;
@@ -75,6 +76,8 @@ static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
 {
 	void *policy = order_policy(order, index);
 
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
 	if (order->ops->fill)
 		order->ops->fill(policy, index, key);
 	if (order->ops->place)
@@ -84,6 +87,7 @@ static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
 
 static void apply_fill(struct order *order, u32 index, const kvmm_key_t *key)
 {
+	kv_assert_held(&order->lock);
 	if (!order->classes || class_filled(order->classes, index))
 		fill_in(order, index, key);
 }
@@ -93,6 +97,7 @@ void order_reclass(struct order *order, u32 index, u32 class)
 	kvmm_key_t key = kv_entry_key(entry_at(order, index));
 	bool has = order_has(order, index);
 
+	kv_assert(index < order->entries->nr);
 	order_history(order, HISTORY_RECLASSED, index, class);
 	order_changed(order);
 	if (has)
@@ -111,6 +116,8 @@ static noinline void record_note(struct order *order, enum order_note note,
 	const struct kv_entry *entry = entry_at(order, handle.index);
 	u64 word[2];
 
+	kv_assert_held(&order->lock);
+	kv_assert(handle.index < order->entries->nr);
 	sum_add(&order->history, history_word(note, 0, handle.index));
 	if (note != NOTE_FILL)
 		return;
@@ -128,6 +135,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	u64 word = smp_load_acquire(&entry->word);
 	kvmm_key_t key;
 
+	kv_assert_held(&order->lock);
+	kv_assert(handle.index < order->entries->nr);
 	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
 		return;
 	key = kv_entry_key(entry);
@@ -161,6 +170,7 @@ static void expect(const struct order *order, u64 note, bool soon)
 {
 	u32 index = note_handle(note).index;
 
+	kv_assert_held(&order->lock);
 	if (!soon) {
 		kv_prefetch(entry_at(order, index));
 		family_prefetch(&order->family, index);
@@ -173,6 +183,7 @@ void order_catch_up(struct order *order)
 {
 	u32 nr = empty_log(order);
 
+	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++) {
 		u64 note = order->applied[i];
 
@@ -273,12 +284,14 @@ static bool try_order(struct order *order)
 
 static noinline void record_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
 {
+	kv_assert_held(&order->lock);
 	sum_add(&order->history, history_word(HISTORY_SEEN, 0, nr));
 	sum_add_bytes(&order->history, keys, nr * sizeof(*keys));
 }
 
 void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
+	kv_assert_held(&order->lock);
 	if (unlikely(order->deterministic && order->ops->seen))
 		record_seen(order, keys, nr);
 	if (unlikely(order->quotas && order->ops->seen)) {
@@ -311,6 +324,8 @@ void order_park(struct order *order, u32 index)
 /* An earlier entry's children do not count, nor do those of another class, or account. */
 static bool is_child(const struct order *order, u32 parent, u32 kid)
 {
+	kv_assert(kid < order->entries->nr);
+	kv_assert(parent < order->entries->nr);
 	return READ_ONCE(entry_at(order, kid)->position) ==
 	       READ_ONCE(entry_at(order, parent)->position) + 1 &&
 	       class_of(order->classes, kid) == class_of(order->classes, parent) &&
@@ -338,6 +353,7 @@ static u32 take_leaf(struct order *order, u32 top)
 	void *policy = order_policy(order, top);
 	u32 leaf = top, kid;
 
+	kv_assert_held(&order->lock);
 	if (order->mark.top == top && order->ops->has(policy, order->mark.above))
 		leaf = order->mark.above;
 	order->mark.top = top;
@@ -359,6 +375,7 @@ static u32 next_class(const struct order *order)
 {
 	u32 class;
 
+	kv_assert_held(&order->lock);
 	for (class = 0; order->classes->has_quotas && class < order->nr_policies; class++)
 		if (class_is_over(order->classes, class) && order_nr_in(order, class))
 			return class;
@@ -371,6 +388,7 @@ static u32 next_class(const struct order *order)
 /* Where the next victim is picked, or NULL: there is none. */
 static void *next_policy(struct order *order)
 {
+	kv_assert_held(&order->lock);
 	if (unlikely(order->quotas != NULL))
 		return quota_next(order);
 	return order->policies[likely(!order->classes) ? 0 : next_class(order)];
@@ -402,6 +420,8 @@ static void look_ahead(const struct order *order, const void *policy, u32 index)
 {
 	u32 ahead;
 
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
 	kv_prefetch_write(entry_at(order, index));
 	family_prefetch(&order->family, index);
 	if (!order->ops->ahead)
@@ -416,6 +436,7 @@ static void look_ahead(const struct order *order, const void *policy, u32 index)
 
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
+	kv_assert_held(&order->lock);
 	quota_restart(order->quotas);
 	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
 		void *policy = next_policy(order);
@@ -432,6 +453,7 @@ static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 
 static void unpick(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	order->stamp--;
 	picked_back(order, index);
 	order->ops->unpick(order_policy(order, index), index);
@@ -442,6 +464,7 @@ static void replace(struct order *order, struct picked *picked, u32 at)
 {
 	u32 top = picked->index[at];
 
+	kv_assert_held(&order->lock);
 	while (picked->nr > at + 1)
 		unpick(order, picked->index[--picked->nr]);
 	picked_back(order, top);
@@ -457,6 +480,7 @@ static bool claim(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
+	kv_assert(index < order->entries->nr);
 	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
 		return true;
 	unpick(order, index);
@@ -470,6 +494,7 @@ u32 order_pick(struct order *order, u32 nr, u32 *victims)
 	struct picked picked;
 	u32 nr_victims = 0;
 
+	kv_assert_held(&order->lock);
 	pick_ahead(order, &picked, min(nr, ORDER_PICKS));
 	for (u32 i = 0; i < picked.nr; i++) {
 		if (unlikely(family_first(&order->family, picked.index[i]) != KV_NONE))
@@ -501,6 +526,8 @@ static void put_back(struct order *order, u32 index)
 {
 	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
 
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
 	if (likely(!family_was_in(&order->family, index)))
 		return;
 	elder = family_elder(&order->family, index);
@@ -517,6 +544,7 @@ void order_unpeek(struct order *order, u32 index)
 
 bool order_take(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	if (!order_has(order, index) || child_of(order, index) != KV_NONE)
 		return false;
 	order->ops->take(order_policy(order, index), index);
@@ -530,6 +558,7 @@ void order_unpick(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
+	kv_assert(index < order->entries->nr);
 	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_unclaim));
 	order_unpeek(order, index);
 }
@@ -542,6 +571,7 @@ void order_unpick_late(struct order *order, u32 index)
 	kvmm_key_t key = kv_entry_key(entry);
 	void *policy = order_policy(order, index);
 
+	kv_assert(index < order->entries->nr);
 	order->ops->enter(policy, index, has_key ? &key : NULL);
 	order->ops->leave(policy, index);
 	order_changed(order);
@@ -577,6 +607,7 @@ static int init_policy(struct order *order, u32 class)
 {
 	int err = order_make_policy(order, &order->policies[class]);
 
+	kv_assert(class < KVMM_MAX_CLASSES);
 	order->nr_policies += order->policies[class] != NULL;
 	return err;
 }

@@ -146,6 +146,7 @@ static inline void *order_policy(const struct order *order, u32 index)
 {
 	u32 class = class_of(order->classes, index);
 
+	kv_assert_held(&order->lock);
 	if (unlikely(order->quotas != NULL))
 		return quota_policy_to_change(order->quotas, class, index);
 	return order->policies[class];
@@ -169,16 +170,18 @@ static inline bool order_wants_fill(const struct order *order)
 /*
  * A victim can be put back exactly as long as nothing else has happened but picks that were undone,
  * newest first: then ->stamp is what it was after the pick. A caller that keeps victims for longer
- * than a call compares it. ->lock held.
+ * than a call compares it.
  */
 static inline void order_changed(struct order *order)
 {
+	kv_assert_held(&order->lock);
 	order->stamp += BIT64(32);
 }
 
-/* Two words for the history. One untaken branch where there is none. ->lock held. */
+/* Two words for the history. One untaken branch where there is none. */
 static inline void order_history(struct order *order, enum history_mark mark, u32 index, u64 word)
 {
+	kv_assert_held(&order->lock);
 	if (likely(!order->deterministic))
 		return;
 	sum_add(&order->history, history_word(mark, 0, index));
@@ -187,6 +190,7 @@ static inline void order_history(struct order *order, enum history_mark mark, u3
 
 static inline u32 order_nr_in(const struct order *order, u32 class)
 {
+	kv_assert(class < KVMM_MAX_CLASSES);
 	if (unlikely(order->quotas != NULL))
 		return quota_order_nr_in(order, class);
 	return order->ops->nr(order->policies[class]);
@@ -210,6 +214,7 @@ static inline bool order_is_spent(struct order *order)
 {
 	bool spent;
 
+	kv_assert_held(&order->lock);
 	quota_restart(order->quotas);
 	spent = unlikely(order->quotas != NULL) ? !quota_next(order) : !order_nr(order);
 	if (likely(!spent) && ++order->nr_vain <= order->entries->nr)

@@ -46,6 +46,7 @@ static void add_sample(u64 avg[KVMM_NR_AVGS], u64 lost_ns)
 
 static bool is_stalled(const struct pressure *p, enum stall stall)
 {
+	kv_assert_held(&p->lock);
 	if (stall == STALL_SOME)
 		return p->nr_queued || p->nr_working;
 	return p->nr_queued && !p->nr_working;
@@ -54,6 +55,7 @@ static bool is_stalled(const struct pressure *p, enum stall stall)
 /* Time goes by, in one state, up to @now within this period. */
 static void account(struct pressure *p, u64 now)
 {
+	kv_assert_held(&p->lock);
 	for (u32 s = 0; s < NR_STALLS; s++) {
 		if (!is_stalled(p, s))
 			continue;
@@ -65,6 +67,7 @@ static void account(struct pressure *p, u64 now)
 
 static void end_period(struct pressure *p)
 {
+	kv_assert_held(&p->lock);
 	account(p, p->next_ns);
 	for (u32 s = 0; s < NR_STALLS; s++) {
 		add_sample(p->avg[s], p->period_ns[s]);
@@ -81,6 +84,7 @@ static void skip_periods(struct pressure *p, u64 now)
 {
 	u64 nr = (now - p->next_ns) / PERIOD_NS;
 
+	kv_assert_held(&p->lock);
 	if (nr <= LAST_PERIODS)
 		return;
 	nr -= LAST_PERIODS;
@@ -89,11 +93,12 @@ static void skip_periods(struct pressure *p, u64 now)
 	memset(p->period_ns, 0, sizeof(p->period_ns));
 }
 
-/* A clock that goes back stands still here. ->lock held. */
+/* A clock that goes back stands still here. */
 static void catch_up(struct pressure *p)
 {
 	u64 now = max(kv_clock_ns(), p->since_ns);
 
+	kv_assert_held(&p->lock);
 	if (now >= p->next_ns) {
 		end_period(p);
 		if (now >= p->next_ns)
@@ -127,6 +132,7 @@ void pressure_over(struct pressure *p, enum delay delay, u64 since_ns)
 
 static void fill_line(const struct pressure *p, enum stall stall, struct kvmm_pressure_line *line)
 {
+	kv_assert_held(&p->lock);
 	*line = (struct kvmm_pressure_line){ .total_us = p->total_ns[stall] / NS_PER_US };
 	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
 		line->avg[i] = p->avg[stall][i];

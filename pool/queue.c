@@ -39,6 +39,7 @@ void queue_add(struct kvmm_pool *pool, struct waiter *w)
 	struct door *door = &pool->door;
 	struct waiter *prev = door->tail;
 
+	kv_assert_held(&pool->lock);
 	while (prev && prev->prio < w->prio)
 		prev = prev->prev;
 	w->prev = prev;
@@ -76,6 +77,7 @@ void queue_del(struct kvmm_pool *pool, struct waiter *w)
 	struct door *door = &pool->door;
 	bool was_head = door->head == w;
 
+	kv_assert_held(&pool->lock);
 	if (!w->queued)
 		return;
 	if (w->prev)
@@ -87,6 +89,7 @@ void queue_del(struct kvmm_pool *pool, struct waiter *w)
 	else
 		door->tail = w->prev;
 	w->queued = false;
+	kv_assert(door->nr_waiting);
 	door->nr_waiting--;
 	pressure_over(&door->pressure, DELAY_QUEUE, w->since_ns);
 	if (!door->head)
@@ -100,6 +103,7 @@ void queue_del(struct kvmm_pool *pool, struct waiter *w)
 /* It leaves without blocks. ->lock held; @w may be gone once that is dropped. */
 void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
 {
+	kv_assert_held(&pool->lock);
 	pool->door.nr_timed_out += result == -ETIMEDOUT;
 	pool->door.nr_cancelled += result == -ECANCELED;
 	w->result = result;
@@ -109,6 +113,7 @@ void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
 
 void queue_refuse(struct kvmm_pool *pool, int result)
 {
+	kv_assert_held(&pool->lock);
 	while (pool->door.head)
 		waiter_refuse(pool, pool->door.head, result);
 }
@@ -117,6 +122,7 @@ void queue_expire(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
 
+	kv_assert_held(&pool->lock);
 	while (door->head && door->head->deadline_ns <= kv_clock_ns())
 		waiter_refuse(pool, door->head, -ETIMEDOUT);
 }
@@ -125,6 +131,7 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	const struct door *door = &pool->door;
 
+	kv_assert_held(&pool->lock);
 	if (!door->head || ctx->inside || ctx->self == door->head)
 		return false;
 	if (!ctx->self)

@@ -93,6 +93,7 @@ static u64 limits_of(const struct account *account)
 
 void account_set(struct quotas *quotas, u32 i, const struct kvmm_tenant_attr *limit)
 {
+	kv_assert(i < MAX_ACCOUNTS);
 	quotas->limits -= limits_of(quotas->account[i]);
 	quotas->account[i]->limit = *limit;
 	quotas->limits += limits_of(quotas->account[i]);
@@ -117,6 +118,7 @@ struct account *account_del(struct quotas *quotas, u32 i)
 	struct account *account = quotas->account[i];
 	u32 at = 0;
 
+	kv_assert(i < MAX_ACCOUNTS);
 	while (quotas->live[at] != i)
 		at++;
 	quotas->live[at] = quotas->live[--quotas->nr];
@@ -185,12 +187,14 @@ void __quota_charge_entry(struct quotas *quotas, u32 index)
 {
 	u32 i = quotas->who == QUOTA_NOBODY ? QUOTA_REST : quotas->who;
 
+	kv_assert(index < quotas->nr_blocks);
 	quotas->of[index] = i;
 	quotas->account[i]->usage++;
 }
 
 static void count_evicted(struct account *account, u32 mark)
 {
+	kv_assert(account->nr_picked);
 	account->nr_picked--;
 	account->nr_evicted++;
 	account->nr_low += !!(mark & QUOTA_LOW);
@@ -201,6 +205,8 @@ void __quota_uncharge_entry(struct quotas *quotas, u32 index)
 {
 	struct account *account = quotas->account[quota_of(quotas, index)];
 
+	kv_assert(index < quotas->nr_blocks);
+	kv_assert(account->usage);
 	account->usage--;
 	if (quotas->of[index] & QUOTA_PICKED)
 		count_evicted(account, quotas->of[index]);
@@ -213,6 +219,7 @@ void __quota_lend(struct quotas *quotas, u32 index)
 
 	__quota_unpicked(quotas, index);
 	account->nr_claimed++;
+	kv_assert(account->usage);
 	account->usage--;
 }
 
@@ -220,6 +227,7 @@ void __quota_unlend(struct quotas *quotas, u32 index)
 {
 	struct account *account = quotas->account[quota_of(quotas, index)];
 
+	kv_assert(account->nr_claimed);
 	account->nr_claimed--;
 	account->usage++;
 	__quota_picked(quotas, index);
@@ -229,6 +237,7 @@ void __quota_took(struct quotas *quotas, u32 i)
 {
 	struct account *account = quotas->account[i];
 
+	kv_assert(i < MAX_ACCOUNTS);
 	account->nr_high += !!(account->beyond & BEYOND_HIGH);
 	account->nr_max += !!(account->beyond & BEYOND_MAX);
 	/* Blocks of its own that a range got are charged until the victims are forgotten. */

@@ -233,6 +233,7 @@ static inline void quota_uncharge_entry(struct quotas *quotas, u32 index)
 /* A range got @nr blocks, or, if that is negative, lost some. ->lock held. */
 static inline void quota_charge_range(struct quotas *quotas, u32 account, s64 nr)
 {
+	kv_assert(account < MAX_ACCOUNTS);
 	if (unlikely(quotas != NULL))
 		quotas->account[account]->usage += (u32)nr;
 }
@@ -266,6 +267,7 @@ static inline void quota_unlend(struct quotas *quotas, u32 index)
 /* @nr waiting victims will be entries of @account, or, if negative, will not. ->lock held. */
 static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
 {
+	kv_assert(account < MAX_ACCOUNTS);
 	if (unlikely(quotas != NULL)) {
 		quotas->account[account]->nr_due += (u32)nr;
 		quotas->account[account]->usage += (u32)nr;
@@ -275,6 +277,7 @@ static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
 /* The second half of one that was counted when it began. ->lock held. */
 static inline void quota_peak(struct quotas *quotas, u32 i)
 {
+	kv_assert(i < MAX_ACCOUNTS);
 	if (unlikely(quotas != NULL))
 		quotas->account[i]->peak = max(quotas->account[i]->peak,
 					       quotas->account[i]->usage);

@@ -74,6 +74,7 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 {
 	struct account *rest = set->quotas->account[QUOTA_REST];
 
+	kv_assert_held(&pool->lock);
 	mags_off(pool);		/* takes from there are not seen */
 	arenas_rest(pool);
 	rest->nr_claimed = pool->claims.nr;
@@ -92,6 +93,7 @@ static void reclaim_excess(struct kvmm_pool *pool, u32 i)
 	const struct account *account = pool->order.quotas->account[i];
 	u32 limit = min(account->limit.high, account->limit.max);
 
+	kv_assert_held(&pool->lock);
 	if (pool->caches && account->usage > limit)
 		quota_reclaim(pool, i, account->usage - limit);
 }
@@ -101,6 +103,7 @@ static void apply(struct kvmm_pool *pool, struct setting *set)
 {
 	struct quotas *quotas = pool->order.quotas;
 
+	kv_assert_held(&pool->lock);
 	pool->metadata_bytes += set->nr_accounts * account_bytes(&pool->order);
 	while (set->nr_accounts)
 		account_add(quotas, set->account[--set->nr_accounts]);
@@ -186,18 +189,20 @@ static void tenant_leave(struct kvmm_pool *pool)
 	cache_leave(pool);
 }
 
-/* compact_lock held. In *@gone the account to be freed. */
+/* In *@gone the account to be freed. */
 static int del(struct kvmm_pool *pool, u32 tenant, struct account **gone)
 {
 	u32 i;
 	int err = tenant_enter(pool, tenant, &i);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	if (pool->order.quotas->account[i]->usage || pool->order.quotas->account[i]->nr_claimed) {
 		err = -EBUSY;
 	} else {
 		*gone = account_del(pool->order.quotas, i);
+		kv_assert(pool->metadata_bytes >= account_bytes(&pool->order));
 		pool->metadata_bytes -= account_bytes(&pool->order);
 	}
 	tenant_leave(pool);

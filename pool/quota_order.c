@@ -179,6 +179,7 @@ void *quota_next(struct order *order)
 {
 	struct quotas *quotas = order->quotas;
 
+	kv_assert_held(&order->lock);
 	quotas->turn = next_turn(order);
 	if (quotas->turn.rank == KV_NONE)
 		return NULL;
@@ -194,6 +195,7 @@ void __quota_picked(struct quotas *quotas, u32 index)
 {
 	u32 i = quota_of(quotas, index), mark = QUOTA_PICKED;
 
+	kv_assert(index < quotas->nr_blocks);
 	if (quotas->mode == QUOTA_OF_WHO)
 		mark |= QUOTA_OWN;
 	if (quotas->mode == QUOTA_FOR_WHO && i != quotas->who && level_of(quotas, i) == LEVEL_LOW)
@@ -204,6 +206,7 @@ void __quota_picked(struct quotas *quotas, u32 index)
 
 void __quota_unpicked(struct quotas *quotas, u32 index)
 {
+	kv_assert(index < quotas->nr_blocks);
 	quotas->account[quota_of(quotas, index)]->nr_picked--;
 	quotas->of[index] &= QUOTA_ACCOUNT;
 }

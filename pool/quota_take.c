@@ -40,6 +40,7 @@ static u32 nr_inactive(const struct kvmm_pool *pool, const struct account *accou
 
 u32 account_nr_inactive(const struct kvmm_pool *pool, u32 i)
 {
+	kv_assert_held(&pool->lock);
 	return nr_inactive(pool, pool->order.quotas->account[i]);
 }
 
@@ -103,6 +104,7 @@ int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 kee
 	u64 nr_available, want = (u64)ctx->nr + ctx->reserve + keep;
 
 	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (!ctx->nr || (!excess.max && want <= kv_zone_nr_free(pool->zone)))
 		return 0;
 	count_hits(pool, ctx, own);
@@ -156,6 +158,7 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 
 static bool may_reclaim(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
 	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
@@ -164,6 +167,7 @@ int __quota_admit(struct kvmm_pool *pool, u32 i, struct alloc_ctx *ctx)
 	struct account *account = pool->order.quotas->account[i];
 	struct excess excess = excess_of(account, ctx->nr);
 
+	kv_assert_held(&pool->lock);
 	ctx->account = i;
 	if (ctx->squeezed)
 		return excess.max ? refuse(account, &excess) : 0;
@@ -175,6 +179,8 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	const struct account *account = pool->order.quotas->account[ctx->account];
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	return excess_of(account, ctx->nr).max >
 	       (may_reclaim(pool, ctx) ? nr_inactive(pool, account) : 0);
 }
@@ -186,6 +192,7 @@ int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct victims own = NO_VICTIMS;
 	int err;
 
+	kv_assert_held(&pool->lock);
 	ctx->squeezed = true;
 	if (!excess.max && !excess.high)
 		return 0;
@@ -206,6 +213,8 @@ u32 quota_reclaim(struct kvmm_pool *pool, u32 i, u32 nr)
 {
 	struct victims victims = NO_VICTIMS;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	quota_begin(pool->order.quotas, i, QUOTA_OF_WHO);
 	victims_pick(pool, min(nr, pool->nr_blocks), &victims);
 	quota_end(pool->order.quotas);

@@ -7,6 +7,7 @@
 
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	uncount_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, -(s64)slot->nr);
 	class_charge(pool->order.classes, slot->cls, -(s64)slot->nr);
@@ -16,6 +17,7 @@ void range_del(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(slot->pins))
 		__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
@@ -39,6 +41,7 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 {
 	struct slot *slot = slot_at(pool, range.index);
 
+	kv_assert_held(&pool->lock);
 	if (!keep_pin)
 		slot_unpin_own(pool, slot);
 	if (!seq)
@@ -53,6 +56,7 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 	struct slot *slot = slot_at(pool, range.index);
 	u32 nr = slot->nr;
 
+	kv_assert_held(&pool->lock);
 	__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
 	seq_del(pool, range.index);
@@ -102,10 +106,12 @@ bool last_put_is_barred(const struct slot *slot)
 
 void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
 {
+	kv_assert_held(&pool->lock);
 	if (likely(slot->refs == 1)) {
 		range_del(pool, index);
 		return;
 	}
+	kv_assert(slot->refs);
 	slot->refs--;
 	pool->count.range_refs--;
 	own_put_range(pool, slot, index);
@@ -140,6 +146,7 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 
 static bool seq_is_barred(const struct kvmm_pool *pool, u64 seq)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i))
 		if (last_put_is_barred(slot_at(pool, i)))
 			return true;

@@ -74,6 +74,7 @@ static inline u64 slot_attrs(const struct slot *slot)
 /* The content is gone; the range says so from here on. */
 static inline void slot_lose(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	pool->count.range_attrs -= slot_attrs(slot);
 	slot_write_begin(slot);
 	WRITE_ONCE(slot->lost, 1);
@@ -105,6 +106,7 @@ static inline u32 slot_typed_pins(struct kvmm_pool *pool, const struct slot *slo
 /* Our own pin, which a caller that unpins too often may have taken. */
 static inline void slot_unpin_own(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	slot_unpin(pool, slot, KVMM_PIN_USER);
 }
 
@@ -115,6 +117,7 @@ static inline bool slot_is_pinned(const struct slot *slot)
 
 static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	pool->count.range_blocks += nr - (u64)slot->nr;
 	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
 	class_charge(pool->order.classes, slot->cls, nr - (s64)slot->nr);
@@ -169,19 +172,20 @@ static inline u32 pool_nr_free(struct kvmm_pool *pool)
 
 /*
  * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range
- * that grew longest ago first. Returns how many. ->lock held. One untaken branch without
- * reservations.
+ * that grew longest ago first. Returns how many. One untaken branch without reservations.
  */
 static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	return likely(!pool->grow.nr_reserved) ? 0 : __pool_steal_reserved(pool, nr);
 }
 
-/* So that the zone has @nr free blocks, if stealing can do it: else nothing is. ->lock held. */
+/* So that the zone has @nr free blocks, if stealing can do it: else nothing is. */
 static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 {
 	u32 nr_free;
 
+	kv_assert_held(&pool->lock);
 	if (likely(!pool->grow.nr_reserved))
 		return;
 	nr_free = kv_zone_nr_free(pool->zone);
@@ -189,13 +193,14 @@ static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 		__pool_steal_reserved(pool, nr - nr_free);
 }
 
-/* kv_alloc_runs() for @attr; where it scatters or fails, reserved blocks go. ->lock held. */
+/* kv_alloc_runs() for @attr; where it scatters or fails, reserved blocks go. */
 static inline int alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			     struct kvmm_extent *ext)
 {
 	int nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
 				   attr->max_runs, ext);
 
+	kv_assert_held(&pool->lock);
 	if (likely(nr_ext == 1 || !pool->grow.nr_reserved))
 		return nr_ext;
 	return __reserve_alloc_runs(pool, attr, ext, nr_ext);
@@ -211,6 +216,7 @@ static inline void reserve_drop(struct kvmm_pool *pool, struct slot *slot)
 /* Blocks are about to be moved. */
 static inline void reserve_drop_all(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	if (unlikely(pool->grow.nr_reserved))
 		__reserve_drop_all(pool);
 }
@@ -241,6 +247,7 @@ static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slo
 	struct pool_grow *grow = &pool->grow;
 	u32 nr_ext = slot->nr_ext;
 
+	kv_assert_held(&pool->lock);
 	grow->finished_ext += nr_ext;
 	grow->finished[grow_bucket(nr_ext)]++;
 	if (unlikely(nr_ext > grow->finished_max))

@@ -43,6 +43,7 @@ static inline u32 res_end(const struct grow *grow)
 /* Blocks that follow it, or begin it, are taken in the zone, and have no owner. */
 void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (!nr)
 		return;
 	owner_fill(pool, start, nr, make_owner(OWNER_RESERVED, grow->index));
@@ -58,17 +59,22 @@ void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr
 
 static void shorten(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert(grow->res.nr >= nr);
+	kv_assert(pool->grow.nr_reserved >= nr);
 	grow->res.nr -= nr;
 	pool->grow.nr_reserved -= nr;
 	if (grow->res.nr)
 		return;
 	list_del(&pool->grow, grow);
+	kv_assert(pool->grow.nr_lists);
 	pool->grow.nr_lists--;
 }
 
 /* The range grows by the first @nr blocks; the caller sets their owner. */
 void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	shorten(pool, grow, nr);
 	grow->res.start += nr;
 	kv_reserved_used(nr);
@@ -82,6 +88,7 @@ void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 /* The last @nr blocks are free for all. */
 static void cut(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	shorten(pool, grow, nr);
 	owner_clear(pool, res_end(grow), nr);
 	if (unlikely(kv_unreserve(pool->zone, res_end(grow), nr)))
@@ -95,6 +102,7 @@ void __reserve_drop(struct kvmm_pool *pool, struct grow *grow)
 
 void __reserve_drop_all(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	while (pool->grow.oldest)
 		cut(pool, pool->grow.oldest, pool->grow.oldest->res.nr);
 }
@@ -103,6 +111,7 @@ void __reserve_drop_all(struct kvmm_pool *pool)
 
 static void steal(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	pool->grow.steals++;
 	pool->grow.stolen_blocks += nr;
 	cut(pool, grow, nr);
@@ -111,6 +120,7 @@ static void steal(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 /* It could have grown twice since. */
 static bool is_idle(const struct kvmm_pool *pool, const struct grow *grow)
 {
+	kv_assert_held(&pool->lock);
 	return pool->grow.clock - grow->used > 2 * (u64)pool->grow.nr_lists;
 }
 
@@ -154,6 +164,7 @@ static struct stretch find_stretch(struct kvmm_pool *pool, u32 nr)
 	struct stretch best = { NULL, 0 };
 	struct grow *grow = pool->grow.oldest;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
 		struct stretch stretch = stretch_of(pool, grow);
 
@@ -169,6 +180,7 @@ static struct stretch longest_stretch(struct kvmm_pool *pool, const struct grow 
 	struct stretch best = { NULL, 0 };
 	struct grow *grow = pool->grow.oldest;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
 		struct stretch stretch = stretch_of(pool, grow);
 
@@ -184,6 +196,7 @@ static u32 take_stretch(struct kvmm_pool *pool, const struct stretch *stretch, u
 	u32 end = stretch->grow->res.start + stretch->nr;
 	u32 behind = stretch->nr - stretch->grow->res.nr;
 
+	kv_assert_held(&pool->lock);
 	if (nr > behind)
 		steal(pool, stretch->grow, nr - behind);
 	if (kv_reserve_behind(pool->zone, end - nr, nr, nr) != nr)
@@ -196,6 +209,7 @@ u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 n
 {
 	struct stretch stretch = longest_stretch(pool, for_whom);
 
+	kv_assert_held(&pool->lock);
 	if (stretch.nr / 2 < nr)
 		return 0;
 	nr = min(stretch.nr / 2, most);
@@ -208,6 +222,7 @@ static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ex
 {
 	struct stretch stretch = find_stretch(pool, nr);
 
+	kv_assert_held(&pool->lock);
 	if (!stretch.nr)
 		return false;
 	for (int i = 0; i < nr_ext; i++)
@@ -224,6 +239,7 @@ static int steal_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr
 {
 	enum kv_placement place = range_placement(attr->flags);
 
+	kv_assert_held(&pool->lock);
 	if (place == KV_PLACE_MOVABLE && alloc_stretch(pool, attr->nr, ext, nr_ext))
 		return 1;
 	while (nr_ext == -ENOSPC && pool->grow.nr_reserved) {
@@ -239,6 +255,7 @@ int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *a
 {
 	u64 before = pool->grow.stolen_blocks;
 
+	kv_assert_held(&pool->lock);
 	if (nr_ext < 0 && (nr_ext != -ENOSPC || pool_nr_free(pool) < attr->nr))
 		return nr_ext;
 	nr_ext = steal_runs(pool, attr, ext, nr_ext);

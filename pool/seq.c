@@ -19,6 +19,7 @@ void seq_add(struct kvmm_pool *pool, u32 index)
 	struct slot *slot = slot_at(pool, index);
 	u32 *head;
 
+	kv_assert_held(&pool->lock);
 	if (!slot->seq)
 		return;
 	head = &pool->bucket[seq_bucket(pool, slot->seq)];
@@ -33,6 +34,7 @@ void seq_del(struct kvmm_pool *pool, u32 index)
 {
 	const struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	if (!slot->seq)
 		return;
 	if (slot->next != KV_NONE)
@@ -52,6 +54,7 @@ static u32 skip_others(const struct kvmm_pool *pool, u32 index, u64 seq)
 
 u32 seq_first(const struct kvmm_pool *pool, u64 seq)
 {
+	kv_assert_held(&pool->lock);
 	if (!pool->bucket)
 		return KV_NONE;
 	return skip_others(pool, pool->bucket[seq_bucket(pool, seq)], seq);
@@ -69,6 +72,7 @@ static void move_chain(struct kvmm_pool *pool, u32 index)
 {
 	u32 prev;
 
+	kv_assert_held(&pool->lock);
 	if (index == KV_NONE)
 		return;
 	while (slot_at(pool, index)->next != KV_NONE)
@@ -84,6 +88,7 @@ u32 *seq_rehash(struct kvmm_pool *pool, u32 *bucket, u32 nr)
 	u32 *old = pool->bucket;
 	u32 nr_old = pool->nr_buckets;
 
+	kv_assert_held(&pool->lock);
 	memset(bucket, 0xff, nr * sizeof(*bucket));
 	pool->bucket = bucket;
 	pool->nr_buckets = nr;

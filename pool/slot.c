@@ -61,11 +61,13 @@ static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
 {
 	struct slot_dir *old = pool->slots;
 
+	kv_assert_held(&pool->lock);
 	link_free_slots(pool, dir);
 	pool->metadata_bytes += CHUNK_SLOTS * sizeof(struct slot) + dir_bytes(dir->nr_chunks);
 	kv_rcu_assign(pool->slots, dir);
 	if (!old)
 		return;
+	kv_assert(pool->metadata_bytes >= dir_bytes(old->nr_chunks));
 	pool->metadata_bytes -= dir_bytes(old->nr_chunks);
 	kv_rcu_defer(&old->rcu, free_dir);
 }
@@ -76,6 +78,7 @@ static int grow_buckets(struct kvmm_pool *pool, u32 nr_slots)
 	u32 nr = pool->nr_buckets;
 	u32 *bucket;
 
+	kv_assert_held(&pool->lock);
 	if (nr >= nr_slots)
 		return 0;
 	nr = max(CHUNK_SLOTS, 2 * nr);
@@ -118,6 +121,7 @@ u32 slot_take(struct kvmm_pool *pool)
 {
 	u32 index = pool->free_slot;
 
+	kv_assert_held(&pool->lock);
 	pool->free_slot = slot_at(pool, index)->next;
 	return index;
 }
@@ -143,6 +147,7 @@ void slot_put(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	slot_close(pool, slot, &pool->count);
 	if (unlikely(slot->gen == pool->gen_base)) {
 		pool->nr_retired++;
@@ -170,6 +175,7 @@ void slot_unput(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	slot_write_begin(slot);
 	WRITE_ONCE(slot->nr_ext, 0);
 	WRITE_ONCE(slot->lost, 0);
@@ -184,6 +190,7 @@ int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 	struct slot *slot;
 	u32 gen = range.gen;
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(!pool->slots || range.index >= dir_nr_slots(pool->slots)))
 		return refuse_handle(pool, pool->gen_base, range.gen);
 	slot = slot_at(pool, range.index);
@@ -212,6 +219,7 @@ static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slo
 	struct more_extents *old = slot->grow.more, *more;
 	u32 nr_room = KVMM_MAX_RUNS;
 
+	kv_assert_held(&pool->lock);
 	if (old && old->nr_room >= nr)
 		return 0;
 	while (nr_room < nr)

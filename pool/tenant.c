@@ -36,6 +36,8 @@ static void tenant_exit(struct kvmm_pool *pool)
 
 void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
 {
+	kv_assert(dst < pool->nr_blocks);
+	kv_assert(src < pool->nr_blocks);
 	memmove(&pool->tenant[dst], &pool->tenant[src], nr * sizeof(*pool->tenant));
 }
 
@@ -50,6 +52,7 @@ static int take_block(struct kvmm_pool *pool, u32 block, u32 tenant)
 	struct kvmm_extent one = { block, 1 };
 	int err;
 
+	kv_assert(block < pool->nr_blocks);
 	if (pool->zero == KVMM_ZERO_ALWAYS)
 		return blocks_zero(pool, &one, 1);
 	if (tenant != TENANT_UNKNOWN && pool->tenant[block] == tenant)

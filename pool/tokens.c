@@ -134,6 +134,7 @@ static bool is_private_still(const struct kvmm_pool *pool, kvmm_mut_t block)
 
 static struct token_row *row_at(struct kvmm_pool *pool, struct token_chunk *chunk, u32 index)
 {
+	kv_assert_held(&chunk->lock);
 	return (struct token_row *)&chunk->word[index % CHUNK_ROWS * row_words(pool)];
 }
 

@@ -33,6 +33,7 @@ static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 static bool extent_is_owned(const struct kvmm_pool *pool, const struct kvmm_extent *ext,
 			    u32 owner)
 {
+	kv_assert_held(&pool->lock);
 	if (!ext->nr || ext->start >= pool->nr_blocks || ext->nr > pool->nr_blocks - ext->start)
 		return false;
 	for (u32 i = 0; i < ext->nr; i++)
@@ -156,6 +157,7 @@ static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct pool
 	u64 word = entry_at(pool, index)->word;
 	bool has = order_has(&pool->order, index);
 
+	kv_assert(index < pool->entries.nr);
 	re->nr_in_order += has;
 	switch (kv_word_state(word)) {
 	case KV_ENTRY_PARKED:
@@ -399,11 +401,11 @@ static int check_stopped(struct kvmm_pool *pool)
 	return err;
 }
 
-/* compact_lock held. */
 static int check_pool(struct kvmm_pool *pool)
 {
 	int err = pool_enter(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	err = check_parts(pool, check_open);

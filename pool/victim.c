@@ -63,6 +63,7 @@ u64 window_bytes(const struct window *window)
 
 static inline bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
 {
+	kv_assert(block < pool->nr_blocks);
 	/* Relaxed: blocks that an arena takes or frees meanwhile are missed, or not. */
 	return owner_is_free(READ_ONCE(pool->owner[block])) ||
 	       kv_has_bit(pool->window.chosen, block);
@@ -221,6 +222,7 @@ static u32 want_all(struct kvmm_pool *pool, u32 start, u32 max)
 	struct window *window = &pool->window;
 	u32 nr_there = nr_in_the_way(pool, start), nr = 0;
 
+	kv_assert_held(&pool->lock);
 	if (!nr_there || nr_there > max)
 		return 0;
 	for (u32 at = start; nr < nr_there; at++)
@@ -350,6 +352,7 @@ void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	u32 nr_wanted = nr - victims->nr;
 	u32 nr_seen = look(pool, nr_wanted), nr_left;
 
+	kv_assert_held(&pool->order.lock);
 	if (nr_seen <= nr_wanted)
 		return;
 	nr_left = nr_wanted - mark(pool, nr_wanted, nr_seen);
@@ -366,6 +369,8 @@ void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 	struct window *window = &pool->window;
 	u32 at = 0;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < nr; i++)
 		kv_set_bit(window->chosen, block_at(pool, blocks[i].index));
 	for (u32 i = 0; i < nr; i++, at++) {
