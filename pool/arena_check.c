@@ -3,15 +3,7 @@
  * Do the counts of arenas add up? Each block is free in the pool's zone, free in that of one arena,
  * or owned; each arena's counts are those of its slots, which are plain; its stock is its own.
  */
-#include <kv/log.h>
-
 #include "arena.h"
-
-static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
-{
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, index);
-	return -EUCLEAN;
-}
 
 static bool is_free_in(struct kvmm_zone *zone, const struct kvmm_extent *run)
 {
@@ -27,12 +19,12 @@ static int check_run(const struct kvmm_pool *pool, const struct arenas *arenas, 
 {
 	for (u32 i = 0; i < run->nr; i++)
 		if (!owner_is_free(pool->owner[run->start + i]))
-			return complain(pool, "owned block is free in an arena", run->start + i);
+			return pool_complain(pool, "owned block is free in an arena", run->start + i);
 	if (is_free_in(pool->zone, run))
-		return complain(pool, "block is free in the zone and in an arena", run->start);
+		return pool_complain(pool, "block is free in the zone and in an arena", run->start);
 	for (u32 i = number + 1; i < arenas->nr; i++)
 		if (is_free_in(arenas->arena[i].zone, run))
-			return complain(pool, "block is free in two arenas", run->start);
+			return pool_complain(pool, "block is free in two arenas", run->start);
 	return 0;
 }
 
@@ -44,14 +36,14 @@ static int check_runs(const struct kvmm_pool *pool, const struct arenas *arenas,
 	int err = 0;
 
 	if (arena->zone && kv_zone_check(arena->zone))
-		return complain(pool, "zone of an arena", number);
+		return pool_complain(pool, "zone of an arena", number);
 	for (at = 0; arena->zone && !err && !kvmm_zone_next_free(arena->zone, at, &run);
 	     at = run.start + run.nr) {
 		err = check_run(pool, arenas, number, &run);
 		nr += run.nr;
 	}
 	if (!err && nr != arena->nr_free)
-		err = complain(pool, "free blocks of an arena", nr);
+		err = pool_complain(pool, "free blocks of an arena", nr);
 	return err;
 }
 
@@ -68,13 +60,13 @@ static int check_ranges(const struct kvmm_pool *pool, const struct arenas *arena
 		if (slot->arena != number + 1 || !slot->nr_ext)
 			continue;
 		if (slot->seq || slot->pins || slot->refs != 1 || slot->nr_ext != 1)
-			return complain(pool, "range of an arena is not plain", i);
+			return pool_complain(pool, "range of an arena is not plain", i);
 		count_slot(&re, slot);
 	}
 	if (re.nr_ranges != count->nr_ranges || re.range_blocks != count->range_blocks ||
 	    re.range_refs != count->range_refs || re.range_attrs != count->range_attrs ||
 	    count->range_pins || count->range_seqs)
-		return complain(pool, "counts of an arena", number);
+		return pool_complain(pool, "counts of an arena", number);
 	return 0;
 }
 
@@ -86,12 +78,12 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 	     at = slot_at(pool, at)->next) {
 		if (at >= nr_slots || slot_at(pool, at)->arena != number + 1 ||
 		    slot_at(pool, at)->nr_ext)
-			return complain(pool, "slot in the stock of the wrong arena", at);
+			return pool_complain(pool, "slot in the stock of the wrong arena", at);
 		if (++nr > nr_slots)
-			return complain(pool, "stock of slots without end", number);
+			return pool_complain(pool, "stock of slots without end", number);
 	}
 	return nr == arenas->arena[number].nr_stock ? 0 :
-	       complain(pool, "free slots of an arena", nr);
+	       pool_complain(pool, "free slots of an arena", nr);
 }
 
 /* Lent to an arena that can have it, and only while they are in use. */
@@ -101,7 +93,7 @@ static int check_regions(const struct kvmm_pool *pool, const struct arenas *aren
 		u32 id = arenas->region[i];
 
 		if (id > arenas->nr || (id && (!arenas->on || !arenas->arena[id - 1].zone)))
-			return complain(pool, "region is lent to nobody", i);
+			return pool_complain(pool, "region is lent to nobody", i);
 	}
 	return 0;
 }

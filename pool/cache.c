@@ -643,7 +643,7 @@ int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 /* ---- giving private blocks back ---- */
 
-static void unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+void entries_unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++)
 		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
@@ -656,7 +656,7 @@ static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
 		int err = kv_handle_step(&pool->entries, handles[i], edge);
 
 		if (unlikely(err)) {
-			unmark(pool, handles, i);
+			entries_unmark(pool, handles, i);
 			kv_count(KV_EV_BAD_HANDLE);
 			return err;
 		}

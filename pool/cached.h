@@ -245,6 +245,9 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Instead: free blocks are free again, exactly. */
 void cache_untake_free(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 
+/* Marks of handles that are in the state they were marked in. */
+void entries_unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+
 /* ---- match.c ---- */
 
 /* The map's match(); in a read section. */

@@ -6,7 +6,6 @@
  * promise.c, and room is made in room.c.
  */
 #include <kv/env.h>
-#include <kv/log.h>
 
 #include "local.h"
 #include "queue.h"
@@ -204,12 +203,6 @@ int alloc_stat_read(struct kvmm_pool *pool, void *out)
 
 /* ---- validation ---- */
 
-static int complain(const struct kvmm_pool *pool, const char *what, u32 nr)
-{
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
-	return -EUCLEAN;
-}
-
 static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct door *door = &pool->door;
@@ -217,14 +210,14 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 		    (door->nr_promised ? GUARD_PROMISES : 0) | (door->head ? GUARD_QUEUE : 0);
 
 	if ((pool->guard & ~GUARD_CLOSED) != guard)
-		return complain(pool, "guard of the door", pool->guard);
+		return pool_complain(pool, "guard of the door", pool->guard);
 	if (!marks_are_good(pool, &door->marks))
-		return complain(pool, "watermarks", door->marks.low);
+		return pool_complain(pool, "watermarks", door->marks.low);
 	if (!door->costs.copy_block_ns || !door->costs.drop_block_ns)
-		return complain(pool, "costs", 0);
+		return pool_complain(pool, "costs", 0);
 	if (pool_nr_free(pool) + (u64)pool_nr_local(pool) < door->nr_promised)
-		return complain(pool, "promised blocks are not there", door->nr_promised);
-	return queue_check(pool) ? complain(pool, "queue of requests", door->nr_waiting) : 0;
+		return pool_complain(pool, "promised blocks are not there", door->nr_promised);
+	return queue_check(pool) ? pool_complain(pool, "queue of requests", door->nr_waiting) : 0;
 }
 
 POOL_PART(door) = {

@@ -406,6 +406,9 @@ struct pool_recount {
 	struct pool_count count;
 };
 
+/* Log what is wrong. Returns -EUCLEAN. */
+int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr);
+
 /* ---- pool.c ---- */
 
 int __pool_enter_slow(struct kvmm_pool *pool);

@@ -271,7 +271,16 @@ u32 mags_nr(const struct kvmm_pool *pool)
 	return nr;
 }
 
-/* Magazines stay where they are as long as the pool lives, in whosever list. */
+static void add_counts(const struct mag *mag, struct pool_count *count)
+{
+	u64 allocs = READ_ONCE(mag->allocs);
+
+	count->allocs += allocs;
+	count->alloc_blocks += allocs + READ_ONCE(mag->allocs_more);
+	count->frees += READ_ONCE(mag->frees);
+}
+
+/* Magazines stay where they are as long as the pool lives, armed or not. */
 u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 {
 	u32 nr = 0;
@@ -279,15 +288,11 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++) {
 		/* Pairs with __mag_make(): the magazine behind the pointer is complete. */
 		const struct mag *mag = smp_load_acquire(&pool->mags->mag[slot]);
-		u64 allocs;
 
 		if (!mag)
 			continue;
-		allocs = READ_ONCE(mag->allocs);
+		add_counts(mag, count);
 		nr += READ_ONCE(mag->nr);
-		count->allocs += allocs;
-		count->alloc_blocks += allocs + READ_ONCE(mag->allocs_more);
-		count->frees += READ_ONCE(mag->frees);
 	}
 	return nr;
 }
@@ -295,13 +300,8 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 void mags_count(const struct kvmm_pool *pool, struct pool_count *count)
 {
 	kv_assert_held(&pool->lock);
-	for (const struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next) {
-		u64 allocs = READ_ONCE(mag->allocs);
-
-		count->allocs += allocs;
-		count->alloc_blocks += allocs + READ_ONCE(mag->allocs_more);
-		count->frees += READ_ONCE(mag->frees);
-	}
+	for (const struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next)
+		add_counts(mag, count);
 }
 
 /* ---- from the zone ---- */
@@ -340,34 +340,28 @@ static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 	return false;
 }
 
-/* All of @nr, or none if there are not so many. */
-static u32 take_free(struct kvmm_pool *pool, u32 nr, struct kv_handle *handles, u32 *ids)
-{
-	if (kvmm_zone_alloc_many(pool->zone, nr, ids))
-		return 0;
-	if (!kv_entries_take(&pool->entries, nr, handles))
-		return nr;
-	POOL_BUG_ON(pool, kvmm_zone_free_many(pool->zone, ids, nr));
-	return 0;
-}
-
 /* Those that the zone named first are the first to be handed out. */
 static void load(struct kvmm_pool *pool, struct mag *mag)
 {
 	struct kv_handle handles[MAG_ROUNDS];
-	u32 ids[MAG_ROUNDS], nr;
+	u32 ids[MAG_ROUNDS];
 
 	if (kv_zone_nr_free(pool->zone) < pool->mags->floor)
 		return;
-	nr = take_free(pool, MAG_ROUNDS, handles, ids);
-	for (u32 i = 0; i < nr; i++) {
+	if (kvmm_zone_alloc_many(pool->zone, MAG_ROUNDS, ids))
+		return;
+	if (kv_entries_take(&pool->entries, MAG_ROUNDS, handles)) {
+		POOL_BUG_ON(pool, kvmm_zone_free_many(pool->zone, ids, MAG_ROUNDS));
+		return;
+	}
+	for (u32 i = 0; i < MAG_ROUNDS; i++) {
 		WRITE_ONCE(entry_at(pool, handles[i].index)->place, ids[i]);
 		owner_fill(pool, ids[i], 1, make_owner(OWNER_ENTRY, handles[i].index));
-		mag->entry[mag->nr + nr - 1 - i] = handles[i].index;
+		mag->entry[mag->nr + MAG_ROUNDS - 1 - i] = handles[i].index;
 	}
-	kv_entries_pocket(&pool->entries, handles, nr, mag->stamp);
-	pool->count.nr_held += nr;
-	WRITE_ONCE(mag->nr, mag->nr + nr);
+	kv_entries_pocket(&pool->entries, handles, MAG_ROUNDS, mag->stamp);
+	pool->count.nr_held += MAG_ROUNDS;
+	WRITE_ONCE(mag->nr, mag->nr + MAG_ROUNDS);
 }
 
 /* Is the block to be handed out next the magazine's? */
@@ -407,23 +401,18 @@ noinline void __mag_spill(struct kvmm_pool *pool)
 
 /* ---- threads that end, and forks ---- */
 
-static void unlink_armed(struct mags *mags, const struct mag *mag)
-{
-	struct mag **at = &mags->armed;
-
-	while (*at && *at != mag)
-		at = &(*at)->next;
-	if (*at)
-		*at = mag->next;
-}
-
 /* It is in no other hands any more but ours. */
 static void give_back(struct kvmm_pool *pool, struct mag *mag)
 {
+	struct mag **at = &pool->mags->armed;
+
 	kv_lock(&pool->lock);
 	if (mag->armed && !gate_refusal(pool->gate)) {
 		WRITE_ONCE(mag->armed, MAG_DISARMED);
-		unlink_armed(pool->mags, mag);
+		while (*at && *at != mag)
+			at = &(*at)->next;
+		if (*at)
+			*at = mag->next;
 		spill(pool, mag, mag->nr);
 	}
 	mag->patience = 0;
@@ -449,19 +438,14 @@ static void mags_forked(struct kvmm_pool *pool)
 
 /* ---- set-up ---- */
 
-/* Where the next block matters, the zone alone says it; private blocks of classes are counted. */
-static bool has_mags(const struct kvmm_pool *pool)
-{
-	return pool->caches && !pool->no_mags && !pool->deterministic && !pool->window.nr &&
-	       !pool->rounds && !pool->order.classes && !pool->parts.evict->keeps_unnamed &&
-	       pool->nr_blocks >= MAG_MIN_BLOCKS;
-}
-
 static int mags_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct mags *mags;
 
-	if (!has_mags(pool))
+	/* Where the next block matters, the zone alone says it; private blocks of classes are counted. */
+	if (!pool->caches || pool->no_mags || pool->deterministic || pool->window.nr ||
+	    pool->rounds || pool->order.classes || pool->parts.evict->keeps_unnamed ||
+	    pool->nr_blocks < MAG_MIN_BLOCKS)
 		return 0;
 	mags = kv_alloc_lines(1, sizeof(*mags));
 	if (!mags)

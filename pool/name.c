@@ -71,21 +71,6 @@ static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 		kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
 }
 
-/*
- * Where blocks have owners, another thread may take a block away from its owner at any moment: the
- * batch stays marked until all of it is staged and told.
- */
-static bool stage_marks(struct kvmm_pool *pool)
-{
-	return unlikely(READ_ONCE(pool->shares_blocks));
-}
-
-static void unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
-}
-
 /* Their marks stay if @marks. In the same read section. */
 static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		     const struct kv_handle *handles, bool marks)
@@ -110,7 +95,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		err = kv_entry_stage(&pool->entries, handles[i], &name, marks);
 		if (unlikely(err)) {
 			if (marks)
-				unmark(pool, handles, i);
+				entries_unmark(pool, handles, i);
 			tally_add(pool, TALLY_STAGED, i - unstage(pool, handles, i));
 			kv_count(KV_EV_BAD_HANDLE);
 			return err != -EBUSY && is_private(pool, handles[i]) ? -EINVAL : err;
@@ -128,7 +113,11 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 
 	if (err)
 		return err;
-	marks = stage_marks(pool);
+	/*
+	 * Where blocks have owners, another thread may take a block away from its owner at any
+	 * moment: the batch stays marked until all of it is staged and told.
+	 */
+	marks = unlikely(READ_ONCE(pool->shares_blocks));
 	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
 		pool_tell(pool, staged, prefix, handles);
@@ -136,7 +125,7 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			pool->map->ops->staged(pool->map, handles, prefix->nr);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
 		if (unlikely(marks))
-			unmark(pool, handles, prefix->nr);
+			entries_unmark(pool, handles, prefix->nr);
 	}
 	cache_end(pool);
 	if (!err && prefix->nr)
@@ -202,13 +191,6 @@ int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t n
 
 /* ---- publish ---- */
 
-/* The result of a batch. */
-struct outcome {
-	u32 nr_new;		/* registered */
-	u32 nr_refs;		/* references taken on elders */
-	u64 names;		/* sum of the new ones' */
-};
-
 static bool same(struct kv_handle a, struct kv_handle b)
 {
 	return a.index == b.index && a.gen == b.gen;
@@ -228,50 +210,40 @@ static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct k
 	}
 }
 
-static void look_at(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found,
-		    struct outcome *out)
+/* ->handles were inserted; ->found serve the names now. */
+static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 {
-	const struct kv_entry *entry = entry_at(pool, handle.index);
-	bool is_new = same(handle, found), holds = entry_holds_elder(entry);
+	const struct kv_handle *handles = insert->handles, *found = insert->found;
+	u32 nr_new = 0, nr_refs = 0;	/* references taken on elders */
+	u64 names = 0;
 
-	out->nr_new += is_new;
-	out->names += is_new ? name_sum(entry) : 0;
-	out->nr_refs += !is_new || holds;
-	if (is_new && (pool->resets || holds))
-		kv_entry_set_reset(&pool->entries, handle);
-}
+	kv_assert_reading();
+	for (u32 i = 0; i < insert->nr; i++) {
+		const struct kv_entry *entry = entry_at(pool, handles[i].index);
+		bool is_new = same(handles[i], found[i]), holds = entry_holds_elder(entry);
 
-static void count_published(struct kvmm_pool *pool, const struct kv_insert *insert,
-			    const struct outcome *out)
-{
+		nr_new += is_new;
+		names += is_new ? name_sum(entry) : 0;
+		nr_refs += !is_new || holds;
+		if (is_new && (pool->resets || holds))
+			kv_entry_set_reset(&pool->entries, handles[i]);
+		if (insert->nr_dups && insert->policy != KV_DUP_ALLOW)
+			tell_order(pool, handles[i], found[i]);
+	}
 	kv_probe3(register, pool, insert->nr, insert->nr_dups);
-	tally_add(pool, TALLY_STAGED, -(u64)out->nr_new);
-	tally_add(pool, TALLY_REGISTERED, out->nr_new);
+	tally_add(pool, TALLY_STAGED, -(u64)nr_new);
+	tally_add(pool, TALLY_REGISTERED, nr_new);
 	tally_add(pool, TALLY_NEW, insert->nr);
 	tally_add(pool, TALLY_DUPS, insert->nr_dups);
-	tally_add(pool, TALLY_NAMES, out->names);
-	tally_add(pool, TALLY_ACTIVE, out->nr_new + insert->nr_first);
-	tally_add(pool, TALLY_REFS, out->nr_new + out->nr_refs);
-}
-
-/* @handles were inserted; ->found serve the names now. */
-static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
-		    const struct kv_handle *handles)
-{
-	struct outcome out = { 0 };
-
-	for (u32 i = 0; i < insert->nr; i++) {
-		look_at(pool, handles[i], insert->found[i], &out);
-		if (insert->nr_dups && insert->policy != KV_DUP_ALLOW)
-			tell_order(pool, handles[i], insert->found[i]);
-	}
-	count_published(pool, insert, &out);
+	tally_add(pool, TALLY_NAMES, names);
+	tally_add(pool, TALLY_ACTIVE, nr_new + insert->nr_first);
+	tally_add(pool, TALLY_REFS, nr_new + nr_refs);
 	if (!order_wants_fill(&pool->order))
 		return;
-	if (out.nr_new == insert->nr)
+	if (nr_new == insert->nr)
 		order_note(&pool->order, NOTE_FILL, handles, insert->nr);
-	for (u32 i = 0; out.nr_new < insert->nr && i < insert->nr; i++)
-		if (same(handles[i], insert->found[i]))
+	for (u32 i = 0; nr_new < insert->nr && i < insert->nr; i++)
+		if (same(handles[i], found[i]))
 			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
 }
 
@@ -285,7 +257,7 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 	if (likely(!err))
 		err = pool->map->ops->insert(pool->map, insert);
 	if (likely(!err)) {
-		account(pool, insert, insert->handles);
+		account(pool, insert);
 		pool_tell(pool, registered, insert->handles, insert->found, insert->nr);
 	}
 	cache_end(pool);
@@ -317,15 +289,6 @@ static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handle
 	pool_leave(pool);
 }
 
-static int publish_or_reject(struct kvmm_pool *pool, struct kv_insert *insert)
-{
-	int err = publish_all(pool, insert);
-
-	if (!err && insert->nr_dups)
-		free_rejected(pool, insert->handles, insert->found, insert->nr);
-	return err;
-}
-
 /* Rejected blocks must be known after the found ones have taken their places. */
 static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
 {
@@ -339,7 +302,9 @@ static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
 	if (insert->nr)
 		memcpy(copy, insert->handles, insert->nr * sizeof(*copy));
 	insert->handles = copy;
-	err = publish_or_reject(pool, insert);
+	err = publish_all(pool, insert);
+	if (!err && insert->nr_dups)
+		free_rejected(pool, copy, insert->found, insert->nr);
 	if (copy != few)
 		kv_free(copy);
 	return err;
@@ -394,15 +359,6 @@ int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
 	return err;
 }
 
-/* Blocks that were staged here and could not be published are private again. */
-static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	if (cache_begin(pool))
-		return;
-	tally_add(pool, TALLY_STAGED, -(u64)unstage(pool, handles, nr));
-	cache_end(pool);
-}
-
 int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
 {
@@ -417,9 +373,12 @@ int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefi
 		return err;
 	err = publish(pool, handles, prefix->nr, policy_of(pool, KVMM_DUP_POOL),
 		      (struct kv_handle *)refs, &nr_dups);
-	if (unlikely(err))
-		undo_stage(pool, handles, prefix->nr);
-	else
+	if (likely(!err)) {
 		stage_count(pool, prefix->nr);
+	} else if (!cache_begin(pool)) {
+		/* Blocks that were staged here are private again. */
+		tally_add(pool, TALLY_STAGED, -(u64)unstage(pool, handles, prefix->nr));
+		cache_end(pool);
+	}
 	return err;
 }

@@ -57,21 +57,6 @@ void order_forget(struct order *order, u32 index)
 	family_del(&order->family, index);
 }
 
-static void apply_hit(struct order *order, u32 index)
-{
-	order_forget(order, index);
-	if (order->ops->hit)
-		order->ops->hit(order_policy(order, index), index);
-}
-
-static void apply_put(struct order *order, u32 index, const kvmm_key_t *key)
-{
-	order_forget(order, index);
-	order->ops->enter(order_policy(order, index), index, key);
-	quota_entered(order->quotas, index);
-	family_add(&order->family, index, parent_of(order, index));
-}
-
 static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
 {
 	void *policy = order_policy(order, index);
@@ -83,13 +68,6 @@ static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
 	if (order->ops->place)
 		order->ops->place(policy, index, READ_ONCE(entry_at(order, index)->position),
 				  parent_of(order, index));
-}
-
-static void apply_fill(struct order *order, u32 index, const kvmm_key_t *key)
-{
-	kv_assert_held(&order->lock);
-	if (!order->classes || class_filled(order->classes, index))
-		fill_in(order, index, key);
 }
 
 void order_reclass(struct order *order, u32 index, u32 class)
@@ -143,26 +121,19 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	order_changed(order);
 	if (unlikely(order->deterministic))
 		record_note(order, note, handle, &key);
-	if (note == NOTE_HIT)
-		apply_hit(order, handle.index);
-	else if (note == NOTE_PUT)
-		apply_put(order, handle.index, &key);
-	else if (note == NOTE_HELD)
-		order_forget(order, handle.index);
-	else
-		apply_fill(order, handle.index, &key);
-}
-
-static u32 empty_log(struct order *order)
-{
-	u32 nr;
-
-	kv_lock(&order->log_lock);
-	nr = order->nr_log;
-	memcpy(order->applied, order->log, nr * sizeof(*order->log));
-	order->nr_log = 0;
-	kv_unlock(&order->log_lock);
-	return nr;
+	if (note == NOTE_FILL) {
+		if (!order->classes || class_filled(order->classes, handle.index))
+			fill_in(order, handle.index, &key);
+		return;
+	}
+	order_forget(order, handle.index);
+	if (note == NOTE_HIT && order->ops->hit) {
+		order->ops->hit(order_policy(order, handle.index), handle.index);
+	} else if (note == NOTE_PUT) {
+		order->ops->enter(order_policy(order, handle.index), handle.index, &key);
+		quota_entered(order->quotas, handle.index);
+		family_add(&order->family, handle.index, parent_of(order, handle.index));
+	}
 }
 
 /* A note will be applied after twice AHEAD others, or after AHEAD. */
@@ -181,9 +152,14 @@ static void expect(const struct order *order, u64 note, bool soon)
 
 void order_catch_up(struct order *order)
 {
-	u32 nr = empty_log(order);
+	u32 nr;
 
 	kv_assert_held(&order->lock);
+	kv_lock(&order->log_lock);
+	nr = order->nr_log;
+	memcpy(order->applied, order->log, nr * sizeof(*order->log));
+	order->nr_log = 0;
+	kv_unlock(&order->log_lock);
 	for (u32 i = 0; i < nr; i++) {
 		u64 note = order->applied[i];
 
@@ -203,14 +179,15 @@ void order_enter(struct order *order)
 
 /* ---- making them ---- */
 
-static bool lock_log(struct order *order, bool may_wait)
+/* False: it is busy, and there is no waiting for it. */
+static bool lock_soon(struct kv_lock *lock, bool may_wait)
 {
 	if (may_wait) {
-		kv_lock(&order->log_lock);
+		kv_lock(lock);
 		return true;
 	}
 	for (u32 i = 0; i < HIT_TRIES; i++)
-		if (kv_trylock(&order->log_lock))
+		if (kv_trylock(lock))
 			return true;
 	return false;
 }
@@ -219,7 +196,7 @@ static bool lock_log(struct order *order, bool may_wait)
 static u32 append(struct order *order, enum order_note note, const struct kv_handle *handles,
 		  u32 nr, bool may_wait)
 {
-	if (!lock_log(order, may_wait))
+	if (!lock_soon(&order->log_lock, may_wait))
 		return 0;
 	nr = min(nr, ORDER_LOG - order->nr_log);
 	for (u32 i = 0; i < nr; i++)
@@ -227,18 +204,6 @@ static u32 append(struct order *order, enum order_note note, const struct kv_han
 	order->nr_log += nr;
 	kv_unlock(&order->log_lock);
 	return nr;
-}
-
-/* Make room in the log, unless that would mean to wait. */
-static bool make_room(struct order *order, bool may_wait)
-{
-	if (may_wait)
-		kv_lock(&order->lock);
-	else if (!kv_trylock(&order->lock))
-		return false;
-	order_catch_up(order);
-	kv_unlock(&order->lock);
-	return true;
 }
 
 /* The time of applying a log depends on the threads that look, and blocks change until then. */
@@ -264,22 +229,17 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 		u32 nr_done = append(order, note, handles, nr, may_wait);
 
 		nr -= nr_done;
-		if (likely(!nr) || !make_room(order, may_wait))
-			return;
 		handles += nr_done;
+		if (likely(!nr))
+			return;
+		/* The log is full, or busy: apply it, unless that would mean to wait. */
+		if (!may_wait && !kv_trylock(&order->lock))
+			return;
+		if (may_wait)
+			kv_lock(&order->lock);
+		order_catch_up(order);
+		kv_unlock(&order->lock);
 	}
-}
-
-static bool try_order(struct order *order)
-{
-	if (unlikely(order->deterministic)) {
-		kv_lock(&order->lock);
-		return true;
-	}
-	for (u32 i = 0; i < HIT_TRIES; i++)
-		if (kv_trylock(&order->lock))
-			return true;
-	return false;
 }
 
 static noinline void record_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
@@ -304,7 +264,7 @@ void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 
 void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
-	if (likely(!order->ops->seen) || !nr || !try_order(order))
+	if (likely(!order->ops->seen) || !nr || !lock_soon(&order->lock, order->deterministic))
 		return;
 	order_catch_up(order);
 	order_seen(order, tenant, keys, nr);
@@ -342,11 +302,6 @@ u32 order_child(const struct order *order, u32 parent, u32 after)
 	return kid;
 }
 
-static u32 child_of(const struct order *order, u32 parent)
-{
-	return order_child(order, parent, KV_NONE);
-}
-
 /* Instead of @top, which has children: a leaf below, from where the last one was on. */
 static u32 take_leaf(struct order *order, u32 top)
 {
@@ -357,7 +312,7 @@ static u32 take_leaf(struct order *order, u32 top)
 	if (order->mark.top == top && order->ops->has(policy, order->mark.above))
 		leaf = order->mark.above;
 	order->mark.top = top;
-	for (kid = child_of(order, leaf); kid != KV_NONE; kid = child_of(order, leaf)) {
+	while ((kid = order_child(order, leaf, KV_NONE)) != KV_NONE) {
 		order->mark.above = leaf;
 		leaf = kid;
 	}
@@ -370,28 +325,23 @@ static u32 take_leaf(struct order *order, u32 top)
 	return leaf;
 }
 
-/* The lowest class that exceeds its quota, then the lowest. */
-static u32 next_class(const struct order *order)
+/* Of the lowest class that exceeds its quota, then of the lowest. NULL: there is no victim. */
+static void *next_policy(struct order *order)
 {
 	u32 class;
 
 	kv_assert_held(&order->lock);
+	if (unlikely(order->quotas != NULL))
+		return quota_next(order);
+	if (likely(!order->classes))
+		return order->policies[0];
 	for (class = 0; order->classes->has_quotas && class < order->nr_policies; class++)
 		if (class_is_over(order->classes, class) && order_nr_in(order, class))
-			return class;
+			return order->policies[class];
 	for (class = 0; class + 1 < order->nr_policies; class++)
 		if (order_nr_in(order, class))
 			break;
-	return class;
-}
-
-/* Where the next victim is picked, or NULL: there is none. */
-static void *next_policy(struct order *order)
-{
-	kv_assert_held(&order->lock);
-	if (unlikely(order->quotas != NULL))
-		return quota_next(order);
-	return order->policies[likely(!order->classes) ? 0 : next_class(order)];
+	return order->policies[class];
 }
 
 /* Victims that the policy is asked for ahead, while their data come into the cache. */
@@ -521,31 +471,24 @@ u32 order_peek(struct order *order)
 	return picked.index[0];
 }
 
-/* To its place among the children of its parent, or of the entry that is there since. */
-static void put_back(struct order *order, u32 index)
+void order_unpeek(struct order *order, u32 index)
 {
 	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
 
-	kv_assert_held(&order->lock);
-	kv_assert(index < order->entries->nr);
+	unpick(order, index);
 	if (likely(!family_was_in(&order->family, index)))
 		return;
+	/* To its place among the children of its parent, or of the entry that is there since. */
 	elder = family_elder(&order->family, index);
 	family_undel(&order->family, index, parent,
 		     elder != KV_NONE && family_has(&order->family, elder) &&
 		     READ_ONCE(entry_at(order, elder)->parent) == parent);
 }
 
-void order_unpeek(struct order *order, u32 index)
-{
-	unpick(order, index);
-	put_back(order, index);
-}
-
 bool order_take(struct order *order, u32 index)
 {
 	kv_assert_held(&order->lock);
-	if (!order_has(order, index) || child_of(order, index) != KV_NONE)
+	if (!order_has(order, index) || order_child(order, index, KV_NONE) != KV_NONE)
 		return false;
 	order->ops->take(order_policy(order, index), index);
 	order->stamp++;
@@ -603,27 +546,6 @@ int order_make_policy(const struct order *order, void **policy)
 	return order->args ? -EINVAL : 0;
 }
 
-static int init_policy(struct order *order, u32 class)
-{
-	int err = order_make_policy(order, &order->policies[class]);
-
-	kv_assert(class < KVMM_MAX_CLASSES);
-	order->nr_policies += order->policies[class] != NULL;
-	return err;
-}
-
-/* The caller's go with the call that makes the pool; more policies may be made later. */
-static int init_args(struct order *order, const char *args)
-{
-	if (!args)
-		return 0;
-	order->args = kv_alloc(strlen(args) + 1);
-	if (!order->args)
-		return -ENOMEM;
-	memcpy(order->args, args, strlen(args));
-	return 0;
-}
-
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
 	       struct kv_entries *entries, u32 id)
 {
@@ -636,11 +558,17 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 	order->mark.top = KV_NONE;
 	order->mark.above = KV_NONE;
 	order->ops = ops;
-	err = init_args(order, args);
-	if (!err)
-		err = family_init(&order->family, entries->nr);
-	for (u32 class = 0; class < nr && !err; class++)
-		err = init_policy(order, class);
+	if (args) {	/* the caller's go with its call; more policies may be made later */
+		order->args = kv_alloc(strlen(args) + 1);
+		if (!order->args)
+			return -ENOMEM;
+		memcpy(order->args, args, strlen(args));
+	}
+	err = family_init(&order->family, entries->nr);
+	for (u32 class = 0; class < nr && !err; class++) {
+		err = order_make_policy(order, &order->policies[class]);
+		order->nr_policies += order->policies[class] != NULL;
+	}
 	return err;
 }
 

@@ -78,14 +78,6 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
 	return gen && gen - pool->gen_base < now - pool->gen_base ? -ESTALE : -EINVAL;
 }
 
-static bool is_zero(const u8 *byte, size_t nr)
-{
-	while (nr--)
-		if (*byte++)
-			return false;
-	return true;
-}
-
 int kv_copy_attr(void *dst, size_t bytes, const void *src)
 {
 	size_t size;
@@ -94,21 +86,12 @@ int kv_copy_attr(void *dst, size_t bytes, const void *src)
 	/* No version ends in the middle of a word: half a pointer is a wild one. */
 	if (size < sizeof(size) || size > MAX_ATTR_BYTES || size % sizeof(size))
 		return -EINVAL;
-	if (size > bytes && !is_zero((const u8 *)src + bytes, size - bytes))
-		return -EINVAL;
+	for (size_t at = bytes; at < size; at++)
+		if (((const u8 *)src)[at])
+			return -EINVAL;
 	memset(dst, 0, bytes);
 	memcpy(dst, src, min(size, bytes));
 	return 0;
-}
-
-/* The last piece ends within 64 bits of address. */
-static bool plane_is_good(const struct kvmm_plane *plane, u32 nr_blocks)
-{
-	u64 bytes, end;
-
-	return plane->base && plane->bytes && plane->bytes <= plane->stride &&
-	       !kv_mul_overflows(plane->stride, (u64)nr_blocks, &bytes) &&
-	       !kv_add_overflows(plane->base, bytes, &end);
 }
 
 /*
@@ -129,18 +112,9 @@ static bool planes_overlap(const struct kvmm_plane *a, const struct kvmm_plane *
 	       (ahead + 1 < nr_blocks && rest + b->bytes > a->stride);
 }
 
-static bool any_planes_overlap(const struct kvmm_pool_attr *attr)
-{
-	for (u32 i = 0; i < attr->nr_planes; i++)
-		for (u32 j = 0; j < i; j++)
-			if (planes_overlap(&attr->planes[i], &attr->planes[j], attr->nr_blocks))
-				return true;
-	return false;
-}
-
 static int check_memory(const struct kvmm_pool_attr *attr)
 {
-	u64 bytes, sum = 0;
+	u64 bytes, end, sum = 0;
 
 	if (!attr->planes && attr->nr_planes)
 		return -EINVAL;
@@ -150,13 +124,19 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 	if (!attr->nr_planes || attr->nr_planes > KVMM_MAX_PLANES)
 		return -EINVAL;
 	for (u32 i = 0; i < attr->nr_planes; i++) {
-		if (!plane_is_good(&attr->planes[i], attr->nr_blocks) ||
-		    kv_add_overflows(sum, attr->planes[i].bytes, &sum))
+		const struct kvmm_plane *plane = &attr->planes[i];
+
+		/* The last piece ends within 64 bits of address. */
+		if (!plane->base || !plane->bytes || plane->bytes > plane->stride ||
+		    kv_mul_overflows(plane->stride, (u64)attr->nr_blocks, &bytes) ||
+		    kv_add_overflows(plane->base, bytes, &end) ||
+		    kv_add_overflows(sum, plane->bytes, &sum))
 			return -EINVAL;
+		for (u32 j = 0; j < i; j++)
+			if (planes_overlap(plane, &attr->planes[j], attr->nr_blocks))
+				return -EINVAL;
 	}
-	if (attr->block_bytes && attr->block_bytes != sum)
-		return -EINVAL;
-	return any_planes_overlap(attr) ? -EINVAL : 0;
+	return attr->block_bytes && attr->block_bytes != sum ? -EINVAL : 0;
 }
 
 static int check_attr(const struct kvmm_pool_attr *attr)
@@ -207,7 +187,7 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 	kv_lock_init(&pool->lock, KV_RANK_POOL, id);
 }
 
-static int init_zone(struct kvmm_pool *pool, const char *engine)
+static int init_blocks(struct kvmm_pool *pool, const char *engine)
 {
 	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
 	struct kvmm_zone_stat stat;
@@ -221,18 +201,13 @@ static int init_zone(struct kvmm_pool *pool, const char *engine)
 	kvmm_zone_stat(pool->zone, &stat);
 	pool->metadata_bytes += stat.metadata_bytes;
 	pool->rounds = kv_zone_rounds(pool->zone);
-	return 0;
-}
-
-/* Block 0 is the lowest of an empty zone, so any engine can take it. */
-static int init_owners(struct kvmm_pool *pool)
-{
 	pool->owner = kv_alloc_array(pool->nr_blocks, sizeof(*pool->owner));
 	if (!pool->owner)
 		return -ENOMEM;
 	pool->metadata_bytes += (u64)pool->nr_blocks * sizeof(*pool->owner);
 	if (!pool->has_null)
 		return 0;
+	/* Block 0 is the lowest of an empty zone, so any engine can take it. */
 	pool->owner[0] = make_owner(OWNER_NULL, 0);
 	return kvmm_zone_alloc_at(pool->zone, 0, 1);
 }
@@ -250,25 +225,12 @@ static int adopt_planes(struct kvmm_pool *pool, const struct kvmm_plane *planes,
 	return 0;
 }
 
-/* Memory of the pool's own that can be given back; all of it is there at first. */
-static int create_area(struct kvmm_pool *pool, u64 unit_bytes)
-{
-	const struct kv_dev_ops *ops = pool->parts.dev;
-	struct kv_area_attr attr = { .max_bytes = pool->own_bytes, .handle_bytes = unit_bytes };
-	struct kv_area_info info;
-	int err = ops->area_create(pool->dev, &attr, &pool->area);
-
-	if (err)
-		return err;
-	ops->area_info(pool->area, &info);
-	pool->own_addr = info.addr;
-	return ops->area_grow(pool->area, 0, info.max_bytes);
-}
-
 static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	const struct kv_dev_ops *ops = pool->parts.dev;
 	struct kvmm_plane own = { .stride = attr->block_bytes, .bytes = attr->block_bytes };
+	struct kv_area_attr area = { .handle_bytes = attr->unit_bytes };
+	struct kv_area_info info;
 	int err;
 
 	if (!attr->planes && !attr->block_bytes)
@@ -279,20 +241,35 @@ static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr
 	if (attr->planes)
 		return adopt_planes(pool, attr->planes, attr->nr_planes);
 	pool->own_bytes = attr->block_bytes * attr->nr_blocks;
-	if (attr->flags & KVMM_POOL_ELASTIC)
-		err = create_area(pool, attr->unit_bytes);
-	else
+	if (attr->flags & KVMM_POOL_ELASTIC) {
+		/* It can be given back; all of it is there at first. */
+		area.max_bytes = pool->own_bytes;
+		err = ops->area_create(pool->dev, &area, &pool->area);
+		if (err)
+			return err;
+		ops->area_info(pool->area, &info);
+		pool->own_addr = info.addr;
+		err = ops->area_grow(pool->area, 0, info.max_bytes);
+	} else {
 		err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
+	}
 	if (err)
 		return err;
 	own.base = pool->own_addr;
 	return adopt_planes(pool, &own, 1);
 }
 
-static void exit_memory(struct kvmm_pool *pool)
+/* Takes a pool that is half made, too: fields that were not made yet are 0. */
+static void exit_fields(struct kvmm_pool *pool)
 {
+	const struct pool_part *const *part = pool->parts.all;
 	const struct kv_dev_ops *ops = pool->parts.dev;
 
+	while (*part)
+		part++;
+	while (part-- > pool->parts.all)
+		if ((*part)->exit)
+			(*part)->exit(pool);
 	kv_free(pool->plane);
 	if (pool->area)
 		ops->area_destroy(pool->area);
@@ -300,31 +277,8 @@ static void exit_memory(struct kvmm_pool *pool)
 		ops->free(pool->dev, pool->own_addr, pool->own_bytes);
 	if (pool->dev)
 		ops->close(pool->dev);
-}
-
-/* Takes a pool that is half made, too: fields that were not made yet are 0. */
-static void exit_fields(struct kvmm_pool *pool)
-{
-	const struct pool_part *const *part = pool->parts.all;
-
-	while (*part)
-		part++;
-	while (part-- > pool->parts.all)
-		if ((*part)->exit)
-			(*part)->exit(pool);
-	exit_memory(pool);
 	kv_free(pool->owner);
 	kvmm_zone_destroy(pool->zone);
-}
-
-static int init_parts(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
-{
-	int err = 0;
-
-	for (const struct pool_part *const *part = pool->parts.all; *part && !err; part++)
-		if ((*part)->init)
-			err = (*part)->init(pool, attr);
-	return err;
 }
 
 void pool_observe(struct kvmm_pool *pool, const struct pool_part *part)
@@ -362,13 +316,12 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	if (!pool)
 		return -ENOMEM;
 	init_fields(pool, attr, parts);
-	err = init_zone(pool, attr->allocator);
-	if (!err)
-		err = init_owners(pool);
+	err = init_blocks(pool, attr->allocator);
 	if (!err)
 		err = init_memory(pool, attr);
-	if (!err)
-		err = init_parts(pool, attr);
+	for (const struct pool_part *const *part = parts->all; *part && !err; part++)
+		if ((*part)->init)
+			err = (*part)->init(pool, attr);
 	if (err) {
 		exit_fields(pool);
 		kv_free(pool);

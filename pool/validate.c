@@ -9,9 +9,9 @@
 
 #include "arena.h"
 
-static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
+int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr)
 {
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, index);
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
 	return -EUCLEAN;
 }
 
@@ -24,38 +24,33 @@ static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 		     *__part && !__err; __part++)				\
 			if ((*__part)->check &&					\
 			    (*__part)->check(pool, ##__VA_ARGS__))		\
-				__err = complain(pool, (*__part)->name, 0);	\
+				__err = pool_complain(pool, (*__part)->name, 0);	\
 		__err;								\
 	})
 
 /* ---- slots ---- */
 
-static bool extent_is_owned(const struct kvmm_pool *pool, const struct kvmm_extent *ext,
-			    u32 owner)
-{
-	kv_assert_held(&pool->lock);
-	if (!ext->nr || ext->start >= pool->nr_blocks || ext->nr > pool->nr_blocks - ext->start)
-		return false;
-	for (u32 i = 0; i < ext->nr; i++)
-		if (pool->owner[ext->start + i] != owner)
-			return false;
-	return true;
-}
-
 /* Extents may not share a block: the sum over all slots is compared with the owners. */
 static int check_extents(const struct kvmm_pool *pool, struct slot *slot, u32 index)
 {
 	const struct more_extents *more = slot->grow.more;
+	u32 owner = make_owner(OWNER_SLOT, index);
 	u64 nr = 0;
 
 	if (slot->nr_ext > KVMM_MAX_RUNS + (more ? more->nr_room : 0))
-		return complain(pool, "range with too many extents", index);
+		return pool_complain(pool, "range with too many extents", index);
 	for (u32 i = 0; i < slot->nr_ext; i++) {
-		if (!extent_is_owned(pool, slot_ext(slot, i), make_owner(OWNER_SLOT, index)))
-			return complain(pool, "range does not own its extent", index);
-		nr += slot_ext(slot, i)->nr;
+		const struct kvmm_extent ext = *slot_ext(slot, i);
+		u32 nr_owned = 0;
+
+		if (ext.start < pool->nr_blocks && ext.nr <= pool->nr_blocks - ext.start)
+			while (nr_owned < ext.nr && pool->owner[ext.start + nr_owned] == owner)
+				nr_owned++;
+		if (!ext.nr || nr_owned < ext.nr)
+			return pool_complain(pool, "range does not own its extent", index);
+		nr += ext.nr;
 	}
-	return nr == slot->nr ? 0 : complain(pool, "range of another length", index);
+	return nr == slot->nr ? 0 : pool_complain(pool, "range of another length", index);
 }
 
 static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
@@ -64,15 +59,15 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recou
 
 	re->count.range_gens += slot->gen - pool->gen_base;
 	if (slot->version & 1 || !slot->gen)
-		return complain(pool, "slot in the middle of a change", index);
+		return pool_complain(pool, "slot in the middle of a change", index);
 	if (slot->arena > (pool->arenas ? pool->arenas->nr : 0))
-		return complain(pool, "slot of an arena that is not there", index);
+		return pool_complain(pool, "slot of an arena that is not there", index);
 	if (!slot->nr_ext && (slot->refs || slot->pins || slot->nr || slot->lost))
-		return complain(pool, "free slot in use", index);
+		return pool_complain(pool, "free slot in use", index);
 	if (!slot->nr_ext)
 		return 0;
 	if (!slot->refs || slot->lost > 1)
-		return complain(pool, "range without references", index);
+		return pool_complain(pool, "range without references", index);
 	re->count.nr_ranges++;
 	re->count.range_blocks += slot->nr;
 	re->count.range_refs += slot->refs;
@@ -90,30 +85,13 @@ static int check_free_slots(const struct kvmm_pool *pool, struct pool_recount *r
 	for (index = pool->free_slot; index != KV_NONE; index = slot_at(pool, index)->next) {
 		if (index >= re->nr_slots || slot_at(pool, index)->nr_ext ||
 		    slot_at(pool, index)->arena)
-			return complain(pool, "used slot on the free list", index);
+			return pool_complain(pool, "used slot on the free list", index);
 		if (++re->nr_free_slots > re->nr_slots)
-			return complain(pool, "free list of slots without end", index);
+			return pool_complain(pool, "free list of slots without end", index);
 	}
 	if (re->nr_free_slots + arenas_nr_stock(pool) + pool->nr_retired + re->count.nr_ranges !=
 	    re->nr_slots)
-		return complain(pool, "slots lost", re->nr_free_slots);
-	return 0;
-}
-
-static int check_chain(const struct kvmm_pool *pool, u32 bucket, u32 *nr,
-		       const struct pool_recount *re)
-{
-	u32 index, prev = KV_NONE;
-
-	for (index = pool->bucket[bucket]; index != KV_NONE;
-	     prev = index, index = slot_at(pool, index)->next) {
-		if (index >= re->nr_slots || ++*nr > re->nr_in_seqs)
-			return complain(pool, "chain of a sequence goes astray", index);
-		if (!slot_at(pool, index)->nr_ext || !slot_at(pool, index)->seq ||
-		    slot_at(pool, index)->prev != prev ||
-		    seq_bucket(pool, slot_at(pool, index)->seq) != bucket)
-			return complain(pool, "range in the wrong chain", index);
-	}
+		return pool_complain(pool, "slots lost", re->nr_free_slots);
 	return 0;
 }
 
@@ -122,12 +100,19 @@ static int check_seqs(const struct kvmm_pool *pool, const struct pool_recount *r
 	u32 nr = 0;
 
 	for (u32 i = 0; i < pool->nr_buckets; i++) {
-		int err = check_chain(pool, i, &nr, re);
+		const struct slot *slot;
 
-		if (err)
-			return err;
+		for (u32 at = pool->bucket[i], prev = KV_NONE; at != KV_NONE; at = slot->next) {
+			if (at >= re->nr_slots || ++nr > re->nr_in_seqs)
+				return pool_complain(pool, "chain of a sequence goes astray", at);
+			slot = slot_at(pool, at);
+			if (!slot->nr_ext || !slot->seq || slot->prev != prev ||
+			    seq_bucket(pool, slot->seq) != i)
+				return pool_complain(pool, "range in the wrong chain", at);
+			prev = at;
+		}
 	}
-	return nr == re->nr_in_seqs ? 0 : complain(pool, "ranges missing in chains", nr);
+	return nr == re->nr_in_seqs ? 0 : pool_complain(pool, "ranges missing in chains", nr);
 }
 
 static int check_slots(const struct kvmm_pool *pool, struct pool_recount *re)
@@ -192,12 +177,6 @@ static void count_entry(const struct kv_entry *entry, struct pool_recount *re)
 	re->tally[TALLY_PINS] += kv_word_pins(entry->word);
 }
 
-/* A parked one that a gang has claimed is, for as long as that takes. */
-static bool is_marked(u64 word)
-{
-	return word & KV_ENTRY_MARK && !kv_word_is(word, KV_ENTRY_EVICTING);
-}
-
 static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
@@ -205,34 +184,17 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_reco
 
 	count_entry(entry, re);
 	if (!is_in_its_place(pool, index, re))
-		return complain(pool, "entry is in the order of eviction, or is not", index);
+		return pool_complain(pool, "entry is in the order of eviction, or is not", index);
 	if (!has_block(kv_word_state(entry->word)))
 		return 0;
 	if (kv_word_is_lent(entry->word))
 		return block < pool->nr_blocks ? 0 :
-		       complain(pool, "lent entry has no block", index);
+		       pool_complain(pool, "lent entry has no block", index);
 	re->nr_moving += !!(entry->word & KV_ENTRY_MOVING);
-	if (is_marked(entry->word) || block >= pool->nr_blocks ||
-	    pool->owner[block] != make_owner(OWNER_ENTRY, index))
-		return complain(pool, "entry does not own its block", index);
-	return 0;
-}
-
-/* Before any look-up in it. An entry that goes with its last reference may be on its way out. */
-static int check_map(const struct kvmm_pool *pool, struct pool_recount *re)
-{
-	u32 nr;
-
-	if (pool->map->ops->check(pool->map, &nr))
-		return complain(pool, "map", 0);
-	re->tally[TALLY_REGISTERED] = nr;
-	return 0;
-}
-
-static int check_order(const struct kvmm_pool *pool, const struct pool_recount *re)
-{
-	if (order_check(&pool->order) || order_nr(&pool->order) != re->nr_in_order)
-		return complain(pool, "order of eviction", order_nr(&pool->order));
+	/* A parked one that a gang has claimed is marked, for as long as that takes. */
+	if ((entry->word & KV_ENTRY_MARK && !kv_word_is(entry->word, KV_ENTRY_EVICTING)) ||
+	    block >= pool->nr_blocks || pool->owner[block] != make_owner(OWNER_ENTRY, index))
+		return pool_complain(pool, "entry does not own its block", index);
 	return 0;
 }
 
@@ -242,38 +204,34 @@ static int check_tallies(const struct kvmm_pool *pool, struct pool_recount *re)
 	re->tally[TALLY_NAMES] += pool->count.names_forgotten;
 	for (u32 i = 0; i <= TALLY_NAMES; i++)
 		if (tally_sum(pool, i) != re->tally[i])
-			return complain(pool, "tallies of entries", i);
+			return pool_complain(pool, "tallies of entries", i);
 	if (pool->pins.max && READ_ONCE(pool->pins.nr) != re->tally[TALLY_PINS])
-		return complain(pool, "pins that the limit counts", READ_ONCE(pool->pins.nr));
+		return pool_complain(pool, "pins that the limit counts", READ_ONCE(pool->pins.nr));
 	return 0;
-}
-
-static int check_classes(const struct kvmm_pool *pool)
-{
-	u32 nr_ranged[KVMM_MAX_CLASSES] = { 0 };
-	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
-
-	for (u32 i = 0; i < nr_slots; i++)
-		if (slot_at(pool, i)->nr_ext && slot_at(pool, i)->cls)
-			nr_ranged[slot_at(pool, i)->cls - 1] += slot_at(pool, i)->nr;
-	return classes_check(pool->order.classes, nr_ranged);
 }
 
 static int check_entries(const struct kvmm_pool *pool, struct pool_recount *re)
 {
+	u32 nr_ranged[KVMM_MAX_CLASSES] = { 0 }, nr;
 	int err = 0;
 
 	if (!pool->caches)
 		return 0;
 	if (kv_entries_check(&pool->entries))
-		return complain(pool, "entries", 0);
-	if (pool->order.classes && check_classes(pool))
-		return complain(pool, "classes", 0);
-	err = check_map(pool, re);
+		return pool_complain(pool, "entries", 0);
+	for (u32 i = 0; i < re->nr_slots; i++)
+		if (slot_at(pool, i)->nr_ext && slot_at(pool, i)->cls)
+			nr_ranged[slot_at(pool, i)->cls - 1] += slot_at(pool, i)->nr;
+	if (pool->order.classes && classes_check(pool->order.classes, nr_ranged))
+		return pool_complain(pool, "classes", 0);
+	/* Before any look-up in it. */
+	if (pool->map->ops->check(pool->map, &nr))
+		return pool_complain(pool, "map", 0);
+	re->tally[TALLY_REGISTERED] = nr;
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_entry(pool, i, re);
-	if (!err)
-		err = check_order(pool, re);
+	if (!err && (order_check(&pool->order) || order_nr(&pool->order) != re->nr_in_order))
+		err = pool_complain(pool, "order of eviction", order_nr(&pool->order));
 	return err ? err : check_tallies(pool, re);
 }
 
@@ -287,9 +245,9 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct pool_reco
 			 kind == OWNER_LEFT || kind == OWNER_LEFT_AWAY || kind == OWNER_UNSEEN;
 
 	if (kind >= NR_OWNERS || (!has_index && index))
-		return complain(pool, "block of no known owner", block);
+		return pool_complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
-		return complain(pool, "null block", block);
+		return pool_complain(pool, "null block", block);
 	re->nr_owned[owner_is_free(pool->owner[block]) ? OWNER_FREE :
 		     owner_is_away(pool->owner[block]) ? OWNER_AWAY : kind]++;
 	return 0;
@@ -306,18 +264,10 @@ static int check_partition(const struct kvmm_pool *pool, struct pool_recount *re
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_owner(pool, i, re);
 	if (!err && re->nr_owned[OWNER_SLOT] != re->count.range_blocks)
-		err = complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
+		err = pool_complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
 	if (!err && re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
-		err = complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
+		err = pool_complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
 	return err;
-}
-
-static bool extent_is_free(const struct kvmm_pool *pool, const struct kvmm_extent *ext)
-{
-	for (u32 i = 0; i < ext->nr; i++)
-		if (!owner_is_free(pool->owner[ext->start + i]))
-			return false;
-	return true;
 }
 
 static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *re)
@@ -326,15 +276,16 @@ static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *r
 	u32 at, nr_free = 0;
 
 	if (kv_zone_check(pool->zone))
-		return complain(pool, "zone", 0);
+		return pool_complain(pool, "zone", 0);
 	for (at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr) {
-		if (!extent_is_free(pool, &run))
-			return complain(pool, "owned block is free in the zone", run.start);
+		for (u32 i = run.start; i < run.start + run.nr; i++)
+			if (!owner_is_free(pool->owner[i]))
+				return pool_complain(pool, "owned block is free in the zone", i);
 		nr_free += run.nr;
 	}
 	nr_free += arenas_nr_free(pool);
 	if (nr_free != re->nr_owned[OWNER_FREE] && !pool->rounds)
-		return complain(pool, "block of nobody is taken in the zone", nr_free);
+		return pool_complain(pool, "block of nobody is taken in the zone", nr_free);
 	return 0;
 }
 
@@ -348,14 +299,14 @@ static int check_counts(const struct kvmm_pool *pool, const struct pool_recount 
 	    a->range_refs != b->range_refs || a->range_pins != b->range_pins ||
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||
 	    a->range_attrs != b->range_attrs)
-		return complain(pool, "counts of ranges", b->nr_ranges);
+		return pool_complain(pool, "counts of ranges", b->nr_ranges);
 	/* Entries that go with their last reference are on their way out, besides. */
 	if (pool->claims.nr > re->nr_claimed || pool->claims.nr_lent != re->nr_lent ||
 	    pool->claims.nr_named > pool->claims.nr)
-		return complain(pool, "claims of gangs", re->nr_claimed);
+		return pool_complain(pool, "claims of gangs", re->nr_claimed);
 	if (a->nr_held != b->nr_held || a->nr_parked != b->nr_parked ||
 	    a->entry_gens != b->entry_gens)
-		return complain(pool, "counts of entries", b->nr_held);
+		return pool_complain(pool, "counts of entries", b->nr_held);
 	return 0;
 }
 
@@ -417,13 +368,6 @@ static int check_pool(struct kvmm_pool *pool)
 	return err;
 }
 
-static void close_pool(struct kvmm_pool *pool)
-{
-	kv_lock(&pool->lock);
-	pool_poison(pool);
-	pool_leave(pool);
-}
-
 int kvmm_validate(struct kvmm_pool *pool)
 {
 	int err;
@@ -434,8 +378,11 @@ int kvmm_validate(struct kvmm_pool *pool)
 	err = check_pool(pool);
 	if (!err) {
 		err = check_parts(pool, check_apart);
-		if (err)
-			close_pool(pool);
+		if (err) {
+			kv_lock(&pool->lock);
+			pool_poison(pool);
+			pool_leave(pool);
+		}
 	}
 	kv_unlock(&pool->compact_lock);
 	return err;
