@@ -144,18 +144,6 @@ u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_ext
 
 /* ---- what is known of a block ---- */
 
-static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
-{
-	const struct slot *slot = slot_at(pool, index);
-
-	info->state = KVMM_BLOCK_RANGE;
-	info->seq = slot->seq;
-	info->refs = slot->refs;
-	info->pins = slot->pins;
-	info->last_access_ns = slot->last_access_ns;
-	info->range = slot_handle(slot, index);
-}
-
 /* The clock has gone on by less than a lap of ticks since. If it has gone back, that was now. */
 u64 ns_of_tick(u32 tick)
 {
@@ -191,6 +179,7 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 
 int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info)
 {
+	const struct slot *slot = NULL;
 	u32 owner;
 	int err;
 
@@ -201,13 +190,19 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 		return err;
 	arenas_lock(pool);
 	owner = pool->owner[block];
+	if (owner_kind(owner) == OWNER_SLOT)
+		slot = slot_at(pool, owner_index(owner));
 	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
 	if (owner_kind(owner) == OWNER_NULL)
 		info->state = KVMM_BLOCK_NULL;
 	else if (owner_is_away(owner))
 		info->state = KVMM_BLOCK_AWAY;
-	else if (owner_kind(owner) == OWNER_SLOT)
-		slot_info(pool, owner_index(owner), info);
+	else if (slot)
+		*info = (struct kvmm_block_info){
+			.state = KVMM_BLOCK_RANGE, .seq = slot->seq, .refs = slot->refs,
+			.pins = slot->pins, .last_access_ns = slot->last_access_ns,
+			.range = slot_handle(slot, owner_index(owner)),
+		};
 	else if (owner_kind(owner) == OWNER_ENTRY)
 		entry_info(pool, owner_index(owner), info);
 	arenas_unlock(pool);

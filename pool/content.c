@@ -9,55 +9,32 @@
 
 #include "content.h"
 
-/* A piece of content: where on the device, and which part of the caller's buffer. */
-struct piece {
-	u64 addr;
-	u64 offset;
-	u64 bytes;
-};
-
-typedef int (*piece_fn)(struct kvmm_pool *pool, const struct piece *piece, void *buf);
-
-/* Call @fn for the parts of [offset, offset + bytes) in each plane. */
-static int for_each_piece(struct kvmm_pool *pool, u32 block, u64 offset, u64 bytes,
-			  piece_fn fn, void *buf)
+/* Copy a part of the content, plane by plane; zero it if it is written and ->buf is NULL. */
+static int access_planes(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
-	u64 done = 0;
+	const struct kv_dev_ops *ops = pool->parts.dev;
+	u64 done = 0, offset = content->offset;
 	int err = 0;
 
-	for (u32 i = 0; i < pool->nr_planes && done < bytes && !err; i++) {
+	for (u32 i = 0; i < pool->nr_planes && done < content->bytes && !err; i++) {
 		const struct kvmm_plane *plane = &pool->plane[i];
-		struct piece piece;
+		u64 addr = plane->base + block * plane->stride + offset, bytes;
 
 		if (offset >= plane->bytes) {
 			offset -= plane->bytes;
 			continue;
 		}
-		piece.addr = plane->base + block * plane->stride + offset;
-		piece.offset = done;
-		piece.bytes = min(bytes - done, plane->bytes - offset);
-		err = fn(pool, &piece, buf);
-		done += piece.bytes;
+		bytes = min(content->bytes - done, plane->bytes - offset);
+		if (!content->buf)
+			err = ops->fill(pool->dev, addr, 0, bytes);
+		else if (content->is_write)
+			err = ops->write(pool->dev, addr, (u8 *)content->buf + done, bytes);
+		else
+			err = ops->read(pool->dev, addr, (u8 *)content->buf + done, bytes);
+		done += bytes;
 		offset = 0;
 	}
 	return err;
-}
-
-static int write_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
-{
-	return pool->parts.dev->write(pool->dev, piece->addr, (u8 *)buf + piece->offset,
-				      piece->bytes);
-}
-
-static int read_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
-{
-	return pool->parts.dev->read(pool->dev, piece->addr, (u8 *)buf + piece->offset,
-				     piece->bytes);
-}
-
-static int zero_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
-{
-	return pool->parts.dev->fill(pool->dev, piece->addr, 0, piece->bytes);
 }
 
 int content_check(const struct kvmm_pool *pool, const struct content *content)
@@ -91,8 +68,7 @@ int content_copy(struct kvmm_pool *pool, u32 block, const struct content *conten
 	kv_assert_held(&pool->compact_lock);
 	if (content->is_write && unlikely(pool->transit.ops != NULL))
 		pool->transit.ops->void_block(pool, block);
-	if (!for_each_piece(pool, block, content->offset, content->bytes,
-			    content->is_write ? write_piece : read_piece, content->buf))
+	if (!access_planes(pool, block, content))
 		return 0;
 	device_failed(pool);
 	return -EIO;
@@ -112,13 +88,14 @@ int block_access(struct kvmm_pool *pool, u32 block, const struct content *conten
 
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
+	const struct content zero = { .bytes = pool->block_bytes, .is_write = true };
 	int err = 0, cancel = kv_cancel_off();
 
+	kv_assert_not_held(&pool->lock);
 	flights_await(pool);
 	for (u32 i = 0; i < nr_ext && !err; i++)
 		for (u32 b = 0; b < ext[i].nr && !err; b++)
-			err = for_each_piece(pool, ext[i].start + b, 0, pool->block_bytes,
-					     zero_piece, NULL);
+			err = access_planes(pool, ext[i].start + b, &zero);
 	if (err)
 		device_failed(pool);
 	kv_cancel_restore(cancel);

@@ -26,24 +26,6 @@ void pressure_init(struct pressure *p, u32 id)
 	p->next_ns = p->since_ns + PERIOD_NS;
 }
 
-/* @load decays by @exp towards @active; rounded up while it rises, so that 100 % can be reached. */
-static u64 calc_load(u64 load, u64 exp, u64 active)
-{
-	u64 sum = load * exp + active * (FIXED_1 - exp);
-
-	if (active >= load)
-		sum += FIXED_1 - 1;
-	return sum / FIXED_1;
-}
-
-static void add_sample(u64 avg[KVMM_NR_AVGS], u64 lost_ns)
-{
-	u64 percent = lost_ns * 100 / PERIOD_NS * FIXED_1;
-
-	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
-		avg[i] = calc_load(avg[i], decay[i], percent);
-}
-
 static bool is_stalled(const struct pressure *p, enum stall stall)
 {
 	kv_assert_held(&p->lock);
@@ -70,7 +52,15 @@ static void end_period(struct pressure *p)
 	kv_assert_held(&p->lock);
 	account(p, p->next_ns);
 	for (u32 s = 0; s < NR_STALLS; s++) {
-		add_sample(p->avg[s], p->period_ns[s]);
+		u64 active = p->period_ns[s] * 100 / PERIOD_NS * FIXED_1;
+
+		/* It decays towards @active; rounded up while it rises, so it can reach 100 %. */
+		for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
+			u64 *load = &p->avg[s][i];
+			u64 sum = *load * decay[i] + active * (FIXED_1 - decay[i]);
+
+			*load = (sum + (active >= *load ? FIXED_1 - 1 : 0)) / FIXED_1;
+		}
 		p->period_ns[s] = 0;
 	}
 	p->next_ns += PERIOD_NS;

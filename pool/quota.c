@@ -22,39 +22,18 @@ u32 find_account(const struct quotas *quotas, u32 tenant)
 	return quotas->slot[find_slot(quotas, tenant)];
 }
 
-static void fill_slots(struct quotas *quotas)
-{
-	memset(quotas->slot, 0, sizeof(quotas->slot));
-	for_each_account(quotas, at, i)
-		if (i != QUOTA_REST)
-			quotas->slot[find_slot(quotas, quotas->account[i]->tenant)] = i;
-}
-
 /* ---- accounts ---- */
 
-static void policies_free(const struct order *order, struct account *account)
+void account_free(const struct order *order, struct account *account)
 {
-	for (u32 class = 0; class < order->nr_policies; class++) {
+	u32 nr = account && account->tenant != KVMM_TENANT_REST ? order->nr_policies : 0;
+
+	for (u32 class = 0; class < nr; class++) {
 		if (account->policy[class] && order->ops->exit)
 			order->ops->exit(account->policy[class]);
 		kv_free(account->policy[class]);
 	}
-}
-
-void account_free(const struct order *order, struct account *account)
-{
-	if (account && account->tenant != KVMM_TENANT_REST)
-		policies_free(order, account);
 	kv_free(account);
-}
-
-static int policies_make(const struct order *order, struct account *account)
-{
-	int err = 0;
-
-	for (u32 class = 0; class < order->nr_policies && !err; class++)
-		err = order_make_policy(order, &account->policy[class]);
-	return err;
 }
 
 struct account *account_make(const struct order *order, u32 tenant)
@@ -68,10 +47,12 @@ struct account *account_make(const struct order *order, u32 tenant)
 	account->limit = (struct kvmm_tenant_attr)KVMM_TENANT_ATTR_INIT;
 	for (u32 class = 0; class < KVMM_MAX_CLASSES; class++)
 		account->next[class] = KV_NONE;
-	if (tenant == KVMM_TENANT_REST)
+	if (tenant == KVMM_TENANT_REST) {
 		memcpy(account->policy, order->policies, sizeof(account->policy));
-	else
-		err = policies_make(order, account);
+		return account;
+	}
+	for (u32 class = 0; class < order->nr_policies && !err; class++)
+		err = order_make_policy(order, &account->policy[class]);
 	if (!err)
 		return account;
 	account_free(order, account);
@@ -124,7 +105,10 @@ struct account *account_del(struct quotas *quotas, u32 i)
 	quotas->live[at] = quotas->live[--quotas->nr];
 	WRITE_ONCE(quotas->account[i], NULL);
 	quotas->limits -= limits_of(account);
-	fill_slots(quotas);
+	memset(quotas->slot, 0, sizeof(quotas->slot));
+	for_each_account(quotas, k, other)
+		if (other != QUOTA_REST)
+			quotas->slot[find_slot(quotas, quotas->account[other]->tenant)] = other;
 	return account;
 }
 
@@ -141,13 +125,6 @@ void quotas_free(const struct order *order, struct quotas *quotas)
 	kv_free(quotas);
 }
 
-static int entries_make(struct quotas *quotas)
-{
-	quotas->of = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->of));
-	quotas->entered = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->entered));
-	return quotas->of && quotas->entered ? 0 : -ENOMEM;
-}
-
 /* Everything that was handed out before is the rest's. */
 struct quotas *quotas_make(const struct kvmm_pool *pool)
 {
@@ -159,9 +136,13 @@ struct quotas *quotas_make(const struct kvmm_pool *pool)
 		quotas->who = QUOTA_NOBODY;
 		quotas->clock = 1;
 		account_add(quotas, rest);
-		if (!pool->caches || !entries_make(quotas))
-			return quotas;
 		rest = NULL;
+		if (!pool->caches)
+			return quotas;
+		quotas->of = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->of));
+		quotas->entered = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->entered));
+		if (quotas->of && quotas->entered)
+			return quotas;
 	}
 	kv_free(rest);
 	quotas_free(&pool->order, quotas);
@@ -192,24 +173,21 @@ void __quota_charge_entry(struct quotas *quotas, u32 index)
 	quotas->account[i]->usage++;
 }
 
-static void count_evicted(struct account *account, u32 mark)
-{
-	kv_assert(account->nr_picked);
-	account->nr_picked--;
-	account->nr_evicted++;
-	account->nr_low += !!(mark & QUOTA_LOW);
-	account->nr_reclaimed += !!(mark & QUOTA_OWN);
-}
-
 void __quota_uncharge_entry(struct quotas *quotas, u32 index)
 {
 	struct account *account = quotas->account[quota_of(quotas, index)];
+	u32 mark = quotas->of[index];
 
 	kv_assert(index < quotas->nr_blocks);
 	kv_assert(account->usage);
 	account->usage--;
-	if (quotas->of[index] & QUOTA_PICKED)
-		count_evicted(account, quotas->of[index]);
+	if (mark & QUOTA_PICKED) {
+		kv_assert(account->nr_picked);
+		account->nr_picked--;
+		account->nr_evicted++;
+		account->nr_low += !!(mark & QUOTA_LOW);
+		account->nr_reclaimed += !!(mark & QUOTA_OWN);
+	}
 	quotas->of[index] = 0;
 }
 

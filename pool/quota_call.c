@@ -22,26 +22,16 @@ struct setting {
 	u32 nr_accounts;
 };
 
-static bool is_brought(const struct setting *set, u32 tenant)
-{
-	for (u32 i = 0; i < set->nr_accounts; i++)
-		if (set->account[i]->tenant == tenant)
-			return true;
-	return false;
-}
-
-static bool is_known(const struct quotas *quotas, u32 tenant)
-{
-	return tenant == KVMM_TENANT_REST ||
-	       (quotas && find_account(quotas, tenant) != QUOTA_REST);
-}
-
 static int bring_account(const struct kvmm_pool *pool, struct setting *set, u32 tenant)
 {
-	u32 nr = pool->order.quotas ? pool->order.quotas->nr : 1;
+	const struct quotas *quotas = pool->order.quotas;
+	u32 nr = quotas ? quotas->nr : 1;
 
-	if (is_known(pool->order.quotas, tenant) || is_brought(set, tenant))
+	if (tenant == KVMM_TENANT_REST || (quotas && find_account(quotas, tenant) != QUOTA_REST))
 		return 0;
+	for (u32 i = 0; i < set->nr_accounts; i++)
+		if (set->account[i]->tenant == tenant)
+			return 0;
 	if (nr + set->nr_accounts == MAX_ACCOUNTS)
 		return -EUSERS;
 	set->account[set->nr_accounts] = account_make(&pool->order, tenant);
@@ -60,13 +50,6 @@ static int bring(const struct kvmm_pool *pool, struct setting *set)
 	for (u32 i = 0; i < set->nr && !err; i++)
 		err = bring_account(pool, set, set->tenants[i]);
 	return err;
-}
-
-static void throw_away(const struct kvmm_pool *pool, struct setting *set)
-{
-	for (u32 i = 0; i < set->nr_accounts; i++)
-		account_free(&pool->order, set->account[i]);
-	quotas_free(&pool->order, set->quotas);
 }
 
 /* The world has stopped: blocks handed out so far are counted, all of them as the rest's. */
@@ -88,16 +71,6 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 	set->quotas = NULL;
 }
 
-static void reclaim_excess(struct kvmm_pool *pool, u32 i)
-{
-	const struct account *account = pool->order.quotas->account[i];
-	u32 limit = min(account->limit.high, account->limit.max);
-
-	kv_assert_held(&pool->lock);
-	if (pool->caches && account->usage > limit)
-		quota_reclaim(pool, i, account->usage - limit);
-}
-
 /* All locks held. */
 static void apply(struct kvmm_pool *pool, struct setting *set)
 {
@@ -109,8 +82,14 @@ static void apply(struct kvmm_pool *pool, struct setting *set)
 		account_add(quotas, set->account[--set->nr_accounts]);
 	for (u32 i = 0; i < set->nr; i++)
 		account_set(quotas, find_account(quotas, set->tenants[i]), &set->attrs[i]);
-	for (u32 i = 0; i < set->nr; i++)
-		reclaim_excess(pool, find_account(quotas, set->tenants[i]));
+	for (u32 i = 0; i < set->nr && pool->caches; i++) {
+		u32 id = find_account(quotas, set->tenants[i]);
+		const struct account *account = quotas->account[id];
+		u32 limit = min(account->limit.high, account->limit.max);
+
+		if (account->usage > limit)
+			quota_reclaim(pool, id, account->usage - limit);
+	}
 }
 
 static void order_enter_any(struct kvmm_pool *pool)
@@ -125,32 +104,25 @@ static void order_leave_any(struct kvmm_pool *pool)
 		order_leave(&pool->order);
 }
 
-static int set_first(struct kvmm_pool *pool, struct setting *set)
+/* The first call of all closes the gate meanwhile. */
+static int set_all(struct kvmm_pool *pool, struct setting *set)
 {
+	bool first = set->quotas != NULL;
 	int err = pool_enter(pool);
 
 	if (err)
 		return err;
-	pool_stop(pool);
-	kv_lock(&pool->lock);
+	if (first) {
+		pool_stop(pool);
+		kv_lock(&pool->lock);
+	}
 	order_enter_any(pool);
-	begin_quotas(pool, set);
+	if (first)
+		begin_quotas(pool, set);
 	apply(pool, set);
 	order_leave_any(pool);
-	pool_resume(pool);
-	pool_leave(pool);
-	return 0;
-}
-
-static int set_more(struct kvmm_pool *pool, struct setting *set)
-{
-	int err = pool_enter(pool);
-
-	if (err)
-		return err;
-	order_enter_any(pool);
-	apply(pool, set);
-	order_leave_any(pool);
+	if (first)
+		pool_resume(pool);
 	pool_leave(pool);
 	return 0;
 }
@@ -231,8 +203,10 @@ int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
 	kv_lock(&pool->compact_lock);
 	err = bring(pool, &set);
 	if (!err)
-		err = pool->order.quotas ? set_more(pool, &set) : set_first(pool, &set);
-	throw_away(pool, &set);
+		err = set_all(pool, &set);
+	for (u32 i = 0; i < set.nr_accounts; i++)
+		account_free(&pool->order, set.account[i]);
+	quotas_free(&pool->order, set.quotas);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return err;
@@ -266,7 +240,7 @@ static void fill_stat(const struct kvmm_pool *pool, u32 i, struct kvmm_tenant_st
 		.min = account->limit.min, .low = account->limit.low,
 		.high = account->limit.high, .max = account->limit.max,
 		.usage = account->usage, .peak = account->peak,
-		.nr_inactive = account_nr_inactive(pool, i),
+		.nr_inactive = account_nr_inactive(pool, account),
 		.nr_low = account->nr_low, .nr_high = account->nr_high,
 		.nr_max = account->nr_max, .nr_oom = account->nr_oom,
 		.nr_reclaimed = account->nr_reclaimed, .nr_evicted = account->nr_evicted,

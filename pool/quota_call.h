@@ -23,6 +23,6 @@ struct account *account_del(struct quotas *quotas, u32 i);
 void account_set(struct quotas *quotas, u32 i, const struct kvmm_tenant_attr *limit);
 
 /* Both locks held. */
-u32 account_nr_inactive(const struct kvmm_pool *pool, u32 i);
+u32 account_nr_inactive(const struct kvmm_pool *pool, const struct account *account);
 
 #endif /* POOL_QUOTA_CALL_H */

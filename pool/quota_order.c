@@ -93,15 +93,6 @@ static void consider(const struct order *order, const struct turn *turn, struct 
 	best->has_rival = true;
 }
 
-static u32 first_class(const struct order *order, const struct account *account)
-{
-	u32 class = 0;
-
-	while (class < order->nr_policies && !nr_in(order, account, class))
-		class++;
-	return class;
-}
-
 /* Quotas of classes are no wish of another tenant: they rule ->min. */
 static struct turn over_quota(const struct order *order)
 {
@@ -130,7 +121,9 @@ static struct turn turn_of(const struct order *order, u32 i)
 
 	if (level == LEVEL_NEVER)
 		return turn;
-	turn.class = first_class(order, order->quotas->account[i]);
+	while (turn.class < order->nr_policies &&
+	       !nr_in(order, order->quotas->account[i], turn.class))
+		turn.class++;
 	if (turn.class < order->nr_policies)
 		turn.rank = (level + 1) << 8 | turn.class;
 	return turn;
@@ -233,26 +226,20 @@ void quota_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 	}
 }
 
-static int check_account(const struct order *order, u32 i)
-{
-	const struct account *account = order->quotas->account[i];
-
-	for (u32 class = 0; class < order->nr_policies; class++) {
-		u32 next = account->next[class];
-
-		if (order->ops->check(account->policy[class]))
-			return -EUCLEAN;
-		if (next != KV_NONE && (next >= order->quotas->nr_blocks ||
-					!order->ops->has(account->policy[class], next)))
-			return -EUCLEAN;
-	}
-	return 0;
-}
-
 int quota_order_check(const struct order *order)
 {
-	for_each_account(order->quotas, at, i)
-		if (check_account(order, i))
-			return -EUCLEAN;
+	for_each_account(order->quotas, at, i) {
+		const struct account *account = order->quotas->account[i];
+
+		for (u32 class = 0; class < order->nr_policies; class++) {
+			u32 next = account->next[class];
+
+			if (order->ops->check(account->policy[class]))
+				return -EUCLEAN;
+			if (next != KV_NONE && (next >= order->quotas->nr_blocks ||
+						!order->ops->has(account->policy[class], next)))
+				return -EUCLEAN;
+		}
+	}
 	return 0;
 }

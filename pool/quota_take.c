@@ -29,19 +29,14 @@ static struct excess excess_of(const struct account *account, u64 nr)
 				beyond(usage, account->limit.high) };
 }
 
-static u32 nr_inactive(const struct kvmm_pool *pool, const struct account *account)
+u32 account_nr_inactive(const struct kvmm_pool *pool, const struct account *account)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 class = 0; class < pool->order.nr_policies; class++)
 		nr += pool->order.ops->nr(account->policy[class]);
 	return nr;
-}
-
-u32 account_nr_inactive(const struct kvmm_pool *pool, u32 i)
-{
-	kv_assert_held(&pool->lock);
-	return nr_inactive(pool, pool->order.quotas->account[i]);
 }
 
 static void note_excess(struct account *account, const struct excess *excess)
@@ -58,12 +53,6 @@ static int refuse(struct account *account, const struct excess *excess)
 }
 
 /* ---- does it fit? ---- */
-
-/* Blocks that other tenants may take from @account. */
-static u64 nr_unprotected(const struct account *account, u32 nr)
-{
-	return min((u64)nr, beyond(account->usage, account->limit.min));
-}
 
 /* Blocks that were hit are in the order still, and must not be counted on. */
 static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 own)
@@ -85,13 +74,15 @@ static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 
 	for_each_account(quotas, at, i) {
 		struct account *account = quotas->account[i];
-		u32 nr = nr_inactive(pool, account);
+		u32 nr = account_nr_inactive(pool, account);
 
 		nr -= min(nr, account->nr_hits);
 		account->nr_hits = 0;
-		sum += i == own ? nr : nr_unprotected(account, nr);
 		if (i == own)
 			*nr_own = nr;
+		else	/* what is protected from others is not there for this one */
+			nr = min((u64)nr, beyond(account->usage, account->limit.min));
+		sum += nr;
 	}
 	return sum;
 }
@@ -182,7 +173,7 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	return excess_of(account, ctx->nr).max >
-	       (may_reclaim(pool, ctx) ? nr_inactive(pool, account) : 0);
+	       (may_reclaim(pool, ctx) ? account_nr_inactive(pool, account) : 0);
 }
 
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)

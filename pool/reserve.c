@@ -117,13 +117,6 @@ static void steal(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 	cut(pool, grow, nr);
 }
 
-/* It could have grown twice since. */
-static bool is_idle(const struct kvmm_pool *pool, const struct grow *grow)
-{
-	kv_assert_held(&pool->lock);
-	return pool->grow.clock - grow->used > 2 * (u64)pool->grow.nr_lists;
-}
-
 /* At most as many rounds as halves of the longest reservation. */
 u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 {
@@ -132,7 +125,10 @@ u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 	kv_assert_held(&pool->lock);
 	while (got < nr && pool->grow.oldest) {
 		for (struct grow *grow = pool->grow.oldest, *next; grow && got < nr; grow = next) {
-			u32 part = is_idle(pool, grow) ? grow->res.nr : (grow->res.nr + 1) / 2;
+			/* It could have grown twice since. */
+			bool is_idle = pool->grow.clock - grow->used >
+				       2 * (u64)pool->grow.nr_lists;
+			u32 part = is_idle ? grow->res.nr : (grow->res.nr + 1) / 2;
 
 			next = grow->newer;
 			part = min(part, nr - got);
@@ -153,39 +149,19 @@ struct stretch {
 	u32 nr;
 };
 
-static struct stretch stretch_of(struct kvmm_pool *pool, struct grow *grow)
-{
-	return (struct stretch){ grow, grow->res.nr + kv_free_behind(pool->zone, res_end(grow)) };
-}
-
-/* The shortest that holds @nr blocks; .nr 0: none does. */
-static struct stretch find_stretch(struct kvmm_pool *pool, u32 nr)
+/* But for that of @not: the shortest that holds @nr blocks; @nr 0: the longest. .nr 0: none. */
+static struct stretch find_stretch(struct kvmm_pool *pool, const struct grow *not, u32 nr)
 {
 	struct stretch best = { NULL, 0 };
 	struct grow *grow = pool->grow.oldest;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
-		struct stretch stretch = stretch_of(pool, grow);
+		u32 length = grow->res.nr + kv_free_behind(pool->zone, res_end(grow));
 
-		if (stretch.nr >= nr && (!best.nr || stretch.nr < best.nr))
-			best = stretch;
-	}
-	return best;
-}
-
-/* The longest but for that of @not. */
-static struct stretch longest_stretch(struct kvmm_pool *pool, const struct grow *not)
-{
-	struct stretch best = { NULL, 0 };
-	struct grow *grow = pool->grow.oldest;
-
-	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
-		struct stretch stretch = stretch_of(pool, grow);
-
-		if (grow != not && stretch.nr > best.nr)
-			best = stretch;
+		if (grow != not && length >= nr &&
+		    (!best.nr || (nr ? length < best.nr : length > best.nr)))
+			best = (struct stretch){ grow, length };
 	}
 	return best;
 }
@@ -207,7 +183,7 @@ static u32 take_stretch(struct kvmm_pool *pool, const struct stretch *stretch, u
 u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most,
 		      u32 *start)
 {
-	struct stretch stretch = longest_stretch(pool, for_whom);
+	struct stretch stretch = find_stretch(pool, for_whom, 0);
 
 	kv_assert_held(&pool->lock);
 	if (stretch.nr / 2 < nr)
@@ -220,7 +196,7 @@ u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 n
 /* Blocks that came in several runs, or not at all, in one that reservations are part of. */
 static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ext, int nr_ext)
 {
-	struct stretch stretch = find_stretch(pool, nr);
+	struct stretch stretch = find_stretch(pool, NULL, nr);
 
 	kv_assert_held(&pool->lock);
 	if (!stretch.nr)

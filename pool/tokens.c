@@ -115,15 +115,7 @@ static void tokens_exit(struct kvmm_pool *pool)
 
 /* ---- rows ---- */
 
-/* The fault of a handle, if any; waits while the pool's gate is closed: no lock held. */
-static int check_block(struct kvmm_pool *pool, kvmm_mut_t block)
-{
-	u32 id;
-
-	return kvmm_blocks_of_muts(pool, &block, 1, &id);
-}
-
-/* The same of one that was good just now, and without waiting. */
+/* Of a handle that was good just now; without waiting. */
 static bool is_private_still(const struct kvmm_pool *pool, kvmm_mut_t block)
 {
 	/* Pairs with the swaps of kv_edge_*(): rows of earlier owners are done with. */
@@ -151,9 +143,10 @@ static u32 row_nr(const struct token_row *row, u32 gen)
 static int row_enter(struct kvmm_pool *pool, kvmm_mut_t block, bool make,
 		     struct token_chunk **chunk, struct token_row **row)
 {
+	u32 id;
 	int err;
 
-	err = check_block(pool, block);
+	err = kvmm_blocks_of_muts(pool, &block, 1, &id);	/* waits while the gate is closed */
 	if (err)
 		return err;
 	*chunk = chunk_of(pool, block.index, make);
@@ -166,11 +159,6 @@ static int row_enter(struct kvmm_pool *pool, kvmm_mut_t block, bool make,
 	}
 	*row = row_at(pool, *chunk, block.index);
 	return 0;
-}
-
-static void row_leave(struct token_chunk *chunk)
-{
-	kv_unlock(&chunk->lock);
 }
 
 int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block, const uint32_t *tokens,
@@ -193,7 +181,7 @@ int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block, const uin
 		row->gen = block.gen;
 		row->nr = ret += nr;
 	}
-	row_leave(chunk);
+	kv_unlock(&chunk->lock);
 	return ret;
 }
 
@@ -213,7 +201,7 @@ int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t nr)
 		ret = -ERANGE;
 	else if (nr)
 		row->nr = ret -= nr;
-	row_leave(chunk);
+	kv_unlock(&chunk->lock);
 	return ret;
 }
 
@@ -231,7 +219,7 @@ int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens
 	ret = row_nr(row, block.gen);
 	if (max)
 		memcpy(tokens, row->token, min(max, (u32)ret) * sizeof(*tokens));
-	row_leave(chunk);
+	kv_unlock(&chunk->lock);
 	return ret;
 }
 
@@ -334,13 +322,6 @@ static int stage_names(struct kvmm_pool *pool, const struct kvmm_stage_tokens *r
 	return 0;
 }
 
-static bool stage_is_bad(const struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)
-{
-	return !pool || !req || !req->blocks || !req->nr || req->nr > pool->nr_blocks ||
-	       !req->ctx || !req->staged || !req->keys ||
-	       kv_key_block_tokens(req->ctx) != pool->block_tokens;
-}
-
 int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)
 {
 	struct names names;
@@ -348,7 +329,8 @@ int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *re
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (stage_is_bad(pool, req))
+	if (!pool || !req || !req->blocks || !req->nr || req->nr > pool->nr_blocks || !req->ctx ||
+	    !req->staged || !req->keys || kv_key_block_tokens(req->ctx) != pool->block_tokens)
 		return -EINVAL;
 	err = init_names(&names, req, pool->block_tokens);
 	if (err)
