@@ -107,43 +107,33 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 	return 0;
 }
 
-/* Blocks free there change over, and those freed there follow. */
-static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
-			u32 region)
+/*
+ * Blocks free there change over to the arena, and those freed there follow; or, unless @lend, back
+ * to the pool.
+ */
+void arena_pass_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
+		       u32 region, bool lend)
 {
-	u32 lo = region << arenas->region_order;
+	u32 lo = region << arenas->region_order, nr_free = arena->nr_free;
 	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&arena->lock);
-	WRITE_ONCE(arenas->region[region], arena_id(arenas, arena));
-	WRITE_ONCE(arena->nr_free,
-		   arena->nr_free + kv_pass_free(pool->zone, arena->zone, lo, hi));
-}
-
-/* From that of @start on, as far as no other arena has them: until there is enough. */
-static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
-			 u32 start)
-{
-	u32 region = start >> arenas->region_order, id = arena_id(arenas, arena);
-	u32 end = min(region + LEND_REGIONS, nr_regions(pool, arenas->region_order));
-	u32 want = arena->nr_free + LEND_NR;
-
-	kv_assert_held(&arena->lock);
-	for (; region < end && arena->nr_free < want; region++) {
-		if (arenas->region[region] && arenas->region[region] != id)
-			return;
-		lend_region(pool, arenas, arena, region);
-	}
+	WRITE_ONCE(arenas->region[region], lend ? arena_id(arenas, arena) : 0);
+	if (lend)
+		nr_free += kv_pass_free(pool->zone, arena->zone, lo, hi);
+	else
+		nr_free -= kv_pass_free(arena->zone, pool->zone, lo, hi);
+	WRITE_ONCE(arena->nr_free, nr_free);
 }
 
 /*
  * The regions of the next free run that is long enough: beside those that the arena has already, so
- * that they border on few others.
+ * that they border on few others; as far as no other arena has them, until there is enough.
  */
 static void lend_blocks(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 nr)
 {
-	u32 start;
+	u32 id = arena_id(arenas, arena), want = arena->nr_free + LEND_NR, start, end;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&arena->lock);
@@ -155,7 +145,13 @@ static void lend_blocks(struct kvmm_pool *pool, struct arenas *arenas, struct ar
 	if (start == KV_NONE)
 		return;
 	arena->at = start;
-	lend_regions(pool, arenas, arena, start);
+	start >>= arenas->region_order;
+	end = min(start + LEND_REGIONS, nr_regions(pool, arenas->region_order));
+	for (u32 i = start; i < end && arena->nr_free < want; i++) {
+		if (arenas->region[i] && arenas->region[i] != id)
+			return;
+		arena_pass_region(pool, arenas, arena, i, true);
+	}
 }
 
 static void lend_slots(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
@@ -268,7 +264,7 @@ static noinline void trim(struct kvmm_pool *pool, struct arenas *arenas, struct 
 	kv_lock(&arena->lock);
 	while (region-- > 0 && arena->nr_free > keep)
 		if (arenas->region[region] == arena_id(arenas, arena))
-			arena_return_region(pool, arenas, arena, region);
+			arena_pass_region(pool, arenas, arena, region, false);
 	kv_unlock(&arena->lock);
 	pool_leave(pool);
 }
@@ -319,22 +315,16 @@ noinline bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_r
 	return done;
 }
 
-/* From @at on, as far as the regions are one's. */
-static u32 end_of_piece(const struct arenas *arenas, u32 at, u32 end)
+/* From @start on, as far as the regions are one's. How many blocks. */
+static u32 free_piece(struct kvmm_pool *pool, struct arenas *arenas, u32 start, u32 end)
 {
-	u32 id = region_of(arenas, at);
+	u32 id = region_of(arenas, start), at = start;
+	struct kvmm_extent piece;
+	struct arena *arena;
 
 	while (at < end && region_of(arenas, at) == id)
 		at = min((at | (BIT(arenas->region_order) - 1)) + 1, end);
-	return at;
-}
-
-static u32 free_piece(struct kvmm_pool *pool, struct arenas *arenas, u32 start, u32 end)
-{
-	u32 id = region_of(arenas, start);
-	struct kvmm_extent piece = { start, end_of_piece(arenas, start, end) - start };
-	struct arena *arena;
-
+	piece = (struct kvmm_extent){ start, at - start };
 	if (!id) {
 		blocks_free(pool, &piece, 1);
 		return piece.nr;

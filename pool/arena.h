@@ -65,6 +65,8 @@ bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_range_t ra
 void __arena_blocks_free(struct kvmm_pool *pool, struct arenas *arenas,
 			 const struct kvmm_extent *ext, u32 nr_ext);
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen);
+void arena_pass_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
+		       u32 region, bool lend);
 
 /* ---- arena_all.c ---- */
 
@@ -73,24 +75,27 @@ void arenas_share(struct kvmm_pool *pool, struct arenas *arenas);
 void __arena_warm(struct kvmm_pool *pool);
 void arenas_bar(struct kvmm_pool *pool);
 void arenas_unbar(struct kvmm_pool *pool);
-void __arenas_rest(struct kvmm_pool *pool, struct arenas *arenas);
+/* They are not in use from here on, until threads meet again. ->lock held. */
+void arenas_rest(struct kvmm_pool *pool);
 void arenas_look(struct kvmm_pool *pool, struct arenas *arenas);
-void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
-			 u32 region);
 u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas);
 u32 __arenas_nr_free(const struct arenas *arenas);
-void __arenas_lock(struct arenas *arenas);
-void __arenas_unlock(struct arenas *arenas);
-void __arenas_count(const struct arenas *arenas, struct pool_count *sum);
+/* Keep everything as it is, to look at it. ->lock held. */
+void arenas_lock(struct kvmm_pool *pool);
+void arenas_unlock(struct kvmm_pool *pool);
+/* The pool's counts and those of its arenas. All locks held, or the world has stopped. */
+struct pool_count pool_counts(const struct kvmm_pool *pool);
 /* Of one of them. */
 void arena_count_add(const struct pool_count *count, struct pool_count *sum);
 
 /* ---- arena_check.c ---- */
 
-u32 __arenas_nr_stock(const struct arenas *arenas);
+/* Free slots that arenas have. All locks held, or the world has stopped. */
+u32 arenas_nr_stock(const struct kvmm_pool *pool);
 /* Arenas that keep more than MAX_STOCK free slots give them back. ->lock held; no arena's. */
-bool __arenas_return_slots(struct kvmm_pool *pool, struct arenas *arenas);
-int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas);
+bool arenas_return_slots(struct kvmm_pool *pool);
+/* 0 or -EUCLEAN. ->lock held; no arena's. */
+int arenas_check(struct kvmm_pool *pool);
 
 /* ---- for all files of pool/ ---- */
 
@@ -196,68 +201,11 @@ static inline u32 arenas_drain(struct kvmm_pool *pool)
 	return likely(!arenas) ? 0 : __arenas_drain(pool, arenas);
 }
 
-/* They are not in use from here on, until threads meet again. */
-static inline void arenas_rest(struct kvmm_pool *pool)
-{
-	struct arenas *arenas = pool_arenas(pool);
-
-	kv_assert_held(&pool->lock);
-	if (unlikely(arenas != NULL))
-		__arenas_rest(pool, arenas);
-}
-
 static inline u32 arenas_nr_free(const struct kvmm_pool *pool)
 {
 	const struct arenas *arenas = pool_arenas(pool);
 
 	return likely(!arenas) ? 0 : __arenas_nr_free(arenas);
-}
-
-/* Keep everything as it is, to look at it. */
-static inline void arenas_lock(struct kvmm_pool *pool)
-{
-	struct arenas *arenas = pool_arenas(pool);
-
-	kv_assert_held(&pool->lock);
-	if (unlikely(arenas != NULL))
-		__arenas_lock(arenas);
-}
-
-static inline void arenas_unlock(struct kvmm_pool *pool)
-{
-	struct arenas *arenas = pool_arenas(pool);
-
-	if (unlikely(arenas != NULL))
-		__arenas_unlock(arenas);
-}
-
-/* The pool's counts and those of its arenas. All locks held, or the world has stopped. */
-static inline struct pool_count pool_counts(const struct kvmm_pool *pool)
-{
-	const struct arenas *arenas = pool_arenas(pool);
-	struct pool_count sum = pool->count;
-
-	kv_assert_held(&pool->lock);
-	if (unlikely(arenas != NULL))
-		__arenas_count(arenas, &sum);
-	return sum;
-}
-
-/* Free slots that arenas have. All locks held, or the world has stopped. */
-static inline u32 arenas_nr_stock(const struct kvmm_pool *pool)
-{
-	const struct arenas *arenas = pool_arenas(pool);
-
-	return likely(!arenas) ? 0 : __arenas_nr_stock(arenas);
-}
-
-/* 0 or -EUCLEAN. ->lock held; no arena's. */
-static inline int arenas_check(struct kvmm_pool *pool)
-{
-	struct arenas *arenas = pool_arenas(pool);
-
-	kv_assert_held(&pool->lock);
-	return likely(!arenas) ? 0 : __arenas_check(pool, arenas);
 }
 
 #endif /* POOL_ARENA_H */

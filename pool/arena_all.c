@@ -45,28 +45,16 @@ static void free_arenas(struct arenas *arenas)
 	kv_free(arenas);
 }
 
-static u64 arenas_bytes(const struct kvmm_pool *pool, const struct arenas *arenas)
-{
-	return sizeof(*arenas) + arenas->nr * sizeof(arenas->arena[0]) +
-	       nr_regions(pool, arenas->region_order);
-}
-
-/* A region is small beside the whole pool, and no range lies across more than two. */
-static u32 region_order_for(const struct kvmm_pool *pool)
-{
-	u32 nr = max(pool->nr_blocks / REGIONS, ARENA_MAX_NR);
-
-	return kv_log2(min(nr, MAX_REGION));
-}
-
 static struct arenas *make_arenas(const struct kvmm_pool *pool, u32 nr)
 {
 	struct arenas *arenas = kv_alloc_lines(1, sizeof(*arenas) + nr * sizeof(arenas->arena[0]));
+	u32 region = max(pool->nr_blocks / REGIONS, ARENA_MAX_NR);
 
 	if (!arenas)
 		return NULL;
 	arenas->nr = nr;
-	arenas->region_order = region_order_for(pool);
+	/* Small beside the whole pool, and no range lies across more than two. */
+	arenas->region_order = kv_log2(min(region, MAX_REGION));
 	arenas->region = kv_alloc(nr_regions(pool, arenas->region_order));
 	if (!arenas->region) {
 		free_arenas(arenas);
@@ -93,20 +81,14 @@ int arenas_start(struct kvmm_pool *pool, u32 nr)
 		arenas = make_arenas(pool, nr);
 		if (!arenas)
 			return -ENOMEM;
-		pool->metadata_bytes += arenas_bytes(pool, arenas);
+		pool->metadata_bytes += sizeof(*arenas) + nr * sizeof(arenas->arena[0]) +
+					nr_regions(pool, arenas->region_order);
 		arenas_share(pool, arenas);
 		/* Pairs with pool_arenas(): a thread that sees them sees them filled. */
 		smp_store_release(&pool->arenas, arenas);
 	}
 	WRITE_ONCE(arenas->on, true);
 	return 0;
-}
-
-static u32 nr_arenas_for(const struct kvmm_pool *pool)
-{
-	u32 nr = min(pool->nr_usable / MIN_SHARE, MAX_ARENAS);
-
-	return nr ? BIT(kv_log2(nr)) : 0;
 }
 
 /* Two threads met at the pool's lock, which is held now. */
@@ -119,9 +101,9 @@ noinline void __arena_warm(struct kvmm_pool *pool)
 	if (pool->arena_heat < HOT)
 		return;
 	pool->arena_heat = 0;
-	nr = nr_arenas_for(pool);
+	nr = min(pool->nr_usable / MIN_SHARE, MAX_ARENAS);
 	if (nr > 1)
-		arenas_start(pool, nr);	/* if it fails: later, maybe */
+		arenas_start(pool, BIT(kv_log2(nr)));	/* if it fails: later, maybe */
 }
 
 int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr)
@@ -168,19 +150,6 @@ void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 
 /* ---- blocks kept aside go back ---- */
 
-void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
-			 u32 region)
-{
-	u32 lo = region << arenas->region_order;
-	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
-
-	kv_assert_held(&pool->lock);
-	kv_assert_held(&arena->lock);
-	WRITE_ONCE(arenas->region[region], 0);
-	WRITE_ONCE(arena->nr_free,
-		   arena->nr_free - kv_pass_free(arena->zone, pool->zone, lo, hi));
-}
-
 /* Both locks held. */
 static void return_slots(struct kvmm_pool *pool, struct arena *arena)
 {
@@ -198,16 +167,19 @@ static void return_slots(struct kvmm_pool *pool, struct arena *arena)
 	}
 }
 
-noinline bool __arenas_return_slots(struct kvmm_pool *pool, struct arenas *arenas)
+noinline bool arenas_return_slots(struct kvmm_pool *pool)
 {
+	struct arenas *arenas = pool->arenas;
 	bool is_much;
 
 	kv_assert_held(&pool->lock);
-	__arenas_lock(arenas);
-	is_much = __arenas_nr_stock(arenas) > MAX_STOCK;
+	if (!arenas)
+		return false;
+	arenas_lock(pool);
+	is_much = arenas_nr_stock(pool) > MAX_STOCK;
 	for (u32 i = 0; is_much && i < arenas->nr; i++)
 		return_slots(pool, &arenas->arena[i]);
-	__arenas_unlock(arenas);
+	arenas_unlock(pool);
 	return is_much;
 }
 
@@ -218,7 +190,7 @@ static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 
 	for (u32 i = 0; arena->zone && i < nr_regions(pool, arenas->region_order); i++)
 		if (arenas->region[i] == id)
-			arena_return_region(pool, arenas, arena, i);
+			arena_pass_region(pool, arenas, arena, i, false);
 	return_slots(pool, arena);
 	return nr;
 }
@@ -251,10 +223,12 @@ static void turn_off(struct kvmm_pool *pool, struct arenas *arenas)
 	drain_all(pool, arenas, &allocs);
 }
 
-void __arenas_rest(struct kvmm_pool *pool, struct arenas *arenas)
+void arenas_rest(struct kvmm_pool *pool)
 {
+	struct arenas *arenas = pool->arenas;
+
 	kv_assert_held(&pool->lock);
-	if (arenas->on)
+	if (arenas && arenas->on)
 		turn_off(pool, arenas);
 }
 
@@ -331,16 +305,17 @@ u32 __arenas_nr_free(const struct arenas *arenas)
 	return nr;
 }
 
-void __arenas_lock(struct arenas *arenas)
+void arenas_lock(struct kvmm_pool *pool)
 {
-	for (u32 i = 0; i < arenas->nr; i++)
-		kv_lock(&arenas->arena[i].lock);
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; pool->arenas && i < pool->arenas->nr; i++)
+		kv_lock(&pool->arenas->arena[i].lock);
 }
 
-void __arenas_unlock(struct arenas *arenas)
+void arenas_unlock(struct kvmm_pool *pool)
 {
-	for (u32 i = arenas->nr; i-- > 0;)
-		kv_unlock(&arenas->arena[i].lock);
+	for (u32 i = pool->arenas ? pool->arenas->nr : 0; i-- > 0;)
+		kv_unlock(&pool->arenas->arena[i].lock);
 }
 
 /* No range there has a sequence or a pin. */
@@ -356,21 +331,20 @@ void arena_count_add(const struct pool_count *count, struct pool_count *sum)
 	sum->frees += count->frees;
 }
 
-void __arenas_count(const struct arenas *arenas, struct pool_count *sum)
+struct pool_count pool_counts(const struct kvmm_pool *pool)
 {
-	for (u32 i = 0; i < arenas->nr; i++)
-		arena_count_add(&arenas->arena[i].count, sum);
-}
+	struct pool_count sum = pool->count;
 
-static int check(struct kvmm_pool *pool)
-{
-	return arenas_check(pool);
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; pool->arenas && i < pool->arenas->nr; i++)
+		arena_count_add(&pool->arenas->arena[i].count, &sum);
+	return sum;
 }
 
 POOL_PART(arenas) = {
 	.name		= "arenas",
 	.exit		= arenas_exit,
 	.forked		= arenas_forked,
-	.check_open	= check,
-	.check_base	= check,
+	.check_open	= arenas_check,
+	.check_base	= arenas_check,
 };

@@ -98,21 +98,24 @@ static int check_regions(const struct kvmm_pool *pool, const struct arenas *aren
 	return 0;
 }
 
-u32 __arenas_nr_stock(const struct arenas *arenas)
+u32 arenas_nr_stock(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
-	for (u32 i = 0; i < arenas->nr; i++)
-		nr += arenas->arena[i].nr_stock;
+	for (u32 i = 0; pool->arenas && i < pool->arenas->nr; i++)
+		nr += pool->arenas->arena[i].nr_stock;
 	return nr;
 }
 
-noinline int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas)
+int arenas_check(struct kvmm_pool *pool)
 {
-	int err = 0;
+	const struct arenas *arenas = pool->arenas;
+	int err;
 
 	kv_assert_held(&pool->lock);
-	__arenas_lock(arenas);
+	if (!arenas)
+		return 0;
+	arenas_lock(pool);
 	err = check_regions(pool, arenas);
 	for (u32 i = 0; i < arenas->nr && !err; i++) {
 		err = check_runs(pool, arenas, i);
@@ -121,6 +124,6 @@ noinline int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas)
 		if (!err)
 			err = check_stock(pool, arenas, i);
 	}
-	__arenas_unlock(arenas);
+	arenas_unlock(pool);
 	return err;
 }

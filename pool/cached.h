@@ -329,6 +329,10 @@ void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32
 /* The same where there may be holes: their gen is 0. */
 void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
 
+/* 0 if @state has the block of that handle, and, if @held, there is a reference on it. */
+int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_entry_state state,
+		bool held);
+
 /* Time of an entry's last use: about a millisecond a tick, from some moment on. */
 #define TICK_SHIFT	20u
 

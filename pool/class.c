@@ -19,26 +19,23 @@ static u32 part_of(u32 nr_blocks, u32 permille)
 	return (u64)nr_blocks * permille / 1000;
 }
 
-static bool class_is_bad(const struct kvmm_class *class)
-{
-	const u32 flags = KVMM_CLASS_TELL | KVMM_CLASS_JOINED | KVMM_CLASS_REFUSE;
-	bool is_joined = class->flags & KVMM_CLASS_JOINED;
-
-	return !class->name || class->quota_permille > 1000 || class->flags & ~flags ||
-	       (is_joined && class->quota_blocks + class->quota_permille) || class->reserved;
-}
-
 static bool attr_is_bad(const struct kvmm_evict_attr *attr)
 {
+	const u32 flags = KVMM_CLASS_TELL | KVMM_CLASS_JOINED | KVMM_CLASS_REFUSE;
+
 	if (!attr->classes != !attr->nr_classes || attr->nr_classes > KVMM_MAX_CLASSES)
 		return true;
 	if (attr->default_class && attr->default_class >= attr->nr_classes)
 		return true;
-	for (u32 i = 0; i < attr->nr_classes; i++)
-		if (class_is_bad(&attr->classes[i]))
+	for (u32 i = 0; i < attr->nr_classes; i++) {
+		const struct kvmm_class *class = &attr->classes[i];
+		bool is_joined = class->flags & KVMM_CLASS_JOINED;
+
+		if (!class->name || class->quota_permille > 1000 || class->flags & ~flags ||
+		    (is_joined && (!i || class->quota_blocks + class->quota_permille)) ||
+		    class->reserved)
 			return true;
-	if (attr->nr_classes && attr->classes[0].flags & KVMM_CLASS_JOINED)
-		return true;
+	}
 	return attr->flags & ~KVMM_EVICT_AGGRESSIVE || attr->protect_permille > 1000;
 }
 
@@ -213,25 +210,21 @@ static void tell(struct classes *classes, u64 owner, u32 class)
 	WRITE_ONCE(classes->nr_events, classes->nr_events + 1);
 }
 
-static void count_evicted(struct classes *classes, u32 index)
-{
-	u32 class = classes->mark[index] & CLASS_MASK;
-	u64 owner = classes->owner[index];
-
-	kv_assert(index < classes->nr_blocks);
-	kv_assert(classes->class[class].nr_picked);
-	classes->class[class].nr_picked--;
-	classes->class[class].evicted++;
-	classes->reached |= BIT(class);
-	if (classes->class[class].flags & KVMM_CLASS_TELL)
-		tell(classes, owner == OWNER_SHARED ? 0 : owner, class);
-}
-
 void class_gone(struct classes *classes, u32 index)
 {
 	kv_assert(index < classes->nr_blocks);
-	if (is(classes, index, CLASS_PICKED))
-		count_evicted(classes, index);
+	if (is(classes, index, CLASS_PICKED)) {
+		u64 owner = classes->owner[index];
+		u32 id = class_of(classes, index);
+		struct class *class = &classes->class[id];
+
+		kv_assert(class->nr_picked);
+		class->nr_picked--;
+		class->evicted++;
+		classes->reached |= BIT(id);
+		if (class->flags & KVMM_CLASS_TELL)
+			tell(classes, owner == OWNER_SHARED ? 0 : owner, id);
+	}
 	if (is(classes, index, CLASS_COUNTED))
 		class_at(classes, index)->nr--;
 	owner_forget(classes, index);

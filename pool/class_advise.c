@@ -58,52 +58,29 @@ static void unprotect(struct kvmm_pool *pool, u32 index)
 	protect_forget(order->classes, index);
 }
 
-static u32 max_protected(const struct kvmm_pool *pool)
-{
-	u64 nr_pins = tally_sum(pool, TALLY_PINS);
-	u32 max = pool->order.classes->max_protected;
-
-	return nr_pins < max ? max - (u32)nr_pins : 0;
-}
-
 static void limit_protected(struct kvmm_pool *pool)
 {
 	struct classes *classes = pool->order.classes;
-	u32 max;
+	u64 nr_pins = tally_sum(pool, TALLY_PINS);
+	u32 max = classes->max_protected - min(nr_pins, (u64)classes->max_protected);
 
 	if (classes->max_protected == UINT32_MAX)
 		return;
-	max = max_protected(pool);
 	while (classes->nr_protected > max)
 		unprotect(pool, protect_oldest(classes));
 }
 
 /* ---- calls ---- */
 
-static int check_advice(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++) {
-		u64 word = handles[i].index < pool->nr_blocks ?
-			   READ_ONCE(entry_at(pool, handles[i].index)->word) : 0;
-
-		if (handles[i].index >= pool->nr_blocks)
-			return -EINVAL;
-		if (kv_word_gen(word) != handles[i].gen)
-			return kv_handle_refuse(&pool->entries, kv_word_gen(word), handles[i].gen);
-		if (!kv_word_is(word, KV_ENTRY_REGISTERED))
-			return kv_word_refuse(word, KV_ENTRY_REGISTERED);
-		if (!kv_word_refs(word))
-			return -ESTALE;
-	}
-	return 0;
-}
-
 /* A policy knows a kind of advice for all blocks or for none: only the first can be refused. */
 static int advise_all(struct kvmm_pool *pool, const struct kv_handle *handles, u32 what,
 		      const u64 *values, u32 nr)
 {
-	int err = check_advice(pool, handles, nr);
+	int err = 0;
 
+	kv_assert_held(&pool->order.lock);
+	for (u32 i = 0; i < nr && !err; i++)
+		err = entry_check(pool, handles[i], KV_ENTRY_REGISTERED, true);
 	for (u32 i = 0; i < nr && !err; i++) {
 		if (pool->order.classes)	/* else it would be filled anew */
 			order_apply(&pool->order, NOTE_FILL, handles[i]);

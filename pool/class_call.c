@@ -34,39 +34,7 @@ static void class_leave(struct kvmm_pool *pool)
 	cache_leave(pool);
 }
 
-/* Registered, and heard of. */
-static int check_handle(struct kvmm_pool *pool, struct kv_handle handle, bool held)
-{
-	u64 word;
-
-	if (handle.index >= pool->nr_blocks)
-		return -EINVAL;
-	word = READ_ONCE(entry_at(pool, handle.index)->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
-		return kv_word_refuse(word, KV_ENTRY_REGISTERED);
-	if (held && !kv_word_refs(word))
-		return -ESTALE;
-	order_apply(&pool->order, NOTE_FILL, handle);
-	return 0;
-}
-
-static int check_handles(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
-			 bool held)
-{
-	for (u32 i = 0; i < nr; i++) {
-		int err = check_handle(pool, handles[i], held);
-
-		if (err) {
-			kv_count(KV_EV_BAD_HANDLE);
-			return err;
-		}
-	}
-	return 0;
-}
-
-/* class_enter(), and all of @refs are good. */
+/* class_enter(), and all of @refs are registered, and heard of. */
 static int enter_with(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool held)
 {
 	int err;
@@ -76,9 +44,15 @@ static int enter_with(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bo
 	err = class_enter(pool);
 	if (err)
 		return err;
-	err = check_handles(pool, as_handles(refs), nr, held);
-	if (err)
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = entry_check(pool, as_handles(refs)[i], KV_ENTRY_REGISTERED, held);
+		if (!err)
+			order_apply(&pool->order, NOTE_FILL, as_handles(refs)[i]);
+	}
+	if (err) {
+		kv_count(KV_EV_BAD_HANDLE);
 		class_leave(pool);
+	}
 	return err;
 }
 
@@ -174,12 +148,6 @@ u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 
 
 /* ---- setting ---- */
 
-static bool may_be_set(const struct classes *classes, u32 index, u32 class)
-{
-	kv_assert(index < classes->nr_blocks);
-	return !(classes->mark[index] & CLASS_SET) || class <= class_of(classes, index);
-}
-
 /* The order keeps its priority for it. */
 static void change(struct kvmm_pool *pool, u32 index, u32 class)
 {
@@ -228,7 +196,9 @@ int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, 
 	if (cls >= classes->nr)
 		err = -EINVAL;
 	for (u32 i = 0; i < nr && !err; i++)
-		err = may_be_set(classes, refs[i].index, cls) ? 0 : -EPERM;
+		if (classes->mark[refs[i].index] & CLASS_SET &&
+		    cls > class_of(classes, refs[i].index))
+			err = -EPERM;
 	if (!err)
 		err = admit_refs(pool, refs, nr, &classes->class[cls]);
 	for (u32 i = nr; i-- > 0 && !err;)

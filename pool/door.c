@@ -21,15 +21,6 @@ static bool marks_are_good(const struct kvmm_pool *pool, const struct kvmm_water
 	       marks->high <= pool->nr_usable;
 }
 
-static void set_costs(struct door *door, const struct kvmm_alloc_costs *costs)
-{
-	door->costs = *costs;
-	if (!costs->copy_block_ns)
-		door->costs.copy_block_ns = DEFAULT_COPY_NS;
-	if (!costs->drop_block_ns)
-		door->costs.drop_block_ns = DEFAULT_DROP_NS;
-}
-
 static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct kvmm_alloc_attr known = { 0 };
@@ -41,7 +32,11 @@ static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 		return -EINVAL;
 	pool->door.marks = known.marks;
 	pool->door.free_promise = KV_NONE;
-	set_costs(&pool->door, &known.costs);
+	pool->door.costs = known.costs;
+	if (!known.costs.copy_block_ns)
+		pool->door.costs.copy_block_ns = DEFAULT_COPY_NS;
+	if (!known.costs.drop_block_ns)
+		pool->door.costs.drop_block_ns = DEFAULT_DROP_NS;
 	pool->guard = known.marks.low ? GUARD_MARKS : 0;
 	pressure_init(&pool->door.pressure, pool->lock.id);
 	return 0;

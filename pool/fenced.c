@@ -32,10 +32,7 @@ static int keep_slot(struct kvmm_pool *pool, struct slot *slot)
 		return -EIO;
 	if (slot->pins == UINT32_MAX || slot->refs == UINT32_MAX)
 		return -EOVERFLOW;
-	slot->pins++;
-	slot->refs++;
-	pool->count.range_pins++;
-	pool->count.range_refs++;
+	slot_hold(pool, slot);
 	return 0;
 }
 

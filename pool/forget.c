@@ -10,30 +10,25 @@ static u64 nr_named(struct kvmm_pool *pool)
 	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten - pool->claims.nr_named;
 }
 
-/* It is referenced, being copied, claimed, or has no name. */
-static bool forget_idle(struct kvmm_pool *pool, u32 index)
-{
-	struct kv_handle handle = entry_handle(pool, index);
-	u64 word = READ_ONCE(entry_at(pool, index)->word);
-
-	kv_assert_held(&pool->lock);
-	kv_assert(index < pool->entries.nr);
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED) || kv_entry_claim(&pool->entries, handle))
-		return false;
-	order_forget(&pool->order, index);
-	entry_forget(pool, index);
-	entry_release(pool, handle);
-	return true;
-}
-
 /* A broken policy does not hand out all of them: the rest, as far as it has no references. */
 static u32 forget_left(struct kvmm_pool *pool)
 {
 	s64 left = nr_named(pool) - tally_sum(pool, TALLY_ACTIVE);
 	u32 nr = 0;
 
-	for (u32 i = 0; i < pool->nr_blocks && nr < left; i++)
-		nr += forget_idle(pool, i);
+	for (u32 i = 0; i < pool->nr_blocks && nr < left; i++) {
+		struct kv_handle handle = entry_handle(pool, i);
+		u64 word = READ_ONCE(entry_at(pool, i)->word);
+
+		/* It is referenced, being copied, claimed, or has no name. */
+		if (!kv_word_is(word, KV_ENTRY_REGISTERED) ||
+		    kv_entry_claim(&pool->entries, handle))
+			continue;
+		order_forget(&pool->order, i);
+		entry_forget(pool, i);
+		entry_release(pool, handle);
+		nr++;
+	}
 	return nr;
 }
 
@@ -92,28 +87,21 @@ static void reset_end(struct kvmm_pool *pool)
 	cache_after(pool);
 }
 
-static int reset_inactive(struct kvmm_pool *pool, u32 *held)
-{
-	int nr, err = cache_enter(pool);
-
-	if (err)
-		return err;
-	order_enter(&pool->order);
-	nr = forget_inactive(pool);
-	if (held)
-		*held = nr_held(pool);
-	order_leave(&pool->order);
-	pool_leave(pool);
-	return nr;
-}
-
 int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *held)
 {
 	int ret = reset_begin(pool);
 
 	if (ret)
 		return ret;
-	ret = reset_inactive(pool, held);
+	ret = cache_enter(pool);
+	if (!ret) {
+		order_enter(&pool->order);
+		ret = forget_inactive(pool);
+		if (held)
+			*held = nr_held(pool);
+		order_leave(&pool->order);
+		pool_leave(pool);
+	}
 	reset_end(pool);
 	return ret;
 }
@@ -144,20 +132,13 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 
 /* ---- everything ---- */
 
-/* The world has stopped: counts are exact, and the order may still have referenced blocks. */
-static bool is_idle(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->lock);
-	return !pool_counts(pool).nr_ranges &&
-	       pool->count.nr_held - pool_nr_parked(pool) == nr_named(pool) &&
-	       !tally_sum(pool, TALLY_REFS);
-}
-
 static int reset_if_idle(struct kvmm_pool *pool)
 {
 	int nr;
 
-	if (!is_idle(pool))
+	/* The world has stopped: counts are exact, and the order may have referenced blocks still. */
+	if (pool_counts(pool).nr_ranges || tally_sum(pool, TALLY_REFS) ||
+	    pool->count.nr_held - pool_nr_parked(pool) != nr_named(pool))
 		return -EBUSY;
 	pool_tell(pool, clear_begin);
 	order_enter(&pool->order);
@@ -223,20 +204,15 @@ void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle)
 		forget_entry(pool, handle.index);
 }
 
-static bool blocks_are_bad(const struct kvmm_pool *pool, const uint32_t *blocks, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		if (blocks[i] >= pool->nr_blocks)
-			return true;
-	return false;
-}
-
 int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t nr)
 {
 	int err, nr_done = 0;
 
-	if (!pool || (nr && !blocks) || nr > INT_MAX || blocks_are_bad(pool, blocks, nr))
+	if (!pool || (nr && !blocks) || nr > INT_MAX)
 		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		if (blocks[i] >= pool->nr_blocks)
+			return -EINVAL;
 	err = cache_enter(pool);
 	if (err)
 		return err;

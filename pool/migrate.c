@@ -34,28 +34,25 @@ int kv_pool_refusal(const struct kvmm_pool *pool)
 
 /* ---- names ---- */
 
-static void fill_name(const struct kvmm_pool *pool, u32 index, struct kv_block_name *name)
-{
-	const struct pool_presence *presence = &pool->presence;
-	const struct kv_entry *entry = entry_at(pool, index);
-
-	kv_assert(index < pool->entries.nr);
-	*name = (struct kv_block_name){
-		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
-		.position = READ_ONCE(entry->position),
-	};
-	if (!presence->reg || !presence->has_parent[index])
-		return;
-	name->has_parent = 1;
-	name->parent = presence->parent[index];
-}
-
 /* Registered and referenced: no thread writes these fields. */
 void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		   struct kv_block_name *names)
 {
-	for (u32 i = 0; i < nr; i++)
-		fill_name(pool, refs[i].index, &names[i]);
+	const struct pool_presence *presence = &pool->presence;
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 index = refs[i].index;
+		const struct kv_entry *entry = entry_at(pool, index);
+
+		names[i] = (struct kv_block_name){
+			.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
+			.position = READ_ONCE(entry->position),
+		};
+		if (!presence->reg || !presence->has_parent[index])
+			continue;
+		names[i].has_parent = 1;
+		names[i].parent = presence->parent[index];
+	}
 }
 
 /* ---- private blocks ---- */
@@ -92,22 +89,6 @@ void kv_pool_let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr)
 
 /* ---- ranges ---- */
 
-static int may_leave(const struct slot *slot)
-{
-	if (slot->lost)
-		return -EIO;
-	return slot->refs == 1 && !slot_is_pinned(slot) ? 0 : -EBUSY;
-}
-
-static void add_hold(struct kvmm_pool *pool, struct slot *slot)
-{
-	kv_assert_held(&pool->lock);
-	slot->refs++;
-	slot->pins++;
-	pool->count.range_refs++;
-	pool->count.range_pins++;
-}
-
 static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 {
 	kv_assert_held(&pool->lock);
@@ -122,9 +103,12 @@ int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_ran
 
 	if (err)
 		return err;
-	err = may_leave(slot);
-	if (!err) {
-		add_hold(pool, slot);
+	if (slot->lost) {
+		err = -EIO;
+	} else if (slot->refs != 1 || slot_is_pinned(slot)) {
+		err = -EBUSY;
+	} else {
+		slot_hold(pool, slot);
 		*kind = (struct kv_range_kind){
 			.seq = slot->seq, .nr = slot->nr, .tenant = slot->tenant,
 			.prio = slot->prio, .flags = slot->flags & KVMM_ALLOC_KEPT,

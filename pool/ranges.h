@@ -110,6 +110,16 @@ static inline void slot_unpin_own(struct kvmm_pool *pool, struct slot *slot)
 	slot_unpin(pool, slot, KVMM_PIN_USER);
 }
 
+/* One reference and one pin more, of our own. */
+static inline void slot_hold(struct kvmm_pool *pool, struct slot *slot)
+{
+	kv_assert_held(&pool->lock);
+	slot->refs++;
+	slot->pins++;
+	pool->count.range_refs++;
+	pool->count.range_pins++;
+}
+
 static inline bool slot_is_pinned(const struct slot *slot)
 {
 	return slot->pins || slot->flags & KVMM_ALLOC_PINNED;

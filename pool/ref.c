@@ -226,45 +226,14 @@ int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t 
 	return type < KVMM_NR_PIN_TYPES ? drop_many(pool, refs, nr, true, type) : -EINVAL;
 }
 
-/* ---- steps that can be undone, on a whole batch ---- */
-
-typedef int (*step_fn)(const struct kv_entries *entries, struct kv_handle handle);
-
-static int pin_held(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_pin_held);
-}
-
-/* How many of @nr could be done; *@err why not more. */
-static u32 step_many(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
-		     step_fn step, int *err)
-{
-	*err = 0;
-	for (u32 i = 0; i < nr; i++) {
-		*err = step(&pool->entries, handles[i]);
-		if (unlikely(*err < 0))
-			return i;
-	}
-	return nr;
-}
-
-/* Both in the read section in which they were made. */
-static void count_stepped(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
-			  const u32 *pin)
-{
-	struct pin_types *types = pin_types_of(pool);
-
-	tally_add(pool, TALLY_REFS, nr);
-	tally_add(pool, TALLY_PINS, pin ? nr : 0);
-	if (unlikely(pin && types && nr))
-		pin_types_add(types, handles, nr, *pin);
-}
+/* ---- taking, and pins ---- */
 
 /* A reference more each, and a pin if @pin has its type; or nothing is done. */
 static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, const u32 *pin)
 {
 	const struct kv_handle *handles = refs;
-	u32 nr_done;
+	struct pin_types *types;
+	u32 nr_done = 0;
 	int err;
 
 	if (!refs && nr)
@@ -277,9 +246,20 @@ static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, const u32 
 		cache_end(pool);
 		return err;
 	}
-	nr_done = step_many(pool, handles, nr, pin ? pin_held : kv_entry_get, &err);
+	while (nr_done < nr) {
+		err = pin ? kv_handle_step(&pool->entries, handles[nr_done], kv_edge_pin_held) :
+			    kv_entry_get(&pool->entries, handles[nr_done]);
+		if (unlikely(err < 0))
+			break;
+		nr_done++;
+	}
 	pins_give_back(&pool->pins, pin ? nr - nr_done : 0);
-	count_stepped(pool, handles, nr_done, pin);
+	tally_add(pool, TALLY_REFS, nr_done);
+	tally_add(pool, TALLY_PINS, pin ? nr_done : 0);
+	/* In the read section in which the pins were made. */
+	types = pin_types_of(pool);
+	if (unlikely(pin && types && nr_done))
+		pin_types_add(types, handles, nr_done, *pin);
 	if (likely(!err))
 		note_hits(pool, handles, nr_done);
 	cache_end(pool);
@@ -339,25 +319,19 @@ int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t 
 
 /* ---- marks of referenced blocks ---- */
 
-static u64 word_of(const struct kvmm_pool *pool, struct kv_handle handle)
+int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_entry_state state,
+		bool held)
 {
-	return handle.index < pool->nr_blocks ?
-	       smp_load_acquire(&entry_at(pool, handle.index)->word) : 0;
-}
-
-/* 0 if @state has the block of that handle, and it is held. */
-static int check_held(const struct kvmm_pool *pool, struct kv_handle handle,
-		      enum kv_entry_state state)
-{
-	u64 word = word_of(pool, handle);
+	u64 word;
 
 	if (unlikely(handle.index >= pool->nr_blocks))
 		return -EINVAL;
+	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
 	if (unlikely(kv_word_gen(word) != handle.gen))
 		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
 	if (unlikely(!kv_word_is(word, state)))
 		return kv_word_refuse(word, state);
-	return likely(kv_word_refs(word)) ? 0 : -ESTALE;
+	return likely(!held || kv_word_refs(word)) ? 0 : -ESTALE;
 }
 
 /* A read section, in which all of @handles are held; or an error. */
@@ -372,24 +346,11 @@ static int begin_held(struct kvmm_pool *pool, const void *handles, u32 nr,
 	if (err)
 		return err;
 	for (u32 i = 0; i < nr && !err; i++)
-		err = check_held(pool, as_handles(handles)[i], state);
+		err = entry_check(pool, as_handles(handles)[i], state, true);
 	if (likely(!err))
 		return 0;
 	cache_end(pool);
 	return refuse(err);
-}
-
-/*
- * A touch takes no reference: if a caller drops the last one meanwhile, against the rules, its put
- * may have been noted before our hit, and the order would lose the block.
- */
-static void note_put_meanwhile(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
-{
-	if (!pool->parts.evict->hit)
-		return;
-	for (u32 i = 0; i < nr; i++)
-		if (unlikely(check_held(pool, refs[i], KV_ENTRY_REGISTERED)))
-			order_note(&pool->order, NOTE_PUT, &refs[i], 1);
 }
 
 int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
@@ -400,7 +361,13 @@ int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 		return err;
 	stamp(pool, as_handles(refs), nr);
 	note_hits(pool, as_handles(refs), nr);
-	note_put_meanwhile(pool, as_handles(refs), nr);
+	/*
+	 * A touch takes no reference: if a caller drops the last one meanwhile, against the rules,
+	 * its put may have been noted before our hit, and the order would lose the block.
+	 */
+	for (u32 i = 0; i < nr && pool->parts.evict->hit; i++)
+		if (unlikely(entry_check(pool, as_handles(refs)[i], KV_ENTRY_REGISTERED, true)))
+			order_note(&pool->order, NOTE_PUT, &as_handles(refs)[i], 1);
 	cache_end(pool);
 	pool_tell(pool, touched, as_handles(refs), nr);
 	return 0;

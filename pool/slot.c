@@ -42,11 +42,13 @@ static struct slot_dir *longer_dir(const struct slot_dir *old)
 	return NULL;
 }
 
-/* Lowest index first, so that it is the first to be handed out. */
-static void link_free_slots(struct kvmm_pool *pool, const struct slot_dir *dir)
+static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
 {
 	u32 first = (dir->nr_chunks - 1) << CHUNK_ORDER;
+	struct slot_dir *old = pool->slots;
 
+	kv_assert_held(&pool->lock);
+	/* Lowest index last, so that it is the first to be handed out. */
 	for (u32 i = CHUNK_SLOTS; i-- > 0;) {
 		struct slot *slot = dir_slot(dir, first + i);
 
@@ -55,14 +57,6 @@ static void link_free_slots(struct kvmm_pool *pool, const struct slot_dir *dir)
 		slot->next = pool->free_slot;
 		pool->free_slot = first + i;
 	}
-}
-
-static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
-{
-	struct slot_dir *old = pool->slots;
-
-	kv_assert_held(&pool->lock);
-	link_free_slots(pool, dir);
 	pool->metadata_bytes += CHUNK_SLOTS * sizeof(struct slot) + dir_bytes(dir->nr_chunks);
 	kv_rcu_assign(pool->slots, dir);
 	if (!old)
@@ -95,7 +89,7 @@ static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 	struct slot_dir *dir;
 
 	/* So slots are made only where all but MAX_STOCK are in use. */
-	if (pool->arenas && __arenas_return_slots(pool, pool->arenas))
+	if (arenas_return_slots(pool))
 		return 0;
 	if (pool->slots && pool->slots->nr_chunks == MAX_CHUNKS)
 		return -ENOMEM;

@@ -144,7 +144,7 @@ POOL_TEST(arena, a_range_across_the_border_goes_to_both_sides, make_pool(NR_BLOC
 	arena = &pool->arenas->arena[0];
 	kv_lock(&pool->lock);
 	kv_lock(&arena->lock);
-	arena_return_region(pool, pool->arenas, arena, 2);
+	arena_pass_region(pool, pool->arenas, arena, 2, false);
 	kv_unlock(&arena->lock);
 	kv_unlock(&pool->lock);
 	cr_expect_str_eq(regions(pool), "######## a000#### ######## ######## "
