@@ -17,10 +17,6 @@
 
 /* ---- victims that wait ---- */
 
-#define for_each_victim(pool, victims, at, i)						\
-	for (u32 i = 0, at = (victims)->newest; i < (victims)->nr;			\
-	     i++, at = entry_at(pool, at)->chain)
-
 static void count_claims(struct kvmm_pool *pool, const struct victims *victims, int sign)
 {
 	kv_assert_held(&pool->lock);

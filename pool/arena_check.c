@@ -86,18 +86,6 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 	       pool_complain(pool, "free slots of an arena", nr);
 }
 
-/* Lent to an arena that can have it, and only while they are in use. */
-static int check_regions(const struct kvmm_pool *pool, const struct arenas *arenas)
-{
-	for (u32 i = 0; i < nr_regions(pool, arenas->region_order); i++) {
-		u32 id = arenas->region[i];
-
-		if (id > arenas->nr || (id && (!arenas->on || !arenas->arena[id - 1].zone)))
-			return pool_complain(pool, "region is lent to nobody", i);
-	}
-	return 0;
-}
-
 u32 arenas_nr_stock(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
@@ -110,13 +98,19 @@ u32 arenas_nr_stock(const struct kvmm_pool *pool)
 int arenas_check(struct kvmm_pool *pool)
 {
 	const struct arenas *arenas = pool->arenas;
-	int err;
+	int err = 0;
 
 	kv_assert_held(&pool->lock);
 	if (!arenas)
 		return 0;
 	arenas_lock(pool);
-	err = check_regions(pool, arenas);
+	/* A region is lent to an arena that can have it, and only while they are in use. */
+	for (u32 i = 0; i < nr_regions(pool, arenas->region_order) && !err; i++) {
+		u32 id = arenas->region[i];
+
+		if (id > arenas->nr || (id && (!arenas->on || !arenas->arena[id - 1].zone)))
+			err = pool_complain(pool, "region is lent to no arena", i);
+	}
 	for (u32 i = 0; i < arenas->nr && !err; i++) {
 		err = check_runs(pool, arenas, i);
 		if (!err)

@@ -21,27 +21,11 @@
 
 /* ---- set-up ---- */
 
-static u64 map_bytes(const struct kvmm_pool *pool)
-{
-	return pool->map->ops->bytes(pool->map) + pool->nr_blocks * sizeof(struct kv_entry) +
-	       order_bytes(&pool->order) + window_bytes(&pool->window) +
-	       KV_TALLY_ROWS * sizeof(struct tally_row);
-}
-
-/* Choosing victims by pageblock needs a window of several to choose from. */
-static bool pageblock_is_bad(const struct kvmm_evict_attr *attr)
-{
-	u32 size = attr->pageblock_blocks;
-
-	if (!size)
-		return false;
-	return size < 2 || !kv_is_pow2(size) || attr->run_window <= WINDOW_SORTS;
-}
-
 /* A policy that hands free blocks out itself has them in its order: they are of no class. */
 static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr)
 {
 	struct kvmm_evict_attr known;
+	u32 size;
 	int err;
 
 	if (!attr)
@@ -49,10 +33,12 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 	err = kv_copy_attr(&known, sizeof(known), attr);
 	if (err)
 		return err;
-	if (pageblock_is_bad(&known))
+	/* Choosing victims by pageblock needs a window of several to choose from. */
+	size = known.pageblock_blocks;
+	if (size && (size < 2 || !kv_is_pow2(size) || known.run_window <= WINDOW_SORTS))
 		return -EINVAL;
 	pool->window.nr = known.run_window;
-	pool->window.size = known.pageblock_blocks;
+	pool->window.size = size;
 	pool->pins.max = known.max_pins;
 	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
 	if (!err && pool->order.classes && pool->parts.evict->keeps_unnamed)
@@ -63,8 +49,7 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole)
 {
 	const struct kvmm_evict_attr *evict = whole->evict;
-	struct kv_entries_attr attr = { .nr = pool->nr_blocks,
-					.gen_first = pool_first_gen(pool) };
+	struct kv_entries_attr attr = { .nr = pool->nr_blocks };
 	struct kv_map_attr map_attr = { &pool->entries, pool->nr_blocks, kv_random(),
 					pool->prefix_closed };
 	int err;
@@ -74,6 +59,8 @@ static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole
 	pool->tally = kv_alloc_lines(KV_TALLY_ROWS, sizeof(*pool->tally));
 	if (!pool->tally)
 		return -ENOMEM;
+	if (unlikely(pool->deterministic))	/* else at random */
+		attr.gen_first = 1 + pool_random(pool) % KV_ENTRY_GEN_MASK;
 	err = kv_entries_init(&pool->entries, &attr);
 	if (!err)
 		err = pool->parts.map->create(&map_attr, &pool->map);
@@ -86,7 +73,10 @@ static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole
 		return err;
 	pool->order.deterministic = pool->deterministic;
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
-	pool->metadata_bytes += map_bytes(pool);
+	pool->metadata_bytes += pool->map->ops->bytes(pool->map) +
+				pool->nr_blocks * sizeof(struct kv_entry) +
+				order_bytes(&pool->order) + window_bytes(&pool->window) +
+				KV_TALLY_ROWS * sizeof(struct tally_row);
 	pool->caches = true;
 	return 0;
 }
@@ -214,16 +204,6 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	return elder;
 }
 
-/* A caller that puts once too often drops the duplicate's reference: its elder may be gone. */
-static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
-{
-	const struct kv_entry *entry = entry_at(pool, dup);
-
-	kv_assert(dup < pool->entries.nr);
-	kv_assert(elder < pool->entries.nr);
-	return !kv_entry_has_name(entry_at(pool, elder), entry->key, entry->domain);
-}
-
 /*
  * A reference that duplicate @dup held on @elder. An elder kept by that only goes, too. Hits by
  * references that were dropped before are in the log by now, and come first.
@@ -231,10 +211,15 @@ static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
 	kv_assert_held(&pool->lock);
-	while (elder != KV_NONE && !elder_is_gone(pool, elder, dup)) {
+	while (elder != KV_NONE) {
+		const struct kv_entry *entry = entry_at(pool, dup);
 		struct kv_handle handle = entry_handle(pool, elder);
-		int ret = kv_entry_put(&pool->entries, handle);
+		int ret;
 
+		/* A caller that puts once too often drops the duplicate's reference. */
+		if (!kv_entry_has_name(entry_at(pool, elder), entry->key, entry->domain))
+			return;
+		ret = kv_entry_put(&pool->entries, handle);
 		if (unlikely(ret < 0))
 			return;
 		tally_add(pool, TALLY_REFS, -1);
@@ -280,10 +265,10 @@ static void forget_batch(struct kvmm_pool *pool, const struct kv_handle *handles
 static u32 victims_forget(struct kvmm_pool *pool, const struct victims *victims)
 {
 	struct kv_handle handles[FORGET_BATCH];
-	u32 index = victims->newest, nr = 0, nr_names = 0;
+	u32 nr = 0, nr_names = 0;
 
 	kv_assert_held(&pool->lock);
-	for (u32 left = victims->nr; left; left--, index = entry_at(pool, index)->chain) {
+	for_each_victim(pool, victims, index, i) {
 		order_history(&pool->order, HISTORY_EVICTED, index, 0);
 		if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
 			pool->count.nr_parked--;
@@ -371,11 +356,10 @@ u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
-	for (; victims->nr; victims->nr--) {
-		u32 index = victims->newest;
+	while (victims->nr) {
+		u32 index = victims_pop(pool, victims);
 		u32 block = entry_block(entry_at(pool, index));
 
-		victims->newest = entry_at(pool, index)->chain;
 		entry_free(pool, entry_handle(pool, index));
 		block_free(pool, block);
 	}
@@ -388,12 +372,8 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 	kv_assert_held(&pool->order.lock);
 	if (!victims->nr)	/* ->before may not be known */
 		return;
-	for (; victims->nr; victims->nr--) {
-		u32 index = victims->newest;
-
-		victims->newest = entry_at(pool, index)->chain;
-		order_unpick(&pool->order, index);
-	}
+	while (victims->nr)
+		order_unpick(&pool->order, victims_pop(pool, victims));
 	pool->order.mark = victims->before;
 }
 
@@ -455,29 +435,23 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 /* False if the generation of an entry is used up: it cannot be used again, and taking it fails. */
 static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims *victims)
 {
-	u32 index = victims->newest;
-
-	for (u32 left = victims->nr; left; left--, index = entry_at(pool, index)->chain)
+	for_each_victim(pool, victims, index, i)
 		if (unlikely(entry_handle(pool, index).gen == pool->entries.gen_last))
 			return false;
 	return true;
 }
 
-static u32 nr_named(const struct kvmm_pool *pool, const struct victims *victims)
-{
-	u32 nr = 0, at = victims->newest;
-
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		nr += !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
-	return nr;
-}
-
 /* Keys of all victims that have one, oldest first. */
 static void tell_keys(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	u32 left = ctx->keys ? nr_named(pool, &ctx->victims) : 0;
+	const struct victims *victims = &ctx->victims;
+	u32 left = 0;
 
-	for (u32 at = ctx->victims.newest; left; at = entry_at(pool, at)->chain) {
+	if (!ctx->keys)
+		return;
+	for_each_victim(pool, victims, at, i)
+		left += !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
+	for (u32 at = victims->newest; left; at = entry_at(pool, at)->chain) {
 		const struct kv_entry *entry = entry_at(pool, at);
 
 		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < ctx->max_keys)
@@ -494,34 +468,20 @@ static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	struct victims *victims = &ctx->victims;
 	bool forgotten = victims_are_fresh(pool, victims);
 	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
+	int err = 0;
 
 	kv_assert_held(&pool->lock);
-	for (; victims->nr; victims->nr--) {
-		u32 index = victims->newest;
+	while (victims->nr && likely(!err)) {
+		u32 index = victims_pop(pool, victims);
 
-		victims->newest = entry_at(pool, index)->chain;
 		if (unlikely(!forgotten))
 			nr += entry_forget(pool, index);
-		at = ctx->nr_free + victims->nr - 1;
-		if (unlikely(reuse_entry(pool, index, &ctx->blocks[at])))
-			break;
+		at = ctx->nr_free + victims->nr;
+		err = reuse_entry(pool, index, &ctx->blocks[at]);
 	}
 	count_evictions(pool, nr);
 	ctx->evicted += nr;
-	return victims->nr ? (int)(at + 1) : 0;
-}
-
-/* An entry could not be used again: blocks taken are freed; those evicted stay evicted. */
-static int untake(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 from)
-{
-	kv_assert_held(&pool->lock);
-	ctx->victims.nr--;
-	for (u32 i = from; i < ctx->nr; i++)
-		entry_release(pool, mut_handle(ctx->blocks[i]));
-	for (u32 i = 0; i < ctx->nr_free; i++)
-		entry_release(pool, mut_handle(ctx->blocks[i]));
-	victims_unpick(pool, &ctx->victims);
-	return -ENOSPC;
+	return unlikely(err) ? (int)(at + 1) : 0;
 }
 
 static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
@@ -577,13 +537,8 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	struct victims extra = NO_VICTIMS;
 
 	kv_assert_held(&pool->lock);
-	while (victims->nr > nr) {
-		u32 index = victims->newest;
-
-		victims->newest = entry_at(pool, index)->chain;
-		victims->nr--;
-		victims_add(pool, &extra, index);
-	}
+	while (victims->nr > nr)
+		victims_add(pool, &extra, victims_pop(pool, victims));
 	return victims_evict(pool, &extra);
 }
 
@@ -598,8 +553,15 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	if (unlikely(ctx->victims.nr > nr))
 		ctx->evicted += evict_beyond(pool, nr, &ctx->victims);
 	err = take_victims(pool, ctx);
-	if (unlikely(err))
-		return untake(pool, ctx, err);
+	if (unlikely(err)) {
+		/* One could not be used again: blocks taken are freed; those evicted stay evicted. */
+		for (u32 i = err; i < ctx->nr; i++)
+			entry_release(pool, mut_handle(ctx->blocks[i]));
+		for (u32 i = 0; i < ctx->nr_free; i++)
+			entry_release(pool, mut_handle(ctx->blocks[i]));
+		victims_unpick(pool, &ctx->victims);
+		return -ENOSPC;
+	}
 	if (unlikely(pool->window.nr))
 		window_sort(pool, ctx->blocks, ctx->nr);
 	for (u32 i = 0, now = mags_tick(pool); i < ctx->nr; i++)

@@ -9,21 +9,6 @@
 
 #include "observer.h"
 
-/* ---- feed/presence.c ---- */
-
-/* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
-static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
-{
-	kv_assert_not_held(&pool->lock);
-	return unlikely(pool->presence.reg) ? kv_radix_reserve(pool->presence.reg, nr) : 0;
-}
-
-static inline void presence_unreserve(struct kvmm_pool *pool, u32 nr)
-{
-	if (unlikely(pool->presence.reg))
-		kv_radix_unreserve(pool->presence.reg, nr);
-}
-
 /* ---- class_call.c ---- */
 
 void __class_tell(struct kvmm_pool *pool);
@@ -199,6 +184,22 @@ static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, 
 	victims->nr++;
 }
 
+/* The newest one is on the list no more. */
+static inline u32 victims_pop(struct kvmm_pool *pool, struct victims *victims)
+{
+	u32 index = victims->newest;
+
+	kv_assert(victims->nr);
+	victims->newest = entry_at(pool, index)->chain;
+	victims->nr--;
+	return index;
+}
+
+/* Newest first. */
+#define for_each_victim(pool, victims, at, i)						\
+	for (u32 i = 0, at = (victims)->newest; i < (victims)->nr;			\
+	     i++, at = entry_at(pool, at)->chain)
+
 /* The same of blocks without a name only, which are free; none if there are fewer than @nr. */
 bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
@@ -335,11 +336,6 @@ int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_e
 
 /* Time of an entry's last use: about a millisecond a tick, from some moment on. */
 #define TICK_SHIFT	20u
-
-static inline u32 ticks_now(void)
-{
-	return kv_clock_ns() >> TICK_SHIFT;
-}
 
 u64 ns_of_tick(u32 tick);
 

@@ -30,12 +30,6 @@ static inline u64 pool_random(const struct kvmm_pool *pool)
 			   0xd6e8feb86659fd93ull, 0xa0761d6478bd642full);
 }
 
-/* The first generation of entries; 0: at random. */
-static inline u32 pool_first_gen(const struct kvmm_pool *pool)
-{
-	return likely(!pool->deterministic) ? 0 : 1 + pool_random(pool) % KV_ENTRY_GEN_MASK;
-}
-
 /* The time by which leases run: kvmm's, or the latest that the pool was told. */
 static inline u64 pool_clock_ns(const struct kvmm_pool *pool)
 {

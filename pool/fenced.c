@@ -25,17 +25,6 @@ static u32 block_at(struct slot *slot, u32 at)
 	return KV_NONE;
 }
 
-static int keep_slot(struct kvmm_pool *pool, struct slot *slot)
-{
-	kv_assert_held(&pool->lock);
-	if (slot->lost)
-		return -EIO;
-	if (slot->pins == UINT32_MAX || slot->refs == UINT32_MAX)
-		return -EOVERFLOW;
-	slot_hold(pool, slot);
-	return 0;
-}
-
 static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *block)
 {
 	struct slot *slot;
@@ -44,7 +33,14 @@ static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *b
 	if (err)
 		return err;
 	*block = block_at(slot, at);
-	err = *block == KV_NONE ? -EINVAL : keep_slot(pool, slot);
+	if (*block == KV_NONE)
+		err = -EINVAL;
+	else if (slot->lost)
+		err = -EIO;
+	else if (slot->pins == UINT32_MAX || slot->refs == UINT32_MAX)
+		err = -EOVERFLOW;
+	else
+		slot_hold(pool, slot);
 	pool_leave(pool);
 	return err;
 }

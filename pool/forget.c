@@ -148,19 +148,6 @@ static int reset_if_idle(struct kvmm_pool *pool)
 	return nr;
 }
 
-static int reset_below(struct kvmm_pool *pool)
-{
-	int err = 0;
-
-	for (u64 on = READ_ONCE(pool->observed); on; on &= on - 1) {
-		const struct pool_observer *to = pool->parts.all[__builtin_ctzll(on)]->observer;
-
-		if (to->reset && !err)
-			err = to->reset(pool);
-	}
-	return err;
-}
-
 /* The gate is closed all the time: no load brings back a block not gone below yet. */
 static int reset_stopped(struct kvmm_pool *pool)
 {
@@ -171,7 +158,13 @@ static int reset_stopped(struct kvmm_pool *pool)
 	ret = reset_if_idle(pool);
 	if (ret >= 0) {
 		pool_leave(pool);
-		err = reset_below(pool);
+		for (u64 on = READ_ONCE(pool->observed); on && !err; on &= on - 1) {
+			const struct pool_observer *to =
+				pool->parts.all[__builtin_ctzll(on)]->observer;
+
+			if (to->reset)
+				err = to->reset(pool);
+		}
 		kv_lock(&pool->lock);
 	}
 	pool_resume(pool);

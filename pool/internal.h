@@ -577,25 +577,13 @@ int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ex
 
 /* ---- tenant.c ---- */
 
-void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr);
 int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
 int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
 
-void __tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr);
-
 /* A copy to there has failed: there may be anything. */
-static inline void tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr)
-{
-	if (unlikely(pool->tenant))
-		__tenant_forget(pool, start, nr);
-}
-
+void tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr);
 /* Content has been copied. */
-static inline void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
-{
-	if (unlikely(pool->tenant))
-		__tenant_move(pool, src, dst, nr);
-}
+void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr);
 
 /*
  * Blocks are handed out: zero those that have to be. 0 or -EIO. No lock held; they are the

@@ -364,23 +364,17 @@ static void load(struct kvmm_pool *pool, struct mag *mag)
 	WRITE_ONCE(mag->nr, mag->nr + MAG_ROUNDS);
 }
 
-/* Is the block to be handed out next the magazine's? */
-static bool top_is_sound(const struct kvmm_pool *pool, const struct mag *mag)
-{
-	const struct kv_entry *top;
-
-	if (!mag->nr)
-		return true;
-	top = entry_at(pool, mag->entry[mag->nr - 1]);
-	return kv_word_life(READ_ONCE(top->word)) == mag->stamp;
-}
-
 noinline void __mag_fill(struct kvmm_pool *pool)
 {
+	const struct kv_entry *top;
 	struct mag *mag = own_mag(pool->mags);
 
 	kv_assert_held(&pool->lock);
-	if (!mag || !may_keep(pool, mag) || POOL_BUG_ON(pool, !top_is_sound(pool, mag)))
+	if (!mag || !may_keep(pool, mag))
+		return;
+	/* The block to be handed out next is the magazine's. */
+	top = mag->nr ? entry_at(pool, mag->entry[mag->nr - 1]) : NULL;
+	if (POOL_BUG_ON(pool, top && kv_word_life(READ_ONCE(top->word)) != mag->stamp))
 		return;
 	if (mag->nr < MAG_ROUNDS)
 		load(pool, mag);

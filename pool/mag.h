@@ -140,10 +140,10 @@ static inline void mag_spill(struct kvmm_pool *pool, u32 nr)
 		__mag_spill(pool);
 }
 
-/* ticks_now(), and magazines go by it for a while. */
+/* Now in ticks, and magazines go by it for a while. */
 static inline u32 mags_tick(struct kvmm_pool *pool)
 {
-	u32 now = ticks_now();
+	u32 now = kv_clock_ns() >> TICK_SHIFT;
 
 	if (pool->mags && READ_ONCE(pool->mags->tick) != now)
 		WRITE_ONCE(pool->mags->tick, now);

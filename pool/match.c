@@ -4,16 +4,11 @@
 
 #include "internal.h"
 
-static bool prefix_is_bad(const struct kvmm_prefix *prefix)
-{
-	return !prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX;
-}
-
 /* cache_begin() for a lookup that answers to @out. */
 static int lookup_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, const void *out,
 			struct kv_query *query)
 {
-	if (prefix_is_bad(prefix) || (prefix->nr && !out))
+	if (!prefix || prefix->nr > INT_MAX || (prefix->nr && (!prefix->keys || !out)))
 		return -EINVAL;
 	*query = (struct kv_query){ prefix->keys, prefix->nr, prefix->domain };
 	return cache_begin(pool);
@@ -51,8 +46,8 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 }
 
 /* Not counted. */
-static int match_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs,
-		       struct kv_query *query)
+static int match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs,
+		 struct kv_query *query)
 {
 	struct kv_handle *found = (struct kv_handle *)refs;
 	u32 nr, nr_first;
@@ -64,33 +59,25 @@ static int match_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
 	pool_tell(pool, hit, found, nr);
-	return nr;
-}
-
-static int match_end(struct kvmm_pool *pool, kvmm_ref_t *refs, int nr)
-{
 	cache_end(pool);
-	pool_tell(pool, touched, (struct kv_handle *)refs, nr);
+	pool_tell(pool, touched, found, nr);
 	return nr;
 }
 
 int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
 	struct kv_query query;
-	int nr = match_begin(pool, prefix, refs, &query);
 
-	return nr < 0 ? nr : match_end(pool, refs, nr);
+	return match(pool, prefix, refs, &query);
 }
 
 int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
 	struct kv_query query;
-	int nr = match_begin(pool, prefix, refs, &query);
+	int nr = match(pool, prefix, refs, &query);
 
-	if (nr < 0)
-		return nr;
-	match_end(pool, refs, nr);
-	kv_lookup_end(pool, &query, query.nr, nr, 0);
+	if (nr >= 0)
+		kv_lookup_end(pool, &query, query.nr, nr, 0);
 	return nr;
 }
 

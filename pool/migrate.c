@@ -212,19 +212,6 @@ int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence)
 
 /* ---- next victims ---- */
 
-/* Newest first in the list, so from the end. */
-static u32 list_victims(struct kvmm_pool *pool, const struct victims *victims, kvmm_weak_t *weak)
-{
-	u32 index = victims->newest;
-
-	for (u32 i = victims->nr; i-- > 0; index = entry_at(pool, index)->chain) {
-		struct kv_handle handle = entry_handle(pool, index);
-
-		weak[i] = (kvmm_weak_t){ handle.index, handle.gen };
-	}
-	return victims->nr;
-}
-
 int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak)
 {
 	struct victims victims = NO_VICTIMS;
@@ -235,7 +222,13 @@ int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak)
 		return err;
 	order_enter(&pool->order);
 	victims_pick(pool, nr, &victims);
-	found = list_victims(pool, &victims, weak);
+	found = victims.nr;
+	nr = found;	/* newest first in the list, so from the end */
+	for_each_victim(pool, &victims, index, i) {
+		struct kv_handle handle = entry_handle(pool, index);
+
+		weak[--nr] = (kvmm_weak_t){ handle.index, handle.gen };
+	}
 	victims_unpick(pool, &victims);
 	order_leave(&pool->order);
 	cache_leave(pool);

@@ -316,9 +316,12 @@ static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 n
 		   enum kv_dup_policy policy, struct kv_handle *refs, u32 *nr_dups)
 {
 	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
-	int err = presence_reserve(pool, nr);
+	struct kvmm_registry *reg = pool->presence.reg;
+	int err = 0;
 
 	*nr_dups = 0;
+	if (unlikely(reg))
+		err = kv_radix_reserve(reg, nr);
 	if (unlikely(err))
 		return err;
 	if (policy == KV_DUP_REJECT)
@@ -326,7 +329,8 @@ static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 n
 	else
 		err = publish_all(pool, &insert);
 	if (unlikely(err)) {
-		presence_unreserve(pool, nr);
+		if (reg)
+			kv_radix_unreserve(reg, nr);
 		return err;
 	}
 	*nr_dups = insert.nr_dups;

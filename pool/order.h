@@ -145,20 +145,24 @@ static inline u64 order_policy_bytes(const struct order *order)
 static inline void *order_policy(const struct order *order, u32 index)
 {
 	u32 class = class_of(order->classes, index);
+	struct account *account;
 
 	kv_assert_held(&order->lock);
-	if (unlikely(order->quotas != NULL))
-		return quota_policy_to_change(order->quotas, class, index);
-	return order->policies[class];
+	if (likely(!order->quotas))
+		return order->policies[class];
+	account = order->quotas->account[quota_of(order->quotas, index)];
+	account->next[class] = KV_NONE;
+	return account->policy[class];
 }
 
 static inline bool order_has(const struct order *order, u32 index)
 {
 	u32 class = class_of(order->classes, index);
+	void *policy = order->policies[class];
 
 	if (unlikely(order->quotas != NULL))
-		return order->ops->has(quota_policy(order->quotas, class, index), index);
-	return order->ops->has(order->policies[class], index);
+		policy = order->quotas->account[quota_of(order->quotas, index)]->policy[class];
+	return order->ops->has(policy, index);
 }
 
 /* Is NOTE_FILL to be noted? */

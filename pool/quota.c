@@ -191,24 +191,47 @@ void __quota_uncharge_entry(struct quotas *quotas, u32 index)
 	quotas->of[index] = 0;
 }
 
-void __quota_lend(struct quotas *quotas, u32 index)
+void quota_lend(struct quotas *quotas, u32 index)
 {
-	struct account *account = quotas->account[quota_of(quotas, index)];
+	struct account *account;
 
+	if (likely(!quotas))
+		return;
+	account = quotas->account[quota_of(quotas, index)];
+	kv_assert(account->usage);
 	__quota_unpicked(quotas, index);
 	account->nr_claimed++;
-	kv_assert(account->usage);
 	account->usage--;
 }
 
-void __quota_unlend(struct quotas *quotas, u32 index)
+void quota_unlend(struct quotas *quotas, u32 index)
 {
-	struct account *account = quotas->account[quota_of(quotas, index)];
+	struct account *account;
 
+	if (likely(!quotas))
+		return;
+	account = quotas->account[quota_of(quotas, index)];
 	kv_assert(account->nr_claimed);
 	account->nr_claimed--;
 	account->usage++;
 	__quota_picked(quotas, index);
+}
+
+void quota_due(struct quotas *quotas, u32 i, s64 nr)
+{
+	kv_assert(i < MAX_ACCOUNTS);
+	if (likely(!quotas))
+		return;
+	quotas->account[i]->nr_due += (u32)nr;
+	quotas->account[i]->usage += (u32)nr;
+}
+
+void quota_peak(struct quotas *quotas, u32 i)
+{
+	kv_assert(i < MAX_ACCOUNTS);
+	if (unlikely(quotas != NULL))
+		quotas->account[i]->peak = max(quotas->account[i]->peak,
+					       quotas->account[i]->usage);
 }
 
 void __quota_took(struct quotas *quotas, u32 i)
@@ -248,23 +271,6 @@ static int recount_entries(const struct kvmm_pool *pool, const struct quotas *qu
 			return -EUCLEAN;
 		re->usage[quotas->of[i]] += has_block;
 		re->nr_claimed[quotas->of[i]] += state == KV_ENTRY_EVICTING;
-	}
-	return 0;
-}
-
-static int recount_ranges(const struct kvmm_pool *pool, const struct quotas *quotas,
-			  struct recount *re)
-{
-	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
-
-	for (u32 i = 0; i < nr_slots; i++) {
-		const struct slot *slot = slot_at(pool, i);
-
-		if (!slot->nr_ext)
-			continue;
-		if (!has_account(quotas, slot->account))
-			return -EUCLEAN;
-		re->usage[slot->account] += slot->nr;
 	}
 	return 0;
 }
@@ -320,6 +326,7 @@ static int check_table(const struct kvmm_pool *pool, const struct recount *re)
 static int quotas_check(struct kvmm_pool *pool)
 {
 	const struct quotas *quotas = pool->order.quotas;
+	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	struct recount re = { 0 };
 
 	if (!quotas)
@@ -328,7 +335,16 @@ static int quotas_check(struct kvmm_pool *pool)
 		return -EUCLEAN;
 	if (pool->caches && recount_entries(pool, quotas, &re))
 		return -EUCLEAN;
-	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(pool, &re);
+	for (u32 i = 0; i < nr_slots; i++) {
+		const struct slot *slot = slot_at(pool, i);
+
+		if (!slot->nr_ext)
+			continue;
+		if (!has_account(quotas, slot->account))
+			return -EUCLEAN;
+		re.usage[slot->account] += slot->nr;
+	}
+	return check_table(pool, &re);
 }
 
 POOL_PART(quotas) = {

@@ -133,21 +133,6 @@ static inline u32 quota_of(const struct quotas *quotas, u32 index)
 
 /* ---- quota_order.c: the order of eviction, for order.c ---- */
 
-/* The policy that has this entry; as order_policy() if there are no quotas. */
-static inline void *quota_policy(const struct quotas *quotas, u32 class, u32 index)
-{
-	return quotas->account[quota_of(quotas, index)]->policy[class];
-}
-
-/* The same, to change something there. */
-static inline void *quota_policy_to_change(struct quotas *quotas, u32 class, u32 index)
-{
-	struct account *account = quotas->account[quota_of(quotas, index)];
-
-	account->next[class] = KV_NONE;
-	return account->policy[class];
-}
-
 /* Where the next victim is to be picked, or NULL: there is none. Both locks held. */
 void *quota_next(struct order *order);
 u32 quota_order_nr_in(const struct order *order, u32 class);
@@ -247,41 +232,14 @@ static inline void quota_took(struct quotas *quotas, u32 account)
 		__quota_took(quotas, account);
 }
 
-void __quota_lend(struct quotas *quotas, u32 index);
-void __quota_unlend(struct quotas *quotas, u32 index);
-
 /* A victim waits, claimed by a gang: no account's turn, and charged to none. Both locks held. */
-static inline void quota_lend(struct quotas *quotas, u32 index)
-{
-	if (unlikely(quotas != NULL))
-		__quota_lend(quotas, index);
-}
-
+void quota_lend(struct quotas *quotas, u32 index);
 /* It goes now, or goes back. Both locks held. */
-static inline void quota_unlend(struct quotas *quotas, u32 index)
-{
-	if (unlikely(quotas != NULL))
-		__quota_unlend(quotas, index);
-}
-
+void quota_unlend(struct quotas *quotas, u32 index);
 /* @nr waiting victims will be entries of @account, or, if negative, will not. ->lock held. */
-static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
-{
-	kv_assert(account < MAX_ACCOUNTS);
-	if (unlikely(quotas != NULL)) {
-		quotas->account[account]->nr_due += (u32)nr;
-		quotas->account[account]->usage += (u32)nr;
-	}
-}
-
+void quota_due(struct quotas *quotas, u32 account, s64 nr);
 /* The second half of one that was counted when it began. ->lock held. */
-static inline void quota_peak(struct quotas *quotas, u32 i)
-{
-	kv_assert(i < MAX_ACCOUNTS);
-	if (unlikely(quotas != NULL))
-		quotas->account[i]->peak = max(quotas->account[i]->peak,
-					       quotas->account[i]->usage);
-}
+void quota_peak(struct quotas *quotas, u32 account);
 
 /* ---- quota_take.c ---- */
 

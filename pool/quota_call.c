@@ -127,16 +127,6 @@ static int set_all(struct kvmm_pool *pool, struct setting *set)
 	return 0;
 }
 
-static int check_set(const struct kvmm_pool *pool, const struct setting *set)
-{
-	if (!pool || !set->tenants || !set->attrs || !set->nr)
-		return -EINVAL;
-	for (u32 i = 0; i < set->nr; i++)
-		if (set->attrs[i].size != sizeof(set->attrs[i]))
-			return -EINVAL;
-	return pool->caches && pool->parts.evict->keeps_unnamed ? -EOPNOTSUPP : 0;
-}
-
 /* ---- one account ---- */
 
 /* ->lock, and if there is a policy the order's; or an error. */
@@ -197,9 +187,13 @@ int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
 		kv_unlock(&pool->compact_lock);
 		return err;
 	}
-	err = check_set(pool, &set);
-	if (err)
-		return err;
+	if (!pool || !tenants || !attrs || !nr)
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		if (attrs[i].size != sizeof(attrs[i]))
+			return -EINVAL;
+	if (pool->caches && pool->parts.evict->keeps_unnamed)
+		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	err = bring(pool, &set);
 	if (!err)

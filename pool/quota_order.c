@@ -49,7 +49,8 @@ static u32 nr_in(const struct order *order, const struct account *account, u32 c
 	return order->ops->nr(account->policy[class]);
 }
 
-static u32 next_of(const struct order *order, const struct turn *turn)
+/* When its next one came into the order. */
+static u32 age_of(const struct order *order, const struct turn *turn)
 {
 	struct account *account = order->quotas->account[turn->account];
 	u32 *next = &account->next[turn->class];
@@ -58,13 +59,7 @@ static u32 next_of(const struct order *order, const struct turn *turn)
 		*next = order->ops->pick(account->policy[turn->class]);
 		order->ops->unpick(account->policy[turn->class], *next);
 	}
-	return *next;
-}
-
-/* When its next one came into the order. */
-static u32 age_of(const struct order *order, const struct turn *turn)
-{
-	return order->quotas->entered[next_of(order, turn)];
+	return order->quotas->entered[*next];
 }
 
 static bool is_before(u32 a, u32 b)

@@ -144,15 +144,6 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 	return err;
 }
 
-static bool seq_is_barred(const struct kvmm_pool *pool, u64 seq)
-{
-	kv_assert_held(&pool->lock);
-	for (u32 i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i))
-		if (last_put_is_barred(slot_at(pool, i)))
-			return true;
-	return false;
-}
-
 int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
 {
 	u32 i, next;
@@ -163,9 +154,11 @@ int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
 	err = pool_enter(pool);
 	if (err)
 		return err;
-	if (seq_is_barred(pool, seq)) {
-		pool_leave(pool);
-		return -EBUSY;
+	for (i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i)) {
+		if (last_put_is_barred(slot_at(pool, i))) {
+			pool_leave(pool);
+			return -EBUSY;
+		}
 	}
 	for (i = seq_first(pool, seq); i != KV_NONE; i = next, nr++) {
 		next = seq_next(pool, i);

@@ -159,8 +159,13 @@ static inline enum kv_placement range_placement(u32 flags)
 /* ---- reserve.c ---- */
 
 void __reserve_drop(struct kvmm_pool *pool, struct grow *grow);
-void __reserve_drop_all(struct kvmm_pool *pool);
-u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr);
+/* Blocks are about to be moved. ->lock held. */
+void reserve_drop_all(struct kvmm_pool *pool);
+/*
+ * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range
+ * that grew longest ago first. Returns how many. ->lock held.
+ */
+u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr);
 int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			 struct kvmm_extent *ext, int nr_ext);
 void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr);
@@ -180,16 +185,6 @@ static inline u32 pool_nr_free(struct kvmm_pool *pool)
 	return kv_zone_nr_free(pool->zone) + pool_nr_reserved(pool);
 }
 
-/*
- * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range
- * that grew longest ago first. Returns how many. One untaken branch without reservations.
- */
-static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
-{
-	kv_assert_held(&pool->lock);
-	return likely(!pool->grow.nr_reserved) ? 0 : __pool_steal_reserved(pool, nr);
-}
-
 /* So that the zone has @nr free blocks, if stealing can do it: else nothing is. */
 static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 {
@@ -200,7 +195,7 @@ static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 		return;
 	nr_free = kv_zone_nr_free(pool->zone);
 	if (nr_free < nr && nr <= pool_nr_free(pool))
-		__pool_steal_reserved(pool, nr - nr_free);
+		pool_steal_reserved(pool, nr - nr_free);
 }
 
 /* kv_alloc_runs() for @attr; where it scatters or fails, reserved blocks go. */
@@ -221,14 +216,6 @@ static inline void reserve_drop(struct kvmm_pool *pool, struct slot *slot)
 {
 	if (unlikely(slot->flags & SLOT_GREW && slot->grow.res.nr))
 		__reserve_drop(pool, &slot->grow);
-}
-
-/* Blocks are about to be moved. */
-static inline void reserve_drop_all(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->lock);
-	if (unlikely(pool->grow.nr_reserved))
-		__reserve_drop_all(pool);
 }
 
 /* ---- request/grow.c ---- */

@@ -84,15 +84,6 @@ static void gone_add(struct kvmm_pool *pool, struct gone *gone, const struct kv_
 	}
 }
 
-/* Of the references that were dropped, or, on an error, could not be taken again. */
-static void count_dropped(struct kvmm_pool *pool, const struct kv_put *put)
-{
-	tally_add(pool, TALLY_REFS, -(u64)put->nr_dropped);
-	tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr_dropped : 0);
-	pins_give_back(&pool->pins, put->unpin ? put->nr_dropped : 0);
-	tally_add(pool, TALLY_ACTIVE, (u64)put->nr_first - put->nr_last - put->nr_gone);
-}
-
 /* The types of pins are undone before them, and are there again if the pins could not be undone. */
 static int put_pins(struct kvmm_pool *pool, struct kv_put *put, u32 type)
 {
@@ -122,7 +113,11 @@ static int put_batch(struct kvmm_pool *pool, struct kv_put *put, u32 type, struc
 		err = kv_entries_put(&pool->entries, put);
 	else
 		err = -EINVAL;
-	count_dropped(pool, put);
+	/* Those dropped, or, on an error, that could not be taken again. */
+	tally_add(pool, TALLY_REFS, -(u64)put->nr_dropped);
+	tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr_dropped : 0);
+	pins_give_back(&pool->pins, put->unpin ? put->nr_dropped : 0);
+	tally_add(pool, TALLY_ACTIVE, (u64)put->nr_first - put->nr_last - put->nr_gone);
 	if (likely(!err)) {
 		stamp(pool, put->last, put->nr_last);
 		if (put->nr_last)
@@ -175,18 +170,6 @@ static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 	cache_end(pool);
 }
 
-static int check_put(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin)
-{
-	struct kv_put put = { .refs = refs, .nr = nr, .unpin = unpin };
-	int err = cache_begin(pool);
-
-	if (err)
-		return err;
-	err = kv_entries_check_put(&pool->entries, &put);
-	cache_end(pool);
-	return likely(!err) ? 0 : refuse(err);
-}
-
 static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin, u32 type)
 {
 	struct gone gone = NOTHING_GONE;
@@ -195,10 +178,17 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 
 	if (!refs && nr)
 		return -EINVAL;
-	if (nr > PUT_BATCH || !nr)
-		err = check_put(pool, refs, nr, unpin);
-	if (unlikely(err))
-		return err;
+	if (nr > PUT_BATCH || !nr) {
+		struct kv_put all = { .refs = refs, .nr = nr, .unpin = unpin };
+
+		err = cache_begin(pool);
+		if (err)
+			return err;
+		err = kv_entries_check_put(&pool->entries, &all);
+		cache_end(pool);
+		if (unlikely(err))
+			return refuse(err);
+	}
 	while (left && !err) {
 		struct kv_handle last[PUT_BATCH];
 		u32 batch = min(left, PUT_BATCH);

@@ -100,7 +100,7 @@ void __reserve_drop(struct kvmm_pool *pool, struct grow *grow)
 	cut(pool, grow, grow->res.nr);
 }
 
-void __reserve_drop_all(struct kvmm_pool *pool)
+void reserve_drop_all(struct kvmm_pool *pool)
 {
 	kv_assert_held(&pool->lock);
 	while (pool->grow.oldest)
@@ -118,7 +118,7 @@ static void steal(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 }
 
 /* At most as many rounds as halves of the longest reservation. */
-u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
+u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 {
 	u32 got = 0;
 
@@ -220,7 +220,7 @@ static int steal_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr
 		return 1;
 	while (nr_ext == -ENOSPC && pool->grow.nr_reserved) {
 		pool_steal_shortfall(pool, attr->nr);
-		__pool_steal_reserved(pool, (pool->grow.nr_reserved + 1) / 2);
+		pool_steal_reserved(pool, (pool->grow.nr_reserved + 1) / 2);
 		nr_ext = kv_alloc_runs(pool->zone, place, attr->nr, attr->max_runs, ext);
 	}
 	return nr_ext;

@@ -34,16 +34,17 @@ static void tenant_exit(struct kvmm_pool *pool)
 	kv_free(pool->tenant);
 }
 
-void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
+void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
 {
 	kv_assert(dst < pool->nr_blocks);
 	kv_assert(src < pool->nr_blocks);
-	memmove(&pool->tenant[dst], &pool->tenant[src], nr * sizeof(*pool->tenant));
+	if (unlikely(pool->tenant))
+		memmove(&pool->tenant[dst], &pool->tenant[src], nr * sizeof(*pool->tenant));
 }
 
-void __tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr)
+void tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr)
 {
-	for (u32 i = 0; i < nr; i++)
+	for (u32 i = 0; i < nr && unlikely(pool->tenant); i++)
 		pool->tenant[start + i] = TENANT_UNKNOWN;
 }
 

@@ -237,37 +237,30 @@ static int check_entries(const struct kvmm_pool *pool, struct pool_recount *re)
 
 /* ---- blocks ---- */
 
-static int check_owner(const struct kvmm_pool *pool, u32 block, struct pool_recount *re)
-{
-	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
-	bool is_null = block == 0 && pool->has_null;
-	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED ||
-			 kind == OWNER_LEFT || kind == OWNER_LEFT_AWAY || kind == OWNER_UNSEEN;
-
-	if (kind >= NR_OWNERS || (!has_index && index))
-		return pool_complain(pool, "block of no known owner", block);
-	if ((kind == OWNER_NULL) != is_null)
-		return pool_complain(pool, "null block", block);
-	re->nr_owned[owner_is_free(pool->owner[block]) ? OWNER_FREE :
-		     owner_is_away(pool->owner[block]) ? OWNER_AWAY : kind]++;
-	return 0;
-}
-
 /*
  * Slots and entries were checked to own the blocks they name. If there are no more owned blocks
  * than they name together, then each block has one owner.
  */
 static int check_partition(const struct kvmm_pool *pool, struct pool_recount *re)
 {
-	int err = 0;
+	const u32 with_index = BIT(OWNER_SLOT) | BIT(OWNER_ENTRY) | BIT(OWNER_RESERVED) |
+			       BIT(OWNER_LEFT) | BIT(OWNER_LEFT_AWAY) | BIT(OWNER_UNSEEN);
 
-	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
-		err = check_owner(pool, i, re);
-	if (!err && re->nr_owned[OWNER_SLOT] != re->count.range_blocks)
-		err = pool_complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
-	if (!err && re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
-		err = pool_complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
-	return err;
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		u32 owner = pool->owner[i], kind = owner_kind(owner);
+
+		if (kind >= NR_OWNERS || (!(BIT(kind) & with_index) && owner_index(owner)))
+			return pool_complain(pool, "block of no known owner", i);
+		if ((kind == OWNER_NULL) != (i == 0 && pool->has_null))
+			return pool_complain(pool, "null block", i);
+		re->nr_owned[owner_is_free(owner) ? OWNER_FREE :
+			     owner_is_away(owner) ? OWNER_AWAY : kind]++;
+	}
+	if (re->nr_owned[OWNER_SLOT] != re->count.range_blocks)
+		return pool_complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
+	if (re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
+		return pool_complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
+	return 0;
 }
 
 static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *re)

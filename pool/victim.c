@@ -169,22 +169,6 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 
 /* ---- pageblocks ---- */
 
-/* Blocks that are looked at there; 0: none, or others are held there, too. */
-static u32 nr_in_the_way(const struct kvmm_pool *pool, u32 start)
-{
-	const struct window *window = &pool->window;
-	u32 end = start + window->size, nr = 0;
-
-	for (u32 at = start; at < end; at++) {
-		bool seen = kv_has_bit(window->seen, at);
-
-		if (!seen && !is_taken_anyhow(pool, at))
-			return 0;
-		nr += seen;
-	}
-	return nr;
-}
-
 static void want(struct window *window, u32 index, u32 block, u32 *nr)
 {
 	kv_clear_bit(window->seen, block);
@@ -220,9 +204,16 @@ static void settle(struct kvmm_pool *pool, u32 nr, u64 *bits)
 static u32 want_all(struct kvmm_pool *pool, u32 start, u32 max)
 {
 	struct window *window = &pool->window;
-	u32 nr_there = nr_in_the_way(pool, start), nr = 0;
+	u32 nr_there = 0, nr = 0;
 
 	kv_assert_held(&pool->lock);
+	for (u32 at = start; at < start + window->size; at++) {
+		bool seen = kv_has_bit(window->seen, at);
+
+		if (!seen && !is_taken_anyhow(pool, at))
+			return 0;
+		nr_there += seen;
+	}
 	if (!nr_there || nr_there > max)
 		return 0;
 	for (u32 at = start; nr < nr_there; at++)
@@ -275,22 +266,13 @@ static u32 choose_pageblocks(struct kvmm_pool *pool, u32 nr)
 
 /* ---- looking ---- */
 
-/* Not of the class of @last, or of tenants in turn of another rank than @rank. */
-static bool is_above(const struct kvmm_pool *pool, u32 i, u32 last, u32 rank)
-{
-	const u32 *index = pool->window.index;
-
-	return class_of(pool->order.classes, index[i]) !=
-	       class_of(pool->order.classes, index[last]) ||
-	       quota_rank(pool->order.quotas) != rank;
-}
-
 /*
  * @nr, and more of the class of the last of them, and of tenants of its rank: no entry above is
  * touched for the sake of runs. An entry referenced meanwhile is noticed when it is taken.
  */
 static u32 look(struct kvmm_pool *pool, u32 nr)
 {
+	const struct classes *classes = pool->order.classes;
 	struct window *window = &pool->window;
 	u32 most = min((u64)nr + window->nr, (u64)window->nr_blocks), i, rank = 0;
 
@@ -301,7 +283,8 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 		if (index == KV_NONE)
 			break;
 		window->index[i] = index;
-		if (i >= nr && is_above(pool, i, nr - 1, rank)) {
+		if (i >= nr && (quota_rank(pool->order.quotas) != rank ||
+				class_of(classes, index) != class_of(classes, window->index[nr - 1]))) {
 			order_unpeek(&pool->order, index);
 			break;
 		}

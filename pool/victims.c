@@ -32,6 +32,8 @@ bool victim_return(struct kvmm_pool *pool, u32 index)
 
 void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert(nr <= victims->nr);
 	for (u32 at = victims->newest, i = 0; i < nr; i++, at = entry_at(pool, at)->chain) {
 		block_free(pool, entry_block(entry_at(pool, at)));
 		victim_left(pool, at);
@@ -54,32 +56,26 @@ void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct 
 	victims->nr += more->nr;
 }
 
-/* Something may have been moved to its place, and on again; then it is gone after all. */
-static bool victim_restore(struct kvmm_pool *pool, u32 index, bool late)
-{
-	if (!victim_return(pool, index))
-		return false;
-	if (late)
-		order_unpick_late(&pool->order, index);
-	else
-		order_unpick(&pool->order, index);
-	return true;
-}
-
-/* The order's lock held. */
 static u32 end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore)
 {
 	bool lost = false;
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (restore)
 		pool->order.mark = victims->before;
-	for (; victims->nr; victims->nr--) {
-		u32 index = victims->newest;
+	while (victims->nr) {
+		u32 index = victims_pop(pool, victims);
 
-		victims->newest = entry_at(pool, index)->chain;
-		if (restore && victim_restore(pool, index, lost))
+		/* Something may have been moved to its place, and on again; then it is gone. */
+		if (restore && victim_return(pool, index)) {
+			if (lost)
+				order_unpick_late(&pool->order, index);
+			else
+				order_unpick(&pool->order, index);
 			continue;
+		}
 		lost = true;	/* picks are not undone one by one any more */
 		nr += entry_forget(pool, index);
 		entry_free(pool, entry_handle(pool, index));
@@ -100,21 +96,18 @@ u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore)
 	return nr;
 }
 
-/* Those that are not in their last generation: they can be used again. */
-static u32 nr_entries_of(const struct kvmm_pool *pool, const struct victims *victims)
-{
-	u32 nr = 0, at = victims->newest;
-
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		nr += entry_handle(pool, at).gen != pool->entries.gen_last;
-	return nr;
-}
-
 int room_take_entries(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct kv_handle *handles)
 {
+	u32 nr = pool->entries.nr_free;
+
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (likely(!kv_entries_take(&pool->entries, ctx->nr, handles)))
 		return 0;
-	if (pool->entries.nr_free + nr_entries_of(pool, &ctx->victims) < ctx->nr)
+	/* Those that are not in their last generation can be used again. */
+	for_each_victim(pool, &ctx->victims, at, i)
+		nr += entry_handle(pool, at).gen != pool->entries.gen_last;
+	if (nr < ctx->nr)
 		return -ENOSPC;
 	ctx->evicted += end_victims(pool, &ctx->victims, false);
 	return kv_entries_take(&pool->entries, ctx->nr, handles);
@@ -122,9 +115,8 @@ int room_take_entries(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct kv_h
 
 void victims_still_left(struct kvmm_pool *pool, const struct victims *victims)
 {
-	u32 at = victims->newest;
-
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+	kv_assert_held(&pool->lock);
+	for_each_victim(pool, victims, at, i)
 		if (!kv_word_is_lent(READ_ONCE(entry_at(pool, at)->word)))
 			victim_left(pool, at);
 }
