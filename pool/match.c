@@ -45,39 +45,22 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 	return query->nr ? pool->map->ops->match(pool->map, query, refs, nr_first) : 0;
 }
 
-/* Not counted. */
-static int match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs,
-		 struct kv_query *query)
+int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
 	struct kv_handle *found = (struct kv_handle *)refs;
+	struct kv_query query;
 	u32 nr, nr_first;
-	int err = lookup_begin(pool, prefix, refs, query);
+	int err = lookup_begin(pool, prefix, refs, &query);
 
 	if (err)
 		return err;
-	nr = match_refs(pool, query, found, &nr_first);
+	nr = match_refs(pool, &query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
 	pool_tell(pool, hit, found, nr);
 	cache_end(pool);
 	pool_tell(pool, touched, found, nr);
-	return nr;
-}
-
-int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
-{
-	struct kv_query query;
-
-	return match(pool, prefix, refs, &query);
-}
-
-int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
-{
-	struct kv_query query;
-	int nr = match(pool, prefix, refs, &query);
-
-	if (nr >= 0)
-		kv_lookup_end(pool, &query, query.nr, nr, 0);
+	kv_lookup_end(pool, &query, query.nr, nr, 0);
 	return nr;
 }
 

@@ -11,7 +11,9 @@
  *  4. If is_prefilled, exactly one token waits for its K/V, or none and no output is left;
  *     otherwise at least one does.
  *  5. keys[] are right for the first nr_keys blocks, all with verified tokens only.
- *  6. A sequence that is idle has nr_taken and nr_drafts 0.
+ *  6. A sequence without a step has nr_scheduled, nr_taken and nr_drafts 0.
+ *  7. One that takes blocks has a load (op), or a place in the queue (ticket), or neither, while
+ *     its load waits for others'; in all other states it has none of them.
  *
  * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a
  * time. Host memory is taken when a step is scheduled, so that applying it needs none of its own.
@@ -27,8 +29,10 @@
 #include <kv/pool_request.h>
 #include <kv/registry_key.h>
 #include <kv/types.h>
+#include <kvmm/alloc.h>
 #include <kvmm/cache.h>
 #include <kvmm/seq.h>
+#include <kvmm/tier.h>
 
 /* All that grows with the tokens, in one allocation that begins at ->tokens. */
 struct seq_room {
@@ -48,6 +52,7 @@ struct kvmm_seq {
 	kvmm_domain_t			domain;
 	u32				block_tokens;
 	u32				max_output;
+	u64				wait_ns;
 	bool				has_digests;	/* chained by more than the key */
 
 	u64				number;		/* of the request, for notes; 0: none */
@@ -65,6 +70,13 @@ struct kvmm_seq {
 	u32				nr_hits;
 	u32				nr_missing;
 	u32				nr_first_hits;	/* of the first match; KV_NONE before */
+	u32				nr_found;	/* hits of the last match, without loads */
+
+	/* Blocks that are on their way. */
+	u64				deadline_ns;	/* 0: it does not wait */
+	kvmm_tier_op_t			op;		/* a load; gen 0: none */
+	u32				nr_loading;	/* blocks of it */
+	kvmm_ticket_t			ticket;		/* for ->room.muts; id 0: none */
 
 	/* The scheduled step. */
 	u32				nr_scheduled;	/* positions */
@@ -116,6 +128,8 @@ int request_extend_keys(struct kvmm_seq *seq, u32 nr);
 
 /* @nr private blocks at the end. 0; -ENOSPC refused; other errors of the pool. */
 int request_take(struct kvmm_seq *seq, u32 nr);
+/* No block is on its way to it any more. It keeps those that it has. */
+void request_stop_taking(struct kvmm_seq *seq);
 /* Give blocks back, last first, until @nr are left. */
 int request_keep_blocks(struct kvmm_seq *seq, u32 nr);
 /* Publish the front of the private blocks until @nr are published: how many it were. */

@@ -17,7 +17,7 @@ static const struct {
 	const char *text;
 } refusals[KVMM_NR_SEQ_ERRORS] = {
 	[KVMM_SEQ_OK] = { 0, "success" },
-	[KVMM_SEQ_NOT_IDLE] = { -EBUSY, "a step is scheduled: apply or revert it first" },
+	[KVMM_SEQ_NOT_IDLE] = { -EBUSY, "a step is scheduled, or blocks are on their way" },
 	[KVMM_SEQ_NOT_SCHEDULED] = { -EPERM, "no such step is scheduled" },
 	[KVMM_SEQ_HOLDS_BLOCKS] = { -EEXIST, "the sequence has blocks: release them first" },
 	[KVMM_SEQ_NO_BLOCKS] = { -ENOSPC, "the pool has not enough blocks for the step" },
@@ -64,6 +64,7 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	seq->ctx = attr->keys;
 	seq->domain = attr->domain;
 	seq->number = attr->request;
+	seq->wait_ns = attr->wait_ns;
 	seq->nr_first_hits = KV_NONE;
 	seq->is_counted = true;
 	seq->block_tokens = kv_pool_block_tokens(pool);
@@ -103,13 +104,15 @@ static void note(struct kvmm_seq *seq, bool is_end)
 int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
 		    struct kvmm_seq **result)
 {
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 	struct kvmm_seq_attr full;
 	struct kvmm_seq *seq;
 	int err;
 
 	if (!pool || !attr || !result || kv_copy_attr(&full, sizeof(full), attr))
 		return -EINVAL;
-	err = kvmm_match_len(pool, NULL, 0);	/* a pool that caches? */
+	ctl.deadline_ns = full.wait_ns;
+	err = kvmm_alloc_ctl(pool, &ctl, NULL);	/* a pool that caches, and may wait? */
 	if (!err)
 		err = check_attr(pool, &full);
 	if (err)
@@ -133,6 +136,7 @@ void kvmm_seq_destroy(struct kvmm_seq *seq)
 	if (!seq || kv_inherited(seq))
 		return;
 	note(seq, true);
+	request_stop_taking(seq);
 	request_keep_blocks(seq, 0);
 	request_free_room(seq);
 	kv_free(seq);

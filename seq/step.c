@@ -35,15 +35,18 @@ static enum kvmm_seq_error check_decode(const struct kvmm_seq *seq)
 	return KVMM_SEQ_OK;
 }
 
-/* A match counts when its request is admitted: the first step has its blocks. */
+/*
+ * A match counts when its request is admitted: the first step has its blocks. Blocks that were
+ * loaded are misses of the device, and the tier has counted them as its hits.
+ */
 static void count_match(struct kvmm_seq *seq)
 {
 	u32 max_hits = min((seq->nr_tokens - 1) / seq->block_tokens, seq->nr_keys);
+	u32 nr_hits = min(seq->nr_found, seq->nr_refs);
 	struct kv_query query = { seq->room.keys, max_hits, seq->domain };
 
 	seq->is_counted = true;
-	kv_lookup_end(seq->pool, &query, max_hits, seq->nr_refs,
-		      seq_blocks_of(seq, seq->nr_tokens));
+	kv_lookup_end(seq->pool, &query, max_hits, nr_hits, seq_blocks_of(seq, seq->nr_tokens));
 }
 
 /* A step over @nr positions that may yield up to @nr_new tokens. */
@@ -133,7 +136,7 @@ int kvmm_seq_revert(struct kvmm_seq *seq)
 		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
-	if (seq->state == KVMM_SEQ_IDLE)
+	if (!seq->nr_scheduled)
 		return request_refuse(seq, KVMM_SEQ_NOT_SCHEDULED);
 	nr = seq_nr_blocks(seq) - seq->nr_taken;
 	end_step(seq);
@@ -169,7 +172,7 @@ static bool are_drafts(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
 
 static enum kvmm_seq_error check_apply(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
 {
-	if (seq->state == KVMM_SEQ_IDLE)
+	if (!seq->nr_scheduled)
 		return KVMM_SEQ_NOT_SCHEDULED;
 	if (seq->state == KVMM_SEQ_PREFILL_SCHEDULED)
 		return check_chunk(seq, nr);

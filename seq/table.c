@@ -9,6 +9,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include <kv/env.h>
+
 #include "internal.h"
 
 /* ---- for the steps ---- */
@@ -52,13 +54,21 @@ int request_keep_blocks(struct kvmm_seq *seq, u32 nr)
 	return err;
 }
 
+/* @nr blocks from block @from on, by the names of their tokens. */
+static struct kvmm_prefix prefix_from(const struct kvmm_seq *seq, u32 from, u32 nr)
+{
+	const kvmm_key_t *keys = seq->room.keys;
+
+	return (struct kvmm_prefix){ .keys = keys + from, .nr = nr, .position = from,
+				     .parent = from ? &keys[from - 1] : NULL,
+				     .domain = seq->domain };
+}
+
 int request_publish(struct kvmm_seq *seq, u32 nr)
 {
 	struct seq_room *room = &seq->room;
 	u32 from = seq->nr_refs, nr_keys = seq->nr_keys, more = nr - from;
-	struct kvmm_prefix prefix = { .keys = room->keys + from, .nr = more, .position = from,
-				      .parent = from ? &room->keys[from - 1] : NULL,
-				      .domain = seq->domain };
+	struct kvmm_prefix prefix = prefix_from(seq, from, more);
 	int err;
 
 	if (!more)
@@ -84,48 +94,34 @@ static u32 most_hits(const struct kvmm_seq *seq)
 	return (seq->nr_tokens - 1) / seq->block_tokens;
 }
 
-static int begin_match(struct kvmm_seq *seq)
+static int begin_take(struct kvmm_seq *seq)
 {
 	if (kv_inherited(seq))
 		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
+	if (seq->state == KVMM_SEQ_TAKING)
+		return 0;
 	if (seq->state != KVMM_SEQ_IDLE)
 		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
 	if (seq_nr_blocks(seq))
 		return request_refuse(seq, KVMM_SEQ_HOLDS_BLOCKS);
+	seq->deadline_ns = seq->wait_ns ? kv_ns_after(kv_clock_ns(), seq->wait_ns) : 0;
 	return request_extend_keys(seq, most_hits(seq));
 }
 
-static int take_hits(struct kvmm_seq *seq, u32 nr)
+/* The next @nr blocks are in the device. */
+static void add_hits(struct kvmm_seq *seq, u32 nr)
 {
-	seq->nr_refs = nr;
-	seq->nr_hits = nr;
-	if (seq->nr_first_hits == KV_NONE)
-		seq->nr_first_hits = nr;
-	seq->nr_computed = nr * seq->block_tokens;
-	return nr;
-}
-
-static int take_cached(struct kvmm_seq *seq)
-{
-	struct kvmm_prefix prefix;
-	int nr;
-
-	prefix = (struct kvmm_prefix){ .keys = seq->room.keys, .nr = most_hits(seq),
-				       .domain = seq->domain };
-	nr = kv_match_uncounted(seq->pool, &prefix, seq->room.refs);
-	if (nr < 0)
-		return nr;
-	seq->is_counted = false;
-	return take_hits(seq, nr);
+	seq->nr_refs += nr;
+	seq->nr_hits = seq->nr_refs;
+	seq->nr_computed = seq->nr_refs * seq->block_tokens;
 }
 
 /* The resource that was missing, as near as can be said: others may come and go. */
 static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acquire *req)
 {
-	struct kvmm_prefix prefix = { .keys = req->keys, .nr = req->nr_keys,
-				      .domain = seq->domain };
+	struct kvmm_prefix prefix = prefix_from(seq, 0, req->nr_keys);
 	int nr = kvmm_prefix_len(seq->pool, &prefix);
 
 	return refuse_blocks(seq, err, req->nr_blocks - max(nr, 0));
@@ -147,16 +143,141 @@ static int take_whole(struct kvmm_seq *seq)
 		return refuse_acquire(seq, err, &req);
 	seq->nr_muts = req.nr_fresh;
 	seq->is_counted = true;
-	return take_hits(seq, req.nr_hits);
+	add_hits(seq, req.nr_hits);
+	return 0;
+}
+
+/* ---- the same, step by step: hits of the device, hits below it, then blocks for the rest ---- */
+
+/* Up to @nr blocks behind the hits: -EINPROGRESS, or 0: the engine computes them. */
+static int begin_load(struct kvmm_seq *seq, u32 nr)
+{
+	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, nr);
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = &prefix };
+	kvmm_tier_op_t op;
+	int err;
+
+	while ((err = kvmm_tier_load(seq->pool, &load, &op)) == -E2BIG && prefix.nr > 1)
+		prefix.nr /= 2;		/* the next load brings more */
+	if (!err) {
+		seq->op = op;
+		seq->nr_loading = prefix.nr;
+	}
+	/* -EAGAIN: other loads have to end first. */
+	return !err || err == -EAGAIN ? -EINPROGRESS : 0;
+}
+
+static int look_up(struct kvmm_seq *seq)
+{
+	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, most_hits(seq) - seq->nr_refs);
+	bool is_first = seq->state == KVMM_SEQ_IDLE;
+	struct kvmm_tier_match match = {
+		.size = sizeof(match), .prefix = &prefix, .refs = seq->room.refs + seq->nr_refs,
+		.flags = is_first ? KVMM_TIER_ACQUIRED : KVMM_TIER_AGAIN,
+	};
+	int err = kvmm_tier_match(seq->pool, &match);
+
+	if (err < 0)
+		return err;
+	if (is_first) {
+		seq->nr_found = match.nr_device;
+		seq->is_counted = false;
+	}
+	add_hits(seq, match.nr_device);
+	if (!match.nr_lower || kv_clock_ns() >= seq->deadline_ns)
+		return 0;
+	return begin_load(seq, match.nr_lower);
+}
+
+/* 0; -EINPROGRESS; else it has failed, or takes too long: what it was to bring is computed. */
+static int end_load(struct kvmm_seq *seq)
+{
+	struct kvmm_tier_result result = {
+		.size = sizeof(result), .refs = seq->room.refs + seq->nr_refs,
+		.nr = seq->nr_loading,
+	};
+	int err;
+
+	kvmm_tier_poll(seq->pool);
+	err = kvmm_tier_result(seq->pool, seq->op, &result);
+	if (err == -EAGAIN && kv_clock_ns() < seq->deadline_ns)
+		return -EINPROGRESS;
+	if (err == -EAGAIN)
+		kvmm_tier_abort(seq->pool, seq->op);
+	else if (!err)
+		add_hits(seq, seq->nr_loading);
+	seq->op.gen = 0;
+	return err;
+}
+
+static int take_hits(struct kvmm_seq *seq)
+{
+	int err = seq->op.gen ? end_load(seq) : 0;
+
+	if (err)
+		return err == -EINPROGRESS ? err : 0;
+	return look_up(seq);
+}
+
+/* The hits stay referenced while the request for the others stands in the queue. */
+static int take_rest(struct kvmm_seq *seq)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	int err;
+
+	ctl.nr = seq_blocks_of(seq, seq->nr_tokens) - seq->nr_refs;
+	ctl.tenant = seq->domain.tenant;
+	ctl.deadline_ns = seq->deadline_ns;
+	err = seq->ticket.id ? kvmm_alloc_poll(seq->pool, seq->ticket) :
+	      kvmm_alloc_submit(seq->pool, &ctl, seq->room.muts, &seq->ticket);
+	if (err == -EINPROGRESS)
+		return err;
+	seq->ticket.id = 0;
+	if (err)
+		return refuse_blocks(seq, err == -ETIMEDOUT ? -ENOSPC : err, ctl.nr);
+	seq->nr_muts = ctl.nr;
+	return 0;
+}
+
+void request_stop_taking(struct kvmm_seq *seq)
+{
+	if (seq->op.gen)
+		kvmm_tier_abort(seq->pool, seq->op);
+	if (seq->ticket.id)
+		kvmm_alloc_withdraw(seq->pool, seq->ticket);
+	seq->op.gen = 0;
+	seq->ticket.id = 0;
+	if (seq->state == KVMM_SEQ_TAKING)
+		seq->state = KVMM_SEQ_IDLE;
 }
 
 int kvmm_seq_take(struct kvmm_seq *seq, int whole)
 {
-	int err = begin_match(seq);
+	int err = begin_take(seq);
 
 	if (err)
 		return err;
-	return whole ? take_whole(seq) : take_cached(seq);
+	if (whole && !seq->wait_ns) {
+		err = take_whole(seq);
+	} else {
+		if (!seq->ticket.id)
+			err = take_hits(seq);
+		if (!err && whole)
+			err = take_rest(seq);
+	}
+	if (err == -EINPROGRESS) {
+		seq->state = KVMM_SEQ_TAKING;
+		return err;
+	}
+	request_stop_taking(seq);
+	if (err) {
+		seq->nr_computed = 0;
+		request_keep_blocks(seq, 0);
+		return err;
+	}
+	if (seq->nr_first_hits == KV_NONE)
+		seq->nr_first_hits = seq->nr_hits;
+	return seq->nr_hits;
 }
 
 /* ---- giving back ---- */
@@ -167,8 +288,9 @@ int kvmm_seq_release(struct kvmm_seq *seq)
 		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
-	if (seq->state != KVMM_SEQ_IDLE)
+	if (seq->nr_scheduled)
 		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
+	request_stop_taking(seq);
 	seq->nr_computed = 0;
 	seq->is_prefilled = false;
 	seq->is_counted = true;		/* a match that was given back was no admission */

@@ -9,9 +9,6 @@
 /* Fixed at creation. */
 u32 kv_pool_block_tokens(const struct kvmm_pool *pool);
 
-/* kvmm_prefix_match(), not counted yet: kv_lookup_end() follows when the request is admitted. */
-int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
-
 /*
  * A request of @nr_blocks is admitted, or @query was a look-up of its own (0). Of @query's keys the
  * first @nr_hits were hits, and the others misses, with reasons up to @max_hits. No lock held.

@@ -15,6 +15,8 @@
  *	             |
  *	             +-- revert() --> IDLE
  *
+ * Before the first step an idle sequence may take what is cached of it: see kvmm_seq_take().
+ *
  * schedule takes the blocks that the step will write to, all or none; apply says what came out of
  * it; revert gives the blocks back. A token has K/V only after the step that it was the *input*
  * of: the newest token of a sequence that decodes has none yet. A block is published, that is,
@@ -44,13 +46,15 @@ enum kvmm_seq_state {
 	KVMM_SEQ_PREFILL_SCHEDULED,
 	KVMM_SEQ_DECODE_SCHEDULED,
 	KVMM_SEQ_SPECULATIVE_SCHEDULED,
+	KVMM_SEQ_TAKING,	/* kvmm_seq_take() has returned -EINPROGRESS */
 	KVMM_NR_SEQ_STATES,
 };
 
 /**
  * enum kvmm_seq_error - why a call was refused
  * @KVMM_SEQ_OK: none was
- * @KVMM_SEQ_NOT_IDLE: -EBUSY: a step is scheduled; apply or revert it first
+ * @KVMM_SEQ_NOT_IDLE: -EBUSY: a step is scheduled: apply or revert it first; or blocks are on
+ *	their way: go on with kvmm_seq_take(), or release
  * @KVMM_SEQ_NOT_SCHEDULED: -EPERM: no step to apply or to revert
  * @KVMM_SEQ_HOLDS_BLOCKS: -EEXIST: blocks can be matched only where there are none; release first
  * @KVMM_SEQ_NO_BLOCKS: -ENOSPC: the pool has not so many blocks; &kvmm_seq_info.nr_missing
@@ -106,6 +110,9 @@ KVMM_API const char *kvmm_seq_strerror(int err);
  * @domain: tenant, layout and group of its blocks
  * @request: a number that no other request has at the same time: kvmm_note_request() tells its
  *	birth and death, for traces. 0: not told
+ * @wait_ns: how long kvmm_seq_take() may be under way, from its first call on: it loads blocks from
+ *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there at once.
+ *	-EINVAL in pools with KVMM_POOL_DETERMINISTIC
  */
 struct kvmm_seq_attr {
 	size_t size;
@@ -117,10 +124,11 @@ struct kvmm_seq_attr {
 	size_t nr_extras;
 	kvmm_domain_t domain;
 	uint64_t request;
+	uint64_t wait_ns;
 };
 
 #define KVMM_SEQ_ATTR_INIT \
-	{ sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0 }
+	{ sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0, 0 }
 
 /**
  * kvmm_seq_create() - make a sequence that has no blocks yet
@@ -145,7 +153,15 @@ KVMM_API void kvmm_seq_destroy(struct kvmm_seq *seq);
  * The sequence must be idle and without blocks. Leaves at least its last token to compute, for the
  * model's answer. Optional: without this call the engine computes all tokens.
  *
- * Return: number of blocks that were cached; -EBUSY, -EEXIST refused; @whole also -ENOSPC, -EDQUOT.
+ * With &kvmm_seq_attr.wait_ns the prefix goes on in the tiers below the pool, and what is found
+ * there is loaded. What cannot be loaded, fails, or takes too long is left to compute. @whole queues
+ * for private blocks as kvmm_alloc_submit() does, and keeps the prefix meanwhile. Neither sleeps:
+ * the sequence is KVMM_SEQ_TAKING, and each further call looks how far it is, as kvmm_tier_poll()
+ * and kvmm_alloc_poll(). kvmm_seq_release() gives it up.
+ *
+ * Return: number of blocks that were cached; -EINPROGRESS call again, after a step of the model, say,
+ * or when kvmm_tier_eventfd() is readable; -EBUSY, -EEXIST refused; @whole also -ENOSPC (with
+ * @wait_ns: not in that time), -EDQUOT, and nothing was taken.
  */
 KVMM_API int kvmm_seq_take(struct kvmm_seq *seq, int whole);
 
@@ -166,7 +182,8 @@ static inline int kvmm_seq_acquire(struct kvmm_seq *seq)
  * kvmm_seq_release() - give all blocks back, the last first
  *
  * Preemption, or the end. Published blocks stay cached while there is memory; tokens stay known.
- * To go on, match or acquire again, if wanted, and prefill what is missing.
+ * To go on, match or acquire again, if wanted, and prefill what is missing. Blocks that are on their
+ * way do not come any more.
  *
  * Return: 0; -EBUSY refused.
  */

@@ -7,7 +7,8 @@
  * the device: the K/V of a token is a hash of all tokens up to it, written to the block that the
  * table names, by each step, drafts included. What is computed must be found there ever after, in
  * whichever block: so a draft that was published, a block that is shared but still written to, or a
- * hit on a wrong block are all seen. KVMM_SEED and KVMM_MODEL_OPS choose the run.
+ * hit on a wrong block are all seen. With a tier below, sequences wait for loads and for blocks as long
+ * as it takes: what they have by then must be right, too. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include "request_util.h"
 #include "seq/internal.h"
@@ -46,6 +47,8 @@ static struct model {
 	struct plain plain[NR_SEQS];
 	u64 seen[NR_SEEN];		/* hashes of all prefixes that were ever published */
 	bool holds_elders;		/* duplicates reference blocks that are in no table */
+	struct kvmm_tier *tier;		/* NULL: none, and no sequence waits for blocks */
+	u64 nr_taking;
 	u64 nr_refused[KVMM_NR_SEQ_ERRORS];
 } m;
 
@@ -195,9 +198,11 @@ static void compare_blocks(void)
 			use[ids[b]] = published ? 2 : 1;
 		}
 	}
-	cr_assert_eq(stat.nr_state[KVMM_BLOCK_PRIVATE], nr_private);
+	cr_assert_geq(stat.nr_state[KVMM_BLOCK_PRIVATE], nr_private);
 	cr_assert_geq(stat.nr_state[KVMM_BLOCK_ACTIVE], nr_active);
-	if (!m.holds_elders)
+	if (!m.tier)	/* else copies hold blocks, too */
+		cr_assert_eq(stat.nr_state[KVMM_BLOCK_PRIVATE], nr_private);
+	if (!m.holds_elders && !m.tier)
 		cr_assert_eq(stat.nr_state[KVMM_BLOCK_ACTIVE], nr_active);
 }
 
@@ -223,6 +228,7 @@ static void new_seq(struct plain *p)
 	attr.prompt = p->token;
 	attr.nr_prompt = p->nr;
 	attr.max_output = p->max_output;
+	attr.wait_ns = m.tier ? UINT64_MAX : 0;
 	cr_assert_eq(kvmm_seq_create(m.pool, &attr, &p->seq), 0);
 }
 
@@ -238,6 +244,9 @@ static bool went_well(struct plain *p, int got, enum kvmm_seq_error want)
 		m.nr_refused[want]++;
 		return false;
 	}
+	/* One that waits for blocks is before all that come later. */
+	if (m.tier && got == -ENOSPC)
+		return false;
 	cr_assert_geq(got, 0, "%d (%s)", got, kvmm_seq_strerror(got));
 	return true;
 }
@@ -352,6 +361,7 @@ static enum kvmm_seq_error may_apply(const struct plain *p, u32 nr, bool is_othe
 
 	switch (p->state) {
 	case KVMM_SEQ_IDLE:
+	case KVMM_SEQ_TAKING:
 		return KVMM_SEQ_NOT_SCHEDULED;
 	case KVMM_SEQ_PREFILL_SCHEDULED:
 		if (nr && !last)
@@ -422,7 +432,8 @@ static void op_revert(struct plain *p)
 {
 	if (any(3))	/* a step that went wrong half-way */
 		run_step(p);
-	if (!went_well(p, kvmm_seq_revert(p->seq), p->state ? KVMM_SEQ_OK : KVMM_SEQ_NOT_SCHEDULED))
+	if (!went_well(p, kvmm_seq_revert(p->seq),
+		       p->scheduled ? KVMM_SEQ_OK : KVMM_SEQ_NOT_SCHEDULED))
 		return;
 	p->blocks = p->blocks_before;
 	note_end(p);
@@ -430,6 +441,8 @@ static void op_revert(struct plain *p)
 
 static enum kvmm_seq_error may_match(const struct plain *p)
 {
+	if (p->state == KVMM_SEQ_TAKING)
+		return KVMM_SEQ_OK;
 	if (p->state)
 		return KVMM_SEQ_NOT_IDLE;
 	return p->blocks ? KVMM_SEQ_HOLDS_BLOCKS : KVMM_SEQ_OK;
@@ -441,17 +454,33 @@ static void note_hits(struct plain *p, u32 got)
 	u32 most = nr_seen(p, full(p->nr - 1));
 
 	cr_assert_leq(got, most);
-	if (!stat_of(m.pool).evictions)
+	if (!stat_of(m.pool).evictions && !m.tier)
 		cr_assert_eq(got, most);
 	p->hits = p->blocks = got;
 	p->computed = got * BLOCK_TOKENS;
+	note_end(p);
+}
+
+/* Blocks are on their way; those that it has are known prefixes, and it had no more before. */
+static bool is_taking(struct plain *p, int got)
+{
+	u32 blocks = p->blocks;
+
+	if (got != -EINPROGRESS)
+		return false;
+	cr_assert(m.tier && (p->state == KVMM_SEQ_TAKING || !p->blocks));
+	note_hits(p, info_of(p->seq).nr_blocks);
+	cr_assert_geq(p->blocks, blocks);
+	p->state = KVMM_SEQ_TAKING;
+	m.nr_taking++;
+	return true;
 }
 
 static void op_match(struct plain *p)
 {
 	int got = kvmm_seq_match(p->seq);
 
-	if (went_well(p, got, may_match(p)))
+	if (!is_taking(p, got) && went_well(p, got, may_match(p)))
 		note_hits(p, got);
 }
 
@@ -461,8 +490,11 @@ static void op_acquire(struct plain *p)
 	enum kvmm_seq_error want = may_match(p);
 	int got = kvmm_seq_acquire(p->seq);
 
+	if (is_taking(p, got))
+		return;
 	/* Hits that nobody referenced count, too: the pool knows how many. */
 	if (!want && got == -ENOSPC) {
+		cr_assert(!m.tier);
 		cr_assert_gt(begun(p->nr), available);
 		m.nr_refused[KVMM_SEQ_NO_BLOCKS]++;
 		return;
@@ -471,13 +503,15 @@ static void op_acquire(struct plain *p)
 		return;
 	note_hits(p, got);
 	p->blocks = begun(p->nr);
-	cr_assert_leq(p->blocks - p->hits, available);
+	if (!m.tier)	/* else copies have ended meanwhile */
+		cr_assert_leq(p->blocks - p->hits, available);
 }
 
 static void op_release(struct plain *p)
 {
-	if (!went_well(p, kvmm_seq_release(p->seq), p->state ? KVMM_SEQ_NOT_IDLE : KVMM_SEQ_OK))
+	if (!went_well(p, kvmm_seq_release(p->seq), p->scheduled ? KVMM_SEQ_NOT_IDLE : KVMM_SEQ_OK))
 		return;
+	note_end(p);
 	p->blocks = p->computed = p->hits = 0;
 	p->prefilled = false;
 }
@@ -567,11 +601,14 @@ static op_fn any_op(const struct plain *p)
 	static const op_fn fresh[] = { op_prefill, op_match, op_acquire };
 	static const op_fn running[] = { op_decode, op_speculate, op_speculate };
 	static const op_fn scheduled[] = { op_apply, op_apply, op_accept, op_revert };
+	static const op_fn taking[] = { op_acquire, op_acquire, op_match, op_release };
 
 	if (!any(100))
 		return op_compact;
 	if (!any(6))
 		return ops[any(ARRAY_SIZE(ops))];
+	if (p->state == KVMM_SEQ_TAKING)
+		return taking[any(ARRAY_SIZE(taking))];
 	if (p->state)
 		return scheduled[any(ARRAY_SIZE(scheduled))];
 	if (!p->prefilled)
@@ -588,19 +625,54 @@ static struct kvmm_pool *make_dup_pool(u32 nr_blocks, enum kvmm_dup dup)
 	return make_pool_of(&attr);
 }
 
-static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
+/* Host memory below the pool, for some of what was ever published; all of it goes down. */
+static void make_tier(void)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+
+	attr.capacity_blocks = 200;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &m.tier), 0);
+	config.write = KVMM_TIER_THROUGH;
+	client.config = &config;
+	client.max_up = 5;
+	cr_assert_eq(kvmm_tier_attach(m.pool, m.tier, &client), 0);
+}
+
+static void end_tier(void)
+{
+	struct kvmm_tier_client_stat stat;
+
+	while (kvmm_tier_poll(m.pool))
+		;
+	cr_assert_eq(kvmm_tier_client_stat(m.pool, &stat, sizeof(stat)), 0);
+	cr_expect_eq(stat.nr_ops, 0);
+	cr_expect_gt(stat.loads, 0);
+	cr_expect_gt(m.nr_taking, stat.loads / 8);
+	cr_assert_eq(kvmm_tier_detach(m.pool), 0);
+	cr_expect_eq(kvmm_tier_validate(m.tier), 0);
+	kvmm_tier_destroy(m.tier);
+}
+
+static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops, bool has_tier)
 {
 	memset(&m, 0, sizeof(m));
 	any_state = seed * 0x9e3779b97f4a7c15ull + 1;
 	m.pool = make_dup_pool(nr_blocks, dup);
 	m.holds_elders = dup == KVMM_DUP_HOLD;
 	m.ctx = make_ctx(NULL);
+	if (has_tier)
+		make_tier();
 	for (u32 i = 0; i < NR_SEQS; i++)
 		new_seq(&m.plain[i]);
 	for (u64 i = 0; i < nr_ops; i++) {
 		struct plain *p = &m.plain[any(NR_SEQS)];
 
 		any_op(p)(p);
+		if (m.tier)
+			cr_assert_geq(kvmm_tier_poll(m.pool), 0);
 		if (info_of(p->seq).why == KVMM_SEQ_NO_BLOCKS)
 			preempt();
 		for (u32 s = 0; s < NR_SEQS; s++) {
@@ -612,6 +684,8 @@ static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
 	}
 	for (u32 i = 0; i < NR_SEQS; i++)
 		kvmm_seq_destroy(m.plain[i].seq);
+	if (m.tier)
+		end_tier();
 	cr_expect(pool_is_idle(m.pool));
 	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++)
 		cr_expect(m.nr_refused[i] || nr_ops < 5000 ||
@@ -628,17 +702,19 @@ Test(request_model, random_calls_agree_with_a_model)
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);
-	run_model(36, KVMM_DUP_ALLOW, seed, nr_ops);		/* always short of blocks */
+	run_model(36, KVMM_DUP_ALLOW, seed, nr_ops, false);		/* always short of blocks */
 	cr_expect_gt(stat_of(m.pool).evictions, 0);
 	cr_expect_gt(stat_of(m.pool).hit_blocks, 0);
 	cr_expect_gt(stat_of(m.pool).moved_blocks, 0);
 	end_pool(m.pool);
-	run_model(MAX_BLOCKS, KVMM_DUP_ALLOW, seed + 1, nr_ops / 8);	/* never */
+	run_model(MAX_BLOCKS, KVMM_DUP_ALLOW, seed + 1, nr_ops / 8, false);	/* never */
 	cr_expect_gt(stat_of(m.pool).hit_blocks, 0);
 	end_pool(m.pool);
 	for (u32 dup = KVMM_DUP_HOLD; dup < KVMM_NR_DUPS; dup++) {
-		run_model(36, dup, seed + dup, nr_ops / 4);
+		run_model(36, dup, seed + dup, nr_ops / 4, false);
 		cr_expect_gt(stat_of(m.pool).duplicates, 0);
+		end_pool(m.pool);
+		run_model(36, dup, seed + dup, nr_ops / 4, true);
 		end_pool(m.pool);
 	}
 }

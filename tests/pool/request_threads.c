@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Two threads, each with several sequences, over one pool that is too small for all of them, while a
- * third one compacts and validates.
+ * third one compacts, validates, and copies blocks to and from a tier below.
  *
  * Each thread plays the engine and its device: the K/V of a token is a hash of all tokens up to it,
  * written by each step to the blocks that the table names, drafts included, and what is computed must
@@ -23,7 +23,10 @@
 #define NR_SEQS		4u
 #define MAX_TOKENS	64u
 #define NR_ROUNDS	60000u
+#define NR_UNITS	64u
+#define WAIT_NS		200000u
 
+static struct kvmm_tier *tier;
 static struct kvmm_pool *pool;
 static struct kvmm_key_ctx *ctx;
 static pthread_rwlock_t step_boundary = PTHREAD_RWLOCK_INITIALIZER;
@@ -66,6 +69,7 @@ static struct kvmm_seq *new_seq(u64 *r)
 
 	attr.nr_prompt = 1 + any_of(r, MAX_TOKENS / 2);
 	attr.max_output = any_of(r, MAX_TOKENS / 2);
+	attr.wait_ns = any_of(r, 3) ? WAIT_NS : 0;
 	for (u32 i = 0; i < attr.nr_prompt; i++)
 		token[i] = any_of(r, 30) ? root * 100 + i : any_of(r, 5);
 	expect(!kvmm_seq_create(pool, &attr, &seq));
@@ -121,6 +125,7 @@ static bool go_on(u64 *r, struct kvmm_seq *seq)
 	if (!info.nr_blocks && any_of(r, 4)) {
 		err = any_of(r, 2) ? kvmm_seq_match(seq) : kvmm_seq_acquire(seq);
 		expect(err >= 0 || err == -ENOSPC);
+	attr.wait_ns = any_of(r, 3) ? WAIT_NS : 0;
 	} else if (info.nr_waiting) {
 		prefill(r, seq, token, &info);
 	} else if (info.nr_remaining) {
@@ -157,6 +162,7 @@ static void *disturb(void *arg)
 		pthread_rwlock_wrlock(&step_boundary);
 		kvmm_pool_compact(pool, &goal);
 		pthread_rwlock_unlock(&step_boundary);
+		kvmm_tier_poll(pool);
 		expect(!kvmm_validate(pool));
 	}
 	return NULL;
@@ -170,12 +176,14 @@ static int set_up(void)
 				       .policy = "lru" };
 	int err = kvmm_key_ctx_create(&key_attr, &ctx);
 
+	attr.wait_ns = any_of(r, 3) ? WAIT_NS : 0;
 	return err ? err : kvmm_pool_create(&attr, &pool);
 }
 
 int main(void)
 {
 	pthread_t server[2], disturber;
+	struct kvmm_tier_client_stat below;
 	struct kvmm_pool_stat stat;
 
 	if (set_up())
@@ -185,11 +193,16 @@ int main(void)
 	threads_join(server, 2);
 	WRITE_ONCE(stop, 1);
 	pthread_join(disturber, NULL);
+	while (kvmm_tier_poll(pool) > 0)
+		;
 	expect(!kvmm_validate(pool));
+	expect(!kvmm_tier_client_stat(pool, &below, sizeof(below)));
+	expect(below.loads && !below.nr_ops);
 	expect(!kvmm_pool_stat(pool, &stat));
 	expect(stat.nr_available == stat.nr_blocks);
 	expect(stat.evictions && stat.hit_blocks && stat.fail_nospc);
 	kvmm_pool_destroy(pool);
+	kvmm_tier_destroy(tier);
 	kvmm_key_ctx_destroy(ctx);
 	return nr_bad ? 1 : 0;
 }

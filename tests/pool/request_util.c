@@ -28,6 +28,12 @@ struct kvmm_key_ctx *make_ctx(const char *algo)
 struct kvmm_seq *make_seq(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, u32 first, u32 nr,
 			  u32 max_output)
 {
+	return make_waiting_seq(pool, ctx, first, nr, max_output, 0);
+}
+
+struct kvmm_seq *make_waiting_seq(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, u32 first,
+				  u32 nr, u32 max_output, u64 wait_ns)
+{
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_seq *seq = NULL;
 	u32 prompt[256];
@@ -39,6 +45,7 @@ struct kvmm_seq *make_seq(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx
 	attr.prompt = prompt;
 	attr.nr_prompt = nr;
 	attr.max_output = max_output;
+	attr.wait_ns = wait_ns;
 	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
 	return seq;
 }

@@ -18,6 +18,9 @@ struct kvmm_key_ctx *make_ctx(const char *algo);
 struct kvmm_seq *make_seq(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, u32 first, u32 nr,
 			  u32 max_output);
 
+struct kvmm_seq *make_waiting_seq(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, u32 first,
+				  u32 nr, u32 max_output, u64 wait_ns);
+
 /* The whole prompt in one step, and @token behind it. */
 void prefill(struct kvmm_seq *seq, u32 token);
 void decode(struct kvmm_seq *seq, u32 token);

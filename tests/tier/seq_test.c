@@ -1,0 +1,727 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Sequences that take their time: blocks of tiers below are loaded, and blocks that are not free are
+ * waited for. Time stands still unless a test turns it; a copy ends when the sequence looks.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/cuda/soft.h"
+#include "tests/pool/request_util.h"
+#include "tests/support/fault.h"
+#include "tests/support/length.h"
+#include "tests/tier/util.h"
+
+#define NR_BLOCKS	8u
+#define NR_UNITS	16u
+#define WAIT_NS		1000000u
+
+static struct kvmm_pool *pool;
+static struct kvmm_tier *tier;
+static struct kvmm_key_ctx *ctx;
+
+static void set_up(void)
+{
+	fault_begin();
+	pool = make_token_pool(NR_BLOCKS);
+	tier = make_tier(NR_UNITS);
+	attach(pool, tier);
+	ctx = make_ctx(NULL);
+}
+
+static void tear_down(void)
+{
+	cr_expect(pool_is_idle(pool));
+	cr_expect_eq(client_of(pool).nr_ops, 0);
+	end_both(pool, tier);
+	kvmm_key_ctx_destroy(ctx);
+	fault_end();
+}
+
+TestSuite(tier_seq, .init = set_up, .fini = tear_down);
+
+/* ---- scenes ---- */
+
+static struct kvmm_seq *waiting(u32 first, u32 nr)
+{
+	return make_waiting_seq(pool, ctx, first, nr, 8, WAIT_NS);
+}
+
+/* Block @b of the prompt that begins with @first. */
+static void paint_block(u8 *buf, u32 first, u32 b)
+{
+	for (u32 i = 0; i < TEST_BLOCK_BYTES; i++)
+		buf[i] = first * 31 + b * 89 + i * 7;
+}
+
+/* The prompt of @nr tokens, computed and cached. */
+static struct kvmm_seq *compute(struct kvmm_pool *to, u32 first, u32 nr)
+{
+	struct kvmm_seq *seq = make_seq(to, ctx, first, nr, 8);
+	u32 ids[64], token = 1000;
+	u8 buf[TEST_BLOCK_BYTES];
+	int blocks;
+
+	cr_assert_eq(kvmm_seq_schedule_prefill(seq, nr), 0);
+	blocks = kvmm_seq_block_table(seq, ids, 64);
+	for (int b = 0; b < blocks && stat_of(to).block_bytes; b++) {
+		paint_block(buf, first, b);
+		cr_assert_eq(kvmm_block_write(to, ids[b], 0, buf, sizeof(buf)), 0);
+	}
+	cr_assert_geq(kvmm_seq_apply(seq, &token, 1), 0);
+	return seq;
+}
+
+/* Its full blocks, but for the first @nr_above, lie in the host tier only. */
+static void send_below(u32 first, u32 nr, u32 nr_above)
+{
+	struct kvmm_seq *seq = compute(pool, first, nr);
+	struct kvmm_tier_offload req = { .size = sizeof(req) };
+	kvmm_ref_t refs[64];
+	u32 ids[64];
+
+	req.nr = kvmm_seq_refs(seq, refs, NULL, 64);
+	req.refs = refs;
+	cr_assert_eq(kvmm_blocks_of_refs(pool, refs, req.nr, ids), 0);
+	cr_assert_eq(kvmm_tier_offload(pool, &req, NULL), 0);
+	cr_assert_eq(kvmm_seq_release(seq), 0);
+	while (kvmm_tier_poll(pool))
+		;
+	cr_assert_eq(kvmm_evict_blocks(pool, ids + nr_above, req.nr - nr_above), req.nr - nr_above);
+	kvmm_seq_destroy(seq);
+}
+
+static void expect_content(struct kvmm_seq *seq, u32 first)
+{
+	u8 got[TEST_BLOCK_BYTES], want[TEST_BLOCK_BYTES];
+	u32 ids[64];
+
+	cr_assert_geq(kvmm_seq_block_table(seq, ids, 64), 0);
+	for (u32 b = 0; b < info_of(seq).nr_published; b++) {
+		paint_block(want, first, b);
+		cr_assert_eq(kvmm_block_read(pool, ids[b], 0, got, sizeof(got)), 0);
+		cr_expect_arr_eq(got, want, sizeof(want), "block %u", b);
+	}
+}
+
+/* Until it is neither loading nor in the queue. */
+static int take_all(struct kvmm_seq *seq, int whole)
+{
+	int ret;
+
+	while ((ret = kvmm_seq_take(seq, whole)) == -EINPROGRESS)
+		;
+	return ret;
+}
+
+/* ---- loads ---- */
+
+Test(tier_seq, a_match_goes_on_below)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	cr_expect_str_eq(picture(pool), "I.......");
+	cr_expect_str_eq(tier_picture(tier), "rrrr............");
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(seq), "H 4/18");
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_TAKING);
+	cr_expect_eq(kvmm_seq_match(seq), 4);
+	cr_expect_str_eq(table_picture(seq), "HHHH 16/18");
+	cr_expect_str_eq(picture(pool), "AAAA....");
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
+	expect_content(seq, 0);
+	prefill(seq, 99);
+	cr_expect_str_eq(table_picture(seq), "HHHHp 18/19");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, the_whole_prompt_is_loaded_and_gets_blocks_for_the_rest)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 0);
+	seq = waiting(0, 26);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(seq), 4);
+	cr_expect_str_eq(table_picture(seq), "HHHH... 16/26");
+	cr_expect_str_eq(picture(pool), "AAAAPPP.");
+	expect_content(seq, 0);
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, without_time_only_the_device_is_asked)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 2);
+	seq = make_seq(pool, ctx, 0, 18, 8);
+	cr_expect_eq(kvmm_seq_match(seq), 2);
+	cr_expect_eq(kvmm_seq_release(seq), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), 2);
+	cr_expect_str_eq(table_picture(seq), "HH... 8/18");
+	cr_expect_eq(client_of(pool).loads, 0);
+	kvmm_seq_destroy(seq);
+}
+
+/* No load can have as many blocks; and a second sequence waits until there is room on the link. */
+Test(tier_seq, a_prompt_longer_than_the_load_quota_comes_in_parts)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_seq *seq, *other;
+
+	send_below(0, 22, 0);
+	cr_assert_eq(kvmm_tier_detach(pool), 0);
+	config.write = KVMM_TIER_EXPLICIT;
+	attr.config = &config;
+	attr.max_up = 2;
+	attach_as(pool, tier, &attr);
+	seq = waiting(0, 22);
+	other = waiting(0, 22);
+	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
+	cr_expect_eq(client_of(pool).loading, 2);
+	cr_expect_eq(take_all(seq, 0), 5);
+	cr_expect_str_eq(table_picture(seq), "HHHHH 20/22");
+	expect_content(seq, 0);
+	cr_expect_eq(kvmm_seq_match(other), 5);
+	kvmm_seq_destroy(other);
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, two_sequences_share_a_load)
+{
+	struct kvmm_seq *seq[2];
+
+	send_below(0, 18, 0);
+	for (u32 i = 0; i < 2; i++) {
+		seq[i] = waiting(0, 18);
+		cr_expect_eq(kvmm_seq_match(seq[i]), -EINPROGRESS);
+	}
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(kvmm_seq_match(seq[i]), 4);
+	cr_expect_str_eq(picture(pool), "AAAA....");
+	cr_expect_eq(client_of(pool).loads, 4);
+	for (u32 i = 0; i < 2; i++)
+		kvmm_seq_destroy(seq[i]);
+}
+
+/* Hit rate over all tiers: Documentation/tiers.rst. A load is a hit below, and a miss above. */
+Test(tier_seq, a_request_counts_each_key_once)
+{
+	struct kvmm_pool_stat before, after;
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	before = stat_of(pool);
+	seq = waiting(0, 18);
+	cr_expect_eq(take_all(seq, 1), 4);
+	cr_expect_eq(stat_of(pool).hit_blocks, before.hit_blocks);
+	prefill(seq, 99);
+	after = stat_of(pool);
+	cr_expect_eq(after.hit_blocks - before.hit_blocks, 1);
+	cr_expect_eq(after.miss_blocks - before.miss_blocks, 3);
+	cr_expect_eq(client_of(pool).hits, 3);
+	kvmm_seq_destroy(seq);
+}
+
+/* ---- while blocks are on their way ---- */
+
+Test(tier_seq, nothing_else_can_be_done_meanwhile)
+{
+	struct kvmm_seq *seq;
+	u32 token = 1;
+
+	send_below(0, 18, 1);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 1), -EBUSY);
+	cr_expect_eq(kvmm_seq_schedule_decode(seq), -EBUSY);
+	cr_expect_eq(kvmm_seq_schedule_speculative(seq, NULL, 1), -EBUSY);
+	cr_expect_eq(kvmm_seq_append(seq, &token, 1), -EBUSY);
+	cr_expect_eq(kvmm_seq_truncate(seq, 3), -EBUSY);
+	cr_expect_eq(kvmm_seq_drop_unassigned(seq, 1), -EBUSY);
+	cr_expect_eq(kvmm_seq_apply(seq, &token, 1), -EPERM);
+	cr_expect_eq(kvmm_seq_accept(seq, 0, 1), -EPERM);
+	cr_expect_eq(kvmm_seq_revert(seq), -EPERM);
+	cr_expect_str_eq(table_picture(seq), "H 4/18");
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_TAKING);
+	cr_expect_eq(kvmm_seq_match(seq), 4);
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, a_release_gives_up_the_load)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(client_of(pool).nr_ops, 1);
+	cr_expect_eq(kvmm_seq_release(seq), 0);
+	cr_expect_eq(client_of(pool).nr_ops, 0);
+	cr_expect_str_eq(table_picture(seq), " 0/18");
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
+	while (kvmm_tier_poll(pool))
+		;
+	cr_expect_str_eq(tier_picture(tier), "rrrr............");
+	cr_expect_eq(take_all(seq, 1), 4);
+	cr_expect_str_eq(table_picture(seq), "HHHH. 16/18");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, a_sequence_may_be_destroyed_meanwhile)
+{
+	struct kvmm_seq *loads, *waits;
+	kvmm_mut_t muts[NR_BLOCKS];
+
+	send_below(0, 18, 1);
+	loads = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_acquire(loads), -EINPROGRESS);
+	kvmm_seq_destroy(loads);
+	while (kvmm_tier_poll(pool))
+		;
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS, muts), 0);
+	waits = waiting(500, 9);
+	cr_expect_eq(kvmm_seq_acquire(waits), -EINPROGRESS);
+	kvmm_seq_destroy(waits);
+	cr_assert_eq(kvmm_free(pool, muts, NR_BLOCKS), 0);
+	cr_expect_str_eq(picture(pool), "........");
+}
+
+/* ---- loads that fail ---- */
+
+Test(tier_seq, what_comes_up_wrong_is_computed)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	tier_flip(tier, 2);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(seq), 1);
+	cr_expect_str_eq(table_picture(seq), "H.... 4/18");
+	cr_expect_eq(client_of(pool).corrupt, 1);
+	prefill(seq, 99);
+	cr_expect_str_eq(table_picture(seq), "HPPPp 18/19");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, what_another_thread_aborts_is_computed)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_tier_abort_all(pool), 1);
+	cr_expect_eq(kvmm_seq_match(seq), 1);
+	cr_expect_str_eq(table_picture(seq), "H 4/18");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, what_is_forgotten_on_its_way_is_computed)
+{
+	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
+	struct kvmm_seq *seq;
+	kvmm_key_t keys[4];
+	u32 tokens[16];
+
+	for (u32 i = 0; i < 16; i++)
+		tokens[i] = i;
+	what.tokens = tokens;
+	what.nr_tokens = 16;
+	cr_assert_eq(kvmm_key_chain(ctx, &what, keys, 4), 4);
+	send_below(0, 18, 0);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_tier_forget(pool, &(struct kvmm_prefix){ .keys = keys + 2, .nr = 1 }), 1);
+	cr_expect_eq(kvmm_seq_acquire(seq), 0);
+	cr_expect_str_eq(table_picture(seq), "..... 0/18");
+	cr_expect_eq(info_of(seq).nr_hits, 0);
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, a_pool_is_reset_once_its_loads_are_given_up)
+{
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 0);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_reset_cache(pool), -EBUSY);
+	cr_expect_eq(kvmm_seq_release(seq), 0);
+	while (kvmm_tier_poll(pool))
+		;
+	cr_expect_geq(kvmm_reset_cache(pool), 0);
+	cr_expect_eq(kvmm_seq_match(seq), 0);
+	cr_expect_str_eq(tier_picture(tier), "................");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, what_does_not_fit_is_computed)
+{
+	kvmm_mut_t muts[NR_BLOCKS];
+	struct kvmm_seq *seq;
+
+	send_below(0, 18, 1);
+	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS - 3, muts), 0);
+	seq = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(seq), 1);
+	cr_expect_str_eq(table_picture(seq), "H 4/18");
+	kvmm_seq_destroy(seq);
+	cr_assert_eq(kvmm_free(pool, muts, NR_BLOCKS - 3), 0);
+}
+
+/* A pool of ids whose copies last as long as the test says. */
+static void make_slow(void)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+
+	end_both(pool, tier);
+	host.capacity_blocks = NR_UNITS;
+	host.flags = KVMM_TIER_TOLD_CLOCK;
+	host.up.latency_ns = 10;
+	tier = make_tier_of(&host);
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.block_bytes = TEST_BLOCK_BYTES;
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.block_tokens = BLOCK_TOKENS;
+	attr.host = tier;
+	attr.host_attr = &client;
+	pool = make_pool_of(&attr);
+}
+
+Test(tier_seq, what_takes_too_long_is_computed)
+{
+	struct kvmm_seq *late, *waits;
+
+	make_slow();
+	send_below(0, 18, 1);
+	late = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_acquire(late), -EINPROGRESS);
+	fake_env_advance(&fake, WAIT_NS - 1);
+	cr_expect_eq(kvmm_seq_acquire(late), -EINPROGRESS);
+	waits = waiting(0, 18);
+	cr_expect_eq(kvmm_seq_match(waits), -EINPROGRESS);
+	fake_env_advance(&fake, 1);
+	cr_expect_eq(kvmm_seq_acquire(late), 1);
+	cr_expect_str_eq(table_picture(late), "H.... 4/18");
+	cr_expect_eq(kvmm_seq_release(late), 0);
+	cr_expect_eq(kvmm_seq_match(late), -EINPROGRESS);
+	fake_env_advance(&fake, WAIT_NS);
+	cr_expect_eq(kvmm_seq_match(late), 1);
+	cr_expect_eq(client_of(pool).nr_ops, 1);
+	cr_assert_eq(kvmm_tier_clock(tier, 10), 0);
+	cr_expect_eq(kvmm_seq_match(waits), 4);		/* there, though it is late */
+	kvmm_seq_destroy(waits);
+	kvmm_seq_destroy(late);
+}
+
+/* ---- blocks for the rest ---- */
+
+Test(tier_seq, a_sequence_waits_for_blocks_until_they_are_free)
+{
+	struct kvmm_seq *seq = waiting(0, 18);
+	kvmm_mut_t muts[4];
+
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(seq), " 0/18");
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_TAKING);
+	fake_env_advance(&fake, WAIT_NS - 1);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_assert_eq(kvmm_free(pool, muts, 1), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), 0);
+	cr_expect_str_eq(table_picture(seq), "..... 0/18");
+	kvmm_seq_destroy(seq);
+	cr_assert_eq(kvmm_free(pool, muts + 1, 3), 0);
+}
+
+Test(tier_seq, after_its_time_a_sequence_has_nothing)
+{
+	struct kvmm_seq *seq;
+	kvmm_mut_t muts[4];
+
+	kvmm_seq_destroy(compute(pool, 0, 10));
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	seq = waiting(0, 22);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(seq), "HH 8/22");
+	cr_expect_str_eq(picture(pool), "AAPPPP..");
+	fake_env_advance(&fake, WAIT_NS);
+	cr_expect_eq(kvmm_seq_acquire(seq), -ENOSPC);
+	cr_expect_eq(info_of(seq).why, KVMM_SEQ_NO_BLOCKS);
+	cr_expect_eq(info_of(seq).nr_missing, 4);
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
+	cr_expect_str_eq(table_picture(seq), " 0/22");
+	cr_expect_str_eq(picture(pool), "IIPPPP..");
+	cr_assert_eq(kvmm_free(pool, muts, 4), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), 2);
+	cr_expect_str_eq(table_picture(seq), "HH.... 8/22");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, sequences_get_blocks_in_the_order_in_which_they_came)
+{
+	struct kvmm_seq *first = waiting(0, 18), *second = waiting(100, 6);
+	kvmm_mut_t muts[4];
+
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	cr_expect_eq(kvmm_seq_acquire(first), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_assert_eq(kvmm_free(pool, muts, 1), 0);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(first), 0);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);	/* only three are left */
+	kvmm_seq_destroy(first);
+	cr_expect_eq(kvmm_seq_acquire(second), 0);
+	kvmm_seq_destroy(second);
+	cr_assert_eq(kvmm_free(pool, muts + 1, 3), 0);
+}
+
+Test(tier_seq, a_match_leaves_the_queue_with_what_was_found)
+{
+	struct kvmm_seq *seq;
+	kvmm_mut_t muts[4];
+
+	kvmm_seq_destroy(compute(pool, 0, 10));
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	seq = waiting(0, 22);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_match(seq), 2);
+	cr_expect_str_eq(table_picture(seq), "HH 8/22");
+	cr_assert_eq(kvmm_free(pool, muts, 4), 0);
+	cr_expect_str_eq(picture(pool), "AA......");
+	kvmm_seq_destroy(seq);
+}
+
+Test(tier_seq, more_than_the_pool_has_is_not_waited_for)
+{
+	struct kvmm_seq *seq = waiting(0, 4 * NR_BLOCKS + 1);
+
+	cr_expect_eq(kvmm_seq_acquire(seq), -ENOSPC);
+	cr_expect_eq(info_of(seq).nr_missing, NR_BLOCKS + 1);
+	cr_expect_str_eq(table_picture(seq), " 0/33");
+	kvmm_seq_destroy(seq);
+}
+
+/* Where all decide alike no request can have a deadline. */
+Test(tier_seq, a_deterministic_pool_has_no_time)
+{
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	u32 prompt[4] = { 1, 2, 3, 4 };
+	struct kvmm_pool *alike;
+	struct kvmm_seq *seq;
+
+	pool_attr.nr_blocks = NR_BLOCKS;
+	pool_attr.policy = "lru";
+	pool_attr.block_tokens = BLOCK_TOKENS;
+	pool_attr.flags = KVMM_POOL_DETERMINISTIC;
+	alike = make_pool_of(&pool_attr);
+	attr.keys = ctx;
+	attr.prompt = prompt;
+	attr.nr_prompt = 4;
+	attr.wait_ns = 1;
+	cr_expect_eq(kvmm_seq_create(alike, &attr, &seq), -EINVAL);
+	attr.wait_ns = 0;
+	cr_expect_eq(kvmm_seq_create(alike, &attr, &seq), 0);
+	kvmm_seq_destroy(seq);
+	end_pool(alike);
+}
+
+/* ---- each allocation, each call of the driver ---- */
+
+/* @n-th allocation of the whole way fails: it is a miss, or refused without a trace. */
+static bool take_without(u32 n, int whole)
+{
+	struct kvmm_seq *seq;
+	bool failed;
+	u64 live;
+	int ret;
+
+	send_below(0, 18, 1);
+	seq = waiting(0, 26);
+	live = fake.nr_live;
+	fake_env_fail(&fake, n, false);
+	ret = take_all(seq, whole);
+	failed = fake_env_failed(&fake);
+	fake_env_fail(&fake, 0, false);
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
+	if (ret < 0) {
+		cr_expect(failed && ret == -ENOMEM, "allocation %u: %d", n, ret);
+		cr_expect_str_eq(table_picture(seq), " 0/26");
+		cr_expect_eq(fake.nr_live, live);
+	} else {
+		cr_expect(ret == 4 || (failed && ret == 1), "allocation %u: %d", n, ret);
+		cr_expect_eq(info_of(seq).nr_blocks, whole ? 7 : ret);
+		expect_content(seq, 0);
+	}
+	kvmm_seq_destroy(seq);
+	cr_expect_eq(client_of(pool).nr_ops, 0);
+	cr_expect_geq(kvmm_reset_cache(pool), 0);
+	cr_expect_str_eq(picture(pool), "........");
+	cr_expect_str_eq(tier_picture(tier), "................");
+	cr_assert_eq(kvmm_validate(pool), 0);
+	return failed;
+}
+
+Test(tier_seq, any_allocation_may_fail)
+{
+	for (int whole = 0; whole < 2; whole++) {
+		u32 n = 1;
+
+		while (take_without(n, whole))
+			n++;
+		cr_expect_gt(n, 3);
+	}
+}
+
+/* Without memory for the ticket no block is waited for, and the hits are given back. */
+Test(tier_seq, a_queue_without_memory_is_not_entered)
+{
+	kvmm_mut_t muts[NR_BLOCKS];
+	struct kvmm_seq *seq = waiting(0, 18);
+	u64 live;
+
+	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS, muts), 0);
+	live = fake.nr_live;
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(kvmm_seq_acquire(seq), -ENOMEM);
+	fake_env_fail(&fake, 0, false);
+	cr_expect_eq(fake.nr_live, live);
+	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_release(seq), 0);
+	cr_expect_eq(fake.nr_live, live);
+	kvmm_seq_destroy(seq);
+	cr_assert_eq(kvmm_free(pool, muts, NR_BLOCKS), 0);
+}
+
+/* ---- each call of the driver ---- */
+
+TestSuite(tier_seq_soft, .init = fault_begin, .fini = fault_end);
+
+static void make_soft(kvmm_stream_t *id)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+
+	start("");
+	attr.device = host.device = "soft:0";
+	host.capacity_blocks = NR_UNITS;
+	host.block_bytes = attr.block_bytes = TEST_BLOCK_BYTES;
+	tier = make_tier_of(&host);
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.batch_blocks = 2;
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.block_tokens = BLOCK_TOKENS;
+	attr.host = tier;
+	attr.host_attr = &client;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_stream_add(pool, stream_new(), 0, id), 0);
+	ctx = make_ctx(NULL);
+}
+
+static u64 nr_calls(void)
+{
+	u64 nr = 0;
+
+#define ADD(field, name, type, version)	nr += ctl->calls(#name);
+	KCU_ALL(ADD)
+	return nr;
+}
+
+/* In the end it has what arrived, and the time is over for the rest. */
+static int take_by_steps(struct kvmm_seq *seq)
+{
+	int ret = -EINPROGRESS;
+
+	for (u32 i = 0; i < 8 && ret == -EINPROGRESS; i++) {
+		ret = kvmm_seq_acquire(seq);
+		ctl->run();
+	}
+	fake_env_advance(&fake, WAIT_NS);
+	return ret == -EINPROGRESS ? take_all(seq, 1) : ret;
+}
+
+/* Whether the failure came about. */
+static bool take_with(u32 nth, kcu_result code, bool persistent)
+{
+	struct kvmm_seq *seq;
+	kvmm_stream_t id;
+	bool struck;
+	u64 before;
+	int ret;
+
+	make_soft(&id);
+	send_below(0, 18, 1);
+	seq = waiting(0, 26);
+	before = nr_calls();
+	if (nth)
+		cr_assert_eq(ctl->fail("*", nth, code, persistent, false), 0);
+	ret = take_by_steps(seq);
+	struck = nth && nr_calls() >= before + nth;
+	ctl->fail_none();
+	cr_expect_neq(info_of(seq).state, KVMM_SEQ_TAKING);
+	cr_expect(ret == 4 || (struck && (ret == 1 || ret < 0)), "call %u: %d", nth, ret);
+	cr_expect_eq(info_of(seq).nr_blocks, ret < 0 ? 0 : 7);
+	if (!persistent)
+		expect_content(seq, 0);
+	kvmm_seq_destroy(seq);
+	for (u32 i = 0; i < 8; i++) {
+		kvmm_tier_poll(pool);
+		ctl->run();
+	}
+	cr_expect_eq(kvmm_tier_poll(pool), 0);
+	cr_expect_eq(client_of(pool).nr_ops, 0);
+	/* Blocks that a lost device may still write are not given out again. */
+	cr_expect(persistent || pool_is_idle(pool), "call %u: %s", nth, picture(pool));
+	cr_expect_null(strpbrk(picture(pool), "PA"), "call %u: %s", nth, picture(pool));
+	end_both(pool, tier);
+	kvmm_key_ctx_destroy(ctx);
+	ctl->reset("");
+	kv_rcu_barrier();
+	return struck;
+}
+
+Test(tier_seq_soft, nothing_fails)
+{
+	cr_expect_eq(take_with(0, KCU_E_SUCCESS, false), false);
+}
+
+static void fail_each(kcu_result code, bool persistent)
+{
+	u32 nth = 1;
+
+	while (take_with(nth, code, persistent))
+		nth += test_stride();
+	cr_expect_gt(nth, 3, "%u", nth);
+}
+
+Test(tier_seq_soft, any_call_may_be_refused_once)
+{
+	fail_each(KCU_E_OUT_OF_MEMORY, false);
+}
+
+Test(tier_seq_soft, any_call_may_be_refused_from_then_on)
+{
+	fail_each(KCU_E_INVALID_VALUE, true);
+}
+
+Test(tier_seq_soft, the_device_may_be_lost_at_any_call)
+{
+	fail_each(KCU_E_LAUNCH_FAILED, true);
+}
