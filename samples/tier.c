@@ -7,6 +7,7 @@
  * Two prompts take turns in a pool that holds one of them. Without the tier each would be computed
  * anew each time; with it the second round is loaded.
  */
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include <kvmm/kvmm.h>
 
 #define NR_BLOCKS	8u		/* of the device: one prompt */
+#define BLOCK_TOKENS	16u
+#define NR_TOKENS	(NR_BLOCKS * BLOCK_TOKENS)
 #define BLOCK_BYTES	65536u
 #define SECOND_NS	1000000000ull
 
@@ -47,88 +50,75 @@ static int set_up(const char *device)
 	return kvmm_pool_create(&attr, &pool);
 }
 
-/* Block @i of prompt @p: as long as a model would take for it. */
-static int compute(unsigned char p, uint32_t i, kvmm_mut_t mut)
+/* The blocks behind the first @nr: as long as a model would take for them. */
+static int compute(struct kvmm_seq *seq, unsigned char p, uint32_t nr)
 {
 	static unsigned char content[BLOCK_BYTES];
+	uint32_t ids[NR_BLOCKS];
+	int err = kvmm_seq_schedule_prefill(seq, NR_TOKENS - nr * BLOCK_TOKENS);
 
-	memset(content, p * 16 + i, sizeof(content));
-	return kvmm_block_write(pool, kvmm_block_of_mut(pool, mut), 0, content, sizeof(content));
-}
-
-static int load(const struct kvmm_prefix *rest, kvmm_ref_t *refs)
-{
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = rest };
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = rest->nr, .refs = refs };
-	struct pollfd fd = { .events = POLLIN };
-	kvmm_tier_op_t op;
-	int err = kvmm_tier_load(pool, &load, &op);
-
-	if (err)
-		return err;
-	/* An engine goes on with other requests, and polls once a step, or sleeps until one is over. */
-	fd.fd = kvmm_tier_eventfd(pool);
-	while (kvmm_tier_poll(pool) > 0)
-		poll(&fd, fd.fd >= 0, 1);
-	err = kvmm_tier_wait(pool, op, SECOND_NS);
-	return err ? err : kvmm_tier_result(pool, op, &result);
-}
-
-/* References on all blocks of the prompt, from wherever they are. */
-static int serve(unsigned char p, const struct kvmm_prefix *prompt)
-{
-	kvmm_ref_t refs[NR_BLOCKS];
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = prompt, .refs = refs };
-	struct kvmm_prefix rest = *prompt;
-	kvmm_mut_t muts[NR_BLOCKS];
-	uint32_t have;
-	int err = kvmm_tier_match(pool, &match);
-
-	if (err < 0)
-		return err;
-	have = match.nr_device;
-	rest.keys += have;
-	rest.position = have;
-	rest.nr = match.nr_lower;
-	if (rest.nr && !load(&rest, refs + have))
-		have += rest.nr;
-	printf("prompt %u: %u in the device, %u loaded, %u computed\n", p, match.nr_device,
-	       have - match.nr_device, prompt->nr - have);
-	rest = *prompt;
-	rest.keys += have;
-	rest.position = have;
-	rest.parent = have ? &prompt->keys[have - 1] : NULL;
-	rest.nr = prompt->nr - have;
-	err = kvmm_alloc(pool, rest.nr, muts);
-	for (uint32_t i = 0; i < rest.nr && !err; i++)
-		err = compute(p, have + i, muts[i]);
 	if (!err)
-		err = kvmm_prefix_register(pool, &rest, muts, refs + have);
-	if (err)
-		return err;
+		err = kvmm_seq_block_table(seq, ids, NR_BLOCKS);
+	for (; nr < NR_BLOCKS && err >= 0; nr++) {
+		memset(content, p * 16 + nr, sizeof(content));
+		err = kvmm_block_write(pool, ids[nr], 0, content, sizeof(content));
+	}
+	return err < 0 ? err : kvmm_seq_apply(seq, NULL, 0);
+}
+
+static int serve(unsigned char p, struct kvmm_seq *seq)
+{
+	struct pollfd fd = { .fd = kvmm_tier_eventfd(pool), .events = POLLIN };
+	int nr, err;
+
+	/* An engine goes on with other requests, and asks once a step, or sleeps until it is over. */
+	while ((nr = kvmm_seq_acquire(seq)) == -EINPROGRESS)
+		poll(&fd, fd.fd >= 0, 1);
+	if (nr < 0)
+		return nr;
+	printf("prompt %u: %d blocks were there, %u computed\n", p, nr, NR_BLOCKS - nr);
+	err = compute(seq, p, nr);
 	while (kvmm_tier_poll(pool) > 0)	/* what is new goes down */
 		;
-	return kvmm_put_many(pool, refs, prompt->nr);
+	return err < 0 ? err : 0;
+}
+
+static int run(struct kvmm_key_ctx *keys)
+{
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	uint32_t prompt[NR_TOKENS] = { 0 };
+	struct kvmm_seq *seq;
+	int err = 0;
+
+	attr.keys = keys;
+	attr.prompt = prompt;
+	attr.nr_prompt = NR_TOKENS;
+	attr.wait_ns = SECOND_NS;		/* for what lies below; 0: the device alone is asked */
+	for (uint32_t turn = 0; turn < 4 && !err; turn++) {
+		prompt[0] = turn % 2;
+		err = kvmm_seq_create(pool, &attr, &seq);
+		if (err)
+			break;
+		err = serve(turn % 2, seq);
+		kvmm_seq_destroy(seq);
+	}
+	return err;
 }
 
 int main(int argc, char **argv)
 {
-	kvmm_key_t keys[2][NR_BLOCKS];
-	int err = set_up(argc > 1 ? argv[1] : "host");
+	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_ctx *keys = NULL;
+	int err = kvmm_key_ctx_create(&attr, &keys);
 
-	for (uint32_t turn = 0; turn < 4 && !err; turn++) {
-		struct kvmm_prefix prompt = { keys[turn % 2], NR_BLOCKS, 0, NULL, { 0, 0, 0 } };
-
-		memset(keys[turn % 2], 0, sizeof(keys[0]));
-		for (uint32_t i = 0; i < NR_BLOCKS; i++) {
-			keys[turn % 2][i].byte[0] = 1 + turn % 2;
-			keys[turn % 2][i].byte[1] = i;
-		}
-		err = serve(turn % 2, &prompt);
-	}
+	if (!err)
+		err = set_up(argc > 1 ? argv[1] : "host");
+	if (!err)
+		err = run(keys);
 	if (err)
 		fprintf(stderr, "tier: %s\n", kvmm_strerror(err));
 	kvmm_pool_destroy(pool);
 	kvmm_tier_destroy(tier);
+	kvmm_key_ctx_destroy(keys);
 	return err != 0;
 }

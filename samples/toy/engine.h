@@ -51,14 +51,9 @@ struct request {
 	uint32_t nr_prompt, nr_tokens, nr_wanted;
 	uint32_t nr_written;		/* tokens whose KV is there */
 	int is_paged, is_live;
-	int is_noted;			/* whoever makes a trace has heard of it */
-	uint32_t nr_hits;		/* blocks of the prompt that were there */
-	/* In pages: full blocks, shared, then those of its own. */
-	kvmm_ref_t ref[MAX_BLOCKS];
-	uint32_t nr_refs;
-	kvmm_mut_t mut[MAX_BLOCKS];
-	uint32_t nr_muts;
+	struct kvmm_seq *seq;		/* in pages: full blocks, shared, then those of its own */
 	/* In runs. */
+	int is_noted;			/* whoever makes a trace has heard of it */
 	kvmm_range_t range;
 	uint32_t nr_range;
 	/* Where they lie, of a lane that keeps tables. */
@@ -128,7 +123,7 @@ void request_restart(struct engine *engine, struct request *request);
 /* It has said all. */
 void request_finish(struct engine *engine, struct request *request);
 int request_grow(struct engine *engine, struct request *request);
-int request_publish(struct engine *engine, struct request *request);
+int request_end_step(struct engine *engine, struct request *request);
 /* Where its blocks lie, as ids, or as pairs of an extent. Returns how many words, or an error. */
 int request_blocks(struct engine *engine, const struct request *request, uint32_t *words);
 int request_extents(struct engine *engine, const struct request *request, uint32_t *words);
@@ -138,7 +133,6 @@ int tier_open(struct engine *engine);
 int tier_attach(struct engine *engine);
 void tier_close(struct engine *engine);
 void tier_turn(struct engine *engine);
-int tier_fetch(struct engine *engine, const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs);
 
 /* model.c */
 int model_open(struct device *device, uint64_t *weights);

@@ -72,7 +72,7 @@ static int collect_one(struct engine *engine, struct request *request, uint32_t 
 
 	request->nr_written = request->nr_tokens;
 	request->tokens[request->nr_tokens++] = said;
-	err = request_publish(engine, request);
+	err = request_end_step(engine, request);
 	if (is_done(request))
 		request_finish(engine, request);
 	return err;
@@ -114,6 +114,7 @@ static void admit(struct lane *lane)
 {
 	struct engine *engine = lane->engine;
 	uint32_t nr_live, nr = nr_promised(lane, &nr_live);
+	int err = 0;
 
 	for (uint32_t i = lane->number; i < engine->opt->nr_requests; i += NR_LANES) {
 		struct request *request = &engine->request[i];
@@ -121,12 +122,14 @@ static void admit(struct lane *lane)
 		if (request->is_live || is_done(request))
 			continue;
 		nr += nr_blocks_of(request->nr_wanted);
-		if (nr > NR_BLOCKS / NR_LANES || nr_live == MAX_BATCH ||
-		    request_open(engine, request))
+		if (nr > NR_BLOCKS / NR_LANES || nr_live == MAX_BATCH)
+			break;
+		err = request_open(engine, request);
+		if (err)
 			break;
 		nr_live++;
 	}
-	if (!nr_live)
+	if (!nr_live && err != -EINPROGRESS)
 		kvmm_reset_inactive(engine->pool);	/* nobody will make room but the cache */
 }
 

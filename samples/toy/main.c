@@ -102,6 +102,8 @@ static void close_engine(struct engine *engine)
 {
 	if (control && engine->pool)
 		kvmm_control_remove_pool(control, engine->pool);
+	for (uint32_t i = 0; engine->request && i < engine->opt->nr_requests; i++)
+		kvmm_seq_destroy(engine->request[i].seq);
 	kvmm_pool_destroy(engine->pool);
 	tier_close(engine);
 	kvmm_key_ctx_destroy(engine->keys);

@@ -2,6 +2,7 @@
 /*
  * Host memory below the pool, and a disk below that: what of a prompt is in neither of them, nor in the
  * pool, is computed. Blocks go down as they are published; polling is the engine's business, once a turn.
+ * Sequences ask for what is there (request.c).
  */
 #include <kvmm/disk.h>
 
@@ -10,7 +11,6 @@
 #define BLOCK_BYTES	(NR_PLANES * TOY_PIECE_BYTES)
 #define DISK_BYTES	(8u << 20)
 #define LAYOUT_ID	0x746f792d6b7600ull	/* whatever tells this model from others */
-#define PATIENCE_NS	1000000000ull
 
 static int open_disk(struct engine *engine)
 {
@@ -65,36 +65,4 @@ void tier_turn(struct engine *engine)
 		return;
 	kvmm_tier_poll(engine->pool);
 	kvmm_tier_tick(engine->tier);
-}
-
-/* All or none of them; what cannot be had in time is computed. */
-static uint32_t load(struct engine *engine, const struct kvmm_prefix *rest, kvmm_ref_t *refs)
-{
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = rest };
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = rest->nr, .refs = refs };
-	kvmm_tier_op_t op;
-
-	if (!rest->nr || kvmm_tier_load(engine->pool, &load, &op))
-		return 0;
-	if (!kvmm_tier_wait(engine->pool, op, PATIENCE_NS))
-		return kvmm_tier_result(engine->pool, op, &result) ? 0 : rest->nr;
-	kvmm_tier_abort(engine->pool, op);
-	return 0;
-}
-
-/* References on as much of a prompt as there is anywhere; how many blocks, or an error. */
-int tier_fetch(struct engine *engine, const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs)
-{
-	struct kvmm_prefix prefix = { .keys = keys, .nr = nr };
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix, .refs = refs };
-	struct kvmm_prefix rest = prefix;
-	int err = kvmm_tier_match(engine->pool, &match);
-
-	if (err < 0)
-		return err;
-	rest.keys += match.nr_device;
-	rest.position = match.nr_device;
-	rest.parent = match.nr_device ? &keys[match.nr_device - 1] : NULL;
-	rest.nr = match.nr_lower;
-	return match.nr_device + load(engine, &rest, refs + match.nr_device);
 }
