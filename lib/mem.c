@@ -8,6 +8,8 @@
  *	base         ptr - 16   ptr
  *	 | (padding) | header   | bytes as asked for |
  */
+#include <string.h>
+
 #include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/env.h>
@@ -74,4 +76,19 @@ void kv_free(void *ptr)
 u64 kv_mem_bytes(void)
 {
 	return READ_ONCE(bytes_held);
+}
+
+void kv_give(void *to, size_t size, const void *from, size_t bytes)
+{
+	memcpy(to, from, min(size, bytes));
+	if (size > bytes)
+		memset((u8 *)to + bytes, 0, size - bytes);
+}
+
+bool kv_is_zero(const void *ptr, size_t bytes)
+{
+	for (const u8 *byte = ptr; bytes; bytes--)
+		if (*byte++)
+			return false;
+	return true;
 }

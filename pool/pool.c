@@ -86,9 +86,8 @@ int kv_copy_attr(void *dst, size_t bytes, const void *src)
 	/* No version ends in the middle of a word: half a pointer is a wild one. */
 	if (size < sizeof(size) || size > MAX_ATTR_BYTES || size % sizeof(size))
 		return -EINVAL;
-	for (size_t at = bytes; at < size; at++)
-		if (((const u8 *)src)[at])
-			return -EINVAL;
+	if (size > bytes && !kv_is_zero((const u8 *)src + bytes, size - bytes))
+		return -EINVAL;
 	memset(dst, 0, bytes);
 	memcpy(dst, src, min(size, bytes));
 	return 0;

@@ -9,6 +9,8 @@
  * tags: in a first block a LoRA's name and the same text as salt are one key. That cannot be mended
  * without becoming another format; a user that needs better takes "sha256".
  */
+#include <kv/mem.h>
+
 #include "cbor.h"
 #include "key.h"
 

@@ -243,7 +243,7 @@ int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t s
 {
 	struct kvmm_tier_stat full;
 
-	if (!tier || !stat)
+	if (!tier || kv_size_is_bad(stat, size))
 		return -EINVAL;
 	if (kv_inherited(tier))
 		return -ECHILD;
@@ -252,7 +252,6 @@ int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t s
 	kv_unlock(&tier->lock);
 	if (tier->below && tier->below->ops->count)
 		tier->below->ops->count(tier->below->store, &full.sim_blocks, &full.sim_dropped);
-	memset(stat, 0, size);
-	memcpy(stat, &full, min(size, sizeof(full)));
+	kv_give(stat, size, &full, sizeof(full));
 	return 0;
 }

@@ -9,6 +9,8 @@
 #include <kv/fork.h>
 #include <kv/types.h>
 
+#define KV_MAX_STRUCT	4096u	/* bytes of a struct of the API; a larger size is garbage */
+
 /* Right before each object; fixed while the object lives. */
 struct kv_mem_header {
 	u64	bytes;		/* as asked for */
@@ -40,6 +42,31 @@ static inline bool kv_inherited(const void *ptr)
 {
 	return unlikely(ptr &&
 			((const struct kv_mem_header *)ptr)[-1].epoch != (u16)READ_ONCE(kv_epoch));
+}
+
+/*
+ * Structs of callers, of @size bytes as the caller knows them. A caller of another version may know
+ * fewer fields than the library, or more.
+ */
+
+/* A size that no version has: none ends in the middle of a field, and none is that large. */
+static inline bool kv_size_is_bad(const void *ptr, size_t size)
+{
+	return !ptr || !size || size % sizeof(u32) || size > KV_MAX_STRUCT;
+}
+
+/* Copy @from, of @bytes, to a caller's: a shorter one is cut, of a longer one the rest is 0. */
+void kv_give(void *to, size_t size, const void *from, size_t bytes);
+
+bool kv_is_zero(const void *ptr, size_t bytes) __attribute__((pure));
+
+/* Are all fields of @args known that say anything? @bytes are, and no version had fewer. */
+static inline bool kv_args_are_known(const void *args, size_t size, size_t bytes)
+{
+	if (likely(size == bytes))
+		return args;
+	return size > bytes && !kv_size_is_bad(args, size) &&
+	       kv_is_zero((const u8 *)args + bytes, size - bytes);
 }
 
 /* Bytes held by all of the library at present, as asked for; equals a recount. */
