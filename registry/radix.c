@@ -81,21 +81,27 @@ void kvmm_registry_destroy(struct kvmm_registry *reg)
 
 /* ---- numbers ---- */
 
-void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat)
+int kvmm_registry_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_stat *stat,
+			     size_t size)
 {
-	*stat = (struct kvmm_registry_stat){ 0 };
+	struct kvmm_registry_stat now = { 0 };
+
+	if (kv_size_is_bad(stat, size))
+		return -EINVAL;
 	for (u32 i = 0; i < NR_STRIPES; i++) {
 		struct stripe *stripe = &reg->stripe[i];
 
 		kv_lock(&stripe->lock);
-		stat->nodes += stripe->nr_nodes;
-		stat->positions += stripe->nr_positions;
+		now.nodes += stripe->nr_nodes;
+		now.positions += stripe->nr_positions;
 		for (u32 tier = 0; tier < reg->nr_tiers; tier++)
-			stat->names[tier] += stripe->nr_names[tier];
+			now.names[tier] += stripe->nr_names[tier];
 		kv_unlock(&stripe->lock);
 	}
-	stat->capacity = READ_ONCE(reg->slab[NODE].capacity);
-	stat->bytes = sizeof(*reg) + radix_table_bytes(reg) + READ_ONCE(reg->attach_bytes);
+	now.capacity = READ_ONCE(reg->slab[NODE].capacity);
+	now.bytes = sizeof(*reg) + radix_table_bytes(reg) + READ_ONCE(reg->attach_bytes);
 	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
-		stat->bytes += radix_slab_bytes(&reg->slab[kind]);
+		now.bytes += radix_slab_bytes(&reg->slab[kind]);
+	kv_give(stat, size, &now, sizeof(now));
+	return 0;
 }

@@ -27,14 +27,15 @@ static void count_hook(struct kvmm_registry *reg, const struct hook *hook, u32 m
 		WRITE_ONCE(reg->nr_hooks[PRESENCE_HOOK], reg->nr_hooks[PRESENCE_HOOK] + more);
 }
 
-int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate *delegate)
+int kvmm_registry_delegate_sized(struct kvmm_registry *reg, const struct kvmm_delegate *delegate,
+				 size_t size)
 {
 	struct hook *hook;
 	int id = -ENOSPC;
 
 	if (kv_inherited(reg))
 		return -ECHILD;
-	if (!reg || !delegate ||
+	if (!reg || !kv_args_are_known(delegate, size, sizeof(*delegate)) ||
 	    (!delegate->on_present && !delegate->on_absent && !delegate->on_touch))
 		return -EINVAL;
 	kv_lock(&reg->config_lock);

@@ -66,18 +66,23 @@ static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
 
 /* ---- questions about one node ---- */
 
-int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_node_info *info)
+int kvmm_node_info_sized(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_node_info *info,
+			 size_t size)
 {
+	struct kvmm_node_info now;
 	const struct node *node;
 
+	if (kv_size_is_bad(info, size))
+		return -EINVAL;
 	kv_rcu_read_lock();
 	node = node_of(reg, handle);
 	if (node) {
 		u32 down = smp_load_acquire(&node->down);
 
-		info->name = radix_name_of(&node->name);
-		info->tiers = READ_ONCE(node->name.mask);
-		info->children = down ? READ_ONCE(record_at(reg, down)->nr) : 0;
+		now.name = radix_name_of(&node->name);
+		now.tiers = READ_ONCE(node->name.mask);
+		now.children = down ? READ_ONCE(record_at(reg, down)->nr) : 0;
+		kv_give(info, size, &now, sizeof(now));
 	}
 	kv_rcu_read_unlock();
 	return node ? 0 : radix_refuse(reg, handle);

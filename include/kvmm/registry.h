@@ -57,6 +57,8 @@ typedef struct {
  * @key: of the block
  * @domain: tenant, layout and group of the block
  * @position: in blocks from the start of the prompt
+ *
+ * Fixed: what a name is; two names are equal if all of it is.
  */
 struct kvmm_name {
 	kvmm_key_t key;
@@ -193,8 +195,14 @@ struct kvmm_registry_stat {
 	uint64_t bytes;
 };
 
-/** kvmm_registry_stat() - sums over parts that may be of different moments. */
-KVMM_API void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat);
+KVMM_API int kvmm_registry_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_stat *stat,
+				      size_t size);
+
+/** kvmm_registry_stat() - sums over parts that may be of different moments. Return: 0; -EINVAL. */
+static inline int kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat)
+{
+	return kvmm_registry_stat_sized(reg, stat, sizeof(*stat));
+}
 
 /* ---- nodes ---- */
 
@@ -232,9 +240,15 @@ struct kvmm_node_info {
 	uint32_t children;
 };
 
+KVMM_API int kvmm_node_info_sized(struct kvmm_registry *reg, kvmm_node_t node,
+				  struct kvmm_node_info *info, size_t size);
+
 /** kvmm_node_info() - Return: 0; -ESTALE, -EINVAL. */
-KVMM_API int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
-			    struct kvmm_node_info *info);
+static inline int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
+				 struct kvmm_node_info *info)
+{
+	return kvmm_node_info_sized(reg, node, info, sizeof(*info));
+}
 
 /**
  * kvmm_node_children() - registered nodes that follow, youngest first
@@ -372,10 +386,16 @@ struct kvmm_delegate {
 	kvmm_touch_fn *on_touch;
 };
 
+KVMM_API int kvmm_registry_delegate_sized(struct kvmm_registry *reg,
+					  const struct kvmm_delegate *delegate, size_t size);
+
 /** kvmm_registry_delegate() - register callbacks. Return: id of the hook; -ENOSPC; -EINVAL, also if
  * it has no function. */
-KVMM_API int kvmm_registry_delegate(struct kvmm_registry *reg,
-				    const struct kvmm_delegate *delegate);
+static inline int kvmm_registry_delegate(struct kvmm_registry *reg,
+					 const struct kvmm_delegate *delegate)
+{
+	return kvmm_registry_delegate_sized(reg, delegate, sizeof(*delegate));
+}
 
 /** kvmm_registry_on_touch() - register a callback for touches only. */
 static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)

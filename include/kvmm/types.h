@@ -37,10 +37,18 @@ extern "C" {
 /** Orders shown by buddyinfo: blocks of 2^0 .. 2^(KVMM_NR_ORDERS - 1). */
 #define KVMM_NR_ORDERS		11u
 
+/*
+ * Structs grow at their end. Most begin with @size. Of others the size goes with the call: kvmm_x()
+ * is inline and calls kvmm_x_sized() with sizeof, which programs that have no compiled header call
+ * themselves. What is filled in is cut where the caller's struct ends, and 0 behind the library's;
+ * arguments that are shorter than in the first version, or not 0 where the library knows no field,
+ * are -EINVAL. In arrays it is the size of each element. A struct that is Fixed does not grow.
+ */
+
 struct kvmm_pool;
 struct kvmm_zone;
 
-/** A run of blocks: @nr blocks from @start on. Both count blocks, not bytes. */
+/** A run of blocks: @nr blocks from @start on. Both count blocks, not bytes. Fixed: all of it. */
 struct kvmm_extent {
 	uint32_t start;
 	uint32_t nr;
