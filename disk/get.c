@@ -194,11 +194,11 @@ static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get *
 	return 0;
 }
 
-int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
-			 uint64_t tag)
+int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+			       uint32_t nr, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
-	int err = check_gets(disk, gets, nr);
+	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL;
 
 	if (err)
 		return err;
@@ -210,10 +210,10 @@ int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *get
 	return 0;
 }
 
-int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
-		  int32_t *status)
+int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
+			int32_t *status, size_t size)
 {
-	int err = check_gets(disk, gets, nr), nr_good = 0;
+	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL, nr_good = 0;
 	struct disk_req *req;
 
 	if (err)

@@ -222,11 +222,11 @@ static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *
 	return 0;
 }
 
-int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
-			 uint32_t flags, uint64_t tag)
+int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+			       uint32_t nr, uint32_t flags, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
-	int err = check_puts(disk, puts, nr, flags);
+	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL;
 
 	if (err)
 		return err;
@@ -261,10 +261,10 @@ static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put *puts
 	return err;
 }
 
-int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
-		  uint32_t flags, int32_t *status)
+int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
+			uint32_t flags, int32_t *status, size_t size)
 {
-	int err = check_puts(disk, puts, nr, flags), nr_good = 0;
+	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL, nr_good = 0;
 	s32 *seen;
 
 	if (err)

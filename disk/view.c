@@ -107,14 +107,11 @@ int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info 
 	return 0;
 }
 
-int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
-			   struct kvmm_disk_segment *segment)
+/* The segment from here on, if it has any records: what it is in @segment, which is zeroed. */
+static int begin_segment(struct kvmm_disk_view *view, u32 number, struct kvmm_disk_segment *segment)
 {
 	int err;
 
-	if (!view || !segment || number >= view->shape.nr_segments)
-		return -EINVAL;
-	*segment = (struct kvmm_disk_segment){ .kind = KVMM_DISK_SEGMENT_EMPTY };
 	view->has_segment = false;
 	if (disk_offset(&view->shape, number + 1, 0) > view->file_bytes)
 		return 0;
@@ -124,18 +121,34 @@ int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
 	if (view->scan.seq < view->super.oldest)
 		return 0;
 	view->has_segment = true;
-	segment->kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED : KVMM_DISK_SEGMENT_OPEN;
-	segment->nr_records = view->scan.nr;
-	segment->seq = view->scan.seq;
+	*segment = (struct kvmm_disk_segment){
+		.kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED : KVMM_DISK_SEGMENT_OPEN,
+		.nr_records = view->scan.nr, .seq = view->scan.seq,
+	};
 	return 0;
 }
 
-int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_disk_entry *entry)
+int kvmm_disk_view_segment_sized(struct kvmm_disk_view *view, uint32_t number,
+				 struct kvmm_disk_segment *segment, size_t size)
 {
+	struct kvmm_disk_segment now = { .kind = KVMM_DISK_SEGMENT_EMPTY };
+	int err;
+
+	if (!view || kv_size_is_bad(segment, size) || number >= view->shape.nr_segments)
+		return -EINVAL;
+	err = begin_segment(view, number, &now);
+	kv_give(segment, size, &now, sizeof(now));
+	return err;
+}
+
+int kvmm_disk_view_next_sized(struct kvmm_disk_view *view, int verify,
+			      struct kvmm_disk_entry *entry, size_t size)
+{
+	struct kvmm_disk_entry now;
 	struct kv_disk_record record;
 	int status = 0;
 
-	if (!view || !entry)
+	if (!view || kv_size_is_bad(entry, size))
 		return -EINVAL;
 	do {
 		if (!view->has_segment || !disk_scan_next(&view->scan, &record))
@@ -153,7 +166,8 @@ int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_dis
 		if (!same)
 			return -ESTALE;
 	}
-	disk_entry_of_record(&record, view->scan.segment, entry);
-	entry->status = status;
+	disk_entry_of_record(&record, view->scan.segment, &now);
+	now.status = status;
+	kv_give(entry, size, &now, sizeof(now));
 	return 1;
 }

@@ -166,6 +166,9 @@ enum {
 	KVMM_DISK_REPLACE = 1u << 0,	/**< write again what is there already */
 };
 
+KVMM_API int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+					uint32_t nr, uint32_t flags, uint64_t tag, size_t size);
+
 /**
  * kvmm_disk_submit_put() - write records
  * @disk: the store
@@ -183,8 +186,11 @@ enum {
  * Context: any thread.
  * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
  */
-KVMM_API int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
-				  uint32_t nr, uint32_t flags, uint64_t tag);
+static inline int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+				       uint32_t nr, uint32_t flags, uint64_t tag)
+{
+	return kvmm_disk_submit_put_sized(disk, puts, nr, flags, tag, sizeof(*puts));
+}
 
 /**
  * struct kvmm_disk_get - something to read
@@ -198,6 +204,9 @@ struct kvmm_disk_get {
 	void *data;
 	uint32_t room;
 };
+
+KVMM_API int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+					uint32_t nr, uint64_t tag, size_t size);
 
 /**
  * kvmm_disk_submit_get() - read records
@@ -214,8 +223,11 @@ struct kvmm_disk_get {
  * Context: any thread; does not wait for the disk.
  * Return: 0; -EINVAL bad @gets, nothing was done; -ENOMEM likewise.
  */
-KVMM_API int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
-				  uint32_t nr, uint64_t tag);
+static inline int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+				       uint32_t nr, uint64_t tag)
+{
+	return kvmm_disk_submit_get_sized(disk, gets, nr, tag, sizeof(*gets));
+}
 
 /**
  * struct kvmm_disk_done - what became of one record
@@ -224,6 +236,8 @@ KVMM_API int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk
  * @status: 0 or -errno: see there
  * @bytes: length of the record, if @status is 0 or -ENOBUFS
  * @is_put: what it was
+ *
+ * Fixed: what the submission does not say; @tag leads to that.
  */
 struct kvmm_disk_done {
 	uint64_t tag;
@@ -247,6 +261,9 @@ struct kvmm_disk_done {
  */
 KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max);
 
+KVMM_API int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+				 uint32_t nr, uint32_t flags, int32_t *status, size_t size);
+
 /**
  * kvmm_disk_put() - write records, and wait for it
  * @disk: the store
@@ -258,8 +275,14 @@ KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done,
  * Context: waits for the disk; no kvmm lock held.
  * Return: the number of records written or there already; -EINVAL, -ENOMEM.
  */
-KVMM_API int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
-			   uint32_t flags, int32_t *status);
+static inline int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+				uint32_t nr, uint32_t flags, int32_t *status)
+{
+	return kvmm_disk_put_sized(disk, puts, nr, flags, status, sizeof(*puts));
+}
+
+KVMM_API int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+				 uint32_t nr, int32_t *status, size_t size);
 
 /**
  * kvmm_disk_get() - read records, and wait for it
@@ -271,8 +294,11 @@ KVMM_API int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *p
  * Context: waits for the disk; no kvmm lock held.
  * Return: the number of records read; -EINVAL, -ENOMEM.
  */
-KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
-			   int32_t *status);
+static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+				uint32_t nr, int32_t *status)
+{
+	return kvmm_disk_get_sized(disk, gets, nr, status, sizeof(*gets));
+}
 
 /**
  * kvmm_disk_sync() - make records written so far survive a loss of power
@@ -463,6 +489,9 @@ KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
 /** kvmm_disk_view_info() - what the store is; the caller sets @info->size. Return: 0; -EINVAL. */
 KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
+KVMM_API int kvmm_disk_view_segment_sized(struct kvmm_disk_view *view, uint32_t number,
+					  struct kvmm_disk_segment *segment, size_t size);
+
 /**
  * kvmm_disk_view_segment() - begin to list a segment
  * @view: the view
@@ -471,8 +500,14 @@ KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_v
  *
  * Return: 0; -EINVAL, -ENOMEM, -EIO.
  */
-KVMM_API int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
-				    struct kvmm_disk_segment *segment);
+static inline int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
+					 struct kvmm_disk_segment *segment)
+{
+	return kvmm_disk_view_segment_sized(view, number, segment, sizeof(*segment));
+}
+
+KVMM_API int kvmm_disk_view_next_sized(struct kvmm_disk_view *view, int verify,
+				       struct kvmm_disk_entry *entry, size_t size);
 
 /**
  * kvmm_disk_view_next() - list the next record of the segment
@@ -482,8 +517,11 @@ KVMM_API int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number
  *
  * Return: 1; 0 at the end; -ESTALE the segment is being used again.
  */
-KVMM_API int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify,
-				 struct kvmm_disk_entry *entry);
+static inline int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify,
+				      struct kvmm_disk_entry *entry)
+{
+	return kvmm_disk_view_next_sized(view, verify, entry, sizeof(*entry));
+}
 
 #ifdef __cplusplus
 }
