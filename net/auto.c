@@ -242,19 +242,23 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 	return ret;
 }
 
-int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch, struct kvmm_migrate_auto_stat *stat)
+int kvmm_migrate_auto_stat_sized(struct kvmm_migrate_auto *watch,
+				 struct kvmm_migrate_auto_stat *stat, size_t size)
 {
+	struct kvmm_migrate_auto_stat now;
+
 	if (kv_inherited(watch))
 		return -ECHILD;
-	if (!watch || !stat)
+	if (!watch || kv_size_is_bad(stat, size))
 		return -EINVAL;
 	kv_lock(&watch->lock);
-	*stat = watch->stat;
-	stat->is_active = watch->is_active;
-	stat->nr_idle = 0;
+	now = watch->stat;
+	now.is_active = watch->is_active;
+	now.nr_idle = 0;
 	for (u32 i = 0; i < watch->nr_idle; i++)
-		stat->nr_idle += !watch->idle[i].gone;
+		now.nr_idle += !watch->idle[i].gone;
 	kv_unlock(&watch->lock);
+	kv_give(stat, size, &now, sizeof(now));
 	return 0;
 }
 

@@ -303,21 +303,25 @@ void kvmm_migrate_free(struct kvmm_migrate *job)
 
 /* ---- looking ---- */
 
-int kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+int kvmm_migrate_status_sized(const struct kvmm_migrate *job, struct kvmm_migrate_status *status,
+			      size_t size)
 {
+	struct kvmm_migrate_status now;
+
 	if (kv_inherited(job))
 		return -ECHILD;
-	if (!job || !status)
+	if (!job || kv_size_is_bad(status, size))
 		return -EINVAL;
-	*status = (struct kvmm_migrate_status){
+	now = (struct kvmm_migrate_status){
 		.phase = job->phase, .error = job->err, .attempts = job->attempts,
 		.nr_blocks = job->goods.nr, .in_doubt = job->in_doubt,
 	};
-	job->ops->status(job, status);
-	status->bytes = status->nr_copied * job->goods.view.block_bytes;
-	memcpy(status->phase_ns, job->phase_ns, sizeof(job->phase_ns));
+	job->ops->status(job, &now);
+	now.bytes = now.nr_copied * job->goods.view.block_bytes;
+	memcpy(now.phase_ns, job->phase_ns, sizeof(job->phase_ns));
 	if (!has_ended(job))
-		status->phase_ns[job->phase] += kv_ns_since(job->since_ns);
+		now.phase_ns[job->phase] += kv_ns_since(job->since_ns);
+	kv_give(status, size, &now, sizeof(now));
 	return 0;
 }
 

@@ -330,28 +330,32 @@ int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server)
 	return server ? server->watch : -EINVAL;
 }
 
-int kvmm_migrate_arrived(struct kvmm_migrate_server *server, struct kvmm_migrate_arrival *arrival)
+int kvmm_migrate_arrived_sized(struct kvmm_migrate_server *server,
+			       struct kvmm_migrate_arrival *arrival, size_t size)
 {
 	if (kv_inherited(server))
 		return -ECHILD;
-	if (!server || !arrival)
+	if (!server || kv_size_is_bad(arrival, size))
 		return -EINVAL;
 	if (server->nr_told == server->nr_arrived)
 		return -ENOENT;
-	*arrival = server->arrival[server->nr_told++ % NR_ARRIVALS];
+	kv_give(arrival, size, &server->arrival[server->nr_told++ % NR_ARRIVALS], sizeof(*arrival));
 	return 0;
 }
 
-int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
-			    struct kvmm_migrate_serve_stat *stat)
+int kvmm_migrate_serve_stat_sized(const struct kvmm_migrate_server *server,
+				  struct kvmm_migrate_serve_stat *stat, size_t size)
 {
+	struct kvmm_migrate_serve_stat now;
+
 	if (kv_inherited(server))
 		return -ECHILD;
-	if (!server || !stat)
+	if (!server || kv_size_is_bad(stat, size))
 		return -EINVAL;
-	*stat = server->stat;
-	stat->nr_links = 0;
+	now = server->stat;
+	now.nr_links = 0;
 	for (u32 i = 0; i < MAX_SESSIONS; i++)
-		stat->nr_links += server->session[i] != NULL;
+		now.nr_links += server->session[i] != NULL;
+	kv_give(stat, size, &now, sizeof(now));
 	return 0;
 }

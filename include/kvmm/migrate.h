@@ -239,9 +239,15 @@ struct kvmm_migrate_status {
 	uint64_t phase_ns[KVMM_NR_MIGRATE_PHASES];
 };
 
+KVMM_API int kvmm_migrate_status_sized(const struct kvmm_migrate *job,
+				       struct kvmm_migrate_status *status, size_t size);
+
 /** kvmm_migrate_status() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_migrate_status(const struct kvmm_migrate *job,
-				 struct kvmm_migrate_status *status);
+static inline int kvmm_migrate_status(const struct kvmm_migrate *job,
+				      struct kvmm_migrate_status *status)
+{
+	return kvmm_migrate_status_sized(job, status, sizeof(*status));
+}
 
 /** enum kvmm_migrate_got - kinds of results at the destination: see the inline calls */
 enum kvmm_migrate_got {
@@ -374,10 +380,16 @@ struct kvmm_migrate_arrival {
 	uint32_t reserved;
 };
 
+KVMM_API int kvmm_migrate_arrived_sized(struct kvmm_migrate_server *server,
+					struct kvmm_migrate_arrival *arrival, size_t size);
+
 /** kvmm_migrate_arrived() - the next one, oldest first. Beyond 256 that no call fetched the oldest
  * are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT; -EINVAL. */
-KVMM_API int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
-				  struct kvmm_migrate_arrival *arrival);
+static inline int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
+				       struct kvmm_migrate_arrival *arrival)
+{
+	return kvmm_migrate_arrived_sized(server, arrival, sizeof(*arrival));
+}
 
 /**
  * struct kvmm_migrate_serve_stat - counts since it began, but for the first two
@@ -405,9 +417,15 @@ struct kvmm_migrate_serve_stat {
 	uint64_t shut;
 };
 
+KVMM_API int kvmm_migrate_serve_stat_sized(const struct kvmm_migrate_server *server,
+					   struct kvmm_migrate_serve_stat *stat, size_t size);
+
 /** kvmm_migrate_serve_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
-				     struct kvmm_migrate_serve_stat *stat);
+static inline int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
+					  struct kvmm_migrate_serve_stat *stat)
+{
+	return kvmm_migrate_serve_stat_sized(server, stat, sizeof(*stat));
+}
 
 /* ---- low memory ---- */
 
@@ -494,9 +512,15 @@ struct kvmm_migrate_auto_stat {
 	uint64_t failed;
 };
 
+KVMM_API int kvmm_migrate_auto_stat_sized(struct kvmm_migrate_auto *watch,
+					  struct kvmm_migrate_auto_stat *stat, size_t size);
+
 /** kvmm_migrate_auto_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch,
-				    struct kvmm_migrate_auto_stat *stat);
+static inline int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch,
+					 struct kvmm_migrate_auto_stat *stat)
+{
+	return kvmm_migrate_auto_stat_sized(watch, stat, sizeof(*stat));
+}
 
 #ifdef __cplusplus
 }

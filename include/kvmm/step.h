@@ -90,6 +90,8 @@ KVMM_API int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t ep
  * @from: where its first block was, a block id
  * @to: where it is now
  * @nr: blocks
+ *
+ * Fixed: from, to, how many; @reserved is 0.
  */
 struct kvmm_relocation {
 	uint32_t from;

@@ -305,13 +305,16 @@ Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
 /* NULL: how it is. */
 static const struct kvmm_migrate_status *status_says;
 
-int __real_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
-int __wrap_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
+int __real_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
+				     struct kvmm_migrate_status *status, size_t size);
+int __wrap_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
+				     struct kvmm_migrate_status *status, size_t size);
 
-int __wrap_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+int __wrap_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
+				     struct kvmm_migrate_status *status, size_t size)
 {
 	if (!status_says)
-		return __real_kvmm_migrate_status(job, status);
+		return __real_kvmm_migrate_status_sized(job, status, size);
 	*status = *status_says;
 	return 0;
 }
