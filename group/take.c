@@ -191,15 +191,16 @@ static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire 
 	return 0;
 }
 
-int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,
-			struct kvmm_tables **tables)
+int kvmm_groups_acquire_sized(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,
+			      struct kvmm_tables **tables, size_t size)
 {
 	struct kvmm_tables *made;
 	int err;
 
 	if (kv_inherited(groups))
 		return -ECHILD;
-	if (!req || !tables || req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
+	if (!kv_args_are_known(req, size, sizeof(*req)) || !tables ||
+	    req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;
 	err = prompt_check(groups, &req->prompt);
 	if (err)
@@ -244,15 +245,16 @@ static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *nee
 	return check_fit(groups, &of_pools);
 }
 
-int kvmm_groups_blocks_needed(const struct kvmm_groups *groups, struct kvmm_groups_need *need)
+int kvmm_groups_blocks_needed_sized(const struct kvmm_groups *groups, struct kvmm_groups_need *need,
+				    size_t size)
 {
 	struct kvmm_tables *tables;
 	int err;
 
 	if (kv_inherited(groups))
 		return -ECHILD;
-	if (!need || need->nr_tokens > KVMM_GROUPS_MAX_TOKENS ||
-	    need->step_tokens > KVMM_GROUPS_MAX_TOKENS)
+	if (!kv_args_are_known(need, size, sizeof(*need)) ||
+	    need->nr_tokens > KVMM_GROUPS_MAX_TOKENS || need->step_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;
 	err = prompt_check(groups, &need->prompt);
 	if (err)

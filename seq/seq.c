@@ -183,13 +183,15 @@ int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 
 /* ---- looking ---- */
 
-int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
+int kvmm_seq_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info, size_t size)
 {
+	struct kvmm_seq_info now;
+
 	if (kv_inherited(seq))
 		return -ECHILD;
-	if (!seq || !info)
+	if (!seq || kv_size_is_bad(info, size))
 		return -EINVAL;
-	*info = (struct kvmm_seq_info){
+	now = (struct kvmm_seq_info){
 		.state = seq->state,
 		.why = seq->why,
 		.nr_tokens = seq->nr_tokens,
@@ -203,6 +205,7 @@ int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
 		.nr_hits = seq->nr_hits,
 		.nr_missing = seq->nr_missing,
 	};
+	kv_give(info, size, &now, sizeof(now));
 	return 0;
 }
 

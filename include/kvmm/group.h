@@ -195,6 +195,10 @@ struct kvmm_groups_acquire {
 	uint32_t hit_tokens;
 };
 
+KVMM_API int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
+				       struct kvmm_groups_acquire *req, struct kvmm_tables **tables,
+				       size_t size);
+
 /**
  * kvmm_groups_acquire() - match, and private blocks for the rest, in all groups or in none
  * @tables: set on success; the caller's, until kvmm_groups_release()
@@ -207,8 +211,11 @@ struct kvmm_groups_acquire {
  * -EDQUOT the tenant may not have so many, see <kvmm/tenant.h> (likewise); -EINVAL; -ENOMEM;
  * -EIO as kvmm_acquire(); -EUCLEAN.
  */
-KVMM_API int kvmm_groups_acquire(const struct kvmm_groups *groups,
-				 struct kvmm_groups_acquire *req, struct kvmm_tables **tables);
+static inline int kvmm_groups_acquire(const struct kvmm_groups *groups,
+				      struct kvmm_groups_acquire *req, struct kvmm_tables **tables)
+{
+	return kvmm_groups_acquire_sized(groups, req, tables, sizeof(*req));
+}
 
 /**
  * kvmm_groups_reserve() - private blocks, so that there is room for @nr_tokens in all
@@ -297,6 +304,9 @@ struct kvmm_groups_need {
 	uint32_t total;
 };
 
+KVMM_API int kvmm_groups_blocks_needed_sized(const struct kvmm_groups *groups,
+					     struct kvmm_groups_need *need, size_t size);
+
 /**
  * kvmm_groups_blocks_needed() - count the blocks that a request would take, and compare with what
  * there is
@@ -308,8 +318,11 @@ struct kvmm_groups_need {
  * Return: 0 enough are there; -ENOSPC too few (@need is filled in, too); -EINVAL; -ENOMEM;
  * -EUCLEAN.
  */
-KVMM_API int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
-				       struct kvmm_groups_need *need);
+static inline int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
+					    struct kvmm_groups_need *need)
+{
+	return kvmm_groups_blocks_needed_sized(groups, need, sizeof(*need));
+}
 
 #ifdef __cplusplus
 }

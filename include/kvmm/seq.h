@@ -314,8 +314,14 @@ struct kvmm_seq_info {
 	uint32_t nr_missing;
 };
 
+KVMM_API int kvmm_seq_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info,
+				 size_t size);
+
 /** kvmm_seq_info() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info);
+static inline int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
+{
+	return kvmm_seq_info_sized(seq, info, sizeof(*info));
+}
 
 /**
  * kvmm_seq_block_table() - ids of the blocks, in the order of their tokens
