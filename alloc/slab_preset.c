@@ -67,9 +67,7 @@ static const struct kvmm_slab_preset presets[] = {
 	},
 };
 
-const struct kvmm_slab_preset *kvmm_slab_presets(u32 *nr)
+const struct kvmm_slab_preset *kvmm_slab_preset_at(u32 i)
 {
-	if (nr)
-		*nr = ARRAY_SIZE(presets);
-	return presets;
+	return i < ARRAY_SIZE(presets) ? &presets[i] : NULL;
 }

@@ -256,8 +256,8 @@ struct kvmm_slab_preset {
 	uint32_t uniform_pages;
 };
 
-/** kvmm_slab_presets() - all of them: static, the number in @nr. */
-KVMM_API const struct kvmm_slab_preset *kvmm_slab_presets(uint32_t *nr);
+/** kvmm_slab_preset_at() - number @i of them, static; NULL behind the last. */
+KVMM_API const struct kvmm_slab_preset *kvmm_slab_preset_at(uint32_t i);
 
 #ifdef __cplusplus
 }

@@ -180,20 +180,19 @@ static int run_presets(struct bench *bench)
 	static const struct metric waste[] = {
 		{ "waste", "%", "uniform", 1 }, { "uniform_waste", "%", ALONE },
 	};
-	u32 nr;
-	const struct kvmm_slab_preset *all = kvmm_slab_presets(&nr);
+	const struct kvmm_slab_preset *preset;
 
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; (preset = kvmm_slab_preset_at(i)); i++) {
 		struct series *series;
 		double percent;
-		int err = measure_waste(&all[i], &percent);
+		int err = measure_waste(preset, &percent);
 
 		if (err)
 			return err;
-		series = bench_set(bench, SET(waste), "preset=%s", all[i].name);
+		series = bench_set(bench, SET(waste), "preset=%s", preset->name);
 		series_add(&series[0], percent);
-		series_add(&series[1], 100 - 100.0 * needed(&all[i]) /
-			   (all[i].uniform_pages * all[i].uniform_page_bytes));
+		series_add(&series[1], 100 - 100.0 * needed(preset) /
+			   (preset->uniform_pages * preset->uniform_page_bytes));
 	}
 	bench_report(bench);
 	return 0;
