@@ -78,12 +78,18 @@ int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 	return -ERANGE;
 }
 
-int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-		    struct kvmm_slab_shape *shape)
+int kvmm_slab_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+			  struct kvmm_slab_shape *shape, size_t size)
 {
+	struct kvmm_slab_shape found;
+	int err;
+
 	if (kv_inherited(zone))
 		return -ECHILD;
-	if (!attr || !shape || attr->size != sizeof(*attr))
+	if (!attr || kv_size_is_bad(shape, size) || attr->size != sizeof(*attr))
 		return -EINVAL;
-	return slab_shape(zone, attr, shape);
+	err = slab_shape(zone, attr, &found);
+	if (!err || err == -ERANGE)
+		kv_give(shape, size, &found, sizeof(found));
+	return err;
 }

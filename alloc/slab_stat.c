@@ -108,41 +108,45 @@ static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat
 	stat->waste_pm = per_mille_up(stat->slack_bytes + stat->unused_bytes, stat->held_bytes);
 }
 
-int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+int kvmm_slab_cache_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
+			       size_t size)
 {
+	struct kvmm_slab_stat now;
+
 	if (kv_inherited(cache))
 		return -ECHILD;
-	if (!cache || !stat)
+	if (!cache || kv_size_is_bad(stat, size))
 		return -EINVAL;
-	read_stat(cache, stat);
+	read_stat(cache, &now);
+	kv_give(stat, size, &now, sizeof(now));
 	return 0;
 }
 
 static_assert(offsetof(struct kvmm_slab_stat, nr_objects) == sizeof(u64),
 	      "words of 64 bits, but for the first");
 
-int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
+int kvmm_slab_total_sized(const struct kvmm_zone *zone, struct kvmm_slab_stat *total, size_t size)
 {
-	struct kvmm_slab_stat stat;
+	struct kvmm_slab_stat sum = { 0 }, stat;
 	const u64 *from = (const u64 *)&stat;
-	u64 *to = (u64 *)sum;
+	u64 *to = (u64 *)&sum;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
-	if (!sum)
+	if (kv_size_is_bad(total, size))
 		return -EINVAL;
-	*sum = (struct kvmm_slab_stat){ 0 };
 	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
 		if (!is_wanted(cache, zone))
 			continue;
 		read_stat(cache, &stat);
-		sum->nr_caches++;
+		sum.nr_caches++;
 		for (u32 i = 1; i < sizeof(stat) / sizeof(u64); i++)
 			to[i] += from[i];
 	}
 	kv_unlock(&list_lock);
-	sum->waste_pm = per_mille_up(sum->slack_bytes + sum->unused_bytes, sum->held_bytes);
+	sum.waste_pm = per_mille_up(sum.slack_bytes + sum.unused_bytes, sum.held_bytes);
+	kv_give(total, size, &sum, sizeof(sum));
 	return 0;
 }
 

@@ -15,19 +15,23 @@
 
 #define PPM	1000000ull
 
-int kvmm_zone_stat(struct kvmm_zone *zone, struct kvmm_zone_stat *stat)
+int kvmm_zone_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat, size_t size)
 {
+	struct kvmm_zone_stat now;
+
 	if (kv_inherited(zone))
 		return -ECHILD;
-	if (!zone || !stat)
+	if (!zone || kv_size_is_bad(stat, size))
 		return -EINVAL;
-	stat->nr_blocks = zone->nr_blocks;
-	stat->metadata_bytes = zone->metadata_bytes;
+	now = (struct kvmm_zone_stat){
+		.nr_blocks = zone->nr_blocks, .metadata_bytes = zone->metadata_bytes,
+	};
 	kv_lock(&zone->lock);
-	stat->nr_free = zone->ops->nr_free(zone->engine);
-	stat->nr_runs = zone->ops->nr_runs(zone->engine);
-	stat->largest = zone->ops->largest(zone->engine);
+	now.nr_free = zone->ops->nr_free(zone->engine);
+	now.nr_runs = zone->ops->nr_runs(zone->engine);
+	now.largest = zone->ops->largest(zone->engine);
 	kv_unlock(&zone->lock);
+	kv_give(stat, size, &now, sizeof(now));
 	return 0;
 }
 

@@ -196,7 +196,6 @@ u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tena
 /* ---- by kind: under the locks of what is counted, but for KVMM_STAT_PEEK ---- */
 
 #define MAX_STAT	2048u
-#define MAX_SIZE	4096u	/* a larger one is garbage, and not of a newer caller */
 
 static_assert(sizeof(struct kvmm_tier_client_stat) <= MAX_STAT, "the largest");
 
@@ -221,6 +220,7 @@ static const struct {
 	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), true, tier_config_read },
 	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
 				    false, residency_stat_read },
+	[KVMM_STAT_POOL]	= { sizeof(struct kvmm_pool_stat), false, pool_stat_read },
 	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), false, history_read },
 };
 
@@ -231,8 +231,8 @@ int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *st
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || !size ||
-	    size % sizeof(u64) || size > MAX_SIZE)
+	if (!pool || (u32)kind >= KVMM_NR_STATS || kv_size_is_bad(stat, size) ||
+	    size % sizeof(u64))
 		return -EINVAL;
 	err = pool_refusal(pool);
 	if (!err)
@@ -241,9 +241,7 @@ int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *st
 		return err;
 	if (kinds[kind].is_sized)
 		now[0] = size;
-	if (size > kinds[kind].size)
-		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
-	memcpy(stat, now, min(size, kinds[kind].size));
+	kv_give(stat, size, now, kinds[kind].size);
 	return 0;
 }
 

@@ -12,6 +12,7 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 
 void glance_residency(const struct kvmm_pool *pool, struct kv_pool_glance *glance);
 
+int pool_stat_read(struct kvmm_pool *pool, void *stat);
 int peek_stat_read(struct kvmm_pool *pool, void *stat);
 int residency_stat_read(struct kvmm_pool *pool, void *stat);
 int residency_set(struct kvmm_pool *pool, const void *value);

@@ -270,44 +270,57 @@ struct walk {
 	struct kvmm_pool	*pool;
 	u64			now_ns;
 	u32			how;
-	struct kvmm_map_run	*runs;
+	u8			*runs;		/* of @size bytes each, as the caller knows them */
+	size_t			size;
+	struct kvmm_map_run	last;		/* of them, whole */
 	u32			max;
 	u32			nr;
 	u32			owner;		/* of the last block */
 };
 
+static void give_last(const struct walk *walk)
+{
+	if (walk->nr)
+		kv_give(walk->runs + (walk->nr - 1) * walk->size, walk->size, &walk->last,
+			sizeof(walk->last));
+}
+
 /* False: there is no room for the run that begins here. */
 static bool add_block(struct walk *walk, u32 block)
 {
-	struct kvmm_map_run here, *last = walk->nr ? &walk->runs[walk->nr - 1] : NULL;
+	struct kvmm_map_run here, *last = &walk->last;
 
 	kv_assert_reading();
 	/* More of the same range, or of blocks without an owner: nothing more to say of it. */
-	if (last && owner_kind(walk->owner) != OWNER_ENTRY &&
+	if (walk->nr && owner_kind(walk->owner) != OWNER_ENTRY &&
 	    owner_of(walk->pool, block) == walk->owner) {
 		last->nr++;
 		return true;
 	}
 	walk->owner = look_at(walk->pool, block, walk->now_ns, &here);
-	if (last && joins(last, &here, walk->how)) {
+	if (walk->nr && joins(last, &here, walk->how)) {
 		last->nr++;
 		last->age_ns = max(last->age_ns, here.age_ns);
 		return true;
 	}
 	if (walk->nr == walk->max)
 		return false;
-	walk->runs[walk->nr++] = here;
+	give_last(walk);
+	*last = here;
+	walk->nr++;
 	return true;
 }
 
-int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvmm_map_run *runs,
-		  uint32_t max)
+int kvmm_map_read_sized(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
+			struct kvmm_map_run *runs, uint32_t max, size_t size)
 {
-	struct walk walk = { .pool = pool, .how = how, .runs = runs, .max = max };
+	struct walk walk = {
+		.pool = pool, .how = how, .runs = (u8 *)runs, .size = size, .max = max,
+	};
 	u32 block, end, next;
 	int err;
 
-	if (!pool || !at || !runs || !max || max > INT32_MAX ||
+	if (!pool || !at || kv_size_is_bad(runs, size) || !max || max > INT32_MAX ||
 	    how & ~MAP_MODES || how == MAP_MODES)
 		return -EINVAL;
 	err = pool_refusal(pool);
@@ -323,6 +336,7 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 			next++;
 		kv_rcu_read_unlock();
 	} while (next == block + SECTION && next < end);
+	give_last(&walk);
 	*at = next;
 	return walk.nr;
 }

@@ -120,14 +120,11 @@ static u64 bytes_beside(struct kvmm_pool *pool)
 	return bytes;
 }
 
-int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+int pool_stat_read(struct kvmm_pool *pool, void *stat)
 {
 	struct raw raw;
-	int err;
+	int err = pool_enter(pool);
 
-	if (!stat)
-		return -EINVAL;
-	err = pool_enter(pool);
 	if (err)
 		return err;
 	arenas_lock(pool);

@@ -177,13 +177,15 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 		info->last_access_ns = ns_of_tick(READ_ONCE(entry->vtime));
 }
 
-int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info)
+int kvmm_block_info_sized(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info,
+			  size_t size)
 {
+	struct kvmm_block_info now = { .state = KVMM_BLOCK_FREE };
 	const struct slot *slot = NULL;
 	u32 owner;
 	int err;
 
-	if (!pool || !info || block >= pool->nr_blocks)
+	if (!pool || kv_size_is_bad(info, size) || block >= pool->nr_blocks)
 		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
@@ -192,20 +194,20 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 	owner = pool->owner[block];
 	if (owner_kind(owner) == OWNER_SLOT)
 		slot = slot_at(pool, owner_index(owner));
-	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
 	if (owner_kind(owner) == OWNER_NULL)
-		info->state = KVMM_BLOCK_NULL;
+		now.state = KVMM_BLOCK_NULL;
 	else if (owner_is_away(owner))
-		info->state = KVMM_BLOCK_AWAY;
+		now.state = KVMM_BLOCK_AWAY;
 	else if (slot)
-		*info = (struct kvmm_block_info){
+		now = (struct kvmm_block_info){
 			.state = KVMM_BLOCK_RANGE, .seq = slot->seq, .refs = slot->refs,
 			.pins = slot->pins, .last_access_ns = slot->last_access_ns,
 			.range = slot_handle(slot, owner_index(owner)),
 		};
 	else if (owner_kind(owner) == OWNER_ENTRY)
-		entry_info(pool, owner_index(owner), info);
+		entry_info(pool, owner_index(owner), &now);
 	arenas_unlock(pool);
 	pool_leave(pool);
+	kv_give(info, size, &now, sizeof(now));
 	return 0;
 }

@@ -354,19 +354,21 @@ void __class_tell(struct kvmm_pool *pool)
 
 /* ---- statistics ---- */
 
-int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat)
+int kvmm_class_stat_sized(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat,
+			  size_t size)
 {
 	const struct class *class;
+	struct kvmm_class_stat now;
 	int err;
 
-	if (!stat)
+	if (kv_size_is_bad(stat, size))
 		return -EINVAL;
 	err = class_enter(pool);
 	if (err)
 		return err;
 	if (cls < pool->order.classes->nr) {
 		class = &pool->order.classes->class[cls];
-		*stat = (struct kvmm_class_stat){
+		now = (struct kvmm_class_stat){
 			.name = class->name, .nr = class->nr, .quota = class->quota,
 			.nr_inactive = order_nr_in(&pool->order, cls), .evicted = class->evicted,
 			.demoted = class->demoted, .reached = class->reached,
@@ -374,6 +376,7 @@ int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat
 			.bytes = ((u64)class->nr + READ_ONCE(class->nr_outside)) *
 				 pool->block_bytes,
 		};
+		kv_give(stat, size, &now, sizeof(now));
 	} else {
 		err = -EINVAL;
 	}

@@ -11,11 +11,10 @@
 
 /* ---- one hold ---- */
 
-static void tell(const struct lease *lease, u64 now_ns, struct kvmm_hold_info *info)
+static void tell(const struct lease *lease, u64 now_ns, void *info, size_t size)
 {
 	const struct hold *hold = lease->hold;
-
-	*info = (struct kvmm_hold_info){
+	struct kvmm_hold_info now = {
 		.owner = lease->owner,
 		.since_ns = lease->since_ns,
 		.age_ns = now_ns - min(lease->since_ns, now_ns),
@@ -26,22 +25,25 @@ static void tell(const struct lease *lease, u64 now_ns, struct kvmm_hold_info *i
 		.hold = { hold->index, lease->gen },
 		.range = hold->range,
 	};
-	memcpy(info->text, hold->text, sizeof(info->text));
+
+	memcpy(now.text, hold->text, sizeof(now.text));
+	kv_give(info, size, &now, sizeof(now));
 }
 
-int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info)
+int kvmm_hold_info_sized(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info,
+			 size_t size)
 {
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct lease_table *table;
 	struct lease *lease;
 	int err;
 
-	if (!info)
+	if (kv_size_is_bad(info, size))
 		return -EINVAL;
 	err = hold_enter(pool, handle, &table, &lease);
 	if (err)
 		return err;
-	tell(lease, now_ns, info);
+	tell(lease, now_ns, info, size);
 	kv_unlock(&table->lock);
 	return 0;
 }
@@ -70,12 +72,13 @@ int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t handle, kvmm_ref_t *refs,
 
 /* ---- all of them ---- */
 
-int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_info *info)
+int kvmm_hold_next_sized(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_info *info,
+			 size_t size)
 {
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct lease_table *table;
 	bool is_end, has = false;
-	int err = cursor && info ? leases_enter(pool, &table) : -EINVAL;
+	int err = cursor && !kv_size_is_bad(info, size) ? leases_enter(pool, &table) : -EINVAL;
 
 	if (err)
 		return err;
@@ -87,7 +90,7 @@ int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_in
 			lease = lease_at(table, lease_id(LEASE_HOLD, (*cursor)++));
 			has = lease->hold;
 			if (has)
-				tell(lease, now_ns, info);
+				tell(lease, now_ns, info, size);
 		}
 		is_end = *cursor >= nr_hold_slots(table);
 		kv_unlock(&table->lock);
@@ -95,14 +98,16 @@ int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_in
 	return has ? 0 : -ENOENT;
 }
 
-int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_domain_t *domain,
-		     struct kvmm_hold_info *infos, uint32_t max)
+int kvmm_block_holds_sized(struct kvmm_pool *pool, const kvmm_key_t *key,
+			   const kvmm_domain_t *domain, struct kvmm_hold_info *infos, uint32_t max,
+			   size_t size)
 {
 	u64 word = domain ? kv_domain_word(*domain) : 0;
 	struct lease_table *table;
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	u32 nr = 0;
-	int err = !key || (max && !infos) ? -EINVAL : leases_enter(pool, &table);
+	int err = !key || (max && kv_size_is_bad(infos, size)) ? -EINVAL :
+								leases_enter(pool, &table);
 
 	if (err || !table)
 		return err;
@@ -112,7 +117,7 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 			continue;
 		if (nr < max)
 			tell(lease_at(table, lease_id(LEASE_HOLD, at->hold->index)), now_ns,
-			     &infos[nr]);
+			     (u8 *)infos + nr * size, size);
 		nr++;
 	}
 	kv_unlock(&table->lock);

@@ -531,12 +531,16 @@ int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
 	return err ? err : (int)expiry.found.nr_reclaimed;
 }
 
-int kvmm_lease_expire(struct kvmm_pool *pool, uint64_t now_ns, struct kvmm_expired *expired)
+int kvmm_lease_expire_sized(struct kvmm_pool *pool, uint64_t now_ns, struct kvmm_expired *expired,
+			    size_t size)
 {
 	struct expiry expiry = { .flags = KVMM_OWN_RECLAIM };
-	int err = expire(pool, LEASE_RANGE, now_ns, &expiry);
+	int err;
 
+	if (expired && kv_size_is_bad(expired, size))
+		return -EINVAL;
+	err = expire(pool, LEASE_RANGE, now_ns, &expiry);
 	if (expired)
-		*expired = expiry.found;
+		kv_give(expired, size, &expiry.found, sizeof(expiry.found));
 	return err ? err : (int)expiry.found.nr_reclaimed;
 }

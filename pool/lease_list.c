@@ -185,12 +185,14 @@ static int walk_on(struct walk *walk)
 	return err;
 }
 
-int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row)
+int kvmm_owned_next_sized(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row,
+			  size_t size)
 {
-	struct walk walk = { .pool = pool, .rows = row, .max = 1 };
+	struct kvmm_owned now;
+	struct walk walk = { .pool = pool, .rows = &now, .max = 1 };
 	int err;
 
-	if (!pool || !cursor || !row)
+	if (!pool || !cursor || kv_size_is_bad(row, size))
 		return -EINVAL;
 	err = pool_refusal(pool);
 	if (err)
@@ -198,9 +200,11 @@ int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned 
 	walk.now_ns = pool_clock_ns(pool);
 	walk.cursor = *cursor;
 	err = walk_on(&walk);
-	if (!err)
-		*cursor = walk.cursor;
-	return err;
+	if (err)
+		return err;
+	*cursor = walk.cursor;
+	kv_give(row, size, &now, sizeof(now));
+	return 0;
 }
 
 /* ---- suspicious leases ---- */
@@ -268,7 +272,7 @@ static int read_attr(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 
 /* From @cursor on, until @max are found if @stops, else to the end: how many were. */
 static int find_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr, u64 *cursor,
-		      struct kvmm_owned *rows, u32 max, bool stops)
+		      u8 *rows, size_t size, u32 max, bool stops)
 {
 	struct kvmm_owned batch[WALK_ROWS];
 	struct walk walk = { .pool = pool, .now_ns = attr->now_ns, .cursor = *cursor,
@@ -286,7 +290,7 @@ static int find_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 			if (!batch[i].suspect || !is_wanted(attr, &batch[i]))
 				continue;
 			if (nr < max)
-				rows[nr] = batch[i];
+				kv_give(rows + nr * size, size, &batch[i], sizeof(batch[i]));
 			nr++;
 		}
 	}
@@ -294,22 +298,22 @@ static int find_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 	return err == -ENOENT ? (int)nr : err;
 }
 
-int kvmm_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr, struct kvmm_owned *rows,
-	       uint32_t max)
+int kvmm_leaks_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+		     struct kvmm_owned *rows, uint32_t max, size_t size)
 {
 	struct kvmm_leak_attr known;
 	u64 cursor = 0;
-	int err = max && !rows ? -EINVAL : read_attr(pool, attr, &known);
+	int err = max && kv_size_is_bad(rows, size) ? -EINVAL : read_attr(pool, attr, &known);
 
-	return err ? err : find_leaks(pool, &known, &cursor, rows, max, false);
+	return err ? err : find_leaks(pool, &known, &cursor, (u8 *)rows, size, max, false);
 }
 
-int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr, uint64_t *cursor,
-		    struct kvmm_owned *rows, uint32_t max)
+int kvmm_leaks_next_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+			  uint64_t *cursor, struct kvmm_owned *rows, uint32_t max, size_t size)
 {
 	struct kvmm_leak_attr known;
-	int err = !cursor || !rows || !max || max > INT_MAX ? -EINVAL :
-							      read_attr(pool, attr, &known);
+	bool is_bad = !cursor || kv_size_is_bad(rows, size) || !max || max > INT_MAX;
+	int err = is_bad ? -EINVAL : read_attr(pool, attr, &known);
 
-	return err ? err : find_leaks(pool, &known, cursor, rows, max, true);
+	return err ? err : find_leaks(pool, &known, cursor, (u8 *)rows, size, max, true);
 }

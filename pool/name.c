@@ -348,11 +348,12 @@ static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)
 	return policy[dup == KVMM_DUP_POOL ? pool->dup : dup];
 }
 
-int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
+int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish *req, size_t size)
 {
 	int err;
 
-	if (!pool || !req || (req->nr && (!req->staged || !req->refs)) || req->dup >= KVMM_NR_DUPS)
+	if (!pool || !kv_args_are_known(req, size, sizeof(*req)) ||
+	    (req->nr && (!req->staged || !req->refs)) || req->dup >= KVMM_NR_DUPS)
 		return -EINVAL;
 	if (!pool->caches)
 		return -EOPNOTSUPP;

@@ -168,39 +168,43 @@ int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
 	return nr;
 }
 
-static void fill_info(const struct kvmm_pool *pool, const struct slot *slot, u32 index,
-		      struct kvmm_range_info *info)
+static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32 index,
+		      struct kvmm_range_info *info, size_t size)
 {
-	*info = (struct kvmm_range_info){
+	struct kvmm_range_info now = {
 		.seq = slot->seq, .bytes = slot->nr * pool->block_bytes, .nr = slot->nr,
 		.refs = slot->refs, .pins = slot->pins, .prio = slot->prio,
 		.flags = slot->flags & ~SLOT_GREW, .nr_ext = slot->nr_ext,
 		.range = slot_handle(slot, index),
 	};
-	memcpy(info->ext, slot->ext, slot_nr_inline(slot) * sizeof(slot->ext[0]));
+
+	memcpy(now.ext, slot->ext, slot_nr_inline(slot) * sizeof(slot->ext[0]));
+	kv_give(info, size, &now, sizeof(now));
 }
 
-int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_range_info *info)
+int kvmm_range_info_sized(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_range_info *info,
+			  size_t size)
 {
 	struct slot *slot;
 	int err;
 
-	if (!info)
+	if (kv_size_is_bad(info, size))
 		return -EINVAL;
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	fill_info(pool, slot, range.index, info);
+	give_info(pool, slot, range.index, info, size);
 	pool_leave(pool);
 	return 0;
 }
 
-int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_info *info)
+int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_info *info,
+			  size_t size)
 {
 	u32 i, nr;
 	int err;
 
-	if (!cursor || !info)
+	if (!cursor || kv_size_is_bad(info, size))
 		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
@@ -210,7 +214,7 @@ int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_
 	for (i = *cursor; i < nr && !slot_at(pool, i)->nr_ext; i++)
 		;
 	if (i < nr) {
-		fill_info(pool, slot_at(pool, i), i, info);
+		give_info(pool, slot_at(pool, i), i, info, size);
 		*cursor = i + 1;
 	} else {
 		err = -ENOENT;

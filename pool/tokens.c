@@ -322,15 +322,17 @@ static int stage_names(struct kvmm_pool *pool, const struct kvmm_stage_tokens *r
 	return 0;
 }
 
-int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)
+int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req,
+			    size_t size)
 {
 	struct names names;
 	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !req || !req->blocks || !req->nr || req->nr > pool->nr_blocks || !req->ctx ||
-	    !req->staged || !req->keys || kv_key_block_tokens(req->ctx) != pool->block_tokens)
+	if (!kv_args_are_known(req, size, sizeof(*req)) || !pool || !req->blocks || !req->nr ||
+	    req->nr > pool->nr_blocks || !req->ctx || !req->staged || !req->keys ||
+	    kv_key_block_tokens(req->ctx) != pool->block_tokens)
 		return -EINVAL;
 	err = init_names(&names, req, pool->block_tokens);
 	if (err)

@@ -172,11 +172,14 @@ int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	return -EIO;
 }
 
-int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire *req, size_t size)
 {
-	int err = acquire_uncounted(pool, req);
 	struct kv_query query;
+	int err;
 
+	if (!kv_args_are_known(req, size, sizeof(*req)))
+		return -EINVAL;
+	err = acquire_uncounted(pool, req);
 	if (err)
 		return err;
 	query = (struct kv_query){ req->keys, req->nr_keys, req->domain };

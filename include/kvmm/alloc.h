@@ -135,6 +135,8 @@ KVMM_API int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
  *
  * Evictable blocks are not free in this sense. A normal request takes free blocks down to @low and
  * evicts for the rest, so that an urgent one finds blocks that need no eviction.
+ *
+ * Fixed: the three marks.
  */
 struct kvmm_watermarks {
 	uint32_t min;

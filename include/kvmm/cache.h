@@ -44,6 +44,8 @@ extern "C" {
  *
  * Lookups ignore @position and @parent. Registries of prefixes and tools learn from them which
  * block follows which; see <kvmm/registry.h>.
+ *
+ * Fixed: keys, their place, and what they are looked up in; calls have arguments for the rest.
  */
 struct kvmm_prefix {
 	const kvmm_key_t *keys;
@@ -148,6 +150,8 @@ struct kvmm_acquire {
 	uint32_t nr_untold;
 };
 
+KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire *req, size_t size);
+
 /**
  * kvmm_acquire() - match and allocate in one step
  *
@@ -158,7 +162,10 @@ struct kvmm_acquire {
  * -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed (nothing was
  * taken; what was evicted for them is).
  */
-KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
+static inline int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+{
+	return kvmm_acquire_sized(pool, req, sizeof(*req));
+}
 
 /* ---- private blocks ---- */
 
@@ -232,9 +239,14 @@ struct kvmm_publish {
 	uint32_t nr_dups;
 };
 
+KVMM_API int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish *req, size_t size);
+
 /** kvmm_publish() - register. Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still staged;
  * -EIO likewise, and the content of one is lost. */
-KVMM_API int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req);
+static inline int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
+{
+	return kvmm_publish_sized(pool, req, sizeof(*req));
+}
 
 /**
  * kvmm_prefix_register() - stage and publish in one step, duplicates as the pool says

@@ -112,6 +112,8 @@ static inline int kvmm_sum_equal(const kvmm_sum_t *a, const kvmm_sum_t *b)
  * @pool: which pool, by its place in the arrays
  * @part: enum kvmm_digest_part
  * @name: of the pool, where the first one is
+ *
+ * Fixed: where; the two digests have the rest.
  */
 struct kvmm_digest_diff {
 	uint32_t pool;

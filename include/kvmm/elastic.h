@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-/** struct kvmm_mem_range - device memory */
+/** struct kvmm_mem_range - device memory. Fixed: an address and a length. */
 struct kvmm_mem_range {
 	uint64_t addr;
 	uint64_t bytes;

@@ -91,6 +91,8 @@ enum kvmm_medium {
  *	kvmm_event_request() reads
  * @medium: enum kvmm_medium
  * @flags: KVMM_EVENT_HAS_PARENT
+ *
+ * Fixed: a cache line of the ring; kvmm_event_request() reads further kinds.
  */
 struct kvmm_event {
 	uint64_t seq;
@@ -286,6 +288,8 @@ KVMM_API int kvmm_event_parse(const char *text, size_t bytes, struct kvmm_event 
  * struct kvmm_snapshot - a walk over all that is cached; the caller's memory
  * @watermark: apply the events from this sequence number on to what the walk has given
  * @medium, @at, @cursor: how far it has come
+ *
+ * Fixed: that is all of a walk.
  */
 struct kvmm_snapshot {
 	uint64_t watermark;

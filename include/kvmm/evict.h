@@ -86,6 +86,8 @@ enum kvmm_phase {
  * @owner: their owner, see kvmm_set_owner(); 0 = none, or shared
  * @cls: of which class
  * @nr: how many, since the owner was told last
+ *
+ * Fixed: of which owner and class, and how many.
  */
 struct kvmm_class_event {
 	uint64_t owner;
@@ -207,8 +209,15 @@ struct kvmm_class_stat {
 	uint64_t bytes;
 };
 
+KVMM_API int kvmm_class_stat_sized(struct kvmm_pool *pool, uint32_t cls,
+				   struct kvmm_class_stat *stat, size_t size);
+
 /** kvmm_class_stat() - Return: 0; -EINVAL there is no such class; -EOPNOTSUPP. */
-KVMM_API int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat);
+static inline int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls,
+				  struct kvmm_class_stat *stat)
+{
+	return kvmm_class_stat_sized(pool, cls, stat, sizeof(*stat));
+}
 
 /* ---- room ---- */
 

@@ -206,9 +206,18 @@ struct kvmm_hold_info {
 	kvmm_range_t range;
 };
 
+KVMM_API int kvmm_hold_info_sized(struct kvmm_pool *pool, kvmm_hold_t hold,
+				  struct kvmm_hold_info *info, size_t size);
+
 /** kvmm_hold_info() - Return: 0; -ESTALE; -EINVAL. */
-KVMM_API int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
-			    struct kvmm_hold_info *info);
+static inline int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
+				 struct kvmm_hold_info *info)
+{
+	return kvmm_hold_info_sized(pool, hold, info, sizeof(*info));
+}
+
+KVMM_API int kvmm_hold_next_sized(struct kvmm_pool *pool, uint32_t *cursor,
+				  struct kvmm_hold_info *info, size_t size);
 
 /**
  * kvmm_hold_next() - walk all holds
@@ -218,8 +227,15 @@ KVMM_API int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
  *
  * Return: 0; -ENOENT that was all; -EINVAL.
  */
-KVMM_API int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
-			    struct kvmm_hold_info *info);
+static inline int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
+				 struct kvmm_hold_info *info)
+{
+	return kvmm_hold_next_sized(pool, cursor, info, sizeof(*info));
+}
+
+KVMM_API int kvmm_block_holds_sized(struct kvmm_pool *pool, const kvmm_key_t *key,
+				    const kvmm_domain_t *domain, struct kvmm_hold_info *infos,
+				    uint32_t max, size_t size);
 
 /**
  * kvmm_block_holds() - list the holds on the block of a key
@@ -230,9 +246,12 @@ KVMM_API int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
  *
  * Return: how many there are, which may be more than @max; 0 none; -EINVAL.
  */
-KVMM_API int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key,
-			      const kvmm_domain_t *domain, struct kvmm_hold_info *infos,
-			      uint32_t max);
+static inline int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key,
+				   const kvmm_domain_t *domain, struct kvmm_hold_info *infos,
+				   uint32_t max)
+{
+	return kvmm_block_holds_sized(pool, key, domain, infos, max, sizeof(*infos));
+}
 
 /**
  * kvmm_hold_refs() - the blocks of a hold
@@ -255,6 +274,8 @@ KVMM_API int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t hold, kvmm_ref_t
  * @reserved: 0
  *
  * Plain bytes, 40 of them, without pointers: may be sent and stored.
+ *
+ * Fixed: its bytes are sent and stored.
  */
 struct kvmm_pin_addr {
 	uint64_t pool_id;

@@ -27,6 +27,8 @@ static inline uint64_t kvmm_latency_bound_ns(uint32_t i)
  * struct kvmm_latency_stat - one histogram
  * @bucket: durations up to kvmm_latency_bound_ns() of this number, above that of the one before
  * @sum_ns: of all of them
+ *
+ * Fixed: a histogram: the bounds are part of the format of metrics.
  */
 struct kvmm_latency_stat {
 	uint64_t bucket[KVMM_LATENCY_BOUNDS + 1];

@@ -137,6 +137,9 @@ struct kvmm_map_run {
 /** Most blocks that one call looks at: some ten milliseconds. */
 #define KVMM_MAP_PORTION	(1u << 20)
 
+KVMM_API int kvmm_map_read_sized(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
+				 struct kvmm_map_run *runs, uint32_t max, size_t size);
+
 /**
  * kvmm_map_read() - the next runs, by address
  * @at: 0, or the block to start with; moved on to the first one that was not told of
@@ -150,8 +153,11 @@ struct kvmm_map_run {
  * Return: how many, 0 = that was all; -EINVAL; -ECHILD. A pool that is closed (-EUCLEAN elsewhere)
  * can be read, to see what became of it; blocks with senseless words are "free".
  */
-KVMM_API int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
-			   struct kvmm_map_run *runs, uint32_t max);
+static inline int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
+				struct kvmm_map_run *runs, uint32_t max)
+{
+	return kvmm_map_read_sized(pool, at, how, runs, max, sizeof(*runs));
+}
 
 #ifdef __cplusplus
 }

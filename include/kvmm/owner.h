@@ -143,6 +143,9 @@ struct kvmm_expired {
 	uint32_t reserved;
 };
 
+KVMM_API int kvmm_lease_expire_sized(struct kvmm_pool *pool, uint64_t now_ns,
+				     struct kvmm_expired *expired, size_t size);
+
 /**
  * kvmm_lease_expire() - give back or count things with a lease that has run out
  * @now_ns: by which time, on kvmm's clock; 0 = now
@@ -152,8 +155,11 @@ struct kvmm_expired {
  *
  * Return: number of things that were given back; -EINVAL.
  */
-KVMM_API int kvmm_lease_expire(struct kvmm_pool *pool, uint64_t now_ns,
-			       struct kvmm_expired *expired);
+static inline int kvmm_lease_expire(struct kvmm_pool *pool, uint64_t now_ns,
+				    struct kvmm_expired *expired)
+{
+	return kvmm_lease_expire_sized(pool, now_ns, expired, sizeof(*expired));
+}
 
 /**
  * kvmm_owner_watch() - an owner lives as long as a process, or a thread, does
@@ -219,6 +225,9 @@ struct kvmm_owned {
 	char text[KVMM_HOLD_TEXT + 1];
 };
 
+KVMM_API int kvmm_owned_next_sized(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row,
+				   size_t size);
+
 /**
  * kvmm_owned_next() - walk everything that is held, owners named or not
  * @cursor: 0 at first; moved on by each call
@@ -228,7 +237,10 @@ struct kvmm_owned {
  *
  * Return: 0; -ENOENT that was all; -EINVAL.
  */
-KVMM_API int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row);
+static inline int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row)
+{
+	return kvmm_owned_next_sized(pool, cursor, row, sizeof(*row));
+}
 
 /**
  * struct kvmm_leak_attr - what is suspicious
@@ -255,6 +267,9 @@ struct kvmm_leak_attr {
 
 #define KVMM_LEAK_ATTR_INIT { sizeof(struct kvmm_leak_attr), 0, 0, 0, 0, 0, 0 }
 
+KVMM_API int kvmm_leaks_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+			      struct kvmm_owned *rows, uint32_t max, size_t size);
+
 /**
  * kvmm_leaks() - list what may have been forgotten
  * @attr: NULL: leases that have run out, and what dead owners have left
@@ -264,8 +279,15 @@ struct kvmm_leak_attr {
  *
  * Return: how many there are, which may be more than @max; -EINVAL.
  */
-KVMM_API int kvmm_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-			struct kvmm_owned *rows, uint32_t max);
+static inline int kvmm_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+			     struct kvmm_owned *rows, uint32_t max)
+{
+	return kvmm_leaks_sized(pool, attr, rows, max, sizeof(*rows));
+}
+
+KVMM_API int kvmm_leaks_next_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+				   uint64_t *cursor, struct kvmm_owned *rows, uint32_t max,
+				   size_t size);
 
 /**
  * kvmm_leaks_next() - the same in parts
@@ -273,8 +295,11 @@ KVMM_API int kvmm_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *att
  *
  * Return: how many of @rows were filled: fewer than @max if that was all; -EINVAL.
  */
-KVMM_API int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-			     uint64_t *cursor, struct kvmm_owned *rows, uint32_t max);
+static inline int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
+				  uint64_t *cursor, struct kvmm_owned *rows, uint32_t max)
+{
+	return kvmm_leaks_next_sized(pool, attr, cursor, rows, max, sizeof(*rows));
+}
 
 /* ---- content, by handle ---- */
 

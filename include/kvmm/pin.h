@@ -93,13 +93,19 @@ static inline int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
 	return kvmm_pool_stat_of(pool, KVMM_STAT_STAY, stay, sizeof(*stay));
 }
 
+KVMM_API int kvmm_stay_text_sized(const struct kvmm_stay *stay, char *buf, size_t bytes,
+				  size_t size);
+
 /**
  * kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
  * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL.
  */
-KVMM_API int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes);
+static inline int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes)
+{
+	return kvmm_stay_text_sized(stay, buf, bytes, sizeof(*stay));
+}
 
 #ifdef __cplusplus
 }

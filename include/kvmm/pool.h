@@ -46,6 +46,8 @@ struct kvmm_alloc_attr;
  *
  * A block is 1, L or 2L pieces (L layers), as the engine lays its tensors out. Pieces must not
  * share memory; kvmm_pool_create() checks that for planes of one stride.
+ *
+ * Fixed: an address, a length and a distance.
  */
 struct kvmm_plane {
 	uint64_t base;
@@ -410,9 +412,18 @@ struct kvmm_range_info {
 	kvmm_range_t range;
 };
 
+KVMM_API int kvmm_range_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
+				   struct kvmm_range_info *info, size_t size);
+
 /** kvmm_range_info() - Return: 0; -ESTALE; -EINVAL. */
-KVMM_API int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
-			     struct kvmm_range_info *info);
+static inline int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
+				  struct kvmm_range_info *info)
+{
+	return kvmm_range_info_sized(pool, range, info, sizeof(*info));
+}
+
+KVMM_API int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor,
+				   struct kvmm_range_info *info, size_t size);
 
 /**
  * kvmm_range_next() - walk all ranges
@@ -422,8 +433,11 @@ KVMM_API int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
  *
  * Return: 0; -ENOENT that was all; -EINVAL.
  */
-KVMM_API int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
-			     struct kvmm_range_info *info);
+static inline int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
+				  struct kvmm_range_info *info)
+{
+	return kvmm_range_next_sized(pool, cursor, info, sizeof(*info));
+}
 
 /* ---- what a block is, and its content ---- */
 
@@ -457,9 +471,15 @@ struct kvmm_block_info {
 	kvmm_range_t range;
 };
 
+KVMM_API int kvmm_block_info_sized(struct kvmm_pool *pool, uint32_t block,
+				   struct kvmm_block_info *info, size_t size);
+
 /** kvmm_block_info() - Return: 0; -EINVAL no such block. */
-KVMM_API int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
-			     struct kvmm_block_info *info);
+static inline int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
+				  struct kvmm_block_info *info)
+{
+	return kvmm_block_info_sized(pool, block, info, sizeof(*info));
+}
 
 /** enum kvmm_content_of - what is named by a struct kvmm_content */
 enum kvmm_content_of {
@@ -475,6 +495,8 @@ enum kvmm_content_of {
  * @of: enum kvmm_content_of
  * @index, @gen: its handle, or the id of the block
  * @at: of a range: which of its blocks, from 0 on
+ *
+ * Fixed: a handle, and a place in what it names.
  */
 struct kvmm_content {
 	uint64_t offset;
@@ -651,10 +673,7 @@ struct kvmm_pool_stat {
 	uint64_t nr_full;
 };
 
-/** kvmm_pool_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
-
-/** enum kvmm_stat_kind - statistics of a pool besides struct kvmm_pool_stat, and their structs */
+/** enum kvmm_stat_kind - statistics of a pool, and their structs */
 enum kvmm_stat_kind {
 	KVMM_STAT_PEEK,		/* struct kvmm_pool_stat, see kvmm_pool_peek() */
 	KVMM_STAT_ALLOC,	/* struct kvmm_alloc_stat */
@@ -670,6 +689,7 @@ enum kvmm_stat_kind {
 	KVMM_STAT_TIER,		/* struct kvmm_tier_client_stat; -EOPNOTSUPP without a tier */
 	KVMM_STAT_TIER_CONFIG,	/* struct kvmm_tier_config; likewise */
 	KVMM_STAT_RESIDENCY,	/* struct kvmm_residency_stat, by enum kvmm_residency_kind */
+	KVMM_STAT_POOL,		/* struct kvmm_pool_stat, see kvmm_pool_stat() */
 	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
 	KVMM_NR_STATS,
 };
@@ -686,6 +706,12 @@ enum kvmm_stat_kind {
  */
 KVMM_API int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat,
 			       size_t size);
+
+/** kvmm_pool_stat() - kvmm_pool_stat_of() of KVMM_STAT_POOL. */
+static inline int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_POOL, stat, sizeof(*stat));
+}
 
 /** enum kvmm_setting - what can be set of a pool while it is used, and by which type */
 enum kvmm_setting {

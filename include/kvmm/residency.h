@@ -49,6 +49,8 @@ static inline uint64_t kvmm_residency_bound_ns(uint32_t i)
  * struct kvmm_residency_stat - one histogram
  * @bucket: times up to kvmm_residency_bound_ns() of this number, above that of the one before
  * @sum_ns: of all of them
+ *
+ * Fixed: a histogram: the bounds are part of the format of metrics.
  */
 struct kvmm_residency_stat {
 	uint64_t bucket[KVMM_RESIDENCY_BOUNDS + 1];

@@ -97,6 +97,9 @@ struct kvmm_slab_shape {
 	uint32_t waste_pm;
 };
 
+KVMM_API int kvmm_slab_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+				   struct kvmm_slab_shape *shape, size_t size);
+
 /**
  * kvmm_slab_shape() - how the slabs of a cache would look, without making one
  * @zone: the zone it would be in, or NULL: any
@@ -109,8 +112,11 @@ struct kvmm_slab_shape {
  * Return: 0; -ERANGE no slab of at most KVMM_SLAB_MAX_BLOCKS blocks and KVMM_SLAB_MAX_OBJECTS
  * objects is good enough (nr_objects tells whether there is any at all: 0 if not); -EINVAL.
  */
-KVMM_API int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-			     struct kvmm_slab_shape *shape);
+static inline int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+				  struct kvmm_slab_shape *shape)
+{
+	return kvmm_slab_shape_sized(zone, attr, shape, sizeof(*shape));
+}
 
 /**
  * kvmm_slab_cache_create() - make a cache; it has no slab yet
@@ -154,6 +160,8 @@ KVMM_API int kvmm_slab_free(struct kvmm_slab_cache *cache, uint32_t nr,
  * @offset: of its first byte, counted from block 0 of the zone
  * @bytes: of the object
  * @run: blocks of its slab; other objects live there as well
+ *
+ * Fixed: where bytes lie, and in which blocks.
  */
 struct kvmm_slab_place {
 	uint64_t offset;
@@ -212,8 +220,17 @@ struct kvmm_slab_stat {
 	uint64_t metadata_bytes;
 };
 
+KVMM_API int kvmm_slab_cache_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
+					size_t size);
+
 /** kvmm_slab_cache_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat);
+static inline int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+{
+	return kvmm_slab_cache_stat_sized(cache, stat, sizeof(*stat));
+}
+
+KVMM_API int kvmm_slab_total_sized(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat,
+				   size_t size);
 
 /**
  * kvmm_slab_total() - the sum over the caches of a zone, or over all if it is NULL
@@ -222,7 +239,10 @@ KVMM_API int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_sla
  *
  * Return: 0; -EINVAL.
  */
-KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat);
+static inline int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat)
+{
+	return kvmm_slab_total_sized(zone, stat, sizeof(*stat));
+}
 
 /** Most sizes of objects a preset has. */
 #define KVMM_SLAB_PRESET_SIZES	2u

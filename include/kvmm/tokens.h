@@ -81,6 +81,9 @@ struct kvmm_stage_tokens {
 	kvmm_digest_t *digests;
 };
 
+KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req,
+				     size_t size);
+
 /**
  * kvmm_stage_tokens() - kvmm_stage(), with names that are computed from the blocks' own tokens
  *
@@ -88,7 +91,10 @@ struct kvmm_stage_tokens {
  * Return: 0; -ENODATA one of them is not full; -ENOMEM; -EOPNOTSUPP @digests of an algorithm that
  * has none; -ESTALE, -EINVAL. On failure all are still private, their tokens as they were.
  */
-KVMM_API int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req);
+static inline int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)
+{
+	return kvmm_stage_tokens_sized(pool, req, sizeof(*req));
+}
 
 #ifdef __cplusplus
 }

@@ -237,11 +237,11 @@ const char *kv_stay_name(uint32_t reason)
 	return reason < KVMM_NR_STAY_REASONS ? names[reason] : "?";
 }
 
-int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes)
+int kvmm_stay_text_sized(const struct kvmm_stay *stay, char *buf, size_t bytes, size_t size)
 {
 	struct kv_buf text = { buf, bytes, 0 };
 
-	if (!stay || (bytes && !buf))
+	if (!kv_args_are_known(stay, size, sizeof(*stay)) || (bytes && !buf))
 		return -EINVAL;
 	kv_buf_printf(&text, "movable %u\n", stay->movable);
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)

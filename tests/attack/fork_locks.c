@@ -36,14 +36,14 @@
 
 /* What is asked of each copy. */
 #define CALLS(X)								\
-	X(kvmm_pool_create) X(kvmm_pool_destroy) X(kvmm_pool_stat) X(kvmm_validate)	\
+	X(kvmm_pool_create) X(kvmm_pool_destroy) X(kvmm_validate)	\
 	X(kvmm_alloc_for) X(kvmm_free) X(kvmm_prefix_register) X(kvmm_prefix_match) X(kvmm_put_many)	\
 	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_reset_inactive_held) X(kvmm_stream_add)		\
 	X(kvmm_stream_del) X(kvmm_step_begin) X(kvmm_step_end) X(kvmm_pool_stat_of)			\
 	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_set)			\
 	X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
 	X(kvmm_zone_create) X(kvmm_zone_destroy) X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy)	\
-	X(kvmm_slab_total) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
+	X(kvmm_slab_total_sized) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
 
 struct copy {
 #define X(call) __typeof__(call) *call;
@@ -168,7 +168,7 @@ static void use_slab(struct copy *copy)
 	if (copy->kvmm_zone_create(&zone_attr, &zone))
 		return;
 	if (!copy->kvmm_slab_cache_create(zone, &attr, &cache)) {
-		expect(!copy->kvmm_slab_total(zone, &total));
+		expect(!copy->kvmm_slab_total_sized(zone, &total, sizeof(total)));
 		copy->kvmm_slab_cache_destroy(cache);
 	}
 	copy->kvmm_zone_destroy(zone);

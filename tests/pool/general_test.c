@@ -442,6 +442,7 @@ static int stat_by_short_form(u32 kind, void *stat, size_t *bytes)
 	case KVMM_STAT_RESIDENCY:
 		*bytes = sizeof(struct kvmm_residency_stat);
 		return kvmm_residency_stat(pool, 0, stat);
+	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_stat);
 	case KVMM_STAT_HISTORY: return SHORT(kvmm_sum_t, kvmm_pool_history);
 	case KVMM_NR_STATS: break;
 	}
