@@ -173,6 +173,11 @@ test_headercheck() {
 	refuses "headercheck: a new name that is none" "no header has kvmm_never" build headercheck
 	echo 'kvmm_new -' >Documentation/renames.txt
 	refuses "headercheck: an old name that is left" "kvmm_new is not gone" build headercheck
+	echo 'struct kvmm_new { int a; };' >>include/kvmm/api.h
+	echo 'struct:kvmm_old struct:kvmm_new' >Documentation/renames.txt
+	accepts "headercheck: a struct that has another name" build headercheck
+	printf '%s\n' 'kvmm_old() kvmm_new()' 'struct:kvmm_new -' >Documentation/renames.txt
+	refuses "headercheck: an old struct that is left" "struct:kvmm_new is not gone" build headercheck
 }
 
 # worse WHAT WHY TEXT FILE: the text is put at the end of the file, and a number has become worse
