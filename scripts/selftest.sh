@@ -213,6 +213,14 @@ $(yes '	;' | head -n 70)
 	worse "a struct that cannot grow" "cannot-grow.*: kvmm_new_attr" "struct kvmm_new_attr {
 	int x;
 };" include/kvmm/api.h
+	worse "a struct of callbacks" "cannot-grow.*: kvmm_new" "struct kvmm_new {
+	int x;
+};
+typedef void kvmm_new_fn(struct kvmm_new *arg);" include/kvmm/api.h
+	worse "a struct that is fixed" "that-are-fixed.*: kvmm_new" "/** Fixed: it is a number. */
+struct kvmm_new {
+	int x;
+};" include/kvmm/api.h
 	git checkout -q . && sed -i '/kv_high(void);/d' include/kv/buddy.h && sed -i 's/#include <kv.buddy.h>/int kv_high(void);/' buddy/high.c
 	accepts "ratchet: better numbers" build ratchet
 	echo 'asserts-per-function 9 more' >>scripts/ratchet.txt
