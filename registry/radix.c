@@ -86,7 +86,9 @@ int kvmm_registry_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_sta
 {
 	struct kvmm_registry_stat now = { 0 };
 
-	if (kv_size_is_bad(stat, size))
+	if (kv_inherited(reg))
+		return -ECHILD;
+	if (!reg || kv_size_is_bad(stat, size))
 		return -EINVAL;
 	for (u32 i = 0; i < NR_STRIPES; i++) {
 		struct stripe *stripe = &reg->stripe[i];

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call of each exported function, for child_test.c: one row a function, from its prototype.
 
-An argument is made from its type: an object of the fixture, a structure by its KVMM_..._INIT, anything
-else that points somewhere a scratch buffer, a handle {0, 1}, a number 1. A function that is asked about
+An argument is made from its type: an object of the fixture, a structure by its KVMM_..._INIT, its size
+where that goes along, anything else that points somewhere a scratch buffer, a handle {0, 1}, a number 1. A function that is asked about
 an object which was made before the fork has to answer -ECHILD. What differs is in the tables below: a new
 function needs no line here, unless its type or its answer is a new one, and then the build stops.
 """
@@ -94,6 +94,13 @@ def argument(call, param, known):
     sys.exit(f"{call}: no argument is known for '{param}'")
 
 
+def size_of(params):
+    """Of the structure that is filled in, or read: not an object."""
+    names = [m.group(1) for p in params for m in [re.search(r"struct (kvmm_\w+) \*\w+$", p)] if m]
+    names = [n for n in names if n[5:] not in OBJECTS and n[5:] not in HARMLESS]
+    return f"sizeof(struct {names[-1]})" if names else "8"
+
+
 def answer(call, result, params):
     asked = [m.group(1) for p in params for m in [re.match(r"(?:const )?struct kvmm_(\w+) \*\w+$", p)] if m]
     if call in ANSWERS:
@@ -116,7 +123,8 @@ def main():
             continue
         seen.add(call)
         params = split(params)
-        args = ", ".join(argument(call, p, known) for p in params)
+        args = ", ".join(size_of(params) if p == "size_t size" else argument(call, p, known)
+                         for p in params)
         what = answer(call, result, params)
         cast = f"{call}({args})"
         if result == "void":
