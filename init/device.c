@@ -10,7 +10,6 @@
 #include "internal.h"
 
 #define MAX_INFO_BYTES	65536u		/* more is no size, but garbage of the stack */
-#define LOG_PREFIX	"kvmm: "
 #define NO_SUCH_NAME	"no device of that name: host, cuda:0 to cuda:9, soft:0 to soft:9"
 
 static const struct kv_dev_ops *const devices[] = {
@@ -56,13 +55,12 @@ static int look_at(const struct kv_dev_ops *ops, u32 number, struct kvmm_device_
 }
 
 /* Other errors have other causes than the last line that was logged. */
-static void say_why(struct kvmm_device_info *info, int err, const char *line)
+static void say_why(struct kvmm_device_info *info, int err)
 {
+	const char *line = kvmm_why();
 	bool is_told = *line && (err == -ENODEV || err == -EIO);
 	const char *else_why = err == -ENOENT ? NO_SUCH_NAME : kvmm_strerror(err);
 
-	if (!strncmp(line, LOG_PREFIX, strlen(LOG_PREFIX)))
-		line += strlen(LOG_PREFIX);
 	*info = (struct kvmm_device_info){ 0 };
 	snprintf(info->why, sizeof(info->why), "%s", is_told ? line : else_why);
 }
@@ -70,7 +68,6 @@ static void say_why(struct kvmm_device_info *info, int err, const char *line)
 int kvmm_device_info(const char *device, struct kvmm_device_info *info)
 {
 	struct kvmm_device_info full = { 0 };
-	char line[sizeof(full.why)] = "";
 	const struct kv_dev_ops *ops;
 	size_t size;
 	u32 number;
@@ -82,14 +79,12 @@ int kvmm_device_info(const char *device, struct kvmm_device_info *info)
 	size = info->size;
 	if (size < sizeof(size) || size > MAX_INFO_BYTES || size % sizeof(size))
 		return -EINVAL;
+	kv_why_clear();
 	err = kv_find_device(device, &ops, &number);
-	if (!err) {
-		kv_log_keep(line, sizeof(line));
+	if (!err)
 		err = look_at(ops, number, &full);
-		kv_log_keep(NULL, 0);
-	}
 	if (err)
-		say_why(&full, err, line);
+		say_why(&full, err);
 	full.size = size;
 	memset(info, 0, size);
 	memcpy(info, &full, min(size, sizeof(full)));

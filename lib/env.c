@@ -168,13 +168,13 @@ static u64 system_random(void *ctx)
 	return bits;
 }
 
-/* No log: a program that wants to hear the library puts a table with a log function in place. */
 const struct kv_env_ops kv_env_system = {
 	.alloc		= system_alloc,
 	.free		= system_free,
 	.clock_ns	= system_clock_ns,
 	.wait		= system_wait,
 	.wake		= system_wake,
+	.log		= kv_system_log,
 	.random		= system_random,
 	.cpu		= kv_system_cpu,
 };

@@ -22,6 +22,7 @@ u32 stat_nr_rows(void);
 struct kv_stat_row *stat_row(u32 slot);
 
 u32 kv_system_cpu(void *ctx);
+void kv_system_log(void *ctx, int level, const char *line);
 
 /* A queue as in struct kv_file_ops. */
 int kv_uring_open(void *ctx, u32 depth, int event, void **queue);

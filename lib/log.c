@@ -12,46 +12,62 @@
 #include <kv/log.h>
 #include <kv/stat.h>
 #include <kv/sys.h>
+#include <kvmm/types.h>
 
 #define LOG_LINE	256
 #define NR_BUG_SITES	64
 
-static __thread struct {
-	char *line;			/* owner thread; NULL: nothing is kept */
-	size_t bytes;			/* owner thread */
-} kept;
+#define PREFIX		"kvmm: "
 
-void kv_log_keep(char *line, size_t bytes)
+static __thread char last[LOG_LINE];	/* owner thread; "": nothing since kv_why_clear() */
+
+void kv_why_clear(void)
 {
-	kept.line = line;
-	kept.bytes = bytes;
+	last[0] = '\0';
+}
+
+const char *kvmm_why(void)
+{
+	return strncmp(last, PREFIX, strlen(PREFIX)) ? last : last + strlen(PREFIX);
 }
 
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
-void kv_log(int level, const char *fmt, ...)
+static void log_line(int level, const char *fmt, va_list args)
 {
 	const struct kv_env_ops *env = kv_env();
 	char line[LOG_LINE];
-	va_list args;
-	int len, cancel;
+	int len = vsnprintf(line, sizeof(line), fmt, args), cancel;
 
-	if (!env->log && !kept.line)
-		return;
-	va_start(args, fmt);
-	len = vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
 	if (len < 0)
 		return;
 	if (len >= sizeof(line))
 		memcpy(line + sizeof(line) - 4, "...", 4);
-	if (kept.line)
-		snprintf(kept.line, kept.bytes, "%s", line);
+	memcpy(last, line, sizeof(last));
 	if (!env->log)
 		return;
 	/* It writes to files, as likely as not, and any lock may be held: no cancellation. */
 	cancel = kv_cancel_off();
 	env->log(env->ctx, level, line);
 	kv_cancel_restore(cancel);
+}
+
+void kv_log(int level, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	log_line(level, fmt, args);
+	va_end(args);
+}
+
+int kv_refuse(int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	log_line(KV_LOG_INFO, fmt, args);
+	va_end(args);
+	return err;
 }
 
 /*

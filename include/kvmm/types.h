@@ -165,6 +165,30 @@ KVMM_API const char *kvmm_version(void);
  */
 KVMM_API const char *kvmm_strerror(int err);
 
+/**
+ * kvmm_why() - why the last call of this thread that makes something was refused, in a line
+ *
+ * kvmm_pool_create(), kvmm_tier_host_create(), kvmm_disk_open(), kvmm_publisher_start(),
+ * kvmm_control_open(), kvmm_attach_type_create() and kvmm_node_attach() say which of the reasons
+ * for an errno it was, where there are several. The same line is logged, see kvmm_log_set().
+ *
+ * Return: text of the thread's own, until its next such call; "": kvmm_strerror() says all.
+ */
+KVMM_API const char *kvmm_why(void);
+
+/** Hears a line, by any thread, with locks of kvmm held: it does not call kvmm. @level: 3 an error,
+ * 4 a warning, 6 to know, 7 for developers. */
+typedef void kvmm_log_fn(void *arg, int level, const char *line);
+
+/**
+ * kvmm_log_set() - what kvmm has to say goes to @fn from here on
+ * @fn: NULL: to standard error, as far as KVMM_LOG of the environment says: "error", "warning",
+ *	"info" or "debug"; nothing without that
+ *
+ * Context: no other call of kvmm runs.
+ */
+KVMM_API void kvmm_log_set(kvmm_log_fn *fn, void *arg);
+
 #ifdef __cplusplus
 }
 #endif

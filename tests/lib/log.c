@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lines for the operator, bugs of ours, and errors in words. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 
+#include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/log.h>
 #include <kv/stat.h>
@@ -28,10 +30,64 @@ Test(log, reaches_the_listener_as_it_was_formatted)
 	fake_env_remove(&fake);
 }
 
+/* What goes to standard error when these are logged, as KVMM_LOG says. */
+static const char *said_on_stderr(const char *level)
+{
+	static char text[256];
+	int to[2], old = dup(STDERR_FILENO);
+	ssize_t nr;
+
+	cr_assert_eq(pipe(to), 0);
+	cr_assert_eq(fcntl(to[0], F_SETFL, O_NONBLOCK), 0);
+	dup2(to[1], STDERR_FILENO);
+	cr_assert_eq(level ? setenv("KVMM_LOG", level, 1) : unsetenv("KVMM_LOG"), 0);
+	kv_log(KV_LOG_ERR, "an error");
+	kv_log(KV_LOG_WARN, "a warning");
+	kv_refuse(-EINVAL, "a reason");
+	kv_log(KV_LOG_DEBUG, "a detail");
+	dup2(old, STDERR_FILENO);
+	nr = read(to[0], text, sizeof(text) - 1);
+	text[max(nr, (ssize_t)0)] = '\0';
+	return text;
+}
+
 Test(log, without_a_listener_is_silent)
 {
-	cr_assert_null(kv_env()->log);
-	kv_log(KV_LOG_ERR, "%s", "nobody hears this");
+	cr_expect_str_empty(said_on_stderr(NULL));
+}
+
+Test(log, of_a_level_that_is_none_is_silent)
+{
+	cr_expect_str_empty(said_on_stderr("loud"));
+}
+
+Test(log, goes_to_standard_error_down_to_the_level_that_the_environment_names)
+{
+	cr_expect_str_eq(said_on_stderr("info"), "an error\na warning\na reason\n");
+}
+
+Test(log, of_errors_only_has_no_warnings)
+{
+	cr_expect_str_eq(said_on_stderr("error"), "an error\n");
+}
+
+static void listen(void *arg, int level, const char *line)
+{
+	snprintf(arg, 64, "%d %s", level, line);
+}
+
+Test(log, goes_to_the_function_that_was_set_and_to_no_other_place)
+{
+	char heard[64] = "";
+
+	kvmm_log_set(listen, heard);
+	cr_expect_str_empty(said_on_stderr("debug"));
+	cr_expect_str_eq(heard, "7 a detail");
+	cr_expect_eq(kv_refuse(-EBUSY, "kvmm: the %s", "reason"), -EBUSY);
+	cr_expect_str_eq(heard, "6 kvmm: the reason");
+	kvmm_log_set(NULL, NULL);
+	cr_expect_str_eq(said_on_stderr("error"), "an error\n");
+	cr_expect_str_eq(heard, "6 kvmm: the reason");
 }
 
 static void *log_elsewhere(void *unused)
@@ -42,18 +98,16 @@ static void *log_elsewhere(void *unused)
 
 Test(log, keeps_the_last_line_of_a_thread_for_it)
 {
-	char line[10] = "";
 	pthread_t thread;
 
-	cr_assert_null(kv_env()->log);
-	kv_log_keep(line, sizeof(line));
+	cr_expect_str_empty(kvmm_why());
 	kv_log(KV_LOG_INFO, "one");
-	kv_log(KV_LOG_INFO, "%s", "two, which is cut");
+	kv_refuse(-EINVAL, "kvmm: %s", "two");
 	cr_assert_eq(pthread_create(&thread, NULL, log_elsewhere, NULL), 0);
 	pthread_join(thread, NULL);
-	kv_log_keep(NULL, 0);
-	kv_log(KV_LOG_INFO, "three");
-	cr_expect_str_eq(line, "two, whic");
+	cr_expect_str_eq(kvmm_why(), "two");
+	kv_why_clear();
+	cr_expect_str_empty(kvmm_why());
 }
 
 /* One character each side of the limit. */
