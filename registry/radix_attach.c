@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include <kv/err.h>
+#include <kv/log.h>
 
 #include "radix.h"
 
@@ -45,13 +46,32 @@ static const struct attach_type *type_of(const struct kvmm_registry *reg, int ty
 	return type >= 0 && (u32)type < nr ? &reg->type[type] : NULL;
 }
 
+static const char *mode_name(u32 mode)
+{
+	return mode & KVMM_ATTACH_MULTIPLE ? "multiple" : "unique";
+}
+
+static int refuse_mode(int err, const struct attach_type *type, u32 mode)
+{
+	return kv_refuse(err, "attachment type \"%s\" is %s, not %s", type->name,
+			 mode_name(type->mode), mode_name(mode));
+}
+
 static int type_add(struct kvmm_registry *reg, const struct attach_type *type)
 {
 	kv_assert_held(&reg->config_lock);
-	for (u32 id = 0; id < reg->nr_types; id++)
-		if (!strcmp(reg->type[id].name, type->name))
-			return reg->type[id].mode == type->mode &&
-			       reg->type[id].dtor == type->dtor ? (int)id : -EEXIST;
+	for (u32 id = 0; id < reg->nr_types; id++) {
+		const struct attach_type *old = &reg->type[id];
+
+		if (strcmp(old->name, type->name))
+			continue;
+		if ((old->mode ^ type->mode) & KVMM_ATTACH_MULTIPLE)
+			return refuse_mode(-EEXIST, old, type->mode);
+		if (old->mode == type->mode && old->dtor == type->dtor)
+			return id;
+		return kv_refuse(-EEXIST, "attachment type \"%s\" has another %s", type->name,
+				 old->dtor == type->dtor ? "KVMM_ATTACH_KEEPS" : "destructor");
+	}
 	if (reg->nr_types == KVMM_REGISTRY_TYPES)
 		return -ENOSPC;
 	reg->type[reg->nr_types] = *type;
@@ -72,30 +92,11 @@ int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_
 	    (mode & ~KVMM_ATTACH_KEEPS) > KVMM_ATTACH_MULTIPLE)
 		return -EINVAL;
 	strcpy(type.name, name);
+	kv_why_clear();
 	kv_lock(&reg->config_lock);
 	id = type_add(reg, &type);
 	kv_unlock(&reg->config_lock);
 	return id;
-}
-
-static const char *mode_name(u32 mode)
-{
-	return mode & KVMM_ATTACH_MULTIPLE ? "multiple" : "unique";
-}
-
-int kvmm_attach_why(struct kvmm_registry *reg, int type, uint32_t mode, char *text, size_t bytes)
-{
-	const struct attach_type *found = reg ? type_of(reg, type) : NULL;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!found || (!text && bytes))
-		return -EINVAL;
-	if (!((found->mode ^ mode) & KVMM_ATTACH_MULTIPLE))
-		return -ENOENT;
-	snprintf(text, bytes, "attachment type \"%s\" is %s, not %s", found->name,
-		 mode_name(found->mode), mode_name(mode));
-	return 0;
 }
 
 /* ---- lists ---- */
@@ -172,8 +173,11 @@ int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t handle, int type, ui
 
 	if (kv_inherited(reg))
 		return -ECHILD;
-	if (!found || mode != (found->mode & ~KVMM_ATTACH_KEEPS))
-		return -EINVAL;
+	kv_why_clear();
+	if (!found)
+		return kv_refuse(-EINVAL, "there is no attachment type %d", type);
+	if (mode != (found->mode & ~KVMM_ATTACH_KEEPS))
+		return refuse_mode(-EINVAL, found, mode);
 	fresh = kv_alloc(sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;

@@ -66,13 +66,11 @@ static uint32_t route(const struct kvmm_prefix *prompt)
 static int count_uses(kvmm_node_t node)
 {
 	static int nr_uses;
-	char why[96];
 	int type = kvmm_attach_type_create(reg, "uses", KVMM_ATTACH_UNIQUE, NULL);
 	int err = kvmm_node_attach(reg, node, type, KVMM_ATTACH_UNIQUE, &nr_uses);
 
-	if (!err && kvmm_node_attach(reg, node, type, KVMM_ATTACH_MULTIPLE, &nr_uses) == -EINVAL &&
-	    !kvmm_attach_why(reg, type, KVMM_ATTACH_MULTIPLE, why, sizeof(why)))
-		printf("refused: %s\n", why);
+	if (!err && kvmm_node_attach(reg, node, type, KVMM_ATTACH_MULTIPLE, &nr_uses) == -EINVAL)
+		printf("refused: %s\n", kvmm_why());
 	kvmm_node_with(reg, node, type, one_more, NULL);
 	kvmm_node_with(reg, node, type, one_more, NULL);
 	printf("asked for %d times\n", nr_uses);

@@ -322,28 +322,17 @@ typedef void kvmm_attach_dtor(void *value);
  * @dtor: may be NULL
  *
  * Return: its id, that of an earlier call if all is the same; -EEXIST there is one of that name and
- * another mode or destructor (kvmm_attach_why() says which); -ENOSPC; -EINVAL.
+ * another mode or destructor (kvmm_why() says which); -ENOSPC; -EINVAL.
  */
 KVMM_API int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_t mode,
 				     kvmm_attach_dtor *dtor);
-
-/**
- * kvmm_attach_why() - one line of English on why a value of @type cannot be attached as @mode
- * @text: room for @bytes; 96 are enough
- *
- * Names the type: 'attachment type "score" is unique, not multiple'.
- *
- * Return: 0; -ENOENT nothing speaks against it; -EINVAL no such type.
- */
-KVMM_API int kvmm_attach_why(struct kvmm_registry *reg, int type, uint32_t mode, char *text,
-			     size_t bytes);
 
 /**
  * kvmm_node_attach() - attach a value to a node
  * @mode: KVMM_ATTACH_UNIQUE or KVMM_ATTACH_MULTIPLE, the type's
  *
  * Return: 0: the value is the registry's; -EINVAL no such type, or of the other mode, see
- * kvmm_attach_why(); -ESTALE; -ENOMEM; -EOVERFLOW.
+ * kvmm_why(); -ESTALE; -ENOMEM; -EOVERFLOW.
  */
 KVMM_API int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t node, int type,
 			      uint32_t mode, void *value);

@@ -265,11 +265,9 @@ static int detach(void)
 static int make_type(void)
 {
 	static const char *const name[] = { "one", "many", "a name that is longer than any may be, by far", "" };
-	char text[96];
 	int type = kvmm_attach_type_create(f.reg, name[any(4)], any(3) | any(2) << 8, any(2) ? destroyed : NULL);
 
 	require(type >= 0 || type == -EEXIST || type == -ENOSPC || type == -EINVAL || type == -ENOMEM);
-	expect(kvmm_attach_why(f.reg, (int)any(70) - 2, any(3), text, any(97)), 0, -ENOENT, -EINVAL);
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 #include <kv/err.h>
 #include <kv/log.h>
 #include <kv/stat.h>
-#include <kvmm/types.h>
 
 #include "tests/support/fake_env.h"
 #include "tests/support/test.h"

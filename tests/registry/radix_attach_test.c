@@ -100,17 +100,19 @@ Test(radix_attach, mixing_is_an_error_that_names_the_type)
 	int unique = kvmm_attach_type_create(reg, "score", KVMM_ATTACH_UNIQUE, NULL);
 	int multiple = kvmm_attach_type_create(reg, "reader", KVMM_ATTACH_MULTIPLE, NULL);
 	kvmm_node_t node = node_at_name(reg, &chain, 0);
-	char text[96];
 	int value;
 
 	cr_expect_eq(kvmm_node_attach(reg, node, unique, KVMM_ATTACH_MULTIPLE, &value), -EINVAL);
-	cr_assert_eq(kvmm_attach_why(reg, unique, KVMM_ATTACH_MULTIPLE, text, sizeof(text)), 0);
-	cr_expect_str_eq(text, "attachment type \"score\" is unique, not multiple");
+	cr_expect_str_eq(kvmm_why(), "attachment type \"score\" is unique, not multiple");
 	cr_expect_eq(kvmm_node_attach(reg, node, multiple, KVMM_ATTACH_UNIQUE, &value), -EINVAL);
-	cr_assert_eq(kvmm_attach_why(reg, multiple, KVMM_ATTACH_UNIQUE, text, sizeof(text)), 0);
-	cr_expect_str_eq(text, "attachment type \"reader\" is multiple, not unique");
-	cr_expect_eq(kvmm_attach_why(reg, unique, KVMM_ATTACH_UNIQUE, text, sizeof(text)), -ENOENT);
+	cr_expect_str_eq(kvmm_why(), "attachment type \"reader\" is multiple, not unique");
+	cr_expect_eq(kvmm_node_attach(reg, node, 99, KVMM_ATTACH_UNIQUE, &value), -EINVAL);
+	cr_expect_str_eq(kvmm_why(), "there is no attachment type 99");
 	cr_expect_eq(kvmm_attach_type_create(reg, "score", KVMM_ATTACH_MULTIPLE, NULL), -EEXIST);
+	cr_expect_str_eq(kvmm_why(), "attachment type \"score\" is unique, not multiple");
+	cr_expect_eq(kvmm_attach_type_create(reg, "score", KVMM_ATTACH_UNIQUE | KVMM_ATTACH_KEEPS, NULL),
+		     -EEXIST);
+	cr_expect_str_eq(kvmm_why(), "attachment type \"score\" has another KVMM_ATTACH_KEEPS");
 	cr_expect_eq(kvmm_attach_type_create(reg, "score", KVMM_ATTACH_UNIQUE, NULL), unique);
 	cr_expect_eq(digits(node, -1), 0);
 }
