@@ -12,6 +12,7 @@
 #include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/pool_migrate.h>
@@ -302,19 +303,33 @@ static void run(void *arg)
 
 /* ---- coming and going ---- */
 
+static int check_attr(const struct kvmm_control_attr *attr)
+{
+	if (attr->flags & ~(KVMM_CONTROL_THREAD | KVMM_CONTROL_READ_ONLY) || attr->reserved)
+		return kv_refuse(-EINVAL, "kvmm: control: flags 0x%x or what is reserved is none",
+				 attr->flags);
+	if (!attr->max_clients || attr->max_clients > MAX_CLIENTS)
+		return kv_refuse(-EINVAL, "kvmm: control: %u clients, not 1 to %u", attr->max_clients,
+				 MAX_CLIENTS);
+	if (!attr->max_rate || attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms)
+		return kv_refuse(-EINVAL, "kvmm: control: @max_rate is not 1 to %u, or a time is 0",
+				 MAX_RATE);
+	if (attr->max_answer_bytes < MIN_ANSWER || attr->max_answer_bytes > 1u << 30)
+		return kv_refuse(-EINVAL, "kvmm: control: answers of %u bytes, not %u to 2^30",
+				 attr->max_answer_bytes, MIN_ANSWER);
+	return 0;
+}
+
 static int read_attr(struct kvmm_control *control, const struct kvmm_control_attr *from)
 {
 	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
 	struct kvmm_control_attr *attr = &control->attr;
 	int err = kv_copy_attr(attr, sizeof(*attr), from ? from : &preset);
 
+	if (!err)
+		err = check_attr(attr);
 	if (err)
 		return err;
-	if (attr->flags & ~(KVMM_CONTROL_THREAD | KVMM_CONTROL_READ_ONLY) || attr->reserved ||
-	    !attr->max_clients || attr->max_clients > MAX_CLIENTS || !attr->max_rate ||
-	    attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms ||
-	    attr->max_answer_bytes < MIN_ANSWER || attr->max_answer_bytes > 1u << 30)
-		return -EINVAL;
 	control->peer = kv_alloc_array(attr->max_clients, sizeof(*control->peer));
 	return control->peer ? 0 : -ENOMEM;
 }
@@ -393,6 +408,7 @@ int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control 
 	struct kvmm_control *control;
 	int err;
 
+	kv_why_clear();
 	if (!result)
 		return -EINVAL;
 	control = kv_alloc(sizeof(*control));

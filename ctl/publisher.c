@@ -13,6 +13,7 @@
 #include <kv/err.h>
 #include <kv/fork.h>
 #include <kv/lock.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/sock.h>
@@ -319,11 +320,16 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 
 	if (err)
 		return err;
-	if (!attr->endpoint || !kv_name_is_good("publisher", attr->endpoint, SIZE_MAX) ||
+	if (!attr->endpoint || !attr->topic || attr->reserved)
+		return kv_refuse(-EINVAL, "kvmm: publisher: no endpoint or no topic, or @reserved is "
+				 "not 0");
+	if (!attr->high_water || attr->high_water > 1u << 30)
+		return kv_refuse(-EINVAL, "kvmm: publisher: %u messages of a subscriber, not 1 to 2^30",
+				 attr->high_water);
+	if (!kv_name_is_good("publisher", attr->endpoint, SIZE_MAX) ||
 	    (attr->replay_endpoint &&
-	     !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) || !attr->topic ||
-	    (*attr->topic && !kv_name_is_good("topic", attr->topic, MAX_TOPIC + 1)) ||
-	    !attr->high_water || attr->high_water > 1u << 30 || attr->reserved)
+	     !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) ||
+	    (*attr->topic && !kv_name_is_good("topic", attr->topic, MAX_TOPIC + 1)))
 		return -EINVAL;
 	return 0;
 }
@@ -442,8 +448,10 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 {
 	struct kvmm_publisher *publisher;
 	struct kvmm_publisher_attr known;
-	int err = read_attr(attr, &known);
+	int err;
 
+	kv_why_clear();
+	err = read_attr(attr, &known);
 	if (err || !pool || !result)
 		return -EINVAL;
 	publisher = kv_alloc(sizeof(*publisher));

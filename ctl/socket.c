@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <kv/buf.h>
+#include <kv/log.h>
 #include <kv/sys.h>
 
 #include "control.h"
@@ -31,7 +32,8 @@ static int take_name(struct kvmm_control *control)
 	}
 	len = strlen(name);
 	if (!len || len >= sizeof(control->name) || name[0] == '.' || name[strspn(name, ALLOWED)])
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: control: the name is not 1 to %u of letters, digits, ._-",
+				 KVMM_CONTROL_NAME - 1);
 	memcpy(control->name, name, len);
 	return 0;
 }
@@ -69,7 +71,10 @@ int control_listen(struct kvmm_control *control)
 		return -EINVAL;
 	err = ops->folder(ops->ctx, dir);
 	if (err)
-		return err;
+		return kv_refuse(err, "kvmm: control: the folder %s: %s", dir, kvmm_strerror(err));
 	control->fd = ops->listen(ops->ctx, control->path);
-	return control->fd < 0 ? control->fd : 0;
+	if (control->fd < 0)
+		return kv_refuse(control->fd, "kvmm: control: %s: %s", control->path,
+				 kvmm_strerror(control->fd));
+	return 0;
 }

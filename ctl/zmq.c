@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <kv/log.h>
 #include <kv/sys.h>
 
 #include "zmq.h"
@@ -31,16 +32,17 @@ static const struct {
 int zmq_open(struct zmq *zmq)
 {
 	const struct kv_sys_ops *sys = kv_sys();
-	const char *why;
+	const char *why = "there is no " LIBRARY;
 	void *library = sys->open_library(sys->ctx, LIBRARY, &why);
 
 	if (!library)
-		return -ENOENT;
+		return kv_refuse(-ENOENT, "kvmm: publisher: %s", why);
 	for (u32 i = 0; i < ARRAY_SIZE(symbols); i++) {
 		void *symbol = sys->find_symbol(sys->ctx, library, symbols[i].name);
 
 		if (!symbol)
-			return -ENOENT;
+			return kv_refuse(-ENOENT, "kvmm: publisher: " LIBRARY " has no %s",
+					 symbols[i].name);
 		memcpy((char *)zmq + symbols[i].at, &symbol, sizeof(symbol));
 	}
 	return 0;

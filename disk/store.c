@@ -9,6 +9,7 @@
 
 #include <kv/buf.h>
 #include <kv/env.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 
 #include "internal.h"
@@ -32,8 +33,12 @@ static int check_private(const struct kvmm_disk *disk, int file, bool is_folder)
 	if (err)
 		return err;
 	if (is_folder ? !stat.is_folder : !stat.is_file || stat.nr_links != 1)
-		return -EPERM;
-	return stat.is_own && !(stat.mode & 077) ? 0 : -EPERM;
+		return kv_refuse(-EPERM, "kvmm: disk: %s", is_folder ? "it is no folder" :
+				 "its file is none, or has more names");
+	if (stat.is_own && !(stat.mode & 077))
+		return 0;
+	return kv_refuse(-EPERM, "kvmm: disk: its %s is %s", is_folder ? "folder" : "file",
+			 stat.is_own ? "open to others" : "another user's");
 }
 
 static int open_file(struct kvmm_disk *disk, u32 flags)
@@ -166,11 +171,17 @@ static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *o
 		return -EINVAL;
 	*own = (struct kvmm_disk_attr){ 0 };
 	memcpy(own, attr, min(attr->size, sizeof(*own)));
-	if (!own->path || !kv_name_is_good("store", own->path, SIZE_MAX) ||
-	    own->io >= KVMM_DISK_NR_IOS || own->depth > MAX_DEPTH || own->flags & ~ALL_FLAGS ||
-	    (own->nr_layouts && !own->layouts) ||
-	    (own->segment_bytes && !disk_is_segment_size(own->segment_bytes)))
+	if (!own->path || !kv_name_is_good("store", own->path, SIZE_MAX))
 		return -EINVAL;
+	if (own->io >= KVMM_DISK_NR_IOS || own->depth > MAX_DEPTH || own->flags & ~ALL_FLAGS)
+		return kv_refuse(-EINVAL, "kvmm: disk: io %u, depth %u or flags 0x%x is none",
+				 own->io, own->depth, own->flags);
+	if (own->nr_layouts && !own->layouts)
+		return kv_refuse(-EINVAL, "kvmm: disk: %u layouts at NULL", own->nr_layouts);
+	if (own->segment_bytes && !disk_is_segment_size(own->segment_bytes))
+		return kv_refuse(-EINVAL, "kvmm: disk: segments of %u bytes, no power of two from "
+				 "%u to %u", own->segment_bytes, KVMM_DISK_MIN_SEGMENT,
+				 KVMM_DISK_MAX_SEGMENT);
 	return 0;
 }
 
@@ -178,8 +189,10 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 {
 	struct kvmm_disk_attr own;
 	struct kvmm_disk *new;
-	int err = disk ? copy_attr(attr, &own) : -EINVAL;
+	int err;
 
+	kv_why_clear();
+	err = disk ? copy_attr(attr, &own) : -EINVAL;
 	if (err)
 		return err;
 	new = kv_alloc(sizeof(*new));

@@ -11,6 +11,7 @@
 #include <kv/evict.h>
 #include <kv/fork.h>
 #include <kv/lock.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/rcu.h>
@@ -50,7 +51,7 @@ static int find_planner(const char *name, struct kv_pool_parts *parts)
 		parts->planner = planners[i];
 		return 0;
 	}
-	return -ENOENT;
+	return kv_refuse(-ENOENT, "kvmm: pool: no compactor \"%s\"", name);
 }
 
 static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *parts)
@@ -61,13 +62,15 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
 	if (!err && attr->policy) {
 		parts->evict = kv_evict_find(attr->policy, &parts->evict_args);
-		err = parts->evict ? 0 : -ENOENT;
+		if (!parts->evict)
+			err = kv_refuse(-ENOENT, "kvmm: pool: no policy \"%s\"", attr->policy);
 	}
 	if (!err)
 		err = find_planner(attr->compactor, parts);
 	if (!err) {
 		parts->map = kv_map_find(attr->index);
-		err = parts->map ? 0 : -ENOENT;
+		if (!parts->map)
+			err = kv_refuse(-ENOENT, "kvmm: pool: no index \"%s\"", attr->index);
 	}
 	return err;
 }
@@ -182,11 +185,14 @@ static int create_pool(const struct kvmm_pool_attr *attr, struct kvmm_pool **res
 	struct kvmm_pool *pool;
 	int err;
 
+	kv_why_clear();
 	if (!attr || !result)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
-	if (!err)
-		err = find_parts(&known, &parts);
+	if (err)
+		return kv_refuse(err, "kvmm: pool: %zu bytes of attributes, of which %zu are known",
+				 attr->size, sizeof(known));
+	err = find_parts(&known, &parts);
 	if (!err)
 		err = kv_pool_create(&known, &parts, &pool);
 	if (err)

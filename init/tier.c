@@ -2,6 +2,7 @@
 /* Tiers from their parts. */
 #include <kv/cuda.h>
 #include <kv/evict.h>
+#include <kv/log.h>
 #include <kv/pool.h>
 #include <kv/sys.h>
 #include <kv/tier.h>
@@ -16,7 +17,7 @@ static int find_parts(const struct kvmm_tier_attr *attr, struct kv_tier_parts *p
 	parts->evict = kv_evict_find(attr->policy ? attr->policy : DEFAULT_POLICY,
 				     &parts->evict_args);
 	if (!parts->evict)
-		return -ENOENT;
+		return kv_refuse(-ENOENT, "kvmm: tier: no policy \"%s\"", attr->policy);
 	return kv_find_device(attr->device ? attr->device : "host", &parts->dev,
 			      &parts->dev_number);
 }
@@ -28,6 +29,7 @@ int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **
 	struct kv_tier_parts parts;
 	int err, cancel;
 
+	kv_why_clear();
 	if (!attr || !tier)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);

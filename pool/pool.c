@@ -115,13 +115,13 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 {
 	u64 bytes, end, sum = 0;
 
-	if (!attr->planes && attr->nr_planes)
-		return -EINVAL;
+	if (!attr->planes != !attr->nr_planes || attr->nr_planes > KVMM_MAX_PLANES)
+		return kv_refuse(-EINVAL, "kvmm: pool: %u planes, not 1 to %u, or none", attr->nr_planes,
+				 KVMM_MAX_PLANES);
+	if (!attr->planes && kv_mul_overflows(attr->block_bytes, (u64)attr->nr_blocks, &bytes))
+		return kv_refuse(-EINVAL, "kvmm: pool: @block_bytes are more than there can be");
 	if (!attr->planes)
-		return kv_mul_overflows(attr->block_bytes, (u64)attr->nr_blocks, &bytes) ?
-		       -EINVAL : 0;
-	if (!attr->nr_planes || attr->nr_planes > KVMM_MAX_PLANES)
-		return -EINVAL;
+		return 0;
 	for (u32 i = 0; i < attr->nr_planes; i++) {
 		const struct kvmm_plane *plane = &attr->planes[i];
 
@@ -130,12 +130,17 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 		    kv_mul_overflows(plane->stride, (u64)attr->nr_blocks, &bytes) ||
 		    kv_add_overflows(plane->base, bytes, &end) ||
 		    kv_add_overflows(sum, plane->bytes, &sum))
-			return -EINVAL;
+			return kv_refuse(-EINVAL, "kvmm: pool: plane %u is empty, longer than its "
+					 "stride, or beyond the last address", i);
 		for (u32 j = 0; j < i; j++)
 			if (planes_overlap(plane, &attr->planes[j], attr->nr_blocks))
-				return -EINVAL;
+				return kv_refuse(-EINVAL, "kvmm: pool: two planes share memory");
 	}
-	return attr->block_bytes && attr->block_bytes != sum ? -EINVAL : 0;
+	if (attr->block_bytes && attr->block_bytes != sum)
+		return kv_refuse(-EINVAL, "kvmm: pool: the planes have %llu bytes, @block_bytes is "
+				 "%llu", (unsigned long long)sum,
+				 (unsigned long long)attr->block_bytes);
+	return 0;
 }
 
 static int check_attr(const struct kvmm_pool_attr *attr)
@@ -143,14 +148,18 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 	u32 tokens = attr->block_tokens;
 
 	if (!attr->nr_blocks || attr->nr_blocks > KVMM_MAX_BLOCKS)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: pool: %u blocks, not 1 to %u", attr->nr_blocks,
+				 KVMM_MAX_BLOCKS);
 	if (tokens && (!kv_is_pow2(tokens) || tokens > MAX_BLOCK_TOKENS))
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: pool: %u tokens a block, no power of two up to %u",
+				 tokens, MAX_BLOCK_TOKENS);
 	if (attr->flags & KVMM_POOL_ELASTIC ? attr->planes || !attr->block_bytes : attr->unit_bytes)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: pool: KVMM_POOL_ELASTIC goes with @block_bytes, "
+				 "@unit_bytes with KVMM_POOL_ELASTIC");
 	if (attr->flags & ~POOL_FLAGS || attr->dup_policy >= KVMM_NR_DUPS ||
 	    attr->zero >= KVMM_NR_ZEROS)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: pool: flags 0x%x, dup_policy %u or zero %u is none",
+				 attr->flags, attr->dup_policy, attr->zero);
 	if (attr->name && !kv_name_is_good("pool", attr->name, KV_POOL_NAME))
 		return -EINVAL;
 	return check_memory(attr);

@@ -10,6 +10,7 @@
 
 #include <kv/buf.h>
 #include <kv/env.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 
 #include "below.h"
@@ -133,6 +134,23 @@ static void measure(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr)
 	tier->nr_buckets = 1u << kv_order(nr);
 }
 
+static int check_attr(const struct kvmm_tier_attr *attr, const struct kv_evict_ops *evict)
+{
+	u64 bytes;
+
+	if (attr->flags & ~TIER_FLAGS || attr->numa_node < -1)
+		return kv_refuse(-EINVAL, "kvmm: tier: flags 0x%x or node %d is none", attr->flags,
+				 attr->numa_node);
+	if (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes))
+		return kv_refuse(-EINVAL, "kvmm: tier: @capacity_bytes goes with @block_bytes, and "
+				 "without @capacity_blocks");
+	if (kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes))
+		return kv_refuse(-EINVAL, "kvmm: tier: @block_bytes are more than there can be");
+	if (evict->keeps_unnamed)
+		return kv_refuse(-EINVAL, "kvmm: tier: \"%s\" is a policy of pools only", evict->name);
+	return attr->name && !kv_name_is_good("tier", attr->name, 32) ? -EINVAL : 0;
+}
+
 static int make_tables(struct kvmm_tier *tier)
 {
 	tier->slot = kv_alloc_array(tier->nr_units, sizeof(*tier->slot));
@@ -194,20 +212,17 @@ int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts
 		   struct kvmm_tier **result)
 {
 	struct kvmm_tier *tier;
-	u64 bytes;
-	int err;
+	int err = check_attr(attr, parts->evict);
 
-	if (attr->flags & ~TIER_FLAGS || attr->numa_node < -1 || parts->evict->keeps_unnamed ||
-	    (attr->name && !kv_name_is_good("tier", attr->name, 32)) ||
-	    (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes)) ||
-	    kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes))
-		return -EINVAL;
+	if (err)
+		return err;
 	tier = kv_alloc_lines(1, sizeof(*tier));
 	if (!tier)
 		return -ENOMEM;
 	init_fields(tier, attr, parts);
 	measure(tier, attr);
-	err = tier->nr_units ? make_tables(tier) : -EINVAL;
+	err = tier->nr_units ? make_tables(tier) :
+			       kv_refuse(-EINVAL, "kvmm: tier: no block has room in it");
 	if (!err && tier->unit_bytes)
 		err = parts->dev->open(parts->dev_number, &tier->dev);
 	if (!err)
