@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * An engine that fills blocks token by token and lets the pool remember what is in them: a block is named by
- * its own tokens when it is full, and two beams share what they have in common.
+ * its own tokens when it is full, and two beams share what they have in common. Routers are told the tokens,
+ * to name the block in their own way.
  */
 #include <errno.h>
 #include <kvmm/kvmm.h>
@@ -11,6 +12,7 @@
 
 static struct kvmm_pool *pool;
 static struct kvmm_key_ctx *ctx;
+static struct kvmm_publisher *publisher;	/* NULL: there is no libzmq */
 
 /* Drafts are appended, and those that the model does not confirm taken back. */
 static int decode(kvmm_mut_t block)
@@ -35,9 +37,28 @@ static int name(kvmm_mut_t block, kvmm_key_t *key, kvmm_ref_t *ref)
 	struct kvmm_stage_tokens stage = { .blocks = &block, .nr = 1, .ctx = ctx, .staged = &staged,
 					   .keys = key };
 	struct kvmm_publish publish = { .staged = &staged, .nr = 1, .refs = ref };
-	int err = kvmm_stage_tokens(pool, &stage);	/* -ENODATA: it is not full */
+	uint32_t tokens[BLOCK_TOKENS];
+	int err = kvmm_block_tokens(pool, block, tokens, BLOCK_TOKENS) != BLOCK_TOKENS ? -EPROTO : 0;
 
+	if (!err)
+		err = kvmm_stage_tokens(pool, &stage);	/* -ENODATA: it is not full */
+	if (!err && publisher)
+		err = kvmm_publisher_tokens(publisher, key, 1, tokens);
 	return err ? err : kvmm_publish(pool, &publish);
+}
+
+/* Events go to all that subscribe at the endpoint. */
+static int start_publisher(void)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	int err;
+
+	attr.endpoint = "inproc://partial";
+	attr.token_blocks = 16;
+	err = kvmm_publisher_start(pool, &attr, &publisher);
+	if (err == -ENOENT)
+		printf("no events: %s\n", kvmm_why());
+	return err == -ENOENT ? 0 : err;
 }
 
 static int run(void)
@@ -81,9 +102,12 @@ int main(void)
 	if (!err)
 		err = kvmm_pool_create(&attr, &pool);
 	if (!err)
+		err = start_publisher();
+	if (!err)
 		err = run();
 	if (err)
 		fprintf(stderr, "%s\n", kvmm_strerror(err));
+	kvmm_publisher_stop(publisher);
 	kvmm_pool_destroy(pool);
 	kvmm_key_ctx_destroy(ctx);
 	return err != 0;
