@@ -180,6 +180,15 @@ test_headercheck() {
 	refuses "headercheck: an old struct that is left" "struct:kvmm_new is not gone" build headercheck
 }
 
+test_abicheck() {
+	fresh_tree
+	printf '%s\n' 'struct kvmm_new {' '	int a;' '	int b;' '};' >>include/kvmm/api.h
+	accepts "abicheck: what is there is written" build abi-update
+	accepts "abicheck: nothing has changed" build abicheck
+	sed -i 's/^	int b;/	char b;/' include/kvmm/api.h
+	refuses "abicheck: a field has changed" "field kvmm_new.b: at 4, 1 bytes" build abicheck
+}
+
 # worse WHAT WHY TEXT FILE: the text is put at the end of the file, and a number has become worse
 worse() {
 	git checkout -q . && printf '%s\n' "$3" >>"$4"
@@ -398,6 +407,7 @@ test_ignored() {
 test_layercheck
 test_symcheck
 test_headercheck
+test_abicheck
 test_ratchet
 test_instructions
 test_runner
