@@ -309,8 +309,8 @@ static int check_attr(const struct kvmm_control_attr *attr)
 		return kv_refuse(-EINVAL, "kvmm: control: flags 0x%x or what is reserved is none",
 				 attr->flags);
 	if (!attr->max_clients || attr->max_clients > MAX_CLIENTS)
-		return kv_refuse(-EINVAL, "kvmm: control: %u clients, not 1 to %u", attr->max_clients,
-				 MAX_CLIENTS);
+		return kv_refuse(-EINVAL, "kvmm: control: %u clients, not 1 to %u",
+				 attr->max_clients, MAX_CLIENTS);
 	if (!attr->max_rate || attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms)
 		return kv_refuse(-EINVAL, "kvmm: control: @max_rate is not 1 to %u, or a time is 0",
 				 MAX_RATE);

@@ -321,11 +321,11 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 	if (err)
 		return err;
 	if (!attr->endpoint || !attr->topic || attr->reserved)
-		return kv_refuse(-EINVAL, "kvmm: publisher: no endpoint or no topic, or @reserved is "
-				 "not 0");
+		return kv_refuse(-EINVAL, "kvmm: publisher: no endpoint or no topic, or @reserved "
+				 "is not 0");
 	if (!attr->high_water || attr->high_water > 1u << 30)
-		return kv_refuse(-EINVAL, "kvmm: publisher: %u messages of a subscriber, not 1 to 2^30",
-				 attr->high_water);
+		return kv_refuse(-EINVAL, "kvmm: publisher: %u messages of a subscriber, not 1 to "
+				 "2^30", attr->high_water);
 	if (!kv_name_is_good("publisher", attr->endpoint, SIZE_MAX) ||
 	    (attr->replay_endpoint &&
 	     !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) ||

@@ -32,8 +32,8 @@ static int take_name(struct kvmm_control *control)
 	}
 	len = strlen(name);
 	if (!len || len >= sizeof(control->name) || name[0] == '.' || name[strspn(name, ALLOWED)])
-		return kv_refuse(-EINVAL, "kvmm: control: the name is not 1 to %u of letters, digits, ._-",
-				 KVMM_CONTROL_NAME - 1);
+		return kv_refuse(-EINVAL, "kvmm: control: the name is not 1 to %u of letters, "
+				 "digits, ._-", KVMM_CONTROL_NAME - 1);
 	memcpy(control->name, name, len);
 	return 0;
 }

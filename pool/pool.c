@@ -116,8 +116,8 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 	u64 bytes, end, sum = 0;
 
 	if (!attr->planes != !attr->nr_planes || attr->nr_planes > KVMM_MAX_PLANES)
-		return kv_refuse(-EINVAL, "kvmm: pool: %u planes, not 1 to %u, or none", attr->nr_planes,
-				 KVMM_MAX_PLANES);
+		return kv_refuse(-EINVAL, "kvmm: pool: %u planes, not 1 to %u, or none",
+				 attr->nr_planes, KVMM_MAX_PLANES);
 	if (!attr->planes && kv_mul_overflows(attr->block_bytes, (u64)attr->nr_blocks, &bytes))
 		return kv_refuse(-EINVAL, "kvmm: pool: @block_bytes are more than there can be");
 	if (!attr->planes)
@@ -158,8 +158,8 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 				 "@unit_bytes with KVMM_POOL_ELASTIC");
 	if (attr->flags & ~POOL_FLAGS || attr->dup_policy >= KVMM_NR_DUPS ||
 	    attr->zero >= KVMM_NR_ZEROS)
-		return kv_refuse(-EINVAL, "kvmm: pool: flags 0x%x, dup_policy %u or zero %u is none",
-				 attr->flags, attr->dup_policy, attr->zero);
+		return kv_refuse(-EINVAL, "kvmm: pool: flags 0x%x, dup_policy %u or zero %u is "
+				 "none", attr->flags, attr->dup_policy, attr->zero);
 	if (attr->name && !kv_name_is_good("pool", attr->name, KV_POOL_NAME))
 		return -EINVAL;
 	return check_memory(attr);

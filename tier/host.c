@@ -147,7 +147,8 @@ static int check_attr(const struct kvmm_tier_attr *attr, const struct kv_evict_o
 	if (kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes))
 		return kv_refuse(-EINVAL, "kvmm: tier: @block_bytes are more than there can be");
 	if (evict->keeps_unnamed)
-		return kv_refuse(-EINVAL, "kvmm: tier: \"%s\" is a policy of pools only", evict->name);
+		return kv_refuse(-EINVAL, "kvmm: tier: \"%s\" is a policy of pools only",
+				 evict->name);
 	return attr->name && !kv_name_is_good("tier", attr->name, 32) ? -EINVAL : 0;
 }
 
