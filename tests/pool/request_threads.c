@@ -122,10 +122,11 @@ static bool go_on(u64 *r, struct kvmm_seq *seq)
 	expect(!kvmm_seq_info(seq, &info));
 	expect(kvmm_seq_tokens(seq, 0, token, MAX_TOKENS) == (int)info.nr_tokens);
 	touch_kv(seq, token, 0, info.nr_computed, false);
-	if (!info.nr_blocks && any_of(r, 4)) {
+	if (info.state == KVMM_SEQ_TAKING && !any_of(r, 8)) {
+		expect(!kvmm_seq_release(seq));
+	} else if (info.state == KVMM_SEQ_TAKING || (!info.nr_blocks && any_of(r, 4))) {
 		err = any_of(r, 2) ? kvmm_seq_match(seq) : kvmm_seq_acquire(seq);
-		expect(err >= 0 || err == -ENOSPC);
-	attr.wait_ns = any_of(r, 3) ? WAIT_NS : 0;
+		expect(err >= 0 || err == -ENOSPC || err == -EINPROGRESS);
 	} else if (info.nr_waiting) {
 		prefill(r, seq, token, &info);
 	} else if (info.nr_remaining) {
@@ -170,13 +171,23 @@ static void *disturb(void *arg)
 
 static int set_up(void)
 {
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_key_attr key_attr = { .size = sizeof(key_attr), .block_tokens = BLOCK_TOKENS };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 				       .block_bytes = BLOCK_BYTES, .block_tokens = BLOCK_TOKENS,
-				       .policy = "lru" };
-	int err = kvmm_key_ctx_create(&key_attr, &ctx);
+				       .policy = "lru", .host_attr = &client };
+	int err;
 
-	attr.wait_ns = any_of(r, 3) ? WAIT_NS : 0;
+	client.config = &config;
+	host.capacity_blocks = NR_UNITS;
+	host.block_bytes = BLOCK_BYTES;
+	err = kvmm_tier_host_create(&host, &tier);
+	attr.host = tier;
+	config.write = KVMM_TIER_THROUGH;
+	if (!err)
+		err = kvmm_key_ctx_create(&key_attr, &ctx);
 	return err ? err : kvmm_pool_create(&attr, &pool);
 }
 
