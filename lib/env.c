@@ -179,16 +179,4 @@ const struct kv_env_ops kv_env_system = {
 	.cpu		= kv_system_cpu,
 };
 
-static const struct kv_env_ops *env_in_force = &kv_env_system;
-
-const struct kv_env_ops *kv_env(void)
-{
-	/* Pairs with kv_env_set(): a reader that sees the table sees its contents. */
-	return smp_load_acquire(&env_in_force);
-}
-
-void kv_env_set(const struct kv_env_ops *ops)
-{
-	/* Pairs with kv_env(). */
-	smp_store_release(&env_in_force, ops ? ops : &kv_env_system);
-}
+DEFINE_SEAM(env)

@@ -53,41 +53,36 @@ static s64 leave(struct before before, s64 ret)
 	return ret;
 }
 
+#define guarded(call)	({ struct before __before = enter(); leave(__before, call); })
+
 static int system_open_dir(void *ctx, const char *path, bool create)
 {
-	struct before before = enter();
-
 	if (create)
-		mkdir(path, 0700);	/* open() gives a better error */
-	return leave(before, open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+		guarded(mkdir(path, 0700));	/* open() gives a better error */
+	return guarded(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 static int system_open_at(void *ctx, int dir, const char *name, u32 flags)
 {
 	int how = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-	struct before before = enter();
 
 	how |= flags & KV_FILE_WRITE ? O_RDWR : O_RDONLY;
 	how |= flags & KV_FILE_CREATE ? O_CREAT : 0;
 	how |= flags & KV_FILE_DIRECT ? O_DIRECT : 0;
-	return leave(before, openat(dir, name, how, 0600));
+	return guarded(openat(dir, name, how, 0600));
 }
 
 /* Linux has closed it even where it says that it was interrupted. */
 static void system_close(void *ctx, int file)
 {
-	struct before before = enter();
-
-	leave(before, close(file));
+	guarded(close(file));
 }
 
 static int system_stat(void *ctx, int file, struct kv_file_stat *stat)
 {
-	struct before before = enter();
 	struct stat st;
-	int err;
+	int err = guarded(fstat(file, &st));
 
-	err = leave(before, fstat(file, &st));
 	if (err)
 		return err;
 	*stat = (struct kv_file_stat){
@@ -100,89 +95,67 @@ static int system_stat(void *ctx, int file, struct kv_file_stat *stat)
 
 static int system_lock(void *ctx, int file)
 {
-	struct before before = enter();
-
-	return leave(before, flock(file, LOCK_EX | LOCK_NB));
+	return guarded(flock(file, LOCK_EX | LOCK_NB));
 }
 
 static void system_unlock(void *ctx, int file)
 {
-	struct before before = enter();
-
-	leave(before, flock(file, LOCK_UN));
+	guarded(flock(file, LOCK_UN));
 }
 
 static s64 system_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
 {
-	struct before before = enter();
-
-	return leave(before, preadv(file, (const struct iovec *)iov, nr, offset));
+	return guarded(preadv(file, (const struct iovec *)iov, nr, offset));
 }
 
 static s64 system_pwritev(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
 {
-	struct before before = enter();
-
-	return leave(before, pwritev(file, (const struct iovec *)iov, nr, offset));
+	return guarded(pwritev(file, (const struct iovec *)iov, nr, offset));
 }
 
 static int system_allocate(void *ctx, int file, u64 offset, u64 bytes)
 {
-	struct before before = enter();
-
-	return leave(before, fallocate(file, 0, offset, bytes));
+	return guarded(fallocate(file, 0, offset, bytes));
 }
 
 static int system_truncate(void *ctx, int file, u64 bytes)
 {
-	struct before before = enter();
-
-	return leave(before, ftruncate(file, bytes));
+	return guarded(ftruncate(file, bytes));
 }
 
 static int system_datasync(void *ctx, int file)
 {
-	struct before before = enter();
-
-	return leave(before, fdatasync(file));
+	return guarded(fdatasync(file));
 }
 
 static int system_rename_at(void *ctx, int dir, const char *from, const char *to)
 {
-	struct before before = enter();
-
-	return leave(before, renameat(dir, from, dir, to));
+	return guarded(renameat(dir, from, dir, to));
 }
 
 static int system_unlink_at(void *ctx, int dir, const char *name)
 {
-	struct before before = enter();
-
-	return leave(before, unlinkat(dir, name, 0));
+	return guarded(unlinkat(dir, name, 0));
 }
 
 static int system_event_open(void *ctx)
 {
-	struct before before = enter();
-
-	return leave(before, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	return guarded(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 /* A counter that is full can be read as well. */
 static void system_event_set(void *ctx, int event)
 {
-	struct before before = enter();
 	uint64_t one = 1;
 
-	leave(before, write(event, &one, sizeof(one)));
+	guarded(write(event, &one, sizeof(one)));
 }
 
 static void system_event_clear(void *ctx, int event)
 {
-	struct before before = enter();
 	uint64_t count;
 
-	leave(before, read(event, &count, sizeof(count)));
+	guarded(read(event, &count, sizeof(count)));
 }
 
 const struct kv_file_ops kv_file_system = {
@@ -208,19 +181,7 @@ const struct kv_file_ops kv_file_system = {
 	.queue_close	= kv_uring_close,
 };
 
-static const struct kv_file_ops *file_in_force = &kv_file_system;
-
-const struct kv_file_ops *kv_file(void)
-{
-	/* Pairs with kv_file_set(): a reader that sees the table sees its contents. */
-	return smp_load_acquire(&file_in_force);
-}
-
-void kv_file_set(const struct kv_file_ops *ops)
-{
-	/* Pairs with kv_file(). */
-	smp_store_release(&file_in_force, ops ? ops : &kv_file_system);
-}
+DEFINE_SEAM(file)
 
 u32 kv_iov_advance(struct kv_iov **iov, u32 nr, size_t done)
 {

@@ -9,6 +9,8 @@
 #include <kv/bits.h>
 #include <kv/pages.h>
 
+#include "internal.h"
+
 #define MPOL_PREFERRED	1	/* of <linux/mempolicy.h>: that node, or another if it is full */
 #define MAX_NODES	1024
 
@@ -52,16 +54,4 @@ const struct kv_pages_ops kv_pages_system = {
 	.unmap	= system_unmap,
 };
 
-static const struct kv_pages_ops *pages_in_force = &kv_pages_system;
-
-const struct kv_pages_ops *kv_pages(void)
-{
-	/* Pairs with kv_pages_set(): a reader that sees the table sees its contents. */
-	return smp_load_acquire(&pages_in_force);
-}
-
-void kv_pages_set(const struct kv_pages_ops *ops)
-{
-	/* Pairs with kv_pages(). */
-	smp_store_release(&pages_in_force, ops ? ops : &kv_pages_system);
-}
+DEFINE_SEAM(pages)

@@ -25,6 +25,8 @@
 #include <kv/sock.h>
 #include <kv/sys.h>
 
+#include "internal.h"
+
 #define BACKLOG		128
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -501,16 +503,4 @@ const struct kv_sock_ops kv_sock_system = {
 	.hang_up	= system_hang_up,
 };
 
-static const struct kv_sock_ops *sock_in_force = &kv_sock_system;
-
-const struct kv_sock_ops *kv_sock(void)
-{
-	/* Pairs with kv_sock_set(): a reader that sees the table sees its contents. */
-	return smp_load_acquire(&sock_in_force);
-}
-
-void kv_sock_set(const struct kv_sock_ops *ops)
-{
-	/* Pairs with kv_sock(). */
-	smp_store_release(&sock_in_force, ops ? ops : &kv_sock_system);
-}
+DEFINE_SEAM(sock)

@@ -244,19 +244,7 @@ const struct kv_sys_ops kv_sys_system = {
 	.wipe_on_fork	= system_wipe_on_fork,
 };
 
-static const struct kv_sys_ops *sys_in_force = &kv_sys_system;
-
-const struct kv_sys_ops *kv_sys(void)
-{
-	/* Pairs with kv_sys_set(): a reader that sees the table sees its contents. */
-	return smp_load_acquire(&sys_in_force);
-}
-
-void kv_sys_set(const struct kv_sys_ops *ops)
-{
-	/* Pairs with kv_sys(). */
-	smp_store_release(&sys_in_force, ops ? ops : &kv_sys_system);
-}
+DEFINE_SEAM(sys)
 
 int kv_cancel_off(void)
 {

@@ -24,6 +24,22 @@ struct kv_stat_row *stat_row(u32 slot);
 u32 kv_system_cpu(void *ctx);
 void kv_system_log(void *ctx, int level, const char *line);
 
+/* The table of a seam that is in force: the system's, unless a test has put another in place. */
+#define DEFINE_SEAM(name)								\
+	static const struct kv_##name##_ops *in_force = &kv_##name##_system;		\
+											\
+	const struct kv_##name##_ops *kv_##name(void)					\
+	{										\
+		/* Pairs with the release below: a reader of the table sees its contents. */ \
+		return smp_load_acquire(&in_force);					\
+	}										\
+											\
+	void kv_##name##_set(const struct kv_##name##_ops *ops)				\
+	{										\
+		/* Pairs with the acquire above. */					\
+		smp_store_release(&in_force, ops ? ops : &kv_##name##_system);		\
+	}
+
 /* A queue as in struct kv_file_ops. */
 int kv_uring_open(void *ctx, u32 depth, int event, void **queue);
 int kv_uring_submit(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr);
