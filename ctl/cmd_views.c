@@ -38,20 +38,6 @@ static const struct {
 	{ KVMM_MAP_DUP, 'd' }, { KVMM_MAP_LOST, 'l' },
 };
 
-/* "-" if there is none. */
-static const char *letters_of(u32 flags, char text[8])
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < ARRAY_SIZE(letters); i++)
-		if (flags & letters[i].flag)
-			text[nr++] = letters[i].letter;
-	if (!nr)
-		text[nr++] = '-';
-	text[nr] = '\0';
-	return text;
-}
-
 /* Numbers that a block like that does not have are "-". */
 static void write_number(struct kv_text *text, bool has, u64 number)
 {
@@ -71,10 +57,14 @@ static bool is_used(const struct kvmm_map_run *run)
 static void write_run(struct kv_text *text, const struct kvmm_map_run *run)
 {
 	bool used = is_used(run);
-	char flags[8];
+	char flags[8] = "-";
+	u32 nr = 0;
 
+	for (u32 i = 0; i < ARRAY_SIZE(letters); i++)
+		if (run->flags & letters[i].flag)
+			flags[nr++] = letters[i].letter;
 	kv_text_printf(text, "%u\t%u\t%s\t%s", run->first, run->nr, kvmm_map_state_name(run->state),
-		       letters_of(run->flags, flags));
+		       flags);
 	write_number(text, run->owner, run->owner);
 	write_number(text, run->flags & KVMM_MAP_HAS_CLASS, run->cls);
 	write_number(text, used, run->pins);
@@ -401,22 +391,6 @@ static int cmd_holds(struct kv_control_call *call)
 
 /* ---- prefixes ---- */
 
-static void write_node(struct kv_text *text, struct kvmm_registry *reg, kvmm_node_t node)
-{
-	struct kvmm_node_info info, above;
-	kvmm_node_t parent;
-	bool has_parent;
-
-	if (kvmm_node_info(reg, node, &info))
-		return;		/* it has gone meanwhile */
-	has_parent = !kvmm_node_parent(reg, node, &parent) && !kvmm_node_info(reg, parent, &above);
-	kv_text_printf(text, "%u", info.name.position);
-	write_key(text, true, &info.name.key);
-	write_key(text, has_parent, &above.name.key);
-	kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\n", info.tiers, info.children,
-		       info.name.domain.tenant, info.name.domain.group, info.name.domain.layout);
-}
-
 /* Nodes of one position after the other, until there are @max of them. */
 static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 position, u32 max)
 {
@@ -429,8 +403,22 @@ static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 posi
 		nr = kv_radix_at(reg, position, nodes, max);
 		if (nr < 0)
 			break;
-		for (int i = 0; i < nr; i++)
-			write_node(text, reg, nodes[i]);
+		for (int i = 0; i < nr; i++) {
+			struct kvmm_node_info info, above;
+			kvmm_node_t parent;
+			bool has_parent;
+
+			if (kvmm_node_info(reg, nodes[i], &info))
+				continue;		/* it has gone meanwhile */
+			has_parent = !kvmm_node_parent(reg, nodes[i], &parent) &&
+				     !kvmm_node_info(reg, parent, &above);
+			kv_text_printf(text, "%u", info.name.position);
+			write_key(text, true, &info.name.key);
+			write_key(text, has_parent, &above.name.key);
+			kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\n", info.tiers, info.children,
+				       info.name.domain.tenant, info.name.domain.group,
+				       info.name.domain.layout);
+		}
 		max -= nr;
 	}
 	kv_free(nodes);

@@ -479,7 +479,6 @@ int kvmm_control_poll(struct kvmm_control *control)
 int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat)
 {
 	struct kvmm_control_stat known;
-	u64 *to = &known.clients;
 	size_t size;
 
 	if (kv_inherited(control))
@@ -487,9 +486,8 @@ int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_st
 	if (!control || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;
+	kv_peek_copy(&known, &control->stat, sizeof(known));
 	known.size = size;
-	for (u32 i = 0; i < sizeof(known) / sizeof(u64) - 1; i++)
-		to[i] = READ_ONCE((&control->stat.clients)[i]);
 	memcpy(stat, &known, min(size, sizeof(known)));
 	return 0;
 }

@@ -44,7 +44,6 @@ enum metric_scale {
 	SCALE_PER_MILLE,	/* shown: of 1 */
 	SCALE_PPM,
 	SCALE_PERCENT,		/* with KVMM_AVG_SHIFT fraction bits */
-	NR_SCALES,
 };
 
 /**

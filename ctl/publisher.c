@@ -509,15 +509,6 @@ void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 	free_publisher(publisher);
 }
 
-static void read_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
-{
-	u64 *to = &stat->batches;
-
-	stat->size = sizeof(*stat);
-	for (u32 i = 0; i < sizeof(*stat) / sizeof(u64) - 1; i++)
-		to[i] = READ_ONCE((&publisher->stat.batches)[i]);
-}
-
 u32 publishers_look(struct publisher_view *views, u32 max)
 {
 	u32 nr = 0;
@@ -528,7 +519,8 @@ u32 publishers_look(struct publisher_view *views, u32 max)
 			continue;
 		views[nr].pool = at->pool;
 		memcpy(views[nr].endpoint, at->endpoint, sizeof(at->endpoint));
-		read_stat(at, &views[nr].stat);
+		kv_peek_copy(&views[nr].stat, &at->stat, sizeof(at->stat));
+		views[nr].stat.size = sizeof(at->stat);
 	}
 	kv_unlock(&list_lock);
 	return nr;
@@ -545,7 +537,7 @@ int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publ
 	if (!publisher || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;
-	read_stat(publisher, &known);
+	kv_peek_copy(&known, &publisher->stat, sizeof(known));
 	known.size = size;
 	memcpy(stat, &known, min(size, sizeof(known)));
 	return 0;
