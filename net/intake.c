@@ -63,29 +63,22 @@ void intake_free(struct intake *intake)
 
 /* ---- gathering ---- */
 
-/* The next items of a table of @total. */
-static int add_part(const struct wire_msg *msg, void *table, u32 size, u32 total, u32 *nr)
+/* The next items of the table that the message is about. */
+int intake_part(struct intake *intake, const struct wire_msg *msg)
 {
+	bool is_names = msg->head.type == WIRE_NAMES;
+	u32 size = is_names ? sizeof(*intake->name) : sizeof(*intake->sum);
+	u32 total = is_names ? intake->offer.nr_refs : intake->offer.nr;
+	u32 *nr = is_names ? &intake->nr_names : &intake->nr_sums;
+	u8 *table = is_names ? (u8 *)intake->name : (u8 *)intake->sum;
 	struct wire_part part;
 	const u8 *items;
 
 	if (wire_get_part(msg, size, &part, &items) || part.first != *nr || part.nr > total - *nr)
 		return -EPROTO;
-	memcpy((u8 *)table + (u64)*nr * size, items, (u64)part.nr * size);
+	memcpy(table + (u64)*nr * size, items, (u64)part.nr * size);
 	*nr += part.nr;
 	return 0;
-}
-
-int intake_names(struct intake *intake, const struct wire_msg *msg)
-{
-	return add_part(msg, intake->name, sizeof(*intake->name), intake->offer.nr_refs,
-			&intake->nr_names);
-}
-
-int intake_sums(struct intake *intake, const struct wire_msg *msg)
-{
-	return add_part(msg, intake->sum, sizeof(*intake->sum), intake->offer.nr,
-			&intake->nr_sums);
 }
 
 bool intake_is_whole(const struct intake *intake)

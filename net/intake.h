@@ -49,9 +49,8 @@ int intake_make(struct kvmm_pool *pool, const struct wire_msg *msg, struct intak
 /* No copy into it is under way. Takes NULL. */
 void intake_free(struct intake *intake);
 
-/* More of it: 0 or -EPROTO. */
-int intake_names(struct intake *intake, const struct wire_msg *msg);
-int intake_sums(struct intake *intake, const struct wire_msg *msg);
+/* More of it, WIRE_NAMES or WIRE_SUMS: 0 or -EPROTO. */
+int intake_part(struct intake *intake, const struct wire_msg *msg);
 bool intake_is_whole(const struct intake *intake);
 /* Is that the same as was offered before? */
 bool intake_is_same(const struct intake *a, const struct intake *b);

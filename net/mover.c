@@ -56,18 +56,6 @@ static int alloc_lane(struct mover *mover, struct lane *lane)
 	return 0;
 }
 
-static void free_lanes(struct mover *mover)
-{
-	for (u32 i = 0; i < NR_LANES; i++) {
-		struct lane *lane = &mover->lane[i];
-
-		if (lane->mem.ptr)
-			mover->stage_ops->host_free(mover->stage_dev, &lane->mem);
-		kv_free(lane->plane);
-		lane->plane = NULL;
-	}
-}
-
 /* A second lane is not worth failing for. */
 static int alloc_lanes(struct mover *mover)
 {
@@ -120,18 +108,12 @@ u32 route_find(const struct end *from, const struct end *to, struct route *route
 
 /* ---- one copy ---- */
 
-static u32 block_at(const u32 *block, u32 i)
-{
-	return block ? block[i] : i;
-}
-
 u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move *move)
 {
 	u32 nr_moves = 0;
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 from = block_at(src, src ? first + i : i),
-		    to = block_at(dst, dst ? first + i : i);
+		u32 from = src ? src[first + i] : i, to = dst ? dst[first + i] : i;
 		struct kv_move *last = nr_moves ? &move[nr_moves - 1] : NULL;
 
 		if (last && from == last->src + last->nr && to == last->dst + last->nr)
@@ -142,21 +124,15 @@ u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move
 	return nr_moves;
 }
 
-/* Memory of a lane is ours, and no other driver's: that one may not be able to address it. */
-static u32 copy_flags(const struct mover *mover, const struct lane *lane)
-{
-	bool ours = lane->mem.is_mapped && lane->route.dev == mover->stage_dev;
-
-	return mover->flags | (ours ? KV_COPY_MAPPED : 0);
-}
-
 static int submit(struct mover *mover, struct lane *lane, const struct end *from,
 		  const struct end *to)
 {
+	/* Memory of a lane is ours, and no other driver's, which may not be able to address it. */
+	bool is_mapped = lane->mem.is_mapped && lane->route.dev == mover->stage_dev;
 	struct kv_copy copy = {
 		.src = from->planes, .dst = to->planes, .moves = mover->move,
 		.dir = lane->route.dir, .peer = lane->route.peer,
-		.flags = copy_flags(mover, lane),
+		.flags = mover->flags | (is_mapped ? KV_COPY_MAPPED : 0),
 	};
 	int err;
 
@@ -188,18 +164,14 @@ static int submit_out(struct mover *mover, struct lane *lane)
 	return err ? err : submit_out(mover, lane);
 }
 
-/* The other lane has no memory, and the first one is busy. */
-static bool may_begin(const struct mover *mover, const struct lane *lane)
-{
-	return mover->next < mover->nr && !mover->err &&
-	       (mover->path != KVMM_MIGRATE_PATH_STAGED || lane->mem.ptr);
-}
-
 static void begin(struct mover *mover, struct lane *lane)
 {
 	int err;
 
-	if (!may_begin(mover, lane))
+	if (mover->next == mover->nr || mover->err)
+		return;
+	/* The other lane has no memory, and the first one is busy. */
+	if (mover->path == KVMM_MIGRATE_PATH_STAGED && !lane->mem.ptr)
 		return;
 	lane->first = mover->next;
 	lane->nr = min(mover->nr - mover->next, mover->chunk);
@@ -244,30 +216,23 @@ static void poll_lane(struct mover *mover, struct lane *lane)
 	}
 }
 
-static void step_lane(struct mover *mover, struct lane *lane)
-{
-	if (lane->state == LANE_OUT || lane->state == LANE_IN)
-		poll_lane(mover, lane);
-	if (lane->state == LANE_FULL)
-		pass_on(mover, lane);
-	if (lane->state == LANE_IDLE)
-		begin(mover, lane);
-}
-
-static bool is_idle(const struct mover *mover)
-{
-	for (u32 i = 0; i < NR_LANES; i++)
-		if (mover->lane[i].state != LANE_IDLE)
-			return false;
-	return true;
-}
-
 /* Each lane once: where copies are done at once, a step is a chunk or two. */
 int mover_step(struct mover *mover)
 {
-	for (u32 i = 0; i < NR_LANES; i++)
-		step_lane(mover, &mover->lane[i]);
-	if (!is_idle(mover))
+	bool is_idle = true;
+
+	for (u32 i = 0; i < NR_LANES; i++) {
+		struct lane *lane = &mover->lane[i];
+
+		if (lane->state == LANE_OUT || lane->state == LANE_IN)
+			poll_lane(mover, lane);
+		if (lane->state == LANE_FULL)
+			pass_on(mover, lane);
+		if (lane->state == LANE_IDLE)
+			begin(mover, lane);
+		is_idle &= lane->state == LANE_IDLE;
+	}
+	if (!is_idle)
 		return -EINPROGRESS;
 	if (mover->err)
 		return mover->err;
@@ -306,9 +271,10 @@ void mover_exit(struct mover *mover)
 
 		if (lane->state == LANE_OUT || lane->state == LANE_IN)
 			lane->route.ops->wait(lane->route.dev, lane->fence);
-		lane->state = LANE_IDLE;
+		if (lane->mem.ptr)
+			mover->stage_ops->host_free(mover->stage_dev, &lane->mem);
+		kv_free(lane->plane);
 	}
-	free_lanes(mover);
 	kv_free(mover->move);
 	*mover = (struct mover){ 0 };
 }

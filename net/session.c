@@ -208,7 +208,7 @@ static int hear_part(struct kvmm_migrate_server *server, struct session *session
 		return 0;
 	if (intake->state != INTAKE_GATHER)
 		return -EPROTO;
-	err = msg->head.type == WIRE_NAMES ? intake_names(intake, msg) : intake_sums(intake, msg);
+	err = intake_part(intake, msg);
 	if (err || !intake_is_whole(intake))
 		return err;
 	intake->state = INTAKE_SETTLE;

@@ -43,21 +43,6 @@ static struct kvmm_prefix prefix_of(const struct kv_block_name *name)
 	};
 }
 
-static int find_present(struct store *store)
-{
-	store->nr_present = 0;
-	for (u32 i = 0; i < store->nr_refs; i++) {
-		struct kvmm_prefix prefix = prefix_of(&store->name[i]);
-		int found = kvmm_prefix_scan(store->pool, &prefix, &store->ref[i]);
-
-		if (found < 0)
-			return found;
-		store->present[i] = found;
-		store->nr_present += found;
-	}
-	return 0;
-}
-
 static void put_present(struct store *store)
 {
 	for (u32 i = store->nr_refs; i-- > 0;)
@@ -89,17 +74,6 @@ static int alloc_muts(struct store *store, u32 nr, u32 tenant, kvmm_mut_t *muts)
 		return err;
 	ctl.flags = alloc_flags(store) | KVMM_ALLOC_NO_COMPACT;
 	return kvmm_alloc_ctl(store->pool, &ctl, muts);
-}
-
-/* From @i on: the tenant's next absent ones, one after the other. */
-static u32 nr_of_tenant(const struct store *store, u32 i, u32 *nr_absent)
-{
-	u32 tenant = store->name[i].domain.tenant, first = i;
-
-	*nr_absent = 0;
-	for (; i < store->nr_refs && store->name[i].domain.tenant == tenant; i++)
-		*nr_absent += !store->present[i];
-	return i - first;
 }
 
 static kvmm_mut_t mut_of(const struct store *store, u32 i)
@@ -146,37 +120,42 @@ static void let_muts(struct store *store)
 	store->nr_kept = 0;
 }
 
-static int reserve_tenant(struct store *store, kvmm_mut_t *muts, u32 first, u32 nr, u32 nr_absent)
-{
-	int err = nr_absent ? alloc_muts(store, nr_absent, store->name[first].domain.tenant, muts) :
-			      0;
-
-	for (u32 i = first, k = 0; i < first + nr && !err; i++)
-		if (!store->present[i])
-			store->ref[i] = (kvmm_ref_t){ muts[k].index, muts[k].gen }, k++;
-	return err;
-}
-
 static int reserve_muts(struct store *store)
 {
 	kvmm_mut_t *muts = kv_alloc_array(max(store->nr_refs, 1u), sizeof(*muts));
-	u32 i, nr, nr_absent;
+	u32 first = 0;
 	int err = muts ? 0 : -ENOMEM;
 
-	for (i = 0; i < store->nr_refs && !err; i += err ? 0 : nr) {
-		nr = nr_of_tenant(store, i, &nr_absent);
-		err = reserve_tenant(store, muts, i, nr, nr_absent);
+	while (first < store->nr_refs && !err) {
+		u32 tenant = store->name[first].domain.tenant, nr_absent = 0, end = first;
+
+		/* The tenant's next absent ones, one after the other. */
+		for (; end < store->nr_refs && store->name[end].domain.tenant == tenant; end++)
+			nr_absent += !store->present[end];
+		err = nr_absent ? alloc_muts(store, nr_absent, tenant, muts) : 0;
+		for (u32 k = 0; first < end && !err; first++)
+			if (!store->present[first])
+				store->ref[first] = (kvmm_ref_t){ muts[k].index, muts[k].gen }, k++;
 	}
 	if (err)
-		free_muts(store, muts ? i : 0);
+		free_muts(store, first);
 	kv_free(muts);
 	return err;
 }
 
 static int reserve_refs(struct store *store)
 {
-	int err = find_present(store);
+	int err = 0;
 
+	store->nr_present = 0;
+	for (u32 i = 0; i < store->nr_refs && !err; i++) {
+		struct kvmm_prefix prefix = prefix_of(&store->name[i]);
+		int found = kvmm_prefix_scan(store->pool, &prefix, &store->ref[i]);
+
+		err = min(found, 0);
+		store->present[i] = found > 0;
+		store->nr_present += found > 0;
+	}
 	if (!err)
 		err = reserve_muts(store);
 	if (!err) {
@@ -304,22 +283,12 @@ static void unstage(struct store *store, const kvmm_staged_t *staged, u32 end)
 	}
 }
 
-static int publish_staged(struct store *store, kvmm_staged_t *staged, u32 nr)
-{
-	struct kvmm_publish req = {
-		.staged = staged, .nr = nr, .dup = KVMM_DUP_REJECT, .refs = (kvmm_ref_t *)staged,
-	};
-	int err = kvmm_publish(store->pool, &req);
-
-	for (u32 i = 0, k = 0; i < store->nr_refs && !err; i++)
-		if (!store->present[i])
-			store->ref[i] = req.refs[k++];
-	return err;
-}
-
 static int publish_refs(struct store *store)
 {
 	kvmm_staged_t *staged = kv_alloc_array(store->nr_refs, sizeof(*staged));
+	struct kvmm_publish req = {
+		.staged = staged, .dup = KVMM_DUP_REJECT, .refs = (kvmm_ref_t *)staged,
+	};
 	u32 i, nr = 0;
 	int err = 0;
 
@@ -335,10 +304,14 @@ static int publish_refs(struct store *store)
 		err = kvmm_stage(store->pool, &prefix, &mut, &staged[nr]);
 		nr += !err;
 	}
+	req.nr = nr;
 	if (err)
 		i--;
 	else
-		err = publish_staged(store, staged, nr);
+		err = kvmm_publish(store->pool, &req);
+	for (u32 at = 0, k = 0; at < store->nr_refs && !err; at++)
+		if (!store->present[at])
+			store->ref[at] = req.refs[k++];
 	if (err)
 		unstage(store, staged, i);
 	kv_free(staged);
