@@ -37,7 +37,7 @@ static_assert(2 * KVMM_MAX_PLANES * sizeof(struct kvmm_plane) +
 
 /* ---- loading ---- */
 
-static int load_module(struct kv_dev *dev)
+int kv_kernels_load(struct kv_dev *dev)
 {
 	char text[JIT_LOG_BYTES] = "";
 	kcu_jit_option option[] = { KCU_JIT_ERROR_LOG, KCU_JIT_ERROR_LOG_BYTES };
@@ -46,17 +46,9 @@ static int load_module(struct kv_dev *dev)
 			      ARRAY_SIZE(option), option, value);
 
 	text[sizeof(text) - 1] = '\0';
-	if (err)
+	if (err) {
 		kv_log(KV_LOG_WARN, "kvmm: gpu %d: no kernels, copies will be slow: %s",
 		       dev->gpu->ordinal, text);
-	return err;
-}
-
-int kv_kernels_load(struct kv_dev *dev)
-{
-	int err = load_module(dev);
-
-	if (err) {
 		dev->module = NULL;
 		return err;
 	}

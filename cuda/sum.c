@@ -60,23 +60,9 @@ static int do_round(struct kv_dev *dev, const struct round *round, kcu_deviceptr
 
 /* ---- on the host ---- */
 
-static int read_piece(struct kv_dev *dev, u64 addr, u64 bytes, u64 pos, u64 *sum)
-{
-	u8 part[PART_BYTES];
-	int err = 0;
-
-	for (u64 done = 0; done < bytes && !err; done += PART_BYTES) {
-		u64 nr = min(bytes - done, (u64)PART_BYTES);
-
-		err = kv_dev_read(dev, addr + done, part, nr);
-		if (!err)
-			*sum += kv_sum_piece(part, nr, pos + done / sizeof(u64));
-	}
-	return err;
-}
-
 static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 block, u64 *sum)
 {
+	u8 part[PART_BYTES];
 	u64 pos = 0;
 	int err = 0;
 
@@ -84,7 +70,13 @@ static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 bl
 	for (u32 i = 0; i < planes->nr && !err; i++) {
 		const struct kvmm_plane *plane = &planes->plane[i];
 
-		err = read_piece(dev, plane->base + block * plane->stride, plane->bytes, pos, sum);
+		for (u64 done = 0; done < plane->bytes && !err; done += PART_BYTES) {
+			u64 nr = min(plane->bytes - done, (u64)PART_BYTES);
+
+			err = kv_dev_read(dev, plane->base + block * plane->stride + done, part, nr);
+			if (!err)
+				*sum += kv_sum_piece(part, nr, pos + done / sizeof(u64));
+		}
 		pos += kv_sum_words(plane->bytes);
 	}
 	return err;
@@ -96,20 +88,6 @@ static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 bl
 static bool can_use_kernel(struct kv_dev *dev, const struct kv_planes *planes)
 {
 	return dev->module && dev->lists_host && kv_kernel_serves(planes, planes);
-}
-
-static int run_round(struct kv_dev *dev, const struct round *round)
-{
-	int err = -EOPNOTSUPP;
-
-	if (can_use_kernel(dev, round->planes))
-		err = do_round(dev, round, dev->lists + KV_NR_LISTS * KV_LIST_BYTES);
-	if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
-		return err;
-	err = kv_fence_wait(dev, round->after);
-	for (u32 i = 0; i < round->nr && !err; i++)
-		err = read_block(dev, round->planes, round->first + i, &round->sums[i]);
-	return err;
 }
 
 static bool is_good(const struct kv_planes *planes, u32 first, u32 nr)
@@ -135,7 +113,14 @@ int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 		struct round round = { planes, first + done, min(nr - done, ROUND_BLOCKS), after,
 				       sums + done };
 
-		err = run_round(dev, &round);
+		err = -EOPNOTSUPP;
+		if (can_use_kernel(dev, planes))
+			err = do_round(dev, &round, dev->lists + KV_NR_LISTS * KV_LIST_BYTES);
+		if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
+			continue;
+		err = kv_fence_wait(dev, after);
+		for (u32 i = 0; i < round.nr && !err; i++)
+			err = read_block(dev, planes, round.first + i, &round.sums[i]);
 	}
 	kv_unlock(&dev->sum_lock);
 	return err;

@@ -24,7 +24,6 @@ enum kv_goal {
 	KV_GOAL_PAGEBLOCKS,
 	KV_GOAL_SHORTEN,
 	KV_GOAL_GATHER,
-	KV_NR_GOALS,
 };
 
 /**
