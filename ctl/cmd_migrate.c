@@ -62,7 +62,8 @@ static bool poll_job(struct job *job)
 	kvmm_migrate_status(job->job, &job->status);
 	/* The other process's turn for too long: no event would ever tell of that. */
 	phase = job->status.phase;
-	if (err == -EINPROGRESS && (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
+	if (err == -EINPROGRESS &&
+	    (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
 	    job->status.phase_ns[phase] > PATIENCE_NS && !kvmm_migrate_cancel(job->job)) {
 		err = kvmm_migrate_poll(job->job);
 		kvmm_migrate_status(job->job, &job->status);

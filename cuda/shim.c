@@ -176,7 +176,7 @@ int kcu_load(struct kcu *cu, const char *path)
 	for (u32 i = 0; !err && i < ARRAY_SIZE(groups); i++)
 		find_group(&driver, &groups[i], cu);
 	if (!err) {
-		/* From before the driver starts: a fork may come from another thread at any time. */
+		/* From before the driver starts: another thread may fork at any time. */
 		kv_fork_watch(true);
 		err = start_driver(&driver, cu);
 		if (err)

@@ -73,7 +73,8 @@ static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 bl
 		for (u64 done = 0; done < plane->bytes && !err; done += PART_BYTES) {
 			u64 nr = min(plane->bytes - done, (u64)PART_BYTES);
 
-			err = kv_dev_read(dev, plane->base + block * plane->stride + done, part, nr);
+			err = kv_dev_read(dev, plane->base + block * plane->stride + done, part,
+					  nr);
 			if (!err)
 				*sum += kv_sum_piece(part, nr, pos + done / sizeof(u64));
 		}

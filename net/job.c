@@ -381,7 +381,8 @@ int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, vo
 	switch (what) {
 	case KVMM_MIGRATE_GOT_RANGES:
 		if (out)
-			memcpy(out, store->range, min(store->nr_ranges, max) * sizeof(*store->range));
+			memcpy(out, store->range,
+			       min(store->nr_ranges, max) * sizeof(*store->range));
 		return store->nr_ranges;
 	case KVMM_MIGRATE_GOT_REFS:
 		return give_refs(store, out, max);

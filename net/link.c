@@ -76,7 +76,8 @@ int link_greet(struct kvmm_migrate_link *link)
 
 	if (link->state == LINK_NEW) {
 		conn_send(&link->conn, &(struct conn_out){
-			.type = WIRE_HELLO, .fixed = &hello, .fixed_bytes = sizeof(hello), .fd = -1 });
+			.type = WIRE_HELLO, .fixed = &hello, .fixed_bytes = sizeof(hello),
+			.fd = -1 });
 		link->state = LINK_GREETING;
 	}
 	while (link->state != LINK_READY) {

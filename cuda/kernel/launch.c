@@ -53,8 +53,9 @@ static u64 longest_piece(const struct kv_launch_planes *src, const struct kv_lau
 	for (u32 i = 0; i < src->nr; i++) {
 		const struct kvmm_plane *from = &src->plane[i], *to = &dst->plane[i];
 
-		if (!from->bytes || from->bytes >= KV_KERNEL_PIECE_MAX || from->bytes != to->bytes ||
-		    from->bytes > from->stride || to->bytes > to->stride)
+		if (!from->bytes || from->bytes >= KV_KERNEL_PIECE_MAX ||
+		    from->bytes != to->bytes || from->bytes > from->stride ||
+		    to->bytes > to->stride)
 			return 0;
 		longest = max(longest, from->bytes);
 	}
