@@ -360,37 +360,28 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 	return 0;
 }
 
-static int next_segment(struct kvmm_disk *disk)
-{
-	u32 segment;
-	int err;
-
-	kv_assert_held(&disk->lock);
-	if (disk->open != KV_NONE)
-		disk_close_segment(disk);
-	err = find_segment(disk, &segment);
-	if (!err)
-		err = open_segment(disk, segment);
-	if (!err)
-		choose_next(disk);
-	return err;
-}
-
 int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	u32 pages = 1 + disk_pages(rec->bytes);
 	struct disk_seg *seg = disk->open == KV_NONE ? NULL : &disk->seg[disk->open];
-	int err = 0;
+	u32 segment;
+	int err;
 
 	kv_assert_held(&disk->lock);
 	if (disk->read_only)
 		return -EROFS;
 	if (!seg || seg->used_pages + pages + disk_footer_pages(seg->nr_records + 1) >
-		    disk->shape.pages)
-		err = next_segment(disk);
-	if (err)
-		return err;
-	seg = &disk->seg[disk->open];
+		    disk->shape.pages) {
+		if (seg)
+			disk_close_segment(disk);
+		err = find_segment(disk, &segment);
+		if (!err)
+			err = open_segment(disk, segment);
+		if (err)
+			return err;
+		choose_next(disk);
+		seg = &disk->seg[segment];
+	}
 	kv_assert(seg->state == SEG_OPEN);
 	err = disk_table_reserve(seg);
 	if (err)

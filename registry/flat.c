@@ -73,15 +73,6 @@ static void dups_set(struct kv_entry *entry, u32 prev, u32 next)
 	WRITE_ONCE(entry->dup_next, next);
 }
 
-static void dups_append(const struct flat *flat, u32 head, u32 index)
-{
-	struct kv_entry *first = entry_at(flat, head), *last = entry_at(flat, first->dup_prev);
-
-	dups_set(entry_at(flat, index), first->dup_prev, KV_NONE);
-	WRITE_ONCE(last->dup_next, index);
-	WRITE_ONCE(first->dup_prev, index);
-}
-
 /* A reference on the first of the list that can be had. 1 if it is its first, 0, or -ENOENT. */
 static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder)
 {
@@ -163,7 +154,7 @@ static void publish(struct kv_entry *entry, u32 gen, bool is_dup)
 static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 head)
 {
 	struct kv_handle handle = insert->handles[i];
-	struct kv_entry *entry = entry_at(flat, handle.index);
+	struct kv_entry *entry = entry_at(flat, handle.index), *first;
 	struct kv_handle elder;
 	int ret = -ENOENT;
 	bool was_found;
@@ -182,7 +173,10 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		return;
 	}
 	was_found = dups_visible(flat, head);
-	dups_append(flat, head, handle.index);
+	first = entry_at(flat, head);
+	dups_set(entry, first->dup_prev, KV_NONE);
+	WRITE_ONCE(entry_at(flat, first->dup_prev)->dup_next, handle.index);
+	WRITE_ONCE(first->dup_prev, handle.index);
 	insert->found[i] = handle;
 	publish(entry, handle.gen, true);
 	if (unlikely(!was_found))
@@ -255,18 +249,6 @@ static void flat_staged(struct kv_map *map, const struct kv_handle *handles, u32
 
 /* ---- remove ---- */
 
-static int removable(const struct flat *flat, struct kv_handle handle)
-{
-	u64 word;
-
-	if (handle.index >= flat->map.entries->nr)
-		return -EINVAL;
-	word = smp_load_acquire(&entry_at(flat, handle.index)->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(flat->map.entries, kv_word_gen(word), handle.gen);
-	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
-}
-
 static int remove_locked(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
@@ -333,11 +315,17 @@ static int flat_hide(struct kv_map *map, struct kv_handle handle)
 
 static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
 {
-	int err = removable(flat, handle);
+	u64 word;
+	int err;
 
 	kv_assert_reading();
-	if (err)
-		return err;
+	if (handle.index >= flat->map.entries->nr)
+		return -EINVAL;
+	word = smp_load_acquire(&entry_at(flat, handle.index)->word);
+	if (kv_word_gen(word) != handle.gen)
+		return kv_handle_refuse(flat->map.entries, kv_word_gen(word), handle.gen);
+	if (!kv_word_is(word, KV_ENTRY_EVICTING))
+		return -EINVAL;
 	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
 	unlock_home(spot);

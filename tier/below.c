@@ -62,17 +62,6 @@ static void *memory_of(struct kvmm_tier *tier, u32 index)
 	       index % tier->chunk_units * tier->unit_bytes;
 }
 
-static struct kv_tier_name name_of_slot(const struct tslot *slot)
-{
-	struct kv_tier_name name = { .layout = slot->layout, .position = slot->position,
-				     .domain = tslot_domain(slot),
-				     .has_parent = slot->flags & SLOT_HAS_PARENT };
-
-	memcpy(&name.key, slot->key, sizeof(name.key));
-	memcpy(&name.parent, slot->parent, sizeof(name.parent));
-	return name;
-}
-
 /* Of a block in so many units; without memory, the size that its client says it would have. */
 static u64 bytes_of(const struct kvmm_tier *tier, u32 owner, u32 nr_units)
 {
@@ -189,10 +178,15 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	slot->flags |= SLOT_BUSY;
 	io->slot = (struct kv_tier_slot){ index, slot->gen };
 	io->io = (struct kv_tier_io){
-		.name = name_of_slot(slot), .buf = memory_of(tier, index), .sum = slot->sum,
+		.name = { .domain = tslot_domain(slot), .layout = slot->layout,
+			  .position = slot->position,
+			  .has_parent = slot->flags & SLOT_HAS_PARENT },
+		.buf = memory_of(tier, index), .sum = slot->sum,
 		.bytes = bytes_of(tier, slot->owner, slot->nr_units),
 		.has_sum = slot->flags & SLOT_HAS_SUM,
 	};
+	memcpy(&io->io.name.key, slot->key, sizeof(slot->key));
+	memcpy(&io->io.name.parent, slot->parent, sizeof(slot->parent));
 	io->owner = slot->owner;
 	io->begin_ns = kv_tier_now(tier);
 	return io;

@@ -442,17 +442,6 @@ static void lower_exit(struct kvmm_pool *pool)
 
 /* ---- statistics ---- */
 
-static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
-{
-	const struct below *below = &lower->below[entry];
-	u64 word = READ_ONCE(entry_at(pool, entry)->word);
-
-	kv_assert_held(&lower->lock);
-	kv_assert(entry < pool->entries.nr);
-	return below->state == BELOW_CLEAN && kv_word_gen(word) == below->gen &&
-	       kv_word_is(word, KV_ENTRY_REGISTERED) && kv_tier_has(lower->client, below->copy);
-}
-
 #define CLEAN_PORTION	256u
 
 /* Loads and copies down do not wait for all of them to be looked at. */
@@ -463,8 +452,14 @@ static u32 count_clean(struct kvmm_pool *pool, struct lower *lower)
 	for (u32 at = 0, end; at < pool->nr_blocks; at = end) {
 		end = min(at + CLEAN_PORTION, pool->nr_blocks);
 		kv_lock(&lower->lock);
-		for (u32 i = at; i < end; i++)
-			nr += is_clean(pool, lower, i);
+		for (u32 i = at; i < end; i++) {
+			const struct below *below = &lower->below[i];
+			u64 word = READ_ONCE(entry_at(pool, i)->word);
+
+			nr += below->state == BELOW_CLEAN && kv_word_gen(word) == below->gen &&
+			      kv_word_is(word, KV_ENTRY_REGISTERED) &&
+			      kv_tier_has(lower->client, below->copy);
+		}
 		kv_unlock(&lower->lock);
 	}
 	return nr;

@@ -390,18 +390,6 @@ static int queue_all(struct kvmm_pool *pool, struct lower *lower,
 	return err;
 }
 
-static int check_offload(struct kvmm_pool *pool, const struct lower *lower,
-			 const struct kvmm_tier_offload *req)
-{
-	if ((req->nr && !req->refs) || req->flags & ~KVMM_TIER_DROP || req->nr > INT_MAX ||
-	    req->priority >= KVMM_TIER_PRIORITIES || !lower_is_ordered(pool, lower))
-		return -EINVAL;
-	for (u32 i = 0; i < req->nr; i++)
-		if (req->refs[i].index >= pool->nr_blocks || !req->refs[i].gen)
-			return -EINVAL;
-	return 0;
-}
-
 int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
 		      kvmm_tier_op_t *handle)
 {
@@ -414,9 +402,12 @@ int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *of
 		return err;
 	if (!offload || kv_copy_attr(&req, sizeof(req), offload))
 		return -EINVAL;
-	err = check_offload(pool, lower, &req);
-	if (err)
-		return err;
+	if ((req.nr && !req.refs) || req.flags & ~KVMM_TIER_DROP || req.nr > INT_MAX ||
+	    req.priority >= KVMM_TIER_PRIORITIES || !lower_is_ordered(pool, lower))
+		return -EINVAL;
+	for (u32 i = 0; i < req.nr; i++)
+		if (req.refs[i].index >= pool->nr_blocks || !req.refs[i].gen)
+			return -EINVAL;
 	steps_settle(pool);
 	if (handle) {
 		op = op_make(req.nr, false);
