@@ -230,11 +230,12 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
 static u64 word_after(const struct kv_entries *entries, u64 word)
 {
-	u32 gen = kv_word_gen(word), next = (gen + 1) & KV_ENTRY_GEN_MASK;
+	u32 gen = kv_word_gen(word);
 
 	if (gen == entries->gen_last)
 		return kv_word_make(gen, KV_ENTRY_RETIRED, 0);
-	return kv_word_make(next ? next : 1, KV_ENTRY_FREE, 0);
+	gen = (gen + 1) & KV_ENTRY_GEN_MASK;
+	return kv_word_make(gen ? gen : 1, KV_ENTRY_FREE, 0);
 }
 
 static bool may_be_freed(u64 word)

@@ -249,6 +249,18 @@ static void flat_staged(struct kv_map *map, const struct kv_handle *handles, u32
 
 /* ---- remove ---- */
 
+static int removable(const struct flat *flat, struct kv_handle handle)
+{
+	u64 word;
+
+	if (handle.index >= flat->map.entries->nr)
+		return -EINVAL;
+	word = smp_load_acquire(&entry_at(flat, handle.index)->word);
+	if (kv_word_gen(word) != handle.gen)
+		return kv_handle_refuse(flat->map.entries, kv_word_gen(word), handle.gen);
+	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
+}
+
 static int remove_locked(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
@@ -315,17 +327,11 @@ static int flat_hide(struct kv_map *map, struct kv_handle handle)
 
 static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
 {
-	u64 word;
-	int err;
+	int err = removable(flat, handle);
 
 	kv_assert_reading();
-	if (handle.index >= flat->map.entries->nr)
-		return -EINVAL;
-	word = smp_load_acquire(&entry_at(flat, handle.index)->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(flat->map.entries, kv_word_gen(word), handle.gen);
-	if (!kv_word_is(word, KV_ENTRY_EVICTING))
-		return -EINVAL;
+	if (err)
+		return err;
 	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
 	unlock_home(spot);
