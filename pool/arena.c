@@ -258,6 +258,7 @@ static noinline void trim(struct kvmm_pool *pool, struct arenas *arenas, struct 
 {
 	u32 keep, region = nr_regions(pool, arenas->region_order);
 
+	kv_assert_not_held(&pool->lock);
 	if (pool_enter(pool))
 		return;
 	keep = arenas->limit;
@@ -322,6 +323,7 @@ static u32 free_piece(struct kvmm_pool *pool, struct arenas *arenas, u32 start, 
 	struct kvmm_extent piece;
 	struct arena *arena;
 
+	kv_assert_held(&pool->lock);
 	while (at < end && region_of(arenas, at) == id)
 		at = min((at | (BIT(arenas->region_order) - 1)) + 1, end);
 	piece = (struct kvmm_extent){ start, at - start };

@@ -155,6 +155,8 @@ static void return_slots(struct kvmm_pool *pool, struct arena *arena)
 {
 	u32 index;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
 	while ((index = arena->free_slot) != KV_NONE) {
 		struct slot *slot = slot_at(pool, index);
 
@@ -200,6 +202,7 @@ static u32 drain_all(struct kvmm_pool *pool, struct arenas *arenas, u64 *allocs)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	*allocs = 0;
 	for (u32 i = 0; i < arenas->nr; i++) {
 		struct arena *arena = &arenas->arena[i];
@@ -314,6 +317,7 @@ void arenas_lock(struct kvmm_pool *pool)
 
 void arenas_unlock(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = pool->arenas ? pool->arenas->nr : 0; i-- > 0;)
 		kv_unlock(&pool->arenas->arena[i].lock);
 }

@@ -17,9 +17,11 @@ static bool is_free_in(struct kvmm_zone *zone, const struct kvmm_extent *run)
 static int check_run(const struct kvmm_pool *pool, const struct arenas *arenas, u32 number,
 		     const struct kvmm_extent *run)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < run->nr; i++)
 		if (!owner_is_free(pool->owner[run->start + i]))
-			return pool_complain(pool, "owned block is free in an arena", run->start + i);
+			return pool_complain(pool, "owned block is free in an arena",
+					     run->start + i);
 	if (is_free_in(pool->zone, run))
 		return pool_complain(pool, "block is free in the zone and in an arena", run->start);
 	for (u32 i = number + 1; i < arenas->nr; i++)
@@ -54,6 +56,7 @@ static int check_ranges(const struct kvmm_pool *pool, const struct arenas *arena
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	struct pool_count re = { 0 };
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_slots; i++) {
 		const struct slot *slot = slot_at(pool, i);
 
@@ -74,6 +77,7 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 {
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0, nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 at = arenas->arena[number].free_slot; at != KV_NONE;
 	     at = slot_at(pool, at)->next) {
 		if (at >= nr_slots || slot_at(pool, at)->arena != number + 1 ||

@@ -128,6 +128,7 @@ static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
 
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 {
+	kv_assert_held(&pool->lock);
 	quota_uncharge_entry(pool->order.quotas, handle.index);
 	class_ungiven(pool->order.classes, handle.index);
 	POOL_BUG_ON(pool, kv_entry_free(&pool->entries, handle));
@@ -200,6 +201,7 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	struct kv_handle handle = entry_handle(pool, index);
 	u32 elder;
 
+	kv_assert_held(&pool->order.lock);
 	forget_names(pool, &handle, 1, &elder);
 	return elder;
 }
@@ -392,6 +394,8 @@ static int take_free(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks)
 {
 	u32 ids[TAKE_BATCH];
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (kv_entries_take(&pool->entries, nr, (struct kv_handle *)blocks))
 		return -ENOSPC;
 	while (nr) {
@@ -470,6 +474,7 @@ static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
 	int err = 0;
 
+	kv_assert_held(&pool->order.lock);
 	kv_assert_held(&pool->lock);
 	while (victims->nr && likely(!err)) {
 		u32 index = victims_pop(pool, victims);
@@ -536,6 +541,7 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	struct victims extra = NO_VICTIMS;
 
+	kv_assert_held(&pool->order.lock);
 	kv_assert_held(&pool->lock);
 	while (victims->nr > nr)
 		victims_add(pool, &extra, victims_pop(pool, victims));
@@ -554,7 +560,7 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		ctx->evicted += evict_beyond(pool, nr, &ctx->victims);
 	err = take_victims(pool, ctx);
 	if (unlikely(err)) {
-		/* One could not be used again: blocks taken are freed; those evicted stay evicted. */
+		/* An entry could not be used again: blocks taken are freed, names stay gone. */
 		for (u32 i = err; i < ctx->nr; i++)
 			entry_release(pool, mut_handle(ctx->blocks[i]));
 		for (u32 i = 0; i < ctx->nr_free; i++)
@@ -573,6 +579,8 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 void cache_untake_free(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < ctx->nr_free; i++) {
 		u32 index = ctx->blocks[i].index;
 

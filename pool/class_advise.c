@@ -26,6 +26,7 @@ static int advise(struct kvmm_pool *pool, u32 index, u32 what, u64 value)
 	const struct kv_evict_ops *ops = pool->order.ops;
 	void *policy = order_policy(&pool->order, index);
 
+	kv_assert_held(&pool->order.lock);
 	order_history(&pool->order, HISTORY_ADVISED + what, index, value);
 	order_changed(&pool->order);
 	if (what != KVMM_ADVISE_NEXT_USE)
@@ -64,6 +65,7 @@ static void limit_protected(struct kvmm_pool *pool)
 	u64 nr_pins = tally_sum(pool, TALLY_PINS);
 	u32 max = classes->max_protected - min(nr_pins, (u64)classes->max_protected);
 
+	kv_assert_held(&pool->order.lock);
 	if (classes->max_protected == UINT32_MAX)
 		return;
 	while (classes->nr_protected > max)

@@ -30,6 +30,7 @@ static int class_enter(struct kvmm_pool *pool)
 
 static void class_leave(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->order.lock);
 	order_leave(&pool->order);
 	cache_leave(pool);
 }
@@ -63,6 +64,7 @@ static bool any_is_over(struct kvmm_pool *pool)
 {
 	const struct classes *classes = pool->order.classes;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 class = 0; classes->has_quotas && class < classes->nr; class++)
 		if (class_is_over(classes, class) && order_nr_in(&pool->order, class))
 			return true;
@@ -154,6 +156,7 @@ static void change(struct kvmm_pool *pool, u32 index, u32 class)
 	struct classes *classes = pool->order.classes;
 	u32 priority = classes->priority[index];
 
+	kv_assert_held(&pool->order.lock);
 	classes->mark[index] |= CLASS_SET;
 	if (class == class_of(classes, index))
 		return;
@@ -170,6 +173,7 @@ static int admit_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 	u8 *mark = pool->order.classes->mark;
 	u32 nr_new = 0;
 
+	kv_assert_held(&pool->order.lock);
 	if (!refuses(class))
 		return 0;
 	for (u32 i = 0; i < nr; i++) {
@@ -217,6 +221,7 @@ static bool demote(struct kvmm_pool *pool, u32 index, u32 class)
 	struct classes *classes = pool->order.classes;
 	u32 from = class_of(classes, index);
 
+	kv_assert_held(&pool->order.lock);
 	if (from <= class) {
 		classes->mark[index] |= CLASS_SET;
 		return false;
@@ -229,6 +234,7 @@ static bool demote(struct kvmm_pool *pool, u32 index, u32 class)
 /* Blocks without references go, children first; others go with their last reference. */
 static void take_at_once(struct kvmm_pool *pool, u32 index, struct victims *victims)
 {
+	kv_assert_held(&pool->order.lock);
 	if (!pool->order.classes->aggressive)
 		return;
 	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);

@@ -16,6 +16,7 @@ static int access_planes(struct kvmm_pool *pool, u32 block, const struct content
 	u64 done = 0, offset = content->offset;
 	int err = 0;
 
+	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0; i < pool->nr_planes && done < content->bytes && !err; i++) {
 		const struct kvmm_plane *plane = &pool->plane[i];
 		u64 addr = plane->base + block * plane->stride + offset, bytes;

@@ -68,6 +68,7 @@ static struct cost_window cheapest(struct kvmm_pool *pool, u32 nr, const struct 
 				    .nr_items = pool->nr_blocks, .want = nr };
 	struct cost_window best = { .nr = nr, .ns = KV_STAYS, .terms = *terms };
 
+	kv_assert_held(&pool->lock);
 	for (u32 start = 0; start + nr <= pool->nr_blocks; start++) {
 		u64 ns = kv_window_slide(&window, start);
 
@@ -163,6 +164,7 @@ static bool fits(struct kvmm_pool *pool, const struct alloc_ctx *room,
 {
 	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0, nr = max(room->max_runs, 1u);
 
+	kv_assert_held(&pool->lock);
 	for (u32 at = 0; at < pool->nr_blocks; at++) {
 		u64 ns = price(pool, at);
 

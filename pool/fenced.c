@@ -30,6 +30,7 @@ static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *b
 	struct slot *slot;
 	int err = range_enter(pool, range, &slot);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	*block = block_at(slot, at);
@@ -50,6 +51,7 @@ static void let_range_go(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct slot *slot;
 
+	kv_assert_held(&pool->compact_lock);
 	if (range_enter(pool, range, &slot))
 		return;
 	slot_unpin_own(pool, slot);
@@ -82,6 +84,7 @@ static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	int err = cache_begin(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	err = lost_check(pool, &handle, 1);

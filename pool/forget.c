@@ -16,6 +16,8 @@ static u32 forget_left(struct kvmm_pool *pool)
 	s64 left = nr_named(pool) - tally_sum(pool, TALLY_ACTIVE);
 	u32 nr = 0;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < pool->nr_blocks && nr < left; i++) {
 		struct kv_handle handle = entry_handle(pool, i);
 		u64 word = READ_ONCE(entry_at(pool, i)->word);
@@ -83,6 +85,7 @@ static int reset_begin(struct kvmm_pool *pool)
 
 static void reset_end(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->compact_lock);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 }
@@ -136,7 +139,8 @@ static int reset_if_idle(struct kvmm_pool *pool)
 {
 	int nr;
 
-	/* The world has stopped: counts are exact, and the order may have referenced blocks still. */
+	kv_assert_held(&pool->lock);
+	/* The world has stopped: counts are exact; the order may still have referenced blocks. */
 	if (pool_counts(pool).nr_ranges || tally_sum(pool, TALLY_REFS) ||
 	    pool->count.nr_held - pool_nr_parked(pool) != nr_named(pool))
 		return -EBUSY;
@@ -153,6 +157,7 @@ static int reset_stopped(struct kvmm_pool *pool)
 {
 	int ret, err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	pool_stop(pool);
 	kv_lock(&pool->lock);
 	ret = reset_if_idle(pool);

@@ -406,13 +406,12 @@ struct pool_recount {
 	struct pool_count count;
 };
 
-/* Log what is wrong. Returns -EUCLEAN. */
-int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr);
-
 /* ---- pool.c ---- */
 
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
+/* Log what is wrong. Returns -EUCLEAN. */
+int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr);
 
 /*
  * Close the gate and wait until no thread is inside; open it again. compact_lock and lock held; the

@@ -84,6 +84,7 @@ static struct mag *own_mag(const struct mags *mags)
 
 static void arm(struct mags *mags, struct mag *mag)
 {
+	kv_assert_held(&mags->pool->lock);
 	/* A pool that was closed a moment ago has it in the list, disarmed: there it stays. */
 	if (mag->armed || pool_refusal(mags->pool))
 		return;
@@ -312,6 +313,7 @@ void __mag_make(struct kvmm_pool *pool)
 	u32 slot = kv_thread_claim_slot();
 	struct mag *mag;
 
+	kv_assert_not_held(&pool->lock);
 	if (slot == KV_NONE || likely(mags->mag[slot] != NULL))
 		return;
 	mag = kv_alloc_lines(1, sizeof(*mag));
@@ -346,6 +348,7 @@ static void load(struct kvmm_pool *pool, struct mag *mag)
 	struct kv_handle handles[MAG_ROUNDS];
 	u32 ids[MAG_ROUNDS];
 
+	kv_assert_held(&pool->lock);
 	if (kv_zone_nr_free(pool->zone) < pool->mags->floor)
 		return;
 	if (kvmm_zone_alloc_many(pool->zone, MAG_ROUNDS, ids))
@@ -436,7 +439,7 @@ static int mags_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct mags *mags;
 
-	/* Where the next block matters, the zone alone says it; private blocks of classes are counted. */
+	/* Where the next block matters the zone alone says it; classes count private blocks. */
 	if (!pool->caches || pool->no_mags || pool->deterministic || pool->window.nr ||
 	    pool->rounds || pool->order.classes || pool->parts.evict->keeps_unnamed ||
 	    pool->nr_blocks < MAG_MIN_BLOCKS)

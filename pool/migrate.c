@@ -59,6 +59,7 @@ void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 
 static void let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr)
 {
+	kv_assert_reading();
 	while (nr)
 		kv_entry_write_end(&pool->entries, mut_handle(muts[--nr]));
 }

@@ -29,6 +29,7 @@ static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
 {
 	u32 nr_done = 0;
 
+	kv_assert_reading();
 	for (u32 i = 0; i < nr; i++)
 		nr_done += !kv_entry_unstage(&pool->entries, handles[i]);
 	return nr_done;
@@ -57,6 +58,7 @@ static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 	u32 nr = 0, nr_first = 0;
 	struct kv_handle found;
 
+	kv_assert_not_held(&pool->lock);
 	if (!prefix->parent || !prefix->position || cache_begin(pool))
 		return;
 	/* A match that fails would count as a miss. */
@@ -78,6 +80,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	struct kv_name name = { .domain = prefix->domain };
 	int bad = lost_check(pool, handles, prefix->nr);
 
+	kv_assert_reading();
 	if (likely(!bad))
 		bad = tokens_check(pool, handles, prefix->nr);
 	if (unlikely(bad))
@@ -202,6 +205,7 @@ static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct k
 	const struct kv_entry *entry = entry_at(pool, handle.index);
 	struct kv_handle held;
 
+	kv_assert_reading();
 	if (!same(handle, found)) {
 		order_note(&pool->order, NOTE_HIT, &found, 1);
 	} else if (entry_holds_elder(entry)) {
@@ -274,6 +278,7 @@ static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handle
 {
 	u32 nr_rejected = 0;
 
+	kv_assert_not_held(&pool->lock);
 	if (pool_enter(pool))
 		return;
 	order_enter(&pool->order);

@@ -50,6 +50,7 @@ static u32 parent_of(const struct order *order, u32 index)
 
 void order_forget(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	if (!order_has(order, index))
 		return;
 	order_changed(order);
@@ -276,6 +277,7 @@ void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u3
 /* It follows no block, though it may have followed one when it had a name. */
 void order_park(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	order_changed(order);
 	order->ops->enter(order_policy(order, index), index, NULL);
 	family_add(&order->family, index, KV_NONE);
@@ -297,6 +299,7 @@ u32 order_child(const struct order *order, u32 parent, u32 after)
 	u32 kid = after == KV_NONE ? family_first(&order->family, parent) :
 				     family_next(&order->family, after);
 
+	kv_assert_held(&order->lock);
 	while (kid != KV_NONE && !is_child(order, parent, kid))
 		kid = family_next(&order->family, kid);
 	return kid;
@@ -352,12 +355,14 @@ struct picked {
 
 static void picked_out(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	class_picked(order->classes, index);
 	quota_picked(order->quotas, index);
 }
 
 static void picked_back(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
 	quota_unpicked(order->quotas, index);
 	class_unpicked(order->classes, index);
 }
@@ -430,6 +435,7 @@ static bool claim(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
+	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
 	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
 		return true;
@@ -462,6 +468,7 @@ u32 order_peek(struct order *order)
 {
 	struct picked picked;
 
+	kv_assert_held(&order->lock);
 	pick_ahead(order, &picked, 1);
 	if (!picked.nr)
 		return KV_NONE;
@@ -475,6 +482,7 @@ void order_unpeek(struct order *order, u32 index)
 {
 	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
 
+	kv_assert_held(&order->lock);
 	unpick(order, index);
 	if (likely(!family_was_in(&order->family, index)))
 		return;
@@ -501,6 +509,7 @@ void order_unpick(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
+	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
 	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_unclaim));
 	order_unpeek(order, index);
@@ -514,6 +523,7 @@ void order_unpick_late(struct order *order, u32 index)
 	kvmm_key_t key = kv_entry_key(entry);
 	void *policy = order_policy(order, index);
 
+	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
 	order->ops->enter(policy, index, has_key ? &key : NULL);
 	order->ops->leave(policy, index);
@@ -525,6 +535,7 @@ int order_check(const struct order *order)
 {
 	int err = 0;
 
+	kv_assert_held(&order->lock);
 	if (unlikely(order->quotas != NULL))
 		return quota_order_check(order);
 	for (u32 class = 0; class < order->nr_policies && !err; class++)

@@ -72,6 +72,12 @@ void pool_poison(struct kvmm_pool *pool)
 	queue_refuse(pool, -EUCLEAN);
 }
 
+int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr)
+{
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
+	return -EUCLEAN;
+}
+
 int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
 {
 	kv_count(KV_EV_BAD_HANDLE);

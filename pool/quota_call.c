@@ -110,6 +110,7 @@ static int set_all(struct kvmm_pool *pool, struct setting *set)
 	bool first = set->quotas != NULL;
 	int err = pool_enter(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	if (first) {
@@ -229,6 +230,7 @@ static void fill_stat(const struct kvmm_pool *pool, u32 i, struct kvmm_tenant_st
 {
 	const struct account *account = pool->order.quotas->account[i];
 
+	kv_assert_held(&pool->lock);
 	*stat = (struct kvmm_tenant_stat){
 		.size = sizeof(*stat), .tenant = account->tenant,
 		.min = account->limit.min, .low = account->limit.low,

@@ -55,6 +55,7 @@ static u32 age_of(const struct order *order, const struct turn *turn)
 	struct account *account = order->quotas->account[turn->account];
 	u32 *next = &account->next[turn->class];
 
+	kv_assert_held(&order->lock);
 	if (*next == KV_NONE) {
 		*next = order->ops->pick(account->policy[turn->class]);
 		order->ops->unpick(account->policy[turn->class], *next);
@@ -71,6 +72,7 @@ static void consider(const struct order *order, const struct turn *turn, struct 
 {
 	u32 age, best_age;
 
+	kv_assert_held(&order->lock);
 	if (turn->rank > best->rank)
 		return;
 	if (turn->rank < best->rank) {
@@ -94,6 +96,7 @@ static struct turn over_quota(const struct order *order)
 	const struct quotas *quotas = order->quotas;
 	struct turn best = NO_TURN;
 
+	kv_assert_held(&order->lock);
 	for (u32 class = 0; class < order->nr_policies && best.rank == KV_NONE; class++) {
 		if (!class_is_over(order->classes, class))
 			continue;
@@ -129,6 +132,7 @@ static struct turn by_level(const struct order *order)
 	const struct quotas *quotas = order->quotas;
 	struct turn best = NO_TURN;
 
+	kv_assert_held(&order->lock);
 	if (quotas->mode == QUOTA_OF_WHO)
 		return turn_of(order, quotas->who);
 	for_each_account(quotas, at, i) {

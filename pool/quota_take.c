@@ -59,6 +59,7 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 {
 	struct quotas *quotas = pool->order.quotas;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < ctx->nr_hits; i++)
 		if (order_has(&pool->order, alloc_hit(ctx, i)))
 			quotas->account[quota_of(quotas, alloc_hit(ctx, i))]->nr_hits++;
@@ -72,6 +73,7 @@ static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 	struct quotas *quotas = pool->order.quotas;
 	u64 sum = pool_nr_free(pool);
 
+	kv_assert_held(&pool->order.lock);
 	for_each_account(quotas, at, i) {
 		struct account *account = quotas->account[i];
 		u32 nr = account_nr_inactive(pool, account);
@@ -113,6 +115,7 @@ static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess
 {
 	struct quotas *quotas = pool->order.quotas;
 
+	kv_assert_held(&pool->order.lock);
 	quota_begin(quotas, own, QUOTA_OF_WHO);
 	victims_pick(pool, min(max(excess->max, excess->high), (u64)pool->nr_blocks), victims);
 	if (victims->nr >= excess->max)

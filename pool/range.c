@@ -33,6 +33,7 @@ void range_del(struct kvmm_pool *pool, u32 index)
 
 void range_hide(struct kvmm_pool *pool, kvmm_range_t range)
 {
+	kv_assert_held(&pool->lock);
 	slot_at(pool, range.index)->pins = 1;
 	pool->count.range_pins++;
 }
@@ -178,6 +179,7 @@ static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 		.range = slot_handle(slot, index),
 	};
 
+	kv_assert_held(&pool->lock);
 	memcpy(now.ext, slot->ext, slot_nr_inline(slot) * sizeof(slot->ext[0]));
 	kv_give(info, size, &now, sizeof(now));
 }

@@ -58,6 +58,7 @@ static void stamp(struct kvmm_pool *pool, const struct kv_handle *handles, u32 n
 {
 	u32 now = nr ? mags_tick(pool) : 0;
 
+	kv_assert_reading();
 	for (u32 i = 0; i < nr; i++)
 		WRITE_ONCE(entry_at(pool, handles[i].index)->vtime, now);
 }
@@ -72,6 +73,7 @@ struct gone {
 
 static void gone_add(struct kvmm_pool *pool, struct gone *gone, const struct kv_put *put)
 {
+	kv_assert_reading();
 	for (u32 i = 1; i <= put->nr_gone; i++) {
 		u32 index = put->last[put->nr - i].index;
 
@@ -90,6 +92,7 @@ static int put_pins(struct kvmm_pool *pool, struct kv_put *put, u32 type)
 	struct pin_types *types = pin_types_of(pool);
 	int err = kv_entries_check_put(&pool->entries, put);
 
+	kv_assert_reading();
 	if (err)
 		return err;
 	if (!pin_types_del(types, put->refs, put->nr, type))
@@ -135,6 +138,7 @@ static u32 take_again(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 	struct pin_types *types = pin_types_of(pool);
 	u32 nr_taken = 0;
 
+	kv_assert_reading();
 	if (likely(!unpin || !types))
 		return kv_entries_take_again(&pool->entries, refs, nr, unpin, nr_first);
 	for (u32 i = 0; i < nr; i++) {

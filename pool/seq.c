@@ -10,6 +10,7 @@
 
 u32 seq_bucket(const struct kvmm_pool *pool, u64 seq)
 {
+	kv_assert(pool->nr_buckets);
 	return kv_mul_fold(seq ^ pool->seq_secret, 0x9e3779b97f4a7c15ull) &
 	       (pool->nr_buckets - 1);
 }
@@ -47,6 +48,7 @@ void seq_del(struct kvmm_pool *pool, u32 index)
 
 static u32 skip_others(const struct kvmm_pool *pool, u32 index, u64 seq)
 {
+	kv_assert_held(&pool->lock);
 	while (index != KV_NONE && slot_at(pool, index)->seq != seq)
 		index = slot_at(pool, index)->next;
 	return index;
@@ -64,6 +66,7 @@ u32 seq_next(const struct kvmm_pool *pool, u32 index)
 {
 	const struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	return skip_others(pool, slot->next, slot->seq);
 }
 

@@ -88,6 +88,7 @@ static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 {
 	struct slot_dir *dir;
 
+	kv_assert_held(&pool->lock);
 	/* So slots are made only where all but MAX_STOCK are in use. */
 	if (arenas_return_slots(pool))
 		return 0;
@@ -242,6 +243,7 @@ int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 
 void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot)
 {
+	kv_assert_held(&pool->lock);
 	arena_blocks_free(pool, slot->ext, slot_nr_inline(slot));
 	if (unlikely(slot->nr_ext > KVMM_MAX_RUNS))
 		arena_blocks_free(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);

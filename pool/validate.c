@@ -5,15 +5,7 @@
  * A pool that contradicts itself may lie anywhere, so every index is checked before it is
  * followed, and every walk is bounded by a count from elsewhere.
  */
-#include <kv/log.h>
-
 #include "arena.h"
-
-int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr)
-{
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
-	return -EUCLEAN;
-}
 
 /* 0, or the fault that @check of the first part names. */
 #define check_parts(pool, check, ...)						\
@@ -57,6 +49,7 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recou
 {
 	struct slot *slot = slot_at(pool, index);
 
+	kv_assert_held(&pool->lock);
 	re->count.range_gens += slot->gen - pool->gen_base;
 	if (slot->version & 1 || !slot->gen)
 		return pool_complain(pool, "slot in the middle of a change", index);
@@ -82,6 +75,7 @@ static int check_free_slots(const struct kvmm_pool *pool, struct pool_recount *r
 {
 	u32 index;
 
+	kv_assert_held(&pool->lock);
 	for (index = pool->free_slot; index != KV_NONE; index = slot_at(pool, index)->next) {
 		if (index >= re->nr_slots || slot_at(pool, index)->nr_ext ||
 		    slot_at(pool, index)->arena)
@@ -182,6 +176,7 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_reco
 	const struct kv_entry *entry = entry_at(pool, index);
 	u32 block = entry_block(entry);
 
+	kv_assert_held(&pool->lock);
 	count_entry(entry, re);
 	if (!is_in_its_place(pool, index, re))
 		return pool_complain(pool, "entry is in the order of eviction, or is not", index);
@@ -268,6 +263,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *r
 	struct kvmm_extent run;
 	u32 at, nr_free = 0;
 
+	kv_assert_held(&pool->lock);
 	if (kv_zone_check(pool->zone))
 		return pool_complain(pool, "zone", 0);
 	for (at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr) {
@@ -288,6 +284,7 @@ static int check_counts(const struct kvmm_pool *pool, const struct pool_recount 
 {
 	const struct pool_count sum = pool_counts(pool), *a = &sum, *b = &re->count;
 
+	kv_assert_held(&pool->lock);
 	if (a->nr_ranges != b->nr_ranges || a->range_blocks != b->range_blocks ||
 	    a->range_refs != b->range_refs || a->range_pins != b->range_pins ||
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||

@@ -141,6 +141,7 @@ static void choose_in(struct kvmm_pool *pool, const struct run *run)
 	u32 *quota = &window->quota[run->length], length = run->end - run->start;
 	bool goes_on = run->start && is_taken_anyhow(pool, run->start - 1);
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < length && *quota; i++) {
 		u32 at = goes_on ? run->start + i : run->end - 1 - i;
 
@@ -157,6 +158,7 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 	struct window *window = &pool->window;
 	struct run run;
 
+	kv_assert_held(&pool->order.lock);
 	if (!nr)
 		return;
 	memset(window->quota, 0, sizeof(window->quota));
@@ -182,6 +184,7 @@ static bool want_children(struct kvmm_pool *pool, u32 parent, u32 max, u32 *nr)
 	const struct order *order = &pool->order;
 	u32 kid = order_child(order, parent, KV_NONE);
 
+	kv_assert_held(&pool->order.lock);
 	for (; kid != KV_NONE; kid = order_child(order, parent, kid)) {
 		u32 block = block_at(pool, kid);
 
@@ -196,6 +199,7 @@ static bool want_children(struct kvmm_pool *pool, u32 parent, u32 max, u32 *nr)
 
 static void settle(struct kvmm_pool *pool, u32 nr, u64 *bits)
 {
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < nr; i++)
 		kv_set_bit(bits, block_at(pool, pool->window.wanted[i]));
 }
@@ -274,8 +278,9 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 {
 	const struct classes *classes = pool->order.classes;
 	struct window *window = &pool->window;
-	u32 most = min((u64)nr + window->nr, (u64)window->nr_blocks), i, rank = 0;
+	u32 most = min((u64)nr + window->nr, (u64)window->nr_blocks), i, rank = 0, last = nr - 1;
 
+	kv_assert_held(&pool->order.lock);
 	window->from = 0;
 	for (i = 0; i < most; i++) {
 		u32 index = order_peek(&pool->order);
@@ -284,7 +289,8 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 			break;
 		window->index[i] = index;
 		if (i >= nr && (quota_rank(pool->order.quotas) != rank ||
-				class_of(classes, index) != class_of(classes, window->index[nr - 1]))) {
+				class_of(classes, index) !=
+				class_of(classes, window->index[last]))) {
 			order_unpeek(&pool->order, index);
 			break;
 		}
@@ -304,6 +310,7 @@ static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 	struct window *window = &pool->window;
 	u32 class = class_of(classes, window->index[nr - 1]), nr_forced = 0;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < nr_seen; i++) {
 		bool forced = class_of(classes, window->index[i]) != class || i < window->from;
 
@@ -319,6 +326,7 @@ static void take_chosen(struct kvmm_pool *pool, u32 nr_seen, struct victims *vic
 {
 	struct window *window = &pool->window;
 
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < nr_seen; i++) {
 		u32 block = block_at(pool, window->index[i]);
 		bool chosen = kv_has_bit(window->chosen, block);

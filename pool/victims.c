@@ -10,6 +10,7 @@ void victim_left(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
 
+	kv_assert_held(&pool->lock);
 	if (pool->owner[block] == OWNER_FREE)
 		pool->owner[block] = make_owner(OWNER_LEFT, index);
 	else if (unlikely(pool->nr_leaving))
@@ -21,6 +22,7 @@ bool victim_return(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
 
+	kv_assert_held(&pool->lock);
 	if (unlikely(pool->nr_leaving))
 		elastic_victim_return(pool, block, index);
 	if (pool->owner[block] != make_owner(OWNER_LEFT, index) ||
@@ -44,6 +46,7 @@ void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct 
 {
 	u32 at = more->newest;
 
+	kv_assert_held(&pool->lock);
 	if (!more->nr)
 		return;
 	if (!victims->nr)
@@ -88,6 +91,7 @@ u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore)
 {
 	u32 nr;
 
+	kv_assert_held(&pool->lock);
 	if (!victims->nr)
 		return 0;
 	order_enter(&pool->order);
