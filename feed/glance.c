@@ -6,10 +6,10 @@
  * The structs around them stay where they are as long as the pool lives, but for accounts of
  * tenants, which go after a grace period.
  */
-#include <pool/move/background.h>
-#include <pool/move/leave.h>
-#include <pool/move/step.h>
-#include <pool/move/verify.h>
+#include <move/background.h>
+#include <move/leave.h>
+#include <move/step.h>
+#include <move/verify.h>
 #include <tier/pool/tier.h>
 
 #include "internal.h"

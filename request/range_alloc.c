@@ -6,9 +6,9 @@
  * list, their owner noted. Everything else goes through room.c.
  */
 #include <kv/env.h>
+#include <move/background.h>
 #include <pool/arena.h>
 #include <pool/lease.h>
-#include <pool/move/background.h>
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \

@@ -14,11 +14,11 @@
  * balloon has only.
  */
 #include <kv/env.h>
-#include <pool/cost.h>
+#include <move/cost.h>
+#include <move/move.h>
+#include <move/step.h>
+#include <move/useless.h>
 #include <pool/local.h>
-#include <pool/move/move.h>
-#include <pool/move/step.h>
-#include <pool/move/useless.h>
 
 static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {

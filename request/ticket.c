@@ -8,7 +8,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
-#include <pool/move/step.h>
+#include <move/step.h>
 
 #include "wait.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
-#include "pool/move/leave.h"
+#include "move/leave.h"
 #include "race.h"
 
 #define UNIT	(4 * BYTES)

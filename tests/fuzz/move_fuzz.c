@@ -13,7 +13,7 @@
 
 #include <kvmm/kvmm.h>
 
-#include "pool/move/stay.h"
+#include "move/stay.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	96u

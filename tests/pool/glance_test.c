@@ -3,8 +3,8 @@
 #include <kv/feed.h>
 
 #include "pool/internal.h"
-#include "pool/move/leave.h"
-#include "pool/move/verify.h"
+#include "move/leave.h"
+#include "move/verify.h"
 #include "tests/pool/class_util.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"

@@ -3,7 +3,7 @@
  * Host memory runs out at any point of a call that readies a pool for moves: pins by type, checksums,
  * pace, background, streams, seals. Nothing has happened then, and the same call succeeds later.
  */
-#include "pool/move/stay.h"
+#include "move/stay.h"
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pins by type, and what is said of blocks that do not move. */
-#include "pool/move/stay.h"
+#include "move/stay.h"
 #include "tests/pool/util.h"
 
 static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)

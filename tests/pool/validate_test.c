@@ -6,7 +6,7 @@
  * call, so the gate is opened again after each flip, which only a test may do.
  */
 #include "pool/internal.h"
-#include "pool/move/step.h"
+#include "move/step.h"
 #include "tests/pool/util.h"
 
 static struct kvmm_pool *pool;

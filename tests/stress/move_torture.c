@@ -16,7 +16,7 @@
 
 #include <kvmm/kvmm.h>
 
-#include "pool/move/stay.h"
+#include "move/stay.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 

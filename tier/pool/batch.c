@@ -7,7 +7,7 @@
  * streams were given before: their last writes are in the blocks that go down, and those that go up
  * overwrite nothing that they still use.
  */
-#include <pool/move/step.h>
+#include <move/step.h>
 
 #include "tier.h"
 

@@ -6,7 +6,7 @@
  * the order of eviction, unless a caller that wanted to evict it has met it meanwhile.
  */
 #include <limits.h>
-#include <pool/move/step.h>
+#include <move/step.h>
 
 #include "tier.h"
 

@@ -6,7 +6,7 @@
  * the zone has refused, and before anything is copied.
  */
 #include "cost.h"
-#include "move/stay.h"
+#include "stay.h"
 
 static const struct cost_terms copies = { .mode = MOVE_STOPPED, .copies = true };
 

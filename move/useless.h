@@ -11,7 +11,7 @@
 #ifndef POOL_USELESS_H
 #define POOL_USELESS_H
 
-#include "../internal.h"
+#include <pool/internal.h>
 
 /* It is known to be in vain. pool->lock held, nothing kept aside by threads. */
 bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs);

@@ -8,6 +8,7 @@
  * make it come and go for ever.
  */
 #include <kv/pool.h>
+
 #include "leave.h"
 #include "step.h"
 

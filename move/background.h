@@ -4,8 +4,7 @@
 #define POOL_BACKGROUND_H
 
 #include <kvmm/background.h>
-
-#include "../internal.h"
+#include <pool/internal.h>
 
 /* Then all counts of lengths are halved: the requests of late count. */
 #define ASKED_MOST	4096u

@@ -9,8 +9,7 @@
 #define POOL_COST_H
 
 #include <kv/defrag_cheapest.h>
-
-#include "internal.h"
+#include <pool/internal.h>
 
 /* The ways to clear blocks. */
 struct cost_terms {

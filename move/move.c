@@ -12,10 +12,10 @@
  * OWNER_MOVE in the end are free.
  */
 #include <kv/sys.h>
+#include <pool/local.h>
 
+#include "cost.h"
 #include "flight.h"
-#include "../cost.h"
-#include "../local.h"
 #include "stay.h"
 #include "verify.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Requests known to be in vain; see useless.h. */
-#include "../arena.h"
+#include <pool/arena.h>
+
 #include "useless.h"
 
 static u64 mix(u64 sum, u64 value)

@@ -6,10 +6,10 @@
  * pins that it holds, like any other caller's.
  */
 #include <kv/pool_migrate.h>
+#include <pool/arena.h>
+#include <pool/mag.h>
 
-#include "arena.h"
-#include "mag.h"
-#include "move/step.h"
+#include "step.h"
 
 void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
 {

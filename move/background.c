@@ -11,7 +11,6 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/sys.h>
-
 #include <kvmm/compact.h>
 
 #include "background.h"

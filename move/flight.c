@@ -15,8 +15,8 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <pool/arena.h>
 
-#include "../arena.h"
 #include "flight.h"
 #include "stay.h"
 #include "verify.h"

@@ -3,7 +3,7 @@
 #ifndef POOL_STAY_H
 #define POOL_STAY_H
 
-#include "../internal.h"
+#include <pool/internal.h>
 
 /* As kvmm_pool_compact() moves: the world has stopped. */
 #define MOVE_STOPPED	((u32)KVMM_NR_MOVE_MODES)

@@ -27,8 +27,7 @@
 #include <kv/defrag_cheapest.h>
 #include <kv/dev.h>
 #include <kvmm/elastic.h>
-
-#include "../local.h"
+#include <pool/local.h>
 
 /* Of a pageblock, as long as one shrink or grow takes: bits. */
 enum leave_mark {

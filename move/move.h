@@ -4,8 +4,7 @@
 #define POOL_MOVE_H
 
 #include <kv/defrag.h>
-
-#include "../internal.h"
+#include <pool/internal.h>
 
 /* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
 void pool_each_run(struct kvmm_pool *pool,

@@ -7,9 +7,10 @@
  * if that fails they are put back: exactly where they were if nothing has happened to the order
  * meanwhile, else among the next ones. Blocks that another thread evicts just now are gone as well.
  */
-#include "../cost.h"
+#include <pool/local.h>
+
+#include "cost.h"
 #include "goal.h"
-#include "../local.h"
 
 /* With more behind it a block is not lost: it would be a whole prompt. */
 #define MOST_LOST	64u

@@ -9,8 +9,7 @@
 #define POOL_VERIFY_H
 
 #include <kvmm/verify.h>
-
-#include "../internal.h"
+#include <pool/internal.h>
 
 #define VERIFY_BATCH	64u
 

@@ -9,11 +9,11 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <pool/local.h>
 
-#include "../cost.h"
 #include "background.h"
+#include "cost.h"
 #include "goal.h"
-#include "../local.h"
 
 /* How often a picture may be out of date by the time that its plan is made. */
 #define MAX_TRIES	8u

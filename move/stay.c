@@ -11,8 +11,8 @@
 
 #include <kv/buf.h>
 #include <kv/sys.h>
+#include <pool/arena.h>
 
-#include "../arena.h"
 #include "flight.h"
 #include "move.h"
 #include "stay.h"

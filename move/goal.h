@@ -15,8 +15,7 @@
 
 #include <kv/defrag.h>
 #include <kvmm/compact.h>
-
-#include "../internal.h"
+#include <pool/internal.h>
 
 /* Of a pool, once a caller has asked for KVMM_GOAL_CALM. Guard: compact_lock. */
 struct goals {

@@ -8,7 +8,7 @@
  *
  * A *flight* is a batch of moves: copying, then published, then landed when its old places are
  * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so no
- * owner is given either. While content is copied out of a block of a range, its bit in transit.h's
+ * owner is given either. While content is copied out of a block of a range, its bit in transit.h
  * keeps it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries
  * are MOVING meanwhile, which says the same.
  *
@@ -21,8 +21,8 @@
 #include <kv/dev.h>
 #include <kv/lock.h>
 #include <kvmm/step.h>
+#include <pool/internal.h>
 
-#include "../internal.h"
 #include "pace.h"
 
 /* Steps of one stream that have been given to the device, and may not be through. */

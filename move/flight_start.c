@@ -6,8 +6,8 @@
  * tries again.
  */
 #include <kv/env.h>
+#include <pool/arena.h>
 
-#include "../arena.h"
 #include "flight.h"
 #include "goal.h"
 #include "stay.h"
