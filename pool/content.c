@@ -102,3 +102,44 @@ int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ex
 	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }
+
+/* ---- zeroed for its next tenant; see tenant.c ---- */
+
+static int take_block(struct kvmm_pool *pool, u32 block, u32 tenant)
+{
+	struct kvmm_extent one = { block, 1 };
+	int err;
+
+	kv_assert(block < pool->nr_blocks);
+	if (pool->zero == KVMM_ZERO_ALWAYS)
+		return blocks_zero(pool, &one, 1);
+	if (tenant != TENANT_UNKNOWN && pool->tenant[block] == tenant)
+		return 0;
+	err = blocks_zero(pool, &one, 1);
+	pool->tenant[block] = err ? TENANT_UNKNOWN : tenant;
+	return err;
+}
+
+int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < run.nr && !err; i++)
+		err = take_block(pool, run.start + i, tenant);
+	return err;
+}
+
+/*
+ * They have their owner by now, which has not been told of them: a mover would not know better than
+ * to move them between steps, and blocks zeroed behind a copy are not zero where they lie then.
+ */
+int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant)
+{
+	int err = 0;
+
+	kv_lock(&pool->compact_lock);
+	for (u32 i = 0; i < nr && !err; i++)
+		err = take_block(pool, entry_block(entry_at(pool, muts[i].index)), tenant);
+	kv_unlock(&pool->compact_lock);
+	return err;
+}

@@ -5,6 +5,9 @@
 
 #include "internal.h"
 
+/* No tenant's: the content is of unknown origin, and zeroed for each. */
+#define TENANT_UNKNOWN	KV_NONE
+
 /* A part of a block's content, and where it is copied from or to. */
 struct content {
 	void	*buf;		/* the caller's; only read if @is_write */

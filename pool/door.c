@@ -196,6 +196,20 @@ int alloc_stat_read(struct kvmm_pool *pool, void *out)
 	return 0;
 }
 
+/* In a child after fork() the lock may be held for ever: pool_enter() says so first. */
+int pressure_stat_read(struct kvmm_pool *pool, void *out)
+{
+	struct kvmm_pressure *stat = out;
+	int err;
+
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	pool_leave(pool);
+	pressure_read(&pool->door.pressure, stat);
+	return 0;
+}
+
 /* ---- validation ---- */
 
 static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)

@@ -5,7 +5,7 @@
 #include <kv/env.h>
 #include <kv/latency.h>
 
-#include "internal.h"
+#include "pressure.h"
 
 #define FIXED_SHIFT	KVMM_AVG_SHIFT
 #define FIXED_1		(1ull << FIXED_SHIFT)
@@ -137,18 +137,4 @@ void pressure_read(struct pressure *p, struct kvmm_pressure *out)
 	out->queue = p->took[DELAY_QUEUE];
 	out->room = p->took[DELAY_ROOM];
 	kv_unlock(&p->lock);
-}
-
-/* In a child after fork() the lock may be held for ever: pool_enter() says so first. */
-int pressure_stat_read(struct kvmm_pool *pool, void *out)
-{
-	struct kvmm_pressure *stat = out;
-	int err;
-
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	pool_leave(pool);
-	pressure_read(&pool->door.pressure, stat);
-	return 0;
 }
