@@ -7,9 +7,9 @@
  * tenants, which go after a grace period.
  */
 #include <move/background.h>
-#include <move/leave.h>
 #include <move/step.h>
 #include <move/verify.h>
+#include <offline/leave.h>
 #include <tier/pool/tier.h>
 
 #include "internal.h"

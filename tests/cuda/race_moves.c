@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
-#include "move/leave.h"
+#include "offline/leave.h"
 #include "race.h"
 
 #define UNIT	(4 * BYTES)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The balloon, and flips in what a pool knows of memory that is away; part of shrink_test. */
-#include "move/leave.h"
+#include "offline/leave.h"
 #include "tests/pool/shrink_util.h"
 
 static void tick_until_done(struct kvmm_pool *pool)

@@ -3,7 +3,7 @@
 #include <kv/feed.h>
 
 #include "pool/internal.h"
-#include "move/leave.h"
+#include "offline/leave.h"
 #include "move/verify.h"
 #include "tests/pool/class_util.h"
 #include "tests/pool/drive.h"

@@ -3,7 +3,7 @@
  * Memory that is given back and comes again. Pageblocks are of four blocks; '-' is away. Pools of the
  * caller's memory have units of one pageblock.
  */
-#include "move/leave.h"
+#include "offline/leave.h"
 #include "tests/pool/shrink_util.h"
 
 static struct kvmm_pool *of_ids(u32 nr_blocks, const char *policy)

@@ -7,10 +7,11 @@
  * best choice there is: each block in them has to go somewhere, and none is copied twice, since
  * places inside are not free any more when the first place is looked for.
  */
-#include "cost.h"
+#include <move/cost.h>
+#include <move/move.h>
+#include <move/stay.h>
+
 #include "leave.h"
-#include "move.h"
-#include "stay.h"
 
 /* ---- cheapest first ---- */
 

@@ -8,9 +8,9 @@
  * make it come and go for ever.
  */
 #include <kv/pool.h>
+#include <move/step.h>
 
 #include "leave.h"
-#include "step.h"
 
 #define PORTION		8u	/* pageblocks a tick */
 #define MOST_DEFERRED	6u

@@ -8,11 +8,11 @@
  * are lost, and that is free memory.
  */
 #include <kv/env.h>
+#include <move/move.h>
+#include <move/stay.h>
+#include <move/step.h>
 
 #include "leave.h"
-#include "move.h"
-#include "stay.h"
-#include "step.h"
 
 /* ---- requests ---- */
 

@@ -12,9 +12,9 @@
  * Moves need no waiting of their own: an old place is set aside when its flight lands.
  */
 #include <kv/env.h>
+#include <move/step.h>
 
 #include "leave.h"
-#include "step.h"
 
 #define PORTION		256u	/* moves of one flight */
 
