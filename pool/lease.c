@@ -116,13 +116,25 @@ int leases_get(struct kvmm_pool *pool, struct lease_table **result)
 	return 0;
 }
 
+static void free_watches(struct lease_table *table)
+{
+	for (u32 i = 0; i < LEASE_WATCH_BUCKETS; i++) {
+		struct lease_watch *next;
+
+		for (struct lease_watch *at = table->watch[i]; at; at = next) {
+			next = at->next;
+			kv_free(at);
+		}
+	}
+}
+
 static void leases_exit(struct kvmm_pool *pool)
 {
 	struct lease_table *table = pool->leases;
 
 	if (!table)
 		return;
-	leases_free_watches(table);
+	free_watches(table);
 	for (u32 i = 0; i < nr_hold_slots(table); i++)
 		kv_free(lease_at(table, lease_id(LEASE_HOLD, i))->hold);
 	for (u32 i = 0; i < table->nr_hold_chunks; i++)
@@ -369,6 +381,23 @@ void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by)
 	kv_assert_held(&pool->lock);
 	kv_lock(&table->lock);
 	add_kept(table, range, by, true);
+	kv_unlock(&table->lock);
+}
+
+/* The range is live and pool->lock held, so its lease stays as it is read. */
+void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
+{
+	struct lease_table *table = leases_of(pool);
+	u32 id = lease_id(LEASE_RANGE, index);
+	const struct lease *lease = lease_at(table, id);
+
+	kv_assert_held(&pool->lock);
+	if (!lease || kv_peek(&lease->gen) != slot->gen || !kv_peek(&lease->owner))
+		return;
+	if (slot->refs > (kv_peek(&lease->kept) & KEPT_HOLDS))
+		return;
+	kv_lock(&table->lock);
+	lease_clear(table, id);
 	kv_unlock(&table->lock);
 }
 

@@ -363,6 +363,5 @@ int own_share_blocks(struct kvmm_pool *pool);
 /* Ask the system about all that are watched. No lock held. */
 void leases_ask(struct lease_table *table);
 bool lease_owner_is_dead(struct lease_table *table, u64 owner);
-void leases_free_watches(struct lease_table *table);
 
 #endif /* POOL_LEASE_H */

@@ -48,18 +48,6 @@ void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
 		write_range(pool, tail, lease);
 }
 
-/* The range is live and pool->lock held, so its lease stays as it is read. */
-void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
-{
-	const struct lease *lease = lease_at(leases_of(pool), lease_id(LEASE_RANGE, index));
-
-	kv_assert_held(&pool->lock);
-	if (!lease || kv_peek(&lease->gen) != slot->gen || !kv_peek(&lease->owner))
-		return;
-	if (slot->refs <= (kv_peek(&lease->kept) & KEPT_HOLDS))
-		write_range(pool, slot_handle(slot, index), (struct lease){ 0 });
-}
-
 /* ---- by handle ---- */
 
 /* The owned things of a batch; handles of all kinds have one layout. */

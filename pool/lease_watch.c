@@ -213,15 +213,3 @@ bool lease_owner_is_dead(struct lease_table *table, u64 owner)
 	kv_unlock(&table->lock);
 	return is_dead;
 }
-
-void leases_free_watches(struct lease_table *table)
-{
-	for (u32 i = 0; i < LEASE_WATCH_BUCKETS; i++) {
-		struct lease_watch *next;
-
-		for (struct lease_watch *at = table->watch[i]; at; at = next) {
-			next = at->next;
-			kv_free(at);
-		}
-	}
-}
