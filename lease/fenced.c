@@ -10,10 +10,9 @@
  */
 #include <kv/sys.h>
 #include <kvmm/owner.h>
-
-#include "content.h"
-#include "internal.h"
-#include "lease.h"
+#include <pool/content.h>
+#include <pool/internal.h>
+#include <pool/lease.h>
 
 /* ---- ranges ---- */
 

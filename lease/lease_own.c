@@ -5,9 +5,9 @@
  * Memory for the leases is reserved before any is written, so a call names all that it was given,
  * or nothing.
  */
-#include "determ.h"
-#include "lease.h"
-#include "mag.h"
+#include <pool/determ.h>
+#include <pool/lease.h>
+#include <pool/mag.h>
 
 /* ---- where an owner is named at allocation ---- */
 

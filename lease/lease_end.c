@@ -15,9 +15,8 @@
 #include <limits.h>
 
 #include <kv/mem.h>
-
-#include "determ.h"
-#include "lease.h"
+#include <pool/determ.h>
+#include <pool/lease.h>
 
 #define EXPIRE_BATCH	64u	/* leases that are looked at in one go */
 #define EXPIRE_BLOCKS	1024u	/* of holds, that leave the table in one go */

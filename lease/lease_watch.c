@@ -11,8 +11,7 @@
 
 #include <kv/mem.h>
 #include <kv/sys.h>
-
-#include "lease.h"
+#include <pool/lease.h>
 
 #define STAT_BYTES	1024u	/* the name in it has 64 at most */
 #define START_FIELD	20u	/* words behind the name and the state, which is the first */

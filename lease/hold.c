@@ -15,9 +15,8 @@
 #include <limits.h>
 
 #include <kv/mem.h>
-
-#include "determ.h"
-#include "lease.h"
+#include <pool/determ.h>
+#include <pool/lease.h>
 
 /* A hold that is being made: its memory, and its place in the table. */
 struct making {

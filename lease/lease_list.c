@@ -9,10 +9,9 @@
 #include <limits.h>
 
 #include <kv/env.h>
-
-#include "arena.h"
-#include "determ.h"
-#include "lease.h"
+#include <pool/arena.h>
+#include <pool/determ.h>
+#include <pool/lease.h>
 
 #define WALK_SLOTS	128u	/* that are looked at in one hold of pool->lock */
 #define WALK_ENTRIES	512u	/* in one read section */

@@ -3,9 +3,8 @@
 #include <limits.h>
 
 #include <kv/env.h>
-
-#include "determ.h"
-#include "lease.h"
+#include <pool/determ.h>
+#include <pool/lease.h>
 
 #define HOLD_WALK	256u	/* leases that are looked at in one go */
 
