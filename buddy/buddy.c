@@ -54,6 +54,7 @@ static void add_block(struct buddy *b, u32 head, unsigned int order)
 {
 	struct free_area *area = &b->area[order];
 
+	kv_assert(order <= b->max_order && head < b->nr_blocks);
 	bitree_set(&area->map, head >> order);
 	area->nr++;
 	b->nonempty |= BIT(order);
@@ -64,6 +65,7 @@ static void del_block(struct buddy *b, u32 head, unsigned int order)
 {
 	struct free_area *area = &b->area[order];
 
+	kv_assert(order <= b->max_order && head < b->nr_blocks);
 	bitree_clear(&area->map, head >> order);
 	if (!--area->nr)
 		b->nonempty &= ~BIT(order);
@@ -73,6 +75,7 @@ static void del_block(struct buddy *b, u32 head, unsigned int order)
 
 static bool block_is_free(const struct buddy *b, u32 head, unsigned int order)
 {
+	kv_assert(order <= b->max_order);
 	return bitree_test(&b->area[order].map, head >> order);
 }
 
@@ -117,12 +120,14 @@ static unsigned int piece_order(u32 start, u32 end)
 {
 	unsigned int fits = kv_log2(end - start);
 
+	kv_assert(start < end);
 	return start ? min(kv_lowest64(start), fits) : fits;
 }
 
 /* The free block that holds all of (at, order): its order, or -1. */
 static int order_around(const struct buddy *b, u32 at, unsigned int order)
 {
+	kv_assert(at < b->nr_blocks);
 	for (; order <= b->max_order; order++)
 		if (block_is_free(b, at & ~(BIT(order) - 1), order))
 			return order;
@@ -132,35 +137,13 @@ static int order_around(const struct buddy *b, u32 at, unsigned int order)
 /* Give [start, end) back as maximal aligned blocks, low to high. */
 static void free_pieces(struct buddy *b, u32 start, u32 end)
 {
+	kv_assert(end <= b->nr_blocks);
 	while (start < end) {
 		unsigned int order = piece_order(start, end);
 
 		free_block(b, start, order);
 		start += BIT(order);
 	}
-}
-
-static bool all_pieces_free(const struct buddy *b, u32 start, u32 end)
-{
-	while (start < end) {
-		unsigned int order = piece_order(start, end);
-
-		if (order_around(b, start, order) < 0)
-			return false;
-		start += BIT(order);
-	}
-	return true;
-}
-
-static bool any_block_free(const struct buddy *b, u32 start, u32 end)
-{
-	for (u32 left = b->nonempty; left; left &= left - 1) {
-		unsigned int order = kv_lowest64(left);
-
-		if (bitree_next(&b->area[order].map, start >> order) <= (end - 1) >> order)
-			return true;
-	}
-	return false;
 }
 
 /*
@@ -175,6 +158,7 @@ static u32 place_in_order(const struct buddy *b, unsigned int order,
 	u32 first = req->lo >> order, last = (req->hi - 1) >> order;
 	u32 i = req->topdown ? bitree_prev(map, last) : bitree_next(map, first);
 
+	kv_assert(order <= b->max_order && req->lo < req->hi);
 	while (i != KV_NONE && i >= first && i <= last) {
 		u32 at = place_in_hole((struct kvmm_extent){ i << order, BIT(order) }, req);
 
@@ -196,6 +180,7 @@ static u32 search_orders(const struct buddy *b, unsigned int low, const struct k
 {
 	u32 best = KV_NONE;
 
+	kv_assert(low <= b->max_order);
 	for (u32 left = b->nonempty >> low << low; left; left &= left - 1) {
 		unsigned int order = kv_lowest64(left);
 		u32 at = place_in_order(b, order, req);
@@ -222,6 +207,7 @@ static u32 take_block(struct buddy *b, const struct kv_zone_req *req, unsigned i
 	u32 avail = b->nonempty >> order, at;
 	unsigned int high = order;
 
+	kv_assert(held && held <= BIT(order));
 	if (!avail)
 		return KV_NONE;
 	if (likely(req_is_plain(req, b->nr_blocks, BIT(order)))) {
@@ -248,6 +234,7 @@ static u32 classic_take(void *engine, const struct kv_zone_req *req)
 	unsigned int order = kv_order(req->nr);
 	u32 head = take_block(b, req, order, BIT(order));
 
+	kv_assert(req->nr && req->nr <= b->nr_blocks);
 	if (likely(head != KV_NONE))
 		b->held_order[head] = order + 1;
 	return head;
@@ -259,6 +246,7 @@ static int classic_take_at(void *engine, u32 start, u32 nr)
 	unsigned int order = kv_order(nr);
 	int high;
 
+	kv_assert(nr && start + nr <= b->nr_blocks);
 	if (!kv_is_pow2(nr) || start & (nr - 1))
 		return -EOPNOTSUPP;
 	high = order_around(b, start, order);
@@ -274,6 +262,7 @@ static int classic_give(void *engine, u32 start, u32 nr)
 	struct buddy *b = engine;
 	unsigned int order = kv_order(nr);
 
+	kv_assert(nr && start + nr <= b->nr_blocks);
 	/* No head of that order: a half, a double, an unaligned free, or free already. */
 	if (b->held_order[start] != order + 1)
 		return -EINVAL;
@@ -295,6 +284,7 @@ static u32 trim_take(void *engine, const struct kv_zone_req *req)
 	unsigned int order = kv_order(req->nr);
 	u32 head = take_block(b, req, order, req->nr);
 
+	kv_assert(req->nr && req->nr <= b->nr_blocks);
 	if (likely(head != KV_NONE))
 		free_pieces(b, head + req->nr, head + BIT(order));
 	return head;
@@ -305,8 +295,10 @@ static int trim_take_at(void *engine, u32 start, u32 nr)
 	struct buddy *b = engine;
 	u32 end = start + nr;
 
-	if (!all_pieces_free(b, start, end))
-		return -EBUSY;
+	kv_assert(start < end && end <= b->nr_blocks);
+	for (u32 at = start; at < end; at += BIT(piece_order(at, end)))
+		if (order_around(b, at, piece_order(at, end)) < 0)
+			return -EBUSY;
 	while (start < end) {
 		unsigned int order = piece_order(start, end);
 		int high = order_around(b, start, order);
@@ -321,26 +313,26 @@ static int trim_give(void *engine, u32 start, u32 nr)
 {
 	struct buddy *b = engine;
 
-	if (any_block_free(b, start, start + nr))
-		return -EINVAL;
+	kv_assert(nr && start + nr <= b->nr_blocks);
+	for (u32 left = b->nonempty; left; left &= left - 1) {
+		unsigned int order = kv_lowest64(left);
+
+		if (bitree_next(&b->area[order].map, start >> order) <= (start + nr - 1) >> order)
+			return -EINVAL;
+	}
 	free_pieces(b, start, start + nr);
 	return 0;
 }
 
 /* Set-up and reading, the same for both. */
 
-static size_t maps_bytes(u32 nr_blocks)
+static size_t trim_bytes(u32 nr_blocks)
 {
 	size_t words = 0;
 
 	for (unsigned int order = 0; order <= kv_log2(nr_blocks); order++)
 		words += bitree_words(area_bits(nr_blocks, order));
-	return words * sizeof(u64);
-}
-
-static size_t trim_bytes(u32 nr_blocks)
-{
-	return sizeof(struct buddy) + maps_bytes(nr_blocks);
+	return sizeof(struct buddy) + words * sizeof(u64);
 }
 
 static size_t classic_bytes(u32 nr_blocks)
@@ -377,6 +369,7 @@ struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from)
 	const struct buddy *b = engine;
 	struct kvmm_extent first = { KV_NONE, 0 };
 
+	kv_assert(from <= b->nr_blocks);
 	for (u32 left = b->nonempty; left; left &= left - 1) {
 		unsigned int order = kv_lowest64(left);
 		u32 i = bitree_next(&b->area[order].map, from >> order);
@@ -387,31 +380,25 @@ struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from)
 	return first;
 }
 
-/* Order of the free block that ends right before @block, or -1. */
-static int order_before(const struct buddy *b, u32 block)
-{
-	for (unsigned int order = 0; order <= b->max_order && block; order++) {
-		if (block & (BIT(order) - 1))
-			break;
-		if (block_is_free(b, block - BIT(order), order))
-			return order;
-	}
-	return -1;
-}
-
 /* Neighbouring blocks that are no buddies are one run of free blocks all the same. */
 static struct kvmm_extent buddy_next_free(const void *engine, u32 from)
 {
 	const struct buddy *b = engine;
 	struct kvmm_extent run = kv_buddy_next_block(b, from), next;
-	int order;
+	unsigned int order = 0;
 
-	if (!run.nr)
-		return run;
-	while ((order = order_before(b, run.start)) >= 0) {
+	/* The free block that ends right before the run is aligned to its own length. */
+	while (run.nr && run.start && order <= b->max_order && !(run.start & (BIT(order) - 1))) {
+		if (!block_is_free(b, run.start - BIT(order), order)) {
+			order++;
+			continue;
+		}
 		run.start -= BIT(order);
 		run.nr += BIT(order);
+		order = 0;
 	}
+	if (!run.nr)
+		return run;
 	while (next = kv_buddy_next_block(b, run.start + run.nr),
 	       next.start == run.start + run.nr)
 		run.nr += next.nr;
@@ -430,6 +417,7 @@ static u64 buddy_peek(const void *engine, u32 word)
 	u32 first = word * KV_WORD_BITS;
 	u64 bits = 0;
 
+	kv_assert(word < KV_WORDS(b->nr_blocks));
 	for (unsigned int order = 0; order <= b->max_order; order++) {
 		u32 at = first >> order, nr = max(KV_WORD_BITS >> order, 1u);
 		u64 heads = kv_peek(&b->area[order].map.level[0][at / KV_WORD_BITS]);
@@ -455,6 +443,7 @@ static u32 buddy_usable(const void *engine, u32 nr, u32 *pieces)
 	unsigned int end = min(b->max_order + 1, NR_ORDERS);
 	u32 blocks = 0;
 
+	kv_assert(nr && nr <= b->nr_blocks);
 	*pieces = 0;
 	for (unsigned int order = kv_order(nr); order < end; order++) {
 		*pieces += b->area[order].nr;
@@ -495,6 +484,7 @@ static int check_order(const struct buddy *b, unsigned int order, u32 *nr_free)
 	const struct free_area *area = &b->area[order];
 	const struct bitree *map = &area->map;
 
+	kv_assert(order <= b->max_order);
 	if (!bitree_is_sound(map) || bitree_count(map) != area->nr ||
 	    !area->nr != !(b->nonempty & BIT(order)))
 		return -EUCLEAN;

@@ -4,6 +4,7 @@
 #define BUDDY_INTERNAL_H
 
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/types.h>
 #include <kv/zone.h>
@@ -22,6 +23,7 @@ static inline u32 place_in_hole(struct kvmm_extent hole, const struct kv_zone_re
 	u64 hi = min(hole.start + hole.nr, req->hi);
 	u64 start;
 
+	kv_assert(kv_is_pow2(req->align));
 	if (hi < lo + req->nr)
 		return KV_NONE;
 	if (req->topdown)

@@ -10,6 +10,7 @@
 #define BUDDY_MAP_H
 
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/types.h>
 #include <kvmm/types.h>
 
@@ -52,6 +53,7 @@ static inline size_t bitree_words(u32 nr_bits)
 {
 	size_t words = 0;
 
+	kv_assert(nr_bits && nr_bits <= KVMM_MAX_BLOCKS + 1);
 	do {
 		nr_bits = KV_WORDS(nr_bits);
 		words += nr_bits;
@@ -74,11 +76,13 @@ static inline u64 *bitree_init(struct bitree *tree, u64 *mem, u32 nr_bits)
 
 static inline bool bitree_test(const struct bitree *tree, u32 bit)
 {
+	kv_assert(bit < tree->nr_bits);
 	return map_test(tree->level[0], bit);
 }
 
 static inline void bitree_set(struct bitree *tree, u32 bit)
 {
+	kv_assert(bit < tree->nr_bits);
 	for (u32 level = 0; level < tree->nr_levels; level++) {
 		u64 *word = &tree->level[level][bit / KV_WORD_BITS];
 		u64 old = *word;
@@ -92,6 +96,7 @@ static inline void bitree_set(struct bitree *tree, u32 bit)
 
 static inline void bitree_clear(struct bitree *tree, u32 bit)
 {
+	kv_assert(bit < tree->nr_bits);
 	for (u32 level = 0; level < tree->nr_levels; level++) {
 		u64 *word = &tree->level[level][bit / KV_WORD_BITS];
 
@@ -105,6 +110,7 @@ static inline void bitree_clear(struct bitree *tree, u32 bit)
 /* Lowest set bit below word @bit of @level; that word's subtree is not empty. */
 static inline u32 bitree_lowest_below(const struct bitree *tree, u32 level, u32 bit)
 {
+	kv_assert(level <= tree->nr_levels);
 	while (level--)
 		bit = bit * KV_WORD_BITS + kv_lowest64(tree->level[level][bit]);
 	return bit;
@@ -112,6 +118,7 @@ static inline u32 bitree_lowest_below(const struct bitree *tree, u32 level, u32 
 
 static inline u32 bitree_highest_below(const struct bitree *tree, u32 level, u32 bit)
 {
+	kv_assert(level <= tree->nr_levels);
 	while (level--)
 		bit = bit * KV_WORD_BITS + kv_highest64(tree->level[level][bit]);
 	return bit;
@@ -120,6 +127,7 @@ static inline u32 bitree_highest_below(const struct bitree *tree, u32 level, u32
 /* The tree must not be empty. */
 static inline u32 bitree_lowest(const struct bitree *tree)
 {
+	kv_assert(*tree->level[tree->nr_levels - 1]);
 	return bitree_lowest_below(tree, tree->nr_levels, 0);
 }
 
@@ -144,6 +152,7 @@ static inline u32 bitree_next(const struct bitree *tree, u32 bit)
 /* Highest set bit <= @bit, or KV_NONE; @bit must lie in the map. */
 static inline u32 bitree_prev(const struct bitree *tree, u32 bit)
 {
+	kv_assert(bit < tree->nr_bits);
 	for (u32 level = 0; level < tree->nr_levels; level++) {
 		u32 word = bit / KV_WORD_BITS;
 		u64 hit = tree->level[level][word] & kv_mask64(0, bit % KV_WORD_BITS + 1);

@@ -26,6 +26,7 @@ static void bits_set(u64 *bits, u32 first, u32 last)
 {
 	u32 w = first >> 6, end = last >> 6;
 
+	kv_assert(first <= last);
 	if (w == end) {
 		bits[w] |= mask_from(first) & mask_upto(last);
 		return;
@@ -42,6 +43,7 @@ static void bits_clear(u64 *bits, u32 first, u32 last)
 {
 	u32 w = first >> 6, end = last >> 6;
 
+	kv_assert(first <= last);
 	if (w == end) {
 		bits[w] &= ~(mask_from(first) & mask_upto(last));
 		return;
@@ -62,6 +64,7 @@ u32 kv_runs_next_used(const struct kv_runs *runs, u32 pos)
 	u64 x = ~runs->map[pos >> 6] & mask_from(pos);
 	u32 i = (pos >> 6) + 1, level = 0;
 
+	kv_assert(pos <= runs->nr_blocks);
 	if (x)
 		return (pos & ~63u) + kv_lowest64(x);
 	for (;; level++) {
@@ -82,6 +85,7 @@ u32 kv_runs_free_before_far(const struct kv_runs *runs, u32 pos)
 	u64 x = ~runs->map[(s32)((pos - 1) >> 6)] & mask_upto(pos - 1);
 	u32 i = (pos - 1) >> 6, level;
 
+	kv_assert(pos && pos <= runs->nr_blocks);
 	if (x)
 		return pos - (i * 64 + kv_highest64(x)) - 1;
 	for (level = 0; ; level++) {
@@ -104,6 +108,7 @@ static noinline void full_set(struct kv_runs *runs, u32 first, u32 last)
 {
 	u32 level;
 
+	kv_assert(first <= last);
 	for (level = 0; level < runs->nr_full; level++) {
 		u64 *full = runs->full[level];
 
@@ -122,6 +127,7 @@ static noinline void full_set_range(struct kv_runs *runs, struct kv_run run, u32
 	u32 first = max((run.start + 63) >> 6, start >> 6);
 	u32 end = min((run.start + run.len) >> 6, ((start + n - 1) >> 6) + 1);
 
+	kv_assert(run.start <= start && start + n <= run.start + run.len);
 	if (first < end)
 		full_set(runs, first, end - 1);
 }
@@ -131,6 +137,7 @@ static noinline void full_clear_range(struct kv_runs *runs, u32 start, u32 n)
 {
 	u32 first = start >> 6, last = (start + n - 1) >> 6, level;
 
+	kv_assert(n && start + n <= runs->nr_blocks);
 	for (level = 0; level < runs->nr_full; level++) {
 		u64 *full = runs->full[level];
 
@@ -152,6 +159,7 @@ static noinline void class_del_summary(struct kv_runs *runs, u32 c, u32 i)
 	const u64 *row = class_row(runs, class);
 	u32 t = geo_top_shift(class), bit = i >> t, end;
 
+	kv_assert(c < runs->nr_classes);
 	i = bit << t;
 	end = min((bit + 1) << t, ((runs->nr_blocks - 1) >> geo_shift(class) >> 12) + 1);
 	for (; i < end; i++)
@@ -203,6 +211,7 @@ static __always_inline void run_del(struct kv_runs *runs, u32 start, u32 len)
 {
 	u32 c = class_of(len);
 
+	kv_assert(len && start + len <= runs->nr_blocks);
 	if (unlikely(len >= KV_RUNS_EXACT))
 		runs->bin_blocks[c - KV_RUNS_EXACT] -= len;
 	class_del(runs, c, start);
@@ -222,6 +231,7 @@ static void run_resize(struct kv_runs *runs, struct kv_run old, struct kv_run ne
 {
 	u32 c = class_of(old.len), k;
 
+	kv_assert(old.len && new.len);
 	if (old.len >= KV_RUNS_EXACT && class_of(new.len) == c) {
 		k = class_shift(c);
 		if (old.start >> k == new.start >> k) {
@@ -241,6 +251,7 @@ static __always_inline u32 first_group(const struct kv_runs *runs,
 	const u64 *row = class_row(runs, class);
 	u32 i = kv_lowest64(class->top) << geo_top_shift(class);
 
+	kv_assert(class->nr);
 	while (unlikely(!row[-1 - (s64)i]))
 		i++;
 	i = i * 64 + kv_lowest64(row[-1 - (s64)i]);
@@ -259,6 +270,7 @@ static __always_inline u32 class_pop(struct kv_runs *runs, u32 c)
 	u64 top = class->top, left, left_sum, left_top;
 	u32 t = geo_top_shift(class), i = kv_lowest64(top) << t, g;
 
+	kv_assert(c && c < runs->nr_classes);
 	while (unlikely(!row[-1 - (s64)i]))
 		i++;
 	sum = row - 1 - i;
@@ -291,6 +303,7 @@ static __always_inline void map_clear(struct kv_runs *runs, u32 start, u32 n)
 {
 	s64 byte = start >> 3;
 
+	kv_assert(n && start + n <= runs->nr_blocks);
 	if (likely(n <= WINDOW_BITS))
 		store_window(runs->map, byte, load_window(runs->map, byte) &
 			     ~((bit_in_word(n) - 1) << (start & 7)));
@@ -316,6 +329,7 @@ static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 	const struct kv_run low = { run.start, start - run.start };
 	const struct kv_run high = { start + n, run.len - low.len - n };
 
+	kv_assert(start >= run.start && start + n <= run.start + run.len);
 	if (high.len)
 		run_resize(runs, run, high);
 	else
@@ -331,26 +345,16 @@ static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 	runs->nr_runs += (low.len != 0) + (high.len != 0) - 1;
 }
 
-static u32 left_of(const struct kv_runs *runs, u32 pos)
-{
-	if (runs->big.len && runs->big.start + runs->big.len == pos)
-		return runs->big.len;
-	return free_before(runs, pos);
-}
-
-static u32 right_of(const struct kv_runs *runs, u32 pos)
-{
-	if (runs->big.len && runs->big.start == pos)
-		return runs->big.len;
-	return free_after(runs, pos);
-}
-
 /* Give back a range that is known to be used. */
 static noinline void give(struct kv_runs *runs, u32 start, u32 n)
 {
-	u32 left = left_of(runs, start), right = right_of(runs, start + n);
-	struct kv_run run = { start - left, left + n + right };
+	struct kv_run run, big = runs->big;
+	u32 left, right;
 
+	kv_assert(n && start + n <= runs->nr_blocks);
+	left = big.len && big.start + big.len == start ? big.len : free_before(runs, start);
+	right = big.len && big.start == start + n ? big.len : free_after(runs, start + n);
+	run = (struct kv_run){ start - left, left + n + right };
 	bits_set(runs->map, start, start + n - 1);
 	if (left)
 		run_del(runs, run.start, left);
@@ -392,6 +396,7 @@ static noinline int best_fit_far(const struct kv_runs *runs, u32 n, struct kv_ru
 	const struct kv_runs_class *class;
 	u32 c = next_class(runs, class_of(n));
 
+	kv_assert(n && n <= runs->nr_blocks);
 	for (; c != KV_RUNS_NONE; c = next_class(runs, c + 1)) {
 		class = &runs->class[c];
 		if (c < KV_RUNS_EXACT) {
@@ -421,6 +426,7 @@ static noinline u32 alloc_near(struct kv_runs *runs, u32 n, u32 c)
 {
 	u32 at = class_pop(runs, c);
 
+	kv_assert(n <= c && c < KV_RUNS_EXACT);
 	if (c != n)
 		class_add(runs, c - n, at + n);
 	map_clear(runs, at, n);
@@ -498,6 +504,7 @@ int kv_runs_alloc_at(struct kv_runs *runs, u32 start, u32 n)
 
 static noinline int free_far(struct kv_runs *runs, u32 start, u32 n)
 {
+	kv_assert(n && start + n <= runs->nr_blocks);
 	if (overlaps_free(runs, start, n))
 		return -EINVAL;
 	give(runs, start, n);
@@ -509,6 +516,7 @@ static noinline int join_near(struct kv_runs *runs, u32 start, u32 n, u32 left, 
 {
 	const u32 len = left + n + right;
 
+	kv_assert(left <= start && start + n + right <= runs->nr_blocks);
 	if (left)
 		class_del(runs, left, start - left);
 	if (right)
@@ -532,6 +540,7 @@ static __always_inline int free_near(struct kv_runs *runs, u32 start, u32 n)
 	const u32 left = 63 - kv_highest64(~behind);
 	const u32 right = kv_lowest64(~(here >> (start & 7) >> n) | bit_in_word(63));
 
+	kv_assert(n && n <= WINDOW_BITS);
 	if (unlikely(here & mask))
 		return -EINVAL;
 	if (unlikely(left >= WINDOW_BITS || n + right >= WINDOW_BITS))
@@ -571,6 +580,7 @@ static u32 stretch(const u32 *ids, u32 n, u32 *low)
 {
 	u32 i = 1, step;
 
+	kv_assert(n);
 	*low = ids[0];
 	if (n == 1)
 		return 1;
@@ -627,28 +637,6 @@ int kv_runs_free_many(struct kv_runs *runs, const u32 *ids, u32 n)
 	return 0;
 }
 
-/* Up to n blocks from the start of the first run of a class of exact length. */
-static u32 take_of_class(struct kv_runs *runs, u32 c, u32 n, u32 *start)
-{
-	u32 len = min(c, n);
-
-	*start = alloc_near(runs, len, c);
-	return len;
-}
-
-/* Up to n blocks from the start of the shortest run, which a bin holds. */
-static u32 take_of_shortest(struct kv_runs *runs, u32 n, u32 *start)
-{
-	struct kv_run run;
-	u32 len;
-
-	best_fit_far(runs, 1, &run);
-	len = min(run.len, n);
-	*start = run.start;
-	take(runs, run, run.start, len);
-	return len;
-}
-
 /**
  * kv_runs_alloc_scattered() - take single blocks where they hurt least
  * @runs: the index
@@ -663,6 +651,7 @@ static u32 take_of_shortest(struct kv_runs *runs, u32 n, u32 *start)
 int kv_runs_alloc_scattered(struct kv_runs *runs, u32 *ids, u32 n)
 {
 	u32 c, i, start, len;
+	struct kv_run run;
 
 	if (!n)
 		return -EINVAL;
@@ -670,10 +659,15 @@ int kv_runs_alloc_scattered(struct kv_runs *runs, u32 *ids, u32 n)
 		return -ENOSPC;
 	for (; n; n -= len) {
 		c = next_class(runs, 1);
-		if (likely(c < KV_RUNS_EXACT))
-			len = take_of_class(runs, c, n, &start);
-		else
-			len = take_of_shortest(runs, n, &start);
+		if (likely(c < KV_RUNS_EXACT)) {
+			len = min(c, n);
+			start = alloc_near(runs, len, c);
+		} else {
+			best_fit_far(runs, 1, &run);
+			len = min(run.len, n);
+			start = run.start;
+			take(runs, run, start, len);
+		}
 		for (i = 0; i < len; i++)
 			*ids++ = start + i;
 	}
@@ -693,25 +687,14 @@ static size_t row_words(u32 nr_blocks, u32 k, size_t *sums)
 {
 	u32 last = (nr_blocks - 1) >> k;
 
+	kv_assert(nr_blocks && nr_blocks <= KV_RUNS_MAX_BLOCKS);
 	*sums = (last >> 12) + 1;
 	return *sums + (last >> 6) + 1;
 }
 
-static void layout_full(struct layout *l, size_t *at, size_t bits)
-{
-	size_t words;
-
-	do {
-		words = bits / 64 + 1;
-		l->full[l->nr_full++] = *at;
-		*at += words * 8;
-		bits = words;
-	} while (words > 1);
-}
-
 static void layout_compute(struct layout *l, u32 nr_blocks)
 {
-	size_t at = sizeof(struct kv_runs), sums;
+	size_t at = sizeof(struct kv_runs), bits = nr_blocks / 64 + 1, sums;
 	u32 c;
 
 	memset(l, 0, sizeof(*l));
@@ -722,7 +705,11 @@ static void layout_compute(struct layout *l, u32 nr_blocks)
 		at += (l->nr_classes - KV_RUNS_EXACT + 1) / 2 * 8;
 	l->map = at + 8;
 	at += (nr_blocks / 64 + 3) * (size_t)8;
-	layout_full(l, &at, nr_blocks / 64 + 1);
+	do {
+		bits = bits / 64 + 1;
+		l->full[l->nr_full++] = at;
+		at += bits * 8;
+	} while (bits > 1);
 	l->rows = at;
 	for (c = 1; c < l->nr_classes; c++)
 		at += row_words(nr_blocks, class_shift(c), &sums) * 8;
@@ -745,21 +732,6 @@ size_t kv_runs_bytes(u32 nr_blocks)
 	return l.bytes;
 }
 
-static void init_classes(struct kv_runs *runs)
-{
-	size_t at, sums, words;
-	u32 c;
-
-	for (at = 0, c = 1; c < runs->nr_classes; c++, at += words) {
-		u32 k = class_shift(c), t = 0;
-
-		words = row_words(runs->nr_blocks, k, &sums);
-		while ((sums - 1) >> 6 >> t)
-			t++;
-		runs->class[c].geo = (u32)(at + sums) << 8 | t << 5 | k;
-	}
-}
-
 /* The layout keeps parts aligned to their words. */
 static void *part_at(struct kv_runs *runs, size_t offset)
 {
@@ -776,8 +748,9 @@ static void *part_at(struct kv_runs *runs, size_t offset)
  */
 int kv_runs_init(struct kv_runs *runs, u32 nr_blocks)
 {
+	size_t at, sums, words;
 	struct layout l;
-	u32 i;
+	u32 i, c;
 
 	if (!nr_blocks || nr_blocks > KV_RUNS_MAX_BLOCKS)
 		return -EINVAL;
@@ -792,6 +765,13 @@ int kv_runs_init(struct kv_runs *runs, u32 nr_blocks)
 	runs->nr_full = l.nr_full;
 	for (i = 0; i < l.nr_full; i++)
 		runs->full[i] = part_at(runs, l.full[i]);
-	init_classes(runs);
+	for (at = 0, c = 1; c < runs->nr_classes; c++, at += words) {
+		u32 k = class_shift(c), t = 0;
+
+		words = row_words(nr_blocks, k, &sums);
+		while ((sums - 1) >> 6 >> t)
+			t++;
+		runs->class[c].geo = (u32)(at + sums) << 8 | t << 5 | k;
+	}
 	return 0;
 }

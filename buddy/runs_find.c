@@ -2,7 +2,7 @@
 /*
  * Run index: searching under conditions (window, alignment, direction, first
  * fit), walks over runs, and statistics. Nothing in here writes, but for
- * kv_runs_alloc_req(), which claims the run that kv_runs_find() found.
+ * kv_runs_alloc_req(), which claims the run that it found.
  *
  * A window cuts at most two runs. Those are looked at by hand, after which the
  * window is shrunk to the runs that lie inside it whole, and the classes, which
@@ -24,6 +24,7 @@ static u32 place_in(const struct kv_runs_req *req, struct kv_run run)
 {
 	u32 mask = req->align - 1, place;
 
+	kv_assert(kv_is_pow2(req->align));
 	if (run.len < req->n)
 		return KV_RUNS_NONE;
 	if (req->flags & KV_RUNS_TOPDOWN) {
@@ -48,6 +49,7 @@ static bool consider(struct search *s, struct kv_run inside, u32 len)
 {
 	u32 place = place_in(&s->req, inside);
 
+	kv_assert(inside.len <= len);
 	if (place == KV_RUNS_NONE)
 		return false;
 	if (is_better(s, len, place)) {
@@ -63,6 +65,7 @@ static void consider_edges(const struct kv_runs *runs, struct search *s, u32 *lo
 	u32 outside = free_before(runs, *lo), after;
 	struct kv_run run;
 
+	kv_assert(*lo < *hi && *hi <= runs->nr_blocks);
 	if (outside) {
 		after = free_after(runs, *lo);
 		run.start = *lo;
@@ -106,6 +109,7 @@ static bool consider_class(const struct kv_runs *runs, struct search *s, u32 c, 
 	bool one_will_do = c < KV_RUNS_EXACT || s->req.flags & KV_RUNS_FIRST;
 	struct kv_run run;
 
+	kv_assert(c < runs->nr_classes);
 	while (lo < hi) {
 		if (topdown ? !prev_of_class(runs, c, lo, hi, &run)
 			    : !kv_runs_next_of_class(runs, c, lo, &run) || run.start >= hi)
@@ -148,7 +152,7 @@ static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
 }
 
 /**
- * kv_runs_find() - where a request would go, without taking it
+ * kv_runs_alloc_req() - find a place and take it
  * @runs:  the index
  * @req:   the request
  * @start: out: first block
@@ -160,7 +164,7 @@ static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
  * Context: the lock of the zone is held.
  * Return: 0; -ENOSPC if there is no such place; -EINVAL for a bad request.
  */
-static int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *req, u32 *start)
+int kv_runs_alloc_req(struct kv_runs *runs, const struct kv_runs_req *req, u32 *start)
 {
 	struct search s = { .req = *req };
 	u32 lo, hi;
@@ -176,35 +180,15 @@ static int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *re
 	if (!s.best_len)
 		return -ENOSPC;
 	*start = s.place;
-	return 0;
-}
-
-/**
- * kv_runs_alloc_req() - find a place and take it
- * @runs:  the index
- * @req:   the request
- * @start: out: first block
- *
- * Context: the lock of the zone is held.
- * Return: as kv_runs_find().
- */
-int kv_runs_alloc_req(struct kv_runs *runs, const struct kv_runs_req *req, u32 *start)
-{
-	int err = kv_runs_find(runs, req, start);
-
-	return err ? err : kv_runs_alloc_at(runs, *start, req->n);
+	return kv_runs_alloc_at(runs, s.place, s.req.n);
 }
 
 /* ---- reading ---- */
 
-static bool range_is_inside(const struct kv_runs *runs, u32 start, u32 n)
-{
-	return n && start < runs->nr_blocks && n <= runs->nr_blocks - start;
-}
-
 bool kv_runs_range_is_free(const struct kv_runs *runs, u32 start, u32 n)
 {
-	return range_is_inside(runs, start, n) && free_after(runs, start) >= n;
+	return n && start < runs->nr_blocks && n <= runs->nr_blocks - start &&
+	       free_after(runs, start) >= n;
 }
 
 /**
@@ -270,6 +254,7 @@ static u32 top_insert(struct kv_run *out, u32 nr, u32 max, struct kv_run run)
 {
 	u32 i = nr < max ? nr++ : max;
 
+	kv_assert(nr <= max);
 	for (; i && out[i - 1].len < run.len; i--)
 		if (i < max)
 			out[i] = out[i - 1];
@@ -311,6 +296,7 @@ static u32 sum_at_least(const struct kv_runs *runs, u32 len, bool blocks)
 	u32 c = len ? class_of(len) : 1, sum = 0, pos = 0;
 	struct kv_run run;
 
+	kv_assert(len <= KV_RUNS_MAX_BLOCKS);
 	if (len > runs->nr_blocks)
 		return 0;
 	/* The bin that len itself falls in is the one that may hold shorter runs. */

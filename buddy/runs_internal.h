@@ -57,6 +57,7 @@ static inline bool bits_any(const u64 *bits, u32 first, u32 last)
 	u32 w = first >> 6, end = last >> 6;
 	u64 seen;
 
+	kv_assert(first <= last);
 	if (w == end)
 		return bits[w] & mask_from(first) & mask_upto(last);
 	seen = bits[w] & mask_from(first);
@@ -75,6 +76,7 @@ static __always_inline u32 free_before(const struct kv_runs *runs, u32 pos)
 	u64 x = load_window(runs->map, (s64)(pos >> 3) - 7) << (8 - (pos & 7));
 	u32 len = 63 - kv_highest64(~x);
 
+	kv_assert(pos <= runs->nr_blocks);
 	return likely(len < WINDOW_BITS) ? len : kv_runs_free_before_far(runs, pos);
 }
 
@@ -83,11 +85,13 @@ static __always_inline u32 free_after(const struct kv_runs *runs, u32 pos)
 	u64 x = load_window(runs->map, pos >> 3) >> (pos & 7);
 	u32 len = kv_lowest64(~x | bit_in_word(63));
 
+	kv_assert(pos <= runs->nr_blocks);
 	return likely(len < WINDOW_BITS) ? len : kv_runs_next_used(runs, pos) - pos;
 }
 
 static __always_inline bool overlaps_free(const struct kv_runs *runs, u32 start, u32 n)
 {
+	kv_assert(n && start + n <= runs->nr_blocks);
 	if (likely(n <= WINDOW_BITS))
 		return load_window(runs->map, start >> 3) & (bit_in_word(n) - 1) << (start & 7);
 	return bits_any(runs->map, start, start + n - 1);
@@ -99,6 +103,7 @@ static inline u32 bin_of(u32 len)
 {
 	u32 k = kv_highest64(len);
 
+	kv_assert(len >= KV_RUNS_EXACT);
 	return KV_RUNS_EXACT + (k - 10) * KV_RUNS_BINS + ((len >> (k - 6)) & 63);
 }
 
@@ -110,6 +115,7 @@ static __always_inline u32 class_of(u32 len)
 /* log2 of the group size of a class. */
 static inline u32 class_shift(u32 c)
 {
+	kv_assert(c && c < KV_RUNS_CLASSES);
 	return c < KV_RUNS_EXACT ? kv_highest64(c) : 10 + (c - KV_RUNS_EXACT) / KV_RUNS_BINS;
 }
 
@@ -146,6 +152,7 @@ static inline u32 next_class(const struct kv_runs *runs, u32 c)
 	u32 w = c >> 6, sum;
 	u64 x = runs->nonempty[w] & mask_from(c);
 
+	kv_assert(c < KV_RUNS_CLASSES);
 	if (likely(x))
 		return (c & ~63u) + kv_lowest64(x);
 	sum = runs->nonempty_sum & (~1u << w);
@@ -161,6 +168,7 @@ static inline u32 prev_class(const struct kv_runs *runs, u32 c)
 	u32 w = c >> 6, sum;
 	u64 x = runs->nonempty[w] & mask_upto(c);
 
+	kv_assert(c < KV_RUNS_CLASSES);
 	if (x)
 		return (c & ~63u) + kv_highest64(x);
 	sum = runs->nonempty_sum & ((1u << w) - 1);

@@ -54,22 +54,13 @@ void kv_zone_add_engine(const struct kv_zone_ops *ops)
 		engines[nr] = ops;
 }
 
-static const struct kv_zone_ops *find_engine(const char *name)
-{
-	if (!name)
-		return engines[0];
-	for (unsigned int i = 0; engines[i]; i++)
-		if (!strcmp(engines[i]->name, name))
-			return engines[i];
-	return NULL;
-}
-
 /* Memory for everything, sizes known; the engine is not told yet. */
 static struct kvmm_zone *alloc_zone(const struct kvmm_zone *shape)
 {
 	size_t engine_bytes = shape->ops->metadata_bytes(shape->nr_blocks);
 	struct kvmm_zone *zone = kv_alloc_lines(1, sizeof(*zone));
 
+	kv_assert(shape->nr_blocks <= KVMM_MAX_BLOCKS);
 	if (!zone)
 		return NULL;
 	*zone = *shape;
@@ -101,7 +92,9 @@ int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **resul
 	shape.nr_blocks = attr->nr_blocks;
 	shape.pageblock_order = attr->pageblock_order ? attr->pageblock_order :
 							DEFAULT_PAGEBLOCK_ORDER;
-	shape.ops = find_engine(attr->engine);
+	for (unsigned int i = 0; engines[i] && !shape.ops; i++)
+		if (!attr->engine || !strcmp(engines[i]->name, attr->engine))
+			shape.ops = engines[i];
 	if (!shape.ops)
 		return -ENOENT;
 
@@ -129,6 +122,7 @@ static u32 count_used(const struct kvmm_zone *zone, u32 lo, u32 hi)
 {
 	u32 used = hi - lo;
 
+	kv_assert_held(&zone->lock);
 	for (u32 at = lo; at < hi;) {
 		struct kvmm_extent run = zone->ops->next_free(zone->engine, at);
 
@@ -237,6 +231,7 @@ static __always_inline int finish_take(struct kvmm_zone *zone, u32 at, u32 nr, u
 
 static int take_run(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start)
 {
+	kv_assert_not_held(&zone->lock);
 	kv_lock(&zone->lock);
 	return finish_take(zone, zone->ops->take(zone->engine, req), req->nr, req->mobility, start);
 }
@@ -246,6 +241,7 @@ static noinline int __alloc_slow(struct kvmm_zone *zone, u32 nr, u32 *start)
 {
 	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
 
+	kv_assert_not_held(&zone->lock);
 	return take_run(zone, &req, start);
 }
 
@@ -269,6 +265,7 @@ u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
 	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
 	u32 at;
 
+	kv_assert(zone_can_hold(zone, nr));
 	kv_lock(&zone->lock);
 	at = zone->ops->take_best ? zone->ops->take_best(zone->engine, nr) :
 				    zone->ops->take(zone->engine, &req);
@@ -350,19 +347,7 @@ int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr)
 	return take_at(zone, start, nr);
 }
 
-/* Do the @k longest pieces have @nr blocks together? */
-static bool longest_hold(const struct kvmm_zone *zone, u32 nr, unsigned int k)
-{
-	u32 len[KVMM_MAX_RUNS];
-	u64 sum = 0;
-
-	k = zone->ops->kth_largest(zone->engine, len, k);
-	while (k--)
-		sum += len[k];
-	return sum >= nr;
-}
-
-/* Take @nr blocks that longest_hold() has promised; number of extents. */
+/* Take @nr blocks, which the longest pieces hold; number of extents. */
 static int take_runs(struct kvmm_zone *zone, u32 nr, struct kvmm_extent *ext)
 {
 	struct kv_zone_req req = { .align = 1, .hi = zone->nr_blocks };
@@ -392,8 +377,9 @@ int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 			 struct kvmm_extent *ext)
 {
 	struct kvmm_extent taken[KVMM_MAX_RUNS];
-	u32 nr_free;
+	u32 len[KVMM_MAX_RUNS], nr_free;
 	int nr_ext = -ENOSPC;
+	u64 sum = 0;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
@@ -401,7 +387,13 @@ int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 		return -EINVAL;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
-	if (zone->ops->largest(zone->engine) >= nr || longest_hold(zone, nr, max_runs))
+	sum = zone->ops->largest(zone->engine);
+	if (sum < nr) {
+		max_runs = zone->ops->kth_largest(zone->engine, len, max_runs);
+		for (sum = 0; max_runs--;)
+			sum += len[max_runs];
+	}
+	if (sum >= nr)
 		nr_ext = take_runs(zone, nr, taken);
 	kv_unlock(&zone->lock);
 
@@ -414,35 +406,27 @@ int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 	return nr_ext;
 }
 
-/* @nr single blocks, which the zone has. */
-static void take_singles(struct kvmm_zone *zone, u32 nr, u32 *ids)
-{
-	struct kv_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
-
-	kv_assert_held(&zone->lock);
-	if (zone->ops->take_many) {
-		zone->ops->take_many(zone->engine, nr, ids);
-		adopt_class_many(zone, ids, nr);
-		return;
-	}
-	for (u32 i = 0; i < nr; i++) {
-		ids[i] = zone->ops->take(zone->engine, &req);
-		adopt_class(zone, ids[i], 1, req.mobility);
-	}
-}
-
 int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
 {
+	struct kv_zone_req req = { .nr = 1, .align = 1 };
 	u32 nr_free;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
 	if (!zone_can_hold(zone, nr) || !ids)
 		return -EINVAL;
+	req.hi = zone->nr_blocks;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
-	if (likely(nr_free >= nr))
-		take_singles(zone, nr, ids);
+	if (likely(nr_free >= nr && zone->ops->take_many)) {
+		zone->ops->take_many(zone->engine, nr, ids);
+		adopt_class_many(zone, ids, nr);
+	} else if (nr_free >= nr) {
+		for (u32 i = 0; i < nr; i++) {
+			ids[i] = zone->ops->take(zone->engine, &req);
+			adopt_class(zone, ids[i], 1, req.mobility);
+		}
+	}
 	kv_unlock(&zone->lock);
 
 	if (unlikely(nr_free < nr))
@@ -481,6 +465,7 @@ static int give_singles(struct kvmm_zone *zone, const u32 *ids, u32 nr)
 	int err = 0;
 	u32 i;
 
+	kv_assert_held(&zone->lock);
 	if (zone->ops->give_many)
 		return zone->ops->give_many(zone->engine, ids, nr);
 	for (i = 0; i < nr && !err; i++)

@@ -36,6 +36,7 @@ static void see_word(struct walk *walk, u32 word, u64 bits)
 {
 	u32 at = 0, base = word * KV_WORD_BITS;
 
+	kv_assert(word < KV_WORDS(walk->zone->nr_blocks));
 	while (at < KV_WORD_BITS) {
 		bool free = bits >> at & 1;
 		u64 rest = (free ? ~bits : bits) >> at;
@@ -49,14 +50,6 @@ static void see_word(struct walk *walk, u32 word, u64 bits)
 	}
 }
 
-/* Blocks behind the end of the zone are not free. */
-static u64 word_inside(const struct kvmm_zone *zone, u32 word, u64 bits)
-{
-	u32 left = zone->nr_blocks - word * KV_WORD_BITS;
-
-	return left < KV_WORD_BITS ? bits & kv_mask64(0, left) : bits;
-}
-
 void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
 {
 	struct walk walk = { .zone = zone, .glance = glance, .start = KV_NONE };
@@ -64,8 +57,12 @@ void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
 
 	memset(glance, 0, sizeof(*glance));
 	glance->pageblock_order = zone->pageblock_order;
-	for (u32 word = 0; word < nr; word++)
-		see_word(&walk, word, word_inside(zone, word, zone->ops->peek(zone->engine, word)));
+	for (u32 word = 0; word < nr; word++) {
+		u32 left = min(zone->nr_blocks - word * KV_WORD_BITS, KV_WORD_BITS);
+
+		/* Blocks behind the end of the zone are not free. */
+		see_word(&walk, word, zone->ops->peek(zone->engine, word) & kv_mask64(0, left));
+	}
 	end_run(&walk, zone->nr_blocks);
 	for (u32 i = 0; i < nr_pageblocks(zone); i++)
 		glance->nr_pageblocks[kv_peek(&zone->block_class[i])]++;

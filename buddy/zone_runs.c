@@ -9,11 +9,6 @@
 #include "internal.h"
 #include "runs.h"
 
-static size_t runs_metadata_bytes(u32 nr_blocks)
-{
-	return kv_runs_bytes(nr_blocks);
-}
-
 /* A run index starts with every block used. */
 static void runs_init(void *engine, u32 nr_blocks)
 {
@@ -31,6 +26,7 @@ static noinline u32 __runs_take_slow(struct kv_runs *runs, const struct kv_zone_
 	};
 	u32 start;
 
+	kv_assert(zone_req->lo < zone_req->hi && zone_req->hi <= runs->nr_blocks);
 	return kv_runs_alloc_req(runs, &req, &start) ? KV_NONE : start;
 }
 
@@ -38,6 +34,7 @@ static u32 runs_take(void *engine, const struct kv_zone_req *req)
 {
 	struct kv_runs *runs = engine;
 
+	kv_assert(req->nr && req->nr <= runs->nr_blocks);
 	if (unlikely(!req_is_plain(req, runs->nr_blocks, 1)))
 		return __runs_take_slow(runs, req);
 	return kv_runs_alloc(runs, req->nr);
@@ -124,7 +121,7 @@ static u64 runs_peek(const void *engine, u32 word)
 
 const struct kv_zone_ops kv_zone_runs = {
 	.name		= "zone",
-	.metadata_bytes	= runs_metadata_bytes,
+	.metadata_bytes	= kv_runs_bytes,
 	.init		= runs_init,
 	.take		= runs_take,
 	.take_best	= kv_runs_alloc,

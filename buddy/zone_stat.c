@@ -56,19 +56,10 @@ int kvmm_zone_unusable(struct kvmm_zone *zone, u32 nr)
  * less than one request's worth in one piece; that is "memory is short" and reads as 0 here, so
  * that it cannot be mistaken for an error.
  */
-static int fragmentation_index(u64 nr_free, u64 pieces, u32 nr)
-{
-	u64 spread;
-
-	if (!pieces)
-		return 0;
-	spread = (PPM + nr_free * PPM / nr) / pieces;
-	return spread < PPM ? PPM - spread : 0;
-}
-
 int kvmm_zone_fragmentation(struct kvmm_zone *zone, u32 nr)
 {
-	u32 nr_free, pieces, suitable;
+	u32 pieces, suitable;
+	u64 nr_free, spread;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
@@ -79,7 +70,12 @@ int kvmm_zone_fragmentation(struct kvmm_zone *zone, u32 nr)
 	pieces = zone->ops->nr_runs(zone->engine);
 	zone->ops->usable(zone->engine, nr, &suitable);
 	kv_unlock(&zone->lock);
-	return suitable ? -(int)PPM : fragmentation_index(nr_free, pieces, nr);
+	if (suitable)
+		return -(int)PPM;
+	if (!pieces)
+		return 0;
+	spread = (PPM + nr_free * PPM / nr) / pieces;
+	return spread < PPM ? PPM - spread : 0;
 }
 
 int kvmm_zone_next_free(struct kvmm_zone *zone, u32 from, struct kvmm_extent *run)
@@ -110,6 +106,7 @@ static void count_run(u32 lo, u32 hi, u64 *count)
 	const unsigned int top = KVMM_NR_ORDERS - 1;
 	unsigned int order;
 
+	kv_assert(lo <= hi);
 	for (order = 0; order < top && lo + BIT(order) <= hi; order++) {
 		if (!(lo & BIT(order)))
 			continue;
@@ -139,6 +136,7 @@ void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64
 	unsigned int shift = zone->pageblock_order;
 	u32 end = run.start + run.nr;
 
+	kv_assert(run.start + run.nr <= zone->nr_blocks);
 	for (u32 lo = run.start, hi; lo < end; lo = hi) {
 		u8 class = kv_peek(&zone->block_class[lo >> shift]);
 		u32 pageblock = (lo >> shift) + 1;
@@ -190,6 +188,7 @@ static bool run_is_maximal(const struct kvmm_zone *zone, struct kvmm_extent run)
 	const struct kv_zone_ops *ops = zone->ops;
 	u32 end = run.start + run.nr;
 
+	kv_assert_held(&zone->lock);
 	if (end > zone->nr_blocks || !ops->is_free(zone->engine, run.start) ||
 	    !ops->is_free(zone->engine, end - 1))
 		return false;
@@ -205,6 +204,7 @@ static int recount(const struct kvmm_zone *zone)
 	u32 nr_free = 0, longest = 0, pieces;
 	struct kvmm_extent run;
 
+	kv_assert_held(&zone->lock);
 	for (u32 at = 0; at < zone->nr_blocks; at = run.start + run.nr) {
 		run = ops->next_free(zone->engine, at);
 		if (!run.nr)
@@ -222,16 +222,6 @@ static int recount(const struct kvmm_zone *zone)
 	return 0;
 }
 
-static int check_locked(const struct kvmm_zone *zone)
-{
-	int err = zone->ops->check(zone->engine);
-
-	for (u32 i = 0; i < nr_pageblocks(zone) && !err; i++)
-		if (zone->block_class[i] >= KVMM_NR_MOBILITY)
-			err = -EUCLEAN;
-	return err ? err : recount(zone);
-}
-
 int kv_zone_check(struct kvmm_zone *zone)
 {
 	int err;
@@ -241,7 +231,12 @@ int kv_zone_check(struct kvmm_zone *zone)
 	if (!zone)
 		return -EINVAL;
 	kv_lock(&zone->lock);
-	err = check_locked(zone);
+	err = zone->ops->check(zone->engine);
+	for (u32 i = 0; i < nr_pageblocks(zone) && !err; i++)
+		if (zone->block_class[i] >= KVMM_NR_MOBILITY)
+			err = -EUCLEAN;
+	if (!err)
+		err = recount(zone);
 	kv_unlock(&zone->lock);
 	return err;
 }

@@ -41,8 +41,10 @@ static void add_buddyinfo(struct kv_buf *buf, const struct view *view)
 	kv_buf_printf(buf, "\n");
 }
 
-static void add_free_by_type(struct kv_buf *buf, const struct view *view)
+static void add_pagetypeinfo(struct kv_buf *buf, const struct view *view)
 {
+	kv_buf_printf(buf, "Page block order: %u\n", view->glance->pageblock_order);
+	kv_buf_printf(buf, "Pages per block:  %lu\n\n", 1ul << view->glance->pageblock_order);
 	kv_buf_printf(buf, "%-43s ", "Free pages count per migrate type at order");
 	for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
 		kv_buf_printf(buf, "%6u ", order);
@@ -51,40 +53,20 @@ static void add_free_by_type(struct kv_buf *buf, const struct view *view)
 		const u64 *nr = &view->glance->free[types[i].mobility * KVMM_NR_ORDERS];
 
 		kv_buf_printf(buf, "Node %4d, zone %8s, type %12s ", view->label.node,
-		    view->label.name, types[i].name);
+			      view->label.name, types[i].name);
 		for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
 			kv_buf_printf(buf, "%6lu ", (unsigned long)nr[order]);
 		kv_buf_printf(buf, "\n");
 	}
-}
-
-static void add_pageblocks_by_type(struct kv_buf *buf, const struct view *view)
-{
 	kv_buf_printf(buf, "\n%-23s", "Number of blocks type ");
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
 		kv_buf_printf(buf, "%12s ", types[i].name);
 	kv_buf_printf(buf, "\nNode %d, zone %8s ", view->label.node, view->label.name);
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
 		kv_buf_printf(buf, "%12lu ",
-		    (unsigned long)view->glance->nr_pageblocks[types[i].mobility]);
+			      (unsigned long)view->glance->nr_pageblocks[types[i].mobility]);
 	kv_buf_printf(buf, "\n");
 }
-
-static void add_pagetypeinfo(struct kv_buf *buf, const struct view *view)
-{
-	kv_buf_printf(buf, "Page block order: %u\n", view->glance->pageblock_order);
-	kv_buf_printf(buf, "Pages per block:  %lu\n\n", 1ul << view->glance->pageblock_order);
-	add_free_by_type(buf, view);
-	add_pageblocks_by_type(buf, view);
-}
-
-static const struct {
-	const char *name;
-	void (*add)(struct kv_buf *buf, const struct view *view);
-} files[] = {
-	{ "buddyinfo",		add_buddyinfo },
-	{ "pagetypeinfo",	add_pagetypeinfo },
-};
 
 int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 		        struct kv_zone_label label, char *buf, size_t bytes)
@@ -92,13 +74,14 @@ int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 	const struct view view = { glance, label };
 	struct kv_buf text = { buf, bytes, 0 };
 
-	for (unsigned int i = 0; i < ARRAY_SIZE(files); i++) {
-		if (strcmp(files[i].name, what))
-			continue;
-		files[i].add(&text, &view);
-		return text.len;
+	if (!strcmp(what, "buddyinfo")) {
+		add_buddyinfo(&text, &view);
+	} else if (!strcmp(what, "pagetypeinfo")) {
+		add_pagetypeinfo(&text, &view);
+	} else {
+		if (bytes)
+			buf[0] = '\0';
+		return -ENOENT;
 	}
-	if (bytes)
-		buf[0] = '\0';
-	return -ENOENT;
+	return text.len;
 }
