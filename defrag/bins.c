@@ -6,6 +6,7 @@ static u32 bin_of(u32 nr)
 {
 	u32 log = kv_log2(nr);
 
+	kv_assert(nr);
 	return nr <= BIN_EXACT ? nr - 1 : BIN_EXACT + 8 * (log - 6) + (nr >> (log - 3) & 7);
 }
 
@@ -51,10 +52,12 @@ static u32 next_full(const struct bins *bins, u32 bin)
 	return word ? i * KV_WORD_BITS + kv_lowest64(word) : KV_NONE;
 }
 
+/* One of at least @nr blocks leaves its bin; KV_NONE: no hole there is so long. */
 static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 {
 	u32 before = KV_NONE, at;
 
+	kv_assert(bin < NR_BINS && bins->full[bin / KV_WORD_BITS] & BIT64(bin % KV_WORD_BITS));
 	for (at = bins->first[bin]; at != KV_NONE; before = at, at = bins->hole[at].next)
 		if (bins->hole[at].nr >= nr)
 			break;
@@ -69,23 +72,13 @@ static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 	return at;
 }
 
-/* One of at least @nr blocks leaves its bin; KV_NONE: no hole is so long. */
-static u32 bins_pop(struct bins *bins, u32 nr)
-{
-	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE;
-	     bin = next_full(bins, bin + 1)) {
-		u32 at = pop_from(bins, bin, nr);
-
-		if (at != KV_NONE)
-			return at;
-	}
-	return KV_NONE;
-}
-
 u32 bins_take(struct bins *bins, u32 nr)
 {
-	u32 at = bins_pop(bins, nr), start;
+	u32 at = KV_NONE, start;
 
+	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE && at == KV_NONE;
+	     bin = next_full(bins, bin + 1))
+		at = pop_from(bins, bin, nr);
 	if (at == KV_NONE)
 		return KV_NONE;
 	start = bins->hole[at].start;

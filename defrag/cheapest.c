@@ -19,6 +19,7 @@ static void put(struct kv_cheapest *cheapest, struct kv_group group)
 	struct kv_group *heap = cheapest->heap;
 	u32 i = cheapest->nr++;
 
+	kv_assert(group.price != KV_STAYS);
 	KV_BUG_ON(cheapest->nr > cheapest->max);
 	for (; i && is_before(&group, &heap[(i - 1) / 2]); i = (i - 1) / 2)
 		heap[i] = heap[(i - 1) / 2];

@@ -103,6 +103,7 @@ size_t plan_clear_scratch(const struct kv_plan_req *req)
 
 static u32 pageblock_of(const struct clearing *c, u32 block)
 {
+	kv_assert(block <= c->req->nr_blocks + c->size);
 	return block >> c->req->order;
 }
 
@@ -139,6 +140,7 @@ static u32 line_up(struct clearing *c)
 	const struct kv_plan_req *req = c->req;
 	u32 nr = 0, area = 0;
 
+	kv_assert(c->nr_areas <= max(c->nr, 1u));
 	for (u32 i = 0; i < req->nr_items; i++) {
 		const struct kv_item *item = &req->items[i];
 		u64 drop = drop_price(req, item);
@@ -161,25 +163,13 @@ static u32 line_up(struct clearing *c)
 	return nr;
 }
 
-/* An item has no place: the pageblocks that it lies in, if it is for pageblocks, stay. */
-static void bar(struct clearing *c, const struct kv_item *item)
-{
-	u32 last = pageblock_of(c, item_end(item) - 1);
-
-	for (u32 i = pageblock_of(c, item->start); i <= last && i < c->nr; i++) {
-		if (c->state[i] != CHOSEN)
-			continue;
-		c->state[i] = BARRED;
-		c->plan->failed[c->plan->nr_failed++] = i;
-	}
-}
-
 /* A plan of its own for the areas; false: an item has no place, so not all of them are clear. */
 static bool clear_areas(struct clearing *c)
 {
 	bool all = true;
 	u32 nr;
 
+	kv_assert(c->nr_areas <= max(c->nr, 1u));
 	plan_forget(c->plan);
 	add_holes(c);
 	nr = line_up(c);
@@ -192,7 +182,14 @@ static bool clear_areas(struct clearing *c)
 		} else if (drop_price(c->req, item) != KV_STAYS) {
 			plan_drop(c->req, c->plan, item);
 		} else {
-			bar(c, item);
+			/* The pageblocks that it lies in, if it is for pageblocks, stay. */
+			for (u32 i = pageblock_of(c, item->start);
+			     i <= pageblock_of(c, item_end(item) - 1) && i < c->nr; i++) {
+				if (c->state[i] != CHOSEN)
+					continue;
+				c->state[i] = BARRED;
+				c->plan->failed[c->plan->nr_failed++] = i;
+			}
 			all = false;
 		}
 	}
@@ -205,6 +202,7 @@ static void keep(struct clearing *c, u32 start, u64 price)
 {
 	u32 i = min(c->nr_rows, MAX_WINDOWS - 1);
 
+	kv_assert(c->nr_rows <= MAX_WINDOWS);
 	if (price >= c->below || (c->nr_rows == MAX_WINDOWS && price >= c->row[i].price))
 		return;
 	for (; i && c->row[i - 1].price > price; i--)
@@ -219,6 +217,7 @@ static struct kv_priced priced_item(const void *arg, u32 i)
 	const struct kv_plan_req *req = arg;
 	const struct kv_item *item = &req->items[i];
 
+	kv_assert(i < req->nr_items);
 	return (struct kv_priced){ item->start, item->nr, item_price(req, item) };
 }
 
@@ -229,6 +228,7 @@ static void find_rows(struct clearing *c)
 	struct kv_window from = { .item = priced_item, .arg = req, .nr_items = req->nr_items,
 				  .want = req->want }, upto = from;
 
+	kv_assert(req->want <= req->nr_blocks);
 	for (u32 i = 0; i <= req->nr_items; i++) {
 		u32 start = hole_start(req, i), end = hole_end(req, i);
 
@@ -237,21 +237,6 @@ static void find_rows(struct clearing *c)
 		if (end >= req->want)
 			keep(c, end - req->want, kv_window_slide(&upto, end - req->want));
 	}
-}
-
-/* Most plans are of the first row; items that a failed one took are put back by beginning anew. */
-static bool try_row(struct clearing *c, const struct row *row)
-{
-	const struct kv_plan_req *req = c->req;
-	struct kv_plan *plan = c->plan;
-
-	c->nr_areas = 1;
-	c->area[0] = (struct kvmm_extent){ row->start, req->want };
-	if (!clear_areas(c) || plan->cost_ns >= c->below ||
-	    (req->max_blocks && plan->nr_blocks > req->max_blocks))
-		return false;
-	plan->gap = c->area[0];
-	return true;
 }
 
 int plan_evacuate(const struct kv_plan_req *req, struct kv_plan *plan, u64 below, void *scratch)
@@ -263,9 +248,16 @@ int plan_evacuate(const struct kv_plan_req *req, struct kv_plan *plan, u64 below
 	c->plan = plan;
 	c->below = below;
 	find_rows(c);
-	for (u32 i = 0; i < c->nr_rows && i < max_rows; i++)
-		if (try_row(c, &c->row[i]))
-			return 0;
+	/* Most plans are of the first row; what a failed one took is put back by beginning anew. */
+	c->nr_areas = 1;
+	for (u32 i = 0; i < c->nr_rows && i < max_rows; i++) {
+		c->area[0] = (struct kvmm_extent){ c->row[i].start, req->want };
+		if (!clear_areas(c) || plan->cost_ns >= below ||
+		    (req->max_blocks && plan->nr_blocks > req->max_blocks))
+			continue;
+		plan->gap = c->area[0];
+		return 0;
+	}
 	plan_forget(plan);
 	return -ENOSPC;
 }
@@ -287,6 +279,7 @@ static struct tenants tenants_of(const struct clearing *c, u32 pageblock)
 			     .nr_free = c->size };
 	u32 lo, hi;
 
+	kv_assert(pageblock < c->nr);
 	for (t.end = t.first; t.end < req->nr_items && req->items[t.end].start < end; t.end++)
 		t.nr_free -= req->items[t.end].nr;
 	if (t.first == t.end)
@@ -301,47 +294,36 @@ static struct tenants tenants_of(const struct clearing *c, u32 pageblock)
 	return t;
 }
 
-static u32 nr_gained(const struct clearing *c, const struct tenants *t)
-{
-	u32 nr = 0;
-
-	for (u32 i = t->lo; i < t->hi && nr < c->left; i++)
-		nr += c->state[i] == OPEN;
-	return nr;
-}
-
 /* Above the price of any block: 17 s; the sum of 2^24 such is no overflow. */
 #define PLACE_NS	BIT64(34)
-
-static u64 price_in_place(const struct clearing *c, const struct kv_item *item)
-{
-	u64 price = item_price(c->req, item);
-
-	if (c->is_tight && price != KV_STAYS && drop_price(c->req, item) == KV_STAYS)
-		price += item->nr * PLACE_NS;
-	return price;
-}
 
 /* By each pageblock that is gained, in 16ths; KV_STAYS: an item has to stay. */
 static u64 price_of(void *arg, u32 pageblock)
 {
 	const struct clearing *c = arg;
 	struct tenants t;
+	u32 nr_gained = 0;
 	u64 sum = 0;
 
+	kv_assert(pageblock < c->nr);
 	if (c->state[pageblock] != OPEN)
 		return KV_STAYS;
 	t = tenants_of(c, pageblock);
 	for (u32 i = t.first; i < t.end; i++) {
-		u64 price = price_in_place(c, &c->req->items[i]);
+		const struct kv_item *item = &c->req->items[i];
+		u64 price = item_price(c->req, item);
 
 		if (c->goes[i])
 			continue;
 		if (price == KV_STAYS)
 			return KV_STAYS;
+		if (c->is_tight && drop_price(c->req, item) == KV_STAYS)
+			price += item->nr * PLACE_NS;
 		sum += price;
 	}
-	return sum ? sum * 16 / max(nr_gained(c, &t), 1u) : 0;
+	for (u32 i = t.lo; i < t.hi && nr_gained < c->left; i++)
+		nr_gained += c->state[i] == OPEN;
+	return sum ? sum * 16 / max(nr_gained, 1u) : 0;
 }
 
 static void choose(struct clearing *c, u32 pageblock)
@@ -357,6 +339,7 @@ static void choose(struct clearing *c, u32 pageblock)
 /* Is there a place outside for @nr_must blocks, without the free ones in the pageblock? */
 static bool has_room(const struct clearing *c, u32 pageblock, u64 nr_must)
 {
+	kv_assert(pageblock < c->nr);
 	return nr_must + tenants_of(c, pageblock).nr_free <= c->nr_room;
 }
 
@@ -367,6 +350,7 @@ static void choose_with(struct clearing *c, u32 pageblock)
 	struct tenants t = tenants_of(c, pageblock);
 	u64 moving = c->nr_moving, must = c->nr_must;
 
+	kv_assert(pageblock < c->nr);
 	for (u32 i = t.first; i < t.end; i++) {
 		const struct kv_item *item = &req->items[i];
 
@@ -391,19 +375,12 @@ static void choose_with(struct clearing *c, u32 pageblock)
 		kv_cheapest_put(&c->heap, pageblock_of(c, item_end(&req->items[t.end - 1]) - 1));
 }
 
-static bool is_hinted(const struct clearing *c, u32 pageblock)
-{
-	const struct kv_hint *hint = c->req->hints ? &c->req->hints[pageblock] : NULL;
-
-	return hint && hint->until > c->req->round &&
-	       c->size - tenants_of(c, pageblock).nr_free >= hint->held;
-}
-
 /* A price is never too high, but too low for one that would empty more than is still wanted. */
 static void choose_all(struct clearing *c)
 {
 	u32 pageblock;
 
+	kv_assert(c->req->want <= c->nr);
 	c->left = c->req->want;
 	c->nr_moving = c->nr_must = 0;
 	c->nr_room = nr_free_blocks(c->req);
@@ -417,32 +394,29 @@ static void choose_all(struct clearing *c)
 		choose_with(c, pageblock);
 }
 
-/* False: some of the chosen areas are barred now. */
-static bool clear_chosen(struct clearing *c, bool bar_all)
-{
-	c->bar_all = bar_all;
-	c->nr_areas = 0;
-	for (u32 i = 0; i < c->nr; i++)
-		if (c->state[i] == CHOSEN)
-			c->area[c->nr_areas++] =
-				(struct kvmm_extent){ i << c->req->order, c->size };
-	return clear_areas(c);
-}
-
 /*
  * Once the rounds are used up, nothing is chosen for areas barred then: less and less is placed,
  * with more and more room. Returns how many pageblocks are emptied by the plan.
  */
 static u32 search(struct clearing *c, bool is_tight)
 {
+	const struct kv_hint *hints = c->req->hints;
+
 	c->is_tight = is_tight;
 	for (u32 i = 0; i < c->nr; i++)
-		c->state[i] = is_hinted(c, i) ? BARRED : OPEN;
+		c->state[i] = hints && hints[i].until > c->req->round &&
+			      c->size - tenants_of(c, i).nr_free >= hints[i].held ? BARRED : OPEN;
 	c->plan->nr_failed = 0;
 	for (u32 round = 0; round < 2 * MAX_ROUNDS; round++) {
 		if (round < MAX_ROUNDS)
 			choose_all(c);
-		if (clear_chosen(c, round >= MAX_ROUNDS / 2))
+		c->bar_all = round >= MAX_ROUNDS / 2;
+		c->nr_areas = 0;
+		for (u32 i = 0; i < c->nr; i++)
+			if (c->state[i] == CHOSEN)
+				c->area[c->nr_areas++] =
+					(struct kvmm_extent){ i << c->req->order, c->size };
+		if (clear_areas(c))	/* else some of the chosen areas are barred now */
 			return c->nr_areas;
 	}
 	plan_forget(c->plan);

@@ -68,6 +68,7 @@ static int make_plan(struct compaction *c)
 	void *scratch;
 	int err;
 
+	kv_assert(c->req.nr_items <= c->max_items);
 	kv_free(c->plan.moves);
 	c->plan = (struct kv_plan){ .max_moves = c->req.nr_items };
 	c->plan.moves = kv_alloc_array(c->req.nr_items + 1, sizeof(*c->plan.moves));
@@ -78,13 +79,6 @@ static int make_plan(struct compaction *c)
 		err = -ENOMEM;
 	kv_free(scratch);
 	return err;
-}
-
-static bool overlaps_itself(const struct kv_move *move)
-{
-	u32 gap = move->src > move->dst ? move->src - move->dst : move->dst - move->src;
-
-	return gap < move->nr;
 }
 
 /*
@@ -102,6 +96,7 @@ static bool batch_add(struct batch *batch, const struct kv_move *move)
 {
 	u32 end = move->dst + move->nr;
 
+	kv_assert(move->nr);
 	batch->lo = min(batch->lo, move->src);
 	batch->hi = max(batch->hi, move->src + move->nr);
 	if (end <= batch->lo)
@@ -119,43 +114,40 @@ static u32 batch_from(const struct kv_plan *plan, u32 i)
 	struct batch batch = { .lo = KV_NONE, .hi = 0, .below = 0, .above = KV_NONE };
 	u32 nr, max_nr = min(plan->nr_moves - i, MAX_BATCH);
 
+	kv_assert(i < plan->nr_moves);
 	for (nr = 0; nr < max_nr; nr++)
 		if (!batch_add(&batch, &plan->moves[i + nr]))
 			break;
 	return max(nr, 1u);
 }
 
-/* Returns how many moves were copied; *@err says why it was not all of them. */
-static u32 copy_moves(struct compaction *c, const struct kvmm_compact *goal, int *err)
-{
-	u32 i, nr;
-
-	*err = 0;
-	for (i = 0; i < c->plan.nr_moves; i += nr) {
-		nr = batch_from(&c->plan, i);
-		if (goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull)
-			*err = -EAGAIN;
-		else
-			*err = c->ops->copy(c->owner, &c->plan.moves[i], nr);
-		if (*err)
-			break;
-	}
-	return i;
-}
-
 static int execute(struct compaction *c, struct kvmm_compact *goal)
 {
+	const struct kv_move *moves = c->plan.moves;
 	u64 begin_ns = kv_clock_ns();
-	u32 i, nr_done;
-	bool lost;
-	int err;
+	u32 nr_done, nr;
+	bool lost = false;
+	int err = 0;
 
-	nr_done = copy_moves(c, goal, &err);
-	lost = err && err != -EAGAIN && overlaps_itself(&c->plan.moves[nr_done]);
+	kv_assert(c->plan.nr_moves <= c->plan.max_moves);
+	for (nr_done = 0; nr_done < c->plan.nr_moves; nr_done += nr) {
+		nr = batch_from(&c->plan, nr_done);
+		if (goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull)
+			err = -EAGAIN;
+		else
+			err = c->ops->copy(c->owner, &moves[nr_done], nr);
+		if (err)
+			break;
+	}
+	if (err && err != -EAGAIN) {	/* a move that overlaps itself cannot be undone */
+		const struct kv_move *move = &moves[nr_done];
+
+		lost = max(move->src, move->dst) - min(move->src, move->dst) < move->nr;
+	}
 	c->ops->commit(c->owner, c->plan.moves, c->plan.nr_moves, nr_done, lost);
 
-	for (i = 0; i < nr_done; i++)
-		goal->moved += c->plan.moves[i].nr;
+	for (u32 i = 0; i < nr_done; i++)
+		goal->moved += moves[i].nr;
 	goal->nr_moves += nr_done;
 	goal->copy_ns += kv_ns_since(begin_ns);
 	return err;
@@ -183,49 +175,29 @@ static int plan_and_isolate(struct compaction *c, struct kvmm_compact *goal)
 	return err;
 }
 
-static int run_compaction(struct compaction *c, struct kvmm_compact *goal)
+int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
+	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
 {
-	int err;
-
-	err = plan_and_isolate(c, goal);
-	if (err == -EALREADY)
-		return 0;
-	if (err)
-		return err;
-
-	err = execute(c, goal);
-	if (!take_picture(c))
-		goal->largest_after = largest_hole(&c->req);
-	return err;
-}
-
-static struct compaction begin(const struct kv_planner_ops *planner,
-			       const struct kv_movable_ops *ops, void *owner, u32 nr_blocks,
-			       struct kvmm_compact *goal)
-{
-	goal->moved = goal->nr_moves = 0;
-	goal->plan_ns = goal->copy_ns = 0;
-	goal->largest_before = goal->largest_after = 0;
-	return (struct compaction){
+	struct compaction c = {
 		.planner = planner, .ops = ops, .owner = owner,
 		.req = { .nr_blocks = nr_blocks, .want = goal->want_run,
 			 .max_blocks = goal->max_blocks },
 		.start_ns = kv_clock_ns(),
 	};
-}
+	int err;
 
-static void end(struct compaction *c)
-{
-	kv_free(c->plan.moves);
-	kv_free(c->items);
-}
-
-int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
-{
-	struct compaction c = begin(planner, ops, owner, nr_blocks, goal);
-	int err = run_compaction(&c, goal);
-
-	end(&c);
+	goal->moved = goal->nr_moves = 0;
+	goal->plan_ns = goal->copy_ns = 0;
+	goal->largest_before = goal->largest_after = 0;
+	err = plan_and_isolate(&c, goal);
+	if (!err) {
+		err = execute(&c, goal);
+		if (!take_picture(&c))
+			goal->largest_after = largest_hole(&c.req);
+	} else if (err == -EALREADY) {
+		err = 0;
+	}
+	kv_free(c.plan.moves);
+	kv_free(c.items);
 	return err;
 }

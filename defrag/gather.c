@@ -19,34 +19,20 @@ struct gathering {
 	u32 start;		/* of the run */
 };
 
-static void sum_up(struct gathering *g)
-{
-	g->nr_blocks = g->nr_walls = 0;
-	for (u32 i = 0; i < g->parts.nr_pieces; i++) {
-		g->nr_blocks += g->parts.piece[i].nr;
-		g->nr_walls += !g->parts.piece[i].movable;
-	}
-}
-
-/* Would all others fit about this piece, @before blocks of them in front of it? */
-static bool fits_about(const struct gathering *g, const struct piece *piece, u32 before)
-{
-	u32 first = (u32)g->parts.part[piece->first], last = (u32)g->parts.part[piece->end - 1];
-
-	return hole_nr(g->req, first) >= before &&
-	       hole_nr(g->req, last + 1) >= g->nr_blocks - before - piece->nr;
-}
-
 /* The longest one about which there is room. */
 static void find_who_stays(struct gathering *g)
 {
 	u32 before = 0, longest = 0;
 
+	kv_assert(g->nr_blocks <= g->req->nr_blocks);
 	for (u32 i = 0; i < g->parts.nr_pieces; before += g->parts.piece[i++].nr) {
 		const struct piece *piece = &g->parts.piece[i];
+		u32 first = (u32)g->parts.part[piece->first];
+		u32 last = (u32)g->parts.part[piece->end - 1];
 
 		if (piece->nr <= longest || g->nr_walls > !piece->movable ||
-		    !fits_about(g, piece, before))
+		    hole_nr(g->req, first) < before ||
+		    hole_nr(g->req, last + 1) < g->nr_blocks - before - piece->nr)
 			continue;
 		longest = piece->nr;
 		g->stays = i;
@@ -59,6 +45,7 @@ static void find_hole(struct gathering *g)
 {
 	u32 best = KV_NONE;
 
+	kv_assert(g->nr_blocks <= g->req->nr_blocks);
 	for (u32 i = 0; i <= g->req->nr_items; i++) {
 		u32 nr = hole_nr(g->req, i);
 
@@ -73,6 +60,7 @@ static int move_all(struct gathering *g)
 {
 	u32 dst = g->start, max_blocks = g->req->max_blocks;
 
+	kv_assert(g->start + g->nr_blocks <= g->req->nr_blocks);
 	for (u32 i = 0; i < g->parts.nr_pieces; i++) {
 		if (i != g->stays)
 			piece_move(&g->parts, g->plan, &g->parts.piece[i], dst);
@@ -111,7 +99,10 @@ int plan_gather(const struct kv_plan_req *req, struct kv_plan *plan, void *scrat
 	parts_sort(&g->parts, req->owner);
 	if (g->parts.nr_pieces < 2)
 		return -EALREADY;
-	sum_up(g);
+	for (u32 i = 0; i < g->parts.nr_pieces; i++) {
+		g->nr_blocks += g->parts.piece[i].nr;
+		g->nr_walls += !g->parts.piece[i].movable;
+	}
 	*nr = g->nr_blocks;
 	find_who_stays(g);
 	if (g->stays == KV_NONE && !g->nr_walls)

@@ -12,6 +12,7 @@ static bool sort_pass(const u64 *words, u64 *sorted, u32 nr, u32 pass)
 {
 	u32 at[NR_DIGITS + 1] = { 0 }, shift = 8 * pass, i;
 
+	kv_assert(nr && pass < NR_PASSES);
 	for (i = 0; i < nr; i++)
 		at[(words[i] >> shift) % NR_DIGITS + 1]++;
 	if (at[(words[0] >> shift) % NR_DIGITS + 1] == nr)
@@ -41,6 +42,7 @@ void plan_sort(u64 *words, u64 *spare, u32 nr)
 
 void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item)
 {
+	kv_assert(plan->nr_drops < plan->max_drops);
 	plan->drops[plan->nr_drops++] = (struct kvmm_extent){ item->start, item->nr };
 	plan->cost_ns += drop_price(req, item);
 }
@@ -48,6 +50,7 @@ void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item,
 	       u32 dst)
 {
+	kv_assert(plan->nr_moves < plan->max_moves);
 	plan->moves[plan->nr_moves++] = (struct kv_move){ item->start, dst, item->nr };
 	plan->nr_blocks += item->nr;
 	plan->cost_ns += copy_price(req, item);
@@ -63,14 +66,6 @@ static bool may_lose(const struct kv_plan_req *req)
 	return false;
 }
 
-/* Of no use where the zone has not got so many blocks. */
-static bool may_evacuate(const struct kv_plan_req *req, int err)
-{
-	if (!req->want || (err && err != -ENOSPC) || (!may_lose(req) && !(err && req->apart)))
-		return false;
-	return nr_free_blocks(req) >= req->want || may_lose(req);
-}
-
 /*
  * The planner of runs knows copies only, and looks at windows of 64 items at most. So it may be
  * cheaper to clear another window, some of it by losing the blocks there, or it is the only way.
@@ -83,9 +78,12 @@ static int plan_run(const struct kv_planner_ops *runs, const struct kv_plan_req 
 	int err = runs->plan(req, plan, scratch);
 	u64 price = err ? KV_STAYS : moves_price(req, plan);
 
+	kv_assert(req->goal == KV_GOAL_RUN);
 	plan->cost_ns = err ? 0 : price;
-	if (!may_evacuate(req, err))
+	if (!req->want || (err && err != -ENOSPC) || (!may_lose(req) && !(err && req->apart)))
 		return err;
+	if (nr_free_blocks(req) < req->want && !may_lose(req))
+		return err;	/* the zone has not got so many blocks */
 	first = *plan;
 	if (!plan_evacuate(req, plan, price, scratch))
 		return 0;
@@ -109,6 +107,7 @@ static int plan_gathering(const struct kv_planner_ops *runs, const struct kv_pla
 	u32 nr;
 	int err = plan_gather(req, plan, scratch, &nr);
 
+	kv_assert(req->goal == KV_GOAL_GATHER);
 	if (err != -EAGAIN)
 		return err;
 	run.goal = KV_GOAL_RUN;

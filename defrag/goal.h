@@ -12,6 +12,7 @@ static inline u64 copy_price(const struct kv_plan_req *req, const struct kv_item
 {
 	const struct kv_prices *prices = req->prices;
 
+	kv_assert(item->nr);
 	if (!item->movable)
 		return KV_STAYS;
 	return prices ? item->nr * prices->copy_ns + prices->move_ns : item->nr;
@@ -48,6 +49,7 @@ static inline u32 item_after(const struct kv_plan_req *req, u32 block)
 {
 	u32 lo = 0, left = req->nr_items;
 
+	kv_assert(block <= req->nr_blocks);
 	while (left) {
 		u32 half = left / 2;
 
@@ -81,6 +83,7 @@ static inline void *scratch_take(char *base, size_t *bytes, size_t nr, size_t si
 {
 	size_t at = *bytes;
 
+	kv_assert(!(*bytes & 7));
 	*bytes = kv_align_up(at + nr * size, 8);
 	return base ? base + at : NULL;
 }
@@ -97,6 +100,7 @@ static inline u64 moves_price(const struct kv_plan_req *req, const struct kv_pla
 {
 	const struct kv_prices *prices = req->prices;
 
+	kv_assert(plan->nr_moves <= plan->max_moves);
 	return prices ? plan->nr_blocks * prices->copy_ns + plan->nr_moves * prices->move_ns :
 			plan->nr_blocks;
 }

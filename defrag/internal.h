@@ -11,16 +11,19 @@
  */
 static inline u32 hole_start(const struct kv_plan_req *req, u32 i)
 {
+	kv_assert(i <= req->nr_items);
 	return i ? req->items[i - 1].start + req->items[i - 1].nr : 0;
 }
 
 static inline u32 hole_end(const struct kv_plan_req *req, u32 i)
 {
+	kv_assert(i <= req->nr_items);
 	return i < req->nr_items ? req->items[i].start : req->nr_blocks;
 }
 
 static inline u32 hole_nr(const struct kv_plan_req *req, u32 i)
 {
+	kv_assert(hole_end(req, i) >= hole_start(req, i));
 	return hole_end(req, i) - hole_start(req, i);
 }
 

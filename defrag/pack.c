@@ -36,6 +36,7 @@ struct packing {
 /* The item that ends the stretch, or how many there are. */
 static u32 stretch_end(const struct kv_plan_req *req, u32 first)
 {
+	kv_assert(first <= req->nr_items);
 	while (first < req->nr_items && req->items[first].movable)
 		first++;
 	return first;
@@ -68,6 +69,7 @@ static void find_stretches(struct packing *p)
 
 static u32 room_in(const struct packing *p, u32 hole)
 {
+	kv_assert(p->used[hole] <= hole_nr(p->req, hole));
 	return hole_nr(p->req, hole) - p->used[hole];
 }
 
@@ -76,6 +78,7 @@ static bool carry(struct packing *p, u32 i, u32 limit)
 {
 	const struct kv_item *item = &p->req->items[i];
 
+	kv_assert(limit <= p->nr_holes);
 	kv_assert(i < p->req->nr_items);
 	while (p->from < limit && !room_in(p, p->hole[p->from]))
 		p->from++;
@@ -113,24 +116,16 @@ static void carry_over_pins(struct packing *p)
 
 static void note_gap(struct kv_plan *plan, u32 start, u32 end)
 {
+	kv_assert(start <= end);
 	if (end - start > plan->gap.nr)
 		plan->gap = (struct kvmm_extent){ start, end - start };
-}
-
-/* Down to @dst, unless it cannot move or is over budget; where the next one may begin. */
-static u32 slide_item(struct packing *p, const struct kv_item *item, u32 dst)
-{
-	if (!item->movable || !plan_add(p->req, p->plan, item->start, dst, item->nr)) {
-		note_gap(p->plan, dst, item->start);
-		dst = item->start;
-	}
-	return dst + item->nr;
 }
 
 /* All items that were not carried away, up to those carried there. */
 static void slide_down(struct packing *p)
 {
 	const struct kv_plan_req *req = p->req;
+	const struct kv_item *item;
 	u32 dst = 0;
 
 	for (u32 i = 0; i <= req->nr_items; i++) {
@@ -138,8 +133,15 @@ static void slide_down(struct packing *p)
 			note_gap(p->plan, dst, hole_start(req, i));
 			dst = hole_start(req, i) + p->used[i];
 		}
-		if (i < req->nr_items && !p->gone[i])
-			dst = slide_item(p, &req->items[i], dst);
+		if (i == req->nr_items || p->gone[i])
+			continue;
+		/* Down to @dst, unless it cannot move or is over budget. */
+		item = &req->items[i];
+		if (!item->movable || !plan_add(req, p->plan, item->start, dst, item->nr)) {
+			note_gap(p->plan, dst, item->start);
+			dst = item->start;
+		}
+		dst += item->nr;
 	}
 	note_gap(p->plan, dst, req->nr_blocks);
 }

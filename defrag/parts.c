@@ -13,27 +13,20 @@ void parts_lay_out(struct parts *parts, const struct kv_plan_req *req, char *bas
 	parts->piece = scratch_take(base, bytes, nr, sizeof(*parts->piece));
 }
 
-static void collect(struct parts *parts, u32 owner)
+void parts_sort(struct parts *parts, u32 owner)
 {
 	const struct kv_plan_req *req = parts->req;
+	struct piece *piece = NULL;
 
 	parts->nr = 0;
 	for (u32 i = 0; i < req->nr_items; i++)
 		if (req->items[i].owner && (!owner || req->items[i].owner == owner))
 			parts->part[parts->nr++] = (u64)req->items[i].part << 32 | i;
 	plan_sort(parts->part, parts->spare, parts->nr);
-	if (owner)
-		return;
-	for (u32 k = 0; k < parts->nr; k++)
+	for (u32 k = 0; k < parts->nr && !owner; k++)
 		parts->part[k] = (u64)part_item(parts, k)->owner << 32 | (u32)parts->part[k];
-	plan_sort(parts->part, parts->spare, parts->nr);
-}
-
-void parts_sort(struct parts *parts, u32 owner)
-{
-	struct piece *piece = NULL;
-
-	collect(parts, owner);
+	if (!owner)
+		plan_sort(parts->part, parts->spare, parts->nr);
 	parts->nr_pieces = 0;
 	for (u32 k = 0; k < parts->nr; k++) {
 		const struct kv_item *item = part_item(parts, k);
@@ -54,6 +47,7 @@ void parts_sort(struct parts *parts, u32 owner)
 
 void piece_move(const struct parts *parts, struct kv_plan *plan, const struct piece *piece, u32 dst)
 {
+	kv_assert(piece->movable && dst + piece->nr <= parts->req->nr_blocks);
 	for (u32 k = piece->first; k < piece->end; k++) {
 		plan_move(parts->req, plan, part_item(parts, k), dst);
 		parts->place[k] = dst;
@@ -65,6 +59,7 @@ u32 parts_nr_pieces(const struct parts *parts)
 {
 	u32 nr = 0;
 
+	kv_assert(parts->nr_pieces <= parts->nr);
 	for (u32 k = 0; k < parts->nr; k++) {
 		const struct kv_item *item = part_item(parts, k);
 

@@ -27,6 +27,7 @@ struct parts {
 
 static inline const struct kv_item *part_item(const struct parts *parts, u32 k)
 {
+	kv_assert((u32)parts->part[k] < parts->req->nr_items);
 	kv_assert(k < parts->nr);
 	return &parts->req->items[(u32)parts->part[k]];
 }

@@ -37,11 +37,13 @@ struct shortening {
 
 static struct bin_hole *hole_behind(const struct shortening *s, const struct piece *piece)
 {
+	kv_assert(piece->first < piece->end);
 	return &s->bins->hole[(u32)s->parts.part[piece->end - 1] + 1];
 }
 
 static struct bin_hole *hole_before(const struct shortening *s, const struct piece *piece)
 {
+	kv_assert(piece->first < piece->end);
 	return &s->bins->hole[(u32)s->parts.part[piece->first]];
 }
 
@@ -55,6 +57,7 @@ static void suggest(struct shortening *s, u32 first, u32 last, enum way way, u32
 {
 	u32 key = min((u64)nr_blocks * 256 / saved, (u64)UINT32_MAX);
 
+	kv_assert(first <= last && last < s->parts.nr_pieces && saved);
 	s->idea[s->nr_ideas] = (struct idea){ first, last, way };
 	s->order[s->nr_ideas] = (u64)key << 32 | s->nr_ideas;
 	s->nr_ideas++;
@@ -70,17 +73,6 @@ static u32 saved_behind(const struct shortening *s, u32 i)
 		    before->start + before->nr + piece->nr == behind->start);
 }
 
-static void suggest_neighbours(struct shortening *s, u32 i)
-{
-	const struct piece *piece = &s->parts.piece[i];
-
-	kv_assert(i < s->parts.nr_pieces);
-	if (i && piece[-1].owner == piece->owner && hole_behind(s, piece - 1)->nr >= piece->nr)
-		suggest(s, i, i, BEHIND, piece->nr, saved_behind(s, i));
-	if (is_owners(s, i + 1, piece->owner) && hole_before(s, piece + 1)->nr >= piece->nr)
-		suggest(s, i, i, BEFORE, piece->nr, 1);
-}
-
 static void suggest_from(struct shortening *s, u32 i)
 {
 	const struct piece *piece = &s->parts.piece[i];
@@ -89,7 +81,10 @@ static void suggest_from(struct shortening *s, u32 i)
 	kv_assert(i < s->parts.nr_pieces);
 	if (!piece->movable)
 		return;
-	suggest_neighbours(s, i);
+	if (i && piece[-1].owner == owner && hole_behind(s, piece - 1)->nr >= piece->nr)
+		suggest(s, i, i, BEHIND, piece->nr, saved_behind(s, i));
+	if (is_owners(s, i + 1, owner) && hole_before(s, piece + 1)->nr >= piece->nr)
+		suggest(s, i, i, BEFORE, piece->nr, 1);
 	for (u32 k = i; k < i + MAX_JOINED && is_owners(s, k, owner); k++) {
 		if (!s->parts.piece[k].movable)
 			return;
@@ -101,16 +96,9 @@ static void suggest_from(struct shortening *s, u32 i)
 
 /* ---- doing it ---- */
 
-static bool any_used(const struct shortening *s, u32 first, u32 last)
-{
-	for (u32 i = first; i <= last; i++)
-		if (s->parts.piece[i].used)
-			return true;
-	return false;
-}
-
 static void move_all(struct shortening *s, const struct idea *idea, u32 dst)
 {
+	kv_assert(idea->last < s->parts.nr_pieces);
 	for (u32 i = idea->first; i <= idea->last; i++) {
 		piece_move(&s->parts, s->plan, &s->parts.piece[i], dst);
 		s->parts.piece[i].used = true;
@@ -118,15 +106,16 @@ static void move_all(struct shortening *s, const struct idea *idea, u32 dst)
 	}
 }
 
-static bool go_behind(struct shortening *s, const struct idea *idea)
+static void go_behind(struct shortening *s, const struct idea *idea)
 {
 	struct piece *piece = &s->parts.piece[idea->first];
 	struct bin_hole *hole = hole_behind(s, piece - 1);
 	u32 saved = saved_behind(s, idea->first);
 
+	kv_assert(idea->first && idea->first == idea->last);
 	if (piece[-1].used || hole->nr < piece->nr ||
 	    hole->start != piece[-1].start + piece[-1].nr)
-		return false;
+		return;
 	if (saved == 2 && piece[1].used)
 		saved = 1;
 	piece[-1].used = true;
@@ -136,63 +125,44 @@ static bool go_behind(struct shortening *s, const struct idea *idea)
 	move_all(s, idea, hole->start);
 	hole->start += piece->nr;
 	hole->nr -= piece->nr;
-	return true;
 }
 
-static bool go_before(struct shortening *s, const struct idea *idea)
+static void go_before(struct shortening *s, const struct idea *idea)
 {
 	struct piece *piece = &s->parts.piece[idea->first];
 	struct bin_hole *hole = hole_before(s, piece + 1);
 
+	kv_assert(idea->first == idea->last && idea->last + 1 < s->parts.nr_pieces);
 	if (piece[1].used || hole->nr < piece->nr || hole->start + hole->nr != piece[1].start)
-		return false;
+		return;
 	piece[1].used = true;
 	s->plan->saved++;
 	hole->nr -= piece->nr;
 	move_all(s, idea, hole->start + hole->nr);
-	return true;
-}
-
-static u32 nr_blocks_of(const struct shortening *s, const struct idea *idea)
-{
-	u32 nr = 0;
-
-	for (u32 i = idea->first; i <= idea->last; i++)
-		nr += s->parts.piece[i].nr;
-	return nr;
-}
-
-static bool go_together(struct shortening *s, const struct idea *idea)
-{
-	u32 dst = bins_take(s->bins, nr_blocks_of(s, idea));
-
-	if (dst == KV_NONE)
-		return false;
-	s->plan->saved += idea->last - idea->first;
-	move_all(s, idea, dst);
-	return true;
 }
 
 static void try_idea(struct shortening *s, const struct idea *idea)
 {
-	u32 max_blocks = s->req->max_blocks;
+	u32 max_blocks = s->req->max_blocks, nr = 0, dst;
 
-	if (any_used(s, idea->first, idea->last) ||
-	    (max_blocks && s->plan->nr_blocks + nr_blocks_of(s, idea) > max_blocks))
+	for (u32 i = idea->first; i <= idea->last; i++) {
+		if (s->parts.piece[i].used)
+			return;
+		nr += s->parts.piece[i].nr;
+	}
+	if (max_blocks && s->plan->nr_blocks + nr > max_blocks)
 		return;
-	if (idea->way == BEHIND)
+	if (idea->way == BEHIND) {
 		go_behind(s, idea);
-	else if (idea->way == BEFORE)
+	} else if (idea->way == BEFORE) {
 		go_before(s, idea);
-	else
-		go_together(s, idea);
-}
-
-static void add_holes(struct shortening *s)
-{
-	bins_init(s->bins, s->room);
-	for (u32 i = 0; i <= s->req->nr_items; i++)
-		bins_add(s->bins, hole_start(s->req, i), hole_nr(s->req, i));
+	} else {
+		dst = bins_take(s->bins, nr);
+		if (dst == KV_NONE)
+			return;
+		s->plan->saved += idea->last - idea->first;
+		move_all(s, idea, dst);
+	}
 }
 
 /* ---- the plan ---- */
@@ -218,13 +188,6 @@ size_t plan_shorten_scratch(const struct kv_plan_req *req)
 	return lay_out(&(struct shortening){ 0 }, req, NULL);
 }
 
-static void collect_ideas(struct shortening *s)
-{
-	for (u32 i = 0; i < s->parts.nr_pieces; i++)
-		suggest_from(s, i);
-	plan_sort(s->order, s->spare, s->nr_ideas);
-}
-
 int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
 {
 	struct shortening *s = scratch;
@@ -232,8 +195,12 @@ int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scra
 	lay_out(s, req, scratch);
 	s->plan = plan;
 	parts_sort(&s->parts, 0);
-	add_holes(s);
-	collect_ideas(s);
+	bins_init(s->bins, s->room);
+	for (u32 i = 0; i <= req->nr_items; i++)
+		bins_add(s->bins, hole_start(req, i), hole_nr(req, i));
+	for (u32 i = 0; i < s->parts.nr_pieces; i++)
+		suggest_from(s, i);
+	plan_sort(s->order, s->spare, s->nr_ideas);
 	for (u32 k = 0; k < s->nr_ideas && (!req->want || plan->saved < req->want); k++)
 		try_idea(s, &s->idea[(u32)s->order[k]]);
 	/* Pieces that come to lie behind another part by chance count, too. */

@@ -11,6 +11,7 @@
 
 bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 dst, u32 nr)
 {
+	kv_assert(nr && src + nr <= req->nr_blocks && dst + nr <= req->nr_blocks);
 	if (src == dst)
 		return true;
 	if (plan->nr_moves == plan->max_moves)
@@ -32,6 +33,7 @@ struct stretch plan_cheapest_stretch(const struct kv_plan_req *req)
 	u32 i, j = 0;
 	u64 free = hole_nr(req, 0), cost = 0;
 
+	kv_assert(req->want);
 	for (i = 0; i <= req->nr_items; i++) {
 		if (j < i) {
 			j = i;
@@ -56,6 +58,7 @@ int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 {
 	u32 gap = stretch->first == KV_NONE ? 0 : hole_start(req, stretch->first);
 
+	kv_assert(stretch->first == KV_NONE || stretch->last <= req->nr_items);
 	if (stretch->first == KV_NONE || stretch->last - stretch->first > plan->max_moves)
 		return -ENOSPC;
 	if (req->max_blocks && stretch->cost > req->max_blocks)

@@ -14,6 +14,7 @@
  *
  * Pure: the answer depends on the request alone. All memory is the caller's scratch.
  */
+#include "goal.h"
 #include "window.h"
 
 /*
@@ -53,6 +54,7 @@ static u32 find_shortest_windows(struct search *s)
 	const struct kv_item *items = s->req->items;
 	u32 i, end = s->from, live = 0, least = KV_NONE;
 
+	kv_assert(s->to <= s->req->nr_items);
 	for (i = s->from; i < s->to; i++) {
 		struct shortest *w = &s->shortest[i - s->from];
 
@@ -75,12 +77,6 @@ static u32 find_shortest_windows(struct search *s)
 	return least;
 }
 
-static void add_candidate(struct search *s, const struct window *w)
-{
-	if (s->nr_candidates < s->max_candidates)
-		s->candidates[s->nr_candidates++] = *w;
-}
-
 /*
  * The windows of a band that begin with one item, up to the first that a slide would serve: longer
  * ones only cost more. Returns the least cost above the band, KV_NONE if there is no such window.
@@ -91,12 +87,13 @@ static u32 gather_from(struct search *s, u32 first, const struct band *band)
 	struct window w = { .first = first, .last = s->shortest[first - s->from].last,
 			    .live = s->shortest[first - s->from].live };
 
+	kv_assert(first >= s->from && first < s->to);
 	for (; w.live <= band->upto; w.live += items[w.last].nr) {
 		w.total = hole_end(s->req, w.last + 1) - hole_start(s->req, first);
 		if (w.last - first >= MAX_RUNS)
 			return KV_NONE;
-		if (w.live > band->above)
-			add_candidate(s, &w);
+		if (w.live > band->above && s->nr_candidates < s->max_candidates)
+			s->candidates[s->nr_candidates++] = w;
 		if (w.total - w.live >= s->req->want)
 			return KV_NONE;
 		if (++w.last == s->to || !items[w.last].movable)
@@ -121,6 +118,7 @@ static void sort_candidates(struct search *s, const struct band *band)
 {
 	u32 at[257] = { 0 }, step = (band->upto - band->above) / 256 + 1, k;
 
+	kv_assert(band->above < band->upto || !s->nr_candidates);
 	for (k = 0; k < s->nr_candidates; k++)
 		at[(s->candidates[k].live - band->above - 1) / step + 1]++;
 	for (k = 1; k < 256; k++)
@@ -136,6 +134,7 @@ static void consider(struct search *s)
 {
 	struct proposal *p = s->current;
 
+	kv_assert(s->current != s->best);
 	if (p->nr_moves > s->max_moves)
 		return;
 	s->limit = min(s->limit, p->nr_blocks + slack(s));
@@ -195,6 +194,7 @@ static void search_slice(struct search *s, u32 from, u32 nr)
 {
 	u32 least;
 
+	kv_assert(from + nr <= s->req->nr_items);
 	s->from = from;
 	s->to = from + nr;
 	s->tries_left = MAX_TRIES;
@@ -207,24 +207,17 @@ static void search_slice(struct search *s, u32 from, u32 nr)
 }
 
 /*
- * Where in a large zone to look: anywhere, but not always in the same place, or its holes would
- * be used up. Requests differ, so does this.
+ * A dear plan in a slice of the zone is a reason to look at more of it. Where in a large zone to
+ * look: anywhere, but not always in the same place, or its holes would be used up. Requests differ,
+ * so does this.
  */
-static u32 slice_start(const struct kv_plan_req *req, u32 nr)
-{
-	u64 mix = ((u64)req->want << 32 | req->nr_items) * 0x9e3779b97f4a7c15ull;
-
-	return (mix >> 32) % (req->nr_items - nr + 1);
-}
-
-/* A dear plan in a slice of the zone is a reason to look at more of it. */
 static void search_slices(struct search *s)
 {
 	const struct kv_plan_req *req = s->req;
-	u64 nr;
+	u64 mix = ((u64)req->want << 32 | req->nr_items) * 0x9e3779b97f4a7c15ull, nr;
 
 	for (nr = FIRST_SLICE; nr < req->nr_items; nr *= NEXT_SLICE) {
-		search_slice(s, slice_start(req, nr), nr);
+		search_slice(s, (mix >> 32) % (req->nr_items - nr + 1), nr);
 		if (s->found && s->best->nr_blocks / 2 <= (u64)req->want + s->mean)
 			return;
 	}
@@ -241,7 +234,7 @@ static u32 max_candidates(u32 nr_items)
 static size_t window_scratch_bytes(u32 nr_items)
 {
 	size_t bytes = sizeof(struct search) +
-		       2 * ((size_t)nr_items + 1) * sizeof(struct hole) +
+		       2 * ((size_t)nr_items + 1) * sizeof(u64) +
 		       nr_items * sizeof(struct shortest) +
 		       max_candidates(nr_items) * (sizeof(struct window) + sizeof(u16));
 
@@ -255,7 +248,7 @@ static struct search *search_init(const struct kv_plan_req *req, void *scratch)
 	*s = (struct search){ .req = req, .max_candidates = max_candidates(req->nr_items) };
 	s->current = &s->proposal[0];
 	s->best = &s->proposal[1];
-	s->holes = (struct hole *)(s + 1);
+	s->holes = (u64 *)(s + 1);
 	s->spare_holes = s->holes + req->nr_items + 1;
 	s->shortest = (struct shortest *)(s->spare_holes + req->nr_items + 1);
 	s->candidates = (struct window *)(s->shortest + req->nr_items);
@@ -263,59 +256,36 @@ static struct search *search_init(const struct kv_plan_req *req, void *scratch)
 	return s;
 }
 
-static u64 blocks_held(const struct kv_plan_req *req)
-{
-	u64 nr = 0;
-	u32 i;
-
-	for (i = 0; i < req->nr_items; i++)
-		nr += req->items[i].nr;
-	return nr;
-}
-
-/* The most that a plan may move. */
-static u32 dearest_plan(const struct search *s, const struct stretch *slide)
-{
-	u32 limit = s->req->max_blocks ? s->req->max_blocks : KV_NONE;
-
-	if (!s->req->apart && slide->first != KV_NONE)
-		limit = min((u64)limit, slide->cost + slack(s));
-	return limit;
-}
-
-static void report(const struct search *s, struct kv_plan *plan)
-{
-	const struct proposal *best = s->best;
-	u32 i;
-
-	for (i = 0; i < best->nr_moves; i++)
-		plan_add(s->req, plan, best->moves[i].src, best->moves[i].dst, best->moves[i].nr);
-	plan->gap = best->gap;
-}
-
 static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
 {
 	struct stretch slide;
+	struct proposal *best;
 	struct search *s;
-	u64 held;
+	u32 nr_free;
 
 	if (!req->want)
 		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 	slide = plan_cheapest_stretch(req);
 	if (!slide.cost)
 		return -EALREADY;
-	held = blocks_held(req);
-	if (req->want > req->nr_blocks - held)
+	nr_free = nr_free_blocks(req);
+	if (req->want > nr_free)
 		return -ENOSPC;
 
 	s = search_init(req, scratch);
-	s->mean = held / req->nr_items;
+	s->mean = (req->nr_blocks - nr_free) / req->nr_items;
 	s->max_moves = plan->max_moves;
-	s->limit = dearest_plan(s, &slide);
+	/* The most that a plan may move. */
+	s->limit = req->max_blocks ? req->max_blocks : KV_NONE;
+	if (!req->apart && slide.first != KV_NONE)
+		s->limit = min((u64)s->limit, slide.cost + slack(s));
 	search_slices(s);
 	if (!s->found)
 		return req->apart ? -ENOSPC : plan_slide(req, plan, &slide);
-	report(s, plan);
+	best = s->best;
+	for (u32 i = 0; i < best->nr_moves; i++)
+		plan_add(req, plan, best->moves[i].src, best->moves[i].dst, best->moves[i].nr);
+	plan->gap = best->gap;
 	return 0;
 }
 

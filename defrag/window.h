@@ -22,12 +22,6 @@
 #define MAX_RESTS	(MAX_RUNS + 1)	/* each move opens one at most */
 #define MAX_TAKEN	(MAX_RUNS + 2)	/* the item aside gives up the holes on both sides */
 
-/* A hole in the index by length; @idx as in hole_start(). Empty ones are left out. */
-struct hole {
-	u32 nr;
-	u32 idx;
-};
-
 /* The rest of a hole that something went into, and how long its neighbours are now. */
 struct rest {
 	u32 start;
@@ -79,8 +73,8 @@ struct search {
 	u32 asks_left;
 
 	/* The arrays behind this struct, sized by the number of items. */
-	struct hole *holes;		/* of the slice, by length, then address */
-	struct hole *spare_holes;	/* the other half of sorting */
+	u64 *holes;			/* of the slice: length | number; empty ones are left out */
+	u64 *spare_holes;		/* the other half of sorting */
 	u32 nr_holes;
 	struct shortest *shortest;	/* [item - from] */
 	struct window *candidates;
@@ -112,6 +106,7 @@ static inline u32 neighbour_nr(const struct kv_plan_req *req, u32 i)
 
 static inline u32 below_hole(const struct kv_plan_req *req, u32 hole)
 {
+	kv_assert(hole <= req->nr_items);
 	return hole ? neighbour_nr(req, hole - 1) : KV_NONE;
 }
 

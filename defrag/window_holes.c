@@ -6,43 +6,22 @@
  * trial notes which holes it has used and the rest of them, and forgetting those two short lists
  * undoes it.
  */
+#include "goal.h"
 #include "window.h"
 
-#define DIGIT_BITS	8
-#define NR_DIGITS	BIT(DIGIT_BITS)
-
-/* One pass of a radix sort; returns with the two arrays swapped. */
-static void sort_by_digit(struct search *s, unsigned int shift)
+static u32 length_of(u64 hole)
 {
-	u32 at[NR_DIGITS + 1] = { 0 }, k;
-	struct hole *sorted = s->spare_holes;
-
-	for (k = 0; k < s->nr_holes; k++)
-		at[(s->holes[k].nr >> shift) % NR_DIGITS + 1]++;
-	for (k = 1; k < NR_DIGITS; k++)
-		at[k] += at[k - 1];
-	for (k = 0; k < s->nr_holes; k++)
-		sorted[at[(s->holes[k].nr >> shift) % NR_DIGITS]++] = s->holes[k];
-	s->spare_holes = s->holes;
-	s->holes = sorted;
+	return hole >> 32;
 }
 
-/* By length, then address: the passes are stable and holes come in by address. */
+/* By length, then address: the order of equal ones stays, and holes come in by address. */
 void holes_index(struct search *s)
 {
-	u32 i, longest = 0;
-	unsigned int shift;
-
 	s->nr_holes = 0;
-	for (i = s->from; i <= s->to; i++) {
-		u32 nr = hole_nr(s->req, i);
-
-		if (nr)
-			s->holes[s->nr_holes++] = (struct hole){ nr, i };
-		longest = max(longest, nr);
-	}
-	for (shift = 0; shift < 32 && longest >> shift; shift += DIGIT_BITS)
-		sort_by_digit(s, shift);
+	for (u32 i = s->from; i <= s->to; i++)
+		if (hole_nr(s->req, i))
+			s->holes[s->nr_holes++] = (u64)hole_nr(s->req, i) << 32 | i;
+	plan_sort(s->holes, s->spare_holes, s->nr_holes);
 }
 
 /*
@@ -59,6 +38,7 @@ bool hole_is_taken(const struct search *s, u32 hole)
 {
 	u32 k;
 
+	kv_assert(hole <= s->req->nr_items);
 	if (hole >= s->window.first && hole <= s->window.last + 1)
 		return true;
 	for (k = 0; k < s->nr_taken; k++)
@@ -69,6 +49,7 @@ bool hole_is_taken(const struct search *s, u32 hole)
 
 void hole_take(struct search *s, u32 hole)
 {
+	kv_assert(s->nr_taken < MAX_TAKEN);
 	s->taken[s->nr_taken++] = hole;
 }
 
@@ -77,9 +58,9 @@ u32 longest_room(const struct search *s)
 {
 	u32 k = s->nr_holes, longest;
 
-	while (k && hole_is_taken(s, s->holes[k - 1].idx))
+	while (k && hole_is_taken(s, (u32)s->holes[k - 1]))
 		k--;
-	longest = k ? s->holes[k - 1].nr : 0;
+	longest = k ? length_of(s->holes[k - 1]) : 0;
 	for (k = 0; k < s->nr_rests; k++)
 		longest = max(longest, s->rest[k].nr);
 	return longest;
@@ -90,10 +71,11 @@ static u32 first_of_length(const struct search *s, u32 nr)
 {
 	u32 first = 0, left = s->nr_holes;
 
+	kv_assert(nr);
 	while (left) {
 		u32 half = left / 2;
 
-		if (s->holes[first + half].nr < nr) {
+		if (length_of(s->holes[first + half]) < nr) {
 			first += half + 1;
 			left -= half + 1;
 		} else {
@@ -109,10 +91,10 @@ struct room room_find(const struct search *s, u32 nr)
 	struct room room = { KV_NONE, KV_NONE, KV_NONE };
 	u32 k = first_of_length(s, nr);
 
-	while (k < s->nr_holes && hole_is_taken(s, s->holes[k].idx))
+	while (k < s->nr_holes && hole_is_taken(s, (u32)s->holes[k]))
 		k++;
 	if (k < s->nr_holes)
-		room = (struct room){ s->holes[k].nr, s->holes[k].idx, KV_NONE };
+		room = (struct room){ length_of(s->holes[k]), (u32)s->holes[k], KV_NONE };
 	for (k = 0; k < s->nr_rests; k++)
 		if (s->rest[k].nr >= nr && s->rest[k].nr < room.nr)
 			room = (struct room){ s->rest[k].nr, KV_NONE, k };
@@ -122,6 +104,7 @@ struct room room_find(const struct search *s, u32 nr)
 /* Room that no hole of the picture is: only something that moves away leaves it. */
 struct room room_open(struct search *s, struct rest rest)
 {
+	kv_assert(s->nr_rests < MAX_RESTS);
 	s->rest[s->nr_rests] = rest;
 	return (struct room){ rest.nr, KV_NONE, s->nr_rests++ };
 }
@@ -144,6 +127,7 @@ u32 room_take(struct search *s, struct room room, u32 nr)
 {
 	struct rest *rest;
 
+	kv_assert(nr && nr <= room.nr);
 	if (room.rest == KV_NONE)
 		room = open_hole(s, room.hole);
 	rest = &s->rest[room.rest];

@@ -53,13 +53,6 @@ static struct rest span_of(const struct search *s, u32 i)
 	return (struct rest){ lo, hi - lo, below_hole(req, i), neighbour_nr(req, i + 1) };
 }
 
-/* The holes beside item @i must be as the picture has them; an end of the window is no part. */
-static bool span_is_whole(const struct search *s, u32 i)
-{
-	return (i == s->window.last + 1 || !hole_is_taken(s, i)) &&
-	       (i + 1 == s->window.first || !hole_is_taken(s, i + 1));
-}
-
 /* If @i went elsewhere, but not just into the holes beside it, would @nr blocks fit there? */
 static bool can_step_aside(struct search *s, u32 i, u32 nr)
 {
@@ -67,7 +60,11 @@ static bool can_step_aside(struct search *s, u32 i, u32 nr)
 	bool fits;
 
 	kv_assert(i < s->req->nr_items);
-	if (!item->movable || span_of(s, i).nr < nr || !span_is_whole(s, i))
+	if (!item->movable || span_of(s, i).nr < nr)
+		return false;
+	/* The holes beside it must be as the picture has them; an end of the window is no part. */
+	if ((i != s->window.last + 1 && hole_is_taken(s, i)) ||
+	    (i + 1 != s->window.first && hole_is_taken(s, i + 1)))
 		return false;
 	hole_take(s, i);
 	hole_take(s, i + 1);
@@ -79,6 +76,7 @@ static bool can_step_aside(struct search *s, u32 i, u32 nr)
 /* The next item outside the window, around the end of the slice; there must be one. */
 static u32 next_outside(const struct search *s, u32 i)
 {
+	kv_assert(i >= s->from && i < s->to);
 	if (++i == s->to)
 		i = s->from;
 	if (i == s->window.first)
@@ -93,6 +91,7 @@ static u32 find_who_steps_aside(struct search *s, u32 nr, u32 below)
 	u32 nr_asked = min(nr_outside, MAX_ASKED), longest = longest_room(s);
 	u32 best = KV_NONE, i = s->window.last;
 
+	kv_assert(nr && below);
 	if (nr_asked > s->asks_left)
 		return KV_NONE;
 	s->asks_left -= nr_asked;
@@ -166,23 +165,16 @@ static bool place_item(struct search *s, u32 i)
 }
 
 /* The items of the window, longest first, then by address. */
-static u32 longest_first(const struct search *s, u32 *order)
+static bool place_all(struct search *s)
 {
 	const struct kv_item *items = s->req->items;
-	u32 i, k, nr = 0;
+	u32 order[MAX_RUNS], nr = 0, i, k;
 
 	for (i = s->window.first; i <= s->window.last; i++) {
 		for (k = nr++; k && items[order[k - 1]].nr < items[i].nr; k--)
 			order[k] = order[k - 1];
 		order[k] = i;
 	}
-	return nr;
-}
-
-static bool place_all(struct search *s)
-{
-	u32 order[MAX_RUNS], nr = longest_first(s, order), k;
-
 	for (k = 0; k < nr; k++)
 		if (!place_item(s, order[k]))
 			return false;
@@ -197,19 +189,11 @@ struct packing {
 	u32 cut;		/* the first of those that go up */
 };
 
-static void collect_staying(const struct search *s, struct packing *pack)
-{
-	u64 left;
-
-	pack->nr = 0;
-	for (left = s->staying; left; left &= left - 1)
-		pack->item[pack->nr++] = s->window.first + kv_lowest64(left);
-}
-
 static u64 move_weight(const struct kv_item *item, u32 dst)
 {
 	u32 way = max(item->start, dst) - min(item->start, dst);
 
+	kv_assert(item->nr);
 	if (!way)
 		return 0;
 	return way < item->nr ? item->nr * OVERLAP_WEIGHT : item->nr;
@@ -221,6 +205,7 @@ static u64 packing_weight(const struct search *s, const struct packing *pack, u3
 	u64 weight = 0;
 	u32 k;
 
+	kv_assert(cut <= pack->nr);
 	for (k = 0; k < cut; k++) {
 		const struct kv_item *item = &s->req->items[pack->item[k]];
 
@@ -260,8 +245,11 @@ static void pack_staying(struct search *s)
 {
 	u32 lo = hole_start(s->req, s->window.first), hi = hole_end(s->req, s->window.last + 1), k;
 	struct packing pack;
+	u64 left;
 
-	collect_staying(s, &pack);
+	pack.nr = 0;
+	for (left = s->staying; left; left &= left - 1)
+		pack.item[pack.nr++] = s->window.first + kv_lowest64(left);
 	choose_cut(s, &pack);
 	for (k = 0; k < pack.cut; k++) {
 		propose_move(s, pack.item[k], lo);
@@ -300,6 +288,7 @@ static void open_window(struct search *s, const struct window *w)
 {
 	u32 i;
 
+	kv_assert(w->last - w->first < MAX_RUNS && w->total >= s->req->want);
 	s->window = *w;
 	s->spare = w->total - s->req->want;
 	s->staying = 0;
