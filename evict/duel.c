@@ -35,44 +35,35 @@ static u32 *count_at(struct duel *duel, u64 bucket)
 	return &duel->count[duel->now][bucket % DUEL_BUCKETS];
 }
 
-static void widen(struct duel *duel)
-{
-	u32 *to = duel->count[!duel->now];
-
-	memset(to, 0, sizeof(duel->count[0]));
-	for (u64 bucket = duel->floor; bucket < duel->floor + DUEL_BUCKETS; bucket++)
-		to[bucket / 2 % DUEL_BUCKETS] += *count_at(duel, bucket);
-	duel->now = !duel->now;
-	duel->floor /= 2;
-	duel->shift++;
-}
-
 u64 duel_add(struct duel *duel)
 {
 	u64 turn = ++duel->turn;
 
-	if (unlikely(turn >> duel->shift >= duel->floor + DUEL_BUCKETS))
-		widen(duel);
+	if (unlikely(turn >> duel->shift >= duel->floor + DUEL_BUCKETS)) {
+		u32 *to = duel->count[!duel->now];
+
+		memset(to, 0, sizeof(duel->count[0]));
+		for (u64 bucket = duel->floor; bucket < duel->floor + DUEL_BUCKETS; bucket++)
+			to[bucket / 2 % DUEL_BUCKETS] += *count_at(duel, bucket);
+		duel->now = !duel->now;
+		duel->floor /= 2;
+		duel->shift++;
+	}
 	++*count_at(duel, turn >> duel->shift);
 	duel->nr_above++;
 	return turn;
 }
 
-/* Hits that ghosts take for another key's may have been counted otherwise. */
-static void del(struct duel *duel, u64 turn)
+u64 duel_move(struct duel *duel, u64 turn)
 {
 	u64 bucket = turn >> duel->shift;
 	u32 *count = count_at(duel, bucket);
 
-	if (bucket < duel->floor || !*count)
-		return;
-	--*count;
-	duel->nr_above--;
-}
-
-u64 duel_move(struct duel *duel, u64 turn)
-{
-	del(duel, turn);
+	/* Hits that ghosts take for another key's may have been counted otherwise. */
+	if (bucket >= duel->floor && *count) {
+		--*count;
+		duel->nr_above--;
+	}
 	return duel_add(duel);
 }
 
@@ -96,13 +87,6 @@ void duel_fit(struct duel *duel, u32 nr)
 
 /* ---- the score ---- */
 
-static void melt(struct duel *duel)
-{
-	duel->lru_hits /= 2;
-	duel->lead /= 2;
-	duel->hope /= 2;
-}
-
 void duel_hope(struct duel *duel, u64 nr_hits)
 {
 	if (duel->lost)
@@ -118,8 +102,11 @@ bool duel_score(struct duel *duel, bool hit, bool lru_hit, u64 promise)
 	duel->lead += (s64)hit - (s64)lru_hit;
 	may_lose = MAY_LOSE + (s64)(duel->lru_hits >> MAY_LOSE_SHIFT);
 	duel->lead = min(duel->lead, (s64)(duel->lru_hits >> MAY_WIN_SHIFT) + MAY_LOSE);
-	if (unlikely(duel->lru_hits > duel->max_hits))
-		melt(duel);
+	if (unlikely(duel->lru_hits > duel->max_hits)) {
+		duel->lru_hits /= 2;
+		duel->lead /= 2;
+		duel->hope /= 2;
+	}
 	may_lose += promise + duel->hope / HOPE_PARTS;
 	if (duel->lead < -may_lose)
 		duel->lost = true;

@@ -55,11 +55,6 @@ static u32 steps_since(const struct ghosts *ghosts, const struct ghost *ghost, u
 	return ((now >> ghosts->step_shift) - ghost->last) & (NR_STEPS - 1);
 }
 
-static u32 units_since(const struct ghosts *ghosts, const struct ghost *ghost, u64 turn)
-{
-	return ((turn >> ghosts->turn_shift) - ghost->turn) & (NR_UNITS - 1);
-}
-
 static struct ghost *find(struct ghost *set, u32 tag)
 {
 	for (u32 i = 0; i < GHOST_WAYS; i++)
@@ -104,14 +99,15 @@ void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u
 bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past)
 {
 	struct ghost *ghost = find(set_of(ghosts, hash), hash & TAG_MASK);
+	u32 units;
 
 	if (!ghost)
 		return false;
 	past->credit = (ghost->credit - 1u) * CREDIT_STEP;
 	past->last -= min((u64)steps_since(ghosts, ghost, past->last) << ghosts->step_shift,
 			  past->last);
-	past->turn -= min((u64)units_since(ghosts, ghost, past->turn) << ghosts->turn_shift,
-			  past->turn);
+	units = ((past->turn >> ghosts->turn_shift) - ghost->turn) & (NR_UNITS - 1);
+	past->turn -= min((u64)units << ghosts->turn_shift, past->turn);
 	ghost->credit = 0;
 	return true;
 }

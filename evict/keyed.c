@@ -10,15 +10,10 @@
 /* Hashes only choose places in tables that forget: a fixed seed makes runs repeatable. */
 #define SEED	0xa24baed4963ee407ull
 
-static size_t aligned(size_t bytes)
-{
-	return kv_align_up(bytes, KV_CACHELINE);
-}
-
 size_t keyed_bytes_with(u32 nr_blocks, size_t extra)
 {
-	return aligned(sizeof(struct keyed)) + aligned(nr_blocks * sizeof(struct keyed_block)) +
-	       aligned(vtime_bytes(nr_blocks)) + extra;
+	return line_up(sizeof(struct keyed)) + line_up(nr_blocks * sizeof(struct keyed_block)) +
+	       line_up(vtime_bytes(nr_blocks)) + extra;
 }
 
 size_t keyed_bytes(u32 nr_blocks)
@@ -30,15 +25,15 @@ size_t keyed_bytes(u32 nr_blocks)
 void keyed_init(void *policy, u32 nr_blocks)
 {
 	struct keyed *keyed = policy;
-	char *at = (char *)policy + aligned(sizeof(*keyed));
+	char *at = (char *)policy + line_up(sizeof(*keyed));
 
 	keyed->nr_blocks = nr_blocks;
 	keyed->shift = kv_log2(max(nr_blocks / 32, 1u));
 	keyed->nr_past = VTIME_BUCKETS / 4;
 	keyed->block = (struct keyed_block *)at;
-	at += aligned(nr_blocks * sizeof(struct keyed_block));
+	at += line_up(nr_blocks * sizeof(struct keyed_block));
 	keyed->order = (struct vtime *)at;
-	keyed->extra = at + aligned(vtime_bytes(nr_blocks));
+	keyed->extra = at + line_up(vtime_bytes(nr_blocks));
 	vtime_init(keyed->order, nr_blocks);
 }
 
@@ -47,22 +42,17 @@ struct keyed_block *keyed_block(struct keyed *keyed, u32 block)
 	return KV_BUG_ON(block >= keyed->nr_blocks) ? NULL : &keyed->block[block];
 }
 
-static void tick(struct keyed *keyed)
-{
-	u64 bucket = keyed_bucket(keyed, ++keyed->now);
-
-	if (bucket > keyed->nr_past)
-		vtime_advance(keyed->order, bucket - keyed->nr_past);
-}
-
 void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct keyed *keyed = policy;
 	struct keyed_block *state = keyed_block(keyed, block);
+	u64 bucket;
 
 	if (!state)
 		return;
-	tick(keyed);
+	bucket = keyed_bucket(keyed, ++keyed->now);
+	if (bucket > keyed->nr_past)
+		vtime_advance(keyed->order, bucket - keyed->nr_past);
 	*state = (struct keyed_block){
 		.hash	= kv_hash_key(key, SEED),
 		.filled	= keyed->now,

@@ -45,14 +45,9 @@ struct lineage {
 	u64 now;		/* puts so far */
 };
 
-static size_t aligned(size_t bytes)
-{
-	return kv_align_up(bytes, KV_CACHELINE);
-}
-
 static size_t lineage_bytes(u32 nr_blocks)
 {
-	return aligned(sizeof(struct lineage)) + aligned(nr_blocks * sizeof(struct node)) +
+	return line_up(sizeof(struct lineage)) + line_up(nr_blocks * sizeof(struct node)) +
 	       vtime_bytes(nr_blocks);
 }
 
@@ -62,9 +57,9 @@ static void fifo_init(void *policy, u32 nr_blocks)
 
 	lineage->nr_blocks = nr_blocks;
 	lineage->shift = kv_log2(max(nr_blocks / BUCKETS_A_SIZE, 1u));
-	lineage->node = (struct node *)((char *)policy + aligned(sizeof(*lineage)));
+	lineage->node = (struct node *)((char *)policy + line_up(sizeof(*lineage)));
 	lineage->order = (struct vtime *)((char *)lineage->node +
-					  aligned(nr_blocks * sizeof(struct node)));
+					  line_up(nr_blocks * sizeof(struct node)));
 	vtime_init(lineage->order, nr_blocks);
 	for (u32 block = 0; block < nr_blocks; block++)
 		lineage->node[block].parent = KV_NONE;
@@ -273,23 +268,19 @@ static u32 lineage_nr(const void *policy)
 	return lineage->nr;
 }
 
-static bool node_is_sound(const struct lineage *lineage, u32 block)
-{
-	const struct node *node = &lineage->node[block];
-
-	return vtime_has(lineage->order, block) == (node->place == LEAF) &&
-	       (node->place != INSIDE || node->nr_kids) && (node->place != LEAF || !node->nr_kids);
-}
-
 static int lineage_check(const void *policy)
 {
 	const struct lineage *lineage = policy;
 	u32 nr = 0;
 
 	for (u32 block = 0; block < lineage->nr_blocks; block++) {
-		if (!node_is_sound(lineage, block))
+		const struct node *node = &lineage->node[block];
+
+		if (vtime_has(lineage->order, block) != (node->place == LEAF) ||
+		    (node->place == INSIDE && !node->nr_kids) ||
+		    (node->place == LEAF && node->nr_kids))
 			return -EUCLEAN;
-		nr += lineage->node[block].place != OUT;
+		nr += node->place != OUT;
 	}
 	return nr == lineage->nr ? vtime_check(lineage->order) : -EUCLEAN;
 }

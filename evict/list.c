@@ -180,7 +180,6 @@ static void lists_unpick(void *policy, u32 block)
 	prev = head_of(lists, list);
 	if (likely(lists->nr_picked)) {
 		prev = lists->link[block].prev;
-		kv_assert(lists->nr_picked);
 		lists->nr_picked--;
 	}
 	link_add(lists, list, prev, block);
@@ -240,15 +239,6 @@ static bool list_is_sound(const struct lists *lists, u32 list)
 	return at == head && lists->link[head].prev == prev && nr == lists->nr[list];
 }
 
-static bool batch_is_sound(const struct lists *lists)
-{
-	const struct link *last = &lists->link[lists->batch];
-
-	if (lists->batch < lists->nr_blocks)
-		return last->in && last->list == UNNAMED;
-	return lists->batch == head_of(lists, UNNAMED);
-}
-
 static bool aheads_are_sound(const struct lists *lists)
 {
 	u64 sum = 0;
@@ -266,9 +256,11 @@ static bool aheads_are_sound(const struct lists *lists)
 static int lists_check(const void *policy)
 {
 	const struct lists *lists = policy;
+	const struct link *last = &lists->link[lists->batch];
 	u32 nr_in = 0;
 
-	if (!batch_is_sound(lists))
+	if (lists->batch < lists->nr_blocks ? !last->in || last->list != UNNAMED :
+					      lists->batch != head_of(lists, UNNAMED))
 		return -EUCLEAN;
 	for (u32 list = 0; list < NR_LISTS; list++)
 		if (!list_is_sound(lists, list))
@@ -336,29 +328,22 @@ static void slru_hit(void *policy, u32 block)
 		lists->link[block].reused = 1;
 }
 
-/* A block that falls out of SECOND gets a last chance behind all of FIRST. */
-static void limit_second(struct lists *lists)
-{
-	u32 oldest = lists->link[head_of(lists, SECOND)].next;
-
-	if (lists->nr[SECOND] <= lists->max_second)
-		return;
-	link_del(lists, oldest);
-	link_add_tail(lists, FIRST, oldest);
-}
-
 static void slru_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lists *lists = policy;
 
-	kv_assert(block < lists->nr_blocks);
 	if (block_is_bad(lists, block, false))
 		return;
 	if (key)
 		enter_named(lists, lists->link[block].reused ? SECOND : FIRST, block);
 	else
 		enter_unnamed(lists, block);
-	limit_second(lists);
+	if (lists->nr[SECOND] <= lists->max_second)
+		return;
+	/* A block that falls out of SECOND gets a last chance behind all of FIRST. */
+	block = lists->link[head_of(lists, SECOND)].next;
+	link_del(lists, block);
+	link_add_tail(lists, FIRST, block);
 }
 
 #define LISTS_OPS									\

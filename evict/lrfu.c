@@ -61,50 +61,34 @@ struct lrfu {
 	u32 sweep;		/* next block that gets a new place; nr_blocks: there are none */
 };
 
-static size_t aligned(size_t bytes)
-{
-	return kv_align_up(bytes, KV_CACHELINE);
-}
-
 static size_t lrfu_bytes(u32 nr_blocks)
 {
-	return aligned(sizeof(struct lrfu)) + aligned(nr_blocks * sizeof(struct lrfu_block)) +
-	       aligned(vtime_bytes(nr_blocks)) + aligned(ghosts_bytes(nr_blocks)) +
-	       aligned(trial_bytes(nr_blocks)) + sizeof(struct duel);
+	return line_up(sizeof(struct lrfu)) + line_up(nr_blocks * sizeof(struct lrfu_block)) +
+	       line_up(vtime_bytes(nr_blocks)) + line_up(ghosts_bytes(nr_blocks)) +
+	       line_up(trial_bytes(nr_blocks)) + sizeof(struct duel);
 }
 
 static void lrfu_init(void *policy, u32 nr_blocks)
 {
 	struct lrfu *lrfu = policy;
-	char *at = (char *)policy + aligned(sizeof(*lrfu));
+	char *at = (char *)policy + line_up(sizeof(*lrfu));
 
 	lrfu->nr_blocks = nr_blocks;
 	lrfu->shift = kv_log2(max(nr_blocks / 32, 1u));
 	lrfu->sweep = nr_blocks;
 	lrfu->block = (struct lrfu_block *)at;
-	at += aligned(nr_blocks * sizeof(struct lrfu_block));
+	at += line_up(nr_blocks * sizeof(struct lrfu_block));
 	lrfu->order = (struct vtime *)at;
-	at += aligned(vtime_bytes(nr_blocks));
+	at += line_up(vtime_bytes(nr_blocks));
 	lrfu->ghosts = (struct ghosts *)at;
-	at += aligned(ghosts_bytes(nr_blocks));
+	at += line_up(ghosts_bytes(nr_blocks));
 	lrfu->trial = (struct trial *)at;
-	at += aligned(trial_bytes(nr_blocks));
+	at += line_up(trial_bytes(nr_blocks));
 	lrfu->duel = (struct duel *)at;
 	vtime_init(lrfu->order, nr_blocks);
 	ghosts_init(lrfu->ghosts, nr_blocks);
 	trial_init(lrfu->trial, nr_blocks);
 	duel_init(lrfu->duel, nr_blocks);
-}
-
-static bool block_is_bad(const struct lrfu *lrfu, u32 block)
-{
-	return KV_BUG_ON(block >= lrfu->nr_blocks);
-}
-
-static u64 hash_of(const kvmm_key_t *key)
-{
-	return (kv_hash_key(key, SEED) & (BIT64(GHOST_HASH_BITS) - 1)) |
-	       BIT64(GHOST_HASH_BITS - 1);
 }
 
 static u64 last_turn(const struct lrfu *lrfu, const struct lrfu_block *state)
@@ -129,9 +113,13 @@ static u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
 
 /* ---- time ---- */
 
-static void sweep(struct lrfu *lrfu)
+static void tick(struct lrfu *lrfu)
 {
-	for (u32 i = 0; i < SWEEP && lrfu->sweep < lrfu->nr_blocks; i++) {
+	u64 bucket = ++lrfu->now >> lrfu->shift;
+
+	if (bucket > PAST_BUCKETS)
+		vtime_advance(lrfu->order, bucket - PAST_BUCKETS);
+	for (u32 i = 0; i < SWEEP && unlikely(lrfu->sweep < lrfu->nr_blocks); i++) {
 		u32 block = lrfu->sweep++;
 
 		if (!vtime_has(lrfu->order, block) || lrfu->block[block].unnamed)
@@ -139,16 +127,6 @@ static void sweep(struct lrfu *lrfu)
 		vtime_leave(lrfu->order, block);
 		vtime_enter(lrfu->order, block, bucket_of(lrfu, &lrfu->block[block]));
 	}
-}
-
-static void tick(struct lrfu *lrfu)
-{
-	u64 bucket = ++lrfu->now >> lrfu->shift;
-
-	if (bucket > PAST_BUCKETS)
-		vtime_advance(lrfu->order, bucket - PAST_BUCKETS);
-	if (unlikely(lrfu->sweep < lrfu->nr_blocks))
-		sweep(lrfu);
 }
 
 /* @lru_hit: LRU would have had it. It had its turn. */
@@ -185,12 +163,12 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	struct ghost_past past;
 	bool lru_hit = false;
 
-	kv_assert(block < lrfu->nr_blocks);
-	if (block_is_bad(lrfu, block))
+	if (KV_BUG_ON(block >= lrfu->nr_blocks))
 		return;
 	tick(lrfu);
 	bury(lrfu, state);
-	state->hash = hash_of(key);
+	state->hash = (kv_hash_key(key, SEED) & (BIT64(GHOST_HASH_BITS) - 1)) |
+		      BIT64(GHOST_HASH_BITS - 1);
 	state->last = lrfu->now;
 	past = (struct ghost_past){ .last = lrfu->now, .turn = lrfu->duel->turn };
 	if (ghost_take(lrfu->ghosts, state->hash, &past)) {
@@ -212,8 +190,7 @@ static void lrfu_hit(void *policy, u32 block)
 	bool lru_hit;
 	u64 turn;
 
-	kv_assert(block < lrfu->nr_blocks);
-	if (block_is_bad(lrfu, block))
+	if (KV_BUG_ON(block >= lrfu->nr_blocks))
 		return;
 	turn = last_turn(lrfu, state);
 	lru_hit = !state->waited || duel_lru_has(lrfu->duel, turn);
@@ -230,8 +207,7 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 
-	kv_assert(block < lrfu->nr_blocks);
-	if (block_is_bad(lrfu, block))
+	if (KV_BUG_ON(block >= lrfu->nr_blocks))
 		return;
 	state->unnamed = !key;
 	state->last = lrfu->now;

@@ -39,12 +39,6 @@ static void places_of(const struct sketch *sketch, u64 hash, struct place *place
 	places[3] = place_of(sketch, other >> 32);
 }
 
-static u32 count_at(const struct sketch *sketch, struct place place)
-{
-	/* Each word is a statistic of its own: nothing else is read on the strength of it. */
-	return READ_ONCE(sketch->word[place.word]) >> place.shift & SKETCH_MAX;
-}
-
 size_t sketch_bytes(u32 capacity)
 {
 	u64 nr_words = 1ull << kv_order(max(capacity, 1u) * (u64)COUNTERS_A_KEY / COUNTERS + 1);
@@ -62,8 +56,10 @@ static u32 lowest_of(const struct sketch *sketch, const struct place *places)
 {
 	u32 lowest = SKETCH_MAX;
 
+	/* Each word is a statistic of its own: nothing else is read on the strength of it. */
 	for (u32 i = 0; i < NR_HASHES; i++)
-		lowest = min(lowest, count_at(sketch, places[i]));
+		lowest = min(lowest, (u32)(READ_ONCE(sketch->word[places[i].word]) >>
+					   places[i].shift & SKETCH_MAX));
 	return lowest;
 }
 
@@ -96,14 +92,6 @@ static void add(struct sketch *sketch, u64 hash)
 		raise(sketch, places[i], lowest);
 }
 
-static void halve(u64 *word)
-{
-	u64 old = READ_ONCE(*word);
-
-	while (old && !kv_cas(word, &old, old >> 1 & HALF_MASK))
-		;
-}
-
 /* A few words of the rounds that have begun; each word of each round is one thread's. */
 static void halve_some(struct sketch *sketch, u32 nr)
 {
@@ -115,8 +103,13 @@ static void halve_some(struct sketch *sketch, u32 nr)
 			return;
 		nr = min((u64)nr, due - first);
 	} while (!kv_cas(&sketch->nr_halved, &first, first + nr));
-	for (u32 i = 0; i < nr; i++)
-		halve(&sketch->word[(first + i) & (sketch->nr_words - 1)]);
+	for (u32 i = 0; i < nr; i++) {
+		u64 *word = &sketch->word[(first + i) & (sketch->nr_words - 1)];
+		u64 old = READ_ONCE(*word);
+
+		while (old && !kv_cas(word, &old, old >> 1 & HALF_MASK))
+			;
+	}
 }
 
 void sketch_flush(struct sketch *sketch, struct sketch_batch *batch)

@@ -61,21 +61,6 @@ static u32 tag_of(u64 hash)
 	return (u32)(hash >> 8) | 1;
 }
 
-static struct trial_key *oldest_of(struct trial_key *set, u32 now)
-{
-	struct trial_key *oldest = set;
-
-	for (u32 i = 1; i < TRIAL_WAYS; i++)
-		if (now - set[i].last > now - oldest->last)
-			oldest = &set[i];
-	return oldest;
-}
-
-static struct trial_key *set_of(const struct trial *trial, u64 hash)
-{
-	return &trial->key[(hash >> 32 & (trial->nr_sets - 1)) * TRIAL_WAYS];
-}
-
 /* The key, or an empty place; NULL: its set is full of others. */
 static struct trial_key *find(struct trial_key *set, u32 tag)
 {
@@ -156,8 +141,18 @@ static u64 last_use(const struct trial_key *key, u64 now)
 	return now - (u32)((u32)now - key->last);
 }
 
-static void forget(struct trial *trial, struct trial_key *key, u64 now)
+/* It is new there if its tag is 0. */
+static struct trial_key *place_of(struct trial *trial, u64 hash, u64 now)
 {
+	struct trial_key *set = &trial->key[(hash >> 32 & (trial->nr_sets - 1)) * TRIAL_WAYS];
+	struct trial_key *key = find(set, tag_of(hash));
+
+	if (key)
+		return key;
+	key = set;	/* the oldest of it is forgotten */
+	for (u32 i = 1; i < TRIAL_WAYS; i++)
+		if ((u32)now - set[i].last > (u32)now - key->last)
+			key = &set[i];
 	for (u32 i = 0; i < NR_TRIALS; i++) {
 		struct candidate *candidate = &trial->candidate[i];
 
@@ -165,23 +160,13 @@ static void forget(struct trial *trial, struct trial_key *key, u64 now)
 					     last_use(key, now)));
 	}
 	key->tag = 0;
-}
-
-/* It is new there if its tag is 0. */
-static struct trial_key *place_of(struct trial *trial, u64 hash, u64 now)
-{
-	struct trial_key *set = set_of(trial, hash), *key = find(set, tag_of(hash));
-
-	if (key)
-		return key;
-	key = oldest_of(set, now);
-	forget(trial, key, now);
 	return key;
 }
 
-static u32 best_of(const struct trial *trial)
+static bool end_epoch(struct trial *trial)
 {
 	u32 best = trial->best, score = trial->candidate[best].score;
+	bool changed;
 
 	score += (score >> LEAD_SHIFT) + LEAD_MIN;
 	for (u32 i = 0; i < NR_TRIALS; i++) {
@@ -190,14 +175,7 @@ static u32 best_of(const struct trial *trial)
 		best = i;
 		score = trial->candidate[i].score;
 	}
-	return best;
-}
-
-static bool end_epoch(struct trial *trial)
-{
-	u32 best = best_of(trial);
-	bool changed = best != trial->best;
-
+	changed = best != trial->best;
 	trial->nr_uses = 0;
 	trial->best = best;
 	for (u32 i = 0; i < NR_TRIALS; i++)

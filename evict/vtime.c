@@ -115,26 +115,20 @@ static u32 slot_of(const struct vtime *vtime, u64 bucket)
 	return min(inside, vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
 }
 
-/* The block that came VTIME_AHEAD before is told. */
-static void remember(struct vtime *vtime, u32 block)
-{
-	u32 *before = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD];
-
-	vtime->ahead_sum += (u64)block - vtime->link[*before].ahead;
-	vtime->link[*before].ahead = block;
-	*before = block;
-}
-
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 {
-	u32 slot = slot_of(vtime, bucket);
+	u32 slot = slot_of(vtime, bucket), *before;
 
 	if (block_is_bad(vtime, block, false))
 		return;
 	vtime->nr_picked = 0;
 	mark_slot(vtime, slot);
 	link_add(vtime, vtime->link[head_of_slot(vtime, slot)].prev, block);
-	remember(vtime, block);
+	/* The block that came VTIME_AHEAD before is told. */
+	before = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD];
+	vtime->ahead_sum += (u64)block - vtime->link[*before].ahead;
+	vtime->link[*before].ahead = block;
+	*before = block;
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)
@@ -221,7 +215,6 @@ void vtime_unpick(struct vtime *vtime, u32 block)
 		link_add(vtime, head_of_first(vtime), block);
 		return;
 	}
-	kv_assert(vtime->nr_picked);
 	vtime->nr_picked--;
 	if (link->prev == link->next && link->prev - vtime->nr_blocks < VTIME_BUCKETS)
 		mark_slot(vtime, link->prev - vtime->nr_blocks);
@@ -280,14 +273,6 @@ static u32 count_list(const struct vtime *vtime, u32 head)
 	return at == head && vtime->link[head].prev == prev ? nr : KV_NONE;
 }
 
-static bool bits_are_sound(const struct vtime *vtime, u32 slot, u32 nr)
-{
-	bool bit = vtime->bits[slot / 64] & BIT64(slot % 64);
-	bool word = vtime->words & BIT64(slot / 64);
-
-	return bit == (nr != 0) && word == (vtime->bits[slot / 64] != 0);
-}
-
 static bool aheads_are_sound(const struct vtime *vtime)
 {
 	u64 sum = 0;
@@ -310,8 +295,11 @@ int vtime_check(const struct vtime *vtime)
 		return -EUCLEAN;
 	for (u32 slot = 0; slot < VTIME_BUCKETS; slot++) {
 		u32 nr_here = count_list(vtime, head_of_slot(vtime, slot));
+		bool bit = vtime->bits[slot / 64] & BIT64(slot % 64);
+		bool word = vtime->words & BIT64(slot / 64);
 
-		if (nr_here == KV_NONE || !bits_are_sound(vtime, slot, nr_here))
+		if (nr_here == KV_NONE || bit != (nr_here != 0) ||
+		    word != (vtime->bits[slot / 64] != 0))
 			return -EUCLEAN;
 		nr += nr_here;
 	}

@@ -20,6 +20,7 @@
 #ifndef EVICT_VTIME_H
 #define EVICT_VTIME_H
 
+#include <kv/bits.h>
 #include <kv/types.h>
 
 #define VTIME_BUCKETS	4096u
@@ -52,6 +53,12 @@ struct vtime {
 	u64 bits[VTIME_WORDS];		/* by bucket, modulo VTIME_BUCKETS */
 	struct vtime_link link[];	/* by block; heads by bucket; the head of the first */
 };
+
+/* Parts of a policy's memory begin on a cache line each. */
+static inline size_t line_up(size_t bytes)
+{
+	return kv_align_up(bytes, KV_CACHELINE);
+}
 
 size_t vtime_bytes(u32 nr_blocks);
 /* Of zeroed memory. */
