@@ -34,6 +34,7 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 {
 	const struct classes *classes = pool->order.classes;
 
+	kv_assert_held(&pool->lock);
 	sum_add_two(sum, pool->nr_blocks, pool->block_tokens);
 	sum_add(sum, pool->block_bytes);
 	sum_add_two(sum, pool->has_null | pool->resets << 1 | pool->prefix_closed << 2 |
@@ -241,6 +242,7 @@ static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, u32 gen_base
 {
 	const struct hold *hold = lease->hold;
 
+	kv_assert_held(&pool->lock);
 	sum_add_two(sum, hold->index, lease->gen - gen_base);
 	sum_add(sum, lease->owner);
 	sum_add_two(sum, hold->reason, hold->flags);

@@ -80,6 +80,7 @@ static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance
 {
 	const struct classes *classes = pool->order.classes;
 
+	kv_assert(!classes || classes->nr <= ARRAY_SIZE(glance->class));
 	glance->nr_classes = classes ? classes->nr : 0;
 	for (u32 i = 0; i < glance->nr_classes; i++) {
 		struct class class;

@@ -94,6 +94,7 @@ static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
 {
 	const struct pool_events *events = smp_load_acquire(&pool->events);
 
+	kv_assert_reading();
 	if (events) {
 		const struct kv_feed_parent *parent = &events->feed.parent[index];
 		u64 word[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };

@@ -339,8 +339,8 @@ int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 		lo = max(at, growth->from);
 		hi = min(at + ext.nr, end);
 		if (lo < hi)
-			err = tenant_take_run(pool, (struct kvmm_extent){ ext.start + lo - at, hi - lo },
-					      tenant);
+			err = tenant_take_run(pool, (struct kvmm_extent){
+						ext.start + lo - at, hi - lo }, tenant);
 		at += ext.nr;
 	}
 	growth->zeroed = !err;

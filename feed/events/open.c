@@ -28,6 +28,7 @@ static struct pool_events *make_feed(const struct kvmm_pool *pool, u32 nr_ring)
 {
 	struct pool_events *of = kv_alloc_lines(1, sizeof(*of));
 
+	kv_assert_held(&pool->compact_lock);
 	if (!of)
 		return NULL;
 	of->feed.parent = kv_alloc_array(pool->nr_blocks, sizeof(*of->feed.parent));
