@@ -408,20 +408,20 @@ int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 
 int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
 {
-	struct kv_zone_req req = { .nr = 1, .align = 1 };
 	u32 nr_free;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
 	if (!zone_can_hold(zone, nr) || !ids)
 		return -EINVAL;
-	req.hi = zone->nr_blocks;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
 	if (likely(nr_free >= nr && zone->ops->take_many)) {
 		zone->ops->take_many(zone->engine, nr, ids);
 		adopt_class_many(zone, ids, nr);
 	} else if (nr_free >= nr) {
+		const struct kv_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
+
 		for (u32 i = 0; i < nr; i++) {
 			ids[i] = zone->ops->take(zone->engine, &req);
 			adopt_class(zone, ids[i], 1, req.mobility);
