@@ -5,8 +5,6 @@
  * object back. ThreadSanitizer sees two owners of a byte as a race. One more thread reads numbers
  * and text, shrinks and checks. Exit code 0: all is well.
  */
-#include <string.h>
-
 #include <kv/alloc.h>
 #include <kvmm/zone.h>
 

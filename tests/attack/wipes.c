@@ -20,7 +20,6 @@
 
 #include <kv/atomic.h>
 #include <kv/disk.h>
-#include <kv/types.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/sim_disk.h"

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "tests/ctl/control_util.h"
 #include "tests/support/test.h"

@@ -13,6 +13,7 @@
 #define CONTROL_TEST_UTIL_H
 
 #include <stdbool.h>
+#include <unistd.h>
 
 #include <kvmm/control.h>
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Events through the control socket: by cursor, in portions, with what was lost, and what is cached. */
-#include <unistd.h>
-
 #include <kvmm/event.h>
 
 #include "control_util.h"

@@ -4,9 +4,7 @@
  * that wait. Counted from what the calls return, from where ranges lie, and from the relocations that
  * an engine with block tables is told of.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "metrics_run.h"
 

@@ -6,9 +6,7 @@
  * what is found, and where, is the census. What was stored or read and is not there any more has
  * been evicted; what the disk lists has been written there.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "metrics_files.h"

@@ -5,7 +5,6 @@
  * all of them after each call; and which segments are used again, by looking at the file from outside.
  */
 #include <dirent.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "metrics_files.h"

@@ -6,8 +6,6 @@
  *
  * And a pool that drops blocks which come back at once: what it makes of that is a guess.
  */
-#include <string.h>
-
 #include "metrics_dev.h"
 #include "metrics_run.h"
 #include "tier/internal.h"

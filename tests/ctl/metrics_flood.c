@@ -5,8 +5,6 @@
  * is seen depends on what is remembered of names, so there are bounds only: none without 64 blocks that
  * were dropped.
  */
-#include <string.h>
-
 #include "metrics_run.h"
 
 #define NR_BLOCKS	8u

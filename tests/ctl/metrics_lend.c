@@ -3,8 +3,6 @@
  * Memory that is given back and comes again, told from the ranges that its owner is told of; and a pool that
  * looks at its own holes now and then, told from where its free blocks lie when it does.
  */
-#include <string.h>
-
 #include "metrics_run.h"
 
 #define NR_RANGES	12u

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Why lookups end. Fewer names go than the library remembers, so the model forgets none. */
-#include <string.h>
-
 #include <kv/mem.h>
 
 #include "pool/internal.h"

@@ -4,8 +4,6 @@
  * the device goes blind. What is copied, and what of it fails, is counted below the pool; what becomes of
  * it, from the relocations that an engine with block tables is told of.
  */
-#include <string.h>
-
 #include "metrics_dev.h"
 #include "metrics_run.h"
 

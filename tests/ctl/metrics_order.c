@@ -3,8 +3,6 @@
  * Two pools whose evictions are followed name by name: a consumer of their events is told which names go.
  * One has classes with quotas, and pins of each type; the other has tenants with limits of each sort.
  */
-#include <string.h>
-
 #include "metrics_run.h"
 
 #define NR_BLOCKS	48u

@@ -9,7 +9,6 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <kv/sys.h>
 

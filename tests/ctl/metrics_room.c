@@ -4,8 +4,6 @@
  * aside and cached before it, and from what has moved, or lost its name or its reservation, after it. Two
  * pools: in one, moving a block is cheaper than dropping it, in the other it is the other way round.
  */
-#include <string.h>
-
 #include "metrics_run.h"
 
 #define NR_BLOCKS	640u		/* a pool that has magazines */

@@ -9,9 +9,7 @@
  *
  * Lines "expect NAME{LABELS} NUMBER" come first, then a line "---", then the text.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "metrics_run.h"
 #include "pool/internal.h"

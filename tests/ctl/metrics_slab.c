@@ -3,8 +3,6 @@
  * Two slab caches of one name, each in a zone of its own. Slabs are counted from the blocks that the zone
  * misses, and how full they are from where objects lie.
  */
-#include <string.h>
-
 #include <kv/mem.h>
 
 #include "metrics_run.h"

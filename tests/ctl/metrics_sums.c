@@ -4,8 +4,6 @@
  * Each block has a name of its own. What is looked at when is said by <kvmm/verify.h>: what is new or has
  * moved first, else all that have a checksum.
  */
-#include <string.h>
-
 #include "metrics_dev.h"
 #include "metrics_run.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Metrics: what is refused, what is cut, and no memory. Their numbers are metrics.py's. */
-#include <unistd.h>
-
 #include "ctl/metrics.h"
 #include "pool/internal.h"
 #include "tests/ctl/control_util.h"

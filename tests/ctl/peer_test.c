@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <unistd.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"

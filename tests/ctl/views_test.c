@@ -3,8 +3,6 @@
  * Commands that show memory: what they say of a small pool, and what when there is no memory for it. Whole
  * answers of a larger one: tests/views.
  */
-#include <unistd.h>
-
 #include <kv/alloc.h>
 #include <kv/rcu.h>
 #include <kvmm/hold.h>

@@ -7,6 +7,8 @@
 #ifndef TEST_CUDA_PROTOCOL_H
 #define TEST_CUDA_PROTOCOL_H
 
+#include <string.h>
+
 #include <kv/cuda.h>
 #include <kv/kcu.h>
 

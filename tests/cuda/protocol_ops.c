@@ -4,7 +4,6 @@
  * waits, puts its work on a stream, and says what the blocks hold from then on.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "protocol.h"
 

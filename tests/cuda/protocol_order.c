@@ -7,8 +7,6 @@
  * that it has waited for before, nothing that the host has seen the end of, and the event that is
  * right behind, if there is one.
  */
-#include <string.h>
-
 #include "protocol.h"
 
 static void signal_agent(struct agent *agent)

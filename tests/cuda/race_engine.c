@@ -6,8 +6,6 @@
  * The engine orders its own accesses by events, and by nothing else that kvmm does: whatever the
  * checker finds is between the engine and the mover.
  */
-#include <string.h>
-
 #include "pool/internal.h"
 #include "race.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* All that moves blocks, takes memory away, or looks at content. */
-#include <string.h>
-
 #include "pool/internal.h"
 #include "offline/leave.h"
 #include "race.h"

@@ -6,8 +6,6 @@
  * Whoever gives a block back has seen to it that all that was done with it comes before all that is
  * done from then on: the next owner may be any lane.
  */
-#include <string.h>
-
 #include "pool/internal.h"
 #include "race.h"
 

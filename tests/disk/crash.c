@@ -10,10 +10,6 @@
  * begin. "make crash" takes 1,000,000. Prints "N passed, N failed", and of the first failures what is
  * needed to have them again.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "util.h"
 #include "tests/support/length.h"
 #include "tests/support/sim_disk.h"

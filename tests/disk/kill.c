@@ -8,9 +8,6 @@
  * KVMM_KILLS says how many. Prints "N passed, N failed".
  */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>

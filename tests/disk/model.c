@@ -11,10 +11,6 @@
  *
  * KVMM_MODEL_OPS says how many calls (100000), KVMM_MODEL_SEED where to begin.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/mem.h>
 
 #include "util.h"

@@ -4,9 +4,6 @@
  *
  * usage: store DIR NR [wait]		wait: keep it open until the end of standard input
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "util.h"
 
 int main(int argc, char **argv)

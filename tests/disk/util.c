@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Records by number: see util.h. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "util.h"
 
 static u64 mix(u64 x)

@@ -7,6 +7,10 @@
 #ifndef DISK_UTIL_H
 #define DISK_UTIL_H
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <kv/disk.h>
 #include <kv/types.h>
 

@@ -8,11 +8,6 @@
  * of each of its blocks. After each call the pool must be valid, ranges must have their length and
  * content, and a call that failed must have left every block and count as it was.
  */
-#include <string.h>
-
-#include <kv/types.h>
-#include <kvmm/kvmm.h>
-
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	80u

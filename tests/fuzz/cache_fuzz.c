@@ -8,11 +8,6 @@
  * each call the pool must be valid and have as many blocks in each hand as the model; what was
  * refused must have changed nothing. In the end everything is given back, and nothing may be left.
  */
-#include <string.h>
-
-#include <kv/types.h>
-#include <kvmm/kvmm.h>
-
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	150u

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Any bytes as settings: they are applied as a whole, within range, or not at all and with a message. */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "fuzz.h"
 #include "init/config.h"
 

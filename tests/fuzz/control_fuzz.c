@@ -7,10 +7,8 @@
  */
 #include <stdlib.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <kv/mem.h>
-#include <kvmm/kvmm.h>
 
 #include "ctl/control.h"
 #include "fuzz.h"

@@ -7,10 +7,6 @@
  * that is then listed can be read or is refused, the store is consistent and can be written to, and can
  * be looked at without opening.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/mem.h>
 
 #include "tests/disk/util.h"

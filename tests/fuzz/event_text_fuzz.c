@@ -3,9 +3,6 @@
  * Any bytes as lines of events, and as batches for tools. What is a line is written as it was read; all
  * lines of an input, one after the other, become a trace within the limits of traces, or none.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kvmm/publisher.h>
 
 #include "tools/replay/maps.c"

@@ -12,7 +12,10 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#include <string.h>
+
 #include <kv/pool.h>
+#include <kvmm/kvmm.h>
 
 #include "tests/support/fake_env.h"
 

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <kv/sock.h>
-#include <kvmm/kvmm.h>
 
 #include "net/wire.h"
 #include "tests/net/util.h"

@@ -9,10 +9,6 @@
  * counted. Memory that was given back belongs to the caller: he writes there, and nobody else may. In the
  * end everything comes back, and nothing may be left.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "move/stay.h"
 #include "tests/fuzz/fuzz.h"
 

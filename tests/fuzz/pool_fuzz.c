@@ -9,10 +9,6 @@
  * pool must be valid; what failed must have left as many blocks in each state as there were. In the end
  * everything is given back, and nothing may be left.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "pool/class.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,10 +4,7 @@
  * walked and given values, with nodes that are good, stale or invented, some of it with the host out of
  * memory. A table of counts by tier and name says what must be there. In the end nothing may be left.
  */
-#include <string.h>
-
 #include <kv/registry_radix.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/fuzz/fuzz.h"
 

@@ -4,10 +4,6 @@
  * order, tokens that were never drafted, numbers that cannot be, and the host out of memory. A call that
  * is refused has changed nothing; the pool is valid after each; in the end all of it is free.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/fuzz/fuzz.h"
 
 #define NR_SEQS		3u

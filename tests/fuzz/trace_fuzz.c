@@ -4,8 +4,6 @@
  * within the limits; what they refuse must be explained.
  */
 #define _GNU_SOURCE	/* memfd_create() */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

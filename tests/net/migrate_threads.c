@@ -4,7 +4,6 @@
  * watch with a thread of its own. Exit code 0: who found a name found its bytes, no range was lost, the
  * pools are valid.
  */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/net/util.h"

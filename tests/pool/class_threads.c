@@ -3,10 +3,6 @@
  * Threads that use, demote, own and evict side by side, in a pool with classes, quotas, a hook and
  * a window. Exit code 0: nothing was refused that may not be, and the pool is valid.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 

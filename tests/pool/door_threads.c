@@ -7,11 +7,6 @@
  * although all blocks are free: deadlines of the patient are 20 s, and none may pass. Exit code 0:
  * nobody starved, nothing was lost, and the pool is valid.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/support/threads.h"
 
 #define NR_BLOCKS	64u

@@ -6,10 +6,6 @@
  * Each block is written with its group, key and length before it is registered, and must say that
  * whenever it is part of a hit. Exit code 0: no hit was wrong, and the pools are whole in the end.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 

@@ -7,10 +7,6 @@
  * Blocks never run out: who asks for one that must be free gets it. Exit code 0: nothing contradicted
  * that, and the pool is valid and empty in the end.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 

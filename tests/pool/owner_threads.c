@@ -8,9 +8,6 @@
  * write is followed by reads, so a write through a stale handle would be seen by the next owner.
  */
 #include <sched.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

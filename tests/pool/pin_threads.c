@@ -5,10 +5,8 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <string.h>
 
 #include <kv/types.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

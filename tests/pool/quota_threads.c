@@ -5,9 +5,6 @@
  * its max, what is charged adds up, and the pool is valid.
  */
 #include <sched.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

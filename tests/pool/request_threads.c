@@ -9,9 +9,6 @@
  * that the compaction takes: the step boundary of a real engine. Exit code 0: nothing contradicted
  * that, and nothing is left behind.
  */
-#include <string.h>
-
-#include <kvmm/kvmm.h>
 #include <kvmm/seq.h>
 
 #include "tests/support/random.h"

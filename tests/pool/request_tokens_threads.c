@@ -7,8 +7,6 @@
  * any number up to a full block, or -ESTALE; but the owner must always find all of its own.
  * Exit code 0: it did.
  */
-
-#include <kvmm/kvmm.h>
 #include <kvmm/tokens.h>
 
 #include "tests/support/threads.h"

@@ -6,11 +6,7 @@
  * The caller writes on what he was told of until he hands it back; blocks that somebody holds keep what
  * was written there. Exit code 0: nothing contradicted that, and in the end all memory is there.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/pool.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

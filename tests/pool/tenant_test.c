@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a tenant left behind is not seen by the next one: canaries in every block. */
 #include <kv/cuda.h>
-#include <kv/pool.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/util.h"

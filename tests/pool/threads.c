@@ -6,11 +6,6 @@
  * must add up to that, or be a refusal. A pinned range stays where it is: its owner checks its
  * content then. Exit code 0: nothing contradicted that, and the pool is valid in the end.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include <kvmm/kvmm.h>
-
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 

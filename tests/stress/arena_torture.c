@@ -10,11 +10,7 @@
  *
  * A block that is in two ranges is seen by its mark.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/pool.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

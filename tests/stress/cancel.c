@@ -7,11 +7,7 @@
  * cancellation. There are some in what the calls use (a grace period sleeps), and there must be none
  * in the calls. Each thread says when it is inside one.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

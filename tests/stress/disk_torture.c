@@ -10,9 +10,6 @@
  * opens, and takes and gives records.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <kv/atomic.h>
 #include <kv/mem.h>

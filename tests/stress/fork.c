@@ -7,14 +7,11 @@
  * Threads hold any of the locks at any moment, so some two hundred forks meet most of them held. A
  * child that waits for one is killed by its alarm.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/pool.h>
 #include <kvmm/hold.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

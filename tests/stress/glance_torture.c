@@ -8,12 +8,9 @@
  * Counts of events must never go down, whatever was folded into what meanwhile, and nothing may be
  * more than there is. Under ThreadSanitizer: nothing is read that may be gone.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include <kv/feed.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

@@ -12,15 +12,12 @@
  * at the whole picture, one moves and evicts. Every other pool has owners with a full fence. When
  * all is given back nothing may be held, lost or miscounted.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/threads.h"
 

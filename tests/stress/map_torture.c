@@ -6,11 +6,7 @@
  * sum is the pool; a run that has a name has one that was given; what is said of a range belongs together: its
  * tenant and its owner follow from its sequence. In the end, when all stands still, the map equals the statistics.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kv/pool.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

@@ -6,10 +6,7 @@
  * by a thread of kvmm's. Each private block and each range carries a mark that nobody else may write
  * over. In the end everything is given back: the pool is valid, counts are 0, and all of it is free.
  */
-#include <string.h>
-
 #include <kv/pool.h>
-#include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

@@ -10,11 +10,7 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <kvmm/kvmm.h>
 
 #include "move/stay.h"
 #include "tests/support/random.h"

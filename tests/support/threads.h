@@ -12,8 +12,11 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <kv/atomic.h>
+#include <kvmm/kvmm.h>
 
 static u32 nr_bad;				/* atomic */
 

@@ -4,10 +4,6 @@
  * used, to match and to drop them in the shape of Dynamo's benchmark, and the cycle of a caching
  * block pool.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define NR_VALUES	401u	/* batches, of which the median is a run's value */

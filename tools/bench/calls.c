@@ -4,10 +4,6 @@
  * (overhead), keys of a prompt (keys), requests with and without watermarks (door), single blocks
  * by the batch (alloc-batch), single private blocks with magazines and without (magazine).
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 /* ---- overhead: what looking costs ---- */

@@ -5,10 +5,6 @@
  * 64 KiB of plain memory that hold something (memory never written would be one page of zeros,
  * read from the cache), against one memcpy() of as many bytes in the same run.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define MAX_RANGE	16u	/* makes over 20,000 free runs of 2^20 blocks */

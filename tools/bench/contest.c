@@ -7,9 +7,7 @@
  * Also two threads on one allocator, each with requests of its own, against one thread alone; and
  * ranges through the pool: what owners, handles and statistics add to the zone's call.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "churn.h"
 

@@ -6,11 +6,6 @@
  *
  * Also what a call costs that has to wait for the device: a block written, a block read.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define CALLS		64u

@@ -7,12 +7,8 @@
  * In the folder that KVMM_BENCH_DIR names, else TMPDIR, else /var/tmp; half a GiB is needed there.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "pools.h"

@@ -7,11 +7,7 @@
  * two events. The same pool does it without a consumer and with one that does not read, in turns;
  * the difference is what the events cost. Then one thread reads and encodes them.
  */
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

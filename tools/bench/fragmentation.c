@@ -5,10 +5,6 @@
  * that is held exactly, or that rises until the first request fails. Each run has another seed,
  * so the spread says how much is chance.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "churn.h"
 
 #define NR_BLOCKS	10000u

@@ -9,9 +9,7 @@
  * free; a stack of free blocks, as paged allocators have it. The load is what sequences hold of the
  * zone when one is admitted.
  */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "pools.h"
 

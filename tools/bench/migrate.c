@@ -7,10 +7,6 @@
  * of both sides. Over a link, both ends are in this thread, and content goes through the window:
  * one copy more.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

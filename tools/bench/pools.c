@@ -2,11 +2,7 @@
 /*
  * Zones, pools, keys; lengths: uniform, from a trace, or from a distribution that was fitted to it.
  */
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pools.h"
 

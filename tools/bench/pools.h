@@ -3,6 +3,10 @@
 #ifndef BENCH_POOLS_H
 #define BENCH_POOLS_H
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <kvmm/kvmm.h>
 
 #include "harness.h"

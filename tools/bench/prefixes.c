@@ -7,9 +7,6 @@
  * hold: heads of chains and nodes come from memory. Changes, and threads, are measured by the time
  * that they had a core.
  */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "pools.h"
 
 #define NR_NODES	(1u << 20)

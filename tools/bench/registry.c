@@ -10,10 +10,6 @@
  * "held" blocks have a reference already. The first reference on a block, and the last, are noted
  * for the order of eviction; that is in the time of who takes and drops them.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define NR_INDEXES	2u

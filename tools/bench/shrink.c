@@ -7,10 +7,6 @@
  * emptiest ones; time against that of all copies alone. On the software driver mapping is mmap(),
  * so a GPU's figures for that are others.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define BLOCK_BYTES	65536u

@@ -3,9 +3,6 @@
  * Slab caches: what an object costs, one at a time and in batches, and what the presets of hybrid
  * models waste on one zone, beside uniform pages.
  */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "pools.h"
 
 #define OBJECT_BYTES	(560u << 10)	/* a state: 4 in 35 blocks */

@@ -9,11 +9,6 @@
  * With checksums it may be faster than memcpy(): a copy that sums goes past the caches, as memcpy()
  * does with lengths far beyond a block's, and so need not read what it overwrites.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pools.h"
 
 #define BATCH		256u

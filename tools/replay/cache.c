@@ -3,9 +3,6 @@
  * Acquire, fill, register, release: one request after the other or many at a time; requests that
  * grow; and what all of them put into the recording.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "ages.h"
 #include "cache.h"
 #include "live.h"

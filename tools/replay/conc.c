@@ -14,9 +14,6 @@
  * complete. A request that is preempted leaves an event behind that is no longer the one noted for
  * it.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cache.h"
 #include "live.h"
 #include "maps.h"

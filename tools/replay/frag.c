@@ -4,9 +4,6 @@
  * much of the pool can be used is then a question of where the runs lie. First come, first
  * served: a head that does not fit blocks everybody behind it until something is freed.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "frag.h"
 #include "live.h"
 #include "readers.h"

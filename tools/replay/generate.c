@@ -2,8 +2,6 @@
 /* Workloads by name: questions about documents, talks, and mixes of them. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rng.h"
 #include "workload.h"

@@ -3,9 +3,6 @@
  * What no cache can beat: "infinite" never evicts, "bound" is Belady's MIN on the flat list of
  * keys with nothing pinned. Neither needs a pool; both need to know more than a pool can.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "live.h"
 #include "maps.h"
 #include "shape.h"

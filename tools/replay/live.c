@@ -5,8 +5,6 @@
  * it is for looking only. And the events of its pool on the network, as an engine publishes them.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Traces are read, and what is wrong with anything is said: for all tools that replay. */
 #define _GNU_SOURCE	/* program_invocation_short_name */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kvmm/types.h>

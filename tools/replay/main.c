@@ -2,7 +2,6 @@
 /* kvmm-replay: read a trace, replay it, say what was found; and the modes that need no pool. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <kvmm/types.h>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line. Everything that can be checked without the trace is checked here. */
 #include <argp.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <kvmm/kvmm.h>
 

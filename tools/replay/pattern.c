@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writing and checking the content of blocks. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "pattern.h"
 
 void pattern_init(struct pattern *pattern, const struct options *opt, struct kvmm_pool *pool)

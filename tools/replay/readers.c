@@ -7,9 +7,6 @@
  * its old places are compared at its end. A step that cannot begin is tried again, and the time
  * until it does is a pause.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kvmm/testing.h>
 
 #include "live.h"

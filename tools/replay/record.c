@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What replays put into their recordings. */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "../json.h"

@@ -6,9 +6,6 @@
  * back. What it caches is worth nothing, and pushes out what the trace would have hit, unless
  * limits say how much either of them may have.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cache.h"
 #include "live.h"
 #include "record.h"

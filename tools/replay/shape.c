@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Requests in blocks and keys. */
-#include <string.h>
-
 #include "shape.h"
 
 enum exit_code shape_check(const struct options *opt, const struct trace *trace)

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a run tells of itself; see cache.h. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cache.h"
 #include "live.h"
 

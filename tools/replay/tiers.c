@@ -7,7 +7,6 @@
  * waits changes nothing. Then those that are found below are given back for the load, which takes as
  * many: it cannot fail for want of room, only for want of quota.
  */
-#include <stdlib.h>
 #include <research/sim_disk.h>
 
 #include "record.h"

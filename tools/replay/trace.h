@@ -8,6 +8,9 @@
 #ifndef REPLAY_TRACE_H
 #define REPLAY_TRACE_H
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "common.h"
 
 #define TRACE_ID_TOKENS		512u			/* behind one block number, unless a trace has others */

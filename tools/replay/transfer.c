@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Descriptors of what requests would send, and the plain pool of transfer.h. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "common.h"
 #include "transfer.h"
 
