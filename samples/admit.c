@@ -73,7 +73,6 @@ int main(void)
 	for (int i = 0; i < NR_BLOCKS; i++)
 		keys[i].byte[0] = i + 1;	/* engines hash tokens: see samples/prefix.c */
 	pool_attr.nr_blocks = 400;
-	pool_attr.policy = "lru";
 	err = kvmm_pool_create(&pool_attr, &pool);
 	group[0].pool = group[1].pool = pool;
 	attr.group = group;

@@ -62,7 +62,6 @@ int main(void)
 	struct kvmm_seq *seq;
 
 	pool_attr.nr_blocks = 64;	/* of 16 tokens */
-	pool_attr.policy = "lru";
 	if (kvmm_key_ctx_create(&key_attr, &keys) || kvmm_pool_create(&pool_attr, &pool))
 		return 1;
 	attr.keys = keys;

@@ -62,7 +62,6 @@ int main(void)
 	int err;
 
 	pool_attr.nr_blocks = 400;	/* of 16 tokens, shared by both groups */
-	pool_attr.policy = "lru";
 	pool_attr.flags = KVMM_POOL_NULL_BLOCK;
 	err = kvmm_pool_create(&pool_attr, &pool);
 	group[0].pool = group[1].pool = pool;

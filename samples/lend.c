@@ -81,7 +81,6 @@ int main(void)
 
 	pool_attr.nr_blocks = 32;
 	pool_attr.block_bytes = 4096;
-	pool_attr.policy = "lru";
 	err = kvmm_pool_create(&pool_attr, &pool);
 	attr.prefix = &prompt;
 	attr.owner = 7;

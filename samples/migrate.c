@@ -23,7 +23,6 @@ static int make(const char *device, struct kvmm_pool **pool)
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.device = device;
-	attr.policy = "default";
 	attr.nr_blocks = 256;
 	attr.block_bytes = BLOCK_BYTES;
 	return kvmm_pool_create(&attr, pool);

@@ -86,7 +86,6 @@ int main(void)
 	int err;
 
 	attr.nr_blocks = 32;
-	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		err = work();

@@ -97,7 +97,6 @@ int main(void)
 
 	attr.nr_blocks = 16;
 	attr.block_tokens = key_attr.block_tokens = BLOCK_TOKENS;
-	attr.policy = "lru";
 	err = kvmm_key_ctx_create(&key_attr, &ctx);
 	if (!err)
 		err = kvmm_pool_create(&attr, &pool);

@@ -41,7 +41,6 @@ int main(void)
 	int err;
 
 	attr.nr_blocks = 1024;		/* of 16 tokens */
-	attr.policy = "lru";
 	key_attr.tenant = (struct kvmm_key_bytes){ "acme", 4 };
 	err = kvmm_key_ctx_create(&key_attr, &ctx);
 	if (!err)

@@ -101,7 +101,6 @@ int main(void)
 	int err;
 
 	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		err = fill_cache();

@@ -18,7 +18,6 @@ static int make_rank(int rank)
 	int err;
 
 	attr.nr_blocks = 4096;
-	attr.policy = "default";
 	attr.flags = KVMM_POOL_DETERMINISTIC;
 	attr.seed = 1;			/* the same on all ranks */
 	err = kvmm_pool_create(&attr, &pool[rank]);

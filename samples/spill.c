@@ -11,7 +11,6 @@ static int make(const char *name, struct kvmm_pool **pool)
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.name = name;
-	attr.policy = "lru";
 	attr.nr_blocks = 64;
 	attr.block_bytes = 4096;
 	return kvmm_pool_create(&attr, pool);

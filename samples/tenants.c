@@ -68,7 +68,6 @@ int main(void)
 	int err;
 
 	attr.nr_blocks = 16;
-	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		err = run();

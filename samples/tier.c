@@ -42,7 +42,6 @@ static int set_up(const char *device)
 	client.flags = KVMM_TIER_COMPLETE;	/* blocks are written by kvmm_block_write() here */
 	client.config = &config;
 	attr.device = device;
-	attr.policy = "lru";
 	attr.nr_blocks = NR_BLOCKS;
 	attr.block_bytes = BLOCK_BYTES;
 	attr.host = tier;

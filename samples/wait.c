@@ -91,7 +91,6 @@ int main(void)
 	int err;
 
 	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &other.pool);
 	if (!err)
 		err = run(&other);

@@ -92,7 +92,6 @@ int main(void)
 
 	attr.nr_blocks = NR_BLOCKS;
 	attr.block_bytes = 4096;
-	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		err = kvmm_verify_set(pool, &sample);

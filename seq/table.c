@@ -157,6 +157,7 @@ static int begin_load(struct kvmm_seq *seq, u32 nr)
 	kvmm_tier_op_t op;
 	int err;
 
+	kv_assert(!seq->op.gen && !seq->ticket.id);
 	while ((err = kvmm_tier_load(seq->pool, &load, &op)) == -E2BIG && prefix.nr > 1)
 		prefix.nr /= 2;		/* the next load brings more */
 	if (!err) {
@@ -198,6 +199,7 @@ static int end_load(struct kvmm_seq *seq)
 	};
 	int err;
 
+	kv_assert(seq->state == KVMM_SEQ_TAKING && !seq->ticket.id);
 	kvmm_tier_poll(seq->pool);
 	err = kvmm_tier_result(seq->pool, seq->op, &result);
 	if (err == -EAGAIN && kv_clock_ns() < seq->deadline_ns)
@@ -225,6 +227,7 @@ static int take_rest(struct kvmm_seq *seq)
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 	int err;
 
+	kv_assert(!seq->op.gen && !seq->nr_muts);
 	ctl.nr = seq_blocks_of(seq, seq->nr_tokens) - seq->nr_refs;
 	ctl.tenant = seq->domain.tenant;
 	ctl.deadline_ns = seq->deadline_ns;

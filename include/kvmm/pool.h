@@ -119,7 +119,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
  * @policy: eviction policy, see kvmm_policies(), with its arguments behind a colon:
- *	"multilru:3,8,15"; "default" is the first one; NULL = a pool without cached blocks
+ *	"multilru:3,8,15"; "default" (KVMM_POOL_ATTR_INIT) is the first one; NULL = a pool of ranges
+ *	alone, without cached blocks: it needs less memory
  * @compactor: "window" (the default, if NULL), "slide", or "off"
  * @planes: memory of the caller that holds the blocks ("adopted"); NULL = see @block_bytes
  * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied
@@ -170,7 +171,7 @@ struct kvmm_pool_attr {
 	const struct kvmm_tier_client_attr *host_attr;
 };
 
-#define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
+#define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, "default", NULL, \
 			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, \
 			      NULL, NULL }
 

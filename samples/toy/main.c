@@ -49,7 +49,6 @@ static int make_pool(struct engine *engine)
 	attr.nr_planes = NR_PLANES;
 	attr.nr_blocks = NR_BLOCKS;
 	attr.block_tokens = TOY_BLOCK_TOKENS;
-	attr.policy = "default";
 	return kvmm_pool_create(&attr, &engine->pool);
 }
 

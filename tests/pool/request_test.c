@@ -59,6 +59,28 @@ Test(request, a_prompt_is_published_but_for_its_tail)
 	cr_expect_str_eq(picture(pool), "II..............");
 }
 
+/* What README.md shows: ranges and sequences, without a word about policies. */
+Test(request, a_pool_that_was_told_nothing_else_has_ranges_and_sequences)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *plain;
+	struct kvmm_seq *seq;
+	kvmm_range_t range;
+
+	attr.nr_blocks = 8;
+	attr.block_tokens = BLOCK_TOKENS;
+	plain = make_pool_of(&attr);
+	cr_assert_eq(kvmm_range_alloc(plain, 3, 0, &range), 0);
+	seq = make_seq(plain, ctx, 0, 10, 8);
+	prefill(seq, 10);
+	cr_expect_eq(kvmm_seq_release(seq), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), 2);
+	cr_expect_str_eq(table_picture(seq), "HH. 8/11");
+	kvmm_seq_destroy(seq);
+	cr_expect_eq(kvmm_range_free(plain, range), 0);
+	end_pool(plain);
+}
+
 Test(request, chunks_take_the_blocks_that_they_need)
 {
 	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = make_seq(pool, ctx, 0, 10, 5);

@@ -75,6 +75,7 @@ int bench_overhead(struct bench *bench)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(sizes); i++) {
+		attr.policy = NULL;
 		attr.nr_blocks = sizes[i];
 		err = scatter_open(&s, &attr, 32, bench->seed);
 		if (err)

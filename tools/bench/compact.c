@@ -94,6 +94,7 @@ static int run_planning(struct bench *bench, u32 nr_blocks)
 {
 	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
 
+	turn.attr.policy = NULL;
 	turn.attr.nr_blocks = nr_blocks;
 	for (size_t i = 0; i < ARRAY_SIZE(planners); i++)
 		turn.series[i] = bench_set(bench, SET(plan_metrics), "planner=%s want=%u nr=%u",
@@ -150,6 +151,7 @@ static int run_goals(struct bench *bench, u32 nr_blocks)
 	static const struct metric metric[] = { { "plan_us", "us", ALONE } };
 	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
 
+	turn.attr.policy = NULL;
 	turn.attr.nr_blocks = nr_blocks;
 	for (u32 goal = 0; goal < KVMM_NR_GOALS; goal++)
 		bench_set(bench, SET(metric), "goal=%s nr=%u", kvmm_goal_name(goal), nr_blocks);
@@ -238,6 +240,7 @@ static int run_copying(struct bench *bench)
 {
 	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
 
+	turn.attr.policy = NULL;
 	turn.attr.nr_blocks = NR_BLOCKS;
 	turn.attr.block_bytes = BLOCK_BYTES;
 	for (size_t i = 0; i < ARRAY_SIZE(copiers); i++)

@@ -41,6 +41,7 @@ static int open_two(struct two *two)
 		two->memory[i] = must_alloc((size_t)NR_BLOCKS * BLOCK_BYTES);
 		memset(two->memory[i], 1 + i, (size_t)NR_BLOCKS * BLOCK_BYTES);
 		plane.base = (uintptr_t)two->memory[i];
+		attr.policy = NULL;
 		attr.planes = &plane;
 		attr.nr_planes = 1;
 		attr.nr_blocks = NR_BLOCKS;
