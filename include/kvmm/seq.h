@@ -111,7 +111,7 @@ KVMM_API const char *kvmm_seq_strerror(int err);
  * @request: a number that no other request has at the same time: kvmm_note_request() tells its
  *	birth and death, for traces. 0: not told
  * @wait_ns: how long kvmm_seq_take() may be under way, from its first call on: it loads blocks from
- *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there at once.
+ *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there.
  *	-EINVAL in pools with KVMM_POOL_DETERMINISTIC
  */
 struct kvmm_seq_attr {
@@ -154,14 +154,14 @@ KVMM_API void kvmm_seq_destroy(struct kvmm_seq *seq);
  * model's answer. Optional: without this call the engine computes all tokens.
  *
  * With &kvmm_seq_attr.wait_ns the prefix goes on in the tiers below the pool, and what is found
- * there is loaded. What cannot be loaded, fails, or takes too long is left to compute. @whole queues
- * for private blocks as kvmm_alloc_submit() does, and keeps the prefix meanwhile. Neither sleeps:
- * the sequence is KVMM_SEQ_TAKING, and each further call looks how far it is, as kvmm_tier_poll()
- * and kvmm_alloc_poll(). kvmm_seq_release() gives it up.
+ * there is loaded. What cannot be loaded, fails, or takes too long is left to compute. @whole
+ * queues for private blocks as kvmm_alloc_submit() does, and keeps the prefix meanwhile. Neither
+ * sleeps: the sequence is KVMM_SEQ_TAKING, and each further call looks how far it is, as
+ * kvmm_tier_poll() and kvmm_alloc_poll(). kvmm_seq_release() gives it up.
  *
- * Return: number of blocks that were cached; -EINPROGRESS call again, after a step of the model, say,
- * or when kvmm_tier_eventfd() is readable; -EBUSY, -EEXIST refused; @whole also -ENOSPC (with
- * @wait_ns: not in that time), -EDQUOT, and nothing was taken.
+ * Return: number of blocks that were cached; -EINPROGRESS call again, say after a step of the
+ * model; -EBUSY, -EEXIST refused; -EUCLEAN; @whole also -ENOSPC (with @wait_ns: not in that time),
+ * -EDQUOT, -ENOMEM, and nothing was taken.
  */
 KVMM_API int kvmm_seq_take(struct kvmm_seq *seq, int whole);
 
@@ -182,8 +182,8 @@ static inline int kvmm_seq_acquire(struct kvmm_seq *seq)
  * kvmm_seq_release() - give all blocks back, the last first
  *
  * Preemption, or the end. Published blocks stay cached while there is memory; tokens stay known.
- * To go on, match or acquire again, if wanted, and prefill what is missing. Blocks that are on their
- * way do not come any more.
+ * To go on, match or acquire again, if wanted, and prefill what is missing. Blocks that are on
+ * their way do not come any more.
  *
  * Return: 0; -EBUSY refused.
  */
