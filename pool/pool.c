@@ -143,9 +143,8 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 				return kv_refuse(-EINVAL, "kvmm: pool: two planes share memory");
 	}
 	if (attr->block_bytes && attr->block_bytes != sum)
-		return kv_refuse(-EINVAL, "kvmm: pool: the planes have %llu bytes, @block_bytes is "
-				 "%llu", (unsigned long long)sum,
-				 (unsigned long long)attr->block_bytes);
+		return kv_refuse(-EINVAL, "kvmm: pool: the planes have %llu bytes, not "
+				 "@block_bytes", (unsigned long long)sum);
 	return 0;
 }
 

@@ -57,7 +57,7 @@ Test(why, a_pool_is_refused)
 	attr.planes = planes;
 	attr.nr_planes = 1;
 	attr.block_bytes = 65;
-	expect_why(make_pool(&attr), -EINVAL, "pool: the planes have 64 bytes, @block_bytes is 65");
+	expect_why(make_pool(&attr), -EINVAL, "pool: the planes have 64 bytes, not @block_bytes");
 	planes[0].bytes = 0;
 	attr.planes = planes;
 	attr.nr_planes = 1;
