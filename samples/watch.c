@@ -13,6 +13,12 @@
 static struct kvmm_pool *pool;
 static kvmm_ref_t refs[NR_BLOCKS / 2];
 
+/* What kvmm has to say goes to the engine's own log. */
+static void hear(void *arg, int level, const char *line)
+{
+	fprintf(arg, "<%d>%s\n", level, line);
+}
+
 static int fill(void)
 {
 	kvmm_key_t keys[NR_BLOCKS / 2] = { { { 0 } } };
@@ -90,6 +96,7 @@ int main(void)
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	int err;
 
+	kvmm_log_set(hear, stderr);
 	attr.nr_blocks = NR_BLOCKS;
 	attr.block_bytes = 4096;
 	err = kvmm_pool_create(&attr, &pool);
