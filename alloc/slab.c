@@ -43,7 +43,7 @@ static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 {
 	struct kvmm_zone_stat stat;
 
-	kvmm_zone_stat(zone, &stat);
+	kvmm_zone_get_stat(zone, &stat);
 	cache->zone = zone;
 	cache->shape = *shape;
 	cache->object_bytes = attr->object_bytes;

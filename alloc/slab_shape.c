@@ -78,8 +78,8 @@ int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 	return -ERANGE;
 }
 
-int kvmm_slab_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-			  struct kvmm_slab_shape *shape, size_t size)
+int kvmm_slab_get_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+			      struct kvmm_slab_shape *shape, size_t size)
 {
 	struct kvmm_slab_shape found;
 	int err;

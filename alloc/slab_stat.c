@@ -108,8 +108,8 @@ static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat
 	stat->waste_pm = per_mille_up(stat->slack_bytes + stat->unused_bytes, stat->held_bytes);
 }
 
-int kvmm_slab_cache_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
-			       size_t size)
+int kvmm_slab_get_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
+			     size_t size)
 {
 	struct kvmm_slab_stat now;
 

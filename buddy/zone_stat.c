@@ -15,7 +15,7 @@
 
 #define PPM	1000000ull
 
-int kvmm_zone_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat, size_t size)
+int kvmm_zone_get_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat, size_t size)
 {
 	struct kvmm_zone_stat now;
 

@@ -157,7 +157,7 @@ static int cmd_plan(struct kv_control_call *call)
 
 	if (err)
 		return err;
-	err = kvmm_compact_plan(call->pool, &goal, &plan);
+	err = kvmm_compact_get_plan(call->pool, &goal, &plan);
 	if (err)
 		return explain(call, &goal, err);
 	kv_text_puts(call->text,

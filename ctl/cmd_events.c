@@ -128,7 +128,7 @@ static int write_since(struct kv_text *text, struct kvmm_events *events, u32 max
 	int nr = 0;
 
 	for (u32 left = max; left; left -= nr) {
-		kvmm_events_stat(events, &stat);
+		kvmm_events_get_stat(events, &stat);
 		nr = kvmm_events_read(events, buf, min(left, BATCH), &nr_lost);
 		if (nr < 0)
 			return nr;
@@ -138,7 +138,7 @@ static int write_since(struct kv_text *text, struct kvmm_events *events, u32 max
 		if (!nr && !nr_lost)
 			break;
 	}
-	kvmm_events_stat(events, &stat);
+	kvmm_events_get_stat(events, &stat);
 	write_mark(text, stat.cursor, "next", 0);
 	return 0;
 }
@@ -160,7 +160,7 @@ static int cmd_events(struct kv_control_call *call)
 		err = get_feed(call, flags, &feed);
 	if (err)
 		return err;
-	kvmm_events_stat(feed->events, &stat);
+	kvmm_events_get_stat(feed->events, &stat);
 	if (kvmm_events_seek(feed->events, is_new ? stat.happened : cursor))
 		return kv_call_error(call, -EINVAL, "no event has that number yet");
 	kv_text_puts(call->text, KVMM_EVENT_COLUMNS "\n");

@@ -59,14 +59,14 @@ static bool poll_job(struct job *job)
 	if (!job->job)
 		return false;
 	err = kvmm_migrate_poll(job->job);
-	kvmm_migrate_status(job->job, &job->status);
+	kvmm_migrate_get_status(job->job, &job->status);
 	/* The other process's turn for too long: no event would ever tell of that. */
 	phase = job->status.phase;
 	if (err == -EINPROGRESS &&
 	    (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
 	    job->status.phase_ns[phase] > PATIENCE_NS && !kvmm_migrate_cancel(job->job)) {
 		err = kvmm_migrate_poll(job->job);
-		kvmm_migrate_status(job->job, &job->status);
+		kvmm_migrate_get_status(job->job, &job->status);
 	}
 	if (err == -EINPROGRESS)
 		return true;
@@ -188,7 +188,7 @@ static int cmd_start(struct kv_control_call *call)
 	}
 	new.id = ++jobs->last_id;
 	*place = new;
-	kvmm_migrate_status(place->job, &place->status);
+	kvmm_migrate_get_status(place->job, &place->status);
 	kv_text_puts(call->text, head);
 	write_job(call->text, place);
 	return 0;

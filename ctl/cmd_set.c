@@ -61,7 +61,7 @@ static int load(struct kvmm_pool *pool, const struct kv_pool_glance *glance, enu
 		break;
 	case TIER:
 		group->tier.size = sizeof(group->tier);
-		return kvmm_tier_config(pool, &group->tier);
+		return kvmm_tier_get_config(pool, &group->tier);
 	}
 	return 0;
 }

@@ -102,7 +102,7 @@ static s64 tiers_of(struct kvmm_registry *reg, const struct kvmm_map_run *run)
 	kvmm_node_t node;
 
 	if (!reg || !(run->flags & KVMM_MAP_HAS_KEY) ||
-	    kvmm_registry_find(reg, &prefix, &node) != 1 || kvmm_node_info(reg, node, &info))
+	    kvmm_registry_find(reg, &prefix, &node) != 1 || kvmm_node_get_info(reg, node, &info))
 		return -1;
 	return info.tiers;
 }
@@ -408,10 +408,10 @@ static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 posi
 			kvmm_node_t parent;
 			bool has_parent;
 
-			if (kvmm_node_info(reg, nodes[i], &info))
+			if (kvmm_node_get_info(reg, nodes[i], &info))
 				continue;		/* it has gone meanwhile */
 			has_parent = !kvmm_node_parent(reg, nodes[i], &parent) &&
-				     !kvmm_node_info(reg, parent, &above);
+				     !kvmm_node_get_info(reg, parent, &above);
 			kv_text_printf(text, "%u", info.name.position);
 			write_key(text, true, &info.name.key);
 			write_key(text, has_parent, &above.name.key);

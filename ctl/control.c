@@ -476,7 +476,7 @@ int kvmm_control_poll(struct kvmm_control *control)
 	return ret;
 }
 
-int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat)
+int kvmm_control_get_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat)
 {
 	struct kvmm_control_stat known;
 	size_t size;

@@ -74,7 +74,7 @@ static void row_of_request(const struct kvmm_event *event, struct row *row)
 {
 	struct kvmm_event_request request = { .size = sizeof(request) };
 
-	if (kvmm_event_request(event, &request))
+	if (kvmm_event_get_request(event, &request))
 		return;
 	row->value[TENANT] = request.domain.tenant;
 	row->value[LAYOUT] = request.domain.layout;
@@ -236,7 +236,7 @@ static bool read_row(const struct cell *cell, const struct kind *kind, struct ro
 	return true;
 }
 
-/* The other way round as kvmm_event_request() has it. */
+/* The other way round as kvmm_event_get_request() has it. */
 static void event_of_request(const struct row *row, struct kvmm_event *event)
 {
 	u64 word[4] = { row->value[REQUEST], row->value[TIME],

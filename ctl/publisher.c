@@ -301,13 +301,13 @@ static void run(void *arg)
 			kv_env()->wait(kv_env()->ctx, &publisher->stop, 0, IDLE_NS);
 	}
 	/* All that has happened before the stop. */
-	kvmm_events_stat(publisher->events, &stat);
+	kvmm_events_get_stat(publisher->events, &stat);
 	end = stat.happened;
 	while (stat.cursor < end) {
 		kvmm_events_flush(publisher->events);
 		if (!pump(publisher))
 			break;
-		kvmm_events_stat(publisher->events, &stat);
+		kvmm_events_get_stat(publisher->events, &stat);
 	}
 }
 
@@ -356,7 +356,7 @@ static int make_tokens(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 {
 	size_t nr = publisher->batch_max;
 	struct kvmm_pool_stat stat;
-	int err = kvmm_pool_stat(pool, &stat);
+	int err = kvmm_pool_get_stat(pool, &stat);
 
 	if (!err)
 		err = stash_init(&publisher->stash, nr_blocks, stat.block_tokens);
@@ -527,7 +527,8 @@ u32 publishers_look(struct publisher_view *views, u32 max)
 }
 
 /* Fields that an older caller has no room for are not written. */
-int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
+int kvmm_publisher_get_stat(const struct kvmm_publisher *publisher,
+			    struct kvmm_publisher_stat *stat)
 {
 	struct kvmm_publisher_stat known;
 	size_t size;

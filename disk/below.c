@@ -36,8 +36,8 @@ static void lookup(void *store, const struct kv_tier_name *names, u32 nr, u8 *an
 
 static int put(void *store, struct kv_tier_io *io)
 {
-	struct kvmm_disk_put req = { .name = disk_name(&io->name), .data = io->buf,
-				     .bytes = io->bytes, .position = io->name.position };
+	struct kvmm_disk_put_args req = { .name = disk_name(&io->name), .data = io->buf,
+					  .bytes = io->bytes, .position = io->name.position };
 
 	if (io->name.has_parent) {
 		req.parent_bytes = KVMM_KEY_BYTES;
@@ -48,8 +48,8 @@ static int put(void *store, struct kv_tier_io *io)
 
 static int get(void *store, struct kv_tier_io *io)
 {
-	struct kvmm_disk_get req = { .name = disk_name(&io->name), .data = io->buf,
-				     .room = io->bytes };
+	struct kvmm_disk_get_args req = { .name = disk_name(&io->name), .data = io->buf,
+					  .room = io->bytes };
 
 	return kvmm_disk_submit_get(store, &req, 1, (uintptr_t)io);
 }

@@ -50,7 +50,7 @@ static int find(struct kvmm_disk *disk, struct disk_rec *rec)
 	return 0;
 }
 
-static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, u32 nr)
+static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr)
 {
 	struct disk_req *req = disk_req_alloc(DISK_GET, nr);
 
@@ -182,7 +182,7 @@ void disk_get_over(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- calls ---- */
 
-static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get *gets, u32 nr)
+static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr)
 {
 	if (!disk || !gets || !nr || nr > KVMM_DISK_MAX_BATCH)
 		return -EINVAL;
@@ -194,7 +194,7 @@ static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get *
 	return 0;
 }
 
-int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets,
 			       uint32_t nr, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
@@ -210,7 +210,7 @@ int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_ge
 	return 0;
 }
 
-int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
+int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, uint32_t nr,
 			int32_t *status, size_t size)
 {
 	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL, nr_good = 0;

@@ -16,7 +16,7 @@
 
 #include "internal.h"
 
-static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, u32 nr)
+static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr)
 {
 	struct disk_req *req = disk_req_alloc(DISK_PUT, nr);
 
@@ -24,7 +24,7 @@ static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_put 
 	if (!req)
 		return NULL;
 	for (u32 i = 0; i < nr; i++) {
-		const struct kvmm_disk_put *put = &puts[i];
+		const struct kvmm_disk_put_args *put = &puts[i];
 		struct disk_rec *rec = &req->rec[i];
 
 		rec->fp = disk_fp_of(&disk->index, &put->name);
@@ -207,7 +207,7 @@ void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- calls ---- */
 
-static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *puts, u32 nr,
+static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
 		      u32 flags)
 {
 	if (!disk || !puts || !nr || nr > KVMM_DISK_MAX_BATCH || flags & ~KVMM_DISK_REPLACE)
@@ -222,7 +222,7 @@ static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *
 	return 0;
 }
 
-int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
 			       uint32_t nr, uint32_t flags, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
@@ -241,7 +241,8 @@ int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_pu
 	return err;
 }
 
-static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, u32 nr, u32 flags,
+static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
+			u32 flags,
 			s32 *status)
 {
 	struct disk_req *req = make(disk, puts, nr);
@@ -261,7 +262,7 @@ static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put *puts
 	return err;
 }
 
-int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
+int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, uint32_t nr,
 			uint32_t flags, int32_t *status, size_t size)
 {
 	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL, nr_good = 0;

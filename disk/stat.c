@@ -60,7 +60,7 @@ void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 	fill_counts(&count, stat);
 }
 
-int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
+int kvmm_disk_get_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 {
 	struct kvmm_disk_stat all;
 

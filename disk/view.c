@@ -90,7 +90,7 @@ void kvmm_disk_view_close(struct kvmm_disk_view *view)
 	kv_free(view);
 }
 
-int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info)
+int kvmm_disk_view_get_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info)
 {
 	struct kvmm_disk_view_info all;
 

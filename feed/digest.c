@@ -427,8 +427,8 @@ int history_read(struct kvmm_pool *pool, void *out)
 
 /* ---- differences ---- */
 
-int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
-		     uint32_t nr, struct kvmm_digest_diff *diff)
+int kvmm_digest_compare(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
+			uint32_t nr, struct kvmm_digest_diff *diff)
 {
 	if ((nr && (!a || !b)) || !diff)
 		return -EINVAL;

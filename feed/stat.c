@@ -135,7 +135,7 @@ int pool_stat_read(struct kvmm_pool *pool, void *stat)
 		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
 	};
 	mags_count(pool, &raw.count);
-	kvmm_zone_stat(pool->zone, &raw.zone);
+	kvmm_zone_get_stat(pool->zone, &raw.zone);
 	fill_stat(pool, &raw, stat);
 	arenas_unlock(pool);
 	pool_leave(pool);
@@ -317,7 +317,7 @@ static const struct {
 	[KVMM_NAME_OWNED_KIND] = { owned_kinds, KVMM_NR_OWNED_KINDS },
 };
 
-const char *kvmm_name(enum kvmm_name_of what, uint32_t number)
+const char *kvmm_enum_name(enum kvmm_name_of what, uint32_t number)
 {
 	if ((u32)what >= KVMM_NR_NAMES || number >= names[what].nr)
 		return "?";

@@ -125,8 +125,8 @@ static int publish_all(struct kvmm_tables *tables, struct batch *batch)
 	u32 from = 0, end;
 
 	for (u32 i = 0; i < groups->nr; i = end) {
-		struct kvmm_publish req = { .staged = batch->staged + from,
-					    .refs = (kvmm_ref_t *)(batch->staged + from) };
+		struct kvmm_publish_args req = { .staged = batch->staged + from,
+						 .refs = (kvmm_ref_t *)(batch->staged + from) };
 		int err;
 
 		end = groups_end_of_pool(groups, i);

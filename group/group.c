@@ -60,9 +60,9 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 		return -EINVAL;
 	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
 		return -EINVAL;
-	err = kvmm_pool_stat(attr->pool, &stat);
+	err = kvmm_pool_get_stat(attr->pool, &stat);
 	if (!err)
-		err = kvmm_block_info(attr->pool, 0, &first);
+		err = kvmm_block_get_info(attr->pool, 0, &first);
 	if (!err)
 		err = kvmm_alloc(attr->pool, 0, NULL);	/* is it a pool with cached blocks? */
 	if (err)

@@ -103,9 +103,9 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 	const struct group *g = &tables->groups->group[group];
 	struct table *table = &tables->table[group];
 	u32 from, end = new_blocks(tables, group, nr_tokens, &from);
-	struct kvmm_acquire req = { .nr_blocks = end - from, .reserve = reserve,
-				    .fresh = table_slot(tables, group, from),
-				    .domain = group_domain(g, tables->domain) };
+	struct kvmm_acquire_args req = { .nr_blocks = end - from, .reserve = reserve,
+					 .fresh = table_slot(tables, group, from),
+					 .domain = group_domain(g, tables->domain) };
 	int err = end > from ? acquire_uncounted(g->pool, &req) : 0;
 
 	kv_assert(group < tables->groups->nr);
@@ -163,7 +163,7 @@ int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens, uint32_t
 
 /* ---- acquire ---- */
 
-static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire *req)
+static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire_args *req)
 {
 	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end = req->nr_tokens;
 	int err = hit_get(tables, &req->prompt, max_tokens);
@@ -191,7 +191,8 @@ static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire 
 	return 0;
 }
 
-int kvmm_groups_acquire_sized(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,
+int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
+			      struct kvmm_groups_acquire_args *req,
 			      struct kvmm_tables **tables, size_t size)
 {
 	struct kvmm_tables *made;

@@ -65,7 +65,7 @@ static void say_why(struct kvmm_device_info *info, int err)
 	snprintf(info->why, sizeof(info->why), "%s", is_told ? line : else_why);
 }
 
-int kvmm_device_info(const char *device, struct kvmm_device_info *info)
+int kvmm_device_get_info(const char *device, struct kvmm_device_info *info)
 {
 	struct kvmm_device_info full = { 0 };
 	const struct kv_dev_ops *ops;

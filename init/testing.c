@@ -94,7 +94,7 @@ int kvmm_testing_set_host(const struct kvmm_testing_host *new)
 	return err;
 }
 
-int kvmm_testing_state(struct kvmm_testing_state *state)
+int kvmm_testing_get_state(struct kvmm_testing_state *state)
 {
 	size_t size = state ? state->size : 0;
 	struct kvmm_testing_state all;

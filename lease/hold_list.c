@@ -29,8 +29,9 @@ static void tell(const struct lease *lease, u64 now_ns, void *info, size_t size)
 	kv_give(info, size, &now, sizeof(now));
 }
 
-int kvmm_hold_info_sized(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info,
-			 size_t size)
+int kvmm_hold_get_info_sized(struct kvmm_pool *pool, kvmm_hold_t handle,
+			     struct kvmm_hold_info *info,
+			     size_t size)
 {
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct lease_table *table;

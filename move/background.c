@@ -73,7 +73,7 @@ static u32 score(struct kvmm_pool *pool, u32 nr)
 	struct kvmm_zone_stat zone;
 	int ppm;
 
-	if (!nr || kvmm_zone_stat(pool->zone, &zone) || zone.nr_free < nr)
+	if (!nr || kvmm_zone_get_stat(pool->zone, &zone) || zone.nr_free < nr)
 		return 0;
 	ppm = kvmm_zone_unusable(pool->zone, nr);
 	return ppm > 0 ? ppm / 1000 : 0;
@@ -125,7 +125,7 @@ static u32 next_goal(struct kvmm_pool *pool, u32 nr)
 {
 	struct kvmm_zone_stat zone;
 
-	if (kvmm_zone_stat(pool->zone, &zone) || zone.largest < nr)
+	if (kvmm_zone_get_stat(pool->zone, &zone) || zone.largest < nr)
 		return nr;
 	return min(zone.largest + nr, zone.nr_free);
 }

@@ -362,7 +362,7 @@ static void clear_for_run(struct goal *goal)
 	if (!goal->go || goal->req.goal != KV_GOAL_RUN)
 		return;
 	kv_lock(&pool->lock);
-	if (!kvmm_zone_stat(pool->zone, &zone) && zone.largest < goal->req.want)
+	if (!kvmm_zone_get_stat(pool->zone, &zone) && zone.largest < goal->req.want)
 		reserve_drop_all(pool);
 	pool_leave(pool);
 }

@@ -127,8 +127,8 @@ static int call(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal, bo
 	return err;
 }
 
-int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-		      struct kvmm_compact_plan *plan)
+int kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			  struct kvmm_compact_plan *plan)
 {
 	if (kv_inherited(pool))
 		return -ECHILD;

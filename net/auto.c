@@ -131,7 +131,7 @@ static void end_job(struct kvmm_migrate_auto *watch, int err)
 
 	kv_assert_held(&watch->lock);
 	if (!err) {
-		kvmm_migrate_status(watch->job, &status);
+		kvmm_migrate_get_status(watch->job, &status);
 		watch->stat.blocks += status.nr_blocks;
 		watch->stat.seqs += idle != NULL;
 		if (idle)
@@ -147,7 +147,7 @@ static void end_job(struct kvmm_migrate_auto *watch, int err)
 static void look(struct kvmm_migrate_auto *watch)
 {
 	struct kvmm_pool_stat stat;
-	int err = kvmm_pool_stat(watch->attr.src, &stat);
+	int err = kvmm_pool_get_stat(watch->attr.src, &stat);
 	u32 nr_free = err ? 0 : stat.nr_free;
 
 	kv_assert_held(&watch->lock);
@@ -227,7 +227,7 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 	/* A job not committed comes to nothing; one committed has only its grace to wait for. */
 	if (watch->job && watch->job_seq == seq) {
 		kvmm_migrate_cancel(watch->job);
-		kvmm_migrate_status(watch->job, &status);
+		kvmm_migrate_get_status(watch->job, &status);
 		end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
 	}
 	idle = find_idle(watch, seq);
@@ -242,8 +242,8 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 	return ret;
 }
 
-int kvmm_migrate_auto_stat_sized(struct kvmm_migrate_auto *watch,
-				 struct kvmm_migrate_auto_stat *stat, size_t size)
+int kvmm_migrate_auto_get_stat_sized(struct kvmm_migrate_auto *watch,
+				     struct kvmm_migrate_auto_stat *stat, size_t size)
 {
 	struct kvmm_migrate_auto_stat now;
 

@@ -75,7 +75,7 @@ static void forget_idle(struct goods *goods)
 	for (u32 i = 0; i < goods->nr_refs; i++) {
 		struct kvmm_block_info info;
 
-		if (!kvmm_block_info(goods->pool, goods->block[i], &info) && info.refs == 1)
+		if (!kvmm_block_get_info(goods->pool, goods->block[i], &info) && info.refs == 1)
 			kvmm_evict_blocks(goods->pool, &goods->block[i], 1);
 	}
 }

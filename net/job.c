@@ -303,8 +303,9 @@ void kvmm_migrate_free(struct kvmm_migrate *job)
 
 /* ---- looking ---- */
 
-int kvmm_migrate_status_sized(const struct kvmm_migrate *job, struct kvmm_migrate_status *status,
-			      size_t size)
+int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
+				  struct kvmm_migrate_status *status,
+				  size_t size)
 {
 	struct kvmm_migrate_status now;
 

@@ -343,8 +343,8 @@ int kvmm_migrate_arrived_sized(struct kvmm_migrate_server *server,
 	return 0;
 }
 
-int kvmm_migrate_serve_stat_sized(const struct kvmm_migrate_server *server,
-				  struct kvmm_migrate_serve_stat *stat, size_t size)
+int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,
+				      struct kvmm_migrate_serve_stat *stat, size_t size)
 {
 	struct kvmm_migrate_serve_stat now;
 

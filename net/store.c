@@ -69,11 +69,11 @@ static int alloc_muts(struct store *store, u32 nr, u32 tenant, kvmm_mut_t *muts)
 	ctl.nr = nr;
 	ctl.tenant = tenant;
 	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
-	err = nr > 1 ? kvmm_alloc_ctl(store->pool, &ctl, muts) : -ENOSPC;
+	err = nr > 1 ? kvmm_alloc_as(store->pool, &ctl, muts) : -ENOSPC;
 	if (err != -ENOSPC && err != -EOPNOTSUPP)
 		return err;
 	ctl.flags = alloc_flags(store) | KVMM_ALLOC_NO_COMPACT;
-	return kvmm_alloc_ctl(store->pool, &ctl, muts);
+	return kvmm_alloc_as(store->pool, &ctl, muts);
 }
 
 static kvmm_mut_t mut_of(const struct store *store, u32 i)
@@ -286,7 +286,7 @@ static void unstage(struct store *store, const kvmm_staged_t *staged, u32 end)
 static int publish_refs(struct store *store)
 {
 	kvmm_staged_t *staged = kv_alloc_array(store->nr_refs, sizeof(*staged));
-	struct kvmm_publish req = {
+	struct kvmm_publish_args req = {
 		.staged = staged, .dup = KVMM_DUP_REJECT, .refs = (kvmm_ref_t *)staged,
 	};
 	u32 i, nr = 0;

@@ -98,7 +98,7 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 		kvmm_zone_destroy(zone);
 		return err;
 	}
-	kvmm_zone_stat(zone, &stat);
+	kvmm_zone_get_stat(zone, &stat);
 	pool->metadata_bytes += stat.metadata_bytes;
 	kv_lock(&arena->lock);
 	arena->zone = zone;

@@ -177,8 +177,8 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 		info->last_access_ns = ns_of_tick(READ_ONCE(entry->vtime));
 }
 
-int kvmm_block_info_sized(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info,
-			  size_t size)
+int kvmm_block_get_info_sized(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info,
+			      size_t size)
 {
 	struct kvmm_block_info now = { .state = KVMM_BLOCK_FREE };
 	const struct slot *slot = NULL;

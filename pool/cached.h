@@ -320,7 +320,7 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
 /* kvmm_acquire() of blocks for a request that was counted before. */
-int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 
 /* ---- ref.c ---- */

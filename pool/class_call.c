@@ -360,8 +360,8 @@ void __class_tell(struct kvmm_pool *pool)
 
 /* ---- statistics ---- */
 
-int kvmm_class_stat_sized(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat,
-			  size_t size)
+int kvmm_class_get_stat_sized(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat,
+			      size_t size)
 {
 	const struct class *class;
 	struct kvmm_class_stat now;

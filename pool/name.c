@@ -353,7 +353,7 @@ static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)
 	return policy[dup == KVMM_DUP_POOL ? pool->dup : dup];
 }
 
-int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish *req, size_t size)
+int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, size_t size)
 {
 	int err;
 

@@ -211,7 +211,7 @@ static int init_blocks(struct kvmm_pool *pool, const char *engine)
 	err = kvmm_zone_create(&attr, &pool->zone);
 	if (err)
 		return err;
-	kvmm_zone_stat(pool->zone, &stat);
+	kvmm_zone_get_stat(pool->zone, &stat);
 	pool->metadata_bytes += stat.metadata_bytes;
 	pool->rounds = kv_zone_rounds(pool->zone);
 	pool->owner = kv_alloc_array(pool->nr_blocks, sizeof(*pool->owner));

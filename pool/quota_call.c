@@ -248,7 +248,7 @@ static bool stat_is_bad(const struct kvmm_tenant_stat *stat)
 	return !stat || stat->size != sizeof(*stat);
 }
 
-int kvmm_tenant_stat(struct kvmm_pool *pool, uint32_t tenant, struct kvmm_tenant_stat *stat)
+int kvmm_tenant_get_stat(struct kvmm_pool *pool, uint32_t tenant, struct kvmm_tenant_stat *stat)
 {
 	u32 i;
 	int err;

@@ -184,8 +184,9 @@ static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 	kv_give(info, size, &now, sizeof(now));
 }
 
-int kvmm_range_info_sized(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_range_info *info,
-			  size_t size)
+int kvmm_range_get_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
+			      struct kvmm_range_info *info,
+			      size_t size)
 {
 	struct slot *slot;
 	int err;

@@ -254,7 +254,8 @@ struct names {
 	kvmm_digest_t *digests;	/* NULL: not wanted */
 };
 
-static int init_names(struct names *names, const struct kvmm_stage_tokens *req, u32 block_tokens)
+static int init_names(struct names *names, const struct kvmm_stage_tokens_args *req,
+		      u32 block_tokens)
 {
 	size_t bytes = block_tokens * sizeof(*names->tokens) + sizeof(*names->keys) +
 		       (req->digests ? sizeof(*names->digests) : 0);
@@ -268,7 +269,8 @@ static int init_names(struct names *names, const struct kvmm_stage_tokens *req, 
 }
 
 /* The tokens of all blocks, one after the other; each must be full. */
-static int gather_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req, u32 *tokens)
+static int gather_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens_args *req,
+			 u32 *tokens)
 {
 	u32 full = pool->block_tokens;
 
@@ -283,7 +285,8 @@ static int gather_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens 
 	return 0;
 }
 
-static int compute_names(struct names *names, const struct kvmm_stage_tokens *req, u32 block_tokens)
+static int compute_names(struct names *names, const struct kvmm_stage_tokens_args *req,
+			 u32 block_tokens)
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
 	int got;
@@ -300,7 +303,7 @@ static int compute_names(struct names *names, const struct kvmm_stage_tokens *re
 	return min(got, 0);
 }
 
-static int stage_names(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req,
+static int stage_names(struct kvmm_pool *pool, const struct kvmm_stage_tokens_args *req,
 		       const struct names *names)
 {
 	struct kvmm_prefix prefix = { .keys = names->keys, .nr = req->nr,
@@ -322,7 +325,7 @@ static int stage_names(struct kvmm_pool *pool, const struct kvmm_stage_tokens *r
 	return 0;
 }
 
-int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req,
+int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_stage_tokens_args *req,
 			    size_t size)
 {
 	struct names names;

@@ -81,8 +81,8 @@ void kvmm_registry_destroy(struct kvmm_registry *reg)
 
 /* ---- numbers ---- */
 
-int kvmm_registry_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_stat *stat,
-			     size_t size)
+int kvmm_registry_get_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_stat *stat,
+				 size_t size)
 {
 	struct kvmm_registry_stat now = { 0 };
 

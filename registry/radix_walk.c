@@ -66,8 +66,9 @@ static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
 
 /* ---- questions about one node ---- */
 
-int kvmm_node_info_sized(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_node_info *info,
-			 size_t size)
+int kvmm_node_get_info_sized(struct kvmm_registry *reg, kvmm_node_t handle,
+			     struct kvmm_node_info *info,
+			     size_t size)
 {
 	struct kvmm_node_info now;
 	const struct node *node;

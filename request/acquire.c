@@ -11,10 +11,11 @@
 /* A request, and the blocks matched for it. */
 struct acquiring {
 	struct alloc_ctx	ctx;
-	struct kvmm_acquire	*req;
+	struct kvmm_acquire_args	*req;
 };
 
-static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire *req, struct alloc_ctx *ctx)
+static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire_args *req,
+		     struct alloc_ctx *ctx)
 {
 	struct kv_query query = { req->keys, min(req->nr_keys, req->max_hits), req->domain };
 	int err = cache_begin(pool);
@@ -100,7 +101,8 @@ int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return err;
 }
 
-static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct kvmm_acquire *req)
+static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx,
+		     const struct kvmm_acquire_args *req)
 {
 	int err = req->nr_blocks < ctx->nr_hits ? -EINVAL : alloc_fits(pool, ctx);
 	u32 now;
@@ -137,7 +139,7 @@ static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
 {
 	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true };
 	struct alloc_ctx *ctx = &a.ctx;
@@ -172,7 +174,7 @@ int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	return -EIO;
 }
 
-int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire *req, size_t size)
+int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire_args *req, size_t size)
 {
 	struct kv_query query;
 	int err;

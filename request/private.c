@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Private blocks of a certain kind: kvmm_alloc_ctl().
+ * Private blocks of a certain kind: kvmm_alloc_as().
  *
  * A plain request is taken in place, as kvmm_alloc() does: evicted blocks are handed on with their
  * entries. A run, or a place, can only be had from the zone: then room.c makes room there first, as
@@ -225,7 +225,7 @@ static __always_inline int get_private(struct kvmm_pool *pool, struct alloc_ctx 
 	return alloc_enter(pool, ctx);
 }
 
-int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks)
+int kvmm_alloc_as(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks)
 {
 	struct alloc_ctx ctx;
 	int err = private_begin(pool, ctl, blocks, &ctx);

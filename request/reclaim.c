@@ -37,9 +37,9 @@ static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 }
 
 /* Fields that an older caller has no room for are not written. */
-int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *req)
+int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim_args *req)
 {
-	struct kvmm_reclaim known;
+	struct kvmm_reclaim_args known;
 	struct progress p = { 0 };
 	bool done = false;
 	size_t size;

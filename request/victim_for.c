@@ -27,7 +27,7 @@ static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 }
 
 /* Both locks held. */
-static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_for *req)
+static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_for_args *req)
 {
 	struct victims victims = NO_VICTIMS;
 	u64 nr_free;
@@ -52,7 +52,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	return 0;
 }
 
-int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req)
+int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for_args *req)
 {
 	u64 nr_blocks;
 	int err;

@@ -16,8 +16,8 @@ static const struct kvmm_prefix prompt = { .keys = keys, .nr = NR_BLOCKS };
 
 static int serve(void)
 {
-	struct kvmm_groups_acquire req = { .prompt = prompt, .nr_tokens = NR_TOKENS,
-					   .max_hit_tokens = NR_TOKENS - 1 };
+	struct kvmm_groups_acquire_args req = { .prompt = prompt, .nr_tokens = NR_TOKENS,
+						.max_hit_tokens = NR_TOKENS - 1 };
 	struct kvmm_tables *tables;
 	int err = kvmm_groups_acquire(groups, &req, &tables);
 

@@ -21,7 +21,7 @@ static int prefill(struct kvmm_seq *seq, uint32_t token)
 {
 	struct kvmm_seq_info info;
 	uint32_t ids[8];
-	int err = kvmm_seq_info(seq, &info);
+	int err = kvmm_seq_get_info(seq, &info);
 
 	if (!err)
 		err = kvmm_seq_schedule_prefill(seq, info.nr_waiting);

@@ -10,7 +10,7 @@ static uint32_t show(const struct kvmm_seq *seq, const char *what)
 {
 	struct kvmm_seq_info info;
 
-	kvmm_seq_info(seq, &info);
+	kvmm_seq_get_info(seq, &info);
 	printf("%-10s %2u tokens, %2u computed, %u blocks, %u published\n", what, info.nr_tokens,
 	       info.nr_computed, info.nr_blocks, info.nr_published);
 	return info.nr_remaining;

@@ -20,7 +20,7 @@ static int drop_idle(struct kvmm_pool *pool, uint64_t now_ns)
 	int nr = 0;
 
 	while (!kvmm_range_next(pool, &cursor, &range)) {
-		if (kvmm_block_info(pool, range.ext[0].start, &block) ||
+		if (kvmm_block_get_info(pool, range.ext[0].start, &block) ||
 		    now_ns - block.last_access_ns < IDLE_NS)
 			continue;
 		nr += !kvmm_range_free(pool, range.range);

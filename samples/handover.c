@@ -89,7 +89,7 @@ static int take_over(void)
 		printf("sequence %d has come: %u blocks\n", (int)come.seq, come.nr_blocks);
 		nr += !kvmm_range_free(to, come.range);
 	}
-	if (!kvmm_migrate_serve_stat(server, &stat))
+	if (!kvmm_migrate_serve_get_stat(server, &stat))
 		printf("%d offered, %d committed\n", (int)stat.offers, (int)stat.commits);
 	return nr == 1 ? 0 : -EPROTO;
 }

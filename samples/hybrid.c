@@ -32,9 +32,9 @@ static int compute(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 static int serve(const struct kvmm_groups *groups, uint32_t user)
 {
 	kvmm_key_t keys[NR_BLOCKS] = { { { 0 } } };
-	struct kvmm_groups_acquire req = { .prompt = { .keys = keys, .nr = NR_BLOCKS },
-					   .nr_tokens = NR_TOKENS, .step_tokens = 512,
-					   .max_hit_tokens = NR_TOKENS - 1 };
+	struct kvmm_groups_acquire_args req = { .prompt = { .keys = keys, .nr = NR_BLOCKS },
+						.nr_tokens = NR_TOKENS, .step_tokens = 512,
+						.max_hit_tokens = NR_TOKENS - 1 };
 	struct kvmm_tables *tables;
 	int err, i;
 

@@ -41,7 +41,7 @@ static int run(const struct kvmm_migrate_attr *attr)
 	if (err)
 		return err;
 	err = kvmm_migrate_wait(job, 10 * SECOND_NS);
-	kvmm_migrate_status(job, &status);
+	kvmm_migrate_get_status(job, &status);
 	printf("%s: %u blocks in %u copies, by path %s, %u verified\n",
 	       kvmm_migrate_phase_name(status.phase), status.nr_copied, status.nr_descriptors,
 	       kvmm_migrate_path_name(status.path), status.nr_verified);

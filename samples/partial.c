@@ -34,9 +34,10 @@ static int decode(kvmm_mut_t block)
 static int name(kvmm_mut_t block, kvmm_key_t *key, kvmm_ref_t *ref)
 {
 	kvmm_staged_t staged;
-	struct kvmm_stage_tokens stage = { .blocks = &block, .nr = 1, .ctx = ctx, .staged = &staged,
-					   .keys = key };
-	struct kvmm_publish publish = { .staged = &staged, .nr = 1, .refs = ref };
+	struct kvmm_stage_tokens_args stage = { .blocks = &block, .nr = 1, .ctx = ctx,
+						.staged = &staged,
+						.keys = key };
+	struct kvmm_publish_args publish = { .staged = &staged, .nr = 1, .refs = ref };
 	uint32_t tokens[BLOCK_TOKENS];
 	int err = kvmm_block_tokens(pool, block, tokens, BLOCK_TOKENS) != BLOCK_TOKENS ? -EPROTO : 0;
 

@@ -30,7 +30,7 @@ static void show(const char *what)
 
 	printf("%-22s", what);
 	for (uint32_t cls = 0; cls < KVMM_NR_PHASES; cls++)
-		if (!kvmm_class_stat(pool, cls, &stat))
+		if (!kvmm_class_get_stat(pool, cls, &stat))
 			printf("  %s %u", stat.name, stat.nr);
 	printf("\n");
 }
@@ -61,7 +61,7 @@ static int think(void)
 /* Room for two requests more: the thoughts go first, and then some of the answer. */
 static int make_room(void)
 {
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 13 };
+	struct kvmm_evict_for_args room = { .size = sizeof(room), .nr_blocks = 13 };
 	struct kvmm_class_event event;
 	uint64_t nr_lost;
 	int err = kvmm_evict_for(pool, &room);

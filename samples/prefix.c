@@ -13,8 +13,8 @@ static int serve(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, const c
 	kvmm_key_t keys[NR_BLOCKS];
 	kvmm_mut_t fresh[NR_BLOCKS];
 	kvmm_ref_t refs[NR_BLOCKS];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = NR_BLOCKS, .max_hits = NR_BLOCKS,
-				    .nr_blocks = NR_BLOCKS, .hits = refs, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = NR_BLOCKS, .max_hits = NR_BLOCKS,
+					 .nr_blocks = NR_BLOCKS, .hits = refs, .fresh = fresh };
 	int err;
 
 	for (uint32_t i = 0; i < NR_TOKENS; i++)

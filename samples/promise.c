@@ -30,7 +30,7 @@ static int fill_cache(void)
 static int reclaim(void)
 {
 	struct kvmm_watermarks marks = { 1, 2, 8 };
-	struct kvmm_reclaim work = { .size = sizeof(work), .max_us = 100 };
+	struct kvmm_reclaim_args work = { .size = sizeof(work), .max_us = 100 };
 	int err = kvmm_watermarks_set(pool, &marks);
 
 	while (!err && (err = kvmm_reclaim(pool, &work)) == -EAGAIN)
@@ -55,7 +55,7 @@ static int keep_promise(void)
 	printf("another one that wants all: %s\n", kvmm_strerror(kvmm_alloc(pool, NR_BLOCKS, theirs)));
 	ctl.nr = 4;
 	ctl.promise = promise;
-	err = kvmm_alloc_ctl(pool, &ctl, mine);
+	err = kvmm_alloc_as(pool, &ctl, mine);
 	printf("4 of 6 were needed; %d are anybody's again\n", kvmm_promise_end(pool, promise));
 	return err ? err : kvmm_free(pool, mine, 4);
 }
@@ -87,7 +87,7 @@ static void show(void)
 {
 	struct kvmm_alloc_stat stat;
 
-	if (kvmm_alloc_stat(pool, &stat))
+	if (kvmm_alloc_get_stat(pool, &stat))
 		return;
 	for (uint32_t step = 0; step < KVMM_NR_STEPS; step++)
 		if (stat.taken[step])

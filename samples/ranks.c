@@ -94,7 +94,7 @@ static void say_difference(void)
 		info[rank].size = sizeof(info[rank]);
 		kvmm_pool_digest(pool[rank], &info[rank]);
 	}
-	if (kvmm_digest_diff(&info[0], &info[1], 1, &diff) == 1)
+	if (kvmm_digest_compare(&info[0], &info[1], 1, &diff) == 1)
 		kvmm_digest_text(&diff, text, sizeof(text));
 	printf("the ranks differ in: %s\n", text);
 }

@@ -39,7 +39,7 @@ static int show(void *ctx, kvmm_node_t node, uint32_t depth)
 {
 	struct kvmm_node_info info;
 
-	if (kvmm_node_info(reg, node, &info))
+	if (kvmm_node_get_info(reg, node, &info))
 		return 0;	/* it has gone meanwhile */
 	printf("  %*sblock %u: workers %x\n", (int)depth, "", info.name.position, info.tiers);
 	return 0;
@@ -94,7 +94,7 @@ static int look_around(const struct kvmm_prefix *prompt)
 	kvmm_node_walk(reg, node[0], show, NULL);
 	kvmm_node_put(reg, &node[0], 1);
 	kvmm_node_put(reg, node, prompt->nr);
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	printf("%u names; %d of them cached somewhere\n", stat.nodes,
 	       kvmm_registry_presence(reg, prompt, tiers));
 	return err;

@@ -18,7 +18,7 @@ static int use(struct kvmm_slab_cache *cache)
 		return err;
 	printf("the first state: %llu bytes at %llu\n", (unsigned long long)place.bytes,
 	       (unsigned long long)place.offset);
-	kvmm_slab_cache_stat(cache, &stat);
+	kvmm_slab_get_stat(cache, &stat);
 	printf("%llu states in %llu blocks, %u per mille wasted\n", (unsigned long long)stat.nr_objects,
 	       (unsigned long long)stat.nr_blocks, stat.waste_pm);
 	err = kvmm_slab_free(cache, NR_STATES, state);

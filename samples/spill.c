@@ -33,7 +33,7 @@ static int run(struct kvmm_pool *pool, struct kvmm_pool *spare, struct kvmm_migr
 		err = kvmm_migrate_auto_idle(watch, seq);
 	do {			/* an engine runs its steps in between */
 		kvmm_migrate_auto_tick(watch);
-		err = err ? err : kvmm_migrate_auto_stat(watch, &stat);
+		err = err ? err : kvmm_migrate_auto_get_stat(watch, &stat);
 	} while (!err && (stat.is_active || !stat.starts));
 	for (seq = 1; seq <= NR_SEQS && !err; seq++) {
 		int gone = kvmm_migrate_auto_busy(watch, seq);

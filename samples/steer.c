@@ -50,7 +50,7 @@ static int serve(struct kvmm_control *control, struct kvmm_pool *pool)
 
 	while (wait_ms >= 0 && (stat.clients || kvmm_range_find_seq(pool, SEQ, NULL, 0))) {
 		wait_ms = turn(control, wait_ms);
-		kvmm_control_stat(control, &stat);
+		kvmm_control_get_stat(control, &stat);
 	}
 	return wait_ms < 0 ? wait_ms : 0;
 }

@@ -37,7 +37,7 @@ static int take(struct kvmm_pool *pool, uint64_t within_ns, kvmm_mut_t *blocks)
 	ctl.flags = KVMM_ALLOC_RELATIVE;	/* the deadline counts from now */
 	ctl.deadline_ns = within_ns;
 	ctl.report = &report;
-	err = kvmm_alloc_ctl(pool, &ctl, blocks);
+	err = kvmm_alloc_as(pool, &ctl, blocks);
 	printf("within %3llu ms: %s\n", (unsigned long long)(within_ns / MS),
 	       err ? kvmm_strerror(err) : "got it");
 	return err;

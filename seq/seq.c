@@ -112,7 +112,7 @@ int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
 	if (!pool || !attr || !result || kv_copy_attr(&full, sizeof(full), attr))
 		return -EINVAL;
 	ctl.deadline_ns = full.wait_ns;
-	err = kvmm_alloc_ctl(pool, &ctl, NULL);	/* a pool that caches, and may wait? */
+	err = kvmm_alloc_as(pool, &ctl, NULL);	/* a pool that caches, and may wait? */
 	if (!err)
 		err = check_attr(pool, &full);
 	if (err)
@@ -183,7 +183,7 @@ int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 
 /* ---- looking ---- */
 
-int kvmm_seq_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info, size_t size)
+int kvmm_seq_get_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info, size_t size)
 {
 	struct kvmm_seq_info now;
 

@@ -119,7 +119,7 @@ static void add_hits(struct kvmm_seq *seq, u32 nr)
 }
 
 /* The resource that was missing, as near as can be said: others may come and go. */
-static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acquire *req)
+static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acquire_args *req)
 {
 	struct kvmm_prefix prefix = prefix_from(seq, 0, req->nr_keys);
 	int nr = kvmm_prefix_len(seq->pool, &prefix);
@@ -129,7 +129,7 @@ static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acqui
 
 static int take_whole(struct kvmm_seq *seq)
 {
-	struct kvmm_acquire req = { 0 };
+	struct kvmm_acquire_args req = { 0 };
 	int err;
 
 	req.keys = seq->room.keys;
@@ -153,7 +153,7 @@ static int take_whole(struct kvmm_seq *seq)
 static int begin_load(struct kvmm_seq *seq, u32 nr)
 {
 	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, nr);
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = &prefix };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &prefix };
 	kvmm_tier_op_t op;
 	int err;
 
@@ -172,7 +172,7 @@ static int look_up(struct kvmm_seq *seq)
 {
 	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, most_hits(seq) - seq->nr_refs);
 	bool is_first = seq->state == KVMM_SEQ_IDLE;
-	struct kvmm_tier_match match = {
+	struct kvmm_tier_match_args match = {
 		.size = sizeof(match), .prefix = &prefix, .refs = seq->room.refs + seq->nr_refs,
 		.flags = is_first ? KVMM_TIER_ACQUIRED : KVMM_TIER_AGAIN,
 	};
@@ -201,7 +201,7 @@ static int end_load(struct kvmm_seq *seq)
 
 	kv_assert(seq->state == KVMM_SEQ_TAKING && !seq->ticket.id);
 	kvmm_tier_poll(seq->pool);
-	err = kvmm_tier_result(seq->pool, seq->op, &result);
+	err = kvmm_tier_get_result(seq->pool, seq->op, &result);
 	if (err == -EAGAIN && kv_clock_ns() < seq->deadline_ns)
 		return -EINPROGRESS;
 	if (err == -EAGAIN)

@@ -85,7 +85,7 @@ static struct kvmm_testing *new_bench(void)
 		.clock_ns = clock_ns, .waited = waited, .random = next_random, .log = keep_line,
 	};
 	t->before.size = sizeof(t->before);
-	kvmm_testing_state(&t->before);
+	kvmm_testing_get_state(&t->before);
 	return t;
 }
 
@@ -117,7 +117,7 @@ static void check_library(struct kvmm_testing *t)
 {
 	struct kvmm_testing_state now = { .size = sizeof(now) };
 
-	kvmm_testing_state(&now);
+	kvmm_testing_get_state(&now);
 	if (now.host_bytes > t->before.host_bytes)
 		bench_fail(t, 0, "%llu bytes of host memory are still held by kvmm",
 			   (unsigned long long)(now.host_bytes - t->before.host_bytes));
@@ -284,6 +284,6 @@ uint64_t kvmm_testing_host_bytes(const struct kvmm_testing *t)
 {
 	struct kvmm_testing_state now = { .size = sizeof(now) };
 
-	kvmm_testing_state(&now);
+	kvmm_testing_get_state(&now);
 	return now.host_bytes;
 }

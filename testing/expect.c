@@ -41,7 +41,7 @@ static uint32_t nr_blocks_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pool_stat stat;
 
-	if (kvmm_pool_stat(pool, &stat))
+	if (kvmm_pool_get_stat(pool, &stat))
 		return 0;
 	return stat.nr_blocks + stat.nr_state[KVMM_BLOCK_NULL];
 }
@@ -55,7 +55,7 @@ static char *draw(struct kvmm_pool *pool)
 
 	if (!picture)
 		return NULL;
-	for (i = 0; i < nr && !kvmm_block_info(pool, i, &info); i++)
+	for (i = 0; i < nr && !kvmm_block_get_info(pool, i, &info); i++)
 		picture[i] = letter_of(&info);
 	picture[i] = '\0';
 	return picture;
@@ -125,7 +125,7 @@ static bool are_victims(const kvmm_key_t *keys, const uint32_t *numbers, uint32_
 }
 
 /* Take all that can be had, and give it back. */
-static int evict_all(struct kvmm_pool *pool, struct kvmm_acquire *req)
+static int evict_all(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
 {
 	int err = kvmm_acquire(pool, req);
 
@@ -136,9 +136,9 @@ int kvmm_testing_expect_victims(struct kvmm_testing *t, struct kvmm_pool *pool,
 				const uint32_t *numbers, uint32_t nr)
 {
 	struct kvmm_pool_stat stat = { 0 };
-	struct kvmm_acquire req = { 0 };
+	struct kvmm_acquire_args req = { 0 };
 	char text[512];
-	int err = kvmm_pool_stat(pool, &stat);
+	int err = kvmm_pool_get_stat(pool, &stat);
 
 	req.nr_blocks = stat.nr_available;
 	req.fresh = calloc((size_t)stat.nr_available + 1, sizeof(*req.fresh));
@@ -190,7 +190,7 @@ int kvmm_testing_expect_unheld(struct kvmm_testing *t, struct kvmm_pool *pool)
 	uint32_t nr = nr_blocks_of(pool), nr_held = 0, first = 0;
 	struct kvmm_block_info info, first_info = { 0 };
 
-	for (uint32_t i = 0; i < nr && !kvmm_block_info(pool, i, &info); i++) {
+	for (uint32_t i = 0; i < nr && !kvmm_block_get_info(pool, i, &info); i++) {
 		if (!state_is_held(info.state))
 			continue;
 		if (!nr_held++) {

@@ -15,7 +15,7 @@
 struct painter {
 	struct kvmm_testing *t;
 	struct kvmm_pool *pool;
-	struct kvmm_testing_paint *paint;
+	struct kvmm_testing_painted *paint;
 	kvmm_range_t *hole;		/* ours; room for one a block */
 	uint32_t nr_holes;
 	kvmm_range_t filler;
@@ -114,7 +114,7 @@ static int paint_all(struct painter *p, const char *picture)
 static int check_picture(struct kvmm_pool *pool, const char *picture)
 {
 	struct kvmm_pool_stat stat;
-	int err = kvmm_pool_stat(pool, &stat);
+	int err = kvmm_pool_get_stat(pool, &stat);
 	uint32_t has_null;
 
 	if (err)
@@ -136,9 +136,9 @@ static int alloc_painter(struct painter *p, size_t nr)
 }
 
 int kvmm_testing_paint(struct kvmm_testing *t, struct kvmm_pool *pool, const char *picture,
-		       struct kvmm_testing_paint *paint)
+		       struct kvmm_testing_painted *paint)
 {
-	struct kvmm_testing_paint nobodys;
+	struct kvmm_testing_painted nobodys;
 	struct painter p = { .t = t, .pool = pool, .paint = paint ? paint : &nobodys,
 			     .at = picture[0] == 'N', .end = strlen(picture) };
 	int err = check_picture(pool, picture);

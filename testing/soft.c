@@ -80,7 +80,7 @@ static int tell_options(struct kvmm_testing *t)
 	struct kvmm_device_info info = { .size = sizeof(info) };
 
 	t->soft->set_log(keep_message, t);
-	kvmm_device_info("soft:0", &info);
+	kvmm_device_get_info("soft:0", &info);
 	return bench_fail(t, -EINVAL, "%s", t->soft_line);
 }
 

@@ -130,7 +130,7 @@ static int check_zones(const struct kvmm_tier *tier, const struct recount *re)
 		struct kvmm_zone_stat stat;
 
 		if (kv_zone_check(tier->chunk[i].zone) ||
-		    kvmm_zone_stat(tier->chunk[i].zone, &stat))
+		    kvmm_zone_get_stat(tier->chunk[i].zone, &stat))
 			return complain(tier, "zone", i);
 		nr_used += stat.nr_blocks - stat.nr_free;
 	}

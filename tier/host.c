@@ -54,7 +54,7 @@ static int grow(struct kvmm_tier *tier)
 	err = make_chunk(tier, i, &new);
 	if (err)
 		return err;
-	kvmm_zone_stat(new.zone, &stat);
+	kvmm_zone_get_stat(new.zone, &stat);
 	kv_lock(&tier->lock);
 	kv_assert(tier->nr_chunks == i);
 	tier->chunk[i] = new;
@@ -255,7 +255,7 @@ void kvmm_tier_destroy(struct kvmm_tier *tier)
 
 /* ---- statistics ---- */
 
-int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size)
+int kvmm_tier_get_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size)
 {
 	struct kvmm_tier_stat full;
 

@@ -179,7 +179,7 @@ int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
 }
 
 /* Fields that an older caller has no room for are not written. */
-int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat)
+int kvmm_events_get_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat)
 {
 	struct kvmm_events_stat known;
 	size_t size;

@@ -133,7 +133,7 @@ static void read_head(const struct kvmm_event *event, struct kvmm_event_request 
 }
 
 /* Fields that an older caller has no room for are not written. */
-int kvmm_event_request(const struct kvmm_event *event, struct kvmm_event_request *request)
+int kvmm_event_get_request(const struct kvmm_event *event, struct kvmm_event_request *request)
 {
 	struct kvmm_event_request known = { 0 };
 	size_t size;

@@ -144,7 +144,7 @@ u64 kv_disk_sum(const void *data, size_t bytes);
 #define kv_disk_is_sealed(thing) \
 	((thing)->crc == kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
 
-/* kvmm_disk_stat() in passing, without the lock: each number of its own moment. */
+/* kvmm_disk_get_stat() in passing, without the lock: each number of its own moment. */
 struct kvmm_disk;
 struct kvmm_disk_stat;
 void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat);

@@ -256,9 +256,9 @@ void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier
 /**
  * struct kv_tier_glance - a tier as seen in passing, without a lock
  * @name: fixed
- * @stat: as kvmm_tier_stat()
+ * @stat: as kvmm_tier_get_stat()
  * @has_disk: there is a disk store below; then
- * @disk: as kvmm_disk_stat()
+ * @disk: as kvmm_disk_get_stat()
  */
 struct kv_tier_glance {
 	const char *name;

@@ -10,7 +10,7 @@
  *	ctl.nr = 64;
  *	ctl.flags = KVMM_ALLOC_HIGH | KVMM_ALLOC_RELATIVE;
  *	ctl.deadline_ns = 5 * 1000 * 1000;	// wait at most 5 ms until so many are free
- *	err = kvmm_alloc_ctl(pool, &ctl, blocks);
+ *	err = kvmm_alloc_as(pool, &ctl, blocks);
  *
  * struct kvmm_range_attr says the same for ranges. Documentation/allocation.rst has the order in
  * which the pool makes room, and a table of the flags.
@@ -62,7 +62,7 @@ struct kvmm_alloc_ctl {
 	{ sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL, 0, 0 }
 
 /**
- * kvmm_alloc_ctl() - take @ctl->nr private blocks, all or none
+ * kvmm_alloc_as() - take @ctl->nr private blocks, all or none
  * @blocks: room for @ctl->nr; untouched on failure
  *
  * With KVMM_ALLOC_CONTIG the blocks are one run, by address. If enough blocks are free but
@@ -77,8 +77,8 @@ struct kvmm_alloc_ctl {
  * destroyed; -EOPNOTSUPP the pool has no policy; -ENOMEM, -EIO, -EUCLEAN as
  * kvmm_range_alloc_attr().
  */
-KVMM_API int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
-			    kvmm_mut_t *blocks);
+KVMM_API int kvmm_alloc_as(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+			   kvmm_mut_t *blocks);
 
 /**
  * kvmm_alloc_cancel() - requests of this name stop waiting: their callers get -ECANCELED
@@ -105,7 +105,7 @@ typedef struct {
  * The request queues like a thread that sleeps. While it is first, it holds up all others of its
  * priority until the caller polls it or its deadline passes.
  *
- * Return: 0 done; -EINPROGRESS see kvmm_alloc_poll(); -ENOMEM; or as kvmm_alloc_ctl().
+ * Return: 0 done; -EINPROGRESS see kvmm_alloc_poll(); -ENOMEM; or as kvmm_alloc_as().
  */
 KVMM_API int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			       kvmm_mut_t *blocks, kvmm_ticket_t *ticket);
@@ -116,7 +116,7 @@ KVMM_API int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_c
  * Cheap while no block has been freed and no copy has ended. One thread at a time polls a ticket.
  *
  * Return: 0 done, the blocks are the caller's; -EINPROGRESS not yet; -ESTALE no such ticket; else
- * what kvmm_alloc_ctl() would have returned. Any answer but -EINPROGRESS ends the ticket.
+ * what kvmm_alloc_as() would have returned. Any answer but -EINPROGRESS ends the ticket.
  */
 KVMM_API int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 
@@ -151,14 +151,14 @@ static inline int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_
 }
 
 /**
- * struct kvmm_reclaim - budget and result of one reclaim
- * @size: sizeof(struct kvmm_reclaim)
+ * struct kvmm_reclaim_args - budget and result of one reclaim
+ * @size: sizeof(struct kvmm_reclaim_args)
  * @max_blocks: evict at most so many; 0 = no limit
  * @max_us: evict no further batch after so long; 0 = no limit; -EINVAL in a deterministic pool
  * @nr_evicted: out: cached blocks that lost their key
  * @nr_free: out: free blocks now
  */
-struct kvmm_reclaim {
+struct kvmm_reclaim_args {
 	size_t size;
 	uint32_t max_blocks;
 	uint32_t max_us;
@@ -175,13 +175,13 @@ struct kvmm_reclaim {
  * Return: 0 the high watermark is free; -EAGAIN the budget is used up; -ENOSPC nothing more can be
  * evicted; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
-KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
+KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim_args *reclaim);
 
 /* ---- promises: blocks reserved ahead ---- */
 
 /**
  * kvmm_promise_make() - reserve blocks that are taken later
- * @ctl: @nr blocks; @prio, @flags, @deadline_ns and @report as for kvmm_alloc_ctl(): the promise is
+ * @ctl: @nr blocks; @prio, @flags, @deadline_ns and @report as for kvmm_alloc_as(): the promise is
  *	made when such a request would succeed. -EINVAL with KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG or a
  *	placement: these are for the requests that take the blocks
  *
@@ -192,7 +192,7 @@ KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
  * from them, past watermarks and queue, and never fail for want of blocks. A range may still fail
  * if the blocks lie in more runs than it allows.
  *
- * Return: as kvmm_alloc_ctl().
+ * Return: as kvmm_alloc_as().
  */
 KVMM_API int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			       kvmm_promise_t *promise);
@@ -254,7 +254,7 @@ enum kvmm_step {
 /** kvmm_step_name() - "drain" and so on; "?" if there is no such step. */
 static inline const char *kvmm_step_name(uint32_t step)
 {
-	return kvmm_name(KVMM_NAME_STEP, step);
+	return kvmm_enum_name(KVMM_NAME_STEP, step);
 }
 
 /**
@@ -280,8 +280,8 @@ struct kvmm_alloc_stat {
 	struct kvmm_alloc_costs costs;
 };
 
-/** kvmm_alloc_stat() - kvmm_pool_stat_of() of KVMM_STAT_ALLOC. */
-static inline int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
+/** kvmm_alloc_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_ALLOC. */
+static inline int kvmm_alloc_get_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_ALLOC, stat, sizeof(*stat));
 }
@@ -320,8 +320,8 @@ struct kvmm_pressure {
 	struct kvmm_latency_stat room;
 };
 
-/** kvmm_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. */
-static inline int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
+/** kvmm_pool_get_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. */
+static inline int kvmm_pool_get_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_PRESSURE, pressure, sizeof(*pressure));
 }

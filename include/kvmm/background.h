@@ -110,8 +110,9 @@ struct kvmm_background_stat {
 	uint64_t verified;
 };
 
-/** kvmm_background_stat() - kvmm_pool_stat_of() of KVMM_STAT_BACKGROUND. */
-static inline int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat)
+/** kvmm_background_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_BACKGROUND. */
+static inline int kvmm_background_get_stat(struct kvmm_pool *pool,
+					   struct kvmm_background_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_BACKGROUND, stat, sizeof(*stat));
 }

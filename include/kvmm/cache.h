@@ -118,7 +118,7 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
 }
 
 /**
- * struct kvmm_acquire - the blocks of a prompt: reuse the longest cached prefix, take the rest
+ * struct kvmm_acquire_args - the blocks of a prompt: reuse the longest cached prefix, take the rest
  * @keys: keys of the prompt's full blocks, first to last
  * @nr_keys: their number
  * @max_hits: at most so many hits (engines recompute the last token); @nr_keys = no limit
@@ -134,7 +134,7 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks,
  *	promises, or limits of the tenant that were lowered; <kvmm/event.h> names them
  */
-struct kvmm_acquire {
+struct kvmm_acquire_args {
 	const kvmm_key_t *keys;
 	uint32_t nr_keys;
 	uint32_t max_hits;
@@ -150,7 +150,7 @@ struct kvmm_acquire {
 	uint32_t nr_untold;
 };
 
-KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire *req, size_t size);
+KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire_args *req, size_t size);
 
 /**
  * kvmm_acquire() - match and allocate in one step
@@ -162,7 +162,7 @@ KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire *req
  * -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed (nothing was
  * taken; what was evicted for them is).
  */
-static inline int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+static inline int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
 {
 	return kvmm_acquire_sized(pool, req, sizeof(*req));
 }
@@ -223,7 +223,7 @@ KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, u
 enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, KVMM_NR_DUPS };
 
 /**
- * struct kvmm_publish - staged blocks to be registered
+ * struct kvmm_publish_args - staged blocks to be registered
  * @staged: taken on success
  * @nr: how many
  * @dup: enum kvmm_dup
@@ -231,7 +231,7 @@ enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, K
  *	may be the memory of @staged
  * @nr_dups: out: blocks with a name that was taken
  */
-struct kvmm_publish {
+struct kvmm_publish_args {
 	const kvmm_staged_t *staged;
 	uint32_t nr;
 	uint32_t dup;
@@ -239,11 +239,11 @@ struct kvmm_publish {
 	uint32_t nr_dups;
 };
 
-KVMM_API int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish *req, size_t size);
+KVMM_API int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, size_t size);
 
 /** kvmm_publish() - register. Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still staged;
  * -EIO likewise, and the content of one is lost. */
-static inline int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
+static inline int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish_args *req)
 {
 	return kvmm_publish_sized(pool, req, sizeof(*req));
 }

@@ -40,7 +40,7 @@ enum kvmm_goal {
 /** kvmm_goal_name() - "run", "pageblocks", "shorten", "gather"; "?" if there is no such goal. */
 static inline const char *kvmm_goal_name(uint32_t goal)
 {
-	return kvmm_name(KVMM_NAME_GOAL, goal);
+	return kvmm_enum_name(KVMM_NAME_GOAL, goal);
 }
 
 /**
@@ -154,7 +154,7 @@ struct kvmm_compact_plan {
 				 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, 0, { 0, 0, 0 }, { 0, 0, 0 } }
 
 /**
- * kvmm_compact_plan() - plan moves for a goal, without doing them
+ * kvmm_compact_get_plan() - plan moves for a goal, without doing them
  * @plan: out
  *
  * kvmm_stay_last() then tells which blocks stay, and why.
@@ -164,8 +164,8 @@ struct kvmm_compact_plan {
  * as kvmm_pool_compact(), @goal->max_bytes in a pool of ids, or the pool has
  * KVMM_POOL_DETERMINISTIC; -ESTALE, -EINVAL.
  */
-KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			       struct kvmm_compact_plan *plan);
+KVMM_API int kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				   struct kvmm_compact_plan *plan);
 
 /**
  * kvmm_compact_goal_start() - plan, evict what is to be lost, and let the moves begin
@@ -174,9 +174,9 @@ KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact
  * As kvmm_compact_start(). Evicts the blocks to be dropped before the copies begin, and counts them
  * as evicted.
  *
- * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: blocks kept
- * changing hands during planning. After an error nothing was begun, except that -EIO and -EBUSY may
- * come after the blocks to be dropped were evicted.
+ * Return: as kvmm_compact_get_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: blocks
+ * kept changing hands during planning. After an error nothing was begun, except that -EIO and
+ * -EBUSY may come after the blocks to be dropped were evicted.
  */
 KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 				     struct kvmm_compact_plan *plan);

@@ -154,8 +154,9 @@ struct kvmm_control_stat {
 	uint64_t shut;
 };
 
-/** kvmm_control_stat() - Context: any thread. Return: 0; -EINVAL. */
-KVMM_API int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat);
+/** kvmm_control_get_stat() - Context: any thread. Return: 0; -EINVAL. */
+KVMM_API int kvmm_control_get_stat(const struct kvmm_control *control,
+				   struct kvmm_control_stat *stat);
 
 #ifdef __cplusplus
 }

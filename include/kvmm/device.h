@@ -3,7 +3,7 @@
  * What devices there are, and what each can do: for tools, and for engines that choose one.
  *
  *	struct kvmm_device_info info = { .size = sizeof(info) };
- *	int err = kvmm_device_info("cuda:0", &info);	// else info.why says why not
+ *	int err = kvmm_device_get_info("cuda:0", &info);	// else info.why says why not
  */
 #ifndef KVMM_DEVICE_H
 #define KVMM_DEVICE_H
@@ -104,7 +104,7 @@ struct kvmm_device_info {
 };
 
 /**
- * kvmm_device_info() - open a device, look at it, close it
+ * kvmm_device_get_info() - open a device, look at it, close it
  * @device: as in kvmm_pool_attr.device: "host", "cuda:0", "soft:0"
  * @info: filled, up to @info->size bytes; on failure all of it but size and why is zero
  *
@@ -114,7 +114,7 @@ struct kvmm_device_info {
  * name; -ENODEV no driver for it, or no device of that number; -ENOMEM; -EIO the device is lost;
  * -ECHILD this is a forked child, and the device stayed with its parent.
  */
-KVMM_API int kvmm_device_info(const char *device, struct kvmm_device_info *info);
+KVMM_API int kvmm_device_get_info(const char *device, struct kvmm_device_info *info);
 
 #ifdef __cplusplus
 }

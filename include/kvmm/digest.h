@@ -7,7 +7,7 @@
  *	kvmm_pool_history()	of all that the pool has decided so far. Cheap enough for each step
  *	kvmm_pool_digest()	of all that the pool is now, by parts, in a walk; for any pool
  *
- * Ranks exchange the former, 16 bytes, and the latter once those differ: kvmm_digest_diff() then
+ * Ranks exchange the former, 16 bytes, and the latter once those differ: kvmm_digest_compare() then
  * names the pool and the part. Neither depends on addresses, time, secrets, threads or host memory.
  *
  * They detect accidents, not forgery: two histories of one digest are easy to make.
@@ -17,7 +17,7 @@
  *	if (any differs) {
  *		kvmm_pool_digest(pool, &info);
  *		all_gather(&info, sizeof(info));
- *		if (kvmm_digest_diff(&infos[0], &infos[rank], 1, &diff) == 1)
+ *		if (kvmm_digest_compare(&infos[0], &infos[rank], 1, &diff) == 1)
  *			kvmm_digest_text(&diff, text, sizeof(text));	// "pool 0 'kv': ranges"
  *	}
  */
@@ -37,7 +37,8 @@ typedef struct {
 } kvmm_sum_t;
 
 /**
- * enum kvmm_digest_part - parts of a pool, in the order in which kvmm_digest_diff() compares them
+ * enum kvmm_digest_part - parts of a pool, in the order in which kvmm_digest_compare() compares
+ * them
  * @KVMM_DIGEST_SHAPE: how it was made: lengths, policy, engine, flags, seed, classes
  * @KVMM_DIGEST_FREE: which blocks are free in the zone; watermarks and promises
  * @KVMM_DIGEST_RANGES: ranges: where they lie, tenants, references, pins
@@ -122,14 +123,14 @@ struct kvmm_digest_diff {
 };
 
 /**
- * kvmm_digest_diff() - find the first difference between pools
+ * kvmm_digest_compare() - find the first difference between pools
  * @a, @b: @nr pools each, in the same order
  * @diff: set if they do
  *
  * Return: 1 they do; 0 they are alike; -EINVAL.
  */
-KVMM_API int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
-			      uint32_t nr, struct kvmm_digest_diff *diff);
+KVMM_API int kvmm_digest_compare(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
+				 uint32_t nr, struct kvmm_digest_diff *diff);
 
 /**
  * kvmm_digest_text() - "pool 2 'kv1': order of eviction"

@@ -141,7 +141,7 @@ KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk 
 KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
 
 /**
- * struct kvmm_disk_put - something to write
+ * struct kvmm_disk_put_args - something to write
  * @name: its name
  * @data: borrowed until its completion; written without a copy if it is aligned to KVMM_DISK_PAGE,
  *	and @bytes are whole pages
@@ -151,7 +151,7 @@ KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
  * @parent: name of the block before, for listings of the store
  * @position: of the block in its sequence, likewise
  */
-struct kvmm_disk_put {
+struct kvmm_disk_put_args {
 	struct kvmm_disk_name name;
 	const void *data;
 	uint32_t bytes;
@@ -166,7 +166,8 @@ enum {
 	KVMM_DISK_REPLACE = 1u << 0,	/**< write again what is there already */
 };
 
-KVMM_API int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+KVMM_API int kvmm_disk_submit_put_sized(struct kvmm_disk *disk,
+					const struct kvmm_disk_put_args *puts,
 					uint32_t nr, uint32_t flags, uint64_t tag, size_t size);
 
 /**
@@ -186,26 +187,28 @@ KVMM_API int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvm
  * Context: any thread.
  * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
  */
-static inline int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+static inline int kvmm_disk_submit_put(struct kvmm_disk *disk,
+				       const struct kvmm_disk_put_args *puts,
 				       uint32_t nr, uint32_t flags, uint64_t tag)
 {
 	return kvmm_disk_submit_put_sized(disk, puts, nr, flags, tag, sizeof(*puts));
 }
 
 /**
- * struct kvmm_disk_get - something to read
+ * struct kvmm_disk_get_args - something to read
  * @name: its name
  * @data: where to; borrowed until its completion. Read without a copy if it is aligned to
  *	KVMM_DISK_PAGE, and @room is enough for whole pages. Undefined after a failure
  * @room: bytes at @data, all of which may be written to
  */
-struct kvmm_disk_get {
+struct kvmm_disk_get_args {
 	struct kvmm_disk_name name;
 	void *data;
 	uint32_t room;
 };
 
-KVMM_API int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+KVMM_API int kvmm_disk_submit_get_sized(struct kvmm_disk *disk,
+					const struct kvmm_disk_get_args *gets,
 					uint32_t nr, uint64_t tag, size_t size);
 
 /**
@@ -223,7 +226,8 @@ KVMM_API int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvm
  * Context: any thread; does not wait for the disk.
  * Return: 0; -EINVAL bad @gets, nothing was done; -ENOMEM likewise.
  */
-static inline int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+static inline int kvmm_disk_submit_get(struct kvmm_disk *disk,
+				       const struct kvmm_disk_get_args *gets,
 				       uint32_t nr, uint64_t tag)
 {
 	return kvmm_disk_submit_get_sized(disk, gets, nr, tag, sizeof(*gets));
@@ -261,7 +265,7 @@ struct kvmm_disk_done {
  */
 KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max);
 
-KVMM_API int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+KVMM_API int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
 				 uint32_t nr, uint32_t flags, int32_t *status, size_t size);
 
 /**
@@ -275,13 +279,13 @@ KVMM_API int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_
  * Context: waits for the disk; no kvmm lock held.
  * Return: the number of records written or there already; -EINVAL, -ENOMEM.
  */
-static inline int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+static inline int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
 				uint32_t nr, uint32_t flags, int32_t *status)
 {
 	return kvmm_disk_put_sized(disk, puts, nr, flags, status, sizeof(*puts));
 }
 
-KVMM_API int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+KVMM_API int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets,
 				 uint32_t nr, int32_t *status, size_t size);
 
 /**
@@ -294,7 +298,7 @@ KVMM_API int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_
  * Context: waits for the disk; no kvmm lock held.
  * Return: the number of records read; -EINVAL, -ENOMEM.
  */
-static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets,
 				uint32_t nr, int32_t *status)
 {
 	return kvmm_disk_get_sized(disk, gets, nr, status, sizeof(*gets));
@@ -419,8 +423,8 @@ struct kvmm_disk_stat {
 	struct kvmm_residency_stat evict_age;
 };
 
-/** kvmm_disk_stat() - numbers of a store. Context: any thread. Return: 0; -EINVAL. */
-KVMM_API int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
+/** kvmm_disk_get_stat() - numbers of a store. Context: any thread. Return: 0; -EINVAL. */
+KVMM_API int kvmm_disk_get_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
 
 /* ---- looking at a store without opening it ---- */
 
@@ -486,8 +490,10 @@ KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
 /** kvmm_disk_view_close() - or NULL. */
 KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
 
-/** kvmm_disk_view_info() - what the store is; the caller sets @info->size. Return: 0; -EINVAL. */
-KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
+/**
+ * kvmm_disk_view_get_info() - what the store is; the caller sets @info->size. Return: 0; -EINVAL.
+ */
+KVMM_API int kvmm_disk_view_get_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
 KVMM_API int kvmm_disk_view_segment_sized(struct kvmm_disk_view *view, uint32_t number,
 					  struct kvmm_disk_segment *segment, size_t size);

@@ -122,7 +122,7 @@ struct kvmm_shrink {
  * Return: 0; -ENOSPC not so much can be had: too much is held, or what is pinned is everywhere;
  * -EAGAIN requests wait for blocks; -EBUSY a step is open, the pool is quiescent, or another shrink
  * is under way; -EIO a copy or the driver failed: what could not be undone is in @given_bytes and
- * in kvmm_pool_elastic_stat(); -EOPNOTSUPP as kvmm_pool_elastic_setup(), or bytes of a pool of ids
+ * in kvmm_elastic_get_stat(); -EOPNOTSUPP as kvmm_pool_elastic_setup(), or bytes of a pool of ids
  * only; -ENOMEM; -EINVAL.
  */
 KVMM_API int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *req);
@@ -254,8 +254,8 @@ struct kvmm_elastic_stat {
 	uint64_t nr_failed;
 };
 
-/** kvmm_pool_elastic_stat() - kvmm_pool_stat_of() of KVMM_STAT_ELASTIC. */
-static inline int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
+/** kvmm_elastic_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_ELASTIC. */
+static inline int kvmm_elastic_get_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_ELASTIC, stat, sizeof(*stat));
 }

@@ -53,7 +53,7 @@ enum kvmm_event_kind {
  * @KVMM_EVENT_LOOKUP: kvmm_prefix_match() or kvmm_acquire() has looked keys up
  * @KVMM_EVENT_LOOKUP_KEYS: one or two of them, as above
  *
- * What is in them kvmm_event_request() tells.
+ * What is in them kvmm_event_get_request() tells.
  */
 enum kvmm_request_kind {
 	KVMM_EVENT_REQUEST = 8,
@@ -88,11 +88,11 @@ enum kvmm_medium {
  * @tokens: in the block
  * @block: where it lay in the device at that moment, or KVMM_EVENT_NO_BLOCK
  * @kind: enum kvmm_event_kind; or enum kvmm_request_kind, and then all but @seq is what
- *	kvmm_event_request() reads
+ *	kvmm_event_get_request() reads
  * @medium: enum kvmm_medium
  * @flags: KVMM_EVENT_HAS_PARENT
  *
- * Fixed: a cache line of the ring; kvmm_event_request() reads further kinds.
+ * Fixed: a cache line of the ring; kvmm_event_get_request() reads further kinds.
  */
 struct kvmm_event {
 	uint64_t seq;
@@ -257,9 +257,9 @@ struct kvmm_event_request {
 	kvmm_key_t key[2];
 };
 
-/** kvmm_event_request() - read a request event. Return: 0; -EINVAL it is none. */
-KVMM_API int kvmm_event_request(const struct kvmm_event *event,
-				struct kvmm_event_request *request);
+/** kvmm_event_get_request() - read a request event. Return: 0; -EINVAL it is none. */
+KVMM_API int kvmm_event_get_request(const struct kvmm_event *event,
+				    struct kvmm_event_request *request);
 
 /* ---- as text ---- */
 
@@ -336,8 +336,8 @@ struct kvmm_events_stat {
 	uint64_t cursor;
 };
 
-/** kvmm_events_stat() - Context: the thread that reads. Return: 0; -EINVAL. */
-KVMM_API int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat);
+/** kvmm_events_get_stat() - Context: the thread that reads. Return: 0; -EINVAL. */
+KVMM_API int kvmm_events_get_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat);
 
 #ifdef __cplusplus
 }

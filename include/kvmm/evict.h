@@ -209,28 +209,28 @@ struct kvmm_class_stat {
 	uint64_t bytes;
 };
 
-KVMM_API int kvmm_class_stat_sized(struct kvmm_pool *pool, uint32_t cls,
-				   struct kvmm_class_stat *stat, size_t size);
+KVMM_API int kvmm_class_get_stat_sized(struct kvmm_pool *pool, uint32_t cls,
+				       struct kvmm_class_stat *stat, size_t size);
 
-/** kvmm_class_stat() - Return: 0; -EINVAL there is no such class; -EOPNOTSUPP. */
-static inline int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls,
-				  struct kvmm_class_stat *stat)
+/** kvmm_class_get_stat() - Return: 0; -EINVAL there is no such class; -EOPNOTSUPP. */
+static inline int kvmm_class_get_stat(struct kvmm_pool *pool, uint32_t cls,
+				      struct kvmm_class_stat *stat)
 {
-	return kvmm_class_stat_sized(pool, cls, stat, sizeof(*stat));
+	return kvmm_class_get_stat_sized(pool, cls, stat, sizeof(*stat));
 }
 
 /* ---- room ---- */
 
 /**
- * struct kvmm_evict_for - room to be made
- * @size: sizeof(struct kvmm_evict_for)
+ * struct kvmm_evict_for_args - room to be made
+ * @size: sizeof(struct kvmm_evict_for_args)
  * @bytes: so many are to be free afterwards, in whole blocks
  * @nr_blocks: the same in blocks; the larger one counts
  * @nr_free: out: blocks free now
  * @nr_evicted: out: exactly those that were missing
  * @evicted_of: out: by class
  */
-struct kvmm_evict_for {
+struct kvmm_evict_for_args {
 	size_t size;
 	uint64_t bytes;
 	uint32_t nr_blocks;
@@ -246,7 +246,7 @@ struct kvmm_evict_for {
  * Return: 0; -ENOSPC there is not so much to be evicted: nothing was; -EINVAL; -EOPNOTSUPP the pool
  * has no policy, or @req->bytes is asked of a pool of ids only.
  */
-KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req);
+KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for_args *req);
 
 /* ---- advice ---- */
 

@@ -178,7 +178,7 @@ KVMM_API int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, 
 /* ---- blocks of a request ---- */
 
 /**
- * struct kvmm_groups_acquire - a request's first step
+ * struct kvmm_groups_acquire_args - a request's first step
  * @prompt: as for kvmm_groups_hit_len()
  * @max_hit_tokens: the hit ends here at most; the length of the prompt less 1
  * @nr_tokens: tokens of the request; the hit is not longer than that
@@ -186,7 +186,7 @@ KVMM_API int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, 
  * @reserve: blocks that must stay available in each pool beside these (a watermark)
  * @hit_tokens: out
  */
-struct kvmm_groups_acquire {
+struct kvmm_groups_acquire_args {
 	struct kvmm_prefix prompt;
 	uint32_t max_hit_tokens;
 	uint32_t nr_tokens;
@@ -196,7 +196,8 @@ struct kvmm_groups_acquire {
 };
 
 KVMM_API int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
-				       struct kvmm_groups_acquire *req, struct kvmm_tables **tables,
+				       struct kvmm_groups_acquire_args *req,
+				       struct kvmm_tables **tables,
 				       size_t size);
 
 /**
@@ -212,7 +213,8 @@ KVMM_API int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
  * -EIO as kvmm_acquire(); -EUCLEAN.
  */
 static inline int kvmm_groups_acquire(const struct kvmm_groups *groups,
-				      struct kvmm_groups_acquire *req, struct kvmm_tables **tables)
+				      struct kvmm_groups_acquire_args *req,
+				      struct kvmm_tables **tables)
 {
 	return kvmm_groups_acquire_sized(groups, req, tables, sizeof(*req));
 }

@@ -69,8 +69,8 @@ struct kvmm_growth_stat {
 	uint64_t stolen_blocks;
 };
 
-/** kvmm_growth_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
-static inline int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+/** kvmm_growth_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
+static inline int kvmm_growth_get_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_GROWTH, stat, stat ? stat->size : 0);
 }

@@ -74,7 +74,7 @@ enum kvmm_hold_reason {
 /** kvmm_hold_reason_name() - "user", "request", ...; "?" if there is no such reason. */
 static inline const char *kvmm_hold_reason_name(uint32_t reason)
 {
-	return kvmm_name(KVMM_NAME_HOLD_REASON, reason);
+	return kvmm_enum_name(KVMM_NAME_HOLD_REASON, reason);
 }
 
 #define KVMM_HOLD_PIN		(1u << 0)	/* the blocks stay where they are, too */
@@ -206,14 +206,14 @@ struct kvmm_hold_info {
 	kvmm_range_t range;
 };
 
-KVMM_API int kvmm_hold_info_sized(struct kvmm_pool *pool, kvmm_hold_t hold,
-				  struct kvmm_hold_info *info, size_t size);
+KVMM_API int kvmm_hold_get_info_sized(struct kvmm_pool *pool, kvmm_hold_t hold,
+				      struct kvmm_hold_info *info, size_t size);
 
-/** kvmm_hold_info() - Return: 0; -ESTALE; -EINVAL. */
-static inline int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
-				 struct kvmm_hold_info *info)
+/** kvmm_hold_get_info() - Return: 0; -ESTALE; -EINVAL. */
+static inline int kvmm_hold_get_info(struct kvmm_pool *pool, kvmm_hold_t hold,
+				     struct kvmm_hold_info *info)
 {
-	return kvmm_hold_info_sized(pool, hold, info, sizeof(*info));
+	return kvmm_hold_get_info_sized(pool, hold, info, sizeof(*info));
 }
 
 KVMM_API int kvmm_hold_next_sized(struct kvmm_pool *pool, uint32_t *cursor,

@@ -16,7 +16,8 @@
  *   at the first;
  * - each block is in exactly one run, and runs come by address: the sum of their lengths is the
  *   number of blocks, also during changes. A moving block may be met at both places, or at neither;
- * - the map of a pool that stands still is exact: for each block it agrees with kvmm_block_info().
+ * - the map of a pool that stands still is exact: for each block it agrees with
+ * kvmm_block_get_info().
  *
  * A reader takes no lock of the pool, waits for nothing and allocates no host memory, so it delays
  * no other thread. Tools look through this.
@@ -71,10 +72,10 @@ enum kvmm_map_state {
 /** kvmm_map_state_name() - "free", "range", "cached", ...; "?" if there is no such state. */
 static inline const char *kvmm_map_state_name(uint32_t state)
 {
-	return kvmm_name(KVMM_NAME_MAP_STATE, state);
+	return kvmm_enum_name(KVMM_NAME_MAP_STATE, state);
 }
 
-/** kvmm_map_block_state() - what kvmm_block_info() calls that state: enum kvmm_block_state. */
+/** kvmm_map_block_state() - what kvmm_block_get_info() calls that state: enum kvmm_block_state. */
 static inline uint32_t kvmm_map_block_state(uint32_t state)
 {
 	if (state <= KVMM_MAP_AWAY)

@@ -239,14 +239,14 @@ struct kvmm_migrate_status {
 	uint64_t phase_ns[KVMM_NR_MIGRATE_PHASES];
 };
 
-KVMM_API int kvmm_migrate_status_sized(const struct kvmm_migrate *job,
-				       struct kvmm_migrate_status *status, size_t size);
+KVMM_API int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
+					   struct kvmm_migrate_status *status, size_t size);
 
-/** kvmm_migrate_status() - Return: 0; -EINVAL. */
-static inline int kvmm_migrate_status(const struct kvmm_migrate *job,
-				      struct kvmm_migrate_status *status)
+/** kvmm_migrate_get_status() - Return: 0; -EINVAL. */
+static inline int kvmm_migrate_get_status(const struct kvmm_migrate *job,
+					  struct kvmm_migrate_status *status)
 {
-	return kvmm_migrate_status_sized(job, status, sizeof(*status));
+	return kvmm_migrate_get_status_sized(job, status, sizeof(*status));
 }
 
 /** enum kvmm_migrate_got - kinds of results at the destination: see the inline calls */
@@ -417,14 +417,14 @@ struct kvmm_migrate_serve_stat {
 	uint64_t shut;
 };
 
-KVMM_API int kvmm_migrate_serve_stat_sized(const struct kvmm_migrate_server *server,
-					   struct kvmm_migrate_serve_stat *stat, size_t size);
+KVMM_API int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,
+					       struct kvmm_migrate_serve_stat *stat, size_t size);
 
-/** kvmm_migrate_serve_stat() - Return: 0; -EINVAL. */
-static inline int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
-					  struct kvmm_migrate_serve_stat *stat)
+/** kvmm_migrate_serve_get_stat() - Return: 0; -EINVAL. */
+static inline int kvmm_migrate_serve_get_stat(const struct kvmm_migrate_server *server,
+					      struct kvmm_migrate_serve_stat *stat)
 {
-	return kvmm_migrate_serve_stat_sized(server, stat, sizeof(*stat));
+	return kvmm_migrate_serve_get_stat_sized(server, stat, sizeof(*stat));
 }
 
 /* ---- low memory ---- */
@@ -512,14 +512,14 @@ struct kvmm_migrate_auto_stat {
 	uint64_t failed;
 };
 
-KVMM_API int kvmm_migrate_auto_stat_sized(struct kvmm_migrate_auto *watch,
-					  struct kvmm_migrate_auto_stat *stat, size_t size);
+KVMM_API int kvmm_migrate_auto_get_stat_sized(struct kvmm_migrate_auto *watch,
+					      struct kvmm_migrate_auto_stat *stat, size_t size);
 
-/** kvmm_migrate_auto_stat() - Return: 0; -EINVAL. */
-static inline int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch,
-					 struct kvmm_migrate_auto_stat *stat)
+/** kvmm_migrate_auto_get_stat() - Return: 0; -EINVAL. */
+static inline int kvmm_migrate_auto_get_stat(struct kvmm_migrate_auto *watch,
+					     struct kvmm_migrate_auto_stat *stat)
 {
-	return kvmm_migrate_auto_stat_sized(watch, stat, sizeof(*stat));
+	return kvmm_migrate_auto_get_stat_sized(watch, stat, sizeof(*stat));
 }
 
 #ifdef __cplusplus

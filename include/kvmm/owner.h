@@ -182,7 +182,7 @@ KVMM_API int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner);
 /** kvmm_owned_kind_name() - "range", "private", ...; "?" if there is no such kind. */
 static inline const char *kvmm_owned_kind_name(uint32_t kind)
 {
-	return kvmm_name(KVMM_NAME_OWNED_KIND, kind);
+	return kvmm_enum_name(KVMM_NAME_OWNED_KIND, kind);
 }
 
 #define KVMM_LEAK_EXPIRED	(1u << 0)	/* its lease has run out */

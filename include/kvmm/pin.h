@@ -30,8 +30,8 @@ struct kvmm_pin_stat {
 	uint64_t ranges[KVMM_NR_PIN_TYPES];
 };
 
-/** kvmm_pin_stat() - kvmm_pool_stat_of() of KVMM_STAT_PIN. */
-static inline int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
+/** kvmm_pin_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_PIN. */
+static inline int kvmm_pin_get_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_PIN, stat, sizeof(*stat));
 }

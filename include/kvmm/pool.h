@@ -413,14 +413,14 @@ struct kvmm_range_info {
 	kvmm_range_t range;
 };
 
-KVMM_API int kvmm_range_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
-				   struct kvmm_range_info *info, size_t size);
+KVMM_API int kvmm_range_get_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
+				       struct kvmm_range_info *info, size_t size);
 
-/** kvmm_range_info() - Return: 0; -ESTALE; -EINVAL. */
-static inline int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
-				  struct kvmm_range_info *info)
+/** kvmm_range_get_info() - Return: 0; -ESTALE; -EINVAL. */
+static inline int kvmm_range_get_info(struct kvmm_pool *pool, kvmm_range_t range,
+				      struct kvmm_range_info *info)
 {
-	return kvmm_range_info_sized(pool, range, info, sizeof(*info));
+	return kvmm_range_get_info_sized(pool, range, info, sizeof(*info));
 }
 
 KVMM_API int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor,
@@ -472,14 +472,14 @@ struct kvmm_block_info {
 	kvmm_range_t range;
 };
 
-KVMM_API int kvmm_block_info_sized(struct kvmm_pool *pool, uint32_t block,
-				   struct kvmm_block_info *info, size_t size);
+KVMM_API int kvmm_block_get_info_sized(struct kvmm_pool *pool, uint32_t block,
+				       struct kvmm_block_info *info, size_t size);
 
-/** kvmm_block_info() - Return: 0; -EINVAL no such block. */
-static inline int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
-				  struct kvmm_block_info *info)
+/** kvmm_block_get_info() - Return: 0; -EINVAL no such block. */
+static inline int kvmm_block_get_info(struct kvmm_pool *pool, uint32_t block,
+				      struct kvmm_block_info *info)
 {
-	return kvmm_block_info_sized(pool, block, info, sizeof(*info));
+	return kvmm_block_get_info_sized(pool, block, info, sizeof(*info));
 }
 
 /** enum kvmm_content_of - what is named by a struct kvmm_content */
@@ -690,7 +690,7 @@ enum kvmm_stat_kind {
 	KVMM_STAT_TIER,		/* struct kvmm_tier_client_stat; -EOPNOTSUPP without a tier */
 	KVMM_STAT_TIER_CONFIG,	/* struct kvmm_tier_config; likewise */
 	KVMM_STAT_RESIDENCY,	/* struct kvmm_residency_stat, by enum kvmm_residency_kind */
-	KVMM_STAT_POOL,		/* struct kvmm_pool_stat, see kvmm_pool_stat() */
+	KVMM_STAT_POOL,		/* struct kvmm_pool_stat, see kvmm_pool_get_stat() */
 	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
 	KVMM_NR_STATS,
 };
@@ -708,8 +708,8 @@ enum kvmm_stat_kind {
 KVMM_API int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat,
 			       size_t size);
 
-/** kvmm_pool_stat() - kvmm_pool_stat_of() of KVMM_STAT_POOL. */
-static inline int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+/** kvmm_pool_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_POOL. */
+static inline int kvmm_pool_get_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_POOL, stat, sizeof(*stat));
 }

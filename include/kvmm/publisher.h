@@ -254,9 +254,9 @@ struct kvmm_publisher_stat {
 	uint64_t shut;
 };
 
-/** kvmm_publisher_stat() - Context: any thread. Return: 0; -EINVAL. */
-KVMM_API int kvmm_publisher_stat(const struct kvmm_publisher *publisher,
-				 struct kvmm_publisher_stat *stat);
+/** kvmm_publisher_get_stat() - Context: any thread. Return: 0; -EINVAL. */
+KVMM_API int kvmm_publisher_get_stat(const struct kvmm_publisher *publisher,
+				     struct kvmm_publisher_stat *stat);
 
 #ifdef __cplusplus
 }

@@ -195,13 +195,16 @@ struct kvmm_registry_stat {
 	uint64_t bytes;
 };
 
-KVMM_API int kvmm_registry_stat_sized(struct kvmm_registry *reg, struct kvmm_registry_stat *stat,
-				      size_t size);
+KVMM_API int kvmm_registry_get_stat_sized(struct kvmm_registry *reg,
+					  struct kvmm_registry_stat *stat,
+					  size_t size);
 
-/** kvmm_registry_stat() - sums over parts that may be of different moments. Return: 0; -EINVAL. */
-static inline int kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat)
+/**
+ * kvmm_registry_get_stat() - sums over parts that may be of different moments. Return: 0; -EINVAL.
+ */
+static inline int kvmm_registry_get_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat)
 {
-	return kvmm_registry_stat_sized(reg, stat, sizeof(*stat));
+	return kvmm_registry_get_stat_sized(reg, stat, sizeof(*stat));
 }
 
 /* ---- nodes ---- */
@@ -240,14 +243,14 @@ struct kvmm_node_info {
 	uint32_t children;
 };
 
-KVMM_API int kvmm_node_info_sized(struct kvmm_registry *reg, kvmm_node_t node,
-				  struct kvmm_node_info *info, size_t size);
+KVMM_API int kvmm_node_get_info_sized(struct kvmm_registry *reg, kvmm_node_t node,
+				      struct kvmm_node_info *info, size_t size);
 
-/** kvmm_node_info() - Return: 0; -ESTALE, -EINVAL. */
-static inline int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
-				 struct kvmm_node_info *info)
+/** kvmm_node_get_info() - Return: 0; -ESTALE, -EINVAL. */
+static inline int kvmm_node_get_info(struct kvmm_registry *reg, kvmm_node_t node,
+				     struct kvmm_node_info *info)
 {
-	return kvmm_node_info_sized(reg, node, info, sizeof(*info));
+	return kvmm_node_get_info_sized(reg, node, info, sizeof(*info));
 }
 
 /**

@@ -70,9 +70,9 @@ static inline int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
 	return kvmm_pool_set(pool, KVMM_SET_RESIDENCY, &ppm);
 }
 
-/** kvmm_residency_stat() - a histogram, lock-free; all 0 if never on. Return: 0; -EINVAL. */
-static inline int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
-				      struct kvmm_residency_stat *stat)
+/** kvmm_residency_get_stat() - a histogram, lock-free; all 0 if never on. Return: 0; -EINVAL. */
+static inline int kvmm_residency_get_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
+					  struct kvmm_residency_stat *stat)
 {
 	struct kvmm_residency_stat all[KVMM_NR_RESIDENCY_KINDS];
 	int err = stat && kind < KVMM_NR_RESIDENCY_KINDS ?

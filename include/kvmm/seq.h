@@ -314,13 +314,13 @@ struct kvmm_seq_info {
 	uint32_t nr_missing;
 };
 
-KVMM_API int kvmm_seq_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info,
-				 size_t size);
+KVMM_API int kvmm_seq_get_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info,
+				     size_t size);
 
-/** kvmm_seq_info() - Return: 0; -EINVAL. */
-static inline int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
+/** kvmm_seq_get_info() - Return: 0; -EINVAL. */
+static inline int kvmm_seq_get_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
 {
-	return kvmm_seq_info_sized(seq, info, sizeof(*info));
+	return kvmm_seq_get_info_sized(seq, info, sizeof(*info));
 }
 
 /**

@@ -97,11 +97,11 @@ struct kvmm_slab_shape {
 	uint32_t waste_pm;
 };
 
-KVMM_API int kvmm_slab_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-				   struct kvmm_slab_shape *shape, size_t size);
+KVMM_API int kvmm_slab_get_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+				       struct kvmm_slab_shape *shape, size_t size);
 
 /**
- * kvmm_slab_shape() - how the slabs of a cache would look, without making one
+ * kvmm_slab_get_shape() - how the slabs of a cache would look, without making one
  * @zone: the zone it would be in, or NULL: any
  * @attr: of the cache; its name does not matter
  * @shape: the shortest slab with no more waste than allowed; with -ERANGE the one that wastes
@@ -112,10 +112,10 @@ KVMM_API int kvmm_slab_shape_sized(struct kvmm_zone *zone, const struct kvmm_sla
  * Return: 0; -ERANGE no slab of at most KVMM_SLAB_MAX_BLOCKS blocks and KVMM_SLAB_MAX_OBJECTS
  * objects is good enough (nr_objects tells whether there is any at all: 0 if not); -EINVAL.
  */
-static inline int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-				  struct kvmm_slab_shape *shape)
+static inline int kvmm_slab_get_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+				      struct kvmm_slab_shape *shape)
 {
-	return kvmm_slab_shape_sized(zone, attr, shape, sizeof(*shape));
+	return kvmm_slab_get_shape_sized(zone, attr, shape, sizeof(*shape));
 }
 
 /**
@@ -125,7 +125,7 @@ static inline int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab
  * @cache: set on success only
  *
  * Return: 0; -EINVAL bad attribute, or another size of base blocks than the zone's other caches
- * say; -ERANGE as kvmm_slab_shape(); -EEXIST the zone has a cache of that name; -ENOMEM.
+ * say; -ERANGE as kvmm_slab_get_shape(); -EEXIST the zone has a cache of that name; -ENOMEM.
  */
 KVMM_API int kvmm_slab_cache_create(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 				    struct kvmm_slab_cache **cache);
@@ -220,13 +220,13 @@ struct kvmm_slab_stat {
 	uint64_t metadata_bytes;
 };
 
-KVMM_API int kvmm_slab_cache_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
-					size_t size);
+KVMM_API int kvmm_slab_get_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
+				      size_t size);
 
-/** kvmm_slab_cache_stat() - Return: 0; -EINVAL. */
-static inline int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+/** kvmm_slab_get_stat() - Return: 0; -EINVAL. */
+static inline int kvmm_slab_get_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
 {
-	return kvmm_slab_cache_stat_sized(cache, stat, sizeof(*stat));
+	return kvmm_slab_get_stat_sized(cache, stat, sizeof(*stat));
 }
 
 KVMM_API int kvmm_slab_total_sized(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat,

@@ -253,14 +253,14 @@ struct kvmm_pace_stat {
 	uint64_t denied;
 };
 
-/** kvmm_pace_stat() - kvmm_pool_stat_of() of KVMM_STAT_PACE. */
-static inline int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
+/** kvmm_pace_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_PACE. */
+static inline int kvmm_pace_get_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_PACE, stat, sizeof(*stat));
 }
 
-/** kvmm_step_stat() - kvmm_pool_stat_of() of KVMM_STAT_STEP. */
-static inline int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
+/** kvmm_step_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_STEP. */
+static inline int kvmm_step_get_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_STEP, stat, sizeof(*stat));
 }

@@ -2,7 +2,7 @@
 /*
  * How much of a pool each tenant may have, as a memory cgroup says it of processes.
  *
- * A block is charged to the tenant that it was handed out to (struct kvmm_acquire,
+ * A block is charged to the tenant that it was handed out to (struct kvmm_acquire_args,
  * kvmm_alloc_for(), struct kvmm_range_attr), from then on until it is free again or handed out
  * anew: while it is private, cached (referenced or not), or part of a range. Other tenants cannot
  * hit it, so they share nothing.
@@ -147,18 +147,18 @@ static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
 KVMM_API int kvmm_tenant_reclaim(struct kvmm_pool *pool, uint32_t tenant, uint32_t nr);
 
 /**
- * kvmm_tenant_stat() - what one tenant has
+ * kvmm_tenant_get_stat() - what one tenant has
  * @stat: @stat->size is set by the caller
  *
  * Return: 0; -ENOENT it has no limits; -EINVAL.
  */
-KVMM_API int kvmm_tenant_stat(struct kvmm_pool *pool, uint32_t tenant,
-			      struct kvmm_tenant_stat *stat);
+KVMM_API int kvmm_tenant_get_stat(struct kvmm_pool *pool, uint32_t tenant,
+				  struct kvmm_tenant_stat *stat);
 
 /**
  * kvmm_tenant_next() - walk over all that have limits, KVMM_TENANT_REST first
  * @cursor: 0 for the first; advanced
- * @stat: as kvmm_tenant_stat()
+ * @stat: as kvmm_tenant_get_stat()
  *
  * A tenant added or deleted meanwhile may be seen or not; none is seen twice.
  *

@@ -204,14 +204,14 @@ KVMM_API int kvmm_testing_reference(struct kvmm_testing *t, struct kvmm_pool *po
 				    uint32_t first, uint32_t nr, kvmm_ref_t *refs);
 
 /**
- * struct kvmm_testing_paint - handles of what was painted, all of them the test's
+ * struct kvmm_testing_painted - handles of what was painted, all of them the test's
  * @range: of 'a' to 'z', by letter - 'a'
  * @ref: of 'A', by block; one reference each
  * @mut: of 'P', by block
  *
  * The arrays are as long as the picture and exist as long as the bench.
  */
-struct kvmm_testing_paint {
+struct kvmm_testing_painted {
 	kvmm_range_t range[26];
 	kvmm_ref_t *ref;
 	kvmm_mut_t *mut;
@@ -230,7 +230,7 @@ struct kvmm_testing_paint {
  * -ENOMEM. On failure all is held or free as it happens to be.
  */
 KVMM_API int kvmm_testing_paint(struct kvmm_testing *t, struct kvmm_pool *pool,
-				const char *picture, struct kvmm_testing_paint *paint);
+				const char *picture, struct kvmm_testing_painted *paint);
 
 /** kvmm_testing_forget_held() - what is held in @pool in the end shall not count as a failure. */
 KVMM_API void kvmm_testing_forget_held(struct kvmm_testing *t, struct kvmm_pool *pool);
@@ -362,8 +362,8 @@ struct kvmm_testing_state {
 	uint64_t nr_bad_handles;
 };
 
-/** kvmm_testing_state() - waits for what is being freed. Return: 0; -EINVAL. */
-KVMM_API int kvmm_testing_state(struct kvmm_testing_state *state);
+/** kvmm_testing_get_state() - waits for what is being freed. Return: 0; -EINVAL. */
+KVMM_API int kvmm_testing_get_state(struct kvmm_testing_state *state);
 
 #ifdef __cplusplus
 }

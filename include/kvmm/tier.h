@@ -15,7 +15,7 @@
  *	nr  = kvmm_tier_match(pool, &match);		// device first, then the tiers below
  *	err = kvmm_tier_load(pool, &load, &op);		// all of it, or an error and nothing
  *	...						// steps go on; each calls kvmm_tier_poll()
- *	err = kvmm_tier_result(pool, op, &result);	// -EAGAIN, or a reference on each block
+ *	err = kvmm_tier_get_result(pool, op, &result);	// -EAGAIN, or a reference on each block
  *
  * Rules that hold for every tier:
  *
@@ -312,8 +312,8 @@ static inline int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_
 	return kvmm_pool_set(pool, KVMM_SET_TIER, config);
 }
 
-/** kvmm_tier_config() - read the knobs; the caller sets @config->size. Return: as before. */
-static inline int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
+/** kvmm_tier_get_config() - read the knobs; the caller sets @config->size. Return: as before. */
+static inline int kvmm_tier_get_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
 {
 	size_t size = config ? config->size : 0;
 	int err = size > sizeof(*config) ? -22 /* EINVAL */ :
@@ -347,8 +347,8 @@ enum kvmm_tier_answer {
 #define KVMM_TIER_AGAIN		(1u << 1)
 
 /**
- * struct kvmm_tier_match - the longest prefix over all tiers
- * @size: sizeof(struct kvmm_tier_match)
+ * struct kvmm_tier_match_args - the longest prefix over all tiers
+ * @size: sizeof(struct kvmm_tier_match_args)
  * @prefix: borrowed
  * @refs: room for @prefix->nr; one reference each on the first @nr_device
  * @answers: NULL, or room for @prefix->nr: enum kvmm_tier_answer
@@ -361,7 +361,7 @@ enum kvmm_tier_answer {
  * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: no look-up is
  * made.
  */
-struct kvmm_tier_match {
+struct kvmm_tier_match_args {
 	size_t size;
 	const struct kvmm_prefix *prefix;
 	kvmm_ref_t *refs;
@@ -381,7 +381,7 @@ struct kvmm_tier_match {
  *
  * Return: @nr_device + @nr_lower; -EINVAL; -EOPNOTSUPP the pool has no policy; -EUCLEAN, -ECHILD.
  */
-KVMM_API int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match);
+KVMM_API int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match_args *match);
 
 /* ---- operations: submit, poll, fetch the result ---- */
 
@@ -392,13 +392,13 @@ typedef struct {
 } kvmm_tier_op_t;
 
 /**
- * struct kvmm_tier_load - blocks to bring into the device
- * @size: sizeof(struct kvmm_tier_load)
+ * struct kvmm_tier_load_args - blocks to bring into the device
+ * @size: sizeof(struct kvmm_tier_load_args)
  * @prefix: borrowed; not only keys: @position and @parent are what the blocks are registered with
  * @flags: none yet; 0
  * @reserve: blocks that must stay available beside these
  */
-struct kvmm_tier_load {
+struct kvmm_tier_load_args {
 	size_t size;
 	const struct kvmm_prefix *prefix;
 	uint32_t flags;
@@ -419,7 +419,7 @@ struct kvmm_tier_load {
  * or can be evicted: compute them; -EDQUOT a limit, of the tenant in the device or of the pool in
  * the host tier; -ENOMEM, -EIO as kvmm_alloc_for(); -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
-KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
+KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load,
 			    kvmm_tier_op_t *op);
 
 /**
@@ -435,7 +435,7 @@ KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load 
 static inline int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				     uint32_t reserve)
 {
-	struct kvmm_tier_load load = { sizeof(load), prefix, 0, reserve };
+	struct kvmm_tier_load_args load = { sizeof(load), prefix, 0, reserve };
 
 	return kvmm_tier_load(pool, &load, NULL);
 }
@@ -459,7 +459,7 @@ struct kvmm_tier_plan {
 };
 
 /**
- * kvmm_tier_plan() - where to split a prefix, so that both parts are there as early as possible
+ * kvmm_tier_get_plan() - where to split a prefix, so that both parts are there as early as possible
  *
  * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up;
  * computing the rest, @recompute_ns a token. The split is the s with the smallest max(load(s),
@@ -467,20 +467,20 @@ struct kvmm_tier_plan {
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP; -ECHILD, -EUCLEAN.
  */
-KVMM_API int kvmm_tier_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan);
+KVMM_API int kvmm_tier_get_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan);
 
 /** Most priorities of copies down. */
 #define KVMM_TIER_PRIORITIES	256u
 
 /**
- * struct kvmm_tier_offload - blocks to be copied down
- * @size: sizeof(struct kvmm_tier_offload)
+ * struct kvmm_tier_offload_args - blocks to be copied down
+ * @size: sizeof(struct kvmm_tier_offload_args)
  * @refs: registered blocks; no references are needed
  * @nr: how many
  * @flags: KVMM_TIER_DROP
  * @priority: below KVMM_TIER_PRIORITIES; those of higher ones first, then first come, first served
  */
-struct kvmm_tier_offload {
+struct kvmm_tier_offload_args {
 	size_t size;
 	const kvmm_ref_t *refs;
 	uint32_t nr;
@@ -499,7 +499,7 @@ struct kvmm_tier_offload {
  * Return: 0; -EAGAIN KVMM_TIER_OPS; -ENOMEM; -EINVAL, also as kvmm_tier_load(); -EOPNOTSUPP;
  * -EUCLEAN, -ECHILD.
  */
-KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
+KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload_args *offload,
 			       kvmm_tier_op_t *op);
 
 /**
@@ -528,8 +528,8 @@ KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
  *
  * What a simulated engine adds to its step: for each copy its latency, and its bytes by the link's
  * bandwidth, rounded up, behind those before it; and the same for each block that was read from a
- * disk below first. Real copies are measured alike. kvmm_tier_client_stat() has the whole: @load_ns
- * and @disk_load_ns.
+ * disk below first. Real copies are measured alike. kvmm_tier_client_get_stat() has the whole:
+ * @load_ns and @disk_load_ns.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
@@ -552,7 +552,7 @@ struct kvmm_tier_result {
 };
 
 /**
- * kvmm_tier_result() - fetch the result of an operation; @op is stale then
+ * kvmm_tier_get_result() - fetch the result of an operation; @op is stale then
  *
  * If a block of a load fails, the load gives no references; blocks that arrived stay cached. A
  * block with bad content is a miss below from then on.
@@ -562,8 +562,8 @@ struct kvmm_tier_result {
  * being moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, no such operation, or
  * no room for references (@op stays); -ESTALE; -EOPNOTSUPP.
  */
-KVMM_API int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
-			      struct kvmm_tier_result *result);
+KVMM_API int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
+				  struct kvmm_tier_result *result);
 
 /**
  * kvmm_tier_wait() - poll until @op is over, or for @timeout_ns
@@ -700,9 +700,10 @@ struct kvmm_tier_client_stat {
 	struct kvmm_latency_stat disk_took;
 };
 
-/** kvmm_tier_client_stat() - kvmm_pool_stat_of() of KVMM_STAT_TIER. */
-static inline int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat,
-					size_t size)
+/** kvmm_tier_client_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_TIER. */
+static inline int kvmm_tier_client_get_stat(struct kvmm_pool *pool,
+					    struct kvmm_tier_client_stat *stat,
+					    size_t size)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_TIER, stat, size);
 }
@@ -758,8 +759,8 @@ struct kvmm_tier_stat {
 	struct kvmm_residency_stat evict_age;
 };
 
-/** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */
-KVMM_API int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
+/** kvmm_tier_get_stat() - as kvmm_tier_client_get_stat(). Return: 0; -EINVAL, -ECHILD. */
+KVMM_API int kvmm_tier_get_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
 
 /** kvmm_tier_validate() - recompute everything. Calls on the tier wait. Return: 0; -EUCLEAN;
  * -EINVAL, -ECHILD. */

@@ -54,7 +54,7 @@ static inline int kvmm_block_nr_tokens(struct kvmm_pool *pool, kvmm_mut_t block)
 }
 
 /**
- * struct kvmm_stage_tokens - full blocks to be named by their tokens
+ * struct kvmm_stage_tokens_args - full blocks to be named by their tokens
  * @blocks: private blocks that follow each other; taken on success
  * @nr: how many, at least 1
  * @ctx: how they are named, for blocks of as many tokens as the pool's
@@ -66,7 +66,7 @@ static inline int kvmm_block_nr_tokens(struct kvmm_pool *pool, kvmm_mut_t block)
  * @keys: room for @nr: their names; untouched on failure
  * @digests: NULL, or room for @nr: the same in full, for the next @parent_digest; likewise
  */
-struct kvmm_stage_tokens {
+struct kvmm_stage_tokens_args {
 	const kvmm_mut_t *blocks;
 	uint32_t nr;
 	const struct kvmm_key_ctx *ctx;
@@ -81,7 +81,8 @@ struct kvmm_stage_tokens {
 	kvmm_digest_t *digests;
 };
 
-KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req,
+KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool,
+				     const struct kvmm_stage_tokens_args *req,
 				     size_t size);
 
 /**
@@ -91,7 +92,8 @@ KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool, const struct kvmm_s
  * Return: 0; -ENODATA one of them is not full; -ENOMEM; -EOPNOTSUPP @digests of an algorithm that
  * has none; -ESTALE, -EINVAL. On failure all are still private, their tokens as they were.
  */
-static inline int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)
+static inline int kvmm_stage_tokens(struct kvmm_pool *pool,
+				    const struct kvmm_stage_tokens_args *req)
 {
 	return kvmm_stage_tokens_sized(pool, req, sizeof(*req));
 }

@@ -151,8 +151,8 @@ enum kvmm_name_of {
 	KVMM_NR_NAMES,
 };
 
-/** kvmm_name() - the name of a number, a static string; "?" if there is no such number. */
-KVMM_API const char *kvmm_name(enum kvmm_name_of what, uint32_t number);
+/** kvmm_enum_name() - the name of a number, a static string; "?" if there is no such number. */
+KVMM_API const char *kvmm_enum_name(enum kvmm_name_of what, uint32_t number);
 
 /** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
 KVMM_API const char *kvmm_version(void);

@@ -90,8 +90,8 @@ struct kvmm_verify_stat {
 	uint64_t bad_copies;
 };
 
-/** kvmm_verify_stat() - kvmm_pool_stat_of() of KVMM_STAT_VERIFY. */
-static inline int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
+/** kvmm_verify_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_VERIFY. */
+static inline int kvmm_verify_get_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_VERIFY, stat, sizeof(*stat));
 }

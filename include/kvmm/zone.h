@@ -113,12 +113,13 @@ KVMM_API int kvmm_zone_free(struct kvmm_zone *zone, uint32_t start, uint32_t nr)
 /** kvmm_zone_free_many() - give single blocks back; -EINVAL also if an id stands there twice. */
 KVMM_API int kvmm_zone_free_many(struct kvmm_zone *zone, const uint32_t *ids, uint32_t nr);
 
-KVMM_API int kvmm_zone_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat, size_t size);
+KVMM_API int kvmm_zone_get_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat,
+				      size_t size);
 
-/** kvmm_zone_stat() - counts as of one moment. Return: 0; -EINVAL. */
-static inline int kvmm_zone_stat(struct kvmm_zone *zone, struct kvmm_zone_stat *stat)
+/** kvmm_zone_get_stat() - counts as of one moment. Return: 0; -EINVAL. */
+static inline int kvmm_zone_get_stat(struct kvmm_zone *zone, struct kvmm_zone_stat *stat)
 {
-	return kvmm_zone_stat_sized(zone, stat, sizeof(*stat));
+	return kvmm_zone_get_stat_sized(zone, stat, sizeof(*stat));
 }
 
 /**

@@ -177,7 +177,7 @@ static int find_calls(struct driver *driver, void *library)
 	return 0;
 }
 
-/* The one that kvmm_device_info() has left in the process. */
+/* The one that kvmm_device_get_info() has left in the process. */
 static void *find_library(const char *name)
 {
 	const char *soname = strncmp(name, "soft:", 5) ? "libcuda.so.1" : "libkvmm-swcuda.so";
@@ -235,7 +235,7 @@ static const struct device ops = {
 int driver_device_open(const char *name, struct device **device, const char **why)
 {
 	static struct kvmm_device_info info = { .size = sizeof(info) };
-	int err = kvmm_device_info(name, &info);
+	int err = kvmm_device_get_info(name, &info);
 	struct driver *driver;
 	void *library;
 

@@ -214,10 +214,10 @@ static void report(const struct engine *engine, const struct lane *lane,
 		nr_steps += lane[i].nr_steps;
 	for (uint32_t i = 0; i < engine->opt->nr_requests; i++)
 		nr_tokens += engine->request[i].nr_tokens - engine->request[i].nr_prompt;
-	kvmm_pool_stat(engine->pool, &stat);
-	kvmm_step_stat(engine->pool, &steps);
-	kvmm_verify_stat(engine->pool, &verify);
-	kvmm_tier_client_stat(engine->pool, &below, sizeof(below));
+	kvmm_pool_get_stat(engine->pool, &stat);
+	kvmm_step_get_stat(engine->pool, &steps);
+	kvmm_verify_get_stat(engine->pool, &verify);
+	kvmm_tier_client_get_stat(engine->pool, &below, sizeof(below));
 	printf("%-8s %6llu tokens %6llu steps %6llu hits %7llu blocks moved %6llu KiB lent "
 	       "%6llu checked %6llu loaded\n", mode_names[engine->mode], (unsigned long long)nr_tokens,
 	       (unsigned long long)nr_steps, (unsigned long long)stat.hit_blocks,
@@ -230,7 +230,7 @@ static int check_content(const struct engine *engine)
 {
 	struct kvmm_verify_stat verify = { 0 };
 
-	kvmm_verify_stat(engine->pool, &verify);
+	kvmm_verify_get_stat(engine->pool, &verify);
 	return verify.bad_blocks || verify.bad_copies ? -EIO : kvmm_validate(engine->pool);
 }
 

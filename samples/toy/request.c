@@ -141,7 +141,7 @@ int request_grow(struct engine *engine, struct request *request)
 	int err = 0;
 
 	if (request->is_paged) {
-		err = kvmm_seq_info(request->seq, &info);
+		err = kvmm_seq_get_info(request->seq, &info);
 		if (err)
 			return err;
 		return info.nr_waiting ? kvmm_seq_schedule_prefill(request->seq, info.nr_waiting) :

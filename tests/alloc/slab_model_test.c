@@ -245,7 +245,7 @@ static void compare(void)
 		struct kvmm_slab_stat stat;
 
 		cr_assert_eq(kv_slab_cache_check(model[c].cache), 0);
-		cr_assert_eq(kvmm_slab_cache_stat(model[c].cache, &stat), 0);
+		cr_assert_eq(kvmm_slab_get_stat(model[c].cache, &stat), 0);
 		cr_assert_eq(stat.nr_objects, model[c].nr_live);
 		cr_assert_eq(stat.nr_slots - stat.nr_objects, room_of(&model[c]));
 		cr_assert_eq(stat.nr_empty, count_empty(&model[c]));
@@ -279,7 +279,7 @@ static void open_caches(void)
 		model[c] = (struct model_cache){ .cache = slab_cache_of(zone, &attr),
 						 .align = attr.align,
 						 .keep_empty = attr.keep_empty };
-		cr_assert_eq(kvmm_slab_shape(zone, &attr, &model[c].shape), 0);
+		cr_assert_eq(kvmm_slab_get_shape(zone, &attr, &model[c].shape), 0);
 	}
 }
 

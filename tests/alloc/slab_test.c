@@ -20,7 +20,7 @@ static void end(struct kvmm_zone *zone, struct kvmm_slab_cache *cache)
 	struct kvmm_zone_stat stat;
 
 	kvmm_slab_cache_destroy(cache);
-	cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
+	cr_expect_eq(kvmm_zone_get_stat(zone, &stat), 0);
 	cr_expect_eq(stat.nr_free, stat.nr_blocks);
 	kvmm_zone_destroy(zone);
 	cr_expect_eq(kv_mem_bytes(), 0);
@@ -34,7 +34,7 @@ static struct kvmm_slab_shape shape_of(u64 object_bytes, u32 max_waste_pm, int e
 	struct kvmm_slab_shape shape = { 0 };
 
 	attr.max_waste_pm = max_waste_pm;
-	cr_expect_eq(kvmm_slab_shape(NULL, &attr, &shape), err, "%lu bytes, %u", object_bytes,
+	cr_expect_eq(kvmm_slab_get_shape(NULL, &attr, &shape), err, "%lu bytes, %u", object_bytes,
 		     max_waste_pm);
 	return shape;
 }
@@ -88,17 +88,17 @@ Test(slab, alignment_and_colour_are_part_of_the_shape)
 	struct kvmm_slab_shape shape;
 
 	attr.align = 16;	/* 0, 32, and 12 bytes are over */
-	cr_assert_eq(kvmm_slab_shape(NULL, &attr, &shape), 0);
+	cr_assert_eq(kvmm_slab_get_shape(NULL, &attr, &shape), 0);
 	cr_expect_eq(shape.stride, 32);
 	cr_expect_eq(shape.nr_objects, 2);
 	cr_expect_eq(shape.waste_bytes, 24);
 	cr_expect_eq(shape.block_align, 1);
 	attr.align = 256;	/* of 4 blocks of 64 bytes */
-	cr_assert_eq(kvmm_slab_shape(NULL, &attr, &shape), 0);
+	cr_assert_eq(kvmm_slab_get_shape(NULL, &attr, &shape), 0);
 	cr_expect_eq(shape.block_align, 4);
 	attr.align = 4;
 	attr.colour_bytes = 4;	/* 3 objects, 4 bytes over */
-	cr_assert_eq(kvmm_slab_shape(NULL, &attr, &shape), 0);
+	cr_assert_eq(kvmm_slab_get_shape(NULL, &attr, &shape), 0);
 	cr_expect_eq(shape.nr_colours, 2);
 }
 
@@ -234,15 +234,15 @@ Test(slab, kept_slabs_go_back_when_another_cache_would_fail)
 	cr_assert_eq(kvmm_slab_alloc(x, 6, obj), 0);
 	cr_assert_eq(kvmm_slab_free(x, 6, obj), 0);
 	cr_assert_eq(kvmm_slab_alloc(w, 1, wide), 0);
-	cr_assert_eq(kvmm_slab_cache_stat(x, &stat), 0);
+	cr_assert_eq(kvmm_slab_get_stat(x, &stat), 0);
 	cr_expect_eq(stat.nr_empty, 3, "there was a free block");
 	cr_expect_eq(kvmm_slab_alloc(w, 3, wide + 1), 0);
-	cr_assert_eq(kvmm_slab_cache_stat(x, &stat), 0);
+	cr_assert_eq(kvmm_slab_get_stat(x, &stat), 0);
 	cr_expect_eq(stat.nr_slabs, 0);
-	cr_assert_eq(kvmm_slab_cache_stat(w, &stat), 0);
+	cr_assert_eq(kvmm_slab_get_stat(w, &stat), 0);
 	cr_expect_eq(stat.fail_nospc, 0);
 	cr_expect_eq(kvmm_slab_alloc(w, 1, wide + 4), -ENOSPC);
-	cr_assert_eq(kvmm_slab_cache_stat(w, &stat), 0);
+	cr_assert_eq(kvmm_slab_get_stat(w, &stat), 0);
 	cr_expect_eq(stat.fail_nospc, 1);
 	cr_expect_eq(kv_slab_cache_check(x), 0);
 	cr_expect_eq(kv_slab_cache_check(w), 0);
@@ -362,7 +362,7 @@ Test(slab, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_slab_alloc(x, UINT32_MAX, &obj), -ENOSPC);
 	cr_expect_eq(kvmm_slab_free(NULL, 1, &obj), -EINVAL);
 	cr_expect_eq(kvmm_slab_places(x, 1, &obj, NULL), -EINVAL);
-	cr_expect_eq(kvmm_slab_cache_stat(x, NULL), -EINVAL);
+	cr_expect_eq(kvmm_slab_get_stat(x, NULL), -EINVAL);
 	cr_expect_eq(kvmm_slab_total(zone, NULL), -EINVAL);
 	cr_expect_eq(kv_slab_info(zone, NULL, 1), -EINVAL);
 	cr_expect_eq(kv_slab_cache_check(NULL), -EINVAL);
@@ -383,7 +383,7 @@ Test(slab, numbers_add_up)
 	cr_assert_eq(kvmm_slab_alloc(x, 7, obj), 0);
 	slab_give(x, obj[0]);
 	slab_take(y);
-	cr_assert_eq(kvmm_slab_cache_stat(x, &stat), 0);
+	cr_assert_eq(kvmm_slab_get_stat(x, &stat), 0);
 	cr_expect_eq(stat.nr_objects, 6);
 	cr_expect_eq(stat.nr_slots, 9);
 	cr_expect_eq(stat.nr_slabs, 3);
@@ -403,7 +403,7 @@ Test(slab, numbers_add_up)
 	cr_expect_eq(total.waste_pm, 282);	/* 72 of 256, rounded up */
 	cr_assert_eq(kvmm_slab_total(NULL, &stat), 0);
 	cr_expect_eq(stat.held_bytes, 256);
-	cr_assert_eq(kvmm_zone_stat(zone, &zstat), 0);
+	cr_assert_eq(kvmm_zone_get_stat(zone, &zstat), 0);
 	cr_expect_eq(total.metadata_bytes + zstat.metadata_bytes, kv_mem_bytes());
 	kvmm_slab_cache_destroy(y);
 	end(zone, x);

@@ -141,7 +141,7 @@ int main(void)
 		expect(!kv_slab_cache_check(caches[i]));
 		kvmm_slab_cache_destroy(caches[i]);
 	}
-	expect(!kvmm_zone_stat(zone, &stat) && stat.nr_free == NR_BLOCKS);
+	expect(!kvmm_zone_get_stat(zone, &stat) && stat.nr_free == NR_BLOCKS);
 	kvmm_zone_destroy(zone);
 	return !!nr_bad;
 }

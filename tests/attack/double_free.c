@@ -103,7 +103,7 @@ static int do_deed(enum deed deed, uint32_t who)
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 	kvmm_staged_t staged = round_of.staged;
 	kvmm_ref_t ref;
-	struct kvmm_publish publish = { .staged = &staged, .nr = 1, .refs = &ref };
+	struct kvmm_publish_args publish = { .staged = &staged, .nr = 1, .refs = &ref };
 	int err = -EINVAL;
 
 	switch (deed) {
@@ -202,7 +202,7 @@ static void look(void)
 	kvmm_mut_t mut;
 
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_available == NR_BLOCKS);
 	expect(!kvmm_alloc(beside, 1, &mut) && !kvmm_free(beside, &mut, 1));
 }

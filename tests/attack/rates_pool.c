@@ -97,7 +97,7 @@ static void look_up(struct scene *s)
 
 static void send_down(struct scene *s)
 {
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = 1 };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = 1 };
 	struct name name;
 	kvmm_tier_op_t op;
 	kvmm_ref_t ref;
@@ -111,7 +111,7 @@ static void send_down(struct scene *s)
 		struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
 
 		if (below(s->dice, 3) && !kvmm_tier_wait(s->pool, op, PATIENCE_NS))
-			kvmm_tier_result(s->pool, op, &result);
+			kvmm_tier_get_result(s->pool, op, &result);
 		else
 			kvmm_tier_abort(s->pool, op);
 	}
@@ -120,7 +120,7 @@ static void send_down(struct scene *s)
 
 static void load(struct scene *s)
 {
-	struct kvmm_tier_load req = { .size = sizeof(req) };
+	struct kvmm_tier_load_args req = { .size = sizeof(req) };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
 	struct name name;
 	kvmm_tier_op_t op;
@@ -131,7 +131,8 @@ static void load(struct scene *s)
 	result.refs = &ref;
 	if (kvmm_tier_load(s->pool, &req, &op))
 		return;
-	if (kvmm_tier_wait(s->pool, op, PATIENCE_NS) || kvmm_tier_result(s->pool, op, &result)) {
+	if (kvmm_tier_wait(s->pool, op, PATIENCE_NS) ||
+	    kvmm_tier_get_result(s->pool, op, &result)) {
 		kvmm_tier_abort(s->pool, op);
 		return;
 	}

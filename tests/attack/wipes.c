@@ -243,7 +243,7 @@ static void check_content(const struct run *run, const kvmm_ref_t *refs, u32 nr)
 static int load(const struct run *run, u32 i)
 {
 	struct kvmm_prefix one = { &run->key[i], 1, 0, NULL, run->prefix.domain };
-	struct kvmm_tier_load how = { .size = sizeof(how), .prefix = &one };
+	struct kvmm_tier_load_args how = { .size = sizeof(how), .prefix = &one };
 	struct run part;
 	kvmm_ref_t ref;
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = &ref, .nr = 1 };
@@ -252,7 +252,7 @@ static int load(const struct run *run, u32 i)
 
 	if (err)
 		return err;
-	while ((err = kvmm_tier_result(pool, op, &result)) == -EAGAIN)
+	while ((err = kvmm_tier_get_result(pool, op, &result)) == -EAGAIN)
 		turn(1);
 	if (err)
 		return err;
@@ -300,7 +300,7 @@ static bool begin_load(const struct run *run, kvmm_tier_op_t *op)
 {
 	u32 nr = 1 + any(min(run->prefix.nr, MAX_RUN));
 	struct kvmm_prefix some = { run->key, nr, 0, NULL, run->prefix.domain };
-	struct kvmm_tier_load how = { .size = sizeof(how), .prefix = &some };
+	struct kvmm_tier_load_args how = { .size = sizeof(how), .prefix = &some };
 
 	return run->prefix.nr && any(2) && !kvmm_tier_load(pool, &how, op);
 }

@@ -62,8 +62,8 @@ OP op_match(void)
 
 OP op_acquire(void)
 {
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = NR_PROMPT, .max_hits = NR_PROMPT,
-				    .nr_blocks = NR_PROMPT, .hits = refs, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = NR_PROMPT, .max_hits = NR_PROMPT,
+					 .nr_blocks = NR_PROMPT, .hits = refs, .fresh = fresh };
 
 	must(kvmm_acquire(pool, &req));
 }
@@ -80,7 +80,7 @@ OP op_register(void)
 
 OP op_evict(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = NR_PROMPT };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = NR_PROMPT };
 
 	must(kvmm_evict_for(pool, &req));
 }

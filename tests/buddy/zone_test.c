@@ -156,7 +156,7 @@ Test(zone, each_engine_is_found_by_name_and_reports_its_memory)
 		struct kvmm_zone *zone;
 
 		cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
-		cr_assert_eq(kvmm_zone_stat(zone, &stat), 0);
+		cr_assert_eq(kvmm_zone_get_stat(zone, &stat), 0);
 		cr_expect_eq(stat.metadata_bytes, kv_mem_bytes() - before);
 		cr_expect_leq(stat.metadata_bytes, 16ull << 20, "%s", engine);
 		cr_expect_eq(stat.nr_free, 1u << 20);
@@ -182,7 +182,7 @@ Test(zone, each_engine_works_from_one_block_to_the_most)
 			u32 start;
 
 			cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
-			cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
+			cr_expect_eq(kvmm_zone_get_stat(zone, &stat), 0);
 			cr_expect_eq(kvmm_zone_alloc(zone, stat.largest, &start), 0);
 			cr_expect_eq(start, 0);
 			cr_expect_eq(kvmm_zone_free(zone, start, stat.largest), 0);
@@ -267,8 +267,8 @@ ZONE_TEST(zone, calls_without_a_zone_are_refused, zone_from(NULL, "...."))
 	cr_expect_eq(kvmm_zone_alloc_many(NULL, 1, &start), -EINVAL);
 	cr_expect_eq(kvmm_zone_free(NULL, 0, 1), -EINVAL);
 	cr_expect_eq(kvmm_zone_free_many(NULL, &start, 1), -EINVAL);
-	cr_expect_eq(kvmm_zone_stat(NULL, &stat), -EINVAL);
-	cr_expect_eq(kvmm_zone_stat(zone, NULL), -EINVAL);
+	cr_expect_eq(kvmm_zone_get_stat(NULL, &stat), -EINVAL);
+	cr_expect_eq(kvmm_zone_get_stat(zone, NULL), -EINVAL);
 	cr_expect_eq(kvmm_zone_unusable(NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_zone_fragmentation(NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_zone_next_free(NULL, 0, &ext), -EINVAL);
@@ -472,7 +472,7 @@ EXACT_ENGINES_TEST(stat_is_the_picture_in_numbers, ".A..B....C")
 {
 	struct kvmm_zone_stat stat;
 
-	cr_expect_eq(kvmm_zone_stat(zone, &stat), 0);
+	cr_expect_eq(kvmm_zone_get_stat(zone, &stat), 0);
 	cr_expect_eq(stat.nr_blocks, 10);
 	cr_expect_eq(stat.nr_free, 7);
 	cr_expect_eq(stat.nr_runs, 3);

@@ -332,7 +332,7 @@ Test(command, a_setting_is_what_the_pool_goes_by)
 
 	has(ask(control, fd, "set alpha watermark_high 8"), "\nwatermark_high\t0\t8\n");
 	has(ask(control, fd, "set alpha watermark_low 4"), "ok ");
-	cr_assert_eq(kvmm_alloc_stat(alpha, &door), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(alpha, &door), 0);
 	cr_expect_eq(door.marks.low, 4);
 	cr_expect_eq(door.marks.high, 8);
 	has(ask(control, fd, "config alpha watermark_low"), "\nwatermark_low\t4\t0\t");
@@ -347,10 +347,10 @@ Test(command, a_setting_is_what_the_pool_goes_by)
 	cr_expect_eq(kv_background_get(alpha, &how), -ENOENT);
 
 	has(ask(control, fd, "set alpha pace_bytes_per_ms 4096"), "\t0\t4096\n");
-	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);
+	cr_assert_eq(kvmm_pace_get_stat(alpha, &pace), 0);
 	cr_expect_eq(pace.bytes_per_ms, 4096);
 	has(ask(control, fd, "set alpha pace_bytes_per_step 8589934593"), "\t0\t8589934593\n");
-	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);
+	cr_assert_eq(kvmm_pace_get_stat(alpha, &pace), 0);
 	cr_expect_eq(pace.bytes_per_ms, 4096);
 	cr_expect_eq(pace.bytes_per_step, 8589934593ull, "all of its bytes");
 	has(ask(control, fd, "set alpha verify_sample_pm 10"), "\t0\t10\n");
@@ -367,7 +367,7 @@ Test(command, settings_are_refused_that_are_none_or_out_of_range)
 	has(ask(control, fd, "set alpha watermark_low 9"), "err 22 ");	/* above high */
 	has(ask(control, fd, "set alpha tier_touches 3"), "err 95 ");
 	has(ask(control, fd, "set alpha watermark_low"), "usage: set POOL NAME VALUE");
-	cr_assert_eq(kvmm_alloc_stat(alpha, &door), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(alpha, &door), 0);
 	cr_expect_eq(door.marks.low, 0);
 }
 
@@ -471,7 +471,7 @@ Test(command, numbers_are_those_of_the_last_millisecond)
 	/* A command that steers looks anew, and its effect is shown at once. */
 	cr_assert_eq(kvmm_watermarks_set(alpha, &direct), 0);
 	has(ask(control, fd, "set alpha watermark_low 3"), "watermark_low\t2\t3\n");
-	cr_assert_eq(kvmm_alloc_stat(alpha, &now), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(alpha, &now), 0);
 	cr_expect_eq(now.marks.min, 1);
 	cr_expect_eq(now.marks.low, 3);
 	cr_expect_eq(now.marks.high, 9);
@@ -575,7 +575,7 @@ static u32 nr_clients(void)
 {
 	struct kvmm_control_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_control_stat(control, &stat), 0);
+	cr_assert_eq(kvmm_control_get_stat(control, &stat), 0);
 	return stat.clients;
 }
 

@@ -52,7 +52,7 @@ static struct kvmm_control_stat counts(void)
 {
 	struct kvmm_control_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_control_stat(control, &stat), 0);
+	cr_assert_eq(kvmm_control_get_stat(control, &stat), 0);
 	return stat;
 }
 
@@ -541,11 +541,11 @@ Test(control, an_older_caller_gets_the_counts_he_has_room_for)
 {
 	u64 room[3] = { 2 * sizeof(u64), 7, 7 };
 
-	cr_expect_eq(kvmm_control_stat(control, (void *)room), 0);
+	cr_expect_eq(kvmm_control_get_stat(control, (void *)room), 0);
 	cr_expect_eq(room[1], 0);
 	cr_expect_eq(room[2], 7);
 	room[0] = 7;
-	cr_expect_eq(kvmm_control_stat(control, (void *)room), -EINVAL);
+	cr_expect_eq(kvmm_control_get_stat(control, (void *)room), -EINVAL);
 }
 
 /* ---- where it is ---- */

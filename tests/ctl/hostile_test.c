@@ -75,7 +75,7 @@ Test(hostile, want_of_descriptors_is_waited_out)
 	kvmm_control_poll(control);
 	kvmm_control_poll(control);
 	cr_expect_not(calls_for_a_poll());
-	cr_expect_eq(kvmm_control_stat(control, &stat), 0);
+	cr_expect_eq(kvmm_control_get_stat(control, &stat), 0);
 	cr_expect_eq(stat.shut, 2);
 	kv_sock_set(NULL);
 	fake_env_advance(&fake, 100 * 1000000ull);

@@ -63,8 +63,8 @@ static u32 match(u32 first, u32 nr, u8 *answers, u8 *levels)
 	kvmm_key_t keys[MAX_NR];
 	kvmm_ref_t refs[MAX_NR];
 	struct kvmm_prefix prefix = names(first, nr, keys);
-	struct kvmm_tier_match req = { .size = sizeof(req), .prefix = &prefix, .refs = refs,
-				       .answers = answers, .levels = levels };
+	struct kvmm_tier_match_args req = { .size = sizeof(req), .prefix = &prefix, .refs = refs,
+					    .answers = answers, .levels = levels };
 
 	must(kvmm_tier_match(pool, &req), "match");
 	must(kvmm_put_many(pool, refs, req.nr_device), "put");
@@ -109,7 +109,7 @@ static void compute(u32 first, u32 nr, kvmm_ref_t *refs)
 static void offload(const kvmm_ref_t *refs, u32 first, u32 nr, bool is_there)
 {
 	kvmm_ref_t some[MAX_NR];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = some };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = some };
 	s32 errors[MAX_NR];
 	struct kvmm_tier_result result = { .size = sizeof(result), .errors = errors };
 	kvmm_tier_op_t op;
@@ -120,7 +120,7 @@ static void offload(const kvmm_ref_t *refs, u32 first, u32 nr, bool is_there)
 	must(kvmm_tier_offload(pool, &req, &op), "offload");
 	settle();
 	result.nr = req.nr;
-	kvmm_tier_result(pool, op, &result);
+	kvmm_tier_get_result(pool, op, &result);
 	for (u32 i = 0; i < req.nr; i++)
 		*(is_there ? &count.present : &count.offloads) += !errors[i];
 }
@@ -144,7 +144,7 @@ static int begin_load(u32 first, u32 nr, kvmm_tier_op_t *op)
 {
 	kvmm_key_t keys[MAX_NR];
 	struct kvmm_prefix prefix = names(first, nr, keys);
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	int err = kvmm_tier_load(pool, &req, op);
 
 	count.refused += err == -ENOSPC || err == -EAGAIN || err == -EDQUOT || err == -E2BIG;
@@ -157,7 +157,7 @@ static void end_load(kvmm_tier_op_t op, u32 nr)
 	kvmm_ref_t refs[MAX_NR];
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs, .nr = nr };
 
-	must(kvmm_tier_result(pool, op, &result), "result of a load");
+	must(kvmm_tier_get_result(pool, op, &result), "result of a load");
 	must(kvmm_put_many(pool, refs, nr), "put");
 }
 
@@ -212,7 +212,7 @@ static void go_wrong(u32 first, u32 nr)
 	fault.fails_reads = true;
 	if (!begin_load(first, 1, &op)) {
 		settle();
-		if (!kvmm_tier_result(pool, op, &result))
+		if (!kvmm_tier_get_result(pool, op, &result))
 			must(-1, "a load that fails");
 		count.failed++;
 		count.wiped++;
@@ -224,7 +224,7 @@ static void go_wrong(u32 first, u32 nr)
 static void call_off(u32 first, u32 nr)
 {
 	kvmm_ref_t ref;
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = &ref, .nr = 1 };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = &ref, .nr = 1 };
 	kvmm_tier_op_t op;
 
 	if (place[first] == KVMM_TIER_HOST)

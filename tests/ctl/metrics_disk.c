@@ -69,7 +69,7 @@ static void see_segments(void)
 	struct kvmm_disk_view *view;
 
 	must(kvmm_disk_view_open(folder, &view), "view");
-	must(kvmm_disk_view_info(view, &info), "view_info");
+	must(kvmm_disk_view_get_info(view, &info), "view_info");
 	for (u32 i = 0; i < info.nr_segments && i < NR_SEGMENTS; i++) {
 		must(kvmm_disk_view_segment(view, i, &segment), "view_segment");
 		if (segment.kind == KVMM_DISK_SEGMENT_EMPTY)
@@ -106,7 +106,7 @@ static u8 buffer[BYTES] __attribute__((aligned(BYTES)));
 
 static int put(u32 n)
 {
-	struct kvmm_disk_put put = { .name = name_of(n), .data = buffer, .bytes = BYTES };
+	struct kvmm_disk_put_args put = { .name = name_of(n), .data = buffer, .bytes = BYTES };
 	s32 status = 0;
 
 	memset(buffer, (int)n, BYTES);
@@ -143,7 +143,7 @@ static void put_some(void)
 static void get(void)
 {
 	u32 n = any(NR_NAMES);
-	struct kvmm_disk_get get = { .name = name_of(n), .data = buffer, .room = BYTES };
+	struct kvmm_disk_get_args get = { .name = name_of(n), .data = buffer, .room = BYTES };
 	s32 status = 0;
 
 	fault.fails_reads = !any(12);
@@ -219,7 +219,7 @@ static u32 nr_live(void)
 
 static void disk_expect(void)
 {
-	struct kvmm_disk_put last = { .data = buffer, .bytes = BYTES };
+	struct kvmm_disk_put_args last = { .data = buffer, .bytes = BYTES };
 
 	wear_out();
 	last.name = name_of(missing_name());

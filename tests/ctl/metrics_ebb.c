@@ -90,8 +90,8 @@ static void ask_meanwhile(u32 first, const kvmm_ref_t *ref)
 	u32 block = kvmm_block_of_ref(pool, *ref);
 	u8 answer;
 	kvmm_ref_t got;
-	struct kvmm_tier_match req = { .size = sizeof(req), .prefix = &prefix, .refs = &got,
-				       .answers = &answer };
+	struct kvmm_tier_match_args req = { .size = sizeof(req), .prefix = &prefix, .refs = &got,
+					    .answers = &answer };
 
 	must(kvmm_evict_blocks(pool, &block, 1), "evict");
 	must(kvmm_tier_match(pool, &req), "match");
@@ -103,7 +103,7 @@ static void ask_meanwhile(u32 first, const kvmm_ref_t *ref)
 static void go_down(u32 first, u32 nr)
 {
 	kvmm_ref_t refs[MAX_NR];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = refs };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = refs };
 	s32 errors[MAX_NR];
 	struct kvmm_tier_result result = { .size = sizeof(result), .errors = errors };
 	u64 ns = any(1000) * 1000;
@@ -124,7 +124,7 @@ static void go_down(u32 first, u32 nr)
 	count.down_ns += ns;
 	count.copies_down++;
 	result.nr = req.nr;
-	kvmm_tier_result(pool, op, &result);
+	kvmm_tier_get_result(pool, op, &result);
 	for (u32 i = 0; i < req.nr; i++) {
 		count.failed += fails;
 		count.offloads += !fails;
@@ -150,7 +150,7 @@ static void go_up(u32 first, u32 nr)
 	kvmm_key_t keys[MAX_NR];
 	kvmm_ref_t refs[MAX_NR];
 	struct kvmm_prefix prefix = names(first, nr, keys);
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs };
 	bool fails = !any(6), is_spoilt = !fails && !any(6);
 	u64 ns = any(1000) * 1000;
@@ -171,7 +171,7 @@ static void go_up(u32 first, u32 nr)
 		spoil();
 	count.up_ns += ns;
 	count.copies_up++;
-	err = kvmm_tier_result(pool, op, &result);
+	err = kvmm_tier_get_result(pool, op, &result);
 	if (err != (fails ? -EIO : is_spoilt ? -EBADMSG : 0))
 		must(err < 0 ? err : -1, "result of a load");
 	for (u32 i = first; i < first + nr_there; i++) {
@@ -209,9 +209,9 @@ static void leave_something(u32 *nr_writing, u32 *nr_loading, u32 *nr_queued)
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	kvmm_key_t key;
 	kvmm_ref_t refs[MAX_NR];
-	struct kvmm_tier_offload down = { .size = sizeof(down), .refs = refs, .nr = 2 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .refs = refs, .nr = 2 };
 	struct kvmm_prefix prefix;
-	struct kvmm_tier_load up = { .size = sizeof(up), .prefix = &prefix };
+	struct kvmm_tier_load_args up = { .size = sizeof(up), .prefix = &prefix };
 	kvmm_tier_op_t op;
 	u32 i = 0;
 

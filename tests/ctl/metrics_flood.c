@@ -53,7 +53,7 @@ static void flood_use(void)
 	kvmm_key_t key = key_of(nr_names++, 1);
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = &ref, .nr = 1 };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = &ref, .nr = 1 };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
 	kvmm_tier_op_t op;
 
@@ -62,7 +62,7 @@ static void flood_use(void)
 	must(kvmm_tier_offload(pool, &req, &op), "offload");
 	for (u32 i = 0; i < 8; i++)
 		must(kvmm_tier_poll(pool), "poll");
-	must(kvmm_tier_result(pool, op, &result), "result");
+	must(kvmm_tier_get_result(pool, op, &result), "result");
 	must(kvmm_put(pool, ref), "put");
 }
 
@@ -75,7 +75,7 @@ static u32 nr_there(void)
 		kvmm_key_t key = key_of(i, 1);
 		struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 		kvmm_ref_t ref;
-		struct kvmm_tier_match req = { .size = sizeof(req), .prefix = &prefix, .refs = &ref };
+		struct kvmm_tier_match_args req = { .size = sizeof(req), .prefix = &prefix, .refs = &ref };
 
 		must(kvmm_tier_match(pool, &req), "match");
 		nr += req.nr_lower;
@@ -144,14 +144,14 @@ static void turn_clock(u64 ns)
 static void load(const struct kvmm_prefix *prefix, u32 nr, kvmm_ref_t *refs)
 {
 	struct kvmm_prefix part = *prefix;
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &part };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &part };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
 	int err;
 
 	part.nr = nr;
 	must(kvmm_tier_load(loop, &req, &op), "load");
-	while ((err = kvmm_tier_result(loop, op, &result)) == -EAGAIN)
+	while ((err = kvmm_tier_get_result(loop, op, &result)) == -EAGAIN)
 		turn_clock(100000);
 	must(err, "result");
 }
@@ -163,7 +163,8 @@ static void loop_use(void)
 	kvmm_ref_t refs[NR_KEYS];
 	kvmm_mut_t mut[NR_KEYS];
 	struct kvmm_prefix prefix = { .keys = keys, .nr = NR_KEYS }, rest;
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix, .refs = refs };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
+					      .refs = refs };
 	u32 nr;
 
 	for (u32 i = 0; i < NR_KEYS; i++)
@@ -191,7 +192,7 @@ static void loop_expect(void)
 	struct kvmm_tier_client_stat stat;
 
 	for (u32 i = 0; i < 2000; i++) {
-		must(kvmm_tier_client_stat(loop, &stat, sizeof(stat)), "tier_client_stat");
+		must(kvmm_tier_client_get_stat(loop, &stat, sizeof(stat)), "tier_client_stat");
 		if (stat.thrashing)
 			break;
 		loop_use();

@@ -122,7 +122,7 @@ static void lend_expect(void)
 
 	blow_up(run_seed % 2 * 3 * UNIT);
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
-		must(kvmm_block_info(lent.pool, i, &info), "block_info");
+		must(kvmm_block_get_info(lent.pool, i, &info), "block_info");
 		nr_away += info.state == KVMM_BLOCK_AWAY;
 	}
 	for (u32 i = 0; i < NR_UNITS; i++)
@@ -179,7 +179,7 @@ static u32 count_score(void)
 	for (u32 i = 0; i <= NR_TIDY; i++) {
 		info.state = KVMM_BLOCK_RANGE;
 		if (i < NR_TIDY)
-			must(kvmm_block_info(tidy.pool, i, &info), "block_info");
+			must(kvmm_block_get_info(tidy.pool, i, &info), "block_info");
 		if (info.state == KVMM_BLOCK_FREE) {
 			run++;
 			continue;

@@ -131,7 +131,7 @@ static void look_up(void)
 static void ask_for_less_than_a_block(void)
 {
 	kvmm_mut_t mut;
-	struct kvmm_acquire req = { .nr_blocks = 1, .fresh = &mut };
+	struct kvmm_acquire_args req = { .nr_blocks = 1, .fresh = &mut };
 
 	must(kvmm_acquire(pool, &req), "acquire");
 	must(kvmm_free(pool, &mut, 1), "free");

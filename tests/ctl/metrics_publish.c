@@ -230,8 +230,8 @@ static void change_names(u32 nr_times)
 
 	for (u32 i = 0; i < nr_times; i++) {
 		u32 nr = 1 + any(MAX_NR);
-		struct kvmm_acquire req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
-					    .hits = ref, .fresh = mut, .evicted = evicted };
+		struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
+						 .hits = ref, .fresh = mut, .evicted = evicted };
 
 		name_keys(any(NR_PROMPTS), 0, nr, key);
 		must(kvmm_acquire(pool, &req), "acquire");
@@ -252,7 +252,7 @@ static void publish_use(void)
 
 	change_names(any(3) ? any(3) : 12 + any(12));
 	nr = count.happened - before;
-	kvmm_events_stat(watcher, &stat);
+	kvmm_events_get_stat(watcher, &stat);
 	if (stat.happened != count.happened)
 		must(-1, "as many events as names came and went");
 	/* Who was lapped goes on with the younger half of the ring. */

@@ -56,7 +56,7 @@ static struct sight look(void)
 	struct sight sight = { 0 };
 
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
-		must(kvmm_block_info(room->pool, i, &info), "block_info");
+		must(kvmm_block_get_info(room->pool, i, &info), "block_info");
 		sight.nr_free += info.state == KVMM_BLOCK_FREE;
 		sight.nr_inactive += info.state == KVMM_BLOCK_INACTIVE;
 	}
@@ -64,7 +64,7 @@ static struct sight look(void)
 		room->reserved[i] = reserved_behind(i);
 		sight.nr_reserved += room->reserved[i];
 	}
-	must(kvmm_zone_stat(kvmm_pool_zone(room->pool), &zone), "zone_stat");
+	must(kvmm_zone_get_stat(kvmm_pool_zone(room->pool), &zone), "zone_stat");
 	sight.nr_zone = zone.nr_free;
 	sight.longest = zone.largest;
 	sight.nr_aside = sight.nr_free - sight.nr_reserved - zone.nr_free;
@@ -239,8 +239,8 @@ static void use_names(void)
 	if (before.nr_zone < 2 * 64)
 		return;
 	for (u32 i = any(12); i; i--) {
-		struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
-					    .hits = &ref, .fresh = &mut };
+		struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
+						 .hits = &ref, .fresh = &mut };
 
 		name_keys(any(NR_NAMES), 0, 1, &key);
 		must(kvmm_acquire(room->pool, &req), "acquire");

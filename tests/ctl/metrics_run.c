@@ -70,8 +70,9 @@ static void use_prompt(void)
 	kvmm_key_t key[MAX_NR], evicted[MAX_NR];
 	kvmm_ref_t ref[MAX_NR];
 	kvmm_mut_t mut[MAX_NR];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
-				    .hits = ref, .fresh = mut, .evicted = evicted };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr,
+					 .nr_blocks = nr,
+					 .hits = ref, .fresh = mut, .evicted = evicted };
 	int err;
 
 	name_keys(any(NR_PROMPTS), 0, nr, key);
@@ -106,12 +107,12 @@ static void register_twice(void)
 	struct kvmm_pool_stat before, after;
 
 	name_keys(any(NR_PROMPTS), 0, 1, key);
-	must(kvmm_pool_stat(cache, &before), "stat");
+	must(kvmm_pool_get_stat(cache, &before), "stat");
 	if (kvmm_alloc(cache, 1, &mut)) {
 		count.nospc++;
 		return;
 	}
-	must(kvmm_pool_stat(cache, &after), "stat");
+	must(kvmm_pool_get_stat(cache, &after), "stat");
 	count.evicted += after.evictions - before.evictions;	/* nobody else says */
 	count.deaths += after.evictions - before.evictions;
 	was = kvmm_match_len(cache, key, 1) == 1;
@@ -145,12 +146,12 @@ static void hold_and_free(void)
 	struct kvmm_pool_stat before, after;
 
 	if (any(2) && nr_held < NR_HELD) {
-		must(kvmm_pool_stat(cache, &before), "stat");
+		must(kvmm_pool_get_stat(cache, &before), "stat");
 		if (kvmm_alloc(cache, 1, &held[nr_held])) {
 			count.nospc++;
 			return;
 		}
-		must(kvmm_pool_stat(cache, &after), "stat");
+		must(kvmm_pool_get_stat(cache, &after), "stat");
 		count.evicted += after.evictions - before.evictions;
 		count.deaths += after.evictions - before.evictions;
 		nr_held++;
@@ -167,7 +168,7 @@ static void offload(void)
 	u32 nr = 1 + any(4);
 	kvmm_key_t key[MAX_NR];
 	kvmm_ref_t ref[MAX_NR];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = ref };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = ref };
 	struct kvmm_tier_result result = { .size = sizeof(result) };
 	kvmm_tier_op_t op;
 	s32 errors[MAX_NR];
@@ -183,7 +184,7 @@ static void offload(void)
 	if (!nr_hits)
 		return;
 	req.nr = nr_hits;
-	must(kvmm_tier_client_stat(cache, &before, sizeof(before)), "tier");
+	must(kvmm_tier_client_get_stat(cache, &before, sizeof(before)), "tier");
 	err = kvmm_tier_offload(cache, &req, &op);
 	if (!err) {
 		for (u32 i = 0; i < 64; i++) {
@@ -193,8 +194,8 @@ static void offload(void)
 		}
 		result.errors = errors;
 		result.nr = nr_hits;
-		err = kvmm_tier_result(cache, op, &result);
-		must(kvmm_tier_client_stat(cache, &after, sizeof(after)), "tier");
+		err = kvmm_tier_get_result(cache, op, &result);
+		must(kvmm_tier_client_get_stat(cache, &after, sizeof(after)), "tier");
 		for (int i = 0; !err && i < nr_hits; i++)
 			count.offloads += !errors[i];
 		count.offloads -= after.present - before.present;
@@ -302,7 +303,7 @@ static void expect_states(struct kvmm_pool *pool, const char *name)
 	char more[64];
 
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
-		must(kvmm_block_info(pool, i, &info), "block_info");
+		must(kvmm_block_get_info(pool, i, &info), "block_info");
 		nr[info.state]++;
 		is_free[i] = info.state == KVMM_BLOCK_FREE;
 		run = info.state == KVMM_BLOCK_FREE ? run + 1 : 0;

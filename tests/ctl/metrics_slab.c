@@ -25,7 +25,7 @@ static u32 nr_slabs_of(u32 i)
 {
 	struct kvmm_zone_stat stat;
 
-	must(kvmm_zone_stat(of[i].zone, &stat), "zone_stat");
+	must(kvmm_zone_get_stat(of[i].zone, &stat), "zone_stat");
 	return (NR_BLOCKS - stat.nr_free) / of[i].shape.nr_blocks;
 }
 
@@ -153,7 +153,7 @@ static void make_cache(u32 i)
 	of[i].metadata_bytes = -kv_mem_bytes();
 	must(kvmm_slab_cache_create(of[i].zone, &attr, &of[i].cache), "slab cache");
 	of[i].metadata_bytes += kv_mem_bytes();
-	must(kvmm_slab_shape(of[i].zone, &attr, &of[i].shape), "shape");
+	must(kvmm_slab_get_shape(of[i].zone, &attr, &of[i].shape), "shape");
 }
 
 static struct kvmm_pool *slab_make(const char *dir)

@@ -88,7 +88,7 @@ static struct kvmm_control_stat counts(void)
 {
 	struct kvmm_control_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_control_stat(control, &stat), 0);
+	cr_assert_eq(kvmm_control_get_stat(control, &stat), 0);
 	return stat;
 }
 
@@ -314,7 +314,7 @@ static u32 high_mark(void)
 {
 	struct kvmm_alloc_stat stat = { 0 };
 
-	cr_assert_eq(kvmm_alloc_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
 	return stat.marks.high;
 }
 

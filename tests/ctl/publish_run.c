@@ -109,7 +109,7 @@ static void stat(void)
 {
 	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
 
-	must(kvmm_publisher_stat(publisher, &stat), "stat");
+	must(kvmm_publisher_get_stat(publisher, &stat), "stat");
 	printf("%lu %lu %lu %lu %lu %lu %lu\n", stat.batches, stat.events, stat.lost, stat.resyncs,
 	       stat.replays, stat.snapshots, stat.refused);
 }

@@ -203,7 +203,7 @@ static struct kvmm_publisher_stat counts(void)
 {
 	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_publisher_stat(publisher, &stat), 0);
+	cr_assert_eq(kvmm_publisher_get_stat(publisher, &stat), 0);
 	return stat;
 }
 
@@ -325,11 +325,11 @@ Test(publish, an_older_caller_gets_what_he_has_room_for)
 {
 	u64 room[3] = { 2 * sizeof(u64), 7, 7 };
 
-	cr_expect_eq(kvmm_publisher_stat(publisher, (void *)room), 0);
+	cr_expect_eq(kvmm_publisher_get_stat(publisher, (void *)room), 0);
 	cr_expect_eq(room[1], 0);
 	cr_expect_eq(room[2], 7);
 	room[0] = 7;
-	cr_expect_eq(kvmm_publisher_stat(publisher, (void *)room), -EINVAL);
+	cr_expect_eq(kvmm_publisher_get_stat(publisher, (void *)room), -EINVAL);
 }
 
 /* ---- endpoints ---- */

@@ -132,7 +132,7 @@ Test(publisher, without_descriptors_it_does_not_listen_for_a_while)
 	wait_for(&fake_zmq.nr_taken, 4);
 	smp_store_release(&fake_zmq.is_taken, 0);
 	wait_for(&fake_zmq.nr_bound, 4);
-	cr_expect_eq(kvmm_publisher_stat(publisher, &stat), 0);
+	cr_expect_eq(kvmm_publisher_get_stat(publisher, &stat), 0);
 	cr_expect_eq(stat.shut, 1);
 	cr_expect_eq(fake_zmq.nr_resolved, 0, "libzmq would abort without a descriptor");
 	kvmm_publisher_stop(publisher);
@@ -173,7 +173,7 @@ Test(publisher, all_that_happened_before_it_stops_is_published)
 	slow.batch_max = 4;
 	attr.events = &slow;
 	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
-	cr_assert_eq(kvmm_publisher_stat(publisher, &stat), 0);
+	cr_assert_eq(kvmm_publisher_get_stat(publisher, &stat), 0);
 	cr_expect_eq(stat.batches, 0);
 	cache_keys(pool, 1, 2);
 	kvmm_publisher_stop(publisher);

@@ -57,16 +57,16 @@ Test(steer, a_plan_moves_nothing_and_a_run_does)
 static const struct kvmm_compact_plan *plan_says;
 static struct kvmm_compact_goal goal_asked;
 
-int __real_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			     struct kvmm_compact_plan *plan);
-int __wrap_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			     struct kvmm_compact_plan *plan);
+int __real_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				 struct kvmm_compact_plan *plan);
+int __wrap_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				 struct kvmm_compact_plan *plan);
 
-int __wrap_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			     struct kvmm_compact_plan *plan)
+int __wrap_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				 struct kvmm_compact_plan *plan)
 {
 	if (!plan_says)
-		return __real_kvmm_compact_plan(pool, goal, plan);
+		return __real_kvmm_compact_get_plan(pool, goal, plan);
 	goal_asked = *goal;
 	*plan = *plan_says;
 	return 0;
@@ -305,16 +305,16 @@ Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
 /* NULL: how it is. */
 static const struct kvmm_migrate_status *status_says;
 
-int __real_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
-				     struct kvmm_migrate_status *status, size_t size);
-int __wrap_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
-				     struct kvmm_migrate_status *status, size_t size);
+int __real_kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
+					 struct kvmm_migrate_status *status, size_t size);
+int __wrap_kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
+					 struct kvmm_migrate_status *status, size_t size);
 
-int __wrap_kvmm_migrate_status_sized(const struct kvmm_migrate *job,
-				     struct kvmm_migrate_status *status, size_t size)
+int __wrap_kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
+					 struct kvmm_migrate_status *status, size_t size)
 {
 	if (!status_says)
-		return __real_kvmm_migrate_status_sized(job, status, size);
+		return __real_kvmm_migrate_get_status_sized(job, status, size);
 	*status = *status_says;
 	return 0;
 }

@@ -104,7 +104,7 @@ static void turn(u32 number)
 	attr.request = number;
 	must(kvmm_seq_create(pool, &attr, &seq), "sequence");
 	answer(seq, talk, attr.max_output);
-	must(kvmm_seq_info(seq, &info), "info");
+	must(kvmm_seq_get_info(seq, &info), "info");
 	hits += info.nr_hits;
 	kvmm_seq_destroy(seq);
 	pump();
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 	start(argv);
 	for (u32 i = 1; i <= NR_TURNS; i++)
 		turn(i);
-	must(kvmm_pool_stat(pool, &stat), "stat");
+	must(kvmm_pool_get_stat(pool, &stat), "stat");
 	printf("{\"hits\": %lu, \"evictions\": %lu}\n", hits, stat.evictions);
 	kvmm_events_close(events);
 	kvmm_key_ctx_destroy(keys);

@@ -321,10 +321,10 @@ static void add_up(struct sums *sums)
 	struct kvmm_pace_stat pace;
 	struct kvmm_verify_stat verify;
 
-	MUST(kvmm_step_stat(w.pool, &steps));
-	MUST(kvmm_pool_elastic_stat(w.pool, &elastic));
-	MUST(kvmm_pace_stat(w.pool, &pace));
-	MUST(kvmm_verify_stat(w.pool, &verify));
+	MUST(kvmm_step_get_stat(w.pool, &steps));
+	MUST(kvmm_elastic_get_stat(w.pool, &elastic));
+	MUST(kvmm_pace_get_stat(w.pool, &pace));
+	MUST(kvmm_verify_get_stat(w.pool, &verify));
 	sums->steps.steps += steps.steps;
 	sums->steps.published_blocks += steps.published_blocks;
 	sums->steps.void_moves += steps.void_moves;

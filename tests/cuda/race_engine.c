@@ -64,7 +64,7 @@ static void expect_empty(void)
 	struct kvmm_pool_stat stat;
 
 	kvmm_reset_inactive(w.pool);
-	MUST(kvmm_pool_stat(w.pool, &stat));
+	MUST(kvmm_pool_get_stat(w.pool, &stat));
 	expect(stat.nr_free == NR_BLOCKS, "all blocks are free in the end", stat.nr_free);
 	expect(!kvmm_validate(w.pool), "the pool is valid in the end", 0);
 }

@@ -211,7 +211,7 @@ void do_sums(void)
 	int ret = kvmm_verify_tick(w.pool);
 
 	expect(ret >= 0, "checksums", ret);
-	MUST(kvmm_verify_stat(w.pool, &stat));
+	MUST(kvmm_verify_get_stat(w.pool, &stat));
 	expect(!stat.bad_blocks && !stat.bad_copies, "content is as it was summed", 0);
 }
 

@@ -62,7 +62,7 @@ static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat stat;
 
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -70,7 +70,7 @@ static void expect_free(struct kvmm_pool *pool, u32 nr_free, u32 nr_unseen)
 {
 	struct kvmm_pool_stat stat;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	cr_expect_eq(stat.nr_free, nr_free, "%u free", stat.nr_free);
 	cr_expect_eq(steps_of_pool(pool).unseen_blocks, nr_unseen, "%llu unseen",
 		     (unsigned long long)steps_of_pool(pool).unseen_blocks);
@@ -208,7 +208,7 @@ Test(blind, a_compaction_that_stops_the_world_keeps_what_it_may_have_written)
 
 	blindfold();
 	cr_expect_eq(kvmm_pool_compact(scene.pool, &goal), -EIO);
-	cr_assert_eq(kvmm_pool_stat(scene.pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(scene.pool, &stat), 0);
 	cr_expect_gt(steps_of_pool(scene.pool).unseen_blocks, 0);
 	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - steps_of_pool(scene.pool).unseen_blocks,
 		    steps_of_pool(scene.pool).unseen_blocks);
@@ -238,7 +238,7 @@ Test(blind, an_allocation_finds_what_the_device_has_let_go)
 Test(blind, a_request_that_fails_evicts_nothing)
 {
 	const kvmm_key_t keys[4] = { { { 1 } }, { { 2 } }, { { 3 } }, { { 4 } } };
-	struct kvmm_evict_for room = { .size = sizeof(room) };
+	struct kvmm_evict_for_args room = { .size = sizeof(room) };
 	struct scene scene = scene_make_with("lru");
 	struct kvmm_pool_stat stat;
 	kvmm_range_t range;
@@ -251,7 +251,7 @@ Test(blind, a_request_that_fails_evicts_nothing)
 	cr_assert_eq(kvmm_put_many(scene.pool, ref, 4), 0);
 	blindfold();
 	kvmm_compact_poll(scene.pool);
-	cr_assert_eq(kvmm_pool_stat(scene.pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(scene.pool, &stat), 0);
 	room.nr_blocks = stat.nr_free + 1;
 	cr_expect_eq(kvmm_range_alloc(scene.pool, stat.nr_free + 1, KVMM_RUNS(8), &range), -ENOSPC);
 	cr_expect_eq(kvmm_evict_for(scene.pool, &room), -ENOSPC);

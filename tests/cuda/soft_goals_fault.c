@@ -231,8 +231,8 @@ static void expect_all_there(struct scene *scene, u32 nth, bool may_be_lost)
 	struct kvmm_pool_stat stat;
 	u32 dark;
 
-	cr_assert_eq(kvmm_pool_stat(scene->pool, &stat), 0);
-	cr_assert_eq(kvmm_step_stat(scene->pool, &steps), 0);
+	cr_assert_eq(kvmm_pool_get_stat(scene->pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(scene->pool, &steps), 0);
 	dark = steps.limbo_blocks + steps.unseen_blocks;
 	cr_expect(!dark || may_be_lost, "call %u: %u", nth, dark);
 	cr_expect_eq(stat.nr_free + stat.nr_away + 2 * NR_RANGES + stat.nr_inactive + dark, NR_BLOCKS,
@@ -248,7 +248,7 @@ static void check_scene(struct scene *scene, u32 nth, bool may_be_lost)
 
 	make_steps(scene, 4);
 	cr_expect_eq(kvmm_validate(scene->pool), 0, "call %u", nth);
-	cr_assert_eq(kvmm_step_stat(scene->pool, &steps), 0);
+	cr_assert_eq(kvmm_step_get_stat(scene->pool, &steps), 0);
 	nr = nr_readable(scene);
 	cr_expect(nr == 2 * NR_RANGES || (may_be_lost && !nr) || steps.lost_blocks, "call %u: %u",
 		  nth, nr);
@@ -280,11 +280,11 @@ static void expect_all_done(struct scene *scene)
 	struct kvmm_pool_stat stat;
 	struct kvmm_pace_stat pace;
 
-	cr_assert_eq(kvmm_step_stat(scene->pool, &steps), 0);
-	cr_assert_eq(kvmm_pace_stat(scene->pool, &pace), 0);
-	cr_assert_eq(kvmm_verify_stat(scene->pool, &verify), 0);
-	cr_assert_eq(kvmm_pool_stat(scene->pool, &stat), 0);
-	cr_assert_eq(kvmm_pool_elastic_stat(scene->pool, &elastic), 0);
+	cr_assert_eq(kvmm_step_get_stat(scene->pool, &steps), 0);
+	cr_assert_eq(kvmm_pace_get_stat(scene->pool, &pace), 0);
+	cr_assert_eq(kvmm_verify_get_stat(scene->pool, &verify), 0);
+	cr_assert_eq(kvmm_pool_get_stat(scene->pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(scene->pool, &elastic), 0);
 	cr_expect_gt(steps.published_blocks, 4);
 	cr_expect_gt(stat.evictions, 0);
 	cr_expect_gt(verify.checks, 0);

@@ -32,7 +32,7 @@ static struct kvmm_step_stat stat_of(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat stat;
 
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -357,7 +357,7 @@ static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
 {
 	struct kvmm_verify_stat stat;
 
-	cr_assert_eq(kvmm_verify_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -592,7 +592,7 @@ Test(moves, a_thread_that_waits_has_the_places_once_the_copies_have_ended)
 
 	env.wait = end_copies_and_wait;
 	kv_env_set(&env);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &want, mut), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &want, mut), 0);
 	kv_env_set(NULL);
 	end(pool);
 }

@@ -82,7 +82,7 @@ static struct kvmm_elastic_stat elastic_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_elastic_stat stat;
 
-	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -90,7 +90,7 @@ static u32 nr_free_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pool_stat stat;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	return stat.nr_free;
 }
 
@@ -357,7 +357,7 @@ static bool run(u32 nth, kcu_result code, bool persistent)
 	nr = nr_readable(&scene);
 	cr_expect(nr == NR_RANGES || (kcu_class_of(code) == KCU_FATAL && !nr) || persistent, "%u", nr);
 	elastic = elastic_of_pool(scene.pool);
-	cr_assert_eq(kvmm_step_stat(scene.pool, &steps), 0);
+	cr_assert_eq(kvmm_step_get_stat(scene.pool, &steps), 0);
 	nr = steps.unseen_blocks + steps.limbo_blocks;
 	cr_expect(!nr || kcu_class_of(code) == KCU_FATAL, "call %u", nth);
 	cr_expect_eq(nr_free_of(scene.pool) + NR_RANGES + elastic.away_blocks + nr, NR_BLOCKS,

@@ -322,7 +322,7 @@ static u32 run(u64 seed, u32 nr, struct kvmm_step_stat *stat)
 			cr_assert_eq(kvmm_validate(e.pool), 0, "seed %llu", (unsigned long long)seed);
 	}
 	check_outs(&e);
-	cr_assert_eq(kvmm_step_stat(e.pool, stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(e.pool, stat), 0);
 	nr_bad = races() + e.nr_wrong;
 	broken = NOTHING;
 	for (u32 i = 0; i < NR_STREAMS; i++)

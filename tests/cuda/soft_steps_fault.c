@@ -99,14 +99,14 @@ static void check_scene(struct scene *scene, bool may_be_lost)
 	for (u32 i = 0; i < 4; i++)
 		kvmm_compact_poll(scene->pool);
 	cr_expect_eq(kvmm_validate(scene->pool), 0);
-	cr_assert_eq(kvmm_step_stat(scene->pool, &steps), 0);
+	cr_assert_eq(kvmm_step_get_stat(scene->pool, &steps), 0);
 	nr = nr_readable(scene);
 	cr_expect(nr == 2 * NR_RANGES || (may_be_lost && !nr) || steps.lost_blocks, "%u", nr);
 	if (scene->has_stream && !steps.nr_open) {
 		cr_expect_eq(kvmm_stream_del(scene->pool, scene->id), 0);
 		kvmm_compact_poll(scene->pool);
-		cr_assert_eq(kvmm_pool_stat(scene->pool, &stat), 0);
-		cr_assert_eq(kvmm_step_stat(scene->pool, &steps), 0);
+		cr_assert_eq(kvmm_pool_get_stat(scene->pool, &stat), 0);
+		cr_assert_eq(kvmm_step_get_stat(scene->pool, &steps), 0);
 		nr = steps.limbo_blocks + steps.unseen_blocks;
 		cr_expect(!nr || may_be_lost, "%u", nr);
 		cr_expect_eq(stat.nr_free + nr, NR_BLOCKS - 2 * NR_RANGES);

@@ -94,7 +94,7 @@ static void take_mark(struct kvmm_disk *disk, const bool *wiped)
 
 static void put_some(struct kvmm_disk *disk, bool *wiped)
 {
-	struct kvmm_disk_put put[6];
+	struct kvmm_disk_put_args put[6];
 	u32 nr = 1 + any(6), first = any(NR_NAMES);
 	char *data = disk_test_buffers(nr);
 	s32 status[6];

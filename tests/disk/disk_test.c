@@ -110,8 +110,8 @@ Test(disk, a_name_that_differs_in_anything_is_another_one)
 Test(disk, what_the_index_says_is_not_believed)
 {
 	struct kvmm_disk_name liar = disk_test_name(8);
-	struct kvmm_disk_get get = { .name = liar, .data = disk_test_buffers(1),
-				     .room = DISK_TEST_MAX_BYTES };
+	struct kvmm_disk_get_args get = { .name = liar, .data = disk_test_buffers(1),
+					  .room = DISK_TEST_MAX_BYTES };
 	struct disk_entry *entry;
 	s32 status;
 
@@ -442,14 +442,15 @@ Test(disk, any_byte_may_be_wrong_and_none_of_them_is_believed)
 
 Test(disk, a_bad_sector_takes_one_record_with_it)
 {
-	struct kvmm_disk_get get[8];
+	struct kvmm_disk_get_args get[8];
 	char *data = disk_test_buffers(8);
 	s32 status[8];
 
 	write_all(0, 8);
 	for (u32 i = 0; i < 8; i++)
-		get[i] = (struct kvmm_disk_get){ disk_test_name(i), data + i * DISK_TEST_MAX_BYTES,
-						 DISK_TEST_MAX_BYTES };
+		get[i] = (struct kvmm_disk_get_args){ disk_test_name(i),
+						      data + i * DISK_TEST_MAX_BYTES,
+						      DISK_TEST_MAX_BYTES };
 	cr_expect_eq(kvmm_disk_get(disk, get, 8, status), 8, "read at one go");
 	/* Page 4 is in the payload of the third. */
 	sim.bad_from = KV_DISK_FRONT_BYTES + 6 * KV_DISK_PAGE;
@@ -553,7 +554,7 @@ Test(disk, the_list_has_what_can_be_hit_and_what_came_before_it)
 
 Test(disk, bad_calls_are_refused)
 {
-	struct kvmm_disk_put put = disk_test_put(0, "x"), bad = put;
+	struct kvmm_disk_put_args put = disk_test_put(0, "x"), bad = put;
 	struct kvmm_disk *other;
 	struct kvmm_disk_stat stat = { 0 };
 
@@ -575,7 +576,7 @@ Test(disk, bad_calls_are_refused)
 	cr_expect_eq(kvmm_disk_put(disk, &put, 0, 0, NULL), -EINVAL);
 	cr_expect_eq(kvmm_disk_put(disk, &put, 1, 2, NULL), -EINVAL);
 	cr_expect_eq(kvmm_disk_put(NULL, &put, 1, 0, NULL), -EINVAL);
-	cr_expect_eq(kvmm_disk_stat(disk, &stat), -EINVAL);
+	cr_expect_eq(kvmm_disk_get_stat(disk, &stat), -EINVAL);
 	attr.segment_bytes = 100000;
 	cr_expect_eq(kvmm_disk_open(&attr, &other), -EINVAL);
 	attr.segment_bytes = SEGMENT;
@@ -592,8 +593,8 @@ Test(disk, bad_calls_are_refused)
 Test(disk, the_longest_record_fits_and_is_found_again)
 {
 	u32 bytes = disk_test_stat(disk).max_record_bytes;
-	struct kvmm_disk_put put = { .name = disk_test_name(0), .bytes = bytes };
-	struct kvmm_disk_get get = { .name = put.name, .room = bytes };
+	struct kvmm_disk_put_args put = { .name = disk_test_name(0), .bytes = bytes };
+	struct kvmm_disk_get_args get = { .name = put.name, .room = bytes };
 	char *data = malloc(bytes);
 	s32 status;
 
@@ -696,7 +697,7 @@ static const struct kvmm_disk_done *done_of(u64 tag, u32 index)
 static char *submit_puts(u32 first, u32 nr, u64 tag)
 {
 	char *data = disk_test_buffers(nr);
-	struct kvmm_disk_put put[16];
+	struct kvmm_disk_put_args put[16];
 
 	for (u32 i = 0; i < nr; i++) {
 		disk_test_fill(first + i, data + i * DISK_TEST_MAX_BYTES);
@@ -709,7 +710,7 @@ static char *submit_puts(u32 first, u32 nr, u64 tag)
 Test(disk_poll, each_record_has_its_completion_with_its_status)
 {
 	char *data = submit_puts(0, 4, 7), *again, small[1];
-	struct kvmm_disk_get get[3] = {
+	struct kvmm_disk_get_args get[3] = {
 		{ disk_test_name(0), data, DISK_TEST_MAX_BYTES }, { disk_test_name(2), small, 1 },
 		{ disk_test_name(30), small, 1 },
 	};
@@ -812,7 +813,7 @@ Test(disk_poll, closing_waits_for_what_nobody_polled_for)
 Test(disk_poll, a_reader_that_is_overtaken_misses)
 {
 	char *data = disk_test_buffers(1);
-	struct kvmm_disk_get get = { disk_test_name(0), data, DISK_TEST_MAX_BYTES };
+	struct kvmm_disk_get_args get = { disk_test_name(0), data, DISK_TEST_MAX_BYTES };
 
 	write_all(0, 1);
 	cr_assert_eq(kvmm_disk_submit_get(disk, &get, 1, 1), 0);
@@ -843,7 +844,7 @@ Test(disk, sums_are_those_that_others_compute)
 Test(disk, what_is_under_way_can_be_aborted)
 {
 	char *data = submit_puts(0, 4, 1);
-	struct kvmm_disk_get get = { disk_test_name(10), data, DISK_TEST_MAX_BYTES };
+	struct kvmm_disk_get_args get = { disk_test_name(10), data, DISK_TEST_MAX_BYTES };
 
 	cr_assert_null(disk->waiting);
 	cr_expect_eq(kv_disk_abort(disk, 1), 4);

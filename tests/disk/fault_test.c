@@ -53,7 +53,7 @@ static void read_some(struct kvmm_disk *disk, u32 first, u32 nr)
 static void put_some(struct kvmm_disk *disk, u32 first, u32 nr)
 {
 	char *data = disk_test_buffers(nr);
-	struct kvmm_disk_put put[8];
+	struct kvmm_disk_put_args put[8];
 
 	for (u32 i = 0; i < nr; i++) {
 		disk_test_fill((first + i) % NR_NAMES, data + i * DISK_TEST_MAX_BYTES);

@@ -239,7 +239,7 @@ Test(disk_files, where_io_uring_is_forbidden)
 Test(disk_files, its_event_can_be_slept_on)
 {
 	char *data = disk_test_buffers(1);
-	struct kvmm_disk_put put = disk_test_put(0, data);
+	struct kvmm_disk_put_args put = disk_test_put(0, data);
 	struct kvmm_disk_done done;
 	struct pollfd fd;
 
@@ -296,7 +296,7 @@ Test(disk_files, it_can_be_looked_at_while_somebody_writes)
 	for (u32 i = 0; i < 200; i++)
 		cr_assert_eq(disk_test_write(disk, i, 0), 0);
 	cr_assert_eq(kvmm_disk_view_open(path, &view), 0);
-	cr_assert_eq(kvmm_disk_view_info(view, &info), 0);
+	cr_assert_eq(kvmm_disk_view_get_info(view, &info), 0);
 	cr_expect_eq(info.nr_segments, 4);
 	cr_expect_eq(info.nr_good_supers, 3);
 	for (u32 i = 0; i < info.nr_segments; i++) {

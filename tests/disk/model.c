@@ -117,7 +117,7 @@ static char *data_of(const struct slot *slot, u32 i)
 static void submit_put(void)
 {
 	struct slot *slot = free_slot();
-	struct kvmm_disk_put put[BATCH];
+	struct kvmm_disk_put_args put[BATCH];
 	u32 flags = any(4) ? 0 : KVMM_DISK_REPLACE;
 
 	if (!slot)
@@ -136,14 +136,14 @@ static void submit_put(void)
 static void submit_get(void)
 {
 	struct slot *slot = free_slot();
-	struct kvmm_disk_get get[BATCH];
+	struct kvmm_disk_get_args get[BATCH];
 
 	if (!slot)
 		return;
 	begin_slot(slot, false);
 	for (u32 i = 0; i < slot->nr; i++)
-		get[i] = (struct kvmm_disk_get){ disk_test_name(slot->n[i]), data_of(slot, i),
-						 DISK_TEST_MAX_BYTES - 64 };
+		get[i] = (struct kvmm_disk_get_args){ disk_test_name(slot->n[i]), data_of(slot, i),
+						      DISK_TEST_MAX_BYTES - 64 };
 	require(!kvmm_disk_submit_get(m.disk, get, slot->nr, slot - m.slot + 1));
 }
 

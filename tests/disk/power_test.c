@@ -57,7 +57,7 @@ static void fill_up_to(u32 segment)
 static int put_at_once(u32 nr)
 {
 	char *data = disk_test_buffers(nr);
-	struct kvmm_disk_put put[16];
+	struct kvmm_disk_put_args put[16];
 	int nr_good;
 
 	for (u32 i = 0; i < nr; i++, next++) {
@@ -545,7 +545,7 @@ Test(disk_power, a_reset_that_fails_says_so_and_can_be_had_again)
 Test(disk_power, puts_under_way_are_reset_too)
 {
 	char *data = disk_test_buffers(2);
-	struct kvmm_disk_put put;
+	struct kvmm_disk_put_args put;
 	struct kvmm_disk_done done;
 
 	sim.no_queue = true;

@@ -51,9 +51,9 @@ bool disk_test_is_right(u32 n, const void *data, u32 bytes)
 	return !memcmp(wanted, data, bytes);
 }
 
-struct kvmm_disk_put disk_test_put(u32 n, const void *data)
+struct kvmm_disk_put_args disk_test_put(u32 n, const void *data)
 {
-	struct kvmm_disk_put put = {
+	struct kvmm_disk_put_args put = {
 		.name = disk_test_name(n), .data = data, .bytes = disk_test_bytes(n),
 		.position = n, .parent_bytes = n ? 8 : 0,
 	};
@@ -72,7 +72,7 @@ void *disk_test_buffers(u32 nr)
 int disk_test_write(struct kvmm_disk *disk, u32 n, u32 flags)
 {
 	static __thread u8 data[DISK_TEST_MAX_BYTES] __attribute__((aligned(KVMM_DISK_PAGE)));
-	struct kvmm_disk_put put = disk_test_put(n, data);
+	struct kvmm_disk_put_args put = disk_test_put(n, data);
 	s32 status = 0;
 	int err;
 
@@ -85,7 +85,7 @@ int disk_test_read(struct kvmm_disk *disk, u32 n)
 {
 	static __thread u8 data[DISK_TEST_MAX_BYTES] __attribute__((aligned(KVMM_DISK_PAGE)));
 	/* Neither the memory nor the room is always what a disk likes. */
-	struct kvmm_disk_get get = {
+	struct kvmm_disk_get_args get = {
 		.name = disk_test_name(n), .data = data + n % 3 / 2,
 		.room = DISK_TEST_MAX_BYTES - n % 3 / 2,
 	};
@@ -116,6 +116,6 @@ struct kvmm_disk_stat disk_test_stat(struct kvmm_disk *disk)
 {
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 
-	kvmm_disk_stat(disk, &stat);
+	kvmm_disk_get_stat(disk, &stat);
 	return stat;
 }

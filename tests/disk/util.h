@@ -20,7 +20,7 @@ struct kvmm_disk_name disk_test_name(u32 n);
 u32 disk_test_bytes(u32 n);
 void disk_test_fill(u32 n, void *data);
 bool disk_test_is_right(u32 n, const void *data, u32 bytes);
-struct kvmm_disk_put disk_test_put(u32 n, const void *data);
+struct kvmm_disk_put_args disk_test_put(u32 n, const void *data);
 
 /* A page aligned buffer of DISK_TEST_MAX_BYTES; any number of them is one piece. */
 void *disk_test_buffers(u32 nr);

@@ -75,14 +75,14 @@ static u64 digest(bool with_places)
 	struct kvmm_pool_stat stat;
 	u64 hash = 0;
 
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	hash = mix(mix(mix(hash, stat.nr_free), stat.nr_available), stat.nr_ranges);
 	for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++)
 		hash = mix(hash, stat.nr_state[i]);
 	hash = mix(mix(mix(hash, stat.allocs), stat.frees), stat.evictions);
 	hash = mix(mix(hash, stat.registered), stat.hit_blocks);
 	for (u32 i = 0; with_places && i < f.nr_blocks; i++) {
-		require(!kvmm_block_info(f.pool, i, &info));
+		require(!kvmm_block_get_info(f.pool, i, &info));
 		hash = mix(mix(mix(hash, info.state), info.refs), info.pins);
 		hash = mix(mix(mix(hash, info.seq), info.range.index), info.range.gen);
 	}
@@ -120,7 +120,7 @@ static void check_range(const struct model_range *r)
 	struct kvmm_range_info info;
 	u32 stamp;
 
-	require(!kvmm_range_info(f.pool, r->range, &info));
+	require(!kvmm_range_get_info(f.pool, r->range, &info));
 	require(info.nr == r->nr && info.seq == r->seq);
 	require(info.refs == r->refs && info.pins == r->pins);
 	require(block_at(r, r->nr) == KV_NONE);
@@ -141,7 +141,7 @@ static void check_all(void)
 		check_range(&f.range[i]);
 		sum += f.range[i].nr;
 	}
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	require(stat.nr_ranges == f.nr_ranges && stat.nr_state[KVMM_BLOCK_RANGE] == sum);
 	require(stat.nr_state[KVMM_BLOCK_PRIVATE] == f.nr_muts);
 }
@@ -366,7 +366,7 @@ static int acquire_blocks(void)
 	kvmm_key_t key[MAX_BATCH], evicted[MAX_BLOCKS];
 	kvmm_ref_t hit[MAX_BATCH];
 	kvmm_mut_t fresh[MAX_BLOCKS];
-	struct kvmm_acquire req = {
+	struct kvmm_acquire_args req = {
 		.keys = key, .nr_keys = any(MAX_BATCH + 1), .max_hits = any(MAX_BATCH + 1),
 		.nr_blocks = any(2) ? any(MAX_BLOCKS) : any(MAX_BATCH), .hits = hit,
 		.fresh = fresh, .evicted = any(2) ? evicted : NULL,
@@ -562,14 +562,14 @@ static int take_null(void)
 	require(kvmm_pool_create(NULL, NULL) == -EINVAL);
 	require(kvmm_range_alloc_attr(f.pool, NULL, NULL) == -EINVAL);
 	require(kvmm_range_extents(f.pool, f.stale[0], NULL, 3) == -EINVAL);
-	require(kvmm_range_info(f.pool, f.stale[0], NULL) == -EINVAL);
+	require(kvmm_range_get_info(f.pool, f.stale[0], NULL) == -EINVAL);
 	require(kvmm_acquire(f.pool, NULL) == -EINVAL);
 	require(kvmm_match(f.pool, NULL, 1, NULL) == -EINVAL);
 	require(kvmm_register(f.pool, NULL, NULL, 1, NULL) == -EINVAL);
 	require(kvmm_free(f.pool, NULL, 1) == -EINVAL);
 	require(kvmm_put_many(NULL, NULL, 0) == -EINVAL);
 	require(kvmm_pool_compact(f.pool, NULL) == -EINVAL);
-	require(kvmm_pool_stat(NULL, NULL) == -EINVAL);
+	require(kvmm_pool_get_stat(NULL, NULL) == -EINVAL);
 	require(kvmm_pool_map(f.pool, NULL, 1) == -EINVAL);
 	kvmm_pool_destroy(NULL);
 	return 0;
@@ -681,7 +681,7 @@ static void poison_and_check(void)
 			return;
 		for (u32 i = 0; i < f.nr_ranges; i++)
 			require(kvmm_range_free(f.pool, f.range[i].range) == -EUCLEAN);
-		require(kvmm_pool_stat(f.pool, &(struct kvmm_pool_stat){ 0 }) == -EUCLEAN);
+		require(kvmm_pool_get_stat(f.pool, &(struct kvmm_pool_stat){ 0 }) == -EUCLEAN);
 	}
 }
 

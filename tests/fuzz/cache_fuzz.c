@@ -48,14 +48,14 @@ static u64 digest(void)
 	struct kvmm_pool_stat stat;
 	u64 hash = 0;
 
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	/* Failures are counted, and so is why the match of an acquire ended that did not fit. */
 	stat.fail_nospc = stat.fail_frag = 0;
 	memset(stat.nr_missed, 0, sizeof(stat.nr_missed));
 	for (size_t i = 0; i < sizeof(stat) / sizeof(u32); i++)
 		hash = mix(hash, ((const u32 *)&stat)[i]);
 	for (u32 i = 0; i < f.nr_blocks; i++) {
-		require(!kvmm_block_info(f.pool, i, &info));
+		require(!kvmm_block_get_info(f.pool, i, &info));
 		hash = mix(mix(mix(hash, info.state), info.refs), info.pins);
 	}
 	return hash;
@@ -218,8 +218,8 @@ static int publish(void)
 	struct batch batch = any_batch(STAGED);
 	kvmm_ref_t ref[MAX_BATCH];
 	bool alias = any(2);
-	struct kvmm_publish req = { (kvmm_staged_t *)batch.handle, batch.nr, any_dup(),
-				    alias ? (kvmm_ref_t *)batch.handle : ref, 0 };
+	struct kvmm_publish_args req = { (kvmm_staged_t *)batch.handle, batch.nr, any_dup(),
+					 alias ? (kvmm_ref_t *)batch.handle : ref, 0 };
 	int err;
 
 	if (!has_room(REF, batch.nr))
@@ -296,7 +296,7 @@ static int acquire(void)
 	static kvmm_ref_t hit[MAX_BATCH];
 	static kvmm_mut_t fresh[256];
 	static kvmm_key_t evicted[256];
-	struct kvmm_acquire req = {
+	struct kvmm_acquire_args req = {
 		.keys = keys, .nr_keys = prefix.nr, .max_hits = any(MAX_BATCH),
 		.nr_blocks = any(2) ? any(256) : any(20), .hits = hit, .fresh = fresh,
 		.evicted = any(2) ? evicted : NULL, .domain = prefix.domain,
@@ -515,7 +515,7 @@ static void call_and_check(void)
 	if (calls[any(ARRAY_SIZE(calls))]())
 		require(digest() == before);
 	require(!kvmm_validate(f.pool));
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	require(stat.nr_state[KVMM_BLOCK_PRIVATE] == f.held[MUT].nr);
 	require(stat.nr_state[KVMM_BLOCK_STAGED] == f.held[STAGED].nr);
 	require(stat.nr_state[KVMM_BLOCK_RANGE] == f.nr_range);
@@ -563,7 +563,7 @@ static void give_all_back(void)
 	require(!kvmm_validate(f.pool));
 	require(kvmm_reset_cache(f.pool) >= 0);
 	require(!kvmm_validate(f.pool));
-	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
+	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

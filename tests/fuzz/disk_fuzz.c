@@ -130,7 +130,7 @@ static void look(void)
 
 	if (kvmm_disk_view_open("/store", &view))
 		return;
-	require(!kvmm_disk_view_info(view, &info));
+	require(!kvmm_disk_view_get_info(view, &info));
 	for (u32 i = 0; i < min(info.nr_segments, 8u); i++)
 		if (!kvmm_disk_view_segment(view, i, &segment))
 			while (kvmm_disk_view_next(view, 1, &entry) == 1)
@@ -140,8 +140,8 @@ static void look(void)
 
 static void read_entry(struct kvmm_disk *disk, const struct kvmm_disk_entry *entry)
 {
-	struct kvmm_disk_get get = { .name = entry->name, .data = malloc(entry->bytes),
-				     .room = entry->bytes };
+	struct kvmm_disk_get_args get = { .name = entry->name, .data = malloc(entry->bytes),
+					  .room = entry->bytes };
 	s32 status;
 
 	require(kvmm_disk_get(disk, &get, 1, &status) >= 0);

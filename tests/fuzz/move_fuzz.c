@@ -197,7 +197,7 @@ static int give_back(void)
 
 static int evict(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = any(24) };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = any(24) };
 
 	expect(kvmm_evict_for(f.pool, &req), 0, -ENOSPC);
 	return 0;
@@ -271,7 +271,7 @@ static void expect_pins(void)
 	for (u32 i = 0; i < f.nr_held; i++)
 		for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
 			*(f.held[i].nr ? &want.ranges[type] : &want.blocks[type]) += f.held[i].pins[type];
-	require(!kvmm_pin_stat(f.pool, &stat));
+	require(!kvmm_pin_get_stat(f.pool, &stat));
 	require(!memcmp(&stat, &want, sizeof(stat)));
 }
 
@@ -316,7 +316,7 @@ static int move(void)
 	plan.empty = any(2) ? empty : NULL;
 	plan.max_empty = any(5);
 	err = any(3) ? kvmm_compact_goal_start(f.pool, &goal, &plan) :
-		       kvmm_compact_plan(f.pool, &goal, &plan);
+		       kvmm_compact_get_plan(f.pool, &goal, &plan);
 	expect(err, 0, -EINVAL, -ENOSPC, -EBUSY, -EAGAIN, -ENOMEM, -ESTALE, -EOPNOTSUPP);
 	return err;
 }
@@ -513,7 +513,7 @@ static int set_pace(void)
 		how.bytes_per_ms = (u64)any(256) << 56;
 	err = kvmm_pace_set(f.pool, &how);
 	expect(err, 0, -EINVAL, -ENOMEM);
-	require(!kvmm_pace_stat(f.pool, &stat));
+	require(!kvmm_pace_get_stat(f.pool, &stat));
 	return err;
 }
 
@@ -531,7 +531,7 @@ static int verify(void)
 	require(kvmm_verify_tick(f.pool) >= 0);
 	if (!held.nr)
 		expect(kvmm_verify_blocks(f.pool, &ref, 1), 0, 1, -ESTALE, -EINVAL);
-	require(!kvmm_verify_stat(f.pool, &stat) && !stat.bad_blocks && !stat.bad_copies);
+	require(!kvmm_verify_get_stat(f.pool, &stat) && !stat.bad_blocks && !stat.bad_copies);
 	return err;
 }
 
@@ -560,8 +560,8 @@ static int look(void)
 	u32 sum = 0;
 	char text[64];
 
-	require(!kvmm_pool_elastic_stat(f.pool, &elastic));
-	require(!kvmm_background_stat(f.pool, &back));
+	require(!kvmm_elastic_get_stat(f.pool, &elastic));
+	require(!kvmm_background_get_stat(f.pool, &back));
 	expect(kv_stay_now(f.pool, any(KVMM_NR_MOVE_MODES + 2), &stay), 0, -EINVAL);
 	require(!kvmm_stay_last(f.pool, &stay));
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
@@ -593,7 +593,7 @@ static void expect_held(void)
 
 	for (u32 i = 0; i < f.nr_held; i++)
 		nr += f.held[i].nr;
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	require(stat.nr_state[KVMM_BLOCK_RANGE] == nr);
 	require(!stat.nr_state[KVMM_BLOCK_PRIVATE]);
 	expect_pins();
@@ -648,7 +648,7 @@ static void have_all_again(void)
 		hear_of(ranges, nr);
 	expect_untouched();
 	expect(hand_back(f.told, f.nr_told), 0, -ENOSPC, -EOPNOTSUPP);
-	require(!kvmm_pool_elastic_stat(f.pool, &stat) && !stat.away_blocks);
+	require(!kvmm_elastic_get_stat(f.pool, &stat) && !stat.away_blocks);
 }
 
 static void end_run(void)
@@ -667,7 +667,7 @@ static void end_run(void)
 	require(!kvmm_compact_poll(f.pool));
 	have_all_again();
 	require(kvmm_reset_cache(f.pool) >= 0);
-	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == f.nr_usable);
+	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == f.nr_usable);
 	require(!kvmm_validate(f.pool));
 	kvmm_pool_destroy(f.pool);
 }

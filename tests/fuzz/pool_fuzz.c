@@ -171,7 +171,7 @@ static int alloc(void)
 		ctl.promise = AS(kvmm_promise_t, promise);
 	if (!has_room(MUT, 20))
 		return 0;
-	err = kvmm_alloc_ctl(f.pool, &ctl, mut);
+	err = kvmm_alloc_as(f.pool, &ctl, mut);
 	expect(err, 0, -EINVAL, -ENOSPC, -EAGAIN, -EDQUOT, -ENOMEM, -EOPNOTSUPP, -ESTALE);
 	if (!err && ctl.size >= sizeof(ctl))
 		keep_all(MUT, mut, ctl.nr);
@@ -376,7 +376,7 @@ static int look_at_hold(void)
 	kvmm_hold_t hold = AS(kvmm_hold_t, handle);
 	int ret;
 
-	(void)done(at, kvmm_hold_info(f.pool, hold, info));
+	(void)done(at, kvmm_hold_get_info(f.pool, hold, info));
 	(void)done(at, kvmm_hold_refs(f.pool, hold, ref, NULL, 3));
 	ret = kvmm_pin_addrs(f.pool, hold, addr, 4);
 	require(at != KV_NONE ? ret >= 0 || ret == -EPERM : ret == -ESTALE || ret == -EINVAL);
@@ -401,8 +401,8 @@ static bool is_there(enum kind kind, struct handle handle)
 	if (kind == MUT)
 		return kvmm_block_of_mut(f.pool, AS(kvmm_mut_t, handle)) >= 0;
 	if (kind == RANGE)
-		return !kvmm_range_info(f.pool, AS(kvmm_range_t, handle), &range);
-	return !kvmm_hold_info(f.pool, AS(kvmm_hold_t, handle), &hold);
+		return !kvmm_range_get_info(f.pool, AS(kvmm_range_t, handle), &range);
+	return !kvmm_hold_get_info(f.pool, AS(kvmm_hold_t, handle), &hold);
 }
 
 static u32 prune(enum kind kind)
@@ -681,7 +681,7 @@ static int background(void)
 		expect(err, 0, 1, -ENOMEM, -EINVAL, -EIO);
 		break;
 	default:
-		require(!kvmm_background_stat(f.pool, &stat));
+		require(!kvmm_background_get_stat(f.pool, &stat));
 	}
 	return err < 0 ? err : 0;
 }
@@ -726,17 +726,18 @@ static int look_at_classes(void)
 	int ret = kvmm_class_events(f.pool, event, any(5), NULL);
 
 	require(ret == -EOPNOTSUPP || (ret >= 0 && ret <= 4));
-	expect(kvmm_class_stat(f.pool, any(6), &stat), 0, -EINVAL, -EOPNOTSUPP);
+	expect(kvmm_class_get_stat(f.pool, any(6), &stat), 0, -EINVAL, -EOPNOTSUPP);
 	require(kv_nr_protected(f.pool) >= 0 || kv_nr_protected(f.pool) == -EOPNOTSUPP);
 	return 0;
 }
 
 static int evict(void)
 {
-	struct kvmm_evict_for req = { .size = some_size(sizeof(req)), .nr_blocks = any(40),
-				      .bytes = any(4) ? 0 : (u64)any(256) << any(64) };
-	struct kvmm_reclaim reclaim = { .size = some_size(sizeof(reclaim)), .max_blocks = any(20),
-					.max_us = any(2) };
+	struct kvmm_evict_for_args req = { .size = some_size(sizeof(req)), .nr_blocks = any(40),
+					   .bytes = any(4) ? 0 : (u64)any(256) << any(64) };
+	struct kvmm_reclaim_args reclaim = { .size = some_size(sizeof(reclaim)),
+					     .max_blocks = any(20),
+					     .max_us = any(2) };
 	int err = any(2) ? kvmm_evict_for(f.pool, &req) : kvmm_reclaim(f.pool, &reclaim);
 
 	expect(err, 0, -EINVAL, -ENOSPC, -EOPNOTSUPP, -EAGAIN);
@@ -839,7 +840,7 @@ static u64 digest(void)
 	struct kvmm_pool_stat stat;
 	u64 hash = 0;
 
-	require(!kvmm_pool_stat(f.pool, &stat));
+	require(!kvmm_pool_get_stat(f.pool, &stat));
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		hash = mix(hash, stat.nr_state[i]);
 	hash = mix(mix(hash, stat.nr_ranges), stat.evictions);
@@ -928,7 +929,7 @@ static void give_all_back(void)
 	require(!kvmm_compact_poll(f.pool));
 	require(!kvmm_validate(f.pool));
 	require(kvmm_reset_cache(f.pool) >= 0);
-	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
+	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
 	require(!kvmm_validate(f.pool));
 }
 

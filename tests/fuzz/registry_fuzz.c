@@ -208,7 +208,7 @@ static int look_at_node(void)
 	u32 nr = 0;
 	bool held;
 	kvmm_node_t node = some_node(&held);
-	int err = checked(held, kvmm_node_info(f.reg, node, &info));
+	int err = checked(held, kvmm_node_get_info(f.reg, node, &info));
 
 	for (u32 t = 0; !err && t < NR_TIERS; t++)
 		require(kv_radix_count(f.reg, node, t) ==
@@ -315,7 +315,7 @@ static void check_counts(void)
 	int err = kv_radix_check(f.reg);
 
 	expect(err, 0, -ENOMEM);
-	kvmm_registry_stat(f.reg, &stat);
+	kvmm_registry_get_stat(f.reg, &stat);
 	for (u32 t = 0; t < NR_TIERS; t++) {
 		u32 nr = 0;
 

@@ -101,7 +101,7 @@ static u64 look_at_seq(struct kvmm_seq *seq)
 	u64 hash = 0;
 	int nr;
 
-	require(!kvmm_seq_info(seq, &info));
+	require(!kvmm_seq_get_info(seq, &info));
 	require(info.nr_computed <= info.nr_tokens && info.nr_published <= info.nr_blocks);
 	require(info.nr_hits <= info.nr_published && info.state < KVMM_NR_SEQ_STATES);
 	require(kvmm_seq_block_table(seq, ids, 4) == (int)info.nr_blocks);
@@ -150,7 +150,7 @@ static struct kvmm_prefix some_prompt(void)
 
 static void begin_tables(struct kvmm_tables **tables)
 {
-	struct kvmm_groups_acquire req = {
+	struct kvmm_groups_acquire_args req = {
 		.prompt = some_prompt(), .max_hit_tokens = some_nr(), .nr_tokens = some_nr(),
 		.step_tokens = any(MAX_TOKENS), .reserve = any(4) ? 0 : any(32),
 	};
@@ -270,7 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	kvmm_groups_destroy(f.groups);
 	kvmm_key_ctx_destroy(f.ctx);
 	require(kvmm_reset_cache(f.pool) >= 0);
-	require(!kvmm_pool_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
+	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
 	require(!kvmm_validate(f.pool));
 	kvmm_pool_destroy(f.pool);
 	fuzz_end();

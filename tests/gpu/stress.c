@@ -415,7 +415,7 @@ static u64 stress_run(enum rule rule, double seconds, struct samples *checked,
 	broken = rule;
 	for (; nr < ROUNDS && !s.nr_wrong && now_ns() < end_ns; nr++)
 		round_of(&s);
-	must_err(kvmm_step_stat(s.pool, &stat), "kvmm_step_stat");
+	must_err(kvmm_step_get_stat(s.pool, &stat), "kvmm_step_get_stat");
 	if (rule == ALL_RULES)
 		must_err(kvmm_validate(s.pool), "kvmm_validate");
 	for (u32 i = 0; i < NR_STREAMS; i++)

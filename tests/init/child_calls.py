@@ -119,7 +119,7 @@ def main():
     seen = set()
     for call, result, params in prototypes(sys.argv[1:]):
         if call in seen or call.startswith("kvmm_testing_") and call not in (
-                "kvmm_testing_set_host", "kvmm_testing_state"):
+                "kvmm_testing_set_host", "kvmm_testing_get_state"):
             continue
         seen.add(call)
         params = split(params)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmm_device_info(): on the host, and on the software driver, which is told what to be. Each test
- * is a process of its own, so each loads the driver anew.
+ * kvmm_device_get_info(): on the host, and on the software driver, which is told what to be. Each
+ * test is a process of its own, so each loads the driver anew.
  */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ static int look(const char *device)
 {
 	memset(&info, 0xee, sizeof(info));
 	info.size = sizeof(info);
-	return kvmm_device_info(device, &info);
+	return kvmm_device_get_info(device, &info);
 }
 
 static void expect_nothing(const char *why)
@@ -264,8 +264,8 @@ Test(device_info, names_that_no_device_has)
 Test(device_info, null_is_refused)
 {
 	info.size = sizeof(info);
-	cr_expect_eq(kvmm_device_info(NULL, &info), -EINVAL);
-	cr_expect_eq(kvmm_device_info("host", NULL), -EINVAL);
+	cr_expect_eq(kvmm_device_get_info(NULL, &info), -EINVAL);
+	cr_expect_eq(kvmm_device_get_info("host", NULL), -EINVAL);
 }
 
 Test(device_info, sizes_that_are_none_are_refused)
@@ -278,7 +278,7 @@ Test(device_info, sizes_that_are_none_are_refused)
 		memset(&info, 0xee, sizeof(info));
 		info.size = sizes[i];
 		before = info;
-		cr_expect_eq(kvmm_device_info("host", &info), -EINVAL);
+		cr_expect_eq(kvmm_device_get_info("host", &info), -EINVAL);
 		cr_expect(!memcmp(&before, &info, sizeof(info)), "nothing is written");
 	}
 }
@@ -289,7 +289,7 @@ Test(device_info, older_caller_gets_what_it_has_room_for)
 
 	memset(&info, 0xee, sizeof(info));
 	info.size = size;
-	cr_assert_eq(kvmm_device_info("host", &info), 0);
+	cr_assert_eq(kvmm_device_get_info("host", &info), 0);
 	cr_expect_eq(info.size, size);
 	cr_expect_str_eq(info.driver, "host");
 	for (size_t i = size; i < sizeof(info); i++)
@@ -305,7 +305,7 @@ Test(device_info, newer_caller_gets_zeros_behind)
 
 	memset(&newer, 0xee, sizeof(newer));
 	newer.info.size = sizeof(newer);
-	cr_assert_eq(kvmm_device_info("host", &newer.info), 0);
+	cr_assert_eq(kvmm_device_get_info("host", &newer.info), 0);
 	cr_expect_eq(newer.info.size, sizeof(newer));
 	cr_expect_gt(newer.info.total_bytes, 0);
 	for (u32 i = 0; i < ARRAY_SIZE(newer.more); i++)

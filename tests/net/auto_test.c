@@ -34,7 +34,7 @@ static struct kvmm_migrate_auto_stat stat_now(void)
 {
 	struct kvmm_migrate_auto_stat stat;
 
-	cr_assert_eq(kvmm_migrate_auto_stat(watch, &stat), 0);
+	cr_assert_eq(kvmm_migrate_auto_get_stat(watch, &stat), 0);
 	return stat;
 }
 

@@ -26,7 +26,7 @@ static struct kvmm_migrate_status status_of(const struct kvmm_migrate *job)
 {
 	struct kvmm_migrate_status status;
 
-	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	cr_assert_eq(kvmm_migrate_get_status(job, &status), 0);
 	return status;
 }
 
@@ -34,7 +34,7 @@ static struct kvmm_migrate_serve_stat stat_of(void)
 {
 	struct kvmm_migrate_serve_stat stat;
 
-	cr_assert_eq(kvmm_migrate_serve_stat(pair.server, &stat), 0);
+	cr_assert_eq(kvmm_migrate_serve_get_stat(pair.server, &stat), 0);
 	return stat;
 }
 
@@ -42,7 +42,7 @@ static u32 nr_free(struct kvmm_pool *pool)
 {
 	struct kvmm_pool_stat stat;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	return stat.nr_free;
 }
 

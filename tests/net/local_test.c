@@ -52,7 +52,7 @@ static struct kvmm_migrate_status status_of(const struct kvmm_migrate *job)
 {
 	struct kvmm_migrate_status status;
 
-	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	cr_assert_eq(kvmm_migrate_get_status(job, &status), 0);
 	return status;
 }
 
@@ -118,7 +118,7 @@ Test(local, a_range_goes_and_is_the_same_there)
 	cr_expect(net_range_is(dst, there, 'a', 5));
 	cr_expect_eq(kvmm_migrate_relocations(job, &move, 1), 1);
 	cr_expect_eq(move.nr, 5);
-	cr_expect_eq(kvmm_migrate_status(job, NULL), -EINVAL);
+	cr_expect_eq(kvmm_migrate_get_status(job, NULL), -EINVAL);
 	kvmm_migrate_free(job);
 	cr_expect_eq(kvmm_range_free(src, range), -ESTALE);
 	cr_expect_eq(kvmm_range_find_seq(dst, 'a', NULL, 0), 1);

@@ -171,7 +171,7 @@ int main(void)
 
 		expect(!kvmm_validate(pool[i]));
 		kvmm_reset_inactive(pool[i]);
-		expect(!kvmm_pool_stat(pool[i], &stat) && stat.nr_free == NR_BLOCKS);
+		expect(!kvmm_pool_get_stat(pool[i], &stat) && stat.nr_free == NR_BLOCKS);
 		kvmm_pool_destroy(pool[i]);
 	}
 	rmdir(folder);

@@ -46,7 +46,7 @@ static void new_range(void)
 	struct kvmm_pool_stat stat;
 	kvmm_range_t range;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	if (m.seq_len[seq] || stat.nr_available < len + 8 || stat.largest < len)
 		return;
 	range = net_range(pool, seq + 1, len, 0);
@@ -75,7 +75,7 @@ static void new_keys(void)
 	u32 first = any(NR_KEYS), nr = 1 + any(4);
 	struct kvmm_pool_stat stat;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	if (stat.nr_available > nr + 30 && !net_cached(pool, first, nr))
 		net_cache(pool, first, nr);
 }
@@ -143,7 +143,7 @@ static void stop_job(void)
 
 	if (!m.job[i] || any(3))
 		return;
-	cr_assert_eq(kvmm_migrate_status(m.job[i], &status), 0);
+	cr_assert_eq(kvmm_migrate_get_status(m.job[i], &status), 0);
 	if (any(2)) {
 		m.nr_cancelled += !kvmm_migrate_cancel(m.job[i]);
 		return;
@@ -239,7 +239,7 @@ static void finish(void)
 		kvmm_reset_inactive(m.pool[p]);
 		cr_assert_eq(kvmm_stream_del(m.pool[p], m.stream[p]), 0);
 		kvmm_compact_poll(m.pool[p]);
-		cr_assert_eq(kvmm_pool_stat(m.pool[p], &stat), 0);
+		cr_assert_eq(kvmm_pool_get_stat(m.pool[p], &stat), 0);
 		cr_expect_eq(stat.nr_free, NR_BLOCKS, "%u held", NR_BLOCKS - stat.nr_free);
 		kvmm_pool_destroy(m.pool[p]);
 	}

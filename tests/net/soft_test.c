@@ -64,7 +64,7 @@ static u32 migrate(u32 nr)
 
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_expect_eq(run_job(job), 0);
-	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	cr_assert_eq(kvmm_migrate_get_status(job, &status), 0);
 	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
 	cr_expect(net_range_is(dst, there, 'a', nr));
 	cr_expect_eq(kvmm_range_find_seq(src, 'a', NULL, 0), 0);
@@ -204,7 +204,7 @@ static u32 nr_free(struct kvmm_pool *pool, bool may_be_lost)
 
 	kvmm_compact_poll(pool);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	if (kvmm_pool_stat(pool, &stat) || kvmm_step_stat(pool, &steps))
+	if (kvmm_pool_get_stat(pool, &stat) || kvmm_step_get_stat(pool, &steps))
 		return 0;
 	return stat.nr_free + (may_be_lost ? steps.unseen_blocks : 0);
 }
@@ -301,7 +301,7 @@ static void over_a_link(const char *of_src, const char *of_dst, u32 flags, u32 p
 	attr.range = net_range(pair.src, 'a', 30, 1);
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_expect_eq(pair_run(&pair, job), 0);
-	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	cr_assert_eq(kvmm_migrate_get_status(job, &status), 0);
 	cr_expect_eq(status.path, path, "%s to %s", of_src, of_dst);
 	kvmm_migrate_free(job);
 	cr_assert_eq(kvmm_migrate_arrived(pair.server, &arrival), 0);

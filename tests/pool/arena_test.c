@@ -207,7 +207,7 @@ static int split_it(struct kvmm_pool *pool, kvmm_range_t range)
 static int ask_for_it(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct kvmm_range_info info;
-	int err = kvmm_range_info(pool, range, &info);
+	int err = kvmm_range_get_info(pool, range, &info);
 
 	return err ? err : info.nr == 8 && info.refs == 1 && !info.pins ? 0 : -EINVAL;
 }
@@ -522,10 +522,10 @@ POOL_TEST(arena, tenants_with_limits_are_charged_for_all_they_have, warm_pool())
 
 	cr_assert_eq(kvmm_tenant_set(pool, KVMM_TENANT_REST, &attr), 0);
 	cr_expect_not(pool->arenas->on);
-	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
+	cr_assert_eq(kvmm_tenant_get_stat(pool, KVMM_TENANT_REST, &stat), 0);
 	cr_expect_eq(stat.usage, 8);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
-	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
+	cr_assert_eq(kvmm_tenant_get_stat(pool, KVMM_TENANT_REST, &stat), 0);
 	cr_expect_eq(stat.usage, 0);
 }
 

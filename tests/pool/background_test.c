@@ -41,7 +41,7 @@ static struct kvmm_background_stat stat_of_background(struct kvmm_pool *pool)
 {
 	struct kvmm_background_stat stat;
 
-	cr_assert_eq(kvmm_background_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_background_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -196,7 +196,7 @@ Test(background, so_much_is_on_its_way_at_a_time_and_no_more)
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	for (u32 i = 0; i < 20; i++)
 		kvmm_background_tick(pool);
-	kvmm_step_stat(pool, &steps);
+	kvmm_step_get_stat(pool, &steps);
 	cr_expect_leq(steps.copying_blocks + steps.limbo_blocks, 3);
 	cr_expect_gt(stat_of_background(pool).busy, 10);
 	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
@@ -250,7 +250,7 @@ Test(background, what_is_joined_does_not_move_again_at_once)
 		fake_env_advance(&fake, 1000 * MS);
 	}
 	kvmm_compact_poll(pool);
-	cr_expect_eq(kvmm_step_stat(pool, &steps), 0);
+	cr_expect_eq(kvmm_step_get_stat(pool, &steps), 0);
 	cr_expect_leq(steps.published_blocks, 8, "%u: each range once", (u32)steps.published_blocks);
 	end(pool);
 }
@@ -344,7 +344,7 @@ static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
 {
 	struct kvmm_verify_stat stat;
 
-	cr_assert_eq(kvmm_verify_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
 	return stat;
 }
 

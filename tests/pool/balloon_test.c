@@ -111,7 +111,7 @@ Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 	attr.tenant = 7;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EDQUOT);
 	expect_balloon(pool);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -ENOSPC);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), -ENOSPC);
 	expect_balloon(pool);
 	attr.tenant = 0;
 	attr.max_runs = 1;

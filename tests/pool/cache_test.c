@@ -9,14 +9,14 @@ struct prompt {
 	kvmm_ref_t ref[64];
 	kvmm_mut_t mut[64];
 	kvmm_key_t evicted[64];
-	struct kvmm_acquire req;
+	struct kvmm_acquire_args req;
 };
 
 static int acquire(struct kvmm_pool *pool, struct prompt *p, u32 first, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++)
 		p->key[i] = key_of(first + i);
-	p->req = (struct kvmm_acquire){
+	p->req = (struct kvmm_acquire_args){
 		.keys = p->key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
 		.hits = p->ref, .fresh = p->mut, .evicted = p->evicted,
 	};
@@ -76,8 +76,8 @@ POOL_TEST(cache, matching_stops_at_the_first_miss_and_at_the_limit, make_cache(1
 
 	for (u32 i = 0; i < 4; i++)
 		p.key[i] = key_of(i);
-	p.req = (struct kvmm_acquire){ .keys = p.key, .nr_keys = 4, .max_hits = 3,
-				       .nr_blocks = 4, .hits = p.ref, .fresh = p.mut };
+	p.req = (struct kvmm_acquire_args){ .keys = p.key, .nr_keys = 4, .max_hits = 3,
+					    .nr_blocks = 4, .hits = p.ref, .fresh = p.mut };
 	cr_expect_eq(kvmm_acquire(pool, &p.req), 0);
 	cr_expect_eq(p.req.nr_hits, 3);
 }
@@ -126,8 +126,8 @@ POOL_TEST(cache, a_block_hit_twice_in_one_prompt_is_counted_once, make_cache(4, 
 	cache_keys(pool, 7, 1);
 	p.key[0] = p.key[1] = key_of(7);
 	p.key[2] = key_of(8);
-	p.req = (struct kvmm_acquire){ .keys = p.key, .nr_keys = 3, .max_hits = 3,
-				       .nr_blocks = 5, .hits = p.ref, .fresh = p.mut };
+	p.req = (struct kvmm_acquire_args){ .keys = p.key, .nr_keys = 3, .max_hits = 3,
+					    .nr_blocks = 5, .hits = p.ref, .fresh = p.mut };
 	cr_expect_eq(kvmm_acquire(pool, &p.req), 0);
 	cr_expect_eq(p.req.nr_hits, 2);
 	cr_expect_eq(p.req.nr_fresh, 3);
@@ -179,7 +179,7 @@ POOL_TEST(cache, handles_may_be_registered_in_place, make_cache(8, "lru"))
 
 POOL_TEST(cache, nothing_is_a_valid_number_of_blocks, make_cache(8, "lru"))
 {
-	struct kvmm_acquire req = { 0 };
+	struct kvmm_acquire_args req = { 0 };
 
 	cr_expect_eq(kvmm_alloc(pool, 0, NULL), 0);
 	cr_expect_eq(kvmm_free(pool, NULL, 0), 0);
@@ -192,7 +192,7 @@ POOL_TEST(cache, nothing_is_a_valid_number_of_blocks, make_cache(8, "lru"))
 
 POOL_TEST(cache, a_pool_without_policy_has_none, make_pool(8))
 {
-	struct kvmm_acquire req = { 0 };
+	struct kvmm_acquire_args req = { 0 };
 	kvmm_mut_t mut;
 
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EOPNOTSUPP);
@@ -207,7 +207,7 @@ POOL_TEST(cache, absurd_numbers_do_not_fit, make_cache(8, "lru"))
 {
 	kvmm_mut_t mut[1];
 	kvmm_ref_t ref[1];
-	struct kvmm_acquire req = { .nr_blocks = UINT32_MAX, .fresh = mut };
+	struct kvmm_acquire_args req = { .nr_blocks = UINT32_MAX, .fresh = mut };
 
 	cr_expect_eq(kvmm_alloc(pool, 9, mut), -ENOSPC);
 	cr_expect_eq(kvmm_alloc(pool, UINT32_MAX, mut), -ENOSPC);
@@ -423,7 +423,7 @@ POOL_TEST(cache, says_why_a_match_ended, make_cache(4, "lru"))
 {
 	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
 	struct kvmm_prefix prefix = { .keys = key, .nr = 3 }, last = { .keys = &key[2], .nr = 1 };
-	struct kvmm_acquire none = { .nr_blocks = 1 };
+	struct kvmm_acquire_args none = { .nr_blocks = 1 };
 	kvmm_staged_t staged;
 	kvmm_ref_t ref[3];
 	kvmm_mut_t mut;
@@ -640,7 +640,7 @@ static void spend_a_day(const char *policy)
 		if (minute == 60)
 			bytes = fake.live_bytes;
 		for (u32 i = 0; minute % 60 == 59 && i < DAY_BLOCKS; i++) {
-			cr_assert_eq(kvmm_block_info(pool, i, &info), 0);
+			cr_assert_eq(kvmm_block_get_info(pool, i, &info), 0);
 			cr_assert_leq(info.last_access_ns, fake.now_ns, "%s", policy);
 			nr_young += fake.now_ns - info.last_access_ns < MINUTE_NS;
 		}

@@ -168,7 +168,7 @@ static void op_range_resize(void)
 
 	if (!r.range_tenant[i])
 		return;
-	cr_assert_eq(kvmm_range_info(r.pool, r.range[i], &info), 0);
+	cr_assert_eq(kvmm_range_get_info(r.pool, r.range[i], &info), 0);
 	if (any(2) && !kvmm_range_grow(r.pool, r.range[i], 1 + any(8)))
 		receive_range(i, info.nr);
 	else if (info.nr > 1)

@@ -55,7 +55,7 @@ Test(class_fault, a_pool_with_classes_is_made_as_a_whole_or_not_at_all)
 
 Test(class_fault, nothing_here_needs_memory)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 30 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 30 };
 	struct kvmm_class_event event;
 	struct kvmm_pool *pool;
 	const u64 priority = 80;

@@ -130,8 +130,8 @@ static void op_use(void)
 	struct block *block = &m.block[i];
 	kvmm_ref_t ref;
 	kvmm_mut_t mut;
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
-				    .hits = &ref, .fresh = &mut, .evicted = &lost };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
+					 .hits = &ref, .fresh = &mut, .evicted = &lost };
 	bool fits = block->live || nr_live() < NR_BLOCKS || next_victim(false) < NR_KEYS;
 
 	cr_assert_eq(kvmm_acquire(m.pool, &req), fits ? 0 : -ENOSPC);
@@ -255,7 +255,7 @@ static void op_demote_owner(void)
 
 static void op_evict_for(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req) };
+	struct kvmm_evict_for_args req = { .size = sizeof(req) };
 	u32 nr_free = NR_BLOCKS - nr_live(), nr_idle = 0;
 	int want;
 
@@ -281,7 +281,7 @@ static void op_fill_up(void)
 	static kvmm_mut_t mut[NR_BLOCKS];
 	static kvmm_key_t lost[NR_BLOCKS];
 	u32 nr_avail = stat_of(m.pool).nr_available;
-	struct kvmm_acquire req = { .fresh = mut, .evicted = lost };
+	struct kvmm_acquire_args req = { .fresh = mut, .evicted = lost };
 
 	req.nr_blocks = nr_avail + 1;
 	cr_assert_eq(kvmm_acquire(m.pool, &req), -ENOSPC);
@@ -302,7 +302,7 @@ static void expect_same(void)
 			nr += m.block[i].live && m.block[i].cls == cls;
 			nr_idle += is_idle(i) && m.block[i].cls == cls;
 		}
-		cr_assert_eq(kvmm_class_stat(m.pool, cls, &stat), 0);
+		cr_assert_eq(kvmm_class_get_stat(m.pool, cls, &stat), 0);
 		cr_assert_eq(stat.nr, nr);
 		cr_assert_eq(stat.nr_inactive, nr_idle);
 	}

@@ -256,7 +256,7 @@ static int alloc_thoughts(u32 nr, kvmm_mut_t *muts)
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr,
 				      .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
 
-	return kvmm_alloc_ctl(pool, &ctl, muts);
+	return kvmm_alloc_as(pool, &ctl, muts);
 }
 
 static void cache_thoughts(u32 first, u32 nr, u32 cls)
@@ -317,11 +317,11 @@ Test(class, what_goes_for_the_quota_is_in_the_report)
 	ctl.cls = range.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
 	ctl.nr = 5;
 	ctl.report = &report;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, muts), 0);
 	cr_expect_eq(report.evicted, 3);
 	ctl.nr = 7;
 	ctl.flags = KVMM_ALLOC_CONTIG;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts + 5), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, muts + 5), 0);
 	cr_expect_eq(report.evicted, 7);
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
 	cr_expect_eq(report.evicted, 15);
@@ -404,7 +404,7 @@ Test(class, no_more_is_promised_than_the_class_takes)
 	ctl.nr = 40;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	ctl.promise = promise;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, muts), 0);
 	cr_expect_eq(kvmm_promise_end(pool, promise), 0);
 	ctl.promise = (kvmm_promise_t){ 0, 0 };
 	ctl.nr = 1;
@@ -453,7 +453,7 @@ Test(class, aggressive_demotion_frees_a_held_block_at_its_last_put)
 
 Test(class, evict_for_takes_exactly_what_is_missing)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .bytes = 4 * TEST_BLOCK_BYTES + 1 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .bytes = 4 * TEST_BLOCK_BYTES + 1 };
 
 	make(8);
 	fill_all(pool, "ab", HIGH);
@@ -472,7 +472,7 @@ Test(class, evict_for_takes_exactly_what_is_missing)
 
 Test(class, evict_for_more_than_there_is_evicts_nothing)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 8 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 8 };
 	kvmm_ref_t ref;
 
 	make(8);
@@ -631,7 +631,7 @@ Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 	cr_expect_eq(kvmm_class_set(pool, &ref, 1, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_demote(pool, &ref, 1, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_demote_owner(pool, 1, 0), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_class_stat(pool, 0, &stat), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_class_get_stat(pool, 0, &stat), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_class_events(pool, NULL, 0, NULL), -EOPNOTSUPP);
 }
 

@@ -20,7 +20,7 @@ static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
 
 	for (u32 i = 0; i < nr; i++)
 		kv_fetch_add(&nr_told, events[i].nr);
-	expect(!kvmm_class_stat(pool, 0, &stat));
+	expect(!kvmm_class_get_stat(pool, 0, &stat));
 }
 
 /* A prompt, thought about by @owner and then demoted. */
@@ -30,8 +30,8 @@ static void live(u64 *random, u64 owner)
 	kvmm_key_t keys[LENGTH];
 	kvmm_mut_t fresh[LENGTH];
 	kvmm_ref_t refs[LENGTH];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = LENGTH, .max_hits = LENGTH,
-				    .nr_blocks = LENGTH, .hits = refs, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = LENGTH, .max_hits = LENGTH,
+					 .nr_blocks = LENGTH, .hits = refs, .fresh = fresh };
 	int err;
 
 	memset(keys, 0, LENGTH * sizeof(*keys));
@@ -66,8 +66,8 @@ static void *evictor(void *arg)
 	u64 random = 77;
 
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
-		struct kvmm_evict_for req = { .size = sizeof(req),
-					      .nr_blocks = any_of(&random, NR_BLOCKS / 2) };
+		struct kvmm_evict_for_args req = { .size = sizeof(req),
+						   .nr_blocks = any_of(&random, NR_BLOCKS / 2) };
 		int nr = kvmm_demote_owner(pool, 1 + any_of(&random, 20), any_of(&random, 2));
 		int err = kvmm_evict_for(pool, &req);
 

@@ -48,7 +48,7 @@ const char *evicted_for(struct kvmm_pool *pool, u32 nr)
 	static char line[257];
 	kvmm_mut_t mut[256];
 	kvmm_key_t key[256];
-	struct kvmm_acquire req = { .nr_blocks = nr, .fresh = mut, .evicted = key };
+	struct kvmm_acquire_args req = { .nr_blocks = nr, .fresh = mut, .evicted = key };
 
 	cr_assert_leq(nr, 256);
 	cr_assert_eq(kvmm_acquire(pool, &req), 0);
@@ -68,6 +68,6 @@ struct kvmm_class_stat class_stat(struct kvmm_pool *pool, u32 cls)
 {
 	struct kvmm_class_stat stat;
 
-	cr_assert_eq(kvmm_class_stat(pool, cls, &stat), 0);
+	cr_assert_eq(kvmm_class_get_stat(pool, cls, &stat), 0);
 	return stat;
 }

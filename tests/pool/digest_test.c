@@ -50,7 +50,7 @@ static const char *difference(struct kvmm_pool *a, struct kvmm_pool *b)
 	struct kvmm_digest_info x = digest(a), y = digest(b);
 	struct kvmm_digest_diff diff;
 
-	if (!kvmm_digest_diff(&x, &y, 1, &diff))
+	if (!kvmm_digest_compare(&x, &y, 1, &diff))
 		return "";
 	cr_assert_gt(kvmm_digest_text(&diff, text, sizeof(text)), 0);
 	return kv_digest_part_name(diff.part);
@@ -161,7 +161,7 @@ static void call_alike(struct drive *a, struct drive *b, u32 nr)
 
 static void make_room(struct kvmm_pool *pool, u32 nr)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = nr };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = nr };
 
 	cr_assert_eq(kvmm_evict_for(pool, &req), 0);
 }
@@ -323,12 +323,12 @@ Test(digest, the_first_pool_that_differs_is_named)
 		b[i] = digest(pool);
 		strcpy(a[i].name, i == 1 ? "kv1" : "other");
 	}
-	cr_assert_eq(kvmm_digest_diff(a, b, 3, &diff), 1);
+	cr_assert_eq(kvmm_digest_compare(a, b, 3, &diff), 1);
 	cr_expect_eq(kvmm_digest_text(&diff, text, sizeof(text)), strlen(text));
 	cr_expect_str_eq(text, "pool 1 'kv1': free blocks");
 	cr_expect_eq(kvmm_digest_text(&diff, little, sizeof(little)), strlen(text));
 	cr_expect_str_eq(little, "pool 1 ");
-	cr_expect_eq(kvmm_digest_diff(a, b, 1, &diff), 0);
+	cr_expect_eq(kvmm_digest_compare(a, b, 1, &diff), 0);
 }
 
 /* ---- what it does not depend on ---- */
@@ -357,7 +357,7 @@ Test(digest, it_is_independent_of_clock_memory_and_random_numbers)
 		fake_env_remove(&fake);
 	}
 	cr_expect_eq(sum[0], sum[1]);
-	cr_expect_eq(kvmm_digest_diff(&info[0], &info[1], 1, &diff), 0);
+	cr_expect_eq(kvmm_digest_compare(&info[0], &info[1], 1, &diff), 0);
 }
 
 /* ---- failed calls ---- */
@@ -389,8 +389,8 @@ static int acquire_too_much(struct kvmm_pool *pool)
 	kvmm_key_t keys[NR_BLOCKS + 1];
 	kvmm_mut_t muts[NR_BLOCKS + 1];
 	kvmm_ref_t refs[NR_BLOCKS + 1];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = 3, .max_hits = 3, .hits = refs,
-				    .fresh = muts, .nr_blocks = NR_BLOCKS + 1 };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = 3, .max_hits = 3, .hits = refs,
+					 .fresh = muts, .nr_blocks = NR_BLOCKS + 1 };
 
 	for (u32 i = 0; i < 3; i++)
 		keys[i] = key_of(1 + i);
@@ -462,9 +462,9 @@ POOL_TEST(digest, bad_arguments_are_refused, make_pool(4))
 	cr_expect_eq(kvmm_pool_history(pool, &sum), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_pool_history(NULL, &sum), -EINVAL);
 	cr_expect_eq(kvmm_pool_history(pool, NULL), -EINVAL);
-	cr_expect_eq(kvmm_digest_diff(&good, &info, 1, &diff), -EINVAL);
-	cr_expect_eq(kvmm_digest_diff(&good, NULL, 1, &diff), -EINVAL);
-	cr_expect_eq(kvmm_digest_diff(&good, &good, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_digest_compare(&good, &info, 1, &diff), -EINVAL);
+	cr_expect_eq(kvmm_digest_compare(&good, NULL, 1, &diff), -EINVAL);
+	cr_expect_eq(kvmm_digest_compare(&good, &good, 1, NULL), -EINVAL);
 	cr_expect_eq(kvmm_digest_text(&diff, NULL, 4), -EINVAL);
 	cr_expect_eq(kvmm_digest_text(NULL, text, 4), -EINVAL);
 	cr_expect_str_eq(kv_digest_part_name(KVMM_NR_DIGEST_PARTS), "?");

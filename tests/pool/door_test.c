@@ -56,20 +56,20 @@ POOL_TEST(door, a_priority_is_said_once, make_door(8, NULL))
 				      .prio = KVMM_PRIO_URGENT };
 	kvmm_mut_t mut[1];
 
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), -EINVAL);
 	ctl.prio = KVMM_PRIO_URGENT + 1;
 	ctl.flags = 0;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), -EINVAL);
 	ctl.prio = KVMM_PRIO_HIGH;
 	ctl.flags = KVMM_ALLOC_HIGH;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
 }
 
 POOL_TEST(door, deterministic_pools_know_no_deadlines,
 	  make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0))
 {
-	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_us = 1 };
+	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_us = 1 };
 	kvmm_mut_t mut[1];
 
 	cr_expect_eq(ask_for(pool, 1, 0, 5000, mut), -EINVAL);
@@ -104,11 +104,11 @@ POOL_TEST(door, a_run_of_private_blocks_is_made_by_moving, make_door(8, NULL))
 	kvmm_mut_t run[4];
 
 	paint(pool, "a.b.c.d.", range);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -ENOSPC);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, run), -ENOSPC);
 	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -EAGAIN);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, run), -EAGAIN);
 	ctl.flags = KVMM_ALLOC_CONTIG;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, run), 0);
 	cr_expect_geq(report.moved, 2);
 	cr_expect_eq(report.fragmentation_ppm, 1000000);
 	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_COMPACT], 1);
@@ -199,7 +199,7 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 		cr_expect_eq(kvmm_watermarks_set(pool, &bad[i]), -EINVAL);
 	}
 	cr_expect_eq(kvmm_watermarks_set(pool, &good), 0);
-	cr_expect_eq(kvmm_alloc_stat(pool, &now), 0);
+	cr_expect_eq(kvmm_alloc_get_stat(pool, &now), 0);
 	cr_expect_eq(memcmp(&now.marks, &good, sizeof(good)), 0);
 }
 
@@ -230,7 +230,7 @@ Test(door, the_short_calls_are_normal_requests)
 {
 	struct kvmm_alloc_attr door = marks(2, 5, 6);
 	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
-	struct kvmm_acquire req = { .nr_blocks = 12 };
+	struct kvmm_acquire_args req = { .nr_blocks = 12 };
 	kvmm_range_t range;
 	kvmm_mut_t mut[16];
 
@@ -246,7 +246,7 @@ Test(door, the_short_calls_are_normal_requests)
 /* What is evicted for a call without flags is a step as well, and a refusal is counted once. */
 POOL_TEST(door, the_short_calls_are_counted_by_step_and_answer, make_door(8, NULL))
 {
-	struct kvmm_acquire req = { .nr_blocks = 2 };
+	struct kvmm_acquire_args req = { .nr_blocks = 2 };
 	kvmm_mut_t mut[9];
 
 	cache_keys(pool, 0, 8);
@@ -302,7 +302,7 @@ Test(door, what_goes_for_the_low_mark_is_told_as_far_as_there_is_room_and_counte
 	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	kvmm_key_t evicted[3] = { { { 0 } } };
 	kvmm_mut_t mut[2], urgent[4];
-	struct kvmm_acquire req = { .nr_blocks = 2, .fresh = mut, .evicted = evicted };
+	struct kvmm_acquire_args req = { .nr_blocks = 2, .fresh = mut, .evicted = evicted };
 
 	cache_keys(pool, 0, 12);
 	cr_expect_eq(ask_for(pool, 4, KVMM_ALLOC_URGENT, 0, urgent), 0);
@@ -324,8 +324,8 @@ Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
 	kvmm_key_t evicted[8], key[4] = { key_of(0), key_of(1), key_of(2), key_of(3) };
 	kvmm_mut_t mut[8], urgent[4];
 	kvmm_ref_t ref[8];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = 4, .max_hits = 4, .nr_blocks = 6,
-				    .hits = ref, .fresh = mut, .evicted = evicted };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 4, .max_hits = 4, .nr_blocks = 6,
+					 .hits = ref, .fresh = mut, .evicted = evicted };
 
 	cache_keys(pool, 0, 12);
 	cr_expect_eq(ask_for(pool, 4, KVMM_ALLOC_URGENT, 0, urgent), 0);
@@ -339,7 +339,7 @@ Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 
 	/* Without room for keys all are counted. */
-	req = (struct kvmm_acquire){ .nr_blocks = 7, .fresh = mut };
+	req = (struct kvmm_acquire_args){ .nr_blocks = 7, .fresh = mut };
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 	cr_expect_eq(req.nr_evicted, 5);
 	cr_expect_eq(req.nr_untold, 0);
@@ -349,7 +349,7 @@ Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
 
 Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
 {
-	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = 3 };
+	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_blocks = 3 };
 	struct kvmm_alloc_attr door = marks(1, 2, 9);
 	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
 	struct kvmm_watermarks all = { 0, 0, 16 };
@@ -385,7 +385,7 @@ static int take_promised(struct kvmm_pool *pool, kvmm_promise_t promise, u32 nr,
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .promise = promise };
 
-	return kvmm_alloc_ctl(pool, &ctl, mut);
+	return kvmm_alloc_as(pool, &ctl, mut);
 }
 
 POOL_TEST(door, promised_blocks_are_there_when_nothing_else_is, make_door(8, NULL))
@@ -467,7 +467,7 @@ Test(door, the_cheaper_of_copy_and_drop_makes_the_run)
 Test(door, a_run_that_is_not_made_by_dropping_leaves_the_order_as_it_was)
 {
 	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 1000, 999, 0 } };
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 5 };
+	struct kvmm_evict_for_args room = { .size = sizeof(room), .nr_blocks = 5 };
 	struct kvmm_pool *pool __cleanup(end_pool) = make_door(11, &door);
 	kvmm_key_t keys[4] = { key_of(1), key_of(2), key_of(3), key_of(4) };
 	kvmm_mut_t mut[11];
@@ -568,10 +568,10 @@ Test(door, placed_blocks_are_had_where_every_block_is_cached)
 		kvmm_mut_t mut[8];
 
 		cache_keys(pool, 0, 8);
-		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+		cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 		cr_expect_eq(stat_of(pool).nr_inactive, 3);
 		ctl.nr = 4;
-		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut + 5), -ENOSPC);
+		cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut + 5), -ENOSPC);
 		cr_expect_eq(stat_of(pool).nr_inactive, 3);
 	}
 }
@@ -586,7 +586,7 @@ POOL_TEST(door, no_blocks_are_had_whatever_else_is_asked_for, make_cache(2, "lru
 	for (u32 i = 0; i < ARRAY_SIZE(flags); i++) {
 		struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .flags = flags[i] };
 
-		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, all), 0, "%u", i);
+		cr_expect_eq(kvmm_alloc_as(pool, &ctl, all), 0, "%u", i);
 	}
 	cr_assert_eq(kvmm_free(pool, all, 2), 0);
 }

@@ -68,7 +68,7 @@ static void *wait_for_blocks(void *arg)
 		ctl.flags = KVMM_ALLOC_RELATIVE | (any(&state, 5) ? 0 : KVMM_ALLOC_HIGH);
 		ctl.seq = 1 + any(&state, 64);
 		ctl.deadline_ns = hasty ? HASTY_NS : PATIENT_NS;
-		err = kvmm_alloc_ctl(pool, &ctl, mut);
+		err = kvmm_alloc_as(pool, &ctl, mut);
 		count(err, hasty);
 		if (err)
 			continue;
@@ -109,7 +109,7 @@ static void *cancel(void *arg)
 		struct kvmm_pressure pressure;
 
 		expect(kvmm_alloc_cancel(pool, 1 + any(&state, 64)) >= 0);
-		expect(!kvmm_pressure(pool, &pressure));
+		expect(!kvmm_pool_get_pressure(pool, &pressure));
 		sched_yield();
 	}
 	return NULL;
@@ -155,7 +155,7 @@ static void *wait_until_told(void *arg)
 				      .flags = KVMM_ALLOC_RELATIVE, .deadline_ns = PATIENT_NS };
 	kvmm_mut_t mut[NR_BLOCKS];
 
-	expect(kvmm_alloc_ctl(pool, &ctl, mut) == -ESHUTDOWN);
+	expect(kvmm_alloc_as(pool, &ctl, mut) == -ESHUTDOWN);
 	return NULL;
 }
 
@@ -171,7 +171,7 @@ static void destroy_under_waiters(void)
 		pthread_create(&thread[i], NULL, wait_until_told, NULL);
 	do {
 		sched_yield();
-		expect(!kvmm_alloc_stat(pool, &stat));
+		expect(!kvmm_alloc_get_stat(pool, &stat));
 	} while (stat.nr_waiting < 4);
 	kvmm_pool_destroy(pool);
 	threads_join(thread, 4);
@@ -194,8 +194,8 @@ int main(void)
 	pthread_join(canceller, NULL);
 	pthread_join(poller, NULL);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat) && stat.nr_available == NR_BLOCKS);
-	expect(!kvmm_alloc_stat(pool, &door) && !door.nr_waiting);
+	expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_available == NR_BLOCKS);
+	expect(!kvmm_alloc_get_stat(pool, &door) && !door.nr_waiting);
 	kvmm_pool_destroy(pool);
 	expect(nr_got > 100);
 	printf("%u served, %u too late, %u cancelled\n", nr_got, nr_late, nr_cancelled);

@@ -74,13 +74,13 @@ int ask_for(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .flags = flags,
 				      .deadline_ns = deadline_ns };
 
-	return kvmm_alloc_ctl(pool, &ctl, blocks);
+	return kvmm_alloc_as(pool, &ctl, blocks);
 }
 
 struct kvmm_alloc_stat door_stat(struct kvmm_pool *pool)
 {
 	struct kvmm_alloc_stat stat;
 
-	cr_assert_eq(kvmm_alloc_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
 	return stat;
 }

@@ -32,7 +32,7 @@ bool others_are_done(void);
 /* 8 blocks of a cache "lru" unless told otherwise, and what @attr says. */
 struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *attr);
 
-/* What kvmm_alloc_ctl() returns. */
+/* What kvmm_alloc_as() returns. */
 int ask_for(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut_t *blocks);
 
 struct kvmm_alloc_stat door_stat(struct kvmm_pool *pool);

@@ -74,9 +74,10 @@ static const char *do_acquire(struct drive *d)
 	kvmm_mut_t fresh[DRIVE_BATCH];
 	kvmm_ref_t hits[DRIVE_BATCH];
 	u32 nr = 1 + chance(d, DRIVE_BATCH);
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
-				    .hits = hits, .fresh = fresh, .evicted = evicted,
-				    .reserve = chance(d, 4) };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = nr, .max_hits = nr,
+					 .nr_blocks = nr,
+					 .hits = hits, .fresh = fresh, .evicted = evicted,
+					 .reserve = chance(d, 4) };
 	struct kvmm_prefix rest;
 	int err;
 
@@ -179,7 +180,7 @@ static const char *do_free(struct drive *d)
 
 static const char *do_evict(struct drive *d)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = chance(d, 16) };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = chance(d, 16) };
 	u32 ids[4];
 
 	if (chance(d, 2)) {

@@ -144,7 +144,8 @@ static void do_register(void)
 	kvmm_staged_t staged[PROMPT];
 	kvmm_ref_t refs[PROMPT];
 	struct kvmm_prefix prefix;
-	struct kvmm_publish publish = { .staged = staged, .refs = refs, .dup = any(KVMM_NR_DUPS) };
+	struct kvmm_publish_args publish = { .staged = staged, .refs = refs,
+					     .dup = any(KVMM_NR_DUPS) };
 
 	fill_keys(keys, &prefix);
 	publish.nr = prefix.nr;

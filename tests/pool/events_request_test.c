@@ -56,7 +56,7 @@ static void say_event(const struct kvmm_event *event)
 {
 	struct kvmm_event_request request = { .size = sizeof(request) };
 
-	if (kvmm_event_request(event, &request)) {
+	if (kvmm_event_get_request(event, &request)) {
 		say("%c%u ", event->kind == KVMM_EVENT_STORED ? '+' : '-', number_of(&event->key));
 		return;
 	}
@@ -130,7 +130,7 @@ Test(events_request, time_may_be_the_librarys)
 	note.time_us = KVMM_NOTE_NOW;
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_assert_eq(kvmm_events_read(events, &event, 1, &nr_lost), 1);
-	cr_assert_eq(kvmm_event_request(&event, &request), 0);
+	cr_assert_eq(kvmm_event_get_request(&event, &request), 0);
 	cr_expect_eq(request.time_us, 123456);
 	fake_env_remove(&fake);
 }
@@ -199,7 +199,7 @@ Test(events_request, who_does_not_ask_is_not_told)
 
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_assert_eq(kvmm_match(pool, keys, 2, refs), 0);
-	cr_assert_eq(kvmm_events_stat(plain, &stat), 0);
+	cr_assert_eq(kvmm_events_get_stat(plain, &stat), 0);
 	cr_expect_eq(stat.happened, 0, "records that nobody reads");
 	struct kvmm_events *both = open_for(UINT32_MAX, KVMM_EVENTS_REQUESTS | KVMM_EVENTS_LOOKUPS);
 
@@ -216,7 +216,8 @@ Test(events_request, lookups_are_told_with_what_they_found)
 {
 	struct kvmm_events *events __cleanup(kvmm_events_close) = open_for(0, KVMM_EVENTS_LOOKUPS);
 	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(3) };
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = 3, .max_hits = 2, .nr_blocks = 5 };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = 3, .max_hits = 2,
+					 .nr_blocks = 5 };
 	kvmm_ref_t refs[3];
 	kvmm_mut_t muts[5];
 
@@ -254,9 +255,9 @@ Test(events_request, bad_notes_and_consumers_are_refused)
 	note.is_end = 0;
 	note.size = 3;
 	cr_expect_eq(kvmm_note_request(pool, &note), -EINVAL);
-	cr_expect_eq(kvmm_event_request(&event, &request), -EINVAL);
+	cr_expect_eq(kvmm_event_get_request(&event, &request), -EINVAL);
 	event.kind = KVMM_EVENT_LOOKUP_KEYS + 1;
-	cr_expect_eq(kvmm_event_request(&event, &request), -EINVAL);
+	cr_expect_eq(kvmm_event_get_request(&event, &request), -EINVAL);
 	attr.flags = KVMM_EVENTS_SORTED | KVMM_EVENTS_REQUESTS;
 	cr_expect_eq(kvmm_events_open(pool, &attr, &events), -EINVAL);
 	attr.flags = 0;

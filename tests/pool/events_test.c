@@ -218,7 +218,7 @@ Test(events, media_that_nobody_asked_for_are_passed_over)
 	cache_keys(pool, 1, 3);
 	cr_expect_str_eq(told_to(below), "");
 	cr_expect_str_eq(snapshot(below), "");
-	cr_assert_eq(kvmm_events_stat(below, &stat), 0);
+	cr_assert_eq(kvmm_events_get_stat(below, &stat), 0);
 	cr_expect_eq(stat.skipped, 3);
 	cr_expect_eq(stat.read, 0);
 }
@@ -264,7 +264,7 @@ Test(events, gap_is_told_where_it_is)
 	events = open_with(16, 0);
 	cache_keys(pool, 1, 20);
 	cr_expect_str_eq(told(), "?12 +13<12 +14<13 +15<14 +16<15 +17<16 +18<17 +19<18 +20<19 ");
-	cr_assert_eq(kvmm_events_stat(events, &stat), 0);
+	cr_assert_eq(kvmm_events_get_stat(events, &stat), 0);
 	cr_expect_eq(stat.happened, 20);
 	cr_expect_eq(stat.read, 8);
 	cr_expect_eq(stat.lost, 12);
@@ -373,7 +373,7 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	cache_keys(pool, 6, 1);
 	cr_expect_str_eq(told_to(slow), "");
 	fake_env_advance(&fake, 60000);
-	cr_assert_eq(kvmm_events_stat(slow, &stat), 0);
+	cr_assert_eq(kvmm_events_get_stat(slow, &stat), 0);
 	cr_assert_eq(kvmm_events_seek(slow, stat.happened - 1), 0);
 	cr_expect_str_eq(told_to(slow), "");
 	fake_env_advance(&fake, 60000);
@@ -520,7 +520,7 @@ Test(events, memory_of_the_feed_is_the_pools)
 	before = stat_of(pool).metadata_bytes;
 	bytes = kv_mem_bytes();
 	events = open_with(1024, 0);
-	cr_assert_eq(kvmm_events_stat(events, &stat), 0);
+	cr_assert_eq(kvmm_events_get_stat(events, &stat), 0);
 	cr_expect_eq(stat_of(pool).metadata_bytes - before, stat.bytes);
 	/* The consumer is its owner's, and what the allocator rounds up nobody's. */
 	cr_expect(kv_mem_bytes() - bytes >= stat.bytes && stat.bytes >= 1024 * 64);

@@ -27,7 +27,7 @@ static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat stat;
 
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -323,7 +323,7 @@ static u32 nr_leaving(struct kvmm_pool *pool)
 {
 	struct kvmm_elastic_stat stat;
 
-	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(pool, &stat), 0);
 	return stat.leaving_blocks;
 }
 

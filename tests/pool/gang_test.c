@@ -140,7 +140,7 @@ static void expect_counts_of_blocks(struct kvmm_pool *of)
 	struct kvmm_map_run run;
 
 	for (u32 i = 0; i < stat.nr_blocks; i++) {
-		cr_assert_eq(kvmm_block_info(of, i, &info), 0);
+		cr_assert_eq(kvmm_block_get_info(of, i, &info), 0);
 		nr[info.state]++;
 	}
 	while (kvmm_map_read(of, &at, 0, &run, 1) > 0)
@@ -485,7 +485,7 @@ Test(gang, what_is_promised_to_others_stays_free)
 	struct kvmm_gangs *gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 
 	ctl.nr = 4;
-	cr_expect_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
+	cr_expect_eq(kvmm_alloc_as(pools[0], &ctl, mut), 0);
 	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
 	cr_expect_eq(kvmm_validate(pools[0]), 0);
 	cr_expect_eq(kvmm_promise_end(pools[0], ctl.promise), 0);
@@ -520,7 +520,7 @@ Test(gang, blocks_that_others_had_meanwhile_do_not_come_back)
 	struct kvmm_gangs *gangs = gang_beside_promise(pools, &ctl.promise, &gang);
 
 	ctl.nr = 4;
-	cr_assert_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
+	cr_assert_eq(kvmm_alloc_as(pools[0], &ctl, mut), 0);
 	for (u32 i = 0; i < 4; i++)
 		used[kvmm_block_of_mut(pools[0], mut[i])] = true;
 	cr_assert_eq(kvmm_free(pools[0], mut, 4), 0);

@@ -109,8 +109,8 @@ static void *use_pools(void *arg)
 		kvmm_key_t keys[8];
 		kvmm_mut_t fresh[8];
 		kvmm_ref_t refs[8];
-		struct kvmm_acquire req = { .keys = keys, .nr_keys = 8, .max_hits = 8,
-					    .nr_blocks = 8, .hits = refs, .fresh = fresh };
+		struct kvmm_acquire_args req = { .keys = keys, .nr_keys = 8, .max_hits = 8,
+						 .nr_blocks = 8, .hits = refs, .fresh = fresh };
 		struct kvmm_prefix rest = { .keys = keys };
 		struct kvmm_compact goal = { .size = sizeof(goal) };
 
@@ -155,7 +155,7 @@ int main(void)
 		struct kvmm_pool_stat stat;
 
 		expect(!kvmm_validate(pool[i]));
-		expect(!kvmm_pool_stat(pool[i], &stat) && stat.nr_available == NR_BLOCKS);
+		expect(!kvmm_pool_get_stat(pool[i], &stat) && stat.nr_available == NR_BLOCKS);
 		kvmm_pool_destroy(pool[i]);
 	}
 	printf("%u gangs, %u refused, %u bad\n", nr_done, nr_refused, nr_bad);

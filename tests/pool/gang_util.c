@@ -41,7 +41,7 @@ const char *differ(const struct digests *a, const struct digests *b)
 {
 	static char text[128];
 	struct kvmm_digest_diff diff;
-	int ret = kvmm_digest_diff(a->info, b->info, a->nr, &diff);
+	int ret = kvmm_digest_compare(a->info, b->info, a->nr, &diff);
 
 	cr_assert_geq(ret, 0);
 	if (!ret)

@@ -55,8 +55,8 @@ static struct shown shown_now(void)
 	struct shown now;
 
 	memset(&now, 0, sizeof(now));
-	cr_assert_eq(kvmm_pool_stat(pool, &now.stat), 0);
-	cr_assert_eq(kvmm_range_info(pool, range, &now.info), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &now.stat), 0);
+	cr_assert_eq(kvmm_range_get_info(pool, range, &now.info), 0);
 	for (u32 i = 0; i < NR_BLOCKS; i++)
 		cr_assert_eq(kvmm_block_read(pool, i, 0, now.bytes[i], TEST_BLOCK_BYTES), 0);
 	strcpy(now.picture, picture(pool));
@@ -303,8 +303,8 @@ Test(general, ranges_are_cut_alike_by_the_short_forms)
 	cr_expect_eq(kvmm_range_shrink_front(pool, a, 1), kvmm_range_cut(other, b, 1, 0));
 	cr_expect_eq(kvmm_range_shrink(pool, a, 2), kvmm_range_cut(other, b, 0, 2));
 	cr_expect_eq(kvmm_range_shrink_front(pool, a, 0), kvmm_range_cut(other, b, 0, 0));
-	cr_assert_eq(kvmm_range_info(pool, a, &mine), 0);
-	cr_assert_eq(kvmm_range_info(other, b, &theirs), 0);
+	cr_assert_eq(kvmm_range_get_info(pool, a, &mine), 0);
+	cr_assert_eq(kvmm_range_get_info(other, b, &theirs), 0);
 	cr_expect_eq(mine.nr, 2);
 	cr_expect_eq(theirs.nr, 2);
 	cr_expect_eq(mine.nr_ext, theirs.nr_ext);
@@ -327,20 +327,20 @@ Test(general, each_number_of_a_named_enum_has_a_word_of_its_own_by_either_call)
 
 	for (u32 of = 0; of < KVMM_NR_NAMES; of++) {
 		for (u32 i = 0; i < all[of].nr; i++) {
-			const char *name = kvmm_name(of, i);
+			const char *name = kvmm_enum_name(of, i);
 
 			cr_assert_not_null(name, "%u, %u", of, i);
 			cr_expect_str_neq(name, "?");
 			cr_expect_str_eq(all[of].name(i), name);
 			for (u32 other = 0; other < i; other++)
-				cr_expect_str_neq(kvmm_name(of, other), name);
+				cr_expect_str_neq(kvmm_enum_name(of, other), name);
 		}
-		cr_expect_str_eq(kvmm_name(of, all[of].nr), "?");
-		cr_expect_str_eq(kvmm_name(of, UINT32_MAX), "?");
+		cr_expect_str_eq(kvmm_enum_name(of, all[of].nr), "?");
+		cr_expect_str_eq(kvmm_enum_name(of, UINT32_MAX), "?");
 		cr_expect_str_eq(all[of].name(all[of].nr), "?");
 	}
-	cr_expect_str_eq(kvmm_name(KVMM_NR_NAMES, 0), "?");
-	cr_expect_str_eq(kvmm_name(UINT32_MAX, 0), "?");
+	cr_expect_str_eq(kvmm_enum_name(KVMM_NR_NAMES, 0), "?");
+	cr_expect_str_eq(kvmm_enum_name(UINT32_MAX, 0), "?");
 }
 
 /* ---- settings and statistics ---- */
@@ -355,7 +355,7 @@ Test(general, settings_refuse_wrong_kinds_and_values_and_stay)
 
 	memset(ones, 0xff, sizeof(ones));
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
-	cr_assert_eq(kvmm_alloc_stat(pool, &before), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &before), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
 		expect_refused(kvmm_pool_set(pool, bad[i], zeros), -EINVAL);
 	for (u32 kind = 0; kind < KVMM_NR_SETTINGS; kind++) {
@@ -370,7 +370,7 @@ Test(general, settings_refuse_wrong_kinds_and_values_and_stay)
 				       kind == KVMM_SET_TIER ? -EOPNOTSUPP : -EINVAL);
 	}
 	expect_refused(kvmm_pool_set(pool, KVMM_SET_QUIESCENT, zeros), -EINVAL);
-	cr_assert_eq(kvmm_alloc_stat(pool, &after), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &after), 0);
 	cr_expect_eq(memcmp(&before.marks, &after.marks, sizeof(before.marks)), 0);
 }
 
@@ -420,29 +420,29 @@ static int stat_by_short_form(u32 kind, void *stat, size_t *bytes)
 #define SHORT(type, call) (*bytes = sizeof(type), call(pool, stat))
 	switch ((enum kvmm_stat_kind)kind) {
 	case KVMM_STAT_PEEK: return SHORT(struct kvmm_pool_stat, kvmm_pool_peek);
-	case KVMM_STAT_ALLOC: return SHORT(struct kvmm_alloc_stat, kvmm_alloc_stat);
-	case KVMM_STAT_PRESSURE: return SHORT(struct kvmm_pressure, kvmm_pressure);
+	case KVMM_STAT_ALLOC: return SHORT(struct kvmm_alloc_stat, kvmm_alloc_get_stat);
+	case KVMM_STAT_PRESSURE: return SHORT(struct kvmm_pressure, kvmm_pool_get_pressure);
 	case KVMM_STAT_GROWTH:
 		((struct kvmm_growth_stat *)stat)->size = sizeof(struct kvmm_growth_stat);
-		return SHORT(struct kvmm_growth_stat, kvmm_growth_stat);
-	case KVMM_STAT_PIN: return SHORT(struct kvmm_pin_stat, kvmm_pin_stat);
+		return SHORT(struct kvmm_growth_stat, kvmm_growth_get_stat);
+	case KVMM_STAT_PIN: return SHORT(struct kvmm_pin_stat, kvmm_pin_get_stat);
 	case KVMM_STAT_STAY: return SHORT(struct kvmm_stay, kvmm_stay_last);
-	case KVMM_STAT_STEP: return SHORT(struct kvmm_step_stat, kvmm_step_stat);
-	case KVMM_STAT_PACE: return SHORT(struct kvmm_pace_stat, kvmm_pace_stat);
-	case KVMM_STAT_VERIFY: return SHORT(struct kvmm_verify_stat, kvmm_verify_stat);
+	case KVMM_STAT_STEP: return SHORT(struct kvmm_step_stat, kvmm_step_get_stat);
+	case KVMM_STAT_PACE: return SHORT(struct kvmm_pace_stat, kvmm_pace_get_stat);
+	case KVMM_STAT_VERIFY: return SHORT(struct kvmm_verify_stat, kvmm_verify_get_stat);
 	case KVMM_STAT_BACKGROUND:
-		return SHORT(struct kvmm_background_stat, kvmm_background_stat);
-	case KVMM_STAT_ELASTIC: return SHORT(struct kvmm_elastic_stat, kvmm_pool_elastic_stat);
+		return SHORT(struct kvmm_background_stat, kvmm_background_get_stat);
+	case KVMM_STAT_ELASTIC: return SHORT(struct kvmm_elastic_stat, kvmm_elastic_get_stat);
 	case KVMM_STAT_TIER:
 		*bytes = sizeof(struct kvmm_tier_client_stat);
-		return kvmm_tier_client_stat(pool, stat, *bytes);
+		return kvmm_tier_client_get_stat(pool, stat, *bytes);
 	case KVMM_STAT_TIER_CONFIG:
 		((struct kvmm_tier_config *)stat)->size = sizeof(struct kvmm_tier_config);
-		return SHORT(struct kvmm_tier_config, kvmm_tier_config);
+		return SHORT(struct kvmm_tier_config, kvmm_tier_get_config);
 	case KVMM_STAT_RESIDENCY:
 		*bytes = sizeof(struct kvmm_residency_stat);
-		return kvmm_residency_stat(pool, 0, stat);
-	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_stat);
+		return kvmm_residency_get_stat(pool, 0, stat);
+	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_get_stat);
 	case KVMM_STAT_HISTORY: return SHORT(kvmm_sum_t, kvmm_pool_history);
 	case KVMM_NR_STATS: break;
 	}

@@ -22,7 +22,7 @@ static void expect_same(struct kvmm_pool *pool, const char *engine, u32 step)
 {
 	struct kvmm_pool_stat stat, seen;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	memset(&seen, 0xa5, sizeof(seen));
 	cr_assert_eq(kvmm_pool_peek(pool, &seen), 0);
 	if (engine && strstr(engine, "buddy")) {
@@ -161,16 +161,16 @@ POOL_TEST(glance, each_number_is_that_of_the_call_for_it, make_cache(64, "lru"))
 	pool->nr_unseen = 8;
 	pool->blind = 1;
 	cr_expect_eq(kv_pool_glance(pool, glance), 0);
-	cr_assert_eq(kvmm_alloc_stat(pool, &alloc), 0);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &alloc), 0);
 	cr_expect_eq(memcmp(&alloc, &glance->alloc, sizeof(alloc)), 0);
 	cr_expect_eq(glance->alloc.nr_promised, 7);
 	pool->door.nr_promised = 0;
-	cr_assert_eq(kvmm_growth_stat(pool, &growth), 0);
+	cr_assert_eq(kvmm_growth_get_stat(pool, &growth), 0);
 	cr_expect_eq(glance->growth.in_place, growth.in_place);
 	cr_expect_eq(glance->growth.elsewhere, growth.elsewhere);
 	cr_expect_eq(glance->growth.steals, growth.steals);
 	cr_expect_eq(glance->growth.stolen_blocks, growth.stolen_blocks);
-	cr_assert_eq(kvmm_step_stat(pool, &step), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &step), 0);
 	cr_expect_eq(memcmp(&step, &glance->step, sizeof(step)), 0);
 	cr_expect_eq(glance->step.unseen_blocks, 8);
 	pool->nr_unseen = 0;
@@ -178,7 +178,7 @@ POOL_TEST(glance, each_number_is_that_of_the_call_for_it, make_cache(64, "lru"))
 	cr_expect_eq(glance->step.nr_streams, step.nr_streams);
 	cr_expect_eq(glance->step.nr_open, 0);
 	cr_expect_eq(glance->step.steps, 1);
-	cr_assert_eq(kvmm_pin_stat(pool, &pins), 0);
+	cr_assert_eq(kvmm_pin_get_stat(pool, &pins), 0);
 	cr_expect_eq(memcmp(&pins.ranges, &glance->pins.ranges, sizeof(pins.ranges)), 0);
 	cr_expect_eq(glance->pins.ranges[KVMM_PIN_USER], 1);
 	cr_expect_eq(glance->pins.ranges[KVMM_PIN_RDMA], 1);
@@ -226,7 +226,7 @@ Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &attr), 0);
 	before = *pool->elastic;
 	set_elastic(pool, span);
-	cr_assert_eq(kvmm_pool_elastic_stat(pool, &want), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(pool, &want), 0);
 	cr_expect_eq(want.total_bytes, 16000);
 	cr_assert_eq(kv_pool_glance(pool, glance), 0);
 	cr_expect_eq(memcmp(&want, &glance->elastic, sizeof(want)), 0);
@@ -251,7 +251,7 @@ POOL_TEST(glance, each_number_of_checksums_is_that_of_the_call_for_it, make_cach
 	pool->verify->stat.checks = 11;
 	pool->verify->stat.bad_blocks = 12;
 	pool->verify->stat.bad_copies = 13;
-	cr_assert_eq(kvmm_verify_stat(pool, &want), 0);
+	cr_assert_eq(kvmm_verify_get_stat(pool, &want), 0);
 	cr_expect_eq(want.pending, 3);
 	cr_expect_eq(want.sample_pm, 1000);
 	want.summed = 0;
@@ -313,7 +313,7 @@ POOL_TEST(glance, each_number_of_a_tenant_is_that_of_the_call_for_it, make_cache
 			set_counts(pool->order.quotas->account[i], 1 + nr++);
 	cr_assert_eq(kv_pool_glance_tenants(pool, tenant, 3, &rest), 3);
 	for (u32 i = 1; i <= 2; i++) {
-		cr_assert_eq(kvmm_tenant_stat(pool, i, &want), 0);
+		cr_assert_eq(kvmm_tenant_get_stat(pool, i, &want), 0);
 		cr_expect_eq(memcmp(&want, &tenant[i], sizeof(want)), 0, "%u", i);
 	}
 	cr_assert_eq(kv_pool_glance_tenants(pool, tenant, 1, &rest), 3);
@@ -395,7 +395,7 @@ POOL_TEST(glance, numbers_of_each_kind_are_as_long_as_the_caller_says, make_cach
 	cr_expect_eq(kvmm_pool_stat_of(pool, KVMM_STAT_TIER, &byte, 8), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_pool_stat_of(pool, KVMM_NR_STATS, &byte, 8), -EINVAL);
 	cr_expect_eq(byte, 1);
-	cr_expect_eq(kvmm_growth_stat(pool, &stat), 0);
+	cr_expect_eq(kvmm_growth_get_stat(pool, &stat), 0);
 	cr_expect_eq(stat.size, 16, "what the caller has room for stays what it was");
 	cr_expect_eq(kvmm_pool_set(pool, KVMM_NR_SETTINGS, &byte), -EINVAL);
 }

@@ -30,7 +30,7 @@ static int only_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask
 		     struct kvmm_compact_plan *plan)
 {
 	*plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
-	return kvmm_compact_plan(pool, ask, plan);
+	return kvmm_compact_get_plan(pool, ask, plan);
 }
 
 static struct kvmm_pool *painted(const char *want, kvmm_range_t *range)
@@ -92,7 +92,7 @@ static void plan_it(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask,
 	out->plan.drops = out->drops;
 	out->plan.max_moves = out->plan.max_drops = MAX_MOVES;
 	out->err = go ? kvmm_compact_goal_start(pool, ask, &out->plan) :
-			kvmm_compact_plan(pool, ask, &out->plan);
+			kvmm_compact_get_plan(pool, ask, &out->plan);
 	out->plan.plan_ns = 0;		/* all but that, and but where the lists are */
 	out->plan.moves = NULL;
 	out->plan.drops = NULL;
@@ -284,7 +284,7 @@ Test(goal, a_plan_changes_nothing_and_says_what_there_would_be)
 	struct kvmm_relocation moves[1];
 	struct kvmm_compact_plan plan = { .size = sizeof(plan), .moves = moves, .max_moves = 1 };
 
-	cr_expect_eq(kvmm_compact_plan(pool, &ask, &plan), 0);
+	cr_expect_eq(kvmm_compact_get_plan(pool, &ask, &plan), 0);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
 	cr_expect_eq(plan.nr_moves, 1);
 	cr_expect_eq(moves[0].nr, 2);
@@ -535,10 +535,10 @@ POOL_TEST(goal, reservations_are_given_up_only_where_something_goes, make_pool(3
 	take(pool, 8, 0);
 	cr_assert_eq(kvmm_range_free(pool, hole[0]), 0);
 	cr_assert_eq(kvmm_range_free(pool, hole[1]), 0);
-	cr_assert_eq(kvmm_growth_stat(pool, &before), 0);
+	cr_assert_eq(kvmm_growth_get_stat(pool, &before), 0);
 	cr_assert_gt(before.nr_reserved, 0);
 	cr_expect_eq(reach(pool, &ask, &plan), 0);
-	kvmm_growth_stat(pool, &after);
+	kvmm_growth_get_stat(pool, &after);
 	cr_expect_eq(after.nr_reserved, before.nr_reserved);
 	ask.want = 18;	/* of 20 that are free, most of them reserved */
 	cr_expect_eq(reach(pool, &ask, &plan), 0);
@@ -560,7 +560,7 @@ Test(goal, an_allocation_does_not_look_again_for_what_was_not_there)
 	for (u32 i = 0; i < 3; i++) {
 		cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
 		cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
-		cr_assert_eq(kvmm_alloc_stat(pool, &stat), 0);
+		cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
 		cr_expect_eq(stat.skipped[KVMM_STEP_COMPACT], 2 * i + 1);
 	}
 	for (u32 i = 0; i < 4; i++)
@@ -594,9 +594,9 @@ POOL_TEST(goal, misuse_is_refused, make_pool(8))
 	ask = goal_for(KVMM_GOAL_RUN, 2);
 	ask.mode = KVMM_NR_MOVE_MODES;
 	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
-	cr_expect_eq(kvmm_compact_plan(NULL, &ask, &plan), -EINVAL);
-	cr_expect_eq(kvmm_compact_plan(pool, NULL, &plan), -EINVAL);
-	cr_expect_eq(kvmm_compact_plan(pool, &ask, NULL), -EINVAL);
+	cr_expect_eq(kvmm_compact_get_plan(NULL, &ask, &plan), -EINVAL);
+	cr_expect_eq(kvmm_compact_get_plan(pool, NULL, &plan), -EINVAL);
+	cr_expect_eq(kvmm_compact_get_plan(pool, &ask, NULL), -EINVAL);
 	cr_expect_str_eq(kvmm_goal_name(KVMM_GOAL_SHORTEN), "shorten");
 	cr_expect_str_eq(kvmm_goal_name(KVMM_NR_GOALS), "?");
 }

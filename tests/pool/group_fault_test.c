@@ -119,8 +119,8 @@ static int create(void)
 
 static int acquire(void)
 {
-	struct kvmm_groups_acquire req = { .prompt = w.prompt, .nr_tokens = w.nr_tokens,
-					   .max_hit_tokens = w.nr_tokens - 1 };
+	struct kvmm_groups_acquire_args req = { .prompt = w.prompt, .nr_tokens = w.nr_tokens,
+						.max_hit_tokens = w.nr_tokens - 1 };
 
 	return kvmm_groups_acquire(w.groups, &req, &w.tables);
 }
@@ -334,10 +334,10 @@ Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
 /* Somebody else is faster: the n-th pool that is asked for blocks has none (linked with --wrap). */
 static u32 robbed_at;
 
-int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);
-int __real_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);
+int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
+int __real_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
 
-int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
+int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
 {
 	if (robbed_at && !--robbed_at)
 		return -ENOSPC;
@@ -539,7 +539,7 @@ static bool pick_in_vain(void *arg)
 static void expect_room_beside_hits(const struct kvmm_tenant_attr *limits)
 {
 	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
-	struct kvmm_groups_acquire req = { .prompt = w.prompt, .max_hit_tokens = 16 };
+	struct kvmm_groups_acquire_args req = { .prompt = w.prompt, .max_hit_tokens = 16 };
 	struct kvmm_pool *pool[2];
 	struct kvmm_group_attr group[2];
 	struct kvmm_groups *groups;

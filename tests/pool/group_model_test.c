@@ -196,16 +196,16 @@ static void any_prompt(struct request *r)
 static void begin(void)
 {
 	struct request *r = &m.request[m.nr_requests];
-	struct kvmm_groups_acquire req;
+	struct kvmm_groups_acquire_args req;
 	u32 want;
 	int err;
 
 	any_prompt(r);
 	want = longest(r, r->nr_tokens - 1);
-	req = (struct kvmm_groups_acquire){ .prompt = r->prompt, .reserve = any(3),
-					    .max_hit_tokens = r->nr_tokens - 1,
-					    .nr_tokens = r->nr_tokens,
-					    .step_tokens = any(r->nr_tokens) };
+	req = (struct kvmm_groups_acquire_args){ .prompt = r->prompt, .reserve = any(3),
+						 .max_hit_tokens = r->nr_tokens - 1,
+						 .nr_tokens = r->nr_tokens,
+						 .step_tokens = any(r->nr_tokens) };
 	cr_assert_eq(kvmm_groups_hit_len(m.groups, &r->prompt, r->nr_tokens - 1), (int)want);
 	err = kvmm_groups_acquire(m.groups, &req, &r->tables);
 	if (err) {

@@ -50,8 +50,8 @@ static const struct kvmm_prefix *plain(u32 a)
 static int acquire(const struct kvmm_groups *groups, const struct kvmm_prefix *prefix,
 		   u32 nr_tokens, struct kvmm_tables **tables)
 {
-	struct kvmm_groups_acquire req = { .prompt = *prefix, .max_hit_tokens = nr_tokens - 1,
-					   .nr_tokens = nr_tokens };
+	struct kvmm_groups_acquire_args req = { .prompt = *prefix, .max_hit_tokens = nr_tokens - 1,
+						.nr_tokens = nr_tokens };
 
 	return kvmm_groups_acquire(groups, &req, tables);
 }
@@ -90,7 +90,7 @@ static const char *table_picture(const struct kvmm_tables *tables, u32 group, st
 		struct kvmm_block_info info = { .state = KVMM_BLOCK_NULL };
 
 		if (ids[i] != KVMM_BLOCK_NONE)
-			cr_assert_eq(kvmm_block_info(pool, ids[i], &info), 0);
+			cr_assert_eq(kvmm_block_get_info(pool, ids[i], &info), 0);
 		line[i] = info.state == KVMM_BLOCK_NULL ? '-' :
 			  info.state == KVMM_BLOCK_ACTIVE ? 'r' : 'p';
 		cr_assert_eq(refs[i].gen != 0, line[i] == 'r');
@@ -199,7 +199,8 @@ POOL_TEST(group, bad_calls_are_refused, make_cache(64, "lru"))
 {
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 8, 9);
 	struct kvmm_prefix bad = *plain(1), few = *plain(1), other = *plain(1);
-	struct kvmm_groups_acquire req = { .prompt = bad, .nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
+	struct kvmm_groups_acquire_args req = { .prompt = bad,
+						.nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
 	struct kvmm_groups_need need = { .nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
 	struct kvmm_tables *tables;
 	u64 mask;
@@ -335,8 +336,8 @@ Test(group, says_why_a_hit_ended)
 POOL_TEST(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses, make_cache(64, "lru"))
 {
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 2);
-	struct kvmm_groups_acquire req = { .prompt = *plain(1), .max_hit_tokens = 64,
-					   .nr_tokens = 64, .step_tokens = 8 };
+	struct kvmm_groups_acquire_args req = { .prompt = *plain(1), .max_hit_tokens = 64,
+						.nr_tokens = 64, .step_tokens = 8 };
 	struct kvmm_tables *tables;
 
 	/* Four full blocks of the one, and the last two states; not the block that is begun. */
@@ -794,7 +795,8 @@ POOL_TEST(group, in_steps_a_window_needs_no_more_than_it_holds, make_cache(2048,
 POOL_TEST(group, a_watermark_stays_available, make_cache(16, "lru"))
 {
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
-	struct kvmm_groups_acquire req = { .prompt = *plain(1), .nr_tokens = 28, .reserve = 3 };
+	struct kvmm_groups_acquire_args req = { .prompt = *plain(1), .nr_tokens = 28,
+						.reserve = 3 };
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(kvmm_groups_acquire(groups, &req, &tables), -ENOSPC);

@@ -108,9 +108,9 @@ static void run(u64 *r, struct kvmm_tables *tables, const struct kvmm_prefix *pr
 static void serve(u64 *r, const struct kvmm_prefix *prompt)
 {
 	u32 step = 8 * (1 + any_of(r, 4));
-	struct kvmm_groups_acquire req = { .prompt = *prompt, .max_hit_tokens = NR_TOKENS - 1,
-					   .nr_tokens = NR_TOKENS, .step_tokens = step,
-					   .reserve = any_of(r, 3) };
+	struct kvmm_groups_acquire_args req = { .prompt = *prompt, .max_hit_tokens = NR_TOKENS - 1,
+						.nr_tokens = NR_TOKENS, .step_tokens = step,
+						.reserve = any_of(r, 3) };
 	struct kvmm_tables *tables;
 	int err = kvmm_groups_acquire(groups, &req, &tables);
 
@@ -182,7 +182,7 @@ int main(void)
 		struct kvmm_pool_stat stat;
 
 		expect(!kvmm_validate(pool[i]));
-		expect(!kvmm_pool_stat(pool[i], &stat));
+		expect(!kvmm_pool_get_stat(pool[i], &stat));
 		expect(stat.nr_available == stat.nr_blocks);
 		expect(stat.evictions > 100);
 	}

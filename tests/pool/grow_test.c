@@ -48,7 +48,7 @@ static struct kvmm_growth_stat growth_of(struct kvmm_pool *pool)
 {
 	struct kvmm_growth_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_growth_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_growth_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -431,7 +431,7 @@ static void pieces_of(struct kvmm_pool *pool, kvmm_range_t range, struct pieces 
 	struct kvmm_growth_stat stat = { .size = sizeof(stat) };
 
 	cr_assert_eq(kv_range_growth(pool, range, &growth), 0);
-	cr_assert_eq(kvmm_growth_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_growth_get_stat(pool, &stat), 0);
 	pieces[0] = (struct pieces){ growth.in_place, growth.elsewhere };
 	pieces[1] = (struct pieces){ stat.in_place, stat.elsewhere };
 }
@@ -499,8 +499,8 @@ POOL_TEST(grow, statistics_count_extents_of_the_living_and_the_dead, make_pool(6
 	cr_expect_eq(kv_range_growth(pool, tooth[0], NULL), -EINVAL);
 	one.size = 3;
 	cr_expect_eq(kv_range_growth(pool, tooth[0], &one), -EINVAL);
-	cr_expect_eq(kvmm_growth_stat(pool, NULL), -EINVAL);
-	cr_expect_eq(kvmm_growth_stat(NULL, &stat), -EINVAL);
+	cr_expect_eq(kvmm_growth_get_stat(pool, NULL), -EINVAL);
+	cr_expect_eq(kvmm_growth_get_stat(NULL, &stat), -EINVAL);
 }
 
 /* ---- sliding windows ---- */

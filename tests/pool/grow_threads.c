@@ -112,7 +112,7 @@ static void *steal(void *arg)
 		u32 nr = 1 + any_of(&random, LEFT / 2);
 
 		expect(!kvmm_alloc(pool, nr, muts));
-		expect(!kvmm_growth_stat(pool, &stat));
+		expect(!kvmm_growth_get_stat(pool, &stat));
 		expect(stat.nr_reserved <= NR_BLOCKS);
 		expect(!kvmm_free(pool, muts, nr));
 		if (!any_of(&random, 64))
@@ -138,7 +138,7 @@ int main(void)
 	WRITE_ONCE(stop, 1);
 	threads_join(other, 3);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_free == NR_BLOCKS);
 	kvmm_pool_destroy(pool);
 	return nr_bad != 0;

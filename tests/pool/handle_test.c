@@ -18,7 +18,7 @@ static void expect_refused(struct kvmm_pool *pool, kvmm_range_t range, int want)
 	cr_expect_eq(kvmm_range_split(pool, range, 1, &tail), want);
 	cr_expect_eq(kvmm_range_pin(pool, range), want);
 	cr_expect_eq(kvmm_range_unpin(pool, range), want);
-	cr_expect_eq(kvmm_range_info(pool, range, &info), want);
+	cr_expect_eq(kvmm_range_get_info(pool, range, &info), want);
 }
 
 POOL_TEST(handle, of_a_freed_range_is_stale, make_pool(16))

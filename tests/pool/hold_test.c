@@ -33,7 +33,7 @@ static struct kvmm_block_info block_info(u32 block)
 {
 	struct kvmm_block_info info;
 
-	cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 	return info;
 }
 
@@ -471,8 +471,8 @@ Test(hold, info_is_what_was_asked_for)
 	cr_expect_eq(info.reserved, 0);
 	cr_expect(!memcmp(&info.hold, &hold, sizeof(hold)));
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-	cr_expect_eq(kvmm_hold_info(pool, hold, &info), -ESTALE);
-	cr_expect_eq(kvmm_hold_info(pool, hold, NULL), -EINVAL);
+	cr_expect_eq(kvmm_hold_get_info(pool, hold, &info), -ESTALE);
+	cr_expect_eq(kvmm_hold_get_info(pool, hold, NULL), -EINVAL);
 }
 
 Test(hold, reasons_have_names)

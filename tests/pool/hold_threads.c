@@ -30,8 +30,8 @@ static void cache(u32 first)
 	kvmm_key_t keys[HOLD_NR];
 	kvmm_mut_t fresh[HOLD_NR];
 	kvmm_ref_t refs[HOLD_NR];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = HOLD_NR, .max_hits = HOLD_NR,
-				    .nr_blocks = HOLD_NR, .hits = refs, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = HOLD_NR, .max_hits = HOLD_NR,
+					 .nr_blocks = HOLD_NR, .hits = refs, .fresh = fresh };
 
 	name_keys(keys, first);
 	if (kvmm_acquire(pool, &req))
@@ -128,7 +128,7 @@ int main(void)
 	pthread_join(helper, NULL);
 	kvmm_hold_expire(pool, UINT64_MAX);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_state[KVMM_BLOCK_ACTIVE] && stat.nr_state[KVMM_BLOCK_INACTIVE]);
 	expect(nr_made > NR_ROUNDS && nr_expired);
 	printf("%u holds, %u expired\n", nr_made, nr_expired);

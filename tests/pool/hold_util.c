@@ -45,7 +45,7 @@ struct kvmm_hold_info info_of(struct kvmm_pool *pool, kvmm_hold_t hold)
 {
 	struct kvmm_hold_info info;
 
-	cr_assert_eq(kvmm_hold_info(pool, hold, &info), 0);
+	cr_assert_eq(kvmm_hold_get_info(pool, hold, &info), 0);
 	return info;
 }
 

@@ -78,7 +78,7 @@ static void request(struct tree *tree, u32 node, const char *policy)
 	kvmm_ref_t refs[MAX_DEPTH];
 	kvmm_mut_t fresh[MAX_DEPTH];
 	u32 nr = path_to(tree, node, keys);
-	struct kvmm_acquire acquire = {
+	struct kvmm_acquire_args acquire = {
 		.keys = keys, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr, .hits = refs,
 		.fresh = fresh, .evicted = evicted,
 	};

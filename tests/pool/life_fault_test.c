@@ -62,7 +62,7 @@ static int publish(void *req)
 static u32 publish_until(const char *index, u32 dup, u32 nr)
 {
 	union { kvmm_staged_t staged[LIFE_MAX]; kvmm_ref_t ref[LIFE_MAX]; } block;
-	struct kvmm_publish req = { block.staged, nr, dup, block.ref, 0 };
+	struct kvmm_publish_args req = { block.staged, nr, dup, block.ref, 0 };
 	kvmm_ref_t elder[LIFE_MAX];
 	u32 nr_failed;
 
@@ -130,9 +130,9 @@ static void use_everything(u32 round)
 {
 	union { kvmm_mut_t mut[60]; kvmm_staged_t staged[60]; kvmm_ref_t ref[60]; } block;
 	struct kvmm_prefix prefix = prefix_of(keys_from(round % 7 * 20, 60), 60);
-	struct kvmm_publish req = { block.staged, 60, 1 + round % 3, block.ref, 0 };
-	struct kvmm_acquire acquire = { .keys = prefix.keys, .nr_keys = 60, .max_hits = 60,
-					.nr_blocks = 70 };
+	struct kvmm_publish_args req = { block.staged, 60, 1 + round % 3, block.ref, 0 };
+	struct kvmm_acquire_args acquire = { .keys = prefix.keys, .nr_keys = 60, .max_hits = 60,
+					     .nr_blocks = 70 };
 	kvmm_ref_t hit[60], up[60];
 	kvmm_weak_t weak[60];
 	kvmm_mut_t fresh[70];

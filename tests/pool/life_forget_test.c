@@ -390,8 +390,8 @@ POOL_TEST(life_forget, a_closed_pool_refuses_every_call, make_cache(LIFE_MAX, "h
 	kvmm_staged_t staged[2];
 	kvmm_ref_t ref[200], got[2];
 	kvmm_mut_t mut[2];
-	struct kvmm_publish publish = { staged, 2, KVMM_DUP_ALLOW, got, 0 };
-	struct kvmm_publish reject = { staged, 2, KVMM_DUP_REJECT, got, 0 };
+	struct kvmm_publish_args publish = { staged, 2, KVMM_DUP_ALLOW, got, 0 };
+	struct kvmm_publish_args reject = { staged, 2, KVMM_DUP_REJECT, got, 0 };
 	kvmm_weak_t weak[2] = { { 0, 1 }, { 1, 1 } };
 	u32 blocks[2] = { 0, 1 };
 	u64 when[2] = { 0 }, present;

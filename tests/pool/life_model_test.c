@@ -359,7 +359,7 @@ static void op_publish(void)
 {
 	union { kvmm_staged_t staged[MAX_BATCH]; kvmm_ref_t ref[MAX_BATCH]; } batch;
 	u32 chosen[MAX_BATCH], nr = choose(STAGED, chosen, batch.staged), nr_dups = 0;
-	struct kvmm_publish req = { batch.staged, nr, any(KVMM_NR_DUPS), batch.ref, 0 };
+	struct kvmm_publish_args req = { batch.staged, nr, any(KVMM_NR_DUPS), batch.ref, 0 };
 	u32 dup = req.dup == KVMM_DUP_POOL ? m.dup : req.dup;
 
 	cr_assert_eq(kvmm_publish(m.pool, &req), 0);
@@ -449,8 +449,9 @@ static void op_acquire(void)
 	kvmm_ref_t ref[MAX_BATCH];
 	kvmm_mut_t fresh[MAX_BATCH * 2];
 	u32 number[MAX_BATCH], hits, nr_fresh, shortfall;
-	struct kvmm_acquire req = { .keys = keys, .hits = ref, .fresh = fresh, .evicted = evicted,
-				    .reserve = any(3) ? 0 : any(NR_BLOCKS) };
+	struct kvmm_acquire_args req = { .keys = keys, .hits = ref, .fresh = fresh,
+					 .evicted = evicted,
+					 .reserve = any(3) ? 0 : any(NR_BLOCKS) };
 	int err;
 
 	req.nr_keys = any_prompt(keys, number, &req.domain);
@@ -595,7 +596,7 @@ static u32 named_at(u32 id)
 	struct kvmm_block_info info;
 	u32 stamp;
 
-	cr_assert_eq(kvmm_block_info(m.pool, id, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(m.pool, id, &info), 0);
 	if (info.state != KVMM_BLOCK_ACTIVE && info.state != KVMM_BLOCK_INACTIVE)
 		return NONE;
 	stamp = stamp_at(id);

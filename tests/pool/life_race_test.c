@@ -116,8 +116,8 @@ Test(life_race, a_hit_comes_in_while_an_acquire_fails)
 	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-				    .hits = &ref, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+					 .hits = &ref, .fresh = fresh };
 
 	cache_keys(pool, 5, 1);
 	before_nr = match_and_put_5;
@@ -131,8 +131,8 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-				    .hits = &ref, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+					 .hits = &ref, .fresh = fresh };
 
 	cache_keys(pool, 5, 1);
 	before_nr = match_5;
@@ -149,8 +149,8 @@ Test(life_race, the_hit_of_a_failed_acquire_was_not_to_stay)
 	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-				    .hits = &ref, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+					 .hits = &ref, .fresh = fresh };
 
 	make_active(pool, 5, 1, &held);
 	cr_assert_eq(kvmm_set_reset(pool, &held, 1, 1), 0);
@@ -165,8 +165,8 @@ Test(life_race, a_hit_was_put_a_moment_ago)
 	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 4,
-				    .hits = &ref, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 4,
+					 .hits = &ref, .fresh = fresh };
 
 	make_active(pool, 5, 1, &held);
 	cr_assert_eq(kv_entry_put(&pool->entries, *as_handles(&held)), 1);
@@ -289,7 +289,7 @@ Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, -1);
 	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_INACTIVE], 1);
-	cr_expect_eq(kvmm_block_info(pool, 0, &info), 0);
+	cr_expect_eq(kvmm_block_get_info(pool, 0, &info), 0);
 	cr_expect_eq(info.state, KVMM_BLOCK_INACTIVE);
 	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 1), 1);
 	cr_expect_eq(kvmm_map_block_state(run.state), KVMM_BLOCK_INACTIVE);
@@ -319,7 +319,7 @@ Test(life_race, what_is_lost_by_a_double_put_is_counted)
 	tally_add(pool, TALLY_ACTIVE, -2);
 	order_note(&pool->order, NOTE_PUT, put.last, put.nr_last);
 	for (u32 i = 0; i < 4; i++)
-		if (!kvmm_block_info(pool, i, &info) && info.state == KVMM_BLOCK_INACTIVE)
+		if (!kvmm_block_get_info(pool, i, &info) && info.state == KVMM_BLOCK_INACTIVE)
 			forgotten += kvmm_evict_blocks(pool, &i, 1);
 	cr_expect_eq(forgotten, 2);
 	put.nr_first = 0;

@@ -9,7 +9,7 @@
 
 POOL_TEST(life, nobody_finds_a_staged_block, make_cache(8, "lru"))
 {
-	struct kvmm_publish req = { .nr = 3 };
+	struct kvmm_publish_args req = { .nr = 3 };
 	kvmm_staged_t staged[3];
 	kvmm_ref_t ref[3];
 
@@ -59,7 +59,7 @@ Test(life, handles_of_all_kinds_may_share_memory)
 			kvmm_ref_t ref[6];
 		} block;
 		struct kvmm_prefix prefix = prefix_of(keys_from(0, 6), 6);
-		struct kvmm_publish req = { block.staged, 6, dups[d], block.ref, 0 };
+		struct kvmm_publish_args req = { block.staged, 6, dups[d], block.ref, 0 };
 
 		cache_keys(pool, 1, 2);
 		make_private(pool, 6, block.mut);
@@ -83,7 +83,7 @@ static void refuse_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, i
 	kvmm_mut_t mut[4];
 
 	for (u32 dup = KVMM_DUP_ALLOW; dup < KVMM_NR_DUPS; dup++) {
-		struct kvmm_publish req = { staged, 4, dup, ref, 7 };
+		struct kvmm_publish_args req = { staged, 4, dup, ref, 7 };
 
 		expect_refused(pool, kvmm_publish(pool, &req), err);
 	}
@@ -199,7 +199,7 @@ POOL_TEST(life, each_refused_call_is_counted_once, make_cache(16, "lru"))
 	kvmm_staged_t staged[2] = { { 3, 9 }, { 4, 9 } };
 	kvmm_ref_t ref[2] = { { 3, 9 }, { 4, 9 } };
 	struct kvmm_prefix prefix = prefix_of(keys_from(0, 2), 2);
-	struct kvmm_publish req = { staged, 2, KVMM_DUP_ALLOW, ref, 0 };
+	struct kvmm_publish_args req = { staged, 2, KVMM_DUP_ALLOW, ref, 0 };
 	u64 nr = kv_stat_sum(KV_EV_BAD_HANDLE);
 	kvmm_staged_t out[2];
 	u32 blocks[2];
@@ -231,7 +231,8 @@ POOL_TEST(life, each_refused_call_is_counted_once, make_cache(16, "lru"))
 POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, "lru"))
 {
 	struct kvmm_prefix none = { 0 }, keyless = { .nr = 1 };
-	struct kvmm_publish nothing = { 0 }, empty = { .nr = 1 }, odd = { .dup = KVMM_NR_DUPS };
+	struct kvmm_publish_args nothing = { 0 }, empty = { .nr = 1 };
+	struct kvmm_publish_args odd = { .dup = KVMM_NR_DUPS };
 	kvmm_staged_t staged;
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
@@ -269,7 +270,7 @@ POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, 
 POOL_TEST(life, a_pool_without_policy_has_no_cached_blocks, make_pool(8))
 {
 	struct kvmm_prefix none = { 0 };
-	struct kvmm_publish nothing = { 0 };
+	struct kvmm_publish_args nothing = { 0 };
 
 	cr_expect_eq(kvmm_stage(pool, &none, NULL, NULL), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_unstage(pool, NULL, 0, NULL), -EOPNOTSUPP);
@@ -446,7 +447,7 @@ Test(life, a_name_may_stand_in_a_batch_twice)
 		struct kvmm_prefix prefix = prefix_of(keys, 3);
 		kvmm_staged_t staged[3];
 		kvmm_ref_t ref[3];
-		struct kvmm_publish req = { staged, 3, want[d].dup, ref, 0 };
+		struct kvmm_publish_args req = { staged, 3, want[d].dup, ref, 0 };
 		kvmm_mut_t mut[3];
 
 		make_private(pool, 3, mut);
@@ -464,7 +465,7 @@ static void publish_many(u32 dup, u32 nr)
 {
 	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(LIFE_MAX, "lru");
 	union { kvmm_staged_t staged[LIFE_MAX]; kvmm_ref_t ref[LIFE_MAX]; } block;
-	struct kvmm_publish req = { block.staged, nr, dup, block.ref, 0 };
+	struct kvmm_publish_args req = { block.staged, nr, dup, block.ref, 0 };
 	u32 nr_kept = dup == KVMM_DUP_REJECT ? nr : nr + nr / 2;
 	kvmm_ref_t elder[LIFE_MAX];
 
@@ -500,7 +501,7 @@ POOL_TEST(life, a_block_twice_in_a_large_batch_is_noticed, make_cache(LIFE_MAX, 
 	make_staged(pool, 0, 200, staged);
 	staged[199] = staged[3];
 	for (u32 dup = KVMM_DUP_ALLOW; dup < KVMM_NR_DUPS; dup++) {
-		struct kvmm_publish req = { staged, 200, dup, ref, 0 };
+		struct kvmm_publish_args req = { staged, 200, dup, ref, 0 };
 
 		expect_refused(pool, kvmm_publish(pool, &req), -EINVAL);
 	}
@@ -607,8 +608,8 @@ POOL_TEST(life, an_acquired_prompt_hits_in_its_domain_and_keeps_a_reserve, make_
 	const kvmm_key_t *keys = keys_from(0, 4);
 	kvmm_ref_t hit[4];
 	kvmm_mut_t fresh[8];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = 4, .max_hits = 4, .nr_blocks = 6,
-				    .hits = hit, .fresh = fresh, .domain = { .tenant = 1 } };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = 4, .max_hits = 4, .nr_blocks = 6,
+					 .hits = hit, .fresh = fresh, .domain = { .tenant = 1 } };
 
 	cache_keys(pool, 0, 4);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);

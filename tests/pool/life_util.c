@@ -42,7 +42,7 @@ const char *refs_picture(struct kvmm_pool *pool)
 	struct kvmm_block_info info;
 	u32 i;
 
-	for (i = 0; i < LIFE_MAX && !kvmm_block_info(pool, i, &info); i++) {
+	for (i = 0; i < LIFE_MAX && !kvmm_block_get_info(pool, i, &info); i++) {
 		bool named = info.state == KVMM_BLOCK_ACTIVE || info.state == KVMM_BLOCK_INACTIVE;
 
 		line[i] = !named ? '.' : info.refs > 9 ? '+' : '0' + info.refs;
@@ -106,7 +106,7 @@ void make_active(struct kvmm_pool *pool, u32 first, u32 nr, kvmm_ref_t *ref)
 u32 publish_as(struct kvmm_pool *pool, u32 dup, u32 first, u32 nr, kvmm_ref_t *ref)
 {
 	kvmm_staged_t staged[LIFE_MAX];
-	struct kvmm_publish req = { .staged = staged, .nr = nr, .dup = dup, .refs = ref };
+	struct kvmm_publish_args req = { .staged = staged, .nr = nr, .dup = dup, .refs = ref };
 
 	make_staged(pool, first, nr, staged);
 	cr_assert_eq(kvmm_publish(pool, &req), 0);

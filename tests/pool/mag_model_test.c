@@ -178,7 +178,7 @@ static int call_alloc(void *arg)
 static int call_acquire(void *arg)
 {
 	struct batch *batch = arg;
-	struct kvmm_acquire req = { .nr_blocks = batch->nr, .fresh = batch->mut };
+	struct kvmm_acquire_args req = { .nr_blocks = batch->nr, .fresh = batch->mut };
 
 	return kvmm_acquire(m.pool, &req);
 }

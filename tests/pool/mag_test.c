@@ -136,13 +136,13 @@ MAG_TEST(requests_with_flags_do_without_the_lock_too)
 	for (u32 i = 0; i < ARRAY_SIZE(flags); i++) {
 		ctl.flags = flags[i];
 		ctl.nr = 1;
-		cr_assert_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);	/* loads */
+		cr_assert_eq(kvmm_alloc_as(pool, &ctl, mut), 0);	/* loads */
 		cr_assert_eq(kvmm_free(pool, mut, 1), 0);
 		cr_expect_gt(own(pool)->nr, 0);
 		ctl.nr = 8;
 		ctl.report = &report;
 		kv_lock(&pool->lock);
-		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+		cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 		cr_expect_eq(kvmm_free(pool, mut, 8), 0);
 		kv_unlock(&pool->lock);
 		cr_expect_eq(report.evicted, 0);
@@ -158,7 +158,7 @@ MAG_TEST(a_run_comes_from_the_zone)
 	kvmm_mut_t mut[4];
 
 	load_one(pool);
-	cr_assert_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_assert_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 	cr_expect_eq(own(pool)->nr, MAG_ROUNDS + 1);
 	for (u32 i = 1; i < 4; i++)
 		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), kvmm_block_of_mut(pool, mut[0]) + i);
@@ -235,7 +235,7 @@ MAG_TEST(blocks_that_are_kept_aside_look_free)
 
 	load_one(pool);
 	for (u32 block = 0; block < NR_BLOCKS; block++) {
-		cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+		cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 		cr_expect_eq(info.state, KVMM_BLOCK_FREE);
 	}
 	cr_assert_eq(kvmm_pool_map(pool, map, sizeof(map) - 1), 0);
@@ -420,7 +420,7 @@ MAG_TEST(ranges_get_what_another_thread_keeps_aside)
 MAG_TEST(nothing_is_evicted_while_somebody_keeps_blocks_aside)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
-	struct kvmm_evict_for room = { .size = sizeof(room) };
+	struct kvmm_evict_for_args room = { .size = sizeof(room) };
 	struct other other;
 	u32 nr = NR_BLOCKS - 10;
 
@@ -440,7 +440,7 @@ MAG_TEST(nothing_is_evicted_while_somebody_keeps_blocks_aside)
 MAG_TEST(acquire_takes_what_is_kept_aside_first)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
-	struct kvmm_acquire req = { .nr_blocks = NR_BLOCKS - 10, .fresh = mut };
+	struct kvmm_acquire_args req = { .nr_blocks = NR_BLOCKS - 10, .fresh = mut };
 	struct other other;
 
 	cache_keys(pool, 0, 10);
@@ -505,7 +505,7 @@ MAG_TEST(what_is_kept_aside_costs_no_wait)
 	struct other other;
 
 	start_other(&other);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
 	end_other(&other);
 }
@@ -681,12 +681,12 @@ Test(mag, allocations_are_dated)
 		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 	}
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
-	cr_assert_eq(kvmm_block_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
 	cr_expect_geq(info.last_access_ns + (1 << TICK_SHIFT), begin_ns);
 	fake_env_advance(&fake, 1ull << 40);
 	cache_keys(pool, 1, 1);		/* whoever looks at the clock tells the others */
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
-	cr_assert_eq(kvmm_block_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
 	cr_expect_geq(info.last_access_ns + (1 << TICK_SHIFT), begin_ns + (1ull << 40));
 	end_pool(pool);
 	fake_env_remove(&fake);

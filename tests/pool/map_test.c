@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The map of blocks: what runs say, how blocks become runs, that nothing is waited for, and, after random
- * calls, that each block is what kvmm_block_info() says it is.
+ * calls, that each block is what kvmm_block_get_info() says it is.
  */
 #include <kv/rcu.h>
 
@@ -153,7 +153,7 @@ Test(map, a_parent_that_is_not_the_parent_any_more_is_not_said)
 	kvmm_staged_t staged[2];
 	kvmm_ref_t refs[3];
 	kvmm_mut_t muts[2];
-	struct kvmm_publish req = { .staged = staged, .nr = 2, .refs = refs };
+	struct kvmm_publish_args req = { .staged = staged, .nr = 2, .refs = refs };
 	struct kv_entry *above;
 	u64 word;
 
@@ -224,7 +224,7 @@ Test(map, what_a_thread_keeps_is_aside_and_free)
 	cr_assert_eq(kvmm_map_read(big, &at, 0, &run, 1), 1);
 	cr_expect_eq(run.state, KVMM_MAP_ASIDE);
 	cr_expect_gt(run.nr, 1);
-	cr_assert_eq(kvmm_block_info(big, 0, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(big, 0, &info), 0);
 	cr_expect_eq(info.state, KVMM_BLOCK_FREE);
 }
 
@@ -259,7 +259,7 @@ Test(map, a_prompt_says_where_each_block_stands)
 	kvmm_staged_t staged[3];
 	kvmm_ref_t refs[3];
 	kvmm_mut_t muts[3];
-	struct kvmm_publish req = { .staged = staged, .nr = 3, .refs = refs };
+	struct kvmm_publish_args req = { .staged = staged, .nr = 3, .refs = refs };
 	struct kvmm_map_run run;
 
 	make_private(pool, 3, muts);
@@ -479,7 +479,7 @@ static void expect_same_block(const struct kvmm_map_run *run, u32 block)
 {
 	struct kvmm_block_info info;
 
-	cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 	cr_assert_eq(kvmm_map_block_state(run->state), info.state, "block %u: %s", block,
 		     kvmm_map_state_name(run->state));
 	cr_assert_eq(run->seq, info.seq);

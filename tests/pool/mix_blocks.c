@@ -45,7 +45,7 @@ void do_alloc_ctl(void)
 	want.is_exact = !(want.flags & (KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT)) || want.nr == 1;
 	want.promised = promised_to(&ctl.promise, want.nr);
 	b = bounds_of(&want);
-	err = kvmm_alloc_ctl(m.pool, &ctl, mut);
+	err = kvmm_alloc_as(m.pool, &ctl, mut);
 	expect_answer(&want, &b, err);
 	if (err)
 		return;
@@ -115,7 +115,8 @@ void do_staged(void)
 	kvmm_staged_t staged;
 	struct held_block held;
 	kvmm_ref_t ref;
-	struct kvmm_publish req = { .staged = &staged, .nr = 1, .refs = &ref, .dup = mix_any(2) };
+	struct kvmm_publish_args req = { .staged = &staged, .nr = 1, .refs = &ref,
+					 .dup = mix_any(2) };
 
 	m.what = "publish";
 	if (!m.nr_staged)
@@ -145,7 +146,7 @@ void do_acquire(void)
 	kvmm_key_t key[BATCH];
 	kvmm_ref_t ref[BATCH];
 	kvmm_mut_t mut[BATCH + 4];
-	struct kvmm_acquire req = { .keys = key, .hits = ref, .fresh = mut, .reserve = want.reserve };
+	struct kvmm_acquire_args req = { .keys = key, .hits = ref, .fresh = mut, .reserve = want.reserve };
 	struct kvmm_prefix prefix = { .keys = key };
 	struct bounds b;
 	int err;

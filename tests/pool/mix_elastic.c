@@ -37,7 +37,7 @@ static struct kvmm_elastic_stat elastic_of(void)
 {
 	struct kvmm_elastic_stat stat;
 
-	must(!kvmm_pool_elastic_stat(m.pool, &stat));
+	must(!kvmm_elastic_get_stat(m.pool, &stat));
 	return stat;
 }
 

@@ -181,7 +181,7 @@ u32 nr_flying(void)
 {
 	struct kvmm_step_stat stat;
 
-	must(!kvmm_step_stat(m.pool, &stat));
+	must(!kvmm_step_get_stat(m.pool, &stat));
 	return 2 * stat.copying_blocks + stat.limbo_blocks;
 }
 
@@ -191,7 +191,7 @@ u32 nr_cached_flying(void)
 	u32 nr_inactive = stat_of(m.pool).nr_inactive;
 	struct kvmm_step_stat stat;
 
-	must(!kvmm_step_stat(m.pool, &stat));
+	must(!kvmm_step_get_stat(m.pool, &stat));
 	return stat.copying_blocks < nr_inactive ? stat.copying_blocks : nr_inactive;
 }
 
@@ -208,7 +208,7 @@ static u32 nr_protected(u32 tenant)
 
 		if (i == tenant)
 			continue;
-		must(!kvmm_tenant_stat(m.pool, i ? i : KVMM_TENANT_REST, &stat));
+		must(!kvmm_tenant_get_stat(m.pool, i ? i : KVMM_TENANT_REST, &stat));
 		may = stat.usage > stat.min ? stat.usage - stat.min : 0;
 		nr += stat.nr_inactive > may ? stat.nr_inactive - may : 0;
 	}
@@ -220,7 +220,7 @@ static u32 nr_charged(u32 tenant)
 {
 	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
 
-	must(!kvmm_tenant_stat(m.pool, tenant ? tenant : KVMM_TENANT_REST, &stat));
+	must(!kvmm_tenant_get_stat(m.pool, tenant ? tenant : KVMM_TENANT_REST, &stat));
 	return stat.usage;
 }
 

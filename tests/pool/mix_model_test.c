@@ -34,7 +34,7 @@ static void do_marks(void)
 {
 	u32 mark = mix_any(3) ? 0 : mix_any(m.nr_usable / 6);
 	struct kvmm_watermarks marks = { mark / 2, mark, mark * 2 };
-	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = mix_any(20) };
+	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_blocks = mix_any(20) };
 	int err;
 
 	m.what = "watermarks";
@@ -278,7 +278,7 @@ static void do_release(void)
 
 static void do_forget(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = mix_any(24) };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = mix_any(24) };
 	u64 evictions = stat_of(m.pool).evictions;
 	u32 block[4];
 	int nr;

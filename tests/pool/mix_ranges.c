@@ -366,7 +366,7 @@ void do_goal(void)
 	goal.max_us = mix_any(4) ? 0 : 1 + mix_any(100);
 	goal.max_bytes = mix_any(4) ? 0 : mix_any(1000);
 	goal.range = held ? held->range : (kvmm_range_t){ 0, 0 };
-	told = kvmm_compact_plan(m.pool, &goal, &same);
+	told = kvmm_compact_get_plan(m.pool, &goal, &same);
 	err = kvmm_compact_goal_start(m.pool, &goal, &plan);
 	if (m.attr.flags & KVMM_POOL_DETERMINISTIC) {
 		must(err == told && (err == -EOPNOTSUPP || err == -EINVAL), "%d, %d", err, told);

@@ -424,7 +424,7 @@ static u32 hits_in_model(const u32 *number, u32 nr, u32 *nr_idle)
 	return hits;
 }
 
-static void register_rest(struct held_prompt *prompt, const struct kvmm_acquire *req)
+static void register_rest(struct held_prompt *prompt, const struct kvmm_acquire_args *req)
 {
 	for (u32 i = 0; i < req->nr_fresh; i++) {
 		int block = kvmm_block_of_mut(m.pool, req->fresh[i]);
@@ -439,7 +439,7 @@ static void register_rest(struct held_prompt *prompt, const struct kvmm_acquire 
 }
 
 /* Evicted keys must be those of the model, in its order. */
-static void expect_victims(const struct kvmm_acquire *req, u32 nr_free_before)
+static void expect_victims(const struct kvmm_acquire_args *req, u32 nr_free_before)
 {
 	u32 want = req->nr_fresh > nr_free_before ? req->nr_fresh - nr_free_before : 0;
 
@@ -457,8 +457,8 @@ static void op_acquire(void)
 	struct held_prompt *prompt = &m.prompt[m.nr_prompts];
 	kvmm_key_t keys[MAX_PROMPT], evicted[MAX_PROMPT];
 	kvmm_mut_t fresh[MAX_PROMPT];
-	struct kvmm_acquire req = { .keys = keys, .hits = prompt->ref, .fresh = fresh,
-				    .evicted = evicted };
+	struct kvmm_acquire_args req = { .keys = keys, .hits = prompt->ref, .fresh = fresh,
+					 .evicted = evicted };
 	u32 hits, idle, nr_free_before = nr_free();
 	int err;
 

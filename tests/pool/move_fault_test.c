@@ -52,11 +52,11 @@ static struct seen look(struct kvmm_pool *pool)
 {
 	struct seen seen = { 0 };
 
-	kvmm_pin_stat(pool, &seen.pins);
-	kvmm_verify_stat(pool, &seen.verify);
-	kvmm_pace_stat(pool, &seen.pace);
-	kvmm_background_stat(pool, &seen.background);
-	kvmm_step_stat(pool, &seen.steps);
+	kvmm_pin_get_stat(pool, &seen.pins);
+	kvmm_verify_get_stat(pool, &seen.verify);
+	kvmm_pace_get_stat(pool, &seen.pace);
+	kvmm_background_get_stat(pool, &seen.background);
+	kvmm_step_get_stat(pool, &seen.steps);
 	strcpy(seen.picture, picture(pool));
 	return seen;
 }
@@ -180,7 +180,7 @@ Test(move_fault, pins_that_are_there_are_undone_without_memory)
 	kvmm_verify_tick(scene.pool);
 	cr_expect_not(fake_env_failed(&fake));
 	fake_env_fail(&fake, 0, false);
-	cr_expect_eq(kvmm_pin_stat(scene.pool, &pins), 0);
+	cr_expect_eq(kvmm_pin_get_stat(scene.pool, &pins), 0);
 	cr_expect_eq(pins.blocks[KVMM_PIN_RDMA] + pins.ranges[KVMM_PIN_GDS], 0);
 	close_scene(&scene);
 }
@@ -200,7 +200,7 @@ POOL_TEST(move_fault, pins_stay_when_their_table_cannot_grow, make_pool(300))
 	cr_expect_eq(kvmm_range_pin_as(pool, range[127], KVMM_PIN_GDS), 0);
 	cr_expect_eq(kvmm_range_pin_as(pool, range[299], KVMM_PIN_GDS), -ENOMEM);
 	fake_env_fail(&fake, 0, false);
-	cr_expect_eq(kvmm_pin_stat(pool, &pins), 0);
+	cr_expect_eq(kvmm_pin_get_stat(pool, &pins), 0);
 	cr_expect_eq(pins.ranges[KVMM_PIN_GDS], 2);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_pin_as(pool, range[299], KVMM_PIN_GDS), 0);

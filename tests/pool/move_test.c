@@ -13,7 +13,7 @@ static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat stat;
 
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -72,7 +72,7 @@ Test(move, private_and_staged_blocks_move_between_steps)
 
 	for (u32 i = 0; i < 4; i++)
 		block[i] = i < 2 ? kvmm_block_of_mut(pool, mut[i]) : 0;
-	cr_expect_eq(kvmm_publish(pool, &(struct kvmm_publish){ .staged = staged, .nr = 2,
+	cr_expect_eq(kvmm_publish(pool, &(struct kvmm_publish_args){ .staged = staged, .nr = 2,
 							      .refs = ref }), 0);
 	cr_expect_eq(kvmm_blocks_of_refs(pool, ref, 2, block + 2), 0);
 	for (u32 i = 0; i < 4; i++)
@@ -177,7 +177,7 @@ static struct kvmm_pace_stat pace_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pace_stat stat;
 
-	cr_assert_eq(kvmm_pace_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pace_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -270,7 +270,7 @@ POOL_TEST(pace, misuse_is_refused, make_pool(4))
 	pace = (struct kvmm_pace){ .size = sizeof(pace), .reserved = 1 };
 	cr_expect_eq(kvmm_pace_set(pool, &pace), -EINVAL);
 	cr_expect_eq(kvmm_pace_set(NULL, &pace), -EINVAL);
-	cr_expect_eq(kvmm_pace_stat(pool, NULL), -EINVAL);
+	cr_expect_eq(kvmm_pace_get_stat(pool, NULL), -EINVAL);
 }
 
 /* ---- for somebody who needs a run ---- */

@@ -251,7 +251,7 @@ static void step_block(void)
 		cr_assert_eq(kv_free_staged(pool, &staged, 1), 0);
 		thing->live = false;
 	} else {
-		struct kvmm_publish req = { .staged = &staged, .nr = 1, .refs = &ref };
+		struct kvmm_publish_args req = { .staged = &staged, .nr = 1, .refs = &ref };
 
 		cr_assert_eq(kvmm_publish(pool, &req), 0);
 		cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);

@@ -692,10 +692,10 @@ Test(owner, a_hold_on_a_range_says_so)
 	bad.prefix = &prefix;
 	cr_expect_eq(kvmm_hold_range(pool, &bad, range, &hold), -EINVAL);
 	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
-	cr_assert_eq(kvmm_hold_info(pool, hold, &info), 0);
+	cr_assert_eq(kvmm_hold_get_info(pool, hold, &info), 0);
 	cr_expect(!memcmp(&info.range, &range, sizeof(range)));
 	cr_expect_eq(info.nr, 0);
-	cr_assert_eq(kvmm_range_info(pool, range, &range_info), 0);
+	cr_assert_eq(kvmm_range_get_info(pool, range, &range_info), 0);
 	cr_expect_eq(range_info.refs, 2);
 	cr_expect_eq(range_info.pins, 1);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
@@ -899,12 +899,12 @@ static void expect_sane_ages(void)
 	u64 cursor = 0, most = fake.now_ns + 1000 * HOUR_NS;
 
 	for (u32 block = 0; block < 12; block++) {
-		cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+		cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 		cr_assert_leq(info.last_access_ns, most, "block %u", block);
 	}
 	while (!kvmm_owned_next(pool, &cursor, &row))
 		cr_assert_leq(row.age_ns, most);
-	cr_assert_eq(kvmm_pressure(pool, &pressure), 0);
+	cr_assert_eq(kvmm_pool_get_pressure(pool, &pressure), 0);
 	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
 		cr_assert_leq(pressure.some.avg[i] >> KVMM_AVG_SHIFT, 100);
 	cr_assert_eq(kvmm_validate(pool), 0);

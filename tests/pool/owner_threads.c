@@ -166,7 +166,7 @@ int main(void)
 	for (u32 i = 0; i < NR_WORKERS; i++)
 		expect(kvmm_owner_release(pool, i + 1) >= 0);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_available == NR_BLOCKS);
 	printf("released %u, reaped %u, late %u\n", nr_released, nr_reaped, nr_late);
 	expect(nr_released && nr_reaped && nr_late);

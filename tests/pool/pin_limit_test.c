@@ -104,7 +104,7 @@ Test(pin_limit, a_hold_that_is_refused_leaves_no_trace)
 	kvmm_key_t keys[2] = { key_of('a'), key_of('b') }, other = key_of('z'), evicted;
 	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
 	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
-	struct kvmm_acquire req = { .keys = &other, .nr_keys = 1, .nr_blocks = 1, .evicted = &evicted };
+	struct kvmm_acquire_args req = { .keys = &other, .nr_keys = 1, .nr_blocks = 1, .evicted = &evicted };
 	struct kvmm_pool_stat before, after;
 	kvmm_hold_t hold;
 	kvmm_mut_t mut;

@@ -7,7 +7,7 @@ static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pin_stat stat;
 
-	cr_assert_eq(kvmm_pin_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pin_get_stat(pool, &stat), 0);
 	return stat;
 }
 

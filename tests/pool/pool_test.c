@@ -312,7 +312,7 @@ POOL_TEST(pool, says_what_a_block_is, make_pool(8))
 
 	kvmm_range_get(pool, range);
 	kvmm_range_pin(pool, range);
-	cr_expect_eq(kvmm_block_info(pool, 1, &info), 0);
+	cr_expect_eq(kvmm_block_get_info(pool, 1, &info), 0);
 	cr_expect_eq(info.state, KVMM_BLOCK_RANGE);
 	cr_expect_eq(info.seq, 77);
 	cr_expect_eq(info.refs, 2);
@@ -320,10 +320,10 @@ POOL_TEST(pool, says_what_a_block_is, make_pool(8))
 	cr_expect_eq(info.range.index, range.index);
 	cr_expect_eq(info.range.gen, range.gen);
 	cr_expect_neq(info.last_access_ns, 0);
-	cr_expect_eq(kvmm_block_info(pool, 2, &info), 0);
+	cr_expect_eq(kvmm_block_get_info(pool, 2, &info), 0);
 	cr_expect_eq(info.state, KVMM_BLOCK_FREE);
-	cr_expect_eq(kvmm_block_info(pool, 8, &info), -EINVAL);
-	cr_expect_eq(kvmm_block_info(pool, 0, NULL), -EINVAL);
+	cr_expect_eq(kvmm_block_get_info(pool, 8, &info), -EINVAL);
+	cr_expect_eq(kvmm_block_get_info(pool, 0, NULL), -EINVAL);
 }
 
 Test(pool, knows_how_much_memory_it_takes)
@@ -368,7 +368,7 @@ Test(pool, takes_null_for_an_error)
 	u32 cursor = 0;
 	char map[2];
 
-	cr_expect_eq(kvmm_pool_stat(NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_pool_get_stat(NULL, NULL), -EINVAL);
 	cr_expect_eq(kvmm_validate(NULL), -EINVAL);
 	cr_expect_eq(kvmm_pool_map(NULL, map, 1), -EINVAL);
 	cr_expect_eq(kvmm_pool_compact(NULL, NULL), -EINVAL);

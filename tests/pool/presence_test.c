@@ -205,7 +205,7 @@ Test(presence, a_newcomer_that_is_rejected_never_was)
 {
 	kvmm_key_t key = key_of(0);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_publish publish = { .nr = 1, .dup = KVMM_DUP_REJECT };
+	struct kvmm_publish_args publish = { .nr = 1, .dup = KVMM_DUP_REJECT };
 	kvmm_staged_t staged;
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut;

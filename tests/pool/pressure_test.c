@@ -196,7 +196,7 @@ POOL_TEST(pressure, who_waits_in_vain_is_counted_as_well, make_door(8, NULL))
 
 	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
 	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_RELATIVE, 4 * SECOND, more), -ETIMEDOUT);
-	cr_assert_eq(kvmm_pressure(pool, &out), 0);
+	cr_assert_eq(kvmm_pool_get_pressure(pool, &out), 0);
 	cr_expect_eq(out.queue.bucket[KVMM_LATENCY_BOUNDS - 1], 1);
 	cr_expect_eq(out.queue.sum_ns, 4 * SECOND);
 	cr_expect_eq(kvmm_free(pool, mut, 8), 0);

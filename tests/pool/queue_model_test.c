@@ -226,7 +226,7 @@ static void step_promise(void)
 	if (m.promised[i] && free_holder()) {	/* take from it, past all others */
 		ctl.nr = batch.nr = 1 + any(m.promised[i]);
 		ctl.promise = m.promise[i];
-		cr_assert_eq(kvmm_alloc_ctl(m.pool, &ctl, batch.mut), 0);
+		cr_assert_eq(kvmm_alloc_as(m.pool, &ctl, batch.mut), 0);
 		keep(&batch);
 		m.promised[i] -= batch.nr;
 		return;

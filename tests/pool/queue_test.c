@@ -62,7 +62,7 @@ Test(queue, a_request_waits_until_enough_is_freed)
 	kvmm_mut_t mut[3];
 
 	others_do(pool, deeds, 3);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 	cr_expect_eq(fake.now_ns, 12 * US);
 	cr_expect_eq(report.waited_ns, 11 * US);
 	cr_expect_eq(report.time_ns, 11 * US);
@@ -145,7 +145,7 @@ Test(queue, cancelled_requests_have_taken_nothing)
 	kvmm_mut_t mut[1];
 
 	others_do(pool, deeds, 1);
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -ECANCELED);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), -ECANCELED);
 	cr_expect_eq(fake.now_ns, 5 * US);
 	cr_expect_eq(door_stat(pool).nr_cancelled, 1);
 	cr_expect_eq(kvmm_alloc_cancel(pool, 77), 0);
@@ -292,7 +292,7 @@ Test(queue, a_promise_is_past_the_queue)
 	cr_expect_eq(submit(pool, 7, 0, 90 * US, mut, &ticket), -EINPROGRESS);
 	ctl.nr = 1;
 	ctl.promise = promise;
-	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, one), 0);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, one), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
 	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);

@@ -111,7 +111,7 @@ static void run(const struct load *load, const char *policy)
 	uint64_t bytes;
 
 	must(kvmm_pool_create(&attr, &pool), "create");
-	must(kvmm_pool_stat(pool, &stat), "stat");
+	must(kvmm_pool_get_stat(pool, &stat), "stat");
 	bytes = stat.metadata_bytes;
 	set_limits(load);
 	for (uint32_t i = 0; i < load->nr_leaves / BATCH; i++)
@@ -121,7 +121,7 @@ static void run(const struct load *load, const char *policy)
 	for (uint32_t i = 0; i < NR_ROUNDS; i++)
 		took[i] = fill(FLOODER);
 	qsort(took, NR_ROUNDS, sizeof(took[0]), by_size);
-	must(kvmm_pool_stat(pool, &stat), "stat");
+	must(kvmm_pool_get_stat(pool, &stat), "stat");
 	printf("%-34s %8u leaves %4u tenants %7.1f ns a block, 99%%: %7.1f, %5.1f bytes a block and tenant\n",
 	       load->what, load->nr_leaves, load->nr_others, took[NR_ROUNDS / 2] / BATCH,
 	       took[NR_ROUNDS * 99 / 100] / BATCH,

@@ -52,7 +52,7 @@ static void expect_all_or_nothing(u32 nr_at_least)
 		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", nr, err);
 		cr_assert_eq(fake.nr_live, live, "allocation %u", nr);
 		cr_assert_eq(stat_of(pool).metadata_bytes, bytes);
-		cr_assert_eq(kvmm_tenant_stat(pool, 1, &stat), -ENOENT);
+		cr_assert_eq(kvmm_tenant_get_stat(pool, 1, &stat), -ENOENT);
 		cr_assert_str_eq(cached(pool), "Aabc");
 		cr_assert_eq(kvmm_validate(pool), 0);
 	}

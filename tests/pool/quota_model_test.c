@@ -285,9 +285,9 @@ static void op_acquire(void)
 	kvmm_key_t key;
 	struct kvmm_prefix prefix = prefix_of(&key, i);
 	kvmm_ref_t ref;
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .hits = &ref,
-				    .nr_blocks = nr + m.block[i].live, .fresh = held->mut,
-				    .domain = prefix.domain };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .hits = &ref,
+					 .nr_blocks = nr + m.block[i].live, .fresh = held->mut,
+					 .domain = prefix.domain };
 	int want;
 
 	if (held->nr)
@@ -374,7 +374,7 @@ static void op_door(void)
 	ctl.tenant = 10 + tenant;
 	ctl.flags = any(2) ? KVMM_ALLOC_TOPDOWN : 0;
 	want = model_take(tenant, ctl.nr, NR_KEYS);
-	cr_assert_eq(kvmm_alloc_ctl(m.pool, &ctl, held->mut), want);
+	cr_assert_eq(kvmm_alloc_as(m.pool, &ctl, held->mut), want);
 	if (want)
 		return;
 	held->nr = ctl.nr;
@@ -424,7 +424,7 @@ static void op_reclaim(void)
 
 static void op_evict_for(void)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = nr_free() + any(5) };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = nr_free() + any(5) };
 	int want = req.nr_blocks > nr_available(NOBODY, 0) ? -ENOSPC : 0;
 
 	cr_assert_eq(kvmm_evict_for(m.pool, &req), want);

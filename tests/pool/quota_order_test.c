@@ -226,8 +226,8 @@ Test(quota_order, min_holds_where_runs_are_looked_for)
 static int acquire_groups(const struct kvmm_groups *groups, u32 tenant, u32 nr_tokens,
 			  struct kvmm_tables **tables)
 {
-	struct kvmm_groups_acquire req = { .prompt.domain = domain_of(tenant),
-					   .nr_tokens = nr_tokens };
+	struct kvmm_groups_acquire_args req = { .prompt.domain = domain_of(tenant),
+						.nr_tokens = nr_tokens };
 
 	return kvmm_groups_acquire(groups, &req, tables);
 }

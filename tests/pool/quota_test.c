@@ -29,8 +29,8 @@ Test(quota, nobody_is_charged_before_somebody_has_limits)
 
 	make(4);
 	cache(pool, "ab");
-	cr_expect_eq(kvmm_tenant_stat(pool, 1, &stat), -ENOENT);
-	cr_expect_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), -ENOENT);
+	cr_expect_eq(kvmm_tenant_get_stat(pool, 1, &stat), -ENOENT);
+	cr_expect_eq(kvmm_tenant_get_stat(pool, KVMM_TENANT_REST, &stat), -ENOENT);
 	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -ENOENT);
 	cr_expect_eq(kvmm_tenant_del(pool, 1), -ENOENT);
 	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 1), -ENOENT);
@@ -53,7 +53,7 @@ Test(quota, a_block_is_charged_from_when_it_is_handed_out_until_it_is_free)
 	cr_assert_eq(kvmm_free(pool, mut + 1, 2), 0);
 	cr_expect_eq(usage(pool, 1), 1);
 	cr_assert_eq(kvmm_stage(pool, &prefix, mut, &staged), 0);
-	cr_assert_eq(kvmm_publish(pool, &(struct kvmm_publish){ &staged, 1, 0, &ref, 0 }), 0);
+	cr_assert_eq(kvmm_publish(pool, &(struct kvmm_publish_args){ &staged, 1, 0, &ref, 0 }), 0);
 	cr_expect_eq(usage(pool, 1), 1);
 	cr_expect_eq(tenant_stat(pool, 1).nr_inactive, 0);
 	block = kvmm_block_of_ref(pool, ref);
@@ -202,8 +202,8 @@ Test(quota, hits_need_no_quota)
 	kvmm_key_t key[] = { key_of('a'), key_of('b'), key_of('x') };
 	kvmm_ref_t refs[3];
 	kvmm_mut_t fresh[3];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 2,
-				    .hits = refs, .fresh = fresh, .domain = domain_of(1) };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 2,
+					 .hits = refs, .fresh = fresh, .domain = domain_of(1) };
 
 	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 3);
@@ -220,8 +220,8 @@ Test(quota, hits_cannot_make_room_for_the_rest)
 	kvmm_key_t key[] = { key_of('a'), key_of('b'), key_of('x') };
 	kvmm_ref_t refs[4];
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 4,
-				    .hits = refs, .fresh = fresh, .domain = domain_of(1) };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 4,
+					 .hits = refs, .fresh = fresh, .domain = domain_of(1) };
 
 	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 3);
@@ -376,7 +376,7 @@ Test(quota, equals_lose_by_age)
 
 Test(quota, room_that_nobody_in_particular_asks_for_respects_min)
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 5 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 5 };
 
 	make(6);
 	limit(pool, 1, 2, 0, NO_LIMIT, NO_LIMIT);
@@ -509,7 +509,7 @@ Test(quota, so_many_tenants_have_limits_and_no_more)
 	attr[1].max = 1;
 	cr_expect_eq(kvmm_tenant_set_many(pool, tenant, attr, 3), -EUSERS);
 	cr_expect_eq(stat_of(pool).metadata_bytes, bytes);
-	cr_expect_eq(kvmm_tenant_stat(pool, 1u << 20, &stat), -ENOENT);
+	cr_expect_eq(kvmm_tenant_get_stat(pool, 1u << 20, &stat), -ENOENT);
 	cr_expect_eq(try_limit(pool, 1u << 20, 0, 0, 0, 0), 0);
 	cr_expect_eq(try_limit(pool, 5, 0, 0, 0, 0), -EUSERS);
 	cr_expect_eq(kvmm_tenant_del(pool, 7), 0);
@@ -554,12 +554,12 @@ Test(quota, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_tenant_set_many(pool, NULL, &attr, 1), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, (u32[]){ 1, 2 }, NULL, 2), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, &tenant, &attr, 0), -EINVAL);
-	cr_expect_eq(kvmm_tenant_stat(pool, 1, NULL), -EINVAL);
-	cr_expect_eq(kvmm_tenant_stat(pool, 1, &stat), -EINVAL);
+	cr_expect_eq(kvmm_tenant_get_stat(pool, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_tenant_get_stat(pool, 1, &stat), -EINVAL);
 	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -EINVAL);
 	stat.size = sizeof(stat);
 	cr_expect_eq(kvmm_tenant_next(pool, NULL, &stat), -EINVAL);
-	cr_expect_eq(kvmm_tenant_stat(NULL, 1, &stat), -EINVAL);
+	cr_expect_eq(kvmm_tenant_get_stat(NULL, 1, &stat), -EINVAL);
 	cr_expect_eq(kvmm_tenant_del(NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_tenant_reclaim(NULL, 1, 1), -EINVAL);
 }

@@ -42,9 +42,9 @@ static void live(u64 *random, u32 tenant)
 	kvmm_key_t keys[LENGTH];
 	kvmm_mut_t fresh[LENGTH];
 	kvmm_ref_t refs[LENGTH];
-	struct kvmm_acquire req = { .keys = keys, .nr_keys = LENGTH, .max_hits = LENGTH,
-				    .nr_blocks = LENGTH, .hits = refs, .fresh = fresh,
-				    .domain.tenant = tenant };
+	struct kvmm_acquire_args req = { .keys = keys, .nr_keys = LENGTH, .max_hits = LENGTH,
+					 .nr_blocks = LENGTH, .hits = refs, .fresh = fresh,
+					 .domain.tenant = tenant };
 	struct kvmm_prefix prefix = { .keys = keys, .domain.tenant = tenant };
 	int err;
 

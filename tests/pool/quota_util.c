@@ -86,8 +86,8 @@ const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr)
 	static char line[80];
 	kvmm_mut_t mut[64];
 	kvmm_key_t key[64];
-	struct kvmm_acquire req = { .nr_blocks = nr, .fresh = mut, .evicted = key,
-				    .domain = domain_of(tenant) };
+	struct kvmm_acquire_args req = { .nr_blocks = nr, .fresh = mut, .evicted = key,
+					 .domain = domain_of(tenant) };
 
 	cr_assert_leq(nr, 64);
 	cr_assert_eq(kvmm_acquire(pool, &req), 0);
@@ -104,7 +104,7 @@ struct kvmm_tenant_stat tenant_stat(struct kvmm_pool *pool, u32 tenant)
 {
 	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_tenant_stat(pool, tenant, &stat), 0);
+	cr_assert_eq(kvmm_tenant_get_stat(pool, tenant, &stat), 0);
 	return stat;
 }
 

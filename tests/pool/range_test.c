@@ -90,7 +90,7 @@ POOL_TEST(range, grows_by_more_extents_than_an_allocation_has, make_pool(20))
 	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 9), 9);
 	for (u32 i = 0; i < 9; i++)
 		cr_expect(ext[i].start == 2 * i && ext[i].nr == 1, "%u", i);
-	cr_expect_eq(kvmm_range_info(pool, range[0], &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, range[0], &info), 0);
 	cr_expect_eq(info.nr_ext, 9);
 	cr_expect_eq(info.ext[7].start, 14);
 	cr_expect_eq(kvmm_validate(pool), 0);
@@ -120,7 +120,7 @@ POOL_TEST(range, splits_into_two_of_the_same_sequence, make_pool(8))
 	paint(pool, "aaaba...", range);
 	write_pattern(pool, range[0], 7);
 	cr_expect_eq(kvmm_range_split(pool, range[0], 2, &tail), 0);
-	cr_expect_eq(kvmm_range_info(pool, tail, &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, tail, &info), 0);
 	cr_expect_eq(info.nr, 2);
 	cr_expect_eq(info.nr_ext, 2);
 	cr_expect_eq(info.ext[0].start, 2);
@@ -224,7 +224,7 @@ POOL_TEST(range, sequences_are_found_among_thousands, make_pool(4096))
 		take_seq(pool, 1, 0, 1 + i / 2);
 	for (u32 seq = 1; seq <= 2048; seq++) {
 		cr_assert_eq(kvmm_range_find_seq(pool, seq, found, 2), 2);
-		cr_assert_eq(kvmm_range_info(pool, found[1], &info), 0);
+		cr_assert_eq(kvmm_range_get_info(pool, found[1], &info), 0);
 		cr_assert_eq(info.seq, seq);
 	}
 	for (u32 seq = 1; seq <= 2048; seq += 2)
@@ -262,7 +262,7 @@ POOL_TEST(range, content_is_zero_if_asked_for, make_pool(8))
 		cr_expect_eq(kvmm_block_read(pool, i, 0, buf, sizeof(buf)), 0);
 		cr_expect_arr_eq(buf, zero, sizeof(buf));
 	}
-	cr_expect_eq(kvmm_range_info(pool, range, &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, range, &info), 0);
 	cr_expect_eq(info.pins, 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 }
@@ -273,7 +273,7 @@ POOL_TEST(range, both_halves_of_a_zeroed_one_can_be_freed, make_pool(8))
 	struct kvmm_range_info info;
 
 	cr_expect_eq(kvmm_range_split(pool, range, 1, &tail), 0);
-	cr_expect_eq(kvmm_range_info(pool, tail, &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, tail, &info), 0);
 	cr_expect_eq(info.pins, 0);
 	cr_expect_eq(kvmm_range_free(pool, tail), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
@@ -332,7 +332,7 @@ Test(range, an_engine_that_rounds_up_gets_back_what_it_gave)
 	kvmm_range_t range = take(pool, 4, KVMM_RUNS(1));
 
 	cr_expect_eq(kvmm_range_grow(pool, range, 4), 0);
-	cr_expect_eq(kvmm_range_info(pool, range, &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, range, &info), 0);
 	cr_expect_eq(info.nr_ext, 2);
 	cr_expect_eq(info.ext[1].start, info.ext[0].start + 4);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);

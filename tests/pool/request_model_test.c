@@ -647,7 +647,7 @@ static void end_tier(void)
 
 	while (kvmm_tier_poll(m.pool))
 		;
-	cr_assert_eq(kvmm_tier_client_stat(m.pool, &stat, sizeof(stat)), 0);
+	cr_assert_eq(kvmm_tier_client_get_stat(m.pool, &stat, sizeof(stat)), 0);
 	cr_expect_eq(stat.nr_ops, 0);
 	cr_expect_gt(stat.loads, 0);
 	cr_expect_gt(m.nr_taking, stat.loads / 8);

@@ -659,8 +659,8 @@ Test(request, bad_arguments_of_calls_are_refused)
 	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 8, 5);
 	struct kvmm_seq_info info;
 
-	cr_expect_eq(kvmm_seq_info(NULL, &info), -EINVAL);
-	cr_expect_eq(kvmm_seq_info(seq, NULL), -EINVAL);
+	cr_expect_eq(kvmm_seq_get_info(NULL, &info), -EINVAL);
+	cr_expect_eq(kvmm_seq_get_info(seq, NULL), -EINVAL);
 	cr_expect_eq(kvmm_seq_match(NULL), -EINVAL);
 	cr_expect_eq(kvmm_seq_acquire(NULL), -EINVAL);
 	cr_expect_eq(kvmm_seq_release(NULL), -EINVAL);

@@ -116,7 +116,7 @@ static bool go_on(u64 *r, struct kvmm_seq *seq)
 	struct kvmm_seq_info info;
 	int err;
 
-	expect(!kvmm_seq_info(seq, &info));
+	expect(!kvmm_seq_get_info(seq, &info));
 	expect(kvmm_seq_tokens(seq, 0, token, MAX_TOKENS) == (int)info.nr_tokens);
 	touch_kv(seq, token, 0, info.nr_computed, false);
 	if (info.state == KVMM_SEQ_TAKING && !any_of(r, 8)) {
@@ -204,9 +204,9 @@ int main(void)
 	while (kvmm_tier_poll(pool) > 0)
 		;
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_tier_client_stat(pool, &below, sizeof(below)));
+	expect(!kvmm_tier_client_get_stat(pool, &below, sizeof(below)));
 	expect(below.loads && !below.nr_ops);
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_available == stat.nr_blocks);
 	expect(stat.evictions && stat.hit_blocks && stat.fail_nospc);
 	kvmm_pool_destroy(pool);

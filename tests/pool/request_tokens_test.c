@@ -166,9 +166,10 @@ Test(request_tokens, name_full_blocks)
 	kvmm_mut_t block[3];
 	kvmm_staged_t staged[3];
 	kvmm_ref_t ref[3], hit[3];
-	struct kvmm_stage_tokens req = { .blocks = block, .nr = 3, .ctx = ctx, .extras = &extra,
-					 .nr_extras = 1, .staged = staged, .keys = keys };
-	struct kvmm_publish publish = { .staged = staged, .nr = 3, .refs = ref };
+	struct kvmm_stage_tokens_args req = { .blocks = block, .nr = 3, .ctx = ctx,
+					      .extras = &extra,
+					      .nr_extras = 1, .staged = staged, .keys = keys };
+	struct kvmm_publish_args publish = { .staged = staged, .nr = 3, .refs = ref };
 	u32 tokens[12];
 
 	cr_assert_eq(kvmm_alloc(pool, 3, block), 0);
@@ -205,7 +206,7 @@ static void name_one_by_one(const char *algo)
 	cr_assert_eq(kvmm_alloc(pool, 3, block), 0);
 	fill(block, 3, 0);
 	for (u32 i = 0; i < 3; i++) {
-		struct kvmm_stage_tokens req = {
+		struct kvmm_stage_tokens_args req = {
 			.blocks = &block[i], .nr = 1, .ctx = own, .position = i,
 			.parent = i && !whole ? &keys[i - 1] : NULL,
 			.parent_digest = i && whole ? &digest[i - 1] : NULL,
@@ -237,8 +238,9 @@ Test(request_tokens, stay_when_a_name_is_taken_back)
 	kvmm_mut_t block[2];
 	kvmm_staged_t staged[2];
 	kvmm_key_t keys[2];
-	struct kvmm_stage_tokens req = { .blocks = block, .nr = 2, .ctx = ctx, .staged = staged,
-					 .keys = keys };
+	struct kvmm_stage_tokens_args req = { .blocks = block, .nr = 2, .ctx = ctx,
+					      .staged = staged,
+					      .keys = keys };
 
 	cr_assert_eq(kvmm_alloc(pool, 2, block), 0);
 	fill(block, 2, 7);
@@ -251,7 +253,7 @@ Test(request_tokens, stay_when_a_name_is_taken_back)
 
 #define expect_bad(change, err)							\
 	do {									\
-		struct kvmm_stage_tokens bad = req;				\
+		struct kvmm_stage_tokens_args bad = req;				\
 		change;								\
 		cr_expect_eq(kvmm_stage_tokens(pool, &bad), err, #change);	\
 		cr_expect_arr_eq(keys, untouched, sizeof(keys));		\
@@ -268,8 +270,9 @@ Test(request_tokens, a_block_that_is_not_full_comes_back_untouched)
 	kvmm_mut_t block[2], twice[2], gone = take_block();
 	kvmm_digest_t digest[2];
 	kvmm_staged_t staged[2];
-	struct kvmm_stage_tokens req = { .blocks = block, .nr = 2, .ctx = ctx, .staged = staged,
-					 .keys = keys };
+	struct kvmm_stage_tokens_args req = { .blocks = block, .nr = 2, .ctx = ctx,
+					      .staged = staged,
+					      .keys = keys };
 
 	cr_assert_eq(kvmm_key_ctx_create(&other_attr, &other), 0);	/* 16 tokens a block */
 	cr_assert_eq(kvmm_alloc(pool, 2, block), 0);
@@ -423,7 +426,7 @@ Test(request_tokens_fault, without_memory_nothing_is_appended)
 	fake_env_fail(&fake, 1, true);
 	cr_expect_eq(kvmm_block_pop_tokens(pool, block, 2), 2);
 	cr_expect_eq(kvmm_block_append_tokens(pool, block, tokens + 2, 2), 4);
-	cr_expect_eq(kvmm_stage_tokens(pool, &(struct kvmm_stage_tokens){
+	cr_expect_eq(kvmm_stage_tokens(pool, &(struct kvmm_stage_tokens_args){
 			.blocks = &block, .nr = 1, .ctx = ctx, .staged = &staged, .keys = &key,
 		     }), -ENOMEM);
 	expect_tokens(block, tokens, 4);

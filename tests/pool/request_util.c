@@ -86,7 +86,7 @@ struct kvmm_seq_info info_of(const struct kvmm_seq *seq)
 {
 	struct kvmm_seq_info info;
 
-	cr_assert_eq(kvmm_seq_info(seq, &info), 0);
+	cr_assert_eq(kvmm_seq_get_info(seq, &info), 0);
 	return info;
 }
 

@@ -31,7 +31,7 @@ static void expect_model(struct kvmm_pool *pool, const struct model *m)
 	struct kvmm_residency_stat stat;
 
 	for (u32 kind = 0; kind < KVMM_NR_RESIDENCY_KINDS; kind++) {
-		cr_assert_eq(kvmm_residency_stat(pool, kind, &stat), 0);
+		cr_assert_eq(kvmm_residency_get_stat(pool, kind, &stat), 0);
 		cr_assert_eq(memcmp(&stat, &m->want[kind], sizeof(stat)), 0, "kind %u", kind);
 	}
 }
@@ -50,8 +50,8 @@ static void model_gone(struct model *m, u32 number, u64 now)
 static void use(struct kvmm_pool *pool, struct model *m, u32 number, u32 ppm, u64 now)
 {
 	kvmm_key_t key = key_of(number), evicted;
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
-				    .evicted = &evicted };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
+					 .evicted = &evicted };
 	kvmm_ref_t ref;
 	kvmm_mut_t mut;
 
@@ -150,7 +150,7 @@ POOL_TEST(residency, is_off_unless_asked_for, make_cache(16, "lru"))
 	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
 	cr_assert_eq(kvmm_put(pool, ref), 0);
 	cr_assert_eq(kvmm_reset_inactive(pool), 4);
-	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
+	cr_assert_eq(kvmm_residency_get_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
 	cr_expect_eq(memcmp(&stat, &none, sizeof(stat)), 0);
 }
 
@@ -165,7 +165,7 @@ POOL_TEST(residency, ends_what_it_began, make_cache(16, "lru"))
 	cr_assert_eq(kvmm_residency_set(pool, 0), 0);
 	cache_keys(pool, 10, 4);
 	cr_assert_eq(kvmm_reset_inactive(pool), 8);
-	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
+	cr_assert_eq(kvmm_residency_get_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		nr += stat.bucket[i];
 	cr_expect_eq(nr, 4);
@@ -187,7 +187,7 @@ Test(residency, limits_belong_to_what_is_below_them)
 	cache_keys(pool, 2, 1);
 	fake_env_advance(&fake, MS + 1);
 	cr_assert_eq(kvmm_reset_inactive(pool), 1);
-	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
+	cr_assert_eq(kvmm_residency_get_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
 	cr_expect_eq(stat.bucket[0], 1);
 	cr_expect_eq(stat.bucket[1], 1);
 	end_pool(pool);
@@ -202,7 +202,7 @@ POOL_TEST(residency, what_was_not_hit_is_no_hit, make_cache(16, "lru"))
 
 	cr_assert_eq(kvmm_residency_set(pool, 1000000), 0);
 	pool_tell(pool, hit, none, 2);
-	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_REUSE, &stat), 0);
+	cr_assert_eq(kvmm_residency_get_stat(pool, KVMM_RESIDENCY_REUSE, &stat), 0);
 	cr_expect_eq(stat.sum_ns, 0);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
 		cr_expect_eq(stat.bucket[i], 0);
@@ -217,8 +217,8 @@ Test(residency, refuses_nonsense)
 	cr_expect_eq(kvmm_residency_set(NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_residency_set(pool, 1000001), -EINVAL);
 	cr_expect_eq(kvmm_residency_set(plain, 1), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_residency_stat(pool, KVMM_NR_RESIDENCY_KINDS, &stat), -EINVAL);
-	cr_expect_eq(kvmm_residency_stat(pool, 0, NULL), -EINVAL);
+	cr_expect_eq(kvmm_residency_get_stat(pool, KVMM_NR_RESIDENCY_KINDS, &stat), -EINVAL);
+	cr_expect_eq(kvmm_residency_get_stat(pool, 0, NULL), -EINVAL);
 	cr_expect_eq(kv_residency_sampled(NULL, 1), -EINVAL);
 	cr_expect_eq(kv_residency_sampled(&key, 1000001), -EINVAL);
 	cr_expect_eq(kv_residency_sampled(&key, 0), 0);

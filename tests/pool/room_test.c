@@ -51,7 +51,7 @@ POOL_TEST(room, all_extents_of_a_range_move_and_join, make_pool(16))
 	kvmm_range_free(pool, range[1]);
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_str_eq(picture(pool), "aaaaaa..........");
-	cr_expect_eq(kvmm_range_info(pool, range[0], &info), 0);
+	cr_expect_eq(kvmm_range_get_info(pool, range[0], &info), 0);
 	cr_expect_eq(info.nr_ext, 1);
 	cr_expect(has_pattern(pool, range[0], 5));
 	cr_expect_eq(goal.moved, 6);
@@ -627,7 +627,7 @@ Test(room, a_range_that_is_being_zeroed_survives_those_who_unpin_it)
 	dev.fill = unpinning_fill;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &zeroed_pool), 0);
 	cr_expect_eq(kvmm_range_alloc(zeroed_pool, 2, KVMM_ALLOC_ZERO, &got), 0);
-	cr_expect_eq(kvmm_range_info(zeroed_pool, got, &info), 0);
+	cr_expect_eq(kvmm_range_get_info(zeroed_pool, got, &info), 0);
 	cr_expect_eq(info.pins, 0);
 	cr_expect_eq(kvmm_range_free(zeroed_pool, got), 0);
 	end_flaky(zeroed_pool);

@@ -47,7 +47,7 @@ static u32 nr_held_in(struct kvmm_pool *pool, u32 pb, u32 size)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < size; i++) {
-		cr_assert_eq(kvmm_block_info(pool, pb * size + i, &info), 0);
+		cr_assert_eq(kvmm_block_get_info(pool, pb * size + i, &info), 0);
 		nr += info.state == KVMM_BLOCK_INACTIVE;
 	}
 	return nr;
@@ -183,7 +183,7 @@ static bool is_served(int err, u32 nr_inactive)
 	struct kvmm_elastic_stat stat;
 
 	cr_assert(!err || err == -ENOSPC, "%d", err);
-	cr_assert_eq(kvmm_pool_elastic_stat(m.pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(m.pool, &stat), 0);
 	m.nr_failed += err && stat.leaving_blocks;
 	cr_assert(!err || stat_of(m.pool).nr_inactive == nr_inactive, "%u, not %u",
 		  stat_of(m.pool).nr_inactive, nr_inactive);
@@ -409,8 +409,8 @@ static void check_counts(void)
 
 	for (u32 i = 0; i < m.nr_held; i++)
 		nr += m.held[i].nr;
-	cr_assert_eq(kvmm_step_stat(m.pool, &steps), 0);
-	cr_assert_eq(kvmm_pool_elastic_stat(m.pool, &elastic), 0);
+	cr_assert_eq(kvmm_step_get_stat(m.pool, &steps), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(m.pool, &elastic), 0);
 	cr_assert_eq(stat.nr_state[KVMM_BLOCK_RANGE], nr);
 	cr_assert_eq(stat.nr_state[KVMM_BLOCK_ACTIVE], m.nr_refs);
 	cr_assert_eq(stat.nr_away, elastic.away_blocks);
@@ -482,7 +482,7 @@ Test(shrink_model, random_operations_agree_with_a_model)
 		if (!(i % 8))
 			check_content();
 	}
-	cr_assert_eq(kvmm_pool_elastic_stat(m.pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(m.pool, &stat), 0);
 	cr_log_info("%llu KiB given back, %llu had again, %llu blocks moved, %llu evicted, %llu relents",
 		    (unsigned long long)stat.shrunk_bytes >> 10,
 		    (unsigned long long)stat.grown_bytes >> 10, (unsigned long long)stat.moved_blocks,

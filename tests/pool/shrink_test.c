@@ -498,7 +498,7 @@ static void seal_all(struct kvmm_pool *pool, const kvmm_range_t *range, u32 nr)
 	for (u32 i = 0; i < nr; i++) {
 		struct kvmm_range_info info;
 
-		cr_assert_eq(kvmm_range_info(pool, range[i], &info), 0);
+		cr_assert_eq(kvmm_range_get_info(pool, range[i], &info), 0);
 		cr_assert_eq(kvmm_range_seal(pool, range[i], info.nr), 0);
 	}
 }
@@ -632,7 +632,7 @@ POOL_TEST(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving,
 /* Room that would go with the memory is not worth losing anything for. */
 POOL_TEST(shrink, room_is_made_where_memory_stays_or_nothing_is_evicted, with_two_that_leave())
 {
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 3 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 3 };
 
 	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "##..II--");

@@ -182,7 +182,7 @@ int main(void)
 	hand_back(hear());
 	hand_back(0);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_away && stat.nr_free + stat.nr_inactive == NR_BLOCKS);
 	kvmm_pool_destroy(pool);
 	free(mem);

@@ -44,7 +44,7 @@ static inline struct kvmm_elastic_stat elastic_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_elastic_stat stat;
 
-	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_elastic_get_stat(pool, &stat), 0);
 	return stat;
 }
 

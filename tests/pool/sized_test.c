@@ -112,12 +112,12 @@ TestSuite(sized, .init = set_up);
 
 static int read_zone(void *to, size_t size)
 {
-	return kvmm_zone_stat_sized(zone, to, size);
+	return kvmm_zone_get_stat_sized(zone, to, size);
 }
 
 static int read_slab(void *to, size_t size)
 {
-	return kvmm_slab_cache_stat_sized(cache, to, size);
+	return kvmm_slab_get_stat_sized(cache, to, size);
 }
 
 static int read_slabs(void *to, size_t size)
@@ -127,27 +127,27 @@ static int read_slabs(void *to, size_t size)
 
 static int read_shape(void *to, size_t size)
 {
-	return kvmm_slab_shape_sized(zone, &slab, to, size);
+	return kvmm_slab_get_shape_sized(zone, &slab, to, size);
 }
 
 static int read_seq(void *to, size_t size)
 {
-	return kvmm_seq_info_sized(seq, to, size);
+	return kvmm_seq_get_info_sized(seq, to, size);
 }
 
 static int read_registry(void *to, size_t size)
 {
-	return kvmm_registry_stat_sized(registry, to, size);
+	return kvmm_registry_get_stat_sized(registry, to, size);
 }
 
 static int read_node(void *to, size_t size)
 {
-	return kvmm_node_info_sized(registry, node, to, size);
+	return kvmm_node_get_info_sized(registry, node, to, size);
 }
 
 static int read_range(void *to, size_t size)
 {
-	return kvmm_range_info_sized(pool, range, to, size);
+	return kvmm_range_get_info_sized(pool, range, to, size);
 }
 
 static int read_next_range(void *to, size_t size)
@@ -159,12 +159,12 @@ static int read_next_range(void *to, size_t size)
 
 static int read_block(void *to, size_t size)
 {
-	return kvmm_block_info_sized(pool, 1, to, size);
+	return kvmm_block_get_info_sized(pool, 1, to, size);
 }
 
 static int read_hold(void *to, size_t size)
 {
-	return kvmm_hold_info_sized(pool, hold, to, size);
+	return kvmm_hold_get_info_sized(pool, hold, to, size);
 }
 
 static int read_next_hold(void *to, size_t size)
@@ -183,7 +183,7 @@ static int read_block_hold(void *to, size_t size)
 
 static int read_class(void *to, size_t size)
 {
-	return kvmm_class_stat_sized(pool, 0, to, size);
+	return kvmm_class_get_stat_sized(pool, 0, to, size);
 }
 
 static int read_owned(void *to, size_t size)
@@ -349,8 +349,8 @@ static const struct {
 	int (*give)(void *args, size_t size);
 	size_t bytes;
 } gives[] = {
-	{ "acquire", give_acquire, sizeof(struct kvmm_acquire) },
-	{ "publish", give_publish, sizeof(struct kvmm_publish) },
+	{ "acquire", give_acquire, sizeof(struct kvmm_acquire_args) },
+	{ "publish", give_publish, sizeof(struct kvmm_publish_args) },
 	{ "stay", give_stay, sizeof(struct kvmm_stay) },
 	{ "delegate", give_delegate, sizeof(struct kvmm_delegate) },
 };

@@ -37,7 +37,7 @@ static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat stat;
 
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -332,7 +332,7 @@ Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
 	kvmm_ref_t ref[8];
 	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	struct kvmm_watermarks marks = { .high = 8 };
-	struct kvmm_reclaim req = { .size = sizeof(req) };
+	struct kvmm_reclaim_args req = { .size = sizeof(req) };
 
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
@@ -589,7 +589,7 @@ Test(step, so_does_a_request_with_keys)
 	kvmm_ref_t ref[8];
 	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_mut_t mut[8];
-	struct kvmm_acquire req = { .nr_blocks = 4, .fresh = mut };
+	struct kvmm_acquire_args req = { .nr_blocks = 4, .fresh = mut };
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);

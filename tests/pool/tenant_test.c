@@ -93,7 +93,7 @@ POOL_TEST(tenant, evicted_blocks_are_zeroed_for_another_tenant,
 	kvmm_mut_t mut[NR];
 	kvmm_ref_t ref[NR];
 	struct kvmm_prefix prefix = { .keys = key, .nr = NR, .domain = { .tenant = 7 } };
-	struct kvmm_acquire req = { .nr_blocks = 3, .fresh = mut, .domain = { .tenant = 8 } };
+	struct kvmm_acquire_args req = { .nr_blocks = 3, .fresh = mut, .domain = { .tenant = 8 } };
 
 	for (u32 i = 0; i < NR; i++)
 		key[i] = key_of(i);
@@ -232,8 +232,8 @@ Test(tenant, blocks_that_cannot_be_zeroed_are_not_handed_out)
 	kvmm_key_t key[2] = { key_of(0), key_of(1) };
 	kvmm_mut_t mut[NR];
 	kvmm_ref_t ref[2];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = 2, .max_hits = 2, .nr_blocks = 6,
-				    .hits = ref, .fresh = mut };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 2, .max_hits = 2, .nr_blocks = 6,
+					 .hits = ref, .fresh = mut };
 
 	fills_left = 2;
 	cache_keys(pool, 0, 2);
@@ -256,7 +256,7 @@ static void expect_length(struct kvmm_pool *pool, kvmm_range_t range, u32 nr)
 {
 	struct kvmm_range_info info;
 
-	cr_assert_eq(kvmm_range_info(pool, range, &info), 0);
+	cr_assert_eq(kvmm_range_get_info(pool, range, &info), 0);
 	cr_expect_eq(info.nr, nr);
 	cr_expect_eq(kvmm_validate(pool), 0);
 }

@@ -132,8 +132,8 @@ static void *use_cache(void *arg)
 	kvmm_ref_t ref[6];
 
 	for (u32 round = 0; goes_on(round); round++) {
-		struct kvmm_acquire req = { .keys = key, .nr_keys = 6, .max_hits = 6,
-					    .nr_blocks = 6, .hits = ref, .fresh = fresh };
+		struct kvmm_acquire_args req = { .keys = key, .nr_keys = 6, .max_hits = 6,
+						 .nr_blocks = 6, .hits = ref, .fresh = fresh };
 		u32 root = any_of(&r, 40);
 
 		memset(key, 0, sizeof(key));
@@ -163,7 +163,7 @@ static void *disturb(void *arg)
 		u32 sum = 0;
 
 		kvmm_pool_compact(pool, &goal);
-		expect(!kvmm_pool_stat(pool, &stat));
+		expect(!kvmm_pool_get_stat(pool, &stat));
 		for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++)
 			sum += stat.nr_state[i];
 		expect(sum == NR_BLOCKS);
@@ -194,7 +194,7 @@ int main(void)
 	WRITE_ONCE(stop, 1);
 	threads_join(helper, 3);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.moved_blocks && stat.evictions && stat.hit_blocks);
 	kvmm_pool_destroy(pool);
 	return nr_bad ? 1 : 0;

@@ -58,7 +58,7 @@ static char letter_of(struct kvmm_pool *pool, u32 block)
 	};
 	struct kvmm_block_info info;
 
-	cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 	if (info.state != KVMM_BLOCK_RANGE)
 		return letters[info.state];
 	return info.seq >= 'a' && info.seq <= 'z' ? info.seq : '#';
@@ -70,7 +70,7 @@ const char *picture(struct kvmm_pool *pool)
 	struct kvmm_block_info info;
 	u32 i;
 
-	for (i = 0; i < 4096 && !kvmm_block_info(pool, i, &info); i++)
+	for (i = 0; i < 4096 && !kvmm_block_get_info(pool, i, &info); i++)
 		line[i] = letter_of(pool, i);
 	line[i] = '\0';
 	return line;
@@ -191,8 +191,8 @@ u32 eviction_order(struct kvmm_pool *pool, u32 *numbers, u32 max)
 	struct kvmm_pool_stat stat = stat_of(pool);
 	kvmm_mut_t mut[256];
 	kvmm_key_t evicted[256];
-	struct kvmm_acquire req = { .nr_blocks = stat.nr_available, .fresh = mut,
-				    .evicted = evicted };
+	struct kvmm_acquire_args req = { .nr_blocks = stat.nr_available, .fresh = mut,
+					 .evicted = evicted };
 
 	cr_assert_leq(stat.nr_available, 256);
 	cr_assert_eq(kvmm_acquire(pool, &req), 0);
@@ -206,6 +206,6 @@ struct kvmm_pool_stat stat_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pool_stat stat;
 
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	return stat;
 }

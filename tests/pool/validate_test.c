@@ -50,7 +50,7 @@ static void expect_noticed(const char *what, u32 bit)
 	struct kvmm_pool_stat stat;
 
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s, bit %u", what, bit);
-	cr_expect_eq(kvmm_pool_stat(pool, &stat), -EUCLEAN);
+	cr_expect_eq(kvmm_pool_get_stat(pool, &stat), -EUCLEAN);
 	pool->gate = 0;
 }
 
@@ -280,7 +280,7 @@ static void expect_ranges_closed(void)
 	expect_closed(kvmm_range_shrink(pool, range[0], 1));
 	expect_closed(kvmm_range_shrink_front(pool, range[0], 1));
 	expect_closed(kvmm_range_split(pool, range[0], 1, &got));
-	expect_closed(kvmm_range_info(pool, range[0], &info));
+	expect_closed(kvmm_range_get_info(pool, range[0], &info));
 	expect_closed(kvmm_range_next(pool, &cursor, &info));
 }
 
@@ -289,8 +289,8 @@ static void expect_cache_closed(void)
 	kvmm_key_t key = key_of(10);
 	kvmm_ref_t got;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 2,
-				    .hits = &got, .fresh = fresh };
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 2,
+					 .hits = &got, .fresh = fresh };
 	u64 when = 0;
 
 	expect_closed(kvmm_acquire(pool, &req));
@@ -339,11 +339,11 @@ Test(validate, a_poisoned_pool_refuses_everything)
 	expect_closed(kvmm_validate(pool));
 	expect_ranges_closed();
 	expect_cache_closed();
-	expect_closed(kvmm_block_info(pool, 0, &info));
+	expect_closed(kvmm_block_get_info(pool, 0, &info));
 	expect_closed(kvmm_block_read(pool, 0, 0, byte, 1));
 	expect_closed(kvmm_block_write(pool, 0, 0, byte, 1));
 	expect_closed(kvmm_pool_compact(pool, &goal));
-	expect_closed(kvmm_pool_stat(pool, &stat));
+	expect_closed(kvmm_pool_get_stat(pool, &stat));
 	expect_closed(kvmm_pool_map(pool, (char *)byte, 4));
 	pool->gate = 0;
 }

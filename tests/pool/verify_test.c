@@ -15,7 +15,7 @@ static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
 {
 	struct kvmm_verify_stat stat;
 
-	cr_assert_eq(kvmm_verify_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
 	return stat;
 }
 
@@ -175,7 +175,7 @@ Test(verify, a_wrong_copy_is_not_published)
 		fill(pool, kvmm_block_of_ref(pool, ref[i]), 99);
 	cr_assert_eq(start(pool, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
 	cr_expect_eq(stat.published_moves, 0);
 	cr_expect_gt(verified(pool).bad_copies, 0);
 	cr_expect_eq(kvmm_validate(pool), 0);

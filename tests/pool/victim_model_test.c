@@ -169,7 +169,7 @@ static void take_some(void)
 	kvmm_mut_t mut[MAX_NEW];
 	kvmm_key_t evicted[MAX_NEW];
 	bool is_in[NR_BLOCKS], is_free[NR_BLOCKS], must_go[NR_BLOCKS];
-	struct kvmm_acquire req = { .nr_blocks = nr, .fresh = mut, .evicted = evicted };
+	struct kvmm_acquire_args req = { .nr_blocks = nr, .fresh = mut, .evicted = evicted };
 
 	if (nr_missing > m.nr_idle) {
 		cr_assert_eq(kvmm_acquire(m.pool, &req), -ENOSPC);

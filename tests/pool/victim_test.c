@@ -197,7 +197,7 @@ static void expect_as_before(const char *policy, u32 pageblock)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 6,
 					 .pageblock_blocks = pageblock };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 24, .policy = policy };
-	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 24 };
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 24 };
 	struct kvmm_pool *plain, *windowed;
 	kvmm_ref_t held;
 	char order[32];

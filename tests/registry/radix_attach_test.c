@@ -153,7 +153,7 @@ Test(radix_attach, a_value_that_keeps_its_node_keeps_it)
 	expect_sound(reg, 1);
 	cr_expect_eq(digits(node, type), 2);
 	cr_expect_eq(kvmm_node_detach(reg, node, type), 1);
-	cr_expect_eq(kvmm_node_info(reg, node, &info), -ESTALE);
+	cr_expect_eq(kvmm_node_get_info(reg, node, &info), -ESTALE);
 	expect_sound(reg, 0);
 	cr_expect_eq(nr_destroyed, 2);
 }

@@ -25,7 +25,7 @@ static void take_picture(struct picture *pic)
 	memset(pic, 0, sizeof(*pic));
 	kv_rcu_barrier();
 	cr_assert_eq(kv_radix_check(reg), 0);
-	kvmm_registry_stat(reg, &pic->stat);
+	kvmm_registry_get_stat(reg, &pic->stat);
 	pic->bytes = kv_mem_bytes();
 	pic->nr_live = fake.nr_live;
 }
@@ -204,7 +204,7 @@ Test(radix_fault, what_is_reserved_needs_no_memory)
 	cr_expect_not(fake_env_failed(&fake));
 	cr_expect_eq(kv_radix_reserve(reg, 100000), -ENOMEM);
 	fake_env_fail(&fake, 0, false);
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	cr_expect_eq(stat.positions, MAX_CHAIN / 2);
 	expect_sound(reg, MAX_CHAIN / 2);
 	end_registry(reg);

@@ -77,7 +77,7 @@ static u32 nr_of_node(kvmm_node_t node)
 {
 	struct kvmm_node_info info;
 
-	cr_assert_eq(kvmm_node_info(m.reg, node, &info), 0);
+	cr_assert_eq(kvmm_node_get_info(m.reg, node, &info), 0);
 	return nr_of(&info.name);
 }
 
@@ -426,7 +426,7 @@ static void expect_stat(void)
 	struct kvmm_registry_stat stat;
 	u32 nodes = 0, names[NR_TIERS] = { 0 };
 
-	kvmm_registry_stat(m.reg, &stat);
+	kvmm_registry_get_stat(m.reg, &stat);
 	for (u32 nr = 0; nr < NR_NAMES; nr++) {
 		nodes += m.name[nr].there;
 		for (u32 tier = 0; m.name[nr].there && tier < NR_TIERS; tier++)
@@ -457,7 +457,7 @@ static void expect_equal(void)
 	expect_length();
 	for (u32 i = 0; i < ARRAY_SIZE(m.gone); i++)
 		if (m.gone[i].gen)
-			cr_assert_eq(kvmm_node_info(m.reg, m.gone[i], &info), -ESTALE);
+			cr_assert_eq(kvmm_node_get_info(m.reg, m.gone[i], &info), -ESTALE);
 	expect_stat();
 }
 

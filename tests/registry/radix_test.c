@@ -15,7 +15,7 @@ static u64 bytes_of(struct kvmm_registry *reg)
 {
 	struct kvmm_registry_stat stat;
 
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	return stat.bytes;
 }
 
@@ -240,7 +240,7 @@ REGISTRY_TEST(radix, a_parent_that_is_told_later_is_learnt_and_then_kept, make_r
 		one.parent = &parents[i];
 		cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
 		cr_assert_eq(kvmm_node_parent(reg, node, &parent), 0);
-		cr_assert_eq(kvmm_node_info(reg, parent, &info), 0);
+		cr_assert_eq(kvmm_node_get_info(reg, parent, &info), 0);
 		cr_expect_arr_eq(&info.name.key, &parents[0], sizeof(parents[0]));
 	}
 }
@@ -257,14 +257,14 @@ REGISTRY_TEST(radix, a_held_node_stays_without_a_tier, make_registry(64, 1, 0))
 	cr_expect_eq(len_in(reg, &chain, 1), 0);
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	cr_assert_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 5);
-	cr_assert_eq(kvmm_node_info(reg, nodes[4], &info), 0);
+	cr_assert_eq(kvmm_node_get_info(reg, nodes[4], &info), 0);
 	cr_expect_eq(info.tiers, 0);
 	cr_assert_eq(kvmm_node_get(reg, nodes, 5), 0);
 	cr_assert_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 5);
 	cr_assert_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 0);
-	cr_expect_eq(kvmm_node_info(reg, nodes[4], &info), -ESTALE);
+	cr_expect_eq(kvmm_node_get_info(reg, nodes[4], &info), -ESTALE);
 }
 
 REGISTRY_TEST(radix, more_puts_than_holds_put_nothing, make_registry(64, 1, 0))
@@ -297,19 +297,19 @@ Test(radix, handles_that_are_stale_or_made_up_are_refused)
 	bad[1] = (kvmm_node_t){ 0xfffffff0, node.gen };
 	bad[2] = (kvmm_node_t){ 0, 0 };
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
-		cr_expect_eq(kvmm_node_info(reg, bad[i], &info), -EINVAL);
+		cr_expect_eq(kvmm_node_get_info(reg, bad[i], &info), -EINVAL);
 		cr_expect_eq(kvmm_node_get(reg, &bad[i], 1), -EINVAL);
 		cr_expect_eq(kvmm_node_put(reg, &bad[i], 1), -EINVAL);
 		cr_expect_eq(kv_radix_touch_nodes(reg, &bad[i], 1), -EINVAL);
 	}
-	cr_expect_neq(kvmm_node_info(other, node, &info), 0);
+	cr_expect_neq(kvmm_node_get_info(other, node, &info), 0);
 	/* A hundred lives later it is still refused. */
 	for (u32 i = 0; i < 100; i++) {
 		cr_assert_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 1);
 		kv_rcu_barrier();
-		cr_expect_eq(kvmm_node_info(reg, node, &info), -ESTALE);
+		cr_expect_eq(kvmm_node_get_info(reg, node, &info), -ESTALE);
 		cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
-		cr_expect_eq(kvmm_node_info(reg, node, &info), -ESTALE);
+		cr_expect_eq(kvmm_node_get_info(reg, node, &info), -ESTALE);
 		cr_expect_eq(kvmm_node_parent(reg, node, &parent), -ESTALE);
 		cr_expect_eq(kvmm_node_walk(reg, node, NULL, NULL), -EINVAL);
 	}
@@ -397,7 +397,7 @@ REGISTRY_TEST(radix, a_walk_visits_a_tree_level_by_level_of_depth, make_registry
 	cr_expect_eq(kv_radix_at(reg, 3, nodes, 5), 5);
 	cr_expect_eq(kv_radix_nr_at(reg, 2), 9);
 	cr_expect_eq(kv_radix_nr_at(reg, 4), 0);
-	cr_assert_eq(kvmm_node_info(reg, root, &info), 0);
+	cr_assert_eq(kvmm_node_get_info(reg, root, &info), 0);
 	cr_expect_eq(info.children, 3);
 }
 
@@ -592,7 +592,7 @@ REGISTRY_TEST(radix, it_grows_beyond_its_capacity_and_says_so, make_registry(16,
 		chain_fill(&chain, i, MAX_CHAIN);
 		cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	}
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	cr_expect_geq(stat.capacity, 100 * MAX_CHAIN);
 	cr_expect_eq(stat.positions, MAX_CHAIN);
 	cr_expect_eq(stat.names[0], 100 * MAX_CHAIN);

@@ -62,7 +62,7 @@ void expect_sound(struct kvmm_registry *reg, u32 nr_nodes)
 {
 	struct kvmm_registry_stat stat;
 
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	cr_expect_eq(stat.nodes, nr_nodes, "%u nodes, not %u", stat.nodes, nr_nodes);
 	cr_expect_eq(kv_radix_check(reg), 0);
 }

@@ -126,7 +126,7 @@ Test(layout, costs_equal_those_of_an_exhaustive_search)
 
 		layout_holes(&layout, zone);
 		layout_sort_runs(&layout, SIZE);
-		kvmm_zone_stat(zone, &stat);
+		kvmm_zone_get_stat(zone, &stat);
 		cr_assert_eq(layout_longest_hole(&layout), stat.largest);
 		nr = 1 + random_below(SIZE);
 		if (nr <= stat.nr_free) {

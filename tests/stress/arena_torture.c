@@ -108,7 +108,7 @@ static void want_more(u64 *r, struct held *held)
 		set_marks(held->range, 0, held->mark);
 		break;
 	default:
-		expect(!kvmm_range_info(pool, held->range, &info) && info.refs == 1);
+		expect(!kvmm_range_get_info(pool, held->range, &info) && info.refs == 1);
 	}
 }
 
@@ -189,10 +189,10 @@ static void *disturb(void *arg)
 				expect(!kvmm_range_free(pool, range));
 			break;
 		case 2:
-			expect(!kvmm_block_info(pool, any_of(&r, NR_BLOCKS), &info));
+			expect(!kvmm_block_get_info(pool, any_of(&r, NR_BLOCKS), &info));
 			break;
 		default:
-			expect(!kvmm_pool_stat(pool, &stat));
+			expect(!kvmm_pool_get_stat(pool, &stat));
 			for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 				used += stat.nr_state[i];
 			expect(stat.nr_free + used == NR_BLOCKS);
@@ -227,7 +227,7 @@ static void torture(u32 nr_arenas)
 			expect(!kvmm_range_free(pool, unpack(shared[i])));
 		shared[i] = 0;
 	}
-	expect(!kvmm_pool_stat(pool, &stat) && stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
+	expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	expect(!kvmm_validate(pool));
 	kvmm_pool_destroy(pool);
 	memset(mark, 0, sizeof(mark));

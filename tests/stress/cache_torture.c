@@ -313,8 +313,8 @@ static void publish(struct worker *worker, const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *fresh, kvmm_ref_t *refs)
 {
 	union { kvmm_staged_t staged[PROMPT]; kvmm_ref_t refs[PROMPT]; } u;
-	struct kvmm_publish req = { .staged = u.staged, .nr = prefix->nr, .refs = u.refs,
-				    .dup = any(worker, KVMM_NR_DUPS) };
+	struct kvmm_publish_args req = { .staged = u.staged, .nr = prefix->nr, .refs = u.refs,
+					 .dup = any(worker, KVMM_NR_DUPS) };
 
 	expect(!kvmm_stage(pool, prefix, fresh, u.staged));
 	expect(!kvmm_publish(pool, &req));
@@ -324,7 +324,7 @@ static void publish(struct worker *worker, const struct kvmm_prefix *prefix,
 
 /* Blocks for what is missing get content and names. Returns how many of @refs are held then. */
 static u32 name_rest(struct worker *worker, const struct prompt *prompt,
-		     struct kvmm_acquire *req, kvmm_ref_t *refs)
+		     struct kvmm_acquire_args *req, kvmm_ref_t *refs)
 {
 	struct kvmm_prefix rest = prompt->prefix;
 
@@ -349,8 +349,8 @@ static void run_prompt(struct worker *worker)
 	struct prompt prompt;
 	kvmm_ref_t refs[PROMPT];
 	kvmm_mut_t fresh[PROMPT];
-	struct kvmm_acquire req = { .max_hits = any(worker, 2) ? PROMPT : 2, .hits = refs,
-				    .fresh = fresh, .reserve = any(worker, 3) };
+	struct kvmm_acquire_args req = { .max_hits = any(worker, 2) ? PROMPT : 2, .hits = refs,
+					 .fresh = fresh, .reserve = any(worker, 3) };
 	u32 nr;
 	int err;
 
@@ -449,7 +449,7 @@ static void validate(struct worker *worker)
 	u32 sum = 0;
 
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++) {
 		expect(stat.nr_state[i] <= NR_BLOCKS);
 		sum += stat.nr_state[i];
@@ -518,12 +518,12 @@ static void end_round(struct worker *worker)
 		check_block(worker, fixed[i], NR_NAMES + i, 0);
 	put(worker, fixed, NR_FIXED);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_state[KVMM_BLOCK_PRIVATE] && !stat.nr_state[KVMM_BLOCK_STAGED] &&
 	       !stat.nr_ranges);
 	expect(kvmm_reset_cache(pool) >= 0);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_free == NR_BLOCKS);
 	kvmm_pool_destroy(pool);
 }

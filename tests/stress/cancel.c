@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 	for (u32 i = 0; i < NR_THREADS; i++)
 		cancel(&workers[i]);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_ranges && stat.nr_available == NR_BLOCKS);
 	kvmm_pool_destroy(pool);
 	return !!nr_bad;

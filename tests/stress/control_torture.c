@@ -187,7 +187,7 @@ static void come_and_go(struct worker *worker)
 		expect(!kvmm_control_remove_pool(control, pool[1]));
 		nanosleep(&(struct timespec){ 0, 100000 }, NULL);
 		expect(!kvmm_control_add_pool(control, "beta", pool[1]));
-		expect(!kvmm_control_stat(control, &stat));
+		expect(!kvmm_control_get_stat(control, &stat));
 		worker->nr++;
 	}
 }

@@ -74,16 +74,16 @@ static struct job *make_job(u64 *seed, bool is_put)
 static void submit(u64 *seed)
 {
 	struct job *job = make_job(seed, any(seed, 2));
-	struct kvmm_disk_put put[BATCH];
-	struct kvmm_disk_get get[BATCH];
+	struct kvmm_disk_put_args put[BATCH];
+	struct kvmm_disk_get_args get[BATCH];
 	int err;
 
 	for (u32 i = 0; i < BATCH; i++) {
 		char *data = job->data + i * DISK_TEST_MAX_BYTES;
 
 		put[i] = disk_test_put(job->n[i], data);
-		get[i] = (struct kvmm_disk_get){ disk_test_name(job->n[i]), data,
-						 DISK_TEST_MAX_BYTES };
+		get[i] = (struct kvmm_disk_get_args){ disk_test_name(job->n[i]), data,
+						      DISK_TEST_MAX_BYTES };
 	}
 	kv_fetch_add(&nr_due, BATCH);
 	err = job->is_put ? kvmm_disk_submit_put(disk, put, BATCH, 0, (uintptr_t)job) :

@@ -146,7 +146,7 @@ static void try_ranges(void)
 	refused(kvmm_range_split(pool, range, 1, &range));
 	refused(kvmm_range_pin(pool, range));
 	refused(kvmm_range_unpin(pool, range));
-	refused(kvmm_range_info(pool, range, &info));
+	refused(kvmm_range_get_info(pool, range, &info));
 	refused(kvmm_range_next(pool, &cursor, &info));
 }
 
@@ -188,11 +188,11 @@ static void try_rest(void)
 	char map[9];
 	u32 cursor = 0;
 
-	refused(kvmm_block_info(pool, 0, &info));
+	refused(kvmm_block_get_info(pool, 0, &info));
 	refused(kvmm_block_write(pool, NR_BLOCKS - 1, 0, buf, sizeof(buf)));
 	refused(kvmm_block_read(pool, NR_BLOCKS - 1, 0, buf, sizeof(buf)));
 	refused(kvmm_pool_compact(pool, &goal));
-	refused(kvmm_pool_stat(pool, &stat));
+	refused(kvmm_pool_get_stat(pool, &stat));
 	refused(kvmm_pool_map(pool, map, 8));
 	refused(kvmm_validate(pool));
 	refused(kvmm_hold_next(pool, &cursor, &hold));

@@ -33,8 +33,8 @@ static void use_prefix(u64 *random)
 	kvmm_key_t key[8] = { 0 };
 	kvmm_ref_t ref[8];
 	kvmm_mut_t mut[8];
-	struct kvmm_acquire req = { .keys = key, .nr_keys = 8, .max_hits = 8, .nr_blocks = 8,
-				    .hits = ref, .fresh = mut };
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 8, .max_hits = 8, .nr_blocks = 8,
+					 .hits = ref, .fresh = mut };
 	u32 prompt = any(random, 600);
 
 	for (u32 i = 0; i < 8; i++) {
@@ -140,7 +140,7 @@ static void check_end(void)
 {
 	struct kvmm_pool_stat stat, seen;
 
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!kvmm_pool_peek(pool, &seen));
 	expect(!memcmp(&stat, &seen, sizeof(stat)));
 	expect(!kvmm_validate(pool));

@@ -200,8 +200,8 @@ static void *need(void *arg)
 	static kvmm_mut_t fresh[NR_BLOCKS];
 
 	while (!is_over()) {
-		struct kvmm_acquire req = { .nr_blocks = 1 + any(worker, NR_BLOCKS / 2),
-					    .fresh = fresh };
+		struct kvmm_acquire_args req = { .nr_blocks = 1 + any(worker, NR_BLOCKS / 2),
+						 .fresh = fresh };
 		kvmm_range_t range;
 		int err = kvmm_acquire(pool, &req);
 
@@ -224,9 +224,9 @@ static void *look(void *arg)
 		struct kvmm_pool_stat stat;
 		struct kvmm_block_info info;
 
-		expect(!kvmm_pool_stat(pool, &stat));
+		expect(!kvmm_pool_get_stat(pool, &stat));
 		expect(stat.nr_free <= NR_BLOCKS);
-		expect(!kvmm_block_info(pool, any(worker, NR_BLOCKS), &info));
+		expect(!kvmm_block_get_info(pool, any(worker, NR_BLOCKS), &info));
 		if (!any(worker, 16))
 			expect(!kvmm_validate(pool));
 		if (!any(worker, 64))
@@ -313,7 +313,7 @@ static void close_pool(void)
 	empty_boxes();
 	expect(kvmm_reset_cache(pool) >= 0);
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.nr_free == NR_BLOCKS && stat.nr_state[KVMM_BLOCK_PRIVATE] == 0);
 	kvmm_pool_destroy(pool);
 }

@@ -183,7 +183,7 @@ static void check_still(void)
 	struct kvmm_pool_stat stat;
 
 	walk(0, MAX_RUNS, nr_state);
-	expect(!kvmm_validate(pool) && !kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_validate(pool) && !kvmm_pool_get_stat(pool, &stat));
 	expect(!memcmp(nr_state, stat.nr_state, sizeof(stat.nr_state)));
 }
 

@@ -87,7 +87,7 @@ static void alloc(struct thread *t)
 	ctl.flags = flags[any_of(&t->random, 7)];
 	if (t->nr_muts + ctl.nr > NR_HELD)
 		return;
-	err = any_of(&t->random, 2) ? kvmm_alloc_for(pool, ctl.nr, ctl.tenant, mut) : kvmm_alloc_ctl(pool, &ctl, mut);
+	err = any_of(&t->random, 2) ? kvmm_alloc_for(pool, ctl.nr, ctl.tenant, mut) : kvmm_alloc_as(pool, &ctl, mut);
 	expect(!err || is_want_of_room(err));
 	for (u32 i = 0; !err && i < ctl.nr; i++)
 		mark_mut(t, mut[i]);
@@ -323,7 +323,7 @@ static void move_for_goal(struct thread *t)
 	if (any_of(&t->random, 3))
 		expect(is_of_course(kvmm_compact_goal_start(pool, &goal, &plan)));
 	else
-		expect(is_of_course(kvmm_compact_plan(pool, &goal, &plan)));
+		expect(is_of_course(kvmm_compact_get_plan(pool, &goal, &plan)));
 }
 
 /* Goes and comes; what one thread gives back another one may have again. */
@@ -357,7 +357,8 @@ static void others(struct thread *t)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any_of(&t->random, 20),
 				     .max_blocks = any_of(&t->random, 20) };
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = any_of(&t->random, 12) };
+	struct kvmm_evict_for_args room = { .size = sizeof(room),
+					    .nr_blocks = any_of(&t->random, 12) };
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 	kvmm_promise_t promise;
 	u32 block = any_of(&t->random, NR_BLOCKS);
@@ -429,7 +430,7 @@ static void *look(void *arg)
 		expect(kvmm_background_tick(pool) >= 0);
 		expect(!kvmm_step_end(pool, stream, epoch));
 		expect(kvmm_compact_poll(pool) >= 0);
-		expect(!kvmm_pool_stat(pool, &stat) && stat.nr_available <= NR_BLOCKS);
+		expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_available <= NR_BLOCKS);
 		if (++i % 16 == 0)
 			expect(!kvmm_validate(pool));
 	}
@@ -480,7 +481,7 @@ static void end_pool(void)
 	(void)kvmm_pool_grow(pool, &all);
 	expect(!kvmm_validate(pool));
 	expect(kvmm_reset_cache(pool) >= 0);
-	expect(!kvmm_pool_stat(pool, &stat));
+	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(stat.allocs > NR_CALLS / 4 && stat.evictions && stat.hit_blocks && stat.registered);
 	expect(stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)

@@ -240,7 +240,8 @@ static void set_verify(u64 *random)
 static void begin_moves(u64 *random)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any_of(random, NR_BLOCKS / 2) };
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 1 + any_of(random, 16) };
+	struct kvmm_evict_for_args room = { .size = sizeof(room),
+					    .nr_blocks = 1 + any_of(random, 16) };
 
 	if (!any_of(random, 4))
 		expect(kvmm_evict_for(pool, &room) != -EINVAL);
@@ -258,8 +259,9 @@ static void look(u64 *random)
 	struct kvmm_pin_stat pins;
 	struct kvmm_stay stay;
 
-	expect(!kvmm_background_stat(pool, &background) && !kvmm_verify_stat(pool, &verify));
-	expect(!kvmm_pace_stat(pool, &pace) && !kvmm_pin_stat(pool, &pins));
+	expect(!kvmm_background_get_stat(pool, &background) &&
+	       !kvmm_verify_get_stat(pool, &verify));
+	expect(!kvmm_pace_get_stat(pool, &pace) && !kvmm_pin_get_stat(pool, &pins));
 	expect(!kv_stay_now(pool, KVMM_MOVE_BESIDE, &stay));
 	expect(!verify.bad_blocks && !verify.bad_copies);
 	expect(any_of(random, 8) || !kvmm_validate(pool));
@@ -316,7 +318,7 @@ static void finish(void)
 	kvmm_compact_cancel(pool);
 	expect(!kvmm_compact_poll(pool));
 	expect(!kvmm_validate(pool));
-	expect(!kvmm_step_stat(pool, &steps) && !kvmm_pin_stat(pool, &pins));
+	expect(!kvmm_step_get_stat(pool, &steps) && !kvmm_pin_get_stat(pool, &pins));
 	expect(steps.published_moves && !steps.failed_moves && !steps.lost_blocks);
 	for (u32 i = 0; i < KVMM_NR_PIN_TYPES; i++)
 		expect(!pins.blocks[i] && !pins.ranges[i]);

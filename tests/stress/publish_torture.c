@@ -274,7 +274,7 @@ static void send_down(struct engine *e, u32 p)
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 	kvmm_ref_t refs[RUN];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = refs };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = refs };
 	kvmm_tier_op_t op;
 	int nr;
 
@@ -293,7 +293,7 @@ static void load(struct engine *e, u32 p)
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 	kvmm_ref_t refs[RUN];
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = RUN, .refs = refs };
 	kvmm_tier_op_t op;
 
@@ -301,7 +301,7 @@ static void load(struct engine *e, u32 p)
 	if (kvmm_tier_load(pool[p], &req, &op))
 		return;
 	MUST(!kvmm_tier_wait(pool[p], op, 60000000000ull));
-	if (!kvmm_tier_result(pool[p], op, &result))
+	if (!kvmm_tier_get_result(pool[p], op, &result))
 		MUST(!kvmm_put_many(pool[p], refs, RUN));
 }
 

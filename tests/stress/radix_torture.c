@@ -194,7 +194,7 @@ static void look_at_ferried(struct worker *worker)
 static bool look_at_node(struct worker *worker, kvmm_node_t node, u32 position)
 {
 	struct kvmm_node_info info;
-	int err = kvmm_node_info(reg, node, &info);
+	int err = kvmm_node_get_info(reg, node, &info);
 
 	if (err && err != -ESTALE)
 		wrong(worker, "a handle that was never one");
@@ -255,7 +255,7 @@ static int visit(void *ctx, kvmm_node_t node, u32 depth)
 	struct kvmm_node_info info;
 	u64 number;
 
-	if (kvmm_node_info(reg, node, &info))
+	if (kvmm_node_get_info(reg, node, &info))
 		return 0;
 	if (info.name.position != depth)
 		wrong(walk->worker, "a walk that lost count of its depth");
@@ -547,7 +547,7 @@ static u64 check_and_end(void)
 	struct kvmm_registry_stat stat;
 	u64 bad = kv_radix_check(reg) != 0;
 
-	kvmm_registry_stat(reg, &stat);
+	kvmm_registry_get_stat(reg, &stat);
 	bad += stat.nodes != expected;
 	for (u32 i = 0; i < NR_TIERS * DEPTH * NR_KEYS; i++)
 		bad += (&told[0][0][0])[i] != 0;

@@ -100,7 +100,8 @@ static void look(struct actor *a)
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 	kvmm_ref_t refs[RUN];
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix, .refs = refs };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
+					      .refs = refs };
 
 	name(a, keys, &prefix);
 	MUST(kvmm_tier_match(a->pool, &match) >= 0);
@@ -112,7 +113,7 @@ static void load(struct actor *a)
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 	kvmm_ref_t refs[RUN];
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = RUN, .refs = refs };
 	kvmm_tier_op_t op;
 	int err;
@@ -125,7 +126,7 @@ static void load(struct actor *a)
 		return;
 	}
 	MUST(!kvmm_tier_wait(a->pool, op, 10000000000ull));
-	err = kvmm_tier_result(a->pool, op, &result);
+	err = kvmm_tier_get_result(a->pool, op, &result);
 	if (!err) {
 		check(a, keys, refs, RUN);
 		kv_fetch_add(&nr_loads, 1);
@@ -140,7 +141,7 @@ static void send_down(struct actor *a)
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 	kvmm_ref_t refs[RUN];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = refs };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = refs };
 	struct kvmm_tier_result result = { .size = sizeof(result) };
 	kvmm_tier_op_t op;
 	int nr;
@@ -157,7 +158,7 @@ static void send_down(struct actor *a)
 		return;
 	}
 	MUST(!kvmm_tier_wait(a->pool, op, 10000000000ull));
-	kvmm_tier_result(a->pool, op, &result);
+	kvmm_tier_get_result(a->pool, op, &result);
 	kv_fetch_add(&nr_downs, 1);
 }
 
@@ -186,8 +187,8 @@ static void other(struct actor *a)
 		MUST(!kvmm_tier_validate(tier));
 		break;
 	case 5:
-		MUST(!kvmm_tier_stat(tier, &stat, sizeof(stat)));
-		MUST(!kvmm_tier_client_stat(a->pool, &client, sizeof(client)));
+		MUST(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
+		MUST(!kvmm_tier_client_get_stat(a->pool, &client, sizeof(client)));
 		break;
 	default:
 		MUST(kvmm_tier_poll(a->pool) >= 0);
@@ -254,11 +255,11 @@ static void end(void)
 			;
 		MUST(!kvmm_tier_poll(pool[i]));
 		MUST(!kvmm_validate(pool[i]));
-		MUST(!kvmm_pool_stat(pool[i], &state));
+		MUST(!kvmm_pool_get_stat(pool[i], &state));
 		MUST(!state.nr_state[KVMM_BLOCK_ACTIVE] && !state.nr_state[KVMM_BLOCK_PRIVATE]);
 		kvmm_pool_destroy(pool[i]);
 	}
-	MUST(!kvmm_tier_stat(tier, &stat, sizeof(stat)));
+	MUST(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
 	MUST(!stat.pinned && !stat.writing);
 	MUST(!kvmm_tier_validate(tier));
 	kvmm_tier_destroy(tier);

@@ -267,7 +267,7 @@ static bool counts_agree(const struct zone_model *model, struct kvmm_zone *zone)
 	struct zone_model_counts counts = zone_model_count(model, 1);
 	struct kvmm_zone_stat stat;
 
-	return !kvmm_zone_stat(zone, &stat) && stat.nr_blocks == model->nr &&
+	return !kvmm_zone_get_stat(zone, &stat) && stat.nr_blocks == model->nr &&
 	       stat.nr_free == counts.nr_free && stat.nr_runs == counts.nr_pieces &&
 	       stat.largest == counts.largest;
 }

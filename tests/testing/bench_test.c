@@ -30,7 +30,7 @@ static uint64_t last_access(struct kvmm_pool *pool, uint32_t block)
 {
 	struct kvmm_block_info info;
 
-	cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+	cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 	return info.last_access_ns;
 }
 

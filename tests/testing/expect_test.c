@@ -6,7 +6,7 @@
 
 static struct kvmm_testing *t;
 static struct kvmm_pool *pool;
-static struct kvmm_testing_paint paint;
+static struct kvmm_testing_painted paint;
 
 static void set_up(void)
 {
@@ -108,7 +108,7 @@ Test(expect, duplicates_that_were_put_hold_nothing)
 	kvmm_staged_t staged[2];
 	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[2];
-	struct kvmm_publish req = { staged, 2, KVMM_DUP_HOLD, ref, 0 };
+	struct kvmm_publish_args req = { staged, 2, KVMM_DUP_HOLD, ref, 0 };
 
 	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
 	cr_assert_eq(kvmm_stage(pool, &prefix, mut, staged), 0);

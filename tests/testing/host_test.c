@@ -134,9 +134,9 @@ Test(host, sizes_that_are_none_are_refused)
 		host.size = sizes[i];
 		cr_expect_eq(kvmm_testing_set_host(&host), -EINVAL, "%zu", sizes[i]);
 		cr_expect_eq(kv_env(), &kv_env_system);
-		cr_expect_eq(kvmm_testing_state(&state), -EINVAL, "%zu", sizes[i]);
+		cr_expect_eq(kvmm_testing_get_state(&state), -EINVAL, "%zu", sizes[i]);
 	}
-	cr_expect_eq(kvmm_testing_state(NULL), -EINVAL);
+	cr_expect_eq(kvmm_testing_get_state(NULL), -EINVAL);
 }
 
 Test(host, older_caller_answers_what_it_knows)
@@ -169,10 +169,10 @@ Test(host, state_is_what_the_library_has)
 	struct kvmm_testing_state state = { .size = sizeof(state) };
 	void *ptr;
 
-	cr_assert_eq(kvmm_testing_state(&state), 0);
+	cr_assert_eq(kvmm_testing_get_state(&state), 0);
 	cr_expect_eq(state.host_bytes, 0);
 	ptr = kv_alloc(123);
-	cr_assert_eq(kvmm_testing_state(&state), 0);
+	cr_assert_eq(kvmm_testing_get_state(&state), 0);
 	cr_expect_eq(state.host_bytes, 123);
 	kv_free(ptr);
 	cr_expect_eq(state.nr_bugs, 0);
@@ -193,7 +193,7 @@ Test(host, what_is_being_freed_is_not_held)
 	struct late *late = kv_alloc(sizeof(*late));
 
 	kv_rcu_defer(&late->rcu, free_late);
-	cr_assert_eq(kvmm_testing_state(&state), 0);
+	cr_assert_eq(kvmm_testing_get_state(&state), 0);
 	cr_expect_eq(state.host_bytes, 0);
 }
 
@@ -203,7 +203,7 @@ Test(host, state_is_cut_to_the_callers_size)
 
 	memset(&state, 0xee, sizeof(state));
 	state.size = offsetof(struct kvmm_testing_state, nr_bugs);
-	cr_assert_eq(kvmm_testing_state(&state), 0);
+	cr_assert_eq(kvmm_testing_get_state(&state), 0);
 	cr_expect_eq(state.host_bytes, 0);
 	cr_expect_eq(state.nr_bugs, 0xeeeeeeeeeeeeeeeeull);
 }

@@ -44,7 +44,7 @@ Test(builder, defaults_are_a_small_cache_in_host_memory)
 	struct kvmm_pool_stat stat;
 
 	expect_picture(pool, "................");
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	cr_expect_eq(stat.block_tokens, 16);
 	cr_expect_eq(stat.block_bytes, 0);
 	cr_expect_eq(kvmm_testing_cache(t, pool, 0, 1), 0, "it has a policy");
@@ -59,7 +59,7 @@ Test(builder, fields_are_what_the_pool_gets)
 	struct kvmm_pool *pool = make(base);
 
 	expect_picture(pool, "N.....");
-	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
 	cr_expect_eq(stat.block_tokens, 32);
 	cr_expect_eq(stat.block_bytes, 128);
 	more.nr_cached = 2;
@@ -185,7 +185,7 @@ Test(builder, every_policy_and_zone_can_be_painted)
 Test(builder, painted_handles_are_good)
 {
 	struct kvmm_pool *pool = make((struct kvmm_testing_pool){ .nr_blocks = 8 });
-	struct kvmm_testing_paint paint;
+	struct kvmm_testing_painted paint;
 	kvmm_key_t key = kvmm_testing_key(5);
 
 	cr_assert_eq(kvmm_testing_paint(t, pool, "aaPb.Ab.", &paint), 0);

@@ -43,10 +43,10 @@ Test(soft, options_make_the_device)
 	struct kvmm_device_info info = { .size = sizeof(info) };
 
 	cr_assert_eq(kvmm_testing_soft(t, "devices=2,mem=64M"), 0);
-	cr_assert_eq(kvmm_device_info("soft:1", &info), 0);
+	cr_assert_eq(kvmm_device_get_info("soft:1", &info), 0);
 	cr_expect_eq(info.total_bytes, 64 << 20);
 	cr_assert_eq(kvmm_testing_soft(t, ""), 0, "and again, as something else");
-	cr_expect_eq(kvmm_device_info("soft:1", &info), -ENODEV);
+	cr_expect_eq(kvmm_device_get_info("soft:1", &info), -ENODEV);
 	cr_expect_eq(kvmm_testing_end(t, why, sizeof(why)), 0, "%s", why);
 }
 

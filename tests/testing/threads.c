@@ -25,8 +25,8 @@ static void *use_pool(void *arg)
 
 		if (kvmm_range_alloc(pool, 3, 0, &handle))
 			continue;
-		nr_bad += kvmm_range_info(pool, handle, &range) != 0;
-		nr_bad += kvmm_block_info(pool, range.ext[0].start, &block) != 0;
+		nr_bad += kvmm_range_get_info(pool, handle, &range) != 0;
+		nr_bad += kvmm_block_get_info(pool, range.ext[0].start, &block) != 0;
 		nr_bad += block.last_access_ns < before / MSEC * MSEC ||
 			  block.last_access_ns > kvmm_testing_now(t);
 		kvmm_testing_random(t);

@@ -37,7 +37,7 @@ static void close_disk(void)
 {
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_disk_stat(disk, &stat), 0);
+	cr_assert_eq(kvmm_disk_get_stat(disk, &stat), 0);
 	cr_expect_gt(stat.nr_got, 0, "the disk was of use");
 	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);

@@ -162,7 +162,7 @@ Test(tier_chain, what_the_host_has_spoilt_is_not_written)
 
 Test(tier_chain, a_load_may_be_aborted_while_the_disk_reads)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	struct chain c;
 	kvmm_tier_op_t op;
 
@@ -304,7 +304,7 @@ Test(tier_chain, what_is_forgotten_is_gone_for_good_when_the_call_says_so)
 /* They were begun before, and end after it. */
 Test(tier_chain, copies_under_way_do_not_outlive_being_forgotten)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	kvmm_tier_op_t op;
 	struct chain c;
 
@@ -358,7 +358,7 @@ Test(tier_chain, a_reset_reaches_every_tier)
 /* Held blocks are why nothing is forgotten anywhere; the disk is why what it has may come back. */
 Test(tier_chain, a_reset_says_what_it_could_not_reach)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	kvmm_tier_op_t op;
 	kvmm_ref_t ref;
 	struct chain c;
@@ -392,7 +392,7 @@ Test(tier_chain, a_reset_says_what_it_could_not_reach)
 /* Nor to a load that is begun afterwards, while the first one is not over. */
 Test(tier_chain, a_load_under_way_brings_nothing_of_what_is_forgotten)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	kvmm_ref_t refs[3];
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs, .nr = 3 };
 	kvmm_tier_op_t op;
@@ -407,7 +407,7 @@ Test(tier_chain, a_load_under_way_brings_nothing_of_what_is_forgotten)
 	cr_expect_eq(load_keys(c.pool, 1, 1), -ENOENT);
 	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
 		;
-	cr_expect_eq(kvmm_tier_result(c.pool, op, &result), -ESTALE);
+	cr_expect_eq(kvmm_tier_get_result(c.pool, op, &result), -ESTALE);
 	cr_expect_eq(result.nr_failed, 2);
 	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
 	cr_expect_str_eq(answers(c.pool, 2, 1), "-");

@@ -132,7 +132,7 @@ static u64 nr_records(void)
 {
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 
-	cr_assert_eq(kvmm_disk_stat(disk, &stat), 0);
+	cr_assert_eq(kvmm_disk_get_stat(disk, &stat), 0);
 	return stat.nr_records;
 }
 

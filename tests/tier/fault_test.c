@@ -74,8 +74,8 @@ Test(tier_fault, operations_need_memory_before_anything_is_taken)
 {
 	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
 	struct kvmm_tier *tier = make_tier(NR_BLOCKS);
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 4 };
-	struct kvmm_tier_load up = { .size = sizeof(up) };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 4 };
+	struct kvmm_tier_load_args up = { .size = sizeof(up) };
 	kvmm_ref_t refs[4];
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
 	kvmm_tier_op_t op;
@@ -94,7 +94,7 @@ Test(tier_fault, operations_need_memory_before_anything_is_taken)
 	}
 	cr_expect_eq(n, 4);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
 	cr_assert_eq(kvmm_reset_inactive(pool), 4);
 	up.prefix = prefix_of(1, 4);
@@ -109,7 +109,7 @@ Test(tier_fault, operations_need_memory_before_anything_is_taken)
 	}
 	cr_expect_eq(n, 5);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
 	end_both(pool, tier);
 }
@@ -160,8 +160,8 @@ static void poll(struct scene *scene)
 /* Errors are allowed; what they leave behind is looked at later. */
 static void act(struct scene *scene)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
-	struct kvmm_tier_load up = { .size = sizeof(up) };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_load_args up = { .size = sizeof(up) };
 	kvmm_ref_t refs[6];
 	kvmm_tier_op_t op;
 

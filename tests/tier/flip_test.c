@@ -27,7 +27,7 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
 {
 	kvmm_ref_t ref;
-	struct kvmm_tier_offload down = { .size = sizeof(down), .refs = &ref, .nr = 1 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .refs = &ref, .nr = 1 };
 	kvmm_tier_op_t op = { 0, 0 };
 
 	pool = make_cache(8, "lru");
@@ -68,7 +68,7 @@ Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
 	flip(lower->op[op.index].op, index);
 	for (u32 i = 0; i < 10; i++)
 		cr_expect_geq(kvmm_tier_poll(pool), 0);
-	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	end_both(pool, tier);
 }
 
@@ -85,7 +85,7 @@ static struct item *the_one_on_its_way(void)
 Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 {
 	kvmm_ref_t ref = { 0 };
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
 	struct kvmm_tier *tier = make_tier(8);
 	struct item *item;
@@ -102,7 +102,7 @@ Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 	flip(item, slot);
 	cr_assert_eq(lower->nr_used[true], 1, "no poll got through");
 	cr_assert_eq(kvmm_tier_wait(pool, up, 1000000000), 0);
-	cr_assert_eq(kvmm_tier_result(pool, up, &result), 0);
+	cr_assert_eq(kvmm_tier_get_result(pool, up, &result), 0);
 	cr_expect(has_content(pool, ref, 1));
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_both(pool, tier);
@@ -142,7 +142,7 @@ Test(tier_flip, of_where_the_disk_reads_a_block_to_is_noticed_and_it_arrives)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	kvmm_ref_t ref = { 0 };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
 	struct kvmm_tier *tier = make_sim_tier(2);
@@ -165,7 +165,7 @@ Test(tier_flip, of_where_the_disk_reads_a_block_to_is_noticed_and_it_arrives)
 	cr_assert_eq(kvmm_tier_due(pool, &due), 0);
 	cr_assert_eq(kvmm_tier_clock(tier, due), 0);
 	cr_assert_geq(kvmm_tier_poll(pool), 0);
-	cr_assert_eq(kvmm_tier_result(pool, up, &result), 0);
+	cr_assert_eq(kvmm_tier_get_result(pool, up, &result), 0);
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_both(pool, tier);
 }

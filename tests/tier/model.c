@@ -151,8 +151,8 @@ static void match(struct world *w, struct side *side)
 {
 	kvmm_ref_t refs[MAX_RUN];
 	u8 answer[MAX_RUN], level[MAX_RUN];
-	struct kvmm_tier_match m = { .size = sizeof(m), .refs = refs, .answers = answer,
-				     .levels = level };
+	struct kvmm_tier_match_args m = { .size = sizeof(m), .refs = refs, .answers = answer,
+					  .levels = level };
 	u32 nr, first = run_at(w, &nr);
 
 	m.prefix = prefix_of(first, nr);
@@ -172,7 +172,7 @@ static struct pending *free_op(struct side *side)
 static void load(struct world *w, struct side *side)
 {
 	struct pending *op = free_op(side);
-	struct kvmm_tier_load req = { .size = sizeof(req) };
+	struct kvmm_tier_load_args req = { .size = sizeof(req) };
 	u32 nr, first = run_at(w, &nr);
 	int err;
 
@@ -188,7 +188,7 @@ static void load(struct world *w, struct side *side)
 
 static void offload(struct world *w, struct side *side)
 {
-	struct kvmm_tier_offload req = { .size = sizeof(req), .priority = below(w, 3) };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .priority = below(w, 3) };
 	struct pending *op = free_op(side);
 	kvmm_ref_t refs[MAX_RUN];
 	u32 nr, first = run_at(w, &nr);
@@ -210,7 +210,7 @@ static void fetch(struct world *w, struct side *side, struct pending *op)
 	s32 errors[MAX_RUN] = { 0 };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = op->nr, .refs = refs,
 					   .errors = errors };
-	int err = kvmm_tier_result(side->pool, op->op, &result);
+	int err = kvmm_tier_get_result(side->pool, op->op, &result);
 
 	if (err == -EAGAIN)
 		return;

@@ -191,14 +191,15 @@ static int child_is_refused(void)
 {
 	struct kvmm_tier_config config = { .size = sizeof(config) };
 	struct kvmm_tier_stat stat;
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 1) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(1, 1) };
 	kvmm_tier_op_t op;
 	u8 answer;
 
 	if (kvmm_tier_tick(c.tier) != -ECHILD || kvmm_tier_validate(c.tier) != -ECHILD ||
-	    kvmm_tier_stat(c.tier, &stat, sizeof(stat)) != -ECHILD || kvmm_tier_poll(c.pool) != -ECHILD ||
+	    kvmm_tier_get_stat(c.tier, &stat, sizeof(stat)) != -ECHILD || kvmm_tier_poll(c.pool) != -ECHILD ||
 	    kvmm_tier_load(c.pool, &load, &op) != -ECHILD ||
-	    kvmm_tier_config(c.pool, &config) != -ECHILD || kvmm_tier_detach(c.pool) != -ECHILD ||
+	    kvmm_tier_get_config(c.pool, &config) != -ECHILD ||
+	    kvmm_tier_detach(c.pool) != -ECHILD ||
 	    kvmm_tier_set_disk(c.tier, c.disk, NULL) != -ECHILD)
 		return 1;
 	kv_disk_lookup(c.disk, &(struct kvmm_disk_name){ .key_bytes = 8 }, 1, &answer, NULL);

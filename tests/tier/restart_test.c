@@ -147,7 +147,7 @@ static unsigned int load(struct stack *stack, unsigned int number)
 	static unsigned char content[BLOCK_BYTES], want[BLOCK_BYTES];
 	kvmm_key_t key = key_of(number);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_tier_load how = { .size = sizeof(how), .prefix = &prefix };
+	struct kvmm_tier_load_args how = { .size = sizeof(how), .prefix = &prefix };
 	kvmm_ref_t ref;
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = &ref, .nr = 1 };
 	kvmm_tier_op_t op;
@@ -157,7 +157,7 @@ static unsigned int load(struct stack *stack, unsigned int number)
 		must(err == -ENOENT);
 		return 0;
 	}
-	for (unsigned int i = 0; (err = kvmm_tier_result(stack->pool, op, &result)) == -EAGAIN; i++) {
+	for (unsigned int i = 0; (err = kvmm_tier_get_result(stack->pool, op, &result)) == -EAGAIN; i++) {
 		must(i < 1000000);
 		must(kvmm_tier_poll(stack->pool) >= 0);
 	}

@@ -76,7 +76,7 @@ static struct kvmm_seq *compute(struct kvmm_pool *to, u32 first, u32 nr)
 static void send_below(u32 first, u32 nr, u32 nr_above)
 {
 	struct kvmm_seq *seq = compute(pool, first, nr);
-	struct kvmm_tier_offload req = { .size = sizeof(req) };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req) };
 	kvmm_ref_t refs[64];
 	u32 ids[64];
 

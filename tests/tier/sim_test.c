@@ -103,7 +103,7 @@ static void sink(struct sim *s, u32 first, u32 nr)
 
 static kvmm_tier_op_t begin_load(struct sim *s, u32 first, u32 nr)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(first, nr) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(first, nr) };
 	kvmm_tier_op_t op;
 
 	cr_assert_eq(kvmm_tier_load(s->pool, &load, &op), 0);
@@ -114,7 +114,7 @@ static int end_load(struct sim *s, kvmm_tier_op_t op, u32 nr)
 {
 	kvmm_ref_t refs[8];
 	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs, .nr = nr };
-	int err = kvmm_tier_result(s->pool, op, &result);
+	int err = kvmm_tier_get_result(s->pool, op, &result);
 
 	if (!err)
 		cr_assert_eq(kvmm_put_many(s->pool, refs, nr), 0);

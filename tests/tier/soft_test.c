@@ -70,7 +70,7 @@ static void end(struct scene *scene)
 
 static kvmm_tier_op_t load_up(struct scene *scene, u32 first, u32 nr)
 {
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
 	kvmm_tier_op_t op = { 0, 0 };
 	int err = kvmm_tier_load(scene->pool, &req, &op);
 
@@ -82,7 +82,7 @@ static int result(struct scene *scene, kvmm_tier_op_t op, u32 nr, kvmm_ref_t *re
 {
 	struct kvmm_tier_result res = { .size = sizeof(res), .nr = nr, .refs = refs };
 
-	return kvmm_tier_result(scene->pool, op, &res);
+	return kvmm_tier_get_result(scene->pool, op, &res);
 }
 
 static void poll_to_the_end(struct scene *scene)
@@ -116,8 +116,8 @@ SCENE_TEST(what_has_been_looked_at_goes_down_without_another_tick)
 Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
-	struct kvmm_tier_load up = { .size = sizeof(up) };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_tier_load_args up = { .size = sizeof(up) };
 	struct scene s;
 	kvmm_tier_op_t op;
 	kvmm_ref_t ref;
@@ -144,7 +144,7 @@ Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 /* The engine's stream waits for a word; calls that promise not to wait for the device do not. */
 SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1 };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
 	kcu_deviceptr word;
 	kvmm_tier_op_t op[2];
@@ -185,7 +185,7 @@ SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 /* With work on it, and again when all is done: nothing hangs, and nothing goes down in no order. */
 Test(tier_soft, a_stream_that_the_engine_destroys_too_early_costs_its_step)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1 };
 	kvmm_tier_op_t op;
 	uint64_t epoch;
 	kvmm_ref_t ref;
@@ -205,7 +205,7 @@ Test(tier_soft, a_stream_that_the_engine_destroys_too_early_costs_its_step)
 			struct kvmm_tier_result res = { .size = sizeof(res), .nr = 1 };
 
 			cr_expect_eq(kvmm_tier_wait(s.pool, op, 1000000000), 0);
-			cr_expect(kvmm_tier_result(s.pool, op, &res) || res.nr_failed == 1);
+			cr_expect(kvmm_tier_get_result(s.pool, op, &res) || res.nr_failed == 1);
 		}
 		ctl->run();
 		kvmm_compact_poll(s.pool);
@@ -241,7 +241,8 @@ static const char *const call_of_path[KV_NR_PATHS] = {
  */
 static void send_down_what_failed(u32 path, bool is_over)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1, .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1,
+					       .flags = KVMM_TIER_DROP };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 8 };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .nr_blocks = 1,
 				       .block_bytes = BYTES };
@@ -300,7 +301,7 @@ Test(tier_soft, what_a_copy_between_steps_is_about_to_destroy_does_not_go_down)
 /* The engine writes the block on its stream, registers it at once, and sends it down at once. */
 SCENE_TEST(a_copy_waits_for_the_last_writer)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1 };
 	kvmm_key_t key = key_of(1);
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
@@ -324,7 +325,7 @@ SCENE_TEST(a_copy_waits_for_the_last_writer)
 
 SCENE_TEST(nothing_is_readable_before_its_copy_is_complete)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 2 };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 2 };
 	kvmm_ref_t refs[2];
 	kvmm_tier_op_t op;
 

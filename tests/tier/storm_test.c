@@ -56,8 +56,8 @@ struct storm {
 
 static void submit(struct storm *s)
 {
-	struct kvmm_tier_load load = { .size = sizeof(load) };
-	struct kvmm_tier_offload down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
 	u32 first = below(NR_KEYS / RUN) * RUN, i = s->nr_ops;
 	kvmm_ref_t refs[RUN];
 	kvmm_mut_t mut[RUN];
@@ -110,7 +110,7 @@ static void end_some(struct storm *s)
 			drop_op(s, i);
 			continue;
 		}
-		err = kvmm_tier_result(s->pool, s->op[i], &result);
+		err = kvmm_tier_get_result(s->pool, s->op[i], &result);
 		if (err == -EAGAIN)
 			continue;
 		if (!err && s->is_load[i])

@@ -70,7 +70,7 @@ static void turn_clock(struct engine *engine, u64 now_ns)
 static void load(struct engine *engine, const struct kvmm_prefix *prefix, u32 nr, kvmm_ref_t *refs)
 {
 	struct kvmm_prefix part = *prefix;
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &part };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &part };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
 	u64 due;
@@ -79,7 +79,7 @@ static void load(struct engine *engine, const struct kvmm_prefix *prefix, u32 nr
 	part.nr = nr;
 	err = kvmm_tier_load(engine->pool, &req, &op);
 	cr_assert_eq(err, 0, "%d", err);
-	while ((err = kvmm_tier_result(engine->pool, op, &result)) == -EAGAIN) {
+	while ((err = kvmm_tier_get_result(engine->pool, op, &result)) == -EAGAIN) {
 		cr_assert_eq(kvmm_tier_due(engine->pool, &due), 0);
 		turn_clock(engine, max(due, engine->now_ns));
 	}
@@ -107,7 +107,8 @@ static void request(struct engine *engine, u32 first, u32 nr)
 {
 	const struct kvmm_prefix *prefix = prefix_of(first, nr);
 	kvmm_ref_t refs[MAX_NR];
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = prefix, .refs = refs };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = prefix,
+					      .refs = refs };
 	int nr_found = kvmm_tier_match(engine->pool, &match);
 
 	cr_assert_geq(nr_found, 0);
@@ -290,7 +291,8 @@ Test(tier_thrash, a_loop_larger_than_the_device_keeps_what_fits)
 /* Blocks that are below, and not in the device. */
 static void put_below(struct engine *engine, u32 first, u32 nr)
 {
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = nr, .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = nr,
+					      .flags = KVMM_TIER_DROP };
 	kvmm_ref_t refs[MAX_NR];
 
 	cr_assert_eq(kvmm_prefix_match(engine->pool, prefix_of(first, nr), refs), nr);

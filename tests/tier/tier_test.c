@@ -43,7 +43,7 @@ Test(tier, a_match_goes_on_below_where_the_device_ends)
 	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_tier *tier = make_tier(8);
 	kvmm_ref_t refs[8];
-	struct kvmm_tier_match match = { .size = sizeof(match), .refs = refs };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .refs = refs };
 
 	attach(pool, tier);
 	cache_blocks(pool, 1, 5);
@@ -68,7 +68,7 @@ Test(tier, a_request_counts_once_however_often_it_asks)
 {
 	struct kvmm_pool *pool = make_cache(12, "lru");
 	struct kvmm_tier *tier = make_tier(8);
-	struct kvmm_tier_match match = { .size = sizeof(match) };
+	struct kvmm_tier_match_args match = { .size = sizeof(match) };
 	struct kvmm_pool_stat before;
 	kvmm_ref_t refs[10];
 	kvmm_mut_t held[10], rest[6];
@@ -105,7 +105,7 @@ Test(tier, a_request_counts_once_however_often_it_asks)
 Test(tier, a_pool_without_one_is_asked_alike)
 {
 	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
 	kvmm_tier_op_t op;
 
 	cache_blocks(pool, 1, 2);
@@ -150,7 +150,7 @@ Test(tier, going_down_is_no_use)
 	struct kvmm_tier *tier = make_tier(8);
 	kvmm_ref_t refs[4], same[4];
 	u32 order[4], want[4];
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = 4, .refs = refs };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = 4, .refs = refs };
 
 	attach(pool, tier);
 	put_some(pool, refs);
@@ -169,7 +169,7 @@ Test(tier, higher_priorities_go_first)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = 1 };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = 1 };
 	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_tier *tier = make_tier(8);
 	const u32 priority[5] = { 1, 7, 1, 200, 7 }, order[5] = { 4, 2, 5, 1, 3 };
@@ -231,14 +231,14 @@ Test(tier, one_in_so_many_is_verified)
 	for (u32 i = 0; i < 64; i++)
 		tier_flip(tier, i);
 	for (u32 i = 0; i < 64; i++) {
-		struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(i, 1) };
+		struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(i, 1) };
 		kvmm_ref_t ref;
 		struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
 		kvmm_tier_op_t op;
 
 		cr_assert_eq(kvmm_tier_load(pool, &req, &op), 0);
 		cr_assert_eq(kvmm_tier_wait(pool, op, 1000000000), 0);
-		nr_bad += kvmm_tier_result(pool, op, &result) == -EBADMSG;
+		nr_bad += kvmm_tier_get_result(pool, op, &result) == -EBADMSG;
 	}
 	cr_expect(nr_bad > 4 && nr_bad < 40, "%u of 64", nr_bad);
 	end_both(pool, tier);
@@ -246,7 +246,7 @@ Test(tier, one_in_so_many_is_verified)
 
 Test(tier, positions_end_before_they_come_round)
 {
-	struct kvmm_tier_load req = { .size = sizeof(req) };
+	struct kvmm_tier_load_args req = { .size = sizeof(req) };
 	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_tier *tier = make_tier(8);
 	struct kvmm_prefix prefix = *prefix_of(1, 2);
@@ -331,7 +331,7 @@ Test(tier, tenants_and_groups_never_hit_each_other)
 	struct kvmm_pool *pool = make_cache(8, "lru");
 	struct kvmm_tier *tier = make_tier(8);
 	struct kvmm_prefix other = *prefix_of(1, 1);
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = &other };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &other };
 	kvmm_tier_op_t op;
 
 	attach(pool, tier);
@@ -611,7 +611,7 @@ Test(tier_policy, a_step_has_a_budget)
 	config.step_bytes = 3 * TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
 	cr_expect_eq(kvmm_tier_poll(pool), 4);
-	cr_expect_eq(kvmm_tier_config(pool, &config), 0);
+	cr_expect_eq(kvmm_tier_get_config(pool, &config), 0);
 	cr_expect_eq(config.step_bytes, 3 * TEST_BLOCK_BYTES);
 	end_both(pool, tier);
 }
@@ -652,7 +652,7 @@ Test(tier_policy, a_plan_lets_both_parts_end_together)
 			config.up.latency_ns = 1000;
 			config.up.bytes_per_s = TEST_BLOCK_BYTES * 1000000000ull / 160;
 			cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
-			cr_assert_eq(kvmm_tier_plan(pool, &plan), 0);
+			cr_assert_eq(kvmm_tier_get_plan(pool, &plan), 0);
 			for (u64 s = 0; s <= nr; s++) {
 				u64 load = s ? 1000 + 160 * s : 0;
 				u64 compute = (nr - s) * 16 * config.recompute_ns;
@@ -678,7 +678,7 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 					    .capacity_blocks = 8, .flags = KVMM_TIER_TOLD_CLOCK };
 	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .nr_blocks = 8,
 					    .policy = "lru", .flags = KVMM_POOL_DETERMINISTIC };
-	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load) };
 	kvmm_ref_t refs[4];
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
 	struct kvmm_tier *tier;
@@ -708,7 +708,7 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	cr_expect_eq(kvmm_tier_poll(pool), 4);
 	cr_assert_eq(kvmm_tier_clock(tier, 6500), 0);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_expect_eq(client_of(pool).load_ns, 2500);
 	cr_expect_eq(client_of(pool).load_took.bucket[2], 1, "up to 5 us");
 	cr_expect_eq(client_of(pool).load_took.sum_ns, 2500);
@@ -738,7 +738,7 @@ Test(tier, a_result_that_cannot_be_given_stays)
 	struct kvmm_pool *pool = make_cache(4, "lru");
 	struct kvmm_tier *tier = make_tier(4);
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 2 };
-	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
 	kvmm_ref_t refs[2];
 	kvmm_tier_op_t op;
 
@@ -750,9 +750,9 @@ Test(tier, a_result_that_cannot_be_given_stays)
 	cr_assert_eq(kvmm_reset_inactive(pool), 2);
 	cr_assert_eq(kvmm_tier_load(pool, &load, &op), 0);
 	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
-	cr_expect_eq(kvmm_tier_result(pool, op, &result), -EINVAL);
+	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), -EINVAL);
 	result.refs = refs;
-	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 2), 0);
 	end_both(pool, tier);
 }

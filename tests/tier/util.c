@@ -137,7 +137,7 @@ const struct kvmm_prefix *prefix_of(u32 first, u32 nr)
 
 void offload_keys(struct kvmm_pool *pool, u32 first, u32 nr, u32 flags)
 {
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = nr, .flags = flags };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = nr, .flags = flags };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr };
 	kvmm_ref_t refs[MAX_KEYS];
 	kvmm_tier_op_t op;
@@ -147,13 +147,13 @@ void offload_keys(struct kvmm_pool *pool, u32 first, u32 nr, u32 flags)
 	req.refs = refs;
 	cr_assert_eq(kvmm_tier_offload(pool, &req, &op), 0);
 	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
-	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_assert_eq(result.nr_failed, 0);
 }
 
 int load_keys(struct kvmm_pool *pool, u32 first, u32 nr)
 {
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
 	kvmm_ref_t refs[MAX_KEYS];
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
@@ -163,7 +163,7 @@ int load_keys(struct kvmm_pool *pool, u32 first, u32 nr)
 		return err;
 	err = kvmm_tier_wait(pool, op, UINT64_MAX);
 	cr_assert_eq(err, 0, "%d", err);
-	err = kvmm_tier_result(pool, op, &result);
+	err = kvmm_tier_get_result(pool, op, &result);
 	if (err)
 		return err;
 	for (u32 i = 0; i < nr; i++)
@@ -177,8 +177,8 @@ const char *answers(struct kvmm_pool *pool, u32 first, u32 nr)
 	static char line[MAX_KEYS + 1];
 	kvmm_ref_t refs[MAX_KEYS];
 	u8 answer[MAX_KEYS], level[MAX_KEYS];
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = prefix_of(first, nr),
-					 .refs = refs, .answers = answer, .levels = level };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = prefix_of(first, nr),
+					      .refs = refs, .answers = answer, .levels = level };
 
 	cr_assert_geq(kvmm_tier_match(pool, &match), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
@@ -194,7 +194,7 @@ struct kvmm_tier_client_stat client_of(struct kvmm_pool *pool)
 {
 	struct kvmm_tier_client_stat stat;
 
-	cr_assert_eq(kvmm_tier_client_stat(pool, &stat, sizeof(stat)), 0);
+	cr_assert_eq(kvmm_tier_client_get_stat(pool, &stat, sizeof(stat)), 0);
 	return stat;
 }
 
@@ -202,7 +202,7 @@ struct kvmm_tier_stat tier_of(struct kvmm_tier *tier)
 {
 	struct kvmm_tier_stat stat;
 
-	cr_assert_eq(kvmm_tier_stat(tier, &stat, sizeof(stat)), 0);
+	cr_assert_eq(kvmm_tier_get_stat(tier, &stat, sizeof(stat)), 0);
 	return stat;
 }
 
@@ -230,19 +230,19 @@ void tiers_of(struct kvmm_registry *reg, u32 first, u32 nr, u16 *masks)
 int load_keys_raw(struct kvmm_pool *pool, const kvmm_key_t *keys, u32 nr, kvmm_ref_t *refs)
 {
 	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
 	int err = kvmm_tier_load(pool, &req, &op);
 
 	if (!err)
 		err = kvmm_tier_wait(pool, op, UINT64_MAX);
-	return err ? err : kvmm_tier_result(pool, op, &result);
+	return err ? err : kvmm_tier_get_result(pool, op, &result);
 }
 
 void send_down(struct kvmm_pool *pool, u32 first, u32 nr)
 {
-	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = nr };
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = nr };
 	kvmm_ref_t refs[MAX_KEYS];
 
 	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(first, nr), refs), nr);

@@ -341,7 +341,7 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower)
 
 /* Its copy is there, or it is queued, or on its way. */
 static void queue_one(struct kvmm_pool *pool, struct lower *lower,
-		      const struct kvmm_tier_offload *req, u32 i, struct tier_op *op)
+		      const struct kvmm_tier_offload_args *req, u32 i, struct tier_op *op)
 {
 	struct kv_handle handle = as_handles(req->refs)[i];
 	struct below *below;
@@ -371,7 +371,7 @@ static void queue_one(struct kvmm_pool *pool, struct lower *lower,
 }
 
 static int queue_all(struct kvmm_pool *pool, struct lower *lower,
-		     const struct kvmm_tier_offload *req, struct tier_op *op,
+		     const struct kvmm_tier_offload_args *req, struct tier_op *op,
 		     kvmm_tier_op_t *handle)
 {
 	int err = cache_begin(pool);
@@ -390,10 +390,10 @@ static int queue_all(struct kvmm_pool *pool, struct lower *lower,
 	return err;
 }
 
-int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
+int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload_args *offload,
 		      kvmm_tier_op_t *handle)
 {
-	struct kvmm_tier_offload req;
+	struct kvmm_tier_offload_args req;
 	struct tier_op *op = NULL;
 	struct lower *lower;
 	int err = lower_enter(pool, &lower);

@@ -31,7 +31,8 @@ static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *low
 	return kv_tier_find_below(lower->client, &prefix->keys[i], prefix->domain);
 }
 
-static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answer answer, u8 level)
+static void note(const struct kvmm_tier_match_args *match, u32 i, enum kvmm_tier_answer answer,
+		 u8 level)
 {
 	if (match->answers)
 		match->answers[i] = answer;
@@ -39,7 +40,8 @@ static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answ
 		match->levels[i] = level;
 }
 
-static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_match *match)
+static void match_below(struct kvmm_pool *pool, struct lower *lower,
+			struct kvmm_tier_match_args *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
 
@@ -64,7 +66,7 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm
 	kv_unlock(&lower->lock);
 }
 
-static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
+static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
 	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
@@ -97,10 +99,10 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	return match->nr_device + match->nr_lower;
 }
 
-int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match)
+int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 {
 	const struct kvmm_prefix *prefix;
-	struct kvmm_tier_match known;
+	struct kvmm_tier_match_args known;
 	int nr;
 
 	if (kv_inherited(pool))

@@ -209,7 +209,8 @@ out:
 	return err;
 }
 
-int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t handle, struct kvmm_tier_result *result)
+int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t handle,
+			 struct kvmm_tier_result *result)
 {
 	struct kvmm_tier_result known;
 	struct lower *lower;

@@ -340,7 +340,7 @@ static u32 best_split(const struct costs *costs, u32 nr)
 	return low;
 }
 
-int kvmm_tier_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan)
+int kvmm_tier_get_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan)
 {
 	struct kvmm_tier_plan known;
 	struct lower *lower;

@@ -277,7 +277,7 @@ int thrash_init(struct kvmm_pool *pool, struct lower *lower)
 {
 	struct thrash *thrash = &lower->thrash;
 	struct kvmm_tier_stat stat;
-	int err = kvmm_tier_stat(lower->tier, &stat, sizeof(stat));
+	int err = kvmm_tier_get_stat(lower->tier, &stat, sizeof(stat));
 	u64 nr;
 
 	if (err)

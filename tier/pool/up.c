@@ -246,8 +246,8 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 /* The named items get their blocks, or are called off: there are none. */
 static int get_blocks(struct loading *loading, u32 reserve)
 {
-	struct kvmm_acquire req = { .nr_blocks = loading->nr_new,
-				    .domain = loading->prefix->domain, .reserve = reserve };
+	struct kvmm_acquire_args req = { .nr_blocks = loading->nr_new,
+					 .domain = loading->prefix->domain, .reserve = reserve };
 	struct lower *lower = loading->lower;
 	kvmm_mut_t few[64], *muts = few;
 	int err;
@@ -275,7 +275,7 @@ static int get_blocks(struct loading *loading, u32 reserve)
 /* ---- the call ---- */
 
 static int check_load(struct kvmm_pool *pool, const struct lower *lower,
-		      const struct kvmm_tier_load *req)
+		      const struct kvmm_tier_load_args *req)
 {
 	const struct kvmm_prefix *prefix = req->prefix;
 
@@ -286,7 +286,7 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 }
 
 /* For no caller: up to the first that is a miss, or more than may be on its way. */
-static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load *req)
+static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load_args *req)
 {
 	struct loading loading = { .pool = pool, .prefix = req->prefix, .first = KV_NONE,
 				   .last = KV_NONE };
@@ -320,11 +320,11 @@ static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load *req)
 	return err ? err : (int)loading.nr_new;
 }
 
-int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
+int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load,
 		   kvmm_tier_op_t *handle)
 {
 	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
-	struct kvmm_tier_load req;
+	struct kvmm_tier_load_args req;
 	struct lower *lower;
 	int err = lower_enter(pool, &lower), cancel;
 
@@ -432,8 +432,8 @@ static int publish(struct kvmm_pool *pool, const struct item *item, struct kv_ha
 				      name->has_parent ? &name->parent : NULL, name->domain };
 	kvmm_mut_t mut = { item->entry.index, item->entry.gen };
 	kvmm_staged_t staged;
-	struct kvmm_publish req = { .staged = &staged, .nr = 1, .dup = KVMM_DUP_REJECT,
-				    .refs = (kvmm_ref_t *)ref };
+	struct kvmm_publish_args req = { .staged = &staged, .nr = 1, .dup = KVMM_DUP_REJECT,
+					 .refs = (kvmm_ref_t *)ref };
 	int err = kvmm_stage(pool, &prefix, &mut, &staged);
 
 	if (err) {

@@ -331,7 +331,7 @@ struct samples {
 static int acquire(struct cache *cache, struct request *req, kvmm_ref_t *hits, kvmm_mut_t *fresh,
 		   u32 nr_hits)
 {
-	struct kvmm_acquire want = {
+	struct kvmm_acquire_args want = {
 		.keys = req->keys,
 		.nr_keys = REQUEST,
 		.max_hits = REQUEST,

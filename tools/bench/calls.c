@@ -29,12 +29,12 @@ static struct kvmm_extent extents[KVMM_MAX_RUNS];
 static u64 order_counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 static char map[MAP_WIDTH + 1];
 
-LOOK(pool_stat, kvmm_pool_stat(s->pool, &pool_stat))
-LOOK(zone_stat, kvmm_zone_stat(kvmm_pool_zone(s->pool), &zone_stat))
+LOOK(pool_stat, kvmm_pool_get_stat(s->pool, &pool_stat))
+LOOK(zone_stat, kvmm_zone_get_stat(kvmm_pool_zone(s->pool), &zone_stat))
 LOOK(unusable, kvmm_zone_unusable(kvmm_pool_zone(s->pool), 1 + i % 32))
 LOOK(fragmentation, kvmm_zone_fragmentation(kvmm_pool_zone(s->pool), 1 + i % 32))
 LOOK(extents, kvmm_range_extents(s->pool, SOME_RANGE, extents, KVMM_MAX_RUNS))
-LOOK(info, kvmm_range_info(s->pool, SOME_RANGE, &range_info))
+LOOK(info, kvmm_range_get_info(s->pool, SOME_RANGE, &range_info))
 LOOK(buddyinfo, kvmm_zone_buddyinfo(kvmm_pool_zone(s->pool), order_counts))
 LOOK(map, kvmm_pool_map(s->pool, map, MAP_WIDTH))
 LOOK(validate, kvmm_validate(s->pool))
@@ -246,7 +246,7 @@ static void ctl_step(void *arg, u32 nr)
 	kvmm_mut_t mut[DOOR_BATCH];
 
 	for (u32 i = 0; i < nr; i++) {
-		kvmm_alloc_ctl(arg, &ctl, mut);
+		kvmm_alloc_as(arg, &ctl, mut);
 		kvmm_free(arg, mut, DOOR_BATCH);
 	}
 }

@@ -68,7 +68,7 @@ static int plan_once(struct bench *bench, struct turn *turn, const struct planne
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	kvmm_pool_stat(s.pool, &stat);
+	kvmm_pool_get_stat(s.pool, &stat);
 	series_add(&series[FREE_RUNS], stat.nr_runs);
 	series_add(&series[WALK_US], walk_us(kvmm_pool_zone(s.pool)));
 	err = kvmm_pool_compact(s.pool, &compact);
@@ -123,7 +123,7 @@ static int plan_goal(struct kvmm_pool *pool, u32 goal, u32 nr_blocks,
 		if (info.nr_ext > 1)
 			break;
 	}
-	return kvmm_compact_plan(pool, &ask, plan);
+	return kvmm_compact_get_plan(pool, &ask, plan);
 }
 
 static int goal_turn(struct bench *bench, void *arg)

@@ -71,7 +71,7 @@ static void take_quality(struct entrant *entrant)
 
 	churn_forget(churn);
 	churn_step(churn, COUNT_REQUESTS);
-	kvmm_zone_stat(churn->heap, &stat);
+	kvmm_zone_get_stat(churn->heap, &stat);
 	series_add(&entrant->series[FAILURES], 1e6 * churn->failures / churn->requests);
 	series_add(&entrant->series[OCCUPANCY],
 		   100.0 * churn->held / churn->requests / churn->nr_blocks);

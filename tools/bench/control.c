@@ -174,7 +174,7 @@ static int control_turn(struct bench *bench, void *arg)
 	struct place *place = arg;
 	u64 before;
 
-	kvmm_control_stat(place->control, &stat);
+	kvmm_control_get_stat(place->control, &stat);
 	before = stat.requests;
 	memset(spent, 0, sizeof(spent));
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
@@ -187,7 +187,7 @@ static int control_turn(struct bench *bench, void *arg)
 		waitpid(pid, NULL, 0);
 		nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 	}
-	kvmm_control_stat(place->control, &stat);
+	kvmm_control_get_stat(place->control, &stat);
 	series_add(&bench->series[0], (double)(stat.requests - before));
 	for (u32 i = 0; i < 4; i++)
 		series_add(&bench->series[1 + i], histogram_ns(&spent[i / 2][i % 2], 0.99));

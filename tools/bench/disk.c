@@ -172,16 +172,16 @@ static char *memory_of(const struct run *run, u32 group, u32 i)
 /* Records [first, first + group) from or to the memory of that group. */
 static void submit(struct run *run, u32 group, u32 first, bool put)
 {
-	static struct kvmm_disk_put puts[MAX_GROUP];
-	static struct kvmm_disk_get gets[MAX_GROUP];
+	static struct kvmm_disk_put_args puts[MAX_GROUP];
+	static struct kvmm_disk_get_args gets[MAX_GROUP];
 	int err;
 
 	for (u32 i = 0; i < run->group; i++) {
 		char *data = memory_of(run, group, i);
 
-		puts[i] = (struct kvmm_disk_put){ .name = name_of(first + i), .data = data,
-						  .bytes = run->bytes };
-		gets[i] = (struct kvmm_disk_get){ name_of(first + i), data, run->bytes };
+		puts[i] = (struct kvmm_disk_put_args){ .name = name_of(first + i), .data = data,
+						       .bytes = run->bytes };
+		gets[i] = (struct kvmm_disk_get_args){ name_of(first + i), data, run->bytes };
 	}
 	err = put ? kvmm_disk_submit_put(run->disk, puts, run->group, 0, group) :
 		    kvmm_disk_submit_get(run->disk, gets, run->group, group);
@@ -264,7 +264,7 @@ static int turn(struct bench *bench, void *arg)
 
 	if (err)
 		return err;
-	kvmm_disk_stat(run->disk, &stat);
+	kvmm_disk_get_stat(run->disk, &stat);
 	series_add(&bench->series[PUT], total / go_through(run, true));
 	if (!run->err)
 		series_add(&bench->series[GET], total / go_through(run, false));

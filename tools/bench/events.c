@@ -316,7 +316,7 @@ struct flow {
 static void look(const struct world *w, const struct kvmm_publisher *publisher, struct flow *flow)
 {
 	flow->stat.size = sizeof(flow->stat);
-	kvmm_publisher_stat(publisher, &flow->stat);
+	kvmm_publisher_get_stat(publisher, &flow->stat);
 	flow->seen = (struct seen){ get(&w->seen->batches), get(&w->seen->missing),
 				    get(&w->seen->events), get(&w->seen->spoilt) };
 }

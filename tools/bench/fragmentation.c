@@ -102,7 +102,7 @@ static int look_at_half(struct series *series, const char *engine, u64 seed)
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	kvmm_zone_stat(kvmm_pool_zone(s.pool), &stat);
+	kvmm_zone_get_stat(kvmm_pool_zone(s.pool), &stat);
 	series_add(&series[0], kvmm_zone_unusable(kvmm_pool_zone(s.pool), 32) / 1e4);
 	series_add(&series[1], 100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
 	scatter_close(&s);
@@ -125,7 +125,7 @@ static int defragment_half(struct series *series, u64 seed)
 	if (!err) {
 		series_add(&series[2], (now_ns() - begin) / 1e3);
 		series_add(&series[0], compact.moved);
-		kvmm_pool_stat(s.pool, &stat);
+		kvmm_pool_get_stat(s.pool, &stat);
 		series_add(&series[1], stat.nr_blocks - stat.nr_free);
 	}
 	scatter_close(&s);

@@ -86,7 +86,7 @@ static int end_job(struct kvmm_migrate *job, struct series *series, u64 begin)
 	struct kvmm_migrate_status status;
 
 	series_add(&series[MIGRATE], gbps(now_ns() - begin));
-	kvmm_migrate_status(job, &status);
+	kvmm_migrate_get_status(job, &status);
 	series_add(&series[DESCRIPTORS], status.nr_descriptors);
 	kvmm_migrate_free(job);
 	return 0;

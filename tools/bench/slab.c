@@ -54,7 +54,7 @@ static int open_cache(struct load *load)
 				       .base_block_bytes = BLOCK_BYTES, .align = 256,
 				       .keep_empty = load->keep_empty };
 	struct kvmm_slab_shape shape;
-	int err = kvmm_slab_shape(NULL, &attr, &shape);
+	int err = kvmm_slab_get_shape(NULL, &attr, &shape);
 
 	if (err)
 		return err;

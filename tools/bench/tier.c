@@ -94,15 +94,15 @@ static int to_the_end(struct world *w, kvmm_tier_op_t op, struct kvmm_tier_resul
 		err = kvmm_tier_poll(w->pool);
 		if (err < 0)
 			return err;
-		err = kvmm_tier_result(w->pool, op, result);
+		err = kvmm_tier_get_result(w->pool, op, result);
 	} while (err == -EAGAIN);
 	return err;
 }
 
 static int go_down(struct world *w)
 {
-	struct kvmm_tier_offload down = { .size = sizeof(down), .refs = w->refs,
-					  .nr = w->size->nr_blocks, .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .refs = w->refs,
+					       .nr = w->size->nr_blocks, .flags = KVMM_TIER_DROP };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = down.nr };
 	kvmm_tier_op_t op;
 	int err = kvmm_tier_offload(w->pool, &down, &op);
@@ -113,7 +113,7 @@ static int go_down(struct world *w)
 static int go_up(struct world *w)
 {
 	struct kvmm_prefix prefix = prefix_of(w);
-	struct kvmm_tier_load up = { .size = sizeof(up), .prefix = &prefix };
+	struct kvmm_tier_load_args up = { .size = sizeof(up), .prefix = &prefix };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = prefix.nr,
 					   .refs = w->refs };
 	kvmm_tier_op_t op;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * plan and run with --goal: what kvmm_compact_plan() says would be done, and what is begun by
+ * plan and run with --goal: what kvmm_compact_get_plan() says would be done, and what is begun by
  * kvmm_compact_goal_start(). The replay makes no steps, so moves are those between steps.
  */
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static enum exit_code reach(struct frag *frag, const struct ask *ask, struct aim
 	aim->plan.moves = aim->moves;
 	aim->plan.max_moves = MAX_LISTED;
 	if (ask->command == DEFRAG_PLAN)
-		aim->err = kvmm_compact_plan(frag->pool, &goal, &aim->plan);
+		aim->err = kvmm_compact_get_plan(frag->pool, &goal, &aim->plan);
 	else
 		aim->err = run_goal(frag, &goal, aim);
 	if (aim->err && aim->err != -ENOSPC && aim->err != -EAGAIN)

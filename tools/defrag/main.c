@@ -26,8 +26,8 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What:", 2 },
 	{ "want", KEY_WANT, "N", 0, "Make one free run of N blocks [pack all downward]", 0 },
 	{ "goal", KEY_GOAL, "NAME", 0,
-	  "plan, run: as kvmm_compact_plan() does: run (of --want blocks), pageblocks (--want of "
-	  "them empty), shorten (extents of ranges lie together) [the world stands still]", 0 },
+	  "plan, run: as kvmm_compact_get_plan() does: run (of --want blocks), pageblocks (--want "
+	  "of them empty), shorten (extents of ranges lie together) [the world stands still]", 0 },
 	{ "pageblock", KEY_PAGEBLOCK, "N", 0, "Blocks of a pageblock, a power of two [64]", 0 },
 	{ "max-blocks", KEY_MAX_BLOCKS, "N", 0, "Move at most N blocks [no limit]", 0 },
 

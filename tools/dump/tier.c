@@ -171,7 +171,7 @@ int dump_tier(struct dump *dump)
 	if (err)
 		return err;
 	dump->info.size = sizeof(dump->info);
-	err = kvmm_disk_view_info(dump->view, &dump->info);
+	err = kvmm_disk_view_get_info(dump->view, &dump->info);
 	print_head(dump);
 	for (uint32_t i = 0; !err && i < dump->info.nr_segments; i++)
 		err = dump_segment(dump, i);

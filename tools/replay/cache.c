@@ -193,7 +193,7 @@ kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
 enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got)
 {
 	kvmm_mut_t *mut = &held->muts[held->nr_muts];
-	struct kvmm_acquire acquire = { .nr_blocks = 1, .fresh = mut };
+	struct kvmm_acquire_args acquire = { .nr_blocks = 1, .fresh = mut };
 	int err = kvmm_acquire(cache->pool, &acquire);
 
 	*got = !err;
@@ -586,7 +586,7 @@ static void note_release(struct cache *cache, const struct held *held)
 }
 
 static enum exit_code settle(struct cache *cache, struct held *held, const struct shape *shape,
-			     const struct kvmm_acquire *got)
+			     const struct kvmm_acquire_args *got)
 {
 	enum exit_code code;
 	u32 nr_fresh;
@@ -619,7 +619,7 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 {
 	const struct run *run = cache->run;
 	struct shape shape = cache_shape(cache, q), last = cache_last_shape(cache, q);
-	struct kvmm_acquire acquire = { 0 };
+	struct kvmm_acquire_args acquire = { 0 };
 	struct held *new = held_alloc(q, &last, (u32)max_u64(nr_blocks, last.prompt));
 	enum exit_code code;
 	u64 since;
@@ -693,7 +693,7 @@ u32 cache_available(struct cache *cache)
 {
 	struct kvmm_pool_stat stat;
 
-	return kvmm_pool_stat(cache->pool, &stat) ? 0 : stat.nr_available;
+	return kvmm_pool_get_stat(cache->pool, &stat) ? 0 : stat.nr_available;
 }
 
 enum exit_code cache_finish(struct cache *cache)
@@ -705,7 +705,7 @@ enum exit_code cache_finish(struct cache *cache)
 	if (code)
 		return code;
 	if (!err)
-		err = kvmm_pool_stat(cache->pool, &stat);
+		err = kvmm_pool_get_stat(cache->pool, &stat);
 	if (err)
 		return complain_of(err, "validate the pool");
 	if (cache->tiers)
@@ -831,7 +831,7 @@ static struct cell cell_of(struct cache *cache, u32 block)
 {
 	struct kvmm_block_info info;
 
-	if (kvmm_block_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
+	if (kvmm_block_get_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
 		return (struct cell){ U32_NONE, CELL_FREE };
 	return (struct cell){ cache->filled_by[block],
 			      info.state == KVMM_BLOCK_INACTIVE ? CELL_CACHED : CELL_ACTIVE };
@@ -848,7 +848,7 @@ static void add_tiers(struct cache *cache, struct sample *sample)
 	struct kvmm_tier_client_stat client;
 
 	sample->hits_device = cache->hits;
-	if (!cache->tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+	if (!cache->tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)))
 		return;
 	sample->hits_device = cache->tiers->device_hits;
 	sample->hits_host = cache->tiers->host_hits;
@@ -863,7 +863,7 @@ void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running)
 	struct kvmm_pool_stat stat;
 	struct sample sample;
 
-	if (!record_due(record, x, q) || kvmm_pool_stat(cache->pool, &stat))
+	if (!record_due(record, x, q) || kvmm_pool_get_stat(cache->pool, &stat))
 		return;
 	paint(cache, &record->rec);
 	sample = (struct sample){

@@ -22,7 +22,7 @@ struct kvmm_zone_stat frag_zone_stat(const struct frag *frag)
 {
 	struct kvmm_zone_stat stat;
 
-	kvmm_zone_stat(frag->zone, &stat);
+	kvmm_zone_get_stat(frag->zone, &stat);
 	return stat;
 }
 
@@ -35,7 +35,7 @@ u32 frag_nr_free(const struct frag *frag)
 {
 	struct kvmm_step_stat steps;
 
-	kvmm_step_stat(frag->pool, &steps);
+	kvmm_step_get_stat(frag->pool, &steps);
 	return frag_zone_stat(frag).nr_free + steps.copying_blocks + steps.limbo_blocks;
 }
 

@@ -34,7 +34,7 @@ static u64 picture_of(const struct frag *frag)
 {
 	struct kvmm_step_stat stat;
 
-	kvmm_step_stat(frag->pool, &stat);
+	kvmm_step_get_stat(frag->pool, &stat);
 	return fold(fold(frag->count.admitted, frag->nr_running), stat.published_blocks) +
 	       stat.copying_blocks + stat.limbo_blocks;
 }
@@ -170,7 +170,7 @@ static void readers_let_go_by(struct frag *frag, u64 us)
 	struct readers *readers = &frag->readers;
 	struct kvmm_step_stat stat;
 
-	kvmm_step_stat(frag->pool, &stat);
+	kvmm_step_get_stat(frag->pool, &stat);
 	readers->max_limbo = (u32)max_u64(readers->max_limbo, stat.limbo_blocks);
 	if (!frag->window.inside)
 		return;
@@ -187,7 +187,7 @@ static void describe_moves(const struct frag *frag)
 	struct results *results = frag->run->results;
 	struct kvmm_step_stat stat;
 
-	kvmm_step_stat(frag->pool, &stat);
+	kvmm_step_get_stat(frag->pool, &stat);
 	results_num(results, "published_moves", stat.published_moves);
 	results_num(results, "published_blocks", stat.published_blocks);
 	results_num(results, "void_moves", stat.void_moves);
@@ -542,7 +542,7 @@ enum exit_code readers_run(struct frag *frag)
 	} while (!code);
 	/* All requests are through. */
 	readers_watch(frag);
-	kvmm_step_stat(frag->pool, &stat);
+	kvmm_step_get_stat(frag->pool, &stat);
 	frag->count.moved_blocks += stat.published_blocks;
 	frag->count.compactions += frag->readers.starts;
 	return code;

@@ -111,8 +111,8 @@ static void count(struct cache *cache, u32 nr, u32 nr_evicted)
 /* Who is refused goes on with its next request, as a server would. */
 static int request(struct cache *cache, kvmm_mut_t *muts, u32 nr)
 {
-	struct kvmm_acquire acquire = { .nr_blocks = nr, .fresh = muts,
-					.domain = { .tenant = TENANT_OF_FLOOD } };
+	struct kvmm_acquire_args acquire = { .nr_blocks = nr, .fresh = muts,
+					     .domain = { .tenant = TENANT_OF_FLOOD } };
 	int err = kvmm_acquire(cache->pool, &acquire);
 
 	if (err == -ENOSPC || err == -EDQUOT) {
@@ -150,7 +150,7 @@ static void describe_tenant(const struct cache *cache, u32 tenant, const struct 
 	struct results *results = cache->run->results;
 	char a[32], b[32];
 
-	if (kvmm_tenant_stat(cache->pool, tenant, &stat))
+	if (kvmm_tenant_get_stat(cache->pool, tenant, &stat))
 		return;
 	results_num(results, labels->usage, stat.usage);
 	results_num(results, labels->peak, stat.peak);

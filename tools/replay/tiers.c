@@ -179,9 +179,9 @@ static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *b
 		.keys = cache->keys + nr_hits, .nr = nr_lookups - nr_hits, .position = nr_hits,
 		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
 	};
-	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix,
-					 .refs = cache->tiers->refs, .levels = levels,
-					 .answers = answers, .flags = KVMM_TIER_ACQUIRED };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
+					      .refs = cache->tiers->refs, .levels = levels,
+					      .answers = answers, .flags = KVMM_TIER_ACQUIRED };
 	int nr = kvmm_tier_match(cache->pool, &match), err = 0;
 
 	if (nr > 0 && match.nr_device)
@@ -197,7 +197,7 @@ static int worth(struct cache *cache, int nr, struct below *below)
 
 	if (nr <= 0 || !cache->run->opt->knobs.recompute_ns)
 		return nr;
-	err = kvmm_tier_plan(cache->pool, &plan);
+	err = kvmm_tier_get_plan(cache->pool, &plan);
 	return err ? err : count_below(cache->tiers, (int)plan.nr_load, below);
 }
 
@@ -208,7 +208,7 @@ static int begin_load(struct cache *cache, struct held *held, u32 nr_hits, u32 n
 		.keys = cache->keys + nr_hits, .nr = nr, .position = nr_hits,
 		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
 	};
-	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 
 	return kvmm_tier_load(cache->pool, &req, &held->op);
 }
@@ -271,7 +271,7 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 	*done = true;
 	if (!held->nr_lower || held->is_loaded)
 		return EXIT_GOOD;
-	err = kvmm_tier_result(cache->pool, held->op, &result);
+	err = kvmm_tier_get_result(cache->pool, held->op, &result);
 	*done = err != -EAGAIN;
 	if (err == -EAGAIN)
 		return EXIT_GOOD;
@@ -291,9 +291,9 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 enum exit_code tiers_preempt(struct cache *cache, struct held *held)
 {
 	struct tiers *tiers = cache->tiers;
-	struct kvmm_tier_offload offload = { .size = sizeof(offload), .refs = held->refs,
-					     .nr = held->nr_refs,
-					     .priority = KVMM_TIER_PRIORITIES - 1 };
+	struct kvmm_tier_offload_args offload = { .size = sizeof(offload), .refs = held->refs,
+						  .nr = held->nr_refs,
+						  .priority = KVMM_TIER_PRIORITIES - 1 };
 	int err;
 
 	if (!tiers)
@@ -330,7 +330,7 @@ void tiers_recount(struct cache *cache, u32 nr_coming)
 {
 	struct kvmm_pool_stat stat;
 
-	if (!cache->tiers || kvmm_pool_stat(cache->pool, &stat))
+	if (!cache->tiers || kvmm_pool_get_stat(cache->pool, &stat))
 		return;
 	cache->evictions = stat.evictions;
 	cache->resident = stat.nr_state[KVMM_BLOCK_INACTIVE] + stat.nr_state[KVMM_BLOCK_ACTIVE] +
@@ -346,7 +346,7 @@ enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *sta
 	int err = kvmm_tier_validate(tiers->host);
 
 	if (!err)
-		err = kvmm_tier_client_stat(cache->pool, &client, sizeof(client));
+		err = kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client));
 	if (err)
 		return complain_of(err, "validate the host tier");
 	cache->resident = cached;
@@ -400,7 +400,7 @@ static void describe_disk(const struct cache *cache, const struct kvmm_tier_clie
 	const struct tiers *tiers = cache->tiers;
 	struct kvmm_tier_stat stat;
 
-	if (!cache->run->opt->disk_blocks || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+	if (!cache->run->opt->disk_blocks || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
 		return;
 	results_num(results, "disk_blocks", cache->run->opt->disk_blocks);
 	results_num(results, "disk_hits", tiers->disk_hits);
@@ -422,7 +422,7 @@ static void tally_tiers(const struct cache *cache, const struct kvmm_tier_client
 	struct tally *tally = cache->run->tally;
 	struct kvmm_tier_stat stat;
 
-	if (!tally || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+	if (!tally || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
 		return;
 	tally->device_hits = tiers->device_hits;
 	tally->host_hits = tiers->host_hits;
@@ -441,7 +441,7 @@ void tiers_describe(const struct cache *cache)
 	const struct options *opt = cache->run->opt;
 	struct kvmm_tier_client_stat client;
 
-	if (!tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+	if (!tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)))
 		return;
 	results_num(results, "host_blocks", opt->host_blocks);
 	results_str(results, "write_policy", write_policies[opt->write_policy]);
@@ -467,7 +467,7 @@ static void say_disk(const struct cache *cache, const struct kvmm_tier_client_st
 	struct kvmm_tier_stat stat;
 	char a[32], b[32];
 
-	if (!cache->run->opt->disk_blocks || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+	if (!cache->run->opt->disk_blocks || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
 		return;
 	results_say(results, "disk", "%.2f %% of the prompt blocks; %s blocks, of %s",
 		    100 * share(tiers->disk_hits, cache->accesses),
@@ -489,7 +489,7 @@ void tiers_say(const struct cache *cache)
 	struct kvmm_tier_client_stat client;
 	char a[32], b[32];
 
-	if (!tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+	if (!tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)))
 		return;
 	results_say(results, "tiers", "device %.2f %%, host %.2f %% of the prompt blocks; host of %s "
 		    "blocks, %s", 100 * share(tiers->device_hits, cache->accesses),

@@ -32,7 +32,7 @@ static struct seen *look_at(struct devices *devices, const char *name)
 	*seen = (struct seen){ .info.size = sizeof(seen->info) };
 	snprintf(seen->name, sizeof(seen->name), "%s", name);
 	make_plain_word(seen->name);
-	seen->err = kvmm_device_info(name, &seen->info);
+	seen->err = kvmm_device_get_info(name, &seen->info);
 	return seen;
 }
 

@@ -82,7 +82,7 @@ static int look_at(struct tier_seen *seen)
 
 	if (err)
 		return err;
-	err = kvmm_disk_view_info(view, &info);
+	err = kvmm_disk_view_get_info(view, &info);
 	seen->max_bytes = info.max_bytes;
 	seen->file_bytes = info.file_bytes;
 	seen->written = info.epoch;

@@ -179,7 +179,7 @@ int collect_event(struct collect *collect, const struct kvmm_event *event)
 		collect->block_tokens = event->tokens;
 	if (event->kind < KVMM_EVENT_REQUEST || is_lookup != collect->from_lookups)
 		return 0;
-	if (kvmm_event_request(event, &request) || request.nr_keys > MAX_KEYS)
+	if (kvmm_event_get_request(event, &request) || request.nr_keys > MAX_KEYS)
 		return -EBADMSG;
 	switch (event->kind) {
 	case KVMM_EVENT_REQUEST:
