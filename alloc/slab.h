@@ -24,8 +24,8 @@
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/types.h>
-#include <kvmm/slab.h>
-#include <kvmm/zone.h>
+#include <kvmm/ext/slab.h>
+#include <kvmm/ext/zone.h>
 
 #define SLAB_FIRST_LOG2		3u	/* records in the first chunk */
 #define SLAB_MAX_CHUNKS		22u	/* each twice the one before: 2^24 slabs and more */

@@ -10,7 +10,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kvmm/compact.h>
-#include <kvmm/zone.h>
+#include <kvmm/ext/zone.h>
 
 #include "command.h"
 #include "control.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 #include "command.h"
 #include "control.h"

@@ -9,12 +9,11 @@
 
 #include <kv/pool.h>
 #include <kvmm/alloc.h>
-#include <kvmm/background.h>
 #include <kvmm/compact.h>
-#include <kvmm/elastic.h>
+#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/inspect.h>
 #include <kvmm/step.h>
 #include <kvmm/tier.h>
-#include <kvmm/verify.h>
 
 #include "control.h"
 

@@ -4,8 +4,8 @@
 
 #include <kv/pool.h>
 #include <kvmm/alloc.h>
-#include <kvmm/map.h>
-#include <kvmm/owner.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/lease.h>
 
 #include <kv/tier.h>
 

@@ -2,7 +2,7 @@
 /*
  * Views of memory: the map of a pool, parts of it by owner, prefixes, slab caches.
  *
- * The map is read without a lock (<kvmm/map.h>), a portion a call: a client that wants all of a
+ * The map is read without a lock (<kvmm/ext/inspect.h>), a portion a call: a client that wants all of a
  * large pool asks again, from where the last row ended. Sums by owner and by sequence are taken
  * over one walk of the map: some ten milliseconds for a million blocks, in the thread that polls,
  * and in the way of no other.
@@ -15,10 +15,10 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/registry_radix.h>
-#include <kvmm/hold.h>
-#include <kvmm/map.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/lease.h>
+#include <kvmm/ext/registry.h>
 #include <kvmm/pool.h>
-#include <kvmm/registry.h>
 
 #include "command.h"
 

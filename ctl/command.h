@@ -15,7 +15,7 @@
 #define CTL_COMMAND_H
 
 #include <kv/feed.h>
-#include <kvmm/control.h>
+#include <kvmm/ext/control.h>
 
 #include "text.h"
 

@@ -11,8 +11,8 @@
 #include <kv/alloc.h>
 #include <kv/feed.h>
 #include <kv/tier.h>
+#include <kvmm/ext/slab.h>
 #include <kvmm/metrics.h>
-#include <kvmm/slab.h>
 
 #include "publisher.h"
 #include "text.h"

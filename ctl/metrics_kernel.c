@@ -11,7 +11,7 @@
 #include <kv/alloc.h>
 #include <kv/buf.h>
 #include <kv/mem.h>
-#include <kvmm/slab.h>
+#include <kvmm/ext/slab.h>
 
 #include "metrics.h"
 

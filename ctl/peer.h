@@ -14,7 +14,7 @@
 #define CTL_PEER_H
 
 #include <kv/types.h>
-#include <kvmm/control.h>
+#include <kvmm/ext/control.h>
 
 #include "text.h"
 

@@ -18,7 +18,7 @@
 #include <kv/pool.h>
 #include <kv/sock.h>
 #include <kv/sys.h>
-#include <kvmm/publisher.h>
+#include <kvmm/ext/publisher.h>
 
 #include "publisher.h"
 #include "replay.h"

@@ -3,7 +3,7 @@
 #ifndef CTL_WIRE_H
 #define CTL_WIRE_H
 
-#include <kvmm/publisher.h>
+#include <kvmm/ext/publisher.h>
 
 #include "msgpack.h"
 

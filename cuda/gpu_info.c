@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A GPU's properties and abilities, in the words of kvmm/device.h. */
+/* A GPU's properties and abilities, in the words of kvmm/ext/device.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include <kvmm/device.h>
+#include <kvmm/ext/device.h>
 
 #include "engine.h"
 

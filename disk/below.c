@@ -5,7 +5,7 @@
  */
 #include <kv/disk.h>
 #include <kv/mem.h>
-#include <kvmm/disk.h>
+#include <kvmm/ext/disk.h>
 #include <tier/internal.h>
 
 #define POLL_MAX	16u

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Digests of a pool; see <kvmm/digest.h>.
+ * Digests of a pool; see <kvmm/ext/inspect.h>.
  *
  * The walk looks at state that decides on later calls and at state that callers can see, and at
  * nothing else: generations count from the first one of their table, which may be random, and
@@ -13,7 +13,7 @@
 
 #include <kv/buf.h>
 #include <kv/zone.h>
-#include <kvmm/digest.h>
+#include <kvmm/ext/inspect.h>
 #include <pool/determ.h>
 #include <pool/digest.h>
 #include <pool/lease.h>

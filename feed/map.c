@@ -11,7 +11,7 @@
  * Words of ->owner, and fields of slots, classes and records of owners, are written under locks,
  * and read here without: by kv_peek(), each of them whole, but maybe old.
  */
-#include <kvmm/map.h>
+#include <kvmm/ext/inspect.h>
 #include <pool/arena.h>
 #include <pool/determ.h>
 #include <pool/lease.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Times of sampled blocks; see <kvmm/residency.h>.
+ * Times of sampled blocks; see <kvmm/metrics.h>.
  *
  * A record belongs to an entry, for one generation. Registering the block writes it, hits read and
  * write it, and forgetting the name ends it, under the locks for that: hits have references, so

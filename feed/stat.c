@@ -7,8 +7,8 @@
  */
 
 #include <kvmm/compact.h>
-#include <kvmm/map.h>
-#include <kvmm/owner.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/lease.h>
 #include <pool/local.h>
 
 #include "internal.h"

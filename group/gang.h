@@ -10,7 +10,7 @@
 #define GROUP_GANG_H
 
 #include <kv/lock.h>
-#include <kvmm/gang.h>
+#include <kvmm/ext/group.h>
 #include <pool/internal.h>
 #include <pool/sum.h>
 

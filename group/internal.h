@@ -22,7 +22,7 @@
 #include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/types.h>
-#include <kvmm/group.h>
+#include <kvmm/ext/group.h>
 #include <kvmm/pool.h>
 
 /* ---- rule.c ---- */

@@ -12,7 +12,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/sys.h>
-#include <kvmm/config.h>
+#include <kvmm/ext/disk.h>
 
 #include "config.h"
 

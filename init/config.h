@@ -4,7 +4,7 @@
 #define INIT_CONFIG_H
 
 #include <kv/types.h>
-#include <kvmm/config.h>
+#include <kvmm/ext/disk.h>
 
 enum config_kind {
 	CONFIG_COUNT,		/* 123; also negative where the range allows it */

@@ -5,7 +5,7 @@
 
 #include <kv/cuda.h>
 #include <kv/log.h>
-#include <kvmm/device.h>
+#include <kvmm/ext/device.h>
 
 #include "internal.h"
 

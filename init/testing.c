@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The public end of the env seam: <kvmm/testing.h> puts a host of the test behind it.
+ * The public end of the env seam: <kvmm/ext/testing.h> puts a host of the test behind it.
  *
  * A host is asked about time, random numbers and whether memory is to be had, but never for the
  * memory itself: memory allocated before a host came, or under it, can be freed at any time. The
@@ -16,7 +16,7 @@
 #include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/stat.h>
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 static struct kv_lock host_lock = { .rank = KV_RANK_CONFIG, .id = 2 };
 static struct kvmm_testing_host host;		/* host_lock; fixed while host_ops is in force */

@@ -9,7 +9,7 @@
  * a registered one by a reference.
  */
 #include <kv/sys.h>
-#include <kvmm/owner.h>
+#include <kvmm/ext/lease.h>
 #include <pool/content.h>
 #include <pool/internal.h>
 #include <pool/lease.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Histograms of durations; see <kvmm/latency.h> and <kvmm/residency.h>. */
+/* Histograms of durations; see <kvmm/metrics.h> and <kvmm/metrics.h>. */
 #include <kv/atomic.h>
 #include <kv/latency.h>
 

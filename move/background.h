@@ -3,7 +3,7 @@
 #ifndef POOL_BACKGROUND_H
 #define POOL_BACKGROUND_H
 
-#include <kvmm/background.h>
+#include <kvmm/compact.h>
 #include <pool/internal.h>
 
 /* Then all counts of lengths are halved: the requests of late count. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checksums of content: see <kvmm/verify.h>.
+ * Checksums of content: see <kvmm/ext/inspect.h>.
  *
  *  1. An entry has a checksum as long as gen[] has its generation; 0 is none.
  *  2. Entries of the job are MOVING: they stay where they are, and have no other owner.
@@ -8,7 +8,7 @@
 #ifndef POOL_VERIFY_H
 #define POOL_VERIFY_H
 
-#include <kvmm/verify.h>
+#include <kvmm/ext/inspect.h>
 #include <pool/internal.h>
 
 #define VERIFY_BATCH	64u

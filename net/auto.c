@@ -18,7 +18,7 @@
 #include <kv/pool.h>
 #include <kv/pool_migrate.h>
 #include <kv/sys.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 #include "job.h"
 

@@ -9,7 +9,7 @@
 
 #include <kv/pool_migrate.h>
 #include <kv/types.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 struct goods {
 	struct kvmm_pool *pool;		/* borrowed */

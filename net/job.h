@@ -9,7 +9,7 @@
 
 #include <kv/dev.h>
 #include <kv/types.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 #include "goods.h"
 

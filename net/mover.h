@@ -18,7 +18,7 @@
 #include <kv/dev.h>
 #include <kv/pool_migrate.h>
 #include <kv/types.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 /* One side: blocks of a pool, or memory without a pool. Borrowed. */
 struct end {

@@ -14,7 +14,7 @@
 
 #include <kv/pool_migrate.h>
 #include <kv/types.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 /* Blocks of a range that cannot move, in order: 0, -ENOMEM or why there are none. */
 int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block);

@@ -24,7 +24,7 @@
 
 #include <kv/pool_migrate.h>
 #include <kv/types.h>
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 #define WIRE_MAGIC	0x674d566bu	/* "kVMg" */
 #define WIRE_VERSION	1u

@@ -26,7 +26,7 @@
 
 #include <kv/defrag_cheapest.h>
 #include <kv/dev.h>
-#include <kvmm/elastic.h>
+#include <kvmm/ext/elastic.h>
 #include <pool/local.h>
 
 /* Of a pageblock, as long as one shrink or grow takes: bits. */

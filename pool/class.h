@@ -21,7 +21,7 @@
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/types.h>
-#include <kvmm/evict.h>
+#include <kvmm/ext/evict.h>
 
 /* ---- marks, by entry ---- */
 

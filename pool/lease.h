@@ -47,7 +47,7 @@
 #define POOL_LEASE_H
 
 #include <kv/lock.h>
-#include <kvmm/owner.h>
+#include <kvmm/ext/lease.h>
 
 #include "internal.h"
 

@@ -18,7 +18,7 @@
 #include <kv/atomic.h>
 #include <kv/entry.h>
 #include <kv/types.h>
-#include <kvmm/pin.h>
+#include <kvmm/ext/lease.h>
 
 struct kvmm_pool;
 struct slot;

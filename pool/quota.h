@@ -31,8 +31,7 @@
 #include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/types.h>
-#include <kvmm/evict.h>
-#include <kvmm/tenant.h>
+#include <kvmm/ext/evict.h>
 
 struct kv_handle;
 struct kvmm_pool;

@@ -14,7 +14,7 @@
 
 #include <kv/mem.h>
 #include <kv/registry_key.h>
-#include <kvmm/tokens.h>
+#include <kvmm/cache.h>
 
 #include "internal.h"
 

@@ -21,7 +21,7 @@
 #define POOL_VICTIM_H
 
 #include <kv/defrag_cheapest.h>
-#include <kvmm/evict.h>
+#include <kvmm/ext/evict.h>
 #include <kvmm/types.h>
 
 struct kvmm_pool;

@@ -9,7 +9,7 @@
  * its victim.
  */
 #include <kv/mem.h>
-#include <kvmm/grow.h>
+#include <kvmm/pool.h>
 #include <pool/internal.h>
 
 struct batch {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is told of growth, of one range and of all. */
 #include <kv/pool.h>
-#include <kvmm/grow.h>
+#include <kvmm/pool.h>
 #include <pool/arena.h>
 
 static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");

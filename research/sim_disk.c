@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A disk that is only simulated, below a host tier that has no memory: it keeps names, and time
- * goes by. It treats names as a store of <kvmm/disk.h> does: it is written round and round, the
+ * goes by. It treats names as a store of <kvmm/ext/disk.h> does: it is written round and round, the
  * oldest goes first, and a name read meanwhile stays for another round, one for three that go.
  *
  * Bytes of one direction come one after the other; latencies of transfers pass at the same time.

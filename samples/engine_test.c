@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A unit test of an engine: does it give back the memory of sequences that were idle for 30 s? */
+#include <kvmm/ext/testing.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/testing.h>
 #include <stdio.h>
 
 #define MSEC	1000000ull

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Kernels of programs, <kvmm/soft.h>: the same as those of tests, in words of the installed
+ * Kernels of programs, <kvmm/ext/device.h>: the same as those of tests, in words of the installed
  * headers.
  */
-#include <kvmm/soft.h>
+#include <kvmm/ext/device.h>
 
 #include "internal.h"
 

@@ -3,8 +3,8 @@
 #ifndef TESTING_INTERNAL_H
 #define TESTING_INTERNAL_H
 
+#include <kvmm/ext/testing.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/testing.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

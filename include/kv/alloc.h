@@ -8,7 +8,7 @@
 #define KV_ALLOC_H
 
 #include <kv/types.h>
-#include <kvmm/slab.h>
+#include <kvmm/ext/slab.h>
 #include <kvmm/types.h>
 
 /* How long the blocks are expected to stay where they are, and so where they go. */

@@ -11,7 +11,7 @@
 #define KV_DEV_H
 
 #include <kv/types.h>
-#include <kvmm/device.h>
+#include <kvmm/ext/device.h>
 #include <kvmm/pool.h>
 
 struct kv_dev;

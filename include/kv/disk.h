@@ -13,7 +13,7 @@
 #define KV_DISK_H
 
 #include <kv/types.h>
-#include <kvmm/disk.h>
+#include <kvmm/ext/disk.h>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in memory");
 

@@ -9,17 +9,15 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 #include <kvmm/alloc.h>
-#include <kvmm/background.h>
-#include <kvmm/elastic.h>
-#include <kvmm/evict.h>
-#include <kvmm/grow.h>
-#include <kvmm/pin.h>
+#include <kvmm/compact.h>
+#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/evict.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/lease.h>
+#include <kvmm/metrics.h>
 #include <kvmm/pool.h>
-#include <kvmm/residency.h>
 #include <kvmm/step.h>
-#include <kvmm/tenant.h>
 #include <kvmm/tier.h>
-#include <kvmm/verify.h>
 
 /**
  * struct kv_pool_glance - one pool

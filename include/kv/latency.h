@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting into <kvmm/latency.h> and <kvmm/residency.h>. */
+/* Counting into <kvmm/metrics.h> and <kvmm/metrics.h>. */
 #ifndef KV_LATENCY_H
 #define KV_LATENCY_H
 
-#include <kvmm/latency.h>
-#include <kvmm/residency.h>
+#include <kvmm/metrics.h>
 
 #include <kv/types.h>
 

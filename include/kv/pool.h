@@ -8,10 +8,9 @@
 #include <kv/evict.h>
 #include <kv/pool_part.h>
 #include <kv/registry_map.h>
-#include <kvmm/background.h>
-#include <kvmm/digest.h>
-#include <kvmm/gang.h>
-#include <kvmm/group.h>
+#include <kvmm/compact.h>
+#include <kvmm/ext/group.h>
+#include <kvmm/ext/inspect.h>
 #include <kvmm/pool.h>
 
 /** Room for a pool's name, NUL included. */

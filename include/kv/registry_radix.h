@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of a pool to a registry of prefixes (<kvmm/registry.h>) that has the pool as a tier.
+ * Calls of a pool to a registry of prefixes (<kvmm/ext/registry.h>) that has the pool as a tier.
  *
  * A pool must not fail after it has published, so memory comes first:
  *
@@ -14,7 +14,7 @@
 #define KV_REGISTRY_RADIX_H
 
 #include <kv/types.h>
-#include <kvmm/registry.h>
+#include <kvmm/ext/registry.h>
 
 /* A block's name, and that of the block before it, if known. */
 struct kv_radix_name {

@@ -30,7 +30,7 @@
 #include <kv/dev.h>
 #include <kv/evict.h>
 #include <kv/types.h>
-#include <kvmm/disk.h>
+#include <kvmm/ext/disk.h>
 #include <kvmm/tier.h>
 
 struct kv_feed;

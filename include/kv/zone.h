@@ -10,7 +10,7 @@
 
 #include <kv/lock.h>
 #include <kv/types.h>
-#include <kvmm/zone.h>
+#include <kvmm/ext/zone.h>
 
 /** enum kv_fit - which free run to take when several would do */
 enum kv_fit {

@@ -18,7 +18,7 @@
 #ifndef KVMM_ALLOC_H
 #define KVMM_ALLOC_H
 
-#include <kvmm/latency.h>
+#include <kvmm/metrics.h>
 #include <kvmm/pool.h>
 
 #ifdef __cplusplus
@@ -70,7 +70,7 @@ struct kvmm_alloc_ctl {
  *
  * Context: may sleep until the deadline, and while blocks move; never with KVMM_ALLOC_NOWAIT.
  * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks
- * for a request of this priority, or others wait already; -EDQUOT @ctl->tenant (<kvmm/tenant.h>) or
+ * for a request of this priority, or others wait already; -EDQUOT @ctl->tenant (<kvmm/ext/evict.h>) or
  * @ctl->cls (KVMM_CLASS_REFUSE) may not have so many: no request waits for that; -EAGAIN with
  * KVMM_ALLOC_NOWAIT: room has to be made first (by eviction or moves), or a compaction is going on;
  * -ETIMEDOUT the deadline has passed; -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being
@@ -170,7 +170,7 @@ struct kvmm_reclaim_args {
  * kvmm_reclaim() - evict until the high watermark is free; between steps, or in a thread of its own
  *
  * Drops the pool's lock every 64 blocks. Passes over blocks that are being copied (<kvmm/step.h>)
- * or verified (<kvmm/verify.h>): it neither waits for a verification nor restarts it.
+ * or verified (<kvmm/ext/inspect.h>): it neither waits for a verification nor restarts it.
  *
  * Return: 0 the high watermark is free; -EAGAIN the budget is used up; -ENOSPC nothing more can be
  * evicted; -EINVAL; -EOPNOTSUPP the pool has no policy.

@@ -28,6 +28,7 @@
 #ifndef KVMM_CACHE_H
 #define KVMM_CACHE_H
 
+#include <kvmm/key.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -43,7 +44,7 @@ extern "C" {
  * @domain: tenant, layout and group of the blocks: a block is a hit only if all are equal
  *
  * Lookups ignore @position and @parent. Registries of prefixes and tools learn from them which
- * block follows which; see <kvmm/registry.h>.
+ * block follows which; see <kvmm/ext/registry.h>.
  *
  * Fixed: keys, their place, and what they are looked up in; calls have arguments for the rest.
  */
@@ -158,7 +159,7 @@ KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire_args
  * Unreferenced hits count as needed: they can no longer be evicted for the rest.
  *
  * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
- * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/tenant.h> (likewise);
+ * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/ext/evict.h> (likewise);
  * -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed (nothing was
  * taken; what was evicted for them is).
  */
@@ -199,8 +200,8 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @staged: out; may be the memory of @blocks
  *
  * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -ENODATA likewise: one is
- * partial, by the tokens that were appended to it (<kvmm/tokens.h>); -EIO likewise, and the content
- * of one is lost (<kvmm/verify.h>): it can be freed only.
+ * partial, by the tokens that were appended to it (<kvmm/cache.h>); -EIO likewise, and the content
+ * of one is lost (<kvmm/ext/inspect.h>): it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
@@ -308,7 +309,7 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 
 /**
  * kvmm_pin_many_as() - take references that keep the blocks where they are, too
- * @type: enum kvmm_pin_type: the pin is undone by that type only, see <kvmm/pin.h>
+ * @type: enum kvmm_pin_type: the pin is undone by that type only, see <kvmm/ext/lease.h>
  *
  * Return: 0; -EBUSY one is being moved; -E2BIG the pool would have more pins than it may, see
  * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW, -ENOMEM (none was pinned).
@@ -399,7 +400,7 @@ static inline int kvmm_unpin(struct kvmm_pool *pool, kvmm_ref_t ref)
  *
  * Lock-free. True until the next compaction: ask at each step.
  *
- * Return: 0; -ESTALE; -EINVAL; -EIO the content of one is lost (<kvmm/verify.h>).
+ * Return: 0; -ESTALE; -EINVAL; -EIO the content of one is lost (<kvmm/ext/inspect.h>).
  */
 KVMM_API int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 				 uint32_t *blocks);
@@ -481,6 +482,95 @@ static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
  * with KVMM_DISK_RESET.
  */
 KVMM_API int kvmm_reset_cache(struct kvmm_pool *pool);
+
+/*
+ * Partial blocks: the tokens of private blocks, and blocks that are named by their own tokens.
+ *
+ * For engines that fill blocks one by one and have no sequence of <kvmm/seq.h>. The pool remembers
+ * what is in a private block until the block is freed, or has become a cached one; then nothing has
+ * to be cleared. Memory for it is taken at first use, for 256 blocks at a time.
+ *
+ *	kvmm_block_append_tokens(pool, block, &token, 1);	// how many are in it now
+ *	...
+ *	kvmm_stage_tokens(pool, &req);				// full: name it; else -ENODATA
+ *	kvmm_publish(pool, &publish);
+ *
+ * A block to which tokens were appended can be named only while it is full, by any call: else
+ * kvmm_stage() and kvmm_register() say -ENODATA, too. Of others the pool knows nothing, and takes
+ * the engine's word.
+ *
+ * A block's tokens are its owner's, as the block is. Any thread; no lock is held on return.
+ */
+
+/**
+ * kvmm_block_append_tokens() - these come next in the block
+ *
+ * Context: allocates host memory.
+ * Return: how many are in it now; -ENOSPC they do not all fit, and none was appended; -ENOMEM;
+ * -ESTALE, -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block,
+				      const uint32_t *tokens, uint32_t nr);
+
+/** kvmm_block_pop_tokens() - forget the last @nr. Return: how many are left; -ERANGE there are not
+ * so many, and none was forgotten; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t nr);
+
+/** kvmm_block_tokens() - what is in the block. Return: how many, which may be more than @max;
+ * -ESTALE, -EINVAL. */
+KVMM_API int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens,
+			       uint32_t max);
+
+/** kvmm_block_nr_tokens() - how many. Return: as kvmm_block_tokens(). */
+static inline int kvmm_block_nr_tokens(struct kvmm_pool *pool, kvmm_mut_t block)
+{
+	return kvmm_block_tokens(pool, block, NULL, 0);
+}
+
+/**
+ * struct kvmm_stage_tokens_args - full blocks to be named by their tokens
+ * @blocks: private blocks that follow each other; taken on success
+ * @nr: how many, at least 1
+ * @ctx: how they are named, for blocks of as many tokens as the pool's
+ * @parent, @parent_digest: name of the block before, as in struct kvmm_key_seq
+ * @extras, @nr_extras: the same; starts count from the first token of the first block
+ * @position: of the first, in blocks from the start of the prompt
+ * @domain: their tenant, layout and group
+ * @staged: room for @nr; may be the memory of @blocks
+ * @keys: room for @nr: their names; untouched on failure
+ * @digests: NULL, or room for @nr: the same in full, for the next @parent_digest; likewise
+ */
+struct kvmm_stage_tokens_args {
+	const kvmm_mut_t *blocks;
+	uint32_t nr;
+	const struct kvmm_key_ctx *ctx;
+	const kvmm_key_t *parent;
+	const kvmm_digest_t *parent_digest;
+	const struct kvmm_key_extra *extras;
+	size_t nr_extras;
+	uint32_t position;
+	kvmm_domain_t domain;
+	kvmm_staged_t *staged;
+	kvmm_key_t *keys;
+	kvmm_digest_t *digests;
+};
+
+KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool,
+				     const struct kvmm_stage_tokens_args *req,
+				     size_t size);
+
+/**
+ * kvmm_stage_tokens() - kvmm_stage(), with names that are computed from the blocks' own tokens
+ *
+ * Context: allocates host memory.
+ * Return: 0; -ENODATA one of them is not full; -ENOMEM; -EOPNOTSUPP @digests of an algorithm that
+ * has none; -ESTALE, -EINVAL. On failure all are still private, their tokens as they were.
+ */
+static inline int kvmm_stage_tokens(struct kvmm_pool *pool,
+				    const struct kvmm_stage_tokens_args *req)
+{
+	return kvmm_stage_tokens_sized(pool, req, sizeof(*req));
+}
 
 #ifdef __cplusplus
 }

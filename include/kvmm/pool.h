@@ -71,7 +71,7 @@ struct kvmm_plane {
 /**
  * Two pools that are made alike and called alike decide alike: blocks, handles, victims, and the
  * order of eviction are the same, in any process, on any machine, at any speed. For engines with
- * ranks that must agree without asking each other; <kvmm/gang.h> tells how they find out whether
+ * ranks that must agree without asking each other; <kvmm/ext/group.h> tells how they find out whether
  * they still do.
  *
  * Made alike: same attributes, &struct kvmm_pool_attr.seed included. Called alike: the same calls
@@ -99,7 +99,7 @@ struct kvmm_plane {
  */
 #define KVMM_POOL_NO_MAGAZINES		(1u << 4)
 
-/** With @block_bytes of its own: parts of its memory can be given back; see <kvmm/elastic.h>. */
+/** With @block_bytes of its own: parts of its memory can be given back; see <kvmm/ext/elastic.h>. */
 #define KVMM_POOL_ELASTIC		(1u << 5)
 
 /**
@@ -134,9 +134,9 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @index: index of cached blocks: "flat", or NULL for it: a table of a cache line a bucket, made
  *	for all blocks of the pool
  * @registry: registry of prefixes that the pool reports its blocks to, or NULL; see
- *	<kvmm/registry.h>. Outlives the pool
+ *	<kvmm/ext/registry.h>. Outlives the pool
  * @tier: which tier of @registry this pool is
- * @evict: classes of blocks, their quotas, and more on what is evicted; see <kvmm/evict.h>; NULL:
+ * @evict: classes of blocks, their quotas, and more on what is evicted; see <kvmm/ext/evict.h>; NULL:
  *	the policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: start of what would be random, 0 see there; else ignored
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
@@ -244,7 +244,7 @@ struct kvmm_alloc_report {
  * @prio: enum kvmm_priority, kept with the range; how far below the watermarks it may go
  * @flags: KVMM_ALLOC_*
  * @tenant: the tenant that is charged for the blocks; see enum kvmm_zero
- * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/owner.h>; 0 = none
+ * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/ext/lease.h>; 0 = none
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
  * @deadline_ns, @promise, @cls: as in struct kvmm_alloc_ctl, with its errors
@@ -279,7 +279,7 @@ struct kvmm_range_attr {
  * the run, and a call with a deadline waits for it.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
- * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -EAGAIN it
+ * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/ext/evict.h> (likewise); -EAGAIN it
  * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle;
  * -EIO a copy failed. Blocks moved before -ENOMEM or -EIO stay moved, and blocks evicted before
  * -EIO stay evicted.
@@ -339,7 +339,7 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  * The range's blocks stay where they are, so a range with several owners may grow, too.
  *
  * From the second call on the pool keeps free blocks behind the range for the next; see
- * <kvmm/grow.h>.
+ * <kvmm/pool.h>.
  *
  * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
  * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS; -EIO new blocks
@@ -451,7 +451,7 @@ enum kvmm_block_state {
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
 	KVMM_BLOCK_INACTIVE,	/* registered, not referenced: a hit, or the next victim */
 	KVMM_NR_BLOCK_STATES,	/* of those that the pool has */
-	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/elastic.h> */
+	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/ext/elastic.h> */
 };
 
 /**
@@ -511,10 +511,10 @@ struct kvmm_content {
  * kvmm_content_write() - copy from host memory into a block
  *
  * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and
- * others in <kvmm/owner.h>.
+ * others in <kvmm/ext/lease.h>.
  *
  * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block
- * is away, see <kvmm/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
+ * is away, see <kvmm/ext/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
  */
 KVMM_API int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
 				const void *buf, size_t bytes);
@@ -555,7 +555,7 @@ static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64
  * @nr_moves: out: copies (runs) they were moved in
  * @plan_ns, @copy_ns: out: time taken
  * @largest_before, @largest_after: out: longest free run, in blocks
- * @stay: NULL, or out: what did not move, and why; see <kvmm/pin.h>
+ * @stay: NULL, or out: what did not move, and why; see <kvmm/ext/lease.h>
  */
 struct kvmm_stay;
 struct kvmm_compact {
@@ -617,7 +617,7 @@ enum kvmm_miss {
  * @nr_free: in no extent, holding nothing
  * @nr_inactive: cached, evictable
  * @nr_available: @nr_free + @nr_inactive; of the latter, blocks being copied (<kvmm/step.h>) or
- *	verified (<kvmm/verify.h>), or protected by a tenant's min, cannot be had now
+ *	verified (<kvmm/ext/inspect.h>), or protected by a tenant's min, cannot be had now
  * @nr_state: blocks by enum kvmm_block_state
  * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs. A policy that
  *	orders free blocks, too ("lru-classic"), keeps them itself: they are in no run
@@ -635,7 +635,7 @@ enum kvmm_miss {
  * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs;
  *	with the world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
- * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
+ * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/ext/elastic.h>
  * @nr_retired: of @nr_blocks: blocks that had all 268,435,455 generations of their handle: ranges
  *	may use them, private and cached blocks never again
  * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
@@ -773,6 +773,74 @@ KVMM_API int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width
  * further calls); -EINVAL.
  */
 KVMM_API int kvmm_validate(struct kvmm_pool *pool);
+
+/*
+ * Ranges that grow as a sequence decodes.
+ *
+ * The pool keeps a run of free blocks behind a range that grows, so that the next blocks lie where
+ * the last ones end. Such a reservation is soft. Its blocks count as free; a request that would
+ * otherwise fail, evict, move or scatter gets them. It ends when the range is freed, shrunk at its
+ * end, split or moved. It begins with the second kvmm_range_grow(), or with the range if that was
+ * allocated with KVMM_ALLOC_GROWS, and is made twice as long each time that it is used up.
+ *
+ * A range that grows may have more extents than KVMM_MAX_RUNS: kvmm_range_extents() says how many.
+ * So growing fails with -ENOSPC only if too few blocks are free or evictable.
+ *
+ * Documentation/growth.rst has pictures and figures.
+ */
+
+/**
+ * kvmm_range_grow_many() - @by more blocks at the end of each of @nr ranges: a step of a batch
+ * @ranges: a range may stand there more than once
+ *
+ * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
+ * One lock hold where blocks are free. In a pool with limits of tenants or a zero policy memory is
+ * allocated for each call, and nothing is moved to make a run. Within a call that fails
+ * kvmm_range_extents() may see a range longer for a moment; after -EIO for good if another owner
+ * has let it grow in that moment.
+ *
+ * Return: 0, also for no ranges; -ENOSPC; -EDQUOT a tenant's limit, or the quota of a class with
+ * KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL one of the
+ * handles; -EINVAL; -ENOMEM; -EIO as kvmm_range_grow().
+ */
+KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,
+				  uint32_t by);
+
+/** Ranges of 1, 2, 3 to 4, 5 to 8, ... 33 to 64, and more extents. */
+#define KVMM_GROWTH_HIST	8u
+
+/**
+ * struct kvmm_growth_stat - growth in one pool; one coherent snapshot
+ * @size: sizeof(struct kvmm_growth_stat)
+ * @nr_reserved, @nr_reservations: blocks reserved now, and for how many ranges; the blocks are in
+ *	nr_free of struct kvmm_pool_stat
+ * @live, @live_ext, @live_max: ranges there are, by their extents; extents of all of them; of the
+ *	one that has most
+ * @finished, @finished_ext, @finished_max: the same of those freed since the pool was made
+ * @in_place, @elsewhere: pieces that ranges grew by, behind their end and as a further extent
+ * @steals, @stolen_blocks: times that other requests took reserved blocks, and how many
+ */
+struct kvmm_growth_stat {
+	size_t size;
+	uint32_t nr_reserved;
+	uint32_t nr_reservations;
+	uint64_t live[KVMM_GROWTH_HIST];
+	uint64_t live_ext;
+	uint64_t finished[KVMM_GROWTH_HIST];
+	uint64_t finished_ext;
+	uint32_t live_max;
+	uint32_t finished_max;
+	uint64_t in_place;
+	uint64_t elsewhere;
+	uint64_t steals;
+	uint64_t stolen_blocks;
+};
+
+/** kvmm_growth_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
+static inline int kvmm_growth_get_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_GROWTH, stat, stat ? stat->size : 0);
+}
 
 #ifdef __cplusplus
 }

@@ -67,7 +67,7 @@ enum kvmm_seq_state {
  * @KVMM_SEQ_COMPLETE: -EOVERFLOW: all of max_output has been generated, or would be exceeded
  * @KVMM_SEQ_NO_DRAFT: -ENOMSG: accept() of drafts that schedule_speculative() was not told
  * @KVMM_SEQ_OTHER_DRAFT: -EILSEQ: a token that is not the draft with computed K/V
- * @KVMM_SEQ_NO_QUOTA: -EDQUOT: its tenant may not have so many blocks, see <kvmm/tenant.h>;
+ * @KVMM_SEQ_NO_QUOTA: -EDQUOT: its tenant may not have so many blocks, see <kvmm/ext/evict.h>;
  *	&kvmm_seq_info.nr_missing
  */
 enum kvmm_seq_error {

@@ -42,9 +42,8 @@
 #define KVMM_TIER_H
 
 #include <kvmm/cache.h>
-#include <kvmm/latency.h>
+#include <kvmm/metrics.h>
 #include <kvmm/pool.h>
-#include <kvmm/residency.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -164,7 +163,7 @@ struct kvmm_tier_disk_attr {
 #define KVMM_TIER_DISK_ATTR_INIT { sizeof(struct kvmm_tier_disk_attr), 800, 0, 0, 0 }
 
 /**
- * kvmm_tier_set_disk() - put a store below the host tier; see <kvmm/disk.h>
+ * kvmm_tier_set_disk() - put a store below the host tier; see <kvmm/ext/disk.h>
  * @disk: the tier's alone; the caller closes it when the tier is gone
  * @attr: NULL = KVMM_TIER_DISK_ATTR_INIT
  *

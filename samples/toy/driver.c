@@ -9,8 +9,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <kvmm/device.h>
-#include <kvmm/soft.h>
+#include <kvmm/ext/device.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * the last bit.
  */
 #include <errno.h>
-#include <kvmm/control.h>
-#include <kvmm/verify.h>
+#include <kvmm/ext/control.h>
+#include <kvmm/ext/inspect.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

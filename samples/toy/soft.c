@@ -3,7 +3,7 @@
  * The kernels on the software driver: it calls what gcc made of kernels.c, and its race checker is
  * told what each launch touches.
  */
-#include <kvmm/soft.h>
+#include <kvmm/ext/device.h>
 
 #include "device.h"
 

@@ -4,7 +4,7 @@
  * pool, is computed. Blocks go down as they are published; polling is the engine's business, once a turn.
  * Sequences ask for what is there (request.c).
  */
-#include <kvmm/disk.h>
+#include <kvmm/ext/disk.h>
 
 #include "engine.h"
 

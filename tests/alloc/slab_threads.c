@@ -6,7 +6,7 @@
  * and text, shrinks and checks. Exit code 0: all is well.
  */
 #include <kv/alloc.h>
-#include <kvmm/zone.h>
+#include <kvmm/ext/zone.h>
 
 #include "tests/support/threads.h"
 

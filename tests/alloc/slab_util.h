@@ -4,7 +4,7 @@
 #define SLAB_UTIL_H
 
 #include <kv/alloc.h>
-#include <kvmm/zone.h>
+#include <kvmm/ext/zone.h>
 
 #include "tests/support/test.h"
 

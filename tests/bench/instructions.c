@@ -4,8 +4,8 @@
  * each op_*() is one call, or a pair that leaves the pool as it was. Linked with libkvmm.so, as
  * programs of users are.
  */
+#include <kvmm/ext/testing.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/testing.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include <kvmm/control.h>
+#include <kvmm/ext/control.h>
 
 extern char folder[64];
 

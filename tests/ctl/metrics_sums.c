@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Checksums of cached blocks whose content the test spoils: where they lie, and on their way elsewhere.
- * Each block has a name of its own. What is looked at when is said by <kvmm/verify.h>: what is new or has
+ * Each block has a name of its own. What is looked at when is said by <kvmm/ext/inspect.h>: what is new or has
  * moved first, else all that have a checksum.
  */
 #include "metrics_dev.h"

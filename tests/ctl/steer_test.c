@@ -2,7 +2,7 @@
 /* Compaction and migration by the socket: planned, begun, watched, called off. */
 #define _GNU_SOURCE
 
-#include <kvmm/migrate.h>
+#include <kvmm/ext/migrate.h>
 
 #include "ctl/control.h"
 #include "pool/internal.h"

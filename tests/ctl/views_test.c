@@ -5,8 +5,8 @@
  */
 #include <kv/alloc.h>
 #include <kv/rcu.h>
-#include <kvmm/hold.h>
-#include <kvmm/registry.h>
+#include <kvmm/ext/lease.h>
+#include <kvmm/ext/registry.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"

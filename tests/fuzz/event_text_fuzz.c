@@ -3,7 +3,7 @@
  * Any bytes as lines of events, and as batches for tools. What is a line is written as it was read; all
  * lines of an input, one after the other, become a trace within the limits of traces, or none.
  */
-#include <kvmm/publisher.h>
+#include <kvmm/ext/publisher.h>
 
 #include "tools/replay/maps.c"
 #include "tools/replay/trace.c"

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kvmm/hold.h>
-#include <kvmm/testing.h>
+#include <kvmm/ext/lease.h>
+#include <kvmm/ext/testing.h>
 
 #include "alloc/slab.h"
 #include "ctl/control.h"

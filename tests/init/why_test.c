@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls that make something say which of the reasons for an errno it was. */
 #include <criterion/criterion.h>
-#include <kvmm/control.h>
-#include <kvmm/disk.h>
+#include <kvmm/ext/control.h>
+#include <kvmm/ext/disk.h>
+#include <kvmm/ext/publisher.h>
 #include <kvmm/pool.h>
-#include <kvmm/publisher.h>
 #include <kvmm/tier.h>
 #include <stdio.h>
 #include <stdlib.h>

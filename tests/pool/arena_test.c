@@ -10,7 +10,7 @@
 
 #include <kv/env.h>
 #include <kv/rcu.h>
-#include <kvmm/hold.h>
+#include <kvmm/ext/lease.h>
 
 #include "pool/arena.h"
 #include "tests/pool/util.h"

@@ -3,7 +3,7 @@
  * Threads that hold, renew, release and expire, while others evict and compact. Exit code 0: a pinned
  * block was where its address said for as long as it was held, nothing was lost, the pool is valid.
  */
-#include <kvmm/hold.h>
+#include <kvmm/ext/lease.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

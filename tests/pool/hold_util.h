@@ -3,7 +3,7 @@
 #ifndef POOL_TEST_HOLD_UTIL_H
 #define POOL_TEST_HOLD_UTIL_H
 
-#include <kvmm/hold.h>
+#include <kvmm/ext/lease.h>
 
 #include "tests/pool/util.h"
 

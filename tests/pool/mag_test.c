@@ -11,7 +11,7 @@
 #include <kv/rcu.h>
 #include <kv/sys.h>
 #include <kvmm/alloc.h>
-#include <kvmm/evict.h>
+#include <kvmm/ext/evict.h>
 
 #include "pool/local.h"
 #include "tests/pool/util.h"

@@ -9,7 +9,7 @@
 
 #include <kv/env.h>
 
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/pool/util.h"
 

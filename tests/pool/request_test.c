@@ -3,7 +3,7 @@
  * Sequences, as seen in their block tables; pictures are explained in request_util.h. Blocks have 4
  * tokens.
  */
-#include <kvmm/tenant.h>
+#include <kvmm/ext/evict.h>
 
 #include "request_util.h"
 #include "seq/internal.h"

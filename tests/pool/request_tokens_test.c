@@ -3,8 +3,8 @@
  * Partial blocks: tokens of private blocks, and blocks that are named by them. Blocks have 4 tokens.
  */
 #include <kv/rcu.h>
-#include <kvmm/owner.h>
-#include <kvmm/tokens.h>
+#include <kvmm/cache.h>
+#include <kvmm/ext/lease.h>
 
 #include "request_util.h"
 #include "tests/support/fake_env.h"

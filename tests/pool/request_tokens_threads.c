@@ -7,7 +7,7 @@
  * any number up to a full block, or -ESTALE; but the owner must always find all of its own.
  * Exit code 0: it did.
  */
-#include <kvmm/tokens.h>
+#include <kvmm/cache.h>
 
 #include "tests/support/threads.h"
 

@@ -6,22 +6,20 @@
  */
 #include <criterion/criterion.h>
 #include <kvmm/alloc.h>
-#include <kvmm/digest.h>
-#include <kvmm/disk.h>
-#include <kvmm/elastic.h>
+#include <kvmm/cache.h>
 #include <kvmm/event.h>
-#include <kvmm/evict.h>
-#include <kvmm/group.h>
-#include <kvmm/map.h>
-#include <kvmm/owner.h>
-#include <kvmm/pin.h>
-#include <kvmm/registry.h>
+#include <kvmm/ext/disk.h>
+#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/evict.h>
+#include <kvmm/ext/group.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/lease.h>
+#include <kvmm/ext/registry.h>
+#include <kvmm/ext/slab.h>
+#include <kvmm/ext/zone.h>
 #include <kvmm/seq.h>
-#include <kvmm/slab.h>
 #include <kvmm/step.h>
 #include <kvmm/tier.h>
-#include <kvmm/tokens.h>
-#include <kvmm/zone.h>
 #include <string.h>
 
 #include <kv/mem.h>

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <kv/pool.h>
-#include <kvmm/hold.h>
+#include <kvmm/ext/lease.h>
 
 #include "tests/support/threads.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kernels of programs, <kvmm/soft.h>: they run, they are checked, and only good ones are taken. */
+/* Kernels of programs, <kvmm/ext/device.h>: they run, they are checked, and only good ones are taken. */
 #include <dlfcn.h>
-#include <kvmm/soft.h>
+#include <kvmm/ext/device.h>
 
 #include "driver.h"
 

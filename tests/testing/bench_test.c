@@ -2,7 +2,7 @@
 /* The bench: time, dice, memory, and the list of what went wrong. */
 #include <kv/log.h>
 #include <kv/stat.h>
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Each expectation, met and not met. */
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/support/test.h"
 

@@ -4,7 +4,7 @@
 #include <kv/lock.h>
 #include <kv/log.h>
 #include <kv/rcu.h>
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/support/fake_env.h"
 #include "tests/support/test.h"

@@ -76,7 +76,7 @@ if command -v pkg-config >/dev/null; then
 
 	cat >"$root/soft.c" <<-'END'
 		#include <kvmm/kvmm.h>
-		#include <kvmm/testing.h>
+		#include <kvmm/ext/testing.h>
 		#include <stdio.h>
 		int main(void)
 		{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pools, keys and prompts that the bench builds. */
 #include <kv/pool.h>
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/support/test.h"
 

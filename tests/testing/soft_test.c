@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The software device by way of the bench. Each test is a process, so each loads the driver anew. */
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "tests/swcuda/driver.h"
 

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include <kvmm/ext/testing.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/testing.h>
 
 #define NR_ROUNDS	3000u
 #define MSEC		1000000ull	/* what times of blocks are exact to */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <kvmm/control.h>
+#include <kvmm/ext/control.h>
 #include <kvmm/kvmm.h>
 
 #include "pool/internal.h"

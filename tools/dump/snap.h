@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <kvmm/map.h>
+#include <kvmm/ext/inspect.h>
 #include <kvmm/pool.h>
 
 #define SNAP_NAME	64u

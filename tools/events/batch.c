@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvmm/publisher.h>
+#include <kvmm/ext/publisher.h>
 
 #include "print.h"
 #include "wire.h"

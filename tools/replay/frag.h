@@ -3,8 +3,8 @@
 #ifndef REPLAY_FRAG_H
 #define REPLAY_FRAG_H
 
+#include <kvmm/ext/testing.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/testing.h>
 
 #include "layout.h"
 #include "maps.h"

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <kvmm/control.h>
-#include <kvmm/publisher.h>
+#include <kvmm/ext/control.h>
+#include <kvmm/ext/publisher.h>
 
 #include "live.h"
 

@@ -11,7 +11,7 @@
 /*
  * ---- --config FILE ----
  *
- * What a configuration file of <kvmm/config.h> says of tiers, as if it stood in the options at
+ * What a configuration file of <kvmm/ext/disk.h> says of tiers, as if it stood in the options at
  * that place. What a simulation has nothing like is refused, so that nobody believes it was tried.
  */
 

@@ -7,7 +7,7 @@
  * its old places are compared at its end. A step that cannot begin is tried again, and the time
  * until it does is a pause.
  */
-#include <kvmm/testing.h>
+#include <kvmm/ext/testing.h>
 
 #include "live.h"
 #include "readers.h"

@@ -22,8 +22,8 @@
  *
  * Unless a call says otherwise: any thread, but not from a callback that runs under a lock.
  */
-#ifndef KVMM_REGISTRY_H
-#define KVMM_REGISTRY_H
+#ifndef KVMM_EXT_REGISTRY_H
+#define KVMM_EXT_REGISTRY_H
 
 #include <kvmm/cache.h>
 #include <kvmm/types.h>
@@ -411,4 +411,4 @@ KVMM_API int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_pr
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_REGISTRY_H */
+#endif /* KVMM_EXT_REGISTRY_H */

@@ -35,8 +35,8 @@
  * A job belongs to one thread at a time. It has no callbacks and no thread of its own: only polls
  * carry it on. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
  */
-#ifndef KVMM_MIGRATE_H
-#define KVMM_MIGRATE_H
+#ifndef KVMM_EXT_MIGRATE_H
+#define KVMM_EXT_MIGRATE_H
 
 #include <kvmm/pool.h>
 #include <kvmm/step.h>
@@ -525,4 +525,4 @@ static inline int kvmm_migrate_auto_get_stat(struct kvmm_migrate_auto *watch,
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_MIGRATE_H */
+#endif /* KVMM_EXT_MIGRATE_H */

@@ -10,8 +10,8 @@
  * opened at the start only: the library does not depend on it. An engine with a transport of its
  * own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
  */
-#ifndef KVMM_PUBLISHER_H
-#define KVMM_PUBLISHER_H
+#ifndef KVMM_EXT_PUBLISHER_H
+#define KVMM_EXT_PUBLISHER_H
 
 #include <kvmm/event.h>
 
@@ -261,5 +261,4 @@ KVMM_API int kvmm_publisher_get_stat(const struct kvmm_publisher *publisher,
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* KVMM_PUBLISHER_H */
+#endif /* KVMM_EXT_PUBLISHER_H */

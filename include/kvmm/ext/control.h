@@ -17,8 +17,8 @@
  * root, get in. struct kvmm_control_attr bounds what clients may cost. Protocol and commands:
  * Documentation/control.rst.
  */
-#ifndef KVMM_CONTROL_H
-#define KVMM_CONTROL_H
+#ifndef KVMM_EXT_CONTROL_H
+#define KVMM_EXT_CONTROL_H
 
 #include <kvmm/types.h>
 
@@ -161,5 +161,4 @@ KVMM_API int kvmm_control_get_stat(const struct kvmm_control *control,
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* KVMM_CONTROL_H */
+#endif /* KVMM_EXT_CONTROL_H */

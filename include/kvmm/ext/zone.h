@@ -7,8 +7,8 @@
  * a zone), allocate no host memory after creation, and are all or nothing: a call that fails has
  * changed nothing.
  */
-#ifndef KVMM_ZONE_H
-#define KVMM_ZONE_H
+#ifndef KVMM_EXT_ZONE_H
+#define KVMM_EXT_ZONE_H
 
 #include <kvmm/types.h>
 
@@ -165,4 +165,4 @@ KVMM_API int kvmm_zone_buddyinfo(struct kvmm_zone *zone,
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_ZONE_H */
+#endif /* KVMM_EXT_ZONE_H */

@@ -23,8 +23,8 @@
  * random numbers come from it, in all threads. Calls on one bench are made by one thread, but for
  * those marked "any thread". Documentation/testing.rst has a worked example.
  */
-#ifndef KVMM_TESTING_H
-#define KVMM_TESTING_H
+#ifndef KVMM_EXT_TESTING_H
+#define KVMM_EXT_TESTING_H
 
 #include <kvmm/pool.h>
 #include <kvmm/types.h>
@@ -368,4 +368,4 @@ KVMM_API int kvmm_testing_get_state(struct kvmm_testing_state *state);
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_TESTING_H */
+#endif /* KVMM_EXT_TESTING_H */

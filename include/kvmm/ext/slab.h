@@ -18,8 +18,8 @@
  * nothing. If a cache ever finds that it contradicts itself it refuses further calls with
  * -EUCLEAN.
  */
-#ifndef KVMM_SLAB_H
-#define KVMM_SLAB_H
+#ifndef KVMM_EXT_SLAB_H
+#define KVMM_EXT_SLAB_H
 
 #include <kvmm/types.h>
 
@@ -282,4 +282,4 @@ KVMM_API const struct kvmm_slab_preset *kvmm_slab_preset_at(uint32_t i);
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_SLAB_H */
+#endif /* KVMM_EXT_SLAB_H */

@@ -26,8 +26,8 @@
  *
  * A *balloon* is a target: bytes to be away. The pool approaches it a portion at a time.
  */
-#ifndef KVMM_ELASTIC_H
-#define KVMM_ELASTIC_H
+#ifndef KVMM_EXT_ELASTIC_H
+#define KVMM_EXT_ELASTIC_H
 
 #include <kvmm/pool.h>
 
@@ -263,4 +263,4 @@ static inline int kvmm_elastic_get_stat(struct kvmm_pool *pool, struct kvmm_elas
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVMM_ELASTIC_H */
+#endif /* KVMM_EXT_ELASTIC_H */
