@@ -230,13 +230,15 @@ install: completion := $(wildcard $(srctree)/share/bash-completion/kvmm)
 install: completion-dir := $(prefix)/share/bash-completion/completions
 install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
-		$(DESTDIR)$(includedir)/kvmm $(DESTDIR)$(mandir)/man1
+		$(DESTDIR)$(includedir)/kvmm/ext $(DESTDIR)$(mandir)/man1
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
 	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
 	install -m 644 libkvmm.a $(alibs) $(DESTDIR)$(libdir)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
+	$(foreach h,$(wildcard $(srctree)/include/kvmm/ext/*.h),install -m 644 $h \
+		$(DESTDIR)$(includedir)/kvmm/ext &&) true
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
 	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
