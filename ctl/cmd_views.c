@@ -2,10 +2,10 @@
 /*
  * Views of memory: the map of a pool, parts of it by owner, prefixes, slab caches.
  *
- * The map is read without a lock (<kvmm/ext/inspect.h>), a portion a call: a client that wants all of a
- * large pool asks again, from where the last row ended. Sums by owner and by sequence are taken
- * over one walk of the map: some ten milliseconds for a million blocks, in the thread that polls,
- * and in the way of no other.
+ * The map is read without a lock (<kvmm/ext/inspect.h>), a portion a call: a client that wants all
+ * of a large pool asks again, from where the last row ended. Sums by owner and by sequence are
+ * taken over one walk of the map: some ten milliseconds for a million blocks, in the thread that
+ * polls, and in the way of no other.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -465,7 +465,7 @@ static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
 
 void __release_settle(struct kvmm_pool *pool);
 
-/* Work that frees blocks to take them is no news: as @posted was before. @evicted: but these are. */
+/* Work that frees blocks to take them is no news: as @posted was; @evicted: but these are. */
 void release_take_back(struct kvmm_pool *pool, u32 posted, bool evicted);
 
 /*

@@ -36,6 +36,7 @@ static void show(void)
 static int lend(struct kvmm_hold_attr *attr)
 {
 	struct kvmm_pin_addr addr[4];
+	struct kvmm_hold_info info;
 	kvmm_hold_t hold;
 	kvmm_ref_t refs[4];
 	int err = kvmm_hold(pool, attr, &hold);
@@ -43,6 +44,10 @@ static int lend(struct kvmm_hold_attr *attr)
 	if (err < 0)
 		return err;
 	show();
+	err = kvmm_hold_get_info(pool, hold, &info);
+	if (err)
+		return err;
+	printf("of it itself: owner %llu\n", (unsigned long long)info.owner);
 	kvmm_pin_addrs(pool, hold, addr, 4);	/* these are sent to the other side ... */
 	printf("pinned: %s, %d blocks\n", kvmm_strerror(kvmm_pin_check(pool, &addr[0])),
 	       kvmm_hold_refs(pool, hold, refs, NULL, 4));

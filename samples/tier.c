@@ -65,6 +65,20 @@ static int compute(struct kvmm_seq *seq, unsigned char p, uint32_t nr)
 	return err < 0 ? err : kvmm_seq_apply(seq, NULL, 0);
 }
 
+/* What is new goes down by itself, at each kvmm_tier_poll(); here it is waited for. */
+static int keep(struct kvmm_seq *seq)
+{
+	struct kvmm_tier_offload_args down = { .size = sizeof(down) };
+	kvmm_ref_t refs[NR_BLOCKS];
+	kvmm_tier_op_t op;
+	int err;
+
+	down.refs = refs;
+	down.nr = kvmm_seq_refs(seq, refs, NULL, NR_BLOCKS);
+	err = kvmm_tier_offload(pool, &down, &op);
+	return err ? err : kvmm_tier_wait(pool, op, SECOND_NS);
+}
+
 static int serve(unsigned char p, struct kvmm_seq *seq)
 {
 	struct pollfd fd = { .fd = kvmm_tier_eventfd(pool), .events = POLLIN };
@@ -77,9 +91,7 @@ static int serve(unsigned char p, struct kvmm_seq *seq)
 		return nr;
 	printf("prompt %u: %d blocks were there, %u computed\n", p, nr, NR_BLOCKS - nr);
 	err = compute(seq, p, nr);
-	while (kvmm_tier_poll(pool) > 0)	/* what is new goes down */
-		;
-	return err < 0 ? err : 0;
+	return err < 0 ? err : keep(seq);
 }
 
 static int run(struct kvmm_key_ctx *keys)

@@ -70,9 +70,10 @@ struct kvmm_alloc_ctl {
  *
  * Context: may sleep until the deadline, and while blocks move; never with KVMM_ALLOC_NOWAIT.
  * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks
- * for a request of this priority, or others wait already; -EDQUOT @ctl->tenant (<kvmm/ext/evict.h>) or
- * @ctl->cls (KVMM_CLASS_REFUSE) may not have so many: no request waits for that; -EAGAIN with
- * KVMM_ALLOC_NOWAIT: room has to be made first (by eviction or moves), or a compaction is going on;
+ * for a request of this priority, or others wait already; -EDQUOT @ctl->tenant
+ * (<kvmm/ext/evict.h>) or @ctl->cls (KVMM_CLASS_REFUSE) may not have so many: no request waits for
+ * that; -EAGAIN with KVMM_ALLOC_NOWAIT: room has to be made first (by eviction or moves), or a
+ * compaction is going on;
  * -ETIMEDOUT the deadline has passed; -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being
  * destroyed; -EOPNOTSUPP the pool has no policy; -ENOMEM, -EIO, -EUCLEAN as
  * kvmm_range_alloc_attr().

@@ -204,9 +204,9 @@ KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_c
 #define KVMM_BACKGROUND_SHORTEN		(1u << 2)
 
 /**
- * The work takes and compares checksums too, where kvmm_verify_set() of <kvmm/ext/inspect.h> asks for
- * them: of new and moved blocks as soon as possible (the thread looks every 10 ms), of a batch of
- * others, in turns, each interval. Then no thread need call kvmm_verify_tick().
+ * The work takes and compares checksums too, where kvmm_verify_set() of <kvmm/ext/inspect.h> asks
+ * for them: of new and moved blocks as soon as possible (the thread looks every 10 ms), of a batch
+ * of others, in turns, each interval. Then no thread need call kvmm_verify_tick().
  */
 #define KVMM_BACKGROUND_VERIFY		(1u << 3)
 

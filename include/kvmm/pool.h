@@ -71,8 +71,8 @@ struct kvmm_plane {
 /**
  * Two pools that are made alike and called alike decide alike: blocks, handles, victims, and the
  * order of eviction are the same, in any process, on any machine, at any speed. For engines with
- * ranks that must agree without asking each other; <kvmm/ext/group.h> tells how they find out whether
- * they still do.
+ * ranks that must agree without asking each other; <kvmm/ext/group.h> tells how they find out
+ * whether they still do.
  *
  * Made alike: same attributes, &struct kvmm_pool_attr.seed included. Called alike: the same calls
  * one after the other, as by one thread; calls that change nothing (statistics, listings, lookups
@@ -99,7 +99,7 @@ struct kvmm_plane {
  */
 #define KVMM_POOL_NO_MAGAZINES		(1u << 4)
 
-/** With @block_bytes of its own: parts of its memory can be given back; see <kvmm/ext/elastic.h>. */
+/** With @block_bytes of its own: parts of its memory can be given back: <kvmm/ext/elastic.h>. */
 #define KVMM_POOL_ELASTIC		(1u << 5)
 
 /**
@@ -136,7 +136,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @registry: registry of prefixes that the pool reports its blocks to, or NULL; see
  *	<kvmm/ext/registry.h>. Outlives the pool
  * @tier: which tier of @registry this pool is
- * @evict: classes of blocks, their quotas, and more on what is evicted; see <kvmm/ext/evict.h>; NULL:
+ * @evict: classes of blocks, their quotas, and more on what is evicted: <kvmm/ext/evict.h>; NULL:
  *	the policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: start of what would be random, 0 see there; else ignored
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
@@ -279,8 +279,8 @@ struct kvmm_range_attr {
  * the run, and a call with a deadline waits for it.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
- * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/ext/evict.h> (likewise); -EAGAIN it
- * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle;
+ * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/ext/evict.h> (likewise); -EAGAIN
+ * it would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle;
  * -EIO a copy failed. Blocks moved before -ENOMEM or -EIO stay moved, and blocks evicted before
  * -EIO stay evicted.
  */

@@ -26,8 +26,8 @@ static int use(struct kvmm_pool *pool, struct prompt *prompt, void (*acquired)(c
 	kvmm_mut_t mut[MAX_NR];
 	u32 nr = prompt->nr;
 	struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr,
-					 .nr_blocks = nr,
-					 .hits = prompt->ref, .fresh = mut, .domain = { .tenant = prompt->tenant } };
+					 .nr_blocks = nr, .hits = prompt->ref, .fresh = mut,
+					 .domain = { .tenant = prompt->tenant } };
 	struct kvmm_prefix rest;
 	int err;
 

@@ -234,8 +234,8 @@ Test(strerror, each_error_that_a_header_names_has_words_of_its_own)
 	u32 nr = 0;
 
 	texts[0] = kvmm_strerror(0);
-	snprintf(pattern, sizeof(pattern), "%s/include/kvmm/*.h", tree ? tree : ".");
-	cr_assert_eq(glob(pattern, 0, NULL, &headers), 0, "%s", pattern);
+	snprintf(pattern, sizeof(pattern), "%s/include/kvmm/{,ext/}*.h", tree ? tree : ".");
+	cr_assert_eq(glob(pattern, GLOB_BRACE, NULL, &headers), 0, "%s", pattern);
 	for (size_t i = 0; i < headers.gl_pathc; i++) {
 		FILE *file = fopen(headers.gl_pathv[i], "r");
 

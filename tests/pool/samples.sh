@@ -34,6 +34,10 @@ says() {
 for sample in admit chat handover lend owners partial phases promise ranks router slab spill tenants watch; do
 	run $sample
 done
+folder=$(mktemp -d)
+run "store $folder/it"
+says '^the second$' "what was written is not read after a restart"
+rm -r "$folder"
 run hybrid
 says '^user 0: 0 of 2000 tokens reused$' "the first user reused something"
 says '^user 1: 1600 of 2000 tokens reused$' "the second user did not reuse the common prompt"

@@ -327,7 +327,7 @@ KVMM_API int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *
  *	nr = kvmm_leaks(pool, &what, rows, 64);		// now and then
  *
  * Three kinds of things have owners: ranges, private and staged blocks (here), and holds, which are
- * references and pins with an owner (<kvmm/ext/lease.h>). A range or a block has one owner at a time; a
+ * references and pins with an owner (above). A range or a block has one owner at a time; a
  * hold is for one owner, and there may be any number of holds on a thing.
  *
  * A *lease* is a deadline that the owner has promised to keep. When it runs out nothing happens
