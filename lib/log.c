@@ -12,37 +12,39 @@
 #include <kv/log.h>
 #include <kv/stat.h>
 #include <kv/sys.h>
+#include <kv/thread.h>
 #include <kvmm/types.h>
 
-#define LOG_LINE	256
 #define NR_BUG_SITES	64
 
 #define PREFIX		"kvmm: "
 
-static __thread char last[LOG_LINE];	/* owner thread; "": nothing since kv_why_clear() */
-
 void kv_why_clear(void)
 {
-	last[0] = '\0';
+	if (kv_thread_claim_slot() != KV_NONE)
+		kv_stat_row->why[0] = '\0';
 }
 
 const char *kvmm_why(void)
 {
-	return strncmp(last, PREFIX, strlen(PREFIX)) ? last : last + strlen(PREFIX);
+	const char *line = kv_stat_row ? kv_stat_row->why : "";
+
+	return strncmp(line, PREFIX, strlen(PREFIX)) ? line : line + strlen(PREFIX);
 }
 
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
 static void log_line(int level, const char *fmt, va_list args)
 {
 	const struct kv_env_ops *env = kv_env();
-	char line[LOG_LINE];
+	char line[KV_WHY_BYTES];
 	int len = vsnprintf(line, sizeof(line), fmt, args), cancel;
 
 	if (len < 0)
 		return;
 	if (len >= sizeof(line))
 		memcpy(line + sizeof(line) - 4, "...", 4);
-	memcpy(last, line, sizeof(last));
+	if (kv_thread_claim_slot() != KV_NONE)
+		memcpy(kv_stat_row->why, line, sizeof(line));
 	if (!env->log)
 		return;
 	/* It writes to files, as likely as not, and any lock may be held: no cancellation. */

@@ -72,6 +72,7 @@ static struct kv_stat_row *claim_row(void)
 		if (READ_ONCE(rows[i].claimed) || kv_xchg_acquire(&rows[i].claimed, 1))
 			continue;
 		rows[i].slot = i;
+		rows[i].why[0] = '\0';
 		count_row(i);
 		return &rows[i];
 	}

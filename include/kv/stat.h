@@ -34,11 +34,14 @@ enum kv_event {
 	KV_NR_EVENTS,
 };
 
+#define KV_WHY_BYTES	256u
+
 struct kv_stat_row {
 	u64 n[KV_NR_EVENTS];	/* owner thread; READ_ONCE() by readers */
 	u64 section;		/* owner thread; acquire: see kv/rcu.h */
 	u32 claimed;		/* atomic */
 	u32 slot;		/* owner thread; its number among the rows */
+	char why[KV_WHY_BYTES];	/* owner thread; "": nothing since kv_why_clear() */
 } __cacheline_aligned;
 
 #define KV_STAT_ROWS	256u

@@ -172,7 +172,8 @@ KVMM_API const char *kvmm_strerror(int err);
  * kvmm_control_open(), kvmm_attach_type_create() and kvmm_node_attach() say which of the reasons
  * for an errno it was, where there are several. The same line is logged, see kvmm_log_set().
  *
- * Return: text of the thread's own, until its next such call; "": kvmm_strerror() says all.
+ * Return: text of the thread's own, until its next such call; "": kvmm_strerror() says all, or more
+ * than 256 threads use kvmm and this one has no room for it.
  */
 KVMM_API const char *kvmm_why(void);
 

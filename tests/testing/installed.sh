@@ -109,7 +109,7 @@ fi
 
 # The seam is a version of its own, so that packagers see who uses it.
 readelf -W --dyn-syms "$lib/libkvmm.so.0" >"$root/syms"
-says "version of the seam" "kvmm_testing_set_host@@KVMM_TESTING kvmm_testing_get_state@@KVMM_TESTING" \
+says "version of the seam" "kvmm_testing_get_state@@KVMM_TESTING kvmm_testing_set_host@@KVMM_TESTING" \
 	sh -c "grep -o 'kvmm_testing_[a-z_]*@@[A-Z_]*' '$root/syms' | sort | xargs"
 says "nothing of the bench in the library" "" \
 	sh -c "nm -g --defined-only '$lib/libkvmm.a' | grep testing_begin"'; true'
