@@ -230,9 +230,9 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 		u32 nr_done = append(order, note, handles, nr, may_wait);
 
 		nr -= nr_done;
-		handles += nr_done;
-		if (likely(!nr))
+		if (likely(!nr))	/* @handles may be NULL then */
 			return;
+		handles += nr_done;
 		/* The log is full, or busy: apply it, unless that would mean to wait. */
 		if (!may_wait && !kv_trylock(&order->lock))
 			return;

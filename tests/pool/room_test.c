@@ -94,19 +94,18 @@ Test(room, no_more_is_moved_than_allowed)
 POOL_TEST(room, nothing_moves_for_those_who_would_rather_fail, make_pool(16))
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16, .compactor = "off" };
+	struct kvmm_pool *off __cleanup(end_pool) = make_pool_of(&attr);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range[26], got;
 
 	paint(pool, "aa..bb..cc..dd..", range);
 	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1) | NO_COMPACT, &got), -ENOSPC);
 	cr_expect_eq(stat_of(pool).fail_frag, 1);
-	end_pool(pool);
 
-	pool = make_pool_of(&attr);
-	paint(pool, "aa..bb..cc..dd..", range);
-	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
-	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EOPNOTSUPP);
-	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	paint(off, "aa..bb..cc..dd..", range);
+	cr_expect_eq(kvmm_range_alloc(off, 4, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_eq(kvmm_pool_compact(off, &goal), -EOPNOTSUPP);
+	cr_expect_str_eq(picture(off), "aa..bb..cc..dd..");
 }
 
 /* The run of 3 that would come of it is not in one aligned block of 4. */
