@@ -285,6 +285,11 @@ test_runner() {
 	program "7 passed, 0 failed" "exit 1"
 	refuses "runtests: fails after its summary" "7 passed, 1 failed" \
 		"$here/scripts/runtests" ./prog
+	local taken="criterion: Could not initialize the message server: Address already in use."
+	program "" "mkdir again 2>&- || exit 0; echo '$taken'; exit 134"
+	accepts "runtests: another process's socket has the name" "$here/scripts/runtests" ./prog
+	program "" "echo '$taken'; exit 134"
+	refuses "runtests: no socket at all" "0 passed, 1 failed" "$here/scripts/runtests" ./prog
 	program "" "mkdir taken && sleep 1 && rmdir taken"
 	accepts "runtests: one after the other" "$here/scripts/runtests" ./prog ./prog
 	refuses "runtests: two at a time" "1 passed, 1 failed" \
