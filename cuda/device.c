@@ -107,8 +107,8 @@ static void latch(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 	if (kv_xchg_acquire(&gpu->latching, 1))
 		return;
 	WRITE_ONCE(gpu->fatal, result);
-	kv_log(level, "kvmm: gpu %d: %s (%d) observed at %s, device is lost", gpu->ordinal,
-	       kcu_error_name(result), result, kcu_call_name(call));
+	kv_log_why(level, "kvmm: gpu %d: %s (%d) observed at %s, device is lost", gpu->ordinal,
+		   kcu_error_name(result), result, kcu_call_name(call));
 }
 
 /*
@@ -124,8 +124,9 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 	if (class == KCU_FATAL)
 		latch(gpu, call, result);
 	else if (result != KCU_E_NOT_READY && !kv_xchg_acquire(&gpu->told[slot], 1))
-		kv_log(class == KCU_SOFT ? KV_LOG_WARN : KV_LOG_INFO, "kvmm: gpu %d: %s: %s (%d)",
-		       gpu->ordinal, kcu_call_name(call), kcu_error_name(result), result);
+		kv_log_why(class == KCU_SOFT ? KV_LOG_WARN : KV_LOG_INFO,
+			   "kvmm: gpu %d: %s: %s (%d)", gpu->ordinal, kcu_call_name(call),
+			   kcu_error_name(result), result);
 	return kcu_errno(result);
 }
 
@@ -388,11 +389,9 @@ int kv_gpu_create(const struct kcu *cu, int ordinal, kcu_context ctx, struct kv_
 	struct kv_gpu *new;
 	int err;
 
-	if (ordinal < 0 || ordinal >= cu->nr_devices) {
-		kv_log(KV_LOG_INFO, "kvmm: gpu %d: the driver has %d, counted from 0", ordinal,
-		       cu->nr_devices);
-		return -ENODEV;
-	}
+	if (ordinal < 0 || ordinal >= cu->nr_devices)
+		return kv_refuse(-ENODEV, "kvmm: gpu %d: the driver has %d, counted from 0",
+				 ordinal, cu->nr_devices);
 	new = kv_alloc(sizeof(*new));
 	if (!new)
 		return -ENOMEM;

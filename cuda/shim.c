@@ -125,10 +125,8 @@ static int open_driver(struct driver *driver, const char *path)
 		path = kv_sys()->getenv(kv_sys()->ctx, DRIVER_VARIABLE);
 	driver->path = path && *path ? path : DEFAULT_DRIVER;
 	driver->library = kv_sys()->open_library(kv_sys()->ctx, driver->path, &why);
-	if (!driver->library) {
-		kv_log(KV_LOG_INFO, "kvmm: no CUDA driver: %s", why);
-		return -ENODEV;
-	}
+	if (!driver->library)
+		return kv_refuse(-ENODEV, "kvmm: no CUDA driver: %s", why);
 	fn = export_of(driver, "cuGetProcAddress_v2");
 	memcpy(&driver->get_proc, &fn, sizeof(fn));
 	return 0;
@@ -137,8 +135,8 @@ static int open_driver(struct driver *driver, const char *path)
 /* Results that later only mean that one call is not to be had mean here that there is no device. */
 static int refusal(const struct driver *driver, enum kcu_call call, kcu_result result)
 {
-	kv_log(KV_LOG_WARN, "kvmm: %s: %s: %s (%d), no device", driver->path,
-	       kcu_call_name(call), kcu_error_name(result), result);
+	kv_log_why(KV_LOG_WARN, "kvmm: %s: %s: %s (%d), no device", driver->path,
+		   kcu_call_name(call), kcu_error_name(result), result);
 	return kcu_class_of(result) == KCU_UNSUPPORTED ? -ENODEV : kcu_errno(result);
 }
 
@@ -169,8 +167,8 @@ int kcu_load(struct kcu *cu, const char *path)
 	for (u32 i = 0; !err && i < ARRAY_SIZE(required); i++) {
 		if (find(&driver, &required[i], cu))
 			continue;
-		kv_log(KV_LOG_WARN, "kvmm: %s: no symbol %s, no device", driver.path,
-		       required[i].name);
+		kv_log_why(KV_LOG_WARN, "kvmm: %s: no symbol %s, no device", driver.path,
+			   required[i].name);
 		err = -ENODEV;
 	}
 	for (u32 i = 0; !err && i < ARRAY_SIZE(groups); i++)

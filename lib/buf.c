@@ -56,13 +56,13 @@ bool kv_name_is_good(const char *what, const char *name, size_t room)
 	while ((nr = kv_char(at)))
 		at += nr;
 	if (*at)
-		kv_log(KV_LOG_WARN,
-		       "kvmm: name of a %s: byte %zu, 0x%02x, is of no printable character of "
-		       "UTF-8",
-		       what, at - name, (u8)*at);
+		kv_log_why(KV_LOG_WARN,
+			   "kvmm: name of a %s: byte %zu, 0x%02x, is of no printable character of "
+			   "UTF-8",
+			   what, at - name, (u8)*at);
 	else if (at == name || (size_t)(at - name) >= room)
-		kv_log(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, not 1 to %zu", what, at - name,
-		       room - 1);
+		kv_log_why(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, not 1 to %zu", what,
+			   at - name, room - 1);
 	else
 		return true;
 	return false;

@@ -33,7 +33,7 @@ const char *kvmm_why(void)
 }
 
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
-static void log_line(int level, const char *fmt, va_list args)
+static void log_line(int level, bool is_why, const char *fmt, va_list args)
 {
 	const struct kv_env_ops *env = kv_env();
 	char line[KV_WHY_BYTES];
@@ -43,7 +43,7 @@ static void log_line(int level, const char *fmt, va_list args)
 		return;
 	if (len >= sizeof(line))
 		memcpy(line + sizeof(line) - 4, "...", 4);
-	if (kv_thread_claim_slot() != KV_NONE)
+	if (is_why && kv_thread_claim_slot() != KV_NONE)
 		memcpy(kv_stat_row->why, line, sizeof(line));
 	if (!env->log)
 		return;
@@ -58,18 +58,17 @@ void kv_log(int level, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	log_line(level, fmt, args);
+	log_line(level, false, fmt, args);
 	va_end(args);
 }
 
-int kv_refuse(int err, const char *fmt, ...)
+void kv_log_why(int level, const char *fmt, ...)
 {
 	va_list args;
 
 	va_start(args, fmt);
-	log_line(KV_LOG_INFO, fmt, args);
+	log_line(level, true, fmt, args);
 	va_end(args);
-	return err;
 }
 
 /*

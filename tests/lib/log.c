@@ -42,7 +42,7 @@ static const char *said_on_stderr(const char *level)
 	cr_assert_eq(level ? setenv("KVMM_LOG", level, 1) : unsetenv("KVMM_LOG"), 0);
 	kv_log(KV_LOG_ERR, "an error");
 	kv_log(KV_LOG_WARN, "a warning");
-	kv_refuse(-EINVAL, "a reason");
+	kv_log_why(KV_LOG_INFO, "a reason");
 	kv_log(KV_LOG_DEBUG, "a detail");
 	dup2(old, STDERR_FILENO);
 	nr = read(to[0], text, sizeof(text) - 1);
@@ -101,9 +101,10 @@ Test(log, keeps_the_last_line_of_a_thread_for_it)
 
 	cr_expect_str_empty(kvmm_why());
 	kv_log(KV_LOG_INFO, "one");
-	kv_refuse(-EINVAL, "kvmm: %s", "two");
+	kv_log_why(KV_LOG_INFO, "kvmm: %s", "two");
 	cr_assert_eq(pthread_create(&thread, NULL, log_elsewhere, NULL), 0);
 	pthread_join(thread, NULL);
+	kv_log(KV_LOG_ERR, "kvmm: what is no reason");
 	cr_expect_str_eq(kvmm_why(), "two");
 	kv_why_clear();
 	cr_expect_str_empty(kvmm_why());
