@@ -174,7 +174,8 @@ static int look_up(struct kvmm_seq *seq)
 	bool is_first = seq->state == KVMM_SEQ_IDLE;
 	struct kvmm_tier_match_args match = {
 		.size = sizeof(match), .prefix = &prefix, .refs = seq->room.refs + seq->nr_refs,
-		.flags = is_first ? KVMM_TIER_ACQUIRED : KVMM_TIER_AGAIN,
+		.flags = !seq->wait_ns ? KVMM_TIER_HERE :
+			 is_first ? KVMM_TIER_ACQUIRED : KVMM_TIER_AGAIN,
 	};
 	int err = kvmm_tier_match(seq->pool, &match);
 
@@ -275,6 +276,7 @@ int kvmm_seq_take(struct kvmm_seq *seq, int whole)
 	request_stop_taking(seq);
 	if (err) {
 		seq->nr_computed = 0;
+		seq->is_counted = true;
 		request_keep_blocks(seq, 0);
 		return err;
 	}

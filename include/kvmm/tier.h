@@ -344,6 +344,8 @@ enum kvmm_tier_answer {
 #define KVMM_TIER_ACQUIRED	(1u << 0)
 /** The same request asks again, because it waits: nothing is counted. */
 #define KVMM_TIER_AGAIN		(1u << 1)
+/** Only the device is asked, and nothing is counted: as if no tier were below. */
+#define KVMM_TIER_HERE		(1u << 2)
 
 /**
  * struct kvmm_tier_match_args - the longest prefix over all tiers
@@ -355,7 +357,7 @@ enum kvmm_tier_answer {
  * @nr_device: out: keys from the first one on that the device has
  * @nr_lower: out: keys behind those that can be loaded: each is a hit or pending
  * @stop: out: the answer to the key behind these: KVMM_TIER_MISS or _RETRY; _HIT if there is none
- * @flags: KVMM_TIER_ACQUIRED, KVMM_TIER_AGAIN
+ * @flags: KVMM_TIER_ACQUIRED, KVMM_TIER_AGAIN, KVMM_TIER_HERE
  *
  * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: no look-up is
  * made.

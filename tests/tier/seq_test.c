@@ -162,6 +162,7 @@ Test(tier_seq, without_time_only_the_device_is_asked)
 	cr_expect_eq(kvmm_seq_acquire(seq), 2);
 	cr_expect_str_eq(table_picture(seq), "HH... 8/18");
 	cr_expect_eq(client_of(pool).loads, 0);
+	cr_expect_eq(client_of(pool).misses, 0, "the tier was asked");
 	kvmm_seq_destroy(seq);
 }
 

@@ -77,7 +77,7 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 
 	if (err)
 		return err;
-	lower = lower_of(pool);
+	lower = match->flags & KVMM_TIER_HERE ? NULL : lower_of(pool);
 	for (u32 i = 0; i < nr; i++)
 		note(match, i, KVMM_TIER_MISS, KVMM_TIER_DEVICE);
 	/* As kvmm_prefix_match(). */
@@ -111,7 +111,7 @@ int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 		return -EINVAL;
 	prefix = known.prefix;
 	if (!prefix || prefix->nr > INT_MAX ||
-	    known.flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) ||
+	    known.flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN | KVMM_TIER_HERE) ||
 	    (prefix->nr && (!prefix->keys || !known.refs)))
 		return -EINVAL;
 	known.nr_device = known.nr_lower = known.stop = 0;
