@@ -182,12 +182,15 @@ void disk_get_over(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- calls ---- */
 
-static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr)
+static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr,
+		      size_t size)
 {
 	if (!disk || !gets || !nr || nr > KVMM_DISK_MAX_BATCH)
 		return -EINVAL;
 	if (kv_inherited(disk))
 		return -ECHILD;
+	if (size != sizeof(*gets))
+		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)
 		if (!gets[i].data || !disk_name_is_good(&gets[i].name))
 			return -EINVAL;
@@ -198,7 +201,7 @@ int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_ge
 			       uint32_t nr, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
-	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL;
+	int err = check_gets(disk, gets, nr, size);
 
 	if (err)
 		return err;
@@ -213,7 +216,7 @@ int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_ge
 int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, uint32_t nr,
 			int32_t *status, size_t size)
 {
-	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL, nr_good = 0;
+	int err = check_gets(disk, gets, nr, size), nr_good = 0;
 	struct disk_req *req;
 
 	if (err)

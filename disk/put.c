@@ -208,12 +208,14 @@ void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io)
 /* ---- calls ---- */
 
 static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
-		      u32 flags)
+		      u32 flags, size_t size)
 {
 	if (!disk || !puts || !nr || nr > KVMM_DISK_MAX_BATCH || flags & ~KVMM_DISK_REPLACE)
 		return -EINVAL;
 	if (kv_inherited(disk))
 		return -ECHILD;
+	if (size != sizeof(*puts))
+		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)
 		if (!puts[i].data || !puts[i].bytes ||
 		    puts[i].bytes > disk_max_record(&disk->shape) ||
@@ -226,7 +228,7 @@ int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_pu
 			       uint32_t nr, uint32_t flags, uint64_t tag, size_t size)
 {
 	struct disk_req *req;
-	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL;
+	int err = check_puts(disk, puts, nr, flags, size);
 
 	if (err)
 		return err;
@@ -265,7 +267,7 @@ static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put_args 
 int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, uint32_t nr,
 			uint32_t flags, int32_t *status, size_t size)
 {
-	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL, nr_good = 0;
+	int err = check_puts(disk, puts, nr, flags, size), nr_good = 0;
 	s32 *seen;
 
 	if (err)

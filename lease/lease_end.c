@@ -536,6 +536,8 @@ int kvmm_lease_expire_sized(struct kvmm_pool *pool, uint64_t now_ns, struct kvmm
 	struct expiry expiry = { .flags = KVMM_OWN_RECLAIM };
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (expired && kv_size_is_bad(expired, size))
 		return -EINVAL;
 	err = expire(pool, LEASE_RANGE, now_ns, &expiry);

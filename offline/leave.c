@@ -94,7 +94,12 @@ int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
 		free_elastic(el);
 		return err;
 	}
-	pool->pb = pbs;
+	kv_lock(&pool->lock);
+	pool->pb.size = pbs.size;	/* what is read without a lock, .nr_away, stays 0 */
+	pool->pb.shift = pbs.shift;
+	pool->pb.nr = pbs.nr;
+	pool->pb.state = pbs.state;
+	kv_unlock(&pool->lock);
 	*result = el;
 	/* Pairs with elastic_of(): a thread that sees it sees it filled. */
 	smp_store_release(&pool->elastic, el);

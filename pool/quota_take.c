@@ -174,7 +174,6 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	const struct account *account = pool->order.quotas->account[ctx->account];
 
 	kv_assert_held(&pool->lock);
-	kv_assert_held(&pool->order.lock);
 	return excess_of(account, ctx->nr).max >
 	       (may_reclaim(pool, ctx) ? account_nr_inactive(pool, account) : 0);
 }

@@ -73,6 +73,8 @@ int kvmm_node_get_info_sized(struct kvmm_registry *reg, kvmm_node_t handle,
 	struct kvmm_node_info now;
 	const struct node *node;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (kv_size_is_bad(info, size))
 		return -EINVAL;
 	kv_rcu_read_lock();

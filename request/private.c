@@ -199,7 +199,7 @@ static __always_inline int give(struct kvmm_pool *pool, const struct alloc_ctx *
 {
 	int err = 0;
 
-	if (unlikely(ctx->flags & KVMM_ALLOC_ZERO || pool->zero))
+	if (unlikely(ctx->flags & KVMM_ALLOC_ZERO || pool->zero) && ctx->nr)
 		err = fill_content(pool, ctx);
 	if (!err)
 		kv_probe3(alloc, pool, ctx->nr, ctx->tenant);

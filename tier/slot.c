@@ -88,7 +88,8 @@ static u32 take_units(struct kvmm_tier *tier, struct kv_tier_client *client)
 	if (i < tier->nr_chunks && at % tier->chunk_units + nr <= chunk_nr(tier, i) &&
 	    !kvmm_zone_alloc_at(tier->chunk[i].zone, at % tier->chunk_units, nr))
 		return at;
-	for (i = 0; i < tier->nr_chunks; i++) {
+	/* The last chunk may be shorter than a block. */
+	for (i = 0; i < tier->nr_chunks && nr <= chunk_nr(tier, i); i++) {
 		start = kv_zone_try(tier->chunk[i].zone, nr);
 		if (start != KV_NONE)
 			return i * tier->chunk_units + start;

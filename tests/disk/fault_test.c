@@ -9,6 +9,7 @@
  */
 #include "tests/support/test.h"
 #include "util.h"
+#include "disk/internal.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/length.h"
 #include "tests/support/sim_disk.h"
@@ -221,6 +222,39 @@ Test(disk_fault, any_host_allocation_may_fail)
 			nr += starve(on, queue);
 	cr_log_info("%u points", nr);
 	cr_expect_gt(nr, 200);
+}
+
+/* The first segment has no footer, and another one behind it: opening seals it, if there is memory. */
+Test(disk_fault, a_segment_without_footer_may_find_no_memory_to_be_sealed)
+{
+	struct kvmm_disk *disk;
+	bool failed = true;
+
+	for (u32 nth = 1; failed; nth++) {
+		fake_env_install(&fake);
+		begin(false);
+		cr_assert_eq(open_store(&disk), 0);
+		cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+		sim_disk_fail(&sim, 1, SIM_EIO, true);
+		disk_close_segment(disk);
+		disk_io_progress(disk, true);
+		cr_assert_eq(disk_test_stat(disk).nr_write_errors, 1);
+		sim_disk_fail(&sim, 0, 0, false);
+		cr_assert_eq(disk_test_write(disk, 1, 0), 0);
+		kvmm_disk_close(disk);
+		fake_env_fail(&fake, nth, false);
+		if (!open_store(&disk)) {
+			cr_expect_leq(disk_test_read(disk, 1), 0, "wrong bytes");
+			kvmm_disk_close(disk);
+		}
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		sim.nr_locks = 0;
+		works();
+		end();
+		cr_assert_eq(fake.nr_live, 0);
+		fake_env_remove(&fake);
+	}
 }
 
 /* What says that there is no memory has done nothing. */

@@ -69,9 +69,9 @@ Test(shrink, a_request_of_priority_is_served_from_the_balloon)
 }
 
 /* Of 16 blocks 8 are the balloon's, and 6 of the others are pinned: the free ones are in several runs. */
-static struct kvmm_pool *with_balloon(u8 *mem)
+static struct kvmm_pool *with_balloon(u8 *mem, const char *policy)
 {
-	struct kvmm_pool *pool = adopt(mem, 16, "lru", NULL);
+	struct kvmm_pool *pool = adopt(mem, 16, policy, NULL);
 	struct kvmm_tenant_attr tenant = KVMM_TENANT_ATTR_INIT;
 	kvmm_range_t range[7];
 
@@ -97,7 +97,7 @@ static void expect_balloon(struct kvmm_pool *pool)
 Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 {
 	u8 *mem = memory_of(16);
-	struct kvmm_pool *pool = with_balloon(mem);
+	struct kvmm_pool *pool = with_balloon(mem, "lru");
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 11, .max_runs = 8,
 					.flags = KVMM_ALLOC_HIGH };
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 11,
@@ -120,6 +120,24 @@ Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 	tick_until_done(pool);
 	expect_balloon(pool);
 	attr.nr = attr.max_runs = 8;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	cr_expect_eq(elastic_of_pool(pool).nr_relents, 1);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, a_request_of_priority_has_the_balloon_of_a_pool_without_policy)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = with_balloon(mem, NULL);
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4, .max_runs = 8,
+					.flags = KVMM_ALLOC_HIGH, .tenant = 7 };
+	kvmm_range_t range;
+
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EDQUOT);
+	expect_balloon(pool);
+	attr.tenant = 0;
+	attr.nr = 8;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
 	cr_expect_eq(elastic_of_pool(pool).nr_relents, 1);
 	end_pool(pool);

@@ -340,6 +340,31 @@ Test(slot, memory_comes_in_portions_and_no_block_lies_across)
 	end(tier);
 }
 
+/* The third portion is one unit: shorter than a block of two. */
+Test(slot, a_portion_may_be_shorter_than_a_block)
+{
+	static const struct kvmm_plane plane = { 4096, 2 * TEST_BLOCK_BYTES, 2 * TEST_BLOCK_BYTES };
+	struct kv_tier_client_attr of_two = { .plane = &plane, .nr_planes = 1, .layout = 9,
+					      .block_bytes = 2 * TEST_BLOCK_BYTES };
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kv_tier_client *client;
+	struct kvmm_tier *tier;
+
+	attr.capacity_bytes = 7 * TEST_BLOCK_BYTES;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.chunk_bytes = 3 * TEST_BLOCK_BYTES;
+	tier = make_tier_of(&attr);
+	cr_assert_eq(kv_tier_join(tier, &of_two, &client), 0);
+	while (kvmm_tier_tick(tier) > 0)
+		;
+	for (u32 i = 0; i < 4; i++)
+		store(client, i);
+	cr_expect_eq(tier_of(tier).units_used, 4, "one block in each portion that has room");
+	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	kv_tier_leave(client);
+	end(tier);
+}
+
 TIER_TEST(slot, a_client_is_told_what_is_gone, make_tier(2))
 {
 	static const struct kvmm_plane plane = { 4096, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
