@@ -95,7 +95,7 @@ Test(tier, a_request_counts_once_however_often_it_asks)
 	cr_expect_eq(stat_of(pool).hit_blocks + stat_of(pool).miss_blocks,
 		     before.hit_blocks + before.miss_blocks + 10);
 	cr_expect_eq(client_of(pool).misses, 1);
-	match.flags = 4;
+	match.flags = 8;
 	cr_expect_eq(kvmm_tier_match(pool, &match), -EINVAL);
 	cr_expect_eq(kvmm_free(pool, rest, 6), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
