@@ -176,17 +176,14 @@ quiet_cmd_ld_r = LD      $@
 libkvmm.o: $(lib-objs) FORCE
 	$(call if_changed,ld_r)
 
-# The same with what it is compared with, for tools.
-libkvmm-research.o: $(lib-objs) $(research-objs) FORCE
-	$(call if_changed,ld_r)
-
 quiet_cmd_ar = AR      $@
       cmd_ar = rm -f $@ && $(AR) rcs$(ARFLAGS_$@) $@ $(filter %.o,$^)
 
-libkvmm.a libkvmm-research.a: %.a: %.o FORCE
+libkvmm.a: %.a: %.o FORCE
 	$(call if_changed,ar)
 
-# For the tests, which may look inside: thin, all symbols visible to the linker.
+# With what it is compared with, for tests and for tools that may look inside: thin, all symbols
+# visible to the linker.
 ARFLAGS_libkvmm-internal.a := T
 libkvmm-internal.a: $(lib-objs) $(research-objs) FORCE
 	$(call if_changed,ar)
@@ -258,7 +255,6 @@ clean:
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
 	@rm -f $(all-progs) $(shlibs) $(alibs) $(alibs:.a=.o) libkvmm.* libkvmm-internal.a \
-		libkvmm-research.* \
 		$(pc-files) .*.cmd
 	@rm -rf include/generated build man
 

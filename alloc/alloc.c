@@ -17,7 +17,7 @@ static const struct kv_zone_req placements[KV_NR_PLACEMENTS] = {
 };
 
 /* Scattered pieces are whole holes: there is no direction left to choose for them. */
-int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
+int kv_alloc_runs(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
 		  struct kvmm_extent *ext)
 {
 	struct kv_zone_req req = placements[place];
@@ -37,7 +37,7 @@ int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 m
 }
 
 /* For a range and the blocks to be kept free behind it: see reserve.c. */
-u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start)
+u32 kv_reserve_run(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start)
 {
 	struct kv_zone_req req = placements[place];
 
@@ -51,17 +51,17 @@ u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 
 	return *start == KV_NONE ? 0 : req.nr;
 }
 
-int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
+int kv_free_runs(struct kv_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
 {
 	int err = 0;
 
 	for (u32 i = 0; i < nr_ext; i++)
-		if (KV_BUG_ON(kvmm_zone_free(zone, ext[i].start, ext[i].nr)))
+		if (KV_BUG_ON(kv_zone_free(zone, ext[i].start, ext[i].nr)))
 			err = -EUCLEAN;
 	return err;
 }
 
-u32 kv_zone_nr_free(struct kvmm_zone *zone)
+u32 kv_zone_nr_free(struct kv_zone *zone)
 {
 	u32 nr;
 
@@ -72,12 +72,12 @@ u32 kv_zone_nr_free(struct kvmm_zone *zone)
 	return nr;
 }
 
-bool kv_zone_rounds(const struct kvmm_zone *zone)
+bool kv_zone_rounds(const struct kv_zone *zone)
 {
 	return zone->ops->held != NULL;
 }
 
-bool kv_zone_takes_any_run(const struct kvmm_zone *zone)
+bool kv_zone_takes_any_run(const struct kv_zone *zone)
 {
 	return !zone->ops->aligned;
 }

@@ -9,7 +9,7 @@
 #include <kv/err.h>
 #include <kv/zone.h>
 
-u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi)
+u32 kv_pass_free(struct kv_zone *from, struct kv_zone *to, u32 lo, u32 hi)
 {
 	bool from_first = from->lock.id < to->lock.id;	/* locks of one rank go by id */
 	u32 at = lo, done = 0;
@@ -35,7 +35,7 @@ u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi)
 }
 
 /* Takes the blocks and gives them back, to learn where an allocation would go. */
-u32 kv_find_free(struct kvmm_zone *zone, u32 nr, u32 lo)
+u32 kv_find_free(struct kv_zone *zone, u32 nr, u32 lo)
 {
 	struct kv_zone_req req = { .nr = nr, .align = 1, .lo = lo, .hi = zone->nr_blocks,
 				     .fit = KV_FIT_FIRST };

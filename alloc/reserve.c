@@ -13,7 +13,7 @@
 #include <kv/zone.h>
 
 /* Length of the free run that begins at @start; the zone's lock is held. */
-static u32 run_at(const struct kvmm_zone *zone, u32 start)
+static u32 run_at(const struct kv_zone *zone, u32 start)
 {
 	struct kvmm_extent run;
 
@@ -24,7 +24,7 @@ static u32 run_at(const struct kvmm_zone *zone, u32 start)
 	return run.start + run.nr - start;
 }
 
-u32 kv_free_behind(struct kvmm_zone *zone, u32 end)
+u32 kv_free_behind(struct kv_zone *zone, u32 end)
 {
 	u32 nr;
 
@@ -34,7 +34,7 @@ u32 kv_free_behind(struct kvmm_zone *zone, u32 end)
 	return nr;
 }
 
-u32 kv_reserve_behind(struct kvmm_zone *zone, u32 end, u32 nr, u32 most)
+u32 kv_reserve_behind(struct kv_zone *zone, u32 end, u32 nr, u32 most)
 {
 	u32 len;
 
@@ -49,7 +49,7 @@ u32 kv_reserve_behind(struct kvmm_zone *zone, u32 end, u32 nr, u32 most)
 	return len;
 }
 
-int kv_unreserve(struct kvmm_zone *zone, u32 start, u32 nr)
+int kv_unreserve(struct kv_zone *zone, u32 start, u32 nr)
 {
 	int err;
 

@@ -13,8 +13,10 @@
  */
 #include <string.h>
 
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/stat.h>
+#include <kv/zone.h>
 
 #include "slab.h"
 
@@ -30,20 +32,11 @@ static bool name_is_good(const char *name)
 	return len && len < KVMM_SLAB_NAME_BYTES;
 }
 
-/* Small records do not cross cache lines. */
-static u32 record_bytes(u32 nr_objects)
+static void fill_cache(struct kvmm_slab_cache *cache, struct kv_zone *zone,
+		       const struct kvmm_slab_attr *attr, const struct kv_slab_shape *shape)
 {
-	u32 bytes = sizeof(struct slab) + nr_objects * sizeof(struct slab_obj);
+	u32 bytes = sizeof(struct slab) + shape->nr_objects * sizeof(struct slab_obj);
 
-	return bytes <= KV_CACHELINE ? BIT(kv_order(bytes)) : bytes;
-}
-
-static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
-		       const struct kvmm_slab_attr *attr, const struct kvmm_slab_shape *shape)
-{
-	struct kvmm_zone_stat stat;
-
-	kvmm_zone_get_stat(zone, &stat);
 	cache->zone = zone;
 	cache->shape = *shape;
 	cache->object_bytes = attr->object_bytes;
@@ -51,8 +44,9 @@ static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 	cache->colour_bytes = attr->colour_bytes;
 	cache->keep_empty = attr->keep_empty;
 	cache->obj_bits = kv_order(shape->nr_objects);
-	cache->record_bytes = record_bytes(shape->nr_objects);
-	cache->max_records = min((u64)(stat.nr_blocks / shape->nr_blocks),
+	/* Small records do not cross cache lines. */
+	cache->record_bytes = bytes <= KV_CACHELINE ? BIT(kv_order(bytes)) : bytes;
+	cache->max_records = min((u64)(zone->nr_blocks / shape->nr_blocks),
 				 BIT64(32 - cache->obj_bits) - 1);
 	memcpy(cache->name, attr->name, strlen(attr->name) + 1);
 	kv_lock_init(&cache->lock, KV_RANK_POOL, kv_fetch_add(&next_cache_id, 1));
@@ -64,18 +58,19 @@ static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 	cache->metadata_bytes = sizeof(*cache) + shape->nr_objects * sizeof(u32);
 }
 
-int kvmm_slab_cache_create(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-			   struct kvmm_slab_cache **result)
+int slab_cache_make(struct kv_zone *zone, const struct kvmm_slab_attr *attr,
+		    struct kvmm_slab_cache **result)
 {
-	struct kvmm_slab_shape shape;
+	struct kv_slab_shape shape;
 	struct kvmm_slab_cache *cache;
 	int err;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone || !attr || !result || attr->size != sizeof(*attr) || !name_is_good(attr->name))
+	if (!name_is_good(attr->name))
 		return -EINVAL;
-	err = slab_shape(zone, attr, &shape);
+	err = slab_shape(zone->nr_blocks, attr, &shape);
+	if (err == -ERANGE)
+		return kv_refuse(err, "the best slabs waste %u per mille of %u blocks",
+				 shape.nr_objects ? shape.waste_pm : 1000, shape.nr_blocks);
 	if (err)
 		return err;
 	cache = kv_alloc_lines(1, sizeof(*cache));
@@ -99,16 +94,46 @@ out_free_cache:
 	return err;
 }
 
+int kvmm_slab_cache_create(const struct kvmm_slab_attr *attr, struct kvmm_slab_cache **cache)
+{
+	struct kv_zone_attr zone_attr = { 0 };
+	struct kv_zone *zone;
+	int err;
+
+	if (!attr || !cache || attr->size != sizeof(*attr) || attr->reserved ||
+	    !attr->beside == !attr->nr_blocks)
+		return -EINVAL;
+	kv_why_clear();
+	if (attr->beside)
+		return kv_inherited(attr->beside) ? -ECHILD :
+		       slab_cache_make(attr->beside->zone, attr, cache);
+	zone_attr.nr_blocks = attr->nr_blocks;
+	err = kv_zone_create(&zone_attr, &zone);
+	if (err)
+		return err;
+	err = slab_cache_make(zone, attr, cache);
+	if (err)
+		kv_zone_destroy(zone);
+	return err;
+}
+
 void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache)
 {
 	if (!cache || kv_inherited(cache))
 		return;
-	slab_list_del(cache);
+	/* Caches beside this one reclaim nothing from it any more. */
+	kv_lock(&cache->lock);
+	cache->broken = true;
+	kv_unlock(&cache->lock);
 	for (u32 i = 0; i < cache->nr_records; i++) {
 		struct slab *slab = slab_at(cache, i);
 
 		if (slab->start != KV_NONE)
-			KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks));
+			KV_BUG_ON(kv_zone_free(cache->zone, slab->start, cache->shape.nr_blocks));
+	}
+	if (slab_list_del(cache)) {
+		KV_BUG_ON(kv_zone_nr_free(cache->zone) != cache->zone->nr_blocks);
+		kv_zone_destroy(cache->zone);
 	}
 	slab_drop_chunks(cache, 0);
 	kv_free(cache->order.head);
@@ -378,15 +403,12 @@ int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t 
 	return err;
 }
 
-int kvmm_slab_shrink(struct kvmm_slab_cache *cache)
+u32 slab_shrink(struct kvmm_slab_cache *cache)
 {
-	int nr, err;
+	u32 nr;
 
-	if (!cache)
-		return -EINVAL;
-	err = cache_enter(cache);
-	if (err)
-		return err;
+	if (cache_enter(cache))
+		return 0;
 	for (nr = 0; cache->nr_empty; nr++) {
 		struct slab *cur = cache->cur;
 		bool cur_is_empty = cur && !cur->used;

@@ -2,7 +2,7 @@
 /*
  * Shared by the files of the slab caches.
  *
- * Invariants, all checked by kv_slab_cache_check():
+ * Invariants, all checked by tests/alloc/slab_check.c:
  *
  * 1. A record is in use (start != KV_NONE) exactly as long as its run is taken from the zone.
  * 2. The generation of an object is odd while it lives and only ever grows, also over the time
@@ -25,7 +25,6 @@
 #include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/ext/slab.h>
-#include <kvmm/ext/zone.h>
 
 #define SLAB_FIRST_LOG2		3u	/* records in the first chunk */
 #define SLAB_MAX_CHUNKS		22u	/* each twice the one before: 2^24 slabs and more */
@@ -66,8 +65,8 @@ struct slab_order {
 
 struct kvmm_slab_cache {
 	/* Fixed at creation. */
-	struct kvmm_zone	*zone;
-	struct kvmm_slab_shape	shape;
+	struct kv_zone		*zone;		/* ours, together with the others that have it */
+	struct kv_slab_shape	shape;
 	u64			object_bytes;
 	u64			base_block_bytes;
 	u64			colour_bytes;
@@ -120,9 +119,18 @@ static inline bool slab_is_listed(const struct kvmm_slab_cache *cache, const str
 	return slab != cache->cur && slab->used < cache->shape.nr_objects;
 }
 
-/* slab_shape.c; @zone may be NULL. */
-int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-	       struct kvmm_slab_shape *shape);
+/* slab.c: a cache of the zone, which is the caches' from then on. */
+int slab_cache_make(struct kv_zone *zone, const struct kvmm_slab_attr *attr,
+		    struct kvmm_slab_cache **cache);
+
+/* Empty slabs go back to the zone; how many. No lock held. */
+u32 slab_shrink(struct kvmm_slab_cache *cache);
+
+/*
+ * slab_shape.c: the shortest slab of so many blocks at most with no more waste than allowed: 0;
+ * -ERANGE there is none, and @shape is the one that wastes least, or without objects; -EINVAL.
+ */
+int slab_shape(u32 nr_blocks, const struct kvmm_slab_attr *attr, struct kv_slab_shape *shape);
 
 /* slab_order.c */
 void slab_order_add(struct kvmm_slab_cache *cache, struct slab *slab);
@@ -136,8 +144,8 @@ void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep);
 
 /* slab_stat.c: the list of all caches, by a lock of its own. */
 /* Empty slabs of all caches of the zone go back to it; how many. No lock held. */
-u32 slab_reclaim(const struct kvmm_zone *zone);
+u32 slab_reclaim(const struct kv_zone *zone);
 int slab_list_add(struct kvmm_slab_cache *cache);
-void slab_list_del(struct kvmm_slab_cache *cache);
+bool slab_list_del(struct kvmm_slab_cache *cache);	/* true: no other has its zone */
 
 #endif /* ALLOC_SLAB_H */

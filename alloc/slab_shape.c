@@ -4,8 +4,6 @@
  *
  * All in integers of 64 bits: 64 blocks of at most 2^36 bytes, times 1000, are below 2^52.
  */
-#include <kv/zone.h>
-
 #include "slab.h"
 
 static bool attr_is_good(const struct kvmm_slab_attr *attr)
@@ -21,19 +19,12 @@ static bool attr_is_good(const struct kvmm_slab_attr *attr)
 	return attr->colour_bytes <= KVMM_SLAB_MAX_BYTES && !(attr->colour_bytes & (align - 1));
 }
 
-/* Its first block is a multiple of the alignment that base blocks leave. */
-static u64 block_align(u64 align, u64 base_block_bytes)
-{
-	u64 by_itself = base_block_bytes & -base_block_bytes;
-
-	return align > by_itself ? align / by_itself : 1;
-}
-
 /* nr_objects is 0 if a slab of @nr blocks will not do at all. */
-static struct kvmm_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr)
+static struct kv_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr)
 {
-	struct kvmm_slab_shape shape = { .nr_blocks = nr };
+	struct kv_slab_shape shape = { .nr_blocks = nr };
 	u64 align = attr->align ? attr->align : 1, nr_objects = 0, over;
+	u64 by_itself = attr->base_block_bytes & -attr->base_block_bytes;	/* is aligned */
 
 	kv_assert(nr && nr <= KVMM_SLAB_MAX_BLOCKS);
 	shape.slab_bytes = nr * attr->base_block_bytes;
@@ -41,9 +32,9 @@ static struct kvmm_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr
 	if (shape.slab_bytes >= attr->object_bytes)	/* the last object needs no gap behind it */
 		nr_objects = (shape.slab_bytes - attr->object_bytes) / shape.stride + 1;
 	if (!nr_objects || nr_objects > KVMM_SLAB_MAX_OBJECTS)
-		return (struct kvmm_slab_shape){ 0 };
+		return (struct kv_slab_shape){ 0 };
 	shape.nr_objects = nr_objects;
-	shape.block_align = block_align(align, attr->base_block_bytes);
+	shape.block_align = align > by_itself ? align / by_itself : 1;
 	over = shape.slab_bytes - (nr_objects - 1) * shape.stride - attr->object_bytes;
 	shape.nr_colours = attr->colour_bytes ?
 			   min(over / attr->colour_bytes, (u64)KV_NONE - 1) + 1 : 1;
@@ -52,19 +43,16 @@ static struct kvmm_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr
 	return shape;
 }
 
-int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-	       struct kvmm_slab_shape *shape)
+int slab_shape(u32 nr_blocks, const struct kvmm_slab_attr *attr, struct kv_slab_shape *shape)
 {
-	struct kvmm_slab_shape least = { 0 };
+	struct kv_slab_shape least = { 0 };
 
 	if (!attr_is_good(attr))
 		return -EINVAL;
-	for (u32 nr = 1; nr <= KVMM_SLAB_MAX_BLOCKS; nr++) {
-		struct kvmm_slab_shape this = shape_of(attr, nr);
+	for (u32 nr = 1; nr <= min(nr_blocks, KVMM_SLAB_MAX_BLOCKS); nr++) {
+		struct kv_slab_shape this = shape_of(attr, nr);
 
-		if (!this.nr_objects ||
-		    (zone && (nr > zone->nr_blocks || this.block_align > zone->nr_blocks ||
-			      (zone->ops->held && zone->ops->held(nr) != nr))))
+		if (!this.nr_objects || this.block_align > nr_blocks)
 			continue;
 		if (!least.nr_objects ||
 		    this.waste_bytes * least.nr_blocks < least.waste_bytes * nr)
@@ -76,20 +64,4 @@ int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 	}
 	*shape = least;
 	return -ERANGE;
-}
-
-int kvmm_slab_get_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-			      struct kvmm_slab_shape *shape, size_t size)
-{
-	struct kvmm_slab_shape found;
-	int err;
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!attr || kv_size_is_bad(shape, size) || attr->size != sizeof(*attr))
-		return -EINVAL;
-	err = slab_shape(zone, attr, &found);
-	if (!err || err == -ERANGE)
-		kv_give(shape, size, &found, sizeof(found));
-	return err;
 }

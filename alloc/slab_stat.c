@@ -24,11 +24,6 @@ static void list_enter(void)
 		list = NULL;
 }
 
-static bool is_wanted(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone)
-{
-	return !zone || cache->zone == zone;
-}
-
 int slab_list_add(struct kvmm_slab_cache *cache)
 {
 	int err = 0;
@@ -50,43 +45,43 @@ int slab_list_add(struct kvmm_slab_cache *cache)
 	return err;
 }
 
-void slab_list_del(struct kvmm_slab_cache *cache)
+bool slab_list_del(struct kvmm_slab_cache *cache)
 {
 	struct kvmm_slab_cache **link = &list;
+	bool is_last = true;
 
 	list_enter();
 	while (*link && *link != cache)
 		link = &(*link)->next;
 	if (!KV_BUG_ON(!*link))
 		*link = cache->next;
+	for (const struct kvmm_slab_cache *other = list; other; other = other->next)
+		is_last &= other->zone != cache->zone;
 	kv_unlock(&list_lock);
+	return is_last;
 }
 
-u32 slab_reclaim(const struct kvmm_zone *zone)
+u32 slab_reclaim(const struct kv_zone *zone)
 {
 	u32 nr = 0;
 
 	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
 		if (cache->zone == zone)
-			nr += max(kvmm_slab_shrink(cache), 0);
+			nr += slab_shrink(cache);
 	kv_unlock(&list_lock);
 	return nr;
 }
 
-static u32 per_mille_up(u64 part, u64 whole)
-{
-	return whole ? ((unsigned __int128)part * 1000 + whole - 1) / whole : 0;
-}
-
 static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
 {
-	const struct kvmm_slab_shape *shape = &cache->shape;
+	const struct kv_slab_shape *shape = &cache->shape;
 
 	kv_assert_not_held(&cache->lock);
 	kv_lock(&cache->lock);
 	*stat = (struct kvmm_slab_stat){
-		.nr_caches = 1, .nr_objects = cache->nr_live, .nr_slots = cache->nr_room,
+		.slab_objects = shape->nr_objects,
+		.nr_objects = cache->nr_live, .nr_slots = cache->nr_room,
 		.nr_slabs = cache->nr_slabs, .nr_empty = cache->nr_empty,
 		.nr_blocks = (u64)cache->nr_slabs * shape->nr_blocks,
 		.held_bytes = cache->nr_slabs * shape->slab_bytes,
@@ -105,7 +100,9 @@ static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat
 	}
 	kv_unlock(&cache->lock);
 	stat->nr_partial = stat->nr_slabs - stat->nr_full - stat->nr_empty;
-	stat->waste_pm = per_mille_up(stat->slack_bytes + stat->unused_bytes, stat->held_bytes);
+	if (stat->held_bytes)	/* rounded up */
+		stat->waste_pm = ((unsigned __int128)1000 * (stat->slack_bytes +
+				  stat->unused_bytes) + stat->held_bytes - 1) / stat->held_bytes;
 }
 
 int kvmm_slab_get_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat,
@@ -122,97 +119,56 @@ int kvmm_slab_get_stat_sized(struct kvmm_slab_cache *cache, struct kvmm_slab_sta
 	return 0;
 }
 
-static_assert(offsetof(struct kvmm_slab_stat, nr_objects) == sizeof(u64),
-	      "words of 64 bits, but for the first");
-
-int kvmm_slab_total_sized(const struct kvmm_zone *zone, struct kvmm_slab_stat *total, size_t size)
+u32 kv_slab_nr(void)
 {
-	struct kvmm_slab_stat sum = { 0 }, stat;
-	const u64 *from = (const u64 *)&stat;
-	u64 *to = (u64 *)&sum;
+	u32 nr = 0;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (kv_size_is_bad(total, size))
-		return -EINVAL;
 	list_enter();
-	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
-		if (!is_wanted(cache, zone))
-			continue;
-		read_stat(cache, &stat);
-		sum.nr_caches++;
-		for (u32 i = 1; i < sizeof(stat) / sizeof(u64); i++)
-			to[i] += from[i];
-	}
+	for (const struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
+		nr++;
 	kv_unlock(&list_lock);
-	sum.waste_pm = per_mille_up(sum.slack_bytes + sum.unused_bytes, sum.held_bytes);
-	kv_give(total, size, &sum, sizeof(sum));
-	return 0;
+	return nr;
 }
 
-int kv_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kv_slab_row *row)
+int kv_slab_next(u32 *cursor, struct kv_slab_row *row)
 {
 	struct kvmm_slab_cache *cache;
 	u32 i = 0;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!cursor || !row)
-		return -EINVAL;
 	list_enter();
-	for (cache = list; cache; cache = cache->next)
-		if (is_wanted(cache, zone) && i++ == *cursor)
-			break;
+	for (cache = list; cache && i < *cursor; cache = cache->next)
+		i++;
 	if (cache) {
 		*row = (struct kv_slab_row){ .shape = cache->shape };
 		memcpy(row->name, cache->name, min(strlen(cache->name), sizeof(row->name) - 1));
 		read_stat(cache, &row->stat);
+		*cursor = i + 1;
 	}
 	kv_unlock(&list_lock);
-	if (!cache)
-		return -ENOENT;
-	*cursor = i;
-	return 0;
+	return cache ? 0 : -ENOENT;
 }
 
 /* ---- as Linux shows it ---- */
 
-#define SHOWN_NAME	(KVMM_SLAB_NAME_BYTES + 12u)
-
-/* A reader of this takes a name for one cache: the second one of a name is "name#1". */
-static void shown_name(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone,
-		       char name[SHOWN_NAME])
-{
-	struct kv_buf to = { name, SHOWN_NAME, 0 };
-	u32 nr_before = 0;
-
-	kv_assert_held(&list_lock);
-	for (const struct kvmm_slab_cache *at = list; at != cache; at = at->next)
-		nr_before += is_wanted(at, zone) && !strcmp(at->name, cache->name);
-	kv_buf_printf(&to, "%s", cache->name);
-	if (nr_before)
-		kv_buf_printf(&to, "#%u", nr_before);
-}
-
-int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
+int kv_slab_info(char *buf, size_t bytes)
 {
 	struct kv_buf text = { buf, bytes, 0 };
 	struct kvmm_slab_stat stat;
-	char name[SHOWN_NAME];
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (bytes && !buf)
-		return -EINVAL;
 	kv_buf_printf(&text, "slabinfo - version: 2.1\n");
 	kv_buf_printf(&text, "# name            <active_objs> <num_objs> <objsize> <objperslab> "
 		   "<pagesperslab> : tunables <limit> <batchcount> <sharedfactor> "
 		   ": slabdata <active_slabs> <num_slabs> <sharedavail>\n");
 	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
-		if (!is_wanted(cache, zone))
-			continue;
-		shown_name(cache, zone, name);
+		char name[KVMM_SLAB_NAME_BYTES + 12];
+		struct kv_buf to = { name, sizeof(name), 0 };
+		u32 nr_before = 0;
+
+		/* A reader of this takes a name for one cache: the second one of it is "name#1". */
+		for (const struct kvmm_slab_cache *at = list; at != cache; at = at->next)
+			nr_before += !strcmp(at->name, cache->name);
+		kv_buf_printf(&to, nr_before ? "%s#%u" : "%s", cache->name, nr_before);
 		read_stat(cache, &stat);
 		kv_buf_printf(&text, "%-17s %6lu %6lu %6lu %4u %4u", name,
 			      (unsigned long)stat.nr_objects, (unsigned long)stat.nr_slots,

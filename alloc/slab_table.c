@@ -83,7 +83,7 @@ int slab_make(struct kvmm_slab_cache *cache)
 		return err;
 	slab = take_record(cache);
 	if (IS_ERR(slab)) {
-		if (KV_BUG_ON(kvmm_zone_free(cache->zone, start, cache->shape.nr_blocks)))
+		if (KV_BUG_ON(kv_zone_free(cache->zone, start, cache->shape.nr_blocks)))
 			cache->broken = true;
 		return PTR_ERR(slab);
 	}
@@ -106,7 +106,7 @@ static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
 	kv_assert(slab != cache->cur && !slab->used);
 	kv_assert_held(&cache->lock);
 	slab_order_del(cache, slab);
-	if (KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
+	if (KV_BUG_ON(kv_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
 		cache->broken = true;
 	slab->start = KV_NONE;
 	kv_assert(cache->nr_slabs);

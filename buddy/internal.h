@@ -33,19 +33,19 @@ static inline u32 place_in_hole(struct kvmm_extent hole, const struct kv_zone_re
 	return start >= lo && start + req->nr <= hi ? start : KV_NONE;
 }
 
-/* a zone, and a length that it has? */
-static inline bool zone_can_hold(const struct kvmm_zone *zone, u32 nr)
+/* A length that the zone has? */
+static inline bool zone_can_hold(const struct kv_zone *zone, u32 nr)
 {
-	return zone && nr && nr <= zone->nr_blocks;
+	return nr && nr <= zone->nr_blocks;
 }
 
-static inline u32 nr_pageblocks(const struct kvmm_zone *zone)
+static inline u32 nr_pageblocks(const struct kv_zone *zone)
 {
 	return ((zone->nr_blocks - 1) >> zone->pageblock_order) + 1;
 }
 
-/* buddyinfo's counts of one run, added to @counts; seen as of one moment if the lock is held. */
-void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts);
+/* buddyinfo's counts of one run, added to @counts: kv_zone_glance(). */
+void kv_zone_count_run(const struct kv_zone *zone, struct kvmm_extent run, u64 *counts);
 
 /* First free buddy block that ends after @from, or .nr = 0. For tests: splits a run in blocks. */
 struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from);

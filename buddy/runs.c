@@ -311,18 +311,6 @@ static __always_inline void map_clear(struct kv_runs *runs, u32 start, u32 n)
 		bits_clear(runs->map, start, start + n - 1);
 }
 
-/* I8 after the run was cut in two, one of which may be empty. */
-static void note_cut(struct kv_runs *runs, struct kv_run run, struct kv_run low,
-		     struct kv_run high)
-{
-	if (high.len >= KV_RUNS_EXACT)
-		runs->big = high;
-	else if (low.len >= KV_RUNS_EXACT)
-		runs->big = low;
-	else if (runs->big.start == run.start)
-		runs->big.len = 0;
-}
-
 /* Take [start, start + n) out of a free run. */
 static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 {
@@ -339,7 +327,13 @@ static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 	map_clear(runs, start, n);
 	if (run.len >= 64)
 		full_clear_range(runs, start, n);
-	note_cut(runs, run, low, high);
+	/* I8 after the run was cut in two, one of which may be empty. */
+	if (high.len >= KV_RUNS_EXACT)
+		runs->big = high;
+	else if (low.len >= KV_RUNS_EXACT)
+		runs->big = low;
+	else if (runs->big.start == run.start)
+		runs->big.len = 0;
 	kv_assert(runs->nr_free >= n);
 	runs->nr_free -= n;
 	runs->nr_runs += (low.len != 0) + (high.len != 0) - 1;

@@ -76,27 +76,18 @@ static s64 count_row(const struct kv_runs *runs, const struct kv_runs_class *cla
 	return top == class->top ? nr : -1;
 }
 
-/* I6 */
-static bool bin_is_sound(const struct kv_runs *runs, u32 c)
-{
-	struct kv_run run;
-	u32 blocks = 0, pos = 0;
-
-	for (; kv_runs_next_of_class(runs, c, pos, &run); pos = run.start + run.len)
-		blocks += run.len;
-	return blocks == runs->bin_blocks[c - KV_RUNS_EXACT];
-}
-
 /* I3, the other half: as many bits as runs, and each run has one. I4, I5, I6. */
 static bool classes_are_sound(const struct kv_runs *runs)
 {
 	u32 c, nr_runs = 0, sum = 0;
+	struct kv_run run;
 
 	if (runs->nonempty[0] & 1)
 		return false;	/* class 0 is no class */
 	for (c = 1; c < KV_RUNS_CLASSES; c++) {
 		const struct kv_runs_class *class = &runs->class[c];
 		bool nonempty = runs->nonempty[c >> 6] & bit_in_word(c);
+		u32 blocks = 0, pos = 0;
 
 		if (c >= runs->nr_classes) {
 			if (nonempty)
@@ -105,25 +96,17 @@ static bool classes_are_sound(const struct kv_runs *runs)
 		}
 		if (count_row(runs, class) != class->nr || nonempty != !!class->nr)
 			return false;
-		if (c >= KV_RUNS_EXACT && !bin_is_sound(runs, c))
-			return false;
 		nr_runs += class->nr;
+		if (c < KV_RUNS_EXACT)
+			continue;
+		for (; kv_runs_next_of_class(runs, c, pos, &run); pos = run.start + run.len)
+			blocks += run.len;
+		if (blocks != runs->bin_blocks[c - KV_RUNS_EXACT])
+			return false;	/* I6 */
 	}
 	for (c = 0; c < KV_RUNS_CLASS_WORDS; c++)
 		sum |= (u32)!!runs->nonempty[c] << c;
 	return nr_runs == runs->nr_runs && sum == runs->nonempty_sum;
-}
-
-/* I8 */
-static bool big_is_sound(const struct kv_runs *runs)
-{
-	struct kv_run big = runs->big;
-
-	if (!big.len)
-		return true;
-	if (big.start >= runs->nr_blocks || big.len < KV_RUNS_EXACT)
-		return false;
-	return !free_before(runs, big.start) && free_after(runs, big.start) == big.len;
 }
 
 /**
@@ -135,6 +118,14 @@ static bool big_is_sound(const struct kv_runs *runs)
  */
 int kv_runs_check(const struct kv_runs *runs)
 {
-	return map_is_sound(runs) && runs_are_indexed(runs) &&
-	       classes_are_sound(runs) && big_is_sound(runs) ? 0 : -EUCLEAN;
+	struct kv_run big = runs->big;
+
+	if (!map_is_sound(runs) || !runs_are_indexed(runs) || !classes_are_sound(runs))
+		return -EUCLEAN;
+	if (!big.len)
+		return 0;
+	if (big.start >= runs->nr_blocks || big.len < KV_RUNS_EXACT)
+		return -EUCLEAN;	/* I8 */
+	return !free_before(runs, big.start) && free_after(runs, big.start) == big.len ?
+	       0 : -EUCLEAN;
 }

@@ -35,24 +35,22 @@ static u32 place_in(const struct kv_runs_req *req, struct kv_run run)
 	return place + req->n <= run.start + run.len ? place : KV_RUNS_NONE;
 }
 
-static bool is_better(const struct search *s, u32 len, u32 place)
-{
-	if (!s->best_len)
-		return true;
-	if (!(s->req.flags & KV_RUNS_FIRST) && len != s->best_len)
-		return len < s->best_len;
-	return (place < s->place) ^ !!(s->req.flags & KV_RUNS_TOPDOWN);
-}
-
 /* @inside: the part of a run of @len blocks in the window. */
 static bool consider(struct search *s, struct kv_run inside, u32 len)
 {
 	u32 place = place_in(&s->req, inside);
+	bool is_better;
 
 	kv_assert(inside.len <= len);
 	if (place == KV_RUNS_NONE)
 		return false;
-	if (is_better(s, len, place)) {
+	if (!s->best_len)
+		is_better = true;
+	else if (!(s->req.flags & KV_RUNS_FIRST) && len != s->best_len)
+		is_better = len < s->best_len;
+	else
+		is_better = (place < s->place) ^ !!(s->req.flags & KV_RUNS_TOPDOWN);
+	if (is_better) {
 		s->best_len = len;
 		s->place = place;
 	}
@@ -140,17 +138,6 @@ static void consider_classes(const struct kv_runs *runs, struct search *s, u32 l
 	}
 }
 
-static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
-{
-	if (!req->hi)
-		req->hi = runs->nr_blocks;
-	if (!req->align)
-		req->align = 1;
-	return req->n && req->lo < req->hi && req->hi <= runs->nr_blocks &&
-	       kv_is_pow2(req->align) &&
-	       !(req->flags & ~(KV_RUNS_TOPDOWN | KV_RUNS_FIRST));
-}
-
 /**
  * kv_runs_alloc_req() - find a place and take it
  * @runs:  the index
@@ -169,7 +156,12 @@ int kv_runs_alloc_req(struct kv_runs *runs, const struct kv_runs_req *req, u32 *
 	struct search s = { .req = *req };
 	u32 lo, hi;
 
-	if (!fill_defaults(runs, &s.req))
+	if (!s.req.hi)
+		s.req.hi = runs->nr_blocks;
+	if (!s.req.align)
+		s.req.align = 1;
+	if (!s.req.n || s.req.lo >= s.req.hi || s.req.hi > runs->nr_blocks ||
+	    !kv_is_pow2(s.req.align) || s.req.flags & ~(KV_RUNS_TOPDOWN | KV_RUNS_FIRST))
 		return -EINVAL;
 	if (s.req.n > s.req.hi - s.req.lo)
 		return -ENOSPC;

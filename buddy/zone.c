@@ -36,7 +36,7 @@ static const struct kv_zone_ops *engines[MAX_ENGINES + 1] = {
 
 static u32 next_zone_id;	/* kv_fetch_add(); lock order among zones */
 
-unsigned int kvmm_zone_engines(const char **names, unsigned int max)
+unsigned int kv_zone_engines(const char **names, unsigned int max)
 {
 	unsigned int nr;
 
@@ -48,17 +48,17 @@ unsigned int kvmm_zone_engines(const char **names, unsigned int max)
 
 void kv_zone_add_engine(const struct kv_zone_ops *ops)
 {
-	unsigned int nr = kvmm_zone_engines(NULL, 0);
+	unsigned int nr = kv_zone_engines(NULL, 0);
 
 	if (!KV_BUG_ON(nr == MAX_ENGINES))
 		engines[nr] = ops;
 }
 
 /* Memory for everything, sizes known; the engine is not told yet. */
-static struct kvmm_zone *alloc_zone(const struct kvmm_zone *shape)
+static struct kv_zone *alloc_zone(const struct kv_zone *shape)
 {
 	size_t engine_bytes = shape->ops->metadata_bytes(shape->nr_blocks);
-	struct kvmm_zone *zone = kv_alloc_lines(1, sizeof(*zone));
+	struct kv_zone *zone = kv_alloc_lines(1, sizeof(*zone));
 
 	kv_assert(shape->nr_blocks <= KVMM_MAX_BLOCKS);
 	if (!zone)
@@ -80,12 +80,10 @@ out_free_zone:
 	return NULL;
 }
 
-int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **result)
+int kv_zone_create(const struct kv_zone_attr *attr, struct kv_zone **result)
 {
-	struct kvmm_zone shape = { 0 }, *zone;
+	struct kv_zone shape = { 0 }, *zone;
 
-	if (!attr || !result || attr->size != sizeof(*attr))
-		return -EINVAL;
 	if (!attr->nr_blocks || attr->nr_blocks > KVMM_MAX_BLOCKS ||
 	    attr->pageblock_order > MAX_PAGEBLOCK_ORDER)
 		return -EINVAL;
@@ -108,9 +106,9 @@ int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **resul
 	return 0;
 }
 
-void kvmm_zone_destroy(struct kvmm_zone *zone)
+void kv_zone_destroy(struct kv_zone *zone)
 {
-	if (!zone || kv_inherited(zone))
+	if (!zone)
 		return;
 	kv_free(zone->block_class);
 	kv_free(zone->engine);
@@ -118,7 +116,7 @@ void kvmm_zone_destroy(struct kvmm_zone *zone)
 }
 
 /* Used blocks in [lo, hi). */
-static u32 count_used(const struct kvmm_zone *zone, u32 lo, u32 hi)
+static u32 count_used(const struct kv_zone *zone, u32 lo, u32 hi)
 {
 	u32 used = hi - lo;
 
@@ -134,7 +132,7 @@ static u32 count_used(const struct kvmm_zone *zone, u32 lo, u32 hi)
 	return used;
 }
 
-static noinline void __adopt_class_slow(struct kvmm_zone *zone, u32 start, u32 nr, u8 class)
+static noinline void __adopt_class_slow(struct kv_zone *zone, u32 start, u32 nr, u8 class)
 {
 	u32 size = BIT(zone->pageblock_order);
 	u32 end = start + (zone->ops->held ? zone->ops->held(nr) : nr);
@@ -151,7 +149,7 @@ static noinline void __adopt_class_slow(struct kvmm_zone *zone, u32 start, u32 n
 }
 
 /* Pageblocks that were empty before [start, start + nr) was taken get its class. */
-static inline void adopt_class(struct kvmm_zone *zone, u32 start, u32 nr, u8 class)
+static inline void adopt_class(struct kv_zone *zone, u32 start, u32 nr, u8 class)
 {
 	u32 first = start >> zone->pageblock_order;
 	u32 last = (start + nr - 1) >> zone->pageblock_order;
@@ -162,7 +160,7 @@ static inline void adopt_class(struct kvmm_zone *zone, u32 start, u32 nr, u8 cla
 }
 
 /* After a batch: one visit for each stretch of ids in one pageblock, so cheap if sorted. */
-static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+static noinline void __adopt_class_many_slow(struct kv_zone *zone, const u32 *ids, u32 nr)
 {
 	u32 size = BIT(zone->pageblock_order), done = KV_NONE;
 
@@ -181,7 +179,7 @@ static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *
 	}
 }
 
-static void adopt_class_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+static void adopt_class_many(struct kv_zone *zone, const u32 *ids, u32 nr)
 {
 	kv_assert_held(&zone->lock);
 	for (u32 i = 0; i < nr; i++) {
@@ -209,58 +207,7 @@ static noinline int fail_nospc(u32 nr_free, u32 nr)
 	return -ENOSPC;
 }
 
-/* The zone's lock is held; drops it. */
-static __always_inline int finish_take(struct kvmm_zone *zone, u32 at, u32 nr, u8 mobility,
-				       u32 *start)
-{
-	u32 nr_free = 0;
-
-	kv_assert_held(&zone->lock);
-	if (likely(at != KV_NONE))
-		adopt_class(zone, at, nr, mobility);
-	else
-		nr_free = zone->ops->nr_free(zone->engine);
-	kv_unlock(&zone->lock);
-
-	if (unlikely(at == KV_NONE))
-		return fail_nospc(nr_free, nr);
-	count_alloc(nr);
-	*start = at;
-	return 0;
-}
-
-static int take_run(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start)
-{
-	kv_assert_not_held(&zone->lock);
-	kv_lock(&zone->lock);
-	return finish_take(zone, zone->ops->take(zone->engine, req), req->nr, req->mobility, start);
-}
-
-/* Engines without a hot path of their own. */
-static noinline int __alloc_slow(struct kvmm_zone *zone, u32 nr, u32 *start)
-{
-	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
-
-	kv_assert_not_held(&zone->lock);
-	return take_run(zone, &req, start);
-}
-
-int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
-{
-	u32 (*take_best)(void *engine, u32 nr);
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (unlikely(!zone_can_hold(zone, nr) || !start))
-		return -EINVAL;
-	take_best = zone->ops->take_best;
-	if (!take_best)
-		return __alloc_slow(zone, nr, start);
-	kv_lock(&zone->lock);
-	return finish_take(zone, take_best(zone->engine, nr), nr, KVMM_MOVABLE, start);
-}
-
-u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
+u32 kv_zone_try(struct kv_zone *zone, u32 nr)
 {
 	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
 	u32 at;
@@ -277,15 +224,23 @@ u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
 	return at;
 }
 
-int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *asked, u32 *start)
+int kv_zone_alloc(struct kv_zone *zone, u32 nr, u32 *start)
 {
-	struct kv_zone_req req;
+	u32 at = zone_can_hold(zone, nr) ? kv_zone_try(zone, nr) : KV_NONE;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!asked || !start || !zone_can_hold(zone, asked->nr))
+	if (unlikely(at == KV_NONE))	/* as any other request, and refused as one */
+		return kv_zone_alloc_req(zone, &(struct kv_zone_req){ .nr = nr }, start);
+	*start = at;
+	return 0;
+}
+
+int kv_zone_alloc_req(struct kv_zone *zone, const struct kv_zone_req *asked, u32 *start)
+{
+	struct kv_zone_req req = *asked;
+	u32 at, nr_free = 0;
+
+	if (!zone_can_hold(zone, asked->nr))
 		return -EINVAL;
-	req = *asked;
 	if (!req.align)
 		req.align = 1;
 	if (!req.hi)
@@ -294,15 +249,25 @@ int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *asked, u
 		return -EINVAL;
 	if (req.fit > KV_FIT_FIRST || req.mobility >= KVMM_NR_MOBILITY)
 		return -EINVAL;
-	return take_run(zone, &req, start);
+	kv_lock(&zone->lock);
+	at = kv_zone_take_locked(zone, &req);
+	if (at == KV_NONE)
+		nr_free = zone->ops->nr_free(zone->engine);
+	kv_unlock(&zone->lock);
+
+	if (unlikely(at == KV_NONE))
+		return fail_nospc(nr_free, req.nr);
+	count_alloc(req.nr);
+	*start = at;
+	return 0;
 }
 
-static bool range_is_in_zone(const struct kvmm_zone *zone, u32 start, u32 nr)
+static bool range_is_in_zone(const struct kv_zone *zone, u32 start, u32 nr)
 {
 	return zone_can_hold(zone, nr) && (u64)start + nr <= zone->nr_blocks;
 }
 
-static int take_at(struct kvmm_zone *zone, u32 start, u32 nr)
+static int take_at(struct kv_zone *zone, u32 start, u32 nr)
 {
 	int err = zone->ops->take_at(zone->engine, start, nr);
 
@@ -312,12 +277,10 @@ static int take_at(struct kvmm_zone *zone, u32 start, u32 nr)
 	return err;
 }
 
-int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
+int kv_zone_alloc_at(struct kv_zone *zone, u32 start, u32 nr)
 {
 	int err;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
 	if (!range_is_in_zone(zone, start, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -328,7 +291,7 @@ int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
 	return err;
 }
 
-u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kv_zone_req *req)
+u32 kv_zone_take_locked(struct kv_zone *zone, const struct kv_zone_req *req)
 {
 	u32 start;
 
@@ -339,7 +302,7 @@ u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kv_zone_req *req)
 	return start;
 }
 
-int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr)
+int kv_zone_take_at_locked(struct kv_zone *zone, u32 start, u32 nr)
 {
 	kv_assert_held(&zone->lock);
 	if (!range_is_in_zone(zone, start, nr))
@@ -348,7 +311,7 @@ int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr)
 }
 
 /* Take @nr blocks, which the longest pieces hold; number of extents. */
-static int take_runs(struct kvmm_zone *zone, u32 nr, struct kvmm_extent *ext)
+static int take_runs(struct kv_zone *zone, u32 nr, struct kvmm_extent *ext)
 {
 	struct kv_zone_req req = { .align = 1, .hi = zone->nr_blocks };
 	int i;
@@ -373,17 +336,15 @@ out_give:
 	return -EUCLEAN;
 }
 
-int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
-			 struct kvmm_extent *ext)
+int kv_zone_alloc_runs(struct kv_zone *zone, u32 nr, unsigned int max_runs,
+		       struct kvmm_extent *ext)
 {
 	struct kvmm_extent taken[KVMM_MAX_RUNS];
 	u32 len[KVMM_MAX_RUNS], nr_free;
 	int nr_ext = -ENOSPC;
 	u64 sum = 0;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone_can_hold(zone, nr) || !max_runs || max_runs > KVMM_MAX_RUNS || !ext)
+	if (!zone_can_hold(zone, nr) || !max_runs || max_runs > KVMM_MAX_RUNS)
 		return -EINVAL;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
@@ -406,13 +367,11 @@ int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 	return nr_ext;
 }
 
-int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
+int kv_zone_alloc_many(struct kv_zone *zone, u32 nr, u32 *ids)
 {
 	u32 nr_free;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone_can_hold(zone, nr) || !ids)
+	if (!zone_can_hold(zone, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
@@ -435,12 +394,10 @@ int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
 	return 0;
 }
 
-int kvmm_zone_free(struct kvmm_zone *zone, u32 start, u32 nr)
+int kv_zone_free(struct kv_zone *zone, u32 start, u32 nr)
 {
 	int err;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
 	if (unlikely(!range_is_in_zone(zone, start, nr)))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -451,7 +408,7 @@ int kvmm_zone_free(struct kvmm_zone *zone, u32 start, u32 nr)
 	return err;
 }
 
-int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr)
+int kv_zone_give_locked(struct kv_zone *zone, u32 start, u32 nr)
 {
 	kv_assert_held(&zone->lock);
 	if (!range_is_in_zone(zone, start, nr))
@@ -459,49 +416,37 @@ int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr)
 	return zone->ops->give(zone->engine, start, nr);
 }
 
-/* One by one; a block that stands there twice is free already the second time. */
-static int give_singles(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+int kv_zone_free_many(struct kv_zone *zone, const u32 *ids, u32 nr)
 {
-	int err = 0;
 	u32 i;
+	int err = 0;
 
-	kv_assert_held(&zone->lock);
-	if (zone->ops->give_many)
-		return zone->ops->give_many(zone->engine, ids, nr);
-	for (i = 0; i < nr && !err; i++)
-		err = zone->ops->give(zone->engine, ids[i], 1);
-	if (!err)
-		return 0;
-	for (i--; i-- > 0;)
-		KV_BUG_ON(zone->ops->take_at(zone->engine, ids[i], 1));
-	return err;
-}
-
-int kvmm_zone_free_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
-{
-	int err;
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone_can_hold(zone, nr) || !ids)
+	if (!zone_can_hold(zone, nr))
 		return -EINVAL;
-	for (u32 i = 0; i < nr; i++)
+	for (i = 0; i < nr; i++)
 		if (ids[i] >= zone->nr_blocks)
 			return -EINVAL;
 	kv_lock(&zone->lock);
-	err = give_singles(zone, ids, nr);
+	if (zone->ops->give_many) {
+		err = zone->ops->give_many(zone->engine, ids, nr);
+	} else {
+		/* One by one; a block that stands there twice is free already the second time. */
+		for (i = 0; i < nr && !err; i++)
+			err = zone->ops->give(zone->engine, ids[i], 1);
+		for (i -= !!err; err && i-- > 0;)
+			KV_BUG_ON(zone->ops->take_at(zone->engine, ids[i], 1));
+	}
 	kv_unlock(&zone->lock);
 	if (!err)
 		count_free(nr);
 	return err;
 }
 
-bool kv_zone_is_free(struct kvmm_zone *zone, u32 block)
+bool kv_zone_is_free(struct kv_zone *zone, u32 block)
 {
 	bool is_free;
 
-	if (!zone || block >= zone->nr_blocks)
-		return false;
+	kv_assert(block < zone->nr_blocks);
 	kv_lock(&zone->lock);
 	is_free = zone->ops->is_free(zone->engine, block);
 	kv_unlock(&zone->lock);

@@ -14,7 +14,7 @@
 #include "internal.h"
 
 struct walk {
-	const struct kvmm_zone *zone;
+	const struct kv_zone *zone;
 	struct kv_zone_glance *glance;
 	u32 start;		/* of the run that goes on, or KV_NONE */
 };
@@ -50,7 +50,7 @@ static void see_word(struct walk *walk, u32 word, u64 bits)
 	}
 }
 
-void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
+void kv_zone_glance(struct kv_zone *zone, struct kv_zone_glance *glance)
 {
 	struct walk walk = { .zone = zone, .glance = glance, .start = KV_NONE };
 	u32 nr = KV_WORDS(zone->nr_blocks);

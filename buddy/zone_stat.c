@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A zone's statistics: counts, Linux's two fragmentation indices, the buddy view.
+ * A zone's statistics: counts, the unusable free index, runs as a buddy allocator would hold them.
  *
- * Each answer is taken under the zone's lock and of one moment, but for buddyinfo, which walks the
- * map in slices. The check walks all of it in one hold; everything else is as fast as the engine's
- * counts.
+ * Each answer is taken under the zone's lock and of one moment. The check walks all of the map in
+ * one hold; everything else is as fast as the engine's counts.
  */
 #include <kv/atomic.h>
 #include <kv/bits.h>
@@ -15,33 +14,23 @@
 
 #define PPM	1000000ull
 
-int kvmm_zone_get_stat_sized(struct kvmm_zone *zone, struct kvmm_zone_stat *stat, size_t size)
+void kv_zone_get_stat(struct kv_zone *zone, struct kv_zone_stat *stat)
 {
-	struct kvmm_zone_stat now;
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone || kv_size_is_bad(stat, size))
-		return -EINVAL;
-	now = (struct kvmm_zone_stat){
-		.nr_blocks = zone->nr_blocks, .metadata_bytes = zone->metadata_bytes,
-	};
 	kv_lock(&zone->lock);
-	now.nr_free = zone->ops->nr_free(zone->engine);
-	now.nr_runs = zone->ops->nr_runs(zone->engine);
-	now.largest = zone->ops->largest(zone->engine);
+	*stat = (struct kv_zone_stat){
+		.nr_blocks = zone->nr_blocks,
+		.nr_free = zone->ops->nr_free(zone->engine),
+		.nr_runs = zone->ops->nr_runs(zone->engine),
+		.largest = zone->ops->largest(zone->engine),
+	};
 	kv_unlock(&zone->lock);
-	kv_give(stat, size, &now, sizeof(now));
-	return 0;
 }
 
-int kvmm_zone_unusable(struct kvmm_zone *zone, u32 nr)
+int kv_zone_unusable(struct kv_zone *zone, u32 nr)
 {
 	u64 nr_free, usable;
 	u32 pieces;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
 	if (!zone_can_hold(zone, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -51,42 +40,11 @@ int kvmm_zone_unusable(struct kvmm_zone *zone, u32 nr)
 	return nr_free ? (nr_free - usable) * PPM / nr_free : PPM;
 }
 
-/*
- * 1 - (1 + free / nr) / pieces, as mm/vmstat.c has it. The formula goes below zero when there is
- * less than one request's worth in one piece; that is "memory is short" and reads as 0 here, so
- * that it cannot be mistaken for an error.
- */
-int kvmm_zone_fragmentation(struct kvmm_zone *zone, u32 nr)
-{
-	u32 pieces, suitable;
-	u64 nr_free, spread;
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone_can_hold(zone, nr))
-		return -EINVAL;
-	kv_lock(&zone->lock);
-	nr_free = zone->ops->nr_free(zone->engine);
-	pieces = zone->ops->nr_runs(zone->engine);
-	zone->ops->usable(zone->engine, nr, &suitable);
-	kv_unlock(&zone->lock);
-	if (suitable)
-		return -(int)PPM;
-	if (!pieces)
-		return 0;
-	spread = (PPM + nr_free * PPM / nr) / pieces;
-	return spread < PPM ? PPM - spread : 0;
-}
-
-int kvmm_zone_next_free(struct kvmm_zone *zone, u32 from, struct kvmm_extent *run)
+int kv_zone_next_free(struct kv_zone *zone, u32 from, struct kvmm_extent *run)
 {
 	struct kvmm_extent found;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone || !run || from > zone->nr_blocks)
-		return -EINVAL;
-	if (from == zone->nr_blocks)
+	if (from >= zone->nr_blocks)
 		return -ENOENT;			/* where a walk ends */
 	kv_lock(&zone->lock);
 	found = zone->ops->next_free(zone->engine, from);
@@ -121,17 +79,8 @@ static void count_run(u32 lo, u32 hi, u64 *count)
 		count[order] += (hi - lo) >> order & 1;
 }
 
-/*
- * So many blocks are counted in one lock hold, which allocators then wait for: 30 to 60 ns a run,
- * so some 15 us where there are 500 of them and 120 us with 2000. No buddy block lies across the
- * edge of a slice, so cutting runs there changes no count.
- */
-#define COUNT_SLICE	BIT(15)
-
-static_assert(COUNT_SLICE % BIT(KVMM_NR_ORDERS - 1) == 0, "no block across the edge of a slice");
-
-/* Cuts a run where the class of the pageblocks changes. Lock not needed: kv_zone_glance(). */
-void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts)
+/* Cuts a run where the class of the pageblocks changes. Needs no lock. */
+void kv_zone_count_run(const struct kv_zone *zone, struct kvmm_extent run, u64 *counts)
 {
 	unsigned int shift = zone->pageblock_order;
 	u32 end = run.start + run.nr;
@@ -149,41 +98,8 @@ void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64
 	}
 }
 
-static void count_slice(const struct kvmm_zone *zone, u32 lo, u32 hi, u64 *counts)
-{
-	struct kvmm_extent run;
-	u32 start;
-
-	kv_assert_held(&zone->lock);
-	for (u32 at = lo; at < hi; at = run.start + run.nr) {
-		run = zone->ops->next_free(zone->engine, at);
-		if (!run.nr || run.start >= hi)
-			break;
-		start = max(run.start, lo);
-		run.nr = min(run.start + run.nr, hi) - start;
-		run.start = start;
-		kv_zone_count_run(zone, run, counts);
-	}
-}
-
-int kvmm_zone_buddyinfo(struct kvmm_zone *zone, u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS])
-{
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone || !counts)
-		return -EINVAL;
-	for (u32 i = 0; i < KVMM_NR_MOBILITY * KVMM_NR_ORDERS; i++)
-		counts[i] = 0;
-	for (u32 lo = 0; lo < zone->nr_blocks; lo += COUNT_SLICE) {
-		kv_lock(&zone->lock);
-		count_slice(zone, lo, min(lo + COUNT_SLICE, zone->nr_blocks), counts);
-		kv_unlock(&zone->lock);
-	}
-	return 0;
-}
-
 /* Does the engine's walk agree with its bits at this run's edges? */
-static bool run_is_maximal(const struct kvmm_zone *zone, struct kvmm_extent run)
+static bool run_is_maximal(const struct kv_zone *zone, struct kvmm_extent run)
 {
 	const struct kv_zone_ops *ops = zone->ops;
 	u32 end = run.start + run.nr;
@@ -198,7 +114,7 @@ static bool run_is_maximal(const struct kvmm_zone *zone, struct kvmm_extent run)
 }
 
 /* The free map, run by run, against the counts. */
-static int recount(const struct kvmm_zone *zone)
+static int recount(const struct kv_zone *zone)
 {
 	const struct kv_zone_ops *ops = zone->ops;
 	u32 nr_free = 0, longest = 0, pieces;
@@ -222,14 +138,10 @@ static int recount(const struct kvmm_zone *zone)
 	return 0;
 }
 
-int kv_zone_check(struct kvmm_zone *zone)
+int kv_zone_check(struct kv_zone *zone)
 {
 	int err;
 
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone)
-		return -EINVAL;
 	kv_lock(&zone->lock);
 	err = zone->ops->check(zone->engine);
 	for (u32 i = 0; i < nr_pageblocks(zone) && !err; i++)

@@ -9,15 +9,14 @@
 
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/zone.h>
 #include <kvmm/compact.h>
-#include <kvmm/ext/zone.h>
 
 #include "command.h"
 #include "control.h"
 
 #define TICK_MS	2u
-
-typedef unsigned long long llu;
 
 enum run_state { RUN_NONE, RUN_MOVES, RUN_DONE, RUN_CANCELLED };
 
@@ -55,44 +54,33 @@ static bool take_flag(const char *word, struct kvmm_compact_goal *goal)
 	return true;
 }
 
-/* A word with a number behind its '='. */
-struct numeric {
-	const char *name;
-	u32 offset;
-	u32 bytes;
+/* Words with a number behind their '='. */
+#define GOAL(name, field) KV_COLUMN(name, NUMBER, struct kvmm_compact_goal, field)
+
+static const struct {
+	struct kv_column column;
 	u64 max;
-};
-
-#define NUMERIC(name, field, max) { name, offsetof(struct kvmm_compact_goal, field), \
-				    sizeof(((struct kvmm_compact_goal *)NULL)->field), max }
-
-static const struct numeric numerics[] = {
-	NUMERIC("want=", want, KVMM_MAX_BLOCKS),
-	NUMERIC("pageblock=", pageblock_blocks, 1u << 20),
-	NUMERIC("max_blocks=", max_blocks, KVMM_MAX_BLOCKS),
-	NUMERIC("max_us=", max_us, UINT32_MAX),
-	NUMERIC("max_bytes=", max_bytes, UINT64_MAX),
-	NUMERIC("seq=", seq, UINT64_MAX),
+} numbers[] = {
+	{ GOAL("want=", want), KVMM_MAX_BLOCKS },
+	{ GOAL("pageblock=", pageblock_blocks), 1u << 20 },
+	{ GOAL("max_blocks=", max_blocks), KVMM_MAX_BLOCKS },
+	{ GOAL("max_us=", max_us), UINT32_MAX }, { GOAL("max_bytes=", max_bytes), UINT64_MAX },
+	{ GOAL("seq=", seq), UINT64_MAX },
 };
 
 static int take_number(struct kv_control_call *call, u32 i, struct kvmm_compact_goal *goal)
 {
-	for (u32 n = 0; n < ARRAY_SIZE(numerics); n++) {
-		const struct numeric *numeric = &numerics[n];
-		size_t len = strlen(numeric->name);
-		u32 narrow;
+	for (u32 n = 0; n < ARRAY_SIZE(numbers); n++) {
+		const struct kv_column *column = &numbers[n].column;
 		u64 value;
 		int err;
 
-		if (strncmp(call->arg[i], numeric->name, len))
+		if (strncmp(call->arg[i], column->head, strlen(column->head)))
 			continue;
-		call->arg[i] += len;
-		err = kv_call_number(call, i, 0, numeric->max, &value);
-		narrow = value;
-		if (!err && numeric->bytes == sizeof(value))
-			memcpy((char *)goal + numeric->offset, &value, sizeof(value));
-		else if (!err)
-			memcpy((char *)goal + numeric->offset, &narrow, sizeof(narrow));
+		call->arg[i] += strlen(column->head);
+		err = kv_call_number(call, i, 0, numbers[n].max, &value);
+		if (!err)
+			kv_column_set(column, goal, value);
 		return err;
 	}
 	return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help compact-plan",
@@ -149,30 +137,42 @@ static int explain(struct kv_control_call *call, const struct kvmm_compact_goal 
 	return err;
 }
 
+struct run_row {
+	struct run run;
+	const char *state;
+	const char *goal;
+	u64 ns;
+};
+
+#define RUN(head, field) KV_COLUMN(head, NUMBER, struct run_row, run.field)
+
 static int cmd_plan(struct kv_control_call *call)
 {
-	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
-	struct kvmm_compact_goal goal;
-	int err = read_goal(call, &goal);
+	static const struct kv_column columns[] = {
+		KV_COLUMN("goal:s", NAME, struct run_row, goal), RUN("want", goal.want),
+		RUN("partial", plan.is_partial), RUN("moves", plan.nr_moves),
+		RUN("blocks", plan.moved_blocks), RUN("bytes", plan.moved_bytes),
+		RUN("drops", plan.nr_drops), RUN("empty", plan.nr_empty),
+		RUN("saved_extents", plan.saved_extents), RUN("run_start", plan.run.start),
+		RUN("run_blocks", plan.run.nr), RUN("copy_ns", plan.copy_ns),
+		RUN("plan_ns", plan.plan_ns), RUN("largest_before", plan.before.largest),
+		RUN("largest_after", plan.after.largest),
+		RUN("unusable_ppm_before", plan.before.unusable_ppm),
+		RUN("unusable_ppm_after", plan.after.unusable_ppm),
+		RUN("extents_before", plan.before.extents),
+		RUN("extents_after", plan.after.extents),
+	};
+	struct run_row row = { .run.plan = KVMM_COMPACT_PLAN_INIT };
+	int err = read_goal(call, &row.run.goal);
 
 	if (err)
 		return err;
-	err = kvmm_compact_get_plan(call->pool, &goal, &plan);
+	err = kvmm_compact_get_plan(call->pool, &row.run.goal, &row.run.plan);
 	if (err)
-		return explain(call, &goal, err);
-	kv_text_puts(call->text,
-		     "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
-		     "run_start\trun_blocks\tcopy_ns\tplan_ns\tlargest_before\tlargest_after\t"
-		     "unusable_ppm_before\tunusable_ppm_after\textents_before\textents_after\n");
-	kv_text_printf(call->text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t",
-		       kvmm_goal_name(goal.goal),
-		       goal.want, plan.is_partial, plan.nr_moves, plan.moved_blocks,
-		       (llu)plan.moved_bytes, plan.nr_drops, plan.nr_empty, plan.saved_extents,
-		       plan.run.start, plan.run.nr);
-	kv_text_printf(call->text, "%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\n", (llu)plan.copy_ns,
-		       (llu)plan.plan_ns, plan.before.largest, plan.after.largest,
-		       plan.before.unusable_ppm, plan.after.unusable_ppm,
-		       (llu)plan.before.extents, (llu)plan.after.extents);
+		return explain(call, &row.run.goal, err);
+	row.goal = kvmm_goal_name(row.run.goal.goal);
+	kv_text_head(call->text, columns, ARRAY_SIZE(columns));
+	kv_text_row(call->text, columns, ARRAY_SIZE(columns), &row, 0);
 	return 0;
 }
 
@@ -187,7 +187,7 @@ static void look(struct kv_control_pool *entry, struct run *run)
 		return;
 	run->state = RUN_DONE;
 	run->ended_ns = kv_clock_ns();
-	run->unusable_after = max(kvmm_zone_unusable(kvmm_pool_zone(entry->pool), run->length), 0);
+	run->unusable_after = max(kv_zone_unusable(kv_pool_zone(entry->pool), run->length), 0);
 }
 
 static u32 tick(struct kv_control_pool *entry, void **state)
@@ -211,23 +211,27 @@ static void begin(struct kv_control_call *call, struct run *run, const struct ru
 
 static void write_run(struct kv_text *text, const struct run *run)
 {
+	enum { ENDED = 1 };
+	static const struct kv_column columns[] = {
+		KV_COLUMN("state:s", NAME, struct run_row, state),
+		KV_COLUMN("goal:s", NAME, struct run_row, goal), RUN("want", goal.want),
+		RUN("partial", plan.is_partial), RUN("moves", plan.nr_moves),
+		RUN("left", nr_left), RUN("blocks", plan.moved_blocks),
+		RUN("bytes", plan.moved_bytes), RUN("drops", plan.nr_drops),
+		KV_COLUMN("ns", NUMBER, struct run_row, ns), RUN("plan_ns", plan.plan_ns),
+		RUN("largest_before", plan.before.largest),
+		RUN("largest_after", plan.after.largest),
+		RUN("unusable_ppm_before", plan.before.unusable_ppm),
+		KV_COLUMN_IF(ENDED, "unusable_ppm_after", NUMBER, struct run_row,
+			     run.unusable_after),
+	};
 	u64 end = max(run->state == RUN_MOVES ? kv_clock_ns() : run->ended_ns, run->began_ns);
-	const struct kvmm_compact_plan *plan = &run->plan;
+	struct run_row row = { *run, state_names[run->state], kvmm_goal_name(run->goal.goal),
+			       end - run->began_ns };
 
-	kv_text_puts(text,
-		     "#state:s\tgoal:s\twant\tpartial\tmoves\tleft\tblocks\tbytes\tdrops\tns\t"
-		     "plan_ns\tlargest_before\tlargest_after\tunusable_ppm_before\t"
-		     "unusable_ppm_after\n");
-	kv_text_printf(text, "%s\t%s\t%u\t%u\t%u\t%u\t%u\t%llu\t%u\t%llu\t%llu\t%u\t%u\t%u\t",
-		       state_names[run->state], kvmm_goal_name(run->goal.goal), run->goal.want,
-		       plan->is_partial, plan->nr_moves, run->nr_left, plan->moved_blocks,
-		       (llu)plan->moved_bytes, plan->nr_drops, (llu)(end - run->began_ns),
-		       (llu)plan->plan_ns, plan->before.largest, plan->after.largest,
-		       plan->before.unusable_ppm);
-	if (run->state == RUN_MOVES)
-		kv_text_printf(text, "-\n");
-	else
-		kv_text_printf(text, "%u\n", run->unusable_after);
+	kv_text_head(text, columns, ARRAY_SIZE(columns));
+	kv_text_row(text, columns, ARRAY_SIZE(columns), &row,
+		    run->state == RUN_MOVES ? 0 : ENDED);
 }
 
 static int cmd_run(struct kv_control_call *call)

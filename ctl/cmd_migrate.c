@@ -28,7 +28,6 @@ struct job {
 	u64				id;		/* 0: none */
 	u64				seq;
 	struct kvmm_migrate		*job;		/* ours; NULL when it has ended */
-	struct kvmm_migrate_link	*link;		/* ours; to another process */
 	struct kvmm_pool		*dst;		/* in this one */
 	char				target[TARGET_BYTES];
 	struct kvmm_migrate_status	status;
@@ -45,9 +44,7 @@ struct jobs {
 static void end_job(struct job *job)
 {
 	kvmm_migrate_free(job->job);
-	kvmm_migrate_disconnect(job->link);
 	job->job = NULL;
-	job->link = NULL;
 	job->dst = NULL;
 }
 
@@ -95,7 +92,7 @@ static int find_target(struct kv_control_call *call, struct job *job)
 		return kv_call_error(call, -ENAMETOOLONG, "that name is too long");
 	strcpy(job->target, name);
 	if (*name == '/')
-		return kvmm_migrate_connect(call->pool, name, &job->link);
+		return 0;
 	entry = kv_control_find(call->control, name);
 	if (!entry || entry == call->entry)
 		return kv_call_error(call, -ENOENT, "there is no other pool '%.64s', and a socket "
@@ -127,11 +124,13 @@ static int start_job(struct kv_control_call *call, struct job *job)
 		return err;
 	attr.src = call->pool;
 	attr.dst = job->dst;
-	attr.link = job->link;
+	attr.target = job->dst ? NULL : job->target;
 	attr.what = KVMM_MIGRATE_SEQ;
 	job->seq = attr.seq;
 	job->is_copy = attr.flags & KVMM_MIGRATE_COPY;
 	err = kvmm_migrate_start(&attr, &job->job);
+	if (err == -ENOENT && kvmm_range_find_seq(call->pool, attr.seq, NULL, 0) > 0)
+		return kv_call_error(call, err, "no process serves '%s'", job->target);
 	if (err == -ENOENT)
 		return kv_call_error(call, err, "there is no sequence %llu", (llu)attr.seq);
 	if (err == -EBUSY)
@@ -142,25 +141,41 @@ static int start_job(struct kv_control_call *call, struct job *job)
 
 /* ---- tell ---- */
 
-static const char head[] =
-	"#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\t"
-	"bytes\t"
-	"src_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\n";
+struct job_row {
+	struct job job;
+	const char *phase;
+	const char *path;
+	u64 ns;
+};
+
+#define JOB(head, kind, field) KV_COLUMN(head, kind, struct job_row, job.field)
+
+static const struct kv_column columns[] = {
+	JOB("id", NUMBER, id), JOB("seq", NUMBER, seq), JOB("target:s", CHARS, target),
+	JOB("copy", NUMBER, is_copy), KV_COLUMN("phase:s", NAME, struct job_row, phase),
+	JOB("error", SIGNED, status.error), KV_COLUMN("path:s", NAME, struct job_row, path),
+	JOB("blocks", NUMBER, status.nr_blocks), JOB("present", NUMBER, status.nr_present),
+	JOB("copied", NUMBER, status.nr_copied), JOB("verified", NUMBER, status.nr_verified),
+	JOB("bytes", NUMBER, status.bytes), JOB("src_runs", NUMBER, status.nr_src_runs),
+	JOB("dst_runs", NUMBER, status.nr_dst_runs),
+	JOB("descriptors", NUMBER, status.nr_descriptors),
+	JOB("attempts", NUMBER, status.attempts), JOB("in_doubt", NUMBER, status.in_doubt),
+	KV_COLUMN("ns", NUMBER, struct job_row, ns),
+};
+
+static void write_head(struct kv_text *text)
+{
+	kv_text_head(text, columns, ARRAY_SIZE(columns));
+}
 
 static void write_job(struct kv_text *text, const struct job *job)
 {
-	const struct kvmm_migrate_status *s = &job->status;
-	u64 ns = 0;
+	struct job_row row = { *job, kvmm_migrate_phase_name(job->status.phase),
+			       kvmm_migrate_path_name(job->status.path), 0 };
 
 	for (u32 i = 0; i < KVMM_NR_MIGRATE_PHASES; i++)
-		ns += s->phase_ns[i];
-	kv_text_printf(text, "%llu\t%llu\t", (llu)job->id, (llu)job->seq);
-	kv_text_word(text, job->target);
-	kv_text_printf(text, "\t%u\t%s\t%d\t%s\t%u\t%u\t%u\t%u\t%llu\t", job->is_copy,
-		       kvmm_migrate_phase_name(s->phase), s->error, kvmm_migrate_path_name(s->path),
-		       s->nr_blocks, s->nr_present, s->nr_copied, s->nr_verified, (llu)s->bytes);
-	kv_text_printf(text, "%u\t%u\t%u\t%u\t%u\t%llu\n", s->nr_src_runs, s->nr_dst_runs,
-		       s->nr_descriptors, s->attempts, s->in_doubt, (llu)ns);
+		row.ns += job->status.phase_ns[i];
+	kv_text_row(text, columns, ARRAY_SIZE(columns), &row, 0);
 }
 
 static int cmd_start(struct kv_control_call *call)
@@ -189,7 +204,7 @@ static int cmd_start(struct kv_control_call *call)
 	new.id = ++jobs->last_id;
 	*place = new;
 	kvmm_migrate_get_status(place->job, &place->status);
-	kv_text_puts(call->text, head);
+	write_head(call->text);
 	write_job(call->text, place);
 	return 0;
 }
@@ -210,7 +225,7 @@ static int cmd_status(struct kv_control_call *call)
 	const struct jobs *jobs = *call->state;
 	const struct job *job = jobs ? next_job(jobs, 0) : NULL;
 
-	kv_text_puts(call->text, head);
+	write_head(call->text);
 	for (; job; job = next_job(jobs, job->id))
 		write_job(call->text, job);
 	return 0;
@@ -233,7 +248,7 @@ static int cmd_cancel(struct kv_control_call *call)
 		if (err)
 			return kv_call_error(call, err, "too late: it is committed, or has ended");
 		poll_job(job);
-		kv_text_puts(call->text, head);
+		write_head(call->text);
 		write_job(call->text, job);
 		return 0;
 	}

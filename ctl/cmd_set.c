@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include <kv/pool.h>
-#include <kvmm/alloc.h>
 #include <kvmm/compact.h>
-#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/admission.h>
 #include <kvmm/ext/inspect.h>
+#include <kvmm/ext/moves.h>
 #include <kvmm/step.h>
 #include <kvmm/tier.h>
 
@@ -88,25 +88,21 @@ static int store(struct kvmm_pool *pool, enum group_id id, const union group *gr
 
 /**
  * struct setting - one of them; constant
- * @name: a word
+ * @column: its name, a word, and where it is in the group
  * @help: with the unit
  * @group: enum group_id
- * @offset, @bytes: of it in the group: 4 or 8
  * @min, @max: the values accepted; calls may refuse more
  */
 struct setting {
-	const char *name;
+	struct kv_column column;
 	const char *help;
 	enum group_id group;
-	u32 offset;
-	u32 bytes;
 	u64 min;
 	u64 max;
 };
 
-#define SETTING(name, group_id, field, min, max, help)				\
-	{ name, help, group_id, offsetof(union group, field),			\
-	  sizeof(((union group *)NULL)->field), min, max }
+#define SETTING(name, group_id, field, min, max, help) \
+	{ KV_COLUMN(name, NUMBER, union group, field), help, group_id, min, max }
 
 #define MAX_MS		86400000u
 #define MAX_BYTES	(1ull << 48)
@@ -160,23 +156,10 @@ static const struct setting settings[] = {
 		"to compute a token, nanoseconds; 0 = unknown"),
 };
 
-static u64 get_field(const union group *group, const struct setting *setting)
-{
-	const char *at = (const char *)group + setting->offset;
-	u32 narrow;
-	u64 wide;
-
-	if (setting->bytes == sizeof(wide)) {
-		memcpy(&wide, at, sizeof(wide));
-		return wide;
-	}
-	memcpy(&narrow, at, sizeof(narrow));
-	return narrow;
-}
-
 static int cmd_config(struct kv_control_call *call)
 {
-	int err = kv_control_glance(call->entry);
+	struct views shown;
+	int err = control_open_views(call, &shown);
 
 	if (err)
 		return err;
@@ -185,13 +168,13 @@ static int cmd_config(struct kv_control_call *call)
 		const struct setting *setting = &settings[i];
 		union group group = { 0 };
 
-		if (call->nr_args && strcmp(call->arg[0], setting->name))
+		if (call->nr_args && strcmp(call->arg[0], setting->column.head))
 			continue;
-		kv_text_printf(call->text, "%s\t", setting->name);
-		if (load(call->pool, &call->entry->glance, setting->group, &group))
+		kv_text_printf(call->text, "%s\t", setting->column.head);
+		if (load(call->pool, &shown.pool->glance, setting->group, &group))
 			kv_text_puts(call->text, "-");
 		else
-			kv_text_printf(call->text, "%llu", (llu)get_field(&group, setting));
+			kv_text_cell(call->text, &setting->column, &group);
 		kv_text_printf(call->text, "\t%llu\t%llu\t%s\n", (llu)setting->min,
 			       (llu)setting->max, setting->help);
 	}
@@ -203,32 +186,28 @@ static int cmd_set(struct kv_control_call *call)
 {
 	const struct setting *setting = settings, *end = settings + ARRAY_SIZE(settings);
 	union group group = { 0 };
+	struct views shown;
 	u64 value, before;
-	u32 narrow;
 	int err;
 
-	while (setting < end && strcmp(setting->name, call->arg[0]))
+	while (setting < end && strcmp(setting->column.head, call->arg[0]))
 		setting++;
 	if (setting == end)
 		return kv_call_error(call, -ENOENT, "there is no setting '%.64s'; try config",
 				     call->arg[0]);
 	err = kv_call_number(call, 1, setting->min, setting->max, &value);
 	if (!err)
-		err = kv_control_glance(call->entry);
+		err = control_open_views(call, &shown);
 	if (err)
 		return err;
-	err = load(call->pool, &call->entry->glance, setting->group, &group);
-	before = get_field(&group, setting);
-	narrow = value;
-	if (!err) {
-		memcpy((char *)&group + setting->offset,
-		       setting->bytes == sizeof(value) ? (void *)&value : (void *)&narrow,
-		       setting->bytes);
+	err = load(call->pool, &shown.pool->glance, setting->group, &group);
+	before = kv_column_number(&setting->column, &group, 0);
+	kv_column_set(&setting->column, &group, value);
+	if (!err)
 		err = store(call->pool, setting->group, &group);
-	}
 	if (err)
-		return kv_call_error(call, err, "%s: %s", setting->name, kvmm_strerror(err));
-	kv_text_printf(call->text, "#name:s\tbefore\tvalue\n%s\t%llu\t%llu\n", setting->name,
+		return kv_call_error(call, err, "%s: %s", setting->column.head, kvmm_strerror(err));
+	kv_text_printf(call->text, "#name:s\tbefore\tvalue\n%s\t%llu\t%llu\n", setting->column.head,
 		       (llu)before, (llu)value);
 	return 0;
 }

@@ -2,12 +2,11 @@
 /* Where a pool lies, the tiers below it, and its troubles. */
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/pool.h>
-#include <kvmm/alloc.h>
+#include <kvmm/ext/admission.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>
-
-#include <kv/tier.h>
 
 #include "control.h"
 
@@ -19,76 +18,75 @@ typedef unsigned long long llu;
 /* ---- devices and tiers ---- */
 
 /* A closed pool, too: it has the numbers that are fixed. */
-static int write_device(struct kv_control_call *call, struct kv_control_pool *entry)
+static void write_device(struct kv_text *text, const struct pool_view *view)
 {
-	const struct kv_pool_glance *glance = &entry->glance;
+	const struct kv_pool_glance *glance = &view->glance;
 	const struct kvmm_pool_stat *stat = &glance->stat;
-	int err = kv_control_glance(entry);
 
-	if (err && err != -EUCLEAN)
-		return err;
-	kv_text_printf(call->text, "%s\t", entry->name);
-	kv_text_word(call->text, glance->device);
-	kv_text_printf(call->text, "\t%u\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\t%u\t%u\t%u\n",
+	kv_text_printf(text, "%s\t", view->name);
+	kv_text_word(text, glance->device);
+	kv_text_printf(text, "\t%u\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\t%u\t%u\t%u\n",
 		       glance->device_number, glance->engine, glance->policy ? glance->policy : "-",
 		       (llu)stat->block_bytes, (llu)(stat->block_bytes * stat->nr_blocks),
 		       (llu)glance->elastic.given_bytes, (llu)glance->elastic.target_bytes,
 		       (llu)stat->metadata_bytes, glance->step.nr_streams,
-		       kv_pool_nr_blocks(entry->pool), stat->block_tokens, err == -EUCLEAN);
-	return 0;
+		       kv_pool_nr_blocks(view->pool), stat->block_tokens, view->is_closed);
 }
 
 static int cmd_devices(struct kv_control_call *call)
 {
+	struct views shown;
+	int err = control_views(call, 0, &shown);
+
+	if (err)
+		return err;
 	kv_text_puts(call->text,
 		     "#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\tbytes\t"
 		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\tblocks\tblock_tokens\t"
 		     "closed\n");
-	return kv_call_each(call, write_device);
+	for (u32 i = 0; i < shown.nr_pools; i++)
+		write_device(call->text, &shown.pool[i]);
+	return 0;
 }
 
-static int write_tiers(struct kv_control_call *call, struct kv_control_pool *entry)
+static void write_tiers(struct kv_text *text, const struct pool_view *view)
 {
-	const struct kvmm_tier_client_stat *below = &entry->glance.below;
-	struct kv_text *text = call->text;
-	struct kv_tier_glance tier;
-	const struct kvmm_disk_stat *disk = &tier.disk;
-	int err = kv_control_glance(entry);
+	const struct kvmm_tier_client_stat *below = &view->glance.below;
+	const struct kv_tier_glance *tier = view->tier;
+	const struct kvmm_disk_stat *disk;
 
-	if (err || !entry->glance.tier)
-		return err;
-	err = kv_tier_glance(entry->glance.tier, &tier);
-	if (err)
-		return err;
-	kv_text_printf(text, "%s\thost\t", entry->name);
-	kv_text_word(text, tier.name);
+	if (!tier)
+		return;
+	kv_text_printf(text, "%s\thost\t", view->name);
+	kv_text_word(text, tier->name);
 	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t"
 		       "%llu\t%llu\t%llu\n",
-		       (llu)(tier.stat.units * tier.stat.unit_bytes),
-		       (llu)(tier.stat.units_used * tier.stat.unit_bytes), below->blocks,
+		       (llu)(tier->stat.units * tier->stat.unit_bytes),
+		       (llu)(tier->stat.units_used * tier->stat.unit_bytes), below->blocks,
 		       below->writing, below->queued, below->loading, (llu)below->offloads,
 		       (llu)below->loads, (llu)below->offload_bytes, (llu)below->load_bytes,
 		       (llu)below->hits, (llu)below->misses, (llu)below->evicted,
 		       (llu)below->failed, (llu)below->disk_loads);
-	if (!tier.has_disk)
-		return 0;
+	if (!tier->has_disk)
+		return;
+	disk = &tier->disk;
 	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t"
 		       "%llu\t%llu\t%llu\t%llu\t-\n",
-		       entry->name, (llu)disk->max_bytes, (llu)disk->record_bytes,
+		       view->name, (llu)disk->max_bytes, (llu)disk->record_bytes,
 		       (llu)disk->nr_records, (llu)disk->nr_pending, (llu)disk->nr_put,
 		       (llu)disk->nr_got, (llu)disk->put_bytes, (llu)disk->got_bytes,
 		       (llu)disk->nr_got, (llu)disk->nr_missed, (llu)disk->nr_dropped,
 		       (llu)(disk->nr_read_errors + disk->nr_write_errors + disk->nr_damaged));
-	return 0;
 }
 
 static int cmd_tiers(struct kv_control_call *call)
 {
-	kv_text_puts(call->text,
-		     "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\t"
-		     "loading\tstored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\t"
-		     "failed\tfrom_disk\n");
-	return kv_call_each(call, write_tiers);
+	static const char head[] =
+		"#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\tloading\t"
+		"stored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\tfailed\t"
+		"from_disk\n";
+
+	return control_rows(call, head, write_tiers);
 }
 
 /* ---- pressure ---- */
@@ -106,22 +104,16 @@ static void write_line(struct kv_text *text, const char *pool, const char *kind,
 	kv_text_printf(text, "\t%llu\n", (llu)line->total_us);
 }
 
-static int write_pressure(struct kv_control_call *call, struct kv_control_pool *entry)
+static void write_pressure(struct kv_text *text, const struct pool_view *view)
 {
-	const struct kv_pool_glance *glance = &entry->glance;
-	int err = kv_control_glance(entry);
-
-	if (err)
-		return err;
-	write_line(call->text, entry->name, "some", &glance->pressure.some);
-	write_line(call->text, entry->name, "full", &glance->pressure.full);
-	return 0;
+	write_line(text, view->name, "some", &view->glance.pressure.some);
+	write_line(text, view->name, "full", &view->glance.pressure.full);
 }
 
 static int cmd_pressure(struct kv_control_call *call)
 {
-	kv_text_puts(call->text, "#pool:s\tkind:s\tavg10\tavg60\tavg300\ttotal_us\n");
-	return kv_call_each(call, write_pressure);
+	return control_rows(call, "#pool:s\tkind:s\tavg10\tavg60\tavg300\ttotal_us\n",
+			    write_pressure);
 }
 
 /* ---- latencies ---- */
@@ -144,11 +136,11 @@ static void write_times(struct kv_text *text, const char *pool, const char *what
 	}
 }
 
-static int write_latencies(struct kv_control_call *call, struct kv_control_pool *entry)
+static void write_latencies(struct kv_text *text, const struct pool_view *view)
 {
 	static const char *const kept[KVMM_NR_RESIDENCY_KINDS] = { "lifetime", "idle", "reuse",
 								   "hit_age" };
-	const struct kv_pool_glance *glance = &entry->glance;
+	const struct kv_pool_glance *glance = &view->glance;
 	const struct {
 		const char *what;
 		const struct kvmm_latency_stat *stat;
@@ -157,21 +149,18 @@ static int write_latencies(struct kv_control_call *call, struct kv_control_pool 
 		{ "offload", &glance->below.offload_took }, { "load", &glance->below.load_took },
 		{ "disk", &glance->below.disk_took },
 	};
-	int err = kv_control_glance(entry);
 
-	for (u32 i = 0; !err && i < ARRAY_SIZE(took); i++)
-		write_times(call->text, entry->name, took[i].what, took[i].stat->bucket,
+	for (u32 i = 0; i < ARRAY_SIZE(took); i++)
+		write_times(text, view->name, took[i].what, took[i].stat->bucket,
 			    took[i].stat->sum_ns, kvmm_latency_bound_ns);
-	for (u32 i = 0; !err && i < KVMM_NR_RESIDENCY_KINDS; i++)
-		write_times(call->text, entry->name, kept[i], glance->residency[i].bucket,
+	for (u32 i = 0; i < KVMM_NR_RESIDENCY_KINDS; i++)
+		write_times(text, view->name, kept[i], glance->residency[i].bucket,
 			    glance->residency[i].sum_ns, kvmm_residency_bound_ns);
-	return err;
 }
 
 static int cmd_latencies(struct kv_control_call *call)
 {
-	kv_text_puts(call->text, "#pool:s\twhat:s\tup_to_ns\tcount\tsum_ns\n");
-	return kv_call_each(call, write_latencies);
+	return control_rows(call, "#pool:s\twhat:s\tup_to_ns\tcount\tsum_ns\n", write_latencies);
 }
 
 /* ---- leaks ---- */
@@ -184,30 +173,41 @@ static const struct {
 	{ KVMM_LEAK_DEAD, "dead" },
 };
 
-static void write_leak(struct kv_text *text, const struct kvmm_owned *row)
-{
-	const char *between = "";
+struct leak_row {
+	struct kvmm_lease_info lease;
+	const char *kind;
+	u64 age_ms;
+	char why[32];
+};
 
-	kv_text_printf(text, "%llu\t%s\t%u\t%u\t%u\t%llu\t%llu\t%llu\t", (llu)row->owner,
-		       kvmm_owned_kind_name(row->kind), row->index, row->gen, row->nr,
-		       (llu)row->bytes, (llu)(row->age_ns / NS_PER_MS), (llu)row->deadline_ns);
-	for (u32 i = 0; i < ARRAY_SIZE(suspicions); i++) {
-		if (!(row->suspect & suspicions[i].bit))
-			continue;
-		kv_text_printf(text, "%s%s", between, suspicions[i].name);
-		between = ",";
-	}
-	kv_text_printf(text, "\t%u\t%u\t", row->refs, row->pins);
-	kv_text_word(text, row->text);
-	kv_text_puts(text, "\n");
+#define LEASE(head, kind, field) KV_COLUMN(head, kind, struct leak_row, lease.field)
+
+static const struct kv_column leak_columns[] = {
+	LEASE("owner", NUMBER, owner), KV_COLUMN("kind:s", NAME, struct leak_row, kind),
+	LEASE("index", NUMBER, index), LEASE("gen", NUMBER, gen), LEASE("blocks", NUMBER, nr),
+	LEASE("bytes", NUMBER, bytes), KV_COLUMN("age_ms", NUMBER, struct leak_row, age_ms),
+	LEASE("deadline_ns", NUMBER, deadline_ns), KV_COLUMN("why:s", CHARS, struct leak_row, why),
+	LEASE("refs", NUMBER, refs), LEASE("pins", NUMBER, pins), LEASE("text:s", CHARS, text),
+};
+
+static void write_leak(struct kv_text *text, const struct kvmm_lease_info *lease)
+{
+	struct leak_row row = { *lease, kvmm_lease_kind_name(lease->kind),
+				lease->age_ns / NS_PER_MS, "" };
+	struct kv_buf why = { .at = row.why, .bytes = sizeof(row.why) };
+
+	for (u32 i = 0; i < ARRAY_SIZE(suspicions); i++)
+		if (lease->leak & suspicions[i].bit)
+			kv_buf_printf(&why, "%s%s", why.len ? "," : "", suspicions[i].name);
+	kv_text_row(text, leak_columns, ARRAY_SIZE(leak_columns), &row, 0);
 }
 
 /* The pool's lock is held for some hundred ranges at a time; nothing is as of one moment. */
 static int cmd_leaks(struct kv_control_call *call)
 {
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
-	u64 *const age[] = { &attr.older_ns, &attr.lone_ns };
-	struct kvmm_owned rows[PORTION];
+	struct kvmm_lease_filter filter = KVMM_LEASE_FILTER_INIT;
+	u64 *const age[] = { &filter.older_ns, &filter.lone_ns };
+	struct kvmm_lease_info rows[PORTION];
 	u64 cursor = 0;
 	int nr = PORTION;
 
@@ -218,10 +218,10 @@ static int cmd_leaks(struct kv_control_call *call)
 			return err;
 		*age[i] *= NS_PER_MS;
 	}
-	kv_text_puts(call->text, "#owner\tkind:s\tindex\tgen\tblocks\tbytes\tage_ms\tdeadline_ns\t"
-		     "why:s\trefs\tpins\ttext:s\n");
+	filter.leaks = KVMM_LEAK_ANY;
+	kv_text_head(call->text, leak_columns, ARRAY_SIZE(leak_columns));
 	while (nr == PORTION && !call->text->err) {
-		nr = kvmm_leaks_next(call->pool, &attr, &cursor, rows, PORTION);
+		nr = kvmm_lease_list(call->pool, &filter, &cursor, rows, PORTION);
 		for (int i = 0; i < nr; i++)
 			write_leak(call->text, &rows[i]);
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Views of memory: the map of a pool, parts of it by owner, prefixes, slab caches.
+ * Views of memory: the map of a pool, parts of it by owner, prefixes.
  *
  * The map is read without a lock (<kvmm/ext/inspect.h>), a portion a call: a client that wants all
  * of a large pool asks again, from where the last row ended. Sums by owner and by sequence are
@@ -22,8 +22,6 @@
 
 #include "command.h"
 
-typedef unsigned long long llu;
-
 #define RUNS		64u	/* of the map, at a time */
 #define MAX_ROWS	16384u	/* of an answer */
 #define MAX_GROUPS	4096u	/* owners, or sequences, that are told apart */
@@ -38,15 +36,6 @@ static const struct {
 	{ KVMM_MAP_DUP, 'd' }, { KVMM_MAP_LOST, 'l' },
 };
 
-/* Numbers that a block like that does not have are "-". */
-static void write_number(struct kv_text *text, bool has, u64 number)
-{
-	if (has)
-		kv_text_printf(text, "\t%llu", (llu)number);
-	else
-		kv_text_puts(text, "\t-");
-}
-
 static bool is_used(const struct kvmm_map_run *run)
 {
 	u32 state = kvmm_map_block_state(run->state);
@@ -54,96 +43,87 @@ static bool is_used(const struct kvmm_map_run *run)
 	return state != KVMM_BLOCK_FREE && state != KVMM_BLOCK_NULL && state != KVMM_BLOCK_AWAY;
 }
 
-static void write_run(struct kv_text *text, const struct kvmm_map_run *run)
+struct map_row {
+	struct kvmm_map_run run;
+	const char *state;
+	char flags[8];
+	u32 tiers;		/* a bit each that has that name */
+};
+
+/* Numbers that a block like that does not have are "-". */
+enum { USED = 1, CLASSED = 2, NAMED = 4, CHAINED = 8, RANGED = 16, HANDLED = 32, FILED = 64 };
+
+#define RUN(needs, head, kind, field) \
+	KV_COLUMN_IF(needs, head, kind, struct map_row, run.field)
+
+static const struct kv_column map_columns[] = {
+	RUN(0, "first", NUMBER, first), RUN(0, "count", NUMBER, nr),
+	KV_COLUMN("state", NAME, struct map_row, state),
+	KV_COLUMN("flags:s", CHARS, struct map_row, flags),
+	RUN(0, "owner", NONZERO, owner), RUN(CLASSED, "class", NUMBER, cls),
+	RUN(USED, "pins", NUMBER, pins), RUN(USED, "refs", NUMBER, refs),
+	RUN(USED, "age_ns", NUMBER, age_ns), RUN(0, "seq", NONZERO, seq),
+	RUN(USED, "tenant", NUMBER, domain.tenant),
+	/* Of a snapshot. */
+	RUN(NAMED, "group", NUMBER, domain.group), RUN(NAMED, "layout", NUMBER, domain.layout),
+	RUN(NAMED, "position", NUMBER, position), RUN(RANGED, "prio", NUMBER, prio),
+	RUN(0, "deadline_ns", NONZERO, deadline_ns), RUN(NAMED, "key:s", KEY, key),
+	RUN(CHAINED, "parent:s", KEY, parent), RUN(HANDLED, "index", NUMBER, index),
+	RUN(HANDLED, "gen", NUMBER, gen),
+	KV_COLUMN_IF(FILED, "tiers", NUMBER, struct map_row, tiers),
+};
+
+#define NR_MAP_COLUMNS	11u
+
+/* Which tiers have that name; false: not known. */
+static bool find_tiers(struct kvmm_registry *reg, struct map_row *row)
 {
-	bool used = is_used(run);
-	char flags[8] = "-";
-	u32 nr = 0;
-
-	for (u32 i = 0; i < ARRAY_SIZE(letters); i++)
-		if (run->flags & letters[i].flag)
-			flags[nr++] = letters[i].letter;
-	kv_text_printf(text, "%u\t%u\t%s\t%s", run->first, run->nr, kvmm_map_state_name(run->state),
-		       flags);
-	write_number(text, run->owner, run->owner);
-	write_number(text, run->flags & KVMM_MAP_HAS_CLASS, run->cls);
-	write_number(text, used, run->pins);
-	write_number(text, used, run->refs);
-	write_number(text, used, run->age_ns);
-	write_number(text, run->seq, run->seq);
-	write_number(text, used, run->domain.tenant);
-}
-
-static void write_key(struct kv_text *text, bool has, const kvmm_key_t *key)
-{
-	kv_text_puts(text, has ? "\t" : "\t-");
-	for (u32 i = 0; has && i < sizeof(key->byte); i++)
-		kv_text_printf(text, "%02x", key->byte[i]);
-}
-
-static const char map_head[] =
-	"#first\tcount\tstate\tflags:s\towner\tclass\tpins\trefs\tage_ns\tseq\ttenant";
-
-static void write_map_row(struct kv_text *text, const struct kvmm_map_run *run,
-			  struct kvmm_registry *reg)
-{
-	write_run(text, run);
-	kv_text_puts(text, "\n");
-}
-
-static const char snapshot_head[] =
-	"\tgroup\tlayout\tposition\tprio\tdeadline_ns\tkey:s\tparent:s\tindex\tgen\ttiers";
-
-/* Which tiers have that name; -1 if not known. */
-static s64 tiers_of(struct kvmm_registry *reg, const struct kvmm_map_run *run)
-{
+	const struct kvmm_map_run *run = &row->run;
 	struct kvmm_prefix prefix = { &run->key, 1, run->position, NULL, run->domain };
 	struct kvmm_node_info info;
 	kvmm_node_t node;
 
 	if (!reg || !(run->flags & KVMM_MAP_HAS_KEY) ||
-	    kvmm_registry_find(reg, &prefix, &node) != 1 || kvmm_node_get_info(reg, node, &info))
-		return -1;
-	return info.tiers;
+	    kvmm_registry_find(reg, &prefix, &node, NULL) != 1 ||
+	    kvmm_node_get_info(reg, node, &info))
+		return false;
+	row->tiers = info.tiers;
+	return true;
 }
 
-static void write_snapshot_row(struct kv_text *text, const struct kvmm_map_run *run,
-			       struct kvmm_registry *reg)
+static void write_map_row(struct kv_text *text, u32 nr_columns, const struct kvmm_map_run *run,
+			  struct kvmm_registry *reg)
 {
-	s64 tiers = tiers_of(reg, run);
-	bool named = run->flags & KVMM_MAP_HAS_KEY;
+	struct map_row row = { *run, kvmm_map_state_name(run->state), "", 0 };
+	u32 nr = 0, has = (is_used(run) ? USED : 0) |
+			  (run->flags & KVMM_MAP_HAS_CLASS ? CLASSED : 0) |
+			  (run->flags & KVMM_MAP_HAS_KEY ? NAMED : 0) |
+			  (run->flags & KVMM_MAP_HAS_PARENT ? CHAINED : 0) |
+			  (run->state == KVMM_MAP_RANGE ? RANGED : 0) | (run->gen ? HANDLED : 0);
 
-	write_run(text, run);
-	write_number(text, named, run->domain.group);
-	write_number(text, named, run->domain.layout);
-	write_number(text, named, run->position);
-	write_number(text, run->state == KVMM_MAP_RANGE, run->prio);
-	write_number(text, run->deadline_ns, run->deadline_ns);
-	write_key(text, named, &run->key);
-	write_key(text, run->flags & KVMM_MAP_HAS_PARENT, &run->parent);
-	write_number(text, run->gen, run->index);
-	write_number(text, run->gen, run->gen);
-	write_number(text, tiers >= 0, tiers);
-	kv_text_puts(text, "\n");
+	for (u32 i = 0; i < ARRAY_SIZE(letters); i++)
+		if (run->flags & letters[i].flag)
+			row.flags[nr++] = letters[i].letter;
+	if (nr_columns > NR_MAP_COLUMNS && find_tiers(reg, &row))
+		has |= FILED;
+	kv_text_row(text, map_columns, nr_columns, &row, has);
 }
-
-typedef void (*write_fn)(struct kv_text *text, const struct kvmm_map_run *run,
-			 struct kvmm_registry *reg);
 
 /* At most @max rows from block @at on. */
-static int write_runs(struct kv_control_call *call, u32 at, u32 max, u32 how, write_fn write)
+static int write_runs(struct kv_control_call *call, u32 nr_columns, u32 at, u32 max, u32 how)
 {
 	struct kvmm_registry *reg = kv_pool_registry(call->pool);
 	u32 end = kv_pool_nr_blocks(call->pool);
 	struct kvmm_map_run runs[RUNS];
 
+	kv_text_head(call->text, map_columns, nr_columns);
 	while (max && at < end) {
 		int nr = kvmm_map_read(call->pool, &at, how, runs, min(max, RUNS));
 
 		if (nr <= 0)
 			return nr;
 		for (int i = 0; i < nr; i++)
-			write(call->text, &runs[i], reg);
+			write_map_row(call->text, nr_columns, &runs[i], reg);
 		max -= nr;
 	}
 	return 0;
@@ -174,8 +154,7 @@ static int cmd_map(struct kv_control_call *call)
 	else if (call->nr_args > 2 && strcmp(call->arg[2], "fine"))
 		return kv_call_error(call, -EINVAL, "'%.32s' is neither coarse nor fine",
 				     call->arg[2]);
-	kv_text_printf(call->text, "%s\n", map_head);
-	return write_runs(call, first, max, how, write_map_row);
+	return write_runs(call, NR_MAP_COLUMNS, first, max, how);
 }
 
 static int cmd_snapshot(struct kv_control_call *call)
@@ -183,10 +162,7 @@ static int cmd_snapshot(struct kv_control_call *call)
 	u64 first, max = 1000;
 	int err = read_place(call, &first, &max);
 
-	if (err)
-		return err;
-	kv_text_printf(call->text, "%s%s\n", map_head, snapshot_head);
-	return write_runs(call, first, max, KVMM_MAP_EACH, write_snapshot_row);
+	return err ? err : write_runs(call, ARRAY_SIZE(map_columns), first, max, KVMM_MAP_EACH);
 }
 
 /* ---- sums over the map ---- */
@@ -261,13 +237,17 @@ static int sum_map(struct kvmm_pool *pool, struct groups *groups, bool by_seq)
 	return nr;
 }
 
+static const struct kvmm_lease_filter holds = {
+	.size = sizeof(holds), .kinds = BIT(KVMM_LEASED_REFS) | BIT(KVMM_LEASED_PINS),
+};
+
 static int sum_holds(struct kvmm_pool *pool, struct groups *groups)
 {
-	struct kvmm_hold_info hold;
-	u32 at = 0;
-	int err;
+	struct kvmm_lease_info hold;
+	u64 cursor = 0;
+	int nr;
 
-	while (!(err = kvmm_hold_next(pool, &at, &hold))) {
+	while ((nr = kvmm_lease_list(pool, &holds, &cursor, &hold, 1)) > 0) {
 		struct group *group = group_of(groups, hold.owner);
 
 		group->nr_holds++;
@@ -277,7 +257,7 @@ static int sum_holds(struct kvmm_pool *pool, struct groups *groups)
 		    (!group->deadline_ns || hold.deadline_ns < group->deadline_ns))
 			group->deadline_ns = hold.deadline_ns;
 	}
-	return err == -ENOENT ? 0 : err;
+	return nr;
 }
 
 /* The largest goes to place @i. Few are wanted, of few: no need to sort them all. */
@@ -295,31 +275,27 @@ static void pick_largest(struct groups *groups, u32 i)
 	groups->group[best] = swap;
 }
 
-static void write_owner(struct kv_text *text, const struct group *group)
-{
-	kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\t%u\t%llu", group->nr_blocks, group->nr_runs,
-		       group->nr_ranges, group->nr_pinned, group->nr_holds, group->nr_held,
-		       (llu)group->age_ns);
-	write_number(text, group->deadline_ns, group->deadline_ns);
-	kv_text_puts(text, "\n");
-}
+#define GROUP(head, kind, field) KV_COLUMN(head, kind, struct group, field)
 
-static void write_sequence(struct kv_text *text, const struct group *group)
-{
-	kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%llu", group->nr_blocks, group->nr_runs,
-		       group->nr_pinned, group->tenant, (llu)group->age_ns);
-	write_number(text, group->owner, group->owner);
-	kv_text_puts(text, "\n");
-}
-
-/* How the groups are told. */
-struct grouping {
-	const char *head;
-	bool by_seq;		/* else by owner, with the holdings of each */
-	void (*write)(struct kv_text *text, const struct group *group);
+/* The first of both is the number of the owner, or of the sequence. */
+static const struct kv_column owner_columns[] = {
+	GROUP("owner", NUMBER, id), GROUP("blocks", NUMBER, nr_blocks),
+	GROUP("runs", NUMBER, nr_runs), GROUP("range_blocks", NUMBER, nr_ranges),
+	GROUP("pinned", NUMBER, nr_pinned), GROUP("holds", NUMBER, nr_holds),
+	GROUP("held", NUMBER, nr_held), GROUP("age_ns", NUMBER, age_ns),
+	GROUP("deadline_ns", NONZERO, deadline_ns),
 };
 
-static int write_all(struct kv_control_call *call, const struct grouping *by)
+static const struct kv_column seq_columns[] = {
+	GROUP("seq", NUMBER, id), GROUP("blocks", NUMBER, nr_blocks),
+	GROUP("runs", NUMBER, nr_runs), GROUP("pinned", NUMBER, nr_pinned),
+	GROUP("tenant", NUMBER, tenant), GROUP("age_ns", NUMBER, age_ns),
+	GROUP("owner", NONZERO, owner),
+};
+
+/* By sequence, or by owner, with the holdings of each. */
+static int write_groups(struct kv_control_call *call, const struct kv_column *columns, u32 nr,
+			bool by_seq)
 {
 	struct groups *groups;
 	u64 max = 20;
@@ -330,20 +306,19 @@ static int write_all(struct kv_control_call *call, const struct grouping *by)
 	groups = kv_alloc(sizeof(*groups));
 	if (!groups)
 		return -ENOMEM;
-	err = sum_map(call->pool, groups, by->by_seq);
-	if (!err && !by->by_seq)
+	err = sum_map(call->pool, groups, by_seq);
+	if (!err && !by_seq)
 		err = sum_holds(call->pool, groups);
 	if (err)
 		goto out_free;
-	kv_text_puts(call->text, by->head);
+	kv_text_head(call->text, columns, nr);
 	for (u32 i = 0; i < min(max, (u64)groups->nr); i++) {
 		pick_largest(groups, i);
-		kv_text_printf(call->text, "%llu", (llu)groups->group[i].id);
-		by->write(call->text, &groups->group[i]);
+		kv_text_row(call->text, columns, nr, &groups->group[i], 0);
 	}
 	if (groups->is_full) {
-		kv_text_puts(call->text, "others");
-		by->write(call->text, &groups->others);
+		kv_text_puts(call->text, "others\t");
+		kv_text_row(call->text, columns + 1, nr - 1, &groups->others, 0);
 	}
 out_free:
 	kv_free(groups);
@@ -352,44 +327,62 @@ out_free:
 
 static int cmd_owners(struct kv_control_call *call)
 {
-	static const struct grouping by = {
-		"#owner\tblocks\truns\trange_blocks\tpinned\tholds\theld\tage_ns\tdeadline_ns\n",
-		false, write_owner };
-
-	return write_all(call, &by);
+	return write_groups(call, owner_columns, ARRAY_SIZE(owner_columns), false);
 }
 
 static int cmd_sequences(struct kv_control_call *call)
 {
-	static const struct grouping by = {
-		"#seq\tblocks\truns\tpinned\ttenant\tage_ns\towner\n", true, write_sequence };
-
-	return write_all(call, &by);
+	return write_groups(call, seq_columns, ARRAY_SIZE(seq_columns), true);
 }
 
 static int cmd_holds(struct kv_control_call *call)
 {
-	struct kvmm_hold_info hold;
-	u64 max = 20;
-	u32 at = 0;
+	struct hold_row {
+		struct kvmm_lease_info hold;
+		const char *reason;
+		bool is_pin;
+	} row;
+	static const struct kv_column columns[] = {
+		KV_COLUMN("owner", NUMBER, struct hold_row, hold.owner),
+		KV_COLUMN("reason", NAME, struct hold_row, reason),
+		KV_COLUMN("blocks", NUMBER, struct hold_row, hold.nr),
+		KV_COLUMN("pinned", NUMBER, struct hold_row, is_pin),
+		KV_COLUMN("age_ns", NUMBER, struct hold_row, hold.age_ns),
+		KV_COLUMN("deadline_ns", NONZERO, struct hold_row, hold.deadline_ns),
+		KV_COLUMN("text:s", CHARS, struct hold_row, hold.text),
+	};
+	u64 max = 20, cursor = 0;
 	int err = call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, &max) : 0;
 
 	if (err)
 		return err;
-	kv_text_puts(call->text, "#owner\treason\tblocks\tpinned\tage_ns\tdeadline_ns\ttext:s\n");
-	while (max-- && !(err = kvmm_hold_next(call->pool, &at, &hold))) {
-		kv_text_printf(call->text, "%llu\t%s\t%u\t%u\t%llu", (llu)hold.owner,
-			       kvmm_hold_reason_name(hold.reason), hold.nr,
-			       !!(hold.flags & KVMM_HOLD_PIN), (llu)hold.age_ns);
-		write_number(call->text, hold.deadline_ns, hold.deadline_ns);
-		kv_text_puts(call->text, "\t");
-		kv_text_word(call->text, hold.text);
-		kv_text_puts(call->text, "\n");
+	kv_text_head(call->text, columns, ARRAY_SIZE(columns));
+	while (max-- && (err = kvmm_lease_list(call->pool, &holds, &cursor, &row.hold, 1)) > 0) {
+		row.reason = kvmm_lease_reason_name(row.hold.reason);
+		row.is_pin = row.hold.flags & KVMM_LEASE_PIN;
+		kv_text_row(call->text, columns, ARRAY_SIZE(columns), &row, 0);
 	}
-	return err == -ENOENT ? 0 : err;
+	return min(err, 0);
 }
 
 /* ---- prefixes ---- */
+
+struct node_row {
+	struct kvmm_node_info info;
+	struct kvmm_node_info above;
+};
+
+#define NODE(needs, head, kind, field) \
+	KV_COLUMN_IF(needs, head, kind, struct node_row, field)
+
+static const struct kv_column node_columns[] = {
+	NODE(0, "position", NUMBER, info.name.position), NODE(0, "key:s", KEY, info.name.key),
+	NODE(CHAINED, "parent:s", KEY, above.name.key), NODE(0, "tiers", NUMBER, info.tiers),
+	NODE(0, "children", NUMBER, info.children),
+	NODE(0, "tenant", NUMBER, info.name.domain.tenant),
+	NODE(0, "group", NUMBER, info.name.domain.group),
+	NODE(0, "layout", NUMBER, info.name.domain.layout),
+};
 
 /* Nodes of one position after the other, until there are @max of them. */
 static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 position, u32 max)
@@ -399,25 +392,17 @@ static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 posi
 
 	if (!nodes)
 		return -ENOMEM;
-	for (; max && kv_radix_nr_at(reg, position); position++) {
-		nr = kv_radix_at(reg, position, nodes, max);
-		if (nr < 0)
-			break;
+	for (; max && (nr = kv_radix_at(reg, position, nodes, max)) > 0; position++) {
 		for (int i = 0; i < nr; i++) {
-			struct kvmm_node_info info, above;
-			kvmm_node_t parent;
+			struct node_row row;
 			bool has_parent;
 
-			if (kvmm_node_get_info(reg, nodes[i], &info))
+			if (kvmm_node_get_info(reg, nodes[i], &row.info))
 				continue;		/* it has gone meanwhile */
-			has_parent = !kvmm_node_parent(reg, nodes[i], &parent) &&
-				     !kvmm_node_get_info(reg, parent, &above);
-			kv_text_printf(text, "%u", info.name.position);
-			write_key(text, true, &info.name.key);
-			write_key(text, has_parent, &above.name.key);
-			kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\n", info.tiers, info.children,
-				       info.name.domain.tenant, info.name.domain.group,
-				       info.name.domain.layout);
+			has_parent = row.info.parent.gen &&
+				     !kvmm_node_get_info(reg, row.info.parent, &row.above);
+			kv_text_row(text, node_columns, ARRAY_SIZE(node_columns), &row,
+				    has_parent ? CHAINED : 0);
 		}
 		max -= nr;
 	}
@@ -435,39 +420,8 @@ static int cmd_prefixes(struct kv_control_call *call)
 		return err;
 	if (!reg)
 		return kv_call_error(call, -EOPNOTSUPP, "the pool has no registry of prefixes");
-	kv_text_puts(call->text,
-		     "#position\tkey:s\tparent:s\ttiers\tchildren\ttenant\tgroup\tlayout\n");
+	kv_text_head(call->text, node_columns, ARRAY_SIZE(node_columns));
 	return write_nodes(call->text, reg, position, max);
-}
-
-/* ---- slab caches ---- */
-
-/* Of the whole process: caches belong to zones, not to pools. */
-static int cmd_slabs(struct kv_control_call *call)
-{
-	struct kv_text *text = call->text;
-	struct kv_slab_row row;
-	const struct kvmm_slab_stat *stat = &row.stat;
-	const struct kvmm_slab_shape *shape = &row.shape;
-	u32 at = 0;
-	int err;
-
-	kv_text_puts(text,
-		     "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\t"
-		     "slabs\tfull\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\t"
-		     "allocs\tfrees\tfail_nospc\n");
-	while (!(err = kv_slab_next(NULL, &at, &row))) {
-		kv_text_word(text, row.name);
-		kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%llu\t%llu\t%llu",
-			       (llu)stat->nr_objects, (llu)stat->nr_slots, (llu)shape->stride,
-			       shape->nr_objects, shape->nr_blocks, (llu)stat->nr_slabs,
-			       (llu)stat->nr_full, (llu)stat->nr_partial, (llu)stat->nr_empty);
-		kv_text_printf(text, "\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%llu\n",
-			       (llu)stat->nr_blocks, (llu)stat->held_bytes, (llu)stat->live_bytes,
-			       stat->waste_pm, (llu)stat->allocs, (llu)stat->frees,
-			       (llu)stat->fail_nospc);
-	}
-	return err == -ENOENT ? 0 : err;
 }
 
 static const struct kv_command commands[] = {
@@ -486,7 +440,6 @@ static const struct kv_command commands[] = {
 	{ "prefixes", "POOL [POSITION [MAX]]",
 	  "names in the pool's registry of prefixes, from POSITION on; tiers: a bit each",
 	  KV_COMMAND_POOL, 0, 2, cmd_prefixes },
-	{ "slabs", "", "slab caches of the process", 0, 0, 0, cmd_slabs },
 	{ 0 },
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table of commands, and how a line becomes a call of one of them.
+ * How a line becomes a call of one of the commands in control->sets.
  *
  * The line comes from outside. It is cut at blanks, there is no quoting, and all that is not
  * printable was refused before.
@@ -14,20 +14,6 @@
 #include "control.h"
 
 #define MESSAGE	256u
-
-const struct kv_command_set *const kv_command_sets[] = {
-	&kv_commands_base,
-	&kv_commands_events,
-	&kv_commands_metrics,
-	&kv_commands_views,
-	&kv_commands_show,
-	&kv_commands_set,
-	&kv_commands_compact,
-	&kv_commands_migrate,
-};
-
-const u32 kv_nr_command_sets = ARRAY_SIZE(kv_command_sets);
-static_assert(ARRAY_SIZE(kv_command_sets) <= KV_CONTROL_SETS, "a state for each");
 
 /* ---- for commands ---- */
 
@@ -75,24 +61,6 @@ int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *n
 	return 0;
 }
 
-int kv_call_each(struct kv_control_call *call,
-		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry))
-{
-	struct kv_control_pool *entry = kv_control_pools(call->control);
-	int err = 0;
-
-	if (call->nr_args) {
-		entry = kv_control_find(call->control, call->arg[0]);
-		call->entry = entry;
-		return entry ? fn(call, entry) :
-			       kv_call_error(call, -ENOENT, "there is no pool '%.64s'",
-					     call->arg[0]);
-	}
-	for (; entry && (!err || err == -EUCLEAN); entry = entry->next)
-		err = fn(call, entry);
-	return err == -EUCLEAN ? 0 : err;
-}
-
 /* ---- from a line to a call ---- */
 
 /* Cut @line at blanks: how many words, or -E2BIG. */
@@ -136,14 +104,6 @@ static int take_pool(struct kv_control_call *call, u32 set)
 	return 0;
 }
 
-/* A command that steers looks anew, and its effect is shown at once. */
-static void look_anew(struct kv_control_call *call)
-{
-	control_forget_views(call->control);
-	if (call->entry)
-		call->entry->has_glance = false;
-}
-
 static int carry_out(struct kv_control_call *call, const char *name)
 {
 	const struct kv_command *command = NULL;
@@ -151,14 +111,14 @@ static int carry_out(struct kv_control_call *call, const char *name)
 	u32 set;
 	int err = 0;
 
-	for (set = 0; set < kv_nr_command_sets; set++) {
-		command = kv_command_sets[set]->commands;
+	for (set = 0; set < KV_NR_COMMAND_SETS; set++) {
+		command = call->control->sets[set]->commands;
 		while (command->name && strcmp(command->name, name))
 			command++;
 		if (command->name)
 			break;
 	}
-	if (set == kv_nr_command_sets)
+	if (set == KV_NR_COMMAND_SETS)
 		return kv_call_error(call, -ENOENT, "there is no command '%.64s'; try help", name);
 	call->command = command;
 	steers = command->flags & KV_COMMAND_STEERS;
@@ -168,12 +128,13 @@ static int carry_out(struct kv_control_call *call, const char *name)
 		err = take_pool(call, set);
 	if (!err && (call->nr_args < command->min_args || call->nr_args > command->max_args))
 		err = kv_call_error(call, -EINVAL, "usage: %s %s", command->name, command->args);
+	/* A command that steers looks anew, and its effect is shown at once. */
 	if (!err && steers)
-		look_anew(call);
+		control_forget_views(call->control);
 	if (!err)
 		err = command->fn(call);
 	if (steers)
-		look_anew(call);
+		control_forget_views(call->control);
 	return err;
 }
 

@@ -20,7 +20,7 @@
 #include "text.h"
 
 #define KV_CONTROL_ARGS		32u	/* most words behind a command */
-#define KV_CONTROL_SETS		32u	/* most sets of commands */
+#define KV_NR_COMMAND_SETS	8u
 
 /*
  * Changes something. With KVMM_CONTROL_READ_ONLY it is refused.
@@ -34,18 +34,15 @@ struct kv_control_pool {
 	struct kv_control_pool	*next;		/* control->lock */
 	struct kvmm_pool	*pool;		/* borrowed; fixed */
 	char			name[KVMM_CONTROL_NAME];	/* fixed */
-	struct kv_pool_glance	glance;		/* control->lock; see kv_control_glance() */
-	u64			glanced_ns;	/* control->lock; ->has_glance */
-	bool			has_glance;	/* control->lock; out of date by its age only */
 	/* State of each command set for the pool; control->lock. NULL at first; see pool_exit. */
-	void			*state[KV_CONTROL_SETS];
+	void			*state[KV_NR_COMMAND_SETS];
 };
 
 /**
  * struct kv_control_call - a command that is being carried out
  * @control: where; its lock is held
  * @command: which
- * @entry, @pool: with KV_COMMAND_POOL; @entry also of kv_call_each() with a name
+ * @entry, @pool: with KV_COMMAND_POOL; @entry also of control_views() with a name
  * @state: of @entry, that of the command's set
  * @nr_args, @arg: words behind the command, and behind the pool
  * @text: the answer
@@ -98,7 +95,6 @@ struct kv_command_set {
 	u32 (*tick)(struct kv_control_pool *entry, void **state);
 };
 
-/* Add yours to the list in command.c, too. */
 extern const struct kv_command_set kv_commands_base;
 extern const struct kv_command_set kv_commands_events;
 extern const struct kv_command_set kv_commands_metrics;
@@ -108,9 +104,11 @@ extern const struct kv_command_set kv_commands_set;
 extern const struct kv_command_set kv_commands_compact;
 extern const struct kv_command_set kv_commands_migrate;
 
-/* The sets, and how many there are. */
-extern const struct kv_command_set *const kv_command_sets[];
-extern const u32 kv_nr_command_sets;
+/*
+ * All of them, in commands.c. A socket is given the table when it is opened and goes by that: what
+ * carries out commands does not know them.
+ */
+extern const struct kv_command_set *const kv_command_sets[KV_NR_COMMAND_SETS];
 
 /*
  * Carry out one line, which is cut into words: 0, and @text is the answer, or -errno, and @text
@@ -123,19 +121,6 @@ int kv_call_error(struct kv_control_call *call, int err, const char *format, ...
 
 /* Argument @i as a number from @from to @to: 0, or -EINVAL, and that was said. */
 int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *number);
-
-/*
- * entry->glance is that of the last millisecond, however often it is asked for: 0, -EUCLEAN or
- * -ECHILD. A command that steers makes it a new one for the next that asks.
- */
-int kv_control_glance(struct kv_control_pool *entry);
-
-/*
- * For commands that show one pool, which the only argument names, or all of them if there is none:
- * @fn for each, until one fails. One that is closed is left out of all, and an error by name.
- */
-int kv_call_each(struct kv_control_call *call,
-		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry));
 
 /* For commands that show all pools if none is named: how to walk them. */
 struct kv_control_pool *kv_control_pools(const struct kvmm_control *control);

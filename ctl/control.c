@@ -14,8 +14,6 @@
 #include <kv/err.h>
 #include <kv/log.h>
 #include <kv/mem.h>
-#include <kv/pool.h>
-#include <kv/pool_migrate.h>
 #include <kv/sys.h>
 
 #include "control.h"
@@ -31,13 +29,6 @@
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
 #define MIN_ANSWER	4096u
-
-static int is_refused(const struct kvmm_control *control)
-{
-	if (!control)
-		return -EINVAL;
-	return kv_inherited(control) ? -ECHILD : 0;
-}
 
 static void count(u64 *what, u64 nr)
 {
@@ -121,7 +112,7 @@ static void let_all_in(struct kvmm_control *control, u64 now)
 	const struct kv_sock_ops *ops = kv_sock();
 
 	for (u32 i = 0; i < NR_ACCEPTS; i++) {
-		int fd = ops->admit(ops->ctx, control->fd);
+		int fd = ops->accept(ops->ctx, control->fd, true);
 
 		if (fd == -EPERM) {
 			count(&control->stat.refused, 1);
@@ -260,9 +251,9 @@ static u32 tick_all(struct kvmm_control *control)
 
 	kv_lock(&control->lock);
 	for (struct kv_control_pool *entry = control->pools; entry; entry = entry->next)
-		for (u32 i = 0; i < kv_nr_command_sets; i++)
-			if (entry->state[i] && kv_command_sets[i]->tick)
-				rest = min(rest, kv_command_sets[i]->tick(entry, &entry->state[i]));
+		for (u32 i = 0; i < KV_NR_COMMAND_SETS; i++)
+			if (entry->state[i] && control->sets[i]->tick)
+				rest = min(rest, control->sets[i]->tick(entry, &entry->state[i]));
 	kv_unlock(&control->lock);
 	return rest;
 }
@@ -343,19 +334,6 @@ static void in_child(struct kv_fork_node *node)
 	control->fd = -1;
 }
 
-/* It is off the list; those that are on it may use it still. ->lock held, or the end. */
-static void end_pool(struct kvmm_control *control, struct kv_control_pool *entry)
-{
-	for (struct kv_control_pool *other = control->pools; other; other = other->next)
-		for (u32 i = 0; i < kv_nr_command_sets; i++)
-			if (other->state[i] && kv_command_sets[i]->other_exit)
-				kv_command_sets[i]->other_exit(entry, &other->state[i]);
-	for (u32 i = 0; i < kv_nr_command_sets; i++)
-		if (entry->state[i] && kv_command_sets[i]->pool_exit)
-			kv_command_sets[i]->pool_exit(entry, &entry->state[i]);
-	kv_free(entry);
-}
-
 /* Takes one that is half made, too. The thread has ended. */
 static void free_control(struct kvmm_control *control)
 {
@@ -364,12 +342,7 @@ static void free_control(struct kvmm_control *control)
 	for (u32 i = 0; control->peer && i < control->attr.max_clients; i++)
 		if (control->peer[i])
 			drop(control, i);
-	while (control->pools) {
-		struct kv_control_pool *entry = control->pools;
-
-		control->pools = entry->next;
-		end_pool(control, entry);
-	}
+	control_end_pools(control);
 	if (control->fd >= 0) {
 		ops->close(ops->ctx, control->fd);
 		ops->unlink(ops->ctx, control->path);
@@ -378,7 +351,6 @@ static void free_control(struct kvmm_control *control)
 		ops->close(ops->ctx, control->watch);
 	if (control->bell >= 0)
 		ops->close(ops->ctx, control->bell);
-	control_forget_views(control);
 	kv_free(control->peer);
 	kv_free(control);
 }
@@ -414,6 +386,7 @@ int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control 
 	control = kv_alloc(sizeof(*control));
 	if (!control)
 		return -ENOMEM;
+	control->sets = kv_command_sets;
 	control->fd = control->watch = control->bell = -1;
 	kv_lock_init(&control->lock, KV_RANK_CONTROL, 1);
 	kv_lock_init(&control->poll_lock, KV_RANK_CONTROL, 0);
@@ -435,7 +408,7 @@ int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control 
 
 void kvmm_control_close(struct kvmm_control *control)
 {
-	if (is_refused(control))
+	if (control_refusal(control))
 		return;
 	kv_fork_del(&control->fork_node);
 	if (control->thread) {
@@ -449,23 +422,9 @@ void kvmm_control_close(struct kvmm_control *control)
 
 /* ---- polling ---- */
 
-const char *kvmm_control_path(const struct kvmm_control *control)
-{
-	return control ? control->path : NULL;
-}
-
-int kvmm_control_fd(const struct kvmm_control *control)
-{
-	if (kv_inherited(control))
-		return -ECHILD;
-	if (!control)
-		return -EINVAL;
-	return control->thread ? -EBUSY : control->watch;
-}
-
 int kvmm_control_poll(struct kvmm_control *control)
 {
-	int ret = is_refused(control);
+	int ret = control_refusal(control);
 
 	if (ret)
 		return ret;
@@ -479,112 +438,14 @@ int kvmm_control_poll(struct kvmm_control *control)
 int kvmm_control_get_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat)
 {
 	struct kvmm_control_stat known;
-	size_t size;
 
 	if (kv_inherited(control))
 		return -ECHILD;
-	if (!control || !stat || stat->size < sizeof(size))
+	if (!control || kv_sized_is_bad(stat))
 		return -EINVAL;
-	size = stat->size;
 	kv_peek_copy(&known, &control->stat, sizeof(known));
-	known.size = size;
-	memcpy(stat, &known, min(size, sizeof(known)));
+	known.path = control->path;
+	known.fd = control->thread ? -EBUSY : control->watch;
+	kv_give_sized(stat, &known, sizeof(known));
 	return 0;
-}
-
-/* ---- pools ---- */
-
-int kv_control_glance(struct kv_control_pool *entry)
-{
-	u64 now = kv_clock_ns();
-	int err;
-
-	if (entry->has_glance && now - entry->glanced_ns < CONTROL_GLANCE_NS)
-		return 0;
-	err = kv_pool_glance(entry->pool, &entry->glance);
-	entry->has_glance = !err;
-	entry->glanced_ns = now;
-	return err;
-}
-
-struct kv_control_pool *kv_control_pools(const struct kvmm_control *control)
-{
-	kv_assert_held(&control->lock);
-	return control->pools;
-}
-
-struct kv_control_pool *kv_control_find(const struct kvmm_control *control, const char *name)
-{
-	struct kv_control_pool *entry = kv_control_pools(control);
-
-	while (entry && strcmp(entry->name, name))
-		entry = entry->next;
-	return entry;
-}
-
-/* Where it belongs, or NULL: that name or that pool is there already. */
-static struct kv_control_pool **place_for(struct kvmm_control *control,
-					  const struct kv_control_pool *new)
-{
-	struct kv_control_pool **at = &control->pools, **place = NULL;
-
-	for (; *at; at = &(*at)->next) {
-		int order = strcmp((*at)->name, new->name);
-
-		if (!order || (*at)->pool == new->pool)
-			return NULL;
-		if (order > 0 && !place)
-			place = at;
-	}
-	return place ? place : at;
-}
-
-int kvmm_control_add_pool(struct kvmm_control *control, const char *name, struct kvmm_pool *pool)
-{
-	struct kv_control_pool *entry, **place;
-	int err = is_refused(control);
-
-	if (err || !pool)
-		return err ? err : -EINVAL;
-	name = name ? name : kv_pool_name(pool);
-	/* Clients have to be able to say it. */
-	if (!kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") ||
-	    strchr(name, ' '))
-		return -EINVAL;
-	entry = kv_alloc(sizeof(*entry));
-	if (!entry)
-		return -ENOMEM;
-	entry->pool = pool;
-	memcpy(entry->name, name, strlen(name));
-	kv_lock(&control->lock);
-	control_forget_views(control);
-	place = place_for(control, entry);
-	if (place) {
-		entry->next = *place;
-		*place = entry;
-	}
-	kv_unlock(&control->lock);
-	if (!place)
-		kv_free(entry);
-	return place ? 0 : -EEXIST;
-}
-
-int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *pool)
-{
-	struct kv_control_pool **at, *entry;
-	int err = is_refused(control);
-
-	if (err || !pool)
-		return err ? err : -EINVAL;
-	kv_lock(&control->lock);
-	control_forget_views(control);
-	for (at = &control->pools; *at && (*at)->pool != pool;)
-		at = &(*at)->next;
-	entry = *at;
-	if (entry) {
-		*at = entry->next;
-		end_pool(control, entry);
-	}
-	kv_unlock(&control->lock);
-	return entry ? 0 : -ENOENT;
 }

@@ -5,9 +5,11 @@
 
 #include <kv/fork.h>
 #include <kv/lock.h>
+#include <kv/mem.h>
 #include <kv/sock.h>
 
 #include "command.h"
+#include "metrics.h"
 #include "peer.h"
 
 struct kvmm_control {
@@ -15,6 +17,7 @@ struct kvmm_control {
 	struct kvmm_control_attr	attr;
 	char				name[KVMM_CONTROL_NAME];
 	char				path[108];
+	const struct kv_command_set	*const *sets;	/* KV_NR_COMMAND_SETS of them */
 	int				fd;		/* ours; listens; -1 in a child */
 	int				watch;		/* ours */
 	int				bell;		/* ours; ends the thread; -1: none */
@@ -23,8 +26,9 @@ struct kvmm_control {
 	/* The pools, and the work begun with them. Held while a command is carried out. */
 	struct kv_lock			lock;
 	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
-	struct views			*views;		/* ->lock; ours; of all, or NULL; ... */
-	u64				viewed_ns;	/* ->lock; ...since then: cmd_metrics.c */
+	struct views			views;		/* ->lock; ours; of all pools; ... */
+	u64				viewed_ns;	/* ->lock; ...taken then */
+	bool				has_views;	/* ->lock */
 
 	/* The poller's; only tried. Guards all that follows, but for atomic fields. */
 	struct kv_lock			poll_lock;
@@ -38,10 +42,33 @@ struct kvmm_control {
 	struct kv_fork_node		fork_node;	/* its list's */
 };
 
-#define CONTROL_GLANCE_NS	1000000ull	/* a glance counts for so long */
+static inline int control_refusal(const struct kvmm_control *control)
+{
+	if (!control)
+		return -EINVAL;
+	return kv_inherited(control) ? -ECHILD : 0;
+}
+
+/*
+ * The pools as they were within the last millisecond, however often a client asks: the call's pool,
+ * else the one that argument @i names, else all. Valid while ->lock is held.
+ */
+int control_views(struct kv_control_call *call, u32 i, struct views *shown);
+/* The same by the first argument, and -EUCLEAN if the one pool is closed. */
+int control_open_views(struct kv_control_call *call, struct views *shown);
+
+/*
+ * Under @head, rows of the pool that the only argument names, or of all if there is none. One that
+ * is closed is left out of all, and an error by name.
+ */
+int control_rows(struct kv_control_call *call, const char *head,
+		 void (*write)(struct kv_text *text, const struct pool_view *view));
 
 /* Pools came or went, or something is steered: look anew. ->lock held, or the end. */
 void control_forget_views(struct kvmm_control *control);
+
+/* All pools are removed: nothing serves any more. */
+void control_end_pools(struct kvmm_control *control);
 
 /* One round: wait at most @timeout_ms, then serve. Milliseconds to the next. ->poll_lock held. */
 u32 control_round(struct kvmm_control *control, int timeout_ms);

@@ -11,6 +11,7 @@
 #include <kv/bits.h>
 #include <kv/buf.h>
 #include <kvmm/event.h>
+#include <kvmm/ext/control.h>
 
 enum column {
 	SEQ, KIND, MEDIUM, KEY, PARENT, TENANT, LAYOUT, GROUP, POSITION, TOKENS, BLOCK, REQUEST,

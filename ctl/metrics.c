@@ -21,11 +21,15 @@ static const char *const type_names[NR_METRIC_TYPES] = {
 	[METRIC_LATENCY] = "histogram", [METRIC_INFO] = "info",
 };
 
+struct whose;
+
 struct writer {
 	struct kv_text *text;
 	const struct views *views;
-	const struct metric *metric;
+	const struct metric *metric;	/* NULL: a row of ->scope is written */
+	enum metric_scope scope;
 	bool open;			/* OpenMetrics */
+	void (*write)(const struct writer *w, const struct whose *whose);	/* of each owner */
 };
 
 static void write_head(const struct writer *w)
@@ -82,11 +86,12 @@ static void write_pool_labels(const struct writer *w, const struct pool_view *vi
 	write_label(w, "device", device, true);
 }
 
-/* The owner of a sample: a pool and maybe one of its classes or tenants, or a tier. */
+/* The owner of numbers: a pool and maybe one of its classes or tenants, or a tier. */
 struct whose {
 	const struct pool_view *view;	/* NULL: a tier alone */
 	const char *label;		/* besides; NULL: none */
-	char value[80];
+	const char *name;		/* as it is called; others may be called the same */
+	char value[80];			/* of the label */
 	const void *base;		/* of the structure that the metric's offset is in */
 };
 
@@ -106,20 +111,6 @@ static void write_labels(const struct writer *w, const struct whose *whose, u32 
 }
 
 /* ---- numbers ---- */
-
-static u64 read_number(const struct metric *metric, const void *base, u32 i)
-{
-	const char *at = (const char *)base + metric->offset + i * metric->bytes;
-	u32 half;
-	u64 whole;
-
-	if (metric->bytes == sizeof(half)) {
-		memcpy(&half, at, sizeof(half));
-		return half;
-	}
-	memcpy(&whole, at, sizeof(whole));
-	return whole;
-}
 
 static void write_fraction(struct kv_text *text, u64 number, u64 unit, u32 digits)
 {
@@ -170,7 +161,7 @@ static void write_histogram(const struct writer *w, const struct whose *whose)
 	struct kvmm_latency_stat hist;
 	u64 nr = 0;
 
-	memcpy(&hist, (const char *)whose->base + w->metric->offset, sizeof(hist));
+	memcpy(&hist, (const char *)whose->base + w->metric->column.offset, sizeof(hist));
 	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++) {
 		nr += hist.bucket[i];
 		write_bucket(w, whose, i, nr);
@@ -201,9 +192,9 @@ static void write_samples(const struct writer *w, const struct whose *whose)
 	if (metric->type == METRIC_HISTOGRAM || metric->type == METRIC_LATENCY)
 		return write_histogram(w, whose);
 	for (u32 i = 0; i < metric->nr; i++) {
-		u64 number = read_number(metric, whose->base, i);
+		u64 number = kv_column_number(&metric->column, whose->base, i);
 
-		if (metric->bytes == sizeof(u32) && number == UINT32_MAX)
+		if (metric->column.kind == KV_CELL_LIMIT && number == UINT32_MAX)
 			continue;
 		kv_text_printf(w->text, "%s%s", metric->name,
 			       metric->type == METRIC_COUNTER ? "_total" : "");
@@ -218,25 +209,24 @@ static void write_samples(const struct writer *w, const struct whose *whose)
 
 static void write_classes(const struct writer *w, const struct pool_view *view)
 {
-	struct whose whose = { .view = view, .label = "class" };
-
 	for (u32 i = 0; i < view->glance.nr_classes; i++) {
-		const char *name = view->glance.class[i].name;
+		const struct kvmm_class_stat *class = &view->glance.class[i];
+		struct whose whose = { .view = view, .label = "class", .name = whose.value,
+				       .base = class };
 
-		if (name)
-			snprintf(whose.value, sizeof(whose.value), "%s", name);
+		if (class->name)
+			snprintf(whose.value, sizeof(whose.value), "%s", class->name);
 		else
 			snprintf(whose.value, sizeof(whose.value), "%u", i);
-		whose.base = &view->glance.class[i];
-		write_samples(w, &whose);
+		w->write(w, &whose);
 	}
 }
 
 static void write_tenants(const struct writer *w, const struct pool_view *view)
 {
-	struct whose whose = { .view = view, .label = "tenant" };
-
 	for (u32 i = 0; i < view->nr_tenants; i++) {
+		struct whose whose = { .view = view, .label = "tenant", .name = whose.value,
+				       .base = &view->tenant[i] };
 		u32 tenant = view->tenant[i].tenant;
 
 		if (view->has_others && i == view->nr_tenants - 1)
@@ -245,8 +235,7 @@ static void write_tenants(const struct writer *w, const struct pool_view *view)
 			snprintf(whose.value, sizeof(whose.value), "rest");
 		else
 			snprintf(whose.value, sizeof(whose.value), "%u", tenant);
-		whose.base = &view->tenant[i];
-		write_samples(w, &whose);
+		w->write(w, &whose);
 	}
 }
 
@@ -254,20 +243,21 @@ static void write_tenants(const struct writer *w, const struct pool_view *view)
 static void name_whose(struct whose *whose, const char *label, const char *name, u32 nr_before)
 {
 	whose->label = label;
+	whose->name = name;
 	if (nr_before)
 		snprintf(whose->value, sizeof(whose->value), "%.64s#%u", name, nr_before);
 	else
 		snprintf(whose->value, sizeof(whose->value), "%.64s", name);
 }
 
-static void name_tier(const struct views *views, u32 tier, struct whose *whose)
+static void name_tier(const struct views *views, const struct kv_tier_glance *tier,
+		      struct whose *whose)
 {
-	const char *name = views->tier[tier].name;
 	u32 nr_before = 0;
 
-	for (u32 i = 0; i < tier; i++)
-		nr_before += !strcmp(views->tier[i].name, name);
-	name_whose(whose, "tier", name, nr_before);
+	for (const struct kv_tier_glance *at = views->tier; at < tier; at++)
+		nr_before += !strcmp(at->name, tier->name);
+	name_whose(whose, "tier", tier->name, nr_before);
 }
 
 static void write_slabs(const struct writer *w)
@@ -275,13 +265,13 @@ static void write_slabs(const struct writer *w)
 	const struct views *views = w->views;
 
 	for (u32 i = 0; i < views->nr_slabs; i++) {
-		struct whose whose = { .base = &views->slab[i].stat };
+		struct whose whose = { .base = &views->slab[i] };
 		u32 nr_before = 0;
 
 		for (u32 k = 0; k < i; k++)
 			nr_before += !strcmp(views->slab[k].name, views->slab[i].name);
 		name_whose(&whose, "cache", views->slab[i].name, nr_before);
-		write_samples(w, &whose);
+		w->write(w, &whose);
 	}
 }
 
@@ -299,7 +289,7 @@ static void write_publishers(const struct writer *w, const struct pool_view *vie
 			nr_before += all[k].pool == view->pool &&
 				     !strcmp(all[k].endpoint, all[i].endpoint);
 		name_whose(&whose, "endpoint", all[i].endpoint, nr_before);
-		write_samples(w, &whose);
+		w->write(w, &whose);
 	}
 }
 
@@ -307,9 +297,9 @@ static void write_pool(const struct writer *w, const struct pool_view *view)
 {
 	struct whose whose = { .view = view, .base = view };
 
-	if (view->is_closed && w->metric->scope != SCOPE_ANY_POOL)
+	if (view->is_closed && w->scope != SCOPE_ANY_POOL)
 		return;
-	switch (w->metric->scope) {
+	switch (w->scope) {
 	case SCOPE_CLASS:
 		return write_classes(w, view);
 	case SCOPE_TENANT:
@@ -317,13 +307,15 @@ static void write_pool(const struct writer *w, const struct pool_view *view)
 	case SCOPE_PUBLISHER:
 		return write_publishers(w, view);
 	case SCOPE_BELOW:
-		if (view->tier == KV_NONE)
+		if (!view->tier)
 			return;
 		name_tier(w->views, view->tier, &whose);
 		whose.base = &view->glance.below;
 		break;
+	default:
+		break;
 	}
-	write_samples(w, &whose);
+	w->write(w, &whose);
 }
 
 static void write_tiers(const struct writer *w)
@@ -333,20 +325,19 @@ static void write_tiers(const struct writer *w)
 	for (u32 i = 0; i < views->nr_tiers; i++) {
 		struct whose whose = { .base = &views->tier[i].stat };
 
-		name_tier(views, i, &whose);
-		if (w->metric->scope == SCOPE_DISK)
+		name_tier(views, &views->tier[i], &whose);
+		if (w->scope == SCOPE_DISK)
 			whose.base = views->tier[i].has_disk ? &views->tier[i].disk : NULL;
 		if (whose.base)
-			write_samples(w, &whose);
+			w->write(w, &whose);
 	}
 }
 
-static void write_family(const struct writer *w)
+static void write_owners(const struct writer *w)
 {
-	write_head(w);
-	if (w->metric->scope == SCOPE_TIER || w->metric->scope == SCOPE_DISK)
+	if (w->scope == SCOPE_TIER || w->scope == SCOPE_DISK)
 		return write_tiers(w);
-	if (w->metric->scope == SCOPE_SLAB)
+	if (w->scope == SCOPE_SLAB)
 		return write_slabs(w);
 	for (u32 i = 0; i < w->views->nr_pools; i++)
 		write_pool(w, &w->views->pool[i]);
@@ -354,34 +345,88 @@ static void write_family(const struct writer *w)
 
 void metrics_write(const struct views *views, enum kvmm_metrics_format format, struct kv_text *text)
 {
-	struct writer w = { .text = text, .views = views,
+	struct writer w = { .text = text, .views = views, .write = write_samples,
 			    .open = format == KVMM_METRICS_OPENMETRICS };
 
 	for (u32 i = 0; i < kv_nr_metrics; i++) {
 		w.metric = &kv_metrics[i];
-		write_family(&w);
+		w.scope = w.metric->scope;
+		if (!w.metric->name)
+			continue;
+		write_head(&w);
+		write_owners(&w);
 	}
 	if (w.open)
 		kv_text_puts(text, "# EOF\n");
 }
 
+/* ---- tables ---- */
+
+/* The labels of samples; and where it has one, the name of a table, and its first columns. */
+static const struct {
+	const char *labels;
+	const char *table;
+	const char *head;
+} scopes[NR_SCOPES] = {
+	[SCOPE_ANY_POOL]	= { .labels = "pool,device" },
+	[SCOPE_POOL]		= { "pool,device", "stat", "#pool:s" },
+	[SCOPE_CLASS]		= { "pool,device,class", "classes", "#pool:s\tclass:s" },
+	[SCOPE_TENANT]		= { "pool,device,tenant", "tenants", "#pool:s\ttenant:s" },
+	[SCOPE_BELOW]		= { .labels = "pool,device,tier" },
+	[SCOPE_TIER]		= { .labels = "tier" },
+	[SCOPE_DISK]		= { .labels = "tier" },
+	[SCOPE_SLAB]		= { "cache", "slabs", "#name:s" },
+	[SCOPE_PUBLISHER]	= { .labels = "pool,device,endpoint" },
+};
+
+static void write_row(const struct writer *w, const struct whose *whose)
+{
+	if (whose->view)
+		kv_text_puts(w->text, whose->view->name);
+	if (whose->view && whose->name)
+		kv_text_puts(w->text, "\t");
+	if (whose->name)
+		kv_text_word(w->text, whose->name);
+	for (u32 i = 0; i < kv_nr_metrics; i++) {
+		const struct kv_column *column = &kv_metrics[i].column;
+
+		if (kv_metrics[i].scope != w->scope || !column->head)
+			continue;
+		kv_text_puts(w->text, "\t");
+		kv_text_cell(w->text, column, whose->base);
+	}
+	kv_text_puts(w->text, "\n");
+}
+
+int metrics_write_rows(const struct views *views, const char *what, struct kv_text *text)
+{
+	struct writer w = { .text = text, .views = views, .write = write_row };
+
+	while (w.scope < NR_SCOPES &&
+	       (!scopes[w.scope].table || strcmp(scopes[w.scope].table, what)))
+		w.scope++;
+	if (w.scope == NR_SCOPES)
+		return -ENOENT;
+	kv_text_puts(text, scopes[w.scope].head);
+	for (u32 i = 0; i < kv_nr_metrics; i++)
+		if (kv_metrics[i].scope == w.scope && kv_metrics[i].column.head)
+			kv_text_printf(text, "\t%s", kv_metrics[i].column.head);
+	kv_text_puts(text, "\n");
+	write_owners(&w);
+	return 0;
+}
+
 void metrics_write_table(struct kv_text *text)
 {
-	static const char *const labels[NR_SCOPES] = {
-		[SCOPE_ANY_POOL] = "pool,device", [SCOPE_POOL] = "pool,device",
-		[SCOPE_CLASS] = "pool,device,class",
-		[SCOPE_TENANT] = "pool,device,tenant", [SCOPE_BELOW] = "pool,device,tier",
-		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier", [SCOPE_SLAB] = "cache",
-		[SCOPE_PUBLISHER] = "pool,device,endpoint",
-	};
-
 	kv_text_puts(text, "#family:s\ttype:s\tunit:s\tlabels:s\thelp:s\n");
 	for (u32 i = 0; i < kv_nr_metrics; i++) {
 		const struct metric *metric = &kv_metrics[i];
 
+		if (!metric->name)
+			continue;
 		kv_text_printf(text, "%s\t%s\t%s\t%s%s%s%s\t%s\n", metric->name,
 			       type_names[metric->type], metric->unit ? metric->unit : "-",
-			       labels[metric->scope], metric->label ? "," : "",
+			       scopes[metric->scope].labels, metric->label ? "," : "",
 			       metric->label ? metric->label : "",
 			       metric->type == METRIC_INFO ? ",engine,policy,version" : "",
 			       metric->help);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics: one table of families, their sources, and their form.
+ * What is counted: one table of fields, for Prometheus' families, for the tables of the control
+ * socket, and for what adds up.
  *
- * First all pools are looked at, then the text is made, family by family, since all samples of one
- * have to stand together.
+ * First all pools are looked at, then the text is made: family by family, since all samples of one
+ * have to stand together, or row by row.
  */
 #ifndef CTL_METRICS_H
 #define CTL_METRICS_H
@@ -11,8 +12,8 @@
 #include <kv/alloc.h>
 #include <kv/feed.h>
 #include <kv/tier.h>
+#include <kvmm/ext/inspect.h>
 #include <kvmm/ext/slab.h>
-#include <kvmm/metrics.h>
 
 #include "publisher.h"
 #include "text.h"
@@ -26,7 +27,7 @@ enum metric_scope {
 	SCOPE_BELOW,		/* struct kvmm_tier_client_stat: a pool in a tier */
 	SCOPE_TIER,		/* struct kvmm_tier_stat */
 	SCOPE_DISK,		/* struct kvmm_disk_stat */
-	SCOPE_SLAB,		/* struct kvmm_slab_stat */
+	SCOPE_SLAB,		/* struct kv_slab_row */
 	SCOPE_PUBLISHER,	/* struct kvmm_publisher_stat */
 	NR_SCOPES,
 };
@@ -47,24 +48,24 @@ enum metric_scale {
 };
 
 /**
- * struct metric - a family
- * @name: without the "_total" of counters
+ * struct metric - a field: a family of samples, a column of the table of its scope, or both
+ * @column: where the number is; without a @head it is in no table. Columns come in the order of the
+ *	fields, new ones last. KV_CELL_LIMIT: without a limit there is no sample
+ * @name: of the family, without the "_total" of counters; NULL: a column alone
  * @unit: the end of the name, or NULL
  * @help: a sentence
- * @offset, @bytes: of the number; 4 or 8 bytes; UINT32_MAX of 4 is no limit: there is no sample
  * @label: of an array of numbers, or NULL
  * @values: the label's, by index; NULL: the index itself
  * @nr: length of that array
  */
 struct metric {
+	struct kv_column column;
 	const char *name;
 	const char *unit;
 	const char *help;
 	u8 type;
 	u8 scope;
 	u8 scale;
-	u8 bytes;
-	u32 offset;
 	const char *label;
 	const char *const *values;
 	u32 nr;
@@ -83,7 +84,7 @@ struct pool_view {
 	u32 nr_tenants;				/* in ->tenant; "others", if any, is the last one */
 	bool has_others;
 	struct kvmm_tenant_stat *tenant;	/* ours */
-	u32 tier;				/* in views, or KV_NONE */
+	struct kv_tier_glance *tier;		/* in views, or NULL */
 	u32 is_closed;				/* it contradicts itself: no more is said of it */
 };
 
@@ -94,7 +95,6 @@ struct views {
 	u32 nr_publishers;
 	struct pool_view *pool;			/* ours */
 	struct kv_tier_glance *tier;		/* ours; room for one a pool */
-	struct kvmm_tier **tier_of;		/* ours; the same */
 	struct kv_slab_row *slab;		/* ours; caches of the whole process */
 	struct publisher_view *publisher;	/* ours; of other pools, too */
 };
@@ -109,6 +109,8 @@ int metrics_attr(const struct kvmm_metrics_attr *from, struct kvmm_metrics_attr 
 void metrics_write(const struct views *views, enum kvmm_metrics_format format,
 		   struct kv_text *text);
 void metrics_write_table(struct kv_text *text);
+/* A row of each owner of one scope: "stat", "tenants", "classes", "slabs"; else -ENOENT. */
+int metrics_write_rows(const struct views *views, const char *what, struct kv_text *text);
 /* 0 or -ENOENT. */
 int metrics_write_kernel(const struct views *views, const char *what, struct kv_text *text);
 

@@ -17,15 +17,9 @@
 
 typedef unsigned long long llu;
 
-#define LINE(name, field) \
-	{ name, offsetof(struct pool_view, glance.field), \
-	  sizeof(((struct pool_view *)0)->glance.field) }
+#define LINE(name, field) KV_COLUMN(name, NUMBER, struct pool_view, glance.field)
 
-static const struct {
-	const char *name;
-	u32 offset;
-	u32 bytes;
-} vmstat[] = {
+static const struct kv_column vmstat[] = {
 	LINE("nr_free_pages", stat.nr_free),
 	LINE("nr_zone_inactive_file", stat.nr_state[KVMM_BLOCK_INACTIVE]),
 	LINE("nr_zone_active_file", stat.nr_state[KVMM_BLOCK_ACTIVE]),
@@ -49,20 +43,14 @@ static const struct {
 	LINE("kvmm_alloc_fail_frag", stat.fail_frag),
 };
 
-/* Little-endian machines only, as everywhere: a short number is the start of a long one. */
 static void write_vmstat(const struct views *views, const char *what, struct kv_text *text)
 {
 	for (u32 i = 0; i < ARRAY_SIZE(vmstat); i++) {
 		u64 sum = 0;
 
-		for (u32 k = 0; k < views->nr_pools; k++) {
-			u64 number = 0;
-
-			memcpy(&number, (const char *)&views->pool[k] + vmstat[i].offset,
-			       vmstat[i].bytes);
-			sum += number;
-		}
-		kv_text_printf(text, "%s %llu\n", vmstat[i].name, (llu)sum);
+		for (u32 k = 0; k < views->nr_pools; k++)
+			sum += kv_column_number(&vmstat[i], &views->pool[k], 0);
+		kv_text_printf(text, "%s %llu\n", vmstat[i].head, (llu)sum);
 	}
 }
 
@@ -143,7 +131,7 @@ static void write_zones(const struct views *views, const char *what, struct kv_t
 /* Caches may come and go between asking how long it is and reading it. */
 static void write_slabinfo(const struct views *views, const char *what, struct kv_text *text)
 {
-	int len = kv_slab_info(NULL, NULL, 0), nr;
+	int len = kv_slab_info(NULL, 0), nr;
 	u32 room = len + 1024;
 	char *buf = kv_alloc(room);
 
@@ -151,7 +139,7 @@ static void write_slabinfo(const struct views *views, const char *what, struct k
 		text->err = -ENOMEM;
 		return;
 	}
-	nr = kv_slab_info(NULL, buf, room);
+	nr = kv_slab_info(buf, room);
 	kv_text_bytes(text, buf, min((u32)nr, room - 1));
 	kv_free(buf);
 }

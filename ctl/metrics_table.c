@@ -1,47 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The families. A new one is a line here; the test fails until Documentation/metrics.rst has it,
- * for which "tests/ctl/metrics.py --table" prints the rows, and until it is counted once more.
+ * The fields. A new one is a line here, and so a family of metrics and, with a head, a column at
+ * the control socket and in kvmm-stat; the test fails until Documentation/metrics.rst has it, for
+ * which "tests/ctl/metrics.py --table" prints the rows, and until it is counted once more.
  */
+#include <kvmm/ext/seq.h>
+
 #include "metrics.h"
 
-#define __metric(type, scope, scale, name, unit, help, of, field, label, values, nr)		\
-	{ name, unit, help, METRIC_##type, SCOPE_##scope, SCALE_##scale,			\
-	  sizeof(((struct of *)0)->field) / (nr), offsetof(struct of, field), label, values, nr }
+#define __metric(head, kind, type, scope, scale, name, unit, help, of, field, label, values, nr) \
+	{ { head, KV_CELL_##kind, sizeof(((struct of *)0)->field) / (nr), 0,			\
+	    offsetof(struct of, field) }, name, unit, help, METRIC_##type, SCOPE_##scope,	\
+	  SCALE_##scale, label, values, nr }
 
-/* One number, and an array of them with a label. */
-#define POOL(type, name, unit, field, help) \
-	__metric(type, POOL, ONE, name, unit, help, pool_view, glance.field, NULL, NULL, 1)
+/* A column that is no family. */
+#define COLUMN(head, scope, of, field) \
+	__metric(head, NUMBER, GAUGE, scope, ONE, NULL, NULL, NULL, of, field, NULL, NULL, 1)
+
+/* One number, in the table "stat" or in none, and an array of them with a label. */
+#define STAT(head, type, name, unit, field, help) \
+	__metric(head, NUMBER, type, POOL, ONE, name, unit, help, pool_view, glance.field, NULL, \
+		 NULL, 1)
+#define POOL(type, name, unit, field, help) STAT(NULL, type, name, unit, field, help)
 #define POOLS(type, name, unit, field, label, values, help) \
-	__metric(type, POOL, ONE, name, unit, help, pool_view, glance.field, label, values, \
-		 ARRAY_SIZE(((struct pool_view *)0)->glance.field))
+	__metric(NULL, NUMBER, type, POOL, ONE, name, unit, help, pool_view, glance.field, label, \
+		 values, ARRAY_SIZE(((struct pool_view *)0)->glance.field))
 #define SCALED(type, scale, name, unit, field, help) \
-	__metric(type, POOL, scale, name, unit, help, pool_view, glance.field, NULL, NULL, 1)
+	__metric(NULL, NUMBER, type, POOL, scale, name, unit, help, pool_view, glance.field, NULL, \
+		 NULL, 1)
+#define TIMES(type, scope, of, name, field, help) \
+	{ { .offset = offsetof(struct of, field) }, name, "seconds", help, METRIC_##type, \
+	  SCOPE_##scope, SCALE_NS, NULL, NULL, 1 }
 #define HISTOGRAM(name, kind, help) \
-	{ name, "seconds", help, METRIC_HISTOGRAM, SCOPE_POOL, SCALE_NS, 8, \
-	  offsetof(struct pool_view, glance.residency[KVMM_RESIDENCY_##kind]), NULL, NULL, 1 }
-#define LATENCY(scope, of, name, field, help) \
-	{ name, "seconds", help, METRIC_LATENCY, SCOPE_##scope, SCALE_NS, 8, \
-	  offsetof(struct of, field), NULL, NULL, 1 }
-#define AGE(scope, of, name, field, help) \
-	{ name, "seconds", help, METRIC_HISTOGRAM, SCOPE_##scope, SCALE_NS, 8, \
-	  offsetof(struct of, field), NULL, NULL, 1 }
-#define CLASS(type, name, unit, field, help) \
-	__metric(type, CLASS, ONE, name, unit, help, kvmm_class_stat, field, NULL, NULL, 1)
-#define TENANT(type, name, unit, field, help) \
-	__metric(type, TENANT, ONE, name, unit, help, kvmm_tenant_stat, field, NULL, NULL, 1)
-#define BELOW(type, name, unit, field, help) \
-	__metric(type, BELOW, ONE, name, unit, help, kvmm_tier_client_stat, field, NULL, NULL, 1)
-#define BELOW_NS(type, name, unit, field, help) \
-	__metric(type, BELOW, NS, name, unit, help, kvmm_tier_client_stat, field, NULL, NULL, 1)
-#define TIER(type, name, unit, field, help) \
-	__metric(type, TIER, ONE, name, unit, help, kvmm_tier_stat, field, NULL, NULL, 1)
-#define DISK(type, name, unit, field, help) \
-	__metric(type, DISK, ONE, name, unit, help, kvmm_disk_stat, field, NULL, NULL, 1)
-#define SLAB(type, name, unit, field, help) \
-	__metric(type, SLAB, ONE, name, unit, help, kvmm_slab_stat, field, NULL, NULL, 1)
-#define PUBLISHER(type, name, unit, field, help) \
-	__metric(type, PUBLISHER, ONE, name, unit, help, kvmm_publisher_stat, field, NULL, NULL, 1)
+	TIMES(HISTOGRAM, POOL, pool_view, name, glance.residency[KVMM_RESIDENCY_##kind], help)
+#define LATENCY(scope, of, name, field, help) TIMES(LATENCY, scope, of, name, field, help)
+#define AGE(scope, of, name, field, help) TIMES(HISTOGRAM, scope, of, name, field, help)
+#define CLASS(head, kind, type, name, unit, field, help) \
+	__metric(head, kind, type, CLASS, ONE, name, unit, help, kvmm_class_stat, field, NULL, \
+		 NULL, 1)
+#define TENANT(head, kind, type, name, unit, field, help) \
+	__metric(head, kind, type, TENANT, ONE, name, unit, help, kvmm_tenant_stat, field, NULL, \
+		 NULL, 1)
+#define SLAB(head, type, name, unit, field, help) \
+	__metric(head, NUMBER, type, SLAB, ONE, name, unit, help, kv_slab_row, stat.field, NULL, \
+		 NULL, 1)
+#define OTHER(scope, of, scale, type, name, unit, field, help) \
+	__metric(NULL, NUMBER, type, scope, scale, name, unit, help, of, field, NULL, NULL, 1)
+#define BELOW(...)	OTHER(BELOW, kvmm_tier_client_stat, ONE, __VA_ARGS__)
+#define BELOW_NS(...)	OTHER(BELOW, kvmm_tier_client_stat, NS, __VA_ARGS__)
+#define TIER(...)	OTHER(TIER, kvmm_tier_stat, ONE, __VA_ARGS__)
+#define DISK(...)	OTHER(DISK, kvmm_disk_stat, ONE, __VA_ARGS__)
+#define PUBLISHER(...)	OTHER(PUBLISHER, kvmm_publisher_stat, ONE, __VA_ARGS__)
 
 static const char *const states[] = { "free", "null", "range", "private", "staged", "active",
 				      "inactive" };
@@ -64,69 +73,91 @@ static_assert(ARRAY_SIZE(states) == KVMM_NR_BLOCK_STATES && ARRAY_SIZE(misses) =
 	      "a name for each");
 
 const struct metric kv_metrics[] = {
-	{ "kvmm_pool", NULL, "What a pool is.", METRIC_INFO, SCOPE_POOL, 0, 0, 0, NULL, NULL, 1 },
-	{ "kvmm_pool_closed", NULL,
-	  "1: the pool has found that it contradicts itself, and refuses every call; it has no "
-	  "other sample.",
-	  METRIC_GAUGE, SCOPE_ANY_POOL, SCALE_ONE, 4, offsetof(struct pool_view, is_closed), NULL,
-	  NULL, 1 },
+	{ { 0 }, "kvmm_pool", NULL, "What a pool is.", METRIC_INFO, SCOPE_POOL, 0, NULL, NULL, 1 },
+	OTHER(ANY_POOL, pool_view, ONE, GAUGE, "kvmm_pool_closed", NULL, is_closed,
+		"1: the pool has found that it contradicts itself, and refuses every call; it has "
+		"no other sample."),
 
-	POOL(GAUGE, "kvmm_capacity_blocks", "blocks", stat.nr_blocks, "Blocks that can be used."),
-	POOL(GAUGE, "kvmm_free_blocks", "blocks", stat.nr_free, "Free blocks."),
-	POOL(GAUGE, "kvmm_available_blocks", "blocks", stat.nr_available,
+	/* The table "stat". */
+	STAT("blocks", GAUGE, "kvmm_capacity_blocks", "blocks", stat.nr_blocks,
+		"Blocks that can be used."),
+	STAT("free", GAUGE, "kvmm_free_blocks", "blocks", stat.nr_free, "Free blocks."),
+	COLUMN("inactive", POOL, pool_view, glance.stat.nr_inactive),
+	STAT("available", GAUGE, "kvmm_available_blocks", "blocks", stat.nr_available,
 		"Blocks that are free, or cached and not referenced (evictable)."),
-	POOL(GAUGE, "kvmm_away_blocks", "blocks", stat.nr_away,
+	COLUMN("null", POOL, pool_view, glance.stat.nr_state[KVMM_BLOCK_NULL]),
+	COLUMN("ranges_blocks", POOL, pool_view, glance.stat.nr_state[KVMM_BLOCK_RANGE]),
+	COLUMN("private", POOL, pool_view, glance.stat.nr_state[KVMM_BLOCK_PRIVATE]),
+	COLUMN("staged", POOL, pool_view, glance.stat.nr_state[KVMM_BLOCK_STAGED]),
+	COLUMN("active", POOL, pool_view, glance.stat.nr_state[KVMM_BLOCK_ACTIVE]),
+	STAT("ranges", GAUGE, "kvmm_ranges", NULL, stat.nr_ranges, "Ranges that are allocated."),
+	STAT("largest", GAUGE, "kvmm_largest_free_run_blocks", "blocks", stat.largest,
+		"Length of the longest run of free blocks."),
+	STAT("runs", GAUGE, "kvmm_free_runs", NULL, stat.nr_runs, "Maximal runs of free blocks."),
+	STAT("block_tokens", GAUGE, "kvmm_block_tokens", "tokens", stat.block_tokens,
+		"Tokens of a block."),
+	STAT("block_bytes", GAUGE, "kvmm_block_bytes", "bytes", stat.block_bytes,
+		"Bytes of a block."),
+	STAT("allocs", COUNTER, "kvmm_allocations", NULL, stat.allocs,
+		"Allocations that succeeded."),
+	STAT("alloc_blocks", COUNTER, "kvmm_allocated_blocks", "blocks", stat.alloc_blocks,
+		"Blocks in successful allocations."),
+	STAT("frees", COUNTER, "kvmm_frees", NULL, stat.frees, "Calls that gave blocks back."),
+	STAT("fail_nospc", COUNTER, "kvmm_no_space", NULL, stat.fail_nospc,
+		"Allocations that failed because there were not enough blocks."),
+	STAT("fail_frag", COUNTER, "kvmm_fragmented", NULL, stat.fail_frag,
+		"Allocations that found enough free blocks, but no run long enough: failed, or "
+		"saved by compaction."),
+	STAT("evictions", COUNTER, "kvmm_evicted_blocks", "blocks", stat.evictions,
+		"Cached blocks that were evicted."),
+	STAT("hit_blocks", COUNTER, "kvmm_hit_blocks", "blocks", stat.hit_blocks,
+		"Blocks that lookups found in the cache."),
+	STAT("miss_blocks", COUNTER, "kvmm_missed_blocks", "blocks", stat.miss_blocks,
+		"Blocks that lookups did not find in the cache."),
+	STAT("registered", COUNTER, "kvmm_registered_blocks", "blocks", stat.registered,
+		"Blocks that were registered under a key, or rejected there."),
+	STAT("duplicates", COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates,
+		"Blocks that were registered, or rejected, under a key that another block has."),
+	STAT("compactions", COUNTER, "kvmm_compactions", NULL, stat.compactions,
+		"Compactions and shrinks that moved anything."),
+	STAT("moved_blocks", COUNTER, "kvmm_moved_blocks", "blocks", stat.moved_blocks,
+		"Blocks that were moved."),
+	STAT("moves", COUNTER, "kvmm_moves", NULL, stat.moves, "Runs in which blocks were moved."),
+	STAT("metadata_bytes", GAUGE, "kvmm_metadata_bytes", "bytes", stat.metadata_bytes,
+		"Host memory that the pool uses for its own data."),
+	STAT("away", GAUGE, "kvmm_away_blocks", "blocks", stat.nr_away,
 		"Blocks whose memory has been given back to the device."),
+	STAT("waiting", GAUGE, "kvmm_waiting_requests", "requests", alloc.nr_waiting,
+		"Requests that wait for blocks."),
+	STAT("steps", COUNTER, "kvmm_steps", NULL, step.steps, "Steps that were begun."),
+	STAT("published_blocks", COUNTER, "kvmm_published_blocks", "blocks", step.published_blocks,
+		"Of the moved blocks, those moved beside or between steps."),
+	COLUMN("published_moves", POOL, pool_view, glance.step.published_moves),
+	STAT("copying_blocks", GAUGE, "kvmm_copying_blocks", "blocks", step.copying_blocks,
+		"Blocks that are being copied to a new place."),
+	STAT("limbo_blocks", GAUGE, "kvmm_limbo_blocks", "blocks", step.limbo_blocks,
+		"Old places of moved blocks that an open step may still read."),
+	STAT("stagings", COUNTER, "kvmm_staged_blocks", "blocks", stat.stagings,
+		"Blocks that were given a key, before they were registered."),
+	STAT("reserved_blocks", GAUGE, "kvmm_reserved_blocks", "blocks", growth.nr_reserved,
+		"Free blocks that are kept behind ranges that grow."),
+
 	POOL(GAUGE, "kvmm_retired_blocks", "blocks", stat.nr_retired,
 		"Blocks that cached blocks cannot have any more: their handles have had all their "
 		"lives."),
 	POOLS(GAUGE, "kvmm_state_blocks", "blocks", stat.nr_state, "state", states,
 		"Blocks by state."),
-	POOL(GAUGE, "kvmm_ranges", NULL, stat.nr_ranges, "Ranges that are allocated."),
-	POOL(GAUGE, "kvmm_largest_free_run_blocks", "blocks", stat.largest,
-		"Length of the longest run of free blocks."),
-	POOL(GAUGE, "kvmm_free_runs", NULL, stat.nr_runs, "Maximal runs of free blocks."),
-	{ "kvmm_free_pieces", NULL, "Free aligned pieces of 2^order blocks, as buddyinfo has them.",
-	  METRIC_GAUGE, SCOPE_POOL, SCALE_ONE, 8, offsetof(struct pool_view, order_free), "order",
-	  NULL, KVMM_NR_ORDERS },
-	{ "kvmm_unusable_free_ratio", "ratio",
-	  "Part of the free blocks that is no use for an aligned request of 2^order.", METRIC_GAUGE,
-	  SCOPE_POOL, SCALE_PPM, 8, offsetof(struct pool_view, unusable_ppm), "order", NULL,
-	  KVMM_NR_ORDERS },
-	POOL(GAUGE, "kvmm_block_bytes", "bytes", stat.block_bytes, "Bytes of a block."),
-	POOL(GAUGE, "kvmm_block_tokens", "tokens", stat.block_tokens, "Tokens of a block."),
-	POOL(GAUGE, "kvmm_metadata_bytes", "bytes", stat.metadata_bytes,
-		"Host memory that the pool uses for its own data."),
+	__metric(NULL, NUMBER, GAUGE, POOL, ONE, "kvmm_free_pieces", NULL,
+		"Free aligned pieces of 2^order blocks, as buddyinfo has them.", pool_view,
+		order_free, "order", NULL, KVMM_NR_ORDERS),
+	__metric(NULL, NUMBER, GAUGE, POOL, PPM, "kvmm_unusable_free_ratio", "ratio",
+		"Part of the free blocks that is no use for an aligned request of 2^order.",
+		pool_view, unusable_ppm, "order", NULL, KVMM_NR_ORDERS),
 
-	POOL(COUNTER, "kvmm_allocations", NULL, stat.allocs, "Allocations that succeeded."),
-	POOL(COUNTER, "kvmm_allocated_blocks", "blocks", stat.alloc_blocks,
-		"Blocks in successful allocations."),
-	POOL(COUNTER, "kvmm_frees", NULL, stat.frees, "Calls that gave blocks back."),
-	POOL(COUNTER, "kvmm_no_space", NULL, stat.fail_nospc,
-		"Allocations that failed because there were not enough blocks."),
-	POOL(COUNTER, "kvmm_fragmented", NULL, stat.fail_frag,
-		"Allocations that found enough free blocks, but no run long enough: failed, or "
-		"saved by compaction."),
-	POOL(COUNTER, "kvmm_evicted_blocks", "blocks", stat.evictions,
-		"Cached blocks that were evicted."),
-	POOL(COUNTER, "kvmm_hit_blocks", "blocks", stat.hit_blocks,
-		"Blocks that lookups found in the cache."),
-	POOL(COUNTER, "kvmm_missed_blocks", "blocks", stat.miss_blocks,
-		"Blocks that lookups did not find in the cache."),
-	POOL(COUNTER, "kvmm_staged_blocks", "blocks", stat.stagings,
-		"Blocks that were given a key, before they were registered."),
-	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered,
-		"Blocks that were registered under a key, or rejected there."),
-	POOL(COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates,
-		"Blocks that were registered, or rejected, under a key that another block has."),
 	POOL(COUNTER, "kvmm_full_blocks_passed", NULL, stat.nr_full,
 		"Lookups that passed over a cached block with as many references as there can be."),
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses,
 		"Lookups that ended before the end of their keys, by reason."),
-	POOL(COUNTER, "kvmm_compactions", NULL, stat.compactions,
-		"Compactions and shrinks that moved anything."),
-	POOL(COUNTER, "kvmm_moved_blocks", "blocks", stat.moved_blocks, "Blocks that were moved."),
-	POOL(COUNTER, "kvmm_moves", NULL, stat.moves, "Runs in which blocks were moved."),
 
 	POOLS(COUNTER, "kvmm_reclaim_steps", NULL, alloc.taken, "step", steps,
 		"Steps of reclaim that made room."),
@@ -134,8 +165,6 @@ const struct metric kv_metrics[] = {
 		"Steps of reclaim that were skipped because another one costs less."),
 	POOLS(COUNTER, "kvmm_reclaim_saves", NULL, alloc.saved, "step", steps,
 		"Steps of reclaim after which the request fitted."),
-	POOL(GAUGE, "kvmm_waiting_requests", "requests", alloc.nr_waiting,
-		"Requests that wait for blocks."),
 	POOL(GAUGE, "kvmm_promised_blocks", "blocks", alloc.nr_promised,
 		"Blocks that are promised to somebody, and not taken yet."),
 	POOL(COUNTER, "kvmm_timed_out_requests", "requests", alloc.nr_timed_out,
@@ -149,10 +178,10 @@ const struct metric kv_metrics[] = {
 	POOL(GAUGE, "kvmm_high_watermark_blocks", "blocks", alloc.marks.high,
 		"Watermark: kvmm_reclaim() frees blocks up to here."),
 
-	__metric(GAUGE, POOL, PERCENT, "kvmm_pressure_some_ratio", "ratio",
+	__metric(NULL, NUMBER, GAUGE, POOL, PERCENT, "kvmm_pressure_some_ratio", "ratio",
 		"Share of time in which at least one request waited for memory, averaged over the "
 		"window.", pool_view, glance.pressure.some.avg, "window", windows, KVMM_NR_AVGS),
-	__metric(GAUGE, POOL, PERCENT, "kvmm_pressure_full_ratio", "ratio",
+	__metric(NULL, NUMBER, GAUGE, POOL, PERCENT, "kvmm_pressure_full_ratio", "ratio",
 		"Share of time in which requests waited and room was made for none of them, "
 		"averaged over the window.", pool_view, glance.pressure.full.avg, "window", windows,
 		KVMM_NR_AVGS),
@@ -166,8 +195,6 @@ const struct metric kv_metrics[] = {
 	LATENCY(POOL, pool_view, "kvmm_make_room_seconds", glance.pressure.room,
 		"How long it took to make room for a request, or to find that there is none."),
 
-	POOL(GAUGE, "kvmm_reserved_blocks", "blocks", growth.nr_reserved,
-		"Free blocks that are kept behind ranges that grow."),
 	POOL(COUNTER, "kvmm_grown_in_place", NULL, growth.in_place, "Growths of ranges in place."),
 	POOL(COUNTER, "kvmm_grown_elsewhere", NULL, growth.elsewhere,
 		"Growths of ranges by a further extent elsewhere."),
@@ -175,15 +202,8 @@ const struct metric kv_metrics[] = {
 		"Reserved blocks that other requests took."),
 
 	POOL(GAUGE, "kvmm_open_steps", NULL, step.nr_open, "Streams with an open step."),
-	POOL(GAUGE, "kvmm_copying_blocks", "blocks", step.copying_blocks,
-		"Blocks that are being copied to a new place."),
-	POOL(GAUGE, "kvmm_limbo_blocks", "blocks", step.limbo_blocks,
-		"Old places of moved blocks that an open step may still read."),
 	POOL(GAUGE, "kvmm_unseen_blocks", "blocks", step.unseen_blocks,
 		"Blocks that stay unused until the device is known to have ended a failed copy."),
-	POOL(COUNTER, "kvmm_steps", NULL, step.steps, "Steps that were begun."),
-	POOL(COUNTER, "kvmm_published_blocks", "blocks", step.published_blocks,
-		"Of the moved blocks, those moved beside or between steps."),
 	POOL(COUNTER, "kvmm_void_moves", NULL, step.void_moves,
 		"Moves that were given up because the owner of the blocks changed."),
 	POOL(COUNTER, "kvmm_failed_moves", NULL, step.failed_moves, "Moves whose copy failed."),
@@ -237,42 +257,45 @@ const struct metric kv_metrics[] = {
 	HISTOGRAM("kvmm_block_hit_age_seconds", HIT_AGE,
 		"Sampled: time from registration to a hit."),
 
-	CLASS(GAUGE, "kvmm_class_blocks", "blocks", nr,
+	/* The table "classes". */
+	CLASS("blocks", NUMBER, GAUGE, "kvmm_class_blocks", "blocks", nr,
 		"Cached blocks of a class, referenced ones included."),
-	CLASS(GAUGE, "kvmm_class_outside_blocks", "blocks", nr_outside,
+	CLASS("outside", NUMBER, GAUGE, "kvmm_class_outside_blocks", "blocks", nr_outside,
 		"Private blocks and blocks of ranges of a class."),
-	CLASS(GAUGE, "kvmm_class_bytes", "bytes", bytes, "Bytes of both."),
-	CLASS(GAUGE, "kvmm_class_quota_blocks", "blocks", quota,
+	CLASS("bytes", NUMBER, GAUGE, "kvmm_class_bytes", "bytes", bytes, "Bytes of both."),
+	CLASS("quota", LIMIT, GAUGE, "kvmm_class_quota_blocks", "blocks", quota,
 		"Most blocks that a class may have."),
-	CLASS(COUNTER, "kvmm_class_evicted_blocks", "blocks", evicted,
+	CLASS("evicted", NUMBER, COUNTER, "kvmm_class_evicted_blocks", "blocks", evicted,
 		"Blocks that were evicted from a class."),
-	CLASS(COUNTER, "kvmm_class_demoted_blocks", "blocks", demoted,
+	CLASS("demoted", NUMBER, COUNTER, "kvmm_class_demoted_blocks", "blocks", demoted,
 		"Blocks that were demoted from a class."),
-	CLASS(COUNTER, "kvmm_class_reached", NULL, reached,
+	CLASS("reached", NUMBER, COUNTER, "kvmm_class_reached", NULL, reached,
 		"Calls that had to evict from a class."),
 
-	TENANT(GAUGE, "kvmm_tenant_blocks", "blocks", usage, "Blocks charged to a tenant."),
-	TENANT(GAUGE, "kvmm_tenant_peak_blocks", "blocks", peak,
+	/* The table "tenants". */
+	TENANT("blocks", NUMBER, GAUGE, "kvmm_tenant_blocks", "blocks", usage,
+		"Blocks charged to a tenant."),
+	TENANT("peak", NUMBER, GAUGE, "kvmm_tenant_peak_blocks", "blocks", peak,
 		"Most blocks that were ever charged to a tenant."),
-	TENANT(GAUGE, "kvmm_tenant_min_blocks", "blocks", min,
+	TENANT("min", LIMIT, GAUGE, "kvmm_tenant_min_blocks", "blocks", min,
 		"Blocks of a tenant that are never taken by others."),
-	TENANT(GAUGE, "kvmm_tenant_low_blocks", "blocks", low,
+	TENANT("low", LIMIT, GAUGE, "kvmm_tenant_low_blocks", "blocks", low,
 		"Blocks of a tenant that are taken only if nobody else has any to give."),
-	TENANT(GAUGE, "kvmm_tenant_high_blocks", "blocks", high,
+	TENANT("high", LIMIT, GAUGE, "kvmm_tenant_high_blocks", "blocks", high,
 		"Blocks beyond which a tenant gives up its own first."),
-	TENANT(GAUGE, "kvmm_tenant_max_blocks", "blocks", max,
+	TENANT("max", LIMIT, GAUGE, "kvmm_tenant_max_blocks", "blocks", max,
 		"Most blocks that a tenant may have."),
-	TENANT(COUNTER, "kvmm_tenant_low_events", NULL, nr_low,
+	TENANT("low_events", NUMBER, COUNTER, "kvmm_tenant_low_events", NULL, nr_low,
 		"Blocks that a tenant lost to others while it was at or below its low."),
-	TENANT(COUNTER, "kvmm_tenant_high_events", NULL, nr_high,
+	TENANT("high_events", NUMBER, COUNTER, "kvmm_tenant_high_events", NULL, nr_high,
 		"Allocations of a tenant beyond its high."),
-	TENANT(COUNTER, "kvmm_tenant_max_events", NULL, nr_max,
+	TENANT("max_events", NUMBER, COUNTER, "kvmm_tenant_max_events", NULL, nr_max,
 		"Allocations that would have taken a tenant beyond its max."),
-	TENANT(COUNTER, "kvmm_tenant_refused", NULL, nr_oom,
+	TENANT("refused", NUMBER, COUNTER, "kvmm_tenant_refused", NULL, nr_oom,
 		"Allocations of a tenant that were refused at its max."),
-	TENANT(COUNTER, "kvmm_tenant_reclaimed_blocks", "blocks", nr_reclaimed,
+	TENANT("reclaimed", NUMBER, COUNTER, "kvmm_tenant_reclaimed_blocks", "blocks", nr_reclaimed,
 		"Blocks that a tenant lost because of its own limits."),
-	TENANT(COUNTER, "kvmm_tenant_evicted_blocks", "blocks", nr_evicted,
+	TENANT("evicted", NUMBER, COUNTER, "kvmm_tenant_evicted_blocks", "blocks", nr_evicted,
 		"Blocks that a tenant lost in all."),
 
 	BELOW(GAUGE, "kvmm_below_blocks", "blocks", blocks,
@@ -331,7 +354,7 @@ const struct metric kv_metrics[] = {
 	BELOW(GAUGE, "kvmm_below_thrashing", NULL, thrashing,
 		"1 while blocks that were dropped come back too soon."),
 	BELOW(COUNTER, "kvmm_below_thrashing_episodes", NULL, episodes, "Episodes of thrashing."),
-	__metric(COUNTER, BELOW, ONE, "kvmm_refaulted_blocks", "blocks",
+	__metric(NULL, NUMBER, COUNTER, BELOW, ONE, "kvmm_refaulted_blocks", "blocks",
 		"Blocks that were filled or loaded again, by how many had been since: fewer than "
 		"the device has, than the host tier has, or more.", kvmm_tier_client_stat, refaults,
 		"distance", levels, KVMM_NR_TIER_LEVELS),
@@ -406,33 +429,43 @@ const struct metric kv_metrics[] = {
 		"Age of records on disk, since their segment was begun, when they are lost with "
 		"it."),
 
-	SLAB(GAUGE, "kvmm_slab_objects", "objects", nr_objects,
+	/* The table "slabs". */
+	SLAB("objects", GAUGE, "kvmm_slab_objects", "objects", nr_objects,
 		"Objects of a slab cache that are in use."),
-	SLAB(GAUGE, "kvmm_slab_slots", "slots", nr_slots,
+	SLAB("slots", GAUGE, "kvmm_slab_slots", "slots", nr_slots,
 		"Objects that fit into the slabs of a cache."),
-	{ "kvmm_slabs", "slabs", "Slabs of a cache, by how full they are.", METRIC_GAUGE,
-	  SCOPE_SLAB, SCALE_ONE, 8, offsetof(struct kvmm_slab_stat, nr_full), "state", fills,
-	  ARRAY_SIZE(fills) },
-	SLAB(GAUGE, "kvmm_slab_blocks", "blocks", nr_blocks,
+	COLUMN("object_bytes", SLAB, kv_slab_row, shape.stride),
+	COLUMN("objects_per_slab", SLAB, kv_slab_row, shape.nr_objects),
+	COLUMN("blocks_per_slab", SLAB, kv_slab_row, shape.nr_blocks),
+	COLUMN("slabs", SLAB, kv_slab_row, stat.nr_slabs),
+	COLUMN("full", SLAB, kv_slab_row, stat.nr_full),
+	COLUMN("partial", SLAB, kv_slab_row, stat.nr_partial),
+	COLUMN("empty", SLAB, kv_slab_row, stat.nr_empty),
+	SLAB("blocks", GAUGE, "kvmm_slab_blocks", "blocks", nr_blocks,
 		"Base blocks of the slabs of a cache."),
-	SLAB(GAUGE, "kvmm_slab_held_bytes", "bytes", held_bytes, "Bytes of the slabs of a cache."),
-	SLAB(GAUGE, "kvmm_slab_live_bytes", "bytes", live_bytes,
+	SLAB("held_bytes", GAUGE, "kvmm_slab_held_bytes", "bytes", held_bytes,
+		"Bytes of the slabs of a cache."),
+	SLAB("live_bytes", GAUGE, "kvmm_slab_live_bytes", "bytes", live_bytes,
 		"Bytes of the objects of a cache that are in use."),
-	SLAB(GAUGE, "kvmm_slab_slack_bytes", "bytes", slack_bytes,
-		"Bytes of the slabs of a cache that belong to no object."),
-	SLAB(GAUGE, "kvmm_slab_unused_bytes", "bytes", unused_bytes,
-		"Bytes of the objects of a cache that are not in use."),
-	SLAB(GAUGE, "kvmm_slab_metadata_bytes", "bytes", metadata_bytes,
-		"Host memory of a slab cache."),
-	SLAB(COUNTER, "kvmm_slab_allocated_objects", "objects", allocs,
+	COLUMN("waste_pm", SLAB, kv_slab_row, stat.waste_pm),
+	SLAB("allocs", COUNTER, "kvmm_slab_allocated_objects", "objects", allocs,
 		"Objects that were allocated from a slab cache."),
-	SLAB(COUNTER, "kvmm_slab_freed_objects", "objects", frees,
+	SLAB("frees", COUNTER, "kvmm_slab_freed_objects", "objects", frees,
 		"Objects that were freed to a slab cache."),
-	SLAB(COUNTER, "kvmm_slab_made_slabs", "slabs", slabs_made, "Slabs that were made."),
-	SLAB(COUNTER, "kvmm_slab_returned_slabs", "slabs", slabs_returned,
-		"Slabs that went back to the zone."),
-	SLAB(COUNTER, "kvmm_slab_no_space", NULL, fail_nospc,
+	SLAB("fail_nospc", COUNTER, "kvmm_slab_no_space", NULL, fail_nospc,
 		"Requests that found no room in the zone."),
+	{ { NULL, KV_CELL_NUMBER, 8, 0, offsetof(struct kv_slab_row, stat.nr_full) }, "kvmm_slabs",
+	  "slabs", "Slabs of a cache, by how full they are.", METRIC_GAUGE, SCOPE_SLAB, SCALE_ONE,
+	  "state", fills, ARRAY_SIZE(fills) },
+	SLAB(NULL, GAUGE, "kvmm_slab_slack_bytes", "bytes", slack_bytes,
+		"Bytes of the slabs of a cache that belong to no object."),
+	SLAB(NULL, GAUGE, "kvmm_slab_unused_bytes", "bytes", unused_bytes,
+		"Bytes of the objects of a cache that are not in use."),
+	SLAB(NULL, GAUGE, "kvmm_slab_metadata_bytes", "bytes", metadata_bytes,
+		"Host memory of a slab cache."),
+	SLAB(NULL, COUNTER, "kvmm_slab_made_slabs", "slabs", slabs_made, "Slabs that were made."),
+	SLAB(NULL, COUNTER, "kvmm_slab_returned_slabs", "slabs", slabs_returned,
+		"Slabs that went back to the zone."),
 
 	PUBLISHER(COUNTER, "kvmm_publisher_batches", "batches", batches,
 		"Batches that were published."),

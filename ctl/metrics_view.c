@@ -38,47 +38,61 @@ static void count_orders(struct pool_view *view)
 	}
 }
 
-/* There may be any number of them: room for all. */
+/* Of those that are made meanwhile there may be some too many. */
+#define ROOM_FOR_MORE	16u
+
+/* What tenants count adds up to one row; a sum of limits is none. */
+static void add_tenant(struct kvmm_tenant_stat *sum, const struct kvmm_tenant_stat *tenant)
+{
+	for (u32 i = 0; i < kv_nr_metrics; i++) {
+		const struct kv_column *column = &kv_metrics[i].column;
+		u64 number;
+
+		if (kv_metrics[i].scope != SCOPE_TENANT)
+			continue;
+		number = kv_column_number(column, sum, 0) + kv_column_number(column, tenant, 0);
+		if (column->kind == KV_CELL_LIMIT)
+			number = UINT32_MAX;
+		kv_column_set(column, sum, number);
+	}
+}
+
+/* At most @max, and the sum of those beyond. */
 static int take_tenants(struct kvmm_pool *pool, u32 max, struct pool_view *view)
 {
-	struct kvmm_tenant_stat rest;
-	u32 nr;
+	u32 nr = kv_pool_glance_tenants(pool, NULL, 0), room = nr + ROOM_FOR_MORE;
 
-	nr = kv_pool_glance_tenants(pool, NULL, 0, &rest);
 	if (!nr)
 		return 0;
-	view->tenant = kv_alloc_array(max + 1, sizeof(*view->tenant));
+	view->tenant = kv_alloc_array(room, sizeof(*view->tenant));
 	if (!view->tenant)
 		return -ENOMEM;
-	nr = kv_pool_glance_tenants(pool, view->tenant, max, &rest);
-	view->nr_tenants = min(nr, max);
+	nr = min(kv_pool_glance_tenants(pool, view->tenant, room), room);
 	view->has_others = nr > max;
-	if (!view->has_others)
-		return 0;
-	rest.min = rest.low = rest.high = rest.max = UINT32_MAX; /* a sum of limits is none */
-	view->tenant[view->nr_tenants++] = rest;
+	view->nr_tenants = min(nr, max) + view->has_others;
+	for (u32 i = max + 1; i < nr; i++)
+		add_tenant(&view->tenant[max], &view->tenant[i]);
+	if (view->has_others)
+		add_tenant(&view->tenant[max], &(struct kvmm_tenant_stat){ 0 });
 	return 0;
 }
 
-/* Those that several pools share are looked at once. */
+/* One that several pools share is looked at once. */
 static int take_tier(struct views *views, struct pool_view *view)
 {
-	struct kvmm_tier *tier = view->glance.tier;
-	u32 i = 0;
 	int err;
 
-	if (!tier)
+	if (!view->glance.tier)
 		return 0;
-	while (i < views->nr_tiers && views->tier_of[i] != tier)
-		i++;
-	if (i == views->nr_tiers) {
-		err = kv_tier_glance(tier, &views->tier[i]);
-		if (err)
-			return err;
-		views->tier_of[views->nr_tiers++] = tier;
-	}
-	view->tier = i;
-	return 0;
+	for (struct pool_view *at = views->pool; at < view && !view->tier; at++)
+		if (at->glance.tier == view->glance.tier)
+			view->tier = at->tier;
+	if (view->tier)
+		return 0;
+	err = kv_tier_glance(view->glance.tier, &views->tier[views->nr_tiers]);
+	if (!err)
+		view->tier = &views->tier[views->nr_tiers++];
+	return err;
 }
 
 static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *views)
@@ -91,7 +105,6 @@ static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *
 	view->pool = attr->pools[i];
 	view->name = attr->names && attr->names[i] ? attr->names[i] : view->glance.name;
 	view->is_closed = err == -EUCLEAN;
-	view->tier = KV_NONE;
 	if (view->is_closed)
 		return 0;
 	count_orders(view);
@@ -99,20 +112,14 @@ static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *
 	return err ? err : take_tier(views, view);
 }
 
-/* Of those that are made meanwhile there may be some too many. */
-#define ROOM_FOR_MORE	16u
-
 static int take_slabs(struct views *views)
 {
-	struct kvmm_slab_stat sum;
-	u32 at = 0, room;
+	u32 at = 0, room = kv_slab_nr() + ROOM_FOR_MORE;
 
-	kvmm_slab_total(NULL, &sum);
-	room = sum.nr_caches + ROOM_FOR_MORE;
 	views->slab = kv_alloc_array(room, sizeof(*views->slab));
 	if (!views->slab)
 		return -ENOMEM;
-	while (views->nr_slabs < room && !kv_slab_next(NULL, &at, &views->slab[views->nr_slabs]))
+	while (views->nr_slabs < room && !kv_slab_next(&at, &views->slab[views->nr_slabs]))
 		views->nr_slabs++;
 	return 0;
 }
@@ -134,7 +141,6 @@ void views_drop(struct views *views)
 		kv_free(views->pool[i].tenant);
 	kv_free(views->pool);
 	kv_free(views->tier);
-	kv_free(views->tier_of);
 	kv_free(views->slab);
 	kv_free(views->publisher);
 	*views = (struct views){ 0 };
@@ -148,8 +154,7 @@ int views_take(const struct kvmm_metrics_attr *attr, struct views *views)
 	*views = (struct views){ .nr_pools = attr->nr_pools };
 	views->pool = kv_alloc_array(room, sizeof(*views->pool));
 	views->tier = kv_alloc_array(room, sizeof(*views->tier));
-	views->tier_of = kv_alloc_array(room, sizeof(*views->tier_of));
-	if (!views->pool || !views->tier || !views->tier_of)
+	if (!views->pool || !views->tier)
 		err = -ENOMEM;
 	for (u32 i = 0; i < attr->nr_pools && !err; i++)
 		err = take_pool(attr, i, views);

@@ -11,6 +11,7 @@
 #include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/feed.h>
 #include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/log.h>
@@ -18,7 +19,7 @@
 #include <kv/pool.h>
 #include <kv/sock.h>
 #include <kv/sys.h>
-#include <kvmm/ext/publisher.h>
+#include <kvmm/ext/control.h>
 
 #include "publisher.h"
 #include "replay.h"
@@ -304,7 +305,7 @@ static void run(void *arg)
 	kvmm_events_get_stat(publisher->events, &stat);
 	end = stat.happened;
 	while (stat.cursor < end) {
-		kvmm_events_flush(publisher->events);
+		kv_events_flush(publisher->events);
 		if (!pump(publisher))
 			break;
 		kvmm_events_get_stat(publisher->events, &stat);
@@ -531,15 +532,12 @@ int kvmm_publisher_get_stat(const struct kvmm_publisher *publisher,
 			    struct kvmm_publisher_stat *stat)
 {
 	struct kvmm_publisher_stat known;
-	size_t size;
 
 	if (kv_inherited(publisher))
 		return -ECHILD;
-	if (!publisher || !stat || stat->size < sizeof(size))
+	if (!publisher || kv_sized_is_bad(stat))
 		return -EINVAL;
-	size = stat->size;
 	kv_peek_copy(&known, &publisher->stat, sizeof(known));
-	known.size = size;
-	memcpy(stat, &known, min(size, sizeof(known)));
+	kv_give_sized(stat, &known, sizeof(known));
 	return 0;
 }

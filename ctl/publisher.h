@@ -4,7 +4,7 @@
 #define CTL_PUBLISHER_H
 
 #include <kv/types.h>
-#include <kvmm/ext/publisher.h>
+#include <kvmm/ext/control.h>
 
 #define PUBLISHER_NAME	64u
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <kv/buf.h>
+#include <kv/err.h>
 #include <kv/mem.h>
 
 #include "text.h"
@@ -90,4 +91,71 @@ void kv_text_word(struct kv_text *text, const char *string)
 			kv_text_printf(text, "\\x%02x", (u8)*string);
 		string += max(nr, 1u);
 	}
+}
+
+/* ---- tables ---- */
+
+/* Little-endian machines only, as everywhere: a short number is the start of a long one. */
+u64 kv_column_number(const struct kv_column *column, const void *row, u32 i)
+{
+	u64 number = 0;
+
+	kv_assert(column->bytes <= sizeof(number));
+	memcpy(&number, (const char *)row + column->offset + i * column->bytes, column->bytes);
+	return number;
+}
+
+void kv_column_set(const struct kv_column *column, void *row, u64 number)
+{
+	kv_assert(column->bytes <= sizeof(number));
+	memcpy((char *)row + column->offset, &number, column->bytes);
+}
+
+void kv_text_cell(struct kv_text *text, const struct kv_column *column, const void *row)
+{
+	const char *at = (const char *)row + column->offset, *string;
+	u64 number;
+
+	switch (column->kind) {
+	case KV_CELL_NAME:
+	case KV_CELL_WORD:
+		memcpy(&string, at, sizeof(string));
+		if (column->kind == KV_CELL_WORD)
+			return kv_text_word(text, string);
+		return kv_text_puts(text, string ? string : "-");
+	case KV_CELL_CHARS:
+		return kv_text_word(text, at);
+	case KV_CELL_KEY:
+		for (u32 i = 0; i < column->bytes; i++)
+			kv_text_printf(text, "%02x", (u8)at[i]);
+		return;
+	}
+	number = kv_column_number(column, row, 0);
+	if ((column->kind == KV_CELL_LIMIT && number == UINT32_MAX) ||
+	    (column->kind == KV_CELL_NONZERO && !number))
+		kv_text_puts(text, "-");
+	else if (column->kind == KV_CELL_SIGNED)
+		kv_text_printf(text, "%d", (s32)number);
+	else
+		kv_text_printf(text, "%llu", (unsigned long long)number);
+}
+
+void kv_text_row(struct kv_text *text, const struct kv_column *columns, u32 nr, const void *row,
+		 u32 has)
+{
+	for (u32 i = 0; i < nr; i++) {
+		kv_text_puts(text, i ? "\t" : "");
+		if (columns[i].needs && !(columns[i].needs & has))
+			kv_text_puts(text, "-");
+		else
+			kv_text_cell(text, &columns[i], row);
+	}
+	kv_text_puts(text, "\n");
+}
+
+void kv_text_head(struct kv_text *text, const struct kv_column *columns, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		kv_text_printf(text, "%s%s", i ? "\t" : "#", columns[i].head);
+	kv_text_puts(text, "\n");
 }

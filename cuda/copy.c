@@ -7,8 +7,6 @@
  * queued by half may be queued again as a whole. Failure to queue the rest is the request's
  * error as long as nothing of it was queued; after that only its fence can say so.
  */
-#include <kv/env.h>
-
 #include "engine.h"
 
 /* ---- requests ---- */
@@ -70,11 +68,6 @@ static u64 bytes_of(const struct kv_copy *copy, u64 nr_blocks)
 	return bytes * nr_blocks;
 }
 
-u64 kv_job_bytes(const struct job *job)
-{
-	return bytes_of(job->copy, job->nr_blocks);
-}
-
 /* A launch costs one call, however many pieces there are. */
 static u64 expected_ns(const struct job *job, u32 path, u64 bytes)
 {
@@ -100,11 +93,6 @@ static u32 cheapest(const struct job *job, u32 tried)
 		}
 	}
 	return best;
-}
-
-u64 kv_job_ns(const struct job *job)
-{
-	return expected_ns(job, cheapest(job, 0), kv_job_bytes(job));
 }
 
 static void count_fallback(struct kv_dev *dev, u32 refusal)
@@ -139,15 +127,13 @@ static u32 choose(const struct job *job, u32 tried)
 
 /* ---- submission ---- */
 
-static void count_path(const struct job *job, u32 path, u64 submit_ns)
+static void count_path(const struct job *job, u32 path)
 {
 	struct kv_path_stat *stat = &job->dev->count.path[path];
 
 	stat->nr++;
 	stat->nr_calls += job->nr_calls;
 	stat->nr_pieces += job->nr_pieces;
-	stat->bytes += bytes_of(job->copy, job->nr_blocks);
-	stat->submit_ns += submit_ns;
 }
 
 /* On a healthy device an unsupported path is not tried a second time. */
@@ -169,12 +155,10 @@ static int submit_wave(struct job *job, u32 *tried)
 
 	count_missing(job);
 	while ((path = choose(job, *tried)) != KV_PATH_AUTO) {
-		u64 start = kv_clock_ns();
-
 		job->nr_batch = 0;
 		err = kv_path_submit(job, path);
 		if (!err) {
-			count_path(job, path, kv_ns_since(start));
+			count_path(job, path);
 			return 0;
 		}
 		if (kv_gpu_ready(job->dev->gpu) || kv_dev_is_blind(job->dev))
@@ -197,7 +181,7 @@ static u64 blocks_of(const struct kv_move *moves, u32 nr)
 
 /* Returns whether anything was queued, and its error. */
 static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream,
-			 u64 *bytes, int *err)
+			 int *err)
 {
 	struct wave_cursor at = {
 		.moves = copy->moves, .nr = copy->nr,
@@ -206,7 +190,6 @@ static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 	u32 nr, tried = 0;
 	bool any = false;
 
-	*bytes = 0;
 	*err = 0;
 	while (!*err && (nr = kv_wave_next(dev->waves, &at))) {
 		struct job job = {
@@ -218,39 +201,74 @@ static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 		*err = submit_wave(&job, &tried);
 		any |= job.nr_calls > 0;
 		dev->is_tied |= any;
-		*bytes += bytes_of(copy, job.nr_blocks);
-		dev->count.nr_waves++;
 	}
 	return any;
 }
 
+/* ---- copies that sum ---- */
+
+/*
+ * A launch that copies and sums reads memory once. But engines for copies may be faster than that
+ * by more than it takes to sum the blocks in place, which is at most what a copy of them takes.
+ */
+static bool is_worth_it(const struct job *job)
+{
+	struct kv_dev *dev = job->dev;
+	u64 bytes = bytes_of(job->copy, job->nr_blocks);
+
+	if (dev->knob[KV_KNOB_PATH])
+		return dev->knob[KV_KNOB_PATH] == KV_PATH_KERNEL;
+	return expected_ns(job, KV_PATH_KERNEL, bytes) <=
+	       expected_ns(job, cheapest(job, 0), bytes) +
+	       kv_cost_ns(dev, KV_COPY_LOCAL, KV_PATH_KERNEL, 1, bytes);
+}
+
+/* -EOPNOTSUPP: nothing was queued. */
+static int sum_copy(struct job *job)
+{
+	struct kv_dev *dev = job->dev;
+	kcu_deviceptr sums = kv_sum_buffer(dev, 2);
+	u32 bytes = job->nr_blocks * sizeof(u64);
+	int err;
+
+	if (kv_path_refusal(job, KV_PATH_KERNEL) || !kv_kernel_sums(job) || !is_worth_it(job))
+		return -EOPNOTSUPP;
+	err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, bytes, job->stream);
+	if (!err)
+		err = kv_kernel_move_sum(job, sums);
+	if (!err)
+		err = kv_gpu_call(dev->gpu, memcpy_dtoh_async, job->copy->sums, sums, bytes,
+				  job->stream);
+	if (err && !job->nr_calls && !kv_gpu_ready(dev->gpu) && !kv_dev_is_blind(dev))
+		return -EOPNOTSUPP;
+	return err ? -EIO : 0;
+}
+
 /* One launch, or nothing: in the order of the moves, which are independent of each other. */
-static int submit_summed(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream,
-			 u64 *bytes)
+static int submit_summed(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream)
 {
 	struct job job = {
 		.dev = dev, .copy = copy, .moves = copy->moves, .nr = copy->nr,
 		.nr_blocks = blocks_of(copy->moves, copy->nr), .stream = stream,
 	};
-	u64 start = kv_clock_ns();
 	int err;
 
 	if (!job.nr_blocks)
 		return 0;
 	job.nr_pieces = kv_job_pieces(&job);
-	err = kv_sum_copy(&job);
-	*bytes = kv_job_bytes(&job);
+	err = sum_copy(&job);
 	if (!err)
-		count_path(&job, KV_PATH_KERNEL, kv_ns_since(start));
+		count_path(&job, KV_PATH_KERNEL);
 	return err;
 }
+
+/* ---- requests, from the check to the fence ---- */
 
 static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
 	kcu_stream stream = copy->dir == KV_COPY_LOCAL ? dev->gpu->compact : dev->gpu->transfer;
 	struct fence *slot = kv_fence_reserve(dev);
 	bool any;
-	u64 bytes = 0;
 	int err;
 
 	if (!slot)
@@ -259,14 +277,14 @@ static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fenc
 	if (err)
 		return err;
 	if (copy->sums) {
-		err = submit_summed(dev, copy, stream, &bytes);
+		err = submit_summed(dev, copy, stream);
 		any = err != -EOPNOTSUPP;
 	} else {
-		any = submit_waves(dev, copy, stream, &bytes, &err);
+		any = submit_waves(dev, copy, stream, &err);
 	}
 	if (err && !any)
 		return err;
-	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, bytes);
+	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0);
 	dev->count.nr_copies++;
 	return 0;
 }
@@ -293,107 +311,6 @@ int kv_copy_submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fen
 	if (err)
 		return err;
 	err = submit(dev, copy, fence);
-	kv_dev_end(dev, &scope);
-	return err;
-}
-
-/* ---- fills ---- */
-
-static int set_run(struct kv_dev *dev, const struct kvmm_plane *plane, const struct kv_move *run,
-		   u8 byte, u32 *nr_calls)
-{
-	bool is_dense = plane->stride == plane->bytes;
-	u64 bytes = is_dense ? run->nr * plane->stride : plane->bytes;
-	u32 nr = is_dense ? min(run->nr, 1u) : run->nr;
-	int err = 0;
-
-	for (u64 i = 0; i < nr && !err; i++) {
-		err = kv_gpu_call(dev->gpu, memset_d8_async,
-				  plane->base + (run->dst + i) * plane->stride, byte, bytes,
-				  dev->gpu->compact);
-		*nr_calls += !err;
-	}
-	return err;
-}
-
-static int set_runs(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		    u32 nr, u8 byte, u32 *nr_calls)
-{
-	int err = 0;
-
-	for (u32 i = 0; i < nr && !err; i++)
-		for (u32 p = 0; p < planes->nr && !err; p++)
-			err = set_run(dev, &planes->plane[p], &runs[i], byte, nr_calls);
-	return err;
-}
-
-/* Fills have no sources, so nothing orders them among themselves: all write the same byte. */
-static int fill_by(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		   u32 nr, u8 byte, u32 *nr_calls)
-{
-	int err;
-
-	if (dev->module && kv_kernel_serves(planes, planes)) {
-		err = kv_kernel_fill(dev, planes, runs, nr, byte, nr_calls);
-		if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
-			return err;
-	}
-	count_fallback(dev, dev->module ? KV_FALL_REFUSED + 1 : KV_FALL_NO_KERNEL + 1);
-	kv_fence_again(dev);
-	return set_runs(dev, planes, runs, nr, byte, nr_calls);
-}
-
-struct fill {
-	const struct kv_planes *planes;
-	const struct kv_move *runs;
-	u32 nr;
-	u8 byte;
-};
-
-static int fill(struct kv_dev *dev, const struct fill *fill, struct kv_fence after,
-		struct kv_fence *fence)
-{
-	struct fence *slot = kv_fence_reserve(dev);
-	u32 nr_calls = 0;
-	int err;
-
-	if (!slot)
-		return -EIO;
-	err = kv_fence_order(dev, dev->gpu->compact, after);
-	if (err)
-		return err;
-	err = fill_by(dev, fill->planes, fill->runs, fill->nr, fill->byte, &nr_calls);
-	if (err && !nr_calls)
-		return err;
-	*fence = kv_fence_commit(dev, slot, dev->gpu->compact, err ? -EIO : 0, 0);
-	return 0;
-}
-
-static bool runs_are_good(const struct kv_planes *planes, const struct kv_move *runs, u32 nr)
-{
-	struct kv_copy copy = { .src = *planes, .dst = *planes };
-
-	if (!planes_are_good(&copy))
-		return false;
-	for (u32 i = 0; i < nr; i++) {
-		const struct kv_move as_move = { runs[i].dst, runs[i].dst, runs[i].nr };
-
-		if (!move_is_good(&copy, &as_move))
-			return false;
-	}
-	return true;
-}
-
-int kv_copy_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		 u32 nr, u8 byte, struct kv_fence after, struct kv_fence *fence)
-{
-	const struct fill what = { planes, runs, nr, byte };
-	struct kv_gpu_scope scope;
-	int err = runs_are_good(planes, runs, nr) ? kv_dev_begin(dev, &scope) : -EINVAL;
-
-	if (err)
-		return err;
-	err = fill(dev, &what, after, fence);
 	kv_dev_end(dev, &scope);
 	return err;
 }

@@ -47,8 +47,6 @@ struct fence {
 	u64 doubts;			/* dev->lock; kv_gpu_doubts() before it was queued */
 	int status;			/* dev->lock; -EIO: failed, done or not */
 	bool is_done;			/* dev->lock */
-	u64 bytes;			/* dev->lock */
-	u64 submit_ns;			/* dev->lock */
 };
 
 /* Room for the planes and moves of a launch, on the host and on the device. */
@@ -60,7 +58,7 @@ struct list {
 
 enum kernel_id {
 	KERNEL_MOVE16, KERNEL_MOVE16_LIST, KERNEL_MOVE1, KERNEL_MOVE1_LIST,
-	KERNEL_FILL, KERNEL_FILL_LIST, KERNEL_SUM, KERNEL_MOVE_SUM, NR_KERNELS,
+	KERNEL_SUM, KERNEL_MOVE_SUM, NR_KERNELS,
 };
 
 /* Costs of one kind of copy. */
@@ -109,7 +107,6 @@ struct kv_dev {
 	struct fence fence[KV_NR_FENCES];	/* by id % KV_NR_FENCES */
 	u64 last_id;			/* ->lock; of the fence given out last */
 	u64 lost_id;			/* ->lock; last failed fence with a reused slot */
-	u64 last_done_ns;		/* ->lock */
 	u64 doubts;			/* ->lock; of the fence reserved last */
 	bool is_tied;			/* ->lock; its dependencies were queued: ->doubts stays */
 	struct list list[KV_NR_LISTS];	/* ->lock */
@@ -122,7 +119,13 @@ struct kv_dev {
 	u32 is_blind;			/* atomic */
 };
 
-/* ---- gpu_dev.c ---- */
+/* ---- transfer.c; kv_dev_ops, take the lock themselves ---- */
+
+int kv_dev_write(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes);
+int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes);
+int kv_dev_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes);
+
+/* ---- fence.c; all but the ops with dev->lock held ---- */
 
 /*
  * Enter the context, trying more than once: for callers that are to give back, or to see the end of
@@ -138,11 +141,6 @@ int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope);
 
 void kv_dev_end(struct kv_dev *dev, struct kv_gpu_scope *scope);
 
-/* kv_dev_ops.read; takes the lock itself. */
-int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes);
-
-/* ---- fence.c; all but the ops with dev->lock held ---- */
-
 /* Room for one more fence, after any wait that it takes. NULL: -EIO. */
 struct fence *kv_fence_reserve(struct kv_dev *dev);
 
@@ -151,7 +149,7 @@ struct fence *kv_fence_reserve(struct kv_dev *dev);
  * all that should be there. Cannot fail: work that cannot be recorded is waited for.
  */
 struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stream stream,
-				int status, u64 bytes);
+				int status);
 
 /* Work that @stream is given from now on starts after @after: 0; -EINVAL; -EIO. */
 int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after);
@@ -182,7 +180,6 @@ int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
 		  struct kv_fence *fence);
 int kv_fence_poll(struct kv_dev *dev, struct kv_fence fence);
 int kv_fence_wait(struct kv_dev *dev, struct kv_fence fence);
-int kv_fence_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns);
 int kv_fence_sees_end(struct kv_dev *dev);
 
 /* ---- wave.c; pure ---- */
@@ -223,6 +220,9 @@ u32 kv_path_refusal(const struct job *job, u32 path);
 /* Queue all of it on that path. An error may come after part of it was queued: job->nr_calls. */
 int kv_path_submit(struct job *job, u32 path);
 
+/* Expected, on that path. */
+u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes);
+
 /* Pieces that single calls, or entries of a batch, would be needed for. */
 u64 kv_job_pieces(const struct job *job);
 
@@ -231,27 +231,20 @@ u64 kv_job_pieces(const struct job *job);
 int kv_kernels_load(struct kv_dev *dev);	/* 0; else there are none, and the log says why */
 void kv_kernels_unload(struct kv_dev *dev);
 int kv_kernel_submit(struct job *job);
-int kv_kernel_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		   u32 nr, u8 byte, u32 *nr_calls);
 bool kv_kernel_serves(const struct kv_planes *src, const struct kv_planes *dst);
 
 /* Adds the sums of @nr blocks up at @sums, which is memory of the device. */
 int kv_kernel_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		  kcu_deviceptr sums);
 
-/* Can one launch move all of the job and sum it? kv_kernel_move_sum() adds to @sums as above. */
+/* Can one launch move and sum all of a job that the kernel serves? The sums are added to @sums. */
 bool kv_kernel_sums(const struct job *job);
 int kv_kernel_move_sum(struct job *job, kcu_deviceptr sums);
 
 /* ---- copy.c ---- */
 
 int kv_copy_submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence);
-int kv_copy_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		 u32 nr, u8 byte, struct kv_fence after, struct kv_fence *fence);
 bool kv_copy_is_good(const struct kv_copy *copy);
-/* By the path that takes the least time. */
-u64 kv_job_ns(const struct job *job);
-u64 kv_job_bytes(const struct job *job);
 
 /* ---- sum.c ---- */
 
@@ -261,14 +254,19 @@ int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struc
 		 u32 nr, struct kv_fence after, struct kv_fence *fence);
 int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr);
 
-/* With dev->lock held: a copy with ->sums, on job->stream; -EOPNOTSUPP and nothing was queued. */
-int kv_sum_copy(struct job *job);
+/*
+ * Behind the lists, which a device without room for them does not have: for rounds; for sums not
+ * fetched; for copies that sum, one after the other on the stream of transfers.
+ */
+static inline kcu_deviceptr kv_sum_buffer(const struct kv_dev *dev, u32 i)
+{
+	return dev->lists + KV_NR_LISTS * KV_LIST_BYTES + i * KV_SUM_BYTES;
+}
 
 /* ---- calibrate.c ---- */
 
 /* Without the lock; never fails: costs that cannot be measured are from a table. */
 void kv_calibrate(struct kv_dev *dev);
-u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes);
 
 /* ---- gpu_info.c; takes the lock itself ---- */
 
@@ -286,9 +284,8 @@ void kv_area_destroy(struct kv_area *area);
 void kv_area_info(struct kv_area *area, struct kv_area_info *info);
 int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes);
 int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes);
-int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle);
-int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
-		   struct kv_area **area);
+int kv_area_export(struct kv_area *area, u64 offset, int *fd);
+int kv_area_import(struct kv_dev *dev, int fd, u64 bytes, struct kv_area **area);
 
 static inline bool kv_dev_is_blind(struct kv_dev *dev)
 {

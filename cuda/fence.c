@@ -25,6 +25,40 @@
 #define MAX_NAP_NS	100000ull
 #define SETTLE_TRIES	16u
 #define SPIN_QUERIES	64u
+#define ENTER_TRIES	3u
+
+/* ---- entering ---- */
+
+int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	int err = -EIO;
+
+	for (u32 i = 0; i < ENTER_TRIES && err && err != -ECHILD; i++)
+		err = kv_gpu_enter_relaxed(dev->gpu, scope);
+	return err;
+}
+
+int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	int err = kv_gpu_enter_relaxed(dev->gpu, scope);
+
+	if (err)
+		return err;
+	kv_lock(&dev->lock);
+	if (!kv_dev_is_blind(dev))
+		return 0;
+	kv_dev_end(dev, scope);
+	return -EIO;
+}
+
+void kv_dev_end(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	kv_assert_held(&dev->lock);
+	kv_unlock(&dev->lock);
+	kv_gpu_leave(dev->gpu, scope);
+}
+
+/* ---- the end of work ---- */
 
 static void go_blind(struct kv_dev *dev)
 {
@@ -137,18 +171,6 @@ static struct fence *slot_of(struct kv_dev *dev, u64 id)
 	return &dev->fence[id % KV_NR_FENCES];
 }
 
-static void count_done(struct kv_dev *dev, const struct fence *slot)
-{
-	u64 now = kv_clock_ns();
-	u64 since = max(slot->submit_ns, dev->last_done_ns);
-
-	if (slot->bytes && now > since) {
-		dev->count.done_bytes += slot->bytes;
-		dev->count.busy_ns += now - since;
-	}
-	dev->last_done_ns = now;
-}
-
 static bool is_in_doubt(const struct kv_dev *dev, const struct fence *slot)
 {
 	return slot->doubts != kv_gpu_doubts(dev->gpu);
@@ -166,10 +188,7 @@ static void finish(struct kv_dev *dev, struct fence *slot, int err)
 	if (err || is_in_doubt(dev, slot))
 		WRITE_ONCE(slot->status, -EIO);
 	WRITE_ONCE(slot->is_done, true);
-	if (slot->status)
-		dev->count.nr_failed++;
-	else
-		count_done(dev, slot);
+	dev->count.nr_failed += slot->status != 0;
 }
 
 struct fence *kv_fence_reserve(struct kv_dev *dev)
@@ -204,18 +223,15 @@ static struct kv_fence give_out(struct kv_dev *dev, struct fence *slot, kcu_stre
 	slot->stream = stream;
 	slot->doubts = dev->doubts;
 	WRITE_ONCE(slot->status, 0);
-	slot->bytes = 0;
-	slot->submit_ns = kv_clock_ns();
 	return (struct kv_fence){ .id = slot->id };
 }
 
 struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stream stream,
-				int status, u64 bytes)
+				int status)
 {
 	struct kv_fence fence = give_out(dev, slot, stream);
 
 	WRITE_ONCE(slot->status, status);
-	slot->bytes = bytes;
 	if (kv_gpu_call(dev->gpu, event_record, slot->event, stream))
 		finish(dev, slot, kv_stream_settle(dev, stream));
 	return fence;
@@ -326,7 +342,7 @@ int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
 	for (u32 i = 0; i < nr && !err; i++)
 		err = kv_fence_order(dev, dev->gpu->compact, fences[i]);
 	if (!err)
-		*fence = kv_fence_commit(dev, slot, dev->gpu->compact, 0, 0);
+		*fence = kv_fence_commit(dev, slot, dev->gpu->compact, 0);
 	kv_dev_end(dev, &scope);
 	return err;
 }
@@ -415,20 +431,4 @@ static int settle(struct kv_dev *dev, const struct watched *watched)
 int kv_fence_wait(struct kv_dev *dev, struct kv_fence fence)
 {
 	return ask(dev, fence.id, settle);
-}
-
-int kv_fence_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)
-{
-	u64 ns = MIN_NAP_NS;
-	int err;
-
-	while ((err = kv_fence_poll(dev, fence)) == -EAGAIN) {
-		u64 now = kv_clock_ns();
-
-		if (now >= deadline_ns)
-			return -ETIMEDOUT;
-		nap(min(ns, deadline_ns - now));
-		ns = min(2 * ns, MAX_NAP_NS);
-	}
-	return err;
 }

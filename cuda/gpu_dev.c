@@ -16,7 +16,6 @@
 #define SOFT_VARIABLE	"KVMM_SOFT_DRIVER"
 #define SOFT_LIBRARY	"libkvmm-swcuda.so"
 #define PATH_BYTES	4096
-#define ENTER_TRIES	3u
 
 /* ---- drivers ---- */
 
@@ -80,36 +79,6 @@ static void driver_put(struct kv_driver *driver)
 	kv_lock(&driver->lock);
 	driver->nr_users--;
 	kv_unlock(&driver->lock);
-}
-
-/* ---- entering ---- */
-
-int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope)
-{
-	int err = -EIO;
-
-	for (u32 i = 0; i < ENTER_TRIES && err && err != -ECHILD; i++)
-		err = kv_gpu_enter_relaxed(dev->gpu, scope);
-	return err;
-}
-
-int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope)
-{
-	int err = kv_gpu_enter_relaxed(dev->gpu, scope);
-
-	if (err)
-		return err;
-	kv_lock(&dev->lock);
-	if (!kv_dev_is_blind(dev))
-		return 0;
-	kv_dev_end(dev, scope);
-	return -EIO;
-}
-
-void kv_dev_end(struct kv_dev *dev, struct kv_gpu_scope *scope)
-{
-	kv_unlock(&dev->lock);
-	kv_gpu_leave(dev->gpu, scope);
 }
 
 /* ---- opening ---- */
@@ -302,107 +271,6 @@ static void gpu_free(struct kv_dev *dev, u64 addr, u64 bytes)
 	kv_gpu_leave(dev->gpu, &scope);
 }
 
-/* ---- copies that are complete on return ---- */
-
-struct transfer {
-	u64 addr;
-	void *to;
-	const void *from;
-	u8 byte;
-	u64 bytes;
-};
-
-static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct kv_fence *fence)
-{
-	kcu_stream stream = dev->gpu->transfer;
-	struct kv_gpu_scope scope;
-	struct fence *slot;
-	int err = kv_dev_begin(dev, &scope);
-
-	if (err)
-		return err;
-	slot = kv_fence_reserve(dev);
-	if (!slot)
-		err = -EIO;
-	else if (t->to)
-		err = kv_gpu_call(dev->gpu, memcpy_dtoh_async, t->to, t->addr, t->bytes, stream);
-	else if (t->from)
-		err = kv_gpu_call(dev->gpu, memcpy_htod_async, t->addr, t->from, t->bytes, stream);
-	else
-		err = kv_gpu_call(dev->gpu, memset_d8_async, t->addr, t->byte, t->bytes, stream);
-	if (!err)
-		*fence = kv_fence_commit(dev, slot, dev->gpu->transfer, 0, 0);
-	else if (slot)		/* perhaps other work has failed, and this one is queued */
-		kv_stream_settle(dev, dev->gpu->transfer);
-	kv_dev_end(dev, &scope);
-	return err;
-}
-
-/* A refusal by the driver is our caller's mistake as little as the device's failure is. */
-static int transfer(struct kv_dev *dev, const struct transfer *t)
-{
-	struct kv_fence fence;
-	u64 end;
-	int err;
-
-	if (!t->bytes)
-		return 0;
-	if (!t->addr || kv_add_overflows(t->addr, t->bytes, &end))
-		return -EINVAL;
-	err = submit_transfer(dev, t, &fence);
-	if (!err)
-		err = kv_fence_wait(dev, fence);
-	return err && err != -ECHILD ? -EIO : err;
-}
-
-static int gpu_write(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes)
-{
-	const struct transfer t = { .addr = addr, .from = buf, .bytes = bytes };
-
-	return buf || !bytes ? transfer(dev, &t) : -EINVAL;
-}
-
-/* Through our own room: a copy without a seen end may write later, when @buf is something else. */
-int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
-{
-	u64 end;
-	int err = 0;
-
-	if (bytes && (!buf || !addr || kv_add_overflows(addr, bytes, &end)))
-		return -EINVAL;
-	for (u64 at = 0; at < bytes && !err; at += KV_READ_BYTES) {
-		const struct transfer t = { .addr = addr + at, .to = dev->read_room,
-					    .bytes = min(bytes - at, (u64)KV_READ_BYTES) };
-
-		kv_lock(&dev->read_lock);
-		err = transfer(dev, &t);
-		if (!err)
-			memcpy((u8 *)buf + at, dev->read_room, t.bytes);
-		kv_unlock(&dev->read_lock);
-	}
-	return err;
-}
-
-static int gpu_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
-{
-	const struct transfer t = { .addr = addr, .byte = byte, .bytes = bytes };
-
-	return transfer(dev, &t);
-}
-
-/* ---- moves ---- */
-
-static int gpu_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
-			   const struct kv_move *moves, u32 nr, struct kv_fence after,
-			   struct kv_fence *fence)
-{
-	const struct kv_copy copy = {
-		.src = *planes, .dst = *planes, .moves = moves, .nr = nr, .after = after,
-	};
-
-	return kv_copy_submit(dev, &copy, fence);
-}
-
 /* ---- knobs and counts ---- */
 
 static int gpu_tune(struct kv_dev *dev, enum kv_knob knob, u64 value)
@@ -441,9 +309,7 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.free		= gpu_free,			\
 	.host_alloc	= kv_hostmem_alloc,		\
 	.host_free	= kv_hostmem_free,		\
-	.move_blocks	= gpu_move_blocks,		\
 	.copy_blocks	= kv_copy_submit,		\
-	.fill_blocks	= kv_copy_fill,			\
 	.sum_blocks	= kv_sum_blocks,		\
 	.sum_start	= kv_sum_start,			\
 	.sum_fetch	= kv_sum_fetch,			\
@@ -452,11 +318,10 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.join		= kv_fence_join,		\
 	.poll		= kv_fence_poll,		\
 	.wait		= kv_fence_wait,		\
-	.wait_until	= kv_fence_wait_until,		\
 	.sees_end	= kv_fence_sees_end,		\
-	.write		= gpu_write,			\
+	.write		= kv_dev_write,			\
 	.read		= kv_dev_read,			\
-	.fill		= gpu_fill,			\
+	.fill		= kv_dev_fill,			\
 	.area_create	= kv_area_create,		\
 	.area_destroy	= kv_area_destroy,		\
 	.area_info	= kv_area_info,			\

@@ -14,7 +14,6 @@
 #include <kv/bits.h>
 #include <kv/cuda.h>
 #include <kv/mem.h>
-#include <kv/pages.h>
 #include <kv/sys.h>
 
 #include "kernel/kernel.h"
@@ -187,39 +186,6 @@ static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 	return 0;
 }
 
-static int host_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
-			    const struct kv_move *moves, u32 nr, struct kv_fence after,
-			    struct kv_fence *fence)
-{
-	const struct kv_copy copy = {
-		.src = *planes, .dst = *planes, .moves = moves, .nr = nr, .after = after,
-	};
-
-	return host_copy_blocks(dev, &copy, fence);
-}
-
-static int host_fill_blocks(struct kv_dev *dev, const struct kv_planes *planes,
-			    const struct kv_move *runs, u32 nr, u8 byte, struct kv_fence after,
-			    struct kv_fence *fence)
-{
-	for (u32 i = 0; i < nr; i++)
-		for (u32 p = 0; p < planes->nr; p++)
-			if (!run_is_memory(&planes->plane[p], runs[i].dst, runs[i].nr))
-				return -EINVAL;
-	if (after.id)
-		return -EINVAL;
-	for (u32 i = 0; i < nr; i++)
-		for (u32 p = 0; p < planes->nr; p++) {
-			const struct kvmm_plane *plane = &planes->plane[p];
-
-			for (u64 k = 0; k < runs[i].nr; k++)
-				memset(at(plane->base + (runs[i].dst + k) * plane->stride), byte,
-				       plane->bytes);
-		}
-	fence->id = 0;
-	return 0;
-}
-
 static int host_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 			   struct kv_fence after, u64 *sums)
 {
@@ -247,11 +213,6 @@ static int host_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u
 static int host_wait(struct kv_dev *dev, struct kv_fence fence)
 {
 	return fence.id ? -EINVAL : 0;
-}
-
-static int host_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)
-{
-	return host_wait(dev, fence);
 }
 
 /* There are no streams: all work of the caller is done. */
@@ -310,7 +271,7 @@ static int host_host_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_ho
 
 	if (!bytes || whole < bytes)
 		return -EINVAL;
-	ptr = kv_pages()->map(kv_pages()->ctx, whole, node);
+	ptr = kv_sys()->map_pages(kv_sys()->ctx, whole, node);
 	if (!ptr)
 		return -ENOMEM;
 	*mem = (struct kv_host_mem){ .ptr = ptr, .bytes = whole, .is_mapped = true };
@@ -321,81 +282,21 @@ static void host_host_free(struct kv_dev *dev, struct kv_host_mem *mem)
 {
 	if (!mem || !mem->ptr)
 		return;
-	kv_pages()->unmap(kv_pages()->ctx, mem->ptr, mem->bytes);
+	kv_sys()->unmap_pages(kv_sys()->ctx, mem->ptr, mem->bytes);
 	*mem = (struct kv_host_mem){ 0 };
 }
 
-/* ---- areas: one allocation that stays; the kernel gives pages when they are touched ---- */
-
-struct kv_area {
-	u64 addr;			/* fixed at creation */
-	u64 bytes;			/* fixed at creation */
-};
+/* ---- areas: there are none ---- */
 
 static int host_area_create(struct kv_dev *dev, const struct kv_area_attr *attr,
-			    struct kv_area **result)
-{
-	u64 bytes = kv_align_up(attr->max_bytes, PAGE_BYTES);
-	struct kv_area *area;
-	int err;
-
-	if (!attr->max_bytes || bytes < attr->max_bytes)
-		return -EINVAL;
-	area = kv_alloc(sizeof(*area));
-	if (!area)
-		return -ENOMEM;
-	area->bytes = bytes;
-	err = host_alloc(dev, bytes, &area->addr);
-	if (err) {
-		kv_free(area);
-		return err;
-	}
-	*result = area;
-	return 0;
-}
-
-static void host_area_destroy(struct kv_area *area)
-{
-	if (area)
-		host_free(&the_host, area->addr, area->bytes);
-	kv_free(area);
-}
-
-static void host_area_info(struct kv_area *area, struct kv_area_info *info)
-{
-	*info = (struct kv_area_info){
-		.addr = area->addr, .max_bytes = area->bytes, .unit_bytes = PAGE_BYTES,
-		.present_bytes = area->bytes,
-	};
-}
-
-static bool area_has(const struct kv_area *area, u64 offset, u64 bytes)
-{
-	u64 end;
-
-	return !((offset | bytes) % PAGE_BYTES) && bytes &&
-	       !kv_add_overflows(offset, bytes, &end) && end <= area->bytes;
-}
-
-static int host_area_grow(struct kv_area *area, u64 offset, u64 bytes)
-{
-	return area_has(area, offset, bytes) ? 0 : -EINVAL;
-}
-
-static int host_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
-{
-	return area_has(area, offset, bytes) ? -EOPNOTSUPP : -EINVAL;
-}
-
-static int host_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
-{
-	return area_has(area, offset, PAGE_BYTES) && kv_is_pow2(kind) ? -EOPNOTSUPP : -EINVAL;
-}
-
-static int host_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
 			    struct kv_area **area)
 {
-	return handle && kv_is_pow2(kind) && kv_is_pow2(bytes) ? -EOPNOTSUPP : -EINVAL;
+	return -EOPNOTSUPP;
+}
+
+static int host_area_import(struct kv_dev *dev, int fd, u64 bytes, struct kv_area **area)
+{
+	return -EOPNOTSUPP;
 }
 
 /* ---- */
@@ -441,25 +342,17 @@ const struct kv_dev_ops kv_dev_host = {
 	.free		= host_free,
 	.host_alloc	= host_host_alloc,
 	.host_free	= host_host_free,
-	.move_blocks	= host_move_blocks,
 	.copy_blocks	= host_copy_blocks,
-	.fill_blocks	= host_fill_blocks,
 	.sum_blocks	= host_sum_blocks,
 	.signal		= host_signal,
 	.stall		= host_stall,
 	.join		= host_join,
 	.poll		= host_wait,
 	.wait		= host_wait,
-	.wait_until	= host_wait_until,
 	.write		= host_write,
 	.read		= host_read,
 	.fill		= host_fill,
 	.area_create	= host_area_create,
-	.area_destroy	= host_area_destroy,
-	.area_info	= host_area_info,
-	.area_grow	= host_area_grow,
-	.area_shrink	= host_area_shrink,
-	.area_export	= host_area_export,
 	.area_import	= host_area_import,
 	.tune		= host_tune,
 	.stat		= host_stat,

@@ -13,7 +13,6 @@
  */
 #include <kv/bits.h>
 #include <kv/log.h>
-#include <kv/pages.h>
 #include <kv/sys.h>
 
 #include "engine.h"
@@ -88,7 +87,7 @@ static int pin(struct kv_dev *dev, struct kv_host_mem *mem)
 
 static void unmap(struct kv_host_mem *mem)
 {
-	kv_pages()->unmap(kv_pages()->ctx, mem->ptr, mem->bytes);
+	kv_sys()->unmap_pages(kv_sys()->ctx, mem->ptr, mem->bytes);
 	*mem = (struct kv_host_mem){ 0 };
 }
 
@@ -101,7 +100,7 @@ int kv_hostmem_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem
 		return err;
 	if (!bytes || new.bytes < bytes)
 		return -EINVAL;
-	new.ptr = kv_pages()->map(kv_pages()->ctx, new.bytes,
+	new.ptr = kv_sys()->map_pages(kv_sys()->ctx, new.bytes,
 				  node < 0 ? dev->gpu->numa_node : node);
 	if (!new.ptr)
 		return -ENOMEM;

@@ -25,8 +25,6 @@ static const char *const kernel_name[NR_KERNELS] = {
 	[KERNEL_MOVE16_LIST]	= "kv_move16_list",
 	[KERNEL_MOVE1]		= "kv_move1",
 	[KERNEL_MOVE1_LIST]	= "kv_move1_list",
-	[KERNEL_FILL]		= "kv_fill",
-	[KERNEL_FILL_LIST]	= "kv_fill_list",
 	[KERNEL_SUM]		= "kv_sum",
 	[KERNEL_MOVE_SUM]	= "kv_move_sum",
 };
@@ -135,17 +133,12 @@ struct pass {
 	struct kv_launch_planes src, dst;
 	const struct kv_launch_planes *dst_of;	/* &src if they are the same planes */
 	enum kernel_id by_value, by_list;
-	u32 fill;
 	bool vectors;
 };
 
 static int head_of(const struct pass *pass, struct kv_move_head *head)
 {
-	int nr_threads = kv_launch_head(head, &pass->src, pass->dst_of, pass->vectors);
-
-	if (nr_threads > 0)
-		head->fill = pass->fill;
-	return nr_threads;
+	return kv_launch_head(head, &pass->src, pass->dst_of, pass->vectors);
 }
 
 static int launch(struct job *job, enum kernel_id kernel, void *args,
@@ -287,33 +280,6 @@ int kv_kernel_submit(struct job *job)
 	return err;
 }
 
-/* ---- fills ---- */
-
-int kv_kernel_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
-		   u32 nr, u8 byte, u32 *nr_calls)
-{
-	struct kv_copy copy = { .src = *planes, .dst = *planes };
-	struct job job = { .dev = dev, .copy = &copy, .stream = dev->gpu->compact };
-	int err = 0;
-
-	for (u32 done = 0; done < nr && !err; done += job.nr) {
-		job.moves = runs + done;
-		job.nr = min(nr - done, KV_WAVE_MOVES);
-		for (u32 i = 0, some; i < planes->nr && !err; i += some) {
-			struct pass pass = {
-				.job = &job, .vectors = true, .fill = byte * 0x01010101u,
-				.by_value = KERNEL_FILL, .by_list = KERNEL_FILL_LIST,
-			};
-
-			some = most_planes(dev, planes->nr - i);
-			set_planes(&pass, i, some);
-			err = run_pass(&pass);
-		}
-	}
-	*nr_calls = job.nr_calls;
-	return err;
-}
-
 /* ---- checksums ---- */
 
 bool kv_kernel_sums(const struct job *job)
@@ -324,7 +290,6 @@ bool kv_kernel_sums(const struct job *job)
 	bool vectors;
 
 	return job->dev->lists_host && list <= KV_LIST_BYTES && job->nr_blocks <= KV_SUM_MOST &&
-	       !kv_path_refusal(job, KV_PATH_KERNEL) &&
 	       kv_launch_alike(src->plane, dst->plane, src->nr, &vectors) == src->nr && vectors;
 }
 

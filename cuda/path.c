@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The three paths: which can do a job, and doing it.
+ * The three paths: which can do a job, what it costs, and doing it.
  *
  * Single and batched copies see pieces: the stretches of memory that one move touches in one
  * plane. Where the blocks of a plane follow each other without gaps, that is the whole run at once.
@@ -121,6 +121,15 @@ static int batch_piece(struct job *job, u64 dst, u64 src, u64 bytes)
 }
 
 /* ---- which ---- */
+
+u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes)
+{
+	const struct cost *cost = &dev->costs.cost[dir][path];
+
+	u64 kib_per_ms = cost->mib_per_s * 1024ull / 1000 + 1;
+
+	return calls * cost->call_ns + (bytes >> 10) * 1000000 / kib_per_ms;
+}
 
 u32 kv_path_refusal(const struct job *job, u32 path)
 {

@@ -14,47 +14,48 @@
 
 /* ---- on the device ---- */
 
-static int sum_round(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
-		     kcu_deviceptr sums, struct kv_fence after, struct kv_fence *fence)
+/* dev->lock held. Work queued in part ends with a fence that has failed. */
+static int queue_sums(struct kv_dev *dev, const struct kv_planes *planes,
+		      const struct kv_move *runs, u32 nr, kcu_deviceptr sums,
+		      struct kv_fence after, struct kv_fence *fence)
 {
 	struct fence *slot = kv_fence_reserve(dev);
 	kcu_stream stream = dev->gpu->compact;
 	int err;
 
+	kv_assert_held(&dev->lock);
 	if (!slot)
 		return -EIO;
 	err = kv_fence_order(dev, stream, after);
 	if (!err)
-		err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, nr * sizeof(u64), stream);
+		err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, KV_SUM_BYTES, stream);
 	if (err)
-		return err;
-	err = kv_kernel_sum(dev, planes, first, nr, sums);
-	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, 0);
+		return err == -EBUSY || err == -EOPNOTSUPP ? -EIO : err;
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = kv_kernel_sum(dev, planes, runs[i].dst, runs[i].nr, sums);
+		sums += runs[i].nr * sizeof(u64);
+	}
+	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0);
 	return 0;
 }
 
-struct round {
-	const struct kv_planes *planes;
-	u32 first;
-	u32 nr;
-	struct kv_fence after;
-	u64 *sums;
-};
-
-static int do_round(struct kv_dev *dev, const struct round *round, kcu_deviceptr sums)
+/* ROUND_BLOCKS at most. */
+static int do_round(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *run,
+		    struct kv_fence after, u64 *sums)
 {
+	kcu_deviceptr buffer = kv_sum_buffer(dev, 0);
 	struct kv_gpu_scope scope;
 	struct kv_fence fence;
 	int err = kv_dev_begin(dev, &scope);
 
 	if (err)
 		return err;
-	err = sum_round(dev, round->planes, round->first, round->nr, sums, round->after, &fence);
+	err = queue_sums(dev, planes, run, 1, buffer, after, &fence);
 	kv_dev_end(dev, &scope);
 	if (!err)
 		err = kv_fence_wait(dev, fence);
 	if (!err)
-		err = kv_dev_read(dev, sums, round->sums, round->nr * sizeof(u64));
+		err = kv_dev_read(dev, buffer, sums, run->nr * sizeof(u64));
 	return err;
 }
 
@@ -111,57 +112,23 @@ int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 		return -EINVAL;
 	kv_lock(&dev->sum_lock);
 	for (u32 done = 0; done < nr && !err; done += ROUND_BLOCKS) {
-		struct round round = { planes, first + done, min(nr - done, ROUND_BLOCKS), after,
-				       sums + done };
+		const struct kv_move run = { .dst = first + done,
+					     .nr = min(nr - done, ROUND_BLOCKS) };
 
 		err = -EOPNOTSUPP;
 		if (can_use_kernel(dev, planes))
-			err = do_round(dev, &round, dev->lists + KV_NR_LISTS * KV_LIST_BYTES);
+			err = do_round(dev, planes, &run, after, sums + done);
 		if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
 			continue;
 		err = kv_fence_wait(dev, after);
-		for (u32 i = 0; i < round.nr && !err; i++)
-			err = read_block(dev, planes, round.first + i, &round.sums[i]);
+		for (u32 i = 0; i < run.nr && !err; i++)
+			err = read_block(dev, planes, run.dst + i, &sums[done + i]);
 	}
 	kv_unlock(&dev->sum_lock);
 	return err;
 }
 
 /* ---- without waiting ---- */
-
-static kcu_deviceptr second_buffer(const struct kv_dev *dev)
-{
-	return dev->lists + KV_NR_LISTS * KV_LIST_BYTES + KV_SUM_BYTES;
-}
-
-/* dev->lock held. Work queued in part ends with a fence that has failed. */
-static int start_sums(struct kv_dev *dev, const struct kv_planes *planes,
-		      const struct kv_move *runs, u32 nr, struct kv_fence after,
-		      struct kv_fence *fence)
-{
-	kcu_stream stream = dev->gpu->compact;
-	kcu_deviceptr sums = second_buffer(dev);
-	struct fence *slot;
-	int err;
-
-	if (dev->is_summing)
-		return -EBUSY;
-	slot = kv_fence_reserve(dev);
-	if (!slot)
-		return -EIO;
-	err = kv_fence_order(dev, stream, after);
-	if (!err)
-		err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, KV_SUM_BYTES, stream);
-	if (err)
-		return err == -EBUSY || err == -EOPNOTSUPP ? -EIO : err;
-	for (u32 i = 0; i < nr && !err; i++) {
-		err = kv_kernel_sum(dev, planes, runs[i].dst, runs[i].nr, sums);
-		sums += runs[i].nr * sizeof(u64);
-	}
-	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, 0);
-	dev->is_summing = true;
-	return 0;
-}
 
 int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
 		 u32 nr, struct kv_fence after, struct kv_fence *fence)
@@ -182,7 +149,9 @@ int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struc
 	err = kv_dev_begin(dev, &scope);
 	if (err)
 		return err;
-	err = start_sums(dev, planes, runs, nr, after, fence);
+	err = dev->is_summing ? -EBUSY :
+	      queue_sums(dev, planes, runs, nr, kv_sum_buffer(dev, 1), after, fence);
+	dev->is_summing |= !err;
 	kv_dev_end(dev, &scope);
 	return err;
 }
@@ -192,47 +161,9 @@ int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr)
 	int err = 0;
 
 	if (sums)
-		err = kv_dev_read(dev, second_buffer(dev), sums, nr * sizeof(u64));
+		err = kv_dev_read(dev, kv_sum_buffer(dev, 1), sums, nr * sizeof(u64));
 	kv_lock(&dev->lock);
 	dev->is_summing = false;
 	kv_unlock(&dev->lock);
-	return err ? -EIO : 0;
-}
-
-/* ---- of blocks that are copied ---- */
-
-/*
- * A launch that copies and sums reads memory once. But engines for copies may be faster than that
- * by more than it takes to sum the blocks in place, which is at most what a copy of them takes.
- */
-static bool is_worth_it(const struct job *job)
-{
-	struct kv_dev *dev = job->dev;
-	u64 bytes = kv_job_bytes(job);
-
-	if (dev->knob[KV_KNOB_PATH])
-		return dev->knob[KV_KNOB_PATH] == KV_PATH_KERNEL;
-	return kv_cost_ns(dev, job->copy->dir, KV_PATH_KERNEL, 1, bytes) <=
-	       kv_job_ns(job) + kv_cost_ns(dev, KV_COPY_LOCAL, KV_PATH_KERNEL, 1, bytes);
-}
-
-int kv_sum_copy(struct job *job)
-{
-	struct kv_dev *dev = job->dev;
-	/* One after the other on the stream of transfers, so one buffer is enough. */
-	kcu_deviceptr sums = second_buffer(dev) + KV_SUM_BYTES;
-	u32 bytes = job->nr_blocks * sizeof(u64);
-	int err;
-
-	if (!kv_kernel_sums(job) || !is_worth_it(job))
-		return -EOPNOTSUPP;
-	err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, bytes, job->stream);
-	if (!err)
-		err = kv_kernel_move_sum(job, sums);
-	if (!err)
-		err = kv_gpu_call(dev->gpu, memcpy_dtoh_async, job->copy->sums, sums, bytes,
-				  job->stream);
-	if (err && !job->nr_calls && !kv_gpu_ready(dev->gpu) && !kv_dev_is_blind(dev))
-		return -EOPNOTSUPP;
 	return err ? -EIO : 0;
 }

@@ -3,15 +3,12 @@
  * Areas: device memory that comes and goes at addresses that stay.
  *
  * Addresses for the maximum are reserved once. Memory is in handles of one size, the unit; a handle
- * is mapped as a whole and unmapped as a whole, since the driver knows no other way. To create one
- * is by far the most expensive step, so some are kept for the next time. Access is set once for a
- * run of new units, not for each.
+ * is mapped as a whole and unmapped as a whole, since the driver knows no other way. Access is set
+ * once for a run of new units, not for each.
  *
  * Faults of a unit are kept with it, and nowhere else: one that the driver would not
  * unmap is stuck for good, and the rest works on. A unit that was exported is another process's
  * business, too: it stays.
- *
- * Where the driver has no such memory, an area is one plain allocation that stays as it is.
  */
 #include <kv/bits.h>
 #include <kv/log.h>
@@ -43,14 +40,10 @@ struct kv_area {
 	u64 max_bytes;
 	u64 unit_bytes;
 	u32 nr_units;
-	u32 max_kept;
-	u32 exports;			/* KV_EXPORT_* that the handles were created with */
-	bool is_elastic;
+	bool is_shared;			/* its handles can be exported */
 
 	struct kv_lock lock;
 	struct unit *unit;		/* content: ->lock */
-	kcu_mem_handle *kept;		/* ->lock */
-	u32 nr_kept;			/* ->lock */
 };
 
 /* ---- entering ---- */
@@ -81,10 +74,8 @@ static int create_handle(struct kv_area *area, kcu_mem_handle *handle)
 		.location = { .type = KCU_LOCATION_DEVICE, .id = gpu->ordinal },
 	};
 
-	if (area->exports & KV_EXPORT_FD)
-		prop.handle_types |= KCU_HANDLE_POSIX_FD;
-	if (area->exports & KV_EXPORT_FABRIC)
-		prop.handle_types |= KCU_HANDLE_FABRIC;
+	if (area->is_shared)
+		prop.handle_types = KCU_HANDLE_POSIX_FD;
 	prop.flags.gpu_direct_rdma = gpu->rdma_with_vmm;
 	return kv_gpu_call(gpu, mem_create, handle, area->unit_bytes, &prop, 0);
 }
@@ -92,14 +83,6 @@ static int create_handle(struct kv_area *area, kcu_mem_handle *handle)
 static void release_handle(struct kv_area *area, kcu_mem_handle handle)
 {
 	kv_gpu_call(area->dev->gpu, mem_release, handle);
-}
-
-static void give_handle(struct kv_area *area, kcu_mem_handle handle)
-{
-	if (area->nr_kept < area->max_kept)
-		area->kept[area->nr_kept++] = handle;
-	else
-		release_handle(area, handle);
 }
 
 /* ---- units ---- */
@@ -113,25 +96,20 @@ static int map_unit(struct kv_area *area, u32 i)
 {
 	struct unit *unit = &area->unit[i];
 	kcu_mem_handle handle;
-	int err = 0;
+	int err = create_handle(area, &handle);
 
-	if (area->nr_kept)
-		handle = area->kept[--area->nr_kept];
-	else
-		err = create_handle(area, &handle);
 	if (err)
 		return err;
 	err = kv_gpu_call(area->dev->gpu, mem_map, addr_of(area, i), area->unit_bytes, 0, handle,
 			  0);
 	if (err) {
-		give_handle(area, handle);
+		release_handle(area, handle);
 		return err;
 	}
 	*unit = (struct unit){ .handle = handle, .state = UNIT_MAPPED };
 	return 0;
 }
 
-/* Its handle is kept, or given back to the device. */
 static int unmap_unit(struct kv_area *area, u32 i)
 {
 	struct unit *unit = &area->unit[i];
@@ -144,7 +122,7 @@ static int unmap_unit(struct kv_area *area, u32 i)
 		       err);
 		return err;
 	}
-	give_handle(area, unit->handle);
+	release_handle(area, unit->handle);
 	*unit = (struct unit){ .state = UNIT_ABSENT };
 	return 0;
 }
@@ -213,21 +191,25 @@ static bool is_range(const struct kv_area *area, u64 offset, u64 bytes)
 	       !kv_add_overflows(offset, bytes, &end) && end <= area->max_bytes;
 }
 
-int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes)
+static int change(struct kv_area *area, u64 offset, u64 bytes,
+		  int (*how)(struct kv_area *area, u32 first, u32 end))
 {
 	struct kv_gpu_scope scope;
 	int err;
 
 	if (!is_range(area, offset, bytes))
 		return -EINVAL;
-	if (!area->is_elastic)
-		return kv_gpu_ready(area->dev->gpu);
 	err = begin(area, &scope);
 	if (err)
 		return err;
-	err = grow(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
+	err = how(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
 	end(area, &scope);
 	return err;
+}
+
+int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes)
+{
+	return change(area, offset, bytes, grow);
 }
 
 /* ---- shrinking ---- */
@@ -237,6 +219,8 @@ static int shrink(struct kv_area *area, u32 first, u32 end)
 {
 	int err = 0;
 
+	if (!kv_dev_sees_end(area->dev))
+		return -EIO;
 	for (u32 i = first; i < end; i++) {
 		if (area->unit[i].state == UNIT_EXPORTED)
 			return -EBUSY;
@@ -251,43 +235,28 @@ static int shrink(struct kv_area *area, u32 first, u32 end)
 
 int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
 {
-	struct kv_gpu_scope scope;
-	int err;
-
-	if (!is_range(area, offset, bytes))
-		return -EINVAL;
-	if (!area->is_elastic)
-		return -EOPNOTSUPP;
-	err = begin(area, &scope);
-	if (err)
-		return err;
-	if (kv_dev_sees_end(area->dev))
-		err = shrink(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
-	else
-		err = -EIO;
-	end(area, &scope);
-	return err;
+	return change(area, offset, bytes, shrink);
 }
 
 /* ---- exporting ---- */
 
-int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
+int kv_area_export(struct kv_area *area, u64 offset, int *fd)
 {
-	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
 	struct kv_gpu_scope scope;
 	struct unit *unit;
 	int err;
 
-	if (!is_range(area, offset, area->unit_bytes) || !kv_is_pow2(kind))
+	if (!is_range(area, offset, area->unit_bytes))
 		return -EINVAL;
-	if (!(area->exports & kind))
+	if (!area->is_shared)
 		return -EOPNOTSUPP;
 	err = begin(area, &scope);
 	if (err)
 		return err;
 	unit = &area->unit[offset / area->unit_bytes];
 	err = unit->state == UNIT_READY || unit->state == UNIT_EXPORTED ?
-	      kv_gpu_call(area->dev->gpu, mem_export, handle, unit->handle, type, 0) : -ENXIO;
+	      kv_gpu_call(area->dev->gpu, mem_export, fd, unit->handle, KCU_HANDLE_POSIX_FD, 0) :
+	      -ENXIO;
 	if (!err)
 		unit->state = UNIT_EXPORTED;
 	end(area, &scope);
@@ -309,16 +278,12 @@ void kv_area_info(struct kv_area *area, struct kv_area_info *info)
 {
 	*info = (struct kv_area_info){
 		.addr = area->addr, .max_bytes = area->max_bytes,
-		.unit_bytes = area->unit_bytes, .present_bytes = area->max_bytes,
-		.exports = area->exports, .is_elastic = area->is_elastic,
+		.unit_bytes = area->unit_bytes, .is_shared = area->is_shared,
 	};
-	if (!area->is_elastic)
-		return;
 	kv_lock(&area->lock);
 	info->present_bytes = bytes_in_state(area, UNIT_READY) +
 			      bytes_in_state(area, UNIT_EXPORTED);
 	info->stuck_bytes = bytes_in_state(area, UNIT_STUCK);
-	info->kept_bytes = area->nr_kept * area->unit_bytes;
 	kv_unlock(&area->lock);
 }
 
@@ -341,59 +306,37 @@ static int set_sizes(struct kv_area *area, const struct kv_area_attr *attr)
 	if (area->max_bytes < attr->max_bytes || nr > INT32_MAX)
 		return -EINVAL;
 	area->nr_units = nr;
-	area->max_kept = min(attr->keep_bytes / area->unit_bytes, nr);
 	return 0;
 }
 
-static u32 possible_exports(const struct kv_gpu *gpu)
-{
-	return (gpu->features & KCU_F_IPC_FD ? KV_EXPORT_FD : 0) |
-	       (gpu->features & KCU_F_FABRIC ? KV_EXPORT_FABRIC : 0);
-}
-
 /*
- * Whether handles of these kinds can be created shows only when one is: a fabric needs a channel of
- * the system that may not be there. The one for the trial is not kept, it may be large.
+ * Whether handles that can be exported can be created shows only when one is. The one for the trial
+ * is not kept, it may be large.
  */
-static int try_exports(struct kv_area *area, u32 exports)
+static int try_handle(struct kv_area *area, bool is_shared)
 {
 	kcu_mem_handle handle;
 	int err;
 
-	area->exports = exports;
+	area->is_shared = is_shared;
 	err = create_handle(area, &handle);
 	if (!err)
 		release_handle(area, handle);
 	return err;
 }
 
-static int choose_exports(struct kv_area *area, u32 wanted)
+static int try_handles(struct kv_area *area, bool is_wanted)
 {
-	u32 all = wanted & possible_exports(area->dev->gpu);
-	int err = try_exports(area, all);
+	bool is_shared = is_wanted && area->dev->gpu->features & KCU_F_IPC_FD;
+	int err = try_handle(area, is_shared);
 
 	/* Too little memory for one unit is no reason to refuse addresses. */
-	if (err && err != -ENOMEM && all & KV_EXPORT_FABRIC)
-		err = try_exports(area, all & KV_EXPORT_FD);
-	if (err && err != -ENOMEM && all & KV_EXPORT_FD)
-		err = try_exports(area, 0);
+	if (err && err != -ENOMEM && is_shared)
+		err = try_handle(area, false);
 	return err == -ENOMEM ? 0 : err;
 }
 
-static int open_elastic(struct kv_area *area, u32 exports)
-{
-	int err = choose_exports(area, exports);
-
-	if (err)
-		return err;
-	err = kv_gpu_call(area->dev->gpu, mem_address_reserve, &area->addr, area->max_bytes,
-			  area->unit_bytes, 0, 0);
-	area->is_elastic = !err;
-	return err;
-}
-
-/* A driver that has the calls and refuses to serve them is like one that has none. */
-static int open_area(struct kv_area *area, u32 exports)
+static int open_area(struct kv_area *area, bool is_shared)
 {
 	struct kv_gpu *gpu = area->dev->gpu;
 	struct kv_gpu_scope scope;
@@ -401,25 +344,22 @@ static int open_area(struct kv_area *area, u32 exports)
 
 	if (err)
 		return err;
-	err = gpu->features & KCU_F_VMM ? open_elastic(area, exports) : -EOPNOTSUPP;
-	if (err == -EOPNOTSUPP) {
-		area->exports = 0;
-		err = kv_gpu_call(gpu, mem_alloc, &area->addr, area->max_bytes);
-	}
+	err = gpu->features & KCU_F_VMM ? try_handles(area, is_shared) : -EOPNOTSUPP;
+	if (!err)
+		err = kv_gpu_call(gpu, mem_address_reserve, &area->addr, area->max_bytes,
+				  area->unit_bytes, 0, 0);
 	kv_gpu_leave(gpu, &scope);
 	return err;
 }
 
-static int alloc_tables(struct kv_area *area)
+static int alloc_units(struct kv_area *area)
 {
 	area->unit = kv_alloc_array(area->nr_units, sizeof(*area->unit));
-	area->kept = kv_alloc_array(max(area->max_kept, 1u), sizeof(*area->kept));
-	return area->unit && area->kept ? 0 : -ENOMEM;
+	return area->unit ? 0 : -ENOMEM;
 }
 
 static void free_area(struct kv_area *area)
 {
-	kv_free(area->kept);
 	kv_free(area->unit);
 	kv_free(area);
 }
@@ -435,22 +375,17 @@ int kv_area_create(struct kv_dev *dev, const struct kv_area_attr *attr, struct k
 	kv_lock_init(&area->lock, KV_RANK_TIER, KV_AREA_LOCK_ID);
 	err = set_sizes(area, attr);
 	if (!err)
-		err = alloc_tables(area);
+		err = alloc_units(area);
 	if (!err)
-		err = open_area(area, attr->exports);
+		err = open_area(area, attr->is_shared);
 	if (err) {
 		free_area(area);
 		return err;
 	}
-	kv_log(KV_LOG_INFO,
-	       "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
+	kv_log(KV_LOG_INFO, "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s",
 	       dev->gpu->ordinal, (unsigned long long)area->max_bytes >> 20,
 	       (unsigned long long)area->unit_bytes >> 20,
-	       area->is_elastic ? "" : ", not elastic",
-	       area->exports & KV_EXPORT_FD ? "fd " : "",
-	       area->exports & KV_EXPORT_FABRIC ? "fabric " : "",
-	       area->exports ? "" : "none ",
-	       attr->exports & ~area->exports ? "(not all that were wanted)" : "");
+	       area->is_shared ? ", shared" : attr->is_shared ? ", cannot be shared" : "");
 	*result = area;
 	return 0;
 }
@@ -478,39 +413,34 @@ static int map_import(struct kv_area *area, kcu_mem_handle handle)
 	return err;
 }
 
-static int open_import(struct kv_area *area, u32 kind, const void *handle)
+static int open_import(struct kv_area *area, int fd)
 {
-	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
-	void *shared = (void *)handle;
+	struct kv_gpu *gpu = area->dev->gpu;
 	struct kv_gpu_scope scope;
 	kcu_mem_handle mem;
-	int err = kv_gpu_enter_relaxed(area->dev->gpu, &scope);
+	int err = kv_gpu_enter_relaxed(gpu, &scope);
 
 	if (err)
 		return err;
-	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, as a pointer */
-		shared = (void *)(intptr_t)*(const int *)handle;
-	err = kv_gpu_call(area->dev->gpu, mem_import, &mem, shared, type);
+	/* The driver takes it by value, as a pointer. */
+	err = kv_gpu_call(gpu, mem_import, &mem, (void *)(intptr_t)fd, KCU_HANDLE_POSIX_FD);
 	if (!err) {
 		err = map_import(area, mem);
 		if (err)
 			release_handle(area, mem);
 	}
-	kv_gpu_leave(area->dev->gpu, &scope);
-	area->is_elastic = !err;
+	kv_gpu_leave(gpu, &scope);
 	return err;
 }
 
-int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
-		   struct kv_area **result)
+int kv_area_import(struct kv_dev *dev, int fd, u64 bytes, struct kv_area **result)
 {
 	struct kv_area *area;
 	int err;
 
-	if (!handle || (kind != KV_EXPORT_FD && kind != KV_EXPORT_FABRIC) || !kv_is_pow2(bytes) ||
-	    bytes % (dev->gpu->granule_bytes ?: MIN_UNIT_BYTES))
+	if (fd < 0 || !kv_is_pow2(bytes) || bytes % (dev->gpu->granule_bytes ?: MIN_UNIT_BYTES))
 		return -EINVAL;
-	if (!(possible_exports(dev->gpu) & kind))
+	if (!(dev->gpu->features & KCU_F_IPC_FD))
 		return -EOPNOTSUPP;
 	area = kv_alloc(sizeof(*area));
 	if (!area)
@@ -519,9 +449,9 @@ int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
 	area->unit_bytes = area->max_bytes = bytes;
 	area->nr_units = 1;
 	kv_lock_init(&area->lock, KV_RANK_TIER, KV_AREA_LOCK_ID);
-	err = alloc_tables(area);
+	err = alloc_units(area);
 	if (!err)
-		err = open_import(area, kind, handle);
+		err = open_import(area, fd);
 	if (err)
 		free_area(area);
 	else
@@ -532,11 +462,10 @@ int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
 /* ---- the end ---- */
 
 /* A reservation with something stuck in it stays reserved. */
-static void close_elastic(struct kv_area *area)
+static void close_area(struct kv_area *area)
 {
 	bool is_empty = true;
 
-	area->max_kept = 0;
 	for (u32 i = 0; i < area->nr_units; i++) {
 		enum unit_state state = area->unit[i].state;
 
@@ -544,8 +473,6 @@ static void close_elastic(struct kv_area *area)
 			unmap_unit(area, i);
 		is_empty &= area->unit[i].state == UNIT_ABSENT;
 	}
-	while (area->nr_kept)
-		release_handle(area, area->kept[--area->nr_kept]);
 	if (is_empty)
 		kv_gpu_call(area->dev->gpu, mem_address_free, area->addr, area->max_bytes);
 }
@@ -557,12 +484,8 @@ void kv_area_destroy(struct kv_area *area)
 	if (!area)
 		return;
 	if (!kv_dev_enter_surely(area->dev, &scope)) {
-		bool is_over = kv_dev_sees_end(area->dev);
-
-		if (is_over && area->is_elastic)
-			close_elastic(area);
-		else if (is_over)
-			kv_gpu_call(area->dev->gpu, mem_free, area->addr);
+		if (kv_dev_sees_end(area->dev))
+			close_area(area);
 		kv_gpu_leave(area->dev->gpu, &scope);
 	}
 	free_area(area);

@@ -108,19 +108,6 @@ static bool batch_add(struct batch *batch, const struct kv_move *move)
 	return batch->below <= batch->lo && batch->above >= batch->hi;
 }
 
-/* How many moves from @i on, at least one. */
-static u32 batch_from(const struct kv_plan *plan, u32 i)
-{
-	struct batch batch = { .lo = KV_NONE, .hi = 0, .below = 0, .above = KV_NONE };
-	u32 nr, max_nr = min(plan->nr_moves - i, MAX_BATCH);
-
-	kv_assert(i < plan->nr_moves);
-	for (nr = 0; nr < max_nr; nr++)
-		if (!batch_add(&batch, &plan->moves[i + nr]))
-			break;
-	return max(nr, 1u);
-}
-
 static int execute(struct compaction *c, struct kvmm_compact *goal)
 {
 	const struct kv_move *moves = c->plan.moves;
@@ -131,7 +118,13 @@ static int execute(struct compaction *c, struct kvmm_compact *goal)
 
 	kv_assert(c->plan.nr_moves <= c->plan.max_moves);
 	for (nr_done = 0; nr_done < c->plan.nr_moves; nr_done += nr) {
-		nr = batch_from(&c->plan, nr_done);
+		struct batch batch = { .lo = KV_NONE, .hi = 0, .below = 0, .above = KV_NONE };
+		u32 max_nr = min(c->plan.nr_moves - nr_done, MAX_BATCH);
+
+		for (nr = 0; nr < max_nr; nr++)
+			if (!batch_add(&batch, &moves[nr_done + nr]))
+				break;
+		nr = max(nr, 1u);
 		if (goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull)
 			err = -EAGAIN;
 		else

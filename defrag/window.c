@@ -102,17 +102,6 @@ static u32 gather_from(struct search *s, u32 first, const struct band *band)
 	return w.live;
 }
 
-/* Returns the least cost above the band, KV_NONE if that was all. */
-static u32 gather_candidates(struct search *s, const struct band *band)
-{
-	u32 i, next = KV_NONE;
-
-	s->nr_candidates = 0;
-	for (i = s->from; i < s->to; i++)
-		next = min(next, gather_from(s, i, band));
-	return next;
-}
-
 /* Cheapest first, in 256 steps of cost; by address where they fall together. */
 static void sort_candidates(struct search *s, const struct band *band)
 {
@@ -175,10 +164,12 @@ static void search_bands(struct search *s, u32 least)
 	struct band band = { 0, least + least / 4 + slack(s) / 2 };
 
 	for (;;) {
-		u32 next;
+		u32 next = KV_NONE;	/* the least cost above the band */
 
 		band.upto = min(band.upto, s->limit);
-		next = gather_candidates(s, &band);
+		s->nr_candidates = 0;
+		for (u32 i = s->from; i < s->to; i++)
+			next = min(next, gather_from(s, i, &band));
 		sort_candidates(s, &band);
 		if (!try_candidates(s) || s->limit <= band.upto || next == KV_NONE ||
 		    s->nr_candidates == s->max_candidates)

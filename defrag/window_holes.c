@@ -109,15 +109,6 @@ struct room room_open(struct search *s, struct rest rest)
 	return (struct room){ rest.nr, KV_NONE, s->nr_rests++ };
 }
 
-static struct room open_hole(struct search *s, u32 hole)
-{
-	const struct kv_plan_req *req = s->req;
-
-	hole_take(s, hole);
-	return room_open(s, (struct rest){ hole_start(req, hole), hole_nr(req, hole),
-					   below_hole(req, hole), neighbour_nr(req, hole) });
-}
-
 /*
  * Take @nr blocks of the room and return their address. They go beside the longer neighbour, so
  * that the rest lies beside the shorter one: that is the one which is cheaper to move when the rest
@@ -125,11 +116,16 @@ static struct room open_hole(struct search *s, u32 hole)
  */
 u32 room_take(struct search *s, struct room room, u32 nr)
 {
+	const struct kv_plan_req *req = s->req;
 	struct rest *rest;
 
 	kv_assert(nr && nr <= room.nr);
-	if (room.rest == KV_NONE)
-		room = open_hole(s, room.hole);
+	if (room.rest == KV_NONE) {
+		hole_take(s, room.hole);
+		room = room_open(s, (struct rest){
+			hole_start(req, room.hole), hole_nr(req, room.hole),
+			below_hole(req, room.hole), neighbour_nr(req, room.hole) });
+	}
 	rest = &s->rest[room.rest];
 	rest->nr -= nr;
 	s->worth += hole_worth(s, rest->nr) - hole_worth(s, rest->nr + nr);

@@ -73,17 +73,6 @@ static bool can_step_aside(struct search *s, u32 i, u32 nr)
 	return fits;
 }
 
-/* The next item outside the window, around the end of the slice; there must be one. */
-static u32 next_outside(const struct search *s, u32 i)
-{
-	kv_assert(i >= s->from && i < s->to);
-	if (++i == s->to)
-		i = s->from;
-	if (i == s->window.first)
-		i = s->window.last + 1;
-	return i == s->to ? s->from : i;
-}
-
 /* The shortest item of less than @below blocks that makes room for @nr by going, or KV_NONE. */
 static u32 find_who_steps_aside(struct search *s, u32 nr, u32 below)
 {
@@ -98,7 +87,14 @@ static u32 find_who_steps_aside(struct search *s, u32 nr, u32 below)
 	while (nr_asked--) {
 		u32 len;
 
-		i = next_outside(s, i);
+		/* The next item outside the window, around the end of the slice. */
+		kv_assert(i >= s->from && i < s->to);
+		if (++i == s->to)
+			i = s->from;
+		if (i == s->window.first)
+			i = s->window.last + 1;
+		if (i == s->to)
+			i = s->from;
 		len = s->req->items[i].nr;
 		if (len >= below || len > longest || !can_step_aside(s, i, nr))
 			continue;

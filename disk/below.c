@@ -22,16 +22,13 @@ static struct kvmm_disk_name disk_name(const struct kv_tier_name *name)
 	return disk;
 }
 
-static void lookup(void *store, const struct kv_tier_name *names, u32 nr, u8 *answers)
+static enum kvmm_tier_answer lookup(void *store, const struct kv_tier_name *name)
 {
-	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_disk_name name = disk_name(&names[i]);
-		u8 answer = KV_DISK_MISS;
+	struct kvmm_disk_name disk = disk_name(name);
+	enum kv_disk_answer answer = kv_disk_lookup(store, &disk);
 
-		kv_disk_lookup(store, &name, 1, &answer, NULL);
-		answers[i] = answer == KV_DISK_HIT ? KVMM_TIER_HIT :
-			     answer == KV_DISK_PENDING ? KVMM_TIER_RETRY : KVMM_TIER_MISS;
-	}
+	return answer == KV_DISK_HIT ? KVMM_TIER_HIT :
+	       answer == KV_DISK_PENDING ? KVMM_TIER_RETRY : KVMM_TIER_MISS;
 }
 
 static int put(void *store, struct kv_tier_io *io)
@@ -43,7 +40,7 @@ static int put(void *store, struct kv_tier_io *io)
 		req.parent_bytes = KVMM_KEY_BYTES;
 		memcpy(req.parent, io->name.parent.byte, KVMM_KEY_BYTES);
 	}
-	return kvmm_disk_submit_put(store, &req, 1, 0, (uintptr_t)io);
+	return kv_disk_submit_put(store, &req, 1, 0, (uintptr_t)io);
 }
 
 static int get(void *store, struct kv_tier_io *io)
@@ -51,12 +48,7 @@ static int get(void *store, struct kv_tier_io *io)
 	struct kvmm_disk_get_args req = { .name = disk_name(&io->name), .data = io->buf,
 					  .room = io->bytes };
 
-	return kvmm_disk_submit_get(store, &req, 1, (uintptr_t)io);
-}
-
-static void cancel(void *store, struct kv_tier_io *io)
-{
-	kv_disk_abort(store, (uintptr_t)io);
+	return kv_disk_submit_get(store, &req, 1, (uintptr_t)io);
 }
 
 static int forget(void *store, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had)
@@ -87,8 +79,8 @@ static int reset(void *store)
 
 static u32 poll(void *store, struct kv_tier_io **result, u32 max)
 {
-	struct kvmm_disk_done done[POLL_MAX];
-	u32 nr = kvmm_disk_poll(store, done, min(max, POLL_MAX));
+	struct kv_disk_done done[POLL_MAX];
+	u32 nr = kv_disk_poll(store, done, min(max, POLL_MAX));
 
 	for (u32 i = 0; i < nr; i++) {
 		struct kv_tier_io *io = (struct kv_tier_io *)(uintptr_t)done[i].tag;
@@ -104,24 +96,9 @@ static u32 poll(void *store, struct kv_tier_io **result, u32 max)
 	return nr;
 }
 
-static int event(void *store)
-{
-	return kv_disk_event(store);
-}
-
 static int check(void *store)
 {
 	return kv_disk_check(store);
-}
-
-static void tell(void *store, u32 number, u64 layout, struct kv_feed *feed)
-{
-	kv_disk_listen(store, number, layout, feed);
-}
-
-static bool next_name(void *store, u64 layout, u64 *cursor, struct kv_tier_name *name)
-{
-	return kv_disk_next_name(store, layout, cursor, name);
 }
 
 static void glance(void *store, struct kvmm_disk_stat *stat)
@@ -133,33 +110,24 @@ static const struct kv_tier_ops disk_ops = {
 	.lookup		= lookup,
 	.put		= put,
 	.get		= get,
-	.cancel		= cancel,
 	.forget		= forget,
 	.reset		= reset,
 	.poll		= poll,
-	.eventfd	= event,
 	.check		= check,
 	.glance		= glance,
-	.tell		= tell,
-	.next_name	= next_name,
+	.tell		= kv_disk_listen,
+	.next_name	= kv_disk_next_name,
 };
 
-int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
-		       const struct kvmm_tier_disk_attr *attr)
+int kv_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
+		     const struct kvmm_tier_disk_attr *attr)
 {
 	struct kvmm_tier_disk_attr known;
-	int err;
+	int err = tier_disk_attr(attr, &known);
 
-	if (!tier || !disk)
-		return -EINVAL;
-	if (kv_inherited(tier))
-		return -ECHILD;
-	err = tier_disk_attr(attr, &known);
 	if (err)
 		return err;
 	if (!tier->unit_bytes)
 		return -EOPNOTSUPP;
-	if (tier->below || READ_ONCE(tier->nr_users) > 1)
-		return -EBUSY;
 	return kv_tier_set_below(tier, &disk_ops, disk, &known);
 }

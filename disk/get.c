@@ -82,7 +82,6 @@ static void start(struct kvmm_disk *disk, struct disk_req *req)
 
 	kv_assert(req->kind == DISK_GET && !req->nr_ios);
 	kv_lock(&disk->lock);
-	disk_req_link(disk, req);
 	for (u32 i = 0; i < req->nr; i += nr) {
 		nr = 1;
 		if (req->rec[i].is_placed) {
@@ -104,8 +103,6 @@ static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 	struct disk_entry *entry = disk_entry_of(disk, rec);
 
 	kv_assert_held(&disk->lock);
-	if (rec->req->aborted)
-		return -ECANCELED;
 	/* The segment was used again meanwhile: a miss like any other. */
 	if (err && disk->seg[rec->segment].seq != rec->seq) {
 		disk->count.nr_overtaken++;
@@ -182,32 +179,26 @@ void disk_get_over(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- calls ---- */
 
-static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr,
-		      size_t size)
+static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr)
 {
 	if (!disk || !gets || !nr || nr > KVMM_DISK_MAX_BATCH)
 		return -EINVAL;
 	if (kv_inherited(disk))
 		return -ECHILD;
-	if (size != sizeof(*gets))
-		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)
 		if (!gets[i].data || !disk_name_is_good(&gets[i].name))
 			return -EINVAL;
 	return 0;
 }
 
-int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets,
-			       uint32_t nr, uint64_t tag, size_t size)
+int kv_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr,
+		       u64 tag)
 {
-	struct disk_req *req;
-	int err = check_gets(disk, gets, nr, size);
+	int err = check_gets(disk, gets, nr);
+	struct disk_req *req = err ? NULL : make(disk, gets, nr);
 
-	if (err)
-		return err;
-	req = make(disk, gets, nr);
 	if (!req)
-		return -ENOMEM;
+		return err ? err : -ENOMEM;
 	req->tag = tag;
 	start(disk, req);
 	return 0;
@@ -216,7 +207,7 @@ int kvmm_disk_submit_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_ge
 int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, uint32_t nr,
 			int32_t *status, size_t size)
 {
-	int err = check_gets(disk, gets, nr, size), nr_good = 0;
+	int err = size == sizeof(*gets) ? check_gets(disk, gets, nr) : -EINVAL, nr_good = 0;
 	struct disk_req *req;
 
 	if (err)

@@ -214,8 +214,7 @@ struct disk_io {
 };
 
 struct disk_req {
-	struct disk_req		*next;		/* ->lock, in the list of all */
-	struct disk_req		**prev;
+	struct disk_req		*next;		/* in a list of those that are freed */
 	u64			tag;
 	u32			kind;		/* enum disk_kind */
 	u32			flags;
@@ -227,7 +226,6 @@ struct disk_req {
 	u32			old_page;
 	u64			old_seq;
 	bool			waited_for;	/* a thread waits: no completions */
-	bool			aborted;	/* ->lock */
 	struct disk_rec		*rec;
 	struct disk_io		*io;		/* as many as records, at least 1 */
 	struct kv_iov		*iov;
@@ -251,14 +249,6 @@ struct disk_drain {
 struct disk_listener {
 	struct kv_feed		*feed;		/* borrowed; NULL: none */
 	u64			layout;		/* of records that it can find */
-};
-
-struct disk_counts {
-	u64 nr_put, put_bytes, nr_got, got_bytes, nr_missed, nr_overtaken, nr_damaged, nr_foreign,
-	    nr_found, nr_scanned, nr_reclaimed, nr_dropped, nr_reinserted, nr_copied, nr_buffered,
-	    nr_read_errors, nr_write_errors, nr_sync_errors, nr_no_room, nr_unsealed, open_ns;
-	struct kvmm_residency_stat hit_age;	/* as many as nr_got */
-	struct kvmm_residency_stat evict_age;	/* as many as nr_dropped */
 };
 
 /* Where things are; fixed at opening. */
@@ -286,7 +276,6 @@ struct kvmm_disk {
 	const struct kv_file_ops *ops;
 	int			file;
 	int			dir;
-	int			event;		/* -1: none */
 	bool			is_direct;
 	bool			is_locked;
 	void			*queue;		/* NULL: pollers do its work */
@@ -307,13 +296,12 @@ struct kvmm_disk {
 	u32			nr_failed;	/* ->lock; in a row: segments with failed writes */
 	bool			read_only;	/* ->lock */
 	struct disk_drain	drain;		/* ->lock */
-	struct disk_req		*reqs;		/* ->lock */
 	struct disk_io		*waiting;	/* ->lock */
 	struct disk_io		**waiting_end;	/* ->lock */
 	struct disk_rec		*done;		/* ->lock */
 	struct disk_rec		**done_end;	/* ->lock */
 	u32			nr_active;	/* ->lock; transfers not finished, or waiting */
-	struct disk_counts	count;		/* ->lock */
+	struct kvmm_disk_stat	count;		/* ->lock; events only: see kv_disk_glance() */
 	struct disk_listener	listener[KVMM_TIER_CLIENTS];	/* ->lock */
 
 	u32			tick;		/* atomic; another transfer is finished */
@@ -449,9 +437,7 @@ int disk_req_bounce(struct disk_req *req);
 struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 first, u32 nr);
 /* How many records from @first on go into one transfer. */
 u32 disk_req_joined(const struct disk_req *req, u32 first);
-void disk_req_link(struct kvmm_disk *disk, struct disk_req *req);	/* under the lock */
-void disk_req_unlink(struct disk_req *req);				/* likewise */
-/* Until all of @req is done; it is unlinked then. */
+/* Until all of @req is done. */
 void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req);
 /* @rec has its status. Under the lock; the request may be gone afterwards. */
 void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status);
@@ -462,8 +448,6 @@ void disk_io_over(struct kvmm_disk *disk, struct disk_io *io);
 
 void disk_put_over(struct kvmm_disk *disk, struct disk_io *io);
 void disk_get_over(struct kvmm_disk *disk, struct disk_io *io);
-/* Under the lock: a transfer that never started. */
-void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io);
 /* The result of the read for @rec: 0, -EBADMSG, or -ENOENT if it is dead. */
 int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 

@@ -79,30 +79,6 @@ static int make_page(struct disk_marks *marks, const struct disk_shape *shape, u
 
 /* ---- reading ---- */
 
-static bool is_good(const struct disk_shape *shape, u32 number, const struct kv_disk_marks *page)
-{
-	return page->magic == KV_DISK_MARKS_MAGIC && kv_disk_is_sealed(page) &&
-	       page->version == KV_DISK_VERSION && page->number == number && page->count &&
-	       page->uuid[0] == shape->uuid[0] && page->uuid[1] == shape->uuid[1] &&
-	       page->nr <= KV_DISK_NR_MARKS;
-}
-
-static bool is_empty(const struct kv_disk_marks *page)
-{
-	const char *byte = (const char *)page;
-
-	return !byte[0] && !memcmp(byte, byte + 1, sizeof(*page) - 1);
-}
-
-static void note_last(struct disk_marks *marks, const struct kv_disk_marks *page)
-{
-	u64 last = page->before;
-
-	for (u32 i = 0; i < page->nr; i++)
-		last = max(last, page->mark[i].before);
-	marks->last_seq = max(marks->last_seq, last >> USE_SHIFT);
-}
-
 /*
  * Copy i was read to @read[i * @nr]. One that is bad and others that were never written: power was
  * lost in the first write. 0 or -ENOMEM.
@@ -116,9 +92,14 @@ static int take_page(struct disk_marks *marks, const struct disk_shape *shape, u
 
 	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++) {
 		const struct kv_disk_marks *copy = &read[i * nr];
-		bool good = is_good(shape, number, copy);
+		const char *byte = (const char *)copy;
+		bool good = copy->magic == KV_DISK_MARKS_MAGIC && kv_disk_is_sealed(copy) &&
+			    copy->version == KV_DISK_VERSION && copy->number == number &&
+			    copy->count && copy->uuid[0] == shape->uuid[0] &&
+			    copy->uuid[1] == shape->uuid[1] && copy->nr <= KV_DISK_NR_MARKS;
+		bool empty = !byte[0] && !memcmp(byte, byte + 1, sizeof(*copy) - 1);
 
-		nr_bad += !good && !is_empty(copy);
+		nr_bad += !good && !empty;
 		nr_others += !!memcmp(copy, read, sizeof(*copy));
 		if (good && (!best || copy->count > best->count))
 			best = copy;
@@ -130,8 +111,12 @@ static int take_page(struct disk_marks *marks, const struct disk_shape *shape, u
 		return err;
 	marks->dirty[number] = nr_others || !best;
 	if (best) {
+		u64 last = best->before;
+
 		*marks->page[number] = *best;
-		note_last(marks, best);
+		for (u32 i = 0; i < best->nr; i++)
+			last = max(last, best->mark[i].before);
+		marks->last_seq = max(marks->last_seq, last >> USE_SHIFT);
 	} else if (nr_bad > 1) {
 		marks->page[number]->before = UINT64_MAX;
 	}

@@ -132,31 +132,25 @@ void __disk_tell(struct kvmm_disk *disk, const struct disk_entry *entry, u32 kin
 }
 
 /* A listener comes or goes: for it all of them appear or disappear. */
-static void tell_all(struct kvmm_disk *disk, struct kv_feed *feed, u64 layout, u32 kind)
+void kv_disk_listen(void *store, u32 number, u64 layout, struct kv_feed *feed)
 {
+	struct kvmm_disk *disk = store;
 	const struct disk_index *index = &disk->index;
+	u32 kind = feed ? KVMM_EVENT_STORED : KVMM_EVENT_REMOVED;
+	struct disk_listener *listener = &disk->listener[number % ARRAY_SIZE(disk->listener)];
+	struct kv_feed *changed;
 
-	kv_assert_held(&disk->lock);
-	for (u32 i = 0; i < index->nr_slots; i++) {
+	if (!index->known)
+		return;
+	kv_lock(&disk->lock);
+	changed = kv_feed_of(feed ? &feed : &listener->feed);
+	for (u32 i = 0; changed && listener->feed != feed && i < index->nr_slots; i++) {
 		const struct disk_class *class = &index->class[index->entry[i].class];
 
 		if (index->entry[i].state == DISK_LIVE && index->known[i].is_known &&
 		    layout_of(class) == layout)
-			tell_one(feed, kind, class, &index->known[i]);
+			tell_one(changed, kind, class, &index->known[i]);
 	}
-}
-
-void kv_disk_listen(struct kvmm_disk *disk, u32 number, u64 layout, struct kv_feed *feed)
-{
-	struct disk_listener *listener = &disk->listener[number % ARRAY_SIZE(disk->listener)];
-	struct kv_feed *changed;
-
-	if (!disk->index.known)
-		return;
-	kv_lock(&disk->lock);
-	changed = kv_feed_of(feed ? &feed : &listener->feed);
-	if (changed && listener->feed != feed)
-		tell_all(disk, changed, layout, feed ? KVMM_EVENT_STORED : KVMM_EVENT_REMOVED);
 	*listener = (struct disk_listener){ feed, layout };
 	kv_unlock(&disk->lock);
 }
@@ -200,8 +194,9 @@ static const struct disk_entry *next_entry(const struct disk_index *index, u64 f
 	return best;
 }
 
-bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name)
+bool kv_disk_next_name(void *store, u64 layout, u64 *cursor, struct kv_tier_name *name)
 {
+	struct kvmm_disk *disk = store;
 	const struct disk_index *index = &disk->index;
 	const struct disk_entry *entry = NULL;
 	bool found = false;

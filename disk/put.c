@@ -91,7 +91,6 @@ static int start(struct kvmm_disk *disk, struct disk_req *req)
 		kv_unlock(&disk->lock);
 		return err;
 	}
-	disk_req_link(disk, req);
 	for (u32 i = 0; i < req->nr; i++)
 		req->rec[i].status = place(disk, &req->rec[i]);
 	for (u32 i = 0; i < req->nr; i += nr) {
@@ -135,7 +134,7 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 
 	kv_assert_held(&disk->lock);
 	rec->status = io->err;
-	if (!io->err && (!entry || io->req->aborted)) {
+	if (!io->err && !entry) {
 		rec->status = -ECANCELED;
 		rec->is_orphan = true;
 	}
@@ -154,19 +153,6 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 	disk->count.put_bytes += rec->bytes;
 }
 
-/* Its slot in the table stays a hole; where no footer will be the header says that it is dead. */
-static int bury(struct kvmm_disk *disk, struct disk_rec *rec)
-{
-	struct kv_iov iov = { rec->header, KV_DISK_PAGE };
-
-	kv_assert_not_held(&disk->lock);
-	kv_assert(rec->is_orphan && disk->seg[rec->segment].seq == rec->seq);
-	rec->header->flags |= KV_DISK_DEAD;
-	kv_disk_seal(rec->header);
-	return kv_file_write_all(disk->ops, disk->file, &iov, 1,
-				 disk_offset(&disk->shape, rec->segment, rec->page));
-}
-
 /* While the write counts as under way its segment is neither sealed nor used again. */
 void disk_put_over(struct kvmm_disk *disk, struct disk_io *io)
 {
@@ -179,9 +165,20 @@ void disk_put_over(struct kvmm_disk *disk, struct disk_io *io)
 		settle(disk, io, &rec[i]);
 	kv_unlock(&disk->lock);
 
-	for (u32 i = 0; i < nr; i++)
-		if (rec[i].is_orphan)
-			nr_failed += !!bury(disk, &rec[i]);
+	/* Its slot in the table stays a hole; without a footer the header says that it is dead. */
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_iov iov = { rec[i].header, KV_DISK_PAGE };
+
+		if (!rec[i].is_orphan)
+			continue;
+		kv_assert_not_held(&disk->lock);
+		kv_assert(disk->seg[rec[i].segment].seq == rec[i].seq);
+		rec[i].header->flags |= KV_DISK_DEAD;
+		kv_disk_seal(rec[i].header);
+		nr_failed += !!kv_file_write_all(disk->ops, disk->file, &iov, 1,
+						 disk_offset(&disk->shape, rec[i].segment,
+							     rec[i].page));
+	}
 
 	kv_lock(&disk->lock);
 	disk->count.nr_write_errors += nr_failed;
@@ -191,31 +188,15 @@ void disk_put_over(struct kvmm_disk *disk, struct disk_io *io)
 	kv_unlock(&disk->lock);
 }
 
-void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io)
-{
-	struct disk_rec *rec = &io->req->rec[io->first];
-
-	kv_assert_held(&disk->lock);
-	for (u32 i = 0; i < io->nr; i++) {
-		struct disk_entry *entry = disk_entry_of(disk, &rec[i]);
-
-		if (entry)
-			disk_entry_drop(disk, entry);
-	}
-	disk_write_over(disk, rec->segment, io->nr, false);
-}
-
 /* ---- calls ---- */
 
 static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
-		      u32 flags, size_t size)
+		      u32 flags)
 {
 	if (!disk || !puts || !nr || nr > KVMM_DISK_MAX_BATCH || flags & ~KVMM_DISK_REPLACE)
 		return -EINVAL;
 	if (kv_inherited(disk))
 		return -ECHILD;
-	if (size != sizeof(*puts))
-		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)
 		if (!puts[i].data || !puts[i].bytes ||
 		    puts[i].bytes > disk_max_record(&disk->shape) ||
@@ -224,37 +205,21 @@ static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put_a
 	return 0;
 }
 
-int kvmm_disk_submit_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
-			       uint32_t nr, uint32_t flags, uint64_t tag, size_t size)
-{
-	struct disk_req *req;
-	int err = check_puts(disk, puts, nr, flags, size);
-
-	if (err)
-		return err;
-	req = make(disk, puts, nr);
-	if (!req)
-		return -ENOMEM;
-	req->tag = tag;
-	req->flags = flags;
-	err = start(disk, req);
-	if (err)
-		disk_req_free(req);
-	return err;
-}
-
-static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
-			u32 flags,
-			s32 *status)
+/* @status: of each, once it is waited for; NULL: not waited for, there are completions of @tag. */
+static int submit(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr, u32 flags,
+		  u64 tag, s32 *status)
 {
 	struct disk_req *req = make(disk, puts, nr);
 	int err;
 
 	if (!req)
 		return -ENOMEM;
+	req->tag = tag;
 	req->flags = flags;
-	req->waited_for = true;
+	req->waited_for = status;
 	err = start(disk, req);
+	if (!err && !status)
+		return 0;
 	if (!err) {
 		disk_req_wait(disk, req);
 		for (u32 i = 0; i < nr; i++)
@@ -264,10 +229,18 @@ static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put_args 
 	return err;
 }
 
+int kv_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
+		       u32 flags, u64 tag)
+{
+	int err = check_puts(disk, puts, nr, flags);
+
+	return err ? err : submit(disk, puts, nr, flags, tag, NULL);
+}
+
 int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, uint32_t nr,
 			uint32_t flags, int32_t *status, size_t size)
 {
-	int err = check_puts(disk, puts, nr, flags, size), nr_good = 0;
+	int err = size == sizeof(*puts) ? check_puts(disk, puts, nr, flags) : -EINVAL, nr_good = 0;
 	s32 *seen;
 
 	if (err)
@@ -275,12 +248,12 @@ int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args 
 	seen = status ? status : kv_alloc_array(nr, sizeof(*seen));
 	if (!seen)
 		return -ENOMEM;
-	err = put_and_wait(disk, puts, nr, flags, seen);
+	err = submit(disk, puts, nr, flags, 0, seen);
 	for (u32 i = 0; !err && i < nr; i++) {
 		/* Segments that are being sealed are finished some time, or count as failed. */
 		while (!err && seen[i] == -EAGAIN) {
 			disk_io_progress(disk, true);
-			err = put_and_wait(disk, &puts[i], 1, flags, &seen[i]);
+			err = submit(disk, &puts[i], 1, flags, 0, &seen[i]);
 		}
 		nr_good += !seen[i] || seen[i] == -EEXIST;
 	}

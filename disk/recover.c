@@ -19,6 +19,7 @@
 #include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
+#include <kv/sort.h>
 
 #include "internal.h"
 
@@ -159,8 +160,13 @@ static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
 	nr = super->nr_segments;
 	if (attr->max_bytes)
 		nr = segments_of(attr->max_bytes, super->segment_bytes, super->mark_pages);
+	if (nr < 2 && !attr->max_bytes)
+		return kv_refuse(-EINVAL, "kvmm: disk: max_bytes is 0, and no store here says how "
+				 "many bytes it may have");
 	if (nr < 2)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "kvmm: disk: max_bytes is less than two segments of %u "
+				 "bytes and %u before them", super->segment_bytes,
+				 (u32)disk_front_bytes(super->mark_pages));
 	super->nr_segments = nr;
 	disk->shape = disk_shape_of(super);
 	disk->max_bytes = attr->max_bytes ? attr->max_bytes : disk_offset(&disk->shape, nr, 0);
@@ -217,14 +223,6 @@ static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
 
 /* ---- records ---- */
 
-static bool is_foreign(const struct kvmm_disk_attr *attr, const struct kvmm_disk_name *name)
-{
-	for (u32 i = 0; i < attr->nr_layouts; i++)
-		if (!memcmp(attr->layouts[i], name->layout, sizeof(name->layout)))
-			return false;
-	return attr->nr_layouts;
-}
-
 static int add_record(struct kvmm_disk *disk, u32 segment, const struct kv_disk_record *record)
 {
 	struct disk_fp fp = disk_fp_of(&disk->index, &record->name);
@@ -250,6 +248,8 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		       const struct kv_disk_record *record, const struct kvmm_disk_attr *attr)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];
+	const struct kvmm_disk_name *name = &record->name;
+	bool is_foreign = attr->nr_layouts;
 
 	if (disk_marks_has(&disk->marks, &disk->shape, record))
 		return 0;
@@ -262,7 +262,9 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 			return -ENOMEM;
 		seg->table[seg->nr_records++] = *record;
 	}
-	if (is_foreign(attr, &record->name)) {
+	for (u32 i = 0; i < attr->nr_layouts && is_foreign; i++)
+		is_foreign = memcmp(attr->layouts[i], name->layout, sizeof(name->layout));
+	if (is_foreign) {
 		disk->count.nr_foreign++;
 		return 0;
 	}
@@ -300,19 +302,9 @@ static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segm
 	return 0;
 }
 
-/* Numbers of segments by age: Shell's sort, since it needs no memory. */
-static void sort_by_seq(const struct kvmm_disk *disk, u32 *order, u32 nr)
+static bool is_younger(const u32 *a, const u32 *b, const struct kvmm_disk *disk)
 {
-	for (u32 gap = nr / 2; gap; gap /= 2) {
-		for (u32 i = gap; i < nr; i++) {
-			u32 moved = order[i], at = i;
-
-			for (; at >= gap && disk->seg[order[at - gap]].seq > disk->seg[moved].seq;
-			     at -= gap)
-				order[at] = order[at - gap];
-			order[at] = moved;
-		}
-	}
+	return disk->seg[*a].seq > disk->seg[*b].seq;
 }
 
 static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan,
@@ -327,7 +319,7 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan,
 		disk->seg[i].state = SEG_FREE;
 		order[i] = i;
 	}
-	sort_by_seq(disk, order, nr);
+	kv_sort(order, nr, is_younger, disk);
 	for (u32 i = 0; !err && i < nr; i++)
 		if (disk->seg[order[i]].seq)
 			err = scan_segment(disk, scan, order[i], i == nr - 1, attr);

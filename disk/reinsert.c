@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/sort.h>
 
 #include "internal.h"
 
@@ -69,19 +70,9 @@ static bool is_chosen(const struct kvmm_disk *disk, const struct disk_entry *ent
 	return true;
 }
 
-/* In the order in which they lie, so that neighbours stay together. Shell's sort: no memory. */
-static void sort_by_page(struct disk_entry *entry, u32 nr)
+static bool lies_behind(const struct disk_entry *a, const struct disk_entry *b, const void *arg)
 {
-	for (u32 gap = nr / 2; gap; gap /= 2) {
-		for (u32 i = gap; i < nr; i++) {
-			struct disk_entry moved = entry[i];
-			u32 at = i;
-
-			for (; at >= gap && entry[at - gap].page > moved.page; at -= gap)
-				entry[at] = entry[at - gap];
-			entry[at] = moved;
-		}
-	}
+	return a->page > b->page;
 }
 
 /* Without memory for the list nothing goes along. */
@@ -106,7 +97,8 @@ void disk_drain_begin(struct kvmm_disk *disk, u32 segment)
 		if (is_chosen(disk, &disk->index.entry[i], &choice))
 			drain->entry[drain->nr++] = disk->index.entry[i];
 	kv_assert(drain->nr <= disk->seg[segment].nr_entries);
-	sort_by_page(drain->entry, drain->nr);
+	/* In the order in which they lie, so that neighbours stay together. */
+	kv_sort(drain->entry, drain->nr, lies_behind, NULL);
 	drain->segment = segment;
 	WRITE_ONCE(drain->seq, disk->seg[segment].seq);
 }
@@ -146,30 +138,11 @@ static bool take_next(struct kvmm_disk *disk, struct disk_rec *rec)
 	return false;
 }
 
-static struct disk_req *make_copy(const struct disk_rec *rec)
-{
-	struct disk_req *req = disk_req_alloc(DISK_COPY_GET, 1);
-	struct kv_disk_record *header;
-
-	if (!req)
-		return NULL;
-	header = req->rec[0].header;
-	req->rec[0] = *rec;
-	req->rec[0].req = req;
-	req->rec[0].header = header;
-	if (!disk_req_bounce(req))
-		return req;
-	disk_req_free(req);
-	return NULL;
-}
-
-static void copy_ends(struct kvmm_disk *disk, struct disk_req *req)
+static void copy_ends(struct kvmm_disk *disk)
 {
 	kv_assert_held(&disk->lock);
 	kv_assert(disk->drain.busy);
 	disk->drain.busy = false;
-	if (req)
-		disk_req_unlink(req);
 }
 
 void disk_drain_step(struct kvmm_disk *disk)
@@ -185,14 +158,21 @@ void disk_drain_step(struct kvmm_disk *disk)
 	kv_unlock(&disk->lock);
 	if (!found)
 		return;
-	req = make_copy(&rec);
-	kv_lock(&disk->lock);
+	req = disk_req_alloc(DISK_COPY_GET, 1);
 	if (req) {
-		disk_req_link(disk, req);
-		disk_io_queue(disk, disk_req_io(disk, req, 0, 1));
-	} else {
-		copy_ends(disk, NULL);
+		rec.req = req;
+		rec.header = req->rec[0].header;
+		req->rec[0] = rec;
 	}
+	if (req && disk_req_bounce(req)) {
+		disk_req_free(req);
+		req = NULL;
+	}
+	kv_lock(&disk->lock);
+	if (req)
+		disk_io_queue(disk, disk_req_io(disk, req, 0, 1));
+	else
+		copy_ends(disk);
 	kv_unlock(&disk->lock);
 }
 
@@ -235,7 +215,7 @@ void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err)
 	disk->count.nr_read_errors += !!err;
 	good = good && place_copy(disk, req);
 	if (!good)
-		copy_ends(disk, req);
+		copy_ends(disk);
 	kv_unlock(&disk->lock);
 	if (!good) {
 		disk_req_free(req);
@@ -281,7 +261,7 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io)
 	if (!io->err)
 		move_entry(disk, req);
 	disk_write_over(disk, req->rec[0].segment, 1, io->err);
-	copy_ends(disk, req);
+	copy_ends(disk);
 	kv_unlock(&disk->lock);
 	disk_req_free(req);
 }

@@ -115,29 +115,6 @@ struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 fi
 	return io;
 }
 
-void disk_req_link(struct kvmm_disk *disk, struct disk_req *req)
-{
-	req->next = disk->reqs;
-	req->prev = &disk->reqs;
-	if (disk->reqs)
-		disk->reqs->prev = &req->next;
-	disk->reqs = req;
-}
-
-void disk_req_unlink(struct disk_req *req)
-{
-	kv_assert(*req->prev == req);
-	*req->prev = req->next;
-	if (req->next)
-		req->next->prev = req->prev;
-}
-
-static void tell(struct kvmm_disk *disk)
-{
-	if (disk->event >= 0)
-		disk->ops->event_set(disk->ops->ctx, disk->event);
-}
-
 void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status)
 {
 	kv_assert_held(&disk->lock);
@@ -147,8 +124,6 @@ void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status)
 		rec->req->nr_left--;
 		return;
 	}
-	if (!disk->done)
-		tell(disk);
 	rec->next = NULL;
 	*disk->done_end = rec;
 	disk->done_end = &rec->next;
@@ -176,7 +151,7 @@ void disk_io_over(struct kvmm_disk *disk, struct disk_io *io)
 /* ---- completions ---- */
 
 /* Requests with this as their last record are freed. */
-static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
+static u32 take(struct kvmm_disk *disk, struct kv_disk_done *done, u32 max)
 {
 	struct disk_req *over = NULL, *next;
 	u32 nr = 0;
@@ -187,7 +162,7 @@ static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
 		struct disk_req *req = rec->req;
 
 		disk->done = rec->next;
-		done[nr++] = (struct kvmm_disk_done){
+		done[nr++] = (struct kv_disk_done){
 			.tag = req->tag, .index = rec - req->rec, .status = rec->status,
 			.bytes = !rec->status || rec->status == -ENOBUFS ? rec->bytes : 0,
 			.is_put = req->kind == DISK_PUT,
@@ -195,7 +170,6 @@ static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
 		kv_assert(req->nr_left);
 		if (--req->nr_left)
 			continue;
-		disk_req_unlink(req);
 		req->next = over;
 		over = req;
 	}
@@ -209,36 +183,16 @@ static u32 take(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max)
 	return nr;
 }
 
-int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max)
+u32 kv_disk_poll(struct kvmm_disk *disk, struct kv_disk_done *done, u32 max)
 {
 	u32 nr = 0;
-	bool more;
 
 	if (kv_inherited(disk))
-		return -ECHILD;
-	if (!disk || !done || !max)
 		return 0;
-	if (disk->event >= 0)
-		disk->ops->event_clear(disk->ops->ctx, disk->event);
 	do {
 		nr += take(disk, done + nr, max - nr);
 	} while (nr < max && disk_io_progress(disk, false) && (!nr || disk->queue));
-	nr += take(disk, done + nr, max - nr);
-	kv_lock(&disk->lock);
-	more = disk->done || disk->waiting;
-	kv_unlock(&disk->lock);
-	if (more)
-		tell(disk);
-	return nr;
-}
-
-int kv_disk_event(struct kvmm_disk *disk)
-{
-	if (kv_inherited(disk))
-		return -ECHILD;
-	if (!disk)
-		return -EINVAL;
-	return disk->event >= 0 ? disk->event : -EOPNOTSUPP;
+	return nr + take(disk, done + nr, max - nr);
 }
 
 void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req)
@@ -249,64 +203,8 @@ void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req)
 	while (!over) {
 		kv_lock(&disk->lock);
 		over = !req->nr_left;
-		if (over)
-			disk_req_unlink(req);
 		kv_unlock(&disk->lock);
 		if (!over)
 			disk_io_progress(disk, true);
 	}
-}
-
-/* ---- taking back ---- */
-
-static void cancel(struct kvmm_disk *disk, struct disk_io *io)
-{
-	kv_assert_held(&disk->lock);
-	if (io->req->kind == DISK_PUT)
-		disk_put_cancel(disk, io);
-	for (u32 i = 0; i < io->nr; i++)
-		disk_rec_done(disk, &io->req->rec[io->first + i], -ECANCELED);
-	kv_assert(disk->nr_active);
-	disk->nr_active--;
-}
-
-/* Those that wait need not start. Part of one may be written already; it is void. */
-static void cancel_waiting(struct kvmm_disk *disk)
-{
-	struct disk_io *io = disk->waiting, *next;
-
-	kv_assert_held(&disk->lock);
-	disk->waiting = NULL;
-	disk->waiting_end = &disk->waiting;
-	for (; io; io = next) {
-		next = io->next;
-		if (io->req->aborted) {
-			cancel(disk, io);
-		} else {
-			*disk->waiting_end = io;
-			disk->waiting_end = &io->next;
-			io->next = NULL;
-		}
-	}
-}
-
-int kv_disk_abort(struct kvmm_disk *disk, uint64_t tag)
-{
-	u32 nr = 0;
-
-	if (kv_inherited(disk))
-		return -ECHILD;
-	if (!disk)
-		return 0;
-	kv_lock(&disk->lock);
-	for (struct disk_req *req = disk->reqs; req; req = req->next) {
-		if (req->tag != tag || req->kind > DISK_GET || req->waited_for)
-			continue;
-		req->aborted = true;
-		nr += req->nr_left;
-	}
-	if (nr)
-		cancel_waiting(disk);
-	kv_unlock(&disk->lock);
-	return nr;
 }

@@ -124,19 +124,6 @@ static int read_ahead(struct disk_scan *scan, u32 page)
 	return err;
 }
 
-/* A page that was read ahead. If that failed they are read one by one: it may be about payload. */
-static const void *page_ahead(struct disk_scan *scan, u32 page)
-{
-	if (page < scan->ahead_first || page >= scan->ahead_first + scan->ahead_nr) {
-		if (read_ahead(scan, page)) {
-			scan->ahead_max = 1;
-			if (read_ahead(scan, page))
-				return NULL;
-		}
-	}
-	return scan->ahead + (size_t)(page - scan->ahead_first) * KV_DISK_PAGE;
-}
-
 /*
  * Without a footer, writes that were lost, or taken back, leave holes: the next record is searched
  * page by page. None can be found inside another one's payload, unless that knew the number of the
@@ -151,11 +138,17 @@ int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record)
 	}
 	while (!scan->is_sealed && scan->next + 2 < scan->shape->pages) {
 		u32 page = scan->next++;
-		const void *header = page_ahead(scan, page);
+		bool is_read = page >= scan->ahead_first &&
+			       page < scan->ahead_first + scan->ahead_nr;
 
-		if (!header)
-			continue;
-		memcpy(record, header, sizeof(*record));
+		if (!is_read && read_ahead(scan, page)) {
+			/* Pages are read one by one: the failure may be about payload. */
+			scan->ahead_max = 1;
+			if (read_ahead(scan, page))
+				continue;
+		}
+		memcpy(record, scan->ahead + (size_t)(page - scan->ahead_first) * KV_DISK_PAGE,
+		       sizeof(*record));
 		if (!disk_record_is_good(scan->shape, scan->seq, record) || record->page != page)
 			continue;
 		scan->next += disk_pages(record->bytes);

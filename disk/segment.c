@@ -107,25 +107,12 @@ static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer
 	count_failures(disk, seg->failed);
 }
 
-/* The good headers of the table, and the footer behind them. */
-static void fill_footer(struct kvmm_disk *disk, const struct disk_seg *seg, char *pages,
-			u32 nr_pages)
-{
-	struct kv_disk_record *header = (struct kv_disk_record *)(void *)pages;
-	struct kv_disk_footer footer;
-	u32 nr = 0;
-
-	for (u32 i = 0; i < seg->nr_records; i++)
-		if (seg->table[i].bytes)
-			header[nr++] = seg->table[i];
-	disk_footer_fill(&disk->shape, seg->seq, header, nr, &footer);
-	memcpy(pages + (nr_pages - 1) * KV_DISK_PAGE, &footer, sizeof(footer));
-}
-
 /* A segment that cannot have a footer is read record by record at the next opening. */
 static void start_footer(struct kvmm_disk *disk, u32 segment)
 {
 	struct disk_seg *seg = &disk->seg[segment];
+	struct kv_disk_record *header;
+	struct kv_disk_footer footer;
 	struct disk_req *req;
 	u32 nr_pages, nr_good = 0;
 
@@ -139,7 +126,13 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 		return;
 	}
 	seg->state = SEG_FOOTER;
-	fill_footer(disk, seg, req->pages, nr_pages);
+	/* The good headers of the table, and the footer behind them. */
+	header = (struct kv_disk_record *)(void *)req->pages;
+	for (u32 i = 0, nr = 0; i < seg->nr_records; i++)
+		if (seg->table[i].bytes)
+			header[nr++] = seg->table[i];
+	disk_footer_fill(&disk->shape, seg->seq, header, nr_good, &footer);
+	memcpy(req->pages + (nr_pages - 1) * KV_DISK_PAGE, &footer, sizeof(footer));
 	req->segment = segment;
 	req->iov[0] = (struct kv_iov){ req->pages, (size_t)nr_pages * KV_DISK_PAGE };
 	req->io[0] = (struct disk_io){
@@ -148,7 +141,6 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 					      disk->shape.pages - nr_pages) },
 		.req = req, .bytes = req->iov[0].bytes,
 	};
-	disk_req_link(disk, req);
 	disk_io_queue(disk, &req->io[0]);
 }
 
@@ -176,7 +168,6 @@ void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
 	} else {
 		sealed(disk, seg, is_flush);
 		choose_next(disk);
-		disk_req_unlink(req);
 	}
 	kv_unlock(&disk->lock);
 	disk_req_free(req);

@@ -96,22 +96,15 @@ static int open_files(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 		err = lock_file(disk);
 	if (!err)
 		err = ops->stat(ops->ctx, disk->file, &stat);
-	if (!err)
-		disk->file_bytes = stat.bytes;
-	return err;
-}
-
-/* Neither of them is missed where it cannot be had. */
-static void open_queue(struct kvmm_disk *disk, u32 io)
-{
-	const struct kv_file_ops *ops = disk->ops;
-
-	disk->event = ops->event_open ? ops->event_open(ops->ctx) : -EOPNOTSUPP;
-	disk->event = max(disk->event, -1);
-	if (io == KVMM_DISK_IO_POLL || !ops->queue_open)
-		return;
-	if (ops->queue_open(ops->ctx, disk->depth, disk->event, &disk->queue))
+	if (err)
+		return err;
+	disk->file_bytes = stat.bytes;
+	/* A queue is not missed where it cannot be had. */
+	if (attr->io == KVMM_DISK_IO_POLL || !ops->queue_open)
+		return 0;
+	if (ops->queue_open(ops->ctx, disk->depth, &disk->queue))
 		disk->queue = NULL;
+	return 0;
 }
 
 /* ---- opening and closing ---- */
@@ -122,7 +115,7 @@ static void open_queue(struct kvmm_disk *disk, u32 io)
 static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 {
 	disk->ops = kv_file();
-	disk->dir = disk->file = disk->event = -1;
+	disk->dir = disk->file = -1;
 	disk->depth = attr->depth ? attr->depth : DEFAULT_DEPTH;
 	disk->open = KV_NONE;
 	disk->waiting_end = &disk->waiting;
@@ -140,17 +133,17 @@ static void close_file(const struct kvmm_disk *disk, int file)
 
 static void destroy(struct kvmm_disk *disk)
 {
-	struct disk_req *req, *next;
+	struct kv_disk_done done;
 
-	kv_assert(!disk->nr_queued);
+	kv_assert(!disk->nr_queued && !disk->nr_active);
+	/* A segment that was sealed last has chosen what goes along: no poll is to begin it. */
+	disk_drain_end(disk);
+	/* Each request that is left has completions that no caller polled for. */
+	while (kv_disk_poll(disk, &done, 1))
+		;
+	kv_assert(!disk->nr_active);
 	if (disk->queue)
 		disk->ops->queue_close(disk->ops->ctx, disk->queue);
-	disk_drain_end(disk);
-	/* Requests that no caller polled for. */
-	for (req = disk->reqs; req; req = next) {
-		next = req->next;
-		disk_req_free(req);
-	}
 	for (u32 i = 0; disk->seg && i < disk->shape.nr_segments; i++)
 		kv_free(disk->seg[i].table);
 	kv_free(disk->seg);
@@ -158,7 +151,6 @@ static void destroy(struct kvmm_disk *disk)
 	disk_marks_exit(&disk->marks, &disk->shape);
 	if (disk->is_locked)
 		disk->ops->unlock(disk->ops->ctx, disk->file);
-	close_file(disk, disk->event);
 	close_file(disk, disk->file);
 	close_file(disk, disk->dir);
 	kv_free(disk);
@@ -169,8 +161,7 @@ static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *o
 {
 	if (!attr || attr->size < offsetof(struct kvmm_disk_attr, io))
 		return -EINVAL;
-	*own = (struct kvmm_disk_attr){ 0 };
-	memcpy(own, attr, min(attr->size, sizeof(*own)));
+	kv_give(own, sizeof(*own), attr, attr->size);
 	if (!own->path || !kv_name_is_good("store", own->path, SIZE_MAX))
 		return -EINVAL;
 	if (own->io >= KVMM_DISK_NR_IOS || own->depth > MAX_DEPTH || own->flags & ~ALL_FLAGS)
@@ -204,10 +195,8 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 		err = disk_names_init(&new->index);
 	if (!err)
 		err = open_files(new, &own);
-	if (!err) {
-		open_queue(new, own.io);
+	if (!err)
 		err = disk_recover(new, &own);
-	}
 	if (err) {
 		destroy(new);
 		return err;
@@ -230,64 +219,19 @@ void kvmm_disk_close(struct kvmm_disk *disk)
 
 /* ---- from memory ---- */
 
-int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
-		     uint8_t *answers, uint32_t *bytes)
+enum kv_disk_answer kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *name)
 {
-	u32 nr_hits = 0;
+	const struct disk_entry *entry;
+	enum kv_disk_answer answer = KV_DISK_MISS;
 
-	if (!disk || (nr && (!names || !answers)) || nr > INT32_MAX)
-		return -EINVAL;
 	if (kv_inherited(disk))
-		return -ECHILD;
+		return answer;
 	kv_lock(&disk->lock);
-	for (u32 i = 0; i < nr; i++) {
-		struct disk_fp fp = disk_fp_of(&disk->index, &names[i]);
-		const struct disk_entry *entry = disk_index_find(&disk->index, fp);
-
-		answers[i] = !entry ? KV_DISK_MISS :
-			     entry->state == DISK_LIVE ? KV_DISK_HIT : KV_DISK_PENDING;
-		if (bytes)
-			bytes[i] = entry ? disk_entry_bytes(&disk->index, entry) : 0;
-		nr_hits += nr_hits == i && answers[i] == KV_DISK_HIT;
-	}
+	entry = disk_index_find(&disk->index, disk_fp_of(&disk->index, name));
+	if (entry)
+		answer = entry->state == DISK_LIVE ? KV_DISK_HIT : KV_DISK_PENDING;
 	kv_unlock(&disk->lock);
-	return nr_hits;
-}
-
-/* Entries that move up while one is deleted are looked at again. */
-static int64_t drop_layout(struct kvmm_disk *disk, const u8 *layout)
-{
-	struct disk_index *index = &disk->index;
-	int64_t nr = 0;
-	u32 i = 0;
-
-	kv_assert_held(&disk->lock);
-	while (i < index->nr_slots) {
-		struct disk_entry *entry = &index->entry[i];
-
-		if (entry->state &&
-		    (!layout || !memcmp(index->class[entry->class].layout, layout, 16))) {
-			disk_entry_drop(disk, entry);
-			nr++;
-		} else {
-			i++;
-		}
-	}
-	return nr;
-}
-
-int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
-{
-	int64_t nr;
-
-	if (!disk)
-		return 0;
-	if (kv_inherited(disk))
-		return -ECHILD;
-	kv_lock(&disk->lock);
-	nr = drop_layout(disk, layout);
-	kv_unlock(&disk->lock);
-	return nr;
+	return answer;
 }
 
 /* ---- forgetting ---- */
@@ -350,7 +294,13 @@ int64_t kv_disk_reset(struct kvmm_disk *disk)
 	if (disk->open != KV_NONE)
 		disk_close_segment(disk);
 	disk->super.oldest = disk->seq + 1;
-	nr = drop_layout(disk, NULL);
+	nr = disk->index.nr;
+	/* Entries that move up while one is deleted are looked at again. */
+	for (u32 i = 0; disk->index.nr && i < disk->index.nr_slots;)
+		if (disk->index.entry[i].state)
+			disk_entry_drop(disk, &disk->index.entry[i]);
+		else
+			i++;
 	kv_unlock(&disk->lock);
 	err = disk_write_supers(disk);
 	kv_unlock(&disk->wipe_lock);

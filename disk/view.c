@@ -57,12 +57,14 @@ static int open_view(struct kvmm_disk_view *view, const char *path)
 	return err ? err : disk_marks_load(&view->marks, &view->scan, view->file_bytes);
 }
 
-int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
+int kvmm_disk_view_open(const char *path, struct kvmm_disk_view_info *info,
+			struct kvmm_disk_view **view)
 {
+	struct kvmm_disk_view_info all;
 	struct kvmm_disk_view *new;
 	int err;
 
-	if (!path || !view)
+	if (!path || !view || kv_sized_is_bad(info))
 		return -EINVAL;
 	new = kv_alloc(sizeof(*new));
 	if (!new)
@@ -70,11 +72,20 @@ int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
 	new->ops = kv_file();
 	new->dir = new->file = -1;
 	err = open_view(new, path);
-	if (err)
+	if (err) {
 		kvmm_disk_view_close(new);
-	else
-		*view = new;
-	return err;
+		return err;
+	}
+	all = (struct kvmm_disk_view_info){
+		.epoch = new->super.epoch, .file_bytes = new->file_bytes,
+		.version = new->super.version, .segment_bytes = new->shape.segment_bytes,
+		.nr_segments = new->shape.nr_segments, .nr_good_supers = new->nr_good_supers,
+		.max_bytes = disk_offset(&new->shape, new->shape.nr_segments, 0),
+	};
+	memcpy(all.uuid, new->super.uuid, sizeof(all.uuid));
+	kv_give_sized(info, &all, sizeof(all));
+	*view = new;
+	return 0;
 }
 
 void kvmm_disk_view_close(struct kvmm_disk_view *view)
@@ -90,55 +101,25 @@ void kvmm_disk_view_close(struct kvmm_disk_view *view)
 	kv_free(view);
 }
 
-int kvmm_disk_view_get_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info)
-{
-	struct kvmm_disk_view_info all;
-
-	if (!view || !info || info->size < sizeof(info->size))
-		return -EINVAL;
-	all = (struct kvmm_disk_view_info){
-		.size = info->size, .epoch = view->super.epoch, .file_bytes = view->file_bytes,
-		.version = view->super.version, .segment_bytes = view->shape.segment_bytes,
-		.nr_segments = view->shape.nr_segments, .nr_good_supers = view->nr_good_supers,
-		.max_bytes = disk_offset(&view->shape, view->shape.nr_segments, 0),
-	};
-	memcpy(all.uuid, view->super.uuid, sizeof(all.uuid));
-	memcpy(info, &all, min(info->size, sizeof(all)));
-	return 0;
-}
-
-/* The segment from here on, if it has any records: what it is in @segment, which is zeroed. */
-static int begin_segment(struct kvmm_disk_view *view, u32 number, struct kvmm_disk_segment *segment)
-{
-	int err;
-
-	view->has_segment = false;
-	if (disk_offset(&view->shape, number + 1, 0) > view->file_bytes)
-		return 0;
-	err = disk_scan_begin(&view->scan, number);
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	if (view->scan.seq < view->super.oldest)
-		return 0;
-	view->has_segment = true;
-	*segment = (struct kvmm_disk_segment){
-		.kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED : KVMM_DISK_SEGMENT_OPEN,
-		.nr_records = view->scan.nr, .seq = view->scan.seq,
-	};
-	return 0;
-}
-
 int kvmm_disk_view_segment_sized(struct kvmm_disk_view *view, uint32_t number,
 				 struct kvmm_disk_segment *segment, size_t size)
 {
 	struct kvmm_disk_segment now = { .kind = KVMM_DISK_SEGMENT_EMPTY };
-	int err;
+	int err = -ENOENT;
 
 	if (!view || kv_size_is_bad(segment, size) || number >= view->shape.nr_segments)
 		return -EINVAL;
-	err = begin_segment(view, number, &now);
+	if (disk_offset(&view->shape, number + 1, 0) <= view->file_bytes)
+		err = disk_scan_begin(&view->scan, number);
+	view->has_segment = !err && view->scan.seq >= view->super.oldest;
+	if (view->has_segment)
+		now = (struct kvmm_disk_segment){
+			.kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED :
+						       KVMM_DISK_SEGMENT_OPEN,
+			.nr_records = view->scan.nr, .seq = view->scan.seq,
+		};
 	kv_give(segment, size, &now, sizeof(now));
-	return err;
+	return err == -ENOENT ? 0 : err;
 }
 
 int kvmm_disk_view_next_sized(struct kvmm_disk_view *view, int verify,

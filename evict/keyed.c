@@ -27,19 +27,17 @@ void keyed_init(void *policy, u32 nr_blocks)
 	struct keyed *keyed = policy;
 	char *at = (char *)policy + line_up(sizeof(*keyed));
 
-	keyed->nr_blocks = nr_blocks;
 	keyed->shift = kv_log2(max(nr_blocks / 32, 1u));
 	keyed->nr_past = VTIME_BUCKETS / 4;
 	keyed->block = (struct keyed_block *)at;
 	at += line_up(nr_blocks * sizeof(struct keyed_block));
-	keyed->order = (struct vtime *)at;
+	vtime_init(&keyed->order, nr_blocks, at);
 	keyed->extra = at + line_up(vtime_bytes(nr_blocks));
-	vtime_init(keyed->order, nr_blocks);
 }
 
 struct keyed_block *keyed_block(struct keyed *keyed, u32 block)
 {
-	return KV_BUG_ON(block >= keyed->nr_blocks) ? NULL : &keyed->block[block];
+	return KV_BUG_ON(block >= keyed->order.nr_blocks) ? NULL : &keyed->block[block];
 }
 
 void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
@@ -52,7 +50,7 @@ void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
 		return;
 	bucket = keyed_bucket(keyed, ++keyed->now);
 	if (bucket > keyed->nr_past)
-		vtime_advance(keyed->order, bucket - keyed->nr_past);
+		vtime_advance(&keyed->order, bucket - keyed->nr_past);
 	*state = (struct keyed_block){
 		.hash	= kv_hash_key(key, SEED),
 		.filled	= keyed->now,
@@ -60,87 +58,37 @@ void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
 	};
 }
 
-void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket)
+int keyed_params(struct keyed *keyed, const char *args, u32 nr, u32 limit)
 {
-	kv_assert(block < keyed->nr_blocks);
-	keyed->block[block].unnamed = !key;
-	if (key)
-		vtime_enter(keyed->order, block, bucket);
-	else
-		vtime_enter_first(keyed->order, block);
+	for (u32 i = 0; i < nr; i++) {
+		char end = i + 1 < nr ? ',' : '\0';
+		const char *first = args;
+		u64 number = 0;
+
+		for (; *args >= '0' && *args <= '9' && number <= limit; args++)
+			number = number * 10 + (u32)(*args - '0');
+		if (args == first || number > limit || *args != end)
+			return -EINVAL;
+		keyed->param[i] = number;
+		args += end == ',';
+	}
+	return 0;
 }
 
 void keyed_move(struct keyed *keyed, u32 block, u64 bucket)
 {
-	kv_assert(block < keyed->nr_blocks);
-	if (!vtime_has(keyed->order, block) || keyed->block[block].unnamed)
+	if (!vtime_has(keyed, block))
 		return;
-	vtime_leave(keyed->order, block);
-	vtime_enter(keyed->order, block, bucket);
-}
-
-void keyed_leave(void *policy, u32 block)
-{
-	struct keyed *keyed = policy;
-
-	vtime_leave(keyed->order, block);
-}
-
-u32 keyed_pick(void *policy)
-{
-	struct keyed *keyed = policy;
-
-	return vtime_pick(keyed->order);
-}
-
-void keyed_take(void *policy, u32 block)
-{
-	struct keyed *keyed = policy;
-
-	vtime_take(keyed->order, block);
-}
-
-void keyed_unpick(void *policy, u32 block)
-{
-	struct keyed *keyed = policy;
-
-	vtime_unpick(keyed->order, block);
+	vtime_leave(keyed, block);
+	vtime_enter(&keyed->order, block, bucket);
 }
 
 void keyed_expect(const void *policy, u32 block, bool soon)
 {
 	const struct keyed *keyed = policy;
 
-	kv_assert(block < keyed->nr_blocks);
+	kv_assert(block < keyed->order.nr_blocks);
 	if (!soon)
 		kv_prefetch_write(&keyed->block[block]);
-	vtime_expect(keyed->order, block, soon);
-}
-
-u32 keyed_ahead(const void *policy, u32 block)
-{
-	const struct keyed *keyed = policy;
-
-	return vtime_ahead(keyed->order, block);
-}
-
-bool keyed_has(const void *policy, u32 block)
-{
-	const struct keyed *keyed = policy;
-
-	return vtime_has(keyed->order, block);
-}
-
-u32 keyed_nr(const void *policy)
-{
-	const struct keyed *keyed = policy;
-
-	return keyed->order->nr;
-}
-
-int keyed_check(const void *policy)
-{
-	const struct keyed *keyed = policy;
-
-	return vtime_check(keyed->order);
+	vtime_expect(keyed, block, soon);
 }

@@ -12,7 +12,7 @@
 
 #include "vtime.h"
 
-/* The record of a block; the policy's, but for ->unnamed. */
+/* The policy's record of a block. */
 struct keyed_block {
 	u64 hash;		/* of its key */
 	u32 filled;		/* tick of its fill */
@@ -20,17 +20,16 @@ struct keyed_block {
 	u32 value;		/* the advice, 0 if none */
 	u8 uses;		/* since it was filled, up to 255 */
 	u8 level;		/* list that it belongs to */
-	bool unnamed;		/* in the order without key */
 };
 
 struct keyed {
+	struct vtime order;
+
 	/* Fixed at creation. */
-	u32 nr_blocks;
 	u32 shift;			/* ticks a bucket, as a power of two */
 	u32 nr_past;			/* buckets of the past in the window */
 	u32 param[3];			/* the policy's */
-	struct keyed_block *block;	/* these three behind this */
-	struct vtime *order;
+	struct keyed_block *block;	/* behind this, as are the links, and */
 	void *extra;			/* the policy's; aligned to a cache line */
 
 	u64 now;			/* blocks filled so far */
@@ -43,21 +42,13 @@ struct keyed {
 size_t keyed_bytes(u32 nr_blocks);
 void keyed_init(void *policy, u32 nr_blocks);
 void keyed_fill(void *policy, u32 block, const kvmm_key_t *key);
-void keyed_leave(void *policy, u32 block);
-u32 keyed_pick(void *policy);
-void keyed_take(void *policy, u32 block);
-void keyed_unpick(void *policy, u32 block);
 void keyed_expect(const void *policy, u32 block, bool soon);
-u32 keyed_ahead(const void *policy, u32 block);
-bool keyed_has(const void *policy, u32 block);
-u32 keyed_nr(const void *policy);
-int keyed_check(const void *policy);
 
 /* The same with @extra bytes behind it. */
 size_t keyed_bytes_with(u32 nr_blocks, size_t extra);
 
-/* Into a bucket; without key, before all buckets. */
-void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket);
+/* Exactly @nr numbers up to @limit, with commas between them, into ->param: 0, or -EINVAL. */
+int keyed_params(struct keyed *keyed, const char *args, u32 nr, u32 limit);
 
 /* From one bucket to another, if it is in any. */
 void keyed_move(struct keyed *keyed, u32 block, u64 bucket);
@@ -71,9 +62,6 @@ static inline u64 keyed_bucket(const struct keyed *keyed, u64 tick)
 	return tick >> keyed->shift;
 }
 
-#define KEYED_OPS								\
-	.leave = keyed_leave, .pick = keyed_pick, .take = keyed_take,		\
-	.unpick = keyed_unpick, .expect = keyed_expect, .ahead = keyed_ahead,		\
-	.has = keyed_has, .nr = keyed_nr, .check = keyed_check
+#define KEYED_OPS	VTIME_OPS, .expect = keyed_expect, .check = vtime_check
 
 #endif /* EVICT_KEYED_H */

@@ -30,16 +30,15 @@ struct node {
 	u32 nr_kids;		/* in the order */
 	u32 stamp;		/* of the put-back */
 	u8 place;
-	bool unnamed;
 };
 
 struct lineage {
+	struct vtime order;	/* the leaves */
+
 	/* Fixed at creation. */
-	u32 nr_blocks;
 	u32 shift;		/* puts a bucket, as a power of two */
 	bool by_stamp;		/* "lineage" */
-	struct node *node;	/* behind this */
-	struct vtime *order;	/* behind this: the leaves */
+	struct node *node;	/* behind this, and then the links */
 
 	u32 nr;			/* in the order, leaves or not */
 	u64 now;		/* puts so far */
@@ -55,12 +54,10 @@ static void fifo_init(void *policy, u32 nr_blocks)
 {
 	struct lineage *lineage = policy;
 
-	lineage->nr_blocks = nr_blocks;
 	lineage->shift = kv_log2(max(nr_blocks / BUCKETS_A_SIZE, 1u));
 	lineage->node = (struct node *)((char *)policy + line_up(sizeof(*lineage)));
-	lineage->order = (struct vtime *)((char *)lineage->node +
-					  line_up(nr_blocks * sizeof(struct node)));
-	vtime_init(lineage->order, nr_blocks);
+	vtime_init(&lineage->order, nr_blocks,
+		   (char *)lineage->node + line_up(nr_blocks * sizeof(struct node)));
 	for (u32 block = 0; block < nr_blocks; block++)
 		lineage->node[block].parent = KV_NONE;
 }
@@ -80,7 +77,7 @@ static void lineage_fill(void *policy, u32 block, const kvmm_key_t *key)
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks))
 		return;
 	node->parent = KV_NONE;
 	node->life++;
@@ -92,8 +89,8 @@ static void lineage_place(void *policy, u32 block, u32 position, u32 parent)
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks) || parent == KV_NONE || parent == block ||
-	    KV_BUG_ON(parent >= lineage->nr_blocks))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || parent == KV_NONE || parent == block ||
+	    KV_BUG_ON(parent >= lineage->order.nr_blocks))
 		return;
 	node->parent = parent;
 	node->parent_life = lineage->node[parent].life;
@@ -124,17 +121,14 @@ static void become_leaf(struct lineage *lineage, struct node *node)
 	u32 block = node - lineage->node;
 
 	node->place = LEAF;
-	if (node->unnamed)
-		vtime_enter_first(lineage->order, block);
-	else
-		vtime_enter(lineage->order, block, bucket_of(lineage, node));
+	vtime_enter(&lineage->order, block, bucket_of(lineage, node));
 }
 
 /* Out of the leaves, to where @place says. */
 static void cease_to_be_leaf(struct lineage *lineage, struct node *node, enum place place)
 {
 	if (node->place == LEAF)
-		vtime_leave(lineage->order, node - lineage->node);
+		vtime_leave(lineage, node - lineage->node);
 	node->place = place;
 }
 
@@ -155,25 +149,18 @@ static void lose_kid(struct lineage *lineage, struct node *parent)
 
 /* ---- calls ---- */
 
-/* A picked block can no longer come back to exactly where it was. */
-static void begin_change(struct lineage *lineage)
-{
-	lineage->order->nr_picked = 0;
-}
-
 static void lineage_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
 	u64 bucket = ++lineage->now >> lineage->shift;
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place != OUT))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || KV_BUG_ON(node->place != OUT))
 		return;
-	begin_change(lineage);
+	lineage->order.nr_picked = 0;	/* a picked block cannot come back to exactly its place */
 	if (bucket > PAST_BUCKETS)
-		vtime_advance(lineage->order, bucket - PAST_BUCKETS);
+		vtime_advance(&lineage->order, bucket - PAST_BUCKETS);
 	node->stamp = lineage->now;
-	node->unnamed = !key;
 	node->place = INSIDE;
 	lineage->nr++;
 	if (!node->nr_kids)
@@ -186,9 +173,9 @@ static void lineage_leave(void *policy, u32 block)
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place == OUT))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || KV_BUG_ON(node->place == OUT))
 		return;
-	begin_change(lineage);
+	lineage->order.nr_picked = 0;
 	cease_to_be_leaf(lineage, node, OUT);
 	kv_assert(lineage->nr);
 	lineage->nr--;
@@ -202,22 +189,22 @@ static void lineage_take(void *policy, u32 block)
 	struct node *node = &lineage->node[block];
 	u32 nr_picked;
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place == OUT))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || KV_BUG_ON(node->place == OUT))
 		return;
 	if (node->place == LEAF)
-		vtime_take(lineage->order, block);
-	nr_picked = lineage->order->nr_picked;
+		vtime_take(lineage, block);
+	nr_picked = lineage->order.nr_picked;
 	node->place = OUT;
 	kv_assert(lineage->nr);
 	lineage->nr--;
 	lose_kid(lineage, parent_of(lineage, node));
-	lineage->order->nr_picked = nr_picked;
+	lineage->order.nr_picked = nr_picked;
 }
 
 static u32 lineage_pick(void *policy)
 {
 	struct lineage *lineage = policy;
-	u32 victim = vtime_first(lineage->order);
+	u32 victim = vtime_first(&lineage->order);
 
 	if (victim != KV_NONE)
 		lineage_take(policy, victim);
@@ -229,25 +216,25 @@ static void return_leaf(struct lineage *lineage, u32 block)
 {
 	const struct node *node = &lineage->node[block];
 
-	kv_assert(block < lineage->nr_blocks);
-	if (node->unnamed || lineage->order->nr_picked)
-		vtime_unpick(lineage->order, block);
+	kv_assert(block < lineage->order.nr_blocks);
+	if (lineage->order.nr_picked)
+		vtime_unpick(lineage, block);
 	else
-		vtime_enter_front(lineage->order, block,
+		vtime_enter_front(&lineage->order, block,
 				  lineage->by_stamp ? bucket_of(lineage, node) :
-						      lineage->order->base);
+						      lineage->order.base);
 }
 
 static void lineage_unpick(void *policy, u32 block)
 {
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
-	u32 nr_picked = lineage->order->nr_picked;
+	u32 nr_picked = lineage->order.nr_picked;
 
-	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place != OUT))
+	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || KV_BUG_ON(node->place != OUT))
 		return;
 	gain_kid(lineage, parent_of(lineage, node));
-	lineage->order->nr_picked = nr_picked;
+	lineage->order.nr_picked = nr_picked;
 	node->place = node->nr_kids ? INSIDE : LEAF;
 	lineage->nr++;
 	if (node->place == LEAF)
@@ -258,7 +245,7 @@ static bool lineage_has(const void *policy, u32 block)
 {
 	const struct lineage *lineage = policy;
 
-	return block < lineage->nr_blocks && lineage->node[block].place != OUT;
+	return block < lineage->order.nr_blocks && lineage->node[block].place != OUT;
 }
 
 static u32 lineage_nr(const void *policy)
@@ -273,16 +260,16 @@ static int lineage_check(const void *policy)
 	const struct lineage *lineage = policy;
 	u32 nr = 0;
 
-	for (u32 block = 0; block < lineage->nr_blocks; block++) {
+	for (u32 block = 0; block < lineage->order.nr_blocks; block++) {
 		const struct node *node = &lineage->node[block];
 
-		if (vtime_has(lineage->order, block) != (node->place == LEAF) ||
+		if (vtime_has(lineage, block) != (node->place == LEAF) ||
 		    (node->place == INSIDE && !node->nr_kids) ||
 		    (node->place == LEAF && node->nr_kids))
 			return -EUCLEAN;
 		nr += node->place != OUT;
 	}
-	return nr == lineage->nr ? vtime_check(lineage->order) : -EUCLEAN;
+	return nr == lineage->nr ? vtime_check(lineage) : -EUCLEAN;
 }
 
 #define LINEAGE_OPS									\

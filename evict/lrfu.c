@@ -37,7 +37,6 @@
 struct lrfu_block {
 	u64 hash	: 48;	/* of the key; 0: never filled */
 	u64 credit	: 8;
-	u64 unnamed	: 1;	/* in the order, without key */
 	u64 counted	: 1;	/* of ->nr_named: filled, and not picked since */
 	u64 waited	: 1;	/* has left the order since it was used */
 	u32 last;		/* tick of the last use */
@@ -47,18 +46,18 @@ struct lrfu_block {
 static_assert(sizeof(struct lrfu_block) == 16, "a block is on one cache line");
 
 struct lrfu {
+	struct vtime order;
+
 	/* Fixed at creation. */
-	u32 nr_blocks;
 	u32 shift;			/* ticks a bucket, as a power of two */
-	struct lrfu_block *block;	/* these five behind this */
-	struct vtime *order;
+	struct lrfu_block *block;	/* these four behind this, and the links */
 	struct ghosts *ghosts;
 	struct trial *trial;
 	struct duel *duel;
 
 	u32 nr_named;		/* blocks with content */
 	u64 now;		/* blocks filled so far */
-	u32 sweep;		/* next block that gets a new place; nr_blocks: there are none */
+	u32 sweep;		/* next block that gets a new place; their number: none does */
 };
 
 static size_t lrfu_bytes(u32 nr_blocks)
@@ -73,19 +72,17 @@ static void lrfu_init(void *policy, u32 nr_blocks)
 	struct lrfu *lrfu = policy;
 	char *at = (char *)policy + line_up(sizeof(*lrfu));
 
-	lrfu->nr_blocks = nr_blocks;
 	lrfu->shift = kv_log2(max(nr_blocks / 32, 1u));
 	lrfu->sweep = nr_blocks;
 	lrfu->block = (struct lrfu_block *)at;
 	at += line_up(nr_blocks * sizeof(struct lrfu_block));
-	lrfu->order = (struct vtime *)at;
+	vtime_init(&lrfu->order, nr_blocks, at);
 	at += line_up(vtime_bytes(nr_blocks));
 	lrfu->ghosts = (struct ghosts *)at;
 	at += line_up(ghosts_bytes(nr_blocks));
 	lrfu->trial = (struct trial *)at;
 	at += line_up(trial_bytes(nr_blocks));
 	lrfu->duel = (struct duel *)at;
-	vtime_init(lrfu->order, nr_blocks);
 	ghosts_init(lrfu->ghosts, nr_blocks);
 	trial_init(lrfu->trial, nr_blocks);
 	duel_init(lrfu->duel, nr_blocks);
@@ -118,14 +115,14 @@ static void tick(struct lrfu *lrfu)
 	u64 bucket = ++lrfu->now >> lrfu->shift;
 
 	if (bucket > PAST_BUCKETS)
-		vtime_advance(lrfu->order, bucket - PAST_BUCKETS);
-	for (u32 i = 0; i < SWEEP && unlikely(lrfu->sweep < lrfu->nr_blocks); i++) {
+		vtime_advance(&lrfu->order, bucket - PAST_BUCKETS);
+	for (u32 i = 0; i < SWEEP && unlikely(lrfu->sweep < lrfu->order.nr_blocks); i++) {
 		u32 block = lrfu->sweep++;
 
-		if (!vtime_has(lrfu->order, block) || lrfu->block[block].unnamed)
+		if (!vtime_has(lrfu, block))
 			continue;
-		vtime_leave(lrfu->order, block);
-		vtime_enter(lrfu->order, block, bucket_of(lrfu, &lrfu->block[block]));
+		vtime_leave(lrfu, block);
+		vtime_enter(&lrfu->order, block, bucket_of(lrfu, &lrfu->block[block]));
 	}
 }
 
@@ -163,7 +160,7 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	struct ghost_past past;
 	bool lru_hit = false;
 
-	if (KV_BUG_ON(block >= lrfu->nr_blocks))
+	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
 		return;
 	tick(lrfu);
 	bury(lrfu, state);
@@ -190,7 +187,7 @@ static void lrfu_hit(void *policy, u32 block)
 	bool lru_hit;
 	u64 turn;
 
-	if (KV_BUG_ON(block >= lrfu->nr_blocks))
+	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
 		return;
 	turn = last_turn(lrfu, state);
 	lru_hit = !state->waited || duel_lru_has(lrfu->duel, turn);
@@ -207,50 +204,42 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 
-	if (KV_BUG_ON(block >= lrfu->nr_blocks))
+	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
 		return;
-	state->unnamed = !key;
 	state->last = lrfu->now;
-	if (!key) {
-		vtime_enter_first(lrfu->order, block);
-		return;
-	}
 	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
-	vtime_enter(lrfu->order, block, bucket_of(lrfu, state));
+	vtime_enter(&lrfu->order, block, bucket_of(lrfu, state));
 }
 
 static void lrfu_leave(void *policy, u32 block)
 {
 	struct lrfu *lrfu = policy;
 
-	kv_assert(block < lrfu->nr_blocks);
-	vtime_leave(lrfu->order, block);
+	kv_assert(block < lrfu->order.nr_blocks);
+	vtime_leave(lrfu, block);
 	lrfu->block[block].waited = true;
 }
 
 static void uncount(struct lrfu *lrfu, u32 block)
 {
-	kv_assert(block < lrfu->nr_blocks);
+	kv_assert(block < lrfu->order.nr_blocks);
 	lrfu->nr_named -= lrfu->block[block].counted;
 	lrfu->block[block].counted = false;
 }
 
 static u32 lrfu_pick(void *policy)
 {
-	struct lrfu *lrfu = policy;
-	u32 block = vtime_pick(lrfu->order);
+	u32 block = vtime_pick(policy);
 
 	if (likely(block != KV_NONE))
-		uncount(lrfu, block);
+		uncount(policy, block);
 	return block;
 }
 
 static void lrfu_take(void *policy, u32 block)
 {
-	struct lrfu *lrfu = policy;
-
-	vtime_take(lrfu->order, block);
-	uncount(lrfu, block);
+	vtime_take(policy, block);
+	uncount(policy, block);
 }
 
 static void lrfu_unpick(void *policy, u32 block)
@@ -258,9 +247,9 @@ static void lrfu_unpick(void *policy, u32 block)
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 
-	kv_assert(block < lrfu->nr_blocks);
-	vtime_unpick(lrfu->order, block);
-	state->counted = state->hash != 0 && !state->unnamed;
+	kv_assert(block < lrfu->order.nr_blocks);
+	vtime_unpick(lrfu, block);
+	state->counted = state->hash != 0;
 	lrfu->nr_named += state->counted;
 }
 
@@ -268,40 +257,19 @@ static void lrfu_expect(const void *policy, u32 block, bool soon)
 {
 	const struct lrfu *lrfu = policy;
 
-	kv_assert(block < lrfu->nr_blocks);
+	kv_assert(block < lrfu->order.nr_blocks);
 	if (!soon)
 		kv_prefetch_write(&lrfu->block[block]);
-	vtime_expect(lrfu->order, block, soon);
-}
-
-static u32 lrfu_ahead(const void *policy, u32 block)
-{
-	const struct lrfu *lrfu = policy;
-
-	return vtime_ahead(lrfu->order, block);
-}
-
-static bool lrfu_has(const void *policy, u32 block)
-{
-	const struct lrfu *lrfu = policy;
-
-	return vtime_has(lrfu->order, block);
-}
-
-static u32 lrfu_nr(const void *policy)
-{
-	const struct lrfu *lrfu = policy;
-
-	return lrfu->order->nr;
+	vtime_expect(lrfu, block, soon);
 }
 
 static int lrfu_check(const void *policy)
 {
 	const struct lrfu *lrfu = policy;
-	int err = vtime_check(lrfu->order);
+	int err = vtime_check(lrfu);
 	u32 nr_named = 0;
 
-	for (u32 block = 0; block < lrfu->nr_blocks; block++)
+	for (u32 block = 0; block < lrfu->order.nr_blocks; block++)
 		nr_named += lrfu->block[block].counted;
 	if (nr_named != lrfu->nr_named)
 		return -EUCLEAN;
@@ -321,8 +289,8 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,
-	.ahead		= lrfu_ahead,
-	.has		= lrfu_has,
-	.nr		= lrfu_nr,
+	.ahead		= vtime_ahead,
+	.has		= vtime_has,
+	.nr		= vtime_nr,
 	.check		= lrfu_check,
 };

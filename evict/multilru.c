@@ -13,7 +13,6 @@
 #include <kv/err.h>
 #include <kv/evict.h>
 
-#include "args.h"
 #include "keyed.h"
 #include "sketch.h"
 
@@ -22,11 +21,6 @@
 /* No time passes: buckets are levels. */
 #define FOREVER_SHIFT	31u
 
-struct counts {
-	struct sketch_batch batch;
-	struct sketch sketch;
-};
-
 static u32 capacity(u32 nr_blocks)
 {
 	return max(nr_blocks, 128u) * KEYS_A_BLOCK;
@@ -34,54 +28,39 @@ static u32 capacity(u32 nr_blocks)
 
 static size_t multilru_bytes(u32 nr_blocks)
 {
-	return keyed_bytes_with(nr_blocks, KV_CACHELINE + sizeof(struct counts) +
-				sketch_bytes(capacity(nr_blocks)));
+	return keyed_bytes_with(nr_blocks, KV_CACHELINE + sketch_bytes(capacity(nr_blocks)));
 }
 
 static void multilru_init(void *policy, u32 nr_blocks)
 {
 	static const u32 thresholds[NR_THRESHOLDS] = { 3, 8, 15 };
 	struct keyed *keyed = policy;
-	struct counts *counts;
 
 	keyed_init(policy, nr_blocks);
 	keyed->shift = FOREVER_SHIFT;
 	keyed->extra = (void *)(uintptr_t)kv_align_up((uintptr_t)keyed->extra, KV_CACHELINE);
 	for (u32 i = 0; i < NR_THRESHOLDS; i++)
 		keyed->param[i] = thresholds[i];
-	counts = keyed->extra;
-	sketch_init(&counts->sketch, capacity(nr_blocks));
+	sketch_init(keyed->extra, capacity(nr_blocks));
 }
 
 static int multilru_setup(void *policy, const char *args)
 {
 	struct keyed *keyed = policy;
 	u32 *at = keyed->param;
-	int err = args ? args_numbers(args, at, NR_THRESHOLDS, SKETCH_MAX) : 0;
+	int err = args ? keyed_params(keyed, args, NR_THRESHOLDS, SKETCH_MAX) : 0;
 
 	return err || at[0] < 1 || at[0] >= at[1] || at[1] >= at[2] ? -EINVAL : 0;
 }
 
 static u32 level_of(struct keyed *keyed, u32 block)
 {
-	struct counts *counts = keyed->extra;
-	u32 level = 0, nr;
+	u32 level = 0, nr = sketch_estimate(keyed->extra, keyed->block[block].hash);
 
-	kv_assert(block < keyed->nr_blocks);
-	if (counts->batch.nr)
-		sketch_flush(&counts->sketch, &counts->batch);
-	nr = sketch_estimate(&counts->sketch, keyed->block[block].hash);
+	kv_assert(block < keyed->order.nr_blocks);
 	while (level < NR_THRESHOLDS && nr >= keyed->param[level])
 		level++;
 	return level;
-}
-
-static void count(struct keyed *keyed, u32 block)
-{
-	struct counts *counts = keyed->extra;
-
-	kv_assert(block < keyed->nr_blocks);
-	sketch_note(&counts->sketch, &counts->batch, keyed->block[block].hash);
 }
 
 /* One block a fill. */
@@ -89,8 +68,8 @@ static void look_again(struct keyed *keyed)
 {
 	u32 block = keyed->hand, level;
 
-	keyed->hand = block + 1 < keyed->nr_blocks ? block + 1 : 0;
-	if (!vtime_has(keyed->order, block) || keyed->block[block].unnamed)
+	keyed->hand = block + 1 < keyed->order.nr_blocks ? block + 1 : 0;
+	if (!vtime_has(keyed, block))
 		return;
 	level = level_of(keyed, block);
 	if (level == keyed->block[block].level)
@@ -106,14 +85,16 @@ static void multilru_fill(void *policy, u32 block, const kvmm_key_t *key)
 	if (!keyed_block(keyed, block))
 		return;
 	keyed_fill(policy, block, key);
-	count(keyed, block);
+	sketch_add(keyed->extra, keyed->block[block].hash);
 	look_again(keyed);
 }
 
 static void multilru_hit(void *policy, u32 block)
 {
-	if (keyed_block(policy, block))
-		count(policy, block);
+	struct keyed *keyed = policy;
+
+	if (keyed_block(keyed, block))
+		sketch_add(keyed->extra, keyed->block[block].hash);
 }
 
 static void multilru_enter(void *policy, u32 block, const kvmm_key_t *key)
@@ -123,8 +104,8 @@ static void multilru_enter(void *policy, u32 block, const kvmm_key_t *key)
 
 	if (!state)
 		return;
-	state->level = key ? level_of(keyed, block) : 0;
-	keyed_enter(keyed, block, key, state->level);
+	state->level = level_of(keyed, block);
+	vtime_enter(&keyed->order, block, state->level);
 }
 
 const struct kv_evict_ops kv_evict_multilru = {

@@ -9,7 +9,6 @@ const struct kv_evict_ops *kv_evict_policies[KV_MAX_POLICIES + 1] = {
 	&kv_evict_lrfu,
 	&kv_evict_lru,
 	&kv_evict_lru_classic,
-	&kv_evict_slru,
 	&kv_evict_fifo,
 	&kv_evict_multilru,
 	&kv_evict_lineage,

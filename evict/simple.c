@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Policies that are one function from a block to a moment: fifo, priority and ttl.
+ * Policies that are one function from a block to a moment: lru, fifo, priority and ttl.
  *
+ *	lru		its put-back, which is the order of blocks of one bucket; lru-classic is the
+ *			same, and has blocks without key as well
  *	fifo		the block's fill
  *	priority	its put-back, and 8 sizes of the pool later at priority 100 than at 0
  *	ttl		the end of its time to live; without one, its put-back
@@ -16,6 +18,23 @@
 #include <kv/evict.h>
 
 #include "keyed.h"
+
+/* ---- lru ---- */
+
+static size_t lru_bytes(u32 nr_blocks)
+{
+	return line_up(sizeof(struct vtime)) + vtime_bytes(nr_blocks);
+}
+
+static void lru_init(void *policy, u32 nr_blocks)
+{
+	vtime_init(policy, nr_blocks, (char *)policy + line_up(sizeof(struct vtime)));
+}
+
+static void lru_enter(void *policy, u32 block, const kvmm_key_t *key)
+{
+	vtime_enter(policy, block, 0);
+}
 
 /* ---- fifo ---- */
 
@@ -38,7 +57,7 @@ static void fifo_enter(void *policy, u32 block, const kvmm_key_t *key)
 	if (!state)
 		return;
 	filled = keyed->now - (u32)((u32)keyed->now - state->filled);
-	keyed_enter(keyed, block, key, keyed_bucket(keyed, filled));
+	vtime_enter(&keyed->order, block, keyed_bucket(keyed, filled));
 }
 
 /* ---- priority ---- */
@@ -48,7 +67,7 @@ static void fifo_enter(void *policy, u32 block, const kvmm_key_t *key)
 static u64 priority_bucket(const struct keyed *keyed, const struct keyed_block *state)
 {
 	u32 priority = state->value ? state->value - 1 : KV_NO_PRIORITY;
-	u64 later = (u64)keyed->nr_blocks * PRIORITY_SIZES * priority / KV_MAX_PRIORITY;
+	u64 later = (u64)keyed->order.nr_blocks * PRIORITY_SIZES * priority / KV_MAX_PRIORITY;
 
 	return keyed_bucket(keyed, keyed->now + later);
 }
@@ -59,7 +78,7 @@ static void priority_enter(void *policy, u32 block, const kvmm_key_t *key)
 	const struct keyed_block *state = keyed_block(keyed, block);
 
 	if (state)
-		keyed_enter(keyed, block, key, priority_bucket(keyed, state));
+		vtime_enter(&keyed->order, block, priority_bucket(keyed, state));
 }
 
 static int priority_advise(void *policy, u32 block, enum kv_evict_advice what, u64 value)
@@ -94,7 +113,7 @@ static void ttl_enter(void *policy, u32 block, const kvmm_key_t *key)
 	const struct keyed_block *state = keyed_block(keyed, block);
 
 	if (state)
-		keyed_enter(keyed, block, key, ttl_bucket(keyed, state));
+		vtime_enter(&keyed->order, block, ttl_bucket(keyed, state));
 }
 
 static int ttl_advise(void *policy, u32 block, enum kv_evict_advice what, u64 value)
@@ -119,6 +138,21 @@ static void ttl_hint(void *policy, u32 block, u64 when)
 
 	ttl_advise(policy, block, KV_ADVISE_TTL, when > keyed->now ? when - keyed->now : 0);
 }
+
+#define LRU_OPS									\
+	VTIME_OPS, .bytes = lru_bytes, .init = lru_init, .enter = lru_enter,		\
+	.expect = vtime_expect, .check = vtime_check
+
+const struct kv_evict_ops kv_evict_lru = {
+	.name = "lru",
+	LRU_OPS,
+};
+
+const struct kv_evict_ops kv_evict_lru_classic = {
+	.name = "lru-classic",
+	.keeps_unnamed = true,
+	LRU_OPS,
+};
 
 const struct kv_evict_ops kv_evict_fifo = {
 	.name = "fifo",

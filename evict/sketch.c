@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Counters of 4 bits, 16 to a word; see sketch.h. */
-#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/hash.h>
 
@@ -12,8 +11,6 @@
 #define COUNTERS_A_KEY	4u
 #define WINDOW		10u		/* in keys of the capacity */
 #define HALF_MASK	0x7777777777777777ull
-/* Words halved for each key added: a round ends well before the next one is due. */
-#define HALVED_A_KEY	1u
 
 struct place {
 	u32 word;
@@ -56,10 +53,9 @@ static u32 lowest_of(const struct sketch *sketch, const struct place *places)
 {
 	u32 lowest = SKETCH_MAX;
 
-	/* Each word is a statistic of its own: nothing else is read on the strength of it. */
 	for (u32 i = 0; i < NR_HASHES; i++)
-		lowest = min(lowest, (u32)(READ_ONCE(sketch->word[places[i].word]) >>
-					   places[i].shift & SKETCH_MAX));
+		lowest = min(lowest, (u32)(sketch->word[places[i].word] >> places[i].shift &
+					   SKETCH_MAX));
 	return lowest;
 }
 
@@ -71,60 +67,30 @@ u32 sketch_estimate(const struct sketch *sketch, u64 hash)
 	return lowest_of(sketch, places);
 }
 
-/* From @from to one more, unless another thread has raised it already. */
-static void raise(struct sketch *sketch, struct place place, u32 from)
+/* One word of the rounds that have begun. */
+static void halve_one(struct sketch *sketch)
 {
-	u64 *word = &sketch->word[place.word], old = READ_ONCE(*word);
+	u64 *word = &sketch->word[sketch->nr_halved & (sketch->nr_words - 1)];
 
-	while ((old >> place.shift & SKETCH_MAX) == from)
-		if (kv_cas(word, &old, old + (1ull << place.shift)))
-			return;
+	if (likely(sketch->nr_halved >= sketch->nr_added / sketch->window * sketch->nr_words))
+		return;
+	*word = *word >> 1 & HALF_MASK;
+	sketch->nr_halved++;
 }
 
-static void add(struct sketch *sketch, u64 hash)
+void sketch_add(struct sketch *sketch, u64 hash)
 {
 	struct place places[NR_HASHES];
 	u32 lowest;
 
 	places_of(sketch, hash, places);
 	lowest = lowest_of(sketch, places);
-	for (u32 i = 0; lowest < SKETCH_MAX && i < NR_HASHES; i++)
-		raise(sketch, places[i], lowest);
-}
+	for (u32 i = 0; lowest < SKETCH_MAX && i < NR_HASHES; i++) {
+		u64 *word = &sketch->word[places[i].word];
 
-/* A few words of the rounds that have begun; each word of each round is one thread's. */
-static void halve_some(struct sketch *sketch, u32 nr)
-{
-	u64 due = READ_ONCE(sketch->nr_added) / sketch->window * sketch->nr_words;
-	u64 first = READ_ONCE(sketch->nr_halved);
-
-	do {
-		if (likely(first >= due))
-			return;
-		nr = min((u64)nr, due - first);
-	} while (!kv_cas(&sketch->nr_halved, &first, first + nr));
-	for (u32 i = 0; i < nr; i++) {
-		u64 *word = &sketch->word[(first + i) & (sketch->nr_words - 1)];
-		u64 old = READ_ONCE(*word);
-
-		while (old && !kv_cas(word, &old, old >> 1 & HALF_MASK))
-			;
+		if ((*word >> places[i].shift & SKETCH_MAX) == lowest)
+			*word += 1ull << places[i].shift;
 	}
-}
-
-void sketch_flush(struct sketch *sketch, struct sketch_batch *batch)
-{
-	struct place places[NR_HASHES];
-	u32 nr = batch->nr;
-
-	for (u32 i = 0; i < nr; i++) {
-		places_of(sketch, batch->hash[i], places);
-		for (u32 j = 0; j < NR_HASHES; j++)
-			kv_prefetch_write(&sketch->word[places[j].word]);
-	}
-	for (u32 i = 0; i < nr; i++)
-		add(sketch, batch->hash[i]);
-	batch->nr = 0;
-	kv_fetch_add(&sketch->nr_added, nr);
-	halve_some(sketch, nr * HALVED_A_KEY);
+	sketch->nr_added++;
+	halve_one(sketch);
 }

@@ -9,22 +9,16 @@
 #include "vtime.h"
 
 #define SLOT_MASK	(VTIME_BUCKETS - 1)
-#define NR_HEADS	(VTIME_BUCKETS + 1)
 
 static_assert(VTIME_WORDS == 64, "one word names the words that are not 0");
 static_assert(sizeof(struct vtime_link) == 16, "side memory is 16 bytes a block");
-static_assert(KVMM_MAX_BLOCKS + NR_HEADS <= BIT(31), "a block id fits the links");
+static_assert(KVMM_MAX_BLOCKS + VTIME_BUCKETS <= BIT(31), "a block id fits the links");
 
 /* ---- heads and bits ---- */
 
 static u32 head_of_slot(const struct vtime *vtime, u32 slot)
 {
 	return vtime->nr_blocks + slot;
-}
-
-static u32 head_of_first(const struct vtime *vtime)
-{
-	return vtime->nr_blocks + VTIME_BUCKETS;
 }
 
 static void mark_slot(struct vtime *vtime, u32 slot)
@@ -83,7 +77,7 @@ static void link_del(struct vtime *vtime, u32 block)
 	link->in = 0;
 	kv_assert(vtime->nr);
 	vtime->nr--;
-	if (link->prev == link->next && link->prev - vtime->nr_blocks < VTIME_BUCKETS)
+	if (link->prev == link->next && link->prev >= vtime->nr_blocks)
 		unmark_slot(vtime, link->prev - vtime->nr_blocks);
 }
 
@@ -96,13 +90,14 @@ static bool block_is_bad(const struct vtime *vtime, u32 block, bool in)
 
 size_t vtime_bytes(u32 nr_blocks)
 {
-	return sizeof(struct vtime) + ((size_t)nr_blocks + NR_HEADS) * sizeof(struct vtime_link);
+	return ((size_t)nr_blocks + VTIME_BUCKETS) * sizeof(struct vtime_link);
 }
 
-void vtime_init(struct vtime *vtime, u32 nr_blocks)
+void vtime_init(struct vtime *vtime, u32 nr_blocks, void *links)
 {
 	vtime->nr_blocks = nr_blocks;
-	for (u32 head = nr_blocks; head < nr_blocks + NR_HEADS; head++) {
+	vtime->link = links;
+	for (u32 head = nr_blocks; head < nr_blocks + VTIME_BUCKETS; head++) {
 		vtime->link[head].next = head;
 		vtime->link[head].prev = head;
 	}
@@ -142,16 +137,10 @@ void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)
 	link_add(vtime, head_of_slot(vtime, slot), block);
 }
 
-void vtime_enter_first(struct vtime *vtime, u32 block)
+void vtime_leave(void *policy, u32 block)
 {
-	if (block_is_bad(vtime, block, false))
-		return;
-	vtime->nr_picked = 0;
-	link_add(vtime, vtime->link[head_of_first(vtime)].prev, block);
-}
+	struct vtime *vtime = policy;
 
-void vtime_leave(struct vtime *vtime, u32 block)
-{
 	if (block_is_bad(vtime, block, true))
 		return;
 	vtime->nr_picked = 0;
@@ -159,10 +148,12 @@ void vtime_leave(struct vtime *vtime, u32 block)
 }
 
 /* Its links, and then those of its neighbours. */
-void vtime_expect(const struct vtime *vtime, u32 block, bool soon)
+void vtime_expect(const void *policy, u32 block, bool soon)
 {
+	const struct vtime *vtime = policy;
 	const struct vtime_link *link = &vtime->link[block];
 
+	kv_assert(block < vtime->nr_blocks);
 	if (!soon) {
 		kv_prefetch_write(link);
 		return;
@@ -171,13 +162,25 @@ void vtime_expect(const struct vtime *vtime, u32 block, bool soon)
 	kv_prefetch_write(&vtime->link[link->next]);
 }
 
+u32 vtime_ahead(const void *policy, u32 block)
+{
+	const struct vtime *vtime = policy;
+
+	kv_assert(block < vtime->nr_blocks);
+	return vtime->link[block].ahead;
+}
+
+u32 vtime_nr(const void *policy)
+{
+	const struct vtime *vtime = policy;
+
+	return vtime->nr;
+}
+
 u32 vtime_first(const struct vtime *vtime)
 {
-	u32 head = head_of_first(vtime), slot;
+	u32 slot = first_slot(vtime);
 
-	if (unlikely(vtime->link[head].next != head))
-		return vtime->link[head].next;
-	slot = first_slot(vtime);
 	return slot == KV_NONE ? KV_NONE : vtime->link[head_of_slot(vtime, slot)].next;
 }
 
@@ -188,16 +191,19 @@ u32 vtime_first_in(const struct vtime *vtime, u64 bucket)
 	return next < vtime->nr_blocks ? next : KV_NONE;
 }
 
-void vtime_take(struct vtime *vtime, u32 block)
+void vtime_take(void *policy, u32 block)
 {
+	struct vtime *vtime = policy;
+
 	if (block_is_bad(vtime, block, true))
 		return;
 	vtime->nr_picked++;
 	link_del(vtime, block);
 }
 
-u32 vtime_pick(struct vtime *vtime)
+u32 vtime_pick(void *policy)
 {
+	struct vtime *vtime = policy;
 	u32 block = vtime_first(vtime);
 
 	if (likely(block != KV_NONE))
@@ -205,20 +211,24 @@ u32 vtime_pick(struct vtime *vtime)
 	return block;
 }
 
-void vtime_unpick(struct vtime *vtime, u32 block)
+void vtime_unpick(void *policy, u32 block)
 {
-	struct vtime_link *link = &vtime->link[block];
+	struct vtime *vtime = policy;
+	u32 prev = vtime->link[block].prev;
 
 	if (block_is_bad(vtime, block, false))
 		return;
 	if (unlikely(!vtime->nr_picked)) {
-		link_add(vtime, head_of_first(vtime), block);
+		vtime_enter_front(vtime, block, vtime->base);
 		return;
 	}
 	vtime->nr_picked--;
-	if (link->prev == link->next && link->prev - vtime->nr_blocks < VTIME_BUCKETS)
-		mark_slot(vtime, link->prev - vtime->nr_blocks);
-	link_add(vtime, link->prev, block);
+	/* Victims taken later that are lost, as their entries are worn out, kept their links. */
+	while (unlikely(prev < vtime->nr_blocks && !vtime->link[prev].in))
+		prev = vtime->link[prev].prev;
+	if (prev >= vtime->nr_blocks)
+		mark_slot(vtime, prev - vtime->nr_blocks);
+	link_add(vtime, prev, block);
 }
 
 /* ---- the window ---- */
@@ -277,7 +287,7 @@ static bool aheads_are_sound(const struct vtime *vtime)
 {
 	u64 sum = 0;
 
-	for (u32 i = 0; i < vtime->nr_blocks + NR_HEADS; i++) {
+	for (u32 i = 0; i < vtime->nr_blocks + VTIME_BUCKETS; i++) {
 		const struct vtime_link *link = &vtime->link[i];
 
 		if (link->reserved || link->ahead >= max(vtime->nr_blocks, 1u))
@@ -287,12 +297,11 @@ static bool aheads_are_sound(const struct vtime *vtime)
 	return sum == vtime->ahead_sum;
 }
 
-int vtime_check(const struct vtime *vtime)
+int vtime_check(const void *policy)
 {
-	u32 nr = count_list(vtime, head_of_first(vtime)), nr_in = 0;
+	const struct vtime *vtime = policy;
+	u32 nr = 0, nr_in = 0;
 
-	if (nr == KV_NONE)
-		return -EUCLEAN;
 	for (u32 slot = 0; slot < VTIME_BUCKETS; slot++) {
 		u32 nr_here = count_list(vtime, head_of_slot(vtime, slot));
 		bool bit = vtime->bits[slot / 64] & BIT64(slot % 64);

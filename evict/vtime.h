@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks ordered by virtual time: the base of most policies.
+ * Blocks ordered by virtual time: the base of all policies.
  *
  * A policy maps each block to a bucket, a number that may grow for ever; smaller ones are evicted
  * first, within a bucket the block that came first. The window of VTIME_BUCKETS buckets from @base
@@ -9,6 +9,9 @@
  *
  * A picked block keeps its links, and they are good again once everything that was done after has
  * been undone: so unpick is exact, from wherever the block was taken.
+ *
+ * A policy's memory begins with its struct vtime: so VTIME_OPS are calls of kv_evict_ops as they
+ * stand, and a policy writes only those in which it differs.
  *
  * Invariants, recomputed by vtime_check():
  * 1. A block is in one list at most, and in one if it is marked so; nr of them are.
@@ -21,6 +24,7 @@
 #define EVICT_VTIME_H
 
 #include <kv/bits.h>
+#include <kv/evict.h>
 #include <kv/types.h>
 
 #define VTIME_BUCKETS	4096u
@@ -51,7 +55,7 @@ struct vtime {
 	u64 base;			/* first bucket of the window */
 	u64 words;			/* words of ->bits that are not 0 */
 	u64 bits[VTIME_WORDS];		/* by bucket, modulo VTIME_BUCKETS */
-	struct vtime_link link[];	/* by block; heads by bucket; the head of the first */
+	struct vtime_link *link;	/* fixed at creation; by block, then heads by bucket */
 };
 
 /* Parts of a policy's memory begin on a cache line each. */
@@ -60,45 +64,50 @@ static inline size_t line_up(size_t bytes)
 	return kv_align_up(bytes, KV_CACHELINE);
 }
 
+/* The links, which the policy gives room. */
 size_t vtime_bytes(u32 nr_blocks);
-/* Of zeroed memory. */
-void vtime_init(struct vtime *vtime, u32 nr_blocks);
+/* Of zeroed memory, as @links. */
+void vtime_init(struct vtime *vtime, u32 nr_blocks, void *links);
 
 /* The block joins the order, behind the others of that bucket. */
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket);
 /* The same, before the others. */
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket);
-/* It joins those that go before all buckets, behind them. */
-void vtime_enter_first(struct vtime *vtime, u32 block);
-void vtime_leave(struct vtime *vtime, u32 block);
+void vtime_leave(void *policy, u32 block);
 
 /* The next victim, or KV_NONE. */
 u32 vtime_first(const struct vtime *vtime);
 /* The next victim of one bucket, or KV_NONE. */
 u32 vtime_first_in(const struct vtime *vtime, u64 bucket);
 /* vtime_first(), and it leaves the order; vtime_unpick() may undo it. */
-u32 vtime_pick(struct vtime *vtime);
+u32 vtime_pick(void *policy);
 /* Any block leaves the order likewise. */
-void vtime_take(struct vtime *vtime, u32 block);
-/* Newest first. If others have come or gone since, the block goes before all others. */
-void vtime_unpick(struct vtime *vtime, u32 block);
+void vtime_take(void *policy, u32 block);
+/*
+ * Newest first; some may never come back. If others have come or gone since, the block goes before
+ * all others.
+ */
+void vtime_unpick(void *policy, u32 block);
 
 /* The window begins at @base now, if it did not later: older blocks count as of @base. */
 void vtime_advance(struct vtime *vtime, u64 base);
 
-/* The block is about to enter or leave; see kv_evict_ops. */
-void vtime_expect(const struct vtime *vtime, u32 block, bool soon);
+/* As kv_evict_ops has them. */
+void vtime_expect(const void *policy, u32 block, bool soon);
+u32 vtime_ahead(const void *policy, u32 block);
+u32 vtime_nr(const void *policy);
+int vtime_check(const void *policy);
 
-int vtime_check(const struct vtime *vtime);
-
-static inline u32 vtime_ahead(const struct vtime *vtime, u32 block)
+static inline bool vtime_has(const void *policy, u32 block)
 {
-	return vtime->link[block].ahead;
-}
+	const struct vtime *vtime = policy;
 
-static inline bool vtime_has(const struct vtime *vtime, u32 block)
-{
 	return block < vtime->nr_blocks && vtime->link[block].in;
 }
+
+#define VTIME_OPS								\
+	.leave = vtime_leave, .pick = vtime_pick, .take = vtime_take,		\
+	.unpick = vtime_unpick, .ahead = vtime_ahead, .has = vtime_has,		\
+	.nr = vtime_nr
 
 #endif /* EVICT_VTIME_H */

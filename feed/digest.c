@@ -14,9 +14,9 @@
 #include <kv/buf.h>
 #include <kv/zone.h>
 #include <kvmm/ext/inspect.h>
+#include <order/digest.h>
 #include <pool/determ.h>
-#include <pool/digest.h>
-#include <pool/lease.h>
+#include <lease/lease.h>
 
 #include "internal.h"
 
@@ -68,7 +68,7 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 	struct kvmm_extent run;
 
 	kv_assert_held(&pool->lock);
-	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
+	for (u32 at = 0; !kv_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
 		sum_add_two(sum, run.start, run.nr);
 	elastic_sum(sum, pool);
 	/* How many of them a request may have. */
@@ -169,18 +169,6 @@ static void sum_policy(struct sum *sum, struct kvmm_pool *pool, void *policy)
 	}
 }
 
-static void sum_class_marks(struct sum *sum, const struct kvmm_pool *pool)
-{
-	const struct classes *classes = pool->order.classes;
-
-	kv_assert_held(&pool->order.lock);
-	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		sum_add_two(sum, classes->mark[i], classes->priority ? classes->priority[i] : 0);
-		sum_add(sum, classes->owner ? classes->owner[i] : 0);
-	}
-	sum_add_two(sum, classes->nr_protected, classes->nr_events);
-}
-
 /* The tenants with limits, how near to them, and since when each block waits. */
 static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
 {
@@ -222,16 +210,24 @@ static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 static void sum_order(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct order *order = &pool->order;
+	const struct classes *classes = order->classes;
 
 	kv_assert_held(&pool->lock);
 	if (!pool->caches)
 		return;
 	for (u32 class = 0; class < order->nr_policies; class++)
-		sum_policy(sum, pool, order->policies[class]);
+		sum_policy(sum, pool, order->rest.policy[class]);
 	if (order->quotas)
 		sum_quotas(sum, pool);
-	if (order->classes)
-		sum_class_marks(sum, pool);
+	if (classes) {
+		kv_assert_held(&order->lock);
+		for (u32 i = 0; i < pool->nr_blocks; i++) {
+			sum_add_two(sum, classes->mark[i],
+				    classes->priority ? classes->priority[i] : 0);
+			sum_add(sum, classes->owner ? classes->owner[i] : 0);
+		}
+		sum_add_two(sum, classes->nr_protected, classes->nr_events);
+	}
 	sum_families(sum, pool);
 }
 
@@ -445,18 +441,9 @@ int kvmm_digest_compare(const struct kvmm_digest_info *a, const struct kvmm_dige
 			continue;
 		*diff = (struct kvmm_digest_diff){ .pool = i, .part = part };
 		memcpy(diff->name, a[i].name, sizeof(diff->name) - 1);
+		kv_buf_printf(&(struct kv_buf){ diff->text, sizeof(diff->text), 0 },
+			      "pool %u '%s': %s", i, diff->name, kv_digest_part_name(part));
 		return 1;
 	}
 	return 0;
-}
-
-int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes)
-{
-	struct kv_buf text = { buf, bytes, 0 };
-
-	if (!diff || (bytes && !buf))
-		return -EINVAL;
-	kv_buf_printf(&text, "pool %u '%.*s': %s", diff->pool, (int)sizeof(diff->name), diff->name,
-		      kv_digest_part_name(diff->part));
-	return text.len;
 }

@@ -14,68 +14,6 @@
 
 #include "internal.h"
 
-static void glance_door(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
-{
-	const struct door *door = &pool->door;
-
-	*stat = (struct kvmm_alloc_stat){
-		.nr_waiting = kv_peek(&door->nr_waiting),
-		.nr_promised = kv_peek(&door->nr_promised),
-		.nr_timed_out = kv_peek(&door->nr_timed_out),
-		.nr_cancelled = kv_peek(&door->nr_cancelled),
-	};
-	kv_peek_copy(&stat->marks, &door->marks, sizeof(stat->marks));
-	kv_peek_copy(&stat->costs, &door->costs, sizeof(stat->costs));
-	kv_peek_copy(stat->taken, door->taken, sizeof(stat->taken));
-	kv_peek_copy(stat->skipped, door->skipped, sizeof(stat->skipped));
-	kv_peek_copy(stat->saved, door->saved, sizeof(stat->saved));
-}
-
-static void glance_steps(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
-			 struct kvmm_pace_stat *pace)
-{
-	const struct steps *steps = steps_of(pool);
-	bool used, open;
-
-	if (steps) {
-		kv_peek_copy(stat, &steps->stat, sizeof(*stat));
-		kv_peek_copy(pace, &steps->pace.stat, sizeof(*pace));
-		pace->bytes_per_ms = kv_peek(&steps->pace.how.bytes_per_ms);
-		pace->bytes_per_step = kv_peek(&steps->pace.how.bytes_per_step);
-		stat->nr_streams = kv_peek(&steps->nr_streams);
-		stat->steps = kv_peek(&steps->nr_steps);
-	}
-	for (u32 i = 0; steps && i < KVMM_MAX_STREAMS; i++) {
-		kv_peek_copy(&used, &steps->stream[i].used, sizeof(used));
-		kv_peek_copy(&open, &steps->stream[i].open, sizeof(open));
-		stat->nr_open += used && open;
-	}
-	stat->unseen_blocks = kv_peek(&pool->nr_unseen);
-	stat->is_blind = READ_ONCE(pool->blind) != 0;
-}
-
-static void glance_elastic(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
-{
-	const struct elastic *now = elastic_of(pool);
-	struct elastic el;
-
-	if (!now)
-		return;
-	kv_peek_copy(&el, now, sizeof(el));
-	*stat = (struct kvmm_elastic_stat){
-		.unit_bytes = el.unit_bytes, .given_bytes = el.nr_gone * el.unit_bytes,
-		.untold_bytes = el.nr_untold * el.unit_bytes,
-		.stuck_bytes = el.nr_stuck * el.unit_bytes, .target_bytes = el.target,
-		.pageblock_blocks = pool->pb.size,
-		.away_blocks = kv_peek(&pool->pb.nr_away),
-		.is_active = el.job.active, .nr_relents = el.nr_relents,
-		.shrunk_bytes = el.shrunk_bytes, .grown_bytes = el.grown_bytes,
-		.moved_blocks = el.moved, .evicted_blocks = el.evicted, .nr_failed = el.nr_failed,
-	};
-	for (u32 i = 0; i < el.nr_spans; i++)
-		stat->total_bytes += el.span[i].nr_units * el.unit_bytes;
-}
-
 static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
 	const struct classes *classes = pool->order.classes;
@@ -86,12 +24,7 @@ static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance
 		struct class class;
 
 		kv_peek_copy(&class, &classes->class[i], sizeof(class));
-		glance->class[i] = (struct kvmm_class_stat){
-			.name = class.name, .nr = class.nr, .quota = class.quota,
-			.evicted = class.evicted, .demoted = class.demoted,
-			.reached = class.reached, .nr_outside = class.nr_outside,
-			.bytes = ((u64)class.nr + class.nr_outside) * pool->block_bytes,
-		};
+		glance->class[i] = class_stat_of(&class, pool->block_bytes);
 	}
 }
 
@@ -102,7 +35,7 @@ static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 	const struct verify *verify = verify_of(pool);
 	struct pool_grow grow;
 
-	glance_door(pool, &glance->alloc);
+	alloc_stat_peek(pool, &glance->alloc);
 	kv_peek_copy(&grow, &pool->grow, sizeof(grow));
 	glance->growth = (struct kvmm_growth_stat){
 		.size = sizeof(glance->growth), .nr_reserved = grow.nr_reserved,
@@ -110,8 +43,9 @@ static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 		.elsewhere = grow.elsewhere, .steals = grow.steals,
 		.stolen_blocks = grow.stolen_blocks,
 	};
-	glance_steps(pool, &glance->step, &glance->pace);
-	glance_elastic(pool, &glance->elastic);
+	step_stat_peek(pool, &glance->step);
+	pace_stat_peek(pool, &glance->pace);
+	elastic_stat_peek(pool, &glance->elastic);
 	if (verify) {
 		kv_peek_copy(&glance->verify, &verify->stat, sizeof(glance->verify));
 		glance->verify.sample_pm = kv_peek(&verify->sample_pm);
@@ -151,44 +85,23 @@ int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 
 /* ---- tenants ---- */
 
-u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max,
-			   struct kvmm_tenant_stat *rest)
+u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max)
 {
 	const struct quotas *quotas;
 	struct account account;
 	u32 nr = 0;
 
-	*rest = (struct kvmm_tenant_stat){ .size = sizeof(*rest) };
 	kv_rcu_read_lock();	/* an account that goes stays for that long */
 	quotas = pool_refusal(pool) ? NULL : smp_load_acquire(&pool->order.quotas);
 	for (u32 i = 0; quotas && i < MAX_ACCOUNTS; i++) {
 		/* Pairs with account_add(): the account behind the pointer is complete. */
 		const struct account *now = smp_load_acquire(&quotas->account[i]);
 
-		if (!now)
+		if (!now || nr++ >= max)
 			continue;
 		kv_peek_copy(&account, now, sizeof(account));
-		if (nr++ < max) {
-			tenants[nr - 1] = (struct kvmm_tenant_stat){
-				.size = sizeof(*tenants), .tenant = account.tenant,
-				.min = account.limit.min, .low = account.limit.low,
-				.high = account.limit.high, .max = account.limit.max,
-				.usage = account.usage, .peak = account.peak,
-				.nr_low = account.nr_low, .nr_high = account.nr_high,
-				.nr_max = account.nr_max, .nr_oom = account.nr_oom,
-				.nr_reclaimed = account.nr_reclaimed,
-				.nr_evicted = account.nr_evicted,
-			};
-			continue;
-		}
-		rest->usage += account.usage;
-		rest->peak += account.peak;
-		rest->nr_low += account.nr_low;
-		rest->nr_high += account.nr_high;
-		rest->nr_max += account.nr_max;
-		rest->nr_oom += account.nr_oom;
-		rest->nr_reclaimed += account.nr_reclaimed;
-		rest->nr_evicted += account.nr_evicted;
+		tenants[nr - 1] = account_stat_of(&account);
+		tenants[nr - 1].size = sizeof(*tenants);
 	}
 	kv_rcu_read_unlock();
 	return nr;
@@ -218,6 +131,7 @@ static const struct {
 				    background_stat_read },
 	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), false, elastic_stat_read },
 	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), false, tier_stat_read },
+	[KVMM_STAT_TIER_TIME]	= { sizeof(struct kvmm_tier_time), false, tier_time_read },
 	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), true, tier_config_read },
 	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
 				    false, residency_stat_read },

@@ -12,7 +12,7 @@
  * and read here without: by kv_peek(), each of them whole, but maybe old.
  */
 #include <kvmm/ext/inspect.h>
-#include <pool/arena.h>
+#include <pool/local.h>
 #include <pool/determ.h>
 #include <pool/lease.h>
 
@@ -130,19 +130,6 @@ static bool parent_near(const struct kvmm_pool *pool, const struct kv_entry *ent
 	return kv_is_still(&parent->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
 }
 
-static void add_name(struct kvmm_pool *pool, const struct kv_entry *entry, u32 index,
-		     struct kvmm_map_run *run)
-{
-	kv_assert(index < pool->entries.nr);
-	run->key = kv_entry_key(entry);
-	run->domain = kv_entry_domain(entry);
-	run->position = READ_ONCE(entry->position);
-	run->flags |= KVMM_MAP_HAS_KEY;
-	if (run->position && (parent_kept(pool, index, &run->parent) ||
-			      parent_near(pool, entry, &run->parent)))
-		run->flags |= KVMM_MAP_HAS_PARENT;
-}
-
 static void add_class(const struct kvmm_pool *pool, u32 index, struct kvmm_map_run *run)
 {
 	const struct classes *classes = pool->order.classes;
@@ -180,8 +167,16 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 			      (word & KV_ENTRY_HIDDEN ? KVMM_MAP_HIDDEN : 0) |
 			      (word & KV_ENTRY_DUP ? KVMM_MAP_DUP : 0);
 	}
-	if (run->state != KVMM_MAP_PRIVATE)
-		add_name(pool, entry, index, run);
+	if (run->state != KVMM_MAP_PRIVATE) {
+		kv_assert(index < pool->entries.nr);
+		run->key = kv_entry_key(entry);
+		run->domain = kv_entry_domain(entry);
+		run->position = READ_ONCE(entry->position);
+		run->flags |= KVMM_MAP_HAS_KEY;
+		if (run->position && (parent_kept(pool, index, &run->parent) ||
+				      parent_near(pool, entry, &run->parent)))
+			run->flags |= KVMM_MAP_HAS_PARENT;
+	}
 	if (kv_word_is(word, KV_ENTRY_REGISTERED))
 		add_class(pool, index, run);
 	else if (!kv_word_is(word, KV_ENTRY_EVICTING))

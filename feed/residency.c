@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Times of sampled blocks; see <kvmm/metrics.h>.
+ * Times of sampled blocks; see <kvmm/ext/inspect.h>.
  *
  * A record belongs to an entry, for one generation. Registering the block writes it, hits read and
  * write it, and forgetting the name ends it, under the locks for that: hits have references, so
@@ -84,6 +84,7 @@ static void residency_registered(struct kvmm_pool *pool, const struct kv_handle 
 	struct residency *res = residency_of(pool);
 	u32 ppm = READ_ONCE(res->ppm);
 
+	kv_assert_reading();
 	for (u32 i = 0; i < nr && ppm; i++) {
 		struct residency_rec *rec = &res->rec[handles[i].index];
 		u64 now;
@@ -130,6 +131,7 @@ static void residency_removed(struct kvmm_pool *pool, const struct kv_handle *ha
 	struct residency *res = residency_of(pool);
 	u32 ppm = READ_ONCE(res->ppm_max);
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
 		struct residency_rec *rec = &res->rec[handles[i].index];
 		u64 now;

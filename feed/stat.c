@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The statistics of a pool: counts as of one moment, and a picture.
+ * The statistics of a pool: counts as of one moment.
  *
  * Read under the lock, blocks being moved are waited for; or in passing, by a reader that watches
  * and must not keep a thread waiting.
  */
 
+#include <kv/evict.h>
+#include <kv/registry_key.h>
 #include <kvmm/compact.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>
-#include <pool/local.h>
+#include <percpu/arena.h>
+#include <percpu/mag.h>
+#include <kvmm/ext/migrate.h>
 
 #include "internal.h"
 
@@ -23,7 +27,7 @@ static u32 as_counted(u64 nr, u32 most)
 struct raw {
 	struct pool_count	count;		/* that of arenas and magazines included */
 	struct claims		claims;
-	struct kvmm_zone_stat	zone;
+	struct kv_zone_stat	zone;
 	u32			nr_mags;	/* of those that are held */
 	u32			nr_arenas;	/* free there */
 	u32			nr_reserved;
@@ -129,13 +133,13 @@ int pool_stat_read(struct kvmm_pool *pool, void *stat)
 		return err;
 	arenas_lock(pool);
 	raw = (struct raw){
-		.count = pool_counts(pool), .claims = pool->claims, .nr_mags = mags_nr(pool),
+		.count = pool_counts(pool), .claims = pool->claims,
 		.nr_arenas = arenas_nr_free(pool), .nr_reserved = pool_nr_reserved(pool),
 		.nr_away = pool->pb.nr_away,
 		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
 	};
-	mags_count(pool, &raw.count);
-	kvmm_zone_get_stat(pool->zone, &raw.zone);
+	raw.nr_mags = mags_peek(pool, &raw.count);
+	kv_zone_get_stat(pool->zone, &raw.zone);
 	fill_stat(pool, &raw, stat);
 	arenas_unlock(pool);
 	pool_leave(pool);
@@ -144,24 +148,13 @@ int pool_stat_read(struct kvmm_pool *pool, void *stat)
 
 /* ---- the same in passing, without a lock ---- */
 
-/* Counts of magazines come to the pool's own counts now and then: never seen in both. */
-static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
-{
-	u32 seq;
-
-	do {
-		seq = kv_seq_read_begin(&pool->fold_seq);
-		kv_peek_copy(&raw->count, &pool->count, sizeof(raw->count));
-		raw->nr_mags = mags_peek(pool, &raw->count);
-	} while (kv_seq_read_retry(&pool->fold_seq, seq));
-}
-
 int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	      struct kvmm_pool_stat *stat)
 {
 	const struct arenas *arenas = pool_arenas(pool);
 	struct pool_count count;
 	struct raw raw;
+	u32 seq;
 	int err = pool_refusal(pool);
 
 	if (err)
@@ -174,7 +167,12 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 		.metadata_bytes = kv_peek(&pool->metadata_bytes) + bytes_beside(pool),
 	};
 	kv_peek_copy(&raw.claims, &pool->claims, sizeof(raw.claims));
-	peek_counts(pool, &raw);
+	/* Counts of magazines come to the pool's own counts now and then: never seen in both. */
+	do {
+		seq = kv_seq_read_begin(&pool->fold_seq);
+		kv_peek_copy(&raw.count, &pool->count, sizeof(raw.count));
+		raw.nr_mags = mags_peek(pool, &raw.count);
+	} while (kv_seq_read_retry(&pool->fold_seq, seq));
 	for (u32 i = 0; arenas && i < arenas->nr; i++) {
 		kv_peek_copy(&count, &arenas->arena[i].count, sizeof(count));
 		arena_count_add(&count, &raw.count);
@@ -190,84 +188,6 @@ int peek_stat_read(struct kvmm_pool *pool, void *stat)
 
 	kv_zone_glance(pool->zone, &zone);
 	return pool_peek(pool, &zone, stat);
-}
-
-/* ---- the map ---- */
-
-struct part {
-	u32 nr;
-	u32 nr_held;
-	u32 nr_cached;		/* of nr_held: only cached, evictable */
-	u32 nr_away;
-	bool has_pinned;
-};
-
-static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
-{
-	u32 owner = pool->owner[block];
-	u32 index = owner_index(owner);
-
-	kv_assert_held(&pool->lock);
-	kv_assert(block < pool->nr_blocks);
-	part->nr++;
-	part->nr_away += owner_is_away(owner);
-	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED || owner_is_away(owner))
-		return;
-	if (owner_kind(owner) == OWNER_SLOT)
-		part->has_pinned |= slot_is_pinned(slot_at(pool, index));
-	if (owner_kind(owner) == OWNER_ENTRY) {
-		u64 word = READ_ONCE(entry_at(pool, index)->word);
-
-		if (kv_word_is(word, KV_ENTRY_PARKED) || kv_word_is(word, KV_ENTRY_FREE))
-			return;
-		part->nr_cached += kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word);
-	}
-	part->nr_held++;
-}
-
-/* "Half" is between a third and two thirds. */
-static char letter_of(const struct part *part)
-{
-	kv_assert(part->nr && part->nr_held <= part->nr);
-	if (part->has_pinned)
-		return 'P';
-	if (part->nr_away == part->nr)
-		return '-';
-	if (!part->nr_held)
-		return ' ';
-	if (part->nr_cached == part->nr_held)
-		return 'c';
-	if (part->nr_held == part->nr)
-		return '@';
-	if (3ull * part->nr_held < part->nr)
-		return '.';
-	return 3ull * part->nr_held <= 2ull * part->nr ? ':' : '#';
-}
-
-/* With more parts than blocks a block is seen in several of them. */
-int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width)
-{
-	int err;
-
-	if (!buf || !width)
-		return -EINVAL;
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	arenas_lock(pool);
-	for (u32 i = 0; i < width; i++) {
-		u32 from = (u64)i * pool->nr_blocks / width;
-		u32 to = (u64)(i + 1) * pool->nr_blocks / width;
-		struct part part = { 0 };
-
-		for (u32 block = from; block < max(to, from + 1); block++)
-			look_at(pool, block, &part);
-		buf[i] = letter_of(&part);
-	}
-	buf[width] = '\0';
-	arenas_unlock(pool);
-	pool_leave(pool);
-	return 0;
 }
 
 /* ---- words for numbers ---- */
@@ -293,17 +213,44 @@ static const char *const map_states[KVMM_NR_MAP_STATES] = {
 	[KVMM_MAP_MOVING] = "moving", [KVMM_MAP_LIMBO] = "limbo",
 };
 
-static const char *const hold_reasons[KVMM_NR_HOLD_REASONS] = {
-	[KVMM_HOLD_USER] = "user", [KVMM_HOLD_REQUEST] = "request",
-	[KVMM_HOLD_TRANSFER] = "transfer", [KVMM_HOLD_RDMA] = "rdma",
-	[KVMM_HOLD_GDS] = "gds", [KVMM_HOLD_IPC] = "ipc", [KVMM_HOLD_COPY] = "copy",
-	[KVMM_HOLD_GRAPH] = "graph",
+static const char *const lease_reasons[KVMM_NR_LEASE_REASONS] = {
+	[KVMM_LEASE_USER] = "user", [KVMM_LEASE_REQUEST] = "request",
+	[KVMM_LEASE_TRANSFER] = "transfer", [KVMM_LEASE_RDMA] = "rdma",
+	[KVMM_LEASE_GDS] = "gds", [KVMM_LEASE_IPC] = "ipc", [KVMM_LEASE_COPY] = "copy",
+	[KVMM_LEASE_GRAPH] = "graph",
 };
 
-static const char *const owned_kinds[KVMM_NR_OWNED_KINDS] = {
-	[KVMM_OWNED_RANGE] = "range", [KVMM_OWNED_PRIVATE] = "private",
-	[KVMM_OWNED_STAGED] = "staged", [KVMM_OWNED_HOLD] = "hold",
-	[KVMM_OWNED_PIN] = "pin",
+static const char *const lease_kinds[KVMM_NR_LEASE_KINDS] = {
+	[KVMM_LEASED_RANGE] = "range", [KVMM_LEASED_PRIVATE] = "private",
+	[KVMM_LEASED_STAGED] = "staged", [KVMM_LEASED_REFS] = "hold",
+	[KVMM_LEASED_PINS] = "pin",
+};
+
+static const char *const stay_reasons[KVMM_NR_STAY_REASONS] = {
+	[KVMM_STAY_PIN_USER] = "pin_user", [KVMM_STAY_PIN_RDMA] = "pin_rdma",
+	[KVMM_STAY_PIN_GDS] = "pin_gds", [KVMM_STAY_PIN_IPC] = "pin_ipc",
+	[KVMM_STAY_PIN_COPY] = "pin_copy", [KVMM_STAY_PIN_GRAPH] = "pin_graph",
+	[KVMM_STAY_FIXED] = "fixed", [KVMM_STAY_PRIVATE] = "private",
+	[KVMM_STAY_STAGED] = "staged", [KVMM_STAY_UNSEALED] = "unsealed",
+	[KVMM_STAY_GROWING] = "growing", [KVMM_STAY_WRITTEN] = "written",
+	[KVMM_STAY_FLYING] = "flying", [KVMM_STAY_HELD] = "held",
+	[KVMM_STAY_GOING] = "going", [KVMM_STAY_LOST] = "lost",
+	[KVMM_STAY_QUIESCENT] = "quiescent", [KVMM_STAY_RECENT] = "recent",
+};
+
+static const char *const migrate_phases[KVMM_NR_MIGRATE_PHASES] = {
+	[KVMM_MIGRATE_PREPARE] = "prepare", [KVMM_MIGRATE_WAIT] = "wait",
+	[KVMM_MIGRATE_COPYING] = "copying", [KVMM_MIGRATE_VERIFY] = "verify",
+	[KVMM_MIGRATE_COMMIT] = "commit", [KVMM_MIGRATE_GRACE] = "grace",
+	[KVMM_MIGRATE_DONE] = "done", [KVMM_MIGRATE_CANCELLING] = "cancelling",
+	[KVMM_MIGRATE_CANCELLED] = "cancelled", [KVMM_MIGRATE_FAILED] = "failed",
+};
+
+static const char *const migrate_paths[KVMM_NR_MIGRATE_PATHS] = {
+	[KVMM_MIGRATE_PATH_NONE] = "none", [KVMM_MIGRATE_PATH_LOCAL] = "local",
+	[KVMM_MIGRATE_PATH_PEER] = "peer", [KVMM_MIGRATE_PATH_HOST] = "host",
+	[KVMM_MIGRATE_PATH_STAGED] = "staged", [KVMM_MIGRATE_PATH_SHARED] = "shared",
+	[KVMM_MIGRATE_PATH_DEVICE] = "device",
 };
 
 static const struct {
@@ -313,13 +260,22 @@ static const struct {
 	[KVMM_NAME_STEP] = { steps, KVMM_NR_STEPS },
 	[KVMM_NAME_GOAL] = { goals, KVMM_NR_GOALS },
 	[KVMM_NAME_MAP_STATE] = { map_states, KVMM_NR_MAP_STATES },
-	[KVMM_NAME_HOLD_REASON] = { hold_reasons, KVMM_NR_HOLD_REASONS },
-	[KVMM_NAME_OWNED_KIND] = { owned_kinds, KVMM_NR_OWNED_KINDS },
+	[KVMM_NAME_LEASE_REASON] = { lease_reasons, KVMM_NR_LEASE_REASONS },
+	[KVMM_NAME_LEASE_KIND] = { lease_kinds, KVMM_NR_LEASE_KINDS },
+	[KVMM_NAME_STAY_REASON] = { stay_reasons, KVMM_NR_STAY_REASONS },
+	[KVMM_NAME_MIGRATE_PHASE] = { migrate_phases, KVMM_NR_MIGRATE_PHASES },
+	[KVMM_NAME_MIGRATE_PATH] = { migrate_paths, KVMM_NR_MIGRATE_PATHS },
 };
 
 const char *kvmm_enum_name(enum kvmm_name_of what, uint32_t number)
 {
-	if ((u32)what >= KVMM_NR_NAMES || number >= names[what].nr)
-		return "?";
-	return names[what].name[number];
+	const char *name = NULL;
+
+	if (what == KVMM_NAME_POLICY && number < KV_MAX_POLICIES && kv_evict_policies[number])
+		name = kv_evict_policies[number]->name;
+	else if (what == KVMM_NAME_KEY_ALGO)
+		name = kv_key_algo(number);
+	else if ((u32)what < KVMM_NR_NAMES && number < names[what].nr)
+		name = names[what].name[number];
+	return name ? name : "?";
 }

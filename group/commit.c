@@ -7,6 +7,7 @@
  * and a state if it was computed up to the very end of its block: the engine overwrites a state at
  * each step, so a block that a step went past holds a state that no request asked for.
  */
+#include <cache/cache.h>
 #include <kv/mem.h>
 #include <pool/internal.h>
 
@@ -15,21 +16,13 @@
 /**
  * struct batch - blocks to be registered, in ->order of their groups
  * @staged: handles
- * @slot: where each is kept
  * @end: by position in ->order: where the group's end
  * @nr: in all
  */
 struct batch {
 	kvmm_staged_t *staged;
-	u32 *slot;
 	u32 end[KVMM_MAX_GROUPS];
 	u32 nr;
-};
-
-/* Decode steps fill few blocks: those need no memory. */
-struct small_batch {
-	kvmm_staged_t staged[GROUP_BATCH];
-	u32 slot[GROUP_BATCH];
 };
 
 /* ---- which blocks ---- */
@@ -58,18 +51,27 @@ static u32 next_registrable(const struct kvmm_tables *tables, u32 group, u32 blo
 	return block;
 }
 
+/* Of each in turn, also when those before have got a name: they are not looked at again. */
+#define for_each_registrable(tables, g, nr_tokens, block)					\
+	for (u32 block = next_registrable(tables, g, (tables)->table[g].done, nr_tokens);	\
+	     block < (nr_tokens) / (tables)->groups->group[g].rule.block_tokens;		\
+	     block = next_registrable(tables, g, block + 1, nr_tokens))
+
 /* ---- staging ---- */
 
-/* Back to private; from batch->staged[@from] on. */
-static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 from)
+/* Back to private: those of the groups from @i on in ->order, as far as they are staged. */
+static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 i, u32 nr_tokens)
 {
 	const struct kvmm_groups *groups = tables->groups;
+	u32 from = i ? batch->end[i - 1] : 0;
 
 	kv_assert(from <= batch->nr);
-	for (u32 i = 0; i < groups->nr; i++)
-		for (; from < batch->end[i]; from++)
-			kvmm_unstage(group_in_order(groups, i)->pool, &batch->staged[from], 1,
-				     &tables->slot[batch->slot[from]]);
+	for (; i < groups->nr; i++)
+		for_each_registrable(tables, groups->order[i], nr_tokens, block)
+			if (from < batch->end[i])
+				kvmm_unstage(group_in_order(groups, i)->pool,
+					     &batch->staged[from++], 1,
+					     table_slot(tables, groups->order[i], block));
 }
 
 static int stage_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
@@ -94,8 +96,7 @@ static int stage_group(struct kvmm_tables *tables, const struct kvmm_prefix *pro
 		err = stage_uncounted(g->pool, &prefix, slot, batch->staged + batch->nr);
 		if (err)
 			return err;
-		for (u32 i = 0; i < nr; i++)
-			batch->slot[batch->nr++] = slot + i - tables->slot;
+		batch->nr += nr;
 		block = next_registrable(tables, group, block + nr, nr_tokens);
 	}
 	return 0;
@@ -113,13 +114,13 @@ static int stage_all(struct kvmm_tables *tables, const struct kvmm_prefix *promp
 		batch->end[i] = batch->nr;
 	}
 	if (err)
-		unstage(tables, batch, 0);
+		unstage(tables, batch, 0, nr_tokens);
 	return err;
 }
 
 /* ---- publishing ---- */
 
-static int publish_all(struct kvmm_tables *tables, struct batch *batch)
+static int publish_all(struct kvmm_tables *tables, struct batch *batch, u32 nr_tokens)
 {
 	const struct kvmm_groups *groups = tables->groups;
 	u32 from = 0, end;
@@ -133,13 +134,14 @@ static int publish_all(struct kvmm_tables *tables, struct batch *batch)
 		req.nr = batch->end[end - 1] - from;
 		err = req.nr ? kvmm_publish(group_in_order(groups, i)->pool, &req) : 0;
 		if (err) {
-			unstage(tables, batch, from);
+			unstage(tables, batch, i, nr_tokens);
 			return err;
 		}
 		stage_count(group_in_order(groups, i)->pool, req.nr);
-		for (; from < batch->end[end - 1]; from++)
-			tables->slot[batch->slot[from]] =
-				slot_of_ref(((kvmm_ref_t *)batch->staged)[from]);
+		for (u32 k = i; k < end; k++)
+			for_each_registrable(tables, groups->order[k], nr_tokens, block)
+				*table_slot(tables, groups->order[k], block) =
+					slot_of_ref(((kvmm_ref_t *)batch->staged)[from++]);
 	}
 	return 0;
 }
@@ -184,29 +186,26 @@ static bool commit_is_bad(const struct kvmm_tables *tables, const struct kvmm_pr
 static int register_blocks(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 			   u32 nr_tokens)
 {
-	struct small_batch small;
-	struct batch batch = { .staged = small.staged, .slot = small.slot };
-	void *memory = NULL;
+	kvmm_staged_t few[GROUP_BATCH];	/* decode steps fill few blocks: those need no memory */
+	struct batch batch = { .staged = few };
+	kvmm_staged_t *memory = NULL;
 	u32 nr = 0;
 	int err;
 
 	kv_assert(nr_tokens >= tables->committed && nr_tokens <= tables->max_tokens);
 	for (u32 i = 0; i < tables->groups->nr; i++)
-		for (u32 k = tables->table[i].done;
-		     k < nr_tokens / tables->groups->group[i].rule.block_tokens; k++)
-			nr += is_registrable(tables, i, k, nr_tokens);
+		for_each_registrable(tables, i, nr_tokens, block)
+			nr++;
 	if (!nr)
 		return 0;
 	if (nr > GROUP_BATCH) {
-		memory = kv_alloc_array(nr, sizeof(*batch.staged) + sizeof(*batch.slot));
+		batch.staged = memory = kv_alloc_array(nr, sizeof(*memory));
 		if (!memory)
 			return -ENOMEM;
-		batch.staged = memory;
-		batch.slot = (u32 *)(batch.staged + nr);
 	}
 	err = stage_all(tables, prompt, nr_tokens, &batch);
 	if (!err)
-		err = publish_all(tables, &batch);
+		err = publish_all(tables, &batch, nr_tokens);
 	kv_free(memory);
 	return err;
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gangs inside pool/: the parts of a gang, each in one pool, and the set that gangs are of.
+ * Gangs inside pool/: the parts of a gang, each in one pool.
  *
  * All pools of a gang are locked at once, in the order of their ids, so a gang is taken as a whole
- * before another one looks. A gang belongs to one thread from when it has left the set's table,
- * under the set's lock, which is a leaf; only then its pools are locked.
+ * before another one looks. A gang belongs to one thread.
  */
 #ifndef GROUP_GANG_H
 #define GROUP_GANG_H
 
-#include <kv/lock.h>
 #include <kvmm/ext/group.h>
+#include <order/digest.h>
 #include <pool/internal.h>
-#include <pool/sum.h>
 
 /* One want, and its blocks. Guard: the pool's lock, while it is taken. */
 struct part {
@@ -24,22 +22,22 @@ struct part {
 	struct range_request	req;		/* ->ctx of blocks as well; blocks: the gang's */
 };
 
-struct gang {
+/* All fixed once it is reserved. */
+struct kvmm_gang {
 	u64			id;
-	u64			deadline_ns;	/* 0: no lease */
-	u32			pools;		/* a bit a number of the set */
+	u32			nr_pools;
 	u32			nr;
+	/* Borrowed; in the order of locks. */
+	struct kvmm_pool	*pool[KVMM_GANG_MAX_POOLS];
 	struct part		part[];		/* and then blocks */
 };
-
-static_assert(KVMM_GANG_MAX_POOLS <= 32, "a pool fits a bit");
 
 /* ---- gang_take.c; the pool's lock is held ---- */
 
 /* 0, or the errno of calls of that kind; and nothing has changed. */
-int part_take(const struct gang *gang, struct part *part);
+int part_take(const struct kvmm_gang *gang, struct part *part);
 /* As if it had not been. Those behind it in @gang are undone. */
-void part_undo(const struct gang *gang, struct part *part);
+void part_undo(const struct kvmm_gang *gang, struct part *part);
 /* 0, or -ENOSPC and it is undone, but for evicted blocks. */
 int part_commit(struct part *part);
 /* Would it fit if free blocks were moved? */

@@ -10,7 +10,7 @@
  * A part that is reserved and undone leaves no trace in the history either: only a commit enters
  * it.
  */
-#include <pool/digest.h>
+#include <order/digest.h>
 #include <pool/local.h>
 
 #include "gang.h"
@@ -43,7 +43,7 @@ static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
 {
 	kv_assert_held(&pool->lock);
 	for_each_victim(pool, victims, at, i)
-		quota_unlend(pool->order.quotas, at);
+		quota_unlend(&pool->order, at);
 	count_claims(pool, victims, -1);
 }
 
@@ -103,7 +103,7 @@ static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
  * Blocks that others can take are aside only where they made up for promised ones. The part just
  * taken has got some: others cannot write there any more, and have not before.
  */
-static void lend_on_all(const struct gang *gang, const struct part *part)
+static void lend_on_all(const struct kvmm_gang *gang, const struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
@@ -123,7 +123,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 }
 
 /* The part's blocks are free, and not written to: parts before it may have lent them. */
-static void blocks_left(const struct gang *gang, const struct part *part)
+static void blocks_left(const struct kvmm_gang *gang, const struct part *part)
 {
 	kv_assert_held(&part->pool->lock);
 	for_each_lender(gang, part, lender)
@@ -146,16 +146,6 @@ static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 	return nr;
 }
 
-static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
-{
-	u32 index = victims->newest;
-
-	kv_assert_held(&pool->lock);
-	victims->newest = entry_at(pool, index)->chain;
-	victims->nr--;
-	return index;
-}
-
 /* Newest first, to where they were. An entry that was to be forgotten meanwhile is. */
 static void victims_return(struct part *part)
 {
@@ -168,7 +158,7 @@ static void victims_return(struct part *part)
 
 	kv_assert_held(&pool->lock);
 	while (victims->nr) {
-		u32 index = next_victim(pool, victims);
+		u32 index = victims_pop(pool, victims);
 		bool has_block = !unlend(pool, index) ||
 				 (!all_are_promised(pool) && victim_return(pool, index));
 
@@ -217,7 +207,7 @@ static int take_blocks(struct part *part)
 	err = alloc_fits(pool, ctx);
 	if (!err) {
 		err = cache_take_begin(pool, ctx);
-		quota_end(pool->order.quotas);
+		quota_end(&pool->order);
 	}
 	if (!err) {
 		victims_wait(pool, &ctx->victims);
@@ -228,7 +218,7 @@ static int take_blocks(struct part *part)
 	return err;
 }
 
-static void undo_blocks(const struct gang *gang, struct part *part)
+static void undo_blocks(const struct kvmm_gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
@@ -244,7 +234,7 @@ static void undo_blocks(const struct gang *gang, struct part *part)
 
 static void begin_charge(struct part *part)
 {
-	quota_begin(part->pool->order.quotas, part->req.ctx.account, QUOTA_FOR_WHO);
+	quota_begin(&part->pool->order, part->req.ctx.account, QUOTA_FOR_ONE);
 }
 
 static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
@@ -273,7 +263,7 @@ static int commit_blocks(struct part *part)
 	charge_due(part, -1);
 	victims_wake(pool, &part->req.ctx.victims);
 	err = cache_take_end(pool, &part->req.ctx);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	order_leave(&pool->order);
 	return err;
 }
@@ -328,7 +318,7 @@ static int take_range(struct part *part)
 	return 0;
 }
 
-static void undo_range(const struct gang *gang, struct part *part)
+static void undo_range(const struct kvmm_gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
@@ -356,12 +346,12 @@ static void evict_all(struct part *part)
 	begin_charge(part);
 	victims_wake(pool, victims);
 	while (victims->nr) {
-		u32 index = next_victim(pool, victims);
+		u32 index = victims_pop(pool, victims);
 
 		nr += evict_one(pool, index, !unlend(pool, index));
 	}
 	count_evictions(pool, nr);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	order_leave(&pool->order);
 }
 
@@ -383,7 +373,7 @@ static int commit_range(struct part *part)
 /* ---- either ---- */
 
 /* A part taken and undone is not in the history, and no news for waiters. */
-int part_take(const struct gang *gang, struct part *part)
+int part_take(const struct kvmm_gang *gang, struct part *part)
 {
 	const struct kvmm_gang_want *want = &part->want;
 	struct sum history = part->pool->history;
@@ -405,7 +395,7 @@ int part_take(const struct gang *gang, struct part *part)
 	return err;
 }
 
-void part_undo(const struct gang *gang, struct part *part)
+void part_undo(const struct kvmm_gang *gang, struct part *part)
 {
 	struct sum history = part->pool->history;
 

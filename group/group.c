@@ -49,36 +49,33 @@ static int set_lengths(struct kvmm_groups *groups)
 
 static int group_init(struct group *group, const struct kvmm_group_attr *attr, u32 id)
 {
-	struct kvmm_block_info first;
-	struct kvmm_pool_stat stat;
+	struct kvmm_pool *pool = attr->pool;
 	int err;
 
 	kv_assert(id <= UINT16_MAX);
-	if (!attr->pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
+	if (!pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
 	    attr->flags & ~KVMM_GROUP_DROP_LAST || attr->span > KVMM_GROUPS_MAX_TOKENS ||
 	    attr->block_tokens > MAX_BLOCK_TOKENS)
 		return -EINVAL;
 	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
 		return -EINVAL;
-	err = kvmm_pool_get_stat(attr->pool, &stat);
-	if (!err)
-		err = kvmm_block_get_info(attr->pool, 0, &first);
-	if (!err)
-		err = kvmm_alloc(attr->pool, 0, NULL);	/* is it a pool with cached blocks? */
+	err = pool_refusal(pool);
 	if (err)
 		return err;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
 	/* Names need not be registered one after the other in this pool. */
-	if (attr->kind != KVMM_GROUP_FULL && attr->pool->prefix_closed)
+	if (attr->kind != KVMM_GROUP_FULL && pool->prefix_closed)
 		return -EINVAL;
 	*group = (struct group){
 		.rule = {
 			.kind = attr->kind,
-			.block_tokens = attr->block_tokens ? : stat.block_tokens,
+			.block_tokens = attr->block_tokens ? : pool->block_tokens,
 			.span = attr->span,
 			.nr_ahead = !!(attr->flags & KVMM_GROUP_DROP_LAST),
 		},
-		.pool = attr->pool,
-		.pad = first.state == KVMM_BLOCK_NULL ? 0 : KVMM_BLOCK_NONE,
+		.pool = pool,
+		.pad = pool->has_null ? 0 : KVMM_BLOCK_NONE,
 		.id = id,
 	};
 	return 0;
@@ -155,27 +152,6 @@ uint32_t kvmm_groups_tokens(const struct kvmm_groups *groups, int of_hit)
 	if (!groups)
 		return 0;
 	return of_hit ? groups->align : groups->granule;
-}
-
-int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t first, uint32_t nr,
-		     uint64_t *mask)
-{
-	u32 nr_useful = 0;
-
-	if (kv_inherited(groups))
-		return -ECHILD;
-	if (!groups || group >= groups->nr || (nr && !mask) || nr > KVMM_GROUPS_MAX_TOKENS ||
-	    (u64)first + nr > KVMM_GROUPS_MAX_TOKENS / groups->group[group].rule.block_tokens)
-		return -EINVAL;
-	for (u32 i = 0; i < nr; i++) {
-		bool useful = rule_is_useful(&groups->group[group].rule, groups->align, first + i);
-
-		if (i % KV_WORD_BITS == 0)
-			mask[i / KV_WORD_BITS] = 0;
-		mask[i / KV_WORD_BITS] |= (u64)useful << i % KV_WORD_BITS;
-		nr_useful += useful;
-	}
-	return nr_useful;
 }
 
 /* ---- names ---- */

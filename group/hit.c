@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include <cache/cache.h>
 #include <kv/err.h>
 #include <pool/internal.h>
 
@@ -90,7 +91,6 @@ static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *promp
 	u32 batch = g->stride > 1 ? GROUP_BATCH : to;
 	struct table *table = &tables->table[group];
 
-	kv_assert(group < tables->groups->nr);
 	kv_assert(group < tables->groups->nr);
 	table->low = table->nr = from;
 	while (table->nr < to) {
@@ -223,10 +223,12 @@ void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *promp
 		u32 nr = min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens);
 		u32 first = rule_first(&g->rule, tables->hit_tokens);
 		u32 at = rule_end(&g->rule, tables->hit_tokens), from = at;
+		struct kv_query query = { .domain = group_domain(g, tables->domain) };
 
 		if (g->rule.kind == KVMM_GROUP_LAST)
 			from = max(at, nr - min(nr, g->rule.span));
-		count_lookup(g->pool, at - first, max(nr, from) - from);
+		query.nr = at - first + max(nr, from) - from;
+		kv_lookup_end(g->pool, &query, 0, at - first, KV_LOOKUP_UNTOLD);
 		count_reason(tables, prompt, i, tokens);
 	}
 }

@@ -7,6 +7,7 @@
  * order while it is referenced, as after a note that was lost (see order.h): a pick that meets it
  * there drops it from the order, and quiet_put() brings it back.
  */
+#include <cache/cache.h>
 #include <pool/internal.h>
 
 #include "internal.h"
@@ -25,7 +26,7 @@ void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr)
 
 int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
-	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kv_query query = query_of(prefix);
 	u32 nr, nr_idle;
 	int err = cache_begin(pool);
 

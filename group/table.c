@@ -8,8 +8,9 @@
  */
 #include <string.h>
 
+#include <cache/cache.h>
 #include <kv/mem.h>
-#include <kv/pool.h>
+#include <pool/internal.h>
 
 #include "internal.h"
 
@@ -132,42 +133,25 @@ void kvmm_groups_release(struct kvmm_tables *tables)
 	kv_free(tables);
 }
 
-int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens)
+int kvmm_groups_cut(struct kvmm_tables *tables, uint32_t from, uint32_t to)
 {
 	int err = 0;
 
 	if (kv_inherited(tables))
 		return -ECHILD;
-	if (!tables || nr_tokens > tables->committed)
+	if (!tables || from > tables->committed)
 		return -EINVAL;
+	to = min(max(to, tables->committed), KVMM_GROUPS_MAX_TOKENS);
 	for (u32 i = 0; i < tables->groups->nr; i++) {
+		const struct group_rule *rule = &tables->groups->group[i].rule;
 		struct table *table = &tables->table[i];
-		u32 first = rule_first(&tables->groups->group[i].rule, nr_tokens);
-		int ret;
+		u32 first = max(rule_first(rule, from), table->low);
+		u32 end = min(rule_end(rule, to), table->nr);
+		int head = table_drop(tables, i, table->low, first);
+		int tail = table_drop(tables, i, end, table->nr);
 
-		if (first <= table->low)
-			continue;
-		ret = table_drop(tables, i, table->low, first);
-		err = err ? : ret;
+		err = err ? : head ? : tail;
 		table->low = first;
-	}
-	return err;
-}
-
-int kvmm_groups_abort(struct kvmm_tables *tables)
-{
-	int err = 0;
-
-	if (kv_inherited(tables))
-		return -ECHILD;
-	if (!tables)
-		return -EINVAL;
-	for (u32 i = 0; i < tables->groups->nr; i++) {
-		struct table *table = &tables->table[i];
-		u32 end = rule_end(&tables->groups->group[i].rule, tables->committed);
-		int ret = table_drop(tables, i, end, table->nr);
-
-		err = err ? : ret;
 		table->nr = end;
 	}
 	return err;
@@ -175,80 +159,51 @@ int kvmm_groups_abort(struct kvmm_tables *tables)
 
 /* ---- asking ---- */
 
-uint32_t kv_groups_hit_tokens(const struct kvmm_tables *tables)
+static int write_ids(const struct kvmm_tables *tables, u32 group, u32 nr, u32 *ids)
 {
-	return tables ? tables->hit_tokens : 0;
-}
+	struct kvmm_pool *pool = tables->groups->group[group].pool;
+	int err = cache_begin(pool);
 
-/* How many of the blocks from @from on are of one kind: all references, all private, or none. */
-static u32 row_of_kind(const struct kvmm_tables *tables, u32 group, u32 from, u32 to)
-{
-	kvmm_mut_t first = *table_slot(tables, group, from);
-	u32 i;
-
-	kv_assert(group < tables->groups->nr);
-	kv_assert(from < to);
-	for (i = from + 1; i < to; i++) {
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr && !err; i++) {
 		kvmm_mut_t slot = *table_slot(tables, group, i);
+		struct kv_handle handle = { slot.index & ~SLOT_REF, slot.gen };
 
-		if (slot_is_held(slot) != slot_is_held(first) ||
-		    slot_is_ref(slot) != slot_is_ref(first))
-			break;
+		ids[i] = tables->groups->group[group].pad;
+		if (!slot_is_held(slot))
+			continue;
+		err = entry_check(pool, handle, slot_is_ref(slot) ? KV_ENTRY_REGISTERED :
+								    KV_ENTRY_PRIVATE, true);
+		if (!err)
+			err = lost_check(pool, &handle, 1);
+		if (!err)
+			ids[i] = entry_block_told(entry_at(pool, handle.index));
 	}
-	return i - from;
+	cache_end(pool);
+	return err;
 }
 
-static int row_ids(const struct kvmm_tables *tables, u32 group, u32 from, u32 nr, u32 *ids)
-{
-	const struct group *g = &tables->groups->group[group];
-	const kvmm_mut_t *slot = table_slot(tables, group, from);
-	kvmm_ref_t refs[GROUP_BATCH];
-
-	kv_assert(group < tables->groups->nr);
-	if (slot_is_held(*slot) && !slot_is_ref(*slot))
-		return kvmm_blocks_of_muts(g->pool, slot, nr, ids);
-	for (u32 i = 0; i < nr; i++) {
-		refs[i] = ref_of_slot(slot[i]);
-		ids[i] = g->pad;
-	}
-	return slot_is_held(*slot) ? kvmm_blocks_of_refs(g->pool, refs, nr, ids) : 0;
-}
-
-int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group, uint32_t *ids,
-			    uint32_t max)
-{
-	u32 nr, row;
-
-	if (kv_inherited(tables))
-		return -ECHILD;
-	if (!tables || group >= tables->groups->nr || (max && !ids))
-		return -EINVAL;
-	nr = min(max, tables->table[group].nr);
-	for (u32 i = 0; i < nr; i += row) {
-		int err;
-
-		row = row_of_kind(tables, group, i, min(nr, i + GROUP_BATCH));
-		err = row_ids(tables, group, i, row, ids + i);
-		if (err)
-			return err;
-	}
-	return tables->table[group].nr;
-}
-
-int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_t *refs,
-		     uint32_t max)
+int kvmm_groups_blocks(const struct kvmm_tables *tables, uint32_t group, uint32_t *ids,
+		       kvmm_ref_t *refs, uint32_t max)
 {
 	u32 nr;
 
 	if (kv_inherited(tables))
 		return -ECHILD;
-	if (!tables || group >= tables->groups->nr || (max && !refs))
+	if (!tables || group >= tables->groups->nr || (max && !ids && !refs))
 		return -EINVAL;
 	nr = min(max, tables->table[group].nr);
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < nr && refs; i++) {
 		kvmm_mut_t slot = *table_slot(tables, group, i);
 
 		refs[i] = slot_is_ref(slot) ? ref_of_slot(slot) : (kvmm_ref_t){ 0, 0 };
+	}
+	if (ids) {
+		int err = write_ids(tables, group, nr, ids);
+
+		if (err)
+			return err;
 	}
 	return tables->table[group].nr;
 }

@@ -8,7 +8,6 @@
  * then the blocks taken go back, and the victims evicted for them are gone.
  */
 #include <pool/internal.h>
-#include <pool/quota.h>
 
 #include "internal.h"
 
@@ -191,38 +190,10 @@ static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire_
 	return 0;
 }
 
-int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
-			      struct kvmm_groups_acquire_args *req,
-			      struct kvmm_tables **tables, size_t size)
-{
-	struct kvmm_tables *made;
-	int err;
-
-	if (kv_inherited(groups))
-		return -ECHILD;
-	if (!kv_args_are_known(req, size, sizeof(*req)) || !tables ||
-	    req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
-		return -EINVAL;
-	err = prompt_check(groups, &req->prompt);
-	if (err)
-		return err;
-	made = tables_create(groups, &req->prompt, req->nr_tokens);
-	if (!made)
-		return -ENOMEM;
-	err = acquire(made, req);
-	if (err) {
-		kvmm_groups_release(made);
-		return err;
-	}
-	req->hit_tokens = made->hit_tokens;
-	*tables = made;
-	return 0;
-}
-
 /* ---- admission ---- */
 
 /* Blocks that each group would take of the available ones. Hits are given back in the end. */
-static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *need)
+static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_acquire_args *need)
 {
 	const struct kvmm_groups *groups = tables->groups;
 	struct need of_pools = { .tenant = tables->domain.tenant, .reserve = need->reserve };
@@ -236,7 +207,8 @@ static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *nee
 
 		if (need->step_tokens)
 			nr = min(idle + end - tables->table[i].nr,
-				 rule_cap(&groups->group[i].rule, need->step_tokens));
+				 rule_cap(&groups->group[i].rule,
+					  min(need->step_tokens, need->nr_tokens)));
 		need->blocks[i] = nr;
 		need->total += nr;
 		of_pools.nr_idle[i] = min(idle, nr);
@@ -246,26 +218,36 @@ static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *nee
 	return check_fit(groups, &of_pools);
 }
 
-int kvmm_groups_blocks_needed_sized(const struct kvmm_groups *groups, struct kvmm_groups_need *need,
-				    size_t size)
+int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
+			      struct kvmm_groups_acquire_args *req,
+			      struct kvmm_tables **tables, size_t size)
 {
-	struct kvmm_tables *tables;
+	struct kvmm_tables *made;
 	int err;
 
 	if (kv_inherited(groups))
 		return -ECHILD;
-	if (!kv_args_are_known(need, size, sizeof(*need)) ||
-	    need->nr_tokens > KVMM_GROUPS_MAX_TOKENS || need->step_tokens > KVMM_GROUPS_MAX_TOKENS)
+	if (!kv_args_are_known(req, size, sizeof(*req)) ||
+	    req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;
-	err = prompt_check(groups, &need->prompt);
+	err = prompt_check(groups, &req->prompt);
 	if (err)
 		return err;
-	tables = tables_create(groups, &need->prompt, need->nr_tokens);
-	if (!tables)
+	made = tables_create(groups, &req->prompt, req->nr_tokens);
+	if (!made)
 		return -ENOMEM;
-	err = hit_get(tables, &need->prompt, min(need->max_hit_tokens, need->nr_tokens));
-	if (!err)
-		err = count_needed(tables, need);
-	kvmm_groups_release(tables);
+	if (tables) {
+		err = acquire(made, req);
+	} else {
+		err = hit_get(made, &req->prompt, min(req->max_hit_tokens, req->nr_tokens));
+		if (!err)
+			err = count_needed(made, req);
+	}
+	if (!err && tables) {
+		req->hit_tokens = made->hit_tokens;
+		*tables = made;
+		return 0;
+	}
+	kvmm_groups_release(made);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/sys.h>
+#include <kv/tier.h>
 #include <kvmm/ext/disk.h>
 
 #include "config.h"
@@ -438,7 +439,7 @@ int kvmm_config_load(struct kvmm_config *config, const char *path)
 	return stage ? end(stage, err) : err;
 }
 
-const char *kvmm_config_key(uint32_t number)
+const char *kv_config_key(u32 number)
 {
 	return number < ARRAY_SIZE(keys) ? keys[number].name : NULL;
 }

@@ -5,11 +5,11 @@
 
 #include <kv/cuda.h>
 #include <kv/log.h>
+#include <kv/mem.h>
 #include <kvmm/ext/device.h>
 
 #include "internal.h"
 
-#define MAX_INFO_BYTES	65536u		/* more is no size, but garbage of the stack */
 #define NO_SUCH_NAME	"no device of that name: host, cuda:0 to cuda:9, soft:0 to soft:9"
 
 static const struct kv_dev_ops *const devices[] = {
@@ -69,15 +69,13 @@ int kvmm_device_get_info(const char *device, struct kvmm_device_info *info)
 {
 	struct kvmm_device_info full = { 0 };
 	const struct kv_dev_ops *ops;
-	size_t size;
 	u32 number;
 	int err;
 
-	if (!device || !info)
+	if (!device)
 		return -EINVAL;
 	/* As kv_copy_attr() has it, but that memory behind the size is not ours to read. */
-	size = info->size;
-	if (size < sizeof(size) || size > MAX_INFO_BYTES || size % sizeof(size))
+	if (kv_sized_is_bad(info))
 		return -EINVAL;
 	kv_why_clear();
 	err = kv_find_device(device, &ops, &number);
@@ -85,8 +83,6 @@ int kvmm_device_get_info(const char *device, struct kvmm_device_info *info)
 		err = look_at(ops, number, &full);
 	if (err)
 		say_why(&full, err);
-	full.size = size;
-	memset(info, 0, size);
-	memcpy(info, &full, min(size, sizeof(full)));
+	kv_give_sized(info, &full, sizeof(full));
 	return err;
 }

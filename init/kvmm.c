@@ -2,7 +2,7 @@
 /*
  * The composition root: the one place that knows every part by name.
  *
- * Pools have names of their own: all are in one table, under table_lock.
+ * Pools have names of their own: all are in one list, under list_lock.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,16 +20,9 @@
 
 #include "internal.h"
 
-#define MIN_POOLS	8u
-
-struct pool_table {
-	u32			nr;		/* fixed at creation */
-	struct kvmm_pool	*pool[];	/* NULL or there; table_lock */
-};
-
-static struct kv_lock table_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
-static struct pool_table *table;		/* table_lock */
-static struct kv_fork_node fork_node;		/* table_lock; on its list once there was a pool */
+static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
+static struct kvmm_pool *pools;			/* list_lock; the latest first */
+static struct kv_fork_node fork_node;		/* list_lock; on its list once there was a pool */
 
 /* The first one is the default. */
 static const struct kv_planner_ops *const planners[] = {
@@ -75,106 +68,62 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 	return err;
 }
 
-unsigned int kvmm_policies(const char **names, unsigned int max)
+/* ---- the list of pools ---- */
+
+static bool is_taken(const char *name)
 {
-	u32 nr;
-
-	for (nr = 0; kv_evict_policies[nr]; nr++)
-		if (names && nr < max)
-			names[nr] = kv_evict_policies[nr]->name;
-	return nr;
-}
-
-/* ---- the table of pools ---- */
-
-static struct kvmm_pool *find_in(const struct pool_table *in, const char *name)
-{
-	for (u32 i = 0; in && i < in->nr; i++) {
-		if (in->pool[i] && !strcmp(kv_pool_name(in->pool[i]), name))
-			return in->pool[i];
-	}
-	return NULL;
-}
-
-/* A place in the table, which may have to grow for it; NULL if there is no memory. */
-static struct kvmm_pool **free_place(void)
-{
-	struct pool_table *old = table, *new;
-	u32 i, nr = old ? old->nr : 0;
-
-	for (i = 0; i < nr; i++)
-		if (!old->pool[i])
-			return &old->pool[i];
-	new = kv_alloc(sizeof(*new) + max(2 * nr, MIN_POOLS) * sizeof(new->pool[0]));
-	if (!new)
-		return NULL;
-	new->nr = max(2 * nr, MIN_POOLS);
-	if (old) {
-		memcpy(new->pool, old->pool, nr * sizeof(old->pool[0]));
-		kv_free(old);
-	}
-	table = new;
-	return &new->pool[nr];
+	kv_assert_held(&list_lock);
+	for (struct kvmm_pool *pool = pools; pool; pool = *kv_pool_next(pool))
+		if (!strcmp(kv_pool_name(pool), name))
+			return true;
+	return false;
 }
 
 /*
  * The parent's pools have no names here, and cannot be destroyed: they may be half changed, and
- * have other references. The table stays behind with them.
+ * have other references.
  */
 static void forget_in_child(struct kv_fork_node *node)
 {
-	table = NULL;
+	pools = NULL;
 }
 
 static int publish_pool(struct kvmm_pool *pool, bool is_named)
 {
 	char name[KV_POOL_NAME] = "pool";
-	struct kvmm_pool **place;
 	int err = 0;
 
-	kv_lock(&table_lock);
+	kv_lock(&list_lock);
 	if (!fork_node.in_child)
 		kv_fork_add(&fork_node, forget_in_child);
 	/* "pool", "pool1", "pool2", ...: the first that no pool has. */
-	for (u32 i = 1; !is_named && find_in(table, name); i++)
+	for (u32 i = 1; !is_named && is_taken(name); i++)
 		snprintf(name, sizeof(name), "pool%u", i);
 	if (!is_named)
 		kv_pool_set_name(pool, name);
-	else if (find_in(table, kv_pool_name(pool)))
+	else if (is_taken(kv_pool_name(pool)))
 		err = -EEXIST;
-	place = err ? NULL : free_place();
-	if (place)
-		*place = pool;
-	else if (!err)
-		err = -ENOMEM;
-	kv_unlock(&table_lock);
+	if (!err) {
+		*kv_pool_next(pool) = pools;
+		pools = pool;
+	}
+	kv_unlock(&list_lock);
 	return err;
 }
 
-/*
- * Needs no memory: the place stays, empty; the last one takes the table along. False: there is no
- * such pool, or no longer.
- */
+/* False: there is no such pool, or no longer. */
 static bool unpublish_pool(const struct kvmm_pool *pool)
 {
-	struct pool_table *in;
-	u32 nr_left = 0;
-	bool found = false;
+	struct kvmm_pool **at = &pools;
+	bool found;
 
-	kv_lock(&table_lock);
-	in = table;
-	for (u32 i = 0; in && i < in->nr; i++) {
-		if (in->pool[i] == pool) {
-			in->pool[i] = NULL;
-			found = true;
-		}
-		nr_left += in->pool[i] != NULL;
-	}
-	if (found && !nr_left) {
-		table = NULL;
-		kv_free(in);
-	}
-	kv_unlock(&table_lock);
+	kv_lock(&list_lock);
+	while (*at && *at != pool)
+		at = kv_pool_next(*at);
+	found = *at != NULL;
+	if (found)
+		*at = *kv_pool_next(*at);
+	kv_unlock(&list_lock);
 	return found;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tiers from their parts. */
 #include <kv/cuda.h>
+#include <kv/disk.h>
 #include <kv/evict.h>
 #include <kv/log.h>
 #include <kv/pool.h>
@@ -27,6 +28,7 @@ int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **
 {
 	struct kvmm_tier_attr known;
 	struct kv_tier_parts parts;
+	struct kvmm_tier *made = NULL;
 	int err, cancel;
 
 	kv_why_clear();
@@ -38,7 +40,13 @@ int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
-	err = kv_tier_create(&known, &parts, tier);
+	err = kv_tier_create(&known, &parts, &made);
 	kv_cancel_restore(cancel);
+	if (!err && known.disk)
+		err = kv_tier_set_disk(made, known.disk, known.disk_attr);
+	if (err)
+		kvmm_tier_destroy(made);
+	else
+		*tier = made;
 	return err;
 }

@@ -8,11 +8,12 @@
  * many is refused), a private block by a writer's mark in its word (neither freed nor staged), and
  * a registered one by a reference.
  */
+#include <cache/cache.h>
+#include <cache/content.h>
 #include <kv/sys.h>
 #include <kvmm/ext/lease.h>
-#include <pool/content.h>
 #include <pool/internal.h>
-#include <pool/lease.h>
+#include <lease/lease.h>
 
 /* ---- ranges ---- */
 
@@ -24,15 +25,15 @@ static u32 block_at(struct slot *slot, u32 at)
 	return KV_NONE;
 }
 
-static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *block)
+static int keep_range(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
 {
 	struct slot *slot;
-	int err = range_enter(pool, range, &slot);
+	int err = range_enter(pool, (kvmm_range_t){ where->index, where->gen }, &slot);
 
 	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
-	*block = block_at(slot, at);
+	*block = block_at(slot, where->at);
 	if (*block == KV_NONE)
 		err = -EINVAL;
 	else if (slot->lost)
@@ -46,44 +47,29 @@ static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *b
 }
 
 /* No other caller can have dropped ours: the last reference was pinned. */
-static void let_range_go(struct kvmm_pool *pool, kvmm_range_t range)
+static void let_range_go(struct kvmm_pool *pool, const struct kvmm_content *where)
 {
 	struct slot *slot;
 
 	kv_assert_held(&pool->compact_lock);
-	if (range_enter(pool, range, &slot))
+	if (range_enter(pool, (kvmm_range_t){ where->index, where->gen }, &slot))
 		return;
 	slot_unpin_own(pool, slot);
 	if (!last_put_is_barred(slot))
-		put_slot(pool, slot, range.index);
+		put_slot(pool, slot, where->index);
 	pool_leave(pool);
-}
-
-static int range_access(struct kvmm_pool *pool, kvmm_range_t range, u32 at,
-			const struct content *content)
-{
-	int err = content_check(pool, content), cancel;
-	u32 block;
-
-	if (err)
-		return err;
-	cancel = content_begin(pool);
-	err = keep_range(pool, range, at, &block);
-	if (!err) {
-		err = content_copy(pool, block, content);
-		let_range_go(pool, range);
-	}
-	content_end(pool, cancel);
-	return err;
 }
 
 /* ---- private blocks ---- */
 
-static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
+static int keep_mut(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
 {
-	int err = cache_begin(pool);
+	struct kv_handle handle = { where->index, where->gen };
+	int err = pool->caches ? own_share_blocks(pool) : -EOPNOTSUPP;
 
 	kv_assert_held(&pool->compact_lock);
+	if (!err)
+		err = cache_begin(pool);
 	if (err)
 		return err;
 	err = lost_check(pool, &handle, 1);
@@ -92,75 +78,88 @@ static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
 	cache_end(pool);
 	if (err)
 		kv_count(KV_EV_BAD_HANDLE);
+	else
+		*block = entry_block(entry_at(pool, where->index));
 	return err;
 }
 
-static int mut_access(struct kvmm_pool *pool, kvmm_mut_t mut, const struct content *content)
+static void let_mut_go(struct kvmm_pool *pool, const struct kvmm_content *where)
 {
-	int err = content_check(pool, content), cancel;
+	kv_assert_held(&pool->compact_lock);
+	kv_handle_step(&pool->entries, (struct kv_handle){ where->index, where->gen },
+		       kv_edge_written);
+}
 
-	if (err)
-		return err;
-	err = pool->caches ? own_share_blocks(pool) : -EOPNOTSUPP;
-	if (err)
-		return err;
-	cancel = content_begin(pool);
-	err = keep_mut(pool, mut_handle(mut));
+/* ---- registered blocks, and those by number ---- */
+
+/* The caller holds it. */
+static int place_of_ref(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
+{
+	return kvmm_blocks_of_refs(pool, &(kvmm_ref_t){ where->index, where->gen }, 1, block);
+}
+
+static int place_of_block(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
+{
+	*block = where->index;
+	if (where->index >= pool->nr_blocks)
+		return -EINVAL;
+	return elastic_is_away(pool, where->index) ? -ENXIO : 0;
+}
+
+/* ---- the calls ---- */
+
+static int access_kept(struct kvmm_pool *pool, const struct kvmm_content *where,
+		       const struct content *content)
+{
+	static const struct {
+		int (*keep)(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block);
+		void (*let_go)(struct kvmm_pool *pool, const struct kvmm_content *where);
+	} kinds[] = {
+		[KVMM_CONTENT_BLOCK] = { place_of_block, NULL },
+		[KVMM_CONTENT_RANGE] = { keep_range, let_range_go },
+		[KVMM_CONTENT_MUT] = { keep_mut, let_mut_go },
+		[KVMM_CONTENT_REF] = { place_of_ref, NULL },
+	};
+	int cancel = content_begin(pool), err;
+	u32 block;
+
+	err = kinds[where->of].keep(pool, where, &block);
 	if (!err) {
-		err = content_copy(pool, entry_block(entry_at(pool, mut.index)), content);
-		kv_handle_step(&pool->entries, mut_handle(mut), kv_edge_written);
+		err = content_copy(pool, block, content);
+		if (kinds[where->of].let_go)
+			kinds[where->of].let_go(pool, where);
 	}
 	content_end(pool, cancel);
 	return err;
 }
 
-/* ---- registered blocks ---- */
-
-/* The reference is a second one, so the caller's last put meanwhile is not the last. */
-static int ref_access(struct kvmm_pool *pool, kvmm_ref_t ref, const struct content *content)
+/* Of a registered block the reference is a second one: the caller's last put is not the last. */
+static int access_content(struct kvmm_pool *pool, const struct kvmm_content *where,
+			  const struct content *content)
 {
-	int err = content_check(pool, content), cancel;
-	u32 block;
+	kvmm_ref_t ref;
+	int err, cancel;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!where || where->of > KVMM_CONTENT_REF)
+		return -EINVAL;
+	if (where->of == KVMM_CONTENT_REF && content->is_write)
+		return -EINVAL;
+	err = content_check(pool, content);
 	if (err)
 		return err;
+	if (where->of != KVMM_CONTENT_REF)
+		return access_kept(pool, where, content);
+	ref = (kvmm_ref_t){ where->index, where->gen };
 	cancel = kv_cancel_off();
 	err = kvmm_get_many(pool, &ref, 1);
 	if (!err) {
-		int inner = content_begin(pool);
-
-		err = kvmm_blocks_of_refs(pool, &ref, 1, &block);
-		if (!err)
-			err = content_copy(pool, block, content);
-		content_end(pool, inner);
+		err = access_kept(pool, where, content);
 		kvmm_put_many(pool, &ref, 1);
 	}
 	kv_cancel_restore(cancel);
 	return err;
-}
-
-/* ---- the calls ---- */
-
-static int access_content(struct kvmm_pool *pool, const struct kvmm_content *where,
-			  const struct content *content)
-{
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!where)
-		return -EINVAL;
-	switch (where->of) {
-	case KVMM_CONTENT_BLOCK:
-		return block_access(pool, where->index, content);
-	case KVMM_CONTENT_RANGE:
-		return range_access(pool, (kvmm_range_t){ where->index, where->gen }, where->at,
-				    content);
-	case KVMM_CONTENT_MUT:
-		return mut_access(pool, (kvmm_mut_t){ where->index, where->gen }, content);
-	case KVMM_CONTENT_REF:
-		return content->is_write ? -EINVAL :
-		       ref_access(pool, (kvmm_ref_t){ where->index, where->gen }, content);
-	}
-	return -EINVAL;
 }
 
 int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where, const void *buf,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Owners of blocks: a walk over ranges, private and staged blocks, and holds; and those of them
- * that may have been forgotten.
+ * What is held: a walk over ranges, private and staged blocks, and holds, and those of them that
+ * may have been forgotten.
  *
  * The walk goes over things, not leases: so it sees those without an owner, too, and no lease of
  * things that are gone. Slots want pool->lock, for some of them at a time; entries want none.
@@ -9,24 +9,25 @@
 #include <limits.h>
 
 #include <kv/env.h>
-#include <pool/arena.h>
-#include <pool/determ.h>
-#include <pool/lease.h>
+#include <pool/local.h>
+#include <lease/lease.h>
 
 #define WALK_SLOTS	128u	/* that are looked at in one hold of pool->lock */
 #define WALK_ENTRIES	512u	/* in one read section */
+#define WALK_HOLDS	256u	/* in one hold of the table's lock */
 #define WALK_ROWS	16u
 
-enum stage { WALK_RANGES, WALK_BLOCKS, WALK_HOLDS };
+enum stage { OF_RANGES, OF_BLOCKS, OF_HOLDS, OF_NOTHING };
 
-/* The place of a walk, and its findings: cursor = stage, index. */
+/* The place of a walk, and its findings: cursor = stage, index; by key: place in the chain. */
 struct walk {
-	struct kvmm_pool	*pool;
-	u64			now_ns;
-	u64			cursor;
-	struct kvmm_owned	*rows;
-	u32			max;
-	u32			nr;
+	struct kvmm_pool		*pool;
+	struct kvmm_lease_filter	want;
+	u64				round;		/* lease_owner_is_dead() */
+	u64				cursor;
+	struct kvmm_lease_info		rows[WALK_ROWS];
+	u32				max;
+	u32				nr;
 };
 
 static u64 make_cursor(enum stage stage, u32 index)
@@ -34,13 +35,13 @@ static u64 make_cursor(enum stage stage, u32 index)
 	return (u64)stage << 32 | index;
 }
 
-static void set_age(struct kvmm_owned *row, u64 now_ns)
+static void set_age(struct kvmm_lease_info *row, u64 now_ns)
 {
 	row->age_ns = now_ns - min(row->since_ns, now_ns);
 }
 
 /* The row of a lease, if there is one. */
-static void add_lease(const struct walk *walk, enum lease_kind kind, struct kvmm_owned *row)
+static void add_lease(const struct walk *walk, enum lease_kind kind, struct kvmm_lease_info *row)
 {
 	struct lease lease = lease_look(walk->pool, kind, row->index, row->gen);
 
@@ -50,19 +51,7 @@ static void add_lease(const struct walk *walk, enum lease_kind kind, struct kvmm
 		row->deadline_ns = lease.deadline_ns;
 		row->flags = lease.flags;
 	}
-	set_age(row, walk->now_ns);
-}
-
-static void add_range(struct walk *walk, const struct slot *slot, u32 index)
-{
-	struct kvmm_owned *row = &walk->rows[walk->nr++];
-
-	*row = (struct kvmm_owned){
-		.since_ns = slot->last_access_ns, .bytes = slot->nr * walk->pool->block_bytes,
-		.kind = KVMM_OWNED_RANGE, .index = index, .gen = slot->gen,
-		.nr = slot->nr, .refs = slot->refs, .pins = slot->pins,
-	};
-	add_lease(walk, LEASE_RANGE, row);
+	set_age(row, walk->want.now_ns);
 }
 
 static int walk_ranges(struct walk *walk)
@@ -76,35 +65,22 @@ static int walk_ranges(struct walk *walk)
 	nr = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	to = nr - min(at, nr) > WALK_SLOTS ? at + WALK_SLOTS : nr;
 	arenas_lock(pool);
-	for (; at < to && walk->nr < walk->max; at++)
-		if (slot_at(pool, at)->nr_ext)
-			add_range(walk, slot_at(pool, at), at);
+	for (; at < to && walk->nr < walk->max; at++) {
+		const struct slot *slot = slot_at(pool, at);
+
+		if (!slot->nr_ext)
+			continue;
+		walk->rows[walk->nr] = (struct kvmm_lease_info){
+			.since_ns = slot->last_access_ns, .bytes = slot->nr * pool->block_bytes,
+			.kind = KVMM_LEASED_RANGE, .index = at, .gen = slot->gen,
+			.nr = slot->nr, .refs = slot->refs, .pins = slot->pins,
+		};
+		add_lease(walk, LEASE_RANGE, &walk->rows[walk->nr++]);
+	}
 	arenas_unlock(pool);
 	pool_leave(pool);
-	walk->cursor = at < nr ? make_cursor(WALK_RANGES, at) : make_cursor(WALK_BLOCKS, 0);
+	walk->cursor = at < nr ? make_cursor(OF_RANGES, at) : make_cursor(OF_BLOCKS, 0);
 	return 0;
-}
-
-/* Without an owner: claimed by the thread that frees it. */
-static bool is_owned(u64 word)
-{
-	return (kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED)) &&
-	       !(word & KV_ENTRY_MARK);
-}
-
-static void add_block(struct walk *walk, u64 word, u32 index)
-{
-	struct kvmm_owned *row = &walk->rows[walk->nr++];
-
-	*row = (struct kvmm_owned){
-		/* To a tick, and nothing looks older than it is. */
-		.since_ns = min(ns_of_tick(READ_ONCE(entry_at(walk->pool, index)->vtime)) +
-				BIT64(TICK_SHIFT), walk->now_ns),
-		.bytes = walk->pool->block_bytes,
-		.kind = kv_word_is(word, KV_ENTRY_STAGED) ? KVMM_OWNED_STAGED : KVMM_OWNED_PRIVATE,
-		.index = index, .gen = kv_word_gen(word), .nr = 1, .refs = 1,
-	};
-	add_lease(walk, LEASE_BLOCK, row);
 }
 
 static int walk_blocks(struct walk *walk)
@@ -114,7 +90,7 @@ static int walk_blocks(struct walk *walk)
 	int err;
 
 	if (!pool->caches || at >= pool->nr_blocks) {
-		walk->cursor = make_cursor(WALK_HOLDS, 0);
+		walk->cursor = make_cursor(OF_HOLDS, 0);
 		return 0;
 	}
 	err = cache_begin(pool);
@@ -122,197 +98,215 @@ static int walk_blocks(struct walk *walk)
 		return err;
 	to = min(pool->nr_blocks, at + WALK_ENTRIES);
 	for (; at < to && walk->nr < walk->max; at++) {
-		u64 word = READ_ONCE(entry_at(pool, at)->word);
+		const struct kv_entry *entry = entry_at(pool, at);
+		u64 word = READ_ONCE(entry->word);
+		bool is_staged = kv_word_is(word, KV_ENTRY_STAGED);
 
-		if (is_owned(word))
-			add_block(walk, word, at);
+		/* A marked one has no owner any more: a thread is about to free it. */
+		if ((!is_staged && !kv_word_is(word, KV_ENTRY_PRIVATE)) || word & KV_ENTRY_MARK)
+			continue;
+		walk->rows[walk->nr] = (struct kvmm_lease_info){
+			/* To a tick, and nothing looks older than it is. */
+			.since_ns = min(ns_of_tick(READ_ONCE(entry->vtime)) + BIT64(TICK_SHIFT),
+					walk->want.now_ns),
+			.bytes = pool->block_bytes,
+			.kind = is_staged ? KVMM_LEASED_STAGED : KVMM_LEASED_PRIVATE,
+			.index = at, .gen = kv_word_gen(word), .nr = 1, .refs = 1,
+		};
+		add_lease(walk, LEASE_BLOCK, &walk->rows[walk->nr++]);
 	}
 	cache_end(pool);
-	walk->cursor = make_cursor(WALK_BLOCKS, at);
+	walk->cursor = make_cursor(OF_BLOCKS, at);
 	return 0;
 }
 
-static void add_hold(struct walk *walk, const struct kvmm_hold_info *info)
+static void tell(const struct kvmm_pool *pool, const struct lease *lease, u64 now_ns,
+		 struct kvmm_lease_info *row)
 {
-	struct kvmm_owned *row = &walk->rows[walk->nr++];
+	const struct hold *hold = lease->hold;
 
-	*row = (struct kvmm_owned){
-		.owner = info->owner, .since_ns = info->since_ns,
-		.deadline_ns = info->deadline_ns,
-		.bytes = info->nr * walk->pool->block_bytes,
-		.kind = info->flags & KVMM_HOLD_PIN ? KVMM_OWNED_PIN : KVMM_OWNED_HOLD,
-		.index = info->hold.index, .gen = info->hold.gen, .nr = info->nr,
-		.flags = info->flags, .reason = info->reason,
+	*row = (struct kvmm_lease_info){
+		.owner = lease->owner, .since_ns = lease->since_ns,
+		.deadline_ns = lease->deadline_ns, .bytes = hold->nr * pool->block_bytes,
+		.kind = hold->flags & KVMM_LEASE_PIN ? KVMM_LEASED_PINS : KVMM_LEASED_REFS,
+		.index = hold->index, .gen = lease->gen, .nr = hold->nr,
+		.flags = hold->flags, .reason = hold->reason, .range = hold->range,
 	};
-	set_age(row, walk->now_ns);
-	memcpy(row->text, info->text, sizeof(row->text));
+	set_age(row, now_ns);
+	memcpy(row->text, hold->text, sizeof(row->text));
 }
 
 static int walk_holds(struct walk *walk)
 {
-	struct kvmm_hold_info info;
-	u32 at = (u32)walk->cursor;
-	int err = kvmm_hold_next(walk->pool, &at, &info);
+	struct lease_table *table = leases_of(walk->pool);
+	u32 at = (u32)walk->cursor, nr, to;
 
-	if (err)
-		return err;
-	walk->cursor = make_cursor(WALK_HOLDS, at);
-	add_hold(walk, &info);
+	if (!table)
+		return -ENOENT;
+	kv_lock(&table->lock);
+	nr = nr_hold_slots(table);
+	to = nr - min(at, nr) > WALK_HOLDS ? at + WALK_HOLDS : nr;
+	for (; at < to && walk->nr < walk->max; at++) {
+		const struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, at));
+
+		if (lease->hold)
+			tell(walk->pool, lease, walk->want.now_ns, &walk->rows[walk->nr++]);
+	}
+	kv_unlock(&table->lock);
+	walk->cursor = at < nr ? make_cursor(OF_HOLDS, at) : make_cursor(OF_NOTHING, 0);
 	return 0;
+}
+
+static int walk_key(struct walk *walk)
+{
+	u64 domain = kv_domain_word(walk->want.domain), seen = 0;
+	struct lease_table *table = leases_of(walk->pool);
+
+	if (!table)
+		return -ENOENT;
+	kv_lock(&table->lock);
+	for (const struct held *at = hold_chain(table, walk->want.key); at; at = at->next) {
+		if (at->hold->domain != domain || !kv_key_equal(&at->key, walk->want.key) ||
+		    seen++ < walk->cursor || walk->nr == walk->max)
+			continue;
+		tell(walk->pool, lease_at(table, lease_id(LEASE_HOLD, at->hold->index)),
+		     walk->want.now_ns, &walk->rows[walk->nr++]);
+	}
+	kv_unlock(&table->lock);
+	walk->cursor += walk->nr;
+	return walk->nr ? 0 : -ENOENT;
 }
 
 /* Until there is at least one row: 0; -ENOENT that was all. */
 static int walk_on(struct walk *walk)
 {
+	static const struct {
+		int (*walk)(struct walk *walk);
+		u32 kinds;
+	} stages[] = {
+		[OF_RANGES] = { walk_ranges, BIT(KVMM_LEASED_RANGE) },
+		[OF_BLOCKS] = { walk_blocks, BIT(KVMM_LEASED_PRIVATE) | BIT(KVMM_LEASED_STAGED) },
+		[OF_HOLDS] = { walk_holds, BIT(KVMM_LEASED_REFS) | BIT(KVMM_LEASED_PINS) },
+	};
 	int err = 0;
 
-	for (walk->nr = 0; !walk->nr && !err;) {
-		switch (walk->cursor >> 32) {
-		case WALK_RANGES:
-			err = walk_ranges(walk);
-			break;
-		case WALK_BLOCKS:
-			err = walk_blocks(walk);
-			break;
-		case WALK_HOLDS:
-			err = walk_holds(walk);
-			break;
-		default:
-			err = -EINVAL;
-		}
+	walk->nr = 0;
+	if (walk->want.key)
+		return walk_key(walk);
+	while (!walk->nr && !err) {
+		u64 stage = walk->cursor >> 32;
+
+		if (stage >= OF_NOTHING)
+			return stage == OF_NOTHING ? -ENOENT : -EINVAL;
+		if (walk->want.kinds & stages[stage].kinds)
+			err = stages[stage].walk(walk);
+		else
+			walk->cursor = make_cursor(stage + 1, 0);
 	}
 	return err;
 }
 
-int kvmm_owned_next_sized(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned *row,
-			  size_t size)
-{
-	struct kvmm_owned now;
-	struct walk walk = { .pool = pool, .rows = &now, .max = 1 };
-	int err;
-
-	if (!pool || !cursor || kv_size_is_bad(row, size))
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (err)
-		return err;
-	walk.now_ns = pool_clock_ns(pool);
-	walk.cursor = *cursor;
-	err = walk_on(&walk);
-	if (err)
-		return err;
-	*cursor = walk.cursor;
-	kv_give(row, size, &now, sizeof(now));
-	return 0;
-}
-
 /* ---- suspicious leases ---- */
 
-static bool has_one_lease(struct kvmm_pool *pool, u64 owner)
+static u32 suspect(struct walk *walk, const struct kvmm_lease_info *row)
 {
-	struct lease_table *table = leases_of(pool);
-	bool is_one;
-	u32 id;
+	const struct kvmm_lease_filter *want = &walk->want;
+	struct lease_table *table = leases_of(walk->pool);
+	u32 why = 0, id;
 
-	kv_lock(&table->lock);
-	id = lease_next(pool, table, owner, KV_NONE);
-	is_one = id != KV_NONE && lease_next(pool, table, owner, id) == KV_NONE;
-	kv_unlock(&table->lock);
-	return is_one;
-}
-
-static u32 suspect(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-		   const struct kvmm_owned *row)
-{
-	struct lease_table *table = leases_of(pool);
-	u32 why = 0;
-
-	if (row->owner && table && lease_owner_is_dead(table, row->owner))
+	/* What has an owner has a table, which may have come while the walk went on. */
+	KV_BUG_ON(row->owner && !table);
+	if (want->leaks & KVMM_LEAK_DEAD && row->owner &&
+	    lease_owner_is_dead(table, row->owner, walk->round))
 		why |= KVMM_LEAK_DEAD;
 	if (row->deadline_ns)
-		return row->deadline_ns <= attr->now_ns ? why | KVMM_LEAK_EXPIRED : why;
-	if (attr->older_ns && row->age_ns >= attr->older_ns)
+		return row->deadline_ns <= want->now_ns ? why | KVMM_LEAK_EXPIRED : why;
+	if (want->older_ns && row->age_ns >= want->older_ns)
 		why |= KVMM_LEAK_OLD;
-	if (attr->lone_ns && row->owner && row->age_ns >= attr->lone_ns &&
-	    has_one_lease(pool, row->owner))
+	if (!want->lone_ns || !row->owner || row->age_ns < want->lone_ns)
+		return why;
+	kv_lock(&table->lock);
+	id = lease_next(walk->pool, table, row->owner, KV_NONE);
+	if (id != KV_NONE && lease_next(walk->pool, table, row->owner, id) == KV_NONE)
 		why |= KVMM_LEAK_LONE;
+	kv_unlock(&table->lock);
 	return why;
 }
 
-static bool is_wanted(const struct kvmm_leak_attr *attr, const struct kvmm_owned *row)
+static bool is_wanted(struct walk *walk, struct kvmm_lease_info *row)
 {
-	return (!attr->owner || row->owner == attr->owner) &&
-	       (!attr->kinds || attr->kinds & BIT(row->kind));
+	const struct kvmm_lease_filter *want = &walk->want;
+
+	if ((want->owner && row->owner != want->owner) || !(want->kinds & BIT(row->kind)))
+		return false;
+	row->leak = want->leaks ? suspect(walk, row) & want->leaks : 0;
+	return row->leak || !want->leaks;
 }
 
-static int read_attr(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-		     struct kvmm_leak_attr *known)
+static int walk_init(struct walk *walk, struct kvmm_pool *pool,
+		     const struct kvmm_lease_filter *filter, u64 cursor)
 {
-	static const struct kvmm_leak_attr usual = KVMM_LEAK_ATTR_INIT;
-	struct lease_table *table;
-	int err;
+	static const struct kvmm_lease_filter all = KVMM_LEASE_FILTER_INIT;
+	static u64 rounds;	/* kv_fetch_add() */
+	struct kvmm_lease_filter *want = &walk->want;
+	int err = kv_copy_attr(want, sizeof(*want), filter ? filter : &all);
 
-	if (!pool)
-		return -EINVAL;
-	err = kv_copy_attr(known, sizeof(*known), attr ? attr : &usual);
-	if (!err && (known->kinds >= BIT(KVMM_NR_OWNED_KINDS) || known->reserved))
+	if (!err && (want->kinds >= BIT(KVMM_NR_LEASE_KINDS) || want->leaks > KVMM_LEAK_ANY))
 		err = -EINVAL;
 	if (!err)
 		err = pool_refusal(pool);
 	if (err)
 		return err;
-	if (!known->now_ns)
-		known->now_ns = pool_clock_ns(pool);
-	table = leases_of(pool);
-	if (table)
-		leases_ask(table);
+	if (!want->kinds)
+		want->kinds = BIT(KVMM_NR_LEASE_KINDS) - 1;
+	if (!want->now_ns)
+		want->now_ns = pool_clock_ns(pool);
+	walk->pool = pool;
+	walk->cursor = cursor;
+	walk->round = kv_fetch_add(&rounds, 1) + 1;
 	return 0;
 }
 
-/* From @cursor on, until @max are found if @stops, else to the end: how many were. */
-static int find_leaks(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr, u64 *cursor,
-		      u8 *rows, size_t size, u32 max, bool stops)
+int kvmm_lease_list_sized(struct kvmm_pool *pool, const struct kvmm_lease_filter *filter,
+			  uint64_t *cursor, struct kvmm_lease_info *rows, uint32_t max, size_t size)
 {
-	struct kvmm_owned batch[WALK_ROWS];
-	struct walk walk = { .pool = pool, .now_ns = attr->now_ns, .cursor = *cursor,
-			     .rows = batch };
+	struct walk walk;
 	u32 nr = 0;
 	int err;
 
-	for (;;) {
-		walk.max = stops ? min(max - nr, WALK_ROWS) : WALK_ROWS;
-		err = walk.max ? walk_on(&walk) : -ENOENT;
-		if (err)
-			break;
-		for (u32 i = 0; i < walk.nr; i++) {
-			batch[i].suspect = suspect(pool, attr, &batch[i]);
-			if (!batch[i].suspect || !is_wanted(attr, &batch[i]))
-				continue;
-			if (nr < max)
-				kv_give(rows + nr * size, size, &batch[i], sizeof(batch[i]));
-			nr++;
-		}
+	if (!pool || !cursor || !max || max > INT_MAX || kv_size_is_bad(rows, size))
+		return -EINVAL;
+	err = walk_init(&walk, pool, filter, *cursor);
+	while (!err && nr < max) {
+		walk.max = min(max - nr, WALK_ROWS);
+		err = walk_on(&walk);
+		for (u32 i = 0; !err && i < walk.nr; i++)
+			if (is_wanted(&walk, &walk.rows[i]))
+				kv_give((u8 *)rows + nr++ * size, size, &walk.rows[i],
+					sizeof(walk.rows[i]));
 	}
+	if (err && err != -ENOENT)
+		return err;
 	*cursor = walk.cursor;
-	return err == -ENOENT ? (int)nr : err;
+	return nr;
 }
 
-int kvmm_leaks_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-		     struct kvmm_owned *rows, uint32_t max, size_t size)
+int kvmm_lease_get_info_sized(struct kvmm_pool *pool, kvmm_lease_t handle,
+			      struct kvmm_lease_info *info, size_t size)
 {
-	struct kvmm_leak_attr known;
-	u64 cursor = 0;
-	int err = max && kv_size_is_bad(rows, size) ? -EINVAL : read_attr(pool, attr, &known);
+	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
+	struct kvmm_lease_info now;
+	struct lease_table *table;
+	struct lease *lease;
+	int err;
 
-	return err ? err : find_leaks(pool, &known, &cursor, (u8 *)rows, size, max, false);
-}
-
-int kvmm_leaks_next_sized(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
-			  uint64_t *cursor, struct kvmm_owned *rows, uint32_t max, size_t size)
-{
-	struct kvmm_leak_attr known;
-	bool is_bad = !cursor || kv_size_is_bad(rows, size) || !max || max > INT_MAX;
-	int err = is_bad ? -EINVAL : read_attr(pool, attr, &known);
-
-	return err ? err : find_leaks(pool, &known, cursor, (u8 *)rows, size, max, true);
+	if (kv_size_is_bad(info, size))
+		return -EINVAL;
+	err = hold_enter(pool, handle, &table, &lease);
+	if (err)
+		return err;
+	tell(pool, lease, now_ns, &now);
+	kv_unlock(&table->lock);
+	kv_give(info, size, &now, sizeof(now));
+	return 0;
 }

@@ -5,9 +5,8 @@
  * Memory for the leases is reserved before any is written, so a call names all that it was given,
  * or nothing.
  */
-#include <pool/determ.h>
-#include <pool/lease.h>
-#include <pool/mag.h>
+#include <lease/lease.h>
+#include <pool/local.h>
 
 /* ---- where an owner is named at allocation ---- */
 
@@ -30,16 +29,18 @@ static void write_range(struct kvmm_pool *pool, kvmm_range_t range, struct lease
 
 void own_new_range(struct kvmm_pool *pool, kvmm_range_t range, const struct kvmm_range_attr *attr)
 {
-	u64 now_ns = pool_clock_ns(pool);
+	write_range(pool, range,
+		    lease_from_now(pool, attr->owner, attr->lease_ns, attr->own_flags));
+}
 
-	write_range(pool, range, (struct lease){
-		.owner = attr->owner, .since_ns = now_ns, .flags = attr->own_flags,
-		.deadline_ns = lease_deadline(now_ns, attr->lease_ns),
-	});
+int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return lease_look(pool, LEASE_RANGE, range.index, range.gen).owner ?
+	       own_reserve_slot(pool) : 0;
 }
 
 /* The slot that was taken is the tail's. The holds stay with the head. */
-void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
+void own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
 {
 	struct lease lease = lease_look(pool, LEASE_RANGE, range.index, range.gen);
 
@@ -81,36 +82,45 @@ static int check_blocks(struct kvmm_pool *pool, const struct batch *batch)
 
 	if (err)
 		return err;
-	for (u32 i = 0; i < batch->nr && !err; i++) {
-		struct kv_handle handle = batch->handles[i];
-		u64 word;
-
-		if (handle.index >= pool->nr_blocks) {
-			err = -EINVAL;
-			break;
-		}
-		word = smp_load_acquire(&entry_at(pool, handle.index)->word);
-		if (kv_word_gen(word) != handle.gen)
-			err = kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
-		else if (!kv_word_is(word, batch->state))
-			err = kv_word_refuse(word, batch->state);
-	}
+	for (u32 i = 0; i < batch->nr && !err; i++)
+		err = entry_check(pool, batch->handles[i], batch->state, false);
 	cache_end(pool);
 	return err;
 }
 
-/* Handles may have become stale since they were checked: then not one of them is written. */
-static int write_all(struct kvmm_pool *pool, struct lease_table *table, const struct batch *batch,
-		     struct lease lease)
+static int read_own(struct kvmm_pool *pool, const struct kvmm_lease_attr *attr,
+		    struct lease *lease)
 {
-	u64 now_ns = lease.since_ns;
+	struct kvmm_lease_attr known;
+	int err = kv_copy_attr(&known, sizeof(known), attr);
 
-	kv_assert_held(&table->lock);
-	for (u32 i = 0; i < batch->nr; i++)
+	if (err)
+		return err;
+	if (known.prefix || known.refs || known.nr_refs || known.range.gen || known.text ||
+	    known.reason || known.reserved || known.flags & ~KVMM_LEASE_RECLAIM ||
+	    (!known.owner && (known.lease_ns || known.flags)))
+		return -EINVAL;
+	*lease = lease_from_now(pool, known.owner, known.lease_ns, known.flags);
+	return 0;
+}
+
+/* Handles may have become stale since they were checked: then not one of them is written. */
+static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
+{
+	struct lease_table *table;
+	u64 now_ns = lease.since_ns;
+	int err = leases_get(pool, &table);
+
+	for (u32 i = 0; i < batch->nr && !err; i++)
+		err = lease_reserve(table, lease_id(batch->kind, batch->handles[i].index));
+	if (err)
+		return err;
+	kv_lock(&table->lock);
+	for (u32 i = 0; i < batch->nr && !err; i++)
 		if (!lease_is_live(pool, lease_id(batch->kind, batch->handles[i].index),
 				   batch->handles[i].gen))
-			return -ESTALE;
-	for (u32 i = 0; i < batch->nr; i++) {
+			err = -ESTALE;
+	for (u32 i = 0; i < batch->nr && !err; i++) {
 		u32 id = lease_id(batch->kind, batch->handles[i].index);
 		const struct lease *old = lease_at(table, id);
 
@@ -119,36 +129,6 @@ static int write_all(struct kvmm_pool *pool, struct lease_table *table, const st
 				 old->since_ns : now_ns;
 		lease_write(table, id, lease);
 	}
-	return 0;
-}
-
-static int read_own(struct kvmm_pool *pool, const struct kvmm_own *own, struct lease *lease)
-{
-	u64 now_ns = pool_clock_ns(pool);
-	struct kvmm_own known;
-	int err = kv_copy_attr(&known, sizeof(known), own);
-
-	if (err)
-		return err;
-	if (known.flags & ~KVMM_OWN_RECLAIM || known.reserved ||
-	    (!known.owner && (known.lease_ns || known.flags)))
-		return -EINVAL;
-	*lease = (struct lease){ .owner = known.owner, .since_ns = now_ns, .flags = known.flags,
-				 .deadline_ns = lease_deadline(now_ns, known.lease_ns) };
-	return 0;
-}
-
-static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
-{
-	struct lease_table *table;
-	int err = leases_get(pool, &table);
-
-	for (u32 i = 0; i < batch->nr && !err; i++)
-		err = lease_reserve(table, lease_id(batch->kind, batch->handles[i].index));
-	if (err)
-		return err;
-	kv_lock(&table->lock);
-	err = write_all(pool, table, batch, lease);
 	kv_unlock(&table->lock);
 	return err;
 }
@@ -170,23 +150,23 @@ int own_share_blocks(struct kvmm_pool *pool)
 	return 0;
 }
 
-int kvmm_own_many(struct kvmm_pool *pool, const struct kvmm_own *own, uint32_t kind,
-		  const void *handles, uint32_t nr)
+int kvmm_lease_own(struct kvmm_pool *pool, const struct kvmm_lease_attr *attr, uint32_t kind,
+		   const void *handles, uint32_t nr)
 {
-	struct batch batch = { kind == KVMM_OWNED_RANGE ? LEASE_RANGE : LEASE_BLOCK,
-			       kind == KVMM_OWNED_STAGED ? KV_ENTRY_STAGED : KV_ENTRY_PRIVATE,
+	struct batch batch = { kind == KVMM_LEASED_RANGE ? LEASE_RANGE : LEASE_BLOCK,
+			       kind == KVMM_LEASED_STAGED ? KV_ENTRY_STAGED : KV_ENTRY_PRIVATE,
 			       as_handles(handles), nr };
 	struct lease lease;
 	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !own || (!handles && nr) || kind > KVMM_OWNED_STAGED)
+	if (!pool || !attr || (!handles && nr) || kind > KVMM_LEASED_STAGED)
 		return -EINVAL;
-	err = read_own(pool, own, &lease);
+	err = read_own(pool, attr, &lease);
 	if (err)
 		return err;
-	if (kind != KVMM_OWNED_RANGE) {
+	if (kind != KVMM_LEASED_RANGE) {
 		/* Staged ones have the handle that they had as private ones. */
 		err = check_blocks(pool, &batch);
 		if (!err)

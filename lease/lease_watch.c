@@ -3,15 +3,15 @@
  * Owners that are processes or threads: do they live?
  *
  * A number alone does not tell: the system gives it to another process later. With the time at
- * which it was started it does. Files are read with no lock held, one after the other; an owner
- * that is unwatched meanwhile is not found again, and that is all.
+ * which it was started it does. Files are read with no lock held; an owner that is watched no
+ * longer by then is not found again, and that is all.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include <kv/mem.h>
 #include <kv/sys.h>
-#include <pool/lease.h>
+#include <lease/lease.h>
 
 #define STAT_BYTES	1024u	/* the name in it has 64 at most */
 #define START_FIELD	20u	/* words behind the name and the state, which is the first */
@@ -56,42 +56,15 @@ static int read_start(s32 pid, s32 tid, u64 *start)
 	return err ? -EOPNOTSUPP : parse_start(text, start);
 }
 
-static struct lease_watch **watch_bucket(struct lease_table *table, u64 owner)
-{
-	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
-
-	return &table->watch[hash % LEASE_WATCH_BUCKETS];
-}
-
 static struct lease_watch **find_watch(struct lease_table *table, u64 owner)
 {
-	struct lease_watch **at = watch_bucket(table, owner);
+	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
+	struct lease_watch **at = &table->watch[hash % LEASE_WATCH_BUCKETS];
 
 	kv_assert_held(&table->lock);
 	while (*at && (*at)->owner != owner)
 		at = &(*at)->next;
 	return at;
-}
-
-/* Takes @fresh. */
-static int add_watch(struct lease_table *table, struct lease_watch *fresh)
-{
-	struct lease_watch **at;
-	int err = 0;
-
-	kv_lock(&table->lock);
-	at = find_watch(table, fresh->owner);
-	if (*at) {
-		err = -EEXIST;
-	} else {
-		*at = fresh;
-		WRITE_ONCE(table->nr_watches, table->nr_watches + 1);
-		kv_fetch_add(&table->bytes, sizeof(*fresh));
-	}
-	kv_unlock(&table->lock);
-	if (err)
-		kv_free(fresh);
-	return err;
 }
 
 /* Is there a /proc at all? Then a task that is not there does not live. */
@@ -104,111 +77,82 @@ static int no_such_task(void)
 										 -ESRCH;
 }
 
-int kvmm_owner_watch(struct kvmm_pool *pool, uint64_t owner, int32_t pid, int32_t tid)
+/* Takes @fresh, in place of a former one; NULL: there is none any more. */
+static void set_watch(struct lease_table *table, u64 owner, struct lease_watch *fresh)
 {
-	struct lease_watch *fresh;
-	struct lease_table *table;
-	u64 start;
-	int err;
+	struct lease_watch **at, *old;
+	int more;
 
-	if (!pool || !owner || pid <= 0 || tid < 0)
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (!err)
-		err = read_start(pid, tid, &start);
-	if (err)
-		return err == -ESRCH ? no_such_task() : err;
-	err = leases_get(pool, &table);
-	if (err)
-		return err;
-	fresh = kv_alloc(sizeof(*fresh));
-	if (!fresh)
-		return -ENOMEM;
-	*fresh = (struct lease_watch){ .owner = owner, .start = start, .pid = pid, .tid = tid };
-	return add_watch(table, fresh);
-}
-
-int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner)
-{
-	struct lease_watch **at, *old = NULL;
-	struct lease_table *table;
-	int err;
-
-	if (!pool || !owner)
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (err)
-		return err;
-	table = leases_of(pool);
-	if (!table)
-		return -ENOENT;
 	kv_lock(&table->lock);
 	at = find_watch(table, owner);
-	if (*at) {
-		old = *at;
-		*at = old->next;
-		WRITE_ONCE(table->nr_watches, table->nr_watches - 1);
-		kv_fetch_sub(&table->bytes, sizeof(*old));
-	}
+	old = *at;
+	if (fresh)
+		fresh->next = old ? old->next : NULL;
+	if (old || fresh)
+		*at = fresh ? fresh : old->next;
+	more = !!fresh - !!old;
+	WRITE_ONCE(table->nr_watches, table->nr_watches + more);
+	kv_fetch_add(&table->bytes, more * (s64)sizeof(*fresh));
 	kv_unlock(&table->lock);
 	kv_free(old);
-	return old ? 0 : -ENOENT;
 }
 
-/* Number @i of a bucket. */
-static bool copy_watch(struct lease_table *table, u32 bucket, u32 i, struct lease_watch *copy)
+int kvmm_lease_watch(struct kvmm_pool *pool, uint64_t owner, int32_t pid, int32_t tid)
 {
-	const struct lease_watch *at;
-
-	kv_lock(&table->lock);
-	for (at = table->watch[bucket]; at && i; i--)
-		at = at->next;
-	if (at)
-		*copy = *at;
-	kv_unlock(&table->lock);
-	return at != NULL;
-}
-
-/* An owner is not taken for dead if its state cannot be found out. */
-static void ask_one(struct lease_table *table, const struct lease_watch *watch)
-{
-	struct lease_watch *at;
+	struct lease_watch *fresh = NULL;
+	struct lease_table *table;
 	u64 start = 0;
 	int err;
 
-	if (watch->dead)
-		return;
-	err = read_start(watch->pid, watch->tid, &start);
-	if (err == -EOPNOTSUPP || (!err && start == watch->start))
-		return;
-	kv_lock(&table->lock);
-	at = *find_watch(table, watch->owner);
-	if (at && at->start == watch->start && at->pid == watch->pid)
-		at->dead = true;
-	kv_unlock(&table->lock);
+	if (!pool || !owner || pid < 0 || tid < 0 || (tid && !pid))
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (!err && pid)
+		err = read_start(pid, tid, &start);
+	if (err)
+		return err == -ESRCH ? no_such_task() : err;
+	if (!pid && !leases_of(pool))
+		return 0;
+	err = leases_get(pool, &table);
+	if (err)
+		return err;
+	if (pid) {
+		fresh = kv_alloc(sizeof(*fresh));
+		if (!fresh)
+			return -ENOMEM;
+		*fresh = (struct lease_watch){ .owner = owner, .start = start, .pid = pid,
+					       .tid = tid };
+	}
+	set_watch(table, owner, fresh);
+	return 0;
 }
 
-void leases_ask(struct lease_table *table)
+bool lease_owner_is_dead(struct lease_table *table, u64 owner, u64 round)
 {
-	struct lease_watch watch;
-
-	if (!READ_ONCE(table->nr_watches))
-		return;
-	for (u32 bucket = 0; bucket < LEASE_WATCH_BUCKETS; bucket++)
-		for (u32 i = 0; copy_watch(table, bucket, i, &watch); i++)
-			ask_one(table, &watch);
-}
-
-bool lease_owner_is_dead(struct lease_table *table, u64 owner)
-{
-	const struct lease_watch *at;
-	bool is_dead;
+	struct lease_watch *at, watch = { .dead = false };
+	u64 start = 0;
+	int err;
 
 	if (!READ_ONCE(table->nr_watches))
 		return false;
 	kv_lock(&table->lock);
 	at = *find_watch(table, owner);
-	is_dead = at && at->dead;
+	if (at) {
+		watch = *at;
+		at->round = round;
+	}
 	kv_unlock(&table->lock);
-	return is_dead;
+	if (!at || watch.dead || watch.round == round)
+		return watch.dead;
+	err = read_start(watch.pid, watch.tid, &start);
+	/* An owner is not taken for dead if its state cannot be found out. */
+	if (err == -EOPNOTSUPP || (!err && start == watch.start))
+		return false;
+	kv_lock(&table->lock);
+	at = *find_watch(table, owner);
+	watch.dead = at && at->start == watch.start && at->pid == watch.pid;
+	if (watch.dead)
+		at->dead = true;
+	kv_unlock(&table->lock);
+	return watch.dead;
 }

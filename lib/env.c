@@ -8,7 +8,6 @@
  * absent, malloc serves.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,12 +74,9 @@ static void prefer_huge_pages(void *ptr, size_t bytes)
 {
 	uintptr_t start = kv_align_up((uintptr_t)ptr, HUGE_PAGE);
 	uintptr_t end = ((uintptr_t)ptr + bytes) & ~(HUGE_PAGE - 1);
-	int saved = errno;
 
-	if (likely(!ptr || bytes < 2 * HUGE_PAGE))
-		return;
-	madvise((void *)start, end - start, MADV_HUGEPAGE);
-	errno = saved;
+	if (unlikely(ptr && bytes >= 2 * HUGE_PAGE))
+		guarded(madvise((void *)start, end - start, MADV_HUGEPAGE));
 }
 
 static void *alloc_zeroed(size_t bytes, size_t align)
@@ -139,32 +135,22 @@ static u64 system_clock_ns(void *ctx)
 static void system_wait(void *ctx, u32 *word, u32 old, u64 ns)
 {
 	struct timespec timeout = { .tv_sec = ns / NS_PER_SEC, .tv_nsec = ns % NS_PER_SEC };
-	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, &timeout, NULL, 0);
-	errno = saved;
+	guarded(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, &timeout, NULL, 0));
 }
 
 static void system_wake(void *ctx, u32 *word)
 {
-	int saved = errno;
-
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-	errno = saved;
+	guarded(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0));
 }
 
-/*
- * A kernel without entropy at hand still has a clock and a randomised address space. By its number:
- * getrandom() is a point of cancellation, and callers may hold locks.
- */
+/* A kernel without entropy at hand still has a clock and a randomised address space. */
 static u64 system_random(void *ctx)
 {
-	int saved = errno;
 	u64 bits;
 
-	if (syscall(SYS_getrandom, &bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
+	if (guarded(getrandom(&bits, sizeof(bits), GRND_NONBLOCK)) != sizeof(bits))
 		bits = (system_clock_ns(ctx) ^ (uintptr_t)&bits) * 0x9e3779b97f4a7c15ull;
-	errno = saved;
 	return bits;
 }
 

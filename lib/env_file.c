@@ -6,7 +6,6 @@
  * can write to the folder above cannot send what is written here somewhere else.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
@@ -28,32 +27,6 @@ static_assert(sizeof(struct kv_iov) == sizeof(struct iovec) &&
 	      offsetof(struct kv_iov, bytes) == offsetof(struct iovec, iov_len),
 	      "parts are given to the system as they are");
 static_assert(KV_FILE_MAX_IOV <= IOV_MAX, "as many as the system takes");
-
-/*
- * Most of these calls are points of cancellation, and their callers may hold locks and requests:
- * so none has an effect between these two. errno stays as it was, too.
- */
-struct before {
-	int	err;
-	int	cancel;
-};
-
-static struct before enter(void)
-{
-	return (struct before){ errno, kv_cancel_off() };
-}
-
-/* The result of a system call, as the library says it. */
-static s64 leave(struct before before, s64 ret)
-{
-	if (ret < 0)
-		ret = -errno;
-	kv_cancel_restore(before.cancel);
-	errno = before.err;
-	return ret;
-}
-
-#define guarded(call)	({ struct before __before = enter(); leave(__before, call); })
 
 static int system_open_dir(void *ctx, const char *path, bool create)
 {

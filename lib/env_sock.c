@@ -7,7 +7,6 @@
  * it cannot take it away from under us.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,13 +29,9 @@
 #define BACKLOG		128
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* The result of the last call, and errno as it was before. */
-static int result(int ret, int saved)
+static void system_close(void *ctx, int fd)
 {
-	int err = ret < 0 ? -errno : ret;
-
-	errno = saved;
-	return err;
+	guarded(close(fd));
 }
 
 static int address_of(const char *path, struct sockaddr_un *addr)
@@ -71,12 +66,12 @@ static int open_folder(const struct sockaddr_un *addr)
 		end[1] = '\0';
 	else
 		*end = '\0';
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = guarded(open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
-		return errno == ENOTDIR || errno == ELOOP ? -EPERM : -errno;
-	if (!fstat(fd, &stat) && stat.st_uid == geteuid() && !(stat.st_mode & 077))
+		return fd == -ENOTDIR || fd == -ELOOP ? -EPERM : fd;
+	if (!guarded(fstat(fd, &stat)) && stat.st_uid == geteuid() && !(stat.st_mode & 077))
 		return fd;
-	close(fd);
+	system_close(NULL, fd);
 	return -EPERM;
 }
 
@@ -88,18 +83,16 @@ static int open_folder(const struct sockaddr_un *addr)
 static int lock_folder(const struct sockaddr_un *addr)
 {
 	static const struct timespec pause = { .tv_nsec = 5000000 };
-	int fd = open_folder(addr), cancel;
+	int fd = open_folder(addr);
 
-	cancel = kv_cancel_off();
-	for (u32 i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); i++) {
+	for (u32 i = 0; fd >= 0 && guarded(flock(fd, LOCK_EX | LOCK_NB)); i++) {
 		if (i < 200) {
-			nanosleep(&pause, NULL);
+			guarded(nanosleep(&pause, NULL));
 			continue;
 		}
-		close(fd);
+		system_close(NULL, fd);
 		fd = -EAGAIN;
 	}
-	kv_cancel_restore(cancel);
 	return fd;
 }
 
@@ -107,15 +100,16 @@ static int check_user(int fd, bool root_too)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
+	int err = guarded(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len));
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		return -errno;
+	if (err)
+		return err;
 	return cred.uid == geteuid() || (root_too && !cred.uid) ? 0 : -EPERM;
 }
 
 static int new_socket(void)
 {
-	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return guarded(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 static int connect_to(const struct sockaddr_un *addr)
@@ -123,14 +117,13 @@ static int connect_to(const struct sockaddr_un *addr)
 	int fd = new_socket(), err;
 
 	if (fd < 0)
-		return -errno;
-	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)))
-		err = -errno;
-	else
+		return fd;
+	err = guarded(connect(fd, (const struct sockaddr *)addr, sizeof(*addr)));
+	if (!err)
 		err = check_user(fd, false);
 	if (!err)
 		return fd;
-	close(fd);
+	system_close(NULL, fd);
 	return err;
 }
 
@@ -141,131 +134,93 @@ static bool is_dead(const struct sockaddr_un *addr)
 	struct stat stat;
 
 	if (other >= 0)
-		close(other);
-	return other == -ECONNREFUSED && !lstat(addr->sun_path, &stat) && S_ISSOCK(stat.st_mode);
+		system_close(NULL, other);
+	return other == -ECONNREFUSED && !guarded(lstat(addr->sun_path, &stat)) &&
+	       S_ISSOCK(stat.st_mode);
 }
 
 static int bind_to(int fd, const struct sockaddr_un *addr)
 {
-	if (!bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
-		return 0;
-	if (errno != EADDRINUSE)
-		return -errno;
-	if (!is_dead(addr))
-		return -EADDRINUSE;
-	if (unlink(addr->sun_path) || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
-		return -errno;
-	return 0;
-}
+	int err = guarded(bind(fd, (const struct sockaddr *)addr, sizeof(*addr)));
 
-static int listen_at(const struct sockaddr_un *addr)
-{
-	int folder = lock_folder(addr), fd, err;
-
-	if (folder < 0)
-		return folder;
-	fd = new_socket();
-	err = fd < 0 ? -errno : bind_to(fd, addr);
-	if (!err && listen(fd, BACKLOG))
-		err = -errno;
-	if (err && fd >= 0)
-		close(fd);
-	close(folder);
-	return err ? err : fd;
+	if (err != -EADDRINUSE || !is_dead(addr))
+		return err;
+	err = guarded(unlink(addr->sun_path));
+	return err ? err : guarded(bind(fd, (const struct sockaddr *)addr, sizeof(*addr)));
 }
 
 static int system_listen(void *ctx, const char *path)
 {
 	struct sockaddr_un addr;
-	int saved = errno, ret = address_of(path, &addr);
+	int folder = address_of(path, &addr), fd, err;
 
-	if (!ret)
-		ret = listen_at(&addr);
-	errno = saved;
-	return ret;
+	if (!folder)
+		folder = lock_folder(&addr);
+	if (folder < 0)
+		return folder;
+	fd = err = new_socket();
+	if (fd >= 0)
+		err = bind_to(fd, &addr);
+	if (!err)
+		err = guarded(listen(fd, BACKLOG));
+	if (err && fd >= 0)
+		system_close(NULL, fd);
+	system_close(NULL, folder);
+	return err ? err : fd;
 }
 
 static void system_unlink(void *ctx, const char *path)
 {
 	struct sockaddr_un addr;
-	int saved = errno, folder = address_of(path, &addr);
+	int folder = address_of(path, &addr);
 
 	if (!folder)
 		folder = lock_folder(&addr);
-	if (folder >= 0) {
-		if (is_dead(&addr))
-			unlink(path);
-		close(folder);
-	}
-	errno = saved;
+	if (folder < 0)
+		return;
+	if (is_dead(&addr))
+		guarded(unlink(path));
+	system_close(NULL, folder);
 }
 
-static int accept_one(int fd, bool root_too)
+static int system_accept(void *ctx, int fd, bool root_too)
 {
-	int saved = errno, ret, err;
+	int ret, err;
 
 	do
-		ret = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	while (ret < 0 && (errno == EINTR || errno == ECONNABORTED));
-	ret = result(ret, saved);
+		ret = guarded(accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+	while (ret == -EINTR || ret == -ECONNABORTED);
 	err = ret < 0 ? 0 : check_user(ret, root_too);
 	if (!err)
 		return ret;
-	close(ret);
-	errno = saved;
+	system_close(NULL, ret);
 	return err;
-}
-
-static int system_accept(void *ctx, int fd)
-{
-	return accept_one(fd, false);
-}
-
-static int system_admit(void *ctx, int fd)
-{
-	return accept_one(fd, true);
 }
 
 /* Its owner and its access rights are looked at when a server listens there. */
 static int system_folder(void *ctx, const char *path)
 {
-	int saved = errno, err = 0;
+	int err = guarded(mkdir(path, 0700));
 
-	if (mkdir(path, 0700) && errno != EEXIST)
-		err = -errno;
-	errno = saved;
-	return err;
+	return err == -EEXIST ? 0 : err;
 }
 
 static int system_connect(void *ctx, const char *path)
 {
 	struct sockaddr_un addr;
-	int saved = errno, ret = address_of(path, &addr);
+	int ret = address_of(path, &addr);
 
 	if (!ret)
 		ret = open_folder(&addr);
-	if (ret >= 0) {
-		close(ret);
-		ret = connect_to(&addr);
-	}
-	errno = saved;
-	return ret;
-}
-
-static void system_close(void *ctx, int fd)
-{
-	int saved = errno;
-
-	close(fd);
-	errno = saved;
+	if (ret < 0)
+		return ret;
+	system_close(NULL, ret);
+	return connect_to(&addr);
 }
 
 static void system_hang_up(void *ctx, int fd)
 {
-	int saved = errno;
-
-	shutdown(fd, SHUT_RDWR);
-	errno = saved;
+	guarded(shutdown(fd, SHUT_RDWR));
 }
 
 union control {
@@ -278,8 +233,7 @@ static s64 system_send(void *ctx, int fd, const void *buf, size_t bytes, const i
 	struct iovec iov = { (void *)buf, bytes };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	union control control = { 0 };
-	int saved = errno;
-	ssize_t ret;
+	s64 ret;
 
 	if (nr_fds > KV_SOCK_FDS)
 		return -EINVAL;
@@ -294,11 +248,8 @@ static s64 system_send(void *ctx, int fd, const void *buf, size_t bytes, const i
 		memcpy(CMSG_DATA(head), fds, nr_fds * sizeof(int));
 	}
 	do
-		ret = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (ret < 0 && errno == EINTR);
-	if (ret < 0)
-		ret = -errno;
-	errno = saved;
+		ret = guarded(sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT));
+	while (ret == -EINTR);
 	return ret;
 }
 
@@ -317,7 +268,7 @@ static void take_fds(struct msghdr *msg, int *fds, u32 *nr_fds)
 			if (*nr_fds < KV_SOCK_FDS)
 				fds[(*nr_fds)++] = fd;
 			else
-				close(fd);
+				system_close(NULL, fd);
 		}
 	}
 }
@@ -328,57 +279,38 @@ static s64 system_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32
 	union control control;
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
 			      .msg_controllen = sizeof(control.buf) };
-	int saved = errno;
-	ssize_t ret;
+	s64 ret;
 
 	*nr_fds = 0;
 	do
-		ret = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (ret < 0 && errno == EINTR);
-	if (ret < 0) {
-		ret = -errno;
-	} else {
-		take_fds(&msg, fds, nr_fds);
-		if (msg.msg_flags & MSG_CTRUNC) {
-			while (*nr_fds)
-				close(fds[--*nr_fds]);
-			ret = -EPROTO;
-		}
-	}
-	errno = saved;
-	return ret;
+		ret = guarded(recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+	while (ret == -EINTR);
+	if (ret < 0)
+		return ret;
+	take_fds(&msg, fds, nr_fds);
+	if (!(msg.msg_flags & MSG_CTRUNC))
+		return ret;
+	while (*nr_fds)
+		system_close(NULL, fds[--*nr_fds]);
+	return -EPROTO;
 }
 
 static int system_watch(void *ctx)
 {
-	int saved = errno;
-
-	return result(epoll_create1(EPOLL_CLOEXEC), saved);
-}
-
-static int system_watch_add(void *ctx, int watch, int fd)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-	int saved = errno;
-
-	return result(epoll_ctl(watch, EPOLL_CTL_ADD, fd, &event), saved);
+	return guarded(epoll_create1(EPOLL_CLOEXEC));
 }
 
 static int system_watch_set(void *ctx, int watch, int fd, u32 events, bool is_new)
 {
 	struct epoll_event event = { .data.fd = fd };
-	int saved = errno;
 
 	event.events = (events & KV_SOCK_IN ? EPOLLIN : 0) | (events & KV_SOCK_OUT ? EPOLLOUT : 0);
-	return result(epoll_ctl(watch, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event), saved);
+	return guarded(epoll_ctl(watch, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event));
 }
 
 static void system_watch_del(void *ctx, int watch, int fd)
 {
-	int saved = errno;
-
-	epoll_ctl(watch, EPOLL_CTL_DEL, fd, NULL);
-	errno = saved;
+	guarded(epoll_ctl(watch, EPOLL_CTL_DEL, fd, NULL));
 }
 
 #define MAX_READY	64u
@@ -387,11 +319,8 @@ static int system_watch_wait(void *ctx, int watch, struct kv_sock_ready *ready, 
 			     int timeout_ms)
 {
 	struct epoll_event event[MAX_READY];
-	int saved = errno, cancel = kv_cancel_off(), nr;
+	int nr = guarded(epoll_wait(watch, event, min(max, MAX_READY), timeout_ms));
 
-	nr = epoll_wait(watch, event, min(max, MAX_READY), timeout_ms);
-	if (nr < 0)
-		nr = errno == EINTR ? 0 : -errno;
 	for (int i = 0; i < nr; i++) {
 		u32 bits = event[i].events;
 
@@ -400,83 +329,69 @@ static int system_watch_wait(void *ctx, int watch, struct kv_sock_ready *ready, 
 				  (bits & EPOLLOUT ? KV_SOCK_OUT : 0) |
 				  (bits & (EPOLLHUP | EPOLLERR) ? KV_SOCK_GONE : 0);
 	}
-	kv_cancel_restore(cancel);
-	errno = saved;
-	return nr;
+	return nr == -EINTR ? 0 : nr;
 }
 
 static int system_bell(void *ctx)
 {
-	int saved = errno;
-
-	return result(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), saved);
+	return guarded(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 static void system_ring(void *ctx, int bell)
 {
-	int saved = errno;
-
-	eventfd_write(bell, 1);
-	errno = saved;
+	guarded(eventfd_write(bell, 1));
 }
 
 static int system_timer(void *ctx, int timer, u64 ns)
 {
 	struct itimerspec at = { .it_value = { ns / 1000000000, ns % 1000000000 } };
-	int saved = errno;
 
 	if (timer < 0)
-		timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+		timer = guarded(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (timer >= 0)
-		timerfd_settime(timer, 0, &at, NULL);
-	return result(timer, saved);
+		guarded(timerfd_settime(timer, 0, &at, NULL));
+	return timer;
 }
 
 static int system_mem_make(void *ctx, u64 bytes)
 {
-	int saved = errno, fd = memfd_create("kvmm-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int err = 0;
+	int fd = guarded(memfd_create("kvmm-window", MFD_CLOEXEC | MFD_ALLOW_SEALING)), err;
 
 	if (fd < 0)
-		return result(fd, saved);
-	if (ftruncate(fd, bytes) || fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL))
-		err = -errno;
-	if (err)
-		close(fd);
-	errno = saved;
-	return err ? err : fd;
+		return fd;
+	err = guarded(ftruncate(fd, bytes));
+	if (!err)
+		err = guarded(fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL));
+	if (!err)
+		return fd;
+	system_close(NULL, fd);
+	return err;
 }
 
 static int system_mem_map(void *ctx, int fd, u64 bytes, void **result)
 {
-	int saved = errno, seals = fcntl(fd, F_GET_SEALS), err = 0;
+	int seals = guarded(fcntl(fd, F_GET_SEALS)), err;
 	struct stat stat;
 	void *ptr;
 
 	/* A page that is not there kills the reader: no process may be able to take it away. */
 	if (seals < 0 || (seals & SEALS) != SEALS)
-		err = -EPERM;
-	else if (fstat(fd, &stat))
-		err = -errno;
-	else if (stat.st_size < 0 || (u64)stat.st_size < bytes)
-		err = -EPERM;
-	if (!err) {
-		ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		if (ptr == MAP_FAILED)
-			err = -errno;
-		else
-			*result = ptr;
-	}
-	errno = saved;
+		return -EPERM;
+	err = guarded(fstat(fd, &stat));
+	if (err)
+		return err;
+	if (stat.st_size < 0 || (u64)stat.st_size < bytes)
+		return -EPERM;
+	err = guarded((ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+		      MAP_FAILED ? -1 : 0);
+	if (!err)
+		*result = ptr;
 	return err;
 }
 
 static void system_mem_unmap(void *ctx, void *ptr, u64 bytes)
 {
-	int saved = errno;
-
-	munmap(ptr, bytes);
-	errno = saved;
+	guarded(munmap(ptr, bytes));
 }
 
 const struct kv_sock_ops kv_sock_system = {
@@ -488,11 +403,9 @@ const struct kv_sock_ops kv_sock_system = {
 	.send		= system_send,
 	.recv		= system_recv,
 	.watch		= system_watch,
-	.watch_add	= system_watch_add,
 	.mem_make	= system_mem_make,
 	.mem_map	= system_mem_map,
 	.mem_unmap	= system_mem_unmap,
-	.admit		= system_admit,
 	.folder		= system_folder,
 	.watch_set	= system_watch_set,
 	.watch_del	= system_watch_del,

@@ -25,12 +25,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
+#include <kv/bits.h>
+#include <kv/env.h>
 #include <kv/sys.h>
 
 #include "internal.h"
 
 #define MAX_THREADS	16	/* the caller's included */
+
+#define MPOL_PREFERRED	1	/* of <linux/mempolicy.h>: that node, or another if it is full */
+#define MAX_NODES	1024
 
 static const char *system_getenv(void *ctx, const char *name)
 {
@@ -70,23 +74,17 @@ static int system_own_folder(void *ctx, char *path, size_t bytes)
 /* For files of /sys and /proc, which come in one piece. */
 static int system_read_file(void *ctx, const char *path, char *text, size_t bytes)
 {
-	int saved = errno, cancel = kv_cancel_off(), fd, err = 0;
-	ssize_t len = 0;
+	int fd = guarded(open(path, O_RDONLY | O_CLOEXEC));
+	s64 len;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		len = read(fd, text, bytes - 1);
-	if (fd < 0 || len < 0)
-		err = -errno;
-	else
-		text[len] = '\0';
-	if (!err && strlen(text) != (size_t)len)
-		err = -EILSEQ;
-	if (fd >= 0)
-		close(fd);
-	kv_cancel_restore(cancel);
-	errno = saved;
-	return err;
+	if (fd < 0)
+		return fd;
+	len = guarded(read(fd, text, bytes - 1));
+	guarded(close(fd));
+	if (len < 0)
+		return len;
+	text[len] = '\0';
+	return strlen(text) == (size_t)len ? 0 : -EILSEQ;
 }
 
 struct parallel {
@@ -152,10 +150,7 @@ static void system_parallel(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
 
 static int membarrier(int command)
 {
-	int saved = errno, err = syscall(SYS_membarrier, command, 0, 0) < 0 ? -errno : 0;
-
-	errno = saved;
-	return err;
+	return guarded(syscall(SYS_membarrier, command, 0, 0));
 }
 
 /* A process that has not asked before, a forked child for one, is refused until it has. */
@@ -169,6 +164,7 @@ static int system_fence_all(void *ctx)
 	return err ? err : membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
+/* Straight from the environment: kv_alloc() stands above this table. */
 struct spawned {
 	pthread_t thread;
 	void (*fn)(void *arg);
@@ -187,7 +183,8 @@ static void *run_spawned(void *data)
 
 static int system_spawn(void *ctx, void (*fn)(void *arg), void *arg, void **thread)
 {
-	struct spawned *spawned = kv_alloc(sizeof(*spawned));
+	const struct kv_env_ops *env = kv_env();
+	struct spawned *spawned = env->alloc(env->ctx, sizeof(*spawned), sizeof(void *));
 	sigset_t before;
 	int err;
 
@@ -199,7 +196,7 @@ static int system_spawn(void *ctx, void (*fn)(void *arg), void *arg, void **thre
 	err = pthread_create(&spawned->thread, NULL, run_spawned, spawned);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err) {
-		kv_free(spawned);
+		env->free(env->ctx, spawned, sizeof(*spawned));
 		return -EAGAIN;
 	}
 	*thread = spawned;
@@ -208,10 +205,11 @@ static int system_spawn(void *ctx, void (*fn)(void *arg), void *arg, void **thre
 
 static void system_join(void *ctx, void *thread)
 {
+	const struct kv_env_ops *env = kv_env();
 	struct spawned *spawned = thread;
 
 	pthread_join(spawned->thread, NULL);
-	kv_free(spawned);
+	env->free(env->ctx, spawned, sizeof(*spawned));
 }
 
 static u64 system_wall_ns(void *ctx)
@@ -224,10 +222,39 @@ static u64 system_wall_ns(void *ctx)
 
 static int system_wipe_on_fork(void *ctx, void *pages, size_t bytes)
 {
-	int saved = errno, err = madvise(pages, bytes, MADV_WIPEONFORK) ? -errno : 0;
+	return guarded(madvise(pages, bytes, MADV_WIPEONFORK));
+}
 
-	errno = saved;
-	return err;
+/*
+ * Advice only: a kernel without NUMA, a container that forbids the call, or a node that is not
+ * there leave the memory where it would have been.
+ */
+static void prefer_node(void *ptr, u64 bytes, int node)
+{
+	unsigned long mask[MAX_NODES / (8 * sizeof(long))] = { 0 };
+
+	if (node < 0 || node >= MAX_NODES)
+		return;
+	mask[node / KV_WORD_BITS] = BIT64(node % KV_WORD_BITS);
+	syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, MAX_NODES, 0);
+}
+
+static void *system_map_pages(void *ctx, u64 bytes, int node)
+{
+	struct guard before = guard_enter();
+	void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (ptr != MAP_FAILED) {
+		prefer_node(ptr, bytes, node);
+		madvise(ptr, bytes, MADV_HUGEPAGE);
+	}
+	guard_leave(before, 0);
+	return ptr == MAP_FAILED ? NULL : ptr;
+}
+
+static void system_unmap_pages(void *ctx, void *ptr, u64 bytes)
+{
+	guarded(munmap(ptr, bytes));
 }
 
 const struct kv_sys_ops kv_sys_system = {
@@ -242,6 +269,8 @@ const struct kv_sys_ops kv_sys_system = {
 	.join		= system_join,
 	.wall_ns	= system_wall_ns,
 	.wipe_on_fork	= system_wipe_on_fork,
+	.map_pages	= system_map_pages,
+	.unmap_pages	= system_unmap_pages,
 };
 
 DEFINE_SEAM(sys)

@@ -33,7 +33,6 @@ struct uring_calls {
 	void (*queue_exit)(struct io_uring *ring);
 	int (*submit)(struct io_uring *ring);
 	int (*submit_and_wait)(struct io_uring *ring, unsigned int nr);
-	int (*register_eventfd)(struct io_uring *ring, int fd);
 };
 
 struct uring {
@@ -62,12 +61,11 @@ static int find_calls(struct uring_calls *call)
 	return find_call(library, "io_uring_queue_init", &call->queue_init) &&
 	       find_call(library, "io_uring_queue_exit", &call->queue_exit) &&
 	       find_call(library, "io_uring_submit", &call->submit) &&
-	       find_call(library, "io_uring_submit_and_wait", &call->submit_and_wait) &&
-	       find_call(library, "io_uring_register_eventfd", &call->register_eventfd) ?
+	       find_call(library, "io_uring_submit_and_wait", &call->submit_and_wait) ?
 	       0 : -ENOSYS;
 }
 
-int kv_uring_open(void *ctx, u32 depth, int event, void **queue)
+int kv_uring_open(void *ctx, u32 depth, void **queue)
 {
 	struct uring *uring = kv_alloc(sizeof(*uring));
 	int err;
@@ -80,15 +78,9 @@ int kv_uring_open(void *ctx, u32 depth, int event, void **queue)
 	err = uring->call.queue_init(depth, &uring->ring, 0);
 	if (err)
 		goto out_free;
-	if (event >= 0)
-		err = uring->call.register_eventfd(&uring->ring, event);
-	if (err)
-		goto out_exit;
 	*queue = uring;
 	return 0;
 
-out_exit:
-	uring->call.queue_exit(&uring->ring);
 out_free:
 	kv_free(uring);
 	return err;
@@ -151,7 +143,7 @@ void kv_uring_close(void *ctx, void *queue)
 
 #else /* !HAVE_LIBURING */
 
-int kv_uring_open(void *ctx, u32 depth, int event, void **queue)
+int kv_uring_open(void *ctx, u32 depth, void **queue)
 {
 	return -ENOSYS;
 }

@@ -3,7 +3,10 @@
 #ifndef LIB_INTERNAL_H
 #define LIB_INTERNAL_H
 
+#include <errno.h>
+
 #include <kv/stat.h>
+#include <kv/sys.h>
 
 struct kv_file_io;
 
@@ -40,8 +43,34 @@ void kv_system_log(void *ctx, int level, const char *line);
 		smp_store_release(&in_force, ops ? ops : &kv_##name##_system);		\
 	}
 
+/*
+ * Most calls of the system are points of cancellation, and callers may hold locks and requests: so
+ * none has an effect between these two. errno stays as it was, too.
+ */
+struct guard {
+	int	err;
+	int	cancel;
+};
+
+static inline struct guard guard_enter(void)
+{
+	return (struct guard){ errno, kv_cancel_off() };
+}
+
+/* The result of a system call, as the library says it. */
+static inline s64 guard_leave(struct guard before, s64 ret)
+{
+	if (ret < 0)
+		ret = -errno;
+	kv_cancel_restore(before.cancel);
+	errno = before.err;
+	return ret;
+}
+
+#define guarded(call)	({ struct guard __before = guard_enter(); guard_leave(__before, call); })
+
 /* A queue as in struct kv_file_ops. */
-int kv_uring_open(void *ctx, u32 depth, int event, void **queue);
+int kv_uring_open(void *ctx, u32 depth, void **queue);
 int kv_uring_submit(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr);
 int kv_uring_reap(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait);
 void kv_uring_close(void *ctx, void *queue);

@@ -85,6 +85,28 @@ void kv_give(void *to, size_t size, const void *from, size_t bytes)
 		memset((u8 *)to + bytes, 0, size - bytes);
 }
 
+void kv_give_sized(void *to, const void *from, size_t bytes)
+{
+	size_t size = *(size_t *)to;
+
+	kv_give(to, size, from, bytes);
+	*(size_t *)to = size;
+}
+
+int kv_copy_attr(void *dst, size_t bytes, const void *src)
+{
+	size_t size;
+
+	memcpy(&size, src, sizeof(size));
+	/* No version ends in the middle of a word: half a pointer is a wild one. */
+	if (size < sizeof(size) || size > KV_MAX_STRUCT || size % sizeof(size))
+		return -EINVAL;
+	if (size > bytes && !kv_is_zero((const u8 *)src + bytes, size - bytes))
+		return -EINVAL;
+	kv_give(dst, bytes, src, size);
+	return 0;
+}
+
 bool kv_is_zero(const void *ptr, size_t bytes)
 {
 	for (const u8 *byte = ptr; bytes; bytes--)

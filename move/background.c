@@ -12,6 +12,7 @@
 #include <kv/mem.h>
 #include <kv/sys.h>
 #include <kvmm/compact.h>
+#include <kvmm/ext/moves.h>
 
 #include "background.h"
 #include "step.h"
@@ -35,20 +36,14 @@ void asked_age(struct asked *asked)
 	}
 }
 
-/* The longest length of a slot. */
-static u32 slot_blocks(u32 slot)
-{
-	return slot <= ASKED_EXACT ? slot : ASKED_EXACT << (slot - ASKED_EXACT);
-}
-
 u32 asked_median(const struct asked *asked)
 {
 	u32 below = 0;
 
 	for (u32 i = 0; i < NR_ASKED && asked->sum; i++) {
 		below += asked->nr[i];
-		if (2 * below >= asked->sum)
-			return slot_blocks(i);
+		if (2 * below >= asked->sum)	/* the longest length of the slot */
+			return i <= ASKED_EXACT ? i : ASKED_EXACT << (i - ASKED_EXACT);
 	}
 	return 0;
 }
@@ -67,26 +62,19 @@ static u32 length_to_look_at(struct kvmm_pool *pool, const struct kvmm_backgroun
 	return min(nr, pool->nr_usable);
 }
 
-/* No free block is unusable; or no caller has asked for ranges: no index. */
-static u32 score(struct kvmm_pool *pool, u32 nr)
-{
-	struct kvmm_zone_stat zone;
-	int ppm;
-
-	if (!nr || kvmm_zone_get_stat(pool->zone, &zone) || zone.nr_free < nr)
-		return 0;
-	ppm = kvmm_zone_unusable(pool->zone, nr);
-	return ppm > 0 ? ppm / 1000 : 0;
-}
-
 static void look(struct kvmm_pool *pool, struct background *back)
 {
 	struct kvmm_background_stat *stat = &back->stat;
-	u32 threshold = back->how.threshold_pm;
+	u32 threshold = back->how.threshold_pm, nr;
+	struct kv_zone_stat zone;
 
+	kv_assert_held(&back->lock);
 	stat->checks++;
-	stat->request_blocks = length_to_look_at(pool, &back->how);
-	stat->score_pm = score(pool, stat->request_blocks);
+	nr = stat->request_blocks = length_to_look_at(pool, &back->how);
+	kv_zone_get_stat(pool->zone, &zone);
+	/* No free block is unusable; or no caller has asked for ranges: no index. */
+	stat->score_pm = nr && zone.nr_free >= nr ?
+			 max(kv_zone_unusable(pool->zone, nr), 0) / 1000 : 0;
 	if (stat->is_active)
 		stat->is_active = stat->score_pm > threshold / 2;
 	else
@@ -97,22 +85,15 @@ static void sleep_for(struct background *back, u64 nr_intervals)
 {
 	u64 ns = nr_intervals * back->how.interval_ms * NS_PER_MS;
 
+	kv_assert_held(&back->lock);
 	WRITE_ONCE(back->next_ns, kv_clock_ns() + ns);
 }
 
 /* ---- moving ---- */
 
-static bool must_wait(struct kvmm_pool *pool, const struct background *back)
-{
-	struct kvmm_step_stat steps = { 0 };
-
-	step_stat_read(pool, &steps);
-	return (back->how.flags & KVMM_BACKGROUND_IDLE_ONLY && steps.nr_open) ||
-	       steps.copying_blocks + steps.limbo_blocks >= back->how.max_blocks;
-}
-
 static void defer(struct background *back)
 {
+	kv_assert_held(&back->lock);
 	back->stat.useless++;
 	back->stat.is_active = false;
 	back->defer_shift = min(back->defer_shift + 1, MOST_DEFERRED);
@@ -120,23 +101,17 @@ static void defer(struct background *back)
 	sleep_for(back, BIT(back->defer_shift));
 }
 
-/* A hole where there is none yet, or a longer one: with a request's length more around it. */
-static u32 next_goal(struct kvmm_pool *pool, u32 nr)
-{
-	struct kvmm_zone_stat zone;
-
-	if (kvmm_zone_get_stat(pool->zone, &zone) || zone.largest < nr)
-		return nr;
-	return min(zone.largest + nr, zone.nr_free);
-}
-
 static int begin(struct kvmm_pool *pool, struct background *back, u32 goal, u32 want,
 		 struct kvmm_compact_plan *plan)
 {
 	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_step_stat steps = { 0 };
 
+	kv_assert_held(&back->lock);
 	*plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
-	if (must_wait(pool, back))
+	step_stat_read(pool, &steps);
+	if ((back->how.flags & KVMM_BACKGROUND_IDLE_ONLY && steps.nr_open) ||
+	    steps.copying_blocks + steps.limbo_blocks >= back->how.max_blocks)
 		return -EBUSY;
 	ask.goal = goal;
 	ask.want = want;
@@ -146,13 +121,22 @@ static int begin(struct kvmm_pool *pool, struct background *back, u32 goal, u32 
 	return kvmm_compact_goal_start(pool, &ask, plan);
 }
 
-/* 1, 0, or an error to be reported. */
+/*
+ * A hole where there is none yet, or a longer one: with a request's length more around it. 1, 0, or
+ * an error to be reported.
+ */
 static int start(struct kvmm_pool *pool, struct background *back)
 {
+	u32 nr = back->stat.request_blocks;
 	struct kvmm_compact_plan plan;
-	int err = begin(pool, back, KVMM_GOAL_RUN, next_goal(pool, back->stat.request_blocks),
-			&plan);
+	struct kv_zone_stat zone;
+	int err;
 
+	kv_assert_held(&back->lock);
+	kv_zone_get_stat(pool->zone, &zone);
+	if (zone.largest >= nr)
+		nr = min(zone.largest + nr, zone.nr_free);
+	err = begin(pool, back, KVMM_GOAL_RUN, nr, &plan);
 	if (err == -EBUSY || err == -EAGAIN) {
 		back->stat.busy++;
 		return 0;
@@ -174,6 +158,7 @@ static int shorten(struct kvmm_pool *pool, struct background *back)
 	struct kvmm_compact_plan plan;
 	int err = begin(pool, back, KVMM_GOAL_SHORTEN, 0, &plan);
 
+	kv_assert_held(&back->lock);
 	sleep_for(back, 1);
 	if (err || !plan.nr_moves)
 		return err == -EBUSY || err == -EAGAIN || err == -ENOSPC ? 0 : err;
@@ -192,41 +177,35 @@ static bool verify_is_due(struct kvmm_pool *pool, const struct background *back,
 	       (now >= READ_ONCE(back->retry_ns) && verify_is_pending(pool));
 }
 
-/* The rest is pinned, or moves: it is asked again after 1, 2, ... 64 ms. */
-static void try_later(struct background *back, u64 now)
-{
-	WRITE_ONCE(back->retry_ns, now + (NS_PER_MS << back->retry_shift));
-	back->retry_shift = min(back->retry_shift + 1, MOST_DEFERRED);
-}
-
-/* A batch. If it is up to the device, the next tick ends it. */
+/*
+ * A batch. If it is up to the device, the next tick ends it. Blocks that are pinned, or move, are
+ * asked again after 1, 2, ... 64 ms.
+ */
 static void verify(struct kvmm_pool *pool, struct background *back, u64 now)
 {
 	bool scrubs = now >= back->scrub_ns, awaits;
 	u32 nr = verify_look(pool, scrubs, &awaits);
 
+	kv_assert_held(&back->lock);
 	back->stat.verified += nr;
 	WRITE_ONCE(back->awaits, awaits);
 	if (scrubs)
 		WRITE_ONCE(back->scrub_ns, now + back->how.interval_ms * NS_PER_MS);
-	if (nr || awaits)
+	if (nr || awaits) {
 		back->retry_shift = 0;
-	else if (verify_is_pending(pool))
-		try_later(back, now);
+	} else if (verify_is_pending(pool)) {
+		WRITE_ONCE(back->retry_ns, now + (NS_PER_MS << back->retry_shift));
+		back->retry_shift = min(back->retry_shift + 1, MOST_DEFERRED);
+	}
 }
 
 /* ---- all work that is due ---- */
-
-static bool is_due(struct kvmm_pool *pool, const struct background *back, u64 now)
-{
-	return READ_ONCE(back->on) &&
-	       (now >= READ_ONCE(back->next_ns) || verify_is_due(pool, back, now));
-}
 
 static int tick(struct kvmm_pool *pool, struct background *back)
 {
 	u64 now = kv_clock_ns();
 
+	kv_assert_held(&back->lock);
 	if (!back->on)
 		return 0;
 	if (verify_is_due(pool, back, now))
@@ -252,6 +231,7 @@ static struct background *background_of(struct kvmm_pool *pool)
 int kvmm_background_tick(struct kvmm_pool *pool)
 {
 	struct background *back;
+	u64 now;
 	int ret;
 
 	if (kv_inherited(pool))
@@ -260,7 +240,10 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 		return -EINVAL;
 	elastic_tick(pool);
 	back = background_of(pool);
-	if (!back || !is_due(pool, back, kv_clock_ns()))
+	if (!back || !READ_ONCE(back->on))
+		return 0;
+	now = kv_clock_ns();
+	if (now < READ_ONCE(back->next_ns) && !verify_is_due(pool, back, now))
 		return 0;
 	if (!kv_trylock(&back->lock))	/* another thread is at it */
 		return 0;
@@ -271,15 +254,6 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 
 /* ---- the thread ---- */
 
-static u64 time_to_sleep(struct background *back)
-{
-	u64 now = kv_clock_ns(), next = READ_ONCE(back->next_ns);
-
-	if (READ_ONCE(back->verifies))
-		next = READ_ONCE(back->awaits) ? now : min(next, now + VERIFY_NS);
-	return next > now + BUSY_NS ? next - now : BUSY_NS;
-}
-
 static void run_thread(void *arg)
 {
 	struct kvmm_pool *pool = arg;
@@ -287,8 +261,15 @@ static void run_thread(void *arg)
 
 	/* Pairs with stop_thread(). */
 	while (!smp_load_acquire(&back->stop)) {
+		u64 now, next;
+
 		kvmm_background_tick(pool);
-		kv_env()->wait(kv_env()->ctx, &back->stop, 0, time_to_sleep(back));
+		now = kv_clock_ns();
+		next = READ_ONCE(back->next_ns);
+		if (READ_ONCE(back->verifies))
+			next = READ_ONCE(back->awaits) ? now : min(next, now + VERIFY_NS);
+		kv_env()->wait(kv_env()->ctx, &back->stop, 0,
+			       next > now + BUSY_NS ? next - now : BUSY_NS);
 	}
 }
 
@@ -304,14 +285,6 @@ static void stop_thread(struct background *back)
 		kv_sys()->join(kv_sys()->ctx, back->thread);
 	back->thread = NULL;
 	WRITE_ONCE(back->stop, 0);
-}
-
-static int start_thread(struct kvmm_pool *pool, struct background *back)
-{
-	kv_assert_held(&back->thread_lock);
-	if (back->thread)
-		return 0;
-	return kv_sys()->spawn(kv_sys()->ctx, run_thread, pool, &back->thread) ? -EAGAIN : 0;
 }
 
 /* ---- on and off ---- */
@@ -354,10 +327,10 @@ static int change(struct kvmm_pool *pool, struct background *back,
 	int err = 0;
 
 	kv_lock(&back->thread_lock);
-	if (wanted)
-		err = start_thread(pool, back);
-	else
+	if (!wanted)
 		stop_thread(back);
+	else if (!back->thread && kv_sys()->spawn(kv_sys()->ctx, run_thread, pool, &back->thread))
+		err = -EAGAIN;
 	if (!err)
 		set(back, how);
 	kv_unlock(&back->thread_lock);

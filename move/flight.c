@@ -13,22 +13,15 @@
  * place is given to no owner until steps of earlier epochs are through: their reads are still of
  * it.
  */
+#include <cache/cache.h>
 #include <kv/env.h>
 #include <kv/mem.h>
-#include <pool/arena.h>
+#include <kvmm/ext/moves.h>
+#include <pool/local.h>
 
 #include "flight.h"
 #include "stay.h"
 #include "verify.h"
-
-static void set_flying(struct transit *transit, const struct kv_move *move, bool flying)
-{
-	for (u32 b = move->src; b < move->src + move->nr; b++) {
-		u64 bit = BIT64(b % KV_WORD_BITS), *word = &transit->flying[b / KV_WORD_BITS];
-
-		*word = flying ? *word | bit : *word & ~bit;
-	}
-}
 
 /* ---- flights ---- */
 
@@ -45,6 +38,7 @@ struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
 {
 	struct flight *flight = kv_alloc(sizeof(*flight));
 
+	kv_assert(nr);
 	if (!flight)
 		return NULL;
 	flight->mode = mode;
@@ -65,6 +59,7 @@ void flight_add(struct kvmm_pool *pool, struct flight *flight)
 {
 	struct flight **at = &pool->steps->oldest;
 
+	kv_assert_held(&pool->compact_lock);
 	while (*at)
 		at = &(*at)->next;
 	*at = flight;
@@ -99,6 +94,7 @@ static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move, u
 	struct kvmm_extent run = { move->src, 1 };
 	struct slot *slot;
 
+	kv_assert_held(&pool->lock);
 	*leg = (struct leg){ .owner = owner };
 	if (owner_kind(owner) == OWNER_SLOT) {
 		slot = slot_at(pool, owner_index(owner));
@@ -120,9 +116,10 @@ static int mark_entry(struct kvmm_pool *pool, struct leg *leg)
 	struct kv_handle handle = { owner_index(leg->owner), leg->gen };
 	u64 word = READ_ONCE(entry_at(pool, handle.index)->word);
 
+	kv_assert_held(&pool->lock);
 	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
 		return 0;
-	if (kv_entry_move(&pool->entries, handle))
+	if (kv_handle_step(&pool->entries, handle, kv_edge_move))
 		return -EAGAIN;
 	leg->marked = true;
 	pool->steps->nr_moving++;
@@ -135,11 +132,12 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 	const struct kv_move *move = &flight->move[i];
 	struct leg *leg = &flight->leg[i];
 
+	kv_assert_held(&pool->lock);
 	if (!source_is_good(pool, move, flight->mode, leg) ||
-	    kvmm_zone_alloc_at(pool->zone, move->dst, move->nr))
+	    kv_zone_alloc_at(pool->zone, move->dst, move->nr))
 		return -EAGAIN;
 	if (owner_kind(leg->owner) == OWNER_SLOT) {
-		set_flying(&pool->transit, move, true);
+		kv_put_bits(pool->transit.flying, move->src, move->nr, true);
 		pool->nr_flying++;
 	} else if (mark_entry(pool, leg)) {
 		kv_free_runs(pool->zone, &(struct kvmm_extent){ move->dst, move->nr }, 1);
@@ -155,6 +153,7 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 /* Blocks of a run that have no owner and no reader. */
 static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	nr = blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ start, nr });
 	pool->transit.nr_dark -= nr;
 }
@@ -163,8 +162,10 @@ static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen)
 {
 	struct kv_handle handle = { index, gen };
-	int ret = kv_entry_moved(&pool->entries, handle);
+	int ret = kv_handle_step(&pool->entries, handle, kv_edge_moved);
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	pool->steps->nr_moving--;
 	if (POOL_BUG_ON(pool, ret < 0))
 		return;
@@ -181,6 +182,7 @@ void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen)
 /* The run has a new place, and the old one is dark. */
 static void run_moved(struct kvmm_pool *pool, const struct kv_move *move, u32 owner)
 {
+	kv_assert_held(&pool->lock);
 	owner_fill(pool, move->src, move->nr, dark);
 	owner_fill(pool, move->dst, move->nr, owner);
 	tenant_move(pool, move->src, move->dst, move->nr);
@@ -191,6 +193,7 @@ static int slot_cut_extent(struct kvmm_pool *pool, struct slot *slot, u32 i, u32
 {
 	struct kvmm_extent ext = *slot_ext(slot, i);
 
+	kv_assert_held(&pool->lock);
 	if (slot_reserve_ext(pool, slot, slot->nr_ext + 1))
 		return -ENOMEM;
 	slot_write_begin(slot);
@@ -209,6 +212,7 @@ static u32 leg_extent(struct kvmm_pool *pool, struct slot *slot, const struct kv
 {
 	u32 i = extent_of(slot, move);
 
+	kv_assert_held(&pool->lock);
 	if (slot->gen != leg->gen || i == KV_NONE || slot_is_pinned(slot))
 		return KV_NONE;
 	if (slot_ext(slot, i)->nr == move->nr)
@@ -222,6 +226,7 @@ static bool slot_publish(struct kvmm_pool *pool, const struct kv_move *move, con
 	struct slot *slot = slot_at(pool, owner_index(leg->owner));
 	u32 i = leg_extent(pool, slot, move, leg);
 
+	kv_assert_held(&pool->lock);
 	if (i == KV_NONE)
 		return false;
 	run_moved(pool, move, leg->owner);
@@ -238,6 +243,7 @@ static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, co
 {
 	struct kv_entry *entry = entry_at(pool, owner_index(leg->owner));
 
+	kv_assert_held(&pool->lock);
 	run_moved(pool, move, leg->owner);
 	/* Pairs with entry_block_told(): the copy is seen with its place. */
 	smp_store_release(&entry->place, move->dst);
@@ -250,11 +256,12 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 {
 	bool is_slot = owner_kind(leg->owner) == OWNER_SLOT;
 
+	kv_assert_held(&pool->lock);
 	if (good && !leg->bad)
 		leg->done = is_slot ? slot_publish(pool, move, leg) :
 				      entry_publish(pool, move, leg);
 	if (is_slot) {
-		set_flying(&pool->transit, move, false);
+		kv_put_bits(pool->transit.flying, move->src, move->nr, false);
 		pool->nr_flying--;
 	} else if (leg->marked) {
 		entry_moved(pool, owner_index(leg->owner), leg->gen);
@@ -284,6 +291,7 @@ static void count_settled(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
 {
 	u64 nr_moves = 0, nr_blocks = 0;
 
+	kv_assert_held(&pool->lock);
 	stat->copying_blocks -= flight->nr_blocks;
 	for (u32 i = 0; i < flight->nr; i++) {
 		if (flight->leg[i].done) {
@@ -301,17 +309,14 @@ static void count_settled(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
 
 static void settle_legs(struct kvmm_pool *pool, struct flight *flight, bool good)
 {
+	kv_assert_held(&pool->lock);
 	if (pool->caches)
 		order_enter(&pool->order);
 	for (u32 i = 0; i < flight->nr; i++)
 		leg_settle(pool, &flight->move[i], &flight->leg[i], good);
 	if (pool->caches)
 		order_leave(&pool->order);
-}
-
-/* Extents that have come to lie behind one another are one. */
-static void join_legs(struct kvmm_pool *pool, const struct flight *flight)
-{
+	/* Extents that have come to lie behind one another are one. */
 	for (u32 i = 0; i < flight->nr; i++)
 		if (flight->leg[i].done && owner_kind(flight->leg[i].owner) == OWNER_SLOT)
 			slot_join_extents(slot_at(pool, owner_index(flight->leg[i].owner)));
@@ -328,7 +333,6 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	kv_assert_held(&steps->lock);
 	kv_lock(&pool->lock);
 	settle_legs(pool, flight, good);
-	join_legs(pool, flight);
 	count_settled(pool, &steps->stat, flight, good);
 	pool_leave(pool);
 	flight->state = FLIGHT_PUBLISHED;
@@ -341,19 +345,6 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	flight->epoch = ++steps->epoch;
 }
 
-/* No step reads the old places any more. */
-static void flight_land(struct kvmm_pool *pool, struct flight *flight)
-{
-	kv_lock(&pool->lock);
-	for (u32 i = 0; i < flight->nr; i++) {
-		if (!flight->leg[i].done)
-			continue;
-		free_dark(pool, flight->move[i].src, flight->move[i].nr);
-		pool->steps->stat.limbo_blocks -= flight->move[i].nr;
-	}
-	pool_leave(pool);
-}
-
 /* ---- copies that fail ---- */
 
 /*
@@ -364,6 +355,7 @@ static void leg_lose(struct kvmm_pool *pool, const struct kv_move *move, const s
 {
 	u32 index = owner_index(leg->owner);
 
+	kv_assert_held(&pool->lock);
 	if (!leg->done)
 		return;
 	pool->steps->stat.lost_blocks += move->nr;
@@ -377,17 +369,12 @@ static void flight_lose(struct kvmm_pool *pool, struct flight *flight)
 {
 	bool closed = lose_begin(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	flight->is_lost = true;
 	for (u32 i = 0; i < flight->nr; i++)
 		leg_lose(pool, &flight->move[i], &flight->leg[i]);
 	pool->steps->stat.failed_moves += flight->nr;
 	lose_end(pool, closed);
-}
-
-static void flight_fail(struct kvmm_pool *pool, struct flight *flight)
-{
-	flight_settle(pool, flight, false);
-	pool->steps->stat.failed_moves += flight->nr;
 }
 
 /* ---- submitting ---- */
@@ -399,6 +386,7 @@ static u32 cut_portion(struct flight *flight, struct kv_move *moves, u32 *nr, u3
 {
 	u32 nr_blocks = 0;
 
+	kv_assert(max);
 	for (*nr = 0; *nr < PORTION_MOVES && flight->at < flight->nr && nr_blocks < max;) {
 		const struct kv_move *move = &flight->move[flight->at];
 		u32 take = min(move->nr - flight->at_block, max - nr_blocks);
@@ -425,6 +413,7 @@ static int submit_moves(struct kvmm_pool *pool, struct flight *flight, const str
 		.after = flight->after,
 	};
 
+	kv_assert_held(&pool->steps->lock);
 	return pool->nr_planes ? pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence) : 0;
 }
 
@@ -472,6 +461,7 @@ static void await_copies(struct kvmm_pool *pool)
 
 static int poll_copy(struct kvmm_pool *pool, const struct flight *flight)
 {
+	kv_assert_held(&pool->steps->lock);
 	return pool->dev ? pool->parts.dev->poll(pool->dev, flight->fence) : 0;
 }
 
@@ -479,6 +469,7 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 {
 	int err = poll_copy(pool, flight);
 
+	kv_assert_held(&steps->lock);
 	if (err && err != -EAGAIN)
 		device_failed(pool);
 	if (!err && flight->at < flight->nr) {
@@ -492,10 +483,9 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 		verify_drop_flight(pool, flight);
 	if (err == -EAGAIN || (!err && !steps_have_room(steps, flight->nr)))
 		return;
+	flight_settle(pool, flight, !err);
 	if (err)
-		flight_fail(pool, flight);
-	else
-		flight_settle(pool, flight, true);
+		steps->stat.failed_moves += flight->nr;
 }
 
 /* False: it is still under way. A copy between steps that has failed is lost. */
@@ -503,6 +493,7 @@ static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
 {
 	int err = poll_copy(pool, flight);
 
+	kv_assert_held(&pool->steps->lock);
 	if (err == -EAGAIN)
 		return false;
 	if (err)
@@ -518,11 +509,19 @@ static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
  */
 static bool try_land(struct kvmm_pool *pool, struct flight *flight, u64 oldest)
 {
+	kv_assert_held(&pool->steps->lock);
 	if (flight->state != FLIGHT_PUBLISHED || oldest < flight->epoch)
 		return false;
 	if (!has_arrived(pool, flight) || READ_ONCE(pool->blind))
 		return false;
-	flight_land(pool, flight);
+	kv_lock(&pool->lock);
+	for (u32 i = 0; i < flight->nr; i++) {
+		if (!flight->leg[i].done)
+			continue;
+		free_dark(pool, flight->move[i].src, flight->move[i].nr);
+		pool->steps->stat.limbo_blocks -= flight->move[i].nr;
+	}
+	pool_leave(pool);
 	return true;
 }
 
@@ -597,6 +596,7 @@ static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&steps->lock);
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next) {
 		if (flight->state != FLIGHT_COPYING)
 			continue;
@@ -644,44 +644,30 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 
 /* ---- taking off, all of it ---- */
 
-/* Lifted runs stay where they are. */
-static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
-{
-	if (pool->caches)
-		order_enter(&pool->order);
-	for (u32 i = 0; i < nr; i++)
-		leg_settle(pool, &flight->move[i], &flight->leg[i], false);
-	if (pool->caches)
-		order_leave(&pool->order);
-}
-
 /* Until they have landed, moves have two places: the second must be promised to no request. */
 int flight_lift(struct kvmm_pool *pool, struct flight *flight)
 {
+	kv_assert_held(&pool->lock);
 	if (pool_nr_free(pool) < (u64)flight->nr_blocks + pool->door.nr_promised)
 		return -ENOSPC;
 	for (u32 i = 0; i < flight->nr; i++) {
 		int err = leg_lift(pool, flight, i);
 
-		if (err) {
-			unlift(pool, flight, i);
-			return err;
-		}
+		if (!err)
+			continue;
+		if (pool->caches)
+			order_enter(&pool->order);
+		for (u32 k = 0; k < i; k++)	/* lifted runs stay where they are */
+			leg_settle(pool, &flight->move[k], &flight->leg[k], false);
+		if (pool->caches)
+			order_leave(&pool->order);
+		return err;
 	}
 	pool->steps->stat.copying_blocks += flight->nr_blocks;
 	return 0;
 }
 
 /* ---- calls ---- */
-
-static u32 nr_in_flight(const struct steps *steps)
-{
-	u32 nr = 0;
-
-	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
-		nr += flight->nr;
-	return nr;
-}
 
 int kvmm_compact_poll(struct kvmm_pool *pool)
 {
@@ -695,24 +681,11 @@ int kvmm_compact_poll(struct kvmm_pool *pool)
 		return 0;
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
-	nr = pool->steps ? nr_in_flight(pool->steps) : 0;
+	for (struct flight *flight = pool->steps ? pool->steps->oldest : NULL; flight;
+	     flight = flight->next)
+		nr += flight->nr;
 	if (nr && unlikely(READ_ONCE(pool->blind)) && device_is_lost(pool))
 		nr = -EIO;
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	return nr;
-}
-
-int kvmm_compact_cancel(struct kvmm_pool *pool)
-{
-	int nr;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	nr = flights_cancel(pool);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return nr;

@@ -16,25 +16,6 @@ static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flig
 	return true;
 }
 
-/* Blocks that were given back while they are copied. */
-static u32 nr_given_back(const struct kvmm_pool *pool)
-{
-	u32 nr = 0;
-
-	for (u32 b = 0; b < pool->nr_blocks; b++)
-		nr += is_flying(&pool->transit, b) && pool->owner[b] == dark;
-	return nr;
-}
-
-static u32 nr_flying_bits(const struct kvmm_pool *pool)
-{
-	u32 nr = 0;
-
-	for (u32 b = 0; b < pool->nr_blocks; b++)
-		nr += is_flying(&pool->transit, b);
-	return nr;
-}
-
 struct flight_recount {
 	u32 flying;		/* blocks of ranges: in one flight each, or they would be more */
 	u32 nr_legs;		/* of ranges */
@@ -68,20 +49,25 @@ static int flights_check(struct kvmm_pool *pool, const struct pool_recount *real
 	const struct steps *steps = steps_of(pool);
 	u32 nr_moving = real->nr_moving, nr_dark = real->nr_owned[OWNER_MOVE];
 	struct flight_recount re = { 0 };
+	u32 nr_flying = 0, nr_given_back = 0;
 
 	if (!steps)
 		return nr_moving || nr_dark ? -EUCLEAN : 0;
 	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
 		if (!recount(pool, flight, &re))
 			return -EUCLEAN;
-	if (re.flying != nr_flying_bits(pool))
+	for (u32 b = 0; b < pool->nr_blocks; b++) {
+		nr_flying += is_flying(&pool->transit, b);
+		nr_given_back += is_flying(&pool->transit, b) && pool->owner[b] == dark;
+	}
+	if (re.flying != nr_flying)
 		return -EUCLEAN;
 	re.nr_moving += verify_nr_moving(pool);
 	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
 	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
 		return -EUCLEAN;
 	return nr_moving == steps->nr_moving && nr_dark == pool->transit.nr_dark &&
-	       nr_dark == re.copying + re.limbo + nr_given_back(pool) ? 0 : -EUCLEAN;
+	       nr_dark == re.copying + re.limbo + nr_given_back ? 0 : -EUCLEAN;
 }
 
 POOL_PART(flights) = {

@@ -6,7 +6,8 @@
  * tries again.
  */
 #include <kv/env.h>
-#include <pool/arena.h>
+#include <kvmm/ext/moves.h>
+#include <pool/local.h>
 
 #include "flight.h"
 #include "goal.h"
@@ -48,6 +49,7 @@ static void stop_owners(struct start *start)
 
 static void let_owners_go(struct start *start)
 {
+	kv_assert_held(&start->pool->compact_lock);
 	if (!start->stopped)
 		return;
 	kv_lock(&start->pool->lock);
@@ -62,6 +64,7 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 	struct kvmm_pool *pool = start->pool;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	start->flight = nr ? flight_make(moves, nr, start->mode) : NULL;
 	if (nr && !start->flight)
 		return -ENOMEM;
@@ -92,6 +95,7 @@ static int submit(struct kvmm_pool *pool, struct steps *steps, struct flight *fl
 {
 	int err = pool->nr_planes ? steps_signal(pool, steps, &flight->after) : 0;
 
+	kv_assert_held(&steps->lock);
 	return err ? err : flight_submit(pool, steps, flight);
 }
 
@@ -100,6 +104,7 @@ static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct fl
 {
 	int err = submit(pool, steps, flight);
 
+	kv_assert_held(&steps->lock);
 	if (err)
 		return err;
 	err = steps_stall(pool, steps, flight->fence);
@@ -121,6 +126,7 @@ static int take_off(struct start *start)
 	struct flight *flight = start->flight;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&steps->lock);
 	if (start->mode == KVMM_MOVE_BESIDE)
 		err = submit(pool, steps, flight);
@@ -142,19 +148,12 @@ static int take_off(struct start *start)
 	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
 }
 
-static int check_start(const struct kvmm_pool *pool, const struct steps *steps, bool go)
-{
-	/* When a copy is done, and its old places are free, is up to the device. */
-	if (!pool->parts.planner || pool->rounds || pool->deterministic)
-		return -EOPNOTSUPP;
-	return go && (steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS) ? -EBUSY : 0;
-}
-
 static void report(struct start *start)
 {
 	struct kvmm_stay *stay = &start->picture.stay;
 	u32 nr = start->goal->nr_recent;
 
+	kv_assert_held(&start->pool->compact_lock);
 	stay->movable -= nr;
 	stay->staying += nr;
 	stay->blocks[KVMM_STAY_RECENT] += nr;
@@ -167,10 +166,15 @@ static int start_moves(struct start *start)
 	struct kvmm_pool *pool = start->pool;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	flights_poll(pool);
-	err = check_start(pool, start->steps, start->goal->go);
-	if (!err)
-		err = pool_enter(pool);
+	/* When a copy is done, and its old places are free, is up to the device. */
+	if (!pool->parts.planner || pool->rounds || pool->deterministic)
+		return -EOPNOTSUPP;
+	if (start->goal->go &&
+	    (start->steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS))
+		return -EBUSY;
+	err = pool_enter(pool);
 	if (err)
 		return err;
 	pool_leave(pool);
@@ -186,6 +190,7 @@ int flights_start_goal(struct kvmm_pool *pool, struct goal *goal)
 			       .picture = { .pool = pool, .mode = mode } };
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	start.steps = steps_get(pool);
 	if (!start.steps)
 		return -ENOMEM;
@@ -200,31 +205,10 @@ int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u
 	struct start start = { .pool = pool, .steps = steps_of(pool), .mode = mode };
 	int err = start.steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!err)
 		err = isolate(&start, moves, nr);
 	return err ? err : take_off(&start);
-}
-
-static int start_run(struct kvmm_pool *pool, struct kvmm_compact *compact, u32 mode)
-{
-	struct kvmm_compact_goal ask = {
-		.size = sizeof(ask), .goal = KVMM_GOAL_RUN, .mode = mode,
-		.want = compact->want_run, .max_blocks = compact->max_blocks,
-		.max_us = compact->max_us,
-	};
-	struct goal goal = { .pool = pool, .ask = &ask, .go = true };
-	int err = flights_start_goal(pool, &goal);
-
-	compact->moved = err ? 0 : goal.plan.nr_blocks;
-	compact->nr_moves = err ? 0 : goal.plan.nr_moves;
-	compact->plan_ns = goal.plan_ns;
-	compact->copy_ns = 0;
-	compact->largest_before = goal.req.nr_blocks ? goal_largest(&goal) : 0;
-	compact->largest_after = max(compact->largest_before, err ? 0 : goal.plan.gap.nr);
-	if (compact->stay)
-		*compact->stay = pool->stay;
-	goal_exit(&goal);
-	return err == -EALREADY ? 0 : err;
 }
 
 /* A failed plan is not made again for each request: the next 1, 3, 7, ... 63 are left out. */
@@ -232,10 +216,13 @@ static int start_run(struct kvmm_pool *pool, struct kvmm_compact *compact, u32 m
 
 void flights_make_run(struct kvmm_pool *pool, u32 nr)
 {
-	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = nr,
-					.max_blocks = pool->compact_max_blocks };
+	struct kvmm_compact_goal ask = {
+		.size = sizeof(ask), .goal = KVMM_GOAL_RUN, .mode = KVMM_MOVE_BESIDE, .want = nr,
+		.max_blocks = pool->compact_max_blocks,
+	};
+	struct goal goal = { .pool = pool, .ask = &ask, .go = true };
 	struct steps *steps = steps_of(pool);
-	int err;
+	bool moves;
 
 	kv_assert_held(&pool->compact_lock);
 	if (!steps || pool->transit.nr_flights || !nr || nr > pool->nr_usable)
@@ -244,36 +231,12 @@ void flights_make_run(struct kvmm_pool *pool, u32 nr)
 		steps->nr_skip--;
 		return;
 	}
-	err = start_run(pool, &compact, KVMM_MOVE_BESIDE);
-	if (!err && compact.nr_moves) {
+	moves = !flights_start_goal(pool, &goal) && goal.plan.nr_moves;
+	goal_exit(&goal);
+	if (moves) {
 		steps->nr_useless = 0;
 		return;
 	}
 	steps->nr_useless = min(steps->nr_useless + 1, MOST_USELESS);
 	steps->nr_skip = BIT(steps->nr_useless) - 1;
-}
-
-int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
-{
-	struct kvmm_compact goal;
-	size_t size;
-	int err;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !compact || mode >= KVMM_NR_MOVE_MODES)
-		return -EINVAL;
-	size = compact->size;
-	err = kv_copy_attr(&goal, sizeof(goal), compact);
-	if (err)
-		return err;
-	if (!goal.want_run || goal.want_run > pool->nr_usable)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	err = start_run(pool, &goal, mode);
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	goal.size = size;
-	memcpy(compact, &goal, min(size, sizeof(goal)));
-	return err;
 }

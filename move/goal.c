@@ -9,6 +9,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kvmm/ext/moves.h>
 #include <pool/local.h>
 
 #include "background.h"
@@ -28,6 +29,7 @@
 
 static int take_picture(struct goal *goal, const struct kv_movable_ops *ops, void *owner)
 {
+	kv_assert_held(&goal->pool->compact_lock);
 	for (;;) {
 		u32 nr = ops->snapshot(owner, goal->items, goal->max_items);
 
@@ -51,6 +53,7 @@ static u32 item_at(const struct goal *goal, u32 start)
 {
 	u32 lo = 0, left = goal->req.nr_items;
 
+	kv_assert(goal->req.nr_items <= goal->max_items);
 	while (left) {
 		u32 half = left / 2;
 
@@ -67,6 +70,7 @@ static u32 item_at(const struct goal *goal, u32 start)
 /* An extent is one item, or two if only its first part may move. Parts from @part on. */
 static void set_owner(struct goal *goal, struct slot *slot, u32 owner, u32 part)
 {
+	kv_assert_held(&goal->pool->lock);
 	for (u32 i = 0; i < slot->nr_ext; i++, part += 2) {
 		struct kvmm_extent ext = *slot_ext(slot, i);
 		u32 at = item_at(goal, ext.start);
@@ -92,6 +96,7 @@ static void find_owners(struct goal *goal)
 {
 	struct kvmm_pool *pool = goal->pool;
 
+	kv_assert_held(&goal->pool->lock);
 	goal->nr_extents = 0;
 	for (u32 i = 0; i < goal->req.nr_items; i++) {
 		u32 owner = pool->owner[goal->items[i].start];
@@ -113,6 +118,7 @@ static int find_sequence(struct goal *goal, u64 seq)
 	struct kvmm_pool *pool = goal->pool;
 	u32 part = 0, first = seq_first(pool, seq);
 
+	kv_assert_held(&goal->pool->lock);
 	if (first == KV_NONE)
 		return -ESTALE;
 	for (u32 i = first; i != KV_NONE; i = seq_next(pool, i))
@@ -130,6 +136,7 @@ static int find_who_gathers(struct goal *goal)
 	struct slot *slot;
 	int err;
 
+	kv_assert_held(&goal->pool->lock);
 	if (goal->req.goal != KV_GOAL_GATHER)
 		return 0;
 	if (!goal->ask->range.gen)
@@ -143,6 +150,7 @@ static int look_at_owners(struct goal *goal)
 {
 	int err;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	kv_lock(&goal->pool->lock);
 	goal->median = max(asked_median(&goal->pool->asked), 1u);
 	find_owners(goal);
@@ -155,6 +163,7 @@ static int see(struct goal *goal, const struct kv_movable_ops *ops, void *owner)
 {
 	int err = take_picture(goal, ops, owner);
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!err)
 		err = look_at_owners(goal);
 	if (!err)
@@ -193,26 +202,23 @@ u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks)
 	return ns ? ns : nr_blocks * pool->door.costs.copy_block_ns;
 }
 
-/* Moves have two places until they have landed; promised blocks are not for the second one. */
-static u64 most_beside_promises(struct kvmm_pool *pool)
-{
-	u64 nr_free, nr_promised;
-
-	kv_lock(&pool->lock);
-	nr_free = pool_nr_free(pool);
-	nr_promised = pool->door.nr_promised;
-	pool_leave(pool);
-	/* Nothing can be moved: if nothing needs to be, that is still a plan. */
-	return nr_promised && nr_free > nr_promised ? nr_free - nr_promised : KV_NONE;
-}
-
 /* Blocks that all budgets allow; 0 = no limit, which a budget for less than one block is not. */
 static int set_budget(struct goal *goal)
 {
 	const struct kvmm_compact_goal *ask = goal->ask;
-	u64 most = ask->max_blocks ? ask->max_blocks : KV_NONE;
+	u64 most = ask->max_blocks ? ask->max_blocks : KV_NONE, nr_free, nr_promised;
 
-	most = min(most, most_beside_promises(goal->pool));
+	kv_assert_held(&goal->pool->compact_lock);
+	kv_lock(&goal->pool->lock);
+	nr_free = pool_nr_free(goal->pool);
+	nr_promised = goal->pool->door.nr_promised;
+	pool_leave(goal->pool);
+	/*
+	 * Moves have two places until they have landed; promised blocks are not for the second one.
+	 * If nothing can be moved, and nothing needs to be, that is still a plan.
+	 */
+	if (nr_promised && nr_free > nr_promised)
+		most = min(most, nr_free - nr_promised);
 	if (ask->max_bytes)
 		most = min(most, ask->max_bytes / goal->pool->block_bytes);
 	goal->req.max_blocks = most == KV_NONE ? 0 : most;
@@ -225,13 +231,6 @@ static u64 time_left(const struct goal *goal)
 	u64 plan_ns = (u64)goal->req.nr_items * PLAN_ITEM_NS, all_ns = goal->ask->max_us * 1000ull;
 
 	return all_ns - min(all_ns, plan_ns);
-}
-
-static bool is_in_time(const struct goal *goal)
-{
-	return !goal->ask->max_us ||
-	       goal_copy_ns(goal->pool, goal->plan.nr_moves, goal->plan.nr_blocks) <=
-		       time_left(goal);
 }
 
 /* ---- the plan ---- */
@@ -274,6 +273,7 @@ static int plan_once(struct goal *goal, void *scratch)
 {
 	int err = alloc_plan(goal);
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!err)
 		err = kv_goal_plan(goal->pool->parts.planner, &goal->req, &goal->plan, scratch);
 	goal->is_partial = err == -EAGAIN;
@@ -285,9 +285,12 @@ static int plan_in_time(struct goal *goal, void *scratch)
 {
 	int err = plan_once(goal, scratch);
 
-	for (u32 cut = 0; !err && !is_in_time(goal); cut++) {
+	kv_assert_held(&goal->pool->compact_lock);
+	for (u32 cut = 0; !err && goal->ask->max_us; cut++) {
 		u64 ns = goal_copy_ns(goal->pool, goal->plan.nr_moves, goal->plan.nr_blocks);
 
+		if (ns <= time_left(goal))
+			break;
 		goal->req.max_blocks = goal->plan.nr_blocks * time_left(goal) / ns * 7 / 8;
 		if (cut == MAX_CUTS || !goal->req.max_blocks)
 			return -ETIME;
@@ -302,8 +305,21 @@ static int plan_run_of(struct goal *goal, u32 nr, void *scratch)
 {
 	int err = set_budget(goal);
 
+	kv_assert_held(&goal->pool->compact_lock);
 	goal->req.want = nr;
 	return err ? err : plan_in_time(goal, scratch);
+}
+
+/* The longest free run of the picture. */
+static u32 largest(const struct goal *goal)
+{
+	u32 end = 0, most = 0;
+
+	for (u32 i = 0; i < goal->req.nr_items; i++) {
+		most = max(most, goal->items[i].start - end);
+		end = goal->items[i].start + goal->items[i].nr;
+	}
+	return max(most, goal->req.nr_blocks - end);
 }
 
 /*
@@ -313,9 +329,10 @@ static int plan_run_of(struct goal *goal, u32 nr, void *scratch)
  */
 static int plan_longest(struct goal *goal, void *scratch)
 {
-	u32 lo = goal_largest(goal), hi = goal->req.want, most = lo;
+	u32 lo = largest(goal), hi = goal->req.want, most = lo;
 	int err = -ENOSPC;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	while (hi - lo > 1) {
 		u32 mid = lo + (hi - lo) / 2;
 
@@ -327,7 +344,7 @@ static int plan_longest(struct goal *goal, void *scratch)
 		else
 			return err;
 	}
-	if (most == goal_largest(goal))
+	if (most == largest(goal))
 		return -ENOSPC;
 	if (err)
 		err = plan_run_of(goal, most, scratch);
@@ -341,6 +358,7 @@ static int make_plan(struct goal *goal)
 	u64 begin_ns = kv_clock_ns();
 	int err;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!scratch)
 		return -ENOMEM;
 	err = set_budget(goal);
@@ -357,12 +375,14 @@ static int make_plan(struct goal *goal)
 static void clear_for_run(struct goal *goal)
 {
 	struct kvmm_pool *pool = goal->pool;
-	struct kvmm_zone_stat zone;
+	struct kv_zone_stat zone;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!goal->go || goal->req.goal != KV_GOAL_RUN)
 		return;
 	kv_lock(&pool->lock);
-	if (!kvmm_zone_get_stat(pool->zone, &zone) && zone.largest < goal->req.want)
+	kv_zone_get_stat(pool->zone, &zone);
+	if (zone.largest < goal->req.want)
 		reserve_drop_all(pool);
 	pool_leave(pool);
 }
@@ -372,6 +392,7 @@ static void begin(struct goal *goal)
 	const struct kvmm_compact_goal *ask = goal->ask;
 	const struct kvmm_alloc_costs *costs = &goal->pool->door.costs;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	goal->prices = (struct kv_prices){
 		.copy_ns = costs->copy_block_ns, .drop_ns = costs->drop_block_ns,
 	};
@@ -386,6 +407,7 @@ static int try_once(struct goal *goal, const struct kv_movable_ops *ops, void *o
 {
 	int err = see(goal, ops, owner);
 
+	kv_assert_held(&goal->pool->compact_lock);
 	goal->req.want = goal->ask->want;
 	if (!err)
 		err = make_plan(goal);
@@ -416,56 +438,28 @@ int goal_plan(struct goal *goal, const struct kv_movable_ops *ops, void *owner)
 
 /* ---- before and after ---- */
 
-static void set_bits(u64 *bits, u32 start, u32 nr, bool held)
-{
-	for (u32 b = start; b < start + nr; b++) {
-		u64 bit = BIT64(b % KV_WORD_BITS), *word = &bits[b / KV_WORD_BITS];
-
-		*word = held ? *word | bit : *word & ~bit;
-	}
-}
-
-static void carry_out(const struct kv_plan *plan, u64 *bits)
-{
-	for (u32 i = 0; i < plan->nr_drops; i++)
-		set_bits(bits, plan->drops[i].start, plan->drops[i].nr, false);
-	for (u32 i = 0; i < plan->nr_moves; i++) {
-		set_bits(bits, plan->moves[i].src, plan->moves[i].nr, false);
-		set_bits(bits, plan->moves[i].dst, plan->moves[i].nr, true);
-	}
-}
-
-u32 goal_largest(const struct goal *goal)
-{
-	u32 end = 0, largest = 0;
-
-	for (u32 i = 0; i < goal->req.nr_items; i++) {
-		largest = max(largest, goal->items[i].start - end);
-		end = goal->items[i].start + goal->items[i].nr;
-	}
-	return max(largest, goal->req.nr_blocks - end);
-}
-
-static u32 length_looked_at(const struct goal *goal)
-{
-	if (goal->req.goal == KV_GOAL_RUN)
-		return goal->ask->want;
-	return goal->req.goal == KV_GOAL_PAGEBLOCKS ? BIT(goal->req.order) : goal->median;
-}
-
 int goal_state(const struct goal *goal, bool after, struct kvmm_compact_state *state)
 {
-	u32 nr_blocks = goal->req.nr_blocks, want = length_looked_at(goal), nr = 0;
+	u32 nr_blocks = goal->req.nr_blocks, want = goal->median, nr = 0;
+	const struct kv_plan *plan = &goal->plan;
 	u64 *bits = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*bits)), nr_free = 0, nr_usable = 0;
 
 	if (!bits)
 		return -ENOMEM;
 	for (u32 i = 0; i < goal->req.nr_items; i++)
-		set_bits(bits, goal->items[i].start, goal->items[i].nr, true);
-	if (after)
-		carry_out(&goal->plan, bits);
+		kv_put_bits(bits, goal->items[i].start, goal->items[i].nr, true);
+	for (u32 i = 0; after && i < plan->nr_drops; i++)
+		kv_put_bits(bits, plan->drops[i].start, plan->drops[i].nr, false);
+	for (u32 i = 0; after && i < plan->nr_moves; i++) {
+		kv_put_bits(bits, plan->moves[i].src, plan->moves[i].nr, false);
+		kv_put_bits(bits, plan->moves[i].dst, plan->moves[i].nr, true);
+	}
+	if (goal->req.goal == KV_GOAL_RUN)
+		want = goal->ask->want;
+	else if (goal->req.goal == KV_GOAL_PAGEBLOCKS)
+		want = BIT(goal->req.order);
 	for (u32 b = 0; b <= nr_blocks; b++) {
-		if (b < nr_blocks && !(bits[b / KV_WORD_BITS] >> b % KV_WORD_BITS & 1)) {
+		if (b < nr_blocks && !kv_has_bit(bits, b)) {
 			nr++;
 			continue;
 		}

@@ -15,6 +15,7 @@
 
 #include <kv/defrag.h>
 #include <kvmm/compact.h>
+#include <kvmm/ext/moves.h>
 #include <pool/internal.h>
 
 /* Of a pool, once a caller has asked for KVMM_GOAL_CALM. Guard: compact_lock. */
@@ -61,8 +62,6 @@ void goal_exit(struct goal *goal);
 int goal_claim(struct goal *goal);
 void goal_claimed(struct goal *goal, bool good);
 
-/* The longest free run of the picture. */
-u32 goal_largest(const struct goal *goal);
 /* The price of copying so much, in so many runs. */
 u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks);
 /* Free blocks now, or after the plan; extents are not looked at. -ENOMEM. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls of <kvmm/compact.h>. */
+/* The call of <kvmm/compact.h>. */
+#include <kvmm/ext/moves.h>
+
 #include "goal.h"
 
-#define ALL_FLAGS	(KVMM_GOAL_DROP | KVMM_GOAL_CALM | KVMM_GOAL_BEST)
+#define ALL_FLAGS	(KVMM_GOAL_DROP | KVMM_GOAL_CALM | KVMM_GOAL_BEST | KVMM_GOAL_PLAN)
 
 static bool is_good(const struct kvmm_pool *pool, const struct kvmm_compact_goal *ask)
 {
@@ -36,17 +38,6 @@ static int check(const struct kvmm_pool *pool, const struct kvmm_compact_goal *a
 
 /* ---- reports ---- */
 
-/* The caller's lists, and the rest of @out from zero. */
-static void keep_lists(struct kvmm_compact_plan *out)
-{
-	*out = (struct kvmm_compact_plan){
-		.size = out->size, .moves = out->moves, .drops = out->drops, .empty = out->empty,
-		.max_moves = out->moves ? out->max_moves : 0,
-		.max_drops = out->drops ? out->max_drops : 0,
-		.max_empty = out->empty ? out->max_empty : 0,
-	};
-}
-
 static void tell_lists(const struct goal *goal, struct kvmm_compact_plan *out)
 {
 	const struct kv_plan *plan = &goal->plan;
@@ -66,6 +57,7 @@ static int tell(const struct goal *goal, struct kvmm_compact_plan *out)
 	const struct kv_plan *plan = &goal->plan;
 	int err = goal_state(goal, false, &out->before);
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!err)
 		err = goal_state(goal, true, &out->after);
 	tell_lists(goal, out);
@@ -82,7 +74,7 @@ static int tell(const struct goal *goal, struct kvmm_compact_plan *out)
 	return err;
 }
 
-/* ---- the calls ---- */
+/* ---- the call ---- */
 
 /* Moves that cannot be told are missing in @out, but have begun: that is no error. */
 static int run(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask, bool go,
@@ -102,17 +94,24 @@ static int run(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask, bool
 	return err || go ? err : told;
 }
 
-static int call(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal, bool go,
-		struct kvmm_compact_plan *plan)
+int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			    struct kvmm_compact_plan *plan)
 {
 	struct kvmm_compact_goal ask;
 	struct kvmm_compact_plan out;
-	size_t size;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (pool && !goal && !plan) {
+		kv_lock(&pool->compact_lock);
+		err = (int)flights_cancel(pool);
+		kv_unlock(&pool->compact_lock);
+		cache_after(pool);
+		return err;
+	}
 	if (!pool || !goal || !plan)
 		return -EINVAL;
-	size = plan->size;
 	err = kv_copy_attr(&out, sizeof(out), plan);
 	if (!err)
 		err = kv_copy_attr(&ask, sizeof(ask), goal);
@@ -120,25 +119,14 @@ static int call(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal, bo
 		err = check(pool, &ask);
 	if (err)
 		return err;
-	keep_lists(&out);
-	err = run(pool, &ask, go, &out);
-	out.size = size;
-	memcpy(plan, &out, min(size, sizeof(out)));
+	/* The caller's lists, and the rest from zero. */
+	out = (struct kvmm_compact_plan){
+		.size = out.size, .moves = out.moves, .drops = out.drops, .empty = out.empty,
+		.max_moves = out.moves ? out.max_moves : 0,
+		.max_drops = out.drops ? out.max_drops : 0,
+		.max_empty = out.empty ? out.max_empty : 0,
+	};
+	err = run(pool, &ask, !(ask.flags & KVMM_GOAL_PLAN), &out);
+	kv_give_sized(plan, &out, sizeof(out));
 	return err;
-}
-
-int kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			  struct kvmm_compact_plan *plan)
-{
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return call(pool, goal, false, plan);
-}
-
-int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-			    struct kvmm_compact_plan *plan)
-{
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return call(pool, goal, true, plan);
 }

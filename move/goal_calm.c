@@ -8,25 +8,11 @@
  * nothing.
  */
 #include <kv/mem.h>
+#include <kvmm/ext/moves.h>
 
 #include "goal.h"
 
 #define LAST_TICK	255u
-
-static struct goals *goals_make(const struct kvmm_pool *pool)
-{
-	struct goals *goals = kv_alloc(sizeof(*goals));
-
-	if (!goals)
-		return NULL;
-	goals->moved = kv_alloc_array(pool->nr_blocks, sizeof(*goals->moved));
-	if (!goals->moved) {
-		kv_free(goals);
-		return NULL;
-	}
-	goals->tick = 1;
-	return goals;
-}
 
 static int goals_need(struct kvmm_pool *pool)
 {
@@ -35,9 +21,15 @@ static int goals_need(struct kvmm_pool *pool)
 	kv_assert_held(&pool->compact_lock);
 	if (pool->goals)
 		return 0;
-	goals = goals_make(pool);
+	goals = kv_alloc(sizeof(*goals));
 	if (!goals)
 		return -ENOMEM;
+	goals->moved = kv_alloc_array(pool->nr_blocks, sizeof(*goals->moved));
+	if (!goals->moved) {
+		kv_free(goals);
+		return -ENOMEM;
+	}
+	goals->tick = 1;
 	WRITE_ONCE(pool->goals, goals);
 	return 0;
 }
@@ -59,18 +51,15 @@ static void goals_exit(struct kvmm_pool *pool)
 
 /* ---- before the plan ---- */
 
-static bool is_recent(const struct goals *goals, u32 block)
-{
-	return goals->moved[block] && goals->tick - goals->moved[block] < KVMM_CALM_PLANS;
-}
-
 static void keep_recent(struct goal *goal, const struct goals *goals)
 {
+	kv_assert_held(&goal->pool->compact_lock);
 	goal->nr_recent = 0;
 	for (u32 i = 0; i < goal->req.nr_items; i++) {
 		struct kv_item *item = &goal->items[i];
+		u32 moved = goals->moved[item->start];
 
-		if (!item->movable || !is_recent(goals, item->start))
+		if (!item->movable || !moved || goals->tick - moved >= KVMM_CALM_PLANS)
 			continue;
 		item->movable = false;
 		goal->nr_recent += item->nr;
@@ -91,6 +80,7 @@ static int need_hints(struct goals *goals, const struct kv_plan_req *req)
 /* Those of long ago would look new again. */
 static void tick(struct goals *goals, u32 nr_blocks)
 {
+	kv_assert(goals->tick && goals->tick <= LAST_TICK);
 	goals->round++;
 	if (++goals->tick <= LAST_TICK)
 		return;
@@ -103,6 +93,7 @@ int goal_calm(struct goal *goal)
 	struct kvmm_pool *pool = goal->pool;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!(goal->ask->flags & KVMM_GOAL_CALM))
 		return 0;
 	err = goals_need(pool);
@@ -124,6 +115,7 @@ static u32 nr_held(const struct kv_plan_req *req, u32 pageblock)
 {
 	u32 start = pageblock << req->order, end = start + BIT(req->order), nr = BIT(req->order);
 
+	kv_assert(pageblock < kv_nr_pageblocks(req));
 	for (u32 i = 0; i <= req->nr_items; i++) {
 		u32 lo = i ? req->items[i - 1].start + req->items[i - 1].nr : 0;
 		u32 hi = i < req->nr_items ? req->items[i].start : req->nr_blocks;
@@ -138,6 +130,7 @@ static void remember_failed(const struct goal *goal, struct goals *goals)
 {
 	const struct kv_plan *plan = &goal->plan;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!goals->hints || goals->hint_order != goal->req.order)
 		return;
 	for (u32 i = 0; i < plan->nr_failed; i++)
@@ -152,6 +145,7 @@ void goal_remember(struct goal *goal)
 	struct goals *goals = goal->pool->goals;
 	const struct kv_plan *plan = &goal->plan;
 
+	kv_assert_held(&goal->pool->compact_lock);
 	if (!goals || !goal->go)
 		return;
 	for (u32 i = 0; i < plan->nr_moves; i++)

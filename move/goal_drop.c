@@ -9,6 +9,8 @@
  */
 #include <pool/local.h>
 
+#include <kvmm/ext/moves.h>
+
 #include "cost.h"
 #include "goal.h"
 
@@ -22,6 +24,7 @@ static u32 class_in_turn(struct order *order)
 {
 	u32 index = order_peek(order), class;
 
+	kv_assert_held(&order->lock);
 	if (index == KV_NONE)
 		return KV_NONE;
 	class = class_of(order->classes, index);
@@ -34,6 +37,7 @@ static u32 nr_lost_with(const struct order *order, u32 top)
 {
 	u32 list[MOST_LOST + 1], nr = 1;
 
+	kv_assert_held(&order->lock);
 	list[0] = top;
 	for (u32 i = 0; i < nr; i++) {
 		u32 kid = order_child(order, list[i], KV_NONE);
@@ -52,6 +56,7 @@ void goal_price_drops(struct goal *goal)
 	struct kvmm_pool *pool = goal->pool;
 	u32 class;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!(goal->ask->flags & KVMM_GOAL_DROP) || !pool->caches || pool->order.quotas)
 		return;
 	kv_lock(&pool->lock);
@@ -74,21 +79,18 @@ void goal_price_drops(struct goal *goal)
 
 /* ---- claiming ---- */
 
-static u32 last_of_chain(const struct order *order, u32 index)
-{
-	for (u32 kid; (kid = order_child(order, index, KV_NONE)) != KV_NONE; index = kid)
-		;
-	return index;
-}
-
 /* It and all that follow it, from their ends. False: it is in use again, or far more follow now. */
 static bool claim(struct goal *goal, u32 index)
 {
 	struct kvmm_pool *pool = goal->pool;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (u32 nr = 0; nr <= MOST_LOST; nr++) {
-		u32 last = last_of_chain(&pool->order, index);
+		u32 last = index;
 
+		for (u32 kid; (kid = order_child(&pool->order, last, KV_NONE)) != KV_NONE;)
+			last = kid;
 		if (!entry_is_inactive(pool, last) || !order_take(&pool->order, last))
 			return false;
 		victims_add(pool, &goal->victims, last);
@@ -104,6 +106,7 @@ static bool claim_block(struct goal *goal, u32 block)
 	const struct kvmm_pool *pool = goal->pool;
 	u32 owner = pool->owner[block], index = owner_index(owner);
 
+	kv_assert_held(&pool->lock);
 	if (owner_kind(owner) == OWNER_FREE || owner_kind(owner) == OWNER_RESERVED)
 		return true;
 	if (owner_kind(owner) != OWNER_ENTRY)
@@ -118,6 +121,8 @@ static void put_back(struct goal *goal)
 	struct kvmm_pool *pool = goal->pool;
 	struct victims *victims = &goal->victims;
 
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	if (victims->stamp == pool->order.stamp) {
 		victims_unpick(pool, victims);
 		return;
@@ -133,6 +138,7 @@ static void put_back(struct goal *goal)
 /* A range with a reservation loses all of it. */
 static void clear_run(struct kvmm_pool *pool, u32 start, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 b = start; b < start + nr && pool->grow.nr_reserved; b++)
 		if (owner_kind(pool->owner[b]) == OWNER_RESERVED)
 			reserve_drop(pool, slot_at(pool, owner_index(pool->owner[b])));
@@ -144,6 +150,7 @@ static void clear_way(struct goal *goal)
 	const struct kv_plan *plan = &goal->plan;
 	u32 order = goal->req.order;
 
+	kv_assert_held(&goal->pool->lock);
 	for (u32 i = 0; i < plan->nr_moves; i++)
 		clear_run(goal->pool, plan->moves[i].dst, plan->moves[i].nr);
 	for (u32 i = 0; i < plan->nr_pageblocks; i++)

@@ -6,8 +6,7 @@
  * pins that it holds, like any other caller's.
  */
 #include <kv/pool_migrate.h>
-#include <pool/arena.h>
-#include <pool/mag.h>
+#include <pool/local.h>
 
 #include "step.h"
 
@@ -224,11 +223,10 @@ int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak)
 	order_enter(&pool->order);
 	victims_pick(pool, nr, &victims);
 	found = victims.nr;
-	nr = found;	/* newest first in the list, so from the end */
 	for_each_victim(pool, &victims, index, i) {
 		struct kv_handle handle = entry_handle(pool, index);
 
-		weak[--nr] = (kvmm_weak_t){ handle.index, handle.gen };
+		weak[i] = (kvmm_weak_t){ handle.index, handle.gen };
 	}
 	victims_unpick(pool, &victims);
 	order_leave(&pool->order);

@@ -28,15 +28,6 @@ static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
 	return nr && start < pool->nr_blocks && nr <= pool->nr_blocks - start;
 }
 
-/* The extent of @slot that begins at @start, or KV_NONE. */
-static u32 extent_at(struct slot *slot, u32 start)
-{
-	for (u32 i = 0; i < slot->nr_ext; i++)
-		if (slot_ext(slot, i)->start == start)
-			return i;
-	return KV_NONE;
-}
-
 struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block)
 {
 	u32 owner = pool->owner[block] & ~OWNER_MARKS;
@@ -55,26 +46,6 @@ struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block)
 	return (struct kvmm_extent){ block, 1 };
 }
 
-void pool_each_run(struct kvmm_pool *pool,
-		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg)
-{
-	kv_assert_held(&pool->lock);
-	for (u32 at = 0; at < pool->nr_blocks;) {
-		struct kvmm_extent run;
-
-		if (owner_is_free(pool->owner[at]) ||
-		    owner_kind(pool->owner[at]) == OWNER_RESERVED) {
-			at++;
-			continue;
-		}
-		run = pool_run_with(pool, at);
-		if (POOL_BUG_ON(pool, run.start != at || !is_in_pool(pool, at, run.nr)))
-			run = (struct kvmm_extent){ at, 1 };
-		fn(arg, pool->owner[at], run);
-		at += run.nr;
-	}
-}
-
 static void picture_add(struct picture *picture, const struct kv_item *item)
 {
 	if (!item->nr)
@@ -85,22 +56,24 @@ static void picture_add(struct picture *picture, const struct kv_item *item)
 }
 
 /* An extent of which only the first part may move is two items. */
-static void add_run(void *arg, u32 owner, struct kvmm_extent run)
+static void add_run(struct picture *picture, u32 owner, struct kvmm_extent run)
 {
-	struct picture *picture = arg;
 	struct verdict verdict = stay_look(picture->pool, &picture->stay, owner, run,
 					   picture->mode);
 	struct kv_item moves = { .start = run.start, .nr = verdict.nr, .movable = true };
 	struct kv_item stays = { .start = run.start + verdict.nr, .nr = run.nr - verdict.nr,
 				 .stay = verdict.why };
 
+	kv_assert_held(&picture->pool->lock);
 	picture_add(picture, &moves);
 	picture_add(picture, &stays);
 }
 
+/* All that is not free, by address: whole extents of ranges, else single blocks. */
 u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 {
 	struct kvmm_pool *pool = picture->pool;
+	struct kvmm_extent run;
 
 	picture->items = items;
 	picture->max = max;
@@ -109,7 +82,17 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	kv_lock(&pool->lock);
 	if (picture->mode == MOVE_STOPPED)	/* others drop those in the way: goal_claim() */
 		reserve_drop_all(pool);
-	pool_each_run(pool, add_run, picture);
+	for (u32 at = 0; at < pool->nr_blocks; at = run.start + run.nr) {
+		u32 owner = pool->owner[at];
+
+		run = (struct kvmm_extent){ at, 1 };
+		if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED)
+			continue;
+		run = pool_run_with(pool, at);
+		if (POOL_BUG_ON(pool, run.start != at || !is_in_pool(pool, at, run.nr)))
+			run = (struct kvmm_extent){ at, 1 };
+		add_run(picture, owner, run);
+	}
 	kv_unlock(&pool->lock);
 	return picture->nr;
 }
@@ -130,18 +113,13 @@ static u32 snapshot(void *arg, struct kv_item *items, u32 max)
 
 /* ---- isolate ---- */
 
-static void mark_source(struct kvmm_pool *pool, const struct kv_move *move)
-{
-	for (u32 b = 0; b < move->nr; b++)
-		pool->owner[move->src + b] |= OWNER_IS_SRC;
-}
-
 /* The move is of one whole item, which may move and does not yet. */
 static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	struct kvmm_extent run;
 	u32 owner;
 
+	kv_assert_held(&pool->lock);
 	if (!is_in_pool(pool, move->src, move->nr) || !is_in_pool(pool, move->dst, move->nr))
 		return false;
 	owner = pool->owner[move->src];
@@ -157,11 +135,12 @@ static int take_destination(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	u32 end = move->dst + move->nr;
 
+	kv_assert_held(&pool->lock);
 	for (u32 b = move->dst, nr; b < end; b += nr) {
 		for (nr = 0; b + nr < end && owner_is_free(pool->owner[b + nr]); nr++)
 			;
 		if (nr) {
-			if (kvmm_zone_alloc_at(pool->zone, b, nr))
+			if (kv_zone_alloc_at(pool->zone, b, nr))
 				return -EAGAIN;
 			owner_fill(pool, b, nr, make_owner(OWNER_MOVE, 0));
 			continue;
@@ -176,6 +155,7 @@ static int take_destination(struct kvmm_pool *pool, const struct kv_move *move)
 
 static void clear_marks(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++)
 		for (u32 b = 0; b < moves[i].nr; b++)
 			pool->owner[moves[i].src + b] &= ~OWNER_MARKS;
@@ -183,18 +163,11 @@ static void clear_marks(struct kvmm_pool *pool, const struct kv_move *moves, u32
 
 static void give_back(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
 		blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ moves[i].src, moves[i].nr });
 		blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ moves[i].dst, moves[i].nr });
 	}
-}
-
-static int isolate_move(struct kvmm_pool *pool, const struct kv_move *move)
-{
-	if (!source_is_good(pool, move))
-		return -EAGAIN;
-	mark_source(pool, move);
-	return take_destination(pool, move);
 }
 
 /* A move that was refused may have marked its source and taken part of its destination. */
@@ -202,6 +175,7 @@ static void undo_isolate(struct kvmm_pool *pool, const struct kv_move *moves, u3
 {
 	const struct kv_move *last = &moves[nr_tried - 1];
 
+	kv_assert_held(&pool->lock);
 	clear_marks(pool, moves, nr_tried - 1);
 	give_back(pool, moves, nr_tried - 1);
 	if (!is_in_pool(pool, last->src, last->nr) || !is_in_pool(pool, last->dst, last->nr))
@@ -216,9 +190,14 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 	struct kvmm_pool *pool = mover->pool;
 	int err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	for (u32 i = 0; i < nr && !err; i++) {
-		err = isolate_move(pool, &moves[i]);
+		err = source_is_good(pool, &moves[i]) ? 0 : -EAGAIN;
+		for (u32 b = 0; b < moves[i].nr && !err; b++)
+			pool->owner[moves[i].src + b] |= OWNER_IS_SRC;
+		if (!err)
+			err = take_destination(pool, &moves[i]);
 		if (err)
 			undo_isolate(pool, moves, i + 1);
 	}
@@ -238,13 +217,15 @@ static int copy(void *arg, const struct kv_move *moves, u32 nr)
 	struct kvmm_pool *pool = mover->pool;
 	const struct kv_dev_ops *dev = pool->parts.dev;
 	struct kv_planes planes = { pool->plane, pool->nr_planes };
-	struct kv_fence none = { 0 }, fence;
+	struct kv_copy copy = { .src = planes, .dst = planes, .moves = moves, .nr = nr };
+	struct kv_fence fence;
 	int err, cancel;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!pool->nr_planes)
 		return 0;
 	cancel = kv_cancel_off();
-	err = dev->move_blocks(pool->dev, &planes, moves, nr, none, &fence);
+	err = dev->copy_blocks(pool->dev, &copy, &fence);
 	if (!err)
 		err = dev->wait(pool->dev, fence);
 	if (err)
@@ -257,9 +238,12 @@ static int copy(void *arg, const struct kv_move *moves, u32 nr)
 
 static void move_extent(struct kvmm_pool *pool, struct slot *slot, u32 src, u32 dst)
 {
-	u32 i = extent_at(slot, src);
+	u32 i = 0;
 
-	if (POOL_BUG_ON(pool, i == KV_NONE))
+	kv_assert_held(&pool->lock);
+	while (i < slot->nr_ext && slot_ext(slot, i)->start != src)
+		i++;
+	if (POOL_BUG_ON(pool, i == slot->nr_ext))
 		return;
 	slot_write_begin(slot);
 	WRITE_ONCE(slot_ext(slot, i)->start, dst);
@@ -271,6 +255,7 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	u32 owner = pool->owner[move->src];
 
+	kv_assert_held(&pool->lock);
 	owner_fill(pool, move->src, move->nr, make_owner(OWNER_MOVE, 0));
 	owner_fill(pool, move->dst, move->nr, owner);
 	tenant_move(pool, move->src, move->dst, move->nr);
@@ -301,21 +286,13 @@ void slot_join_extents(struct slot *slot)
 
 static void join_moved(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
 {
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_done; i++) {
 		u32 owner = pool->owner[moves[i].dst];
 
 		if (owner_kind(owner) == OWNER_SLOT)
 			slot_join_extents(slot_at(pool, owner_index(owner)));
 	}
-}
-
-/* Only a run that overlaps itself can be lost, and that is never a single block. */
-static void lose_content(struct kvmm_pool *pool, const struct kv_move *move)
-{
-	u32 owner = pool->owner[move->src];
-
-	if (!POOL_BUG_ON(pool, owner_kind(owner) != OWNER_SLOT))
-		slot_lose(pool, slot_at(pool, owner_index(owner)));
 }
 
 void moves_count(struct kvmm_pool *pool, u64 nr_moves, u64 nr_blocks)
@@ -331,44 +308,35 @@ void moves_count(struct kvmm_pool *pool, u64 nr_moves, u64 nr_blocks)
 	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
 }
 
-static u64 nr_blocks_of(const struct kv_move *moves, u32 nr)
-{
-	u64 nr_blocks = 0;
-
-	for (u32 i = 0; i < nr; i++)
-		nr_blocks += moves[i].nr;
-	return nr_blocks;
-}
-
-/* No step is open: the next ones are of a new epoch. */
-static void relocate(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
-{
-	struct steps *steps = steps_of(pool);
-
-	if (likely(!steps))
-		return;
-	for (u32 i = 0; i < nr_done; i++)
-		steps_relocated(steps, &moves[i], true);
-	steps->epoch++;
-}
-
 static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
 {
 	struct mover *mover = arg;
 	struct kvmm_pool *pool = mover->pool;
+	struct steps *steps = steps_of(pool);
+	u64 nr_blocks = 0;
+	u32 owner;
 
-	relocate(pool, moves, nr_done);
+	kv_assert_held(&pool->compact_lock);
+	/* No step is open: the next ones are of a new epoch. */
+	for (u32 i = 0; unlikely(steps != NULL) && i < nr_done; i++)
+		steps_relocated(steps, &moves[i], true);
+	if (steps)
+		steps->epoch++;
 	kv_lock(&pool->lock);
 	clear_marks(pool, moves, nr);
-	for (u32 i = 0; i < nr_done; i++)
+	for (u32 i = 0; i < nr_done; i++) {
 		commit_move(pool, &moves[i]);
+		nr_blocks += moves[i].nr;
+	}
 	for (u32 i = nr_done; i < nr; i++)
 		tenant_forget(pool, moves[i].dst, moves[i].nr);
-	if (lost)
-		lose_content(pool, &moves[nr_done]);
+	/* Only a run that overlaps itself can be lost, and that is never a single block. */
+	owner = lost ? pool->owner[moves[nr_done].src] : 0;
+	if (lost && !POOL_BUG_ON(pool, owner_kind(owner) != OWNER_SLOT))
+		slot_lose(pool, slot_at(pool, owner_index(owner)));
 	give_back(pool, moves, nr);
 	join_moved(pool, moves, nr_done);
-	moves_count(pool, nr_done, nr_blocks_of(moves, nr_done));
+	moves_count(pool, nr_done, nr_blocks);
 	kv_unlock(&pool->lock);
 }
 
@@ -388,6 +356,7 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 	struct mover mover = { .pool = pool };
 	int err = isolate(&mover, moves, nr);
 
+	kv_assert_held(&pool->compact_lock);
 	*nr_done = 0;
 	if (err)
 		return err;
@@ -411,6 +380,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 	u32 max_blocks = goal->max_blocks;
 	int err = steps_stand_still(pool, &goal->max_blocks);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	err = kv_compact(pool->parts.planner, &movable_ops, &mover, pool->nr_blocks, goal);
@@ -454,19 +424,16 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
 {
 	struct kvmm_compact goal;
-	size_t size;
 	int err;
 
 	if (!pool || !compact)
 		return -EINVAL;
-	size = compact->size;
 	err = kv_copy_attr(&goal, sizeof(goal), compact);
 	if (err)
 		return err;
 	if (goal.want_run > pool->nr_usable || (goal.max_us && pool->deterministic))
 		return -EINVAL;
 	err = compact_pool(pool, &goal);
-	goal.size = size;
-	memcpy(compact, &goal, min(size, sizeof(goal)));
+	kv_give_sized(compact, &goal, sizeof(goal));
 	return err;
 }

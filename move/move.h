@@ -6,9 +6,6 @@
 #include <kv/defrag.h>
 #include <pool/internal.h>
 
-/* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
-void pool_each_run(struct kvmm_pool *pool,
-		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
 /* The run that moves as a whole: the extent with the block, or the block alone. ->lock held. */
 struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 /* Extents that have come to lie behind one another are one. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How fast copies beside steps go; see pace.h. */
 #include <kv/env.h>
+#include <kvmm/ext/moves.h>
 
 #include "step.h"
 
@@ -8,15 +9,6 @@
 
 /* Above that nothing is limited, and no product overflows. */
 #define MAX_RATE	(1ull << 40)
-
-static void earn(struct kvmm_pool *pool, struct pace *pace)
-{
-	s64 most = max(pace->how.bytes_per_ms, pool->block_bytes);
-	u64 now = kv_clock_ns(), ns = min(now - pace->since_ns, NS_PER_MS);
-
-	pace->since_ns = now;
-	pace->credit = min(pace->credit + (s64)(pace->how.bytes_per_ms * ns / NS_PER_MS), most);
-}
 
 static u32 blocks_of_credit(const struct kvmm_pool *pool, s64 credit)
 {
@@ -32,7 +24,12 @@ u32 pace_may(struct kvmm_pool *pool, struct steps *steps)
 
 	kv_assert_held(&steps->lock);
 	if (pace->how.bytes_per_ms) {
-		earn(pool, pace);
+		s64 most = max(pace->how.bytes_per_ms, pool->block_bytes);
+		u64 now = kv_clock_ns(), ns = min(now - pace->since_ns, NS_PER_MS);
+
+		pace->since_ns = now;
+		pace->credit = min(pace->credit + (s64)(pace->how.bytes_per_ms * ns / NS_PER_MS),
+				   most);
 		nr = blocks_of_credit(pool, pace->credit);
 	}
 	if (pace->how.bytes_per_step && steps_are_open(steps))
@@ -46,6 +43,7 @@ void pace_pay(struct kvmm_pool *pool, struct steps *steps, u32 nr_blocks)
 	struct pace *pace = &steps->pace;
 	u64 bytes = nr_blocks * pool->block_bytes;
 
+	kv_assert_held(&steps->lock);
 	pace->stat.portions++;
 	pace->stat.bytes += bytes;
 	if (pace->how.bytes_per_ms)
@@ -56,44 +54,31 @@ void pace_pay(struct kvmm_pool *pool, struct steps *steps, u32 nr_blocks)
 
 void pace_step(struct steps *steps)
 {
+	kv_assert_held(&steps->lock);
 	steps->pace.step_credit = steps->pace.how.bytes_per_step;
-}
-
-/* Below zero by one block at most; above, by nothing. */
-static int check_credit(const struct kvmm_pool *pool, const struct pace *pace)
-{
-	s64 least = -(s64)pool->block_bytes, most = max(pace->how.bytes_per_ms, pool->block_bytes);
-
-	if (pace->how.bytes_per_ms && (pace->credit < least || pace->credit > most))
-		return -EUCLEAN;
-	/* Copies made while no step is open are paid as well, and not asked for. */
-	return pace->how.bytes_per_step && pace->step_credit > (s64)pace->how.bytes_per_step ?
-	       -EUCLEAN : 0;
 }
 
 static int pace_check(struct kvmm_pool *pool)
 {
 	struct steps *steps = steps_of(pool);
-	int err;
+	const struct pace *pace;
+	s64 least, most;
+	bool bad;
 
 	if (!steps)
 		return 0;
 	kv_lock(&steps->lock);
-	err = check_credit(pool, &steps->pace);
+	pace = &steps->pace;
+	least = -(s64)pool->block_bytes;	/* below zero by one block at most ... */
+	most = max(pace->how.bytes_per_ms, pool->block_bytes);	/* ... above, by nothing */
+	bad = pace->how.bytes_per_ms && (pace->credit < least || pace->credit > most);
+	/* Copies made while no step is open are paid as well, and not asked for. */
+	bad |= pace->how.bytes_per_step && pace->step_credit > (s64)pace->how.bytes_per_step;
 	kv_unlock(&steps->lock);
-	return err;
+	return bad ? -EUCLEAN : 0;
 }
 
 /* ---- calls ---- */
-
-static void change_pace(struct pace *pace, const struct kvmm_pace *how)
-{
-	pace->how = *how;
-	pace->credit = pace->step_credit = 0;
-	pace->since_ns = kv_clock_ns();
-	if (how->bytes_per_step)
-		pace->step_credit = how->bytes_per_step;
-}
 
 int pace_set(struct kvmm_pool *pool, const void *value)
 {
@@ -116,25 +101,35 @@ int pace_set(struct kvmm_pool *pool, const void *value)
 		err = pool->parts.dev->tune(pool->dev, KV_KNOB_BACKGROUND_GROUPS, known.groups);
 	if (!err) {
 		kv_lock(&steps->lock);
-		change_pace(&steps->pace, &known);
+		steps->pace.how = known;
+		steps->pace.credit = 0;
+		steps->pace.step_credit = known.bytes_per_step;
+		steps->pace.since_ns = kv_clock_ns();
 		kv_unlock(&steps->lock);
 	}
 	kv_unlock(&pool->compact_lock);
 	return err;
 }
 
-int pace_stat_read(struct kvmm_pool *pool, void *out)
+void pace_stat_peek(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
 {
-	struct kvmm_pace_stat *stat = out;
-	struct steps *steps;
+	const struct steps *steps = steps_of(pool);
 
-	steps = steps_of(pool);
+	if (!steps)
+		return;
+	kv_peek_copy(stat, &steps->pace.stat, sizeof(*stat));
+	stat->bytes_per_ms = kv_peek(&steps->pace.how.bytes_per_ms);
+	stat->bytes_per_step = kv_peek(&steps->pace.how.bytes_per_step);
+}
+
+int pace_stat_read(struct kvmm_pool *pool, void *stat)
+{
+	struct steps *steps = steps_of(pool);
+
 	if (!steps)
 		return 0;
 	kv_lock(&steps->lock);
-	*stat = steps->pace.stat;
-	stat->bytes_per_ms = steps->pace.how.bytes_per_ms;
-	stat->bytes_per_step = steps->pace.how.bytes_per_step;
+	pace_stat_peek(pool, stat);
 	kv_unlock(&steps->lock);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #define POOL_PACE_H
 
 #include <kv/types.h>
+#include <kvmm/ext/moves.h>
 #include <kvmm/step.h>
 
 struct steps;

@@ -24,11 +24,4 @@ struct verdict stay_look(struct kvmm_pool *pool, struct kvmm_stay *stay, u32 own
 /* A compaction's findings, now the last ones. @goal: to be told, or NULL. compact_lock held. */
 void stay_report(struct kvmm_pool *pool, const struct kvmm_stay *stay, struct kvmm_compact *goal);
 
-/** kv_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or
- * KVMM_NR_MOVE_MODES: as kvmm_pool_compact() does it. Return: 0; -EINVAL. */
-int kv_stay_now(struct kvmm_pool *pool, u32 mode, struct kvmm_stay *stay);
-
-/** kv_stay_name() - "pin_user", "private", ...; "?" if there is no such reason. */
-const char *kv_stay_name(u32 reason);
-
 #endif /* POOL_STAY_H */

@@ -11,6 +11,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kvmm/ext/moves.h>
 
 #include "step.h"
 #include "verify.h"
@@ -80,17 +81,20 @@ static u64 steps_bytes(struct kvmm_pool *pool)
 
 static bool has_unread(const struct steps *steps, const struct stream *stream)
 {
+	kv_assert_held(&steps->lock);
 	return stream->tables && stream->acked != steps->nr_relocations;
 }
 
 static const struct relocation *relocation_at(const struct steps *steps, u64 number)
 {
+	kv_assert_held(&steps->lock);
 	return &steps->relocation[number % NR_RELOCATIONS];
 }
 
 /* Where a step of this stream would be. */
 static u64 epoch_of(const struct steps *steps, const struct stream *stream)
 {
+	kv_assert_held(&steps->lock);
 	if (has_unread(steps, stream))
 		return relocation_at(steps, stream->acked)->epoch - 1;
 	return steps->epoch;
@@ -101,6 +105,7 @@ static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
 {
 	int err = pool->dev ? pool->parts.dev->poll(pool->dev, ended->fence) : 0;
 
+	kv_assert_held(&pool->steps->lock);
 	if (err && err != -EAGAIN)
 		device_failed(pool);
 	return err != -EAGAIN;
@@ -111,6 +116,7 @@ static void catch_up(struct kvmm_pool *pool, struct stream *stream)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->steps->lock);
 	while (nr < stream->nr_ended && has_ended(pool, &stream->ended[nr]))
 		nr++;
 	stream->nr_ended -= nr;
@@ -121,6 +127,7 @@ static u64 oldest_of(const struct steps *steps, const struct stream *stream)
 {
 	u64 oldest = NOTHING_IN_USE;
 
+	kv_assert_held(&steps->lock);
 	if (stream->nr_ended)
 		oldest = stream->ended[0].epoch;
 	if (stream->open)
@@ -148,6 +155,7 @@ u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps)
 
 bool steps_are_open(const struct steps *steps)
 {
+	kv_assert_held(&steps->lock);
 	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
 		if (steps->stream[i].used && steps->stream[i].open)
 			return true;
@@ -161,6 +169,7 @@ int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *f
 	struct kv_fence fences[KVMM_MAX_STREAMS];
 	u32 nr = 0;
 
+	kv_assert_held(&steps->lock);
 	*fence = (struct kv_fence){ 0 };
 	for (u32 i = 0; i < KVMM_MAX_STREAMS && pool->dev; i++) {
 		int err;
@@ -185,6 +194,7 @@ int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fen
 {
 	int err = 0;
 
+	kv_assert_held(&steps->lock);
 	for (u32 i = 0; i < KVMM_MAX_STREAMS && pool->dev && !err; i++)
 		if (steps->stream[i].used)
 			err = pool->parts.dev->stall(pool->dev, steps->stream[i].stream, fence);
@@ -197,6 +207,7 @@ static u64 nr_unread(const struct steps *steps)
 {
 	u64 nr = 0;
 
+	kv_assert_held(&steps->lock);
 	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
 		if (steps->stream[i].used && steps->stream[i].tables)
 			nr = max(nr, steps->nr_relocations - steps->stream[i].acked);
@@ -205,11 +216,13 @@ static u64 nr_unread(const struct steps *steps)
 
 bool steps_have_room(const struct steps *steps, u32 nr)
 {
+	kv_assert_held(&steps->lock);
 	return nr_unread(steps) + nr <= NR_RELOCATIONS;
 }
 
 static bool anybody_reads(const struct steps *steps)
 {
+	kv_assert_held(&steps->lock);
 	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
 		if (steps->stream[i].used && steps->stream[i].tables)
 			return true;
@@ -220,6 +233,7 @@ void steps_relocated(struct steps *steps, const struct kv_move *move, bool betwe
 {
 	struct relocation *relocation = &steps->relocation[steps->nr_relocations % NR_RELOCATIONS];
 
+	kv_assert(move->nr);
 	kv_assert_held(&steps->lock);
 	if (!anybody_reads(steps))
 		return;
@@ -263,6 +277,7 @@ static int take_stream(struct steps *steps, void *stream, u32 flags, kvmm_stream
 {
 	struct stream *spare = NULL;
 
+	kv_assert_held(&steps->lock);
 	for (u32 i = KVMM_MAX_STREAMS; i-- > 0;) {
 		if (!steps->stream[i].used)
 			spare = &steps->stream[i];
@@ -279,30 +294,21 @@ static int take_stream(struct steps *steps, void *stream, u32 flags, kvmm_stream
 	return 0;
 }
 
-/* A default stream, or one of another device, is found out by recording an event there. */
-static int try_stream(struct kvmm_pool *pool, void *stream)
-{
-	struct kv_fence fence;
-	int err;
-
-	if (!pool->dev)
-		return 0;
-	err = pool->parts.dev->signal(pool->dev, stream, &fence);
-	return err == -EIO ? -EIO : err ? -EINVAL : 0;
-}
-
 int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags, kvmm_stream_t *id)
 {
+	struct kv_fence fence;
 	struct steps *steps;
-	int err;
+	int err = 0;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
 	if (!pool || !id || flags & ~KVMM_STREAM_TABLES)
 		return -EINVAL;
-	err = try_stream(pool, stream);
+	/* A default stream, or one of another device, is found out by recording an event there. */
+	if (pool->dev)
+		err = pool->parts.dev->signal(pool->dev, stream, &fence);
 	if (err)
-		return err;
+		return err == -EIO ? -EIO : -EINVAL;
 	kv_lock(&pool->compact_lock);
 	steps = steps_get(pool);
 	kv_unlock(&pool->compact_lock);
@@ -316,6 +322,7 @@ int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags, kvmm_s
 
 static void wait_for(struct kvmm_pool *pool, const struct stream *stream)
 {
+	kv_assert_held(&pool->steps->lock);
 	for (u32 i = 0; i < stream->nr_ended && pool->dev; i++)
 		if (pool->parts.dev->wait(pool->dev, stream->ended[i].fence))
 			device_failed(pool);
@@ -345,16 +352,13 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 
 /* ---- steps ---- */
 
-static bool may_settle(struct kvmm_pool *pool)
-{
-	return READ_ONCE(pool->transit.nr_flights) | READ_ONCE(pool->blind) ||
-	       verify_is_on_device(pool);
-}
-
 /* A thread that moves blocks at the moment publishes the finished flights. */
 void __steps_settle(struct kvmm_pool *pool)
 {
-	if (likely(!may_settle(pool)) || kv_inherited(pool) || !kv_trylock(&pool->compact_lock))
+	if (likely(!(READ_ONCE(pool->transit.nr_flights) | READ_ONCE(pool->blind)) &&
+		   !verify_is_on_device(pool)))
+		return;
+	if (kv_inherited(pool) || !kv_trylock(&pool->compact_lock))
 		return;
 	flights_poll(pool);
 	kv_unlock(&pool->compact_lock);
@@ -364,6 +368,7 @@ void __steps_settle(struct kvmm_pool *pool)
 /* Is there one among the unread that it must know of? */
 static bool must_read_first(const struct steps *steps, const struct stream *stream)
 {
+	kv_assert_held(&steps->lock);
 	if (!has_unread(steps, stream))
 		return false;
 	for (u64 i = stream->acked; i != steps->nr_relocations; i++)
@@ -401,16 +406,6 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 	return err;
 }
 
-static void add_ended(struct stream *stream, struct kv_fence fence)
-{
-	struct ended *last = &stream->ended[NR_ENDED - 1];
-
-	if (stream->nr_ended == NR_ENDED)
-		last->fence = fence;
-	else
-		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
-}
-
 /*
  * -EBUSY, -ENOMEM, -EAGAIN: nothing can be recorded there now. Otherwise the step is over: only a
  * recorded event keeps old places from being used again while the step's work reads them, and on a
@@ -421,6 +416,7 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 	struct kv_fence fence = { 0 };
 	int err = 0;
 
+	kv_assert_held(&pool->steps->lock);
 	if (pool->dev)
 		err = pool->parts.dev->signal(pool->dev, stream->stream, &fence);
 	if (err == -EBUSY || err == -ENOMEM)
@@ -430,8 +426,10 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 	if (err)
 		device_failed(pool);
 	catch_up(pool, stream);
-	if (!err && pool->dev)
-		add_ended(stream, fence);
+	if (!err && pool->dev && stream->nr_ended == NR_ENDED)
+		stream->ended[NR_ENDED - 1].fence = fence;
+	else if (!err && pool->dev)
+		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
 	stream->open = false;
 	return err ? -EIO : 0;
 }
@@ -459,8 +457,8 @@ int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch)
 
 /* ---- tables ---- */
 
-int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id, struct kvmm_relocation *moves,
-		     uint32_t max)
+int kvmm_relocations_next(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr_done,
+			  struct kvmm_relocation *moves, uint32_t max)
 {
 	struct stream *stream;
 	struct steps *steps;
@@ -473,71 +471,34 @@ int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id, struct kvmm_reloc
 	ret = enter_stream(pool, id, &steps, &stream);
 	if (ret)
 		return ret;
-	if (stream->tables)
-		ret = min(steps->nr_relocations - stream->acked, (u64)max);
-	else
+	if (!stream->tables || nr_done > steps->nr_relocations - stream->acked) {
 		ret = -EINVAL;
+	} else if (nr_done && stream->open) {
+		ret = -EBUSY;
+	} else {
+		stream->acked += nr_done;
+		ret = min(steps->nr_relocations - stream->acked, (u64)max);
+	}
 	for (int i = 0; i < ret; i++)
 		moves[i] = relocation_at(steps, stream->acked + i)->move;
 	kv_unlock(&steps->lock);
+	if (nr_done && ret >= 0)
+		steps_settle(pool);
 	return ret;
 }
 
-int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
-{
-	struct stream *stream;
-	struct steps *steps;
-	int err;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	err = enter_stream(pool, id, &steps, &stream);
-	if (err)
-		return err;
-	if (!stream->tables || nr > steps->nr_relocations - stream->acked)
-		err = -EINVAL;
-	else if (stream->open)
-		err = -EBUSY;
-	else
-		stream->acked += nr;
-	kv_unlock(&steps->lock);
-	if (!err)
-		steps_settle(pool);
-	return err;
-}
-
 /* ---- standing still ---- */
-
-static int stand_still(struct kvmm_pool *pool, struct steps *steps)
-{
-	if (steps_are_open(steps))
-		return -EBUSY;
-	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
-		if (steps->stream[i].used)
-			wait_for(pool, &steps->stream[i]);
-	return 0;
-}
 
 /* Each block may be a move of its own. */
 static int bound_moves(const struct steps *steps, u32 *max_blocks)
 {
 	u32 room = NR_RELOCATIONS - nr_unread(steps);
 
+	kv_assert_held(&steps->lock);
 	if (!anybody_reads(steps))
 		return 0;
 	*max_blocks = *max_blocks ? min(*max_blocks, room) : room;
 	return room ? 0 : -EBUSY;
-}
-
-/* Work under way is not cancelled for a caller that is refused anyway. */
-static bool somebody_works(struct steps *steps)
-{
-	bool open;
-
-	kv_lock(&steps->lock);
-	open = steps_are_open(steps);
-	kv_unlock(&steps->lock);
-	return open;
 }
 
 int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
@@ -545,13 +506,23 @@ int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
 	struct steps *steps = steps_of(pool);
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	if (likely(!steps))
 		return 0;
-	if (steps->nr_quiet || somebody_works(steps))
+	if (steps->nr_quiet)
 		return -EBUSY;
+	/* Work under way is not cancelled for a caller that is refused anyway. */
+	kv_lock(&steps->lock);
+	err = steps_are_open(steps) ? -EBUSY : 0;
+	kv_unlock(&steps->lock);
+	if (err)
+		return err;
 	flights_cancel(pool);
 	kv_lock(&steps->lock);
-	err = stand_still(pool, steps);
+	err = steps_are_open(steps) ? -EBUSY : 0;
+	for (u32 i = 0; i < KVMM_MAX_STREAMS && !err; i++)
+		if (steps->stream[i].used)
+			wait_for(pool, &steps->stream[i]);
 	if (!err)
 		err = bound_moves(steps, max_blocks);
 	if (err)
@@ -593,27 +564,33 @@ int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 	return err;
 }
 
-int step_stat_read(struct kvmm_pool *pool, void *out)
+void step_stat_peek(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 {
-	struct kvmm_step_stat *stat = out;
-	struct steps *steps;
+	const struct steps *steps = steps_of(pool);
 
-	steps = steps_of(pool);
+	if (steps) {
+		kv_peek_copy(stat, &steps->stat, sizeof(*stat));
+		stat->nr_streams = kv_peek(&steps->nr_streams);
+		stat->steps = kv_peek(&steps->nr_steps);
+	}
+	for (u32 i = 0; steps && i < KVMM_MAX_STREAMS; i++)
+		stat->nr_open += kv_peek(&steps->stream[i].used) && kv_peek(&steps->stream[i].open);
+	stat->unseen_blocks = kv_peek(&pool->nr_unseen);
+	stat->is_blind = READ_ONCE(pool->blind) != 0;
+}
+
+int step_stat_read(struct kvmm_pool *pool, void *stat)
+{
+	struct steps *steps = steps_of(pool);
+
 	if (!steps) {
-		stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
-		stat->is_blind = READ_ONCE(pool->blind) != 0;
+		step_stat_peek(pool, stat);
 		return 0;
 	}
 	kv_lock(&steps->lock);
 	kv_lock(&pool->lock);
-	*stat = steps->stat;
-	stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
-	stat->is_blind = READ_ONCE(pool->blind) != 0;
+	step_stat_peek(pool, stat);
 	kv_unlock(&pool->lock);
-	stat->nr_streams = steps->nr_streams;
-	stat->steps = steps->nr_steps;
-	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
-		stat->nr_open += steps->stream[i].used && steps->stream[i].open;
 	kv_unlock(&steps->lock);
 	return 0;
 }

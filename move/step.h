@@ -148,7 +148,7 @@ void steps_relocated(struct steps *steps, const struct kv_move *move, bool betwe
 int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks);
 void steps_let_go(struct kvmm_pool *pool);
 
-/* ---- flight.c ---- */
+/* ---- flight.c, flight_start.c ---- */
 
 /* Publish and land flights that are ready. compact_lock held. */
 void flights_poll(struct kvmm_pool *pool);
@@ -163,5 +163,11 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps);
  * -EBUSY, -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held.
  */
 int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode);
+
+/* ---- step.c, pace.c ---- */
+
+/* What the calls of statistics read; without their locks each number is of its own moment. */
+void step_stat_peek(struct kvmm_pool *pool, struct kvmm_step_stat *stat);
+void pace_stat_peek(struct kvmm_pool *pool, struct kvmm_pace_stat *stat);
 
 #endif /* POOL_STEP_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Requests known to be in vain; see useless.h. */
-#include <pool/arena.h>
+#include <pool/local.h>
 
 #include "useless.h"
 
@@ -24,6 +24,7 @@ static u64 stamp(const struct kvmm_pool *pool)
 	};
 	u64 sum = 1;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < ARRAY_SIZE(values); i++)
 		sum = mix(sum, values[i]);
 	for (u32 i = 0; i < ARRAY_SIZE(tallies); i++)
@@ -35,6 +36,7 @@ bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
 	const struct useless *useless = &pool->useless;
 
+	kv_assert_held(&pool->lock);
 	if (!useless->known || max_runs != useless->max_runs || want < useless->want)
 		return false;
 	return stamp(pool) == useless->stamp;
@@ -42,6 +44,7 @@ bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 
 void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
+	kv_assert_held(&pool->lock);
 	pool->useless = (struct useless){ .stamp = stamp(pool), .want = want, .max_runs = max_runs,
 					  .known = true };
 }

@@ -6,6 +6,7 @@
  * change, and a fence. Where the device cannot sum on its own the engine's work is waited for, by
  * looking again, and then the sums: those are of a few blocks.
  */
+#include <cache/cache.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
@@ -39,21 +40,18 @@ static bool take_todo(struct verify *verify, u32 index)
 	return true;
 }
 
-static bool is_sampled(const struct verify *verify, const struct kv_entry *entry)
-{
-	kvmm_key_t key = kv_entry_key(entry);
-
-	return kv_hash_key(&key, 0) % 1000 < READ_ONCE(verify->sample_pm);
-}
-
 static void verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles,
 			      const struct kv_handle *found, u32 nr)
 {
 	struct verify *verify = verify_of(pool);
 
-	for (u32 i = 0; i < nr && READ_ONCE(verify->sample_pm); i++)
-		if (is_sampled(verify, entry_at(pool, handles[i].index)))
+	kv_assert_reading();
+	for (u32 i = 0; i < nr && READ_ONCE(verify->sample_pm); i++) {
+		kvmm_key_t key = kv_entry_key(entry_at(pool, handles[i].index));
+
+		if (kv_hash_key(&key, 0) % 1000 < READ_ONCE(verify->sample_pm))
 			set_todo(verify, handles[i].index);
+	}
 }
 
 static bool has_sum(const struct verify *verify, struct kv_handle handle)
@@ -63,12 +61,14 @@ static bool has_sum(const struct verify *verify, struct kv_handle handle)
 
 void __verify_moved(struct kvmm_pool *pool, u32 index)
 {
+	kv_assert_held(&pool->compact_lock);
 	if (has_sum(pool->verify, entry_handle(pool, index)))
 		set_todo(pool->verify, index);
 }
 
 u32 __verify_nr_moving(const struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->compact_lock);
 	return pool->verify->job.nr;
 }
 
@@ -81,6 +81,7 @@ static int sum_now(struct kvmm_pool *pool, const struct kv_move *runs, u32 nr, u
 	struct kv_fence none = { 0 };
 	int err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = 0; i < nr && !err; sums += runs[i++].nr)
 		err = pool->parts.dev->sum_blocks(pool->dev, &planes, runs[i].dst, runs[i].nr, none,
 						  sums);
@@ -94,6 +95,7 @@ static int sum_start(struct kvmm_pool *pool, const struct kv_move *runs, u32 nr,
 	struct kv_planes planes = { pool->plane, pool->nr_planes };
 	const struct kv_dev_ops *dev = pool->parts.dev;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!dev->sum_start)
 		return -EOPNOTSUPP;
 	return dev->sum_start(pool->dev, &planes, runs, nr, after, fence);
@@ -106,47 +108,46 @@ static bool job_add(struct kvmm_pool *pool, struct verify *verify, u32 index)
 	struct verify_job *job = &verify->job;
 	struct kv_handle handle = entry_handle(pool, index);
 
-	if (lost_check(pool, &handle, 1) || kv_entry_move(&pool->entries, handle))
+	kv_assert(verify->job.nr < VERIFY_BATCH);
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	if (lost_check(pool, &handle, 1) || kv_handle_step(&pool->entries, handle, kv_edge_move))
 		return false;
 	pool->steps->nr_moving++;
 	job->handle[job->nr] = handle;
-	job->run[job->nr] = (struct kv_move){ .dst = entry_block(entry_at(pool, index)), .nr = 1 };
-	job->why[job->nr++] = has_sum(verify, handle) ? VERIFY_CHECK : VERIFY_SUM;
+	job->run[job->nr++] = (struct kv_move){ .dst = entry_block(entry_at(pool, index)),
+						.nr = 1 };
 	return true;
-}
-
-/* A caller has pinned it, or moves it: later. A block that is gone needs no look. */
-static bool is_busy(struct kvmm_pool *pool, u32 index)
-{
-	return kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_REGISTERED);
 }
 
 static void look_at_entry(struct kvmm_pool *pool, struct verify *verify, u32 index, bool scrubs)
 {
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (take_todo(verify, index)) {
-		if (!job_add(pool, verify, index) && is_busy(pool, index))
+		/* A caller has pinned it, or moves it: later. One that is gone needs no look. */
+		if (!job_add(pool, verify, index) &&
+		    kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_REGISTERED))
 			set_todo(verify, index);
 	} else if (scrubs && has_sum(verify, entry_handle(pool, index))) {
 		job_add(pool, verify, index);
 	}
 }
 
-/* How many entries from @index on, to the end of the word, are none that has to be looked at. */
-static u32 nr_not_todo(const struct kvmm_pool *pool, const struct verify *verify, u32 index)
-{
-	u64 rest = READ_ONCE(verify->todo[index / KV_WORD_BITS]) >> index % KV_WORD_BITS;
-	u32 nr = rest ? (u32)__builtin_ctzll(rest) : KV_WORD_BITS - index % KV_WORD_BITS;
-
-	return min(nr, pool->nr_blocks - index);
-}
-
 /* Blocks that have to be looked at; else those with a checksum, in turns. ->lock held. */
 static void collect(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
-	u32 step;
+	u32 step, at;
+	u64 rest;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < VERIFY_BATCH; n += max(step, 1u)) {
-		step = scrubs ? 0 : nr_not_todo(pool, verify, verify->cursor);
+		/* Entries from here on, to the end of the word, that need no look. */
+		at = verify->cursor % KV_WORD_BITS;
+		rest = READ_ONCE(verify->todo[verify->cursor / KV_WORD_BITS]) >> at;
+		step = rest ? (u32)__builtin_ctzll(rest) : KV_WORD_BITS - at;
+		step = scrubs ? 0 : min(step, pool->nr_blocks - verify->cursor);
 		if (!step)
 			look_at_entry(pool, verify, verify->cursor, scrubs);
 		verify->cursor += max(step, 1u);
@@ -157,6 +158,7 @@ static void collect(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 
 static void release_job(struct kvmm_pool *pool, struct verify_job *job)
 {
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	order_enter(&pool->order);
 	for (u32 i = 0; i < job->nr; i++)
@@ -169,6 +171,7 @@ static void release_job(struct kvmm_pool *pool, struct verify_job *job)
 
 static void redo_job(struct kvmm_pool *pool, struct verify *verify)
 {
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = 0; i < verify->job.nr; i++)
 		set_todo(verify, verify->job.handle[i].index);
 	release_job(pool, &verify->job);
@@ -177,6 +180,7 @@ static void redo_job(struct kvmm_pool *pool, struct verify *verify)
 /* Its sums are not fetched. */
 static void drop_job(struct kvmm_pool *pool, struct verify *verify)
 {
+	kv_assert_held(&pool->compact_lock);
 	if (verify->job.on_device)
 		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
 	redo_job(pool, verify);
@@ -190,6 +194,7 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs
 	struct kv_fence after;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	collect(pool, verify, scrubs);
 	pool_leave(pool);
@@ -209,28 +214,17 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs
 		redo_job(pool, verify);
 }
 
-static int sums_of_job(struct kvmm_pool *pool, struct verify_job *job, u64 *sums)
-{
-	if (job->on_device)
-		return pool->parts.dev->sum_fetch(pool->dev, sums, job->nr);
-	return sum_now(pool, job->run, job->nr, sums);
-}
-
-static void complain_of(struct kvmm_pool *pool, struct verify *verify, u32 block)
-{
-	verify->stat.bad_blocks++;
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: content of block %u is not what was registered",
-	       pool->name, block);
-}
-
 /* True: its content is as it was. */
 static bool compare(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
 		    u32 block, u64 sum)
 {
+	kv_assert_held(&pool->compact_lock);
 	verify->stat.checks++;
 	if (verify->sum[handle.index] == sum)
 		return true;
-	complain_of(pool, verify, block);
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: content of block %u is not what was registered",
+	       pool->name, block);
+	verify->stat.bad_blocks++;
 	verify->gen[handle.index] = 0;
 	return false;
 }
@@ -239,6 +233,7 @@ static void lose_one(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	bool closed = lose_begin(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	entry_lose(pool, handle);
 	lose_end(pool, closed);
 }
@@ -247,15 +242,18 @@ static void conclude(struct kvmm_pool *pool, struct verify *verify, const u64 *s
 {
 	struct verify_job *job = &verify->job;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = 0; i < job->nr; i++) {
-		u32 index = job->handle[i].index;
+		struct kv_handle handle = job->handle[i];
 
-		if (job->why[i] == VERIFY_SUM) {
-			verify->sum[index] = sums[i];
-			verify->gen[index] = job->handle[i].gen;
+		if (lost_check(pool, &handle, 1))	/* kvmm_verify_blocks() was faster */
+			continue;
+		if (!has_sum(verify, handle)) {
+			verify->sum[handle.index] = sums[i];
+			verify->gen[handle.index] = handle.gen;
 			verify->stat.sums++;
-		} else if (!compare(pool, verify, job->handle[i], job->run[i].dst, sums[i])) {
-			lose_one(pool, job->handle[i]);
+		} else if (!compare(pool, verify, handle, job->run[i].dst, sums[i])) {
+			lose_one(pool, handle);
 		}
 	}
 }
@@ -268,6 +266,7 @@ static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 	u32 nr = job->nr;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!nr)
 		return 0;
 	err = pool->parts.dev->poll(pool->dev, job->fence);
@@ -277,7 +276,8 @@ static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 		drop_job(pool, verify);
 		return 0;
 	}
-	err = sums_of_job(pool, job, sums);
+	err = job->on_device ? pool->parts.dev->sum_fetch(pool->dev, sums, job->nr) :
+			       sum_now(pool, job->run, job->nr, sums);
 	if (err) {
 		redo_job(pool, verify);
 		return 0;
@@ -289,6 +289,7 @@ static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 
 void __verify_poll(struct kvmm_pool *pool)
 {
+	kv_assert_held(&pool->compact_lock);
 	end_job(pool, verify_of(pool));
 }
 
@@ -305,18 +306,6 @@ void __verify_cancel(struct kvmm_pool *pool)
 		drop_job(pool, verify);
 }
 
-/* Ends a job, and begins one if there is anything to look at, or @scrubs. compact_lock held. */
-static u32 look(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
-{
-	u32 nr = end_job(pool, verify);
-
-	if (!verify->job.nr && READ_ONCE(verify->nr_todo))
-		start_job(pool, verify, false);
-	if (!verify->job.nr && scrubs)	/* nothing, or all of it is pinned */
-		start_job(pool, verify, true);
-	return nr + end_job(pool, verify);	/* if the device has nothing else to do */
-}
-
 u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way)
 {
 	struct verify *verify = verify_of(pool);
@@ -327,7 +316,12 @@ u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way)
 		return 0;
 	kv_lock(&pool->compact_lock);
 	if (!pool_refusal(pool)) {
-		nr = look(pool, verify, scrubs);
+		nr = end_job(pool, verify);
+		if (!verify->job.nr && READ_ONCE(verify->nr_todo))
+			start_job(pool, verify, false);
+		if (!verify->job.nr && scrubs)	/* nothing, or all of it is pinned */
+			start_job(pool, verify, true);
+		nr += end_job(pool, verify);	/* if the device has nothing else to do */
 		*is_under_way = verify->job.nr;
 	}
 	kv_unlock(&pool->compact_lock);
@@ -342,33 +336,22 @@ bool verify_is_pending(struct kvmm_pool *pool)
 	return verify && READ_ONCE(verify->nr_todo);
 }
 
-int kvmm_verify_tick(struct kvmm_pool *pool)
-{
-	bool is_under_way;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return pool ? (int)verify_look(pool, true, &is_under_way) : -EINVAL;
-}
-
 /* ---- flights ---- */
-
-static bool wants_look(struct kvmm_pool *pool, const struct leg *leg)
-{
-	struct kv_handle handle = { owner_index(leg->owner), leg->gen };
-
-	return owner_kind(leg->owner) == OWNER_ENTRY && has_sum(pool->verify, handle);
-}
 
 /* Legs that the device was asked for, else those of entries that have a checksum; in order. */
 static u32 runs_of(struct kvmm_pool *pool, struct flight *flight, struct kv_move *runs)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->steps->lock);
 	for (u32 i = 0; i < flight->nr && nr < VERIFY_BATCH; i++) {
 		struct leg *leg = &flight->leg[i];
+		struct kv_handle handle = { owner_index(leg->owner), leg->gen };
+		bool wanted = flight->summing ? leg->asked :
+			      owner_kind(leg->owner) == OWNER_ENTRY &&
+			      has_sum(pool->verify, handle);
 
-		if (!leg->seen && (flight->summing ? leg->asked : wants_look(pool, leg)))
+		if (wanted && !leg->seen)
 			runs[nr++] = (struct kv_move){ .src = i, .dst = flight->move[i].dst,
 						       .nr = 1 };
 	}
@@ -380,6 +363,7 @@ static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const st
 {
 	struct verify *verify = pool->verify;
 
+	kv_assert_held(&pool->steps->lock);
 	for (u32 i = 0; i < nr; i++) {
 		struct leg *leg = &flight->leg[runs[i].src];
 
@@ -390,16 +374,6 @@ static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const st
 		leg->bad = true;
 		verify->stat.bad_copies++;
 		set_todo(verify, owner_index(leg->owner));	/* or is it the source? */
-	}
-}
-
-/* A copy that the device could not sum is no better than one that failed. */
-static void condemn(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs,
-		    u32 nr)
-{
-	for (u32 i = 0; i < nr; i++) {
-		flight->leg[runs[i].src].seen = flight->leg[runs[i].src].bad = true;
-		set_todo(pool->verify, owner_index(flight->leg[runs[i].src].owner));
 	}
 }
 
@@ -427,16 +401,22 @@ int verify_flight(struct kvmm_pool *pool, struct flight *flight)
 			if (err == -EOPNOTSUPP)
 				err = sum_now(pool, runs, nr, sums);
 		}
-		if (err)
-			condemn(pool, flight, runs, nr);
-		else
+		if (!err)
 			compare_legs(pool, flight, runs, nr, sums);
+		/* A copy that the device could not sum is no better than one that failed. */
+		for (u32 i = 0; err && i < nr; i++) {
+			struct leg *leg = &flight->leg[runs[i].src];
+
+			leg->seen = leg->bad = true;
+			set_todo(pool->verify, owner_index(leg->owner));
+		}
 	}
 	return 0;
 }
 
 void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
 {
+	kv_assert_held(&pool->steps->lock);
 	if (flight->summing)
 		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
 	flight->summing = false;
@@ -451,6 +431,7 @@ static int verify_one(struct kvmm_pool *pool, struct verify *verify, struct kv_h
 	const struct kv_move run = { .dst = block, .nr = 1 };
 	u64 sum;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!has_sum(verify, handle))
 		return 0;
 	if (sum_now(pool, &run, 1, &sum))
@@ -465,6 +446,7 @@ static int verify_all(struct kvmm_pool *pool, struct verify *verify, const kvmm_
 {
 	int nr_done = 0, failed = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = 0; i < nr; i++) {
 		u32 block;
 		int ret = kvmm_blocks_of_refs(pool, &refs[i], 1, &block);
@@ -483,10 +465,15 @@ static int verify_all(struct kvmm_pool *pool, struct verify *verify, const kvmm_
 int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
 	struct verify *verify;
+	bool is_under_way;
 	int ret;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || (!refs && nr) || nr > INT32_MAX)
 		return -EINVAL;
+	if (!refs)
+		return (int)verify_look(pool, true, &is_under_way);
 	ret = kvmm_get_many(pool, refs, nr);
 	if (ret)
 		return ret;
@@ -534,6 +521,7 @@ static int set_locked(struct kvmm_pool *pool, u32 sample_pm)
 {
 	struct verify *verify = pool->verify;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!steps_get(pool))
 		return -ENOMEM;
 	if (!verify)
@@ -585,16 +573,6 @@ static u64 verify_bytes(struct kvmm_pool *pool)
 
 /* ---- results ---- */
 
-static u32 nr_summed(struct kvmm_pool *pool, const struct verify *verify)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < pool->nr_blocks; i++)
-		nr += kv_word_is(READ_ONCE(entry_at(pool, i)->word), KV_ENTRY_REGISTERED) &&
-		      has_sum(verify, entry_handle(pool, i));
-	return nr;
-}
-
 int verify_stat_read(struct kvmm_pool *pool, void *out)
 {
 	struct kvmm_verify_stat *stat = out;
@@ -607,7 +585,10 @@ int verify_stat_read(struct kvmm_pool *pool, void *out)
 	*stat = verify->stat;
 	stat->sample_pm = verify->sample_pm;
 	stat->pending = READ_ONCE(verify->nr_todo);
-	stat->summed = nr_summed(pool, verify);
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		stat->summed += kv_word_is(READ_ONCE(entry_at(pool, i)->word),
+					   KV_ENTRY_REGISTERED) &&
+				has_sum(verify, entry_handle(pool, i));
 	kv_unlock(&pool->compact_lock);
 	return 0;
 }

@@ -13,16 +13,12 @@
 
 #define VERIFY_BATCH	64u
 
-/* The job's work on an entry. */
-enum verify_why { VERIFY_SUM, VERIFY_CHECK };
-
 struct verify_job {
 	u32			nr;		/* 0: there is none */
 	bool			on_device;	/* READ_ONCE(); fetch the sums; else take them */
 	struct kv_fence		fence;
 	struct kv_handle	handle[VERIFY_BATCH];
 	struct kv_move		run[VERIFY_BATCH];	/* .dst: where it lies; .nr 1 */
-	u8			why[VERIFY_BATCH];	/* enum verify_why */
 };
 
 struct flight;

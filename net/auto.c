@@ -11,13 +11,11 @@
  */
 #include <string.h>
 
-#include <kv/atomic.h>
 #include <kv/env.h>
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/pool_migrate.h>
-#include <kv/sys.h>
 #include <kvmm/ext/migrate.h>
 
 #include "job.h"
@@ -25,7 +23,6 @@
 #define MAX_IDLE	4096u
 #define MAX_COLD	1024u	/* of a portion: the order of eviction is locked meanwhile */
 #define NS_PER_MS	1000000ull
-#define BUSY_NS		(NS_PER_MS / 5)	/* between looks while something is under way */
 #define DEFER_NS	(1000 * NS_PER_MS)	/* after a failure */
 
 /* All fields: ->lock. */
@@ -36,19 +33,17 @@ struct idle {
 
 struct kvmm_migrate_auto {
 	struct kvmm_migrate_auto_attr attr;	/* fixed at creation */
-	void *thread;			/* fixed at creation; NULL: none */
-	u32 stop;			/* kv_env()->wait(); release in stop_thread() */
 
 	struct kv_lock lock;
 	u64 next_ns;			/* ->lock */
 	bool is_active;			/* ->lock */
 	struct kvmm_migrate *job;	/* ->lock */
 	u64 job_seq;			/* ->lock; 0: cached blocks */
-	struct idle *idle;		/* ->lock; ours; the oldest first */
-	u32 nr_idle;			/* ->lock; entries, gone ones included */
-	kvmm_weak_t *weak;		/* ->lock; ours; room for a portion */
-	kvmm_ref_t *ref;		/* the same */
 	struct kvmm_migrate_auto_stat stat;	/* ->lock */
+	u32 nr_idle;			/* ->lock; entries, gone ones included */
+	struct idle idle[MAX_IDLE];	/* ->lock; the oldest first */
+	kvmm_weak_t weak[MAX_COLD];	/* ->lock */
+	kvmm_ref_t ref[MAX_COLD];	/* ->lock */
 };
 
 /* ---- blocks that go ---- */
@@ -59,7 +54,7 @@ static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
 
 	attr.src = watch->attr.src;
 	attr.dst = watch->attr.dst;
-	attr.flags = watch->attr.migrate_flags;
+	attr.flags = watch->attr.flags;
 	return attr;
 }
 
@@ -75,12 +70,7 @@ static int start_cold(struct kvmm_migrate_auto *watch, u32 nr)
 	found = kv_pool_coldest(watch->attr.src, min(nr, MAX_COLD), watch->weak);
 	if (found <= 0)
 		return found ? found : -ENOENT;
-	for (int i = 0; i < found / 2; i++) {	/* the coldest last: so it is put first */
-		kvmm_weak_t other = watch->weak[found - 1 - i];
-
-		watch->weak[found - 1 - i] = watch->weak[i];
-		watch->weak[i] = other;
-	}
+	/* The coldest last: so it is put first. */
 	if (kvmm_upgrade_many(watch->attr.src, watch->weak, found, refs) < 0)
 		return -ENOENT;
 	for (int i = 0; i < found; i++)
@@ -170,14 +160,27 @@ static void look(struct kvmm_migrate_auto *watch)
 		watch->stat.starts++;
 }
 
-int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
+static void tell(const struct kvmm_migrate_auto *watch, struct kvmm_migrate_auto_stat *stat,
+		 size_t size)
+{
+	struct kvmm_migrate_auto_stat now = watch->stat;
+
+	kv_assert_held(&watch->lock);
+	now.is_active = watch->is_active;
+	for (u32 i = 0; i < watch->nr_idle; i++)
+		now.nr_idle += !watch->idle[i].gone;
+	kv_give(stat, size, &now, sizeof(now));
+}
+
+int kvmm_migrate_auto_tick_sized(struct kvmm_migrate_auto *watch,
+				 struct kvmm_migrate_auto_stat *stat, size_t size)
 {
 	int err = -EINPROGRESS;
 	bool busy;
 
 	if (kv_inherited(watch))
 		return -ECHILD;
-	if (!watch)
+	if (!watch || (stat && kv_size_is_bad(stat, size)))
 		return -EINVAL;
 	if (!kv_trylock(&watch->lock))	/* another thread is at it */
 		return 1;
@@ -188,42 +191,32 @@ int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 	if (err != -EINPROGRESS)
 		end_job(watch, err);
 	busy = watch->job != NULL;
+	if (stat)
+		tell(watch, stat, size);
 	kv_unlock(&watch->lock);
 	return busy;
 }
 
 /* ---- calls of the engine ---- */
 
-int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
+static int set_idle(struct kvmm_migrate_auto *watch, u64 seq)
 {
-	int err = 0;
-
-	if (kv_inherited(watch))
-		return -ECHILD;
-	if (!watch || !seq)
-		return -EINVAL;
-	kv_lock(&watch->lock);
+	kv_assert_held(&watch->lock);
 	if (find_idle(watch, seq))
-		err = -EEXIST;
-	else if (watch->nr_idle == MAX_IDLE)
-		err = -EUSERS;
-	else
-		watch->idle[watch->nr_idle++] = (struct idle){ seq, false };
-	kv_unlock(&watch->lock);
-	return err;
+		return -EEXIST;
+	if (watch->nr_idle == MAX_IDLE)
+		return -EUSERS;
+	watch->idle[watch->nr_idle++] = (struct idle){ seq, false };
+	return 0;
 }
 
-int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
+static int set_busy(struct kvmm_migrate_auto *watch, u64 seq)
 {
 	struct kvmm_migrate_status status;
 	struct idle *idle;
-	int ret = -ENOENT;
+	bool gone;
 
-	if (kv_inherited(watch))
-		return -ECHILD;
-	if (!watch || !seq)
-		return -EINVAL;
-	kv_lock(&watch->lock);
+	kv_assert_held(&watch->lock);
 	/* A job not committed comes to nothing; one committed has only its grace to wait for. */
 	if (watch->job && watch->job_seq == seq) {
 		kvmm_migrate_cancel(watch->job);
@@ -231,72 +224,26 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 		end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
 	}
 	idle = find_idle(watch, seq);
-	if (idle) {
-		u32 at = idle - watch->idle;
-
-		ret = idle->gone;
-		watch->nr_idle--;
-		memmove(idle, idle + 1, (watch->nr_idle - at) * sizeof(*idle));
-	}
-	kv_unlock(&watch->lock);
-	return ret;
+	if (!idle)
+		return -ENOENT;
+	gone = idle->gone;
+	watch->nr_idle--;
+	memmove(idle, idle + 1, (watch->idle + watch->nr_idle - idle) * sizeof(*idle));
+	return gone;
 }
 
-int kvmm_migrate_auto_get_stat_sized(struct kvmm_migrate_auto *watch,
-				     struct kvmm_migrate_auto_stat *stat, size_t size)
+int kvmm_migrate_auto_set_idle(struct kvmm_migrate_auto *watch, uint64_t seq, int is_idle)
 {
-	struct kvmm_migrate_auto_stat now;
+	int ret;
 
 	if (kv_inherited(watch))
 		return -ECHILD;
-	if (!watch || kv_size_is_bad(stat, size))
+	if (!watch || !seq)
 		return -EINVAL;
 	kv_lock(&watch->lock);
-	now = watch->stat;
-	now.is_active = watch->is_active;
-	now.nr_idle = 0;
-	for (u32 i = 0; i < watch->nr_idle; i++)
-		now.nr_idle += !watch->idle[i].gone;
+	ret = is_idle ? set_idle(watch, seq) : set_busy(watch, seq);
 	kv_unlock(&watch->lock);
-	kv_give(stat, size, &now, sizeof(now));
-	return 0;
-}
-
-/* ---- the thread ---- */
-
-static u64 time_to_sleep(struct kvmm_migrate_auto *watch)
-{
-	u64 now = kv_clock_ns(), next;
-	bool busy;
-
-	kv_lock(&watch->lock);
-	next = watch->next_ns;
-	busy = watch->job != NULL;
-	kv_unlock(&watch->lock);
-	return !busy && next > now + BUSY_NS ? next - now : BUSY_NS;
-}
-
-static void run_thread(void *arg)
-{
-	struct kvmm_migrate_auto *watch = arg;
-
-	/* Pairs with stop_thread(). */
-	while (!smp_load_acquire(&watch->stop)) {
-		kvmm_migrate_auto_tick(watch);
-		kv_env()->wait(kv_env()->ctx, &watch->stop, 0, time_to_sleep(watch));
-	}
-}
-
-/* The thread that was is no more in a child. */
-static void stop_thread(struct kvmm_migrate_auto *watch)
-{
-	if (!watch->thread)
-		return;
-	/* Pairs with run_thread(). */
-	smp_store_release(&watch->stop, 1);
-	kv_env()->wake(kv_env()->ctx, &watch->stop);
-	if (kv_pool_refusal(watch->attr.src) != -ECHILD)
-		kv_sys()->join(kv_sys()->ctx, watch->thread);
+	return ret;
 }
 
 /* ---- birth and death ---- */
@@ -308,7 +255,7 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 
 	if (!attr->src || !attr->dst || attr->src == attr->dst || attr->low >= attr->high ||
 	    !attr->max_blocks || attr->max_blocks > KVMM_MIGRATE_MAX_BLOCKS || !attr->interval_ms ||
-	    attr->flags & ~KVMM_MIGRATE_AUTO_THREAD || attr->migrate_flags & ~flags)
+	    attr->flags & ~flags || attr->reserved)
 		return -EINVAL;
 	if (kv_inherited(attr->src) || kv_inherited(attr->dst))
 		return -ECHILD;
@@ -319,20 +266,11 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 	return views_match(&src, &dst);
 }
 
-static void free_watch(struct kvmm_migrate_auto *watch)
-{
-	kv_free(watch->idle);
-	kv_free(watch->weak);
-	kv_free(watch->ref);
-	kv_free(watch);
-}
-
 int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 			    struct kvmm_migrate_auto **result)
 {
 	struct kvmm_migrate_auto_attr known;
 	struct kvmm_migrate_auto *watch;
-	u32 nr;
 	int err;
 
 	if (!attr || !result)
@@ -347,27 +285,14 @@ int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 		return -ENOMEM;
 	watch->attr = known;
 	kv_lock_init(&watch->lock, KV_RANK_TICK, 0);
-	nr = min(known.max_blocks, MAX_COLD);
-	watch->idle = kv_alloc_array(MAX_IDLE, sizeof(*watch->idle));
-	watch->weak = kv_alloc_array(nr, sizeof(*watch->weak));
-	watch->ref = kv_alloc_array(nr, sizeof(*watch->ref));
-	err = watch->idle && watch->weak && watch->ref ? 0 : -ENOMEM;
-	if (!err && known.flags & KVMM_MIGRATE_AUTO_THREAD)
-		err = kv_sys()->spawn(kv_sys()->ctx, run_thread, watch, &watch->thread) ?
-		      -EAGAIN : 0;
-	if (err)
-		free_watch(watch);
-	else
-		*result = watch;
-	return err;
+	*result = watch;
+	return 0;
 }
 
 void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch)
 {
 	if (!watch || kv_inherited(watch))
 		return;
-	stop_thread(watch);
-	if (watch->job)
-		kvmm_migrate_free(watch->job);
-	free_watch(watch);
+	kvmm_migrate_free(watch->job);
+	kv_free(watch);
 }

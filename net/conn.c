@@ -13,7 +13,7 @@
 
 int conn_init(struct conn *conn, int fd)
 {
-	*conn = (struct conn){ .fd = fd, .out_fd = -1 };
+	*conn = (struct conn){ .fd = fd, .in_fd = -1, .out_fd = -1 };
 	conn->in = kv_alloc_array(CONN_BYTES, 1);
 	conn->out = kv_alloc_array(2 * CONN_BYTES, 1);
 	if (conn->in && conn->out)
@@ -22,18 +22,17 @@ int conn_init(struct conn *conn, int fd)
 	return -ENOMEM;
 }
 
-static void close_fds(struct conn *conn)
+static void close_fd(int *fd)
 {
-	while (conn->nr_fds)
-		kv_sock()->close(kv_sock()->ctx, conn->fds[--conn->nr_fds]);
+	if (*fd >= 0)
+		kv_sock()->close(kv_sock()->ctx, *fd);
+	*fd = -1;
 }
 
 void conn_exit(struct conn *conn)
 {
-	close_fds(conn);
-	if (conn->fd >= 0)
-		kv_sock()->close(kv_sock()->ctx, conn->fd);
-	conn->fd = -1;
+	close_fd(&conn->in_fd);
+	close_fd(&conn->fd);
 	kv_free(conn->in);
 	kv_free(conn->out);
 	conn->in = conn->out = NULL;
@@ -46,9 +45,8 @@ void conn_break(struct conn *conn, int err)
 	if (conn->err)
 		return;
 	conn->err = err;
-	close_fds(conn);
-	kv_sock()->close(kv_sock()->ctx, conn->fd);
-	conn->fd = -1;
+	close_fd(&conn->in_fd);
+	close_fd(&conn->fd);
 }
 
 /* ---- out ---- */
@@ -75,6 +73,13 @@ void conn_send(struct conn *conn, const struct conn_out *out)
 	if (out->fd >= 0)
 		conn->out_fd = out->fd;
 	conn_pump(conn);
+}
+
+void conn_say(struct conn *conn, u32 type, const struct wire_id *id, u32 gen, const void *fixed,
+	      u32 bytes)
+{
+	conn_send(conn, &(struct conn_out){ .type = type, .gen = gen, .id = id, .fixed = fixed,
+					    .fixed_bytes = bytes, .fd = -1 });
 }
 
 void conn_pump(struct conn *conn)
@@ -104,19 +109,16 @@ void conn_pump(struct conn *conn)
 
 /* ---- in ---- */
 
-static int take_fds(struct conn *conn, const int *fds, u32 nr)
+/* No message has more than one, and each is taken before the next one comes. */
+static int keep_fds(struct conn *conn, int *fds, u32 nr)
 {
-	int err = 0;
+	bool fits = nr <= (conn->in_fd < 0);
 
-	for (u32 i = 0; i < nr; i++) {
-		if (conn->nr_fds < KV_SOCK_FDS) {
-			conn->fds[conn->nr_fds++] = fds[i];
-		} else {
-			kv_sock()->close(kv_sock()->ctx, fds[i]);
-			err = -EPROTO;
-		}
-	}
-	return err;
+	for (u32 i = 0; i < nr && !fits; i++)
+		close_fd(&fds[i]);
+	if (nr && fits)
+		conn->in_fd = fds[0];
+	return fits ? 0 : -EPROTO;
 }
 
 static void pump_in(struct conn *conn)
@@ -131,7 +133,7 @@ static void pump_in(struct conn *conn)
 
 		if (kv_sock_is_passing(nr))
 			break;
-		if (take_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
+		if (keep_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
 			conn_break(conn, -EPROTO);
 		else if (nr <= 0)
 			conn->err = -ECONNRESET;	/* earlier messages are still handled */
@@ -168,12 +170,8 @@ int conn_next(struct conn *conn, struct wire_msg *msg)
 
 int conn_take_fd(struct conn *conn)
 {
-	int fd;
+	int fd = conn->in_fd;
 
-	if (!conn->nr_fds)
-		return -ENOENT;
-	fd = conn->fds[0];
-	conn->nr_fds--;
-	memmove(conn->fds, conn->fds + 1, conn->nr_fds * sizeof(fd));
-	return fd;
+	conn->in_fd = -1;
+	return fd < 0 ? -ENOENT : fd;
 }

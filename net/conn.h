@@ -24,8 +24,7 @@ struct conn {
 	u32 nr_out;
 	u32 nr_sent;
 	int out_fd;			/* goes with the first byte left; -1: none; the sender's */
-	int fds[KV_SOCK_FDS];		/* ours; that came, and are not taken */
-	u32 nr_fds;
+	int in_fd;			/* ours; that came, and is not taken; -1: none */
 };
 
 /* Takes @fd, also on failure. 0 or -ENOMEM. */
@@ -60,6 +59,10 @@ struct conn_out {
 
 /* conn_has_room() has said so: it will be sent. */
 void conn_send(struct conn *conn, const struct conn_out *out);
+
+/* One of one part; @id as there. */
+void conn_say(struct conn *conn, u32 type, const struct wire_id *id, u32 gen, const void *fixed,
+	      u32 bytes);
 
 /* Send and receive without waiting. */
 void conn_pump(struct conn *conn);

@@ -12,6 +12,7 @@
 
 #include <kv/err.h>
 #include <kv/mem.h>
+#include <kvmm/ext/inspect.h>
 
 #include "goods.h"
 #include "store.h"
@@ -92,13 +93,6 @@ static void end_refs(struct goods *goods)
 }
 
 /* ---- ranges ---- */
-
-static int alloc_ranges(struct goods *goods, u32 nr)
-{
-	goods->range = kv_alloc_array(max(nr, 1u), sizeof(*goods->range));
-	goods->kind = kv_alloc_array(max(nr, 1u), sizeof(*goods->kind));
-	return goods->range && goods->kind ? 0 : -ENOMEM;
-}
 
 static void drop_ranges(struct goods *goods, u32 nr)
 {
@@ -212,8 +206,6 @@ void goods_exit(struct goods *goods)
 	goods_drop(goods);
 	kv_free(goods->ref);
 	kv_free(goods->name);
-	kv_free(goods->range);
-	kv_free(goods->kind);
 	kv_free(goods->block);
 	*goods = (struct goods){ 0 };
 }
@@ -222,27 +214,13 @@ void goods_exit(struct goods *goods)
 
 static int find_seq(struct goods *goods, u64 seq)
 {
-	int nr, err = alloc_ranges(goods, KVMM_MIGRATE_MAX_RANGES);
+	int nr = kvmm_range_find_seq(goods->pool, seq, goods->range, KVMM_MIGRATE_MAX_RANGES);
 
-	if (err)
-		return err;
-	nr = kvmm_range_find_seq(goods->pool, seq, goods->range, KVMM_MIGRATE_MAX_RANGES);
 	if (nr <= 0)
 		return nr ? nr : -ENOENT;
 	if (nr > KVMM_MIGRATE_MAX_RANGES)
 		return -E2BIG;
 	goods->nr_ranges = nr;
-	return 0;
-}
-
-static int find_range(struct goods *goods, kvmm_range_t range)
-{
-	int err = alloc_ranges(goods, 1);
-
-	if (err)
-		return err;
-	goods->range[0] = range;
-	goods->nr_ranges = 1;
 	return 0;
 }
 
@@ -288,7 +266,9 @@ static int find_goods(struct goods *goods, const struct kvmm_migrate_attr *attr,
 {
 	switch (attr->what) {
 	case KVMM_MIGRATE_RANGE:
-		return find_range(goods, attr->range);
+		goods->range[0] = attr->range;
+		goods->nr_ranges = 1;
+		return 0;
 	case KVMM_MIGRATE_SEQ:
 		return find_seq(goods, attr->seq);
 	case KVMM_MIGRATE_REFS:

@@ -22,8 +22,8 @@ struct goods {
 	struct kv_block_name *name;	/* ours; since they were held for the first time */
 
 	u32 nr_ranges;
-	kvmm_range_t *range;		/* ours */
-	struct kv_range_kind *kind;	/* ours; likewise */
+	kvmm_range_t range[KVMM_MIGRATE_MAX_RANGES];
+	struct kv_range_kind kind[KVMM_MIGRATE_MAX_RANGES];	/* likewise */
 
 	u32 nr;				/* blocks of both kinds */
 	u32 *block;			/* ours; of references first, then of ranges; while held */

@@ -6,7 +6,6 @@
 
 #include "intake.h"
 #include "job.h"
-#include "verify.h"
 
 static int alloc_tables(struct intake *intake, u32 portion)
 {
@@ -102,20 +101,19 @@ bool intake_is_same(const struct intake *a, const struct intake *b)
 int intake_settle(struct intake *intake)
 {
 	struct store *store = &intake->store;
-	int err = 0;
+	int err;
 
 	if (store->state == STORE_EMPTY) {
 		err = store_reserve(store);
 		intake->nr = 0;
-		for (u32 i = 0; !err && i < intake->offer.nr; i++) {
-			if (i < store->nr_refs && store->present[i])
-				continue;
+		if (err)
+			return err;
+		for_each_absent(store, i) {
 			intake->want[intake->nr] = intake->sum[i];
 			intake->to[intake->nr++] = store->block[i];
 		}
 	}
-	if (!err)
-		err = quiet_poll(store->pool, &store->view, &intake->fence, &intake->has_fence);
+	err = quiet_poll(store->pool, &store->view, &intake->fence, &intake->has_fence);
 	if (!err)
 		intake->state = INTAKE_POUR;
 	return err;

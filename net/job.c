@@ -16,6 +16,7 @@
 #include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kvmm/ext/moves.h>
 
 #include "job.h"
 #include "store.h"
@@ -25,28 +26,6 @@
 #define MAX_SLEEP_NS		1000000ull
 #define ALL_FLAGS		(KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | \
 				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY)
-
-static const char *const phase_names[] = {
-	"prepare", "wait", "copying", "verify", "commit", "grace", "done", "cancelling",
-	"cancelled", "failed",
-};
-
-static const char *const path_names[] = {
-	"none", "local", "peer", "host", "staged", "shared", "device",
-};
-
-static_assert(ARRAY_SIZE(phase_names) == KVMM_NR_MIGRATE_PHASES, "one name a phase");
-static_assert(ARRAY_SIZE(path_names) == KVMM_NR_MIGRATE_PATHS, "one name a path");
-
-const char *kvmm_migrate_phase_name(uint32_t phase)
-{
-	return phase < KVMM_NR_MIGRATE_PHASES ? phase_names[phase] : "?";
-}
-
-const char *kvmm_migrate_path_name(uint32_t path)
-{
-	return path < KVMM_NR_MIGRATE_PATHS ? path_names[path] : "?";
-}
 
 /* ---- phases ---- */
 
@@ -170,43 +149,32 @@ static int step(struct kvmm_migrate *job)
 	return 0;
 }
 
-int kvmm_migrate_poll(struct kvmm_migrate *job)
+int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
 {
+	u64 end = timeout_ns ? kv_ns_after(kv_clock_ns(), timeout_ns) : 0;
+	u64 sleep_ns = MIN_SLEEP_NS;
+	u32 word = 0;
+
 	if (!job)
 		return -EINVAL;
 	if (kv_pool_refusal(job->goods.pool) == -ECHILD)
 		return -ECHILD;
 	while (!has_ended(job)) {
-		int err = step(job);
-
-		if (err)
-			return err;
-	}
-	return job->err;
-}
-
-int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
-{
-	u64 end = kv_ns_after(kv_clock_ns(), timeout_ns), sleep_ns = MIN_SLEEP_NS;
-	int err = kvmm_migrate_poll(job);
-	u32 word = 0;
-
-	if (err != -EINPROGRESS)
-		return err;
-	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS) {
-		if (kv_clock_ns() >= end)
-			return -ETIMEDOUT;
+		if (!step(job))
+			continue;
+		if (!timeout_ns || kv_clock_ns() >= end)
+			return -EINPROGRESS;
 		kv_env()->wait(kv_env()->ctx, &word, 0, sleep_ns);
 		sleep_ns = min(2 * sleep_ns, MAX_SLEEP_NS);
 	}
-	return err;
+	return job->err;
 }
 
 /* ---- the calls ---- */
 
 static int check_attr(const struct kvmm_migrate_attr *attr)
 {
-	if (!attr->src || !attr->dst == !attr->link || attr->what >= KVMM_NR_MIGRATE_WHATS ||
+	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS || attr->reserved)
 		return -EINVAL;
 	return kv_pool_refusal(attr->src);
@@ -267,18 +235,18 @@ int kvmm_migrate_cancel(struct kvmm_migrate *job)
 	return 0;
 }
 
-int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link)
+int kvmm_migrate_resume(struct kvmm_migrate *job)
 {
 	int err;
 
 	if (kv_inherited(job))
 		return -ECHILD;
-	if (!job || job->phase != KVMM_MIGRATE_FAILED || (link && !job->ops->resume))
+	if (!job || job->phase != KVMM_MIGRATE_FAILED)
 		return -EINVAL;
 	err = goods_hold(&job->goods);
 	if (err && (err != -EBUSY || job->goods.nr_ranges))
 		return err;
-	err = job->ops->resume ? job->ops->resume(job, link) : 0;
+	err = job->ops->resume ? job->ops->resume(job) : 0;
 	if (err) {
 		if (!job->in_doubt)
 			goods_drop(&job->goods);
@@ -315,7 +283,7 @@ int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
 		return -EINVAL;
 	now = (struct kvmm_migrate_status){
 		.phase = job->phase, .error = job->err, .attempts = job->attempts,
-		.nr_blocks = job->goods.nr, .in_doubt = job->in_doubt,
+		.nr_blocks = job->goods.nr, .in_doubt = job->in_doubt, .fd = -1,
 	};
 	job->ops->status(job, &now);
 	now.bytes = now.nr_copied * job->goods.view.block_bytes;

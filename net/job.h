@@ -21,7 +21,7 @@
  * @verify: the same
  * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt
  * @undo: as if it had never been; 0 or -EINPROGRESS; called until 0, in any phase before the end
- * @resume: the other end of a link may be another one: 0 or why not; may be NULL
+ * @resume: 0 it can be begun anew, or why not; may be NULL
  * @free: waits for copies on their way, undoes all but a commit, frees all
  * @status: fill in all it knows
  */
@@ -32,7 +32,7 @@ struct carrier_ops {
 	int (*verify)(struct kvmm_migrate *job);
 	int (*commit)(struct kvmm_migrate *job);
 	int (*undo)(struct kvmm_migrate *job);
-	int (*resume)(struct kvmm_migrate *job, struct kvmm_migrate_link *link);
+	int (*resume)(struct kvmm_migrate *job);
 	void (*free)(struct kvmm_migrate *job);
 	void (*status)(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
 };
@@ -72,9 +72,7 @@ int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b);
 int local_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 struct store *local_store(struct kvmm_migrate *job);
 
-/* remote.c: the same; -EINVAL no link, or it is in use. */
+/* remote.c: as link_open(). */
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
-/* Its link goes. */
-void remote_unlink(struct kvmm_migrate *job);
 
 #endif /* NET_JOB_H */

@@ -9,7 +9,6 @@
 #include "job.h"
 #include "mover.h"
 #include "store.h"
-#include "verify.h"
 
 struct local {
 	struct store store;
@@ -70,7 +69,6 @@ static int local_prepare(struct kvmm_migrate *job)
 	const struct goods *goods = &job->goods;
 	struct local *local = job->local;
 	struct store *store = &local->store;
-	struct mover_attr attr;
 	int err = store->block ? 0 : store_init(store, goods->nr_refs, goods->name,
 						goods->nr_ranges, goods->kind);
 
@@ -82,19 +80,16 @@ static int local_prepare(struct kvmm_migrate *job)
 		err = store_reserve(store);
 	if (err)
 		return err;
-	/* All but the blocks that are there already. */
 	local->nr = 0;
-	for (u32 i = 0; i < goods->nr; i++) {
-		if (i < store->nr_refs && store->present[i])
-			continue;
+	for_each_absent(store, i) {
 		local->from[local->nr] = goods->block[i];
 		local->to[local->nr++] = store->block[i];
 	}
-	attr = (struct mover_attr){
+	local->mover = (struct mover){
 		.from = end_of(&goods->view, local->from), .to = end_of(&store->view, local->to),
-		.nr = local->nr, .chunk_bytes = job->chunk_bytes, .flags = job->copy_flags,
+		.nr = local->nr, .flags = job->copy_flags,
 	};
-	err = mover_init(&local->mover, &attr);
+	err = mover_init(&local->mover, job->chunk_bytes);
 	local->moving = !err;
 	return err;
 }

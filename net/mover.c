@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies in bounded parts, directly or by way of pinned host memory.
+ * Copies in bounded parts, directly or by way of pinned host memory; and checksums of both ends.
  *
  * On any failure, nothing is reported before all that was submitted has ended: a caller that is
  * told of an error may give the destination to another owner.
@@ -13,6 +13,7 @@
 #include "mover.h"
 
 #define STAGE_ALIGN	256ull		/* enough for any kernel's pieces */
+#define SUM_BYTES	(16ull << 20)
 
 /* ---- memory to stage in ---- */
 
@@ -37,7 +38,9 @@ void stage_planes(const struct kv_planes *like, u64 base, u32 nr_blocks, struct 
 
 static struct end stage_of(const struct mover *mover, const struct lane *lane)
 {
-	return (struct end){ .planes = { lane->plane, mover->from.planes.nr } };
+	/* Memory of a lane is ours, and no other driver's, which may not be able to address it. */
+	return (struct end){ .planes = { lane->plane, mover->from.planes.nr },
+			     .mapped = lane->mem.is_mapped ? mover->from.dev : NULL };
 }
 
 static int alloc_lane(struct mover *mover, struct lane *lane)
@@ -48,7 +51,7 @@ static int alloc_lane(struct mover *mover, struct lane *lane)
 	lane->plane = kv_alloc_array(planes->nr, sizeof(*lane->plane));
 	if (!lane->plane)
 		return -ENOMEM;
-	err = mover->stage_ops->host_alloc(mover->stage_dev, stage_bytes(planes, mover->chunk), -1,
+	err = mover->from.ops->host_alloc(mover->from.dev, stage_bytes(planes, mover->chunk), -1,
 					   &lane->mem);
 	if (err)
 		return err;
@@ -62,8 +65,6 @@ static int alloc_lanes(struct mover *mover)
 	int err;
 
 	mover->path = KVMM_MIGRATE_PATH_STAGED;
-	mover->stage_ops = mover->from.ops;
-	mover->stage_dev = mover->from.dev;
 	err = alloc_lane(mover, &mover->lane[0]);
 	if (!err && mover->nr > mover->chunk)
 		alloc_lane(mover, &mover->lane[1]);
@@ -77,43 +78,39 @@ static bool is_host(const struct end *end)
 	return !end->ops || !strcmp(end->ops->name, "host");
 }
 
-static struct route route_of(const struct end *end, u32 dir)
+/* Which device copies, and how. */
+static u32 find_route(struct copy *copy, const struct end *from, const struct end *to,
+		      struct kv_copy *what)
 {
-	return (struct route){ .ops = end->ops, .dev = end->dev, .dir = dir };
-}
+	const struct end *by = is_host(from) && (!is_host(to) || !from->ops) ? to : from;
 
-u32 route_find(const struct end *from, const struct end *to, struct route *route)
-{
-	if (is_host(from) && is_host(to)) {
-		*route = route_of(from->ops ? from : to, KV_COPY_LOCAL);
+	copy->ops = by->ops;
+	copy->dev = by->dev;
+	what->dir = KV_COPY_LOCAL;
+	if (is_host(from) && is_host(to))
 		return KVMM_MIGRATE_PATH_LOCAL;
-	}
-	if (is_host(from)) {
-		*route = route_of(to, KV_COPY_TO_DEVICE);
-		return KVMM_MIGRATE_PATH_HOST;
-	}
-	if (is_host(to)) {
-		*route = route_of(from, KV_COPY_TO_HOST);
+	if (is_host(from) || is_host(to)) {
+		what->dir = is_host(from) ? KV_COPY_TO_DEVICE : KV_COPY_TO_HOST;
 		return KVMM_MIGRATE_PATH_HOST;
 	}
 	if (from->ops != to->ops)
 		return KVMM_MIGRATE_PATH_STAGED;
-	*route = route_of(from, KV_COPY_LOCAL);
 	if (from->dev_number == to->dev_number)
 		return KVMM_MIGRATE_PATH_LOCAL;
-	route->dir = KV_COPY_TO_PEER;
-	route->peer = to->dev;
+	what->dir = KV_COPY_TO_PEER;
+	what->peer = to->dev;
 	return KVMM_MIGRATE_PATH_PEER;
 }
 
 /* ---- one copy ---- */
 
-u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move *move)
+/* Runs that are consecutive on both sides: how many. */
+static u32 make_moves(const u32 *src, const u32 *dst, const struct copy *copy, struct kv_move *move)
 {
 	u32 nr_moves = 0;
 
-	for (u32 i = 0; i < nr; i++) {
-		u32 from = src ? src[first + i] : i, to = dst ? dst[first + i] : i;
+	for (u32 i = 0; i < copy->nr; i++) {
+		u32 from = src ? src[copy->first + i] : i, to = dst ? dst[copy->first + i] : i;
 		struct kv_move *last = nr_moves ? &move[nr_moves - 1] : NULL;
 
 		if (last && from == last->src + last->nr && to == last->dst + last->nr)
@@ -124,26 +121,50 @@ u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move
 	return nr_moves;
 }
 
-static int submit(struct mover *mover, struct lane *lane, const struct end *from,
-		  const struct end *to)
+int copy_begin(struct copy *copy, const struct end *from, const struct end *to,
+	       struct kv_move *move, u32 flags)
 {
-	/* Memory of a lane is ours, and no other driver's, which may not be able to address it. */
-	bool is_mapped = lane->mem.is_mapped && lane->route.dev == mover->stage_dev;
-	struct kv_copy copy = {
-		.src = from->planes, .dst = to->planes, .moves = mover->move,
-		.dir = lane->route.dir, .peer = lane->route.peer,
-		.flags = mover->flags | (is_mapped ? KV_COPY_MAPPED : 0),
-	};
+	const struct kv_dev *mapped = from->mapped ? from->mapped : to->mapped;
+	struct kv_copy what = { .src = from->planes, .dst = to->planes, .moves = move,
+				.flags = flags };
 	int err;
 
-	copy.nr = moves_make(from->block, to->block, lane->first, lane->nr, mover->move);
-	err = lane->route.ops->copy_blocks(lane->route.dev, &copy, &lane->fence);
-	if (!err)
-		mover->nr_descriptors += copy.nr;
-	return err;
+	copy->path = find_route(copy, from, to, &what);
+	if (copy->path == KVMM_MIGRATE_PATH_STAGED)
+		return -EOPNOTSUPP;
+	if (mapped && mapped == copy->dev)
+		what.flags |= KV_COPY_MAPPED;
+	what.nr = make_moves(from->block, to->block, copy, move);
+	err = copy->ops->copy_blocks(copy->dev, &what, &copy->fence);
+	copy->busy = !err;
+	return err ? err : (int)what.nr;
+}
+
+int copy_poll(struct copy *copy)
+{
+	int err = copy->busy ? copy->ops->poll(copy->dev, copy->fence) : 0;
+
+	copy->busy = err == -EAGAIN;
+	return copy->busy ? -EINPROGRESS : err;
+}
+
+void copy_wait(struct copy *copy)
+{
+	if (copy->busy)
+		copy->ops->wait(copy->dev, copy->fence);
+	copy->busy = false;
 }
 
 /* ---- lanes ---- */
+
+static int submit(struct mover *mover, struct lane *lane, const struct end *from,
+		  const struct end *to)
+{
+	int ret = copy_begin(&lane->copy, from, to, mover->move, mover->flags);
+
+	mover->nr_descriptors += max(ret, 0);
+	return min(ret, 0);
+}
 
 static int submit_out(struct mover *mover, struct lane *lane)
 {
@@ -152,12 +173,10 @@ static int submit_out(struct mover *mover, struct lane *lane)
 
 	if (mover->path == KVMM_MIGRATE_PATH_STAGED) {
 		stage = stage_of(mover, lane);
-		route_find(&mover->from, &stage, &lane->route);
 		return submit(mover, lane, &mover->from, &stage);
 	}
-	mover->path = route_find(&mover->from, &mover->to, &lane->route);
-	err = mover->path == KVMM_MIGRATE_PATH_STAGED ? -EOPNOTSUPP :
-	      submit(mover, lane, &mover->from, &mover->to);
+	err = submit(mover, lane, &mover->from, &mover->to);
+	mover->path = lane->copy.path;
 	if (err != -EOPNOTSUPP || mover->next)
 		return err;
 	err = alloc_lanes(mover);
@@ -173,14 +192,14 @@ static void begin(struct mover *mover, struct lane *lane)
 	/* The other lane has no memory, and the first one is busy. */
 	if (mover->path == KVMM_MIGRATE_PATH_STAGED && !lane->mem.ptr)
 		return;
-	lane->first = mover->next;
-	lane->nr = min(mover->nr - mover->next, mover->chunk);
+	lane->copy.first = mover->next;
+	lane->copy.nr = min(mover->nr - mover->next, mover->chunk);
 	err = submit_out(mover, lane);
 	if (err) {
 		mover_stop(mover, err);
 		return;
 	}
-	mover->next += lane->nr;
+	mover->next += lane->copy.nr;
 	lane->state = LANE_OUT;
 }
 
@@ -188,12 +207,8 @@ static void begin(struct mover *mover, struct lane *lane)
 static void pass_on(struct mover *mover, struct lane *lane)
 {
 	struct end stage = stage_of(mover, lane);
-	int err = mover->err;
+	int err = mover->err ? mover->err : submit(mover, lane, &stage, &mover->to);
 
-	if (!err) {
-		route_find(&stage, &mover->to, &lane->route);
-		err = submit(mover, lane, &stage, &mover->to);
-	}
 	lane->state = err ? LANE_IDLE : LANE_IN;
 	if (err)
 		mover_stop(mover, err);
@@ -201,9 +216,9 @@ static void pass_on(struct mover *mover, struct lane *lane)
 
 static void poll_lane(struct mover *mover, struct lane *lane)
 {
-	int err = lane->route.ops->poll(lane->route.dev, lane->fence);
+	int err = copy_poll(&lane->copy);
 
-	if (err == -EAGAIN)
+	if (err == -EINPROGRESS)
 		return;
 	if (err) {
 		lane->state = LANE_IDLE;
@@ -211,7 +226,7 @@ static void poll_lane(struct mover *mover, struct lane *lane)
 	} else if (lane->state == LANE_OUT && mover->path == KVMM_MIGRATE_PATH_STAGED) {
 		lane->state = LANE_FULL;
 	} else {
-		mover->nr_done += lane->nr;
+		mover->nr_done += lane->copy.nr;
 		lane->state = LANE_IDLE;
 	}
 }
@@ -247,18 +262,16 @@ void mover_stop(struct mover *mover, int err)
 
 /* ---- birth and death ---- */
 
-int mover_init(struct mover *mover, const struct mover_attr *attr)
+int mover_init(struct mover *mover, u64 chunk_bytes)
 {
 	u64 chunk;
 
-	*mover = (struct mover){ .from = attr->from, .to = attr->to, .nr = attr->nr,
-				 .flags = attr->flags };
-	for (u32 i = 0; i < attr->from.planes.nr; i++)
-		mover->block_bytes += attr->from.planes.plane[i].bytes;
-	chunk = mover->block_bytes ? attr->chunk_bytes / mover->block_bytes : attr->nr;
-	mover->chunk = max(min(chunk, (u64)attr->nr), (u64)1);
+	for (u32 i = 0; i < mover->from.planes.nr; i++)
+		mover->block_bytes += mover->from.planes.plane[i].bytes;
+	chunk = mover->block_bytes ? chunk_bytes / mover->block_bytes : mover->nr;
+	mover->chunk = max(min(chunk, (u64)mover->nr), (u64)1);
 	if (!mover->block_bytes)	/* ids only: there is nothing to copy */
-		mover->next = mover->nr_done = attr->nr;
+		mover->next = mover->nr_done = mover->nr;
 	mover->move = kv_alloc_array(mover->chunk, sizeof(*mover->move));
 	return mover->move ? 0 : -ENOMEM;
 }
@@ -269,12 +282,38 @@ void mover_exit(struct mover *mover)
 	for (u32 i = 0; i < NR_LANES; i++) {
 		struct lane *lane = &mover->lane[i];
 
-		if (lane->state == LANE_OUT || lane->state == LANE_IN)
-			lane->route.ops->wait(lane->route.dev, lane->fence);
+		copy_wait(&lane->copy);
 		if (lane->mem.ptr)
-			mover->stage_ops->host_free(mover->stage_dev, &lane->mem);
+			mover->from.ops->host_free(mover->from.dev, &lane->mem);
 		kv_free(lane->plane);
 	}
 	kv_free(mover->move);
 	*mover = (struct mover){ 0 };
+}
+
+/* ---- checksums ---- */
+
+u32 sum_portion(u64 block_bytes)
+{
+	return block_bytes ? max(SUM_BYTES / block_bytes, (u64)1) : UINT32_MAX;
+}
+
+int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums)
+{
+	const struct kv_fence at_once = { 0 };
+	int err = 0;
+
+	if (!end->planes.nr) {
+		memset(sums, 0, nr * sizeof(*sums));
+		return 0;
+	}
+	for (u32 i = 0, run; i < nr && !err; i += run) {
+		const u32 *block = end->block + first + i;
+
+		for (run = 1; i + run < nr && block[run] == block[0] + run;)
+			run++;
+		err = end->ops->sum_blocks(end->dev, &end->planes, block[0], run, at_once,
+					   sums + i);
+	}
+	return err;
 }

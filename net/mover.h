@@ -27,29 +27,30 @@ struct end {
 	unsigned int dev_number;
 	struct kv_planes planes;
 	const u32 *block;		/* by number; NULL: 0, 1, ... */
+	const struct kv_dev *mapped;	/* that addresses this host memory; or NULL */
 };
 
 static inline struct end end_of(const struct kv_pool_view *view, const u32 *block)
 {
-	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
+	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block, NULL };
 }
 
-/* Which device copies, and how. */
-struct route {
-	const struct kv_dev_ops *ops;
+/* One copy of blocks [@first, @first + @nr). */
+struct copy {
+	bool busy;			/* it is on its way */
+	u32 first;
+	u32 nr;
+	u32 path;			/* enum kvmm_migrate_path */
+	const struct kv_dev_ops *ops;	/* of the device that copies */
 	struct kv_dev *dev;
-	u32 dir;			/* enum kv_copy_dir */
-	struct kv_dev *peer;
+	struct kv_fence fence;
 };
 
 enum lane_state { LANE_IDLE, LANE_OUT, LANE_FULL, LANE_IN };
 
 struct lane {
 	enum lane_state state;
-	u32 first;			/* number of its first block */
-	u32 nr;
-	struct kv_fence fence;		/* of @route; OUT and IN */
-	struct route route;
+	struct copy copy;		/* OUT and IN; its blocks: FULL, too */
 	struct kv_host_mem mem;		/* ours; staged only */
 	struct kvmm_plane *plane;	/* ours; the same */
 };
@@ -71,8 +72,6 @@ struct mover {
 	u32 nr_done;
 	u32 nr_descriptors;
 	int err;			/* nothing is begun any more */
-	const struct kv_dev_ops *stage_ops;	/* of the lanes' memory */
-	struct kv_dev *stage_dev;
 	struct lane lane[NR_LANES];
 };
 
@@ -80,22 +79,19 @@ struct mover {
 u64 stage_bytes(const struct kv_planes *planes, u32 nr_blocks);
 void stage_planes(const struct kv_planes *like, u64 base, u32 nr_blocks, struct kvmm_plane *planes);
 
-/* How to copy between the two: KVMM_MIGRATE_PATH_STAGED: not in one go. */
-u32 route_find(const struct end *from, const struct end *to, struct route *route);
+/*
+ * Begin @copy of the blocks that it says: how many descriptors that took, of which @move has room
+ * for one a block; or an error, -EOPNOTSUPP not in one go.
+ */
+int copy_begin(struct copy *copy, const struct end *from, const struct end *to,
+	       struct kv_move *move, u32 flags);
+/* 0 it is through, or there was none; -EINPROGRESS; or an error, and it is not busy any more. */
+int copy_poll(struct copy *copy);
+void copy_wait(struct copy *copy);
 
-/* Runs that are consecutive on both sides. Room for @nr; how many. */
-u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move *move);
-
-struct mover_attr {
-	struct end from;
-	struct end to;
-	u32 nr;
-	u64 chunk_bytes;
-	u32 flags;
-};
-
-/* 0, -ENOMEM. Memory to stage in is had when it is needed. */
-int mover_init(struct mover *mover, const struct mover_attr *attr);
+/* @from, @to, @nr and @flags are set, all else is 0: 0, -ENOMEM. Memory to stage in is had when it
+ * is needed. */
+int mover_init(struct mover *mover, u64 chunk_bytes);
 /* Waits for copies on their way. */
 void mover_exit(struct mover *mover);
 
@@ -103,5 +99,16 @@ void mover_exit(struct mover *mover);
 int mover_step(struct mover *mover);
 /* From now on mover_step() ends with @err as soon as nothing is on its way. */
 void mover_stop(struct mover *mover, int err);
+
+/* So many blocks are summed up in one go: they have at most 16 MiB, or are one. */
+u32 sum_portion(u64 block_bytes);
+
+/*
+ * @sums[i] := checksum of block @first + i of @end, for @nr of them. Pools of ids only have none:
+ * 0. The device is waited for, and each sums up its own blocks, by the same formula: those of the
+ * destination after the copy, since the word of the device that wrote them is not believed. 0;
+ * -EIO; -ENOMEM. @end is a pool's.
+ */
+int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums);
 
 #endif /* NET_MOVER_H */

@@ -8,14 +8,136 @@
  * the taker may have published, or may have died before. The source is then kept, held, in any
  * case; the taker's answer when the migration is offered to it again, by the same identifier,
  * ends the doubt. Until then there may be two copies of the same bytes, which does no harm.
+ *
+ * The window is offered by the taker; a giver with a device that cannot map it says so, and is
+ * offered host memory then.
  */
 #include <string.h>
 
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "link.h"
-#include "verify.h"
+#include "conn.h"
+#include "job.h"
+#include "window.h"
+
+/* ---- the connection: the greeting, and the window ---- */
+
+/* It belongs to one job. */
+struct link {
+	struct kv_pool_view view;	/* of the pool on this side */
+	struct conn conn;
+	bool is_ready;			/* the window is there */
+	struct window window;		/* ours */
+};
+
+static int hear_window(struct link *link, const struct wire_msg *msg)
+{
+	struct wire_window shape;
+	int fd, err;
+
+	if (wire_get_window(msg, &shape) || !shape.kind)
+		return -EPROTO;
+	fd = conn_take_fd(&link->conn);
+	if (fd < 0)
+		return -EPROTO;
+	err = window_open(&link->window, &link->view, &shape, fd);
+	if (err && shape.kind != WINDOW_DEVICE)
+		return err;
+	/* The kind it has become: WINDOW_NONE asks for another one. */
+	if (err)
+		shape = (struct wire_window){ .kind = WINDOW_NONE };
+	conn_say(&link->conn, WIRE_WINDOW, NULL, 0, &shape, sizeof(shape));
+	if (!err)
+		link->is_ready = true;
+	return 0;
+}
+
+static int hear_greeting(struct link *link, const struct wire_msg *msg)
+{
+	s32 status;
+
+	switch (msg->head.type) {
+	case WIRE_HELLO:
+		return wire_get_hello(msg, &link->view);
+	case WIRE_WINDOW:
+		return hear_window(link, msg);
+	case WIRE_ABORT:
+		return wire_get_status(msg, &status) || !status ? -EPROTO : status;
+	}
+	return -EPROTO;
+}
+
+/* Until it is ready: 0; -EINPROGRESS; or why not. */
+static int link_greet(struct link *link)
+{
+	struct wire_msg msg;
+	int ret = 0;
+
+	while (!link->is_ready) {
+		ret = conn_next(&link->conn, &msg);
+		if (!ret)
+			return -EINPROGRESS;
+		if (ret > 0)
+			ret = hear_greeting(link, &msg);
+		if (ret < 0) {
+			conn_break(&link->conn, ret);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* A message of that attempt: 1; 0; or why the link is broken. Others are skipped. */
+static int link_next(struct link *link, const struct wire_id *id, u32 gen, struct wire_msg *msg)
+{
+	int ret;
+
+	do
+		ret = conn_next(&link->conn, msg);
+	while (ret > 0 && (!wire_id_equal(&msg->head.id, id) || msg->head.gen != gen));
+	return ret;
+}
+
+/* To the process that serves at @path: 0; -EOPNOTSUPP a pool of ids; -ENOMEM; -errno. */
+static int link_open(const struct kv_pool_view *view, const char *path, struct link **result)
+{
+	const struct wire_hello hello = wire_hello_of(view);
+	const struct kv_sock_ops *ops = kv_sock();
+	struct link *link;
+	int err;
+
+	if (!view->dev)
+		return -EOPNOTSUPP;
+	link = kv_alloc(sizeof(*link));
+	if (!link)
+		return -ENOMEM;
+	link->window.fd = -1;
+	link->view = *view;
+	err = ops->connect(ops->ctx, path);
+	if (err >= 0)
+		err = conn_init(&link->conn, err);
+	if (err) {
+		kv_free(link);
+		return err;
+	}
+	conn_say(&link->conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
+	*result = link;
+	return 0;
+}
+
+/* Waits for copies on their way. Takes NULL. */
+static void link_close(struct link *link)
+{
+	if (!link)
+		return;
+	window_wait(&link->window);
+	window_close(&link->window);
+	conn_exit(&link->conn);
+	kv_free(link);
+}
+
+/* ---- the carrier ---- */
 
 enum remote_state { TALLY, OFFER, ANSWER, POUR };
 
@@ -23,7 +145,8 @@ enum remote_state { TALLY, OFFER, ANSWER, POUR };
 enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_FULL, SLOT_SENT };
 
 struct remote {
-	struct kvmm_migrate_link *link;	/* borrowed; NULL: gone */
+	struct link *link;		/* ours; NULL: it is not needed any more */
+	char *target;			/* ours; fixed at creation */
 	struct wire_id id;		/* fixed at creation */
 	u32 gen;
 	u32 max_runs;
@@ -56,23 +179,12 @@ static struct conn_out message(const struct remote *remote, u32 type)
 
 static void send(struct remote *remote, u32 type, const void *fixed, u32 bytes)
 {
-	struct conn_out out = message(remote, type);
-
-	out.fixed = fixed;
-	out.fixed_bytes = bytes;
-	conn_send(&remote->link->conn, &out);
+	conn_say(&remote->link->conn, type, &remote->id, remote->gen, fixed, bytes);
 }
 
 static bool has_link(const struct remote *remote)
 {
 	return remote->link && !remote->link->conn.err;
-}
-
-static void let_go(struct remote *remote)
-{
-	if (remote->link)
-		remote->link->job = NULL;
-	remote->link = NULL;
 }
 
 /* ---- prepare ---- */
@@ -81,15 +193,13 @@ static int remote_prepare(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
 	u32 nr = max(job->goods.nr, 1u);
-	int err;
+	int err = link_greet(remote->link);
 
-	if (!remote->link)
-		return -ECONNRESET;
-	err = link_greet(remote->link);
 	if (err)
 		return err;
 	*remote = (struct remote){
-		.link = remote->link, .id = remote->id, .gen = remote->gen,
+		.link = remote->link, .target = remote->target, .id = remote->id,
+		.gen = remote->gen,
 		.max_runs = remote->max_runs, .sum = remote->sum, .from = remote->from,
 		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
 	};
@@ -214,7 +324,7 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 
 static int hear_drain(struct remote *remote, const struct wire_msg *msg)
 {
-	struct slot_copy *copy;
+	struct copy *copy;
 	struct wire_fill drain;
 
 	if (wire_get_fill(msg, &drain) || remote->slot[drain.slot] != SLOT_SENT)
@@ -266,8 +376,6 @@ static int listen(struct kvmm_migrate *job, struct remote *remote)
 	struct wire_msg msg;
 	int ret;
 
-	if (!remote->link)
-		return -ECONNRESET;
 	while ((ret = link_next(remote->link, &remote->id, remote->gen, &msg)) > 0) {
 		ret = hear(job, remote, &msg);
 		if (ret == -EPROTO)
@@ -300,21 +408,21 @@ static int pour_slot(struct remote *remote, u32 slot)
 	int err;
 
 	if (remote->slot[slot] == SLOT_EMPTY && nr) {
-		err = window_fill(window, slot, remote->from, remote->next, nr);
+		err = window_copy(window, slot, remote->from, remote->next, nr, false);
 		if (err)
 			return err;
 		remote->next += nr;
 		remote->slot[slot] = SLOT_FILLING;
 	}
 	if (remote->slot[slot] == SLOT_FILLING) {
-		err = window_poll(window, slot);
+		err = copy_poll(&window->copy[slot]);
 		if (err)
 			return err == -EINPROGRESS ? 0 : err;
 		remote->slot[slot] = SLOT_FULL;
 	}
 	if (remote->slot[slot] == SLOT_FULL && is_next(remote, slot) &&
 	    conn_has_room(&remote->link->conn)) {
-		const struct slot_copy *copy = &window->copy[slot];
+		const struct copy *copy = &window->copy[slot];
 		const struct wire_fill fill = { slot, copy->first, copy->nr, 0 };
 
 		send(remote, WIRE_FILL, &fill, sizeof(fill));
@@ -384,7 +492,8 @@ static int remote_commit(struct kvmm_migrate *job)
 	if (err || !remote->is_there)
 		return err ? err : -EINPROGRESS;
 	job->in_doubt = false;
-	let_go(remote);		/* the link is free for the next job */
+	link_close(remote->link);
+	remote->link = NULL;
 	return 0;
 }
 
@@ -405,34 +514,28 @@ static int remote_undo(struct kvmm_migrate *job)
 	struct remote *remote = job->remote;
 
 	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++)
-		if (window_poll(&remote->link->window, i) == -EINPROGRESS)
+		if (copy_poll(&remote->link->window.copy[i]) == -EINPROGRESS)
 			return -EINPROGRESS;
 	send_abort(remote);
 	remote->offered = false;
 	return 0;
 }
 
-static int remote_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link)
+static int remote_resume(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
+	struct link *link;
 
-	if (link && link != remote->link) {
-		if (link->job || link->pool != job->goods.pool)
-			return -EINVAL;
-		let_go(remote);
+	if (!has_link(remote)) {
+		int err = link_open(&job->goods.view, remote->target, &link);
+
+		if (err)
+			return err;
+		link_close(remote->link);
 		remote->link = link;
-		link->job = job;
 	}
-	if (!has_link(remote))
-		return -EINVAL;
 	remote->gen++;
 	return 0;
-}
-
-void remote_unlink(struct kvmm_migrate *job)
-{
-	window_wait(&job->remote->link->window);
-	let_go(job->remote);
 }
 
 static void remote_free(struct kvmm_migrate *job)
@@ -443,7 +546,8 @@ static void remote_free(struct kvmm_migrate *job)
 		window_wait(&remote->link->window);
 		send_abort(remote);
 	}
-	let_go(remote);
+	link_close(remote->link);
+	kv_free(remote->target);
 	kv_free(remote->sum);
 	kv_free(remote->from);
 	kv_free(remote);
@@ -454,6 +558,7 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 {
 	const struct remote *remote = job->remote;
 
+	status->fd = has_link(remote) ? remote->link->conn.fd : -1;
 	status->path = remote->path;
 	status->nr_present = remote->nr_present;
 	status->nr_copied = remote->nr_drained - remote->nr_before;
@@ -476,19 +581,24 @@ static const struct carrier_ops remote_ops = {
 
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 {
-	struct kvmm_migrate_link *link = attr->link;
-	struct remote *remote;
+	struct kv_pool_view view;
+	struct remote *remote = kv_alloc(sizeof(*remote));
+	int err = -ENOMEM;
 
-	if (link->job || link->pool != attr->src)
-		return -EINVAL;
-	remote = kv_alloc(sizeof(*remote));
 	if (!remote)
-		return -ENOMEM;
-	remote->link = link;
+		return err;
+	kv_pool_view(attr->src, &view);
+	remote->target = kv_alloc_array(strlen(attr->target) + 1, 1);
+	if (remote->target)
+		err = link_open(&view, strcpy(remote->target, attr->target), &remote->link);
+	if (err) {
+		kv_free(remote->target);
+		kv_free(remote);
+		return err;
+	}
 	remote->id = (struct wire_id){ { kv_random(), kv_random() | 1 } };
 	remote->max_runs = attr->max_runs;
 	remote->gen = 1;
-	link->job = job;
 	job->remote = remote;
 	job->ops = &remote_ops;
 	return 0;

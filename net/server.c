@@ -173,7 +173,7 @@ static int let_in(struct kvmm_migrate_server *server)
 
 	if (!place)
 		return -EAGAIN;
-	fd = ops->accept(ops->ctx, server->fd);
+	fd = ops->accept(ops->ctx, server->fd, false);
 	if (fd == -EPERM) {
 		server->stat.refused++;
 		return 0;
@@ -183,7 +183,7 @@ static int let_in(struct kvmm_migrate_server *server)
 	if (fd < 0)
 		return -EAGAIN;
 	*place = session_make(fd);
-	if (*place && ops->watch_add(ops->ctx, server->watch, fd)) {
+	if (*place && ops->watch_set(ops->ctx, server->watch, fd, KV_SOCK_IN, true)) {
 		session_free(server, *place);
 		*place = NULL;
 	}
@@ -205,11 +205,23 @@ static void let_all_in(struct kvmm_migrate_server *server)
 	}
 }
 
-int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
+static void give_arrival(struct kvmm_migrate_server *server, struct kvmm_migrate_arrival *arrival,
+			 size_t size)
+{
+	static const struct kvmm_migrate_arrival none;
+	bool any = server->nr_told < server->nr_arrived;
+
+	kv_give(arrival, size, any ? &server->arrival[server->nr_told % NR_ARRIVALS] : &none,
+		sizeof(none));
+	server->nr_told += any;
+}
+
+int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
+				  struct kvmm_migrate_arrival *arrival, size_t size)
 {
 	u32 nr_busy = 0;
 
-	if (!server)
+	if (!server || (arrival && kv_size_is_bad(arrival, size)))
 		return -EINVAL;
 	if (kv_pool_refusal(server->pool) == -ECHILD)
 		return -ECHILD;
@@ -226,6 +238,8 @@ int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
 	}
 	mind_the_door(server);
 	expire(server);
+	if (arrival)
+		give_arrival(server, arrival, size);
 	return nr_busy + server->stat.nr_waiting;
 }
 
@@ -245,8 +259,8 @@ static int open_socket(struct kvmm_migrate_server *server)
 	server->timer = ops->timer(ops->ctx, -1, 0);
 	if (server->timer < 0)
 		return server->timer;
-	err = ops->watch_add(ops->ctx, server->watch, server->timer);
-	return err ? err : ops->watch_add(ops->ctx, server->watch, server->fd);
+	err = ops->watch_set(ops->ctx, server->watch, server->timer, KV_SOCK_IN, true);
+	return err ? err : ops->watch_set(ops->ctx, server->watch, server->fd, KV_SOCK_IN, true);
 }
 
 static int check_attr(const struct kvmm_migrate_serve_attr *attr)
@@ -323,26 +337,6 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 
 /* ---- looking ---- */
 
-int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server)
-{
-	if (kv_inherited(server))
-		return -ECHILD;
-	return server ? server->watch : -EINVAL;
-}
-
-int kvmm_migrate_arrived_sized(struct kvmm_migrate_server *server,
-			       struct kvmm_migrate_arrival *arrival, size_t size)
-{
-	if (kv_inherited(server))
-		return -ECHILD;
-	if (!server || kv_size_is_bad(arrival, size))
-		return -EINVAL;
-	if (server->nr_told == server->nr_arrived)
-		return -ENOENT;
-	kv_give(arrival, size, &server->arrival[server->nr_told++ % NR_ARRIVALS], sizeof(*arrival));
-	return 0;
-}
-
 int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,
 				      struct kvmm_migrate_serve_stat *stat, size_t size)
 {
@@ -354,6 +348,7 @@ int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,
 		return -EINVAL;
 	now = server->stat;
 	now.nr_links = 0;
+	now.fd = server->watch;
 	for (u32 i = 0; i < MAX_SESSIONS; i++)
 		now.nr_links += server->session[i] != NULL;
 	kv_give(stat, size, &now, sizeof(now));

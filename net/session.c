@@ -29,26 +29,10 @@ struct session *session_make(int fd)
 
 /* ---- answers ---- */
 
-static struct conn_out message(const struct session *session, u32 type)
+/* About the record of this link. */
+static void answer(struct session *session, u32 type, const void *fixed, u32 bytes)
 {
-	return (struct conn_out){ .type = type, .gen = session->intake->gen,
-				  .id = &session->intake->id, .fd = -1 };
-}
-
-static void send_fixed(struct session *session, u32 type, const void *fixed, u32 bytes)
-{
-	struct conn_out out = message(session, type);
-
-	out.fixed = fixed;
-	out.fixed_bytes = bytes;
-	conn_send(&session->conn, &out);
-}
-
-static void send_status(struct session *session, u32 type, s32 status)
-{
-	const struct wire_status what = { status, 0 };
-
-	send_fixed(session, type, &what, sizeof(what));
+	conn_say(&session->conn, type, &session->intake->id, session->intake->gen, fixed, bytes);
 }
 
 /* To an offer that there is no record of, or will be none. */
@@ -57,40 +41,18 @@ static void answer_accept(struct session *session, const struct wire_id *id, u32
 {
 	const struct wire_accept accept = { status, what, 0, 0 };
 
-	conn_send(&session->conn, &(struct conn_out){
-		.type = WIRE_ACCEPT, .gen = gen, .id = id, .fixed = &accept,
-		.fixed_bytes = sizeof(accept), .fd = -1 });
+	conn_say(&session->conn, WIRE_ACCEPT, id, gen, &accept, sizeof(accept));
 }
 
-static void answer_abort(struct session *session, const struct wire_head *head, s32 status)
+static void answer_status(struct session *session, u32 type, const struct wire_id *id, u32 gen,
+			  s32 status)
 {
 	const struct wire_status what = { status, 0 };
 
-	conn_send(&session->conn, &(struct conn_out){
-		.type = WIRE_ABORT, .gen = head->gen, .id = &head->id, .fixed = &what,
-		.fixed_bytes = sizeof(what), .fd = -1 });
+	conn_say(&session->conn, type, id, gen, &what, sizeof(what));
 }
 
 /* ---- the greeting ---- */
-
-static int hear_hello(struct kvmm_migrate_server *server, struct session *session,
-		      const struct wire_msg *msg)
-{
-	const struct kv_pool_view *view = &server->view;
-	struct wire_hello theirs, ours = {
-		.block_bytes = view->block_bytes, .layout = wire_layout(&view->planes),
-		.nr_planes = view->planes.nr, .block_tokens = view->block_tokens,
-		.caches = view->caches,
-	};
-	int err = wire_get_hello(msg, &theirs);
-
-	if (err)
-		return err;
-	conn_send(&session->conn, &(struct conn_out){ .type = WIRE_HELLO, .fixed = &ours,
-						      .fixed_bytes = sizeof(ours), .fd = -1 });
-	theirs.caches = ours.caches;
-	return memcmp(&theirs, &ours, sizeof(ours)) ? -EMEDIUMTYPE : 0;
-}
 
 static int offer_window(struct kvmm_migrate_server *server, struct session *session, u32 kind)
 {
@@ -108,8 +70,11 @@ static int offer_window(struct kvmm_migrate_server *server, struct session *sess
 static int greet(struct kvmm_migrate_server *server, struct session *session,
 		 const struct wire_msg *msg)
 {
-	int err = msg->head.type == WIRE_HELLO ? hear_hello(server, session, msg) : -EPROTO;
+	const struct wire_hello hello = wire_hello_of(&server->view);
+	int err = msg->head.type == WIRE_HELLO ? wire_get_hello(msg, &server->view) : -EPROTO;
 
+	if (err != -EPROTO)
+		conn_say(&session->conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
 	if (err)
 		return err;
 	err = server->flags & KVMM_MIGRATE_SERVE_SHARED ? -EOPNOTSUPP :
@@ -170,15 +135,13 @@ static void send_accept(struct session *session)
 	const struct store *store = &intake->store;
 	const struct wire_accept accept = { 0, WIRE_GO, intake->nr_done, store->nr_refs };
 	u8 bits[KVMM_MIGRATE_MAX_BLOCKS / 8] = { 0 };
-	struct conn_out out = message(session, WIRE_ACCEPT);
 
 	for (u32 i = 0; i < store->nr_refs; i++)
 		bits[i / 8] |= store->present[i] << i % 8;
-	out.fixed = &accept;
-	out.fixed_bytes = sizeof(accept);
-	out.more = bits;
-	out.more_bytes = (accept.nr_refs + 7) / 8;
-	conn_send(&session->conn, &out);
+	conn_send(&session->conn, &(struct conn_out){
+		.type = WIRE_ACCEPT, .gen = intake->gen, .id = &intake->id, .fixed = &accept,
+		.fixed_bytes = sizeof(accept), .more = bits,
+		.more_bytes = (accept.nr_refs + 7) / 8, .fd = -1 });
 }
 
 static void settle(struct kvmm_migrate_server *server, struct session *session)
@@ -241,13 +204,13 @@ static int hear_fill(struct kvmm_migrate_server *server, struct session *session
 	    window->copy[fill.slot].busy || fill.nr > window->shape.slot_blocks ||
 	    fill.first != intake->next_fill || fill.nr > intake->nr - fill.first)
 		return -EPROTO;
-	err = window_drain(window, fill.slot, intake->to, fill.first, fill.nr);
+	err = window_copy(window, fill.slot, intake->to, fill.first, fill.nr, true);
 	if (!err) {
 		intake->next_fill += fill.nr;
 		return 0;
 	}
 	fill.status = err;
-	send_fixed(session, WIRE_DRAIN, &fill, sizeof(fill));
+	answer(session, WIRE_DRAIN, &fill, sizeof(fill));
 	server->stat.failed++;
 	session->dropping = true;
 	return 0;
@@ -261,16 +224,16 @@ static bool drain_next(struct kvmm_migrate_server *server, struct session *sessi
 	struct wire_fill drain = { 0 };
 
 	for (u32 i = 0; i < WINDOW_SLOTS; i++) {
-		struct slot_copy *copy = &window->copy[i];
+		struct copy *copy = &window->copy[i];
 
 		if (!copy->busy || copy->first != intake->nr_done)
 			continue;
-		drain = (struct wire_fill){ i, copy->first, copy->nr, window_poll(window, i) };
+		drain = (struct wire_fill){ i, copy->first, copy->nr, copy_poll(&window->copy[i]) };
 		break;
 	}
 	if (!drain.nr || drain.status == -EINPROGRESS)
 		return false;
-	send_fixed(session, WIRE_DRAIN, &drain, sizeof(drain));
+	answer(session, WIRE_DRAIN, &drain, sizeof(drain));
 	if (drain.status) {
 		kv_pool_device_failed(intake->store.pool);
 		server->stat.failed++;
@@ -307,7 +270,7 @@ static int hear_commit(struct kvmm_migrate_server *server, struct session *sessi
 		server_committed(server, intake);
 	else
 		server->stat.failed++;
-	send_status(session, WIRE_ACK, err);
+	answer_status(session, WIRE_ACK, &intake->id, intake->gen, err);
 	drop_intake(session);
 	return 0;
 }
@@ -321,7 +284,8 @@ static int hear_of_intake(struct kvmm_migrate_server *server, struct session *se
 	/* Of one that was given up, or refused, while this was on its way. */
 	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id)) {
 		if (msg->head.type == WIRE_COMMIT)
-			answer_abort(session, &msg->head, -ECANCELED);
+			answer_status(session, WIRE_ABORT, &msg->head.id, msg->head.gen,
+				      -ECANCELED);
 		return 0;
 	}
 	switch (msg->head.type) {
@@ -376,7 +340,7 @@ static void step_intake(struct kvmm_migrate_server *server, struct session *sess
 	err = intake_check(intake);
 	if (err == -EINPROGRESS)
 		return;
-	send_status(session, WIRE_VERIFIED, err);
+	answer_status(session, WIRE_VERIFIED, &intake->id, intake->gen, err);
 	server->stat.failed += !!err;
 	session->dropping = err;
 }
@@ -399,12 +363,10 @@ static int hear_all(struct kvmm_migrate_server *server, struct session *session)
 
 static void end(struct kvmm_migrate_server *server, struct session *session, int err)
 {
-	static const struct wire_head none;
-
 	if (err == -EPROTO)
 		server->stat.refused++;
 	if (err != -ECONNRESET && !session->conn.err)
-		answer_abort(session, &none, err);
+		answer_status(session, WIRE_ABORT, NULL, 0, err);
 	conn_break(&session->conn, err);
 	session->over = true;
 }
@@ -422,7 +384,7 @@ bool session_tick(struct kvmm_migrate_server *server, struct session *session)
 		end(server, session, err);
 	step_intake(server, session);
 	for (u32 i = 0; i < WINDOW_SLOTS && (session->dropping || session->over); i++)
-		window_poll(&session->window, i);
+		copy_poll(&session->window.copy[i]);
 	return session->over && !window_is_busy(&session->window);
 }
 

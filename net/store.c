@@ -8,7 +8,7 @@
  */
 #include <kv/err.h>
 #include <kv/mem.h>
-#include <kvmm/alloc.h>
+#include <kvmm/ext/admission.h>
 
 #include "store.h"
 
@@ -24,10 +24,10 @@ int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *nam
 	for (u32 i = 0; i < nr_ranges; i++)
 		store->nr += kind[i].nr;
 	store->ref = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->ref));
+	store->mut = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->mut));
 	store->present = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->present));
-	store->range = kv_alloc_array(max(nr_ranges, 1u), sizeof(*store->range));
 	store->block = kv_alloc_array(max(store->nr, 1u), sizeof(*store->block));
-	if (store->ref && store->present && store->range && store->block)
+	if (store->ref && store->mut && store->present && store->block)
 		return 0;
 	store_exit(store);
 	return -ENOMEM;
@@ -76,70 +76,45 @@ static int alloc_muts(struct store *store, u32 nr, u32 tenant, kvmm_mut_t *muts)
 	return kvmm_alloc_as(store->pool, &ctl, muts);
 }
 
-static kvmm_mut_t mut_of(const struct store *store, u32 i)
+static void free_muts(struct store *store)
 {
-	return (kvmm_mut_t){ store->ref[i].index, store->ref[i].gen };
+	if (store->kept)
+		kv_pool_let_muts(store->pool, store->mut, store->nr_muts);
+	store->kept = false;
+	if (store->nr_muts)
+		kvmm_free(store->pool, store->mut, store->nr_muts);
+	store->nr_muts = 0;
 }
 
-static void free_muts(struct store *store, u32 nr)
+/* A tenant's absent ones at a time, one after the other. */
+static int alloc_absent(struct store *store)
 {
-	for (u32 i = nr; i-- > 0;) {
-		kvmm_mut_t mut = mut_of(store, i);
+	int err = 0;
 
-		if (!store->present[i])
-			kvmm_free(store->pool, &mut, 1);
+	for (u32 first = 0, end; first < store->nr_refs && !err; first = end) {
+		u32 tenant = store->name[first].domain.tenant, nr = 0;
+
+		for (end = first; end < store->nr_refs && store->name[end].domain.tenant == tenant;)
+			nr += !store->present[end++];
+		err = nr ? alloc_muts(store, nr, tenant, store->mut + store->nr_muts) : 0;
+		store->nr_muts += err ? 0 : nr;
 	}
+	return err;
 }
 
 /* Copies go to where they lie; from here on that does not change. */
 static int keep_muts(struct store *store)
 {
-	int err = 0;
+	u32 k = store->nr_muts;
+	int err = kv_pool_keep_muts(store->pool, store->mut, k);
 
-	for (u32 i = 0; i < store->nr_refs && !err; i++) {
-		kvmm_mut_t mut = mut_of(store, i);
-
-		if (store->present[i])
-			continue;
-		err = kv_pool_keep_muts(store->pool, &mut, 1);
-		if (!err)
-			err = kvmm_blocks_of_muts(store->pool, &mut, 1, &store->block[i]);
-		store->nr_kept = err ? store->nr_kept : i + 1;
-	}
-	return err;
-}
-
-static void let_muts(struct store *store)
-{
-	for (u32 i = 0; i < store->nr_kept; i++) {
-		kvmm_mut_t mut = mut_of(store, i);
-
+	store->kept = !err;
+	if (!err)
+		err = kvmm_blocks_of_muts(store->pool, store->mut, k, store->block);
+	/* From one behind the other to their places. */
+	for (u32 i = store->nr_refs; i-- > 0 && !err;)
 		if (!store->present[i])
-			kv_pool_let_muts(store->pool, &mut, 1);
-	}
-	store->nr_kept = 0;
-}
-
-static int reserve_muts(struct store *store)
-{
-	kvmm_mut_t *muts = kv_alloc_array(max(store->nr_refs, 1u), sizeof(*muts));
-	u32 first = 0;
-	int err = muts ? 0 : -ENOMEM;
-
-	while (first < store->nr_refs && !err) {
-		u32 tenant = store->name[first].domain.tenant, nr_absent = 0, end = first;
-
-		/* The tenant's next absent ones, one after the other. */
-		for (; end < store->nr_refs && store->name[end].domain.tenant == tenant; end++)
-			nr_absent += !store->present[end];
-		err = nr_absent ? alloc_muts(store, nr_absent, tenant, muts) : 0;
-		for (u32 k = 0; first < end && !err; first++)
-			if (!store->present[first])
-				store->ref[first] = (kvmm_ref_t){ muts[k].index, muts[k].gen }, k++;
-	}
-	if (err)
-		free_muts(store, first);
-	kv_free(muts);
+			store->block[i] = store->block[--k];
 	return err;
 }
 
@@ -157,16 +132,13 @@ static int reserve_refs(struct store *store)
 		store->nr_present += found > 0;
 	}
 	if (!err)
-		err = reserve_muts(store);
-	if (!err) {
+		err = alloc_absent(store);
+	if (!err && store->nr_muts)
 		err = keep_muts(store);
-		if (err) {
-			let_muts(store);
-			free_muts(store, store->nr_refs);
-		}
-	}
-	if (err)
+	if (err) {
+		free_muts(store);
 		put_present(store);
+	}
 	return err;
 }
 
@@ -255,8 +227,7 @@ void store_release(struct store *store)
 {
 	if (store->state != STORE_RESERVED)
 		return;
-	let_muts(store);
-	free_muts(store, store->nr_refs);
+	free_muts(store);
 	put_present(store);
 	free_ranges(store, store->nr_ranges);
 	store->state = STORE_EMPTY;
@@ -270,50 +241,36 @@ void store_abandon(struct store *store)
 
 /* ---- publishing ---- */
 
-/* The same blocks are private again, under the handles that they get. */
-static void unstage(struct store *store, const kvmm_staged_t *staged, u32 end)
-{
-	for (u32 i = 0, k = 0; i < end; i++) {
-		kvmm_mut_t mut;
-
-		if (store->present[i])
-			continue;
-		if (!kvmm_unstage(store->pool, &staged[k++], 1, &mut))
-			store->ref[i] = (kvmm_ref_t){ mut.index, mut.gen };
-	}
-}
-
+/* All of them, or on failure they are private again, under the handles that they get. */
 static int publish_refs(struct store *store)
 {
 	kvmm_staged_t *staged = kv_alloc_array(store->nr_refs, sizeof(*staged));
 	struct kvmm_publish_args req = {
 		.staged = staged, .dup = KVMM_DUP_REJECT, .refs = (kvmm_ref_t *)staged,
 	};
-	u32 i, nr = 0;
+	u32 k = 0;
 	int err = 0;
 
 	if (!staged)
 		return -ENOMEM;
-	let_muts(store);
-	for (i = 0; i < store->nr_refs && !err; i++) {
+	if (store->kept)
+		kv_pool_let_muts(store->pool, store->mut, store->nr_muts);
+	store->kept = false;
+	for (u32 i = 0; i < store->nr_refs && !err; i++) {
 		struct kvmm_prefix prefix = prefix_of(&store->name[i]);
-		kvmm_mut_t mut = mut_of(store, i);
 
 		if (store->present[i])
 			continue;
-		err = kvmm_stage(store->pool, &prefix, &mut, &staged[nr]);
-		nr += !err;
+		err = kvmm_stage(store->pool, &prefix, &store->mut[req.nr], &staged[req.nr]);
+		req.nr += !err;
 	}
-	req.nr = nr;
-	if (err)
-		i--;
-	else
+	if (!err)
 		err = kvmm_publish(store->pool, &req);
-	for (u32 at = 0, k = 0; at < store->nr_refs && !err; at++)
-		if (!store->present[at])
-			store->ref[at] = req.refs[k++];
-	if (err)
-		unstage(store, staged, i);
+	for (u32 i = 0; i < store->nr_refs && !err; i++)
+		if (!store->present[i])
+			store->ref[i] = req.refs[k++];
+	if (err && req.nr)
+		kvmm_unstage(store->pool, staged, req.nr, store->mut);
 	kv_free(staged);
 	return err;
 }
@@ -344,13 +301,9 @@ void store_exit(struct store *store)
 	if (store->state == STORE_PUBLISHED && store->nr_refs && !store->taken)
 		kvmm_put_many(store->pool, store->ref, store->nr_refs);
 	kv_free(store->ref);
+	kv_free(store->mut);
 	kv_free(store->present);
-	kv_free(store->range);
 	kv_free(store->block);
-	store->ref = NULL;
-	store->present = NULL;
-	store->range = NULL;
-	store->block = NULL;
-	store->nr = store->nr_refs = store->nr_ranges = 0;
-	store->state = STORE_EMPTY;
+	*store = (struct store){ .pool = store->pool, .view = store->view, .flags = store->flags,
+				 .max_runs = store->max_runs };
 }

@@ -30,19 +30,26 @@ struct store {
 
 	u32 nr_refs;
 	const struct kv_block_name *name;	/* borrowed */
-	kvmm_ref_t *ref;			/* ours; references, unless RESERVED says else */
+	kvmm_ref_t *ref;			/* ours; of those present; PUBLISHED: of all */
 	bool *present;				/* ours; it was cached already: not to be copied */
 	u32 nr_present;
-	u32 nr_kept;				/* the first so many of the others stay in place */
+	u32 nr_muts;				/* RESERVED: the others */
+	kvmm_mut_t *mut;			/* ours; these, in their order */
+	bool kept;				/* they stay in place */
 	bool taken;				/* references belong to another owner by now */
 
 	u32 nr_ranges;
 	const struct kv_range_kind *kind;	/* borrowed */
-	kvmm_range_t *range;			/* ours */
+	kvmm_range_t range[KVMM_MIGRATE_MAX_RANGES];
 
 	u32 nr;
 	u32 *block;				/* ours; in the order of the source's */
 };
+
+/* Blocks that are to be copied. */
+#define for_each_absent(store, i)						\
+	for (u32 i = 0; i < (store)->nr; i++)					\
+		if (i >= (store)->nr_refs || !(store)->present[i])
 
 /* The blocks to come; @name and @kind live as long as the store. 0, -ENOMEM. */
 int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *name, u32 nr_ranges,

@@ -58,7 +58,7 @@ static int map_shared(struct window *window)
 static int make_device(struct window *window)
 {
 	const struct kv_dev_ops *ops = window->view.ops;
-	struct kv_area_attr attr = { .exports = KV_EXPORT_FD };
+	struct kv_area_attr attr = { .is_shared = true };
 	struct kv_area_info info;
 	u64 bytes = MIN_DEVICE_BYTES;
 	int err;
@@ -70,11 +70,11 @@ static int make_device(struct window *window)
 	if (err)
 		return err;
 	ops->area_info(window->area, &info);
-	if (!(info.exports & KV_EXPORT_FD))
+	if (!info.is_shared)
 		return -EOPNOTSUPP;
 	err = ops->area_grow(window->area, 0, info.unit_bytes);
 	if (!err)
-		err = ops->area_export(window->area, 0, KV_EXPORT_FD, &window->fd);
+		err = ops->area_export(window->area, 0, &window->fd);
 	return err ? err : place_slots(window, info.addr);
 }
 
@@ -113,8 +113,7 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 		     shape->bytes / WINDOW_SLOTS < shape->slot_bytes))
 		err = -EPROTO;
 	if (!err && shape->kind == WINDOW_DEVICE) {
-		err = view->ops->area_import(view->dev, KV_EXPORT_FD, &window->fd, shape->bytes,
-					     &window->area);
+		err = view->ops->area_import(view->dev, window->fd, shape->bytes, &window->area);
 		if (!err) {
 			view->ops->area_info(window->area, &info);
 			err = place_slots(window, info.addr);
@@ -145,55 +144,18 @@ void window_close(struct window *window)
 
 /* ---- copies ---- */
 
-static int submit(struct window *window, u32 slot, const struct end *from, const struct end *to)
+int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, bool out)
 {
-	struct slot_copy *copy = &window->copy[slot];
-	struct kv_copy what = { .src = from->planes, .dst = to->planes, .moves = window->move,
-				.flags = window->flags };
-	int err;
+	struct end pool = end_of(&window->view, block), here = slot_end_of(window, slot);
+	struct copy *copy = &window->copy[slot];
+	int ret;
 
-	if (route_find(from, to, &copy->route) == KVMM_MIGRATE_PATH_STAGED)
-		return -EOPNOTSUPP;
-	what.dir = copy->route.dir;
-	what.peer = copy->route.peer;
-	what.nr = moves_make(from->block, to->block, copy->first, copy->nr, window->move);
-	err = copy->route.ops->copy_blocks(copy->route.dev, &what, &copy->fence);
-	copy->busy = !err;
-	if (!err)
-		window->nr_descriptors += what.nr;
-	return err;
-}
-
-int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
-{
-	struct end from = end_of(&window->view, block), to = slot_end_of(window, slot);
-
-	window->copy[slot].first = first;
-	window->copy[slot].nr = nr;
-	return submit(window, slot, &from, &to);
-}
-
-int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
-{
-	struct end from = slot_end_of(window, slot), to = end_of(&window->view, block);
-
-	window->copy[slot].first = first;
-	window->copy[slot].nr = nr;
-	return submit(window, slot, &from, &to);
-}
-
-int window_poll(struct window *window, u32 slot)
-{
-	struct slot_copy *copy = &window->copy[slot];
-	int err;
-
-	if (!copy->busy)
-		return 0;
-	err = copy->route.ops->poll(copy->route.dev, copy->fence);
-	if (err == -EAGAIN)
-		return -EINPROGRESS;
-	copy->busy = false;
-	return err;
+	copy->first = first;
+	copy->nr = nr;
+	ret = copy_begin(copy, out ? &here : &pool, out ? &pool : &here, window->move,
+			 window->flags);
+	window->nr_descriptors += max(ret, 0);
+	return min(ret, 0);
 }
 
 bool window_is_busy(const struct window *window)
@@ -206,11 +168,6 @@ bool window_is_busy(const struct window *window)
 
 void window_wait(struct window *window)
 {
-	for (u32 i = 0; i < WINDOW_SLOTS; i++) {
-		struct slot_copy *copy = &window->copy[i];
-
-		if (copy->busy)
-			copy->route.ops->wait(copy->route.dev, copy->fence);
-		copy->busy = false;
-	}
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		copy_wait(&window->copy[i]);
 }

@@ -13,15 +13,6 @@
 #include "mover.h"
 #include "wire.h"
 
-/* One copy into, or out of, a slot. */
-struct slot_copy {
-	bool busy;
-	u32 first;
-	u32 nr;
-	struct route route;
-	struct kv_fence fence;
-};
-
 struct window {
 	struct wire_window shape;
 	struct kv_pool_view view;		/* of the pool on this side */
@@ -32,7 +23,7 @@ struct window {
 	struct kv_move *move;			/* ours; room for a slot */
 	u32 nr_descriptors;
 	u32 flags;				/* KV_COPY_*, of all copies from now on */
-	struct slot_copy copy[WINDOW_SLOTS];
+	struct copy copy[WINDOW_SLOTS];	/* into, or out of, a slot */
 };
 
 /* Make one, with a descriptor to be sent: 0; -EOPNOTSUPP none of that kind; -ENOMEM; -errno. */
@@ -43,11 +34,8 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 /* Nothing is on its way. */
 void window_close(struct window *window);
 
-/* Blocks @block[first .. first + nr) into the slot, or out of it: 0 and it is busy; or an error. */
-int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
-int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
-/* 0 it is through, and the slot idle; -EINPROGRESS; or an error, and the slot idle. */
-int window_poll(struct window *window, u32 slot);
+/* @nr blocks from @block[@first] on, into the slot, or out of it: 0 and it is busy; or an error. */
+int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, bool out);
 bool window_is_busy(const struct window *window);
 /* Until nothing is on its way. */
 void window_wait(struct window *window);

@@ -35,6 +35,15 @@ u64 wire_layout(const struct kv_planes *planes)
 	return sum;
 }
 
+struct wire_hello wire_hello_of(const struct kv_pool_view *view)
+{
+	return (struct wire_hello){
+		.block_bytes = view->block_bytes, .layout = wire_layout(&view->planes),
+		.nr_planes = view->planes.nr, .block_tokens = view->block_tokens,
+		.caches = view->caches,
+	};
+}
+
 int wire_parse(const u8 *buf, u32 bytes, struct wire_msg *msg)
 {
 	const struct wire_head *head = &msg->head;
@@ -71,11 +80,15 @@ static int get_all(const struct wire_msg *msg, void *fixed, u32 bytes)
 	return err || more ? -EPROTO : 0;
 }
 
-int wire_get_hello(const struct wire_msg *msg, struct wire_hello *hello)
+int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view)
 {
-	int err = get_all(msg, hello, sizeof(*hello));
+	struct wire_hello theirs, ours = wire_hello_of(view);
 
-	return err || hello->nr_planes > KVMM_MAX_PLANES || hello->caches > 1 ? -EPROTO : 0;
+	if (get_all(msg, &theirs, sizeof(theirs)) || theirs.nr_planes > KVMM_MAX_PLANES ||
+	    theirs.caches > 1)
+		return -EPROTO;
+	theirs.caches = ours.caches;
+	return memcmp(&theirs, &ours, sizeof(ours)) ? -EMEDIUMTYPE : 0;
 }
 
 int wire_get_window(const struct wire_msg *msg, struct wire_window *window)

@@ -138,12 +138,14 @@ struct wire_msg {
 
 u64 wire_sum(const void *payload, u32 bytes);
 u64 wire_layout(const struct kv_planes *planes);
+struct wire_hello wire_hello_of(const struct kv_pool_view *view);
 
 /* The first message of @bytes: its length; 0 it is not whole yet; -EPROTO it will never be one. */
 int wire_parse(const u8 *buf, u32 bytes, struct wire_msg *msg);
 
 /* The payload, if it is one of that type: 0 or -EPROTO. */
-int wire_get_hello(const struct wire_msg *msg, struct wire_hello *hello);
+/* -EMEDIUMTYPE: blocks are not made like those of @view. */
+int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view);
 int wire_get_window(const struct wire_msg *msg, struct wire_window *window);
 int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,
 		   struct kv_range_kind *kinds);

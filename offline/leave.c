@@ -6,16 +6,6 @@
 
 /* ---- making ---- */
 
-static int alloc_tables(struct elastic *el, struct pageblocks *pbs)
-{
-	pbs->state = kv_alloc(pbs->nr);
-	el->waiting = kv_alloc(pbs->nr);
-	el->heap = kv_alloc_array(pbs->nr, sizeof(*el->heap));
-	el->mark = kv_alloc(pbs->nr);
-	el->move = kv_alloc_array(LEAVE_MOVES, sizeof(*el->move));
-	return pbs->state && el->waiting && el->heap && el->mark && el->move ? 0 : -ENOMEM;
-}
-
 static void free_elastic(struct elastic *el)
 {
 	units_exit(el);
@@ -26,38 +16,17 @@ static void free_elastic(struct elastic *el)
 	kv_free(el);
 }
 
-/* Below this a pageblock covers less than a unit, or wastes more than an eighth at its ends. */
-static u32 size_for_span(const struct elastic *el, const struct span *span)
-{
-	u64 exact = el->unit_bytes >> min((u64)kv_lowest64(span->stride),
-					  (u64)kv_log2(el->unit_bytes));
-	u64 size = 1;
-
-	while (size < exact && size * span->stride < 8 * el->unit_bytes)
-		size *= 2;
-	return size;
-}
-
-static u32 size_for(const struct kvmm_pool *pool, const struct elastic *el)
-{
-	u32 size = el->unit_bytes ? 1 : BIT(pool->zone->pageblock_order);
-
-	for (u32 i = 0; i < el->nr_spans; i++)
-		size = max(size, size_for_span(el, &el->span[i]));
-	return min(size, BIT(kv_order(pool->nr_blocks)));
-}
-
 static int fill(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_elastic_attr *attr,
 		struct pageblocks *pbs)
 {
 	struct kv_area_info info;
+	u32 size;
 
+	kv_assert_held(&pool->compact_lock);
 	if (pool->rounds)
 		return -EOPNOTSUPP;
 	if (pool->area) {
 		pool->parts.dev->area_info(pool->area, &info);
-		if (!info.is_elastic)
-			return -EOPNOTSUPP;
 		el->unit_bytes = info.unit_bytes;
 	} else if (pool->nr_planes) {
 		el->unit_bytes = attr->unit_bytes ?: DEFAULT_UNIT;
@@ -68,14 +37,30 @@ static int fill(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_el
 		return -ENOMEM;
 	if (el->unit_bytes && !el->nr_spans)
 		return -EOPNOTSUPP;
-	pbs->size = attr->pageblock_blocks ?: size_for(pool, el);
+	size = el->unit_bytes ? 1 : BIT(pool->zone->pageblock_order);
+	/* Below this a pageblock covers less than a unit, or wastes over an eighth at its ends. */
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		u64 stride = el->span[i].stride, least = 1;
+		u64 exact = el->unit_bytes >> min((u64)kv_lowest64(stride),
+						  (u64)kv_log2(el->unit_bytes));
+
+		while (least < exact && least * stride < 8 * el->unit_bytes)
+			least *= 2;
+		size = max(size, (u32)least);
+	}
+	pbs->size = attr->pageblock_blocks ?: min(size, BIT(kv_order(pool->nr_blocks)));
 	pbs->shift = kv_log2(pbs->size);
 	pbs->nr = ((pool->nr_blocks - 1) >> pbs->shift) + 1;
-	return alloc_tables(el, pbs);
+	pbs->state = kv_alloc(pbs->nr);
+	el->waiting = kv_alloc(pbs->nr);
+	el->heap = kv_alloc_array(pbs->nr, sizeof(*el->heap));
+	el->mark = kv_alloc(pbs->nr);
+	el->move = kv_alloc_array(LEAVE_MOVES, sizeof(*el->move));
+	return pbs->state && el->waiting && el->heap && el->mark && el->move ? 0 : -ENOMEM;
 }
 
-int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
-		   struct elastic **result)
+static int get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
+		  struct elastic **result)
 {
 	struct elastic *el = pool->elastic;
 	struct pageblocks pbs = { 0 };
@@ -110,7 +95,8 @@ int elastic_get(struct kvmm_pool *pool, struct elastic **el)
 {
 	const struct kvmm_elastic_attr defaults = { .size = sizeof(defaults) };
 
-	return elastic_get_as(pool, &defaults, el);
+	kv_assert_held(&pool->compact_lock);
+	return get_as(pool, &defaults, el);
 }
 
 static void elastic_exit(struct kvmm_pool *pool)
@@ -132,7 +118,7 @@ static u64 elastic_bytes(struct kvmm_pool *pool)
 	bytes = sizeof(*el) + pool->pb.nr * (3 + sizeof(*el->heap)) +
 		LEAVE_MOVES * sizeof(*el->move);
 	for (u32 i = 0; i < el->nr_spans; i++)
-		bytes += sizeof(*el->span) + 3 * KV_WORDS(el->span[i].nr_units) * sizeof(u64);
+		bytes += sizeof(*el->span) + el->span[i].nr_units;
 	return bytes;
 }
 
@@ -153,7 +139,7 @@ int elastic_setup(struct kvmm_pool *pool, const void *src)
 	kv_lock(&pool->compact_lock);
 	err = pool_refusal(pool);
 	if (!err)
-		err = pool->elastic ? -EBUSY : elastic_get_as(pool, &attr, &el);
+		err = pool->elastic ? -EBUSY : get_as(pool, &attr, &el);
 	kv_unlock(&pool->compact_lock);
 	return err;
 }

@@ -9,15 +9,13 @@
  * Their blocks: see pool/pageblock.h.
  *
  * Planes are merged into *spans*: stretches of memory in which every byte is a block's. Units are
- * numbered by span. A unit's bit in ->gone says that it is not ours at the moment: unmapped, or the
- * caller was told of it. One that he could be told of is in ->untold.
+ * numbered by span.
  *
  * Invariants, recomputed by elastic_check():
  *
  *  1. A block of a pageblock that is HERE is not away; all blocks of an AWAY one are OWNER_AWAY.
- *  2. nr_away and pool->nr_leaving equal a recount; so does nr_gone.
- *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by no step,
- *     and is only one of these.
+ *  2. nr_away and pool->nr_leaving equal a recount; so does nr_units.
+ *  3. A unit that is not OURS lies in pageblocks that are AWAY and read by no step.
  *
  * Guard: compact_lock, but for what is fixed.
  */
@@ -26,7 +24,7 @@
 
 #include <kv/defrag_cheapest.h>
 #include <kv/dev.h>
-#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/moves.h>
 #include <pool/local.h>
 
 /* Of a pageblock, as long as one shrink or grow takes: bits. */
@@ -40,6 +38,15 @@ enum leave_mark {
 /* Of a pageblock that is AWAY: read by no step; empty; an epoch has begun since. */
 enum wait_state { WAIT_NO, WAIT_EMPTY, WAIT_EPOCH };
 
+/* Of a unit of memory; one that is not OURS holds no block of the pool. */
+enum unit_state {
+	UNIT_OURS,
+	UNIT_UNTOLD,	/* the caller's next, see units_tell() */
+	UNIT_GONE,	/* unmapped, or the caller was told of it */
+	UNIT_STUCK,	/* the driver would neither unmap nor map it */
+	NR_UNIT_STATES,
+};
+
 struct span {
 	/* Fixed at creation. */
 	u64 base;		/* of block 0 */
@@ -47,9 +54,7 @@ struct span {
 	u64 first;		/* address of unit 0 */
 	u32 nr_units;
 
-	u64 *gone;		/* ours; bits: compact_lock */
-	u64 *untold;		/* ours; bits: compact_lock; the caller's next, see units_tell() */
-	u64 *stuck;		/* ours; bits: compact_lock */
+	u8 *unit;		/* ours; enum unit_state: compact_lock */
 };
 
 /* A shrink beside steps. Guard: compact_lock. */
@@ -82,9 +87,7 @@ struct elastic {
 	struct span *span;	/* ours */
 
 	/* compact_lock. */
-	u64 nr_gone;		/* units */
-	u64 nr_untold;
-	u64 nr_stuck;
+	u64 nr_units[NR_UNIT_STATES];
 	struct leave_job job;
 	struct leave_wait wait;
 	u8 *waiting;		/* ours; by pageblock: AWAY, still read; enum wait_state */
@@ -120,8 +123,6 @@ static inline struct elastic *elastic_of(const struct kvmm_pool *pool)
 
 /* It is there from now on: 0, -ENOMEM, -EOPNOTSUPP. compact_lock held. */
 int elastic_get(struct kvmm_pool *pool, struct elastic **el);
-int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
-		   struct elastic **el);
 
 /* ---- leave_unit.c: memory ---- */
 
@@ -192,17 +193,26 @@ void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick
 int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 			  u64 least, struct victims *victims);
 
+/* ---- leave_stat.c ---- */
+
+/* What elastic_stat_read() reads; without its locks each number is of its own moment. */
+void elastic_stat_peek(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat);
+
 /* ---- leave_stop.c ---- */
 
 int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src,
 		struct kvmm_shrink *req);
-void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req);
 /* -EINVAL or -EOPNOTSUPP where it says nothing that can be done. */
 int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
 		u64 *least);
-/* Victims, claimed, their blocks free, to make way for @pick. 0; -EAGAIN. Both locks held. */
-int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
-		     struct victims *victims);
+/*
+ * leave_choose_and_drop() in the pool's order; if @is_first, victims make way for @pick before,
+ * and it may be -EAGAIN, too. Both locks held.
+ */
+int shrink_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
+		  struct victims *victims, bool is_first);
+/* Pageblocks that are LEAVING are HERE again. Both locks held. */
+void shrink_undo(struct kvmm_pool *pool);
 
 /* ---- leave_beside.c ---- */
 

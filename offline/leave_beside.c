@@ -12,6 +12,7 @@
  * Moves need no waiting of their own: an old place is set aside when its flight lands.
  */
 #include <kv/env.h>
+#include <kv/pool_migrate.h>
 #include <move/step.h>
 
 #include "leave.h"
@@ -28,18 +29,12 @@ void job_due(struct kvmm_pool *pool, const struct elastic *el)
 
 /* ---- the end ---- */
 
-static void undo_leaving(struct kvmm_pool *pool)
-{
-	kv_lock(&pool->lock);
-	for (u32 pb = 0; pb < pool->pb.nr; pb++)
-		if (pool->pb.state[pb] == PB_LEAVING)
-			leave_undo(pool, pb);
-	pool_leave(pool);
-}
-
 static void job_end(struct kvmm_pool *pool, struct elastic *el, int end)
 {
-	undo_leaving(pool);
+	kv_assert_held(&pool->compact_lock);
+	kv_lock(&pool->lock);
+	shrink_undo(pool);
+	pool_leave(pool);
 	el->job.active = false;
 	el->job.end = end;
 	arenas_unbar(pool);
@@ -48,6 +43,7 @@ static void job_end(struct kvmm_pool *pool, struct elastic *el, int end)
 
 void job_cancel(struct kvmm_pool *pool, struct elastic *el)
 {
+	kv_assert_held(&pool->compact_lock);
 	if (el->job.active)
 		job_end(pool, el, 0);
 }
@@ -56,12 +52,14 @@ void job_cancel(struct kvmm_pool *pool, struct elastic *el)
 
 static void set_waiting(struct elastic *el, u32 pb, enum wait_state state)
 {
+	kv_assert(state <= WAIT_EPOCH);
 	el->wait.nr += (state != WAIT_NO) - (u32)(el->waiting[pb] != WAIT_NO);
 	el->waiting[pb] = state;
 }
 
 static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 {
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	if (pool->nr_leaving)
 		pool_drain_local(pool);
@@ -77,44 +75,27 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 
 /* ---- until no step can read it ---- */
 
-static bool any_is_empty(const struct kvmm_pool *pool, const struct elastic *el)
-{
-	for (u32 pb = 0; pb < pool->pb.nr; pb++)
-		if (el->waiting[pb] == WAIT_EMPTY)
-			return true;
-	return false;
-}
-
 static void begin_wait(struct kvmm_pool *pool, struct elastic *el)
 {
-	struct steps *steps = steps_of(pool);
+	bool any = false;
 
-	if (el->wait.on || !any_is_empty(pool, el))
+	kv_assert_held(&pool->compact_lock);
+	for (u32 pb = 0; pb < pool->pb.nr && !el->wait.on; pb++) {
+		if (el->waiting[pb] != WAIT_EMPTY)
+			continue;
+		el->waiting[pb] = WAIT_EPOCH;
+		any = true;
+	}
+	if (!any)
 		return;
-	kv_lock(&steps->lock);
-	el->wait.epoch = ++steps->epoch;
-	kv_unlock(&steps->lock);
+	el->wait.epoch = kv_pool_epoch_begin(pool);
 	el->wait.on = true;
-	for (u32 pb = 0; pb < pool->pb.nr; pb++)
-		if (el->waiting[pb] == WAIT_EMPTY)
-			el->waiting[pb] = WAIT_EPOCH;
-}
-
-/* Steps of the epoch and later ones began when no engine could be told of these blocks. */
-static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
-{
-	struct steps *steps = steps_of(pool);
-	u64 oldest;
-
-	kv_lock(&steps->lock);
-	oldest = steps_oldest(pool, steps);
-	kv_unlock(&steps->lock);
-	return oldest >= el->wait.epoch;
 }
 
 /* All of them, before the first unit goes: it may have a byte of two. */
 static void mark_passed(struct kvmm_pool *pool, struct elastic *el)
 {
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		if (el->waiting[pb] != WAIT_EPOCH)
@@ -132,8 +113,14 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 	struct leave_job *job = &el->job;
 	int err = 0;
 
-	/* While the device is blind, the ends of steps are unknown, too. */
-	if (!el->wait.on || !wait_is_over(pool, el) || READ_ONCE(pool->blind))
+	kv_assert_held(&pool->compact_lock);
+	if (!el->wait.on)
+		return 0;
+	/*
+	 * Steps of the epoch and later ones began when no engine could be told of these blocks.
+	 * While the device is blind, the ends of steps are unknown.
+	 */
+	if (!kv_pool_epoch_passed(pool, el->wait.epoch) || READ_ONCE(pool->blind))
 		return 0;
 	mark_passed(pool, el);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
@@ -153,16 +140,6 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 
 /* ---- runs that have to move ---- */
 
-static u32 bound_moves(const struct elastic *el, u32 nr, u32 *nr_blocks)
-{
-	u32 max = el->job.max_moved ? el->job.max_moved - el->job.out.moved : UINT32_MAX, i;
-
-	*nr_blocks = 0;
-	for (i = 0; i < min(nr, PORTION) && *nr_blocks + el->move[i].nr <= max; i++)
-		*nr_blocks += el->move[i].nr;
-	return i;
-}
-
 /* Another one instead, if there is one, with the blocks free now. ->lock held. */
 static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 {
@@ -173,13 +150,11 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 	struct victims victims = NO_VICTIMS;
 	u32 nr;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	leave_give_up(pool, el, &pick, bad);
 	reserve_drop_all(pool);		/* ranges may have grown since the job began */
-	if (pool->caches)
-		order_enter(&pool->order);
-	leave_choose_and_drop(pool, el, &pick, 0, &victims);
-	if (pool->caches)
-		order_leave(&pool->order);
+	shrink_choose(pool, el, &pick, 0, &victims, false);
 	nr = victims_end(pool, &victims, false);
 	job->out.evicted += nr;
 	el->evicted += nr;
@@ -190,12 +165,15 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 static int move_some(struct kvmm_pool *pool, struct elastic *el)
 {
 	u64 begin_ns = kv_clock_ns();
-	u32 nr, nr_blocks, bad;
+	u32 max = el->job.max_moved ? el->job.max_moved - el->job.out.moved : UINT32_MAX;
+	u32 nr, nr_planned, nr_blocks = 0, bad;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
-	nr = leave_plan(pool, el, el->job.mode, &bad);
-	nr = bound_moves(el, nr, &nr_blocks);
+	nr_planned = min(leave_plan(pool, el, el->job.mode, &bad), PORTION);
+	for (nr = 0; nr < nr_planned && nr_blocks + el->move[nr].nr <= max; nr++)
+		nr_blocks += el->move[nr].nr;
 	if (!nr && bad != KV_NONE && !pool->transit.nr_flights)
 		replace(pool, el, bad);
 	pool_leave(pool);
@@ -217,6 +195,7 @@ static void job_step(struct kvmm_pool *pool, struct elastic *el)
 {
 	int err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	if (pool->nr_leaving)
 		err = move_some(pool, el);
 	if (err)
@@ -249,57 +228,23 @@ void job_advance(struct kvmm_pool *pool, struct elastic *el)
 
 /* ---- starting ---- */
 
-static void job_fill(struct leave_job *job, const struct kvmm_shrink *req,
-		     const struct leave_pick *pick, u64 least)
+int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shrink *req, u32 mode)
 {
-	*job = (struct leave_job){
-		.active = true, .mode = pick->mode, .flags = req->flags,
-		.in_blocks = pick->in_blocks, .want = pick->want, .least = least,
-		.got = pick->got, .max_moved = req->max_moved, .out = *req,
-	};
-}
-
-/* Pageblocks that leave, and victims that are gone for good; or nothing. ->lock held. */
-static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
-			  u64 least, u32 *nr_evicted)
-{
+	struct leave_pick pick = { .mode = mode };
+	struct steps *steps = steps_get(pool);
 	struct victims victims = NO_VICTIMS;
+	u32 nr_evicted = 0, posted;
+	u64 least;
 	int err;
 
-	if (pool->caches)
-		order_enter(&pool->order);
-	err = shrink_make_room(pool, el, pick, &victims);
-	if (!err)
-		err = leave_choose_and_drop(pool, el, pick, least, &victims);
-	if (pool->caches)
-		order_leave(&pool->order);
-	for (u32 pb = 0; err && pb < pool->pb.nr; pb++)
-		if (pool->pb.state[pb] == PB_LEAVING)
-			leave_undo(pool, pb);
-	*nr_evicted = victims_end(pool, &victims, err);
-	return err;
-}
-
-static int check_start(struct kvmm_pool *pool, const struct elastic *el, u32 mode)
-{
-	struct steps *steps = steps_get(pool);
-
+	kv_assert_held(&pool->compact_lock);
 	if (!steps)
 		return -ENOMEM;
 	if (el->job.active || steps->nr_quiet)
 		return -EBUSY;
-	return mode < KVMM_NR_MOVE_MODES ? 0 : -EINVAL;
-}
-
-int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shrink *req, u32 mode)
-{
-	struct leave_pick pick = { .mode = mode };
-	u32 nr_evicted = 0, posted;
-	u64 least;
-	int err = check_start(pool, el, mode);
-
-	if (!err)
-		err = shrink_goal(el, req, &pick, &least);
+	if (mode >= KVMM_NR_MOVE_MODES)
+		return -EINVAL;
+	err = shrink_goal(el, req, &pick, &least);
 	if (err)
 		return err;
 	flights_poll(pool);
@@ -310,7 +255,11 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 		posted = pool->posted;
 		pool_drain_local(pool);
 		reserve_drop_all(pool);
-		err = choose_for_job(pool, el, &pick, least, &nr_evicted);
+		/* Victims are gone for good; or there are none, and nothing leaves. */
+		err = shrink_choose(pool, el, &pick, least, &victims, true);
+		if (err)
+			shrink_undo(pool);
+		nr_evicted = victims_end(pool, &victims, err);
 		/* It was free, or could be evicted, before. */
 		release_take_back(pool, posted, !err || nr_evicted);
 		pool_leave(pool);
@@ -319,7 +268,11 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 		arenas_unbar(pool);
 		return err;
 	}
-	job_fill(&el->job, req, &pick, least);
+	el->job = (struct leave_job){
+		.active = true, .mode = mode, .flags = req->flags,
+		.in_blocks = pick.in_blocks, .want = pick.want, .least = least,
+		.got = pick.got, .max_moved = req->max_moved, .out = *req,
+	};
 	el->job.out.evicted = nr_evicted;
 	el->evicted += nr_evicted;
 	job_advance(pool, el);
@@ -332,22 +285,31 @@ int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src
 {
 	struct kvmm_shrink req;
 	struct elastic *el;
-	int err = shrink_read(pool, src, &req);
+	int err = 0;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
+	if (!pool || mode >= KVMM_NR_MOVE_MODES)
+		return -EINVAL;
+	if (src)
+		err = shrink_read(pool, src, &req);
 	if (err)
 		return err;
-	if (mode >= KVMM_NR_MOVE_MODES)
-		return -EINVAL;
-	if (pool->deterministic)
+	if (src && pool->deterministic)
 		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
-	err = pool_refusal(pool);
-	if (!err)
-		err = elastic_get(pool, &el);
-	if (!err)
-		err = job_start(pool, el, &req, mode);
+	el = pool->elastic;
+	if (src) {
+		err = pool_refusal(pool);
+		if (!err)
+			err = elastic_get(pool, &el);
+		if (!err)
+			err = job_start(pool, el, &req, mode);
+	} else if (el && el->job.active) {
+		job_cancel(pool, el);
+	} else {
+		err = -EINVAL;
+	}
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return err;
@@ -366,7 +328,7 @@ static int write_results(struct elastic *el, struct kvmm_shrink *dst)
 	out.ranges = now.ranges;
 	out.max_ranges = now.max_ranges;
 	out.nr_ranges = units_tell(el, out.ranges, out.max_ranges);
-	shrink_write(dst, &out);
+	kv_give_sized(dst, &out, sizeof(out));
 	return 0;
 }
 
@@ -395,22 +357,4 @@ int kvmm_pool_shrink_poll(struct kvmm_pool *pool, struct kvmm_shrink *req)
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return ret;
-}
-
-int kvmm_pool_shrink_cancel(struct kvmm_pool *pool)
-{
-	int err = -EINVAL;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return err;
-	kv_lock(&pool->compact_lock);
-	if (pool->elastic && pool->elastic->job.active) {
-		job_cancel(pool, pool->elastic);
-		err = 0;
-	}
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	return err;
 }

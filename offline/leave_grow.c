@@ -45,17 +45,9 @@ static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, 
 	return 0;
 }
 
-static void regain_undo(struct kvmm_pool *pool, struct elastic *el)
-{
-	for (u32 pb = 0; pb < pool->pb.nr; pb++)
-		el->mark[pb] = el->mark[pb] == MARK_BACK ? MARK_FRESH : MARK_NONE;
-	for (u32 pb = 0; pb < pool->pb.nr; pb++)
-		if (el->mark[pb] == MARK_FRESH)
-			units_release(pool, el, pb, &(int){ 0 });
-}
-
 static void regain_show(struct kvmm_pool *pool, struct elastic *el)
 {
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		if (el->mark[pb] != MARK_BACK)
@@ -74,6 +66,7 @@ static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u6
 {
 	int err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	memset(el->mark, MARK_NONE, pool->pb.nr);
 	for (u32 pb = 0; pb < pool->pb.nr && *got < want && (!err || err == -ENOSPC); pb++) {
 		if (pool->pb.state[pb] != PB_AWAY)
@@ -97,7 +90,11 @@ int regain(struct kvmm_pool *pool, struct elastic *el, struct kvmm_regain *req)
 		return err;
 	err = regain_units(pool, el, want, &got, &nr_units);
 	if (got < least) {
-		regain_undo(pool, el);
+		for (u32 pb = 0; pb < pool->pb.nr; pb++)
+			el->mark[pb] = el->mark[pb] == MARK_BACK ? MARK_FRESH : MARK_NONE;
+		for (u32 pb = 0; pb < pool->pb.nr; pb++)
+			if (el->mark[pb] == MARK_FRESH)
+				units_release(pool, el, pb, &(int){ 0 });
 		return err ? err : -ENOSPC;
 	}
 	regain_show(pool, el);
@@ -125,27 +122,20 @@ static int regain_read(const struct kvmm_pool *pool, const struct kvmm_regain *s
 	return 0;
 }
 
-/* The caller has memory again behind the blocks it hands back, whether this succeeds or not. */
-static int hand_back(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_regain *req)
-{
-	if (!req->nr_ranges)
-		return 0;
-	if (pool->area || !el->unit_bytes)
-		return -EINVAL;
-	return units_take_back(el, req->ranges, req->nr_ranges);
-}
-
 static int grow_locked(struct kvmm_pool *pool, struct kvmm_regain *req)
 {
 	struct elastic *el;
 	int err = pool_refusal(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (!err)
 		err = elastic_get(pool, &el);
 	if (!err)
 		err = el->job.active ? -EBUSY : 0;
-	if (!err)
-		err = hand_back(pool, el, req);
+	/* The caller has memory again behind the blocks it hands back, come what may. */
+	if (!err && req->nr_ranges)
+		err = pool->area || !el->unit_bytes ? -EINVAL :
+		      units_take_back(el, req->ranges, req->nr_ranges);
 	if (!err)
 		err = regain(pool, el, req);
 	if (!err)
@@ -156,7 +146,6 @@ static int grow_locked(struct kvmm_pool *pool, struct kvmm_regain *req)
 int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *dst)
 {
 	struct kvmm_regain req;
-	size_t size;
 	int err = regain_read(pool, dst, &req);
 
 	if (err)
@@ -164,9 +153,7 @@ int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *dst)
 	kv_lock(&pool->compact_lock);
 	err = grow_locked(pool, &req);
 	kv_unlock(&pool->compact_lock);
-	size = dst->size;
-	req.size = size;
-	memcpy(dst, &req, min(size, sizeof(req)));
+	kv_give_sized(dst, &req, sizeof(req));
 	return err;
 }
 
@@ -176,6 +163,7 @@ static u32 nr_away(const struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++)
 		if (pool->pb.state[pb] == PB_AWAY)
 			nr += pb_nr(pool, pb);
@@ -187,6 +175,7 @@ static void inflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
 {
 	struct kvmm_shrink req = { .size = sizeof(req), .min_blocks = 1 };
 
+	kv_assert_held(&pool->compact_lock);
 	if (el->nr_deferred) {
 		el->nr_deferred--;
 		return;
@@ -201,49 +190,44 @@ static void inflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
 	el->nr_deferred = BIT(el->defer_shift);
 }
 
-static void deflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
-{
-	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
-
-	req.nr_blocks = min(nr_blocks, (u64)PORTION << pool->pb.shift);
-	if (regain(pool, el, &req))
-		el->balloon_on = false;		/* it is the caller's, or the device has none */
-}
-
 /* 1: there is more to do. */
 static int balloon_portion(struct kvmm_pool *pool, struct elastic *el)
 {
 	u64 want = el->target / block_bytes(el), have = nr_away(pool);
+	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
 
-	if (have + pool->pb.size <= want)
+	kv_assert_held(&pool->compact_lock);
+	if (have + pool->pb.size <= want) {
 		inflate(pool, el, (want - have) >> pool->pb.shift << pool->pb.shift);
-	else if (have >= want + pool->pb.size || (have && !want))
-		deflate(pool, el, max((have - want) >> pool->pb.shift << pool->pb.shift, 1ull));
-	else
+	} else if (have >= want + pool->pb.size || (have && !want)) {
+		req.nr_blocks = max((have - want) >> pool->pb.shift << pool->pb.shift, 1ull);
+		req.nr_blocks = min(req.nr_blocks, (u64)PORTION << pool->pb.shift);
+		if (regain(pool, el, &req))
+			el->balloon_on = false;	/* it is the caller's, or the device has none */
+	} else {
 		el->balloon_on = false;
+	}
 	return el->job.active || el->balloon_on;
-}
-
-static int tick_locked(struct kvmm_pool *pool, struct elastic *el)
-{
-	int ret = 1;
-
-	if (el->job.active || el->wait.nr)
-		job_advance(pool, el);
-	if (!el->job.active && el->balloon_on && !pool_refusal(pool))
-		ret = balloon_portion(pool, el);
-	job_due(pool, el);
-	return ret && pool->elastic_tick;
 }
 
 /* A thread that moves blocks at the moment does not wait for us, nor we for it. */
 int elastic_work(struct kvmm_pool *pool)
 {
-	int ret;
+	struct elastic *el;
+	int ret = 0;
 
 	if (!kv_trylock(&pool->compact_lock))
 		return 1;
-	ret = pool->elastic ? tick_locked(pool, pool->elastic) : 0;
+	el = pool->elastic;
+	if (el) {
+		ret = 1;
+		if (el->job.active || el->wait.nr)
+			job_advance(pool, el);
+		if (!el->job.active && el->balloon_on && !pool_refusal(pool))
+			ret = balloon_portion(pool, el);
+		job_due(pool, el);
+		ret = ret && pool->elastic_tick;
+	}
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return ret;
@@ -263,6 +247,7 @@ static int balloon_set(struct kvmm_pool *pool, u64 target)
 	struct elastic *el;
 	int err = elastic_get(pool, &el);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	if (!el->unit_bytes)
@@ -302,6 +287,7 @@ static bool may_fit(struct kvmm_pool *pool, const struct alloc_ctx *room, u64 wa
 	u64 nr = pool_nr_free(pool) + pool->pb.nr_away;
 	bool fits;
 
+	kv_assert_held(&pool->lock);
 	if (!pool->caches)
 		return nr >= want && !quota_bars(pool, room);
 	order_enter(&pool->order);
@@ -316,6 +302,7 @@ static u64 nr_lacking(struct kvmm_pool *pool, const struct alloc_ctx *room)
 	u64 want, nr_free, nr = 0;
 	u32 keep;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
 	pool_drain_local(pool);
 	keep = door_keep(pool, room);

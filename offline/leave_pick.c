@@ -37,6 +37,7 @@ static u64 price_of(void *arg, u32 pb)
 	struct kvmm_extent run;
 	u64 ns = 0;
 
+	kv_assert_held(&pool->lock);
 	if (pool->pb.state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED)
 		return KV_STAYS;
 	choice->nr_copied = choice->nr_dropped = 0;
@@ -60,6 +61,7 @@ static u64 price_of(void *arg, u32 pb)
 
 static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
 {
+	kv_assert_held(&pool->compact_lock);
 	return in_blocks ? pb_nr(pool, pb) : units_of_leaving(pool, el, pb);
 }
 
@@ -70,6 +72,7 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
 					.max = pool->pb.nr };
 	u32 pb;
 
+	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
 	POOL_BUG_ON(pool, dry && pool->nr_leaving);
 	for (pb = 0; pb < pool->pb.nr; pb++)
@@ -95,26 +98,6 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
 
 /* ---- where to ---- */
 
-/* It begins in a pageblock below that is leaving, too. */
-static bool was_seen(const struct kvmm_pool *pool, struct kvmm_extent run, u32 pb)
-{
-	for (u32 i = run.start >> pool->pb.shift; i < pb; i++)
-		if (pool->pb.state[i] == PB_LEAVING)
-			return true;
-	return false;
-}
-
-/* A place for it, given to no other run until the plan is ready. */
-static bool plan_run(struct kvmm_pool *pool, struct kvmm_extent run, struct kv_move *move)
-{
-	u32 dst;
-
-	if (kv_reserve_run(pool->zone, KV_PLACE_MOVABLE, run.nr, run.nr, &dst) != run.nr)
-		return false;
-	*move = (struct kv_move){ run.start, dst, run.nr };
-	return true;
-}
-
 static bool is_nobodys(u32 owner)
 {
 	return owner_is_free(owner) || owner_is_away(owner) || owner_kind(owner) == OWNER_MOVE;
@@ -123,19 +106,24 @@ static bool is_nobodys(u32 owner)
 static u32 plan_pageblock(struct kvmm_pool *pool, struct elastic *el, u32 pb, u32 mode, u32 nr,
 			  u32 *bad)
 {
-	u32 end = pb_end(pool, pb);
+	u32 end = pb_end(pool, pb), dst, first;
 	struct kvmm_extent run;
 
+	kv_assert_held(&pool->lock);
 	for (u32 at = pb_start(pool, pb); at < end && nr < LEAVE_MOVES; at = run.start + run.nr) {
 		run = (struct kvmm_extent){ at, 1 };
 		if (is_nobodys(pool->owner[at]))
 			continue;
 		run = pool_run_with(pool, at);
-		if (was_seen(pool, run, pb))
+		for (first = run.start >> pool->pb.shift; first < pb; first++)
+			if (pool->pb.state[first] == PB_LEAVING)
+				break;
+		if (first < pb)		/* it begins in a pageblock below that is leaving, too */
 			continue;
+		/* A place for it, given to no other run until the plan is ready. */
 		if (run_verdict(pool, pool->owner[run.start], run, mode).nr == run.nr &&
-		    plan_run(pool, run, &el->move[nr]))
-			nr++;
+		    kv_reserve_run(pool->zone, KV_PLACE_MOVABLE, run.nr, run.nr, &dst) == run.nr)
+			el->move[nr++] = (struct kv_move){ run.start, dst, run.nr };
 		else
 			*bad = pb;
 	}
@@ -171,6 +159,7 @@ u64 leave_nr_held(struct kvmm_pool *pool)
 
 s64 leave_room(struct kvmm_pool *pool, u32 keep)
 {
+	kv_assert_held(&pool->lock);
 	return pool_nr_free(pool) - (s64)keep - (s64)leave_nr_held(pool);
 }
 
@@ -187,6 +176,8 @@ static struct cost_window window_of(struct kvmm_pool *pool, u32 pb,
 
 void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb)
 {
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	pick->got -= worth(pool, el, pb, pick->in_blocks);
 	el->mark[pb] |= MARK_BARRED;
 	leave_undo(pool, pb);
@@ -202,6 +193,8 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 {
 	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		const struct cost_window window = window_of(pool, pb, pick);
 
@@ -220,6 +213,8 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 {
 	u32 keep = door_keep(pool, &(struct alloc_ctx){ .prio = KVMM_PRIO_NORMAL });
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (keep == DOOR_SHUT)
 		return pick->got < least ? -ENOSPC : 0;
 	for (;;) {

@@ -37,15 +37,6 @@ int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src,
 	return 0;
 }
 
-/* Fields that an older caller has no room for are not written. */
-void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req)
-{
-	struct kvmm_shrink copy = *req;
-
-	copy.size = dst->size;
-	memcpy(dst, &copy, min(copy.size, sizeof(copy)));
-}
-
 int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
 		u64 *least)
 {
@@ -66,26 +57,23 @@ int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct 
 
 /* ---- room for the runs that are there ---- */
 
-static u64 count_room(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick)
-{
-	struct leave_pick dry = *pick;
-
-	dry.max_room = UINT64_MAX;
-	leave_choose(pool, el, &dry, true);
-	return dry.nr_room;
-}
-
-int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+/* Victims, claimed, their blocks free, to make way for @pick: 0; -EAGAIN. */
+static int make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 		     struct victims *victims)
 {
 	const struct alloc_ctx ask = { .prio = KVMM_PRIO_NORMAL };
 	u32 keep = door_keep(pool, &ask);
+	struct leave_pick dry = *pick;
 	u64 want;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (keep == DOOR_SHUT || pool->blind)	/* freed blocks are not free then */
 		return -EAGAIN;
-	pick->nr_room = 0;
-	want = count_room(pool, el, pick);
+	pick->nr_room = dry.nr_room = 0;
+	dry.max_room = UINT64_MAX;
+	leave_choose(pool, el, &dry, true);
+	want = dry.nr_room;
 	if (leave_room(pool, keep) < (s64)want && pool->caches &&
 	    !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
 		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)),
@@ -93,6 +81,33 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 		victims_free_blocks(pool, victims, victims->nr);
 	}
 	return 0;
+}
+
+int shrink_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
+		  struct victims *victims, bool is_first)
+{
+	int err = 0;
+
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	if (pool->caches)
+		order_enter(&pool->order);
+	if (is_first)
+		err = make_room(pool, el, pick, victims);
+	if (!err)
+		err = leave_choose_and_drop(pool, el, pick, least, victims);
+	if (pool->caches)
+		order_leave(&pool->order);
+	return err;
+}
+
+void shrink_undo(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		if (pool->pb.state[pb] == PB_LEAVING)
+			leave_undo(pool, pb);
 }
 
 /* ---- the world has stopped ---- */
@@ -107,56 +122,23 @@ struct stop {
 	u32 posted;		/* the pool's, before anything was freed */
 };
 
-static int choose_first(struct stop *stop)
-{
-	struct kvmm_pool *pool = stop->pool;
-	int err;
-
-	if (pool->caches)
-		order_enter(&pool->order);
-	err = shrink_make_room(pool, stop->el, &stop->pick, &stop->victims);
-	if (!err)
-		err = leave_choose_and_drop(pool, stop->el, &stop->pick, stop->least,
-					    &stop->victims);
-	if (pool->caches)
-		order_leave(&pool->order);
-	return err;
-}
-
-/* This one cannot be emptied after all: another one instead, if there is one. */
-static int choose_again(struct stop *stop, u32 bad)
-{
-	struct kvmm_pool *pool = stop->pool;
-	int err;
-
-	leave_give_up(pool, stop->el, &stop->pick, bad);
-	if (pool->caches)
-		order_enter(&pool->order);
-	err = leave_choose_and_drop(pool, stop->el, &stop->pick, stop->least, &stop->victims);
-	if (pool->caches)
-		order_leave(&pool->order);
-	return err;
-}
-
 /* ->lock held; 0: all pageblocks that leave are empty. */
 static int plan_next(struct stop *stop, u32 *nr)
 {
 	int err = 0;
 	u32 bad;
 
+	kv_assert_held(&stop->pool->lock);
 	do {
 		*nr = leave_plan(stop->pool, stop->el, MOVE_STOPPED, &bad);
-		if (bad != KV_NONE)
-			err = choose_again(stop, bad);
-	} while (!err && bad != KV_NONE);
+		if (bad == KV_NONE)
+			break;
+		/* It cannot be emptied after all: another one instead, if there is one. */
+		leave_give_up(stop->pool, stop->el, &stop->pick, bad);
+		err = shrink_choose(stop->pool, stop->el, &stop->pick, stop->least, &stop->victims,
+				    false);
+	} while (!err);
 	return err;
-}
-
-static void count_moves(struct stop *stop, u32 nr_done)
-{
-	for (u32 i = 0; i < nr_done; i++)
-		stop->req->moved += stop->el->move[i].nr;
-	stop->req->nr_moves += nr_done;
 }
 
 static int empty_all(struct stop *stop)
@@ -165,6 +147,7 @@ static int empty_all(struct stop *stop)
 	u32 nr, nr_done;
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	for (;;) {
 		u64 begin_ns = kv_clock_ns();
 
@@ -176,7 +159,9 @@ static int empty_all(struct stop *stop)
 			return err;
 		begin_ns = kv_clock_ns();
 		err = pool_move(pool, stop->el->move, nr, &nr_done);
-		count_moves(stop, nr_done);
+		for (u32 i = 0; i < nr_done; i++)
+			stop->req->moved += stop->el->move[i].nr;
+		stop->req->nr_moves += nr_done;
 		stop->req->copy_ns += kv_ns_since(begin_ns);
 		if (err)
 			return err;
@@ -188,6 +173,7 @@ static void settle_all(struct stop *stop, bool keep)
 {
 	struct elastic *el = stop->el;
 
+	kv_assert_held(&stop->pool->lock);
 	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++) {
 		if (stop->pool->pb.state[pb] != PB_LEAVING)
 			continue;
@@ -198,33 +184,12 @@ static void settle_all(struct stop *stop, bool keep)
 	}
 }
 
-static u64 release_all(struct stop *stop, int *err)
-{
-	struct elastic *el = stop->el;
-	u64 begin_ns = kv_clock_ns(), nr = 0;
-
-	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++)
-		if (el->mark[pb] == MARK_FRESH)
-			nr += units_release(stop->pool, el, pb, err);
-	stop->req->unmap_ns += kv_ns_since(begin_ns);
-	return nr;
-}
-
-static u32 nr_fresh(const struct stop *stop)
-{
-	u32 nr = 0;
-
-	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++)
-		if (stop->el->mark[pb] == MARK_FRESH)
-			nr += pb_nr(stop->pool, pb);
-	return nr;
-}
-
 /* As far as the driver lets us. */
 static void take_back(struct stop *stop, u64 *nr_units)
 {
 	struct elastic *el = stop->el;
 
+	kv_assert_held(&stop->pool->compact_lock);
 	for (u32 pb = 0; pb < stop->pool->pb.nr; pb++) {
 		u64 nr = 0;
 
@@ -241,16 +206,25 @@ static void take_back(struct stop *stop, u64 *nr_units)
 /* Memory goes, and if too little does, it comes back. */
 static int release(struct stop *stop)
 {
+	struct kvmm_pool *pool = stop->pool;
 	struct elastic *el = stop->el;
+	u64 begin_ns = kv_clock_ns(), nr = 0;
 	int err = 0;
-	u64 nr = release_all(stop, &err);
 
+	kv_assert_held(&pool->compact_lock);
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		if (el->mark[pb] == MARK_FRESH)
+			nr += units_release(pool, el, pb, &err);
+	stop->req->unmap_ns += kv_ns_since(begin_ns);
 	if (err && (stop->pick.in_blocks || nr < stop->least))
 		take_back(stop, &nr);
 	else
 		err = 0;
 	stop->req->given_bytes = nr * el->unit_bytes;
-	stop->req->given_blocks = nr_fresh(stop);
+	stop->req->given_blocks = 0;
+	for (u32 pb = 0; pb < pool->pb.nr; pb++)
+		if (el->mark[pb] == MARK_FRESH)
+			stop->req->given_blocks += pb_nr(pool, pb);
 	el->shrunk_bytes += stop->req->given_bytes;
 	return err;
 }
@@ -262,10 +236,11 @@ static int shrink_stopped(struct stop *stop)
 	u64 begin_ns = kv_clock_ns();
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
 	memset(stop->el->mark, MARK_NONE, stop->pool->pb.nr);
 	kv_lock(&pool->lock);
 	reserve_drop_all(pool);
-	err = choose_first(stop);
+	err = shrink_choose(pool, stop->el, &stop->pick, stop->least, &stop->victims, true);
 	kv_unlock(&pool->lock);
 	stop->req->plan_ns += kv_ns_since(begin_ns);
 	if (!err)
@@ -276,17 +251,6 @@ static int shrink_stopped(struct stop *stop)
 	return err ? err : release(stop);
 }
 
-/* ->lock held. Places of victims may be anything by now if something has failed half-way. */
-static void end_victims(struct stop *stop, int err)
-{
-	u32 nr = victims_end(stop->pool, &stop->victims, err && err != -EIO);
-
-	release_take_back(stop->pool, stop->posted, !err || nr);
-	stop->req->evicted = nr;
-	stop->el->evicted += nr;
-	stop->el->moved += stop->req->moved;
-}
-
 /* Drops and retakes the lock, as pool_compact(). */
 static int shrink_between(struct stop *stop)
 {
@@ -294,6 +258,8 @@ static int shrink_between(struct stop *stop)
 	u32 max_moved = min(stop->pick.max_moved, (u64)UINT32_MAX);
 	int err;
 
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
 	if (max_moved == UINT32_MAX)
 		max_moved = 0;
 	stop->posted = pool->posted;
@@ -305,7 +271,11 @@ static int shrink_between(struct stop *stop)
 		steps_let_go(pool);
 	}
 	kv_lock(&pool->lock);
-	end_victims(stop, err);
+	/* Places of victims may be anything by now if something has failed half-way. */
+	stop->req->evicted = victims_end(pool, &stop->victims, err && err != -EIO);
+	release_take_back(pool, stop->posted, !err || stop->req->evicted);
+	stop->el->evicted += stop->req->evicted;
+	stop->el->moved += stop->req->moved;
 	pool_resume(pool);
 	return err;
 }
@@ -315,6 +285,7 @@ static int shrink_locked(struct kvmm_pool *pool, struct kvmm_shrink *req)
 	struct stop stop = { .pool = pool, .req = req, .victims = NO_VICTIMS };
 	int err = elastic_get(pool, &stop.el);
 
+	kv_assert_held(&pool->compact_lock);
 	if (!err)
 		err = stop.el->job.active ? -EBUSY : 0;
 	stop.pick.mode = MOVE_STOPPED;
@@ -348,6 +319,6 @@ int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *dst)
 		err = shrink_locked(pool, &req);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
-	shrink_write(dst, &req);
+	kv_give_sized(dst, &req, sizeof(req));
 	return err;
 }

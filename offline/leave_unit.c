@@ -6,7 +6,6 @@
  * when the last of the pageblocks in it is away and read by no step, and has to be there again
  * before any of them comes back.
  */
-#include <kv/bits.h>
 #include <kv/mem.h>
 
 #include "leave.h"
@@ -42,16 +41,6 @@ static void span_fill(const struct kvmm_pool *pool, const struct elastic *el,
 		span->nr_units = (end - span->first) / el->unit_bytes;
 }
 
-static int alloc_bits(struct span *span)
-{
-	u32 nr = KV_WORDS(span->nr_units);
-
-	span->gone = kv_alloc_array(nr, sizeof(*span->gone));
-	span->untold = kv_alloc_array(nr, sizeof(*span->untold));
-	span->stuck = kv_alloc_array(nr, sizeof(*span->stuck));
-	return span->gone && span->untold && span->stuck ? 0 : -ENOMEM;
-}
-
 int units_init(struct kvmm_pool *pool, struct elastic *el)
 {
 	if (!el->unit_bytes)
@@ -66,19 +55,18 @@ int units_init(struct kvmm_pool *pool, struct elastic *el)
 		if (!span->nr_units)
 			continue;
 		el->nr_spans++;
-		if (alloc_bits(span))
+		span->unit = kv_alloc(span->nr_units);
+		if (!span->unit)
 			return -ENOMEM;
+		el->nr_units[UNIT_OURS] += span->nr_units;
 	}
 	return el->span ? 0 : -ENOMEM;
 }
 
 void units_exit(struct elastic *el)
 {
-	for (u32 i = 0; i < el->nr_spans; i++) {
-		kv_free(el->span[i].gone);
-		kv_free(el->span[i].untold);
-		kv_free(el->span[i].stuck);
-	}
+	for (u32 i = 0; i < el->nr_spans; i++)
+		kv_free(el->span[i].unit);
 	kv_free(el->span);
 }
 
@@ -91,6 +79,7 @@ static u32 units_of(const struct kvmm_pool *pool, const struct elastic *el, cons
 	u64 lo = span->base + pb_start(pool, pb) * span->stride;
 	u64 hi = span->base + pb_end(pool, pb) * span->stride;
 
+	kv_assert(pb < pool->pb.nr);
 	*from = lo > span->first ? (lo - span->first) / el->unit_bytes : 0;
 	if (hi <= span->first)
 		return 0;
@@ -104,6 +93,7 @@ static u32 pageblocks_of(const struct kvmm_pool *pool, const struct elastic *el,
 	u64 lo = span->first + unit * el->unit_bytes - span->base;
 	u64 end = (lo + el->unit_bytes - 1) / span->stride;
 
+	kv_assert(unit < span->nr_units);
 	*last = min(end, pool->nr_blocks - 1ull) >> pool->pb.shift;
 	return lo / span->stride >> pool->pb.shift;
 }
@@ -120,53 +110,38 @@ static bool is_idle(const struct kvmm_pool *pool, const struct elastic *el, cons
 	return true;
 }
 
-static bool will_be_idle(const struct kvmm_pool *pool, const struct elastic *el,
-			 const struct span *span, u32 unit, u32 chosen)
-{
-	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
-
-	for (; pb <= last; pb++)
-		if (pool->pb.state[pb] == PB_HERE && pb != chosen)
-			return false;
-	return true;
-}
-
 u64 units_of_leaving(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
 {
 	u64 nr = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = 0; i < el->nr_spans; i++) {
 		u32 unit, end = units_of(pool, el, &el->span[i], pb, &unit);
 
-		for (; unit < end; unit++)
-			nr += will_be_idle(pool, el, &el->span[i], unit, pb);
+		for (; unit < end; unit++) {
+			u32 last, at = pageblocks_of(pool, el, &el->span[i], unit, &last);
+
+			while (at <= last && (at == pb || pool->pb.state[at] != PB_HERE))
+				at++;
+			nr += at > last;
+		}
 	}
 	return nr;
 }
 
 /* ---- giving back ---- */
 
-static void set_in(u64 *bits, u64 *nr, u32 unit, bool on)
+static void set_unit(struct elastic *el, struct span *span, u32 unit, enum unit_state state)
 {
-	*nr += on - (u64)kv_has_bit(bits, unit);
-	if (on)
-		kv_set_bit(bits, unit);
-	else
-		kv_clear_bit(bits, unit);
-}
-
-static void set_gone(struct elastic *el, struct span *span, u32 unit, bool gone)
-{
-	set_in(span->gone, &el->nr_gone, unit, gone);
-}
-
-static void set_untold(struct elastic *el, struct span *span, u32 unit, bool untold)
-{
-	set_in(span->untold, &el->nr_untold, unit, untold);
+	kv_assert(unit < span->nr_units);
+	el->nr_units[span->unit[unit]]--;
+	el->nr_units[state]++;
+	span->unit[unit] = state;
 }
 
 static int area_shrink(struct kvmm_pool *pool, const struct elastic *el, u32 unit, u32 nr)
 {
+	kv_assert_held(&pool->compact_lock);
 	return pool->parts.dev->area_shrink(pool->area, unit * el->unit_bytes,
 					    nr * el->unit_bytes);
 }
@@ -176,14 +151,13 @@ static int release_one(struct kvmm_pool *pool, struct elastic *el, struct span *
 {
 	int err = area_shrink(pool, el, unit, 1);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err == -EIO)
 		err = area_shrink(pool, el, unit, 1);
-	if (err == -EUCLEAN) {
-		kv_set_bit(span->stuck, unit);
-		el->nr_stuck++;
-	} else if (!err) {
-		set_gone(el, span, unit, true);
-	}
+	if (err == -EUCLEAN)
+		set_unit(el, span, unit, UNIT_STUCK);
+	else if (!err)
+		set_unit(el, span, unit, UNIT_GONE);
 	el->nr_failed += err != 0;
 	return err ? -EIO : 0;
 }
@@ -195,35 +169,18 @@ static u32 release_run(struct kvmm_pool *pool, struct elastic *el, struct span *
 	bool all = !area_shrink(pool, el, unit, nr);
 	u32 nr_gone = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	for (u32 i = unit; i < unit + nr; i++) {
 		int failed = 0;
 
 		if (all)
-			set_gone(el, span, i, true);
+			set_unit(el, span, i, UNIT_GONE);
 		else
 			failed = release_one(pool, el, span, i);
 		nr_gone += !failed;
 		*err = failed ? failed : *err;
 	}
 	return nr_gone;
-}
-
-static bool can_go(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
-		   u32 unit)
-{
-	return !kv_has_bit(span->gone, unit) && !kv_has_bit(span->untold, unit) &&
-	       !kv_has_bit(span->stuck, unit) && is_idle(pool, el, span, unit);
-}
-
-/* The length of the run of units from @unit on, before @end, that can go. */
-static u32 run_to_go(const struct kvmm_pool *pool, const struct elastic *el,
-		     const struct span *span, u32 unit, u32 end)
-{
-	u32 nr = 0;
-
-	while (unit + nr < end && can_go(pool, el, span, unit + nr))
-		nr++;
-	return nr;
 }
 
 u64 units_release(struct kvmm_pool *pool, struct elastic *el, u32 pb, int *err)
@@ -236,11 +193,16 @@ u64 units_release(struct kvmm_pool *pool, struct elastic *el, u32 pb, int *err)
 		u32 unit, end = units_of(pool, el, span, pb, &unit);
 
 		for (u32 nr; unit < end; unit += max(nr, 1u)) {
-			nr = run_to_go(pool, el, span, unit, end);
+			u32 at = unit;
+
+			while (at < end && span->unit[at] == UNIT_OURS &&
+			       is_idle(pool, el, span, at))
+				at++;
+			nr = at - unit;
 			if (pool->area && nr)
 				sum += release_run(pool, el, span, unit, nr, err);
 			for (u32 k = 0; !pool->area && k < nr; k++, sum++)
-				set_untold(el, span, unit + k, true);
+				set_unit(el, span, unit + k, UNIT_UNTOLD);
 		}
 	}
 	return sum;
@@ -252,25 +214,29 @@ static int regain_one(struct kvmm_pool *pool, struct elastic *el, struct span *s
 {
 	int err;
 
-	if (kv_has_bit(span->stuck, unit))
-		return -ENOSPC;
-	if (kv_has_bit(span->untold, unit)) {
-		set_untold(el, span, unit, false);
-		return 1;
-	}
-	if (!kv_has_bit(span->gone, unit))
+	kv_assert_held(&pool->compact_lock);
+	switch (span->unit[unit]) {
+	case UNIT_OURS:
 		return 0;
+	case UNIT_UNTOLD:
+		set_unit(el, span, unit, UNIT_OURS);
+		return 1;
+	case UNIT_STUCK:
+		return -ENOSPC;
+	default:
+		break;
+	}
 	if (!pool->area)
 		return -ENOSPC;		/* it is the caller's */
 	err = pool->parts.dev->area_grow(pool->area, unit * el->unit_bytes, el->unit_bytes);
 	el->nr_failed += err != 0;
-	if (!err || err == -EUCLEAN)
-		set_gone(el, span, unit, false);
-	if (err != -EUCLEAN)
-		return err ? err : 1;
-	kv_set_bit(span->stuck, unit);
-	el->nr_stuck++;
-	return -ENOSPC;
+	if (!err)
+		set_unit(el, span, unit, UNIT_OURS);
+	else if (err == -EUCLEAN)
+		set_unit(el, span, unit, UNIT_STUCK);
+	if (err)
+		return err == -EUCLEAN ? -ENOSPC : err;
+	return 1;
 }
 
 int units_regain(struct kvmm_pool *pool, struct elastic *el, u32 pb, u64 *sum)
@@ -296,33 +262,23 @@ int units_regain(struct kvmm_pool *pool, struct elastic *el, u32 pb, u64 *sum)
 
 /* ---- memory of the caller ---- */
 
-/* The run from @unit on is his from now on; its length. */
-static u32 tell_run(struct elastic *el, struct span *span, u32 unit)
-{
-	u32 nr = 0;
-
-	for (; unit + nr < span->nr_units && kv_has_bit(span->untold, unit + nr); nr++) {
-		set_untold(el, span, unit + nr, false);
-		set_gone(el, span, unit + nr, true);
-	}
-	return nr;
-}
-
 u32 units_tell(struct elastic *el, struct kvmm_mem_range *ranges, u32 room)
 {
 	u32 nr_ranges = 0;
 
-	for (u32 i = 0; i < el->nr_spans && el->nr_untold; i++) {
+	for (u32 i = 0; i < el->nr_spans && el->nr_units[UNIT_UNTOLD]; i++) {
 		struct span *span = &el->span[i];
-		u32 unit = 0;
 
-		while (nr_ranges < room &&
-		       (unit = kv_next_bit(span->untold, span->nr_units, unit)) != KV_NONE) {
-			u32 nr = tell_run(el, span, unit);
+		for (u32 unit = 0, nr; unit < span->nr_units && nr_ranges < room;
+		     unit += max(nr, 1u)) {
+			u32 at = unit;
 
-			ranges[nr_ranges++] = (struct kvmm_mem_range){
-				span->first + unit * el->unit_bytes, nr * el->unit_bytes };
-			unit += nr;
+			while (at < span->nr_units && span->unit[at] == UNIT_UNTOLD)
+				set_unit(el, span, at++, UNIT_GONE);
+			nr = at - unit;
+			if (nr)
+				ranges[nr_ranges++] = (struct kvmm_mem_range){
+					span->first + unit * el->unit_bytes, nr * el->unit_bytes };
 		}
 	}
 	return nr_ranges;
@@ -349,16 +305,9 @@ static bool range_was_told(const struct elastic *el, const struct kvmm_mem_range
 		return false;
 	unit = (range->addr - span->first) / el->unit_bytes;
 	for (u32 i = 0; i < nr; i++)
-		if (!kv_has_bit(span->gone, unit + i))
+		if (span->unit[unit + i] != UNIT_GONE)
 			return false;
 	return true;
-}
-
-/* He may be told of it again, if it is not used. */
-static void hand_back(struct elastic *el, struct span *span, u32 unit)
-{
-	set_gone(el, span, unit, false);
-	set_untold(el, span, unit, true);
 }
 
 int units_take_back(struct elastic *el, const struct kvmm_mem_range *ranges, u32 nr)
@@ -370,8 +319,9 @@ int units_take_back(struct elastic *el, const struct kvmm_mem_range *ranges, u32
 		struct span *span = span_of_range(el, &ranges[i]);
 		u32 unit = (ranges[i].addr - span->first) / el->unit_bytes;
 
+		/* He may be told of them again, if they are not used. */
 		for (u32 k = 0; k < ranges[i].bytes / el->unit_bytes; k++)
-			hand_back(el, span, unit + k);
+			set_unit(el, span, unit + k, UNIT_UNTOLD);
 	}
 	return 0;
 }
@@ -380,23 +330,19 @@ int units_take_back(struct elastic *el, const struct kvmm_mem_range *ranges, u32
 
 int units_check(const struct kvmm_pool *pool, const struct elastic *el)
 {
-	u64 nr_gone = 0, nr_untold = 0, nr_stuck = 0;
+	u64 nr[NR_UNIT_STATES] = { 0 };
 
 	for (u32 i = 0; i < el->nr_spans; i++) {
 		const struct span *span = &el->span[i];
 
 		for (u32 unit = 0; unit < span->nr_units; unit++) {
-			u32 gone = kv_has_bit(span->gone, unit),
-			    stuck = kv_has_bit(span->stuck, unit);
-			u32 untold = kv_has_bit(span->untold, unit), sum = gone + stuck + untold;
+			u8 state = span->unit[unit];
 
-			if (sum > 1 || (sum && !is_idle(pool, el, span, unit)))
+			if (state >= NR_UNIT_STATES ||
+			    (state != UNIT_OURS && !is_idle(pool, el, span, unit)))
 				return -EUCLEAN;
-			nr_gone += gone;
-			nr_untold += untold;
-			nr_stuck += stuck;
+			nr[state]++;
 		}
 	}
-	return nr_gone == el->nr_gone && nr_untold == el->nr_untold && nr_stuck == el->nr_stuck ?
-	       0 : -EUCLEAN;
+	return memcmp(nr, el->nr_units, sizeof(nr)) ? -EUCLEAN : 0;
 }

@@ -4,16 +4,15 @@
  *
  * Every request is one of these, be it for a range, private blocks, a promise, growth, a part of a
  * gang. Its ->take() takes the blocks as things are; the slow path in room.c makes room for it,
- * step by step, and calls ->take() again after each; queue.c lets it wait for its turn. The answer
+ * step by step, and calls ->take() again after each; wait.c lets it wait for its turn. The answer
  * is counted once, when the request leaves alloc_slow().
  */
 #ifndef POOL_ALLOC_CTX_H
 #define POOL_ALLOC_CTX_H
 
 #include <kv/types.h>
-#include <kvmm/alloc.h>
-
-#include "order.h"
+#include <kvmm/ext/admission.h>
+#include <order/order.h>
 
 struct kvmm_pool;
 struct ticket;
@@ -46,8 +45,8 @@ struct alloc_ctx {
 	u32		cls;
 	struct kvmm_alloc_report *report;	/* the caller's, or NULL */
 	kvmm_mut_t	*blocks;	/* out: private blocks, or NULL */
-	kvmm_key_t	*keys;		/* out: of evicted blocks, the first @max_keys; or NULL */
-	u32		max_keys;
+	kvmm_key_t	*keys;		/* out: of evicted blocks, room for all of it; or NULL */
+	u32		nr_missing;	/* free blocks, to be taken or left; by alloc_fits() */
 	u32		reserve;	/* to stay available besides */
 	const struct kv_handle *hits;	/* referenced, and perhaps still in the order */
 	u32		(*hit_at)(const struct alloc_ctx *ctx, u32 i);	/* or: entry of the i-th */
@@ -89,11 +88,9 @@ static inline u32 alloc_hit(const struct alloc_ctx *ctx, u32 i)
 
 /* ---- request/room.c ---- */
 
+/* The rest of a request: its ->take() has said -ENOSPC. ->lock held; it is not on return. */
 int alloc_slow(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-
-/* The way of a request from where ->lock is held; it is not on return. */
-static __always_inline int alloc_locked(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-/* The same from its beginning. No lock held. */
+/* The way of a request: 0, or how it ends. No lock held. */
 int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /*
  * All reclaimers in turn, with ->take() again after each: 0, or why not. ->lock held; without
@@ -101,12 +98,17 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx);
  * ->victims: their blocks are in the zone then, or taken from there.
  */
 int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/*
+ * Will there be so many, once hits have left the order? 0, and ->nr_missing is set; -ENOSPC,
+ * -EDQUOT. Both locks held. If there will not, reclaimers that work in place are used, as
+ * alloc_reclaim() uses all of them: so a row of the table in room.c serves each kind of request.
+ */
+int alloc_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/* The question: the same of a pool that is asked before anything is taken. No lock held. */
+int pool_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* One try of a request that waits: -ENOSPC, or its end. ->lock held; dropped and retaken. */
 int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 
-/* The request in @ctl, and all else from zero: 0 or -EINVAL. */
-int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
-		   struct alloc_ctx *ctx);
 /* Count the answer @err, which is the last one. ->lock held. */
 void alloc_count(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int err);
 
@@ -114,6 +116,12 @@ void alloc_count(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int err);
 void alloc_report_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 /* It has ended with @err. */
 void alloc_report_end(const struct alloc_ctx *ctx, int err);
+
+/* ---- request/private.c ---- */
+
+/* The request in @ctl, and all else from zero: 0 or -EINVAL. */
+int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+		   struct alloc_ctx *ctx);
 
 /* ---- victims.c ---- */
 
@@ -128,5 +136,11 @@ u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore);
 void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more);
 /* Blocks taken in vain have not been written to. */
 void victims_still_left(struct kvmm_pool *pool, const struct victims *victims);
+/* Blocks of the @nr newest go to the zone, but they keep their entries. ->lock held. */
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr);
+/* Its block is free now, and may become its own again, as long as nothing has written there. */
+void victim_left(struct kvmm_pool *pool, u32 index);
+/* It has it again; false: another owner has, or had it, and there may be anything. */
+bool victim_return(struct kvmm_pool *pool, u32 index);
 
 #endif /* POOL_ALLOC_CTX_H */

@@ -12,7 +12,7 @@
  */
 #include <kv/env.h>
 
-#include "arena.h"
+#include "local.h"
 
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)

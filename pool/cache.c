@@ -54,6 +54,7 @@ static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole
 					pool->prefix_closed };
 	int err;
 
+	account_init(&pool->order.rest, KVMM_TENANT_REST);
 	if (!pool->parts.evict)
 		return evict ? -EINVAL : 0;
 	pool->tally = kv_alloc_lines(KV_TALLY_ROWS, sizeof(*pool->tally));
@@ -99,6 +100,15 @@ int cache_enter(struct kvmm_pool *pool)
 	if (unlikely(!pool->caches))
 		return -EOPNOTSUPP;
 	return pool_enter(pool);
+}
+
+u64 tally_sum(const struct kvmm_pool *pool, enum tally what)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; pool->tally && i < KV_TALLY_ROWS; i++)
+		sum += READ_ONCE(pool->tally[i].nr[what]);
+	return sum;
 }
 
 noinline int __cache_begin_slow(struct kvmm_pool *pool)
@@ -149,26 +159,10 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 		block_free(pool, block);
 		return;
 	}
-	POOL_BUG_ON(pool, kv_entry_park(&pool->entries, handle));
+	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, handle, kv_edge_park));
 	pool->count.nr_parked++;
 	order_park(&pool->order, handle.index);
 	release_post(pool, 1);
-}
-
-static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)
-{
-	kv_assert_held(&pool->lock);
-	kv_assert(index < pool->entries.nr);
-	quota_charge_entry(pool->order.quotas, index);
-	WRITE_ONCE(entry_at(pool, index)->place, block);
-	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
-	pool->count.nr_held++;
-}
-
-void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
-{
-	kv_assert_held(&pool->lock);
-	own(pool, index, block);
 }
 
 /* ---- names are forgotten ---- */
@@ -221,7 +215,7 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 		/* A caller that puts once too often drops the duplicate's reference. */
 		if (!kv_entry_has_name(entry_at(pool, elder), entry->key, entry->domain))
 			return;
-		ret = kv_entry_put(&pool->entries, handle);
+		ret = kv_handle_step(&pool->entries, handle, kv_edge_put);
 		if (unlikely(ret < 0))
 			return;
 		tally_add(pool, TALLY_REFS, -1);
@@ -260,7 +254,8 @@ static void forget_batch(struct kvmm_pool *pool, const struct kv_handle *handles
 	kv_assert_held(&pool->lock);
 	forget_names(pool, handles, nr, elders);
 	for (u32 i = 0; i < nr; i++)
-		release_elder(pool, elders[i], handles[i].index);
+		if (unlikely(elders[i] != KV_NONE))
+			release_elder(pool, elders[i], handles[i].index);
 }
 
 /* entry_forget() of all of them, which stay claimed: one call of the map for many. */
@@ -381,12 +376,6 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 
 /* ---- taking private blocks ---- */
 
-u32 cache_nr_available(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->order.lock);
-	return pool_nr_free(pool) + order_nr(&pool->order);
-}
-
 #define TAKE_BATCH	64u
 
 /* Entries first: there may be fewer of them than blocks, once some are retired. */
@@ -401,10 +390,10 @@ static int take_free(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks)
 	while (nr) {
 		u32 batch = min(nr, TAKE_BATCH);
 
-		if (POOL_BUG_ON(pool, kvmm_zone_alloc_many(pool->zone, batch, ids)))
+		if (POOL_BUG_ON(pool, kv_zone_alloc_many(pool->zone, batch, ids)))
 			return -EUCLEAN;
 		for (u32 i = 0; i < batch; i++)
-			own(pool, blocks++->index, ids[i]);
+			entry_own(pool, blocks++->index, ids[i]);
 		nr -= batch;
 	}
 	return 0;
@@ -421,14 +410,14 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	kv_assert(index < pool->entries.nr);
 	quota_uncharge_entry(pool->order.quotas, index);
 	if (likely(!err)) {
-		quota_charge_entry(pool->order.quotas, index);
+		quota_charge_entry(&pool->order, index);
 	} else {
 		pool->count.nr_held--;
 		err = kv_entries_take(&pool->entries, 1, &fresh);
 		if (err)
 			block_free(pool, block);
 		else
-			own(pool, fresh.index, block);
+			entry_own(pool, fresh.index, block);
 	}
 	count_gen(pool, old);
 	if (!err)
@@ -436,29 +425,19 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	return err;
 }
 
-/* False if the generation of an entry is used up: it cannot be used again, and taking it fails. */
-static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims *victims)
-{
-	for_each_victim(pool, victims, index, i)
-		if (unlikely(entry_handle(pool, index).gen == pool->entries.gen_last))
-			return false;
-	return true;
-}
-
 /* Keys of all victims that have one, oldest first. */
 static void tell_keys(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	const struct victims *victims = &ctx->victims;
-	u32 left = 0;
+	u32 left = 0, max = ctx->nr + ctx->nr_hits;
 
-	if (!ctx->keys)
-		return;
+	kv_assert_held(&pool->lock);
 	for_each_victim(pool, victims, at, i)
 		left += !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 	for (u32 at = victims->newest; left; at = entry_at(pool, at)->chain) {
 		const struct kv_entry *entry = entry_at(pool, at);
 
-		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < ctx->max_keys)
+		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < max)
 			ctx->keys[left] = kv_entry_key(entry);
 	}
 }
@@ -470,12 +449,17 @@ static void tell_keys(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct victims *victims = &ctx->victims;
-	bool forgotten = victims_are_fresh(pool, victims);
-	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
+	bool forgotten = true;
+	u32 nr = 0, at = 0;
 	int err = 0;
 
 	kv_assert_held(&pool->order.lock);
 	kv_assert_held(&pool->lock);
+	/* An entry in its last generation cannot be used again, and taking it fails. */
+	for_each_victim(pool, victims, index, i)
+		forgotten &= entry_handle(pool, index).gen != pool->entries.gen_last;
+	if (likely(forgotten))
+		nr = victims_forget(pool, victims);
 	while (victims->nr && likely(!err)) {
 		u32 index = victims_pop(pool, victims);
 
@@ -494,6 +478,8 @@ static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 	bool parked = ctx->flags & KVMM_ALLOC_NO_EVICT;
 
 	kv_assert_held(&pool->lock);
+	if (parked && nr > pool_nr_parked(pool))
+		return -ENOSPC;
 	if (unlikely(pool->order.quotas != NULL))
 		return quota_pick(pool, ctx, nr);
 	if (likely(!parked) ? victims_pick(pool, nr, &ctx->victims) :
@@ -509,25 +495,22 @@ static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
  */
 int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool), nr = 0, nr_refill;
-	u64 want = (u64)ctx->nr + keep;
-	int err;
+	u32 nr_missing = ctx->nr_missing, nr_refill, nr;
+	int err = 0;
 
 	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	ctx->victims = NO_VICTIMS;
-	if (unlikely(keep == DOOR_SHUT))
-		return -ENOSPC;
-	if (nr_free < want)
+	if (nr_missing) {
 		nr = pool_drain_local(pool);
-	nr_free += nr;
-	step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr_free >= want);
-	nr = nr_free < want ? want - nr_free : 0;
-	if (ctx->flags & KVMM_ALLOC_NO_EVICT && nr > pool_nr_parked(pool))
-		return -ENOSPC;
-	err = pick_for(pool, ctx, nr);
+		step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr >= nr_missing);
+		nr_missing -= min(nr_missing, nr);
+	}
+	if (nr_missing || unlikely(pool->order.quotas != NULL))
+		err = pick_for(pool, ctx, nr_missing);
 	if (err)
 		return err;
-	nr_refill = nr_free < keep ? keep - nr_free : 0;
+	nr_refill = nr_missing - min(nr_missing, ctx->nr);
 	ctx->nr_free = ctx->nr - min(ctx->nr, ctx->victims.nr - nr_refill);
 	pool_steal_shortfall(pool, ctx->nr_free);
 	if (!take_free(pool, ctx->nr_free, ctx->blocks))
@@ -536,41 +519,47 @@ int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return -ENOSPC;
 }
 
-/* Evict all but @nr: those that the tenant has to give up beyond its request, and @nr_refill. */
-static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+/*
+ * All victims of a request, told of and counted. Those that the tenant has to give up beyond it,
+ * and those for what has to stay free, are evicted.
+ */
+static int use_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct victims extra = NO_VICTIMS;
-
-	kv_assert_held(&pool->order.lock);
-	kv_assert_held(&pool->lock);
-	while (victims->nr > nr)
-		victims_add(pool, &extra, victims_pop(pool, victims));
-	return victims_evict(pool, &extra);
-}
-
-int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
 	u32 nr = ctx->nr - ctx->nr_free;
 	int err;
 
 	kv_assert_held(&pool->lock);
-	tell_keys(pool, ctx);
+	kv_assert(ctx->victims.nr >= nr);
+	if (ctx->keys)
+		tell_keys(pool, ctx);
 	step_count(&pool->door, KVMM_STEP_EVICT, ctx->victims.nr, true);
-	if (unlikely(ctx->victims.nr > nr))
-		ctx->evicted += evict_beyond(pool, nr, &ctx->victims);
+	while (unlikely(ctx->victims.nr > nr))
+		victims_add(pool, &extra, victims_pop(pool, &ctx->victims));
+	if (unlikely(extra.nr))
+		ctx->evicted += victims_evict(pool, &extra);
 	err = take_victims(pool, ctx);
-	if (unlikely(err)) {
-		/* An entry could not be used again: blocks taken are freed, names stay gone. */
-		for (u32 i = err; i < ctx->nr; i++)
-			entry_release(pool, mut_handle(ctx->blocks[i]));
-		for (u32 i = 0; i < ctx->nr_free; i++)
-			entry_release(pool, mut_handle(ctx->blocks[i]));
-		victims_unpick(pool, &ctx->victims);
-		return -ENOSPC;
-	}
+	if (likely(!err))
+		return 0;
+	/* An entry could not be used again: blocks taken are freed, names stay gone. */
+	for (u32 i = err; i < ctx->nr; i++)
+		entry_release(pool, mut_handle(ctx->blocks[i]));
+	for (u32 i = 0; i < ctx->nr_free; i++)
+		entry_release(pool, mut_handle(ctx->blocks[i]));
+	victims_unpick(pool, &ctx->victims);
+	return -ENOSPC;
+}
+
+int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = ctx->victims.nr ? use_victims(pool, ctx) : 0;
+
+	kv_assert_held(&pool->lock);
+	if (unlikely(err))
+		return err;
 	if (unlikely(pool->window.nr))
 		window_sort(pool, ctx->blocks, ctx->nr);
-	for (u32 i = 0, now = mags_tick(pool); i < ctx->nr; i++)
+	for (u32 i = 0, now = pool_tick(pool); i < ctx->nr; i++)
 		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += ctx->nr;
@@ -605,13 +594,11 @@ int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		err = cache_take_end(pool, ctx);
 	if (unlikely(quotas != NULL)) {
 		if (!err)
-			quota_took(quotas, quotas->who);
-		quota_end(quotas);
+			quota_took(quotas, pool->order.asking);
+		quota_end(&pool->order);
 	}
 	return err;
 }
-
-/* ---- giving private blocks back ---- */
 
 void entries_unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
@@ -619,73 +606,21 @@ void entries_unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32
 		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
 }
 
-/* Mark all handles, or none if one is not in the state that @edge wants or occurs twice. */
-static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
+int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_entry_state state,
+		bool held)
 {
-	for (u32 i = 0; i < nr; i++) {
-		int err = kv_handle_step(&pool->entries, handles[i], edge);
+	u64 word;
 
-		if (unlikely(err)) {
-			entries_unmark(pool, handles, i);
-			kv_count(KV_EV_BAD_HANDLE);
-			return err;
-		}
-	}
-	return 0;
-}
-
-static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edge edge)
-{
-	const struct kv_handle *handles = blocks;
-	int err;
-
-	if (!blocks && nr)
+	if (unlikely(handle.index >= pool->nr_blocks))
 		return -EINVAL;
-	err = cache_enter(pool);
-	if (err)
-		return err;
-	err = mark(pool, handles, nr, edge);
-	if (!err) {
-		order_enter(&pool->order);
-		for (u32 i = nr; i-- > 0;)
-			entry_release(pool, handles[i]);
-		order_leave(&pool->order);
-		pool->count.frees += !!nr;
-		if (edge == kv_edge_mark)
-			tally_add(pool, TALLY_STAGED, -(u64)nr);
-		else
-			mag_spill(pool, nr);
-	}
-	pool_leave(pool);
-	return err;
-}
-
-static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
-{
-	int err = 0;
-
-	if (!pool || !blocks || !mag_free_some(pool, blocks, nr)) {
-		mag_make(pool, nr);
-		err = free_owned(pool, blocks, nr, kv_edge_mark_private);
-	}
-	if (!err)
-		kv_probe2(free, pool, nr);
-	return err;
-}
-
-int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
-{
-	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
-	    likely(mag_free_one(pool, blocks))) {
-		kv_probe2_hot(free, pool, 1u);
-		return 0;
-	}
-	return free_some(pool, blocks, nr);
-}
-
-int kv_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
-{
-	return free_owned(pool, staged, nr, kv_edge_mark);
+	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
+	if (unlikely(kv_word_gen(word) != handle.gen))
+		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
+	if (unlikely(!kv_word_is(word, state)))
+		return kv_word_refuse(word, state);
+	if (likely(held))
+		return likely(kv_word_refs(word)) ? 0 : -ESTALE;
+	return state < KV_ENTRY_REGISTERED && !kv_word_is_owned(word) ? -ESTALE : 0;
 }
 
 POOL_PART(cache) = {

@@ -9,12 +9,12 @@
 
 #include "observer.h"
 
-/* ---- class_call.c ---- */
+/* ---- quota.c ---- */
 
-void __class_tell(struct kvmm_pool *pool);
+/* Cached blocks of classes that exceed their quota go. How many. Both locks held. */
+u32 class_trim_held(struct kvmm_pool *pool);
 void __class_trim(struct kvmm_pool *pool);
 
-/* Owners are told of evicted blocks. No lock held. */
 /* Is KVMM_IN_CLASS() @cls no class of the pool? */
 bool class_is_none(const struct kvmm_pool *pool, u32 cls);
 int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr);
@@ -40,13 +40,6 @@ static inline u32 class_took(struct kvmm_pool *pool, u32 cls)
 	return class_take(pool, cls, NULL, 0);
 }
 
-static inline void class_tell(struct kvmm_pool *pool)
-{
-	if (unlikely(pool->order.classes && pool->order.classes->hook &&
-		     READ_ONCE(pool->order.classes->nr_events)))
-		__class_tell(pool);
-}
-
 /* Blocks were registered: trim the classes that exceed their quota now. */
 static inline void class_trim(struct kvmm_pool *pool)
 {
@@ -59,7 +52,6 @@ static inline void class_trim(struct kvmm_pool *pool)
 static inline void cache_after(struct kvmm_pool *pool)
 {
 	pool_tell(pool, settle);
-	class_tell(pool);
 	kv_rcu_reap();
 }
 
@@ -69,9 +61,14 @@ static inline void cache_leave(struct kvmm_pool *pool)
 	cache_after(pool);
 }
 
-/* ---- tally.c ---- */
+/* ---- counts that are kept without ->lock; see enum tally ---- */
 
-void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr);
+static inline void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr)
+{
+	if (nr && (KV_STATS || what < TALLY_HITS))
+		kv_fetch_add(&pool->tally[kv_tally_row()].nr[what], nr);
+}
+
 u64 tally_sum(const struct kvmm_pool *pool, enum tally what);
 
 /* Any flipped bit of a name changes its sum. */
@@ -142,7 +139,7 @@ static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 in
 	return kv_handle_of(index, READ_ONCE(entry_at(pool, index)->word));
 }
 
-/* A step of the evictor's, on an entry that it has claimed. */
+/* A step of a thread that has claimed the entry: to evict it, or to take it from its owner. */
 static inline void claimed_step(struct kvmm_pool *pool, u32 index, kv_edge edge)
 {
 	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, entry_handle(pool, index), edge));
@@ -203,12 +200,6 @@ static inline u32 victims_pop(struct kvmm_pool *pool, struct victims *victims)
 /* The same of blocks without a name only, which are free; none if there are fewer than @nr. */
 bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
-/* Blocks of the @nr newest go to the zone, but they keep their entries. ->lock held. */
-void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr);
-/* Its block is free now, and may become its own again, as long as nothing has written there. */
-void victim_left(struct kvmm_pool *pool, u32 index);
-/* It has it again; false: another owner has, or had it, and there may be anything. */
-bool victim_return(struct kvmm_pool *pool, u32 index);
 /* For good, and their blocks go to the zone. How many had a name. Both locks held. */
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
 /* Where they were. The order's lock held. */
@@ -218,8 +209,17 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 bool entry_forget(struct kvmm_pool *pool, u32 index);
 /* A claimed or private entry is given back, but not its block. */
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
-/* Its block is @block from now on. */
-void entry_own(struct kvmm_pool *pool, u32 index, u32 block);
+/* Its block is @block from now on. ->lock held. */
+static inline void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert(index < pool->entries.nr);
+	quota_charge_entry(&pool->order, index);
+	WRITE_ONCE(entry_at(pool, index)->place, block);
+	owner_fill_one(pool, block, make_owner(OWNER_ENTRY, index));
+	pool->count.nr_held++;
+}
+
 /* And its block. The order's lock held. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
 /*
@@ -228,12 +228,18 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
  */
 int evict_gone(struct kvmm_pool *pool, u32 first);
 
-/* Free blocks and those that could be evicted. The order's lock held. */
-u32 cache_nr_available(struct kvmm_pool *pool);
+/* Free blocks and those that could be evicted. Both locks held. */
+static inline u32 cache_nr_available(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	return pool_nr_free(pool) + order_nr(&pool->order);
+}
 
 /*
- * Private blocks for @ctx, which become its own as they are: free ones, and victims. 0; -ENOSPC, or
- * -EDQUOT, and nothing has changed. Both locks held, as for the next.
+ * Private blocks for @ctx, which become its own as they are: free ones, and victims. alloc_fits()
+ * has said that they are there. 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held,
+ * as for the next.
  */
 int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* The first half of it: ->nr_free blocks are private, and ->victims claimed; the same errors. */
@@ -249,17 +255,9 @@ void cache_untake_free(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Marks of handles that are in the state they were marked in. */
 void entries_unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 
-/* ---- match.c ---- */
-
-/* The map's match(); in a read section. */
-u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
-	       u32 *nr_first);
-void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
-/* Of the keys of @query those behind the first @nr_hits were missed. */
-void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits,
-		   u32 nr_hits);
-/* kvmm_prefix_scan() of a request that may still be refused: count_lookup() when it is admitted. */
-int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
+/* 0 if @state has the block of that handle, and, if @held, there is a reference on it. */
+int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_entry_state state,
+		bool held);
 
 /* ---- moves under way; see transit.h for their locks ---- */
 
@@ -289,50 +287,14 @@ static inline u32 flights_cancel(struct kvmm_pool *pool)
 	return unlikely(ops != NULL) ? ops->cancel(pool) : 0;
 }
 
-/* ---- lost.c ---- */
-
-int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
-
-/* 0, or -EIO: the content of one of them is no good. In a read section, or ->lock held. */
-static inline int lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	return likely(!READ_ONCE(pool->any_lost)) ? 0 : __lost_check(pool, handles, nr);
-}
-
-/* Both locks, and no thread is inside, between these two; see there. */
-bool lose_begin(struct kvmm_pool *pool);
-void lose_end(struct kvmm_pool *pool, bool closed);
-/* No look-up finds it any more, and its holder is told; no matter if it is gone. Between those. */
-void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
-
-/* ---- name.c ---- */
-
-/* kvmm_stage() is both. Callers that may still fail stage first, and count when they have not. */
-int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
-void stage_count(struct kvmm_pool *pool, u32 nr);
-
 /* ---- request/acquire.c ---- */
 
-/* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */
-int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
-/* The same, of a pool that is asked before anything is taken. No lock held. */
-int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
-/* A hit that the order has not been told of is put back without a trace. Both locks held. */
 /* kvmm_acquire() of blocks for a request that was counted before. */
 int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
+/* A hit that the order has not been told of is put back without a trace. Both locks held. */
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 
-/* ---- ref.c ---- */
-
-/* References that a lookup took, @nr_first of them the first ones: count them, tell the order. */
-void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
-/* The same where there may be holes: their gen is 0. */
-void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
-
-/* 0 if @state has the block of that handle, and, if @held, there is a reference on it. */
-int entry_check(const struct kvmm_pool *pool, struct kv_handle handle, enum kv_entry_state state,
-		bool held);
+/* ---- block.c ---- */
 
 /* Time of an entry's last use: about a millisecond a tick, from some moment on. */
 #define TICK_SHIFT	20u

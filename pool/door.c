@@ -8,7 +8,6 @@
 #include <kv/env.h>
 
 #include "local.h"
-#include "queue.h"
 
 #define DEFAULT_COPY_NS		2000u
 #define DEFAULT_DROP_NS		200000u
@@ -77,6 +76,34 @@ void door_close(struct kvmm_pool *pool)
 	pool_leave(pool);
 }
 
+noinline void __release_put(struct kvmm_pool *pool, u32 nr)
+{
+	if (pool_enter(pool))
+		return;
+	release_post(pool, nr);
+	pool_leave(pool);
+}
+
+int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)
+{
+	int err, nr = 0;
+
+	if (!seq)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	for (struct waiter *w = pool->door.head, *next; w; w = next) {
+		next = w->next;
+		if (w->seq != seq)
+			continue;
+		waiter_refuse(pool, w, -ECANCELED);
+		nr++;
+	}
+	pool_leave(pool);
+	return nr;
+}
+
 /* ---- flags ---- */
 
 #define DOOR_PRIOS	(KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT)
@@ -87,22 +114,18 @@ static bool is_one_bit_or_none(u32 bits)
 	return !(bits & (bits - 1));
 }
 
-/* Slow work cannot be had without waiting. */
-static bool time_is_contradictory(const struct kvmm_pool *pool, u32 flags, u64 deadline_ns)
-{
-	if (flags & KVMM_ALLOC_NOWAIT)
-		return deadline_ns || flags & (KVMM_ALLOC_RELATIVE | KVMM_ALLOC_ZERO);
-	return (flags & KVMM_ALLOC_RELATIVE && !deadline_ns) ||
-	       (deadline_ns && pool->deterministic);
-}
-
 int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns)
 {
 	u32 meant = flags & KVMM_ALLOC_URGENT ? KVMM_PRIO_URGENT : KVMM_PRIO_HIGH;
 
 	if (!is_one_bit_or_none(flags & DOOR_PRIOS) || !is_one_bit_or_none(flags & DOOR_PLACES))
 		return -EINVAL;
-	if (*prio > KVMM_PRIO_URGENT || time_is_contradictory(pool, flags, deadline_ns))
+	if (*prio > KVMM_PRIO_URGENT || (deadline_ns ? pool->deterministic :
+						       flags & KVMM_ALLOC_RELATIVE))
+		return -EINVAL;
+	/* Slow work cannot be had without waiting. */
+	if (flags & KVMM_ALLOC_NOWAIT &&
+	    (deadline_ns || flags & (KVMM_ALLOC_RELATIVE | KVMM_ALLOC_ZERO)))
 		return -EINVAL;
 	if (!(flags & DOOR_PRIOS))
 		return 0;
@@ -174,24 +197,30 @@ int watermarks_set(struct kvmm_pool *pool, const void *value)
 
 /* ---- statistics ---- */
 
-int alloc_stat_read(struct kvmm_pool *pool, void *out)
+void alloc_stat_peek(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
 {
-	struct kvmm_alloc_stat *stat = out;
-	const struct door *door;
-	int err;
+	const struct door *door = &pool->door;
 
-	err = pool_enter(pool);
+	*stat = (struct kvmm_alloc_stat){
+		.nr_waiting = kv_peek(&door->nr_waiting),
+		.nr_promised = kv_peek(&door->nr_promised),
+		.nr_timed_out = kv_peek(&door->nr_timed_out),
+		.nr_cancelled = kv_peek(&door->nr_cancelled),
+	};
+	kv_peek_copy(&stat->marks, &door->marks, sizeof(stat->marks));
+	kv_peek_copy(&stat->costs, &door->costs, sizeof(stat->costs));
+	kv_peek_copy(stat->taken, door->taken, sizeof(stat->taken));
+	kv_peek_copy(stat->skipped, door->skipped, sizeof(stat->skipped));
+	kv_peek_copy(stat->saved, door->saved, sizeof(stat->saved));
+}
+
+int alloc_stat_read(struct kvmm_pool *pool, void *stat)
+{
+	int err = pool_enter(pool);
+
 	if (err)
 		return err;
-	door = &pool->door;
-	*stat = (struct kvmm_alloc_stat){
-		.nr_waiting = door->nr_waiting, .nr_promised = door->nr_promised,
-		.nr_timed_out = door->nr_timed_out, .nr_cancelled = door->nr_cancelled,
-		.marks = door->marks, .costs = door->costs,
-	};
-	memcpy(stat->taken, door->taken, sizeof(door->taken));
-	memcpy(stat->skipped, door->skipped, sizeof(door->skipped));
-	memcpy(stat->saved, door->saved, sizeof(door->saved));
+	alloc_stat_peek(pool, stat);
 	pool_leave(pool);
 	return 0;
 }

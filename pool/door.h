@@ -29,10 +29,9 @@
 
 #include <kv/atomic.h>
 #include <kv/bits.h>
+#include <kv/pressure.h>
 #include <kv/types.h>
-#include <kvmm/alloc.h>
-
-#include "pressure.h"
+#include <kvmm/ext/admission.h>
 
 struct alloc_ctx;
 struct kvmm_pool;
@@ -106,6 +105,8 @@ void door_close(struct kvmm_pool *pool);
 
 u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
+/* Could it ever fit? ->lock held. */
+bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 
 /* KVMM_ALLOC_* and a priority into one: 0, or -EINVAL if they contradict each other. */
 int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns);
@@ -125,13 +126,26 @@ int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 /* @nr blocks that were promised are taken. ->lock held. */
 void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
 
-/* ---- queue.c ---- */
+/* ---- queue.c; ->lock held for all of it ---- */
 
-/* Could it ever fit? ->lock held. */
-bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
-/* Wait for its turn, until its deadline. ->lock held; dropped and retaken. */
-int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/* Behind all of its priority; then the caller sets GUARD_QUEUE. */
+void queue_add(struct kvmm_pool *pool, struct waiter *w);
+/* The next one may have its turn now. */
+void queue_del(struct kvmm_pool *pool, struct waiter *w);
+/* Out of the queue without blocks. */
+void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result);
+/* All of them. */
+void queue_refuse(struct kvmm_pool *pool, int result);
+
+/* Heads leave when their deadline has passed. */
+void queue_expire(struct kvmm_pool *pool);
+
 bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 int queue_check(const struct kvmm_pool *pool);
+
+/* ---- request/wait.c ---- */
+
+/* Wait for its turn, until its deadline. ->lock held; it is dropped and retaken. */
+int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 
 #endif /* POOL_DOOR_H */

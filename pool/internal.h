@@ -48,14 +48,12 @@
 #include <kv/stat.h>
 #include <kv/types.h>
 #include <kv/zone.h>
+#include <order/order.h>
 
 #include "alloc_ctx.h"
-#include "claims.h"
 #include "door.h"
 #include "grow.h"
-#include "order.h"
 #include "pin.h"
-#include "pins.h"
 #include "transit.h"
 #include "unseen.h"
 #include "victim.h"
@@ -118,7 +116,7 @@ static inline bool owner_is_away(u32 owner)
  * reader without the lock may look at it at any time; it believes what it saw if the version says
  * that no thread wrote meanwhile. What it needs of an ordinary range is on the first line.
  *
- * Guard: pool->lock, or the lock of the arena that has it (see arena.h). Those marked * are read
+ * Guard: pool->lock, or the lock of the arena that has it (percpu/arena.h). Those marked * are read
  * without it and written inside version only.
  */
 struct slot {
@@ -242,6 +240,28 @@ struct pool_count {
 #define GATE_POISONED	BIT(1)	/* for ever */
 #define GATE_FORKED	BIT(2)	/* for ever: a child's copy: touch nothing else of it */
 
+/*
+ * Blocks that are claimed for longer than a call takes: a gang is reserved, and may be aborted.
+ *
+ * Such an entry is EVICTING, is in no order, has its name still, and no look-up finds it. Its block
+ * is its own, or is *lent* (KV_ENTRY_LENT): one that the gang has got, or, with KV_ENTRY_RESET,
+ * left aside, free for others, a later part of the gang among them.
+ *
+ * While room is made for a request, its victims have given their blocks to the zone. Those with
+ * KV_ENTRY_LENT and KV_ENTRY_RESET do not get them back: something was moved to there meanwhile.
+ *
+ * A caller that forgets names cannot reach those; it counts up ->forgets; the gang lets them go.
+ *
+ * Guarded by pool->lock.
+ */
+struct claims {
+	u32 nr;
+	u32 nr_named;		/* of them: not PARKED before */
+	u32 nr_lent;		/* of them */
+	u32 nr_due;		/* of them: to be private blocks of their gang */
+	u32 forgets;
+};
+
 /* See feed/presence.c. */
 struct pool_presence {
 	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: none */
@@ -284,7 +304,7 @@ struct pageblocks {
 struct kvmm_pool {
 	/* Fixed at creation; read without a lock. */
 	struct kv_pool_parts		parts;
-	struct kvmm_zone		*zone;		/* ours */
+	struct kv_zone			*zone;		/* ours */
 	struct kv_dev			*dev;		/* ours; NULL = ids only */
 	struct kvmm_plane		*plane;		/* ours; the memory they name may not be */
 	u32				nr_planes;	/* 0 = ids only */
@@ -311,11 +331,14 @@ struct kvmm_pool {
 	u32				dup;		/* enum kvmm_dup, not KVMM_DUP_POOL */
 	struct kv_map			*map;		/* ours */
 	struct tally_row		*tally;		/* KV_TALLY_ROWS */
-	bool				no_mags;	/* KVMM_POOL_NO_MAGAZINES */
-	struct mags			*mags;		/* ours; see mag.h; NULL: there are none */
+	struct mags			*mags;		/* ours; NULL: there are none */
+	const struct local_ops		*local;		/* see local.h */
 	struct arenas			*arenas;	/* ours; set once, ->lock; pool_arenas() */
 	char				name[KV_POOL_NAME];
+	struct kvmm_pool		*next;		/* in the list of all; its owner's lock */
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
+
+	u32				tick __cacheline_aligned;	/* any thread; the latest */
 
 	/* To move blocks or touch their content. */
 	struct kv_lock			compact_lock __cacheline_aligned;
@@ -339,8 +362,10 @@ struct kvmm_pool {
 	struct pool_count		count;		/* ->lock; see pool_counts() */
 	struct pool_grow		grow;		/* ->lock */
 	u32				arena_heat;	/* ->lock; see __arena_warm() */
-	u32				fold_seq;	/* counter, ->lock; see peek_counts() */
+	u32				fold_seq;	/* counter, ->lock; see pool_peek() */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
+	struct mag			*armed;		/* ->lock; magazines in use */
+	bool				no_mags;	/* ->lock; once set, it stays */
 
 	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
@@ -363,9 +388,9 @@ struct kvmm_pool {
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
-	struct pin_limit		pins;		/* see pins.h */
+	struct pin_limit		pins;		/* see pin.h */
 	struct verify			*verify;	/* atomic; fixed once there; see verify.h */
-	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; lost.c */
+	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; cache/ */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once there; see pin.h */
 	struct residency		*residency;	/* atomic; fixed once there; feed/ */
@@ -383,6 +408,13 @@ static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct alloc_
 	return likely(!pool->guard) ? 0 : __door_keep(pool, ctx);
 }
 
+/* Evicting helps, and is allowed. Blocks of a blind device are not free once they are evicted. */
+static inline bool alloc_may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	kv_assert_held(&pool->lock);
+	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
+}
+
 /* May it take @nr of the free blocks? */
 static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
@@ -390,7 +422,7 @@ static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc
 	return likely(!pool->guard) || __door_lets(pool, ctx, nr);
 }
 
-/* ---- validate.c ---- */
+/* ---- feed/validate.c ---- */
 
 /* Sums of pool->owner[], slots and entries, for the checks of parts. */
 struct pool_recount {
@@ -406,7 +438,7 @@ struct pool_recount {
 	struct pool_count count;
 };
 
-/* ---- pool.c ---- */
+/* ---- gate.c ---- */
 
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
@@ -443,6 +475,9 @@ static inline int pool_refusal(const struct kvmm_pool *pool)
 		__bad;				\
 	})
 
+/* -ESTALE if @gen was given out before @now, else it is made up, or another pool's. */
+int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
+
 /* Take the lock. Waits while blocks are being moved: a thread inside sees a whole picture. */
 static __always_inline int pool_enter(struct kvmm_pool *pool)
 {
@@ -454,7 +489,7 @@ static __always_inline int pool_enter(struct kvmm_pool *pool)
 	return __pool_enter_slow(pool);
 }
 
-/* ---- block.c and queue.c: release ---- */
+/* ---- block.c, queue.c and door.c: release ---- */
 
 /* @nr blocks have become free, or may be for others. ->lock held; order.lock may be. */
 static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
@@ -506,43 +541,11 @@ static inline u32 next_gen(u32 gen)
 	return gen + 1 ? gen + 1 : 1;
 }
 
-/* -ESTALE if @gen was given out before @now, else it is made up, or another pool's. */
-int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
-
 #include "ranges.h"
 
-/* ---- request/room.c ---- */
+/* ---- quotas ---- */
 
-static __always_inline int alloc_locked(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	int err = ctx->take(pool, ctx);
-
-	if (unlikely(err == -ENOSPC))
-		return alloc_slow(pool, ctx);
-	pool_leave(pool);
-	return err;
-}
-
-/* The account of @tenant, or QUOTA_REST. ->lock held. */
-static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
-{
-	if (likely(!pool->order.quotas))
-		return QUOTA_REST;
-	kv_assert_held(&pool->lock);
-	return find_account(pool->order.quotas, tenant);
-}
-
-/* quota_take.c; one branch where no tenant has limits. */
-static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx)
-{
-	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, ctx);
-}
-
-static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, ctx);
-}
+#include "quota.h"
 
 /* ---- request/grow.c ---- */
 
@@ -563,21 +566,35 @@ int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* 0 or -EIO. No lock held, as for the next. */
 int growth_zero(struct kvmm_pool *pool, struct range_growth *growth);
 int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool undo);
+/* @nr more blocks, room made for them; no lock held. */
+int grow_one(struct kvmm_pool *pool, kvmm_range_t range, u32 nr);
 
 /* ---- block.c ---- */
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
+
+static inline void owner_fill_one(struct kvmm_pool *pool, u32 block, u32 owner)
+{
+	kv_assert_held(&pool->lock);
+	if (unlikely(pool->deterministic))
+		owner_fill(pool, block, 1, owner);	/* and into the history */
+	else
+		pool->owner[block] = owner;
+}
+
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
 
-/* ---- content.c ---- */
+/* ---- cache/content.c ---- */
 
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
+int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
 
 /* ---- tenant.c ---- */
 
-int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
-int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
+/* No tenant's: the content is of unknown origin, and zeroed for each. */
+#define TENANT_UNKNOWN	KV_NONE
 
 /* A copy to there has failed: there may be anything. */
 void tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr);
@@ -602,22 +619,6 @@ static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *mut
 
 #include "cached.h"
 
-/* ---- tokens.c ---- */
-
-int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
-
-/* -ENODATA: one of these private blocks is partial, as its owner has said. */
-static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	kv_assert_reading();
-	return likely(!READ_ONCE(pool->tokens)) ? 0 : __tokens_check(pool, handles, nr);
-}
-
-/* ---- forget.c ---- */
-
-/* Its content is undefined: no look-up finds it any more. Both locks held. */
-void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
-
 /* ---- kvmm_pool_stat_of(), by kind: *@stat is zeroed ---- */
 
 int alloc_stat_read(struct kvmm_pool *pool, void *stat);
@@ -631,7 +632,11 @@ int verify_stat_read(struct kvmm_pool *pool, void *stat);
 int background_stat_read(struct kvmm_pool *pool, void *stat);
 int elastic_stat_read(struct kvmm_pool *pool, void *stat);
 int tier_stat_read(struct kvmm_pool *pool, void *stat);
+int tier_time_read(struct kvmm_pool *pool, void *stat);
 int tier_config_read(struct kvmm_pool *pool, void *stat);
+
+/* The same without the lock: each number is of its own moment. */
+void alloc_stat_peek(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat);
 
 /* ---- kvmm_pool_set(), by setting ---- */
 

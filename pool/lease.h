@@ -76,29 +76,9 @@ static inline u32 lease_id_index(u32 id)
 	return id & (BIT(LEASE_INDEX_BITS) - 1);
 }
 
-/* One block of a hold. Guard: ->lock of the table, for the links; the rest is fixed. */
-struct held {
-	kvmm_key_t	key;
-	struct held	*next;		/* in the chain of the key */
-	struct held	**prev;		/* the pointer to it */
-	struct hold	*hold;
-	u32		block;		/* place, if the hold is pinned */
-};
-
-/* Fixed once the table has it. */
-struct hold {
-	u64		sum;		/* hold_sum() */
-	struct hold	*next;		/* of those that are being dropped; the dropping thread's */
-	kvmm_range_t	range;		/* gen 0: none, it is one on blocks */
-	u32		index;		/* of its lease */
-	u32		nr;
-	u32		reason;
-	u32		flags;		/* KVMM_HOLD_* */
-	u64		domain;		/* kv_domain_word() */
-	char		text[KVMM_HOLD_TEXT + 1];
-	kvmm_ref_t	*ref;		/* nr; behind the blocks, in the same memory */
-	struct held	block[];	/* nr */
-};
+struct held;
+struct hold;
+struct lease_watch;
 
 /*
  * Guard: ->lock of the table. Fixed for a hold that the table has, but for the deadline and
@@ -109,7 +89,7 @@ struct lease {
 	u64	since_ns;
 	u64	deadline_ns;	/* 0: no end */
 	u32	gen;		/* of the slot, entry or hold; of a free hold the next one */
-	u32	flags;		/* KVMM_OWN_* */
+	u32	flags;		/* KVMM_LEASE_* */
 	u32	next;		/* in the chain, or the free list: an id, or KV_NONE */
 	u32	prev;		/* an id, or LEASE_FIRST */
 	union {
@@ -130,18 +110,6 @@ struct lease {
 #define HOLD_CHUNK_ORDER	6u	/* of the first holds; each further one is twice as long */
 #define HOLD_CHUNK		BIT(HOLD_CHUNK_ORDER)
 #define MAX_HOLD_CHUNKS		(LEASE_INDEX_BITS - HOLD_CHUNK_ORDER)
-
-/*
- * A process or thread that an owner is. Guard: ->lock of the table; fixed, but for dead and next.
- */
-struct lease_watch {
-	u64			owner;
-	u64			start;	/* when it was started, as numbers are reused */
-	s32			pid;
-	s32			tid;
-	bool			dead;
-	struct lease_watch	*next;
-};
 
 #define LEASE_WATCH_BUCKETS	64u
 
@@ -210,8 +178,19 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 	return chunk ? &chunk[index & (LEASE_CHUNK - 1)] : NULL;
 }
 
-/* Its thing has that generation, and is something that has an owner. Any lock. */
-bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen);
+static inline u64 lease_mix(u64 sum, u64 word)
+{
+	return kv_mul_fold(sum ^ word, 0xa0761d6478bd642full) + word;
+}
+
+/* All that a lease says: any flipped bit changes it. A hold has a sum of its own. */
+u64 lease_sum(const struct lease *lease, u32 id);
+/* The fields that are fixed; host memory without leases and holds; chunks that a table has. */
+u64 leases_fixed_sum(const struct lease_table *table);
+u64 leases_bare_bytes(const struct lease_table *table);
+u32 leases_chunks_for(const struct kvmm_pool *pool);
+/* The chain that leases of the owner are in. */
+u32 *lease_bucket(const struct lease_table *table, u64 owner, enum lease_kind kind);
 
 /*
  * It says @lease from here on, in place of a former one; in the chain it stays where it is as long
@@ -222,27 +201,15 @@ void lease_replace(struct lease_table *table, u32 id, struct lease lease);
 void lease_write(struct lease_table *table, u32 id, struct lease lease);
 /* The same has no owner. */
 void lease_clear(struct lease_table *table, u32 id);
-void lease_set_deadline(struct lease_table *table, u32 id, u64 deadline_ns);
-
-/*
- * The first live lease of @owner behind @id, or of all if that is KV_NONE; else KV_NONE. Dead ones
- * on the way go. Blocks come last. ->lock held.
- */
-u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owner, u32 id);
-
-/* A copy of the lease beside {index, gen}; all zero if there is none. No leaf lock held. */
-struct lease lease_look(struct kvmm_pool *pool, enum lease_kind kind, u32 index, u32 gen);
-
-static inline u64 lease_deadline(u64 now_ns, u64 lease_ns)
-{
-	return lease_ns ? kv_ns_after(now_ns, lease_ns) : 0;
-}
 
 /* Memory for the count of a range, and for its owner: 0; -ENOMEM, or why the pool refuses. */
 int range_reserve(struct kvmm_pool *pool, u32 index);
 
 /* Its count besides the owner's goes up by @by, modulo 2^64. It is reserved; pool->lock held. */
 void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by);
+
+/* The same with ->lock held; the lease of another generation goes, if it is more, or stays. */
+void range_add_kept(struct lease_table *table, kvmm_range_t range, u64 by, bool is_more);
 
 /* The range is live and pool->lock held, so it stays as it is read. */
 static inline u64 range_kept(struct kvmm_pool *pool, kvmm_range_t range)
@@ -256,90 +223,13 @@ static inline u64 range_kept(struct kvmm_pool *pool, kvmm_range_t range)
 	return lease && kv_peek(&lease->gen) == range.gen ? kv_peek(&lease->kept) : 0;
 }
 
-/* ---- lease.c: holds in it ---- */
-
 /* Of holds, free ones included. ->lock held. */
 static inline u32 nr_hold_slots(const struct lease_table *table)
 {
 	return (HOLD_CHUNK << table->nr_hold_chunks) - HOLD_CHUNK;
 }
 
-/* A place for the hold to come: 0 or -ENOMEM. No other call gets it, or its generation. */
-int hold_reserve(struct lease_table *table, kvmm_hold_t *handle);
-/* It was not needed. */
-void hold_unreserve(struct lease_table *table, kvmm_hold_t handle);
-/*
- * From here on it is found; but for its deadline @lease stays. pool->lock held, if it is on a
- * range.
- */
-void hold_insert(struct lease_table *table, struct hold *hold, struct lease lease);
-/* It is found no longer, its handle is stale. ->lock held, and pool->lock if it is on a range. */
-void hold_remove(struct lease_table *table, struct hold *hold);
-
-/* leases_enter() and ->lock, if it returns 0 and *@lease. Else -ESTALE, -EINVAL, -EUCLEAN. */
-int hold_enter(struct kvmm_pool *pool, kvmm_hold_t handle, struct lease_table **table,
-	       struct lease **lease);
-
-/* First of the chain in which all blocks of that key are. ->lock held. */
-struct held *hold_chain(const struct lease_table *table, const kvmm_key_t *key);
-
-/*
- * Are there references for @hold beside those of the holds that the table has? No lock held. A
- * short look: false is certain, unless a caller has put more than its own.
- */
-bool hold_has_refs(struct kvmm_pool *pool, struct lease_table *table, struct hold *hold);
-
-static inline bool hold_is_of_range(const struct hold *hold)
-{
-	return hold->range.gen != 0;
-}
-
-static inline kvmm_ref_t held_ref(const struct held *held)
-{
-	return held->hold->ref[held - held->hold->block];
-}
-
-/* The type of its pins, if it has any. */
-static inline u32 hold_pin_type(const struct hold *hold)
-{
-	static const u8 type[KVMM_NR_HOLD_REASONS] = {
-		[KVMM_HOLD_RDMA] = KVMM_PIN_RDMA, [KVMM_HOLD_GDS] = KVMM_PIN_GDS,
-		[KVMM_HOLD_IPC] = KVMM_PIN_IPC, [KVMM_HOLD_COPY] = KVMM_PIN_COPY,
-		[KVMM_HOLD_GRAPH] = KVMM_PIN_GRAPH,
-	};
-
-	return type[hold->reason];	/* KVMM_PIN_USER otherwise */
-}
-
-/* ---- lease_own.c: range.c asks this where an owner is named at allocation ---- */
-
-static inline bool own_attr_is_bad(const struct kvmm_range_attr *attr)
-{
-	return !attr->owner || attr->own_flags & ~KVMM_OWN_RECLAIM;
-}
-
-/* Room for the lease of the slot that is taken next: 0 or -ENOMEM. pool->lock held. */
-int own_reserve_slot(struct kvmm_pool *pool);
-/* pool->lock held. */
-void own_new_range(struct kvmm_pool *pool, kvmm_range_t range, const struct kvmm_range_attr *attr);
-
-void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail);
 void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index);
-
-/* A range is to be split, and was: the new one has its owner. pool->lock held, as below. */
-static inline int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	if (likely(!leases_of(pool)) ||
-	    !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)
-		return 0;
-	return own_reserve_slot(pool);
-}
-
-static inline void own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
-{
-	if (unlikely(leases_of(pool) != NULL))
-		__own_split(pool, range, tail);
-}
 
 /*
  * A reference was dropped, and not the last one. An owner has one of those that no hold has: when
@@ -350,18 +240,5 @@ static inline void own_put_range(struct kvmm_pool *pool, const struct slot *slot
 	if (unlikely(leases_of(pool) != NULL))
 		__own_put_range(pool, slot, index);
 }
-
-/*
- * A thread that allocates and frees through a magazine takes it for granted that a private block
- * is its alone. From here on others may take it away, or write to it, so there are none in this
- * pool any more. 0, or why the pool is closed. No lock held but compact_lock.
- */
-int own_share_blocks(struct kvmm_pool *pool);
-
-/* ---- lease_watch.c ---- */
-
-/* Ask the system about all that are watched. No lock held. */
-void leases_ask(struct lease_table *table);
-bool lease_owner_is_dead(struct lease_table *table, u64 owner);
 
 #endif /* POOL_LEASE_H */

@@ -5,7 +5,8 @@
  * The zone believes blocks that are away to be taken; setting them aside and giving them back is no
  * allocation and no free, so the calls for soft reservations serve.
  */
-#include "digest.h"
+#include <order/digest.h>
+
 #include "internal.h"
 
 static const u32 away = (u32)OWNER_AWAY << OWNER_INDEX_BITS;
@@ -33,7 +34,7 @@ void leave_claim(struct kvmm_pool *pool, u32 pb)
 	struct kvmm_extent run;
 
 	kv_assert_held(&pool->lock);
-	for (; at < end && !kvmm_zone_next_free(pool->zone, at, &run) && run.start < end;
+	for (; at < end && !kv_zone_next_free(pool->zone, at, &run) && run.start < end;
 	     at = run.start + run.nr) {
 		u32 lo = max(run.start, at), hi = min(run.start + run.nr, end);
 

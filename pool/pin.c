@@ -48,17 +48,6 @@ static void add_one(struct pin_types *types, struct kv_handle handle, u32 type)
 	} while (!kv_cas(word, &old, new));
 }
 
-static bool del_one(struct pin_types *types, struct kv_handle handle, u32 type)
-{
-	u64 *word = &types->of[handle.index], old = READ_ONCE(*word);
-
-	do {
-		if ((old & (BIT64(PIN_GEN_BITS) - 1)) != gen_of(handle) || !count_of(old, type))
-			return false;
-	} while (!kv_cas(word, &old, old - one_of(type)));
-	return true;
-}
-
 void pin_types_add(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type)
 {
 	for (u32 i = 0; i < nr; i++)
@@ -69,7 +58,14 @@ void pin_types_add(struct pin_types *types, const struct kv_handle *handles, u32
 bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type)
 {
 	for (u32 i = 0; i < nr; i++) {
-		if (del_one(types, handles[i], type))
+		u64 *word = &types->of[handles[i].index], old = READ_ONCE(*word);
+		bool has;
+
+		do {
+			has = (old & (BIT64(PIN_GEN_BITS) - 1)) == gen_of(handles[i]) &&
+			      count_of(old, type);
+		} while (has && !kv_cas(word, &old, old - one_of(type)));
+		if (has)
 			continue;
 		while (i-- > 0)
 			add_one(types, handles[i], type);
@@ -81,26 +77,9 @@ bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32
 
 /* ---- making it ---- */
 
-static void free_types(struct pin_types *types)
+static u64 types_bytes(const struct kvmm_pool *pool)
 {
-	if (!types)
-		return;
-	kv_free(types->of);
-	kv_free(types);
-}
-
-static struct pin_types *make_types(const struct kvmm_pool *pool)
-{
-	struct pin_types *types = kv_alloc(sizeof(*types));
-
-	if (!types)
-		return NULL;
-	if (pool->caches)
-		types->of = kv_alloc_array(pool->nr_blocks, sizeof(*types->of));
-	if (types->of || !pool->caches)
-		return types;
-	kv_free(types);
-	return NULL;
+	return sizeof(struct pin_types) + (pool->caches ? pool->nr_blocks * sizeof(u64) : 0);
 }
 
 /* The world has stopped: pins so far are of KVMM_PIN_USER. */
@@ -109,7 +88,6 @@ static void adopt_pins(struct kvmm_pool *pool, struct pin_types *types)
 	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++) {
 		struct kv_handle handle = entry_handle(pool, i);
 		u64 word = READ_ONCE(entry_at(pool, i)->word);
-
 		u32 nr = kv_word_is(word, KV_ENTRY_REGISTERED) ? kv_word_pins(word) : 0;
 
 		while (nr-- > 0)
@@ -120,17 +98,12 @@ static void adopt_pins(struct kvmm_pool *pool, struct pin_types *types)
 /* compact_lock held, so no other thread makes it. */
 static int publish_types(struct kvmm_pool *pool)
 {
-	struct pin_types *types;
-	int err;
+	struct pin_types *types = kv_alloc(types_bytes(pool));
+	int err = types ? pool_enter(pool) : -ENOMEM;
 
-	if (pool->pin_types)
-		return 0;
-	types = make_types(pool);
-	if (!types)
-		return -ENOMEM;
-	err = pool_enter(pool);
+	kv_assert_held(&pool->compact_lock);
 	if (err) {
-		free_types(types);
+		kv_free(types);
 		return err;
 	}
 	pool_stop(pool);
@@ -150,23 +123,19 @@ int pin_types_need(struct kvmm_pool *pool, u32 type)
 	if (likely(type == KVMM_PIN_USER) || pin_types_of(pool))
 		return 0;
 	kv_lock(&pool->compact_lock);
-	err = publish_types(pool);
+	err = pool->pin_types ? 0 : publish_types(pool);
 	kv_unlock(&pool->compact_lock);
 	return err;
 }
 
 static void pin_types_exit(struct kvmm_pool *pool)
 {
-	free_types(pool->pin_types);
+	kv_free(pool->pin_types);
 }
 
 static u64 pin_types_bytes(struct kvmm_pool *pool)
 {
-	const struct pin_types *types = pin_types_of(pool);
-
-	if (!types)
-		return 0;
-	return sizeof(*types) + (types->of ? pool->nr_blocks * sizeof(u64) : 0);
+	return pin_types_of(pool) ? types_bytes(pool) : 0;
 }
 
 /* ---- ranges ---- */
@@ -246,32 +215,20 @@ int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 	return 0;
 }
 
-int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
+int kvmm_range_set_pin(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type, int on)
 {
 	struct slot *slot;
 	int err;
 
 	if (!pool || type >= KVMM_NR_PIN_TYPES)
 		return -EINVAL;
-	err = pin_types_need(pool, type);
+	err = on ? pin_types_need(pool, type) : 0;
 	if (!err)
 		err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	err = slot_pin(pool, slot, type);
-	pool_leave(pool);
-	return err;
-}
-
-int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
-{
-	struct slot *slot;
-	int err = type < KVMM_NR_PIN_TYPES ? range_enter(pool, range, &slot) : -EINVAL;
-
-	if (err)
-		return err;
-	err = slot_unpin(pool, slot, type);
-	if (!err)
+	err = on ? slot_pin(pool, slot, type) : slot_unpin(pool, slot, type);
+	if (!err && !on)
 		release_post(pool, 1);	/* it may be moved out of another request's way */
 	pool_leave(pool);
 	return err;
@@ -292,7 +249,7 @@ u32 pin_type_of_entry(struct kvmm_pool *pool, u32 index)
 {
 	struct pin_types *types = pin_types_of(pool);
 
-	return types && types->of ? highest_of(READ_ONCE(types->of[index])) : KVMM_PIN_USER;
+	return types ? highest_of(READ_ONCE(types->of[index])) : KVMM_PIN_USER;
 }
 
 u32 pin_type_of_slot(struct kvmm_pool *pool, const struct slot *slot)
@@ -319,9 +276,8 @@ void pin_stat_peek(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat 
 
 int pin_stat_read(struct kvmm_pool *pool, void *out)
 {
-	int err;
+	int err = pool_enter(pool);
 
-	err = pool_enter(pool);
 	if (err)
 		return err;
 	pin_stat_peek(pool, pool->count.range_pins, out);
@@ -339,7 +295,7 @@ static int pin_types_check(struct kvmm_pool *pool, const struct pool_recount *re
 
 	if (!types)
 		return 0;
-	for (u32 i = 0; types->of && i < pool->nr_blocks; i++) {
+	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++) {
 		u64 word = entry_at(pool, i)->word;
 
 		if (sum_of(types->of[i], nr) !=

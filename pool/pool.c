@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * A pool's birth and death, and the gate that every caller passes.
- *
- * The gate is one word under the lock: closed for good once the pool has found that it contradicts
- * itself, and for a while when blocks are being moved. Callers wait for the latter on compact_lock
- * and look again.
- */
+/* A pool's birth and death. */
 #include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/log.h>
@@ -13,91 +7,15 @@
 
 #include "determ.h"
 #include "local.h"
-#include "queue.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
 				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
 				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC)
-#define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
 static u32 nr_unseeded;	/* kv_fetch_add(); deterministic pools made with seed 0 */
-
-noinline int __pool_enter_slow(struct kvmm_pool *pool)
-{
-	int err;
-
-	while ((pool->gate & (GATE_STOPPED | GATE_FORKED)) == GATE_STOPPED) {
-		kv_unlock(&pool->lock);
-		kv_lock(&pool->compact_lock);
-		kv_unlock(&pool->compact_lock);
-		kv_lock(&pool->lock);
-	}
-	err = gate_refusal(pool->gate);
-	if (err)
-		kv_unlock(&pool->lock);
-	return err;
-}
-
-/* A thread in a read section found the gate open: wait for it. */
-void pool_stop(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->compact_lock);
-	kv_assert_held(&pool->lock);
-	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
-	pool_drain_local(pool);
-	kv_unlock(&pool->lock);
-	if (pool->caches)
-		kv_rcu_synchronize();
-}
-
-void pool_resume(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->compact_lock);
-	kv_assert_held(&pool->lock);
-	/* Pairs with cache_begin(): a thread that gets in sees where everything lies now. */
-	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
-}
-
-void pool_poison(struct kvmm_pool *pool)
-{
-	kv_assert_held(&pool->lock);
-	if (pool->gate & GATE_POISONED)
-		return;
-	kv_log(KV_LOG_ERR, "kvmm: pool %s contradicts itself and is closed", pool->name);
-	WRITE_ONCE(pool->gate, pool->gate | GATE_POISONED);
-	mags_disarm(pool);
-	queue_refuse(pool, -EUCLEAN);
-}
-
-int pool_complain(const struct kvmm_pool *pool, const char *what, u32 nr)
-{
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
-	return -EUCLEAN;
-}
-
-int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
-{
-	kv_count(KV_EV_BAD_HANDLE);
-	return gen && gen - pool->gen_base < now - pool->gen_base ? -ESTALE : -EINVAL;
-}
-
-int kv_copy_attr(void *dst, size_t bytes, const void *src)
-{
-	size_t size;
-
-	memcpy(&size, src, sizeof(size));
-	/* No version ends in the middle of a word: half a pointer is a wild one. */
-	if (size < sizeof(size) || size > MAX_ATTR_BYTES || size % sizeof(size))
-		return -EINVAL;
-	if (size > bytes && !kv_is_zero((const u8 *)src + bytes, size - bytes))
-		return -EINVAL;
-	memset(dst, 0, bytes);
-	memcpy(dst, src, min(size, bytes));
-	return 0;
-}
 
 /*
  * Do pieces of two planes of one stride share a byte? Planes may well be interleaved. Those of
@@ -202,17 +120,12 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 
 static int init_blocks(struct kvmm_pool *pool, const char *engine)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
-	struct kvmm_zone_stat stat;
-	int err;
+	struct kv_zone_attr attr = { .nr_blocks = pool->nr_blocks, .engine = engine };
+	int err = kv_zone_create(&attr, &pool->zone);
 
-	attr.nr_blocks = pool->nr_blocks;
-	attr.engine = engine;
-	err = kvmm_zone_create(&attr, &pool->zone);
 	if (err)
 		return err;
-	kvmm_zone_get_stat(pool->zone, &stat);
-	pool->metadata_bytes += stat.metadata_bytes;
+	pool->metadata_bytes += pool->zone->metadata_bytes;
 	pool->rounds = kv_zone_rounds(pool->zone);
 	pool->owner = kv_alloc_array(pool->nr_blocks, sizeof(*pool->owner));
 	if (!pool->owner)
@@ -222,7 +135,7 @@ static int init_blocks(struct kvmm_pool *pool, const char *engine)
 		return 0;
 	/* Block 0 is the lowest of an empty zone, so any engine can take it. */
 	pool->owner[0] = make_owner(OWNER_NULL, 0);
-	return kvmm_zone_alloc_at(pool->zone, 0, 1);
+	return kv_zone_alloc_at(pool->zone, 0, 1);
 }
 
 static int adopt_planes(struct kvmm_pool *pool, const struct kvmm_plane *planes, u32 nr)
@@ -254,16 +167,15 @@ static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr
 	if (attr->planes)
 		return adopt_planes(pool, attr->planes, attr->nr_planes);
 	pool->own_bytes = attr->block_bytes * attr->nr_blocks;
-	if (attr->flags & KVMM_POOL_ELASTIC) {
+	area.max_bytes = pool->own_bytes;
+	err = attr->flags & KVMM_POOL_ELASTIC ? ops->area_create(pool->dev, &area, &pool->area) :
+						-EOPNOTSUPP;
+	if (!err) {
 		/* It can be given back; all of it is there at first. */
-		area.max_bytes = pool->own_bytes;
-		err = ops->area_create(pool->dev, &area, &pool->area);
-		if (err)
-			return err;
 		ops->area_info(pool->area, &info);
 		pool->own_addr = info.addr;
 		err = ops->area_grow(pool->area, 0, info.max_bytes);
-	} else {
+	} else if (err == -EOPNOTSUPP) {
 		err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
 	}
 	if (err)
@@ -291,7 +203,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	if (pool->dev)
 		ops->close(pool->dev);
 	kv_free(pool->owner);
-	kvmm_zone_destroy(pool->zone);
+	kv_zone_destroy(pool->zone);
 }
 
 void pool_observe(struct kvmm_pool *pool, const struct pool_part *part)
@@ -368,6 +280,11 @@ const char *kv_pool_name(const struct kvmm_pool *pool)
 	return pool->name;
 }
 
+struct kvmm_pool **kv_pool_next(struct kvmm_pool *pool)
+{
+	return &pool->next;
+}
+
 u32 kv_pool_block_tokens(const struct kvmm_pool *pool)
 {
 	return pool->block_tokens;
@@ -383,7 +300,7 @@ struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool)
 	return pool ? pool->presence.reg : NULL;
 }
 
-struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool)
+struct kv_zone *kv_pool_zone(struct kvmm_pool *pool)
 {
-	return pool && pool_refusal(pool) != -ECHILD ? pool->zone : NULL;
+	return pool->zone;
 }

@@ -24,12 +24,7 @@
  */
 #include <kv/env.h>
 
-#include "queue.h"
-
-u64 kvmm_clock_ns(void)
-{
-	return kv_clock_ns();
-}
+#include "internal.h"
 
 /* ---- the queue ---- */
 
@@ -171,14 +166,6 @@ void release_take_back(struct kvmm_pool *pool, u32 posted, bool evicted)
 		wake(pool->door.head);
 }
 
-noinline void __release_put(struct kvmm_pool *pool, u32 nr)
-{
-	if (pool_enter(pool))
-		return;
-	release_post(pool, nr);
-	pool_leave(pool);
-}
-
 int queue_check(const struct kvmm_pool *pool)
 {
 	const struct door *door = &pool->door;
@@ -192,26 +179,4 @@ int queue_check(const struct kvmm_pool *pool)
 			return -EUCLEAN;
 	}
 	return prev == door->tail && nr == door->nr_waiting ? 0 : -EUCLEAN;
-}
-
-/* ---- turned away ---- */
-
-int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)
-{
-	int err, nr = 0;
-
-	if (!seq)
-		return -EINVAL;
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	for (struct waiter *w = pool->door.head, *next; w; w = next) {
-		next = w->next;
-		if (w->seq != seq)
-			continue;
-		waiter_refuse(pool, w, -ECANCELED);
-		nr++;
-	}
-	pool_leave(pool);
-	return nr;
 }

@@ -4,9 +4,9 @@
  *
  * An allocation that would go beyond ->max or ->high is paid for by the tenant's own inactive
  * blocks, exactly as many as it would be beyond; the rest is looked for among all tenants, as
- * quota_order.c says. Nothing is evicted before it is known that all of it succeeds.
+ * turn.c says. Nothing is evicted before it is known that all of it succeeds.
  */
-#include "quota_call.h"
+#include "internal.h"
 
 /* ---- limits ---- */
 
@@ -27,16 +27,6 @@ static struct excess excess_of(const struct account *account, u64 nr)
 
 	return (struct excess){ beyond(usage, account->limit.max),
 				beyond(usage, account->limit.high) };
-}
-
-u32 account_nr_inactive(const struct kvmm_pool *pool, const struct account *account)
-{
-	u32 nr = 0;
-
-	kv_assert_held(&pool->lock);
-	for (u32 class = 0; class < pool->order.nr_policies; class++)
-		nr += pool->order.ops->nr(account->policy[class]);
-	return nr;
 }
 
 static void note_excess(struct account *account, const struct excess *excess)
@@ -62,7 +52,7 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < ctx->nr_hits; i++)
 		if (order_has(&pool->order, alloc_hit(ctx, i)))
-			quotas->account[quota_of(quotas, alloc_hit(ctx, i))]->nr_hits++;
+			account_of(&pool->order, alloc_hit(ctx, i))->nr_hits++;
 	if (!ctx->nr_hits)	/* none is held: which they are is not said */
 		quotas->account[own]->nr_hits += ctx->nr_idle;
 }
@@ -70,17 +60,16 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 /* Of @own, and of all, the available blocks; uncounts the hits. */
 static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 {
-	struct quotas *quotas = pool->order.quotas;
 	u64 sum = pool_nr_free(pool);
+	struct account *account;
 
 	kv_assert_held(&pool->order.lock);
-	for_each_account(quotas, at, i) {
-		struct account *account = quotas->account[i];
-		u32 nr = account_nr_inactive(pool, account);
+	for_each_account(&pool->order, account) {
+		u32 nr = account_nr_inactive(&pool->order, account);
 
 		nr -= min(nr, account->nr_hits);
 		account->nr_hits = 0;
-		if (i == own)
+		if (account->id == own)
 			*nr_own = nr;
 		else	/* what is protected from others is not there for this one */
 			nr = min((u64)nr, beyond(account->usage, account->limit.min));
@@ -116,7 +105,7 @@ static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess
 	struct quotas *quotas = pool->order.quotas;
 
 	kv_assert_held(&pool->order.lock);
-	quota_begin(quotas, own, QUOTA_OF_WHO);
+	quota_begin(&pool->order, own, QUOTA_OF_ONE);
 	victims_pick(pool, min(max(excess->max, excess->high), (u64)pool->nr_blocks), victims);
 	if (victims->nr >= excess->max)
 		return 0;
@@ -138,23 +127,17 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 		err = excess.max ? refuse(quotas->account[own], &excess) : 0;
 	else if (excess.max || excess.high)
 		err = pick_own(pool, own, &excess, victims);
-	quota_begin(quotas, own, QUOTA_FOR_WHO);
+	quota_begin(&pool->order, own, QUOTA_FOR_ONE);
 	if (!err && victims->nr < nr && !victims_pick(pool, nr, victims)) {
 		victims_unpick(pool, victims);
 		err = -ENOSPC;
 	}
 	if (err)
-		quota_end(quotas);
+		quota_end(&pool->order);
 	return err;
 }
 
 /* ---- ranges ---- */
-
-static bool may_reclaim(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
-}
 
 int __quota_admit(struct kvmm_pool *pool, u32 i, struct alloc_ctx *ctx)
 {
@@ -175,7 +158,7 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 
 	kv_assert_held(&pool->lock);
 	return excess_of(account, ctx->nr).max >
-	       (may_reclaim(pool, ctx) ? account_nr_inactive(pool, account) : 0);
+	       (alloc_may_evict(pool, ctx) ? account_nr_inactive(&pool->order, account) : 0);
 }
 
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
@@ -189,11 +172,11 @@ int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	ctx->squeezed = true;
 	if (!excess.max && !excess.high)
 		return 0;
-	if (!may_reclaim(pool, ctx))
+	if (!alloc_may_evict(pool, ctx))
 		return excess.max ? refuse(account, &excess) : 0;
 	order_enter(&pool->order);
 	err = pick_own(pool, ctx->account, &excess, &own);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	order_leave(&pool->order);
 	victims_free_blocks(pool, &own, own.nr);
 	victims_join(pool, &ctx->victims, &own);
@@ -208,8 +191,8 @@ u32 quota_reclaim(struct kvmm_pool *pool, u32 i, u32 nr)
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
-	quota_begin(pool->order.quotas, i, QUOTA_OF_WHO);
+	quota_begin(&pool->order, i, QUOTA_OF_ONE);
 	victims_pick(pool, min(nr, pool->nr_blocks), &victims);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	return victims_evict(pool, &victims);
 }

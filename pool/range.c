@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranges: shared, pinned, given back. See range_alloc.c for how they are taken. */
+/* Ranges: shared, ended, looked at. They are taken, and given back by handle, in request/. */
 #include <kv/env.h>
 
-#include "arena.h"
+#include "local.h"
 #include "lease.h"
 
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
@@ -118,52 +118,26 @@ void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
 	own_put_range(pool, slot, index);
 }
 
-int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	struct slot *slot;
-	int err;
-
-	if (unlikely(!pool))
-		return -EINVAL;
-	if (arena_free(pool, range)) {
-		kv_probe2(free, pool, 0u);
-		return 0;
-	}
-	err = arena_pool_enter(pool);
-	if (unlikely(err))
-		return err;
-	err = slot_find(pool, range, &slot);
-	if (unlikely(err))
-		;
-	else if (unlikely(last_put_is_barred(slot)))
-		err = -EBUSY;
-	else
-		put_slot(pool, slot, range.index);
-	pool_leave(pool);
-	if (!err)
-		kv_probe2(free, pool, 0u);
-	return err;
-}
-
-int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
+int kvmm_ranges_of_seq(struct kvmm_pool *pool, uint64_t seq, int drop, kvmm_range_t *ranges,
+		       unsigned int max)
 {
 	u32 i, next;
 	int err, nr = 0;
 
-	if (!seq)
+	if (!seq || (!ranges && max))
 		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;
-	for (i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i)) {
-		if (last_put_is_barred(slot_at(pool, i))) {
-			pool_leave(pool);
-			return -EBUSY;
-		}
-	}
-	for (i = seq_first(pool, seq); i != KV_NONE; i = next, nr++) {
+	for (i = seq_first(pool, seq); drop && i != KV_NONE; i = seq_next(pool, i))
+		if (last_put_is_barred(slot_at(pool, i)))
+			nr = -EBUSY;
+	for (i = seq_first(pool, seq); i != KV_NONE && nr >= 0; i = next, nr++) {
 		next = seq_next(pool, i);
-		put_slot(pool, slot_at(pool, i), i);
+		if ((u32)nr < max)
+			ranges[nr] = slot_handle(slot_at(pool, i), i);
+		if (drop)
+			put_slot(pool, slot_at(pool, i), i);
 	}
 	pool_leave(pool);
 	return nr;
@@ -184,31 +158,11 @@ static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 	kv_give(info, size, &now, sizeof(now));
 }
 
-int kvmm_range_get_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
-			      struct kvmm_range_info *info,
-			      size_t size)
-{
-	struct slot *slot;
-	int err;
-
-	if (kv_size_is_bad(info, size))
-		return -EINVAL;
-	err = range_enter(pool, range, &slot);
-	if (err)
-		return err;
-	give_info(pool, slot, range.index, info, size);
-	pool_leave(pool);
-	return 0;
-}
-
-int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_info *info,
-			  size_t size)
+static int next_info(struct kvmm_pool *pool, u32 *cursor, struct kvmm_range_info *info, size_t size)
 {
 	u32 i, nr;
 	int err;
 
-	if (!cursor || kv_size_is_bad(info, size))
-		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;
@@ -225,4 +179,22 @@ int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_
 	arenas_unlock(pool);
 	pool_leave(pool);
 	return err;
+}
+
+int kvmm_range_get_info_of(struct kvmm_pool *pool, kvmm_range_t range, uint32_t *cursor,
+			   struct kvmm_range_info *info, size_t size)
+{
+	struct slot *slot;
+	int err;
+
+	if (kv_size_is_bad(info, size))
+		return -EINVAL;
+	if (cursor)
+		return next_info(pool, cursor, info, size);
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	give_info(pool, slot, range.index, info, size);
+	pool_leave(pool);
+	return 0;
 }

@@ -306,11 +306,23 @@ static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *at
 	slot_write_end(slot);
 }
 
+/* pool_enter() and slot_find(); on error the lock is not held. */
+int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
+/* No caller has that range yet: pinned until range_show(), or as if it had never been. */
+void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
+void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);
+void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
+/* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
+void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
+bool last_put_is_barred(const struct slot *slot);
+/* The last reference of a range without pins is dropped. ->lock held. */
+void range_del(struct kvmm_pool *pool, u32 index);
+
+/* ---- request/range_alloc.c ---- */
+
 /* A new range of @attr's kind over @ext, charged to @account; there is a free slot. Its handle. */
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 		       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
-/* pool_enter() and slot_find(); on error the lock is not held. */
-int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 /* 0 and defaults filled in, or -EINVAL. */
 int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr);
 
@@ -322,16 +334,7 @@ struct range_request {
 
 /* ->take() of it: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-/* No caller has that range yet: pinned until range_show(), or as if it had never been. */
-void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
-void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);
-void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
 /* Its content, and then one pin less: 0; or -EIO, and it is freed. No lock held. */
 int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
-/* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
-void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
-bool last_put_is_barred(const struct slot *slot);
-/* The last reference of a range without pins is dropped. ->lock held. */
-void range_del(struct kvmm_pool *pool, u32 index);
 
 #endif /* POOL_RANGES_H */

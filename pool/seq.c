@@ -99,22 +99,3 @@ u32 *seq_rehash(struct kvmm_pool *pool, u32 *bucket, u32 nr)
 		move_chain(pool, old[i]);
 	return old;
 }
-
-int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
-			unsigned int max)
-{
-	int err, nr = 0;
-
-	if (!seq || (!ranges && max))
-		return -EINVAL;
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	for (u32 i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i)) {
-		if (nr < max)
-			ranges[nr] = slot_handle(slot_at(pool, i), i);
-		nr++;
-	}
-	pool_leave(pool);
-	return nr;
-}

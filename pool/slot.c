@@ -8,7 +8,7 @@
  */
 #include <kv/mem.h>
 
-#include "arena.h"
+#include "local.h"
 
 #define MAX_CHUNKS	(KVMM_MAX_BLOCKS >> CHUNK_ORDER)
 
@@ -90,7 +90,7 @@ static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 
 	kv_assert_held(&pool->lock);
 	/* So slots are made only where all but MAX_STOCK are in use. */
-	if (arenas_return_slots(pool))
+	if (pool->arenas && pool->local->return_slots(pool))
 		return 0;
 	if (pool->slots && pool->slots->nr_chunks == MAX_CHUNKS)
 		return -ENOMEM;
@@ -189,7 +189,7 @@ int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 	if (unlikely(!pool->slots || range.index >= dir_nr_slots(pool->slots)))
 		return refuse_handle(pool, pool->gen_base, range.gen);
 	slot = slot_at(pool, range.index);
-	if (unlikely(READ_ONCE(slot->arena)) && !arena_adopt(pool, slot, &gen))
+	if (unlikely(READ_ONCE(slot->arena)) && !pool->local->adopt(pool, slot, &gen))
 		return refuse_handle(pool, gen, range.gen);
 	if (unlikely(slot->gen != range.gen || !slot->nr_ext))
 		return refuse_handle(pool, slot->gen, range.gen);
@@ -241,12 +241,22 @@ int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 	return nr > SLOT_MAX_EXT ? -ENOMEM : __slot_reserve_more(pool, slot, nr - KVMM_MAX_RUNS);
 }
 
+/* Some may be in regions that are lent to arenas. */
+static void free_extents(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	kv_assert_held(&pool->lock);
+	if (likely(!pool->arenas))
+		blocks_free(pool, ext, nr_ext);
+	else
+		pool->local->free(pool, ext, nr_ext);
+}
+
 void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot)
 {
 	kv_assert_held(&pool->lock);
-	arena_blocks_free(pool, slot->ext, slot_nr_inline(slot));
+	free_extents(pool, slot->ext, slot_nr_inline(slot));
 	if (unlikely(slot->nr_ext > KVMM_MAX_RUNS))
-		arena_blocks_free(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
+		free_extents(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
 }
 
 static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u32 nr)

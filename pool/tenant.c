@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The last tenant of a block; for whether its content must be zero before another one gets it see
- * content.c.
+ * cache/content.c.
  *
  * One word a block, of its last tenant. It goes with the content: a move copies it, and freeing
  * does not touch it. While its word is looked at and written a block belongs to the caller that it
@@ -9,7 +9,7 @@
  */
 #include <kv/mem.h>
 
-#include "content.h"
+#include "internal.h"
 
 static int tenant_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {

@@ -32,7 +32,7 @@ struct transit_ops {
 struct transit {
 	const struct transit_ops	*ops;	/* atomic; NULL: no steps yet; fixed once there */
 	u64				*flying;	/* pool->lock; ours; a bit a block */
-	u32				*lost;	/* ours; by entry; NULL without a policy; lost.c */
+	u32				*lost;	/* ours; by entry; NULL without a policy; cache/ */
 	u32				nr_dark;	/* pool->lock; blocks of OWNER_MOVE */
 	u32				nr_flights;	/* compact_lock; READ_ONCE() as a hint */
 };

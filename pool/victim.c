@@ -270,6 +270,11 @@ static u32 choose_pageblocks(struct kvmm_pool *pool, u32 nr)
 
 /* ---- looking ---- */
 
+static u32 rank_of(const struct order *order)
+{
+	return likely(!order->quotas) ? 0 : order->turn.rank;
+}
+
 /*
  * @nr, and more of the class of the last of them, and of tenants of its rank: no entry above is
  * touched for the sake of runs. An entry referenced meanwhile is noticed when it is taken.
@@ -288,15 +293,15 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 		if (index == KV_NONE)
 			break;
 		window->index[i] = index;
-		if (i >= nr && (quota_rank(pool->order.quotas) != rank ||
+		if (i >= nr && (rank_of(&pool->order) != rank ||
 				class_of(classes, index) !=
 				class_of(classes, window->index[last]))) {
 			order_unpeek(&pool->order, index);
 			break;
 		}
-		if (quota_rank(pool->order.quotas) != rank)
+		if (rank_of(&pool->order) != rank)
 			window->from = i;
-		rank = quota_rank(pool->order.quotas);
+		rank = rank_of(&pool->order);
 	}
 	for (u32 back = i; back-- > 0;)
 		order_unpeek(&pool->order, window->index[back]);

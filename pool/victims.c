@@ -26,9 +26,9 @@ bool victim_return(struct kvmm_pool *pool, u32 index)
 	if (unlikely(pool->nr_leaving))
 		elastic_victim_return(pool, block, index);
 	if (pool->owner[block] != make_owner(OWNER_LEFT, index) ||
-	    kvmm_zone_alloc_at(pool->zone, block, 1))
+	    kv_zone_alloc_at(pool->zone, block, 1))
 		return false;
-	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	owner_fill_one(pool, block, make_owner(OWNER_ENTRY, index));
 	return true;
 }
 

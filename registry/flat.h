@@ -269,12 +269,7 @@ static inline void slot_set_index(struct slot slot, u32 index)
 
 /* ---- flat_find.c ---- */
 
-u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-	       u32 *nr_first);
-u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-	      u32 *nr_first);
-u32 flat_length(struct kv_map *map, const struct kv_query *query);
-u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present);
+u32 flat_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup);
 
 /* ---- check ---- */
 

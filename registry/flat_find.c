@@ -48,47 +48,30 @@ struct wanted {
 };
 
 /*
- * Take a reference if the entry is registered under this name, and has none of @flags.
+ * Is the entry registered under this name? Take a reference, if one is wanted.
  *
  * The acquire load of the word pairs with the swap that made it REGISTERED (kv_edge_publish): the
- * name is visible. The swap succeeds only on the word that was loaded before the name was read.
+ * name is visible. The swap, or the second look, succeeds only on the word that was loaded before
+ * the name was read.
  */
-static __always_inline bool try_take(const struct wanted *wanted, struct kv_entry *entry,
-				     const u64 key[2], u64 flags, u64 *word)
+static bool try_entry(const struct wanted *wanted, struct kv_entry *entry, const u64 key[2],
+		      u64 *word)
 {
-	u64 state = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
-		if (unlikely((old & mask) != state ||
+		if (unlikely((old & FOUND_MASK) != KV_STATE_WORD(KV_ENTRY_REGISTERED) ||
 			     !kv_entry_has_name(entry, key, wanted->domain)))
 			return false;
+		*word = old;
+		if (!wanted->take)
+			return kv_is_still(&entry->word, old, WORD_IDENTITY);
 		if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS)) {
 			kv_entries_note_full(wanted->table->entries);
 			return false;
 		}
 	} while (unlikely(!kv_cas(&entry->word, &old, old + KV_ENTRY_REF)));
-	*word = old;
 	return true;
-}
-
-/* The same without a reference. */
-static __always_inline bool try_look(struct kv_entry *entry, const u64 key[2], u64 domain,
-				     u64 flags, u64 *word)
-{
-	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
-
-	/* Acquire and the second look pair with the swaps, as in try_take(). */
-	*word = smp_load_acquire(&entry->word);
-	return likely((*word & mask) == wanted && kv_entry_has_name(entry, key, domain)) &&
-	       kv_is_still(&entry->word, *word, WORD_IDENTITY);
-}
-
-static __always_inline bool try_entry(const struct wanted *wanted, struct kv_entry *entry,
-				      const u64 key[2], u64 flags, u64 *word)
-{
-	return wanted->take ? try_take(wanted, entry, key, flags, word) :
-			      try_look(entry, key, wanted->domain, flags, word);
 }
 
 /* ---- the slow path ---- */
@@ -106,25 +89,11 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 		struct kv_entry *entry = &entries->entry[index];
 
 		found->index = index;
-		if (try_entry(wanted, entry, key, 0, &found->word))
+		if (try_entry(wanted, entry, key, &found->word))
 			return true;
 		if (!kv_entry_has_name(entry, key, wanted->domain))
 			return false;
 		index = READ_ONCE(entry->dup_next);
-	}
-	return false;
-}
-
-static bool try_bucket(const struct wanted *wanted, const struct bucket *bucket, u8 tag,
-		       const u64 key[2], struct found *found)
-{
-	struct slots slots = slots_with_tag(bucket, tag);
-
-	for (; slots_left(slots); slots_pop(&slots)) {
-		u32 index = READ_ONCE(bucket->index[slots_first(slots)]);
-
-		if (try_with_dups(wanted, index, key, found))
-			return true;
 	}
 	return false;
 }
@@ -136,29 +105,25 @@ static bool try_chain(const struct wanted *wanted, struct spot spot, const u64 k
 	const struct bucket *bucket = spot_home(spot);
 
 	for (u32 steps = 0; bucket && steps < spot.table->nr_buckets; steps++) {
-		if (try_bucket(wanted, bucket, spot.tag, key, found))
-			return true;
+		struct slots slots = slots_with_tag(bucket, spot.tag);
+
+		for (; slots_left(slots); slots_pop(&slots)) {
+			u32 index = READ_ONCE(bucket->index[slots_first(slots)]);
+
+			if (try_with_dups(wanted, index, key, found))
+				return true;
+		}
 		bucket = next_of(spot.table, bucket);
 	}
 	return false;
-}
-
-/* The bucket was busy each time: with the lock it stands still. False: it has moved, too. */
-static bool try_locked(const struct wanted *wanted, struct spot spot, const u64 key[2],
-		       struct found *found)
-{
-	bool hit;
-
-	spot_lock(spot);
-	hit = try_chain(wanted, spot, key, found);
-	spot_unlock(spot);
-	return hit;
 }
 
 /* In one table: found, or not at any moment of the call. */
 static bool try_table(const struct wanted *wanted, struct spot spot, const u64 key[2],
 		      struct found *found)
 {
+	bool hit;
+
 	for (u32 tries = 0; tries < PATIENCE; tries++) {
 		/* Pairs with spot_unlock(): earlier writers' changes are visible. */
 		u32 seq = kv_seq_read_begin(&spot_home(spot)->seq);
@@ -169,7 +134,11 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 		if (!kv_seq_read_retry(&spot_home(spot)->seq, seq))
 			return false;
 	}
-	return try_locked(wanted, spot, key, found);
+	/* It was busy each time: with the lock it stands still, or it has moved, too. */
+	spot_lock(spot);
+	hit = try_chain(wanted, spot, key, found);
+	spot_unlock(spot);
+	return hit;
 }
 
 /* The entry did not have the name, or changed meanwhile. Not found: a word of 0. */
@@ -293,11 +262,11 @@ static __always_inline struct found line_turn(struct wanted wanted, struct line 
 }
 
 /*
- * All keys, or those up to the first miss, unless @through. Blocks found go to @refs, unless
- * it is NULL. Returns how many.
+ * All keys, or those up to the first miss, unless @through. References and bits of those found go
+ * to @refs and @present, if there are any. Returns how many.
  */
-static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs, u32 *nr_first,
-				    bool through)
+static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs, u64 *present,
+				    u32 *nr_first, bool through)
 {
 	u32 hits = 0, first = 0;
 	struct line line;
@@ -311,6 +280,8 @@ static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs
 			break;
 		if (refs)
 			refs[j] = kv_handle_of(found.index, found.word);
+		if (present)
+			present[j / 64] |= (u64)hit << j % 64;
 		hits += hit;
 		first += hit && found_is_first(found);
 	}
@@ -339,49 +310,7 @@ static __always_inline struct wanted wanted_of(struct kv_map *map, const struct 
 	};
 }
 
-/* ---- match, scan, length ---- */
-
-u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-	       u32 *nr_first)
-{
-	u32 nr;
-
-	kv_rcu_read_lock();
-	nr = line_run(wanted_of(map, query, true), refs, nr_first, false);
-	kv_rcu_read_unlock();
-	return nr;
-}
-
-u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-	      u32 *nr_first)
-{
-	u32 nr;
-
-	kv_rcu_read_lock();
-	nr = line_run(wanted_of(map, query, true), refs, nr_first, true);
-	kv_rcu_read_unlock();
-	return nr;
-}
-
-u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
-{
-	struct wanted wanted;
-	struct line line;
-	u32 hits = 0;
-
-	memset(present, 0, (query->nr + 63) / 64 * sizeof(*present));
-	kv_rcu_read_lock();
-	wanted = wanted_of(map, query, false);
-	line_start(wanted, &line);
-	for (u32 j = 0; j < wanted.nr; j++) {
-		bool hit = line_turn(wanted, &line, j).word;
-
-		present[j / 64] |= (u64)hit << j % 64;
-		hits += hit;
-	}
-	kv_rcu_read_unlock();
-	return hits;
-}
+/* ---- what is asked for ---- */
 
 /*
  * Keys before @lo are there, the one at @hi is not. Where the map is closed under prefixes, a key
@@ -401,7 +330,7 @@ static noinline u32 length_bisect(struct wanted wanted)
 		wanted.nr = (hi - lo + wanted.step - 1) / wanted.step;
 		first = hi - 1 - (wanted.nr - 1) * wanted.step;
 		wanted.keys = keys + first;
-		hits = line_run(wanted, NULL, NULL, false);
+		hits = line_run(wanted, NULL, NULL, NULL, false);
 		if (hits < wanted.nr)
 			hi = first + hits * wanted.step;
 		if (hits)
@@ -410,14 +339,32 @@ static noinline u32 length_bisect(struct wanted wanted)
 	return lo;
 }
 
-u32 flat_length(struct kv_map *map, const struct kv_query *query)
+/* No references: other threads may take the blocks meanwhile. */
+static noinline u32 look(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup)
 {
-	struct wanted wanted;
-	u32 length;
+	struct wanted wanted = wanted_of(map, query, false);
+
+	if (lookup->through) {
+		memset(lookup->present, 0, (query->nr + 63) / 64 * sizeof(*lookup->present));
+		return line_run(wanted, NULL, lookup->present, NULL, true);
+	}
+	return map->prefix_closed ? length_bisect(wanted) :
+				    line_run(wanted, NULL, NULL, NULL, false);
+}
+
+u32 flat_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup)
+{
+	u32 nr;
 
 	kv_rcu_read_lock();
-	wanted = wanted_of(map, query, false);
-	length = map->prefix_closed ? length_bisect(wanted) : line_run(wanted, NULL, NULL, false);
+	if (unlikely(!lookup->refs))
+		nr = look(map, query, lookup);
+	else if (unlikely(lookup->through))
+		nr = line_run(wanted_of(map, query, true), lookup->refs, NULL, &lookup->nr_first,
+			      true);
+	else
+		nr = line_run(wanted_of(map, query, true), lookup->refs, NULL, &lookup->nr_first,
+			      false);
 	kv_rcu_read_unlock();
-	return length;
+	return nr;
 }

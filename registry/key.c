@@ -21,11 +21,9 @@ static const struct key_format *const formats[] = {
 	&kv_key_sha256, &kv_key_siphash, &kv_key_vllm,
 };
 
-unsigned int kvmm_key_algos(const char **names, unsigned int max)
+const char *kv_key_algo(u32 i)
 {
-	for (unsigned int i = 0; names && i < min(max, (unsigned int)ARRAY_SIZE(formats)); i++)
-		names[i] = formats[i]->name;
-	return ARRAY_SIZE(formats);
+	return i < ARRAY_SIZE(formats) ? formats[i]->name : NULL;
 }
 
 /* ---- contexts ---- */
@@ -175,48 +173,27 @@ size_t kv_key_last(const struct key_walk *walk, enum kvmm_key_kind kind)
 	return i;
 }
 
-/* The first @bytes of each of @nr results, side by side. */
-static void hash_blocks(struct key_walk *walk, u32 nr, void *results, size_t bytes)
+int kvmm_key_hash(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq, kvmm_key_t *keys,
+		  kvmm_digest_t *digests, uint32_t max)
 {
-	const struct kvmm_key_ctx *ctx = walk->ctx;
 	struct digest digest;
-	u8 *to = results;
-
-	kv_assert(bytes <= ctx->digest->bytes);
-	for (; nr; nr--, to += bytes) {
-		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
-		ctx->format->put_block(&digest, walk);
-		kv_digest_finish(&digest, walk->result);
-		walk->parent = walk->result;
-		walk->first += ctx->block_tokens;
-		memcpy(to, walk->result, bytes);
-	}
-}
-
-int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
-		   kvmm_key_t *keys, uint32_t max)
-{
 	struct key_walk walk;
 	int nr = begin(&walk, ctx, seq, max);
 
-	if (nr > 0 && !keys)
+	if (nr > 0 && !keys && !digests)
 		return -EINVAL;
-	if (nr > 0)
-		hash_blocks(&walk, nr, keys, sizeof(*keys));
-	return nr;
-}
-
-int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
-		     kvmm_digest_t *digests, uint32_t max)
-{
-	struct key_walk walk;
-	int nr = begin(&walk, ctx, seq, max);
-
-	if (nr > 0 && !digests)
-		return -EINVAL;
-	if (nr >= 0 && ctx->digest->bytes < sizeof(*digests))
+	if (nr >= 0 && digests && ctx->digest->bytes < sizeof(*digests))
 		return -EOPNOTSUPP;
-	if (nr > 0)
-		hash_blocks(&walk, nr, digests, sizeof(*digests));
+	for (int i = 0; i < nr; i++) {
+		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
+		ctx->format->put_block(&digest, &walk);
+		kv_digest_finish(&digest, walk.result);
+		walk.parent = walk.result;
+		walk.first += ctx->block_tokens;
+		if (keys)
+			memcpy(&keys[i], walk.result, sizeof(*keys));
+		if (digests)
+			memcpy(&digests[i], walk.result, sizeof(*digests));
+	}
 	return nr;
 }

@@ -5,7 +5,7 @@
  */
 #include <kv/bits.h>
 #include <kv/mem.h>
-#include <kv/pages.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
@@ -16,7 +16,7 @@ void *registry_alloc(u64 bytes)
 {
 	if (bytes < LARGE_BYTES)
 		return kv_alloc_lines(1, max(bytes, (u64)1));
-	return kv_pages()->map(kv_pages()->ctx, bytes, -1);
+	return kv_sys()->map_pages(kv_sys()->ctx, bytes, -1);
 }
 
 void registry_free(void *ptr, u64 bytes)
@@ -24,5 +24,5 @@ void registry_free(void *ptr, u64 bytes)
 	if (!ptr || bytes < LARGE_BYTES)
 		kv_free(ptr);
 	else
-		kv_pages()->unmap(kv_pages()->ctx, ptr, bytes);
+		kv_sys()->unmap_pages(kv_sys()->ctx, ptr, bytes);
 }

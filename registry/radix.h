@@ -10,10 +10,10 @@
  *
  *	family of P             node N                   family of N
  *	.last  = P (or was) <-- .up
- *	.first = N          --> .sib_next = N's sibling
+ *	.first = N          --> .next[SIBLINGS] = N's sibling
  *	                        .down                --> .last = N, .first = N's children
  *	position of N
- *	.first = ...        --> .pos_next = ...
+ *	.first = ...        --> .next[PEERS] = ...
  *
  * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use;
  * so is membership in lists: a node enters a list once, and leaves it once, for good, with its own
@@ -79,17 +79,16 @@ struct grave {
 /* Lives of a slot: its count goes up by two in each, and must not come round. */
 #define LAST_GEN	0xfffffffeu
 
+/* The lists that a node is in: children of one parent, and nodes at one position. */
+enum list { SIBLINGS, PEERS, NR_LISTS };
+
 struct node {
 	struct named name;
 	u32 gen;		/* stripe; odd: in use */
 	u32 up;			/* stripes of node and family; set once */
 	u32 down;		/* stripe */
-	u32 sib_next;		/* stripe of ->up, like sib_prev */
-	u32 sib_prev;
-	u32 pos_next;		/* stripe of the position, like pos_prev */
-
-	/* Lookups end above: one line. */
-	u32 pos_prev;
+	u32 next[NR_LISTS];	/* stripe of the list's record, like ->prev[] */
+	u32 prev[NR_LISTS];	/* the last word of it is on the next line */
 	u32 holds;		/* stripe. In a grave: how many are in it, on one of them */
 	u32 marks;		/* stripe; holds about to be put. In a grave: the next in it */
 	u32 last_life;		/* fixed; the node before of this name, if ->birth */
@@ -103,7 +102,7 @@ struct node {
 
 #define MIN_COUNTS	8u
 
-static_assert(offsetof(struct node, pos_prev) == KV_CACHELINE, "look-ups touch one line");
+static_assert(offsetof(struct node, prev[PEERS]) == KV_CACHELINE, "look-ups touch one line");
 static_assert(offsetof(struct node, count[MIN_COUNTS]) == 2 * KV_CACHELINE, "two lines");
 static_assert(sizeof(struct grave) <= MIN_COUNTS * sizeof(u32), "a grave fits the counts");
 
@@ -117,6 +116,12 @@ struct record {
 } __cacheline_aligned;
 
 static_assert(sizeof(struct record) == KV_CACHELINE, "a record is one line");
+
+/* The list that hangs on it. */
+static inline enum list list_of(const struct record *record)
+{
+	return record->name.mask == POSITION ? PEERS : SIBLINGS;
+}
 
 /* ---- slabs: slots in segments; the first has 2^shift, each later as many as all before ---- */
 
@@ -207,7 +212,6 @@ enum hook_kind { TOUCH_HOOK, PRESENCE_HOOK, NR_HOOK_KINDS };
 /* In use as long as its word is not 0: HOOK_ON, and how many threads are inside. */
 struct hook {
 	u64 word;		/* atomic */
-	u32 id;			/* ->config_lock */
 	struct kvmm_delegate delegate;	/* fixed while in use */
 };
 
@@ -232,7 +236,6 @@ struct kvmm_registry {
 	u32 nr_types;			/* ->config_lock; acquire by readers */
 	struct attach_type type[KVMM_REGISTRY_TYPES];	/* fixed below ->nr_types */
 	struct hook hook[KVMM_REGISTRY_HOOKS];
-	u32 last_hook;			/* ->config_lock; id */
 	u32 nr_hooks[NR_HOOK_KINDS];	/* ->config_lock; READ_ONCE() as a hint */
 	u64 attach_bytes;		/* atomic */
 	struct kv_lock attach_lock[NR_ATTACH_LOCKS];
@@ -409,6 +412,9 @@ static inline bool node_lives(const struct node *node, u32 gen)
 
 /* The error of a handle that is not of this life. */
 int radix_refuse(const struct kvmm_registry *reg, kvmm_node_t handle);
+
+/* One hold more of a node that lives: 0; -ESTALE, -EINVAL, -EOVERFLOW. */
+int radix_node_get(struct kvmm_registry *reg, kvmm_node_t node);
 
 static inline struct node *node_of(const struct kvmm_registry *reg, kvmm_node_t handle)
 {

@@ -46,15 +46,13 @@ static const struct attach_type *type_of(const struct kvmm_registry *reg, int ty
 	return type >= 0 && (u32)type < nr ? &reg->type[type] : NULL;
 }
 
-static const char *mode_name(u32 mode)
-{
-	return mode & KVMM_ATTACH_MULTIPLE ? "multiple" : "unique";
-}
-
 static int refuse_mode(int err, const struct attach_type *type, u32 mode)
 {
+	static const char *const name[] = { "unique", "multiple" };
+
 	return kv_refuse(err, "attachment type \"%s\" is %s, not %s", type->name,
-			 mode_name(type->mode), mode_name(mode));
+			 name[!!(type->mode & KVMM_ATTACH_MULTIPLE)],
+			 name[!!(mode & KVMM_ATTACH_MULTIPLE)]);
 }
 
 static int type_add(struct kvmm_registry *reg, const struct attach_type *type)
@@ -142,66 +140,51 @@ void radix_attach_destroy(struct kvmm_registry *reg, u32 index)
 
 /* ---- attach, detach ---- */
 
-/*
- * In place of the only value, or behind the others. The one that is left over comes back: the
- * former value, or nothing.
- */
-static struct attachment *put_in(struct node *node, struct attachment *fresh, bool is_unique)
+static int attach(struct kvmm_registry *reg, kvmm_node_t handle, const struct attachment *what)
 {
-	struct attachment **link = &node->attached;
-
-	for (; *link; link = &(*link)->next) {
-		struct attachment *old = *link;
-
-		if (is_unique && old->type == fresh->type) {
-			fresh->next = old->next;
-			*link = fresh;
-			old->next = NULL;
-			return old;
-		}
-	}
-	*link = fresh;
-	return NULL;
-}
-
-int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t handle, int type, uint32_t mode,
-		     void *value)
-{
-	const struct attach_type *found = type_of(reg, type);
-	struct attachment *fresh, *old;
+	const struct attach_type *type = &reg->type[what->type];
+	struct attachment *fresh = kv_alloc(sizeof(*fresh)), *old = NULL, **link;
+	bool is_unique = !(type->mode & KVMM_ATTACH_MULTIPLE);
 	int err;
 
-	if (kv_inherited(reg))
-		return -ECHILD;
-	kv_why_clear();
-	if (!found)
-		return kv_refuse(-EINVAL, "there is no attachment type %d", type);
-	if (mode != (found->mode & ~KVMM_ATTACH_KEEPS))
-		return refuse_mode(-EINVAL, found, mode);
-	fresh = kv_alloc(sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
-	*fresh = (struct attachment){ NULL, value, type };
+	*fresh = *what;
 	kv_fetch_add(&reg->attach_bytes, sizeof(*fresh));
-	err = kvmm_node_get(reg, &handle, 1);
+	err = radix_node_get(reg, handle);
 	if (err) {
 		attachment_free(reg, fresh);
 		return err;
 	}
 	kv_lock(lock_of(reg, handle.index));
-	old = put_in(node_at(reg, handle.index), fresh, mode == KVMM_ATTACH_UNIQUE);
+	/* In place of the only value, or behind the others. */
+	for (link = &node_at(reg, handle.index)->attached; *link; link = &(*link)->next)
+		if (is_unique && (*link)->type == what->type)
+			break;
+	old = *link;
+	if (old) {
+		fresh->next = old->next;
+		old->next = NULL;
+	}
+	*link = fresh;
 	kv_unlock(lock_of(reg, handle.index));
 	destroy_list(reg, old);
 	/* A value that keeps its node keeps our hold. The one it replaced had one already. */
-	if (old || !(found->mode & KVMM_ATTACH_KEEPS))
+	if (old || !(type->mode & KVMM_ATTACH_KEEPS))
 		kvmm_node_put(reg, &handle, 1);
 	return 0;
 }
 
-static struct attachment *take_out(struct node *node, int type)
+static int detach(struct kvmm_registry *reg, kvmm_node_t handle, int type)
 {
-	struct attachment **link = &node->attached, *list = NULL, **end = &list;
+	struct attachment *list = NULL, **end = &list, **link;
+	int err = radix_node_get(reg, handle);
+	u32 nr;
 
+	if (err)
+		return err;
+	kv_lock(lock_of(reg, handle.index));
+	link = &node_at(reg, handle.index)->attached;
 	while (*link) {
 		struct attachment *found = *link;
 
@@ -214,66 +197,54 @@ static struct attachment *take_out(struct node *node, int type)
 		*end = found;
 		end = &found->next;
 	}
-	return list;
-}
-
-int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t handle, int type)
-{
-	const struct attach_type *found = type_of(reg, type);
-	struct attachment *list;
-	u32 nr;
-	int err;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!found)
-		return -EINVAL;
-	err = kvmm_node_get(reg, &handle, 1);
-	if (err)
-		return err;
-	kv_lock(lock_of(reg, handle.index));
-	list = take_out(node_at(reg, handle.index), type);
 	kv_unlock(lock_of(reg, handle.index));
 	nr = destroy_list(reg, list);
-	for (u32 i = 0; found->mode & KVMM_ATTACH_KEEPS && i < nr; i++)
+	for (u32 i = 0; reg->type[type].mode & KVMM_ATTACH_KEEPS && i < nr; i++)
 		kvmm_node_put(reg, &handle, 1);
 	kvmm_node_put(reg, &handle, 1);
 	return nr;
 }
 
-/* ---- access ---- */
-
-/* The node's values, under its lock: those of @handle's life, or none are. */
-static struct attachment *lock_values(struct kvmm_registry *reg, kvmm_node_t handle, bool *lives)
+int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t handle, int type, uint32_t mode,
+		     void *value)
 {
-	struct node *node = node_of(reg, handle);
+	const struct attach_type *found;
 
-	*lives = false;
-	if (!node)
-		return NULL;
-	kv_lock(lock_of(reg, handle.index));
-	*lives = node_lives(node, handle.gen);
-	if (*lives)
-		return node->attached;
-	kv_unlock(lock_of(reg, handle.index));
-	return NULL;
+	if (kv_inherited(reg))
+		return -ECHILD;
+	kv_why_clear();
+	found = type_of(reg, type);
+	if (!found)
+		return kv_refuse(-EINVAL, "there is no attachment type %d", type);
+	if (!value)
+		return detach(reg, handle, type);
+	if (mode != (found->mode & ~KVMM_ATTACH_KEEPS))
+		return refuse_mode(-EINVAL, found, mode);
+	return attach(reg, handle, &(struct attachment){ NULL, value, type });
 }
+
+/* ---- access ---- */
 
 int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t handle, int type, kvmm_attach_fn *fn,
 		   void *ctx)
 {
-	struct attachment *list;
-	bool lives, stop = false;
+	struct node *node;
+	bool stop = false;
 	int nr = 0;
 
 	if (kv_inherited(reg))
 		return -ECHILD;
 	if (!fn || (type != -1 && !type_of(reg, type)))
 		return -EINVAL;
-	list = lock_values(reg, handle, &lives);
-	if (!lives)
+	node = node_of(reg, handle);
+	if (!node)
 		return radix_refuse(reg, handle);
-	for (; list && !stop; list = list->next) {
+	kv_lock(lock_of(reg, handle.index));
+	if (!node_lives(node, handle.gen)) {
+		kv_unlock(lock_of(reg, handle.index));
+		return radix_refuse(reg, handle);
+	}
+	for (struct attachment *list = node->attached; list && !stop; list = list->next) {
 		if (type != -1 && list->type != type)
 			continue;
 		stop = fn(ctx, list->type, &list->value);

@@ -94,7 +94,7 @@ static bool see_table(struct check *check)
 static bool list_is_sound(struct check *check, u32 index)
 {
 	struct record *record = record_at(check->reg, index);
-	bool is_family = record->name.mask == FAMILY;
+	enum list list = list_of(record);
 	u32 nr = 0, prev = 0, at = record->first;
 
 	kv_assert_reading();
@@ -103,15 +103,15 @@ static bool list_is_sound(struct check *check, u32 index)
 		const struct node *node;
 
 		if (!has_seen(check, NODE, at, IN_TABLE) ||
-		    !see(check, NODE, at, is_family ? IN_FAMILY : IN_POSITION))
+		    !see(check, NODE, at, list == SIBLINGS ? IN_FAMILY : IN_POSITION))
 			return false;
 		node = node_at(check->reg, at);
-		if (is_family ? node->sib_prev != prev || node->up != index :
-				node->pos_prev != prev ||
-				node->name.position != record->name.position)
+		if (node->prev[list] != prev ||
+		    (list == SIBLINGS ? node->up != index :
+					node->name.position != record->name.position))
 			return false;
 		prev = at;
-		at = is_family ? node->sib_next : node->pos_next;
+		at = node->next[list];
 	}
 	return nr && nr == record->nr;
 }
@@ -175,7 +175,8 @@ static bool families_are_sound(const struct check *check, u32 index)
 	const struct node *node = node_at(check->reg, index);
 
 	if (!node->up != !has_seen(check, NODE, index, IN_FAMILY) ||
-	    (node->up ? !family_above_is_sound(check, node) : node->sib_next || node->sib_prev))
+	    (node->up ? !family_above_is_sound(check, node) :
+			node->next[SIBLINGS] || node->prev[SIBLINGS]))
 		return false;
 	return !node->down || (has_seen(check, RECORD, node->down, IN_TABLE) &&
 			       record_at(check->reg, node->down)->last == index);

@@ -206,14 +206,17 @@ int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_prefix *prefi
 
 /* ---- all names ---- */
 
-/* In each name's place its tiers, or, without @tiers, its node. How many are there. */
-static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix, u16 *tiers,
-		     kvmm_node_t *nodes)
+int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+		       kvmm_node_t *nodes, uint16_t *tiers)
 {
 	struct look look;
 	struct line line;
 	u32 sum = 0;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
+	if (!reg || !is_prefix(prefix) || (!nodes && !tiers && prefix->nr))
+		return -EINVAL;
 	kv_rcu_read_lock();
 	look = look_at(reg, prefix);
 	line_start(&look, &line);
@@ -222,36 +225,17 @@ static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix
 
 		for (u32 j = 0; j < group->nr; j++) {
 			u32 i = group->first + j, index = find_in_chain(&look, group, j);
+			kvmm_node_t node = index && nodes ? handle_of(reg, index) :
+							    (kvmm_node_t){ 0, 0 };
+			u32 mask = tiers_of(&look, index);
 
-			if (tiers) {
-				tiers[i] = tiers_of(&look, index);
-				sum += tiers[i] != 0;
-			} else {
-				nodes[i] = index ? handle_of(reg, index) : (kvmm_node_t){ 0, 0 };
-				sum += nodes[i].gen != 0;
-			}
+			if (nodes)
+				nodes[i] = node;
+			if (tiers)
+				tiers[i] = mask;
+			sum += nodes ? node.gen != 0 : mask != 0;
 		}
 	}
 	kv_rcu_read_unlock();
 	return sum;
-}
-
-int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
-			   uint16_t *tiers)
-{
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || !is_prefix(prefix) || (!tiers && prefix->nr))
-		return -EINVAL;
-	return each_name(reg, prefix, tiers, NULL);
-}
-
-int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
-		       kvmm_node_t *nodes)
-{
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || !is_prefix(prefix) || (!nodes && prefix->nr))
-		return -EINVAL;
-	return each_name(reg, prefix, NULL, nodes);
 }

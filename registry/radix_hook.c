@@ -30,55 +30,42 @@ static void count_hook(struct kvmm_registry *reg, const struct hook *hook, u32 m
 int kvmm_registry_delegate_sized(struct kvmm_registry *reg, const struct kvmm_delegate *delegate,
 				 size_t size)
 {
-	struct hook *hook;
-	int id = -ENOSPC;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || !kv_args_are_known(delegate, size, sizeof(*delegate)) ||
-	    (!delegate->on_present && !delegate->on_absent && !delegate->on_touch))
-		return -EINVAL;
-	kv_lock(&reg->config_lock);
-	hook = reg->hook;
-	/* Pairs with hook_leave(): whichever thread was inside is done with it. */
-	while (hook < reg->hook + KVMM_REGISTRY_HOOKS && smp_load_acquire(&hook->word))
-		hook++;
-	if (hook < reg->hook + KVMM_REGISTRY_HOOKS && reg->last_hook < INT32_MAX) {
-		id = reg->last_hook++;
-		hook->id = id;
-		hook->delegate = *delegate;
-		/* Pairs with hook_enter(). */
-		smp_store_release(&hook->word, HOOK_ON);
-		count_hook(reg, hook, 1);
-	}
-	kv_unlock(&reg->config_lock);
-	return id;
-}
-
-int kvmm_registry_unhook(struct kvmm_registry *reg, int id)
-{
+	struct hook *free = NULL;
+	bool removes;
 	int err = 0;
 
 	if (kv_inherited(reg))
 		return -ECHILD;
-	if (!reg)
+	if (!reg || !kv_args_are_known(delegate, size, sizeof(*delegate)))
 		return -EINVAL;
+	removes = !delegate->on_present && !delegate->on_absent && !delegate->on_touch;
 	kv_lock(&reg->config_lock);
-	if (id < 0 || (u32)id >= reg->last_hook)
-		err = -EINVAL;
-	for (u32 i = 0; !err && i < KVMM_REGISTRY_HOOKS; i++) {
-		struct hook *hook = &reg->hook[i];
-		u64 word = READ_ONCE(hook->word);
+	for (struct hook *hook = reg->hook; hook < reg->hook + KVMM_REGISTRY_HOOKS; hook++) {
+		/* Pairs with hook_leave(): what was done inside is visible, and over if it is 0. */
+		u64 word = smp_load_acquire(&hook->word);
 
-		if (hook->id != (u32)id)
+		if (!word)
+			free = hook;
+		if (!word || hook->delegate.ctx != delegate->ctx)
+			continue;
+		if (!removes && word & HOOK_ON)
+			err = -EEXIST;
+		if (!removes)
 			continue;
 		while (word & HOOK_ON && !kv_cas(&hook->word, &word, word & ~HOOK_ON))
 			;
 		if (word & HOOK_ON)
 			count_hook(reg, hook, -1);
-		/* Pairs with hook_leave(): what was done inside is visible. */
-		err = smp_load_acquire(&hook->word) ? -EBUSY : 0;
-		break;
+		if (smp_load_acquire(&hook->word))
+			err = -EBUSY;
+	}
+	if (!err && !removes && !free)
+		err = -ENOSPC;
+	if (!err && !removes) {
+		free->delegate = *delegate;
+		/* Pairs with hook_enter(). */
+		smp_store_release(&free->word, HOOK_ON);
+		count_hook(reg, free, 1);
 	}
 	kv_unlock(&reg->config_lock);
 	return err;
@@ -101,7 +88,7 @@ static void hook_leave(struct hook *hook)
 {
 	u64 word = READ_ONCE(hook->word);
 
-	/* Pairs with kvmm_registry_unhook() and _delegate(): our writes are visible. */
+	/* Pairs with kvmm_registry_delegate(): our writes are visible. */
 	while (!kv_cas(&hook->word, &word, word - 1))
 		;
 }
@@ -147,61 +134,4 @@ void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names
 		if (news.nr == KVMM_REGISTRY_BATCH || i + 1 == nr)
 			radix_tell(reg, NEWS_TOUCH, 0, &news);
 	}
-}
-
-/* Names of those of @nodes that are there, at most KVMM_REGISTRY_BATCH. */
-static void gather(const struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr,
-		   struct news *news)
-{
-	kv_assert(nr <= KVMM_REGISTRY_BATCH);
-	news->nr = 0;
-	kv_rcu_read_lock();
-	for (u32 i = 0; i < nr; i++) {
-		const struct node *node = node_of(reg, nodes[i]);
-
-		if (node)
-			news_add(news, node);
-	}
-	kv_rcu_read_unlock();
-}
-
-int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix)
-{
-	kvmm_node_t nodes[KVMM_REGISTRY_BATCH];
-	struct kvmm_prefix part;
-	struct batch batch;
-	struct news news;
-	u32 nr = 0;
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || radix_batch_of(prefix, &batch))
-		return -EINVAL;
-	part = *prefix;
-	for (u32 first = 0; first < prefix->nr; first += part.nr) {
-		part.keys = prefix->keys + first;
-		part.nr = min(prefix->nr - first, KVMM_REGISTRY_BATCH);
-		part.position = prefix->position + first;
-		kvmm_registry_find(reg, &part, nodes);
-		gather(reg, nodes, part.nr, &news);
-		nr += news.nr;
-		radix_tell(reg, NEWS_TOUCH, 0, &news);
-	}
-	return nr;
-}
-
-int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
-{
-	struct news news;
-
-	if (!reg || (!nodes && nr))
-		return -EINVAL;
-	for (u32 i = 0; i < nr; i++)
-		if (!node_of(reg, nodes[i]))
-			return radix_refuse(reg, nodes[i]);
-	for (u32 first = 0; first < nr; first += KVMM_REGISTRY_BATCH) {
-		gather(reg, nodes + first, min(nr - first, KVMM_REGISTRY_BATCH), &news);
-		radix_tell(reg, NEWS_TOUCH, 0, &news);
-	}
-	return 0;
 }

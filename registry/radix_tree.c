@@ -122,6 +122,38 @@ static void record_del(struct kvmm_registry *reg, u32 index, struct dead *dead)
 	dead->record = index;
 }
 
+/* ---- lists of nodes, from their record ---- */
+
+static void list_enter(struct kvmm_registry *reg, struct record *record, u32 index)
+{
+	struct node *node = node_at(reg, index);
+	enum list list = list_of(record);
+
+	kv_assert_held(&stripe_of(reg, record->hash)->lock);
+	node->prev[list] = 0;
+	WRITE_ONCE(node->next[list], record->first);
+	if (record->first)
+		node_at(reg, record->first)->prev[list] = index;
+	/* Pairs with the walkers' loads of ->first, and kv_radix_at()'s: the node is visible. */
+	smp_store_release(&record->first, index);
+	WRITE_ONCE(record->nr, record->nr + 1);
+}
+
+/* The node keeps its own links, for readers that are there. How many are left. */
+static u32 list_leave(struct kvmm_registry *reg, struct record *record, const struct node *node)
+{
+	enum list list = list_of(record);
+	u32 next = node->next[list], prev = node->prev[list];
+
+	kv_assert_held(&stripe_of(reg, record->hash)->lock);
+	kv_assert(record->nr);
+	smp_store_release(prev ? &node_at(reg, prev)->next[list] : &record->first, next);
+	if (next)
+		node_at(reg, next)->prev[list] = prev;
+	WRITE_ONCE(record->nr, record->nr - 1);
+	return record->nr;
+}
+
 /* ---- positions ---- */
 
 static u32 position_of(struct kvmm_registry *reg, const struct item *item, struct supply *supply)
@@ -139,42 +171,18 @@ static u32 position_of(struct kvmm_registry *reg, const struct item *item, struc
 	return record_add(reg, &fresh, supply);
 }
 
-static void position_enter(struct kvmm_registry *reg, u32 record_index, u32 index)
-{
-	struct record *record = record_at(reg, record_index);
-	struct node *node = node_at(reg, index);
-
-	kv_assert_held(&stripe_of(reg, record->hash)->lock);
-	node->pos_prev = 0;
-	WRITE_ONCE(node->pos_next, record->first);
-	if (record->first)
-		node_at(reg, record->first)->pos_prev = index;
-	/* Pairs with the acquire load of kv_radix_at(): the node is visible. */
-	smp_store_release(&record->first, index);
-	WRITE_ONCE(record->nr, record->nr + 1);
-}
-
 static void position_leave(struct kvmm_registry *reg, const struct node *node, struct dead *dead)
 {
 	u64 hash = position_hash(reg, node->name.position);
 	struct stripe *stripe = stripe_of(reg, hash);
 	u32 index = radix_find_position(reg, stripe, hash, node->name.position);
-	struct record *record = record_at(reg, index);
 
 	kv_assert_held(&stripe->lock);
-	kv_assert(record->nr);
-	if (node->pos_prev)
-		smp_store_release(&node_at(reg, node->pos_prev)->pos_next, node->pos_next);
-	else
-		smp_store_release(&record->first, node->pos_next);
-	if (node->pos_next)
-		node_at(reg, node->pos_next)->pos_prev = node->pos_prev;
-	WRITE_ONCE(record->nr, record->nr - 1);
-	if (!record->nr) {
-		kv_assert(stripe->nr_positions);
-		stripe->nr_positions--;
-		record_del(reg, index, dead);
-	}
+	if (list_leave(reg, record_at(reg, index), node))
+		return;
+	kv_assert(stripe->nr_positions);
+	stripe->nr_positions--;
+	record_del(reg, index, dead);
 }
 
 /* ---- families ---- */
@@ -203,22 +211,12 @@ static u32 family_of(struct kvmm_registry *reg, const struct item *item, struct 
 	return index;
 }
 
-static void family_enter(struct kvmm_registry *reg, u32 family_index, u32 index)
+static void family_enter(struct kvmm_registry *reg, u32 family, u32 index)
 {
-	struct record *family = record_at(reg, family_index);
-	struct node *node = node_at(reg, index);
-
-	kv_assert_held(&stripe_of(reg, family->hash)->lock);
-	kv_assert(!node->up);
-	node->sib_prev = 0;
-	WRITE_ONCE(node->sib_next, family->first);
-	if (family->first)
-		node_at(reg, family->first)->sib_prev = index;
+	kv_assert(!node_at(reg, index)->up);
 	/* Pairs with loads of ->up by threads that look for a parent: the family is visible. */
-	smp_store_release(&node->up, family_index);
-	/* Pairs with the walkers' loads of ->first: the node is visible. */
-	smp_store_release(&family->first, index);
-	WRITE_ONCE(family->nr, family->nr + 1);
+	smp_store_release(&node_at(reg, index)->up, family);
+	list_enter(reg, record_at(reg, family), index);
 }
 
 static void family_leave(struct kvmm_registry *reg, const struct node *node, struct dead *dead)
@@ -226,15 +224,7 @@ static void family_leave(struct kvmm_registry *reg, const struct node *node, str
 	struct record *family = record_at(reg, node->up);
 
 	kv_assert_held(&stripe_of(reg, family->hash)->lock);
-	kv_assert(family->nr);
-	if (node->sib_prev)
-		smp_store_release(&node_at(reg, node->sib_prev)->sib_next, node->sib_next);
-	else
-		smp_store_release(&family->first, node->sib_next);
-	if (node->sib_next)
-		node_at(reg, node->sib_next)->sib_prev = node->sib_prev;
-	WRITE_ONCE(family->nr, family->nr - 1);
-	if (family->nr)
+	if (list_leave(reg, family, node))
 		return;
 	if (family->last && !(family->last & DEAD))
 		WRITE_ONCE(node_at(reg, family->last)->down, 0);
@@ -290,8 +280,8 @@ u32 radix_node_add(struct kvmm_registry *reg, const struct item *item, struct su
 		.position = item->position,
 	};
 	node->up = 0;
-	node->sib_next = 0;
-	node->sib_prev = 0;
+	node->next[SIBLINGS] = 0;
+	node->prev[SIBLINGS] = 0;
 	node->holds = 0;
 	node->marks = 0;
 	node->last_life = 0;
@@ -304,7 +294,7 @@ u32 radix_node_add(struct kvmm_registry *reg, const struct item *item, struct su
 	smp_store_release(&node->gen, (node->gen ? node->gen : reg->gen_base) + 1);
 	family_adopt(reg, item, index);
 	radix_chain_add(reg, NODE, item->hash, index);
-	position_enter(reg, position_of(reg, item, supply), index);
+	list_enter(reg, record_at(reg, position_of(reg, item, supply)), index);
 	if (item->has_parent)
 		family_enter(reg, family_of(reg, item, supply), index);
 	stripe->nr_nodes++;

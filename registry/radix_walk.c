@@ -24,33 +24,6 @@
 
 /* ---- steps ---- */
 
-/* The registered parent, or 0. */
-static u32 parent_of(const struct kvmm_registry *reg, const struct node *node)
-{
-	/* Pair with family_enter() and family_adopt(): family and node are visible. */
-	u32 up = smp_load_acquire(&node->up);
-	u32 last = up ? smp_load_acquire(&record_at(reg, up)->last) : 0;
-
-	kv_assert_reading();
-	return last & DEAD ? 0 : last;
-}
-
-static u32 first_child(const struct kvmm_registry *reg, const struct node *node)
-{
-	/* Pair with family_of() and family_enter(): family and node are visible. */
-	u32 down = smp_load_acquire(&node->down);
-
-	kv_assert_reading();
-	return down ? smp_load_acquire(&record_at(reg, down)->first) : 0;
-}
-
-static u32 next_sibling(const struct kvmm_registry *reg, u32 index)
-{
-	kv_assert_reading();
-	/* Pairs with family_enter() and family_leave(): the node is visible. */
-	return smp_load_acquire(&node_at(reg, index)->sib_next);
-}
-
 /* The life of the parent by which a walk came that began at @start. */
 static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
 {
@@ -80,53 +53,18 @@ int kvmm_node_get_info_sized(struct kvmm_registry *reg, kvmm_node_t handle,
 	kv_rcu_read_lock();
 	node = node_of(reg, handle);
 	if (node) {
-		u32 down = smp_load_acquire(&node->down);
+		/* Pair with family_enter(), family_adopt(), family_of(): families are visible. */
+		u32 down = smp_load_acquire(&node->down), up = smp_load_acquire(&node->up);
+		u32 last = up ? smp_load_acquire(&record_at(reg, up)->last) : DEAD;
 
 		now.name = radix_name_of(&node->name);
 		now.tiers = READ_ONCE(node->name.mask);
 		now.children = down ? READ_ONCE(record_at(reg, down)->nr) : 0;
+		now.parent = last & DEAD || !last ? (kvmm_node_t){ 0, 0 } : handle_of(reg, last);
 		kv_give(info, size, &now, sizeof(now));
 	}
 	kv_rcu_read_unlock();
 	return node ? 0 : radix_refuse(reg, handle);
-}
-
-int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
-		       uint32_t max)
-{
-	const struct node *node;
-	u32 nr = 0;
-
-	if (max > INT32_MAX || (!nodes && max))
-		return -EINVAL;
-	kv_rcu_read_lock();
-	node = node_of(reg, handle);
-	for (u32 i = node ? first_child(reg, node) : 0; i && nr < max; i = next_sibling(reg, i)) {
-		nodes[nr] = handle_of(reg, i);
-		nr += nodes[nr].gen != 0;
-	}
-	kv_rcu_read_unlock();
-	return node ? (int)nr : radix_refuse(reg, handle);
-}
-
-int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
-		      uint32_t max)
-{
-	const struct node *node;
-	u32 nr = 0;
-
-	if (max > INT32_MAX || (!nodes && max))
-		return -EINVAL;
-	kv_rcu_read_lock();
-	node = node_of(reg, handle);
-	for (u32 i = node ? handle.index : 0; i && nr < max; i = parent_of(reg, node_at(reg, i))) {
-		nodes[nr] = handle_of(reg, i);
-		if (!nodes[nr].gen)
-			break;
-		nr++;
-	}
-	kv_rcu_read_unlock();
-	return node ? (int)nr : radix_refuse(reg, handle);
 }
 
 /* ---- subtrees ---- */
@@ -141,7 +79,9 @@ struct walk {
 /* Down if there is anything, else to the next sibling, of the next one above that has any. */
 static void walk_on(struct walk *walk)
 {
-	u32 child = first_child(walk->reg, node_at(walk->reg, walk->index));
+	/* Pair with family_of() and list_enter(): family and node are visible. */
+	u32 down = smp_load_acquire(&node_at(walk->reg, walk->index)->down);
+	u32 child = down ? smp_load_acquire(&record_at(walk->reg, down)->first) : 0;
 
 	kv_assert_reading();
 	if (child) {
@@ -150,7 +90,8 @@ static void walk_on(struct walk *walk)
 		return;
 	}
 	for (; walk->depth; walk->depth--) {
-		u32 next = next_sibling(walk->reg, walk->index);
+		/* Pairs with list_enter() and list_leave(): the node is visible. */
+		u32 next = smp_load_acquire(&node_at(walk->reg, walk->index)->next[SIBLINGS]);
 
 		if (next) {
 			walk->index = next;
@@ -188,45 +129,22 @@ int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_walk_fn *
 
 /* ---- positions ---- */
 
-static const struct record *find_position(const struct kvmm_registry *reg, u32 position)
-{
-	u32 index = radix_find_position(reg, NULL, position_hash(reg, position), position);
-
-	kv_assert_reading();
-	return index ? record_at(reg, index) : NULL;
-}
-
 int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max)
 {
-	const struct record *record;
-	u32 nr = 0;
+	u32 record, nr = 0;
 
 	if (kv_inherited(reg))
 		return -ECHILD;
 	if (!reg || max > INT32_MAX || (!nodes && max))
 		return -EINVAL;
 	kv_rcu_read_lock();
-	record = find_position(reg, position);
-	/* Pair with position_enter() and position_leave(): the node is visible. */
-	for (u32 i = record ? smp_load_acquire(&record->first) : 0; i && nr < max;
-	     i = smp_load_acquire(&node_at(reg, i)->pos_next)) {
+	record = radix_find_position(reg, NULL, position_hash(reg, position), position);
+	/* Pair with list_enter() and list_leave(): the node is visible. */
+	for (u32 i = record ? smp_load_acquire(&record_at(reg, record)->first) : 0; i && nr < max;
+	     i = smp_load_acquire(&node_at(reg, i)->next[PEERS])) {
 		nodes[nr] = handle_of(reg, i);
 		nr += nodes[nr].gen != 0;
 	}
-	kv_rcu_read_unlock();
-	return nr;
-}
-
-u32 kv_radix_nr_at(struct kvmm_registry *reg, u32 position)
-{
-	const struct record *record;
-	u32 nr;
-
-	if (kv_inherited(reg))
-		return 0;
-	kv_rcu_read_lock();
-	record = find_position(reg, position);
-	nr = record ? READ_ONCE(record->nr) : 0;
 	kv_rcu_read_unlock();
 	return nr;
 }

@@ -80,7 +80,7 @@ static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr
 		struct node *node = node_at(reg, supply->slot[NODE][i]);
 
 		kv_prefetch_write(node);
-		kv_prefetch_write(&node->pos_prev);
+		kv_prefetch_write(&node->prev[PEERS]);
 		kv_prefetch_write(record_at(reg, supply->slot[RECORD][nr + i]));
 	}
 }
@@ -204,7 +204,7 @@ static void ask_for_slots(const struct call *call, const struct item *items, u32
 		index[i] = smp_load_acquire(&chains->first[NODE]);
 		if (index[i]) {
 			kv_prefetch_write(node_at(call->reg, index[i]));
-			kv_prefetch_write(&node_at(call->reg, index[i])->pos_prev);
+			kv_prefetch_write(&node_at(call->reg, index[i])->prev[PEERS]);
 		}
 	}
 }
@@ -216,12 +216,12 @@ static void ask_for_neighbours(const struct kvmm_registry *reg, const u32 *index
 	for (u32 i = 0; i < nr; i++) {
 		const struct node *node = index[i] ? node_at(reg, index[i]) : NULL;
 		u32 up = node ? READ_ONCE(node->up) : 0;
-		u32 next = node ? READ_ONCE(node->pos_next) : 0;
+		u32 next = node ? READ_ONCE(node->next[PEERS]) : 0;
 
 		if (up)
 			kv_prefetch_write(record_at(reg, up));
 		if (next)
-			kv_prefetch_write(&node_at(reg, next)->pos_prev);
+			kv_prefetch_write(&node_at(reg, next)->prev[PEERS]);
 	}
 }
 
@@ -464,8 +464,6 @@ int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to
 
 /* ---- holds ---- */
 
-static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr);
-
 int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 		       kvmm_node_t *nodes)
 {
@@ -481,15 +479,16 @@ int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *pref
 	call_init(&call, reg, NO_TIER, NO_TIER, batch);
 	call.nodes = nodes;
 	enter_all(&call);
-	if (unlikely(call.err))
-		put_held(reg, nodes, batch.nr);
+	for (u32 i = 0; unlikely(call.err) && i < batch.nr; i++)
+		if (nodes[i].gen)
+			kvmm_node_put(reg, &nodes[i], 1);
 	return call.err;
 }
 
 /* What is done with a node under its lock. MARK: a hold is about to be put; it stays until then. */
-enum node_op { HOLD_GET, HOLD_MARK, HOLD_UNMARK, COUNT_READ };
+enum node_op { HOLD_GET, HOLD_MARK, HOLD_UNMARK };
 
-static int node_do(struct kvmm_registry *reg, kvmm_node_t handle, enum node_op op, u32 tier)
+static int node_do(struct kvmm_registry *reg, kvmm_node_t handle, enum node_op op)
 {
 	struct node *node;
 	struct held held;
@@ -512,32 +511,15 @@ static int node_do(struct kvmm_registry *reg, kvmm_node_t handle, enum node_op o
 		node->marks++;
 	else if (op == HOLD_UNMARK && !KV_BUG_ON(!node->marks))
 		node->marks--;
-	else if (op == COUNT_READ)
-		ret = min(node->count[tier], (u32)INT32_MAX);
 	radix_release(held);
 out:
 	kv_rcu_read_unlock();
 	return node ? ret : radix_refuse(reg, handle);
 }
 
-static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
+int radix_node_get(struct kvmm_registry *reg, kvmm_node_t node)
 {
-	for (u32 i = 0; i < nr; i++)
-		if (nodes[i].gen)
-			kvmm_node_put(reg, &nodes[i], 1);
-}
-
-int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
-{
-	for (u32 i = 0; i < nr; i++) {
-		int err = node_do(reg, nodes[i], HOLD_GET, 0);
-
-		if (err) {
-			put_held(reg, nodes, i);
-			return err;
-		}
-	}
-	return 0;
+	return node_do(reg, node, HOLD_GET);
 }
 
 int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
@@ -545,10 +527,10 @@ int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 	struct call call;
 
 	for (u32 i = 0; i < nr; i++) {
-		int err = node_do(reg, nodes[i], HOLD_MARK, 0);
+		int err = node_do(reg, nodes[i], HOLD_MARK);
 
 		while (err && i--)
-			node_do(reg, nodes[i], HOLD_UNMARK, 0);
+			node_do(reg, nodes[i], HOLD_UNMARK);
 		if (err)
 			return err;
 	}
@@ -564,9 +546,4 @@ int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t 
 	kv_rcu_read_unlock();
 	radix_bury(reg, &call.dead);
 	return 0;
-}
-
-int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t handle, uint32_t tier)
-{
-	return tier < reg->nr_tiers ? node_do(reg, handle, COUNT_READ, tier) : -EINVAL;
 }

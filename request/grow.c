@@ -364,17 +364,14 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 }
 
 /* KVMM_ALLOC_ZERO is not for new blocks; the pool's zero policy is. */
-int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
+int grow_one(struct kvmm_pool *pool, kvmm_range_t range, u32 nr)
 {
 	struct range_growth growth = {
 		.ctx = { .take = growth_take, .nr = nr, .scatters = true, .inside = true },
 		.range = range,
 	};
-	int err, failed;
+	int err = alloc_enter(pool, &growth.ctx), failed;
 
-	if (!pool || !nr || nr > pool->nr_usable)
-		return -EINVAL;
-	err = alloc_enter(pool, &growth.ctx);
 	if (likely(err || !pool->zero))
 		return err;
 	failed = growth_zero(pool, &growth);

@@ -5,14 +5,7 @@
  * Reservations are found from their slots first. Then the list must have as many, and no others:
  * its pointers are compared with those of the slots before they are followed.
  */
-#include <kv/log.h>
 #include <pool/internal.h>
-
-static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
-{
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, index);
-	return -EUCLEAN;
-}
 
 static bool reserved_is_owned(const struct kvmm_pool *pool, const struct grow *grow)
 {
@@ -50,15 +43,15 @@ static int check_record(const struct kvmm_pool *pool, u32 index)
 
 	kv_assert_held(&pool->lock);
 	if (grow->index != index)
-		return complain(pool, "growth of another range", index);
+		return pool_complain(pool, "growth of another range", index);
 	if (!grow->res.nr)
 		return 0;
 	if (!slot->nr_ext || !(slot->flags & SLOT_GREW) || grow->res.start != slot_end(slot))
-		return complain(pool, "reservation behind no range", index);
+		return pool_complain(pool, "reservation behind no range", index);
 	if (!reserved_is_owned(pool, grow))
-		return complain(pool, "range does not own what is reserved", index);
+		return pool_complain(pool, "range does not own what is reserved", index);
 	return is_in_list(pool, grow) ? 0 :
-	       complain(pool, "reservation missing in the list", index);
+	       pool_complain(pool, "reservation missing in the list", index);
 }
 
 /* Slots, extents and owners have been checked. @nr_owned: blocks that owners say are reserved. */
@@ -78,9 +71,9 @@ static int grow_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	if (err)
 		return err;
 	if (nr_lists != pool->grow.nr_lists || !nr_lists != !pool->grow.oldest)
-		return complain(pool, "list of reservations", nr_lists);
+		return pool_complain(pool, "list of reservations", nr_lists);
 	if (nr != re->nr_owned[OWNER_RESERVED] || nr != pool->grow.nr_reserved)
-		return complain(pool, "blocks reserved", nr);
+		return pool_complain(pool, "blocks reserved", nr);
 	return 0;
 }
 

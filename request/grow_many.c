@@ -187,6 +187,8 @@ int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uin
 
 	if (!pool || (!ranges && nr) || !by || by > pool->nr_usable)
 		return -EINVAL;
+	if (likely(nr == 1))
+		return grow_one(pool, ranges[0], by);
 	if (!nr)
 		return 0;
 	if ((u64)nr * by > pool->nr_usable)

@@ -1,37 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is told of growth, of one range and of all. */
-#include <kv/pool.h>
+/* What is told of the growth of ranges. */
 #include <kvmm/pool.h>
-#include <pool/arena.h>
+#include <pool/local.h>
 
 static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");
-
-int kv_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kv_growth *growth)
-{
-	struct kv_growth now = { 0 };
-	struct slot *slot;
-	int err;
-
-	if (!growth)
-		return -EINVAL;
-	err = kv_copy_attr(&now, sizeof(now), growth);
-	if (err)
-		return err;
-	err = range_enter(pool, range, &slot);
-	if (err)
-		return err;
-	now = (struct kv_growth){ .size = growth->size, .nr_ext = slot->nr_ext };
-	if (slot->flags & SLOT_GREW) {
-		now.reserved = slot->grow.res.nr ? slot->grow.res : now.reserved;
-		now.chunk = slot->grow.chunk;
-		now.expect = slot->grow.expect;
-		now.in_place = slot->grow.in_place;
-		now.elsewhere = slot->grow.elsewhere;
-	}
-	pool_leave(pool);
-	memcpy(growth, &now, min(growth->size, sizeof(now)));
-	return 0;
-}
 
 int growth_stat_read(struct kvmm_pool *pool, void *out)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Private blocks of a certain kind: kvmm_alloc_as().
+ * Private blocks, of a certain kind or any: taken, and given back.
  *
  * A plain request is taken in place, as kvmm_alloc() does: evicted blocks are handed on with their
  * entries. A run, or a place, can only be had from the zone: then room.c makes room there first, as
  * it does for ranges.
  */
 #include <kv/env.h>
-#include <pool/local.h>
+#include <percpu/mag.h>
 
 #include "wait.h"
 
@@ -77,15 +77,15 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	if (kv_zone_nr_free(pool->zone) < ctx->nr || !door_lets(pool, ctx, ctx->nr))
 		return -ENOSPC;
 	order_enter(&pool->order);
-	quota_begin(quotas, account, QUOTA_FOR_WHO);
+	quota_begin(&pool->order, account, QUOTA_FOR_ONE);
 	err = ctx->flags & KVMM_ALLOC_CONTIG ? take_run(pool, ctx) : take_singles(pool, ctx);
-	quota_end(quotas);
+	quota_end(&pool->order);
 	order_leave(&pool->order);
 	if (err)
 		return err;
 	quota_took(quotas, account);
 	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
-	for (u32 i = 0, now = mags_tick(pool); i < ctx->nr; i++)
+	for (u32 i = 0, now = pool_tick(pool); i < ctx->nr; i++)
 		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);
 	promise_take(pool, ctx, ctx->nr);
 	pool->count.allocs++;
@@ -97,11 +97,14 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 /* ---- or any blocks, with evicted ones taken as they are ---- */
 
-static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = ctx->promise.gen ? promise_find(pool, ctx, ctx->nr) : 0;
+	int err;
 
 	kv_assert_held(&pool->lock);
+	if (!ctx->in_place || ctx->patient)
+		return take_from_zone(pool, ctx);
+	err = ctx->promise.gen ? promise_find(pool, ctx, ctx->nr) : 0;
 	if (likely(!err))
 		err = class_admit(pool, ctx->cls, ctx->nr);
 	if (unlikely(err))
@@ -120,14 +123,6 @@ static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	if (ctx->in_place && !ctx->patient)
-		return take_in_place(pool, ctx);
-	return take_from_zone(pool, ctx);
-}
-
 /* ---- the call ---- */
 
 int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
@@ -139,7 +134,7 @@ int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ct
 		.deadline_ns = door_deadline(ctl->flags, ctl->deadline_ns),
 		.report = ctl->report, .report_bytes = sizeof(*ctl->report),
 	};
-	if (ctl->cls && class_is_none(pool, ctl->cls))
+	if (ctl->reserved || (ctl->cls && class_is_none(pool, ctl->cls)))
 		return -EINVAL;
 	return door_read_flags(pool, ctl->flags, &ctx->prio, ctl->deadline_ns);
 }
@@ -225,17 +220,21 @@ static __always_inline int get_private(struct kvmm_pool *pool, struct alloc_ctx 
 	return alloc_enter(pool, ctx);
 }
 
-int kvmm_alloc_as(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks)
+int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
+		      kvmm_ticket_t *ticket)
 {
 	struct alloc_ctx ctx;
-	int err = private_begin(pool, ctl, blocks, &ctx);
+	int err;
 
+	if (ticket)
+		return ticket_submit(pool, ctl, blocks, ticket);
+	err = private_begin(pool, ctl, blocks, &ctx);
 	return err ? err : private_end(pool, &ctx, get_private(pool, &ctx));
 }
 
 static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
 {
-	struct alloc_ctx ctx = { .take = take_in_place, .in_place = true, .nr = nr,
+	struct alloc_ctx ctx = { .take = take_private, .in_place = true, .nr = nr,
 				 .blocks = blocks, .tenant = tenant };
 
 	int err;
@@ -254,4 +253,75 @@ int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mu
 		return 0;
 	}
 	return alloc_some(pool, nr, tenant, blocks);
+}
+
+/* ---- giving them back ---- */
+
+/* Mark all handles, or none if one is not in the state that @edge wants or occurs twice. */
+static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
+{
+	for (u32 i = 0; i < nr; i++) {
+		int err = kv_handle_step(&pool->entries, handles[i], edge);
+
+		if (unlikely(err)) {
+			entries_unmark(pool, handles, i);
+			kv_count(KV_EV_BAD_HANDLE);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edge edge)
+{
+	const struct kv_handle *handles = blocks;
+	int err;
+
+	if (!blocks && nr)
+		return -EINVAL;
+	err = cache_enter(pool);
+	if (err)
+		return err;
+	err = mark(pool, handles, nr, edge);
+	if (!err) {
+		order_enter(&pool->order);
+		for (u32 i = nr; i-- > 0;)
+			entry_release(pool, handles[i]);
+		order_leave(&pool->order);
+		pool->count.frees += !!nr;
+		if (edge == kv_edge_mark)
+			tally_add(pool, TALLY_STAGED, -(u64)nr);
+		else
+			mag_spill(pool, nr);
+	}
+	pool_leave(pool);
+	return err;
+}
+
+static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
+{
+	int err = 0;
+
+	if (!pool || !blocks || !mag_free_some(pool, blocks, nr)) {
+		mag_make(pool, nr);
+		err = free_owned(pool, blocks, nr, kv_edge_mark_private);
+	}
+	if (!err)
+		kv_probe2(free, pool, nr);
+	return err;
+}
+
+int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
+{
+	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
+	    likely(mag_free_one(pool, blocks))) {
+		kv_probe2_hot(free, pool, 1u);
+		return 0;
+	}
+	return free_some(pool, blocks, nr);
+}
+
+int kv_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
+{
+	return free_owned(pool, staged, nr, kv_edge_mark);
 }

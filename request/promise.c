@@ -86,6 +86,7 @@ int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 
 void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
+	kv_assert_held(&pool->lock);
 	if (likely(!ctx->promised))
 		return;
 	pool->door.promise[ctx->promise.index].left -= nr;
@@ -163,15 +164,13 @@ static int take_promise(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 #define PROMISE_FLAGS	(KVMM_ALLOC_NOWAIT | KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | \
 			 KVMM_ALLOC_RELATIVE | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)
 
-int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src,
-		      kvmm_promise_t *promise)
+static int promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src,
+			kvmm_promise_t *promise)
 {
 	struct kvmm_alloc_ctl ctl;
 	struct making making;
 	int err;
 
-	if (!pool || !src || !promise)
-		return -EINVAL;
 	err = kv_copy_attr(&ctl, sizeof(ctl), src);
 	if (err)
 		return err;
@@ -191,21 +190,7 @@ int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src,
 	return err;
 }
 
-int kv_promise_left(struct kvmm_pool *pool, kvmm_promise_t handle)
-{
-	struct promise *promise;
-	int ret = pool_enter(pool);
-
-	if (ret)
-		return ret;
-	promise = find(pool, handle, &ret);
-	if (promise)
-		ret = promise->left;
-	pool_leave(pool);
-	return ret;
-}
-
-int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t handle)
+static int promise_end(struct kvmm_pool *pool, kvmm_promise_t handle)
 {
 	struct door *door;
 	struct promise *promise;
@@ -226,4 +211,12 @@ int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t handle)
 	}
 	pool_leave(pool);
 	return ret;
+}
+
+int kvmm_promise_set(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+		     kvmm_promise_t *promise)
+{
+	if (!pool || !promise)
+		return -EINVAL;
+	return ctl ? promise_make(pool, ctl, promise) : promise_end(pool, *promise);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ranges are taken.
+ * Ranges are taken, and given back.
  *
  * The ordinary allocation is one pass under pool->lock: blocks from the zone, a slot from the free
  * list, their owner noted. Everything else goes through room.c.
  */
 #include <kv/env.h>
 #include <move/background.h>
-#include <pool/arena.h>
-#include <pool/lease.h>
+#include <percpu/arena.h>
+#include <lease/lease.h>
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
@@ -247,4 +247,31 @@ int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *
 	*range = req.range;
 	kv_probe3(alloc, pool, req.attr.nr, req.attr.tenant);
 	return 0;
+}
+
+int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	int err;
+
+	if (unlikely(!pool))
+		return -EINVAL;
+	if (arena_free(pool, range)) {
+		kv_probe2(free, pool, 0u);
+		return 0;
+	}
+	err = arena_pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = slot_find(pool, range, &slot);
+	if (unlikely(err))
+		;
+	else if (unlikely(last_put_is_barred(slot)))
+		err = -EBUSY;
+	else
+		put_slot(pool, slot, range.index);
+	pool_leave(pool);
+	if (!err)
+		kv_probe2(free, pool, 0u);
+	return err;
 }

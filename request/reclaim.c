@@ -42,12 +42,10 @@ int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim_args *req)
 	struct kvmm_reclaim_args known;
 	struct progress p = { 0 };
 	bool done = false;
-	size_t size;
 	int err;
 
 	if (!pool || !req)
 		return -EINVAL;
-	size = req->size;
 	err = kv_copy_attr(&known, sizeof(known), req);
 	if (err || (known.max_us && pool->deterministic))
 		return -EINVAL;
@@ -62,9 +60,8 @@ int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim_args *req)
 		order_leave(&pool->order);
 		cache_leave(pool);
 	} while (!err && !done);
-	known.size = size;
 	known.nr_evicted = p.nr_evicted;
 	known.nr_free = p.nr_free;
-	memcpy(req, &known, min(size, sizeof(known)));
+	kv_give_sized(req, &known, sizeof(known));
 	return err;
 }

@@ -3,7 +3,7 @@
  * The slow path of a request when there are no blocks for it as things are.
  *
  * One loop over a table of reclaimers, and the request is tried again after each: drain, steal,
- * evict, drop, compact; then it waits for its turn (queue.c). The price of a reclaimer is
+ * evict, drop, compact; then it waits for its turn (wait.c). The price of a reclaimer is
  * weighed by cost.c. The hard part is that failing must leave no trace, the order of eviction
  * included. So victims keep their entries and keys until the request has succeeded; only their
  * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
@@ -20,12 +20,6 @@
 #include <move/useless.h>
 #include <pool/local.h>
 
-static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
-}
-
 static bool evict_more(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	struct victims more = NO_VICTIMS;
@@ -33,12 +27,12 @@ static bool evict_more(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 
 	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
-	quota_begin(pool->order.quotas, ctx->account, QUOTA_FOR_WHO);
-	enough = may_evict(pool, ctx) ? victims_pick(pool, nr, &more) :
-					victims_pick_parked(pool, nr, &more);
+	quota_begin(&pool->order, ctx->account, QUOTA_FOR_ONE);
+	enough = alloc_may_evict(pool, ctx) ? victims_pick(pool, nr, &more) :
+					      victims_pick_parked(pool, nr, &more);
 	if (!enough)
 		victims_unpick(pool, &more);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	order_leave(&pool->order);
 	victims_free_blocks(pool, &more, more.nr);
 	victims_join(pool, &ctx->victims, &more);
@@ -119,7 +113,7 @@ static u64 cost_of_evicting(struct kvmm_pool *pool, const struct alloc_ctx *ctx,
 {
 	kv_assert_held(&pool->lock);
 	*nr = nr_missing(pool, ctx);
-	return may_evict(pool, ctx) ? *nr * pool->door.costs.drop_block_ns : 0;
+	return alloc_may_evict(pool, ctx) ? *nr * pool->door.costs.drop_block_ns : 0;
 }
 
 /*
@@ -144,7 +138,7 @@ static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 static bool can_drop(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
-	return !nr_missing(pool, ctx) && may_evict(pool, ctx);
+	return !nr_missing(pool, ctx) && alloc_may_evict(pool, ctx);
 }
 
 /* Cached blocks in the way of the cheapest run, if losing them costs less than moving them. */
@@ -178,10 +172,8 @@ static u64 cost_of_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u
 /* Places that something has been moved to are not as they were, even if it is moved on. */
 static void victims_overrun(struct kvmm_pool *pool, const struct victims *victims)
 {
-	u32 at = victims->newest;
-
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain) {
+	for_each_victim(pool, victims, at, i) {
 		u32 owner = pool->owner[entry_block(entry_at(pool, at))];
 
 		if (owner != make_owner(OWNER_LEFT, at) && owner != make_owner(OWNER_LEFT_AWAY, at))
@@ -231,6 +223,8 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /**
  * struct reclaimer - one way to make room for a request
  * @step: the counter of it
+ * @in_place: it takes no entry, loses no content and keeps both locks: alloc_fits() uses it, too,
+ *	for requests in place, blocks of gangs, and questions of groups
  * @helps: could it help as things are? NULL: always
  * @cost: NULL, or the price, in ns, and how many blocks a patient request would wait for
  * @scan: do it: how many blocks became free, and the request is tried again; -ENOSPC: it was no
@@ -238,19 +232,20 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
  */
 struct reclaimer {
 	enum kvmm_step step;
+	bool in_place;
 	bool (*helps)(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 	u64 (*cost)(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr);
 	int (*scan)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 };
 
-/* Cheapest first. A request in place wants the first one only. */
+/* Cheapest first. Each request meets each row that can help it: here, or in alloc_fits(). */
 static const struct reclaimer reclaimers[] = {
-	{ KVMM_STEP_DRAIN,   NULL,	  NULL,		    drain },
-	{ KVMM_STEP_EVICT,   is_limited,  NULL,		    squeeze },
-	{ KVMM_STEP_STEAL,   can_steal,   NULL,		    steal },
-	{ KVMM_STEP_EVICT,   can_evict,   cost_of_evicting, evict },
-	{ KVMM_STEP_DROP,    can_drop,    NULL,		    drop },
-	{ KVMM_STEP_COMPACT, can_compact, cost_of_moving,   compact },
+	{ KVMM_STEP_DRAIN,   true,  NULL,	 NULL,		   drain },
+	{ KVMM_STEP_EVICT,   false, is_limited,	 NULL,		   squeeze },
+	{ KVMM_STEP_STEAL,   false, can_steal,	 NULL,		   steal },
+	{ KVMM_STEP_EVICT,   false, can_evict,	 cost_of_evicting, evict },
+	{ KVMM_STEP_DROP,    false, can_drop,	 NULL,		   drop },
+	{ KVMM_STEP_COMPACT, false, can_compact, cost_of_moving,   compact },
 };
 
 static bool is_in_place(const struct alloc_ctx *ctx)
@@ -284,11 +279,12 @@ static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct recla
 
 int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 nr = is_in_place(ctx) ? 1 : ARRAY_SIZE(reclaimers);
 	int err = -ENOSPC;
 
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < nr && err == -ENOSPC; i++) {
+	if (is_in_place(ctx))	/* its ->take() walks the table */
+		return try_to_take(pool, ctx);
+	for (u32 i = 0; i < ARRAY_SIZE(reclaimers) && err == -ENOSPC; i++) {
 		if (reclaimers[i].step == KVMM_STEP_DROP)
 			ctx->scattered = !nr_missing(pool, ctx);
 		err = use(pool, ctx, &reclaimers[i]);
@@ -297,6 +293,77 @@ int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		return err;
 	ctx->scatter = true;
 	return try_to_take(pool, ctx);
+}
+
+/* ---- requests in place, and questions ---- */
+
+/*
+ * Hits that are counted as available. Not those that are about to enter the order: the thread that
+ * put them last has not noted it yet.
+ */
+static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	u32 nr = 0;
+
+	kv_assert_held(&pool->order.lock);
+	for (u32 i = 0; i < ctx->nr_hits && nr < ctx->nr_idle; i++)
+		nr += order_has(&pool->order, alloc_hit(ctx, i));
+	return nr;
+}
+
+static __always_inline int fits_now(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep)
+{
+	u64 want = (u64)ctx->nr + keep + ctx->reserve;
+	u32 nr_free = pool_nr_free(pool);
+
+	kv_assert_held(&pool->order.lock);
+	if (unlikely(pool->order.quotas != NULL))
+		return quota_check_fit(pool, ctx, keep);
+	if (want <= nr_free || want + ctx->nr_idle <= (u64)nr_free + order_nr(&pool->order))
+		return 0;
+	want += ctx->nr_hits ? nr_in_order(pool, ctx) : ctx->nr_idle;
+	return want <= cache_nr_available(pool) ? 0 : -ENOSPC;
+}
+
+int alloc_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err, nr;
+	u32 keep;
+	u64 want;
+
+	kv_assert_held(&pool->order.lock);
+	if (!ctx->nr && (ctx->nr_hits || !ctx->nr_idle))
+		return 0;
+	keep = door_keep(pool, ctx);
+	if (unlikely(keep == DOOR_SHUT))
+		return -ENOSPC;
+	err = fits_now(pool, ctx, keep);
+	for (u32 i = 0; unlikely(err == -ENOSPC) && i < ARRAY_SIZE(reclaimers); i++) {
+		const struct reclaimer *r = &reclaimers[i];
+
+		if (!r->in_place || (r->helps && !r->helps(pool, ctx)))
+			continue;
+		nr = r->scan(pool, ctx);
+		if (nr > 0)
+			err = fits_now(pool, ctx, keep);
+		step_count(&pool->door, r->step, max(nr, 0), !err);
+	}
+	want = (u64)ctx->nr + keep;
+	ctx->nr_missing = want - min(want, (u64)pool_nr_free(pool));
+	return err;
+}
+
+int pool_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = cache_enter(pool);
+
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	err = alloc_fits(pool, ctx);
+	order_leave(&pool->order);
+	cache_leave(pool);
+	return err;
 }
 
 /* ---- the way of a request ---- */
@@ -434,7 +501,11 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	if (unlikely(err))
 		return err;
 	ctx->patient = deadline_ns && pool->door.costs.wait_block_ns;
-	err = alloc_locked(pool, ctx);
+	err = ctx->take(pool, ctx);
+	if (likely(err != -ENOSPC))
+		pool_leave(pool);
+	else
+		err = alloc_slow(pool, ctx);
 	/* A ticket in the queue may have been polled, and freed, by another thread. */
 	if (unlikely(err != -EINPROGRESS && ctx->reaps))
 		kv_rcu_reap();
@@ -450,7 +521,7 @@ void alloc_report_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 	if (likely(!ctx->report))
 		return;
 	ctx->begin_ns = kv_clock_ns();
-	ctx->fragmentation_ppm = nr ? max(kvmm_zone_unusable(pool->zone, nr), 0) : 0;
+	ctx->fragmentation_ppm = nr ? max(kv_zone_unusable(pool->zone, nr), 0) : 0;
 }
 
 void alloc_report_end(const struct alloc_ctx *ctx, int err)

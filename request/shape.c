@@ -4,7 +4,7 @@
  * the extents before or after, by the slot's version.
  */
 #include <pool/internal.h>
-#include <pool/lease.h>
+#include <lease/lease.h>
 
 /* ---- shrinking ---- */
 

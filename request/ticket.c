@@ -38,16 +38,14 @@ int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return -EINPROGRESS;
 }
 
-int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
-		      kvmm_ticket_t *ticket)
+int ticket_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
+		  kvmm_ticket_t *ticket)
 {
 	struct ticket *t;
 	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!ticket)
-		return -EINVAL;
 	t = kv_alloc(sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -118,7 +116,7 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	return err;
 }
 
-int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 {
 	struct ticket **at, *t = NULL;
 	int err = pool_enter(pool);

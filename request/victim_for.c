@@ -12,13 +12,12 @@ static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	if (unlikely(pool->blind))	/* nothing becomes free */
 		return false;
 	while (missing) {
-		u32 nr_useful = 0, at;
+		u32 nr_useful = 0;
 
 		if (!victims_pick(pool, victims->nr + missing, victims))
 			return false;
 		/* Blocks of the others go with the memory that is given back. */
-		at = victims->newest;
-		for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		for_each_victim(pool, victims, at, i)
 			nr_useful += !elastic_is_leaving(pool, (struct kvmm_extent){
 							entry_block(entry_at(pool, at)), 1 });
 		missing = nr - min(nr, nr_useful);
@@ -31,7 +30,6 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 {
 	struct victims victims = NO_VICTIMS;
 	u64 nr_free;
-	u32 at;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
@@ -42,8 +40,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 		return -ENOSPC;
 	}
 	memset(req->evicted_of, 0, sizeof(req->evicted_of));
-	at = victims.newest;
-	for (u32 i = 0; i < victims.nr; i++, at = entry_at(pool, at)->chain)
+	for_each_victim(pool, &victims, at, i)
 		req->evicted_of[class_of(pool->order.classes, at)] +=
 			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 	req->nr_evicted = victims_evict(pool, &victims);
@@ -57,7 +54,7 @@ int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for_args *req)
 	u64 nr_blocks;
 	int err;
 
-	if (!pool || !req || req->size != sizeof(*req))
+	if (!pool || !req || !kv_args_are_known(req, req->size, sizeof(*req)) || req->reserved)
 		return -EINVAL;
 	if (req->bytes && !pool->block_bytes)
 		return -EOPNOTSUPP;

@@ -3,7 +3,7 @@
 #ifndef REQUEST_WAIT_H
 #define REQUEST_WAIT_H
 
-#include <pool/queue.h>
+#include <pool/internal.h>
 
 struct ticket {
 	struct ticket		*next;		/* ->lock */
@@ -30,6 +30,9 @@ int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err);
 
 /* ---- ticket.c ---- */
 
+/* Private blocks, or the ticket is queued for them: -EINPROGRESS. */
+int ticket_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
+		  kvmm_ticket_t *ticket);
 /* The request of a ticket stands in the queue from here on: -EINPROGRESS. */
 int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 

@@ -16,6 +16,7 @@ static const struct kv_evict_ops *const policies[] = {
 	&kv_evict_hint,
 	&kv_evict_cost,
 	&kv_evict_tlru,
+	&kv_evict_slru,
 	&kv_evict_arc,
 	&kv_evict_s3fifo,
 };

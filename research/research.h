@@ -21,6 +21,7 @@ extern const struct kv_evict_ops kv_evict_glfu;		/* "glfu": counts keys, residen
 extern const struct kv_evict_ops kv_evict_hint;		/* "hint": farthest hinted use first */
 extern const struct kv_evict_ops kv_evict_cost;		/* "cost": as GDSF */
 extern const struct kv_evict_ops kv_evict_tlru;		/* "t-lru": ends of chains first */
+extern const struct kv_evict_ops kv_evict_slru;		/* "slru": used once, then used again */
 extern const struct kv_evict_ops kv_evict_arc;		/* "arc" */
 extern const struct kv_evict_ops kv_evict_s3fifo;	/* "s3fifo" */
 

@@ -31,7 +31,7 @@ struct sim_record {
 	u8	value;		/* reads, less those that it has stayed for */
 };
 
-/* Transfers are in the order in which they end; those at once have no work, or are called off. */
+/* Transfers are in the order in which they end; those at once have no work. */
 enum sim_list { SIM_PUT, SIM_GET, SIM_AT_ONCE, NR_SIM_LISTS };
 
 /* Guard: store->lock. */
@@ -249,19 +249,18 @@ static struct kv_tier_io *end_one(struct sim_store *store, enum sim_list list, u
 
 /* ---- calls of the tier: struct kv_tier_ops ---- */
 
-static void lookup(void *arg, const struct kv_tier_name *names, u32 nr, u8 *answers)
+static enum kvmm_tier_answer lookup(void *arg, const struct kv_tier_name *name)
 {
+	enum kvmm_tier_answer answer = KVMM_TIER_MISS;
 	struct sim_store *store = arg;
+	u32 i;
 
 	kv_lock(&store->lock);
-	for (u32 i = 0; i < nr; i++) {
-		u32 record = find(store, &names[i]);
-
-		answers[i] = record == KV_NONE ? KVMM_TIER_MISS :
-			     store->record[record].state == SIM_THERE ? KVMM_TIER_HIT :
-								       KVMM_TIER_RETRY;
-	}
+	i = find(store, name);
+	if (i != KV_NONE)
+		answer = store->record[i].state == SIM_THERE ? KVMM_TIER_HIT : KVMM_TIER_RETRY;
 	kv_unlock(&store->lock);
+	return answer;
 }
 
 static int put(void *arg, struct kv_tier_io *io)
@@ -284,46 +283,6 @@ static int get(void *arg, struct kv_tier_io *io)
 	err = get_locked(store, io);
 	kv_unlock(&store->lock);
 	return err;
-}
-
-/* Out of its list: the transfer of @io, or KV_NONE. */
-static u32 call_off(struct sim_store *store, enum sim_list list, const struct kv_tier_io *io)
-{
-	u32 i = store->first[list], before = KV_NONE;
-
-	for (; i != KV_NONE && store->flight[i].io != io; i = store->flight[i].next)
-		before = i;
-	if (i == KV_NONE)
-		return KV_NONE;
-	if (before == KV_NONE)
-		store->first[list] = store->flight[i].next;
-	else
-		store->flight[before].next = store->flight[i].next;
-	if (store->last[list] == i)
-		store->last[list] = before;
-	return i;
-}
-
-/* Its bytes have had their time; it ends now. */
-static void cancel(void *arg, struct kv_tier_io *io)
-{
-	struct sim_store *store = arg;
-	struct sim_flight *flight;
-	u32 i;
-
-	kv_lock(&store->lock);
-	i = call_off(store, SIM_PUT, io);
-	if (i == KV_NONE)
-		i = call_off(store, SIM_GET, io);
-	if (i != KV_NONE) {
-		flight = &store->flight[i];
-		flight->due_ns = kv_tier_now(store->tier);
-		io->error = -ECANCELED;
-		if (store->record[flight->record].state == SIM_WRITING)
-			bury(store, flight->record);
-		enqueue(store, SIM_AT_ONCE, i);
-	}
-	kv_unlock(&store->lock);
 }
 
 static int forget(void *arg, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had)
@@ -371,11 +330,6 @@ static u32 poll(void *arg, struct kv_tier_io **done, u32 max)
 	}
 	kv_unlock(&store->lock);
 	return nr;
-}
-
-static int event(void *arg)
-{
-	return -EOPNOTSUPP;
 }
 
 static int due(void *arg, u64 *due_ns)
@@ -493,11 +447,9 @@ static const struct kv_tier_ops sim_ops = {
 	.lookup		= lookup,
 	.put		= put,
 	.get		= get,
-	.cancel		= cancel,
 	.forget		= forget,
 	.reset		= reset,
 	.poll		= poll,
-	.eventfd	= event,
 	.check		= check,
 	.due		= due,
 	.count		= count,

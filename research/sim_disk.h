@@ -24,13 +24,13 @@ struct kvmm_tier_sim_attr {
 /**
  * kvmm_tier_simulate_disk() - the same for a host tier of ids only: a disk without content
  * @sim: borrowed during the call
- * @attr: as for kvmm_tier_set_disk()
+ * @attr: as in struct kvmm_tier_attr
  *
  * Its reads and writes take the time of its links, by the tier's clock. When full it forgets the
  * block written longest ago; of those read meanwhile it keeps one for three that go. It belongs to
  * the tier and goes with it.
  *
- * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
+ * Return: 0; -EBUSY it has one, or pools; -EOPNOTSUPP the tier has memory; -EINVAL, -ENOMEM, -ECHILD.
  */
 KVMM_API int kvmm_tier_simulate_disk(struct kvmm_tier *tier, const struct kvmm_tier_sim_attr *sim,
 				     const struct kvmm_tier_disk_attr *attr);

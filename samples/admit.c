@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A scheduler before a hybrid model: what would a prompt reuse, how many blocks does it need in the end,
- * and which blocks of a window are worth keeping at all?
+ * and which blocks of a window are part of the hit?
  */
 #include <errno.h>
 #include <kvmm/kvmm.h>
@@ -34,8 +34,8 @@ static int serve(void)
 
 static int admit(void)
 {
-	struct kvmm_groups_need need = { .prompt = prompt, .max_hit_tokens = NR_TOKENS - 1,
-					 .nr_tokens = NR_TOKENS, .step_tokens = 128 };
+	struct kvmm_groups_acquire_args need = { .prompt = prompt, .max_hit_tokens = NR_TOKENS - 1,
+						 .nr_tokens = NR_TOKENS, .step_tokens = 128 };
 	int err = kvmm_groups_blocks_needed(groups, &need);
 
 	printf("%u tokens reused; %u blocks of full attention, %u of the window: %s\n", need.hit_tokens,
@@ -67,7 +67,6 @@ int main(void)
 	struct kvmm_group_attr group[2] = { { .kind = KVMM_GROUP_FULL, .block_tokens = 64 },
 					    { .kind = KVMM_GROUP_WINDOW, .span = 32 } };
 	struct kvmm_pool *pool = NULL;
-	uint64_t mask;
 	int err;
 
 	for (int i = 0; i < NR_BLOCKS; i++)
@@ -79,9 +78,8 @@ int main(void)
 	attr.nr = 2;
 	err = err ? err : kvmm_groups_create(&attr, &groups);
 	if (!err)
-		printf("a key for each %u tokens, hits of %u; %d of 40 window blocks can be part of one\n",
-		       kvmm_groups_granule(groups), kvmm_groups_alignment(groups),
-		       kvmm_groups_mask(groups, 1, 0, NR_BLOCKS, &mask));
+		printf("a key for each %u tokens, hits of multiples of %u\n",
+		       kvmm_groups_granule(groups), kvmm_groups_alignment(groups));
 	err = err ? err : admit();
 	err = err ? err : serve();
 	err = err ? err : admit();

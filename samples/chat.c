@@ -12,7 +12,7 @@
 
 static int fail(const char *what, int err)
 {
-	fprintf(stderr, "%s: %s\n", what, kvmm_seq_strerror(err));
+	fprintf(stderr, "%s: %s\n", what, kvmm_strerror(err));
 	return err < 0 ? err : -EPROTO;
 }
 
@@ -77,8 +77,10 @@ static int serve(struct kvmm_seq *seq)
 
 	if (err < 0)
 		return fail("acquire", err);
-	/* The router was wrong: a block that nothing was written to is given back, and taken again. */
-	printf("%d block given back\n", kvmm_seq_drop_unassigned(seq, 1));
+	/* The router was wrong: blocks that nothing was written to are given back, and taken again. */
+	err = kvmm_seq_truncate(seq, NR_PROMPT);
+	if (err < 0)
+		return fail("truncate", err);
 	err = prefill(seq, 1000);
 	if (err >= 0)
 		err = decode(seq, 10);

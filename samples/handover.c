@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SEQ	42
@@ -26,20 +27,28 @@ static int make(const char *name, struct kvmm_pool **pool)
 }
 
 /* What an event loop of either process waits for. */
-static void doze(const struct kvmm_migrate_link *link)
+static void doze(int job)
 {
 	struct pollfd fd[2] = { { .fd = kvmm_migrate_serve_fd(server), .events = POLLIN },
-				{ .fd = kvmm_migrate_link_fd(link), .events = POLLIN } };
+				{ .fd = job, .events = POLLIN } };
 
-	poll(fd, fd[1].fd < 0 ? 1 : 2, 1);
+	poll(fd, 2, 1);
 }
 
-static int go_on(struct kvmm_migrate *job, const struct kvmm_migrate_link *link, int nr_turns)
+static int descriptor(const struct kvmm_migrate *job)
 {
+	struct kvmm_migrate_status status;
+
+	return kvmm_migrate_get_status(job, &status) ? -1 : status.fd;
+}
+
+static int go_on(struct kvmm_migrate *job, int nr_turns)
+{
+	int fd = descriptor(job);
 	int err = -EINPROGRESS;
 
 	while (err == -EINPROGRESS && nr_turns--) {
-		doze(link);
+		doze(fd);
 		kvmm_migrate_serve_tick(server);	/* the taker */
 		err = kvmm_migrate_poll(job);		/* the giver */
 	}
@@ -50,31 +59,23 @@ static int send_away(const char *path)
 {
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	struct kvmm_range_attr range = { .size = sizeof(range), .nr = 75, .seq = SEQ };
-	struct kvmm_migrate_link *link = NULL, *again = NULL;
 	struct kvmm_migrate *job = NULL;
 	int err = kvmm_range_alloc_attr(from, &range, &attr.range);
 
-	if (!err)
-		err = kvmm_migrate_connect(from, path, &link);
 	attr.src = from;
-	attr.link = link;
+	attr.target = path;
 	if (!err)
 		err = kvmm_migrate_start(&attr, &job);
 	if (!err)
-		err = go_on(job, link, 2);
+		err = go_on(job, 4);
 	if (err == -EINPROGRESS) {
-		kvmm_migrate_disconnect(link);		/* the other machine's switch */
-		link = NULL;
+		shutdown(descriptor(job), SHUT_RDWR);	/* the other machine's switch */
 		printf("on the way: %s\n", kvmm_strerror(kvmm_migrate_poll(job)));
-		err = kvmm_migrate_connect(from, path, &again);
+		err = kvmm_migrate_resume(job);
 		if (!err)
-			err = kvmm_migrate_resume(job, again);
-		if (!err)
-			err = go_on(job, again, 10000);
+			err = go_on(job, 10000);
 	}
 	kvmm_migrate_free(job);
-	kvmm_migrate_disconnect(link);
-	kvmm_migrate_disconnect(again);
 	return err;
 }
 

@@ -64,6 +64,7 @@ static int start_publisher(void)
 
 static int run(void)
 {
+	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
 	struct kvmm_prefix prefix = { .nr = 2 };
 	uint64_t present = 0;
 	kvmm_key_t key[2];
@@ -87,6 +88,8 @@ static int run(void)
 	printf("cached: %s, %s\n", present & 1 ? "the tokens" : "-", present & 2 ? "the image" : "-");
 	kvmm_put(pool, ref);
 	kvmm_put(pool, ref);
+	if (publisher && !kvmm_publisher_get_stat(publisher, &stat))
+		printf("%llu events lost\n", (unsigned long long)stat.lost);
 	return err == 1 ? 0 : -EPROTO;
 }
 

@@ -24,11 +24,6 @@ static void went(void *ctx, uint32_t worker, const struct kvmm_name *names, uint
 	printf("worker %u has lost %u blocks\n", worker, nr);
 }
 
-static void used(void *ctx, const struct kvmm_name *names, uint32_t nr)
-{
-	printf("%u blocks were asked for\n", nr);
-}
-
 static int one_more(void *ctx, int type, void **value)
 {
 	++*(int *)*value;
@@ -57,7 +52,6 @@ static uint32_t route(const struct kvmm_prefix *prompt)
 		    (len[worker] == len[best] && load[worker] < load[best]))
 			best = worker;
 	}
-	kvmm_registry_touch(reg, prompt);
 	printf("to worker %u, which has %d of %u blocks\n", best, len[best], prompt->nr);
 	return best;
 }
@@ -79,20 +73,18 @@ static int count_uses(kvmm_node_t node)
 
 static int look_around(const struct kvmm_prefix *prompt)
 {
-	kvmm_node_t node[NR_BLOCKS], line[NR_BLOCKS], next;
+	kvmm_node_t node[NR_BLOCKS];
+	struct kvmm_node_info info;
 	struct kvmm_registry_stat stat;
 	uint16_t tiers[NR_BLOCKS];
 	int err = kvmm_registry_hold(reg, prompt, node);	/* they stay, whichever tier has them */
 
 	if (err)
 		return err;
-	kvmm_node_get(reg, &node[0], 1);
 	err = count_uses(node[3]);
-	printf("block 3: %d before it, %d behind it\n",
-	       kvmm_node_lineage(reg, node[3], line, NR_BLOCKS) - 1,
-	       kvmm_node_children(reg, node[3], &next, 1));
+	if (!err && !kvmm_node_get_info(reg, node[3], &info) && info.parent.index == node[2].index)
+		printf("block 3: behind block 2, %u behind it\n", info.children);
 	kvmm_node_walk(reg, node[0], show, NULL);
-	kvmm_node_put(reg, &node[0], 1);
 	kvmm_node_put(reg, node, prompt->nr);
 	kvmm_registry_get_stat(reg, &stat);
 	printf("%u names; %d of them cached somewhere\n", stat.nodes,
@@ -103,22 +95,24 @@ static int look_around(const struct kvmm_prefix *prompt)
 int main(void)
 {
 	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_delegate told = { .on_present = came, .on_absent = went, .on_touch = used };
+	struct kvmm_delegate told = { .on_present = came, .on_absent = went }, none = { 0 };
 	struct kvmm_prefix prompt = { .keys = keys, .nr = NR_BLOCKS }, head = { .keys = keys, .nr = 4 };
-	int hook, err;
+	int err;
 
 	for (int i = 0; i < NR_BLOCKS; i++)
 		keys[i].byte[0] = i + 1;	/* a router hashes tokens as its engines do: samples/prefix.c */
 	err = kvmm_registry_create(&attr, &reg);
 	if (err)
 		return 1;
-	hook = kvmm_registry_delegate(reg, &told);
+	err = kvmm_registry_delegate(reg, &told);
 	/* As the events of the workers say; see <kvmm/event.h>. */
-	err = kvmm_registry_present(reg, 0, &head);
+	if (!err)
+		err = kvmm_registry_present(reg, 0, &head);
 	if (err || route(&prompt) != 0 || look_around(&prompt))
 		return 1;
 	printf("%d blocks moved\n", kvmm_registry_transfer(reg, 0, 1, &head));
-	if (route(&prompt) != 1 || kvmm_registry_absent(reg, 1, &head) != 4 || kvmm_registry_unhook(reg, hook))
+	if (route(&prompt) != 1 || kvmm_registry_absent(reg, 1, &head) != 4 ||
+	    kvmm_registry_delegate(reg, &none))
 		return 1;
 	kvmm_registry_destroy(reg);
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* States of a hybrid model, which are no whole blocks, in slabs of the blocks of one zone. */
+/* States of a hybrid model, which are no whole blocks, in slabs of the blocks of one memory. */
 #include <kvmm/kvmm.h>
 #include <stdio.h>
 
@@ -21,34 +21,26 @@ static int use(struct kvmm_slab_cache *cache)
 	kvmm_slab_get_stat(cache, &stat);
 	printf("%llu states in %llu blocks, %u per mille wasted\n", (unsigned long long)stat.nr_objects,
 	       (unsigned long long)stat.nr_blocks, stat.waste_pm);
-	err = kvmm_slab_free(cache, NR_STATES, state);
-	/* A slab was kept for the next state; now memory is wanted elsewhere. */
-	printf("%d slab given back\n", kvmm_slab_shrink(cache));
-	return err;
+	return kvmm_slab_free(cache, NR_STATES, state);
 }
 
 int main(void)
 {
-	struct kvmm_zone_attr zone_attr = KVMM_ZONE_ATTR_INIT;
 	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
 	struct kvmm_slab_cache *cache = NULL;
-	struct kvmm_zone *zone = NULL;
 	int err;
 
-	zone_attr.nr_blocks = 64;
+	attr.nr_blocks = 64;
 	attr.name = "state";
 	attr.object_bytes = 11000;
 	attr.base_block_bytes = 16384;
 	attr.max_waste_pm = 50;
 	attr.keep_empty = 1;
-	err = kvmm_zone_create(&zone_attr, &zone);
-	if (!err)
-		err = kvmm_slab_cache_create(zone, &attr, &cache);
+	err = kvmm_slab_cache_create(&attr, &cache);
 	if (!err)
 		err = use(cache);
 	if (err)
 		fprintf(stderr, "%s\n", kvmm_strerror(err));
 	kvmm_slab_cache_destroy(cache);
-	kvmm_zone_destroy(zone);
 	return err != 0;
 }

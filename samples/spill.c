@@ -32,8 +32,9 @@ static int run(struct kvmm_pool *pool, struct kvmm_pool *spare, struct kvmm_migr
 	for (seq = 1; seq <= NR_SEQS && !err; seq++)
 		err = kvmm_migrate_auto_idle(watch, seq);
 	do {			/* an engine runs its steps in between */
-		kvmm_migrate_auto_tick(watch);
-		err = err ? err : kvmm_migrate_auto_get_stat(watch, &stat);
+		int busy = kvmm_migrate_auto_tick(watch, &stat);
+
+		err = err ? err : busy < 0 ? busy : 0;
 	} while (!err && (stat.is_active || !stat.starts));
 	for (seq = 1; seq <= NR_SEQS && !err; seq++) {
 		int gone = kvmm_migrate_auto_busy(watch, seq);

@@ -35,10 +35,14 @@ static int read_one(struct kvmm_disk *disk)
 {
 	static char content[BYTES];
 	struct kvmm_disk_get_args get = { .name = name_of(2), .data = content, .room = BYTES };
+	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 	int32_t status;
 	int nr = kvmm_disk_get(disk, &get, 1, &status);
 
 	printf("%s\n", status < 0 ? kvmm_strerror(status) : content);
+	if (!kvmm_disk_get_stat(disk, &stat))
+		printf("%llu records found, %llu bytes read\n", (unsigned long long)stat.nr_found,
+		       (unsigned long long)stat.got_bytes);
 	return nr < 0 ? nr : status < 0 ? status : 0;
 }
 

@@ -56,8 +56,11 @@ static int run(void)
 	err = kvmm_alloc_for(pool, 9, ACME, muts);
 	printf("nine blocks for tenant %u: %s\n", ACME, kvmm_strerror(err));
 	/* It has left: its blocks go, and so does its account. */
-	printf("%d blocks reclaimed\n", kvmm_tenant_reclaim(pool, ACME, 8));
-	err = err == -EDQUOT ? kvmm_tenant_del(pool, ACME) : -EPROTO;
+	acme.high = 0;
+	err = err == -EDQUOT ? kvmm_tenant_set(pool, ACME, &acme) : -EPROTO;
+	show();
+	if (!err)
+		err = kvmm_tenant_del(pool, ACME);
 	show();
 	return err;
 }

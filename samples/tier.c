@@ -66,17 +66,26 @@ static int compute(struct kvmm_seq *seq, unsigned char p, uint32_t nr)
 }
 
 /* What is new goes down by itself, at each kvmm_tier_poll(); here it is waited for. */
-static int keep(struct kvmm_seq *seq)
+static int keep(struct kvmm_seq *seq, struct pollfd *fd)
 {
 	struct kvmm_tier_offload_args down = { .size = sizeof(down) };
+	struct kvmm_tier_result result = { .size = sizeof(result) };
 	kvmm_ref_t refs[NR_BLOCKS];
 	kvmm_tier_op_t op;
 	int err;
 
 	down.refs = refs;
-	down.nr = kvmm_seq_refs(seq, refs, NULL, NR_BLOCKS);
+	down.nr = result.nr = kvmm_seq_refs(seq, refs, NULL, NR_BLOCKS);
 	err = kvmm_tier_offload(pool, &down, &op);
-	return err ? err : kvmm_tier_wait(pool, op, SECOND_NS);
+	if (err)
+		return err;
+	for (int ms = 0; ms < 1000 && kvmm_tier_poll(pool) >= 0; ms++) {
+		err = kvmm_tier_get_result(pool, op, &result);
+		if (err != -EAGAIN)
+			return err;
+		poll(fd, 1, 1);			/* until it is over, a millisecond at most */
+	}
+	return -ETIMEDOUT;
 }
 
 static int serve(unsigned char p, struct kvmm_seq *seq)
@@ -86,12 +95,12 @@ static int serve(unsigned char p, struct kvmm_seq *seq)
 
 	/* An engine goes on with other requests, and asks once a step, or sleeps until it is over. */
 	while ((nr = kvmm_seq_acquire(seq)) == -EINPROGRESS)
-		poll(&fd, fd.fd >= 0, 1);
+		poll(&fd, 1, 1);
 	if (nr < 0)
 		return nr;
 	printf("prompt %u: %d blocks were there, %u computed\n", p, nr, NR_BLOCKS - nr);
 	err = compute(seq, p, nr);
-	return err < 0 ? err : keep(seq);
+	return err < 0 ? err : keep(seq, &fd);
 }
 
 static int run(struct kvmm_key_ctx *keys)

@@ -45,7 +45,6 @@ static int compact(void)
 {
 	struct kvmm_compact pack = { .size = sizeof(pack) };
 	struct kvmm_stay stay;
-	char text[512];
 	int err = kvmm_put_many(pool, refs + 2, 8);
 
 	if (!err)
@@ -54,9 +53,13 @@ static int compact(void)
 		err = kvmm_pool_compact(pool, &pack);
 	if (!err)
 		err = kvmm_stay_last(pool, &stay);
-	if (!err && kvmm_stay_text(&stay, text, sizeof(text)) > 0)
-		printf("%u blocks moved; the others:\n%s", pack.moved, text);
-	return err;
+	if (err)
+		return err;
+	printf("%u blocks moved; %u stay:\n", pack.moved, stay.staying);
+	for (uint32_t i = 0; i < KVMM_NR_STAY_REASONS; i++)
+		if (stay.blocks[i])
+			printf("%s %u\n", kvmm_stay_reason_name(i), stay.blocks[i]);
+	return 0;
 }
 
 static int verify(void)

@@ -128,12 +128,23 @@ test_layercheck() {
 	refuses "layercheck: tool uses kv" "tools sees only" scripts/layercheck .
 
 	fresh_tree
+	mkdir tools/bench && echo '#include <kv/buddy.h>' >tools/bench/run.c
+	accepts "layercheck: a tool that may look inside" scripts/layercheck .
+	echo '#include <kv/cuda.h>' >>tools/bench/run.c
+	refuses "layercheck: a tool that looks elsewhere" "may not use cuda" scripts/layercheck .
+
+	fresh_tree
 	echo '#include <kv/lib.h>' >>include/kvmm/api.h
 	refuses "layercheck: installed header uses kv" "sees only" scripts/layercheck .
 
 	fresh_tree
 	touch include/kv/stray.h
 	refuses "layercheck: header without owner" "no owner" scripts/layercheck .
+
+	fresh_tree
+	printf '/* ---- low.c ---- */\n\nint kv_elsewhere(void);\n' >>include/kv/lib.h
+	refuses "layercheck: a prototype below the name of another file" "kv_elsewhere() stands below" \
+		scripts/layercheck .
 }
 
 test_symcheck() {
@@ -296,6 +307,9 @@ test_runner() {
 		env KVMM_JOBS=2 "$here/scripts/runtests" ./prog ./prog
 	program "runs alone" "mkdir taken && sleep 1 && rmdir taken"
 	accepts "runtests: one that runs alone" env KVMM_JOBS=2 "$here/scripts/runtests" ./prog ./prog
+	program "" "exit 3"
+	refuses "runtests: its end shows what failed" "last lines of" \
+		bash -o pipefail -c "'$here/scripts/runtests' ./prog /bin/true | tail -n 3"
 }
 
 # By hand, the exit code says whether a program passed.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of sequences; see <kvmm/seq.h> for what a sequence is.
+ * Shared by the files of sequences; see <kvmm/ext/seq.h> for what a sequence is.
  *
  * Invariants, between calls:
  *
@@ -29,9 +29,9 @@
 #include <kv/pool_request.h>
 #include <kv/registry_key.h>
 #include <kv/types.h>
-#include <kvmm/alloc.h>
 #include <kvmm/cache.h>
-#include <kvmm/seq.h>
+#include <kvmm/ext/admission.h>
+#include <kvmm/ext/seq.h>
 #include <kvmm/tier.h>
 
 /* All that grows with the tokens, in one allocation that begins at ->tokens. */

@@ -126,13 +126,9 @@ static int chain_digests(struct kvmm_seq *seq, struct kvmm_key_seq *what, u32 nr
 {
 	struct seq_room *room = &seq->room;
 	u32 from = seq->nr_keys;
-	int got;
 
 	what->parent_digest = from ? &room->digests[from - 1] : NULL;
-	got = kvmm_key_digests(seq->ctx, what, room->digests + from, nr);
-	for (int i = 0; i < got; i++)
-		room->keys[from + i] = kvmm_key_of_digest(&room->digests[from + i]);
-	return got;
+	return kvmm_key_hash(seq->ctx, what, room->keys + from, room->digests + from, nr);
 }
 
 static int chain_keys(struct kvmm_seq *seq, struct kvmm_key_seq *what, u32 nr)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sequences: their birth and death, their tokens, their refusals in words. */
+/* Sequences: their birth and death, their tokens, their refusals. */
 #include <limits.h>
 #include <string.h>
 
@@ -7,43 +7,25 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kvmm/event.h>
+#include <kvmm/ext/control.h>
 
 #include "internal.h"
 
 /* ---- refusals ---- */
 
-static const struct {
-	int err;
-	const char *text;
-} refusals[KVMM_NR_SEQ_ERRORS] = {
-	[KVMM_SEQ_OK] = { 0, "success" },
-	[KVMM_SEQ_NOT_IDLE] = { -EBUSY, "a step is scheduled, or blocks are on their way" },
-	[KVMM_SEQ_NOT_SCHEDULED] = { -EPERM, "no such step is scheduled" },
-	[KVMM_SEQ_HOLDS_BLOCKS] = { -EEXIST, "the sequence has blocks: release them first" },
-	[KVMM_SEQ_NO_BLOCKS] = { -ENOSPC, "the pool has not enough blocks for the step" },
-	[KVMM_SEQ_PREFILL_OVERRUN] = { -ERANGE, "more tokens than wait for a prefill" },
-	[KVMM_SEQ_PREFILL_COMPLETE] = { -EALREADY, "no token waits for a prefill: decode" },
-	[KVMM_SEQ_PREFILL_INCOMPLETE] = { -EAGAIN, "tokens wait for a prefill first" },
-	[KVMM_SEQ_EARLY_TOKEN] = { -EPROTO, "a token on a chunk that is not the last" },
-	[KVMM_SEQ_MISSING_TOKEN] = { -ENODATA, "the step yields a token, and none was given" },
-	[KVMM_SEQ_TOO_MANY_TOKENS] = { -E2BIG, "more tokens than the step can have yielded" },
-	[KVMM_SEQ_COMPLETE] = { -EOVERFLOW, "no more output than max_output" },
-	[KVMM_SEQ_NO_DRAFT] = { -ENOMSG, "accepted drafts whose tokens are not known" },
-	[KVMM_SEQ_OTHER_DRAFT] = { -EILSEQ, "not the draft whose K/V was computed" },
-	[KVMM_SEQ_NO_QUOTA] = { -EDQUOT, "the tenant may not have so many blocks" },
+static const int errnos[KVMM_NR_SEQ_ERRORS] = {
+	[KVMM_SEQ_NOT_IDLE]	      = -EBUSY,	    [KVMM_SEQ_NOT_SCHEDULED]   = -EPERM,
+	[KVMM_SEQ_HOLDS_BLOCKS]	      = -EEXIST,    [KVMM_SEQ_NO_BLOCKS]       = -ENOSPC,
+	[KVMM_SEQ_PREFILL_OVERRUN]    = -ERANGE,    [KVMM_SEQ_PREFILL_COMPLETE] = -EALREADY,
+	[KVMM_SEQ_PREFILL_INCOMPLETE] = -EAGAIN,    [KVMM_SEQ_EARLY_TOKEN]     = -EPROTO,
+	[KVMM_SEQ_MISSING_TOKEN]      = -ENODATA,   [KVMM_SEQ_TOO_MANY_TOKENS] = -E2BIG,
+	[KVMM_SEQ_COMPLETE]	      = -EOVERFLOW, [KVMM_SEQ_NO_DRAFT]	       = -ENOMSG,
+	[KVMM_SEQ_OTHER_DRAFT]	      = -EILSEQ,    [KVMM_SEQ_NO_QUOTA]	       = -EDQUOT,
 };
 
 int kv_seq_errno(enum kvmm_seq_error why)
 {
-	return (unsigned int)why < KVMM_NR_SEQ_ERRORS ? refusals[why].err : 0;
-}
-
-const char *kvmm_seq_strerror(int err)
-{
-	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++)
-		if (refusals[i].err == err)
-			return refusals[i].text;
-	return kvmm_strerror(err);
+	return (unsigned int)why < KVMM_NR_SEQ_ERRORS ? errnos[why] : 0;
 }
 
 /* ---- birth and death ---- */
@@ -143,29 +125,6 @@ void kvmm_seq_destroy(struct kvmm_seq *seq)
 }
 
 /* ---- tokens ---- */
-
-int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
-{
-	int err;
-
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq || (!tokens && nr))
-		return -EINVAL;
-	if (seq->state != KVMM_SEQ_IDLE)
-		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
-	if (nr > seq_nr_remaining(seq))
-		return request_refuse(seq, KVMM_SEQ_COMPLETE);
-	if (!nr)
-		return 0;
-	err = request_reserve(seq, seq->nr_tokens + nr);
-	if (err)
-		return err;
-	memcpy(seq->room.tokens + seq->nr_tokens, tokens, nr * sizeof(*tokens));
-	seq->nr_tokens += nr;
-	seq->is_prefilled = false;
-	return 0;
-}
 
 int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens, uint32_t max)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a sequence: scheduled, then applied or reverted.
+ * The steps of a sequence: scheduled, then applied or given up.
  *
  * A step computes a row of positions from nr_computed on: known tokens, then drafts. All checks
  * come first; then host memory, then blocks; and what a step has yielded is written down only once
@@ -69,51 +69,31 @@ static int schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, u32 nr, u32
 	return 0;
 }
 
-int kvmm_seq_schedule_prefill(struct kvmm_seq *seq, uint32_t nr)
+static int schedule_prefill(struct kvmm_seq *seq, u32 nr)
 {
-	enum kvmm_seq_error why;
+	enum kvmm_seq_error why = check_prefill(seq, nr);
 
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq || !nr)
+	if (!nr)
 		return -EINVAL;
-	why = check_prefill(seq, nr);
 	if (why)
 		return request_refuse(seq, why);
 	return schedule(seq, KVMM_SEQ_PREFILL_SCHEDULED, nr, !!seq_nr_remaining(seq));
 }
 
-int kvmm_seq_schedule_decode(struct kvmm_seq *seq)
+/* The newest token, and @nr drafts behind it: none in a step that decodes. */
+static int schedule_drafts(struct kvmm_seq *seq, enum kvmm_seq_state state, const u32 *drafts,
+			   u32 nr)
 {
-	enum kvmm_seq_error why;
-
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq)
-		return -EINVAL;
-	why = check_decode(seq);
-	if (why)
-		return request_refuse(seq, why);
-	return schedule(seq, KVMM_SEQ_DECODE_SCHEDULED, 1, 1);
-}
-
-int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t *drafts, uint32_t nr)
-{
-	enum kvmm_seq_error why;
+	enum kvmm_seq_error why = check_decode(seq);
 	int err;
 
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq)
-		return -EINVAL;
-	why = check_decode(seq);
 	if (why)
 		return request_refuse(seq, why);
-	nr = min(nr, seq_nr_remaining(seq) - 1);
-	err = schedule(seq, KVMM_SEQ_SPECULATIVE_SCHEDULED, nr + 1, nr + 1);
+	nr = state == KVMM_SEQ_DECODE_SCHEDULED ? 0 : min(nr, seq_nr_remaining(seq) - 1);
+	err = schedule(seq, state, nr + 1, nr + 1);
 	if (err)
 		return err;
-	if (drafts) {
+	if (drafts && nr) {
 		memcpy(seq->room.tokens + seq->nr_tokens, drafts, nr * sizeof(*drafts));
 		seq->nr_drafts = nr;
 	}
@@ -128,19 +108,30 @@ static void end_step(struct kvmm_seq *seq)
 	seq->nr_drafts = 0;
 }
 
-int kvmm_seq_revert(struct kvmm_seq *seq)
+int kvmm_seq_schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, const uint32_t *drafts,
+		      uint32_t nr)
 {
-	u32 nr;
+	u32 nr_kept;
 
 	if (kv_inherited(seq))
 		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
-	if (!seq->nr_scheduled)
-		return request_refuse(seq, KVMM_SEQ_NOT_SCHEDULED);
-	nr = seq_nr_blocks(seq) - seq->nr_taken;
-	end_step(seq);
-	return request_keep_blocks(seq, nr);
+	switch (state) {
+	case KVMM_SEQ_IDLE:
+		if (!seq->nr_scheduled)
+			return request_refuse(seq, KVMM_SEQ_NOT_SCHEDULED);
+		nr_kept = seq_nr_blocks(seq) - seq->nr_taken;
+		end_step(seq);
+		return request_keep_blocks(seq, nr_kept);
+	case KVMM_SEQ_PREFILL_SCHEDULED:
+		return schedule_prefill(seq, nr);
+	case KVMM_SEQ_DECODE_SCHEDULED:
+	case KVMM_SEQ_SPECULATIVE_SCHEDULED:
+		return schedule_drafts(seq, state, drafts, nr);
+	default:
+		return -EINVAL;
+	}
 }
 
 /* ---- apply ---- */
@@ -162,25 +153,30 @@ static enum kvmm_seq_error check_chunk(const struct kvmm_seq *seq, u32 nr)
 	return nr > 1 ? KVMM_SEQ_TOO_MANY_TOKENS : KVMM_SEQ_OK;
 }
 
-/* All but the last one are inputs of the step: their K/V is that of the drafts. */
-static bool are_drafts(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
+/* All but the last one are inputs of the step: their K/V is that of the drafts from @from on. */
+static bool are_drafts(const struct kvmm_seq *seq, u32 from, const u32 *tokens, u32 nr)
 {
-	u32 known = min(nr, seq->nr_drafts);
+	u32 known = min(nr, seq->nr_drafts - min(from, seq->nr_drafts));
 
-	return !memcmp(seq->room.tokens + seq->nr_tokens, tokens, known * sizeof(*tokens));
+	return !memcmp(seq->room.tokens + seq->nr_tokens + from, tokens, known * sizeof(*tokens));
 }
 
-static enum kvmm_seq_error check_apply(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
+static enum kvmm_seq_error check_apply(const struct kvmm_seq *seq, u32 nr_drafts,
+				       const u32 *tokens, u32 nr)
 {
-	if (!seq->nr_scheduled)
+	bool is_chunk = seq->state == KVMM_SEQ_PREFILL_SCHEDULED;
+
+	if (!seq->nr_scheduled || (is_chunk && nr_drafts))
 		return KVMM_SEQ_NOT_SCHEDULED;
-	if (seq->state == KVMM_SEQ_PREFILL_SCHEDULED)
+	if (is_chunk)
 		return check_chunk(seq, nr);
 	if (!nr)
 		return KVMM_SEQ_MISSING_TOKEN;
-	if (nr > seq->nr_scheduled)
+	if (nr_drafts >= seq->nr_scheduled || nr > seq->nr_scheduled - nr_drafts)
 		return KVMM_SEQ_TOO_MANY_TOKENS;
-	return are_drafts(seq, tokens, nr - 1) ? KVMM_SEQ_OK : KVMM_SEQ_OTHER_DRAFT;
+	if (nr_drafts > seq->nr_drafts)
+		return KVMM_SEQ_NO_DRAFT;
+	return are_drafts(seq, nr_drafts, tokens, nr - 1) ? KVMM_SEQ_OK : KVMM_SEQ_OTHER_DRAFT;
 }
 
 /* The step yielded @nr tokens: those behind nr_tokens already, and @last. */
@@ -203,7 +199,8 @@ static int commit(struct kvmm_seq *seq, u32 nr, u32 last)
 	return err ? err : published;
 }
 
-int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
+int kvmm_seq_apply_drafts(struct kvmm_seq *seq, uint32_t nr_drafts, const uint32_t *tokens,
+			  uint32_t nr)
 {
 	enum kvmm_seq_error why;
 
@@ -211,33 +208,10 @@ int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
 		return -ECHILD;
 	if (!seq || (!tokens && nr))
 		return -EINVAL;
-	why = check_apply(seq, tokens, nr);
+	why = check_apply(seq, nr_drafts, tokens, nr);
 	if (why)
 		return request_refuse(seq, why);
 	if (nr > 1 && !seq->nr_drafts)
 		memcpy(seq->room.tokens + seq->nr_tokens, tokens, (nr - 1) * sizeof(*tokens));
-	return commit(seq, nr, nr ? tokens[nr - 1] : 0);
-}
-
-static enum kvmm_seq_error check_accept(const struct kvmm_seq *seq, u32 nr)
-{
-	if (seq->state != KVMM_SEQ_SPECULATIVE_SCHEDULED)
-		return KVMM_SEQ_NOT_SCHEDULED;
-	if (nr >= seq->nr_scheduled)
-		return KVMM_SEQ_TOO_MANY_TOKENS;
-	return nr > seq->nr_drafts ? KVMM_SEQ_NO_DRAFT : KVMM_SEQ_OK;
-}
-
-int kvmm_seq_accept(struct kvmm_seq *seq, uint32_t nr, uint32_t token)
-{
-	enum kvmm_seq_error why;
-
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq)
-		return -EINVAL;
-	why = check_accept(seq, nr);
-	if (why)
-		return request_refuse(seq, why);
-	return commit(seq, nr + 1, token);
+	return commit(seq, nr_drafts + nr, nr ? tokens[nr - 1] : 0);
 }

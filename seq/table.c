@@ -6,10 +6,10 @@
  * to be evicted. The pool refuses handles of ours only if it has found that it contradicts itself;
  * such an error is passed on, with the table as far as it got.
  */
-#include <limits.h>
 #include <string.h>
 
 #include <kv/env.h>
+#include <kvmm/ext/disk.h>
 
 #include "internal.h"
 
@@ -248,7 +248,7 @@ void request_stop_taking(struct kvmm_seq *seq)
 	if (seq->op.gen)
 		kvmm_tier_abort(seq->pool, seq->op);
 	if (seq->ticket.id)
-		kvmm_alloc_withdraw(seq->pool, seq->ticket);
+		kv_alloc_withdraw(seq->pool, seq->ticket);
 	seq->op.gen = 0;
 	seq->ticket.id = 0;
 	if (seq->state == KVMM_SEQ_TAKING)
@@ -302,39 +302,12 @@ int kvmm_seq_release(struct kvmm_seq *seq)
 	return request_keep_blocks(seq, 0);
 }
 
-int kvmm_seq_drop_unassigned(struct kvmm_seq *seq, uint32_t nr)
-{
-	u32 used;
-	int err;
-
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq)
-		return -EINVAL;
-	if (seq->state != KVMM_SEQ_IDLE)
-		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
-	used = seq_blocks_of(seq, seq->nr_computed);
-	nr = min(nr, seq_nr_blocks(seq) - used);
-	nr = min(nr, (u32)INT_MAX);
-	err = request_keep_blocks(seq, seq_nr_blocks(seq) - nr);
-	return err ? err : (int)nr;
-}
-
 /* Tokens left to compute are never in a published block: no thread may write there. */
-int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr)
+static int forget_tokens(struct kvmm_seq *seq, u32 nr)
 {
-	u32 keep, block;
+	u32 keep = min(seq->nr_computed, nr - 1), block = keep / seq->block_tokens;
 
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq || !nr || nr > seq->nr_tokens)
-		return -EINVAL;
-	if (seq->state != KVMM_SEQ_IDLE)
-		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
-	if (nr == seq->nr_tokens)
-		return 0;
-	keep = min(seq->nr_computed, nr - 1);
-	block = keep / seq->block_tokens;
+	kv_assert(nr && nr < seq->nr_tokens);
 	if (block < seq->nr_refs)
 		keep = block * seq->block_tokens;
 	seq->nr_tokens = nr;
@@ -343,6 +316,34 @@ int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr)
 	seq->nr_computed = keep;
 	seq->is_prefilled = false;
 	return request_keep_blocks(seq, seq_blocks_of(seq, keep));
+}
+
+int kvmm_seq_set_tokens(struct kvmm_seq *seq, uint32_t at, const uint32_t *tokens, uint32_t nr)
+{
+	bool appends = at == KVMM_TOKENS_END;
+	int err;
+
+	if (kv_inherited(seq))
+		return -ECHILD;
+	if (seq && appends)
+		at = seq->nr_tokens;
+	if (!seq || !at || at > seq->nr_tokens || (!tokens && nr))
+		return -EINVAL;
+	if (seq->state != KVMM_SEQ_IDLE)
+		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
+	if (nr > min(seq->nr_prompt, at) + seq->max_output - at)
+		return request_refuse(seq, KVMM_SEQ_COMPLETE);
+	err = request_reserve(seq, at + nr);
+	if (!err && at < seq->nr_tokens)
+		err = forget_tokens(seq, at);
+	else if (!err && !nr && !appends)	/* blocks taken for tokens to come go back */
+		err = request_keep_blocks(seq, seq_blocks_of(seq, seq->nr_computed));
+	if (err || !nr)
+		return err;
+	memcpy(seq->room.tokens + at, tokens, nr * sizeof(*tokens));
+	seq->nr_tokens += nr;
+	seq->is_prefilled = false;
+	return 0;
 }
 
 /* ---- the table ---- */

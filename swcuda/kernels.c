@@ -31,7 +31,6 @@ struct walk {
 	sw_touch_fn touch;
 	const struct kv_move_head *head;
 	const struct kv_kernel_plane *src, *dst;
-	bool reads;			/* fills do not */
 };
 
 static void touch_pair(const struct walk *walk, u32 from, u32 to, u32 nr_blocks)
@@ -42,8 +41,7 @@ static void touch_pair(const struct walk *walk, u32 from, u32 to, u32 nr_blocks)
 		for (u32 i = 0; i < nr_blocks; i++) {
 			u64 read = piece_at(*src, from + i), written = piece_at(*dst, to + i);
 
-			if (walk->reads)
-				walk->touch(walk->list, read, src->bytes, false);
+			walk->touch(walk->list, read, src->bytes, false);
 			walk->touch(walk->list, written, src->bytes, true);
 		}
 	}
@@ -104,7 +102,6 @@ static void access_move(const struct sw_kernel *kernel, void **params,
 	const struct kv_kernel *own = kernel->data;
 	struct walk walk = { .list = list, .touch = touch };
 
-	walk.reads = strncmp(kernel->name, "kv_fill", 7) != 0;
 	if (own->args_bytes == sizeof(struct kv_move_args))
 		touch_by_value(&walk, params[0]);
 	else
@@ -135,7 +132,7 @@ static void access_move_sum(const struct sw_kernel *kernel, void **params,
 			    struct sw_access_list *list, sw_touch_fn touch)
 {
 	const struct kv_move_sum_args *args = params[0];
-	struct walk walk = { .list = list, .touch = touch, .reads = true };
+	struct walk walk = { .list = list, .touch = touch };
 
 	touch(list, args->first, args->head.nr_planes * sizeof(u64), false);
 	touch(list, args->sums, args->head.nr_blocks * sizeof(u64), true);

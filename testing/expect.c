@@ -172,16 +172,21 @@ static void tell_held(struct kvmm_testing *t, uint32_t nr, uint32_t block,
 /* Blocks that are held have an owner to ask. */
 static void tell_holds(struct kvmm_testing *t, struct kvmm_pool *pool)
 {
-	struct kvmm_hold_info info, first = { 0 };
-	uint32_t cursor = 0, nr = 0;
+	static const struct kvmm_lease_filter holds = {
+		.size = sizeof(holds),
+		.kinds = 1u << KVMM_LEASED_REFS | 1u << KVMM_LEASED_PINS,
+	};
+	struct kvmm_lease_info info, first = { 0 };
+	uint64_t cursor = 0;
+	uint32_t nr = 0;
 
-	while (!kvmm_hold_next(pool, &cursor, &info))
+	while (kvmm_lease_list(pool, &holds, &cursor, &info, 1) == 1)
 		if (!nr++)
 			first = info;
 	if (!nr)
 		return;
 	bench_fail(t, 0, "%u holds were not released, first one of owner %llu: %s%s%s", nr,
-		   (unsigned long long)first.owner, kvmm_hold_reason_name(first.reason),
+		   (unsigned long long)first.owner, kvmm_lease_reason_name(first.reason),
 		   first.text[0] ? ", " : "", first.text);
 }
 

@@ -7,23 +7,7 @@ set -u
 
 tool=${KVMM_REPLAY:-tools/kvmm-replay}
 trace=${KVMM_TRACES:-../shared/traces}/AzureLLMInferenceTrace_conv.csv
-passed=0 failed=0
-
-# value KEY: an integer of the last run
-value() {
-	printf '%s\n' "$out" | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"
-}
-
-# bar TEXT GOT ge|le WANT
-bar() {
-	if [ -n "$2" ] && [ "$2" "-$3" "$4" ]; then
-		passed=$((passed + 1))
-		echo "ok   $1: $2 ($3 $4)"
-	else
-		failed=$((failed + 1))
-		echo "FAIL $1: ${2:-nothing} (wanted: $3 $4)"
-	fi
-}
+. "$KVMM_SRCTREE/tests/expect.sh"
 
 # replay OPTIONS...
 replay() {
@@ -51,5 +35,4 @@ replay --max-runs 1
 bar "occupancy, ppm" "$(value occupancy_ppm)" ge 845000
 compacted 95 940000 300000
 compacted 97 960000 500000
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+expect_end

@@ -67,6 +67,7 @@ void age_add(struct kvmm_tier *tier, u32 index)
 
 void age_del(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
 	tier->news++;
 	tier->parts.evict->leave(order_of(tier, index), index);
 }
@@ -86,48 +87,43 @@ void age_filled(struct kvmm_tier *tier, u32 index)
 
 void age_hit(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
 	if (tier->parts.evict->hit)
 		tier->parts.evict->hit(order_of(tier, index), index);
 }
 
 /* ---- the next one ---- */
 
-/* When the first of this order was used; it stays. */
-static u64 first_use(struct kvmm_tier *tier, const struct kv_tier_client *from)
-{
-	const struct kv_evict_ops *ops = tier->parts.evict;
-	u32 index = ops->nr(from->order) ? ops->pick(from->order) : KV_NONE;
-
-	if (index == KV_NONE)
-		return UINT64_MAX;
-	ops->unpick(from->order, index);
-	return slot_at(tier, index)->used;
-}
-
 u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool own_only)
 {
 	struct kv_tier_client *oldest = NULL;
-	u64 used, first = UINT64_MAX;
+	const struct kv_evict_ops *ops = tier->parts.evict;
+	u64 first = UINT64_MAX;
 
 	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i < NR_OWNERS; i++) {
 		struct kv_tier_client *from = &tier->owner[i];
+		u32 index;
 
 		if (!from->order)
 			continue;
 		if (from != client && (own_only || from->units <= from->min_units))
 			continue;
-		used = first_use(tier, from);
-		if (used >= first)
+		index = ops->nr(from->order) ? ops->pick(from->order) : KV_NONE;
+		if (index == KV_NONE)
 			continue;
-		first = used;
+		ops->unpick(from->order, index);	/* only its time is looked at */
+		if (slot_at(tier, index)->used >= first)
+			continue;
+		first = slot_at(tier, index)->used;
 		oldest = from;
 	}
-	return oldest ? tier->parts.evict->pick(oldest->order) : KV_NONE;
+	return oldest ? ops->pick(oldest->order) : KV_NONE;
 }
 
 void age_unpick(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert_held(&tier->lock);
 	tier->parts.evict->unpick(order_of(tier, index), index);
 }
 

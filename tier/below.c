@@ -56,6 +56,7 @@ static void io_free(struct below *below, struct below_io *io)
 /* NULL: ids only. */
 static void *memory_of(struct kvmm_tier *tier, u32 index)
 {
+	kv_assert(index < tier->nr_units);
 	if (!tier->unit_bytes)
 		return NULL;
 	return (u8 *)tier->chunk[index / tier->chunk_units].mem.ptr +
@@ -100,27 +101,22 @@ static bool is_wanted(const struct tslot *slot)
 }
 
 /*
- * How far to look; 0: not at all. Victims that the last long look went through have copies below,
- * or get them, and are still the first to go, but for slots that came since. So a long look waits
- * until one in LOOK_STEPS of them may be gone; before that a short one goes through the first
- * LOOK_STEPS for each that has come or gone: with some policies a new slot is among the next to
- * go. So either takes a bounded number of steps for each of them, however many have copies.
+ * The next ones to go, which stay where they are: those without a copy below are queued.
+ *
+ * Victims that the last long look went through have copies below, or get them, and are still the
+ * first to go, but for slots that came since. So a long look waits until one in LOOK_STEPS of them
+ * may be gone; before that a short one goes through the first LOOK_STEPS for each that has come or
+ * gone: with some policies a new slot is among the next to go. So either takes a bounded number of
+ * steps for each of them, however many have copies.
  */
-static u32 how_far(const struct kvmm_tier *tier, const struct below_look *last)
-{
-	kv_assert_held(&tier->lock);
-	if (LOOK_STEPS * (tier->news - last->long_news) >= last->nr)
-		return LOOK_MAX;
-	return (u32)min(LOOK_STEPS * (tier->news - last->news), (u64)LOOK_MAX);
-}
-
-/* The next ones to go, which stay where they are: those without a copy below are queued. */
 static void look(struct kvmm_tier *tier)
 {
 	struct below_look *look = &tier->below->look;
-	u32 seen[LOOK_MAX], max = how_far(tier, look), nr;
+	u32 seen[LOOK_MAX], max = LOOK_MAX, nr;
 
 	kv_assert_held(&tier->lock);
+	if (LOOK_STEPS * (tier->news - look->long_news) < look->nr)
+		max = min(LOOK_STEPS * (tier->news - look->news), (u64)LOOK_MAX);
 	look->at = look->nr_queued = 0;
 	for (nr = 0; nr < max; nr++) {
 		seen[nr] = age_pick(tier, NULL, false);
@@ -192,11 +188,9 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	return io;
 }
 
-static void count_io(struct below *below, const struct below_io *io)
+static u64 took_ns(const struct below_io *io)
 {
-	kv_assert(io->kind == BELOW_PUT || io->kind == BELOW_GET);
-	below->bytes[io->kind] += io->io.bytes;
-	below->ns[io->kind] += io->end_ns - min(io->begin_ns, io->end_ns);
+	return io->end_ns - min(io->begin_ns, io->end_ns);
 }
 
 /* The store is through with it. */
@@ -211,10 +205,11 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	slot->flags &= ~SLOT_BUSY;
 	if (!error)
 		slot->flags |= SLOT_BELOW;
-	below->failed += error != 0;
+	tier->stat.below_failed += error != 0;
 	if (!error && !io->io.was_there) {
-		count_io(below, io);
-		below->demoted++;
+		tier->stat.demoted++;
+		tier->stat.demoted_bytes += io->io.bytes;
+		tier->stat.demote_ns += took_ns(io);
 	}
 	if (error)
 		below->look.nr = 0;	/* it is still to be written: the next look is a long one */
@@ -287,11 +282,8 @@ enum kvmm_tier_answer kv_tier_find_below(struct kv_tier_client *client, const kv
 {
 	struct below *below = client->tier->below;
 	struct kv_tier_name name = { .key = *key, .domain = domain, .layout = client->layout };
-	u8 answer = KVMM_TIER_MISS;
 
-	if (below)
-		below->ops->lookup(below->store, &name, 1, &answer);
-	return answer;
+	return below ? below->ops->lookup(below->store, &name) : KVMM_TIER_MISS;
 }
 
 int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name,
@@ -339,26 +331,38 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 	if (!smp_load_acquire(&io->is_done))
 		return -EAGAIN;
 	err = io->io.error;
-	fetch->took_ns = io->end_ns - min(io->begin_ns, io->end_ns);
+	fetch->took_ns = took_ns(io);
 	fetch->sum = io->io.sum;
 	fetch->has_sum = io->io.has_sum;
 	kv_lock(&tier->lock);
-	if (!err)
-		count_io(tier->below, io);
+	if (err) {
+		tier->stat.below_failed++;
+	} else {
+		tier->stat.promoted++;
+		tier->stat.promoted_bytes += io->io.bytes;
+		tier->stat.promote_ns += fetch->took_ns;
+	}
 	io_free(tier->below, io);
-	*(err ? &tier->below->failed : &tier->below->promoted) += 1;
 	kv_unlock(&tier->lock);
 	if (err)
 		kv_tier_cancel(client, fetch->slot);
 	return err;
 }
 
-void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch)
+bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fetch)
 {
-	struct below *below = client->tier->below;
+	struct kvmm_tier *tier = client->tier;
 
-	if (!client->tier->unit_bytes)
-		below->ops->cancel(below->store, &fetch->io->io);
+	if (tier->unit_bytes)
+		return false;
+	kv_lock(&tier->lock);
+	if (fetch->io->is_done)
+		io_free(tier->below, fetch->io);
+	else
+		fetch->io->is_left = true;
+	kv_unlock(&tier->lock);
+	kv_tier_cancel(client, fetch->slot);
+	return true;
 }
 
 /* ---- both ---- */
@@ -385,8 +389,12 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 		done->has_sum = can_sum(tier, client);
 	if (!done->error && done->has_sum)
 		done->sum = sum_of(tier, client, io->slot.index);
-	/* Pairs with kv_tier_fetch_poll(). */
-	smp_store_release(&io->is_done, 1);
+	kv_lock(&tier->lock);
+	if (io->is_left)
+		io_free(tier->below, io);
+	else
+		smp_store_release(&io->is_done, 1);	/* pairs with kv_tier_fetch_poll() */
+	kv_unlock(&tier->lock);
 }
 
 /* Transfers that the store is through with; how many. */
@@ -486,7 +494,7 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 	for (u32 i = nr; i-- > 0;)
 		io_push(below, &below->io[i]);
 	kv_lock(&tier->lock);
-	/* Pairs with tier_fill_stat(): it is made. */
+	/* Pairs with kv_tier_glance(): it is made. */
 	smp_store_release(&tier->below, below);
 	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io) +
 				attr->max_put * sizeof(*below->busy);

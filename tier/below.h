@@ -20,6 +20,7 @@ struct below_io {
 	u32			kind;		/* enum below_kind */
 	u32			is_done;	/* BELOW_GET: it has come; release, acquire */
 	bool			is_given;	/* tier->lock; BELOW_PUT: the store knows of it */
+	bool			is_left;	/* tier->lock; BELOW_GET: its client has gone */
 	u32			owner;		/* of the slot, when it began */
 	u64			begin_ns;
 	u64			end_ns;		/* when it is done */
@@ -48,11 +49,6 @@ struct below {
 	struct below_look	look;		/* tier->lock */
 	struct below_io		*free;		/* tier->lock */
 	u32			nr_used[NR_BELOW_KINDS];	/* tier->lock */
-	u64			demoted;	/* tier->lock */
-	u64			promoted;	/* tier->lock */
-	u64			failed;		/* tier->lock */
-	u64			bytes[NR_BELOW_KINDS];	/* tier->lock; of those that ended well; */
-	u64			ns[NR_BELOW_KINDS];	/* tier->lock; time of each, added up */
 };
 
 /* Waits for blocks being written. */

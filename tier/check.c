@@ -127,11 +127,11 @@ static int check_zones(const struct kvmm_tier *tier, const struct recount *re)
 
 	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i < tier->nr_chunks; i++) {
-		struct kvmm_zone_stat stat;
+		struct kv_zone_stat stat;
 
-		if (kv_zone_check(tier->chunk[i].zone) ||
-		    kvmm_zone_get_stat(tier->chunk[i].zone, &stat))
+		if (kv_zone_check(tier->chunk[i].zone))
 			return complain(tier, "zone", i);
+		kv_zone_get_stat(tier->chunk[i].zone, &stat);
 		nr_used += stat.nr_blocks - stat.nr_free;
 	}
 	return nr_used == re->units_used ? 0 : complain(tier, "units of nobody", nr_used);
@@ -144,8 +144,8 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 
 	kv_assert_held(&tier->lock);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
-		nr += tier->evict_age.bucket[i];
-	if (nr != tier->evicted)
+		nr += tier->stat.evict_age.bucket[i];
+	if (nr != tier->stat.evicted)
 		return complain(tier, "ages at eviction", nr);
 	if (tier->units_used != re->units_used || tier->blocks != re->blocks ||
 	    tier->writing != re->writing || tier->pinned != re->pinned ||
@@ -177,18 +177,6 @@ int kv_tier_check(struct kvmm_tier *tier)
 	if (!err)
 		err = check_counts(tier, &re);
 	kv_unlock(&tier->lock);
-	return err;
-}
-
-int kvmm_tier_validate(struct kvmm_tier *tier)
-{
-	int err;
-
-	if (!tier)
-		return -EINVAL;
-	if (kv_inherited(tier))
-		return -ECHILD;
-	err = kv_tier_check(tier);
 	if (!err && tier->below)
 		err = tier->below->ops->check(tier->below->store);
 	return err;

@@ -202,13 +202,6 @@ void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier
 	stat->evicted = kv_peek(&client->evicted);
 }
 
-void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
-{
-	kv_lock(&client->tier->lock);
-	kv_tier_client_glance(client, stat);
-	kv_unlock(&client->tier->lock);
-}
-
 /* ---- names that are gone ---- */
 
 void client_lost(struct kvmm_tier *tier, const struct tslot *slot)

@@ -6,19 +6,14 @@
 
 void tier_fill_stat(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 {
-	/* Pairs with kv_tier_set_below(). */
-	const struct below *below = smp_load_acquire(&tier->below);
-
-	*stat = (struct kvmm_tier_stat){
-		.units = tier->nr_units, .unit_bytes = tier->unit_bytes,
-		.units_used = kv_peek(&tier->units_used), .blocks = kv_peek(&tier->blocks),
-		.writing = kv_peek(&tier->writing), .pinned = kv_peek(&tier->pinned),
-		.metadata_bytes = kv_peek(&tier->metadata_bytes),
-		.stored = kv_peek(&tier->stored), .evicted = kv_peek(&tier->evicted),
-		.lost = kv_peek(&tier->lost),
-	};
-	kv_peek_copy(&stat->hit_age, &tier->hit_age, sizeof(tier->hit_age));
-	kv_peek_copy(&stat->evict_age, &tier->evict_age, sizeof(tier->evict_age));
+	kv_peek_copy(stat, &tier->stat, sizeof(*stat));
+	stat->units = tier->nr_units;
+	stat->unit_bytes = tier->unit_bytes;
+	stat->units_used = kv_peek(&tier->units_used);
+	stat->blocks = kv_peek(&tier->blocks);
+	stat->writing = kv_peek(&tier->writing);
+	stat->pinned = kv_peek(&tier->pinned);
+	stat->metadata_bytes = kv_peek(&tier->metadata_bytes);
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
 		stat->clients += kv_peek(&tier->owner[i].number) != NOBODY;
 	/* Pairs with grow(): portions below nr_chunks are made, and fixed. */
@@ -27,15 +22,6 @@ void tier_fill_stat(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 	for (u32 i = 0; i < stat->chunks; i++)
 		if (tier->chunk[i].mem.is_pinned)
 			stat->bytes_pinned += tier->chunk[i].mem.bytes;
-	if (!below)
-		return;
-	stat->demoted = kv_peek(&below->demoted);
-	stat->promoted = kv_peek(&below->promoted);
-	stat->below_failed = kv_peek(&below->failed);
-	stat->demoted_bytes = kv_peek(&below->bytes[BELOW_PUT]);
-	stat->promoted_bytes = kv_peek(&below->bytes[BELOW_GET]);
-	stat->demote_ns = kv_peek(&below->ns[BELOW_PUT]);
-	stat->promote_ns = kv_peek(&below->ns[BELOW_GET]);
 }
 
 int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance)
@@ -46,7 +32,7 @@ int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance)
 		return -ECHILD;
 	*glance = (struct kv_tier_glance){ .name = tier->name };
 	tier_fill_stat(tier, &glance->stat);
-	/* Pairs with kv_tier_set_below(). */
+	/* Pairs with kv_tier_set_below(): it is made. */
 	below = smp_load_acquire(&tier->below);
 	glance->has_disk = below && below->ops->glance;
 	if (glance->has_disk)

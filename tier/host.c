@@ -27,17 +27,15 @@ static u32 next_tier_id;	/* kv_fetch_add(); order among locks of tiers */
 
 static int make_chunk(struct kvmm_tier *tier, u32 i, struct chunk *chunk)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
-	int err;
+	struct kv_zone_attr attr = { .nr_blocks = chunk_nr(tier, i) };
+	int err = kv_zone_create(&attr, &chunk->zone);
 
-	attr.nr_blocks = chunk_nr(tier, i);
-	err = kvmm_zone_create(&attr, &chunk->zone);
 	if (err || !tier->unit_bytes)
 		return err;
 	err = tier->parts.dev->host_alloc(tier->dev, attr.nr_blocks * tier->unit_bytes, tier->node,
 					  &chunk->mem);
 	if (err)
-		kvmm_zone_destroy(chunk->zone);
+		kv_zone_destroy(chunk->zone);
 	return err;
 }
 
@@ -45,7 +43,6 @@ static int make_chunk(struct kvmm_tier *tier, u32 i, struct chunk *chunk)
 static int grow(struct kvmm_tier *tier)
 {
 	struct chunk new = { 0 };
-	struct kvmm_zone_stat stat;
 	u32 i = READ_ONCE(tier->nr_chunks);
 	int err;
 
@@ -54,11 +51,10 @@ static int grow(struct kvmm_tier *tier)
 	err = make_chunk(tier, i, &new);
 	if (err)
 		return err;
-	kvmm_zone_get_stat(new.zone, &stat);
 	kv_lock(&tier->lock);
 	kv_assert(tier->nr_chunks == i);
 	tier->chunk[i] = new;
-	tier->metadata_bytes += stat.metadata_bytes;
+	tier->metadata_bytes += new.zone->metadata_bytes;
 	/* Pairs with tier_fill_stat(): the portion is made. */
 	smp_store_release(&tier->nr_chunks, i + 1);
 	kv_unlock(&tier->lock);
@@ -138,7 +134,7 @@ static int check_attr(const struct kvmm_tier_attr *attr, const struct kv_evict_o
 {
 	u64 bytes;
 
-	if (attr->flags & ~TIER_FLAGS || attr->numa_node < -1)
+	if (attr->flags & ~TIER_FLAGS || attr->numa_node < -1 || attr->reserved)
 		return kv_refuse(-EINVAL, "kvmm: tier: flags 0x%x or node %d is none", attr->flags,
 				 attr->numa_node);
 	if (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes))
@@ -181,7 +177,7 @@ static void free_tier(struct kvmm_tier *tier)
 	for (u32 i = 0; i < tier->nr_chunks; i++) {
 		if (tier->dev)
 			tier->parts.dev->host_free(tier->dev, &tier->chunk[i].mem);
-		kvmm_zone_destroy(tier->chunk[i].zone);
+		kv_zone_destroy(tier->chunk[i].zone);
 	}
 	if (tier->dev)
 		tier->parts.dev->close(tier->dev);

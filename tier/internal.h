@@ -53,7 +53,7 @@ struct tslot {
 
 /* A portion of memory. Fixed once it is there. */
 struct chunk {
-	struct kvmm_zone	*zone;	/* its units, from 0 on */
+	struct kv_zone	*zone;	/* its units, from 0 on */
 	struct kv_host_mem	mem;	/* .ptr NULL: ids only */
 };
 
@@ -138,11 +138,7 @@ struct kvmm_tier {
 	u32			blocks;		/* ->lock; READY */
 	u32			writing;	/* ->lock */
 	u32			pinned;		/* ->lock; READY with readers, and DOOMED */
-	u64			stored;		/* ->lock */
-	u64			evicted;	/* ->lock */
-	u64			lost;		/* ->lock; evicted, and no store has a copy */
-	struct kvmm_residency_stat hit_age;	/* ->lock */
-	struct kvmm_residency_stat evict_age;	/* ->lock; as many as ->evicted */
+	struct kvmm_tier_stat	stat;		/* ->lock; events only: see tier_fill_stat() */
 	struct below		*below;		/* fixed before there are clients; NULL: none */
 	struct link		link[2];	/* down, up */
 	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is no client */

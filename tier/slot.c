@@ -86,7 +86,7 @@ static u32 take_units(struct kvmm_tier *tier, struct kv_tier_client *client)
 	/* Behind the last one, so that blocks that go down together lie together. */
 	i = at / tier->chunk_units;
 	if (i < tier->nr_chunks && at % tier->chunk_units + nr <= chunk_nr(tier, i) &&
-	    !kvmm_zone_alloc_at(tier->chunk[i].zone, at % tier->chunk_units, nr))
+	    !kv_zone_alloc_at(tier->chunk[i].zone, at % tier->chunk_units, nr))
 		return at;
 	/* The last chunk may be shorter than a block. */
 	for (i = 0; i < tier->nr_chunks && nr <= chunk_nr(tier, i); i++) {
@@ -107,7 +107,7 @@ static void tslot_free(struct kvmm_tier *tier, u32 index)
 	kv_assert_held(&tier->lock);
 	kv_assert(index < tier->nr_units);
 	kv_assert(!slot->readers && !(slot->flags & SLOT_BUSY));
-	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, slot->nr_units));
+	KV_BUG_ON(kv_zone_free(chunk->zone, index % tier->chunk_units, slot->nr_units));
 	kv_assert(tier->units_used >= slot->nr_units);
 	kv_assert(owner->units >= slot->nr_units);
 	tier->units_used -= slot->nr_units;
@@ -141,10 +141,10 @@ static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, boo
 	client_lost(tier, slot);
 	kv_assert(tier->blocks && tier->owner[slot->owner].blocks);
 	tier->blocks--;
-	tier->evicted++;
-	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
+	tier->stat.evicted++;
+	kv_age_add(&tier->stat.evict_age, slot->since_ns, kv_tier_now(tier), 1);
 	tier->news++;
-	tier->lost += !(slot->flags & SLOT_BELOW);
+	tier->stat.lost += !(slot->flags & SLOT_BELOW);
 	tier->owner[slot->owner].blocks--;
 	tier->owner[slot->owner].evicted++;
 	tslot_free(tier, index);
@@ -195,34 +195,25 @@ static void begin_writing(struct kvmm_tier *tier, struct kv_tier_client *client,
 	tier->writing++;
 }
 
-static int reserve(struct kvmm_tier *tier, struct kv_tier_client *client,
-		   const struct kv_tier_name *name, struct kv_tier_slot *slot)
-{
-	struct wanted wanted = wanted_of(client, &name->key, name->domain);
-	u32 index = find(tier, &wanted);
-	int err;
-
-	kv_assert_held(&tier->lock);
-	if (index != KV_NONE) {
-		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
-		return slot_at(tier, index)->state == SLOT_READY ? -EEXIST : -EALREADY;
-	}
-	err = make_room(tier, client, &index);
-	if (err)
-		return err;
-	begin_writing(tier, client, index, name);
-	*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
-	return 0;
-}
-
 int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *name,
 		    struct kv_tier_slot *slot)
 {
+	struct wanted wanted = wanted_of(client, &name->key, name->domain);
 	struct kvmm_tier *tier = client->tier;
+	u32 index;
 	int err;
 
 	kv_lock(&tier->lock);
-	err = reserve(tier, client, name, slot);
+	index = find(tier, &wanted);
+	if (index != KV_NONE) {
+		err = slot_at(tier, index)->state == SLOT_READY ? -EEXIST : -EALREADY;
+	} else {
+		err = make_room(tier, client, &index);
+		if (!err)
+			begin_writing(tier, client, index, name);
+	}
+	if (index != KV_NONE)
+		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
 	kv_unlock(&tier->lock);
 	return err;
 }
@@ -266,7 +257,7 @@ static void commit(struct kv_tier_client *client, struct kv_tier_slot handle, co
 		slot->flags |= sum ? SLOT_HAS_SUM : 0;
 		slot->sum = sum ? *sum : 0;
 		tier->blocks++;
-		tier->stored++;
+		tier->stat.stored++;
 		tier->owner[slot->owner].blocks++;
 		age_filled(tier, handle.index);
 		age_add(tier, handle.index);
@@ -572,7 +563,7 @@ u64 kv_tier_hit(struct kv_tier_client *client, struct kv_tier_slot handle)
 	now = kv_tier_now(tier);
 	slot = tslot_of(tier, handle);
 	since = slot ? slot->since_ns : now;
-	kv_age_add(&tier->hit_age, since, now, 1);
+	kv_age_add(&tier->stat.hit_age, since, now, 1);
 	kv_unlock(&tier->lock);
 	return now - min(now, since);
 }

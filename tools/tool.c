@@ -11,6 +11,7 @@
 
 #include <kvmm/types.h>
 
+#include "must.h"
 #include "plain.h"
 #include "tool.h"
 
@@ -26,17 +27,6 @@ void (*argp_program_version_hook)(FILE *out, struct argp_state *state) = print_v
 
 __attribute__((visibility("default")))
 error_t argp_err_exit_status = EXIT_INPUT;
-
-void read_options(const struct argp *argp, int argc, char **argv, unsigned int flags, void *input)
-{
-	char *path = argc ? argv[0] : NULL, *slash = path ? strrchr(path, '/') : NULL;
-
-	if (slash)
-		argv[0] = slash + 1;
-	argp_parse(argp, argc, argv, flags, NULL, input);
-	if (path)
-		argv[0] = path;		/* by which the loader still says where we are */
-}
 
 /* ---- complaints ---- */
 
@@ -195,6 +185,17 @@ double option_seconds(struct argp_state *state, const char *name, const char *ar
 	return s;
 }
 
+uint64_t option_milli(struct argp_state *state, const char *name, const char *arg, double min,
+		      double max)
+{
+	char *end;
+	double value = strtod(arg, &end);
+
+	if (*arg < '0' || *arg > '9' || *end || !(value >= min && value <= max))
+		bad_option(state, "--%s: '%s' is not a number from %g to %g", name, arg, min, max);
+	return (uint64_t)(value * 1000 + 0.5);
+}
+
 unsigned int option_word(struct argp_state *state, const char *name, const char *arg,
 			 const char *const *words)
 {
@@ -219,52 +220,84 @@ static void set_field(struct argp_state *state, const struct option_field *field
 		*(const char **)to = arg;
 	else if (field->words)
 		*(uint32_t *)to = option_word(state, field->name, arg, field->words);
+	else if (field->scale)
+		*(uint64_t *)to = field->scale * option_number(state, field->name, arg, field->min,
+							       field->max);
 	else if (field->name)
 		*(uint32_t *)to = (uint32_t)option_number(state, field->name, arg, field->min, field->max);
 	else
 		*(bool *)to = true;
 }
 
-bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
-		int key, const char *arg)
-{
-	const struct option_field *field = fields, *end = fields + nr;
+#define FIRST_KEY	256	/* of rows without a letter */
 
-	while (field < end && field->key != key)
-		field++;
-	if (field < end)
-		set_field(state, field, base, arg);
-	return field < end;
+static int row_key(const struct option_row *rows, size_t i)
+{
+	return rows[i].key ? rows[i].key : FIRST_KEY + (int)i;
 }
 
-static int row_key(const struct option_row *rows, size_t i, int first)
-{
-	return rows[i].key ? rows[i].key : first + (int)i;
-}
+/* What argp gives to parse(). */
+struct parse {
+	const struct usage *usage;
+	void *base;
+};
 
-void option_rows(const struct option_row *rows, size_t nr, int first, struct argp_option *options)
+static bool take_option(struct argp_state *state, const struct parse *parse, int key, const char *arg)
 {
-	for (size_t i = 0; i < nr; i++)
-		options[i] = (struct argp_option){
-			.name	= rows[i].name,
-			.key	= rows[i].name ? row_key(rows, i, first) : 0,
-			.arg	= rows[i].arg,
-			.doc	= rows[i].help,
-			.group	= rows[i].name ? 0 : rows[i].key,
-		};
-	options[nr] = (struct argp_option){ 0 };
-}
+	const struct option_row *rows = parse->usage->rows;
+	size_t i = 0, nr = parse->usage->nr;
 
-bool option_row_set(struct argp_state *state, const struct option_row *rows, size_t nr, int first,
-		    void *base, int key, const char *arg)
-{
-	size_t i = 0;
-
-	while (i < nr && !(rows[i].name && row_key(rows, i, first) == key))
+	while (i < nr && !(rows[i].name && row_key(rows, i) == key))
 		i++;
 	if (i < nr && rows[i].take)
-		rows[i].take(state, base, arg);
+		rows[i].take(state, parse->base, arg);
 	else if (i < nr)
-		set_field(state, &rows[i].field, base, arg);
+		set_field(state, &rows[i].field, parse->base, arg);
 	return i < nr;
+}
+
+static error_t parse_key(int key, char *arg, struct argp_state *state)
+{
+	const struct parse *parse = state->input;
+	const struct usage *usage = parse->usage;
+
+	if (take_option(state, parse, key, arg))
+		return 0;
+	if (key == ARGP_KEY_ARG && usage->arg)
+		usage->arg(state, parse->base, arg);
+	else if (key == ARGP_KEY_ARG)
+		bad_option(state, "unexpected argument '%s'", arg);
+	else if (key == ARGP_KEY_END && usage->end)
+		usage->end(state, parse->base);
+	else
+		return ARGP_ERR_UNKNOWN;
+	return 0;
+}
+
+/* argp's own complaints begin with the path of the tool, which for that time is its name. */
+void read_options(const struct usage *usage, int argc, char **argv, void *base)
+{
+	char *path = argc ? argv[0] : NULL, *slash = path ? strrchr(path, '/') : NULL;
+	struct argp_option *options = must_alloc((usage->nr + 1) * sizeof(*options));
+	struct argp argp = { options, parse_key, usage->args, usage->doc, NULL, NULL, NULL };
+	struct parse parse = { usage, base };
+
+	for (size_t i = 0; i < usage->nr; i++) {
+		const struct option_row *row = &usage->rows[i];
+
+		options[i] = (struct argp_option){
+			.name	= row->name,
+			.key	= row->name ? row_key(usage->rows, i) : 0,
+			.arg	= row->arg,
+			.flags	= row->help ? 0 : OPTION_ALIAS,
+			.doc	= row->help,
+			.group	= row->name ? 0 : row->key,
+		};
+	}
+	if (slash)
+		argv[0] = slash + 1;
+	argp_parse(&argp, argc, argv, usage->in_order ? ARGP_IN_ORDER : 0, NULL, &parse);
+	if (path)
+		argv[0] = path;		/* by which the loader still says where we are */
+	free(options);
 }

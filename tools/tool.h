@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct argp;
-struct argp_option;
 struct argp_state;
 
 /* What the process says at its end; argp says EXIT_INPUT, too. */
@@ -71,49 +69,39 @@ bool colours_wanted(void);
 /* Did all of standard output arrive? @code; or, where that is good, EXIT_WRONG, and it is said. */
 enum exit_code finish_output(enum exit_code code);
 
-/* argp_parse(), whose own complaints begin with the tool's name, too, and not with its path. */
-void read_options(const struct argp *argp, int argc, char **argv, unsigned int flags, void *input);
-
 /* Arguments of --@name; a mistake is said, and ends the process. */
 uint64_t option_number(struct argp_state *state, const char *name, const char *arg, uint64_t min,
 		       uint64_t max);
 double option_seconds(struct argp_state *state, const char *name, const char *arg, double min,
+		      double max);
+/* A number with at most three digits behind the point, times 1,000. */
+uint64_t option_milli(struct argp_state *state, const char *name, const char *arg, double min,
 		      double max);
 /* Which of @words, which end with NULL. */
 unsigned int option_word(struct argp_state *state, const char *name, const char *arg,
 			 const char *const *words);
 
 /**
- * struct option_field - an option that goes into a field of a struct as it is
+ * struct option_field - where a value goes that is taken as it is
  * @name: of an option that takes a number or a word
  * @offset: of a uint32_t for numbers and @words, a bool where neither is, a const char * with @is_text
+ * @scale: of a number: what it is times, in a uint64_t; 0: a uint32_t has it
  * @min, @max: of a number
  */
 struct option_field {
-	int key;
 	const char *name;
 	size_t offset;
-	uint32_t min, max;
+	uint64_t scale, min, max;
 	const char *const *words;
 	bool is_text;
 };
-
-#define OPTION_NONE	{ 0, NULL, 0, 0, 0, NULL, false }
-#define OPTION_NUMBER(key, name, type, field, min, max) \
-	{ key, name, offsetof(type, field), min, max, NULL, false }
-#define OPTION_WORD(key, name, type, field, words)	{ key, name, offsetof(type, field), 0, 0, words, false }
-#define OPTION_FLAG(key, type, field)	{ key, NULL, offsetof(type, field), 0, 0, NULL, false }
-#define OPTION_TEXT(key, type, field)	{ key, NULL, offsetof(type, field), 0, 0, NULL, true }
-
-/* Put it where it belongs, in the struct at @base; false: @key is none of @fields. */
-bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
-		int key, const char *arg);
 
 /**
  * struct option_row - an option as one row of a table: what --help says, and where its value goes
  * @name: NULL: @help is the heading of group @key
  * @key: its letter; 0: it has none
  * @arg: what --help calls its argument; NULL: it takes none
+ * @help: NULL: another name of the row above
  * @take: what is done with it, in the struct at @base; NULL: it goes into @field
  */
 struct option_row {
@@ -126,25 +114,41 @@ struct option_row {
 };
 
 #define ROW_HEAD(group, help) \
-	{ NULL, group, NULL, help, NULL, OPTION_NONE }
+	{ NULL, group, NULL, help, NULL, { NULL, 0, 0, 0, 0, NULL, false } }
 #define ROW_NUMBER(name, key, arg, type, field, min, max, help) \
-	{ name, key, arg, help, NULL, OPTION_NUMBER(0, name, type, field, min, max) }
+	{ name, key, arg, help, NULL, { name, offsetof(type, field), 0, min, max, NULL, false } }
+#define ROW_SCALED(name, key, arg, type, field, scale, min, max, help) \
+	{ name, key, arg, help, NULL, { name, offsetof(type, field), scale, min, max, NULL, false } }
 #define ROW_WORD(name, key, arg, type, field, words, help) \
-	{ name, key, arg, help, NULL, OPTION_WORD(0, name, type, field, words) }
+	{ name, key, arg, help, NULL, { name, offsetof(type, field), 0, 0, 0, words, false } }
 #define ROW_FLAG(name, key, type, field, help) \
-	{ name, key, NULL, help, NULL, OPTION_FLAG(0, type, field) }
+	{ name, key, NULL, help, NULL, { NULL, offsetof(type, field), 0, 0, 0, NULL, false } }
 #define ROW_TEXT(name, key, arg, type, field, help) \
-	{ name, key, arg, help, NULL, OPTION_TEXT(0, type, field) }
-#define ROW_TAKE(name, key, arg, take, help)	{ name, key, arg, help, take, OPTION_NONE }
+	{ name, key, arg, help, NULL, { NULL, offsetof(type, field), 0, 0, 0, NULL, true } }
+#define ROW_TAKE(name, key, arg, take, help) \
+	{ name, key, arg, help, take, { NULL, 0, 0, 0, 0, NULL, false } }
 
-/*
- * The rows as argp wants them: @options has one more, which ends them. Keys are those or, from
- * @first on, made.
+/**
+ * struct usage - a command line
+ * @rows, @nr: its options
+ * @args, @doc: for --help
+ * @arg: an argument has come; NULL: none may
+ * @end: all has been read; NULL: that needs no check
+ * @in_order: arguments and options come as they stand there
  */
-void option_rows(const struct option_row *rows, size_t nr, int first, struct argp_option *options);
+struct usage {
+	const struct option_row *rows;
+	size_t nr;
+	const char *args;
+	const char *doc;
+	void (*arg)(struct argp_state *state, void *base, const char *arg);
+	void (*end)(struct argp_state *state, void *base);
+	bool in_order;
+};
 
-/* As option_set(). */
-bool option_row_set(struct argp_state *state, const struct option_row *rows, size_t nr, int first,
-		    void *base, int key, const char *arg);
+#define OPTION_ROWS(rows)	(rows), sizeof(rows) / sizeof((rows)[0])
+
+/* Read it into the struct at @base; a mistake is said, after the tool's name, and ends the process. */
+void read_options(const struct usage *usage, int argc, char **argv, void *base);
 
 #endif /* TOOLS_TOOL_H */

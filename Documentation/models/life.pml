@@ -90,7 +90,7 @@ next:		skip
 	od
 }
 
-/* kv_entry_try_get() by a handle: one load and one swap. */
+/* kv_edge_try_get() by a handle: one load and one swap. */
 proctype weak()
 {
 	byte w_gen, was;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A magazine between its owner, who takes and gives blocks without a lock, and whoever drains it with
- * the pool's lock: pool/mag.h. The owner's stores wait in a buffer, first in first out, and become
+ * the pool's lock: percpu/mag.h. The owner's stores wait in a buffer, first in first out, and become
  * visible some time; its loads do not wait for them. That is what x86 does, and the only way in which
  * the two can miss each other; other machines need acquire and release besides, which are there.
  *
@@ -132,7 +132,7 @@ inline fence_all()
 	fi
 }
 
-/* __mags_drain(), and later on arm(). */
+/* mags_drain(), and later on arm(). */
 proctype drainer()
 {
 	byte where, what, drains = 0;

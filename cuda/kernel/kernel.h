@@ -74,10 +74,8 @@ struct kv_kernel_plane {
  * @chunk_bytes: that a group copies at a time; a multiple of 16
  * @dst_plane: see @dst_planes
  * @first_word: where in @word of this launch the moves begin
- * @fill: for the fill kernels: the byte, four times
  *
- * The length of a piece is taken from the source's plane; the fill kernels look at the destination
- * only, but want both.
+ * The length of a piece is taken from the source's plane.
  */
 struct kv_move_head {
 	u64 src_planes;
@@ -91,8 +89,7 @@ struct kv_move_head {
 	u32 chunk_bytes;
 	u32 dst_plane;
 	u32 first_word;
-	u32 fill;
-	u32 reserved;
+	u32 reserved[2];
 };
 
 struct kv_move_args {

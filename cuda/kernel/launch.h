@@ -45,7 +45,7 @@ u32 kv_launch_alike(const struct kvmm_plane *src, const struct kvmm_plane *dst, 
  * @head: overwritten
  * @src: planes to read
  * @dst: planes to write; the same object as @src for moves inside a pool
- * @vectors: for kv_move16 or the fill kernels; otherwise for kv_move1
+ * @vectors: for kv_move16; otherwise for kv_move1
  *
  * Return: threads of a group, a power of two from 64 to 256; -EINVAL planes that no kernel can
  * serve: not as many on both sides, a piece of 0 or of 2 GiB or more, unequal pieces, a piece

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The kernels: move blocks, fill them, sum them up.
+ * The kernels: move blocks, sum them up.
  *
  * The work of a move is blocks x planes x chunks, all of one size but for the ends of pieces;
  * groups of threads take the chunks in turn. It is hard to keep enough bytes under way: each
@@ -195,20 +195,6 @@ kv_kernel_inline void copy1(const struct kv_thread *self, const struct kv_move_h
 		store1(job.dst + at, load1(job.src + at));
 }
 
-kv_kernel_inline void fill(const struct kv_thread *self, const struct kv_move_head *head,
-			   struct job job)
-{
-	u64 pattern = (u64)head->fill << 32 | head->fill;
-	struct vec v = { pattern, pattern };
-	u32 whole = job.dst % VEC_BYTES ? 0 : job.bytes / VEC_BYTES * VEC_BYTES;
-	u32 at;
-
-	for (at = self->nr * VEC_BYTES; at < whole; at += self->nr_threads * VEC_BYTES)
-		store16(job.dst + at, v);
-	for (at = whole + self->nr; at < job.bytes; at += self->nr_threads)
-		store1(job.dst + at, head->fill);
-}
-
 /* A kernel, and its twin that finds the moves in memory. */
 #define DEFINE_MOVE_KERNELS(name, act)						\
 kv_kernel_inline void name##_body(const struct kv_thread *self,			\
@@ -257,7 +243,6 @@ KERNEL(name##_list, kv_move_head, name##_list_body)
 
 DEFINE_MOVE_KERNELS(kv_move16, copy16)
 DEFINE_MOVE_KERNELS(kv_move1, copy1)
-DEFINE_MOVE_KERNELS(kv_fill, fill)
 
 /* Both words of a vector. */
 kv_kernel_inline u64 sum_vec(struct vec v, u64 pos)
@@ -409,8 +394,6 @@ const struct kv_kernel kv_kernels[] = {
 	{ "kv_move16_list",	kv_move16_list,	sizeof(struct kv_move_head) },
 	{ "kv_move1",		kv_move1,	sizeof(struct kv_move_args) },
 	{ "kv_move1_list",	kv_move1_list,	sizeof(struct kv_move_head) },
-	{ "kv_fill",		kv_fill,	sizeof(struct kv_move_args) },
-	{ "kv_fill_list",	kv_fill_list,	sizeof(struct kv_move_head) },
 	{ "kv_sum",		kv_sum,		sizeof(struct kv_sum_args) },
 	{ "kv_move_sum",	kv_move_sum,	sizeof(struct kv_move_sum_args) },
 	{ NULL, NULL, 0 },

@@ -47,7 +47,6 @@ struct kvmm_events {
 struct pool_events {
 	struct kv_feed		feed;		/* see there */
 	u64			bytes;		/* fixed at creation */
-	u32			nr_ring;	/* fixed at creation */
 	struct kvmm_events	*first;		/* compact_lock */
 	u64			nr_lookups;	/* atomic; that consumers were told of */
 	bool			clears;		/* both locks; all names go, in one event */

@@ -36,7 +36,6 @@ static struct pool_events *make_feed(const struct kvmm_pool *pool, u32 nr_ring)
 		free_feed(of);
 		return NULL;
 	}
-	of->nr_ring = nr_ring;
 	of->bytes = sizeof(*of) + (u64)nr_ring * sizeof(struct kv_ring_slot) +
 		    (u64)pool->nr_blocks * sizeof(*of->feed.parent);
 	return of;

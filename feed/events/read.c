@@ -3,6 +3,9 @@
 #include <limits.h>
 
 #include <kv/env.h>
+#include <kv/feed.h>
+#include <kv/sort.h>
+#include <kvmm/ext/control.h>
 
 #include "events.h"
 
@@ -99,41 +102,12 @@ static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64
 
 /* ---- order ---- */
 
-static bool comes_later(const struct kvmm_event *a, const struct kvmm_event *b)
+static bool comes_later(const struct kvmm_event *a, const struct kvmm_event *b, const void *arg)
 {
 	if (a->position != b->position)
 		return a->kind == KVMM_EVENT_STORED ? a->position > b->position :
 						      a->position < b->position;
 	return a->seq > b->seq;
-}
-
-static void sift(struct kvmm_event *buf, u32 at, u32 nr)
-{
-	kv_assert(at < nr);
-	for (u32 child = 2 * at + 1; child < nr; at = child, child = 2 * at + 1) {
-		struct kvmm_event event = buf[at];
-
-		if (child + 1 < nr && comes_later(&buf[child + 1], &buf[child]))
-			child++;
-		if (!comes_later(&buf[child], &event))
-			return;
-		buf[at] = buf[child];
-		buf[child] = event;
-	}
-}
-
-/* In place, and without memory: libc's may allocate. */
-static void sort(struct kvmm_event *buf, u32 nr)
-{
-	for (u32 i = nr / 2; i-- > 0;)
-		sift(buf, i, nr);
-	for (u32 end = nr; end-- > 1;) {
-		struct kvmm_event last = buf[0];
-
-		buf[0] = buf[end];
-		buf[end] = last;
-		sift(buf, 0, end);
-	}
 }
 
 /* ---- calls ---- */
@@ -156,14 +130,13 @@ int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_
 	events->read += nr;
 	events->lost += *nr_lost;
 	if (events->attr.flags & KVMM_EVENTS_SORTED)
-		sort(buf, nr);
+		kv_sort(buf, nr, comes_later, NULL);
 	return nr;
 }
 
-void kvmm_events_flush(struct kvmm_events *events)
+void kv_events_flush(struct kvmm_events *events)
 {
-	if (events)
-		events->flushed = kv_ring_head(ring_of(events));
+	events->flushed = kv_ring_head(ring_of(events));
 }
 
 int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
@@ -182,18 +155,16 @@ int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
 int kvmm_events_get_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat)
 {
 	struct kvmm_events_stat known;
-	size_t size;
 
 	if (kv_inherited(events))
 		return -ECHILD;
-	if (!events || !stat || stat->size < sizeof(size))
+	if (!events || kv_sized_is_bad(stat))
 		return -EINVAL;
-	size = stat->size;
 	known = (struct kvmm_events_stat){
-		.size = size, .happened = kv_ring_head(ring_of(events)), .read = events->read,
+		.happened = kv_ring_head(ring_of(events)), .read = events->read,
 		.skipped = events->skipped, .lost = events->lost, .bytes = events->of->bytes,
 		.cursor = events->cursor,
 	};
-	memcpy(stat, &known, min(size, sizeof(known)));
+	kv_give_sized(stat, &known, sizeof(known));
 	return 0;
 }

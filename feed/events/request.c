@@ -16,6 +16,7 @@
 
 #include <kv/env.h>
 #include <kv/feed.h>
+#include <kvmm/ext/control.h>
 
 #include "events.h"
 
@@ -136,12 +137,10 @@ static void read_head(const struct kvmm_event *event, struct kvmm_event_request 
 int kvmm_event_get_request(const struct kvmm_event *event, struct kvmm_event_request *request)
 {
 	struct kvmm_event_request known = { 0 };
-	size_t size;
 
-	if (!event || !request || request->size < sizeof(size) ||
+	if (!event || kv_sized_is_bad(request) ||
 	    event->kind < KVMM_EVENT_REQUEST || event->kind > KVMM_EVENT_LOOKUP_KEYS)
 		return -EINVAL;
-	size = request->size;
 	if (event->kind == KVMM_EVENT_REQUEST_KEYS || event->kind == KVMM_EVENT_LOOKUP_KEYS) {
 		known.request = kv_domain_word(event->domain);
 		known.first = event->position;
@@ -151,7 +150,6 @@ int kvmm_event_get_request(const struct kvmm_event *event, struct kvmm_event_req
 	} else {
 		read_head(event, &known);
 	}
-	known.size = size;
-	memcpy(request, &known, min(size, sizeof(known)));
+	kv_give_sized(request, &known, sizeof(known));
 	return 0;
 }

@@ -14,6 +14,7 @@
  */
 #include <kv/rcu.h>
 #include <kv/tier.h>
+#include <kvmm/ext/control.h>
 #include <tier/pool/tier.h>
 
 #include "events.h"
@@ -42,17 +43,6 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 		memcpy(&event->parent, before, sizeof(event->parent));
 	/* All of it is of one generation, or the block has gone since, with a record of that. */
 	return kv_is_still(&entry->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
-}
-
-int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap)
-{
-	if (!events || !snap)
-		return -EINVAL;
-	if (pool_refusal(events->pool) == -ECHILD)
-		return -ECHILD;
-	events->settle = UINT64_MAX;
-	*snap = (struct kvmm_snapshot){ .watermark = kv_ring_head(ring_of(events)) };
-	return 0;
 }
 
 /* Of the host's tier, or of the disk below it. */
@@ -104,10 +94,15 @@ int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,
 {
 	u32 nr = 0;
 
-	if (!events || !snap || !buf || !max)
+	if (!events || !snap || !buf != !max)
 		return -EINVAL;
 	if (pool_refusal(events->pool) == -ECHILD)
 		return -ECHILD;
+	if (!buf) {
+		events->settle = UINT64_MAX;
+		*snap = (struct kvmm_snapshot){ .watermark = kv_ring_head(ring_of(events)) };
+		return 0;
+	}
 	while (nr < max && next_name(events, snap, &buf[nr])) {
 		buf[nr].seq = snap->watermark;
 		nr += events_wants(events, buf[nr].kind, buf[nr].medium, buf[nr].position);

@@ -11,6 +11,8 @@
 #include <kvmm/ext/slab.h>
 #include <kvmm/types.h>
 
+struct kv_zone;
+
 /* How long the blocks are expected to stay where they are, and so where they go. */
 enum kv_placement {
 	KV_PLACE_MOVABLE,	/* best fit, bottom-up */
@@ -20,25 +22,25 @@ enum kv_placement {
 };
 
 /* @nr blocks in at most @max_runs runs: number of extents in @ext, -ENOSPC or -EINVAL. */
-int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
+int kv_alloc_runs(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
 		  struct kvmm_extent *ext);
 
 /* Give @nr_ext extents back, all of them: 0, or -EUCLEAN if the zone says that one was free. */
-int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
+int kv_free_runs(struct kv_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
 
-/* ---- reserve.c: set aside, neither allocated nor freed ---- */
+/* ---- reserve.c, alloc.c: set aside, neither allocated nor freed ---- */
 
 /* Length of the free run that begins at @end. */
-u32 kv_free_behind(struct kvmm_zone *zone, u32 end);
+u32 kv_free_behind(struct kv_zone *zone, u32 end);
 
 /* As many of the blocks behind @end as are free, at least @nr and at most @most: how many, or 0. */
-u32 kv_reserve_behind(struct kvmm_zone *zone, u32 end, u32 nr, u32 most);
+u32 kv_reserve_behind(struct kv_zone *zone, u32 end, u32 nr, u32 most);
 
 /* One run of at least @nr blocks, of @most if there is such a run: its length, or 0. */
-u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start);
+u32 kv_reserve_run(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start);
 
 /* Give some back: 0, or -EUCLEAN if the zone says that one was free. */
-int kv_unreserve(struct kvmm_zone *zone, u32 start, u32 nr);
+int kv_unreserve(struct kv_zone *zone, u32 start, u32 nr);
 
 /* @nr that were set aside are allocated now. */
 void kv_reserved_used(u32 nr);
@@ -50,21 +52,45 @@ void kv_reserved_used(u32 nr);
  * were held: parts of a pool may be looked after elsewhere. No events are counted. Returns how many
  * blocks. If the zones contradict each other a block may be free in neither: a recount finds it.
  */
-u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi);
+u32 kv_pass_free(struct kv_zone *from, struct kv_zone *to, u32 lo, u32 hi);
 
 /* The first @nr blocks in a run from @lo on that are free at this moment, or KV_NONE. */
-u32 kv_find_free(struct kvmm_zone *zone, u32 nr, u32 lo);
+u32 kv_find_free(struct kv_zone *zone, u32 nr, u32 lo);
+
+/* ---- alloc.c ---- */
 
 /* Blocks in no extent, as of one moment. */
-u32 kv_zone_nr_free(struct kvmm_zone *zone);
+u32 kv_zone_nr_free(struct kv_zone *zone);
 
 /* Engines that round requests up take back whole allocations only. */
-bool kv_zone_rounds(const struct kvmm_zone *zone);
+bool kv_zone_rounds(const struct kv_zone *zone);
 
 /* Does a free run of @nr blocks serve any request of so many, wherever it lies? */
-bool kv_zone_takes_any_run(const struct kvmm_zone *zone);
+bool kv_zone_takes_any_run(const struct kv_zone *zone);
 
-/* ---- slab_stat.c ---- */
+/* ---- slab_stat.c, slab_check.c ---- */
+
+/**
+ * struct kv_slab_shape - what a slab looks like
+ * @stride: bytes from one object to the next: its size, rounded up to the alignment
+ * @slab_bytes: of all its blocks
+ * @waste_bytes: of those outside all objects: gaps between objects, and what is over at the end
+ * @nr_blocks: base blocks in a slab
+ * @nr_objects: objects in a slab
+ * @block_align: its first block is a multiple of this power of two
+ * @nr_colours: different beginnings
+ * @waste_pm: @waste_bytes per mille of @slab_bytes, rounded up
+ */
+struct kv_slab_shape {
+	u64 stride;
+	u64 slab_bytes;
+	u64 waste_bytes;
+	u32 nr_blocks;
+	u32 nr_objects;
+	u32 block_align;
+	u32 nr_colours;
+	u32 waste_pm;
+};
 
 /**
  * struct kv_slab_row - one cache, with its name
@@ -74,26 +100,26 @@ bool kv_zone_takes_any_run(const struct kvmm_zone *zone);
 struct kv_slab_row {
 	char name[KVMM_SLAB_NAME_BYTES];
 	struct kvmm_slab_stat stat;
-	struct kvmm_slab_shape shape;
+	struct kv_slab_shape shape;
 };
 
+/* Caches of the process. */
+u32 kv_slab_nr(void);
+
 /**
- * kv_slab_next() - walk the caches of a zone, or all if it is NULL
+ * kv_slab_next() - walk the caches of the process
  * @cursor: 0 at first; moved on by each call
  *
  * Caches that are made or destroyed meanwhile may be missed, or shift others into being missed.
  *
- * Return: 0; -ENOENT that was all; -EINVAL.
+ * Return: 0; -ENOENT that was all.
  */
-int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
-
-/* Recompute everything: 0; -EUCLEAN it refuses further calls; -ENOMEM; -EINVAL. */
-int kv_slab_cache_check(struct kvmm_slab_cache *cache);
+int kv_slab_next(u32 *cursor, struct kv_slab_row *row);
 
 /*
- * The caches of a zone, or all if it is NULL, as /proc/slabinfo has them; "pages" are base blocks.
- * Of zones that have caches of one name the second is "name#1". Length of the whole text; -EINVAL.
+ * The caches of the process, as /proc/slabinfo has them; "pages" are base blocks. The second cache
+ * of one name is "name#1". Length of the whole text.
  */
-int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
+int kv_slab_info(char *buf, size_t bytes);
 
 #endif /* KV_ALLOC_H */

@@ -60,6 +60,15 @@ static inline void kv_clear_bit(u64 *bits, u32 at)
 	bits[at / KV_WORD_BITS] &= ~BIT64(at % KV_WORD_BITS);
 }
 
+static inline void kv_put_bits(u64 *bits, u32 at, u32 nr, bool on)
+{
+	for (; nr; nr--, at++)
+		if (on)
+			kv_set_bit(bits, at);
+		else
+			kv_clear_bit(bits, at);
+}
+
 /* The first set bit from @at on of @nr_bits, or KV_NONE. */
 static inline u32 kv_next_bit(const u64 *bits, u32 nr_bits, u32 at)
 {

@@ -11,6 +11,7 @@
 
 #include <kv/dev.h>
 #include <kv/types.h>
+#include <kvmm/compact.h>
 
 /**
  * enum kv_goal - the purpose of a plan

@@ -111,23 +111,16 @@ struct kv_host_mem {
 	u32 nr_chunks;
 };
 
-/* The forms in which an area's memory can be exported: bits of exports. */
-#define KV_EXPORT_FD		(1u << 0)	/* a file descriptor of this host */
-#define KV_EXPORT_FABRIC	(1u << 1)	/* 64 bytes, for hosts of one fabric */
-#define KV_FABRIC_BYTES		64u
-
 /**
  * struct kv_area_attr - device memory that grows and shrinks at fixed addresses
  * @max_bytes: addresses to set aside
  * @handle_bytes: the unit of growing and shrinking, a power of two; 0 = the device's choice
- * @keep_bytes: memory kept for the next grow when shrinking; the rest goes back to the device
- * @exports: KV_EXPORT_* wanted
+ * @is_shared: its memory is to be exported
  */
 struct kv_area_attr {
 	u64 max_bytes;
 	u64 handle_bytes;
-	u64 keep_bytes;
-	u32 exports;
+	bool is_shared;
 };
 
 /**
@@ -136,32 +129,25 @@ struct kv_area_attr {
  * @max_bytes: as asked for, in whole units; fixed
  * @unit_bytes: all offsets and lengths are multiples of it; fixed
  * @present_bytes: there is memory behind
- * @kept_bytes: held for the next grow
  * @stuck_bytes: neither usable nor given back, because the driver failed half-way
- * @exports: KV_EXPORT_* that will work; fixed
- * @is_elastic: false: all memory was allocated at creation, and stays; fixed
+ * @is_shared: area_export will work; fixed
  */
 struct kv_area_info {
 	u64 addr;
 	u64 max_bytes;
 	u64 unit_bytes;
 	u64 present_bytes;
-	u64 kept_bytes;
 	u64 stuck_bytes;
-	u32 exports;
-	bool is_elastic;
+	bool is_shared;
 };
 
 struct kv_area;
 
 /**
  * struct kv_dev_stat - counts since the device was opened
- * @path: by enum kv_copy_path: submissions, driver calls, pieces, bytes, host time to submit
- * @done_bytes: copied in fences that a thread waited for ...
- * @busy_ns: ... and the time from submission, or from the end of the one before, to completion
+ * @path: by enum kv_copy_path: submissions, driver calls, pieces
  * @fallback: by enum kv_fallback
- * @nr_copies: calls of copy_blocks and move_blocks that did not fail
- * @nr_waves: groups of moves that had to run one after the other
+ * @nr_copies: calls of copy_blocks that did not fail
  * @nr_failed: fences that ended with -EIO
  * @nr_stalls: submissions that had to wait for room
  * @mib_per_s: by kv_copy_dir and kv_copy_path, as measured at the start; 0 = not measured
@@ -173,14 +159,9 @@ struct kv_dev_stat {
 		u64 nr;
 		u64 nr_calls;
 		u64 nr_pieces;
-		u64 bytes;
-		u64 submit_ns;
 	} path[KV_NR_PATHS];
-	u64 done_bytes;
-	u64 busy_ns;
 	u64 fallback[KV_NR_FALLBACKS];
 	u64 nr_copies;
-	u64 nr_waves;
 	u64 nr_failed;
 	u64 nr_stalls;
 	u32 mib_per_s[KV_NR_COPY_DIRS][KV_NR_PATHS];
@@ -214,11 +195,9 @@ enum kv_knob {
  *	system lets us: see @mem. 0, -ENOMEM, -EINVAL
  * @host_free: give it back; nothing submitted may still use it
  *
- * @move_blocks: submit moves inside @planes, after @after, as if they were done one after the
- *	other. 0 and *@fence, or an error and nothing done: -EINVAL a bad fence, or what is no
- *	memory; -EIO also if @after has failed
- * @copy_blocks: the same between any planes. Also -EOPNOTSUPP a direction that is not to be had
- * @fill_blocks: blocks @runs[i].dst to .dst + .nr := @byte, after @after; .src is not looked at
+ * @copy_blocks: submit moves inside planes or between any. 0 and *@fence, or an error and nothing
+ *	done: -EINVAL a bad fence, or what is no memory; -EOPNOTSUPP a direction that is not to be
+ *	had; -EIO also if .after has failed
  * @sum_blocks: checksums of @nr blocks from @first on, see kernel.h; complete on return, @after
  *	has been waited for: 0, -EIO
  *
@@ -233,7 +212,6 @@ enum kv_knob {
  * @join: *@fence := all of @fences: 0; -EIO one has failed
  * @poll: status of @fence: 0; -EAGAIN it is not complete; -EIO; -EINVAL no device gave that one out
  * @wait: until @fence is complete: its status, 0 or -EIO
- * @wait_until: the same, but at most until @deadline_ns of kv_clock_ns(): also -ETIMEDOUT
  *
  * @sees_end: may a fence that failed be of work that still runs? 0: no, all has come to its end;
  *	-EAGAIN: it cannot be seen now; -EIO: never again, the device is lost. No wait. NULL: 0
@@ -242,20 +220,20 @@ enum kv_knob {
  * @read: device memory to host memory, complete on return: 0, -EIO
  * @fill: @bytes of device memory := @byte, complete on return: 0, -EIO
  *
- * @area_create: 0; -EINVAL; -ENOMEM no addresses, or no memory where it is not elastic
+ * @area_create: 0; -EINVAL; -ENOMEM no addresses; -EOPNOTSUPP the device has none: all calls for
+ *	areas but this one and @area_import may be NULL then
  * @area_destroy: takes NULL; nothing submitted may still use it
  * @area_info: the area's state
  * @area_grow: memory behind [@offset, @offset + @bytes), content undefined; what is there already
  *	stays: 0, -ENOMEM, -EINVAL; -EUCLEAN part of it is stuck
  * @area_shrink: no memory behind it any more. The caller sees to it that nothing on the device can
- *	touch it, now or later. 0; -EINVAL; -EBUSY part of it was exported; -EOPNOTSUPP not elastic;
- *	-EIO the driver failed half-way: the part that is gone is gone, see area_info
- * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: an int, or KV_FABRIC_BYTES.
- *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
- * @area_import: an area of one unit, which is what @handle, exported as @kind by any process of
- *	this host, or of this fabric, stands for: @bytes of memory of any device of the driver. The
- *	handle stays the caller's. 0; -EOPNOTSUPP this device cannot; -EINVAL it is none of that
- *	size; -ENOMEM; -EIO
+ *	touch it, now or later. 0; -EINVAL; -EBUSY part of it was exported; -EIO the driver failed
+ *	half-way: the part that is gone is gone, see area_info
+ * @area_export: the unit at @offset as a file descriptor. It cannot be shrunk from then on. 0;
+ *	-EOPNOTSUPP; -EINVAL; -ENXIO no memory there
+ * @area_import: an area of one unit, which is what @fd, exported by any process of this host,
+ *	stands for: @bytes of memory of any device of the driver. It stays the caller's. 0;
+ *	-EOPNOTSUPP this device cannot; -EINVAL it is none of that size; -ENOMEM; -EIO
  *
  * @tune: 0; -EINVAL
  * @stat: a snapshot
@@ -271,13 +249,7 @@ struct kv_dev_ops {
 	int (*host_alloc)(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem *mem);
 	void (*host_free)(struct kv_dev *dev, struct kv_host_mem *mem);
 
-	int (*move_blocks)(struct kv_dev *dev, const struct kv_planes *planes,
-			   const struct kv_move *moves, u32 nr, struct kv_fence after,
-			   struct kv_fence *fence);
 	int (*copy_blocks)(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence);
-	int (*fill_blocks)(struct kv_dev *dev, const struct kv_planes *planes,
-			   const struct kv_move *runs, u32 nr, u8 byte, struct kv_fence after,
-			   struct kv_fence *fence);
 	int (*sum_blocks)(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 			  struct kv_fence after, u64 *sums);
 
@@ -292,7 +264,6 @@ struct kv_dev_ops {
 		    struct kv_fence *fence);
 	int (*poll)(struct kv_dev *dev, struct kv_fence fence);
 	int (*wait)(struct kv_dev *dev, struct kv_fence fence);
-	int (*wait_until)(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns);
 	int (*sees_end)(struct kv_dev *dev);
 
 	int (*write)(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes);
@@ -305,9 +276,8 @@ struct kv_dev_ops {
 	void (*area_info)(struct kv_area *area, struct kv_area_info *info);
 	int (*area_grow)(struct kv_area *area, u64 offset, u64 bytes);
 	int (*area_shrink)(struct kv_area *area, u64 offset, u64 bytes);
-	int (*area_export)(struct kv_area *area, u64 offset, u32 kind, void *handle);
-	int (*area_import)(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
-			   struct kv_area **area);
+	int (*area_export)(struct kv_area *area, u64 offset, int *fd);
+	int (*area_import)(struct kv_dev *dev, int fd, u64 bytes, struct kv_area **area);
 
 	int (*tune)(struct kv_dev *dev, enum kv_knob knob, u64 value);
 	void (*stat)(struct kv_dev *dev, struct kv_dev_stat *stat);

@@ -149,15 +149,11 @@ struct kvmm_disk;
 struct kvmm_disk_stat;
 void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
 
-/*
- * Names, of stores that remember them: KVMM_DISK_NAMES. Client @number of a tier is told of what is
- * of @layout, all that is there included; @feed NULL: no longer. Takes the store's lock.
- */
+/* kv_tier_ops.tell and .next_name, of stores with KVMM_DISK_NAMES. Take the store's lock. */
 struct kv_feed;
 struct kv_tier_name;
-void kv_disk_listen(struct kvmm_disk *disk, u32 number, u64 layout, struct kv_feed *feed);
-/* One that is there, from *@cursor on, which moves on; false: no more. Takes the store's lock. */
-bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name);
+void kv_disk_listen(void *store, u32 number, u64 layout, struct kv_feed *feed);
+bool kv_disk_next_name(void *store, u64 layout, u64 *cursor, struct kv_tier_name *name);
 
 /** What kv_disk_lookup() says. */
 enum kv_disk_answer {
@@ -171,32 +167,46 @@ enum {
 	KV_DISK_WIPE = 1u << 0,	/**< for good: it is not there after an opening, either */
 };
 
-/** Where a listing is; all 0 to begin with. */
-struct kv_disk_cursor {
-	uint32_t segment;
-	uint32_t record;
-	uint64_t seq;
-};
-
 /* Recount everything that is in memory: 0; -EUCLEAN, and the log says what is wrong. */
 int kv_disk_check(struct kvmm_disk *disk);
 
-/*
- * Take all submissions of @tag back; how many records. Their completions still come, with
- * -ECANCELED unless they are on their way to the caller already; until then buffers are in use.
+/**
+ * struct kv_disk_done - what became of one record
+ * @tag: of its submission
+ * @index: in it
+ * @status: 0 or -errno, as kvmm_disk_put() and kvmm_disk_get() have it; of a put -ECANCELED it was
+ *	forgotten meanwhile, -EAGAIN the last segments are not finished yet: put it again later
+ * @bytes: length of the record, if @status is 0 or -ENOBUFS
+ * @is_put: what it was
  */
-int kv_disk_abort(struct kvmm_disk *disk, u64 tag);
+struct kv_disk_done {
+	u64 tag;
+	u32 index;
+	s32 status;
+	u32 bytes;
+	bool is_put;
+};
 
-/* An eventfd of the store's: can be read when kvmm_disk_poll() may be of use; -EOPNOTSUPP. */
-int kv_disk_event(struct kvmm_disk *disk);
+/*
+ * Write or read records as kvmm_disk_put() and kvmm_disk_get() do, but do not wait for the disk,
+ * apart from the 4 KiB written to open the next segment. Each record gets a completion, until which
+ * its data is borrowed. 0; -EINVAL, -ENOMEM nothing was done.
+ */
+int kv_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,
+		       u32 flags, u64 tag);
+int kv_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets, u32 nr,
+		       u64 tag);
 
-/* Up to @max records that can be hit; how many, 0 at the end; -ENOMEM, -EINVAL. Waits for it. */
-int kv_disk_list(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
-		 struct kvmm_disk_entry *entries, u32 max);
+/*
+ * Carry submissions on, and fetch completions, in no order: how many. Without io_uring the call
+ * itself reads and writes, waiting for the disk, until there is a completion to return; with it, it
+ * computes checksums. Any thread, no lock held. Closing a store loses completions that were not
+ * fetched.
+ */
+u32 kv_disk_poll(struct kvmm_disk *disk, struct kv_disk_done *done, u32 max);
 
-/* By fingerprint, from memory: answers, lengths (or NULL); how many are hits from the first on. */
-int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u8 *answers,
-		   u32 *bytes);
+/* By fingerprint, from memory. */
+enum kv_disk_answer kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *name);
 
 /*
  * Drop records: how many were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
@@ -215,7 +225,11 @@ int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
  */
 int64_t kv_disk_reset(struct kvmm_disk *disk);
 
-/* Those of a layout (NULL: of all), as kv_disk_forget() without KV_DISK_WIPE; how many. */
-int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const u8 layout[16]);
+struct kvmm_tier;
+struct kvmm_tier_disk_attr;
+
+/** kv_tier_set_disk() - once, and before there are clients; see &struct kvmm_tier_attr.disk */
+int kv_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
+		     const struct kvmm_tier_disk_attr *attr);
 
 #endif /* KV_DISK_H */

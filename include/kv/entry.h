@@ -76,6 +76,8 @@
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
 /* PRIVATE, STAGED: seen in the batch being checked. EVICTING: was PARKED. FREE: pocketed. */
 #define KV_ENTRY_MARK		BIT64(32)
+/* PRIVATE, STAGED and marked: to be taken from its owner; with RESET, too: for good. */
+#define KV_ENTRY_CLAIM		KV_ENTRY_HIDDEN
 /* EVICTING only: other owners have its block; with RESET, too: for good. */
 #define KV_ENTRY_LENT		KV_ENTRY_MOVING
 #define KV_ENTRY_FLAGS		(0x1full << 28)
@@ -210,15 +212,33 @@ static inline u64 kv_word_life(u64 word)
 /* The error of a handle of the right generation that comes too late for @wanted, or too early. */
 static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 {
-	return kv_word_state(word) > wanted ? -ESTALE : -EINVAL;
+	/* RESET before it is REGISTERED: taken away for good. */
+	bool gone = kv_word_state(word) < KV_ENTRY_REGISTERED && word & KV_ENTRY_RESET;
+
+	return kv_word_state(word) > wanted || gone ? -ESTALE : -EINVAL;
 }
 
-/* The error of an owner that cannot hand its PRIVATE block on: it is written to, or claimed. */
+/* The error of an owner whose block is marked: twice in its batch; or it is being taken away. */
+static inline int kv_word_refuse_marked(u64 word)
+{
+	if (!(word & KV_ENTRY_CLAIM))
+		return -EINVAL;
+	return word & KV_ENTRY_RESET ? -ESTALE : -EBUSY;
+}
+
+/* The error of an owner that cannot hand its PRIVATE block on: it is written to, or marked. */
 static inline int kv_word_refuse_owner(u64 word)
 {
 	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
 		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
-	return word & KV_ENTRY_PINS ? -EBUSY : -EINVAL;
+	return word & KV_ENTRY_PINS ? -EBUSY : kv_word_refuse_marked(word);
+}
+
+/* PRIVATE or STAGED, and its owner's: not taken away for good. */
+static inline bool kv_word_is_owned(u64 word)
+{
+	return (kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED)) &&
+	       !(word & KV_ENTRY_RESET);
 }
 
 /* PRIVATE, neither written to nor claimed by the thread that frees it. */
@@ -234,14 +254,24 @@ static inline int kv_edge_unstage(u64 old, u64 *new)
 	*new = kv_word_with_state(old, KV_ENTRY_PRIVATE);
 	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
 		return kv_word_refuse(old, KV_ENTRY_STAGED);
-	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+	return likely(!(old & KV_ENTRY_MARK)) ? 0 : kv_word_refuse_marked(old);
 }
 
-/* Back, by the thread that has just taken that step, even if writers have begun meanwhile. */
+/* The same by the thread that has staged it, and marked it until now: no release is in between. */
+static inline int kv_edge_unstage_marked(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old & ~KV_ENTRY_MARK, KV_ENTRY_PRIVATE);
+	return likely(kv_word_is(old, KV_ENTRY_STAGED) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/*
+ * Back, by the thread that has just taken that step, even if writers have begun meanwhile. Not if
+ * it is taken away for good: the release counts it by the state that it has then.
+ */
 static inline int kv_edge_restage(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
-	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 : -EINVAL;
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) && kv_word_is_owned(old)) ? 0 : -EINVAL;
 }
 
 /* In a batch for the first time, by the owner: STAGED, or PRIVATE. */
@@ -250,7 +280,7 @@ static inline int kv_edge_mark(u64 old, u64 *new)
 	*new = old | KV_ENTRY_MARK;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
 		return kv_word_refuse(old, KV_ENTRY_STAGED);
-	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+	return likely(!(old & KV_ENTRY_MARK)) ? 0 : kv_word_refuse_marked(old);
 }
 
 static inline int kv_edge_mark_private(u64 old, u64 *new)
@@ -266,7 +296,7 @@ static inline int kv_edge_write(u64 old, u64 *new)
 	if (unlikely(!kv_word_is(old, KV_ENTRY_PRIVATE)))
 		return kv_word_refuse(old, KV_ENTRY_PRIVATE);
 	if (unlikely(old & KV_ENTRY_MARK))
-		return -ESTALE;
+		return kv_word_refuse_marked(old) == -EBUSY ? -EBUSY : -ESTALE;
 	return likely((old & KV_ENTRY_PINS) != KV_ENTRY_PINS) ? 0 : -EOVERFLOW;
 }
 
@@ -280,8 +310,27 @@ static inline int kv_edge_written(u64 old, u64 *new)
 
 static inline int kv_edge_unmark(u64 old, u64 *new)
 {
-	*new = old & ~KV_ENTRY_MARK;
+	*new = old & ~(KV_ENTRY_MARK | KV_ENTRY_CLAIM);
 	return likely(old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/*
+ * PRIVATE or STAGED, by a thread that takes the block from its owner, and may put it back by
+ * kv_edge_unmark(). -EBUSY: its owner is about to do something else with it.
+ */
+static inline int kv_edge_take(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MARK | KV_ENTRY_CLAIM;
+	if (kv_word_is_idle(old) || (kv_word_is(old, KV_ENTRY_STAGED) && !(old & KV_ENTRY_MARK)))
+		return 0;
+	return kv_word_is_owned(old) ? -EBUSY : -ESTALE;
+}
+
+/* It goes: handles are as good as stale, although the entry is freed some steps later. */
+static inline int kv_edge_taken(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_RESET;
+	return likely(old & KV_ENTRY_CLAIM) ? 0 : -EINVAL;
 }
 
 /* STAGED -> REGISTERED, by a registry under the bucket's lock. The owner's reference stays. */
@@ -717,22 +766,6 @@ static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 	return (struct kv_handle){ index, kv_word_gen(word) };
 }
 
-/* Upgrade a weak reference, or take one for a found entry: one load and one swap. */
-static inline int kv_entry_try_get(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_try_get);
-}
-
-static inline int kv_entry_get(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_get);
-}
-
-static inline int kv_entry_put(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_put);
-}
-
 /*
  * A PRIVATE block is written by a copy that goes on when the call has returned: 0, or as
  * kv_edge_write(). A check of the table keeps these two out, by a read section of the caller's.
@@ -753,62 +786,6 @@ static inline int kv_entry_write_end(struct kv_entries *entries, struct kv_handl
 	if (!err)
 		kv_fetch_sub(&entries->nr_written, 1);
 	return err;
-}
-
-static inline int kv_entry_pin(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_pin);
-}
-
-static inline int kv_entry_unpin(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_unpin);
-}
-
-static inline int kv_entry_unstage(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_unstage);
-}
-
-static inline int kv_entry_claim(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_claim);
-}
-
-static inline int kv_entry_unclaim(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_unclaim);
-}
-
-static inline int kv_entry_park(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_park);
-}
-
-static inline int kv_entry_hide(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_hide);
-}
-
-static inline int kv_entry_move(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_move);
-}
-
-static inline int kv_entry_moved(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_moved);
-}
-
-static inline int kv_entry_set_reset(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_set_reset);
-}
-
-static inline int kv_entry_clear_reset(const struct kv_entries *entries,
-				       struct kv_handle handle)
-{
-	return kv_handle_step(entries, handle, kv_edge_clear_reset);
 }
 
 /* ---- names ---- */

@@ -30,7 +30,7 @@ enum kv_evict_advice {
  *
  * @name: as in struct kvmm_pool_attr, up to the colon if there is one
  * @keeps_unnamed: blocks without key wait in this order too (vLLM's classic free queue) instead
- *	of going back to the zone
+ *	of going back to the zone; no other policy ever meets one
  * @bytes: side memory for @nr_blocks blocks
  * @init: zeroed memory of that size; nothing is in the order
  * @setup: the text behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init.
@@ -43,7 +43,7 @@ enum kv_evict_advice {
  * @hit: the block was hit; may be NULL
  * @hint: expected next use of the block; may be NULL
  * @advise: enum kv_evict_advice; 0, or -EOPNOTSUPP if this policy has no use for it; may be NULL
- * @enter: the last reference is gone; @key is NULL for a block without key
+ * @enter: the last reference is gone; @key is NULL for a block without key, see @keeps_unnamed
  * @leave: the block was hit again or freed
  * @pick: next victim, already out of the order, or KV_NONE
  * @take: this block out of the order, as if it had been picked
@@ -85,8 +85,6 @@ struct kv_evict_ops {
 extern const struct kv_evict_ops kv_evict_lrfu;		/* "lrfu": between LRU and LFU, by load */
 extern const struct kv_evict_ops kv_evict_lru;		/* "lru": vLLM's order of today */
 extern const struct kv_evict_ops kv_evict_lru_classic;	/* "lru-classic": its older order */
-extern const struct kv_evict_ops kv_evict_slru;		/* "slru" */
-
 extern const struct kv_evict_ops kv_evict_fifo;		/* "fifo" */
 extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:2,4,8" */
 extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, oldest first */

@@ -8,13 +8,13 @@
 
 #include <kv/types.h>
 #include <kv/zone.h>
-#include <kvmm/alloc.h>
 #include <kvmm/compact.h>
-#include <kvmm/ext/elastic.h>
+#include <kvmm/ext/admission.h>
+#include <kvmm/ext/disk.h>
 #include <kvmm/ext/evict.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>
-#include <kvmm/metrics.h>
+#include <kvmm/ext/moves.h>
 #include <kvmm/pool.h>
 #include <kvmm/step.h>
 #include <kvmm/tier.h>
@@ -64,13 +64,18 @@ struct kv_pool_glance {
 int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance);
 
 /*
- * Tenants that have limits, in the order of their accounts: up to @max, and the sum of those beyond
- * in *@rest; how many there are. Without @nr_inactive.
+ * Tenants that have limits, in the order of their accounts, up to @max; how many there are. Without
+ * @nr_inactive.
  */
-u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max,
-			   struct kvmm_tenant_stat *rest);
+u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max);
 
 /* Does a consumer of events read news of requests? A note is made for those only. */
 bool kv_requests_are_read(struct kvmm_pool *pool);
+
+struct kvmm_events;
+
+/* Events that are there are due: reads up to here wait for no window. Later ones do. Context: the
+ * thread that reads. */
+void kv_events_flush(struct kvmm_events *events);
 
 #endif /* KV_FEED_H */

@@ -82,8 +82,8 @@ struct kv_file_io {
  * @event_open: something that can be polled for: a file descriptor, or -errno; may be NULL
  * @event_set: it can be read from now on
  * @event_clear: not any more
- * @queue_open: a queue for @depth requests at a time, that sets @event (-1: none) when something is
- *	done: 0 or -errno; may be NULL. Calls about one queue are serialised by its user
+ * @queue_open: a queue for @depth requests at a time: 0 or -errno; may be NULL. Calls about one
+ *	queue are serialised by its user
  * @queue_submit: takes the first so many of @nr requests: that number, at least 1, or -errno
  * @queue_reap: up to @max requests that are done, waiting for the first one if @wait: their number
  *	or -errno
@@ -106,7 +106,7 @@ struct kv_file_ops {
 	int (*event_open)(void *ctx);
 	void (*event_set)(void *ctx, int event);
 	void (*event_clear)(void *ctx, int event);
-	int (*queue_open)(void *ctx, u32 depth, int event, void **queue);
+	int (*queue_open)(void *ctx, u32 depth, void **queue);
 	int (*queue_submit)(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr);
 	int (*queue_reap)(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait);
 	void (*queue_close)(void *ctx, void *queue);

@@ -317,240 +317,171 @@ enum kcu_class { KCU_OK, KCU_SOFT, KCU_RETRY, KCU_UNSUPPORTED, KCU_FATAL };
 enum kcu_error { KCU_ERRORS(KCU_ERROR_VALUE) };		/* KCU_E_SUCCESS, KCU_E_NOT_READY, ... */
 #undef KCU_ERROR_VALUE
 
-/* ---- Signatures: one type a call, named after the version that introduced it ---- */
-
-#define KCU_CALL(base, version, ...)	\
-	typedef kcu_result (*kcu_##base##_v##version)(__VA_ARGS__)
-
-KCU_CALL(cuInit, 2000, unsigned int flags);
-KCU_CALL(cuDriverGetVersion, 2020, int *version);
-KCU_CALL(cuGetErrorName, 6000, kcu_result error, const char **name);
-KCU_CALL(cuGetErrorString, 6000, kcu_result error, const char **text);
-
-KCU_CALL(cuDeviceGetCount, 2000, int *count);
-KCU_CALL(cuDeviceGet, 2000, kcu_device *dev, int ordinal);
-KCU_CALL(cuDeviceGetName, 2000, char *name, int bytes, kcu_device dev);
-KCU_CALL(cuDeviceGetUuid, 11040, kcu_uuid *uuid, kcu_device dev);
-KCU_CALL(cuDeviceTotalMem, 3020, size_t *bytes, kcu_device dev);
-KCU_CALL(cuDeviceGetAttribute, 2000, int *value, kcu_device_attr attr, kcu_device dev);
-KCU_CALL(cuDeviceGetPCIBusId, 4010, char *id, int bytes, kcu_device dev);
-
-KCU_CALL(cuDevicePrimaryCtxRetain, 7000, kcu_context *ctx, kcu_device dev);
-KCU_CALL(cuDevicePrimaryCtxRelease, 11000, kcu_device dev);
-KCU_CALL(cuDevicePrimaryCtxGetState, 7000, kcu_device dev, unsigned int *flags, int *active);
-KCU_CALL(cuCtxGetCurrent, 4000, kcu_context *ctx);
-KCU_CALL(cuCtxPushCurrent, 4000, kcu_context ctx);
-KCU_CALL(cuCtxPopCurrent, 4000, kcu_context *ctx);
-KCU_CALL(cuCtxGetDevice, 2000, kcu_device *dev);
-
-KCU_CALL(cuMemGetInfo, 3020, size_t *free, size_t *total);
-KCU_CALL(cuMemAlloc, 3020, kcu_deviceptr *addr, size_t bytes);
-KCU_CALL(cuMemFree, 3020, kcu_deviceptr addr);
-KCU_CALL(cuMemHostAlloc, 2020, void **ptr, size_t bytes, unsigned int flags);
-KCU_CALL(cuMemFreeHost, 2000, void *ptr);
-KCU_CALL(cuMemHostRegister, 6050, void *ptr, size_t bytes, unsigned int flags);
-KCU_CALL(cuMemHostUnregister, 4000, void *ptr);
-KCU_CALL(cuMemHostGetDevicePointer, 3020, kcu_deviceptr *addr, void *ptr, unsigned int flags);
-KCU_CALL(cuPointerGetAttributes, 7000, unsigned int nr, kcu_pointer_attr *attrs, void **data,
-	 kcu_deviceptr addr);
-
-KCU_CALL(cuMemcpyAsync, 4000, kcu_deviceptr dst, kcu_deviceptr src, size_t bytes,
-	 kcu_stream stream);
-KCU_CALL(cuMemcpyDtoDAsync, 3020, kcu_deviceptr dst, kcu_deviceptr src, size_t bytes,
-	 kcu_stream stream);
-KCU_CALL(cuMemcpyHtoDAsync, 3020, kcu_deviceptr dst, const void *src, size_t bytes,
-	 kcu_stream stream);
-KCU_CALL(cuMemcpyDtoHAsync, 3020, void *dst, kcu_deviceptr src, size_t bytes,
-	 kcu_stream stream);
-KCU_CALL(cuMemsetD8Async, 3020, kcu_deviceptr dst, unsigned char byte, size_t bytes,
-	 kcu_stream stream);
-
-KCU_CALL(cuStreamCreateWithPriority, 5050, kcu_stream *stream, unsigned int flags, int priority);
-KCU_CALL(cuStreamDestroy, 4000, kcu_stream stream);
-KCU_CALL(cuStreamSynchronize, 2000, kcu_stream stream);
-KCU_CALL(cuStreamQuery, 2000, kcu_stream stream);
-KCU_CALL(cuStreamWaitEvent, 3020, kcu_stream stream, kcu_event event, unsigned int flags);
-KCU_CALL(cuStreamIsCapturing, 10000, kcu_stream stream, kcu_capture_status *status);
-KCU_CALL(cuLaunchHostFunc, 10000, kcu_stream stream, kcu_host_fn fn, void *user);
-
-KCU_CALL(cuEventCreate, 2000, kcu_event *event, unsigned int flags);
-KCU_CALL(cuEventDestroy, 4000, kcu_event event);
-KCU_CALL(cuEventRecord, 2000, kcu_event event, kcu_stream stream);
-KCU_CALL(cuEventQuery, 2000, kcu_event event);
-KCU_CALL(cuEventSynchronize, 2000, kcu_event event);
-KCU_CALL(cuEventElapsedTime, 2000, float *ms, kcu_event start, kcu_event end);
-
-KCU_CALL(cuModuleLoadDataEx, 2010, kcu_module *module, const void *image, unsigned int nr,
-	 kcu_jit_option *options, void **values);
-KCU_CALL(cuModuleUnload, 2000, kcu_module module);
-KCU_CALL(cuModuleGetFunction, 2000, kcu_function *fn, kcu_module module, const char *name);
-KCU_CALL(cuLaunchKernel, 4000, kcu_function fn, unsigned int grid_x, unsigned int grid_y,
-	 unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
-	 unsigned int shared_bytes, kcu_stream stream, void **params, void **extra);
-KCU_CALL(cuThreadExchangeStreamCaptureMode, 10010, kcu_capture_mode *mode);
-
-KCU_CALL(cuMemAddressReserve, 10020, kcu_deviceptr *addr, size_t bytes, size_t align,
-	 kcu_deviceptr hint, unsigned long long flags);
-KCU_CALL(cuMemAddressFree, 10020, kcu_deviceptr addr, size_t bytes);
-KCU_CALL(cuMemCreate, 10020, kcu_mem_handle *handle, size_t bytes, const kcu_mem_prop *prop,
-	 unsigned long long flags);
-KCU_CALL(cuMemRelease, 10020, kcu_mem_handle handle);
-KCU_CALL(cuMemMap, 10020, kcu_deviceptr addr, size_t bytes, size_t offset,
-	 kcu_mem_handle handle, unsigned long long flags);
-KCU_CALL(cuMemUnmap, 10020, kcu_deviceptr addr, size_t bytes);
-KCU_CALL(cuMemSetAccess, 10020, kcu_deviceptr addr, size_t bytes, const kcu_mem_access *desc,
-	 size_t nr);
-KCU_CALL(cuMemGetAllocationGranularity, 10020, size_t *bytes, const kcu_mem_prop *prop,
-	 kcu_granularity option);
-KCU_CALL(cuMemExportToShareableHandle, 10020, void *shared, kcu_mem_handle handle,
-	 kcu_handle_kind kind, unsigned long long flags);
-KCU_CALL(cuMemImportFromShareableHandle, 10020, kcu_mem_handle *handle, void *shared,
-	 kcu_handle_kind kind);
-KCU_CALL(cuMemRetainAllocationHandle, 11000, kcu_mem_handle *handle, void *addr);
-
-/* Two ABIs of one name: the first has a pointer where the second has the stream. */
-KCU_CALL(cuMemcpyBatchAsync, 12080, kcu_deviceptr *dsts, kcu_deviceptr *srcs, size_t *bytes,
-	 size_t nr, kcu_memcpy_attr *attrs, size_t *attr_from, size_t nr_attrs,
-	 size_t *fail_idx, kcu_stream stream);
-KCU_CALL(cuMemcpyBatchAsync, 13000, kcu_deviceptr *dsts, kcu_deviceptr *srcs, size_t *bytes,
-	 size_t nr, kcu_memcpy_attr *attrs, size_t *attr_from, size_t nr_attrs,
-	 kcu_stream stream);
-
-KCU_CALL(cuDeviceCanAccessPeer, 4000, int *can, kcu_device dev, kcu_device peer);
-KCU_CALL(cuDeviceGetP2PAttribute, 8000, int *value, kcu_p2p_attr attr, kcu_device src,
-	 kcu_device dst);
-KCU_CALL(cuCtxEnablePeerAccess, 4000, kcu_context peer, unsigned int flags);
-KCU_CALL(cuMemcpyPeerAsync, 4000, kcu_deviceptr dst, kcu_context dst_ctx, kcu_deviceptr src,
-	 kcu_context src_ctx, size_t bytes, kcu_stream stream);
-
-KCU_CALL(cuMemGetHandleForAddressRange, 11070, void *handle, kcu_deviceptr addr, size_t bytes,
-	 kcu_range_handle kind, unsigned long long flags);
-
-KCU_CALL(cuStreamWriteValue64, 11070, kcu_stream stream, kcu_deviceptr addr, u64 value,
-	 unsigned int flags);
-KCU_CALL(cuStreamWaitValue64, 11070, kcu_stream stream, kcu_deviceptr addr, u64 value,
-	 unsigned int flags);
-
-KCU_CALL(cuGetProcAddress, 12000, const char *base, void **fn, int version, u64 flags,
-	 kcu_proc_status *status);
-
-/* ---- Groups: X(field, export_name, type, pinned_version) ---- */
+/*
+ * ---- Calls ----
+ *
+ * A row says all of a call: R(X, field, base, suffix, version that introduced it, parameters). Its
+ * export is "cu", base and suffix; its type is named after the base and the version. For users the
+ * groups are X(field, export_name, type, pinned_version).
+ */
 
 #define KCU_FN(base, version)	kcu_##base##_v##version
 
 /* Without one of these there is no device. */
-#define KCU_REQUIRED(X)									\
-	X(init, cuInit, KCU_FN(cuInit, 2000), 2000)					\
-	X(driver_get_version, cuDriverGetVersion,					\
-	  KCU_FN(cuDriverGetVersion, 2020), 2020)					\
-	X(get_error_name, cuGetErrorName, KCU_FN(cuGetErrorName, 6000), 6000)		\
-	X(get_error_string, cuGetErrorString, KCU_FN(cuGetErrorString, 6000), 6000)	\
-	X(device_get_count, cuDeviceGetCount, KCU_FN(cuDeviceGetCount, 2000), 2000)	\
-	X(device_get, cuDeviceGet, KCU_FN(cuDeviceGet, 2000), 2000)			\
-	X(device_get_name, cuDeviceGetName, KCU_FN(cuDeviceGetName, 2000), 2000)	\
-	X(device_get_uuid, cuDeviceGetUuid_v2, KCU_FN(cuDeviceGetUuid, 11040), 11040)	\
-	X(device_total_mem, cuDeviceTotalMem_v2, KCU_FN(cuDeviceTotalMem, 3020), 3020)	\
-	X(device_get_attribute, cuDeviceGetAttribute,					\
-	  KCU_FN(cuDeviceGetAttribute, 2000), 2000)					\
-	X(device_get_pci_bus_id, cuDeviceGetPCIBusId,					\
-	  KCU_FN(cuDeviceGetPCIBusId, 4010), 4010)					\
-	X(primary_ctx_retain, cuDevicePrimaryCtxRetain,					\
-	  KCU_FN(cuDevicePrimaryCtxRetain, 7000), 7000)					\
-	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2,				\
-	  KCU_FN(cuDevicePrimaryCtxRelease, 11000), 11000)				\
-	X(primary_ctx_get_state, cuDevicePrimaryCtxGetState,				\
-	  KCU_FN(cuDevicePrimaryCtxGetState, 7000), 7000)				\
-	X(ctx_get_current, cuCtxGetCurrent, KCU_FN(cuCtxGetCurrent, 4000), 4000)	\
-	X(ctx_push_current, cuCtxPushCurrent_v2, KCU_FN(cuCtxPushCurrent, 4000), 4000)	\
-	X(ctx_pop_current, cuCtxPopCurrent_v2, KCU_FN(cuCtxPopCurrent, 4000), 4000)	\
-	X(ctx_get_device, cuCtxGetDevice, KCU_FN(cuCtxGetDevice, 2000), 2000)		\
-	X(mem_get_info, cuMemGetInfo_v2, KCU_FN(cuMemGetInfo, 3020), 3020)		\
-	X(mem_alloc, cuMemAlloc_v2, KCU_FN(cuMemAlloc, 3020), 3020)			\
-	X(mem_free, cuMemFree_v2, KCU_FN(cuMemFree, 3020), 3020)			\
-	X(mem_host_alloc, cuMemHostAlloc, KCU_FN(cuMemHostAlloc, 2020), 2020)		\
-	X(mem_free_host, cuMemFreeHost, KCU_FN(cuMemFreeHost, 2000), 2000)		\
-	X(mem_host_register, cuMemHostRegister_v2, KCU_FN(cuMemHostRegister, 6050), 6050) \
-	X(mem_host_unregister, cuMemHostUnregister,					\
-	  KCU_FN(cuMemHostUnregister, 4000), 4000)					\
-	X(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2,			\
-	  KCU_FN(cuMemHostGetDevicePointer, 3020), 3020)				\
-	X(pointer_get_attributes, cuPointerGetAttributes,				\
-	  KCU_FN(cuPointerGetAttributes, 7000), 7000)					\
-	X(memcpy_async, cuMemcpyAsync, KCU_FN(cuMemcpyAsync, 4000), 4000)		\
-	X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, KCU_FN(cuMemcpyDtoDAsync, 3020), 3020) \
-	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, KCU_FN(cuMemcpyHtoDAsync, 3020), 3020) \
-	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, KCU_FN(cuMemcpyDtoHAsync, 3020), 3020) \
-	X(memset_d8_async, cuMemsetD8Async, KCU_FN(cuMemsetD8Async, 3020), 3020)	\
-	X(stream_create_with_priority, cuStreamCreateWithPriority,			\
-	  KCU_FN(cuStreamCreateWithPriority, 5050), 5050)				\
-	X(stream_destroy, cuStreamDestroy_v2, KCU_FN(cuStreamDestroy, 4000), 4000)	\
-	X(stream_synchronize, cuStreamSynchronize,					\
-	  KCU_FN(cuStreamSynchronize, 2000), 2000)					\
-	X(stream_query, cuStreamQuery, KCU_FN(cuStreamQuery, 2000), 2000)		\
-	X(stream_wait_event, cuStreamWaitEvent, KCU_FN(cuStreamWaitEvent, 3020), 3020)	\
-	X(stream_is_capturing, cuStreamIsCapturing,					\
-	  KCU_FN(cuStreamIsCapturing, 10000), 10000)					\
-	X(launch_host_func, cuLaunchHostFunc, KCU_FN(cuLaunchHostFunc, 10000), 10000)	\
-	X(event_create, cuEventCreate, KCU_FN(cuEventCreate, 2000), 2000)		\
-	X(event_destroy, cuEventDestroy_v2, KCU_FN(cuEventDestroy, 4000), 4000)		\
-	X(event_record, cuEventRecord, KCU_FN(cuEventRecord, 2000), 2000)		\
-	X(event_query, cuEventQuery, KCU_FN(cuEventQuery, 2000), 2000)			\
-	X(event_synchronize, cuEventSynchronize, KCU_FN(cuEventSynchronize, 2000), 2000) \
-	X(event_elapsed_time, cuEventElapsedTime, KCU_FN(cuEventElapsedTime, 2000), 2000) \
-	X(module_load_data_ex, cuModuleLoadDataEx,					\
-	  KCU_FN(cuModuleLoadDataEx, 2010), 2010)					\
-	X(module_unload, cuModuleUnload, KCU_FN(cuModuleUnload, 2000), 2000)		\
-	X(module_get_function, cuModuleGetFunction,					\
-	  KCU_FN(cuModuleGetFunction, 2000), 2000)					\
-	X(launch_kernel, cuLaunchKernel, KCU_FN(cuLaunchKernel, 4000), 4000)		\
-	X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode,		\
-	  KCU_FN(cuThreadExchangeStreamCaptureMode, 10010), 10010)
+#define KCU_REQUIRED_ROWS(R, X)									\
+	R(X, init, Init, , 2000, unsigned int flags)						\
+	R(X, driver_get_version, DriverGetVersion, , 2020, int *version)			\
+	R(X, get_error_name, GetErrorName, , 6000, kcu_result error, const char **name)		\
+	R(X, get_error_string, GetErrorString, , 6000, kcu_result error, const char **text)	\
+	R(X, device_get_count, DeviceGetCount, , 2000, int *count)				\
+	R(X, device_get, DeviceGet, , 2000, kcu_device *dev, int ordinal)			\
+	R(X, device_get_name, DeviceGetName, , 2000, char *name, int bytes, kcu_device dev)	\
+	R(X, device_get_uuid, DeviceGetUuid, _v2, 11040, kcu_uuid *uuid, kcu_device dev)	\
+	R(X, device_total_mem, DeviceTotalMem, _v2, 3020, size_t *bytes, kcu_device dev)	\
+	R(X, device_get_attribute, DeviceGetAttribute, , 2000, int *value,			\
+	  kcu_device_attr attr, kcu_device dev)							\
+	R(X, device_get_pci_bus_id, DeviceGetPCIBusId, , 4010, char *id, int bytes,		\
+	  kcu_device dev)									\
+	R(X, primary_ctx_retain, DevicePrimaryCtxRetain, , 7000, kcu_context *ctx,		\
+	  kcu_device dev)									\
+	R(X, primary_ctx_release, DevicePrimaryCtxRelease, _v2, 11000, kcu_device dev)		\
+	R(X, primary_ctx_get_state, DevicePrimaryCtxGetState, , 7000, kcu_device dev,		\
+	  unsigned int *flags, int *active)							\
+	R(X, ctx_get_current, CtxGetCurrent, , 4000, kcu_context *ctx)				\
+	R(X, ctx_push_current, CtxPushCurrent, _v2, 4000, kcu_context ctx)			\
+	R(X, ctx_pop_current, CtxPopCurrent, _v2, 4000, kcu_context *ctx)			\
+	R(X, ctx_get_device, CtxGetDevice, , 2000, kcu_device *dev)				\
+	R(X, mem_get_info, MemGetInfo, _v2, 3020, size_t *free, size_t *total)			\
+	R(X, mem_alloc, MemAlloc, _v2, 3020, kcu_deviceptr *addr, size_t bytes)			\
+	R(X, mem_free, MemFree, _v2, 3020, kcu_deviceptr addr)					\
+	R(X, mem_host_alloc, MemHostAlloc, , 2020, void **ptr, size_t bytes,			\
+	  unsigned int flags)									\
+	R(X, mem_free_host, MemFreeHost, , 2000, void *ptr)					\
+	R(X, mem_host_register, MemHostRegister, _v2, 6050, void *ptr, size_t bytes,		\
+	  unsigned int flags)									\
+	R(X, mem_host_unregister, MemHostUnregister, , 4000, void *ptr)				\
+	R(X, mem_host_get_device_pointer, MemHostGetDevicePointer, _v2, 3020,			\
+	  kcu_deviceptr *addr, void *ptr, unsigned int flags)					\
+	R(X, pointer_get_attributes, PointerGetAttributes, , 7000, unsigned int nr,		\
+	  kcu_pointer_attr *attrs, void **data, kcu_deviceptr addr)				\
+	R(X, memcpy_async, MemcpyAsync, , 4000, kcu_deviceptr dst, kcu_deviceptr src,		\
+	  size_t bytes, kcu_stream stream)							\
+	R(X, memcpy_dtod_async, MemcpyDtoDAsync, _v2, 3020, kcu_deviceptr dst,			\
+	  kcu_deviceptr src, size_t bytes, kcu_stream stream)					\
+	R(X, memcpy_htod_async, MemcpyHtoDAsync, _v2, 3020, kcu_deviceptr dst,			\
+	  const void *src, size_t bytes, kcu_stream stream)					\
+	R(X, memcpy_dtoh_async, MemcpyDtoHAsync, _v2, 3020, void *dst, kcu_deviceptr src,	\
+	  size_t bytes, kcu_stream stream)							\
+	R(X, memset_d8_async, MemsetD8Async, , 3020, kcu_deviceptr dst, unsigned char byte,	\
+	  size_t bytes, kcu_stream stream)							\
+	R(X, stream_create_with_priority, StreamCreateWithPriority, , 5050,			\
+	  kcu_stream *stream, unsigned int flags, int priority)					\
+	R(X, stream_destroy, StreamDestroy, _v2, 4000, kcu_stream stream)			\
+	R(X, stream_synchronize, StreamSynchronize, , 2000, kcu_stream stream)			\
+	R(X, stream_query, StreamQuery, , 2000, kcu_stream stream)				\
+	R(X, stream_wait_event, StreamWaitEvent, , 3020, kcu_stream stream, kcu_event event,	\
+	  unsigned int flags)									\
+	R(X, stream_is_capturing, StreamIsCapturing, , 10000, kcu_stream stream,		\
+	  kcu_capture_status *status)								\
+	R(X, launch_host_func, LaunchHostFunc, , 10000, kcu_stream stream, kcu_host_fn fn,	\
+	  void *user)										\
+	R(X, event_create, EventCreate, , 2000, kcu_event *event, unsigned int flags)		\
+	R(X, event_destroy, EventDestroy, _v2, 4000, kcu_event event)				\
+	R(X, event_record, EventRecord, , 2000, kcu_event event, kcu_stream stream)		\
+	R(X, event_query, EventQuery, , 2000, kcu_event event)					\
+	R(X, event_synchronize, EventSynchronize, , 2000, kcu_event event)			\
+	R(X, event_elapsed_time, EventElapsedTime, , 2000, float *ms, kcu_event start,		\
+	  kcu_event end)									\
+	R(X, module_load_data_ex, ModuleLoadDataEx, , 2010, kcu_module *module,			\
+	  const void *image, unsigned int nr, kcu_jit_option *options, void **values)		\
+	R(X, module_unload, ModuleUnload, , 2000, kcu_module module)				\
+	R(X, module_get_function, ModuleGetFunction, , 2000, kcu_function *fn,			\
+	  kcu_module module, const char *name)							\
+	R(X, launch_kernel, LaunchKernel, , 4000, kcu_function fn, unsigned int grid_x,		\
+	  unsigned int grid_y, unsigned int grid_z, unsigned int block_x,			\
+	  unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,		\
+	  kcu_stream stream, void **params, void **extra)					\
+	R(X, thread_exchange_capture_mode, ThreadExchangeStreamCaptureMode, , 10010,		\
+	  kcu_capture_mode *mode)
 
 /* Each group is there as a whole or not at all: then its fields are NULL, its bit is clear. */
-#define KCU_VMM(X)									\
-	X(mem_address_reserve, cuMemAddressReserve,					\
-	  KCU_FN(cuMemAddressReserve, 10020), 10020)					\
-	X(mem_address_free, cuMemAddressFree, KCU_FN(cuMemAddressFree, 10020), 10020)	\
-	X(mem_create, cuMemCreate, KCU_FN(cuMemCreate, 10020), 10020)			\
-	X(mem_release, cuMemRelease, KCU_FN(cuMemRelease, 10020), 10020)		\
-	X(mem_map, cuMemMap, KCU_FN(cuMemMap, 10020), 10020)				\
-	X(mem_unmap, cuMemUnmap, KCU_FN(cuMemUnmap, 10020), 10020)			\
-	X(mem_set_access, cuMemSetAccess, KCU_FN(cuMemSetAccess, 10020), 10020)		\
-	X(mem_get_granularity, cuMemGetAllocationGranularity,				\
-	  KCU_FN(cuMemGetAllocationGranularity, 10020), 10020)				\
-	X(mem_export, cuMemExportToShareableHandle,					\
-	  KCU_FN(cuMemExportToShareableHandle, 10020), 10020)				\
-	X(mem_import, cuMemImportFromShareableHandle,					\
-	  KCU_FN(cuMemImportFromShareableHandle, 10020), 10020)				\
-	X(mem_retain_handle, cuMemRetainAllocationHandle,				\
-	  KCU_FN(cuMemRetainAllocationHandle, 11000), 11000)
+#define KCU_VMM_ROWS(R, X)									\
+	R(X, mem_address_reserve, MemAddressReserve, , 10020, kcu_deviceptr *addr,		\
+	  size_t bytes, size_t align, kcu_deviceptr hint, unsigned long long flags)		\
+	R(X, mem_address_free, MemAddressFree, , 10020, kcu_deviceptr addr, size_t bytes)	\
+	R(X, mem_create, MemCreate, , 10020, kcu_mem_handle *handle, size_t bytes,		\
+	  const kcu_mem_prop *prop, unsigned long long flags)					\
+	R(X, mem_release, MemRelease, , 10020, kcu_mem_handle handle)				\
+	R(X, mem_map, MemMap, , 10020, kcu_deviceptr addr, size_t bytes, size_t offset,		\
+	  kcu_mem_handle handle, unsigned long long flags)					\
+	R(X, mem_unmap, MemUnmap, , 10020, kcu_deviceptr addr, size_t bytes)			\
+	R(X, mem_set_access, MemSetAccess, , 10020, kcu_deviceptr addr, size_t bytes,		\
+	  const kcu_mem_access *desc, size_t nr)						\
+	R(X, mem_get_granularity, MemGetAllocationGranularity, , 10020, size_t *bytes,		\
+	  const kcu_mem_prop *prop, kcu_granularity option)					\
+	R(X, mem_export, MemExportToShareableHandle, , 10020, void *shared,			\
+	  kcu_mem_handle handle, kcu_handle_kind kind, unsigned long long flags)		\
+	R(X, mem_import, MemImportFromShareableHandle, , 10020, kcu_mem_handle *handle,		\
+	  void *shared, kcu_handle_kind kind)							\
+	R(X, mem_retain_handle, MemRetainAllocationHandle, , 11000, kcu_mem_handle *handle,	\
+	  void *addr)
 
-#define KCU_BATCH12(X)									\
-	X(memcpy_batch_async_v12, cuMemcpyBatchAsync,					\
-	  KCU_FN(cuMemcpyBatchAsync, 12080), 12080)
+/* Two ABIs of one name: the first has a pointer where the second has the stream. */
+#define KCU_BATCH12_ROWS(R, X)									\
+	R(X, memcpy_batch_async_v12, MemcpyBatchAsync, , 12080, kcu_deviceptr *dsts,		\
+	  kcu_deviceptr *srcs, size_t *bytes, size_t nr, kcu_memcpy_attr *attrs,		\
+	  size_t *attr_from, size_t nr_attrs, size_t *fail_idx, kcu_stream stream)
 
-#define KCU_BATCH13(X)									\
-	X(memcpy_batch_async_v13, cuMemcpyBatchAsync_v2,				\
-	  KCU_FN(cuMemcpyBatchAsync, 13000), 13000)
+#define KCU_BATCH13_ROWS(R, X)									\
+	R(X, memcpy_batch_async_v13, MemcpyBatchAsync, _v2, 13000, kcu_deviceptr *dsts,		\
+	  kcu_deviceptr *srcs, size_t *bytes, size_t nr, kcu_memcpy_attr *attrs,		\
+	  size_t *attr_from, size_t nr_attrs, kcu_stream stream)
 
-#define KCU_PEER(X)									\
-	X(device_can_access_peer, cuDeviceCanAccessPeer,				\
-	  KCU_FN(cuDeviceCanAccessPeer, 4000), 4000)					\
-	X(device_get_p2p_attribute, cuDeviceGetP2PAttribute,				\
-	  KCU_FN(cuDeviceGetP2PAttribute, 8000), 8000)					\
-	X(ctx_enable_peer_access, cuCtxEnablePeerAccess,				\
-	  KCU_FN(cuCtxEnablePeerAccess, 4000), 4000)					\
-	X(memcpy_peer_async, cuMemcpyPeerAsync, KCU_FN(cuMemcpyPeerAsync, 4000), 4000)
+#define KCU_PEER_ROWS(R, X)									\
+	R(X, device_can_access_peer, DeviceCanAccessPeer, , 4000, int *can, kcu_device dev,	\
+	  kcu_device peer)									\
+	R(X, device_get_p2p_attribute, DeviceGetP2PAttribute, , 8000, int *value,		\
+	  kcu_p2p_attr attr, kcu_device src, kcu_device dst)					\
+	R(X, ctx_enable_peer_access, CtxEnablePeerAccess, , 4000, kcu_context peer,		\
+	  unsigned int flags)									\
+	R(X, memcpy_peer_async, MemcpyPeerAsync, , 4000, kcu_deviceptr dst,			\
+	  kcu_context dst_ctx, kcu_deviceptr src, kcu_context src_ctx, size_t bytes,		\
+	  kcu_stream stream)
 
-#define KCU_DMABUF(X)									\
-	X(mem_get_range_handle, cuMemGetHandleForAddressRange,				\
-	  KCU_FN(cuMemGetHandleForAddressRange, 11070), 11070)
+#define KCU_DMABUF_ROWS(R, X)									\
+	R(X, mem_get_range_handle, MemGetHandleForAddressRange, , 11070, void *handle,		\
+	  kcu_deviceptr addr, size_t bytes, kcu_range_handle kind, unsigned long long flags)
 
-#define KCU_MEMOPS(X)									\
-	X(stream_write_value64, cuStreamWriteValue64_v2,				\
-	  KCU_FN(cuStreamWriteValue64, 11070), 11070)					\
-	X(stream_wait_value64, cuStreamWaitValue64_v2,					\
-	  KCU_FN(cuStreamWaitValue64, 11070), 11070)
+#define KCU_MEMOPS_ROWS(R, X)									\
+	R(X, stream_write_value64, StreamWriteValue64, _v2, 11070, kcu_stream stream,		\
+	  kcu_deviceptr addr, u64 value, unsigned int flags)					\
+	R(X, stream_wait_value64, StreamWaitValue64, _v2, 11070, kcu_stream stream,		\
+	  kcu_deviceptr addr, u64 value, unsigned int flags)
+
+#define KCU_TYPE_OF(X, field, base, suffix, version, ...) \
+	typedef kcu_result (*kcu_cu##base##_v##version)(__VA_ARGS__);
+
+KCU_REQUIRED_ROWS(KCU_TYPE_OF, )
+KCU_VMM_ROWS(KCU_TYPE_OF, )
+KCU_BATCH12_ROWS(KCU_TYPE_OF, )
+KCU_BATCH13_ROWS(KCU_TYPE_OF, )
+KCU_PEER_ROWS(KCU_TYPE_OF, )
+KCU_DMABUF_ROWS(KCU_TYPE_OF, )
+KCU_MEMOPS_ROWS(KCU_TYPE_OF, )
+KCU_TYPE_OF(, , GetProcAddress, , 12000, const char *base, void **fn, int version, u64 flags,
+	    kcu_proc_status *status)
+#undef KCU_TYPE_OF
+
+#define KCU_ROW(X, field, base, suffix, version, ...) \
+	X(field, cu##base##suffix, KCU_FN(cu##base, version), version)
+
+#define KCU_REQUIRED(X)	KCU_REQUIRED_ROWS(KCU_ROW, X)
+#define KCU_VMM(X)	KCU_VMM_ROWS(KCU_ROW, X)
+#define KCU_BATCH12(X)	KCU_BATCH12_ROWS(KCU_ROW, X)
+#define KCU_BATCH13(X)	KCU_BATCH13_ROWS(KCU_ROW, X)
+#define KCU_PEER(X)	KCU_PEER_ROWS(KCU_ROW, X)
+#define KCU_DMABUF(X)	KCU_DMABUF_ROWS(KCU_ROW, X)
+#define KCU_MEMOPS(X)	KCU_MEMOPS_ROWS(KCU_ROW, X)
 
 /* G(name): KCU_<name>(X) lists its calls, KCU_F_<name> is its feature bit. */
 #define KCU_OPTIONAL_GROUPS(G)	G(VMM) G(BATCH12) G(BATCH13) G(PEER) G(DMABUF) G(MEMOPS)

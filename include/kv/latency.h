@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting into <kvmm/metrics.h> and <kvmm/metrics.h>. */
+/* Counting into <kvmm/ext/inspect.h> and <kvmm/ext/inspect.h>. */
 #ifndef KV_LATENCY_H
 #define KV_LATENCY_H
 
-#include <kvmm/metrics.h>
+#include <kvmm/ext/inspect.h>
 
 #include <kv/types.h>
 

@@ -55,8 +55,23 @@ static inline bool kv_size_is_bad(const void *ptr, size_t size)
 	return !ptr || !size || size % sizeof(u32) || size > KV_MAX_STRUCT;
 }
 
+/*
+ * Copy @src, with its size in the first field, to @dst of @bytes. Fields that an older caller does
+ * not know yet are 0; -EINVAL if a newer one asks for fields that we do not know.
+ */
+int kv_copy_attr(void *dst, size_t bytes, const void *src);
+
 /* Copy @from, of @bytes, to a caller's: a shorter one is cut, of a longer one the rest is 0. */
 void kv_give(void *to, size_t size, const void *from, size_t bytes);
+
+/* The same of structs that begin with their size: that of @to stays; it is no kv_sized_is_bad(). */
+void kv_give_sized(void *to, const void *from, size_t bytes);
+
+static inline bool kv_sized_is_bad(const void *ptr)
+{
+	return !ptr || *(const size_t *)ptr < sizeof(size_t) ||
+	       kv_size_is_bad(ptr, *(const size_t *)ptr);
+}
 
 bool kv_is_zero(const void *ptr, size_t bytes) __attribute__((pure));
 

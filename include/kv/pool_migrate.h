@@ -101,7 +101,7 @@ bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch);
 int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence);
 
 /*
- * The cached blocks that would be evicted next, the first one first, without references: at most
+ * The cached blocks that would be evicted next, the first one last, without references: at most
  * @nr of them. Nothing changes. How many, or why none can be told.
  */
 int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak);

@@ -5,15 +5,22 @@
 
 #include <kv/registry_map.h>
 #include <kvmm/cache.h>
+#include <kvmm/ext/admission.h>
 
 /* Fixed at creation. */
 u32 kv_pool_block_tokens(const struct kvmm_pool *pool);
 
 /*
- * A request of @nr_blocks is admitted, or @query was a look-up of its own (0). Of @query's keys the
- * first @nr_hits were hits, and the others misses, with reasons up to @max_hits. No lock held.
+ * Each look-up is counted here: of @query's keys @nr_hits were hits, the others misses. If it was
+ * for the first @max_hits and the hits end before, the map notes why. It was for a request of
+ * @nr_blocks that is admitted, or for none (0), and observers are told. No lock held, unless they
+ * are not.
  */
+#define KV_LOOKUP_UNTOLD	UINT32_MAX
 void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits,
 		   u32 nr_blocks);
+
+/* Give up a ticket; it took no blocks. 0; -ESTALE. No lock held. */
+int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 
 #endif /* KV_POOL_REQUEST_H */

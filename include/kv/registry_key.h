@@ -11,4 +11,7 @@ u32 kv_key_block_tokens(const struct kvmm_key_ctx *ctx);
 /* Does its chain need all of a digest? */
 bool kv_key_has_digests(const struct kvmm_key_ctx *ctx);
 
+/* The name of algorithm @i, or NULL: there are not so many. */
+const char *kv_key_algo(u32 i);
+
 #endif /* KV_REGISTRY_KEY_H */

@@ -55,6 +55,22 @@ struct kv_query {
 };
 
 /**
+ * struct kv_lookup - how the names of a query are looked for, and what was found
+ * @refs: NULL, or room for all: a reference on each block that is found, *taken* by the caller;
+ *	with @through ->gen is 0 where there is none
+ * @present: NULL, or with @through and without @refs: bit i % 64 of @present[i / 64] says whether
+ *	key i is there
+ * @through: all keys; else up to the first one that is not there
+ * @nr_first: out, with @refs: how many blocks had no reference before
+ */
+struct kv_lookup {
+	struct kv_handle *refs;
+	u64 *present;
+	bool through;
+	u32 nr_first;
+};
+
+/**
  * struct kv_insert - blocks to be registered
  * @handles: STAGED, the caller's; each once
  * @nr: how many
@@ -96,13 +112,8 @@ struct kv_map_attr {
  * @name: for the log
  * @create: 0 or -ENOMEM
  * @destroy: it has no user any more. May wait for a grace period
- * @match: the longest prefix of the query, a reference on each block. *@nr_first: how many of them
- *	had none before. Returns the length
- * @length: the same without references; an answer of one moment between call and return, each
- *	block its own
- * @probe: bit i % 64 of @present[i / 64] says whether key i is there. Each an answer of a moment of
- *	its own. Returns how many are
- * @scan: all blocks of the query; refs[i].gen is 0 where there is none. Returns how many
+ * @lookup: the one way to read: how many keys were found, of all or in the longest prefix. Each
+ *	is an answer of a moment of its own, between call and return
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
@@ -121,12 +132,7 @@ struct kv_map_ops {
 	const char *name;
 	int (*create)(const struct kv_map_attr *attr, struct kv_map **map);
 	void (*destroy)(struct kv_map *map);
-	u32 (*match)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-		     u32 *nr_first);
-	u32 (*length)(struct kv_map *map, const struct kv_query *query);
-	u32 (*probe)(struct kv_map *map, const struct kv_query *query, u64 *present);
-	u32 (*scan)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-		    u32 *nr_first);
+	u32 (*lookup)(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup);
 	int (*insert)(struct kv_map *map, struct kv_insert *insert);
 	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
 	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
@@ -146,6 +152,12 @@ struct kv_map {
 	bool prefix_closed;		/* fixed at creation */
 	struct kv_feed *feed;	/* atomic; the listener, fixed once it is there; see kv_feed_of() */
 };
+
+/* Length of the longest prefix that is there; no reference is taken. */
+static inline u32 kv_map_length(struct kv_map *map, const struct kv_query *query)
+{
+	return map->ops->lookup(map, query, &(struct kv_lookup){ .refs = NULL });
+}
 
 extern const struct kv_map_ops kv_map_flat;	/* the default */
 

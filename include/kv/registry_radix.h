@@ -50,19 +50,10 @@ bool kv_radix_wants_touches(const struct kvmm_registry *reg);
  */
 int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max);
 
-/* How many nodes are at this position. */
-u32 kv_radix_nr_at(struct kvmm_registry *reg, u32 position);
-
 /* Is @tier one of the registry's? */
 bool kv_radix_has_tier(const struct kvmm_registry *reg, u32 tier);
 
 /* Recompute all that is kept twice, while it does not change: 0; -EUCLEAN; -ENOMEM. */
 int kv_radix_check(struct kvmm_registry *reg);
-
-/* Blocks of this name in @tier; takes the node's lock. -ESTALE, -EINVAL. */
-int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t node, u32 tier);
-
-/* These nodes are used: 0; -ESTALE, -EINVAL (none was touched). */
-int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr);
 
 #endif /* KV_REGISTRY_RADIX_H */

@@ -31,21 +31,19 @@ struct kv_sock_ready {
  *	his); -EADDRINUSE a process listens there; -ENAMETOOLONG; -EAGAIN another has had the folder
  *	locked for a second; -errno. The remains of a process that has died there are replaced
  * @unlink: the path again, unless a process listens there: close yours first
- * @accept: the next client: a socket; -EAGAIN none; -EPERM one of another user was sent away;
- *	-errno
+ * @accept: the next client: a socket; -EAGAIN none; -EPERM one of another user was sent away, but
+ *	for root if @root_too; -errno
  * @connect: a socket to the listener there: it, or -EAGAIN too many want to; -EPERM another user
  *	does, or the folder is not the user's alone; -ECONNREFUSED, -ENOENT; -errno
  * @close: also of memory
  * @send: how many of @bytes were sent, @fds with the first of them; -EAGAIN; -EPIPE; -errno
  * @recv: how many came, 0 no more will; and *@nr_fds descriptors, of at most KV_SOCK_FDS. -EAGAIN;
  *	-errno. With -EPROTO descriptors were too many, and have been closed
- * @watch: one descriptor that can be read when one of others can, which watch_add() adds. It, or
- *	-errno. A descriptor that is closed is no longer watched
- * @watch_add: 0 or -errno
+ * @watch: one descriptor that can be read when one of others is ready, which watch_set() names. It,
+ *	or -errno. A descriptor that is closed is no longer watched
  * @mem_make: memory of that size, all zero, that cannot be made smaller; a descriptor or -errno
  * @mem_map: where it is: 0 and *@ptr, or -EPERM it can be made smaller, or is; -errno
  * @mem_unmap: no longer
- * @admit: as accept, but root gets in as well
  * @folder: there is a folder at @path, or one of the user's alone is made: 0 or -errno
  * @watch_set: from now on @fd is watched for KV_SOCK_*, maybe for none; @is_new: for the first
  *	time. 0 or -errno
@@ -61,17 +59,15 @@ struct kv_sock_ready {
 struct kv_sock_ops {
 	int (*listen)(void *ctx, const char *path);
 	void (*unlink)(void *ctx, const char *path);
-	int (*accept)(void *ctx, int fd);
+	int (*accept)(void *ctx, int fd, bool root_too);
 	int (*connect)(void *ctx, const char *path);
 	void (*close)(void *ctx, int fd);
 	s64 (*send)(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds);
 	s64 (*recv)(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds);
 	int (*watch)(void *ctx);
-	int (*watch_add)(void *ctx, int watch, int fd);
 	int (*mem_make)(void *ctx, u64 bytes);
 	int (*mem_map)(void *ctx, int fd, u64 bytes, void **ptr);
 	void (*mem_unmap)(void *ctx, void *ptr, u64 bytes);
-	int (*admit)(void *ctx, int fd);
 	int (*folder)(void *ctx, const char *path);
 	int (*watch_set)(void *ctx, int watch, int fd, u32 events, bool is_new);
 	void (*watch_del)(void *ctx, int watch, int fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The other seam to the operating system: for start-up code, never a hot path.
+ * The other seam to the operating system: for start-up code and large memory, never a hot path.
  *
  * Apart from kv_env_ops because few users need it: the environment, libraries opened at run
  * time, small files of the kernel, threads, and forks. Tests put their own
@@ -30,6 +30,10 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @join: wait for its end
  * @wall_ns: time of day, in nanoseconds since 1970; may be NULL
  * @wipe_on_fork: whole pages of ours that are to be zero in each child: 0 or -errno; may be NULL
+ * @map_pages: @bytes of zeroed memory, aligned to pages, preferably of @node (-1: any) and in huge
+ *	pages; nothing is behind it until it is touched. It is content, or tables of that size: they
+ *	are neither accounted nor taken from an arena. NULL: no memory
+ * @unmap_pages: give it back, as a whole
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -44,6 +48,8 @@ struct kv_sys_ops {
 	void (*join)(void *ctx, void *thread);
 	u64 (*wall_ns)(void *ctx);
 	int (*wipe_on_fork)(void *ctx, void *pages, size_t bytes);
+	void *(*map_pages)(void *ctx, u64 bytes, int node);
+	void (*unmap_pages)(void *ctx, void *ptr, u64 bytes);
 };
 
 extern const struct kv_sys_ops kv_sys_system;

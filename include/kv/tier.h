@@ -62,7 +62,6 @@ struct kv_tier_slot {
  * @has_sum: there is one
  * @error: out: 0; -ENOENT it is not there (any more); -EIO; -ECANCELED; -EBADMSG something else
  *	stood there
- * @next: the holder's
  * @ended_ns: out: when it ended, by the tier's clock, if @has_ended; else when poll returned it
  * @was_there: put, out: the store had it already, and has written nothing
  */
@@ -73,7 +72,6 @@ struct kv_tier_io {
 	u64 sum;
 	bool has_sum;
 	int error;
-	struct kv_tier_io *next;
 	u64 ended_ns;
 	bool has_ended;
 	bool was_there;
@@ -90,16 +88,14 @@ struct kv_tier_io {
  * tests/tier/proof_test.c has one.
  *
  * @close: everything under way has ended, or never will; NULL: the store stays its maker's
- * @lookup: enum kvmm_tier_answer of each: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING
+ * @lookup: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING
  * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
  * @get: begin to read; 0, or -EAGAIN, -ENOENT, -EIO: nothing happened
- * @cancel: it is not wanted any more; it comes back by poll nevertheless, soon if that can be had
  * @forget: look-ups miss these names from now on, and puts that are not through are void;
  *	@for_good: nor after a restart; @had[i] is set where it was there; may be NULL. 0 or -errno:
  *	it may be found again then
  * @reset: the same of every name there is, for good
  * @poll: up to @max that have ended
- * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
  * @check: 0 or -EUCLEAN; may wait
  * @glance: its numbers in passing, without a lock; NULL: it has none to tell
  * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: not known
@@ -111,15 +107,13 @@ struct kv_tier_io {
  */
 struct kv_tier_ops {
 	void (*close)(void *store);
-	void (*lookup)(void *store, const struct kv_tier_name *names, u32 nr, u8 *answers);
+	enum kvmm_tier_answer (*lookup)(void *store, const struct kv_tier_name *name);
 	int (*put)(void *store, struct kv_tier_io *io);
 	int (*get)(void *store, struct kv_tier_io *io);
-	void (*cancel)(void *store, struct kv_tier_io *io);
 	int (*forget)(void *store, const struct kv_tier_name *names, u32 nr, bool for_good,
 		      u8 *had);
 	int (*reset)(void *store);
 	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
-	int (*eventfd)(void *store);
 	int (*check)(void *store);
 	void (*glance)(void *store, struct kvmm_disk_stat *stat);
 	int (*due)(void *store, u64 *due_ns);
@@ -247,10 +241,7 @@ bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_na
 /* The same of the store below; *@cursor begins with 0. No lock held. */
 bool kv_tier_next_below(struct kv_tier_client *client, u64 *cursor, struct kv_tier_name *name);
 
-/* blocks, units, bytes, writing and evicted of @stat. */
-void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);
-
-/* The same in passing, without the lock: each of its own moment. */
+/* blocks, units, bytes, writing and evicted of @stat, without a lock: each of its own moment. */
 void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);
 
 /**
@@ -297,8 +288,8 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 		  struct kv_tier_fetch *fetch);
 /* -EAGAIN; 0: it is there, to be committed; or it failed, and the slot is gone. */
 int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
-/* The waiter for its end turns no clock: a simulated one ends now. */
-void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
+/* Its end is not waited for, and may be never; false: it has to be, as memory is written. */
+bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
 /* When the next transfer there or back ends: 0; -ENOENT there is none, or it is not known. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
@@ -343,5 +334,8 @@ int kv_xfer_submit(struct kv_xfer *xfer);
 int kv_xfer_poll(struct kv_xfer *xfer);
 /* Until it is over. */
 int kv_xfer_wait(struct kv_xfer *xfer);
+
+/* The name of the key for bit @number of kvmm_config.set, or NULL behind the last one. */
+const char *kv_config_key(u32 number);
 
 #endif /* KV_TIER_H */

@@ -58,32 +58,41 @@ struct kvmm_prefix {
 
 /* ---- looking up ---- */
 
+/** All blocks of @prefix that are cached, wherever misses are. */
+#define KVMM_FIND_ALL		(1u << 0)
+
 /**
- * kvmm_prefix_match() - reference the longest cached prefix of @prefix
- * @refs: room for @prefix->nr; one reference each
+ * kvmm_prefix_find() - reference the longest cached prefix of @prefix
+ * @refs: room for @prefix->nr; one reference each. With KVMM_FIND_ALL @refs[i].gen is 0 where key i
+ *	is not cached, and a key that stands there twice is referenced twice
+ * @flags: KVMM_FIND_*
  *
- * Stops at the first miss. Returns the oldest of several blocks with one name. Lock-free. Each call
- * counts as a look-up: a request that waits for blocks asks kvmm_acquire(), which counts when it
- * succeeds, or kvmm_prefix_len(), which never does.
+ * Stops at the first miss, without KVMM_FIND_ALL. Returns the oldest of several blocks with one
+ * name. Lock-free. Each call counts as a look-up: a request that waits for blocks asks
+ * kvmm_acquire(), which counts when it succeeds, or kvmm_prefix_len(), which never does.
+ *
+ * KVMM_FIND_ALL is not one view: each key is looked up at its own moment between call and return. A
+ * key that is cached all that time is found, one that is not at any time is not; of two that are
+ * never cached together both may be found. The same holds for kvmm_prefix_probe().
  *
  * Return: number of hits; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
-KVMM_API int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-			       kvmm_ref_t *refs);
+KVMM_API int kvmm_prefix_find(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			      kvmm_ref_t *refs, uint32_t flags);
 
-/**
- * kvmm_prefix_scan() - reference all blocks of @prefix that are cached, wherever misses are
- * @refs: room for @prefix->nr; @refs[i].gen is 0 where key i is not cached. A key that stands there
- *	twice is referenced twice
- *
- * Not one view: each key is looked up at its own moment between call and return. A key that is
- * cached all that time is found, one that is not at any time is not; of two that are never cached
- * together both may be found. The same holds for kvmm_prefix_probe().
- *
- * Return: number of hits; -EINVAL; -EOPNOTSUPP.
- */
-KVMM_API int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-			      kvmm_ref_t *refs);
+/** kvmm_prefix_match() - kvmm_prefix_find() of the longest prefix. */
+static inline int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				    kvmm_ref_t *refs)
+{
+	return kvmm_prefix_find(pool, prefix, refs, 0);
+}
+
+/** kvmm_prefix_scan() - kvmm_prefix_find() of all that are cached. */
+static inline int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				   kvmm_ref_t *refs)
+{
+	return kvmm_prefix_find(pool, prefix, refs, KVMM_FIND_ALL);
+}
 
 /**
  * kvmm_prefix_probe() - which keys are cached; takes nothing, changes nothing
@@ -132,8 +141,8 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_evicted: out: keys in @evicted; without that how many lost their block
  * @domain: domain of the hits; new blocks are for @domain.tenant
  * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
- * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks,
- *	promises, or limits of the tenant that were lowered; <kvmm/event.h> names them
+ * @nr_untold: out: evicted keys that @evicted has no room for: a pool may evict more than the call
+ *	takes, to restore a watermark, promise or limit; <kvmm/event.h> names them
  */
 struct kvmm_acquire_args {
 	const kvmm_key_t *keys;
@@ -156,7 +165,7 @@ KVMM_API int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire_args
 /**
  * kvmm_acquire() - match and allocate in one step
  *
- * Unreferenced hits count as needed: they can no longer be evicted for the rest.
+ * The call references its hits first, so it cannot evict them to make room for the rest.
  *
  * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
  * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/ext/evict.h> (likewise);
@@ -200,8 +209,8 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @staged: out; may be the memory of @blocks
  *
  * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -ENODATA likewise: one is
- * partial, by the tokens that were appended to it (<kvmm/cache.h>); -EIO likewise, and the content
- * of one is lost (<kvmm/ext/inspect.h>): it can be freed only.
+ * partial, by the tokens that were appended to it (<kvmm/ext/seq.h>); -EIO likewise, and the
+ * content of one is lost (<kvmm/ext/inspect.h>): it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
@@ -284,10 +293,6 @@ KVMM_API int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint3
  */
 KVMM_API int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
 
-/** kvmm_touch_many() - use the blocks as a match does, for the order of eviction and touch
- * callbacks, without a reference. Return: 0; -ESTALE, -EINVAL (none was touched). */
-KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
-
 /** kvmm_weak_of() - a weak reference: the same handle, of another type. */
 static inline kvmm_weak_t kvmm_weak_of(kvmm_ref_t ref)
 {
@@ -308,51 +313,42 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 			       kvmm_ref_t *refs);
 
 /**
- * kvmm_pin_many_as() - take references that keep the blocks where they are, too
+ * kvmm_refs_set_pin() - take references that keep the blocks where they are, too; or (@on is 0)
+ * drop them, last of @refs first
  * @type: enum kvmm_pin_type: the pin is undone by that type only, see <kvmm/ext/lease.h>
  *
  * Return: 0; -EBUSY one is being moved; -E2BIG the pool would have more pins than it may, see
- * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW, -ENOMEM (none was pinned).
+ * struct kvmm_evict_attr; -ESTALE, -EINVAL, also if one of them has no pin of @type; -EOVERFLOW,
+ * -ENOMEM (none was pinned, or unpinned).
  */
-KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-			      uint32_t type);
+KVMM_API int kvmm_refs_set_pin(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			       uint32_t type, int on);
 
-/** kvmm_unpin_many_as() - undo pins, all or nothing, last of @refs first. Return: 0; -ESTALE;
- * -EINVAL, also if one of them has no pin of @type. */
-KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-				uint32_t type);
+/** kvmm_pin_many_as() - kvmm_refs_set_pin() on. */
+static inline int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				   uint32_t type)
+{
+	return kvmm_refs_set_pin(pool, refs, nr, type, 1);
+}
 
-/** kvmm_pin_many() - kvmm_pin_many_as() of KVMM_PIN_USER. */
+/** kvmm_unpin_many_as() - kvmm_refs_set_pin() off. */
+static inline int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				     uint32_t type)
+{
+	return kvmm_refs_set_pin(pool, refs, nr, type, 0);
+}
+
+/** kvmm_pin_many() - kvmm_refs_set_pin() of KVMM_PIN_USER. */
 static inline int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return kvmm_pin_many_as(pool, refs, nr, KVMM_PIN_USER);
+	return kvmm_refs_set_pin(pool, refs, nr, KVMM_PIN_USER, 1);
 }
 
-/** kvmm_unpin_many() - kvmm_unpin_many_as() of KVMM_PIN_USER. */
+/** kvmm_unpin_many() - undo that. */
 static inline int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return kvmm_unpin_many_as(pool, refs, nr, KVMM_PIN_USER);
+	return kvmm_refs_set_pin(pool, refs, nr, KVMM_PIN_USER, 0);
 }
-
-/**
- * kvmm_set_reset() - free these blocks with their last reference, or keep them cached
- *
- * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that
- * holds another block (KVMM_DUP_HOLD) goes in any case.
- *
- * Return: 0; -ESTALE, -EINVAL (none was changed).
- */
-KVMM_API int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-			    int on);
-
-/**
- * kvmm_hint() - tell a hint-driven policy when each block is expected to be used next
- * @when: any unit that grows with time; read when the block's last reference is dropped
- *
- * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP the policy takes no hints.
- */
-KVMM_API int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when,
-		       uint32_t nr);
 
 /* ---- the same of one block ---- */
 
@@ -366,12 +362,6 @@ static inline int kvmm_get(struct kvmm_pool *pool, kvmm_ref_t ref)
 static inline int kvmm_put(struct kvmm_pool *pool, kvmm_ref_t ref)
 {
 	return kvmm_put_many(pool, &ref, 1);
-}
-
-/** kvmm_touch() - as kvmm_touch_many(). */
-static inline int kvmm_touch(struct kvmm_pool *pool, kvmm_ref_t ref)
-{
-	return kvmm_touch_many(pool, &ref, 1);
 }
 
 /** kvmm_upgrade() - a reference for a weak one. Return: 1; 0 the block is gone; or an error. */
@@ -439,34 +429,23 @@ static inline int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut)
  */
 KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t nr);
 
+/** Every cached block, in every tier: for a change of weights. */
+#define KVMM_FORGET_ALL		(1u << 0)
+
 /**
- * kvmm_reset_inactive_held() - forget every cached block of the device without references
+ * kvmm_forget_cached() - forget every cached block of the device without references, or, with
+ * KVMM_FORGET_ALL, every cached block
  * @nr_held: NULL, or out: blocks in use after that: private, staged or referenced ones, and ranges
  *
- * Copies in tiers below stay. Cancels moves under way, and ends verifications of
- * kvmm_verify_tick(), so that none keeps a block.
+ * Cancels moves under way, and ends verifications of kvmm_verify_tick(), so that none keeps a
+ * block. Without KVMM_FORGET_ALL copies in tiers below stay.
  *
- * Context: waits for the device where it copies, or sums, blocks of the pool.
- * Return: how many were forgotten; -EOPNOTSUPP; -EINVAL.
- */
-KVMM_API int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *nr_held);
-
-/** kvmm_reset_inactive() - the same, and does not say what is held. */
-static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
-{
-	return kvmm_reset_inactive_held(pool, NULL);
-}
-
-/**
- * kvmm_reset_cache() - forget every cached block, in every tier: for a change of weights
- * @pool: a pool without private, staged and active blocks and without ranges
- *
- * The engine calls it between the last step with the old weights and the first with the new ones,
- * on each pool that has K/V of them. Afterwards no earlier copy is found or loaded: not on the
- * device; not in the host tier, which drops copies of the pool's layout, of all pools; not on the
- * disk below, which is emptied as a whole, other layouts included, for good. Look-ups do not find
- * copies under way between host tier and disk once these complete. Moves and verifications end
- * first, as in kvmm_reset_inactive_held().
+ * KVMM_FORGET_ALL: the pool has no private, staged and active blocks and no ranges. The engine
+ * calls it between the last step with the old weights and the first with the new ones, on each pool
+ * that has K/V of them. Afterwards no earlier copy is found or loaded: not on the device; not in
+ * the host tier, which drops copies of the pool's layout, of all pools; not on the disk below,
+ * which is emptied as a whole, other layouts included, for good. Look-ups do not find copies under
+ * way between host tier and disk once these complete.
  *
  * The pool's own copies to and from the host tier hold their blocks: -EBUSY. kvmm_tier_abort_all(),
  * and kvmm_tier_poll() between two attempts until one works. So do a migration that reads the pool,
@@ -474,102 +453,25 @@ static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
  * loads meanwhile, fills the tiers with old content and migrates it: stop all these pools, then
  * reset all of them, the destination of a migration last, before any goes on.
  *
- * Context: with a disk below it waits for two writes and flushes, and for the device where it
- * copies, or sums, blocks of the pool; no kvmm lock held.
- * Return: how many blocks the device had; -EBUSY something is held: nothing was forgotten, in no
- * tier; -EIO, -ENOMEM, ...: of the disk, which is the only one that can fail: nothing is found any
- * more, but what the disk has may be after it was opened again. Call it again, or open the disk
- * with KVMM_DISK_RESET.
+ * Context: waits for the device where it copies, or sums, blocks of the pool; with KVMM_FORGET_ALL
+ * and a disk below for two writes and flushes; no kvmm lock held.
+ * Return: how many blocks the device had; -EOPNOTSUPP; -EINVAL; KVMM_FORGET_ALL: -EBUSY something
+ * is held: nothing was forgotten, in no tier; -EIO, -ENOMEM, ...: of the disk, which alone fails:
+ * nothing is found any more, but what the disk has may be after it was opened again. Call it again,
+ * or open the disk with KVMM_DISK_RESET.
  */
-KVMM_API int kvmm_reset_cache(struct kvmm_pool *pool);
+KVMM_API int kvmm_forget_cached(struct kvmm_pool *pool, uint32_t flags, uint32_t *nr_held);
 
-/*
- * Partial blocks: the tokens of private blocks, and blocks that are named by their own tokens.
- *
- * For engines that fill blocks one by one and have no sequence of <kvmm/seq.h>. The pool remembers
- * what is in a private block until the block is freed, or has become a cached one; then nothing has
- * to be cleared. Memory for it is taken at first use, for 256 blocks at a time.
- *
- *	kvmm_block_append_tokens(pool, block, &token, 1);	// how many are in it now
- *	...
- *	kvmm_stage_tokens(pool, &req);				// full: name it; else -ENODATA
- *	kvmm_publish(pool, &publish);
- *
- * A block to which tokens were appended can be named only while it is full, by any call: else
- * kvmm_stage() and kvmm_register() say -ENODATA, too. Of others the pool knows nothing, and takes
- * the engine's word.
- *
- * A block's tokens are its owner's, as the block is. Any thread; no lock is held on return.
- */
-
-/**
- * kvmm_block_append_tokens() - these come next in the block
- *
- * Context: allocates host memory.
- * Return: how many are in it now; -ENOSPC they do not all fit, and none was appended; -ENOMEM;
- * -ESTALE, -EINVAL; -EOPNOTSUPP the pool has no policy.
- */
-KVMM_API int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block,
-				      const uint32_t *tokens, uint32_t nr);
-
-/** kvmm_block_pop_tokens() - forget the last @nr. Return: how many are left; -ERANGE there are not
- * so many, and none was forgotten; -ESTALE, -EINVAL. */
-KVMM_API int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t nr);
-
-/** kvmm_block_tokens() - what is in the block. Return: how many, which may be more than @max;
- * -ESTALE, -EINVAL. */
-KVMM_API int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens,
-			       uint32_t max);
-
-/** kvmm_block_nr_tokens() - how many. Return: as kvmm_block_tokens(). */
-static inline int kvmm_block_nr_tokens(struct kvmm_pool *pool, kvmm_mut_t block)
+/** kvmm_reset_inactive() - kvmm_forget_cached() of blocks without references. */
+static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
 {
-	return kvmm_block_tokens(pool, block, NULL, 0);
+	return kvmm_forget_cached(pool, 0, NULL);
 }
 
-/**
- * struct kvmm_stage_tokens_args - full blocks to be named by their tokens
- * @blocks: private blocks that follow each other; taken on success
- * @nr: how many, at least 1
- * @ctx: how they are named, for blocks of as many tokens as the pool's
- * @parent, @parent_digest: name of the block before, as in struct kvmm_key_seq
- * @extras, @nr_extras: the same; starts count from the first token of the first block
- * @position: of the first, in blocks from the start of the prompt
- * @domain: their tenant, layout and group
- * @staged: room for @nr; may be the memory of @blocks
- * @keys: room for @nr: their names; untouched on failure
- * @digests: NULL, or room for @nr: the same in full, for the next @parent_digest; likewise
- */
-struct kvmm_stage_tokens_args {
-	const kvmm_mut_t *blocks;
-	uint32_t nr;
-	const struct kvmm_key_ctx *ctx;
-	const kvmm_key_t *parent;
-	const kvmm_digest_t *parent_digest;
-	const struct kvmm_key_extra *extras;
-	size_t nr_extras;
-	uint32_t position;
-	kvmm_domain_t domain;
-	kvmm_staged_t *staged;
-	kvmm_key_t *keys;
-	kvmm_digest_t *digests;
-};
-
-KVMM_API int kvmm_stage_tokens_sized(struct kvmm_pool *pool,
-				     const struct kvmm_stage_tokens_args *req,
-				     size_t size);
-
-/**
- * kvmm_stage_tokens() - kvmm_stage(), with names that are computed from the blocks' own tokens
- *
- * Context: allocates host memory.
- * Return: 0; -ENODATA one of them is not full; -ENOMEM; -EOPNOTSUPP @digests of an algorithm that
- * has none; -ESTALE, -EINVAL. On failure all are still private, their tokens as they were.
- */
-static inline int kvmm_stage_tokens(struct kvmm_pool *pool,
-				    const struct kvmm_stage_tokens_args *req)
+/** kvmm_reset_cache() - kvmm_forget_cached() of all, in every tier. */
+static inline int kvmm_reset_cache(struct kvmm_pool *pool)
 {
-	return kvmm_stage_tokens_sized(pool, req, sizeof(*req));
+	return kvmm_forget_cached(pool, KVMM_FORGET_ALL, NULL);
 }
 
 #ifdef __cplusplus

@@ -151,14 +151,11 @@ struct kvmm_key_seq {
 
 #define KVMM_KEY_SEQ_INIT { sizeof(struct kvmm_key_seq), NULL, 0, NULL, 0, NULL, NULL }
 
-/**
- * kvmm_key_algos() - names of the algorithms
- * @names: room for @max pointers to static strings
- * @max: length of @names
- *
- * Return: how many there are, which may be more than @max.
- */
-KVMM_API unsigned int kvmm_key_algos(const char **names, unsigned int max);
+/** kvmm_key_algos() - kvmm_enum_names() of the algorithms. */
+static inline unsigned int kvmm_key_algos(const char **names, unsigned int max)
+{
+	return kvmm_enum_names(KVMM_NAME_KEY_ALGO, names, max);
+}
 
 /**
  * kvmm_key_ctx_create() - hash what all blocks have in common
@@ -175,30 +172,37 @@ KVMM_API int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_k
 KVMM_API void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx);
 
 /**
- * kvmm_key_chain() - compute the keys of all full blocks of a sequence
+ * kvmm_key_hash() - compute the keys of all full blocks of a sequence
  * @ctx: what they have in common
  * @seq: tokens and extras
- * @keys: one a block, in order; untouched on failure
- * @max: room in @keys
+ * @keys: NULL, or one a block, in order; untouched on failure
+ * @digests: NULL, or all 32 bytes of each hash; likewise
+ * @max: room in both
  *
  * A sequence may be cut at any block and continued in another call, with the last key as
  * &kvmm_key_seq.parent and starts of extras counted anew: the keys are the same.
  *
  * Context: any thread, no lock, no allocation, does not sleep.
  * Return: number of keys, which is nr_tokens / block_tokens; -EINVAL that is more than @max, an
- * extra is out of order or of a kind unknown to the algorithm, or a parent of the wrong type.
+ * extra is out of order or of a kind unknown to the algorithm, or a parent of the wrong type;
+ * -EOPNOTSUPP @digests of an algorithm that has only 16 bytes ("siphash").
  */
-KVMM_API int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
-			    kvmm_key_t *keys, uint32_t max);
+KVMM_API int kvmm_key_hash(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+			   kvmm_key_t *keys, kvmm_digest_t *digests, uint32_t max);
 
-/**
- * kvmm_key_digests() - the same with all 32 bytes of each hash
- * @digests: one a block, in order; untouched on failure
- *
- * Return: as kvmm_key_chain(); -EOPNOTSUPP the algorithm has only 16 bytes ("siphash").
- */
-KVMM_API int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
-			      kvmm_digest_t *digests, uint32_t max);
+/** kvmm_key_chain() - kvmm_key_hash() of the keys alone. */
+static inline int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+				 kvmm_key_t *keys, uint32_t max)
+{
+	return kvmm_key_hash(ctx, seq, keys, NULL, max);
+}
+
+/** kvmm_key_digests() - kvmm_key_hash() of the digests alone. */
+static inline int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+				   kvmm_digest_t *digests, uint32_t max)
+{
+	return kvmm_key_hash(ctx, seq, NULL, digests, max);
+}
 
 /**
  * kvmm_key_of_bytes() - the key of a block that the engine names by bytes of its own

@@ -33,6 +33,8 @@
 extern "C" {
 #endif
 
+struct kvmm_registry;
+
 struct kvmm_evict_attr;
 struct kvmm_tier;
 struct kvmm_tier_client_attr;
@@ -63,8 +65,8 @@ struct kvmm_plane {
 
 /**
  * The engine registers a block only after the one before it, puts prompts as kvmm_put_many() wants
- * them, and never forgets keys by block id. Then kvmm_prefix_len() may bisect; if the engine breaks
- * the rule, it may say too much.
+ * them, and never forgets keys by block id. kvmm_prefix_len() then uses bisection; if the engine
+ * breaks the rule, it may return too large a number.
  */
 #define KVMM_POOL_PREFIX_CLOSED		(1u << 2)
 
@@ -89,7 +91,7 @@ struct kvmm_plane {
  * - generations of handles start from the seed; the pool may take handles of another pool of that
  *   seed for its own. With seed 0 they start from the number of such pools that the process made
  *   before: these take no handles of each other, and processes that make them in one order agree;
- * - leases of holds run by the clock that kvmm_hold_expire() is told, not by kvmm's.
+ * - deadlines of leases run by the clock that kvmm_lease_expire() is told, not by kvmm's.
  */
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
 
@@ -99,7 +101,7 @@ struct kvmm_plane {
  */
 #define KVMM_POOL_NO_MAGAZINES		(1u << 4)
 
-/** With @block_bytes of its own: parts of its memory can be given back: <kvmm/ext/elastic.h>. */
+/** With @block_bytes of its own: parts of its memory can be given back: <kvmm/ext/moves.h>. */
 #define KVMM_POOL_ELASTIC		(1u << 5)
 
 /**
@@ -117,7 +119,9 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @size: sizeof(struct kvmm_pool_attr); set by KVMM_POOL_ATTR_INIT
  * @name: shown by tools: printable UTF-8; copied; "pool" if NULL
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
- * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
+ * @allocator: how free blocks are kept: "zone" (if NULL), exact lengths, best fit; "buddy", the
+ *	classic power-of-two buddy; "buddy-trim", which gives back what such a block has beyond the
+ *	request
  * @policy: eviction policy, see kvmm_policies(), with its arguments behind a colon:
  *	"multilru:3,8,15"; "default" (KVMM_POOL_ATTR_INIT) is the first one; NULL = a pool of ranges
  *	alone, without cached blocks: it needs less memory
@@ -139,7 +143,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @evict: classes of blocks, their quotas, and more on what is evicted: <kvmm/ext/evict.h>; NULL:
  *	the policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: start of what would be random, 0 see there; else ignored
- * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
+ * @alloc: watermarks, and what the slow path weighs; see <kvmm/ext/admission.h>; NULL: no
+ *	watermarks
  * @unit_bytes: KVMM_POOL_ELASTIC: the unit of giving back, a power of two; 0: the device's choice
  * @host: a tier that is below the pool from the start, see <kvmm/tier.h>; NULL: the pool is alone
  * @host_attr: how it uses that; NULL: KVMM_TIER_CLIENT_ATTR_INIT
@@ -195,8 +200,11 @@ KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_poo
  */
 KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
 
-/** kvmm_policies() - names of the eviction policies, as kvmm_zone_engines() does. */
-KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
+/** kvmm_policies() - kvmm_enum_names() of the eviction policies. */
+static inline unsigned int kvmm_policies(const char **names, unsigned int max)
+{
+	return kvmm_enum_names(KVMM_NAME_POLICY, names, max);
+}
 
 /* ---- ranges: the memory of a request ---- */
 
@@ -223,7 +231,7 @@ enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
  * @time_ns: from call to return
  * @evicted: cached blocks that lost their key
  * @moved: blocks that compaction moved
- * @fragmentation_ppm: kvmm_zone_unusable() for this length, just before
+ * @fragmentation_ppm: part of the free blocks in runs shorter than this length, just before
  * @waited_ns: of @time_ns: in the queue. Not written for requests without a deadline field
  */
 struct kvmm_alloc_report {
@@ -238,13 +246,13 @@ struct kvmm_alloc_report {
 /**
  * struct kvmm_range_attr - one request for a range
  * @size: sizeof(struct kvmm_range_attr)
- * @nr: blocks, at least 1
+ * @nr: blocks, 1 to those of the pool
  * @max_runs: most extents, 1 to KVMM_MAX_RUNS; 0 = 4
  * @seq: the engine's name of the sequence; 0 = none
  * @prio: enum kvmm_priority, kept with the range; how far below the watermarks it may go
  * @flags: KVMM_ALLOC_*
  * @tenant: the tenant that is charged for the blocks; see enum kvmm_zero
- * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/ext/lease.h>; 0 = none
+ * @owner, @lease_ns, @own_flags: as in struct kvmm_lease_attr of <kvmm/ext/lease.h>; 0 = none
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
  * @deadline_ns, @promise, @cls: as in struct kvmm_alloc_ctl, with its errors
@@ -311,15 +319,6 @@ KVMM_API int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range);
  */
 KVMM_API int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range);
 
-/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, even above @max; -EINVAL @seq is
- * 0. */
-KVMM_API int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
-				 unsigned int max);
-
-/** kvmm_range_free_seq() - drop one reference on each range of a sequence. Return: how many;
- * -EBUSY one of them is pinned (then none was freed); -EINVAL @seq is 0. */
-KVMM_API int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq);
-
 /**
  * kvmm_range_extents() - where the range lies now
  * @ext: room for @max extents, in the order of the range's blocks
@@ -331,22 +330,6 @@ KVMM_API int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq);
  */
 KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
 				struct kvmm_extent *ext, unsigned int max);
-
-/**
- * kvmm_range_grow() - @nr more blocks at the end: in place if the blocks behind are free, else
- * as a further extent, or as several
- *
- * The range's blocks stay where they are, so a range with several owners may grow, too.
- *
- * From the second call on the pool keeps free blocks behind the range for the next; see
- * <kvmm/pool.h>.
- *
- * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
- * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS; -EIO new blocks
- * could not be zeroed: the range is as it was, but for blocks that another owner has added
- * meanwhile (then it is longer, and its content counts as destroyed).
- */
-KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_cut() - give the first @front, or the last @back blocks back. Return: 0; -EINVAL not
  * less than the range's length, or not exactly one of them is 0; -ESTALE; -EBUSY pinned or shared:
@@ -372,23 +355,33 @@ static inline int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t r
 KVMM_API int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 			      kvmm_range_t *tail);
 
-/** kvmm_range_pin_as() - keep the blocks where they are. Counted; at most 255 of a @type (enum
- * kvmm_pin_type) other than KVMM_PIN_USER. Return: 0; -ESTALE; -EINVAL; -EOVERFLOW; -ENOMEM. */
-KVMM_API int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
+/** kvmm_range_set_pin() - keep the blocks where they are, or (@on is 0) undo one call. Counted;
+ * at most 255 of a @type (enum kvmm_pin_type) other than KVMM_PIN_USER. Return: 0; -ESTALE;
+ * -EINVAL, also if no pin of @type is held; -EOVERFLOW; -ENOMEM. */
+KVMM_API int kvmm_range_set_pin(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type, int on);
 
-/** kvmm_range_unpin_as() - undo one. Return: 0; -EINVAL no pin of @type is held; -ESTALE. */
-KVMM_API int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
-
-/** kvmm_range_pin() - kvmm_range_pin_as() of KVMM_PIN_USER. */
-static inline int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
+/** kvmm_range_pin_as() - kvmm_range_set_pin() on. */
+static inline int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
 {
-	return kvmm_range_pin_as(pool, range, KVMM_PIN_USER);
+	return kvmm_range_set_pin(pool, range, type, 1);
 }
 
-/** kvmm_range_unpin() - kvmm_range_unpin_as() of KVMM_PIN_USER. */
+/** kvmm_range_unpin_as() - kvmm_range_set_pin() off. */
+static inline int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
+{
+	return kvmm_range_set_pin(pool, range, type, 0);
+}
+
+/** kvmm_range_pin() - kvmm_range_set_pin() of KVMM_PIN_USER. */
+static inline int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_set_pin(pool, range, KVMM_PIN_USER, 1);
+}
+
+/** kvmm_range_unpin() - undo one. */
 static inline int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	return kvmm_range_unpin_as(pool, range, KVMM_PIN_USER);
+	return kvmm_range_set_pin(pool, range, KVMM_PIN_USER, 0);
 }
 
 /**
@@ -413,31 +406,15 @@ struct kvmm_range_info {
 	kvmm_range_t range;
 };
 
-KVMM_API int kvmm_range_get_info_sized(struct kvmm_pool *pool, kvmm_range_t range,
-				       struct kvmm_range_info *info, size_t size);
+/** kvmm_range_get_info_of() - of @range; with @cursor see kvmm_range_next() of inspect.h. */
+KVMM_API int kvmm_range_get_info_of(struct kvmm_pool *pool, kvmm_range_t range, uint32_t *cursor,
+				    struct kvmm_range_info *info, size_t size);
 
 /** kvmm_range_get_info() - Return: 0; -ESTALE; -EINVAL. */
 static inline int kvmm_range_get_info(struct kvmm_pool *pool, kvmm_range_t range,
 				      struct kvmm_range_info *info)
 {
-	return kvmm_range_get_info_sized(pool, range, info, sizeof(*info));
-}
-
-KVMM_API int kvmm_range_next_sized(struct kvmm_pool *pool, uint32_t *cursor,
-				   struct kvmm_range_info *info, size_t size);
-
-/**
- * kvmm_range_next() - walk all ranges
- * @cursor: 0 at first; moved on by each call
- *
- * Ranges that come and go meanwhile may or may not be seen.
- *
- * Return: 0; -ENOENT that was all; -EINVAL.
- */
-static inline int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
-				  struct kvmm_range_info *info)
-{
-	return kvmm_range_next_sized(pool, cursor, info, sizeof(*info));
+	return kvmm_range_get_info_of(pool, range, NULL, info, sizeof(*info));
 }
 
 /* ---- what a block is, and its content ---- */
@@ -451,7 +428,7 @@ enum kvmm_block_state {
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
 	KVMM_BLOCK_INACTIVE,	/* registered, not referenced: a hit, or the next victim */
 	KVMM_NR_BLOCK_STATES,	/* of those that the pool has */
-	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/ext/elastic.h> */
+	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/ext/moves.h> */
 };
 
 /**
@@ -514,7 +491,7 @@ struct kvmm_content {
  * others in <kvmm/ext/lease.h>.
  *
  * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block
- * is away, see <kvmm/ext/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
+ * is away, see <kvmm/ext/moves.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
  */
 KVMM_API int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
 				const void *buf, size_t bytes);
@@ -540,50 +517,6 @@ static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64
 
 	return kvmm_content_read(pool, &where, buf, bytes);
 }
-
-/* ---- compaction ---- */
-
-/**
- * struct kvmm_compact - one compaction
- * @size: sizeof(struct kvmm_compact)
- * @want_run: stop when a free run of so many blocks exists; 0 = pack: join free blocks into as few
- *	runs as unmovable blocks allow
- * @max_blocks: move at most so many; 0 = no limit
- * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
- *	KVMM_POOL_DETERMINISTIC
- * @moved: out: blocks moved
- * @nr_moves: out: copies (runs) they were moved in
- * @plan_ns, @copy_ns: out: time taken
- * @largest_before, @largest_after: out: longest free run, in blocks
- * @stay: NULL, or out: what did not move, and why; see <kvmm/ext/lease.h>
- */
-struct kvmm_stay;
-struct kvmm_compact {
-	size_t size;
-	uint32_t want_run;
-	uint32_t max_blocks;
-	uint32_t max_us;
-	uint32_t moved;
-	uint32_t nr_moves;
-	uint64_t plan_ns;
-	uint64_t copy_ns;
-	uint32_t largest_before;
-	uint32_t largest_after;
-	struct kvmm_stay *stay;
-};
-
-/**
- * kvmm_pool_compact() - move blocks so that free ones lie together
- *
- * Stops the world: the caller sees to it that no work on the device reads or writes the pool's
- * blocks meanwhile. Other callers of this pool wait. Pinned ranges stay.
- *
- * Return: 0 the goal is reached; -EAGAIN a budget ended it before (what was moved stays moved);
- * -ENOSPC no allowed sequence of moves reaches the goal; -EIO a copy failed (ranges whose content
- * it destroyed say so from now on); -EOPNOTSUPP the pool's compactor is
- * "off", or its allocator "buddy"; -EBUSY a step is open, see <kvmm/step.h>; -EINVAL.
- */
-KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact);
 
 /* ---- statistics ---- */
 
@@ -635,7 +568,7 @@ enum kvmm_miss {
  * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs;
  *	with the world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
- * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/ext/elastic.h>
+ * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/ext/moves.h>
  * @nr_retired: of @nr_blocks: blocks that had all 268,435,455 generations of their handle: ranges
  *	may use them, private and cached blocks never again
  * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
@@ -692,6 +625,7 @@ enum kvmm_stat_kind {
 	KVMM_STAT_RESIDENCY,	/* struct kvmm_residency_stat, by enum kvmm_residency_kind */
 	KVMM_STAT_POOL,		/* struct kvmm_pool_stat, see kvmm_pool_get_stat() */
 	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
+	KVMM_STAT_TIER_TIME,	/* struct kvmm_tier_time; as KVMM_STAT_TIER */
 	KVMM_NR_STATS,
 };
 
@@ -751,23 +685,8 @@ static inline int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *
 	return kvmm_pool_stat_of(pool, KVMM_STAT_PEEK, stat, sizeof(*stat));
 }
 
-/** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. NULL in a
- * forked child. */
-KVMM_API struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool);
-
 /**
- * kvmm_pool_map() - the pool as a picture: one character for each of @width equal parts
- * @buf: room for @width + 1 characters
- *
- * ' ' all free, '.' mostly free, ':' half, '#' mostly held, '@' all held; 'P' holds a pinned
- * range; 'c' only cached, evictable blocks; '-' given back.
- *
- * Return: 0; -EINVAL.
- */
-KVMM_API int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width);
-
-/**
- * kvmm_validate() - walk everything and recompute every count
+ * kvmm_validate() - walk everything and recompute every count, in the tiers below, too
  *
  * Return: 0; -EUCLEAN something contradicts itself (the log says what, and the pool refuses
  * further calls); -EINVAL.
@@ -793,53 +712,28 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * kvmm_range_grow_many() - @by more blocks at the end of each of @nr ranges: a step of a batch
  * @ranges: a range may stand there more than once
  *
- * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
- * One lock hold where blocks are free. In a pool with limits of tenants or a zero policy memory is
- * allocated for each call, and nothing is moved to make a run. Within a call that fails
- * kvmm_range_extents() may see a range longer for a moment; after -EIO for good if another owner
- * has let it grow in that moment.
+ * In place if the blocks behind a range are free, else as a further extent, or as several. The
+ * ranges' blocks stay where they are, so a range with several owners may grow, too. From the second
+ * call on the pool keeps free blocks behind the range for the next.
  *
- * Return: 0, also for no ranges; -ENOSPC; -EDQUOT a tenant's limit, or the quota of a class with
- * KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL one of the
- * handles; -EINVAL; -ENOMEM; -EIO as kvmm_range_grow().
+ * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
+ * One lock hold where blocks are free. For several ranges in a pool with limits of tenants or a
+ * zero policy memory is allocated for each call, and nothing is moved to make a run. Within a call
+ * that fails kvmm_range_extents() may see a range longer for a moment; after -EIO for good if
+ * another owner has let it grow in that moment (then its content counts as destroyed).
+ *
+ * Return: 0, also for no ranges; -ENOSPC too few blocks are free or evictable; -EDQUOT a tenant's
+ * limit, or the quota of a class with KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL
+ * one of the handles; -EINVAL; -ENOMEM no host memory, as for an extent beyond KVMM_MAX_RUNS; -EIO
+ * new blocks could not be zeroed.
  */
 KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,
 				  uint32_t by);
 
-/** Ranges of 1, 2, 3 to 4, 5 to 8, ... 33 to 64, and more extents. */
-#define KVMM_GROWTH_HIST	8u
-
-/**
- * struct kvmm_growth_stat - growth in one pool; one coherent snapshot
- * @size: sizeof(struct kvmm_growth_stat)
- * @nr_reserved, @nr_reservations: blocks reserved now, and for how many ranges; the blocks are in
- *	nr_free of struct kvmm_pool_stat
- * @live, @live_ext, @live_max: ranges there are, by their extents; extents of all of them; of the
- *	one that has most
- * @finished, @finished_ext, @finished_max: the same of those freed since the pool was made
- * @in_place, @elsewhere: pieces that ranges grew by, behind their end and as a further extent
- * @steals, @stolen_blocks: times that other requests took reserved blocks, and how many
- */
-struct kvmm_growth_stat {
-	size_t size;
-	uint32_t nr_reserved;
-	uint32_t nr_reservations;
-	uint64_t live[KVMM_GROWTH_HIST];
-	uint64_t live_ext;
-	uint64_t finished[KVMM_GROWTH_HIST];
-	uint64_t finished_ext;
-	uint32_t live_max;
-	uint32_t finished_max;
-	uint64_t in_place;
-	uint64_t elsewhere;
-	uint64_t steals;
-	uint64_t stolen_blocks;
-};
-
-/** kvmm_growth_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
-static inline int kvmm_growth_get_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+/** kvmm_range_grow() - kvmm_range_grow_many() of one range. */
+static inline int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 {
-	return kvmm_pool_stat_of(pool, KVMM_STAT_GROWTH, stat, stat ? stat->size : 0);
+	return kvmm_range_grow_many(pool, &range, 1, nr);
 }
 
 #ifdef __cplusplus

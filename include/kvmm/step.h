@@ -101,25 +101,33 @@ struct kvmm_relocation {
 };
 
 /**
- * kvmm_relocations() - moves that this stream's engine has not acknowledged, oldest first
+ * kvmm_relocations_next() - moves that this stream's engine has not acknowledged, oldest first
+ * @nr_done: so many, the oldest ones, are in the engine's tables: forget them. No step may be open
+ *	there; 0: none
  * @moves: room for @max
  *
  * A run may move more than once: apply them in order, and before the places of later allocations.
  * Steps that begin before the acknowledgement may go on using the old places, which keep their
  * content and take no other blocks: a stream without work still reads, or is deleted.
  *
- * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES; -ESTALE.
+ * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES, or there are not
+ * @nr_done; -EBUSY @nr_done, and a step is open; -ESTALE.
  */
-KVMM_API int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
-			      struct kvmm_relocation *moves, uint32_t max);
+KVMM_API int kvmm_relocations_next(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr_done,
+				   struct kvmm_relocation *moves, uint32_t max);
 
-/** kvmm_relocations_ack() - the oldest @nr are in the engine's tables. No step may be open there.
- * Return: 0; -EBUSY one is; -EINVAL there are not so many; -ESTALE. */
-KVMM_API int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr);
+/** kvmm_relocations() - kvmm_relocations_next(), without an acknowledgement. */
+static inline int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
+				   struct kvmm_relocation *moves, uint32_t max)
+{
+	return kvmm_relocations_next(pool, id, 0, moves, max);
+}
 
-/** kvmm_range_seal() - no owner writes the first @nr blocks of the range any more: they may move
- * beside running steps. Cannot be undone. Return: 0; -EINVAL more than there are; -ESTALE. */
-KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+/** kvmm_relocations_ack() - kvmm_relocations_next(): the oldest @nr are in the engine's tables. */
+static inline int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
+{
+	return kvmm_relocations_next(pool, id, nr, NULL, 0);
+}
 
 /** enum kvmm_move_mode - when blocks move; see the head of this file */
 enum kvmm_move_mode {
@@ -127,57 +135,6 @@ enum kvmm_move_mode {
 	KVMM_MOVE_BETWEEN,
 	KVMM_NR_MOVE_MODES,
 };
-
-/**
- * kvmm_compact_start() - plan moves that make a free run, and let them begin
- * @goal: as for kvmm_pool_compact(), with want_run of 1 or more; out: moved and nr_moves are what
- *	is on its way, largest_after what there will be
- * @mode: enum kvmm_move_mode
- *
- * The run is free when the moves have been published and all steps that were told of the old places
- * have ended: later calls of kvmm_step_begin(), kvmm_step_end() and kvmm_compact_poll() see to it.
- * Until then no request gets the old or the new places.
- *
- * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the
- * goal, or their new places are promised; -EBUSY a step is open (KVMM_MOVE_BETWEEN), too many
- * blocks are on their way, or the pool is quiescent; -EAGAIN blocks kept changing hands during
- * planning, or a budget ended it; -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
- */
-KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
-
-/** kvmm_compact_poll() - publish what is finished, free blocks without readers and writers: see
- * unseen_blocks of struct kvmm_step_stat. Never waits.
- * Return: moves whose old places are not free yet, which goes down to 0 once steps end and the
- * device is not blind (is_blind of struct kvmm_step_stat); -EIO the device is lost: there are such
- * places, and they stay until the pool is destroyed; -EINVAL. */
-KVMM_API int kvmm_compact_poll(struct kvmm_pool *pool);
-
-/** kvmm_compact_cancel() - unpublished moves do not happen. Waits for running copies, not for
- * steps. Return: blocks that stay; -EINVAL. */
-KVMM_API int kvmm_compact_cancel(struct kvmm_pool *pool);
-
-/**
- * kvmm_pool_quiesce() - no block moves until kvmm_pool_resume(), as while a graph is captured
- *
- * As kvmm_compact_cancel(), and nothing starts. Counted.
- *
- * Return: 0; -ENOMEM, never for a pool that has had a stream, or -EOVERFLOW: it is not counted, and
- * blocks move as before; -EINVAL.
- */
-static inline int kvmm_pool_quiesce(struct kvmm_pool *pool)
-{
-	uint32_t on = 1;
-
-	return kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &on);
-}
-
-/** kvmm_pool_resume() - undo one kvmm_pool_quiesce(). Return: 0; -EINVAL there is none to undo. */
-static inline int kvmm_pool_resume(struct kvmm_pool *pool)
-{
-	uint32_t on = 0;
-
-	return kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &on);
-}
 
 /**
  * struct kvmm_step_stat - since the pool's creation, but for the first four
@@ -210,54 +167,6 @@ struct kvmm_step_stat {
 	uint64_t unseen_blocks;
 	uint64_t is_blind;
 };
-
-/**
- * struct kvmm_pace - how fast blocks are copied beside steps
- * @size: sizeof(struct kvmm_pace)
- * @bytes_per_ms: at most so many bytes a millisecond on average; 0 = no limit
- * @bytes_per_step: at most so many from the beginning of a step to that of the next one, on any
- *	stream; does not count while no step is open; 0 = no limit
- * @groups: of threads that a copy occupies; 0 = 16
- * @reserved: 0
- *
- * With a limit, kvmm copies moves in portions: it gives the device the next one when the last is
- * complete, so the device has no long queue of copies. A portion is one block at least. Calls that
- * publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the next portion: fewer
- * calls make it slower. Moves between steps are not limited.
- */
-struct kvmm_pace {
-	size_t size;
-	uint64_t bytes_per_ms;
-	uint64_t bytes_per_step;
-	uint32_t groups;
-	uint32_t reserved;
-};
-
-/** kvmm_pace_set() - from now on, moves under way included. Return: 0; -EINVAL; -ENOMEM. */
-static inline int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how)
-{
-	return kvmm_pool_set(pool, KVMM_SET_PACE, how);
-}
-
-/**
- * struct kvmm_pace_stat - copies beside steps, as paced
- * @bytes_per_ms, @bytes_per_step: as set
- * @bytes, @portions: submitted beside steps, since the pool's creation
- * @denied: times that a copy had to wait
- */
-struct kvmm_pace_stat {
-	uint64_t bytes_per_ms;
-	uint64_t bytes_per_step;
-	uint64_t bytes;
-	uint64_t portions;
-	uint64_t denied;
-};
-
-/** kvmm_pace_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_PACE. */
-static inline int kvmm_pace_get_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
-{
-	return kvmm_pool_stat_of(pool, KVMM_STAT_PACE, stat, sizeof(*stat));
-}
 
 /** kvmm_step_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_STEP. */
 static inline int kvmm_step_get_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)

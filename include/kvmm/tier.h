@@ -42,7 +42,6 @@
 #define KVMM_TIER_H
 
 #include <kvmm/cache.h>
-#include <kvmm/metrics.h>
 #include <kvmm/pool.h>
 
 #ifdef __cplusplus
@@ -75,75 +74,6 @@ struct kvmm_tier_link {
 	uint64_t bytes_per_s;
 };
 
-/**
- * struct kvmm_tier_attr - how to make a host tier
- * @size: sizeof(struct kvmm_tier_attr); set by KVMM_TIER_ATTR_INIT
- * @name: for tools: printable UTF-8; copied; "host" if NULL
- * @device: its driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
- *	not pinned. Pools of other devices may use it as well
- * @capacity_bytes: memory in the end; 0 = @capacity_blocks
- * @block_bytes: bytes of a unit; a block of a pool takes whole units. 0 = ids only: there is no
- *	memory, and only pools without memory may use it
- * @capacity_blocks: units in the end, up to KVMM_MAX_BLOCKS; 0 = @capacity_bytes / @block_bytes
- * @chunk_bytes: bytes of a portion of pinned memory: the first is pinned at creation, each further
- *	one by a call of kvmm_tier_tick(); portions serve once pinned. 0 = 256 MiB
- * @numa_node: NUMA node of its memory; -1 = next to the device
- * @policy: policy of its eviction; see kvmm_policies(); "lru" if NULL
- * @flags: KVMM_TIER_*
- * @down, @up: simulated links, for pools of ids only: from the device, and to it
- */
-struct kvmm_tier_attr {
-	size_t size;
-	const char *name;
-	const char *device;
-	uint64_t capacity_bytes;
-	uint64_t block_bytes;
-	uint64_t chunk_bytes;
-	uint32_t capacity_blocks;
-	int32_t numa_node;
-	const char *policy;
-	uint32_t flags;
-	uint32_t reserved;
-	struct kvmm_tier_link down;
-	struct kvmm_tier_link up;
-};
-
-#define KVMM_TIER_ATTR_INIT { sizeof(struct kvmm_tier_attr), NULL, NULL, 0, 0, 0, 0, -1, NULL, \
-			      0, 0, { 0, 0 }, { 0, 0 } }
-
-/**
- * kvmm_tier_host_create() - make a host tier; empty
- * @attr: borrowed during the call
- * @tier: set on success only
- *
- * Return: 0; -EINVAL; -ENOENT no device or policy of that name; -ENODEV; -ENOMEM; -EIO the device
- * is lost; -ECHILD as kvmm_pool_create().
- */
-KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier);
-
-/**
- * kvmm_tier_destroy() - drop the caller's reference on a tier; NULL does nothing
- *
- * The tier goes once the last pool is detached from it. Does nothing in a forked child.
- */
-KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
-
-/**
- * kvmm_tier_tick() - do what is due in the background: disk writes, the next portion of memory
- *
- * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
- *
- * Return: 1 something was done, and there may be more; 0; -ENOMEM no more memory to be had (the
- * tier keeps what it has, as its capacity); -EIO; -EINVAL; -ECHILD.
- */
-KVMM_API int kvmm_tier_tick(struct kvmm_tier *tier);
-
-/** kvmm_tier_clock() - set the time of KVMM_TIER_TOLD_CLOCK to @now_ns; it never goes back.
- * Return: 0; -EINVAL; -EOPNOTSUPP the tier has a clock of its own. */
-KVMM_API int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns);
-
-/* ---- the disk below ---- */
-
 struct kvmm_disk;
 
 /**
@@ -163,18 +93,76 @@ struct kvmm_tier_disk_attr {
 #define KVMM_TIER_DISK_ATTR_INIT { sizeof(struct kvmm_tier_disk_attr), 800, 0, 0, 0 }
 
 /**
- * kvmm_tier_set_disk() - put a store below the host tier; see <kvmm/ext/disk.h>
- * @disk: the tier's alone; the caller closes it when the tier is gone
- * @attr: NULL = KVMM_TIER_DISK_ATTR_INIT
+ * struct kvmm_tier_attr - how to make a host tier
+ * @size: sizeof(struct kvmm_tier_attr); set by KVMM_TIER_ATTR_INIT
+ * @name: for tools: printable UTF-8; copied; "host" if NULL
+ * @device: its driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
+ *	not pinned. Pools of other devices may use it as well
+ * @capacity_bytes: memory in the end; 0 = @capacity_blocks
+ * @block_bytes: bytes of a unit; a block of a pool takes whole units. 0 = ids only: there is no
+ *	memory, and only pools without memory may use it
+ * @capacity_blocks: units in the end, up to KVMM_MAX_BLOCKS; 0 = @capacity_bytes / @block_bytes
+ * @chunk_bytes: bytes of a portion of pinned memory: the first is pinned at creation, each further
+ *	one by a call of kvmm_tier_tick(); portions serve once pinned. 0 = 256 MiB
+ * @numa_node: NUMA node of its memory; -1 = next to the device
+ * @policy: policy of its eviction; see kvmm_policies(); "lru" if NULL
+ * @flags: KVMM_TIER_*
+ * @down, @up: simulated links, for pools of ids only: from the device, and to it
+ * @disk: NULL, or a store below it, see <kvmm/ext/disk.h>: the tier's alone; the caller closes it
+ *	when the tier is gone
+ * @disk_attr: how it uses that, borrowed; NULL: KVMM_TIER_DISK_ATTR_INIT
  *
- * kvmm_tier_tick() and kvmm_tier_poll() write blocks before the host tier evicts them; eviction
- * never waits for that. A block on the disk alone is a hit at level KVMM_TIER_DISK. A load brings
- * it to the host tier first, where it stays; -ENOSPC without room there.
- *
- * Return: 0; -EBUSY it has one, or pools; -EOPNOTSUPP it has no memory; -EINVAL, -ENOMEM, -ECHILD.
+ * kvmm_tier_tick() and kvmm_tier_poll() write blocks to @disk before the host tier evicts them;
+ * eviction never waits for that. A block on the disk alone is a hit at level KVMM_TIER_DISK. A load
+ * brings it to the host tier first, where it stays; -ENOSPC without room there.
  */
-KVMM_API int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
-				const struct kvmm_tier_disk_attr *attr);
+struct kvmm_tier_attr {
+	size_t size;
+	const char *name;
+	const char *device;
+	uint64_t capacity_bytes;
+	uint64_t block_bytes;
+	uint64_t chunk_bytes;
+	uint32_t capacity_blocks;
+	int32_t numa_node;
+	const char *policy;
+	uint32_t flags;
+	uint32_t reserved;
+	struct kvmm_tier_link down;
+	struct kvmm_tier_link up;
+	struct kvmm_disk *disk;
+	const struct kvmm_tier_disk_attr *disk_attr;
+};
+
+#define KVMM_TIER_ATTR_INIT { sizeof(struct kvmm_tier_attr), NULL, NULL, 0, 0, 0, 0, -1, NULL, \
+			      0, 0, { 0, 0 }, { 0, 0 }, NULL, NULL }
+
+/**
+ * kvmm_tier_host_create() - make a host tier; empty
+ * @attr: borrowed during the call
+ * @tier: set on success only
+ *
+ * Return: 0; -EINVAL; -ENOENT no device or policy of that name; -ENODEV; -ENOMEM; -EIO the device
+ * is lost; -EOPNOTSUPP a disk below a tier without memory; -ECHILD as kvmm_pool_create().
+ */
+KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier);
+
+/**
+ * kvmm_tier_destroy() - drop the caller's reference on a tier; NULL does nothing
+ *
+ * The tier goes once the last pool is detached from it. Does nothing in a forked child.
+ */
+KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
+
+/**
+ * kvmm_tier_tick() - do what is due in the background: disk writes, the next portion of memory
+ *
+ * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
+ *
+ * Return: 1 something was done, and there may be more; 0; -ENOMEM no more memory to be had (the
+ * tier keeps what it has, as its capacity); -EIO; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_tier_tick(struct kvmm_tier *tier);
 
 /* ---- pools and their tiers ---- */
 
@@ -358,9 +346,16 @@ enum kvmm_tier_answer {
  * @nr_lower: out: keys behind those that can be loaded: each is a hit or pending
  * @stop: out: the answer to the key behind these: KVMM_TIER_MISS or _RETRY; _HIT if there is none
  * @flags: KVMM_TIER_ACQUIRED, KVMM_TIER_AGAIN, KVMM_TIER_HERE
+ * @nr_load: out: of @nr_lower, so many, from the first on, are worth loading while the engine
+ *	computes the rest, so that both are there as early as possible
+ * @load_ns, @compute_ns: out: what either is expected to take
  *
  * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: no look-up is
  * made.
+ *
+ * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up;
+ * computing the rest, @recompute_ns a token. @nr_load is the s with the smallest max(load(s),
+ * compute(m - s)), of two the smaller one; m if @recompute_ns is 0; 0 if it is below @min_load.
  */
 struct kvmm_tier_match_args {
 	size_t size;
@@ -372,6 +367,10 @@ struct kvmm_tier_match_args {
 	uint32_t nr_lower;
 	uint32_t stop;
 	uint32_t flags;
+	uint32_t nr_load;
+	uint32_t reserved;
+	uint64_t load_ns;
+	uint64_t compute_ns;
 };
 
 /**
@@ -444,32 +443,6 @@ static inline int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_p
 /** The device blocks are free when they have been copied, unless they are referenced. */
 #define KVMM_TIER_DROP		(1u << 0)
 
-/**
- * struct kvmm_tier_plan - load, or compute?
- * @size: sizeof(struct kvmm_tier_plan)
- * @nr: blocks that could be loaded: @nr_lower of a match
- * @nr_load: out: so many, from the first on, are worth loading while the engine computes the rest
- * @load_ns, @compute_ns: out: what either is expected to take
- */
-struct kvmm_tier_plan {
-	size_t size;
-	uint32_t nr;
-	uint32_t nr_load;
-	uint64_t load_ns;
-	uint64_t compute_ns;
-};
-
-/**
- * kvmm_tier_get_plan() - where to split a prefix, so that both parts are there as early as possible
- *
- * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up;
- * computing the rest, @recompute_ns a token. The split is the s with the smallest max(load(s),
- * compute(m - s)), of two the smaller one; 0 if that is below @min_load, m if @recompute_ns is 0.
- *
- * Return: 0; -EINVAL; -EOPNOTSUPP; -ECHILD, -EUCLEAN.
- */
-KVMM_API int kvmm_tier_get_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan);
-
 /** Most priorities of copies down. */
 #define KVMM_TIER_PRIORITIES	256u
 
@@ -513,30 +486,6 @@ KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_of
 KVMM_API int kvmm_tier_poll(struct kvmm_pool *pool);
 
 /**
- * kvmm_tier_due() - when the next copy ends, for simulated clocks
- * @due_ns: set on success only: by kvmm_tier_clock()'s time, or the system's; may be over
- *
- * No copy ends before: set the clock to it, and poll. For pools of ids only.
- *
- * Return: 0; -ENOENT no copy under way; -EINVAL; -EOPNOTSUPP also a pool with memory; -EUCLEAN,
- * -ECHILD.
- */
-KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
-
-/**
- * kvmm_tier_take_latency() - how long copies up were under way, since this was asked last
- * @load_ns: out: added up, and asked from 0 the next time; of copies that have ended
- *
- * What a simulated engine adds to its step: for each copy its latency, and its bytes by the link's
- * bandwidth, rounded up, behind those before it; and the same for each block that was read from a
- * disk below first. Real copies are measured alike. kvmm_tier_client_get_stat() has the whole:
- * @load_ns and @disk_load_ns.
- *
- * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
- */
-KVMM_API int kvmm_tier_take_latency(struct kvmm_pool *pool, uint64_t *load_ns);
-
-/**
  * struct kvmm_tier_result - what has become of an operation
  * @size: sizeof(struct kvmm_tier_result)
  * @refs: loads: room for @nr; on success one reference each. Else not looked at
@@ -554,6 +503,7 @@ struct kvmm_tier_result {
 
 /**
  * kvmm_tier_get_result() - fetch the result of an operation; @op is stale then
+ * @result: NULL: @op stays, and the call says only whether it is over
  *
  * If a block of a load fails, the load gives no references; blocks that arrived stay cached. A
  * block with bad content is a miss below from then on.
@@ -565,45 +515,6 @@ struct kvmm_tier_result {
  */
 KVMM_API int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
 				  struct kvmm_tier_result *result);
-
-/**
- * kvmm_tier_wait() - poll until @op is over, or for @timeout_ns
- *
- * For tools and tests; it sleeps between two looks. Not for KVMM_TIER_TOLD_CLOCK.
- *
- * Return: 0 its result can be fetched; -ETIMEDOUT; -ESTALE, -EINVAL; -EOPNOTSUPP.
- */
-KVMM_API int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t op, uint64_t timeout_ns);
-
-/**
- * kvmm_tier_abort() - give an operation up, in any state
- * @op: index and generation UINT32_MAX: see kvmm_tier_abort_all()
- *
- * At any time; never waits. Blocks that no other caller waits for are not registered; blocks and
- * copies that a device may still write are given back when it is through.
- *
- * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP.
- */
-KVMM_API int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t op);
-
-/** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how
- * many operations; -EINVAL; -EOPNOTSUPP. */
-static inline int kvmm_tier_abort_all(struct kvmm_pool *pool)
-{
-	kvmm_tier_op_t all = { UINT32_MAX, UINT32_MAX };
-
-	return kvmm_tier_abort(pool, all);
-}
-
-/**
- * kvmm_tier_eventfd() - a descriptor that is readable while an operation is over and not fetched
- *
- * The pool's; it is closed when the pool is detached. Operations end only if some thread calls
- * kvmm_tier_poll().
- *
- * Return: the descriptor; -EMFILE, -ENOMEM; -EINVAL; -EOPNOTSUPP.
- */
-KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
 
 /* ---- forgetting ---- */
 
@@ -622,150 +533,6 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
  * -EOPNOTSUPP; -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all are gone for good. Call it again.
  */
 KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
-
-/* ---- statistics ---- */
-
-/**
- * struct kvmm_tier_client_stat - one pool and its tier
- * @blocks, @units, @bytes: readable copies that it has made, and what they take
- * @writing: copies on their way down
- * @queued: blocks that wait for their turn to be copied down
- * @loading: blocks on their way up
- * @clean: device blocks with a readable copy below
- * @nr_ops: operations not over, or not fetched
- * @offloads, @loads: copies that ended well, in blocks
- * @offload_bytes, @load_bytes: what they moved
- * @offload_ns, @load_ns: the time that each of those copies was under way, added up
- * @hits: keys that kvmm_tier_load() was asked for with success, each once a request
- * @misses, @retries, @pendings: answers of kvmm_tier_match() below the device
- * @shared: blocks of loads that waited for another caller's copy
- * @present: offloads that found a copy
- * @reloads: loads of what had gone down less than @reload_ns before
- * @evicted: copies that had to go for others, or for its limits
- * @aborted: operations
- * @failed: copies that did not end well, in blocks ...
- * @corrupt: ... of which the content was not what had been copied down
- * @refused: loads that did not fit, or were over a quota
- * @touches: uses that make a block worth a copy now: those of the configuration, or one more while
- *	too few of the names that get there are ever used again
- * @thrashing: 1: blocks that KVMM_TIER_THRESHOLD dropped have come back too soon; it only copies
- * @episodes: how often that was so
- * @raised: how often @touches went up
- * @spared: times that nothing was dropped because of it
- * @refaults: blocks that were filled or loaded while their names were remembered, by how many
- *	blocks had been since: fewer than the device has, fewer than the host tier has, more
- * @disk_loads, @disk_load_bytes: of the loads, those that were read from the disk below first
- * @disk_load_ns: the time that each of these reads took, added up
- * @offload_took, @load_took, @disk_took: how long each copy down, copy up, and read from the disk
- *	took: what @offload_ns, @load_ns and @disk_load_ns sum. A copy is of up to @batch_blocks
- */
-struct kvmm_tier_client_stat {
-	uint32_t blocks;
-	uint32_t units;
-	uint64_t bytes;
-	uint32_t writing;
-	uint32_t queued;
-	uint32_t loading;
-	uint32_t clean;
-	uint32_t nr_ops;
-	uint32_t reserved;
-	uint64_t offloads;
-	uint64_t loads;
-	uint64_t offload_bytes;
-	uint64_t load_bytes;
-	uint64_t offload_ns;
-	uint64_t load_ns;
-	uint64_t hits;
-	uint64_t misses;
-	uint64_t retries;
-	uint64_t pendings;
-	uint64_t shared;
-	uint64_t present;
-	uint64_t reloads;
-	uint64_t evicted;
-	uint64_t aborted;
-	uint64_t failed;
-	uint64_t corrupt;
-	uint64_t refused;
-	uint32_t touches;
-	uint32_t thrashing;
-	uint64_t episodes;
-	uint64_t raised;
-	uint64_t spared;
-	uint64_t refaults[KVMM_NR_TIER_LEVELS];
-	uint64_t disk_loads;
-	uint64_t disk_load_bytes;
-	uint64_t disk_load_ns;
-	struct kvmm_latency_stat offload_took;
-	struct kvmm_latency_stat load_took;
-	struct kvmm_latency_stat disk_took;
-};
-
-/** kvmm_tier_client_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_TIER. */
-static inline int kvmm_tier_client_get_stat(struct kvmm_pool *pool,
-					    struct kvmm_tier_client_stat *stat,
-					    size_t size)
-{
-	return kvmm_pool_stat_of(pool, KVMM_STAT_TIER, stat, size);
-}
-
-/**
- * struct kvmm_tier_stat - one host tier
- * @units: that there will be in the end
- * @units_ready: that are there
- * @units_used: taken by blocks
- * @blocks: readable
- * @writing: being written
- * @pinned: readable, and being read
- * @clients: pools
- * @chunks: portions of memory
- * @unit_bytes: of a unit; 0 = ids only
- * @bytes_pinned: memory that copies need no staging for
- * @metadata_bytes: host memory besides
- * @stored, @evicted: copies since the creation
- * @demoted, @promoted: blocks written to the disk below, and read from there
- * @lost: of those evicted: without a copy below
- * @below_failed: of either that did not end well
- * @demoted_bytes, @promoted_bytes: what they moved
- * @demote_ns, @promote_ns: the time that each of them took, added up
- * @sim_blocks, @sim_dropped: of a simulated disk: blocks that it has, and that had to go for others
- * @hit_age: of each block that was loaded from here: how long its copy had been readable
- * @evict_age: the same of each copy that had to go
- */
-struct kvmm_tier_stat {
-	uint32_t units;
-	uint32_t units_ready;
-	uint32_t units_used;
-	uint32_t blocks;
-	uint32_t writing;
-	uint32_t pinned;
-	uint32_t clients;
-	uint32_t chunks;
-	uint64_t unit_bytes;
-	uint64_t bytes_pinned;
-	uint64_t metadata_bytes;
-	uint64_t stored;
-	uint64_t evicted;
-	uint64_t demoted;
-	uint64_t promoted;
-	uint64_t lost;
-	uint64_t below_failed;
-	uint64_t demoted_bytes;
-	uint64_t promoted_bytes;
-	uint64_t demote_ns;
-	uint64_t promote_ns;
-	uint64_t sim_blocks;
-	uint64_t sim_dropped;
-	struct kvmm_residency_stat hit_age;
-	struct kvmm_residency_stat evict_age;
-};
-
-/** kvmm_tier_get_stat() - as kvmm_tier_client_get_stat(). Return: 0; -EINVAL, -ECHILD. */
-KVMM_API int kvmm_tier_get_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
-
-/** kvmm_tier_validate() - recompute everything. Calls on the tier wait. Return: 0; -EUCLEAN;
- * -EINVAL, -ECHILD. */
-KVMM_API int kvmm_tier_validate(struct kvmm_tier *tier);
 
 #ifdef __cplusplus
 }

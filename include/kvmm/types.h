@@ -46,7 +46,6 @@ extern "C" {
  */
 
 struct kvmm_pool;
-struct kvmm_zone;
 
 /** A run of blocks: @nr blocks from @start on. Both count blocks, not bytes. Fixed: all of it. */
 struct kvmm_extent {
@@ -146,13 +145,31 @@ enum kvmm_name_of {
 	KVMM_NAME_STEP,		/* enum kvmm_step */
 	KVMM_NAME_GOAL,		/* enum kvmm_goal */
 	KVMM_NAME_MAP_STATE,	/* enum kvmm_map_state */
-	KVMM_NAME_HOLD_REASON,	/* enum kvmm_hold_reason */
-	KVMM_NAME_OWNED_KIND,	/* enum kvmm_owned_kind */
+	KVMM_NAME_LEASE_REASON,	/* enum kvmm_lease_reason */
+	KVMM_NAME_LEASE_KIND,	/* enum kvmm_lease_kind */
+	KVMM_NAME_STAY_REASON,	/* enum kvmm_stay_reason */
+	KVMM_NAME_MIGRATE_PHASE,	/* enum kvmm_migrate_phase */
+	KVMM_NAME_MIGRATE_PATH,	/* enum kvmm_migrate_path */
+	KVMM_NAME_POLICY,	/* eviction policies, see struct kvmm_pool_attr */
+	KVMM_NAME_KEY_ALGO,	/* algorithms, see struct kvmm_key_attr */
 	KVMM_NR_NAMES,
 };
 
 /** kvmm_enum_name() - the name of a number, a static string; "?" if there is no such number. */
 KVMM_API const char *kvmm_enum_name(enum kvmm_name_of what, uint32_t number);
+
+/** kvmm_enum_names() - the first @max names. Return: how many there are, which may be more. */
+static inline unsigned int kvmm_enum_names(enum kvmm_name_of what, const char **names,
+					   unsigned int max)
+{
+	const char *name;
+	unsigned int nr;
+
+	for (nr = 0; (name = kvmm_enum_name(what, nr))[0] != '?'; nr++)
+		if (names && nr < max)
+			names[nr] = name;
+	return nr;
+}
 
 /** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
 KVMM_API const char *kvmm_version(void);

@@ -26,7 +26,7 @@ static u32 log_of(u64 cost)
 static u64 cost_bucket(const struct keyed *keyed, const struct keyed_block *state)
 {
 	return keyed_bucket(keyed, keyed->now +
-			    (u64)keyed->nr_blocks * state->value / COST_ONE);
+			    (u64)keyed->order.nr_blocks * state->value / COST_ONE);
 }
 
 static void cost_enter(void *policy, u32 block, const kvmm_key_t *key)
@@ -35,7 +35,7 @@ static void cost_enter(void *policy, u32 block, const kvmm_key_t *key)
 	const struct keyed_block *state = keyed_block(keyed, block);
 
 	if (state)
-		keyed_enter(keyed, block, key, cost_bucket(keyed, state));
+		vtime_enter(&keyed->order, block, cost_bucket(keyed, state));
 }
 
 static int cost_advise(void *policy, u32 block, enum kv_evict_advice what, u64 value)

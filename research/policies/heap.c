@@ -93,6 +93,7 @@ static void remove_slot(struct heap *heap, u32 slot)
 {
 	u32 last = --heap->nr;
 
+	heap->nr_picked = 0;
 	heap->slot_of[heap->block[slot]] = 0;
 	if (slot != last)
 		sift(heap, slot, heap->rank[last], heap->block[last]);
@@ -125,6 +126,7 @@ void heap_enter(struct heap *heap, u32 block, u64 first)
 
 	if (KV_BUG_ON(block >= heap->nr_blocks) || KV_BUG_ON(heap_holds(heap, block)))
 		return;
+	heap->nr_picked = 0;
 	heap->next_seq++;
 	sift_up(heap, heap->nr++, rank, block);
 }
@@ -149,9 +151,10 @@ void heap_leave(void *policy, u32 block)
 static void take_slot(struct heap *heap, u32 slot)
 {
 	struct heap_rank rank = heap->rank[slot];
-	u32 victim = heap->block[slot];
+	u32 victim = heap->block[slot], nr_picked = heap->nr_picked;
 
 	remove_slot(heap, slot);
+	heap->nr_picked = nr_picked + 1;
 	heap->rank[heap->nr] = rank;
 	heap->block[heap->nr] = victim;
 }
@@ -175,8 +178,8 @@ void heap_take(void *policy, u32 block)
 }
 
 /*
- * A block has lost its rank if others have come since it was picked. It came first then, so that is
- * where it goes.
+ * A block has lost its rank if others have come or gone since it was picked. It came first then, so
+ * that is where it goes.
  */
 void heap_unpick(void *policy, u32 block)
 {
@@ -185,10 +188,12 @@ void heap_unpick(void *policy, u32 block)
 
 	if (KV_BUG_ON(block >= heap->nr_blocks) || KV_BUG_ON(heap_holds(heap, block)))
 		return;
-	if (likely(heap->block[heap->nr] == block))
+	if (likely(heap->nr_picked && heap->block[heap->nr] == block)) {
 		rank = heap->rank[heap->nr];
-	else
+		heap->nr_picked--;
+	} else {
 		heap->next_seq++;
+	}
 	sift_up(heap, heap->nr++, rank, block);
 }
 

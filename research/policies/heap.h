@@ -30,6 +30,7 @@ struct key_counts;
 struct heap {
 	u32 nr_blocks;			/* fixed at creation */
 	u32 nr;				/* blocks in the order */
+	u32 nr_picked;			/* since a block came or went: their ranks are behind the last */
 	u64 next_seq;			/* larger than any seq in the heap */
 	struct heap_rank *rank;		/* by slot; siblings share one cache line */
 	u32 *block;			/* by slot */

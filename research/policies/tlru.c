@@ -9,7 +9,6 @@
 #include <kv/err.h>
 #include <kv/evict.h>
 
-#include "evict/args.h"
 #include "evict/keyed.h"
 #include "research/research.h"
 
@@ -22,7 +21,7 @@ static int tlru_setup(void *policy, const char *args)
 	struct keyed *keyed = policy;
 
 	keyed->param[0] = SAFE_BLOCKS;
-	return args ? args_numbers(args, keyed->param, 1, MAX_SAFE) : 0;
+	return args ? keyed_params(keyed, args, 1, MAX_SAFE) : 0;
 }
 
 static void tlru_place(void *policy, u32 block, u32 position, u32 parent)
@@ -50,7 +49,7 @@ static void tlru_enter(void *policy, u32 block, const kvmm_key_t *key)
 		keyed->chain = state->position;
 	keyed->last_position = state->position;
 	is_safe = state->position && state->position + keyed->param[0] > keyed->chain;
-	keyed_enter(keyed, block, key, is_safe ? 0 : keyed_bucket(keyed, keyed->now));
+	vtime_enter(&keyed->order, block, is_safe ? 0 : keyed_bucket(keyed, keyed->now));
 }
 
 const struct kv_evict_ops kv_evict_tlru = {

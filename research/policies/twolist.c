@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two lists, of new blocks and of proven ones, and ghosts: arc and s3fifo.
+ * Two lists, of new blocks and of proven ones: slru, and with ghosts arc and s3fifo.
  *
+ *	slru	proven is what was used again: at most floor(4N/5) blocks, then the oldest of them goes
+ *		behind the new ones
  *	arc	proven is what was used again. How many new blocks are kept is learned: more when a key
  *		comes back that was evicted while it was new, fewer when it was proven
  *	s3fifo	proven is what was used three times, or came back. A tenth of the pool is for new blocks
@@ -21,17 +23,18 @@
 #include "evict/keyed.h"
 #include "research/research.h"
 
-enum { NEW, PROVEN, UNNAMED, NR_LISTS };
+enum { NEW, PROVEN, NR_LISTS, NEITHER = NR_LISTS };
 
 /* No time passes: buckets are lists. */
 #define FOREVER_SHIFT	31u
-#define ARC_USES	2u
+#define ARC_USES	2u	/* slru's too */
 #define S3_USES		3u
 #define S3_SHARE	10u
 
 struct lists {
 	u32 nr[NR_LISTS];	/* blocks in each */
 	u32 target;		/* new blocks to be kept */
+	u32 max_proven;		/* fixed at creation */
 	u32 nr_gone[2];		/* evicted lately, from each list */
 	struct ghosts ghosts;	/* the last: its memory is behind it */
 };
@@ -49,6 +52,7 @@ static struct lists *init(void *policy, u32 nr_blocks)
 	keyed_init(policy, nr_blocks);
 	keyed->shift = FOREVER_SHIFT;
 	lists = keyed->extra;
+	lists->max_proven = nr_blocks;
 	ghosts_init(&lists->ghosts, nr_blocks);
 	return lists;
 }
@@ -59,6 +63,14 @@ static void arc_init(void *policy, u32 nr_blocks)
 
 	keyed->param[0] = ARC_USES;
 	init(policy, nr_blocks);
+}
+
+static void slru_init(void *policy, u32 nr_blocks)
+{
+	struct keyed *keyed = policy;
+
+	keyed->param[0] = ARC_USES;
+	init(policy, nr_blocks)->max_proven = (u64)nr_blocks * 4 / 5;
 }
 
 static void s3fifo_init(void *policy, u32 nr_blocks)
@@ -77,25 +89,25 @@ static void bury(struct keyed *keyed, const struct keyed_block *state)
 	struct ghost_past past = { state->level * CREDIT_ONE, keyed->now, 0 };
 	struct lists *lists = keyed->extra;
 
-	if (!state->filled || state->level == UNNAMED)
+	if (!state->filled)
 		return;
 	ghost_put(&lists->ghosts, state->hash, &past, keyed->now);
 	lists->nr_gone[state->level]++;
-	if (lists->nr_gone[NEW] + lists->nr_gone[PROVEN] <= keyed->nr_blocks)
+	if (lists->nr_gone[NEW] + lists->nr_gone[PROVEN] <= keyed->order.nr_blocks)
 		return;
 	lists->nr_gone[NEW] /= 2;
 	lists->nr_gone[PROVEN] /= 2;
 }
 
-/* The list that the key was evicted from lately, or UNNAMED. */
+/* The list that the key was evicted from lately, or NEITHER. */
 static u32 list_of_ghost(struct keyed *keyed, u64 hash)
 {
 	struct ghost_past past = { .last = keyed->now };
 	struct lists *lists = keyed->extra;
 
 	if (!ghost_take(&lists->ghosts, hash, &past) ||
-	    keyed->now - past.last > keyed->nr_blocks)
-		return UNNAMED;
+	    keyed->now - past.last > keyed->order.nr_blocks)
+		return NEITHER;
 	return past.credit / CREDIT_ONE;
 }
 
@@ -106,23 +118,23 @@ static void learn(struct keyed *keyed, u32 list)
 	u32 own = max(lists->nr_gone[list], 1u), step = max(lists->nr_gone[!list] / own, 1u);
 
 	if (list == NEW)
-		lists->target = min(lists->target + step, keyed->nr_blocks);
+		lists->target = min(lists->target + step, keyed->order.nr_blocks);
 	else
 		lists->target -= min(step, lists->target);
 }
 
-/* Returns what the key was when it was evicted, or UNNAMED. */
+/* Returns what the key was when it was evicted, or NEITHER. */
 static u32 fill(struct keyed *keyed, u32 block, const kvmm_key_t *key)
 {
 	struct keyed_block *state = keyed_block(keyed, block);
 	u32 list;
 
 	if (!state)
-		return UNNAMED;
+		return NEITHER;
 	bury(keyed, state);
 	keyed_fill(keyed, block, key);
 	list = list_of_ghost(keyed, state->hash);
-	state->uses = list == UNNAMED ? 1 : keyed->param[0];
+	state->uses = list == NEITHER ? 1 : keyed->param[0];
 	return list;
 }
 
@@ -130,7 +142,7 @@ static void arc_fill(void *policy, u32 block, const kvmm_key_t *key)
 {
 	u32 list = fill(policy, block, key);
 
-	if (list != UNNAMED)
+	if (list != NEITHER)
 		learn(policy, list);
 }
 
@@ -155,11 +167,18 @@ static void twolist_enter(void *policy, u32 block, const kvmm_key_t *key)
 	struct keyed_block *state = keyed_block(keyed, block);
 	struct lists *lists = keyed->extra;
 
-	if (!state || KV_BUG_ON(vtime_has(keyed->order, block)))
+	if (!state || KV_BUG_ON(vtime_has(keyed, block)))
 		return;
-	state->level = !key ? UNNAMED : state->uses < keyed->param[0] ? NEW : PROVEN;
+	state->level = state->uses < keyed->param[0] ? NEW : PROVEN;
 	lists->nr[state->level]++;
-	keyed_enter(keyed, block, key, state->level);
+	vtime_enter(&keyed->order, block, state->level);
+	if (lists->nr[PROVEN] <= lists->max_proven)
+		return;
+	block = vtime_first_in(&keyed->order, PROVEN);
+	keyed->block[block].level = NEW;
+	lists->nr[PROVEN]--;
+	lists->nr[NEW]++;
+	keyed_move(keyed, block, NEW);
 }
 
 static void uncount(struct keyed *keyed, u32 block)
@@ -173,33 +192,33 @@ static void twolist_leave(void *policy, u32 block)
 {
 	struct keyed *keyed = policy;
 
-	if (KV_BUG_ON(!vtime_has(keyed->order, block)))
+	if (KV_BUG_ON(!vtime_has(keyed, block)))
 		return;
 	uncount(keyed, block);
-	vtime_leave(keyed->order, block);
+	vtime_leave(keyed, block);
 }
 
 static void twolist_take(void *policy, u32 block)
 {
 	struct keyed *keyed = policy;
 
-	if (KV_BUG_ON(!vtime_has(keyed->order, block)))
+	if (KV_BUG_ON(!vtime_has(keyed, block)))
 		return;
 	uncount(keyed, block);
-	vtime_take(keyed->order, block);
+	vtime_take(keyed, block);
 }
 
 static u32 twolist_pick(void *policy)
 {
 	struct keyed *keyed = policy;
 	const struct lists *lists = keyed->extra;
-	u32 victim = vtime_first(keyed->order);
+	u32 victim = vtime_first(&keyed->order);
 
 	if (victim == KV_NONE)
 		return KV_NONE;
-	if (victim == vtime_first_in(keyed->order, NEW) && lists->nr[NEW] <= lists->target &&
+	if (victim == vtime_first_in(&keyed->order, NEW) && lists->nr[NEW] <= lists->target &&
 	    lists->nr[PROVEN])
-		victim = vtime_first_in(keyed->order, PROVEN);
+		victim = vtime_first_in(&keyed->order, PROVEN);
 	twolist_take(policy, victim);
 	return victim;
 }
@@ -209,10 +228,13 @@ static void twolist_unpick(void *policy, u32 block)
 	struct keyed *keyed = policy;
 	struct lists *lists = keyed->extra;
 
-	if (!keyed_block(keyed, block) || KV_BUG_ON(vtime_has(keyed->order, block)))
+	if (!keyed_block(keyed, block) || KV_BUG_ON(vtime_has(keyed, block)))
 		return;
+	/* It goes before all others then, and those are the new ones. */
+	if (!keyed->order.nr_picked)
+		keyed->block[block].level = NEW;
 	lists->nr[keyed->block[block].level]++;
-	vtime_unpick(keyed->order, block);
+	vtime_unpick(keyed, block);
 }
 
 static int twolist_check(const void *policy)
@@ -221,20 +243,28 @@ static int twolist_check(const void *policy)
 	const struct lists *lists = keyed->extra;
 	u32 nr[NR_LISTS] = { 0 };
 
-	for (u32 block = 0; block < keyed->nr_blocks; block++)
-		if (vtime_has(keyed->order, block))
+	for (u32 block = 0; block < keyed->order.nr_blocks; block++)
+		if (vtime_has(keyed, block))
 			nr[keyed->block[block].level]++;
 	for (u32 list = 0; list < NR_LISTS; list++)
 		if (nr[list] != lists->nr[list])
 			return -EUCLEAN;
-	return lists->target <= keyed->nr_blocks ? keyed_check(policy) : -EUCLEAN;
+	return lists->target <= keyed->order.nr_blocks && lists->nr[PROVEN] <= lists->max_proven ?
+	       vtime_check(policy) : -EUCLEAN;
 }
 
 #define TWOLIST_OPS									\
 	.bytes = twolist_bytes, .hit = twolist_hit, .enter = twolist_enter,		\
 	.leave = twolist_leave, .pick = twolist_pick, .take = twolist_take,		\
-	.unpick = twolist_unpick, .has = keyed_has, .nr = keyed_nr,			\
+	.unpick = twolist_unpick, .has = vtime_has, .nr = vtime_nr,			\
 	.check = twolist_check
+
+const struct kv_evict_ops kv_evict_slru = {
+	.name	= "slru",
+	.init	= slru_init,
+	.fill	= keyed_fill,
+	TWOLIST_OPS,
+};
 
 const struct kv_evict_ops kv_evict_arc = {
 	.name	= "arc",

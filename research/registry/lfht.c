@@ -197,42 +197,6 @@ static bool find(const struct lfht *lfht, const struct name *name, bool take,
 	return false;
 }
 
-static u32 lfht_match(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-		      u32 *nr_first)
-{
-	struct lfht *lfht = lfht_of(map);
-	u32 i;
-
-	*nr_first = 0;
-	kv_rcu_read_lock();
-	for (i = 0; i < query->nr; i++) {
-		struct name name = name_of(lfht, query, i);
-
-		if (!find(lfht, &name, true, &refs[i], nr_first))
-			break;
-	}
-	kv_rcu_read_unlock();
-	return i;
-}
-
-static u32 lfht_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
-		     u32 *nr_first)
-{
-	struct lfht *lfht = lfht_of(map);
-	u32 nr = 0;
-
-	*nr_first = 0;
-	kv_rcu_read_lock();
-	for (u32 i = 0; i < query->nr; i++) {
-		struct name name = name_of(lfht, query, i);
-
-		refs[i] = (struct kv_handle){ 0 };
-		nr += find(lfht, &name, true, &refs[i], nr_first);
-	}
-	kv_rcu_read_unlock();
-	return nr;
-}
-
 static bool is_there(const struct lfht *lfht, const struct kv_query *query, u32 i)
 {
 	struct name name = name_of(lfht, query, i);
@@ -258,33 +222,31 @@ static u32 length_bisect(const struct lfht *lfht, const struct kv_query *query)
 	return lo;
 }
 
-static u32 lfht_length(struct kv_map *map, const struct kv_query *query)
+static u32 lfht_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *out)
 {
 	const struct lfht *lfht = lfht_of(map);
-	u32 length = 0;
-
-	kv_rcu_read_lock();
-	if (map->prefix_closed)
-		length = length_bisect(lfht, query);
-	else
-		while (length < query->nr && is_there(lfht, query, length))
-			length++;
-	kv_rcu_read_unlock();
-	return length;
-}
-
-static u32 lfht_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
-{
 	u32 hits = 0;
 
-	memset(present, 0, (query->nr + 63) / 64 * sizeof(*present));
+	out->nr_first = 0;
+	if (out->present)
+		memset(out->present, 0, (query->nr + 63) / 64 * sizeof(*out->present));
 	kv_rcu_read_lock();
-	for (u32 i = 0; i < query->nr; i++) {
-		bool hit = is_there(lfht_of(map), query, i);
+	if (map->prefix_closed && !out->refs && !out->through)
+		hits = length_bisect(lfht, query);
+	else
+		for (u32 i = 0; i < query->nr; i++) {
+			struct name name = name_of(lfht, query, i);
+			struct kv_handle handle = { 0 };
+			bool hit = find(lfht, &name, out->refs, &handle, &out->nr_first);
 
-		present[i / 64] |= (u64)hit << i % 64;
-		hits += hit;
-	}
+			if (!hit && !out->through)
+				break;
+			if (out->refs)
+				out->refs[i] = handle;
+			if (out->present)
+				out->present[i / 64] |= (u64)hit << i % 64;
+			hits += hit;
+		}
 	kv_rcu_read_unlock();
 	return hits;
 }
@@ -652,10 +614,7 @@ const struct kv_map_ops kv_map_lfht = {
 	.name		= "lfht",
 	.create		= lfht_create,
 	.destroy	= lfht_destroy,
-	.match		= lfht_match,
-	.length		= lfht_length,
-	.probe		= lfht_probe,
-	.scan		= lfht_scan,
+	.lookup		= lfht_lookup,
 	.insert		= lfht_insert,
 	.staged		= lfht_staged,
 	.remove		= lfht_remove,

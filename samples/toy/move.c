@@ -4,8 +4,8 @@
  * given back, used by somebody else, and comes again; checksums that are compared.
  */
 #include <errno.h>
-#include <kvmm/ext/elastic.h>
 #include <kvmm/ext/inspect.h>
+#include <kvmm/ext/moves.h>
 #include <string.h>
 
 #include "engine.h"

@@ -15,28 +15,30 @@
 static int open_disk(struct engine *engine)
 {
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
-	int err;
 
 	attr.path = engine->opt->disk_tier;
 	attr.max_bytes = DISK_BYTES;
 	attr.flags |= KVMM_DISK_NAMES;		/* for who looks */
-	err = kvmm_disk_open(&attr, &engine->disk);
-	return err ? err : kvmm_tier_set_disk(engine->tier, engine->disk, NULL);
+	return kvmm_disk_open(&attr, &engine->disk);
 }
 
 /* Before the pool is made. */
 int tier_open(struct engine *engine)
 {
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
-	int err;
+	int err = 0;
 
 	if (!engine->opt->host_tier)
 		return 0;
+	if (engine->opt->disk_tier)
+		err = open_disk(engine);
+	if (err)
+		return err;
+	attr.disk = engine->disk;
 	attr.device = engine->opt->device;
 	attr.block_bytes = BLOCK_BYTES;
 	attr.capacity_blocks = engine->opt->host_tier;
-	err = kvmm_tier_host_create(&attr, &engine->tier);
-	return err || !engine->opt->disk_tier ? err : open_disk(engine);
+	return kvmm_tier_host_create(&attr, &engine->tier);
 }
 
 int tier_attach(struct engine *engine)

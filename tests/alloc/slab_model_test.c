@@ -13,8 +13,10 @@
 #include <kv/env.h>
 #include <kv/zone.h>
 
+#include "alloc/slab.h"
 #include "tests/alloc/slab_util.h"
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	96u
 #define BLOCK_BYTES	64u
@@ -30,7 +32,7 @@ struct live {
 
 struct model_cache {
 	struct kvmm_slab_cache *cache;
-	struct kvmm_slab_shape shape;
+	struct kv_slab_shape shape;
 	u64 align;
 	u32 keep_empty;
 	struct live live[MAX_LIVE];
@@ -44,17 +46,7 @@ struct model_cache {
 static struct model_cache model[NR_CACHES];
 static u8 byte_owner[NR_BLOCKS * BLOCK_BYTES];
 static u8 block_owner[NR_BLOCKS];
-static struct kvmm_zone *zone;
-static u64 state;
-
-static u32 below(u32 nr)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (state >> 32) * nr >> 32;
-}
-
+static struct kv_zone *zone;
 /* Slabs of @nr blocks, aligned so, that fit between what is taken. */
 static u32 count_fits(u32 nr, u32 align)
 {
@@ -159,7 +151,7 @@ static void reclaim(void)
 static void do_alloc(struct model_cache *m)
 {
 	kvmm_slab_obj_t objs[MAX_BATCH];
-	u32 nr = below(2) ? 1 : 1 + below(MAX_BATCH);
+	u32 nr = any(2) ? 1 : 1 + any(MAX_BATCH);
 	int err = kvmm_slab_alloc(m->cache, nr, objs);
 
 	if (!fits(m, nr))
@@ -194,11 +186,11 @@ static void gave(struct model_cache *m, u32 i)
 static void do_free(struct model_cache *m)
 {
 	kvmm_slab_obj_t objs[MAX_BATCH];
-	u32 nr = min(m->nr_live, below(2) ? 1 : 1 + below(MAX_BATCH)), first, i;
+	u32 nr = min(m->nr_live, any(2) ? 1 : 1 + any(MAX_BATCH)), first, i;
 
 	if (!nr)
 		return;
-	first = below(m->nr_live - nr + 1);
+	first = any(m->nr_live - nr + 1);
 	for (i = 0; i < nr; i++)
 		objs[i] = m->live[first + nr - 1 - i].obj;
 	cr_assert_eq(kvmm_slab_free(m->cache, nr, objs), 0);
@@ -210,18 +202,18 @@ static void do_free(struct model_cache *m)
 static void do_bad_free(struct model_cache *m)
 {
 	kvmm_slab_obj_t objs[MAX_BATCH];
-	u32 nr = min(m->nr_live, 1 + below(MAX_BATCH)), bad;
+	u32 nr = min(m->nr_live, 1 + any(MAX_BATCH)), bad;
 	int err;
 
 	if (!nr)
 		return;
 	for (u32 i = 0; i < nr; i++)
 		objs[i] = m->live[i].obj;
-	bad = below(nr);
-	if (m->nr_stale && below(2))
-		objs[bad] = m->stale[below(min(m->nr_stale, 64u))];
+	bad = any(nr);
+	if (m->nr_stale && any(2))
+		objs[bad] = m->stale[any(min(m->nr_stale, 64u))];
 	else
-		objs[bad] = (kvmm_slab_obj_t){ below(4096), 2 * below(1000) };
+		objs[bad] = (kvmm_slab_obj_t){ any(4096), 2 * any(1000) };
 	err = kvmm_slab_free(m->cache, nr, objs);
 	cr_assert(err == -ESTALE || err == -EINVAL, "%d", err);
 }
@@ -230,7 +222,7 @@ static void do_shrink(struct model_cache *m)
 {
 	u32 nr = count_empty(m);
 
-	cr_assert_eq(kvmm_slab_shrink(m->cache), nr);
+	cr_assert_eq(slab_shrink(m->cache), nr);
 	for (u32 i = 0; i < NR_BLOCKS; i++)
 		if (m->has[i] && !m->used[i])
 			own_run(m, (struct kvmm_extent){ i, m->shape.nr_blocks }, owner_of(m),
@@ -279,7 +271,7 @@ static void open_caches(void)
 		model[c] = (struct model_cache){ .cache = slab_cache_of(zone, &attr),
 						 .align = attr.align,
 						 .keep_empty = attr.keep_empty };
-		cr_assert_eq(kvmm_slab_get_shape(zone, &attr, &model[c].shape), 0);
+		cr_assert_eq(slab_shape(NR_BLOCKS, &attr, &model[c].shape), 0);
 	}
 }
 
@@ -289,11 +281,11 @@ Test(slab_model, caches_do_what_bytes_and_counts_say, .timeout = 3600)
 
 	printf("KVMM_SEED=%lu\n", seed);
 	fflush(stdout);
-	state = seed;
+	any_state = seed;
 	open_caches();
 	for (u64 i = 0; i < nr; i++) {
-		struct model_cache *m = &model[below(NR_CACHES)];
-		u32 dice = below(100), grow = i / 500 % 2 ? 60 : 35;	/* fill up, run dry */
+		struct model_cache *m = &model[any(NR_CACHES)];
+		u32 dice = any(100), grow = i / 500 % 2 ? 60 : 35;	/* fill up, run dry */
 
 		if (dice < grow)
 			do_alloc(m);
@@ -309,5 +301,4 @@ Test(slab_model, caches_do_what_bytes_and_counts_say, .timeout = 3600)
 	compare();
 	for (u32 c = 0; c < NR_CACHES; c++)
 		kvmm_slab_cache_destroy(model[c].cache);
-	kvmm_zone_destroy(zone);
 }

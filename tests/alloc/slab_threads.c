@@ -3,11 +3,13 @@
  * Threads on two caches of one zone. Each object has one owner at a time: who takes it writes its
  * name into the bytes of the place, finds it there later, and takes it off before giving the
  * object back. ThreadSanitizer sees two owners of a byte as a race. One more thread reads numbers
- * and text, shrinks and checks. Exit code 0: all is well.
+ * and text, shrinks and checks, another makes a third cache and destroys it. Exit code 0: all is
+ * well.
  */
 #include <kv/alloc.h>
-#include <kvmm/ext/zone.h>
 
+#include "alloc/slab.h"
+#include "tests/alloc/slab_check.h"
 #include "tests/support/threads.h"
 
 #define NR_WORKERS	2u
@@ -18,7 +20,6 @@
 
 static const u64 object_bytes[2] = { 24, 96 };
 static struct kvmm_slab_cache *caches[2];
-static struct kvmm_zone *zone;
 static u8 memory[NR_BLOCKS * BLOCK_BYTES];	/* not atomic on purpose */
 static u32 stop;				/* atomic */
 
@@ -97,38 +98,58 @@ static void *look(void *arg)
 	char text[1024];
 
 	while (!READ_ONCE(stop)) {
-		expect(!kvmm_slab_total(zone, &stat) && stat.nr_caches == 2);
+		expect(!kvmm_slab_get_stat(caches[0], &stat));
 		expect(stat.held_bytes == stat.live_bytes + stat.slack_bytes + stat.unused_bytes);
-		expect(kv_slab_info(zone, text, sizeof(text)) > 0);
+		expect(kv_slab_info(text, sizeof(text)) > 0);
 		expect(!kv_slab_cache_check(caches[stat.nr_objects & 1]));
-		expect(kvmm_slab_shrink(caches[0]) >= 0);
+		slab_shrink(caches[0]);
+	}
+	return NULL;
+}
+
+/* A cache of the same blocks comes, keeps what it had, and goes: others may reclaim that
+ * meanwhile. */
+static void *come_and_go(void *arg)
+{
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "guest", .object_bytes = 64,
+				       .base_block_bytes = BLOCK_BYTES, .keep_empty = 8,
+				       .beside = caches[0] };
+
+	while (!READ_ONCE(stop)) {
+		kvmm_slab_obj_t objs[4];
+		struct kvmm_slab_cache *guest;
+
+		expect(!kvmm_slab_cache_create(&attr, &guest));
+		if (!kvmm_slab_alloc(guest, 4, objs))
+			expect(!kvmm_slab_free(guest, 4, objs));
+		kvmm_slab_cache_destroy(guest);
 	}
 	return NULL;
 }
 
 static void open_caches(void)
 {
-	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = NR_BLOCKS };
 	struct kvmm_slab_attr attr = { .size = sizeof(attr), .base_block_bytes = BLOCK_BYTES,
 				       .max_waste_pm = 250 };
 
-	expect(!kvmm_zone_create(&zone_attr, &zone));
 	for (u32 i = 0; i < 2; i++) {
 		attr.name = i ? "wide" : "narrow";
 		attr.object_bytes = object_bytes[i];
 		attr.keep_empty = i;
-		expect(!kvmm_slab_cache_create(zone, &attr, &caches[i]));
+		attr.nr_blocks = i ? 0 : NR_BLOCKS;
+		attr.beside = i ? caches[0] : NULL;
+		expect(!kvmm_slab_cache_create(&attr, &caches[i]));
 	}
 }
 
 int main(void)
 {
 	struct worker workers[NR_WORKERS] = { 0 };
-	pthread_t thread[NR_WORKERS], looker;
-	struct kvmm_zone_stat stat;
+	pthread_t thread[NR_WORKERS], looker, guest;
 
 	open_caches();
 	pthread_create(&looker, NULL, look, NULL);
+	pthread_create(&guest, NULL, come_and_go, NULL);
 	for (u32 i = 0; i < NR_WORKERS; i++) {
 		workers[i].name = i + 1;
 		workers[i].state = 77 * (i + 1);
@@ -137,11 +158,10 @@ int main(void)
 	threads_join(thread, NR_WORKERS);
 	WRITE_ONCE(stop, 1);
 	pthread_join(looker, NULL);
+	pthread_join(guest, NULL);
 	for (u32 i = 0; i < 2; i++) {
 		expect(!kv_slab_cache_check(caches[i]));
 		kvmm_slab_cache_destroy(caches[i]);
 	}
-	expect(!kvmm_zone_get_stat(zone, &stat) && stat.nr_free == NR_BLOCKS);
-	kvmm_zone_destroy(zone);
 	return !!nr_bad;
 }

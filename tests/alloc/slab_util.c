@@ -7,19 +7,13 @@
 #define BLOCK_BYTES	64u
 #define MAX_PICTURE	4096u
 
-struct kvmm_zone *slab_zone_of(const char *engine, u32 nr_blocks)
+struct kv_zone *slab_zone(u32 nr_blocks)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
-				       .engine = engine };
-	struct kvmm_zone *zone;
+	struct kv_zone_attr attr = { .nr_blocks = nr_blocks };
+	struct kv_zone *zone;
 
-	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
+	cr_assert_eq(kv_zone_create(&attr, &zone), 0);
 	return zone;
-}
-
-struct kvmm_zone *slab_zone(u32 nr_blocks)
-{
-	return slab_zone_of(NULL, nr_blocks);
 }
 
 struct kvmm_slab_attr slab_attr(const char *name, u64 object_bytes)
@@ -31,15 +25,15 @@ struct kvmm_slab_attr slab_attr(const char *name, u64 object_bytes)
 	return attr;
 }
 
-struct kvmm_slab_cache *slab_cache_of(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr)
+struct kvmm_slab_cache *slab_cache_of(struct kv_zone *zone, const struct kvmm_slab_attr *attr)
 {
 	struct kvmm_slab_cache *cache;
 
-	cr_assert_eq(kvmm_slab_cache_create(zone, attr, &cache), 0);
+	cr_assert_eq(slab_cache_make(zone, attr, &cache), 0);
 	return cache;
 }
 
-struct kvmm_slab_cache *slab_cache(struct kvmm_zone *zone, const char *name, u64 object_bytes)
+struct kvmm_slab_cache *slab_cache(struct kv_zone *zone, const char *name, u64 object_bytes)
 {
 	struct kvmm_slab_attr attr = slab_attr(name, object_bytes);
 

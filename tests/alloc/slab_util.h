@@ -4,17 +4,17 @@
 #define SLAB_UTIL_H
 
 #include <kv/alloc.h>
-#include <kvmm/ext/zone.h>
 
+#include "tests/alloc/slab_check.h"
 #include "tests/support/test.h"
 
-struct kvmm_zone *slab_zone(u32 nr_blocks);
-struct kvmm_zone *slab_zone_of(const char *engine, u32 nr_blocks);
+/* It is its caches' from then on: the last one takes it with it. */
+struct kv_zone *slab_zone(u32 nr_blocks);
 
 /* Objects of so many bytes from base blocks of 64 bytes; anything may be wasted. */
 struct kvmm_slab_attr slab_attr(const char *name, u64 object_bytes);
-struct kvmm_slab_cache *slab_cache(struct kvmm_zone *zone, const char *name, u64 object_bytes);
-struct kvmm_slab_cache *slab_cache_of(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr);
+struct kvmm_slab_cache *slab_cache(struct kv_zone *zone, const char *name, u64 object_bytes);
+struct kvmm_slab_cache *slab_cache_of(struct kv_zone *zone, const struct kvmm_slab_attr *attr);
 
 /* One object, which must be had. */
 kvmm_slab_obj_t slab_take(struct kvmm_slab_cache *cache);

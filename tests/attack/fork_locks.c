@@ -37,13 +37,13 @@
 /* What is asked of each copy. */
 #define CALLS(X)								\
 	X(kvmm_pool_create) X(kvmm_pool_destroy) X(kvmm_validate)	\
-	X(kvmm_alloc_for) X(kvmm_free) X(kvmm_prefix_register) X(kvmm_prefix_match) X(kvmm_put_many)	\
-	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_reset_inactive_held) X(kvmm_stream_add)		\
+	X(kvmm_alloc_for) X(kvmm_free) X(kvmm_prefix_register) X(kvmm_prefix_find) X(kvmm_put_many)	\
+	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_forget_cached) X(kvmm_stream_add)		\
 	X(kvmm_stream_del) X(kvmm_step_begin) X(kvmm_step_end) X(kvmm_pool_stat_of)			\
-	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_set)			\
-	X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
-	X(kvmm_zone_create) X(kvmm_zone_destroy) X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy)	\
-	X(kvmm_slab_total_sized) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
+	X(kvmm_relocations_next) X(kvmm_compact_poll) X(kvmm_compact_goal_start) X(kvmm_pool_set)		\
+	X(kvmm_verify_blocks) X(kvmm_background_tick) X(kvmm_metrics_text)		\
+	X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy) X(kvmm_slab_get_stat_sized)		\
+	X(kvmm_slab_alloc)
 
 struct copy {
 #define X(call) __typeof__(call) *call;
@@ -131,7 +131,7 @@ static void use_blocks(struct copy *copy, struct kvmm_pool *pool, uint32_t numbe
 		expect(!copy->kvmm_free(pool, muts, NR_KEYS));
 	else if (!copy->kvmm_prefix_register(pool, &prefix, muts, refs))
 		expect(!copy->kvmm_put_many(pool, refs, NR_KEYS));
-	nr = copy->kvmm_prefix_match(pool, &prefix, refs);
+	nr = copy->kvmm_prefix_find(pool, &prefix, refs, 0);
 	expect(nr >= 0);
 	expect(nr <= 0 || !copy->kvmm_put_many(pool, refs, nr));
 }
@@ -158,20 +158,15 @@ static void use_step(struct copy *copy, struct kvmm_pool *pool, kvmm_stream_t st
 
 static void use_slab(struct copy *copy)
 {
-	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = 64 };
-	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "a",
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "a", .nr_blocks = 64,
 				       .object_bytes = 64, .base_block_bytes = 4096 };
-	struct kvmm_zone *zone;
 	struct kvmm_slab_cache *cache;
-	struct kvmm_slab_stat total;
+	struct kvmm_slab_stat stat;
 
-	if (copy->kvmm_zone_create(&zone_attr, &zone))
+	if (copy->kvmm_slab_cache_create(&attr, &cache))
 		return;
-	if (!copy->kvmm_slab_cache_create(zone, &attr, &cache)) {
-		expect(!copy->kvmm_slab_total_sized(zone, &total, sizeof(total)));
-		copy->kvmm_slab_cache_destroy(cache);
-	}
-	copy->kvmm_zone_destroy(zone);
+	expect(!copy->kvmm_slab_get_stat_sized(cache, &stat, sizeof(stat)));
+	copy->kvmm_slab_cache_destroy(cache);
 }
 
 static void look(struct copy *copy)
@@ -208,7 +203,7 @@ static void *work(void *arg)
 			use_slab(copy);
 			break;
 		case 3:
-			copy->kvmm_reset_inactive_held(copy->pool, NULL);
+			copy->kvmm_forget_cached(copy->pool, 0, NULL);
 			break;
 		case 4 ... 7:
 			use_step(copy, copy->pool, copy->stream);
@@ -254,11 +249,11 @@ static void try_parents(struct copy *copy)
 	refused(copy->kvmm_step_begin(pool, copy->stream, &epoch));
 	refused(copy->kvmm_pool_stat_of(pool, KVMM_STAT_STEP, &steps, sizeof(steps)));
 	refused(copy->kvmm_pool_stat_of(pool, KVMM_STAT_PACE, &pace, sizeof(pace)));
-	refused(copy->kvmm_relocations(pool, copy->stream, moves, 4));
+	refused(copy->kvmm_relocations_next(pool, copy->stream, 0, moves, 4));
 	refused(copy->kvmm_compact_poll(pool));
-	refused(copy->kvmm_compact_cancel(pool));
+	refused(copy->kvmm_compact_goal_start(pool, NULL, NULL));
 	refused(copy->kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &(uint32_t){ 1 }));
-	refused(copy->kvmm_verify_tick(pool));
+	refused(copy->kvmm_verify_blocks(pool, NULL, 0));
 	refused(copy->kvmm_validate(pool));
 	look(copy);
 	copy->kvmm_pool_destroy(pool);

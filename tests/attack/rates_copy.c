@@ -184,40 +184,15 @@ static void begin_copy(struct actor *a)
 	dst->is_known = false;
 }
 
-/* Fills have no source: the content is one byte, which no pattern is. */
-static void begin_fill(struct actor *a)
-{
-	u32 block = below(&a->dice, NR);
-	const struct kv_move run = { 0, block, 1 };
-	struct place *place = &a->side[0].place[block];
-	struct kv_fence none = { 0 }, fence;
-	u8 buf[PIECE];
-	int err;
-
-	if (!is_idle(place) || ops->fill_blocks(a->dev, &a->side[0].planes, &run, 1, 0x5a, none, &fence))
-		return;
-	place->is_known = false;
-	err = ops->wait(a->dev, fence);
-	if (err || ops->read(a->dev, at(&a->side[0], 1, block), buf, PIECE))
-		return;
-	for (u32 i = 0; i < PIECE; i++)
-		if (buf[i] != 0x5a) {
-			wrong("filled block %u", block);
-			return;
-		}
-}
-
 static int ask(struct actor *a, struct kv_fence fence)
 {
 	int err = -EAGAIN;
 
-	switch (below(&a->dice, 3)) {
+	switch (below(&a->dice, 2)) {
 	case 0:
 		for (u32 i = 0; i < 200 && err == -EAGAIN; i++)
 			err = ops->poll(a->dev, fence);
 		return err == -EAGAIN ? ops->wait(a->dev, fence) : err;
-	case 1:
-		return ops->wait_until(a->dev, fence, UINT64_MAX);
 	default:
 		return ops->wait(a->dev, fence);
 	}
@@ -273,9 +248,6 @@ static void act(struct actor *a)
 		break;
 	case 4:
 		sum_one(a, block);
-		break;
-	case 5:
-		begin_fill(a);
 		break;
 	case 6: case 7:
 		end_copies(a, false);

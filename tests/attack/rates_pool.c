@@ -9,6 +9,7 @@
 #include <kvmm/kvmm.h>
 
 #include "rates.h"
+#include "tests/support/tier_wait.h"
 
 #define NR_BLOCKS	24u
 #define NR_UNITS	32u
@@ -110,7 +111,7 @@ static void send_down(struct scene *s)
 	if (!kvmm_tier_offload(s->pool, &req, &op)) {
 		struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
 
-		if (below(s->dice, 3) && !kvmm_tier_wait(s->pool, op, PATIENCE_NS))
+		if (below(s->dice, 3) && !tier_wait(s->pool, op, PATIENCE_NS))
 			kvmm_tier_get_result(s->pool, op, &result);
 		else
 			kvmm_tier_abort(s->pool, op);
@@ -131,7 +132,7 @@ static void load(struct scene *s)
 	result.refs = &ref;
 	if (kvmm_tier_load(s->pool, &req, &op))
 		return;
-	if (kvmm_tier_wait(s->pool, op, PATIENCE_NS) ||
+	if (tier_wait(s->pool, op, PATIENCE_NS) ||
 	    kvmm_tier_get_result(s->pool, op, &result)) {
 		kvmm_tier_abort(s->pool, op);
 		return;
@@ -274,8 +275,6 @@ static void end(struct scene *s)
 		load(s);
 	if (kvmm_validate(s->pool))
 		wrong("the pool is not valid");
-	if (kvmm_tier_validate(s->tier))
-		wrong("the tier is not valid");
 	kvmm_stream_del(s->pool, s->id);
 	kvmm_pool_destroy(s->pool);
 	kvmm_tier_destroy(s->tier);

@@ -168,8 +168,9 @@ static void start_process(u64 max_bytes, u32 flags)
 		sim_disk_fail(sim, 0, SIM_EIO, false);
 	host.block_bytes = attr.block_bytes = BYTES;
 	host.capacity_blocks = NR_UNITS;
+	host.disk = disk;
+	host.disk_attr = &below;
 	expect(!kvmm_tier_host_create(&host, &tier));
-	expect(!kvmm_tier_set_disk(tier, disk, &below));
 	config.write = KVMM_TIER_THROUGH;
 	client.config = &config;
 	client.layout_id = 1;
@@ -192,7 +193,7 @@ static void end_process(void)
 	if (has_worker)
 		pthread_join(worker, NULL);
 	sim_disk_fail(sim, 0, SIM_EIO, false);
-	expect(!kvmm_validate(pool) && !kvmm_tier_validate(tier));
+	expect(!kvmm_validate(pool));
 	kvmm_pool_destroy(pool);
 	kvmm_tier_destroy(tier);
 	expect(!kv_disk_check(disk));
@@ -490,8 +491,6 @@ static void one_op(void)
 		turn(20);
 	else if (what < 91)
 		kvmm_disk_sync(disk);
-	else if (what < 92)
-		kv_disk_drop_layout(disk, NULL);
 	else if (what < 94 && !has_worker)
 		sim_disk_fail(sim, 1 + any(20), any(SIM_NR_FAULTS), any(2));
 	else if (what < 95)

@@ -6,24 +6,12 @@
 set -u
 
 tool=${KVMM_BENCH:-tools/kvmm-bench}
-passed=0 failed=0
+. "$KVMM_SRCTREE/tests/expect.sh"
 
 # value HOLDER LOAD METRIC: of the last run
 value() {
 	printf '%s\n' "$out" |
 		sed -n "s/.*\"holder\": \"$1\", \"nr\": 16384, \"load\": $2}, \"metric\": \"$3\", \"value\": \([0-9.]*\).*/\1/p"
-}
-
-# bar TEXT GOT ge|le WANT: decimal fractions
-bar() {
-	if [ -n "$2" ] && awk -v a="$2" -v b="$4" -v op="$3" \
-	   'BEGIN { exit !(op == "le" ? a <= b : a >= b) }'; then
-		passed=$((passed + 1))
-		echo "ok   $1: $2 ($3 $4)"
-	else
-		failed=$((failed + 1))
-		echo "FAIL $1: ${2:-nothing} (wanted: $3 $4)"
-	fi
 }
 
 # at LOAD EXTENTS: with what the load is, and nobody goes without a block
@@ -45,5 +33,4 @@ bar "grows+compact at 95 %: extents" "$(value 'grows+compact' 95 extents)" le 20
 bar "grows+compact at 95 %: occupancy" "$(value 'grows+compact' 95 occupancy)" ge 95
 bar "next-if-free at 70 %: extents, for comparison" "$(value next-if-free 70 extents)" ge 40
 bar "stack at 70 %: extents, for comparison" "$(value stack 70 extents)" ge 130
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+expect_end

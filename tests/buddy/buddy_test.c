@@ -12,19 +12,19 @@
 		zone_check(zone);					\
 	} while (0)
 
-static u32 alloc(struct kvmm_zone *zone, u32 nr)
+static u32 alloc(struct kv_zone *zone, u32 nr)
 {
 	u32 start = KV_NONE;
 
-	cr_expect_eq(kvmm_zone_alloc(zone, nr, &start), 0);
+	cr_expect_eq(kv_zone_alloc(zone, nr, &start), 0);
 	return start;
 }
 
-static void expect_refused(struct kvmm_zone *zone, u32 start, u32 nr)
+static void expect_refused(struct kv_zone *zone, u32 start, u32 nr)
 {
 	struct zone_image before = zone_image(zone);
 
-	cr_expect_eq(kvmm_zone_free(zone, start, nr), -EINVAL, "free of %u+%u", start, nr);
+	cr_expect_eq(kv_zone_free(zone, start, nr), -EINVAL, "free of %u+%u", start, nr);
 	cr_expect(zone_is_unchanged(zone, before), "free of %u+%u left a trace", start, nr);
 	zone_check(zone);
 }
@@ -51,8 +51,8 @@ ZONE_TEST(buddy, takes_the_smallest_order_before_the_lowest_address,
 ZONE_TEST(buddy, takes_the_lowest_address_of_an_order, zone_from("buddy", "A.B.C.DD"))
 {
 	/* Freed last, but it does not lie lowest. */
-	cr_expect_eq(kvmm_zone_free(zone, 4, 1), 0);
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 4, 1), 0);
+	cr_expect_eq(kv_zone_alloc_at(zone, 4, 1), 0);
 	cr_expect_eq(alloc(zone, 1), 1);
 	cr_expect_eq(alloc(zone, 1), 3);
 	cr_expect_eq(alloc(zone, 1), 5);
@@ -60,24 +60,24 @@ ZONE_TEST(buddy, takes_the_lowest_address_of_an_order, zone_from("buddy", "A.B.C
 
 ZONE_TEST(buddy, free_merges_only_with_own_buddy, zone_from("buddy", "A.B."))
 {
-	cr_expect_eq(kvmm_zone_free(zone, 0, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 0, 1), 0);
 	expect_picture(zone, "[..]B.");
-	cr_expect_eq(kvmm_zone_free(zone, 2, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 2, 1), 0);
 	expect_picture(zone, "[....]");
 }
 
 ZONE_TEST(buddy, neighbours_that_are_no_buddies_stay_apart, zone_from("buddy", "ABCD"))
 {
-	cr_expect_eq(kvmm_zone_free(zone, 1, 1), 0);
-	cr_expect_eq(kvmm_zone_free(zone, 2, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 1, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 2, 1), 0);
 	expect_picture(zone, "A..D");
 }
 
 ZONE_TEST(buddy, merging_stops_at_the_zones_end, zone_from("buddy", "AAAABB"))
 {
-	cr_expect_eq(kvmm_zone_free(zone, 4, 2), 0);
+	cr_expect_eq(kv_zone_free(zone, 4, 2), 0);
 	expect_picture(zone, "AAAA[..]");
-	cr_expect_eq(kvmm_zone_free(zone, 0, 4), 0);
+	cr_expect_eq(kv_zone_free(zone, 0, 4), 0);
 	expect_picture(zone, "[....][..]");
 }
 
@@ -85,7 +85,7 @@ ZONE_TEST(buddy, holds_the_whole_rounded_block, zone_from("buddy", "............
 {
 	cr_expect_eq(alloc(zone, 5), 0);
 	expect_picture(zone, "########[........]");
-	cr_expect_eq(kvmm_zone_free(zone, 0, 5), 0);
+	cr_expect_eq(kv_zone_free(zone, 0, 5), 0);
 	expect_picture(zone, "[................]");
 }
 
@@ -102,9 +102,9 @@ ZONE_TEST(buddy, takes_back_whole_allocations_only, zone_from("buddy", "AAAABBC.
 
 ZONE_TEST(buddy, double_free_is_refused, zone_from("buddy", "AABB"))
 {
-	cr_expect_eq(kvmm_zone_free(zone, 0, 2), 0);
+	cr_expect_eq(kv_zone_free(zone, 0, 2), 0);
 	expect_refused(zone, 0, 2);
-	cr_expect_eq(kvmm_zone_free(zone, 2, 2), 0);
+	cr_expect_eq(kv_zone_free(zone, 2, 2), 0);
 	expect_refused(zone, 0, 2);
 	expect_refused(zone, 0, 4);
 }
@@ -113,16 +113,16 @@ ZONE_TEST(buddy, claims_aligned_blocks_only, zone_from("buddy", "........"))
 {
 	struct zone_image before = zone_image(zone);
 
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 0, 3), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 1, 2), -EOPNOTSUPP);
+	cr_expect_eq(kv_zone_alloc_at(zone, 0, 3), -EOPNOTSUPP);
+	cr_expect_eq(kv_zone_alloc_at(zone, 1, 2), -EOPNOTSUPP);
 	cr_expect(zone_is_unchanged(zone, before));
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 2), 0);
+	cr_expect_eq(kv_zone_alloc_at(zone, 4, 2), 0);
 	expect_picture(zone, "[....]##[..]");
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 4, 4), -EBUSY);
+	cr_expect_eq(kv_zone_alloc_at(zone, 4, 4), -EBUSY);
 	expect_picture(zone, "[....]##[..]");
 }
 
-static u32 alloc_req(struct kvmm_zone *zone, struct kv_zone_req req)
+static u32 alloc_req(struct kv_zone *zone, struct kv_zone_req req)
 {
 	u32 start = KV_NONE;
 	int err = kv_zone_alloc_req(zone, &req, &start);
@@ -182,17 +182,17 @@ ZONE_TEST(buddy_trim, searches_for_the_rounded_block, zone_from("buddy-trim", "A
 	/* Three free blocks in a row are not enough for three: an aligned four is needed. */
 	u32 start;
 
-	cr_expect_eq(kvmm_zone_alloc(zone, 3, &start), -ENOSPC);
+	cr_expect_eq(kv_zone_alloc(zone, 3, &start), -ENOSPC);
 	expect_picture(zone, "A.[..]AAAA");
 }
 
 ZONE_TEST(buddy_trim, any_part_can_be_given_back, zone_from("buddy-trim", "AAAAAAAA"))
 {
-	cr_expect_eq(kvmm_zone_free(zone, 1, 4), 0);
+	cr_expect_eq(kv_zone_free(zone, 1, 4), 0);
 	expect_picture(zone, "A.[..].AAA");
-	cr_expect_eq(kvmm_zone_free(zone, 0, 1), 0);
+	cr_expect_eq(kv_zone_free(zone, 0, 1), 0);
 	expect_picture(zone, "[....].AAA");
-	cr_expect_eq(kvmm_zone_free(zone, 5, 3), 0);
+	cr_expect_eq(kv_zone_free(zone, 5, 3), 0);
 	expect_picture(zone, "[........]");
 }
 
@@ -206,9 +206,9 @@ ZONE_TEST(buddy_trim, free_of_a_free_block_is_refused, zone_from("buddy-trim", "
 
 ZONE_TEST(buddy_trim, claims_any_free_range, zone_from("buddy-trim", "............"))
 {
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 3, 6), 0);
+	cr_expect_eq(kv_zone_alloc_at(zone, 3, 6), 0);
 	expect_picture(zone, "[..].######.[..]");
-	cr_expect_eq(kvmm_zone_alloc_at(zone, 2, 2), -EBUSY);
+	cr_expect_eq(kv_zone_alloc_at(zone, 2, 2), -EBUSY);
 	expect_picture(zone, "[..].######.[..]");
 }
 

@@ -11,21 +11,21 @@
 
 #define NR_RUNS		96u
 
-static struct kvmm_zone *make_zone(u32 nr_blocks, const char *engine)
+static struct kv_zone *make_zone(u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+	struct kv_zone_attr attr = { .nr_blocks = nr_blocks,
 				       .engine = engine };
-	struct kvmm_zone *zone;
+	struct kv_zone *zone;
 
-	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
+	cr_assert_eq(kv_zone_create(&attr, &zone), 0);
 	return zone;
 }
 
-static struct kvmm_zone *make_full_zone(u32 nr_blocks, const char *engine)
+static struct kv_zone *make_full_zone(u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone *zone = make_zone(nr_blocks, engine);
+	struct kv_zone *zone = make_zone(nr_blocks, engine);
 
-	cr_assert_eq(kvmm_zone_alloc_at(zone, 0, nr_blocks), 0);
+	cr_assert_eq(kv_zone_alloc_at(zone, 0, nr_blocks), 0);
 	return zone;
 }
 
@@ -37,27 +37,27 @@ static u32 place_of(u32 nr_blocks, u32 len, u32 i)
 	return (u64)(nr_blocks - len) * i / (NR_RUNS - 1);
 }
 
-static void free_spread(struct kvmm_zone *zone, u32 len)
+static void free_spread(struct kv_zone *zone, u32 len)
 {
 	for (u32 i = 0; i < NR_RUNS; i++)
-		cr_assert_eq(kvmm_zone_free(zone, place_of(zone->nr_blocks, len, i), len), 0);
+		cr_assert_eq(kv_zone_free(zone, place_of(zone->nr_blocks, len, i), len), 0);
 	expect_sound(zone, "length %u", len);
 }
 
-static void expect_runs_upward(struct kvmm_zone *zone, u32 len)
+static void expect_runs_upward(struct kv_zone *zone, u32 len)
 {
 	u32 start = KV_NONE;
 
 	for (u32 i = 0; i < NR_RUNS; i++) {
-		cr_assert_eq(kvmm_zone_alloc(zone, len, &start), 0);
+		cr_assert_eq(kv_zone_alloc(zone, len, &start), 0);
 		cr_assert_eq(start, place_of(zone->nr_blocks, len, i), "%u is not %u: length %u, %s", start,
 			     place_of(zone->nr_blocks, len, i), len, zone->ops->name);
 	}
-	cr_expect_eq(kvmm_zone_alloc(zone, 1, &start), -ENOSPC);
+	cr_expect_eq(kv_zone_alloc(zone, 1, &start), -ENOSPC);
 	expect_sound(zone, "length %u", len);
 }
 
-static void expect_runs_downward(struct kvmm_zone *zone, u32 len)
+static void expect_runs_downward(struct kv_zone *zone, u32 len)
 {
 	struct kv_zone_req req = { .nr = len, .topdown = 1 };
 	u32 start = KV_NONE;
@@ -71,15 +71,15 @@ static void expect_runs_downward(struct kvmm_zone *zone, u32 len)
 }
 
 /* Every other one is claimed by its place; the rest is found around them. */
-static void expect_runs_among_gaps(struct kvmm_zone *zone, u32 len)
+static void expect_runs_among_gaps(struct kv_zone *zone, u32 len)
 {
 	u32 start = KV_NONE;
 
 	for (u32 i = 0; i < NR_RUNS; i += 2)
-		cr_assert_eq(kvmm_zone_alloc_at(zone, place_of(zone->nr_blocks, len, i), len), 0);
+		cr_assert_eq(kv_zone_alloc_at(zone, place_of(zone->nr_blocks, len, i), len), 0);
 	expect_sound(zone, "length %u", len);
 	for (u32 i = 1; i < NR_RUNS; i += 2) {
-		cr_assert_eq(kvmm_zone_alloc(zone, len, &start), 0);
+		cr_assert_eq(kv_zone_alloc(zone, len, &start), 0);
 		cr_assert_eq(start, place_of(zone->nr_blocks, len, i), "%u is not %u: length %u, %s", start,
 			     place_of(zone->nr_blocks, len, i), len, zone->ops->name);
 	}
@@ -90,7 +90,7 @@ static const u32 lengths[] = { 1, 2, 3, 63, 64, 65, 700, 1023, 1024, 1025, 5000 
 
 static void expect_order_at_any_length(u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone *zone __cleanup(kvmm_zone_destroy) = make_full_zone(nr_blocks, engine);
+	struct kv_zone *zone __cleanup(kv_zone_destroy) = make_full_zone(nr_blocks, engine);
 
 	for (u32 i = 0; i < ARRAY_SIZE(lengths); i++) {
 		free_spread(zone, lengths[i]);
@@ -121,14 +121,14 @@ ZONE_TEST(large, cutting_runs_of_whole_words_keeps_the_summaries, make_full_zone
 		const u32 cut[] = { 1, 63, 64, len - 1, len };
 
 		for (u32 k = 0; k < ARRAY_SIZE(cut); k++) {
-			cr_assert_eq(kvmm_zone_free(zone, 1u << 18, len), 0);
+			cr_assert_eq(kv_zone_free(zone, 1u << 18, len), 0);
 			expect_sound(zone, "%u free", len);
-			cr_assert_eq(kvmm_zone_alloc(zone, cut[k], &start), 0);
+			cr_assert_eq(kv_zone_alloc(zone, cut[k], &start), 0);
 			cr_assert_eq(start, 1u << 18);
 			expect_sound(zone, "%u of %u", cut[k], len);
 			if (cut[k] < len)
-				cr_assert_eq(kvmm_zone_alloc_at(zone, start + cut[k],
-								len - cut[k]), 0);
+				cr_assert_eq(kv_zone_alloc_at(zone, start + cut[k],
+							      len - cut[k]), 0);
 			expect_sound(zone, "all of %u", len);
 		}
 	}
@@ -152,12 +152,12 @@ ZONE_TEST(large, unusable_tells_lengths_of_one_bin_apart, make_full_zone(1u << 2
 				   70000, 70001 };
 
 	for (u32 i = 0; i < ARRAY_SIZE(len); i++)
-		cr_assert_eq(kvmm_zone_free(zone, i << 17, len[i]), 0);
+		cr_assert_eq(kv_zone_free(zone, i << 17, len[i]), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(len); i++)
 		for (u32 want = max(len[i] - 1, 1u); want <= len[i] + 1; want++)
-			cr_expect_eq(kvmm_zone_unusable(zone, want),
+			cr_expect_eq(kv_zone_unusable(zone, want),
 				     (int)share_below(len, ARRAY_SIZE(len), want), "%u", want);
-	cr_expect_eq(kvmm_zone_unusable(zone, 1u << 20), 1000000);
+	cr_expect_eq(kv_zone_unusable(zone, 1u << 20), 1000000);
 }
 
 /* The words beside the map that stop every search. */

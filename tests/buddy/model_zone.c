@@ -18,8 +18,7 @@
 #include <kv/zone.h>
 
 #include "tests/support/length.h"
-#include "tests/support/test.h"
-#include "tests/support/zone_model.h"
+#include "tests/support/zone_steps.h"
 
 #define MAX_ENGINES	16u
 #define MAX_BATCH	24u
@@ -27,10 +26,8 @@
 #define OPS_PER_CHECK	2048u		/* whole map, all counts, kv_zone_check() */
 
 struct run {
-	struct kvmm_zone *zone;
-	struct zone_model model;
+	struct zone_pair p;	/* ->at: calls so far */
 	u64 random;
-	u64 nr_ops;		/* so far, for messages */
 	u32 max_len;		/* of this zone's requests */
 	u32 load;		/* this zone's aim, of 256 */
 };
@@ -49,41 +46,15 @@ static u32 below(struct run *run, u32 nr)
 	return (u64)next_random(run) * nr >> 32;
 }
 
-#define expect(run, cond, fmt, ...)							\
-	do {										\
-		if (unlikely(!(cond)))							\
-			cr_assert_fail("%s, %u blocks, call %" PRIu64 ": " fmt,		\
-				       (run)->zone->ops->name, (run)->model.nr,		\
-				       (run)->nr_ops, ##__VA_ARGS__);			\
-	} while (0)
-
-/* A place that the engine chose; KV_NONE if it failed. */
-static void compare_place(struct run *run, const struct kv_zone_req *req, u32 got)
-{
-	u32 want = zone_model_place(&run->model, req);
-
-	if (run->model.kind == ZONE_ANY_FIT) {
-		expect(run, (got == KV_NONE) == (want == KV_NONE), "%u blocks at %u", req->nr, got);
-		expect(run, got == KV_NONE || zone_model_serves(&run->model, req, got),
-		       "%u blocks at %u", req->nr, got);
-	} else {
-		expect(run, got == want,
-		       "nr %u align %u [%u, %u) fit %u topdown %u: at %u, not %u", req->nr,
-		       req->align, req->lo, req->hi, req->fit, req->topdown, got, want);
-	}
-	if (got != KV_NONE)
-		zone_model_take(&run->model, got, req->nr);
-}
-
 static void do_alloc(struct run *run)
 {
 	struct kv_zone_req req = { .nr = 1 + below(run, run->max_len), .align = 1,
-				     .hi = run->model.nr };
+				     .hi = run->p.model.nr };
 	u32 got = KV_NONE;
-	int err = kvmm_zone_alloc(run->zone, req.nr, &got);
+	int err = kv_zone_alloc(run->p.zone, req.nr, &got);
 
-	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc is %d", err);
-	compare_place(run, &req, got);
+	zone_expect(&run->p, err == (got == KV_NONE ? -ENOSPC : 0), "alloc is %d", err);
+	zone_step_placed(&run->p, &req, got);
 }
 
 static void do_alloc_req(struct run *run)
@@ -95,134 +66,84 @@ static void do_alloc_req(struct run *run)
 		.fit = dice >> 4 & 1,
 		.topdown = dice >> 5 & 1,
 		.mobility = (dice >> 8 & 255) % KVMM_NR_MOBILITY,
-		.hi = run->model.nr,
+		.hi = run->p.model.nr,
 	};
-	u32 got = KV_NONE;
-	int err;
 
 	if (dice >> 6 & 1) {
-		req.lo = below(run, run->model.nr);
-		req.hi = req.lo + 1 + below(run, run->model.nr - req.lo);
+		req.lo = below(run, run->p.model.nr);
+		req.hi = req.lo + 1 + below(run, run->p.model.nr - req.lo);
 	}
-	err = kv_zone_alloc_req(run->zone, &req, &got);
-	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc_req is %d", err);
-	compare_place(run, &req, got);
+	zone_step_req(&run->p, &req);
 }
 
 static void do_alloc_order(struct run *run)
 {
 	unsigned int order = below(run, kv_log2(run->max_len) + 1);
-	struct kv_zone_req req = { .nr = BIT(order), .align = BIT(order), .hi = run->model.nr };
-	u32 got = KV_NONE;
-	int err = kv_zone_alloc_req(run->zone, &req, &got);
+	struct kv_zone_req req = { .nr = BIT(order), .align = BIT(order), .hi = run->p.model.nr };
 
-	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc_order is %d", err);
-	compare_place(run, &req, got);
+	zone_step_req(&run->p, &req);
 }
 
 /* Often right behind or before something used: that is how ranges grow. */
 static void do_alloc_at(struct run *run)
 {
-	u32 start = below(run, run->model.nr);
-	u32 nr = 1 + below(run, min(run->max_len, run->model.nr - start));
-	int want = zone_model_can_take_at(&run->model, start, nr);
-	int err = kvmm_zone_alloc_at(run->zone, start, nr);
+	u32 start = below(run, run->p.model.nr);
 
-	expect(run, err == want, "claim %u+%u is %d, not %d", start, nr, err, want);
-	if (!err)
-		zone_model_take(&run->model, start, nr);
+	zone_step_at(&run->p, start, 1 + below(run, min(run->max_len, run->p.model.nr - start)));
 }
 
 /* Head of the classic buddy's allocation around a used block. */
 static u32 buddy_head(const struct run *run, u32 block)
 {
-	while (!run->model.held[block])
+	while (!run->p.model.held[block])
 		block--;
 	return block;
 }
 
-static void give(struct run *run, u32 start, u32 nr)
-{
-	int want = zone_model_can_give(&run->model, start, nr);
-	int err = kvmm_zone_free(run->zone, start, nr);
-
-	expect(run, err == want, "free %u+%u is %d, not %d", start, nr, err, want);
-	if (!err)
-		zone_model_give(&run->model, start, nr);
-}
-
 static void do_free(struct run *run)
 {
-	u32 start = below(run, run->model.nr), max_nr, nr;
+	u32 start = below(run, run->p.model.nr), max_nr, nr;
 
-	if (run->model.kind == ZONE_BUDDY && !zone_model_is_free(&run->model, start)) {
+	if (run->p.model.kind == ZONE_BUDDY && !zone_model_is_free(&run->p.model, start)) {
 		start = buddy_head(run, start);
-		give(run, start, BIT(run->model.held[start] - 1));
+		zone_step_free(&run->p, start, BIT(run->p.model.held[start] - 1));
 		return;
 	}
-	max_nr = min(run->max_len, run->model.nr - start);
+	max_nr = min(run->max_len, run->p.model.nr - start);
 	nr = 1 + below(run, max_nr);
 	/* Long ranges mostly hit something free: shorten them, but not always. */
-	while (nr > 1 && next_random(run) & 7 && !zone_model_none_free(&run->model, start, nr))
+	while (nr > 1 && next_random(run) & 7 && !zone_model_none_free(&run->p.model, start, nr))
 		nr /= 2;
-	give(run, start, nr);
+	zone_step_free(&run->p, start, nr);
 }
 
 static void do_bad_free(struct run *run)
 {
-	u32 start = below(run, run->model.nr);
+	u32 start = below(run, run->p.model.nr);
 
-	give(run, start, 1 + below(run, run->model.nr - start));
+	zone_step_free(&run->p, start, 1 + below(run, run->p.model.nr - start));
 }
 
 static void do_alloc_runs(struct run *run)
 {
-	u32 nr = 1 + below(run, min(2 * run->max_len, run->model.nr)), left = nr, sum = 0;
-	unsigned int max_runs = 1 + below(run, KVMM_MAX_RUNS);
-	u32 len[KVMM_MAX_RUNS];
-	unsigned int have = zone_model_longest(&run->model, len, max_runs);
-	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr_ext = kv_zone_alloc_runs(run->zone, nr, max_runs, ext);
+	u32 nr = 1 + below(run, min(2 * run->max_len, run->p.model.nr));
 
-	for (unsigned int i = 0; i < have; i++)
-		sum += len[i];
-	expect(run, sum < nr ? nr_ext == -ENOSPC : nr_ext > 0 && nr_ext <= (int)max_runs,
-	       "%u in %u runs is %d", nr, max_runs, nr_ext);
-	for (int i = 0; i < nr_ext; i++) {
-		u32 longest = zone_model_count(&run->model, 1).largest;
-		struct kv_zone_req req = { .nr = min(left, longest), .align = 1,
-					     .hi = run->model.nr };
-
-		expect(run, ext[i].nr == req.nr, "run of %u, not %u", ext[i].nr, req.nr);
-		compare_place(run, &req, ext[i].start);
-		left -= req.nr;
-	}
-	expect(run, nr_ext < 0 || !left, "%u in %u runs, %u missing", nr, max_runs, left);
+	zone_step_runs(&run->p, nr, 1 + below(run, KVMM_MAX_RUNS));
 }
 
 static void do_alloc_many(struct run *run)
 {
-	u32 nr = 1 + below(run, min(MAX_BATCH, run->model.nr)), ids[MAX_BATCH];
-	u32 nr_free = zone_model_count(&run->model, 1).nr_free;
-	int err = kvmm_zone_alloc_many(run->zone, nr, ids);
-
-	expect(run, err == (nr_free < nr ? -ENOSPC : 0), "%u singles are %d", nr, err);
-	for (u32 i = 0; !err && i < nr; i++) {
-		expect(run, ids[i] < run->model.nr && zone_model_is_free(&run->model, ids[i]),
-		       "single %u was not free", ids[i]);
-		zone_model_take(&run->model, ids[i], 1);
-	}
+	zone_step_many(&run->p, 1 + below(run, min(MAX_BATCH, run->p.model.nr)));
 }
 
 /* Steps through the zone, so mostly distinct; some batches have a free or a repeated block. */
 static void do_free_many(struct run *run)
 {
-	u32 nr = 1 + below(run, min(MAX_BATCH, run->model.nr)), ids[MAX_BATCH];
-	u32 block = below(run, run->model.nr), dice = next_random(run), have = 0;
-	int err, want = 0;
+	u32 nr = 1 + below(run, min(MAX_BATCH, run->p.model.nr)), ids[MAX_BATCH];
+	u32 block = below(run, run->p.model.nr), dice = next_random(run), have = 0;
 
-	for (u32 i = 0; i < 4 * nr && have < nr; i++, block = (block + 1) % run->model.nr) {
-		if (dice & 7 && zone_model_can_give(&run->model, block, 1))
+	for (u32 i = 0; i < 4 * nr && have < nr; i++, block = (block + 1) % run->p.model.nr) {
+		if (dice & 7 && zone_model_can_give(&run->p.model, block, 1))
 			continue;
 		ids[have++] = block;
 	}
@@ -230,30 +151,14 @@ static void do_free_many(struct run *run)
 		return;
 	if (!(dice >> 3 & 15))
 		ids[below(run, have)] = ids[below(run, have)];
-	for (u32 i = 0; i < have; i++) {
-		want = want ? want : zone_model_can_give(&run->model, ids[i], 1);
-		for (u32 j = 0; j < i; j++)
-			want = ids[i] == ids[j] ? -EINVAL : want;
-	}
-	err = kvmm_zone_free_many(run->zone, ids, have);
-	expect(run, err == want, "free of %u singles is %d, not %d", have, err, want);
-	for (u32 i = 0; !err && i < have; i++)
-		zone_model_give(&run->model, ids[i], 1);
+	zone_step_free_many(&run->p, ids, have);
 }
 
 static void do_reading(struct run *run)
 {
-	u32 nr = 1 + below(run, run->model.nr), from = below(run, run->model.nr);
-	struct zone_model_counts c = zone_model_count(&run->model, nr);
-	u64 ppm = c.nr_free ? (c.nr_free - c.usable) * 1000000ull / c.nr_free : 1000000;
-	struct kvmm_extent want = zone_model_next(&run->model, from), got;
+	u32 nr = 1 + below(run, run->p.model.nr);
 
-	expect(run, kvmm_zone_unusable(run->zone, nr) == ppm, "unusable(%u)", nr);
-	expect(run, (kvmm_zone_fragmentation(run->zone, nr) == -1000000) == !!c.nr_usable,
-	       "fragmentation(%u)", nr);
-	if (kvmm_zone_next_free(run->zone, from, &got))
-		got = (struct kvmm_extent){ run->model.nr, 0 };
-	expect(run, got.start == want.start && got.nr == want.nr, "next_free(%u)", from);
+	zone_step_read(&run->p, nr, below(run, run->p.model.nr));
 }
 
 /* Frees are as likely as allocations near the load aimed at: the more is used, the more succeed. */
@@ -299,12 +204,12 @@ static u32 random_size(struct run *run)
 
 static void start_zone(struct run *run, const char *engine)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .engine = engine };
+	struct kv_zone_attr attr = { .engine = engine };
 
 	attr.nr_blocks = random_size(run);
 	attr.pageblock_order = 1 + below(run, 9);
-	cr_assert_eq(kvmm_zone_create(&attr, &run->zone), 0);
-	zone_model_init(&run->model, zone_kind(engine), attr.nr_blocks);
+	cr_assert_eq(kv_zone_create(&attr, &run->p.zone), 0);
+	zone_model_init(&run->p.model, zone_kind(engine), attr.nr_blocks);
 	run->max_len = 1 + below(run, min(attr.nr_blocks, BIT(below(run, 12))));
 	run->load = 64 + below(run, 160);
 }
@@ -341,20 +246,20 @@ static void compare_engine(const char *engine)
 	read_events(before);
 	printf("%s: KVMM_SEED=%" PRIu64 " KVMM_MODEL_OPS=%" PRIu64 "\n", engine, seed, max_ops);
 	fflush(stdout);
-	while (run.nr_ops < max_ops) {
+	while (run.p.at < max_ops) {
 		u32 nr;
 
 		start_zone(&run, engine);
 		/* The model walks the whole map, so large zones get fewer calls. */
-		nr = OPS_PER_ZONE / (1 + run.model.nr / 512);
-		for (u32 i = 1; i <= nr; i++, run.nr_ops++) {
+		nr = OPS_PER_ZONE / (1 + run.p.model.nr / 512);
+		for (u32 i = 1; i <= nr; i++, run.p.at++) {
 			do_any(&run);
 			if (!(i % OPS_PER_CHECK))
-				expect(&run, zone_model_agrees(&run.model, run.zone), "check");
+				zone_expect(&run.p, zone_model_agrees(&run.p.model, run.p.zone), "check");
 		}
-		expect(&run, zone_model_agrees(&run.model, run.zone), "at the end");
-		zone_model_exit(&run.model);
-		kvmm_zone_destroy(run.zone);
+		zone_expect(&run.p, zone_model_agrees(&run.p.model, run.p.zone), "at the end");
+		zone_model_exit(&run.p.model);
+		kv_zone_destroy(run.p.zone);
 	}
 	report(before);
 }
@@ -363,7 +268,7 @@ static void compare_engine(const char *engine)
 Test(model_zone, each_engine_answers_as_the_model)
 {
 	const char *only = getenv("KVMM_MODEL_ENGINE"), *names[MAX_ENGINES];
-	unsigned int nr = kvmm_zone_engines(names, MAX_ENGINES), done = 0;
+	unsigned int nr = kv_zone_engines(names, MAX_ENGINES), done = 0;
 
 	for (unsigned int i = 0; i < nr; i++) {
 		if (only && strcmp(only, names[i]))

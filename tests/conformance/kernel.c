@@ -67,8 +67,8 @@ kcu_result kernel_copy(kcu_deviceptr dst, kcu_deviceptr src, u32 bytes)
 static void embedded_text_loads(void)
 {
 	static const char *const names[] = {
-		"kv_move16", "kv_move16_list", "kv_move1", "kv_move1_list", "kv_fill",
-		"kv_fill_list", "kv_sum", "kv_move_sum",
+		"kv_move16", "kv_move16_list", "kv_move1", "kv_move1_list", "kv_sum",
+		"kv_move_sum",
 	};
 	kcu_module module = embedded_module();
 	kcu_function fn[ARRAY_SIZE(names)];
@@ -261,27 +261,6 @@ static void lists_in_pinned_memory_move(void)
 	compare(&arena);
 }
 
-static void fill_kernel_fills(void)
-{
-	struct kv_move moves[] = { { 0, 3, 1 }, { 0, 10, 5 } };
-	kcu_stream stream = new_stream();
-	struct kv_move_args args;
-	struct arena arena;
-	int threads;
-
-	make_arena(&arena, 4096);
-	threads = kv_launch_head(&args.head, &arena.planes, &arena.planes, true);
-	args.head.fill = 0x21212121;
-	that(kv_launch_moves(&args, &arena.planes, &arena.planes, moves, 2) == 2);
-	launch(kernel("kv_fill"), kv_launch_groups(&args.head, 64), threads, &args, stream);
-	must(cu->stream_synchronize(stream));
-	for (u32 i = 0; i < 2; i++)
-		for (u32 b = 0; b < moves[i].nr; b++)
-			for (u32 p = 0; p < NR_PLANES; p++)
-				memset(piece_of(&arena, p, moves[i].dst + b), 0x21, 4096);
-	compare(&arena);
-}
-
 static u64 sum_of(const struct arena *arena, u32 block)
 {
 	u64 sum = 0, pos = 0;
@@ -390,7 +369,6 @@ const struct check checks_kernel[] = {
 	CHECK(bytes_move),
 	CHECK(any_grid_moves_the_same),
 	CHECK(lists_in_pinned_memory_move),
-	CHECK(fill_kernel_fills),
 	CHECK(sum_kernel_sums),
 	CHECK(parameters_are_read_by_the_call),
 	CHECK(launches_keep_the_order_of_their_stream),

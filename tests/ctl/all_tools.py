@@ -338,7 +338,7 @@ def live_trace(e, folder, text):
     assert said["requests"] >= 40 and not said["lost_events"] and not said["broken"], said
     assert not said["odd"], said
     for row in rows_of(open(folder + "/live.jsonl").read()):
-        assert len(row["hash_ids"]) == -(-row["input_length"] // 512) and row["output_length"] > 0, row
+        assert len(row["hash_ids"]) == -(-row["input_length"] // e.tokens) and row["output_length"] > 0, row
 
 
 def file_trace(e, folder, text):

@@ -94,7 +94,7 @@ static int fake_send(void *socket, const void *bytes, size_t nr, int flags)
 	kv_fetch_add(&fake_zmq.nr_waits, !(flags & ZMQ_DONTWAIT));
 	if (fake_zmq.hears)
 		fake_zmq.hears((char *)socket - sockets, bytes, nr, more);
-	return (int)nr;
+	return fake_zmq.refuses && socket == &sockets[ZMQ_PUB] && !more ? -1 : (int)nr;
 }
 
 static int fake_recv(void *socket, void *bytes, size_t nr, int flags)

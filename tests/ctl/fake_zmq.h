@@ -26,6 +26,7 @@ struct fake_zmq {
 	int err;		/* of all failures; 0: EADDRINUSE */
 	bool no_thread;
 	bool is_full;		/* who asks takes no more; in the publisher's thread */
+	bool refuses;		/* batches, by their last part; while the thread is held */
 	int pub_water;		/* messages that are kept for who does not read */
 	int router_water;
 

@@ -284,7 +284,7 @@ def endless():
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # noqa: E731
     readers = ["kvmm-dump show --from -", "kvmm-dump snapshot --from -", "kvmm-dump report -o /dev/null -",
                "kvmm-events decode -", "kvmm-trace record -", "kvmm-trace convert --to lengths -",
-               "kvmm-replay seq -", "kvmm-stat tiers --replay -"]
+               "kvmm-replay seq -"]
     sources = ["cat /dev/zero", "yes | tr -d '\\n'", "echo '# kvmm-snapshot 1'; cat /dev/zero",
                "echo '{'; yes | tr -d '\\n'", "yes ''", "yes '# nothing'", "yes '  '"]
     for source in sources:

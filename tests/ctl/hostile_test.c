@@ -47,7 +47,7 @@ static int open_named(const char *dir, const char *name, struct kvmm_control **o
 
 /* ---- want of descriptors ---- */
 
-static int no_descriptors(void *ctx, int fd)
+static int no_descriptors(void *ctx, int fd, bool root_too)
 {
 	return -EMFILE;
 }
@@ -66,7 +66,7 @@ Test(hostile, want_of_descriptors_is_waited_out)
 	struct kv_sock_ops poor = kv_sock_system;
 	int fd = connect_to(control);
 
-	poor.admit = no_descriptors;
+	poor.accept = no_descriptors;
 	kv_sock_set(&poor);
 	cr_expect(calls_for_a_poll());
 	cr_expect_leq(kvmm_control_poll(control), 100);
@@ -142,7 +142,7 @@ Test(hostile, who_is_closed_hears_of_it_though_a_child_has_his_socket)
 Test(hostile, a_pool_has_a_name_that_can_be_said)
 {
 	static const char *const bad[] = { "", "-", "a b", "a\tb", "a\nb", "\x1b[2J", "\xff", ("\xc2\x9b" "2J"),
-					   "a\xe6\xbc", "\xed\xa0\x80" };
+					   "a\xe6\xbc", "\xed\xa0\x80", "a\x7f", ("a\xe2\x80\xae" "b") };
 	static const char *const good[] = { "\xc3\xa9", "\xe6\xbc\xa2", "\xf0\x9f\x98\x80", "</script>", "a\"b" };
 	struct kvmm_pool *pool = make_pool(8);
 

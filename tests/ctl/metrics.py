@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
@@ -244,27 +245,31 @@ def kernel_texts():
     check(text.startswith("slabinfo - version: 2.1\n# name "), text)
 
 
+def table_text(table):
+    """The families by labels and type, as the page has them."""
+    groups, lines = {}, []
+    for name, kind, _, labels, _ in table.values():
+        groups.setdefault(labels, {}).setdefault(kind, []).append(name)
+    for labels, kinds in groups.items():
+        lines.append(f"\t{{{labels}}}")
+        for kind, names in kinds.items():
+            lines += textwrap.wrap(" ".join(names), 92, initial_indent=f"\t{kind:10} ",
+                                   subsequent_indent="\t" + 11 * " ")
+    return "\n".join(lines) + "\n"
+
+
 def page(table):
-    """The page has the table that the library says."""
-    text = open(f"{SRC}/Documentation/metrics.rst").read()
-    rows = re.findall(r"^   \* - ``(kvmm_\w+)``\n     - (.*)\n     - (.*)\n     - (.*)\n     - (.*)$", text,
-                      re.M)
-    want = [["none" if field == "-" else field for field in row] for row in table.values()]
-    check([list(row) for row in rows] == want,
+    """The page has the table that the library says; a unit is the end of the name, and there is help."""
+    for name, _, unit, _, text in table.values():
+        check(text and (unit == "-" or name.endswith("_" + unit)), f"{name}: unit {unit}, {text!r}")
+    check(open(f"{SRC}/Documentation/metrics.rst").read().endswith("::\n\n" + table_text(table)),
           "Documentation/metrics.rst has another table: tests/ctl/metrics.py --table prints it")
-
-
-def print_table(table):
-    for row in table.values():
-        print(f"   * - ``{row[0]}``")
-        for field in row[1:]:
-            print(f"     - {'none' if field == '-' else field}")
 
 
 def main():
     table = families()
     if sys.argv[1:] == ["--table"]:
-        return print_table(table)
+        return print(table_text(table), end="")
     recount(table)
     plain_format()
     rules_and_dashboard(table)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "metrics_run.h"
+#include "tests/support/growth.h"
 
 #define NAME		"busy"
 #define NR_BLOCKS	128u
@@ -33,7 +34,7 @@ static kvmm_promise_t promise[NR_PROMISES];
 static u32 nr_promised[NR_PROMISES], nr_promises;
 
 static u64 epoch;
-static bool is_open, is_flying;	/* moves beside steps are under way */
+static bool is_open, moves_fly;	/* moves beside steps are under way */
 
 static struct {
 	u64 pins[KVMM_NR_PIN_TYPES];
@@ -149,8 +150,8 @@ static void see_published(void)
 
 	count.published += nr;
 	count.compactions += nr > 0;
-	if (is_flying && !kvmm_compact_poll(pool)) {
-		is_flying = false;
+	if (moves_fly && !kvmm_compact_poll(pool)) {
+		moves_fly = false;
 		nr = is_open ? 0 : read_relocations();
 		count.published += nr;
 		count.compactions += nr > 0;
@@ -186,11 +187,11 @@ static void move_beside(void)
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 8 + any(100) };
 	u32 mode = any(2) || is_open ? KVMM_MOVE_BESIDE : KVMM_MOVE_BETWEEN;
 
-	if (is_flying)
+	if (moves_fly)
 		return;
 	for (u32 i = 0; i < nr_ranges; i++)
 		kvmm_range_seal(pool, held[i].range, 1);
-	is_flying = !kvmm_compact_start(pool, &goal, mode) && goal.moved;
+	moves_fly = !kvmm_compact_start(pool, &goal, mode) && goal.moved;
 }
 
 /* ---- the front door ---- */
@@ -293,17 +294,6 @@ static void busy_use(void)
 
 /* ---- what is expected ---- */
 
-static void expect_pins(void)
-{
-	static const char *const type[] = { "user", "rdma", "gds", "ipc", "copy", "graph" };
-	char more[32];
-
-	for (u32 i = 0; i < KVMM_NR_PIN_TYPES; i++) {
-		snprintf(more, sizeof(more), ",type=\"%s\"", type[i]);
-		expect("kvmm_pinned_ranges", NAME, more, count.pins[i]);
-	}
-}
-
 /* For an hour somebody waits, or nobody does: then averages are what the last periods were. */
 static void expect_stalls(void)
 {
@@ -333,13 +323,10 @@ static void expect_stalls(void)
 
 static u64 nr_reserved(void)
 {
-	struct kv_growth growth = { .size = sizeof(growth) };
 	u64 nr = 0;
 
-	for (u32 i = 0; i < nr_ranges; i++) {
-		must(kv_range_growth(pool, held[i].range, &growth), "growth");
-		nr += growth.reserved.nr;
-	}
+	for (u32 i = 0; i < nr_ranges; i++)
+		nr += growth_of_range(pool, held[i].range).reserved.nr;
 	return nr;
 }
 
@@ -350,7 +337,7 @@ static void busy_expect(void)
 	close_step();
 	for (u32 i = 0; i < nr_promises; i++)
 		promised += nr_promised[i];
-	expect_pins();
+	expect_pins("kvmm_pinned_ranges", NAME, count.pins);
 	expect_stalls();
 	expect("kvmm_ranges", NAME, "", nr_ranges);
 	expect("kvmm_open_steps", NAME, "", is_open);
@@ -376,10 +363,8 @@ static void busy_expect(void)
 static struct kvmm_pool *busy_make(const char *dir)
 {
 	const struct kvmm_watermarks marks = { 2, 4, 8 };
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS,
-				       .policy = "lru" };
 
-	must(kvmm_pool_create(&attr, &pool), "pool");
+	pool = make_pool(NAME, NR_BLOCKS, 0, "lru");
 	must(kvmm_watermarks_set(pool, &marks), "watermarks");
 	must(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &stream), "stream");
 	return pool;

@@ -4,13 +4,15 @@
  *
  * After each operation all cached blocks are forgotten, and then each name is asked for, one by one:
  * what is found, and where, is the census. What was stored or read and is not there any more has
- * been evicted; what the disk lists has been written there.
+ * been evicted; what the disk has in its index has been written there.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "metrics_files.h"
 #include "metrics_run.h"
+#include "tests/support/disk_index.h"
+#include "tier/pool/tier.h"
 
 #define NAME		"chain"
 #define TIER		"below"
@@ -254,32 +256,11 @@ static void hold_all(u32 first, u32 nr)
 	must(kvmm_free(pool, mut, NR_BLOCKS), "free");
 }
 
-static u64 look_at_disk(u64 *bytes)
+static bool has_below(const kvmm_key_t *key)
 {
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry[32];
-	u64 nr = 0;
-	int got;
+	const kvmm_domain_t domain = { 0, 0, 0 };
 
-	*bytes = 0;
-	while ((got = kv_disk_list(disk, &cursor, entry, 32)) > 0) {
-		nr += got;
-		for (int i = 0; i < got; i++)
-			*bytes += entry[i].bytes;
-	}
-	must(got, "list");
-	return nr;
-}
-
-static bool disk_has(const kvmm_key_t *key)
-{
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry;
-
-	while (kv_disk_list(disk, &cursor, &entry, 1) > 0)
-		if (!memcmp(entry.name.key, key, sizeof(*key)))
-			return true;
-	return false;
+	return kv_tier_find_below(lower_of(pool)->client, key, domain) == KVMM_TIER_HIT;
 }
 
 /* From the disk as well. */
@@ -292,12 +273,12 @@ static void forget(u32 first, u32 nr)
 
 	for (u32 i = 0; i < nr; i++) {
 		nr_host += place[first + i] == KVMM_TIER_HOST;
-		nr_below += place[first + i] == KVMM_TIER_HOST || disk_has(&keys[i]);
+		nr_below += place[first + i] == KVMM_TIER_HOST || has_below(&keys[i]);
 	}
-	before = look_at_disk(&bytes);
+	before = disk_index_count(disk, &bytes);
 	if (kvmm_tier_forget(pool, &prefix) != (int)nr_below)
 		must(-1, "forget");
-	after = look_at_disk(&bytes);
+	after = disk_index_count(disk, &bytes);
 	count.forgotten += nr_host;
 	count.wiped += before - after;
 	for (u32 i = 0; i < nr; i++)
@@ -318,7 +299,7 @@ static void chain_use(void)
 
 static void expect_disk(void)
 {
-	u64 bytes, nr = look_at_disk(&bytes), written = nr + count.wiped;
+	u64 bytes, nr = disk_index_count(disk, &bytes), written = nr + count.wiped;
 
 	expect_tier("kvmm_disk_records", TIER, nr);
 	expect_tier("kvmm_disk_record_bytes", TIER, bytes);
@@ -388,7 +369,7 @@ static void chain_expect(void)
 
 /* ---- set-up ---- */
 
-static void make_tier(void)
+static void make_chain(void)
 {
 	struct kvmm_tier_disk_attr how = { .size = sizeof(how), .high_pm = 600 };
 	struct kvmm_disk_attr store = { .size = sizeof(store), .flags = KVMM_DISK_CREATE,
@@ -401,8 +382,9 @@ static void make_tier(void)
 	files_install();
 	must(kvmm_disk_open(&store, &disk), "disk");
 	files_remove();
+	host.disk = disk;
+	host.disk_attr = &how;
 	must(kvmm_tier_host_create(&host, &tier), "tier");
-	must(kvmm_tier_set_disk(tier, disk, &how), "set_disk");
 }
 
 static struct kvmm_pool *chain_make(const char *dir)
@@ -413,7 +395,7 @@ static struct kvmm_pool *chain_make(const char *dir)
 				       .nr_blocks = NR_BLOCKS, .policy = "lru" };
 
 	snprintf(folder, sizeof(folder), "%s", dir);
-	make_tier();
+	make_chain();
 	knobs.write = KVMM_TIER_EXPLICIT;
 	client.config = &knobs;
 	client.flags = KVMM_TIER_COMPLETE;

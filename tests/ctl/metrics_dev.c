@@ -67,11 +67,6 @@ static int dev_wait(struct kv_dev *dev, struct kv_fence fence)
 	return fence.id && metrics_dev.fails ? -EIO : 0;
 }
 
-static int dev_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)
-{
-	return dev_wait(dev, fence);
-}
-
 static int dev_stall(struct kv_dev *dev, void *stream, struct kv_fence fence)
 {
 	return 0;
@@ -100,7 +95,6 @@ void metrics_dev_of(struct kvmm_pool *pool)
 	ops.sum_blocks = dev_sum;
 	ops.poll = dev_poll;
 	ops.wait = dev_wait;
-	ops.wait_until = dev_wait_until;
 	ops.stall = dev_stall;
 	ops.join = dev_join;
 	ops.sees_end = dev_sees_end;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A disk whose files fail when they are told to, below a tier that nobody uses: records are put and read by
- * their names. What fails is counted below the disk; which records go, go along or are new, by listing
+ * their names. What fails is counted below the disk; which records go, go along or are new, by looking up
  * all of them after each call; and which segments are used again, by looking at the file from outside.
  */
 #include <dirent.h>
@@ -9,6 +9,7 @@
 
 #include "metrics_files.h"
 #include "metrics_run.h"
+#include "tests/support/disk_index.h"
 
 #define TIER		"far"
 #define BYTES		4096u
@@ -44,21 +45,15 @@ static struct kvmm_disk_name name_of(u32 n)
 	return name;
 }
 
-static void list(struct place *now)
+static void look_up_all(struct place *now)
 {
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry[32];
-	int nr;
-	u32 n;
+	for (u32 n = 0; n < NR_NAMES; n++) {
+		struct kvmm_disk_name name = name_of(n);
+		struct kvmm_disk_entry at = { .seq = 0 };
+		bool is_there = disk_index_place(disk, &name, &at);
 
-	memset(now, 0, NR_NAMES * sizeof(*now));
-	while ((nr = kv_disk_list(disk, &cursor, entry, 32)) > 0) {
-		for (int i = 0; i < nr; i++) {
-			memcpy(&n, entry[i].name.key, sizeof(n));
-			now[n] = (struct place){ true, entry[i].segment, entry[i].offset, entry[i].seq };
-		}
+		now[n] = (struct place){ is_there, at.segment, at.offset, at.seq };
 	}
-	must(nr, "list");
 }
 
 /* One that is used again has another number. */
@@ -68,8 +63,7 @@ static void see_segments(void)
 	struct kvmm_disk_segment segment;
 	struct kvmm_disk_view *view;
 
-	must(kvmm_disk_view_open(folder, &view), "view");
-	must(kvmm_disk_view_get_info(view, &info), "view_info");
+	must(kvmm_disk_view_open(folder, &info, &view), "view");
 	for (u32 i = 0; i < info.nr_segments && i < NR_SEGMENTS; i++) {
 		must(kvmm_disk_view_segment(view, i, &segment), "view_segment");
 		if (segment.kind == KVMM_DISK_SEGMENT_EMPTY)
@@ -85,7 +79,7 @@ static void see_records(u32 own)
 {
 	struct place now[NR_NAMES];
 
-	list(now);
+	look_up_all(now);
 	for (u32 i = 0; i < NR_NAMES; i++) {
 		bool is_elsewhere = now[i].segment != place[i].segment ||
 				    now[i].offset != place[i].offset || now[i].seq != place[i].seq;
@@ -224,7 +218,7 @@ static void disk_expect(void)
 	wear_out();
 	last.name = name_of(missing_name());
 	if (!is_worn)
-		must(kvmm_disk_submit_put(disk, &last, 1, 0, 0), "submit_put");
+		must(kv_disk_submit_put(disk, &last, 1, 0, 0), "submit_put");
 	see_records(NR_NAMES);	/* it may have needed another segment */
 	expect_tier("kvmm_disk_pending_records", TIER, !is_worn);
 	expect_tier("kvmm_disk_file_bytes", TIER, file_bytes());
@@ -272,8 +266,9 @@ static struct kvmm_pool *disk_make(const char *dir)
 				       .block_bytes = BYTES, .capacity_blocks = 4 };
 
 	open_disk(dir);
+	host.disk = disk;
+	host.disk_attr = &how;
 	must(kvmm_tier_host_create(&host, &tier), "tier");
-	must(kvmm_tier_set_disk(tier, disk, &how), "set_disk");
 	attr.host = tier;
 	must(kvmm_pool_create(&attr, &pool), "pool");
 	return pool;

@@ -293,13 +293,9 @@ static struct kvmm_pool *ebb_make(const char *dir)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .block_bytes = BYTES,
-				       .nr_blocks = NR_BLOCKS, .policy = "lru" };
-	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .name = NAME,
-				       .block_bytes = BYTES, .capacity_blocks = NR_UNITS };
 
-	must(kvmm_tier_host_create(&host, &tier), "tier");
-	must(kvmm_pool_create(&attr, &pool), "pool");
+	tier = make_tier(NAME, NR_UNITS, BYTES, 0);
+	pool = make_pool(NAME, NR_BLOCKS, BYTES, "lru");
 	metrics_dev_of(pool);
 	knobs.write = KVMM_TIER_EXPLICIT;
 	knobs.reload_ns = RELOAD_NS;

@@ -24,28 +24,6 @@ static kvmm_key_t key_of(u32 number, u32 of)
 	return key;
 }
 
-static struct kvmm_tier *make_tier(const char *name, u32 nr_units, u32 flags)
-{
-	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .name = name,
-				       .capacity_blocks = nr_units, .flags = flags };
-	struct kvmm_tier *made;
-
-	if (!flags)
-		attr.block_bytes = BYTES;
-	must(kvmm_tier_host_create(&attr, &made), "tier");
-	return made;
-}
-
-static struct kvmm_pool *make_pool(const char *name, u32 nr_blocks, u64 bytes)
-{
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = name, .nr_blocks = nr_blocks,
-				       .block_bytes = bytes, .policy = "lru" };
-	struct kvmm_pool *made;
-
-	must(kvmm_pool_create(&attr, &made), "pool");
-	return made;
-}
-
 /* ---- more than there is room for ---- */
 
 static void flood_use(void)
@@ -99,8 +77,8 @@ static struct kvmm_pool *flood_make(const char *dir)
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
 
-	pool = make_pool("flood", NR_BLOCKS, BYTES);
-	tier = make_tier("flood", NR_UNITS, 0);
+	pool = make_pool("flood", NR_BLOCKS, BYTES, "lru");
+	tier = make_tier("flood", NR_UNITS, BYTES, 0);
 	knobs.write = KVMM_TIER_EXPLICIT;
 	client.config = &knobs;
 	client.flags = KVMM_TIER_COMPLETE;
@@ -129,7 +107,7 @@ static u32 next_prompt;
 
 static void turn_clock(u64 ns)
 {
-	u64 due;
+	u64 due = 0;
 
 	must(kvmm_tier_poll(loop), "poll");
 	while (!kvmm_tier_due(loop, &due) && due <= loop_ns + ns) {
@@ -207,8 +185,8 @@ static struct kvmm_pool *loop_make(const char *dir)
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
 
-	loop = make_pool("loop", NR_LOOP, 0);
-	loop_tier = make_tier("loop", 4 * NR_LOOP, KVMM_TIER_TOLD_CLOCK);
+	loop = make_pool("loop", NR_LOOP, 0, "lru");
+	loop_tier = make_tier("loop", 4 * NR_LOOP, 0, KVMM_TIER_TOLD_CLOCK);
 	knobs.write = KVMM_TIER_THRESHOLD;
 	client.config = &knobs;
 	client.block_bytes = BYTES;

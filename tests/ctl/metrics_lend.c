@@ -245,10 +245,9 @@ static struct kvmm_pool *tidy_make(const char *dir)
 				       .threshold_pm = THRESHOLD_PM,
 				       .interval_ms = INTERVAL_NS / 1000000,
 				       .request_blocks = WANTED, .mode = KVMM_MOVE_BETWEEN };
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = "tidy", .nr_blocks = NR_TIDY };
 
 	tidy.pinned_of = 2;
-	must(kvmm_pool_create(&attr, &tidy.pool), "pool");
+	tidy.pool = make_pool("tidy", NR_TIDY, 0, NULL);
 	must(kvmm_background_set(tidy.pool, &how), "background");
 	return tidy.pool;
 }

@@ -203,13 +203,11 @@ static void miss_expect(void)
 
 static struct kvmm_pool *miss_make(const char *dir)
 {
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS,
-				       .policy = "lru" };
 	u64 before;
 
 	random_from(1);
 	before = kv_mem_bytes();
-	must(kvmm_pool_create(&attr, &pool), "pool");
+	pool = make_pool(NAME, NR_BLOCKS, 0, "lru");
 	metadata_bytes = kv_mem_bytes() - before;
 	fill();
 	return pool;

@@ -335,10 +335,8 @@ static void flights_expect(void)
 static struct kvmm_pool *flights_make(const char *dir)
 {
 	struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_step = STEP_BLOCKS * BYTES };
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .name = NAME, .nr_blocks = NR_BLOCKS,
-				       .block_bytes = BYTES };
 
-	must(kvmm_pool_create(&attr, &pool), "pool");
+	pool = make_pool(NAME, NR_BLOCKS, BYTES, NULL);
 	metrics_dev_of(pool);
 	must(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &stream), "stream");
 	must(kvmm_pace_set(pool, &pace), "pace");

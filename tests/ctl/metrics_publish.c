@@ -10,10 +10,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include <kv/sys.h>
-
 #include "ctl/zmq.h"
+#include "fake_zmq.h"
 #include "metrics_run.h"
+#include "tools/events/wire_read.h"
 
 #define NAME		"wire"
 #define ENDPOINT	"inproc://recount"
@@ -34,8 +34,7 @@ static struct {
 	pthread_cond_t cond;
 	bool is_open;		/* the thread may go on */
 	bool is_held;		/* it waits for that */
-	bool refuses;
-	u32 nr_asked, nr_quiet;	/* quiet: since it sent something */
+	u32 nr_quiet;		/* times that it has asked since it sent something */
 	enum ask ask;
 	u32 part;		/* of the message that it is asked with */
 	u32 at;			/* of the message that it sends */
@@ -47,53 +46,21 @@ static struct {
 	u64 happened, lost, replays, snapshots, refused;
 } count;
 
-/* ---- libzmq ---- */
-
-static int pub_socket, router_socket;
-
-static void *zmq_new(void)
-{
-	return &wire;
-}
-
-static void *zmq_make_socket(void *context, int type)
-{
-	return type == ZMQ_PUB ? &pub_socket : &router_socket;
-}
-
-static int zmq_end(void *what)
-{
-	return 0;
-}
-
-static int zmq_option(void *socket, int option, const void *value, size_t bytes)
-{
-	return 0;
-}
-
-static int zmq_attach(void *socket, const char *endpoint)
-{
-	return 0;
-}
-
-static int zmq_error(void)
-{
-	return EAGAIN;
-}
+/* ---- messages ---- */
 
 /* Each name is an event, and so is the end of all. */
 static u64 nr_events_in(const void *bytes, size_t nr)
 {
-	static struct kvmm_wire_event event[1024];
+	static struct wire_event event[1024];
 	static u64 hash[4096];
 	static u32 token[4096];
-	struct kvmm_wire_batch batch = { .size = sizeof(batch), .event = event, .hash = hash,
+	struct wire_batch batch = { .event = event, .hash = hash,
 					 .token = token, .max_events = ARRAY_SIZE(event),
 					 .max_hashes = ARRAY_SIZE(hash),
 					 .max_tokens = ARRAY_SIZE(token) };
 	u64 nr_events;
 
-	if (kvmm_wire_decode(bytes, nr, &batch) != (s64)nr)
+	if (wire_read(bytes, nr, &batch) != (s64)nr)
 		must(-1, "a batch");
 	nr_events = batch.nr_hashes;
 	for (u32 i = 0; i < batch.nr_events; i++)
@@ -114,29 +81,22 @@ static void take_batch(u32 part, const void *bytes, size_t nr)
 		wire.batches++;
 		wire.bytes += nr;
 		wire.events += nr_events_in(bytes, nr);
-		wire.unsent += wire.refuses;
+		wire.unsent += fake_zmq.refuses;
 	}
 }
 
-/* Of what is refused the last part is; so its numbers are known. */
-static int zmq_take(void *socket, const void *bytes, size_t nr, int flags)
+static void hear(int type, const void *bytes, size_t nr, bool more)
 {
-	int ret = (int)nr;
-
 	pthread_mutex_lock(&wire.lock);
-	if (socket == &pub_socket) {
+	if (type == ZMQ_PUB)
 		take_batch(wire.at, bytes, nr);
-		if (wire.refuses && !(flags & ZMQ_SNDMORE))
-			ret = -1;
-	} else if (!(flags & ZMQ_SNDMORE)) {
+	else if (!more)
 		wire.ends += !nr;
-	}
-	wire.at = flags & ZMQ_SNDMORE ? wire.at + 1 : 0;
+	wire.at = more ? wire.at + 1 : 0;
 	pthread_mutex_unlock(&wire.lock);
-	return ret;
 }
 
-static int metrics_give(void *bytes)
+static int part_of_request(void *bytes)
 {
 	switch (wire.part) {
 	case 0:
@@ -153,12 +113,11 @@ static int metrics_give(void *bytes)
 	}
 }
 
-static int zmq_ask(void *socket, void *bytes, size_t nr, int flags)
+static int ask(void *bytes, size_t room, bool *more)
 {
 	int ret = -1;
 
 	pthread_mutex_lock(&wire.lock);
-	wire.nr_asked++;
 	wire.nr_quiet++;
 	if (wire.is_open)
 		pthread_cond_broadcast(&wire.cond);
@@ -168,47 +127,14 @@ static int zmq_ask(void *socket, void *bytes, size_t nr, int flags)
 		pthread_cond_wait(&wire.cond, &wire.lock);
 	}
 	wire.is_held = false;
-	if (wire.ask)
-		ret = metrics_give(bytes);
-	pthread_mutex_unlock(&wire.lock);
-	return ret;
-}
-
-static int zmq_more(void *socket, int option, void *value, size_t *bytes)
-{
-	if (option != ZMQ_RCVMORE)
-		return -1;
-	pthread_mutex_lock(&wire.lock);
-	*(int *)value = ++wire.part < 3;
-	if (wire.part == 3) {
-		wire.part = 0;
-		wire.ask = ASK_NOTHING;
+	if (wire.ask) {
+		ret = part_of_request(bytes);
+		wire.part = (wire.part + 1) % 3;
+		*more = wire.part;
+		wire.ask = *more ? wire.ask : ASK_NOTHING;
 	}
 	pthread_mutex_unlock(&wire.lock);
-	return 0;
-}
-
-static const struct {
-	const char *name;
-	void *fn;
-} symbols[] = {
-	{ "zmq_ctx_new", zmq_new }, { "zmq_ctx_term", zmq_end }, { "zmq_socket", zmq_make_socket },
-	{ "zmq_close", zmq_end }, { "zmq_setsockopt", zmq_option }, { "zmq_getsockopt", zmq_more },
-	{ "zmq_bind", zmq_attach }, { "zmq_unbind", zmq_attach }, { "zmq_connect", zmq_attach }, { "zmq_send", zmq_take },
-	{ "zmq_recv", zmq_ask }, { "zmq_errno", zmq_error },
-};
-
-static void *open_zmq(void *ctx, const char *path, const char **why)
-{
-	return strstr(path, "zmq") ? &wire : kv_sys_system.open_library(ctx, path, why);
-}
-
-static void *find_zmq(void *ctx, void *library, const char *name)
-{
-	for (u32 i = 0; library == &wire && i < ARRAY_SIZE(symbols); i++)
-		if (!strcmp(name, symbols[i].name))
-			return symbols[i].fn;
-	return library == &wire ? NULL : kv_sys_system.find_symbol(ctx, library, name);
+	return ret;
 }
 
 /* ---- the publisher goes on, and stops ---- */
@@ -224,22 +150,13 @@ static void hold_up(void)
 /* So many names that come and go that the ring has not room for them, now and then. */
 static void change_names(u32 nr_times)
 {
-	kvmm_key_t key[MAX_NR], evicted[MAX_NR];
-	kvmm_ref_t ref[MAX_NR];
-	kvmm_mut_t mut[MAX_NR];
-
 	for (u32 i = 0; i < nr_times; i++) {
-		u32 nr = 1 + any(MAX_NR);
-		struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
-						 .hits = ref, .fresh = mut, .evicted = evicted };
+		struct prompt prompt = { .nr = 1 + any(MAX_NR) };
 
-		name_keys(any(NR_PROMPTS), 0, nr, key);
-		must(kvmm_acquire(pool, &req), "acquire");
-		if (req.nr_fresh)
-			must(kvmm_register(pool, mut, key + req.nr_hits, req.nr_fresh,
-					   ref + req.nr_hits), "register");
-		must(kvmm_put_many(pool, ref, nr), "put");
-		count.happened += req.nr_evicted + req.nr_fresh;
+		prompt.number = any(NR_PROMPTS);
+		must(use_prompt(pool, &prompt, NULL), "acquire");
+		put_prompt(pool, &prompt);
+		count.happened += prompt.nr_evicted + prompt.nr_fresh;
 	}
 }
 
@@ -257,7 +174,7 @@ static void publish_use(void)
 		must(-1, "as many events as names came and went");
 	/* Who was lapped goes on with the younger half of the ring. */
 	count.lost += nr > RING ? nr - RING / 2 : 0;
-	wire.refuses = !any(5);
+	fake_zmq.refuses = !any(5);
 	pthread_mutex_lock(&wire.lock);
 	wire.ask = ask;
 	wire.is_open = true;
@@ -298,17 +215,13 @@ static void publish_expect(void)
 
 static struct kvmm_pool *publish_make(const char *dir)
 {
-	static struct kv_sys_ops sys;
 	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .name = NAME,
-					    .nr_blocks = NR_BLOCKS, .policy = "lru" };
 
-	sys = kv_sys_system;
-	sys.open_library = open_zmq;
-	sys.find_symbol = find_zmq;
-	kv_sys_set(&sys);
-	must(kvmm_pool_create(&pool_attr, &pool), "pool");
+	fake_zmq_install();
+	fake_zmq.hears = hear;
+	fake_zmq.asks = ask;
+	pool = make_pool(NAME, NR_BLOCKS, 0, "lru");
 	events.ring = RING;
 	must(kvmm_events_open(pool, &events, &watcher), "events");
 	attr.endpoint = ENDPOINT;
@@ -330,7 +243,7 @@ static void publish_end(void)
 	kvmm_publisher_stop(publisher);
 	kvmm_events_close(watcher);
 	kvmm_pool_destroy(pool);
-	kv_sys_set(NULL);
+	fake_zmq_remove();
 }
 
 const struct part metrics_publish = { publish_make, publish_use, publish_expect, publish_end };

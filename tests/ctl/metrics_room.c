@@ -4,7 +4,10 @@
  * aside and cached before it, and from what has moved, or lost its name or its reservation, after it. Two
  * pools: in one, moving a block is cheaper than dropping it, in the other it is the other way round.
  */
+#include <kv/zone.h>
+
 #include "metrics_run.h"
+#include "tests/support/growth.h"
 
 #define NR_BLOCKS	640u		/* a pool that has magazines */
 #define NR_RANGES	48u
@@ -43,15 +46,12 @@ struct sight {
 
 static u32 reserved_behind(u32 i)
 {
-	struct kv_growth growth = { .size = sizeof(growth) };
-
-	must(kv_range_growth(room->pool, room->range[i], &growth), "growth");
-	return growth.reserved.nr;
+	return growth_of_range(room->pool, room->range[i]).reserved.nr;
 }
 
 static struct sight look(void)
 {
-	struct kvmm_zone_stat zone;
+	struct kv_zone_stat zone;
 	struct kvmm_block_info info;
 	struct sight sight = { 0 };
 
@@ -64,7 +64,7 @@ static struct sight look(void)
 		room->reserved[i] = reserved_behind(i);
 		sight.nr_reserved += room->reserved[i];
 	}
-	must(kvmm_zone_get_stat(kvmm_pool_zone(room->pool), &zone), "zone_stat");
+	kv_zone_get_stat(kv_pool_zone(room->pool), &zone);
 	sight.nr_zone = zone.nr_free;
 	sight.longest = zone.largest;
 	sight.nr_aside = sight.nr_free - sight.nr_reserved - zone.nr_free;
@@ -87,15 +87,9 @@ static u32 see_stolen(u32 own)
 
 static u32 nr_evicted(void)
 {
-	struct kvmm_event event[2 * NR_BLOCKS];
-	u64 nr_lost;
-	int nr = kvmm_events_read(room->events, event, ARRAY_SIZE(event), &nr_lost);
-	u32 nr_removed = 0;
+	struct kvmm_event removed[2 * NR_BLOCKS];
 
-	must(nr_lost ? -1 : nr, "events");
-	for (int i = 0; i < nr; i++)
-		nr_removed += event[i].kind == KVMM_EVENT_REMOVED;
-	return nr_removed;
+	return read_removed(room->events, removed, ARRAY_SIZE(removed));
 }
 
 static bool has_moved(void)
@@ -232,21 +226,14 @@ static void grow_range(void)
 static void use_names(void)
 {
 	struct sight before = look();
-	kvmm_key_t key;
-	kvmm_ref_t ref;
-	kvmm_mut_t mut;
 
 	if (before.nr_zone < 2 * 64)
 		return;
 	for (u32 i = any(12); i; i--) {
-		struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 1,
-						 .hits = &ref, .fresh = &mut };
+		struct prompt prompt = { .number = any(NR_NAMES), .nr = 1 };
 
-		name_keys(any(NR_NAMES), 0, 1, &key);
-		must(kvmm_acquire(room->pool, &req), "acquire");
-		if (req.nr_fresh)
-			must(kvmm_register(room->pool, &mut, &key, 1, &ref), "register");
-		must(kvmm_put(room->pool, ref), "put");
+		must(use_prompt(room->pool, &prompt, NULL), "acquire");
+		put_prompt(room->pool, &prompt);
 	}
 	nr_evicted();
 }

@@ -23,13 +23,12 @@
 
 static struct kvmm_pool *cache, *ranges, *tenants, *closed;
 static struct kvmm_tier *tier;
-u64 run_seed;
-static u64 random_state, now_ns;
+u64 run_seed, run_random;
+static u64 now_ns;
 
 static struct {
 	u64 allocs, alloc_blocks, frees, nospc, evicted, hits, misses, registered, dups;
 	u64 offloads;
-	u64 births, deaths, reuses;
 	u64 range_allocs, range_blocks, range_frees;
 	u64 tenant_blocks[3], tenant_refused[3], tenant_peak[3];
 } count;
@@ -46,12 +45,6 @@ void must(int ret, const char *what)
 	exit(1);
 }
 
-u32 any(u32 below)
-{
-	random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((random_state >> 33) % below);
-}
-
 void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys)
 {
 	memset(keys, 0, nr * sizeof(*keys));
@@ -64,36 +57,41 @@ void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys)
 
 /* ---- the cache, and the tier below it ---- */
 
-static void use_prompt(void)
+static void use_cache(void)
 {
-	u32 nr = 1 + any(MAX_NR);
-	kvmm_key_t key[MAX_NR], evicted[MAX_NR];
-	kvmm_ref_t ref[MAX_NR];
-	kvmm_mut_t mut[MAX_NR];
-	struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr,
-					 .nr_blocks = nr,
-					 .hits = ref, .fresh = mut, .evicted = evicted };
-	int err;
+	struct prompt prompt = { .nr = 1 + any(MAX_NR) };
+	u32 nr_hits;
 
-	name_keys(any(NR_PROMPTS), 0, nr, key);
-	err = kvmm_acquire(cache, &req);
-	if (err) {
+	prompt.number = any(NR_PROMPTS);
+	if (use_prompt(cache, &prompt, NULL)) {
 		count.nospc++;
 		return;
 	}
-	count.hits += req.nr_hits;
-	count.reuses += req.nr_hits;
-	count.misses += req.nr_fresh;
-	count.evicted += req.nr_evicted;
-	count.deaths += req.nr_evicted;
-	count.allocs += !!req.nr_fresh;
-	count.alloc_blocks += req.nr_fresh;
-	if (req.nr_fresh)
-		must(kvmm_register(cache, mut, key + req.nr_hits, req.nr_fresh, ref + req.nr_hits),
-		     "register");
-	count.registered += req.nr_fresh;
-	count.births += req.nr_fresh;
-	must(kvmm_put_many(cache, ref, nr), "put");
+	nr_hits = prompt.nr - prompt.nr_fresh;
+	count.hits += nr_hits;
+	count.misses += prompt.nr_fresh;
+	count.evicted += prompt.nr_evicted;
+	count.allocs += !!prompt.nr_fresh;
+	count.alloc_blocks += prompt.nr_fresh;
+	count.registered += prompt.nr_fresh;
+	put_prompt(cache, &prompt);
+}
+
+/* Nothing but the pool itself says what that evicts. */
+static bool alloc_one(kvmm_mut_t *mut)
+{
+	struct kvmm_pool_stat before, after;
+
+	must(kvmm_pool_get_stat(cache, &before), "stat");
+	if (kvmm_alloc(cache, 1, mut)) {
+		count.nospc++;
+		return false;
+	}
+	must(kvmm_pool_get_stat(cache, &after), "stat");
+	count.evicted += after.evictions - before.evictions;
+	count.allocs++;
+	count.alloc_blocks++;
+	return true;
 }
 
 /* A second block under a name that is there, or the first one. */
@@ -102,61 +100,43 @@ static void register_twice(void)
 	kvmm_key_t key[MAX_NR];
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
-	bool was;
-
-	struct kvmm_pool_stat before, after;
 
 	name_keys(any(NR_PROMPTS), 0, 1, key);
-	must(kvmm_pool_get_stat(cache, &before), "stat");
-	if (kvmm_alloc(cache, 1, &mut)) {
-		count.nospc++;
+	if (!alloc_one(&mut))
 		return;
-	}
-	must(kvmm_pool_get_stat(cache, &after), "stat");
-	count.evicted += after.evictions - before.evictions;	/* nobody else says */
-	count.deaths += after.evictions - before.evictions;
-	was = kvmm_match_len(cache, key, 1) == 1;
-	count.allocs++;
-	count.alloc_blocks++;
+	count.dups += kvmm_match_len(cache, key, 1) == 1;
 	must(kvmm_register(cache, &mut, key, 1, &ref), "register");
 	count.registered++;
-	count.births++;
-	count.dups += was;
 	must(kvmm_put(cache, ref), "put");
+}
+
+/* References on what is there of @nr blocks of a prompt. */
+static int match(u32 prompt, u32 nr, kvmm_ref_t *ref)
+{
+	kvmm_key_t key[MAX_NR];
+	int nr_hits;
+
+	name_keys(prompt, 0, nr, key);
+	nr_hits = kvmm_match(cache, key, nr, ref);
+	must(nr_hits, "match");
+	count.hits += nr_hits;
+	count.misses += nr - nr_hits;
+	return nr_hits;
 }
 
 static void look_up(void)
 {
-	u32 nr = 1 + any(MAX_NR);
-	kvmm_key_t key[MAX_NR];
 	kvmm_ref_t ref[MAX_NR];
-	int nr_hits;
+	u32 nr = 1 + any(MAX_NR);
+	int nr_hits = match(any(NR_PROMPTS + 4), nr, ref);
 
-	name_keys(any(NR_PROMPTS + 4), 0, nr, key);
-	nr_hits = kvmm_match(cache, key, nr, ref);
-	must(nr_hits, "match");
-	count.hits += nr_hits;
-	count.reuses += nr_hits;
-	count.misses += nr - nr_hits;
 	must(kvmm_put_many(cache, ref, nr_hits), "put");
 }
 
 static void hold_and_free(void)
 {
-	struct kvmm_pool_stat before, after;
-
 	if (any(2) && nr_held < NR_HELD) {
-		must(kvmm_pool_get_stat(cache, &before), "stat");
-		if (kvmm_alloc(cache, 1, &held[nr_held])) {
-			count.nospc++;
-			return;
-		}
-		must(kvmm_pool_get_stat(cache, &after), "stat");
-		count.evicted += after.evictions - before.evictions;
-		count.deaths += after.evictions - before.evictions;
-		nr_held++;
-		count.allocs++;
-		count.alloc_blocks++;
+		nr_held += alloc_one(&held[nr_held]);
 	} else if (nr_held) {
 		must(kvmm_free(cache, &held[--nr_held], 1), "free");
 		count.frees++;
@@ -166,7 +146,6 @@ static void hold_and_free(void)
 static void offload(void)
 {
 	u32 nr = 1 + any(4);
-	kvmm_key_t key[MAX_NR];
 	kvmm_ref_t ref[MAX_NR];
 	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = ref };
 	struct kvmm_tier_result result = { .size = sizeof(result) };
@@ -175,12 +154,7 @@ static void offload(void)
 	int nr_hits, err;
 	struct kvmm_tier_client_stat before, after;
 
-	name_keys(any(NR_PROMPTS), 0, nr, key);
-	nr_hits = kvmm_match(cache, key, nr, ref);
-	must(nr_hits, "match");
-	count.hits += nr_hits;
-	count.reuses += nr_hits;
-	count.misses += nr - nr_hits;
+	nr_hits = match(any(NR_PROMPTS), nr, ref);
 	if (!nr_hits)
 		return;
 	req.nr = nr_hits;
@@ -324,15 +298,15 @@ static void expect_states(struct kvmm_pool *pool, const char *name)
 
 static void expect_orders(struct kvmm_pool *pool, const char *name)
 {
-	u64 free[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
+	struct kv_zone_glance glance;
 	char more[32];
 
-	must(kvmm_zone_buddyinfo(kvmm_pool_zone(pool), free), "buddyinfo");
+	kv_zone_glance(kv_pool_zone(pool), &glance);
 	for (u32 order = 0; order < KVMM_NR_ORDERS; order++) {
 		u64 nr = 0;
 
 		for (u32 class = 0; class < KVMM_NR_MOBILITY; class++)
-			nr += free[class * KVMM_NR_ORDERS + order];
+			nr += glance.free[class * KVMM_NR_ORDERS + order];
 		snprintf(more, sizeof(more), ",order=\"%u\"", order);
 		expect("kvmm_free_pieces", name, more, nr);
 	}
@@ -355,10 +329,10 @@ static void expect_cache(void)
 	expect("kvmm_staged_blocks_total", name, "", count.registered);	/* none was given up */
 	expect("kvmm_registered_blocks_total", name, "", count.registered);
 	expect("kvmm_duplicate_blocks_total", name, "", count.dups);
-	expect("kvmm_block_lifetime_seconds_count", name, "", count.deaths);
-	expect("kvmm_block_idle_before_evict_seconds_count", name, "", count.deaths);
-	expect("kvmm_block_reuse_gap_seconds_count", name, "", count.reuses);
-	expect("kvmm_block_hit_age_seconds_count", name, "", count.reuses);
+	expect("kvmm_block_lifetime_seconds_count", name, "", count.evicted);
+	expect("kvmm_block_idle_before_evict_seconds_count", name, "", count.evicted);
+	expect("kvmm_block_reuse_gap_seconds_count", name, "", count.hits);
+	expect("kvmm_block_hit_age_seconds_count", name, "", count.hits);
 	expect_ratio("kvmm_residency_sample_ratio", name, "", 1000000);
 	snprintf(more, sizeof(more), ",engine=\"zone\",policy=\"lru\",version=\"%s\"", kvmm_version());
 	expect("kvmm_pool_info", name, more, 1);
@@ -408,8 +382,6 @@ static void make_pools(void)
 	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 				       .name = "ranges" };
-	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
-				       .capacity_blocks = 4096, .flags = KVMM_TIER_TOLD_CLOCK };
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
 
@@ -431,7 +403,7 @@ static void make_pools(void)
 		limits.max = 20 * who;
 		must(kvmm_tenant_set(tenants, who, &limits), "tenant");
 	}
-	must(kvmm_tier_host_create(&host, &tier), "tier");
+	tier = make_tier(NULL, 4096, 0, KVMM_TIER_TOLD_CLOCK);
 	knobs.write = KVMM_TIER_EXPLICIT;
 	client.block_bytes = 4096;
 	client.config = &knobs;
@@ -460,13 +432,13 @@ static void add_pool(struct kvmm_pool *pool)
 
 static void run(u32 steps)
 {
-	static void (*const ops[])(void) = { use_prompt, use_prompt, look_up, register_twice,
+	static void (*const ops[])(void) = { use_cache, use_cache, look_up, register_twice,
 					     hold_and_free, use_ranges, use_tenants, offload };
 
 	for (u32 i = 0; i < steps; i++)
 		ops[any(ARRAY_SIZE(ops))]();
 	for (u32 k = 0; k < ARRAY_SIZE(parts); k++) {
-		random_state = run_seed + 1000 * k;	/* whatever the others do */
+		run_random = run_seed + 1000 * k;	/* whatever the others do */
 		for (u32 i = 0; i < steps / parts[k].every; i++)
 			parts[k].part->use();
 	}
@@ -495,7 +467,7 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	run_seed = strtoull(argv[1], NULL, 0);
-	random_state = run_seed * 2654435761u + 1;
+	run_random = run_seed * 2654435761u + 1;
 	env_install();
 	make_pools();
 	add_pool(cache);
@@ -508,7 +480,7 @@ int main(int argc, char **argv)
 	expect_cache();
 	expect_others();
 	for (u32 i = 0; i < ARRAY_SIZE(parts); i++) {
-		random_state = run_seed + 1000 * i + 500;
+		run_random = run_seed + 1000 * i + 500;
 		parts[i].part->expect();
 	}
 	puts("---");

@@ -11,13 +11,16 @@
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 typedef unsigned long long llu;
 
+#define PROMPT_BLOCKS	12u
 #define LABELS		"pool=\"%s\",device=\"host\""
 
 void must(int ret, const char *what);
-u32 any(u32 below);
-extern u64 run_seed;
+extern u64 run_seed, run_random;
+#define any(below)	lcg_of(&run_random, below)
 
 /* The library's time, and what is random for it: in metrics_env.c. */
 void env_install(void);
@@ -28,9 +31,37 @@ void random_from(u64 nr);
 /* Keys of a prompt, from block @from on. */
 void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys);
 
+/* Tenant @tenant uses @nr blocks of prompt @number. */
+struct prompt {
+	u32 number;
+	u32 nr;				/* at most PROMPT_BLOCKS */
+	u32 tenant;
+	kvmm_ref_t ref[PROMPT_BLOCKS];
+	u32 nr_fresh;			/* the last ones of @ref */
+	u32 nr_evicted;
+};
+
+/*
+ * References on all of it, those that were not there registered, @acquired (or NULL) in between: as
+ * kvmm_acquire(). They are put back with put_prompt().
+ */
+int use_prompt(struct kvmm_pool *pool, struct prompt *prompt,
+	       void (*acquired)(const struct prompt *prompt));
+void put_prompt(struct kvmm_pool *pool, const struct prompt *prompt);
+
+/* Names that have gone since the last time, by event; no event may have been lost. */
+u32 read_removed(struct kvmm_events *events, struct kvmm_event *removed, u32 max);
+
+/* A pool, and a host tier, of which nothing else is asked. */
+struct kvmm_pool *make_pool(const char *name, u32 nr_blocks, u64 block_bytes, const char *policy);
+struct kvmm_tier *make_tier(const char *name, u32 nr_units, u64 block_bytes, u32 flags);
+
 /* A sample of a pool, and one of a tier alone; @more: ",label=\"value\"", or "". */
 void expect(const char *name, const char *pool, const char *more, u64 number);
 void expect_tier(const char *name, const char *tier, u64 number);
+
+/* One for each type of pin. */
+void expect_pins(const char *name, const char *pool, const u64 *pins);
 
 /* One of other labels: "name=\"value\",...". */
 void expect_labels(const char *name, const char *labels, u64 number);

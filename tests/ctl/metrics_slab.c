@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two slab caches of one name, each in a zone of its own. Slabs are counted from the blocks that the zone
+ * Two slab caches of one name, each with blocks of its own. Slabs are counted from those that its zone
  * misses, and how full they are from where objects lie.
  */
 #include <kv/mem.h>
+#include <kv/zone.h>
 
+#include "alloc/slab.h"
 #include "metrics_run.h"
 
 #define NR_CACHES	2u
@@ -13,9 +15,8 @@
 #define NR_OBJECTS	600u
 
 static struct {
-	struct kvmm_zone *zone;
 	struct kvmm_slab_cache *cache;
-	struct kvmm_slab_shape shape;
+	struct kv_slab_shape shape;
 	kvmm_slab_obj_t obj[NR_OBJECTS];
 	u32 nr, nr_slabs;
 	u64 object_bytes, taken, freed, made, returned, nospc, metadata_bytes;
@@ -23,9 +24,9 @@ static struct {
 
 static u32 nr_slabs_of(u32 i)
 {
-	struct kvmm_zone_stat stat;
+	struct kv_zone_stat stat;
 
-	must(kvmm_zone_get_stat(of[i].zone, &stat), "zone_stat");
+	kv_zone_get_stat(of[i].cache->zone, &stat);
 	return (NR_BLOCKS - stat.nr_free) / of[i].shape.nr_blocks;
 }
 
@@ -70,7 +71,7 @@ static void give(u32 i)
 
 static void shrink(u32 i)
 {
-	must(kvmm_slab_shrink(of[i].cache), "slab_shrink");
+	slab_shrink(of[i].cache);
 }
 
 static void slab_use(void)
@@ -142,21 +143,20 @@ static void slab_expect(void)
 
 static void make_cache(u32 i)
 {
-	struct kvmm_zone_attr zone = { .size = sizeof(zone), .nr_blocks = NR_BLOCKS };
-	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "state" };
+	struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = "state",
+				       .nr_blocks = NR_BLOCKS };
 
-	must(kvmm_zone_create(&zone, &of[i].zone), "zone");
 	attr.object_bytes = of[i].object_bytes = i ? 1500 : 700;
 	attr.base_block_bytes = BLOCK_BYTES;
 	attr.max_waste_pm = 300;
 	attr.keep_empty = i;
 	of[i].metadata_bytes = -kv_mem_bytes();
-	must(kvmm_slab_cache_create(of[i].zone, &attr, &of[i].cache), "slab cache");
-	of[i].metadata_bytes += kv_mem_bytes();
-	must(kvmm_slab_get_shape(of[i].zone, &attr, &of[i].shape), "shape");
+	must(kvmm_slab_cache_create(&attr, &of[i].cache), "slab cache");
+	of[i].metadata_bytes += kv_mem_bytes() - of[i].cache->zone->metadata_bytes;
+	of[i].shape = of[i].cache->shape;
 }
 
-static struct kvmm_pool *slab_make(const char *dir)
+static struct kvmm_pool *caches_make(const char *dir)
 {
 	for (u32 i = 0; i < NR_CACHES; i++)
 		make_cache(i);
@@ -165,10 +165,8 @@ static struct kvmm_pool *slab_make(const char *dir)
 
 static void slab_end(void)
 {
-	for (u32 i = 0; i < NR_CACHES; i++) {
+	for (u32 i = 0; i < NR_CACHES; i++)
 		kvmm_slab_cache_destroy(of[i].cache);
-		kvmm_zone_destroy(of[i].zone);
-	}
 }
 
-const struct part metrics_slab = { slab_make, slab_use, slab_expect, slab_end };
+const struct part metrics_slab = { caches_make, slab_use, slab_expect, slab_end };

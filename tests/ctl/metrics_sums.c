@@ -62,14 +62,11 @@ static u32 block_of(u32 i)
 /* Evicted, or found to be wrong. */
 static void see_removed(void)
 {
-	struct kvmm_event event[2 * NR_BLOCKS];
-	u64 nr_lost;
-	int nr = kvmm_events_read(events, event, ARRAY_SIZE(event), &nr_lost);
+	struct kvmm_event removed[2 * NR_BLOCKS];
+	u32 nr = read_removed(events, removed, ARRAY_SIZE(removed));
 
-	must(nr_lost ? -1 : nr, "events");
-	for (int i = 0; i < nr; i++)
-		if (event[i].kind == KVMM_EVENT_REMOVED)
-			memset(&name[event[i].key.byte[0] - 1], 0, sizeof(name[0]));
+	for (u32 i = 0; i < nr; i++)
+		memset(&name[removed[i].key.byte[0] - 1], 0, sizeof(name[0]));
 }
 
 static void add(u32 i)

@@ -2,9 +2,7 @@
 /* Metrics: what is refused, what is cut, and no memory. Their numbers are metrics.py's. */
 #include "ctl/metrics.h"
 #include "pool/internal.h"
-#include "tests/ctl/control_util.h"
-#include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/ctl/two_pools.h"
 
 #define TEXT	(1u << 20)
 
@@ -110,9 +108,21 @@ Test(metrics, a_short_buffer_cuts_and_says_how_long)
 	end_pool(pool);
 }
 
-/* Two limited tenants are shown, and the two others, with those without limits first in line. */
+/* In the order of struct account, from nr_low on. */
+static const char *const events[] = { "low_events", "high_events", "max_events", "refused",
+				      "reclaimed_blocks", "evicted_blocks" };
+
+static void count_events(struct kvmm_pool *pool, u32 times)
+{
+	for (u32 i = QUOTA_REST + 1; i <= 4; i++)
+		for (u32 k = 0; k < ARRAY_SIZE(events); k++)
+			(&pool->order.quotas->account[i]->nr_low)[k] = times * (10 + k) * i;
+}
+
+/* Two limited tenants are shown, and the sum of two others; those without limits are first in line. */
 Test(metrics, tenants_are_bounded)
 {
+	char want[128];
 	struct kvmm_pool *pool = make_cache(64, "lru");
 	struct kvmm_metrics_attr attr = of(&pool);
 	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
@@ -130,6 +140,15 @@ Test(metrics, tenants_are_bounded)
 	cr_expect_null(strstr(text, "} 4294967295\n"), "no limit is no sample");
 	cr_expect_null(strstr(text, "kvmm_tenant_max_blocks{"), "nor is a sum of limits");
 	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"others\"} 2\n"));
+	cr_expect_not_null(strstr(text, "kvmm_tenant_peak_blocks{pool=\"pool\",device=\"host\",tenant=\"others\"} 2\n"));
+	count_events(pool, 1);
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	for (u32 k = 0; k < ARRAY_SIZE(events); k++) {
+		snprintf(want, sizeof(want), "kvmm_tenant_%s_total{pool=\"pool\",device=\"host\",tenant=\"others\"} %u\n",
+			 events[k], (10 + k) * (3 + 4));
+		cr_expect_not_null(strstr(text, want), "%s", want);
+	}
+	count_events(pool, 0);
 	end_pool(pool);
 }
 
@@ -270,7 +289,6 @@ Test(metrics, a_closed_pool_is_left_out_and_said_to_be_closed)
 /* Every allocation fails once; the last time none does. */
 static void fail_each(const char *what)
 {
-	struct fake_env fake;
 	struct kvmm_pool *pool;
 	struct kvmm_metrics_attr attr;
 	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
@@ -310,7 +328,6 @@ Test(metrics, no_memory_leaves_nothing)
 Test(metrics, without_memory_the_table_is_empty)
 {
 	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
-	struct fake_env fake;
 
 	fake_env_install(&fake);
 	fake_env_fail(&fake, 1, false);
@@ -324,62 +341,39 @@ Test(metrics, without_memory_the_table_is_empty)
 
 /* ---- by the socket ---- */
 
-Test(metrics, by_the_socket)
+TestSuite(metrics_socket, .init = set_up, .fini = tear_down);
+
+Test(metrics_socket, each_line_has_an_answer_of_the_length_that_it_says)
 {
 	static const char *const lines[] = { "metrics", "metrics prometheus alpha", "metrics-families",
 					     "buddyinfo", "pagetypeinfo alpha", "slabinfo", "vmstat",
 					     "pressure-text" };
-	struct kvmm_pool *pool = make_cache(64, "lru");
-	struct kvmm_control *control;
-	int fd;
 
-	folder_make();
-	control = control_in_folder(NULL);
-	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
-	fd = visitor(control);
 	for (u32 i = 0; i < ARRAY_SIZE(lines); i++) {
 		const char *answer = ask(control, fd, lines[i]);
 
 		cr_expect_eq(strncmp(answer, "ok ", 3), 0, "%s: %.60s", lines[i], answer);
 		cr_expect_eq((size_t)atoi(answer + 3), strlen(strchr(answer, '\n') + 1), "%s", lines[i]);
 	}
-	cr_expect_not_null(strstr(ask(control, fd, "metrics"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 64\n"));
-	cr_expect_not_null(strstr(ask(control, fd, "buddyinfo"), "Node 0, zone    alpha "));
-	cr_expect_eq(strncmp(ask(control, fd, "metrics xml"), "err ", 4), 0);
-	cr_expect_eq(strncmp(ask(control, fd, "vmstat beta"), "err ", 4), 0);
-	close(fd);
-	kvmm_control_close(control);
-	folder_remove();
-	end_pool(pool);
+	has(ask(control, fd, "buddyinfo"), "Node 0, zone    alpha ");
+	cr_expect_eq(strncmp(ask(control, fd, "vmstat gamma"), "err ", 4), 0);
 }
 
 /* Both words may be left out, and then it is all pools in the format that has an end. */
-Test(metrics, by_the_socket_in_that_format_of_that_pool)
+Test(metrics_socket, in_that_format_of_that_pool)
 {
 	static const char *const ofs[] = { "metrics", "metrics openmetrics", "metrics prometheus",
 					   "metrics openmetrics beta", "metrics prometheus beta" };
-	struct kvmm_pool *alpha = make_cache(64, "lru"), *beta = make_cache(32, "lru");
-	struct kvmm_control *control;
-	int fd;
 
-	folder_make();
-	control = control_in_folder(NULL);
-	cr_assert_eq(kvmm_control_add_pool(control, "alpha", alpha), 0);
-	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
-	fd = visitor(control);
 	for (u32 i = 0; i < ARRAY_SIZE(ofs); i++) {
 		const char *answer = ask(control, fd, ofs[i]);
 
 		cr_expect_eq(!strstr(answer, "# EOF\n"), i == 2 || i == 4, "%s", ofs[i]);
-		cr_expect_eq(!strstr(answer, "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 64\n"), i > 2, "%s",
+		cr_expect_eq(!strstr(answer, "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 16\n"), i > 2, "%s",
 			     ofs[i]);
-		cr_expect_not_null(strstr(answer, "kvmm_free_blocks{pool=\"beta\",device=\"host\"} 32\n"), "%s", ofs[i]);
+		cr_expect_not_null(strstr(answer, "kvmm_free_blocks{pool=\"beta\",device=\"host\"} 16\n"), "%s", ofs[i]);
 	}
 	has(ask(control, fd, "metrics openmetrics gamma"), "there is no pool 'gamma'");
+	has(ask(control, fd, "metrics xml"), "err 22 ");
 	has(ask(control, fd, "metrics xml"), "a format is openmetrics or prometheus");
-	close(fd);
-	kvmm_control_close(control);
-	folder_remove();
-	end_pool(alpha);
-	end_pool(beta);
 }

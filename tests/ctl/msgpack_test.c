@@ -2,6 +2,7 @@
 /* MessagePack: each value in the fewest bytes, read back, and refused when it is cut short. */
 #include "ctl/msgpack.h"
 #include "tests/support/test.h"
+#include "tools/events/unpack.h"
 
 static u8 buf[70000];
 static struct pack pack;

@@ -7,16 +7,11 @@
 #include <dirent.h>
 
 #include "ctl/control.h"
-#include "tests/ctl/control_util.h"
-#include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/ctl/one_pool.h"
 
 #define MS		1000000ull
 #define PORTION		100u
 
-static struct kvmm_control *control;
-static struct kvmm_pool *pool;
-static struct fake_env fake;
 static struct kv_sock_ops doctored;
 static u32 nr_room;		/* bytes that a send takes until somebody says otherwise */
 static int passing;		/* once, from each call */
@@ -51,20 +46,9 @@ static int watch_none(void *ctx, int watch, int fd, u32 events, bool is_new)
 	return is_new ? -ENOSPC : kv_sock_system.watch_set(NULL, watch, fd, events, is_new);
 }
 
-static void open_anew(const struct kvmm_control_attr *attr)
+static void doctor(void)
 {
-	kvmm_control_close(control);
-	control = control_in_folder(attr);
-	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
-}
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-	folder_make();
-	pool = make_cache(8, "lru");
-	control = control_in_folder(NULL);
-	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
+	set_up();
 	doctored = kv_sock_system;
 	doctored.send = send_some;
 	doctored.recv = receive_some;
@@ -72,25 +56,13 @@ static void set_up(void)
 	kv_sock_set(&doctored);
 }
 
-static void tear_down(void)
+static void let_be(void)
 {
 	kv_sock_set(NULL);
-	kvmm_control_close(control);
-	end_pool(pool);
-	folder_remove();
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
+	tear_down();
 }
 
-TestSuite(peer, .init = set_up, .fini = tear_down);
-
-static struct kvmm_control_stat counts(void)
-{
-	struct kvmm_control_stat stat = { .size = sizeof(stat) };
-
-	cr_assert_eq(kvmm_control_get_stat(control, &stat), 0);
-	return stat;
-}
+TestSuite(peer, .init = doctor, .fini = let_be);
 
 /* ---- slowly ---- */
 

@@ -17,6 +17,8 @@
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	64u
 #define NR_NAMES	300u
 #define PROMPT		8u
@@ -27,11 +29,7 @@ static struct kvmm_pool *pool;
 static struct kvmm_publisher *publisher;
 static u64 random_state = 42;
 
-static u32 any(u32 below)
-{
-	random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((random_state >> 33) % below);
-}
+#define any(below)	lcg_of(&random_state, below)
 
 static void must(int err, const char *what)
 {

@@ -8,6 +8,7 @@
 #include "ctl/zmq.h"
 #include "tests/ctl/fake_zmq.h"
 #include "tests/pool/util.h"
+#include "tools/events/wire_read.h"
 
 #define RING	16u
 
@@ -51,12 +52,12 @@ static void add_seq(void)
 /* SGLang takes the beginning of a key, which has the number. */
 static void add_batch(const void *bytes, size_t nr)
 {
-	struct kvmm_wire_event event[64];
+	struct wire_event event[64];
 	u64 hash[64];
-	struct kvmm_wire_batch batch = { .size = sizeof(batch), .event = event, .hash = hash,
+	struct wire_batch batch = { .event = event, .hash = hash,
 					 .max_events = 64, .max_hashes = 64 };
 
-	cr_expect_eq(kvmm_wire_decode(bytes, nr, &batch), (s64)nr);
+	cr_expect_eq(wire_read(bytes, nr, &batch), (s64)nr);
 	for (u32 i = 0; i < batch.nr_events; i++) {
 		if (event[i].kind == KVMM_EVENT_CLEARED)
 			add("*", 0);

@@ -13,6 +13,7 @@
 #include "tests/ctl/fake_zmq.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
+#include "tools/events/wire_read.h"
 
 static struct kvmm_pool *pool;
 
@@ -400,13 +401,13 @@ static void count_tokens(int type, const void *bytes, size_t nr, bool more)
 {
 	static u64 hash[8];
 	static u32 token[512];
-	struct kvmm_wire_event event[8];
-	struct kvmm_wire_batch batch = {
-		.size = sizeof(batch), .event = event, .hash = hash, .token = token,
+	struct wire_event event[8];
+	struct wire_batch batch = {
+		.event = event, .hash = hash, .token = token,
 		.max_events = 8, .max_hashes = 8, .max_tokens = 512,
 	};
 
-	if (!more && kvmm_wire_decode(bytes, nr, &batch) == (s64)nr)
+	if (!more && wire_read(bytes, nr, &batch) == (s64)nr)
 		nr_tokens_said += batch.nr_tokens;
 }
 

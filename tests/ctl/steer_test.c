@@ -57,17 +57,18 @@ Test(steer, a_plan_moves_nothing_and_a_run_does)
 static const struct kvmm_compact_plan *plan_says;
 static struct kvmm_compact_goal goal_asked;
 
-int __real_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-				 struct kvmm_compact_plan *plan);
-int __wrap_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-				 struct kvmm_compact_plan *plan);
+int __real_kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				   struct kvmm_compact_plan *plan);
+int __wrap_kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				   struct kvmm_compact_plan *plan);
 
-int __wrap_kvmm_compact_get_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
-				 struct kvmm_compact_plan *plan)
+int __wrap_kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				   struct kvmm_compact_plan *plan)
 {
-	if (!plan_says)
-		return __real_kvmm_compact_get_plan(pool, goal, plan);
+	if (!plan_says || !(goal->flags & KVMM_GOAL_PLAN))
+		return __real_kvmm_compact_goal_start(pool, goal, plan);
 	goal_asked = *goal;
+	goal_asked.flags &= ~KVMM_GOAL_PLAN;
 	*plan = *plan_says;
 	return 0;
 }

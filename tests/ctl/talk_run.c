@@ -12,8 +12,10 @@
 #include <string.h>
 
 #include <kv/types.h>
+#include <kvmm/ext/seq.h>
 #include <kvmm/kvmm.h>
-#include <kvmm/seq.h>
+
+#include "tests/support/random.h"
 
 #define BLOCK_TOKENS	16u
 #define NR_TALKS	60u
@@ -35,11 +37,7 @@ static struct kvmm_key_ctx *keys;
 static FILE *out;
 static u64 random_state = 42, hits;
 
-static u32 any(u32 below)
-{
-	random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((random_state >> 33) % below);
-}
+#define any(below)	lcg_of(&random_state, below)
 
 static int must(int ret, const char *what)
 {

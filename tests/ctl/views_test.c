@@ -11,7 +11,7 @@
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"
 #include "tests/pool/life_util.h"
-#include "tests/pool/owner_util.h"
+#include "tests/pool/lease_util.h"
 #include "tests/support/fake_env.h"
 
 #define KEY1	"01000000000000006b65790000000000"
@@ -79,6 +79,8 @@ static const char *row_of(const char *line, unsigned int i)
 }
 
 #define expect_row(line, i, text)	cr_expect_str_eq(row_of(line, i), text)
+#define expect_start(line, i, text) \
+	cr_expect(!strncmp(row_of(line, i), text, strlen(text)), "%s", row_of(line, i))
 
 Test(views, a_map_is_rows_of_runs)
 {
@@ -190,41 +192,41 @@ Test(views, a_snapshot_has_names_and_tiers)
 
 Test(views, owners_sequences_and_holds_are_summed_up)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(9, 0, 0);
+	struct kvmm_lease_attr attr = hold_attr_of(9, 0, 0);
 	kvmm_key_t keys[2] = { key_of(1), key_of(2) };
 	struct kvmm_prefix prefix = { keys, 2, 0, NULL, { 0, 0, 0 } };
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
 	take_owned(pool, 3, 'a', 7, 50, 0);
 	take_owned(pool, 2, 'b', 7, 40, 0);
 	cache_keys(pool, 1, 2);
 	attr.prefix = &prefix;
-	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 2);
+	cr_assert_eq(kvmm_lease_take(pool, &attr, &hold), 2);
 	expect_row("owners a", 1, "7\t5\t2\t5\t0\t0\t0\t0\t1048576040");
 	expect_row("owners a", 2, "0\t2\t1\t0\t0\t0\t0\t0\t-");
 	expect_row("owners a", 3, "9\t0\t0\t0\t0\t1\t2\t0\t-");
 	expect_row("sequences a", 1, "97\t3\t1\t0\t0\t0\t7");
 	expect_row("sequences a 1", 1, "97\t3\t1\t0\t0\t0\t7");
 	cr_expect(!strncmp(row_of("holds a", 1), "9\t", 2));
-	cr_assert_eq(kvmm_hold_release(pool, hold), 0);
+	cr_assert_eq(drop_lease(pool, hold), 0);
 }
 
-static kvmm_hold_t hold_first(u64 owner, u64 lease_ns, u32 flags, u32 nr, const char *text)
+static kvmm_lease_t hold_first(u64 owner, u64 lease_ns, u32 flags, u32 nr, const char *text)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(owner, lease_ns, flags);
+	struct kvmm_lease_attr attr = hold_attr_of(owner, lease_ns, flags);
 	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(3) };
 	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
 	attr.prefix = &prefix;
 	attr.text = text;
-	cr_assert_eq(kvmm_hold(pool, &attr, &hold), nr);
+	cr_assert_eq(kvmm_lease_take(pool, &attr, &hold), nr);
 	return hold;
 }
 
 Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 {
-	kvmm_hold_t hold[3];
+	kvmm_lease_t hold[3];
 	kvmm_range_t pinned;
 
 	take_owned(pool, 2, 'a', 7, 0, 0);
@@ -233,7 +235,7 @@ Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 	cr_assert_eq(kvmm_range_pin(pool, pinned), 0);
 	cache_keys(pool, 1, 3);
 	fake_env_advance(&fake, 5);
-	hold[0] = hold_first(9, 60, KVMM_HOLD_PIN, 3, "a\tb c");
+	hold[0] = hold_first(9, 60, KVMM_LEASE_PIN, 3, "a\tb c");
 	hold[1] = hold_first(9, 40, 0, 3, NULL);
 	hold[2] = hold_first(9, 50, 0, 1, NULL);
 	/* Blocks that are held count as those that are owned, to find out who has most. */
@@ -245,7 +247,7 @@ Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 	cr_expect_not_null(strstr(body_of("holds a"), "\t3\t1\t0\t1048576095\ta\\x09b\\x20c\n"), "%s",
 			   body_of("holds a"));
 	for (u32 i = 0; i < 3; i++)
-		cr_assert_eq(kvmm_hold_release(pool, hold[i]), 0);
+		cr_assert_eq(drop_lease(pool, hold[i]), 0);
 	cr_assert_eq(kvmm_range_unpin(pool, pinned), 0);
 }
 
@@ -302,13 +304,13 @@ Test(views, blocks_that_are_away_are_rows_without_numbers)
 /* The only cache there is; NULL: those that there are. */
 static const struct kv_slab_row *slab_says;
 
-int __real_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
-int __wrap_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
+int __real_kv_slab_next(u32 *cursor, struct kv_slab_row *row);
+int __wrap_kv_slab_next(u32 *cursor, struct kv_slab_row *row);
 
-int __wrap_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row)
+int __wrap_kv_slab_next(u32 *cursor, struct kv_slab_row *row)
 {
 	if (!slab_says)
-		return __real_kv_slab_next(zone, cursor, row);
+		return __real_kv_slab_next(cursor, row);
 	if (*cursor)
 		return -ENOENT;
 	*cursor = 1;
@@ -335,7 +337,26 @@ Test(views, each_number_of_a_slab_cache_has_its_column)
 	expect_row("slabs", 1, "a\\x20page\t11\t12\t13\t14\t15\t16\t17\t18\t19\t20\t21\t22\t23\t24\t25\t26");
 	cr_expect_eq(nr_rows("slabs"), 1);
 	slab_says = NULL;
+	fake_env_advance(&fake, 1000000);
 	cr_expect_eq(nr_rows("slabs"), 0);
+}
+
+/* Limits that there are none of are "-"; the first tenant is all those without limits. New columns come last. */
+Test(views, tenants_and_classes_have_a_row_each)
+{
+	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
+	kvmm_mut_t mut;
+
+	limits.max = 5;
+	cr_assert_eq(kvmm_tenant_set(pool, 7, &limits), 0);
+	cr_assert_eq(kvmm_alloc_for(pool, 1, 7, &mut), 0);
+	expect_start("tenants a", 0, "#pool:s\ttenant:s\tblocks\tpeak\tmin\tlow\thigh\tmax\tlow_events\t");
+	expect_start("tenants", 1, "a\trest\t0\t0\t0\t0\t-\t-\t0\t");
+	expect_start("tenants a", 2, "a\t7\t1\t1\t0\t0\t-\t5\t0\t");
+	cr_expect_eq(nr_rows("tenants"), 2);
+	expect_start("classes a", 0, "#pool:s\tclass:s\tblocks\toutside\tbytes\tquota\t");
+	cr_expect_eq(nr_rows("classes"), 0);
+	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 }
 
 /* The only thing of its owner, and an old one. */

@@ -5,6 +5,7 @@
  */
 #include "ctl/wire.h"
 #include "tests/support/test.h"
+#include "tools/events/wire_read.h"
 
 #define VECTORS	"/tests/ctl/vectors/"
 
@@ -138,17 +139,27 @@ Test(wire, tokens_of_a_chain_in_each_format)
 
 /* ---- what becomes one event ---- */
 
+/* Room of each test's. */
+static struct wire_batch batch_of(void)
+{
+	static struct wire_event event[8];
+	static u64 hash[16];
+	static u32 token[64];
+
+	return (struct wire_batch){ .event = event, .max_events = 8, .hash = hash, .max_hashes = 16,
+				    .token = token, .max_tokens = 64 };
+}
+
 static int64_t nr_written(struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
 			  const u32 *const *tokens)
 {
-	struct wire_event event[8];
-	struct wire_batch batch = { .event = event, .max = 8 };
+	struct wire_batch batch = batch_of();
 	u8 buf[1024];
 	s64 bytes = kvmm_wire_encode_tokens(wire, 1.5, events, nr, tokens, buf, sizeof(buf));
 
 	cr_assert_gt(bytes, 0);
-	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
-	return batch.nr;
+	cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
+	return batch.nr_events;
 }
 
 Test(wire, only_what_has_all_but_its_name_in_common_becomes_one_event)
@@ -188,22 +199,21 @@ Test(wire, blocks_without_tokens_become_one_event_of_their_own)
 Test(wire, a_hash_is_the_end_of_a_key_or_its_beginning)
 {
 	struct kvmm_event event = { .key = key_of(7, 5), .tokens = 4, .domain.group = 1 };
-	struct wire_event read;
-	struct wire_batch batch = { .event = &read, .max = 1 };
+	struct wire_batch batch = batch_of();
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 	u8 buf[512], other[512];
 	s64 bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
 
-	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
-	cr_expect_eq(read.first_hash, 7);
+	cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
+	cr_expect_eq(batch.hash[0], 7);
 	/* What is said of group 0 is not said of others. */
 	wire.spec_kind = "full_attention";
 	cr_expect_eq(kvmm_wire_encode(&wire, 1.5, &event, 1, other, sizeof(other)), bytes);
 	cr_expect_eq(memcmp(buf, other, bytes), 0);
 	wire.format = KVMM_WIRE_SGLANG;
 	bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
-	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
-	cr_expect_eq(read.first_hash, 5);
+	cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
+	cr_expect_eq(batch.hash[0], 5);
 }
 
 /* ---- reading ---- */
@@ -211,29 +221,29 @@ Test(wire, a_hash_is_the_end_of_a_key_or_its_beginning)
 static void expect_mixed(const struct wire_batch *batch, bool merged)
 {
 	const struct wire_event *event = batch->event;
+	const u64 *hash = batch->hash;
 
-	cr_expect_eq(batch->nr, merged ? 4 : 6);
+	cr_expect_eq(batch->nr_events, merged ? 4 : 6);
 	cr_expect_eq(batch->seconds, 1.5);
 	cr_expect_eq(event[0].nr_hashes, merged ? 3 : 1);
-	cr_expect_eq(event[0].first_hash, 0x11);
+	cr_expect_eq(hash[event[0].first_hash], 0x11);
 	cr_expect(!event[0].has_parent);
 	cr_expect_eq(event[0].block_size, 4);
 	cr_expect_eq(event[0].medium, KVMM_MEDIUM_DEVICE);
 	event += merged ? 1 : 3;
 	cr_expect_eq(event[0].medium, KVMM_MEDIUM_DISK);
-	cr_expect_eq(event[0].first_hash, 7);
+	cr_expect_eq(hash[event[0].first_hash], 7);
 	cr_expect_eq(event[0].group, merged);
 	cr_expect_eq(event[1].kind, KVMM_EVENT_REMOVED);
 	cr_expect_eq(event[1].medium, KVMM_MEDIUM_HOST);
 	cr_expect_eq(event[1].nr_hashes, 2);
-	cr_expect_eq(event[1].last_hash, 1ull << 63);
+	cr_expect_eq(hash[event[1].first_hash + 1], 1ull << 63);
 	cr_expect_eq(event[2].kind, KVMM_EVENT_CLEARED);
 }
 
 Test(wire, what_is_written_is_read)
 {
-	struct wire_event event[8];
-	struct wire_batch batch = { .event = event, .max = 8 };
+	struct wire_batch batch = batch_of();
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 	struct kvmm_event events[8];
 	u32 nr = fill_mixed(events);
@@ -244,7 +254,7 @@ Test(wire, what_is_written_is_read)
 		s64 bytes = kvmm_wire_encode(&wire, 1.5, events, nr, buf, sizeof(buf));
 
 		cr_assert_gt(bytes, 0);
-		cr_assert_eq(wire_read(buf, bytes, &batch), 0);
+		cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
 		expect_mixed(&batch, wire.format != KVMM_WIRE_SGLANG);
 		for (s64 cut = 0; cut < bytes; cut++)
 			cr_assert_eq(wire_read(buf, cut, &batch), -EBADMSG);

@@ -356,7 +356,9 @@ void fake_driver_install(struct fake_driver *drv)
 {
 	*drv = (struct fake_driver){
 		.sys = { .getenv = fake_getenv, .open_library = fake_open,
-			 .find_symbol = fake_symbol, .read_file = fake_read },
+			 .find_symbol = fake_symbol, .read_file = fake_read,
+			 .map_pages = kv_sys_system.map_pages,
+			 .unmap_pages = kv_sys_system.unmap_pages },
 		.version = 13000,
 		.nr_devices = 2,
 		.granule = 2 << 20,

@@ -2,6 +2,7 @@
 /* The host as a device. */
 #include <kv/cuda.h>
 
+#include "dev_move.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/test.h"
 
@@ -146,7 +147,7 @@ static void pool_init(struct pool *pool)
 static int move(struct pool *pool, const struct kv_move *moves, u32 nr)
 {
 	struct kv_fence fence = { .id = 99 };
-	int err = ops->move_blocks(host(), &pool->planes, moves, nr, no_fence, &fence);
+	int err = dev_move(ops, host(), &pool->planes, moves, nr, no_fence, &fence);
 
 	cr_expect_eq(fence.id, err ? 99 : 0);
 	return err;
@@ -229,8 +230,7 @@ Test(host, keeps_every_byte_of_long_overlapping_moves)
 		for (u32 b = 0; b < 60; b++)
 			for (u32 i = 0; i < BYTES; i++)
 				expected[(dst + b) * STRIDE + i] = memory[(20 + b) * STRIDE + i];
-		cr_assert_eq(ops->move_blocks(host(), &planes, &down_or_up, 1, no_fence,
-					      &fence), 0);
+		cr_assert_eq(dev_move(ops, host(), &planes, &down_or_up, 1, no_fence, &fence), 0);
 		cr_expect(!memcmp(memory, expected, sizeof(memory)), "to block %u", dst);
 	}
 }

@@ -31,6 +31,7 @@ static void make_pool(void)
 				       .nr_blocks = NR_BLOCKS, .alloc = &alloc };
 
 	MUST(kvmm_pool_create(&attr, &w.pool));
+	MUST(w.pool->parts.dev->tune(w.pool->dev, KV_KNOB_PATH, below(KV_NR_PATHS)));
 	MUST(kvmm_pool_elastic_setup(w.pool, &elastic));
 	MUST(kvmm_verify_set(w.pool, &verify));
 }

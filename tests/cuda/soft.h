@@ -14,6 +14,7 @@
 #include <kv/cuda.h>
 
 #include "cuda/engine.h"
+#include "dev_move.h"
 #include "tests/support/cleanup.h"
 #include "tests/swcuda/driver.h"
 

@@ -245,10 +245,10 @@ Test(blind, a_request_that_fails_evicts_nothing)
 	kvmm_mut_t mut[4];
 	kvmm_ref_t ref[4];
 
-	start_moves(&scene, KVMM_MOVE_BESIDE);
 	cr_assert_eq(kvmm_alloc(scene.pool, 4, mut), 0);
 	cr_assert_eq(kvmm_register(scene.pool, mut, keys, 4, ref), 0);
 	cr_assert_eq(kvmm_put_many(scene.pool, ref, 4), 0);
+	start_moves(&scene, KVMM_MOVE_BESIDE);
 	blindfold();
 	kvmm_compact_poll(scene.pool);
 	cr_assert_eq(kvmm_pool_get_stat(scene.pool, &stat), 0);

@@ -36,7 +36,7 @@ static void move(struct blocks *pool, const struct kv_move *moves, u32 nr)
 {
 	struct kv_fence fence;
 
-	cr_assert_eq(ops->move_blocks(pool->dev, &pool->planes, moves, nr, none, &fence), 0);
+	cr_assert_eq(dev_move(ops, pool->dev, &pool->planes, moves, nr, none, &fence), 0);
 	blocks_expect_moves(pool, pool, moves, nr);
 	cr_assert_eq(ops->wait(pool->dev, fence), 0);
 }
@@ -350,7 +350,7 @@ Test(copy, submissions_wait_for_room_in_the_rings)
 	for (u32 i = 0; i < ROUNDS; i++) {
 		u32 nr = i % every ? 3 : random_moves(moves, LONG, 1, 2 * LONG, 2 * LONG, true);
 
-		cr_assert_eq(ops->move_blocks(dev, &pool.planes, moves, nr, none, &fence[i]), 0);
+		cr_assert_eq(dev_move(ops, dev, &pool.planes, moves, nr, none, &fence[i]), 0);
 		blocks_expect_moves(&pool, &pool, moves, nr);
 	}
 	cr_expect_eq(ops->wait(dev, fence[ROUNDS - 1]), 0);
@@ -359,9 +359,26 @@ Test(copy, submissions_wait_for_room_in_the_rings)
 	cr_expect(blocks_are_right(&pool));
 	ops->stat(dev, &stat);
 	cr_expect_gt(stat.nr_stalls, 0);
-	cr_expect_gt(stat.done_bytes, 0);
 	blocks_exit(&pool, dev);
 	soft_close(dev);
+}
+
+/* Nothing runs before the driver is asked: the place of a fence is taken again when its work is done. */
+DEV_TEST(copy, a_fence_that_leaves_the_ring_is_complete, soft_open(""))
+{
+	const struct kv_move one = { 0, 1, 1 };
+	struct sw_counters before, after;
+	struct kv_fence fence;
+	struct blocks pool;
+
+	blocks_init(&pool, ops, dev, &layouts[0], 2);
+	ctl->counters(&before);
+	for (u32 i = 0; i <= KV_NR_FENCES; i++)
+		cr_assert_eq(dev_move(ops, dev, &pool.planes, &one, 1, none, &fence), 0);
+	ctl->counters(&after);
+	cr_expect_gt(after.nr_done, before.nr_done);
+	cr_expect_eq(ops->wait(dev, fence), 0);
+	blocks_exit(&pool, dev);
 }
 
 /* ---- without this and that ---- */
@@ -457,17 +474,17 @@ DEV_TEST(copy, refuses_what_is_no_memory, soft_open(""))
 	const struct kv_planes planes = { &plane, 1 };
 	struct kv_move one = { 0, 1, 1 };
 
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "base");
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EINVAL, "base");
 	plane = (struct kvmm_plane){ 4096, 64, 65 };
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "stride");
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EINVAL, "stride");
 	plane = (struct kvmm_plane){ UINT64_MAX - 100, 64, 64 };
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "end");
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EINVAL, "end");
 	plane = (struct kvmm_plane){ 4096, UINT64_MAX / 2, 64 };
 	one.src = 9;
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "product");
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EINVAL, "product");
 	plane = (struct kvmm_plane){ 4096, 64, 64 };
 	one = (struct kv_move){ UINT32_MAX, 0, 2 };
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EINVAL, "sum");
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EINVAL, "sum");
 	cr_expect_eq(fence.id, 77);
 }
 
@@ -480,10 +497,10 @@ Test(copy, an_address_that_is_not_the_devices_loses_it)
 	struct kv_fence fence;
 
 	force(dev, KV_PATH_KERNEL);
-	cr_assert_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), 0);
+	cr_assert_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), 0);
 	cr_expect_eq(ops->wait(dev, fence), -EIO);
 	cr_expect_eq(ops->poll(dev, fence), -EIO);
-	cr_expect_eq(ops->move_blocks(dev, &planes, &one, 1, none, &fence), -EIO);
+	cr_expect_eq(dev_move(ops, dev, &planes, &one, 1, none, &fence), -EIO);
 	ops->close(dev);
 	cr_expect_eq(ctl->nr_reports(SW_REPORT_ILLEGAL), 1);
 }

@@ -74,8 +74,8 @@ static void in_order(const struct kv_dev_ops *ops, struct kv_dev *dev)
 
 	for (u32 i = 0; i < nr_layouts; i++) {
 		blocks_init(&pool, ops, dev, &layouts[i], NR);
-		cr_expect_eq(ops->move_blocks(dev, &pool.planes, moves, ARRAY_SIZE(moves), none,
-					      &fence), 0);
+		cr_expect_eq(dev_move(ops, dev, &pool.planes, moves, ARRAY_SIZE(moves), none,
+				      &fence), 0);
 		cr_expect_eq(ops->wait(dev, fence), 0);
 		blocks_expect_moves(&pool, &pool, moves, ARRAY_SIZE(moves));
 		cr_expect(blocks_are_right(&pool), "%s: %s", ops->name, layouts[i].name);
@@ -148,38 +148,6 @@ DEV_TEST(dev, sums_up_blocks_without_a_kernel, soft_open("jit=JIT_COMPILER_NOT_F
 	sums(&kv_dev_soft, dev);
 }
 
-static void expect_filled(struct blocks *pool, const struct kv_move *run, u8 byte)
-{
-	for (u32 p = 0; p < pool->planes.nr; p++)
-		for (u32 b = 0; b < run->nr; b++)
-			memset(pool->expected + (pool->plane[p].base - pool->base) +
-			       (run->dst + b) * pool->plane[p].stride, byte, pool->plane[p].bytes);
-}
-
-static void fills(const struct kv_dev_ops *ops, struct kv_dev *dev)
-{
-	const struct kv_move runs[] = { { UINT32_MAX, 3, 5 }, { 0, 20, 1 }, { 0, 22, 0 } };
-	struct kv_fence fence;
-	struct blocks pool;
-
-	for (u32 i = 0; i < nr_layouts; i++) {
-		blocks_init(&pool, ops, dev, &layouts[i], NR);
-		cr_expect_eq(ops->fill_blocks(dev, &pool.planes, runs, 3, 0xe1, none, &fence), 0);
-		cr_expect_eq(ops->wait(dev, fence), 0);
-		expect_filled(&pool, &runs[0], 0xe1);
-		expect_filled(&pool, &runs[1], 0xe1);
-		cr_expect(blocks_are_right(&pool), "%s: %s", ops->name, layouts[i].name);
-		blocks_exit(&pool, dev);
-	}
-}
-
-TEST_CALL(dev, fills_blocks, on_both(fills))
-
-DEV_TEST(dev, fills_blocks_without_a_kernel, soft_open("jit=JIT_COMPILER_NOT_FOUND"))
-{
-	fills(&kv_dev_soft, dev);
-}
-
 static void fences(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
 	const struct kv_fence foreign = { .id = 1ull << 40 };
@@ -187,10 +155,8 @@ static void fences(const struct kv_dev_ops *ops, struct kv_dev *dev)
 
 	cr_expect_eq(ops->poll(dev, none), 0);
 	cr_expect_eq(ops->wait(dev, none), 0);
-	cr_expect_eq(ops->wait_until(dev, none, 0), 0);
 	cr_expect_eq(ops->poll(dev, foreign), -EINVAL);
 	cr_expect_eq(ops->wait(dev, foreign), -EINVAL);
-	cr_expect_eq(ops->wait_until(dev, foreign, UINT64_MAX), -EINVAL);
 	cr_expect_eq(ops->join(dev, two, 2, &fence), 0);
 	cr_expect_eq(ops->wait(dev, fence), 0);
 	two[1] = foreign;
@@ -219,34 +185,6 @@ static void host_memory(const struct kv_dev_ops *ops, struct kv_dev *dev)
 
 TEST_CALL(dev, gives_memory_of_the_host, on_both(host_memory))
 
-static void area(const struct kv_dev_ops *ops, struct kv_dev *dev)
-{
-	const struct kv_area_attr attr = { .max_bytes = 10 * MIB };
-	struct kv_area_info info;
-	struct kv_area *area = NULL;
-	u32 word = 0xabcd, back = 0;
-
-	cr_assert_eq(ops->area_create(dev, &attr, &area), 0);
-	ops->area_info(area, &info);
-	cr_expect_geq(info.max_bytes, attr.max_bytes);
-	cr_expect_eq(info.present_bytes, info.is_elastic ? 0 : info.max_bytes);
-	cr_expect_eq(ops->area_grow(area, 0, info.max_bytes), 0);
-	cr_expect_eq(ops->area_grow(area, 0, info.max_bytes), 0, "there already");
-	cr_expect_eq(ops->write(dev, info.addr + info.max_bytes - 4, &word, 4), 0);
-	cr_expect_eq(ops->read(dev, info.addr + info.max_bytes - 4, &back, 4), 0);
-	cr_expect_eq(back, word);
-	cr_expect_eq(ops->area_grow(area, 1, info.unit_bytes), -EINVAL);
-	cr_expect_eq(ops->area_grow(area, 0, 0), -EINVAL);
-	cr_expect_eq(ops->area_grow(area, info.max_bytes, info.unit_bytes), -EINVAL);
-	cr_expect_eq(ops->area_shrink(area, 0, info.unit_bytes + 1), -EINVAL);
-	cr_expect_eq(ops->area_shrink(area, 0, info.unit_bytes),
-		     info.is_elastic ? 0 : -EOPNOTSUPP);
-	ops->area_destroy(area);
-	ops->area_destroy(NULL);
-}
-
-TEST_CALL(dev, has_areas, on_both(area))
-
 static void knobs(const struct kv_dev_ops *ops, struct kv_dev *dev)
 {
 	struct kv_dev_stat stat;
@@ -265,24 +203,6 @@ TEST_CALL(dev, can_be_tuned, on_both(knobs))
 /* ---- what only a device with streams can show ---- */
 
 static const struct kv_dev_ops *const ops = &kv_dev_soft;
-
-DEV_TEST(dev, a_deadline_ends_a_wait_and_not_the_work, soft_open(""))
-{
-	const struct kv_move one = { 0, 9, 4 };
-	struct kv_fence fence;
-	struct blocks pool;
-
-	/* Far more calls than the driver does while it is asked once. */
-	cr_assert_eq(ops->tune(dev, KV_KNOB_PATH, KV_PATH_SINGLE), 0);
-	blocks_init(&pool, ops, dev, &layouts[2], NR);
-	cr_assert_eq(ops->move_blocks(dev, &pool.planes, &one, 1, none, &fence), 0);
-	cr_expect_eq(ops->wait_until(dev, fence, 0), -ETIMEDOUT);
-	cr_expect_eq(ops->wait_until(dev, fence, UINT64_MAX), 0);
-	cr_expect_eq(ops->poll(dev, fence), 0);
-	blocks_expect_moves(&pool, &pool, &one, 1);
-	cr_expect(blocks_are_right(&pool));
-	blocks_exit(&pool, dev);
-}
 
 DEV_TEST(dev, a_capturing_stream_is_left_alone, soft_open(""))
 {

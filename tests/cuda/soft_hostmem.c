@@ -2,7 +2,6 @@
 /* Pinned host memory, and what happens when it cannot be pinned. */
 #include <sys/mman.h>
 
-#include <kv/pages.h>
 #include <kv/sys.h>
 
 #include "soft.h"
@@ -10,7 +9,7 @@
 static const struct kv_dev_ops *const ops = &kv_dev_soft;
 
 static struct {
-	struct kv_pages_ops ops;
+	struct kv_sys_ops ops;
 	u64 bytes;
 	int node;
 	u32 nr_live;
@@ -24,14 +23,14 @@ static void *count_map(void *ctx, u64 bytes, int node)
 	if (pages.is_out)
 		return NULL;
 	pages.nr_live++;
-	return kv_pages_system.map(NULL, bytes, node);
+	return kv_sys_system.map_pages(NULL, bytes, node);
 }
 
 static void count_unmap(void *ctx, void *ptr, u64 bytes)
 {
 	cr_expect_eq(bytes, pages.bytes);
 	pages.nr_live--;
-	kv_pages_system.unmap(NULL, ptr, bytes);
+	kv_sys_system.unmap_pages(NULL, ptr, bytes);
 }
 
 /* ---- who touches it ---- */
@@ -61,7 +60,7 @@ static u64 nr_resident(void *ptr, u64 bytes)
 /* Small pages: a huge one would be there as a whole if but one of its pages were touched. */
 static void *look_and_map(void *ctx, u64 bytes, int node)
 {
-	seen.ptr = kv_pages_system.map(NULL, bytes, node);
+	seen.ptr = kv_sys_system.map_pages(NULL, bytes, node);
 	cr_assert_not_null(seen.ptr);
 	madvise(seen.ptr, bytes, MADV_NOHUGEPAGE);
 	seen.before = nr_resident(seen.ptr, bytes);
@@ -97,7 +96,6 @@ static void one_by_one(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
 
 static void all_touched_before_pinned(void (*parallel)(void *, kv_part_fn *, void *, u32))
 {
-	static struct kv_pages_ops looking;
 	static struct kv_sys_ops sys;
 	struct kv_host_mem mem;
 	struct kv_dev *dev;
@@ -107,8 +105,7 @@ static void all_touched_before_pinned(void (*parallel)(void *, kv_part_fn *, voi
 	sys.parallel = parallel;
 	kv_sys_set(&sys);
 	dev = soft_open("");
-	looking = (struct kv_pages_ops){ look_and_map, kv_pages_system.unmap, NULL };
-	kv_pages_set(&looking);
+	sys.map_pages = look_and_map;
 	cr_assert_eq(ops->host_alloc(dev, SPAN, -1, &mem), 0);
 	cr_expect(mem.is_pinned);
 	cr_expect_eq(seen.before, 0);
@@ -117,7 +114,6 @@ static void all_touched_before_pinned(void (*parallel)(void *, kv_part_fn *, voi
 	cr_expect(all_bytes(mem.ptr, 0, SPAN));
 	ops->host_free(dev, &mem);
 	soft_close(dev);
-	kv_pages_set(NULL);
 	kv_sys_set(NULL);
 }
 
@@ -138,8 +134,10 @@ static struct kv_dev *open_counted(const char *options)
 {
 	struct kv_dev *dev = soft_open(options);
 
-	pages.ops = (struct kv_pages_ops){ count_map, count_unmap, NULL };
-	kv_pages_set(&pages.ops);
+	pages.ops = *kv_sys();
+	pages.ops.map_pages = count_map;
+	pages.ops.unmap_pages = count_unmap;
+	kv_sys_set(&pages.ops);
 	return dev;
 }
 
@@ -147,7 +145,7 @@ static void close_counted(struct kv_dev *dev)
 {
 	cr_expect_eq(pages.nr_live, 0);
 	soft_close(dev);
-	kv_pages_set(NULL);
+	kv_sys_set(NULL);
 }
 
 Test(hostmem, is_pinned_and_addressed_alike)
@@ -240,11 +238,11 @@ Test(pages, system_memory_is_zero_and_any_node_will_do)
 	const int nodes[] = { -1, 0, 7, 5000 };
 
 	for (u32 i = 0; i < ARRAY_SIZE(nodes); i++) {
-		u8 *ptr = kv_pages_system.map(NULL, 1 << 20, nodes[i]);
+		u8 *ptr = kv_sys_system.map_pages(NULL, 1 << 20, nodes[i]);
 
 		cr_assert_not_null(ptr);
 		cr_expect_eq(ptr[0] | ptr[(1 << 20) - 1], 0);
-		kv_pages_system.unmap(NULL, ptr, 1 << 20);
+		kv_sys_system.unmap_pages(NULL, ptr, 1 << 20);
 	}
-	cr_expect_null(kv_pages_system.map(NULL, UINT64_MAX / 2, -1));
+	cr_expect_null(kv_sys_system.map_pages(NULL, UINT64_MAX / 2, -1));
 }

@@ -8,6 +8,7 @@
 #include "pool/internal.h"
 #include "soft.h"
 #include "tests/support/length.h"
+#include "tests/swcuda/calls.h"
 
 #define NR_BLOCKS	64u
 #define NR_RANGES	16u
@@ -296,15 +297,6 @@ Test(soft_shrink, who_is_content_with_less_keeps_it)
 	kvmm_pool_destroy(scene.pool);
 }
 
-static u64 nr_calls(void)
-{
-	u64 nr = 0;
-
-#define ADD(field, name, type, version)	nr += ctl->calls(#name);
-	KCU_ALL(ADD)
-	return nr;
-}
-
 /* Errors are allowed; what they leave behind is looked at later. */
 static void act(struct scene *scene, kcu_stream stream)
 {
@@ -363,10 +355,7 @@ static bool run(u32 nth, kcu_result code, bool persistent)
 	cr_expect_eq(nr_free_of(scene.pool) + NR_RANGES + elastic.away_blocks + nr, NR_BLOCKS,
 		     "call %u, code %d: lost", nth, code);
 	kvmm_pool_destroy(scene.pool);
-	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)
-		if (i == SW_REPORT_RACE || i == SW_REPORT_IN_USE || i == SW_REPORT_DEADLOCK)
-			cr_expect_eq(ctl->nr_reports(i), 0, "call %u, code %d: %s", nth, code,
-				     ctl->report(0));
+	expect_no_races(nth, code);
 	ctl->reset("");
 	return struck;
 }

@@ -11,6 +11,8 @@
 #include <kv/cuda.h>
 #include <kv/mem.h>
 
+#include "dev_move.h"
+
 #define THREADS	4
 #define ROUNDS	60
 #define NR	900u
@@ -40,7 +42,7 @@ static struct kv_fence swap_halves(const struct kv_planes *planes, bool up, stru
 
 		moves[i] = up ? (struct kv_move){ low, high, 1 } : (struct kv_move){ high, low, 1 };
 	}
-	MUST(!ops->move_blocks(dev, planes, moves, HALF, after, &fence));
+	MUST(!dev_move(ops, dev, planes, moves, HALF, after, &fence));
 	return fence;
 }
 
@@ -56,10 +58,8 @@ static void one_round(const struct kv_planes *planes, u64 addr, u32 round)
 	fence = swap_halves(planes, true, none);
 	fence = swap_halves(planes, false, fence);
 	fence = swap_halves(planes, true, fence);
-	if (round % 3 == 0) {
+	if (round % 2) {
 		MUST(!ops->wait(dev, fence));
-	} else if (round % 3 == 1) {
-		MUST(!ops->wait_until(dev, fence, UINT64_MAX));
 	} else {
 		while ((err = ops->poll(dev, fence)) == -EAGAIN)
 			;

@@ -78,22 +78,6 @@ DEV_TEST(vmm, sets_access_once_for_a_run, soft_open(""))
 	ops->area_destroy(area);
 }
 
-DEV_TEST(vmm, keeps_as_much_as_it_may, soft_open(""))
-{
-	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
-					.handle_bytes = UNIT, .keep_bytes = 6 * MIB });
-	u64 created;
-
-	cr_expect_eq(ops->area_grow(area, 0, 16 * MIB), 0);
-	created = ctl->calls("cuMemCreate");
-	cr_expect_eq(ops->area_shrink(area, 0, 10 * MIB), 0);
-	cr_expect_eq(info_of(area).kept_bytes, 6 * MIB);
-	cr_expect_eq(ops->area_grow(area, 0, 6 * MIB), 0);
-	cr_expect_eq(ctl->calls("cuMemCreate"), created);
-	cr_expect_eq(info_of(area).kept_bytes, 0);
-	ops->area_destroy(area);
-}
-
 DEV_TEST(vmm, chooses_units_by_size, soft_open("mem=1G"))
 {
 	struct kv_area *small = area_of(dev, &(struct kv_area_attr){ .max_bytes = 3 * MIB });
@@ -169,16 +153,14 @@ Test(vmm, what_cannot_be_unmapped_is_stuck_and_alone)
 DEV_TEST(vmm, what_was_exported_stays, soft_open(""))
 {
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
-				.handle_bytes = UNIT, .exports = KV_EXPORT_FD | KV_EXPORT_FABRIC });
-	u8 fabric[KV_FABRIC_BYTES];
+				.handle_bytes = UNIT, .is_shared = true });
 	int fd = -1;
 
-	cr_expect_eq(info_of(area).exports, KV_EXPORT_FD, "there is no fabric");
-	cr_expect_eq(ops->area_export(area, 0, KV_EXPORT_FD, &fd), -ENXIO);
+	cr_expect(info_of(area).is_shared);
+	cr_expect_eq(ops->area_export(area, 0, &fd), -ENXIO);
 	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
-	cr_expect_eq(ops->area_export(area, 0, KV_EXPORT_FABRIC, fabric), -EOPNOTSUPP);
-	cr_expect_eq(ops->area_export(area, MIB, KV_EXPORT_FD, &fd), -EINVAL);
-	cr_expect_eq(ops->area_export(area, 2 * MIB, KV_EXPORT_FD, &fd), 0);
+	cr_expect_eq(ops->area_export(area, MIB, &fd), -EINVAL);
+	cr_expect_eq(ops->area_export(area, 2 * MIB, &fd), 0);
 	cr_expect_geq(fd, 0);
 	cr_expect_eq(ops->area_shrink(area, 0, 8 * MIB), -EBUSY);
 	cr_expect_eq(info_of(area).present_bytes, 8 * MIB, "none of it is gone");
@@ -193,14 +175,14 @@ Test(vmm, what_was_exported_can_be_imported)
 	for (u32 first = 0; first < 2; first++) {
 		struct kv_dev *dev = soft_open("");
 		struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 4 * MIB,
-					.handle_bytes = UNIT, .exports = KV_EXPORT_FD });
+					.handle_bytes = UNIT, .is_shared = true });
 		struct kv_area *other = NULL;
 		u8 buf[64];
 		int fd = -1;
 
 		cr_assert_eq(ops->area_grow(area, 0, 4 * MIB), 0);
-		cr_assert_eq(ops->area_export(area, 2 * MIB, KV_EXPORT_FD, &fd), 0);
-		cr_assert_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &other), 0);
+		cr_assert_eq(ops->area_export(area, 2 * MIB, &fd), 0);
+		cr_assert_eq(ops->area_import(dev, fd, UNIT, &other), 0);
 		close(fd);
 		cr_expect_eq(info_of(other).max_bytes, UNIT);
 		cr_expect_eq(info_of(other).present_bytes, UNIT);
@@ -216,15 +198,12 @@ Test(vmm, what_was_exported_can_be_imported)
 DEV_TEST(vmm, what_is_no_such_memory_is_not_imported, soft_open(""))
 {
 	struct kv_area *area = NULL;
-	u8 fabric[KV_FABRIC_BYTES] = { 0 };
 	int fd = open("/dev/null", O_RDONLY);
 
-	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, NULL, UNIT, &area), -EINVAL);
-	cr_expect_eq(ops->area_import(dev, 0, &fd, UNIT, &area), -EINVAL);
-	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, 3 * MIB, &area), -EINVAL);
-	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, 4096, &area), -EINVAL);
-	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FABRIC, fabric, UNIT, &area), -EOPNOTSUPP);
-	cr_expect_lt(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &area), 0);
+	cr_expect_eq(ops->area_import(dev, -1, UNIT, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, fd, 3 * MIB, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, fd, 4096, &area), -EINVAL);
+	cr_expect_lt(ops->area_import(dev, fd, UNIT, &area), 0);
 	close(fd);
 }
 
@@ -234,14 +213,14 @@ DEV_TEST(vmm, an_import_that_fails_leaves_nothing, soft_open(""))
 	static const char *const calls[] = { "cuMemImportFromShareableHandle", "cuMemAddressReserve",
 					     "cuMemMap", "cuMemSetAccess" };
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = UNIT,
-				.handle_bytes = UNIT, .exports = KV_EXPORT_FD }), *other = NULL;
+				.handle_bytes = UNIT, .is_shared = true }), *other = NULL;
 	int fd = -1;
 
 	cr_assert_eq(ops->area_grow(area, 0, UNIT), 0);
-	cr_assert_eq(ops->area_export(area, 0, KV_EXPORT_FD, &fd), 0);
+	cr_assert_eq(ops->area_export(area, 0, &fd), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(calls); i++) {
 		cr_assert_eq(ctl->fail(calls[i], 1, KCU_E_OUT_OF_MEMORY, false, false), 0);
-		cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &other), -ENOMEM, "%s",
+		cr_expect_eq(ops->area_import(dev, fd, UNIT, &other), -ENOMEM, "%s",
 			     calls[i]);
 		ctl->fail_none();
 	}
@@ -249,15 +228,15 @@ DEV_TEST(vmm, an_import_that_fails_leaves_nothing, soft_open(""))
 	ops->area_destroy(area);
 }
 
-DEV_TEST(vmm, says_which_exports_will_work, soft_open(""))
+DEV_TEST(vmm, says_whether_exports_will_work, soft_open(""))
 {
 	struct fake_env fake;
 	struct kv_area *area;
 
 	fake_env_install(&fake);
 	area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
-						    .exports = KV_EXPORT_FD | KV_EXPORT_FABRIC });
-	cr_expect(strstr(fake.line, "exports: fd (not all"), "%s", fake.line);
+						    .is_shared = true });
+	cr_expect(strstr(fake.line, "MiB, shared"), "%s", fake.line);
 	ops->area_destroy(area);
 	fake_env_remove(&fake);
 }
@@ -269,40 +248,63 @@ DEV_TEST(vmm, goes_without_exports_that_are_refused, soft_open(""))
 
 	ctl->fail("cuMemCreate", 1, KCU_E_NOT_PERMITTED, false, false);
 	area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
-						    .exports = KV_EXPORT_FD });
-	cr_expect_eq(info_of(area).exports, 0);
-	cr_expect(info_of(area).is_elastic);
+						    .is_shared = true });
+	cr_expect(!info_of(area).is_shared);
+	cr_expect_eq(ops->area_export(area, 0, &(int){ 0 }), -EOPNOTSUPP);
 	ops->area_destroy(area);
 }
 
-static void plain(const char *options)
+DEV_TEST(vmm, an_area_is_whole_units_within_its_bounds, soft_open(""))
 {
-	struct kv_dev *dev = soft_open(options);
-	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
-						    .exports = KV_EXPORT_FD });
-	struct kv_area_info info = info_of(area);
-	u32 word = 77;
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 10 * MIB });
+	u64 unit = info_of(area).unit_bytes, max_bytes = info_of(area).max_bytes;
 
-	cr_expect(!info.is_elastic);
-	cr_expect_eq(info.exports, 0);
-	cr_expect_eq(info.present_bytes, 8 * MIB);
-	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
-	cr_expect_eq(ops->area_shrink(area, 0, 8 * MIB), -EOPNOTSUPP);
-	cr_expect_eq(ops->write(dev, info.addr + 8 * MIB - 4, &word, 4), 0);
-	expect_word(dev, info.addr + 8 * MIB - 4, word);
+	cr_expect_eq(info_of(area).present_bytes, 0);
+	cr_expect_eq(ops->area_grow(area, 0, max_bytes), 0);
+	cr_expect_eq(ops->area_grow(area, 0, max_bytes), 0, "there already");
+	cr_expect_eq(ops->area_grow(area, 1, unit), -EINVAL);
+	cr_expect_eq(ops->area_grow(area, 0, 0), -EINVAL);
+	cr_expect_eq(ops->area_grow(area, max_bytes, unit), -EINVAL);
+	cr_expect_eq(ops->area_shrink(area, 0, unit + 1), -EINVAL);
+	cr_expect_eq(ops->area_shrink(area, 0, unit), 0);
 	ops->area_destroy(area);
+	ops->area_destroy(NULL);
+}
+
+/* A pool that asks for one has plain memory then, which stays. */
+static void none(const char *options)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .nr_blocks = 64,
+				       .block_bytes = 256 << 10, .flags = KVMM_POOL_ELASTIC };
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT };
+	struct kv_dev *dev = soft_open(options);
+	u64 before = device_bytes();
+	struct kvmm_pool *pool;
+	struct kv_area *area;
+	u32 word = 77, back = 0;
+
+	cr_expect_eq(ops->area_create(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB }, &area),
+		     -EOPNOTSUPP);
+	cr_expect_eq(device_bytes(), before);
+	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
+	cr_expect_geq(device_bytes(), before + 16 * MIB);
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_block_write(pool, 63, 100, &word, sizeof(word)), 0);
+	cr_expect_eq(kvmm_block_read(pool, 63, 100, &back, sizeof(back)), 0);
+	cr_expect_eq(back, word);
+	kvmm_pool_destroy(pool);
 	soft_close(dev);
 }
 
-TEST_CALL(vmm, a_device_without_it_has_plain_areas, plain("vmm=0"))
-TEST_CALL(vmm, a_driver_without_it_has_plain_areas, plain("missing=cuMemMap"))
-TEST_CALL(vmm, a_driver_that_refuses_it_has_plain_areas,
-	  plain("fail=cuMemAddressReserve:1+:NOT_SUPPORTED"))
+TEST_CALL(vmm, a_device_without_it_has_no_areas, none("vmm=0"))
+TEST_CALL(vmm, a_driver_without_it_has_no_areas, none("missing=cuMemMap"))
+TEST_CALL(vmm, a_driver_that_refuses_it_has_no_areas,
+	  none("fail=cuMemAddressReserve:1+:NOT_SUPPORTED"))
 
 DEV_TEST(vmm, every_failing_call_leaves_a_whole_area, soft_open(""))
 {
 	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
-					.handle_bytes = UNIT, .keep_bytes = 2 * MIB });
+					.handle_bytes = UNIT });
 	u64 before = device_bytes();
 	int err = -1;
 
@@ -312,8 +314,7 @@ DEV_TEST(vmm, every_failing_call_leaves_a_whole_area, soft_open(""))
 		ctl->fail_none();
 		cr_expect_eq(info_of(area).present_bytes, err ? 0 : 8 * MIB, "call %u", nth);
 		cr_expect_eq(info_of(area).stuck_bytes, 0);
-		cr_expect_eq(device_bytes() - before,
-			     info_of(area).present_bytes + info_of(area).kept_bytes);
+		cr_expect_eq(device_bytes() - before, info_of(area).present_bytes);
 		cr_assert_lt(nth, 100);
 	}
 	ops->area_destroy(area);

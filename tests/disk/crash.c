@@ -11,7 +11,9 @@
  * needed to have them again.
  */
 #include "util.h"
+#include "tests/support/disk_index.h"
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
@@ -44,14 +46,7 @@ struct run {
 static u64 nr_states, nr_failed, nr_hits, nr_musts;
 static struct run run;
 
-static u32 any(u32 limit)
-{
-	u64 x = run.state += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	return ((x ^ (x >> 32)) >> 32) * limit >> 32;
-}
+#define any(below)	lcg_of(&run.state, below)
 
 static void fail(const struct sim_crash *crash, const char *what, u32 n)
 {
@@ -72,24 +67,19 @@ static int open_store(struct kvmm_disk **disk)
 
 /* ---- the run ---- */
 
-static u32 number_of(const struct kvmm_disk_entry *entry)
-{
-	u32 n;
-
-	memcpy(&n, entry->name.key, sizeof(n));
-	return n;
-}
-
 static void take_mark(struct kvmm_disk *disk, const bool *wiped)
 {
 	struct mark *mark = &run.mark[run.nr_marks++];
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry;
+	struct kvmm_disk_entry place;
 
 	*mark = (struct mark){ .nr_steps = run.sim.nr_steps };
 	memcpy(mark->wiped, wiped, sizeof(mark->wiped));
-	while (kv_disk_list(disk, &cursor, &entry, 1) == 1)
-		mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
+	for (u32 n = 0; n < NR_NAMES; n++) {
+		struct kvmm_disk_name name = disk_test_name(n);
+
+		if (disk_index_place(disk, &name, &place))
+			mark->place[n] = place.seq << 20 | place.offset;
+	}
 }
 
 static void put_some(struct kvmm_disk *disk, bool *wiped)

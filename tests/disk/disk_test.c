@@ -2,60 +2,37 @@
 /* What a disk store does: on a disk in memory, by calls that wait, and by submitting and polling. */
 #include <kv/env.h>
 
-#include "tests/support/test.h"
+#include "tests/support/sim_store.h"
 #include "util.h"
-#include "tests/support/sim_disk.h"
 #include "disk/internal.h"
 
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	8u
 #define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_FRONT_BYTES)
 
-static struct sim_disk sim;
-static struct kvmm_disk *disk;
-static struct kvmm_disk_attr attr;
-
 static int open_again(void)
 {
-	return kvmm_disk_open(&attr, &disk);
+	return kvmm_disk_open(&store_attr, &disk);
 }
 
 static void begin(void)
 {
-	sim_disk_init(&sim, 2 * MAX_BYTES);
-	sim_disk_install(&sim);
-	attr = (struct kvmm_disk_attr)KVMM_DISK_ATTR_INIT;
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
-	cr_assert_eq(open_again(), 0);
+	begin_store(NR_SEGMENTS, SEGMENT);
+	open_store();
 }
 
 /* Nothing happens before it is polled for. */
 static void begin_polled(void)
 {
 	begin();
-	kvmm_disk_close(disk);
-	attr.io = KVMM_DISK_IO_POLL;
-	cr_assert_eq(open_again(), 0);
+	store_attr.io = KVMM_DISK_IO_POLL;
+	open_store();
 }
 
 static void end(void)
 {
-	if (disk)
-		cr_expect_eq(kv_disk_check(disk), 0);
-	kvmm_disk_close(disk);
-	cr_expect_leq(sim.most_bytes, MAX_BYTES, "the file grew past its limit");
+	end_store();
 	cr_expect_eq(kv_mem_bytes(), 0, "%llu bytes left", (unsigned long long)kv_mem_bytes());
-	sim_disk_remove();
-	sim_disk_exit(&sim);
-}
-
-static void reopen(void)
-{
-	kvmm_disk_close(disk);
-	disk = NULL;
-	cr_assert_eq(open_again(), 0);
 }
 
 static void write_all(u32 first, u32 nr)
@@ -86,7 +63,7 @@ Test(disk, what_was_put_is_read_and_found_again_after_a_restart)
 	cr_expect_eq(nr_readable(0, 16), 16);
 	cr_expect_eq(disk_test_write(disk, 3, 0), -EEXIST);
 	cr_expect_eq(disk_test_read(disk, 17), -ENOENT);
-	reopen();
+	open_store();
 	cr_expect_eq(nr_readable(0, 16), 16);
 	cr_expect_eq(disk_test_stat(disk).nr_found, 16);
 	cr_expect_eq(disk_test_stat(disk).nr_damaged, 0);
@@ -95,15 +72,14 @@ Test(disk, what_was_put_is_read_and_found_again_after_a_restart)
 Test(disk, a_name_that_differs_in_anything_is_another_one)
 {
 	struct kvmm_disk_name name = disk_test_name(5), other;
-	u8 answer;
 
 	write_all(5, 1);
 	for (u32 bit = 0; bit < 8 * sizeof(name); bit++) {
 		memcpy(&other, &name, sizeof(name));
 		((u8 *)&other)[bit / 8] ^= 1 << bit % 8;
-		cr_expect_eq(kv_disk_lookup(disk, &other, 1, &answer, NULL), 0, "bit %u", bit);
+		cr_expect_eq(kv_disk_lookup(disk, &other), KV_DISK_MISS, "bit %u", bit);
 	}
-	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, NULL), 1);
+	cr_expect_eq(kv_disk_lookup(disk, &name), KV_DISK_HIT);
 }
 
 /* The index is told lies: the record itself has another name. */
@@ -138,7 +114,7 @@ Test(disk, a_second_writer_is_refused)
 {
 	struct kvmm_disk *second;
 
-	cr_expect_eq(kvmm_disk_open(&attr, &second), -EBUSY);
+	cr_expect_eq(kvmm_disk_open(&store_attr, &second), -EBUSY);
 	write_all(0, 2);
 	kvmm_disk_close(disk);
 	cr_expect_eq(open_again(), 0);
@@ -175,7 +151,7 @@ Test(disk, how_old_records_are_when_they_are_read_and_lost_is_known)
 
 	env.clock_ns = told_clock;
 	kv_env_set(&env);
-	reopen();
+	open_store();
 	write_all(0, 1);
 	told_ns = 40000000000ull;
 	cr_expect_eq(disk_test_read(disk, 0), 0);
@@ -205,7 +181,7 @@ Test(disk, what_is_read_often_goes_along)
 	cr_expect_eq(nr, 119, "it was written second, and was there at any time after: %u", nr);
 	cr_expect_eq(disk_test_read(disk, 0), -ENOENT, "nobody read its neighbour");
 	cr_expect_gt(disk_test_stat(disk).nr_reinserted, 1);
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_read(disk, 1), 0);
 }
 
@@ -229,7 +205,7 @@ Test(disk, what_is_forgotten_comes_back_unless_it_was_wiped)
 	cr_expect_eq(disk_test_forget(disk, 9, KV_DISK_WIPE), 0);
 	cr_expect_eq(disk_test_read(disk, 0), -ENOENT);
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_read(disk, 0), 0);
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 	cr_expect_eq(disk_test_read(disk, 2), 0);
@@ -239,7 +215,7 @@ Test(disk, what_was_wiped_in_a_sealed_segment_does_not_come_back)
 {
 	write_all(0, 24);
 	cr_expect_eq(disk_test_forget(disk, 1, KV_DISK_WIPE), 1);
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 	cr_expect_eq(nr_readable(2, 22), 22);
 }
@@ -257,7 +233,7 @@ Test(disk, an_older_record_of_what_was_wiped_does_not_come_back)
 	write_all(0, 8);
 	replace_and_wipe(1);
 	for (u32 i = 0; i < 2; i++) {
-		reopen();
+		open_store();
 		cr_expect_not(disk_test_has(disk, 1));
 		cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 		cr_expect_eq(nr_readable(2, 6), 6);
@@ -274,25 +250,13 @@ Test(disk, nor_does_it_when_the_segment_is_sealed_behind_it)
 	write_all(20, 8);
 	cr_assert_neq(disk->open, open);
 	for (u32 i = 0; i < 2; i++) {
-		reopen();
+		open_store();
 		cr_expect_not(disk_test_has(disk, 1));
 		cr_expect_eq(nr_readable(2, 6), 6);
 	}
 	cr_expect_eq(disk_test_write(disk, 1, 0), 0, "it may be put again");
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_read(disk, 1), 0);
-}
-
-Test(disk, layouts_are_dropped_as_a_whole)
-{
-	static const u8 odd[16] = { 2 };
-
-	write_all(0, 20);
-	cr_expect_eq(kv_disk_drop_layout(disk, odd), 10);
-	for (u32 i = 0; i < 20; i++)
-		cr_expect_eq(disk_test_has(disk, i), i % 2 == 0);
-	cr_expect_eq(kv_disk_drop_layout(disk, NULL), 10);
-	cr_expect_eq(disk_test_stat(disk).record_bytes, 0);
 }
 
 Test(disk, records_of_another_layout_are_not_found_at_opening)
@@ -300,9 +264,9 @@ Test(disk, records_of_another_layout_are_not_found_at_opening)
 	static const u8 even[1][16] = { { 1 } };
 
 	write_all(0, 20);
-	attr.layouts = even;
-	attr.nr_layouts = 1;
-	reopen();
+	store_attr.layouts = even;
+	store_attr.nr_layouts = 1;
+	open_store();
 	cr_expect_eq(nr_readable(0, 20), 10);
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 	cr_expect_eq(disk_test_stat(disk).nr_foreign, 10);
@@ -313,13 +277,13 @@ Test(disk, records_of_another_layout_are_not_found_at_opening)
 Test(disk, a_store_that_begins_anew_has_the_room_that_it_had)
 {
 	write_all(0, 8);
-	attr.flags |= KVMM_DISK_RESET;
-	attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
-	reopen();
+	store_attr.flags |= KVMM_DISK_RESET;
+	store_attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
+	open_store();
 	write_all(0, 40);
-	attr.max_bytes = 0;
+	store_attr.max_bytes = 0;
 	sim.most_bytes = 0;
-	reopen();
+	open_store();
 	cr_expect_eq(nr_readable(0, 40), 0);
 	write_all(0, 40);
 	cr_expect_eq(sim.most_bytes, 2 * SEGMENT + KV_DISK_FRONT_BYTES);
@@ -327,23 +291,28 @@ Test(disk, a_store_that_begins_anew_has_the_room_that_it_had)
 	disk = NULL;
 	memset(sim.content, 0, KV_DISK_SUPER_BYTES);
 	cr_expect_eq(open_again(), -EINVAL, "it cannot be told how much that was");
+	cr_expect_str_eq(kvmm_why(), "disk: max_bytes is 0, and no store here says how many bytes "
+			 "it may have");
+	store_attr.max_bytes = SEGMENT;
+	cr_expect_eq(open_again(), -EINVAL);
+	cr_expect(strstr(kvmm_why(), "less than two segments"), "%s", kvmm_why());
 }
 
 Test(disk, a_store_can_be_opened_with_less_room_and_with_more)
 {
 	write_all(0, 24);
-	attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
-	reopen();
-	cr_expect_eq(sim.bytes, attr.max_bytes);
+	store_attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
+	open_store();
+	cr_expect_eq(sim.bytes, store_attr.max_bytes);
 	cr_expect_gt(nr_readable(0, 24), 5);
 	sim.most_bytes = sim.bytes;
 	write_all(100, 40);
-	cr_expect_eq(sim.most_bytes, attr.max_bytes);
-	attr.max_bytes = 0;
-	reopen();
+	cr_expect_eq(sim.most_bytes, store_attr.max_bytes);
+	store_attr.max_bytes = 0;
+	open_store();
 	cr_expect_eq(disk_test_stat(disk).nr_segments, 2, "as it was");
-	attr.max_bytes = MAX_BYTES;
-	reopen();
+	store_attr.max_bytes = MAX_BYTES;
+	open_store();
 	write_all(200, 40);
 	cr_expect_eq(sim.bytes, MAX_BYTES);
 }
@@ -379,7 +348,7 @@ static void expect_left_alone(void (*make)(struct kv_disk_super *super))
 	memcpy(before, sim.content, sizeof(before));
 	cr_expect_eq(open_again(), -EPROTONOSUPPORT);
 	cr_expect_arr_eq(before, sim.content, sizeof(before));
-	attr.flags |= KVMM_DISK_RESET;
+	store_attr.flags |= KVMM_DISK_RESET;
 	cr_expect_eq(open_again(), 0);
 	cr_expect_eq(nr_readable(0, 4), 0);
 }
@@ -478,7 +447,7 @@ Test(disk, too_many_failed_writes_and_it_is_only_read_from)
 	/* Nothing is used again without a flush, and that fails, too. */
 	cr_expect_gt(disk_test_stat(disk).nr_write_errors + disk_test_stat(disk).nr_sync_errors, 3);
 	nr_readable(0, 6);
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_write(disk, 90, 0), 0, "another opening is another try");
 }
 
@@ -490,7 +459,7 @@ Test(disk, one_failed_write_costs_one_record)
 	cr_expect_eq(disk_test_read(disk, 3), -ENOENT);
 	write_all(4, 5);
 	cr_expect_eq(nr_readable(0, 9), 8);
-	reopen();
+	open_store();
 	cr_expect_eq(nr_readable(0, 9), 8);
 }
 
@@ -518,38 +487,39 @@ Test(disk, without_direct_access_it_goes_through_the_page_cache)
 	cr_expect_eq(disk_test_stat(disk).is_direct, 1);
 	write_all(0, 8);
 	sim.no_direct = true;
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_stat(disk).is_direct, 0);
 	cr_expect_eq(disk_test_stat(disk).nr_buffered, 1);
 	write_all(8, 8);
 	cr_expect_eq(nr_readable(0, 16), 16);
 }
 
-Test(disk, the_list_has_what_can_be_hit_and_what_came_before_it)
+/* Also what was forgotten, but not for good. */
+Test(disk, a_view_has_all_that_was_put_and_what_came_before_it)
 {
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry[3];
-	u32 nr = 0, seen[40] = { 0 }, n, parent;
-	u64 bytes = 0;
-	int got;
+	struct kvmm_disk_view_info info = { .size = sizeof(info) };
+	struct kvmm_disk_segment segment;
+	struct kvmm_disk_view *view;
+	struct kvmm_disk_entry entry;
+	u32 seen[22] = { 0 }, n, parent;
 
 	write_all(0, 22);
 	disk_test_forget(disk, 7, 0);
-	while ((got = kv_disk_list(disk, &cursor, entry, 3)) > 0) {
-		for (int i = 0; i < got; i++, nr++) {
-			memcpy(&n, entry[i].name.key, sizeof(n));
-			memcpy(&parent, entry[i].parent, sizeof(parent));
+	cr_assert_eq(kvmm_disk_view_open("/store", &info, &view), 0);
+	for (u32 i = 0; i < info.nr_segments; i++) {
+		cr_assert_eq(kvmm_disk_view_segment(view, i, &segment), 0);
+		while (kvmm_disk_view_next(view, 1, &entry) == 1) {
+			memcpy(&n, entry.name.key, sizeof(n));
+			memcpy(&parent, entry.parent, sizeof(parent));
 			seen[n]++;
-			bytes += entry[i].bytes;
-			cr_expect_eq(entry[i].position, n);
-			cr_expect_eq(entry[i].bytes, disk_test_bytes(n));
+			cr_expect_eq(entry.position, n);
+			cr_expect_eq(entry.bytes, disk_test_bytes(n));
 			cr_expect_eq(parent, n ? n - 1 : 0);
 		}
 	}
-	cr_expect_eq(nr, disk_test_stat(disk).nr_records);
-	cr_expect_eq(bytes, disk_test_stat(disk).record_bytes);
+	kvmm_disk_view_close(view);
 	for (n = 0; n < 22; n++)
-		cr_expect_eq(seen[n], n != 7, "record %u", n);
+		cr_expect_eq(seen[n], 1, "record %u", n);
 }
 
 Test(disk, bad_calls_are_refused)
@@ -577,15 +547,15 @@ Test(disk, bad_calls_are_refused)
 	cr_expect_eq(kvmm_disk_put(disk, &put, 1, 2, NULL), -EINVAL);
 	cr_expect_eq(kvmm_disk_put(NULL, &put, 1, 0, NULL), -EINVAL);
 	cr_expect_eq(kvmm_disk_get_stat(disk, &stat), -EINVAL);
-	attr.segment_bytes = 100000;
-	cr_expect_eq(kvmm_disk_open(&attr, &other), -EINVAL);
-	attr.segment_bytes = SEGMENT;
-	attr.path = NULL;
-	cr_expect_eq(kvmm_disk_open(&attr, &other), -EINVAL);
-	attr.path = "/store";
-	attr.size = 4;
-	cr_expect_eq(kvmm_disk_open(&attr, &other), -EINVAL);
-	attr.size = sizeof(attr);
+	store_attr.segment_bytes = 100000;
+	cr_expect_eq(kvmm_disk_open(&store_attr, &other), -EINVAL);
+	store_attr.segment_bytes = SEGMENT;
+	store_attr.path = NULL;
+	cr_expect_eq(kvmm_disk_open(&store_attr, &other), -EINVAL);
+	store_attr.path = "/store";
+	store_attr.size = 4;
+	cr_expect_eq(kvmm_disk_open(&store_attr, &other), -EINVAL);
+	store_attr.size = sizeof(store_attr);
 	kvmm_disk_close(NULL);
 	kvmm_disk_view_close(NULL);
 }
@@ -601,7 +571,7 @@ Test(disk, the_longest_record_fits_and_is_found_again)
 	memset(data, 'x', bytes);
 	put.data = data;
 	cr_expect_eq(kvmm_disk_put(disk, &put, 1, 0, &status), 1);
-	reopen();
+	open_store();
 	get.data = data;
 	memset(data, 0, bytes);
 	cr_expect_eq(kvmm_disk_get(disk, &get, 1, &status), 1);
@@ -674,18 +644,18 @@ Test(disk, a_record_takes_at_most_32_bytes_of_memory)
 
 /* ---- submit and poll ---- */
 
-static struct kvmm_disk_done done[64];
+static struct kv_disk_done done[64];
 
 static u32 poll_all(u32 nr)
 {
 	u32 got = 0;
 
 	for (u32 i = 0; i < 1000 && got < nr; i++)
-		got += kvmm_disk_poll(disk, done + got, nr - got);
+		got += kv_disk_poll(disk, done + got, nr - got);
 	return got;
 }
 
-static const struct kvmm_disk_done *done_of(u64 tag, u32 index)
+static const struct kv_disk_done *done_of(u64 tag, u32 index)
 {
 	for (u32 i = 0; i < ARRAY_SIZE(done); i++)
 		if (done[i].tag == tag && done[i].index == index)
@@ -703,7 +673,7 @@ static char *submit_puts(u32 first, u32 nr, u64 tag)
 		disk_test_fill(first + i, data + i * DISK_TEST_MAX_BYTES);
 		put[i] = disk_test_put(first + i, data + i * DISK_TEST_MAX_BYTES);
 	}
-	cr_assert_eq(kvmm_disk_submit_put(disk, put, nr, 0, tag), 0);
+	cr_assert_eq(kv_disk_submit_put(disk, put, nr, 0, tag), 0);
 	return data;
 }
 
@@ -717,12 +687,12 @@ Test(disk_poll, each_record_has_its_completion_with_its_status)
 
 	again = submit_puts(3, 2, 8);
 	cr_assert_eq(poll_all(6), 6);
-	cr_expect_eq(kvmm_disk_poll(disk, done + 6, 1), 0);
+	cr_expect_eq(kv_disk_poll(disk, done + 6, 1), 0);
 	for (u32 i = 0; i < 4; i++)
 		cr_expect_eq(done_of(7, i)->status, 0);
 	cr_expect_eq(done_of(8, 0)->status, -EEXIST);
 	cr_expect_eq(done_of(8, 1)->status, 0);
-	cr_assert_eq(kvmm_disk_submit_get(disk, get, 3, 9), 0);
+	cr_assert_eq(kv_disk_submit_get(disk, get, 3, 9), 0);
 	cr_assert_eq(poll_all(3), 3);
 	cr_expect_eq(done_of(9, 0)->status, 0);
 	cr_expect_eq(done_of(9, 0)->bytes, disk_test_bytes(0));
@@ -737,36 +707,12 @@ Test(disk_poll, what_is_being_written_is_pending)
 {
 	struct kvmm_disk_name name = disk_test_name(1);
 	char *data = submit_puts(0, 2, 1);
-	u8 answer;
-	u32 bytes;
 
-	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, &bytes), 0);
-	cr_expect_eq(answer, KV_DISK_PENDING);
-	cr_expect_eq(bytes, disk_test_bytes(1));
+	cr_expect_eq(kv_disk_lookup(disk, &name), KV_DISK_PENDING);
 	cr_expect_eq(disk_test_stat(disk).nr_pending, 2);
 	cr_assert_eq(poll_all(2), 2);
-	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, NULL), 1);
+	cr_expect_eq(kv_disk_lookup(disk, &name), KV_DISK_HIT);
 	free(data);
-}
-
-Test(disk_poll, what_is_aborted_is_no_hit_and_its_buffers_come_back)
-{
-	char *data = submit_puts(0, 4, 1), *kept = submit_puts(10, 2, 2);
-
-	cr_expect_eq(kv_disk_abort(disk, 1), 4);
-	cr_expect_eq(kv_disk_abort(disk, 5), 0);
-	cr_assert_eq(poll_all(6), 6);
-	for (u32 i = 0; i < 4; i++) {
-		cr_expect_eq(done_of(1, i)->status, -ECANCELED);
-		cr_expect_not(disk_test_has(disk, i));
-	}
-	cr_expect_eq(done_of(2, 1)->status, 0);
-	cr_expect_eq(disk_test_stat(disk).nr_pending, 0);
-	reopen();
-	cr_expect_eq(nr_readable(0, 4), 0);
-	cr_expect_eq(nr_readable(10, 2), 2, "behind a hole");
-	free(data);
-	free(kept);
 }
 
 Test(disk_poll, what_is_forgotten_while_it_is_written_does_not_come_back)
@@ -777,7 +723,7 @@ Test(disk_poll, what_is_forgotten_while_it_is_written_does_not_come_back)
 	cr_assert_eq(poll_all(3), 3);
 	cr_expect_eq(done_of(1, 1)->status, -ECANCELED);
 	cr_expect_eq(nr_readable(0, 3), 2);
-	reopen();
+	open_store();
 	cr_expect_eq(nr_readable(0, 3), 2);
 	free(data);
 }
@@ -804,7 +750,7 @@ Test(disk_poll, closing_waits_for_what_nobody_polled_for)
 {
 	char *data = submit_puts(0, 4, 1);
 
-	reopen();
+	open_store();
 	cr_expect_eq(nr_readable(0, 4), 4);
 	free(data);
 }
@@ -816,7 +762,7 @@ Test(disk_poll, a_reader_that_is_overtaken_misses)
 	struct kvmm_disk_get_args get = { disk_test_name(0), data, DISK_TEST_MAX_BYTES };
 
 	write_all(0, 1);
-	cr_assert_eq(kvmm_disk_submit_get(disk, &get, 1, 1), 0);
+	cr_assert_eq(kv_disk_submit_get(disk, &get, 1, 1), 0);
 	for (struct disk_io *io = disk->waiting; io; io = io->next)
 		io->io.offset += SEGMENT;	/* it lies elsewhere now, as far as the reader can see */
 	disk->seg[0].seq++;
@@ -840,30 +786,6 @@ Test(disk, sums_are_those_that_others_compute)
 	cr_expect_eq(kv_disk_crc("123456789", 9), 0xe3069283u);
 }
 
-/* The queue has it already: the write happens, and is void. */
-Test(disk, what_is_under_way_can_be_aborted)
-{
-	char *data = submit_puts(0, 4, 1);
-	struct kvmm_disk_get_args get = { disk_test_name(10), data, DISK_TEST_MAX_BYTES };
-
-	cr_assert_null(disk->waiting);
-	cr_expect_eq(kv_disk_abort(disk, 1), 4);
-	cr_assert_eq(poll_all(4), 4);
-	for (u32 i = 0; i < 4; i++) {
-		cr_expect_eq(done_of(1, i)->status, -ECANCELED);
-		cr_expect_not(disk_test_has(disk, i));
-	}
-	write_all(10, 1);
-	cr_assert_eq(kvmm_disk_submit_get(disk, &get, 1, 2), 0);
-	cr_expect_eq(kv_disk_abort(disk, 2), 1);
-	cr_assert_eq(poll_all(1), 1);
-	cr_expect_eq(done_of(2, 0)->status, -ECANCELED);
-	reopen();
-	cr_expect_eq(nr_readable(0, 4), 0, "not after a restart either");
-	cr_expect_eq(nr_readable(10, 1), 1);
-	free(data);
-}
-
 /* Page 2 of a segment has payload of its first record. */
 static void spoil_payload(u32 segment)
 {
@@ -876,7 +798,7 @@ Test(disk, payload_that_is_not_the_headers_is_found_at_opening_where_there_is_no
 	cr_assert_eq(disk->open, 1);
 	spoil_payload(0);
 	spoil_payload(1);
-	reopen();
+	open_store();
 	cr_expect_eq(disk_test_stat(disk).nr_damaged, 1);
 	cr_expect_not(disk_test_has(disk, 4), "the first of the open one");
 	cr_expect(disk_test_has(disk, 0), "the first of the sealed one");
@@ -891,7 +813,7 @@ Test(disk, what_was_wiped_before_its_segment_was_sealed_is_dead_in_the_footer)
 	cr_expect_eq(disk_test_forget(disk, 1, KV_DISK_WIPE), 1);
 	write_all(10, 6);
 	cr_assert_neq(disk->open, 0);
-	reopen();
+	open_store();
 	cr_expect_not(disk_test_has(disk, 1));
 	cr_expect(disk_test_has(disk, 2));
 }
@@ -944,4 +866,40 @@ Test(disk, what_goes_along_is_chosen_once)
 	cr_assert_eq(disk->drain.last_seq, disk->seg[oldest].seq);
 	disk_drain_begin(disk, oldest);
 	cr_expect_eq(disk->drain.seq, 0);
+}
+
+/* Two segments: the first one, of which two records are to go along, is full when the store is closed. */
+static void close_while_a_segment_is_sealed(u32 io)
+{
+	char *data[16];
+	u32 nr, open;
+
+	end_store();
+	begin_store(2, SEGMENT);
+	store_attr.io = io;
+	open_store();
+	write_all(0, 2);
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(nr_readable(0, 2), 2);
+	open = disk->open;
+	for (nr = 0; nr < ARRAY_SIZE(data) && disk->open == open; nr++)
+		data[nr] = submit_puts(2 + nr, 1, nr);
+	cr_assert_neq(disk->open, open);
+	sim.keeps_log = true;
+	kvmm_disk_close(disk);
+	disk = NULL;
+	cr_assert_gt(sim.nr_steps, 0);
+	cr_expect_eq(sim.step[sim.nr_steps - 1].kind, SIM_FLUSH, "it is written to behind that");
+	while (nr)
+		free(data[--nr]);
+}
+
+Test(disk, a_store_that_is_closed_is_flushed_last)
+{
+	close_while_a_segment_is_sealed(KVMM_DISK_IO_AUTO);
+}
+
+Test(disk_poll, a_store_that_is_closed_is_flushed_last)
+{
+	close_while_a_segment_is_sealed(KVMM_DISK_IO_POLL);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A disk store on the file system that there is: who may open it, what it makes, and the system's queue. */
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -236,31 +235,6 @@ Test(disk_files, where_io_uring_is_forbidden)
 	kv_sys_set(NULL);
 }
 
-Test(disk_files, its_event_can_be_slept_on)
-{
-	char *data = disk_test_buffers(1);
-	struct kvmm_disk_put_args put = disk_test_put(0, data);
-	struct kvmm_disk_done done;
-	struct pollfd fd;
-
-	disk_test_fill(0, data);
-	cr_assert_eq(open_it(), 0);
-	fd = (struct pollfd){ kv_disk_event(disk), POLLIN, 0 };
-	cr_assert_geq(fd.fd, 0);
-	cr_expect_eq(kvmm_disk_poll(disk, &done, 1), 0);
-	cr_expect_eq(poll(&fd, 1, 0), 0, "nothing to do");
-	cr_assert_eq(kvmm_disk_submit_put(disk, &put, 1, 0, 5), 0);
-	while (!kvmm_disk_poll(disk, &done, 1))
-		cr_assert_eq(poll(&fd, 1, 10000), 1, "nobody wakes who sleeps");
-	cr_expect_eq(done.tag, 5);
-	cr_expect_eq(done.status, 0);
-	cr_assert_eq(kvmm_disk_submit_put(disk, &put, 1, 0, 6), 0);
-	cr_expect_eq(poll(&fd, 1, 10000), 1, "what is done at once wakes as well");
-	cr_expect_eq(kvmm_disk_poll(disk, &done, 1), 1);
-	cr_expect_eq(done.status, -EEXIST);
-	free(data);
-}
-
 Test(disk_files, a_forked_child_cannot_use_it)
 {
 	int status;
@@ -291,12 +265,14 @@ Test(disk_files, it_can_be_looked_at_while_somebody_writes)
 	struct kvmm_disk_view *view;
 	u32 nr = 0;
 
-	cr_expect_eq(kvmm_disk_view_open(path, &view), -ENOENT);
+	cr_expect_eq(kvmm_disk_view_open(path, &info, &view), -ENOENT);
 	cr_assert_eq(open_it(), 0);
 	for (u32 i = 0; i < 200; i++)
 		cr_assert_eq(disk_test_write(disk, i, 0), 0);
-	cr_assert_eq(kvmm_disk_view_open(path, &view), 0);
-	cr_assert_eq(kvmm_disk_view_get_info(view, &info), 0);
+	info.size = sizeof(info.size) + 1;
+	cr_expect_eq(kvmm_disk_view_open(path, &info, &view), -EINVAL, "no version ends there");
+	info.size = sizeof(info);
+	cr_assert_eq(kvmm_disk_view_open(path, &info, &view), 0);
 	cr_expect_eq(info.nr_segments, 4);
 	cr_expect_eq(info.nr_good_supers, 3);
 	for (u32 i = 0; i < info.nr_segments; i++) {

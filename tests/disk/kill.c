@@ -17,6 +17,7 @@
 
 #include "util.h"
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 
 #define SEGMENT		(256u << 10)
 #define MAX_BYTES	(6 * SEGMENT + KV_DISK_FRONT_BYTES)
@@ -34,14 +35,7 @@ static struct shared *shared;
 static char root[64], path[80];
 static u64 seed = 1, nr_hits, nr_written;
 
-static u32 any(u32 limit)
-{
-	u64 x = seed += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	return ((x ^ (x >> 32)) >> 32) * limit >> 32;
-}
+#define any(below)	lcg_of(&seed, below)
 
 static int open_store(struct kvmm_disk **disk, u32 round)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Random calls to a disk store against a model of it: submissions of both kinds with several tags under
- * way at a time, polls, aborts, calls that wait, forgetting, dropping, closing and opening again; with a
+ * way at a time, polls, calls that wait, forgetting, resetting, closing and opening again; with a
  * queue that finishes requests in any order, and without one.
  *
  * The model knows which completions are due, each of which has to come once, and for each record since
@@ -15,6 +15,7 @@
 
 #include "util.h"
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
@@ -42,14 +43,7 @@ static struct model {
 	u64	state, op, nr_hits, nr_done;
 } m;
 
-static u32 any(u32 limit)
-{
-	u64 x = m.state += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-	return ((x ^ (x >> 32)) >> 32) * limit >> 32;
-}
+#define any(below)	lcg_of(&m.state, below)
 
 #define require(holds)								\
 	do {									\
@@ -130,7 +124,7 @@ static void submit_put(void)
 		if (flags)
 			forget_sure(slot->n[i]);
 	}
-	require(!kvmm_disk_submit_put(m.disk, put, slot->nr, flags, slot - m.slot + 1));
+	require(!kv_disk_submit_put(m.disk, put, slot->nr, flags, slot - m.slot + 1));
 }
 
 static void submit_get(void)
@@ -144,7 +138,7 @@ static void submit_get(void)
 	for (u32 i = 0; i < slot->nr; i++)
 		get[i] = (struct kvmm_disk_get_args){ disk_test_name(slot->n[i]), data_of(slot, i),
 						      DISK_TEST_MAX_BYTES - 64 };
-	require(!kvmm_disk_submit_get(m.disk, get, slot->nr, slot - m.slot + 1));
+	require(!kv_disk_submit_get(m.disk, get, slot->nr, slot - m.slot + 1));
 }
 
 static void put_is_done(s32 status)
@@ -152,7 +146,7 @@ static void put_is_done(s32 status)
 	require(!status || status == -EEXIST || status == -EAGAIN || status == -ECANCELED);
 }
 
-static void get_is_done(struct slot *slot, u32 i, const struct kvmm_disk_done *done)
+static void get_is_done(struct slot *slot, u32 i, const struct kv_disk_done *done)
 {
 	if (!done->status) {
 		require(disk_test_is_right(slot->n[i], data_of(slot, i), done->bytes));
@@ -162,7 +156,7 @@ static void get_is_done(struct slot *slot, u32 i, const struct kvmm_disk_done *d
 	require(done->status == -ENOENT || done->status == -EAGAIN || done->status == -ECANCELED);
 }
 
-static void one_done(const struct kvmm_disk_done *done)
+static void one_done(const struct kv_disk_done *done)
 {
 	struct slot *slot = &m.slot[done->tag - 1];
 
@@ -184,19 +178,11 @@ static void one_done(const struct kvmm_disk_done *done)
 
 static void poll_some(u32 max)
 {
-	struct kvmm_disk_done done[BATCH];
-	int nr = kvmm_disk_poll(m.disk, done, min(max, BATCH));
+	struct kv_disk_done done[BATCH];
+	int nr = kv_disk_poll(m.disk, done, min(max, BATCH));
 
 	for (int i = 0; i < nr; i++)
 		one_done(&done[i]);
-}
-
-static void abort_one(void)
-{
-	struct slot *slot = &m.slot[any(NR_SLOTS)];
-	u32 nr = kv_disk_abort(m.disk, slot - m.slot + 1);
-
-	require(nr == (slot->busy ? slot->nr_left : 0));
 }
 
 /* ---- calls that wait ---- */
@@ -241,16 +227,6 @@ static void reset(void)
 	require(kv_disk_reset(m.disk) >= 0);
 	memset(m.sure, 0, sizeof(m.sure));
 	memset(m.gone, true, sizeof(m.gone));
-}
-
-static void drop_layout(void)
-{
-	u8 layout[16] = { 1 + any(2) };
-
-	require(kv_disk_drop_layout(m.disk, layout) >= 0);
-	for (u32 n = 0; n < NR_NAMES; n++)
-		if (disk_test_name(n).layout[0] == layout[0])
-			forget_sure(n);
 }
 
 static void finish_all(void)
@@ -307,8 +283,6 @@ static void one_call(void)
 		submit_get();
 	else if (what < 44)
 		poll_some(1 + any(BATCH));
-	else if (what < 47)
-		abort_one();
 	else if (what < 52)
 		write_one();
 	else if (what < 58)
@@ -317,8 +291,6 @@ static void one_call(void)
 		forget_one();
 	else if (what < 62)
 		kvmm_disk_sync(m.disk);
-	else if (!any(32))
-		drop_layout();
 	else if (!any(64))
 		reset();
 	else if (!any(32))

@@ -4,43 +4,30 @@
  * the writes that were not flushed is missing. Nor does it where the segment that says so is cut off, or
  * cannot be read.
  */
-#include "tests/support/test.h"
+#include "tests/support/sim_store.h"
 #include "util.h"
-#include "tests/support/sim_disk.h"
 #include "disk/internal.h"
 
-#define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	4u
-#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_FRONT_BYTES)
 #define WIPED		1u
 
-static struct sim_disk sim, after;
-static struct kvmm_disk *disk;
-static struct kvmm_disk_attr attr;
+static struct sim_disk after;
 static u32 next;		/* record that was not put so far */
 
 static void begin(void)
 {
-	sim_disk_init(&sim, 2 * MAX_BYTES);
-	sim_disk_init(&after, 2 * MAX_BYTES);
+	begin_store(NR_SEGMENTS, 64 << 10);
+	sim_disk_init(&after, sim.max_bytes);
 	sim.keeps_log = true;
-	sim_disk_install(&sim);
-	attr = (struct kvmm_disk_attr)KVMM_DISK_ATTR_INIT;
-	attr.path = "/store";
-	attr.max_bytes = MAX_BYTES;
-	attr.segment_bytes = SEGMENT;
 	next = 8;
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	open_store();
 }
 
 static void end(void)
 {
 	sim_disk_install(&sim);
-	cr_expect_eq(kv_disk_check(disk), 0);
-	kvmm_disk_close(disk);
+	end_store();
 	cr_expect_eq(kv_mem_bytes(), 0);
-	sim_disk_remove();
-	sim_disk_exit(&sim);
 	sim_disk_exit(&after);
 }
 
@@ -96,7 +83,7 @@ static int read_after_crash(u32 n)
 
 	after.nr_locks = 0;
 	sim_disk_install(&after);
-	cr_assert_eq(kvmm_disk_open(&attr, &other), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &other), 0);
 	err = disk_test_read(other, n);
 	kvmm_disk_close(other);
 	sim_disk_install(&sim);
@@ -129,8 +116,8 @@ Test(disk_power, a_dead_record_is_there_until_the_older_ones_of_its_name_are_gon
 
 static bool copies(void)
 {
-	for (const struct disk_req *req = disk->reqs; req; req = req->next)
-		if (req->kind == DISK_COPY_PUT)
+	for (const struct disk_io *io = disk->waiting; io; io = io->next)
+		if (io->req->kind == DISK_COPY_PUT)
 			return true;
 	return false;
 }
@@ -140,7 +127,7 @@ static void begin_to_copy(u32 n)
 {
 	kvmm_disk_close(disk);
 	sim.no_queue = true;
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	cr_assert_eq(disk_test_write(disk, n, 0), 0);
 	for (u32 i = 0; i < 3; i++)
 		cr_assert_eq(disk_test_read(disk, n), 0);
@@ -179,8 +166,7 @@ static void wipe_in(u32 segment)
 
 static void open_again(void)
 {
-	kvmm_disk_close(disk);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	open_store();
 	cr_expect_eq(kv_disk_check(disk), 0);
 }
 
@@ -190,7 +176,7 @@ static void expect_gone_for_good(void)
 	open_again();
 	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
 	cr_assert_eq(disk_test_write(disk, next, 0), 0);
-	attr.max_bytes = MAX_BYTES;
+	store_attr.max_bytes = store_max_bytes;
 	sim.bad_from = sim.bad_to = 0;
 	for (u32 i = 0; i < 2; i++) {
 		open_again();
@@ -199,10 +185,17 @@ static void expect_gone_for_good(void)
 	}
 }
 
-Test(disk_power, what_was_wiped_does_not_come_back_where_its_mark_is_cut_off)
+/* Nor does a name that was wiped come back where its mark is cut off. */
+Test(disk_power, less_room_costs_what_is_cut_off_and_no_more)
 {
+	u32 nr;
+
 	wipe_in(3);
-	attr.max_bytes -= SEGMENT;
+	nr = disk->index.nr_live - disk->seg[3].nr_entries;
+	cr_assert_gt(nr, 0);
+	store_attr.max_bytes -= store_attr.segment_bytes;
+	open_again();
+	cr_expect_eq(disk->index.nr_live, nr);
 	expect_gone_for_good();
 }
 
@@ -216,7 +209,7 @@ Test(disk_power, who_is_younger_than_what_is_cut_off_stays)
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 	nr = disk->index.nr_live - disk->seg[3].nr_entries;
 	cr_assert_gt(nr, 0);
-	attr.max_bytes -= SEGMENT;
+	store_attr.max_bytes -= store_attr.segment_bytes;
 	open_again();
 	cr_expect_eq(disk->index.nr_live, nr);
 }
@@ -290,14 +283,14 @@ static void expect_gone_with_any_page_bad(u32 first, u32 nr)
 		memcpy(sim.content, good, bytes);
 		sim.bytes = bytes;
 		memset(sim.content + at, 0xa5, KV_DISK_PAGE);
-		cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+		cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 		for (u32 n = first; n < first + nr; n++)
 			cr_expect_neq(disk_test_read(disk, n), 0, "record %u, page %llu", n,
 				      (unsigned long long)at / KV_DISK_PAGE);
 		nr_right(next);
 		kvmm_disk_close(disk);
 	}
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	free(good);
 }
 
@@ -308,26 +301,13 @@ Test(disk_power, what_was_wiped_does_not_come_back_whichever_page_is_overwritten
 	expect_gone_with_any_page_bad(WIPED, 1);
 }
 
-Test(disk_power, less_room_costs_what_is_cut_off_and_no_more)
-{
-	u32 nr;
-
-	wipe_in(3);
-	nr = disk->index.nr_live - disk->seg[3].nr_entries;
-	cr_assert_gt(nr, 0);
-	attr.max_bytes -= SEGMENT;
-	open_again();
-	cr_expect_eq(disk->index.nr_live, nr);
-	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
-}
-
 /* Where all copies of the marks are bad nothing is known of any name. */
 Test(disk_power, where_no_copy_of_the_marks_is_good_nothing_is_found)
 {
 	wipe_in(2);
 	kvmm_disk_close(disk);
 	memset(sim.content + KV_DISK_SUPER_BYTES, 0xa5, KV_DISK_NR_COPIES * KV_DISK_PAGE);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	cr_expect_eq(nr_right(next), 0);
 	for (u32 i = 0; i < 2; i++, next++) {
 		disk_close_segment(disk);
@@ -354,7 +334,7 @@ static void expect_with_old_page(u32 page, u8 *old)
 
 	memcpy(now, sim.content, sizeof(now));
 	memcpy(page_of_file(sim.content, page), page_of_file(old, page), KV_DISK_PAGE);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT, "page %u", page);
 	cr_expect_eq(disk_test_read(disk, 0), 0, "page %u", page);
 	kvmm_disk_close(disk);
@@ -375,7 +355,7 @@ static void wipe_often(u8 *old)
 
 static void put_and_wipe(void)
 {
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	cr_assert_eq(disk_test_write(disk, 0, KVMM_DISK_REPLACE), 0);
 	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
 	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
@@ -387,12 +367,12 @@ Test(disk_power, a_store_that_began_anew_is_not_undone_by_an_old_page)
 	u8 old[KV_DISK_FRONT_BYTES];
 
 	wipe_often(old);
-	attr.flags |= KVMM_DISK_RESET;
+	store_attr.flags |= KVMM_DISK_RESET;
 	put_and_wipe();
-	attr.flags &= ~KVMM_DISK_RESET;
+	store_attr.flags &= ~KVMM_DISK_RESET;
 	for (u32 i = 0; i < FRONT_PAGES; i++)
 		expect_with_old_page(i, old);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 }
 
 /* @byte: what all copies of the marks were lost to. */
@@ -405,7 +385,7 @@ static void expect_marks_younger_than_old_ones(u8 byte)
 	put_and_wipe();
 	for (u32 i = KV_DISK_NR_COPIES; i < FRONT_PAGES; i++)
 		expect_with_old_page(i, old);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 }
 
 Test(disk_power, marks_that_begin_anew_are_younger_than_any_before)
@@ -425,7 +405,7 @@ static void expect_gone_with_two_pages_wrong(u8 *old)
 		memset(page_of_file(sim.content, i / FRONT_PAGES), 0xa5, 16);
 		memcpy(page_of_file(sim.content, i % FRONT_PAGES),
 		       page_of_file(old, i % FRONT_PAGES), KV_DISK_PAGE);
-		cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+		cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 		cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT, "pages %u, %u",
 			     i / FRONT_PAGES, i % FRONT_PAGES);
 		cr_expect_eq(disk_test_read(disk, 0), 0, "pages %u, %u", i / FRONT_PAGES,
@@ -433,7 +413,7 @@ static void expect_gone_with_two_pages_wrong(u8 *old)
 		kvmm_disk_close(disk);
 		memcpy(sim.content, now, sizeof(now));
 	}
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 }
 
 Test(disk_power, what_was_wiped_does_not_come_back_with_one_page_torn_and_one_old)
@@ -455,7 +435,7 @@ Test(disk_power, what_was_reset_does_not_come_back_with_one_page_torn_and_one_ol
 	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
 	kvmm_disk_close(disk);
 	memcpy(old, sim.content, sizeof(old));
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_open(&store_attr, &disk), 0);
 	cr_assert_eq(kv_disk_reset(disk), 1);
 	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
 	kvmm_disk_close(disk);
@@ -546,15 +526,15 @@ Test(disk_power, puts_under_way_are_reset_too)
 {
 	char *data = disk_test_buffers(2);
 	struct kvmm_disk_put_args put;
-	struct kvmm_disk_done done;
+	struct kv_disk_done done;
 
 	sim.no_queue = true;
 	open_again();
 	disk_test_fill(3, data);
 	put = disk_test_put(3, data);
-	cr_assert_eq(kvmm_disk_submit_put(disk, &put, 1, 0, 7), 0);
+	cr_assert_eq(kv_disk_submit_put(disk, &put, 1, 0, 7), 0);
 	cr_expect_eq(kv_disk_reset(disk), 1);
-	while (!kvmm_disk_poll(disk, &done, 1))
+	while (!kv_disk_poll(disk, &done, 1))
 		;
 	cr_expect_eq(done.status, -ECANCELED);
 	cr_assert_eq(disk_test_write(disk, 4, 0), 0);

@@ -107,9 +107,8 @@ int disk_test_forget(struct kvmm_disk *disk, u32 n, u32 flags)
 bool disk_test_has(struct kvmm_disk *disk, u32 n)
 {
 	struct kvmm_disk_name name = disk_test_name(n);
-	u8 answer;
 
-	return kv_disk_lookup(disk, &name, 1, &answer, NULL) == 1;
+	return kv_disk_lookup(disk, &name) == KV_DISK_HIT;
 }
 
 struct kvmm_disk_stat disk_test_stat(struct kvmm_disk *disk)

@@ -61,7 +61,7 @@ static void bury(struct model *model, const struct model_block *block)
 	struct model_ghost *ghost = &model->ghost[block->key];
 	u64 last = is(model, "lrfu") ? block->used : model->now - 1;
 
-	if (!block->life || block->level == 2)
+	if (!block->life)
 		return;
 	*ghost = (struct model_ghost){ true, block->credit / 2 * 2, block->level,
 				       last >> step_shift(model) };
@@ -162,7 +162,7 @@ static void look_again(struct model *model)
 	struct model_block *block = &model->block[model->hand];
 
 	model->hand = (model->hand + 1) % model->nr_blocks;
-	if (!block->in || !block->named || block->rank == level_of(model, block->key))
+	if (!block->in || block->rank == level_of(model, block->key))
 		return;
 	block->rank = level_of(model, block->key);
 	block->place = ++model->tail;
@@ -244,7 +244,7 @@ static u64 rank_of(struct model *model, struct model_block *block)
 
 static void move(struct model *model, struct model_block *block)
 {
-	if (!block->in || !block->named)
+	if (!block->in)
 		return;
 	block->rank = rank_of(model, block);
 	block->place = ++model->tail;
@@ -363,8 +363,6 @@ static void put_back(struct model *model, struct model_block *block)
 	block->place = ++model->tail;
 	block->rank = rank_of(model, block);
 	block->level = list_of(model, block);
-	if (has_two_lists(model) && !block->named)
-		block->level = 2;
 	model->now += is_lineage(model);
 	block->used = model->now;
 	if (is(model, "lfu"))
@@ -377,20 +375,14 @@ static void put_back(struct model *model, struct model_block *block)
 		block->rank = tlru_rank(model, block);
 	if (is_lineage(model))
 		block->rank = in_window(model, (s64)model->now);
-	if (is(model, "slru") && block->named && block->uses > 1)
+	if (is(model, "slru") && block->uses > 1)
 		protect(model, block);
 }
 
-/* lru and slru put a batch of blocks without key in front, its own order kept. */
 void model_free(struct model *model, const u32 *blocks, u32 nr)
 {
-	bool front = is(model, "lru") || is(model, "slru");
-
 	for (u32 i = 0; i < nr; i++)
 		put_back(model, &model->block[blocks[i]]);
-	for (u32 i = nr; front && i--; )
-		if (!model->block[blocks[i]].named)
-			model->block[blocks[i]].place = --model->head;
 }
 
 /* ---- the order ---- */
@@ -398,11 +390,9 @@ void model_free(struct model *model, const u32 *blocks, u32 nr)
 static bool goes_before(const struct model *model, const struct model_block *a,
 			const struct model_block *b)
 {
-	if (a->named != b->named && !is(model, "lru-classic"))
-		return b->named;
 	if (a->protected != b->protected)
 		return b->protected;
-	if (a->named && a->rank != b->rank)
+	if (a->rank != b->rank)
 		return a->rank < b->rank;
 	return a->place < b->place;
 }
@@ -415,7 +405,7 @@ static u32 first_of(const struct model *model, u64 list)
 	for (u32 i = 0; i < model->nr_blocks; i++) {
 		const struct model_block *block = &model->block[i];
 
-		if (!block->in || (list != UINT64_MAX && (!block->named || block->rank != list)) ||
+		if (!block->in || (list != UINT64_MAX && block->rank != list) ||
 		    (is_lineage(model) && has_children(model, i)))
 			continue;
 		if (first == KV_NONE || goes_before(model, block, &model->block[first]))
@@ -429,7 +419,7 @@ static u32 nr_in_list(const struct model *model, u64 list)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < model->nr_blocks; i++)
-		nr += model->block[i].in && model->block[i].named && model->block[i].rank == list;
+		nr += model->block[i].in && model->block[i].rank == list;
 	return nr;
 }
 
@@ -437,8 +427,7 @@ static u32 next_victim(const struct model *model)
 {
 	u32 victim = first_of(model, UINT64_MAX);
 
-	if (victim != KV_NONE && has_two_lists(model) && model->block[victim].named &&
-	    !model->block[victim].rank && nr_in_list(model, 0) <= model->target &&
+	if (victim != KV_NONE && has_two_lists(model) && !model->block[victim].rank && nr_in_list(model, 0) <= model->target &&
 	    nr_in_list(model, 1))
 		return first_of(model, 1);
 	return victim;

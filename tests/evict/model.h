@@ -13,7 +13,7 @@
 
 struct model_block {
 	bool in;
-	bool named;
+	bool named;		/* it has a key */
 	bool protected;
 	u32 key;
 	u32 uses;
@@ -44,7 +44,7 @@ struct model {
 	const char *name;
 	u32 nr_blocks;
 	u32 half_life;		/* lrfu: in ticks; set by the test */
-	s64 head, tail;		/* places in use so far */
+	s64 tail;		/* places in use so far */
 	u64 now;		/* fills so far; lineage: puts */
 	u32 hand;		/* multilru */
 	u32 target;		/* arc, s3fifo */

@@ -6,6 +6,7 @@
 #include "tests/evict/model.h"
 #include "tests/evict/order.h"
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 
 /* Looking at a ring of thousands of lists takes its time. */
 #define NR_STEPS	20000u
@@ -18,12 +19,6 @@ struct walk {
 	u32 position;
 	u64 random;
 };
-
-static u32 below(struct walk *walk, u32 limit)
-{
-	walk->random = walk->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (walk->random >> 33) % limit;
-}
 
 /* Blocks that are in the order, or are not; returns how many. */
 static u32 blocks_where(struct walk *walk, bool in, u32 *blocks)
@@ -38,11 +33,11 @@ static u32 blocks_where(struct walk *walk, bool in, u32 *blocks)
 
 static void step_request(struct walk *walk)
 {
-	u32 keys[6], nr = 1 + below(walk, 6);
+	u32 keys[6], nr = 1 + any_of(&walk->random, 6);
 	kvmm_key_t names[6];
 
 	for (u32 i = 0; i < nr; i++) {
-		keys[i] = below(walk, below(walk, MODEL_KEYS) + 1);
+		keys[i] = any_of(&walk->random, any_of(&walk->random, MODEL_KEYS) + 1);
 		names[i] = order_key(keys[i]);
 	}
 	model_seen(&walk->model, keys, nr);
@@ -53,8 +48,8 @@ static void step_request(struct walk *walk)
 /* Mostly one row of positions after the other; parents at random, so that chains branch. */
 static void step_place(struct walk *walk, u32 block)
 {
-	u32 parent = below(walk, walk->model.nr_blocks);
-	u32 position = below(walk, 4) ? walk->position-- : below(walk, 12);
+	u32 parent = any_of(&walk->random, walk->model.nr_blocks);
+	u32 position = any_of(&walk->random, 4) ? walk->position-- : any_of(&walk->random, 12);
 
 	if (walk->position > 12)
 		walk->position = 12;
@@ -65,13 +60,13 @@ static void step_place(struct walk *walk, u32 block)
 
 static void step_fill(struct walk *walk, u32 block)
 {
-	u32 number = below(walk, MODEL_KEYS);
+	u32 number = any_of(&walk->random, MODEL_KEYS);
 	kvmm_key_t key = order_key(number);
 
 	model_fill(&walk->model, block, number);
 	if (walk->order.ops->fill)
 		walk->order.ops->fill(walk->order.policy, block, &key);
-	if (below(walk, 4))
+	if (any_of(&walk->random, 4))
 		step_place(walk, block);
 }
 
@@ -84,8 +79,8 @@ static void step_hit(struct walk *walk, u32 block)
 
 static void step_hint(struct walk *walk)
 {
-	u32 block = below(walk, walk->model.nr_blocks);
-	u64 when = below(walk, 50);
+	u32 block = any_of(&walk->random, walk->model.nr_blocks);
+	u64 when = any_of(&walk->random, 50);
 
 	model_hint(&walk->model, block, when);
 	if (walk->order.ops->hint)
@@ -94,9 +89,9 @@ static void step_hint(struct walk *walk)
 
 static void step_advise(struct walk *walk)
 {
-	u32 block = below(walk, walk->model.nr_blocks);
-	enum kv_evict_advice what = below(walk, 3);
-	u64 value = below(walk, what == KV_ADVISE_PRIORITY ? 110 : 3000);
+	u32 block = any_of(&walk->random, walk->model.nr_blocks);
+	enum kv_evict_advice what = any_of(&walk->random, 3);
+	u64 value = any_of(&walk->random, what == KV_ADVISE_PRIORITY ? 110 : 3000);
 	int expected = model_advise(&walk->model, block, what, value);
 
 	if (walk->order.ops->advise)
@@ -114,23 +109,20 @@ static void enter_one(struct walk *walk, u32 block)
 	walk->order.ops->enter(walk->order.policy, block, state->named ? &key : NULL);
 }
 
-/* The end of a request has no key yet, and is freed first: so its blocks lead each batch. */
+/* Only a policy that keeps them meets blocks without key. */
 static void step_free(struct walk *walk)
 {
 	u32 held[MODEL_BLOCKS], nr_held = blocks_where(walk, false, held);
-	u32 nr = min(1 + below(walk, 5), nr_held), nr_unnamed = 0;
+	u32 nr = min(1 + any_of(&walk->random, 5), nr_held);
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 other = i + below(walk, nr_held - i), block = held[other];
+		u32 other = i + any_of(&walk->random, nr_held - i), block = held[other];
 
 		held[other] = held[i];
-		if (below(walk, 3))
-			step_fill(walk, block);
 		held[i] = block;
-		if (!walk->model.block[block].named) {
-			held[i] = held[nr_unnamed];
-			held[nr_unnamed++] = block;
-		}
+		if (any_of(&walk->random, 3) ||
+		    !(walk->model.block[block].named || walk->order.ops->keeps_unnamed))
+			step_fill(walk, block);
 	}
 	for (u32 i = 0; i < nr; i++)
 		enter_one(walk, held[i]);
@@ -140,11 +132,11 @@ static void step_free(struct walk *walk)
 static void step_take_back(struct walk *walk)
 {
 	u32 in[MODEL_BLOCKS], nr = blocks_where(walk, true, in);
-	u32 block = nr ? in[below(walk, nr)] : 0;
+	u32 block = nr ? in[any_of(&walk->random, nr)] : 0;
 
 	if (!nr)
 		return;
-	if (below(walk, 2))
+	if (any_of(&walk->random, 2))
 		step_hit(walk, block);
 	model_leave(&walk->model, block);
 	walk->order.ops->leave(walk->order.policy, block);
@@ -155,7 +147,7 @@ static void step_evict(struct walk *walk)
 {
 	const struct kv_evict_ops *ops = walk->order.ops;
 	u32 expected[MODEL_BLOCKS], nr = model_read(&walk->model, expected);
-	u32 nr_picks = min(below(walk, 8), nr), nr_kept = below(walk, nr_picks + 1);
+	u32 nr_picks = min(any_of(&walk->random, 8), nr), nr_kept = any_of(&walk->random, nr_picks + 1);
 
 	for (u32 i = 0; i < nr_picks; i++)
 		cr_assert_eq(ops->pick(walk->order.policy), expected[i]);
@@ -169,7 +161,7 @@ static void step_evict(struct walk *walk)
 
 static void step(struct walk *walk)
 {
-	switch (below(walk, 9)) {
+	switch (any_of(&walk->random, 9)) {
 	case 0: return step_request(walk);
 	case 8: return step_advise(walk);
 	case 1: return step_hint(walk);
@@ -212,7 +204,7 @@ static void walk_along(const struct kv_evict_ops *ops, u32 nr_blocks, u64 seed)
 
 static u64 chosen_seed(void)
 {
-	u64 seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : kv_random();
+	u64 seed = test_number("KVMM_SEED", kv_random() | 1);
 
 	fprintf(stderr, "KVMM_SEED=%llu\n", (unsigned long long)seed);
 	return seed;
@@ -247,6 +239,57 @@ Test(evict_random, lrfu_is_what_it_is_defined_as_with_each_half_life)
 		lrfu->duel->hope = ~0ull >> 2;
 		walk.model.half_life = trial_best(lrfu->trial)->ticks;
 		walk_on(&walk, seed + i, test_length(NULL, NR_HALF_STEPS));
+	}
+}
+
+/* Some are picked, one block comes or goes, and those that were picked come back behind it. */
+static void return_late(struct order *order, u64 *random, bool *in)
+{
+	const struct kv_evict_ops *ops = order->ops;
+	u32 block = any_of(random, MODEL_BLOCKS), victim[3], nr = any_of(random, 4);
+	kvmm_key_t key = order_key(any_of(random, MODEL_KEYS));
+	bool is_picked = false;
+
+	nr = min(nr, ops->nr(order->policy));
+	for (u32 i = 0; i < nr; i++) {
+		victim[i] = ops->pick(order->policy);
+		is_picked |= victim[i] == block;
+	}
+	if (!is_picked && in[block]) {
+		ops->leave(order->policy, block);
+	} else if (!is_picked) {
+		if (ops->fill)
+			ops->fill(order->policy, block, &key);
+		for (u32 hits = any_of(random, 4); hits && ops->hit; hits--)
+			ops->hit(order->policy, block);
+		ops->enter(order->policy, block, &key);
+	}
+	in[block] ^= !is_picked;
+	while (nr)
+		ops->unpick(order->policy, victim[--nr]);
+	cr_assert_eq(ops->check(order->policy), 0, "%s", ops->name);
+}
+
+Test(evict_random, victims_that_come_back_behind_a_change_are_evicted_once)
+{
+	u64 random = chosen_seed();
+
+	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		bool in[MODEL_BLOCKS] = { false };
+		u32 victims[MODEL_BLOCKS], nr = 0;
+		struct order order;
+
+		order_init(&order, kv_evict_policies[i], MODEL_BLOCKS);
+		for (u32 step = 0; step < 1000; step++)
+			return_late(&order, &random, in);
+		for (u32 block = 0; block < MODEL_BLOCKS; block++)
+			nr += in[block];
+		cr_expect_eq(order_read(&order, victims), nr);
+		for (u32 k = 0; k < nr; k++) {
+			cr_expect(in[victims[k]], "%s", order.ops->name);
+			in[victims[k]] = false;
+		}
+		order_exit(&order);
 	}
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The sketch against exact counts of a Zipf stream, and against arithmetic that wastes counters. */
 #include <math.h>
-#include <pthread.h>
 
 #include <kv/bits.h>
 
@@ -114,7 +113,6 @@ Test(evict_sketch, uses_all_counters_and_errs_less)
 	static u32 exact[NR_KEYS];
 	struct sketch *sketch = make(CAPACITY);
 	struct wasteful wasteful = { calloc(sketch->nr_words, 16), sketch->nr_words };
-	struct sketch_batch batch = { 0 };
 	struct outcome good, bad;
 	u64 random = 1;
 
@@ -123,10 +121,9 @@ Test(evict_sketch, uses_all_counters_and_errs_less)
 		u32 key = zipf(&random);
 
 		exact[key]++;
-		sketch_note(sketch, &batch, mix(key));
+		sketch_add(sketch, mix(key));
 		wasteful_add(&wasteful, mix(key));
 	}
-	sketch_flush(sketch, &batch);
 	good = outcome_of(sketch, NULL, exact);
 	bad = outcome_of(sketch, &wasteful, exact);
 	fprintf(stderr, "mean error %.4f, %.1f %% of the counters in use; wasteful: %.2f, %.1f %%\n",
@@ -143,18 +140,15 @@ Test(evict_sketch, uses_all_counters_and_errs_less)
 Test(evict_sketch, forgets)
 {
 	struct sketch *sketch = make(256);
-	struct sketch_batch batch = { 0 };
 	u64 key = mix(~0ull);
 
 	for (u32 i = 0; i < 12; i++)
-		sketch_note(sketch, &batch, key);
-	cr_expect_eq(sketch_estimate(sketch, key), 0, "it waits in the batch");
-	sketch_flush(sketch, &batch);
+		sketch_add(sketch, key);
 	cr_expect_eq(sketch_estimate(sketch, key), 12);
 	while (sketch->nr_added < sketch->window)
-		sketch_note(sketch, &batch, mix(sketch->nr_added % 3));
+		sketch_add(sketch, mix(sketch->nr_added % 3));
 	for (u32 i = 0; i < 2 * sketch->nr_words; i++)
-		sketch_note(sketch, &batch, mix(7));
+		sketch_add(sketch, mix(7));
 	cr_expect_eq(sketch_estimate(sketch, key), 6);
 	cr_expect_eq(sketch->nr_halved, sketch->nr_words, "each word once");
 	kv_free(sketch);
@@ -164,54 +158,18 @@ Test(evict_sketch, forgets)
 Test(evict_sketch, counters_at_their_ceiling_stay_there_and_come_down)
 {
 	struct sketch *sketch = make(256);
-	struct sketch_batch batch = { 0 };
 	u64 random = 5;
 
 	memset(sketch->word, 0xff, sketch->nr_words * sizeof(*sketch->word));
-	for (u32 i = 0; i < SKETCH_BATCH; i++)
-		sketch_note(sketch, &batch, mix(i));
+	for (u32 i = 0; i < 64; i++)
+		sketch_add(sketch, mix(i));
 	for (u32 i = 0; i < sketch->nr_words; i++)
 		cr_assert_eq(sketch->word[i], ~0ull, "no counter runs over into the next");
 	while (sketch->nr_added < 6 * sketch->window) {
 		random = random * 6364136223846793005ull + 1442695040888963407ull;
-		sketch_note(sketch, &batch, random >> 61 ? mix(1000 + (random >> 33) % 32) : mix(7));
+		sketch_add(sketch, random >> 61 ? mix(1000 + (random >> 33) % 32) : mix(7));
 	}
 	cr_expect_geq(sketch_estimate(sketch, mix(7)), SKETCH_MAX / 2, "halved just now, perhaps");
 	cr_expect_leq(sketch_estimate(sketch, mix(8)), 1, "%u", sketch_estimate(sketch, mix(8)));
-	kv_free(sketch);
-}
-
-struct adder {
-	struct sketch *sketch;
-	u32 first;
-};
-
-static void *add(void *arg)
-{
-	struct adder *adder = arg;
-	struct sketch_batch batch = { 0 };
-
-	for (u32 i = 0; i < 20000; i++)
-		sketch_note(adder->sketch, &batch, mix(adder->first + i % 1000));
-	sketch_flush(adder->sketch, &batch);
-	return NULL;
-}
-
-/* Each thread has keys of its own, which share words: no count is lost, and each word halved once. */
-Test(evict_sketch, threads_do_not_lose_counts)
-{
-	struct sketch *sketch = make(CAPACITY);
-	struct adder adder[4];
-	pthread_t thread[4];
-
-	for (u32 i = 0; i < 4; i++) {
-		adder[i] = (struct adder){ sketch, 1000 * i };
-		cr_assert_eq(pthread_create(&thread[i], NULL, add, &adder[i]), 0);
-	}
-	for (u32 i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
-	cr_expect_eq(sketch->nr_added, 80000);
-	for (u32 key = 0; key < 4000; key++)
-		cr_expect_eq(sketch_estimate(sketch, mix(key)), SKETCH_MAX);
 	kv_free(sketch);
 }

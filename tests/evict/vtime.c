@@ -3,6 +3,7 @@
 #include <kv/bits.h>
 
 #include "evict/vtime.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 
 #define NR	40u
@@ -10,7 +11,7 @@
 /* Smaller ranks first; of one rank, smaller places. */
 struct place {
 	bool in;
-	u64 rank;		/* 0: before all buckets; else the bucket, and 1 */
+	u64 rank;		/* the bucket */
 	s64 place;
 };
 
@@ -22,17 +23,12 @@ struct ring {
 	u64 random;
 };
 
-static u32 below(struct ring *ring, u32 limit)
-{
-	ring->random = ring->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (ring->random >> 33) % limit;
-}
-
 static void ring_init(struct ring *ring, u64 seed)
 {
-	*ring = (struct ring){ .vtime = kv_alloc(vtime_bytes(NR)), .random = seed };
+	*ring = (struct ring){ .vtime = kv_alloc(sizeof(struct vtime) + vtime_bytes(NR)),
+			       .random = seed };
 	cr_assert(ring->vtime);
-	vtime_init(ring->vtime, NR);
+	vtime_init(ring->vtime, NR, ring->vtime + 1);
 }
 
 static u32 first_of(const struct ring *ring)
@@ -58,15 +54,12 @@ static u64 in_window(const struct ring *ring, u64 bucket)
 
 static void enter(struct ring *ring, u32 block)
 {
-	u64 bucket = ring->base + below(ring, 5000) - min(ring->base, 300ull);
+	u64 bucket = ring->base + any_of(&ring->random, 5000) - min(ring->base, 300ull);
 	struct place *place = &ring->block[block];
-	u32 how = below(ring, 8);
+	u32 how = any_of(&ring->random, 8);
 
-	*place = (struct place){ true, in_window(ring, bucket) + 1, ++ring->last };
-	if (how == 0) {
-		place->rank = 0;
-		vtime_enter_first(ring->vtime, block);
-	} else if (how == 1) {
+	*place = (struct place){ true, in_window(ring, bucket), ++ring->last };
+	if (how == 1) {
 		place->place = --ring->first;
 		vtime_enter_front(ring->vtime, block, bucket);
 	} else {
@@ -82,7 +75,7 @@ static u32 last_before(const struct ring *ring, u64 rank)
 	for (u32 i = 0; i < NR; i++) {
 		const struct place *a = &ring->block[i], *b = last == KV_NONE ? a : &ring->block[last];
 
-		if (a->in && a->rank && a->rank < rank &&
+		if (a->in && a->rank < rank &&
 		    (last == KV_NONE || a->rank > b->rank ||
 		     (a->rank == b->rank && a->place > b->place)))
 			last = i;
@@ -95,11 +88,11 @@ static void advance(struct ring *ring)
 {
 	u32 block;
 
-	ring->base += below(ring, 2000);
+	ring->base += any_of(&ring->random, 2000);
 	vtime_advance(ring->vtime, ring->base);
-	for (block = last_before(ring, ring->base + 1); block != KV_NONE;
-	     block = last_before(ring, ring->base + 1)) {
-		ring->block[block].rank = ring->base + 1;
+	for (block = last_before(ring, ring->base); block != KV_NONE;
+	     block = last_before(ring, ring->base)) {
+		ring->block[block].rank = ring->base;
 		ring->block[block].place = --ring->first;
 	}
 }
@@ -110,15 +103,15 @@ static void take_and_undo(struct ring *ring)
 	u32 taken[NR], nr = 0;
 
 	while (nr < NR && ring->vtime->nr) {
-		u32 block = below(ring, NR);
+		u32 block = any_of(&ring->random, NR);
 
-		if (below(ring, 2)) {
+		if (any_of(&ring->random, 2)) {
 			taken[nr++] = vtime_pick(ring->vtime);
 		} else if (vtime_has(ring->vtime, block)) {
 			vtime_take(ring->vtime, block);
 			taken[nr++] = block;
 		}
-		if (!below(ring, 20))
+		if (!any_of(&ring->random, 20))
 			break;
 	}
 	cr_assert_eq(vtime_check(ring->vtime), 0);
@@ -149,7 +142,7 @@ Test(evict_vtime, is_a_sorted_table)
 
 	ring_init(&ring, 11);
 	for (u32 i = 0; i < 4000; i++) {
-		u32 block = below(&ring, NR), what = below(&ring, 40);
+		u32 block = any_of(&ring.random, NR), what = any_of(&ring.random, 40);
 
 		if (what == 0) {
 			advance(&ring);
@@ -181,6 +174,30 @@ Test(evict_vtime, a_block_taken_before_others_changed_goes_before_all)
 	cr_expect_eq(vtime_pick(ring.vtime), 0);
 	cr_expect_eq(vtime_pick(ring.vtime), 3);
 	kv_free(ring.vtime);
+}
+
+/* A victim whose entry is worn out is not put back: those taken before it are, where they were. */
+Test(evict_vtime, victims_come_back_although_a_later_one_does_not)
+{
+	static const u32 taken[][3] = { { 0, 1, 2 }, { 1, 0, 2 }, { 2, 1, 0 }, { 1, 2, 0 } };
+
+	for (u32 i = 0; i < ARRAY_SIZE(taken); i++) {
+		struct ring ring;
+
+		ring_init(&ring, 1);
+		for (u32 block = 0; block < 3; block++)
+			vtime_enter(ring.vtime, block, 10);
+		for (u32 k = 0; k < 3; k++)
+			vtime_take(ring.vtime, taken[i][k]);
+		for (u32 k = 2; k--;)
+			vtime_unpick(ring.vtime, taken[i][k]);
+		cr_expect_eq(vtime_check(ring.vtime), 0, "case %u", i);
+		for (u32 block = 0; block < 3; block++)
+			if (block != taken[i][2])
+				cr_expect_eq(vtime_pick(ring.vtime), block, "case %u", i);
+		cr_expect_eq(vtime_pick(ring.vtime), KV_NONE, "case %u", i);
+		kv_free(ring.vtime);
+	}
 }
 
 Test(evict_vtime, check_notices_what_contradicts_itself)

@@ -8,6 +8,8 @@
  * of each of its blocks. After each call the pool must be valid, ranges must have their length and
  * content, and a call that failed must have left every block and count as it was.
  */
+#include <kv/zone.h>
+
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	80u
@@ -36,8 +38,6 @@ static struct fuzz {
 
 	struct model_range range[MAX_RANGES];
 	u32 nr_ranges;
-	kvmm_mut_t mut[MAX_CACHED];
-	u32 nr_muts;
 	kvmm_ref_t ref[MAX_CACHED];
 	u32 nr_refs;
 	kvmm_range_t stale[MAX_STALE];
@@ -143,7 +143,7 @@ static void check_all(void)
 	}
 	require(!kvmm_pool_get_stat(f.pool, &stat));
 	require(stat.nr_ranges == f.nr_ranges && stat.nr_state[KVMM_BLOCK_RANGE] == sum);
-	require(stat.nr_state[KVMM_BLOCK_PRIVATE] == f.nr_muts);
+	require(!stat.nr_state[KVMM_BLOCK_PRIVATE]);
 }
 
 /* ---- handles ---- */
@@ -166,9 +166,10 @@ static struct model_range *any_range(kvmm_range_t *range)
 	return NULL;
 }
 
-static void expect_refused(int err)
+static int refused(int err)
 {
 	expect(err, -ESTALE, -EINVAL);
+	return err;
 }
 
 static void forget_range(struct model_range *r)
@@ -218,10 +219,8 @@ static int free_range(void)
 	struct model_range *r = any_range(&range);
 	int err = kvmm_range_free(f.pool, range);
 
-	if (!r) {
-		expect_refused(err);
-		return err;
-	}
+	if (!r)
+		return refused(err);
 	require(err == (r->refs == 1 && r->pins ? -EBUSY : 0));
 	if (!err)
 		put_range(r);
@@ -236,10 +235,8 @@ static int get_or_pin(void)
 	int err = what == 0 ? kvmm_range_get(f.pool, range) :
 		  what == 1 ? kvmm_range_pin(f.pool, range) : kvmm_range_unpin(f.pool, range);
 
-	if (!r) {
-		expect_refused(err);
-		return err;
-	}
+	if (!r)
+		return refused(err);
 	require(err == (what == 2 && !r->pins ? -EINVAL : 0));
 	if (what == 0)
 		r->refs++;
@@ -257,10 +254,8 @@ static int grow_range(void)
 	u32 nr = any_nr();
 	int err = kvmm_range_grow(f.pool, range, nr);
 
-	if (!r) {
-		expect_refused(err);
-		return err;
-	}
+	if (!r)
+		return refused(err);
 	expect(err, 0, -EINVAL, -ENOSPC, -ENOMEM);
 	if (err)
 		return err;
@@ -278,10 +273,8 @@ static int shrink_range(void)
 	int err = front ? kvmm_range_shrink_front(f.pool, range, nr) :
 			  kvmm_range_shrink(f.pool, range, nr);
 
-	if (!r) {
-		expect_refused(err);
-		return err;
-	}
+	if (!r)
+		return refused(err);
 	expect(err, 0, -EINVAL, -EBUSY, -EOPNOTSUPP);
 	if (err)
 		return err;
@@ -302,10 +295,8 @@ static int split_range(void)
 	if (f.nr_ranges == MAX_RANGES)
 		return 0;
 	err = kvmm_range_split(f.pool, range, at, &tail);
-	if (!r) {
-		expect_refused(err);
-		return err;
-	}
+	if (!r)
+		return refused(err);
 	expect(err, 0, -EINVAL, -EBUSY, -EOPNOTSUPP, -ENOMEM);
 	if (err)
 		return err;
@@ -350,152 +341,41 @@ static int walk_ranges(void)
 
 /* ---- cached blocks ---- */
 
-static kvmm_key_t any_key(void)
-{
-	return (kvmm_key_t){ { any(NR_KEYS) } };
-}
-
-static void fill_keys(kvmm_key_t *key, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		key[i] = any_key();
-}
-
-static int acquire_blocks(void)
-{
-	kvmm_key_t key[MAX_BATCH], evicted[MAX_BLOCKS];
-	kvmm_ref_t hit[MAX_BATCH];
-	kvmm_mut_t fresh[MAX_BLOCKS];
-	struct kvmm_acquire_args req = {
-		.keys = key, .nr_keys = any(MAX_BATCH + 1), .max_hits = any(MAX_BATCH + 1),
-		.nr_blocks = any(2) ? any(MAX_BLOCKS) : any(MAX_BATCH), .hits = hit,
-		.fresh = fresh, .evicted = any(2) ? evicted : NULL,
-	};
-	int err;
-
-	fill_keys(key, req.nr_keys);
-	if (f.nr_muts + req.nr_blocks > MAX_CACHED || f.nr_refs + MAX_BATCH > MAX_CACHED)
-		return 0;
-	err = kvmm_acquire(f.pool, &req);
-	expect(err, 0, -EINVAL, -ENOSPC);
-	if (err)
-		return err;
-	require(req.nr_hits <= min(req.nr_keys, req.max_hits));
-	require(req.nr_fresh + req.nr_hits == req.nr_blocks && req.nr_evicted <= req.nr_fresh &&
-		!req.nr_untold);
-	memcpy(f.ref + f.nr_refs, hit, req.nr_hits * sizeof(*hit));
-	memcpy(f.mut + f.nr_muts, fresh, req.nr_fresh * sizeof(*fresh));
-	f.nr_refs += req.nr_hits;
-	f.nr_muts += req.nr_fresh;
-	return err;
-}
-
-static int match_keys(void)
-{
-	kvmm_key_t key[MAX_BATCH];
-	kvmm_ref_t hit[MAX_BATCH];
-	u32 nr = any(MAX_BATCH + 1);
-	int len, err;
-
-	if (f.nr_refs + nr > MAX_CACHED)
-		return 0;
-	fill_keys(key, nr);
-	len = kvmm_match_len(f.pool, key, nr);
-	err = kvmm_match(f.pool, key, nr, hit);
-	require(err == len && len >= 0 && len <= (int)nr);
-	memcpy(f.ref + f.nr_refs, hit, len * sizeof(*hit));
-	f.nr_refs += len;
-	return min(err, 0);
-}
-
-/* Handles of the model, last first, one of them sometimes spoilt; true if they are all good. */
-static bool any_muts(kvmm_mut_t *mut, u32 *nr)
-{
-	*nr = any(MAX_BATCH);
-	*nr = min(*nr, f.nr_muts);
-	memcpy(mut, f.mut + f.nr_muts - *nr, *nr * sizeof(*mut));
-	if (!*nr || any(4))
-		return true;
-	if (any(2) && *nr > 1)
-		mut[any(*nr - 1)] = mut[*nr - 1];
-	else
-		mut[any(*nr)].gen += 1 + any(255);
-	return false;
-}
-
-static int register_blocks(void)
-{
-	kvmm_mut_t mut[MAX_BATCH];
-	kvmm_ref_t ref[MAX_BATCH];
-	kvmm_key_t key[MAX_BATCH];
-	u32 nr;
-	int err;
-	bool good = any_muts(mut, &nr);
-
-	if (f.nr_refs + nr > MAX_CACHED)
-		return 0;
-	fill_keys(key, nr);
-	err = kvmm_register(f.pool, mut, key, nr, ref);
-	if (!good) {
-		expect_refused(err);
-		return err;
-	}
-	require(!err);
-	f.nr_muts -= nr;
-	memcpy(f.ref + f.nr_refs, ref, nr * sizeof(*ref));
-	f.nr_refs += nr;
-	for (u32 i = 0; i < nr; i++)
-		expect_refused(kvmm_block_of_mut(f.pool, mut[i]));
-	return err;
-}
-
-static int free_blocks(void)
-{
-	kvmm_mut_t mut[MAX_BATCH];
-	u32 nr;
-	bool good = any_muts(mut, &nr);
-	int err = kvmm_free(f.pool, mut, nr);
-
-	if (!good) {
-		expect_refused(err);
-		return err;
-	}
-	require(!err);
-	f.nr_muts -= nr;
-	if (nr)
-		expect_refused(kvmm_free(f.pool, mut, nr));
-	return err;
-}
-
-static int put_blocks(void)
-{
-	kvmm_ref_t ref[MAX_BATCH];
-	u32 nr = any(MAX_BATCH);
-	int err;
-
-	nr = min(nr, f.nr_refs);
-	memcpy(ref, f.ref + f.nr_refs - nr, nr * sizeof(*ref));
-	if (nr && !any(5)) {
-		ref[any(nr)].gen += 1 + any(255);
-		expect_refused(kvmm_put_many(f.pool, ref, nr));
-		return 0;
-	}
-	err = kvmm_put_many(f.pool, ref, nr);
-	require(!err);
-	f.nr_refs -= nr;
-	return err;
-}
-
-static int hint_or_look(void)
+/* Something that ranges evict, and something that they must not. What is refused here is cache_fuzz's. */
+static int use_cache(void)
 {
 	u64 when[MAX_BATCH] = { any(256) };
-	u32 nr = min(f.nr_refs, MAX_BATCH);
+	kvmm_key_t key[MAX_BATCH];
+	kvmm_ref_t ref[MAX_BATCH];
+	kvmm_mut_t fresh[MAX_BATCH];
+	u32 nr = any(MAX_BATCH + 1);
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
+					 .hits = ref, .fresh = fresh };
+	int err, len;
 
-	expect(kvmm_hint(f.pool, f.ref + f.nr_refs - nr, when, nr), 0, -EOPNOTSUPP);
-	for (u32 i = 0; i < f.nr_refs; i++)
-		require(kvmm_block_of_ref(f.pool, f.ref[i]) < (int)f.nr_blocks);
-	for (u32 i = 0; i < f.nr_muts; i++)
-		require(kvmm_block_of_mut(f.pool, f.mut[i]) >= 0);
+	if (f.nr_refs + nr > MAX_CACHED) {
+		require(!kvmm_put_many(f.pool, f.ref, f.nr_refs));
+		f.nr_refs = 0;
+		return 0;
+	}
+	for (u32 i = 0; i < nr; i++)
+		key[i] = (kvmm_key_t){ { any(NR_KEYS) } };
+	len = kvmm_match_len(f.pool, key, nr);
+	err = kvmm_acquire(f.pool, &req);
+	expect(err, 0, -ENOSPC);
+	if (err)
+		return err;
+	require((int)req.nr_hits == len && req.nr_fresh + req.nr_hits == nr);
+	require(!kvmm_register(f.pool, fresh, key + len, nr - len, ref + len));
+	for (u32 i = 0; i < nr; i++)
+		require(kvmm_block_of_ref(f.pool, ref[i]) < (int)f.nr_blocks);
+	expect(kvmm_advise_many(f.pool, ref, KVMM_ADVISE_NEXT_USE, when, nr), 0, -EOPNOTSUPP);
+	if (any(3)) {
+		require(!kvmm_put_many(f.pool, ref, nr));
+		return 0;
+	}
+	memcpy(f.ref + f.nr_refs, ref, nr * sizeof(*ref));
+	f.nr_refs += nr;
 	return 0;
 }
 
@@ -521,20 +401,13 @@ static int compact(void)
 
 static int look_around(void)
 {
-	struct kvmm_zone *zone = kvmm_pool_zone(f.pool);
-	char map[40];
-	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
+	struct kv_zone *zone = kv_pool_zone(f.pool);
 	u32 nr = any_nr();
 
-	require(!kvmm_pool_map(f.pool, map, sizeof(map) - 1));
-	require(strlen(map) == sizeof(map) - 1);
-	require(!kvmm_zone_buddyinfo(zone, counts));
-	if (nr && nr <= f.nr_blocks) {
-		require(kvmm_zone_unusable(zone, nr) >= 0);
-		require(kvmm_zone_fragmentation(zone, nr) >= -1000000);
-	} else {
-		require(kvmm_zone_unusable(zone, nr) == -EINVAL);
-	}
+	if (nr && nr <= f.nr_blocks)
+		require(kv_zone_unusable(zone, nr) >= 0);
+	else
+		require(kv_zone_unusable(zone, nr) == -EINVAL);
 	return 0;
 }
 
@@ -551,12 +424,6 @@ static int access_content(void)
 	return 0;
 }
 
-static int fail_soon(void)
-{
-	fail_soon_within(4);
-	return 0;
-}
-
 static int take_null(void)
 {
 	require(kvmm_pool_create(NULL, NULL) == -EINVAL);
@@ -570,30 +437,17 @@ static int take_null(void)
 	require(kvmm_put_many(NULL, NULL, 0) == -EINVAL);
 	require(kvmm_pool_compact(f.pool, NULL) == -EINVAL);
 	require(kvmm_pool_get_stat(NULL, NULL) == -EINVAL);
-	require(kvmm_pool_map(f.pool, NULL, 1) == -EINVAL);
 	kvmm_pool_destroy(NULL);
 	return 0;
 }
 
-typedef int (*call_fn)(void);
-
-static const call_fn calls[] = {
+static int (*const calls[])(void) = {
 	alloc_range, alloc_range, alloc_range, free_range, free_range, get_or_pin, grow_range,
 	shrink_range, split_range, free_sequence, walk_ranges, compact, look_around,
 	access_content, fail_soon, take_null,
+	use_cache, use_cache, use_cache, use_cache, reset_cache,
+#define NR_CACHE_CALLS	5u	/* the last ones */
 };
-
-static const call_fn cache_calls[] = {
-	acquire_blocks, acquire_blocks, match_keys, register_blocks, register_blocks,
-	free_blocks, put_blocks, put_blocks, hint_or_look, reset_cache,
-};
-
-static int call_any(void)
-{
-	u32 nr = ARRAY_SIZE(calls) + (f.has_cache ? ARRAY_SIZE(cache_calls) : 0), i = any(nr);
-
-	return i < ARRAY_SIZE(calls) ? calls[i]() : cache_calls[i - ARRAY_SIZE(calls)]();
-}
 
 /*
  * What fails has changed nothing; but a compaction that a budget ended has moved something, and
@@ -602,7 +456,7 @@ static int call_any(void)
 static void call_and_check(void)
 {
 	u64 everything = digest(true), counts = digest(false);
-	int err = call_any();
+	int err = calls[any(ARRAY_SIZE(calls) - (f.has_cache ? 0 : NR_CACHE_CALLS))]();
 
 	if (err) {
 		require(digest(false) == counts);
@@ -616,7 +470,7 @@ static void call_and_check(void)
 static const char *any_engine(void)
 {
 	const char *names[16];
-	u32 nr = kvmm_zone_engines(names, ARRAY_SIZE(names));
+	u32 nr = kv_zone_engines(names, ARRAY_SIZE(names));
 
 	return names[any(nr)];
 }
@@ -661,19 +515,23 @@ static int make_pool(void)
 	return kvmm_pool_create(&attr, &f.pool);
 }
 
-static void make_other(void)
+static int make_pools(void)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2, .name = "other" };
+	int err = make_pool();
 
+	if (err)
+		return err;
 	require(!kvmm_pool_create(&attr, &f.other));
 	require(!kvmm_range_alloc(f.other, 1, 0, &f.foreign));
+	return 0;
 }
 
 static void poison_and_check(void)
 {
 	u32 start;
 
-	if (!kvmm_zone_alloc(kvmm_pool_zone(f.pool), 1, &start) && !any(4)) {
+	if (!kv_zone_alloc(kv_pool_zone(f.pool), 1, &start) && !any(4)) {
 		int err = kvmm_validate(f.pool);
 
 		expect(err, 0, -EUCLEAN);	/* 0: an engine that rounds up */
@@ -685,19 +543,15 @@ static void poison_and_check(void)
 	}
 }
 
+static void end_pools(void)
+{
+	poison_and_check();
+	kvmm_pool_destroy(f.pool);
+	kvmm_pool_destroy(f.other);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	fuzz_begin(data, bytes);
-	make_other();
-	if (!make_pool()) {
-		while (fuzz.left)
-			call_and_check();
-		fake_env_fail(&fuzz.env, 0, false);
-		poison_and_check();
-		kvmm_pool_destroy(f.pool);
-	}
-	kvmm_pool_destroy(f.other);
-	fuzz_end();
-	return 0;
+	return fuzz_run(data, bytes, make_pools, call_and_check, end_pools);
 }

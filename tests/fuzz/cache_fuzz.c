@@ -412,7 +412,7 @@ static int tell(void)
 	u32 blocks[MAX_BATCH], what = any(4);
 	int err = what == 0 ? kvmm_touch_many(f.pool, ref, batch.nr) :
 		  what == 1 ? kvmm_set_reset(f.pool, ref, batch.nr, any(2)) :
-		  what == 2 ? kvmm_hint(f.pool, ref, when, batch.nr) :
+		  what == 2 ? kvmm_advise_many(f.pool, ref, KVMM_ADVISE_NEXT_USE, when, batch.nr) :
 			      kvmm_blocks_of_refs(f.pool, ref, batch.nr, blocks);
 
 	if (!batch.good)
@@ -494,12 +494,6 @@ static int move_or_take(void)
 	return 0;
 }
 
-static int fail_soon(void)
-{
-	fail_soon_within(8);
-	return 0;
-}
-
 static int (*const calls[])(void) = {
 	alloc, stage, stage, unstage, give_back, publish, publish, publish, register_blocks,
 	register_blocks, match, match, scan, acquire, acquire, acquire, get_or_pin, get_or_pin,
@@ -537,22 +531,25 @@ static int make_pool(void)
 	return kvmm_pool_create(&attr, &f.pool);
 }
 
-static void make_other(void)
+static int make_pools(void)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2, .policy = "lru",
 				       .name = "other" };
 	kvmm_mut_t mut;
+	int err = make_pool();
 
+	if (err)
+		return err;
 	require(!kvmm_pool_create(&attr, &f.other));
 	require(!kvmm_alloc(f.other, 1, &mut));
 	f.foreign = (struct handle){ mut.index, mut.gen };
+	return 0;
 }
 
-static void give_all_back(void)
+static void end_pools(void)
 {
 	struct kvmm_pool_stat stat;
 
-	fake_env_fail(&fuzz.env, 0, false);
 	require(!kvmm_free(f.pool, (kvmm_mut_t *)f.held[MUT].handle, f.held[MUT].nr));
 	require(!kv_free_staged(f.pool, (kvmm_staged_t *)f.held[STAGED].handle,
 				  f.held[STAGED].nr));
@@ -564,20 +561,12 @@ static void give_all_back(void)
 	require(kvmm_reset_cache(f.pool) >= 0);
 	require(!kvmm_validate(f.pool));
 	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
+	kvmm_pool_destroy(f.pool);
+	kvmm_pool_destroy(f.other);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	fuzz_begin(data, bytes);
-	make_other();
-	if (!make_pool()) {
-		while (fuzz.left)
-			call_and_check();
-		give_all_back();
-		kvmm_pool_destroy(f.pool);
-	}
-	kvmm_pool_destroy(f.other);
-	fuzz_end();
-	return 0;
+	return fuzz_run(data, bytes, make_pools, call_and_check, end_pools);
 }

@@ -117,7 +117,7 @@ static int do_watch(void *ctx)
 	return WATCH;
 }
 
-static int do_admit(void *ctx, int fd)
+static int do_accept(void *ctx, int fd, bool root_too)
 {
 	for (u32 i = 0; i < NR_CLIENTS && nr_coming; i++) {
 		char *told = client[i].told;
@@ -217,7 +217,7 @@ static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, i
 
 static const struct kv_sock_ops sockets = {
 	.folder = do_folder, .listen = do_listen, .unlink = do_unlink, .watch = do_watch,
-	.admit = do_admit, .connect = do_connect, .close = do_close, .send = do_send, .recv = do_recv,
+	.accept = do_accept, .connect = do_connect, .close = do_close, .send = do_send, .recv = do_recv,
 	.watch_set = do_set, .watch_del = do_del, .watch_wait = do_wait, .hang_up = do_hang_up,
 };
 
@@ -247,7 +247,7 @@ static void say_word(struct client *c, const char *word)
 
 static void say_command(struct client *c)
 {
-	const struct kv_command_set *set = kv_command_sets[any(kv_nr_command_sets)];
+	const struct kv_command_set *set = kv_command_sets[any(KV_NR_COMMAND_SETS)];
 	u32 nr = 0;
 
 	while (set->commands[nr].name)
@@ -288,7 +288,7 @@ static void step(void)
 	case 6: fake_env_advance(&fuzz.env, 1000000ull << any(17)); break;
 	case 7: c->has_ended |= !any(8); break;
 	case 8: c->is_broken |= !any(8); break;
-	case 9: fail_soon_within(16); break;
+	case 9: fail_soon(); break;
 	case 10: use_pools(); break;
 	case 11: say_command(c); say(c, "\n", 1); break;
 	}

@@ -3,24 +3,21 @@
  * Any bytes as lines of events, and as batches for tools. What is a line is written as it was read; all
  * lines of an input, one after the other, become a trace within the limits of traces, or none.
  */
-#include <kvmm/ext/publisher.h>
+#include <kvmm/ext/control.h>
 
+#include "tests/fuzz/require.h"
 #include "tools/replay/maps.c"
 #include "tools/replay/trace.c"
+#include "tools/report/scan.c"
 #include "tools/plain.c"
+#include "tools/tool.c"
+#include "tools/events/unpack.c"
+#include "tools/events/wire_read.c"
 
 #include "tools/trace/collect.c"
 #define bucket_of group_bucket_of
 #define make_room group_make_room
 #include "tools/trace/fold.c"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* Leading zeros are read, and not written. */
 static void check_text(const struct kvmm_event *event)
@@ -82,13 +79,13 @@ static void read_lines_as(const uint8_t *data, size_t bytes, bool from_lookups)
 /* A copy of just the size, and room of just the size. */
 static void decode(const uint8_t *data, size_t bytes)
 {
-	struct kvmm_wire_batch batch = { .size = sizeof(batch) };
+	struct wire_batch batch = { 0 };
 	u8 *copy = malloc(bytes ? bytes : 1);
 	int64_t used, again;
 
 	require(copy);
 	memcpy(copy, data, bytes);
-	used = kvmm_wire_decode(copy, bytes, &batch);
+	used = wire_read(copy, bytes, &batch);
 	require(used <= (int64_t)bytes);
 	if (used == -ENOSPC) {
 		require(batch.nr_events <= bytes && batch.nr_hashes <= bytes && batch.nr_tokens <= bytes);
@@ -99,10 +96,10 @@ static void decode(const uint8_t *data, size_t bytes)
 		batch.max_events = batch.nr_events;
 		batch.max_hashes = batch.nr_hashes;
 		batch.max_tokens = batch.nr_tokens;
-		again = kvmm_wire_decode(copy, bytes, &batch);
+		again = wire_read(copy, bytes, &batch);
 		require(again > 0 && again <= (int64_t)bytes);
 		for (u32 i = 0; i < batch.nr_events; i++) {
-			const struct kvmm_wire_event *event = &batch.event[i];
+			const struct wire_event *event = &batch.event[i];
 
 			require((u64)event->first_hash + event->nr_hashes <= batch.nr_hashes);
 			require((u64)event->first_token + event->nr_tokens <= batch.nr_tokens);

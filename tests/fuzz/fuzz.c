@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/fuzz/fuzz.h"
 
 struct fuzz_input fuzz;
@@ -14,16 +11,24 @@ void fuzz_begin(const uint8_t *data, size_t bytes)
 	fake_env_install(&fuzz.env);
 }
 
+int fuzz_run(const uint8_t *data, size_t bytes, int (*make)(void), void (*call)(void),
+	     void (*end)(void))
+{
+	fuzz_begin(data, bytes);
+	if (!make()) {
+		while (fuzz.left)
+			call();
+		fake_env_fail(&fuzz.env, 0, false);
+		end();
+	}
+	fuzz_end();
+	return 0;
+}
+
 void fuzz_end(void)
 {
 	require(!fuzz.env.nr_live && !fuzz.env.nr_bad_frees);
 	fake_env_remove(&fuzz.env);
-}
-
-void fuzz_fail(const char *file, int line, const char *what)
-{
-	fprintf(stderr, "%s:%d: %s\n", file, line, what);
-	abort();
 }
 
 u32 any(u32 below)
@@ -34,9 +39,10 @@ u32 any(u32 below)
 	return *fuzz.data++ % below;
 }
 
-void fail_soon_within(u32 most)
+int fail_soon(void)
 {
-	fake_env_fail(&fuzz.env, 1 + any(most), any(2));
+	fake_env_fail(&fuzz.env, 1 + any(8), any(2));
+	return 0;
 }
 
 bool is_one_of(int err, const int *allowed, u32 nr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzzers of calls share: bytes that decide, a host that runs out of memory, and how to fail.
+ * What the fuzzers of calls share: bytes that decide, and a host that runs out of memory.
  *
  * One input is one run:
  *
@@ -12,11 +12,10 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include <string.h>
-
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/fuzz/require.h"
 #include "tests/support/fake_env.h"
 
 struct fuzz_input {
@@ -27,23 +26,17 @@ struct fuzz_input {
 
 extern struct fuzz_input fuzz;
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 void fuzz_begin(const uint8_t *data, size_t bytes);
 void fuzz_end(void);
 
-void fuzz_fail(const char *file, int line, const char *what) __attribute__((noreturn));
-
-#define require(holds)							\
-	do {								\
-		if (!(holds))						\
-			fuzz_fail(__FILE__, __LINE__, #holds);		\
-	} while (0)
+/* The same with calls until the input ends; no memory fails in @end. @make: 0, or there is nothing to call. */
+int fuzz_run(const uint8_t *data, size_t bytes, int (*make)(void), void (*call)(void),
+	     void (*end)(void));
 
 /* One byte of the input; 0 when it has ended. */
 u32 any(u32 below);
-/* The n-th allocation from now fails, n below @most; perhaps all behind it as well. */
-void fail_soon_within(u32 most);
+/* One of the next 8 allocations fails; perhaps all behind it as well. 0: a call that does not fail. */
+int fail_soon(void);
 
 bool is_one_of(int err, const int *allowed, u32 nr);
 

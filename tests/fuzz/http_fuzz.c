@@ -3,19 +3,8 @@
  * Any bytes as a request for metrics. However they are cut into pieces the answer is the same; what is
  * accepted begins as a request must; and a request that is too long does not wait for its end.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/require.h"
 #include "tools/stat/http.c"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* In memory of just that size, so that nothing behind it is read. */
 static enum http_status read_first(const uint8_t *data, size_t bytes, struct http_request *request)

@@ -6,24 +6,17 @@
  * block once.
  */
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include <kvmm/ext/control.h>
+
+#include "tests/fuzz/require.h"
 #include "tools/client/table.c"
 #include "tools/dump/depth.h"
 #include "tools/dump/fetch.c"
 #include "tools/report/recording.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 static const uint8_t *at;
 static size_t left;
-
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* ---- the engine ---- */
 

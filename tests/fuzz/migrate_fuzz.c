@@ -7,21 +7,17 @@
  * frame is reached. Nothing may be found under a name, or lost, that a checksum does not vouch for: a
  * giver that lies is no better than one that is silent.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <kv/sock.h>
 
+#include "tests/fuzz/require.h"
 #include "net/wire.h"
 #include "tests/net/util.h"
 
 #define NR_BLOCKS	32u
 #define MAX_STREAM	(256u << 10)
 #define FD		1000		/* of the socket; nobody looks at it */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static struct {
 	u8 stream[MAX_STREAM];
@@ -51,7 +47,7 @@ static void fake_unlink(void *ctx, const char *path)
 {
 }
 
-static int fake_accept(void *ctx, int fd)
+static int fake_accept(void *ctx, int fd, bool root_too)
 {
 	if (f.accepted)
 		return -EAGAIN;
@@ -127,7 +123,7 @@ static int fake_watch(void *ctx)
 	return FD + 2;
 }
 
-static int fake_watch_add(void *ctx, int watch, int fd)
+static int fake_watch_set(void *ctx, int watch, int fd, u32 events, bool is_new)
 {
 	return 0;
 }
@@ -145,7 +141,7 @@ static void install(void)
 	fake.send = fake_send;
 	fake.recv = fake_recv;
 	fake.watch = fake_watch;
-	fake.watch_add = fake_watch_add;
+	fake.watch_set = fake_watch_set;
 	kv_sock_set(&fake);
 }
 
@@ -209,8 +205,8 @@ static void fuzz_taker(struct kvmm_pool *pool)
 
 static void fuzz_giver(struct kvmm_pool *pool, bool keys)
 {
-	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool };
-	struct kvmm_migrate_link *link;
+	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool,
+					  .target = "/nowhere/s" };
 	struct kvmm_migrate *job;
 	kvmm_ref_t refs[6];
 	bool gone;
@@ -224,14 +220,11 @@ static void fuzz_giver(struct kvmm_pool *pool, bool keys)
 	} else {
 		attr.range = net_range(pool, 7, 6, 1);
 	}
-	must(!kvmm_migrate_connect(pool, "/nowhere/s", &link), "connect");
-	attr.link = link;
 	must(!kvmm_migrate_start(&attr, &job), "start");
 	for (u32 i = 0; i < 200 && kvmm_migrate_poll(job) == -EINPROGRESS; i++)
 		;
 	gone = kvmm_migrate_poll(job) == 0;
 	kvmm_migrate_free(job);
-	kvmm_migrate_disconnect(link);
 	must(!kvmm_validate(pool), "pool");
 	if (keys)
 		must(net_cached(pool, 0, 6) == (gone ? 0 : 6) && !kvmm_put_many(pool, refs, 6), "keys");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Any bytes as a hostile user of what pools can do besides handing out blocks: holds, owners and leases,
- * gangs, steps and moves beside them, background compaction, classes, limits, promises. Each byte
+ * gangs, steps and moves beside them, classes, limits, promises. Each byte
  * string is a pool, and then calls with handles that are good, stale, of another kind or invented,
  * sizes and flags that nobody has heard of, some of them with the host out of memory.
  *
@@ -9,8 +9,10 @@
  * pool must be valid; what failed must have left as many blocks in each state as there were. In the end
  * everything is given back, and nothing may be left.
  */
-#include "pool/class.h"
+#include <kv/env.h>
+
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/lease.h"
 
 #define MAX_BLOCKS	96u
 #define MAX_HELD	200u
@@ -26,18 +28,19 @@ struct handle {
 	u32 gen;
 };
 
-enum kind { MUT, REF, RANGE, HOLD, GANG, STREAM, PROMISE, NR_KINDS };
+enum kind { MUT, REF, RANGE, HOLD, STREAM, PROMISE, NR_KINDS };
 
 struct list {
 	struct handle handle[MAX_HELD];
-	u64 more[MAX_HELD];		/* of a stream: the open step, and whether there is one; */
-	bool flag[MAX_HELD];		/* of a gang: private blocks, how many of them */
+	u64 more[MAX_HELD];		/* of a stream: the open step, and */
+	bool flag[MAX_HELD];		/* whether there is one */
 	u32 nr;
 };
 
 static struct fuzz {
 	struct kvmm_pool *pool, *other;
-	struct kvmm_gangs *gangs;
+	struct kvmm_gang *gang;		/* reserved, or NULL */
+	u64 gang_wants;
 	u32 nr_blocks, nr_quiet;
 	u64 now;
 	struct list list[NR_KINDS];
@@ -288,26 +291,26 @@ static int change_range(void)
 
 /* ---- holds ---- */
 
-static struct kvmm_hold_attr some_hold(const struct kvmm_prefix *prefix)
+static struct kvmm_lease_attr some_hold(const struct kvmm_prefix *prefix)
 {
 	static const char *const text[] = { NULL, "", "why", "much longer than any text of a hold may be" };
 
-	return (struct kvmm_hold_attr){ .size = some_size(sizeof(struct kvmm_hold_attr)),
+	return (struct kvmm_lease_attr){ .size = some_size(sizeof(struct kvmm_lease_attr)),
 					.prefix = prefix, .owner = any(3), .text = text[any(4)],
 					.lease_ns = any(2) ? 0 : any(8) * SECOND,
-					.reason = any(KVMM_NR_HOLD_REASONS + 1), .flags = any(9) };
+					.reason = any(KVMM_NR_LEASE_REASONS + 1), .flags = any(9) };
 }
 
 static int hold_keys(void)
 {
 	struct kvmm_prefix prefix = some_prefix();
-	struct kvmm_hold_attr attr = some_hold(any(16) ? &prefix : NULL);
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr attr = some_hold(any(16) ? &prefix : NULL);
+	kvmm_lease_t hold;
 	int nr;
 
 	if (!has_room(HOLD, 1))
 		return 0;
-	nr = kvmm_hold(f.pool, &attr, &hold);
+	nr = kvmm_lease_take(f.pool, &attr, &hold);
 	if (nr <= 0) {
 		expect(nr, -ENOENT, -EBUSY, -E2BIG, -ENOMEM, -EINVAL);
 		return nr;
@@ -318,15 +321,15 @@ static int hold_keys(void)
 
 static int hold_refs(void)
 {
-	struct kvmm_hold_attr attr = some_hold(NULL);
+	struct kvmm_lease_attr attr = some_hold(NULL);
 	kvmm_ref_t ref[MAX_BATCH];
 	u32 nr = some_refs(ref);
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 	int err;
 
 	if (!has_room(HOLD, 1))
 		return 0;
-	err = kvmm_hold_take(f.pool, &attr, ref, nr, &hold);
+	err = lease_refs(f.pool, &attr, ref, nr, &hold);
 	expect(err, 0, -EBUSY, -E2BIG, -ENOMEM, -EINVAL);
 	if (err)
 		return err;
@@ -337,15 +340,15 @@ static int hold_refs(void)
 
 static int hold_range(void)
 {
-	struct kvmm_hold_attr attr = some_hold(NULL);
+	struct kvmm_lease_attr attr = some_hold(NULL);
 	u32 at;
 	struct handle handle = some(RANGE, &at);
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 	int err;
 
 	if (!has_room(HOLD, 1))
 		return 0;
-	err = done(at, kvmm_hold_range(f.pool, &attr, AS(kvmm_range_t, handle), &hold));
+	err = done(at, lease_range(f.pool, &attr, AS(kvmm_range_t, handle), &hold));
 	if (!err)
 		keep(HOLD, &hold);
 	return err;
@@ -355,12 +358,12 @@ static int change_hold(void)
 {
 	u32 at;
 	struct handle handle = some(HOLD, &at);
-	kvmm_hold_t hold = AS(kvmm_hold_t, handle);
+	kvmm_lease_t hold = AS(kvmm_lease_t, handle);
 	int err;
 
 	if (any(3))
-		return done(at, kvmm_hold_renew(f.pool, hold, any(4) * SECOND));
-	err = done(at, kvmm_hold_release(f.pool, hold));
+		return done(at, renew_lease(f.pool, hold, any(4) * SECOND));
+	err = done(at, drop_lease(f.pool, hold));
 	if (!err)
 		drop(HOLD, at);
 	return err;
@@ -368,26 +371,27 @@ static int change_hold(void)
 
 static int look_at_hold(void)
 {
-	struct kvmm_pin_addr addr[4];
-	struct kvmm_hold_info info[2];
+	struct kvmm_lease_addr addr[4];
+	struct kvmm_lease_info info[2];
 	kvmm_ref_t ref[3];
-	u32 at, cursor = any(4) ? 0 : any(256) << 24 | any(256), nr = 0;
+	u64 cursor = any(4) ? 0 : (u64)any(256) << 56 | any(256);
+	u32 at, nr = 0;
 	struct handle handle = some(HOLD, &at);
-	kvmm_hold_t hold = AS(kvmm_hold_t, handle);
+	kvmm_lease_t hold = AS(kvmm_lease_t, handle);
 	int ret;
 
-	(void)done(at, kvmm_hold_get_info(f.pool, hold, info));
-	(void)done(at, kvmm_hold_refs(f.pool, hold, ref, NULL, 3));
-	ret = kvmm_pin_addrs(f.pool, hold, addr, 4);
-	require(at != KV_NONE ? ret >= 0 || ret == -EPERM : ret == -ESTALE || ret == -EINVAL);
-	for (int i = 0; i < ret && i < 4; i++) {
-		require(!kvmm_pin_check(f.pool, &addr[i]));
+	(void)done(at, kvmm_lease_get_info(f.pool, hold, info));
+	(void)done(at, refs_of_lease(f.pool, hold, ref, 3));
+	ret = kvmm_lease_addrs(f.pool, hold, addr, 4);
+	require(at != KV_NONE ? ret >= 0 : ret == -ESTALE || ret == -EINVAL);
+	for (int i = 0; i < ret && i < 4 && addr[i].pool_id; i++) {
+		require(!kvmm_lease_check(f.pool, &addr[i]));
 		((u8 *)&addr[i])[any(sizeof(*addr))] ^= 1 + any(255);
-		require(kvmm_pin_check(f.pool, &addr[i]) <= 0);
+		require(kvmm_lease_check(f.pool, &addr[i]) <= 0);
 	}
-	while (!kvmm_hold_next(f.pool, &cursor, info))
+	while (!next_hold(f.pool, &cursor, info))
 		require(nr++ < f.list[HOLD].nr);
-	require(kvmm_block_holds(f.pool, &(kvmm_key_t){ { any(NR_KEYS) } }, NULL, info, 2) >= 0);
+	require(leases_of_key(f.pool, &(kvmm_key_t){ { any(NR_KEYS) } }, NULL, info, 2) >= 0);
 	return 0;
 }
 
@@ -396,13 +400,13 @@ static int look_at_hold(void)
 static bool is_there(enum kind kind, struct handle handle)
 {
 	struct kvmm_range_info range;
-	struct kvmm_hold_info hold;
+	struct kvmm_lease_info hold;
 
 	if (kind == MUT)
 		return kvmm_block_of_mut(f.pool, AS(kvmm_mut_t, handle)) >= 0;
 	if (kind == RANGE)
 		return !kvmm_range_get_info(f.pool, AS(kvmm_range_t, handle), &range);
-	return !kvmm_hold_get_info(f.pool, AS(kvmm_hold_t, handle), &hold);
+	return !kvmm_lease_get_info(f.pool, AS(kvmm_lease_t, handle), &hold);
 }
 
 static u32 prune(enum kind kind)
@@ -423,18 +427,15 @@ static int take_away(void)
 	int ret;
 	u32 nr;
 
-	switch (any(4)) {
+	switch (any(3)) {
 	case 0:
-		ret = kvmm_owner_release(f.pool, any(4));
+		ret = kvmm_lease_release(f.pool, any(4), NULL);
 		break;
 	case 1:
 		ret = kvmm_lease_expire(f.pool, f.now += any(4) * SECOND, NULL);
 		break;
-	case 2:
-		ret = kvmm_hold_expire(f.pool, f.now += any(4) * SECOND);
-		break;
 	default:
-		ret = kvmm_owner_renew(f.pool, any(4), any(4) * SECOND);
+		ret = kvmm_lease_renew(f.pool, any(4), NULL, any(4) * SECOND);
 	}
 	nr = prune(MUT) + prune(RANGE) + prune(HOLD);
 	require(ret < 0 ? !nr : (int)nr <= ret);
@@ -444,27 +445,33 @@ static int take_away(void)
 
 static int own(void)
 {
-	struct kvmm_own own = { .size = some_size(sizeof(own)), .owner = any(3),
+	struct kvmm_lease_attr own = { .size = some_size(sizeof(own)), .owner = any(3),
 				.lease_ns = any(3) * SECOND, .flags = any(4) };
 	enum kind kind = any(2) ? MUT : RANGE;
 	u32 at;
 	struct handle handle = some(kind, &at);
 
-	return done(at, kind == MUT ? kvmm_own_muts(f.pool, &own, as(&handle), 1) :
-				      kvmm_own_ranges(f.pool, &own, as(&handle), 1));
+	return done(at, kind == MUT ? kvmm_lease_own_muts(f.pool, &own, as(&handle), 1) :
+				      kvmm_lease_own_ranges(f.pool, &own, as(&handle), 1));
 }
 
 static int look_at_owned(void)
 {
-	struct kvmm_leak_attr attr = { .size = some_size(sizeof(attr)), .older_ns = any(2) * SECOND,
-				       .lone_ns = any(2) * SECOND, .now_ns = any(2) ? f.now : 0,
-				       .owner = any(3), .kinds = any(64) };
-	struct kvmm_owned row[3];
+	kvmm_key_t key = { { any(NR_KEYS) } };
+	struct kvmm_lease_filter filter = { .size = some_size(sizeof(filter)), .owner = any(3),
+					    .older_ns = any(2) * SECOND,
+					    .lone_ns = any(2) * SECOND,
+					    .now_ns = any(2) ? f.now : 0, .kinds = any(64),
+					    .leaks = any(2) ? any(32) : 0,
+					    .key = any(4) ? NULL : &key };
 	u64 cursor = any(4) ? 0 : (u64)any(256) << 56 | any(256);
+	struct kvmm_lease_info row[3];
+	const struct kvmm_lease_filter *what = any(4) ? &filter : NULL;
+	int nr;
 
-	while (!kvmm_owned_next(f.pool, &cursor, row))
-		require(row->kind < KVMM_NR_OWNED_KINDS);
-	(void)kvmm_leaks(f.pool, any(4) ? &attr : NULL, row, 3);
+	while ((nr = kvmm_lease_list(f.pool, what, &cursor, row, 3)) == 3)
+		require(row->kind < KVMM_NR_LEASE_KINDS);
+	require(nr < 3);
 	return 0;
 }
 
@@ -473,11 +480,10 @@ static int look_at_owned(void)
 static int reserve_gang(void)
 {
 	struct kvmm_gang_want want[3];
+	struct kvmm_pool *pools[2] = { f.pool, f.other };
 	struct kvmm_gang_attr attr = { .size = some_size(sizeof(attr)), .wants = want,
 				       .nr = any(16) ? 1 + any(3) : any(256) << 24,
-				       .lease_ns = any(2) * SECOND, .now_ns = f.now };
-	kvmm_gang_t gang;
-	u32 at;
+				       .pools = pools, .nr_pools = any(32) ? 2 : any(2) };
 	int err;
 
 	for (u32 i = 0; i < 3; i++) {
@@ -493,17 +499,16 @@ static int reserve_gang(void)
 			want[i].reserve = any(2) ? 0 : any(16);
 		}
 	}
-	if (f.list[GANG].nr || !has_room(MUT, 60) || !has_room(RANGE, 3))
+	if (f.gang || !has_room(MUT, 60) || !has_room(RANGE, 3))
 		return 0;
-	err = kvmm_gang_reserve(f.gangs, &attr, &gang, NULL);
+	err = kvmm_gang_reserve(&attr, &f.gang, NULL);
 	expect(err, 0, -EINVAL, -ENOSPC, -EDQUOT, -ENOMEM, -EAGAIN, -EOPNOTSUPP);
 	if (err)
 		return err;
-	at = keep(GANG, &gang);
-	f.list[GANG].more[at] = attr.nr;
+	f.gang_wants = attr.nr;
 	for (u32 i = 0; i < attr.nr; i++)	/* kinds and numbers, for the commit */
-		f.list[GANG].more[at] |= (u64)(want[i].pool << 5 | want[i].kind << 4 | want[i].nr)
-					 << (8 + 8 * i);
+		f.gang_wants |= (u64)(want[i].pool << 5 | want[i].kind << 4 | want[i].nr)
+				<< (8 + 8 * i);
 	return 0;
 }
 
@@ -530,27 +535,18 @@ static void keep_gang(u64 what, const kvmm_mut_t *mut, const kvmm_range_t *range
 
 static int end_gang(void)
 {
+	struct kvmm_gang *gang = f.gang;
 	kvmm_mut_t mut[40];
 	kvmm_range_t range[3];
-	u32 at;
-	struct handle handle = some(GANG, &at);
-	kvmm_gang_t gang = AS(kvmm_gang_t, handle);
 	bool commit = any(2);
-	int err;
 
-	if (!any(4)) {
-		err = kvmm_gang_expire(f.gangs, f.now += any(3) * SECOND);
-		require(err >= 0 && err <= (int)f.list[GANG].nr);
-		f.list[GANG].nr -= err;
+	if (!gang)
 		return 0;
-	}
-	err = commit ? kvmm_gang_commit(f.gangs, gang, mut, range) : kvmm_gang_abort(f.gangs, gang);
-	err = done(at, err);
-	if (!err && commit)
-		keep_gang(f.list[GANG].more[at], mut, range);
-	if (!err)
-		drop(GANG, at);
-	return err;
+	f.gang = NULL;
+	require(!(commit ? kvmm_gang_commit(gang, mut, range) : kvmm_gang_abort(gang)));
+	if (commit)
+		keep_gang(f.gang_wants, mut, range);
+	return 0;
 }
 
 /* ---- steps, and moves beside them ---- */
@@ -658,34 +654,6 @@ static int quiesce(void)
 	return err;
 }
 
-/* ---- background ---- */
-
-static int background(void)
-{
-	struct kvmm_background how = {
-		.size = some_size(sizeof(how)), .threshold_pm = any(4) ? 1 + any(100) : any(256) << 8,
-		.interval_ms = any(3), .request_blocks = any(40), .max_blocks = any(40),
-		.mode = any(3), .flags = any(5) & ~KVMM_BACKGROUND_THREAD,
-	};
-	struct kvmm_background_stat stat;
-	int err = 0;
-
-	fake_env_advance(&fuzz.env, any(4) * SECOND);
-	switch (any(3)) {
-	case 0:
-		err = kvmm_background_set(f.pool, any(4) ? &how : NULL);
-		expect(err, 0, -EINVAL, -ENOMEM, -EOPNOTSUPP);
-		break;
-	case 1:
-		err = kvmm_background_tick(f.pool);
-		expect(err, 0, 1, -ENOMEM, -EINVAL, -EIO);
-		break;
-	default:
-		require(!kvmm_background_get_stat(f.pool, &stat));
-	}
-	return err < 0 ? err : 0;
-}
-
 /* ---- what is evicted ---- */
 
 static int tell(void)
@@ -727,7 +695,6 @@ static int look_at_classes(void)
 
 	require(ret == -EOPNOTSUPP || (ret >= 0 && ret <= 4));
 	expect(kvmm_class_get_stat(f.pool, any(6), &stat), 0, -EINVAL, -EOPNOTSUPP);
-	require(kv_nr_protected(f.pool) >= 0 || kv_nr_protected(f.pool) == -EOPNOTSUPP);
 	return 0;
 }
 
@@ -760,18 +727,10 @@ static int limit(void)
 		attr[i].max = any(2) ? KVMM_TENANT_NO_LIMIT : any(60);
 		attr[i].size = some_size(attr[i].size);
 	}
-	switch (any(4)) {
-	case 0:
-		err = kvmm_tenant_del(f.pool, tenant[0]);
-		break;
-	case 1:
-		err = kvmm_tenant_reclaim(f.pool, tenant[0], any(4) ? any(16) : UINT32_MAX);
-		break;
-	default:
-		err = kvmm_tenant_set_many(f.pool, tenant, attr, any(3));
-	}
-	expect(err < 0 ? err : 0, 0, -EINVAL, -ENOENT, -EBUSY, -ENOMEM, -EOPNOTSUPP);
-	return err < 0 ? err : 0;
+	err = any(4) ? kvmm_tenant_set_many(f.pool, tenant, attr, any(3)) :
+		       kvmm_tenant_del(f.pool, tenant[0]);
+	expect(err, 0, -EINVAL, -ENOENT, -EBUSY, -ENOMEM, -EOPNOTSUPP);
+	return err;
 }
 
 static int look_at_tenants(void)
@@ -801,8 +760,6 @@ static int promise(void)
 		return err;
 	}
 	handle = some(PROMISE, &at);
-	if (any(2))
-		return done(at, kv_promise_left(f.pool, AS(kvmm_promise_t, handle)));
 	err = done(at, kvmm_promise_end(f.pool, AS(kvmm_promise_t, handle)));
 	if (!err)
 		drop(PROMISE, at);
@@ -818,19 +775,13 @@ static int watermarks(void)
 	return err;
 }
 
-static int fail_soon(void)
-{
-	fail_soon_within(6);
-	return 0;
-}
-
 /* ---- a run ---- */
 
 static int (*const calls[])(void) = {
 	alloc, alloc, alloc, free_block, publish, publish, publish, put, put, match, take_range,
 	take_range, free_range, change_range, hold_keys, hold_refs, hold_range, change_hold, look_at_hold,
 	take_away, own, look_at_owned, reserve_gang, end_gang, add_stream, del_stream, step, step,
-	relocate, move, move, quiesce, background, tell, tell, look_at_classes, evict, limit,
+	relocate, move, move, quiesce, tell, tell, look_at_classes, evict, limit,
 	look_at_tenants, promise, watermarks, fail_soon,
 };
 
@@ -883,30 +834,28 @@ static int make_pool(void)
 	return kvmm_pool_create(&attr, &f.pool);
 }
 
-static void make_others(void)
+static int make_pools(void)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 12, .policy = "lru",
 				       .name = "other" };
-	struct kvmm_pool *pools[2] = { f.pool };
-	struct kvmm_gangs_attr gangs = KVMM_GANGS_ATTR_INIT;
+	int err = make_pool();
 
+	if (err)
+		return err;
 	require(!kvmm_pool_create(&attr, &f.other));
-	pools[1] = f.other;
-	gangs.pools = pools;
-	gangs.nr_pools = 2;
-	require(!kvmm_gangs_create(&gangs, &f.gangs));
-	f.now = kvmm_clock_ns() + SECOND;	/* 0 would be kvmm's own clock */
+	f.now = kv_clock_ns() + SECOND;	/* 0 would be kvmm's own clock */
+	return 0;
 }
 
-static void give_all_back(void)
+static void end_pools(void)
 {
 	struct kvmm_pool_stat stat;
 	struct kvmm_relocation moves[8];
 
-	fake_env_fail(&fuzz.env, 0, false);
-	kvmm_gangs_destroy(f.gangs);
+	if (f.gang)
+		require(!kvmm_gang_abort(f.gang));
 	for (u32 i = 0; i < f.list[HOLD].nr; i++)
-		require(!kvmm_hold_release(f.pool, AS(kvmm_hold_t, f.list[HOLD].handle[i])));
+		require(!drop_lease(f.pool, AS(kvmm_lease_t, f.list[HOLD].handle[i])));
 	require(!kvmm_put_many(f.pool, as(f.list[REF].handle), f.list[REF].nr));
 	require(!kvmm_free(f.pool, as(f.list[MUT].handle), f.list[MUT].nr));
 	for (u32 i = 0; i < f.list[RANGE].nr; i++)
@@ -931,20 +880,12 @@ static void give_all_back(void)
 	require(kvmm_reset_cache(f.pool) >= 0);
 	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
 	require(!kvmm_validate(f.pool));
+	kvmm_pool_destroy(f.pool);
+	kvmm_pool_destroy(f.other);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	fuzz_begin(data, bytes);
-	if (!make_pool()) {
-		make_others();
-		while (fuzz.left)
-			call_and_check();
-		give_all_back();
-		kvmm_pool_destroy(f.pool);
-		kvmm_pool_destroy(f.other);
-	}
-	fuzz_end();
-	return 0;
+	return fuzz_run(data, bytes, make_pools, call_and_check, end_pools);
 }

@@ -4,19 +4,9 @@
  * page relies on, and what is refused is explained.
  */
 #define _GNU_SOURCE	/* fmemopen() */
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/require.h"
 #include "tests/report/decode.h"
 #include "tools/report/recording.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /**
  * struct seen - what the second look found

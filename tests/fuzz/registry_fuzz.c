@@ -7,6 +7,7 @@
 #include <kv/registry_radix.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/registry_tree.h"
 
 #define NR_NAMES	48u
 #define NR_TIERS	3u
@@ -18,7 +19,7 @@ static struct fuzz {
 	u32 count[NR_TIERS][NR_NAMES];		/* blocks of a name in a tier */
 	kvmm_node_t held[MAX_HELD], old[8];
 	u32 nr_held, nr_values, nr_destroyed;
-	int unique, multiple, hook;
+	int unique, multiple;
 } f;
 
 static kvmm_key_t keys[MAX_BATCH];
@@ -166,20 +167,6 @@ static int hold(void)
 	return err;
 }
 
-static int get_node(void)
-{
-	bool held;
-	kvmm_node_t node = some_node(&held);
-	int err;
-
-	if (f.nr_held == MAX_HELD)
-		return 0;
-	err = checked(held, kvmm_node_get(f.reg, &node, 1));
-	if (!err)
-		keep(&node, 1);
-	return err;
-}
-
 static int put_node(void)
 {
 	u32 at;
@@ -211,11 +198,9 @@ static int look_at_node(void)
 	int err = checked(held, kvmm_node_get_info(f.reg, node, &info));
 
 	for (u32 t = 0; !err && t < NR_TIERS; t++)
-		require(kv_radix_count(f.reg, node, t) ==
+		require(count_of(f.reg, node, t) ==
 			(int)f.count[t][number_of_key(&info.name.key)]);
-	(void)checked(held, kvmm_node_children(f.reg, node, more, any(5)));
-	(void)checked(held, kvmm_node_lineage(f.reg, node, more, any(5)));
-	(void)kvmm_node_parent(f.reg, node, more);
+	(void)lineage_of(f.reg, node, more, any(5));
 	err = kvmm_node_walk(f.reg, node, count_visits, &nr);
 	require(err == 7 || checked(held, err) <= 0);
 	require(kv_radix_at(f.reg, any(256), more, any(5)) >= 0);
@@ -279,42 +264,29 @@ static void touched(void *ctx, const struct kvmm_name *names, uint32_t nr)
 
 static int hooks(void)
 {
-	struct kvmm_prefix prefix = some_prefix();
-	bool held;
-	kvmm_node_t node = some_node(&held);
+	const struct kv_radix_name name = { .key = { { any(NR_NAMES) } } };
+	struct kvmm_delegate ours = { .on_touch = touched, .ctx = &f };
 
-	if (any(2))
-		require(kvmm_registry_touch(f.reg, &prefix) >= 0);
-	else
-		(void)checked(held, kv_radix_touch_nodes(f.reg, &node, 1));
-	if (f.hook < 0) {
-		f.hook = kvmm_registry_on_touch(f.reg, touched, &f);
-		require(f.hook >= 0 || f.hook == -ENOMEM);
-	} else if (!any(4)) {
-		require(!kvmm_registry_unhook(f.reg, f.hook));
-		f.hook = -1;
-	}
-	require(kvmm_registry_unhook(f.reg, 100 + any(100)) == -EINVAL);
-	return 0;
-}
-
-static int fail_soon(void)
-{
-	fail_soon_within(6);
+	kv_radix_touch(f.reg, &name, 1);
+	if (any(4))
+		expect(kvmm_registry_delegate(f.reg, &ours), 0, -EEXIST);
+	ours.on_touch = NULL;
+	if (!any(4))
+		require(!kvmm_registry_delegate(f.reg, &ours));
 	return 0;
 }
 
 static int (*const calls[])(void) = {
-	present, present, absent, transfer, look_up, hold, get_node, put_node, look_at_node,
+	present, present, absent, transfer, look_up, hold, put_node, look_at_node,
 	attach, attach, detach, make_type, hooks, fail_soon,
 };
 
-static void check_counts(void)
+static void call_and_check(void)
 {
 	struct kvmm_registry_stat stat;
-	int err = kv_radix_check(f.reg);
 
-	expect(err, 0, -ENOMEM);
+	(void)calls[any(ARRAY_SIZE(calls))]();
+	expect(kv_radix_check(f.reg), 0, -ENOMEM);
 	kvmm_registry_get_stat(f.reg, &stat);
 	for (u32 t = 0; t < NR_TIERS; t++) {
 		u32 nr = 0;
@@ -328,32 +300,30 @@ static void check_counts(void)
 static int make_registry(void)
 {
 	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	int err;
 
 	attr.capacity = any(8) ? any(80) : (u32)any(256) << 24;
 	attr.nr_tiers = NR_TIERS;
 	if (attr.capacity > 1000)
 		attr.capacity = 0;
-	return kvmm_registry_create(&attr, &f.reg);
+	err = kvmm_registry_create(&attr, &f.reg);
+	if (err)
+		return err;
+	f.unique = kvmm_attach_type_create(f.reg, "unique", KVMM_ATTACH_UNIQUE, destroyed);
+	f.multiple = kvmm_attach_type_create(f.reg, "multiple", KVMM_ATTACH_MULTIPLE, destroyed);
+	return 0;
+}
+
+static void end_registry(void)
+{
+	require(!kvmm_node_put(f.reg, f.held, f.nr_held));
+	require(!kv_radix_check(f.reg));
+	kvmm_registry_destroy(f.reg);
+	require(f.nr_destroyed == f.nr_values);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	f.hook = -1;
-	fuzz_begin(data, bytes);
-	if (!make_registry()) {
-		f.unique = kvmm_attach_type_create(f.reg, "unique", KVMM_ATTACH_UNIQUE, destroyed);
-		f.multiple = kvmm_attach_type_create(f.reg, "multiple", KVMM_ATTACH_MULTIPLE, destroyed);
-		while (fuzz.left) {
-			(void)calls[any(ARRAY_SIZE(calls))]();
-			check_counts();
-		}
-		fake_env_fail(&fuzz.env, 0, false);
-		require(!kvmm_node_put(f.reg, f.held, f.nr_held));
-		require(!kv_radix_check(f.reg));
-		kvmm_registry_destroy(f.reg);
-		require(f.nr_destroyed == f.nr_values);
-	}
-	fuzz_end();
-	return 0;
+	return fuzz_run(data, bytes, make_registry, call_and_check, end_registry);
 }

@@ -65,7 +65,7 @@ static int call_seq(struct kvmm_seq *seq)
 	case 2:
 		return kvmm_seq_release(seq);
 	case 3:
-		return kvmm_seq_drop_unassigned(seq, some_nr());
+		return kvmm_seq_schedule(seq, any(8), NULL, some_nr());
 	case 4:
 		return kvmm_seq_schedule_prefill(seq, some_nr());
 	case 5:
@@ -128,7 +128,6 @@ static void use_seq(void)
 	}
 	before = look_at_seq(*seq);
 	ret = call_seq(*seq);
-	require(kvmm_seq_strerror(ret));
 	require(ret != -EUCLEAN);
 	(void)look_at_seq(*seq);
 	if (ret == -EBUSY || ret == -EEXIST || ret == -ERANGE || ret == -EALREADY || ret == -EINVAL)
@@ -154,10 +153,10 @@ static void begin_tables(struct kvmm_tables **tables)
 		.prompt = some_prompt(), .max_hit_tokens = some_nr(), .nr_tokens = some_nr(),
 		.step_tokens = any(MAX_TOKENS), .reserve = any(4) ? 0 : any(32),
 	};
-	struct kvmm_groups_need need = { .prompt = req.prompt, .max_hit_tokens = req.max_hit_tokens,
-					 .nr_tokens = req.nr_tokens, .step_tokens = req.step_tokens };
+	struct kvmm_groups_acquire_args need = req;
 	int err;
 
+	need.reserve = 0;
 	expect(kvmm_groups_blocks_needed(f.groups, &need), 0, -ENOSPC, -EINVAL, -ENOMEM);
 	if (any(4)) {
 		err = kvmm_groups_acquire(f.groups, &req, tables);
@@ -174,7 +173,6 @@ static void use_tables(void)
 {
 	struct kvmm_tables **tables = &f.tables[any(NR_TABLES)];
 	struct kvmm_prefix prompt = some_prompt();
-	u64 mask[2];
 	u32 ids[8];
 	int err;
 
@@ -197,8 +195,7 @@ static void use_tables(void)
 		err = kvmm_groups_trim(*tables, some_nr());
 		break;
 	case 5:
-		err = kvmm_groups_mask(f.groups, any(5), some_nr(), any(128), mask);
-		err = err < 0 ? err : 0;
+		err = kvmm_groups_cut(*tables, some_nr(), some_nr());
 		break;
 	default:
 		kvmm_groups_release(*tables);
@@ -211,21 +208,6 @@ static void use_tables(void)
 }
 
 /* ---- a run ---- */
-
-static int make_pool(void)
-{
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_key_attr keys_of = KVMM_KEY_ATTR_INIT;
-
-	attr.nr_blocks = 8 + any(40);
-	attr.block_tokens = 1u << any(3);
-	attr.policy = any(2) ? "lru" : "default";
-	attr.dup_policy = any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
-	attr.flags = any(2) * KVMM_POOL_NULL_BLOCK;
-	require(!kvmm_pool_create(&attr, &f.pool));
-	keys_of.block_tokens = attr.block_tokens;
-	return kvmm_key_ctx_create(&keys_of, &f.ctx);
-}
 
 static int make_groups(void)
 {
@@ -242,27 +224,38 @@ static int make_groups(void)
 	return kvmm_groups_create(&attr, &f.groups);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static int make_pool(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_key_attr keys_of = KVMM_KEY_ATTR_INIT;
+
+	attr.nr_blocks = 8 + any(40);
+	attr.block_tokens = 1u << any(3);
+	attr.policy = any(2) ? "lru" : "default";
+	attr.dup_policy = any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
+	attr.flags = any(2) * KVMM_POOL_NULL_BLOCK;
+	require(!kvmm_pool_create(&attr, &f.pool));
+	keys_of.block_tokens = attr.block_tokens;
+	require(!kvmm_key_ctx_create(&keys_of, &f.ctx));
+	expect(make_groups(), 0, -EINVAL);
+	return 0;
+}
+
+static void call_any(void)
+{
+	if (!any(24))
+		fail_soon();
+	else if (f.groups && any(2))
+		use_tables();
+	else
+		use_seq();
+	require(!kvmm_validate(f.pool));
+}
+
+static void give_all_back(void)
 {
 	struct kvmm_pool_stat stat;
 
-	memset(&f, 0, sizeof(f));
-	fuzz_begin(data, bytes);
-	if (!make_pool()) {
-		int err = make_groups();
-
-		expect(err, 0, -EINVAL);
-		while (fuzz.left) {
-			if (!any(24))
-				fail_soon_within(8);
-			else if (f.groups && any(2))
-				use_tables();
-			else
-				use_seq();
-			require(!kvmm_validate(f.pool));
-		}
-	}
-	fake_env_fail(&fuzz.env, 0, false);
 	for (u32 i = 0; i < NR_SEQS; i++)
 		kvmm_seq_destroy(f.seq[i]);
 	for (u32 i = 0; i < NR_TABLES; i++)
@@ -273,6 +266,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	require(!kvmm_pool_get_stat(f.pool, &stat) && stat.nr_free == stat.nr_blocks);
 	require(!kvmm_validate(f.pool));
 	kvmm_pool_destroy(f.pool);
-	fuzz_end();
-	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	memset(&f, 0, sizeof(f));
+	return fuzz_run(data, bytes, make_pool, call_any, give_all_back);
 }

@@ -7,10 +7,8 @@
  * ever get that far.
  */
 #define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "tests/fuzz/require.h"
 #include "tools/dump/graphviz.c"
 #include "tools/dump/pickle.c"
 #include "tools/dump/snap.c"
@@ -18,18 +16,10 @@
 #include "tools/dump/summary.c"
 #include "tools/json.c"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 static const char good_head[] =
 	"# kvmm-snapshot 1\npool\tkv\nblocks\t64\nblock_bytes\t4096\ntime_ns\t1000000\n"
 	"below\thost 0 0 0 1 00000000000000000000000000000001\n"
 	"#first\tcount\tstate\tflags\towner\tseq\tage_ns\trefs\tposition\tkey\tparent\n";
-
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void check(const struct snap *snap)
 {

@@ -3,12 +3,9 @@
  * Any text as a table of a control socket: it is one, or refused; printing it reads nothing beside it, and
  * as many rows and columns come out as there were lines and tabs.
  */
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/require.h"
 #include "tools/client/table.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	char *text = malloc(bytes + 1);

@@ -4,6 +4,7 @@
  * through the engine behind every pool.
  */
 #include "gpu.h"
+#include "tests/cuda/dev_move.h"
 
 #define MAX_PLANES	192u
 
@@ -92,8 +93,8 @@ static void measure(struct job *job)
 		struct kv_fence none = { 0 }, fence;
 		u64 begin = now_ns(), queued;
 
-		must_err(gpu.ops->move_blocks(job->dev, &job->planes, job->moves, job->nr_moves,
-					      none, &fence), "move_blocks");
+		must_err(dev_move(gpu.ops, job->dev, &job->planes, job->moves, job->nr_moves,
+				  none, &fence), "copy_blocks");
 		queued = now_ns();
 		must_err(gpu.ops->wait(job->dev, fence), "wait");
 		if (!i)
@@ -147,7 +148,7 @@ static void measure_poll(struct kv_dev *dev)
 	struct kv_move move = { 0, 1, 1 };
 	struct samples ns = { .nr = 0 };
 
-	must_err(gpu.ops->move_blocks(dev, &planes, &move, 1, none, &fence), "move_blocks");
+	must_err(dev_move(gpu.ops, dev, &planes, &move, 1, none, &fence), "copy_blocks");
 	must_err(gpu.ops->wait(dev, fence), "wait");
 	for (u32 i = 0; i < wanted_runs(); i++) {
 		u64 begin = now_ns();

@@ -11,8 +11,8 @@ import re
 import sys
 
 # Types that the fixture has one of, and how to get at it.
-OBJECTS = """pool zone registry slab_cache tier disk control publisher events gangs groups tables seq
-migrate migrate_link migrate_server migrate_auto""".split()
+OBJECTS = """pool zone registry slab_cache tier disk control publisher events gang groups tables seq
+migrate migrate_server migrate_auto""".split()
 # Such objects never change, or are the child's business: they work there as ever.
 HARMLESS = {"key_ctx", "disk_view"}
 
@@ -23,19 +23,17 @@ FIELDS = {
     "kvmm_range_attr": ".nr = 1",
     "kvmm_seq_attr": ".keys = f.key_ctx, .prompt = s.numbers, .nr_prompt = 8",
     "kvmm_metrics_attr": ".pools = &f.pool, .nr_pools = 1",
-    "kvmm_gangs_attr": ".pools = &f.pool, .nr_pools = 1",
+    "kvmm_gang_attr": ".pools = &f.pool, .nr_pools = 1, .wants = s.wants, .nr = 1",
     "kvmm_groups_attr": ".group = &f.group, .nr = 1",
     "kvmm_migrate_attr": ".src = f.pool, .dst = f.other, .what = KVMM_MIGRATE_RANGE",
     "kvmm_migrate_serve_attr": '.pool = f.pool, .path = "/nowhere/at/all"',
     "kvmm_migrate_auto_attr": ".src = f.pool, .dst = f.other, .low = 1, .high = 2",
 }
 # Calls whose objects come in a structure.
-ASK_IN_STRUCT = """kvmm_metrics_text kvmm_gangs_create kvmm_groups_create
+ASK_IN_STRUCT = """kvmm_metrics_text kvmm_gang_reserve kvmm_groups_create
 kvmm_migrate_start kvmm_migrate_serve kvmm_migrate_auto_start""".split()
 # Calls about nothing that the parent had, or that answer otherwise, and why.
-ANSWERS = {
-    "kvmm_tier_due": "ANY",
-}
+ANSWERS = {}
 # Arguments by function and name.
 ARGS = {}
 

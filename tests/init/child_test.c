@@ -13,8 +13,9 @@
 
 #include "alloc/slab.h"
 #include "ctl/control.h"
-#include "pool/lease.h"
-#include "pool/local.h"
+#include "lease/lease.h"
+#include "percpu/arena.h"
+#include "percpu/mag.h"
 #include "move/background.h"
 #include "move/step.h"
 #include "tier/pool/tier.h"
@@ -29,7 +30,6 @@
 /* One object of each kind, for the rows. */
 static struct {
 	struct kvmm_pool *pool, *other;
-	struct kvmm_zone *zone;
 	struct kvmm_registry *registry;
 	struct kvmm_slab_cache *slab_cache;
 	struct kvmm_tier *tier;
@@ -38,14 +38,13 @@ static struct {
 	struct kvmm_control *control;
 	struct kvmm_publisher *publisher;
 	struct kvmm_events *events;
-	struct kvmm_gangs *gangs;
+	struct kvmm_gang *gang;
 	struct kvmm_group_attr group;
 	struct kvmm_groups *groups;
 	struct kvmm_tables *tables;
 	struct kvmm_key_ctx *key_ctx;
 	struct kvmm_seq *seq;
 	struct kvmm_migrate *migrate;
-	struct kvmm_migrate_link *migrate_link;
 	struct kvmm_migrate_server *migrate_server;
 	struct kvmm_migrate_auto *migrate_auto;
 	kvmm_stream_t stream;
@@ -57,10 +56,11 @@ static struct {
 static struct {
 	kvmm_key_t keys[8];
 	uint32_t numbers[8];
+	struct kvmm_gang_want wants[1];
 	uint64_t space[8][512];
 	char text[sizeof(uint64_t[8][512])];
 	uint32_t at;
-} s = { .text = "x" };
+} s = { .wants = { { .kind = KVMM_GANG_RANGE, .nr = 1 } }, .text = "x" };
 
 static void *scratch(void)
 {
@@ -117,7 +117,7 @@ static void make_requests(void)
 {
 	struct kvmm_key_attr keys = KVMM_KEY_ATTR_INIT;
 	struct kvmm_groups_attr groups = KVMM_GROUPS_ATTR_INIT;
-	struct kvmm_gangs_attr gangs = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gang_attr gang = KVMM_GANG_ATTR_INIT;
 	struct kvmm_seq_attr seq = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_prefix prefix = { .keys = s.keys, .nr = 4 };
 
@@ -133,10 +133,11 @@ static void make_requests(void)
 	groups.nr = 1;
 	must(kvmm_groups_create(&groups, &f.groups));
 	cr_assert_geq(kvmm_groups_match(f.groups, &prefix, 64, &f.tables), 0);
-	gangs.pools = &f.pool;
-	gangs.nr_pools = 1;
-	gangs.max_gangs = 4;
-	must(kvmm_gangs_create(&gangs, &f.gangs));
+	gang.pools = &f.pool;
+	gang.nr_pools = 1;
+	gang.wants = s.wants;
+	gang.nr = 1;
+	must(kvmm_gang_reserve(&gang, &f.gang, NULL));
 }
 
 static void make_migrations(void)
@@ -147,7 +148,6 @@ static void make_migrations(void)
 
 	serve.path = path_of("socket");
 	must(kvmm_migrate_serve(&serve, &f.migrate_server));
-	must(kvmm_migrate_connect(f.pool, path_of("socket"), &f.migrate_link));
 	attr.src = f.pool;
 	attr.dst = f.other;
 	attr.range = take(f.pool, 3, 0);
@@ -167,24 +167,24 @@ static void use_pool(void)
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
 	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
 	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
-	struct kvmm_own owner = { .size = sizeof(owner), .owner = 7 };
+	struct kvmm_lease_attr owner = { .size = sizeof(owner), .owner = 7 };
 	kvmm_mut_t mut;
 	struct kvmm_prefix prefix = { .keys = s.keys, .nr = 1 };
-	struct kvmm_hold_attr hold = KVMM_HOLD_ATTR_INIT;
-	kvmm_hold_t held;
+	struct kvmm_lease_attr hold = KVMM_LEASE_ATTR_INIT;
+	kvmm_lease_t held;
 	uint64_t epoch;
 
 	s.keys[0] = key_of(1);
 	cache_keys(f.pool, 1, 8);
 	hold.prefix = &prefix;
-	cr_assert_eq(kvmm_hold(f.pool, &hold, &held), 1);
+	cr_assert_eq(kvmm_lease_take(f.pool, &hold, &held), 1);
 	must(kvmm_stream_add(f.pool, NULL, KVMM_STREAM_TABLES, &f.stream));
 	must(kvmm_step_begin(f.pool, f.stream, &epoch));
 	must(kvmm_background_set(f.pool, &how));
 	must(kvmm_verify_set(f.pool, &verify));
 	must(kvmm_events_open(f.pool, &events, &f.events));
 	must(kvmm_alloc(f.pool, 1, &mut));
-	must(kvmm_own_muts(f.pool, &owner, &mut, 1));
+	must(kvmm_lease_own_muts(f.pool, &owner, &mut, 1));
 	kv_lock(&f.pool->lock);
 	must(arenas_start(f.pool, 2));
 	kv_unlock(&f.pool->lock);
@@ -192,17 +192,15 @@ static void use_pool(void)
 
 static void make_all(void)
 {
-	struct kvmm_zone_attr zone = { .size = sizeof(zone), .nr_blocks = 64 };
 	struct kvmm_registry_attr registry = KVMM_REGISTRY_ATTR_INIT;
 	struct kvmm_slab_attr slab = { .size = sizeof(slab), .name = "objects", .object_bytes = 64,
-				       .base_block_bytes = 4096 };
+				       .base_block_bytes = 4096, .nr_blocks = 64 };
 	struct kvmm_control_attr control = KVMM_CONTROL_ATTR_INIT;
 	struct kvmm_publisher_attr publisher = KVMM_PUBLISHER_ATTR_INIT;
 
 	snprintf(f.folder, sizeof(f.folder), "/tmp/kvmm-child-XXXXXX");
 	cr_assert_not_null(mkdtemp(f.folder));
-	must(kvmm_zone_create(&zone, &f.zone));
-	must(kvmm_slab_cache_create(f.zone, &slab, &f.slab_cache));
+	must(kvmm_slab_cache_create(&slab, &f.slab_cache));
 	registry.capacity = 64;
 	must(kvmm_registry_create(&registry, &f.registry));
 	f.pool = make_one("pool", f.registry);
@@ -276,10 +274,9 @@ static void collect_locks(void)
 	add(&f.pool->order.log_lock);
 	add(&f.pool->arenas->arena[0].lock);
 	add(&f.pool->zone->lock);
-	add(&f.zone->lock);
+	add(&f.slab_cache->zone->lock);
 	add(&f.pool->leases->lock);
 	add(&f.pool->door.pressure.lock);
-	add(lock_in(f.gangs, KV_RANK_LEAF));
 	add(lock_in(f.migrate_auto, KV_RANK_TICK));
 	qsort(locks, nr_locks, sizeof(locks[0]), compare);
 	for (u32 i = 0; i < nr_locks; i++)

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <kv/sys.h>
+#include <kv/tier.h>
 
 #include "init/config.h"
 #include "tests/support/fake_env.h"
@@ -241,8 +242,8 @@ Test(config, every_key_is_told_once)
 {
 	u32 nr = 0;
 
-	for (const char *name; (name = kvmm_config_key(nr)); nr++)
+	for (const char *name; (name = kv_config_key(nr)); nr++)
 		for (u32 i = 0; i < nr; i++)
-			cr_expect_str_neq(kvmm_config_key(i), name);
+			cr_expect_str_neq(kv_config_key(i), name);
 	cr_expect_eq(nr, 42);
 }

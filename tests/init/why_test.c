@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <kvmm/ext/control.h>
 #include <kvmm/ext/disk.h>
-#include <kvmm/ext/publisher.h>
 #include <kvmm/pool.h>
 #include <kvmm/tier.h>
 #include <stdio.h>

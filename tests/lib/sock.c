@@ -38,9 +38,9 @@ static void meet(int *here, int *there)
 	cr_assert_geq(fd, 0);
 	*here = ops->connect(NULL, path);
 	cr_assert_geq(*here, 0);
-	*there = ops->accept(NULL, fd);
+	*there = ops->accept(NULL, fd, false);
 	cr_assert_geq(*there, 0);
-	cr_expect_eq(ops->accept(NULL, fd), -EAGAIN);
+	cr_expect_eq(ops->accept(NULL, fd, false), -EAGAIN);
 	ops->close(NULL, fd);
 }
 
@@ -121,10 +121,10 @@ Test(sock, another_user_is_not_let_in_even_where_he_gets_to)
 	if (geteuid() || chmod(folder, 0755) || chmod(path, 0777))
 		return;
 	cr_assert_eq(come_as_another(), 0);
-	cr_expect_eq(ops->admit(NULL, fd), -EPERM);
+	cr_expect_eq(ops->accept(NULL, fd, true), -EPERM);
 	cr_assert_eq(come_as_another(), 0);
-	cr_expect_eq(ops->accept(NULL, fd), -EPERM);
-	cr_expect_eq(ops->accept(NULL, fd), -EAGAIN);
+	cr_expect_eq(ops->accept(NULL, fd, false), -EPERM);
+	cr_expect_eq(ops->accept(NULL, fd, false), -EAGAIN);
 	ops->close(NULL, fd);
 }
 
@@ -139,12 +139,12 @@ static int serve_as_another(int ready)
 	if (fd < 0 || write(ready, "", 1) != 1)
 		return 2;
 	do
-		one = ops->admit(NULL, fd);
+		one = ops->accept(NULL, fd, true);
 	while (one == -EAGAIN);
 	if (one < 0)
 		return 3;
 	do
-		one = ops->accept(NULL, fd);
+		one = ops->accept(NULL, fd, false);
 	while (one == -EAGAIN);
 	return one == -EPERM ? 0 : 4;
 }
@@ -207,8 +207,8 @@ Test(sock, one_descriptor_tells_of_all)
 
 	meet(&here, &there);
 	cr_assert_geq(watch, 0);
-	cr_expect_eq(ops->watch_add(NULL, watch, there), 0);
-	cr_expect_eq(ops->watch_add(NULL, watch, there), -EEXIST);
+	cr_expect_eq(ops->watch_set(NULL, watch, there, KV_SOCK_IN, true), 0);
+	cr_expect_eq(ops->watch_set(NULL, watch, there, KV_SOCK_IN, true), -EEXIST);
 	cr_expect_eq(ops->send(NULL, here, "x", 1, NULL, 0), 1);
 	cr_expect_eq(ops->recv(NULL, there, &buf, 1, fds, &nr_fds), 1);
 	ops->close(NULL, here);

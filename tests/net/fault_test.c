@@ -52,40 +52,8 @@ static void expect_unmoved(struct kvmm_pool *src, struct kvmm_pool *dst, bool ke
 	}
 }
 
-/* Whether it came to the @n-th allocation. */
-static bool run_local(u32 n, bool keys)
-{
-	struct kvmm_pool *src = net_pool("host", 16), *dst = net_pool("host", 16);
-	kvmm_ref_t refs[6];
-	struct kvmm_migrate_attr attr = make_goods(src, dst, keys, refs);
-	struct kvmm_migrate *job = NULL;
-	bool failed;
-	int err;
-
-	attr.dst = dst;
-	fake_env_fail(&fake, n, false);
-	err = kvmm_migrate_start(&attr, &job);
-	if (!err)
-		err = kvmm_migrate_wait(job, 1000000000);
-	failed = fake_env_failed(&fake);
-	fake_env_fail(&fake, 0, false);
-	if (err) {
-		cr_expect_eq(err, -ENOMEM, "%u: %d", n, err);
-		expect_unmoved(src, dst, keys, n);
-		err = job ? kvmm_migrate_resume(job, NULL) : kvmm_migrate_start(&attr, &job);
-		cr_assert_eq(err, 0, "%u: %d", n, err);
-		cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0, "%u", n);
-	}
-	kvmm_migrate_free(job);
-	expect_moved(src, dst, keys, n);
-	if (keys)
-		kvmm_put_many(src, refs, 6);
-	end_pool(src);
-	end_pool(dst);
-	return failed;
-}
-
-static bool run_linked(u32 n, bool keys)
+/* Over a link, or within the process: whether it came to the @n-th allocation. */
+static bool run(u32 n, bool keys, bool is_linked)
 {
 	struct kvmm_migrate_attr attr;
 	struct kvmm_migrate *job = NULL;
@@ -96,7 +64,8 @@ static bool run_linked(u32 n, bool keys)
 
 	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
 	attr = make_goods(pair.src, pair.dst, keys, refs);
-	attr.link = pair.link;
+	attr.target = is_linked ? pair.path : NULL;
+	attr.dst = is_linked ? NULL : pair.dst;
 	fake_env_fail(&fake, n, false);
 	err = kvmm_migrate_start(&attr, &job);
 	if (!err)
@@ -105,14 +74,9 @@ static bool run_linked(u32 n, bool keys)
 	fake_env_fail(&fake, 0, false);
 	pair_settle(&pair);
 	if (err) {
-		cr_expect(err == -ENOMEM || err == -ECONNRESET, "%u: %d", n, err);
+		cr_expect(err == -ENOMEM || (is_linked && err == -ECONNRESET), "%u: %d", n, err);
 		expect_unmoved(pair.src, pair.dst, keys, n);
-		if (kvmm_migrate_link_fd(pair.link) < 0 || err == -ECONNRESET) {
-			pair_disconnect(&pair);
-			pair_connect(&pair);
-			attr.link = pair.link;
-		}
-		err = job ? kvmm_migrate_resume(job, pair.link) : kvmm_migrate_start(&attr, &job);
+		err = job ? kvmm_migrate_resume(job) : kvmm_migrate_start(&attr, &job);
 		cr_assert_eq(err, 0, "%u: %d", n, err);
 		cr_expect_eq(pair_run(&pair, job), 0, "%u", n);
 	}
@@ -124,13 +88,13 @@ static bool run_linked(u32 n, bool keys)
 	return failed;
 }
 
-static void each(bool (*run)(u32 n, bool keys), u32 at_least)
+static void each(bool is_linked, u32 at_least)
 {
 	fake_env_install(&fake);
 	for (u32 keys = 0; keys < 2; keys++) {
 		u32 n = 1;
 
-		while (run(n, keys))
+		while (run(n, keys, is_linked))
 			n++;
 		cr_expect_gt(n, at_least, "%u", n);
 	}
@@ -138,5 +102,5 @@ static void each(bool (*run)(u32 n, bool keys), u32 at_least)
 	fake_env_remove(&fake);
 }
 
-TEST_CALL(migrate_fault, any_allocation_of_a_job_may_fail, each(run_local, 10))
-TEST_CALL(migrate_fault, any_allocation_of_either_side_of_a_link_may_fail, each(run_linked, 25))
+TEST_CALL(migrate_fault, any_allocation_of_a_job_may_fail, each(false, 10))
+TEST_CALL(migrate_fault, any_allocation_of_either_side_of_a_link_may_fail, each(true, 25))

@@ -9,11 +9,13 @@
  *
  * Usage: kill [DEVICE]; exit code 0: all went well.
  */
+#define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,9 +37,8 @@ struct board {
 	u32 giver_done;
 	u32 taker_bad;
 	u32 giver_bad;
-	u32 meets;			/* how often the giver had to look for another taker ... */
-	u32 meets_of_range;		/* ... by the time the range had gone, */
-	u32 meets_of_keys;		/* and the keys */
+	pid_t got_range;		/* the taker that the giver met last with the range, */
+	pid_t got_keys;			/* and with the keys */
 	u32 nr_at_taker;		/* ranges of SEQ */
 	u32 nr_at_giver;
 	u32 keys_at_taker;
@@ -151,45 +152,55 @@ static void run_taker(u32 die)
 
 /* ---- the giver ---- */
 
-static struct kvmm_migrate_link *meet(struct kvmm_pool *pool)
+static bool waits_for_taker(int err)
 {
-	struct kvmm_migrate_link *link;
-
-	for (u32 i = 0; i < 20000; i++, nap())
-		if (!kvmm_migrate_connect(pool, path, &link))
-			return link;
-	return NULL;
+	return err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN;
 }
 
-/* With whoever serves there, as often as it takes. */
-static void give(struct kvmm_pool *pool, struct kvmm_migrate_link **link,
-		 const struct kvmm_migrate_attr *what)
+/* That listens at the other end. */
+static pid_t taker_of(const struct kvmm_migrate *job)
+{
+	struct kvmm_migrate_status status;
+	struct ucred taker = { 0 };
+	socklen_t bytes = sizeof(taker);
+
+	CHECK(giver, !kvmm_migrate_get_status(job, &status));
+	CHECK(giver, !getsockopt(status.fd, SOL_SOCKET, SO_PEERCRED, &taker, &bytes));
+	return taker.pid;
+}
+
+/* With the taker that serves there, as often as it takes: the last one. */
+static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
 {
 	struct kvmm_migrate_attr attr = *what;
 	struct kvmm_migrate *job = NULL;
+	pid_t taker;
 	int err;
 
 	attr.src = pool;
-	attr.link = *link;
-	CHECK(giver, !kvmm_migrate_start(&attr, &job));
+	attr.target = path;
+	for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_start(&attr, &job)); i++)
+		nap();
+	CHECK(giver, !err);
 	if (!job)
-		return;
+		return 0;
+	taker = taker_of(job);
 	while ((err = kvmm_migrate_wait(job, 5000000000ull)) == -ECONNRESET) {
-		kvmm_migrate_disconnect(*link);
 		CHECK(giver, !kvmm_validate(pool));
-		*link = meet(pool);
-		board->meets++;
-		if (!*link || kvmm_migrate_resume(job, *link))
+		for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_resume(job)); i++)
+			nap();
+		if (err)
 			break;
+		taker = taker_of(job);
 	}
 	CHECK(giver, !err);
 	kvmm_migrate_free(job);
+	return taker;
 }
 
 static void run_giver(u32 die)
 {
 	struct kvmm_migrate_attr range = KVMM_MIGRATE_ATTR_INIT, keys = KVMM_MIGRATE_ATTR_INIT;
-	struct kvmm_migrate_link *link;
 	kvmm_ref_t refs[NR_KEYS];
 	struct kvmm_pool *pool;
 
@@ -199,20 +210,13 @@ static void run_giver(u32 die)
 	pool = net_pool(device, NR_BLOCKS);
 	net_cache(pool, 0, NR_KEYS);
 	range.range = net_range(pool, SEQ, RANGE_BLOCKS, 1);
-	link = meet(pool);
-	CHECK(giver, link);
-	if (!link)
-		_exit(2);
-	give(pool, &link, &range);
-	board->meets_of_range = board->meets;
+	board->got_range = give(pool, &range);
 	net_match(pool, 0, NR_KEYS, refs);
 	keys.what = KVMM_MIGRATE_REFS;
 	keys.refs = refs;
 	keys.nr_refs = NR_KEYS;
-	give(pool, &link, &keys);
-	board->meets_of_keys = board->meets;
+	board->got_keys = give(pool, &keys);
 	kvmm_put_many(pool, refs, NR_KEYS);
-	kvmm_migrate_disconnect(link);
 	CHECK(giver, !kvmm_validate(pool));
 	board->nr_at_giver = kvmm_range_find_seq(pool, SEQ, NULL, 0);
 	board->keys_at_giver = net_cached(pool, 0, NR_KEYS);
@@ -243,10 +247,11 @@ static bool await(pid_t pid)
 	return WIFSIGNALED(status);
 }
 
-static void stop_taker(pid_t taker)
+/* Whether it was killed before it could look at what it has. */
+static bool stop_taker(pid_t taker)
 {
 	__atomic_store_n(&board->stop, 1, __ATOMIC_SEQ_CST);
-	await(taker);
+	return await(taker);
 }
 
 static bool is_bad(u32 at, const char *who)
@@ -296,7 +301,7 @@ static bool has_ended(pid_t pid)
 static int taker_dies(u32 at)
 {
 	pid_t taker, giver;
-	bool died;
+	bool died, late;
 
 	memset(board, 0, sizeof(*board));
 	taker = start(run_taker, at);
@@ -308,17 +313,17 @@ static int taker_dies(u32 at)
 	if (died)
 		taker = start(run_taker, 0);
 	await(giver);
-	stop_taker(taker);
+	late = stop_taker(taker);	/* the giver had ended */
 	if (is_bad(at, "taker"))
 		return -1;
 	if (!board->giver_done || board->nr_at_giver || board->keys_at_giver ||
-	    (died && (board->nr_at_taker != !!board->meets_of_range ||
-		      board->keys_at_taker != (board->meets_of_keys ? NR_KEYS : 0)))) {
+	    (!late && (board->nr_at_taker != (board->got_range == taker) ||
+		       board->keys_at_taker != (board->got_keys == taker ? NR_KEYS : 0)))) {
 		fprintf(stderr, "death of the taker at %u: %u and %u\n", at, board->nr_at_taker,
 			board->keys_at_taker);
 		return -1;
 	}
-	return died;
+	return died || late;
 }
 
 static int each(int (*dies)(u32), const char *who)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Threads that migrate in both directions, one that is a taker, one that looks up and evicts, and a
- * watch with a thread of its own. Exit code 0: who found a name found its bytes, no range was lost, the
+ * Threads that migrate in both directions, one that is a taker and ticks a watch, and one that looks up
+ * and evicts. Exit code 0: a look-up that found a name found its bytes, no range was lost, the
  * pools are valid.
  */
 #include <unistd.h>
@@ -16,6 +16,7 @@
 
 static struct kvmm_pool *pool[2];
 static struct kvmm_migrate_server *server;
+static struct kvmm_migrate_auto *watch;
 static char path[80];
 static u32 stop;			/* atomic */
 
@@ -81,12 +82,10 @@ static void *carry(void *arg)
 static void *send(void *arg)
 {
 	u64 seq = (uintptr_t)arg;
-	struct kvmm_migrate_link *link;
 
-	expect(!kvmm_migrate_connect(pool[0], path, &link));
 	for (u32 i = 0; i < NR_ROUNDS / 4; i++) {
 		struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool[0],
-						  .link = link };
+						  .target = path };
 		struct kvmm_migrate *job;
 		kvmm_range_t range;
 
@@ -97,14 +96,15 @@ static void *send(void *arg)
 		expect(net_range_is(pool[1], range, seq, RANGE_BLOCKS));
 		expect(!kvmm_range_free(pool[1], range));
 	}
-	kvmm_migrate_disconnect(link);
 	return NULL;
 }
 
 static void *serve(void *arg)
 {
-	while (!smp_load_acquire(&stop))
+	while (!smp_load_acquire(&stop)) {
 		kvmm_migrate_serve_tick(server);
+		kvmm_migrate_auto_tick(watch, NULL);
+	}
 	return NULL;
 }
 
@@ -124,7 +124,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-static void open_all(char *folder, struct kvmm_migrate_auto **watch)
+static void open_all(char *folder)
 {
 	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
 	struct kvmm_migrate_auto_attr low = KVMM_MIGRATE_AUTO_INIT;
@@ -143,8 +143,7 @@ static void open_all(char *folder, struct kvmm_migrate_auto **watch)
 	low.high = NR_BLOCKS - 10;
 	low.max_blocks = 8;
 	low.interval_ms = 1;
-	low.flags = KVMM_MIGRATE_AUTO_THREAD;
-	expect(!kvmm_migrate_auto_start(&low, watch));
+	expect(!kvmm_migrate_auto_start(&low, &watch));
 }
 
 int main(void)
@@ -153,9 +152,8 @@ int main(void)
 	static const uintptr_t args[] = { 1000, 1001, 0, 24, 1002 };
 	char folder[] = "/tmp/kvmm-threads-XXXXXX";
 	pthread_t worker[5], server_thread, looker;
-	struct kvmm_migrate_auto *watch;
 
-	open_all(folder, &watch);
+	open_all(folder);
 	pthread_create(&server_thread, NULL, serve, NULL);
 	pthread_create(&looker, NULL, look, NULL);
 	for (u32 i = 0; i < 5; i++)

@@ -30,18 +30,6 @@ void pair_init(struct pair *pair, const char *src_device, const char *dst_device
 	attr.flags = flags;
 	attr.window_bytes = window_bytes;
 	must(!kvmm_migrate_serve(&attr, &pair->server), "serve");
-	pair_connect(pair);
-}
-
-void pair_connect(struct pair *pair)
-{
-	must(!kvmm_migrate_connect(pair->src, pair->path, &pair->link), "connect");
-}
-
-void pair_disconnect(struct pair *pair)
-{
-	kvmm_migrate_disconnect(pair->link);
-	pair->link = NULL;
 }
 
 void pair_settle(struct pair *pair)
@@ -52,7 +40,6 @@ void pair_settle(struct pair *pair)
 
 void pair_exit(struct pair *pair)
 {
-	pair_disconnect(pair);
 	kvmm_migrate_serve_end(pair->server);
 	must(!kvmm_validate(pair->src), "source");
 	must(!kvmm_validate(pair->dst), "destination");
@@ -64,7 +51,7 @@ void pair_exit(struct pair *pair)
 struct kvmm_migrate_attr pair_attr(struct pair *pair)
 {
 	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pair->src,
-					  .link = pair->link };
+					  .target = pair->path };
 
 	return attr;
 }

@@ -13,7 +13,6 @@ struct pair {
 	struct kvmm_pool *src;
 	struct kvmm_pool *dst;
 	struct kvmm_migrate_server *server;
-	struct kvmm_migrate_link *link;
 	char folder[64];
 	char path[80];
 };
@@ -31,8 +30,6 @@ extern struct spoil spoil;
 
 void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
 	       u64 window_bytes);
-void pair_connect(struct pair *pair);
-void pair_disconnect(struct pair *pair);
 void pair_exit(struct pair *pair);	/* validates */
 
 struct kvmm_migrate_attr pair_attr(struct pair *pair);

@@ -3,6 +3,7 @@
 #include "tests/cuda/soft.h"
 #include "tests/net/pair.h"
 #include "tests/support/length.h"
+#include "tests/swcuda/calls.h"
 
 static struct kvmm_pool *src, *dst;
 
@@ -170,15 +171,6 @@ Test(net_soft, what_the_streams_write_is_waited_for)
 
 /* ---- failures ---- */
 
-static u64 nr_calls(void)
-{
-	u64 nr = 0;
-
-#define ADD(field, name, type, version)	nr += ctl->calls(#name);
-	KCU_ALL(ADD)
-	return nr;
-}
-
 /* Good on one side, and on that only. */
 static void expect_one(struct kvmm_migrate *job, int err, kvmm_range_t range, u32 nth, bool may_be_lost)
 {
@@ -233,16 +225,14 @@ static bool run(const char *options, const char *to, u32 nth, kcu_result code, b
 	if (persistent && err == -EINPROGRESS)	/* it waits for a device that cannot see what it does */
 		err = run_job(job);
 	cr_expect_neq(err, -EINPROGRESS, "call %u, code %d", nth, code);
-	if (err && err != -EINPROGRESS && !lost && !kvmm_migrate_resume(job, NULL))
+	if (err && err != -EINPROGRESS && !lost && !kvmm_migrate_resume(job))
 		err = run_job(job);
 	expect_one(job, err, range, nth, struck && (lost || persistent));
 	kvmm_migrate_free(job);
 	cr_expect_eq(nr_free(src, lost), 32, "call %u, code %d", nth, code);
 	cr_expect_eq(nr_free(dst, lost), 32, "call %u, code %d", nth, code);
-	for (u32 i = 0; i < SW_NR_REPORT_KINDS && !lost; i++)	/* what is lost does nothing any more */
-		if (i == SW_REPORT_RACE || i == SW_REPORT_IN_USE || i == SW_REPORT_DEADLOCK)
-			cr_expect_eq(ctl->nr_reports(i), 0, "call %u, code %d: %s", nth, code,
-				     ctl->report(0));
+	if (!lost)	/* what is lost does nothing any more */
+		expect_no_races(nth, code);
 	end();
 	return struck;
 }
@@ -289,7 +279,6 @@ FAIL_EACH(staged)
 
 static void over_a_link(const char *of_src, const char *of_dst, u32 flags, u32 path)
 {
-	struct kvmm_migrate_status status;
 	struct kvmm_migrate_arrival arrival;
 	struct kvmm_migrate_attr attr;
 	struct kvmm_migrate *job;
@@ -301,8 +290,7 @@ static void over_a_link(const char *of_src, const char *of_dst, u32 flags, u32 p
 	attr.range = net_range(pair.src, 'a', 30, 1);
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_expect_eq(pair_run(&pair, job), 0);
-	cr_assert_eq(kvmm_migrate_get_status(job, &status), 0);
-	cr_expect_eq(status.path, path, "%s to %s", of_src, of_dst);
+	cr_expect_eq(net_status(job).path, path, "%s to %s", of_src, of_dst);
 	kvmm_migrate_free(job);
 	cr_assert_eq(kvmm_migrate_arrived(pair.server, &arrival), 0);
 	cr_expect(net_range_is(pair.dst, arrival.range, 'a', 30));

@@ -60,6 +60,14 @@ int net_is(struct kvmm_pool *pool, u32 block, u32 content, u32 i)
 	return err ? err : !memcmp(words, want, sizeof(want));
 }
 
+struct kvmm_migrate_status net_status(const struct kvmm_migrate *job)
+{
+	struct kvmm_migrate_status status;
+
+	must(!kvmm_migrate_get_status(job, &status));
+	return status;
+}
+
 kvmm_key_t net_key(u32 number)
 {
 	kvmm_key_t key = { { 0 } };

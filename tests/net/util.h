@@ -9,6 +9,7 @@
 #define NET_TEST_UTIL_H
 
 #include <kv/types.h>
+#include <kvmm/ext/migrate.h>
 #include <kvmm/kvmm.h>
 
 #define NET_BLOCK_BYTES		256u
@@ -23,6 +24,8 @@ struct kvmm_pool *net_pool_on(const char *device, const struct kvmm_plane *plane
 int net_write(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
 /* 1 it is that; 0 not; -EIO. */
 int net_is(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
+
+struct kvmm_migrate_status net_status(const struct kvmm_migrate *job);
 
 kvmm_key_t net_key(u32 number);
 

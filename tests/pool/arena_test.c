@@ -12,9 +12,10 @@
 #include <kv/rcu.h>
 #include <kvmm/ext/lease.h>
 
-#include "pool/arena.h"
+#include "percpu/arena.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/lease.h"
 
 #define NR_BLOCKS	512u	/* 8 regions of 64 */
 #define REGION		64u
@@ -353,7 +354,7 @@ Test(arena, little_is_kept_aside)
 		range[i] = take_on(i % 2, pool, 60);
 	for (u32 i = 0; i < 512; i++) {
 		cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
-		cr_assert_leq(__arenas_nr_free(pool->arenas), most, "%u", i);
+		cr_assert_leq(arenas_nr_free(pool), most, "%u", i);
 	}
 }
 
@@ -377,9 +378,9 @@ static void meet(struct kvmm_pool *pool)
 /* Each processor in turn has as many ranges as there are; then any range can be held. */
 POOL_TEST(arena, slots_that_arenas_keep_are_used_before_more_are_made, pool_with_arenas(16))
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
 	kvmm_range_t range[NR_BLOCKS];
-	kvmm_hold_t hold[NR_BLOCKS];
+	kvmm_lease_t hold[NR_BLOCKS];
 
 	for (u32 i = 0; i < 17; i++) {
 		for (u32 k = 0; k < NR_BLOCKS; k++)
@@ -389,10 +390,10 @@ POOL_TEST(arena, slots_that_arenas_keep_are_used_before_more_are_made, pool_with
 	}
 	cr_expect_leq(dir_nr_slots(pool->slots), NR_BLOCKS + MAX_STOCK + CHUNK_SLOTS);
 	for (u32 k = 0; k < NR_BLOCKS; k++)
-		cr_expect_eq(kvmm_hold_range(pool, &attr, range[k], &hold[k]), 0, "slot %u",
+		cr_expect_eq(lease_range(pool, &attr, range[k], &hold[k]), 0, "slot %u",
 			     range[k].index);
 	for (u32 k = 0; k < NR_BLOCKS; k++)
-		cr_expect_eq(kvmm_hold_release(pool, hold[k]), 0);
+		cr_expect_eq(drop_lease(pool, hold[k]), 0);
 }
 
 POOL_TEST(arena, who_meets_often_gets_arenas, large_pool())
@@ -434,7 +435,7 @@ POOL_TEST(arena, who_is_left_alone_gives_all_of_it_back, warm_pool())
 	for (; pool->arenas->on && nr < 1u << 18; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
 	cr_expect_lt(nr, 1u << 18);
-	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arenas_nr_free(pool), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_runs, 1);
 }
@@ -463,10 +464,10 @@ POOL_TEST(arena, watermarks_are_kept, pool_with_arenas(2))
 	kvmm_range_t range = take_on(0, pool, 8), more;
 
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
-	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arenas_nr_free(pool), 0);
 	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
-	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arenas_nr_free(pool), 0);
 	for (u32 i = 0; i < NR_BLOCKS && !kvmm_range_alloc(pool, 8, 0, &more); i++)
 		;
 	cr_expect_geq(stat_of(pool).nr_free, 200);
@@ -502,7 +503,7 @@ POOL_TEST(arena, nobody_has_any_while_they_are_barred, warm_pool())
 	kvmm_range_t range = take_on(0, pool, 8);
 
 	arenas_bar(pool);
-	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arenas_nr_free(pool), 0);
 	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
 	for (u32 i = 0; i < 100; i++)
 		meet(pool);
@@ -612,6 +613,7 @@ static void expect_noticed(struct kvmm_pool *pool, const char *what)
 POOL_TEST(arena, a_bit_that_flips_is_noticed, pool_with_arenas(2))
 {
 	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(0, pool, 4) };
+	struct slot *pools = slot_at(pool, take_seq(pool, 2, 0, 7).index);
 	struct arena *arena = &pool->arenas->arena[0];
 	struct slot *slot = slot_at(pool, range[0].index);
 
@@ -625,6 +627,7 @@ POOL_TEST(arena, a_bit_that_flips_is_noticed, pool_with_arenas(2))
 	flip(pool, arena->count.range_attrs);
 	flip(pool, arena->free_slot);
 	flip(pool, slot->arena);
+	flip(pool, pools->arena);
 	flip(pool, slot->refs);
 	flip(pool, slot->pins);
 	flip(pool, slot->seq);
@@ -640,29 +643,29 @@ POOL_TEST(arena, a_bit_that_flips_is_noticed, pool_with_arenas(2))
 POOL_TEST(arena, a_block_that_is_free_twice_is_noticed, pool_with_arenas(2))
 {
 	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(1, pool, 8) };
-	struct kvmm_zone *zone[2] = { pool->arenas->arena[0].zone, pool->arenas->arena[1].zone };
+	struct kv_zone *zone[2] = { pool->arenas->arena[0].zone, pool->arenas->arena[1].zone };
 
-	cr_assert_eq(kvmm_zone_free(pool->zone, 32, 1), 0);
+	cr_assert_eq(kv_zone_free(pool->zone, 32, 1), 0);
 	expect_noticed(pool, "free in the zone and in an arena");
-	cr_assert_eq(kvmm_zone_alloc_at(pool->zone, 32, 1), 0);
+	cr_assert_eq(kv_zone_alloc_at(pool->zone, 32, 1), 0);
 
-	cr_assert_eq(kvmm_zone_free(zone[1], 32, 1), 0);
+	cr_assert_eq(kv_zone_free(zone[1], 32, 1), 0);
 	pool->arenas->arena[1].nr_free++;
 	expect_noticed(pool, "free in two arenas");
 	pool->arenas->arena[1].nr_free--;
-	cr_assert_eq(kvmm_zone_alloc_at(zone[1], 32, 1), 0);
+	cr_assert_eq(kv_zone_alloc_at(zone[1], 32, 1), 0);
 
-	cr_assert_eq(kvmm_zone_free(zone[0], 2, 1), 0);
+	cr_assert_eq(kv_zone_free(zone[0], 2, 1), 0);
 	pool->arenas->arena[0].nr_free++;
 	expect_noticed(pool, "owned, and free");
 	pool->arenas->arena[0].nr_free--;
-	cr_assert_eq(kvmm_zone_alloc_at(zone[0], 2, 1), 0);
+	cr_assert_eq(kv_zone_alloc_at(zone[0], 2, 1), 0);
 
-	cr_assert_eq(kvmm_zone_alloc_at(zone[0], 32, 1), 0);
+	cr_assert_eq(kv_zone_alloc_at(zone[0], 32, 1), 0);
 	pool->arenas->arena[0].nr_free--;
 	expect_noticed(pool, "nowhere");
 	pool->arenas->arena[0].nr_free++;
-	cr_assert_eq(kvmm_zone_free(pool->zone, 32, 1), 0);
+	cr_assert_eq(kv_zone_free(pool->zone, 32, 1), 0);
 	pool->arenas->arena[0].nr_free--;
 
 	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);

@@ -11,14 +11,10 @@
 #define TWELVE	"a.b.c.d.e.f.g.h.i.j.k.l."
 
 static struct fake_env fake;
-
-static void fake_time(void)
-{
-	fake_env_install(&fake);
-}
+static kvmm_range_t range[26];
 
 /* Every second block is free: no hole is longer than one. */
-static struct kvmm_pool *full_of_holes(kvmm_range_t *range)
+static struct kvmm_pool *full_of_holes(void)
 {
 	struct kvmm_pool *pool = make_pool(24);
 
@@ -52,15 +48,15 @@ static void end(struct kvmm_pool *pool)
 	fake_env_remove(&fake);
 }
 
-Test(background, holes_grow_until_the_index_is_half_of_the_threshold)
+/* A test with a @pool that @make makes, at a time that the test advances. */
+#define FAKE_TIME_TEST(name, make) \
+	TEST_WITH(struct kvmm_pool *pool, (fake_env_install(&fake), make), end, background, name)
+
+FAKE_TIME_TEST(holes_grow_until_the_index_is_half_of_the_threshold, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
-	struct kvmm_pool *pool;
 	u32 nr = 0;
 
-	fake_time();
-	pool = full_of_holes(range);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	while (kvmm_background_tick(pool) == 1)
 		cr_assert_lt(++nr, 100);
@@ -68,17 +64,12 @@ Test(background, holes_grow_until_the_index_is_half_of_the_threshold)
 	cr_expect_leq(stat_of_background(pool).score_pm, 100);
 	cr_expect_eq(stat_of_background(pool).is_active, 0);
 	cr_expect_eq(stat_of_background(pool).starts, nr);
-	end(pool);
 }
 
-Test(background, it_looks_once_an_interval)
+FAKE_TIME_TEST(it_looks_once_an_interval, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(1);
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = full_of_holes(range);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	for (u32 i = 0; i < 10; i++)
 		cr_expect_eq(kvmm_background_tick(pool), 0);
@@ -90,17 +81,12 @@ Test(background, it_looks_once_an_interval)
 	kvmm_background_tick(pool);
 	cr_expect_eq(stat_of_background(pool).checks, 2);
 	cr_expect_eq(stat_of_background(pool).score_pm, 0, "single blocks can be had everywhere");
-	end(pool);
 }
 
-Test(background, useless_looks_are_left_out)
+FAKE_TIME_TEST(useless_looks_are_left_out, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = full_of_holes(range);
 	for (u32 i = 0; i < 12; i++)
 		kvmm_range_pin(pool, range[i]);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
@@ -116,16 +102,12 @@ Test(background, useless_looks_are_left_out)
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 1, "a change makes it look at once");
 	cr_expect_eq(stat_of_background(pool).nr_deferred, 0);
-	end(pool);
 }
 
-Test(background, the_median_of_requests_is_what_it_looks_at)
+FAKE_TIME_TEST(the_median_of_requests_is_what_it_looks_at, make_pool(4096))
 {
 	struct kvmm_background how = every_second(0);
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = make_pool(4096);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	for (u32 i = 0; i < 9; i++)
 		take(pool, 1 + i, 0);
@@ -136,17 +118,13 @@ Test(background, the_median_of_requests_is_what_it_looks_at)
 	fake_env_advance(&fake, 1000 * MS);
 	kvmm_background_tick(pool);
 	cr_expect_eq(stat_of_background(pool).request_blocks, 128, "long ones by powers of two");
-	end(pool);
 }
 
-Test(background, what_was_asked_for_long_ago_counts_less)
+FAKE_TIME_TEST(what_was_asked_for_long_ago_counts_less, make_pool(64))
 {
 	struct kvmm_background how = every_second(0);
-	struct kvmm_pool *pool;
 	kvmm_range_t range;
 
-	fake_time();
-	pool = make_pool(64);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	for (u32 i = 0; i < 8000; i++) {
 		range = take(pool, i < 4000 ? 20 : 3, 0);
@@ -154,19 +132,14 @@ Test(background, what_was_asked_for_long_ago_counts_less)
 	}
 	kvmm_background_tick(pool);
 	cr_expect_eq(stat_of_background(pool).request_blocks, 3);
-	end(pool);
 }
 
-Test(background, an_idle_worker_leaves_steps_alone)
+FAKE_TIME_TEST(an_idle_worker_leaves_steps_alone, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
-	struct kvmm_pool *pool;
 	kvmm_stream_t id;
 	uint64_t epoch;
 
-	fake_time();
-	pool = full_of_holes(range);
 	how.flags = KVMM_BACKGROUND_IDLE_ONLY;
 	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
 	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
@@ -176,20 +149,15 @@ Test(background, an_idle_worker_leaves_steps_alone)
 	cr_expect_str_eq(picture(pool), TWELVE);
 	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 1);
-	end(pool);
 }
 
-Test(background, so_much_is_on_its_way_at_a_time_and_no_more)
+FAKE_TIME_TEST(so_much_is_on_its_way_at_a_time_and_no_more, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(3);
-	struct kvmm_pool *pool;
 	kvmm_stream_t id;
 	uint64_t epoch;
 	struct kvmm_step_stat steps;
 
-	fake_time();
-	pool = full_of_holes(range);
 	how.max_blocks = 2;
 	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
 	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
@@ -200,21 +168,23 @@ Test(background, so_much_is_on_its_way_at_a_time_and_no_more)
 	cr_expect_leq(steps.copying_blocks + steps.limbo_blocks, 3);
 	cr_expect_gt(stat_of_background(pool).busy, 10);
 	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
-	end(pool);
 }
 
-/* Holes are long enough; so there is time for joining extents, one plan an interval. */
-Test(background, extents_are_joined_while_holes_are_long_enough)
+static struct kvmm_pool *in_extents(void)
 {
-	struct kvmm_background how = every_second(2);
-	struct kvmm_pool *pool = NULL;
-	kvmm_range_t range[26];
+	struct kvmm_pool *pool = make_pool(24);
 
-	fake_time();
-	pool = make_pool(24);
 	paint(pool, "aabaaccdcc..............", range);
 	for (u32 i = 0; i < 4; i++)
 		cr_assert_eq(kvmm_range_seal(pool, range[i], i % 2 ? 1 : 4), 0);
+	return pool;
+}
+
+/* Holes are long enough; so there is time for joining extents, one plan an interval. */
+FAKE_TIME_TEST(extents_are_joined_while_holes_are_long_enough, in_extents())
+{
+	struct kvmm_background how = every_second(2);
+
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 0, "not without being asked");
 	how.flags = KVMM_BACKGROUND_SHORTEN;
@@ -228,22 +198,14 @@ Test(background, extents_are_joined_while_holes_are_long_enough)
 	fake_env_advance(&fake, 1000 * MS);
 	cr_expect_eq(kvmm_background_tick(pool), 0, "nothing is left to be joined");
 	cr_expect_eq(stat_of_background(pool).starts, 1);
-	end(pool);
 }
 
-Test(background, what_is_joined_does_not_move_again_at_once)
+FAKE_TIME_TEST(what_is_joined_does_not_move_again_at_once, in_extents())
 {
 	struct kvmm_background how = every_second(2);
-	struct kvmm_pool *pool;
-	kvmm_range_t range[26];
 	struct kvmm_step_stat steps;
 
-	fake_time();
-	pool = make_pool(24);
-	paint(pool, "aabaaccdcc..............", range);
 	how.flags = KVMM_BACKGROUND_SHORTEN;
-	for (u32 i = 0; i < 4; i++)
-		cr_assert_eq(kvmm_range_seal(pool, range[i], i % 2 ? 1 : 4), 0);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	for (u32 i = 0; i < 100; i++) {
 		kvmm_background_tick(pool);
@@ -252,17 +214,12 @@ Test(background, what_is_joined_does_not_move_again_at_once)
 	kvmm_compact_poll(pool);
 	cr_expect_eq(kvmm_step_get_stat(pool, &steps), 0);
 	cr_expect_leq(steps.published_blocks, 8, "%u: each range once", (u32)steps.published_blocks);
-	end(pool);
 }
 
-Test(background, bad_settings_are_refused_and_change_nothing)
+FAKE_TIME_TEST(bad_settings_are_refused_and_change_nothing, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background good = every_second(4), bad;
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = full_of_holes(range);
 	cr_expect_eq(kvmm_background_set(pool, NULL), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 0);
 	bad = good, bad.threshold_pm = 0;
@@ -284,7 +241,6 @@ Test(background, bad_settings_are_refused_and_change_nothing)
 	cr_expect_eq(kvmm_background_set(pool, &good), -ENOMEM);
 	cr_expect_eq(kvmm_background_set(pool, &good), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 1);
-	end(pool);
 }
 
 /* ---- the thread ---- */
@@ -294,12 +250,10 @@ static int refuse(void *ctx, void (*fn)(void *arg), void *arg, void **thread)
 	return -EAGAIN;
 }
 
-Test(background, without_a_thread_everything_is_as_it_was)
+POOL_TEST(background, without_a_thread_everything_is_as_it_was, full_of_holes())
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
 	struct kv_sys_ops sys = kv_sys_system;
-	struct kvmm_pool *pool __cleanup(end_pool) = full_of_holes(range);
 
 	sys.spawn = refuse;
 	kv_sys_set(&sys);
@@ -310,11 +264,9 @@ Test(background, without_a_thread_everything_is_as_it_was)
 }
 
 /* Real time, and a limit that is there for a broken one only. */
-Test(background, a_thread_does_it_alone, .timeout = 60)
+POOL_TEST(background, a_thread_does_it_alone, full_of_holes(), .timeout = 60)
 {
-	kvmm_range_t range[26];
 	struct kvmm_background how = every_second(4);
-	struct kvmm_pool *pool __cleanup(end_pool) = full_of_holes(range);
 
 	for (u32 i = 0; i < 12; i++)
 		write_pattern(pool, range[i], i);
@@ -333,19 +285,14 @@ Test(background, a_thread_does_it_alone, .timeout = 60)
 
 /* ---- checksums ---- */
 
-static void sum_all(struct kvmm_pool *pool)
+/* All that is cached has a sum. */
+static struct kvmm_pool *make_summed(u32 nr_blocks)
 {
 	const struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1000 };
+	struct kvmm_pool *pool = make_cache(nr_blocks, "lru");
 
 	cr_assert_eq(kvmm_verify_set(pool, &attr), 0);
-}
-
-static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
-{
-	struct kvmm_verify_stat stat;
-
-	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
-	return stat;
+	return pool;
 }
 
 static struct kvmm_background with_checksums(void)
@@ -356,14 +303,10 @@ static struct kvmm_background with_checksums(void)
 	return how;
 }
 
-Test(background, new_blocks_are_summed_by_the_next_tick)
+FAKE_TIME_TEST(new_blocks_are_summed_by_the_next_tick, make_summed(256))
 {
 	struct kvmm_background how = with_checksums();
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = make_cache(256, "lru");
-	sum_all(pool);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	cr_expect_eq(kvmm_background_tick(pool), 0);
 	cache_keys(pool, 0, 50);
@@ -375,17 +318,12 @@ Test(background, new_blocks_are_summed_by_the_next_tick)
 	cr_expect_eq(verified(pool).summed, 100);
 	cr_expect_eq(stat_of_background(pool).verified, 100);
 	cr_expect_eq(stat_of_background(pool).checks, 1, "the index is looked at once an interval");
-	end(pool);
 }
 
-Test(background, what_is_summed_is_compared_in_turns_a_batch_an_interval)
+FAKE_TIME_TEST(what_is_summed_is_compared_in_turns_a_batch_an_interval, make_summed(256))
 {
 	struct kvmm_background how = with_checksums();
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = make_cache(256, "lru");
-	sum_all(pool);
 	cache_keys(pool, 0, 50);
 	cache_keys(pool, 50, 50);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
@@ -399,20 +337,15 @@ Test(background, what_is_summed_is_compared_in_turns_a_batch_an_interval)
 	fake_env_advance(&fake, 1000 * MS);
 	kvmm_background_tick(pool);
 	cr_expect_eq(verified(pool).checks, 128, "from where it was");
-	end(pool);
 }
 
-Test(background, content_that_changed_is_found_without_being_asked)
+FAKE_TIME_TEST(content_that_changed_is_found_without_being_asked, make_summed(16))
 {
 	struct kvmm_background how = with_checksums();
 	u8 other[TEST_BLOCK_BYTES] = { 1 };
 	kvmm_key_t key = key_of(3);
-	struct kvmm_pool *pool;
 	kvmm_ref_t ref;
 
-	fake_time();
-	pool = make_cache(16, "lru");
-	sum_all(pool);
 	cache_keys(pool, 0, 8);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	kvmm_background_tick(pool);
@@ -424,25 +357,17 @@ Test(background, content_that_changed_is_found_without_being_asked)
 	kvmm_background_tick(pool);
 	cr_expect_eq(verified(pool).bad_blocks, 1);
 	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
-	end(pool);
 }
 
 /* What is pinned cannot be summed: it is tried again later and later, and at the latest after 64 ms. */
-Test(background, what_cannot_be_summed_is_not_tried_at_each_tick)
+FAKE_TIME_TEST(what_cannot_be_summed_is_not_tried_at_each_tick, make_summed(16))
 {
 	struct kvmm_background how = with_checksums();
-	struct kvmm_pool *pool;
-	kvmm_key_t key = key_of(0);
-	kvmm_mut_t mut;
 	kvmm_ref_t ref;
 
-	fake_time();
-	pool = make_cache(16, "lru");
-	sum_all(pool);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	kvmm_background_tick(pool);
-	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
-	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	register_keys(pool, 0, 1, &ref);
 	cr_assert_eq(kvmm_pin_many(pool, &ref, 1), 0);
 	for (u32 i = 0; i < 10; i++, fake_env_advance(&fake, 64 * MS))
 		kvmm_background_tick(pool);
@@ -454,17 +379,12 @@ Test(background, what_cannot_be_summed_is_not_tried_at_each_tick)
 	kvmm_background_tick(pool);
 	cr_expect_eq(verified(pool).pending, 0);
 	cr_assert_eq(kvmm_put(pool, ref), 0);
-	end(pool);
 }
 
-Test(background, nothing_is_verified_unless_it_was_asked_for)
+FAKE_TIME_TEST(nothing_is_verified_unless_it_was_asked_for, make_summed(16))
 {
 	struct kvmm_background how = every_second(1);
-	struct kvmm_pool *pool;
 
-	fake_time();
-	pool = make_cache(16, "lru");
-	sum_all(pool);
 	cache_keys(pool, 0, 8);
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
 	kvmm_background_tick(pool);
@@ -477,15 +397,13 @@ Test(background, nothing_is_verified_unless_it_was_asked_for)
 	cache_keys(pool, 8, 4);
 	kvmm_background_tick(pool);
 	cr_expect_eq(verified(pool).pending, 4, "off is off");
-	end(pool);
 }
 
 /* Real time; the interval is so long that only the look for new blocks can be it. */
-POOL_TEST(background, a_thread_sums_new_blocks_soon, make_cache(64, "lru"), .timeout = 60)
+POOL_TEST(background, a_thread_sums_new_blocks_soon, make_summed(64), .timeout = 60)
 {
 	struct kvmm_background how = with_checksums();
 
-	sum_all(pool);
 	how.flags |= KVMM_BACKGROUND_THREAD;
 	how.interval_ms = 3600 * 1000;
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);

@@ -9,11 +9,8 @@ static void tick_until_done(struct kvmm_pool *pool)
 		;
 }
 
-Test(shrink, a_balloon_comes_near_its_target_in_both_directions)
+POOL_TEST(shrink, a_balloon_comes_near_its_target_in_both_directions, adopt(64, NULL, NULL))
 {
-	u8 *mem = memory_of(64);
-	struct kvmm_pool *pool = adopt(mem, 64, NULL, NULL);
-
 	cr_expect_eq(kvmm_balloon_set(pool, 10 * UNIT + UNIT / 2), 0);
 	tick_until_done(pool);
 	cr_expect_eq(stat_of(pool).nr_away, 40);
@@ -24,14 +21,10 @@ Test(shrink, a_balloon_comes_near_its_target_in_both_directions)
 	cr_expect_eq(kvmm_balloon_set(pool, 0), 0);
 	tick_until_done(pool);
 	cr_expect_eq(stat_of(pool).nr_away, 0);
-	end_pool(pool);
-	free(mem);
 }
 
-Test(shrink, steps_tick_the_balloon)
+POOL_TEST(shrink, steps_tick_the_balloon, adopt(64, NULL, NULL))
 {
-	u8 *mem = memory_of(64);
-	struct kvmm_pool *pool = adopt(mem, 64, NULL, NULL);
 	kvmm_stream_t id = add_stream(pool);
 	uint64_t epoch;
 
@@ -41,14 +34,10 @@ Test(shrink, steps_tick_the_balloon)
 		cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
 	}
 	cr_expect_eq(stat_of(pool).nr_away, 48);
-	end_pool(pool);
-	free(mem);
 }
 
-Test(shrink, a_request_of_priority_is_served_from_the_balloon)
+POOL_TEST(shrink, a_request_of_priority_is_served_from_the_balloon, adopt(16, "lru", NULL))
 {
-	u8 *mem = memory_of(16);
-	struct kvmm_pool *pool = adopt(mem, 16, "lru", NULL);
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 6, .max_runs = 8 };
 	kvmm_range_t range;
 
@@ -64,14 +53,12 @@ Test(shrink, a_request_of_priority_is_served_from_the_balloon)
 	cr_expect_eq(elastic_of_pool(pool).target_bytes, UNIT);
 	tick_until_done(pool);
 	cr_expect_eq(stat_of(pool).nr_away, 4);
-	end_pool(pool);
-	free(mem);
 }
 
 /* Of 16 blocks 8 are the balloon's, and 6 of the others are pinned: the free ones are in several runs. */
-static struct kvmm_pool *with_balloon(u8 *mem, const char *policy)
+static struct kvmm_pool *with_balloon(const char *policy)
 {
-	struct kvmm_pool *pool = adopt(mem, 16, policy, NULL);
+	struct kvmm_pool *pool = adopt(16, policy, NULL);
 	struct kvmm_tenant_attr tenant = KVMM_TENANT_ATTR_INIT;
 	kvmm_range_t range[7];
 
@@ -94,10 +81,9 @@ static void expect_balloon(struct kvmm_pool *pool)
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
-Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
+POOL_TEST(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was,
+	  with_balloon("lru"))
 {
-	u8 *mem = memory_of(16);
-	struct kvmm_pool *pool = with_balloon(mem, "lru");
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 11, .max_runs = 8,
 					.flags = KVMM_ALLOC_HIGH };
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 11,
@@ -122,14 +108,11 @@ Test(shrink, a_request_of_priority_that_is_refused_leaves_the_balloon_as_it_was)
 	attr.nr = attr.max_runs = 8;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
 	cr_expect_eq(elastic_of_pool(pool).nr_relents, 1);
-	end_pool(pool);
-	free(mem);
 }
 
-Test(shrink, a_request_of_priority_has_the_balloon_of_a_pool_without_policy)
+POOL_TEST(shrink, a_request_of_priority_has_the_balloon_of_a_pool_without_policy,
+	  with_balloon(NULL))
 {
-	u8 *mem = memory_of(16);
-	struct kvmm_pool *pool = with_balloon(mem, NULL);
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4, .max_runs = 8,
 					.flags = KVMM_ALLOC_HIGH, .tenant = 7 };
 	kvmm_range_t range;
@@ -140,22 +123,16 @@ Test(shrink, a_request_of_priority_has_the_balloon_of_a_pool_without_policy)
 	attr.nr = 8;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
 	cr_expect_eq(elastic_of_pool(pool).nr_relents, 1);
-	end_pool(pool);
-	free(mem);
 }
 
-Test(shrink, an_ordinary_request_is_not)
+POOL_TEST(shrink, an_ordinary_request_is_not, adopt(16, NULL, NULL))
 {
-	u8 *mem = memory_of(16);
-	struct kvmm_pool *pool = adopt(mem, 16, NULL, NULL);
 	kvmm_range_t range;
 
 	cr_expect_eq(kvmm_balloon_set(pool, 2 * UNIT), 0);
 	tick_until_done(pool);
 	cr_expect_eq(kvmm_range_alloc(pool, 9, KVMM_RUNS(8), &range), -ENOSPC);
 	cr_expect_eq(stat_of(pool).nr_away, 8);
-	end_pool(pool);
-	free(mem);
 }
 
 /* ---- what is wrong is noticed ---- */
@@ -177,10 +154,8 @@ static void expect_noticed(struct kvmm_pool *pool, const char *what, u32 bit)
 		cr_assert_eq(kvmm_validate(pool), 0, #field);			\
 	} while (0)
 
-Test(shrink, a_bit_that_flips_is_noticed)
+POOL_TEST(shrink, a_bit_that_flips_is_noticed, adopt(32, NULL, NULL))
 {
-	u8 *mem = memory_of(32);
-	struct kvmm_pool *pool = adopt(mem, 32, NULL, NULL);
 	struct kvmm_mem_range freed;
 	struct kvmm_shrink req = { .size = sizeof(req), .bytes = 2 * UNIT };
 	struct elastic *el;
@@ -191,22 +166,13 @@ Test(shrink, a_bit_that_flips_is_noticed)
 	el = pool->elastic;
 	flip(pool, pool->nr_leaving);
 	flip(pool, pool->pb.nr_away);
-	flip(pool, el->nr_gone);
-	flip(pool, el->nr_untold);
-	flip(pool, el->nr_stuck);
+	for (u32 state = 0; state < NR_UNIT_STATES; state++)
+		flip(pool, el->nr_units[state]);
 	flip(pool, el->wait.nr);
 	for (u32 pb = 0; pb < pool->pb.nr; pb++) {
 		flip(pool, pool->pb.state[pb]);
 		flip(pool, el->waiting[pb]);
 	}
-	for (u32 i = 0; i < el->span[0].nr_units; i++) {
-		el->span[0].gone[0] ^= 1u << i;
-		expect_noticed(pool, "gone", i);
-		el->span[0].gone[0] ^= 1u << i;
-		el->span[0].stuck[0] ^= 1u << i;
-		expect_noticed(pool, "stuck", i);
-		el->span[0].stuck[0] ^= 1u << i;
-	}
-	end_pool(pool);
-	free(mem);
+	for (u32 i = 0; i < el->span[0].nr_units; i++)
+		flip(pool, el->span[0].unit[i]);
 }

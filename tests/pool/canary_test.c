@@ -5,7 +5,7 @@
  * another one's, and what is cached stays what it was. Random operations; KVMM_SEED chooses the
  * run.
  */
-#include "pool/mag.h"
+#include "percpu/mag.h"
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
@@ -227,7 +227,7 @@ static void run(u32 zero)
 	attr.zero = zero;
 	r.pool = make_pool_of(&attr);
 	plant_everywhere();
-	cr_expect(r.pool->mags && !r.pool->mags->off);
+	cr_expect(r.pool->mags && !r.pool->no_mags);
 	for (u32 i = 0; i < NR_OPS; i++)	/* limits in the second half only */
 		ops[any(ARRAY_SIZE(ops) - (i < NR_OPS / 2))]();
 	cr_expect_gt(r.nr_given, NR_OPS / 2);

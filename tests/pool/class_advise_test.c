@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What owners say of their blocks, and how much of the pool they may protect. Keys are letters. */
-#include "pool/class.h"
 #include "tests/pool/class_util.h"
 
 static struct kvmm_pool *make_limited(const char *policy, u32 permille, u32 above)
@@ -35,18 +34,17 @@ POOL_TEST(class_advise, who_has_a_higher_priority_is_kept_longer, make_cache(10,
 	fill_with(pool, "ab", 90);
 	fill_with(pool, "cd", 10);
 	cr_expect_str_eq(evicted_for(pool, 8), "cd");
-	cr_expect_eq(kv_nr_protected(pool), -EOPNOTSUPP);
 }
 
 POOL_TEST(class_advise, advice_is_forgotten_with_the_content, make_limited("priority", 500, 60))
 {
 	fill_with(pool, "abc", 100);
-	cr_expect_eq(kv_nr_protected(pool), 3);
+	cr_expect_eq(nr_protected(pool), 3);
 	cr_expect_str_eq(evicted(pool), "abc");
-	cr_expect_eq(kv_nr_protected(pool), 0);
+	cr_expect_eq(nr_protected(pool), 0);
 	fill_with(pool, "a", 50);
 	fill_with(pool, "b", 70);
-	cr_expect_eq(kv_nr_protected(pool), 1);
+	cr_expect_eq(nr_protected(pool), 1);
 	cr_expect_str_eq(evicted(pool), "ab");
 }
 
@@ -54,7 +52,7 @@ POOL_TEST(class_advise, beyond_the_limit_the_oldest_is_as_any_other,
 	  make_limited("priority", 200, 60))
 {
 	fill_with(pool, "abcd", 90);
-	cr_expect_eq(kv_nr_protected(pool), 2);
+	cr_expect_eq(nr_protected(pool), 2);
 	cr_expect_str_eq(evicted_for(pool, 8), "ab");
 	cr_expect_str_eq(evicted(pool), "cd");
 }
@@ -66,7 +64,7 @@ POOL_TEST(class_advise, pins_count_as_protection, make_limited("priority", 300, 
 	fill_with(pool, "ab", 90);
 	cr_assert_eq(kvmm_pin_many(pool, ref, 2), 0);
 	fill_with(pool, "c", 90);
-	cr_expect_eq(kv_nr_protected(pool), 1);
+	cr_expect_eq(nr_protected(pool), 1);
 	cr_assert_eq(kvmm_unpin_many(pool, ref, 2), 0);
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
 }

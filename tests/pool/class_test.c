@@ -3,25 +3,10 @@
 #include "pool/internal.h"
 #include "tests/pool/class_util.h"
 
-static struct kvmm_pool *pool;
-
-static void make(u32 nr_blocks)
-{
-	pool = make_classed(nr_blocks, "lru", NULL, 0);
-}
-
-static void tear_down(void)
-{
-	end_pool(pool);
-}
-
-TestSuite(class, .fini = tear_down);
-
 /* ---- order ---- */
 
-Test(class, a_lower_class_goes_first_whatever_its_age)
+POOL_TEST(class, a_lower_class_goes_first_whatever_its_age, make_classed(8, "lru", NULL, 0))
 {
-	make(8);
 	fill_all(pool, "a", HIGH);
 	fill_all(pool, "b", MID);
 	fill_all(pool, "c", LOW);
@@ -30,12 +15,12 @@ Test(class, a_lower_class_goes_first_whatever_its_age)
 	cr_expect_str_eq(evicted(pool), "cefbad");
 }
 
-Test(class, a_use_changes_the_place_in_the_class_but_not_the_class)
+POOL_TEST(class, a_use_changes_the_place_in_the_class_but_not_the_class,
+	  make_classed(8, "lru", NULL, 0))
 {
 	kvmm_key_t key = key_of('a');
 	kvmm_ref_t ref;
 
-	make(8);
 	fill_all(pool, "abc", LOW);
 	fill_all(pool, "xyz", HIGH);
 	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
@@ -44,9 +29,9 @@ Test(class, a_use_changes_the_place_in_the_class_but_not_the_class)
 	cr_expect_str_eq(evicted(pool), "bcaxyz");
 }
 
-Test(class, blocks_are_of_the_default_class_until_somebody_says_otherwise)
+POOL_TEST(class, blocks_are_of_the_default_class_until_somebody_says_otherwise,
+	  make_classed(8, "lru", NULL, 0))
 {
-	make(8);
 	cache_keys(pool, 'a', 3);
 	cr_expect_eq(class_stat(pool, HIGH).nr, 3);
 	cr_expect_eq(class_stat(pool, HIGH).nr_inactive, 3);
@@ -54,9 +39,8 @@ Test(class, blocks_are_of_the_default_class_until_somebody_says_otherwise)
 	cr_expect_str_eq(class_stat(pool, LOW).name, "low");
 }
 
-Test(class, a_class_is_forgotten_with_the_content)
+POOL_TEST(class, a_class_is_forgotten_with_the_content, make_classed(2, "lru", NULL, 0))
 {
-	make(2);
 	fill_all(pool, "ab", LOW);
 	cr_expect_str_eq(evicted(pool), "ab");
 	fill_all(pool, "c", HIGH);
@@ -65,15 +49,11 @@ Test(class, a_class_is_forgotten_with_the_content)
 }
 
 /* The ends of chains first, but only inside a class. */
-Test(class, a_chain_of_two_classes_loses_the_lower_one)
+POOL_TEST(class, a_chain_of_two_classes_loses_the_lower_one, make_classed(8, "lru", NULL, 0))
 {
-	kvmm_key_t key[4] = { key_of('a'), key_of('b'), key_of('c'), key_of('d') };
-	kvmm_mut_t mut[4];
 	kvmm_ref_t ref[4];
 
-	make(8);
-	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
-	cr_assert_eq(kvmm_register(pool, mut, key, 4, ref), 0);
+	register_keys(pool, 'a', 4, ref);
 	cr_assert_eq(kvmm_class_set(pool, ref + 1, 2, LOW), 0);
 	cr_assert_eq(kvmm_put_many(pool, ref, 4), 0);
 	cr_expect_str_eq(evicted(pool), "cbda");
@@ -81,11 +61,10 @@ Test(class, a_chain_of_two_classes_loses_the_lower_one)
 
 /* ---- up and down ---- */
 
-Test(class, what_was_said_once_goes_down_only)
+POOL_TEST(class, what_was_said_once_goes_down_only, make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref;
 
-	make(8);
 	ref = fill(pool, 'a', MID);
 	cr_expect_eq(kvmm_class_set(pool, &ref, 1, HIGH), -EPERM);
 	cr_expect_eq(kvmm_class_set(pool, &ref, 1, MID), 0);
@@ -97,11 +76,11 @@ Test(class, what_was_said_once_goes_down_only)
 	cr_expect_eq(class_stat(pool, LOW).nr, 1);
 }
 
-Test(class, a_batch_with_one_that_may_not_rise_changes_nothing)
+POOL_TEST(class, a_batch_with_one_that_may_not_rise_changes_nothing,
+	  make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref[2];
 
-	make(8);
 	ref[0] = fill(pool, 'a', HIGH);
 	ref[1] = fill(pool, 'b', LOW);
 	cr_expect_eq(kvmm_class_set(pool, ref, 2, MID), -EPERM);
@@ -110,11 +89,10 @@ Test(class, a_batch_with_one_that_may_not_rise_changes_nothing)
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
-Test(class, demotion_moves_down_and_nobody_up)
+POOL_TEST(class, demotion_moves_down_and_nobody_up, make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref[3];
 
-	make(8);
 	ref[0] = fill(pool, 'a', HIGH);
 	ref[1] = fill(pool, 'b', MID);
 	ref[2] = fill(pool, 'c', LOW);
@@ -128,11 +106,10 @@ Test(class, demotion_moves_down_and_nobody_up)
 }
 
 /* Last of the batch first, as if it had been put back now. */
-Test(class, who_is_demoted_unreferenced_is_the_youngest_there)
+POOL_TEST(class, who_is_demoted_unreferenced_is_the_youngest_there, make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref[2];
 
-	make(8);
 	ref[0] = fill(pool, 'a', HIGH);
 	ref[1] = fill(pool, 'b', HIGH);
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
@@ -143,11 +120,11 @@ Test(class, who_is_demoted_unreferenced_is_the_youngest_there)
 	cr_expect_str_eq(evicted(pool), "a");
 }
 
-Test(class, an_owner_s_blocks_are_demoted_but_not_those_that_are_shared)
+POOL_TEST(class, an_owner_s_blocks_are_demoted_but_not_those_that_are_shared,
+	  make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref[4];
 
-	make(8);
 	for (u32 i = 0; i < 4; i++)
 		ref[i] = fill(pool, 'a' + i, HIGH);
 	cr_expect_eq(kvmm_set_owner(pool, ref, 3, 7), 0);
@@ -162,11 +139,11 @@ Test(class, an_owner_s_blocks_are_demoted_but_not_those_that_are_shared)
 	cr_expect_eq(kvmm_demote_owner(pool, 7, LOW), 0);
 }
 
-Test(class, aggressive_demotion_evicts_whom_nobody_holds)
+POOL_TEST(class, aggressive_demotion_evicts_whom_nobody_holds,
+	  make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE))
 {
 	kvmm_ref_t ref[3];
 
-	pool = make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE);
 	for (u32 i = 0; i < 3; i++)
 		ref[i] = fill(pool, 'a' + i, HIGH);
 	cr_assert_eq(kvmm_set_owner(pool, ref, 3, 5), 0);
@@ -186,7 +163,8 @@ Test(class, aggressive_demotion_evicts_whom_nobody_holds)
 
 Test(class, a_full_class_evicts_its_own_oldest)
 {
-	pool = make_classed(8, "lru", (u32[]){ 0, 2, 0 }, 0);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_classed(8, "lru", (u32[]){ 0, 2, 0 }, 0);
+
 	fill_all(pool, "x", LOW);
 	fill_all(pool, "ab", MID);
 	cr_expect_eq(class_stat(pool, MID).quota, 2);
@@ -200,8 +178,8 @@ Test(class, a_full_class_evicts_its_own_oldest)
 Test(class, a_quota_never_refuses_and_what_exceeds_it_goes_before_the_lowest)
 {
 	kvmm_ref_t ref[3];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_classed(8, "lru", (u32[]){ 0, 1, 0 }, 0);
 
-	pool = make_classed(8, "lru", (u32[]){ 0, 1, 0 }, 0);
 	fill_all(pool, "xy", LOW);
 	for (u32 i = 0; i < 3; i++)
 		ref[i] = fill(pool, 'a' + i, MID);
@@ -219,8 +197,8 @@ Test(class, registering_into_a_full_default_class_evicts_from_it)
 					 .default_class = KVMM_PHASE_ACTIVE_THOUGHT };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
 				       .evict = &evict };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	pool = make_pool_of(&attr);
 	cache_keys(pool, 'a', 4);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
 	cache_keys(pool, 'e', 2);
@@ -230,7 +208,7 @@ Test(class, registering_into_a_full_default_class_evicts_from_it)
 
 /* ---- all thoughts together ---- */
 
-static void make_phases(struct kvmm_class *phases)
+static struct kvmm_pool *make_phases(struct kvmm_class *phases)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = phases,
 					 .nr_classes = KVMM_NR_PHASES,
@@ -239,10 +217,10 @@ static void make_phases(struct kvmm_class *phases)
 				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
 				       .evict = &evict };
 
-	pool = make_pool_of(&attr);
+	return make_pool_of(&attr);
 }
 
-static u32 nr_thoughts(void)
+static u32 nr_thoughts(struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
@@ -251,7 +229,7 @@ static u32 nr_thoughts(void)
 	return nr;
 }
 
-static int alloc_thoughts(u32 nr, kvmm_mut_t *muts)
+static int alloc_thoughts(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *muts)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr,
 				      .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
@@ -259,7 +237,7 @@ static int alloc_thoughts(u32 nr, kvmm_mut_t *muts)
 	return kvmm_alloc_as(pool, &ctl, muts);
 }
 
-static void cache_thoughts(u32 first, u32 nr, u32 cls)
+static void cache_thoughts(struct kvmm_pool *pool, u32 first, u32 nr, u32 cls)
 {
 	kvmm_mut_t muts[100];
 	kvmm_ref_t refs[100];
@@ -267,7 +245,7 @@ static void cache_thoughts(u32 first, u32 nr, u32 cls)
 
 	for (u32 i = 0; i < nr; i++)
 		keys[i] = key_of(first + i);
-	cr_assert_eq(alloc_thoughts(nr, muts), 0);
+	cr_assert_eq(alloc_thoughts(pool, nr, muts), 0);
 	cr_assert_eq(kvmm_register(pool, muts, keys, nr, refs), 0);
 	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr_outside, 0);
 	cr_assert_eq(kvmm_demote(pool, refs, nr, cls), cls == KVMM_PHASE_ACTIVE_THOUGHT ? 0 : (int)nr);
@@ -281,25 +259,25 @@ Test(class, thoughts_of_all_kinds_have_one_quota)
 					 .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
 	kvmm_range_t handle;
 	kvmm_mut_t muts[10];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
-	cache_thoughts(30, 30, KVMM_PHASE_ACTIVE_THOUGHT);
-	cr_expect_eq(nr_thoughts(), 40);
+	cache_thoughts(pool, 0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_thoughts(pool, 30, 30, KVMM_PHASE_ACTIVE_THOUGHT);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(class_stat(pool, KVMM_PHASE_FINISHED_THOUGHT).nr, 10, "finished ones go first");
-	cr_expect_eq(alloc_thoughts(10, muts), 0);
+	cr_expect_eq(alloc_thoughts(pool, 10, muts), 0);
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
-	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr, 15);
 	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr_outside, 25);
 	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).bytes, 40 * TEST_BLOCK_BYTES);
 	cr_expect_eq(kvmm_range_grow(pool, handle, 5), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(kvmm_range_free(pool, handle), 0);
 	cr_expect_eq(kvmm_free(pool, muts, 10), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_thoughts(), 10);
+	cr_expect_eq(nr_thoughts(pool), 10);
 }
 
 Test(class, what_goes_for_the_quota_is_in_the_report)
@@ -311,9 +289,9 @@ Test(class, what_goes_for_the_quota_is_in_the_report)
 					 .report = &report };
 	kvmm_range_t handle;
 	kvmm_mut_t muts[12];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(0, 38, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_thoughts(pool, 0, 38, KVMM_PHASE_FINISHED_THOUGHT);
 	ctl.cls = range.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
 	ctl.nr = 5;
 	ctl.report = &report;
@@ -337,26 +315,26 @@ Test(class, thoughts_beyond_the_quota_are_refused_where_that_was_asked_for)
 					 .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
 	kvmm_range_t handle, twice[2];
 	kvmm_mut_t muts[40];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
-	cr_expect_eq(alloc_thoughts(41, muts), -EDQUOT);
-	cr_expect_eq(nr_thoughts(), 30, "nothing was evicted");
-	cr_expect_eq(alloc_thoughts(30, muts), 0);
-	cr_expect_eq(nr_thoughts(), 40);
+	cache_thoughts(pool, 0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cr_expect_eq(alloc_thoughts(pool, 41, muts), -EDQUOT);
+	cr_expect_eq(nr_thoughts(pool), 30, "nothing was evicted");
+	cr_expect_eq(alloc_thoughts(pool, 30, muts), 0);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), -EDQUOT);
 	range.nr = 10;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
 	cr_expect_eq(kvmm_range_grow(pool, handle, 1), -EDQUOT);
 	cr_expect_eq(kvmm_range_grow_many(pool, &handle, 1, 1), -EDQUOT);
-	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(kvmm_free(pool, muts, 30), 0);
 	cr_expect_eq(kvmm_range_grow(pool, handle, 1), 0);
 	twice[0] = twice[1] = handle;
 	cr_expect_eq(kvmm_range_grow_many(pool, twice, 2, 15), -EDQUOT, "one of them fits");
-	cr_expect_eq(nr_thoughts(), 11);
+	cr_expect_eq(nr_thoughts(pool), 11);
 	cr_expect_eq(kvmm_range_grow_many(pool, twice, 2, 14), 0);
-	cr_expect_eq(nr_thoughts(), 39);
+	cr_expect_eq(nr_thoughts(pool), 39);
 	cr_expect_eq(kvmm_range_free(pool, handle), 0);
 	range.cls = KVMM_NR_PHASES + 1;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), -EINVAL);
@@ -365,26 +343,20 @@ Test(class, thoughts_beyond_the_quota_are_refused_where_that_was_asked_for)
 Test(class, blocks_that_are_held_are_not_set_into_a_class_that_refuses_them)
 {
 	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);
-	kvmm_key_t keys[42];
-	kvmm_mut_t muts[42];
 	kvmm_ref_t refs[42];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(100, 30, KVMM_PHASE_FINISHED_THOUGHT);
-	for (u32 i = 0; i < 41; i++)
-		keys[i] = key_of(i);
-	cr_assert_eq(kvmm_alloc(pool, 41, muts), 0);
-	cr_assert_eq(kvmm_register(pool, muts, keys, 41, refs), 0);
+	cache_thoughts(pool, 100, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	register_keys(pool, 0, 41, refs);
 	cr_expect_eq(kvmm_class_set(pool, refs, 41, KVMM_PHASE_ACTIVE_THOUGHT), -EDQUOT);
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	cr_expect_eq(nr_thoughts(), 30);
+	cr_expect_eq(nr_thoughts(pool), 30);
 	refs[41] = refs[0];	/* twice is once */
 	refs[40] = refs[1];
 	cr_expect_eq(kvmm_class_set(pool, refs, 42, KVMM_PHASE_ACTIVE_THOUGHT), 0);
-	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(stat_of(pool).evictions, 30);
 	cr_expect_eq(kvmm_class_set(pool, refs, 40, KVMM_PHASE_FINISHED_THOUGHT), 0, "in one quota");
-	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
 Test(class, no_more_is_promised_than_the_class_takes)
@@ -394,9 +366,9 @@ Test(class, no_more_is_promised_than_the_class_takes)
 				      .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT), .nr = 41 };
 	kvmm_promise_t promise = { 7, 7 };
 	kvmm_mut_t muts[40];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_thoughts(pool, 0, 30, KVMM_PHASE_FINISHED_THOUGHT);
 	cache_keys(pool, 100, 60);
 	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -EDQUOT);
 	cr_expect_eq(stat_of(pool).evictions, 0);
@@ -421,25 +393,25 @@ Test(class, a_refused_batch_evicts_no_thought)
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 30, .max_runs = 4,
 					.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
 	kvmm_range_t range[2];
+	struct kvmm_pool *pool __cleanup(end_pool) = make_phases(phases);
 
-	make_phases(phases);
-	cache_thoughts(0, 10, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_thoughts(pool, 0, 10, KVMM_PHASE_FINISHED_THOUGHT);
 	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[0]), 0);
 	attr.cls = 0;
 	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[1]), 0);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 25), -ENOSPC);
-	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(nr_thoughts(pool), 40);
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 20), 0);
 	cr_expect_eq(stat_of(pool).evictions, 10);
 }
 
-Test(class, aggressive_demotion_frees_a_held_block_at_its_last_put)
+POOL_TEST(class, aggressive_demotion_frees_a_held_block_at_its_last_put,
+	  make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE))
 {
 	kvmm_ref_t ref, more;
 
-	pool = make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE);
 	ref = more = fill(pool, 'a', MID);
 	cr_assert_eq(kvmm_get(pool, more), 0);
 	cr_expect_eq(kvmm_demote(pool, &ref, 1, LOW), 1);
@@ -451,11 +423,10 @@ Test(class, aggressive_demotion_frees_a_held_block_at_its_last_put)
 
 /* ---- room ---- */
 
-Test(class, evict_for_takes_exactly_what_is_missing)
+POOL_TEST(class, evict_for_takes_exactly_what_is_missing, make_classed(8, "lru", NULL, 0))
 {
 	struct kvmm_evict_for_args req = { .size = sizeof(req), .bytes = 4 * TEST_BLOCK_BYTES + 1 };
 
-	make(8);
 	fill_all(pool, "ab", HIGH);
 	fill_all(pool, "c", LOW);
 	fill_all(pool, "de", MID);
@@ -470,12 +441,11 @@ Test(class, evict_for_takes_exactly_what_is_missing)
 	cr_expect_str_eq(evicted(pool), "eab");
 }
 
-Test(class, evict_for_more_than_there_is_evicts_nothing)
+POOL_TEST(class, evict_for_more_than_there_is_evicts_nothing, make_classed(8, "lru", NULL, 0))
 {
 	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 8 };
 	kvmm_ref_t ref;
 
-	make(8);
 	ref = fill(pool, 'a', LOW);
 	fill_all(pool, "bcd", LOW);
 	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
@@ -488,13 +458,13 @@ Test(class, evict_for_more_than_there_is_evicts_nothing)
 	drop(pool, ref);
 }
 
-Test(class, a_failed_allocation_evicts_nobody_and_tells_nobody)
+POOL_TEST(class, a_failed_allocation_evicts_nobody_and_tells_nobody,
+	  make_classed(8, "lru", NULL, 0))
 {
 	struct kvmm_class_event event;
 	kvmm_mut_t mut[8];
 	kvmm_ref_t ref;
 
-	make(8);
 	ref = fill(pool, 'z', HIGH);
 	fill_all(pool, "ab", HIGH);
 	fill_all(pool, "cd", LOW);
@@ -509,13 +479,12 @@ Test(class, a_failed_allocation_evicts_nobody_and_tells_nobody)
 
 /* ---- being told ---- */
 
-Test(class, owners_are_told_how_many_they_lost)
+POOL_TEST(class, owners_are_told_how_many_they_lost, make_classed(8, "lru", NULL, 0))
 {
 	struct kvmm_class_event event[4];
 	kvmm_ref_t ref[4];
 	u64 nr_lost = 1;
 
-	make(8);
 	for (u32 i = 0; i < 4; i++)
 		ref[i] = fill(pool, 'a' + i, i < 3 ? HIGH : LOW);
 	cr_assert_eq(kvmm_set_owner(pool, ref, 2, 41), 0);
@@ -531,12 +500,11 @@ Test(class, owners_are_told_how_many_they_lost)
 	cr_expect_eq(kvmm_class_events(pool, event, 4, &nr_lost), 0);
 }
 
-Test(class, what_nobody_asks_for_is_counted)
+POOL_TEST(class, what_nobody_asks_for_is_counted, make_classed(2, "lru", NULL, 0))
 {
 	u64 nr_lost;
 	kvmm_ref_t ref;
 
-	make(2);
 	for (u32 i = 0; i < CLASS_EVENTS + 3; i++) {
 		ref = fill(pool, 'a', HIGH);
 		cr_assert_eq(kvmm_set_owner(pool, &ref, 1, i + 1), 0);
@@ -545,34 +513,6 @@ Test(class, what_nobody_asks_for_is_counted)
 	}
 	cr_expect_eq(kvmm_class_events(pool, NULL, 0, &nr_lost), 0);
 	cr_expect_eq(nr_lost, 3);
-}
-
-static u32 nr_told;
-
-/* No lock is held: the pool can be asked. */
-static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
-{
-	cr_expect_eq(kvmm_validate(pool), 0);
-	for (u32 i = 0; i < nr; i++)
-		*(u32 *)arg += events[i].nr;
-}
-
-Test(class, a_hook_is_called_without_locks)
-{
-	struct kvmm_class class = { .name = "all", .flags = KVMM_CLASS_TELL };
-	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = &class,
-					 .nr_classes = 1, .hook = hook, .hook_arg = &nr_told };
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4, .policy = "lru",
-				       .evict = &evict };
-	kvmm_range_t range;
-
-	pool = make_pool_of(&attr);
-	cache_keys(pool, 'a', 4);
-	range = take(pool, 2, 0);
-	cr_expect_eq(nr_told, 2);
-	cr_expect_str_eq(evicted(pool), "ba");
-	cr_expect_eq(nr_told, 4);
-	cr_assert_eq(kvmm_range_free(pool, range), 0);
 }
 
 /* ---- asking for nonsense ---- */
@@ -595,7 +535,6 @@ Test(class, nonsense_is_refused_at_creation)
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = class,
 					 .nr_classes = 8 };
 
-	make(8);
 	cr_expect_eq(create(&evict, "lru"), 0);
 	cr_expect_eq(create(&evict, NULL), -EINVAL);
 	cr_expect_eq(create(&evict, "lru-classic"), -EINVAL);
@@ -625,8 +564,8 @@ Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 	struct kvmm_class_stat stat;
 	struct kvmm_pool *plain __cleanup(end_pool) = make_cache(8, "lru");
 	kvmm_ref_t ref = { 0 };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
 
-	pool = make_pool_of(&attr);
 	cr_expect_eq(stat_of(pool).metadata_bytes, stat_of(plain).metadata_bytes);
 	cr_expect_eq(kvmm_class_set(pool, &ref, 1, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_demote(pool, &ref, 1, 0), -EOPNOTSUPP);
@@ -637,18 +576,17 @@ Test(class, a_pool_without_classes_pays_nothing_and_says_so)
 
 /* ---- invariants ---- */
 
-static void expect_noticed(const char *what)
+static void expect_noticed(struct kvmm_pool *pool, const char *what)
 {
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s", what);
 	pool->gate = 0;
 }
 
-Test(class, a_flipped_bit_is_noticed)
+POOL_TEST(class, a_flipped_bit_is_noticed, make_classed(8, "lru", NULL, 0))
 {
 	struct classes *classes;
 	kvmm_ref_t ref;
 
-	make(8);
 	ref = fill(pool, 'a', MID);
 	cr_assert_eq(kvmm_set_owner(pool, &ref, 1, 3), 0);
 	classes = pool->order.classes;
@@ -656,20 +594,20 @@ Test(class, a_flipped_bit_is_noticed)
 		if (BIT(bit) == CLASS_SET)
 			continue;	/* has no second copy */
 		classes->mark[ref.index] ^= BIT(bit);
-		expect_noticed("mark");
+		expect_noticed(pool, "mark");
 		classes->mark[ref.index] ^= BIT(bit);
 	}
 	classes->class[LOW].nr++;
-	expect_noticed("count");
+	expect_noticed(pool, "count");
 	classes->class[LOW].nr--;
 	classes->owner[ref.index] = 0;
-	expect_noticed("owner");
+	expect_noticed(pool, "owner");
 	classes->owner[ref.index] = 3;
 	classes->owned[ref.index].next++;
-	expect_noticed("list");
+	expect_noticed(pool, "list");
 	classes->owned[ref.index].next--;
 	classes->priority[ref.index + 1] = 1;
-	expect_noticed("priority");
+	expect_noticed(pool, "priority");
 	classes->priority[ref.index + 1] = 0;
 	drop(pool, ref);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools with classes, and who would be evicted when. Keys are letters. */
+/* Pools with classes, and which blocks would be evicted when. Keys are letters. */
 #ifndef CLASS_TEST_UTIL_H
 #define CLASS_TEST_UTIL_H
 
@@ -16,10 +16,17 @@ kvmm_ref_t fill(struct kvmm_pool *pool, char letter, u32 cls);
 void fill_all(struct kvmm_pool *pool, const char *letters, u32 cls);
 void drop(struct kvmm_pool *pool, kvmm_ref_t ref);
 
-/* Letters in the order in which they were evicted for @nr blocks, which are given back then. */
+/*
+ * Letters in the order in which they were evicted for @nr blocks of @tenant, which are given back
+ * then; "+3" behind them: of three more the call did not tell.
+ */
+const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr);
+/* The same for no tenant; of all that is evictable. */
 const char *evicted_for(struct kvmm_pool *pool, u32 nr);
-/* Of all that is evictable. */
 const char *evicted(struct kvmm_pool *pool);
+
+/* Blocks that a priority protects, in a pool with a limit for that. */
+u32 nr_protected(struct kvmm_pool *pool);
 
 struct kvmm_class_stat class_stat(struct kvmm_pool *pool, u32 cls);
 

@@ -72,7 +72,7 @@ POOL_TEST(door_fault, a_ticket_is_queued_as_a_whole, make_door(8, NULL))
 
 	cr_assert_eq(kvmm_alloc(pool, 4, held), 0);
 	cr_expect_eq(fail_each(pool, submit), 1);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket), 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, ticket), 0);
 	cr_expect_eq(kvmm_free(pool, held, 4), 0);
 }
 

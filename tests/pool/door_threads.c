@@ -8,6 +8,7 @@
  * nobody starved, nothing was lost, and the pool is valid.
  */
 #include "tests/support/threads.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	64u
 #define NR_WAITERS	6u
@@ -19,11 +20,7 @@ static struct kvmm_pool *pool;
 static u32 stop;			/* atomic */
 static u32 nr_got, nr_late, nr_cancelled;	/* atomic */
 
-static u32 any(u64 *state, u32 below)
-{
-	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
-	return (*state >> 33) % below;
-}
+#define any	lcg_of
 
 static void count(int err, bool hasty)
 {

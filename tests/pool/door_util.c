@@ -40,6 +40,7 @@ void door_set_up(void)
 
 void door_tear_down(void)
 {
+	cr_expect_eq(script.done, script.nr);
 	kv_rcu_barrier();
 	cr_expect_eq(fake.nr_live, 0);
 	cr_expect_eq(fake.nr_bad_frees, 0);
@@ -53,11 +54,6 @@ void others_do(struct kvmm_pool *pool, const struct deed *deeds, u32 nr)
 	script.deed = deeds;
 	script.nr = nr;
 	script.done = 0;
-}
-
-bool others_are_done(void)
-{
-	return script.done == script.nr;
 }
 
 struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *door)

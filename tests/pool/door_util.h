@@ -24,10 +24,8 @@ extern struct fake_env fake;
 void door_set_up(void);
 void door_tear_down(void);
 
-/* @nr deeds on @pool, by time, from now on. */
+/* @nr deeds on @pool, by time, from now on; all must be done when the test ends. */
 void others_do(struct kvmm_pool *pool, const struct deed *deeds, u32 nr);
-/* All has been done. */
-bool others_are_done(void);
 
 /* 8 blocks of a cache "lru" unless told otherwise, and what @attr says. */
 struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *attr);

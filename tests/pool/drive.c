@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "drive.h"
+#include "tests/support/lease.h"
 
 #define NR_PROMPTS	40u
 
@@ -294,7 +295,7 @@ static const char *do_compact(struct drive *d)
 
 static const char *do_hold(struct drive *d)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
 	struct kvmm_prefix prefix = { .nr = 1 + chance(d, 6) };
 	kvmm_key_t keys[DRIVE_BATCH];
 	int nr;
@@ -306,8 +307,9 @@ static const char *do_hold(struct drive *d)
 	attr.prefix = &prefix;
 	attr.owner = chance(d, 5);
 	attr.lease_ns = chance(d, 1000);
-	attr.flags = KVMM_HOLD_PARTIAL | (chance(d, 2) ? KVMM_HOLD_PIN : 0);
-	nr = kvmm_hold(d->pool, &attr, &d->hold[d->nr_holds]);
+	attr.flags = KVMM_LEASE_PARTIAL | KVMM_LEASE_RECLAIM |
+		     (chance(d, 2) ? KVMM_LEASE_PIN : 0);
+	nr = kvmm_lease_take(d->pool, &attr, &d->hold[d->nr_holds]);
 	note(d, nr);
 	if (nr <= 0)
 		return "hold";
@@ -321,11 +323,11 @@ static const char *do_hold_end(struct drive *d)
 	if (!d->nr_holds)
 		return "none";
 	if (chance(d, 2)) {
-		note(d, kvmm_hold_release(d->pool, d->hold[--d->nr_holds]));
+		note(d, drop_lease(d->pool, d->hold[--d->nr_holds]));
 		return "hold_release";
 	}
 	d->now_ns += chance(d, 400);
-	note(d, kvmm_hold_expire(d->pool, d->now_ns));
+	note(d, kvmm_lease_expire(d->pool, d->now_ns, NULL));
 	return "hold_expire";
 }
 
@@ -357,5 +359,5 @@ void drive_end(struct drive *d)
 	while (d->nr_ranges)
 		kvmm_range_free(d->pool, d->range[--d->nr_ranges]);
 	while (d->nr_holds)
-		kvmm_hold_release(d->pool, d->hold[--d->nr_holds]);
+		drop_lease(d->pool, d->hold[--d->nr_holds]);
 }

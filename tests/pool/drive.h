@@ -24,7 +24,7 @@ struct drive {
 	kvmm_mut_t mut[DRIVE_HELD];
 	kvmm_ref_t ref[DRIVE_HELD];
 	kvmm_range_t range[DRIVE_HELD];
-	kvmm_hold_t hold[DRIVE_HELD];
+	kvmm_lease_t hold[DRIVE_HELD];
 };
 
 void drive_init(struct drive *d, struct kvmm_pool *pool, u64 seed);

@@ -5,6 +5,7 @@
  * in pieces while calls go on. Now and then each must have exactly the names that the pool finds.
  */
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	24u
 #define NR_NAMES	40u
@@ -29,11 +30,7 @@ static struct model {
 	u64 random;
 } m;
 
-static u32 any(u32 below)
-{
-	m.random = m.random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((m.random >> 33) % below);
-}
+#define any(below)	lcg_of(&m.random, below)
 
 /* ---- mirrors ---- */
 

@@ -3,7 +3,7 @@
 #include "feed/events/events.h"
 #include "tests/pool/request_util.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
 #define NR	8u
 
@@ -12,13 +12,14 @@ static char text[512];
 
 static void set_up(void)
 {
+	fault_begin();
 	pool = make_cache(NR, "lru");
 }
 
 static void tear_down(void)
 {
 	end_pool(pool);
-	cr_expect_eq(kv_mem_bytes(), 0);
+	fault_end();
 }
 
 TestSuite(events_request, .init = set_up, .fini = tear_down);
@@ -122,17 +123,14 @@ Test(events_request, time_may_be_the_librarys)
 	struct kvmm_event_request request = { .size = sizeof(request) };
 	struct kvmm_request_note note = note_of(NULL, 0);
 	struct kvmm_event event;
-	struct fake_env fake;
 	u64 nr_lost;
 
-	fake_env_install(&fake);
 	fake.now_ns = 123456789;
 	note.time_us = KVMM_NOTE_NOW;
 	cr_assert_eq(kvmm_note_request(pool, &note), 0);
 	cr_assert_eq(kvmm_events_read(events, &event, 1, &nr_lost), 1);
 	cr_assert_eq(kvmm_event_get_request(&event, &request), 0);
 	cr_expect_eq(request.time_us, 123456);
-	fake_env_remove(&fake);
 }
 
 /* Tokens 1 to 9 in blocks of four: two keys, the same ones for both sequences. */
@@ -166,10 +164,8 @@ Test(events_request, sequence_with_a_number_is_told_from_birth_to_death)
 {
 	struct kvmm_events *events;
 	struct kvmm_key_ctx *ctx;
-	struct fake_env fake;
 
 	end_pool(pool);
-	fake_env_install(&fake);	/* all memory of this pool is the fake's */
 	pool = make_token_pool(NR);
 	ctx = make_ctx(NULL);
 	fake.now_ns = 5000;
@@ -184,9 +180,6 @@ Test(events_request, sequence_with_a_number_is_told_from_birth_to_death)
 	cr_expect_not_null(strstr(text, "31:end@9,9+2,2 "), "the hits of its first match: %s", text);
 	kvmm_events_close(events);
 	kvmm_key_ctx_destroy(ctx);
-	end_pool(pool);
-	fake_env_remove(&fake);
-	pool = make_cache(NR, "lru");
 }
 
 Test(events_request, who_does_not_ask_is_not_told)

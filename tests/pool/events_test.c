@@ -6,9 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kv/feed.h>
+
 #include "feed/events/events.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
 extern const struct pool_part events_part;
 
@@ -31,6 +33,7 @@ static struct kvmm_events *open_with(u32 ring, u32 flags)
 
 static void set_up(void)
 {
+	fault_begin();
 	pool = make_cache(NR, "lru");
 	events = open_with(1024, 0);
 }
@@ -39,7 +42,7 @@ static void tear_down(void)
 {
 	kvmm_events_close(events);
 	end_pool(pool);
-	cr_expect_eq(kv_mem_bytes(), 0);
+	fault_end();
 }
 
 TestSuite(events, .init = set_up, .fini = tear_down);
@@ -99,12 +102,9 @@ static const char *snapshot(struct kvmm_events *who)
 
 static kvmm_ref_t hold(u32 number)
 {
-	kvmm_key_t key = key_of(number);
-	kvmm_mut_t mut;
 	kvmm_ref_t ref;
 
-	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
-	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	register_keys(pool, number, 1, &ref);
 	return ref;
 }
 
@@ -313,23 +313,20 @@ Test(events, flush_makes_due_what_there_is_and_nothing_that_comes_later)
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
 	struct kvmm_events *slow;
 	struct kvmm_event first;
-	struct fake_env fake;
 	u64 nr_lost;
 
-	fake_env_install(&fake);
 	attr.batch_us = 3600u * 1000000;
 	cr_assert_eq(kvmm_events_open(pool, &attr, &slow), 0);
 	cache_keys(pool, 1, 3);
-	kvmm_events_flush(slow);
+	kv_events_flush(slow);
 	cr_expect_eq(kvmm_events_read(slow, &first, 1, &nr_lost), 1);
 	cache_keys(pool, 4, 1);
 	cr_expect_str_eq(told_to(slow), "+2<1 +3<2 +4 ", "the rest of it is due as well");
-	kvmm_events_flush(slow);
+	kv_events_flush(slow);
 	cr_expect_str_eq(told_to(slow), "");
 	cache_keys(pool, 5, 1);
 	cr_expect_str_eq(told_to(slow), "", "an empty read leaves nothing armed");
 	kvmm_events_close(slow);
-	fake_env_remove(&fake);
 }
 
 Test(events, a_batch_is_of_batch_max_events_at_most)
@@ -352,9 +349,7 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
 	struct kvmm_events *slow;
-	struct fake_env fake;
 
-	fake_env_install(&fake);
 	attr.batch_us = 100;
 	attr.batch_max = 4;
 	cr_assert_eq(kvmm_events_open(pool, &attr, &slow), 0);
@@ -381,7 +376,6 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	fake_env_advance(&fake, 40000);
 	cr_expect_str_eq(told_to(slow), "+6 ");
 	kvmm_events_close(slow);
-	fake_env_remove(&fake);
 }
 
 static kvmm_ref_t name_block(kvmm_mut_t mut, u32 number)
@@ -485,12 +479,10 @@ Test(events, pool_that_caches_nothing_has_no_events)
 Test(events, opening_without_memory_changes_nothing)
 {
 	struct kvmm_events *second;
-	struct fake_env fake;
 	int err = -ENOMEM;
 
 	kvmm_events_close(events);
 	end_pool(pool);
-	fake_env_install(&fake);
 	pool = make_cache(NR, "lru");
 	for (u64 n = 1; err; n++) {
 		u64 bytes = kv_mem_bytes();
@@ -503,10 +495,7 @@ Test(events, opening_without_memory_changes_nothing)
 		cr_assert_lt(n, 20);
 	}
 	cr_expect_eq(stat_of(pool).metadata_bytes > 0, 1);
-	kvmm_events_close(second);
-	end_pool(pool);
-	fake_env_remove(&fake);
-	set_up();
+	events = second;
 }
 
 Test(events, memory_of_the_feed_is_the_pools)

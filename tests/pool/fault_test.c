@@ -3,34 +3,11 @@
  * Host memory that runs out: at the first allocation, at the second, and so on until the call
  * succeeds. Each time nothing may have changed, nor be left behind.
  */
-#include <kv/rcu.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 
 TestSuite(fault, .init = fault_begin, .fini = fault_end);
-
-/* Returns after how many failures it succeeded. */
-static u32 create_until_it_succeeds(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool)
-{
-	for (u32 n = 1;; n++) {
-		u64 live;
-		int err;
-
-		kv_rcu_barrier();	/* old tables go, too */
-		live = fake.nr_live;
-		fake_env_fail(&fake, n, false);
-		err = kvmm_pool_create(attr, pool);
-		if (!fake_env_failed(&fake)) {
-			fake_env_fail(&fake, 0, false);
-			cr_assert_eq(err, 0);
-			return n - 1;
-		}
-		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);
-		cr_assert_eq(fake.nr_live, live, "allocation %u", n);
-	}
-}
 
 Test(fault, a_pool_is_made_as_a_whole_or_not_at_all)
 {
@@ -38,21 +15,28 @@ Test(fault, a_pool_is_made_as_a_whole_or_not_at_all)
 				       .block_bytes = 64 };
 	struct kvmm_pool *pool;
 
-	cr_expect_geq(create_until_it_succeeds(&attr, &pool), 10);
+	cr_expect_geq(fault_create(&attr, &pool), 10);
+	end_pool(pool);
+}
+
+Test(fault, a_pool_with_magazines_is_made_as_a_whole)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 1024, .policy = "lru" };
+	struct kvmm_pool *pool;
+
+	cr_expect_gt(fault_create(&attr, &pool), 4);
+	cr_expect_not_null(pool->mags);
 	end_pool(pool);
 }
 
 Test(fault, every_policy_is_made_as_a_whole)
 {
-	const char *name[32];
-	u32 nr = kvmm_policies(name, 32);
-
-	for (u32 i = 0; i < nr; i++) {
+	for_each_policy(policy) {
 		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64,
-					       .policy = name[i] };
+					       .policy = policy };
 		struct kvmm_pool *pool;
 
-		create_until_it_succeeds(&attr, &pool);
+		fault_create(&attr, &pool);
 		cache_keys(pool, 0, 40);
 		end_pool(pool);
 	}
@@ -64,7 +48,7 @@ Test(fault, the_table_of_pools_grows_or_stays)
 	struct kvmm_pool *pool[20];
 
 	for (u32 i = 0; i < 20; i++)
-		create_until_it_succeeds(&attr, &pool[i]);
+		fault_create(&attr, &pool[i]);
 	cr_expect_str_eq(kv_pool_name(pool[19]), "pool19");
 	for (u32 i = 0; i < 20; i++)
 		end_pool(pool[i]);
@@ -106,16 +90,13 @@ static u32 expect_all_or_nothing(struct kvmm_pool *pool, int (*call)(struct kvmm
 
 	take_picture(pool, &before);
 	for (u32 n = 1;; n++) {
-		int err;
+		bool failed;
+		int err = fault_at(n, call(pool, arg), &failed);
 
-		fake_env_fail(&fake, n, false);
-		err = call(pool, arg);
-		if (!fake_env_failed(&fake)) {
-			fake_env_fail(&fake, 0, false);
+		if (!failed) {
 			cr_assert_eq(err, 0, "%d", err);
 			return n - 1;
 		}
-		fake_env_fail(&fake, 0, false);
 		if (!err)	/* it could do without */
 			return n;
 		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);

@@ -3,46 +3,18 @@
  * What happens around blocks while they are copied: extents that are joined meanwhile, callers who wait
  * for the run. Time stands still but for what a test lets pass; a limit of pace holds copies up.
  */
-#include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/pool/step_util.h"
+#include "tests/support/fault.h"
 
-#define MS		1000000ull
-#define NR_LETTERS	26u
+#define MS	1000000ull
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	fake_env_remove(&fake);
-}
-
-TestSuite(flight, .init = set_up, .fini = tear_down);
-
-static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
-{
-	struct kvmm_step_stat stat;
-
-	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
-	return stat;
-}
+TestSuite(flight, .init = fault_begin, .fini = fault_end);
 
 static void set_pace(struct kvmm_pool *pool, u64 bytes_per_ms)
 {
 	const struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_ms = bytes_per_ms };
 
 	cr_assert_eq(kvmm_pace_set(pool, &pace), 0);
-}
-
-static int start(struct kvmm_pool *pool, u32 want, u32 mode)
-{
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
-
-	return kvmm_compact_start(pool, &goal, mode);
 }
 
 static int gather(struct kvmm_pool *pool, kvmm_range_t range)
@@ -73,7 +45,7 @@ static void settle(struct kvmm_pool *pool)
  * 'a' has two extents. The first one, which alone is sealed, is being copied to make a run of six, and
  * the copy waits for its credit. Meanwhile the second one comes to lie behind it.
  */
-static struct kvmm_pool *joined_under_a_copy(kvmm_range_t *range)
+static struct kvmm_pool *joined_under_a_copy(void)
 {
 	struct kvmm_pool *pool = make_pool(17);
 
@@ -93,7 +65,7 @@ static struct kvmm_pool *joined_under_a_copy(kvmm_range_t *range)
 	return pool;
 }
 
-static void expect_void(struct kvmm_pool *pool, const kvmm_range_t *range)
+static void expect_void(struct kvmm_pool *pool)
 {
 	struct kvmm_step_stat steps = steps_of_pool(pool);
 
@@ -104,31 +76,26 @@ static void expect_void(struct kvmm_pool *pool, const kvmm_range_t *range)
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
-Test(flight, a_copy_of_half_an_extent_is_void)
+POOL_TEST(flight, a_copy_of_half_an_extent_is_void, joined_under_a_copy())
 {
-	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
-
 	set_pace(pool, 0);
 	settle(pool);
 	cr_expect_eq(steps_of_pool(pool).void_moves, 1);
 	cr_expect_eq(stat_of(pool).compactions, 1, "that which joined them");
 	cr_expect_eq(stat_of(pool).moves, 1);
 	cr_expect_eq(stat_of(pool).moved_blocks, 2);
-	expect_void(pool, range);
+	expect_void(pool);
 }
 
-Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_whole)
+POOL_TEST(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_whole,
+	  joined_under_a_copy())
 {
-	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
-
 	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), -ENOSPC, "nothing else could make the run");
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BETWEEN), -ENOSPC);
 	set_pace(pool, 0);
 	settle(pool);
-	expect_void(pool, range);
+	expect_void(pool);
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
 	settle(pool);
 	cr_expect_str_eq(picture(pool), "......b..b..baaaa");
@@ -139,24 +106,18 @@ Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_wh
 }
 
 /* One block of the first half has been copied, one has not: neither is looked at again. */
-Test(flight, a_copy_of_half_an_extent_can_be_cancelled_half_way)
+POOL_TEST(flight, a_copy_of_half_an_extent_can_be_cancelled_half_way, joined_under_a_copy())
 {
-	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
-
 	fake_env_advance(&fake, 1 * MS);
 	kvmm_compact_poll(pool);
 	cr_expect_eq(steps_of_pool(pool).copying_blocks, 2);
 	write_pattern(pool, range[0], 1);
 	cr_expect_eq(kvmm_compact_cancel(pool), 2);
-	expect_void(pool, range);
+	expect_void(pool);
 }
 
-Test(flight, what_was_joined_can_be_given_back_while_half_of_it_flies)
+POOL_TEST(flight, what_was_joined_can_be_given_back_while_half_of_it_flies, joined_under_a_copy())
 {
-	kvmm_range_t range[NR_LETTERS];
-	struct kvmm_pool *pool __cleanup(end_pool) = joined_under_a_copy(range);
-
 	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 14 - 2 - 2, "source and destination of the copy are nobody's");
@@ -188,16 +149,11 @@ static void end_step_in_time(void *ctx, u32 *word, u32 expected, u64 timeout_ns)
 	wait_of_fake(ctx, word, expected, timeout_ns);
 }
 
-/* Four ranges with holes of two between them, and a step that may read all of it. */
-static struct kvmm_pool *asleep(kvmm_range_t *range, u32 ends_at)
+/* That of scattered(), and a step that may read all of it. */
+static struct kvmm_pool *asleep(u32 ends_at)
 {
-	struct kvmm_pool *pool = make_pool(16);
+	struct kvmm_pool *pool = scattered();
 
-	paint(pool, "aa..bb..cc..dd..", range);
-	for (u32 i = 0; i < 4; i++) {
-		write_pattern(pool, range[i], i);
-		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
-	}
 	sleeper = (struct sleeper){ .pool = pool, .ends_at = ends_at };
 	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &sleeper.stream), 0);
 	cr_assert_eq(kvmm_step_begin(pool, sleeper.stream, &sleeper.epoch), 0);
@@ -216,45 +172,37 @@ static int take_run(struct kvmm_pool *pool, u64 deadline_ns, u32 flags, kvmm_ran
 	return kvmm_range_alloc_attr(pool, &attr, got);
 }
 
-static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
+POOL_TEST(flight, one_with_a_deadline_waits_for_the_step_that_reads_where_its_run_will_be,
+	  asleep(3))
 {
-	for (u32 i = 0; i < 4; i++)
-		cr_expect(has_pattern(pool, range[i], i));
-}
-
-Test(flight, one_with_a_deadline_waits_for_the_step_that_reads_where_its_run_will_be)
-{
-	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 3);
+	kvmm_range_t got;
 
 	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
 	cr_expect_eq(sleeper.nr_waits, 3, "and not a moment longer");
 	cr_expect_eq(nr_extents(pool, got), 1);
 	cr_expect_gt(steps_of_pool(pool).published_moves, 0);
 	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
-Test(flight, the_deadline_comes_first_and_the_moves_go_on)
+POOL_TEST(flight, the_deadline_comes_first_and_the_moves_go_on, asleep(0))
 {
-	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 0);
-	u64 since = kvmm_clock_ns();
+	kvmm_range_t got;
+	u64 since = kv_clock_ns();
 
 	cr_expect_eq(take_run(pool, 20 * MS, 0, &got), -ETIMEDOUT);
-	cr_expect_geq(kvmm_clock_ns() - since, 20 * MS);
-	cr_expect_lt(kvmm_clock_ns() - since, 40 * MS);
+	cr_expect_geq(kv_clock_ns() - since, 20 * MS);
+	cr_expect_lt(kv_clock_ns() - since, 40 * MS);
 	cr_expect_gt(steps_of_pool(pool).limbo_blocks, 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_assert_eq(kvmm_step_end(pool, sleeper.stream, sleeper.epoch), 0);
 	cr_expect_eq(take_run(pool, 0, KVMM_ALLOC_NO_COMPACT, &got), 0, "it is there for the next one");
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
-Test(flight, who_is_not_to_move_anything_waits_for_blocks_only)
+POOL_TEST(flight, who_is_not_to_move_anything_waits_for_blocks_only, asleep(2))
 {
-	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 2);
+	kvmm_range_t got;
 
 	cr_expect_neq(take_run(pool, 20 * MS, KVMM_ALLOC_NO_COMPACT, &got), 0);
 	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
@@ -262,17 +210,16 @@ Test(flight, who_is_not_to_move_anything_waits_for_blocks_only)
 }
 
 /* With no step open the world can be stopped: what was begun beside is given up for that. */
-Test(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended)
+POOL_TEST(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended, asleep(2))
 {
-	kvmm_range_t range[NR_LETTERS], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = asleep(range, 2);
+	kvmm_range_t got;
 
 	set_pace(pool, 1);
 	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
 	cr_expect_eq(sleeper.nr_waits, 2);
 	cr_expect_gt(steps_of_pool(pool).cancelled_moves, 0);
 	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
 /* ---- victims where memory is going ---- */

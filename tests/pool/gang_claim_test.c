@@ -1,53 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What calls do to blocks that a reserved gang has claimed, and refused gangs to others. */
 #include "gang_util.h"
-#include "pool/class.h"
 #include "tests/pool/class_util.h"
 
-static struct kvmm_gangs *gangs_of(struct kvmm_pool **pool)
-{
-	struct kvmm_gangs_attr set = { .size = sizeof(set), .pools = pool, .nr_pools = 1 };
-	struct kvmm_gangs *gangs;
-
-	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
-	return gangs;
-}
-
 /* Blocks a to d, put back in this order, all of owner 1. */
-static struct kvmm_gangs *make_owned(struct kvmm_pool **pool, u32 flags)
+static struct kvmm_pool *make_owned(u32 flags)
 {
-	*pool = make_classed(4, "lru", NULL, flags);
-	for (u32 i = 0; i < 4; i++) {
-		kvmm_ref_t ref = fill(*pool, 'a' + i, HIGH);
+	struct kvmm_pool *pool = make_classed(4, "lru", NULL, flags);
 
-		cr_assert_eq(kvmm_set_owner(*pool, &ref, 1, 1), 0);
-		drop(*pool, ref);
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_ref_t ref = fill(pool, 'a' + i, HIGH);
+
+		cr_assert_eq(kvmm_set_owner(pool, &ref, 1, 1), 0);
+		drop(pool, ref);
 	}
-	return gangs_of(pool);
+	return pool;
 }
 
 static void demote_in_between(u32 flags, bool commits)
 {
 	struct kvmm_gang_want want = want_blocks(0, 2);
-	struct kvmm_pool *pool;
-	struct kvmm_gangs *gangs = make_owned(&pool, flags);
+	struct kvmm_pool *pool = make_owned(flags);
 	kvmm_mut_t muts[2];
-	kvmm_gang_t gang;
+	struct kvmm_gang *gang;
 
-	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_assert_eq(reserve(&pool, &want, 1, &gang), 0);
 	cr_expect_eq(kvmm_demote_owner(pool, 1, LOW), 2);
 	cr_assert_eq(kvmm_validate(pool), 0);
 	if (commits) {
-		cr_assert_eq(kvmm_gang_commit(gangs, gang, muts, NULL), 0);
+		cr_assert_eq(kvmm_gang_commit(gang, muts, NULL), 0);
 		cr_assert_eq(kvmm_free(pool, muts, 2), 0);
 	} else {
-		cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+		cr_assert_eq(kvmm_gang_abort(gang), 0);
 		cr_expect_eq(class_stat(pool, HIGH).nr_inactive, 2);
 	}
 	cr_assert_eq(kvmm_validate(pool), 0);
 	if (!flags)
 		cr_expect_str_eq(evicted(pool), commits ? "dc" : "dcab");
-	kvmm_gangs_destroy(gangs);
 	end_pool(pool);
 }
 
@@ -91,39 +80,37 @@ Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 {
 	struct kvmm_gang_want want = want_blocks(0, 2);
 	struct kvmm_pool *pool __cleanup(end_pool) = make_limited();
-	struct kvmm_gangs *gangs = gangs_of(&pool);
 	kvmm_mut_t muts[2];
-	kvmm_gang_t gang;
+	struct kvmm_gang *gang;
 
 	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
 	fill_protected(pool, "ab");
-	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_assert_eq(reserve(&pool, &want, 1, &gang), 0);
 	cr_assert_eq(kvmm_free(pool, muts, 2), 0);
 	fill_protected(pool, "cd");
-	cr_expect_eq(kv_nr_protected(pool), 2);
+	cr_expect_eq(nr_protected(pool), 2);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_assert_eq(kvmm_gang_abort(gang), 0);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(kv_nr_protected(pool), 2);
+	cr_expect_eq(nr_protected(pool), 2);
 	cr_expect_str_eq(evicted(pool), "abcd");
-	kvmm_gangs_destroy(gangs);
 }
 
 /* ---- refused gangs beside promises ---- */
 
 /* Three cached blocks, and before them one that is free, and promised. */
-static struct kvmm_gangs *make_promised(struct kvmm_pool **pool, kvmm_promise_t *promise)
+static void make_promised(struct kvmm_pool **pool, kvmm_promise_t *promise)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1 };
-	struct kvmm_gangs *gangs = make_gangs(pool, 1, 4, "lru");
-	kvmm_range_t range = take(*pool, 1, 0);
+	kvmm_range_t range;
 
+	make_pools(pool, 1, 4, "lru");
+	range = take(*pool, 1, 0);
 	for (u32 i = 0; i < 3; i++)
 		cache_keys(*pool, i, 1);
 	cr_assert_eq(kvmm_range_free(*pool, range), 0);
 	cr_assert_str_eq(picture(*pool), ".III");
 	cr_assert_eq(kvmm_promise_make(*pool, &ctl, promise), 0);
-	return gangs;
 }
 
 /* The second want gets the block of a victim that made up for the promised one. */
@@ -133,25 +120,25 @@ static void refuse_last(struct kvmm_gang_want second, struct kvmm_gang_want last
 	struct digests before, after;
 	kvmm_promise_t promise;
 	struct kvmm_pool *pool;
-	struct kvmm_gangs *gangs = make_promised(&pool, &promise);
-	kvmm_gang_t gang;
+	struct kvmm_gang *gang;
 
-	before = digests_of(gangs);
-	cr_assert_eq(reserve(gangs, wants, 3, &gang), err);
+	make_promised(&pool, &promise);
+	before = digests_of(&pool, 1);
+	cr_assert_eq(reserve(&pool, wants, 3, &gang), err);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	after = digests_of(gangs);
+	after = digests_of(&pool, 1);
 	cr_expect_str_eq(differ(&before, &after), "");
 	cr_expect_eq(stat_of(pool).evictions, 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 3);
 
-	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(reserve(&pool, wants, 2, &gang), 0);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_assert_eq(kvmm_gang_abort(gang), 0);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	after = digests_of(gangs);
+	after = digests_of(&pool, 1);
 	cr_expect_str_eq(differ(&before, &after), "");
 	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
-	end_gangs(gangs, &pool, 1);
+	end_pools(&pool, 1);
 }
 
 Test(gang_claim, a_refused_gang_evicts_nothing_beside_a_promise)

@@ -4,14 +4,8 @@
  * match, put and compact there. Exit code 0: nobody waited for ever, nothing was lost, all pools are
  * valid and end empty.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <kv/atomic.h>
-#include <kvmm/kvmm.h>
-
 #include "tests/support/random.h"
+#include "tests/support/threads.h"
 
 #define NR_POOLS	4u
 #define NR_BLOCKS	24u
@@ -19,54 +13,33 @@
 #define NR_ROUNDS	10000u
 
 static struct kvmm_pool *pool[NR_POOLS];
-static u32 nr_bad, nr_done, nr_refused;	/* atomic */
+static u32 nr_done, nr_refused;		/* atomic */
 
-#define expect(cond)						\
-	do {							\
-		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
-	} while (0)
-
-static struct kvmm_gangs *make_set(u32 first)
-{
-	struct kvmm_gangs_attr attr = KVMM_GANGS_ATTR_INIT;
-	struct kvmm_pool *pools[NR_POOLS];
-	struct kvmm_gangs *gangs = NULL;
-
-	/* Each thread numbers them in another order. */
-	for (u32 i = 0; i < NR_POOLS; i++)
-		pools[i] = pool[(i + first) % NR_POOLS];
-	attr.pools = pools;
-	attr.nr_pools = NR_POOLS;
-	expect(!kvmm_gangs_create(&attr, &gangs));
-	return gangs;
-}
-
-static void give_back(struct kvmm_gangs *gangs, u32 first, const struct kvmm_gang_want *wants,
-		      u32 nr, kvmm_gang_t gang)
+static void give_back(struct kvmm_gang *gang, const struct kvmm_gang_attr *attr)
 {
 	kvmm_mut_t blocks[4 * 16], *mut = blocks;
 	kvmm_range_t ranges[4], *range = ranges;
 
-	expect(!kvmm_gang_commit(gangs, gang, blocks, ranges));
-	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_pool *of = pool[(wants[i].pool + first) % NR_POOLS];
+	expect(!kvmm_gang_commit(gang, blocks, ranges));
+	for (u32 i = 0; i < attr->nr; i++) {
+		const struct kvmm_gang_want *want = &attr->wants[i];
+		struct kvmm_pool *of = attr->pools[want->pool];
 
-		if (wants[i].kind == KVMM_GANG_RANGE) {
+		if (want->kind == KVMM_GANG_RANGE) {
 			expect(!kvmm_range_free(of, *range++));
 			continue;
 		}
-		expect(!kvmm_free(of, mut, wants[i].nr));
-		mut += wants[i].nr;
+		expect(!kvmm_free(of, mut, want->nr));
+		mut += want->nr;
 	}
 }
 
-static void one_gang(struct kvmm_gangs *gangs, u32 first, u64 *state)
+static void one_gang(struct kvmm_pool *const *pools, u64 *state)
 {
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	struct kvmm_gang_want wants[4] = { 0 };
 	u32 nr = 1 + any_of(state, 4);
-	kvmm_gang_t gang;
+	struct kvmm_gang *gang;
 
 	for (u32 i = 0; i < nr; i++) {
 		wants[i].pool = any_of(state, NR_POOLS);
@@ -74,28 +47,32 @@ static void one_gang(struct kvmm_gangs *gangs, u32 first, u64 *state)
 		wants[i].nr = 1 + any_of(state, 16);
 		wants[i].max_runs = wants[i].kind == KVMM_GANG_RANGE ? 4 : 0;
 	}
+	attr.pools = pools;
+	attr.nr_pools = NR_POOLS;
 	attr.wants = wants;
 	attr.nr = nr;
-	if (kvmm_gang_reserve(gangs, &attr, &gang, NULL)) {
+	if (kvmm_gang_reserve(&attr, &gang, NULL)) {
 		kv_fetch_add(&nr_refused, 1);
 		return;
 	}
 	kv_fetch_add(&nr_done, 1);
 	if (any_of(state, 2))
-		expect(!kvmm_gang_abort(gangs, gang));
+		expect(!kvmm_gang_abort(gang));
 	else
-		give_back(gangs, first, wants, nr, gang);
+		give_back(gang, &attr);
 }
 
+/* Each thread numbers the pools in another order. */
 static void *take_gangs(void *arg)
 {
 	u32 first = (uintptr_t)arg;
-	struct kvmm_gangs *gangs = make_set(first);
+	struct kvmm_pool *pools[NR_POOLS];
 	u64 state = first + 1;
 
+	for (u32 i = 0; i < NR_POOLS; i++)
+		pools[i] = pool[(i + first) % NR_POOLS];
 	for (u32 i = 0; i < NR_ROUNDS; i++)
-		one_gang(gangs, first, &state);
-	kvmm_gangs_destroy(gangs);
+		one_gang(pools, &state);
 	return NULL;
 }
 
@@ -149,8 +126,7 @@ int main(void)
 	for (uintptr_t i = 0; i < NR_THREADS; i++)
 		pthread_create(&thread[i], NULL, take_gangs, (void *)i);
 	pthread_create(&thread[NR_THREADS], NULL, use_pools, NULL);
-	for (u32 i = 0; i <= NR_THREADS; i++)
-		pthread_join(thread[i], NULL);
+	threads_join(thread, NR_THREADS + 1);
 	for (u32 i = 0; i < NR_POOLS; i++) {
 		struct kvmm_pool_stat stat;
 

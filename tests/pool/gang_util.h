@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of gangs share: sets of small pools, and whether they are as they were. */
+/* What the tests of gangs share: small pools, and whether they are as they were. */
 #ifndef POOL_GANG_TEST_UTIL_H
 #define POOL_GANG_TEST_UTIL_H
 
@@ -7,16 +7,17 @@
 
 #define GANG_POOLS	4u
 
-/* @nr deterministic pools of @nr_blocks each; the last one has no policy if @ids. */
-struct kvmm_gangs *make_gangs(struct kvmm_pool **pools, u32 nr, u32 nr_blocks, const char *policy);
-void end_gangs(struct kvmm_gangs *gangs, struct kvmm_pool **pools, u32 nr);
+/* @nr deterministic pools of @nr_blocks each. */
+void make_pools(struct kvmm_pool **pools, u32 nr, u32 nr_blocks, const char *policy);
+/* Those that there are: there is none there then. */
+void end_pools(struct kvmm_pool **pools, u32 nr);
 
 struct digests {
 	u32 nr;
 	struct kvmm_digest_info info[GANG_POOLS];
 };
 
-struct digests digests_of(struct kvmm_gangs *gangs);
+struct digests digests_of(struct kvmm_pool **pools, u32 nr);
 /* "", or what differs. Valid until the next call. */
 const char *differ(const struct digests *a, const struct digests *b);
 
@@ -31,7 +32,8 @@ static inline struct kvmm_gang_want want_range(u32 pool, u32 nr, u32 max_runs, u
 					.max_runs = max_runs, .seq = seq };
 }
 
-int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_want *wants, u32 nr,
-	    kvmm_gang_t *gang);
+/* Of the first of @pools, as many as there are wanted of. */
+int reserve(struct kvmm_pool **pools, const struct kvmm_gang_want *wants, u32 nr,
+	    struct kvmm_gang **gang);
 
 #endif /* POOL_GANG_TEST_UTIL_H */

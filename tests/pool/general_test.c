@@ -18,13 +18,10 @@ static kvmm_ref_t ref;
 
 static void set_up(void)
 {
-	kvmm_key_t key = key_of(1);
-
 	pool = make_cache(NR_BLOCKS, "lru");
 	other = make_cache(NR_BLOCKS, "lru");
 	range = take(pool, 4, 0);
-	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
-	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	register_keys(pool, 1, 1, &ref);
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
 		u8 bytes[TEST_BLOCK_BYTES];
@@ -314,15 +311,20 @@ Test(general, ranges_are_cut_alike_by_the_short_forms)
 
 Test(general, each_number_of_a_named_enum_has_a_word_of_its_own_by_either_call)
 {
-	static const struct {
+	const struct {
 		u32 nr;
 		const char *(*name)(u32 number);
 	} all[KVMM_NR_NAMES] = {
 		[KVMM_NAME_STEP] = { KVMM_NR_STEPS, kvmm_step_name },
 		[KVMM_NAME_GOAL] = { KVMM_NR_GOALS, kvmm_goal_name },
 		[KVMM_NAME_MAP_STATE] = { KVMM_NR_MAP_STATES, kvmm_map_state_name },
-		[KVMM_NAME_HOLD_REASON] = { KVMM_NR_HOLD_REASONS, kvmm_hold_reason_name },
-		[KVMM_NAME_OWNED_KIND] = { KVMM_NR_OWNED_KINDS, kvmm_owned_kind_name },
+		[KVMM_NAME_LEASE_REASON] = { KVMM_NR_LEASE_REASONS, kvmm_lease_reason_name },
+		[KVMM_NAME_LEASE_KIND] = { KVMM_NR_LEASE_KINDS, kvmm_lease_kind_name },
+		[KVMM_NAME_STAY_REASON] = { KVMM_NR_STAY_REASONS, kvmm_stay_reason_name },
+		[KVMM_NAME_MIGRATE_PHASE] = { KVMM_NR_MIGRATE_PHASES, kvmm_migrate_phase_name },
+		[KVMM_NAME_MIGRATE_PATH] = { KVMM_NR_MIGRATE_PATHS, kvmm_migrate_path_name },
+		[KVMM_NAME_POLICY] = { kvmm_policies(NULL, 0), NULL },
+		[KVMM_NAME_KEY_ALGO] = { kvmm_key_algos(NULL, 0), NULL },
 	};
 
 	for (u32 of = 0; of < KVMM_NR_NAMES; of++) {
@@ -331,13 +333,15 @@ Test(general, each_number_of_a_named_enum_has_a_word_of_its_own_by_either_call)
 
 			cr_assert_not_null(name, "%u, %u", of, i);
 			cr_expect_str_neq(name, "?");
-			cr_expect_str_eq(all[of].name(i), name);
+			if (all[of].name)
+				cr_expect_str_eq(all[of].name(i), name);
 			for (u32 other = 0; other < i; other++)
 				cr_expect_str_neq(kvmm_enum_name(of, other), name);
 		}
 		cr_expect_str_eq(kvmm_enum_name(of, all[of].nr), "?");
 		cr_expect_str_eq(kvmm_enum_name(of, UINT32_MAX), "?");
-		cr_expect_str_eq(all[of].name(all[of].nr), "?");
+		if (all[of].name)
+			cr_expect_str_eq(all[of].name(all[of].nr), "?");
 	}
 	cr_expect_str_eq(kvmm_enum_name(KVMM_NR_NAMES, 0), "?");
 	cr_expect_str_eq(kvmm_enum_name(UINT32_MAX, 0), "?");
@@ -444,6 +448,7 @@ static int stat_by_short_form(u32 kind, void *stat, size_t *bytes)
 		return kvmm_residency_get_stat(pool, 0, stat);
 	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_get_stat);
 	case KVMM_STAT_HISTORY: return SHORT(kvmm_sum_t, kvmm_pool_history);
+	case KVMM_STAT_TIER_TIME: return SHORT(struct kvmm_tier_time, kvmm_tier_get_time);
 	case KVMM_NR_STATS: break;
 	}
 	return -EINVAL;
@@ -518,12 +523,9 @@ Test(general, calls_of_one_block_answer_as_those_of_many)
 	expect_same(kvmm_put(pool, gone), kvmm_put_many(pool, &gone, 1));
 	expect_same(kvmm_touch(pool, ref), kvmm_touch_many(pool, &ref, 1));
 	expect_same(kvmm_touch(pool, gone), kvmm_touch_many(pool, &gone, 1));
-	expect_same(kvmm_pin(pool, ref), kvmm_pin_many_as(pool, &ref, 1, KVMM_PIN_USER));
-	expect_same(kvmm_unpin(pool, ref), kvmm_unpin_many_as(pool, &ref, 1, KVMM_PIN_USER));
-	expect_same(kvmm_unpin(pool, ref), kvmm_unpin_many_as(pool, &ref, 1, KVMM_PIN_USER));
-	expect_same(kvmm_range_pin(pool, range), kvmm_range_pin_as(pool, range, KVMM_PIN_USER));
-	expect_same(kvmm_range_unpin(pool, range), kvmm_range_unpin_as(pool, range, KVMM_PIN_USER));
-	expect_same(kvmm_range_unpin(pool, range), kvmm_range_unpin_as(pool, range, KVMM_PIN_USER));
+	expect_same(kvmm_pin(pool, ref), kvmm_refs_set_pin(pool, &ref, 1, KVMM_PIN_USER, 1));
+	expect_same(kvmm_unpin(pool, ref), kvmm_refs_set_pin(pool, &ref, 1, KVMM_PIN_USER, 0));
+	expect_same(kvmm_unpin(pool, ref), kvmm_refs_set_pin(pool, &ref, 1, KVMM_PIN_USER, 0));
 	expect_same(kvmm_upgrade(pool, weak, &got), 1);
 	cr_expect_eq(got.index, ref.index);
 	cr_expect_eq(kvmm_put(pool, got), 0);
@@ -538,7 +540,6 @@ Test(general, calls_of_one_block_answer_as_those_of_many)
 	expect_same(kvmm_match(pool, &key, 1, &got), 1);
 	cr_expect_eq(kvmm_put(pool, got), 0);
 	expect_same(kvmm_match_len(pool, NULL, 1), kvmm_prefix_probe(pool, NULL, NULL));
-	expect_same(kvmm_reset_inactive(pool), kvmm_reset_inactive_held(pool, NULL));
 	expect_same(kvmm_tenant_del(pool, 5), kvmm_tenant_set_many(pool, &(u32){ 5 }, NULL, 1));
 	expect_same(kvmm_tier_detach(pool), kvmm_tier_attach(pool, NULL, NULL));
 	expect_same(kvmm_tier_abort_all(pool),
@@ -550,30 +551,31 @@ Test(general, calls_of_one_block_answer_as_those_of_many)
 
 Test(general, an_owner_is_named_for_things_of_a_kind_only)
 {
-	static const u32 bad[] = { KVMM_OWNED_HOLD, KVMM_OWNED_PIN, KVMM_NR_OWNED_KINDS, UINT32_MAX };
+	static const u32 bad[] = { KVMM_LEASED_REFS, KVMM_LEASED_PINS, KVMM_NR_LEASE_KINDS,
+				   UINT32_MAX };
 	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(8);
-	struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 7 };
 	pid_t pid;
 
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
-		expect_refused(kvmm_own_many(pool, &own, bad[i], &range, 1), -EINVAL);
-	for (u32 kind = KVMM_OWNED_RANGE; kind <= KVMM_OWNED_STAGED; kind++) {
+		expect_refused(kvmm_lease_own(pool, &own, bad[i], &range, 1), -EINVAL);
+	for (u32 kind = KVMM_LEASED_RANGE; kind <= KVMM_LEASED_STAGED; kind++) {
 		kvmm_range_t none = { UINT32_MAX, 1 };
 
-		expect_refused(kvmm_own_many(pool, NULL, kind, &range, 1), -EINVAL);
-		expect_refused(kvmm_own_many(pool, &own, kind, NULL, 1), -EINVAL);
-		expect_refused(kvmm_own_many(pool, &own, kind, &none, 1), -EINVAL);
-		cr_expect_eq(kvmm_own_many(NULL, &own, kind, &range, 1), -EINVAL);
+		expect_refused(kvmm_lease_own(pool, NULL, kind, &range, 1), -EINVAL);
+		expect_refused(kvmm_lease_own(pool, &own, kind, NULL, 1), -EINVAL);
+		expect_refused(kvmm_lease_own(pool, &own, kind, &none, 1), -EINVAL);
+		cr_expect_eq(kvmm_lease_own(NULL, &own, kind, &range, 1), -EINVAL);
 	}
-	expect_refused(kvmm_own_many(pool, &own, KVMM_OWNED_STAGED, &mut, 1), -EINVAL);
-	cr_expect_eq(kvmm_own_many(plain, &own, KVMM_OWNED_PRIVATE, &mut, 1), -EOPNOTSUPP);
-	expect_same(kvmm_own_ranges(pool, &own, &range, 1),
-		    kvmm_own_many(pool, &own, KVMM_OWNED_RANGE, &range, 1));
-	expect_same(kvmm_own_muts(pool, &own, &mut, 1),
-		    kvmm_own_many(pool, &own, KVMM_OWNED_PRIVATE, &mut, 1));
+	expect_refused(kvmm_lease_own(pool, &own, KVMM_LEASED_STAGED, &mut, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_own(plain, &own, KVMM_LEASED_PRIVATE, &mut, 1), -EOPNOTSUPP);
+	expect_same(kvmm_lease_own_ranges(pool, &own, &range, 1),
+		    kvmm_lease_own(pool, &own, KVMM_LEASED_RANGE, &range, 1));
+	expect_same(kvmm_lease_own_muts(pool, &own, &mut, 1),
+		    kvmm_lease_own(pool, &own, KVMM_LEASED_PRIVATE, &mut, 1));
 	pid = fork();
 	if (!pid) {
-		child_refuses(kvmm_own_many(pool, NULL, KVMM_NR_OWNED_KINDS, NULL, 1));
+		child_refuses(kvmm_lease_own(pool, NULL, KVMM_NR_LEASE_KINDS, NULL, 1));
 		_exit(0);
 	}
 	expect_child_ends_well(pid);

@@ -48,10 +48,7 @@ static u32 fail_each(u32 goal)
 		int err;
 
 		strcpy(old, picture(pool));
-		fake_env_fail(&fake, n, false);
-		err = try_goal(pool, goal);
-		failed = fake_env_failed(&fake);
-		fake_env_fail(&fake, 0, false);
+		err = fault_at(n, try_goal(pool, goal), &failed);
 		cr_assert(err == 0 || err == -ENOMEM || err == -ENOSPC, "%u: %d", n, err);
 		if (err == -ENOMEM) {
 			after = stat_of(pool);

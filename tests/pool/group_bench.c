@@ -7,8 +7,8 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include <kv/env.h>
 #include <kvmm/kvmm.h>
 
 #define NR_PROMPTS	32u
@@ -22,14 +22,6 @@
 static struct kvmm_pool *pool;
 static kvmm_key_t keys[NR_PROMPTS][NR_BLOCKS];
 static struct kvmm_prefix prompt[NR_PROMPTS];
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 static void make_prompts(void)
 {
@@ -85,29 +77,29 @@ static int fill(const struct kvmm_groups *groups)
 
 static int measure(const struct kvmm_groups *groups, const char *name)
 {
-	double start = now_ns(), len_ns, match_ns = 0, release_ns = 0;
+	double start = kv_clock_ns(), len_ns, match_ns = 0, release_ns = 0;
 	struct kvmm_tables *tables;
 	int err;
 
 	for (uint32_t i = 0; i < NR_ROUNDS * NR_PROMPTS; i++)
 		if (kvmm_groups_hit_len(groups, &prompt[i % NR_PROMPTS], NR_TOKENS) != NR_TOKENS)
 			return -1;
-	len_ns = now_ns() - start;
+	len_ns = kv_clock_ns() - start;
 	for (uint32_t i = 0; i < NR_ROUNDS * NR_PROMPTS; i++) {
-		start = now_ns();
+		start = kv_clock_ns();
 		if (kvmm_groups_match(groups, &prompt[i % NR_PROMPTS], NR_TOKENS, &tables) < 0)
 			return -1;
-		match_ns += now_ns() - start;
-		start = now_ns();
+		match_ns += kv_clock_ns() - start;
+		start = kv_clock_ns();
 		kvmm_groups_release(tables);
-		release_ns += now_ns() - start;
+		release_ns += kv_clock_ns() - start;
 	}
 	err = kvmm_groups_match(groups, &prompt[0], NR_TOKENS, &tables);
-	start = now_ns();
+	start = kv_clock_ns();
 	err = err < 0 ? err : decode(tables, err);
 	printf("%-28s %8.2f %8.2f %8.2f us %8.0f ns\n", name,
 	       len_ns / NR_ROUNDS / NR_PROMPTS / 1e3, match_ns / NR_ROUNDS / NR_PROMPTS / 1e3,
-	       release_ns / NR_ROUNDS / NR_PROMPTS / 1e3, (now_ns() - start) / NR_DECODES);
+	       release_ns / NR_ROUNDS / NR_PROMPTS / 1e3, (kv_clock_ns() - start) / NR_DECODES);
 	kvmm_groups_release(tables);
 	return err;
 }
@@ -132,21 +124,21 @@ static int run(const struct kvmm_group_attr *group, uint32_t nr, uint32_t id, co
 static int run_pool(void)
 {
 	static kvmm_ref_t refs[NR_BLOCKS];
-	double start = now_ns(), len_ns, match_ns = 0, put_ns = 0;
+	double start = kv_clock_ns(), len_ns, match_ns = 0, put_ns = 0;
 
 	for (uint32_t i = 0; i < NR_ROUNDS * NR_PROMPTS; i++)
 		if (kvmm_prefix_len(pool, &prompt[i % NR_PROMPTS]) != NR_BLOCKS)
 			return -1;
-	len_ns = now_ns() - start;
+	len_ns = kv_clock_ns() - start;
 	for (uint32_t i = 0; i < NR_ROUNDS * NR_PROMPTS; i++) {
-		start = now_ns();
+		start = kv_clock_ns();
 		if (kvmm_prefix_match(pool, &prompt[i % NR_PROMPTS], refs) != NR_BLOCKS)
 			return -1;
-		match_ns += now_ns() - start;
-		start = now_ns();
+		match_ns += kv_clock_ns() - start;
+		start = kv_clock_ns();
 		if (kvmm_put_many(pool, refs, NR_BLOCKS))
 			return -1;
-		put_ns += now_ns() - start;
+		put_ns += kv_clock_ns() - start;
 	}
 	printf("%-28s %8.2f %8.2f %8.2f us\n", "the pool's own calls",
 	       len_ns / NR_ROUNDS / NR_PROMPTS / 1e3, match_ns / NR_ROUNDS / NR_PROMPTS / 1e3,

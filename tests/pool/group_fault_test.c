@@ -3,16 +3,13 @@
  * Groups without host memory: each call that allocates fails at its n-th allocation, n = 1, 2, ...
  * until it succeeds. Each time pools and tables are as they were, and nothing is left behind.
  */
-#include <kv/rcu.h>
-
 #include "group/internal.h"
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/between.h"
+#include "tests/support/fault.h"
 
 #define NR_KEYS	128u
-
-static struct fake_env fake;
 
 /* One of everything that the calls below want. */
 static struct world {
@@ -27,7 +24,7 @@ static struct world {
 
 static void make_world(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	for (u32 i = 0; i < 2; i++)
 		w.pool[i] = make_cache(512, "lru");
 	w.attr[0] = (struct kvmm_group_attr){ w.pool[0], KVMM_GROUP_FULL, 4, 0, 0 };
@@ -43,11 +40,7 @@ static void end_world(void)
 	kvmm_groups_destroy(w.groups);
 	end_pool(w.pool[0]);
 	end_pool(w.pool[1]);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(group_fault, .init = make_world, .fini = end_world);
@@ -90,16 +83,13 @@ static u32 expect_all_or_nothing(int (*call)(void))
 	kv_rcu_barrier();
 	take_picture(&before);
 	for (u32 n = 1;; n++) {
-		int err;
+		bool failed;
+		int err = fault_at(n, call(), &failed);
 
-		fake_env_fail(&fake, n, false);
-		err = call();
-		if (!fake_env_failed(&fake)) {
-			fake_env_fail(&fake, 0, false);
+		if (!failed) {
 			cr_assert_eq(err, 0, "%d", err);
 			return n - 1;
 		}
-		fake_env_fail(&fake, 0, false);
 		if (!err)	/* it could do without */
 			return n;
 		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);
@@ -144,8 +134,8 @@ static int commit(void)
 
 static int need(void)
 {
-	struct kvmm_groups_need need = { .prompt = w.prompt, .nr_tokens = 400,
-					 .max_hit_tokens = 399 };
+	struct kvmm_groups_acquire_args need = { .prompt = w.prompt, .nr_tokens = 400,
+						 .max_hit_tokens = 399 };
 
 	return kvmm_groups_blocks_needed(w.groups, &need);
 }
@@ -176,12 +166,12 @@ Test(group_fault, a_request_goes_on_or_is_as_it_was)
 	w.nr_tokens = 420;
 	cr_expect_eq(expect_all_or_nothing(need), 2);
 	cr_expect_eq(expect_all_or_nothing(match), 2);
-	cr_expect_eq(kv_groups_hit_tokens(w.tables), 400);
+	cr_expect_eq(w.tables->hit_tokens, 400);
 	w.nr_tokens = 500;
 	cr_expect_eq(expect_all_or_nothing(reserve), 1);
 	release();
 	cr_expect_eq(expect_all_or_nothing(acquire), 2);
-	cr_expect_eq(kv_groups_hit_tokens(w.tables), 400);
+	cr_expect_eq(w.tables->hit_tokens, 400);
 	release();
 }
 
@@ -268,7 +258,8 @@ Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
 /* 40 tokens are cached, and 24 more computed, in 6 + 6 blocks of the first pool. */
 Test(group_fault, a_pool_that_is_closed_says_so_in_each_call)
 {
-	struct kvmm_groups_need req = { .prompt = w.prompt, .nr_tokens = 40, .max_hit_tokens = 40 };
+	struct kvmm_groups_acquire_args req = { .prompt = w.prompt, .nr_tokens = 40,
+						.max_hit_tokens = 40 };
 	struct kvmm_tables *other;
 	u32 ids[64];
 

@@ -3,6 +3,7 @@
  * Groups over pools. Keys are numbers: granule j of prompt p is 1000 * p + j, and prompts that
  * share a prefix share its numbers. The rules themselves are tested in group_rule_test.c.
  */
+#include "group/internal.h"
 #include "tests/pool/util.h"
 
 #define MAX_KEYS	256u
@@ -27,6 +28,26 @@ static struct kvmm_groups *make_hybrid(struct kvmm_pool *pool, u32 kind, u32 blo
 
 	return make_groups(group, 2);
 }
+
+static struct kvmm_groups *groups;
+
+static struct kvmm_pool *begin_hybrid(u32 nr_blocks, u32 kind, u32 block_tokens, u32 span)
+{
+	struct kvmm_pool *pool = make_cache(nr_blocks, "lru");
+
+	groups = make_hybrid(pool, kind, block_tokens, span);
+	return pool;
+}
+
+static void end_hybrid(struct kvmm_pool *pool)
+{
+	kvmm_groups_destroy(groups);
+	end_pool(pool);
+}
+
+/* A test with @groups in a @pool; what follows @name is for begin_hybrid(). */
+#define HYBRID_TEST(name, ...) \
+	TEST_WITH(struct kvmm_pool *pool, begin_hybrid(__VA_ARGS__), end_hybrid, group, name)
 
 /* Prompt @a; from granule @at on it is prompt @b. */
 static const struct kvmm_prefix *prompt(u32 a, u32 at, u32 b)
@@ -69,7 +90,7 @@ static struct kvmm_tables *start(const struct kvmm_groups *groups,
 static u32 serve(const struct kvmm_groups *groups, const struct kvmm_prefix *prefix, u32 nr_tokens)
 {
 	struct kvmm_tables *tables = start(groups, prefix, nr_tokens);
-	u32 hit = kv_groups_hit_tokens(tables);
+	u32 hit = tables->hit_tokens;
 
 	cr_assert_eq(kvmm_groups_commit(tables, prefix, nr_tokens), 0);
 	kvmm_groups_release(tables);
@@ -195,15 +216,13 @@ Test(group, bad_attributes_are_refused)
 	end_pool(pool);
 }
 
-POOL_TEST(group, bad_calls_are_refused, make_cache(64, "lru"))
+HYBRID_TEST(bad_calls_are_refused, 64, KVMM_GROUP_WINDOW, 8, 9)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 8, 9);
 	struct kvmm_prefix bad = *plain(1), few = *plain(1), other = *plain(1);
 	struct kvmm_groups_acquire_args req = { .prompt = bad,
 						.nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
-	struct kvmm_groups_need need = { .nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
+	struct kvmm_groups_acquire_args need = { .nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1 };
 	struct kvmm_tables *tables;
-	u64 mask;
 	u32 id;
 
 	bad.position = 1;
@@ -221,10 +240,6 @@ POOL_TEST(group, bad_calls_are_refused, make_cache(64, "lru"))
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -EINVAL);
 	need.nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1;
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -EINVAL);
-	cr_expect_eq(kvmm_groups_mask(groups, 2, 0, 1, &mask), -EINVAL);
-	cr_expect_eq(kvmm_groups_mask(groups, 0, 0, 1, NULL), -EINVAL);
-	cr_expect_eq(kvmm_groups_mask(groups, 0, 0, 0, NULL), 0);
-	cr_expect_eq(kvmm_groups_mask(groups, 0, KVMM_GROUPS_MAX_TOKENS / 4, 1, &mask), -EINVAL);
 
 	tables = start(groups, plain(1), 16);
 	cr_expect_eq(kvmm_groups_block_table(tables, 2, &id, 1), -EINVAL);
@@ -245,14 +260,12 @@ POOL_TEST(group, bad_calls_are_refused, make_cache(64, "lru"))
 	kvmm_groups_release(tables);
 	kvmm_groups_release(NULL);
 	cr_expect_eq(nr_active(pool), 0);
-	kvmm_groups_destroy(groups);
 }
 
 /* ---- hits ---- */
 
-POOL_TEST(group, a_window_keeps_what_the_next_token_reads, make_cache(64, "lru"))
+HYBRID_TEST(a_window_keeps_what_the_next_token_reads, 64, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(serve(groups, plain(1), 24), 0);
@@ -261,7 +274,7 @@ POOL_TEST(group, a_window_keeps_what_the_next_token_reads, make_cache(64, "lru")
 
 	/* 23 are asked for, 20 hit; token 20 reads 15 to 19: blocks 3 and 4. */
 	tables = start(groups, plain(1), 24);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 20);
+	cr_expect_eq(tables->hit_tokens, 20);
 	expect_tables(tables, pool, "rrrrrp", "---rrp");
 	cr_expect_eq(nr_active(pool), 7);
 	cr_expect_eq(stat_of(pool).hit_blocks, 7);
@@ -270,7 +283,6 @@ POOL_TEST(group, a_window_keeps_what_the_next_token_reads, make_cache(64, "lru")
 	cr_expect_eq(stat_of(pool).miss_blocks, 12 + 2, "room for more tokens is no miss");
 	cr_expect_eq(stat_of(pool).nr_missed[KVMM_MISS_SHORT], 0);
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
 static void expect_missed(struct kvmm_pool *pool, u64 never, u64 evicted, u64 tenant, u64 group,
@@ -333,9 +345,8 @@ Test(group, says_why_a_hit_ended)
 	end_pool(window);
 }
 
-POOL_TEST(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses, make_cache(64, "lru"))
+HYBRID_TEST(counts_the_full_blocks_of_a_prompt_as_hits_or_misses, 64, KVMM_GROUP_LAST, 8, 2)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 2);
 	struct kvmm_groups_acquire_args req = { .prompt = *plain(1), .max_hit_tokens = 64,
 						.nr_tokens = 64, .step_tokens = 8 };
 	struct kvmm_tables *tables;
@@ -351,12 +362,10 @@ POOL_TEST(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses, make_cach
 	cr_expect_eq(stat_of(pool).hit_blocks, 2 + 1);
 	cr_expect_eq(stat_of(pool).miss_blocks, 6 + 2 + 1);
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, a_hit_is_one_in_all_groups, make_cache(64, "lru"))
+HYBRID_TEST(a_hit_is_one_in_all_groups, 64, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 24);
 	u32 ids[6];
 
@@ -369,29 +378,25 @@ POOL_TEST(group, a_hit_is_one_in_all_groups, make_cache(64, "lru"))
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 24), 16);
 	cr_expect_eq(kvmm_evict_blocks(pool, &ids[2], 1), 1);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 24), 8);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, prompts_hit_as_far_as_they_agree, make_cache(64, "lru"))
+HYBRID_TEST(prompts_hit_as_far_as_they_agree, 64, KVMM_GROUP_CHUNK, 4, 16)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_CHUNK, 4, 16);
 	struct kvmm_tables *tables;
 
 	serve(groups, plain(1), 40);
 	tables = start(groups, prompt(1, 6, 2), 40);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 24);
+	cr_expect_eq(tables->hit_tokens, 24);
 	expect_tables(tables, pool, "rrrrrrpppp", "----rrpppp");	/* chunk 16 to 31 */
 	kvmm_groups_release(tables);
 	tables = start(groups, prompt(1, 8, 2), 36);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 32);
+	cr_expect_eq(tables->hit_tokens, 32);
 	expect_tables(tables, pool, "rrrrrrrrp", "--------p");	/* a new chunk starts */
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, blocks_of_different_lengths_hit_together, make_cache(64, "lru"))
+HYBRID_TEST(blocks_of_different_lengths_hit_together, 64, KVMM_GROUP_WINDOW, 6, 8)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 6, 8);
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(kvmm_groups_granule(groups), 2);
@@ -403,7 +408,6 @@ POOL_TEST(group, blocks_of_different_lengths_hit_together, make_cache(64, "lru")
 	kvmm_groups_release(tables);
 	/* They differ from granule 13 on, in the middle of a block of 6 tokens. */
 	cr_expect_eq(kvmm_groups_hit_len(groups, prompt(1, 13, 2), 46), 24);
-	kvmm_groups_destroy(groups);
 }
 
 POOL_TEST(group, the_block_behind_a_drafters_hit_must_be_there, make_cache(64, "lru"))
@@ -426,9 +430,8 @@ POOL_TEST(group, the_block_behind_a_drafters_hit_must_be_there, make_cache(64, "
 	expect_tables(tables, pool, "rrrrrpp", "---rrpp");	/* asked for, but not held */
 }
 
-POOL_TEST(group, tenants_layouts_and_groups_do_not_mix, make_cache(64, "lru"))
+HYBRID_TEST(tenants_layouts_and_groups_do_not_mix, 64, KVMM_GROUP_FULL, 4, 0)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	struct kvmm_group_attr one = { .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 4 };
 	struct kvmm_groups_attr attr = { sizeof(attr), &one, 1, 7 };
 	struct kvmm_prefix mine = *plain(1), theirs = mine, other = mine;
@@ -454,12 +457,10 @@ POOL_TEST(group, tenants_layouts_and_groups_do_not_mix, make_cache(64, "lru"))
 		cr_expect_neq(a[i], b[i]);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(apart);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, a_match_takes_nothing_else, make_cache(64, "lru"))
+HYBRID_TEST(a_match_takes_nothing_else, 64, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables;
 
 	serve(groups, plain(1), 24);
@@ -473,14 +474,12 @@ POOL_TEST(group, a_match_takes_nothing_else, make_cache(64, "lru"))
 	cr_assert_eq(kvmm_groups_match(groups, plain(2), 17, &tables), 0);
 	expect_tables(tables, pool, "", "");
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
 /* ---- a request, step by step ---- */
 
-POOL_TEST(group, what_is_out_of_the_window_goes_back_and_still_hits, make_cache(64, "lru"))
+HYBRID_TEST(what_is_out_of_the_window_goes_back_and_still_hits, 64, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 8);
 
 	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 8), 0);
@@ -493,12 +492,10 @@ POOL_TEST(group, what_is_out_of_the_window_goes_back_and_still_hits, make_cache(
 	cr_expect_eq(nr_active(pool), 8);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 12), 12);
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, a_state_is_registered_where_its_block_ends, make_cache(64, "lru"))
+HYBRID_TEST(a_state_is_registered_where_its_block_ends, 64, KVMM_GROUP_LAST, 8, 1)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 20);
 
 	expect_tables(tables, pool, "ppppp", "--p");	/* states in between are never written */
@@ -519,16 +516,14 @@ POOL_TEST(group, a_state_is_registered_where_its_block_ends, make_cache(64, "lru
 
 	/* The state of a hit is read; the next one is written to a block of its own. */
 	tables = start(groups, prompt(1, 8, 2), 36);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 32);
+	cr_expect_eq(tables->hit_tokens, 32);
 	expect_tables(tables, pool, "rrrrrrrrp", "---rp");
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
 /* Drafted tokens 5 to 8, then 7 to 10, 8 to 11, and so on; one or all of them are accepted. */
-POOL_TEST(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere, make_cache(64, "lru"))
+HYBRID_TEST(a_step_that_is_no_longer_than_a_block_may_end_anywhere, 64, KVMM_GROUP_LAST, 4, 1)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 4, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 5);
 	u32 n = 5;
 
@@ -541,7 +536,6 @@ POOL_TEST(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere, make_ca
 		cr_assert_eq(kvmm_groups_trim(tables, n), 0);
 	}
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
 POOL_TEST(group, only_blocks_that_can_hit_are_registered, make_cache(64, "lru"))
@@ -553,14 +547,7 @@ POOL_TEST(group, only_blocks_that_can_hit_are_registered, make_cache(64, "lru"))
 	};
 	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = make_groups(group, 2);
 	struct kvmm_tables *tables = start(groups, plain(1), 36);
-	u64 mask[2];
 
-	cr_expect_eq(kvmm_groups_mask(groups, 1, 0, 18, mask), 4);
-	cr_expect_eq(mask[0], 0xc0c0);
-	cr_expect_eq(kvmm_groups_mask(groups, 1, 6, 70, mask), 18);
-	cr_expect_eq(mask[0], 0x0303030303030303);
-	cr_expect_eq(mask[1], 0x03);
-	cr_expect_eq(kvmm_groups_mask(groups, 0, 0, 70, mask), 70);
 	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 36), 0);
 	expect_tables(tables, pool, "rrp", "pppppprrpppppprrpp");
 	kvmm_groups_release(tables);
@@ -568,9 +555,8 @@ POOL_TEST(group, only_blocks_that_can_hit_are_registered, make_cache(64, "lru"))
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 36), 32);
 }
 
-POOL_TEST(group, abort_gives_back_what_was_reserved, make_cache(64, "lru"))
+HYBRID_TEST(abort_gives_back_what_was_reserved, 64, KVMM_GROUP_LAST, 8, 1)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 1);
 	struct kvmm_tables *tables = start(groups, plain(1), 16);
 
 	cr_expect_eq(kvmm_groups_abort(tables), 0);
@@ -580,6 +566,9 @@ POOL_TEST(group, abort_gives_back_what_was_reserved, make_cache(64, "lru"))
 	cr_expect_eq(kvmm_groups_reserve(tables, 24, 0), 0);
 	cr_expect_eq(kvmm_groups_reserve(tables, 40, 0), 0);
 	expect_tables(tables, pool, "rrrppppppp", "-pp-p");
+	cr_expect_eq(kvmm_groups_cut(tables, 14, 20), -EINVAL);
+	cr_expect_eq(kvmm_groups_cut(tables, 0, 20), 0);
+	expect_tables(tables, pool, "rrrpp", "-pp");
 	cr_expect_eq(kvmm_groups_abort(tables), 0);
 	expect_tables(tables, pool, "rrrp", "-p");
 	cr_expect_eq(kvmm_groups_abort(tables), 0);
@@ -587,12 +576,10 @@ POOL_TEST(group, abort_gives_back_what_was_reserved, make_cache(64, "lru"))
 	kvmm_groups_release(tables);
 	cr_expect_eq(stat_of(pool).nr_inactive, 3);
 	cr_expect_eq(stat_of(pool).nr_free, 61);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, nothing_is_registered_without_keys, make_cache(64, "lru"))
+HYBRID_TEST(nothing_is_registered_without_keys, 64, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
 	struct kvmm_tables *tables = start(groups, plain(1), 16);
 
 	cr_expect_eq(kvmm_groups_commit(tables, NULL, 16), 0);
@@ -600,19 +587,17 @@ POOL_TEST(group, nothing_is_registered_without_keys, make_cache(64, "lru"))
 	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 16), 0);	/* thought better of it */
 	expect_tables(tables, pool, "rrrr", "rrrr");
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, more_blocks_than_fit_a_batch, make_cache(2048, "lru"))
+HYBRID_TEST(more_blocks_than_fit_a_batch, 2048, KVMM_GROUP_WINDOW, 4, 700)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 700);
-	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 1000,
-					 .nr_tokens = 1004 };
+	struct kvmm_groups_acquire_args need = { .prompt = *plain(1), .max_hit_tokens = 1000,
+						 .nr_tokens = 1004 };
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(serve(groups, plain(1), 1000), 0);
 	tables = start(groups, plain(1), 1001);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 1000);
+	cr_expect_eq(tables->hit_tokens, 1000);
 	cr_expect_eq(nr_active(pool), 250 + 175);
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), 0);
 	cr_expect_eq(need.total, 2);
@@ -621,21 +606,18 @@ POOL_TEST(group, more_blocks_than_fit_a_batch, make_cache(2048, "lru"))
 	cr_expect_eq(need.total, 2 + 250 + 175);
 	cr_expect_eq(nr_active(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 500);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, more_blocks_of_several_keys_than_fit_a_batch, make_cache(2048, "lru"))
+HYBRID_TEST(more_blocks_of_several_keys_than_fit_a_batch, 2048, KVMM_GROUP_FULL, 8, 0)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 8, 0);
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(serve(groups, plain(1), 1000), 0);
 	tables = start(groups, plain(1), 1001);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 1000);
+	cr_expect_eq(tables->hit_tokens, 1000);
 	cr_expect_eq(nr_active(pool), 250 + 125);
 	kvmm_groups_release(tables);
 	cr_expect_eq(kvmm_groups_hit_len(groups, prompt(1, 181, 2), 1000), 720);
-	kvmm_groups_destroy(groups);
 }
 
 /* ---- null block, order, room ---- */
@@ -674,16 +656,14 @@ Test(group, tables_are_padded_with_the_null_block)
 	end_pool(other);
 }
 
-POOL_TEST(group, the_tail_of_each_group_is_evicted_first, make_cache(16, "lru"))
+HYBRID_TEST(the_tail_of_each_group_is_evicted_first, 16, KVMM_GROUP_FULL, 4, 0)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	u32 order[16];
 
 	serve(groups, plain(1), 12);
 	cr_assert_eq(eviction_order(pool, order, 16), 6);
 	for (u32 i = 0; i < 6; i++)
 		cr_expect_eq(order[i], 1000 + 2 - i % 3, "%u: %u", i, order[i]);
-	kvmm_groups_destroy(groups);
 }
 
 /* Keys in the order of their eviction, after looking, or not. */
@@ -691,8 +671,8 @@ static u32 order_after(const char *policy, bool looks, u32 *order)
 {
 	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy);
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
-	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16,
-					 .nr_tokens = 40 };
+	struct kvmm_groups_acquire_args need = { .prompt = *plain(1), .max_hit_tokens = 16,
+						 .nr_tokens = 40 };
 	struct kvmm_tables *tables = NULL;
 	u32 nr;
 
@@ -712,23 +692,19 @@ static u32 order_after(const char *policy, bool looks, u32 *order)
 
 Test(group, what_does_not_fit_leaves_no_trace)
 {
-	const char *policy[32];
-	u32 nr = kvmm_policies(policy, 32);
-
-	for (u32 p = 0; p < nr; p++) {
+	for_each_policy(policy) {
 		u32 want[16], got[16];
 
-		cr_assert_eq(order_after(policy[p], false, want), 16);
-		cr_assert_eq(order_after(policy[p], true, got), 16);
-		cr_expect_arr_eq(got, want, sizeof(want), "%s", policy[p]);
+		cr_assert_eq(order_after(policy, false, want), 16);
+		cr_assert_eq(order_after(policy, true, got), 16);
+		cr_expect_arr_eq(got, want, sizeof(want), "%s", policy);
 	}
 }
 
 /* Hits that nobody references cannot be evicted for the rest: 4 + 2 of them, and 10 others. */
-POOL_TEST(group, idle_hits_are_counted_as_needed, make_cache(16, "lru"))
+HYBRID_TEST(idle_hits_are_counted_as_needed, 16, KVMM_GROUP_WINDOW, 4, 6)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
-	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16 };
+	struct kvmm_groups_acquire_args need = { .prompt = *plain(1), .max_hit_tokens = 16 };
 	struct kvmm_tables *tables, *second;
 
 	serve(groups, plain(1), 16);
@@ -763,14 +739,12 @@ POOL_TEST(group, idle_hits_are_counted_as_needed, make_cache(16, "lru"))
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);
 	kvmm_groups_release(second);
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, in_steps_a_window_needs_no_more_than_it_holds, make_cache(2048, "lru"))
+HYBRID_TEST(in_steps_a_window_needs_no_more_than_it_holds, 2048, KVMM_GROUP_WINDOW, 4, 9)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 9);
-	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 1000,
-					 .nr_tokens = 1001, .step_tokens = 8 };
+	struct kvmm_groups_acquire_args need = { .prompt = *plain(1), .max_hit_tokens = 1000,
+						 .nr_tokens = 1001, .step_tokens = 8 };
 	struct kvmm_tables *tables;
 	u32 most = 0;
 
@@ -789,12 +763,10 @@ POOL_TEST(group, in_steps_a_window_needs_no_more_than_it_holds, make_cache(2048,
 	}
 	cr_expect_eq(most, 5);
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
-POOL_TEST(group, a_watermark_stays_available, make_cache(16, "lru"))
+HYBRID_TEST(a_watermark_stays_available, 16, KVMM_GROUP_FULL, 4, 0)
 {
-	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 4, 0);
 	struct kvmm_groups_acquire_args req = { .prompt = *plain(1), .nr_tokens = 28,
 						.reserve = 3 };
 	struct kvmm_tables *tables;
@@ -808,7 +780,6 @@ POOL_TEST(group, a_watermark_stays_available, make_cache(16, "lru"))
 	cr_expect_eq(kvmm_groups_reserve(tables, 33, 0), -ENOSPC);
 	expect_tables(tables, pool, "pppppppp", "pppppppp");
 	kvmm_groups_release(tables);
-	kvmm_groups_destroy(groups);
 }
 
 /* The first pool has room, the second has not. */
@@ -829,7 +800,7 @@ Test(group, several_pools_give_all_or_nothing)
 	cr_expect_eq(stat_of(big).nr_inactive, 8 - 2);	/* of a chunk, its first block only */
 	cr_expect_eq(stat_of(small).nr_inactive, 4);
 	tables = start(groups, plain(1), 17);
-	cr_expect_eq(kv_groups_hit_tokens(tables), 16);
+	cr_expect_eq(tables->hit_tokens, 16);
 	cr_expect_eq(nr_active(big), 4);
 	cr_expect_eq(nr_active(small), 2);
 	kvmm_groups_release(tables);

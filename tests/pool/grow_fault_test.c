@@ -39,10 +39,7 @@ POOL_TEST(grow_fault, a_range_grows_by_all_of_its_extents_or_by_none, make_pool(
 
 	cr_assert_eq(kvmm_range_grow(pool, range, 4), 0);
 	before = stat_of(pool);
-	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_range_grow(pool, range, 6), -ENOMEM);
-	cr_expect(fake_env_failed(&fake));
-	fake_env_fail(&fake, 0, false);
+	expect_no_memory(kvmm_range_grow(pool, range, 6));
 	compare(pool, &before, 5, range);
 	cr_expect_eq(kvmm_range_grow(pool, range, 6), 0);
 	cr_expect_eq(kvmm_range_extents(pool, range, NULL, 0), 11);
@@ -58,10 +55,7 @@ POOL_TEST(grow_fault, a_batch_grows_as_a_whole_or_not_at_all, make_pool(64))
 	cr_assert_eq(kvmm_range_grow(pool, range[1], 3), 0);
 	range[0] = take(pool, 1, KVMM_ALLOC_NO_COMPACT);
 	before = stat_of(pool);
-	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), -ENOMEM);
-	cr_expect(fake_env_failed(&fake));
-	fake_env_fail(&fake, 0, false);
+	expect_no_memory(kvmm_range_grow_many(pool, range, 2, 1));
 	compare(pool, &before, 1, range[0]);
 	compare(pool, &before, 8, range[1]);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), 0);
@@ -76,10 +70,7 @@ POOL_TEST(grow_fault, a_range_is_split_into_two_or_stays_whole, make_pool(64))
 	for (u32 i = 0; i < 19; i++)
 		cr_assert_eq(kvmm_range_grow(pool, range, 1), 0);
 	before = stat_of(pool);
-	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_range_split(pool, range, 5, &tail), -ENOMEM);
-	cr_expect(fake_env_failed(&fake));
-	fake_env_fail(&fake, 0, false);
+	expect_no_memory(kvmm_range_split(pool, range, 5, &tail));
 	compare(pool, &before, 20, range);
 	cr_expect_eq(kvmm_range_split(pool, range, 5, &tail), 0);
 	cr_expect_eq(kvmm_range_extents(pool, tail, NULL, 0), 15);

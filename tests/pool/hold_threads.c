@@ -5,6 +5,7 @@
  */
 #include <kvmm/ext/lease.h>
 
+#include "tests/support/lease.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 
@@ -41,23 +42,23 @@ static void cache(u32 first)
 }
 
 /* A hold that lasts while it is looked at: nobody else can drop one without lease. */
-static void use_pinned(kvmm_hold_t hold, u32 nr)
+static void use_pinned(kvmm_lease_t hold, u32 nr)
 {
-	struct kvmm_pin_addr addrs[HOLD_NR];
-	struct kvmm_hold_info info;
+	struct kvmm_lease_addr addrs[HOLD_NR];
+	struct kvmm_lease_info info;
 	kvmm_ref_t refs[HOLD_NR];
 	u32 blocks[HOLD_NR];
 
-	expect(kvmm_pin_addrs(pool, hold, addrs, HOLD_NR) == (int)nr);
-	expect(kvmm_hold_refs(pool, hold, refs, NULL, HOLD_NR) == (int)nr);
+	expect(kvmm_lease_addrs(pool, hold, addrs, HOLD_NR) == (int)nr);
+	expect(refs_of_lease(pool, hold, refs, HOLD_NR) == (int)nr);
 	expect(!kvmm_blocks_of_refs(pool, refs, nr, blocks));
 	for (u32 i = 0; i < nr; i++) {
 		expect(blocks[i] == addrs[i].block);
-		expect(!kvmm_pin_check(pool, &addrs[i]));
-		expect(kvmm_block_holds(pool, &addrs[i].key, NULL, &info, 1) > 0);
+		expect(!kvmm_lease_check(pool, &addrs[i]));
+		expect(leases_of_key(pool, &addrs[i].key, NULL, &info, 1) > 0);
 	}
-	expect(!kvmm_hold_release(pool, hold));
-	expect(kvmm_hold_release(pool, hold) == -ESTALE);
+	expect(!drop_lease(pool, hold));
+	expect(drop_lease(pool, hold) == -ESTALE);
 }
 
 static void *use_holds(void *arg)
@@ -67,17 +68,17 @@ static void *use_holds(void *arg)
 	for (u32 round = 0; round < NR_ROUNDS; round++) {
 		kvmm_key_t keys[HOLD_NR];
 		struct kvmm_prefix prefix = { .keys = keys, .nr = HOLD_NR };
-		struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+		struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
 		u32 first = any_of(&dice, NR_KEYS), kind = any_of(&dice, 3);
-		kvmm_hold_t hold;
+		kvmm_lease_t hold;
 		int nr;
 
 		name_keys(keys, first);
 		attr.prefix = &prefix;
-		attr.flags = any_of(&dice, 2) ? KVMM_HOLD_PARTIAL : 0;
-		attr.flags |= kind ? KVMM_HOLD_PIN : 0;
+		attr.flags = any_of(&dice, 2) ? KVMM_LEASE_PARTIAL : 0;
+		attr.flags |= KVMM_LEASE_RECLAIM | (kind ? KVMM_LEASE_PIN : 0);
 		attr.lease_ns = kind == 1 ? 1 : 0;
-		nr = kvmm_hold(pool, &attr, &hold);
+		nr = kvmm_lease_take(pool, &attr, &hold);
 		expect(nr > 0 || nr == -ENOENT || nr == -EBUSY);
 		if (nr < 0) {
 			cache(first);
@@ -87,7 +88,7 @@ static void *use_holds(void *arg)
 		if (kind == 2)
 			use_pinned(hold, nr);
 		else if (kind == 0)
-			expect(!kvmm_hold_renew(pool, hold, 1));	/* no longer ours */
+			expect(!renew_lease(pool, hold, 1));	/* no longer ours */
 	}
 	return NULL;
 }
@@ -96,17 +97,17 @@ static void *disturb(void *arg)
 {
 	while (!READ_ONCE(stop)) {
 		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 16 };
-		struct kvmm_hold_info info;
-		u32 cursor = 0;
+		struct kvmm_lease_info info;
+		u64 cursor = 0;
 		int nr;
 
 		kvmm_pool_compact(pool, &goal);
-		nr = kvmm_hold_expire(pool, 0);
+		nr = kvmm_lease_expire(pool, 0, NULL);
 		expect(nr >= 0);
 		kv_fetch_add(&nr_expired, nr);
-		while (!kvmm_hold_next(pool, &cursor, &info))
+		while (!next_hold(pool, &cursor, &info))
 			expect(info.nr && info.nr <= HOLD_NR);
-		expect(kvmm_leaks(pool, NULL, NULL, 0) >= 0);
+		expect(list_leaks(pool, NULL, NULL, 0) >= 0);
 		expect(!kvmm_validate(pool));
 	}
 	return NULL;
@@ -126,7 +127,7 @@ int main(void)
 	threads_join(worker, 3);
 	WRITE_ONCE(stop, 1);
 	pthread_join(helper, NULL);
-	kvmm_hold_expire(pool, UINT64_MAX);
+	kvmm_lease_expire(pool, UINT64_MAX, NULL);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_state[KVMM_BLOCK_ACTIVE] && stat.nr_state[KVMM_BLOCK_INACTIVE]);

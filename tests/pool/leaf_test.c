@@ -68,7 +68,7 @@ static void advise(struct tree *tree, const kvmm_ref_t *refs, u32 nr)
 		return;
 	order_enter(order);
 	for (u32 i = 0; i < nr; i++)
-		order->ops->advise(order->policies[0], refs[i].index, below(tree, 3), below(tree, 100));
+		order->ops->advise(order->rest.policy[0], refs[i].index, below(tree, 3), below(tree, 100));
 	order_leave(order);
 }
 

@@ -3,9 +3,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "pool/lease.h"
-#include "tests/pool/hold_util.h"
-#include "tests/pool/owner_util.h"
+#include "lease/lease.h"
+#include "tests/pool/lease_util.h"
 #include "tests/support/fault.h"
 
 extern const struct pool_part leases_part;
@@ -41,7 +40,7 @@ typedef int (*attempt)(void);
 static kvmm_range_t range;
 static kvmm_mut_t muts[2];
 static kvmm_ref_t refs[2];
-static kvmm_hold_t hold;
+static kvmm_lease_t hold;
 
 /* Returns after how many failures it succeeded; each left everything as it was. */
 static u32 until_it_succeeds(attempt try)
@@ -51,16 +50,13 @@ static u32 until_it_succeeds(attempt try)
 	strcpy(before, picture(pool));
 	strcpy(owners, owned(pool));
 	for (u32 n = 1;; n++) {
-		int ret;
+		bool failed;
+		int ret = fault_at(n, try(), &failed);
 
-		fake_env_fail(&fake, n, false);
-		ret = try();
-		if (!fake_env_failed(&fake)) {
-			fake_env_fail(&fake, 0, false);
+		if (!failed) {
 			cr_assert_eq(ret, 0);
 			return n - 1;
 		}
-		fake_env_fail(&fake, 0, false);
 		cr_assert_eq(ret, -ENOMEM);
 		cr_expect_str_eq(picture(pool), before);
 		cr_expect_str_eq(owned(pool), owners);
@@ -77,9 +73,9 @@ static int try_range(void)
 
 static int try_own(void)
 {
-	struct kvmm_own own = { sizeof(own), 6, 0, 0, 0 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 6 };
 
-	return kvmm_own_muts(pool, &own, muts, 2);
+	return kvmm_lease_own_muts(pool, &own, muts, 2);
 }
 
 static int try_split(void)
@@ -91,16 +87,16 @@ static int try_split(void)
 
 static int try_hold_range(void)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(5, 0, KVMM_HOLD_PIN);
+	struct kvmm_lease_attr attr = hold_attr_of(5, 0, KVMM_LEASE_PIN);
 
-	return kvmm_hold_range(pool, &attr, range, &hold);
+	return lease_range(pool, &attr, range, &hold);
 }
 
 static int try_hold_refs(void)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(5, 0, KVMM_HOLD_PIN);
+	struct kvmm_lease_attr attr = hold_attr_of(5, 0, KVMM_LEASE_PIN);
 
-	return kvmm_hold_take(pool, &attr, refs, 2, &hold);
+	return lease_refs(pool, &attr, refs, 2, &hold);
 }
 
 static int try_keys(u32 flags)
@@ -117,12 +113,12 @@ static int try_hold_keys(void)
 
 static int try_pin_keys(void)
 {
-	return try_keys(KVMM_HOLD_PIN);
+	return try_keys(KVMM_LEASE_PIN);
 }
 
 static int try_watch(void)
 {
-	return kvmm_owner_watch(pool, 5, getpid(), 0);
+	return kvmm_lease_watch(pool, 5, getpid(), 0);
 }
 
 Test(owner_fault, a_range_with_an_owner_is_taken_as_a_whole)
@@ -154,7 +150,7 @@ Test(owner_fault, holds_take_nothing_if_they_fail)
 Test(owner_fault, watching)
 {
 	cr_expect_eq(until_it_succeeds(try_watch), 2, "the table and the watch");
-	cr_expect_eq(kvmm_owner_unwatch(pool, 5), 0);
+	cr_expect_eq(kvmm_lease_watch(pool, 5, 0, 0), 0);
 	cr_expect_eq(until_it_succeeds(try_watch), 1);
 }
 
@@ -167,14 +163,14 @@ Test(owner_fault, release_and_expiry_want_no_memory)
 	cr_assert_eq(try_hold_range(), 0);
 	register_keys(pool, 1, 2, refs);
 	cr_assert_eq(try_hold_refs(), 0);
-	cr_assert_eq(kvmm_owner_renew(pool, 6, 1), 2);
+	cr_assert_eq(kvmm_lease_renew(pool, 6, NULL, 1), 2);
 	fake_env_fail(&fake, 1, true);
-	cr_expect_eq(kvmm_owner_release(pool, 5), 3);
+	cr_expect_eq(kvmm_lease_release(pool, 5, NULL), 3);
 	cr_expect_eq(kvmm_lease_expire(pool, 100, NULL), 0);
-	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 0), 0);
+	cr_expect_eq(list_leaks(pool, NULL, NULL, 0), 0);
 	fake_env_advance(&fake, 1);
-	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 0), 2);
-	cr_expect_eq(kvmm_owner_release(pool, 6), 2);
+	cr_expect_eq(list_leaks(pool, NULL, NULL, 0), 2);
+	cr_expect_eq(kvmm_lease_release(pool, 6, NULL), 2);
 	cr_expect(!fake_env_failed(&fake), "nothing was asked for");
 	fake_env_fail(&fake, 0, false);
 	cr_expect_str_eq(owned(pool), "");
@@ -185,21 +181,21 @@ Test(hold_fault, the_first_hold_is_made_as_a_whole)
 	cr_expect_eq(until_it_succeeds(try_pin_keys), 3,
 		     "the hold, the table, which stays, and a chunk");
 	cr_expect_str_eq(picture(pool), "IAAAAI..");
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	cr_expect_eq(until_it_succeeds(try_hold_keys), 1, "just the hold");
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 }
 
 Test(hold_fault, a_full_table_grows_or_stays)
 {
-	kvmm_hold_t made[7 * HOLD_CHUNK];
+	kvmm_lease_t made[7 * HOLD_CHUNK];
 
 	for (u32 i = 0; i < 7 * HOLD_CHUNK; i++)
 		made[i] = hold_keys(pool, 0, 1, 0);
 	cr_expect_eq(until_it_succeeds(try_hold_keys), 2, "the hold and a chunk");
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(made); i++)
-		cr_expect_eq(kvmm_hold_release(pool, made[i]), 0);
+		cr_expect_eq(drop_lease(pool, made[i]), 0);
 }
 
 Test(hold_fault, a_failure_is_no_use_of_the_blocks)
@@ -325,27 +321,27 @@ Test(owner_fault, metadata_is_of_records_too)
 	cr_expect_eq(stat_of(pool).metadata_bytes, before + leases_part.bytes(pool));
 	pool->leases->nr++;
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "the pool asks for them, and closes");
-	cr_expect_eq(kvmm_owner_release(pool, 6), -EUCLEAN);
+	cr_expect_eq(kvmm_lease_release(pool, 6, NULL), -EUCLEAN);
 	pool->leases->nr--;
 	pool->gate = 0;
 }
 
 /* Some holds of each kind, and free slots between them. */
-static kvmm_hold_t some_holds(void)
+static kvmm_lease_t some_holds(void)
 {
-	kvmm_hold_t made[6];
+	kvmm_lease_t made[6];
 
 	for (u32 i = 0; i < 6; i++)
-		made[i] = hold_keys(pool, i / 2, 2, i % 2 ? KVMM_HOLD_PIN : 0);
-	kvmm_hold_release(pool, made[2]);
-	lease_keys(pool, 3, 2, 100);
-	kvmm_hold_release(pool, made[4]);
+		made[i] = hold_keys(pool, i / 2, 2, i % 2 ? KVMM_LEASE_PIN : 0);
+	drop_lease(pool, made[2]);
+	lease_keys(pool, 3, 2, 100, 0);
+	drop_lease(pool, made[4]);
 	return made[3];
 }
 
 Test(hold_fault, flips_in_a_hold_are_noticed)
 {
-	kvmm_hold_t pinned = some_holds();
+	kvmm_lease_t pinned = some_holds();
 	struct lease_table *table = pool->leases;
 
 	for (u32 i = 0; i < 4; i++) {
@@ -417,10 +413,10 @@ Test(hold_fault, validation_and_metadata_are_of_holds_too)
 	cr_expect_eq(stat_of(pool).metadata_bytes, before + leases_part.bytes(pool));
 	pool->leases->nr_holds++;
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
-	cr_expect_eq(kvmm_hold_release(pool, hold), -EUCLEAN);
+	cr_expect_eq(drop_lease(pool, hold), -EUCLEAN);
 	pool->leases->nr_holds--;
 	pool->gate = 0;
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 }
 
 /* ---- another thread looks ---- */
@@ -436,12 +432,12 @@ struct naming {
 /* Each block is in a chunk of its own, so that memory is taken for it. */
 static void *name_blocks(void *arg)
 {
-	struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 7 };
 	struct naming *naming = arg;
 
 	for (u32 i = 0; i < NR_CHUNKS; i++)
-		cr_expect_eq(kvmm_own_muts(naming->pool, &own, &naming->muts[i * LEASE_CHUNK], 1),
-			     0);
+		cr_expect_eq(kvmm_lease_own_muts(naming->pool, &own,
+						 &naming->muts[i * LEASE_CHUNK], 1), 0);
 	WRITE_ONCE(naming->is_done, true);
 	return NULL;
 }

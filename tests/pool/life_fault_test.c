@@ -37,16 +37,13 @@ static u32 until_it_succeeds(int (*call)(void *arg), void *arg)
 	nr_live = fake.nr_live;
 	life_take(pool, &before);
 	for (u32 n = 1;; n++) {
-		int err;
+		bool failed;
+		int err = fault_at(n, call(arg), &failed);
 
-		fake_env_fail(&fake, n, false);
-		err = call(arg);
-		if (!fake_env_failed(&fake)) {
-			fake_env_fail(&fake, 0, false);
+		if (!failed) {
 			cr_assert_eq(err, 0, "%d", err);
 			return n - 1;
 		}
-		fake_env_fail(&fake, 0, false);
 		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);
 		life_expect_same(pool, &before, __LINE__);
 		cr_assert_eq(fake.nr_live, nr_live, "allocation %u left memory", n);

@@ -86,17 +86,14 @@ POOL_TEST(life_forget, a_new_block_takes_the_name_of_a_hidden_one, make_cache(8,
 
 Test(life_forget, every_policy_loses_what_is_evicted_by_id)
 {
-	const char *policy[64];
-	u32 nr = kvmm_policies(policy, 64);
-
-	for (u32 p = 0; p < min(nr, 64u); p++) {
-		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy[p]);
+	for_each_policy(policy) {
+		struct kvmm_pool *pool __cleanup(end_pool) = make_cache(16, policy);
 		u32 blocks[3] = { 3, 7, 11 }, order[16];
 		kvmm_ref_t ref[4];
 
 		cache_keys(pool, 0, 12);
 		make_active(pool, 12, 4, ref);
-		cr_expect_eq(kvmm_evict_blocks(pool, blocks, 3), 3, "%s", policy[p]);
+		cr_expect_eq(kvmm_evict_blocks(pool, blocks, 3), 3, "%s", policy);
 		cr_expect_eq(kvmm_validate(pool), 0);
 		cr_expect_eq(stat_of(pool).nr_free, 3);
 		cr_expect_eq(stat_of(pool).nr_inactive, 9);
@@ -231,12 +228,9 @@ static struct kvmm_pool *make_chains(const char *policy)
 
 Test(life_forget, a_failed_allocation_leaves_chains_in_their_order)
 {
-	const char *policy[64];
-	u32 nr = kvmm_policies(policy, 64);
-
-	for (u32 p = 0; p < min(nr, 64u); p++) {
+	for_each_policy(policy) {
 		for (u32 wanted = 2; wanted <= 8; wanted++) {
-			struct kvmm_pool *one = make_chains(policy[p]), *two = make_chains(policy[p]);
+			struct kvmm_pool *one = make_chains(policy), *two = make_chains(policy);
 			u32 order[8], want[8];
 			kvmm_range_t got;
 
@@ -245,7 +239,7 @@ Test(life_forget, a_failed_allocation_leaves_chains_in_their_order)
 			cr_assert_eq(kvmm_validate(one), 0);
 			cr_assert_eq(eviction_order(two, want, 8), 8);
 			cr_assert_eq(eviction_order(one, order, 8), 8);
-			cr_expect_arr_eq(order, want, sizeof(want), "%s, %u", policy[p], wanted);
+			cr_expect_arr_eq(order, want, sizeof(want), "%s, %u", policy, wanted);
 			kvmm_pool_destroy(one);
 			kvmm_pool_destroy(two);
 		}
@@ -290,13 +284,10 @@ static void take_all_but_held(const char *policy, bool chain, u32 wanted)
 
 Test(life_forget, no_policy_is_confused_by_blocks_that_are_held)
 {
-	const char *policy[64];
-	u32 nr = kvmm_policies(policy, 64);
-
-	for (u32 p = 0; p < min(nr, 64u); p++) {
+	for_each_policy(policy) {
 		for (u32 wanted = 1; wanted <= 12; wanted++) {
-			take_all_but_held(policy[p], false, wanted);
-			take_all_but_held(policy[p], true, wanted);
+			take_all_but_held(policy, false, wanted);
+			take_all_but_held(policy, true, wanted);
 		}
 	}
 }
@@ -367,8 +358,9 @@ POOL_TEST(life_forget, a_block_gets_another_entry_if_its_own_retires, make_cache
 	cr_expect_eq(stat_of(pool).nr_free, 4);
 }
 
-POOL_TEST(life_forget, free_blocks_of_a_batch_without_entries_are_given_back, make_cache(4, "lru"))
+static void lose_the_newest_victim(const char *policy)
 {
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(4, policy);
 	kvmm_mut_t mut[4];
 
 	pool->entries.gen_last = pool->entries.gen_first;
@@ -376,8 +368,14 @@ POOL_TEST(life_forget, free_blocks_of_a_batch_without_entries_are_given_back, ma
 	cr_expect_eq(kvmm_alloc(pool, 4, mut), -ENOSPC);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	/* The newest victim was lost over it, the others are where they were. */
-	cr_expect_str_eq(picture(pool), ".II.");
+	cr_expect_str_eq(picture(pool), ".II.", "%s", policy);
 	cr_expect_eq(found_under(pool, 1), 1);
+}
+
+Test(life_forget, free_blocks_of_a_batch_without_entries_are_given_back)
+{
+	lose_the_newest_victim("lru");
+	lose_the_newest_victim("lrfu");
 }
 
 /* ---- a pool that is closed ---- */
@@ -418,7 +416,7 @@ POOL_TEST(life_forget, a_closed_pool_refuses_every_call, make_cache(LIFE_MAX, "h
 	expect_closed(kvmm_pin_many(pool, ref, 2));
 	expect_closed(kvmm_unpin_many(pool, ref, 2));
 	expect_closed(kvmm_set_reset(pool, ref, 2, 1));
-	expect_closed(kvmm_hint(pool, ref, when, 2));
+	expect_closed(kvmm_advise_many(pool, ref, KVMM_ADVISE_NEXT_USE, when, 2));
 	expect_closed(kvmm_blocks_of_refs(pool, ref, 2, blocks));
 	expect_closed(kvmm_blocks_of_muts(pool, mut, 2, blocks));
 	expect_closed(kvmm_evict_blocks(pool, blocks, 2));

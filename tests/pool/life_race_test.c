@@ -7,6 +7,7 @@
 #include <kv/cuda.h>
 #include <kv/rcu.h>
 
+#include "research/research.h"
 #include "tests/pool/life_util.h"
 
 /* "slru", with somebody else coming in before an operation. */
@@ -169,7 +170,7 @@ Test(life_race, a_hit_was_put_a_moment_ago)
 					 .hits = &ref, .fresh = fresh };
 
 	make_active(pool, 5, 1, &held);
-	cr_assert_eq(kv_entry_put(&pool->entries, *as_handles(&held)), 1);
+	cr_assert_eq(kv_handle_step(&pool->entries, *as_handles(&held), kv_edge_put), 1);
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, -1);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
@@ -256,17 +257,14 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 /* Somebody has put the owner's reference before that had noted that the block is full. */
 Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 {
-	const char *policy[64];
-	u32 nr_policies = kvmm_policies(policy, 64);
-
-	for (u32 i = 0; i < min(nr_policies, 64u); i++) {
-		struct kvmm_pool *other __cleanup(end_pool) = make_cache(4, policy[i]);
+	for_each_policy(policy) {
+		struct kvmm_pool *other __cleanup(end_pool) = make_cache(4, policy);
 		kvmm_ref_t ref;
 
 		make_active(other, 5, 1, &ref);
 		cr_assert_eq(kvmm_put_many(other, &ref, 1), 0);
 		order_note(&other->order, NOTE_FILL, as_handles(&ref), 1);
-		cr_expect_eq(kvmm_validate(other), 0, "%s", policy[i]);
+		cr_expect_eq(kvmm_validate(other), 0, "%s", policy);
 		cr_expect_eq(kvmm_reset_cache(other), 1);
 	}
 }

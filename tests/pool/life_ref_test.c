@@ -19,7 +19,7 @@ static void refuse_refs(struct kvmm_pool *pool, const kvmm_ref_t *ref, u32 nr, i
 	expect_refused(pool, kvmm_set_reset(pool, ref, nr, 1), err);
 	expect_refused(pool, kvmm_set_reset(pool, ref, nr, 0), err);
 	expect_refused(pool, kvmm_blocks_of_refs(pool, ref, nr, blocks), err);
-	expect_refused(pool, kvmm_hint(pool, ref, when, nr), err);
+	expect_refused(pool, kvmm_advise_many(pool, ref, KVMM_ADVISE_NEXT_USE, when, nr), err);
 }
 
 /* With a policy that is told of hits: they must not be counted either. */
@@ -88,7 +88,7 @@ POOL_TEST(life_ref, who_has_put_his_reference_has_none, make_cache(16, "hint"))
 	expect_refused(pool, kvmm_pin_many(pool, ref, 3), -ESTALE);
 	expect_refused(pool, kvmm_touch_many(pool, ref, 3), -ESTALE);
 	expect_refused(pool, kvmm_set_reset(pool, ref, 3, 1), -ESTALE);
-	expect_refused(pool, kvmm_hint(pool, ref, (u64[3]){ 0 }, 3), -ESTALE);
+	expect_refused(pool, kvmm_advise_many(pool, ref, KVMM_ADVISE_NEXT_USE, (u64[3]){ 0 }, 3), -ESTALE);
 	cr_expect_eq(found_under(pool, 1), 1);
 }
 
@@ -206,7 +206,7 @@ static void put_many_too_often(u32 nr, u32 flags)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(order_nr(&pool->order), 0);
 	if (nr > 128)
-		memcpy(before.policy, pool->order.policies[0],
+		memcpy(before.policy, pool->order.rest.policy[0],
 		       pool->parts.evict->bytes(pool->nr_blocks));
 	life_expect_same(pool, &before, __LINE__);
 	cr_expect_eq(found_under(pool, 5), -1);

@@ -20,7 +20,7 @@ void life_take(struct kvmm_pool *pool, struct life *life)
 		life->entry[i].dup_next = entry->dup_next;
 		life->entry[i].dup_prev = entry->dup_prev;
 	}
-	memcpy(life->policy, pool->order.policies[0], bytes);
+	memcpy(life->policy, pool->order.rest.policy[0], bytes);
 }
 
 /* Failures are counted, and are the only thing that is. */

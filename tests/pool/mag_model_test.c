@@ -9,7 +9,7 @@
  */
 #include <pthread.h>
 
-#include "pool/local.h"
+#include "percpu/mag.h"
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

@@ -10,12 +10,13 @@
 
 #include <kv/rcu.h>
 #include <kv/sys.h>
-#include <kvmm/alloc.h>
+#include <kvmm/ext/admission.h>
 #include <kvmm/ext/evict.h>
 
-#include "pool/local.h"
+#include "percpu/mag.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
+#include "tools/map.h"
 
 #define NR_BLOCKS	1024u
 
@@ -40,6 +41,16 @@ Test(mag, name)					\
 }						\
 static void name##_on(void)
 
+static u32 nr_aside(struct kvmm_pool *of)
+{
+	u32 nr;
+
+	kv_lock(&of->lock);
+	nr = pool_nr_local(of);
+	kv_unlock(&of->lock);
+	return nr;
+}
+
 static u32 zone_free(struct kvmm_pool *of)
 {
 	return kv_zone_nr_free(of->zone);
@@ -63,36 +74,35 @@ static void load_one(struct kvmm_pool *of)
 /* ---- another thread, step by step ---- */
 
 /* It loads its magazine, says so, and waits until it may end. */
-struct other {
+static struct {
 	pthread_t thread;
 	u32 loaded;		/* atomic */
 	u32 may_end;		/* atomic */
-};
+} other;
 
-static void *live(void *arg)
+static void *live(void *none)
 {
-	struct other *other = arg;
 	kvmm_mut_t mut;
 
 	if (!kvmm_alloc(pool, 1, &mut) && !kvmm_free(pool, &mut, 1))
-		smp_store_release(&other->loaded, 1);
-	while (!smp_load_acquire(&other->may_end))
+		smp_store_release(&other.loaded, 1);
+	while (!smp_load_acquire(&other.may_end))
 		usleep(100);
 	return NULL;
 }
 
-static void start_other(struct other *other)
+static void start_other(void)
 {
-	*other = (struct other){ 0 };
-	cr_assert_eq(pthread_create(&other->thread, NULL, live, other), 0);
-	while (!smp_load_acquire(&other->loaded))
+	other.loaded = other.may_end = 0;
+	cr_assert_eq(pthread_create(&other.thread, NULL, live, NULL), 0);
+	while (!smp_load_acquire(&other.loaded))
 		usleep(100);
 }
 
-static void end_other(struct other *other)
+static void end_other(void)
 {
-	smp_store_release(&other->may_end, 1);
-	pthread_join(other->thread, NULL);
+	smp_store_release(&other.may_end, 1);
+	pthread_join(other.thread, NULL);
 }
 
 /* ---- the fast path ---- */
@@ -218,7 +228,7 @@ MAG_TEST(counts_are_those_of_a_pool_without)
 	}
 	a = stat_of(pool);
 	b = stat_of(plain);
-	cr_expect_gt(pool_nr_local(pool), 0);
+	cr_expect_gt(nr_aside(pool), 0);
 	cr_expect_eq(a.allocs, b.allocs);
 	cr_expect_eq(a.alloc_blocks, b.alloc_blocks);
 	cr_expect_eq(a.frees, b.frees);
@@ -238,7 +248,7 @@ MAG_TEST(blocks_that_are_kept_aside_look_free)
 		cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 		cr_expect_eq(info.state, KVMM_BLOCK_FREE);
 	}
-	cr_assert_eq(kvmm_pool_map(pool, map, sizeof(map) - 1), 0);
+	cr_assert_eq(pool_map(pool, map, sizeof(map) - 1), 0);
 	for (u32 i = 0; map[i]; i++)
 		cr_expect_eq(map[i], ' ');
 }
@@ -295,15 +305,14 @@ MAG_TEST(wrong_frees_are_refused_as_ever)
 /* What another thread holds may be given back by this one. */
 MAG_TEST(a_handle_may_be_freed_where_it_was_not_allocated)
 {
-	struct other other;
 	kvmm_mut_t mut[2];
 
 	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
-	start_other(&other);
-	cr_expect_eq(pool_nr_local(pool), 2 * MAG_ROUNDS + 1);
+	start_other();
+	cr_expect_eq(nr_aside(pool), 2 * MAG_ROUNDS + 1);
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
-	end_other(&other);
+	end_other();
 }
 
 /* ---- one handle, two threads ---- */
@@ -396,24 +405,22 @@ Test(mag, a_loop_of_one_block_wears_all_entries)
 MAG_TEST(private_blocks_of_another_thread_come_before_enospc)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
-	struct other other;
 
-	start_other(&other);
-	cr_assert_eq(pool_nr_local(pool), MAG_ROUNDS + 1);
+	start_other();
+	cr_assert_eq(nr_aside(pool), MAG_ROUNDS + 1);
 	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS, mut), 0);
 	cr_expect_eq(kvmm_alloc(pool, 1, mut), -ENOSPC);
 	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
-	end_other(&other);
+	end_other();
 }
 
 MAG_TEST(ranges_get_what_another_thread_keeps_aside)
 {
-	struct other other;
 	kvmm_range_t range;
 
-	start_other(&other);
+	start_other();
 	range = take(pool, NR_BLOCKS, 0);
-	end_other(&other);
+	end_other();
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 }
 
@@ -421,37 +428,35 @@ MAG_TEST(nothing_is_evicted_while_somebody_keeps_blocks_aside)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct kvmm_evict_for_args room = { .size = sizeof(room) };
-	struct other other;
 	u32 nr = NR_BLOCKS - 10;
 
 	cache_keys(pool, 0, 10);
-	start_other(&other);
+	start_other();
 	room.nr_blocks = nr;
 	cr_expect_eq(kvmm_evict_for(pool, &room), 0);
 	expect_none_evicted();
-	end_other(&other);
-	start_other(&other);
+	end_other();
+	start_other();
 	cr_expect_eq(kvmm_alloc(pool, nr, mut), 0);
 	expect_none_evicted();
 	cr_expect_eq(kvmm_free(pool, mut, nr), 0);
-	end_other(&other);
+	end_other();
 }
 
 MAG_TEST(acquire_takes_what_is_kept_aside_first)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
 	struct kvmm_acquire_args req = { .nr_blocks = NR_BLOCKS - 10, .fresh = mut };
-	struct other other;
 
 	cache_keys(pool, 0, 10);
-	start_other(&other);
+	start_other();
 	req.reserve = 11;
 	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
 	req.reserve = 10;
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 	expect_none_evicted();
 	cr_expect_eq(kvmm_free(pool, mut, req.nr_fresh), 0);
-	end_other(&other);
+	end_other();
 }
 
 /* Few are free: single blocks go through the lock, and none is kept aside. */
@@ -464,50 +469,35 @@ MAG_TEST(nobody_keeps_blocks_aside_under_pressure)
 	for (u32 i = 0; i < 200; i++) {
 		cr_assert_eq(kvmm_alloc(pool, 1, &one), 0);
 		cr_assert_eq(kvmm_free(pool, &one, 1), 0);
-		cr_assert_eq(pool_nr_local(pool), 0);
+		cr_assert_eq(nr_aside(pool), 0);
 	}
 	cr_assert_eq(kvmm_free(pool, mut, NR_BLOCKS - pool->mags->floor + 1), 0);
 	for (u32 i = 0; i < 200; i++) {
 		cr_assert_eq(kvmm_alloc(pool, 1, &one), 0);
 		cr_assert_eq(kvmm_free(pool, &one, 1), 0);
 	}
-	cr_expect_gt(pool_nr_local(pool), 0);
+	cr_expect_gt(nr_aside(pool), 0);
 }
 
 /* Free blocks are to be kept back: what is kept aside would not be counted. */
 MAG_TEST(nobody_keeps_blocks_aside_behind_watermarks)
 {
 	struct kvmm_watermarks marks = { 8, 16, 32 };
-	struct other other;
 	kvmm_mut_t mut;
 
 	load_one(pool);
-	start_other(&other);
+	start_other();
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
-	cr_expect_eq(pool_nr_local(pool), 0);
+	cr_expect_eq(nr_aside(pool), 0);
 	for (u32 i = 0; i < 100; i++) {
 		cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
-		cr_assert_eq(pool_nr_local(pool), 0);
+		cr_assert_eq(nr_aside(pool), 0);
 	}
 	marks = (struct kvmm_watermarks){ 0 };
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	load_one(pool);
-	end_other(&other);
-}
-
-/* A request that may not wait is not told to do so because of blocks that are free. */
-MAG_TEST(what_is_kept_aside_costs_no_wait)
-{
-	static kvmm_mut_t mut[NR_BLOCKS];
-	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS,
-				      .flags = KVMM_ALLOC_NOWAIT };
-	struct other other;
-
-	start_other(&other);
-	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
-	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
-	end_other(&other);
+	end_other();
 }
 
 /* ---- who is inside is waited for ---- */
@@ -582,7 +572,6 @@ static u32 fences_of_drain(void)
 /* The system has no asymmetric fence: owners have a full one, the drain asks for none. */
 Test(mag, owners_fence_themselves_where_the_system_does_not)
 {
-	struct other other;
 	kvmm_mut_t mut;
 
 	install_fence(-ENOSYS);
@@ -593,29 +582,27 @@ Test(mag, owners_fence_themselves_where_the_system_does_not)
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), 0);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	kv_unlock(&pool->lock);
-	start_other(&other);
+	start_other();
 	cr_expect_eq(fences_of_drain(), 0);
 	cr_expect_eq(zone_free(pool), NR_BLOCKS);
-	end_other(&other);
+	end_other();
 	end_pool(pool);
 	kv_sys_set(NULL);
 }
 
 Test(mag, a_fence_that_is_taken_away_is_not_missed)
 {
-	struct other other;
-
 	install_fence(0);
 	pool = pool_with(0);
 	load_one(pool);
 	cr_expect_eq(own(pool)->armed, MAG_ARMED);
-	start_other(&other);
+	start_other();
 	fence_err = -EPERM;
 	cr_expect_eq(fences_of_drain(), 1);
 	load_one(pool);
 	cr_expect_eq(own(pool)->armed, MAG_ARMED_CALL);
 	cr_expect_eq(fences_of_drain(), 0);
-	end_other(&other);
+	end_other();
 	end_pool(pool);
 	kv_sys_set(NULL);
 }
@@ -696,27 +683,23 @@ Test(mag, allocations_are_dated)
 
 MAG_TEST(a_thread_that_ends_gives_everything_back)
 {
-	struct other other;
-
-	start_other(&other);
+	start_other();
 	cr_expect_eq(zone_free(pool), NR_BLOCKS - MAG_ROUNDS - 1);
-	end_other(&other);
+	end_other();
 	cr_expect_eq(zone_free(pool), NR_BLOCKS);
-	cr_expect_eq(pool_nr_local(pool), 0);
+	cr_expect_eq(nr_aside(pool), 0);
 }
 
 Test(mag, a_thread_may_outlive_the_pool)
 {
-	struct other other;
-
 	for (u32 i = 0; i < 3; i++) {
 		pool = pool_with(0);
-		start_other(&other);
+		start_other();
 		load_one(pool);
 		end_pool(pool);
 		pool = pool_with(0);	/* mostly where the other one was */
 		load_one(pool);
-		end_other(&other);
+		end_other();
 		cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
 		end_pool(pool);
 	}
@@ -801,34 +784,32 @@ static void expect_found(void)
 /* Two threads freed one handle at the same moment: both have the entry, one has its tag. */
 Test(mag, an_entry_in_two_magazines_is_found)
 {
-	struct other other;
 	struct mag *mag;
 
 	pool = pool_with(0);
-	start_other(&other);
+	start_other();
 	load_one(pool);
-	mag = pool->mags->armed == own(pool) ? own(pool)->next : pool->mags->armed;
+	mag = pool->armed == own(pool) ? own(pool)->next : pool->armed;
 	own(pool)->entry[own(pool)->nr++] = mag->entry[0];
 	expect_found();
-	end_other(&other);
+	end_other();
 }
 
 Test(mag, an_entry_in_two_magazines_is_not_handed_out)
 {
-	struct other other;
 	struct mag *mag;
 	kvmm_mut_t mut;
 
 	pool = pool_with(0);
-	start_other(&other);
+	start_other();
 	load_one(pool);
-	mag = pool->mags->armed == own(pool) ? own(pool)->next : pool->mags->armed;
+	mag = pool->armed == own(pool) ? own(pool)->next : pool->armed;
 	own(pool)->entry[own(pool)->nr++] = mag->entry[0];
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), 0);	/* another one, from the zone */
 	cr_expect_neq(mut.index, mag->entry[0]);
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EUCLEAN);
 	kvmm_pool_destroy(pool);
-	end_other(&other);
+	end_other();
 }
 
 /* It was in the list when the pool was closed; in there a second time, the list has no end. */
@@ -911,29 +892,5 @@ Test(mag, a_thread_without_memory_for_a_magazine_does_without)
 	end_pool(pool);
 	kv_rcu_barrier();
 	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-Test(mag, a_pool_with_magazines_is_made_or_not)
-{
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
-				       .policy = "lru" };
-	struct fake_env fake;
-	u32 n = 0;
-	int err;
-
-	fake_env_install(&fake);
-	do {
-		fake_env_fail(&fake, ++n, false);
-		err = kvmm_pool_create(&attr, &pool);
-		cr_expect(!err || err == -ENOMEM);
-		kv_rcu_barrier();
-		cr_expect(!err || !kv_mem_bytes(), "allocation %u left something", n);
-	} while (fake_env_failed(&fake));
-	fake_env_fail(&fake, 0, false);
-	cr_assert_eq(err, 0);
-	cr_expect_gt(n, 5);
-	cr_expect_not_null(pool->mags);
-	end_pool(pool);
 	fake_env_remove(&fake);
 }

@@ -3,24 +3,21 @@
  * The map of blocks: what runs say, how blocks become runs, that nothing is waited for, and, after random
  * calls, that each block is what kvmm_block_get_info() says it is.
  */
-#include <kv/rcu.h>
-
 #include "pool/internal.h"
 #include "tests/pool/class_util.h"
 #include "tests/pool/life_util.h"
-#include "tests/pool/owner_util.h"
+#include "tests/pool/lease_util.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 #include "tests/support/random.h"
 
 #define TICK	(1ull << 20)
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	fake.now_ns = 1000 * TICK;
 	pool = make_cache(16, "lru");
 }
@@ -29,9 +26,7 @@ static void tear_down(void)
 {
 	if (pool)
 		end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(map, .init = set_up, .fini = tear_down);
@@ -287,9 +282,9 @@ Test(map, the_owner_that_was_named_is_told)
 	cr_expect_eq(run_at(0, 6).owner, 0);
 	alloc_owned(pool, &muts[1], 1, 8, 0, 0);
 	expect_runs("3 range, 2 private, 1 private, 10 free");
-	cr_expect_eq(kvmm_owner_release(pool, 9), 2);
+	cr_expect_eq(kvmm_lease_release(pool, 9, NULL), 2);
 	cr_expect_eq(run_at(0, 3).owner, 0);
-	cr_expect_eq(kvmm_owner_release(pool, 7), 1);
+	cr_expect_eq(kvmm_lease_release(pool, 7, NULL), 1);
 	take_seq(pool, 3, 0, 'b');
 	cr_expect_eq(run_at(0, 0).seq, 'b');
 	cr_expect_eq(run_at(0, 0).owner, 0, "the one before had one");

@@ -326,6 +326,12 @@ void keep_muts(const kvmm_mut_t *mut, u32 nr, u32 tenant, u32 flags)
 	}
 }
 
+void forget_range(struct held_range *held)
+{
+	m.stale[mix_any(NR_STALE)] = held->range;
+	*held = m.range[--m.nr_ranges];
+}
+
 /* ---- what a call asks for ---- */
 
 /* Prompts of one tenant that begin alike. */

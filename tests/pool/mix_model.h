@@ -19,6 +19,9 @@
 #define NR_KEYS		96u
 #define BATCH		12u
 #define NR_SEEN		24u
+#define NR_SEQS		11u
+#define NR_STALE	16u
+#define NR_CPUS		4u
 #define SECOND		1000000000ull
 #define TEXT		160u
 
@@ -30,7 +33,7 @@ struct content {
 struct held_range {
 	kvmm_range_t range;
 	u32 nr, refs, pins, pin_type, sealed, tenant, flags;
-	u64 owner;
+	u64 owner, seq;
 	u64 serial;			/* another one whenever the engine changes it */
 	bool leased;
 	u64 word[MAX_BLOCKS];
@@ -49,7 +52,7 @@ struct held_ref {
 };
 
 struct held_hold {
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 	u32 nr;
 	kvmm_ref_t ref[BATCH];
 	u64 owner;
@@ -73,18 +76,18 @@ struct seen {
 
 struct mix {
 	struct kvmm_pool *pool, *other;
-	struct kvmm_gangs *gangs;
 	struct kvmm_pool_attr attr;
 	u64 seed, random, next_word, nr_calls, step, now;
 	const char *what;
 	char config[TEXT];
-	bool has_quotas, owns_blocks, has_stream, is_open;
+	bool has_quotas, has_arenas, owns_blocks, has_stream, is_open;
 	u32 nr_usable;
 	struct kvmm_watermarks marks;
 	kvmm_stream_t stream;
 	struct kvmm_tenant_attr limit[NR_TENANTS];
 	u32 nr_ranges, nr_muts, nr_staged, nr_refs, nr_holds, nr_active, nr_gangs, nr_seen;
 	struct held_range range[MAX_BLOCKS];
+	kvmm_range_t stale[NR_STALE];
 	struct held_block mut[MAX_BLOCKS], staged[MAX_BLOCKS];
 	struct held_ref ref[4 * MAX_BLOCKS];
 	struct held_hold hold[32];
@@ -92,13 +95,14 @@ struct mix {
 	struct seen seen[NR_SEEN];
 	kvmm_promise_t promise;
 	u32 nr_promised;
-	kvmm_gang_t gang;
+	struct kvmm_gang *gang;
 	u32 gang_blocks, gang_range, gang_other, gang_more, gang_tenant;
 	kvmm_weak_t weak[32];
 	bool is_leaving;		/* memory, beside everything else */
 	u32 nr_told;
 	struct kvmm_mem_range told[MAX_BLOCKS];
 	u64 nr_done, nr_failed;
+	u32 cpu;			/* of the next call */
 };
 
 extern struct mix m;
@@ -162,6 +166,9 @@ void ref_put(kvmm_ref_t ref);
 void add_ref(kvmm_ref_t ref, u64 word, u32 tenant);
 void keep_muts(const kvmm_mut_t *mut, u32 nr, u32 tenant, u32 flags);
 
+/* Its last reference has gone: the handle is refused from here on. */
+void forget_range(struct held_range *held);
+
 /* What a call asks for. Prompts of one tenant begin alike. */
 u32 some_keys(u32 *number, kvmm_key_t *key);
 u32 some_flags(void);
@@ -186,6 +193,8 @@ void do_upgrade(void);
 /* Calls on ranges, and steps that run meanwhile: mix_ranges.c. */
 void do_range(void);
 void do_range_free(void);
+void do_free_seq(void);
+void do_stale(void);
 void do_grow(void);
 void do_grow_many(void);
 void do_shrink(void);

@@ -5,11 +5,15 @@
  * Blocks are plain memory, which the test reads and writes as a device would: whatever moves, and
  * whoever else gets which block, what is held must be there again.
  *
- * KVMM_SEED chooses the first run, KVMM_OPS the calls of each, KVMM_RUNS how many. KVMM_STRICT: all is
+ * KVMM_SEED chooses the first run, KVMM_OPS the calls of each, KVMM_RUNS how many (too few of them for
+ * arenas to be among the pools: what has happened in all is not looked at). KVMM_STRICT: all is
  * looked at after each call, and not in every fourth run only.
  */
-#include "pool/arena.h"
+#include <kv/env.h>
+
+#include "percpu/arena.h"
 #include "tests/pool/mix_model.h"
+#include "tests/support/lease.h"
 #include "tests/support/length.h"
 
 /* ---- limits ---- */
@@ -56,10 +60,12 @@ static void do_promise(void)
 
 	m.what = "promise";
 	if (m.promise.gen) {
-		nr = mix_any(3) ? kv_promise_left(m.pool, m.promise) : -1;
-		must(nr < 0 || nr == (int)m.nr_promised, "%d, not %u", nr, m.nr_promised);
-		if (nr >= 0)
+		if (mix_any(3)) {
+			u32 left = m.pool->door.promise[m.promise.index].left;
+
+			must(left == m.nr_promised, "%u, not %u", left, m.nr_promised);
 			return;
+		}
 		nr = kvmm_promise_end(m.pool, m.promise);
 		must(nr == (int)m.nr_promised, "%d, not %u", nr, m.nr_promised);
 		m.promise = (kvmm_promise_t){ 0, 0 };
@@ -88,6 +94,7 @@ static void reserve_gang(void)
 	struct kvmm_gang_want want[3] = { { .kind = KVMM_GANG_BLOCKS, .nr = 1 + mix_any(8) },
 					  { .kind = KVMM_GANG_RANGE, .nr = 1 + mix_any(12) },
 					  { .pool = 1, .kind = KVMM_GANG_BLOCKS, .nr = 1 + mix_any(12) } };
+	struct kvmm_pool *pools[2] = { m.pool, m.other };
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	u32 tenant = mix_any(NR_TENANTS);	/* of all of it */
 	struct want all = { .nr = want[0].nr + want[1].nr, .tenant = tenant };
@@ -97,11 +104,13 @@ static void reserve_gang(void)
 	m.what = "gang_reserve";
 	want[0].tenant = want[1].tenant = tenant;
 	want[1].prio = want[1].flags = 0;
+	attr.pools = pools;
+	attr.nr_pools = 2;
 	attr.wants = want;
 	attr.nr = 3;
 	b = bounds_of(&all);
 	b.most = m.nr_usable - nr_held(NR_TENANTS) - m.nr_promised;
-	err = kvmm_gang_reserve(m.gangs, &attr, &m.gang, NULL);
+	err = kvmm_gang_reserve(&attr, &m.gang, NULL);
 	expect_answer(&all, &b, err);
 	if (err)
 		return;
@@ -129,10 +138,10 @@ static void do_gang(void)
 	m.what = "gang_commit";
 	if (mix_any(2)) {
 		m.what = "gang_abort";
-		must(!kvmm_gang_abort(m.gangs, m.gang));
+		must(!kvmm_gang_abort(m.gang));
 		return;
 	}
-	must(!kvmm_gang_commit(m.gangs, m.gang, mut, &held->range));
+	must(!kvmm_gang_commit(m.gang, mut, &held->range));
 	must(!kvmm_free(m.other, mut + nr, m.gang_other));
 	keep_muts(mut, nr, m.gang_tenant, 0);
 	m.nr_ranges++;
@@ -141,7 +150,7 @@ static void do_gang(void)
 	held->pins = held->sealed = 0;
 	held->tenant = m.gang_tenant;
 	held->flags = 0;
-	held->owner = 0;
+	held->owner = held->seq = 0;
 	held->leased = false;
 	fill_range(held, 0, 0);
 }
@@ -157,9 +166,10 @@ static void drop_hold(u32 at)
 
 static void do_hold(void)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
 	struct kvmm_prefix prefix = { .domain.tenant = mix_any(NR_TENANTS) };
 	struct held_hold *held = &m.hold[m.nr_holds];
+	struct kvmm_lease_addr addr[BATCH];
 	kvmm_key_t key[BATCH];
 	u32 number[BATCH];
 	int nr;
@@ -168,7 +178,7 @@ static void do_hold(void)
 	if (m.nr_holds == 32 || (m.nr_holds && mix_any(2))) {
 		u32 at = mix_any(m.nr_holds);
 
-		must(!kvmm_hold_release(m.pool, m.hold[at].hold));
+		must(!drop_lease(m.pool, m.hold[at].hold));
 		drop_hold(at);
 		return;
 	}
@@ -177,25 +187,27 @@ static void do_hold(void)
 	attr.prefix = &prefix;
 	attr.owner = 1 + mix_any(NR_OWNERS);
 	attr.lease_ns = mix_any(2) ? SECOND : 0;
-	attr.flags = KVMM_HOLD_PARTIAL | (mix_any(2) ? KVMM_HOLD_PIN : 0) |
-		     (mix_any(2) ? KVMM_HOLD_RECLAIM : 0);
-	nr = kvmm_hold(m.pool, &attr, &held->hold);
+	attr.flags = KVMM_LEASE_PARTIAL | (mix_any(2) ? KVMM_LEASE_PIN : 0) |
+		     (mix_any(2) ? KVMM_LEASE_RECLAIM : 0);
+	nr = kvmm_lease_take(m.pool, &attr, &held->hold);
 	must(nr > 0 || nr == -ENOENT || (nr == -EBUSY && nr_flying()), "%d", nr);
 	if (nr <= 0)
 		return;
-	must(kvmm_hold_refs(m.pool, held->hold, held->ref, key, BATCH) == nr);
+	must(kvmm_lease_addrs(m.pool, held->hold, addr, BATCH) == nr);
 	held->nr = nr;
 	held->owner = attr.owner;
-	held->leased = attr.lease_ns && attr.flags & KVMM_HOLD_RECLAIM;
-	for (int i = 0; i < nr; i++)
-		ref_get(held->ref[i], key_word(number_of(&key[i]), prefix.domain.tenant),
+	held->leased = attr.lease_ns && attr.flags & KVMM_LEASE_RECLAIM;
+	for (int i = 0; i < nr; i++) {
+		held->ref[i] = (kvmm_ref_t){ addr[i].index, addr[i].gen };
+		ref_get(held->ref[i], key_word(number_of(&addr[i].key), prefix.domain.tenant),
 			prefix.domain.tenant);
+	}
 	m.nr_holds++;
 }
 
 static void do_own(void)
 {
-	struct kvmm_own own = KVMM_OWN_INIT;
+	struct kvmm_lease_attr own = KVMM_LEASE_ATTR_INIT;
 	u32 at;
 
 	m.what = "own";
@@ -204,8 +216,8 @@ static void do_own(void)
 	at = mix_any(m.nr_muts);
 	own.owner = mix_any(NR_OWNERS + 1);
 	own.lease_ns = own.owner && mix_any(2) ? SECOND : 0;
-	own.flags = own.lease_ns ? KVMM_OWN_RECLAIM : 0;
-	must(!kvmm_own_muts(m.pool, &own, &m.mut[at].mut, 1));
+	own.flags = own.lease_ns ? KVMM_LEASE_RECLAIM : 0;
+	must(!kvmm_lease_own_muts(m.pool, &own, &m.mut[at].mut, 1));
 	m.mut[at].owner = own.owner;
 	m.mut[at].leased = own.lease_ns;
 }
@@ -244,7 +256,7 @@ static u32 drop_owned(u64 owner)
 		held->leased = false;
 		nr++;
 		if (!--held->refs)
-			*held = m.range[--m.nr_ranges];
+			forget_range(held);
 	}
 	return nr;
 }
@@ -268,7 +280,7 @@ static void do_release(void)
 		nr = kvmm_lease_expire(m.pool, m.now += 1000 * SECOND, NULL);
 		want = drop_owned(0);
 	} else {
-		nr = kvmm_owner_release(m.pool, owner);
+		nr = kvmm_lease_release(m.pool, owner, NULL);
 		want = owner_is_pinned(owner) ? -EBUSY : (int)drop_owned(owner);
 	}
 	must(nr == want, "%d, not %d", nr, want);
@@ -292,15 +304,11 @@ static void do_forget(void)
 		nr = kvmm_reset_cache(m.pool);
 		must(nr >= 0 ? !nr_held(NR_TENANTS) : nr == -EBUSY, "%d", nr);
 		break;
-	case 2 ... 9:
+	case 2 ... 13:
 		nr = kvmm_evict_for(m.pool, &req);
 		must(!nr || nr == -ENOSPC, "%d", nr);
 		must(nr ? stat_of(m.pool).evictions == evictions : req.nr_free >= req.nr_blocks,
 		     "%d: %u free, not %u", nr, req.nr_free, req.nr_blocks);
-		break;
-	case 10 ... 13:
-		nr = kvmm_tenant_reclaim(m.pool, 1 + mix_any(NR_TENANTS - 1), mix_any(8));
-		must(nr >= 0 || !m.has_quotas, "%d", nr);
 		break;
 	default:
 		for (u32 i = 0; i < 4; i++)
@@ -322,6 +330,7 @@ static void expect_counts(void)
 		nr_active += m.active[i].refs > 0;
 	must(stat.nr_state[KVMM_BLOCK_RANGE] == nr, "%u, not %u",
 	     stat.nr_state[KVMM_BLOCK_RANGE], nr);
+	must(stat.nr_ranges == m.nr_ranges + !!m.gang_range, "%u, not %u", stat.nr_ranges, m.nr_ranges);
 	must(stat.nr_state[KVMM_BLOCK_PRIVATE] == m.nr_muts + m.gang_blocks + m.gang_more, "%u, not %u",
 	     stat.nr_state[KVMM_BLOCK_PRIVATE], m.nr_muts + m.gang_blocks);
 	must(stat.nr_state[KVMM_BLOCK_STAGED] == m.nr_staged);
@@ -335,19 +344,24 @@ static void expect_counts(void)
 static void one_call(void)
 {
 	static void (*const calls[])(void) = {
+		do_range, do_range, do_range, do_range_free, do_range_free, do_range_free, do_free_seq,
+		do_stale, do_grow, do_grow, do_grow_many, do_shrink, do_split, do_seal_or_pin,
+#define NR_RANGE_CALLS	14u	/* the first ones */
 		do_alloc, do_alloc, do_alloc, do_alloc_ctl, do_free, do_free, do_register, do_register,
 		do_register, do_stage, do_staged, do_acquire, do_acquire, do_match, do_put, do_put,
-		do_put, do_pin, do_touch, do_upgrade, do_range, do_range, do_range, do_range_free,
-		do_range_free, do_range_free, do_grow, do_grow, do_grow_many, do_shrink, do_split,
-		do_seal_or_pin, do_step, do_step, do_step, do_compact, do_limit, do_marks, do_promise,
-		do_gang, do_hold, do_own, do_release, do_forget, do_elastic,
+		do_put, do_pin, do_touch, do_upgrade, do_step, do_step, do_step, do_compact, do_limit,
+		do_marks, do_promise, do_gang, do_hold, do_own, do_release, do_forget, do_elastic,
 		do_goal, do_goal,
 	};
-	u32 call = mix_any(ARRAY_SIZE(calls));
+	/* A pool that is full of other blocks has none to keep aside. */
+	u32 call = mix_any(m.has_arenas && mix_any(64) ? NR_RANGE_CALLS : ARRAY_SIZE(calls));
 
 	m.nr_calls++;
+	m.cpu = mix_any(NR_CPUS);
 	if ((calls[call] == do_marks || calls[call] == do_release || calls[call] == do_limit) && mix_any(4))
 		return;
+	if (m.has_arenas && (calls[call] == do_marks || calls[call] == do_promise))
+		return;		/* with these threads keep nothing aside */
 	calls[call]();
 }
 
@@ -379,6 +393,12 @@ static void choose_pool(struct kvmm_plane *plane, struct kvmm_evict_attr *evict,
 	evict->default_class = evict->classes ? 1 : 0;
 	attr->evict = mix_any(2) || !strcmp(attr->policy, "lru-classic") ? NULL : evict;
 	m.nr_usable = attr->nr_blocks - !!(attr->flags & KVMM_POOL_NULL_BLOCK);
+	m.has_arenas = !mix_any(6);
+	if (!m.has_arenas)
+		return;
+	attr->zero = KVMM_ZERO_NEVER;
+	attr->flags &= ~KVMM_POOL_DETERMINISTIC;
+	attr->evict = NULL;
 }
 
 static void make_pools(void)
@@ -386,26 +406,19 @@ static void make_pools(void)
 	struct kvmm_plane plane = { mix_memory(), sizeof(struct content), sizeof(struct content) };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
 	struct kvmm_class classes[] = KVMM_PHASES(300);
-	struct kvmm_gangs_attr gangs = KVMM_GANGS_ATTR_INIT;
-	struct kvmm_pool *pools[2];
 	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024, .interval_ms = 1,
 				       .threshold_pm = 50 };
-	u32 arenas = 0;
-
 	choose_pool(&plane, &evict, classes);
-	m.pool = pools[0] = make_pool_of(&m.attr);
+	m.pool = make_pool_of(&m.attr);
 	m.attr.evict = m.attr.evict && m.attr.evict->nr_classes ? m.attr.evict : NULL;
 	make_elastic();
-	m.other = pools[1] = make_cache(24, "lru");
-	gangs.pools = pools;
-	gangs.nr_pools = 2;
-	cr_assert_eq(kvmm_gangs_create(&gangs, &m.gangs), 0);
-	m.has_quotas = !mix_any(3) && !kvmm_tenant_set_many(m.pool, (u32[]){ KVMM_TENANT_REST, 1, 2, 3 },
+	m.other = make_cache(24, "lru");
+	if (m.has_arenas)
+		must(!kv_pool_force_arenas(m.pool, 2u << mix_any(2)));
+	m.has_quotas = !m.has_arenas && !mix_any(3) && !kvmm_tenant_set_many(m.pool, (u32[]){ KVMM_TENANT_REST, 1, 2, 3 },
 							m.limit, NR_TENANTS);
 	if (mix_any(2) && !kvmm_stream_add(m.pool, NULL, mix_any(2) ? KVMM_STREAM_TABLES : 0, &m.stream))
 		m.has_stream = true;
-	if (mix_any(2) && !kv_pool_force_arenas(m.pool, 1u << mix_any(3)))
-		arenas = 1;
 	how.mode = mix_any(2);
 	if (mix_any(2))
 		(void)kvmm_background_set(m.pool, &how);
@@ -413,7 +426,7 @@ static void make_pools(void)
 	snprintf(m.config, TEXT, "%u blocks, %s, flags %x, zero %u, dup %u, %s%s%s%s, window %u, classes %u",
 		 m.attr.nr_blocks, m.attr.policy, m.attr.flags, m.attr.zero, m.attr.dup_policy,
 		 m.has_quotas ? "quotas " : "", m.has_stream ? "stream " : "",
-		 arenas ? "arenas " : "", m.owns_blocks ? "owners" : "", evict.run_window, evict.nr_classes);
+		 m.has_arenas ? "arenas " : "", m.owns_blocks ? "owners" : "", evict.run_window, evict.nr_classes);
 	m.attr.evict = NULL;
 }
 
@@ -421,11 +434,11 @@ static void give_all_back(void)
 {
 	m.what = "the end";
 	if (m.nr_gangs)
-		must(!kvmm_gang_abort(m.gangs, m.gang));
+		must(!kvmm_gang_abort(m.gang));
 	if (m.is_open)
 		must(!kvmm_step_end(m.pool, m.stream, m.step));
 	while (m.nr_holds)
-		must(!kvmm_hold_release(m.pool, m.hold[--m.nr_holds].hold));
+		must(!drop_lease(m.pool, m.hold[--m.nr_holds].hold));
 	while (m.nr_refs) {
 		struct held_ref *held = &m.ref[--m.nr_refs];
 
@@ -467,9 +480,23 @@ static void end_pools(void)
 	stat = stat_of(m.pool);
 	must(stat.nr_free == m.nr_usable, "%u of %u", stat.nr_free, m.nr_usable);
 	must(!kvmm_validate(m.pool));
-	kvmm_gangs_destroy(m.gangs);
 	end_pool(m.other);
 	kvmm_pool_destroy(m.pool);
+}
+
+/* What has happened in all runs: runs in which nothing does would prove nothing. */
+static struct { u64 allocs, frees, moved, evictions; } seen;
+
+static void count_run(void)
+{
+	const struct kvmm_pool_stat stat = stat_of(m.pool);
+
+	seen.moved += stat.moved_blocks;
+	seen.evictions += stat.evictions;
+	for (u32 i = 0; m.pool->arenas && i < m.pool->arenas->nr; i++) {
+		seen.allocs += m.pool->arenas->arena[i].count.allocs;
+		seen.frees += m.pool->arenas->arena[i].count.frees;
+	}
 }
 
 static void one_run(u64 seed, u64 nr_ops)
@@ -482,7 +509,7 @@ static void one_run(u64 seed, u64 nr_ops)
 		mix_any(2);
 	for (u32 i = 0; i < NR_TENANTS; i++)
 		m.limit[i] = (struct kvmm_tenant_attr)KVMM_TENANT_ATTR_INIT;
-	m.now = kvmm_clock_ns() + 1000000 * SECOND;
+	m.now = kv_clock_ns() + 1000000 * SECOND;
 	make_pools();
 	for (u64 i = 0; i < nr_ops; i++) {
 		one_call();
@@ -493,7 +520,23 @@ static void one_run(u64 seed, u64 nr_ops)
 		expect_everything();
 		must(!kvmm_validate(m.pool));
 	}
+	count_run();
 	end_pools();
+}
+
+static u32 cpu_of_call(void *ctx)
+{
+	return m.cpu;
+}
+
+/* Each call is made on another processor: arenas and magazines keep blocks aside for all of them. */
+static void use_processors(void)
+{
+	static struct kv_env_ops env;
+
+	env = kv_env_system;
+	env.cpu = cpu_of_call;
+	kv_env_set(&env);
 }
 
 Test(mix, whatever_is_called_in_whatever_pool_agrees_with_the_model)
@@ -502,10 +545,18 @@ Test(mix, whatever_is_called_in_whatever_pool_agrees_with_the_model)
 	u64 nr_ops = test_length("KVMM_OPS", 2000);
 
 	cr_assert_eq(kvmm_testing_set_host(&mix_host), 0);
+	use_processors();
 	for (u64 i = 0; i < nr_runs; i++) {
 		one_run(seed + i, nr_ops);
 		if (getenv("KVMM_VERBOSE"))
 			printf("seed %lu: %lu done, %lu failed: %s\n", (unsigned long)seed + i,
 			       (unsigned long)m.nr_done, (unsigned long)m.nr_failed, m.config);
 	}
+	cr_log_info("arenas: %llu allocations, %llu frees", (unsigned long long)seen.allocs,
+		    (unsigned long long)seen.frees);
+	if (nr_runs < 12)
+		return;
+	cr_expect_gt(seen.allocs, nr_runs * nr_ops / 1000);
+	cr_expect_gt(seen.frees, nr_runs * nr_ops / 10000);
+	cr_expect(seen.moved && seen.evictions);
 }

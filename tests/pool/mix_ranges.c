@@ -8,30 +8,35 @@ void do_range(void)
 {
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + mix_any(mix_any(3) ? 8 : 48),
 					.max_runs = 1 + mix_any(KVMM_MAX_RUNS), .prio = mix_any(3),
-					.tenant = mix_any(NR_TENANTS), .flags = some_flags() };
-	struct want want = { .nr = attr.nr, .prio = attr.prio, .tenant = attr.tenant };
+					.tenant = mix_any(NR_TENANTS), .flags = some_flags(),
+					.seq = mix_any(NR_SEQS + 1) };
 	struct held_range *held = &m.range[m.nr_ranges];
+	struct want want;
 	struct bounds b;
 	int err;
 
 	m.what = "range";
+	/* A full pool has nothing to keep aside. */
+	if (m.has_arenas && nr_held(NR_TENANTS) > m.nr_usable / 2 && mix_any(64))
+		return;
 	attr.nr = attr.nr < m.nr_usable ? attr.nr : m.nr_usable;
-	want.nr = attr.nr;
 	attr.flags |= mix_any(3) ? 0 : KVMM_ALLOC_GROWS;
-	if (!mix_any(3))	/* a plain one, as arenas have them */
+	if (m.has_arenas && mix_any(4))	/* they serve plain ones only */
+		attr = (struct kvmm_range_attr){ .size = sizeof(attr), .nr = attr.nr, .max_runs = attr.max_runs };
+	else if (!mix_any(3))
 		attr = (struct kvmm_range_attr){ .size = sizeof(attr), .nr = attr.nr,
 						 .tenant = attr.tenant, .prio = attr.prio };
-	if (!mix_any(4)) {
+	if (!m.has_arenas && !mix_any(4)) {
 		attr.owner = 1 + mix_any(NR_OWNERS);
 		attr.lease_ns = mix_any(2) ? SECOND : 0;
-		attr.own_flags = mix_any(2) ? KVMM_OWN_RECLAIM : 0;
+		attr.own_flags = mix_any(2) ? KVMM_LEASE_RECLAIM : 0;
 	}
 	if (attr.flags & KVMM_ALLOC_CONTIG)
 		attr.max_runs = 1;
-	want.flags = attr.flags;
+	want = (struct want){ .nr = attr.nr, .prio = attr.prio, .tenant = attr.tenant, .flags = attr.flags,
+			      .promised = promised_to(&attr.promise, attr.nr) };
 	want.is_exact = !(attr.flags & (KVMM_ALLOC_NOWAIT | KVMM_ALLOC_CONTIG)) &&
 			attr.nr <= attr.max_runs;
-	want.promised = promised_to(&attr.promise, attr.nr);
 	b = bounds_of(&want);
 	err = kvmm_range_alloc_attr(m.pool, &attr, &held->range);
 	expect_answer(&want, &b, err);
@@ -45,6 +50,7 @@ void do_range(void)
 	held->tenant = attr.tenant;
 	held->flags = attr.flags & KVMM_ALLOC_KEPT;
 	held->owner = attr.owner;
+	held->seq = attr.seq;
 	held->leased = attr.lease_ns && attr.own_flags;
 	fill_range(held, 0, attr.flags);
 }
@@ -77,13 +83,41 @@ void do_range_free(void)
 	if (--held->refs)
 		return;
 	must(kvmm_range_free(m.pool, held->range) == -ESTALE);
-	*held = m.range[--m.nr_ranges];
+	forget_range(held);
 }
 
-static void range_grew(struct held_range *held, u32 nr)
+/* All or none: a range that goes with its last reference must not be pinned. */
+void do_free_seq(void)
 {
-	held->nr += nr;
-	fill_range(held, held->nr - nr, 0);
+	u64 seq = 1 + mix_any(NR_SEQS);
+	bool is_barred = false;
+	u32 nr = 0;
+	int ret;
+
+	m.what = "free_seq";
+	for (u32 i = 0; i < m.nr_ranges; i++) {
+		nr += m.range[i].seq == seq;
+		is_barred |= m.range[i].seq == seq && m.range[i].refs == 1 && m.range[i].pins;
+	}
+	ret = kvmm_range_find_seq(m.pool, seq, NULL, 0);
+	must(ret == (int)nr, "%d, not %u", ret, nr);
+	if (mix_any(4))
+		return;
+	ret = kvmm_range_free_seq(m.pool, seq);
+	must(ret == (is_barred ? -EBUSY : (int)nr), "%d of %u", ret, nr);
+	for (u32 i = m.nr_ranges; i-- > 0 && !is_barred;)
+		if (m.range[i].seq == seq && !--m.range[i].refs)
+			forget_range(&m.range[i]);
+}
+
+void do_stale(void)
+{
+	kvmm_range_t range = m.stale[mix_any(NR_STALE)];
+	int err;
+
+	m.what = "stale";
+	err = kvmm_range_free(m.pool, range);
+	must(err == (range.gen ? -ESTALE : -EINVAL), "%d", err);
 }
 
 void do_grow(void)
@@ -104,22 +138,26 @@ void do_grow(void)
 		b.sure = 0;
 	err = kvmm_range_grow(m.pool, held->range, want.nr);
 	expect_answer(&want, &b, err);
-	if (!err)
-		range_grew(held, want.nr);
+	if (err)
+		return;
+	held->nr += want.nr;
+	fill_range(held, held->nr - want.nr, 0);
 }
 
+/* A range may be there twice. */
 void do_grow_many(void)
 {
 	kvmm_range_t range[6];
-	u32 at[6], nr = 1 + mix_any(6), by = 1 + mix_any(2), room, flags = 0;
+	u32 at[6], old[6], nr = 1 + mix_any(6), by = 1 + mix_any(2), room, flags = 0;
 	u64 evictions;
 	int err;
 
 	m.what = "grow_many";
 	if (m.nr_ranges < nr)
 		return;
-	for (u32 i = 0, first = mix_any(m.nr_ranges); i < nr; i++) {
-		at[i] = (first + i) % m.nr_ranges;
+	for (u32 i = 0; i < nr; i++) {
+		at[i] = mix_any(m.nr_ranges);
+		old[i] = m.range[at[i]].nr;
 		range[i] = m.range[at[i]].range;
 		flags |= m.range[at[i]].flags;
 		if (m.range[at[i]].nr > 120)
@@ -132,8 +170,13 @@ void do_grow_many(void)
 	must(!err || err == -ENOSPC || (m.has_quotas && err == -EDQUOT), "%d", err);
 	if (!err) {
 		must(nr * by <= room, "%u of %u", nr * by, room);
+		for (u32 i = 0; i < nr; i++) {
+			if (m.range[at[i]].nr != old[i])
+				old[i] = UINT32_MAX;	/* once more: filled with the first */
+			m.range[at[i]].nr += by;
+		}
 		for (u32 i = 0; i < nr; i++)
-			range_grew(&m.range[at[i]], by);
+			fill_range(&m.range[at[i]], old[i], 0);
 	} else if (!m.has_quotas && !m.marks.low &&
 		   !(flags & KVMM_ALLOC_NO_EVICT)) {
 		must(nr * by > minus(room, nr_flying() + nr_cached_flying() + nr_leaving()), "%u of %u", nr * by, room);
@@ -190,6 +233,7 @@ void do_split(void)
 	tail->tenant = held->tenant;
 	tail->flags = held->flags;
 	tail->owner = 0;
+	tail->seq = held->seq;
 	tail->leased = false;
 	memcpy(tail->word, held->word + at, tail->nr * sizeof(tail->word[0]));
 	tail->serial = ++m.next_word;

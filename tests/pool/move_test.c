@@ -1,21 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What moves: private and staged blocks between steps, and what is sealed of a range that grows. */
-#include "tests/pool/util.h"
-
-static int start(struct kvmm_pool *pool, u32 want, u32 mode)
-{
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
-
-	return kvmm_compact_start(pool, &goal, mode);
-}
-
-static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
-{
-	struct kvmm_step_stat stat;
-
-	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
-	return stat;
-}
+#include "tests/pool/step_util.h"
 
 static void write_block(struct kvmm_pool *pool, kvmm_mut_t mut, u8 value)
 {
@@ -36,8 +21,11 @@ static void expect_block(struct kvmm_pool *pool, u32 block, u8 value)
 
 /* ---- single blocks ---- */
 
+static kvmm_mut_t mut[4];
+static kvmm_staged_t staged[2];
+
 /* "P.P.P.P.", of which the last two are staged. */
-static struct kvmm_pool *sparse(kvmm_mut_t *mut, kvmm_staged_t *staged)
+static struct kvmm_pool *sparse(void)
 {
 	struct kvmm_pool *pool = make_cache(8, "lru");
 	kvmm_key_t key[2] = { key_of(2), key_of(3) };
@@ -55,12 +43,9 @@ static struct kvmm_pool *sparse(kvmm_mut_t *mut, kvmm_staged_t *staged)
 	return pool;
 }
 
-Test(move, private_and_staged_blocks_move_between_steps)
+POOL_TEST(move, private_and_staged_blocks_move_between_steps, sparse())
 {
-	kvmm_staged_t staged[2];
 	kvmm_ref_t ref[2];
-	kvmm_mut_t mut[4];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(mut, staged);
 	u32 block[4];
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), -ENOSPC);
@@ -81,11 +66,8 @@ Test(move, private_and_staged_blocks_move_between_steps)
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
-Test(move, what_private_blocks_have_moved_is_told)
+POOL_TEST(move, what_private_blocks_have_moved_is_told, sparse())
 {
-	kvmm_staged_t staged[2];
-	kvmm_mut_t mut[4];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(mut, staged);
 	struct kvmm_relocation moves[4];
 	kvmm_stream_t id;
 	uint64_t epoch;
@@ -114,62 +96,58 @@ Test(move, what_private_blocks_have_moved_is_told)
 /* ---- ranges that grow ---- */
 
 /* A range that grows, with a hole in front of it. */
-static struct kvmm_pool *growing(kvmm_range_t *range)
+static struct kvmm_pool *growing(void)
 {
 	struct kvmm_pool *pool = make_pool(16);
 	kvmm_range_t front = take(pool, 4, 0);
 
-	*range = take_seq(pool, 6, KVMM_ALLOC_GROWS, 'a');
-	write_pattern(pool, *range, 1);
+	range[0] = take_seq(pool, 6, KVMM_ALLOC_GROWS, 'a');
+	write_pattern(pool, range[0], 1);
 	cr_assert_eq(kvmm_range_free(pool, front), 0);
 	cr_assert_str_eq(picture(pool), "....aaaaaa......");
 	return pool;
 }
 
-Test(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps)
+POOL_TEST(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps, growing())
 {
-	kvmm_range_t range;
-	struct kvmm_pool *pool __cleanup(end_pool) = growing(&range);
 	struct kvmm_extent ext[4];
 
 	cr_expect_eq(start(pool, 7, KVMM_MOVE_BESIDE), -ENOSPC);
-	cr_assert_eq(kvmm_range_seal(pool, range, 3), 0);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 3), 0);
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC, "the rest stays where it is");
-	cr_assert_eq(kvmm_range_seal(pool, range, 4), 0);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
-	cr_expect_eq(kvmm_range_grow(pool, range, 1), 0, "it goes on growing");
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 1), 0, "it goes on growing");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	cr_expect_eq(kvmm_range_extents(pool, range, ext, 4), 3, "its new block lies elsewhere");
+	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 4), 3, "its new block lies elsewhere");
 	cr_expect_eq(ext[0].nr, 4);
 	cr_expect_eq(ext[1].start, 8);
 	cr_expect_eq(ext[1].nr, 2);
-	cr_expect_eq(kvmm_range_shrink(pool, range, 1), 0);
-	cr_expect(has_pattern(pool, range, 1));
+	cr_expect_eq(kvmm_range_shrink(pool, range[0], 1), 0);
+	cr_expect(has_pattern(pool, range[0], 1));
 }
 
 POOL_TEST(move, one_run_by_contract_is_not_cut, make_pool(16))
 {
-	kvmm_range_t front = take(pool, 4, 0), range;
+	kvmm_range_t front = take(pool, 4, 0), one;
 
-	range = take_seq(pool, 6, KVMM_ALLOC_GROWS | KVMM_ALLOC_CONTIG, 1);
+	one = take_seq(pool, 6, KVMM_ALLOC_GROWS | KVMM_ALLOC_CONTIG, 1);
 	cr_assert_eq(kvmm_range_free(pool, front), 0);
-	cr_assert_eq(kvmm_range_seal(pool, range, 4), 0);
+	cr_assert_eq(kvmm_range_seal(pool, one, 4), 0);
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC);
 }
 
 /* ---- pace ---- */
 
 /* "aaaa....bb..": four blocks are to move. */
-static struct kvmm_pool *wide(kvmm_range_t *range)
+static struct kvmm_pool *wide(void)
 {
 	struct kvmm_pool *pool = make_pool(16);
-	kvmm_range_t ranges[26];
 
-	paint(pool, "..aaaa..b.......", ranges);
-	*range = ranges[0];
-	write_pattern(pool, *range, 1);
-	cr_assert_eq(kvmm_range_seal(pool, *range, 4), 0);
+	paint(pool, "..aaaa..b.......", range);
+	write_pattern(pool, range[0], 1);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
 	return pool;
 }
 
@@ -189,10 +167,8 @@ static void set_pace(struct kvmm_pool *pool, u64 bytes_per_ms, u64 bytes_per_ste
 	cr_assert_eq(kvmm_pace_set(pool, &pace), 0);
 }
 
-Test(pace, a_step_bears_so_many_bytes)
+POOL_TEST(pace, a_step_bears_so_many_bytes, wide())
 {
-	kvmm_range_t range;
-	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
 	uint64_t epoch, other_epoch;
 	kvmm_stream_t id, other;
 	u32 nr = 0;
@@ -219,45 +195,36 @@ Test(pace, a_step_bears_so_many_bytes)
 	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
 	cr_expect_eq(kvmm_step_end(pool, other, other_epoch), 0);
 	kvmm_compact_poll(pool);
-	cr_expect(has_pattern(pool, range, 1));
+	cr_expect(has_pattern(pool, range[0], 1));
 	cr_expect_geq(stat_of(pool).largest, 8);
 }
 
-Test(pace, nobody_waits_for_a_limit_per_step_while_none_is_open)
+POOL_TEST(pace, nobody_waits_for_a_limit_per_step_while_none_is_open, wide())
 {
-	kvmm_range_t range;
-	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
-
 	set_pace(pool, 0, 1);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	cr_expect(has_pattern(pool, range, 1));
+	cr_expect(has_pattern(pool, range[0], 1));
 }
 
-Test(pace, a_limit_can_be_lifted_while_something_waits_for_it)
+POOL_TEST(pace, a_limit_can_be_lifted_while_something_waits_for_it, wide())
 {
-	kvmm_range_t range;
-	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
-
 	set_pace(pool, 1, 0);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
 	cr_expect_gt(kvmm_compact_poll(pool), 0, "a byte a millisecond: not yet");
 	set_pace(pool, 0, 0);
 	kvmm_compact_poll(pool);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	cr_expect(has_pattern(pool, range, 1));
+	cr_expect(has_pattern(pool, range[0], 1));
 }
 
-Test(pace, what_waits_for_its_turn_can_be_cancelled)
+POOL_TEST(pace, what_waits_for_its_turn_can_be_cancelled, wide())
 {
-	kvmm_range_t range;
-	struct kvmm_pool *pool __cleanup(end_pool) = wide(&range);
-
 	set_pace(pool, 1, 0);
 	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_cancel(pool), 4);
 	cr_expect_eq(stat_of(pool).nr_free, 11);
-	cr_expect(has_pattern(pool, range, 1));
+	cr_expect(has_pattern(pool, range[0], 1));
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BETWEEN), 0, "not limited");
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 }
@@ -275,17 +242,12 @@ POOL_TEST(pace, misuse_is_refused, make_pool(4))
 
 /* ---- for somebody who needs a run ---- */
 
-POOL_TEST(move, who_fails_beside_an_open_step_finds_the_run_later, make_pool(16))
+POOL_TEST(move, who_fails_beside_an_open_step_finds_the_run_later, scattered())
 {
-	kvmm_range_t range[26], got;
+	kvmm_range_t got;
 	kvmm_stream_t id;
 	uint64_t epoch;
 
-	paint(pool, "aa..bb..cc..dd..", range);
-	for (u32 i = 0; i < 4; i++) {
-		write_pattern(pool, range[i], i);
-		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
-	}
 	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
 	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), -ENOSPC);
@@ -296,14 +258,13 @@ POOL_TEST(move, who_fails_beside_an_open_step_finds_the_run_later, make_pool(16)
 	cr_expect_gt(steps_of_pool(pool).limbo_blocks, 0, "the step may still read there");
 	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
-	for (u32 i = 0; i < 4; i++)
-		cr_expect(has_pattern(pool, range[i], i));
+	expect_content(pool);
 }
 
 /* Two streams: the engine is never between steps. */
 POOL_TEST(move, what_cannot_be_made_is_not_planned_each_time, make_pool(16))
 {
-	kvmm_range_t range[26], got;
+	kvmm_range_t got;
 	struct kvmm_stay stay;
 	kvmm_stream_t id;
 	uint64_t epoch;

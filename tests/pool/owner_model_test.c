@@ -3,13 +3,13 @@
  * Random calls against a model of owners that shares no code with the pool.
  *
  * The model has a list of ranges, blocks and holds with what was said of each. After each call the walk
- * over everything must show exactly that, and now and then kvmm_leaks() what the model thinks is
+ * over everything must show exactly that, and now and then list_leaks() what the model thinks is
  * suspicious. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include <kv/bits.h>
 #include <kv/rcu.h>
 
-#include "tests/pool/owner_util.h"
+#include "tests/pool/lease_util.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
@@ -19,7 +19,7 @@
 #define NR_OWNERS	4u		/* 1 to 4; 0 is nobody */
 
 struct thing {
-	u32 kind;			/* enum kvmm_owned_kind */
+	u32 kind;			/* enum kvmm_lease_kind */
 	u32 index, gen;
 	u64 owner;
 	u64 deadline_ns;
@@ -57,10 +57,10 @@ static struct thing *some(u32 kinds)
 	return NULL;
 }
 
-#define RANGES	BIT(KVMM_OWNED_RANGE)
-#define MUTS	BIT(KVMM_OWNED_PRIVATE)
-#define STAGED	BIT(KVMM_OWNED_STAGED)
-#define HOLDS	(BIT(KVMM_OWNED_HOLD) | BIT(KVMM_OWNED_PIN))
+#define RANGES	BIT(KVMM_LEASED_RANGE)
+#define MUTS	BIT(KVMM_LEASED_PRIVATE)
+#define STAGED	BIT(KVMM_LEASED_STAGED)
+#define HOLDS	(BIT(KVMM_LEASED_REFS) | BIT(KVMM_LEASED_PINS))
 
 static bool is_hold_on(const struct thing *hold, const struct thing *range)
 {
@@ -73,7 +73,7 @@ static u32 nr_holds_on(const struct thing *range, u64 owner, bool pins_only)
 
 	for (u32 i = 0; i < MAX_THINGS; i++)
 		nr += is_hold_on(&things[i], range) && (!owner || things[i].owner == owner) &&
-		      (!pins_only || things[i].kind == KVMM_OWNED_PIN);
+		      (!pins_only || things[i].kind == KVMM_LEASED_PINS);
 	return nr;
 }
 
@@ -104,9 +104,9 @@ static void settle(struct thing *range)
 
 /* ---- what is said of things ---- */
 
-static struct kvmm_own any_own(void)
+static struct kvmm_lease_attr any_own(void)
 {
-	struct kvmm_own own = KVMM_OWN_INIT;
+	struct kvmm_lease_attr own = KVMM_LEASE_ATTR_INIT;
 
 	own.owner = any(NR_OWNERS + 1);
 	if (own.owner && any(2))
@@ -116,7 +116,7 @@ static struct kvmm_own any_own(void)
 	return own;
 }
 
-static void say(struct thing *thing, const struct kvmm_own *own)
+static void say(struct thing *thing, const struct kvmm_lease_attr *own)
 {
 	thing->owner = own->owner;
 	thing->deadline_ns = own->lease_ns ? fake.now_ns + own->lease_ns : 0;
@@ -125,7 +125,7 @@ static void say(struct thing *thing, const struct kvmm_own *own)
 
 static void new_range(void)
 {
-	struct kvmm_own own = any_own();
+	struct kvmm_lease_attr own = any_own();
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(3), .owner = own.owner,
 					.lease_ns = own.lease_ns, .own_flags = own.flags };
 	struct thing *thing = free_thing();
@@ -133,7 +133,7 @@ static void new_range(void)
 
 	if (!thing || kvmm_range_alloc_attr(pool, &attr, &range))
 		return;
-	*thing = (struct thing){ .kind = KVMM_OWNED_RANGE, .index = range.index, .gen = range.gen,
+	*thing = (struct thing){ .kind = KVMM_LEASED_RANGE, .index = range.index, .gen = range.gen,
 				 .raw_refs = 1, .live = true };
 	say(thing, &own);
 }
@@ -145,25 +145,24 @@ static void new_block(void)
 
 	if (!thing || kvmm_alloc(pool, 1, &mut))
 		return;
-	*thing = (struct thing){ .kind = KVMM_OWNED_PRIVATE, .index = mut.index, .gen = mut.gen,
+	*thing = (struct thing){ .kind = KVMM_LEASED_PRIVATE, .index = mut.index, .gen = mut.gen,
 				 .live = true };
 }
 
 static void new_hold(void)
 {
 	struct thing *range = some(RANGES), *thing = free_thing();
-	struct kvmm_own own = any_own();
-	struct kvmm_hold_attr attr;
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr own = any_own();
+	struct kvmm_lease_attr attr;
+	kvmm_lease_t hold;
 
 	if (!range || !thing)
 		return;
-	attr = hold_attr_of(own.owner, own.lease_ns, (any(2) ? KVMM_HOLD_PIN : 0) |
-			    (own.flags & RECLAIM ? KVMM_HOLD_RECLAIM : 0));
-	cr_assert_eq(kvmm_hold_range(pool, &attr, (kvmm_range_t){ range->index, range->gen },
+	attr = hold_attr_of(own.owner, own.lease_ns, (any(2) ? KVMM_LEASE_PIN : 0) | own.flags);
+	cr_assert_eq(lease_range(pool, &attr, (kvmm_range_t){ range->index, range->gen },
 				     &hold), 0);
-	*thing = (struct thing){ .kind = attr.flags & KVMM_HOLD_PIN ? KVMM_OWNED_PIN :
-								      KVMM_OWNED_HOLD,
+	*thing = (struct thing){ .kind = attr.flags & KVMM_LEASE_PIN ? KVMM_LEASED_PINS :
+								      KVMM_LEASED_REFS,
 				 .index = hold.index, .gen = hold.gen, .of = range, .live = true };
 	say(thing, &own);
 }
@@ -171,19 +170,16 @@ static void new_hold(void)
 static void name_thing(void)
 {
 	struct thing *thing = some(RANGES | MUTS | STAGED);
-	struct kvmm_own own = any_own();
+	struct kvmm_lease_attr own = any_own();
+	kvmm_mut_t handle;		/* those of all kinds have one layout */
 	int want = 0, err;
 
 	if (!thing)
 		return;
-	if (thing->kind == KVMM_OWNED_RANGE) {
-		err = kvmm_own_ranges(pool, &own, &(kvmm_range_t){ thing->index, thing->gen }, 1);
+	handle = (kvmm_mut_t){ thing->index, thing->gen };
+	err = kvmm_lease_own(pool, &own, thing->kind, &handle, 1);
+	if (thing->kind == KVMM_LEASED_RANGE)
 		want = thing->raw_refs ? 0 : -EINVAL;
-	} else if (thing->kind == KVMM_OWNED_PRIVATE) {
-		err = kvmm_own_muts(pool, &own, &(kvmm_mut_t){ thing->index, thing->gen }, 1);
-	} else {
-		err = kvmm_own_staged(pool, &own, &(kvmm_staged_t){ thing->index, thing->gen }, 1);
-	}
 	cr_assert_eq(err, want);
 	if (!err)
 		say(thing, &own);
@@ -238,15 +234,15 @@ static void step_block(void)
 		return;
 	mut = (kvmm_mut_t){ thing->index, thing->gen };
 	staged = (kvmm_staged_t){ thing->index, thing->gen };
-	if (thing->kind == KVMM_OWNED_PRIVATE && any(2)) {
+	if (thing->kind == KVMM_LEASED_PRIVATE && any(2)) {
 		stage_keys(pool, &mut, 1, next_key++, &staged);
-		thing->kind = KVMM_OWNED_STAGED;
-	} else if (thing->kind == KVMM_OWNED_PRIVATE) {
+		thing->kind = KVMM_LEASED_STAGED;
+	} else if (thing->kind == KVMM_LEASED_PRIVATE) {
 		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 		thing->live = false;
 	} else if (any(3) == 0) {
 		cr_assert_eq(kvmm_unstage(pool, &staged, 1, &mut), 0);
-		thing->kind = KVMM_OWNED_PRIVATE;
+		thing->kind = KVMM_LEASED_PRIVATE;
 	} else if (any(2)) {
 		cr_assert_eq(kv_free_staged(pool, &staged, 1), 0);
 		thing->live = false;
@@ -261,7 +257,7 @@ static void step_block(void)
 
 static bool hold_is_barred(const struct thing *hold)
 {
-	u32 pins = nr_pins(hold->of) - (hold->kind == KVMM_OWNED_PIN);
+	u32 pins = nr_pins(hold->of) - (hold->kind == KVMM_LEASED_PINS);
 
 	return nr_refs(hold->of) == 1 && pins;
 }
@@ -280,7 +276,7 @@ static void release_hold(void)
 	if (!hold)
 		return;
 	want = hold_is_barred(hold) ? -EBUSY : 0;
-	cr_assert_eq(kvmm_hold_release(pool, (kvmm_hold_t){ hold->index, hold->gen }), want);
+	cr_assert_eq(drop_lease(pool, (kvmm_lease_t){ hold->index, hold->gen }), want);
 	if (!want)
 		drop_hold(hold);
 }
@@ -293,7 +289,7 @@ static bool release_is_barred(u64 owner)
 		const struct thing *range = &things[i];
 		u32 refs, pins;
 
-		if (!range->live || range->kind != KVMM_OWNED_RANGE)
+		if (!range->live || range->kind != KVMM_LEASED_RANGE)
 			continue;
 		refs = nr_holds_on(range, owner, false) + (range->owner == owner);
 		pins = nr_holds_on(range, owner, true);
@@ -306,7 +302,7 @@ static bool release_is_barred(u64 owner)
 static void release_owner(void)
 {
 	u64 owner = 1 + any(NR_OWNERS);
-	int ret = kvmm_owner_release(pool, owner), nr = 0;
+	int ret = kvmm_lease_release(pool, owner, NULL), nr = 0;
 
 	if (release_is_barred(owner)) {
 		cr_assert_eq(ret, -EBUSY);
@@ -324,13 +320,13 @@ static void release_owner(void)
 			continue;
 		if (thing->owner == owner) {
 			nr++;
-			if (thing->kind == KVMM_OWNED_RANGE)
+			if (thing->kind == KVMM_LEASED_RANGE)
 				thing->raw_refs--;
 			else
 				thing->live = false;
 			disown(thing);
 		}
-		if (thing->kind == KVMM_OWNED_RANGE)
+		if (thing->kind == KVMM_LEASED_RANGE)
 			settle(thing);
 	}
 	cr_assert_eq(ret, nr);
@@ -347,7 +343,7 @@ static void renew_owner(void)
 		things[i].deadline_ns = lease_ns ? fake.now_ns + lease_ns : 0;
 		nr++;
 	}
-	cr_assert_eq(kvmm_owner_renew(pool, owner, lease_ns), nr);
+	cr_assert_eq(kvmm_lease_renew(pool, owner, NULL, lease_ns), nr);
 }
 
 static bool is_expired(const struct thing *thing)
@@ -356,7 +352,7 @@ static bool is_expired(const struct thing *thing)
 }
 
 /* Ranges first, as the walk does; what a hold keeps has one reference more then. */
-static void expire_kind(u32 kinds, struct kvmm_expired *want)
+static void expire_kind(u32 kinds, struct kvmm_lease_expired *want)
 {
 	for (u32 i = 0; i < MAX_THINGS; i++) {
 		struct thing *thing = &things[i];
@@ -403,7 +399,7 @@ static bool is_ambiguous(void)
 
 static void expire(void)
 {
-	struct kvmm_expired want = { 0 }, got;
+	struct kvmm_lease_expired want = { 0 }, got;
 
 	fake_env_advance(&fake, any(40));
 	if (is_ambiguous())
@@ -417,7 +413,7 @@ static void expire(void)
 
 /* ---- comparing ---- */
 
-static const struct thing *find_thing(const struct kvmm_owned *row)
+static const struct thing *find_thing(const struct kvmm_lease_info *row)
 {
 	for (u32 i = 0; i < MAX_THINGS; i++)
 		if (things[i].live && things[i].kind == row->kind &&
@@ -437,18 +433,18 @@ static u32 nr_things(void)
 
 static void compare(void)
 {
-	struct kvmm_owned row;
+	struct kvmm_lease_info row;
 	u64 cursor = 0;
 	u32 nr;
 
-	for (nr = 0; !kvmm_owned_next(pool, &cursor, &row); nr++) {
+	for (nr = 0; !next_leased(pool, NULL, &cursor, &row); nr++) {
 		const struct thing *thing = find_thing(&row);
 
-		cr_assert(thing, "a %s %u of %llu", kvmm_owned_kind_name(row.kind), row.index,
+		cr_assert(thing, "a %s %u of %llu", kvmm_lease_kind_name(row.kind), row.index,
 			  (unsigned long long)row.owner);
 		cr_assert_eq(row.owner, thing->owner);
 		cr_assert_eq(row.deadline_ns, thing->deadline_ns);
-		if (row.kind != KVMM_OWNED_RANGE)
+		if (row.kind != KVMM_LEASED_RANGE)
 			continue;
 		cr_assert_eq(row.refs, nr_refs(thing));
 		cr_assert_eq(row.pins, nr_pins(thing));
@@ -462,7 +458,7 @@ static void compare_leaks(void)
 
 	for (u32 i = 0; i < MAX_THINGS; i++)
 		want += is_expired(&things[i]);
-	cr_assert_eq(kvmm_leaks(pool, NULL, NULL, 0), want);
+	cr_assert_eq(list_leaks(pool, NULL, NULL, 0), want);
 }
 
 static void (*const calls[])(void) = {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Owners: named, listed, renewed, released; leases; what is suspicious. Pictures as in owner_util.h. */
+/* Owners: named, listed, renewed, released; leases; what is suspicious. Pictures as in lease_util.h. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
 
-#include "pool/lease.h"
-#include "tests/pool/owner_util.h"
+#include "lease/lease.h"
+#include "tests/pool/lease_util.h"
+#include "tests/support/between.h"
 #include "tests/support/fault.h"
 #include "tests/support/random.h"
 
@@ -36,12 +37,12 @@ TestSuite(owner, .init = set_up, .fini = tear_down);
 	cr_expect_str_eq(leaked(pool, older, lone), text)
 #define expect_valid()		cr_assert_eq(kvmm_validate(pool), 0)
 
-static struct kvmm_owned first_row(void)
+static struct kvmm_lease_info first_row(void)
 {
-	struct kvmm_owned row;
+	struct kvmm_lease_info row;
 	u64 cursor = 0;
 
-	cr_assert_eq(kvmm_owned_next(pool, &cursor, &row), 0);
+	cr_assert_eq(next_leased(pool, NULL, &cursor, &row), 0);
 	return row;
 }
 
@@ -50,11 +51,11 @@ static struct kvmm_owned first_row(void)
 Test(owner, a_range_says_whose_it_is)
 {
 	kvmm_range_t range = take_owned(pool, 3, 'a', 7, 50, RECLAIM);
-	struct kvmm_owned row;
+	struct kvmm_lease_info row;
 
 	fake_env_advance(&fake, 20);
 	row = first_row();
-	cr_expect_eq(row.kind, KVMM_OWNED_RANGE);
+	cr_expect_eq(row.kind, KVMM_LEASED_RANGE);
 	cr_expect_eq(row.owner, 7);
 	cr_expect_eq(row.since_ns, begin_ns);
 	cr_expect_eq(row.age_ns, 20);
@@ -67,7 +68,6 @@ Test(owner, a_range_says_whose_it_is)
 	expect_valid();
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	expect_owned("");
-	expect_valid();
 }
 
 /* The record of what was freed is not the next one's of that slot. */
@@ -79,11 +79,10 @@ Test(owner, a_record_does_not_outlive_its_range)
 	new = take(pool, 3, 0);
 	cr_assert_eq(new.index, old.index);
 	expect_owned("r0");
-	cr_expect_eq(kvmm_owner_release(pool, 7), 0);
+	cr_expect_eq(kvmm_lease_release(pool, 7, NULL), 0);
 	expect_picture("###.........");
 	fake_env_advance(&fake, 100);
 	expect_leaked("", 0, 0);
-	expect_valid();
 }
 
 Test(owner, blocks_keep_their_owner_until_they_are_registered)
@@ -101,107 +100,112 @@ Test(owner, blocks_keep_their_owner_until_they_are_registered)
 	expect_owned("p5 p5 p5");
 	cr_assert_eq(kvmm_register(pool, muts, keys, 2, refs), 0);
 	expect_owned("p5");
-	cr_expect_eq(kvmm_owner_release(pool, 5), 1);
+	cr_expect_eq(kvmm_lease_release(pool, 5, NULL), 1);
 	expect_picture("AA..........");
-	expect_valid();
 }
 
 Test(owner, staged_blocks_can_be_named_and_disowned)
 {
-	struct kvmm_own own = { .size = sizeof(own), .owner = 9 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 9 };
 	kvmm_mut_t muts[2];
 	kvmm_staged_t staged[2];
 
 	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
 	stage_keys(pool, muts, 2, 1, staged);
 	expect_owned("s0 s0");
-	cr_assert_eq(kvmm_own_staged(pool, &own, staged, 2), 0);
+	cr_assert_eq(kvmm_lease_own_staged(pool, &own, staged, 2), 0);
 	expect_owned("s9 s9");
-	cr_expect_eq(kvmm_own_muts(pool, &own, muts, 2), -ESTALE, "they are staged");
+	cr_expect_eq(kvmm_lease_own_muts(pool, &own, muts, 2), -ESTALE, "they are staged");
 	own.owner = 0;
-	cr_assert_eq(kvmm_own_staged(pool, &own, staged, 1), 0);
+	cr_assert_eq(kvmm_lease_own_staged(pool, &own, staged, 1), 0);
 	expect_owned("s0 s9");
 	expect_valid();
-	cr_expect_eq(kvmm_owner_release(pool, 9), 1);
+	cr_expect_eq(kvmm_lease_release(pool, 9, NULL), 1);
 	expect_picture("S...........");
-	expect_valid();
 }
 
 Test(owner, naming_is_all_or_nothing)
 {
-	struct kvmm_own own = { sizeof(own), 3, 0, 0, 0 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 3 };
 	kvmm_range_t ranges[3] = { take(pool, 2, 0), take(pool, 2, 0), take(pool, 2, 0) };
 	kvmm_mut_t muts[3];
 
 	cr_assert_eq(kvmm_range_free(pool, ranges[2]), 0);
-	cr_expect_eq(kvmm_own_ranges(pool, &own, ranges, 3), -ESTALE);
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &own, ranges, 3), -ESTALE);
 	expect_owned("r0 r0");
 	cr_assert_eq(kvmm_alloc(pool, 3, muts), 0);
 	muts[2].gen++;
-	cr_expect_eq(kvmm_own_muts(pool, &own, muts, 3), -EINVAL);
+	cr_expect_eq(kvmm_lease_own_muts(pool, &own, muts, 3), -EINVAL);
 	expect_owned("r0 r0 p0 p0 p0");
 	muts[2].gen--;
-	cr_expect_eq(kvmm_own_muts(pool, &own, muts, 3), 0);
-	cr_expect_eq(kvmm_own_ranges(pool, &own, ranges, 2), 0);
+	cr_expect_eq(kvmm_lease_own_muts(pool, &own, muts, 3), 0);
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &own, ranges, 2), 0);
 	expect_owned("r3 r3 p3 p3 p3");
-	expect_valid();
 }
 
 Test(owner, arguments_that_are_none)
 {
-	struct kvmm_own own = { sizeof(own), 0, 5, 0, 0 }, odd = { sizeof(odd), 1, 0, 2, 0 };
+	struct kvmm_lease_attr own = hold_attr_of(0, 5, 0), odd = hold_attr_of(1, 0, KVMM_LEASE_PIN);
+	struct kvmm_lease_attr named = hold_attr_of(1, 0, 0);
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1, .lease_ns = 5 };
-	struct kvmm_leak_attr kinds = { .size = sizeof(kinds), .kinds = 1u << KVMM_NR_OWNED_KINDS };
+	struct kvmm_lease_filter kinds = { .size = sizeof(kinds),
+					   .kinds = 1u << KVMM_NR_LEASE_KINDS };
 	kvmm_range_t range = take(pool, 1, 0);
-	struct kvmm_owned row;
+	struct kvmm_lease_info row;
 	u64 cursor = 7ull << 32;
 
-	cr_expect_eq(kvmm_own_ranges(pool, &own, &range, 1), -EINVAL, "a lease of nobody's");
-	cr_expect_eq(kvmm_own_ranges(pool, &odd, &range, 1), -EINVAL, "no such flag");
-	cr_expect_eq(kvmm_own_ranges(pool, NULL, &range, 1), -EINVAL);
-	cr_expect_eq(kvmm_own_ranges(NULL, &own, &range, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &own, &range, 1), -EINVAL, "a lease of nobody's");
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &odd, &range, 1), -EINVAL, "no such flag");
+	named.text = "x";
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &named, &range, 1), -EINVAL, "of a lease to take");
+	cr_expect_eq(kvmm_lease_own_ranges(pool, NULL, &range, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_own_ranges(NULL, &own, &range, 1), -EINVAL);
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EINVAL);
-	cr_expect_eq(kvmm_owner_release(pool, 0), -EINVAL);
-	cr_expect_eq(kvmm_owner_renew(pool, 0, 1), -EINVAL);
-	cr_expect_eq(kvmm_owner_release(NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_owned_next(pool, &cursor, &row), -EINVAL);
-	cr_expect_eq(kvmm_leaks(pool, &kinds, &row, 1), -EINVAL);
-	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_owner_watch(pool, 1, 0, 0), -EINVAL);
-	cr_expect_eq(kvmm_owner_unwatch(pool, 1), -ENOENT);
+	cr_expect_eq(kvmm_lease_release(pool, 0, NULL), -EINVAL);
+	cr_expect_eq(kvmm_lease_renew(pool, 0, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_release(NULL, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_lease_release(pool, 1, &(kvmm_lease_t){ 0, 1 }), -EINVAL, "one of two");
+	cr_expect_eq(kvmm_lease_renew(pool, 1, &(kvmm_lease_t){ 0, 1 }, 1), -EINVAL);
+	cr_expect_eq(next_leased(pool, NULL, &cursor, &row), -EINVAL);
+	cr_expect_eq(list_leaks(pool, &kinds, &row, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_list(pool, NULL, &cursor, &row, 0), -EINVAL);
+	kinds = (struct kvmm_lease_filter){ .size = sizeof(kinds), .leaks = KVMM_LEAK_ANY + 1 };
+	cr_expect_eq(list_all(pool, &kinds, &row, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_watch(pool, 1, 0, 1), -EINVAL);
+	cr_expect_eq(kvmm_lease_watch(pool, 1, 0, 0), 0, "it was not watched");
 	cr_expect_null(pool->leases, "nothing was made for these");
 }
 
 Test(owner, pools_without_cache_have_ranges_only)
 {
 	struct kvmm_pool *plain __cleanup(end_pool) = make_pool(4);
-	struct kvmm_own own = { sizeof(own), 3, 0, 0, 0 };
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 3 };
 	kvmm_mut_t mut = { 0, 1 };
 
 	take_owned(plain, 2, 'a', 1, 0, 0);
-	cr_expect_eq(kvmm_own_muts(plain, &own, &mut, 1), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_lease_own_muts(plain, &own, &mut, 1), -EOPNOTSUPP);
 	cr_expect_str_eq(owned(plain), "r1");
-	cr_expect_eq(kvmm_owner_release(plain, 1), 1);
+	cr_expect_eq(kvmm_lease_release(plain, 1, NULL), 1);
 	cr_expect_str_eq(owned(plain), "");
 }
 
 /* ---- release ---- */
 
-static kvmm_hold_t hold_range(kvmm_range_t range, u64 owner, u32 flags)
+static kvmm_lease_t hold_range(kvmm_range_t range, u64 owner, u32 flags)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(owner, 0, flags);
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr attr = hold_attr_of(owner, 0, flags);
+	kvmm_lease_t hold;
 
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
 	return hold;
 }
 
-static kvmm_hold_t hold_refs(const kvmm_ref_t *refs, u32 nr, u64 owner, u32 flags)
+static kvmm_lease_t hold_refs(const kvmm_ref_t *refs, u32 nr, u64 owner, u32 flags)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(owner, 0, flags);
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr attr = hold_attr_of(owner, 0, flags);
+	kvmm_lease_t hold;
 
-	cr_assert_eq(kvmm_hold_take(pool, &attr, refs, nr, &hold), 0);
+	cr_assert_eq(lease_refs(pool, &attr, refs, nr, &hold), 0);
 	return hold;
 }
 
@@ -218,16 +222,16 @@ Test(owner, release_gives_back_everything_at_once)
 	stage_keys(pool, muts, 1, 1, staged);
 	alloc_owned(pool, other, 1, 2, 0, 0);
 	register_keys(pool, 10, 2, refs);
-	hold_refs(refs, 2, 1, KVMM_HOLD_PIN);
-	hold_range(range, 1, KVMM_HOLD_PIN);
+	hold_refs(refs, 2, 1, KVMM_LEASE_PIN);
+	hold_range(range, 1, KVMM_LEASE_PIN);
 	expect_picture("aabSPPAA....");
 	expect_owned("r1 r2 s1 p1 p2 P1 P1");
 	expect_valid();
-	cr_expect_eq(kvmm_owner_release(pool, 1), 5);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 5);
 	expect_picture("..b..PII....");
 	expect_owned("r2 p2");
 	expect_valid();
-	cr_expect_eq(kvmm_owner_release(pool, 1), 0, "there is nothing left");
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 0, "there is nothing left");
 
 	cr_expect_eq(kvmm_range_free(pool, range), -ESTALE, "the owner comes late");
 	cr_expect_eq(kvmm_free(pool, &muts[1], 1), -ESTALE);
@@ -238,20 +242,20 @@ Test(owner, release_gives_back_everything_at_once)
 Test(owner, release_waits_for_pins_of_others)
 {
 	kvmm_range_t range = take_owned(pool, 2, 'a', 1, 0, 0);
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 	kvmm_mut_t mut;
 
 	alloc_owned(pool, &mut, 1, 1, 0, 0);
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
-	cr_expect_eq(kvmm_owner_release(pool, 1), -EBUSY);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), -EBUSY);
 	expect_picture("aaP.........");
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
-	hold = hold_range(range, 2, KVMM_HOLD_PIN);
-	cr_expect_eq(kvmm_owner_release(pool, 1), 2, "the other one has a reference as well");
+	hold = hold_range(range, 2, KVMM_LEASE_PIN);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 2, "the other one has a reference as well");
 	expect_picture("aa..........");
 	expect_owned("r0 P2");
 	expect_valid();
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	expect_picture("............");
 }
 
@@ -262,28 +266,27 @@ Test(owner, shared_ranges_lose_one_reference)
 
 	cr_assert_eq(kvmm_range_get(pool, range), 0);
 	hold_range(range, 1, 0);
-	cr_expect_eq(kvmm_owner_release(pool, 1), 2);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 2);
 	expect_picture("aa..........");
 	expect_owned("r0");
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	expect_valid();
 }
 
 /* Pinned by the owner's hold alone, which has the only other reference. */
 Test(owner, a_hold_on_a_range_outlives_its_owner)
 {
 	kvmm_range_t range = take(pool, 2, 0);
-	kvmm_hold_t pin = hold_range(range, 1, KVMM_HOLD_PIN);
+	kvmm_lease_t pin = hold_range(range, 1, KVMM_LEASE_PIN);
 
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	expect_picture("##..........");
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
-	cr_expect_eq(kvmm_hold_release(pool, pin), -EBUSY, "somebody else pins it, too");
-	cr_expect_eq(kvmm_owner_release(pool, 1), -EBUSY);
+	cr_expect_eq(drop_lease(pool, pin), -EBUSY, "somebody else pins it, too");
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), -EBUSY);
 	expect_owned("r0 P1");
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
-	cr_expect_eq(kvmm_hold_release(pool, pin), 0);
-	cr_expect_eq(kvmm_hold_release(pool, pin), -ESTALE);
+	cr_expect_eq(drop_lease(pool, pin), 0);
+	cr_expect_eq(drop_lease(pool, pin), -ESTALE);
 	expect_picture("............");
 }
 
@@ -294,8 +297,8 @@ Test(owner, ranges_and_blocks_of_an_owner_are_met_once)
 	for (u32 owner = 1; owner <= 200; owner++) {	/* more than buckets */
 		alloc_owned(pool, &mut, 1, owner, 0, 0);
 		take_owned(pool, 1, 'a', owner, 0, 0);
-		cr_assert_eq(kvmm_owner_renew(pool, owner, 1), 2);
-		cr_assert_eq(kvmm_owner_release(pool, owner), 2);
+		cr_assert_eq(kvmm_lease_renew(pool, owner, NULL, 1), 2);
+		cr_assert_eq(kvmm_lease_release(pool, owner, NULL), 2);
 	}
 }
 
@@ -304,13 +307,13 @@ Test(owner, ranges_and_blocks_of_an_owner_are_met_once)
 /* Each of them may end as long as there is another one: both together may not. */
 Test(owner, leases_of_one_range_that_end_together_leave_what_is_pinned)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(4, 50, KVMM_HOLD_RECLAIM);
+	struct kvmm_lease_attr attr = hold_attr_of(4, 50, KVMM_LEASE_RECLAIM);
 	kvmm_range_t range = take_owned(pool, 1, 'a', 1, 50, RECLAIM);
-	struct kvmm_expired expired;
-	kvmm_hold_t hold[2];
+	struct kvmm_lease_expired expired;
+	kvmm_lease_t hold[2];
 
 	for (u32 i = 0; i < 2; i++)
-		cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold[i]), 0);
+		cr_assert_eq(lease_range(pool, &attr, range, &hold[i]), 0);
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
 	fake_env_advance(&fake, 50);
 	cr_expect_eq(kvmm_lease_expire(pool, 0, &expired), 2);
@@ -322,11 +325,11 @@ Test(owner, leases_of_one_range_that_end_together_leave_what_is_pinned)
 /* A caller has dropped what was a hold's: the next range of that slot has an owner, and no holds. */
 Test(owner, a_late_hold_is_not_one_on_the_next_range)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(4, 0, 0);
+	struct kvmm_lease_attr attr = hold_attr_of(4, 0, 0);
 	kvmm_range_t range = take_owned(pool, 1, 'a', 1, 0, 0), next;
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	next = take_owned(pool, 1, 'b', 2, 0, 0);
@@ -335,16 +338,16 @@ Test(owner, a_late_hold_is_not_one_on_the_next_range)
 	cr_assert_eq(kvmm_range_get(pool, next), 0);
 	cr_assert_eq(kvmm_range_free(pool, next), 0);
 	expect_owned("r2 h4");
-	cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE);
+	cr_expect_eq(drop_lease(pool, hold), -ESTALE);
 	expect_owned("r2");
 }
 
 Test(owner, leases_that_have_run_out_are_reclaimed_if_they_say_so)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(4, 50, KVMM_HOLD_RECLAIM);
-	struct kvmm_expired expired;
+	struct kvmm_lease_attr attr = hold_attr_of(4, 50, KVMM_LEASE_RECLAIM);
+	struct kvmm_lease_expired expired;
 	kvmm_range_t range;
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 	kvmm_mut_t muts[2];
 
 	take_owned(pool, 1, 'a', 1, 50, RECLAIM);
@@ -352,9 +355,9 @@ Test(owner, leases_that_have_run_out_are_reclaimed_if_they_say_so)
 	range = take_owned(pool, 1, 'c', 3, 500, RECLAIM);
 	alloc_owned(pool, &muts[0], 1, 1, 50, RECLAIM);
 	alloc_owned(pool, &muts[1], 1, 2, 50, 0);
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
 	attr.flags = 0;
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
 	fake_env_advance(&fake, 49);
 	cr_expect_eq(kvmm_lease_expire(pool, 0, &expired), 0);
 	cr_expect_eq(expired.nr_left, 0);
@@ -367,16 +370,12 @@ Test(owner, leases_that_have_run_out_are_reclaimed_if_they_say_so)
 	cr_expect_eq(expired.nr_busy, 0);
 	expect_picture(".bc.P.......");
 	expect_leaked("r2E p2E h4E", 0, 0);
-	expect_valid();
-	cr_expect_eq(kvmm_hold_expire(pool, 0), 1, "those of holds are all dropped by this");
-	expect_leaked("r2E p2E", 0, 0);
-	expect_valid();
 }
 
 Test(owner, a_pinned_range_is_reclaimed_later)
 {
 	kvmm_range_t range = take_owned(pool, 1, 'a', 1, 50, RECLAIM);
-	struct kvmm_expired expired;
+	struct kvmm_lease_expired expired;
 
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
 	cr_expect_eq(kvmm_lease_expire(pool, begin_ns + 1000, &expired), 0);
@@ -393,19 +392,18 @@ Test(owner, renewal_is_of_all_that_the_owner_has)
 	kvmm_mut_t mut;
 
 	alloc_owned(pool, &mut, 1, 1, 50, RECLAIM);
-	hold_range(range, 1, KVMM_HOLD_RECLAIM);
+	hold_range(range, 1, KVMM_LEASE_RECLAIM);
 	take_owned(pool, 1, 'b', 2, 50, RECLAIM);
 	fake_env_advance(&fake, 40);
-	cr_expect_eq(kvmm_owner_renew(pool, 1, 50), 3);
+	cr_expect_eq(kvmm_lease_renew(pool, 1, NULL, 50), 3);
 	expect_valid();
 	fake_env_advance(&fake, 40);
 	cr_expect_eq(kvmm_lease_expire(pool, 0, NULL), 1);
 	expect_owned("r1 p1 h1");
 	fake_env_advance(&fake, 10);
-	cr_expect_eq(kvmm_owner_renew(pool, 1, 0), 3, "no lease any more");
+	cr_expect_eq(kvmm_lease_renew(pool, 1, NULL, 0), 3, "no lease any more");
 	cr_expect_eq(kvmm_lease_expire(pool, UINT64_MAX, NULL), 0);
-	cr_expect_eq(kvmm_owner_renew(pool, 3, 1), 0);
-	expect_valid();
+	cr_expect_eq(kvmm_lease_renew(pool, 3, NULL, 1), 0);
 }
 
 /* One thing that is freed meanwhile is not given back in the name of the next owner of the index. */
@@ -445,7 +443,7 @@ Test(owner, the_last_thing_of_an_owner_is_suspicious)
 {
 	kvmm_range_t range = take_owned(pool, 2, 'a', 1, 0, 0);
 	kvmm_mut_t mut;
-	kvmm_hold_t pin = hold_range(range, 1, KVMM_HOLD_PIN);
+	kvmm_lease_t pin = hold_range(range, 1, KVMM_LEASE_PIN);
 
 	alloc_owned(pool, &mut, 1, 2, 0, 0);
 	fake_env_advance(&fake, 10);
@@ -455,7 +453,7 @@ Test(owner, the_last_thing_of_an_owner_is_suspicious)
 	expect_owned("r0 p2 P1");
 	expect_leaked("p2L P1L", 0, 10);
 	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
-	cr_expect_eq(kvmm_hold_release(pool, pin), 0);
+	cr_expect_eq(drop_lease(pool, pin), 0);
 	expect_leaked("", 0, 1);
 }
 
@@ -463,20 +461,20 @@ Test(owner, the_last_thing_of_an_owner_is_suspicious)
 Test(owner, a_range_that_was_given_back_is_its_owners_no_longer)
 {
 	kvmm_range_t range = take_owned(pool, 2, 'a', 1, 10, RECLAIM);
-	struct kvmm_own own = { sizeof(own), 1, 0, 0, 0 };
-	kvmm_hold_t hold = hold_range(range, 2, 0);
+	struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 1 };
+	kvmm_lease_t hold = hold_range(range, 2, 0);
 
 	cr_assert_eq(kvmm_range_get(pool, range), 0);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	expect_owned("r1 h2");
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	expect_owned("r0 h2");
-	cr_expect_eq(kvmm_own_ranges(pool, &own, &range, 1), -EINVAL, "holds have owners of their own");
-	cr_expect_eq(kvmm_owner_release(pool, 1), 0);
+	cr_expect_eq(kvmm_lease_own_ranges(pool, &own, &range, 1), -EINVAL, "holds have others");
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 0);
 	cr_expect_eq(kvmm_lease_expire(pool, UINT64_MAX, NULL), 0);
 	expect_picture("aa..........");
 	expect_valid();
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	expect_picture("............");
 }
 
@@ -493,28 +491,55 @@ Test(owner, both_halves_of_a_range_have_its_owner)
 
 Test(owner, leaks_are_of_whom_and_of_what_was_asked_for)
 {
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
-	struct kvmm_owned rows[8];
+	struct kvmm_lease_filter filter = KVMM_LEASE_FILTER_INIT;
+	struct kvmm_lease_info rows[8];
 	kvmm_mut_t muts[2];
 
 	take_owned(pool, 1, 'a', 1, 10, 0);
 	take_owned(pool, 1, 'b', 2, 10, 0);
 	alloc_owned(pool, muts, 2, 2, 10, 0);
-	attr.now_ns = begin_ns + 10;
-	cr_expect_eq(kvmm_leaks(pool, &attr, rows, 1), 4, "more than there is room for");
-	attr.owner = 2;
-	cr_expect_eq(kvmm_leaks(pool, &attr, rows, 8), 3);
-	attr.kinds = 1u << KVMM_OWNED_PRIVATE;
-	cr_expect_eq(kvmm_leaks(pool, &attr, rows, 8), 2);
-	cr_expect_eq(rows[0].kind, KVMM_OWNED_PRIVATE);
-	attr.kinds = 1u << KVMM_OWNED_STAGED;
-	cr_expect_eq(kvmm_leaks(pool, &attr, NULL, 0), 0);
+	filter.now_ns = begin_ns + 10;
+	cr_expect_eq(list_leaks(pool, &filter, rows, 1), 4, "more than there is room for");
+	filter.owner = 2;
+	cr_expect_eq(list_leaks(pool, &filter, rows, 8), 3);
+	filter.kinds = 1u << KVMM_LEASED_PRIVATE;
+	cr_expect_eq(list_leaks(pool, &filter, rows, 8), 2);
+	cr_expect_eq(rows[0].kind, KVMM_LEASED_PRIVATE);
+	filter.now_ns = 0;
+	cr_expect_eq(list_leaks(pool, &filter, rows, 8), 0, "not yet");
+	cr_expect_eq(list_all(pool, &filter, rows, 8), 2, "suspicious or not");
+	cr_expect_eq(rows[1].leak, 0);
+	filter.kinds = 1u << KVMM_LEASED_STAGED;
+	cr_expect_eq(list_leaks(pool, &filter, NULL, 0), 0);
+}
+
+static bool name_first(void *arg)
+{
+	kvmm_mut_t mut;
+
+	alloc_owned(pool, &mut, 1, 1, 0, 0);
+	return true;
+}
+
+/* There was no table of leases when the walk began. */
+Test(owner, an_owner_may_be_the_first_one_while_a_walk_goes_on)
+{
+	const struct kvmm_lease_filter lone = { .size = sizeof(lone), .leaks = KVMM_LEAK_ANY,
+						.lone_ns = 1, .now_ns = begin_ns + 100 };
+	struct kvmm_lease_info row;
+	u64 cursor = 0;
+
+	between_arm(&fake, &pool->lock, name_first, NULL);
+	cr_assert_eq(kvmm_lease_list(pool, &lone, &cursor, &row, 1), 1);
+	cr_expect(between_is_done());
+	cr_expect_eq(row.leak, KVMM_LEAK_LONE);
 }
 
 /* In parts, with things that come and go in between: none that stays is missed or seen twice. */
 Test(owner, a_walk_can_be_interrupted)
 {
-	struct kvmm_owned rows[2];
+	struct kvmm_lease_info rows[2];
+	struct kvmm_lease_filter late = { .size = sizeof(late), .leaks = KVMM_LEAK_EXPIRED };
 	kvmm_range_t range[4];
 	kvmm_mut_t muts[3];
 	u64 cursor = 0, seen = 0;
@@ -526,7 +551,7 @@ Test(owner, a_walk_can_be_interrupted)
 		alloc_owned(pool, &muts[i], 1, 5 + i, 10, 0);
 	fake_env_advance(&fake, 10);
 	do {
-		nr = kvmm_leaks_next(pool, NULL, &cursor, rows, 2);
+		nr = kvmm_lease_list(pool, &late, &cursor, rows, 2);
 		cr_assert(nr >= 0);
 		for (int i = 0; i < nr; i++)
 			seen |= 1ull << rows[i].owner;
@@ -545,6 +570,7 @@ Test(owner, a_walk_can_be_interrupted)
 static struct {
 	const char *stat;	/* of process 42; NULL: there is none */
 	bool has_proc;
+	void (*asked)(void);	/* once, when it is asked about process 42 */
 } system_says;
 
 static int read_file(void *ctx, const char *path, char *text, size_t bytes)
@@ -555,6 +581,12 @@ static int read_file(void *ctx, const char *path, char *text, size_t bytes)
 	}
 	if (strcmp(path, "/proc/42/stat") && strcmp(path, "/proc/42/task/43/stat"))
 		return -ENOENT;
+	if (system_says.asked) {
+		void (*asked)(void) = system_says.asked;
+
+		system_says.asked = NULL;
+		asked();
+	}
 	if (!system_says.stat)
 		return -ENOENT;
 	snprintf(text, bytes, "%s", system_says.stat);
@@ -580,17 +612,35 @@ Test(owner, what_a_dead_process_has_left_is_suspicious)
 	fake_system(STAT_OF("a) S (b", "R", "777"));
 	take_owned(pool, 1, 'a', 1, 0, 0);
 	take_owned(pool, 1, 'b', 2, 5000, 0);
-	cr_assert_eq(kvmm_owner_watch(pool, 1, 42, 0), 0);
-	cr_expect_eq(kvmm_owner_watch(pool, 1, 42, 0), -EEXIST);
-	cr_assert_eq(kvmm_owner_watch(pool, 2, 42, 43), 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 1, 42, 0), 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 1, 42, 0), 0, "in place of the former one");
+	cr_assert_eq(kvmm_lease_watch(pool, 2, 42, 43), 0);
 	expect_leaked("", 0, 0);
 	expect_valid();
 	system_says.stat = STAT_OF("other", "R", "778");
 	expect_leaked("r1D r2D", 0, 0);
-	cr_expect_eq(kvmm_owner_unwatch(pool, 1), 0);
+	cr_expect_eq(kvmm_lease_watch(pool, 1, 0, 0), 0);
 	expect_leaked("r2D", 0, 0);
-	cr_expect_eq(kvmm_owner_unwatch(pool, 2), 0);
+	cr_expect_eq(kvmm_lease_watch(pool, 2, 0, 0), 0);
 	expect_leaked("", 0, 0);
+	expect_valid();
+	kv_sys_set(NULL);
+}
+
+static void start_again(void)
+{
+	system_says.stat = STAT_OF("again", "R", "778");
+	cr_assert_eq(kvmm_lease_watch(pool, 1, 42, 0), 0);
+}
+
+Test(owner, a_process_that_is_watched_anew_while_the_system_is_asked_is_not_dead)
+{
+	fake_system(STAT_OF("a", "R", "777"));
+	take_owned(pool, 1, 'a', 1, 0, 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 1, 42, 0), 0);
+	system_says.asked = start_again;
+	expect_leaked("", 0, 0);
+	cr_expect(!system_says.asked);
 	expect_valid();
 	kv_sys_set(NULL);
 }
@@ -599,16 +649,16 @@ Test(owner, zombies_and_the_missing_are_dead_and_the_unknown_are_not)
 {
 	fake_system(STAT_OF("a", "S", "777"));
 	take_owned(pool, 1, 'a', 1, 0, 0);
-	cr_assert_eq(kvmm_owner_watch(pool, 1, 42, 0), 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 1, 42, 0), 0);
 	system_says.stat = "42 (a";
 	expect_leaked("", 0, 0);
 	system_says.stat = STAT_OF("a", "Z", "777");
 	expect_leaked("r1D", 0, 0);
-	cr_expect_eq(kvmm_owner_watch(pool, 2, 42, 0), -ESRCH);
+	cr_expect_eq(kvmm_lease_watch(pool, 2, 42, 0), -ESRCH);
 	system_says.stat = NULL;
-	cr_expect_eq(kvmm_owner_watch(pool, 2, 42, 0), -ESRCH);
+	cr_expect_eq(kvmm_lease_watch(pool, 2, 42, 0), -ESRCH);
 	system_says.has_proc = false;
-	cr_expect_eq(kvmm_owner_watch(pool, 2, 42, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_lease_watch(pool, 2, 42, 0), -EOPNOTSUPP);
 	kv_sys_set(NULL);
 }
 
@@ -621,59 +671,59 @@ Test(owner, a_real_process_dies)
 		_exit(0);
 	}
 	take_owned(pool, 1, 'a', 1, 0, 0);
-	cr_assert_eq(kvmm_owner_watch(pool, 1, pid, 0), 0);
-	cr_assert_eq(kvmm_owner_watch(pool, 2, getpid(), getpid()), 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 1, pid, 0), 0);
+	cr_assert_eq(kvmm_lease_watch(pool, 2, getpid(), getpid()), 0);
 	expect_leaked("", 0, 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	expect_leaked("r1D", 0, 0);
-	cr_expect_eq(kvmm_owner_watch(pool, 3, pid, 0), -ESRCH);
+	cr_expect_eq(kvmm_lease_watch(pool, 3, pid, 0), -ESRCH);
 }
 
 /* ---- holds that are made of what there is ---- */
 
 Test(owner, references_become_a_hold)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(6, 0, 0);
-	struct kvmm_hold_info info;
+	struct kvmm_lease_attr attr = hold_attr_of(6, 0, 0);
+	struct kvmm_lease_info info;
 	kvmm_ref_t refs[3], stale[2];
 	kvmm_key_t key = key_of(2);
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
 	register_keys(pool, 1, 3, refs);
 	memcpy(stale, refs, sizeof(stale));
 	stale[1].gen++;
-	cr_expect_eq(kvmm_hold_take(pool, &attr, stale, 2, &hold), -EINVAL);
+	cr_expect_eq(lease_refs(pool, &attr, stale, 2, &hold), -EINVAL);
 	expect_owned("");
-	cr_assert_eq(kvmm_hold_take(pool, &attr, refs, 3, &hold), 0);
+	cr_assert_eq(lease_refs(pool, &attr, refs, 3, &hold), 0);
 	expect_owned("h6");
 	expect_picture("AAA.........");
-	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, &info, 1), 1);
+	cr_expect_eq(leases_of_key(pool, &key, NULL, &info, 1), 1);
 	cr_expect_eq(info.owner, 6);
 	expect_valid();
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	expect_picture("III.........");
 }
 
 Test(owner, a_reference_becomes_one_hold)
 {
 	for (u32 pin = 0; pin < 2; pin++) {
-		struct kvmm_hold_attr attr = hold_attr_of(6, 0, pin ? KVMM_HOLD_PIN : 0);
+		struct kvmm_lease_attr attr = hold_attr_of(6, 0, pin ? KVMM_LEASE_PIN : 0);
 		kvmm_ref_t refs[2];
-		kvmm_hold_t hold, second;
+		kvmm_lease_t hold, second;
 
 		register_keys(pool, 1 + pin, 1, refs);
 		refs[1] = refs[0];
-		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 2, &hold), -EINVAL, "there is one");
+		cr_expect_eq(lease_refs(pool, &attr, refs, 2, &hold), -EINVAL, "there is one");
 		expect_owned("");
-		cr_assert_eq(kvmm_hold_take(pool, &attr, refs, 1, &hold), 0);
-		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 1, &second), -EINVAL);
+		cr_assert_eq(lease_refs(pool, &attr, refs, 1, &hold), 0);
+		cr_expect_eq(lease_refs(pool, &attr, refs, 1, &second), -EINVAL);
 		cr_assert_eq(kvmm_get(pool, refs[0]), 0);
-		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 2, &second), -EINVAL);
-		cr_assert_eq(kvmm_hold_take(pool, &attr, refs, 1, &second), 0);
+		cr_expect_eq(lease_refs(pool, &attr, refs, 2, &second), -EINVAL);
+		cr_assert_eq(lease_refs(pool, &attr, refs, 1, &second), 0);
 		expect_valid();
-		cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-		cr_expect_eq(kvmm_hold_release(pool, second), 0);
+		cr_expect_eq(drop_lease(pool, hold), 0);
+		cr_expect_eq(drop_lease(pool, second), 0);
 		cr_expect_eq(kvmm_put(pool, refs[0]), -ESTALE, "none is left");
 		expect_valid();
 	}
@@ -681,18 +731,18 @@ Test(owner, a_reference_becomes_one_hold)
 
 Test(owner, a_hold_on_a_range_says_so)
 {
-	struct kvmm_hold_attr attr = hold_attr_of(6, 0, KVMM_HOLD_PIN), bad = attr;
+	struct kvmm_lease_attr attr = hold_attr_of(6, 0, KVMM_LEASE_PIN), bad = attr;
 	kvmm_key_t key = key_of(1);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 	kvmm_range_t range = take(pool, 2, 0);
 	struct kvmm_range_info range_info;
-	struct kvmm_hold_info info;
-	kvmm_hold_t hold;
+	struct kvmm_lease_info info;
+	kvmm_lease_t hold;
 
 	bad.prefix = &prefix;
-	cr_expect_eq(kvmm_hold_range(pool, &bad, range, &hold), -EINVAL);
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
-	cr_assert_eq(kvmm_hold_get_info(pool, hold, &info), 0);
+	cr_expect_eq(lease_range(pool, &bad, range, &hold), -EINVAL);
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(kvmm_lease_get_info(pool, hold, &info), 0);
 	cr_expect(!memcmp(&info.range, &range, sizeof(range)));
 	cr_expect_eq(info.nr, 0);
 	cr_assert_eq(kvmm_range_get_info(pool, range, &range_info), 0);
@@ -700,8 +750,8 @@ Test(owner, a_hold_on_a_range_says_so)
 	cr_expect_eq(range_info.pins, 1);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	expect_valid();
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-	cr_expect_eq(kvmm_hold_range(pool, &attr, range, &hold), -ESTALE);
+	cr_expect_eq(drop_lease(pool, hold), 0);
+	cr_expect_eq(lease_range(pool, &attr, range, &hold), -ESTALE);
 	expect_picture("............");
 }
 
@@ -738,7 +788,6 @@ Test(owner, a_late_writer_does_not_hit_the_next_owner)
 	cr_expect_eq(kvmm_range_write(pool, old, 1, 0, late, sizeof(late)), -ESTALE);
 	cr_expect_eq(kvmm_range_read(pool, old, 1, 0, late, sizeof(late)), -ESTALE);
 	cr_expect(has_byte(ext.start, 0xca) && has_byte(ext.start + 1, 0xca));
-	expect_valid();
 }
 
 Test(owner, private_blocks_are_written_by_their_owner_only)
@@ -766,7 +815,6 @@ Test(owner, private_blocks_are_written_by_their_owner_only)
 	cr_expect_eq(kvmm_mut_write(pool, new, 0, late, sizeof(late)), -ESTALE, "it is complete");
 	cr_expect_eq(kvmm_ref_read(pool, ref, 60, seen, 4), 0);
 	cr_expect_eq(seen[0], 0xca);
-	expect_valid();
 }
 
 Test(owner, writes_that_do_not_fit)
@@ -807,7 +855,7 @@ static int write_and_free_mut(struct kv_dev *dev, u64 addr, const void *buf, u64
 
 	cr_expect_eq(kvmm_free(pool, &written_mut, 1), -EBUSY);
 	cr_expect_eq(kvmm_stage(pool, &prefix, &written_mut, &staged), -EBUSY);
-	cr_expect_eq(kvmm_owner_release(pool, 1), -EBUSY);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), -EBUSY);
 	return real_dev->write(dev, addr, buf, bytes);
 }
 
@@ -838,7 +886,6 @@ Test(owner, a_range_that_is_freed_while_it_is_written_goes_afterwards)
 	written = take_seq(pool, 2, 0, 'a');
 	write_with(write_and_free, write_range);
 	expect_picture("............");
-	expect_valid();
 }
 
 Test(owner, a_block_that_is_written_is_neither_freed_nor_staged)
@@ -847,7 +894,7 @@ Test(owner, a_block_that_is_written_is_neither_freed_nor_staged)
 	write_with(write_and_free_mut, write_mut);
 	expect_picture("P...........");
 	expect_valid();
-	cr_expect_eq(kvmm_owner_release(pool, 1), 1);
+	cr_expect_eq(kvmm_lease_release(pool, 1, NULL), 1);
 }
 
 /* ---- time ---- */
@@ -895,14 +942,14 @@ static void expect_sane_ages(void)
 {
 	struct kvmm_block_info info;
 	struct kvmm_pressure pressure;
-	struct kvmm_owned row;
+	struct kvmm_lease_info row;
 	u64 cursor = 0, most = fake.now_ns + 1000 * HOUR_NS;
 
 	for (u32 block = 0; block < 12; block++) {
 		cr_assert_eq(kvmm_block_get_info(pool, block, &info), 0);
 		cr_assert_leq(info.last_access_ns, most, "block %u", block);
 	}
-	while (!kvmm_owned_next(pool, &cursor, &row))
+	while (!next_leased(pool, NULL, &cursor, &row))
 		cr_assert_leq(row.age_ns, most);
 	cr_assert_eq(kvmm_pool_get_pressure(pool, &pressure), 0);
 	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
@@ -929,7 +976,7 @@ Test(owner, a_clock_that_jumps_makes_no_wait_endless_and_no_age_absurd)
 		take_or_wait(&range[any_of(&dice, ARRAY_SIZE(range))]);
 		if (pool_nr_free(pool))
 			cache_keys(pool, 1 + any_of(&dice, 20), 1);
-		cr_assert_geq(kvmm_hold_expire(pool, 0), 0);
+		cr_assert_geq(kvmm_lease_expire(pool, 0, NULL), 0);
 		cr_assert_geq(kvmm_background_tick(pool), 0);
 		nr_read += kvmm_events_read(events, event, ARRAY_SIZE(event), &nr_lost);
 		if (step % 16 == 0)

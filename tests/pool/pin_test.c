@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pins by type, and what is said of blocks that do not move. */
+#include "move/move.h"
 #include "move/stay.h"
 #include "tests/pool/util.h"
+#include "tests/support/lease.h"
 
 static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)
 {
@@ -11,37 +13,34 @@ static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)
 	return stat;
 }
 
+/* As if something were to be moved now. */
 static struct kvmm_stay stay_of(struct kvmm_pool *pool, u32 mode)
 {
+	struct picture look = { .pool = pool, .mode = mode };
 	struct kvmm_stay stay;
 	u32 sum = 0;
 
-	cr_assert_eq(kv_stay_now(pool, mode, &stay), 0);
+	pool_snapshot(&look, NULL, 0);
+	stay = look.stay;
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		sum += stay.blocks[i];
 	cr_expect_eq(sum, stay.staying);
 	return stay;
 }
 
+static kvmm_ref_t ref[300];
+
 /* @nr active blocks from key 0 on. */
-static struct kvmm_pool *cached(u32 nr, kvmm_ref_t *ref)
+static struct kvmm_pool *cached(u32 nr)
 {
 	struct kvmm_pool *pool = make_cache(nr, "lru");
-	kvmm_mut_t mut[300];
-	kvmm_key_t key[300];
 
-	for (u32 i = 0; i < nr; i++)
-		key[i] = key_of(i);
-	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
-	cr_assert_eq(kvmm_register(pool, mut, key, nr, ref), 0);
+	register_keys(pool, 0, nr, ref);
 	return pool;
 }
 
-Test(pin, a_pin_is_undone_by_its_type_only)
+POOL_TEST(pin, a_pin_is_undone_by_its_type_only, cached(4))
 {
-	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
-
 	cr_expect_eq(kvmm_pin_many(pool, ref, 4), 0);
 	cr_expect_eq(kvmm_pin_many_as(pool, ref, 2, KVMM_PIN_RDMA), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
@@ -62,11 +61,8 @@ Test(pin, a_pin_is_undone_by_its_type_only)
 }
 
 /* Two batches: the first one to go is good. */
-Test(pin, a_long_call_that_is_refused_puts_all_types_back)
+POOL_TEST(pin, a_long_call_that_is_refused_puts_all_types_back, cached(300))
 {
-	kvmm_ref_t ref[300];
-	struct kvmm_pool *pool __cleanup(end_pool) = cached(300, ref);
-
 	cr_expect_eq(kvmm_pin_many_as(pool, ref + 1, 299, KVMM_PIN_IPC), 0);
 	cr_expect_eq(kvmm_pin_many(pool, ref, 1), 0);
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 300, KVMM_PIN_IPC), -EINVAL);
@@ -77,11 +73,8 @@ Test(pin, a_long_call_that_is_refused_puts_all_types_back)
 	cr_expect_eq(kvmm_unpin_many(pool, ref, 1), 0);
 }
 
-Test(pin, the_next_block_of_an_entry_has_no_types)
+POOL_TEST(pin, the_next_block_of_an_entry_has_no_types, cached(4))
 {
-	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
-
 	cr_expect_eq(kvmm_pin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
 	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
@@ -122,31 +115,29 @@ POOL_TEST(pin, ranges_have_so_many_pins_of_a_type, make_pool(8))
 }
 
 /* Its owner's pin is not to be had by who unpins as somebody else. */
-Test(pin, a_hold_pins_by_its_reason)
+POOL_TEST(pin, a_hold_pins_by_its_reason, cached(4))
 {
-	kvmm_ref_t ref[4];
-	struct kvmm_pool *pool __cleanup(end_pool) = cached(4, ref);
 	kvmm_key_t key = key_of(0);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix,
-				       .reason = KVMM_HOLD_RDMA, .flags = KVMM_HOLD_PIN };
+	struct kvmm_lease_attr attr = { .size = sizeof(attr), .prefix = &prefix,
+				       .reason = KVMM_LEASE_RDMA, .flags = KVMM_LEASE_PIN };
 	kvmm_range_t range;
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
-	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_assert_eq(kvmm_lease_take(pool, &attr, &hold), 1);
 	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 1);
 	cr_expect_eq(kvmm_unpin(pool, ref[0]), -EINVAL);
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
 
 	range = take(pool, 2, 0);
 	attr.prefix = NULL;
-	attr.reason = KVMM_HOLD_GDS;
-	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	attr.reason = KVMM_LEASE_GDS;
+	cr_assert_eq(lease_range(pool, &attr, range, &hold), 0);
 	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 1);
 	cr_expect_eq(kvmm_range_unpin(pool, range), -EINVAL);
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(drop_lease(pool, hold), 0);
 	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 0);
 }
 
@@ -154,20 +145,19 @@ Test(pin, a_hold_pins_by_its_reason)
 
 POOL_TEST(stay, each_block_that_does_not_move_has_a_reason, make_cache(24, "lru"))
 {
-	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
-	struct kvmm_prefix prefix = { .keys = key + 2, .nr = 1 };
+	kvmm_key_t key = key_of(2);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
 	kvmm_range_t range[3] = { take(pool, 3, 0), take(pool, 2, KVMM_ALLOC_PINNED),
 				  take(pool, 4, KVMM_ALLOC_GROWS) };
 	kvmm_staged_t staged;
-	kvmm_ref_t ref[2];
-	kvmm_mut_t mut[4];
+	kvmm_mut_t mut[2];
 	struct kvmm_stay stay;
 
 	cr_assert_eq(kvmm_range_seal(pool, range[2], 1), 0);
 	cr_assert_eq(kvmm_range_pin_as(pool, range[0], KVMM_PIN_IPC), 0);
-	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
-	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
-	cr_assert_eq(kvmm_stage(pool, &prefix, mut + 2, &staged), 0);
+	register_keys(pool, 0, 2, ref);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_assert_eq(kvmm_stage(pool, &prefix, mut, &staged), 0);
 	cr_assert_eq(kvmm_pin(pool, ref[0]), 0);
 
 	stay = stay_of(pool, KVMM_MOVE_BESIDE);
@@ -181,12 +171,8 @@ POOL_TEST(stay, each_block_that_does_not_move_has_a_reason, make_cache(24, "lru"
 	stay = stay_of(pool, KVMM_MOVE_BETWEEN);
 	cr_expect_eq(stay.movable, 1 + 4 + 2);
 	cr_expect_eq(stay.staying, 3 + 2 + 1);
-	stay = stay_of(pool, KVMM_NR_MOVE_MODES);
+	stay = stay_of(pool, MOVE_STOPPED);
 	cr_expect_eq(stay.blocks[KVMM_STAY_HELD], 1);
-	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
-	stay = stay_of(pool, KVMM_MOVE_BESIDE);
-	cr_expect_eq(stay.blocks[KVMM_STAY_QUIESCENT], 13);
-	cr_expect_eq(kv_stay_now(pool, KVMM_NR_MOVE_MODES + 1, &stay), -EINVAL);
 }
 
 POOL_TEST(stay, compaction_reports_what_it_met, make_pool(16))
@@ -199,30 +185,26 @@ POOL_TEST(stay, compaction_reports_what_it_met, make_pool(16))
 	cr_assert_eq(kvmm_range_pin_as(pool, range[1], KVMM_PIN_GRAPH), 0);
 	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
 	cr_expect_eq(last.staying, 0);
+	goal.largest_before = 99;
 	cr_expect_eq(kvmm_compact_start(pool, &goal, KVMM_MOVE_BESIDE), -ENOSPC);
-	cr_expect_eq(stay.blocks[KVMM_STAY_PIN_GRAPH], 2);
-	cr_expect_eq(stay.blocks[KVMM_STAY_UNSEALED], 6);
+	cr_expect_eq(goal.largest_before, 99, "an error leaves it as it was");
+	goal.size--;
+	cr_expect_eq(kvmm_compact_start(pool, &goal, KVMM_MOVE_BESIDE), -EINVAL);
+	goal.size++;
+	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
+	cr_expect_eq(last.blocks[KVMM_STAY_PIN_GRAPH], 2);
+	cr_expect_eq(last.blocks[KVMM_STAY_UNSEALED], 6);
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_eq(stay.movable, 6);
 	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
 	cr_expect_eq(memcmp(&stay, &last, sizeof(stay)), 0);
 }
 
-Test(stay, text_has_a_line_for_each_reason_met)
+Test(stay, reasons_have_names)
 {
-	struct kvmm_stay stay = { .movable = 7, .staying = 5,
-				  .blocks = { [KVMM_STAY_PIN_RDMA] = 2, [KVMM_STAY_RECENT] = 3 } };
-	char buf[64];
-
-	cr_expect_eq(kvmm_stay_text(&stay, buf, sizeof(buf)), 30);
-	cr_expect_str_eq(buf, "movable 7\npin_rdma 2\nrecent 3\n");
-	cr_expect_eq(kvmm_stay_text(&stay, buf, 12), 30, "the whole text");
-	cr_expect_str_eq(buf, "movable 7\np");
-	cr_expect_eq(kvmm_stay_text(&stay, NULL, 0), 30);
-	cr_expect_eq(kvmm_stay_text(&stay, NULL, 1), -EINVAL);
-	cr_expect_str_eq(kv_stay_name(KVMM_NR_STAY_REASONS), "?");
-	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
-		cr_expect_str_neq(kv_stay_name(i), "?");
+	cr_expect_str_eq(kvmm_stay_reason_name(KVMM_STAY_PIN_RDMA), "pin_rdma");
+	cr_expect_str_eq(kvmm_stay_reason_name(KVMM_STAY_RECENT), "recent");
+	cr_expect_str_eq(kvmm_stay_reason_name(KVMM_NR_STAY_REASONS), "?");
 }
 
 /* ---- packing ---- */

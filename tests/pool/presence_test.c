@@ -3,11 +3,11 @@
  * Two pools that are tiers of one registry of prefixes: what it says of them is what they have,
  * whichever way a block came or went, and its hooks are called with no lock held.
  */
-#include <kv/rcu.h>
 #include <kv/registry_radix.h>
 
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
+#include "tests/support/registry_tree.h"
 
 #define NR	8u
 #define TIER0	0u
@@ -59,8 +59,9 @@ static void set_up(void)
 	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = 1024, .nr_tiers = 2 };
 	struct kvmm_delegate delegate = { .on_present = on_present, .on_absent = on_absent };
 
+	fault_begin();
 	cr_assert_eq(kvmm_registry_create(&attr, &reg), 0);
-	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &delegate), 0);
 	pool[0] = make_tier(TIER0, NR);
 	pool[1] = make_tier(TIER1, NR);
 	events[0] = '\0';
@@ -75,6 +76,7 @@ static void tear_down(void)
 		pool[i] = NULL;
 	}
 	kvmm_registry_destroy(reg);
+	fault_end();
 }
 
 TestSuite(presence, .init = set_up, .fini = tear_down);
@@ -104,7 +106,7 @@ static const char *tiers_of(u32 nr)
 	return text;
 }
 
-static void register_keys(struct kvmm_pool *in, u32 first, u32 nr, kvmm_ref_t *ref)
+static void register_from(struct kvmm_pool *in, u32 first, u32 nr, kvmm_ref_t *ref)
 {
 	kvmm_key_t key[NR], parent = key_of(first - 1);
 	struct kvmm_prefix prefix = { .keys = key, .nr = nr, .position = first,
@@ -121,8 +123,8 @@ Test(presence, says_which_tier_has_what)
 {
 	kvmm_ref_t ref[NR], other[NR];
 
-	register_keys(pool[0], 0, 3, ref);
-	register_keys(pool[1], 2, 2, other);
+	register_from(pool[0], 0, 3, ref);
+	register_from(pool[1], 2, 2, other);
 	cr_expect_str_eq(tiers_of(5), "1132.");
 	expect_events("+0:0 +0:1 +0:2 +1:2 +1:3 ");
 	cr_expect_eq(kvmm_put_many(pool[0], ref, 3), 0);
@@ -138,10 +140,10 @@ Test(presence, knows_the_parents_across_batches)
 	kvmm_node_t node, lineage[8];
 	kvmm_ref_t ref[NR];
 
-	register_keys(pool[0], 0, 2, ref);
-	register_keys(pool[0], 2, 2, ref + 2);
-	cr_assert_eq(kvmm_registry_find(reg, &last, &node), 1);
-	cr_expect_eq(kvmm_node_lineage(reg, node, lineage, 8), 4);
+	register_from(pool[0], 0, 2, ref);
+	register_from(pool[0], 2, 2, ref + 2);
+	cr_assert_eq(kvmm_registry_find(reg, &last, &node, NULL), 1);
+	cr_expect_eq(lineage_of(reg, node, lineage, 8), 4);
 	cr_expect_eq(kvmm_put_many(pool[0], ref, 4), 0);
 }
 
@@ -150,7 +152,7 @@ Test(presence, ends_with_eviction_by_an_allocation)
 	kvmm_ref_t ref[NR];
 	kvmm_mut_t mut[NR];
 
-	register_keys(pool[0], 0, 6, ref);
+	register_from(pool[0], 0, 6, ref);
 	cr_expect_eq(kvmm_put_many(pool[0], ref, 6), 0);
 	events[0] = '\0';
 	cr_assert_eq(kvmm_alloc(pool[0], 4, mut), 0);
@@ -165,7 +167,7 @@ Test(presence, ends_with_every_way_to_forget)
 	kvmm_ref_t ref[NR];
 	kvmm_range_t range;
 
-	register_keys(pool[0], 0, 8, ref);
+	register_from(pool[0], 0, 8, ref);
 	cr_expect_eq(kvmm_blocks_of_refs(pool[0], ref, 2, blocks), 0);
 	cr_expect_eq(kvmm_set_reset(pool[0], &ref[7], 1, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool[0], ref + 1, 7), 0);
@@ -179,7 +181,7 @@ Test(presence, ends_with_every_way_to_forget)
 	cr_expect_eq(kvmm_range_free(pool[0], range), 0);
 	cr_expect_eq(kvmm_reset_inactive(pool[0]), 3);
 	cr_expect_str_eq(tiers_of(8), "........");
-	register_keys(pool[0], 0, 2, ref);
+	register_from(pool[0], 0, 2, ref);
 	cr_expect_eq(kvmm_put_many(pool[0], ref, 2), 0);
 	cr_expect_eq(kvmm_reset_cache(pool[0]), 2);
 	cr_expect_str_eq(tiers_of(8), "........");
@@ -189,8 +191,8 @@ Test(presence, a_duplicate_counts_until_it_is_gone)
 {
 	kvmm_ref_t ref[2];
 
-	register_keys(pool[0], 0, 1, &ref[0]);
-	register_keys(pool[0], 0, 1, &ref[1]);
+	register_from(pool[0], 0, 1, &ref[0]);
+	register_from(pool[0], 0, 1, &ref[1]);
 	expect_events("+0:0 ");
 	cr_expect_eq(kvmm_set_reset(pool[0], ref, 1, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool[0], &ref[0], 1), 0);
@@ -210,7 +212,7 @@ Test(presence, a_newcomer_that_is_rejected_never_was)
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut;
 
-	register_keys(pool[0], 0, 1, &ref[0]);
+	register_from(pool[0], 0, 1, &ref[0]);
 	cr_assert_eq(kvmm_alloc(pool[0], 1, &mut), 0);
 	cr_assert_eq(kvmm_stage(pool[0], &prefix, &mut, &staged), 0);
 	publish.staged = &staged;
@@ -227,10 +229,11 @@ Test(presence, matches_are_touches)
 {
 	kvmm_key_t key[3] = { key_of(0), key_of(9), key_of(1) };
 	struct kvmm_prefix scan = { .keys = key, .nr = 3 };
+	struct kvmm_delegate touches = { .on_touch = on_touch, .ctx = &reg };
 	kvmm_ref_t ref[NR], hit[3];
 
-	cr_assert_geq(kvmm_registry_on_touch(reg, on_touch, NULL), 0);
-	register_keys(pool[0], 0, 2, ref);
+	cr_assert_eq(kvmm_registry_delegate(reg, &touches), 0);
+	register_from(pool[0], 0, 2, ref);
 	events[0] = '\0';
 	cr_expect_eq(kvmm_prefix_match(pool[0], &scan, hit), 1);
 	expect_events("t0:0 ");
@@ -249,7 +252,7 @@ Test(presence, a_pool_that_ends_takes_its_blocks_along)
 	struct kvmm_pool *last;
 	kvmm_ref_t ref[NR];
 
-	register_keys(pool[1], 0, 4, ref);
+	register_from(pool[1], 0, 4, ref);
 	cr_expect_eq(kvmm_put_many(pool[1], ref, 2), 0);
 	cr_expect_str_eq(tiers_of(4), "2222");
 	last = pool[1];
@@ -276,26 +279,8 @@ Test(presence, a_tier_that_the_registry_does_not_have_is_refused)
 
 /* ---- memory that runs out ---- */
 
-static struct fake_env fake;
-
-static void set_up_fake(void)
-{
-	fake_env_install(&fake);
-	set_up();
-}
-
-static void tear_down_fake(void)
-{
-	tear_down();
-	kv_rcu_barrier();
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(presence_fault, .init = set_up_fake, .fini = tear_down_fake);
-
 /* More names than the registry has memory for, and none to be had. */
-Test(presence_fault, without_memory_nothing_is_published)
+Test(presence, without_memory_nothing_is_published)
 {
 	struct kvmm_pool *large = make_tier(TIER0, 4096);
 	kvmm_key_t key[2048];

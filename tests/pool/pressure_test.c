@@ -5,9 +5,10 @@
  */
 #include <math.h>
 
-#include "pool/pressure.h"
+#include <kv/pressure.h>
 #include "tests/pool/door_util.h"
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define SECOND	1000000000ull
 #define PERIOD	(2 * SECOND)
@@ -80,11 +81,7 @@ static void expect_same(struct pressure *p, const struct model *m)
 
 static u64 seed = 7;
 
-static u32 any(u32 below)
-{
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (seed >> 33) % below;
-}
+#define any(below)	lcg_of(&seed, below)
 
 static void step(struct pressure *p, struct model *m, bool look)
 {

@@ -6,6 +6,7 @@
  */
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
+#include "tests/support/random.h"
 
 TestSuite(queue_model, .init = door_set_up, .fini = door_tear_down);
 
@@ -48,11 +49,7 @@ static struct {
 
 static u64 seed;
 
-static u32 any(u32 below)
-{
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (seed >> 33) % below;
-}
+#define any(below)	lcg_of(&seed, below)
 
 /* ---- the model ---- */
 
@@ -212,7 +209,7 @@ static void step_withdraw(void)
 
 	if (!w->used)
 		return;
-	cr_assert_eq(kvmm_alloc_withdraw(m.pool, w->ticket), 0);
+	cr_assert_eq(kv_alloc_withdraw(m.pool, w->ticket), 0);
 	w->used = false;
 }
 

@@ -4,7 +4,7 @@
  */
 #include <sys/mman.h>
 
-#include "pool/queue.h"
+#include "pool/internal.h"
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
 #include "tests/support/between.h"
@@ -41,17 +41,8 @@ static struct kvmm_pool *make_full(u32 nr)
 	return pool;
 }
 
-static void end_full(struct kvmm_pool *pool, const kvmm_mut_t *mut, u32 nr)
+POOL_TEST(queue, a_request_waits_until_enough_is_freed, make_full(8))
 {
-	if (nr)
-		cr_expect_eq(kvmm_free(pool, mut, nr), 0);
-	cr_expect(others_are_done());
-	end_pool(pool);
-}
-
-Test(queue, a_request_waits_until_enough_is_freed)
-{
-	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = {
 		{ 5 * US, free_one, &held[0] }, { 9 * US, free_one, &held[1] },
 		{ 12 * US, free_one, &held[2] },
@@ -70,12 +61,11 @@ Test(queue, a_request_waits_until_enough_is_freed)
 	cr_expect_eq(stat_of(pool).fail_nospc, 0);
 	/* Two of three did not suffice, and woke nobody. */
 	cr_expect_eq(fake.nr_wakes, 1);
-	end_full(pool, mut, 3);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
 }
 
-Test(queue, at_the_deadline_nothing_was_taken)
+POOL_TEST(queue, at_the_deadline_nothing_was_taken, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = { { 5 * US, free_one, &held[0] } };
 	kvmm_mut_t mut[2];
 
@@ -88,24 +78,22 @@ Test(queue, at_the_deadline_nothing_was_taken)
 	cr_expect_eq(pool->guard, 0);
 	cr_expect_eq(ask_for(pool, 1, 0, 1, mut), 0, "a deadline in the past is no obstacle");
 	cr_expect_eq(ask_for(pool, 1, 0, 1, mut + 1), -ETIMEDOUT);
-	end_full(pool, mut, 1);
+	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
 }
 
 Test(queue, who_can_never_fit_does_not_wait)
 {
 	struct kvmm_alloc_attr door = { .size = sizeof(door), .marks = { 1, 2, 2 } };
-	struct kvmm_pool *pool = make_door(8, &door);
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(8, &door);
 	kvmm_mut_t mut[8];
 
 	cr_expect_eq(ask_for(pool, 7, KVMM_ALLOC_RELATIVE, 10 * US, mut), -ENOSPC);
 	cr_expect_eq(fake.now_ns, 1 * US);
-	end_full(pool, mut, 0);
 }
 
 /* No lock of the pool is taken to put a reference, and yet the sleeper hears of it. */
-Test(queue, a_block_that_can_be_evicted_will_do)
+POOL_TEST(queue, a_block_that_can_be_evicted_will_do, make_door(4, NULL))
 {
-	struct kvmm_pool *pool = make_door(4, NULL);
 	kvmm_mut_t mut[1];
 	kvmm_ref_t ref[4];
 	const struct deed deeds[] = { { 7 * US, put_one, &ref[2] } };
@@ -117,12 +105,11 @@ Test(queue, a_block_that_can_be_evicted_will_do)
 	cr_expect_eq(stat_of(pool).evictions, 1);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 	cr_expect_eq(kvmm_put_many(pool, ref + 3, 1), 0);
-	end_full(pool, mut, 1);
+	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
 }
 
-Test(queue, a_range_waits_as_well)
+POOL_TEST(queue, a_range_waits_as_well, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = {
 		{ 5 * US, free_one, &held[3] }, { 6 * US, free_one, &held[6] },
 	};
@@ -133,12 +120,10 @@ Test(queue, a_range_waits_as_well)
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
 	cr_expect_eq(fake.now_ns, 6 * US);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
-	end_full(pool, NULL, 0);
 }
 
-Test(queue, cancelled_requests_have_taken_nothing)
+POOL_TEST(queue, cancelled_requests_have_taken_nothing, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = { { 5 * US, cancel, (void *)77 } };
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .seq = 77,
 				      .deadline_ns = 20 * US };
@@ -150,7 +135,6 @@ Test(queue, cancelled_requests_have_taken_nothing)
 	cr_expect_eq(door_stat(pool).nr_cancelled, 1);
 	cr_expect_eq(kvmm_alloc_cancel(pool, 77), 0);
 	cr_expect_eq(kvmm_alloc_cancel(pool, 0), -EINVAL);
-	end_full(pool, NULL, 0);
 }
 
 /* ---- tickets, which stand in the queue without a thread ---- */
@@ -164,9 +148,8 @@ static int submit(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kv
 	return kvmm_alloc_submit(pool, &ctl, blocks, ticket);
 }
 
-Test(queue, a_ticket_is_served_when_it_is_polled)
+POOL_TEST(queue, a_ticket_is_served_when_it_is_polled, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[2];
 
@@ -178,15 +161,14 @@ Test(queue, a_ticket_is_served_when_it_is_polled)
 	cr_expect_eq(kvmm_free(pool, held + 1, 1), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -ESTALE);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket), -ESTALE);
+	cr_expect_eq(kv_alloc_withdraw(pool, ticket), -ESTALE);
 	cr_expect_str_eq(picture(pool), "PPPPPPPP");
-	end_full(pool, mut, 2);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 }
 
 /* A small one that would fit does not overtake, nor does one that does not wait. */
-Test(queue, a_large_request_at_the_head_gets_its_turn)
+POOL_TEST(queue, a_large_request_at_the_head_gets_its_turn, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t large, small;
 	kvmm_mut_t mut[4], one[1], now[1];
 	kvmm_range_t range;
@@ -204,14 +186,13 @@ Test(queue, a_large_request_at_the_head_gets_its_turn)
 	cr_expect_eq(kvmm_alloc_poll(pool, large), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, small), 0);
 	cr_expect_eq(kvmm_free(pool, one, 1), 0);
-	end_full(pool, mut, 4);
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
 }
 
-Test(queue, higher_priority_comes_first_and_equals_in_order)
+POOL_TEST(queue, higher_priority_comes_first_and_equals_in_order, make_full(8))
 {
 	static const u32 flags[5] = { 0, KVMM_ALLOC_HIGH, 0, KVMM_ALLOC_URGENT, KVMM_ALLOC_HIGH };
 	static const u32 order[5] = { 3, 1, 4, 0, 2 };
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t ticket[5];
 	kvmm_mut_t mut[5];
 
@@ -223,13 +204,12 @@ Test(queue, higher_priority_comes_first_and_equals_in_order)
 			cr_expect_eq(kvmm_alloc_poll(pool, ticket[order[j]]), -EINPROGRESS);
 		cr_expect_eq(kvmm_alloc_poll(pool, ticket[order[i]]), 0);
 	}
-	end_full(pool, mut, 5);
+	cr_expect_eq(kvmm_free(pool, mut, 5), 0);
 }
 
 /* Nobody polls it, but its deadline is seen by those who are behind. */
-Test(queue, a_deadline_that_has_passed_holds_up_nobody)
+POOL_TEST(queue, a_deadline_that_has_passed_holds_up_nobody, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[8], one[1];
 
@@ -239,12 +219,11 @@ Test(queue, a_deadline_that_has_passed_holds_up_nobody)
 	fake.now_ns = 20 * US;
 	cr_expect_eq(kvmm_alloc(pool, 1, one), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -ETIMEDOUT);
-	end_full(pool, one, 1);
+	cr_expect_eq(kvmm_free(pool, one, 1), 0);
 }
 
-Test(queue, who_withdraws_makes_place_for_the_next)
+POOL_TEST(queue, who_withdraws_makes_place_for_the_next, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t first, second;
 	kvmm_mut_t mut[8], one[1];
 
@@ -252,18 +231,17 @@ Test(queue, who_withdraws_makes_place_for_the_next)
 	cr_expect_eq(submit(pool, 1, 0, 90 * US, one, &second), -EINPROGRESS);
 	cr_expect_eq(kvmm_free(pool, held, 1), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, second), -EINPROGRESS);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, first), 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, first), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, second), 0);
 	cr_expect_eq(submit(pool, 8, 0, 90 * US, mut, &first), -EINPROGRESS);
 	cr_expect_eq(kvmm_alloc_cancel(pool, 5), 1);
 	cr_expect_eq(kvmm_alloc_poll(pool, first), -ECANCELED);
-	end_full(pool, one, 1);
+	cr_expect_eq(kvmm_free(pool, one, 1), 0);
 }
 
 /* Polled or withdrawn: its time had run out for want of blocks. */
-Test(queue, a_ticket_that_was_too_late_has_failed_however_it_ends)
+POOL_TEST(queue, a_ticket_that_was_too_late_has_failed_however_it_ends, make_full(4))
 {
-	struct kvmm_pool *pool = make_full(4);
 	kvmm_ticket_t ticket[3];
 	kvmm_mut_t mut[3];
 
@@ -273,16 +251,14 @@ Test(queue, a_ticket_that_was_too_late_has_failed_however_it_ends)
 	fake.now_ns = 25 * US;
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket[0]), -ETIMEDOUT);
 	cr_expect_eq(stat_of(pool).fail_nospc, 1);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket[1]), 0);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket[2]), 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, ticket[1]), 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, ticket[2]), 0);
 	cr_expect_eq(door_stat(pool).nr_timed_out, 2);
 	cr_expect_eq(stat_of(pool).fail_nospc, 2);
-	end_full(pool, NULL, 0);
 }
 
-Test(queue, a_promise_is_past_the_queue)
+POOL_TEST(queue, a_promise_is_past_the_queue, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2 };
 	kvmm_mut_t mut[8], one[1];
 	kvmm_ticket_t ticket;
@@ -297,13 +273,12 @@ Test(queue, a_promise_is_past_the_queue)
 	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
 	cr_expect_eq(kvmm_free(pool, one, 1), 0);
-	end_full(pool, mut, 7);
+	cr_expect_eq(kvmm_free(pool, mut, 7), 0);
 }
 
 /* Growing ranges hold what others wait for: who has blocks may finish. */
-Test(queue, growth_is_past_the_queue)
+POOL_TEST(queue, growth_is_past_the_queue, make_door(8, NULL))
 {
-	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_range_t range = take(pool, 4, 0);
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[6];
@@ -312,15 +287,17 @@ Test(queue, growth_is_past_the_queue)
 	cr_expect_eq(kvmm_range_grow(pool, range, 2), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
-	end_full(pool, mut, 6);
+	cr_expect_eq(kvmm_free(pool, mut, 6), 0);
 }
 
 /* ---- waiting against evicting ---- */
 
-Test(queue, who_finds_waiting_cheaper_waits_before_it_evicts)
+static const struct kvmm_alloc_attr cheap_wait = {
+	.size = sizeof(cheap_wait), .costs = { 100, 1000, 400 },
+};
+
+POOL_TEST(queue, who_finds_waiting_cheaper_waits_before_it_evicts, make_door(8, &cheap_wait))
 {
-	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 100, 1000, 400 } };
-	struct kvmm_pool *pool = make_door(8, &door);
 	kvmm_mut_t mut[2], hold[4];
 
 	cr_assert_eq(kvmm_alloc(pool, 4, hold), 0);
@@ -331,13 +308,11 @@ Test(queue, who_finds_waiting_cheaper_waits_before_it_evicts)
 	cr_expect_eq(stat_of(pool).evictions, 2);
 	cr_expect_geq(door_stat(pool).skipped[KVMM_STEP_EVICT], 1);
 	cr_expect_eq(kvmm_free(pool, hold, 4), 0);
-	end_full(pool, mut, 2);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 }
 
-Test(queue, what_comes_while_it_waits_spares_the_cache)
+POOL_TEST(queue, what_comes_while_it_waits_spares_the_cache, make_door(8, &cheap_wait))
 {
-	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 100, 1000, 400 } };
-	struct kvmm_pool *pool = make_door(8, &door);
 	const struct deed deeds[] = {
 		{ 1200, free_one, &held[0] }, { 1500, free_one, &held[1] },
 	};
@@ -349,7 +324,7 @@ Test(queue, what_comes_while_it_waits_spares_the_cache)
 	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_RELATIVE, 10 * US, mut), 0);
 	cr_expect_eq(fake.now_ns, 1500);
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	end_full(pool, mut, 2);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 }
 
 /* ---- the end ---- */
@@ -383,24 +358,21 @@ Test(queue, a_pool_that_is_closed_lets_waiters_go)
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EUCLEAN);
 }
 
-Test(queue, who_waits_for_a_pool_that_goes_is_told)
+POOL_TEST(queue, who_waits_for_a_pool_that_goes_is_told, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = { { 5 * US, destroy, NULL } };
 	kvmm_mut_t mut[1];
 
 	others_do(pool, deeds, 1);
 	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), -ESHUTDOWN);
 	cr_expect_eq(fake.now_ns, 5 * US);
-	end_full(pool, NULL, 0);
 }
 
 /* ---- what the head lacks ---- */
 
 /* A thread that has stopped the world frees blocks, and lets go of the lock in between. */
-Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
+POOL_TEST(queue, one_that_comes_takes_nothing_from_the_news_of_the_head, make_full(4))
 {
-	struct kvmm_pool *pool = make_full(4);
 	kvmm_ticket_t first, second;
 	kvmm_mut_t mut[2];
 
@@ -412,9 +384,8 @@ Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
 	kv_unlock(&pool->lock);
 	cr_assert_eq(submit(pool, 1, 0, 90 * US, &mut[1], &second), -EINPROGRESS);
 	cr_expect_eq(READ_ONCE(pool->door.head->word), 1);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, second), 0);
-	cr_expect_eq(kvmm_alloc_withdraw(pool, first), 0);
-	end_full(pool, NULL, 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, second), 0);
+	cr_expect_eq(kv_alloc_withdraw(pool, first), 0);
 }
 
 /*
@@ -438,7 +409,8 @@ static void expect_heard(void (*request)(struct kvmm_pool *pool))
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
 	cr_assert_eq(kvmm_free(pool, held, 1), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
-	end_full(pool, &mut, 1);
+	free_one(pool, &mut);
+	end_pool(pool);
 }
 
 static void take_at_the_top(struct kvmm_pool *pool)
@@ -454,16 +426,13 @@ static void take_in_a_gang(struct kvmm_pool *pool)
 {
 	struct kvmm_gang_want want = { .kind = KVMM_GANG_RANGE, .nr = 1, .seq = 1, .max_runs = 1,
 				       .prio = KVMM_PRIO_HIGH };
-	struct kvmm_gangs_attr set = { .size = sizeof(set), .pools = &pool, .nr_pools = 1 };
-	struct kvmm_gang_attr attr = { .size = sizeof(attr), .wants = &want, .nr = 1 };
-	struct kvmm_gangs *gangs;
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .pools = &pool, .nr_pools = 1,
+				       .wants = &want, .nr = 1 };
+	struct kvmm_gang *gang;
 	kvmm_range_t range;
-	kvmm_gang_t gang;
 
-	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
-	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang, NULL), 0);
-	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, &range), 0);
-	kvmm_gangs_destroy(gangs);
+	cr_assert_eq(kvmm_gang_reserve(&attr, &gang, NULL), 0);
+	cr_assert_eq(kvmm_gang_commit(gang, NULL, &range), 0);
 }
 
 TEST_CALL(queue, and_of_what_a_gang_has_evicted, expect_heard(take_in_a_gang))
@@ -485,7 +454,7 @@ static bool stop_world(void *arg)
 	kv_lock(&pool->lock);
 	pool_stop(pool);
 	kv_lock(&pool->lock);
-	cr_assert_eq(kvmm_zone_alloc_many(pool->zone, 1, &borrowed), 0);
+	cr_assert_eq(kv_zone_alloc_many(pool->zone, 1, &borrowed), 0);
 	kv_unlock(&pool->lock);
 	return true;
 }
@@ -493,15 +462,14 @@ static bool stop_world(void *arg)
 static void resume_world(struct kvmm_pool *pool, void *none)
 {
 	kv_lock(&pool->lock);
-	cr_assert_eq(kvmm_zone_free(pool->zone, borrowed, 1), 0);
+	cr_assert_eq(kv_zone_free(pool->zone, borrowed, 1), 0);
 	pool_resume(pool);
 	pool_leave(pool);
 	kv_unlock(&pool->compact_lock);
 }
 
-Test(queue, the_head_counts_what_it_lacks_when_the_world_goes_on)
+POOL_TEST(queue, the_head_counts_what_it_lacks_when_the_world_goes_on, make_full(4))
 {
-	struct kvmm_pool *pool = make_full(4);
 	const struct deed deeds[] = {
 		{ 10 * US, resume_world, NULL }, { 20 * US, free_one, &held[1] },
 	};
@@ -515,7 +483,6 @@ Test(queue, the_head_counts_what_it_lacks_when_the_world_goes_on)
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &want, &range), 0);
 	cr_expect(between_is_done());
 	cr_expect_eq(fake.now_ns, 20 * US);
-	end_full(pool, NULL, 0);
 }
 #endif
 
@@ -580,22 +547,22 @@ static void expect_submitter_looks_away(int (*end)(struct kvmm_pool *pool, kvmm_
 	cr_expect_eq(submit(s.pool, 1, 0, 90 * US, &mut, &s.ticket), -EINPROGRESS);
 	cr_expect(between_is_done() && ticket_memory.is_gone);
 	cr_expect_eq(kvmm_alloc_poll(s.pool, s.ticket), -ESTALE);
-	end_full(s.pool, &mut, end == kvmm_alloc_poll);
+	if (end == kvmm_alloc_poll)
+		free_one(s.pool, &mut);
+	end_pool(s.pool);
 }
 
 TEST_CALL(queue, a_ticket_may_be_served_before_its_submitter_returns,
 	  expect_submitter_looks_away(kvmm_alloc_poll))
 TEST_CALL(queue, a_ticket_may_be_withdrawn_before_its_submitter_returns,
-	  expect_submitter_looks_away(kvmm_alloc_withdraw))
+	  expect_submitter_looks_away(kv_alloc_withdraw))
 
-Test(queue, tickets_go_with_their_pool)
+POOL_TEST(queue, tickets_go_with_their_pool, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[1];
 
 	cr_expect_eq(submit(pool, 1, 0, 90 * US, mut, &ticket), -EINPROGRESS);
-	end_full(pool, NULL, 0);
 }
 
 /* ---- what validation sees ---- */
@@ -609,9 +576,8 @@ Test(queue, tickets_go_with_their_pool)
 		undo;						\
 	} while (0)
 
-Test(queue, whatever_contradicts_itself_is_found)
+POOL_TEST(queue, whatever_contradicts_itself_is_found, make_full(8))
 {
-	struct kvmm_pool *pool = make_full(8);
 	struct door *door = &pool->door;
 	kvmm_ticket_t ticket[2];
 	kvmm_mut_t mut[2];
@@ -628,5 +594,4 @@ Test(queue, whatever_contradicts_itself_is_found)
 	expect_seen(pool, door->marks.high = 9, door->marks.high = 0);
 	expect_seen(pool, door->costs.copy_block_ns = 0, door->costs.copy_block_ns = 1);
 	expect_seen(pool, door->nr_promised = 1, door->nr_promised = 0);
-	end_full(pool, NULL, 0);
 }

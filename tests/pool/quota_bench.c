@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include <kv/env.h>
 #include <kvmm/kvmm.h>
 
 #define BATCH		64u
@@ -30,14 +30,6 @@ struct load {
 
 static struct kvmm_pool *pool;
 static uint32_t next_key;
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 static void must(int err, const char *what)
 {
@@ -68,10 +60,10 @@ static void publish(const kvmm_mut_t *mut, uint32_t tenant)
 static double fill(uint32_t tenant)
 {
 	kvmm_mut_t mut[BATCH];
-	double begin = now_ns();
+	double begin = kv_clock_ns();
 
 	must(kvmm_alloc_for(pool, BATCH, tenant, mut), "alloc");
-	begin = now_ns() - begin;
+	begin = kv_clock_ns() - begin;
 	publish(mut, tenant);
 	return begin;
 }

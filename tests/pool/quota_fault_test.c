@@ -84,7 +84,7 @@ Test(quota_fault, allocations_below_limits_want_no_memory)
 	fake_env_fail(&fake, 1, false);
 	cache(pool, "abcdABC");
 	limit(pool, 1, 1, 1, 1, 1);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 2, 1), 1);
+	cr_expect_eq(squeeze(pool, 2, 1), 1);
 	cr_expect_not(fake_env_failed(&fake));
 	fake_env_fail(&fake, 0, false);
 	cr_expect_str_eq(cached(pool), "Cd");
@@ -134,8 +134,8 @@ Test(quota_fault, flipped_bits_of_accounts_are_noticed)
 	flip(account->nr_hits);
 	flip(quotas->limits);
 	flip(quotas->nr);
-	flip(quotas->who);
-	flip(quotas->mode);
+	flip(pool->order.asking);
+	flip(pool->order.mode);
 	for (u32 i = 0; i < 16; i++)
 		flip(quotas->of[i]);
 	for (u32 i = 0; i < quotas->nr; i++)

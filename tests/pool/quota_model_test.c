@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random operations of several tenants, with and without classes, against a model that shares no code
- * with the pool: blocks with a tenant, a class and a time of becoming idle, and a search through all of
- * them for each victim, by the rules of Documentation/tenants.rst. What is refused, who is evicted,
- * what is charged and every event must be the same each time. KVMM_SEED and KVMM_MODEL_OPS choose
- * the run.
+ * Random operations in a pool with tenants, with classes and owners, or with both, against a model that
+ * shares no code with the pool: blocks with a tenant, a class and a time of becoming idle, and a search
+ * through all of them for each victim, by the rules of Documentation/tenants.rst and classes.rst. What
+ * is refused, which blocks are evicted, in which order, what is charged and every event must be the
+ * same each time. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include "tests/pool/quota_util.h"
 #include "tests/support/length.h"
@@ -13,7 +13,9 @@
 #define NR_BLOCKS	40u
 #define NR_KEYS		90u
 #define NR_TENANTS	4u	/* the last one has no account: it is the rest */
-#define NR_CLASSES	3u
+#define NR_CLASSES	4u
+#define NR_OWNERS	6u
+#define SHARED		99u	/* owner of a block that two have named */
 #define NR_HELD		12u	/* private batches, and ranges */
 #define NOBODY		99u
 
@@ -23,7 +25,10 @@ struct block {
 	u64 idle;		/* when it was put back */
 	u32 refs;
 	u32 cls;
+	u32 owner;
 	bool live;
+	bool set;		/* its class was: from here on only down */
+	bool reset;		/* goes with its last reference */
 };
 
 struct tenant {
@@ -39,17 +44,26 @@ struct held {
 	u32 nr;			/* 0: none */
 };
 
-static const u32 quota[NR_CLASSES] = { 0, 8, 0 };	/* 0: none */
+static const u32 quota[NR_CLASSES] = { 0, 8, 0, 16 };	/* 0: none */
+
+/* What the pool has; without limits all blocks are of one account, whatever their tenant. */
+struct kind {
+	bool has_tenants;
+	bool has_classes;
+	bool is_aggressive;
+};
 
 static struct model {
 	struct kvmm_pool *pool;
 	u64 clock;
-	bool classed;
+	struct kind kind;
 	struct block block[NR_KEYS];
 	struct tenant tenant[NR_TENANTS];
 	struct held priv[NR_HELD];
 	struct held range[NR_HELD];
 	u64 nr_evicted, nr_refused, nr_full;
+	u32 lost[NR_KEYS];	/* keys evicted by the operation under way, first to last */
+	u32 nr_lost;
 } m;
 
 static u32 id_of(u32 tenant)
@@ -88,7 +102,7 @@ static bool is_over(u32 cls)
 
 	for (u32 i = 0; i < NR_KEYS; i++)
 		nr += m.block[i].live && m.block[i].cls == cls;
-	return m.classed && quota[cls] && nr > quota[cls];
+	return m.kind.has_classes && quota[cls] && nr > quota[cls];
 }
 
 /* 0: over high, 1: as any, 2: protected by low, 3: by min, but it is for itself, 4: by min. */
@@ -143,6 +157,7 @@ static void evict(u32 i, u32 who, bool own)
 	t->usage--;
 	m.block[i] = (struct block){ 0 };
 	m.nr_evicted++;
+	m.lost[m.nr_lost++] = i;
 }
 
 static void trim(void)
@@ -231,13 +246,19 @@ static void op_fill(void)
 		return;
 	m.block[i] = (struct block){ .refs = 1, .live = true, .cls = NR_CLASSES - 1 };
 	cr_assert_eq(kvmm_prefix_register(m.pool, &prefix, &mut, &m.block[i].ref), 0);
+	trim();
 }
 
 static void put(u32 i)
 {
 	cr_assert_eq(kvmm_put_many(m.pool, &m.block[i].ref, 1), 0);
-	if (!--m.block[i].refs)
-		m.block[i].idle = ++m.clock;
+	if (--m.block[i].refs)
+		return;
+	m.block[i].idle = ++m.clock;
+	if (!m.block[i].reset)
+		return;
+	m.block[i] = (struct block){ 0 };
+	m.tenant[i % NR_TENANTS].usage--;
 }
 
 static void op_put(void)
@@ -266,40 +287,154 @@ static void op_use(void)
 	m.block[i].refs += m.block[i].live;
 }
 
+/* ---- classes ---- */
+
+static void lower(u32 i, u32 cls)
+{
+	m.block[i].set = true;
+	if (m.block[i].cls == cls)
+		return;
+	m.block[i].cls = cls;
+	if (!m.block[i].refs)
+		m.block[i].idle = ++m.clock;
+}
+
 static void op_class(void)
 {
-	u32 i = any(NR_KEYS), cls = any(NR_CLASSES);
+	struct block *block = &m.block[any(NR_KEYS)];
+	u32 cls = any(NR_CLASSES);
+	int want = block->refs ? block->set && cls > block->cls ? -EPERM : 0 : -ESTALE;
 
-	if (!m.classed || !m.block[i].refs || cls > m.block[i].cls)
+	if (!m.kind.has_classes || !block->live)
 		return;
-	cr_assert_eq(kvmm_class_set(m.pool, &m.block[i].ref, 1, cls), 0);
-	m.block[i].cls = cls;
+	cr_assert_eq(kvmm_class_set(m.pool, &block->ref, 1, cls), want);
+	if (want)
+		return;
+	lower(block - m.block, cls);
 	trim();
+}
+
+static void demote(u32 i, u32 cls, u32 *nr)
+{
+	m.block[i].set = true;
+	if (m.block[i].cls > cls) {
+		lower(i, cls);
+		++*nr;
+	}
+}
+
+static void take_at_once(u32 i)
+{
+	if (is_idle(i))
+		evict(i, NOBODY, false);
+	m.block[i].reset = m.block[i].live;
+}
+
+static void op_demote(void)
+{
+	u32 cls = any(NR_CLASSES), nr = 0, nr_demoted = 0, of[8];
+	kvmm_ref_t ref[8];
+
+	if (!m.kind.has_classes)
+		return;
+	for (u32 tries = any(8); tries--;) {
+		u32 i = any(NR_KEYS);
+
+		if (m.block[i].live) {
+			of[nr] = i;
+			ref[nr++] = m.block[i].ref;
+		}
+	}
+	for (u32 i = nr; i-- > 0;)
+		demote(of[i], cls, &nr_demoted);
+	cr_assert_eq(kvmm_demote(m.pool, ref, nr, cls), (int)nr_demoted);
+	for (u32 i = nr; i-- > 0 && m.kind.is_aggressive;)
+		take_at_once(of[i]);
+	trim();
+}
+
+static void op_own(void)
+{
+	struct block *block = &m.block[any(NR_KEYS)];
+	u32 owner = 1 + any(NR_OWNERS);
+
+	if (!m.kind.has_classes || !block->refs)
+		return;
+	cr_assert_eq(kvmm_set_owner(m.pool, &block->ref, 1, owner), 0);
+	if (block->owner != owner)
+		block->owner = block->owner ? SHARED : owner;
+}
+
+/* In which order an owner's blocks go down is not said: only how many do, and that they do. */
+static void op_demote_owner(void)
+{
+	u32 owner = 1 + any(NR_OWNERS), cls = any(NR_CLASSES), nr_demoted = 0, of = 0, nr = 0;
+
+	for (u32 i = 0; i < NR_KEYS; i++) {
+		if (!m.block[i].live || m.block[i].owner != owner)
+			continue;
+		of = i;
+		nr++;
+	}
+	if (nr != 1)
+		return;
+	demote(of, cls, &nr_demoted);
+	cr_assert_eq(kvmm_demote_owner(m.pool, owner, cls), (int)nr_demoted);
+	if (m.kind.is_aggressive)
+		take_at_once(of);
+	trim();
+}
+
+/* ---- blocks and ranges ---- */
+
+/* Those of the model are those of the pool, and went in that order. */
+static int acquire(struct kvmm_acquire_args *req, u32 tenant, u32 nr, u32 hit)
+{
+	static kvmm_key_t lost[NR_BLOCKS];
+	int want = model_take(tenant, nr, hit);
+
+	req->evicted = lost;
+	req->nr_blocks = nr + (hit < NR_KEYS);
+	req->domain = domain_of(10 + tenant);
+	cr_assert_eq(kvmm_acquire(m.pool, req), want);
+	if (want)
+		return want;
+	cr_assert_eq(req->nr_fresh, nr);
+	cr_assert_eq(req->nr_evicted + req->nr_untold, m.nr_lost);
+	for (u32 i = 0; i < req->nr_evicted; i++)
+		cr_assert_eq(number_of(&lost[i]), m.lost[i]);
+	return 0;
 }
 
 /* A hit, perhaps, and some private blocks behind it. */
 static void op_acquire(void)
 {
-	u32 i = any(NR_KEYS), nr = any(4);
+	u32 i = any(NR_KEYS), nr = any(4), tenant = i % NR_TENANTS;
 	struct held *held = &m.priv[any(NR_HELD)];
-	kvmm_key_t key;
-	struct kvmm_prefix prefix = prefix_of(&key, i);
+	kvmm_key_t key = key_of(i);
 	kvmm_ref_t ref;
 	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .hits = &ref,
-					 .nr_blocks = nr + m.block[i].live, .fresh = held->mut,
-					 .domain = prefix.domain };
-	int want;
+					 .fresh = held->mut };
 
-	if (held->nr)
+	if (held->nr || acquire(&req, tenant, nr, m.block[i].live ? i : NR_KEYS))
 		return;
-	want = model_take(i % NR_TENANTS, nr, m.block[i].live ? i : NR_KEYS);
-	cr_assert_eq(kvmm_acquire(m.pool, &req), want);
-	if (want)
-		return;
-	cr_assert_eq(req.nr_fresh, nr);
 	m.block[i].refs += m.block[i].live;
 	held->nr = nr;
-	held->tenant = i % NR_TENANTS;
+	held->tenant = tenant;
+}
+
+/* First more than there is, so that all have to be put back; then much of it. */
+static void op_fill_up(void)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	struct kvmm_acquire_args req = { .fresh = mut };
+	u32 tenant = any(NR_TENANTS), nr_avail = nr_available(tenant, 0);
+
+	cr_assert(acquire(&req, tenant, nr_avail + 1, NR_KEYS));
+	if (acquire(&req, tenant, nr_avail - any(nr_avail / 2 + 1), NR_KEYS))
+		return;
+	cr_assert_eq(kvmm_free(m.pool, mut, req.nr_fresh), 0);
+	m.tenant[tenant].usage -= req.nr_fresh;
 }
 
 static void op_free(void)
@@ -403,6 +538,8 @@ static void op_limit(void)
 	u32 who = any(NR_TENANTS), excess;
 	struct tenant *t = &m.tenant[who];
 
+	if (!m.kind.has_tenants)
+		return;
 	t->min = any_limit(0);
 	t->low = any_limit(0);
 	t->high = any_limit(NO_LIMIT);
@@ -413,23 +550,21 @@ static void op_limit(void)
 		evict(next_victim(who, true, false), who, true);
 }
 
-static void op_reclaim(void)
-{
-	u32 who = any(NR_TENANTS), nr = any(5), nr_want = min(nr, nr_idle(who));
-
-	cr_assert_eq(kvmm_tenant_reclaim(m.pool, id_of(who), nr), (int)nr_want);
-	while (nr_want--)
-		evict(next_victim(who, true, false), who, true);
-}
-
 static void op_evict_for(void)
 {
 	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = nr_free() + any(5) };
 	int want = req.nr_blocks > nr_available(NOBODY, 0) ? -ENOSPC : 0;
 
 	cr_assert_eq(kvmm_evict_for(m.pool, &req), want);
-	while (!want && nr_free() < req.nr_blocks)
-		evict(next_victim(NOBODY, false, false), NOBODY, false);
+	if (want)
+		return;
+	cr_assert_eq(req.nr_evicted, req.nr_blocks - nr_free());
+	while (nr_free() < req.nr_blocks) {
+		u32 victim = next_victim(NOBODY, false, false);
+
+		cr_assert(!m.kind.has_classes || req.evicted_of[m.block[victim].cls]--);
+		evict(victim, NOBODY, false);
+	}
 }
 
 /* ---- the run ---- */
@@ -450,6 +585,20 @@ static void expect_tenant(u32 who)
 	cr_assert_eq(stat.nr_oom, t->nr_oom);
 }
 
+static void expect_class(u32 cls)
+{
+	struct kvmm_class_stat stat;
+	u32 nr = 0, nr_of_idle = 0;
+
+	for (u32 i = 0; i < NR_KEYS; i++) {
+		nr += m.block[i].live && m.block[i].cls == cls;
+		nr_of_idle += is_idle(i) && m.block[i].cls == cls;
+	}
+	cr_assert_eq(kvmm_class_get_stat(m.pool, cls, &stat), 0);
+	cr_assert_eq(stat.nr, nr);
+	cr_assert_eq(stat.nr_inactive, nr_of_idle);
+}
+
 static void expect_same(void)
 {
 	for (u32 i = 0; i < NR_KEYS; i++) {
@@ -458,15 +607,18 @@ static void expect_same(void)
 
 		cr_assert_eq(kvmm_prefix_len(m.pool, &prefix), m.block[i].live, "key %u", i);
 	}
-	for (u32 who = 0; who < NR_TENANTS; who++)
+	for (u32 who = 0; who < NR_TENANTS && m.kind.has_tenants; who++)
 		expect_tenant(who);
+	for (u32 cls = 0; cls < NR_CLASSES && m.kind.has_classes; cls++)
+		expect_class(cls);
 	cr_assert_eq(kvmm_validate(m.pool), 0);
 	cr_assert_eq(stat_of(m.pool).nr_free, nr_free());
 }
 
-static void make(bool classed)
+static void make(void)
 {
-	struct kvmm_class classes[NR_CLASSES] = { { .name = "a" }, { .name = "b" }, { .name = "c" } };
+	struct kvmm_class classes[NR_CLASSES] = { { .name = "a" }, { .name = "b" },
+						  { .name = "c" }, { .name = "d" } };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes,
 					 .nr_classes = NR_CLASSES,
 					 .default_class = NR_CLASSES - 1 };
@@ -475,39 +627,47 @@ static void make(bool classed)
 
 	for (u32 i = 0; i < NR_CLASSES; i++)
 		classes[i].quota_blocks = quota[i];
-	attr.evict = classed ? &evict : NULL;
+	evict.flags = m.kind.is_aggressive ? KVMM_EVICT_AGGRESSIVE : 0;
+	attr.evict = m.kind.has_classes ? &evict : NULL;
 	m.pool = make_pool_of(&attr);
-	m.classed = classed;
 	for (u32 who = 0; who < NR_TENANTS; who++) {
 		m.tenant[who] = (struct tenant){ .high = NO_LIMIT, .max = NO_LIMIT };
-		limit(m.pool, id_of(who), 0, 0, NO_LIMIT, NO_LIMIT);
+		if (m.kind.has_tenants)
+			limit(m.pool, id_of(who), 0, 0, NO_LIMIT, NO_LIMIT);
 	}
 }
 
-static void run(bool classed)
+static void run(struct kind kind)
 {
 	static void (*const ops[])(void) = {
 		op_fill, op_fill, op_fill, op_fill, op_fill, op_put, op_put, op_put, op_use,
 		op_use, op_class, op_acquire, op_acquire, op_free, op_free, op_range, op_range_free,
-		op_range_split, op_range_grow, op_range_grow, op_door, op_door, op_reclaim,
-		op_evict_for, op_limit, op_put_all,
+		op_range_split, op_range_grow, op_range_grow, op_door, op_door, op_limit,
+		op_evict_for, op_limit, op_put_all, op_class, op_demote, op_own, op_demote_owner,
 	};
 	u64 seed = test_number("KVMM_SEED", 20251121), nr = test_length("KVMM_MODEL_OPS", 30000);
 
 	any_state = seed | 1;
-	m = (struct model){ 0 };
+	m = (struct model){ .kind = kind };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-	make(classed);
+	make();
 	for (u64 i = 0; i < nr; i++) {
-		ops[any(ARRAY_SIZE(ops))]();
+		m.nr_lost = 0;
+		(i % 64 ? ops[any(ARRAY_SIZE(ops))] : op_fill_up)();
 		if (i % 4 == 0)
 			expect_same();
 	}
 	cr_expect_gt(m.nr_evicted, nr / 20);
-	cr_expect_gt(m.nr_refused, nr / 100);
+	cr_expect(!kind.has_tenants || m.nr_refused > nr / 100);
 	cr_expect_gt(m.nr_full, nr / 500);
 	kvmm_pool_destroy(m.pool);
 }
 
-TEST_CALL(quota_model, random_operations_agree_with_a_model, run(false))
-TEST_CALL(quota_model, random_operations_with_classes_agree_with_a_model, run(true))
+TEST_CALL(quota_model, operations_of_tenants_agree_with_a_model,
+	  run((struct kind){ .has_tenants = true }))
+TEST_CALL(quota_model, operations_with_classes_agree_with_a_model,
+	  run((struct kind){ .has_classes = true }))
+TEST_CALL(quota_model, operations_of_tenants_with_classes_agree_with_a_model,
+	  run((struct kind){ .has_tenants = true, .has_classes = true }))
+TEST_CALL(quota_model, aggressive_demotion_agrees_with_a_model,
+	  run((struct kind){ .has_classes = true, .is_aggressive = true }))

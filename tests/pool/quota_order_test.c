@@ -2,39 +2,8 @@
 /* Limits of tenants beside what else decides who is evicted: classes, chains, runs, groups. */
 #include "tests/pool/quota_util.h"
 
-enum { LOW, MID, HIGH };
-
-static struct kvmm_pool *pool;
-
-static void tear_down(void)
-{
-	end_pool(pool);
-	pool = NULL;
-}
-
-TestSuite(quota_order, .fini = tear_down);
-
-static void make_with(u32 nr_blocks, const char *policy, const u32 *quota, u32 window)
-{
-	struct kvmm_class classes[] = { { .name = "low" }, { .name = "mid" }, { .name = "high" } };
-	struct kvmm_evict_attr evict = { .size = sizeof(evict),
-					 .classes = quota ? classes : NULL,
-					 .nr_classes = quota ? 3 : 0, .run_window = window,
-					 .default_class = quota ? HIGH : 0 };
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-
-	for (u32 i = 0; quota && i < 3; i++)
-		classes[i].quota_blocks = quota[i];
-	attr.nr_blocks = nr_blocks;
-	attr.policy = policy;
-	attr.evict = &evict;
-	pool = make_pool_of(&attr);
-}
-
-static const u32 no_quota[3];
-
 /* Each of class @cls. */
-static void cache_in(const char *letters, u32 cls)
+static void cache_in(struct kvmm_pool *pool, const char *letters, u32 cls)
 {
 	for (; *letters; letters++) {
 		kvmm_ref_t ref = hold(pool, *letters);
@@ -46,26 +15,25 @@ static void cache_in(const char *letters, u32 cls)
 
 /* ---- classes ---- */
 
-Test(quota_order, the_lowest_class_of_equals_goes_first)
+POOL_TEST(quota_order, the_lowest_class_of_equals_goes_first, make_classed(8, "lru", NULL, 0))
 {
-	make_with(8, "lru", no_quota, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
-	cache_in("aA", HIGH);
-	cache_in("bB", MID);
-	cache_in("Cc", LOW);
+	cache_in(pool, "aA", HIGH);
+	cache_in(pool, "bB", MID);
+	cache_in(pool, "Cc", LOW);
 	cr_expect_str_eq(lost_for(pool, 3, 8), "CcbBaA");
 }
 
-Test(quota_order, who_is_over_high_loses_of_any_class_before_others_do)
+POOL_TEST(quota_order, who_is_over_high_loses_of_any_class_before_others_do,
+	  make_classed(8, "lru", NULL, 0))
 {
 	kvmm_ref_t ref[2];
 
-	make_with(8, "lru", no_quota, 0);
 	limit(pool, 1, 0, 0, 2, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
-	cache_in("ABC", LOW);
-	cache_in("ab", HIGH);
+	cache_in(pool, "ABC", LOW);
+	cache_in(pool, "ab", HIGH);
 	ref[0] = hold(pool, 'c');
 	cr_expect_str_eq(cached(pool), "ABCbc");
 	ref[1] = hold(pool, 'd');
@@ -76,60 +44,58 @@ Test(quota_order, who_is_over_high_loses_of_any_class_before_others_do)
 	cr_expect_str_eq(cached(pool), "ABC");
 }
 
-Test(quota_order, inside_a_tenant_the_lowest_class_is_reclaimed_first)
+POOL_TEST(quota_order, inside_a_tenant_the_lowest_class_is_reclaimed_first,
+	  make_classed(16, "lru", NULL, 0))
 {
-	make_with(16, "lru", no_quota, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
-	cache_in("ab", HIGH);
-	cache_in("A", LOW);
-	cache_in("c", LOW);
-	cache_in("d", MID);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 2), 2);
+	cache_in(pool, "ab", HIGH);
+	cache_in(pool, "A", LOW);
+	cache_in(pool, "c", LOW);
+	cache_in(pool, "d", MID);
+	cr_expect_eq(squeeze(pool, 1, 2), 2);
 	cr_expect_str_eq(cached(pool), "Aab");
 }
 
-Test(quota_order, low_rules_classes)
+POOL_TEST(quota_order, low_rules_classes, make_classed(6, "lru", NULL, 0))
 {
-	make_with(6, "lru", no_quota, 0);
 	limit(pool, 1, 0, 3, NO_LIMIT, NO_LIMIT);
-	cache_in("abc", LOW);
-	cache_in("ABC", HIGH);
+	cache_in(pool, "abc", LOW);
+	cache_in(pool, "ABC", HIGH);
 	cr_expect_str_eq(lost_for(pool, 2, 4), "ABCa");
 }
 
-Test(quota_order, a_class_keeps_its_quota_whatever_min_says)
-{
-	const u32 quota[3] = { 2, 0, 0 };
+static const u32 two_low[3] = { 2, 0, 0 };
 
-	make_with(16, "lru", quota, 0);
+POOL_TEST(quota_order, a_class_keeps_its_quota_whatever_min_says,
+	  make_classed(16, "lru", two_low, 0))
+{
 	limit(pool, 1, 8, 0, NO_LIMIT, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
-	cache_in("aAb", LOW);
+	cache_in(pool, "aAb", LOW);
 	cr_expect_str_eq(cached(pool), "ab", "not the protected one while there is another");
-	cache_in("cd", LOW);
+	cache_in(pool, "cd", LOW);
 	cr_expect_str_eq(cached(pool), "cd");
 	cr_expect_eq(usage(pool, 1), 2);
 }
 
-Test(quota_order, demotion_leaves_a_block_with_its_tenant)
+POOL_TEST(quota_order, demotion_leaves_a_block_with_its_tenant, make_classed(16, "lru", NULL, 0))
 {
 	kvmm_ref_t ref;
 
-	make_with(16, "lru", no_quota, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
-	cache_in("abc", HIGH);
+	cache_in(pool, "abc", HIGH);
 	ref = use(pool, 'b');
 	cr_assert_eq(kvmm_demote(pool, &ref, 1, LOW), 1);
 	drop(pool, ref);
 	cr_expect_eq(tenant_stat(pool, 1).nr_inactive, 3);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 1), 1);
+	cr_expect_eq(squeeze(pool, 1, 1), 1);
 	cr_expect_str_eq(cached(pool), "ac");
 }
 
 /* ---- chains ---- */
 
 /* A chain of @tenant, one letter a block, put back end first unless @backward. */
-static void chain(const char *letters, bool backward)
+static void chain(struct kvmm_pool *pool, const char *letters, bool backward)
 {
 	u32 nr = strlen(letters), tenant = tenant_of(letters[0]);
 	kvmm_key_t key[8];
@@ -147,23 +113,21 @@ static void chain(const char *letters, bool backward)
 		cr_assert_eq(kvmm_put_many(pool, ref, nr), 0);
 }
 
-Test(quota_order, leaves_go_first_whoever_asks)
+POOL_TEST(quota_order, leaves_go_first_whoever_asks, make_cache(12, "lru"))
 {
-	make_with(12, "lru", NULL, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
-	chain("ABC", true);
-	chain("abc", true);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 1), 1);
+	chain(pool, "ABC", true);
+	chain(pool, "abc", true);
+	cr_expect_eq(squeeze(pool, 1, 1), 1);
 	cr_expect_str_eq(cached(pool), "ABCab");
 	cr_expect_str_eq(lost_for(pool, 3, 12), "CBAba");
 }
 
-Test(quota_order, leaves_go_first_where_max_takes_them)
+POOL_TEST(quota_order, leaves_go_first_where_max_takes_them, make_cache(12, "lru"))
 {
-	make_with(12, "lru", NULL, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
-	chain("ABCD", true);
-	chain("abcd", true);
+	chain(pool, "ABCD", true);
+	chain(pool, "abcd", true);
 	cache(pool, "e");
 	cr_expect_str_eq(cached(pool), "ABCDabce");
 }
@@ -171,9 +135,8 @@ Test(quota_order, leaves_go_first_where_max_takes_them)
 /* ---- policies ---- */
 
 /* Each tenant has a policy of its own: priorities hold inside it. */
-Test(quota_order, the_policy_decides_inside_a_tenant)
+POOL_TEST(quota_order, the_policy_decides_inside_a_tenant, make_cache(16, "priority"))
 {
-	make_with(16, "priority", NULL, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
 	for (const char *letter = "abcd"; *letter; letter++) {
 		u64 priority = *letter == 'a' || *letter == 'c' ? 90 : 10;
@@ -186,9 +149,9 @@ Test(quota_order, the_policy_decides_inside_a_tenant)
 	cr_expect_str_eq(cached(pool), "acef");
 }
 
-Test(quota_order, arguments_of_a_policy_hold_for_each_instance)
+POOL_TEST(quota_order, arguments_of_a_policy_hold_for_each_instance,
+	  make_cache(16, "multilru:3,8,15"))
 {
-	make_with(16, "multilru:3,8,15", NULL, 0);
 	limit(pool, 1, 0, 0, NO_LIMIT, 3);
 	cache(pool, "abcd");
 	cr_expect_str_eq(cached(pool), "bcd");
@@ -196,10 +159,18 @@ Test(quota_order, arguments_of_a_policy_hold_for_each_instance)
 
 /* ---- runs ---- */
 
-/* Blocks 0 to 9 in that order; free behind. */
-Test(quota_order, runs_are_looked_for_inside_a_rank)
+static struct kvmm_pool *make_windowed(void)
 {
-	make_with(10, "lru", NULL, 8);
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 8 };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 10, .policy = "lru",
+				       .evict = &evict };
+
+	return make_pool_of(&attr);
+}
+
+/* Blocks 0 to 9 in that order; free behind. */
+POOL_TEST(quota_order, runs_are_looked_for_inside_a_rank, make_windowed())
+{
 	limit(pool, 1, 0, 10, NO_LIMIT, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "AabcBdefgC");
@@ -212,9 +183,8 @@ Test(quota_order, runs_are_looked_for_inside_a_rank)
 	cr_expect_eq(tenant_stat(pool, 1).nr_low, 1);
 }
 
-Test(quota_order, min_holds_where_runs_are_looked_for)
+POOL_TEST(quota_order, min_holds_where_runs_are_looked_for, make_windowed())
 {
-	make_with(10, "lru", NULL, 8);
 	limit(pool, 1, 7, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "AabcBdefgC");
 	cr_expect_eq(strlen(lost_for(pool, 3, 3)), 3);
@@ -232,14 +202,13 @@ static int acquire_groups(const struct kvmm_groups *groups, u32 tenant, u32 nr_t
 	return kvmm_groups_acquire(groups, &req, tables);
 }
 
-Test(quota_order, groups_get_all_or_nothing_below_max)
+POOL_TEST(quota_order, groups_get_all_or_nothing_below_max, make_cache(32, "lru"))
 {
 	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
 	struct kvmm_group_attr group[2];
 	struct kvmm_groups *groups __cleanup(kvmm_groups_destroy) = NULL;
 	struct kvmm_tables *tables;
 
-	make_with(32, "lru", NULL, 0);
 	for (u32 i = 0; i < 2; i++)
 		group[i] = (struct kvmm_group_attr){ .pool = pool, .kind = KVMM_GROUP_FULL,
 						     .block_tokens = 4 };

@@ -2,17 +2,7 @@
 /* Limits of tenants and ranges, in pools with and without cached blocks. */
 #include "tests/pool/quota_util.h"
 
-static struct kvmm_pool *pool;
-
-static void tear_down(void)
-{
-	end_pool(pool);
-	pool = NULL;
-}
-
-TestSuite(quota_range, .fini = tear_down);
-
-static int try_range(u32 tenant, u32 nr, u32 flags, kvmm_range_t *range)
+static int try_range(struct kvmm_pool *pool, u32 tenant, u32 nr, u32 flags, kvmm_range_t *range)
 {
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = nr, .flags = flags,
 					.tenant = tenant };
@@ -20,26 +10,25 @@ static int try_range(u32 tenant, u32 nr, u32 flags, kvmm_range_t *range)
 	return kvmm_range_alloc_attr(pool, &attr, range);
 }
 
-static kvmm_range_t range_of(u32 tenant, u32 nr)
+static kvmm_range_t range_of(struct kvmm_pool *pool, u32 tenant, u32 nr)
 {
 	kvmm_range_t range;
 
-	cr_assert_eq(try_range(tenant, nr, 0, &range), 0);
+	cr_assert_eq(try_range(pool, tenant, nr, 0, &range), 0);
 	return range;
 }
 
-static void free_range(kvmm_range_t range)
+static void free_range(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 }
 
-Test(quota_range, ranges_are_charged_however_they_change)
+POOL_TEST(quota_range, ranges_are_charged_however_they_change, make_pool(32))
 {
 	kvmm_range_t range, tail;
 
-	pool = make_pool(32);
 	limit(pool, 1, 0, 0, NO_LIMIT, 20);
-	range = range_of(1, 8);
+	range = range_of(pool, 1, 8);
 	cr_expect_eq(usage(pool, 1), 8);
 	cr_assert_eq(kvmm_range_grow(pool, range, 4), 0);
 	cr_expect_eq(usage(pool, 1), 12);
@@ -49,185 +38,179 @@ Test(quota_range, ranges_are_charged_however_they_change)
 	cr_assert_eq(kvmm_range_split(pool, range, 5, &tail), 0);
 	cr_expect_eq(usage(pool, 1), 8);
 	cr_assert_eq(kvmm_range_get(pool, range), 0);
-	free_range(range);
+	free_range(pool, range);
 	cr_expect_eq(usage(pool, 1), 8);
-	free_range(range);
+	free_range(pool, range);
 	cr_expect_eq(usage(pool, 1), 3);
-	free_range(tail);
+	free_range(pool, tail);
 	cr_expect_eq(usage(pool, 1), 0);
 	cr_expect_eq(tenant_stat(pool, 1).peak, 12);
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 0);
 }
 
-Test(quota_range, a_range_stays_with_whom_it_was_charged_to)
+POOL_TEST(quota_range, a_range_stays_with_whom_it_was_charged_to, make_pool(32))
 {
 	kvmm_range_t range, tail;
 
-	pool = make_pool(32);
-	range = range_of(1, 8);
+	range = range_of(pool, 1, 8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 8);
 	cr_assert_eq(kvmm_range_grow(pool, range, 2), 0);
 	cr_assert_eq(kvmm_range_split(pool, range, 4, &tail), 0);
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 10);
 	cr_expect_eq(tenant_stat(pool, 1).peak, 0);
-	free_range(range);
-	free_range(tail);
+	free_range(pool, range);
+	free_range(pool, tail);
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 0);
-	range = range_of(1, 8);
+	range = range_of(pool, 1, 8);
 	cr_expect_eq(usage(pool, 1), 8);
-	free_range(range);
+	free_range(pool, range);
 }
 
-Test(quota_range, beyond_max_neither_a_range_nor_its_growth_is_given)
+POOL_TEST(quota_range, beyond_max_neither_a_range_nor_its_growth_is_given, make_pool(32))
 {
 	kvmm_range_t range, other;
 
-	pool = make_pool(32);
 	limit(pool, 1, 0, 0, 3, 10);
-	range = range_of(1, 8);
-	cr_expect_eq(try_range(1, 3, 0, &other), -EDQUOT);
+	range = range_of(pool, 1, 8);
+	cr_expect_eq(try_range(pool, 1, 3, 0, &other), -EDQUOT);
 	cr_expect_eq(kvmm_range_grow(pool, range, 3), -EDQUOT);
 	cr_expect_eq(usage(pool, 1), 8);
 	cr_expect_eq(tenant_stat(pool, 1).nr_oom, 2);
 	cr_expect_eq(tenant_stat(pool, 1).nr_high, 3);
 	cr_expect_eq(kvmm_range_grow(pool, range, 2), 0);
-	cr_expect_eq(try_range(2, 3, 0, &other), 0);
+	cr_expect_eq(try_range(pool, 2, 3, 0, &other), 0);
 	cr_expect_eq(stat_of(pool).fail_nospc, 0);
-	free_range(range);
-	free_range(other);
+	free_range(pool, range);
+	free_range(pool, other);
 }
 
-Test(quota_range, a_tenants_cached_blocks_make_room_below_its_limits)
+POOL_TEST(quota_range, a_tenants_cached_blocks_make_room_below_its_limits, make_cache(32, "lru"))
 {
 	kvmm_range_t range;
 
-	pool = make_cache(32, "lru");
 	limit(pool, 1, 0, 0, NO_LIMIT, 6);
 	cache(pool, "ABabcd");
-	range = range_of(1, 4);
+	range = range_of(pool, 1, 4);
 	cr_expect_str_eq(cached(pool), "ABcd");
 	cr_expect_eq(usage(pool, 1), 6);
 	cr_expect_eq(tenant_stat(pool, 1).nr_reclaimed, 2);
 	cr_assert_eq(kvmm_range_grow(pool, range, 2), 0);
 	cr_expect_str_eq(cached(pool), "AB");
 	cr_expect_eq(kvmm_range_grow(pool, range, 1), -EDQUOT);
-	free_range(range);
+	free_range(pool, range);
 }
 
-Test(quota_range, beyond_high_cached_blocks_go_and_the_range_is_given)
+POOL_TEST(quota_range, beyond_high_cached_blocks_go_and_the_range_is_given, make_cache(32, "lru"))
 {
 	kvmm_range_t range, more;
 
-	pool = make_cache(32, "lru");
 	limit(pool, 1, 0, 0, 4, NO_LIMIT);
 	cache(pool, "ABab");
-	range = range_of(1, 3);
+	range = range_of(pool, 1, 3);
 	cr_expect_str_eq(cached(pool), "ABb");
-	more = range_of(1, 3);
+	more = range_of(pool, 1, 3);
 	cr_expect_str_eq(cached(pool), "AB");
 	cr_expect_eq(usage(pool, 1), 6);
-	free_range(range);
-	free_range(more);
+	free_range(pool, range);
+	free_range(pool, more);
 }
 
-Test(quota_range, who_must_not_evict_is_refused_at_max_and_not_at_high)
+POOL_TEST(quota_range, who_must_not_evict_is_refused_at_max_and_not_at_high, make_cache(32, "lru"))
 {
 	kvmm_range_t range;
 
-	pool = make_cache(32, "lru");
 	limit(pool, 1, 0, 0, 2, 6);
 	cache(pool, "ab");
-	cr_expect_eq(try_range(1, 5, KVMM_ALLOC_NO_EVICT, &range), -EDQUOT);
-	cr_expect_eq(try_range(1, 4, KVMM_ALLOC_NO_EVICT, &range), 0);
+	cr_expect_eq(try_range(pool, 1, 5, KVMM_ALLOC_NO_EVICT, &range), -EDQUOT);
+	cr_expect_eq(try_range(pool, 1, 4, KVMM_ALLOC_NO_EVICT, &range), 0);
 	cr_expect_str_eq(cached(pool), "ab");
-	free_range(range);
+	free_range(pool, range);
 }
 
 /* Own blocks were picked for max, then others are missing: all are put back. */
-Test(quota_range, a_range_that_fails_in_the_end_leaves_everything_where_it_was)
+POOL_TEST(quota_range, a_range_that_fails_in_the_end_leaves_everything_where_it_was,
+	  make_cache(8, "lru"))
 {
 	kvmm_range_t other, range;
 
-	pool = make_cache(8, "lru");
 	limit(pool, 1, 0, 0, NO_LIMIT, 5);
 	limit(pool, 2, 2, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcdAB");
-	other = range_of(3, 1);
+	other = range_of(pool, 3, 1);
 	drop(pool, use(pool, 'a'));
 	/* "bcda" own, one free block, "AB" are protected: 5 of 6. */
-	cr_expect_eq(try_range(1, 5, KVMM_ALLOC_NO_COMPACT, &range), 0);
-	free_range(range);
+	cr_expect_eq(try_range(pool, 1, 5, KVMM_ALLOC_NO_COMPACT, &range), 0);
+	free_range(pool, range);
 	cache(pool, "abcd");
-	cr_expect_eq(try_range(3, 6, KVMM_ALLOC_NO_COMPACT, &range), -ENOSPC);
+	cr_expect_eq(try_range(pool, 3, 6, KVMM_ALLOC_NO_COMPACT, &range), -ENOSPC);
 	cr_expect_str_eq(cached(pool), "ABabcd");
 	limit(pool, 1, 0, 0, NO_LIMIT, 8);
-	cr_expect_eq(try_range(1, 6, KVMM_ALLOC_NO_COMPACT, &range), -ENOSPC);
+	cr_expect_eq(try_range(pool, 1, 6, KVMM_ALLOC_NO_COMPACT, &range), -ENOSPC);
 	cr_expect_str_eq(cached(pool), "ABabcd");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_str_eq(lost_for(pool, 1, 5), "abcd");
-	free_range(other);
+	free_range(pool, other);
 }
 
-Test(quota_range, own_victims_are_put_back_when_others_are_missing)
+POOL_TEST(quota_range, own_victims_are_put_back_when_others_are_missing, make_cache(8, "lru"))
 {
 	kvmm_range_t other, range;
 
-	pool = make_cache(8, "lru");
 	limit(pool, 1, 0, 0, NO_LIMIT, 6);
 	limit(pool, 2, 2, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abAB");
-	other = range_of(3, 4);
+	other = range_of(pool, 3, 4);
 	/* One own block goes for max, and one more for room; that is two of five. */
-	cr_expect_eq(try_range(1, 5, 0, &range), -ENOSPC);
+	cr_expect_eq(try_range(pool, 1, 5, 0, &range), -ENOSPC);
 	cr_expect_str_eq(cached(pool), "ABab");
 	cr_expect_eq(usage(pool, 1), 2);
 	cr_expect_eq(tenant_stat(pool, 1).nr_evicted, 0);
 	cr_expect_str_eq(lost_for(pool, 1, 2), "ab");
-	free_range(other);
+	free_range(pool, other);
 }
 
-Test(quota_range, moving_blocks_charges_nobody)
+POOL_TEST(quota_range, moving_blocks_charges_nobody, make_cache(32, "lru"))
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range[4];
 
-	pool = make_cache(32, "lru");
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
 	for (u32 i = 0; i < 4; i++) {
-		range[i] = range_of(1 + i % 2, 4);
+		range[i] = range_of(pool, 1 + i % 2, 4);
 		cache(pool, i % 2 ? (char[]){ 'a' + i, 0 } : (char[]){ 'A' + i, 0 });
 	}
-	free_range(range[0]);
-	free_range(range[2]);
+	free_range(pool, range[0]);
+	free_range(pool, range[2]);
 	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
 	cr_expect_gt(goal.moved, 0);
 	cr_expect_eq(usage(pool, 1), 2);
 	cr_expect_eq(usage(pool, 2), 10);
 	cr_expect_str_eq(cached(pool), "ACbd");
-	free_range(range[1]);
-	free_range(range[3]);
+	free_range(pool, range[1]);
+	free_range(pool, range[3]);
 }
 
-Test(quota_range, a_pool_without_cache_has_nothing_to_reclaim)
-{
-	pool = make_pool(8);
-	limit(pool, 1, 0, 0, 1, 2);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 1), -EOPNOTSUPP);
-	free_range(range_of(1, 2));
-}
-
-Test(quota_range, min_of_another_one_makes_a_range_fail)
+POOL_TEST(quota_range, a_pool_without_cache_has_nothing_to_reclaim, make_pool(8))
 {
 	kvmm_range_t range;
 
-	pool = make_cache(8, "lru");
+	limit(pool, 1, 0, 0, 1, 2);
+	range = range_of(pool, 1, 2);
+	cr_expect_eq(squeeze(pool, 1, 1), 0);
+	free_range(pool, range);
+}
+
+POOL_TEST(quota_range, min_of_another_one_makes_a_range_fail, make_cache(8, "lru"))
+{
+	kvmm_range_t range;
+
 	limit(pool, 1, 3, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcdABCD");
-	cr_expect_eq(try_range(2, 6, 0, &range), -ENOSPC);
+	cr_expect_eq(try_range(pool, 2, 6, 0, &range), -ENOSPC);
 	cr_expect_str_eq(cached(pool), "ABCDabcd");
-	cr_expect_eq(try_range(2, 5, 0, &range), 0);
+	cr_expect_eq(try_range(pool, 2, 5, 0, &range), 0);
 	cr_expect_str_eq(cached(pool), "bcd");
-	free_range(range);
+	free_range(pool, range);
 }

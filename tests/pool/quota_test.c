@@ -5,38 +5,22 @@
  */
 #include "tests/pool/quota_util.h"
 
-static struct kvmm_pool *pool;
-
-static void tear_down(void)
-{
-	end_pool(pool);
-	pool = NULL;
-}
-
-TestSuite(quota, .fini = tear_down);
-
-static void make(u32 nr_blocks)
-{
-	pool = make_cache(nr_blocks, "lru");
-}
-
 /* ---- charges ---- */
 
-Test(quota, nobody_is_charged_before_somebody_has_limits)
+POOL_TEST(quota, nobody_is_charged_before_somebody_has_limits, make_cache(4, "lru"))
 {
 	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
 	u32 cursor = 0;
 
-	make(4);
 	cache(pool, "ab");
 	cr_expect_eq(kvmm_tenant_get_stat(pool, 1, &stat), -ENOENT);
 	cr_expect_eq(kvmm_tenant_get_stat(pool, KVMM_TENANT_REST, &stat), -ENOENT);
 	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -ENOENT);
 	cr_expect_eq(kvmm_tenant_del(pool, 1), -ENOENT);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 1), -ENOENT);
 }
 
-Test(quota, a_block_is_charged_from_when_it_is_handed_out_until_it_is_free)
+POOL_TEST(quota, a_block_is_charged_from_when_it_is_handed_out_until_it_is_free,
+	  make_cache(8, "lru"))
 {
 	kvmm_key_t key = key_of('a');
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .domain = domain_of(1) };
@@ -46,7 +30,6 @@ Test(quota, a_block_is_charged_from_when_it_is_handed_out_until_it_is_free)
 	kvmm_ref_t ref;
 	u32 block;
 
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	cr_assert_eq(kvmm_alloc_for(pool, 3, 1, mut), 0);
 	cr_expect_eq(usage(pool, 1), 3);
@@ -66,14 +49,13 @@ Test(quota, a_block_is_charged_from_when_it_is_handed_out_until_it_is_free)
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 0);
 }
 
-Test(quota, a_staged_block_that_is_given_back_is_charged_no_more)
+POOL_TEST(quota, a_staged_block_that_is_given_back_is_charged_no_more, make_cache(8, "lru"))
 {
 	kvmm_key_t key = key_of('a');
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .domain = domain_of(1) };
 	kvmm_staged_t staged;
 	kvmm_mut_t mut;
 
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	cr_assert_eq(kvmm_alloc_for(pool, 1, 1, &mut), 0);
 	cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged), 0);
@@ -82,12 +64,11 @@ Test(quota, a_staged_block_that_is_given_back_is_charged_no_more)
 	cr_expect_eq(usage(pool, 1), 0);
 }
 
-Test(quota, a_hidden_block_is_charged_until_its_last_reference_is_gone)
+POOL_TEST(quota, a_hidden_block_is_charged_until_its_last_reference_is_gone, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref;
 	u32 block;
 
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	ref = hold(pool, 'a');
 	block = kvmm_block_of_ref(pool, ref);
@@ -98,11 +79,10 @@ Test(quota, a_hidden_block_is_charged_until_its_last_reference_is_gone)
 	cr_expect_eq(usage(pool, 1), 0);
 }
 
-Test(quota, each_duplicate_is_charged)
+POOL_TEST(quota, each_duplicate_is_charged, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref[2];
 
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	ref[0] = hold(pool, 'a');
 	ref[1] = hold(pool, 'a');
@@ -114,11 +94,10 @@ Test(quota, each_duplicate_is_charged)
 	cr_expect_eq(usage(pool, 1), 0);
 }
 
-Test(quota, what_was_there_before_stays_with_the_rest)
+POOL_TEST(quota, what_was_there_before_stays_with_the_rest, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref;
 
-	make(8);
 	cache(pool, "ab");
 	ref = hold(pool, 'c');
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
@@ -132,11 +111,10 @@ Test(quota, what_was_there_before_stays_with_the_rest)
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 0);
 }
 
-Test(quota, tenants_without_limits_are_one)
+POOL_TEST(quota, tenants_without_limits_are_one, make_cache(8, "lru"))
 {
 	u64 bytes;
 
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	bytes = stat_of(pool).metadata_bytes;
 	for (u32 tenant = 1000; tenant < 3000; tenant++) {
@@ -151,11 +129,10 @@ Test(quota, tenants_without_limits_are_one)
 
 /* ---- max ---- */
 
-Test(quota, max_is_kept_by_the_tenants_own_oldest_blocks)
+POOL_TEST(quota, max_is_kept_by_the_tenants_own_oldest_blocks, make_cache(16, "lru"))
 {
 	struct kvmm_tenant_stat stat;
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
 	cache(pool, "ABabcd");
 	cr_expect_str_eq(cached(pool), "ABabcd");
@@ -170,13 +147,12 @@ Test(quota, max_is_kept_by_the_tenants_own_oldest_blocks)
 	cr_expect_eq(stat.nr_evicted, 2);
 }
 
-Test(quota, what_would_exceed_max_is_refused_and_nothing_changes)
+POOL_TEST(quota, what_would_exceed_max_is_refused_and_nothing_changes, make_cache(16, "lru"))
 {
 	struct kvmm_tenant_stat stat;
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut[6];
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
 	ref[0] = hold(pool, 'a');
 	ref[1] = hold(pool, 'b');
@@ -197,7 +173,7 @@ Test(quota, what_would_exceed_max_is_refused_and_nothing_changes)
 	drop(pool, ref[1]);
 }
 
-Test(quota, hits_need_no_quota)
+POOL_TEST(quota, hits_need_no_quota, make_cache(16, "lru"))
 {
 	kvmm_key_t key[] = { key_of('a'), key_of('b'), key_of('x') };
 	kvmm_ref_t refs[3];
@@ -205,7 +181,6 @@ Test(quota, hits_need_no_quota)
 	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 2,
 					 .hits = refs, .fresh = fresh, .domain = domain_of(1) };
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 3);
 	cache(pool, "abc");
 	cr_assert_eq(kvmm_acquire(pool, &req), 0);
@@ -215,7 +190,7 @@ Test(quota, hits_need_no_quota)
 }
 
 /* "c" would do for one, but not for two: then the hits are put back to where they were. */
-Test(quota, hits_cannot_make_room_for_the_rest)
+POOL_TEST(quota, hits_cannot_make_room_for_the_rest, make_cache(16, "lru"))
 {
 	kvmm_key_t key[] = { key_of('a'), key_of('b'), key_of('x') };
 	kvmm_ref_t refs[4];
@@ -223,7 +198,6 @@ Test(quota, hits_cannot_make_room_for_the_rest)
 	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 3, .max_hits = 3, .nr_blocks = 4,
 					 .hits = refs, .fresh = fresh, .domain = domain_of(1) };
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 3);
 	cache(pool, "abc");
 	cr_expect_eq(kvmm_acquire(pool, &req), -EDQUOT);
@@ -239,12 +213,11 @@ Test(quota, hits_cannot_make_room_for_the_rest)
 
 /* ---- high ---- */
 
-Test(quota, beyond_high_exactly_the_excess_is_reclaimed)
+POOL_TEST(quota, beyond_high_exactly_the_excess_is_reclaimed, make_cache(16, "lru"))
 {
 	struct kvmm_tenant_stat stat;
 	kvmm_mut_t mut[3];
 
-	make(16);
 	limit(pool, 1, 0, 0, 4, NO_LIMIT);
 	cache(pool, "abcd");
 	cr_assert_eq(kvmm_alloc_for(pool, 3, 1, mut), 0);
@@ -257,11 +230,10 @@ Test(quota, beyond_high_exactly_the_excess_is_reclaimed)
 	cr_assert_eq(kvmm_free(pool, mut, 3), 0);
 }
 
-Test(quota, high_refuses_nothing)
+POOL_TEST(quota, high_refuses_nothing, make_cache(8, "lru"))
 {
 	kvmm_mut_t mut[8];
 
-	make(8);
 	limit(pool, 1, 0, 0, 2, NO_LIMIT);
 	cr_expect_eq(kvmm_alloc_for(pool, 8, 1, mut), 0);
 	cr_expect_eq(usage(pool, 1), 8);
@@ -269,9 +241,8 @@ Test(quota, high_refuses_nothing)
 	cr_assert_eq(kvmm_free(pool, mut, 8), 0);
 }
 
-Test(quota, who_is_told_to_have_less_is_then_as_any_other)
+POOL_TEST(quota, who_is_told_to_have_less_is_then_as_any_other, make_cache(8, "lru"))
 {
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "ABabcde1");
 	limit(pool, 1, 0, 0, 4, NO_LIMIT);
@@ -279,11 +250,10 @@ Test(quota, who_is_told_to_have_less_is_then_as_any_other)
 	cr_expect_str_eq(lost_for(pool, 2, 4), "ABb");
 }
 
-Test(quota, others_take_what_is_over_high_before_anything_else)
+POOL_TEST(quota, others_take_what_is_over_high_before_anything_else, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref[3];
 
-	make(8);
 	cache(pool, "1");
 	limit(pool, 1, 0, 0, 2, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
@@ -300,11 +270,10 @@ Test(quota, others_take_what_is_over_high_before_anything_else)
 
 /* ---- min and low ---- */
 
-Test(quota, what_min_protects_is_lost_to_nobody_else)
+POOL_TEST(quota, what_min_protects_is_lost_to_nobody_else, make_cache(6, "lru"))
 {
 	kvmm_mut_t mut[8];
 
-	make(6);
 	limit(pool, 1, 2, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcABC");
 	cr_expect_eq(kvmm_alloc_for(pool, 5, 2, mut), -ENOSPC);
@@ -316,11 +285,10 @@ Test(quota, what_min_protects_is_lost_to_nobody_else)
 	cr_assert_eq(kvmm_free(pool, mut, 4), 0);
 }
 
-Test(quota, who_is_at_min_may_reuse_its_own)
+POOL_TEST(quota, who_is_at_min_may_reuse_its_own, make_cache(4, "lru"))
 {
 	kvmm_mut_t mut[4];
 
-	make(4);
 	limit(pool, 1, 4, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcd");
 	cr_expect_eq(kvmm_alloc_for(pool, 1, 2, mut), -ENOSPC);
@@ -330,9 +298,8 @@ Test(quota, who_is_at_min_may_reuse_its_own)
 	cr_assert_eq(kvmm_free(pool, mut, 3), 0);
 }
 
-Test(quota, who_is_below_min_takes_from_others_first)
+POOL_TEST(quota, who_is_below_min_takes_from_others_first, make_cache(6, "lru"))
 {
-	make(6);
 	limit(pool, 1, 6, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abABCD");
 	cr_expect_str_eq(lost_for(pool, 1, 3), "ABC");
@@ -340,11 +307,10 @@ Test(quota, who_is_below_min_takes_from_others_first)
 	cr_expect_str_eq(lost_for(pool, 1, 5), "DABCa");
 }
 
-Test(quota, what_low_protects_is_lost_when_nobody_else_has_any)
+POOL_TEST(quota, what_low_protects_is_lost_when_nobody_else_has_any, make_cache(6, "lru"))
 {
 	kvmm_mut_t mut[8];
 
-	make(6);
 	limit(pool, 1, 0, 3, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcABC");
 	cr_expect_str_eq(lost_for(pool, 3, 3), "ABC");
@@ -355,17 +321,15 @@ Test(quota, what_low_protects_is_lost_when_nobody_else_has_any)
 	cr_assert_eq(kvmm_free(pool, mut, 5), 0);
 }
 
-Test(quota, above_low_a_tenant_is_as_any_other)
+POOL_TEST(quota, above_low_a_tenant_is_as_any_other, make_cache(6, "lru"))
 {
-	make(6);
 	limit(pool, 1, 0, 2, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcdAB");
 	cr_expect_str_eq(lost_for(pool, 3, 3), "abA");
 }
 
-Test(quota, equals_lose_by_age)
+POOL_TEST(quota, equals_lose_by_age, make_cache(8, "lru"))
 {
-	make(8);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "a1AbB2cC");
@@ -374,11 +338,10 @@ Test(quota, equals_lose_by_age)
 	cr_expect_str_eq(lost_for(pool, 1, 8), "AbB2cC1a");
 }
 
-Test(quota, room_that_nobody_in_particular_asks_for_respects_min)
+POOL_TEST(quota, room_that_nobody_in_particular_asks_for_respects_min, make_cache(6, "lru"))
 {
 	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 5 };
 
-	make(6);
 	limit(pool, 1, 2, 0, NO_LIMIT, NO_LIMIT);
 	cache(pool, "abcABC");
 	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
@@ -392,12 +355,11 @@ Test(quota, room_that_nobody_in_particular_asks_for_respects_min)
 
 /* ---- limits that change ---- */
 
-Test(quota, lowering_a_limit_reclaims_what_nobody_uses)
+POOL_TEST(quota, lowering_a_limit_reclaims_what_nobody_uses, make_cache(16, "lru"))
 {
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut;
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	ref[0] = hold(pool, 'a');
 	ref[1] = hold(pool, 'b');
@@ -418,12 +380,11 @@ Test(quota, lowering_a_limit_reclaims_what_nobody_uses)
 	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 }
 
-Test(quota, more_than_is_asked_for_goes_after_a_limit_was_lowered)
+POOL_TEST(quota, more_than_is_asked_for_goes_after_a_limit_was_lowered, make_cache(16, "lru"))
 {
 	kvmm_ref_t ref[5];
 	kvmm_mut_t mut;
 
-	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
 	for (u32 i = 0; i < 5; i++)
 		ref[i] = hold(pool, 'a' + i);
@@ -439,29 +400,27 @@ Test(quota, more_than_is_asked_for_goes_after_a_limit_was_lowered)
 	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 }
 
-Test(quota, reclaim_takes_the_oldest_in_spite_of_min)
+POOL_TEST(quota, a_high_below_what_is_in_use_takes_the_oldest_in_spite_of_min,
+	  make_cache(16, "lru"))
 {
 	kvmm_ref_t ref;
 
-	make(16);
 	limit(pool, 1, 8, 8, NO_LIMIT, NO_LIMIT);
 	cache(pool, "ABabc");
 	ref = hold(pool, 'd');
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 2), 2);
+	cr_expect_eq(squeeze(pool, 1, 2), 2);
 	cr_expect_str_eq(cached(pool), "ABcd");
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 100), 1);
+	cr_expect_eq(squeeze(pool, 1, 100), 1);
 	cr_expect_str_eq(cached(pool), "ABd");
-	cr_expect_eq(kvmm_tenant_reclaim(pool, KVMM_TENANT_REST, 1), 1);
+	cr_expect_eq(squeeze(pool, KVMM_TENANT_REST, 1), 1);
 	cr_expect_str_eq(cached(pool), "Bd");
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 9, 1), -ENOENT);
 	drop(pool, ref);
 }
 
-Test(quota, the_rest_can_have_limits)
+POOL_TEST(quota, the_rest_can_have_limits, make_cache(16, "lru"))
 {
 	kvmm_mut_t mut[4];
 
-	make(16);
 	limit(pool, KVMM_TENANT_REST, 0, 0, NO_LIMIT, 3);
 	cache(pool, "aA1b");
 	cr_expect_str_eq(cached(pool), "1Ab");
@@ -474,18 +433,17 @@ Test(quota, the_rest_can_have_limits)
 
 /* ---- accounts ---- */
 
-Test(quota, an_account_goes_when_nothing_is_charged_to_it)
+POOL_TEST(quota, an_account_goes_when_nothing_is_charged_to_it, make_cache(16, "lru"))
 {
 	u64 bytes;
 
-	make(16);
 	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
 	bytes = stat_of(pool).metadata_bytes;
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
 	cr_expect_gt(stat_of(pool).metadata_bytes, bytes);
 	cache(pool, "ab");
 	cr_expect_eq(kvmm_tenant_del(pool, 1), -EBUSY);
-	cr_expect_eq(kvmm_tenant_reclaim(pool, 1, 2), 2);
+	cr_expect_eq(squeeze(pool, 1, 2), 2);
 	cr_expect_eq(kvmm_tenant_del(pool, 1), 0);
 	cr_expect_eq(stat_of(pool).metadata_bytes, bytes);
 	cr_expect_eq(kvmm_tenant_del(pool, 1), -ENOENT);
@@ -494,7 +452,7 @@ Test(quota, an_account_goes_when_nothing_is_charged_to_it)
 	cr_expect_eq(usage(pool, KVMM_TENANT_REST), 6);
 }
 
-Test(quota, so_many_tenants_have_limits_and_no_more)
+POOL_TEST(quota, so_many_tenants_have_limits_and_no_more, make_cache(4, "lru"))
 {
 	struct kvmm_tenant_attr attr[3] = { KVMM_TENANT_ATTR_INIT, KVMM_TENANT_ATTR_INIT,
 					    KVMM_TENANT_ATTR_INIT };
@@ -502,7 +460,6 @@ Test(quota, so_many_tenants_have_limits_and_no_more)
 	u32 cursor = 0, nr = 0, tenant[3] = { 5, 1u << 20, 2u << 20 };
 	u64 bytes;
 
-	make(4);
 	for (u32 i = 0; i + 1 < KVMM_MAX_TENANTS; i++)
 		limit(pool, 7 * i, i, 0, NO_LIMIT, NO_LIMIT);
 	bytes = stat_of(pool).metadata_bytes;
@@ -524,13 +481,30 @@ Test(quota, so_many_tenants_have_limits_and_no_more)
 	cr_expect_eq(nr, KVMM_MAX_TENANTS + 1);
 }
 
-Test(quota, several_tenants_are_set_at_once)
+POOL_TEST(quota, a_walk_goes_on_with_tenants_that_come_after_its_end, make_cache(4, "lru"))
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+	u32 cursor = 0;
+
+	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(kvmm_tenant_next(pool, &cursor, &stat), 0);
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -ENOENT);
+	limit(pool, 2, 0, 0, NO_LIMIT, NO_LIMIT);
+	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), 0);
+	cr_expect_eq(stat.tenant, 2);
+	cursor = UINT32_MAX;
+	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -ENOENT);
+	cr_expect_eq(kvmm_tenant_next(pool, &cursor, &stat), -ENOENT, "not the first again");
+}
+
+POOL_TEST(quota, several_tenants_are_set_at_once, make_cache(8, "lru"))
 {
 	struct kvmm_tenant_attr attr[3] = { KVMM_TENANT_ATTR_INIT, KVMM_TENANT_ATTR_INIT,
 					    KVMM_TENANT_ATTR_INIT };
 	u32 tenant[3] = { 1, 2, 1 };
 
-	make(8);
 	attr[0].max = 7;
 	attr[1].max = 5;
 	attr[2].max = 2;
@@ -543,13 +517,12 @@ Test(quota, several_tenants_are_set_at_once)
 	cr_expect_eq(tenant_stat(pool, 1).max, 2);
 }
 
-Test(quota, bad_arguments_are_refused)
+POOL_TEST(quota, bad_arguments_are_refused, make_cache(4, "lru"))
 {
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
-	struct kvmm_tenant_stat stat = { .size = sizeof(stat) - 8 };
+	struct kvmm_tenant_stat stat = { .size = 6 };
 	u32 tenant = 1, cursor = 0;
 
-	make(4);
 	cr_expect_eq(kvmm_tenant_set_many(NULL, &tenant, &attr, 1), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, NULL, &attr, 1), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, (u32[]){ 1, 2 }, NULL, 2), -EINVAL);
@@ -561,11 +534,28 @@ Test(quota, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_tenant_next(pool, NULL, &stat), -EINVAL);
 	cr_expect_eq(kvmm_tenant_get_stat(NULL, 1, &stat), -EINVAL);
 	cr_expect_eq(kvmm_tenant_del(NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_tenant_reclaim(NULL, 1, 1), -EINVAL);
 }
 
-Test(quota, a_policy_that_keeps_free_blocks_itself_has_no_limits)
+POOL_TEST(quota, a_stat_is_filled_as_far_as_both_sides_know_it, make_cache(4, "lru"))
 {
-	pool = make_cache(4, "lru-classic");
+	struct { struct kvmm_tenant_stat stat; u64 more; } longer = { .more = 1 };
+	struct kvmm_tenant_stat shorter = { .low = 77 };
+	u32 cursor = 1;
+
+	limit(pool, 9, 3, 4, NO_LIMIT, NO_LIMIT);
+	longer.stat.size = sizeof(longer);
+	shorter.size = offsetof(struct kvmm_tenant_stat, low);
+	cr_assert_eq(kvmm_tenant_get_stat(pool, 9, &longer.stat), 0);
+	cr_assert_eq(kvmm_tenant_next(pool, &cursor, &shorter), 0);
+	cr_expect_eq(longer.stat.size, sizeof(longer));
+	cr_expect_eq(longer.stat.low, 4);
+	cr_expect_eq(longer.more, 0);
+	cr_expect_eq(shorter.tenant, 9);
+	cr_expect_eq(shorter.min, 3);
+	cr_expect_eq(shorter.low, 77);
+}
+
+POOL_TEST(quota, a_policy_that_keeps_free_blocks_itself_has_no_limits, make_cache(4, "lru-classic"))
+{
 	cr_expect_eq(try_limit(pool, 1, 0, 0, 1, 1), -EOPNOTSUPP);
 }

@@ -44,11 +44,6 @@ kvmm_ref_t hold(struct kvmm_pool *pool, char letter)
 	return ref;
 }
 
-void drop(struct kvmm_pool *pool, kvmm_ref_t ref)
-{
-	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
-}
-
 void cache(struct kvmm_pool *pool, const char *letters)
 {
 	for (; *letters; letters++)
@@ -81,25 +76,6 @@ const char *cached(struct kvmm_pool *pool)
 	return line;
 }
 
-const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr)
-{
-	static char line[80];
-	kvmm_mut_t mut[64];
-	kvmm_key_t key[64];
-	struct kvmm_acquire_args req = { .nr_blocks = nr, .fresh = mut, .evicted = key,
-					 .domain = domain_of(tenant) };
-
-	cr_assert_leq(nr, 64);
-	cr_assert_eq(kvmm_acquire(pool, &req), 0);
-	for (u32 i = 0; i < req.nr_evicted; i++)
-		line[i] = number_of(&key[i]);
-	line[req.nr_evicted] = '\0';
-	if (req.nr_untold)
-		snprintf(line + req.nr_evicted, sizeof(line) - req.nr_evicted, "+%u", req.nr_untold);
-	cr_assert_eq(kvmm_free(pool, mut, req.nr_fresh), 0);
-	return line;
-}
-
 struct kvmm_tenant_stat tenant_stat(struct kvmm_pool *pool, u32 tenant)
 {
 	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
@@ -111,4 +87,13 @@ struct kvmm_tenant_stat tenant_stat(struct kvmm_pool *pool, u32 tenant)
 u32 usage(struct kvmm_pool *pool, u32 tenant)
 {
 	return tenant_stat(pool, tenant).usage;
+}
+
+u32 squeeze(struct kvmm_pool *pool, u32 tenant, u32 nr)
+{
+	struct kvmm_tenant_stat was = tenant_stat(pool, tenant);
+
+	limit(pool, tenant, was.min, was.low, was.usage - min(nr, was.usage), NO_LIMIT);
+	limit(pool, tenant, was.min, was.low, was.high, was.max);
+	return tenant_stat(pool, tenant).nr_reclaimed - was.nr_reclaimed;
 }

@@ -6,7 +6,7 @@
 #ifndef QUOTA_TEST_UTIL_H
 #define QUOTA_TEST_UTIL_H
 
-#include "tests/pool/util.h"
+#include "tests/pool/class_util.h"
 
 #define NO_LIMIT	KVMM_TENANT_NO_LIMIT
 
@@ -22,12 +22,12 @@ kvmm_ref_t hold(struct kvmm_pool *pool, char letter);
 void cache(struct kvmm_pool *pool, const char *letters);
 /* Take a reference on what is cached. */
 kvmm_ref_t use(struct kvmm_pool *pool, char letter);
-void drop(struct kvmm_pool *pool, kvmm_ref_t ref);
 
 /* Letters that are cached, in the order of the alphabet: digits, capitals, small ones. */
 const char *cached(struct kvmm_pool *pool);
-/* Who lost its block for @nr blocks of @tenant, first to last; they are given back. */
-const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr);
+
+/* It loses so many inactive blocks, by a limit that it has for a moment. How many. */
+u32 squeeze(struct kvmm_pool *pool, u32 tenant, u32 nr);
 
 struct kvmm_tenant_stat tenant_stat(struct kvmm_pool *pool, u32 tenant);
 u32 usage(struct kvmm_pool *pool, u32 tenant);

@@ -101,10 +101,7 @@ static u32 until_there_is_memory(struct kvmm_seq **seq, call_fn call, const char
 		bool failed;
 		int err;
 
-		fake_env_fail(&fake, n, false);
-		err = call(seq);
-		failed = fake_env_failed(&fake);
-		fake_env_fail(&fake, 0, false);
+		err = fault_at(n, call(seq), &failed);
 		if (!failed) {
 			cr_assert_geq(err, 0, "%s: %d", what, err);
 			return n - 1;
@@ -183,11 +180,6 @@ static int truncate_to_nine(struct kvmm_seq **seq)
 	return kvmm_seq_truncate(*seq, 9);
 }
 
-static int drop_three(struct kvmm_seq **seq)
-{
-	return kvmm_seq_drop_unassigned(*seq, 3);
-}
-
 static int release(struct kvmm_seq **seq)
 {
 	return kvmm_seq_release(*seq);
@@ -222,7 +214,7 @@ Test(request_fault, every_call_without_memory_leaves_no_trace)
 	needs(release);
 	needs(acquire);
 	cr_expect_str_eq(table_picture(seq), "HH. 8/9");
-	needs(drop_three);
+	needs(truncate_to_nine);
 	cr_expect_str_eq(table_picture(seq), "HH 8/9");
 }
 

@@ -9,7 +9,7 @@
  * that the compaction takes: the step boundary of a real engine. Exit code 0: nothing contradicted
  * that, and nothing is left behind.
  */
-#include <kvmm/seq.h>
+#include <kvmm/ext/seq.h>
 
 #include "tests/support/random.h"
 #include "tests/support/threads.h"

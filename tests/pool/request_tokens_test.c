@@ -2,6 +2,8 @@
 /*
  * Partial blocks: tokens of private blocks, and blocks that are named by them. Blocks have 4 tokens.
  */
+#include <pthread.h>
+
 #include <kv/rcu.h>
 #include <kvmm/cache.h>
 #include <kvmm/ext/lease.h>
@@ -43,6 +45,43 @@ static void expect_tokens(kvmm_mut_t block, const u32 *want, u32 nr)
 
 	cr_assert_eq(kvmm_block_tokens(pool, block, got, BLOCK_TOKENS), nr);
 	cr_assert_arr_eq(got, want, nr * sizeof(*want));
+}
+
+#define NR_APPENDED	256u	/* by each of two threads */
+
+struct appending {
+	struct kvmm_pool *pool;
+	kvmm_mut_t block;
+};
+
+static void *append_many(void *arg)
+{
+	struct appending *a = arg;
+	u32 token = 1;
+
+	for (u32 i = 0; i < NR_APPENDED; i++)
+		cr_assert_gt(kvmm_block_append_tokens(a->pool, a->block, &token, 1), 0);
+	return NULL;
+}
+
+/* An append that looks first and writes then loses tokens in one of seven rounds. */
+Test(request_tokens, of_two_threads_that_append_are_all_there)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 200, .policy = "lru",
+				       .block_tokens = 2 * NR_APPENDED,
+				       .block_bytes = TEST_BLOCK_BYTES };
+	struct appending a = { .pool = make_pool_of(&attr) };
+	pthread_t other;
+
+	for (u32 round = 0; round < 200; round++) {
+		cr_assert_eq(kvmm_alloc(a.pool, 1, &a.block), 0);
+		cr_assert_eq(pthread_create(&other, NULL, append_many, &a), 0);
+		append_many(&a);
+		cr_assert_eq(pthread_join(other, NULL), 0);
+		cr_assert_eq(kvmm_block_nr_tokens(a.pool, a.block), 2 * NR_APPENDED);
+		cr_assert_eq(kvmm_free(a.pool, &a.block, 1), 0);
+	}
+	end_pool(a.pool);
 }
 
 Test(request_tokens, are_appended_and_popped)
@@ -370,11 +409,11 @@ Test(request_tokens, a_block_that_lost_tokens_is_not_registered_by_key)
 /* Owned blocks are marked while they are named: another way through the same step. */
 Test(request_tokens, a_partial_block_with_an_owner_is_not_registered_by_key)
 {
-	const struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
+	const struct kvmm_lease_attr own = { .size = sizeof(own), .owner = 7 };
 	const u32 tokens[] = { 11, 12, 13, 14 };
 	kvmm_mut_t block = take_block();
 
-	cr_assert_eq(kvmm_own_muts(pool, &own, &block, 1), 0);
+	cr_assert_eq(kvmm_lease_own_muts(pool, &own, &block, 1), 0);
 	cr_assert_eq(kvmm_block_append_tokens(pool, block, tokens, 1), 1);
 	expect_partial(&block, 1);
 	cr_assert_eq(kvmm_block_append_tokens(pool, block, tokens + 1, 3), 4);

@@ -4,7 +4,7 @@
 #define POOL_TEST_REQUEST_UTIL_H
 
 #include <kvmm/cache.h>
-#include <kvmm/seq.h>
+#include <kvmm/ext/seq.h>
 
 #include "tests/pool/util.h"
 

@@ -2,7 +2,9 @@
 /* Times of sampled blocks, against a model that keeps its own. */
 #include "feed/internal.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
+
+TestSuite(residency, .init = fault_begin, .fini = fault_end);
 
 #define NR_BLOCKS	64u
 #define NR_KEYS		160u
@@ -85,13 +87,10 @@ static void forget(struct kvmm_pool *pool, struct model *m, u64 now)
 static void run(u32 seed)
 {
 	static struct model m;
-	struct fake_env fake;
-	struct kvmm_pool *pool;
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(NR_BLOCKS, "lru");
 	u32 ppm = 300000;
 
 	memset(&m, 0, sizeof(m));
-	fake_env_install(&fake);
-	pool = make_cache(NR_BLOCKS, "lru");
 	cr_assert_eq(kvmm_residency_set(pool, ppm), 0);
 	srand(seed);
 	for (u32 i = 0; i < NR_STEPS; i++) {
@@ -108,8 +107,6 @@ static void run(u32 seed)
 		}
 	}
 	expect_model(pool, &m);
-	end_pool(pool);
-	fake_env_remove(&fake);
 }
 
 Test(residency, equals_a_model)
@@ -172,14 +169,10 @@ POOL_TEST(residency, ends_what_it_began, make_cache(16, "lru"))
 }
 
 /* A limit is the last of its bucket. */
-Test(residency, limits_belong_to_what_is_below_them)
+POOL_TEST(residency, limits_belong_to_what_is_below_them, make_cache(16, "lru"))
 {
 	struct kvmm_residency_stat stat;
-	struct kvmm_pool *pool;
-	struct fake_env fake;
 
-	fake_env_install(&fake);
-	pool = make_cache(16, "lru");
 	cr_assert_eq(kvmm_residency_set(pool, 1000000), 0);
 	cache_keys(pool, 1, 1);
 	fake_env_advance(&fake, MS);
@@ -190,8 +183,6 @@ Test(residency, limits_belong_to_what_is_below_them)
 	cr_assert_eq(kvmm_residency_get_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
 	cr_expect_eq(stat.bucket[0], 1);
 	cr_expect_eq(stat.bucket[1], 1);
-	end_pool(pool);
-	fake_env_remove(&fake);
 }
 
 /* References that are none stand where a window has nothing. */
@@ -231,20 +222,10 @@ Test(residency, refuses_nonsense)
 	end_pool(pool);
 }
 
-Test(residency, no_memory_changes_nothing)
+POOL_TEST(residency, no_memory_changes_nothing, make_cache(16, "lru"))
 {
-	struct fake_env fake;
-	struct kvmm_pool *pool;
-
-	fake_env_install(&fake);
-	pool = make_cache(16, "lru");
-	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_residency_set(pool, 1000000), -ENOMEM);
-	cr_expect(fake_env_failed(&fake));
+	expect_no_memory(kvmm_residency_set(pool, 1000000));
 	cache_keys(pool, 1, 4);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_residency_set(pool, 1000000), 0);
-	end_pool(pool);
-	cr_expect_eq(fake.nr_live, 0);
-	fake_env_remove(&fake);
 }

@@ -5,20 +5,13 @@
 
 #include <kv/cuda.h>
 #include <kv/rcu.h>
+#include <kvmm/ext/group.h>
 
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 
 #define NO_COMPACT	KVMM_ALLOC_NO_COMPACT
 #define NO_EVICT	KVMM_ALLOC_NO_EVICT
-
-static void expect_order(struct kvmm_pool *pool, const u32 *want, u32 nr_want)
-{
-	u32 number[64], nr = eviction_order(pool, number, 64);
-
-	cr_assert_eq(nr, nr_want);
-	cr_expect_arr_eq(number, want, nr * sizeof(*want));
-}
 
 /* ---- compaction ---- */
 
@@ -215,13 +208,11 @@ POOL_TEST(room, the_report_says_what_it_took, make_cache(16, "lru"))
 
 POOL_TEST(room, exactly_the_shortfall_is_evicted, make_cache(16, "lru"))
 {
-	static const u32 left[] = { 3, 2, 1, 0 };
-
 	cache_keys(pool, 0, 8);
 	take(pool, 12, 0);
 	cr_expect_eq(stat_of(pool).evictions, 4);
 	cr_expect_eq(stat_of(pool).nr_free, 0);
-	expect_order(pool, left, 4);
+	expect_order(pool, "3 2 1 0 ");
 }
 
 POOL_TEST(room, nothing_is_evicted_for_those_who_would_rather_fail, make_cache(16, "lru"))
@@ -236,7 +227,6 @@ POOL_TEST(room, nothing_is_evicted_for_those_who_would_rather_fail, make_cache(1
 
 POOL_TEST(room, a_failed_allocation_leaves_the_order_of_eviction, make_cache(16, "lru"))
 {
-	static const u32 all[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
 	struct kvmm_pool_stat before, after;
 	kvmm_range_t got;
 
@@ -254,12 +244,11 @@ POOL_TEST(room, a_failed_allocation_leaves_the_order_of_eviction, make_cache(16,
 	after.fail_frag--;
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	cr_expect_eq(kvmm_validate(pool), 0);
-	expect_order(pool, all, 8);
+	expect_order(pool, "7 6 5 4 3 2 1 0 ");
 }
 
 POOL_TEST(room, victims_are_spared_if_even_compaction_cannot_help, make_cache(12, "lru"))
 {
-	static const u32 all[] = { 5, 4, 3, 2, 1, 0 };
 	kvmm_range_t got;
 
 	take(pool, 1, KVMM_ALLOC_PINNED);
@@ -269,7 +258,7 @@ POOL_TEST(room, victims_are_spared_if_even_compaction_cannot_help, make_cache(12
 	take(pool, 3, KVMM_ALLOC_PINNED);
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
 	cr_expect_eq(stat_of(pool).evictions, 0);
-	expect_order(pool, all, 6);
+	expect_order(pool, "5 4 3 2 1 0 ");
 }
 
 POOL_TEST(room, evicted_and_moved_in_one_call, make_cache(16, "lru"))
@@ -291,7 +280,6 @@ POOL_TEST(room, evicted_and_moved_in_one_call, make_cache(16, "lru"))
 
 POOL_TEST(room, cached_blocks_move_with_key_content_and_order, make_cache(16, "lru"))
 {
-	static const u32 order[] = { 3, 2, 1, 0 };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t range = take(pool, 4, 0);
 	u8 buf[TEST_BLOCK_BYTES], back[TEST_BLOCK_BYTES];
@@ -316,7 +304,7 @@ POOL_TEST(room, cached_blocks_move_with_key_content_and_order, make_cache(16, "l
 		cr_expect_arr_eq(back, buf, sizeof(buf));
 	}
 	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
-	expect_order(pool, order, 4);
+	expect_order(pool, "3 2 1 0 ");
 }
 
 POOL_TEST(room, referenced_and_private_blocks_do_not_move, make_cache(8, "lru"))
@@ -339,14 +327,12 @@ POOL_TEST(room, referenced_and_private_blocks_do_not_move, make_cache(8, "lru"))
 
 static u32 copies_left;		/* until copies fail */
 
-static int flaky_move(struct kv_dev *dev, const struct kv_planes *planes,
-		      const struct kv_move *moves, u32 nr, struct kv_fence after,
-		      struct kv_fence *fence)
+static int flaky_move(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
 	if (!copies_left)
 		return -EIO;
 	copies_left--;
-	return kv_dev_host.move_blocks(dev, planes, moves, nr, after, fence);
+	return kv_dev_host.copy_blocks(dev, copy, fence);
 }
 
 static int flaky_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
@@ -366,7 +352,7 @@ static struct kvmm_pool *make_flaky(u32 nr_blocks, const struct kv_evict_ops *ev
 	struct kvmm_pool *pool;
 
 	dev = kv_dev_host;
-	dev.move_blocks = flaky_move;
+	dev.copy_blocks = flaky_move;
 	dev.fill = flaky_fill;
 	attr.nr_blocks = nr_blocks;
 	attr.block_bytes = TEST_BLOCK_BYTES;
@@ -381,10 +367,12 @@ static void end_flaky(struct kvmm_pool *pool)
 	kv_rcu_barrier();
 }
 
-Test(room, what_was_moved_before_a_failed_copy_stays_moved)
+#define FLAKY_TEST(name, ...) \
+	TEST_WITH(struct kvmm_pool *pool, make_flaky(__VA_ARGS__), end_flaky, room, name)
+
+FLAKY_TEST(what_was_moved_before_a_failed_copy_stays_moved, 16, NULL)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_flaky(16, NULL);
 	kvmm_range_t range[26];
 
 	paint(pool, "..aa..bb..cc..dd", range);
@@ -398,13 +386,11 @@ Test(room, what_was_moved_before_a_failed_copy_stays_moved)
 	for (u32 i = 0; i < 4; i++)
 		cr_expect(has_pattern(pool, range[i], i));
 	cr_expect_eq(stat_of(pool).moves, 3);
-	end_flaky(pool);
 }
 
-Test(room, content_that_overlapped_its_failed_copy_is_lost)
+FLAKY_TEST(content_that_overlapped_its_failed_copy_is_lost, 12, NULL)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
-	struct kvmm_pool *pool = make_flaky(12, NULL);
 	struct kvmm_extent ext[1];
 	kvmm_range_t range[26], tail;
 
@@ -420,12 +406,10 @@ Test(room, content_that_overlapped_its_failed_copy_is_lost)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
 	cr_expect_eq(kvmm_range_free(pool, tail), 0);
-	end_flaky(pool);
 }
 
-Test(room, an_allocation_whose_copy_fails_takes_nothing)
+FLAKY_TEST(an_allocation_whose_copy_fails_takes_nothing, 16, &kv_evict_lru)
 {
-	struct kvmm_pool *pool = make_flaky(16, &kv_evict_lru);
 	kvmm_range_t got;
 
 	for (u32 i = 0; i < 4; i++) {
@@ -442,16 +426,15 @@ Test(room, an_allocation_whose_copy_fails_takes_nothing)
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), -EIO);
 	cr_expect_eq(stat_of(pool).nr_ranges, 4);
 	cr_expect_eq(stat_of(pool).nr_available, 8);
-	end_flaky(pool);
 }
 
-static int spoiling_move(struct kv_dev *dev, const struct kv_planes *planes,
-			 const struct kv_move *moves, u32 nr, struct kv_fence after,
-			 struct kv_fence *fence)
+static int spoiling_move(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
-	for (u32 i = 0; i < nr; i++)
-		kv_dev_host.fill(dev, planes->plane[0].base + moves[i].dst * TEST_BLOCK_BYTES, 0xee,
-				 moves[i].nr * TEST_BLOCK_BYTES);
+	u64 base = copy->dst.plane[0].base;
+
+	for (u32 i = 0; i < copy->nr; i++)
+		kv_dev_host.fill(dev, base + copy->moves[i].dst * TEST_BLOCK_BYTES, 0xee,
+				 copy->moves[i].nr * TEST_BLOCK_BYTES);
 	return -EIO;
 }
 
@@ -490,13 +473,12 @@ static u32 nr_cached_and_right(struct kvmm_pool *pool, u32 first, u32 nr)
 	return nr_found;
 }
 
-Test(room, a_copy_that_failed_half_way_spoils_nothing_that_can_be_hit)
+FLAKY_TEST(a_copy_that_failed_half_way_spoils_nothing_that_can_be_hit, 16, &kv_evict_lru)
 {
-	struct kvmm_pool *pool = make_flaky(16, &kv_evict_lru);
 	struct kv_dev_ops dev = kv_dev_host;
 	kvmm_range_t range[4], got;
 
-	dev.move_blocks = spoiling_move;
+	dev.copy_blocks = spoiling_move;
 	pool->parts.dev = &dev;
 	for (u32 i = 0; i < 4; i++) {
 		range[i] = take(pool, 2, 0);
@@ -507,21 +489,20 @@ Test(room, a_copy_that_failed_half_way_spoils_nothing_that_can_be_hit)
 	for (u32 i = 0; i < 4; i++)
 		cr_expect_eq(kvmm_range_free(pool, range[i]), 0);
 	pool->parts.dev = &kv_dev_host;
-	end_flaky(pool);
 }
 
 /* As above, and a request that may not evict waits: the victims' blocks are there for it. */
-Test(room, one_that_may_not_evict_hears_of_victims_that_went_although_the_copy_failed)
+FLAKY_TEST(one_that_may_not_evict_hears_of_victims_that_went_although_the_copy_failed,
+	   16, &kv_evict_lru)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4, .flags = NO_EVICT,
 				      .deadline_ns = UINT64_MAX };
-	struct kvmm_pool *pool = make_flaky(16, &kv_evict_lru);
 	struct kv_dev_ops dev = kv_dev_host;
 	kvmm_range_t range[4], got;
 	kvmm_ticket_t ticket;
 	kvmm_mut_t mut[4];
 
-	dev.move_blocks = spoiling_move;
+	dev.copy_blocks = spoiling_move;
 	pool->parts.dev = &dev;
 	for (u32 i = 0; i < 4; i++) {
 		range[i] = take(pool, 2, 0);
@@ -536,19 +517,16 @@ Test(room, one_that_may_not_evict_hears_of_victims_that_went_although_the_copy_f
 	for (u32 i = 0; i < 4; i++)
 		cr_expect_eq(kvmm_range_free(pool, range[i]), 0);
 	pool->parts.dev = &kv_dev_host;
-	end_flaky(pool);
 }
 
-Test(room, a_range_that_cannot_be_zeroed_is_given_back)
+FLAKY_TEST(a_range_that_cannot_be_zeroed_is_given_back, 16, NULL)
 {
-	struct kvmm_pool *pool = make_flaky(16, NULL);
 	kvmm_range_t got;
 
 	copies_left = 3;
 	cr_expect_eq(kvmm_range_alloc(pool, 8, KVMM_ALLOC_ZERO, &got), -EIO);
 	cr_expect_eq(stat_of(pool).nr_free, 16);
 	cr_expect_eq(stat_of(pool).nr_ranges, 0);
-	end_flaky(pool);
 }
 
 /* Content of the ranges that have not been lost; how many have. */
@@ -648,15 +626,13 @@ static void *intrude(void *arg)
 }
 
 /* Somebody wants a block during the first copy, and does not get it before the last. */
-static int watched_move(struct kv_dev *dev, const struct kv_planes *planes,
-			const struct kv_move *moves, u32 nr, struct kv_fence after,
-			struct kv_fence *fence)
+static int watched_move(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
 	if (!intruder)
 		cr_assert_eq(pthread_create(&intruder, NULL, intrude, NULL), 0);
 	usleep(20000);
 	cr_expect_eq(READ_ONCE(intruder_is_through), 0);
-	return kv_dev_host.move_blocks(dev, planes, moves, nr, after, fence);
+	return kv_dev_host.copy_blocks(dev, copy, fence);
 }
 
 Test(room, who_comes_during_a_compaction_waits_for_its_end)
@@ -669,7 +645,7 @@ Test(room, who_comes_during_a_compaction_waits_for_its_end)
 
 	busy_pool = make_flaky(16, NULL);
 	dev = *busy_pool->parts.dev;
-	dev.move_blocks = watched_move;
+	dev.copy_blocks = watched_move;
 	busy_pool->parts.dev = &dev;
 	paint(busy_pool, "..aa..bb..cc..dd", range);
 	cr_expect_eq(kvmm_pool_compact(busy_pool, &goal), 0);
@@ -741,4 +717,105 @@ Test(room, plans_that_would_destroy_something_are_refused_as_a_whole)
 	expect_bad_plan({ 0, 2, 2 }, { 4, 0, 2 }, { 12, 0, 1 });	/* both to where it was */
 	kv_pool_destroy(pool);
 	kv_rcu_barrier();
+}
+
+/* ---- all kinds of requests ---- */
+
+#define NR_BLOCKS	1024u
+
+static kvmm_mut_t all[NR_BLOCKS];
+
+static int ask_range(struct kvmm_pool *pool)
+{
+	return kvmm_range_alloc(pool, NR_BLOCKS, KVMM_RUNS(1), &(kvmm_range_t){ 0 });
+}
+
+static int ask_growth(struct kvmm_pool *pool)
+{
+	kvmm_range_t range;
+	int err = kvmm_range_alloc(pool, 1, KVMM_RUNS(1), &range);
+
+	return err ? err : kvmm_range_grow_many(pool, &range, 1, NR_BLOCKS - 1);
+}
+
+static int ask_blocks(struct kvmm_pool *pool)
+{
+	return kvmm_alloc(pool, NR_BLOCKS, all);
+}
+
+/* It is not told to wait because of blocks that are free. */
+static int ask_blocks_at_once(struct kvmm_pool *pool)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS,
+				      .flags = KVMM_ALLOC_NOWAIT };
+
+	return kvmm_alloc_as(pool, &ctl, all);
+}
+
+static int ask_request(struct kvmm_pool *pool)
+{
+	return kvmm_acquire(pool, &(struct kvmm_acquire_args){ .nr_blocks = NR_BLOCKS,
+							       .fresh = all });
+}
+
+static int ask_promise(struct kvmm_pool *pool)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS };
+
+	return kvmm_promise_make(pool, &ctl, &(kvmm_promise_t){ 0 });
+}
+
+static int ask_groups(struct kvmm_pool *pool)
+{
+	struct kvmm_group_attr group = { .pool = pool, .kind = KVMM_GROUP_FULL, .block_tokens = 4 };
+	struct kvmm_groups_attr attr = { .size = sizeof(attr), .group = &group, .nr = 1 };
+	struct kvmm_groups_acquire_args req = { .nr_tokens = 4 * NR_BLOCKS };
+	struct kvmm_tables *tables;
+	struct kvmm_groups *groups;
+	int err = kvmm_groups_create(&attr, &groups);
+
+	if (err)
+		return err;
+	err = kvmm_groups_acquire(groups, &req, &tables);
+	if (!err)
+		kvmm_groups_release(tables);
+	kvmm_groups_destroy(groups);
+	return err;
+}
+
+static int ask_gang(struct kvmm_pool *pool)
+{
+	struct kvmm_gang_want want = { .kind = KVMM_GANG_BLOCKS, .nr = NR_BLOCKS };
+	struct kvmm_gang_attr attr = { .size = sizeof(attr), .pools = &pool, .nr_pools = 1,
+				       .wants = &want, .nr = 1 };
+	struct kvmm_gang *gang;
+	int err = kvmm_gang_reserve(&attr, &gang, NULL);
+
+	return err ? err : kvmm_gang_abort(gang);
+}
+
+static const struct ask {
+	const char *of;
+	int (*all_blocks)(struct kvmm_pool *pool);
+} asks[] = {
+	{ "a range", ask_range }, { "growth", ask_growth }, { "blocks", ask_blocks },
+	{ "blocks at once", ask_blocks_at_once }, { "kvmm_acquire()", ask_request },
+	{ "a promise", ask_promise }, { "groups", ask_groups }, { "a gang", ask_gang },
+};
+
+/* Reclaimers that work in place serve each kind: the table of room.c is walked for all of them. */
+Test(room, each_kind_of_request_gets_blocks_that_threads_keep_aside)
+{
+	for (const struct ask *ask = asks; ask < asks + ARRAY_SIZE(asks); ask++) {
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
+					       .policy = "lru" };
+		struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
+		struct kvmm_alloc_stat stat;
+
+		cr_assert_eq(kvmm_alloc(pool, 1, all), 0);
+		cr_assert_eq(kvmm_free(pool, all, 1), 0);
+		cr_expect_eq(ask->all_blocks(pool), 0, "%s", ask->of);
+		cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
+		cr_expect_eq(stat.saved[KVMM_STEP_DRAIN], 1, "%s", ask->of);
+	}
 }

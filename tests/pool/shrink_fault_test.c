@@ -59,10 +59,7 @@ static void fail_each(int (*call)(struct kvmm_pool *pool), bool first, u32 nr_aw
 
 		if (first)
 			cr_assert_eq(set_up_pool(pool), 0);
-		fake_env_fail(&fake, nth, false);
-		err = call(pool);
-		failed = fake_env_failed(&fake);
-		fake_env_fail(&fake, 0, false);
+		err = fault_at(nth, call(pool), &failed);
 		cr_expect(!err || err == -ENOMEM, "%u: %d", nth, err);
 		if (err)
 			cr_expect_str_eq(picture(pool), PICTURE);

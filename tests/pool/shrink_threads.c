@@ -8,6 +8,7 @@
  */
 #include <kv/pool.h>
 
+#include "tests/support/key.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 
@@ -21,14 +22,6 @@
 static struct kvmm_pool *pool;
 static u8 *mem;
 static u32 nr_running;	/* atomic */
-
-static kvmm_key_t key_of(u64 number)
-{
-	kvmm_key_t key = { { 0 } };
-
-	memcpy(key.byte, &number, sizeof(number));
-	return key;
-}
 
 /* Registered blocks are held for a while, and must keep their content wherever they go. */
 static void use_cache(u64 *random, u64 *next)

@@ -5,25 +5,22 @@
  */
 #ifndef POOL_SHRINK_UTIL_H
 #define POOL_SHRINK_UTIL_H
-#include <criterion/criterion.h>
-#include <stdlib.h>
 
 #include "tests/pool/util.h"
 
 #define PB	4u
 #define UNIT	((u64)PB * TEST_BLOCK_BYTES)
 
-/* Memory of the caller, in whole units. */
+/* Memory of the caller, in whole units; nothing lies behind it. */
 static inline u8 *memory_of(u32 nr_blocks)
 {
-	u8 *mem = aligned_alloc(UNIT, (size_t)nr_blocks * TEST_BLOCK_BYTES);
+	static u8 all[64 * TEST_BLOCK_BYTES] __attribute__((aligned(UNIT)));
 
-	cr_assert_not_null(mem);
-	return mem;
+	return all + sizeof(all) - nr_blocks * TEST_BLOCK_BYTES;
 }
 
-static inline struct kvmm_pool *adopt(u8 *mem, u32 nr_blocks, const char *policy,
-				      const struct kvmm_alloc_attr *alloc)
+static inline struct kvmm_pool *adopt_at(u8 *mem, u32 nr_blocks, const char *policy,
+					 const struct kvmm_alloc_attr *alloc)
 {
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
 	struct kvmm_plane plane = { (uintptr_t)mem, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
@@ -38,6 +35,12 @@ static inline struct kvmm_pool *adopt(u8 *mem, u32 nr_blocks, const char *policy
 	pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
 	return pool;
+}
+
+static inline struct kvmm_pool *adopt(u32 nr_blocks, const char *policy,
+				      const struct kvmm_alloc_attr *alloc)
+{
+	return adopt_at(memory_of(nr_blocks), nr_blocks, policy, alloc);
 }
 
 static inline struct kvmm_elastic_stat elastic_of_pool(struct kvmm_pool *pool)

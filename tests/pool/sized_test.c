@@ -5,23 +5,23 @@
  * long as ever.
  */
 #include <criterion/criterion.h>
-#include <kvmm/alloc.h>
 #include <kvmm/cache.h>
 #include <kvmm/event.h>
+#include <kvmm/ext/admission.h>
 #include <kvmm/ext/disk.h>
-#include <kvmm/ext/elastic.h>
 #include <kvmm/ext/evict.h>
 #include <kvmm/ext/group.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>
+#include <kvmm/ext/moves.h>
 #include <kvmm/ext/registry.h>
+#include <kvmm/ext/seq.h>
 #include <kvmm/ext/slab.h>
-#include <kvmm/ext/zone.h>
-#include <kvmm/seq.h>
 #include <kvmm/step.h>
 #include <kvmm/tier.h>
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/mem.h>
 
 #include "tests/pool/util.h"
@@ -35,14 +35,13 @@ static_assert(sizeof(struct kvmm_relocation) == 16, "fixed");
 static_assert(sizeof(struct kvmm_watermarks) == 12, "fixed");
 static_assert(sizeof(struct kvmm_latency_stat) == 184, "fixed");
 static_assert(sizeof(struct kvmm_residency_stat) == 184, "fixed");
-static_assert(sizeof(struct kvmm_pin_addr) == 40, "fixed");
+static_assert(sizeof(struct kvmm_lease_addr) == 40, "fixed");
 static_assert(sizeof(struct kvmm_content) == 24, "fixed");
 static_assert(sizeof(struct kvmm_event) == 64, "fixed");
 static_assert(sizeof(struct kvmm_snapshot) == 24, "fixed");
 static_assert(sizeof(struct kvmm_class_event) == 16, "fixed");
 static_assert(sizeof(struct kvmm_slab_place) == 24, "fixed");
-static_assert(sizeof(struct kvmm_disk_done) == 24, "fixed");
-static_assert(sizeof(struct kvmm_digest_diff) == 72, "fixed");
+static_assert(sizeof(struct kvmm_digest_diff) == 200, "fixed");
 
 #define NR_BLOCKS	16u
 #define LARGEST		4096u
@@ -50,12 +49,11 @@ static_assert(sizeof(struct kvmm_digest_diff) == 72, "fixed");
 
 static struct kvmm_pool *pool;
 static struct kvmm_registry *registry;
-static struct kvmm_zone *zone;
 static struct kvmm_slab_cache *cache;
 static struct kvmm_slab_attr slab = KVMM_SLAB_ATTR_INIT;
 static struct kvmm_seq *seq;
 static kvmm_range_t range;
-static kvmm_hold_t hold;
+static kvmm_lease_t hold;
 static kvmm_node_t node;
 static kvmm_key_t key;
 static struct kvmm_prefix prefix = { &key, 1, 0, NULL, { 0, 0, 0 } };
@@ -83,24 +81,22 @@ static void set_up(void)
 	const struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 					     .policy = "lru", .evict = &evict };
 	struct kvmm_registry_attr registry_attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_zone_attr zone_attr = KVMM_ZONE_ATTR_INIT;
-	struct kvmm_hold_attr hold_attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_lease_attr hold_attr = KVMM_LEASE_ATTR_INIT;
 
 	pool = make_pool_of(&attr);
 	key = key_of(1);
 	cache_keys(pool, 1, 1);
 	range = take(pool, 4, 0);
 	hold_attr.prefix = &prefix;
-	cr_assert_eq(kvmm_hold(pool, &hold_attr, &hold), 1);
+	cr_assert_eq(kvmm_lease_take(pool, &hold_attr, &hold), 1);
 	cr_assert_eq(kvmm_registry_create(&registry_attr, &registry), 0);
 	cr_assert_eq(kvmm_registry_hold(registry, &prefix, &node), 0);
-	zone_attr.nr_blocks = 64;
-	cr_assert_eq(kvmm_zone_create(&zone_attr, &zone), 0);
 	slab.name = "s";
 	slab.object_bytes = 64;
 	slab.base_block_bytes = 4096;
 	slab.max_waste_pm = 100;
-	cr_assert_eq(kvmm_slab_cache_create(zone, &slab, &cache), 0);
+	slab.nr_blocks = 64;
+	cr_assert_eq(kvmm_slab_cache_create(&slab, &cache), 0);
 	set_up_seq();
 }
 
@@ -108,24 +104,9 @@ TestSuite(sized, .init = set_up);
 
 /* ---- what is filled in: each into @to, of @size bytes ---- */
 
-static int read_zone(void *to, size_t size)
-{
-	return kvmm_zone_get_stat_sized(zone, to, size);
-}
-
 static int read_slab(void *to, size_t size)
 {
 	return kvmm_slab_get_stat_sized(cache, to, size);
-}
-
-static int read_slabs(void *to, size_t size)
-{
-	return kvmm_slab_total_sized(zone, to, size);
-}
-
-static int read_shape(void *to, size_t size)
-{
-	return kvmm_slab_get_shape_sized(zone, &slab, to, size);
 }
 
 static int read_seq(void *to, size_t size)
@@ -145,14 +126,14 @@ static int read_node(void *to, size_t size)
 
 static int read_range(void *to, size_t size)
 {
-	return kvmm_range_get_info_sized(pool, range, to, size);
+	return kvmm_range_get_info_of(pool, range, NULL, to, size);
 }
 
 static int read_next_range(void *to, size_t size)
 {
 	u32 cursor = 0;
 
-	return kvmm_range_next_sized(pool, &cursor, to, size);
+	return kvmm_range_get_info_of(pool, range, &cursor, to, size);
 }
 
 static int read_block(void *to, size_t size)
@@ -162,21 +143,7 @@ static int read_block(void *to, size_t size)
 
 static int read_hold(void *to, size_t size)
 {
-	return kvmm_hold_get_info_sized(pool, hold, to, size);
-}
-
-static int read_next_hold(void *to, size_t size)
-{
-	u32 cursor = 0;
-
-	return kvmm_hold_next_sized(pool, &cursor, to, size);
-}
-
-static int read_block_hold(void *to, size_t size)
-{
-	int nr = kvmm_block_holds_sized(pool, &key, NULL, to, 1, size);
-
-	return nr == 1 ? 0 : nr;
+	return kvmm_lease_get_info_sized(pool, hold, to, size);
 }
 
 static int read_class(void *to, size_t size)
@@ -184,35 +151,11 @@ static int read_class(void *to, size_t size)
 	return kvmm_class_get_stat_sized(pool, 0, to, size);
 }
 
-static int read_owned(void *to, size_t size)
+static int read_leased(void *to, size_t size)
 {
 	u64 cursor = 0;
+	int nr = kvmm_lease_list_sized(pool, NULL, &cursor, to, 1, size);
 
-	return kvmm_owned_next_sized(pool, &cursor, to, size);
-}
-
-static int read_leaks(void *to, size_t size)
-{
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
-	int nr;
-
-	attr.older_ns = 1;
-	attr.now_ns = kvmm_clock_ns() + 1000000000;
-	attr.kinds = BIT(KVMM_OWNED_RANGE);
-	nr = kvmm_leaks_sized(pool, &attr, to, 1, size);
-	return nr == 1 ? 0 : nr;
-}
-
-static int read_next_leak(void *to, size_t size)
-{
-	struct kvmm_leak_attr attr = KVMM_LEAK_ATTR_INIT;
-	u64 cursor = 0;
-	int nr;
-
-	attr.older_ns = 1;
-	attr.now_ns = kvmm_clock_ns() + 1000000000;
-	attr.kinds = BIT(KVMM_OWNED_RANGE);
-	nr = kvmm_leaks_next_sized(pool, &attr, &cursor, to, 1, size);
 	return nr == 1 ? 0 : nr;
 }
 
@@ -234,24 +177,17 @@ static const struct {
 	int (*read)(void *to, size_t size);
 	size_t bytes;
 } reads[] = {
-	{ "zone", read_zone, sizeof(struct kvmm_zone_stat) },
 	{ "slab", read_slab, sizeof(struct kvmm_slab_stat) },
-	{ "slabs", read_slabs, sizeof(struct kvmm_slab_stat) },
-	{ "shape", read_shape, sizeof(struct kvmm_slab_shape) },
 	{ "seq", read_seq, sizeof(struct kvmm_seq_info) },
 	{ "registry", read_registry, sizeof(struct kvmm_registry_stat) },
 	{ "node", read_node, sizeof(struct kvmm_node_info) },
 	{ "range", read_range, sizeof(struct kvmm_range_info) },
 	{ "next range", read_next_range, sizeof(struct kvmm_range_info) },
 	{ "block", read_block, sizeof(struct kvmm_block_info) },
-	{ "hold", read_hold, sizeof(struct kvmm_hold_info) },
-	{ "next hold", read_next_hold, sizeof(struct kvmm_hold_info) },
-	{ "block hold", read_block_hold, sizeof(struct kvmm_hold_info) },
+	{ "hold", read_hold, sizeof(struct kvmm_lease_info) },
 	{ "class", read_class, sizeof(struct kvmm_class_stat) },
-	{ "owned", read_owned, sizeof(struct kvmm_owned) },
-	{ "leaks", read_leaks, sizeof(struct kvmm_owned) },
-	{ "next leak", read_next_leak, sizeof(struct kvmm_owned) },
-	{ "expired", read_expired, sizeof(struct kvmm_expired) },
+	{ "leased", read_leased, sizeof(struct kvmm_lease_info) },
+	{ "expired", read_expired, sizeof(struct kvmm_lease_expired) },
 	{ "map", read_map, sizeof(struct kvmm_map_run) },
 };
 
@@ -325,20 +261,14 @@ static int give_publish(void *args, size_t size)
 	return kvmm_publish_sized(pool, args, size);
 }
 
-static int give_stay(void *args, size_t size)
+static int give_room(void *args, size_t size)
 {
-	char text[64];
-
-	return kvmm_stay_text_sized(args, text, sizeof(text), size);
-}
-
-static void look_away(void *ctx, const struct kvmm_name *names, u32 nr)
-{
+	((struct kvmm_evict_for_args *)args)->size = size;
+	return kvmm_evict_for(pool, args);
 }
 
 static int give_delegate(void *args, size_t size)
 {
-	((struct kvmm_delegate *)args)->on_touch = look_away;
 	return kvmm_registry_delegate_sized(registry, args, size);
 }
 
@@ -349,7 +279,7 @@ static const struct {
 } gives[] = {
 	{ "acquire", give_acquire, sizeof(struct kvmm_acquire_args) },
 	{ "publish", give_publish, sizeof(struct kvmm_publish_args) },
-	{ "stay", give_stay, sizeof(struct kvmm_stay) },
+	{ "room", give_room, sizeof(struct kvmm_evict_for_args) },
 	{ "delegate", give_delegate, sizeof(struct kvmm_delegate) },
 };
 
@@ -367,6 +297,18 @@ Test(sized, arguments_may_be_longer_than_the_library_knows_if_the_rest_is_zero)
 		cr_expect_geq(gives[i].give(args, gives[i].bytes), 0, "%s", gives[i].name);
 		cr_expect_eq(gives[i].give(args, gives[i].bytes + 8), -EINVAL, "%s", gives[i].name);
 	}
+}
+
+Test(sized, a_field_that_has_no_meaning_yet_has_to_be_0)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .reserved = 1 };
+	struct kvmm_evict_for_args room = { .size = sizeof(room), .reserved = 1 };
+	kvmm_promise_t promise;
+	kvmm_mut_t mut;
+
+	cr_expect_eq(kvmm_alloc_submit(pool, &ctl, &mut, NULL), -EINVAL);
+	cr_expect_eq(kvmm_promise_set(pool, &ctl, &promise), -EINVAL);
+	cr_expect_eq(kvmm_evict_for(pool, &room), -EINVAL);
 }
 
 Test(sized, arguments_shorter_than_in_the_first_version_are_refused)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Steps, and blocks that move beside or between them. A dark block, which is nobody's, shows as '.'. */
-#include "tests/pool/util.h"
+#include "tests/pool/step_util.h"
 #include "tests/support/fault.h"
 
 #define NO_STREAM	((void *)0)
@@ -26,51 +26,15 @@ static void end(struct kvmm_pool *pool, kvmm_stream_t id, u64 epoch)
 	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
 }
 
-static int start(struct kvmm_pool *pool, u32 want, u32 mode)
-{
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
-
-	return kvmm_compact_start(pool, &goal, mode);
-}
-
-static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
-{
-	struct kvmm_step_stat stat;
-
-	cr_assert_eq(kvmm_step_get_stat(pool, &stat), 0);
-	return stat;
-}
-
 static u32 largest(struct kvmm_pool *pool)
 {
 	return stat_of(pool).largest;
 }
 
-/* Four ranges with holes between; all that was written into 'b' and 'c' stays as it is. */
-static struct kvmm_pool *scattered(kvmm_range_t *range)
-{
-	struct kvmm_pool *pool = make_pool(16);
-
-	paint(pool, "aa..bb..cc..dd..", range);
-	for (u32 i = 0; i < 4; i++) {
-		write_pattern(pool, range[i], i);
-		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
-	}
-	return pool;
-}
-
-static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
-{
-	for (u32 i = 0; i < 4; i++)
-		cr_expect(has_pattern(pool, range[i], i));
-}
-
 /* ---- epochs ---- */
 
-Test(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended)
+POOL_TEST(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t old = add_stream(pool, 0), young = add_stream(pool, 0);
 	u64 before = begin(pool, old), after;
 
@@ -86,24 +50,21 @@ Test(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended)
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
 	cr_expect_geq(largest(pool), 5);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
-Test(step, without_steps_old_places_are_free_at_once)
+POOL_TEST(step, without_steps_old_places_are_free_at_once, scattered())
 {
-	kvmm_range_t range[26], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
+	kvmm_range_t got;
 
 	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
-Test(step, a_new_step_is_told_the_new_places)
+POOL_TEST(step, a_new_step_is_told_the_new_places, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, 0);
 	struct kvmm_extent old[4][2], now[2];
 	u32 nr_moved = 0;
@@ -159,7 +120,6 @@ POOL_TEST(step, there_is_room_for_so_many_streams, make_pool(4))
 
 POOL_TEST(step, what_may_be_written_stays_while_steps_run, make_pool(16))
 {
-	kvmm_range_t range[26];
 	kvmm_stream_t id = add_stream(pool, 0);
 	u64 epoch;
 
@@ -175,8 +135,6 @@ POOL_TEST(step, what_may_be_written_stays_while_steps_run, make_pool(16))
 
 POOL_TEST(step, an_extent_moves_only_when_all_of_it_is_sealed, make_pool(12))
 {
-	kvmm_range_t range[26];
-
 	paint(pool, "aa..bbb..cc.", range);
 	cr_expect_eq(kvmm_range_seal(pool, range[1], 4), -EINVAL);
 	cr_expect_eq(kvmm_range_seal(pool, range[1], 2), 0);
@@ -189,7 +147,7 @@ POOL_TEST(step, an_extent_moves_only_when_all_of_it_is_sealed, make_pool(12))
 
 POOL_TEST(step, seals_follow_their_blocks, make_pool(16))
 {
-	kvmm_range_t range[26], tail;
+	kvmm_range_t tail;
 
 	paint(pool, "aaaaaa..........", range);
 	cr_expect_eq(kvmm_range_seal(pool, range[0], 4), 0);
@@ -201,11 +159,8 @@ POOL_TEST(step, seals_follow_their_blocks, make_pool(16))
 	cr_expect_eq(start(pool, 12, KVMM_MOVE_BESIDE), 0);
 }
 
-Test(step, what_is_pinned_stays)
+POOL_TEST(step, what_is_pinned_stays, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
-
 	kvmm_range_pin(pool, range[1]);
 	kvmm_range_pin(pool, range[2]);
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
@@ -213,20 +168,17 @@ Test(step, what_is_pinned_stays)
 	cr_expect_eq(strncmp(picture(pool) + 4, "bb..cc", 6), 0);
 	kvmm_range_unpin(pool, range[1]);
 	kvmm_range_unpin(pool, range[2]);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
+static kvmm_ref_t ref[8];
+
 /* Eight cached blocks, of which every second one is gone: "A.A.A.A.". */
-static struct kvmm_pool *sparse_cache(kvmm_ref_t *ref)
+static struct kvmm_pool *sparse_cache(void)
 {
 	struct kvmm_pool *pool = make_cache(8, "lru");
-	kvmm_mut_t mut[8];
-	kvmm_key_t key[8];
 
-	for (u32 i = 0; i < 8; i++)
-		key[i] = key_of(i);
-	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
-	cr_assert_eq(kvmm_register(pool, mut, key, 8, ref), 0);
+	register_keys(pool, 0, 8, ref);
 	for (u32 i = 1; i < 8; i += 2) {
 		cr_assert_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
 		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
@@ -236,7 +188,7 @@ static struct kvmm_pool *sparse_cache(kvmm_ref_t *ref)
 }
 
 /* The one of them that is on its way. */
-static u32 find_moving(struct kvmm_pool *pool, const kvmm_ref_t *ref)
+static u32 find_moving(struct kvmm_pool *pool)
 {
 	for (u32 i = 0; i < 8; i += 2) {
 		int err = kvmm_pin(pool, ref[i]);
@@ -250,11 +202,8 @@ static u32 find_moving(struct kvmm_pool *pool, const kvmm_ref_t *ref)
 	return 8;
 }
 
-Test(step, referenced_cached_blocks_move_beside_steps)
+POOL_TEST(step, referenced_cached_blocks_move_beside_steps, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
-
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_geq(largest(pool), 3);
@@ -270,15 +219,13 @@ Test(step, referenced_cached_blocks_move_beside_steps)
 
 /* ---- what happens meanwhile ---- */
 
-Test(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied)
+POOL_TEST(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_key_t key;
 	u32 i;
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
-	i = find_moving(pool, ref);
+	i = find_moving(pool);
 	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
@@ -290,14 +237,12 @@ Test(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied)
 		cr_expect_eq(kvmm_put(pool, ref[k]), k == i ? -ESTALE : 0);
 }
 
-Test(step, what_is_not_to_be_cached_goes_when_its_copy_ends)
+POOL_TEST(step, what_is_not_to_be_cached_goes_when_its_copy_ends, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	u32 i;
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
-	i = find_moving(pool, ref);
+	i = find_moving(pool);
 	cr_expect_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
 	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
@@ -306,16 +251,14 @@ Test(step, what_is_not_to_be_cached_goes_when_its_copy_ends)
 	cr_expect_eq(stat_of(pool).nr_free, 5);
 }
 
-Test(step, what_is_forgotten_goes_when_its_copy_ends)
+POOL_TEST(step, what_is_forgotten_goes_when_its_copy_ends, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_key_t key;
 	uint32_t block;
 	u32 i;
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
-	i = find_moving(pool, ref);
+	i = find_moving(pool);
 	block = kvmm_block_of_ref(pool, ref[i]);
 	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
 	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
@@ -327,10 +270,8 @@ Test(step, what_is_forgotten_goes_when_its_copy_ends)
 }
 
 /* An evictor skips it, and would never come back to it. */
-Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
+POOL_TEST(step, who_could_not_be_evicted_while_copied_can_be_afterwards, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	struct kvmm_watermarks marks = { .high = 8 };
 	struct kvmm_reclaim_args req = { .size = sizeof(req) };
 
@@ -380,8 +321,7 @@ static void change(struct kvmm_pool *pool, kvmm_range_t range, u32 how)
 Test(step, who_changes_while_it_is_copied_stays)
 {
 	for (u32 i = 0; i < 4 * NR_CHANGES; i++) {
-		kvmm_range_t range[26];
-		struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
+		struct kvmm_pool *pool __cleanup(end_pool) = scattered();
 		u32 how = i / 4, which = i % 4;
 
 		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
@@ -400,8 +340,8 @@ Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
 	u32 nr_void = 0;
 
 	for (u32 which = 0; which < 4; which++) {
-		kvmm_range_t range[26], got;
-		struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
+		kvmm_range_t got;
+		struct kvmm_pool *pool __cleanup(end_pool) = scattered();
 
 		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 		cr_expect_eq(kvmm_range_free(pool, range[which]), 0);
@@ -414,26 +354,21 @@ Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
 	cr_expect_eq(nr_void, 1);
 }
 
-Test(step, cancelled_moves_leave_everything_as_it_was)
+POOL_TEST(step, cancelled_moves_leave_everything_as_it_was, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
-
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_compact_cancel(pool), 2);
 	cr_expect_eq(kvmm_compact_cancel(pool), 0);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
 	cr_expect_eq(stat_of(pool).nr_free, 8);
 	cr_expect_eq(steps_of_pool(pool).cancelled_moves, 1);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
 /* ---- tables ---- */
 
-Test(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read)
+POOL_TEST(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
 	struct kvmm_relocation moves[4];
 	struct kvmm_extent ext;
@@ -457,10 +392,8 @@ Test(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 }
 
-Test(step, what_moved_between_steps_is_read_before_the_next_one)
+POOL_TEST(step, what_moved_between_steps_is_read_before_the_next_one, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_relocation moves[8];
@@ -475,13 +408,12 @@ Test(step, what_moved_between_steps_is_read_before_the_next_one)
 	cr_expect_eq(kvmm_relocations(pool, id, moves, 8), (int)goal.nr_moves);
 	cr_expect_eq(kvmm_relocations_ack(pool, id, goal.nr_moves), 0);
 	end(pool, id, begin(pool, id));
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
-Test(step, an_open_step_bars_stopping_the_world)
+POOL_TEST(step, an_open_step_bars_stopping_the_world, scattered())
 {
-	kvmm_range_t range[26], got;
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
+	kvmm_range_t got;
 	kvmm_stream_t id = add_stream(pool, 0);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	u64 epoch = begin(pool, id);
@@ -490,17 +422,15 @@ Test(step, an_open_step_bars_stopping_the_world)
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), -ENOSPC);
 	end(pool, id, epoch);
 	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), 0);
-	expect_content(pool, range);
+	expect_content(pool);
 }
 
 /* ---- standing still ---- */
 
 /* What is refused has done nothing: a copy that is under way is not ended for it. */
-Test(step, who_may_not_stop_the_world_does_not_cancel_copies_either)
+POOL_TEST(step, who_may_not_stop_the_world_does_not_cancel_copies_either, scattered())
 {
 	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = 5 };
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_stream_t id = add_stream(pool, 0);
 	u64 epoch = begin(pool, id);
 
@@ -510,14 +440,12 @@ Test(step, who_may_not_stop_the_world_does_not_cancel_copies_either)
 	end(pool, id, epoch);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
 	cr_expect_geq(largest(pool), 5);
-	expect_content(pool, range);
+	expect_content(pool);
 	cr_expect_eq(kvmm_stream_del(pool, id), 0);
 }
 
-Test(step, nothing_moves_in_a_quiescent_pool)
+POOL_TEST(step, nothing_moves_in_a_quiescent_pool, scattered())
 {
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 
 	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
@@ -538,10 +466,7 @@ Test(step, a_pool_that_could_not_be_made_quiescent_is_as_before)
 	fault_begin();
 	pool = make_pool(16);
 	before = stat_of(pool);
-	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_pool_quiesce(pool), -ENOMEM);
-	cr_expect(fake_env_failed(&fake));
-	fake_env_fail(&fake, 0, false);
+	expect_no_memory(kvmm_pool_quiesce(pool));
 	after = stat_of(pool);
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	cr_expect_eq(kvmm_pool_resume(pool), -EINVAL);
@@ -552,11 +477,9 @@ Test(step, a_pool_that_could_not_be_made_quiescent_is_as_before)
 }
 
 /* A move has two places until it has landed. */
-Test(step, moves_leave_what_is_promised)
+POOL_TEST(step, moves_leave_what_is_promised, scattered())
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 7 };
-	kvmm_range_t range[26];
-	struct kvmm_pool *pool __cleanup(end_pool) = scattered(range);
 	kvmm_promise_t promise;
 
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
@@ -573,10 +496,8 @@ Test(step, moves_leave_what_is_promised)
 }
 
 /* Nobody has made a step, or polled, since the copy ended. */
-Test(step, an_allocation_finds_what_a_finished_copy_has_left)
+POOL_TEST(step, an_allocation_finds_what_a_finished_copy_has_left, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_mut_t mut[8];
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
@@ -584,10 +505,8 @@ Test(step, an_allocation_finds_what_a_finished_copy_has_left)
 	cr_expect_eq(stat_of(pool).fail_nospc, 0);
 }
 
-Test(step, so_does_a_request_with_keys)
+POOL_TEST(step, so_does_a_request_with_keys, sparse_cache())
 {
-	kvmm_ref_t ref[8];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse_cache(ref);
 	kvmm_mut_t mut[8];
 	struct kvmm_acquire_args req = { .nr_blocks = 4, .fresh = mut };
 

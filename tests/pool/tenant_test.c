@@ -200,13 +200,14 @@ static int failing_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
 }
 
 /* Half of what was asked for. */
-static int failing_move(struct kv_dev *dev, const struct kv_planes *planes,
-			const struct kv_move *moves, u32 nr, struct kv_fence after,
-			struct kv_fence *fence)
+static int failing_move(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
 {
-	struct kv_move half = { moves[0].src, moves[0].dst, moves[0].nr / 2 };
+	struct kv_move half = { copy->moves[0].src, copy->moves[0].dst, copy->moves[0].nr / 2 };
+	struct kv_copy some = *copy;
 
-	kv_dev_host.move_blocks(dev, planes, &half, 1, after, fence);
+	some.moves = &half;
+	some.nr = 1;
+	kv_dev_host.copy_blocks(dev, &some, fence);
 	return -EIO;
 }
 
@@ -221,7 +222,7 @@ static struct kvmm_pool *make_failing(void)
 
 	dev = kv_dev_host;
 	dev.fill = failing_fill;
-	dev.move_blocks = failing_move;
+	dev.copy_blocks = failing_move;
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 	return pool;
 }

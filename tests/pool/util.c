@@ -172,17 +172,23 @@ bool has_pattern(struct kvmm_pool *pool, kvmm_range_t range, u32 seed)
 	return i > 0;
 }
 
-void cache_keys(struct kvmm_pool *pool, u32 first, u32 nr)
+void register_keys(struct kvmm_pool *pool, u32 first, u32 nr, kvmm_ref_t *ref)
 {
-	kvmm_mut_t mut[64];
-	kvmm_ref_t ref[64];
-	kvmm_key_t key[64];
+	kvmm_mut_t mut[512];
+	kvmm_key_t key[512];
 
-	cr_assert_leq(nr, 64);
+	cr_assert_leq(nr, 512);
 	for (u32 i = 0; i < nr; i++)
 		key[i] = key_of(first + i);
 	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
 	cr_assert_eq(kvmm_register(pool, mut, key, nr, ref), 0);
+}
+
+void cache_keys(struct kvmm_pool *pool, u32 first, u32 nr)
+{
+	kvmm_ref_t ref[512];
+
+	register_keys(pool, first, nr, ref);
 	cr_assert_eq(kvmm_put_many(pool, ref, nr), 0);
 }
 
@@ -202,10 +208,28 @@ u32 eviction_order(struct kvmm_pool *pool, u32 *numbers, u32 max)
 	return req.nr_evicted;
 }
 
+void expect_order(struct kvmm_pool *pool, const char *want)
+{
+	char got[1024] = "";
+	u32 number[256], nr = eviction_order(pool, number, 256);
+
+	for (u32 i = 0; i < nr; i++)
+		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%u ", number[i]);
+	cr_expect_str_eq(got, want);
+}
+
 struct kvmm_pool_stat stat_of(struct kvmm_pool *pool)
 {
 	struct kvmm_pool_stat stat;
 
 	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
+	return stat;
+}
+
+struct kvmm_verify_stat verified(struct kvmm_pool *pool)
+{
+	struct kvmm_verify_stat stat;
+
+	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
 	return stat;
 }

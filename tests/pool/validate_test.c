@@ -227,12 +227,12 @@ Test(validate, a_block_that_the_zone_lost_or_found)
 {
 	u32 start;
 
-	cr_assert_eq(kvmm_zone_alloc(pool->zone, 1, &start), 0);
+	cr_assert_eq(kv_zone_alloc(pool->zone, 1, &start), 0);
 	expect_noticed("zone", start);
-	cr_assert_eq(kvmm_zone_free(pool->zone, start, 1), 0);
-	cr_assert_eq(kvmm_zone_free(pool->zone, 1, 1), 0);
+	cr_assert_eq(kv_zone_free(pool->zone, start, 1), 0);
+	cr_assert_eq(kv_zone_free(pool->zone, 1, 1), 0);
 	expect_noticed("zone", 1);
-	cr_assert_eq(kvmm_zone_alloc_at(pool->zone, 1, 1), 0);
+	cr_assert_eq(kv_zone_alloc_at(pool->zone, 1, 1), 0);
 }
 
 Test(validate, a_key_that_the_registry_lost)
@@ -253,10 +253,10 @@ Test(validate, a_key_that_the_registry_lost)
 
 Test(validate, a_block_that_the_order_of_eviction_lost)
 {
-	u32 victim = pool->order.ops->pick(pool->order.policies[0]);
+	u32 victim = pool->order.ops->pick(pool->order.rest.policy[0]);
 
 	expect_noticed("order", victim);
-	pool->order.ops->unpick(pool->order.policies[0], victim);
+	pool->order.ops->unpick(pool->order.rest.policy[0], victim);
 }
 
 #define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)
@@ -300,7 +300,7 @@ static void expect_cache_closed(void)
 	expect_closed(kvmm_register(pool, mut, &key, 1, &got));
 	expect_closed(kvmm_free(pool, mut, 1));
 	expect_closed(kvmm_put_many(pool, ref, 1));
-	expect_closed(kvmm_hint(pool, ref, &when, 1));
+	expect_closed(kvmm_advise_many(pool, ref, KVMM_ADVISE_NEXT_USE, &when, 1));
 	expect_closed(kvmm_block_of_ref(pool, ref[0]));
 	expect_closed(kvmm_block_of_mut(pool, mut[0]));
 	expect_closed(kvmm_reset_inactive(pool));
@@ -344,7 +344,6 @@ Test(validate, a_poisoned_pool_refuses_everything)
 	expect_closed(kvmm_block_write(pool, 0, 0, byte, 1));
 	expect_closed(kvmm_pool_compact(pool, &goal));
 	expect_closed(kvmm_pool_get_stat(pool, &stat));
-	expect_closed(kvmm_pool_map(pool, (char *)byte, 4));
 	pool->gate = 0;
 }
 

@@ -11,14 +11,6 @@ static void verify(struct kvmm_pool *pool, u32 sample_pm)
 	cr_assert_eq(kvmm_verify_set(pool, &attr), 0);
 }
 
-static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
-{
-	struct kvmm_verify_stat stat;
-
-	cr_assert_eq(kvmm_verify_get_stat(pool, &stat), 0);
-	return stat;
-}
-
 static void fill(struct kvmm_pool *pool, u32 block, u8 value)
 {
 	u8 buf[TEST_BLOCK_BYTES];
@@ -27,8 +19,10 @@ static void fill(struct kvmm_pool *pool, u32 block, u8 value)
 	cr_assert_eq(kvmm_block_write(pool, block, 0, buf, sizeof(buf)), 0);
 }
 
+static kvmm_ref_t ref[NR];
+
 /* "A.A.A.A.": four blocks of four contents. */
-static struct kvmm_pool *sparse(kvmm_ref_t *ref, u32 sample_pm)
+static struct kvmm_pool *sparse(u32 sample_pm)
 {
 	struct kvmm_pool *pool = make_cache(NR, "lru");
 	kvmm_key_t key[NR];
@@ -71,11 +65,8 @@ static bool is_cached(struct kvmm_pool *pool, u32 number)
 	return kvmm_match_len(pool, &key, 1);
 }
 
-Test(verify, registered_blocks_are_summed_beside)
+POOL_TEST(verify, registered_blocks_are_summed_beside, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
-
 	cr_expect_eq(verified(pool).summed, 0, "registering does not wait");
 	cr_expect_gt(verified(pool).pending, 0);
 	settle(pool);
@@ -86,11 +77,8 @@ Test(verify, registered_blocks_are_summed_beside)
 	cr_expect_eq(verified(pool).bad_blocks, 0);
 }
 
-Test(verify, a_rate_of_nothing_sums_nothing)
+POOL_TEST(verify, a_rate_of_nothing_sums_nothing, sparse(0))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 0);
-
 	settle(pool);
 	cr_expect_eq(verified(pool).sums, 0);
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 4), 0);
@@ -108,10 +96,8 @@ POOL_TEST(verify, names_are_sampled_at_the_rate, make_cache(2000, "lru"))
 }
 
 /* What is pinned before it was summed has to wait; the others go on being compared. */
-Test(verify, a_pinned_block_keeps_no_other_from_being_looked_at)
+POOL_TEST(verify, a_pinned_block_keeps_no_other_from_being_looked_at, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u64 checks;
 
 	cr_assert_eq(kvmm_pin_many(pool, &ref[2], 1), 0);
@@ -126,10 +112,8 @@ Test(verify, a_pinned_block_keeps_no_other_from_being_looked_at)
 	cr_expect_eq(verified(pool).summed, 4);
 }
 
-Test(verify, nobody_finds_a_block_whose_content_has_changed)
+POOL_TEST(verify, nobody_finds_a_block_whose_content_has_changed, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u32 block;
 
 	settle(pool);
@@ -148,11 +132,8 @@ Test(verify, nobody_finds_a_block_whose_content_has_changed)
 	cr_expect_eq(verified(pool).bad_blocks, 1);
 }
 
-Test(verify, blocks_are_compared_on_demand)
+POOL_TEST(verify, blocks_are_compared_on_demand, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
-
 	settle(pool);
 	fill(pool, kvmm_block_of_ref(pool, ref[3]), 99);
 	cr_expect_eq(kvmm_verify_blocks(pool, ref, 3), 3);
@@ -164,10 +145,8 @@ Test(verify, blocks_are_compared_on_demand)
 }
 
 /* The content changes behind kvmm's back after the sums: whatever moves is wrong. */
-Test(verify, a_wrong_copy_is_not_published)
+POOL_TEST(verify, a_wrong_copy_is_not_published, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	struct kvmm_step_stat stat;
 
 	settle(pool);
@@ -183,10 +162,8 @@ Test(verify, a_wrong_copy_is_not_published)
 	cr_expect_eq(verified(pool).bad_blocks, 4, "and the sources were wrong");
 }
 
-Test(verify, good_copies_are_published)
+POOL_TEST(verify, good_copies_are_published, sparse(1000))
 {
-	kvmm_ref_t ref[NR];
-	struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
 	u64 checks;
 
 	settle(pool);
@@ -203,8 +180,7 @@ Test(verify, good_copies_are_published)
 Test(verify, what_has_moved_otherwise_is_checked_next)
 {
 	for (u32 i = 0; i < 2; i++) {
-		kvmm_ref_t ref[NR];
-		struct kvmm_pool *pool __cleanup(end_pool) = sparse(ref, 1000);
+		struct kvmm_pool *pool __cleanup(end_pool) = sparse(1000);
 		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 3 };
 
 		settle(pool);

@@ -5,10 +5,9 @@
  */
 #include "tests/pool/class_util.h"
 
-static struct kvmm_pool *pool;
 static u32 of_block[64];	/* letter that lies there last */
 
-static void make_goal(u32 nr_blocks, u32 window, u32 pageblock, bool classed)
+static struct kvmm_pool *make_goal(u32 nr_blocks, u32 window, u32 pageblock, bool classed)
 {
 	struct kvmm_class classes[] = { { .name = "low" }, { .name = "mid" },
 					{ .name = "high" } };
@@ -21,23 +20,16 @@ static void make_goal(u32 nr_blocks, u32 window, u32 pageblock, bool classed)
 				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
 				       .evict = &evict };
 
-	pool = make_pool_of(&attr);
+	return make_pool_of(&attr);
 }
 
-static void make_window(u32 nr_blocks, u32 window, bool classed)
+static struct kvmm_pool *make_window(u32 nr_blocks, u32 window, bool classed)
 {
-	make_goal(nr_blocks, window, 0, classed);
+	return make_goal(nr_blocks, window, 0, classed);
 }
-
-static void tear_down(void)
-{
-	end_pool(pool);
-}
-
-TestSuite(victim, .fini = tear_down);
 
 /* Blocks 0, 1, ... get the letters of @line and are put back in the order of @order. */
-static void lay_out(const char *line, const char *order, kvmm_ref_t *ref)
+static void lay_out(struct kvmm_pool *pool, const char *line, const char *order, kvmm_ref_t *ref)
 {
 	u32 nr = strlen(line);
 
@@ -49,7 +41,7 @@ static void lay_out(const char *line, const char *order, kvmm_ref_t *ref)
 		drop(pool, ref[strchr(line, *order) - line]);
 }
 
-static const char *layout(void)
+static const char *layout(struct kvmm_pool *pool)
 {
 	static char line[65];
 	const char *now = picture(pool);
@@ -61,7 +53,7 @@ static const char *layout(void)
 	return line;
 }
 
-static u32 nr_runs(const kvmm_mut_t *mut, u32 nr)
+static u32 nr_runs(struct kvmm_pool *pool, const kvmm_mut_t *mut, u32 nr)
 {
 	int last = -2;
 	u32 runs = 0;
@@ -75,13 +67,13 @@ static u32 nr_runs(const kvmm_mut_t *mut, u32 nr)
 	return runs;
 }
 
-static void give_back(kvmm_mut_t *mut, u32 nr)
+static void give_back(struct kvmm_pool *pool, kvmm_mut_t *mut, u32 nr)
 {
 	cr_assert_eq(kvmm_free(pool, mut, nr), 0);
 }
 
 /* The blocks that are had are the ones marked in @after, by address. */
-static void expect_taken(u32 nr, const char *after)
+static void expect_taken(struct kvmm_pool *pool, u32 nr, const char *after)
 {
 	kvmm_mut_t mut[32];
 	u32 runs = 0;
@@ -89,101 +81,95 @@ static void expect_taken(u32 nr, const char *after)
 	for (u32 i = 0; after[i]; i++)
 		runs += after[i] == '*' && after[i + 1] != '*';
 	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
-	cr_expect_str_eq(layout(), after);
-	cr_expect_eq(nr_runs(mut, nr), runs);
+	cr_expect_str_eq(layout(pool), after);
+	cr_expect_eq(nr_runs(pool, mut, nr), runs);
 	cr_expect_eq(kvmm_validate(pool), 0);
-	give_back(mut, nr);
+	give_back(pool, mut, nr);
 }
 
-Test(victim, neighbours_go_together)
+POOL_TEST(victim, neighbours_go_together, make_window(16, 4, false))
 {
 	kvmm_ref_t ref[16];
 
-	make_window(16, 4, false);
 	/* Looked at are a i c e b d m: a to e are one run. */
-	lay_out("abcdefghijklmnop", "aicebdmpgkfhjlno", ref);
-	expect_taken(3, "ab***fghijklmnop");
+	lay_out(pool, "abcdefghijklmnop", "aicebdmpgkfhjlno", ref);
+	expect_taken(pool, 3, "ab***fghijklmnop");
 }
 
-Test(victim, the_longest_run_goes_first_and_the_rest_is_cut_from_the_shortest_that_fits)
+POOL_TEST(victim, the_longest_run_goes_first_and_the_rest_is_cut_from_the_shortest_that_fits,
+	  make_window(20, 5, false))
 {
 	kvmm_ref_t ref[20];
 
-	make_window(20, 5, false);
 	/* Looked at are f, h, klm, opqr and t, and one more. */
-	lay_out("abcdefghijklmnopqrst", "fhklmopqrtabcdegijns", ref);
-	expect_taken(5, "abcde*ghijklmn****st");
+	lay_out(pool, "abcdefghijklmnopqrst", "fhklmopqrtabcdegijns", ref);
+	expect_taken(pool, 5, "abcde*ghijklmn****st");
 }
 
-Test(victim, who_is_beyond_the_window_stays)
+POOL_TEST(victim, who_is_beyond_the_window_stays, make_window(12, 2, false))
 {
 	kvmm_ref_t ref[12];
 
-	make_window(12, 2, false);
-	lay_out("abcdefghijkl", "adgjefhikbcl", ref);	/* e and f are fifth and sixth */
-	expect_taken(2, "*bc*efghijkl");
+	lay_out(pool, "abcdefghijkl", "adgjefhikbcl", ref);	/* e and f are fifth and sixth */
+	expect_taken(pool, 2, "*bc*efghijkl");
 }
 
-Test(victim, without_a_window_the_order_is_plain)
+POOL_TEST(victim, without_a_window_the_order_is_plain, make_window(8, 0, false))
 {
 	kvmm_mut_t mut[3];
 	kvmm_ref_t ref[8];
 
-	make_window(8, 0, false);
-	lay_out("abcdefgh", "hafbcdeg", ref);
+	lay_out(pool, "abcdefgh", "hafbcdeg", ref);
 	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
-	cr_expect_str_eq(layout(), "*bcde*g*");
+	cr_expect_str_eq(layout(pool), "*bcde*g*");
 	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]), 7);
-	give_back(mut, 3);
+	give_back(pool, mut, 3);
 }
 
-Test(victim, a_free_block_draws_its_neighbours)
+POOL_TEST(victim, a_free_block_draws_its_neighbours, make_window(12, 3, false))
 {
 	kvmm_ref_t ref[12];
 	kvmm_mut_t mut[4], free_one;
 
-	make_window(12, 3, false);
-	lay_out("abcdef", "", ref);
+	lay_out(pool, "abcdef", "", ref);
 	cr_assert_eq(kvmm_alloc(pool, 1, &free_one), 0);
-	lay_out("hijkl", "", ref + 6);
-	give_back(&free_one, 1);
-	cr_expect_str_eq(layout(), "******.*****");
+	lay_out(pool, "hijkl", "", ref + 6);
+	give_back(pool, &free_one, 1);
+	cr_expect_str_eq(layout(pool), "******.*****");
 	for (u32 i = 0; i < 12; i++)	/* a d f h k, then others */
 		if (strchr("adf", "abcdef.hijkl"[i]))
 			drop(pool, ref[i]);
 	drop(pool, ref[6]);
 	drop(pool, ref[9]);
-	cr_expect_str_eq(layout(), "a**d*f.h**k*");
+	cr_expect_str_eq(layout(pool), "a**d*f.h**k*");
 	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
-	cr_expect_str_eq(layout(), "a**d******k*");
-	cr_expect_eq(nr_runs(mut, 3), 1);
-	give_back(mut, 3);
+	cr_expect_str_eq(layout(pool), "a**d******k*");
+	cr_expect_eq(nr_runs(pool, mut, 3), 1);
+	give_back(pool, mut, 3);
 	for (u32 i = 0; i < 11; i++)
 		if (i != 0 && i != 3 && i != 5 && i != 6 && i != 9)
 			drop(pool, ref[i]);
 }
 
-Test(victim, new_blocks_are_handed_out_lowest_first)
+POOL_TEST(victim, new_blocks_are_handed_out_lowest_first, make_window(6, 1, false))
 {
 	kvmm_mut_t mut[6];
 	kvmm_ref_t ref[6];
 
-	make_window(6, 1, false);
-	lay_out("abcdef", "fedcba", ref);
+	lay_out(pool, "abcdef", "fedcba", ref);
 	cr_assert_eq(kvmm_alloc(pool, 6, mut), 0);
-	cr_expect_eq(nr_runs(mut, 6), 1);
-	give_back(mut, 6);
+	cr_expect_eq(nr_runs(pool, mut, 6), 1);
+	give_back(pool, mut, 6);
 }
 
-Test(victim, a_failed_allocation_leaves_the_order_as_it_was)
+POOL_TEST(victim, a_failed_allocation_leaves_the_order_as_it_was, make_window(12, 3, false))
 {
 	kvmm_mut_t mut[12];
 	kvmm_ref_t ref[12];
 
-	make_window(12, 3, false);
-	lay_out("abcdefghijkl", "kcaljbifheg", ref);
+	lay_out(pool, "abcdefghijkl", "kcaljbifheg", ref);
 	cr_expect_eq(kvmm_alloc(pool, 12, mut), -ENOSPC);
-	cr_expect_str_eq(layout(), "abc*efghijkl");
+	cr_expect_str_eq(layout(pool), "abc*efghijkl");
 	cr_expect_str_eq(evicted(pool), "kcaljbifheg");
 	drop(pool, ref[3]);
 }
@@ -219,72 +205,62 @@ static void expect_as_before(const char *policy, u32 pageblock)
 
 Test(victim, every_policy_takes_back_whom_it_was_asked_for)
 {
-	const char *name[32];
-	u32 nr = kvmm_policies(name, 32);
-
-	make_window(4, 0, false);
-	for (u32 i = 0; i < nr; i++) {
-		expect_as_before(name[i], 0);
-		expect_as_before(name[i], 4);
+	for_each_policy(policy) {
+		expect_as_before(policy, 0);
+		expect_as_before(policy, 4);
 	}
 }
 
-Test(victim, a_range_too_is_cut_from_neighbours)
+POOL_TEST(victim, a_range_too_is_cut_from_neighbours, make_window(12, 3, false))
 {
 	kvmm_range_t range = { 0 };
 	kvmm_ref_t ref[12];
 
-	make_window(12, 3, false);
-	lay_out("abcdefghijkl", "aekghibcdfjl", ref);
+	lay_out(pool, "abcdefghijkl", "aekghibcdfjl", ref);
 	cr_assert_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &range), 0);
-	cr_expect_str_eq(layout(), "abcdef***jkl");
+	cr_expect_str_eq(layout(pool), "abcdef***jkl");
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 }
 
-Test(victim, no_higher_class_is_touched_for_a_run)
+POOL_TEST(victim, no_higher_class_is_touched_for_a_run, make_window(8, 2, true))
 {
 	kvmm_ref_t ref[8];
 
-	make_window(8, 2, true);
-	lay_out("abcdefgh", "", ref);
+	lay_out(pool, "abcdefgh", "", ref);
 	cr_assert_eq(kvmm_class_set(pool, &ref[0], 1, LOW), 0);
 	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
 	for (u32 i = 0; i < 8; i++)
 		drop(pool, ref[i]);
-	expect_taken(2, "*bcd*fgh");
+	expect_taken(pool, 2, "*bcd*fgh");
 }
 
 /* All of the class below has to go; runs are looked for in the one above. */
-Test(victim, what_is_left_of_a_class_is_completed_by_its_neighbours)
+POOL_TEST(victim, what_is_left_of_a_class_is_completed_by_its_neighbours, make_window(8, 2, true))
 {
 	kvmm_ref_t ref[8];
 
-	make_window(8, 2, true);
-	lay_out("abcdefgh", "", ref);
+	lay_out(pool, "abcdefgh", "", ref);
 	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
 	for (u32 i = 0; i < 8; i++)
 		drop(pool, ref[(i * 3) % 8]);	/* a d g b(e) h c f */
-	expect_taken(2, "abc**fgh");
+	expect_taken(pool, 2, "abc**fgh");
 }
 
 /* Its beginning lies next to a free block, but is not evicted before its end. */
-Test(victim, a_chain_still_loses_its_end_first)
+POOL_TEST(victim, a_chain_still_loses_its_end_first, make_window(12, 3, false))
 {
-	kvmm_key_t key[3] = { key_of('x'), key_of('y'), key_of('z') };
 	kvmm_ref_t ref[3], other[8];
-	kvmm_mut_t mut[3], hole;
+	kvmm_mut_t hole;
 
-	make_window(12, 3, false);
-	lay_out("ab", "", other);
+	lay_out(pool, "ab", "", other);
 	cr_assert_eq(kvmm_alloc(pool, 1, &hole), 0);
-	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
-	cr_assert_eq(kvmm_register(pool, mut, key, 3, ref), 0);
+	register_keys(pool, 'x', 3, ref);
 	for (u32 i = 0; i < 3; i++)
 		of_block[kvmm_block_of_ref(pool, ref[i])] = "xyz"[i];
-	lay_out("cdefgh", "", other + 2);
-	give_back(&hole, 1);
+	lay_out(pool, "cdefgh", "", other + 2);
+	give_back(pool, &hole, 1);
 	cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
-	cr_expect_str_eq(layout(), "**.xyz******");
+	cr_expect_str_eq(layout(pool), "**.xyz******");
 	cr_expect_str_eq(evicted_for(pool, 2), "z");
 	cr_expect_str_eq(evicted(pool), "yx");
 	cr_assert_eq(kvmm_put_many(pool, other, 8), 0);
@@ -295,7 +271,7 @@ Test(victim, a_chain_still_loses_its_end_first)
 #define ALPHABET	"abcdefghijklmnopqrstuvwxyzABCDEF"
 
 /* Blocks in the order of @first are the next victims, then all others. */
-static void lay_out_alphabet(const char *first)
+static void lay_out_alphabet(struct kvmm_pool *pool, const char *first)
 {
 	char order[sizeof(ALPHABET)] = "";
 	kvmm_ref_t ref[32];
@@ -306,10 +282,10 @@ static void lay_out_alphabet(const char *first)
 		if (!strchr(first, *c))
 			order[nr++] = *c;
 	order[nr] = '\0';
-	lay_out(ALPHABET, order, ref);
+	lay_out(pool, ALPHABET, order, ref);
 }
 
-static void make_free(const char *letters)
+static void make_free(struct kvmm_pool *pool, const char *letters)
 {
 	for (; *letters; letters++) {
 		u32 block = strchr(ALPHABET, *letters) - ALPHABET;
@@ -318,59 +294,54 @@ static void make_free(const char *letters)
 	}
 }
 
-Test(victim, a_pageblock_is_emptied_rather_than_a_longer_run)
+POOL_TEST(victim, a_pageblock_is_emptied_rather_than_a_longer_run, make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_alphabet("bcdefmnoprvxz");
-	expect_taken(5, "abcdefghijkl****q*stuvwxyzABCDEF");
+	lay_out_alphabet(pool, "bcdefmnoprvxz");
+	expect_taken(pool, 5, "abcdefghijkl****q*stuvwxyzABCDEF");
 }
 
-Test(victim, without_that_goal_the_longer_run_goes)
+POOL_TEST(victim, without_that_goal_the_longer_run_goes, make_goal(32, 8, 0, false))
 {
-	make_goal(32, 8, 0, false);
-	lay_out_alphabet("bcdefmnoprvxz");
-	expect_taken(5, "a*****ghijklmnopqrstuvwxyzABCDEF");
+	lay_out_alphabet(pool, "bcdefmnoprvxz");
+	expect_taken(pool, 5, "a*****ghijklmnopqrstuvwxyzABCDEF");
 }
 
 /* One that is half free, not the neighbours of a free block that have somebody else beside them. */
-Test(victim, free_blocks_of_a_pageblock_need_not_go)
+POOL_TEST(victim, free_blocks_of_a_pageblock_need_not_go, make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_alphabet("bcghdmruxD");
-	make_free("aef");
-	cr_expect_str_eq(layout(), ".bcd..ghijklmnopqrstuvwxyzABCDEF");
-	expect_taken(5, "*bcd****ijklmnopqrstuvwxyzABCDEF");
+	lay_out_alphabet(pool, "bcghdmruxD");
+	make_free(pool, "aef");
+	cr_expect_str_eq(layout(pool), ".bcd..ghijklmnopqrstuvwxyzABCDEF");
+	expect_taken(pool, 5, "*bcd****ijklmnopqrstuvwxyzABCDEF");
 }
 
-Test(victim, the_pageblock_with_the_fewest_victims_goes_first)
+POOL_TEST(victim, the_pageblock_with_the_fewest_victims_goes_first, make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_alphabet("abcdmnorvxzB");
-	make_free("p");
-	cr_expect_str_eq(layout(), "abcdefghijklmno.qrstuvwxyzABCDEF");
-	expect_taken(4, "abcdefghijkl****qrstuvwxyzABCDEF");
+	lay_out_alphabet(pool, "abcdmnorvxzB");
+	make_free(pool, "p");
+	cr_expect_str_eq(layout(pool), "abcdefghijklmno.qrstuvwxyzABCDEF");
+	expect_taken(pool, 4, "abcdefghijkl****qrstuvwxyzABCDEF");
 }
 
 /* Two, and one more is needed: it is chosen as for runs, and goes on with what is taken. */
-Test(victim, as_many_pageblocks_are_emptied_as_there_are_victims_for)
+POOL_TEST(victim, as_many_pageblocks_are_emptied_as_there_are_victims_for,
+	  make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_alphabet("abcdmnorvxzBCD");
-	make_free("p");
-	expect_taken(9, "*****fghijkl****qrstuvwxyzABCDEF");
+	lay_out_alphabet(pool, "abcdmnorvxzBCD");
+	make_free(pool, "p");
+	expect_taken(pool, 9, "*****fghijkl****qrstuvwxyzABCDEF");
 }
 
-Test(victim, blocks_that_merely_follow_each_other_are_no_pageblock)
+POOL_TEST(victim, blocks_that_merely_follow_each_other_are_no_pageblock, make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_alphabet("cdefkmoqsuwy");
-	expect_taken(4, "ab****ghijklmnopqrstuvwxyzABCDEF");
+	lay_out_alphabet(pool, "cdefkmoqsuwy");
+	expect_taken(pool, 4, "ab****ghijklmnopqrstuvwxyzABCDEF");
 }
 
 /* ---- pageblocks and chains ---- */
 
 /* x, the first of a chain of three, lies in the pageblock of a, b and c; the others behind it. */
-static void lay_out_chain(void)
+static void lay_out_chain(struct kvmm_pool *pool)
 {
 	static const char line[] = "abcxdefgyzhijklmnopqrstuvwABCDEF", order[] = "opqrstACE";
 	kvmm_key_t key[3] = { key_of('x'), key_of('y'), key_of('z') };
@@ -396,21 +367,20 @@ static void lay_out_chain(void)
 	for (u32 i = 4; i < 32; i++)
 		if (line[i] != 'y' && line[i] != 'z' && !strchr(order, line[i]))
 			drop(pool, ref[i]);
-	cr_expect_str_eq(layout(), line);
+	cr_expect_str_eq(layout(pool), line);
 }
 
-Test(victim, what_follows_in_the_chain_goes_with_the_pageblock)
+POOL_TEST(victim, what_follows_in_the_chain_goes_with_the_pageblock, make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_chain();
-	expect_taken(6, "****defg**hijklmnopqrstuvwABCDEF");
+	lay_out_chain(pool);
+	expect_taken(pool, 6, "****defg**hijklmnopqrstuvwABCDEF");
 }
 
-Test(victim, a_pageblock_is_too_dear_with_what_follows_in_the_chain)
+POOL_TEST(victim, a_pageblock_is_too_dear_with_what_follows_in_the_chain,
+	  make_goal(32, 8, 4, false))
 {
-	make_goal(32, 8, 4, false);
-	lay_out_chain();
-	expect_taken(5, "abcxdefgyzhijklmno*****uvwABCDEF");
+	lay_out_chain(pool);
+	expect_taken(pool, 5, "abcxdefgyzhijklmno*****uvwABCDEF");
 }
 
 /* ---- what a pool is not made with ---- */
@@ -429,9 +399,8 @@ static int try_goal(u32 window, u32 pageblock)
 	return err;
 }
 
-Test(victim, pageblocks_are_a_power_of_two_and_need_a_window)
+POOL_TEST(victim, pageblocks_are_a_power_of_two_and_need_a_window, make_window(4, 0, false))
 {
-	make_window(4, 0, false);
 	cr_expect_eq(try_goal(8, 16), 0);
 	cr_expect_eq(try_goal(8, 128), 0);	/* there is none */
 	cr_expect_eq(try_goal(8, 1), -EINVAL);
@@ -514,11 +483,8 @@ static void refuse_wall(const char *policy, u32 nr_before, u32 elder)
 
 Test(victim_undo, nothing_moves_to_where_a_victim_was_if_that_does_not_help)
 {
-	const char *names[64];
-	u32 nr = kvmm_policies(names, 64);
-
-	for (u32 i = 0; i < nr; i++)
+	for_each_policy(policy)
 		for (u32 nr_before = 0; nr_before < 6; nr_before++)
 			for (u32 elder = 0; elder <= 2; elder += 2)
-				refuse_wall(names[i], nr_before, elder);
+				refuse_wall(policy, nr_before, elder);
 }

@@ -8,9 +8,8 @@
 #include "arena.h"
 
 #define GUARD_BYTES	64u
-#define FILL_BYTE	0xa7
 
-static const char *const act_name[] = { "kv_move16", "kv_move1", "kv_fill" };
+static const char *const act_name[] = { "kv_move16", "kv_move1" };
 
 u64 arena_random(u64 *state)
 {
@@ -47,7 +46,7 @@ struct arena_shape arena_random_shape(u64 seed, bool small)
 		arena_random(&rng);
 	shape = (struct arena_shape) {
 		.seed		= seed,
-		.act		= below(&rng, 3),
+		.act		= below(&rng, ARENA_NR_ACTS),
 		.list		= below(&rng, 2),
 		.tables		= below(&rng, 2),
 		.two_sides	= below(&rng, 3) == 0,
@@ -112,7 +111,7 @@ static void place_moves(struct arena *arena)
 	free(order);
 }
 
-/* Planes at offsets for now; fill kernels and checksums face aligned and other ones mixed. */
+/* Planes at offsets for now; checksums face aligned and other ones mixed. */
 static u32 draw_gap(struct arena *arena)
 {
 	u32 unit = arena->shape.act == ARENA_MOVE16 || below(&arena->rng, 2) ? 16 : 1;
@@ -170,10 +169,7 @@ static void expect_block(struct arena *arena, u32 src, u32 dst)
 		u64 from = piece(&arena->src[p], src) - arena->mem;
 		u64 to = piece(&arena->dst[p], dst) - arena->mem;
 
-		if (arena->shape.act == ARENA_FILL)
-			memset(arena->expected + to, FILL_BYTE, arena->dst[p].bytes);
-		else
-			memcpy(arena->expected + to, arena->before + from, arena->src[p].bytes);
+		memcpy(arena->expected + to, arena->before + from, arena->src[p].bytes);
 	}
 }
 
@@ -270,7 +266,6 @@ static bool run_init(struct run *run)
 		return false;
 	}
 	run->nr_threads = shape->nr_threads ? shape->nr_threads : ret;
-	head->fill = 0x01010101u * FILL_BYTE;
 	if (shape->chunk_bytes) {
 		head->chunk_bytes = shape->chunk_bytes;
 		head->nr_chunks = (shape->max_bytes + 15) / shape->chunk_bytes + 1;

@@ -16,7 +16,7 @@
 
 #define ARENA_ERROR	200
 
-enum arena_act { ARENA_MOVE16, ARENA_MOVE1, ARENA_FILL };
+enum arena_act { ARENA_MOVE16, ARENA_MOVE1, ARENA_NR_ACTS };
 
 struct arena_shape {
 	u64 seed;		/* of contents, places and lengths */
@@ -71,7 +71,7 @@ struct arena *arena_create(const struct arena_shape *shape);
 void arena_destroy(struct arena *arena);
 void arena_reset(struct arena *arena);
 
-/* All moves or fills of the shape, and whether memory is then as it must be. */
+/* All moves of the shape, and whether memory is then as it must be. */
 bool arena_run(struct arena *arena, arena_launch_fn launch, char error[ARENA_ERROR]);
 
 /* The checksums of some blocks, and whether they are those of the definition. */

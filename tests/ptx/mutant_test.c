@@ -58,9 +58,7 @@ static bool all_pass(const struct cases *cases)
 
 static enum arena_act act_of(const char *kernel)
 {
-	if (!strncmp(kernel, "kv_move16", 9) || !strcmp(kernel, "kv_move_sum"))
-		return ARENA_MOVE16;
-	return strncmp(kernel, "kv_move1", 8) ? ARENA_FILL : ARENA_MOVE1;
+	return strcmp(kernel, "kv_move1") ? ARENA_MOVE16 : ARENA_MOVE1;
 }
 
 /* Every second case has so few threads that they go around often, and loops that are unrolled. */
@@ -231,6 +229,5 @@ static void spoil(const char *kernel)
 TEST_CALL(mutant, kv_move16_is_noticed, spoil("kv_move16"))
 TEST_CALL(mutant, kv_move16_list_is_noticed, spoil("kv_move16_list"))
 TEST_CALL(mutant, kv_move1_is_noticed, spoil("kv_move1"))
-TEST_CALL(mutant, kv_fill_is_noticed, spoil("kv_fill"))
 TEST_CALL(mutant, kv_sum_is_noticed, spoil("kv_sum"))
 TEST_CALL(mutant, kv_move_sum_is_noticed, spoil("kv_move_sum"))

@@ -3,7 +3,7 @@
  * The committed PTX text, run by the interpreter: the same bytes as memcpy(), and as the same
  * source compiled for the host.
  */
-#include "tests/support/test.h"
+#include "arena_expect.h"
 #include "arena_ptx.h"
 #include "tests/support/length.h"
 
@@ -82,29 +82,6 @@ static void expect_moves(const struct arena_shape *shape)
 	arena_destroy(arena);
 }
 
-static void expect_move_sums(struct arena_shape shape)
-{
-	struct arena *arena;
-	char error[ARENA_ERROR];
-
-	shape.act = ARENA_MOVE16;
-	shape.list = true;
-	arena = arena_create(&shape);
-	cr_expect(arena_run_move_sums(arena, arena_launch_ptx, error), "%s: %s",
-		  arena_describe(&shape), error);
-	arena_destroy(arena);
-}
-
-static void expect_sums(const struct arena_shape *shape)
-{
-	struct arena *arena = arena_create(shape);
-	char error[ARENA_ERROR];
-
-	cr_expect(arena_run_sums(arena, arena_launch_ptx, error), "%s: %s",
-		  arena_describe(shape), error);
-	arena_destroy(arena);
-}
-
 /* 3 moves x 3 planes; chunks that divide nothing; grids smaller and larger than the work. */
 Test(text, moves_three_blocks_of_three_planes_on_any_grid)
 {
@@ -113,7 +90,7 @@ Test(text, moves_three_blocks_of_three_planes_on_any_grid)
 	};
 	static const u32 chunk[] = { 0, 16, 48, 112, 1040, 4144 };
 
-	for (u32 act = 0; act < 3; act++)
+	for (u32 act = 0; act < ARENA_NR_ACTS; act++)
 		for (u32 i = 0; i < ARRAY_SIZE(grid) * ARRAY_SIZE(chunk); i += test_stride()) {
 			struct arena_shape shape = {
 				.seed		= i,
@@ -129,12 +106,11 @@ Test(text, moves_three_blocks_of_three_planes_on_any_grid)
 			};
 
 			expect_moves(&shape);
-			expect_sums(&shape);
-			expect_move_sums(shape);
+			expect_sums(shape, arena_launch_ptx);
 		}
 }
 
-Test(text, moves_and_fills_and_sums_random_shapes)
+Test(text, moves_and_sums_random_shapes)
 {
 	u64 seed = arena_seed();
 
@@ -142,8 +118,7 @@ Test(text, moves_and_fills_and_sums_random_shapes)
 		struct arena_shape shape = arena_random_shape(seed + i, true);
 
 		expect_moves(&shape);
-		expect_sums(&shape);
-		expect_move_sums(shape);
+		expect_sums(shape, arena_launch_ptx);
 	}
 }
 

@@ -16,10 +16,14 @@ import threading
 NR_BLOCKS = 1000
 
 
-class ZoneAttr(ctypes.Structure):
-    """struct kvmm_zone_attr"""
-    _fields_ = [("size", ctypes.c_size_t), ("nr_blocks", ctypes.c_uint32),
-                ("pageblock_order", ctypes.c_uint32), ("engine", ctypes.c_char_p)]
+class SlabAttr(ctypes.Structure):
+    """struct kvmm_slab_attr"""
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p),
+                ("object_bytes", ctypes.c_uint64), ("align", ctypes.c_uint64),
+                ("base_block_bytes", ctypes.c_uint64), ("colour_bytes", ctypes.c_uint64),
+                ("max_waste_pm", ctypes.c_uint32), ("keep_empty", ctypes.c_uint32),
+                ("nr_blocks", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("beside", ctypes.c_void_p)]
 
 
 def check(what, good):
@@ -36,37 +40,34 @@ def check_words(lib):
           lib.kvmm_strerror(-4711) != lib.kvmm_strerror(0))
 
 
-def use_zone(lib, problems):
-    """Take a zone in tens until it is full, and give everything back."""
-    attr = ZoneAttr(ctypes.sizeof(ZoneAttr), NR_BLOCKS, 0, None)
-    zone = ctypes.c_void_p()
-    start = ctypes.c_uint32()
-    if lib.kvmm_zone_create(ctypes.byref(attr), ctypes.byref(zone)):
-        problems.append("kvmm_zone_create() failed")
+def use_cache(lib, problems):
+    """Take objects until none is left, and give them back."""
+    attr = SlabAttr(size=ctypes.sizeof(SlabAttr), name=b"ten", object_bytes=64,
+                    base_block_bytes=64, nr_blocks=NR_BLOCKS)
+    cache = ctypes.c_void_p()
+    if lib.kvmm_slab_cache_create(ctypes.byref(attr), ctypes.byref(cache)):
+        problems.append("kvmm_slab_cache_create() failed")
         return
-    taken = []
-    while not lib.kvmm_zone_alloc(zone, 10, ctypes.byref(start)):
-        taken.append(start.value)
-    blocks = {s + i for s in taken for i in range(10)}
-    if blocks != set(range(NR_BLOCKS)):
-        problems.append(f"{len(taken)} runs of 10 cover {len(blocks)} blocks of {NR_BLOCKS}")
-    if any(lib.kvmm_zone_free(zone, s, 10) for s in taken):
-        problems.append("kvmm_zone_free() failed")
-    if lib.kvmm_zone_alloc(zone, NR_BLOCKS, ctypes.byref(start)) or start.value:
-        problems.append("what was given back is not one run")
-    lib.kvmm_zone_destroy(zone)
+    taken = [(ctypes.c_uint64 * 10)() for _ in range(NR_BLOCKS // 10)]
+    if any(lib.kvmm_slab_alloc(cache, 10, ten) for ten in taken):
+        problems.append("kvmm_slab_alloc() failed")
+    if len({obj for ten in taken for obj in ten}) != NR_BLOCKS:
+        problems.append("an object was given twice")
+    if not lib.kvmm_slab_alloc(cache, 1, (ctypes.c_uint64 * 1)()):
+        problems.append("there were too many objects")
+    if any(lib.kvmm_slab_free(cache, 10, ten) for ten in taken):
+        problems.append("kvmm_slab_free() failed")
+    lib.kvmm_slab_cache_destroy(cache)
 
 
-def use_zones_in_threads(lib):
+def use_caches_in_threads(lib):
     """Threads of the interpreter: the library's own per-thread data comes and goes."""
-    for name in ("create", "alloc", "free", "destroy"):
-        getattr(lib, "kvmm_zone_" + name).argtypes = {
-            "create": [ctypes.c_void_p, ctypes.c_void_p],
-            "alloc": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
-            "free": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
-        }.get(name, [ctypes.c_void_p])
+    lib.kvmm_slab_cache_create.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    lib.kvmm_slab_cache_destroy.argtypes = [ctypes.c_void_p]
+    for call in (lib.kvmm_slab_alloc, lib.kvmm_slab_free):
+        call.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p]
     problems = []
-    threads = [threading.Thread(target=use_zone, args=(lib, problems)) for _ in range(8)]
+    threads = [threading.Thread(target=use_cache, args=(lib, problems)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -78,8 +79,7 @@ def main():
     path = sys.argv[1] if len(sys.argv) > 1 else "libkvmm.so.0"
     lib = ctypes.CDLL(os.path.abspath(path))
     check_words(lib)
-    if hasattr(lib, "kvmm_zone_create"):
-        use_zones_in_threads(lib)
+    use_caches_in_threads(lib)
 
 
 if __name__ == "__main__":

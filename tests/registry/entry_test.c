@@ -59,18 +59,20 @@ Test(entry, refuses_handles_that_are_stale_made_up_or_of_another_table)
 	struct kv_entries entries = entries_of(4, 1000, 0), other = entries_of(4, 90000, 0);
 	struct kv_handle handle = registered(&entries), stale = handle;
 
-	cr_expect_eq(kv_entry_put(&entries, handle), 1);
-	cr_expect_eq(kv_entry_claim(&entries, handle), 0);
-	cr_expect_eq(kv_entry_try_get(&entries, handle), -ESTALE);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_put), 1);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_claim), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_try_get), -ESTALE);
 	cr_expect_eq(kv_entry_free(&entries, handle), 0);
-	cr_expect_eq(kv_entry_try_get(&entries, stale), -ESTALE);
+	cr_expect_eq(kv_handle_step(&entries, stale, kv_edge_try_get), -ESTALE);
 	cr_expect_eq(kv_entry_free(&entries, stale), -ESTALE);
 	stale.gen += 2;		/* one that is still to come */
-	cr_expect_eq(kv_entry_try_get(&entries, stale), -EINVAL);
-	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 0 }), -EINVAL);
-	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 4, 1000 }), -EINVAL);
-	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 1, 0xffffffff }), -EINVAL);
-	cr_expect_eq(kv_entry_try_get(&entries, registered(&other)), -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, stale, kv_edge_try_get), -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, (struct kv_handle){ 0 }, kv_edge_try_get), -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, (struct kv_handle){ 4, 1000 }, kv_edge_try_get),
+		     -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, (struct kv_handle){ 1, 0xffffffff }, kv_edge_try_get),
+		     -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, registered(&other), kv_edge_try_get), -EINVAL);
 	kv_entries_exit(&other);
 	end(&entries);
 }
@@ -80,17 +82,17 @@ Test(entry, a_weak_reference_is_upgraded_until_the_block_is_evicted)
 	struct kv_entries entries = entries_of(2, 1, 0);
 	struct kv_handle weak = registered(&entries), fresh;
 
-	cr_expect_eq(kv_entry_try_get(&entries, weak), 0);
-	kv_entry_put(&entries, weak);
-	kv_entry_put(&entries, weak);
-	cr_expect_eq(kv_entry_try_get(&entries, weak), 1);
-	kv_entry_put(&entries, weak);
-	cr_expect_eq(kv_entry_claim(&entries, weak), 0);
-	cr_expect_eq(kv_entry_try_get(&entries, weak), -ESTALE);
+	cr_expect_eq(kv_handle_step(&entries, weak, kv_edge_try_get), 0);
+	kv_handle_step(&entries, weak, kv_edge_put);
+	kv_handle_step(&entries, weak, kv_edge_put);
+	cr_expect_eq(kv_handle_step(&entries, weak, kv_edge_try_get), 1);
+	kv_handle_step(&entries, weak, kv_edge_put);
+	cr_expect_eq(kv_handle_step(&entries, weak, kv_edge_claim), 0);
+	cr_expect_eq(kv_handle_step(&entries, weak, kv_edge_try_get), -ESTALE);
 	cr_expect_eq(kv_entry_recycle(&entries, weak, &fresh), 0);
 	cr_expect_eq(fresh.index, weak.index);
-	cr_expect_eq(kv_entry_try_get(&entries, weak), -ESTALE);
-	cr_expect_eq(kv_entry_try_get(&entries, fresh), -EINVAL);
+	cr_expect_eq(kv_handle_step(&entries, weak, kv_edge_try_get), -ESTALE);
+	cr_expect_eq(kv_handle_step(&entries, fresh, kv_edge_try_get), -EINVAL);
 	end(&entries);
 }
 
@@ -143,9 +145,9 @@ Test(entry, a_block_loses_its_entry_if_that_cannot_be_recycled)
 	struct kv_entries entries = entries_of(1, 7, 1);
 	struct kv_handle handle = registered(&entries), fresh;
 
-	kv_entry_put(&entries, handle);
+	kv_handle_step(&entries, handle, kv_edge_put);
 	cr_expect_eq(kv_entry_recycle(&entries, handle, &fresh), -EINVAL);
-	kv_entry_claim(&entries, handle);
+	kv_handle_step(&entries, handle, kv_edge_claim);
 	cr_expect_eq(kv_entry_recycle(&entries, handle, &fresh), -ENOSPC);
 	end(&entries);
 }
@@ -156,16 +158,16 @@ Test(entry, references_and_pins_do_not_overflow)
 	struct kv_handle handle = registered(&entries);
 
 	for (u32 i = 0; i < 255; i++)
-		cr_assert_eq(kv_entry_pin(&entries, handle), 0);
-	cr_expect_eq(kv_entry_pin(&entries, handle), -EOVERFLOW);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_pin), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_pin), -EOVERFLOW);
 	for (u32 i = 256; i < KV_ENTRY_REFS; i++)
-		cr_assert_eq(kv_entry_get(&entries, handle), 0);
-	cr_expect_eq(kv_entry_get(&entries, handle), -EOVERFLOW);
-	cr_expect_eq(kv_entry_try_get(&entries, handle), -EOVERFLOW);
-	cr_expect_eq(kv_entry_pin(&entries, handle), -EOVERFLOW);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_get), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_get), -EOVERFLOW);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_try_get), -EOVERFLOW);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_pin), -EOVERFLOW);
 	for (u32 i = 255; i < KV_ENTRY_REFS; i++)
-		cr_assert_eq(kv_entry_put(&entries, handle), 0);
-	cr_expect_eq(kv_entry_put(&entries, handle), -EINVAL);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_put), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_put), -EINVAL);
 	end(&entries);
 }
 
@@ -185,11 +187,50 @@ Test(entry, a_holder_pins_only_what_he_holds)
 	struct kv_handle handle = registered(&entries);
 
 	cr_expect_eq(pin_held(&entries, handle), 0);
-	cr_expect_eq(kv_entry_unpin(&entries, handle), 0);
-	cr_expect_eq(kv_entry_put(&entries, handle), 1);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_unpin), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_put), 1);
 	cr_expect_eq(pin_held(&entries, handle), -ESTALE);
 	cr_expect_eq(kv_word_refs(entries.entry[handle.index].word), 0);
 	end(&entries);
+}
+
+static void expect_each_step_says(struct kv_entries *entries, struct kv_handle handle, int err)
+{
+	static const kv_edge step[] = {
+		kv_edge_mark_private, kv_edge_mark, kv_edge_write, kv_edge_unstage, kv_edge_take,
+	};
+	bool is_staged = kv_word_is(entries->entry[handle.index].word, KV_ENTRY_STAGED);
+
+	for (u32 i = 0; i < ARRAY_SIZE(step); i++)
+		if (is_staged == (step[i] == kv_edge_mark || step[i] == kv_edge_unstage))
+			cr_expect_eq(kv_handle_step(entries, handle, step[i]), err, "step %u", i);
+}
+
+/* Its owner is told neither that the handle was made up, nor that the block is gone if it stays. */
+Test(entry, a_block_that_is_taken_from_its_owner_is_busy_until_it_goes_and_stale_then)
+{
+	for (u32 is_staged = 0; is_staged < 2; is_staged++) {
+		struct kv_entries entries = entries_of(2, 1, 0);
+		struct kv_handle handle = take(&entries);
+		struct kv_name name = { .parent = KV_NONE };
+
+		if (is_staged)
+			cr_assert_eq(kv_entry_stage(&entries, handle, &name, false), 0);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_take), 0);
+		expect_each_step_says(&entries, handle, -EBUSY);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_unmark), 0);
+		cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_taken), -EINVAL);
+		cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_take), 0);
+		cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_taken), 0);
+		expect_each_step_says(&entries, handle, -ESTALE);
+		/* The release has seen its state. */
+		cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_restage), -EINVAL);
+		cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_unstage), -ESTALE);
+		cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_mark), -ESTALE);
+		cr_expect_eq(kv_entry_free(&entries, handle), 0);
+		cr_expect_eq(kv_entries_check(&entries), 0);
+		end(&entries);
+	}
 }
 
 Test(entry, what_was_dropped_by_mistake_is_what_it_was)
@@ -200,20 +241,20 @@ Test(entry, what_was_dropped_by_mistake_is_what_it_was)
 	u64 word;
 
 	cr_expect_eq(undrop(&entries, handle), -EINVAL);
-	cr_assert_eq(kv_entry_hide(&entries, handle), 0);
+	cr_assert_eq(kv_handle_step(&entries, handle, kv_edge_hide), 0);
 	word = entry->word;
-	cr_expect_eq(kv_entry_put(&entries, handle), 2);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_put), 2);
 	cr_expect_eq(undrop(&entries, handle), 0);
 	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_add_ref), 1);
 	cr_expect_eq(entry->word, word);
 	/* Who changes his mind about evicting it does not hide it again. */
-	cr_expect_eq(kv_entry_put(&entries, handle), 2);
-	cr_expect_eq(kv_entry_unclaim(&entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_put), 2);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_unclaim), 0);
 	cr_expect_eq(entry->word & (KV_ENTRY_HIDDEN | KV_ENTRY_RESET), 0);
 	/* What was claimed was not dropped. */
-	cr_expect_eq(kv_entry_claim(&entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_claim), 0);
 	cr_expect_eq(undrop(&entries, handle), -EINVAL);
-	cr_expect_eq(kv_entry_unclaim(&entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_unclaim), 0);
 	end(&entries);
 }
 
@@ -224,7 +265,7 @@ Test(entry, a_batch_of_puts_tells_which_were_the_last)
 	struct kv_handle refs[4] = { a, b, a, { 2, 1 } };
 	struct kv_put put = { .refs = refs, .nr = 4, .last = last };
 
-	kv_entry_get(&entries, a);
+	kv_handle_step(&entries, a, kv_edge_get);
 	cr_expect_eq(kv_entries_put(&entries, &put), -EINVAL);
 	cr_expect_eq(kv_word_refs(entries.entry[a.index].word), 2);
 	put.nr = 3;

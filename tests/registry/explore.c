@@ -106,9 +106,9 @@ static int code_find(u8 number)
 	struct kv_name name = name_of(number);
 	struct kv_query query = { &name.key, 1, name.domain };
 	struct kv_handle ref;
-	u32 nr_first;
+	struct kv_lookup lookup = { .refs = &ref };
 
-	return map->ops->match(map, &query, &ref, &nr_first) ? (int)ref.index : -ENOENT;
+	return map->ops->lookup(map, &query, &lookup) ? (int)ref.index : -ENOENT;
 }
 
 static int code_length(u8 number)
@@ -116,7 +116,7 @@ static int code_length(u8 number)
 	struct kv_name name = name_of(number);
 	struct kv_query query = { &name.key, 1, name.domain };
 
-	return map->ops->length(map, &query);
+	return kv_map_length(map, &query);
 }
 
 static int code_take(void)
@@ -145,18 +145,18 @@ static int code_remove(u8 block)
 
 static int code_step(struct op op)
 {
-	static int (*const step[NR_DEEDS])(const struct kv_entries *, struct kv_handle) = {
-		[DEED_UNSTAGE]	= kv_entry_unstage,	[DEED_TRY_GET]	= kv_entry_try_get,
-		[DEED_GET]	= kv_entry_get,		[DEED_PUT]	= kv_entry_put,
-		[DEED_PIN]	= kv_entry_pin,		[DEED_UNPIN]	= kv_entry_unpin,
-		[DEED_MOVE]	= kv_entry_move,	[DEED_MOVED]	= kv_entry_moved,
-		[DEED_CLAIM]	= kv_entry_claim,	[DEED_UNCLAIM]	= kv_entry_unclaim,
-		[DEED_HIDE]	= kv_entry_hide,	[DEED_PARK]	= kv_entry_park,
-		[DEED_SET_RESET] = kv_entry_set_reset,
-		[DEED_CLEAR_RESET] = kv_entry_clear_reset,
+	static const kv_edge edge[NR_DEEDS] = {
+		[DEED_UNSTAGE]	= kv_edge_unstage,	[DEED_TRY_GET]	= kv_edge_try_get,
+		[DEED_GET]	= kv_edge_get,		[DEED_PUT]	= kv_edge_put,
+		[DEED_PIN]	= kv_edge_pin,		[DEED_UNPIN]	= kv_edge_unpin,
+		[DEED_MOVE]	= kv_edge_move,	[DEED_MOVED]	= kv_edge_moved,
+		[DEED_CLAIM]	= kv_edge_claim,	[DEED_UNCLAIM]	= kv_edge_unclaim,
+		[DEED_HIDE]	= kv_edge_hide,	[DEED_PARK]	= kv_edge_park,
+		[DEED_SET_RESET] = kv_edge_set_reset,
+		[DEED_CLEAR_RESET] = kv_edge_clear_reset,
 	};
 
-	return step[op.deed](&entries, handle_of(op.block));
+	return kv_handle_step(&entries, handle_of(op.block), edge[op.deed]);
 }
 
 static int code_do(struct op op)

@@ -61,14 +61,14 @@ MAP_TEST(tells_keys_apart_by_every_bit)
 	struct kv_name name = name_of(0);
 	struct kv_query query = { &name.key, 1, TEST_DOMAIN };
 	struct kv_handle handle = put_in(&fix, 0), found;
-	u32 nr_first;
+	struct kv_lookup out = { .refs = &found };
 
 	for (u32 bit = 0; bit < KVMM_KEY_BYTES * 8; bit++) {
 		name.key.byte[bit / 8] ^= BIT(bit % 8);
-		cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 0);
+		cr_expect_eq(MAP.lookup(fix.map, &query, &out), 0);
 		handle = stage_as(&fix, &name);
 		register_all(&fix, &handle, 1);
-		cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 1);
+		cr_expect_eq(MAP.lookup(fix.map, &query, &out), 1);
 		cr_expect(same_handle(found, handle));
 		name.key.byte[bit / 8] ^= BIT(bit % 8);
 	}
@@ -89,7 +89,7 @@ MAP_TEST(does_not_find_private_staged_or_evicting_blocks)
 	cr_expect(find(&fix, 1).gen);
 	drop(&fix, handle);
 	drop(&fix, handle);
-	cr_expect_eq(kv_entry_claim(&fix.entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, handle, kv_edge_claim), 0);
 	cr_expect(!find(&fix, 1).gen);
 	expect_sound(&fix, 1);
 	cr_expect_eq(MAP.remove(fix.map, &handle, &nr), 0);
@@ -104,12 +104,12 @@ MAP_TEST(a_match_resurrects_an_inactive_block_and_says_so)
 	kvmm_key_t keys[2] = { key_of(1), key_of(2) };
 	struct kv_query query = { keys, 2, TEST_DOMAIN };
 	struct kv_handle idle = put_in(&fix, 1), held = put_in(&fix, 2), refs[2];
-	u32 nr_first;
+	struct kv_lookup out = { .refs = refs };
 
 	drop(&fix, idle);
-	cr_expect_eq(MAP.match(fix.map, &query, refs, &nr_first), 2);
-	cr_expect_eq(nr_first, 1);
-	cr_expect_eq(kv_entry_claim(&fix.entries, idle), -EBUSY);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &out), 2);
+	cr_expect_eq(out.nr_first, 1);
+	cr_expect_eq(kv_handle_step(&fix.entries, idle, kv_edge_claim), -EBUSY);
 	cr_expect_eq(kv_word_refs(fix.entries.entry[held.index].word), 2);
 	fixture_end(&fix);
 }
@@ -123,17 +123,18 @@ MAP_TEST(a_block_with_all_references_is_there_and_cannot_be_had)
 	kvmm_key_t key = key_of(1);
 	struct kv_query query = { &key, 1, TEST_DOMAIN };
 	u64 word = entry->word, present;
-	u32 nr_first;
+	struct kv_lookup match = { .refs = &found }, scan = { .refs = &found, .through = true };
+	struct kv_lookup probe = { .present = &present, .through = true };
 
 	entry->word |= KV_ENTRY_REFS;
-	cr_expect_eq(MAP.length(fix.map, &query), 1);
-	cr_expect_eq(MAP.probe(fix.map, &query, &present), 1);
-	cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 0);
+	cr_expect_eq(kv_map_length(fix.map, &query), 1);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &probe), 1);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &match), 0);
 	cr_expect_eq(fix.entries.nr_full, 1);
-	cr_expect_eq(MAP.scan(fix.map, &query, &found, &nr_first), 0);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &scan), 0);
 	cr_expect_eq(fix.entries.nr_full, 2);
 	drop(&fix, put_in(&fix, 1));
-	cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 1, "the younger one");
+	cr_expect_eq(MAP.lookup(fix.map, &query, &match), 1, "the younger one");
 	cr_expect_neq(found.index, full.index);
 	entry->word = (entry->word & ~KV_ENTRY_REFS) | (word & KV_ENTRY_REFS);
 	fixture_end(&fix);
@@ -187,8 +188,8 @@ MAP_TEST(a_claim_can_be_taken_back)
 	struct kv_handle handle = put_in(&fix, 1);
 
 	drop(&fix, handle);
-	cr_expect_eq(kv_entry_claim(&fix.entries, handle), 0);
-	cr_expect_eq(kv_entry_unclaim(&fix.entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, handle, kv_edge_claim), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, handle, kv_edge_unclaim), 0);
 	cr_expect(same_handle(find(&fix, 1), handle));
 	expect_sound(&fix, 1);
 	fixture_end(&fix);
@@ -230,7 +231,7 @@ MAP_TEST(finds_a_younger_block_while_the_oldest_is_on_its_way_out)
 	u32 nr = 1;
 
 	drop(&fix, old);
-	cr_expect_eq(kv_entry_claim(&fix.entries, old), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, old, kv_edge_claim), 0);
 	cr_expect(same_handle(find(&fix, 1), young));
 	cr_expect_eq(MAP.remove(fix.map, &old, &nr), 0);
 	cr_expect(same_handle(find(&fix, 1), young));
@@ -258,8 +259,8 @@ MAP_TEST(rejects_a_newcomer_and_references_the_elder_instead)
 	cr_expect(same_handle(found, old));
 	cr_expect_eq(insert.nr_dups, 1);
 	cr_expect_eq(insert.nr_first, 1);
-	cr_expect_eq(kv_entry_claim(&fix.entries, old), -EBUSY);
-	cr_expect_eq(kv_entry_unstage(&fix.entries, new), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, old, kv_edge_claim), -EBUSY);
+	cr_expect_eq(kv_handle_step(&fix.entries, new, kv_edge_unstage), 0);
 	expect_sound(&fix, 1);
 	fixture_end(&fix);
 }
@@ -273,7 +274,7 @@ MAP_TEST(a_duplicate_can_hold_its_elder)
 	cr_expect(same_handle(found, new));
 	cr_expect_eq(fix.entries.entry[new.index].link, old.index);
 	drop(&fix, old);
-	cr_expect_eq(kv_entry_claim(&fix.entries, old), -EBUSY);
+	cr_expect_eq(kv_handle_step(&fix.entries, old, kv_edge_claim), -EBUSY);
 	expect_sound(&fix, 2);
 	fixture_end(&fix);
 }
@@ -285,7 +286,7 @@ MAP_TEST(a_dying_elder_is_no_reason_to_reject)
 	u32 nr = 1;
 
 	drop(&fix, old);
-	cr_expect_eq(kv_entry_claim(&fix.entries, old), 0);
+	cr_expect_eq(kv_handle_step(&fix.entries, old, kv_edge_claim), 0);
 	register_under(&fix, &new, &found, KV_DUP_REJECT);
 	cr_expect(same_handle(found, new));
 	cr_expect_eq(MAP.remove(fix.map, &old, &nr), 0);
@@ -309,7 +310,7 @@ MAP_TEST(matches_exactly_the_cached_prefix_of_any_length)
 	static const u32 lengths[] = { 0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 255 };
 	kvmm_key_t keys[256];
 	struct kv_handle refs[256];
-	u32 nr_first;
+	struct kv_lookup out = { .refs = refs };
 
 	for (u32 l = 0; l < ARRAY_SIZE(lengths); l++) {
 		struct fixture fix = fixture_make(&MAP, 256);
@@ -319,10 +320,10 @@ MAP_TEST(matches_exactly_the_cached_prefix_of_any_length)
 		fill_prompt(&fix, keys, 256, lengths[l]);
 		for (u32 nr = 0; nr <= 256; nr++) {
 			query.nr = nr;
-			cr_assert_eq(MAP.length(fix.map, &query), min(nr, lengths[l]));
+			cr_assert_eq(kv_map_length(fix.map, &query), min(nr, lengths[l]));
 		}
-		cr_expect_eq(MAP.match(fix.map, &query, refs, &nr_first), lengths[l]);
-		cr_expect_eq(nr_first, lengths[l]);
+		cr_expect_eq(MAP.lookup(fix.map, &query, &out), lengths[l]);
+		cr_expect_eq(out.nr_first, lengths[l]);
 		for (u32 i = 0; i < lengths[l]; i++)
 			cr_assert_eq(fix.entries.entry[refs[i].index].position, 1000 + i);
 		fixture_end(&fix);
@@ -335,15 +336,15 @@ MAP_TEST(scans_past_what_is_missing)
 	kvmm_key_t keys[100];
 	struct kv_query query = { keys, 100, TEST_DOMAIN };
 	struct kv_handle refs[100];
-	u32 nr_first;
+	struct kv_lookup out = { .refs = refs, .through = true };
 
 	for (u32 i = 0; i < 100; i++) {
 		keys[i] = key_of(i);
 		if (i % 3)
 			drop(&fix, put_in(&fix, i));
 	}
-	cr_expect_eq(MAP.scan(fix.map, &query, refs, &nr_first), 66);
-	cr_expect_eq(nr_first, 66);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &out), 66);
+	cr_expect_eq(out.nr_first, 66);
 	for (u32 i = 0; i < 100; i++)
 		cr_expect_eq(!!refs[i].gen, i % 3 != 0);
 	fixture_end(&fix);
@@ -356,6 +357,7 @@ MAP_TEST(probing_says_which_are_there_and_takes_nothing)
 	u64 present[4] = { 0, 0, 0, 99 };
 	kvmm_key_t keys[150];
 	struct kv_query query = { keys, 150, TEST_DOMAIN };
+	struct kv_lookup out = { .present = present, .through = true };
 	struct kv_handle handle;
 
 	for (u64 i = 0; i < 150; i++) {
@@ -363,7 +365,7 @@ MAP_TEST(probing_says_which_are_there_and_takes_nothing)
 		if (i % 3 == 0)
 			drop(&fix, put_in(&fix, i));
 	}
-	cr_expect_eq(MAP.probe(fix.map, &query, present), 50);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &out), 50);
 	for (u32 i = 0; i < 192; i++)
 		cr_expect_eq(present[i / 64] >> i % 64 & 1, i < 150 && i % 3 == 0, "%u", i);
 	cr_expect_eq(present[3], 99);
@@ -380,11 +382,11 @@ MAP_TEST(a_key_that_stands_twice_in_a_query_is_referenced_twice)
 	kvmm_key_t keys[3] = { key_of(1), key_of(1), key_of(1) };
 	struct kv_query query = { keys, 3, TEST_DOMAIN };
 	struct kv_handle handle = put_in(&fix, 1), refs[3];
-	u32 nr_first;
+	struct kv_lookup out = { .refs = refs };
 
 	drop(&fix, handle);
-	cr_expect_eq(MAP.match(fix.map, &query, refs, &nr_first), 3);
-	cr_expect_eq(nr_first, 1);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &out), 3);
+	cr_expect_eq(out.nr_first, 1);
 	cr_expect_eq(kv_word_refs(fix.entries.entry[handle.index].word), 3);
 	fixture_end(&fix);
 }

@@ -93,14 +93,14 @@ struct kv_handle put_in(struct fixture *fix, u64 number)
 
 void drop(struct fixture *fix, struct kv_handle handle)
 {
-	cr_assert_geq(kv_entry_put(&fix->entries, handle), 0);
+	cr_assert_geq(kv_handle_step(&fix->entries, handle, kv_edge_put), 0);
 }
 
 void evict(struct fixture *fix, struct kv_handle handle)
 {
 	u32 nr = 1;
 
-	cr_assert_eq(kv_entry_claim(&fix->entries, handle), 0);
+	cr_assert_eq(kv_handle_step(&fix->entries, handle, kv_edge_claim), 0);
 	cr_assert_eq(fix->ops->remove(fix->map, &handle, &nr), 0);
 	cr_assert_eq(nr, 1);
 	cr_assert_eq(kv_entry_free(&fix->entries, handle), 0);
@@ -110,12 +110,11 @@ struct kv_handle find_in(struct fixture *fix, u64 number, kvmm_domain_t domain)
 {
 	kvmm_key_t key = key_of(number);
 	struct kv_query query = { &key, 1, domain };
-	struct kv_handle handle;
-	u32 nr_first;
+	struct kv_handle handle = { 0 };
+	struct kv_lookup lookup = { .refs = &handle };
 
 	need_map(fix);
-	if (!fix->ops->match(fix->map, &query, &handle, &nr_first))
-		return (struct kv_handle){ 0 };
+	fix->ops->lookup(fix->map, &query, &lookup);
 	return handle;
 }
 

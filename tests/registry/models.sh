@@ -31,7 +31,7 @@ errors() {
 }
 
 models=$(cd "$models" && pwd)
-for name in kv_edge_put kv_edge_claim kv_entry_try_get kv_entry_recycle; do
+for name in kv_edge_put kv_edge_claim kv_edge_try_get kv_entry_recycle; do
 	grep -q "^static inline int $name(\|^int $name(" "$src/include/kv/entry.h"
 	result $? "include/kv/entry.h has no $name(), which life.pml models"
 done
@@ -40,9 +40,9 @@ for name in try_table find_slowly lock_home move_bucket; do
 	result $? "registry/flat*.c has no $name(), which table.pml models"
 done
 
-for name in mag_enter mag_leave wait_for_owner fence_owners __mags_drain; do
-	grep -q "[ *]$name(" "$src"/pool/mag.[ch]
-	result $? "pool/mag.[ch] has no $name(), which mag.pml models"
+for name in mag_enter mag_leave wait_for_owner fence_owners mags_drain; do
+	grep -q "[ *]$name(" "$src"/percpu/mag.[ch]
+	result $? "percpu/mag.[ch] has no $name(), which mag.pml models"
 done
 
 if ! command -v spin >/dev/null; then

@@ -217,7 +217,7 @@ static const struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, 
 
 Test(radix_hook, delegates_are_told_of_first_and_last_blocks_only)
 {
-	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &delegate), 0);
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	cr_expect_eq(heard.nr_calls, 0);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
@@ -238,7 +238,7 @@ Test(radix_hook, delegates_are_told_of_first_and_last_blocks_only)
 
 Test(radix_hook, a_transfer_is_told_as_one_more_before_one_less)
 {
-	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &delegate), 0);
 	cr_assert_eq(kvmm_registry_transfer(reg, 0, 1, &chain.prefix), 8);
 	cr_expect_eq(heard.nr_calls, 2);
 	cr_expect(heard.present[0] && heard.tier[0] == 1);
@@ -249,7 +249,7 @@ Test(radix_hook, a_long_batch_comes_in_parts)
 {
 	struct chain other;
 
-	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &delegate), 0);
 	for (u32 i = 2; i < 5; i++) {
 		chain_fill(&other, i, MAX_CHAIN);
 		cr_assert_eq(kvmm_registry_present(reg, 0, &other.prefix), 0);
@@ -260,71 +260,75 @@ Test(radix_hook, a_long_batch_comes_in_parts)
 
 Test(radix_hook, several_delegates_are_told)
 {
-	int first = kvmm_registry_delegate(reg, &delegate);
-	int second = kvmm_registry_delegate(reg, &delegate);
+	struct kvmm_delegate second = delegate, none = { 0 };
 
-	cr_assert_geq(min(first, second), 0);
+	second.ctx = &second;
+	cr_assert_eq(kvmm_registry_delegate(reg, &delegate), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &second), 0);
+	cr_expect_eq(kvmm_registry_delegate(reg, &second), -EEXIST);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
 	cr_expect_eq(heard.nr, 16);
-	cr_assert_eq(kvmm_registry_unhook(reg, first), 0);
-	cr_assert_eq(kvmm_registry_unhook(reg, first), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &none), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &none), 0);
 	cr_assert_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 8);
 	cr_expect_eq(heard.nr, 24);
-	cr_expect_eq(kvmm_registry_unhook(reg, 2), -EINVAL);
-	cr_expect_eq(kvmm_registry_unhook(reg, -1), -EINVAL);
 }
 
 Test(radix_hook, there_is_room_for_eight)
 {
-	int last = -1;
+	struct kvmm_delegate one = delegate, none = { 0 };
 
-	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++)
-		cr_assert_geq(last = kvmm_registry_on_touch(reg, hear_touch, NULL), 0);
-	cr_expect_eq(kvmm_registry_on_touch(reg, hear_touch, NULL), -ENOSPC);
-	cr_expect_eq(kvmm_registry_unhook(reg, last), 0);
-	cr_expect_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	for (u32 i = 0; i <= KVMM_REGISTRY_HOOKS; i++) {
+		one.ctx = &heard.tier[i];
+		cr_expect_eq(kvmm_registry_delegate(reg, &one),
+			     i < KVMM_REGISTRY_HOOKS ? 0 : -ENOSPC);
+	}
+	none.ctx = &heard.tier[3];
+	cr_expect_eq(kvmm_registry_delegate(reg, &none), 0);
+	cr_expect_eq(kvmm_registry_delegate(reg, &one), 0);
 }
 
-Test(radix_hook, touches_come_as_a_batch_of_what_is_registered)
-{
-	struct kv_radix_name name = { .key = number_key(99), .position = 9 };
-	struct kvmm_prefix longer = chain.prefix;
-	kvmm_node_t nodes[10];
+static const struct kv_radix_name touched = { .key = { { 99 } }, .position = 9 };
 
+Test(radix_hook, touches_come_as_a_batch)
+{
+	struct kvmm_delegate one = { .on_touch = hear_touch };
+	struct kv_radix_name names[MAX_CHAIN + 1];
+
+	for (u32 i = 0; i < ARRAY_SIZE(names); i++) {
+		names[i] = touched;
+		names[i].position = i;
+	}
 	cr_expect_not(kv_radix_wants_touches(reg));
-	cr_assert_geq(kvmm_registry_on_touch(reg, hear_touch, NULL), 0);
+	cr_assert_eq(kvmm_registry_delegate(reg, &one), 0);
 	cr_expect(kv_radix_wants_touches(reg));
-	chain_fill(&chain, 1, 10);
-	longer = chain.prefix;
-	cr_expect_eq(kvmm_registry_touch(reg, &longer), 8);
+	kv_radix_touch(reg, names, 8);
 	cr_expect_eq(heard.nr_calls, 1);
 	cr_expect_eq(heard.nr, 8);
-	cr_expect_eq(kvmm_registry_find(reg, &chain.prefix, nodes), 8);
-	cr_expect_eq(kv_radix_touch_nodes(reg, nodes, 9), -EINVAL);
-	cr_expect_eq(heard.nr_calls, 1);
-	cr_expect_eq(kv_radix_touch_nodes(reg, nodes, 8), 0);
-	cr_expect_eq(heard.nr_calls, 2);
-	kv_radix_touch(reg, &name, 1);
-	cr_expect_eq(heard.nr, 17);
-	cr_expect_eq(heard.name[16].position, 9);
+	cr_expect_eq(heard.name[7].position, 7);
+	kv_radix_touch(reg, names, ARRAY_SIZE(names));
+	cr_expect_eq(heard.nr_calls, 3);
 	/* Changes are no touches. */
 	cr_assert_eq(kvmm_registry_transfer(reg, 0, 1, &chain.prefix), 8);
 	cr_expect_eq(heard.nr_calls, 3);
 }
 
-static int own_hook;
-
 static void take_myself_away(void *ctx, const struct kvmm_name *names, u32 nr)
 {
-	cr_expect_eq(kvmm_registry_unhook(reg, own_hook), -EBUSY);
+	struct kvmm_delegate none = { .ctx = ctx };
+
+	cr_expect_eq(kvmm_registry_delegate(reg, &none), -EBUSY);
 	heard.nr_calls++;
 }
 
 Test(radix_hook, a_hook_may_take_itself_away)
 {
-	own_hook = kvmm_registry_on_touch(reg, take_myself_away, NULL);
-	cr_expect_eq(kvmm_registry_touch(reg, &chain.prefix), 8);
-	cr_expect_eq(kvmm_registry_touch(reg, &chain.prefix), 8);
+	struct kvmm_delegate own = { .on_touch = take_myself_away, .ctx = &heard }, none = own;
+
+	none.on_touch = NULL;
+	cr_assert_eq(kvmm_registry_delegate(reg, &own), 0);
+	kv_radix_touch(reg, &touched, 1);
+	kv_radix_touch(reg, &touched, 1);
 	cr_expect_eq(heard.nr_calls, 1);
-	cr_expect_eq(kvmm_registry_unhook(reg, own_hook), 0);
+	cr_expect_eq(kvmm_registry_delegate(reg, &none), 0);
 }

@@ -3,7 +3,7 @@
  * Host memory that runs out under a registry of prefixes: at the first allocation, the second, and
  * so on until the call succeeds. Each time nothing may have changed, nor be left behind.
  */
-#include <kv/pages.h>
+#include <kv/sys.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 
@@ -152,36 +152,32 @@ Test(radix_fault, a_value_is_attached_or_stays_the_callers)
 }
 
 /* Tables and slabs of a million nodes are mapped: there may be no memory for that either. */
+static u32 nr_left;
+
 static void *map_or_fail(void *ctx, u64 bytes, int node)
 {
-	u32 *left = ctx;
-
-	return (*left)-- ? kv_pages_system.map(kv_pages_system.ctx, bytes, node) : NULL;
-}
-
-static void unmap(void *ctx, void *ptr, u64 bytes)
-{
-	kv_pages_system.unmap(kv_pages_system.ctx, ptr, bytes);
+	return nr_left-- ? kv_sys_system.map_pages(ctx, bytes, node) : NULL;
 }
 
 Test(radix_fault, a_large_registry_is_made_as_a_whole_or_not_at_all)
 {
 	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
-	u32 left, n = 0;
-	struct kv_pages_ops ops = { map_or_fail, unmap, &left };
+	struct kv_sys_ops ops = kv_sys_system;
+	u32 n = 0;
 	int err;
 
 	attr.capacity = 1u << 20;
-	kv_pages_set(&ops);
+	ops.map_pages = map_or_fail;
+	kv_sys_set(&ops);
 	do {
-		left = n++;
+		nr_left = n++;
 		err = kvmm_registry_create(&attr, &reg);
 		if (err)
 			cr_assert(err == -ENOMEM && fake.nr_live == 0, "mapping %u", n);
 	} while (err);
 	cr_expect_eq(n, 4);
 	end_registry(reg);
-	kv_pages_set(NULL);
+	kv_sys_set(NULL);
 }
 
 /* After the reserve there may be no memory at all. */

@@ -77,7 +77,7 @@ REGISTRY_TEST(radix, a_tier_has_a_name_until_its_last_block_goes, make_registry(
 	name = name_at(&chain, 2);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
-	cr_expect_eq(kv_radix_count(reg, node_at_name(reg, &chain, 2), 1), 2);
+	cr_expect_eq(count_of(reg, node_at_name(reg, &chain, 2), 1), 2);
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 3);
 	cr_expect(has_any(reg, &name, BIT(1)));
 	cr_expect_not(has_any(reg, &name, BIT(0)));
@@ -104,7 +104,7 @@ REGISTRY_TEST(radix, sixteen_tiers_are_counted_apart, make_registry(64, KVMM_MAX
 		cr_expect_eq(tiers[3], (2u << tier) - 1);
 	}
 	for (u32 tier = 0; tier < KVMM_MAX_TIERS; tier++)
-		cr_expect_eq(kv_radix_count(reg, node_at_name(reg, &chain, 1), tier), tier + 1);
+		cr_expect_eq(count_of(reg, node_at_name(reg, &chain, 1), tier), tier + 1);
 	expect_sound(reg, 4);
 }
 
@@ -124,11 +124,11 @@ REGISTRY_TEST(radix, names_differ_in_each_of_their_parts, make_registry(64, 1, 0
 	other[4].keys = &keys[1];
 	cr_assert_eq(kvmm_registry_present(reg, 0, &prefix), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(other); i++)
-		cr_expect_eq(kvmm_registry_find(reg, &other[i], &node), 0, "%u", i);
+		cr_expect_eq(kvmm_registry_find(reg, &other[i], &node, NULL), 0, "%u", i);
 	for (u32 i = 0; i < ARRAY_SIZE(other); i++)
 		cr_assert_eq(kvmm_registry_present(reg, 0, &other[i]), 0);
 	expect_sound(reg, 6);
-	cr_expect_eq(kv_radix_nr_at(reg, 5), 5);
+	cr_expect_eq(nr_at(reg, 5), 5);
 }
 
 REGISTRY_TEST(radix, a_transfer_is_no_access_and_keeps_the_node, make_registry(64, 4, 0))
@@ -196,27 +196,27 @@ REGISTRY_TEST(radix, an_orphan_finds_its_parent_when_that_appears, make_registry
 {
 	struct kvmm_prefix one;
 	struct chain chain;
-	kvmm_node_t orphan, parent, nodes[4];
+	kvmm_node_t orphan, nodes[4];
 
 	chain_fill(&chain, 1, 4);
 	one = one_of(&chain, 3);
 	cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
 	orphan = node_at_name(reg, &chain, 3);
-	cr_expect_eq(kvmm_node_parent(reg, orphan, &parent), -ENOENT);
+	cr_expect_eq(parent_of(reg, orphan).gen, 0);
 	for (u32 i = 3; i--;) {
 		one = one_of(&chain, i);
 		cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
-		cr_expect_eq(kvmm_node_lineage(reg, orphan, nodes, 4), 4 - i);
+		cr_expect_eq(lineage_of(reg, orphan, nodes, 4), 4 - i);
 	}
 	cr_expect(same_node(nodes[0], orphan));
 	cr_expect(same_node(nodes[3], node_at_name(reg, &chain, 0)));
 	/* The parent goes and comes: another node, the same child. */
 	one = one_of(&chain, 2);
 	cr_expect_eq(kvmm_registry_absent(reg, 0, &one), 1);
-	cr_expect_eq(kvmm_node_lineage(reg, orphan, nodes, 4), 1);
+	cr_expect_eq(lineage_of(reg, orphan, nodes, 4), 1);
 	cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
-	cr_expect_eq(kvmm_node_lineage(reg, orphan, nodes, 4), 4);
-	cr_expect_eq(kvmm_node_children(reg, nodes[1], nodes, 4), 1);
+	cr_expect_eq(lineage_of(reg, orphan, nodes, 4), 4);
+	cr_expect_eq(children_of(reg, nodes[1], nodes, 4), 1);
 	cr_expect(same_node(nodes[0], orphan));
 	expect_sound(reg, 4);
 }
@@ -227,20 +227,19 @@ REGISTRY_TEST(radix, a_parent_that_is_told_later_is_learnt_and_then_kept, make_r
 	struct kvmm_prefix prefix = { parents, 2, 0, NULL, TEST_DOMAIN };
 	struct kvmm_prefix one = { &child, 1, 1, NULL, TEST_DOMAIN };
 	struct kvmm_node_info info;
-	kvmm_node_t node, parent;
+	kvmm_node_t node;
 
 	for (u32 i = 0; i < 2; i++) {
 		prefix = (struct kvmm_prefix){ &parents[i], 1, 0, NULL, TEST_DOMAIN };
 		cr_assert_eq(kvmm_registry_present(reg, 0, &prefix), 0);
 	}
 	cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
-	cr_assert_eq(kvmm_registry_find(reg, &one, &node), 1);
-	cr_expect_eq(kvmm_node_parent(reg, node, &parent), -ENOENT);
+	cr_assert_eq(kvmm_registry_find(reg, &one, &node, NULL), 1);
+	cr_expect_eq(parent_of(reg, node).gen, 0);
 	for (u32 i = 0; i < 2; i++) {
 		one.parent = &parents[i];
 		cr_assert_eq(kvmm_registry_present(reg, 0, &one), 0);
-		cr_assert_eq(kvmm_node_parent(reg, node, &parent), 0);
-		cr_assert_eq(kvmm_node_get_info(reg, parent, &info), 0);
+		cr_assert_eq(kvmm_node_get_info(reg, parent_of(reg, node), &info), 0);
 		cr_expect_arr_eq(&info.name.key, &parents[0], sizeof(parents[0]));
 	}
 }
@@ -253,13 +252,13 @@ REGISTRY_TEST(radix, a_held_node_stays_without_a_tier, make_registry(64, 1, 0))
 
 	chain_fill(&chain, 1, 5);
 	cr_assert_eq(kvmm_registry_hold(reg, &chain.prefix, nodes), 0);
-	cr_expect_eq(kvmm_registry_find(reg, &chain.prefix, nodes), 5);
+	cr_expect_eq(kvmm_registry_find(reg, &chain.prefix, nodes, NULL), 5);
 	cr_expect_eq(len_in(reg, &chain, 1), 0);
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	cr_assert_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 5);
 	cr_assert_eq(kvmm_node_get_info(reg, nodes[4], &info), 0);
 	cr_expect_eq(info.tiers, 0);
-	cr_assert_eq(kvmm_node_get(reg, nodes, 5), 0);
+	cr_assert_eq(kvmm_registry_hold(reg, &chain.prefix, nodes), 0);
 	cr_assert_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 5);
 	cr_assert_eq(kvmm_node_put(reg, nodes, 5), 0);
@@ -277,7 +276,7 @@ REGISTRY_TEST(radix, more_puts_than_holds_put_nothing, make_registry(64, 1, 0))
 	nodes[4] = nodes[1];
 	cr_expect_eq(kvmm_node_put(reg, nodes, 5), -EINVAL);
 	expect_sound(reg, 4);
-	cr_assert_eq(kvmm_node_get(reg, &nodes[1], 1), 0);
+	cr_assert_eq(radix_node_get(reg, nodes[1]), 0);
 	cr_expect_eq(kvmm_node_put(reg, nodes, 5), 0);
 	expect_sound(reg, 0);
 }
@@ -285,7 +284,7 @@ REGISTRY_TEST(radix, more_puts_than_holds_put_nothing, make_registry(64, 1, 0))
 Test(radix, handles_that_are_stale_or_made_up_are_refused)
 {
 	struct kvmm_registry *reg = make_registry(64, 1, 0), *other = make_registry(64, 1, 0);
-	kvmm_node_t node, parent, bad[3];
+	kvmm_node_t node, bad[3];
 	struct kvmm_node_info info;
 	struct chain chain;
 
@@ -298,9 +297,8 @@ Test(radix, handles_that_are_stale_or_made_up_are_refused)
 	bad[2] = (kvmm_node_t){ 0, 0 };
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
 		cr_expect_eq(kvmm_node_get_info(reg, bad[i], &info), -EINVAL);
-		cr_expect_eq(kvmm_node_get(reg, &bad[i], 1), -EINVAL);
+		cr_expect_eq(radix_node_get(reg, bad[i]), -EINVAL);
 		cr_expect_eq(kvmm_node_put(reg, &bad[i], 1), -EINVAL);
-		cr_expect_eq(kv_radix_touch_nodes(reg, &bad[i], 1), -EINVAL);
 	}
 	cr_expect_neq(kvmm_node_get_info(other, node, &info), 0);
 	/* A hundred lives later it is still refused. */
@@ -310,7 +308,6 @@ Test(radix, handles_that_are_stale_or_made_up_are_refused)
 		cr_expect_eq(kvmm_node_get_info(reg, node, &info), -ESTALE);
 		cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 		cr_expect_eq(kvmm_node_get_info(reg, node, &info), -ESTALE);
-		cr_expect_eq(kvmm_node_parent(reg, node, &parent), -ESTALE);
 		cr_expect_eq(kvmm_node_walk(reg, node, NULL, NULL), -EINVAL);
 	}
 	kvmm_registry_destroy(other);
@@ -331,7 +328,7 @@ REGISTRY_TEST(radix, a_slot_whose_lives_are_used_up_is_never_used_again, make_re
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	next = node_at_name(reg, &chain, 0);
 	cr_expect_neq(next.index, last.index);
-	cr_expect_eq(kvmm_node_get(reg, &last, 1), -ESTALE);
+	cr_expect_eq(radix_node_get(reg, last), -ESTALE);
 	expect_sound(reg, 1);
 }
 
@@ -384,7 +381,7 @@ REGISTRY_TEST(radix, a_walk_visits_a_tree_level_by_level_of_depth, make_registry
 	u32 nr = 0;
 
 	grow_tree(reg);
-	cr_assert_eq(kvmm_registry_find(reg, &top, &root), 1);
+	cr_assert_eq(kvmm_registry_find(reg, &top, &root, NULL), 1);
 	cr_assert_eq(kvmm_node_walk(reg, root, tally, &sum), 0);
 	cr_expect_eq(sum.nr, 40);
 	cr_expect_eq(sum.depth[0], 1);
@@ -395,8 +392,8 @@ REGISTRY_TEST(radix, a_walk_visits_a_tree_level_by_level_of_depth, make_registry
 	cr_expect_eq(nr, 3);
 	cr_expect_eq(kv_radix_at(reg, 3, nodes, 40), 27);
 	cr_expect_eq(kv_radix_at(reg, 3, nodes, 5), 5);
-	cr_expect_eq(kv_radix_nr_at(reg, 2), 9);
-	cr_expect_eq(kv_radix_nr_at(reg, 4), 0);
+	cr_expect_eq(nr_at(reg, 2), 9);
+	cr_expect_eq(nr_at(reg, 4), 0);
 	cr_assert_eq(kvmm_node_get_info(reg, root, &info), 0);
 	cr_expect_eq(info.children, 3);
 }
@@ -408,7 +405,6 @@ struct deep {
 	kvmm_key_t *keys;
 	kvmm_node_t *nodes;
 	u32 nr_visited;
-	int lineage;
 };
 
 static int count_visit(void *ctx, kvmm_node_t node, u32 depth)
@@ -425,9 +421,8 @@ static void *go_deep(void *arg)
 	struct kvmm_prefix prefix = { deep->keys, DEEP, 0, NULL, TEST_DOMAIN };
 
 	cr_assert_eq(kvmm_registry_present(deep->reg, 0, &prefix), 0);
-	cr_assert_eq(kvmm_registry_find(deep->reg, &prefix, deep->nodes), DEEP);
+	cr_assert_eq(kvmm_registry_find(deep->reg, &prefix, deep->nodes, NULL), DEEP);
 	cr_assert_eq(kvmm_node_walk(deep->reg, deep->nodes[0], count_visit, deep), 0);
-	deep->lineage = kvmm_node_lineage(deep->reg, deep->nodes[DEEP - 1], deep->nodes, DEEP);
 	cr_assert_eq(kv_radix_check(deep->reg), 0);
 	cr_assert_eq(kvmm_registry_absent(deep->reg, 0, &prefix), DEEP);
 	return NULL;
@@ -449,7 +444,6 @@ Test(radix, a_million_generations_need_no_recursion)
 	cr_assert_eq(pthread_create(&thread, &attr, go_deep, &deep), 0);
 	pthread_join(thread, NULL);
 	cr_expect_eq(deep.nr_visited, DEEP);
-	cr_expect_eq(deep.lineage, DEEP);
 	expect_sound(deep.reg, 0);
 	free(deep.keys);
 	free(deep.nodes);
@@ -469,13 +463,13 @@ REGISTRY_TEST(radix, keys_that_follow_themselves_are_one_node_a_position, make_r
 	chain.prefix.position = 1;
 	chain.prefix.parent = &chain.key[0];
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
-	cr_assert_eq(kvmm_registry_find(reg, &chain.prefix, nodes), 8);
-	cr_expect_eq(kvmm_node_lineage(reg, nodes[7], lineage, 16), 8);
+	cr_assert_eq(kvmm_registry_find(reg, &chain.prefix, nodes, NULL), 8);
+	cr_expect_eq(lineage_of(reg, nodes[7], lineage, 16), 8);
 	for (u32 i = 0; i < 8; i++)
 		cr_expect(same_node(lineage[i], nodes[7 - i]));
 	cr_assert_eq(kvmm_node_walk(reg, nodes[0], tally, &sum), 0);
 	cr_expect_eq(sum.nr, 8);
-	cr_expect_eq(kvmm_node_parent(reg, nodes[0], lineage), -ENOENT);
+	cr_expect_eq(parent_of(reg, nodes[0]).gen, 0);
 	expect_sound(reg, 8);
 	cr_expect_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 8);
 	expect_sound(reg, 0);
@@ -493,11 +487,10 @@ REGISTRY_TEST(radix, the_last_positions_are_as_good_as_others, make_registry(16,
 	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
 	cr_expect_eq(kvmm_registry_transfer(reg, 0, 1, &chain.prefix), 5);
 	cr_expect_eq(len_in(reg, &chain, 2), 5);
-	cr_expect_eq(kvmm_registry_touch(reg, &chain.prefix), 5);
 	cr_expect_eq(kv_radix_at(reg, UINT32_MAX - 1, lineage, 8), 1);
 	cr_expect(same_node(lineage[0], nodes[4]));
-	cr_expect_eq(kv_radix_nr_at(reg, UINT32_MAX), 0);
-	cr_expect_eq(kvmm_node_lineage(reg, nodes[4], lineage, 8), 5);
+	cr_expect_eq(nr_at(reg, UINT32_MAX), 0);
+	cr_expect_eq(lineage_of(reg, nodes[4], lineage, 8), 5);
 	expect_sound(reg, 5);
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 5);
 	cr_expect_eq(kvmm_node_put(reg, nodes, 5), 0);
@@ -544,12 +537,11 @@ static void probe(struct kvmm_registry *reg, u64 number)
 
 	cr_assert_eq(kvmm_registry_len(reg, &prefix, 1), 0);
 	cr_assert_eq(kvmm_registry_presence(reg, &prefix, &tiers), 0);
-	cr_assert_eq(kvmm_registry_find(reg, &prefix, &node), 0);
-	cr_assert_eq(kvmm_registry_touch(reg, &prefix), 0);
+	cr_assert_eq(kvmm_registry_find(reg, &prefix, &node, NULL), 0);
 	cr_assert_eq(kvmm_registry_absent(reg, 0, &prefix), 0);
 	cr_assert_eq(kvmm_registry_transfer(reg, 0, 1, &prefix), 0);
 	cr_assert_not(has_any(reg, &name, 3));
-	cr_assert_eq(kv_radix_nr_at(reg, prefix.position), 0);
+	cr_assert_eq(nr_at(reg, prefix.position), 0);
 }
 
 REGISTRY_TEST(radix, probing_a_million_unknown_names_leaves_memory_as_it_was,
@@ -628,7 +620,7 @@ REGISTRY_TEST(radix, pools_and_callers_mean_the_same_names, make_registry(64, 2,
 	kv_radix_present(reg, 0, names, 20);
 	kv_radix_unreserve(reg, 10);
 	cr_expect_eq(len_in(reg, &chain, 1), 20);
-	cr_expect_eq(kvmm_node_lineage(reg, node_at_name(reg, &chain, 19), nodes, 20), 20);
+	cr_expect_eq(lineage_of(reg, node_at_name(reg, &chain, 19), nodes, 20), 20);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
 	half = chain.prefix;
 	half.nr = 10;
@@ -666,10 +658,10 @@ static u32 flip_node(struct kvmm_registry *reg, struct node *node)
 {
 	EXPECT_NOTICED(reg, node->up);
 	EXPECT_NOTICED(reg, node->down);
-	EXPECT_NOTICED(reg, node->sib_next);
-	EXPECT_NOTICED(reg, node->sib_prev);
-	EXPECT_NOTICED(reg, node->pos_next);
-	EXPECT_NOTICED(reg, node->pos_prev);
+	EXPECT_NOTICED(reg, node->next[SIBLINGS]);
+	EXPECT_NOTICED(reg, node->prev[SIBLINGS]);
+	EXPECT_NOTICED(reg, node->next[PEERS]);
+	EXPECT_NOTICED(reg, node->prev[PEERS]);
 	EXPECT_NOTICED(reg, node->marks);
 	EXPECT_NOTICED(reg, node->name.mask);
 	EXPECT_NOTICED(reg, node->name.hash_next[0]);

@@ -54,7 +54,7 @@ kvmm_node_t node_at_name(struct kvmm_registry *reg, const struct chain *chain, u
 	struct kvmm_prefix one = one_of(chain, i);
 	kvmm_node_t node;
 
-	cr_assert_geq(kvmm_registry_find(reg, &one, &node), 0);
+	cr_assert_geq(kvmm_registry_find(reg, &one, &node, NULL), 0);
 	return node;
 }
 

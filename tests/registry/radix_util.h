@@ -17,6 +17,7 @@
 #include <kv/types.h>
 
 #include "tests/support/cleanup.h"
+#include "tests/support/registry_tree.h"
 
 #define MAX_CHAIN	64u
 

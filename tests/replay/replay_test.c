@@ -26,9 +26,11 @@ Test(pattern, finds_one_flipped_bit_and_names_block_and_request)
 {
 	const struct options opt = { .verify = true, .block_bytes = 100, .seed = 5 };
 	struct kvmm_pool *pool = pool_with_content();
+	char complaint[COMPLAINT_BYTES];
 	struct pattern pattern;
 	u8 byte;
 
+	complain_into(complaint);
 	pattern_init(&pattern, &opt, pool);
 	cr_expect_eq(pattern_write(&pattern, 3, 77), EXIT_GOOD);
 	cr_expect_eq(pattern_check(&pattern, 3, 77, 9, "at free"), EXIT_GOOD);
@@ -38,7 +40,7 @@ Test(pattern, finds_one_flipped_bit_and_names_block_and_request)
 	cr_assert_eq(kvmm_block_read(pool, 3, 99, &byte, 1), 0);
 	byte ^= 1;
 	cr_assert_eq(kvmm_block_write(pool, 3, 99, &byte, 1), 0);
-	complaint[0] = '\0';
+	complain_into(complaint);
 	cr_expect_eq(pattern_check(&pattern, 3, 77, 9, "at free"), EXIT_WRONG);
 	cr_expect(strstr(complaint, "block 3") && strstr(complaint, "request 9"));
 	pattern_exit(&pattern);
@@ -50,13 +52,13 @@ Test(pattern, finds_one_flipped_bit_and_names_block_and_request)
 #define SIZE	48u
 
 /* Runs of a random zone: run[i] is the run that block i belongs to, 0 if it is free. */
-static struct kvmm_zone *random_zone(u32 *run, struct layout *layout)
+static struct kv_zone *random_zone(u32 *run, struct layout *layout)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = SIZE, .engine = "first" };
-	struct kvmm_zone *zone;
+	struct kv_zone_attr attr = { .nr_blocks = SIZE, .engine = "first" };
+	struct kv_zone *zone;
 	u32 nr_runs = 0;
 
-	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
+	cr_assert_eq(kv_zone_create(&attr, &zone), 0);
 	memset(run, 0, SIZE * sizeof(*run));
 	layout_clear_runs(layout);
 	for (u32 at = 0; at < SIZE; ) {
@@ -64,7 +66,7 @@ static struct kvmm_zone *random_zone(u32 *run, struct layout *layout)
 
 		nr = (u32)min_u64(nr, SIZE - at);
 		if (held) {
-			cr_assert_eq(kvmm_zone_alloc_at(zone, at, nr), 0);
+			cr_assert_eq(kv_zone_alloc_at(zone, at, nr), 0);
 			layout_add_run(layout, at);
 			nr_runs++;
 		}
@@ -120,20 +122,20 @@ Test(layout, costs_equal_those_of_an_exhaustive_search)
 	u32 run[SIZE];
 
 	for (u32 round = 0; round < 3000; round++) {
-		struct kvmm_zone *zone = random_zone(run, &layout);
-		struct kvmm_zone_stat stat;
+		struct kv_zone *zone = random_zone(run, &layout);
+		struct kv_zone_stat stat;
 		u32 nr;
 
 		layout_holes(&layout, zone);
 		layout_sort_runs(&layout, SIZE);
-		kvmm_zone_get_stat(zone, &stat);
+		kv_zone_get_stat(zone, &stat);
 		cr_assert_eq(layout_longest_hole(&layout), stat.largest);
 		nr = 1 + random_below(SIZE);
 		if (nr <= stat.nr_free) {
 			cr_assert_eq(layout_slide_cost(&layout, nr), model_slide(run, nr));
 			cr_assert_eq(layout_bound_cost(&layout, SIZE, nr), model_bound(run, nr));
 		}
-		kvmm_zone_destroy(zone);
+		kv_zone_destroy(zone);
 	}
 	layout_exit(&layout);
 }
@@ -168,7 +170,11 @@ Test(heap, gives_the_earliest_first_and_the_lowest_index_among_equals)
 
 static int parse(struct trace *trace, const char *text, struct trace_error *error)
 {
-	return trace_parse(trace, text, strlen(text), error);
+	FILE *in = fmemopen((char *)text, strlen(text), "r");
+	int err = trace_read(trace, in, error);
+
+	fclose(in);
+	return err;
 }
 
 Test(trace, mooncake_has_times_lengths_and_numbers)

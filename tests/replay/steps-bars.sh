@@ -10,23 +10,7 @@ tool=${KVMM_REPLAY:-tools/kvmm-replay}
 traces=${KVMM_TRACES:-../shared/traces}
 azure=$traces/AzureLLMInferenceTrace_conv.csv
 mooncake=$traces/conversation_trace.jsonl
-passed=0 failed=0
-
-# value KEY: an integer of the last run
-value() {
-	printf '%s\n' "$out" | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"
-}
-
-# bar TEXT GOT ge|le|gt WANT
-bar() {
-	if [ -n "$2" ] && [ "$2" "-$3" "$4" ]; then
-		passed=$((passed + 1))
-		echo "ok   $1: $2 ($3 $4)"
-	else
-		failed=$((failed + 1))
-		echo "FAIL $1: ${2:-nothing} (wanted: $3 $4)"
-	fi
-}
+. "$KVMM_SRCTREE/tests/expect.sh"
 
 # replay TRACE OPTIONS...
 replay() {
@@ -119,5 +103,4 @@ if [ "${KVMM_TEST_LENGTH-}" != short ]; then
 		window "$mooncake" $mark
 	done
 fi
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+expect_end

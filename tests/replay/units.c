@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The parts of kvmm-replay that are tested here; what they would say goes into a buffer. */
-#include <stdarg.h>
-#include <stdio.h>
-
+/* The parts of kvmm-replay that are tested here. */
 #include "tests/replay/units.h"
 #include "tools/json.c"
 #include "tools/plain.c"
@@ -14,20 +11,5 @@
 #include "tools/replay/policies.c"
 #include "tools/replay/results.c"
 #include "tools/replay/trace.c"
-
-char complaint[256];
-
-enum exit_code complain(enum exit_code code, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(complaint, sizeof(complaint), format, args);
-	va_end(args);
-	return code;
-}
-
-enum exit_code complain_of(int err, const char *format, ...)
-{
-	return complain(EXIT_WRONG, "%s: %d", format, err);
-}
+#include "tools/report/scan.c"
+#include "tools/tool.c"

@@ -10,7 +10,4 @@
 #include "tools/replay/trace.h"
 #include "tools/replay/workload.h"
 
-/* The last thing that complain() was told. */
-extern char complaint[256];
-
 #endif /* TESTS_REPLAY_UNITS_H */

@@ -30,7 +30,7 @@ TestSuite(research_add, .init = add_all);
 Test(research_add, names_are_listed_behind_the_librarys)
 {
 	const char *names[MAX_NAMES];
-	u32 nr = kvmm_zone_engines(names, MAX_NAMES);
+	u32 nr = kv_zone_engines(names, MAX_NAMES);
 
 	cr_assert(nr > 1 && nr <= MAX_NAMES);
 	cr_expect_str_eq(names[0], "zone");

@@ -12,6 +12,7 @@
  */
 #include <kv/pool.h>
 
+#include "tests/support/key.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 
@@ -28,16 +29,6 @@ static u32 mark[NR_BLOCKS];		/* atomic: who has the block; 0: nobody that is kno
 static u64 shared[NR_SHARED];		/* atomic: handles that wait for somebody to free them */
 static u32 stop;			/* atomic */
 static u32 next_mark = 1;		/* atomic */
-
-static u64 pack(kvmm_range_t range)
-{
-	return (u64)range.gen << 32 | range.index;
-}
-
-static kvmm_range_t unpack(u64 word)
-{
-	return (kvmm_range_t){ (u32)word, word >> 32 };
-}
 
 /* Nothing moves meanwhile: no request lets others be moved. */
 static void set_marks(kvmm_range_t range, u32 from, u32 to)

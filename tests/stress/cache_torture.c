@@ -14,24 +14,15 @@
  * Some names are held all the time, and must always be found. In the end nothing may be held, lost
  * or miscounted. Policies, indexes, rules for duplicates and resetting on release go in turn.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <kv/atomic.h>
-#include <kv/mem.h>
 #include <kv/pool.h>
-#include <kv/rcu.h>
-#include <kv/stat.h>
-#include <kvmm/kvmm.h>
+
+#include "tests/support/key.h"
+#include "tests/support/torture.h"
 
 #define NR_BLOCKS	96u
 #define NR_NAMES	128u
 #define NR_FIXED	6u		/* further names, of blocks that are always held */
 #define PROMPT		12u
-#define NS_PER_SEC	1000000000ull
 #define NR_WEAK		32u
 #define NR_READERS	2u
 #define NR_WRITERS	2u
@@ -46,14 +37,7 @@ struct content {
 	u64 birth_copy;
 };
 
-struct worker {
-	pthread_t thread;
-	void (*live)(struct worker *worker);
-	u64 random;
-	kvmm_weak_t weak[NR_WEAK];
-	u64 nr_hits, nr_upgrades, nr_registered, nr_forgotten, nr_moved, nr_checks;
-	u64 nr_wrong;
-};
+enum { HITS, UPGRADES, REGISTERED, FORGOTTEN, MOVED, CHECKS, NR_COUNTS };
 
 static struct content memory[NR_BLOCKS];
 static struct kvmm_pool *pool;
@@ -61,27 +45,7 @@ static kvmm_ref_t fixed[NR_FIXED];
 static u32 fixed_block[NR_FIXED];
 static u64 hint[NR_WEAK];		/* atomic; weak references that writers pass on */
 static u64 next_birth;			/* atomic */
-static u32 stop;			/* atomic */
-
-static u32 any(struct worker *worker, u32 below)
-{
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((worker->random >> 33) % below);
-}
-
-#define expect(holds)								\
-	do {									\
-		if (!(holds) && !worker->nr_wrong++)				\
-			fprintf(stderr, "cache_torture: line %d: %s\n", __LINE__, #holds);	\
-	} while (0)
-
-static kvmm_key_t key_of(u32 name)
-{
-	kvmm_key_t key = { { 0 } };
-
-	memcpy(key.byte + 3, &name, sizeof(name));
-	return key;
-}
+static __thread kvmm_weak_t seen[NR_WEAK];	/* what it has had */
 
 /* Consecutive names of one tenant. */
 struct prompt {
@@ -92,11 +56,11 @@ struct prompt {
 	struct kvmm_prefix prefix;
 };
 
-static void fill_prompt(struct worker *worker, struct prompt *prompt)
+static void fill_prompt(struct prompt *prompt)
 {
-	prompt->nr = 1 + any(worker, PROMPT);
-	prompt->first = any(worker, NR_NAMES / PROMPT) * PROMPT;
-	prompt->tenant = any(worker, 2);
+	prompt->nr = 1 + any(PROMPT);
+	prompt->first = any(NR_NAMES / PROMPT) * PROMPT;
+	prompt->tenant = any(2);
 	for (u32 i = 0; i < prompt->nr; i++)
 		prompt->key[i] = key_of(prompt->first + i);
 	prompt->prefix = (struct kvmm_prefix){ prompt->key, prompt->nr, 0, NULL,
@@ -105,19 +69,19 @@ static void fill_prompt(struct worker *worker, struct prompt *prompt)
 
 /* ---- content ---- */
 
-static void fill_block(struct worker *worker, u32 block, u32 name, u32 tenant)
+static void fill_block(u32 block, u32 name, u32 tenant)
 {
 	u64 birth = kv_fetch_add(&next_birth, 1) + 1;
 	struct content content = { name, tenant, birth, birth };
 
-	if (any(worker, 8))
+	if (any(8))
 		memory[block] = content;
 	else
 		expect(!kvmm_block_write(pool, block, 0, &content, sizeof(content)));
 }
 
 /* The caller holds a reference on it. */
-static struct content read_block(struct worker *worker, kvmm_ref_t ref)
+static struct content read_block(kvmm_ref_t ref)
 {
 	struct content content = { 0 };
 	int block = kvmm_block_of_ref(pool, ref);
@@ -125,58 +89,58 @@ static struct content read_block(struct worker *worker, kvmm_ref_t ref)
 	expect(block >= 0 && block < (int)NR_BLOCKS);
 	if (block < 0)
 		return content;
-	if (any(worker, 8))
+	if (any(8))
 		return memory[block];
 	expect(!kvmm_block_read(pool, block, 0, &content, sizeof(content)));
 	return content;
 }
 
-static void check_block(struct worker *worker, kvmm_ref_t ref, u32 name, u32 tenant)
+static void check_block(kvmm_ref_t ref, u32 name, u32 tenant)
 {
-	struct content content = read_block(worker, ref), again;
+	struct content content = read_block(ref), again;
 
 	expect(content.name == name && content.tenant == tenant);
 	expect(content.birth && content.birth == content.birth_copy);
-	for (u32 i = any(worker, 40); i; i--)
+	for (u32 i = any(40); i; i--)
 		__asm__ volatile("");
-	again = read_block(worker, ref);
+	again = read_block(ref);
 	expect(!memcmp(&content, &again, sizeof(content)));
 }
 
-static void put(struct worker *worker, const kvmm_ref_t *refs, u32 nr)
+static void put(const kvmm_ref_t *refs, u32 nr)
 {
 	expect(!kvmm_put_many(pool, refs, nr));
 }
 
 /* ---- readers ---- */
 
-static void match(struct worker *worker)
+static void match(void)
 {
 	struct prompt prompt;
 	kvmm_ref_t refs[PROMPT];
 	int nr;
 
-	fill_prompt(worker, &prompt);
+	fill_prompt(&prompt);
 	nr = kvmm_prefix_match(pool, &prompt.prefix, refs);
 	expect(nr >= 0 && nr <= (int)prompt.nr);
 	if (nr < 0)
 		return;
-	worker->nr_hits += nr;
+	done[HITS] += nr;
 	for (int i = 0; i < nr; i++) {
-		check_block(worker, refs[i], prompt.first + i, prompt.tenant);
-		worker->weak[any(worker, NR_WEAK)] = kvmm_weak_of(refs[i]);
+		check_block(refs[i], prompt.first + i, prompt.tenant);
+		seen[any(NR_WEAK)] = kvmm_weak_of(refs[i]);
 	}
-	put(worker, refs, nr);
+	put(refs, nr);
 }
 
-static void scan(struct worker *worker)
+static void scan(void)
 {
 	struct prompt prompt;
 	kvmm_ref_t refs[PROMPT];
 	u32 nr_found = 0;
 	int nr;
 
-	fill_prompt(worker, &prompt);
+	fill_prompt(&prompt);
 	prompt.key[prompt.nr - 1] = prompt.key[0];
 	nr = kvmm_prefix_scan(pool, &prompt.prefix, refs);
 	if (nr < 0) {
@@ -188,20 +152,20 @@ static void scan(struct worker *worker)
 
 		if (!refs[i].gen)
 			continue;
-		check_block(worker, refs[i], name, prompt.tenant);
+		check_block(refs[i], name, prompt.tenant);
 		nr_found++;
-		put(worker, &refs[i], 1);
+		put(&refs[i], 1);
 	}
 	expect(nr == (int)nr_found);
 }
 
-static void look(struct worker *worker)
+static void look(void)
 {
 	struct prompt prompt;
 	u64 present;
 	int nr;
 
-	fill_prompt(worker, &prompt);
+	fill_prompt(&prompt);
 	nr = kvmm_prefix_len(pool, &prompt.prefix);
 	expect(nr >= 0 && nr <= (int)prompt.nr);
 	nr = kvmm_prefix_probe(pool, &prompt.prefix, &present);
@@ -209,17 +173,17 @@ static void look(struct worker *worker)
 }
 
 /* Everything that a holder may do. */
-static void use(struct worker *worker, kvmm_ref_t ref)
+static void use(kvmm_ref_t ref)
 {
 	int err;
 
-	switch (any(worker, 5)) {
+	switch (any(5)) {
 	case 0:
 		expect(!kvmm_touch_many(pool, &ref, 1));
 		break;
 	case 1:
 		expect(!kvmm_get_many(pool, &ref, 1));
-		put(worker, &ref, 1);
+		put(&ref, 1);
 		break;
 	case 2:
 		err = kvmm_pin_many(pool, &ref, 1);
@@ -228,19 +192,19 @@ static void use(struct worker *worker, kvmm_ref_t ref)
 			expect(!kvmm_unpin_many(pool, &ref, 1));
 		break;
 	case 3:
-		expect(!kvmm_set_reset(pool, &ref, 1, any(worker, 2)));
+		expect(!kvmm_set_reset(pool, &ref, 1, any(2)));
 		break;
 	default:
-		err = kvmm_hint(pool, &ref, &worker->random, 1);
+		err = kvmm_advise_many(pool, &ref, KVMM_ADVISE_NEXT_USE, &any_state, 1);
 		expect(!err || err == -EOPNOTSUPP);
 	}
 }
 
 /* What a handle names never changes: the content that was seen first is the content for ever. */
-static void upgrade(struct worker *worker)
+static void upgrade(void)
 {
-	u64 both = READ_ONCE(hint[any(worker, NR_WEAK)]);
-	kvmm_weak_t weak[3] = { worker->weak[any(worker, NR_WEAK)],
+	u64 both = READ_ONCE(hint[any(NR_WEAK)]);
+	kvmm_weak_t weak[3] = { seen[any(NR_WEAK)],
 				{ (u32)both, both >> 32 }, { NR_BLOCKS, 1 } };
 	kvmm_ref_t refs[3];
 	int nr = kvmm_upgrade_many(pool, weak, 3, refs);
@@ -251,17 +215,17 @@ static void upgrade(struct worker *worker)
 
 		if (!refs[i].gen)
 			continue;
-		worker->nr_upgrades++;
-		before = read_block(worker, refs[i]);
-		use(worker, refs[i]);
-		after = read_block(worker, refs[i]);
+		done[UPGRADES]++;
+		before = read_block(refs[i]);
+		use(refs[i]);
+		after = read_block(refs[i]);
 		expect(!memcmp(&before, &after, sizeof(before)));
 		expect(before.birth == before.birth_copy);
-		put(worker, &refs[i], 1);
+		put(&refs[i], 1);
 	}
 }
 
-static void find_fixed(struct worker *worker)
+static void find_fixed(void)
 {
 	kvmm_key_t key[NR_FIXED];
 	kvmm_ref_t refs[NR_FIXED];
@@ -274,34 +238,34 @@ static void find_fixed(struct worker *worker)
 		expect(refs[i].index == fixed[i].index && refs[i].gen == fixed[i].gen);
 		expect(kvmm_block_of_ref(pool, refs[i]) == (int)fixed_block[i]);
 	}
-	put(worker, refs, NR_FIXED);
+	put(refs, NR_FIXED);
 }
 
-static void read_all(struct worker *worker)
+static void read_all(void)
 {
-	static void (*const deed[])(struct worker *) = {
+	static void (*const deed[])(void) = {
 		match, match, scan, look, upgrade, upgrade, find_fixed,
 	};
 
-	deed[any(worker, ARRAY_SIZE(deed))](worker);
+	deed[any(ARRAY_SIZE(deed))]();
 }
 
 /* ---- writers ---- */
 
-static void fill_fresh(struct worker *worker, const kvmm_mut_t *fresh, u32 nr, u32 name, u32 tenant)
+static void fill_fresh(const kvmm_mut_t *fresh, u32 nr, u32 name, u32 tenant)
 {
 	for (u32 i = 0; i < nr; i++)
-		fill_block(worker, kvmm_block_of_mut(pool, fresh[i]), name + i, tenant);
+		fill_block(kvmm_block_of_mut(pool, fresh[i]), name + i, tenant);
 }
 
 /* Named, but never published. True: @fresh is private again. */
-static bool stage_and_regret(struct worker *worker, const struct kvmm_prefix *prefix,
+static bool stage_and_regret(const struct kvmm_prefix *prefix,
 			     kvmm_mut_t *fresh)
 {
 	kvmm_staged_t staged[PROMPT];
 
 	expect(!kvmm_stage(pool, prefix, fresh, staged));
-	if (any(worker, 2)) {
+	if (any(2)) {
 		expect(!kvmm_unstage(pool, staged, prefix->nr, fresh));
 		return true;
 	}
@@ -309,12 +273,12 @@ static bool stage_and_regret(struct worker *worker, const struct kvmm_prefix *pr
 	return false;
 }
 
-static void publish(struct worker *worker, const struct kvmm_prefix *prefix,
+static void publish(const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *fresh, kvmm_ref_t *refs)
 {
 	union { kvmm_staged_t staged[PROMPT]; kvmm_ref_t refs[PROMPT]; } u;
 	struct kvmm_publish_args req = { .staged = u.staged, .nr = prefix->nr, .refs = u.refs,
-					 .dup = any(worker, KVMM_NR_DUPS) };
+					 .dup = any(KVMM_NR_DUPS) };
 
 	expect(!kvmm_stage(pool, prefix, fresh, u.staged));
 	expect(!kvmm_publish(pool, &req));
@@ -323,7 +287,7 @@ static void publish(struct worker *worker, const struct kvmm_prefix *prefix,
 }
 
 /* Blocks for what is missing get content and names. Returns how many of @refs are held then. */
-static u32 name_rest(struct worker *worker, const struct prompt *prompt,
+static u32 name_rest(const struct prompt *prompt,
 		     struct kvmm_acquire_args *req, kvmm_ref_t *refs)
 {
 	struct kvmm_prefix rest = prompt->prefix;
@@ -332,29 +296,29 @@ static u32 name_rest(struct worker *worker, const struct prompt *prompt,
 	rest.nr -= req->nr_hits;
 	rest.position = req->nr_hits;
 	rest.parent = req->nr_hits ? &prompt->key[req->nr_hits - 1] : NULL;
-	fill_fresh(worker, req->fresh, req->nr_fresh, prompt->first + req->nr_hits,
+	fill_fresh(req->fresh, req->nr_fresh, prompt->first + req->nr_hits,
 		   prompt->tenant);
-	if (rest.nr && !any(worker, 4) && !stage_and_regret(worker, &rest, req->fresh))
+	if (rest.nr && !any(4) && !stage_and_regret(&rest, req->fresh))
 		return req->nr_hits;
-	if (any(worker, 2))
-		publish(worker, &rest, req->fresh, refs + req->nr_hits);
+	if (any(2))
+		publish(&rest, req->fresh, refs + req->nr_hits);
 	else
 		expect(!kvmm_prefix_register(pool, &rest, req->fresh, refs + req->nr_hits));
-	worker->nr_registered += rest.nr;
+	done[REGISTERED] += rest.nr;
 	return prompt->nr;
 }
 
-static void run_prompt(struct worker *worker)
+static void run_prompt(void)
 {
 	struct prompt prompt;
 	kvmm_ref_t refs[PROMPT];
 	kvmm_mut_t fresh[PROMPT];
-	struct kvmm_acquire_args req = { .max_hits = any(worker, 2) ? PROMPT : 2, .hits = refs,
-					 .fresh = fresh, .reserve = any(worker, 3) };
+	struct kvmm_acquire_args req = { .max_hits = any(2) ? PROMPT : 2, .hits = refs,
+					 .fresh = fresh, .reserve = any(3) };
 	u32 nr;
 	int err;
 
-	fill_prompt(worker, &prompt);
+	fill_prompt(&prompt);
 	req.keys = prompt.key;
 	req.nr_keys = req.nr_blocks = prompt.nr;
 	req.domain = prompt.prefix.domain;
@@ -362,32 +326,32 @@ static void run_prompt(struct worker *worker)
 	expect(!err || err == -ENOSPC);
 	if (err)
 		return;
-	nr = name_rest(worker, &prompt, &req, refs);
+	nr = name_rest(&prompt, &req, refs);
 	for (u32 i = 0; i < nr; i++)
-		check_block(worker, refs[i], prompt.first + i, prompt.tenant);
+		check_block(refs[i], prompt.first + i, prompt.tenant);
 	if (nr)
-		WRITE_ONCE(hint[any(worker, NR_WEAK)], refs[0].index | (u64)refs[nr - 1].gen << 32);
-	put(worker, refs, nr);
+		WRITE_ONCE(hint[any(NR_WEAK)], refs[0].index | (u64)refs[nr - 1].gen << 32);
+	put(refs, nr);
 }
 
-static void take_and_free(struct worker *worker)
+static void take_and_free(void)
 {
 	kvmm_mut_t mut[PROMPT];
-	u32 nr = any(worker, PROMPT);
-	int err = kvmm_alloc_for(pool, nr, any(worker, 2), mut);
+	u32 nr = any(PROMPT);
+	int err = kvmm_alloc_for(pool, nr, any(2), mut);
 
 	expect(!err || err == -ENOSPC);
 	if (err)
 		return;
-	fill_fresh(worker, mut, nr, NR_NAMES * 2, 9);
+	fill_fresh(mut, nr, NR_NAMES * 2, 9);
 	expect(!kvmm_free(pool, mut, nr));
 }
 
 /* Ranges evict, too, and move what is cached. */
-static void take_range(struct worker *worker)
+static void take_range(void)
 {
 	kvmm_range_t range;
-	int err = kvmm_range_alloc(pool, 1 + any(worker, 24), KVMM_RUNS(1 + any(worker, 2)),
+	int err = kvmm_range_alloc(pool, 1 + any(24), KVMM_RUNS(1 + any(2)),
 				   &range);
 
 	expect(!err || err == -ENOSPC);
@@ -395,28 +359,28 @@ static void take_range(struct worker *worker)
 		expect(!kvmm_range_free(pool, range));
 }
 
-static void write_all(struct worker *worker)
+static void write_all(void)
 {
-	u32 i = any(worker, 16);
+	u32 i = any(16);
 
 	if (i < 13)
-		run_prompt(worker);
+		run_prompt();
 	else if (i < 15)
-		take_and_free(worker);
+		take_and_free();
 	else
-		take_range(worker);
+		take_range();
 }
 
 /* ---- one each ---- */
 
-static void compact(struct worker *worker)
+static void compact(void)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any(worker, 32),
-				     .max_blocks = any(worker, 2) * 8 };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any(32),
+				     .max_blocks = any(2) * 8 };
 	int err = kvmm_pool_compact(pool, &goal);
 
 	expect(!err || err == -ENOSPC || err == -EAGAIN);
-	worker->nr_moved += goal.moved;
+	done[MOVED] += goal.moved;
 }
 
 static bool is_fixed(u32 block)
@@ -427,23 +391,23 @@ static bool is_fixed(u32 block)
 	return false;
 }
 
-static void evict_by_id(struct worker *worker)
+static void evict_by_id(void)
 {
 	u32 blocks[4], nr = 0;
 	int ret;
 
 	for (u32 i = 0; i < 4; i++) {
-		u32 block = any(worker, NR_BLOCKS);
+		u32 block = any(NR_BLOCKS);
 
 		if (!is_fixed(block))
 			blocks[nr++] = block;
 	}
 	ret = kvmm_evict_blocks(pool, blocks, nr);
 	expect(ret >= 0 && ret <= (int)nr);
-	worker->nr_forgotten += ret;
+	done[FORGOTTEN] += ret;
 }
 
-static void validate(struct worker *worker)
+static void validate(void)
 {
 	struct kvmm_pool_stat stat;
 	u32 sum = 0;
@@ -456,35 +420,19 @@ static void validate(struct worker *worker)
 	}
 	expect(sum == NR_BLOCKS);
 	expect(stat.nr_available <= NR_BLOCKS);
-	worker->nr_checks++;
+	done[CHECKS]++;
 }
 
-static void sleep_ns(u64 ns)
-{
-	struct timespec time = { .tv_sec = ns / NS_PER_SEC, .tv_nsec = ns % NS_PER_SEC };
-
-	nanosleep(&time, NULL);
-}
-
-static void reset(struct worker *worker)
+static void reset(void)
 {
 	/* Somebody holds the fixed ones. */
 	expect(kvmm_reset_cache(pool) == -EBUSY);
-	if (!any(worker, 4))
+	if (!any(4))
 		expect(kvmm_reset_inactive(pool) >= 0);
 	sleep_ns(NS_PER_SEC / 3000);
 }
 
 /* ---- all together ---- */
-
-static void *run(void *arg)
-{
-	struct worker *worker = arg;
-
-	while (!READ_ONCE(stop))
-		worker->live(worker);
-	return NULL;
-}
 
 /* Each policy twice; the other rules in all combinations, more or less. */
 static u32 nr_rounds(const char **policy)
@@ -510,13 +458,13 @@ static int make_pool(u32 round)
 }
 
 /* Nobody holds anything any more; so nothing may be left. */
-static void end_round(struct worker *worker)
+static void end_round(void)
 {
 	struct kvmm_pool_stat stat;
 
 	for (u32 i = 0; i < NR_FIXED; i++)
-		check_block(worker, fixed[i], NR_NAMES + i, 0);
-	put(worker, fixed, NR_FIXED);
+		check_block(fixed[i], NR_NAMES + i, 0);
+	put(fixed, NR_FIXED);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!stat.nr_state[KVMM_BLOCK_PRIVATE] && !stat.nr_state[KVMM_BLOCK_STAGED] &&
@@ -528,10 +476,9 @@ static void end_round(struct worker *worker)
 	kvmm_pool_destroy(pool);
 }
 
-static void run_round(struct worker *workers, u32 round, u64 ns)
+static void run_round(u32 round, u64 seed, u64 ns)
 {
-	static void (*const others[])(struct worker *) = { compact, evict_by_id, validate, reset };
-	struct worker *worker = &workers[0];
+	static void (*const others[])(void) = { compact, evict_by_id, validate, reset };
 	kvmm_mut_t mut[NR_FIXED];
 	kvmm_key_t key[NR_FIXED];
 
@@ -540,63 +487,29 @@ static void run_round(struct worker *workers, u32 round, u64 ns)
 	expect(!kvmm_alloc(pool, NR_FIXED, mut));
 	for (u32 i = 0; i < NR_FIXED; i++)
 		key[i] = key_of(NR_NAMES + i);
-	fill_fresh(worker, mut, NR_FIXED, NR_NAMES, 0);
+	fill_fresh(mut, NR_FIXED, NR_NAMES, 0);
 	expect(!kvmm_register(pool, mut, key, NR_FIXED, fixed));
 	expect(!kvmm_blocks_of_refs(pool, fixed, NR_FIXED, fixed_block));
 	memset(hint, 0, sizeof(hint));
-	WRITE_ONCE(stop, 0);
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		memset(workers[i].weak, 0, sizeof(workers[i].weak));
-		workers[i].live = i < NR_WRITERS ? write_all :
-				  i < NR_WRITERS + NR_READERS ? read_all :
-				  others[i - NR_WRITERS - NR_READERS];
-		if (pthread_create(&workers[i].thread, NULL, run, &workers[i]))
-			exit(EXIT_FAILURE);
-	}
-	sleep_ns(ns);
-	WRITE_ONCE(stop, 1);
 	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(workers[i].thread, NULL);
-	end_round(worker);
-}
-
-static int report(const struct worker *workers, u64 seed)
-{
-	struct worker sum = { 0 };
-
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		sum.nr_hits += workers[i].nr_hits;
-		sum.nr_upgrades += workers[i].nr_upgrades;
-		sum.nr_registered += workers[i].nr_registered;
-		sum.nr_forgotten += workers[i].nr_forgotten;
-		sum.nr_moved += workers[i].nr_moved;
-		sum.nr_checks += workers[i].nr_checks;
-		sum.nr_wrong += workers[i].nr_wrong;
-	}
-	printf("cache_torture: seed %llu, %llu hits, %llu upgrades, %llu registered, "
-	       "%llu evicted by id, %llu moved, %llu checks, %llu wrong\n",
-	       (unsigned long long)seed, (unsigned long long)sum.nr_hits,
-	       (unsigned long long)sum.nr_upgrades, (unsigned long long)sum.nr_registered,
-	       (unsigned long long)sum.nr_forgotten, (unsigned long long)sum.nr_moved,
-	       (unsigned long long)sum.nr_checks, (unsigned long long)sum.nr_wrong);
-	kv_rcu_barrier();
-	/* A run in which nothing happens proves nothing. */
-	return sum.nr_wrong || kv_mem_bytes() || kv_stat_sum(KV_EV_BUG) || !sum.nr_hits ||
-	       !sum.nr_upgrades || !sum.nr_registered || !sum.nr_forgotten || !sum.nr_moved ||
-	       !sum.nr_checks;
+		torture_start(i < NR_WRITERS ? write_all :
+			      i < NR_WRITERS + NR_READERS ? read_all :
+			      others[i - NR_WRITERS - NR_READERS], 0, seed * 1000003 + round * NR_THREADS + i);
+	torture_end(ns);
+	end_round();
 }
 
 int main(int argc, char **argv)
 {
+	static const char *const what[NR_COUNTS] = {
+		"hits", "upgrades", "registered", "evicted by id", "moved", "checks",
+	};
 	u64 ns = (argc > 1 ? atoi(argv[1]) : 5) * NS_PER_SEC;
 	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-	struct worker workers[NR_THREADS] = { 0 };
 	const char *policy[MAX_POLICIES];
 	u32 nr = nr_rounds(policy);
 
-	for (u32 i = 0; i < NR_THREADS; i++)
-		workers[i].random = seed * 1000003 + i;
 	for (u32 round = 0; round < nr; round++)
-		run_round(workers, round, ns / nr);
-	return report(workers, seed);
+		run_round(round, seed, ns / nr);
+	return torture_report("cache_torture", seed, NR_COUNTS, what);
 }

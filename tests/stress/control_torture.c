@@ -7,57 +7,31 @@
  * usage: control_torture [SECONDS [SEED]]
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "ctl/control.h"
+#include "tests/support/torture.h"
 
 #define NR_BLOCKS	256u
 #define NR_WRITERS	2u
 #define NR_CLIENTS	3u
-#define NS_PER_SEC	1000000000ull
 
-struct worker {
-	pthread_t thread;
-	u64 random;
-	u64 nr;			/* of what it has done */
-	u64 nr_wrong;
-};
+enum { TURNS, VISITS, TIMES_GONE, NR_COUNTS };
 
 static struct kvmm_pool *pool[2];
 static struct kvmm_control *control;
-static u32 stop;		/* atomic */
-
-static u32 any(struct worker *worker, u32 below)
-{
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((worker->random >> 33) % below);
-}
-
-#define expect(holds)								\
-	do {									\
-		if (!(holds) && !worker->nr_wrong++)				\
-			fprintf(stderr, "control_torture: line %d: %s\n", __LINE__, #holds); \
-	} while (0)
 
 /* ---- who allocates ---- */
 
-static void cache_some(struct worker *worker, struct kvmm_pool *one)
+static void cache_some(struct kvmm_pool *one)
 {
 	kvmm_key_t key[4] = { 0 };
 	struct kvmm_prefix prefix = { .keys = key, .nr = 4 };
 	kvmm_mut_t mut[4];
 	kvmm_ref_t ref[4];
-	u32 name = any(worker, 64);
+	u32 name = any(64);
 
 	for (u32 i = 0; i < 4; i++)
 		memcpy(key[i].byte, &(u32[]){ name, i + 1 }, 8);
@@ -69,23 +43,19 @@ static void cache_some(struct worker *worker, struct kvmm_pool *one)
 		kvmm_put_many(one, ref, 4);
 }
 
-static void *write_pools(void *arg)
+static void write_pools(void)
 {
-	struct worker *worker = arg;
+	struct kvmm_pool *one = pool[any(2)];
+	kvmm_range_t range;
+	kvmm_mut_t mut;
 
-	for (; !READ_ONCE(stop); worker->nr++) {
-		struct kvmm_pool *one = pool[any(worker, 2)];
-		kvmm_range_t range;
-		kvmm_mut_t mut;
-
-		if (any(worker, 2))
-			cache_some(worker, one);
-		if (!kvmm_alloc(one, 1, &mut))
-			expect(!kvmm_free(one, &mut, 1));
-		if (!kvmm_range_alloc(one, 1 + any(worker, 16), 0, &range))
-			expect(!kvmm_range_free(one, range));
-	}
-	return NULL;
+	if (any(2))
+		cache_some(one);
+	if (!kvmm_alloc(one, 1, &mut))
+		expect(!kvmm_free(one, &mut, 1));
+	if (!kvmm_range_alloc(one, 1 + any(16), 0, &range))
+		expect(!kvmm_range_free(one, range));
+	done[TURNS]++;
 }
 
 /* ---- clients ---- */
@@ -118,7 +88,7 @@ static int read_line(int fd, char *line, u32 room)
 	return -1;
 }
 
-static void skip(struct worker *worker, int fd, u32 nr)
+static void skip(int fd, u32 nr)
 {
 	char buf[4096];
 
@@ -137,66 +107,53 @@ static const char *const args[] = {
 	"alpha background_interval_ms 7", "beta want=8 drop between", "alpha 0 16",
 };
 
-static void ask(struct worker *worker, int fd)
+static void ask(int fd)
 {
-	const struct kv_command_set *set = kv_command_sets[any(worker, kv_nr_command_sets)];
+	const struct kv_command_set *set = kv_command_sets[any(KV_NR_COMMAND_SETS)];
 	unsigned int err, bytes = 0;
 	char line[256];
 	u32 nr = 0;
 
 	while (set->commands[nr].name)
 		nr++;
-	nr = snprintf(line, sizeof(line), "%s %s\n", set->commands[any(worker, nr)].name,
-		      args[any(worker, ARRAY_SIZE(args))]);
+	nr = snprintf(line, sizeof(line), "%s %s\n", set->commands[any(nr)].name,
+		      args[any(ARRAY_SIZE(args))]);
 	if (send(fd, line, nr, MSG_NOSIGNAL) != nr || read_line(fd, line, sizeof(line)) < 0) {
 		expect(!"an answer");
 		return;
 	}
 	expect(sscanf(line, "ok %u", &bytes) == 1 || sscanf(line, "err %u %u", &err, &bytes) == 2);
-	skip(worker, fd, bytes);
+	skip(fd, bytes);
 }
 
-static void *visit(void *arg)
+static void visit(void)
 {
-	struct worker *worker = arg;
+	int fd = come();
 	char line[128];
 
-	for (; !READ_ONCE(stop); worker->nr++) {
-		int fd = come();
-
-		if (fd < 0)
-			continue;
-		expect(read_line(fd, line, sizeof(line)) > 0);
-		for (u32 nr = any(worker, 40); nr && !READ_ONCE(stop); nr--)
-			ask(worker, fd);
-		if (any(worker, 2))
-			send(fd, "help\nstat\nsta", 13, MSG_NOSIGNAL);
-		close(fd);
-	}
-	return NULL;
+	if (fd < 0)
+		return;
+	expect(read_line(fd, line, sizeof(line)) > 0);
+	for (u32 nr = any(40); nr && !READ_ONCE(stop); nr--)
+		ask(fd);
+	if (any(2))
+		send(fd, "help\nstat\nsta", 13, MSG_NOSIGNAL);
+	close(fd);
+	done[VISITS]++;
 }
 
 /* ---- the engine ---- */
 
-static void come_and_go(struct worker *worker)
+static void come_and_go(void)
 {
 	struct kvmm_control_stat stat = { .size = sizeof(stat) };
 
-	while (!READ_ONCE(stop)) {
-		nanosleep(&(struct timespec){ 0, 1000000 + any(worker, 3000000) }, NULL);
-		expect(!kvmm_control_remove_pool(control, pool[1]));
-		nanosleep(&(struct timespec){ 0, 100000 }, NULL);
-		expect(!kvmm_control_add_pool(control, "beta", pool[1]));
-		expect(!kvmm_control_get_stat(control, &stat));
-		worker->nr++;
-	}
-}
-
-static void *run_down(void *seconds)
-{
-	nanosleep(&(struct timespec){ *(u64 *)seconds, 0 }, NULL);
-	WRITE_ONCE(stop, 1);
-	return NULL;
+	sleep_ns(1000000 + any(3000000));
+	expect(!kvmm_control_remove_pool(control, pool[1]));
+	sleep_ns(100000);
+	expect(!kvmm_control_add_pool(control, "beta", pool[1]));
+	expect(!kvmm_control_get_stat(control, &stat));
+	done[TIMES_GONE]++;
 }
 
 static int open_all(const char *dir)
@@ -220,46 +177,24 @@ static int open_all(const char *dir)
 	return err ? err : kvmm_control_add_pool(control, "beta", pool[1]);
 }
 
-static u64 run_all(u64 seconds, u64 seed)
-{
-	struct worker worker[NR_WRITERS + NR_CLIENTS + 1] = { 0 };
-	u32 nr = ARRAY_SIZE(worker) - 1;
-	u64 nr_wrong = 0;
-	pthread_t clock;
-
-	for (u32 i = 0; i <= nr; i++)
-		worker[i].random = seed + i;
-	pthread_create(&clock, NULL, run_down, &seconds);
-	for (u32 i = 0; i < nr; i++)
-		pthread_create(&worker[i].thread, NULL, i < NR_WRITERS ? write_pools : visit,
-			       &worker[i]);
-	come_and_go(&worker[nr]);
-	pthread_join(clock, NULL);
-	for (u32 i = 0; i < nr; i++)
-		pthread_join(worker[i].thread, NULL);
-	for (u32 i = 0; i <= nr; i++)
-		nr_wrong += worker[i].nr_wrong;
-	printf("control_torture: %llu turns of writers, %llu visits, %llu times gone\n",
-	       (unsigned long long)worker[0].nr, (unsigned long long)worker[NR_WRITERS].nr,
-	       (unsigned long long)worker[nr].nr);
-	return nr_wrong;
-}
-
 int main(int argc, char **argv)
 {
+	static const char *const what[NR_COUNTS] = { "turns of writers", "visits", "times gone" };
 	u64 seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 2;
-	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (u64)time(NULL), nr_wrong;
+	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (u64)time(NULL);
 	char dir[] = "/tmp/kvmm-torture-XXXXXX";
 
 	printf("control_torture: seed %llu\n", (unsigned long long)seed);
 	if (!mkdtemp(dir) || open_all(dir))
 		return 1;
-	nr_wrong = run_all(seconds, seed);
-	nr_wrong += !!kvmm_validate(pool[0]) + !!kvmm_validate(pool[1]);
+	for (u32 i = 0; i < NR_WRITERS + NR_CLIENTS; i++)
+		torture_start(i < NR_WRITERS ? write_pools : visit, 0, seed + i);
+	torture_start(come_and_go, 0, seed + NR_WRITERS + NR_CLIENTS);
+	torture_end(seconds * NS_PER_SEC);
+	expect(!kvmm_validate(pool[0]) && !kvmm_validate(pool[1]));
 	kvmm_control_close(control);
 	kvmm_pool_destroy(pool[0]);
 	kvmm_pool_destroy(pool[1]);
 	rmdir(dir);
-	kv_rcu_barrier();
-	return nr_wrong || kv_mem_bytes();
+	return torture_report("control_torture", seed, NR_COUNTS, what);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Several threads that submit to one disk store, and several that poll, abort, look up, list, forget
+ * Several threads that submit to one disk store, and several that poll, look up, list, forget
  * and wait: with a queue that finishes requests in any order, then without one, so that pollers do the
  * transfers. Each completion comes once, to somebody; what is read is right; in the end nothing is
  * pending and no memory is left. Under ThreadSanitizer there is no race.
@@ -86,15 +86,12 @@ static void submit(u64 *seed)
 						      DISK_TEST_MAX_BYTES };
 	}
 	kv_fetch_add(&nr_due, BATCH);
-	err = job->is_put ? kvmm_disk_submit_put(disk, put, BATCH, 0, (uintptr_t)job) :
-			    kvmm_disk_submit_get(disk, get, BATCH, (uintptr_t)job);
+	err = job->is_put ? kv_disk_submit_put(disk, put, BATCH, 0, (uintptr_t)job) :
+			    kv_disk_submit_get(disk, get, BATCH, (uintptr_t)job);
 	expect(!err, "a submission was refused");
-	/* Its address may be another one's by now: that one is aborted then, which is as good. */
-	if (!any(seed, 8))
-		kv_disk_abort(disk, (uintptr_t)job);
 }
 
-static void one_done(const struct kvmm_disk_done *done)
+static void one_done(const struct kv_disk_done *done)
 {
 	struct job *job = (struct job *)(uintptr_t)done->tag;
 	char *data = job->data + done->index * DISK_TEST_MAX_BYTES;
@@ -112,10 +109,23 @@ static void one_done(const struct kvmm_disk_done *done)
 	free(job);
 }
 
+static void look_at_segment(u32 number)
+{
+	struct kvmm_disk_view_info info = { .size = sizeof(info) };
+	struct kvmm_disk_segment segment;
+	struct kvmm_disk_entry entry;
+	struct kvmm_disk_view *view;
+
+	if (kvmm_disk_view_open("/store", &info, &view))
+		return;
+	if (!kvmm_disk_view_segment(view, number, &segment))
+		while (kvmm_disk_view_next(view, 0, &entry) == 1)
+			;
+	kvmm_disk_view_close(view);
+}
+
 static void other_calls(u64 *seed)
 {
-	struct kv_disk_cursor cursor = { 0 };
-	struct kvmm_disk_entry entry[8];
 	u32 n = any(seed, NR_NAMES);
 
 	switch (any(seed, 24)) {
@@ -123,7 +133,7 @@ static void other_calls(u64 *seed)
 		disk_test_forget(disk, n, any(seed, 2) ? KV_DISK_WIPE : 0);
 		break;
 	case 1:
-		kv_disk_list(disk, &cursor, entry, 8);
+		look_at_segment(any(seed, 4));
 		break;
 	case 2:
 		expect(disk_test_write(disk, n, 0) != -EIO || fails, "a write failed");
@@ -156,11 +166,11 @@ static void *submitter(void *arg)
 
 static void *poller(void *arg)
 {
-	struct kvmm_disk_done done[8];
+	struct kv_disk_done done[8];
 	int nr = 1;
 
 	while (nr || !READ_ONCE(stop)) {
-		nr = kvmm_disk_poll(disk, done, 8);
+		nr = kv_disk_poll(disk, done, 8);
 		for (int i = 0; i < nr; i++)
 			one_done(&done[i]);
 	}

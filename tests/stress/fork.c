@@ -13,6 +13,9 @@
 #include <kv/pool.h>
 #include <kvmm/ext/lease.h>
 
+#include "tests/support/fork_malloc.h"
+#include "tests/support/key.h"
+#include "tests/support/lease.h"
 #include "tests/support/threads.h"
 
 #define NR_BLOCKS	256u
@@ -23,14 +26,6 @@
 static struct kvmm_pool *pool;
 static u32 stop;			/* atomic */
 static u64 nr_steps;			/* atomic */
-
-static kvmm_key_t key_of(u32 number)
-{
-	kvmm_key_t key = { { 0 } };
-
-	memcpy(key.byte, &number, sizeof(number));
-	return key;
-}
 
 static struct kvmm_pool *make_pool(const char *device)
 {
@@ -72,11 +67,11 @@ static void use_hold(struct kvmm_pool *in, u32 number)
 {
 	kvmm_key_t key = key_of(number);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr attr = { .size = sizeof(attr), .prefix = &prefix };
+	kvmm_lease_t hold;
 
-	if (kvmm_hold(in, &attr, &hold) == 1)
-		expect(!kvmm_hold_release(in, hold));
+	if (kvmm_lease_take(in, &attr, &hold) == 1)
+		expect(!drop_lease(in, hold));
 }
 
 static void use_content(struct kvmm_pool *in)
@@ -183,21 +178,18 @@ static void try_rest(void)
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_block_info info;
 	struct kvmm_pool_stat stat;
-	struct kvmm_hold_info hold;
+	struct kvmm_lease_info hold;
 	u8 buf[BLOCK_BYTES] = { 2 };
-	char map[9];
-	u32 cursor = 0;
+	u64 cursor = 0;
 
 	refused(kvmm_block_get_info(pool, 0, &info));
 	refused(kvmm_block_write(pool, NR_BLOCKS - 1, 0, buf, sizeof(buf)));
 	refused(kvmm_block_read(pool, NR_BLOCKS - 1, 0, buf, sizeof(buf)));
 	refused(kvmm_pool_compact(pool, &goal));
 	refused(kvmm_pool_get_stat(pool, &stat));
-	refused(kvmm_pool_map(pool, map, 8));
 	refused(kvmm_validate(pool));
-	refused(kvmm_hold_next(pool, &cursor, &hold));
-	refused(kvmm_hold_expire(pool, 0));
-	expect(!kvmm_pool_zone(pool));
+	refused(next_hold(pool, &cursor, &hold));
+	refused(kvmm_lease_expire(pool, 0, NULL));
 }
 
 /* Under the name of the parent's, which has none here; a grandchild inherits it in turn. */
@@ -300,6 +292,7 @@ static void fork_among_threads(u32 nr_forks)
 int main(int argc, char **argv)
 {
 	setenv("KVMM_SOFT_DRIVER", "./libkvmm-swcuda.so", 0);
+	expect(!malloc_keep_off_forks());
 	check_canary("host", 2);
 	check_canary("soft:0", 2);
 	fork_among_threads(argc > 1 ? atoi(argv[1]) : 200);

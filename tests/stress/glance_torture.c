@@ -8,34 +8,27 @@
  * Counts of events must never go down, whatever was folded into what meanwhile, and nothing may be
  * more than there is. Under ThreadSanitizer: nothing is read that may be gone.
  */
-#include <time.h>
-
 #include <kv/feed.h>
 
-#include "tests/support/threads.h"
+#include "tests/support/torture.h"
 
 #define NR_BLOCKS	2048u
 #define NR_WORKERS	3u
 #define NR_HELD		96u
+#define NR_STEPS	10000u	/* in which a worker holds blocks */
 
 static struct kvmm_pool *pool;
-static u32 stop;			/* atomic */
-static u64 nr_looks;			/* atomic */
 
-static u32 any(u64 *random, u32 below)
-{
-	*random = *random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((*random >> 33) % below);
-}
+enum { STEPS, LOOKS, NR_COUNTS };
 
-static void use_prefix(u64 *random)
+static void use_prefix(void)
 {
 	kvmm_key_t key[8] = { 0 };
 	kvmm_ref_t ref[8];
 	kvmm_mut_t mut[8];
 	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 8, .max_hits = 8, .nr_blocks = 8,
 					 .hits = ref, .fresh = mut };
-	u32 prompt = any(random, 600);
+	u32 prompt = any(600);
 
 	for (u32 i = 0; i < 8; i++) {
 		key[i].byte[0] = prompt;
@@ -49,40 +42,36 @@ static void use_prefix(u64 *random)
 	expect(!kvmm_put_many(pool, ref, 8));
 }
 
-static void *work(void *arg)
+static void work(void)
 {
-	u64 random = (uintptr_t)arg;
 	kvmm_mut_t held[NR_HELD];
 	kvmm_range_t range;
 	u32 nr = 0;
 
-	while (!READ_ONCE(stop)) {
-		if (any(&random, 2) && nr < NR_HELD)
+	for (u32 i = 0; i < NR_STEPS && !READ_ONCE(stop); i++) {
+		if (any(2) && nr < NR_HELD)
 			nr += !kvmm_alloc(pool, 1, &held[nr]);
 		else if (nr)
 			expect(!kvmm_free(pool, &held[--nr], 1));
-		if (!any(&random, 8))
-			use_prefix(&random);
-		if (!any(&random, 16) && !kvmm_range_alloc(pool, 1 + any(&random, 60), 0, &range))
+		if (!any(8))
+			use_prefix();
+		if (!any(16) && !kvmm_range_alloc(pool, 1 + any(60), 0, &range))
 			expect(!kvmm_range_free(pool, range));
+		done[STEPS]++;
 	}
 	while (nr)
 		expect(!kvmm_free(pool, &held[--nr], 1));
-	return NULL;
 }
 
 /* Accounts come and go. */
-static void *name_tenants(void *arg)
+static void name_tenants(void)
 {
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
-	u32 tenant = 1;
 
-	while (!READ_ONCE(stop)) {
+	for (u32 tenant = 1; tenant <= 5; tenant++) {
 		expect(!kvmm_tenant_set(pool, tenant, &attr));
 		expect(!kvmm_tenant_del(pool, tenant));
-		tenant = tenant % 5 + 1;
 	}
-	return arg;
 }
 
 static void expect_no_less(const struct kvmm_pool_stat *was, const struct kvmm_pool_stat *now)
@@ -101,39 +90,27 @@ static void expect_no_less(const struct kvmm_pool_stat *was, const struct kvmm_p
 	expect(now->largest <= now->nr_blocks);
 }
 
-static void *watch(void *arg)
+static void watch(void)
 {
-	struct kv_pool_glance *glance = malloc(sizeof(*glance));
-	struct kvmm_tenant_stat tenant[3], rest;
-	struct kvmm_pool_stat was = { 0 };
+	static __thread struct kvmm_pool_stat was;
+	static __thread struct kv_pool_glance glance;
+	struct kvmm_tenant_stat tenant[3];
 
-	while (!READ_ONCE(stop)) {
-		expect(!kv_pool_glance(pool, glance));
-		expect_no_less(&was, &glance->stat);
-		was = glance->stat;
-		expect(kv_pool_glance_tenants(pool, tenant, 3, &rest) <= 6);
-		kv_fetch_add(&nr_looks, 1);
-	}
-	free(glance);
-	return arg;
+	expect(!kv_pool_glance(pool, &glance));
+	expect_no_less(&was, &glance.stat);
+	was = glance.stat;
+	expect(kv_pool_glance_tenants(pool, tenant, 3) <= 6);
+	done[LOOKS]++;
 }
 
-static void run(bool has_tenants, double seconds)
+static void run(bool has_tenants, u64 ns)
 {
-	struct timespec wait = { (time_t)seconds, (long)(seconds * 1e9) % 1000000000 };
-	pthread_t thread[NR_WORKERS + 2];
-	u32 nr = 0;
-
-	WRITE_ONCE(stop, 0);
 	for (u32 i = 0; i < NR_WORKERS; i++)
-		pthread_create(&thread[nr++], NULL, work, (void *)(uintptr_t)(i + 1));
-	pthread_create(&thread[nr++], NULL, watch, NULL);
+		torture_start(work, 0, i + 1);
+	torture_start(watch, 0, 0);
 	if (has_tenants)
-		pthread_create(&thread[nr++], NULL, name_tenants, NULL);
-	nanosleep(&wait, NULL);
-	WRITE_ONCE(stop, 1);
-	while (nr)
-		pthread_join(thread[--nr], NULL);
+		torture_start(name_tenants, 0, 0);
+	torture_end(ns);
 }
 
 static void check_end(void)
@@ -148,18 +125,17 @@ static void check_end(void)
 
 int main(int argc, char **argv)
 {
-	double seconds = argc > 1 ? atof(argv[1]) : 2;
+	u64 ns = (argc > 1 ? atof(argv[1]) : 2) * NS_PER_SEC;
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 				       .policy = "lru" };
 
 	if (kvmm_pool_create(&attr, &pool))
 		return 1;
 	expect(!kvmm_residency_set(pool, 500000));
-	run(false, seconds / 2);
+	run(false, ns / 2);
 	check_end();
-	run(true, seconds / 2);
+	run(true, ns / 2);
 	check_end();
 	kvmm_pool_destroy(pool);
-	printf("glance_torture: %llu looks, %u wrong\n", (unsigned long long)nr_looks, nr_bad);
-	return nr_bad || !nr_looks;
+	return torture_report("glance_torture", 1, NR_COUNTS, (const char *const []){ "steps of workers", "looks" });
 }

@@ -12,14 +12,15 @@
  * at the whole picture, one moves and evicts. Every other pool has owners with a full fence. When
  * all is given back nothing may be held, lost or miscounted.
  */
-#include <time.h>
 #include <unistd.h>
 
+#include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 
 #include "tests/support/threads.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	2048u
 #define NR_WORKERS	4u
@@ -52,11 +53,7 @@ static u64 next_stamp;			/* atomic */
 static u64 nr_calls;			/* atomic */
 static u32 stop;			/* atomic */
 
-static u32 any(struct worker *worker, u32 below)
-{
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((worker->random >> 33) % below);
-}
+#define any(worker, below)	lcg_of(&(worker)->random, below)
 
 static bool is_over(void)
 {
@@ -256,14 +253,6 @@ static void *move(void *arg)
 
 static struct worker workers[NR_WORKERS], others[3];
 
-static u64 now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * NS_PER_SEC + now.tv_nsec;
-}
-
 static void start(struct worker *worker, void *(*fn)(void *arg), u64 seed)
 {
 	worker->random = seed;
@@ -329,7 +318,7 @@ static void run_pool(u64 seed, u64 until_ns, bool fenced)
 		start(&others[i], jobs[i], seed + 100 + i);
 	for (u32 i = 0; i < NR_WORKERS; i++)
 		start(&workers[i], live, seed + i);
-	for (u32 born = NR_WORKERS; now_ns() < until_ns && !READ_ONCE(nr_bad); born++) {
+	for (u32 born = NR_WORKERS; kv_clock_ns() < until_ns && !READ_ONCE(nr_bad); born++) {
 		struct worker *worker = &workers[born % NR_WORKERS];
 
 		pthread_join(worker->thread, NULL);
@@ -347,10 +336,10 @@ static void run_pool(u64 seed, u64 until_ns, bool fenced)
 static void *outlive(void *arg)
 {
 	u64 seconds = *(u64 *)arg, seed = ((u64 *)arg)[1];
-	u64 begin_ns = now_ns(), end_ns = begin_ns + seconds * NS_PER_SEC;
+	u64 begin_ns = kv_clock_ns(), end_ns = begin_ns + seconds * NS_PER_SEC;
 
-	for (u32 i = 0; now_ns() < end_ns && !READ_ONCE(nr_bad); i++)
-		run_pool(seed + 1000 * i, now_ns() + NS_PER_SEC / 2, i % 2);
+	for (u32 i = 0; kv_clock_ns() < end_ns && !READ_ONCE(nr_bad); i++)
+		run_pool(seed + 1000 * i, kv_clock_ns() + NS_PER_SEC / 2, i % 2);
 	return NULL;
 }
 

@@ -4,27 +4,33 @@
  * own, move blocks for goals, give memory back and have it again, while a fourth begins and ends steps,
  * moves blocks beside them, and validates. Pools have magazines or limits, arenas, background compaction
  * by a thread of kvmm's. Each private block and each range carries a mark that nobody else may write
- * over. In the end everything is given back: the pool is valid, counts are 0, and all of it is free.
+ * over. Two more look, without a lock, where ranges lie that keep their length: the places add up to it
+ * whatever moves, or the range is refused. Other pools come and go. In the end everything is given
+ * back: the pool is valid, counts are 0, and all of it is free.
  */
 #include <kv/pool.h>
 
+#include "tests/support/lease.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 
 #define NR_BLOCKS	768u
 #define BLOCK_BYTES	64u
 #define NR_THREADS	3u
+#define NR_LOOKERS	3u	/* the first one has steps, too */
 #define NR_ROUNDS	4u
 #define NR_CALLS	20000u
 #define NR_HELD		24u
 #define NR_KEYS		96u
 #define NR_TENANTS	4u
 #define BATCH		8u
+#define FIXED_NR	8u	/* a range of so many blocks stays as long */
+#define NR_SHARED	16u
 
 static struct kvmm_pool *pool;
-static struct kvmm_gangs *gangs;
 static u32 stop;		/* atomic */
 static u64 nr_done;		/* atomic */
+static u64 shared[NR_SHARED];	/* atomic: handles of ranges of FIXED_NR blocks, which come and go */
 
 struct thread {
 	pthread_t id;
@@ -177,16 +183,16 @@ static void hold(struct thread *t)
 {
 	kvmm_key_t key = key_of(any_of(&t->random, NR_KEYS));
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = { .size = sizeof(attr), .prefix = &prefix };
-	kvmm_hold_t handle;
+	struct kvmm_lease_attr attr = { .size = sizeof(attr), .prefix = &prefix };
+	kvmm_lease_t handle;
 	int nr;
 
 	attr.owner = 1 + any_of(&t->random, 3);
-	attr.flags = any_of(&t->random, 2) ? KVMM_HOLD_PIN : 0;
-	nr = kvmm_hold(pool, &attr, &handle);
+	attr.flags = any_of(&t->random, 2) ? KVMM_LEASE_PIN : 0;
+	nr = kvmm_lease_take(pool, &attr, &handle);
 	expect(nr == 1 || nr == -ENOENT || nr == -EBUSY);
 	if (nr == 1)
-		expect(!kvmm_hold_release(pool, handle));
+		expect(!drop_lease(pool, handle));
 }
 
 /* ---- ranges ---- */
@@ -227,6 +233,9 @@ static void take_range(struct thread *t)
 	t->range_nr[at] = attr.nr;
 	t->nr_ranges++;
 	mark_range(t, at, 0);
+	if (attr.nr == FIXED_NR)
+		WRITE_ONCE(shared[any_of(&t->random, NR_SHARED)],
+			   (u64)t->range[at].gen << 32 | t->range[at].index);
 }
 
 static void change_range(struct thread *t)
@@ -239,7 +248,7 @@ static void change_range(struct thread *t)
 	at = any_of(&t->random, t->nr_ranges);
 	check_range(t, at);
 	nr = t->range_nr[at];
-	switch (any_of(&t->random, 4)) {
+	switch (nr == FIXED_NR ? 2 + any_of(&t->random, 2) : any_of(&t->random, 4)) {
 	case 0:
 		if (nr > 64)
 			return;
@@ -272,23 +281,25 @@ static void gang(struct thread *t)
 					  { .kind = KVMM_GANG_RANGE, .nr = 1 + any_of(&t->random, 6) } };
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	kvmm_mut_t mut[4];
-	kvmm_gang_t handle;
+	struct kvmm_gang *taken;
 	u32 at = t->nr_ranges;
 	int err;
 
 	if (t->nr_muts + 4 > NR_HELD || at == NR_HELD)
 		return;
+	attr.pools = &pool;
+	attr.nr_pools = 1;
 	attr.wants = want;
 	attr.nr = 2;
-	err = kvmm_gang_reserve(gangs, &attr, &handle, NULL);
+	err = kvmm_gang_reserve(&attr, &taken, NULL);
 	expect(!err || is_want_of_room(err));
 	if (err)
 		return;
 	if (any_of(&t->random, 2)) {
-		expect(!kvmm_gang_abort(gangs, handle));
+		expect(!kvmm_gang_abort(taken));
 		return;
 	}
-	expect(!kvmm_gang_commit(gangs, handle, mut, &t->range[at]));
+	expect(!kvmm_gang_commit(taken, mut, &t->range[at]));
 	for (u32 i = 0; i < want[0].nr; i++)
 		mark_mut(t, mut[i]);
 	t->range_mark[at] = new_mark(t);
@@ -415,10 +426,46 @@ static void *call(void *arg)
 	return NULL;
 }
 
+static void *look_where(void *arg)
+{
+	u64 random = (uintptr_t)arg * 77 + 1;
+
+	while (!smp_load_acquire(&stop)) {
+		u64 word = READ_ONCE(shared[any_of(&random, NR_SHARED)]);
+		struct kvmm_extent ext[KVMM_MAX_RUNS];
+		int nr = kvmm_range_extents(pool, (kvmm_range_t){ (u32)word, word >> 32 }, ext, KVMM_MAX_RUNS);
+		u32 sum = 0;
+
+		expect(nr > 0 ? nr <= KVMM_MAX_RUNS : nr == -ESTALE || nr == -EINVAL);
+		for (int i = 0; i < nr; i++) {
+			sum += ext[i].nr;
+			expect(ext[i].start + ext[i].nr <= NR_BLOCKS);
+		}
+		expect(nr <= 0 || sum == FIXED_NR);
+	}
+	return NULL;
+}
+
+static void check_pools(void)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
+	struct kvmm_pool_stat stat;
+	struct kvmm_pool *other;
+	u32 sum;
+
+	expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_available <= NR_BLOCKS);
+	sum = stat.nr_away;
+	for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++)
+		sum += stat.nr_state[i];
+	expect(sum == NR_BLOCKS);
+	expect(!kvmm_validate(pool));
+	expect(!kvmm_pool_create(&attr, &other));
+	kvmm_pool_destroy(other);
+}
+
 /* An engine's steps, moves between them, and somebody who looks whether all is well. */
 static void *look(void *arg)
 {
-	struct kvmm_pool_stat stat;
 	kvmm_stream_t stream;
 	uint64_t epoch;
 	u32 i = 0;
@@ -430,9 +477,8 @@ static void *look(void *arg)
 		expect(kvmm_background_tick(pool) >= 0);
 		expect(!kvmm_step_end(pool, stream, epoch));
 		expect(kvmm_compact_poll(pool) >= 0);
-		expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_available <= NR_BLOCKS);
 		if (++i % 16 == 0)
-			expect(!kvmm_validate(pool));
+			check_pools();
 	}
 	expect(!kvmm_stream_del(pool, stream));
 	return NULL;
@@ -451,16 +497,13 @@ static void make_pool(u32 round)
 				       .policy = policy[round % 4], .planes = &plane,
 				       .nr_planes = 1,
 				       .zero = round % 2 ? KVMM_ZERO_TENANT : KVMM_ZERO_NEVER };
-	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
 	struct kvmm_background how = { .size = sizeof(how), .max_blocks = 1024, .interval_ms = 1,
 				       .threshold_pm = 50, .flags = KVMM_BACKGROUND_THREAD };
 	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
 
+	memset(shared, 0, sizeof(shared));
 	expect(!kvmm_pool_create(&attr, &pool));
 	expect(!kvmm_pool_elastic_setup(pool, &elastic));
-	set.pools = &pool;
-	set.nr_pools = 1;
-	expect(!kvmm_gangs_create(&set, &gangs));
 	expect(!kvmm_background_set(pool, &how));
 	limit.max = NR_BLOCKS / 3;
 	if (round % 4 == 1)
@@ -482,23 +525,24 @@ static void end_pool(void)
 	expect(!kvmm_validate(pool));
 	expect(kvmm_reset_cache(pool) >= 0);
 	expect(!kvmm_pool_get_stat(pool, &stat));
-	expect(stat.allocs > NR_CALLS / 4 && stat.evictions && stat.hit_blocks && stat.registered);
+	expect(stat.allocs > NR_CALLS / 4 && stat.evictions && stat.hit_blocks && stat.registered &&
+	       stat.moved_blocks);
 	expect(stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		expect(!stat.nr_state[i]);
 	expect(!kvmm_validate(pool));
-	kvmm_gangs_destroy(gangs);
 	kvmm_pool_destroy(pool);
 }
 
 static void one_round(u32 round)
 {
 	struct thread thread[NR_THREADS];
-	pthread_t looker;
+	pthread_t looker[NR_LOOKERS];
 
 	make_pool(round);
 	smp_store_release(&stop, 0);
-	expect(!pthread_create(&looker, NULL, look, NULL));
+	for (uintptr_t i = 0; i < NR_LOOKERS; i++)
+		expect(!pthread_create(&looker[i], NULL, i ? look_where : look, (void *)i));
 	for (u32 i = 0; i < NR_THREADS; i++) {
 		memset(&thread[i], 0, sizeof(thread[i]));
 		thread[i].random = (round * NR_THREADS + i + 1) * 0x9e3779b97f4a7c15ull | 1;
@@ -507,7 +551,7 @@ static void one_round(u32 round)
 	for (u32 i = 0; i < NR_THREADS; i++)
 		pthread_join(thread[i].id, NULL);
 	smp_store_release(&stop, 1);
-	pthread_join(looker, NULL);
+	threads_join(looker, NR_LOOKERS);
 	end_pool();
 }
 

@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "move/stay.h"
+#include "tests/support/key.h"
 #include "tests/support/random.h"
 #include "tests/support/threads.h"
 
@@ -37,14 +37,6 @@ struct user {
 };
 
 /* ---- content ---- */
-
-static kvmm_key_t key_of(u64 number)
-{
-	kvmm_key_t key = { { 0 } };
-
-	memcpy(key.byte, &number, sizeof(number));
-	return key;
-}
 
 static void write_block(u32 block, u64 number)
 {
@@ -262,7 +254,7 @@ static void look(u64 *random)
 	expect(!kvmm_background_get_stat(pool, &background) &&
 	       !kvmm_verify_get_stat(pool, &verify));
 	expect(!kvmm_pace_get_stat(pool, &pace) && !kvmm_pin_get_stat(pool, &pins));
-	expect(!kv_stay_now(pool, KVMM_MOVE_BESIDE, &stay));
+	expect(!kvmm_stay_last(pool, &stay));
 	expect(!verify.bad_blocks && !verify.bad_copies);
 	expect(any_of(random, 8) || !kvmm_validate(pool));
 }

@@ -17,17 +17,11 @@
  * and register many names once in each round, so that slabs and table grow under all this. Hooks
  * come and go, too. What delegates were told adds up to what is there in the end.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/atomic.h>
 #include <kv/env.h>
-#include <kv/mem.h>
-#include <kv/rcu.h>
 #include <kv/registry_radix.h>
-#include <kv/stat.h>
+
+#include "tests/support/registry_tree.h"
+#include "tests/support/torture.h"
 
 #define NR_READERS	2u
 #define NR_WRITERS	2u
@@ -38,7 +32,6 @@
 #define NR_BULK		900u		/* names that are registered at once */
 #define NR_STEADY	6u
 #define NR_TIERS	4u
-#define NS_PER_SEC	1000000000ull
 
 enum { FIXED_TIER, FERRY_A, FERRY_B, CHURN_TIER };
 
@@ -52,17 +45,7 @@ struct value {
 	u32 position;		/* of its node */
 };
 
-struct worker {
-	pthread_t thread;
-	void (*live)(struct worker *worker, u32 step);
-	u64 random;
-	u32 number;
-	u64 nr_looks;
-	u64 nr_walks;
-	u64 nr_changes;
-	u64 nr_values;
-	u64 nr_wrong;
-};
+enum { LOOKS, WALKS, CHANGES, VALUES, NR_COUNTS };
 
 static struct kvmm_registry *reg;
 static kvmm_node_t fixed_node[DEPTH];
@@ -70,18 +53,6 @@ static kvmm_node_t root;
 static int value_type;
 static u64 nr_destroyed;			/* atomic */
 static s32 told[NR_TIERS][DEPTH][NR_KEYS];	/* atomic */
-
-static u32 dice(struct worker *worker, u32 limit)
-{
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((worker->random >> 33) % limit);
-}
-
-static void wrong(struct worker *worker, const char *what)
-{
-	if (!worker->nr_wrong++)
-		fprintf(stderr, "radix_torture: %s\n", what);
-}
 
 static kvmm_key_t key_of(u64 number)
 {
@@ -129,7 +100,7 @@ static void set_up_tree(void)
 	struct kvmm_prefix prefix = prefix_of(&top, 1, 0, NULL);
 
 	must(!kvmm_registry_present(reg, FIXED_TIER, &prefix));
-	must(kvmm_registry_find(reg, &prefix, &root) == 1);
+	must(kvmm_registry_find(reg, &prefix, &root, NULL) == 1);
 	fill(keys, STEADY, NR_STEADY);
 	for (u32 i = 0; i < NR_STEADY; i++) {
 		prefix = prefix_of(&keys[i], 1, 1, &top);
@@ -149,14 +120,14 @@ static void set_up_prompts(void)
 
 	fill(keys, FIXED, DEPTH);
 	must(!kvmm_registry_present(reg, FIXED_TIER, &prefix));
-	must(kvmm_registry_find(reg, &prefix, fixed_node) == (int)DEPTH);
+	must(kvmm_registry_find(reg, &prefix, fixed_node, NULL) == (int)DEPTH);
 	fill(keys, FERRIED, DEPTH);
 	must(!kvmm_registry_present(reg, FERRY_A, &prefix));
 }
 
 /* ---- readers ---- */
 
-static void look_at_fixed(struct worker *worker)
+static void look_at_fixed(void)
 {
 	kvmm_node_t nodes[DEPTH];
 	kvmm_key_t keys[DEPTH];
@@ -164,16 +135,16 @@ static void look_at_fixed(struct worker *worker)
 
 	fill(keys, FIXED, DEPTH);
 	if (kvmm_registry_len(reg, &prefix, 1u << FIXED_TIER) != (int)DEPTH)
-		wrong(worker, "the length of a prompt that is there");
-	if (kvmm_registry_find(reg, &prefix, nodes) != (int)DEPTH ||
+		wrong("the length of a prompt that is there");
+	if (kvmm_registry_find(reg, &prefix, nodes, NULL) != (int)DEPTH ||
 	    memcmp(nodes, fixed_node, sizeof(nodes)))
-		wrong(worker, "another node of a name that stayed");
-	if (kvmm_node_lineage(reg, fixed_node[DEPTH - 1], nodes, DEPTH) != (int)DEPTH ||
+		wrong("another node of a name that stayed");
+	if (lineage_of(reg, fixed_node[DEPTH - 1], nodes, DEPTH) != (int)DEPTH ||
 	    nodes[DEPTH - 1].index != fixed_node[0].index)
-		wrong(worker, "the lineage of a prompt that is there");
+		wrong("the lineage of a prompt that is there");
 }
 
-static void look_at_ferried(struct worker *worker)
+static void look_at_ferried(void)
 {
 	kvmm_key_t keys[DEPTH];
 	struct kvmm_prefix prefix = prefix_of(keys, DEPTH, 0, NULL);
@@ -181,72 +152,71 @@ static void look_at_ferried(struct worker *worker)
 
 	fill(keys, FERRIED, DEPTH);
 	if (kvmm_registry_len(reg, &prefix, 1u << FERRY_A | 1u << FERRY_B) != (int)DEPTH)
-		wrong(worker, "a block in neither tier");
+		wrong("a block in neither tier");
 	for (u32 tries = 0; tries < 50; tries++) {
 		kvmm_registry_presence(reg, &prefix, tiers);
 		for (u32 i = 0; i < DEPTH; i++)
 			if (!(tiers[i] & (1u << FERRY_A | 1u << FERRY_B)))
-				wrong(worker, "a block in no tier");
+				wrong("a block in no tier");
 	}
 }
 
 /* Its name, if it is still there: one that can be at this position. */
-static bool look_at_node(struct worker *worker, kvmm_node_t node, u32 position)
+static bool look_at_node(kvmm_node_t node, u32 position)
 {
 	struct kvmm_node_info info;
 	int err = kvmm_node_get_info(reg, node, &info);
 
 	if (err && err != -ESTALE)
-		wrong(worker, "a handle that was never one");
+		wrong("a handle that was never one");
 	if (err)
 		return false;
 	if (info.name.position != position || number_of(&info.name.key) == ~0ull ||
 	    info.name.domain.tenant != 1)
-		wrong(worker, "a node that does not belong there");
+		wrong("a node that does not belong there");
 	return true;
 }
 
-static void look_at_position(struct worker *worker)
+static void look_at_position(void)
 {
-	u32 position = dice(worker, DEPTH), max = 1 + dice(worker, 64);
+	u32 position = any(DEPTH), max = 1 + any(64);
 	kvmm_node_t nodes[64];
 	int nr = kv_radix_at(reg, position, nodes, max);
 
 	for (int i = 0; i < nr; i++)
-		look_at_node(worker, nodes[i], position);
+		look_at_node(nodes[i], position);
 }
 
-static void look_at_churn(struct worker *worker)
+static void look_at_churn(void)
 {
-	u32 position = dice(worker, DEPTH);
-	kvmm_key_t key = key_of(dice(worker, NR_KEYS));
+	u32 position = any(DEPTH);
+	kvmm_key_t key = key_of(any(NR_KEYS));
 	struct kvmm_prefix prefix = prefix_of(&key, 1, position, NULL);
 	kvmm_node_t node, nodes[DEPTH + 1];
 	int nr;
 
-	if (kvmm_registry_find(reg, &prefix, &node) != 1)
+	if (kvmm_registry_find(reg, &prefix, &node, NULL) != 1)
 		return;
-	nr = kvmm_node_children(reg, node, nodes, DEPTH);
+	nr = children_of(reg, node, nodes, DEPTH);
 	for (int i = 0; i < nr; i++)
-		look_at_node(worker, nodes[i], position + 1);
-	nr = kvmm_node_lineage(reg, node, nodes, DEPTH + 1);
+		look_at_node(nodes[i], position + 1);
+	nr = lineage_of(reg, node, nodes, DEPTH + 1);
 	if (nr > (int)position + 1)
-		wrong(worker, "more ancestors than there are positions");
+		wrong("more ancestors than there are positions");
 	for (int i = 0; i < nr; i++)
-		look_at_node(worker, nodes[i], position - i);
+		look_at_node(nodes[i], position - i);
 }
 
 struct walk {
-	struct worker *worker;
 	u32 seen[NR_STEADY];
 	u32 leaf[NR_STEADY];
 	u32 flapping;
 };
 
-static void count_one(struct walk *walk, u32 *seen, const char *what)
+static void count_one(u32 *seen, const char *what)
 {
 	if (++*seen > 1)
-		wrong(walk->worker, what);
+		wrong(what);
 }
 
 static int visit(void *ctx, kvmm_node_t node, u32 depth)
@@ -258,43 +228,38 @@ static int visit(void *ctx, kvmm_node_t node, u32 depth)
 	if (kvmm_node_get_info(reg, node, &info))
 		return 0;
 	if (info.name.position != depth)
-		wrong(walk->worker, "a walk that lost count of its depth");
+		wrong("a walk that lost count of its depth");
 	number = number_of(&info.name.key);
 	if (number - STEADY < NR_STEADY)
-		count_one(walk, &walk->seen[number - STEADY], "a sibling visited twice");
+		count_one(&walk->seen[number - STEADY], "a sibling visited twice");
 	else if (number - LEAVES < NR_STEADY)
-		count_one(walk, &walk->leaf[number - LEAVES], "a leaf visited twice");
+		count_one(&walk->leaf[number - LEAVES], "a leaf visited twice");
 	else if (number == FLAPPING)
-		count_one(walk, &walk->flapping, "a node visited in two of its lives");
+		count_one(&walk->flapping, "a node visited in two of its lives");
 	return 0;
 }
 
-static void walk_tree(struct worker *worker)
+static void walk_tree(void)
 {
-	struct walk walk = { .worker = worker };
+	struct walk walk = { 0 };
 
 	if (kvmm_node_walk(reg, root, visit, &walk))
-		wrong(worker, "a walk that could not begin");
+		wrong("a walk that could not begin");
 	for (u32 i = 0; i < NR_STEADY; i++)
 		if (!walk.seen[i])
-			wrong(worker, "a sibling that was not visited");
-	worker->nr_walks++;
+			wrong("a sibling that was not visited");
+	done[WALKS]++;
 }
-
-struct sight {
-	struct worker *worker;
-	u32 position;
-};
 
 static int look_at_value(void *ctx, int type, void **value)
 {
 	const struct value *seen = *value;
-	const struct sight *sight = ctx;
+	const u32 *position = ctx;
 
 	if (type != value_type || seen->copy != ~seen->magic)
-		wrong(sight->worker, "a value in the middle of a change");
-	if (seen->position != sight->position)
-		wrong(sight->worker, "a value of another node");
+		wrong("a value in the middle of a change");
+	if (seen->position != *position)
+		wrong("a value of another node");
 	return 0;
 }
 
@@ -307,81 +272,81 @@ static int change_value(void *ctx, int type, void **value)
 	return 0;
 }
 
-static void look_at_values(struct worker *worker)
+static void look_at_values(void)
 {
-	struct sight sight = { worker, dice(worker, DEPTH) };
+	u32 position = any(DEPTH);
 	kvmm_node_t nodes[32];
-	int nr = kv_radix_at(reg, sight.position, nodes, 32);
+	int nr = kv_radix_at(reg, position, nodes, 32);
 
 	for (int i = 0; i < nr; i++) {
-		if (dice(worker, 4))
-			kvmm_node_with(reg, nodes[i], value_type, look_at_value, &sight);
+		if (any(4))
+			kvmm_node_with(reg, nodes[i], value_type, look_at_value, &position);
 		else
-			kvmm_node_with(reg, nodes[i], -1, change_value, worker);
+			kvmm_node_with(reg, nodes[i], -1, change_value, NULL);
 	}
 }
 
-static void read_all(struct worker *worker, u32 step)
+static void read_all(void)
 {
-	static void (*const deed[])(struct worker *) = {
+	static void (*const deed[])(void) = {
 		look_at_fixed, look_at_ferried, look_at_position, look_at_churn, walk_tree,
 		walk_tree, look_at_values,
 	};
 
-	deed[dice(worker, ARRAY_SIZE(deed))](worker);
-	worker->nr_looks++;
+	deed[any(ARRAY_SIZE(deed))]();
+	done[LOOKS]++;
 }
 
 /* ---- writers ---- */
 
 /* A prefix of names that come and go, and its way back. */
-static void churn_prefix(struct worker *worker)
+static void churn_prefix(void)
 {
-	u32 position = dice(worker, DEPTH), nr = 1 + dice(worker, DEPTH - position);
-	kvmm_key_t keys[DEPTH], parent = key_of(dice(worker, NR_KEYS));
-	struct kvmm_prefix prefix = prefix_of(keys, nr, position, dice(worker, 2) ? &parent : NULL);
+	u32 position = any(DEPTH), nr = 1 + any(DEPTH - position);
+	kvmm_key_t keys[DEPTH], parent = key_of(any(NR_KEYS));
+	struct kvmm_prefix prefix = prefix_of(keys, nr, position, any(2) ? &parent : NULL);
 
 	for (u32 i = 0; i < nr; i++)
-		keys[i] = key_of(dice(worker, NR_KEYS));
+		keys[i] = key_of(any(NR_KEYS));
 	if (kvmm_registry_present(reg, CHURN_TIER, &prefix))
-		wrong(worker, "no memory");
+		wrong("no memory");
 	if (kvmm_registry_len(reg, &prefix, 1u << CHURN_TIER) != (int)nr)
-		wrong(worker, "own names that are not there");
+		wrong("own names that are not there");
 	if (kvmm_registry_absent(reg, CHURN_TIER, &prefix) != (int)nr)
-		wrong(worker, "own names that were gone");
-	worker->nr_changes += nr;
+		wrong("own names that were gone");
+	done[CHANGES] += nr;
 }
 
-static void flap(struct worker *worker)
+static void flap(void)
 {
 	kvmm_key_t key = key_of(FLAPPING), top = key_of(ROOT);
 	struct kvmm_prefix prefix = prefix_of(&key, 1, 1, &top);
 
 	for (u32 i = 0; i < 4; i++) {
 		if (kvmm_registry_present(reg, CHURN_TIER, &prefix))
-			wrong(worker, "no memory");
+			wrong("no memory");
 		if (kvmm_registry_absent(reg, CHURN_TIER, &prefix) != 1)
-			wrong(worker, "an own name that was gone");
+			wrong("an own name that was gone");
 	}
 }
 
 /* One writer only: two would meet half-way. */
-static void ferry(struct worker *worker)
+static void ferry(void)
 {
 	kvmm_key_t keys[DEPTH];
 	struct kvmm_prefix prefix = prefix_of(keys, DEPTH, 0, NULL);
 
-	if (worker->number != NR_READERS)
+	if (torturer != NR_READERS)
 		return;
 	fill(keys, FERRIED, DEPTH);
 	for (u32 i = 0; i < 20; i++)
 		if (kvmm_registry_transfer(reg, FERRY_A, FERRY_B, &prefix) != (int)DEPTH ||
 		    kvmm_registry_transfer(reg, FERRY_B, FERRY_A, &prefix) != (int)DEPTH)
-			wrong(worker, "a prompt that was not where it had been left");
+			wrong("a prompt that was not where it had been left");
 }
 
 /* Counted twice and once again: others are told of neither. */
-static void double_fixed(struct worker *worker)
+static void double_fixed(void)
 {
 	kvmm_key_t keys[DEPTH];
 	struct kvmm_prefix prefix = prefix_of(keys, DEPTH, 0, NULL);
@@ -389,65 +354,66 @@ static void double_fixed(struct worker *worker)
 	fill(keys, FIXED, DEPTH);
 	if (kvmm_registry_present(reg, FIXED_TIER, &prefix) ||
 	    kvmm_registry_absent(reg, FIXED_TIER, &prefix) != (int)DEPTH)
-		wrong(worker, "a second block of a name");
+		wrong("a second block of a name");
 }
 
-static struct value *value_create(struct worker *worker, u32 position)
+static struct value *value_create(u32 position)
 {
 	struct value *value = malloc(sizeof(*value));
 
 	must(value);
-	*value = (struct value){ worker->random, ~worker->random, position };
+	*value = (struct value){ any_state, ~any_state, position };
 	return value;
 }
 
-static void hold_and_attach(struct worker *worker)
+static void hold_and_attach(void)
 {
-	u32 position = dice(worker, DEPTH - 1), nr = 2;
-	kvmm_key_t keys[2] = { key_of(dice(worker, NR_KEYS)), key_of(dice(worker, NR_KEYS)) };
+	u32 position = any(DEPTH - 1), nr = 2;
+	kvmm_key_t keys[2] = { key_of(any(NR_KEYS)), key_of(any(NR_KEYS)) };
 	struct kvmm_prefix prefix = prefix_of(keys, nr, position, NULL);
 	kvmm_node_t nodes[2];
 
 	if (kvmm_registry_hold(reg, &prefix, nodes)) {
-		wrong(worker, "nodes that could not be held");
+		wrong("nodes that could not be held");
 		return;
 	}
 	for (u32 i = 0; i < nr; i++) {
 		if (kvmm_node_attach(reg, nodes[i], value_type, KVMM_ATTACH_MULTIPLE,
-				     value_create(worker, position + i)))
-			wrong(worker, "a value that could not be attached");
-		worker->nr_values++;
+				     value_create(position + i)))
+			wrong("a value that could not be attached");
+		done[VALUES]++;
 	}
-	if (!dice(worker, 4) && kvmm_node_detach(reg, nodes[0], value_type) < 0)
-		wrong(worker, "values that could not be detached");
-	if (kvmm_node_get(reg, nodes, nr) || kvmm_node_put(reg, nodes, nr) ||
+	if (!any(4) && kvmm_node_detach(reg, nodes[0], value_type) < 0)
+		wrong("values that could not be detached");
+	if (kvmm_registry_hold(reg, &prefix, nodes) || kvmm_node_put(reg, nodes, nr) ||
 	    kvmm_node_put(reg, nodes, nr))
-		wrong(worker, "own holds that were gone");
+		wrong("own holds that were gone");
 }
 
 /* Slabs and table grow; the names go again. */
-static void bulk(struct worker *worker)
+static void bulk(void)
 {
 	static kvmm_key_t keys[NR_WRITERS][NR_BULK];
-	kvmm_key_t *own = keys[worker->number - NR_READERS];
+	kvmm_key_t *own = keys[torturer - NR_READERS];
 	struct kvmm_prefix prefix = prefix_of(own, NR_BULK, 0, NULL);
 
-	fill(own, BULK * (1 + worker->number), NR_BULK);
+	fill(own, BULK * (1 + torturer), NR_BULK);
 	if (kvmm_registry_present(reg, CHURN_TIER, &prefix) ||
 	    kvmm_registry_absent(reg, CHURN_TIER, &prefix) != (int)NR_BULK)
-		wrong(worker, "many names at once");
+		wrong("many names at once");
 }
 
-static void write_all(struct worker *worker, u32 step)
+static void write_all(void)
 {
-	static void (*const deed[])(struct worker *) = {
+	static __thread u32 step;
+	static void (*const deed[])(void) = {
 		churn_prefix, churn_prefix, churn_prefix, flap, flap, ferry, double_fixed,
 		hold_and_attach,
 	};
 
-	if (step == NR_STEPS / 4)
-		bulk(worker);
-	deed[dice(worker, ARRAY_SIZE(deed))](worker);
+	if (step++ == NR_STEPS / 4)
+		bulk();
+	deed[any(ARRAY_SIZE(deed))]();
 }
 
 /* ---- hooks ---- */
@@ -483,27 +449,30 @@ static void count_absent(void *ctx, u32 tier, const struct kvmm_name *names, u32
 }
 
 /* What a hook was given is freed as soon as nobody is inside. */
-static void hooks_come_and_go(struct worker *worker, u32 step)
+static void hooks_come_and_go(void)
 {
-	struct kvmm_delegate delegate = { NULL, count_absent, calloc(1, sizeof(u64)), NULL };
-	u64 *touches = calloc(1, sizeof(u64));
-	int touch_hook, hook;
+	struct kv_radix_name names[DEPTH] = { 0 };
+	struct kvmm_delegate hook[2] = {
+		{ NULL, count_absent, calloc(1, sizeof(u64)), NULL },
+		{ NULL, NULL, calloc(1, sizeof(u64)), count_touches },
+	};
 
-	must(touches && delegate.ctx);
-	touch_hook = kvmm_registry_on_touch(reg, count_touches, touches);
-	hook = kvmm_registry_delegate(reg, &delegate);
-	if (touch_hook < 0 || hook < 0)
-		wrong(worker, "a hook that could not be had");
-	if (kv_radix_touch_nodes(reg, fixed_node, DEPTH))
-		wrong(worker, "nodes that could not be touched");
-	while (kvmm_registry_unhook(reg, touch_hook) == -EBUSY)
-		;
-	while (kvmm_registry_unhook(reg, hook) == -EBUSY)
-		;
-	if (*touches != DEPTH)
-		wrong(worker, "touches that were not told");
-	free(touches);
-	free(delegate.ctx);
+	for (u32 i = 0; i < 2; i++) {
+		must(hook[i].ctx);
+		if (kvmm_registry_delegate(reg, &hook[i]))
+			wrong("a hook that could not be had");
+	}
+	kv_radix_touch(reg, names, DEPTH);
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_delegate none = { .ctx = hook[i].ctx };
+
+		while (kvmm_registry_delegate(reg, &none) == -EBUSY)
+			;
+	}
+	if (*(u64 *)hook[1].ctx != DEPTH)
+		wrong("touches that were not told");
+	free(hook[0].ctx);
+	free(hook[1].ctx);
 }
 
 /* ---- all together ---- */
@@ -517,15 +486,6 @@ static void destroy_value(void *value)
 	kv_fetch_add(&nr_destroyed, 1);
 }
 
-static void *run(void *arg)
-{
-	struct worker *worker = arg;
-
-	for (u32 i = 0; i < NR_STEPS; i++)
-		worker->live(worker, i);
-	return NULL;
-}
-
 static void make_registry(void)
 {
 	struct kvmm_registry_attr attr = { .size = sizeof(attr), .capacity = 16,
@@ -533,7 +493,7 @@ static void make_registry(void)
 	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, NULL };
 
 	must(!kvmm_registry_create(&attr, &reg));
-	must(kvmm_registry_delegate(reg, &delegate) >= 0);
+	must(!kvmm_registry_delegate(reg, &delegate));
 	value_type = kvmm_attach_type_create(reg, "value", KVMM_ATTACH_MULTIPLE, destroy_value);
 	must(value_type >= 0);
 	memset(told, 0, sizeof(told));
@@ -541,7 +501,7 @@ static void make_registry(void)
 	set_up_tree();
 }
 
-static u64 check_and_end(void)
+static void check_and_end(void)
 {
 	u32 expected = 2 * DEPTH + 1 + 2 * NR_STEADY;
 	struct kvmm_registry_stat stat;
@@ -551,57 +511,32 @@ static u64 check_and_end(void)
 	bad += stat.nodes != expected;
 	for (u32 i = 0; i < NR_TIERS * DEPTH * NR_KEYS; i++)
 		bad += (&told[0][0][0])[i] != 0;
-	if (bad)
-		fprintf(stderr, "radix_torture: checks failed, %u nodes\n", stat.nodes);
+	if (bad) {
+		wrong("checks failed");
+		fprintf(stderr, "%u nodes\n", stat.nodes);
+	}
 	kvmm_registry_destroy(reg);
-	return bad;
-}
-
-static u64 run_round(struct worker *workers)
-{
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		workers[i].number = i;
-		workers[i].live = i < NR_READERS ? read_all :
-				  i < NR_READERS + NR_WRITERS ? write_all : hooks_come_and_go;
-		must(!pthread_create(&workers[i].thread, NULL, run, &workers[i]));
-	}
-	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(workers[i].thread, NULL);
-	return check_and_end();
-}
-
-static int report(const struct worker *workers, u64 nr_rounds, u64 bad)
-{
-	struct worker sum = { 0 };
-
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		sum.nr_looks += workers[i].nr_looks;
-		sum.nr_walks += workers[i].nr_walks;
-		sum.nr_changes += workers[i].nr_changes;
-		sum.nr_values += workers[i].nr_values;
-		sum.nr_wrong += workers[i].nr_wrong;
-	}
-	printf("radix_torture: %llu rounds, %llu looks, %llu walks, %llu changes, %llu values, "
-	       "%llu wrong\n", (unsigned long long)nr_rounds, (unsigned long long)sum.nr_looks,
-	       (unsigned long long)sum.nr_walks, (unsigned long long)sum.nr_changes,
-	       (unsigned long long)sum.nr_values, (unsigned long long)sum.nr_wrong);
-	kv_rcu_barrier();
-	return bad || sum.nr_wrong || kv_mem_bytes() || kv_stat_sum(KV_EV_BUG) ||
-	       nr_destroyed != sum.nr_values || !sum.nr_walks || !sum.nr_changes;
 }
 
 int main(int argc, char **argv)
 {
+	static const char *const what[NR_COUNTS] = { "looks", "walks", "changes", "values" };
 	u64 end = kv_clock_ns() + (argc > 1 ? atoi(argv[1]) : 2) * NS_PER_SEC;
-	struct worker workers[NR_THREADS] = { 0 };
-	u64 nr_rounds = 0, bad = 0;
+	u64 nr_rounds = 0;
 
-	for (u32 i = 0; i < NR_THREADS; i++)
-		workers[i].random = i + 1;
 	do {
 		make_registry();
-		bad += run_round(workers);
+		for (u32 i = 0; i < NR_THREADS; i++)
+			torture_start(i < NR_READERS ? read_all :
+				      i < NR_READERS + NR_WRITERS ? write_all : hooks_come_and_go,
+				      NR_STEPS, nr_rounds * NR_THREADS + i);
+		torture_end(0);
+		check_and_end();
 		nr_rounds++;
 	} while (kv_clock_ns() < end);
-	return report(workers, nr_rounds, bad);
+	kv_rcu_barrier();
+	if (nr_destroyed != all_done[VALUES])
+		wrong("values that were not freed, or not once");
+	printf("%llu rounds; ", (unsigned long long)nr_rounds);
+	return torture_report("radix_torture", 0, NR_COUNTS, what);
 }

@@ -17,19 +17,12 @@
  * The table is small and its entries few, so that everything is reused at once, and entries run
  * out of generations and are retired: tables are made anew then.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <kv/atomic.h>
 #include <kv/env.h>
-#include <kv/mem.h>
-#include <kv/rcu.h>
 #include <kv/registry_map.h>
-#include <kv/stat.h>
 
 #include "research/research.h"
+#include "tests/support/key.h"
+#include "tests/support/torture.h"
 
 #define NR_READERS	2u
 #define NR_WRITERS	2u
@@ -41,7 +34,6 @@
 #define NR_GENS		24u
 #define PROMPT		24u
 #define NR_STEPS	4000u		/* of one thread's life */
-#define NS_PER_SEC	1000000000ull
 
 /* What is in a block. Written by its owner before it is registered, then read under references. */
 struct content {
@@ -51,166 +43,139 @@ struct content {
 	u64 birth_copy;
 };
 
-struct worker {
-	pthread_t thread;
-	void (*live)(struct worker *worker);
-	u64 seed;
-	struct kv_handle weak[NR_WEAK];
-	u64 nr_hits;
-	u64 nr_upgrades;
-	u64 nr_registered;
-	u64 nr_evicted;
-	u64 nr_resized;
-	u64 nr_wrong;
-};
+enum { HITS, UPGRADES, REGISTERED, EVICTED, RESIZED, NR_COUNTS };
 
 static const struct kv_map_ops *ops;
 static struct kv_entries entries;
 static struct kv_map *map;
 static struct content content[NR_BLOCKS];
 static u64 next_birth;			/* atomic */
+static __thread struct kv_handle weaks[NR_WEAK];
 
 /* Handles that writers pass on: hints for others to upgrade, or to evict. Halves may not match. */
 static u64 hint[NR_WEAK];		/* atomic */
 
-static u32 dice(struct worker *worker, u32 limit)
-{
-	worker->seed = worker->seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((worker->seed >> 33) % limit);
-}
-
-static kvmm_key_t key_of(u32 name)
-{
-	kvmm_key_t key = { { 0 } };
-
-	memcpy(key.byte + 4, &name, sizeof(name));
-	return key;
-}
-
-static void wrong(struct worker *worker, const char *what)
-{
-	if (!worker->nr_wrong++)
-		fprintf(stderr, "registry_torture: %s\n", what);
-}
-
 /* ---- readers ---- */
 
 /* The reference orders this: what the owner wrote before it published the block is visible. */
-static void check_content(struct worker *worker, struct kv_handle ref, u32 name, u32 tenant)
+static void check_content(struct kv_handle ref, u32 name, u32 tenant)
 {
 	const struct content *block = &content[ref.index];
 	u64 birth = block->birth;
 
 	if (block->name != name || block->tenant != tenant)
-		wrong(worker, "a block under another's name");
+		wrong("a block under another's name");
 	if (block->birth_copy != birth)
-		wrong(worker, "a block in the middle of a change");
-	for (u32 i = dice(worker, 50); i; i--)
+		wrong("a block in the middle of a change");
+	for (u32 i = any(50); i; i--)
 		__asm__ volatile("");
 	if (block->birth != birth)
-		wrong(worker, "a block that changed while it was referenced");
+		wrong("a block that changed while it was referenced");
 }
 
-static void drop(struct worker *worker, struct kv_handle ref)
+static void drop(struct kv_handle ref)
 {
-	if (kv_entry_put(&entries, ref) < 0)
-		wrong(worker, "a reference that could not be dropped");
+	if (kv_handle_step(&entries, ref, kv_edge_put) < 0)
+		wrong("a reference that could not be dropped");
 }
 
-static void match_prompt(struct worker *worker)
+static void match_prompt(void)
 {
-	u32 first = dice(worker, NR_NAMES - PROMPT), tenant = dice(worker, 2), nr, nr_first;
+	u32 first = any(NR_NAMES - PROMPT), tenant = any(2), nr;
 	struct kv_handle refs[PROMPT];
+	struct kv_lookup lookup = { .refs = refs, .through = true };
 	kvmm_key_t keys[PROMPT];
 	struct kv_query query = { keys, PROMPT, { .tenant = tenant } };
 
 	for (u32 i = 0; i < PROMPT; i++)
 		keys[i] = key_of(first + i);
-	nr = ops->scan(map, &query, refs, &nr_first);
-	worker->nr_hits += nr;
+	nr = ops->lookup(map, &query, &lookup);
+	done[HITS] += nr;
 	for (u32 i = 0; i < PROMPT; i++) {
 		if (!refs[i].gen)
 			continue;
-		check_content(worker, refs[i], first + i, tenant);
-		worker->weak[dice(worker, NR_WEAK)] = refs[i];
-		drop(worker, refs[i]);
+		check_content(refs[i], first + i, tenant);
+		weaks[any(NR_WEAK)] = refs[i];
+		drop(refs[i]);
 	}
 }
 
-static void match_prefix(struct worker *worker)
+static void match_prefix(void)
 {
-	u32 first = dice(worker, NR_NAMES - PROMPT), nr, nr_first;
+	u32 first = any(NR_NAMES - PROMPT), nr;
 	struct kv_handle refs[PROMPT];
+	struct kv_lookup lookup = { .refs = refs };
 	kvmm_key_t keys[PROMPT];
 	struct kv_query query = { keys, PROMPT, { .tenant = 0 } };
 
 	for (u32 i = 0; i < PROMPT; i++)
 		keys[i] = key_of(first + i);
-	ops->length(map, &query);
-	nr = ops->match(map, &query, refs, &nr_first);
+	kv_map_length(map, &query);
+	nr = ops->lookup(map, &query, &lookup);
 	for (u32 i = 0; i < nr; i++)
-		check_content(worker, refs[i], first + i, 0);
+		check_content(refs[i], first + i, 0);
 	while (nr--)
-		drop(worker, refs[nr]);
+		drop(refs[nr]);
 }
 
 /* What a handle names never changes: the birth that was seen first is the birth for ever. */
-static void upgrade_weak(struct worker *worker)
+static void upgrade_weak(void)
 {
-	struct kv_handle weak = worker->weak[dice(worker, NR_WEAK)];
+	struct kv_handle weak = weaks[any(NR_WEAK)];
 	u64 birth;
 
-	if (!weak.gen || kv_entry_try_get(&entries, weak) < 0)
+	if (!weak.gen || kv_handle_step(&entries, weak, kv_edge_try_get) < 0)
 		return;
-	worker->nr_upgrades++;
+	done[UPGRADES]++;
 	birth = content[weak.index].birth;
-	check_content(worker, weak, content[weak.index].name, content[weak.index].tenant);
-	if (kv_entry_get(&entries, weak) < 0)
-		wrong(worker, "no second reference beside the first");
-	drop(worker, weak);
+	check_content(weak, content[weak.index].name, content[weak.index].tenant);
+	if (kv_handle_step(&entries, weak, kv_edge_get) < 0)
+		wrong("no second reference beside the first");
+	drop(weak);
 	if (content[weak.index].birth != birth)
-		wrong(worker, "another block behind the same handle");
-	drop(worker, weak);
+		wrong("another block behind the same handle");
+	drop(weak);
 }
 
-static void upgrade_hint(struct worker *worker)
+static void upgrade_hint(void)
 {
-	u64 both = READ_ONCE(hint[dice(worker, NR_WEAK)]);
+	u64 both = READ_ONCE(hint[any(NR_WEAK)]);
 	struct kv_handle handle = { (u32)both, (u32)(both >> 32) };
 
-	if (both && kv_entry_pin(&entries, handle) >= 0) {
-		check_content(worker, handle, content[handle.index].name,
+	if (both && kv_handle_step(&entries, handle, kv_edge_pin) >= 0) {
+		check_content(handle, content[handle.index].name,
 			      content[handle.index].tenant);
-		if (kv_entry_unpin(&entries, handle) < 0)
-			wrong(worker, "a pin that could not be undone");
+		if (kv_handle_step(&entries, handle, kv_edge_unpin) < 0)
+			wrong("a pin that could not be undone");
 	}
 }
 
-static void match_fixed(struct worker *worker)
+static void match_fixed(void)
 {
-	u32 nr_first, nr;
 	struct kv_handle refs[NR_FIXED];
+	struct kv_lookup lookup = { .refs = refs };
 	kvmm_key_t keys[NR_FIXED];
 	struct kv_query query = { keys, NR_FIXED, { .tenant = 1 } };
+	u32 nr;
 
 	for (u32 i = 0; i < NR_FIXED; i++)
 		keys[i] = key_of(NR_NAMES + i);
-	if (ops->length(map, &query) != NR_FIXED)
-		wrong(worker, "the length of a prompt that is there");
-	nr = ops->match(map, &query, refs, &nr_first);
+	if (kv_map_length(map, &query) != NR_FIXED)
+		wrong("the length of a prompt that is there");
+	nr = ops->lookup(map, &query, &lookup);
 	if (nr != NR_FIXED)
-		wrong(worker, "a block that is there and was not found");
+		wrong("a block that is there and was not found");
 	while (nr--)
-		drop(worker, refs[nr]);
+		drop(refs[nr]);
 }
 
-static void read_all(struct worker *worker)
+static void read_all(void)
 {
-	static void (*const deed[])(struct worker *) = {
+	static void (*const deed[])(void) = {
 		match_prompt, match_prefix, match_fixed, upgrade_weak, upgrade_hint,
 	};
 
-	deed[dice(worker, ARRAY_SIZE(deed))](worker);
+	deed[any(ARRAY_SIZE(deed))]();
 }
 
 /* ---- writers ---- */
@@ -223,94 +188,85 @@ static void fill(struct kv_handle handle, u32 name, u32 tenant)
 }
 
 /* A PRIVATE block becomes a cached one; its place in the hints is what can be evicted. */
-static void register_block(struct worker *worker, struct kv_handle handle)
+static void register_block(struct kv_handle handle)
 {
-	u32 number = dice(worker, NR_NAMES), tenant = dice(worker, 2);
+	u32 number = any(NR_NAMES), tenant = any(2);
 	struct kv_name name = { key_of(number), { .tenant = tenant }, KV_NONE, number };
 	struct kv_handle found;
 	struct kv_insert insert = {
 		.handles = &handle, .nr = 1, .found = &found,
-		.policy = dice(worker, 4) ? KV_DUP_ALLOW : KV_DUP_REJECT,
+		.policy = any(4) ? KV_DUP_ALLOW : KV_DUP_REJECT,
 	};
 
 	fill(handle, number, tenant);
 	if (kv_entry_stage(&entries, handle, &name, false) || ops->insert(map, &insert)) {
-		wrong(worker, "a private block that could not be registered");
+		wrong("a private block that could not be registered");
 		return;
 	}
-	check_content(worker, found, number, tenant);
-	drop(worker, found);
+	check_content(found, number, tenant);
+	drop(found);
 	if (found.index != handle.index) {
 		kv_entry_free(&entries, handle);
 		return;
 	}
-	worker->nr_registered++;
-	WRITE_ONCE(hint[dice(worker, NR_WEAK)], handle.index | (u64)handle.gen << 32);
+	done[REGISTERED]++;
+	WRITE_ONCE(hint[any(NR_WEAK)], handle.index | (u64)handle.gen << 32);
 }
 
 /* Nobody may hold it, and whoever claims it is alone with it. */
-static bool evict(struct worker *worker, u32 index)
+static bool evict(u32 index)
 {
 	struct kv_handle handle = kv_handle_of(index, READ_ONCE(entries.entry[index].word)), fresh;
 	u32 nr = 1;
 
-	if (index < NR_FIXED || kv_entry_claim(&entries, handle))
+	if (index < NR_FIXED || kv_handle_step(&entries, handle, kv_edge_claim))
 		return false;
-	if (!dice(worker, 8))
-		return !kv_entry_unclaim(&entries, handle);
+	if (!any(8))
+		return !kv_handle_step(&entries, handle, kv_edge_unclaim);
 	content[index].birth_copy = 0;
 	content[index].birth = ~0ull;
 	if (ops->remove(map, &handle, &nr)) {
-		wrong(worker, "an evicted block that was not in the map");
+		wrong("an evicted block that was not in the map");
 		return false;
 	}
-	worker->nr_evicted++;
-	if (dice(worker, 2) && !kv_entry_recycle(&entries, handle, &fresh))
-		register_block(worker, fresh);
+	done[EVICTED]++;
+	if (any(2) && !kv_entry_recycle(&entries, handle, &fresh))
+		register_block(fresh);
 	else
 		kv_entry_free(&entries, handle);
 	return true;
 }
 
-static void write_all(struct worker *worker)
+static void write_all(void)
 {
 	struct kv_handle handle;
 
-	if (dice(worker, 2) && !kv_entries_take(&entries, 1, &handle))
-		register_block(worker, handle);
+	if (any(2) && !kv_entries_take(&entries, 1, &handle))
+		register_block(handle);
 	else
-		evict(worker, dice(worker, NR_BLOCKS));
+		evict(any(NR_BLOCKS));
 }
 
 /* ---- movers, resizing ---- */
 
-static void resize_and_move(struct worker *worker)
+static void resize_and_move(void)
 {
-	u32 index = dice(worker, NR_BLOCKS);
+	u32 index = any(NR_BLOCKS);
 	struct kv_handle handle = kv_handle_of(index, READ_ONCE(entries.entry[index].word));
 
-	if (!kv_entry_move(&entries, handle)) {
-		WRITE_ONCE(entries.entry[index].place, dice(worker, NR_BLOCKS));
-		if (kv_entry_moved(&entries, handle) < 0)
-			wrong(worker, "a move that could not be ended");
+	if (!kv_handle_step(&entries, handle, kv_edge_move)) {
+		WRITE_ONCE(entries.entry[index].place, any(NR_BLOCKS));
+		if (kv_handle_step(&entries, handle, kv_edge_moved) < 0)
+			wrong("a move that could not be ended");
 	}
-	if (dice(worker, 20))
+	if (any(20))
 		return;
-	if (ops->resize(map, 1 + dice(worker, 2 * NR_BLOCKS), worker->seed))
-		wrong(worker, "no memory");
-	worker->nr_resized++;
+	if (ops->resize(map, 1 + any(2 * NR_BLOCKS), any_state))
+		wrong("no memory");
+	done[RESIZED]++;
 }
 
 /* ---- all together ---- */
-
-static void *run(void *arg)
-{
-	struct worker *worker = arg;
-
-	for (u32 i = 0; i < NR_STEPS; i++)
-		worker->live(worker);
-	return NULL;
-}
 
 /* The first entries that are taken are the first ones of the table. */
 static void register_fixed(void)
@@ -343,75 +299,38 @@ static void make_map(u64 seed)
 	register_fixed();
 }
 
-static u64 check_and_end(void)
+static void check_and_end(void)
 {
 	u32 nr, count[KV_NR_ENTRY_STATES];
-	u64 bad;
 
 	kv_entries_count(&entries, count);
-	bad = (kv_entries_check(&entries) != 0) + (ops->check(map, &nr) != 0) +
-	      (nr != count[KV_ENTRY_REGISTERED]) + (count[KV_ENTRY_PRIVATE] != 0) +
-	      (count[KV_ENTRY_STAGED] != 0) + (count[KV_ENTRY_EVICTING] != 0);
-	if (bad)
-		fprintf(stderr, "registry_torture: checks failed\n");
+	if (kv_entries_check(&entries) || ops->check(map, &nr) || nr != count[KV_ENTRY_REGISTERED] ||
+	    count[KV_ENTRY_PRIVATE] || count[KV_ENTRY_STAGED] || count[KV_ENTRY_EVICTING])
+		wrong("checks failed");
 	ops->destroy(map);
 	kv_entries_exit(&entries);
-	return bad;
-}
-
-static u64 run_round(struct worker *workers)
-{
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		struct worker *worker = &workers[i];
-
-		memset(worker->weak, 0, sizeof(worker->weak));
-		worker->live = i < NR_READERS ? read_all :
-			       i < NR_READERS + NR_WRITERS ? write_all : resize_and_move;
-		if (pthread_create(&worker->thread, NULL, run, worker))
-			exit(EXIT_FAILURE);
-	}
-	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(workers[i].thread, NULL);
-	return check_and_end();
-}
-
-static int report(const struct worker *workers, u64 nr_rounds, u64 bad)
-{
-	struct worker sum = { 0 };
-
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		sum.nr_hits += workers[i].nr_hits;
-		sum.nr_upgrades += workers[i].nr_upgrades;
-		sum.nr_registered += workers[i].nr_registered;
-		sum.nr_evicted += workers[i].nr_evicted;
-		sum.nr_resized += workers[i].nr_resized;
-		sum.nr_wrong += workers[i].nr_wrong;
-	}
-	printf("registry_torture %s: %llu rounds, %llu hits, %llu upgrades, %llu registered, "
-	       "%llu evicted, %llu resized, %llu wrong\n", ops->name,
-	       (unsigned long long)nr_rounds, (unsigned long long)sum.nr_hits,
-	       (unsigned long long)sum.nr_upgrades, (unsigned long long)sum.nr_registered,
-	       (unsigned long long)sum.nr_evicted, (unsigned long long)sum.nr_resized,
-	       (unsigned long long)sum.nr_wrong);
-	kv_rcu_barrier();
-	/* A round in which nothing happens proves nothing. */
-	return bad || sum.nr_wrong || kv_mem_bytes() || kv_stat_sum(KV_EV_BUG) ||
-	       !sum.nr_hits || !sum.nr_upgrades || !sum.nr_evicted || !sum.nr_resized;
 }
 
 static int torture(const struct kv_map_ops *which, u64 ns)
 {
-	u64 end = kv_clock_ns() + ns, nr_rounds = 0, bad = 0;
-	struct worker workers[NR_THREADS] = { 0 };
+	static const char *const what[NR_COUNTS] = {
+		"hits", "upgrades", "registered", "evicted", "resized",
+	};
+	u64 end = kv_clock_ns() + ns, nr_rounds = 0;
 
 	ops = which;
-	for (u32 i = 0; i < NR_THREADS; i++)
-		workers[i].seed = i + 1;
+	memset(all_done, 0, sizeof(all_done));
 	do {
 		make_map(++nr_rounds);
-		bad += run_round(workers);
+		for (u32 i = 0; i < NR_THREADS; i++)
+			torture_start(i < NR_READERS ? read_all :
+				      i < NR_READERS + NR_WRITERS ? write_all : resize_and_move,
+				      NR_STEPS, nr_rounds * NR_THREADS + i);
+		torture_end(0);
+		check_and_end();
 	} while (kv_clock_ns() < end);
-	return report(workers, nr_rounds, bad);
+	printf("%s, %llu rounds; ", ops->name, (unsigned long long)nr_rounds);
+	return torture_report("registry_torture", 1, NR_COUNTS, what);
 }
 
 int main(int argc, char **argv)

@@ -5,14 +5,10 @@
  *
  *	tier_torture [SECONDS]
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include <kv/tier.h>
 
-#include <kv/atomic.h>
-#include <kvmm/kvmm.h>
+#include "tests/support/tier_wait.h"
+#include "tests/support/torture.h"
 
 #define NR_POOLS	2u
 #define NR_THREADS	6u
@@ -24,31 +20,17 @@
 
 static struct kvmm_tier *tier;
 static struct kvmm_pool *pool[NR_POOLS];
-static u32 stop;		/* atomic */
-static u64 nr_bad, nr_loads, nr_downs;	/* atomic */
+enum { LOADS, DOWNS, NR_COUNTS };
 
-#define MUST(cond)									\
-	do {										\
-		if (!(cond)) {								\
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);	\
-			kv_fetch_add(&nr_bad, 1);					\
-		}									\
-	} while (0)
-
-struct actor {
-	struct kvmm_pool *pool;
-	u64 random;
-};
-
-static u32 below(struct actor *a, u32 n)
+/* Of this thread. */
+static struct kvmm_pool *mine(void)
 {
-	a->random = a->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (a->random >> 33) % n;
+	return pool[torturer % NR_POOLS];
 }
 
-static void name(struct actor *a, kvmm_key_t *keys, struct kvmm_prefix *prefix)
+static void name(kvmm_key_t *keys, struct kvmm_prefix *prefix)
 {
-	u32 first = below(a, NR_KEYS / RUN) * RUN;
+	u32 first = any(NR_KEYS / RUN) * RUN;
 
 	memset(keys, 0, RUN * sizeof(*keys));
 	for (u32 i = 0; i < RUN; i++) {
@@ -65,18 +47,18 @@ static void fill(u8 *buf, const kvmm_key_t *key)
 		buf[i] = key->byte[i % 4] * 31 + i;
 }
 
-static void check(struct actor *a, const kvmm_key_t *keys, const kvmm_ref_t *refs, u32 nr)
+static void check(const kvmm_key_t *keys, const kvmm_ref_t *refs, u32 nr)
 {
 	u8 buf[BYTES], want[BYTES];
 
 	for (u32 i = 0; i < nr; i++) {
 		fill(want, &keys[i]);
-		MUST(!kvmm_ref_read(a->pool, refs[i], 0, buf, BYTES) && !memcmp(buf, want, BYTES));
+		expect(!kvmm_ref_read(mine(), refs[i], 0, buf, BYTES) && !memcmp(buf, want, BYTES));
 	}
-	MUST(!kvmm_put_many(a->pool, refs, nr));
+	expect(!kvmm_put_many(mine(), refs, nr));
 }
 
-static void compute(struct actor *a)
+static void compute(void)
 {
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
@@ -84,18 +66,18 @@ static void compute(struct actor *a)
 	kvmm_ref_t refs[RUN];
 	u8 buf[BYTES];
 
-	name(a, keys, &prefix);
-	if (kvmm_alloc(a->pool, RUN, mut))
+	name(keys, &prefix);
+	if (kvmm_alloc(mine(), RUN, mut))
 		return;
 	for (u32 i = 0; i < RUN; i++) {
 		fill(buf, &keys[i]);
-		MUST(!kvmm_mut_write(a->pool, mut[i], 0, buf, BYTES));
+		expect(!kvmm_mut_write(mine(), mut[i], 0, buf, BYTES));
 	}
-	MUST(!kvmm_prefix_register(a->pool, &prefix, mut, refs));
-	check(a, keys, refs, RUN);
+	expect(!kvmm_prefix_register(mine(), &prefix, mut, refs));
+	check(keys, refs, RUN);
 }
 
-static void look(struct actor *a)
+static void look(void)
 {
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
@@ -103,12 +85,12 @@ static void look(struct actor *a)
 	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
 					      .refs = refs };
 
-	name(a, keys, &prefix);
-	MUST(kvmm_tier_match(a->pool, &match) >= 0);
-	check(a, keys, refs, match.nr_device);
+	name(keys, &prefix);
+	expect(kvmm_tier_match(mine(), &match) >= 0);
+	check(keys, refs, match.nr_device);
 }
 
-static void load(struct actor *a)
+static void load(void)
 {
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
@@ -118,25 +100,25 @@ static void load(struct actor *a)
 	kvmm_tier_op_t op;
 	int err;
 
-	name(a, keys, &prefix);
-	if (kvmm_tier_load(a->pool, &req, &op))
+	name(keys, &prefix);
+	if (kvmm_tier_load(mine(), &req, &op))
 		return;
-	if (below(a, 3) == 0) {
-		MUST(!kvmm_tier_abort(a->pool, op));
+	if (any(3) == 0) {
+		expect(!kvmm_tier_abort(mine(), op));
 		return;
 	}
-	MUST(!kvmm_tier_wait(a->pool, op, 10000000000ull));
-	err = kvmm_tier_get_result(a->pool, op, &result);
+	expect(!tier_wait(mine(), op, 10000000000ull));
+	err = kvmm_tier_get_result(mine(), op, &result);
 	if (!err) {
-		check(a, keys, refs, RUN);
-		kv_fetch_add(&nr_loads, 1);
+		check(keys, refs, RUN);
+		done[LOADS]++;
 	} else {
 		/* No room for the load that came first, or another thread has forgotten a name. */
-		MUST(err == -ENOSPC || err == -ESTALE);
+		expect(err == -ENOSPC || err == -ESTALE);
 	}
 }
 
-static void send_down(struct actor *a)
+static void send_down(void)
 {
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
@@ -146,78 +128,60 @@ static void send_down(struct actor *a)
 	kvmm_tier_op_t op;
 	int nr;
 
-	name(a, keys, &prefix);
-	nr = kvmm_prefix_match(a->pool, &prefix, refs);
-	MUST(nr >= 0);
-	check(a, keys, refs, nr);
+	name(keys, &prefix);
+	nr = kvmm_prefix_match(mine(), &prefix, refs);
+	expect(nr >= 0);
+	check(keys, refs, nr);
 	req.nr = result.nr = nr;
-	req.flags = below(a, 2) ? KVMM_TIER_DROP : 0;
-	MUST(!kvmm_tier_offload(a->pool, &req, &op));
-	if (below(a, 4) == 0) {
-		MUST(!kvmm_tier_abort(a->pool, op));
+	req.flags = any(2) ? KVMM_TIER_DROP : 0;
+	expect(!kvmm_tier_offload(mine(), &req, &op));
+	if (any(4) == 0) {
+		expect(!kvmm_tier_abort(mine(), op));
 		return;
 	}
-	MUST(!kvmm_tier_wait(a->pool, op, 10000000000ull));
-	kvmm_tier_get_result(a->pool, op, &result);
-	kv_fetch_add(&nr_downs, 1);
+	expect(!tier_wait(mine(), op, 10000000000ull));
+	kvmm_tier_get_result(mine(), op, &result);
+	done[DOWNS]++;
 }
 
-static void other(struct actor *a)
+static void other(void)
 {
 	struct kvmm_tier_client_stat client;
 	struct kvmm_tier_stat stat;
 	struct kvmm_prefix prefix;
 	kvmm_key_t keys[RUN];
 
-	name(a, keys, &prefix);
-	switch (below(a, 8)) {
+	name(keys, &prefix);
+	switch (any(8)) {
 	case 0:
-		kvmm_tier_forget(a->pool, &prefix);
+		kvmm_tier_forget(mine(), &prefix);
 		break;
 	case 1:
-		kvmm_tier_prefetch(a->pool, &prefix, 8);
+		kvmm_tier_prefetch(mine(), &prefix, 8);
 		break;
 	case 2:
-		kvmm_reset_inactive(a->pool);
+		kvmm_reset_inactive(mine());
 		break;
 	case 3:
-		MUST(!kvmm_validate(a->pool));
+		expect(!kvmm_validate(mine()));
 		break;
 	case 4:
-		MUST(!kvmm_tier_validate(tier));
+		expect(!kv_tier_check(tier));
 		break;
 	case 5:
-		MUST(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
-		MUST(!kvmm_tier_client_get_stat(a->pool, &client, sizeof(client)));
+		expect(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
+		expect(!kvmm_tier_client_get_stat(mine(), &client, sizeof(client)));
 		break;
 	default:
-		MUST(kvmm_tier_poll(a->pool) >= 0);
+		expect(kvmm_tier_poll(mine()) >= 0);
 	}
 }
 
-static void *run(void *arg)
+static void act(void)
 {
-	struct actor *a = arg;
+	static void (*const deeds[])(void) = { compute, look, load, send_down, other };
 
-	while (!READ_ONCE(stop)) {
-		switch (below(a, 5)) {
-		case 0:
-			compute(a);
-			break;
-		case 1:
-			look(a);
-			break;
-		case 2:
-			load(a);
-			break;
-		case 3:
-			send_down(a);
-			break;
-		default:
-			other(a);
-		}
-	}
-	return NULL;
+	deeds[any(ARRAY_SIZE(deeds))]();
 }
 
 static void begin(void)
@@ -225,7 +189,7 @@ static void begin(void)
 	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
 					    .capacity_blocks = NR_UNITS, .block_bytes = BYTES };
 
-	MUST(!kvmm_tier_host_create(&tier_attr, &tier));
+	expect(!kvmm_tier_host_create(&tier_attr, &tier));
 	for (u32 i = 0; i < NR_POOLS; i++) {
 		struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 		struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
@@ -237,7 +201,7 @@ static void begin(void)
 		client.config = &config;
 		client.batch_blocks = 3;
 		client.max_up = client.max_down = 24;
-		MUST(!kvmm_pool_create(&attr, &pool[i]));
+		expect(!kvmm_pool_create(&attr, &pool[i]));
 	}
 }
 
@@ -250,39 +214,27 @@ static void end(void)
 	for (u32 i = 0; i < NR_POOLS; i++) {
 		struct kvmm_pool_stat state;
 
-		MUST(!kvmm_tier_configure(pool[i], &config));
+		expect(!kvmm_tier_configure(pool[i], &config));
 		for (u32 n = 0; n < 1000 && kvmm_tier_poll(pool[i]); n++)
 			;
-		MUST(!kvmm_tier_poll(pool[i]));
-		MUST(!kvmm_validate(pool[i]));
-		MUST(!kvmm_pool_get_stat(pool[i], &state));
-		MUST(!state.nr_state[KVMM_BLOCK_ACTIVE] && !state.nr_state[KVMM_BLOCK_PRIVATE]);
+		expect(!kvmm_tier_poll(pool[i]));
+		expect(!kvmm_validate(pool[i]));
+		expect(!kvmm_pool_get_stat(pool[i], &state));
+		expect(!state.nr_state[KVMM_BLOCK_ACTIVE] && !state.nr_state[KVMM_BLOCK_PRIVATE]);
 		kvmm_pool_destroy(pool[i]);
 	}
-	MUST(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
-	MUST(!stat.pinned && !stat.writing);
-	MUST(!kvmm_tier_validate(tier));
+	expect(!kvmm_tier_get_stat(tier, &stat, sizeof(stat)));
+	expect(!stat.pinned && !stat.writing);
+	expect(!kv_tier_check(tier));
 	kvmm_tier_destroy(tier);
 }
 
 int main(int argc, char **argv)
 {
-	struct timespec time = { .tv_sec = argc > 1 ? atoi(argv[1]) : 2 };
-	struct actor actor[NR_THREADS];
-	pthread_t thread[NR_THREADS];
-
 	begin();
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		actor[i] = (struct actor){ pool[i % NR_POOLS], 1000 + i };
-		MUST(!pthread_create(&thread[i], NULL, run, &actor[i]));
-	}
-	nanosleep(&time, NULL);
-	WRITE_ONCE(stop, 1);
 	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(thread[i], NULL);
+		torture_start(act, 0, 1000 + i);
+	torture_end((argc > 1 ? atoi(argv[1]) : 2) * NS_PER_SEC);
 	end();
-	MUST(nr_loads && nr_downs);
-	printf("%llu loads, %llu copies down, %llu errors\n", (unsigned long long)nr_loads,
-	       (unsigned long long)nr_downs, (unsigned long long)nr_bad);
-	return nr_bad != 0;
+	return torture_report("tier_torture", 1000, NR_COUNTS, (const char *const []){ "loads", "copies down" });
 }

@@ -43,7 +43,7 @@ Test(suite, name, ##__VA_ARGS__)				\
 static void suite##_##name##_with(var)
 
 #define ZONE_TEST(suite, name, make, ...) \
-	TEST_WITH(struct kvmm_zone *zone, make, kvmm_zone_destroy, suite, name, ##__VA_ARGS__)
+	TEST_WITH(struct kv_zone *zone, make, kv_zone_destroy, suite, name, ##__VA_ARGS__)
 
 DEFINE_CLEANUP(kvmm_events_close, struct kvmm_events *)
 DEFINE_CLEANUP(kvmm_groups_destroy, struct kvmm_groups *)
@@ -52,6 +52,6 @@ DEFINE_CLEANUP(kvmm_key_ctx_destroy, struct kvmm_key_ctx *)
 DEFINE_CLEANUP(kvmm_pool_destroy, struct kvmm_pool *)
 DEFINE_CLEANUP(kvmm_seq_destroy, struct kvmm_seq *)
 DEFINE_CLEANUP(kvmm_tier_destroy, struct kvmm_tier *)
-DEFINE_CLEANUP(kvmm_zone_destroy, struct kvmm_zone *)
+DEFINE_CLEANUP(kv_zone_destroy, struct kv_zone *)
 
 #endif /* TESTS_SUPPORT_CLEANUP_H */

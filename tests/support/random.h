@@ -14,7 +14,14 @@ static inline u32 any_of(u64 *state, u32 below)
 	return (*state >> 20) % below;
 }
 
-static u64 any_state = 1;	/* set by tests that have one sequence */
+/* The same by a linear congruence: the state may be 0. Tests call it any(), by a macro. */
+static inline u32 lcg_of(u64 *state, u32 below)
+{
+	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
+	return (u32)(*state >> 33) % below;
+}
+
+static __thread u64 any_state = 1;	/* set by threads that have one sequence */
 
 static inline u32 any(u32 below)
 {

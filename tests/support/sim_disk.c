@@ -99,12 +99,12 @@ static int sim_open_at(void *ctx, int dir, const char *name, u32 flags)
 
 	if (err)
 		return err;
-	if (strcmp(name, KV_DISK_FILE) || (!sim->exists && !(flags & KV_FILE_CREATE)))
+	if (strcmp(name, KV_DISK_FILE) || (!READ_ONCE(sim->exists) && !(flags & KV_FILE_CREATE)))
 		return -ENOENT;
 	if (flags & KV_FILE_DIRECT && sim->no_direct)
 		return -EINVAL;
-	sim->exists = true;
-	sim->nr_open++;
+	WRITE_ONCE(sim->exists, true);
+	kv_fetch_add(&sim->nr_open, 1);
 	if (!(flags & KV_FILE_WRITE))
 		return READ_HANDLE;
 	return flags & KV_FILE_DIRECT ? DIRECT_HANDLE : FILE_HANDLE;
@@ -116,7 +116,7 @@ static void sim_close(void *ctx, int file)
 
 	if (file == DIR_HANDLE)
 		return;
-	sim->nr_open--;
+	kv_fetch_add(&sim->nr_open, -1);
 }
 
 static int sim_stat(void *ctx, int file, struct kv_file_stat *stat)
@@ -314,7 +314,7 @@ struct sim_queue {
 	u32 nr;
 };
 
-static int sim_queue_open(void *ctx, u32 depth, int event, void **queue)
+static int sim_queue_open(void *ctx, u32 depth, void **queue)
 {
 	struct sim_disk *sim = ctx;
 

@@ -262,24 +262,25 @@ unsigned int zone_model_longest(const struct zone_model *model, u32 *len, unsign
 	return have;
 }
 
-static bool counts_agree(const struct zone_model *model, struct kvmm_zone *zone)
+static bool counts_agree(const struct zone_model *model, struct kv_zone *zone)
 {
 	struct zone_model_counts counts = zone_model_count(model, 1);
-	struct kvmm_zone_stat stat;
+	struct kv_zone_stat stat;
 
-	return !kvmm_zone_get_stat(zone, &stat) && stat.nr_blocks == model->nr &&
+	kv_zone_get_stat(zone, &stat);
+	return stat.nr_blocks == model->nr &&
 	       stat.nr_free == counts.nr_free && stat.nr_runs == counts.nr_pieces &&
 	       stat.largest == counts.largest;
 }
 
-bool zone_model_agrees(const struct zone_model *model, struct kvmm_zone *zone)
+bool zone_model_agrees(const struct zone_model *model, struct kv_zone *zone)
 {
 	struct kvmm_extent want, got;
 	u32 at = 0;
 
 	do {
 		want = run_from(model, at);
-		if (kvmm_zone_next_free(zone, at, &got))
+		if (kv_zone_next_free(zone, at, &got))
 			got = (struct kvmm_extent){ model->nr, 0 };
 		if (got.start != want.start || got.nr != want.nr)
 			return false;

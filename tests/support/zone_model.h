@@ -73,6 +73,6 @@ struct zone_model_counts zone_model_count(const struct zone_model *model, u32 nr
 unsigned int zone_model_longest(const struct zone_model *model, u32 *len, unsigned int k);
 
 /* The free map as the zone tells it, against the model's; also all counts, and kv_zone_check(). */
-bool zone_model_agrees(const struct zone_model *model, struct kvmm_zone *zone);
+bool zone_model_agrees(const struct zone_model *model, struct kv_zone *zone);
 
 #endif /* ZONE_MODEL_H */

@@ -25,43 +25,43 @@ static u32 read_picture(const char *picture)
 }
 
 /* Rounding engines take whole blocks only, so a picture for them shows whole blocks. */
-static void claim_letters(struct kvmm_zone *zone, u32 nr)
+static void claim_letters(struct kv_zone *zone, u32 nr)
 {
 	for (u32 lo = 0, hi; lo < nr; lo = hi) {
 		for (hi = lo + 1; hi < nr && owner[hi] == owner[lo];)
 			hi++;
 		if (owner[lo] != '.')
-			cr_assert_eq(kvmm_zone_alloc_at(zone, lo, hi - lo), 0);
+			cr_assert_eq(kv_zone_alloc_at(zone, lo, hi - lo), 0);
 	}
 }
 
-struct kvmm_zone *zone_from_pageblocks(const char *engine, const char *picture,
-				       u32 pageblock_order)
+struct kv_zone *zone_from_pageblocks(const char *engine, const char *picture,
+				     u32 pageblock_order)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .engine = engine };
-	struct kvmm_zone *zone;
+	struct kv_zone_attr attr = { .engine = engine };
+	struct kv_zone *zone;
 
 	attr.nr_blocks = read_picture(picture);
 	attr.pageblock_order = pageblock_order;
-	cr_assert_eq(kvmm_zone_create(&attr, &zone), 0);
+	cr_assert_eq(kv_zone_create(&attr, &zone), 0);
 	claim_letters(zone, attr.nr_blocks);
 	return zone;
 }
 
-struct kvmm_zone *zone_from(const char *engine, const char *picture)
+struct kv_zone *zone_from(const char *engine, const char *picture)
 {
 	return zone_from_pageblocks(engine, picture, 0);
 }
 
 /* The free piece at @from, as the engine counts pieces. */
-static struct kvmm_extent next_piece(const struct kvmm_zone *zone, u32 from)
+static struct kvmm_extent next_piece(const struct kv_zone *zone, u32 from)
 {
 	if (!strncmp(zone->ops->name, "buddy", 5))
 		return kv_buddy_next_block(zone->engine, from);
 	return zone->ops->next_free(zone->engine, from);
 }
 
-const char *zone_str(struct kvmm_zone *zone)
+const char *zone_str(struct kv_zone *zone)
 {
 	static char str[3 * ZONE_PICTURE_MAX + 1];
 	char *to = str;
@@ -87,12 +87,12 @@ const char *zone_str(struct kvmm_zone *zone)
 	return str;
 }
 
-void zone_check(struct kvmm_zone *zone)
+void zone_check(struct kv_zone *zone)
 {
 	cr_assert_eq(kv_zone_check(zone), 0);
 }
 
-struct zone_image zone_image(const struct kvmm_zone *zone)
+struct zone_image zone_image(const struct kv_zone *zone)
 {
 	size_t engine_bytes = zone->ops->metadata_bytes(zone->nr_blocks);
 	struct zone_image image = { engine_bytes + nr_pageblocks(zone), NULL };
@@ -104,7 +104,7 @@ struct zone_image zone_image(const struct kvmm_zone *zone)
 	return image;
 }
 
-bool zone_is_unchanged(const struct kvmm_zone *zone, struct zone_image image)
+bool zone_is_unchanged(const struct kv_zone *zone, struct zone_image image)
 {
 	struct zone_image now = zone_image(zone);
 	bool same = now.bytes == image.bytes && !memcmp(now.data, image.data, now.bytes);

@@ -17,15 +17,15 @@
 #define ZONE_PICTURE_MAX	256u
 
 /* A zone of this engine in this state; pageblocks of 2^@pageblock_order blocks, 0 = default. */
-struct kvmm_zone *zone_from_pageblocks(const char *engine, const char *picture,
-				       u32 pageblock_order);
-struct kvmm_zone *zone_from(const char *engine, const char *picture);
+struct kv_zone *zone_from_pageblocks(const char *engine, const char *picture,
+				     u32 pageblock_order);
+struct kv_zone *zone_from(const char *engine, const char *picture);
 
 /* The picture of what zone_from() made last, as it is now. Valid until the next call. */
-const char *zone_str(struct kvmm_zone *zone);
+const char *zone_str(struct kv_zone *zone);
 
 /* kv_zone_check() must agree; recounts every list and counter. */
-void zone_check(struct kvmm_zone *zone);
+void zone_check(struct kv_zone *zone);
 
 /* Everything that the zone knows, to be compared with memcmp() after a call that must fail. */
 struct zone_image {
@@ -33,9 +33,9 @@ struct zone_image {
 	char *data;
 };
 
-struct zone_image zone_image(const struct kvmm_zone *zone);
+struct zone_image zone_image(const struct kv_zone *zone);
 
 /* Compares and frees the image. */
-bool zone_is_unchanged(const struct kvmm_zone *zone, struct zone_image image);
+bool zone_is_unchanged(const struct kv_zone *zone, struct zone_image image);
 
 #endif /* ZONE_PICTURE_H */

@@ -43,14 +43,6 @@ Test(basic, version_and_names_need_no_init)
 	cr_expect_null(text);
 }
 
-Test(basic, init_refuses_flags)
-{
-	load("");
-	is(KCU_E_INVALID_VALUE, cu.init(1));
-	ok(cu.init(0));
-	ok(cu.init(0));
-}
-
 Test(basic, no_device)
 {
 	load("devices=0");
@@ -127,32 +119,6 @@ Test(basic, context_is_counted)
 	cr_expect_eq(active, 0);
 	is(KCU_E_INVALID_CONTEXT, cu.primary_ctx_release(0));
 	is(KCU_E_INVALID_CONTEXT, cu.ctx_push_current(ctx));
-}
-
-Test(basic, contexts_are_a_stack)
-{
-	kcu_context first, second, seen;
-	kcu_device dev;
-
-	load("devices=2");
-	ok(cu.init(0));
-	ok(cu.primary_ctx_retain(&first, 0));
-	ok(cu.primary_ctx_retain(&second, 1));
-	ok(cu.ctx_get_current(&seen));
-	cr_expect_null(seen);
-	is(KCU_E_INVALID_CONTEXT, cu.ctx_get_device(&dev));
-	is(KCU_E_INVALID_CONTEXT, cu.ctx_pop_current(&seen));
-
-	ok(cu.ctx_push_current(first));
-	ok(cu.ctx_push_current(second));
-	ok(cu.ctx_get_device(&dev));
-	cr_expect_eq(dev, 1);
-	ok(cu.ctx_pop_current(&seen));
-	cr_expect_eq(seen, second);
-	ok(cu.ctx_get_current(&seen));
-	cr_expect_eq(seen, first);
-	ok(cu.ctx_get_device(&dev));
-	cr_expect_eq(dev, 0);
 }
 
 Test(basic, calls_need_a_context)

@@ -9,65 +9,6 @@ static size_t from_first;
 
 static u8 pageable[BYTES];
 
-static u8 *pattern(void)
-{
-	static u8 mem[BYTES];
-
-	for (int i = 0; i < BYTES; i++)
-		mem[i] = i * 7 + i / 256;
-	return mem;
-}
-
-Test(copy, there_and_back_and_across)
-{
-	u8 *src = pattern(), *dst = pageable;
-	kcu_deviceptr a, b;
-	kcu_stream stream;
-
-	start("");
-	stream = stream_new();
-	a = dev_alloc(BYTES);
-	b = dev_alloc(BYTES);
-	ok(cu.memcpy_htod_async(a, src, BYTES, stream));
-	ok(cu.memcpy_dtod_async(b, a, BYTES, stream));
-	ok(cu.memcpy_dtoh_async(dst, b, BYTES, stream));
-	finish(stream);
-	cr_expect_eq(memcmp(src, dst, BYTES), 0);
-}
-
-Test(copy, generic_copies_look_at_the_addresses)
-{
-	u8 *src = pattern(), *dst = pageable;
-	kcu_deviceptr a;
-	kcu_stream stream;
-
-	start("");
-	stream = stream_new();
-	a = dev_alloc(BYTES);
-	copy(a, (u64)src, BYTES, stream);
-	copy((u64)dst, a, BYTES, stream);
-	finish(stream);
-	cr_expect_eq(memcmp(src, dst, BYTES), 0);
-}
-
-Test(copy, parts_of_memory_stay_as_they_were)
-{
-	kcu_deviceptr a, b;
-	kcu_stream stream;
-
-	start("");
-	stream = stream_new();
-	a = dev_alloc(BYTES);
-	b = dev_alloc(BYTES);
-	fill(a, 1, BYTES, stream);
-	fill(b, 2, BYTES, stream);
-	copy(b + 101, a + 7, 333, stream);
-	finish(stream);
-	cr_expect(dev_bytes(b, 2, 101));
-	cr_expect(dev_bytes(b + 101, 1, 333));
-	cr_expect(dev_bytes(b + 434, 2, BYTES - 434));
-}
-
 Test(copy, sides_are_checked)
 {
 	kcu_deviceptr a, b;
@@ -107,24 +48,6 @@ Test(copy, pageable_sources_are_read_at_the_call)
 	cr_expect(dev_bytes(a, 1, BYTES));
 	ctl->counters(&count);
 	cr_expect_eq(count.nr_staged, 1);
-}
-
-/* Pinned memory is read when the copy runs. */
-Test(copy, pinned_sources_are_read_late)
-{
-	kcu_deviceptr a;
-	kcu_stream stream;
-	u8 *host;
-
-	start("");
-	stream = stream_new();
-	a = dev_alloc(BYTES);
-	host = host_alloc(BYTES);
-	memset(host, 1, BYTES);
-	ok(cu.memcpy_htod_async(a, host, BYTES, stream));
-	memset(host, 2, BYTES);
-	finish(stream);
-	cr_expect(dev_bytes(a, 2, BYTES));
 }
 
 Test(copy, to_pageable_memory_is_waited_for)

@@ -75,34 +75,6 @@ Test(memory, fresh_memory_is_not_zero)
 	cr_expect(all_bytes(host_alloc(5000), POISON_NEW, 5000));
 }
 
-Test(memory, allocations_do_not_overlap)
-{
-	kcu_deviceptr a, b;
-	kcu_stream stream;
-
-	start("");
-	stream = stream_new();
-	a = dev_alloc(10000);
-	b = dev_alloc(10000);
-	fill(a, 1, 10000, stream);
-	fill(b, 2, 10000, stream);
-	finish(stream);
-	cr_expect(dev_bytes(a, 1, 10000));
-	cr_expect(dev_bytes(b, 2, 10000));
-}
-
-Test(memory, free_takes_what_alloc_gave)
-{
-	kcu_deviceptr addr;
-
-	start("");
-	addr = dev_alloc(100);
-	is(KCU_E_INVALID_VALUE, cu.mem_free(addr + 1));
-	is(KCU_E_INVALID_VALUE, cu.mem_free(12345));
-	ok(cu.mem_free(addr));
-	is(KCU_E_INVALID_VALUE, cu.mem_free(addr));
-}
-
 /* How a child that runs @fn ends: the signal, or 0. */
 static int signal_of(void (*fn)(volatile u8 *at), volatile u8 *at)
 {

@@ -315,20 +315,6 @@ Test(module, text_may_be_too_new_for_the_driver)
 
 /* ---- The library's own ---- */
 
-Test(module, all_kernels_of_the_library_are_bound)
-{
-	static const char *const names[] = {
-		"kv_move16", "kv_move16_list", "kv_move1", "kv_fill", "kv_sum", "kv_move_sum",
-	};
-	kcu_module module;
-	kcu_function fn;
-
-	start("");
-	ok(load_text(&module, kv_kernel_ptx));
-	for (u32 i = 0; i < ARRAY_SIZE(names); i++)
-		ok(cu.module_get_function(&fn, module, names[i]));
-}
-
 #define PIECE	512
 #define BLOCKS	16
 

@@ -123,21 +123,22 @@ Test(expect, holds_are_named)
 {
 	kvmm_key_t key = kvmm_testing_key(0);
 	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
-	kvmm_hold_t hold;
+	struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
+	kvmm_lease_t hold;
 
 	cr_assert_eq(kvmm_testing_cache(t, pool, 0, 1), 0);
 	attr.prefix = &prefix;
 	attr.owner = 7;
-	attr.reason = KVMM_HOLD_RDMA;
+	attr.reason = KVMM_LEASE_RDMA;
 	attr.text = "decode-3";
 	attr.lease_ns = 100;
-	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	attr.flags = KVMM_LEASE_RECLAIM;
+	cr_assert_eq(kvmm_lease_take(pool, &attr, &hold), 1);
 	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), -EBADMSG);
 	cr_expect_str_eq(kvmm_testing_why(t),
 			 "1 holds were not released, first one of owner 7: rdma, decode-3");
 	kvmm_testing_advance(t, 100);
-	cr_expect_eq(kvmm_hold_expire(pool, 0), 1, "a lease on the bench's time");
+	cr_expect_eq(kvmm_lease_expire(pool, 0, NULL), 1, "a lease on the bench's time");
 	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), 0);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pools, keys and prompts that the bench builds. */
 #include <kv/pool.h>
+#include <kv/zone.h>
 #include <kvmm/ext/testing.h>
 
 #include "tests/support/test.h"
@@ -166,7 +167,7 @@ Test(builder, pools_look_like_their_pictures)
 Test(builder, every_policy_and_zone_can_be_painted)
 {
 	const char *policy[32], *engine[16];
-	uint32_t nr = kvmm_policies(policy, 32), nr_engines = kvmm_zone_engines(engine, 16);
+	uint32_t nr = kvmm_policies(policy, 32), nr_engines = kv_zone_engines(engine, 16);
 	struct kvmm_testing_pool spec = { .picture = "NaabbAIPa..II.z" };
 
 	for (uint32_t i = 0; i < nr; i++) {

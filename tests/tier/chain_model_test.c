@@ -8,48 +8,37 @@
  * "make tier-model" is a million operations of each.
  */
 #include "tests/cuda/soft.h"
-#include "tests/support/sim_disk.h"
+#include "tests/support/sim_store.h"
+#include "tests/swcuda/calls.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"
 #include "tier/internal.h"
 
-#define SEGMENT		(64u << 10)
-#define MAX_BYTES	(8 * SEGMENT + 24576)
 #define FIRST_BYTES	8192u		/* superblocks: nobody reads them again */
 
-static struct sim_disk sim;
-static struct kvmm_disk *disk;
 static kcu_stream stream[2];
 static u32 nr_streams;
 
-static void open_disk(void)
+static void begin_disk(void)
 {
-	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
-				       .path = "/store", .max_bytes = MAX_BYTES,
-				       .segment_bytes = SEGMENT };
-
-	sim_disk_init(&sim, 2 * MAX_BYTES);
-	sim_disk_install(&sim);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	begin_store(8, 64 << 10);
+	open_store();
 }
 
-static void close_disk(void)
+static void end_disk(void)
 {
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 
 	cr_assert_eq(kvmm_disk_get_stat(disk, &stat), 0);
 	cr_expect_gt(stat.nr_got, 0, "the disk was of use");
-	cr_expect_eq(kv_disk_check(disk), 0);
-	kvmm_disk_close(disk);
-	sim_disk_remove();
-	sim_disk_exit(&sim);
+	end_store();
 }
 
 static void with_disk(struct kvmm_tier *tier)
 {
 	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 500 };
 
-	cr_assert_eq(kvmm_tier_set_disk(tier, disk, &below), 0);
+	cr_assert_eq(kv_tier_set_disk(tier, disk, &below), 0);
 }
 
 static void begin(struct kvmm_pool *pool)
@@ -83,30 +72,36 @@ static void flip(struct kvmm_tier *tier, u32 dice)
 
 static void run_soft(const struct model_mode *mode, u32 nr)
 {
-	open_disk();
 	start("");
 	model_run(mode, nr);
-	close_disk();
-	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)
-		if (i == SW_REPORT_RACE || i == SW_REPORT_IN_USE || i == SW_REPORT_DEADLOCK)
-			cr_expect_eq(ctl->nr_reports(i), 0, "%s", ctl->report(0));
+	expect_no_races(0, 0);
+}
+
+/* Without a disk: the device and the host alone. */
+Test(tier_soft_model, contents_are_right_and_nothing_races)
+{
+	run_soft(&(struct model_mode){ .device = "soft:0", .begin = begin, .work = work }, 4000);
 }
 
 Test(tier_chain_model, contents_are_right_and_nothing_races)
 {
+	begin_disk();
 	run_soft(&(struct model_mode){ .device = "soft:0", .begin = begin, .made = with_disk,
 				       .work = work }, 4000);
+	end_disk();
 }
 
 Test(tier_chain_model, a_flipped_bit_is_noticed_on_a_device)
 {
+	begin_disk();
 	run_soft(&(struct model_mode){ .device = "soft:0", .begin = begin, .made = with_disk,
 				       .work = work, .harm = flip }, 4000);
+	end_disk();
 }
 
 Test(tier_chain_model, a_flipped_bit_is_noticed_on_plain_memory)
 {
-	open_disk();
+	begin_disk();
 	model_run(&(struct model_mode){ .device = "host", .made = with_disk, .harm = flip }, 12000);
-	close_disk();
+	end_disk();
 }

@@ -1,65 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What consumers of a pool's events are told of a disk below its tier. */
-#include "tests/support/sim_disk.h"
+/* What consumers of a pool's events are told of the tier below it, and of a disk below that. */
+#include "tests/support/sim_store.h"
 #include "tests/tier/util.h"
 
 #define BYTES		4096u
-#define SEGMENT		(64u << 10)
-#define MAX_BYTES	(8 * SEGMENT + 24576)
 #define MAX_NUMBER	4096u
 
-static struct sim_disk sim;
-static struct kvmm_disk *disk;
 static struct kvmm_tier *tier;
 static struct kvmm_pool *pool;
 static char text[1024];
 
-static void open_disk(u32 flags)
-{
-	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
-				       .path = "/store", .max_bytes = MAX_BYTES,
-				       .segment_bytes = SEGMENT };
-
-	attr.flags |= flags;
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
-}
-
 static void make_both(u32 nr_units, u64 layout)
 {
-	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru" };
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct both both = both_of(8, nr_units);
 
-	host.block_bytes = attr.block_bytes = BYTES;
-	host.capacity_blocks = nr_units;
-	tier = make_tier_of(&host);
-	cr_assert_eq(kvmm_tier_set_disk(tier, disk, &below), 0);
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.layout_id = layout;
-	attr.host = tier;
-	attr.host_attr = &client;
-	pool = make_pool_of(&attr);
+	both.attr.block_bytes = both.host.block_bytes = BYTES;
+	both.client.layout_id = layout;
+	both.host.disk = disk;
+	both_make(&both);
+	pool = both.pool;
+	tier = both.tier;
 }
 
 static void begin(void)
 {
-	sim_disk_init(&sim, 2 * MAX_BYTES);
-	sim_disk_install(&sim);
-	open_disk(KVMM_DISK_NAMES);
+	begin_store(8, 64 << 10);
+	store_attr.flags |= KVMM_DISK_NAMES;
+	open_store();
 }
 
-static void end(void)
-{
-	cr_expect_eq(kv_disk_check(disk), 0);
-	kvmm_disk_close(disk);
-	sim_disk_remove();
-	sim_disk_exit(&sim);
-}
-
-TestSuite(disk_events, .init = begin, .fini = end);
+TestSuite(disk_events, .init = begin, .fini = end_store);
 
 static void settle(void)
 {
@@ -98,9 +68,84 @@ static const char *told(struct kvmm_events *events)
 	while ((nr = kvmm_events_read(events, buf, ARRAY_SIZE(buf), &nr_lost)) > 0)
 		for (int i = 0; i < nr; i++)
 			say(&buf[i]);
+	cr_assert_eq(nr, 0);
 	cr_assert_eq(nr_lost, 0);
 	return text;
 }
+
+/* ---- the host alone ---- */
+
+/* The same of all that there is. */
+static const char *all_names(struct kvmm_events *events)
+{
+	struct kvmm_snapshot snap;
+	struct kvmm_event buf[2];
+	int nr;
+
+	text[0] = '\0';
+	cr_assert_eq(kvmm_snapshot_begin(events, &snap), 0);
+	while ((nr = kvmm_snapshot_read(events, &snap, buf, ARRAY_SIZE(buf))) > 0)
+		for (int i = 0; i < nr; i++)
+			say(&buf[i]);
+	return text;
+}
+
+static void go_down_and_up(bool attach_first)
+{
+	struct kvmm_events *events, *host;
+
+	pool = make_cache(8, "lru");
+	tier = make_tier(2);
+	if (attach_first)
+		attach(pool, tier);
+	events = open_events(~0u);
+	host = open_events(1u << KVMM_MEDIUM_HOST);
+	if (!attach_first)
+		attach(pool, tier);
+	cache_blocks(pool, 1, 2);
+	offload_keys(pool, 1, 2, 0);
+	cr_expect_str_eq(told(events), "+1 +2 +h1 +h2");
+	cr_expect_str_eq(all_names(events), "+1 +2 +h1 +h2");
+	cr_assert_eq(kvmm_reset_inactive(pool), 2);
+	cr_expect_str_eq(told(events), "-2 -1", "the host has them");
+	cr_expect_str_eq(all_names(events), "+h1 +h2");
+	cr_assert_eq(load_keys(pool, 1, 1), 0);
+	cr_expect_str_eq(told(events), "+1");
+	cache_blocks(pool, 5, 1);
+	offload_keys(pool, 5, 1, 0);
+	cr_expect_str_eq(told(events), "+5 -h2 +h5");
+	cr_expect_str_eq(told(host), "+h1 +h2 -h2 +h5");
+	cr_assert_eq(kvmm_reset_cache(pool), 2);
+	cr_expect_str_eq(told(events), "-1 -5 -h1 -h5");
+	cr_expect_str_eq(all_names(events), "");
+	cr_expect_str_eq(told(host), "-h1 -h5");
+	kvmm_events_close(host);
+	kvmm_events_close(events);
+	end_both(pool, tier);
+}
+
+TEST_CALL(tier_events, copies_are_told_by_medium, go_down_and_up(true))
+TEST_CALL(tier_events, tier_may_come_after_the_consumer, go_down_and_up(false))
+
+Test(tier_events, names_are_removed_when_the_pool_lets_go_of_its_tier)
+{
+	struct kvmm_events *events;
+
+	pool = make_cache(8, "lru");
+	tier = make_tier(4);
+	attach(pool, tier);
+	events = open_events(~0u);
+	cache_blocks(pool, 1, 2);
+	offload_keys(pool, 1, 2, 0);
+	told(events);
+	cr_assert_eq(kvmm_tier_detach(pool), 0);
+	cr_expect_str_eq(told(events), "-h1 -h2");
+	cr_expect_str_eq(all_names(events), "+1 +2");
+	kvmm_events_close(events);
+	end_both(pool, tier);
+}
+
+/* ---- a disk below it ---- */
 
 /* Whether each number is on the disk, as a snapshot says; how many. */
 static u32 snapshot(struct kvmm_events *events, bool *has)
@@ -168,8 +213,7 @@ Test(disk_events, names_survive_a_restart_and_are_told_to_their_layout_only)
 	make_both(4, 1);
 	send(1, 4);
 	end_both(pool, tier);
-	kvmm_disk_close(disk);
-	open_disk(KVMM_DISK_NAMES);
+	open_store();
 	make_both(4, 2);
 	events = open_events(~0u);
 	cr_expect_eq(snapshot(events, has), 0, "another model's");
@@ -222,8 +266,8 @@ Test(disk_events, store_that_keeps_no_names_tells_of_none)
 	struct kvmm_events *events;
 	bool has[MAX_NUMBER];
 
-	kvmm_disk_close(disk);
-	open_disk(0);
+	store_attr.flags &= ~KVMM_DISK_NAMES;
+	open_store();
 	make_both(4, 1);
 	events = open_events(~0u);
 	send(1, 1);

@@ -8,6 +8,7 @@
 #include "tests/cuda/soft.h"
 #include "tests/support/fault.h"
 #include "tests/support/length.h"
+#include "tests/swcuda/calls.h"
 #include "tests/tier/util.h"
 
 #define NR_BLOCKS	8u
@@ -17,8 +18,17 @@ TestSuite(tier_fault, .init = fault_begin, .fini = fault_end);
 
 /* ---- host memory ---- */
 
+static u64 live;
+
+static void refuse(u32 nth)
+{
+	kv_rcu_barrier();
+	live = fake.nr_live;
+	fake_env_fail(&fake, nth, false);
+}
+
 /* True: one was refused, and so the call had to fail, and leave nothing. */
-static bool refused(int err, u64 live)
+static bool was_refused(int err)
 {
 	bool failed = fake_env_failed(&fake);
 
@@ -44,74 +54,47 @@ Test(tier_fault, a_tier_is_made_and_attached_as_a_whole_or_not_at_all)
 	struct kvmm_registry *reg;
 	struct kvmm_tier *tier;
 	struct kvmm_pool *pool;
-	u64 live;
 	u32 n;
 
 	cr_assert_eq(kvmm_registry_create(&reg_attr, &reg), 0);
 	pool_attr.registry = reg;
 	pool = make_pool_of(&pool_attr);
-	for (n = 1;; n++) {
-		kv_rcu_barrier();
-		live = fake.nr_live;
-		fake_env_fail(&fake, n, false);
-		if (!refused(kvmm_tier_host_create(&tier_attr, &tier), live))
-			break;
-	}
+	for (n = 1; refuse(n), was_refused(kvmm_tier_host_create(&tier_attr, &tier)); n++)
+		;
 	cr_expect_gt(n, 5);
-	for (n = 1;; n++) {
-		kv_rcu_barrier();
-		live = fake.nr_live;
-		fake_env_fail(&fake, n, false);
-		if (!refused(kvmm_tier_attach(pool, tier, &attr), live))
-			break;
-	}
+	for (n = 1; refuse(n), was_refused(kvmm_tier_attach(pool, tier, &attr)); n++)
+		;
 	cr_expect_gt(n, 20);
 	end_both(pool, tier);
 	kvmm_registry_destroy(reg);
 }
 
-Test(tier_fault, operations_need_memory_before_anything_is_taken)
+TIER_TEST(tier_fault, operations_need_memory_before_anything_is_taken, NR_BLOCKS, NR_BLOCKS)
 {
-	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
-	struct kvmm_tier *tier = make_tier(NR_BLOCKS);
 	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 4 };
 	struct kvmm_tier_load_args up = { .size = sizeof(up) };
 	kvmm_ref_t refs[4];
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
 	kvmm_tier_op_t op;
 	u32 n;
 
-	attach(pool, tier);
 	make_blocks(pool, 1, 4, refs);
 	down.refs = refs;
-	for (n = 1;; n++) {
-		u64 live = fake.nr_live;
-
-		fake_env_fail(&fake, n, false);
-		if (!refused(kvmm_tier_offload(pool, &down, &op), live))
-			break;
+	for (n = 1; refuse(n), was_refused(kvmm_tier_offload(pool, &down, &op)); n++)
 		cr_expect_eq(client_of(pool).queued, 0);
-	}
 	cr_expect_eq(n, 4);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
+	cr_expect_eq(result_of(pool, op, 4, refs), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
 	cr_assert_eq(kvmm_reset_inactive(pool), 4);
 	up.prefix = prefix_of(1, 4);
-	for (n = 1;; n++) {
-		u64 live = fake.nr_live;
-
-		fake_env_fail(&fake, n, false);
-		if (!refused(kvmm_tier_load(pool, &up, &op), live))
-			break;
+	for (n = 1; refuse(n), was_refused(kvmm_tier_load(pool, &up, &op)); n++) {
 		cr_expect_str_eq(tier_picture(tier), "rrrr....");
 		cr_expect_str_eq(picture(pool), "........");
 	}
 	cr_expect_eq(n, 5);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
+	cr_expect_eq(result_of(pool, op, 4, refs), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
-	end_both(pool, tier);
 }
 
 /* ---- the driver ---- */
@@ -119,33 +102,21 @@ Test(tier_fault, operations_need_memory_before_anything_is_taken)
 struct scene {
 	struct kvmm_pool *pool;
 	struct kvmm_tier *tier;
-	kvmm_stream_t id;
-	bool has_stream;
 };
 
-static bool scene_init(struct scene *scene, kcu_stream stream)
+static void scene_init(struct scene *scene, kcu_stream stream)
 {
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr tier = KVMM_TIER_ATTR_INIT;
+	struct both both = both_of(NR_BLOCKS, NR_BLOCKS);
+	kvmm_stream_t id;
 
-	*scene = (struct scene){ 0 };
-	attr.device = tier.device = "soft:0";
-	attr.policy = "lru";
-	attr.nr_blocks = tier.capacity_blocks = NR_BLOCKS;
-	attr.block_bytes = tier.block_bytes = BYTES;
-	tier.chunk_bytes = 4 * BYTES;
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.batch_blocks = 3;
-	scene->pool = make_pool_of(&attr);
+	both.attr.device = both.host.device = "soft:0";
+	both.attr.block_bytes = both.host.block_bytes = BYTES;
+	both.host.chunk_bytes = 4 * BYTES;
+	both.client.batch_blocks = 3;
+	both_make(&both);
+	*scene = (struct scene){ both.pool, both.tier };
 	cache_blocks(scene->pool, 1, 6);
-	if (kvmm_tier_host_create(&tier, &scene->tier))
-		return false;
-	attach_as(scene->pool, scene->tier, &client);
-	scene->has_stream = !kvmm_stream_add(scene->pool, stream, 0, &scene->id);
-	return true;
+	cr_assert_eq(kvmm_stream_add(scene->pool, stream, 0, &id), 0);
 }
 
 static void poll(struct scene *scene)
@@ -214,28 +185,17 @@ static void check_scene(struct scene *scene, bool may_be_lost)
 		load_keys(scene->pool, i, 1);
 }
 
-static u64 nr_calls(void)
-{
-	u64 nr = 0;
-
-#define ADD(field, name, type, version)	nr += ctl->calls(#name);
-	KCU_ALL(ADD)
-	return nr;
-}
-
 /* Whether the failure came about. */
 static bool run(u32 nth, kcu_result code, bool persistent, bool async)
 {
 	struct scene scene;
 	kcu_stream stream;
 	u64 before;
-	bool struck, is_made, is_lost;
+	bool struck, is_lost;
 
 	start("");
 	stream = stream_new();
-	before = nr_calls();
-	is_made = scene_init(&scene, stream);
-	cr_assert(is_made);
+	scene_init(&scene, stream);
 	before = nr_calls();
 	if (nth)
 		cr_assert_eq(ctl->fail("*", nth, code, persistent, async), 0);
@@ -247,10 +207,8 @@ static bool run(u32 nth, kcu_result code, bool persistent, bool async)
 	kvmm_pool_destroy(scene.pool);
 	kvmm_tier_destroy(scene.tier);
 	/* A lost device writes nothing any more; the software one, which only says that it is, does. */
-	for (u32 i = 0; i < SW_NR_REPORT_KINDS && !is_lost; i++)
-		if (i == SW_REPORT_RACE || i == SW_REPORT_IN_USE || i == SW_REPORT_DEADLOCK)
-			cr_expect_eq(ctl->nr_reports(i), 0, "call %u, code %d: %s", nth, code,
-				     ctl->report(0));
+	if (!is_lost)
+		expect_no_races(nth, code);
 	ctl->reset("");
 	kv_rcu_barrier();
 	return struck;

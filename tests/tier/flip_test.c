@@ -2,6 +2,7 @@
 /* A bit of what a pool knows of its tiers flips: the check notices, and the pool closes. */
 #include "tier/pool/tier.h"
 #include "research/sim_disk.h"
+#include "tests/support/tier_wait.h"
 #include "tests/tier/util.h"
 
 static struct kvmm_pool *pool;
@@ -27,8 +28,7 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
 {
 	kvmm_ref_t ref;
-	struct kvmm_tier_offload_args down = { .size = sizeof(down), .refs = &ref, .nr = 1 };
-	kvmm_tier_op_t op = { 0, 0 };
+	kvmm_tier_op_t op;
 
 	pool = make_cache(8, "lru");
 	attach(pool, tier);
@@ -37,7 +37,7 @@ static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
 	offload_keys(pool, 1, 2, KVMM_TIER_DROP);
 	offload_keys(pool, 3, 1, 0);
 	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(4, 1), &ref), 1);
-	cr_assert_eq(kvmm_tier_offload(pool, &down, &op), 0);
+	op = begin_offload(pool, &ref, 1, 0);
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 	cr_assert_eq(lower->nr_heap, 1);
 	cr_assert_eq(kvmm_validate(pool), 0);
@@ -46,7 +46,6 @@ static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
 
 Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
 {
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
 	struct kvmm_tier *tier = make_tier(8);
 	kvmm_tier_op_t op = all_kinds(tier);
 
@@ -68,7 +67,7 @@ Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
 	flip(lower->op[op.index].op, index);
 	for (u32 i = 0; i < 10; i++)
 		cr_expect_geq(kvmm_tier_poll(pool), 0);
-	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
+	cr_assert_eq(result_of(pool, op, 1, NULL), 0);
 	end_both(pool, tier);
 }
 
@@ -84,16 +83,13 @@ static struct item *the_one_on_its_way(void)
 
 Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 {
-	kvmm_ref_t ref = { 0 };
-	struct kvmm_tier_load_args load = { .size = sizeof(load) };
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
 	struct kvmm_tier *tier = make_tier(8);
 	struct item *item;
 	kvmm_tier_op_t up;
+	kvmm_ref_t ref;
 
 	all_kinds(tier);
-	load.prefix = prefix_of(1, 1);	/* valid until the next one, and all_kinds() has one */
-	cr_assert_eq(kvmm_tier_load(pool, &load, &up), 0);
+	up = begin_load(pool, 1, 1);
 	cr_assert_eq(lower->nr_used[true], 1);
 	item = the_one_on_its_way();
 	cr_assert_eq(item->state, ITEM_BATCH);
@@ -101,32 +97,17 @@ Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 	flip(item, entry);
 	flip(item, slot);
 	cr_assert_eq(lower->nr_used[true], 1, "no poll got through");
-	cr_assert_eq(kvmm_tier_wait(pool, up, 1000000000), 0);
-	cr_assert_eq(kvmm_tier_get_result(pool, up, &result), 0);
+	cr_assert_eq(tier_wait(pool, up, 60000000000ull), 0);
+	cr_assert_eq(result_of(pool, up, 1, &ref), 0);
 	cr_expect(has_content(pool, ref, 1));
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_both(pool, tier);
 }
 
-/* Below it a disk that is only simulated, and takes 50 ns for whatever it is. */
-static struct kvmm_tier *make_sim_tier(u32 nr_units)
-{
-	struct kvmm_tier_disk_attr attr = { .size = sizeof(attr), .high_pm = 0 };
-	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
-	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1,
-				       .capacity_blocks = nr_units, .flags = KVMM_TIER_TOLD_CLOCK };
-	struct kvmm_tier *tier = make_tier_of(&host);
-
-	sim.capacity_blocks = 8;
-	sim.read.latency_ns = sim.write.latency_ns = 50;
-	cr_assert_eq(kvmm_tier_simulate_disk(tier, &sim, &attr), 0);
-	return tier;
-}
-
 /* Keys first ... first + nr - 1 are copied down, to the end, and gone from the device. */
 static void sink(struct kvmm_tier *tier, u32 first, u32 nr)
 {
-	u64 due;
+	u64 due = 0;
 
 	cache_blocks(pool, first, nr);
 	send_down(pool, first, nr);
@@ -138,34 +119,31 @@ static void sink(struct kvmm_tier *tier, u32 first, u32 nr)
 	cr_assert_eq(kvmm_reset_inactive(pool), (int)nr);
 }
 
+/* The disk is only simulated, and takes 50 ns for any transfer. */
 Test(tier_flip, of_where_the_disk_reads_a_block_to_is_noticed_and_it_arrives)
 {
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_load_args load = { .size = sizeof(load) };
-	kvmm_ref_t ref = { 0 };
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
-	struct kvmm_tier *tier = make_sim_tier(2);
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
-				       .host = tier, .host_attr = &client };
+	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
+	struct both both = both_of_ids(8, 2, 1000);
 	kvmm_tier_op_t up;
-	u64 due;
+	kvmm_ref_t ref;
+	u64 due = 0;
 
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.block_bytes = 1000;
-	pool = make_pool_of(&attr);
+	both.tier = make_tier_of(&both.host);
+	sim.capacity_blocks = 8;
+	sim.read.latency_ns = sim.write.latency_ns = 50;
+	cr_assert_eq(kvmm_tier_simulate_disk(both.tier, &sim, &both.below), 0);
+	both_make(&both);
+	pool = both.pool;
 	lower = pool->lower;
-	sink(tier, 1, 2);
-	sink(tier, 3, 2);
-	load.prefix = prefix_of(1, 1);
-	cr_assert_eq(kvmm_tier_load(pool, &load, &up), 0);
+	sink(both.tier, 1, 2);
+	sink(both.tier, 3, 2);
+	up = begin_load(pool, 1, 1);
 	cr_assert_neq(lower->first_fetch, KV_NONE);
 	flip(&lower->item[lower->first_fetch].fetch, slot);
 	cr_assert_eq(kvmm_tier_due(pool, &due), 0);
-	cr_assert_eq(kvmm_tier_clock(tier, due), 0);
+	cr_assert_eq(kvmm_tier_clock(both.tier, due), 0);
 	cr_assert_geq(kvmm_tier_poll(pool), 0);
-	cr_assert_eq(kvmm_tier_get_result(pool, up, &result), 0);
+	cr_assert_eq(result_of(pool, up, 1, &ref), 0);
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
-	end_both(pool, tier);
+	end_both(pool, both.tier);
 }

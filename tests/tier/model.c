@@ -7,7 +7,10 @@
  * but what they give has to be right, each operation has to end, and in the end nothing may be
  * held by anybody.
  */
+#include <kv/tier.h>
+
 #include "tests/support/length.h"
+#include "tests/support/random.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"
 
@@ -48,56 +51,46 @@ struct world {
 	const struct model_mode *mode;
 };
 
-static u32 below(struct world *w, u32 n)
+#define below(w, n)	lcg_of(&(w)->random, n)
+
+static struct both both_of_mode(const struct model_mode *mode)
 {
-	w->random = w->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (u32)((w->random >> 33) % n);
+	struct both both = mode->is_ids_only ? both_of_ids(NR_BLOCKS, NR_UNITS, 64) :
+					       both_of(NR_BLOCKS, NR_UNITS);
+
+	both.attr.device = both.host.device = mode->device;
+	both.host.chunk_bytes = 16 * TEST_BLOCK_BYTES;
+	if (mode->is_ids_only) {
+		both.host.down = (struct kvmm_tier_link){ 100, 64000000 };
+		both.host.up = (struct kvmm_tier_link){ 200, 64000000 };
+	}
+	return both;
 }
 
 static struct kvmm_pool *make_side(struct world *w)
 {
-	bool ids = w->told;
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS };
+	struct both both = both_of_mode(w->mode);
 
-	config.write = below(w, KVMM_NR_TIER_WRITES);
-	config.step_blocks = 1 + below(w, 8);
-	config.verify_every = 1;
-	attr.config = &config;
-	attr.batch_blocks = 1 + below(w, 5);
-	attr.max_up = 4 + below(w, 12);
-	attr.max_down = 4 + below(w, 12);
-	attr.block_bytes = 64;
-	attr.max_units = below(w, 2) ? NR_UNITS / 2 : 0;
-	attr.min_units = below(w, NR_UNITS / 4);
-	pool.policy = below(w, 2) ? "lru" : "lrfu";
-	pool.block_bytes = ids ? 0 : TEST_BLOCK_BYTES;
-	pool.device = w->mode->device;
-	pool.host = w->tier;
-	pool.host_attr = &attr;
-	return make_pool_of(&pool);
+	both.config.write = below(w, KVMM_NR_TIER_WRITES);
+	both.config.step_blocks = 1 + below(w, 8);
+	both.config.verify_every = 1;
+	both.client.batch_blocks = 1 + below(w, 5);
+	both.client.max_up = 4 + below(w, 12);
+	both.client.max_down = 4 + below(w, 12);
+	both.client.max_units = below(w, 2) ? NR_UNITS / 2 : 0;
+	both.client.min_units = below(w, NR_UNITS / 4);
+	both.attr.policy = below(w, 2) ? "lru" : "lrfu";
+	both.tier = w->tier;
+	both_make(&both);
+	return both.pool;
 }
 
 static void begin(struct world *w, u64 seed, const struct model_mode *mode)
 {
-	bool ids = mode->is_ids_only;
-	struct kvmm_tier_attr tier = KVMM_TIER_ATTR_INIT;
+	struct both both = both_of_mode(mode);
 
-	memset(w, 0, sizeof(*w));
-	w->random = seed;
-	w->told = ids;
-	w->mode = mode;
-	tier.capacity_blocks = NR_UNITS;
-	tier.block_bytes = ids ? 0 : TEST_BLOCK_BYTES;
-	tier.device = mode->device;
-	tier.chunk_bytes = 16 * TEST_BLOCK_BYTES;
-	if (ids) {
-		tier.flags = KVMM_TIER_TOLD_CLOCK;
-		tier.down = (struct kvmm_tier_link){ 100, 64000000 };
-		tier.up = (struct kvmm_tier_link){ 200, 64000000 };
-	}
-	w->tier = make_tier_of(&tier);
+	*w = (struct world){ .random = seed, .told = mode->is_ids_only, .mode = mode };
+	w->tier = make_tier_of(&both.host);
 	if (mode->made)
 		mode->made(w->tier);
 	for (u32 i = 0; i < NR_POOLS; i++)
@@ -382,7 +375,7 @@ static void end(struct world *w)
 		cr_expect_eq(kvmm_tier_detach(w->side[i].pool), 0);
 		end_pool(w->side[i].pool);
 	}
-	cr_expect_eq(kvmm_tier_validate(w->tier), 0);
+	cr_expect_eq(kv_tier_check(w->tier), 0);
 	kvmm_tier_destroy(w->tier);
 }
 

@@ -10,69 +10,32 @@
 #include <kv/rcu.h>
 
 #include "tests/support/fake_env.h"
-#include "tests/support/sim_disk.h"
+#include "tests/support/sim_store.h"
 #include "tests/tier/util.h"
 #include "tier/below.h"
 
 #define NR_BLOCKS	8u
 #define NR_UNITS	4u
 #define BYTES		4096u
-#define SEGMENT		(64u << 10)
-#define MAX_BYTES	(16 * SEGMENT + 24576)
 
-struct chain {
-	struct kvmm_disk *disk;
-	struct kvmm_tier *tier;
-	struct kvmm_pool *pool;
-};
-
-static struct sim_disk sim;
-static struct chain c;
-
-static int open_disk(void)
-{
-	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
-				       .path = "/store", .max_bytes = MAX_BYTES,
-				       .segment_bytes = SEGMENT };
-
-	return kvmm_disk_open(&attr, &c.disk);
-}
-
-static int make_host(void)
-{
-	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1, .block_bytes = BYTES,
-				       .capacity_blocks = NR_UNITS };
-
-	return kvmm_tier_host_create(&attr, &c.tier);
-}
-
-static int make_top(void)
-{
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
-				       .block_bytes = BYTES, .policy = "lru", .host = c.tier,
-				       .host_attr = &client };
-
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.flags = KVMM_TIER_COMPLETE;
-	return kvmm_pool_create(&attr, &c.pool);
-}
+static struct both c;
 
 /* All of it, or nothing. */
 static int make_chain(void)
 {
-	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
-	int err = open_disk();
+	int err = kvmm_disk_open(&store_attr, &disk);
 
+	c = both_of(NR_BLOCKS, NR_UNITS);
+	c.attr.block_bytes = c.host.block_bytes = BYTES;
+	c.client.flags = KVMM_TIER_COMPLETE;
+	c.client.config = &c.config;
+	c.attr.host_attr = &c.client;
 	if (!err)
-		err = make_host();
+		err = kvmm_tier_host_create(&c.host, &c.tier);
 	if (!err)
-		err = kvmm_tier_set_disk(c.tier, c.disk, &below);
-	if (!err)
-		err = make_top();
-	return err;
+		err = kv_tier_set_disk(c.tier, disk, &c.below);
+	c.attr.host = c.tier;
+	return err ? err : kvmm_pool_create(&c.attr, &c.pool);
 }
 
 static void end_chain(void)
@@ -81,27 +44,21 @@ static void end_chain(void)
 		cr_expect_eq(kvmm_validate(c.pool), 0);
 	kvmm_pool_destroy(c.pool);
 	if (c.tier)
-		cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+		cr_expect_eq(kv_tier_check(c.tier), 0);
 	kvmm_tier_destroy(c.tier);
-	if (c.disk)
-		cr_expect_eq(kv_disk_check(c.disk), 0);
-	kvmm_disk_close(c.disk);
+	if (disk)
+		cr_expect_eq(kv_disk_check(disk), 0);
+	kvmm_disk_close(disk);
+	disk = NULL;
 	memset(&c, 0, sizeof(c));
 }
 
 static void begin(void)
 {
-	sim_disk_init(&sim, 2 * MAX_BYTES);
-	sim_disk_install(&sim);
+	begin_store(16, 64 << 10);
 }
 
-static void end(void)
-{
-	sim_disk_remove();
-	sim_disk_exit(&sim);
-}
-
-TestSuite(tier_proof, .init = begin, .fini = end);
+TestSuite(tier_proof, .init = begin, .fini = end_store);
 
 static void settle(void)
 {
@@ -119,10 +76,10 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 
 	for (u32 bit = 0; bit < 8 * bytes; bit++) {
 		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN, "%s, bit %u", what, bit);
+		cr_expect_eq(kv_tier_check(c.tier), -EUCLEAN, "%s, bit %u", what, bit);
 		byte[bit / 8] ^= 1u << bit % 8;
 	}
-	cr_assert_eq(kvmm_tier_validate(c.tier), 0, "%s", what);
+	cr_assert_eq(kv_tier_check(c.tier), 0, "%s", what);
 }
 
 #define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
@@ -148,18 +105,18 @@ Test(tier_proof, a_flip_in_a_slot_is_noticed)
 		flip(slot, next);
 		flip_each_bit("busy", &slot->flags, 0);
 		slot->flags ^= SLOT_BUSY;
-		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+		cr_expect_eq(kv_tier_check(c.tier), -EUCLEAN);
 		slot->flags ^= SLOT_BUSY;
 		slot->key[0] ^= 1;
 		slot->gen ^= slot->gen;
-		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+		cr_expect_eq(kv_tier_check(c.tier), -EUCLEAN);
 		slot->key[0] ^= 1;
 		slot->gen = 1;
 	}
 	slot_at(c.tier, 3)->readers = 1;
-	cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+	cr_expect_eq(kv_tier_check(c.tier), -EUCLEAN);
 	slot_at(c.tier, 3)->readers = 0;
-	cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+	cr_expect_eq(kv_tier_check(c.tier), 0);
 	end_chain();
 }
 
@@ -193,19 +150,17 @@ static int child_is_refused(void)
 	struct kvmm_tier_stat stat;
 	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(1, 1) };
 	kvmm_tier_op_t op;
-	u8 answer;
 
-	if (kvmm_tier_tick(c.tier) != -ECHILD || kvmm_tier_validate(c.tier) != -ECHILD ||
+	if (kvmm_tier_tick(c.tier) != -ECHILD ||
 	    kvmm_tier_get_stat(c.tier, &stat, sizeof(stat)) != -ECHILD || kvmm_tier_poll(c.pool) != -ECHILD ||
 	    kvmm_tier_load(c.pool, &load, &op) != -ECHILD ||
 	    kvmm_tier_get_config(c.pool, &config) != -ECHILD ||
 	    kvmm_tier_detach(c.pool) != -ECHILD ||
-	    kvmm_tier_set_disk(c.tier, c.disk, NULL) != -ECHILD)
+	    kv_disk_lookup(disk, &(struct kvmm_disk_name){ .key_bytes = 8 }) != KV_DISK_MISS)
 		return 1;
-	kv_disk_lookup(c.disk, &(struct kvmm_disk_name){ .key_bytes = 8 }, 1, &answer, NULL);
 	kvmm_pool_destroy(c.pool);
 	kvmm_tier_destroy(c.tier);
-	kvmm_disk_close(c.disk);
+	kvmm_disk_close(disk);
 	return 0;
 }
 
@@ -307,9 +262,8 @@ static void file_calls_fail(u32 fault, bool on)
 	u64 failed;
 
 	for (n = 1;; n++) {
-		sim_disk_exit(&sim);
-		sim_disk_init(&sim, 2 * MAX_BYTES);
-		sim_disk_install(&sim);
+		end_store();
+		begin();
 		cr_assert_eq(make_chain(), 0);
 		cache_blocks(c.pool, 1, 8);
 		failed = sim.nr_failed;
@@ -441,13 +395,6 @@ static int coded_get(void *store, struct kv_tier_io *io)
 	return coded_begin(io, false);
 }
 
-static void coded_cancel(void *store, struct kv_tier_io *io)
-{
-	for (u32 i = 0; i < NR_CODED; i++)
-		if (codec.coded[i].outer == io)
-			codec.inner->cancel(codec.store, &codec.coded[i].io);
-}
-
 static u32 coded_poll(void *store, struct kv_tier_io **done, u32 max)
 {
 	u32 nr = codec.inner->poll(codec.store, done, max);
@@ -486,7 +433,6 @@ Test(tier_proof, a_codec_stands_between_the_host_and_the_store)
 	ops = *codec.inner;
 	ops.put = coded_put;
 	ops.get = coded_get;
-	ops.cancel = coded_cancel;
 	ops.poll = coded_poll;
 	c.tier->below->ops = &ops;
 	make_blocks(c.pool, 1, 1, &ref);

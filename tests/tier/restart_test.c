@@ -80,8 +80,9 @@ static void set_up(struct stack *stack, uint64_t layout, uint64_t unit)
 	must(!open_disk(&stack->disk));
 	host.block_bytes = unit;
 	host.capacity_blocks = NR_UNITS;
+	host.disk = stack->disk;
+	host.disk_attr = &below;
 	must(!kvmm_tier_host_create(&host, &stack->tier));
-	must(!kvmm_tier_set_disk(stack->tier, stack->disk, &below));
 	config.write = KVMM_TIER_THROUGH;
 	client.layout_id = layout;
 	client.flags = KVMM_TIER_COMPLETE;
@@ -93,7 +94,7 @@ static void set_up(struct stack *stack, uint64_t layout, uint64_t unit)
 
 static void tear_down(struct stack *stack)
 {
-	must(!kvmm_validate(stack->pool) && !kvmm_tier_validate(stack->tier));
+	must(!kvmm_validate(stack->pool));
 	kvmm_pool_destroy(stack->pool);
 	kvmm_tier_destroy(stack->tier);
 	must(!kv_disk_check(stack->disk));

@@ -10,6 +10,7 @@
 #include "tests/pool/request_util.h"
 #include "tests/support/fault.h"
 #include "tests/support/length.h"
+#include "tests/swcuda/calls.h"
 #include "tests/tier/util.h"
 
 #define NR_BLOCKS	8u
@@ -85,8 +86,7 @@ static void send_below(u32 first, u32 nr, u32 nr_above)
 	cr_assert_eq(kvmm_blocks_of_refs(pool, refs, req.nr, ids), 0);
 	cr_assert_eq(kvmm_tier_offload(pool, &req, NULL), 0);
 	cr_assert_eq(kvmm_seq_release(seq), 0);
-	while (kvmm_tier_poll(pool))
-		;
+	poll_all(pool);
 	cr_assert_eq(kvmm_evict_blocks(pool, ids + nr_above, req.nr - nr_above), req.nr - nr_above);
 	kvmm_seq_destroy(seq);
 }
@@ -114,16 +114,22 @@ static int take_all(struct kvmm_seq *seq, int whole)
 	return ret;
 }
 
+/* A @seq of @nr tokens, of which 18 are below but for the first @nr_above blocks. */
+static struct kvmm_seq *make_below(u32 nr_above, u32 nr)
+{
+	send_below(0, 18, nr_above);
+	return waiting(0, nr);
+}
+
+#define BELOW_TEST(name, nr_above, nr) \
+	TEST_WITH(struct kvmm_seq *seq, make_below(nr_above, nr), kvmm_seq_destroy, tier_seq, name)
+
 /* ---- loads ---- */
 
-Test(tier_seq, a_match_goes_on_below)
+BELOW_TEST(a_match_goes_on_below, 1, 18)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 1);
 	cr_expect_str_eq(picture(pool), "I.......");
 	cr_expect_str_eq(tier_picture(tier), "rrrr............");
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
 	cr_expect_str_eq(table_picture(seq), "H 4/18");
 	cr_expect_eq(info_of(seq).state, KVMM_SEQ_TAKING);
@@ -134,21 +140,15 @@ Test(tier_seq, a_match_goes_on_below)
 	expect_content(seq, 0);
 	prefill(seq, 99);
 	cr_expect_str_eq(table_picture(seq), "HHHHp 18/19");
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, the_whole_prompt_is_loaded_and_gets_blocks_for_the_rest)
+BELOW_TEST(the_whole_prompt_is_loaded_and_gets_blocks_for_the_rest, 0, 26)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 0);
-	seq = waiting(0, 26);
 	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_seq_acquire(seq), 4);
 	cr_expect_str_eq(table_picture(seq), "HHHH... 16/26");
 	cr_expect_str_eq(picture(pool), "AAAAPPP.");
 	expect_content(seq, 0);
-	kvmm_seq_destroy(seq);
 }
 
 Test(tier_seq, without_time_only_the_device_is_asked)
@@ -169,16 +169,14 @@ Test(tier_seq, without_time_only_the_device_is_asked)
 /* No load can have as many blocks; and a second sequence waits until there is room on the link. */
 Test(tier_seq, a_prompt_longer_than_the_load_quota_comes_in_parts)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct both both = both_of(NR_BLOCKS, NR_UNITS);
 	struct kvmm_seq *seq, *other;
 
 	send_below(0, 22, 0);
 	cr_assert_eq(kvmm_tier_detach(pool), 0);
-	config.write = KVMM_TIER_EXPLICIT;
-	attr.config = &config;
-	attr.max_up = 2;
-	attach_as(pool, tier, &attr);
+	both.client.config = &both.config;
+	both.client.max_up = 2;
+	attach_as(pool, tier, &both.client);
 	seq = waiting(0, 22);
 	other = waiting(0, 22);
 	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
@@ -209,14 +207,11 @@ Test(tier_seq, two_sequences_share_a_load)
 }
 
 /* Hit rate over all tiers: Documentation/tiers.rst. A load is a hit below, and a miss above. */
-Test(tier_seq, a_request_counts_each_key_once)
+BELOW_TEST(a_request_counts_each_key_once, 1, 18)
 {
 	struct kvmm_pool_stat before, after;
-	struct kvmm_seq *seq;
 
-	send_below(0, 18, 1);
 	before = stat_of(pool);
-	seq = waiting(0, 18);
 	cr_expect_eq(take_all(seq, 1), 4);
 	cr_expect_eq(stat_of(pool).hit_blocks, before.hit_blocks);
 	prefill(seq, 99);
@@ -224,52 +219,40 @@ Test(tier_seq, a_request_counts_each_key_once)
 	cr_expect_eq(after.hit_blocks - before.hit_blocks, 1);
 	cr_expect_eq(after.miss_blocks - before.miss_blocks, 3);
 	cr_expect_eq(client_of(pool).hits, 3);
-	kvmm_seq_destroy(seq);
 }
 
 /* ---- while blocks are on their way ---- */
 
-Test(tier_seq, nothing_else_can_be_done_meanwhile)
+BELOW_TEST(nothing_else_can_be_done_meanwhile, 1, 18)
 {
-	struct kvmm_seq *seq;
 	u32 token = 1;
 
-	send_below(0, 18, 1);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_seq_schedule_prefill(seq, 1), -EBUSY);
 	cr_expect_eq(kvmm_seq_schedule_decode(seq), -EBUSY);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, NULL, 1), -EBUSY);
 	cr_expect_eq(kvmm_seq_append(seq, &token, 1), -EBUSY);
 	cr_expect_eq(kvmm_seq_truncate(seq, 3), -EBUSY);
-	cr_expect_eq(kvmm_seq_drop_unassigned(seq, 1), -EBUSY);
 	cr_expect_eq(kvmm_seq_apply(seq, &token, 1), -EPERM);
 	cr_expect_eq(kvmm_seq_accept(seq, 0, 1), -EPERM);
 	cr_expect_eq(kvmm_seq_revert(seq), -EPERM);
 	cr_expect_str_eq(table_picture(seq), "H 4/18");
 	cr_expect_eq(info_of(seq).state, KVMM_SEQ_TAKING);
 	cr_expect_eq(kvmm_seq_match(seq), 4);
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, a_release_gives_up_the_load)
+BELOW_TEST(a_release_gives_up_the_load, 1, 18)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 1);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
 	cr_expect_eq(client_of(pool).nr_ops, 1);
 	cr_expect_eq(kvmm_seq_release(seq), 0);
 	cr_expect_eq(client_of(pool).nr_ops, 0);
 	cr_expect_str_eq(table_picture(seq), " 0/18");
 	cr_expect_eq(info_of(seq).state, KVMM_SEQ_IDLE);
-	while (kvmm_tier_poll(pool))
-		;
+	poll_all(pool);
 	cr_expect_str_eq(tier_picture(tier), "rrrr............");
 	cr_expect_eq(take_all(seq, 1), 4);
 	cr_expect_str_eq(table_picture(seq), "HHHH. 16/18");
-	kvmm_seq_destroy(seq);
 }
 
 Test(tier_seq, a_sequence_may_be_destroyed_meanwhile)
@@ -281,8 +264,7 @@ Test(tier_seq, a_sequence_may_be_destroyed_meanwhile)
 	loads = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_acquire(loads), -EINPROGRESS);
 	kvmm_seq_destroy(loads);
-	while (kvmm_tier_poll(pool))
-		;
+	poll_all(pool);
 	cr_assert_eq(kvmm_reset_inactive(pool), 1);
 	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS, muts), 0);
 	waits = waiting(500, 9);
@@ -294,39 +276,28 @@ Test(tier_seq, a_sequence_may_be_destroyed_meanwhile)
 
 /* ---- loads that fail ---- */
 
-Test(tier_seq, what_comes_up_wrong_is_computed)
+BELOW_TEST(what_comes_up_wrong_is_computed, 1, 18)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 1);
 	tier_flip(tier, 2);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_seq_acquire(seq), 1);
 	cr_expect_str_eq(table_picture(seq), "H.... 4/18");
 	cr_expect_eq(client_of(pool).corrupt, 1);
 	prefill(seq, 99);
 	cr_expect_str_eq(table_picture(seq), "HPPPp 18/19");
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, what_another_thread_aborts_is_computed)
+BELOW_TEST(what_another_thread_aborts_is_computed, 1, 18)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 1);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_tier_abort_all(pool), 1);
 	cr_expect_eq(kvmm_seq_match(seq), 1);
 	cr_expect_str_eq(table_picture(seq), "H 4/18");
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, what_is_forgotten_on_its_way_is_computed)
+BELOW_TEST(what_is_forgotten_on_its_way_is_computed, 0, 18)
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
-	struct kvmm_seq *seq;
 	kvmm_key_t keys[4];
 	u32 tokens[16];
 
@@ -335,69 +306,50 @@ Test(tier_seq, what_is_forgotten_on_its_way_is_computed)
 	what.tokens = tokens;
 	what.nr_tokens = 16;
 	cr_assert_eq(kvmm_key_chain(ctx, &what, keys, 4), 4);
-	send_below(0, 18, 0);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_tier_forget(pool, &(struct kvmm_prefix){ .keys = keys + 2, .nr = 1 }), 1);
 	cr_expect_eq(kvmm_seq_acquire(seq), 0);
 	cr_expect_str_eq(table_picture(seq), "..... 0/18");
 	cr_expect_eq(info_of(seq).nr_hits, 0);
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, a_pool_is_reset_once_its_loads_are_given_up)
+BELOW_TEST(a_pool_is_reset_once_its_loads_are_given_up, 0, 18)
 {
-	struct kvmm_seq *seq;
-
-	send_below(0, 18, 0);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_match(seq), -EINPROGRESS);
 	cr_expect_eq(kvmm_reset_cache(pool), -EBUSY);
 	cr_expect_eq(kvmm_seq_release(seq), 0);
-	while (kvmm_tier_poll(pool))
-		;
+	poll_all(pool);
 	cr_expect_geq(kvmm_reset_cache(pool), 0);
 	cr_expect_eq(kvmm_seq_match(seq), 0);
 	cr_expect_str_eq(tier_picture(tier), "................");
-	kvmm_seq_destroy(seq);
 }
 
-Test(tier_seq, what_does_not_fit_is_computed)
+BELOW_TEST(what_does_not_fit_is_computed, 1, 18)
 {
 	kvmm_mut_t muts[NR_BLOCKS];
-	struct kvmm_seq *seq;
 
-	send_below(0, 18, 1);
 	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS - 3, muts), 0);
-	seq = waiting(0, 18);
 	cr_expect_eq(kvmm_seq_match(seq), 1);
 	cr_expect_str_eq(table_picture(seq), "H 4/18");
-	kvmm_seq_destroy(seq);
 	cr_assert_eq(kvmm_free(pool, muts, NR_BLOCKS - 3), 0);
+}
+
+static void make_as(struct both *both)
+{
+	both->attr.block_tokens = BLOCK_TOKENS;
+	both_make(both);
+	pool = both->pool;
+	tier = both->tier;
 }
 
 /* A pool of ids whose copies last as long as the test says. */
 static void make_slow(void)
 {
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct both both = both_of_ids(NR_BLOCKS, NR_UNITS, TEST_BLOCK_BYTES);
 
 	end_both(pool, tier);
-	host.capacity_blocks = NR_UNITS;
-	host.flags = KVMM_TIER_TOLD_CLOCK;
-	host.up.latency_ns = 10;
-	tier = make_tier_of(&host);
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.block_bytes = TEST_BLOCK_BYTES;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.host = tier;
-	attr.host_attr = &client;
-	pool = make_pool_of(&attr);
+	both.host.up.latency_ns = 10;
+	make_as(&both);
 }
 
 Test(tier_seq, what_takes_too_long_is_computed)
@@ -613,36 +565,14 @@ TestSuite(tier_seq_soft, .init = fault_begin, .fini = fault_end);
 
 static void make_soft(kvmm_stream_t *id)
 {
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct both both = both_of(NR_BLOCKS, NR_UNITS);
 
 	start("");
-	attr.device = host.device = "soft:0";
-	host.capacity_blocks = NR_UNITS;
-	host.block_bytes = attr.block_bytes = TEST_BLOCK_BYTES;
-	tier = make_tier_of(&host);
-	config.write = KVMM_TIER_EXPLICIT;
-	client.config = &config;
-	client.batch_blocks = 2;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	attr.block_tokens = BLOCK_TOKENS;
-	attr.host = tier;
-	attr.host_attr = &client;
-	pool = make_pool_of(&attr);
+	both.attr.device = both.host.device = "soft:0";
+	both.client.batch_blocks = 2;
+	make_as(&both);
 	cr_assert_eq(kvmm_stream_add(pool, stream_new(), 0, id), 0);
 	ctx = make_ctx(NULL);
-}
-
-static u64 nr_calls(void)
-{
-	u64 nr = 0;
-
-#define ADD(field, name, type, version)	nr += ctl->calls(#name);
-	KCU_ALL(ADD)
-	return nr;
 }
 
 /* In the end it has what arrived, and the time is over for the rest. */
@@ -698,10 +628,7 @@ static bool take_with(u32 nth, kcu_result code, bool persistent)
 	return struck;
 }
 
-Test(tier_seq_soft, nothing_fails)
-{
-	cr_expect_eq(take_with(0, KCU_E_SUCCESS, false), false);
-}
+TEST_CALL(tier_seq_soft, nothing_fails, cr_expect_not(take_with(0, KCU_E_SUCCESS, false)))
 
 static void fail_each(kcu_result code, bool persistent)
 {
@@ -712,17 +639,6 @@ static void fail_each(kcu_result code, bool persistent)
 	cr_expect_gt(nth, 3, "%u", nth);
 }
 
-Test(tier_seq_soft, any_call_may_be_refused_once)
-{
-	fail_each(KCU_E_OUT_OF_MEMORY, false);
-}
-
-Test(tier_seq_soft, any_call_may_be_refused_from_then_on)
-{
-	fail_each(KCU_E_INVALID_VALUE, true);
-}
-
-Test(tier_seq_soft, the_device_may_be_lost_at_any_call)
-{
-	fail_each(KCU_E_LAUNCH_FAILED, true);
-}
+TEST_CALL(tier_seq_soft, any_call_may_be_refused_once, fail_each(KCU_E_OUT_OF_MEMORY, false))
+TEST_CALL(tier_seq_soft, any_call_may_be_refused_from_then_on, fail_each(KCU_E_INVALID_VALUE, true))
+TEST_CALL(tier_seq_soft, the_device_may_be_lost_at_any_call, fail_each(KCU_E_LAUNCH_FAILED, true))

@@ -77,13 +77,13 @@ static bool has(struct kv_tier_client *client, u32 number)
 
 static void end(struct kvmm_tier *tier)
 {
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kvmm_tier_destroy(tier);
 }
 
-#define TIER_TEST(suite, name, make) TEST_WITH(struct kvmm_tier *tier, make, end, suite, name)
+#define SLOT_TEST(suite, name, make) TEST_WITH(struct kvmm_tier *tier, make, end, suite, name)
 
-TIER_TEST(slot, is_found_only_once_it_is_written, make_tier(4))
+SLOT_TEST(slot, is_found_only_once_it_is_written, make_tier(4))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot, found;
@@ -99,7 +99,7 @@ TIER_TEST(slot, is_found_only_once_it_is_written, make_tier(4))
 	kv_tier_leave(client);
 }
 
-TIER_TEST(slot, a_write_that_failed_leaves_nothing, make_tier(4))
+SLOT_TEST(slot, a_write_that_failed_leaves_nothing, make_tier(4))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
@@ -112,7 +112,7 @@ TIER_TEST(slot, a_write_that_failed_leaves_nothing, make_tier(4))
 	kv_tier_leave(client);
 }
 
-TIER_TEST(slot, of_one_name_there_is_one, make_tier(4))
+SLOT_TEST(slot, of_one_name_there_is_one, make_tier(4))
 {
 	struct kv_tier_client *a = join(tier, 7, 0, 0), *b = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot, other;
@@ -129,7 +129,7 @@ TIER_TEST(slot, of_one_name_there_is_one, make_tier(4))
 }
 
 /* Each part of a name alone makes it another one. */
-TIER_TEST(slot, names_are_compared_in_full, make_tier(4))
+SLOT_TEST(slot, names_are_compared_in_full, make_tier(4))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0), *other = join(tier, 8, 0, 0);
 	kvmm_key_t key = key_of(1);
@@ -157,7 +157,7 @@ TIER_TEST(slot, names_are_compared_in_full, make_tier(4))
 	kv_tier_leave(other);
 }
 
-TIER_TEST(slot, the_one_used_longest_ago_goes, make_tier(3))
+SLOT_TEST(slot, the_one_used_longest_ago_goes, make_tier(3))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
@@ -175,7 +175,7 @@ TIER_TEST(slot, the_one_used_longest_ago_goes, make_tier(3))
 }
 
 /* 1 is loaded at an age of 40 s and kept; 2 goes at 70 s. */
-TIER_TEST(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known, make_told_tier(2))
+SLOT_TEST(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known, make_told_tier(2))
 {
 	struct kv_tier_client *client = join_ids(tier);
 	struct kv_tier_slot slot;
@@ -197,7 +197,7 @@ TIER_TEST(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known, make_to
 	kv_tier_leave(client);
 }
 
-TIER_TEST(slot, who_is_read_or_written_does_not_go, make_tier(3))
+SLOT_TEST(slot, who_is_read_or_written_does_not_go, make_tier(3))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot read, write, slot;
@@ -219,7 +219,7 @@ TIER_TEST(slot, who_is_read_or_written_does_not_go, make_tier(3))
 	kv_tier_leave(client);
 }
 
-TIER_TEST(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader, make_tier(2))
+SLOT_TEST(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader, make_tier(2))
 {
 	struct kv_tier_client *client = join(tier, 7, 0, 0);
 	struct kv_tier_slot slot;
@@ -232,13 +232,13 @@ TIER_TEST(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader, make
 	cr_expect_not(has(client, 1));
 	store(client, 1);
 	cr_expect_str_eq(tier_picture(tier), "Dr");
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kv_tier_put(client, slot);
 	cr_expect_str_eq(tier_picture(tier), ".r");
 	kv_tier_leave(client);
 }
 
-TIER_TEST(slot, shares_are_kept, make_tier(6))
+SLOT_TEST(slot, shares_are_kept, make_tier(6))
 {
 	struct kv_tier_client *a = join(tier, 1, 2, 0), *b = join(tier, 2, 0, 4);
 	struct kvmm_tier_client_stat stat;
@@ -250,7 +250,7 @@ TIER_TEST(slot, shares_are_kept, make_tier(6))
 		store(b, i);
 	cr_expect_not(has(a, 0), "beyond its share it gives way");
 	cr_expect(has(a, 1) && has(a, 2), "up to its share it does not");
-	kv_tier_client_count(b, &stat);
+	kv_tier_client_glance(b, &stat);
 	cr_expect_eq(stat.units, 4);
 	cr_expect_eq(stat.evicted, 6);
 	cr_expect(has(b, 6) && has(b, 9) && !has(b, 5));
@@ -265,7 +265,7 @@ TIER_TEST(slot, shares_are_kept, make_tier(6))
 	kv_tier_leave(b);
 }
 
-TIER_TEST(slot, what_is_left_behind_goes_in_its_order, make_tier(4))
+SLOT_TEST(slot, what_is_left_behind_goes_in_its_order, make_tier(4))
 {
 	struct kv_tier_client *a = join(tier, 7, 3, 0), *b = join(tier, 7, 0, 0);
 
@@ -274,7 +274,7 @@ TIER_TEST(slot, what_is_left_behind_goes_in_its_order, make_tier(4))
 	store(a, 3);
 	store(a, 4);
 	kv_tier_leave(a);
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	store(b, 5);
 	cr_expect_not(has(b, 1), "its share went with it");
 	store(b, 6);
@@ -286,7 +286,7 @@ TIER_TEST(slot, what_is_left_behind_goes_in_its_order, make_tier(4))
 }
 
 /* A block of two and a half units takes three, in one run. */
-TIER_TEST(slot, blocks_of_several_units_lie_in_one_run, make_tier(8))
+SLOT_TEST(slot, blocks_of_several_units_lie_in_one_run, make_tier(8))
 {
 	static const struct kvmm_plane plane = { 4096, 160, 160 };
 	struct kv_tier_client_attr attr = { .plane = &plane, .nr_planes = 1, .block_bytes = 160,
@@ -303,9 +303,9 @@ TIER_TEST(slot, blocks_of_several_units_lie_in_one_run, make_tier(8))
 	store(small, 2);
 	store(small, 3);
 	cr_expect_str_eq(tier_picture(tier), "r..rr--r", "the first large one gave way");
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	store(large, 3);
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	cr_expect(has(large, 3));
 	kv_tier_leave(small);
 	kv_tier_leave(large);
@@ -360,12 +360,12 @@ Test(slot, a_portion_may_be_shorter_than_a_block)
 	for (u32 i = 0; i < 4; i++)
 		store(client, i);
 	cr_expect_eq(tier_of(tier).units_used, 4, "one block in each portion that has room");
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kv_tier_leave(client);
 	end(tier);
 }
 
-TIER_TEST(slot, a_client_is_told_what_is_gone, make_tier(2))
+SLOT_TEST(slot, a_client_is_told_what_is_gone, make_tier(2))
 {
 	static const struct kvmm_plane plane = { 4096, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
 	struct kv_tier_client_attr attr = { .plane = &plane, .nr_planes = 1, .layout = 7,
@@ -402,6 +402,9 @@ Test(slot, attributes_that_make_no_sense_are_refused)
 	REFUSES(-EINVAL, attr.capacity_bytes = 4096);
 	REFUSES(-EINVAL, attr.capacity_blocks = KVMM_MAX_BLOCKS + 1);
 	REFUSES(-EINVAL, attr.block_bytes = ~0ull);
+	REFUSES(-EINVAL, (attr.capacity_blocks = 0, attr.capacity_bytes = ~0ull, attr.block_bytes = 1));
+	REFUSES(-EINVAL, (attr.capacity_blocks = 0, attr.capacity_bytes = attr.block_bytes = ~0ull));
+	REFUSES(-EINVAL, attr.reserved = 1);
 	REFUSES(-EINVAL, attr.numa_node = -2);
 	REFUSES(-EINVAL, attr.flags = 1u << 31);
 	REFUSES(-EINVAL, attr.name = "");
@@ -439,7 +442,7 @@ Test(slot, any_policy_will_do)
 				continue;
 			kv_tier_put(client, slot);
 		}
-		cr_expect_eq(kvmm_tier_validate(tier), 0, "%s", names[i]);
+		cr_expect_eq(kv_tier_check(tier), 0, "%s", names[i]);
 		cr_expect_eq(tier_of(tier).blocks, 8, "%s", names[i]);
 		kv_tier_leave(client);
 		end(tier);
@@ -470,7 +473,7 @@ Test(slot, what_is_being_written_when_it_is_forgotten_is_not_found_when_it_is_th
 	cr_expect_eq(forget(a, 1), 0);
 	kv_tier_commit_read(a, slot, NULL);
 	cr_expect_str_eq(tier_picture(tier), ".D..", "its reader has it until it is done");
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kv_tier_put(a, slot);
 	cr_expect_str_eq(tier_picture(tier), "....");
 	store(a, 1);
@@ -497,7 +500,7 @@ Test(slot, a_reset_takes_all_copies_of_a_layout_and_no_others)
 	for (u32 n = 1; n < 4; n++)
 		cr_expect_not(has(a, n), "%u", n);
 	cr_expect(has(other, 1));
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kv_tier_put(a, read);
 	kv_tier_leave(a);
 	kv_tier_leave(b);

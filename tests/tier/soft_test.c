@@ -4,8 +4,11 @@
  *
  * Device work runs when the test says so (ctl->run()), so what is on its way stays there.
  */
+#include <kv/tier.h>
+
 #include "pool/internal.h"
 #include "tests/cuda/soft.h"
+#include "tests/support/tier_wait.h"
 #include "tests/tier/util.h"
 
 #define NR_BLOCKS	16u
@@ -68,23 +71,6 @@ static void end(struct scene *scene)
 
 #define SCENE_TEST(name) TEST_ON(struct scene, s, begin(s), end(s), tier_soft, name)
 
-static kvmm_tier_op_t load_up(struct scene *scene, u32 first, u32 nr)
-{
-	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
-	kvmm_tier_op_t op = { 0, 0 };
-	int err = kvmm_tier_load(scene->pool, &req, &op);
-
-	cr_assert_eq(err, 0, "%d", err);
-	return op;
-}
-
-static int result(struct scene *scene, kvmm_tier_op_t op, u32 nr, kvmm_ref_t *refs)
-{
-	struct kvmm_tier_result res = { .size = sizeof(res), .nr = nr, .refs = refs };
-
-	return kvmm_tier_get_result(scene->pool, op, &res);
-}
-
 static void poll_to_the_end(struct scene *scene)
 {
 	for (u32 i = 0; i < 100 && kvmm_tier_poll(scene->pool); i++)
@@ -144,7 +130,6 @@ Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 /* The engine's stream waits for a word; calls that promise not to wait for the device do not. */
 SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 {
-	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 1 };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
 	kcu_deviceptr word;
 	kvmm_tier_op_t op[2];
@@ -159,10 +144,9 @@ SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 	cr_assert_eq(kvmm_step_begin(s->pool, s->id, &epoch), 0);
 	cr_assert_eq(kvmm_step_end(s->pool, s->id, epoch), 0);
 	cr_assert_eq(kvmm_prefix_match(s->pool, prefix_of(1, 1), &ref), 1);
-	down.refs = &ref;
 	for (u32 i = 0; i < 2; i++)
-		cr_assert_eq(kvmm_tier_offload(s->pool, &down, &op[i]), 0);
-	cr_expect_eq(kvmm_tier_wait(s->pool, op[0], 20000000), -ETIMEDOUT);
+		op[i] = begin_offload(s->pool, &ref, 1, 0);
+	cr_expect_eq(tier_wait(s->pool, op[0], 20000000), -ETIMEDOUT);
 	cr_expect_eq(kvmm_tier_abort(s->pool, op[1]), 0);
 	cr_expect_eq(kvmm_put(s->pool, ref), 0);
 	kvmm_compact_start(s->pool, &goal, KVMM_MOVE_BESIDE);
@@ -175,8 +159,8 @@ SCENE_TEST(work_that_does_not_end_holds_up_no_call_that_never_waits)
 	cr_expect_eq(ctl->nr_reports(SW_REPORT_DEADLOCK), 0);
 	cr_expect_eq(kvmm_validate(s->pool), 0);
 	*(volatile u64 *)word = 1;
-	cr_expect_eq(kvmm_tier_wait(s->pool, op[0], 1000000000), 0);
-	cr_expect_eq(result(s, op[0], 1, NULL), 0);
+	cr_expect_eq(tier_wait(s->pool, op[0], 60000000000ull), 0);
+	cr_expect_eq(result_of(s->pool, op[0], 1, NULL), 0);
 	poll_to_the_end(s);
 	kvmm_reset_inactive(s->pool);
 	cr_expect_eq(load_keys(s->pool, 1, 1), 0);
@@ -204,7 +188,7 @@ Test(tier_soft, a_stream_that_the_engine_destroys_too_early_costs_its_step)
 		if (!kvmm_tier_offload(s.pool, &down, &op)) {
 			struct kvmm_tier_result res = { .size = sizeof(res), .nr = 1 };
 
-			cr_expect_eq(kvmm_tier_wait(s.pool, op, 1000000000), 0);
+			cr_expect_eq(tier_wait(s.pool, op, 60000000000ull), 0);
 			cr_expect(kvmm_tier_get_result(s.pool, op, &res) || res.nr_failed == 1);
 		}
 		ctl->run();
@@ -272,8 +256,8 @@ static void send_down_what_failed(u32 path, bool is_over)
 			continue;
 		down.refs = &ref;
 		if (!kvmm_tier_offload(s.pool, &down, &op)) {
-			kvmm_tier_wait(s.pool, op, 1000000000);
-			result(&s, op, 1, NULL);
+			tier_wait(s.pool, op, 60000000000ull);
+			result_of(s.pool, op, 1, NULL);
 		}
 		cr_assert_eq(kvmm_put(s.pool, ref), 0);
 	}
@@ -325,24 +309,22 @@ SCENE_TEST(a_copy_waits_for_the_last_writer)
 
 SCENE_TEST(nothing_is_readable_before_its_copy_is_complete)
 {
-	struct kvmm_tier_offload_args down = { .size = sizeof(down), .nr = 2 };
 	kvmm_ref_t refs[2];
 	kvmm_tier_op_t op;
 
 	make_blocks(s->pool, 1, 2, refs);
 	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
-	down.refs = refs;
-	cr_assert_eq(kvmm_tier_offload(s->pool, &down, &op), 0);
+	op = begin_offload(s->pool, refs, 2, 0);
 	cr_expect_eq(kvmm_tier_poll(s->pool), 2);
 	cr_expect_str_eq(tier_picture(s->tier), "ww..............");
 	cr_expect_str_eq(picture(s->pool), "AA..............", "neither evicted nor moved");
 	cr_expect_eq(client_of(s->pool).writing, 2);
 	cr_expect_eq(kvmm_reset_inactive(s->pool), 0);
 	cr_expect_eq(kvmm_validate(s->pool), 0);
-	cr_expect_eq(result(s, op, 2, NULL), -EAGAIN);
+	cr_expect_eq(result_of(s->pool, op, 2, NULL), -EAGAIN);
 	ctl->run();
 	cr_expect_eq(kvmm_tier_poll(s->pool), 0);
-	cr_expect_eq(result(s, op, 2, NULL), 0);
+	cr_expect_eq(result_of(s->pool, op, 2, NULL), 0);
 	cr_expect_str_eq(picture(s->pool), "II..............");
 	cr_expect_str_eq(tier_picture(s->tier), "rr..............");
 }
@@ -354,17 +336,17 @@ SCENE_TEST(the_second_caller_waits_for_the_same_copy)
 
 	cache_blocks(s->pool, 1, 3);
 	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
-	first = load_up(s, 1, 3);
+	first = begin_load(s->pool, 1, 3);
 	cr_expect_str_eq(picture(s->pool), "PPP.............");
 	cr_expect_str_eq(answers(s->pool, 1, 4), "ppp-");
 	cr_expect_str_eq(tier_picture(s->tier), "RRR.............");
-	second = load_up(s, 2, 2);
+	second = begin_load(s->pool, 2, 2);
 	cr_expect_str_eq(picture(s->pool), "PPP.............", "no block is loaded twice");
 	cr_expect_eq(client_of(s->pool).shared, 2);
 	cr_expect_eq(kvmm_validate(s->pool), 0);
 	poll_to_the_end(s);
-	cr_expect_eq(result(s, first, 3, a), 0);
-	cr_expect_eq(result(s, second, 2, b), 0);
+	cr_expect_eq(result_of(s->pool, first, 3, a), 0);
+	cr_expect_eq(result_of(s->pool, second, 2, b), 0);
 	cr_expect_eq(a[1].index, b[0].index);
 	cr_expect_eq(client_of(s->pool).loads, 3);
 	cr_assert_eq(kvmm_put_many(s->pool, a, 3), 0);
@@ -379,10 +361,10 @@ SCENE_TEST(what_was_aborted_gives_everything_back)
 
 	cache_blocks(s->pool, 1, 3);
 	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
-	op = load_up(s, 1, 3);
+	op = begin_load(s->pool, 1, 3);
 	cr_expect_eq(kvmm_tier_abort(s->pool, op), 0);
 	cr_expect_eq(kvmm_tier_abort(s->pool, op), -ESTALE);
-	cr_expect_eq(result(s, op, 3, NULL), -ESTALE);
+	cr_expect_eq(result_of(s->pool, op, 3, NULL), -ESTALE);
 	cr_expect_str_eq(picture(s->pool), "PPP.............", "the device may still write there");
 	cr_expect_str_eq(tier_picture(s->tier), "RRR.............");
 	cr_expect_eq(kvmm_tier_detach(s->pool), -EBUSY);
@@ -404,12 +386,12 @@ SCENE_TEST(what_the_driver_calls_invalid_is_an_error_of_the_copy)
 	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
 	cr_assert_eq(cu.ctx_pop_current(&context), 0);
 	cr_assert_eq(ctl->fail("cuCtxPushCurrent_v2", 1, KCU_E_INVALID_VALUE, false, false), 0);
-	op = load_up(s, 1, 3);
+	op = begin_load(s->pool, 1, 3);
 	poll_to_the_end(s);
 	cr_assert_eq(cu.ctx_push_current(context), 0);
-	err = result(s, op, 3, NULL);
+	err = result_of(s->pool, op, 3, NULL);
 	cr_expect_eq(err, -EIO, "%d", err);
-	cr_expect_eq(result(s, op, 3, NULL), -ESTALE);
+	cr_expect_eq(result_of(s->pool, op, 3, NULL), -ESTALE);
 }
 
 /* Some calls are for what a pool can do without. */
@@ -448,11 +430,11 @@ SCENE_TEST(who_shares_a_copy_gets_it_though_the_other_has_given_up)
 
 	cache_blocks(s->pool, 1, 3);
 	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
-	first = load_up(s, 1, 3);
-	second = load_up(s, 2, 2);
+	first = begin_load(s->pool, 1, 3);
+	second = begin_load(s->pool, 2, 2);
 	cr_expect_eq(kvmm_tier_abort(s->pool, first), 0);
 	poll_to_the_end(s);
-	cr_expect_eq(result(s, second, 2, refs), 0);
+	cr_expect_eq(result_of(s->pool, second, 2, refs), 0);
 	cr_expect(has_content(s->pool, refs[0], 2) && has_content(s->pool, refs[1], 3));
 	cr_expect_str_eq(picture(s->pool), ".AA.............");
 	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
@@ -465,11 +447,11 @@ SCENE_TEST(who_joins_after_an_abort_gets_it)
 
 	cache_blocks(s->pool, 1, 3);
 	offload_keys(s->pool, 1, 3, KVMM_TIER_DROP);
-	cr_expect_eq(kvmm_tier_abort(s->pool, load_up(s, 1, 3)), 0);
-	op = load_up(s, 1, 3);
+	cr_expect_eq(kvmm_tier_abort(s->pool, begin_load(s->pool, 1, 3)), 0);
+	op = begin_load(s->pool, 1, 3);
 	cr_expect_str_eq(picture(s->pool), "PPP.............");
 	poll_to_the_end(s);
-	cr_expect_eq(result(s, op, 3, refs), 0);
+	cr_expect_eq(result_of(s->pool, op, 3, refs), 0);
 	cr_assert_eq(kvmm_put_many(s->pool, refs, 3), 0);
 }
 
@@ -481,10 +463,10 @@ SCENE_TEST(what_was_computed_meanwhile_is_kept)
 
 	cache_blocks(s->pool, 1, 2);
 	offload_keys(s->pool, 1, 2, KVMM_TIER_DROP);
-	op = load_up(s, 1, 2);
+	op = begin_load(s->pool, 1, 2);
 	make_blocks(s->pool, 1, 1, &own);
 	poll_to_the_end(s);
-	cr_expect_eq(result(s, op, 2, refs), 0);
+	cr_expect_eq(result_of(s->pool, op, 2, refs), 0);
 	cr_expect_eq(refs[0].index, own.index);
 	cr_expect_str_eq(picture(s->pool), ".AA.............");
 	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
@@ -500,11 +482,11 @@ Test(tier_soft, a_pool_may_go_while_copies_are_under_way)
 	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
 	send_down(s.pool, 4, 3);
 	cr_expect_eq(kvmm_tier_poll(s.pool), 3);
-	load_up(&s, 1, 3);
+	begin_load(s.pool, 1, 3);
 	cr_expect_not_null(strpbrk(tier_picture(s.tier), "Rw"));
 	kvmm_pool_destroy(s.pool);
 	cr_expect_null(strpbrk(tier_picture(s.tier), "Rw"));
-	cr_expect_eq(kvmm_tier_validate(s.tier), 0);
+	cr_expect_eq(kv_tier_check(s.tier), 0);
 	kvmm_tier_destroy(s.tier);
 	expect_no_races();
 }
@@ -521,11 +503,11 @@ SCENE_TEST(a_descriptor_says_that_something_is_over)
 	cache_blocks(s->pool, 1, 2);
 	offload_keys(s->pool, 1, 2, KVMM_TIER_DROP);
 	cr_expect_not(is_readable(fd));
-	op = load_up(s, 1, 2);
+	op = begin_load(s->pool, 1, 2);
 	cr_expect_not(is_readable(fd));
 	poll_to_the_end(s);
 	cr_expect(is_readable(fd));
-	cr_expect_eq(result(s, op, 2, refs), 0);
+	cr_expect_eq(result_of(s->pool, op, 2, refs), 0);
 	cr_expect_not(is_readable(fd));
 	cr_assert_eq(kvmm_put_many(s->pool, refs, 2), 0);
 }

@@ -4,7 +4,8 @@
  * while their copies are under way. Then everything is as if nothing had been. The same above a disk, whose
  * calls fail now and then.
  */
-#include "tests/support/sim_disk.h"
+#include "tests/support/random.h"
+#include "tests/support/sim_store.h"
 #include "tests/tier/util.h"
 
 #define MINUTE_NS	60000000000ull
@@ -15,34 +16,7 @@
 #define RUN		8u
 
 static u64 dice;
-
-static u32 below(u32 n)
-{
-	dice = dice * 6364136223846793005ull + 1442695040888963407ull;
-	return (dice >> 33) % n;
-}
-
-static struct kvmm_tier *make_slow_tier(void)
-{
-	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
-				       .capacity_blocks = NR_UNITS, .flags = KVMM_TIER_TOLD_CLOCK };
-
-	attr.down = attr.up = (struct kvmm_tier_link){ 3000000, 20000000 };
-	return make_tier_of(&attr);
-}
-
-static struct kvmm_pool *make_pool_above(struct kvmm_tier *tier)
-{
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS,
-				       .policy = "lru", .host = tier, .host_attr = &attr };
-
-	config.write = KVMM_TIER_EXPLICIT;
-	attr.config = &config;
-	attr.block_bytes = 4096;
-	return make_pool_of(&pool);
-}
+#define below(n)	lcg_of(&dice, n)
 
 struct storm {
 	struct kvmm_pool *pool;
@@ -57,8 +31,7 @@ struct storm {
 static void submit(struct storm *s)
 {
 	struct kvmm_tier_load_args load = { .size = sizeof(load) };
-	struct kvmm_tier_offload_args down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
-	u32 first = below(NR_KEYS / RUN) * RUN, i = s->nr_ops;
+	u32 first = below(NR_KEYS / RUN) * RUN, i = s->nr_ops, nr;
 	kvmm_ref_t refs[RUN];
 	kvmm_mut_t mut[RUN];
 
@@ -68,18 +41,17 @@ static void submit(struct storm *s)
 	s->is_load[i] = !kvmm_tier_load(s->pool, &load, &s->op[i]);
 	s->nr[i] = RUN;
 	if (!s->is_load[i]) {
-		down.nr = kvmm_prefix_match(s->pool, prefix_of(first, RUN), refs);
-		cr_assert_eq(kvmm_put_many(s->pool, refs, down.nr), 0);
-		if (!down.nr && kvmm_alloc(s->pool, RUN, mut))
+		nr = kvmm_prefix_match(s->pool, prefix_of(first, RUN), refs);
+		cr_assert_eq(kvmm_put_many(s->pool, refs, nr), 0);
+		if (!nr && kvmm_alloc(s->pool, RUN, mut))
 			return;
-		if (!down.nr) {
+		if (!nr) {
 			cr_assert_eq(kvmm_prefix_register(s->pool, prefix_of(first, RUN), mut, refs), 0);
 			cr_assert_eq(kvmm_put_many(s->pool, refs, RUN), 0);
-			down.nr = RUN;
+			nr = RUN;
 		}
-		down.refs = refs;
-		s->nr[i] = down.nr;
-		cr_assert_eq(kvmm_tier_offload(s->pool, &down, &s->op[i]), 0);
+		s->nr[i] = nr;
+		s->op[i] = begin_offload(s->pool, refs, nr, KVMM_TIER_DROP);
 	}
 	s->nr_ops++;
 	s->nr_begun++;
@@ -98,8 +70,6 @@ static void end_some(struct storm *s)
 {
 	for (u32 i = s->nr_ops; i-- > 0;) {
 		kvmm_ref_t refs[RUN];
-		struct kvmm_tier_result result = { .size = sizeof(result), .nr = s->nr[i],
-						   .refs = refs };
 		int err;
 
 		if (s->op[i].gen * 7 % 10 != 0) {
@@ -110,7 +80,7 @@ static void end_some(struct storm *s)
 			drop_op(s, i);
 			continue;
 		}
-		err = kvmm_tier_get_result(s->pool, s->op[i], &result);
+		err = result_of(s->pool, s->op[i], s->nr[i], refs);
 		if (err == -EAGAIN)
 			continue;
 		if (!err && s->is_load[i])
@@ -121,11 +91,15 @@ static void end_some(struct storm *s)
 
 Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
 {
-	struct storm s = { .tier = make_slow_tier() };
+	struct both both = both_of_ids(NR_BLOCKS, NR_UNITS, 4096);
+	struct storm s = { 0 };
 	u64 now;
 
 	dice = 7;
-	s.pool = make_pool_above(s.tier);
+	both.host.down = both.host.up = (struct kvmm_tier_link){ 3000000, 20000000 };
+	both_make(&both);
+	s.pool = both.pool;
+	s.tier = both.tier;
 	for (now = 0; now < MINUTE_NS; now += STEP_NS) {
 		cr_assert_eq(kvmm_tier_clock(s.tier, now), 0);
 		submit(&s);
@@ -161,46 +135,21 @@ Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
 
 /* ---- above a disk ---- */
 
-#define SEGMENT		(256u << 10)
-#define DISK_BYTES	(8 * SEGMENT + 24576)
-#define NR_STEPS	6000u
-
-static struct kvmm_pool *make_chain(struct kvmm_disk *disk, struct kvmm_tier **tier)
-{
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 0 };
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = NR_BLOCKS,
-				       .policy = "lru" };
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
-
-	host.block_bytes = pool.block_bytes = 4096;
-	host.capacity_blocks = NR_UNITS / 2;
-	*tier = make_tier_of(&host);
-	cr_assert_eq(kvmm_tier_set_disk(*tier, disk, &below), 0);
-	config.write = KVMM_TIER_EXPLICIT;
-	attr.config = &config;
-	attr.layout_id = 1;
-	pool.host = *tier;
-	pool.host_attr = &attr;
-	return make_pool_of(&pool);
-}
-
 Test(tier_storm, above_a_disk_that_fails_nothing_is_held_either)
 {
-	struct kvmm_disk_attr attr = { .size = sizeof(attr), .flags = KVMM_DISK_CREATE,
-				       .path = "/store", .max_bytes = DISK_BYTES,
-				       .segment_bytes = SEGMENT };
-	struct kvmm_disk *disk;
+	struct both both = both_of(NR_BLOCKS, NR_UNITS / 2);
 	struct storm s = { 0 };
-	struct sim_disk sim;
 
-	sim_disk_init(&sim, 2 * DISK_BYTES);
-	sim_disk_install(&sim);
-	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	begin_store(8, 256 << 10);
+	open_store();
 	dice = 11;
-	s.pool = make_chain(disk, &s.tier);
-	for (u32 i = 0; i < NR_STEPS; i++) {
+	both.attr.block_bytes = both.host.block_bytes = 4096;
+	both.client.layout_id = 1;
+	both.host.disk = disk;
+	both_make(&both);
+	s.pool = both.pool;
+	s.tier = both.tier;
+	for (u32 i = 0; i < 6000; i++) {
 		if (i % 100 == 99)
 			sim_disk_fail(&sim, 1 + below(5), below(SIM_NR_FAULTS), !below(8));
 		submit(&s);
@@ -228,8 +177,5 @@ Test(tier_storm, above_a_disk_that_fails_nothing_is_held_either)
 		kvmm_tier_tick(s.tier);
 	cr_expect_eq(tier_of(s.tier).units_used, 0, "and all of the host");
 	end_both(s.pool, s.tier);
-	cr_expect_eq(kv_disk_check(disk), 0);
-	kvmm_disk_close(disk);
-	sim_disk_remove();
-	sim_disk_exit(&sim);
+	end_store();
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A pool above a host tier, on the device that copies at once. */
+#include <kv/pool.h>
+
+#include "pool/internal.h"
+#include "tests/support/between.h"
+#include "tests/support/tier_wait.h"
 #include "tests/tier/util.h"
 
-Test(tier, a_copy_goes_down_and_the_device_block_stays)
+TIER_TEST(tier, a_copy_goes_down_and_the_device_block_stays, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
-
-	attach(pool, tier);
 	cache_blocks(pool, 1, 3);
 	offload_keys(pool, 1, 2, 0);
 	cr_expect_str_eq(picture(pool), "III.....");
@@ -16,15 +17,10 @@ Test(tier, a_copy_goes_down_and_the_device_block_stays)
 	cr_expect_eq(client_of(pool).offloads, 2);
 	cr_expect_eq(client_of(pool).offload_bytes, 2 * TEST_BLOCK_BYTES);
 	cr_expect_str_eq(answers(pool, 1, 4), "000-");
-	end_both(pool, tier);
 }
 
-Test(tier, a_copy_whose_device_block_was_evicted_is_found_and_loaded)
+TIER_TEST(tier, a_copy_whose_device_block_was_evicted_is_found_and_loaded, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
-
-	attach(pool, tier);
 	cache_blocks(pool, 1, 6);
 	offload_keys(pool, 1, 4, 0);
 	cr_assert_eq(kvmm_reset_inactive(pool), 6);
@@ -35,17 +31,13 @@ Test(tier, a_copy_whose_device_block_was_evicted_is_found_and_loaded)
 	cr_expect_eq(client_of(pool).loads, 4);
 	cr_expect_eq(client_of(pool).clean, 4, "what was loaded has a copy");
 	cr_expect_eq(load_keys(pool, 1, 5), -ENOENT, "all or nothing");
-	end_both(pool, tier);
 }
 
-Test(tier, a_match_goes_on_below_where_the_device_ends)
+TIER_TEST(tier, a_match_goes_on_below_where_the_device_ends, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	kvmm_ref_t refs[8];
 	struct kvmm_tier_match_args match = { .size = sizeof(match), .refs = refs };
 
-	attach(pool, tier);
 	cache_blocks(pool, 1, 5);
 	offload_keys(pool, 3, 3, 0);
 	cr_assert_eq(kvmm_reset_inactive(pool), 5);
@@ -60,20 +52,17 @@ Test(tier, a_match_goes_on_below_where_the_device_ends)
 	cr_expect_str_eq(answers(pool, 1, 6), "00101-");
 	cr_expect_eq(load_keys(pool, 3, 3), 0);
 	cr_expect_eq(client_of(pool).loads, 2, "one was there");
-	end_both(pool, tier);
 }
 
 /* Of 10 blocks the device has 2 and the host 2. */
-Test(tier, a_request_counts_once_however_often_it_asks)
+TIER_TEST(tier, a_request_counts_once_however_often_it_asks, 12, 8)
 {
-	struct kvmm_pool *pool = make_cache(12, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	struct kvmm_tier_match_args match = { .size = sizeof(match) };
 	struct kvmm_pool_stat before;
 	kvmm_ref_t refs[10];
 	kvmm_mut_t held[10], rest[6];
+	struct kvmm_tier_offload_args down = { .size = sizeof(down), .reserved = 1 };
 
-	attach(pool, tier);
 	cache_blocks(pool, 1, 4);
 	offload_keys(pool, 3, 2, KVMM_TIER_DROP);
 	cr_assert_eq(kvmm_alloc(pool, 9, held), 0);
@@ -97,9 +86,12 @@ Test(tier, a_request_counts_once_however_often_it_asks)
 	cr_expect_eq(client_of(pool).misses, 1);
 	match.flags = 8;
 	cr_expect_eq(kvmm_tier_match(pool, &match), -EINVAL);
+	match.flags = 0;
+	match.reserved = 1;
+	cr_expect_eq(kvmm_tier_match(pool, &match), -EINVAL);
+	cr_expect_eq(kvmm_tier_offload(pool, &down, NULL), -EINVAL);
 	cr_expect_eq(kvmm_free(pool, rest, 6), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
-	end_both(pool, tier);
 }
 
 Test(tier, a_pool_without_one_is_asked_alike)
@@ -116,12 +108,8 @@ Test(tier, a_pool_without_one_is_asked_alike)
 	end_pool(pool);
 }
 
-Test(tier, what_is_dropped_is_free_above)
+TIER_TEST(tier, what_is_dropped_is_free_above, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
-
-	attach(pool, tier);
 	cache_blocks(pool, 1, 4);
 	offload_keys(pool, 1, 2, KVMM_TIER_DROP);
 	cr_expect_str_eq(picture(pool), "..II....");
@@ -130,7 +118,6 @@ Test(tier, what_is_dropped_is_free_above)
 	offload_keys(pool, 3, 1, KVMM_TIER_DROP);
 	cr_expect_str_eq(picture(pool), "...I....", "also if the copy was there");
 	cr_expect_eq(stat_of(pool).evictions, 3);
-	end_both(pool, tier);
 }
 
 static void put_some(struct kvmm_pool *pool, kvmm_ref_t *refs)
@@ -144,15 +131,13 @@ static void put_some(struct kvmm_pool *pool, kvmm_ref_t *refs)
 }
 
 /* The order of eviction is what it would be without tiers. */
-Test(tier, going_down_is_no_use)
+TIER_TEST(tier, going_down_is_no_use, 4, 8)
 {
-	struct kvmm_pool *pool = make_cache(4, "lru"), *other = make_cache(4, "lru");
-	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_pool *other = make_cache(4, "lru");
 	kvmm_ref_t refs[4], same[4];
 	u32 order[4], want[4];
 	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = 4, .refs = refs };
 
-	attach(pool, tier);
 	put_some(pool, refs);
 	put_some(other, same);
 	cr_assert_eq(kvmm_tier_offload(pool, &req, NULL), 0);
@@ -162,23 +147,14 @@ Test(tier, going_down_is_no_use)
 	cr_expect_eq(eviction_order(other, want, 4), 4);
 	cr_expect_arr_eq(order, want, sizeof(order));
 	end_pool(other);
-	end_both(pool, tier);
 }
 
-Test(tier, higher_priorities_go_first)
+TIER_TEST(tier, higher_priorities_go_first, 8, 8, both.config.step_blocks = 1)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = 1 };
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	const u32 priority[5] = { 1, 7, 1, 200, 7 }, order[5] = { 4, 2, 5, 1, 3 };
 	kvmm_ref_t refs[5];
 
-	config.write = KVMM_TIER_EXPLICIT;
-	config.step_blocks = 1;
-	attr.config = &config;
-	attach_as(pool, tier, &attr);
 	make_blocks(pool, 1, 5, refs);
 	for (u32 i = 0; i < 5; i++) {
 		req.refs = &refs[i];
@@ -193,15 +169,10 @@ Test(tier, higher_priorities_go_first)
 		cr_assert_eq(kvmm_reset_inactive(pool), 1);
 		cr_expect_str_eq(answers(pool, order[i], 1), "1");
 	}
-	end_both(pool, tier);
 }
 
-Test(tier, bad_content_is_a_miss_and_is_never_looked_at_again)
+TIER_TEST(tier, bad_content_is_a_miss_and_is_never_looked_at_again, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
-
-	attach(pool, tier);
 	cache_blocks(pool, 1, 3);
 	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
 	tier_flip(tier, 1);
@@ -211,63 +182,43 @@ Test(tier, bad_content_is_a_miss_and_is_never_looked_at_again)
 	cr_expect_eq(client_of(pool).corrupt, 1);
 	cr_expect_eq(client_of(pool).failed, 1);
 	cr_expect_eq(load_keys(pool, 3, 1), 0);
-	end_both(pool, tier);
 }
 
-Test(tier, one_in_so_many_is_verified)
+TIER_TEST(tier, one_in_so_many_is_verified, 64, 64, both.config.verify_every = 4)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool *pool = make_cache(64, "lru");
-	struct kvmm_tier *tier = make_tier(64);
 	u32 nr_bad = 0;
 
-	config.write = KVMM_TIER_EXPLICIT;
-	config.verify_every = 4;
-	attr.config = &config;
-	attach_as(pool, tier, &attr);
 	cache_blocks(pool, 0, 64);
 	offload_keys(pool, 0, 64, KVMM_TIER_DROP);
 	for (u32 i = 0; i < 64; i++)
 		tier_flip(tier, i);
 	for (u32 i = 0; i < 64; i++) {
-		struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(i, 1) };
+		kvmm_tier_op_t op = begin_load(pool, i, 1);
 		kvmm_ref_t ref;
-		struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
-		kvmm_tier_op_t op;
 
-		cr_assert_eq(kvmm_tier_load(pool, &req, &op), 0);
-		cr_assert_eq(kvmm_tier_wait(pool, op, 1000000000), 0);
-		nr_bad += kvmm_tier_get_result(pool, op, &result) == -EBADMSG;
+		cr_assert_eq(tier_wait(pool, op, 60000000000ull), 0);
+		nr_bad += result_of(pool, op, 1, &ref) == -EBADMSG;
 	}
 	cr_expect(nr_bad > 4 && nr_bad < 40, "%u of 64", nr_bad);
-	end_both(pool, tier);
 }
 
-Test(tier, positions_end_before_they_come_round)
+TIER_TEST(tier, positions_end_before_they_come_round, 8, 8)
 {
 	struct kvmm_tier_load_args req = { .size = sizeof(req) };
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	struct kvmm_prefix prefix = *prefix_of(1, 2);
 	kvmm_tier_op_t op;
 
-	attach(pool, tier);
 	prefix.position = UINT32_MAX - 2;
 	req.prefix = &prefix;
 	cr_expect_eq(kvmm_tier_load(pool, &req, &op), -ENOENT);
 	prefix.position++;
 	cr_expect_eq(kvmm_tier_load(pool, &req, &op), -EINVAL);
-	end_both(pool, tier);
 }
 
-Test(tier, what_does_not_fit_is_to_be_computed)
+TIER_TEST(tier, what_does_not_fit_is_to_be_computed, 4, 8)
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	kvmm_ref_t refs[2];
 
-	attach(pool, tier);
 	cache_blocks(pool, 1, 3);
 	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
 	make_blocks(pool, 11, 2, refs);
@@ -276,21 +227,11 @@ Test(tier, what_does_not_fit_is_to_be_computed)
 	cr_expect_eq(client_of(pool).loading, 0);
 	cr_expect_str_eq(tier_picture(tier), "rrr.....", "nobody reads them");
 	cr_expect_eq(load_keys(pool, 1, 2), 0);
-	end_both(pool, tier);
 }
 
-Test(tier, a_load_has_a_quota_and_a_minimum)
+TIER_TEST(tier, a_load_has_a_quota_and_a_minimum, 8, 8, both.config.min_load = 2,
+	  both.client.max_up = 3)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
-
-	config.write = KVMM_TIER_EXPLICIT;
-	config.min_load = 2;
-	attr.config = &config;
-	attr.max_up = 3;
-	attach_as(pool, tier, &attr);
 	cache_blocks(pool, 1, 4);
 	offload_keys(pool, 1, 4, KVMM_TIER_DROP);
 	cr_expect_eq(load_keys(pool, 1, 4), -E2BIG);
@@ -298,7 +239,6 @@ Test(tier, a_load_has_a_quota_and_a_minimum)
 	cr_expect_eq(load_keys(pool, 1, 3), 0);
 	cr_expect_eq(load_keys(pool, 1, 3), 0, "what is there need not be loaded");
 	cr_expect_eq(load_keys(pool, 3, 2), -ERANGE, "one of them is not worth it");
-	end_both(pool, tier);
 }
 
 Test(tier, two_pools_share_what_has_one_layout)
@@ -326,15 +266,12 @@ Test(tier, two_pools_share_what_has_one_layout)
 	end_both(c, tier);
 }
 
-Test(tier, tenants_and_groups_never_hit_each_other)
+TIER_TEST(tier, tenants_and_groups_never_hit_each_other, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	struct kvmm_prefix other = *prefix_of(1, 1);
 	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &other };
 	kvmm_tier_op_t op;
 
-	attach(pool, tier);
 	cache_blocks(pool, 1, 1);
 	offload_keys(pool, 1, 1, KVMM_TIER_DROP);
 	other.domain.tenant = 9;
@@ -342,7 +279,6 @@ Test(tier, tenants_and_groups_never_hit_each_other)
 	other.domain.tenant = 0;
 	other.domain.group = 1;
 	cr_expect_eq(kvmm_tier_load(pool, &load, &op), -ENOENT);
-	end_both(pool, tier);
 }
 
 Test(tier, what_is_attached_can_be_detached_and_found_again)
@@ -436,19 +372,6 @@ Test(tier, attributes_of_clients_that_make_no_sense_are_refused)
 
 /* ---- policies ---- */
 
-static struct kvmm_pool *make_with_policy(struct kvmm_tier *tier, u32 write, u32 nr_blocks)
-{
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_pool_attr pool = { .size = sizeof(pool), .nr_blocks = nr_blocks,
-				       .policy = "lru", .block_bytes = TEST_BLOCK_BYTES,
-				       .host = tier, .host_attr = &attr };
-
-	config.write = write;
-	attr.config = &config;
-	return make_pool_of(&pool);
-}
-
 static void hit(struct kvmm_pool *pool, u32 first, u32 nr)
 {
 	kvmm_ref_t refs[64];
@@ -457,11 +380,9 @@ static void hit(struct kvmm_pool *pool, u32 first, u32 nr)
 	cr_assert_eq(kvmm_put_many(pool, refs, nr), 0);
 }
 
-Test(tier_policy, selective_copies_what_is_used_again)
+TIER_TEST(tier_policy, selective_copies_what_is_used_again, 8, 8,
+	  both.config.write = KVMM_TIER_SELECTIVE)
 {
-	struct kvmm_tier *tier = make_tier(8);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 8);
-
 	cache_blocks(pool, 1, 6);
 	kvmm_tier_poll(pool);
 	cr_expect_eq(client_of(pool).offloads, 0);
@@ -475,14 +396,11 @@ Test(tier_policy, selective_copies_what_is_used_again)
 	cr_expect_eq(client_of(pool).offloads, 2, "they have a copy");
 	cr_assert_eq(kvmm_reset_inactive(pool), 6);
 	cr_expect_str_eq(answers(pool, 1, 3), "11-");
-	end_both(pool, tier);
 }
 
-Test(tier_policy, what_is_used_on_is_copied_again_when_its_copy_has_gone)
+TIER_TEST(tier_policy, what_is_used_on_is_copied_again_when_its_copy_has_gone, 8, 2,
+	  both.config.write = KVMM_TIER_SELECTIVE)
 {
-	struct kvmm_tier *tier = make_tier(2);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 8);
-
 	cache_blocks(pool, 1, 1);
 	hit(pool, 1, 1);
 	kvmm_tier_poll(pool);
@@ -494,14 +412,11 @@ Test(tier_policy, what_is_used_on_is_copied_again_when_its_copy_has_gone)
 		hit(pool, 1, 1);
 	kvmm_tier_poll(pool);
 	cr_expect_eq(client_of(pool).offloads, 4);
-	end_both(pool, tier);
 }
 
-Test(tier_policy, another_block_of_that_entry_starts_anew)
+TIER_TEST(tier_policy, another_block_of_that_entry_starts_anew, 1, 8,
+	  both.config.write = KVMM_TIER_SELECTIVE)
 {
-	struct kvmm_tier *tier = make_tier(8);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 1);
-
 	cache_blocks(pool, 1, 1);
 	hit(pool, 1, 1);
 	cache_blocks(pool, 2, 1);
@@ -510,27 +425,22 @@ Test(tier_policy, another_block_of_that_entry_starts_anew)
 	hit(pool, 2, 1);
 	kvmm_tier_poll(pool);
 	cr_expect_eq(client_of(pool).offloads, 1);
-	end_both(pool, tier);
 }
 
-Test(tier_policy, through_copies_what_is_registered)
+TIER_TEST(tier_policy, through_copies_what_is_registered, 8, 8,
+	  both.config.write = KVMM_TIER_THROUGH)
 {
-	struct kvmm_tier *tier = make_tier(8);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THROUGH, 8);
-
 	cache_blocks(pool, 1, 6);
 	cr_expect_eq(client_of(pool).queued, 6);
 	kvmm_tier_poll(pool);
 	cr_expect_eq(client_of(pool).offloads, 6);
 	cr_expect_eq(client_of(pool).clean, 6);
-	end_both(pool, tier);
 }
 
 /* 10 blocks, marks at 9 and 8: with 10 in use the next two victims are copied, and stay. */
-Test(tier_policy, back_copies_the_next_victims_above_the_high_mark)
+TIER_TEST(tier_policy, back_copies_the_next_victims_above_the_high_mark, 10, 16,
+	  both.config.write = KVMM_TIER_BACK)
 {
-	struct kvmm_tier *tier = make_tier(16);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_BACK, 10);
 	kvmm_ref_t held[3];
 
 	make_blocks(pool, 21, 3, held);
@@ -550,14 +460,46 @@ Test(tier_policy, back_copies_the_next_victims_above_the_high_mark)
 	kvmm_tier_poll(pool);
 	cr_expect_eq(client_of(pool).offloads, 4);
 	cr_assert_eq(kvmm_put_many(pool, held, 3), 0);
-	end_both(pool, tier);
 }
 
-Test(tier_policy, threshold_makes_room_down_to_the_low_mark)
-{
-	struct kvmm_tier *tier = make_tier(16);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THRESHOLD, 10);
+static kvmm_tier_op_t late_op;
 
+/* Two blocks take the place of the next victims, and are asked to go down. */
+static bool replace_victims(void *arg)
+{
+	struct kvmm_pool *pool = arg;
+	kvmm_ref_t refs[2];
+
+	make_blocks(pool, 200, 2, refs);
+	late_op = begin_offload(pool, refs, 2, 0);
+	cr_assert_eq(kvmm_put_many(pool, refs, 2), 0);
+	return true;
+}
+
+Test(tier_policy, what_takes_a_victim_s_place_after_the_look_is_copied_as_it_was_asked_for)
+{
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 2 };
+	struct both both = both_of(10, 16);
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	both.config.write = KVMM_TIER_BACK;
+	both_make(&both);
+	for (u32 i = 1; i <= 10; i++)
+		cache_blocks(both.pool, 10 * i, 1);
+	between_arm(&fake, &both.pool->lock, replace_victims, both.pool);
+	kvmm_tier_poll(both.pool);
+	cr_assert(between_is_done());
+	cr_expect_eq(tier_wait(both.pool, late_op, UINT64_MAX), 0);
+	cr_expect_eq(kvmm_tier_get_result(both.pool, late_op, &result), 0);
+	cr_expect_eq(result.nr_failed, 0);
+	end_both(both.pool, both.tier);
+	fake_env_remove(&fake);
+}
+
+TIER_TEST(tier_policy, threshold_makes_room_down_to_the_low_mark, 10, 16,
+	  both.config.write = KVMM_TIER_THRESHOLD)
+{
 	for (u32 i = 1; i <= 8; i++)
 		cache_blocks(pool, 10 * i, 1);
 	kvmm_tier_poll(pool);
@@ -570,13 +512,11 @@ Test(tier_policy, threshold_makes_room_down_to_the_low_mark)
 	cr_expect_str_eq(answers(pool, 10, 1), "1");
 	cr_expect_str_eq(answers(pool, 20, 1), "1");
 	cr_expect_str_eq(answers(pool, 30, 1), "0");
-	end_both(pool, tier);
 }
 
-Test(tier_policy, looking_at_victims_changes_nothing)
+TIER_TEST(tier_policy, looking_at_victims_changes_nothing, 32, 64,
+	  both.config.write = KVMM_TIER_BACK)
 {
-	struct kvmm_tier *tier = make_tier(64);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_BACK, 32);
 	struct kvmm_pool *other = make_cache(32, "lru");
 	u32 order[32], want[32];
 
@@ -593,13 +533,10 @@ Test(tier_policy, looking_at_victims_changes_nothing)
 	cr_expect_eq(eviction_order(other, want, 32), 32);
 	cr_expect_arr_eq(order, want, sizeof(order));
 	end_pool(other);
-	end_both(pool, tier);
 }
 
-Test(tier_policy, a_step_has_a_budget)
+TIER_TEST(tier_policy, a_step_has_a_budget, 16, 16, both.config.write = KVMM_TIER_THROUGH)
 {
-	struct kvmm_tier *tier = make_tier(16);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THROUGH, 16);
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 
 	config.write = KVMM_TIER_THROUGH;
@@ -613,16 +550,12 @@ Test(tier_policy, a_step_has_a_budget)
 	cr_expect_eq(kvmm_tier_poll(pool), 4);
 	cr_expect_eq(kvmm_tier_get_config(pool, &config), 0);
 	cr_expect_eq(config.step_bytes, 3 * TEST_BLOCK_BYTES);
-	end_both(pool, tier);
 }
 
 /* ---- prefetch, and whether it is worth it ---- */
 
-Test(tier_policy, a_prefetch_stops_at_the_first_miss_and_holds_nothing)
+TIER_TEST(tier_policy, a_prefetch_stops_at_the_first_miss_and_holds_nothing, 8, 16)
 {
-	struct kvmm_tier *tier = make_tier(16);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_EXPLICIT, 8);
-
 	cache_blocks(pool, 1, 6);
 	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
 	offload_keys(pool, 5, 2, KVMM_TIER_DROP);
@@ -634,25 +567,28 @@ Test(tier_policy, a_prefetch_stops_at_the_first_miss_and_holds_nothing)
 	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(1, 6), 0), 0);
 	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(5, 2), 7), -ENOSPC, "others need the room");
 	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(5, 2), 6), 2);
-	end_both(pool, tier);
 }
 
-Test(tier_policy, a_plan_lets_both_parts_end_together)
+TIER_TEST(tier_policy, a_plan_lets_both_parts_end_together, 8, 40)
 {
-	struct kvmm_tier *tier = make_tier(16);
-	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_EXPLICIT, 8);
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	kvmm_ref_t refs[40];
 
+	for (u32 first = 0; first < 40; first += 8) {
+		cache_blocks(pool, first, 8);
+		offload_keys(pool, first, 8, KVMM_TIER_DROP);
+	}
 	for (u32 nr = 0; nr <= 40; nr++) {
 		for (u32 recompute = 0; recompute < 8; recompute++) {
-			struct kvmm_tier_plan plan = { .size = sizeof(plan), .nr = nr };
+			struct kvmm_tier_match_args plan = { .size = sizeof(plan), .refs = refs,
+							     .prefix = prefix_of(0, nr) };
 			u64 best = UINT64_MAX, best_s = 0;
 
 			config.recompute_ns = recompute * recompute;
 			config.up.latency_ns = 1000;
 			config.up.bytes_per_s = TEST_BLOCK_BYTES * 1000000000ull / 160;
 			cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
-			cr_assert_eq(kvmm_tier_get_plan(pool, &plan), 0);
+			cr_assert_eq(kvmm_tier_match(pool, &plan), nr);
 			for (u64 s = 0; s <= nr; s++) {
 				u64 load = s ? 1000 + 160 * s : 0;
 				u64 compute = (nr - s) * 16 * config.recompute_ns;
@@ -666,34 +602,24 @@ Test(tier_policy, a_plan_lets_both_parts_end_together)
 				     nr, recompute, plan.nr_load, (u32)best_s);
 		}
 	}
-	end_both(pool, tier);
 }
 
 /* Ids only: copies take what the link says, by the clock of the caller. */
 Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 {
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_attr tier_attr = { .size = sizeof(tier_attr), .numa_node = -1,
-					    .capacity_blocks = 8, .flags = KVMM_TIER_TOLD_CLOCK };
-	struct kvmm_pool_attr pool_attr = { .size = sizeof(pool_attr), .nr_blocks = 8,
-					    .policy = "lru", .flags = KVMM_POOL_DETERMINISTIC };
-	struct kvmm_tier_load_args load = { .size = sizeof(load) };
-	kvmm_ref_t refs[4];
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
+	struct both both = both_of_ids(8, 8, 1000);
 	struct kvmm_tier *tier;
 	struct kvmm_pool *pool;
+	kvmm_ref_t refs[4];
 	kvmm_tier_op_t op;
 
-	tier_attr.down.bytes_per_s = 1000000000;
-	tier_attr.up = (struct kvmm_tier_link){ 500, 2000000000 };
-	tier = make_tier_of(&tier_attr);
-	config.write = KVMM_TIER_THROUGH;
-	attr.config = &config;
-	attr.block_bytes = 1000;
-	pool_attr.host = tier;
-	pool_attr.host_attr = &attr;
-	pool = make_pool_of(&pool_attr);
+	both.host.down.bytes_per_s = 1000000000;
+	both.host.up = (struct kvmm_tier_link){ 500, 2000000000 };
+	both.config.write = KVMM_TIER_THROUGH;
+	both.attr.flags = KVMM_POOL_DETERMINISTIC;
+	both_make(&both);
+	pool = both.pool;
+	tier = both.tier;
 	cache_blocks(pool, 1, 4);
 	cr_expect_eq(kvmm_tier_poll(pool), 4);
 	cr_assert_eq(kvmm_tier_clock(tier, 3999), 0);
@@ -702,13 +628,12 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
 	cr_expect_eq(kvmm_tier_clock(tier, 3000), -EINVAL);
 	cr_assert_eq(kvmm_reset_inactive(pool), 4);
-	load.prefix = prefix_of(1, 4);
-	cr_assert_eq(kvmm_tier_load(pool, &load, &op), 0);
+	op = begin_load(pool, 1, 4);
 	cr_assert_eq(kvmm_tier_clock(tier, 6499), 0);
 	cr_expect_eq(kvmm_tier_poll(pool), 4);
 	cr_assert_eq(kvmm_tier_clock(tier, 6500), 0);
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
-	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), 0);
+	cr_expect_eq(result_of(pool, op, 4, refs), 0);
 	cr_expect_eq(client_of(pool).load_ns, 2500);
 	cr_expect_eq(client_of(pool).load_took.bucket[2], 1, "up to 5 us");
 	cr_expect_eq(client_of(pool).load_took.sum_ns, 2500);
@@ -721,50 +646,28 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	end_both(pool, tier);
 }
 
-Test(tier, a_capacity_beyond_all_units_is_refused)
-{
-	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
-				       .capacity_bytes = UINT64_MAX, .block_bytes = 1 };
-	struct kvmm_tier *tier;
-
-	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);
-	attr.block_bytes = UINT64_MAX;
-	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);
-}
-
 /* "..": both keys are below, and come back with a call that has room for their references. */
-Test(tier, a_result_that_cannot_be_given_stays)
+TIER_TEST(tier, a_result_that_cannot_be_given_stays, 4, 4)
 {
-	struct kvmm_pool *pool = make_cache(4, "lru");
-	struct kvmm_tier *tier = make_tier(4);
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 2 };
-	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
 	kvmm_ref_t refs[2];
 	kvmm_tier_op_t op;
 
-	attach(pool, tier);
 	cache_blocks(pool, 1, 2);
 	send_down(pool, 1, 2);
-	while (kvmm_tier_poll(pool) > 0)
-		;
+	poll_all(pool);
 	cr_assert_eq(kvmm_reset_inactive(pool), 2);
-	cr_assert_eq(kvmm_tier_load(pool, &load, &op), 0);
-	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
-	cr_expect_eq(kvmm_tier_get_result(pool, op, &result), -EINVAL);
-	result.refs = refs;
-	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
+	op = begin_load(pool, 1, 2);
+	cr_assert_eq(tier_wait(pool, op, UINT64_MAX), 0);
+	cr_expect_eq(result_of(pool, op, 2, NULL), -EINVAL);
+	cr_assert_eq(result_of(pool, op, 2, refs), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 2), 0);
-	end_both(pool, tier);
 }
 
 /* Types of pins that come into being before, while and after blocks are copied. */
-Test(tier, copies_get_along_with_types_of_pins)
+TIER_TEST(tier, copies_get_along_with_types_of_pins, 8, 8)
 {
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	struct kvmm_tier *tier = make_tier(8);
 	kvmm_ref_t refs[3];
 
-	attach(pool, tier);
 	make_blocks(pool, 1, 3, refs);
 	cr_assert_eq(kvmm_pin_many_as(pool, refs, 2, KVMM_PIN_RDMA), 0);
 	offload_keys(pool, 1, 3, 0);
@@ -772,22 +675,17 @@ Test(tier, copies_get_along_with_types_of_pins)
 	cr_expect_eq(client_of(pool).offloads, 3);
 	cr_assert_eq(kvmm_unpin_many_as(pool, refs, 2, KVMM_PIN_RDMA), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, 3), 0);
-	end_both(pool, tier);
 }
 
 /* They are counted in portions. */
-Test(tier, all_that_are_clean_are_counted_once)
+TIER_TEST(tier, all_that_are_clean_are_counted_once, 600, 600)
 {
-	struct kvmm_tier *tier = make_tier(600);
-	struct kvmm_pool *pool = make_cache(600, "lru");
 	const u32 nr[] = { 255, 1, 1, 255, 1, 1 };
 	u32 first = 0;
 
-	attach(pool, tier);
 	for (u32 i = 0; i < ARRAY_SIZE(nr); first += nr[i++]) {
 		cache_blocks(pool, first, nr[i]);
 		offload_keys(pool, first, nr[i], 0);
 		cr_expect_eq(client_of(pool).clean, first + nr[i]);
 	}
-	end_both(pool, tier);
 }

@@ -3,6 +3,7 @@
 #include <kv/registry_radix.h>
 
 #include "tier/internal.h"
+#include "tests/support/tier_wait.h"
 #include "util.h"
 
 #define MAX_KEYS	512u
@@ -41,6 +42,44 @@ void attach(struct kvmm_pool *pool, struct kvmm_tier *tier)
 	config.write = KVMM_TIER_EXPLICIT;
 	attr.config = &config;
 	attach_as(pool, tier, &attr);
+}
+
+struct both both_of(u32 nr_blocks, u32 nr_units)
+{
+	struct both both = {
+		.attr = KVMM_POOL_ATTR_INIT, .host = KVMM_TIER_ATTR_INIT,
+		.client = KVMM_TIER_CLIENT_ATTR_INIT, .config = KVMM_TIER_CONFIG_INIT,
+		.below = { .size = sizeof(both.below), .high_pm = 0 },
+	};
+
+	both.attr.nr_blocks = nr_blocks;
+	both.attr.policy = "lru";
+	both.host.capacity_blocks = nr_units;
+	both.attr.block_bytes = both.host.block_bytes = TEST_BLOCK_BYTES;
+	both.config.write = KVMM_TIER_EXPLICIT;
+	return both;
+}
+
+struct both both_of_ids(u32 nr_blocks, u32 nr_units, u64 block_bytes)
+{
+	struct both both = both_of(nr_blocks, nr_units);
+
+	both.attr.block_bytes = both.host.block_bytes = 0;
+	both.client.block_bytes = block_bytes;
+	both.host.flags = KVMM_TIER_TOLD_CLOCK;
+	return both;
+}
+
+void both_make(struct both *both)
+{
+	if (both->host.disk)
+		both->host.disk_attr = &both->below;
+	if (!both->tier)
+		both->tier = make_tier_of(&both->host);
+	both->client.config = &both->config;
+	both->attr.host = both->tier;
+	both->attr.host_attr = &both->client;
+	both->pool = make_pool_of(&both->attr);
 }
 
 static char letter_of(const struct tslot *slot)
@@ -137,16 +176,14 @@ const struct kvmm_prefix *prefix_of(u32 first, u32 nr)
 
 void offload_keys(struct kvmm_pool *pool, u32 first, u32 nr, u32 flags)
 {
-	struct kvmm_tier_offload_args req = { .size = sizeof(req), .nr = nr, .flags = flags };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr };
 	kvmm_ref_t refs[MAX_KEYS];
 	kvmm_tier_op_t op;
 
 	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(first, nr), refs), nr);
 	cr_assert_eq(kvmm_put_many(pool, refs, nr), 0);
-	req.refs = refs;
-	cr_assert_eq(kvmm_tier_offload(pool, &req, &op), 0);
-	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
+	op = begin_offload(pool, refs, nr, flags);
+	cr_assert_eq(tier_wait(pool, op, UINT64_MAX), 0);
 	cr_assert_eq(kvmm_tier_get_result(pool, op, &result), 0);
 	cr_assert_eq(result.nr_failed, 0);
 }
@@ -155,15 +192,14 @@ int load_keys(struct kvmm_pool *pool, u32 first, u32 nr)
 {
 	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
 	kvmm_ref_t refs[MAX_KEYS];
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
 	int err = kvmm_tier_load(pool, &req, &op);
 
 	if (err)
 		return err;
-	err = kvmm_tier_wait(pool, op, UINT64_MAX);
+	err = tier_wait(pool, op, UINT64_MAX);
 	cr_assert_eq(err, 0, "%d", err);
-	err = kvmm_tier_get_result(pool, op, &result);
+	err = result_of(pool, op, nr, refs);
 	if (err)
 		return err;
 	for (u32 i = 0; i < nr; i++)
@@ -208,9 +244,9 @@ struct kvmm_tier_stat tier_of(struct kvmm_tier *tier)
 
 void end_both(struct kvmm_pool *pool, struct kvmm_tier *tier)
 {
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	end_pool(pool);
-	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	cr_expect_eq(kv_tier_check(tier), 0);
 	kvmm_tier_destroy(tier);
 }
 
@@ -231,13 +267,46 @@ int load_keys_raw(struct kvmm_pool *pool, const kvmm_key_t *keys, u32 nr, kvmm_r
 {
 	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
 	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
-	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
 	kvmm_tier_op_t op;
 	int err = kvmm_tier_load(pool, &req, &op);
 
 	if (!err)
-		err = kvmm_tier_wait(pool, op, UINT64_MAX);
-	return err ? err : kvmm_tier_get_result(pool, op, &result);
+		err = tier_wait(pool, op, UINT64_MAX);
+	return err ? err : result_of(pool, op, nr, refs);
+}
+
+kvmm_tier_op_t begin_offload(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, u32 flags)
+{
+	struct kvmm_tier_offload_args req = { .size = sizeof(req), .refs = refs, .nr = nr,
+					      .flags = flags };
+	kvmm_tier_op_t op = { 0, 0 };
+	int err = kvmm_tier_offload(pool, &req, &op);
+
+	cr_assert_eq(err, 0, "%d", err);
+	return op;
+}
+
+kvmm_tier_op_t begin_load(struct kvmm_pool *pool, u32 first, u32 nr)
+{
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
+	kvmm_tier_op_t op = { 0, 0 };
+	int err = kvmm_tier_load(pool, &req, &op);
+
+	cr_assert_eq(err, 0, "%d", err);
+	return op;
+}
+
+int result_of(struct kvmm_pool *pool, kvmm_tier_op_t op, u32 nr, kvmm_ref_t *refs)
+{
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = nr, .refs = refs };
+
+	return kvmm_tier_get_result(pool, op, &result);
+}
+
+void poll_all(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(pool); i++)
+		;
 }
 
 void send_down(struct kvmm_pool *pool, u32 first, u32 nr)

@@ -8,6 +8,40 @@
 #include "tests/pool/util.h"
 #include "tests/support/test.h"
 
+/* A pool above a tier, and what is said of both of them until they are made. */
+struct both {
+	struct kvmm_pool_attr attr;
+	struct kvmm_tier_attr host;
+	struct kvmm_tier_client_attr client;
+	struct kvmm_tier_config config;
+	struct kvmm_tier_disk_attr below;	/* for ->host.disk, if there is one */
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;			/* made unless it is there */
+};
+
+/* Blocks of TEST_BLOCK_BYTES, "lru", on "host", by request only. */
+struct both both_of(u32 nr_blocks, u32 nr_units);
+/* Without content, by a clock that is told. */
+struct both both_of_ids(u32 nr_blocks, u32 nr_units, u64 block_bytes);
+void both_make(struct both *both);
+
+/*
+ * As Test(suite, name), with a @pool above a @tier; see end_both(). What is different with them
+ * comes last, as statements about @both.
+ */
+#define TIER_TEST(suite, name, nr_blocks, nr_units, ...)				\
+static void suite##_##name##_with(struct kvmm_pool *pool, struct kvmm_tier *tier);	\
+Test(suite, name)									\
+{											\
+	struct both both = both_of(nr_blocks, nr_units);				\
+											\
+	__VA_ARGS__;									\
+	both_make(&both);								\
+	suite##_##name##_with(both.pool, both.tier);					\
+	end_both(both.pool, both.tier);							\
+}											\
+static void suite##_##name##_with(struct kvmm_pool *pool, struct kvmm_tier *tier)
+
 struct kvmm_tier *make_tier(u32 nr_units);		/* of TEST_BLOCK_BYTES, on "host" */
 struct kvmm_tier *make_tier_of(const struct kvmm_tier_attr *attr);
 void attach(struct kvmm_pool *pool, struct kvmm_tier *tier);	/* by request only */
@@ -33,6 +67,13 @@ int load_keys(struct kvmm_pool *pool, u32 first, u32 nr);
 
 /* Keys of the caller's; the references are kept. */
 int load_keys_raw(struct kvmm_pool *pool, const kvmm_key_t *keys, u32 nr, kvmm_ref_t *refs);
+/* Begin to copy down, which has to be possible. */
+kvmm_tier_op_t begin_offload(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, u32 flags);
+/* Begin to load, which has to be possible; and fetch what became of it, references if it was well. */
+kvmm_tier_op_t begin_load(struct kvmm_pool *pool, u32 first, u32 nr);
+int result_of(struct kvmm_pool *pool, kvmm_tier_op_t op, u32 nr, kvmm_ref_t *refs);
+/* Until nothing is under way. */
+void poll_all(struct kvmm_pool *pool);
 /* To the queue only. */
 void send_down(struct kvmm_pool *pool, u32 first, u32 nr);
 bool is_readable(int fd);

@@ -69,18 +69,18 @@ static void cache_prompt(unsigned int prompt, unsigned int nr)
 
 static void hold_prompt(unsigned int nr)
 {
-	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_lease_attr attr = KVMM_LEASE_ATTR_INIT;
 	kvmm_key_t keys[MAX_PROMPT];
 	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
-	kvmm_hold_t hold;
+	kvmm_lease_t hold;
 
 	for (unsigned int i = 0; i < nr; i++)
 		keys[i] = key_of(1, i);
 	attr.prefix = &prefix;
-	attr.reason = KVMM_HOLD_TRANSFER;
+	attr.reason = KVMM_LEASE_TRANSFER;
 	attr.owner = 300;
 	attr.text = "decode-7";
-	check(kvmm_hold(pool, &attr, &hold), "hold");
+	check(kvmm_lease_take(pool, &attr, &hold), "hold");
 }
 
 static void fill(void)
@@ -112,18 +112,16 @@ static void make_slabs(void)
 	static const struct { const char *name; unsigned int bytes, nr; } sizes[] = {
 		{ "window", 3000, 500 }, { "state", 20000, 33 },
 	};
-	struct kvmm_zone_attr zone_attr = { .size = sizeof(zone_attr), .nr_blocks = 2048 };
-	struct kvmm_zone *zone;
+	struct kvmm_slab_cache *cache = NULL;
 
-	check(kvmm_zone_create(&zone_attr, &zone), "zone");
 	for (unsigned int i = 0; i < 2; i++) {
 		struct kvmm_slab_attr attr = { .size = sizeof(attr), .name = sizes[i].name,
 					       .object_bytes = sizes[i].bytes,
-					       .base_block_bytes = 4096, .max_waste_pm = 300 };
+					       .base_block_bytes = 4096, .max_waste_pm = 300,
+					       .nr_blocks = i ? 0 : 2048, .beside = cache };
 		kvmm_slab_obj_t objs[500];
-		struct kvmm_slab_cache *cache;
 
-		check(kvmm_slab_cache_create(zone, &attr, &cache), "cache");
+		check(kvmm_slab_cache_create(&attr, &cache), "cache");
 		check(kvmm_slab_alloc(cache, sizes[i].nr, objs), "objects");
 	}
 }

@@ -33,6 +33,7 @@ LIVE = [(tool, args.split(), json) for tool, args, json in (
     ("kvmm-top", "--batch", None), ("kvmm-top", "", "one"), ("kvmm-slabtop", "--once", "one"),
     ("kvmm-stat", "", "lines"), ("kvmm-stat", "-p kv -i 0.05 -n 2", "lines"), ("kvmm-stat", "kv 0.05 2", "lines"),
     ("kvmm-stat", "pool", "one"), ("kvmm-stat", "pool -p kv", "one"), ("kvmm-stat", "tiers", "one"),
+    ("kvmm-stat", "tenants -p kv", "one"), ("kvmm-stat", "classes", "one"),
     ("kvmm-stat", "leaks kv", "one"), ("kvmm-stat", "leaks -p kv 60000", "one"), ("kvmm-stat", "pressure kv", "one"),
     ("kvmm-stat", "families", "one"), ("kvmm-stat", "metrics", None), ("kvmm-stat", "metrics -p kv", None),
     ("kvmm-stat", "buddyinfo kv", None), ("kvmm-stat", "pagetypeinfo", None), ("kvmm-stat", "slabinfo", None),
@@ -53,7 +54,7 @@ BAD = [(tool, args.split()) for tool, args in (
     ("kvmm-top", "more"), ("kvmm-top", "-i 0"), ("kvmm-top", "-n 0"), ("kvmm-top", "--table x"), ("kvmm-slabtop", "more"),
     ("kvmm-slabtop", "-i x"), ("kvmm-slabtop", "-s x"), ("kvmm-stat", "kv 1 2 3"), ("kvmm-stat", "kv x"),
     ("kvmm-stat", "1 0"), ("kvmm-stat", "-n -1"), ("kvmm-stat", "pool a b"), ("kvmm-stat", "families x"),
-    ("kvmm-stat", "metrics --json"), ("kvmm-stat", "--replay x"), ("kvmm-dump", ""), ("kvmm-dump", "tears x"),
+    ("kvmm-stat", "metrics --json"), ("kvmm-dump", ""), ("kvmm-dump", "tears x"),
     ("kvmm-dump", "tier"), ("kvmm-dump", "tier a b"), ("kvmm-dump", "record"), ("kvmm-dump", "report"),
     ("kvmm-dump", "show --from x -p kv"), ("kvmm-dump", "pickle --json"), ("kvmm-dump", "record -i 0 x"), ("kvmm-defrag", ""),
     ("kvmm-defrag", "dance"), ("kvmm-defrag", "--live dance"), ("kvmm-defrag", "--live"),
@@ -72,6 +73,9 @@ REPLAYS = {"kvmm-replay": {"interval"}, "kvmm-defrag": {"interval"}}
 FALSE = ((b"", "gone"), (b"hello\n", "engine's socket?"), (b"x" * 9000, "engine's socket?"),
          (b"kvmm-control 2 x\n", "version 1"), (b"err 11 17\ntoo many clients\n", "too many clients"),
          (b"kvmm-control 1 x\nok 7\n#a\tb\n1\n", ""), (b"kvmm-control 1 x\nok 99999999999\n", ""),
+         (b"kvmm-control 1 x\nok 99999999999999999999\n", ""), (b"kvmm-control 1 x\nok 10\nshort", ""),
+         (b"kvmm-control 1 x\nok 5\npool\n", ""), (b"kvmm-control 1 x\nok 5\nx\ty\n\0", ""),
+         (b"kvmm-control 1 x\nerr 0 0\n", ""),
          (b"kvmm-control 1 x\nerr 13 12\nnot for you\n", "not for you"))
 # Commands with a help of their own.
 COMMANDS = {"kvmm-dump": ["snapshot", "record", "report"], "kvmm-defrag": ["--live"]}

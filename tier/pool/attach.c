@@ -15,19 +15,6 @@
 #define MAX_BATCH		4096u
 #define MAX_TOUCHES		15u
 
-int lower_enter(struct kvmm_pool *pool, struct lower **lower)
-{
-	int err;
-
-	if (!pool)
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (err)
-		return err;
-	*lower = lower_of(pool);
-	return *lower ? 0 : -EOPNOTSUPP;
-}
-
 /* ---- configuration ---- */
 
 static int read_config(const struct kvmm_tier_config *from, struct kvmm_tier_config *config)
@@ -80,20 +67,6 @@ int tier_config_read(struct kvmm_pool *pool, void *out)
 
 /* ---- attaching ---- */
 
-/* All that makes the same key stand for other bytes, or for more of them. */
-static u64 layout_of(const struct kvmm_pool *pool, const struct kvmm_tier *tier,
-		     const struct kvmm_tier_client_attr *attr)
-{
-	u64 layout = kv_mul_fold(attr->layout_id ^ 0x9e3779b97f4a7c15ull, 0xd6e8feb86659fd93ull);
-
-	layout = kv_mul_fold(layout ^ pool->block_tokens, 0xa0761d6478bd642full);
-	layout = kv_mul_fold(layout ^ kv_tier_record_bytes(tier, attr->block_bytes),
-			     0xe7037ed1a0b428dbull);
-	for (u32 i = 0; i < pool->nr_planes; i++)
-		layout = kv_mul_fold(layout ^ pool->plane[i].bytes, 0x8ebc6af09c88c6e3ull);
-	return layout ^ attr->layout_id;
-}
-
 static int read_attr(const struct kvmm_pool *pool, const struct kvmm_tier_client_attr *from,
 		     struct kvmm_tier_client_attr *attr)
 {
@@ -117,33 +90,6 @@ static int read_attr(const struct kvmm_pool *pool, const struct kvmm_tier_client
 	     !kv_radix_has_tier(presence->reg, attr->registry_tier)))
 		return -EINVAL;
 	return 0;
-}
-
-static int make_batch(struct kvmm_pool *pool, struct batch *batch, u32 nr)
-{
-	batch->item = kv_alloc_array(nr, sizeof(*batch->item));
-	batch->block = kv_alloc_array(nr, sizeof(*batch->block));
-	batch->slot = kv_alloc_array(nr, sizeof(*batch->slot));
-	batch->move = kv_alloc_array(nr, sizeof(*batch->move));
-	batch->error = kv_alloc_array(nr, sizeof(*batch->error));
-	batch->plane = kv_alloc_array(max(pool->nr_planes, 1u), sizeof(*batch->plane));
-	return batch->item && batch->block && batch->slot && batch->move && batch->error &&
-	       batch->plane ? 0 : -ENOMEM;
-}
-
-/* Where the device can write to on its own; without one there are none. */
-static int make_sums(struct kvmm_pool *pool, struct lower *lower)
-{
-	u32 nr = lower->batch_blocks;
-	int err;
-
-	if (!pool->dev)
-		return 0;
-	err = pool->parts.dev->host_alloc(pool->dev, NR_BATCHES * nr * sizeof(u64), -1,
-					  &lower->sums);
-	for (u32 i = 0; i < NR_BATCHES && !err; i++)
-		lower->batch[i].sum = (u64 *)lower->sums.ptr + i * nr;
-	return err;
 }
 
 static void free_lower(struct kvmm_pool *pool, struct lower *lower)
@@ -187,7 +133,7 @@ static u64 lower_bytes(const struct kvmm_pool *pool, const struct lower *lower)
 
 static int make_tables(struct kvmm_pool *pool, struct lower *lower)
 {
-	int err = 0;
+	int err;
 
 	lower->item = kv_alloc_array(lower->nr_items, sizeof(*lower->item));
 	lower->name = kv_alloc_array(lower->nr_names, sizeof(*lower->name));
@@ -210,23 +156,49 @@ static int make_tables(struct kvmm_pool *pool, struct lower *lower)
 	}
 	for (u32 i = 0; i < KVMM_TIER_OPS; i++)
 		lower->op[i].gen = 1;
+	for (u32 i = 0, nr = lower->batch_blocks; i < NR_BATCHES; i++) {
+		struct batch *batch = &lower->batch[i];
+
+		batch->item = kv_alloc_array(nr, sizeof(*batch->item));
+		batch->block = kv_alloc_array(nr, sizeof(*batch->block));
+		batch->slot = kv_alloc_array(nr, sizeof(*batch->slot));
+		batch->move = kv_alloc_array(nr, sizeof(*batch->move));
+		batch->error = kv_alloc_array(nr, sizeof(*batch->error));
+		batch->plane = kv_alloc_array(max(pool->nr_planes, 1u), sizeof(*batch->plane));
+		if (!batch->item || !batch->block || !batch->slot || !batch->move ||
+		    !batch->error || !batch->plane)
+			return -ENOMEM;
+	}
+	if (!pool->dev)
+		return 0;
+	/* Checksums: where the device can write to on its own. */
+	err = pool->parts.dev->host_alloc(pool->dev, NR_BATCHES * lower->batch_blocks * sizeof(u64),
+					  -1, &lower->sums);
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)
-		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
-	return err ? err : make_sums(pool, lower);
+		lower->batch[i].sum = (u64 *)lower->sums.ptr + i * lower->batch_blocks;
+	return err;
 }
 
 static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 				const struct kvmm_tier_client_attr *attr)
 {
 	struct lower *lower = kv_alloc_lines(1, sizeof(*lower));
+	u64 layout;
 
 	if (!lower)
 		return NULL;
+	/* All that makes the same key stand for other bytes, or for more of them. */
+	layout = kv_mul_fold(attr->layout_id ^ 0x9e3779b97f4a7c15ull, 0xd6e8feb86659fd93ull);
+	layout = kv_mul_fold(layout ^ pool->block_tokens, 0xa0761d6478bd642full);
+	layout = kv_mul_fold(layout ^ kv_tier_record_bytes(tier, attr->block_bytes),
+			     0xe7037ed1a0b428dbull);
+	for (u32 i = 0; i < pool->nr_planes; i++)
+		layout = kv_mul_fold(layout ^ pool->plane[i].bytes, 0x8ebc6af09c88c6e3ull);
+	lower->layout = layout ^ attr->layout_id;
 	lower->tier = tier;
 	lower->flags = attr->flags;
 	lower->registry_tier = attr->registry_tier;
 	lower->block_bytes = attr->block_bytes;
-	lower->layout = layout_of(pool, tier, attr);
 	lower->max_up = attr->max_up;
 	lower->max_down = attr->max_down;
 	lower->nr_items = attr->max_up + attr->max_down;
@@ -243,20 +215,6 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	}
 	lower->metadata_bytes = lower_bytes(pool, lower);
 	return lower;
-}
-
-static int join(struct kvmm_pool *pool, struct lower *lower,
-		const struct kvmm_tier_client_attr *attr)
-{
-	struct kv_tier_client_attr client = {
-		.plane = pool->plane, .nr_planes = pool->nr_planes,
-		.block_bytes = lower->block_bytes, .layout = lower->layout,
-		.min_units = attr->min_units, .max_units = attr->max_units,
-		.is_told = attr->registry_tier != KVMM_TIER_UNTOLD,
-		.nr_late = NR_BATCHES * lower->batch_blocks,
-	};
-
-	return kv_tier_join(lower->tier, &client, &lower->client);
 }
 
 extern const struct pool_part lower_part;
@@ -351,6 +309,7 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 		     const struct kvmm_tier_client_attr *attr)
 {
 	struct kvmm_tier_client_attr known;
+	struct kv_tier_client_attr client;
 	struct lower *lower;
 	bool is_determined;
 	int err;
@@ -372,9 +331,16 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	lower = make_lower(pool, tier, &known);
 	if (!lower)
 		return -ENOMEM;
+	client = (struct kv_tier_client_attr){
+		.plane = pool->plane, .nr_planes = pool->nr_planes,
+		.block_bytes = lower->block_bytes, .layout = lower->layout,
+		.min_units = known.min_units, .max_units = known.max_units,
+		.is_told = known.registry_tier != KVMM_TIER_UNTOLD,
+		.nr_late = NR_BATCHES * lower->batch_blocks,
+	};
 	err = read_config(known.config, &lower->config);
 	if (!err)
-		err = join(pool, lower, &known);
+		err = kv_tier_join(tier, &client, &lower->client);
 	if (!err) {
 		err = publish(pool, lower);
 		if (err)
@@ -412,7 +378,8 @@ static void end_fetch(struct lower *lower, struct item *item)
 	int err;
 
 	kv_assert(item->state == ITEM_FETCH && item->is_up);
-	kv_tier_fetch_hurry(lower->client, &item->fetch);
+	if (kv_tier_fetch_leave(lower->client, &item->fetch))
+		return;
 	while ((err = kv_tier_fetch_poll(lower->client, &item->fetch)) == -EAGAIN)
 		if (!kv_tier_work(lower->tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
@@ -478,7 +445,6 @@ int tier_stat_read(struct kvmm_pool *pool, void *out)
 	kv_lock(&lower->lock);
 	lower_fill_stat(lower, stat);
 	stat->clean = nr_clean;
-	kv_tier_client_count(lower->client, stat);
 	kv_unlock(&lower->lock);
 	return 0;
 }

@@ -72,25 +72,19 @@ void batch_put(struct lower *lower, struct batch *batch)
 /* A copy that sums all of its blocks costs more than a few sums, and less than many. */
 #define SUMMED_BY_COPY	4u
 
-static bool wants_sums(const struct lower *lower, const struct batch *batch)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < batch->nr_copy; i++)
-		nr += lower->item[batch->item[i]].has_sum;
-	return nr && nr >= batch->nr_copy / SUMMED_BY_COPY;
-}
-
 int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
+	u32 nr_sums = 0;
 	int err;
 
 	kv_assert(batch->state == BATCH_FILLING && batch->nr_copy);
+	for (u32 i = 0; i < batch->nr_copy; i++)
+		nr_sums += lower->item[batch->item[i]].has_sum;
 	batch->xfer = (struct kv_xfer){
 		.client = lower->client, .ops = pool->parts.dev, .dev = pool->dev,
 		.block = batch->block, .slot = batch->slot, .nr = batch->nr_copy,
 		.is_up = batch->is_up, .move = batch->move, .plane = batch->plane,
-		.sums = wants_sums(lower, batch) ? batch->sum : NULL,
+		.sums = nr_sums && nr_sums >= batch->nr_copy / SUMMED_BY_COPY ? batch->sum : NULL,
 	};
 	err = lower_fence(pool, lower, &batch->xfer.after);
 	if (!err)
@@ -172,19 +166,6 @@ static int sum_together(struct kvmm_pool *pool, struct batch *batch, u32 nr_runs
 	return dev->sum_fetch(pool->dev, err ? NULL : batch->sum, err ? 0 : nr) || err ? -EIO : 0;
 }
 
-static int sum_runs(struct kvmm_pool *pool, struct batch *batch, u32 nr_runs)
-{
-	struct kv_planes planes = { pool->plane, pool->nr_planes };
-	struct kv_fence none = { 0 };
-	u64 *sum = batch->sum;
-	int err = 0;
-
-	for (u32 i = 0; i < nr_runs && !err; sum += batch->move[i++].nr)
-		err = pool->parts.dev->sum_blocks(pool->dev, &planes, batch->move[i].dst,
-						  batch->move[i].nr, none, sum);
-	return err ? -EIO : 0;
-}
-
 /* Runs of blocks that want one, in ->move, which the copy does not need any more; *@nr: blocks. */
 static u32 find_runs(const struct lower *lower, struct batch *batch, u32 *nr)
 {
@@ -219,8 +200,16 @@ int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 	if (!nr)
 		return 0;
 	err = sum_together(pool, batch, nr_runs, nr);
-	if (err == -EBUSY || err == -EOPNOTSUPP)
-		err = sum_runs(pool, batch, nr_runs);
+	if (err == -EBUSY || err == -EOPNOTSUPP) {
+		struct kv_planes planes = { pool->plane, pool->nr_planes };
+		struct kv_fence none = { 0 };
+		u64 *sum = batch->sum;
+
+		err = 0;
+		for (u32 i = 0; i < nr_runs && !err; sum += batch->move[i++].nr)
+			err = pool->parts.dev->sum_blocks(pool->dev, &planes, batch->move[i].dst,
+							  batch->move[i].nr, none, sum);
+	}
 	/* To where they belong, which is never further to the front. */
 	for (u32 i = batch->nr_copy; !err && i-- > 0;)
 		if (lower->item[batch->item[i]].has_sum)

@@ -5,15 +5,7 @@
  * Threads may be in the middle of filling or ending batches: their items are counted, and not
  * looked into.
  */
-#include <kv/log.h>
-
 #include "tier.h"
-
-static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
-{
-	kv_log(KV_LOG_ERR, "kvmm: tiers of pool %s: %s (%u)", pool->name, what, index);
-	return -EUCLEAN;
-}
 
 /* ---- items ---- */
 
@@ -25,9 +17,10 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 	for (u32 i = lower->free_item[is_up]; i != KV_NONE; i = lower->item[i].next) {
 		if (i >= lower->nr_items || lower->item[i].state != ITEM_FREE ||
 		    lower->item[i].is_up != is_up || ++nr > max)
-			return complain(pool, "free items", i);
+			return pool_complain(pool, "free items of tiers", i);
 	}
-	return nr + lower->nr_used[is_up] == max ? 0 : complain(pool, "items lost", nr);
+	return nr + lower->nr_used[is_up] == max ? 0 :
+	       pool_complain(pool, "items of tiers lost", nr);
 }
 
 /* Blocks that the store below reads are written to the slot of the fetch. */
@@ -55,8 +48,8 @@ static int check_list(const struct kvmm_pool *pool, const struct lower *lower, u
 		if (i >= lower->nr_items || lower->item[i].state != state || ++nr > nr_all ||
 		    (state == ITEM_FETCH && !lower->item[i].fetch.io) ||
 		    !slot_is_held(lower, &lower->item[i]))
-			return complain(pool, what, i);
-	return nr == nr_all ? 0 : complain(pool, what, nr);
+			return pool_complain(pool, what, i);
+	return nr == nr_all ? 0 : pool_complain(pool, what, nr);
 }
 
 static int check_names(const struct kvmm_pool *pool, struct lower *lower)
@@ -69,9 +62,9 @@ static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 	for (u32 b = 0; b < lower->nr_names; b++)
 		for (u32 i = lower->name[b]; i != KV_NONE; i = lower->item[i].next_name)
 			if (i >= lower->nr_items || ++nr > nr_named)
-				return complain(pool, "chain of names goes astray", b);
+				return pool_complain(pool, "chain of names goes astray", b);
 	if (nr != nr_named)
-		return complain(pool, "names lost", nr);
+		return pool_complain(pool, "names of tiers lost", nr);
 	/* Now that the chains can be gone along. */
 	for (u32 i = 0; i < lower->nr_items; i++) {
 		const struct item *item = &lower->item[i];
@@ -79,7 +72,7 @@ static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 		if (item->state == ITEM_FREE || !item->is_named)
 			continue;
 		if (!item->is_up || item_find(lower, &item->name.key, item->name.domain) != i)
-			return complain(pool, "name on its way twice", i);
+			return pool_complain(pool, "name on its way twice", i);
 	}
 	return 0;
 }
@@ -116,7 +109,7 @@ static int check_batch(const struct kvmm_pool *pool, const struct lower *lower,
 		if (item->state != ITEM_BATCH || item->is_up != batch->is_up ||
 		    !entry_is_kept(pool, lower, item) ||
 		    (i < batch->nr_copy && !slot_is_held(lower, item)))
-			return complain(pool, "block that is copied", batch->item[i]);
+			return pool_complain(pool, "block that is copied", batch->item[i]);
 	}
 	return 0;
 }
@@ -151,12 +144,12 @@ static int check_ops(const struct kvmm_pool *pool, const struct lower *lower)
 		if (!op)
 			continue;
 		if (op->index != i || !op_is_sound(op))
-			return complain(pool, "operation", i);
+			return pool_complain(pool, "operation of tiers", i);
 		nr++;
 		nr_over += !op->nr_left && !op->is_busy;
 	}
 	if (nr != lower->nr_ops || nr_over != lower->nr_over)
-		return complain(pool, "operations lost", nr);
+		return pool_complain(pool, "operations of tiers lost", nr);
 	return 0;
 }
 
@@ -167,36 +160,28 @@ static int check_queue(const struct kvmm_pool *pool, const struct lower *lower)
 	for (u32 i = 0; i < min(lower->nr_heap, pool->nr_blocks); i++)
 		nr += lower->heap[i] >= pool->nr_blocks;
 	if (nr || lower->nr_heap > pool->nr_blocks || !heap_is_sound(lower))
-		return complain(pool, "queue", lower->nr_heap);
+		return pool_complain(pool, "queue of tiers", lower->nr_heap);
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
 		const struct below *below = &lower->below[i];
 
 		if (below->state > BELOW_CLEAN ||
 		    (below->wants && below->state != BELOW_QUEUED && below->state != BELOW_FLYING))
-			return complain(pool, "copy in no state", i);
+			return pool_complain(pool, "copy between tiers in no state", i);
 		nr += below->state == BELOW_QUEUED;
 	}
-	return nr == lower->nr_heap ? 0 : complain(pool, "queue lost some", nr);
-}
-
-static bool times_add_up(const struct kvmm_tier_client_stat *stat)
-{
-	u64 nr = 0;
-
-	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++)
-		nr += stat->disk_took.bucket[i];
-	return nr == stat->disk_loads && stat->disk_took.sum_ns == stat->disk_load_ns &&
-	       stat->load_took.sum_ns == stat->load_ns &&
-	       stat->offload_took.sum_ns == stat->offload_ns;
+	return nr == lower->nr_heap ? 0 : pool_complain(pool, "queue of tiers lost some", nr);
 }
 
 static int lower_check(struct kvmm_pool *pool)
 {
 	struct lower *lower = lower_of(pool);
+	const struct kvmm_tier_client_stat *stat;
+	u64 nr_timed = 0;
 	int err;
 
 	if (!lower)
 		return 0;
+	stat = &lower->stat;
 	kv_lock(&lower->lock);
 	err = check_free(pool, lower, false);
 	if (!err)
@@ -213,10 +198,14 @@ static int lower_check(struct kvmm_pool *pool)
 		err = check_ops(pool, lower);
 	if (!err)
 		err = check_queue(pool, lower);
-	if (!err && !times_add_up(&lower->stat))
-		err = complain(pool, "times", 0);
+	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++)
+		nr_timed += stat->disk_took.bucket[i];
+	if (!err && (nr_timed != stat->disk_loads || stat->disk_took.sum_ns != stat->disk_load_ns ||
+		     stat->load_took.sum_ns != stat->load_ns ||
+		     stat->offload_took.sum_ns != stat->offload_ns))
+		err = pool_complain(pool, "times of tiers", 0);
 	if (!err && !thrash_is_sound(lower))
-		err = complain(pool, "ghosts", 0);
+		err = pool_complain(pool, "ghosts of tiers", 0);
 	if (!err)
 		err = kv_tier_check(lower->tier);
 	kv_unlock(&lower->lock);

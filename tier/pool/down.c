@@ -28,7 +28,7 @@ static void count_type(struct kvmm_pool *pool, struct kv_handle handle, bool mor
 /* The order is not told: a copy is no use. 0, or it is not there, or is being moved. */
 static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 {
-	int ret = kv_entry_pin(&pool->entries, handle);
+	int ret = kv_handle_step(&pool->entries, handle, kv_edge_pin);
 
 	kv_assert_reading();
 	if (ret < 0)
@@ -47,7 +47,7 @@ static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, boo
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	if (ret == 1 && drop) {
-		if (kv_entry_claim(&pool->entries, handle))
+		if (kv_handle_step(&pool->entries, handle, kv_edge_claim))
 			return;
 		order_forget(&pool->order, handle.index);
 		count_evictions(pool, entry_forget(pool, handle.index));
@@ -71,7 +71,7 @@ static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	count_type(pool, handle, false);
-	ret = kv_entry_unpin(&pool->entries, handle);
+	ret = kv_handle_step(&pool->entries, handle, kv_edge_unpin);
 	if (unlikely(ret < 0))	/* a caller has dropped a reference it did not own */
 		return;
 	pins_give_back(&pool->pins, 1);
@@ -163,19 +163,6 @@ static void sort_by_block(struct batch *batch)
 		}
 		batch->block[k] = block;
 		batch->item[k] = item;
-	}
-}
-
-/* Of one in so many there is a checksum to be kept, always of the same ones. */
-static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struct batch *batch)
-{
-	u32 every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
-
-	kv_assert(batch->nr_copy <= batch->nr);
-	for (u32 i = 0; i < batch->nr_copy; i++) {
-		struct item *item = &lower->item[batch->item[i]];
-
-		item->has_sum = every && !(kv_hash_key(&item->name.key, lower->secret) % every);
 	}
 }
 
@@ -302,11 +289,19 @@ void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, 
 /* Items that need no copy are done; so are those that get none. */
 static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
+	u32 every;
 	int err = 0;
 
 	sort_by_block(batch);
 	reserve_slots(pool, lower, batch);
-	choose_sums(pool, lower, batch);
+	kv_assert(batch->nr_copy <= batch->nr);
+	/* Of one in so many there is a checksum to be kept, always of the same ones. */
+	every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
+	for (u32 i = 0; i < batch->nr_copy; i++) {
+		struct item *item = &lower->item[batch->item[i]];
+
+		item->has_sum = every && !(kv_hash_key(&item->name.key, lower->secret) % every);
+	}
 	if (batch->nr_copy) {
 		err = batch_submit(pool, lower, batch);
 		if (!err)	/* another thread may have ended it by now: not ours */
@@ -403,7 +398,7 @@ int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload_arg
 	if (!offload || kv_copy_attr(&req, sizeof(req), offload))
 		return -EINVAL;
 	if ((req.nr && !req.refs) || req.flags & ~KVMM_TIER_DROP || req.nr > INT_MAX ||
-	    req.priority >= KVMM_TIER_PRIORITIES || !lower_is_ordered(pool, lower))
+	    req.reserved || req.priority >= KVMM_TIER_PRIORITIES || !lower_is_ordered(pool, lower))
 		return -EINVAL;
 	for (u32 i = 0; i < req.nr; i++)
 		if (req.refs[i].index >= pool->nr_blocks || !req.refs[i].gen)

@@ -8,6 +8,8 @@
  */
 #include <limits.h>
 
+#include <cache/cache.h>
+
 #include "tier.h"
 
 static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *lower,
@@ -21,7 +23,7 @@ static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *low
 	*level = KVMM_TIER_DEVICE;
 	if (item_find(lower, &prefix->keys[i], prefix->domain) != KV_NONE)
 		return KVMM_TIER_PENDING;
-	if (pool->map->ops->length(pool->map, &query))
+	if (kv_map_length(pool->map, &query))
 		return KVMM_TIER_HIT;
 	*level = KVMM_TIER_HOST;
 	answer = kv_tier_find(lower->client, &prefix->keys[i], prefix->domain, KV_TIER_PEEK, &slot);
@@ -63,13 +65,14 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower,
 		}
 		match->nr_lower++;
 	}
+	lower_split(pool, lower, match);
 	kv_unlock(&lower->lock);
 }
 
 static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
-	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kv_query query = query_of(prefix);
 	struct kv_handle *found = (struct kv_handle *)match->refs;
 	u32 nr = prefix->nr, nr_first;
 	struct lower *lower;
@@ -86,7 +89,7 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 	note_refs(pool, found, match->nr_device, nr_first);
 	pool_tell(pool, hit, found, match->nr_device);
 	if (!match->flags)
-		count_request(pool, &query, nr, match->nr_device);
+		kv_lookup_end(pool, &query, nr, match->nr_device, KV_LOOKUP_UNTOLD);
 	for (u32 i = 0; i < match->nr_device; i++)
 		note(match, i, KVMM_TIER_HIT, KVMM_TIER_DEVICE);
 	match->stop = match->nr_device < nr ? KVMM_TIER_MISS : KVMM_TIER_HIT;
@@ -110,14 +113,15 @@ int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match_args *match)
 	if (!pool || !match || kv_copy_attr(&known, sizeof(known), match))
 		return -EINVAL;
 	prefix = known.prefix;
-	if (!prefix || prefix->nr > INT_MAX ||
+	if (!prefix || prefix->nr > INT_MAX || known.reserved ||
 	    known.flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN | KVMM_TIER_HERE) ||
 	    (prefix->nr && (!prefix->keys || !known.refs)))
 		return -EINVAL;
-	known.nr_device = known.nr_lower = known.stop = 0;
+	known.nr_device = known.nr_lower = known.stop = known.nr_load = 0;
+	known.load_ns = known.compute_ns = 0;
 	nr = match_all(pool, &known);
 	if (nr >= 0)
-		memcpy(match, &known, min(known.size, sizeof(known)));
+		kv_give_sized(match, &known, sizeof(known));
 	return nr;
 }
 

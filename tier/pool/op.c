@@ -5,7 +5,6 @@
  * Giving up takes the operation's wants from wherever they hang; loads and copies that they waited
  * for go on until they are over, and find no waiter.
  */
-#include <kv/env.h>
 #include <kv/file.h>
 #include <kv/mem.h>
 
@@ -182,7 +181,7 @@ static void unsignal(struct lower *lower)
 		kv_file()->event_clear(kv_file()->ctx, lower->event);
 }
 
-/* It is over: out of the table. Else -EAGAIN. */
+/* It is over: out of the table, if there is room for the result. Else -EAGAIN. */
 static int take_result(struct lower *lower, kvmm_tier_op_t handle,
 		       const struct kvmm_tier_result *result, struct tier_op **result_op)
 {
@@ -195,11 +194,13 @@ static int take_result(struct lower *lower, kvmm_tier_op_t handle,
 	if (err)
 		goto out;
 	gives_refs = op->is_load && !op->error && op->nr;
-	if (op->nr != result->nr || (!op->nr_left && gives_refs && !result->refs))
+	if (!result)
+		err = op->nr_left ? -EAGAIN : 0;
+	else if (op->nr != result->nr || (!op->nr_left && gives_refs && !result->refs))
 		err = -EINVAL;
 	else if (op->nr_left)
 		err = -EAGAIN;
-	if (err)
+	if (err || !result)
 		goto out;
 	op_unpublish(lower, op);
 	unsignal(lower);
@@ -219,7 +220,9 @@ int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t handle,
 
 	if (err)
 		return err;
-	if (!result || kv_copy_attr(&known, sizeof(known), result))
+	if (!result)
+		return take_result(lower, handle, NULL, &op);
+	if (kv_copy_attr(&known, sizeof(known), result))
 		return -EINVAL;
 	err = take_result(lower, handle, &known, &op);
 	if (err)
@@ -232,51 +235,9 @@ int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t handle,
 		memcpy(known.refs, op->ref, op->nr * sizeof(*known.refs));
 		memset(op->ref, 0, op->nr * sizeof(*op->ref));
 	}
-	memcpy(result, &known, min(known.size, sizeof(known)));
+	kv_give_sized(result, &known, sizeof(known));
 	op_drop(pool, op);
 	return err;
-}
-
-/* ---- waiting ---- */
-
-#define LOOK_NS		50000u
-
-static int look(struct lower *lower, kvmm_tier_op_t handle)
-{
-	struct tier_op *op;
-	int err;
-
-	kv_lock(&lower->lock);
-	err = op_find(lower, handle, &op);
-	if (!err && op->nr_left)
-		err = -EAGAIN;
-	kv_unlock(&lower->lock);
-	return err;
-}
-
-int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t handle, uint64_t timeout_ns)
-{
-	struct lower *lower;
-	int err = lower_enter(pool, &lower);
-	u64 until;
-	u32 word = 0;
-
-	if (err)
-		return err;
-	if (kv_tier_is_told(lower->tier))
-		return -EOPNOTSUPP;
-	until = kv_ns_after(kv_clock_ns(), timeout_ns);
-	for (;;) {
-		err = look(lower, handle);
-		if (err != -EAGAIN)
-			return err;
-		err = kvmm_tier_poll(pool);
-		if (err < 0)
-			return err;
-		if (look(lower, handle) == -EAGAIN && kv_clock_ns() >= until)
-			return -ETIMEDOUT;
-		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
-	}
 }
 
 /* ---- giving up ---- */

@@ -161,6 +161,7 @@ static void queue_drop(struct lower *lower, struct kv_handle handle)
 /* How many blocks have come into the order, or left it, at most, since its stamp was @stamp. */
 static u32 news_since(const struct order *order, u64 stamp)
 {
+	kv_assert_held(&order->lock);
 	return (u32)order->stamp - (u32)stamp + (u32)((order->stamp >> 32) - (stamp >> 32));
 }
 
@@ -196,7 +197,7 @@ static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_han
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
-	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
+	quota_begin(&pool->order, QUOTA_NONE, QUOTA_ANY);
 	for (nr = 0; nr < max; nr++) {
 		index[nr] = order_peek(&pool->order);
 		if (index[nr] == KV_NONE)
@@ -204,7 +205,7 @@ static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_han
 	}
 	for (u32 i = nr; i-- > 0;)
 		order_unpeek(&pool->order, index[i]);
-	quota_end(pool->order.quotas);
+	quota_end(&pool->order);
 	pool->order.mark = mark;
 	look->stamp = pool->order.stamp;
 	if (max == wanted)
@@ -221,6 +222,7 @@ static void look_at_leaving(struct kvmm_pool *pool, struct lower *lower)
 	struct kv_handle handles[LEAVE_MAX];
 	u32 nr = READ_ONCE(lower->thrash.nr_leaving) ? thrash_leave(lower, handles, LEAVE_MAX) : 0;
 
+	kv_assert_not_held(&lower->lock);
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < nr; i++) {
 		u64 word = READ_ONCE(entry_at(pool, handles[i].index)->word);
@@ -278,6 +280,11 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower)
 	kv_lock(&lower->lock);
 	drop = config.write == KVMM_TIER_THRESHOLD && !thrash_spares(lower);
 	for (u32 i = 0; i < nr; i++) {
+		const struct kv_entry *entry = entry_at(pool, handles[i].index);
+
+		/* Chosen without this lock: what is there now may be queued, or on its way. */
+		if (kv_word_gen(READ_ONCE(entry->word)) != handles[i].gen)
+			continue;
 		if (drop)
 			queue_drop(lower, handles[i]);
 		else
@@ -340,25 +347,14 @@ static u32 best_split(const struct costs *costs, u32 nr)
 	return low;
 }
 
-int kvmm_tier_get_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan)
+void lower_split(const struct kvmm_pool *pool, const struct lower *lower,
+		 struct kvmm_tier_match_args *match)
 {
-	struct kvmm_tier_plan known;
-	struct lower *lower;
-	struct costs costs;
-	int err = lower_enter(pool, &lower);
+	struct costs costs = costs_of(pool, lower);
+	u32 nr = match->nr_lower, nr_load = costs.compute_ns ? best_split(&costs, nr) : nr;
 
-	if (err)
-		return err;
-	if (!plan || kv_copy_attr(&known, sizeof(known), plan))
-		return -EINVAL;
-	kv_lock(&lower->lock);
-	costs = costs_of(pool, lower);
-	known.nr_load = costs.compute_ns ? best_split(&costs, known.nr) : known.nr;
-	if (known.nr_load < lower->config.min_load)
-		known.nr_load = 0;
-	kv_unlock(&lower->lock);
-	known.load_ns = load_time(&costs, known.nr_load);
-	known.compute_ns = (known.nr - known.nr_load) * costs.compute_ns;
-	memcpy(plan, &known, min(known.size, sizeof(known)));
-	return 0;
+	kv_assert_held(&lower->lock);
+	match->nr_load = nr_load < lower->config.min_load ? 0 : nr_load;
+	match->load_ns = load_time(&costs, match->nr_load);
+	match->compute_ns = (nr - match->nr_load) * costs.compute_ns;
 }

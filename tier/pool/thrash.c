@@ -32,6 +32,7 @@ static u32 ghost_uses(u64 word)
 
 static u64 make_ghost(u64 hash, u32 uses, u32 fills)
 {
+	kv_assert(uses && uses <= USES_MAX);
 	return hash >> TAG_SHIFT << TAG_SHIFT | (u64)uses << USES_SHIFT | fills;
 }
 
@@ -46,6 +47,7 @@ static u64 *find_ghost(const struct thrash *thrash, u64 hash, bool *found)
 	u64 *set = &thrash->ghost[(hash & (thrash->nr_sets - 1)) * SET_NR], *oldest = set;
 	u32 now = READ_ONCE(thrash->fills), age = 0;
 
+	kv_assert(thrash->nr_sets);
 	for (u32 i = 0; i < SET_NR; i++) {
 		u64 word = READ_ONCE(set[i]);	/* relaxed: statistics */
 		u32 since = ghost_uses(word) ? now - (u32)word : UINT32_MAX;
@@ -64,16 +66,18 @@ static u64 *find_ghost(const struct thrash *thrash, u64 hash, bool *found)
 static void count_refault(struct lower *lower, u64 ghost, u32 fills)
 {
 	struct thrash *thrash = &lower->thrash;
+	u64 *refaults = lower->stat.refaults;
 	u32 level = KVMM_TIER_DEVICE, distance = fills - (u32)ghost;
 	/* Dropped blocks would have gone anyway, when the blocks kept free had been filled. */
 	u32 nr_kept_free = (u64)thrash->capacity[KVMM_TIER_DEVICE] *
 			   (1000 - READ_ONCE(lower->config.low_pm)) / 1000;
 
+	kv_assert_reading();
 	while (level < KVMM_TIER_DISK && distance >= thrash->capacity[level])
 		level++;
 	if (ghost & DROPPED && distance < nr_kept_free)
 		WRITE_ONCE(thrash->nr_back, READ_ONCE(thrash->nr_back) + 1);
-	WRITE_ONCE(thrash->refaults[level], READ_ONCE(thrash->refaults[level]) + 1);
+	WRITE_ONCE(refaults[level], READ_ONCE(refaults[level]) + 1);
 }
 
 /* ---- admission ---- */
@@ -97,6 +101,7 @@ static void note_uses(struct lower *lower, u32 uses)
 	u32 touches = READ_ONCE(lower->config.touches);
 	u32 reached = READ_ONCE(thrash->nr_reached), beyond = READ_ONCE(thrash->nr_beyond);
 
+	kv_assert_reading();
 	if (uses == touches + 1)
 		WRITE_ONCE(thrash->nr_beyond, beyond + 1);
 	if (uses != touches)
@@ -108,7 +113,7 @@ static void note_uses(struct lower *lower, u32 uses)
 	WRITE_ONCE(thrash->nr_beyond, beyond / 2);
 	if (!READ_ONCE(thrash->more) && (u64)beyond * 16 < (u64)reached * RAISE_BELOW) {
 		WRITE_ONCE(thrash->more, 1);
-		WRITE_ONCE(thrash->nr_raised, READ_ONCE(thrash->nr_raised) + 1);
+		WRITE_ONCE(lower->stat.raised, READ_ONCE(lower->stat.raised) + 1);
 	} else if (READ_ONCE(thrash->more) && (u64)beyond * 16 > (u64)reached * LOWER_ABOVE) {
 		WRITE_ONCE(thrash->more, 0);
 	}
@@ -133,6 +138,7 @@ static void count_load(struct thrash *thrash, u64 ghost, u32 fills)
 	u32 distance = fills - (u32)ghost, nr = READ_ONCE(thrash->nr_loads) + 1;
 	u32 idle = READ_ONCE(thrash->nr_idle);
 
+	kv_assert_reading();
 	idle += ghost & LOADED && distance < LOOP_REACH * thrash->capacity[KVMM_TIER_DEVICE];
 	if (nr == LOOP_WINDOW) {
 		bool was = READ_ONCE(thrash->is_looping);
@@ -187,6 +193,7 @@ u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t doma
 	bool found;
 	u64 *ghost = find_ghost(thrash, hash, &found);
 
+	kv_assert_reading();
 	if (found) {
 		count_refault(lower, READ_ONCE(*ghost), fills);
 		uses = min(ghost_uses(READ_ONCE(*ghost)) + 1, USES_MAX);
@@ -206,6 +213,7 @@ void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domai
 	bool found;
 	u64 *ghost = find_ghost(thrash, hash, &found);
 
+	kv_assert_reading();
 	WRITE_ONCE(*ghost, make_ghost(hash, min(uses, USES_MAX), READ_ONCE(thrash->fills)));
 	note_uses(lower, uses);
 }
@@ -214,20 +222,6 @@ void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domai
 
 #define DROP_WINDOW	64u
 #define PAUSE_MAX	64u	/* times the first one */
-
-/* Soon after the last one: that pause was of no avail. */
-static void begin_episode(struct lower *lower)
-{
-	struct thrash *thrash = &lower->thrash;
-	u64 first = max(lower->config.reload_ns, 1ull) * 4, now = kv_tier_now(lower->tier);
-	bool again = thrash->pause_ns && now - thrash->calm_ns < thrash->pause_ns;
-
-	kv_assert_held(&lower->lock);
-	thrash->pause_ns = again ? min(thrash->pause_ns * 2, first * PAUSE_MAX) : first;
-	thrash->calm_ns = now + thrash->pause_ns;
-	thrash->nr_episodes++;
-	WRITE_ONCE(thrash->is_thrashing, true);
-}
 
 void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
 {
@@ -241,8 +235,16 @@ void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t do
 	WRITE_ONCE(*ghost, make_ghost(hash, uses, READ_ONCE(thrash->fills)) | DROPPED);
 	if (++thrash->nr_dropped < DROP_WINDOW)
 		return;
-	if (!thrash->is_thrashing && READ_ONCE(thrash->nr_back) * 4 > thrash->nr_dropped)
-		begin_episode(lower);
+	if (!thrash->is_thrashing && READ_ONCE(thrash->nr_back) * 4 > thrash->nr_dropped) {
+		u64 first = max(lower->config.reload_ns, 1ull) * 4, now = kv_tier_now(lower->tier);
+		bool again = thrash->pause_ns && now - thrash->calm_ns < thrash->pause_ns;
+
+		/* Soon after the last one: that pause was of no avail. */
+		thrash->pause_ns = again ? min(thrash->pause_ns * 2, first * PAUSE_MAX) : first;
+		thrash->calm_ns = now + thrash->pause_ns;
+		lower->stat.episodes++;
+		WRITE_ONCE(thrash->is_thrashing, true);
+	}
 	thrash->nr_dropped = 0;
 	WRITE_ONCE(thrash->nr_back, 0);
 }
@@ -260,7 +262,7 @@ bool thrash_spares(struct lower *lower)
 	}
 	if (!thrash->is_thrashing || is_fixed(lower))
 		return false;
-	thrash->nr_spared++;
+	lower->stat.spared++;
 	return true;
 }
 
@@ -312,6 +314,6 @@ bool thrash_is_sound(const struct lower *lower)
 		nr_found += !ghost_uses(READ_ONCE(thrash->ghost[i])) && READ_ONCE(thrash->ghost[i]);
 	return !nr_found && READ_ONCE(thrash->more) <= 1 &&
 	       thrash->nr_leaving <= LEAVING_MAX && thrash->nr_dropped < DROP_WINDOW &&
-	       (!thrash->is_thrashing || thrash->nr_episodes) &&
-	       !thrash->nr_episodes == !thrash->pause_ns;
+	       (!thrash->is_thrashing || lower->stat.episodes) &&
+	       !lower->stat.episodes == !thrash->pause_ns;
 }

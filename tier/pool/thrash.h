@@ -54,8 +54,6 @@ struct thrash {
 	u32	nr_loads;	/* in this window: blocks; */
 	u32	nr_idle;	/* that were loaded before, and not used */
 	bool	is_looping;
-	u64	nr_raised;	/* how often more was asked for */
-	u64	refaults[KVMM_NR_TIER_LEVELS];
 
 	/* Guard: the lower's lock. */
 	bool	is_thrashing;	/* READ_ONCE() as a hint */
@@ -65,8 +63,6 @@ struct thrash {
 	u32	nr_looped;	/* loads while it loops */
 	u32	nr_leaving;	/* READ_ONCE() as a hint */
 	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when no caller uses them */
-	u64	nr_episodes;
-	u64	nr_spared;	/* times that nothing was dropped because of it */
 };
 
 /* 0 or -ENOMEM. */

@@ -174,10 +174,10 @@ struct lower {
 	u32			nr_ops;		/* ->lock */
 	u32			nr_over;	/* ->lock; operations to be fetched */
 	int			event;		/* ->lock; descriptor, or -1 */
-	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
+	/* ->lock, but for refaults and raised, which have none; events only. */
+	struct kvmm_tier_client_stat stat;
 	struct thrash		thrash;		/* see there */
 	struct look		look;		/* order.lock; the last one */
-	u64			load_ns_taken;	/* ->lock; of those, told already */
 };
 
 static inline struct lower *lower_of(struct kvmm_pool *pool)
@@ -187,7 +187,18 @@ static inline struct lower *lower_of(struct kvmm_pool *pool)
 }
 
 /* A pool that has tiers, and is open: 0, or an error. */
-int lower_enter(struct kvmm_pool *pool, struct lower **lower);
+static inline int lower_enter(struct kvmm_pool *pool, struct lower **lower)
+{
+	int err;
+
+	if (!pool)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (err)
+		return err;
+	*lower = lower_of(pool);
+	return *lower ? 0 : -EOPNOTSUPP;
+}
 
 /* ---- op.c; ->lock held where not said otherwise ---- */
 
@@ -262,6 +273,9 @@ void up_forget_all(struct lower *lower);
 
 /* Queue the blocks that the fullness of the pool calls for. */
 void policy_look(struct kvmm_pool *pool, struct lower *lower);
+/* How many of the blocks below are worth loading. ->lock held. */
+void lower_split(const struct kvmm_pool *pool, const struct lower *lower,
+		 struct kvmm_tier_match_args *match);
 
 /* ---- told.c; no lock held ---- */
 
@@ -273,7 +287,8 @@ void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_t
 void told_flush(struct kvmm_pool *pool, struct lower *lower);
 void told_exit(struct kvmm_pool *pool, struct lower *lower);
 
-/* Told by the pool; see observer.h. */
+/* ---- policy.c, match.c: told by the pool; see observer.h ---- */
+
 void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
 void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
@@ -281,7 +296,7 @@ int lower_reset(struct kvmm_pool *pool);
 
 /* ---- glance.c ---- */
 
-/* All but ->clean and counts of the client: each of its own moment, unless ->lock is held. */
+/* All but ->clean: each of its own moment; events are of one if ->lock is held. */
 void lower_fill_stat(const struct lower *lower, struct kvmm_tier_client_stat *stat);
 /* Its tier, seen in passing, or NULL. */
 struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat);

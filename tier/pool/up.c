@@ -10,8 +10,10 @@
  */
 #include <limits.h>
 
+#include <cache/cache.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/sort.h>
 #include <kv/sys.h>
 
 #include "tier.h"
@@ -40,6 +42,7 @@ static int find_source(struct loading *loading, struct item *item, enum pass pas
 	const struct kv_tier_name *name = &item->name;
 	int err;
 
+	kv_assert_held(&loading->lower->lock);
 	if (kv_tier_find(client, &name->key, name->domain, KV_TIER_READ, &item->slot) ==
 	    KVMM_TIER_HIT)
 		return 0;
@@ -158,18 +161,18 @@ static void unwant(struct loading *loading, int error)
 static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 {
 	const struct kvmm_prefix *prefix = loading->prefix;
-	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kv_query query = query_of(prefix);
 	struct kvmm_pool *pool = loading->pool;
 	struct lower *lower = loading->lower;
+	struct kv_lookup lookup = { .refs = loading->op->ref, .through = true };
 	int err = cache_begin(pool);
-	u32 nr_first;
 
 	if (err)
 		return err;
 	kv_lock(&lower->lock);
 	/* References on blocks in the device; the order is told. */
-	pool->map->ops->scan(pool->map, &query, loading->op->ref, &nr_first);
-	note_found(pool, loading->op->ref, prefix->nr, nr_first);
+	pool->map->ops->lookup(pool->map, &query, &lookup);
+	note_found(pool, lookup.refs, prefix->nr, lookup.nr_first);
 	/* With a tier below the host tier, keys that the host lacks are looked for there later. */
 	for (u32 i = 0; i < prefix->nr && !err && kv_tier_has_below(lower->tier); i++) {
 		err = want_key(loading, i, HOST_ONLY);
@@ -195,22 +198,9 @@ static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 
 /* ---- blocks for it ---- */
 
-/* In the order of places, so that neighbours below come to be neighbours. */
-static void sort_muts(struct kvmm_pool *pool, kvmm_mut_t *muts, u32 nr)
+static bool lies_behind(const kvmm_mut_t *a, const kvmm_mut_t *b, struct kvmm_pool *pool)
 {
-	for (u32 gap = nr / 2; gap; gap /= 2) {
-		for (u32 i = gap; i < nr; i++) {
-			kvmm_mut_t mut = muts[i];
-			u32 block = entry_block(entry_at(pool, mut.index)), k;
-
-			for (k = i; k >= gap; k -= gap) {
-				if (entry_block(entry_at(pool, muts[k - gap].index)) <= block)
-					break;
-				muts[k] = muts[k - gap];
-			}
-			muts[k] = mut;
-		}
-	}
+	return entry_block(entry_at(pool, a->index)) > entry_block(entry_at(pool, b->index));
 }
 
 /* From here on the blocks are written, by us. */
@@ -223,7 +213,8 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 
 	if (err)
 		return err;
-	sort_muts(pool, muts, loading->nr_new);
+	/* In the order of places, so that neighbours below come to be neighbours. */
+	kv_sort(muts, loading->nr_new, lies_behind, pool);
 	kv_lock(&lower->lock);
 	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
 		struct kv_handle handle = mut_handle(muts[i++]);
@@ -308,7 +299,7 @@ static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load_args *re
 
 		if (loading.lower->nr_used[true] >= thrash_max_up(loading.lower))
 			break;
-		if (!pool->map->ops->length(pool->map, &query))
+		if (!kv_map_length(pool->map, &query))
 			err = want_key(&loading, i, ALL_TIERS);
 	}
 	kv_unlock(&loading.lower->lock);
@@ -458,7 +449,7 @@ static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *it
 		struct want *want = item->wants;
 		struct tier_op *op = want->op;
 
-		if (nr && kv_entry_get(&pool->entries, ref) < 0) {
+		if (nr && kv_handle_step(&pool->entries, ref, kv_edge_get) < 0) {
 			want_end(lower, want, -ESTALE);
 			continue;
 		}

@@ -14,16 +14,75 @@
 
 #include "churn.h"
 
-#define SLICE_REQUESTS	4096u
 #define WARM_TURNOVERS	20u	/* of all that is live, before anything is counted */
 
-void churn_need_live(const struct churn *churn)
+/*
+ * The next victim, chosen some turns ago: what is known of it has come into the cache meanwhile,
+ * or a large zone would be charged for the table of its user. The
+ * random numbers are of the cheapest kind that will do.
+ */
+static __always_inline u32 pick(struct churn *churn)
 {
-	if (churn->nr_live)
-		return;
-	fprintf(stderr, "kvmm-bench: an empty allocator of %u blocks refuses a request\n",
-		churn->nr_blocks);
-	exit(1);
+	u32 *ahead = &churn->ahead[churn->turn++ & (CHURN_AHEAD - 1)];
+	u32 pick = *ahead;
+	u64 x = churn->seed;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	churn->seed = x;
+	*ahead = (u32)(((x >> 32) * churn->nr_live) >> 32);
+	__builtin_prefetch(&churn->live[*ahead], 1);
+	return pick < churn->nr_live ? pick : *ahead;
+}
+
+static __always_inline void drop(struct churn *churn)
+{
+	struct live *live = &churn->live[pick(churn)];
+	struct live gone = *live;
+
+	*live = churn->live[--churn->nr_live];
+	churn->used -= gone.nr;
+	churn->contender->free(churn->heap, gone.word, gone.nr);
+}
+
+static __always_inline int take(struct churn *churn, u32 nr)
+{
+	return churn->contender->alloc(churn->heap, nr, churn->live[churn->nr_live].word);
+}
+
+/* An allocator that refuses although it is empty ends the benchmark. */
+static void make_room(struct churn *churn, u32 nr)
+{
+	churn->failures++;
+	do {
+		if (!churn->nr_live) {
+			fprintf(stderr, "kvmm-bench: %s: empty, and refuses %u of %u blocks\n",
+				churn->contender->name, nr, churn->nr_blocks);
+			exit(1);
+		}
+		drop(churn);
+	} while (take(churn, nr));
+}
+
+void churn_step(void *arg, u32 nr_requests)
+{
+	struct churn *churn = arg;
+
+	for (u32 i = 0; i < nr_requests; i++) {
+		u32 nr = churn->sizes->at[churn->at++ & (churn->sizes->nr - 1)];
+
+		if (churn->nr_live >= churn->target)
+			drop(churn);
+		while (churn->used + nr > churn->limit)
+			drop(churn);
+		if (take(churn, nr))
+			make_room(churn, nr);
+		churn->live[churn->nr_live++].nr = nr;
+		churn->used += nr;
+		churn->held += churn->used;
+	}
+	churn->requests += nr_requests;
 }
 
 /* On large pages where there are any: the user's table must not cost the zone its TLB entries. */
@@ -60,13 +119,15 @@ void churn_start(struct churn *churn, const struct contender *contender, void *h
 		.seed = load->seed ? load->seed : 1,
 		.live = make_live(load->nr_blocks),
 	};
-	contender->step(churn, WARM_TURNOVERS * (nr_live + 1));
-	churn_forget(churn);
+	churn_step(churn, WARM_TURNOVERS * (nr_live + 1));
+	/* Failures and occupancy count from now on. */
+	churn->requests = churn->failures = churn->held = 0;
 }
 
 void churn_end(struct churn *churn)
 {
-	churn->contender->empty(churn);
+	while (churn->nr_live)
+		drop(churn);
 	free(churn->live);
 }
 
@@ -87,52 +148,31 @@ void churn_close(struct churn *churn)
 	churn->contender->close(churn->heap);
 }
 
-void churn_forget(struct churn *churn)
-{
-	churn->requests = 0;
-	churn->failures = 0;
-	churn->held = 0;
-}
-
-void churn_step(void *arg, u32 nr)
-{
-	struct churn *churn = arg;
-
-	churn->contender->step(churn, nr);
-}
-
-double churn_pair_ns(struct churn *churn)
-{
-	return step_ns(churn_step, churn, SLICE_REQUESTS);
-}
-
 /* ---- kvmm's zone ---- */
 
-static __always_inline int zone_alloc(void *heap, u32 nr, u32 *word)
+static int zone_alloc(void *heap, u32 nr, u32 *word)
 {
-	return kvmm_zone_alloc(heap, nr, word);
+	return kv_zone_alloc(heap, nr, word);
 }
 
-static __always_inline void zone_free(void *heap, const u32 *word, u32 nr)
+static void zone_free(void *heap, const u32 *word, u32 nr)
 {
-	kvmm_zone_free(heap, word[0], nr);
+	kv_zone_free(heap, word[0], nr);
 }
-
-CHURN_CONTENDER(zone)
 
 static void *zone_open(const char *name, u32 nr_blocks)
 {
-	struct kvmm_zone *zone;
+	struct kv_zone *zone;
 
 	return open_zone(&zone, nr_blocks, name) ? NULL : zone;
 }
 
 static void zone_close(void *heap)
 {
-	kvmm_zone_destroy(heap);
+	kv_zone_destroy(heap);
 }
 
-/* ---- jemalloc, which the tools are linked with ---- */
+/* ---- jemalloc, which the tools are linked with, and mimalloc, where it can be found ---- */
 
 #define OBJECT_BYTES	64u
 
@@ -142,98 +182,61 @@ static void nothing_close(void *heap)
 {
 }
 
-/* Absent where a sanitizer's malloc has taken its place. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)
-	__attribute__((weak));
-
-static __always_inline void keep_pointer(u32 *word, void *mem)
-{
-	memcpy(word, &mem, sizeof(mem));
-}
-
-static __always_inline void *kept_pointer(const u32 *word)
-{
-	void *mem;
-
-	memcpy(&mem, word, sizeof(mem));
-	return mem;
-}
-
-static __always_inline int jemalloc_alloc(void *heap, u32 nr, u32 *word)
-{
-	void *mem = malloc((size_t)nr * OBJECT_BYTES);
-
-	keep_pointer(word, mem);
-	return mem ? 0 : -1;
-}
-
-static __always_inline void jemalloc_free(void *heap, const u32 *word, u32 nr)
-{
-	free(kept_pointer(word));
-}
-
-CHURN_CONTENDER(jemalloc)
-
-static void *jemalloc_open(const char *name, u32 nr_blocks)
-{
-	return &mallctl ? &no_heap : NULL;
-}
-
-/* ---- mimalloc, where it can be found ---- */
-
-struct mimalloc {
+struct malloc_calls {
 	void *(*alloc)(size_t bytes);
 	void (*free)(void *mem);
 };
 
-static __always_inline int mimalloc_alloc(void *heap, u32 nr, u32 *word)
+static int malloc_alloc(void *heap, u32 nr, u32 *word)
 {
-	struct mimalloc *mimalloc = heap;
-	void *mem = mimalloc->alloc((size_t)nr * OBJECT_BYTES);
+	const struct malloc_calls *calls = heap;
+	void *mem = calls->alloc((size_t)nr * OBJECT_BYTES);
 
-	keep_pointer(word, mem);
+	memcpy(word, &mem, sizeof(mem));
 	return mem ? 0 : -1;
 }
 
-static __always_inline void mimalloc_free(void *heap, const u32 *word, u32 nr)
+static void malloc_free(void *heap, const u32 *word, u32 nr)
 {
-	struct mimalloc *mimalloc = heap;
+	const struct malloc_calls *calls = heap;
+	void *mem;
 
-	mimalloc->free(kept_pointer(word));
+	memcpy(&mem, word, sizeof(mem));
+	calls->free(mem);
 }
 
-CHURN_CONTENDER(mimalloc)
+/* Absent where a sanitizer's malloc has taken its place. */
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)
+	__attribute__((weak));
 
-static void *mimalloc_open(const char *name, u32 nr_blocks)
+static void *malloc_open(const char *name, u32 nr_blocks)
 {
-	static struct mimalloc mimalloc;
+	static struct malloc_calls jemalloc = { malloc, free }, mimalloc;
 	void *lib;
 
-	if (mimalloc.free)
-		return &mimalloc;
-	lib = dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return NULL;
-	*(void **)&mimalloc.alloc = dlsym(lib, "mi_malloc");
-	*(void **)&mimalloc.free = dlsym(lib, "mi_free");
+	if (!strcmp(name, "jemalloc"))
+		return &mallctl ? &jemalloc : NULL;
+	lib = mimalloc.free ? NULL : dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
+	if (lib) {
+		*(void **)&mimalloc.alloc = dlsym(lib, "mi_malloc");
+		*(void **)&mimalloc.free = dlsym(lib, "mi_free");
+	}
 	return mimalloc.alloc && mimalloc.free ? &mimalloc : NULL;
 }
 
 /* ---- nothing: what the loop costs ---- */
 
-static __always_inline int driver_alloc(void *heap, u32 nr, u32 *word)
+static int driver_alloc(void *heap, u32 nr, u32 *word)
 {
 	word[0] = nr;
 	return 0;
 }
 
-static __always_inline void driver_free(void *heap, const u32 *word, u32 nr)
+static void driver_free(void *heap, const u32 *word, u32 nr)
 {
 	/* The words must have been read, as any allocator would. */
 	__asm__ volatile("" : : "r"(word[0]));
 }
-
-CHURN_CONTENDER(driver)
 
 static void *driver_open(const char *name, u32 nr_blocks)
 {
@@ -243,7 +246,7 @@ static void *driver_open(const char *name, u32 nr_blocks)
 /* ---- ranges of a pool ---- */
 
 /* A range handle is the two words that churn keeps. */
-static __always_inline int pool_alloc(void *heap, u32 nr, u32 *word)
+static int pool_alloc(void *heap, u32 nr, u32 *word)
 {
 	kvmm_range_t range;
 	int err = kvmm_range_alloc(heap, nr, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &range);
@@ -253,12 +256,10 @@ static __always_inline int pool_alloc(void *heap, u32 nr, u32 *word)
 	return err;
 }
 
-static __always_inline void pool_free(void *heap, const u32 *word, u32 nr)
+static void pool_free(void *heap, const u32 *word, u32 nr)
 {
 	kvmm_range_free(heap, (kvmm_range_t){ word[0], word[1] });
 }
-
-CHURN_CONTENDER(pool)
 
 static void *pool_open(const char *name, u32 nr_blocks)
 {
@@ -272,36 +273,35 @@ static void pool_close(void *heap)
 	kvmm_pool_destroy(heap);
 }
 
-const struct contender contender_pool = { .name = "pool", CONTENDER_CALLS(pool, pool_close) };
+const struct contender contender_pool = { "pool", false, pool_open, pool_close,
+					  pool_alloc, pool_free };
 
 /* ---- what an engine would write around an allocator that knows no threads: one mutex ---- */
 
 struct peer {
-	struct kvmm_zone *zone;
+	struct kv_zone *zone;
 	pthread_mutex_t mutex;
 };
 
-static __always_inline int peer_alloc(void *heap, u32 nr, u32 *word)
+static int peer_alloc(void *heap, u32 nr, u32 *word)
 {
 	struct peer *peer = heap;
 	int err;
 
 	pthread_mutex_lock(&peer->mutex);
-	err = kvmm_zone_alloc(peer->zone, nr, word);
+	err = kv_zone_alloc(peer->zone, nr, word);
 	pthread_mutex_unlock(&peer->mutex);
 	return err;
 }
 
-static __always_inline void peer_free(void *heap, const u32 *word, u32 nr)
+static void peer_free(void *heap, const u32 *word, u32 nr)
 {
 	struct peer *peer = heap;
 
 	pthread_mutex_lock(&peer->mutex);
-	kvmm_zone_free(peer->zone, word[0], nr);
+	kv_zone_free(peer->zone, word[0], nr);
 	pthread_mutex_unlock(&peer->mutex);
 }
-
-CHURN_CONTENDER(peer)
 
 static void *peer_open(const char *name, u32 nr_blocks)
 {
@@ -314,21 +314,21 @@ static void peer_close(void *heap)
 {
 	struct peer *peer = heap;
 
-	kvmm_zone_destroy(peer->zone);
+	kv_zone_destroy(peer->zone);
 }
 
-const struct contender contender_mutex = { .name = "zone+mutex",
-					   CONTENDER_CALLS(peer, peer_close) };
+const struct contender contender_mutex = { "zone+mutex", false,
+					   peer_open, peer_close, peer_alloc, peer_free };
 
 /* ---- all of them, the driver last ---- */
 
 static const struct contender all_contenders[] = {
-	{ .name = "zone", .is_zone = true, CONTENDER_CALLS(zone, zone_close) },
-	{ .name = "lists", .is_zone = true, CONTENDER_CALLS(zone, zone_close) },
-	{ .name = "buddy", .is_zone = true, CONTENDER_CALLS(zone, zone_close) },
-	{ .name = "jemalloc", CONTENDER_CALLS(jemalloc, nothing_close) },
-	{ .name = "mimalloc", CONTENDER_CALLS(mimalloc, nothing_close) },
-	{ .name = "driver", CONTENDER_CALLS(driver, nothing_close) },
+	{ "zone", true, zone_open, zone_close, zone_alloc, zone_free },
+	{ "lists", true, zone_open, zone_close, zone_alloc, zone_free },
+	{ "buddy", true, zone_open, zone_close, zone_alloc, zone_free },
+	{ "jemalloc", false, malloc_open, nothing_close, malloc_alloc, malloc_free },
+	{ "mimalloc", false, malloc_open, nothing_close, malloc_alloc, malloc_free },
+	{ "driver", false, driver_open, nothing_close, driver_alloc, driver_free },
 };
 
 unsigned int contenders(const struct contender **all)

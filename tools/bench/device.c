@@ -3,28 +3,21 @@
  * Pools on a device. Blocks of several sizes are scattered, compacted, and read back: what has
  * moved must hold what was written before. Beside it, in the same run and by the same calls, one
  * long run of blocks moves, which is the best that the device can do for a pool.
- *
- * Also what a call costs that has to wait for the device: a block written, a block read.
  */
 #include "pools.h"
-
-#define CALLS		64u
 
 struct size {
 	u32 block_bytes;
 	u32 nr_blocks;
 };
 
-enum { MOVE_RATE, RUN_RATE, COMPACT_US, PLAN_US, MOVE_US, WRITE_US, READ_US };
+enum { MOVE_RATE, RUN_RATE, COMPACT_US, PLAN_US };
 
 static const struct metric metrics[] = {
 	[MOVE_RATE]	= { "move_rate", "GB/s", "run", RUN_RATE },
 	[RUN_RATE]	= { "run_rate", "GB/s", ALONE },
 	[COMPACT_US]	= { "compact_us", "us", ALONE },
 	[PLAN_US]	= { "plan_us", "us", "compact", COMPACT_US },
-	[MOVE_US]	= { "move_us_each", "us", ALONE },
-	[WRITE_US]	= { "write_us", "us", ALONE },
-	[READ_US]	= { "read_us", "us", ALONE },
 };
 
 static u64 word_of(u32 number, u32 i)
@@ -32,47 +25,6 @@ static u64 word_of(u32 number, u32 i)
 	u64 state = (u64)number << 32 | i;
 
 	return rng_next(&state);
-}
-
-static void fill_block(u64 *block, u32 bytes, u32 number)
-{
-	for (u32 i = 0; i < bytes / sizeof(u64); i++)
-		block[i] = word_of(number, i);
-}
-
-static bool is_block(const u64 *block, u32 bytes, u32 number)
-{
-	for (u32 i = 0; i < bytes / sizeof(u64); i++)
-		if (block[i] != word_of(number, i))
-			return false;
-	return true;
-}
-
-/* The block of a range of one block. */
-static int block_of(struct kvmm_pool *pool, kvmm_range_t range, u32 *block)
-{
-	struct kvmm_extent ext;
-	int nr = kvmm_range_extents(pool, range, &ext, 1);
-
-	if (nr < 0)
-		return nr;
-	*block = ext.start;
-	return 0;
-}
-
-static int write_ranges(struct scattered *s, u64 *block, u32 bytes)
-{
-	int err = 0;
-
-	for (u32 i = 0; !err && i < s->nr_ranges; i++) {
-		u32 at = 0;
-
-		err = block_of(s->pool, s->ranges[i], &at);
-		fill_block(block, bytes, i);
-		if (!err)
-			err = kvmm_block_write(s->pool, at, 0, block, bytes);
-	}
-	return err;
 }
 
 /* Memory that was never used is slower once, on every kind of device. */
@@ -85,20 +37,28 @@ static int write_all(struct kvmm_pool *pool, const struct size *size, const u64 
 	return err;
 }
 
-static int verify_ranges(struct scattered *s, u64 *block, u32 bytes)
+/* Each range of one block is full of its number: written, or read again. */
+static int go_through(struct scattered *s, u64 *block, u32 bytes, bool verify)
 {
 	int err = 0;
 
 	for (u32 i = 0; !err && i < s->nr_ranges; i++) {
-		u32 at = 0;
+		struct kvmm_extent ext = { 0, 0 };
+		int nr = kvmm_range_extents(s->pool, s->ranges[i], &ext, 1);
 
-		err = block_of(s->pool, s->ranges[i], &at);
-		if (!err)
-			err = kvmm_block_read(s->pool, at, 0, block, bytes);
-		if (!err && !is_block(block, bytes, i)) {
-			fprintf(stderr, "kvmm-bench: device: block %u holds wrong bytes\n", at);
-			err = -EUCLEAN;
+		err = nr < 0 ? nr : 0;
+		if (!err && verify)
+			err = kvmm_block_read(s->pool, ext.start, 0, block, bytes);
+		for (u32 w = 0; !err && w < bytes / sizeof(u64); w++) {
+			if (verify && block[w] != word_of(i, w)) {
+				fprintf(stderr, "kvmm-bench: device: block %u holds wrong bytes\n",
+					ext.start);
+				err = -EUCLEAN;
+			}
+			block[w] = word_of(i, w);
 		}
+		if (!err && !verify)
+			err = kvmm_block_write(s->pool, ext.start, 0, block, bytes);
 	}
 	return err;
 }
@@ -124,17 +84,16 @@ static int move_scattered(struct bench *bench, const struct size *size, u64 *blo
 		return err;
 	err = write_all(s.pool, size, block);
 	if (!err)
-		err = write_ranges(&s, block, size->block_bytes);
+		err = go_through(&s, block, size->block_bytes, false);
 	if (!err)
 		err = kvmm_pool_compact(s.pool, &compact);
 	if (!err)
-		err = verify_ranges(&s, block, size->block_bytes);
+		err = go_through(&s, block, size->block_bytes, true);
 	scatter_close(&s);
 	if (err || !compact.moved)
 		return err;
 	series_add(&bench->series[PLAN_US], compact.plan_ns / 1e3);
 	series_add(&bench->series[COMPACT_US], (compact.plan_ns + compact.copy_ns) / 1e3);
-	series_add(&bench->series[MOVE_US], compact.copy_ns / 1e3 / compact.nr_moves);
 	series_add(&bench->series[MOVE_RATE],
 		   (double)compact.moved * size->block_bytes / compact.copy_ns);
 	return 0;
@@ -168,30 +127,6 @@ static int move_one_run(struct bench *bench, const struct size *size, const u64 
 	return err;
 }
 
-static int time_calls(struct bench *bench, const struct size *size, u64 *block)
-{
-	struct kvmm_pool_attr attr = attr_of(bench, size);
-	struct kvmm_pool *pool;
-	int err = kvmm_pool_create(&attr, &pool);
-	u64 begin, middle;
-
-	if (err)
-		return err;
-	err = write_all(pool, size, block);
-	begin = now_ns();
-	for (u32 i = 0; !err && i < CALLS; i++)
-		err = kvmm_block_write(pool, i % size->nr_blocks, 0, block, size->block_bytes);
-	middle = now_ns();
-	for (u32 i = 0; !err && i < CALLS; i++)
-		err = kvmm_block_read(pool, i % size->nr_blocks, 0, block, size->block_bytes);
-	if (!err) {
-		series_add(&bench->series[WRITE_US], (middle - begin) / 1e3 / CALLS);
-		series_add(&bench->series[READ_US], (now_ns() - middle) / 1e3 / CALLS);
-	}
-	kvmm_pool_destroy(pool);
-	return err;
-}
-
 static int turn(struct bench *bench, void *arg)
 {
 	const struct size *size = arg;
@@ -199,7 +134,6 @@ static int turn(struct bench *bench, void *arg)
 	int err = move_scattered(bench, size, block);
 
 	err = err ? err : move_one_run(bench, size, block);
-	err = err ? err : time_calls(bench, size, block);
 	free(block);
 	return err;
 }
@@ -227,4 +161,76 @@ int bench_device(struct bench *bench)
 		err = bench_turns(bench, turn, &sizes[i]);
 	}
 	return bench_device_result(bench, err, "no such device here");
+}
+
+/* ---- shrink: a part of a pool, half of whose blocks are in use here and there, is given back ---- */
+
+#define UNIT_BYTES	(2ull << 20)
+
+/* Milliseconds for each GiB; of copying alone, too, which is what the rest is held against. */
+enum { GIVEN, COPIED, PLAN, COPY, UNMAP, SHRINK, GROW };
+
+static const struct metric shrink_metrics[] = {
+	[GIVEN] = { "given_back", "%", ALONE }, [COPIED] = { "copied", "bytes/byte", ALONE },
+	[PLAN] = { "plan", "ms/GiB", ALONE }, [COPY] = { "copy", "ms/GiB", ALONE },
+	[UNMAP] = { "unmap", "ms/GiB", ALONE }, [SHRINK] = { "shrink", "ms/GiB", "copy", COPY },
+	[GROW] = { "grow", "ms/GiB", ALONE },
+};
+
+static const struct size shrinking = { 65536, 2048 };
+
+static int give_back(struct kvmm_pool *pool, u32 percent, struct series *series)
+{
+	const double all = (double)shrinking.nr_blocks * shrinking.block_bytes;
+	u64 units = (u64)(all * percent / 100 + UNIT_BYTES - 1) / UNIT_BYTES;
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = units * UNIT_BYTES };
+	struct kvmm_regain back = { .size = sizeof(back) };
+	u64 begin = now_ns(), middle;
+	int err = kvmm_pool_shrink(pool, &req);
+	double gib = (double)req.given_bytes / (1 << 30);
+
+	if (err)
+		return err;
+	middle = now_ns();
+	err = kvmm_pool_grow(pool, &back);
+	series_add_all(series, (double[]){
+		[GIVEN] = 100 * req.given_bytes / all,
+		[COPIED] = (double)req.moved * shrinking.block_bytes / req.given_bytes,
+		[PLAN] = req.plan_ns / 1e6 / gib, [COPY] = req.copy_ns / 1e6 / gib,
+		[UNMAP] = req.unmap_ns / 1e6 / gib, [SHRINK] = (middle - begin) / 1e6 / gib,
+		[GROW] = (now_ns() - middle) / 1e6 / gib,
+	}, ARRAY_SIZE(shrink_metrics));
+	return err;
+}
+
+static int shrink_turn(struct bench *bench, void *percent)
+{
+	struct kvmm_pool_attr attr = attr_of(bench, &shrinking);
+	u64 *block = must_alloc(shrinking.block_bytes);
+	struct scattered s;
+	int err;
+
+	attr.flags = KVMM_POOL_ELASTIC;
+	attr.unit_bytes = UNIT_BYTES;
+	err = scatter_open(&s, &attr, 1, bench->seed + bench->run);
+	if (!err) {
+		err = write_all(s.pool, &shrinking, block);
+		err = err ? err : give_back(s.pool, *(u32 *)percent, bench->series);
+		scatter_close(&s);
+	}
+	free(block);
+	return err;
+}
+
+int bench_shrink(struct bench *bench)
+{
+	u32 percents[] = { 10, 25, 45 };
+	int err = 0;
+
+	for (size_t i = 0; !err && i < ARRAY_SIZE(percents); i++) {
+		bench_set(bench, SET(shrink_metrics), "device=%s wanted=%u", bench->device,
+			  percents[i]);
+		err = bench_turns(bench, shrink_turn, &percents[i]);
+	}
+	return bench_device_result(bench, err, "no such device here, or memory that stays");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How well the engines pack. 10,000 blocks, three scenes: requests of 10 blocks; a pool of random
- * ranges of which a random half is freed and which is then defragmented; random traffic at a load
+ * ranges of which a random half is freed; random traffic at a load
  * that is held exactly, or that rises until the first request fails. Each run has another seed,
  * so the spread says how much is chance.
  */
@@ -38,42 +38,37 @@ static struct rows make_rows(struct bench *bench, const struct metric *metrics, 
 #define TEN	10u
 
 /* As many as fit; nanoseconds each. */
-static u32 fill_tens(struct kvmm_zone *zone, u32 *start, u32 nr_most, double *ns)
+static u32 fill_tens(struct kv_zone *zone, u32 *start, u32 nr_most, double *ns)
 {
 	u64 begin = now_ns();
 	u32 nr = 0;
 
-	while (nr < nr_most && !kvmm_zone_alloc(zone, TEN, &start[nr]))
+	while (nr < nr_most && !kv_zone_alloc(zone, TEN, &start[nr]))
 		nr++;
 	*ns = nr ? (double)(now_ns() - begin) / nr : 0;
 	return nr;
 }
 
-static double free_tens(struct kvmm_zone *zone, const u32 *start, u32 nr)
-{
-	u64 begin = now_ns();
-
-	for (u32 i = 0; i < nr; i++)
-		kvmm_zone_free(zone, start[i], TEN);
-	return nr ? (double)(now_ns() - begin) / nr : 0;
-}
-
 static void tens(struct series *series, const char *engine, u64 seed)
 {
 	u32 start[NR_BLOCKS / TEN], nr, again;
-	struct kvmm_zone *zone;
+	struct kv_zone *zone;
 	double alloc_ns, free_ns;
+	u64 begin;
 
 	if (open_zone(&zone, NR_BLOCKS, engine))
 		return;
 	nr = fill_tens(zone, start, NR_BLOCKS / TEN, &alloc_ns);
 	shuffle(start, nr, sizeof(*start), &seed);
-	free_ns = free_tens(zone, start, nr / 2);
+	begin = now_ns();
+	for (u32 i = 0; i < nr / 2; i++)
+		kv_zone_free(zone, start[i], TEN);
+	free_ns = nr / 2 ? (double)(now_ns() - begin) / (nr / 2) : 0;
 	again = fill_tens(zone, start, nr / 2, &alloc_ns);
 	series_add_all(series, (double[]){ 100.0 * nr * TEN / NR_BLOCKS, nr / 2 - again, alloc_ns,
 					   free_ns },
 		       4);
-	kvmm_zone_destroy(zone);
+	kv_zone_destroy(zone);
 }
 
 static int tens_turn(struct bench *bench, void *arg)
@@ -85,76 +80,33 @@ static int tens_turn(struct bench *bench, void *arg)
 	return 0;
 }
 
-/* ---- half freed, then defragmented ---- */
-
-struct half {
-	struct rows rows;
-	struct series *packed;
-};
+/* ---- half freed ---- */
 
 static int look_at_half(struct series *series, const char *engine, u64 seed)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
 				       .allocator = engine };
-	struct kvmm_zone_stat stat;
+	struct kv_zone_stat stat;
 	struct scattered s;
 	int err = scatter_open(&s, &attr, 32, seed);
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	kvmm_zone_get_stat(kvmm_pool_zone(s.pool), &stat);
-	series_add(&series[0], kvmm_zone_unusable(kvmm_pool_zone(s.pool), 32) / 1e4);
+	kv_zone_get_stat(kv_pool_zone(s.pool), &stat);
+	series_add(&series[0], kv_zone_unusable(kv_pool_zone(s.pool), 32) / 1e4);
 	series_add(&series[1], 100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
 	scatter_close(&s);
 	return 0;
 }
 
-static int defragment_half(struct series *series, u64 seed)
-{
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
-	struct kvmm_compact compact = { .size = sizeof(compact) };
-	struct kvmm_pool_stat stat;
-	struct scattered s;
-	u64 begin;
-	int err = scatter_open(&s, &attr, 32, seed);
-
-	if (err)
-		return err;
-	begin = now_ns();
-	err = kvmm_pool_compact(s.pool, &compact);
-	if (!err) {
-		series_add(&series[2], (now_ns() - begin) / 1e3);
-		series_add(&series[0], compact.moved);
-		kvmm_pool_get_stat(s.pool, &stat);
-		series_add(&series[1], stat.nr_blocks - stat.nr_free);
-	}
-	scatter_close(&s);
-	return err;
-}
-
 static int half_turn(struct bench *bench, void *arg)
 {
-	struct half *half = arg;
-	u64 seed = bench->seed + bench->run;
+	struct rows *rows = arg;
 	int err = 0;
 
 	for (size_t i = 0; !err && i < NR_ENGINES; i++)
-		err = look_at_half(half->rows.of[i], engines[i], seed);
-	return err ? err : defragment_half(half->packed, seed);
-}
-
-static int run_half(struct bench *bench)
-{
-	static const struct metric of_engine[] = { { "unusable_32", "%", ALONE },
-						   { "not_in_largest", "%", ALONE } },
-		of_pool[] = { { "moved", "blocks", "live", 1 }, { "live", "blocks", ALONE } },
-		time[] = { { "defragment_us", "us", ALONE } };
-	struct half half;
-
-	half.rows = make_rows(bench, SET(of_engine), "scene=half nr=10000");
-	half.packed = bench_set(bench, SET(of_pool), "scene=defragment nr=%u", NR_BLOCKS);
-	bench_set(bench, SET(time), "scene=defragment nr=%u ids=only", NR_BLOCKS);
-	return bench_turns(bench, half_turn, &half);
+		err = look_at_half(rows->of[i], engines[i], bench->seed + bench->run);
+	return err;
 }
 
 /* ---- traffic ---- */
@@ -163,18 +115,10 @@ static int run_half(struct bench *bench)
 
 struct traffic {
 	struct rows rows;
-	bool requests;
+	u32 longest;		/* 0: lengths of requests */
 	bool rises;
 	u32 percent;
 };
-
-static void draw_sizes(struct sizes *sizes, bool requests, u64 seed)
-{
-	if (requests)
-		sizes_requests(sizes, seed);
-	else
-		sizes_uniform(sizes, 32, seed);
-}
 
 /* Everything that lives is replaced about once at each percent. */
 static double first_failure(struct churn *churn)
@@ -194,7 +138,7 @@ static int traffic_turn(struct bench *bench, void *arg)
 	struct sizes sizes;
 	struct load load = { &sizes, NR_BLOCKS, traffic->percent, true, bench->seed + bench->run };
 
-	draw_sizes(&sizes, traffic->requests, load.seed);
+	sizes_open(&sizes, traffic->longest, load.seed);
 	for (size_t i = 0; i < NR_ENGINES; i++) {
 		struct series *series = traffic->rows.of[i];
 		struct churn churn;
@@ -215,17 +159,17 @@ static int traffic_turn(struct bench *bench, void *arg)
 }
 
 /* At @percent, or, where that is 0, from 50 on until the first request fails. */
-static int run_traffic(struct bench *bench, bool requests, u32 percent)
+static int run_traffic(struct bench *bench, u32 longest, u32 percent)
 {
 	static const struct metric held[] = { { "frag_failures", "ppm", ALONE },
 					      { "occupancy", "%", ALONE } },
 		rising[] = { { "first_failure", "%", ALONE } };
-	struct traffic traffic = { .requests = requests, .rises = !percent,
+	struct traffic traffic = { .longest = longest, .rises = !percent,
 				   .percent = percent ? percent : 50 };
 	struct sizes sizes;
 	char params[80];
 
-	draw_sizes(&sizes, requests, 1);
+	sizes_open(&sizes, longest, 1);
 	if (percent)
 		snprintf(params, sizeof(params), "scene=traffic sizes=%s load=%u", sizes.name,
 			 percent);
@@ -244,13 +188,15 @@ int bench_fragmentation(struct bench *bench)
 		{ "filled", "%", ALONE }, { "refused", "of 500", ALONE },
 		{ "alloc_ns", "ns", VS_MUTEX },
 		{ "free_ns", "ns", VS_MUTEX },
-	};
+	}, half[] = { { "unusable_32", "%", ALONE }, { "not_in_largest", "%", ALONE } };
 	static const u32 percent[] = { 0, 80, 90, 95 };
 	struct rows rows = make_rows(bench, SET(ten), "scene=ten nr=10000");
 	int err = bench_turns(bench, tens_turn, &rows);
 
-	err = err ? err : run_half(bench);
+	rows = make_rows(bench, SET(half), "scene=half nr=10000");
+	err = err ? err : bench_turns(bench, half_turn, &rows);
 	for (size_t i = 0; !err && i < 2 * ARRAY_SIZE(percent); i++)
-		err = run_traffic(bench, i / ARRAY_SIZE(percent), percent[i % ARRAY_SIZE(percent)]);
+		err = run_traffic(bench, i < ARRAY_SIZE(percent) ? 32 : 0,
+				  percent[i % ARRAY_SIZE(percent)]);
 	return err;
 }

@@ -4,10 +4,9 @@
  * until a random end. How many pieces is a finished one in, and what does a step cost?
  *
  * Ways to hold them: ranges of a pool that have said that they will grow, without and with
- * compaction, one by one and a batch at once; ranges that have not said so; ranges that the engine
- * lets grow by ever larger chunks, which it pays for; single blocks, the next one taken if it is
- * free; a stack of free blocks, as paged allocators have it. The load is what sequences hold of the
- * zone when one is admitted.
+ * compaction, one by one and a batch at once; ranges that have not said so; single blocks, the next
+ * one taken if it is free; a stack of free blocks, as paged allocators have it. The load is what
+ * sequences hold of the zone when one is admitted.
  */
 #include <math.h>
 
@@ -17,8 +16,6 @@
 #define MAX_DECODE	1000u
 #define MEAN_DECODE	56.0
 #define MAX_SEQUENCE	(SIZES_MAX + MAX_DECODE)
-#define MAX_RANGES	256u
-#define MAX_CHUNK	64u
 #define NR_LIVE		(NR_BLOCKS / 16)	/* more than ever are */
 #define NR_DRAWN	8192u
 #define FINISHED	3000u			/* sequences a run */
@@ -26,10 +23,7 @@
 struct sequence {
 	u32 nr;			/* blocks filled or about to be */
 	u32 left;		/* steps to go */
-	u32 spare;		/* held beyond @nr */
-	u32 chunk;		/* last growth */
-	u32 nr_ranges;
-	kvmm_range_t *ranges;	/* room for MAX_RANGES */
+	kvmm_range_t range;
 	u32 *ids;		/* of single blocks, room for MAX_SEQUENCE */
 };
 
@@ -38,19 +32,18 @@ struct kind;
 
 /* One way to hold sequences; grow() and start() return 0 or -ENOSPC and change nothing then. */
 struct way {
-	int (*open)(struct holder *holder);
-	void (*close)(struct holder *holder);
 	int (*start)(struct holder *holder, struct sequence *seq, u32 nr);
 	int (*grow)(struct holder *holder, struct sequence *seq);
 	void (*end)(struct holder *holder, struct sequence *seq);
 	u32 (*extents)(struct holder *holder, const struct sequence *seq);
 };
 
+/* Each way takes its blocks from one of these. */
 struct holder {
 	const struct kind *kind;
 	struct kvmm_pool *pool;
-	struct kvmm_zone *zone;
-	u32 *stack;		/* free ids */
+	struct kv_zone *zone;		/* the pool's */
+	u32 stack[NR_BLOCKS];		/* free ids */
 	u32 nr_stack;
 };
 
@@ -59,91 +52,38 @@ struct kind {
 	const char *name;
 	const struct way *way;
 	u32 flags;		/* of ranges */
-	u32 max_chunk;		/* blocks a range grows by */
 	bool batch;		/* all that run grow at once */
 };
 
 /* ---- ranges ---- */
 
-static int range_open(struct holder *holder)
-{
-	return open_pool(&holder->pool, NR_BLOCKS, NULL, 0);
-}
-
-static void range_close(struct holder *holder)
-{
-	kvmm_pool_destroy(holder->pool);
-}
-
 static int range_start(struct holder *holder, struct sequence *seq, u32 nr)
 {
-	seq->nr_ranges = 1;
-	seq->spare = 0;
-	seq->chunk = 1;
 	return kvmm_range_alloc(holder->pool, nr, KVMM_RUNS(KVMM_MAX_RUNS) | holder->kind->flags,
-				&seq->ranges[0]);
+				&seq->range);
 }
 
-static int range_extend(struct holder *holder, struct sequence *seq, u32 nr)
-{
-	int err = kvmm_range_grow(holder->pool, seq->ranges[seq->nr_ranges - 1], nr);
-
-	if (!err || seq->nr_ranges == MAX_RANGES)
-		return err;
-	err = kvmm_range_alloc(holder->pool, nr, KVMM_RUNS(KVMM_MAX_RUNS) | holder->kind->flags,
-			       &seq->ranges[seq->nr_ranges]);
-	seq->nr_ranges += !err;
-	return err;
-}
-
-/* Twice as much each time, but one block rather than none. */
 static int range_grow(struct holder *holder, struct sequence *seq)
 {
-	if (seq->spare) {
-		seq->spare--;
-		return 0;
-	}
-	if (seq->chunk < holder->kind->max_chunk)
-		seq->chunk *= 2;
-	if (!range_extend(holder, seq, seq->chunk)) {
-		seq->spare = seq->chunk - 1;
-		return 0;
-	}
-	seq->chunk = 1;
-	return holder->kind->max_chunk == 1 ? -ENOSPC : range_extend(holder, seq, 1);
+	return kvmm_range_grow(holder->pool, seq->range, 1);
 }
 
 static void range_end(struct holder *holder, struct sequence *seq)
 {
-	for (u32 i = 0; i < seq->nr_ranges; i++)
-		kvmm_range_free(holder->pool, seq->ranges[i]);
+	kvmm_range_free(holder->pool, seq->range);
 }
 
 static u32 range_extents(struct holder *holder, const struct sequence *seq)
 {
-	u32 nr = 0;
-
-	for (u32 i = 0; i < seq->nr_ranges; i++)
-		nr += kvmm_range_extents(holder->pool, seq->ranges[i], NULL, 0);
-	return nr;
+	return kvmm_range_extents(holder->pool, seq->range, NULL, 0);
 }
 
 /* ---- single blocks: the next one if it is free ---- */
 
-static int next_open(struct holder *holder)
-{
-	return open_zone(&holder->zone, NR_BLOCKS, NULL);
-}
-
-static void next_close(struct holder *holder)
-{
-	kvmm_zone_destroy(holder->zone);
-}
-
 static int next_start(struct holder *holder, struct sequence *seq, u32 nr)
 {
-	if (kvmm_zone_alloc(holder->zone, nr, seq->ids))
-		return kvmm_zone_alloc_many(holder->zone, nr, seq->ids);
+	if (kv_zone_alloc(holder->zone, nr, seq->ids))
+		return kv_zone_alloc_many(holder->zone, nr, seq->ids);
 	for (u32 i = 1; i < nr; i++)
 		seq->ids[i] = seq->ids[0] + i;
 	return 0;
@@ -153,15 +93,15 @@ static int next_grow(struct holder *holder, struct sequence *seq)
 {
 	u32 next = seq->ids[seq->nr - 1] + 1;
 
-	if (kvmm_zone_alloc_at(holder->zone, next, 1))
-		return kvmm_zone_alloc(holder->zone, 1, &seq->ids[seq->nr]);
+	if (kv_zone_alloc_at(holder->zone, next, 1))
+		return kv_zone_alloc(holder->zone, 1, &seq->ids[seq->nr]);
 	seq->ids[seq->nr] = next;
 	return 0;
 }
 
 static void next_end(struct holder *holder, struct sequence *seq)
 {
-	kvmm_zone_free_many(holder->zone, seq->ids, seq->nr);
+	kv_zone_free_many(holder->zone, seq->ids, seq->nr);
 }
 
 static u32 ids_extents(struct holder *holder, const struct sequence *seq)
@@ -174,20 +114,6 @@ static u32 ids_extents(struct holder *holder, const struct sequence *seq)
 }
 
 /* ---- single blocks: a stack ---- */
-
-static int stack_open(struct holder *holder)
-{
-	holder->stack = must_alloc(NR_BLOCKS * sizeof(*holder->stack));
-	for (u32 i = 0; i < NR_BLOCKS; i++)
-		holder->stack[i] = NR_BLOCKS - 1 - i;
-	holder->nr_stack = NR_BLOCKS;
-	return 0;
-}
-
-static void stack_close(struct holder *holder)
-{
-	free(holder->stack);
-}
 
 static int stack_start(struct holder *holder, struct sequence *seq, u32 nr)
 {
@@ -213,18 +139,17 @@ static void stack_end(struct holder *holder, struct sequence *seq)
 }
 
 static const struct way
-	ranges = { range_open, range_close, range_start, range_grow, range_end, range_extents },
-	next_if_free = { next_open, next_close, next_start, next_grow, next_end, ids_extents },
-	stack = { stack_open, stack_close, stack_start, stack_grow, stack_end, ids_extents };
+	ranges = { range_start, range_grow, range_end, range_extents },
+	next_if_free = { next_start, next_grow, next_end, ids_extents },
+	stack = { stack_start, stack_grow, stack_end, ids_extents };
 
 static const struct kind kinds[] = {
-	{ "grows", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1, false },
-	{ "grows-batch", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1, true },
-	{ "grows+compact", &ranges, KVMM_ALLOC_GROWS, 1, false },
-	{ "unsaid", &ranges, KVMM_ALLOC_NO_COMPACT, 1, false },
-	{ "chunks", &ranges, KVMM_ALLOC_NO_COMPACT, MAX_CHUNK, false },
-	{ "next-if-free", &next_if_free, 0, 1, false },
-	{ "stack", &stack, 0, 1, false },
+	{ "grows", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, false },
+	{ "grows-batch", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, true },
+	{ "grows+compact", &ranges, KVMM_ALLOC_GROWS, false },
+	{ "unsaid", &ranges, KVMM_ALLOC_NO_COMPACT, false },
+	{ "next-if-free", &next_if_free, 0, false },
+	{ "stack", &stack, 0, false },
 };
 
 #define NR_KINDS	ARRAY_SIZE(kinds)
@@ -240,31 +165,30 @@ struct engine {
 	const u16 *decodes;			/* NR_DRAWN */
 	u32 at;					/* next of both */
 	u32 used;
-	u32 spare;				/* held beyond @used by ranges that grow ahead */
-	u32 limit;				/* of both when one is admitted */
+	u32 limit;				/* of it when one is admitted */
 	u64 finished, preempted, extents, longest;
 	u64 steps, held;			/* occupancy is held / steps */
 };
 
-static void engine_init(struct engine *engine, const struct kind *kind, u32 percent)
+static int engine_init(struct engine *engine, const struct kind *kind, u32 percent)
 {
-	engine->holder.kind = kind;
+	struct holder *holder = &engine->holder;
+	int err = open_pool(&holder->pool, NR_BLOCKS, NULL, 0);
+
+	if (err)
+		return err;
+	holder->kind = kind;
+	holder->zone = kv_pool_zone(holder->pool);
+	while (holder->nr_stack < NR_BLOCKS) {
+		holder->stack[holder->nr_stack] = NR_BLOCKS - 1 - holder->nr_stack;
+		holder->nr_stack++;
+	}
 	engine->limit = (u64)NR_BLOCKS * percent / 100;
 	for (u32 i = 0; i < NR_LIVE; i++) {
 		engine->live[i] = must_alloc(sizeof(struct sequence));
 		engine->live[i]->ids = must_alloc(MAX_SEQUENCE * sizeof(u32));
-		engine->live[i]->ranges = must_alloc(MAX_RANGES * sizeof(kvmm_range_t));
 	}
-}
-
-static void engine_exit(struct engine *engine)
-{
-	for (u32 i = 0; i < NR_LIVE; i++) {
-		free(engine->live[i]->ids);
-		free(engine->live[i]->ranges);
-		free(engine->live[i]);
-	}
-	free(engine);
+	return 0;
 }
 
 static void remove_sequence(struct engine *engine, u32 i)
@@ -273,9 +197,19 @@ static void remove_sequence(struct engine *engine, u32 i)
 
 	engine->holder.kind->way->end(&engine->holder, seq);
 	engine->used -= seq->nr;
-	engine->spare -= seq->spare;
 	engine->live[i] = engine->live[--engine->nr_live];
 	engine->live[engine->nr_live] = seq;
+}
+
+static void engine_exit(struct engine *engine)
+{
+	while (engine->nr_live)
+		remove_sequence(engine, engine->nr_live - 1);
+	for (u32 i = 0; i < NR_LIVE; i++) {
+		free(engine->live[i]->ids);
+		free(engine->live[i]);
+	}
+	kvmm_pool_destroy(engine->holder.pool);
 }
 
 static void admit(struct engine *engine)
@@ -284,7 +218,7 @@ static void admit(struct engine *engine)
 		u32 nr = engine->prompts->at[engine->at & (engine->prompts->nr - 1)];
 		struct sequence *seq = engine->live[engine->nr_live];
 
-		if (engine->used + engine->spare + nr > engine->limit ||
+		if (engine->used + nr > engine->limit ||
 		    engine->holder.kind->way->start(&engine->holder, seq, nr))
 			return;
 		seq->nr = nr;
@@ -294,51 +228,34 @@ static void admit(struct engine *engine)
 	}
 }
 
-/* All of them, or if there are too few blocks none. */
-static void grow_batch(struct engine *engine)
+/* All of them at once, or if there are too few blocks none. */
+static int grow_batch(struct engine *engine)
 {
 	kvmm_range_t ranges[NR_LIVE];
 	u32 nr = 0;
-	int err;
 
 	for (u32 i = 0; i < engine->nr_live; i++)
 		if (engine->live[i]->left)
-			ranges[nr++] = engine->live[i]->ranges[0];
-	err = kvmm_range_grow_many(engine->holder.pool, ranges, nr, 1);
-	for (u32 i = 0; i < engine->nr_live; i++) {
-		struct sequence *seq = engine->live[i];
-
-		if (!seq->left)
-			continue;
-		seq->nr += !err;
-		seq->left = err ? UINT32_MAX : seq->left - 1;
-		engine->used += !err;
-	}
+			ranges[nr++] = engine->live[i]->range;
+	return kvmm_range_grow_many(engine->holder.pool, ranges, nr, 1);
 }
 
 /* One block more for each; those that get none have a mark left for the sweep. */
 static void grow_all(struct engine *engine)
 {
-	const struct way *way = engine->holder.kind->way;
+	const struct kind *kind = engine->holder.kind;
+	int err = kind->batch ? grow_batch(engine) : 0;
 
-	if (engine->holder.kind->batch) {
-		grow_batch(engine);
-		return;
-	}
 	for (u32 i = 0; i < engine->nr_live; i++) {
 		struct sequence *seq = engine->live[i];
 
 		if (!seq->left)
 			continue;
-		engine->spare -= seq->spare;
-		if (!way->grow(&engine->holder, seq)) {
-			seq->nr++;
-			seq->left--;
-			engine->used++;
-		} else {
-			seq->left = UINT32_MAX;
-		}
-		engine->spare += seq->spare;
+		if (!kind->batch)
+			err = kind->way->grow(&engine->holder, seq);
+		seq->nr += !err;
+		seq->left = err ? UINT32_MAX : seq->left - 1;
+		engine->used += !err;
 	}
 }
 
@@ -403,14 +320,10 @@ static const struct metric metrics[] = {
 	[OCCUPANCY]	= { "occupancy", "%", ALONE },
 };
 
-static int measure(struct series *series, struct engine *engine)
+static void measure(struct series *series, struct engine *engine)
 {
-	const struct way *way = engine->holder.kind->way;
-	int err = way->open(&engine->holder);
 	double ns, p99;
 
-	if (err)
-		return err;
 	run_steps(engine, &p99);
 	engine->finished = engine->preempted = engine->extents = engine->longest = 0;
 	engine->steps = engine->held = 0;
@@ -423,10 +336,6 @@ static int measure(struct series *series, struct engine *engine)
 		[PREEMPTED]	= 1e6 * engine->preempted / engine->finished,
 		[OCCUPANCY]	= 100.0 * engine->held / engine->steps / NR_BLOCKS,
 	}, ARRAY_SIZE(metrics));
-	while (engine->nr_live)
-		remove_sequence(engine, engine->nr_live - 1);
-	way->close(&engine->holder);
-	return 0;
 }
 
 /* Geometric: at each step the same chance to be over. */
@@ -451,16 +360,19 @@ static int turn(struct bench *bench, void *arg)
 	struct sizes prompts;
 	int err = 0;
 
-	sizes_requests(&prompts, bench->seed + bench->run);
+	sizes_open(&prompts, 0, bench->seed + bench->run);
 	draw_decodes(decodes, bench->seed + bench->run);
 	for (size_t i = 0; !err && i < NR_KINDS; i++) {
 		struct engine *engine = must_alloc(sizeof(*engine));
 
-		engine_init(engine, &kinds[i], turn->percent);
+		err = engine_init(engine, &kinds[i], turn->percent);
 		engine->prompts = &prompts;
 		engine->decodes = decodes;
-		err = measure(turn->of[i], engine);
-		engine_exit(engine);
+		if (!err) {
+			measure(turn->of[i], engine);
+			engine_exit(engine);
+		}
+		free(engine);
 	}
 	sizes_exit(&prompts);
 	return err;

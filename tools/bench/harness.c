@@ -18,13 +18,6 @@
 
 #include "harness.h"
 
-/* Fixed after bench_open(). */
-static struct {
-	double ns_per_tick;
-	double empty_ticks;	/* between begin and end of nothing */
-	u64 step_ticks;		/* the clock counts in steps of so many */
-} clock_facts = { 1, 0, 1 };
-
 u64 now_ns(void)
 {
 	struct timespec ts;
@@ -46,12 +39,6 @@ void shuffle(void *items, u32 nr, size_t bytes, u64 *seed)
 	}
 }
 
-int make_folder(char *path, size_t room, const char *where)
-{
-	snprintf(path, room, "%s/kvmm-bench-XXXXXX", where);
-	return mkdtemp(path) ? 0 : -errno;
-}
-
 /* ---- the place to measure in ---- */
 
 static void *park(void *lock)
@@ -70,7 +57,7 @@ static int park_thread(void)
 	return -pthread_create(&thread, NULL, park, &forever);
 }
 
-int bench_pin(int cpu)
+static int pin_to(int cpu)
 {
 	cpu_set_t set;
 
@@ -91,12 +78,7 @@ static int pin_thread(void)
 	measured_cpu = CPU_SETSIZE - 1;
 	while (measured_cpu && !CPU_ISSET(measured_cpu, &allowed))
 		measured_cpu--;
-	return bench_pin(measured_cpu);
-}
-
-int bench_cpu(void)
-{
-	return measured_cpu;
+	return pin_to(measured_cpu);
 }
 
 int bench_other_cpu(void)
@@ -108,57 +90,11 @@ int bench_other_cpu(void)
 	return -1;
 }
 
-static u64 common_divisor(u64 a, u64 b)
-{
-	while (b) {
-		u64 rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
-/* The fastest nine tenths: the others were interrupted. */
-static void time_nothing(void)
-{
-	static struct histogram seen;
-	u64 sum = 0, nr = 0;
-
-	for (u32 i = 0; i < 200000; i++) {
-		u64 begin = ticks_begin();
-
-		histogram_add(&seen, ticks_end() - begin);
-	}
-	clock_facts.step_ticks = 0;
-	for (u32 t = 0; t < BENCH_MAX_TICKS - 1 && nr < 180000; t++) {
-		nr += seen.count[t];
-		sum += (u64)seen.count[t] * t;
-		if (seen.count[t])
-			clock_facts.step_ticks = common_divisor(clock_facts.step_ticks, t);
-	}
-	clock_facts.empty_ticks = (double)sum / nr;
-	clock_facts.step_ticks = clock_facts.step_ticks ? clock_facts.step_ticks : 1;
-}
-
-static void look_at_clock(void)
-{
-	u64 ns = now_ns(), ticks = ticks_begin();
-
-	while (now_ns() - ns < 50000000)
-		;
-	clock_facts.ns_per_tick = (double)(now_ns() - ns) / (ticks_end() - ticks);
-	time_nothing();
-}
-
 int bench_open(void)
 {
 	int err = park_thread();
 
-	err = err ? err : pin_thread();
-	if (!err)
-		look_at_clock();
-	return err;
+	return err ? err : pin_thread();
 }
 
 /* ---- series ---- */
@@ -167,6 +103,7 @@ struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 
 			 const char *params, ...)
 {
 	struct series *set = &bench->series[bench->nr_series];
+	char text[sizeof(set->params)];
 	va_list args;
 
 	bench->nr_series += nr;
@@ -174,6 +111,9 @@ struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 
 		fprintf(stderr, "kvmm-bench: %s: too many series\n", bench->kind->name);
 		exit(1);
 	}
+	va_start(args, params);
+	vsnprintf(text, sizeof(text), params, args);
+	va_end(args);
 	for (u32 i = 0; i < nr; i++) {
 		const struct series *ref = &bench->mutex;
 
@@ -181,11 +121,22 @@ struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 
 			ref = &set[metrics[i].ref];
 		set[i] = (struct series){ .metric = metrics[i],
 					  .ref = metrics[i].against ? ref : NULL };
-		va_start(args, params);
-		vsnprintf(set[i].params, sizeof(set[i].params), params, args);
-		va_end(args);
+		memcpy(set[i].params, text, sizeof(text));
 	}
 	return set;
+}
+
+struct series *bench_step(struct series *row, step_fn *step, void *arg, u32 nr)
+{
+	row->worker[0] = (struct worker){ .step = step, .arg = arg, .nr = nr };
+	return row;
+}
+
+struct series *bench_rate(struct series *row, const struct worker *workers, u32 nr)
+{
+	memcpy(row->worker, workers, nr * sizeof(*workers));
+	row->nr_workers = nr;
+	return row;
 }
 
 void series_add(struct series *series, double value)
@@ -304,43 +255,27 @@ static void print_row(const struct series *series, int width)
 	printf("%6.0f%%\n", 100 * series_spread(series));
 }
 
-static int params_width(const struct bench *bench)
-{
-	size_t width = strlen("parameters");
-
-	for (unsigned int i = 0; i < bench->nr_series; i++) {
-		if (strlen(bench->series[i].params) > width)
-			width = strlen(bench->series[i].params);
-	}
-	return width;
-}
-
-static void print_title(struct bench *bench, int width)
-{
-	if (bench->titled)
-		return;
-	bench->titled = true;
-	printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
-	       bench->nr_runs);
-	printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %7s\n", "metric", width, "parameters",
-	       "value", "unit", "against", "its value", "ratio", "spread");
-}
-
 /* Groups of one benchmark are set apart by an empty line. */
 void bench_report(struct bench *bench)
 {
-	int width = params_width(bench);
+	int width = (int)strlen("parameters");
 
-	if (!bench->json)
-		print_title(bench, width);
+	for (unsigned int i = 0; i < bench->nr_series; i++)
+		if ((int)strlen(bench->series[i].params) > width)
+			width = (int)strlen(bench->series[i].params);
+	if (!bench->json && !bench->titled) {
+		bench->titled = true;
+		printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
+		       bench->nr_runs);
+		printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %7s\n", "metric", width, "parameters",
+		       "value", "unit", "against", "its value", "ratio", "spread");
+	}
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];
 
-		if (!series->nr)
-			continue;
-		if (bench->json)
+		if (series->nr && bench->json)
 			print_json(bench, series);
-		else
+		else if (series->nr)
 			print_row(series, width);
 	}
 	if (!bench->json)
@@ -350,24 +285,17 @@ void bench_report(struct bench *bench)
 	bench->mutex.nr = 0;
 }
 
-/* Only what takes a lock is compared with one. */
-static void time_mutex(struct bench *bench)
-{
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-	bool wanted = false;
-
-	for (unsigned int i = 0; i < bench->nr_series; i++)
-		wanted |= bench->series[i].ref == &bench->mutex;
-	if (wanted)
-		series_add(&bench->mutex, step_ns(mutex_step, &mutex, 4096));
-}
-
 int bench_runs(struct bench *bench, turn_fn *turn, void *arg)
 {
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	bool locks = false;	/* only what takes a lock is compared with one */
 	int err = 0;
 
+	for (unsigned int i = 0; i < bench->nr_series; i++)
+		locks |= bench->series[i].ref == &bench->mutex;
 	for (bench->run = 0; !err && bench->run < bench->nr_runs; bench->run++) {
-		time_mutex(bench);
+		if (locks)
+			series_add(&bench->mutex, step_ns(mutex_step, &mutex, 4096));
 		err = turn(bench, arg);
 	}
 	return err;
@@ -451,7 +379,8 @@ void mutex_step(void *arg, u32 nr)
 	}
 }
 
-double thread_ns(void)
+/* Nanoseconds for which this thread had a core: waiting for one is not what a call costs. */
+static double thread_ns(void)
 {
 	struct timespec ts;
 
@@ -478,23 +407,28 @@ static void work(struct worker *w)
 
 static void *work_along(void *worker)
 {
-	bench_pin(bench_other_cpu());
+	pin_to(bench_other_cpu());
 	work(worker);
 	return NULL;
 }
 
-int bench_beside(struct worker *workers, u32 nr, u64 window_ns)
+/*
+ * Workers at the same time, the first one in this thread, another on the other core. Slices would
+ * only look at the times in which a thread happens to own a lock: so what they do in a window of
+ * time is counted.
+ */
+static int work_beside(struct worker *workers, u32 nr)
 {
 	bool stop = false;
 	pthread_t thread;
 	int err;
 
-	workers[0].window_ns = window_ns;
 	if (nr == 1) {
 		work(&workers[0]);
 		return 0;
 	}
 	workers[1].stop = &stop;
+	workers[1].running = false;
 	err = -pthread_create(&thread, NULL, work_along, &workers[1]);
 	if (err)
 		return err;
@@ -506,29 +440,34 @@ int bench_beside(struct worker *workers, u32 nr, u64 window_ns)
 	return 0;
 }
 
-/* ---- single operations ---- */
+/* ---- rows ---- */
 
-double ticks_ns(u64 ticks, u64 nr)
+static int measure_row(struct series *row)
 {
-	double net = nr ? (double)ticks / nr - clock_facts.empty_ticks : 0;
+	struct worker *w = row->worker;
+	int err;
 
-	return net > 0 ? net * clock_facts.ns_per_tick : 0;
+	if (!row->nr_workers) {
+		series_add(row, step_ns(w->step, w->arg, w->nr));
+		return 0;
+	}
+	err = work_beside(w, row->nr_workers);
+	if (!err)
+		series_add(row, w[0].rate + (w[1].step == w[0].step ? w[1].rate : 0));
+	return err;
 }
 
-/*
- * Where the clock counts in coarse steps, what takes 1.3 steps is seen as 1 or as 2: within a
- * step the quantile is interpolated.
- */
-double histogram_ns(const struct histogram *histogram, double part)
+static int measure_rows(struct bench *bench, void *unused)
 {
-	double wanted = part * histogram->total, below = 0, ticks;
-	u32 t = 0;
+	int err = 0;
 
-	while (t < BENCH_MAX_TICKS - 1 && below + histogram->count[t] < wanted)
-		below += histogram->count[t++];
-	ticks = t;
-	if (histogram->count[t])
-		ticks += ((wanted - below) / histogram->count[t] - 0.5) * clock_facts.step_ticks;
-	ticks -= clock_facts.empty_ticks;
-	return ticks > 0 ? ticks * clock_facts.ns_per_tick : 0;
+	for (unsigned int i = 0; !err && i < bench->nr_series; i++)
+		if (bench->series[i].worker[0].step)
+			err = measure_row(&bench->series[i]);
+	return err;
+}
+
+int bench_rows(struct bench *bench)
+{
+	return bench_turns(bench, measure_rows, NULL);
 }

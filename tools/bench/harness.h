@@ -2,10 +2,11 @@
 /*
  * What every benchmark shares: the clock, the runs, their medians, how they are shown.
  *
- * A benchmark names its figures in a table, makes one series of each for each set of parameters,
- * and adds one value to each of them in every run. It goes through all contenders and all baselines
- * in each run, so that whatever disturbs the machine disturbs all of them alike. Figures are judged
- * by their ratio to a baseline of the same runs.
+ * A benchmark names its figures in a table and makes one series of each for each set of parameters.
+ * Most are rows: a step and what it works on, which bench_rows() times; others add one value to
+ * each series in every run. All contenders and all baselines have their turn in each run, so that
+ * what disturbs the machine disturbs all of them alike. Figures are judged by their ratio to a
+ * baseline of the same runs.
  */
 #ifndef BENCH_HARNESS_H
 #define BENCH_HARNESS_H
@@ -35,11 +36,10 @@ struct bench_kind {
 
 typedef int bench_fn(struct bench *bench);
 
-bench_fn bench_alloc_range, bench_alloc_request, bench_alloc_single, bench_alloc_batch,
-	bench_alloc_mt, bench_growth, bench_fragmentation, bench_compact, bench_blockpool,
-	bench_range, bench_range_mt, bench_overhead, bench_device, bench_keys, bench_registry, bench_kvbm, bench_prefixes,
-	bench_evict, bench_touch, bench_slab, bench_magazine, bench_door, bench_shrink, bench_disk,
-	bench_migrate, bench_tier, bench_events, bench_publisher, bench_control;
+bench_fn bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation,
+	bench_compact, bench_blockpool, bench_range, bench_range_mt, bench_overhead, bench_device,
+	bench_shrink, bench_registry, bench_kvbm, bench_evict, bench_touch, bench_slab, bench_magazine,
+	bench_migrate, bench_tier, bench_events;
 
 /**
  * struct metric - a figure of a set
@@ -58,13 +58,42 @@ struct metric {
 #define ALONE		NULL, 0				/* or: there is no baseline */
 #define SET(metrics)	(metrics), ARRAY_SIZE(metrics)
 
-/* One figure with its parameters: a value for each run, and what it is compared with. */
+/* Do something @nr times. */
+typedef void step_fn(void *arg, u32 nr);
+
+/**
+ * struct worker - a thread that makes steps
+ * @nr: steps between two looks at the clock
+ * @window_ns: how long; of a second worker: as long as the first
+ * @on_core: divide by the time that the thread had a core, where others may use the machine; else
+ * by time
+ * @rate: out: steps a microsecond
+ */
+struct worker {
+	step_fn *step;
+	void *arg;
+	u32 nr;
+	u64 window_ns;
+	bool on_core;
+	double rate;
+	bool running;		/* atomic */
+	const bool *stop;	/* atomic; NULL: for @window_ns */
+};
+
+/**
+ * struct series - a figure with its parameters: a value for each run, and what it is compared with
+ * @params: "engine=zone nr=16384"
+ * @worker: for rows: what makes a value; without a step a turn adds them
+ * @nr_workers: that work at the same time; 0: the first one's steps are timed in slices
+ */
 struct series {
 	struct metric metric;
-	char params[120];		/* "engine=zone nr=16384" */
+	char params[120];
 	const struct series *ref;
 	double value[BENCH_MAX_RUNS];
 	unsigned int nr;
+	struct worker worker[2];
+	u32 nr_workers;
 };
 
 struct bench {
@@ -86,18 +115,23 @@ struct bench {
 /** bench_open() - pin this thread, park another one, look at the clock. Return: 0; -errno. */
 int bench_open(void);
 
-/** bench_cpu() - the core that the measuring thread is on */
-int bench_cpu(void);
-
 /** bench_other_cpu() - a core that the measuring thread is not on; -1 if there is none */
 int bench_other_cpu(void);
-
-/** bench_pin() - put the calling thread on @cpu. Return: 0; -errno. */
-int bench_pin(int cpu);
 
 /** bench_set() - one series for each of @metrics, in a row; @params: "key=value key=value" */
 struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 nr,
 			 const char *params, ...) __attribute__((format(printf, 4, 5)));
+
+/**
+ * bench_step(), bench_rate() - make @row, of bench_set(), one that bench_rows() measures: the
+ * nanoseconds of a step, @nr at a time; steps a microsecond of @nr threads, together where the
+ * second one makes the same steps. Return: @row.
+ */
+struct series *bench_step(struct series *row, step_fn *step, void *arg, u32 nr);
+struct series *bench_rate(struct series *row, const struct worker *workers, u32 nr);
+
+/** bench_rows() - measure them all by turns, and report. Return: 0; -errno. */
+int bench_rows(struct bench *bench);
 
 void series_add(struct series *series, double value);
 /* One value for each series of a row. */
@@ -133,9 +167,6 @@ u64 now_ns(void);
 
 #define BENCH_SLICES	25u
 
-/* Do something @nr times. */
-typedef void step_fn(void *arg, u32 nr);
-
 /**
  * step_ns() - nanoseconds each: the median of BENCH_SLICES slices of @nr, after a warm-up
  *
@@ -150,104 +181,7 @@ double quantile_of(double *value, unsigned int nr, double part);
 /** mutex_step() - lock and unlock; @arg is a pthread_mutex_t */
 void mutex_step(void *arg, u32 nr);
 
-/* Nanoseconds for which this thread had a core: waiting for one is not what a call costs. */
-double thread_ns(void);
-
-/**
- * struct worker - a thread that makes steps
- * @nr: steps between two looks at the clock
- * @on_core: divide by the time that the thread had a core, where others may use the machine; else
- * by time
- * @rate: out: steps a microsecond
- */
-struct worker {
-	step_fn *step;
-	void *arg;
-	u32 nr;
-	bool on_core;
-	double rate;
-	bool running;		/* atomic */
-	const bool *stop;	/* atomic; NULL: for @window_ns */
-	u64 window_ns;
-};
-
-/**
- * bench_beside() - @workers at the same time, the first one in this thread, another on the other
- * core
- *
- * Slices would only look at the times in which a thread happens to own a lock: so what they do in
- * @window_ns is counted. Return: 0; -errno.
- */
-int bench_beside(struct worker *workers, u32 nr, u64 window_ns);
-
-/* ---- time of single operations ---- */
-
-#if defined(__x86_64__)
-/* Instructions by hand: sparse does not know the compiler's intrinsics. */
-static inline u64 __ticks(void)
-{
-	u32 lo, hi;
-
-	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi) : : "memory");
-	return (u64)hi << 32 | lo;
-}
-
-static inline void __ticks_fence(void)
-{
-	__asm__ volatile("lfence" : : : "memory");
-}
-
-/* Fenced on both sides: nothing of the operation is outside, nothing else inside. */
-static inline u64 ticks_begin(void)
-{
-	u64 now;
-
-	__ticks_fence();
-	now = __ticks();
-	__ticks_fence();
-	return now;
-}
-
-static inline u64 ticks_end(void)
-{
-	return ticks_begin();
-}
-#else
-static inline u64 ticks_begin(void)
-{
-	return now_ns();
-}
-
-static inline u64 ticks_end(void)
-{
-	return now_ns();
-}
-#endif
-
-#define BENCH_MAX_TICKS	65536u
-
-/* How often each duration was seen. The last one stands for all longer ones. */
-struct histogram {
-	u32 count[BENCH_MAX_TICKS];
-	u64 total;
-};
-
-static inline void histogram_add(struct histogram *histogram, u64 ticks)
-{
-	histogram->count[ticks < BENCH_MAX_TICKS ? ticks : BENCH_MAX_TICKS - 1]++;
-	histogram->total++;
-}
-
-/** histogram_ns() - the @part (0 to 1) quantile, less what reading the clock takes. */
-double histogram_ns(const struct histogram *histogram, double part);
-
-/** ticks_ns() - the same conversion for a sum of @nr durations. */
-double ticks_ns(u64 ticks, u64 nr);
-
 /** shuffle() - @nr items of @bytes each, 16 at most */
 void shuffle(void *items, u32 nr, size_t bytes, u64 *seed);
-
-/* A new folder in @where. Return: 0; -errno. */
-int make_folder(char *path, size_t room, const char *where);
 
 #endif /* BENCH_HARNESS_H */

@@ -11,11 +11,11 @@
 
 static const struct bench_kind kinds[] = {
 	{ "alloc-range", "ranges of 1..32 blocks, random order, through the locked zone call",
-	  bench_alloc_range },
+	  bench_alloc },
 	{ "alloc-request", "ranges as long as chat requests, through the locked zone call",
-	  bench_alloc_request },
-	{ "alloc-single", "single blocks, last in first out and in random order",
-	  bench_alloc_single },
+	  bench_alloc },
+	{ "alloc-single", "single blocks, random order, through the locked zone call",
+	  bench_alloc },
 	{ "alloc-batch", "single blocks, 1 to 512 a call: allocating and freeing each of them",
 	  bench_alloc_batch },
 	{ "alloc-mt", "two threads on one zone: what the second one adds to the throughput",
@@ -23,9 +23,9 @@ static const struct bench_kind kinds[] = {
 	{ "growth", "sequences that grow block by block: pieces when finished, cost of a step",
 	  bench_growth },
 	{ "fragmentation",
-	  "10,000 blocks: what fits, what fails though it would fit, what must be moved",
+	  "10,000 blocks: what fits, what fails though it would fit",
 	  bench_fragmentation },
-	{ "compact", "compaction of pools in pieces: planning, copying, blocks moved",
+	{ "compact", "compaction of pools in pieces: planning, blocks moved",
 	  bench_compact },
 	{ "blockpool", "match, evict, register and release 85 blocks at a time, by policy",
 	  bench_blockpool },
@@ -36,34 +36,24 @@ static const struct bench_kind kinds[] = {
 	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
 	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
 	  bench_device },
-	{ "keys", "keys of prefix blocks, nanoseconds a block", bench_keys },
+	{ "shrink", "memory given back by a half full pool (--device), beside copying alone",
+	  bench_shrink },
 	{ "registry",
 	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
 	  bench_registry },
 	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
 	  bench_kvbm },
-	{ "prefixes", "the registry of prefixes: lengths, presence, two threads", bench_prefixes },
 	{ "evict", "evict 64 of 5,000 to 1,000,000 blocks, by policy", bench_evict },
 	{ "touch", "say that 64 held blocks were used, with and without the order hearing of it",
 	  bench_touch },
-	{ "slab", "objects of slab caches, nanoseconds a pair; waste of hybrid models",
+	{ "slab", "objects of slab caches, nanoseconds a pair",
 	  bench_slab },
 	{ "magazine", "single private blocks, one and two threads, with magazines and without",
 	  bench_magazine },
-	{ "door", "ranges of 8 and batches of 128 blocks, with and without watermarks",
-	  bench_door },
-	{ "shrink", "memory given back by a half full pool (--device), beside the fewest copies",
-	  bench_shrink },
-	{ "disk", "disk tier: records put and got, against a plain file, MiB/s", bench_disk },
 	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
 	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
 	  bench_tier },
 	{ "events", "what an event costs who makes it, and who reads it", bench_events },
-	{ "publisher",
-	  "events by a socket to a subscriber beside who makes them, a million blocks a second and more",
-	  bench_publisher },
-	{ "control", "allocation during a storm of 1,000 clients at the control socket",
-	  bench_control },
 };
 
 struct options {
@@ -83,13 +73,14 @@ static const char doc[] =
 	"\n"
 	"Example:\n"
 	"  kvmm-bench list\n"
-	"  kvmm-bench range churn\n"
+	"  kvmm-bench range compact\n"
 	"  kvmm-bench --quick --json all > bench.json\n"
 	"\n"
 	"Exit code: 0 good; 1 a benchmark could not run, or a result was wrong; 2 bad usage.";
 
-static void add_name(struct options *opt, struct argp_state *state, const char *name)
+static void add_name(struct argp_state *state, void *base, const char *name)
 {
+	struct options *opt = base;
 	bool all = !strcmp(name, "all"), found = all || !strcmp(name, "list");
 
 	opt->list |= !strcmp(name, "list");
@@ -101,34 +92,19 @@ static void add_name(struct options *opt, struct argp_state *state, const char *
 		bad_option(state, "no benchmark '%s'; see '%s list'", name, state->name);
 }
 
-static void take_seed(struct argp_state *state, void *base, const char *arg)
-{
-	char *end;
-
-	((struct options *)base)->seed = strtoull(arg, &end, 0);
-	if (!*arg || *end)
-		bad_option(state, "'%s' is not a number", arg);
-}
-
 static const struct option_row rows[] = {
 	ROW_FLAG("quick", 'q', struct options, quick, "3 runs instead of 7"),
 	ROW_FLAG("json", 'j', struct options, json, "One JSON object a line"),
-	ROW_TAKE("seed", 's', "N", take_seed, "Start of the random numbers (default 1)"),
+	ROW_SCALED("seed", 's', "N", struct options, seed, 1, 0, UINT64_MAX,
+		"Start of the random numbers (default 1)"),
 	ROW_TEXT("device", 'd', "NAME", struct options, device,
 		"For the benchmark \"device\": cuda:0, soft:0, host (default soft:0)"),
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void need_names(struct argp_state *state, void *base)
 {
-	if (option_row_set(state, rows, ARRAY_SIZE(rows), 0, state->input, key, arg))
-		return 0;
-	if (key == ARGP_KEY_ARG)
-		add_name(state->input, state, arg);
-	else if (key == ARGP_KEY_NO_ARGS)
+	if (!state->arg_num)
 		argp_usage(state);
-	else
-		return ARGP_ERR_UNKNOWN;
-	return 0;
 }
 
 static int run_kind(const struct bench_kind *kind, const struct options *opt)
@@ -165,14 +141,12 @@ static int run_wanted(const struct options *opt)
 
 int main(int argc, char **argv)
 {
-	static struct argp_option options[ARRAY_SIZE(rows) + 1];
-	static const struct argp argp = {
-		options, parse, "list\nall\nNAME...", doc, NULL, NULL, NULL,
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "list\nall\nNAME...", doc, add_name, need_names, false,
 	};
 	struct options opt = { .seed = 1 };
 
-	option_rows(rows, ARRAY_SIZE(rows), 0, options);
-	read_options(&argp, argc, argv, 0, &opt);
+	read_options(&usage, argc, argv, &opt);
 	if (opt.list) {
 		for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
 			printf("%-14s %s\n", kinds[i].name, kinds[i].what);

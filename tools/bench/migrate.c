@@ -4,12 +4,8 @@
  * many bytes between the same two buffers in the same run; and runs given to the device, a job.
  *
  * A job reads the source twice and the destination once more than the copy does: for the checksums
- * of both sides. Over a link, both ends are in this thread, and content goes through the window:
- * one copy more.
+ * of both sides.
  */
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "pools.h"
 
 #define BLOCK_BYTES	65536u
@@ -21,7 +17,6 @@ struct two {
 	unsigned char *memory[2];
 	struct kvmm_pool *pool[2];
 	u32 runs;		/* that the range is in */
-	const char *path;	/* of the link; NULL: within the process */
 };
 
 enum { MEMCPY, MIGRATE, DESCRIPTORS };
@@ -81,20 +76,10 @@ static void copy_plainly(struct two *two, struct series *series)
 	series_add(&series[MEMCPY], gbps(now_ns() - begin));
 }
 
-static int end_job(struct kvmm_migrate *job, struct series *series, u64 begin)
-{
-	struct kvmm_migrate_status status;
-
-	series_add(&series[MIGRATE], gbps(now_ns() - begin));
-	kvmm_migrate_get_status(job, &status);
-	series_add(&series[DESCRIPTORS], status.nr_descriptors);
-	kvmm_migrate_free(job);
-	return 0;
-}
-
-static int local_once(struct two *two, struct series *series)
+static int migrate_once(struct two *two, struct series *series)
 {
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_status status;
 	struct kvmm_migrate *job;
 	u64 begin;
 	int err = take(two->pool[0], two->runs, &attr.range);
@@ -110,41 +95,13 @@ static int local_once(struct two *two, struct series *series)
 		return err;
 	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS)
 		;
-	return err ? err : end_job(job, series, begin);
-}
-
-/* Its giver and its taker take turns. */
-static int linked_once(struct two *two, struct series *series)
-{
-	struct kvmm_migrate_serve_attr serve = { .size = sizeof(serve), .pool = two->pool[1],
-						 .path = two->path };
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
-	struct kvmm_migrate_server *server;
-	struct kvmm_migrate *job;
-	u64 begin;
-	int err = take(two->pool[0], 1, &attr.range);
-
-	if (!err)
-		err = kvmm_migrate_serve(&serve, &server);
-	if (!err)
-		err = kvmm_migrate_connect(two->pool[0], two->path, &attr.link);
 	if (err)
 		return err;
-	copy_plainly(two, series);
-	attr.src = two->pool[0];
-	begin = now_ns();
-	err = kvmm_migrate_start(&attr, &job);
-	while (!err && (err = kvmm_migrate_poll(job)) == -EINPROGRESS) {
-		kvmm_migrate_serve_tick(server);
-		err = 0;
-		if (kvmm_migrate_poll(job) == 0)
-			break;
-	}
-	if (!err)
-		end_job(job, series, begin);
-	kvmm_migrate_disconnect(attr.link);
-	kvmm_migrate_serve_end(server);
-	return err;
+	series_add(&series[MIGRATE], gbps(now_ns() - begin));
+	kvmm_migrate_get_status(job, &status);
+	series_add(&series[DESCRIPTORS], status.nr_descriptors);
+	kvmm_migrate_free(job);
+	return 0;
 }
 
 static int turn(struct bench *bench, void *arg)
@@ -153,7 +110,7 @@ static int turn(struct bench *bench, void *arg)
 	int err = open_two(two);
 
 	if (!err)
-		err = two->path ? linked_once(two, bench->series) : local_once(two, bench->series);
+		err = migrate_once(two, bench->series);
 	for (u32 i = 0; i < 2; i++) {
 		kvmm_pool_destroy(two->pool[i]);
 		free(two->memory[i]);
@@ -163,17 +120,14 @@ static int turn(struct bench *bench, void *arg)
 
 int bench_migrate(struct bench *bench)
 {
-	static const u32 runs[] = { 1, 64, 1 };
-	char folder[32], path[64];
-	int err = make_folder(folder, sizeof(folder), "/tmp");
+	static const u32 runs[] = { 1, 64 };
+	int err = 0;
 
-	snprintf(path, sizeof(path), "%s/s", folder);
 	for (size_t i = 0; !err && i < ARRAY_SIZE(runs); i++) {
-		struct two two = { .runs = runs[i], .path = i < 2 ? NULL : path };
+		struct two two = { .runs = runs[i] };
 
-		bench_set(bench, SET(metrics), "how=%s runs=%u", i < 2 ? "local" : "link", runs[i]);
+		bench_set(bench, SET(metrics), "how=local runs=%u", runs[i]);
 		err = bench_turns(bench, turn, &two);
 	}
-	rmdir(folder);
 	return err;
 }

@@ -4,15 +4,16 @@
  */
 #include <math.h>
 
+#include "../replay/trace.h"
 #include "pools.h"
 
-int open_zone(struct kvmm_zone **zone, u32 nr_blocks, const char *engine)
+int open_zone(struct kv_zone **zone, u32 nr_blocks, const char *engine)
 {
-	struct kvmm_zone_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+	struct kv_zone_attr attr = { .nr_blocks = nr_blocks,
 				       .engine = engine };
 
 	*zone = NULL;
-	return kvmm_zone_create(&attr, zone);
+	return kv_zone_create(&attr, zone);
 }
 
 int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 flags)
@@ -38,92 +39,58 @@ void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed)
 #define NR_SIZES	65536u
 #define TOKENS		16u
 
-static void sizes_init(struct sizes *sizes, const char *name)
-{
-	sizes->name = name;
-	sizes->nr = NR_SIZES;
-	sizes->at = must_alloc(NR_SIZES * sizeof(*sizes->at));
-}
-
-static void set_mean(struct sizes *sizes)
-{
-	u64 sum = 0;
-
-	for (u32 i = 0; i < sizes->nr; i++)
-		sum += sizes->at[i];
-	sizes->mean = (double)sum / sizes->nr;
-}
-
 void sizes_exit(struct sizes *sizes)
 {
 	free(sizes->at);
 	sizes->at = NULL;
 }
 
-void sizes_uniform(struct sizes *sizes, u32 max, u64 seed)
-{
-	sizes_init(sizes, "uniform");
-	for (u32 i = 0; i < sizes->nr; i++)
-		sizes->at[i] = 1 + rng_below(&seed, max);
-	set_mean(sizes);
-}
-
 /* Mean and standard deviation of ln(blocks) over the 19,366 requests of the trace. */
 #define LOG_MEAN	4.147
 #define LOG_DEVIATION	0.806
 
-static void draw_requests(struct sizes *sizes, u64 seed)
-{
-	for (u32 i = 0; i < sizes->nr; i++) {
-		double blocks = ceil(exp(LOG_MEAN + LOG_DEVIATION * rng_normal(&seed)));
-
-		sizes->at[i] = blocks > SIZES_MAX ? SIZES_MAX : blocks;
-	}
-}
-
-static FILE *open_trace(void)
+/* Empty where it cannot be read. */
+static void find_trace(struct trace *trace)
 {
 	const char *dir = getenv("KVMM_TRACES");
+	struct trace_error error;
 	char path[4096];
+	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/AzureLLMInferenceTrace_conv.csv",
 		 dir ? dir : "../shared/traces");
-	return fopen(path, "r");
+	file = fopen(path, "r");
+	if (!file)
+		return;
+	trace_read(trace, file, &error);
+	fclose(file);
 }
 
-/* Blocks of each request in file order; how many. */
-static u32 read_trace(FILE *file, u16 *blocks, u32 max)
+static u32 blocks_of(const struct trace_request *req)
 {
-	unsigned int input, output;
-	char line[256];
-	u32 nr = 0;
-
-	while (nr < max && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%*[^,],%u,%u", &input, &output) != 2 || input > 1u << 20 ||
-		    output > 1u << 20 || input + output == 0)
-			continue;
-		input = (input + output + TOKENS - 1) / TOKENS;
-		blocks[nr++] = input > SIZES_MAX ? SIZES_MAX : input;
-	}
-	return nr;
+	return DIV_ROUND_UP(req->input + req->output, TOKENS);
 }
 
-void sizes_requests(struct sizes *sizes, u64 seed)
+void sizes_open(struct sizes *sizes, u32 longest, u64 seed)
 {
-	static u16 blocks[NR_SIZES];
-	FILE *file = open_trace();
-	u32 nr = file ? read_trace(file, blocks, NR_SIZES) : 0;
+	struct trace trace = { 0 };
+	u64 sum = 0;
 
-	if (file)
-		fclose(file);
-	sizes_init(sizes, nr ? "azure-conv" : "log-normal");
-	if (nr) {
-		for (u32 i = 0; i < sizes->nr; i++)
-			sizes->at[i] = blocks[rng_below(&seed, nr)];
-	} else {
-		draw_requests(sizes, seed);
+	if (!longest)
+		find_trace(&trace);
+	sizes->name = longest ? "uniform" : trace.nr ? "azure-conv" : "log-normal";
+	sizes->nr = NR_SIZES;
+	sizes->at = must_alloc(NR_SIZES * sizeof(*sizes->at));
+	for (u32 i = 0; i < sizes->nr; i++) {
+		double drawn = longest ? 1 + rng_below(&seed, longest) :
+			       trace.nr ? blocks_of(&trace.req[rng_below(&seed, trace.nr)]) :
+				    ceil(exp(LOG_MEAN + LOG_DEVIATION * rng_normal(&seed)));
+
+		sizes->at[i] = drawn > SIZES_MAX ? SIZES_MAX : drawn;
+		sum += sizes->at[i];
 	}
-	set_mean(sizes);
+	sizes->mean = (double)sum / sizes->nr;
+	trace_close(&trace);
 }
 
 /* ---- in pieces ---- */

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/pool.h>
+#include <kv/zone.h>
 #include <kvmm/kvmm.h>
 
 #include "harness.h"
 
 /* A zone, a pool of ids, as they are without further words; *@pool is NULL on failure. */
-int open_zone(struct kvmm_zone **zone, u32 nr_blocks, const char *engine);
+int open_zone(struct kv_zone **zone, u32 nr_blocks, const char *engine);
 int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 flags);
 
 /** random_keys() - names that no prompt shares */
@@ -33,16 +35,14 @@ struct sizes {
 	double mean;
 };
 
-/** sizes_uniform() - 1 to @max, each as likely */
-void sizes_uniform(struct sizes *sizes, u32 max, u64 seed);
-
 /**
- * sizes_requests() - lengths of chat requests in blocks of 16 tokens
+ * sizes_open() - 1 to @longest, each as likely; 0: lengths of chat requests in blocks of 16 tokens
  *
- * From the Azure conversation trace in the directory $KVMM_TRACES (or ../shared/traces), in random
- * order; without it from a log-normal distribution of the same logarithmic mean and variance.
+ * These come from the Azure conversation trace in the directory $KVMM_TRACES (or
+ * ../shared/traces), in random order; without it from a log-normal distribution of the same
+ * logarithmic mean and variance.
  */
-void sizes_requests(struct sizes *sizes, u64 seed);
+void sizes_open(struct sizes *sizes, u32 longest, u64 seed);
 
 void sizes_exit(struct sizes *sizes);
 

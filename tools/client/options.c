@@ -1,42 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of the tools that look at an engine. */
-#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "../tool.h"
 #include "options.h"
 
 /* As a word of the protocol it has to be one word. */
-static const char *read_pool(struct argp_state *state, const char *arg)
+void client_take_pool(struct argp_state *state, void *base, const char *arg)
 {
 	if (!*arg || strlen(arg) >= CLIENT_POOL_BYTES || strpbrk(arg, " \t\n"))
 		bad_option(state, "--pool: '%s' is no name of a pool", arg);
-	return arg;
+	((struct client_options *)base)->pool = arg;
 }
 
-error_t client_option(struct client_options *options, int key, const char *arg,
-		      struct argp_state *state)
+void client_take_interval(struct argp_state *state, void *base, const char *arg)
 {
-	switch (key) {
-	case 'S':
-		options->socket = arg;
-		return 0;
-	case 'p':
-		options->pool = read_pool(state, arg);
-		return 0;
-	case 'j':
-		options->json = true;
-		return 0;
-	case 'i':
-		options->interval = option_seconds(state, "interval", arg, 0.01, 86400);
-		return 0;
-	case 'n':
-		options->count = option_number(state, "count", arg, 1, LONG_MAX);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	((struct client_options *)base)->interval = option_seconds(state, "interval", arg, 0.01, 86400);
 }
 
 int client_wrong(const struct client *client)

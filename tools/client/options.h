@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Options of the tools that look at an engine: the same names, letters and words everywhere.
- *
- *	static const struct argp_option options[] = { CLIENT_SOCKET, CLIENT_JSON, { 0 } };
- *	...
- *	default:
- *		return client_option(&opt->client, key, arg, state);
+ * Rows of a tool's table whose struct begins with a struct client_options.
  */
 #ifndef TOOLS_CLIENT_OPTIONS_H
 #define TOOLS_CLIENT_OPTIONS_H
 
 #include <argp.h>
+#include <limits.h>
 #include <stdbool.h>
 
+#include "../tool.h"
 #include "client.h"
 
 #define CLIENT_SOCKET \
-	{ "socket", 'S', "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one in " \
-	  "$KVMM_SOCKET_DIR, $XDG_RUNTIME_DIR/kvmm or /run/kvmm]", 0 }
+	ROW_TEXT("socket", 'S', "PATH", struct client_options, socket, "Control socket of the engine " \
+		"[$KVMM_SOCKET, or the only one in $KVMM_SOCKET_DIR, $XDG_RUNTIME_DIR/kvmm or /run/kvmm]")
 #define CLIENT_POOL(otherwise) \
-	{ "pool", 'p', "NAME", 0, "Which pool of the engine [" otherwise "]", 0 }
+	ROW_TAKE("pool", 'p', "NAME", client_take_pool, "Which pool of the engine [" otherwise "]")
 #define CLIENT_JSON \
-	{ "json", 'j', NULL, 0, "JSON on standard output", 0 }
+	ROW_FLAG("json", 'j', struct client_options, json, "JSON on standard output")
 #define CLIENT_INTERVAL(otherwise) \
-	{ "interval", 'i', "S", 0, "Seconds between two looks, 0.01 to 86400 [" otherwise "]", 0 }
+	ROW_TAKE("interval", 'i', "S", client_take_interval, \
+		"Seconds between two looks, 0.01 to 86400 [" otherwise "]")
 #define CLIENT_COUNT(otherwise) \
-	{ "count", 'n', "N", 0, "Stop after so many [" otherwise "]", 0 }
+	ROW_SCALED("count", 'n', "N", struct client_options, count, 1, 1, LONG_MAX, \
+		"Stop after so many [" otherwise "]")
+/* Names that tools had before. */
+#define CLIENT_DELAY	ROW_TAKE("delay", 'd', NULL, client_take_interval, NULL)
 
 /**
  * struct client_options - what they were given
@@ -37,13 +39,13 @@ struct client_options {
 	const char *socket;
 	const char *pool;
 	double interval;
-	unsigned long count;
+	uint64_t count;
 	bool json;
 };
 
-/* For the end of an argp parser: takes these keys, and ARGP_ERR_UNKNOWN for others. */
-error_t client_option(struct client_options *options, int key, const char *arg,
-		      struct argp_state *state);
+/* For the rows above. */
+void client_take_pool(struct argp_state *state, void *base, const char *arg);
+void client_take_interval(struct argp_state *state, void *base, const char *arg);
 
 /* For people or programs; on a terminal that is too narrow, a line a field. */
 void table_show(const struct table *table, bool json, FILE *out);

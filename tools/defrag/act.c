@@ -6,19 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../map.h"
 #include "defrag.h"
 
 int look_at(struct frag *frag, struct look *look)
 {
-	struct kvmm_zone_stat stat = frag_zone_stat(frag);
-	int ppm = kvmm_zone_unusable(frag->zone, frag->median);
+	struct kv_zone_stat stat = frag_zone_stat(frag);
+	int ppm = kv_zone_unusable(frag->zone, frag->median);
 
 	*look = (struct look){
 		.held = stat.nr_blocks - stat.nr_free, .free = stat.nr_free,
 		.largest = stat.largest, .nr_holes = stat.nr_runs,
 		.rate_ppm = frag_ext_ppm(&stat), .unusable_ppm = ppm > 0 ? (u64)ppm : 0,
 	};
-	return kvmm_pool_map(frag->pool, look->map, FRAG_MAP_WIDTH);
+	return pool_map(frag->pool, look->map, FRAG_MAP_WIDTH);
 }
 
 u64 predicted_ns(const struct frag *frag, const struct ask *ask, u64 nr_blocks)

@@ -137,13 +137,12 @@ static void say(const struct frag *frag, const struct ask *ask, const struct aim
 	struct results *results = frag->run->results;
 	const struct kvmm_compact_plan *plan = &aim->plan;
 	u64 ns = is_plan ? predicted_ns(frag, ask, plan->moved_blocks) : aim->run_ns;
-	char a[32];
 
 	results_say(results, "trace", "%s, %s requests admitted, %.1f s", frag->run->trace->name,
-		    format_grouped(frag->count.admitted, a), (double)frag->now / 1e6);
+		    grouped(frag->count.admitted), (double)frag->now / 1e6);
 	results_say(results, "before", "|%s|", aim->before.map);
 	results_say(results, is_plan ? "plan" : "moved", "%s blocks in %u moves, %s%.3f ms, for %s",
-		    format_grouped(plan->moved_blocks, a), plan->nr_moves, is_plan ? "about " : "",
+		    grouped(plan->moved_blocks), plan->nr_moves, is_plan ? "about " : "",
 		    (double)ns / 1e6, kvmm_goal_name(ask->goal));
 	say_moves(frag, ask, aim);
 	if (!is_plan)

@@ -11,11 +11,6 @@
 #include "../tool.h"
 #include "live.h"
 
-enum {
-	KEY_WANT = 'w', KEY_LIVE = 'l', KEY_GOAL = 256, KEY_PAGEBLOCK, KEY_MAX_BLOCKS, KEY_MAX_US, KEY_SEQ,
-	KEY_FLAG_DROP, KEY_FLAG_BEST, KEY_FLAG_BETWEEN, KEY_WAIT,
-};
-
 struct ask {
 	struct client_options opt;
 	const char *args[3];
@@ -25,30 +20,67 @@ struct ask {
 	struct client client;
 };
 
-static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Which engine:", 1 },
+/* ---- the command line ---- */
+
+static void add_word(struct argp_state *state, struct ask *ask, const char *name, const char *value)
+{
+	size_t len = strlen(ask->goal);
+	int nr = snprintf(ask->goal + len, sizeof(ask->goal) - len, " %s%s", name, value);
+
+	if (nr < 0 || (size_t)nr >= sizeof(ask->goal) - len)
+		bad_option(state, "that is too long");
+}
+
+/* Options that are words of the protocol. */
+#define WORD(name, word)								\
+	static void take_##name(struct argp_state *state, void *base, const char *arg)	\
+	{										\
+		add_word(state, base, word, arg ? arg : "");				\
+	}
+
+WORD(goal, "goal=")
+WORD(want, "want=")
+WORD(pageblock, "pageblock=")
+WORD(seq, "seq=")
+WORD(max_blocks, "max_blocks=")
+WORD(max_us, "max_us=")
+WORD(drop, "drop")
+WORD(best, "best")
+WORD(between, "between")
+
+static void take_wait(struct argp_state *state, void *base, const char *arg)
+{
+	((struct ask *)base)->wait = option_seconds(state, "wait", arg, 0, 86400);
+}
+
+/* main() has seen it. */
+static void take_live(struct argp_state *state, void *base, const char *arg)
+{
+}
+
+static const struct option_row rows[] = {
+	ROW_HEAD(1, "Which engine:"),
 	CLIENT_SOCKET,
-	{ "live", KEY_LIVE, NULL, 0, "A running engine, the one that --socket says", 0 },
+	ROW_TAKE("live", 'l', NULL, take_live, "A running engine, the one that --socket says"),
 	CLIENT_POOL("the only one"),
 
-	{ NULL, 0, NULL, 0, "plan, run:", 2 },
-	{ "goal", KEY_GOAL, "NAME", 0, "run, pageblocks, shorten or gather [run]", 0 },
-	{ "want", KEY_WANT, "N", 0, "A free run of N blocks, or N empty pageblocks", 0 },
-	{ "pageblock", KEY_PAGEBLOCK, "N", 0, "Blocks of a pageblock, a power of two [64]", 0 },
-	{ "seq", KEY_SEQ, "N", 0, "gather: ranges of this sequence", 0 },
-	{ "max-blocks", KEY_MAX_BLOCKS, "N", 0, "Move at most N blocks [no limit]", 0 },
-	{ "max-us", KEY_MAX_US, "N", 0, "Plan and copy for at most N microseconds [no limit]", 0 },
-	{ "drop", KEY_FLAG_DROP, NULL, 0, "Cached blocks may be lost where that costs less", 0 },
-	{ "best", KEY_FLAG_BEST, NULL, 0, "The longest run that can be had, if not N", 0 },
-	{ "between", KEY_FLAG_BETWEEN, NULL, 0, "Between steps, not beside them", 0 },
-	{ "wait", KEY_WAIT, "S", 0, "run: wait so long for the end, 0 = do not [60]", 0 },
+	ROW_HEAD(2, "plan, run:"),
+	ROW_TAKE("goal", 0, "NAME", take_goal, "run, pageblocks, shorten or gather [run]"),
+	ROW_TAKE("want", 'w', "N", take_want, "A free run of N blocks, or N empty pageblocks"),
+	ROW_TAKE("pageblock", 0, "N", take_pageblock, "Blocks of a pageblock, a power of two [64]"),
+	ROW_TAKE("seq", 0, "N", take_seq, "gather: ranges of this sequence"),
+	ROW_TAKE("max-blocks", 0, "N", take_max_blocks, "Move at most N blocks [no limit]"),
+	ROW_TAKE("max-us", 0, "N", take_max_us, "Plan and copy for at most N microseconds [no limit]"),
+	ROW_TAKE("drop", 0, NULL, take_drop, "Cached blocks may be lost where that costs less"),
+	ROW_TAKE("best", 0, NULL, take_best, "The longest run that can be had, if not N"),
+	ROW_TAKE("between", 0, NULL, take_between, "Between steps, not beside them"),
+	ROW_TAKE("wait", 0, "S", take_wait, "run: wait so long for the end, 0 = do not [60]"),
 
-	{ NULL, 0, NULL, 0, "watch:", 3 },
+	ROW_HEAD(3, "watch:"),
 	CLIENT_INTERVAL("1"), CLIENT_COUNT("no end"),
 
-	{ NULL, 0, NULL, 0, "Output:", 4 },
+	ROW_HEAD(4, "Output:"),
 	CLIENT_JSON,
-	{ 0 }
 };
 
 static const char doc[] =
@@ -74,40 +106,6 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 there is no engine, it has refused, or the goal was not reached; 2 bad usage.";
 
-/* ---- the command line ---- */
-
-static void add_word(struct argp_state *state, struct ask *ask, const char *name, const char *value)
-{
-	size_t len = strlen(ask->goal);
-	int nr = snprintf(ask->goal + len, sizeof(ask->goal) - len, " %s%s", name, value);
-
-	if (nr < 0 || (size_t)nr >= sizeof(ask->goal) - len)
-		bad_option(state, "that is too long");
-}
-
-/* Options that are words of the protocol. */
-static const struct {
-	int key;
-	const char *word;
-} words[] = {
-	{ KEY_GOAL, "goal=" }, { KEY_WANT, "want=" }, { KEY_PAGEBLOCK, "pageblock=" },
-	{ KEY_SEQ, "seq=" }, { KEY_MAX_BLOCKS, "max_blocks=" }, { KEY_MAX_US, "max_us=" },
-	{ KEY_FLAG_DROP, "drop" }, { KEY_FLAG_BEST, "best" }, { KEY_FLAG_BETWEEN, "between" },
-};
-
-static error_t parse_word(int key, const char *arg, struct argp_state *state)
-{
-	struct ask *ask = state->input;
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (words[i].key != key)
-			continue;
-		add_word(state, ask, words[i].word, arg ? arg : "");
-		return 0;
-	}
-	return client_option(&ask->opt, key, arg, state);
-}
-
 /* The engine's own words for it would not say which option. */
 static bool lacks_want(const struct ask *ask)
 {
@@ -116,28 +114,22 @@ static bool lacks_want(const struct ask *ask)
 		strstr(ask->goal, " goal=pageblocks"));
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
-	struct ask *ask = state->input;
+	struct ask *ask = base;
 
-	switch (key) {
-	case KEY_LIVE:
-		return 0;
-	case KEY_WAIT:
-		ask->wait = option_seconds(state, "wait", arg, 0, 86400);
-		return 0;
-	case ARGP_KEY_ARG:
-		if (ask->nr_args == 3)
-			bad_option(state, "unexpected argument '%s'", arg);
-		ask->args[ask->nr_args++] = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (ask->nr_args && lacks_want(ask) &&
-		    (!strcmp(ask->args[0], "plan") || !strcmp(ask->args[0], "run")))
-			bad_option(state, "%s: --want how many?", ask->args[0]);
-		return 0;
-	}
-	return parse_word(key, arg, state);
+	if (ask->nr_args == 3)
+		bad_option(state, "unexpected argument '%s'", arg);
+	ask->args[ask->nr_args++] = arg;
+}
+
+static void check(struct argp_state *state, void *base)
+{
+	const struct ask *ask = base;
+
+	if (ask->nr_args && lacks_want(ask) &&
+	    (!strcmp(ask->args[0], "plan") || !strcmp(ask->args[0], "run")))
+		bad_option(state, "%s: --want how many?", ask->args[0]);
 }
 
 /* ---- asking ---- */
@@ -367,10 +359,11 @@ bool live_is_meant(int argc, char **argv)
 
 int live_main(int argc, char **argv)
 {
-	static const struct argp argp = { .options = options, .parser = parse, .doc = doc,
-					  .args_doc = "COMMAND" };
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "COMMAND", doc, add_arg, check, false,
+	};
 	static struct ask ask = { .opt.interval = 1, .wait = 60 };
 
-	read_options(&argp, argc, argv, 0, &ask);
+	read_options(&usage, argc, argv, &ask);
 	return finish_output(run(&ask));
 }

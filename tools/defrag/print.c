@@ -72,12 +72,10 @@ static void describe(const struct frag *frag, const struct ask *ask, const struc
 
 static void say_look(struct results *results, const char *label, const struct look *look)
 {
-	char a[32], b[32];
-
 	results_say(results, label, "|%s|", look->map);
 	results_say(results, "", "%s free blocks in %u run%s, the longest %s; rate %.1f %%",
-		    format_grouped(look->free, a), look->nr_holes, look->nr_holes == 1 ? "" : "s",
-		    format_grouped(look->largest, b), percent(look->rate_ppm));
+		    grouped(look->free), look->nr_holes, look->nr_holes == 1 ? "" : "s",
+		    grouped(look->largest), percent(look->rate_ppm));
 }
 
 static void say_deed(const struct frag *frag, const struct ask *ask, const struct deed *deed)
@@ -85,16 +83,16 @@ static void say_deed(const struct frag *frag, const struct ask *ask, const struc
 	struct results *results = frag->run->results;
 	double bytes = (double)deed->compact.moved * frag->run->opt->block_bytes;
 	u64 ns = deed->compact.plan_ns + deed->compact.copy_ns;
-	char a[32], b[BYTES_TEXT];
+	char b[BYTES_TEXT];
 
 	text_of_bytes(bytes, b);
 	if (ask->command == DEFRAG_PLAN)
 		results_say(results, "plan", "%s blocks in %u moves, %s, about %.3f ms",
-			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, b,
+			    grouped(deed->compact.moved), deed->compact.nr_moves, b,
 			    (double)predicted_ns(frag, ask, deed->compact.moved) / 1e6);
 	else
 		results_say(results, "moved", "%s blocks in %u moves, %s, %.3f ms (plan %.3f ms)",
-			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, b,
+			    grouped(deed->compact.moved), deed->compact.nr_moves, b,
 			    (double)ns / 1e6, (double)deed->compact.plan_ns / 1e6);
 	if (deed->err)
 		results_say(results, "not reached", "%s", kvmm_strerror(deed->err));
@@ -122,14 +120,13 @@ void print_results(const struct frag *frag, const struct ask *ask)
 void print_deed(const struct frag *frag, const struct ask *ask, const struct deed *deed)
 {
 	struct results *results = frag->run->results;
-	char a[32], b[32];
 
 	describe(frag, ask, deed);
 	results_say(results, "trace", "%s, %s requests admitted, %.1f s", frag->run->trace->name,
-		    format_grouped(frag->count.admitted, a), (double)frag->now / 1e6);
+		    grouped(frag->count.admitted), (double)frag->now / 1e6);
 	results_say(results, "pool", "%s of %s blocks held by %u requests",
-		    format_grouped(deed->before.held, a),
-		    format_grouped(frag->run->opt->nr_blocks, b), frag->nr_running);
+		    grouped(deed->before.held),
+		    grouped(frag->run->opt->nr_blocks), frag->nr_running);
 	say_look(results, "before", &deed->before);
 	say_deed(frag, ask, deed);
 	say_moves(frag, ask, deed);

@@ -23,7 +23,7 @@ struct dump {
 	const char *path;
 	bool json;
 	bool quiet;
-	bool verify;
+	bool believe;		/* what headers and footers say */
 	uint32_t kind;		/* of the segment at hand */
 	struct kvmm_disk_view *view;
 	struct kvmm_disk_view_info info;

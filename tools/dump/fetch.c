@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <kvmm/event.h>
+#include <kvmm/ext/control.h>
 
 #include "fetch.h"
 

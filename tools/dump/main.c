@@ -7,13 +7,11 @@
 #include "dump.h"
 #include "view.h"
 
-enum { KEY_JSON = 'j', KEY_QUIET = 'q', KEY_NO_VERIFY = 'n' };
-
-static const struct argp_option argp_options[] = {
-	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 0 },
-	{ "quiet", KEY_QUIET, NULL, 0, "Segments and sums, not each record", 0 },
-	{ "no-verify", KEY_NO_VERIFY, NULL, 0, "Believe headers and footers: do not read payload", 0 },
-	{ 0 },
+static const struct option_row rows[] = {
+	ROW_FLAG("json", 'j', struct dump, json, "One JSON object on standard output"),
+	ROW_FLAG("quiet", 'q', struct dump, quiet, "Segments and sums, not each record"),
+	ROW_FLAG("no-verify", 'n', struct dump, believe,
+		"Believe headers and footers: do not read payload"),
 };
 
 static const char doc[] =
@@ -33,45 +31,33 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 it cannot be read, or something in it is damaged; 2 bad usage.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
-	struct dump *dump = state->input;
+	struct dump *dump = base;
 
-	switch (key) {
-	case KEY_JSON:
-		dump->json = true;
-		return 0;
-	case KEY_QUIET:
-		dump->quiet = true;
-		return 0;
-	case KEY_NO_VERIFY:
-		dump->verify = false;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (state->arg_num == 0 && strcmp(arg, "tier"))
-			bad_option(state, "there is no command '%s', only tier, record, report, snapshot, show, "
-				   "pickle, graphviz", arg);
-		if (state->arg_num == 1)
-			dump->path = arg;
-		if (state->arg_num > 1)
-			bad_option(state, "unexpected argument '%s': one folder at a time", arg);
-		return 0;
-	case ARGP_KEY_END:
-		if (!dump->path)
-			argp_usage(state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	if (state->arg_num == 0 && strcmp(arg, "tier"))
+		bad_option(state, "there is no command '%s', only tier, record, report, snapshot, show, "
+			   "pickle, graphviz", arg);
+	if (state->arg_num == 1)
+		dump->path = arg;
+	if (state->arg_num > 1)
+		bad_option(state, "unexpected argument '%s': one folder at a time", arg);
+}
+
+static void check(struct argp_state *state, void *base)
+{
+	if (!((struct dump *)base)->path)
+		argp_usage(state);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {
-		argp_options, parse, "tier DIR\nrecord FILE\nreport FILE...\nsnapshot\nshow\npickle\ngraphviz", doc,
-		NULL, NULL, NULL,
+	static const struct usage usage = {
+		OPTION_ROWS(rows),
+		"tier DIR\nrecord FILE\nreport FILE...\nsnapshot\nshow\npickle\ngraphviz", doc, add_arg, check,
+		false,
 	};
-	struct dump dump = { .verify = true };
+	struct dump dump = { .path = NULL };
 	int err;
 
 	if (argc > 1 && !strcmp(argv[1], "report"))
@@ -80,7 +66,7 @@ int main(int argc, char **argv)
 		return dump_record(argc - 1, argv + 1);
 	if (argc > 1 && is_view(argv[1]))
 		return dump_view(argc - 1, argv + 1);
-	read_options(&argp, argc, argv, 0, &dump);
+	read_options(&usage, argc, argv, &dump);
 	err = dump_tier(&dump);
 	if (err)
 		return complain(EXIT_WRONG, "%s: %s", dump.path, kvmm_strerror(err));

@@ -315,10 +315,9 @@ static int record_engine(struct live *live)
 	return err;
 }
 
-static const struct argp_option record_options[] = {
+static const struct option_row rows[] = {
 	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_INTERVAL("1"),
 	CLIENT_COUNT("no end: until it is interrupted, or the engine ends"),
-	{ 0 },
 };
 
 static const char record_doc[] =
@@ -333,24 +332,26 @@ static const char record_doc[] =
 	"Exit code: 0 good; 1 no engine, or it has gone before N moments, or FILE cannot be written; 2 bad "
 	"usage.";
 
-static error_t parse_record(int key, char *arg, struct argp_state *state)
+static void add_file(struct argp_state *state, void *base, const char *arg)
 {
-	struct live *live = state->input;
+	struct live *live = base;
 
-	if (key == ARGP_KEY_ARG && live->path)
+	if (live->path)
 		bad_option(state, "unexpected argument '%s': one file at a time", arg);
-	else if (key == ARGP_KEY_ARG)
-		live->path = arg;
-	else if (key == ARGP_KEY_END && !live->path)
+	live->path = arg;
+}
+
+static void check(struct argp_state *state, void *base)
+{
+	if (!((struct live *)base)->path)
 		argp_usage(state);
-	else
-		return client_option(&live->opt, key, arg, state);
-	return 0;
 }
 
 int dump_record(int argc, char **argv)
 {
-	static const struct argp argp = { record_options, parse_record, "FILE", record_doc, NULL, NULL, NULL };
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "FILE", record_doc, add_file, check, false,
+	};
 	struct sigaction action = { .sa_handler = stop };
 	struct live live = { .opt.interval = 1 };
 	char name[] = "kvmm-dump record";
@@ -358,7 +359,7 @@ int dump_record(int argc, char **argv)
 	int err;
 
 	argv[0] = name;
-	read_options(&argp, argc, argv, 0, &live);
+	read_options(&usage, argc, argv, &live);
 	client_stop = &stopped;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

@@ -17,9 +17,8 @@ struct report {
 	unsigned int nr_files;
 };
 
-static const struct argp_option report_options[] = {
-	{ "output", 'o', "FILE", 0, "The page; - is standard output [report.html]", 0 },
-	{ 0 },
+static const struct option_row rows[] = {
+	ROW_TEXT("output", 'o', "FILE", struct report, out, "The page; - is standard output [report.html]"),
 };
 
 static const char report_doc[] =
@@ -37,26 +36,19 @@ static const char report_doc[] =
 	"Exit code: 0 good; 1 a file cannot be read, or is no recording (the message has file and line), "
 	"or the page cannot be written; 2 bad usage.";
 
-static error_t parse_report(int key, char *arg, struct argp_state *state)
+static void add_file(struct argp_state *state, void *base, const char *arg)
 {
-	struct report *report = state->input;
+	struct report *report = base;
 
-	switch (key) {
-	case 'o':
-		report->out = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (report->nr_files == MAX_FILES)
-			bad_option(state, "more than %u files", MAX_FILES);
-		report->file[report->nr_files++] = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!report->nr_files)
-			argp_usage(state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	if (report->nr_files == MAX_FILES)
+		bad_option(state, "more than %u files", MAX_FILES);
+	report->file[report->nr_files++] = arg;
+}
+
+static void check(struct argp_state *state, void *base)
+{
+	if (!((struct report *)base)->nr_files)
+		argp_usage(state);
 }
 
 /* The file's name without folders, and without what is behind the last dot. */
@@ -80,7 +72,7 @@ static int say_what(const char *path, const struct recording *rec, int err)
 	return err;
 }
 
-static int add_file(struct page *page, const char *path)
+static int put_file(struct page *page, const char *path)
 {
 	FILE *in = strcmp(path, "-") ? fopen(path, "r") : stdin;
 	struct recording rec = { 0 };
@@ -108,20 +100,20 @@ static int write_report(const struct report *report)
 	if (err)
 		return say_what(report->out, NULL, err);
 	for (unsigned int i = 0; !err && i < report->nr_files; i++)
-		err = add_file(&page, report->file[i]);
+		err = put_file(&page, report->file[i]);
 	err2 = page_finish(&page, err);
 	return err || !err2 ? err : say_what(report->out, NULL, err2);
 }
 
 int dump_report(int argc, char **argv)
 {
-	static const struct argp argp = {
-		report_options, parse_report, "FILE...", report_doc, NULL, NULL, NULL,
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "FILE...", report_doc, add_file, check, false,
 	};
 	struct report report = { .out = "report.html" };
 	char name[] = "kvmm-dump report";
 
 	argv[0] = name;
-	read_options(&argp, argc, argv, 0, &report);
+	read_options(&usage, argc, argv, &report);
 	return write_report(&report) ? EXIT_WRONG : EXIT_GOOD;
 }

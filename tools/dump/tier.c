@@ -22,7 +22,7 @@ static bool is_unfinished(const struct dump *dump, int status)
 
 static const char *status_name(const struct dump *dump, int status)
 {
-	if (!dump->verify)
+	if (dump->believe)
 		return "unread";
 	if (is_unfinished(dump, status))
 		return "unfinished";
@@ -149,7 +149,7 @@ static int dump_segment(struct dump *dump, uint32_t number)
 	print_segment(dump, number, &segment);
 	count_segment(&dump->sum, segment.kind);
 	dump->kind = segment.kind;
-	while ((ret = kvmm_disk_view_next(dump->view, dump->verify, &entry)) > 0) {
+	while ((ret = kvmm_disk_view_next(dump->view, !dump->believe, &entry)) > 0) {
 		dump->sum.nr_records++;
 		dump->sum.nr_damaged += entry.status && !is_unfinished(dump, entry.status);
 		dump->sum.nr_unfinished += is_unfinished(dump, entry.status);
@@ -166,12 +166,12 @@ static int dump_segment(struct dump *dump, uint32_t number)
 
 int dump_tier(struct dump *dump)
 {
-	int err = kvmm_disk_view_open(dump->path, &dump->view);
+	int err;
 
+	dump->info.size = sizeof(dump->info);
+	err = kvmm_disk_view_open(dump->path, &dump->info, &dump->view);
 	if (err)
 		return err;
-	dump->info.size = sizeof(dump->info);
-	err = kvmm_disk_view_get_info(dump->view, &dump->info);
 	print_head(dump);
 	for (uint32_t i = 0; !err && i < dump->info.nr_segments; i++)
 		err = dump_segment(dump, i);

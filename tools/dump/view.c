@@ -11,26 +11,25 @@
 #include "fetch.h"
 #include "view.h"
 
-enum { KEY_FROM = 'f', KEY_OUT = 'o', KEY_ALL = 'a', KEY_BOXES = 'b' };
-
 #define MOST_BOXES	500u	/* what dot draws while one waits */
 
 struct view {
+	struct client_options opt;
 	const char *what;
 	const char *from;
 	const char *out;
-	struct client_options opt;
 	bool all;
 	uint32_t max_boxes;
 };
 
-static const struct argp_option view_options[] = {
-	{ "from", KEY_FROM, "FILE", 0, "A snapshot that was written before, - is standard input", 0 },
-	{ "output", KEY_OUT, "FILE", 0, "Write to FILE rather than standard output", 0 },
+static const struct option_row rows[] = {
+	ROW_TEXT("from", 'f', "FILE", struct view, from,
+		"A snapshot that was written before, - is standard input"),
+	ROW_TEXT("output", 'o', "FILE", struct view, out, "Write to FILE rather than standard output"),
 	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_JSON,
-	{ "all", KEY_ALL, NULL, 0, "graphviz: a box for each block, not for each stretch", 0 },
-	{ "boxes", KEY_BOXES, "N", 0, "graphviz: at most so many, those that most names hang on [500]", 0 },
-	{ 0 },
+	ROW_FLAG("all", 'a', struct view, all, "graphviz: a box for each block, not for each stretch"),
+	ROW_NUMBER("boxes", 'b', "N", struct view, max_boxes, 1, UINT32_MAX,
+		"graphviz: at most so many, those that most names hang on [500]"),
 };
 
 static const char view_doc[] =
@@ -48,35 +47,19 @@ static const char view_doc[] =
 	"Exit code: 0 good; 1 no engine, no such pool, a file cannot be read or written or is no snapshot; "
 	"2 bad usage.";
 
-static error_t parse_view(int key, char *arg, struct argp_state *state)
+static void refuse(struct argp_state *state, void *base, const char *arg)
 {
-	struct view *view = state->input;
+	bad_option(state, "unexpected argument '%s'; a snapshot is read by --from FILE", arg);
+}
 
-	switch (key) {
-	case KEY_FROM:
-		view->from = arg;
-		return 0;
-	case KEY_OUT:
-		view->out = arg;
-		return 0;
-	case KEY_ALL:
-		view->all = true;
-		return 0;
-	case KEY_BOXES:
-		view->max_boxes = option_number(state, "boxes", arg, 1, UINT32_MAX);
-		return 0;
-	case ARGP_KEY_ARG:
-		bad_option(state, "unexpected argument '%s'; a snapshot is read by --from FILE", arg);
-		return 0;
-	case ARGP_KEY_END:
-		if (view->from && (view->opt.socket || view->opt.pool))
-			bad_option(state, "--from is a file, --socket and --pool are an engine");
-		if (view->opt.json && strcmp(view->what, "show"))
-			bad_option(state, "--json is for show; %s has a format of its own", view->what);
-		return 0;
-	default:
-		return client_option(&view->opt, key, arg, state);
-	}
+static void check(struct argp_state *state, void *base)
+{
+	const struct view *view = base;
+
+	if (view->from && (view->opt.socket || view->opt.pool))
+		bad_option(state, "--from is a file, --socket and --pool are an engine");
+	if (view->opt.json && strcmp(view->what, "show"))
+		bad_option(state, "--json is for show; %s has a format of its own", view->what);
 }
 
 static int fail(const char *what, const char *why)
@@ -138,7 +121,9 @@ bool is_view(const char *word)
 
 int dump_view(int argc, char **argv)
 {
-	static const struct argp argp = { view_options, parse_view, NULL, view_doc, NULL, NULL, NULL };
+	static const struct usage usage = {
+		OPTION_ROWS(rows), NULL, view_doc, refuse, check, false,
+	};
 	struct view view = { .what = argv[0], .max_boxes = MOST_BOXES };
 	struct snap snap = { 0 };
 	char name[32];
@@ -147,7 +132,7 @@ int dump_view(int argc, char **argv)
 	snprintf(name, sizeof(name), "kvmm-dump %s", argv[0]);
 	argv[0] = name;
 	view.what = name + strlen("kvmm-dump ");
-	read_options(&argp, argc, argv, 0, &view);
+	read_options(&usage, argc, argv, &view);
 	code = get(&view, &snap);
 	if (code == EXIT_GOOD)
 		code = write_out(&view, &snap);

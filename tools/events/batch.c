@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Batches of MessagePack, read by the library and printed. */
+/* Batches of MessagePack, read and printed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvmm/ext/publisher.h>
-
 #include "print.h"
 #include "wire.h"
+#include "wire_read.h"
 
 static const char *const kinds[KVMM_NR_EVENT_KINDS] = {
 	"BlockStored", "BlockRemoved", "AllBlocksCleared",
@@ -16,7 +15,7 @@ static const char *const kinds[KVMM_NR_EVENT_KINDS] = {
 
 static const char *const media[KVMM_NR_MEDIA + 1] = { "device", "host", "disk", "external", "-" };
 
-static void free_batch(struct kvmm_wire_batch *batch)
+static void free_batch(struct wire_batch *batch)
 {
 	free(batch->event);
 	free(batch->hash);
@@ -24,13 +23,12 @@ static void free_batch(struct kvmm_wire_batch *batch)
 }
 
 /* Reads twice: how much there is, and then into room for that much. */
-static int64_t read_batch(const void *bytes, size_t nr, struct kvmm_wire_batch *batch)
+static int64_t read_batch(const void *bytes, size_t nr, struct wire_batch *batch)
 {
 	int64_t used;
 
 	memset(batch, 0, sizeof(*batch));
-	batch->size = sizeof(*batch);
-	used = kvmm_wire_decode(bytes, nr, batch);
+	used = wire_read(bytes, nr, batch);
 	if (used != -ENOSPC)
 		return used;
 	batch->event = calloc(batch->nr_events + 1, sizeof(*batch->event));
@@ -41,13 +39,13 @@ static int64_t read_batch(const void *bytes, size_t nr, struct kvmm_wire_batch *
 	batch->max_events = batch->nr_events;
 	batch->max_hashes = batch->nr_hashes;
 	batch->max_tokens = batch->nr_tokens;
-	return kvmm_wire_decode(bytes, nr, batch);
+	return wire_read(bytes, nr, batch);
 }
 
 /* ---- for programs ---- */
 
-static void json_event(FILE *out, const struct kvmm_wire_batch *batch,
-		       const struct kvmm_wire_event *event)
+static void json_event(FILE *out, const struct wire_batch *batch,
+		       const struct wire_event *event)
 {
 	fprintf(out, "{\"type\": \"%s\"", kinds[event->kind]);
 	if (event->kind != KVMM_EVENT_CLEARED) {
@@ -57,7 +55,7 @@ static void json_event(FILE *out, const struct kvmm_wire_batch *batch,
 		fprintf(out, "], \"medium\": \"%s\", \"group\": %" PRIu64, media[event->medium],
 			event->group);
 	}
-	if (event->flags & KVMM_EVENT_HAS_PARENT)
+	if (event->has_parent)
 		fprintf(out, ", \"parent\": %" PRIu64, event->parent);
 	if (event->kind == KVMM_EVENT_STORED) {
 		fprintf(out, ", \"block_size\": %" PRIu64 ", \"token_ids\": [", event->block_size);
@@ -68,10 +66,10 @@ static void json_event(FILE *out, const struct kvmm_wire_batch *batch,
 	fputc('}', out);
 }
 
-static void json_batch(FILE *out, const struct kvmm_wire_batch *batch)
+static void json_batch(FILE *out, const struct wire_batch *batch)
 {
 	fprintf(out, "{\"time\": %.6f, \"rank\": ", batch->seconds);
-	if (batch->rank == KVMM_WIRE_NONE)
+	if (batch->rank == WIRE_NONE)
 		fputs("null", out);
 	else
 		fprintf(out, "%" PRIu64, batch->rank);
@@ -85,8 +83,8 @@ static void json_batch(FILE *out, const struct kvmm_wire_batch *batch)
 
 /* ---- for people ---- */
 
-static void say_event(const struct printer *printer, const struct kvmm_wire_batch *batch,
-		      const struct kvmm_wire_event *event)
+static void say_event(const struct printer *printer, const struct wire_batch *batch,
+		      const struct wire_event *event)
 {
 	FILE *out = printer->out;
 
@@ -101,7 +99,7 @@ static void say_event(const struct printer *printer, const struct kvmm_wire_batc
 	if (event->kind == KVMM_EVENT_STORED)
 		fprintf(out, " of %" PRIu64 ", %" PRIu32 " tokens", event->block_size,
 			event->nr_tokens);
-	if (event->flags & KVMM_EVENT_HAS_PARENT)
+	if (event->has_parent)
 		fprintf(out, " after %016" PRIx64, event->parent);
 	fputc(':', out);
 	for (uint32_t i = 0; i < event->nr_hashes; i++)
@@ -109,10 +107,10 @@ static void say_event(const struct printer *printer, const struct kvmm_wire_batc
 	fputc('\n', out);
 }
 
-static void say_batch(const struct printer *printer, const struct kvmm_wire_batch *batch)
+static void say_batch(const struct printer *printer, const struct wire_batch *batch)
 {
 	fprintf(printer->out, "%.6f", batch->seconds);
-	if (batch->rank != KVMM_WIRE_NONE)
+	if (batch->rank != WIRE_NONE)
 		fprintf(printer->out, " rank %" PRIu64, batch->rank);
 	fprintf(printer->out, ", %" PRIu32 " events\n", batch->nr_events);
 	for (uint32_t i = 0; i < batch->nr_events; i++)
@@ -121,7 +119,7 @@ static void say_batch(const struct printer *printer, const struct kvmm_wire_batc
 
 int64_t batch_print(const struct printer *printer, const void *bytes, size_t nr, uint64_t *nr_events)
 {
-	struct kvmm_wire_batch batch;
+	struct wire_batch batch;
 	int64_t used = read_batch(bytes, nr, &batch);
 
 	if (used > 0) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvmm/ext/control.h>
 #include <kvmm/types.h>
 
 #include "../client/options.h"
@@ -16,31 +17,30 @@
 #include "source.h"
 #include "wire.h"
 
-enum { KEY_ZMQ = 256, KEY_TOPIC, KEY_WHAT, KEY_SECONDS };
-
 enum mode { TAIL, DECODE, RECORD, NAMES };
 
 static const char *const wishes[] = { "names", "requests", "lookups", "all", NULL };
 static const char *const modes[] = { "tail", "decode", "record", "names", NULL };
 
 struct options {
-	enum mode mode;
 	struct client_options client;
+	enum mode mode;
+	uint32_t what;		/* of wishes[] */
 	const char *zmq;
 	const char *topic;
-	const char *what;
 	const char *file;
-	unsigned long seconds;
+	uint64_t seconds;
 	unsigned int nr_args;
 };
 
-static const struct argp_option argp_options[] = {
+static const struct option_row rows[] = {
 	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_JSON, CLIENT_COUNT("no end"),
-	{ "what", KEY_WHAT, "WHAT", 0, "names, requests (and names), lookups (and names), all [names]", 0 },
-	{ "zmq", KEY_ZMQ, "ENDPOINT", 0, "From a publisher instead, as tcp://127.0.0.1:5557", 0 },
-	{ "topic", KEY_TOPIC, "TEXT", 0, "Only messages whose topic begins so [all]", 0 },
-	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
-	{ 0 },
+	ROW_WORD("what", 0, "WHAT", struct options, what, wishes,
+		"names, requests (and names), lookups (and names), all [names]"),
+	ROW_TEXT("zmq", 0, "ENDPOINT", struct options, zmq,
+		"From a publisher instead, as tcp://127.0.0.1:5557"),
+	ROW_TEXT("topic", 0, "TEXT", struct options, topic, "Only messages whose topic begins so [all]"),
+	ROW_SCALED("seconds", 0, "N", struct options, seconds, 1, 1, 1u << 24, "Stop after so long"),
 };
 
 static const char doc[] =
@@ -58,8 +58,9 @@ static const char doc[] =
 	"Exit code: 0 good; 1 there is no engine or publisher, or it has gone, or events were lost in between; "
 	"2 bad usage or a bad file.";
 
-static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
+	struct options *opt = base;
 	unsigned int i;
 
 	if (opt->nr_args++ == 0) {
@@ -75,42 +76,16 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 	}
 }
 
-static void check(const struct options *opt, struct argp_state *state)
+static void check(struct argp_state *state, void *base)
 {
+	const struct options *opt = base;
+
 	if (!opt->nr_args)
 		bad_option(state, "tail, names, record, or decode?");
 	if (opt->mode == RECORD && !opt->file)
 		bad_option(state, "record: to which file?");
 	if (opt->zmq && (opt->client.socket || opt->client.pool || opt->mode == NAMES || opt->mode == DECODE))
 		bad_option(state, "--zmq: with tail or record, and without --socket or --pool");
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct options *opt = state->input;
-
-	switch (key) {
-	case KEY_SECONDS:
-		opt->seconds = option_number(state, "seconds", arg, 1, 1u << 24);
-		return 0;
-	case KEY_ZMQ:
-		opt->zmq = arg;
-		return 0;
-	case KEY_TOPIC:
-		opt->topic = arg;
-		return 0;
-	case KEY_WHAT:
-		opt->what = wishes[option_word(state, "what", arg, wishes)];
-		return 0;
-	case ARGP_KEY_ARG:
-		add_arg(opt, state, arg);
-		return 0;
-	case ARGP_KEY_END:
-		check(opt, state);
-		return 0;
-	default:
-		return client_option(&opt->client, key, arg, state);
-	}
 }
 
 /* ---- until when ---- */
@@ -181,7 +156,8 @@ static int from_socket(const struct options *opt, const struct printer *printer)
 	struct source source;
 	int code;
 
-	if (source_open_socket(&source, opt->client.socket, opt->client.pool, opt->what))
+	if (source_open_socket(&source, opt->client.socket, opt->client.pool,
+			       wishes[opt->what]))
 		code = complain(EXIT_WRONG, "%s", source.why);
 	else
 		code = begin_record(opt, printer);
@@ -385,13 +361,14 @@ static int open_output(const struct options *opt, struct printer *printer)
 
 int main(int argc, char **argv)
 {
-	const struct argp argp = { argp_options, parse, "tail\nnames\nrecord FILE\ndecode [FILE]", doc,
-				   NULL, NULL, NULL };
-	struct options opt = { .what = "names", .topic = "" };
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "tail\nnames\nrecord FILE\ndecode [FILE]", doc, add_arg, check, false,
+	};
+	struct options opt = { .topic = "" };
 	struct printer printer = { .out = stdout };
 	int code;
 
-	read_options(&argp, argc, argv, 0, &opt);
+	read_options(&usage, argc, argv, &opt);
 	printer.json = opt.client.json;
 	code = open_output(&opt, &printer);
 	if (code)

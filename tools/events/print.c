@@ -2,6 +2,8 @@
 /* Single events; see print.h. */
 #include <string.h>
 
+#include <kvmm/ext/control.h>
+
 #include "print.h"
 
 static const char columns[] = KVMM_EVENT_COLUMNS;

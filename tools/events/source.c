@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <kvmm/ext/control.h>
+
 #include "../tool.h"
 #include "source.h"
 

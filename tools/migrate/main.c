@@ -7,26 +7,30 @@
 #include "../client/options.h"
 #include "../tool.h"
 
-enum { KEY_COPY = 256, KEY_BACKGROUND, KEY_NO_EVICT, KEY_WAIT };
-
 struct ask {
 	struct client_options opt;
 	const char *args[3];
 	unsigned int nr_args;
-	const char *copy;
-	const char *background;
-	const char *no_evict;
+	bool copy;
+	bool background;
+	bool no_evict;
 	double wait;
 	struct client client;
 };
 
-static const struct argp_option options[] = {
+static void take_wait(struct argp_state *state, void *base, const char *arg)
+{
+	((struct ask *)base)->wait = option_seconds(state, "wait", arg, 0, 86400);
+}
+
+static const struct option_row rows[] = {
 	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_JSON,
-	{ "copy", KEY_COPY, NULL, 0, "start: the source stays as it is", 0 },
-	{ "background", KEY_BACKGROUND, NULL, 0, "start: copies take little of the bandwidth", 0 },
-	{ "no-evict", KEY_NO_EVICT, NULL, 0, "start: nothing is evicted for it where it goes to", 0 },
-	{ "wait", KEY_WAIT, "S", 0, "start: wait so long for the end [0]", 0 },
-	{ 0 }
+	ROW_FLAG("copy", 0, struct ask, copy, "start: the source stays as it is"),
+	ROW_FLAG("background", 0, struct ask, background,
+		"start: copies take little of the bandwidth"),
+	ROW_FLAG("no-evict", 0, struct ask, no_evict,
+		"start: nothing is evicted for it where it goes to"),
+	ROW_TAKE("wait", 0, "S", take_wait, "start: wait so long for the end [0]"),
 };
 
 static const char doc[] =
@@ -47,31 +51,13 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 there is no engine, it has refused, or the migration failed; 2 bad usage.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
-	struct ask *ask = state->input;
+	struct ask *ask = base;
 
-	switch (key) {
-	case KEY_COPY:
-		ask->copy = " copy";
-		return 0;
-	case KEY_BACKGROUND:
-		ask->background = " background";
-		return 0;
-	case KEY_NO_EVICT:
-		ask->no_evict = " no_evict";
-		return 0;
-	case KEY_WAIT:
-		ask->wait = option_seconds(state, "wait", arg, 0, 86400);
-		return 0;
-	case ARGP_KEY_ARG:
-		if (ask->nr_args == 3)
-			bad_option(state, "unexpected argument '%s'", arg);
-		ask->args[ask->nr_args++] = arg;
-		return 0;
-	default:
-		return client_option(&ask->opt, key, arg, state);
-	}
+	if (ask->nr_args == 3)
+		bad_option(state, "unexpected argument '%s'", arg);
+	ask->args[ask->nr_args++] = arg;
 }
 
 /* The row of a migration; nr_rows: it was forgotten. */
@@ -100,7 +86,7 @@ static bool has_ended(const struct table *table, size_t row)
 static int wait_for(struct ask *ask, uint64_t id)
 {
 	for (double waited = 0; ; waited += 0.02) {
-			struct table table;
+		struct table table;
 		size_t row;
 		int code;
 
@@ -124,7 +110,8 @@ static int cmd_start(struct ask *ask)
 	uint64_t id;
 
 	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s", ask->opt.pool,
-			 ask->args[1], ask->args[2], ask->copy, ask->background, ask->no_evict))
+			 ask->args[1], ask->args[2], ask->copy ? " copy" : "",
+			 ask->background ? " background" : "", ask->no_evict ? " no_evict" : ""))
 		return client_wrong(&ask->client);
 	id = table_number(&table, 0, "id");
 	table_free(&table);
@@ -170,11 +157,11 @@ static int run(struct ask *ask)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {
-		options, parse, "start TARGET SEQ\nstatus\ncancel ID", doc, NULL, NULL, NULL,
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "start TARGET SEQ\nstatus\ncancel ID", doc, add_arg, NULL, false,
 	};
-	static struct ask ask = { .opt.pool = "-", .copy = "", .background = "", .no_evict = "" };
+	static struct ask ask = { .opt.pool = "-" };
 
-	read_options(&argp, argc, argv, 0, &ask);
+	read_options(&usage, argc, argv, &ask);
 	return finish_output(run(&ask));
 }

@@ -134,8 +134,8 @@ void ages_fill(struct ages *ages, const kvmm_key_t *key)
 
 /* ---- results ---- */
 
-static void describe(struct results *results, const char *key, const char *unit,
-		     const struct histogram *histogram)
+static void report(struct results *results, const char *key, const char *label, const char *unit,
+		   const struct histogram *histogram)
 {
 	unsigned int nr = HISTOGRAM_BUCKETS;
 	char *text = NULL, sum[40];
@@ -154,49 +154,28 @@ static void describe(struct results *results, const char *key, const char *unit,
 	if (!fclose(out))
 		results_raw(results, key, text);
 	free(text);
+	results_say(results, label, "half within %s %s, nine in ten within %s",
+		    grouped(histogram_within(histogram, 50)), unit,
+		    grouped(histogram_within(histogram, 90)));
 }
 
-void ages_describe(const struct ages *ages, struct results *results)
+void ages_report(const struct ages *ages, struct results *results)
 {
 	if (!ages)
 		return;
-	describe(results, "idle_at_hit", ages->unit, &ages->idle_at_hit);
-	describe(results, "idle_at_eviction", ages->unit, &ages->idle_at_eviction);
-	describe(results, "age_at_eviction", ages->unit, &ages->age_at_eviction);
-	describe(results, "refault_distance", "evictions", &ages->refault);
+	report(results, "idle_at_hit", "idle before a hit", ages->unit, &ages->idle_at_hit);
+	report(results, "idle_at_eviction", "idle when evicted", ages->unit, &ages->idle_at_eviction);
+	report(results, "age_at_eviction", "age when evicted", ages->unit, &ages->age_at_eviction);
+	report(results, "refault_distance", "evicted too early", "evictions", &ages->refault);
 	results_num(results, "refaults_near", ages->nr_near);
 	results_num(results, "evicted_unused", ages->nr_unused);
 	results_num(results, "ended_never", ages->nr_ended[END_NEVER]);
 	results_num(results, "ended_evicted", ages->nr_ended[END_EVICTED]);
 	results_num(results, "ended_whole", ages->nr_ended[END_WHOLE]);
-}
-
-static void say(struct results *results, const char *label, const char *unit,
-		const struct histogram *histogram)
-{
-	char half[32], most[32];
-
-	results_say(results, label, "half within %s %s, nine in ten within %s",
-		    format_grouped(histogram_within(histogram, 50), half), unit,
-		    format_grouped(histogram_within(histogram, 90), most));
-}
-
-void ages_say(const struct ages *ages, struct results *results)
-{
-	char a[32], b[32];
-
-	if (!ages)
-		return;
-	say(results, "idle before a hit", ages->unit, &ages->idle_at_hit);
-	say(results, "idle when evicted", ages->unit, &ages->idle_at_eviction);
-	say(results, "age when evicted", ages->unit, &ages->age_at_eviction);
-	say(results, "evicted too early", "evictions", &ages->refault);
 	results_say(results, "refaults", "%s blocks, of which twice the pool would have kept %s",
-		    format_grouped(ages->refault.nr, a), format_grouped(ages->nr_near, b));
+		    grouped(ages->refault.nr), grouped(ages->nr_near));
 	results_say(results, "hits ended", "%s at a new block, %s at an evicted one",
-		    format_grouped(ages->nr_ended[END_NEVER], a),
-		    format_grouped(ages->nr_ended[END_EVICTED], b));
+		    grouped(ages->nr_ended[END_NEVER]), grouped(ages->nr_ended[END_EVICTED]));
 	results_say(results, "never hit", "%s of the blocks evicted: %.1f %%",
-		    format_grouped(ages->nr_unused, a),
-		    100 * share(ages->nr_unused, ages->nr_evictions));
+		    grouped(ages->nr_unused), 100 * share(ages->nr_unused, ages->nr_evictions));
 }

@@ -77,8 +77,7 @@ void ages_fill(struct ages *ages, const kvmm_key_t *key);
 /** ages_end() - the run is over: only the counts are kept */
 void ages_end(struct ages *ages);
 
-void ages_describe(const struct ages *ages, struct results *results);
-void ages_say(const struct ages *ages, struct results *results);
+void ages_report(const struct ages *ages, struct results *results);
 
 void histogram_add(struct histogram *histogram, u64 value);
 

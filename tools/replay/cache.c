@@ -11,41 +11,13 @@
 #include "replay.h"
 #include "shape.h"
 #include "tiers.h"
-#include "transfer.h"
 
 /* ---- when each key of a trace is wanted again: known here, never in the library ---- */
 
-static const u32 *future_of(const struct future *future, u32 q)
-{
-	return future->next + future->first[q];
-}
-
-/*
- * A key that a request names twice must not become its own successor: the request's answers are
- * all read before it enters itself.
- */
-static void walk_request(struct future *future, const struct run *run, struct idmap *seen, u32 q)
-{
-	const struct trace_request *req = &run->trace->req[q];
-	u32 nr = shape_of(run->opt, req).nr_keys;
-	u32 *next = future->next + future->first[q];
-	bool found;
-
-	for (u32 i = 0; i < nr; i++) {
-		u32 *at = idmap_get(seen, key_name(run->opt, run->trace, req, i), &found);
-
-		if (!found)
-			*at = run->trace->nr;
-		next[i] = *at;
-	}
-	for (u32 i = 0; i < nr; i++)
-		*idmap_get(seen, key_name(run->opt, run->trace, req, i), &found) = q;
-}
-
 static void future_init(struct future *future, const struct options *opt, const struct trace *trace)
 {
-	const struct run run = { .opt = opt, .trace = trace };
 	struct idmap seen = { 0 };
+	bool found;
 	u64 nr = 0;
 
 	future->first = must_alloc(trace->nr * sizeof(*future->first));
@@ -54,15 +26,21 @@ static void future_init(struct future *future, const struct options *opt, const 
 		nr += shape_of(opt, &trace->req[q]).nr_keys;
 	}
 	future->next = must_alloc(nr * sizeof(*future->next));
-	for (u32 q = trace->nr; q--; )
-		walk_request(future, &run, &seen, q);
-	idmap_exit(&seen);
-}
+	for (u32 q = trace->nr; q--; ) {
+		const struct trace_request *req = &trace->req[q];
+		u32 nr_keys = shape_of(opt, req).nr_keys;
 
-static void future_exit(struct future *future)
-{
-	free(future->next);
-	free(future->first);
+		for (u32 i = 0; i < nr_keys; i++) {
+			u32 *at = idmap_get(&seen, key_name(opt, trace, req, i), &found);
+
+			future->next[future->first[q] + i] = found ? *at : trace->nr;
+			*at = found ? *at : trace->nr;
+		}
+		/* Behind: a key that a request names twice must not become its own successor. */
+		for (u32 i = 0; i < nr_keys; i++)
+			*idmap_get(&seen, key_name(opt, trace, req, i), &found) = q;
+	}
+	idmap_exit(&seen);
 }
 
 /*
@@ -73,52 +51,6 @@ static void future_exit(struct future *future)
  * names its end.
  */
 
-struct follow {
-	const struct options *opt;
-	const struct trace *trace;
-	u32 *next;
-	struct idmap ends;	/* by name: the latest request that ends there, and 1; 0: none */
-	u32 step;		/* keys of as many tokens as a name, or a block, has */
-};
-
-/* Keys of blocks that are full, and would be in any prompt that goes on. */
-static u32 nr_full(const struct follow *follow, u32 q)
-{
-	u32 tokens = (u32)max_u64(follow->trace->id_tokens, follow->opt->block_tokens);
-
-	return follow->trace->req[q].input / tokens * follow->step;
-}
-
-static u64 name_before(const struct follow *follow, u32 q, u32 nr_keys)
-{
-	return key_name(follow->opt, follow->trace, &follow->trace->req[q], nr_keys - 1);
-}
-
-static bool goes_on(const struct follow *follow, u32 q, u32 from)
-{
-	const struct trace_request *before = &follow->trace->req[from];
-
-	return follow->next[from] == U32_NONE &&
-	       (u64)before->input + before->output <= follow->trace->req[q].input;
-}
-
-static void add_request(struct follow *follow, u32 q)
-{
-	u32 nr = nr_full(follow, q);
-	bool found;
-
-	for (u32 i = nr; i; i -= follow->step) {
-		u32 from = idmap_find(&follow->ends, name_before(follow, q, i));
-
-		if (!from || !goes_on(follow, q, from - 1))
-			continue;
-		follow->next[from - 1] = q;
-		break;
-	}
-	if (nr)
-		*idmap_get(&follow->ends, name_before(follow, q, nr), &found) = q + 1;
-}
-
 /*
  * For each request the one that goes on with it, or U32_NONE; the caller frees it
  *
@@ -128,16 +60,33 @@ static void add_request(struct follow *follow, u32 q)
  */
 static u32 *follow_find(const struct options *opt, const struct trace *trace)
 {
-	struct follow follow = {
-		.opt = opt, .trace = trace, .next = must_alloc(trace->nr * sizeof(*follow.next)),
-		.step = (u32)max_u64(trace->id_tokens / opt->block_tokens, 1),
-	};
+	/* Keys of as many tokens as a name, or a block, has; those that are full would be in any prompt
+	 * that goes on. */
+	u32 step = (u32)max_u64(trace->id_tokens / opt->block_tokens, 1);
+	u32 tokens = (u32)max_u64(trace->id_tokens, opt->block_tokens);
+	u32 *next = must_alloc(trace->nr * sizeof(*next));
+	struct idmap ends = { 0 };	/* by name: the latest request that ends there, and 1; 0: none */
+	bool found;
 
-	memset(follow.next, 0xff, trace->nr * sizeof(*follow.next));
-	for (u32 q = 0; q < trace->nr; q++)
-		add_request(&follow, q);
-	idmap_exit(&follow.ends);
-	return follow.next;
+	memset(next, 0xff, trace->nr * sizeof(*next));
+	for (u32 q = 0; q < trace->nr; q++) {
+		const struct trace_request *req = &trace->req[q];
+		u32 nr = req->input / tokens * step;
+
+		for (u32 i = nr; i; i -= step) {
+			u32 from = idmap_find(&ends, key_name(opt, trace, req, i - 1));
+
+			if (!from-- || next[from] != U32_NONE ||
+			    (u64)trace->req[from].input + trace->req[from].output > req->input)
+				continue;
+			next[from] = q;
+			break;
+		}
+		if (nr)
+			*idmap_get(&ends, key_name(opt, trace, req, nr - 1), &found) = q + 1;
+	}
+	idmap_exit(&ends);
+	return next;
 }
 
 /*
@@ -178,7 +127,7 @@ struct shape cache_last_shape(const struct cache *cache, u32 q)
 	return shape_with(cache, q, cache->done ? output : 0);
 }
 
-kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
+static kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
 {
 	const struct run *run = cache->run;
 	const struct trace_request *req = &run->trace->req[q];
@@ -208,29 +157,36 @@ enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got)
 	return EXIT_GOOD;
 }
 
-enum exit_code cache_keep(struct cache *cache, struct held *held)
+/* The first of the blocks without a key get the next @nr of cache->keys. */
+static int publish(struct cache *cache, struct held *held, u32 nr)
 {
-	u32 from = held->nr_refs, nr = cache_shape(cache, held->q).nr_keys - from;
-	struct kvmm_prefix prefix = { .keys = cache->keys, .nr = nr, .position = from };
-	kvmm_key_t parent;
-	int err;
+	u32 from = held->nr_refs;
+	struct kvmm_prefix prefix = { .keys = cache->keys + from, .nr = nr, .position = from,
+				      .parent = from ? cache->keys + from - 1 : NULL };
+	int err = kvmm_prefix_register(cache->pool, &prefix, held->muts, held->refs + from);
 
-	if (!nr)
-		return EXIT_GOOD;
-	for (u32 i = 0; i < nr; i++)
-		cache->keys[i] = cache_key(cache, held->q, from + i);
-	cache->keys_of = U32_NONE;
-	if (from) {
-		parent = cache_key(cache, held->q, from - 1);
-		prefix.parent = &parent;
-	}
-	err = kvmm_prefix_register(cache->pool, &prefix, held->muts, held->refs + from);
 	if (err)
-		return complain_of(err, "register the answer of request %u", held->q);
+		return err;
 	held->nr_refs += nr;
 	held->nr_muts -= nr;
 	held->muts += nr;
 	cache->registered += nr;
+	return 0;
+}
+
+enum exit_code cache_keep(struct cache *cache, struct held *held)
+{
+	u32 from = held->nr_refs, nr = cache_shape(cache, held->q).nr_keys - from;
+	int err;
+
+	if (!nr)
+		return EXIT_GOOD;
+	for (u32 i = from - (from != 0); i < from + nr; i++)
+		cache->keys[i] = cache_key(cache, held->q, i);
+	cache->keys_of = U32_NONE;
+	err = publish(cache, held, nr);
+	if (err)
+		return complain_of(err, "register the answer of request %u", held->q);
 	cache->resident += nr;
 	tiers_recount(cache, 0);
 	return EXIT_GOOD;
@@ -238,21 +194,15 @@ enum exit_code cache_keep(struct cache *cache, struct held *held)
 
 enum exit_code cache_preempt(struct cache *cache, struct held *held)
 {
-	u32 nr_missing = held->nr_lower && !held->is_loaded ? held->nr_lower : 0, behind;
+	u32 nr_missing = held->nr_lower && !held->is_loaded ? held->nr_lower : 0;
 	enum exit_code code = tiers_preempt(cache, held);
-	int err;
+	kvmm_ref_t *missing = held->refs + held->nr_device;
 
 	/* What has not come is behind what the device had. */
-	behind = held->nr_device + nr_missing;
-	if (code || !nr_missing)
-		return code ? code : cache_release(cache, held);
-	err = kvmm_free(cache->pool, held->muts, held->nr_muts);
-	if (!err)
-		err = kvmm_put_many(cache->pool, held->refs + behind, held->nr_refs - behind);
-	if (!err)
-		err = kvmm_put_many(cache->pool, held->refs, held->nr_device);
-	free(held);
-	return err ? complain_of(err, "preempt a request") : EXIT_GOOD;
+	held->nr_refs -= nr_missing;
+	memmove(missing, missing + nr_missing,
+		(held->nr_refs - held->nr_device) * sizeof(*missing));
+	return code ? code : cache_release(cache, held);
 }
 
 enum exit_code cache_answer(struct cache *cache, struct held *held)
@@ -305,15 +255,19 @@ static void make_room(struct cache *cache)
 {
 	const struct run *run = cache->run;
 	const struct options *opt = run->opt;
-	size_t nr_keys = 1;
+	size_t nr_keys = 1, longest = 0;
 
 	if (opt->answers)
 		cache->next = follow_find(opt, run->trace);
 	if (opt->grow || opt->answers)
 		cache->done = must_alloc(run->trace->nr * sizeof(*cache->done));
-	for (u32 q = 0; q < run->trace->nr; q++)
+	for (u32 q = 0; q < run->trace->nr; q++) {
 		nr_keys = max_u64(nr_keys, cache_last_shape(cache, q).nr_keys);
+		longest = max_u64(longest, cache_last_shape(cache, q).prompt);
+	}
 	cache->nr_keys = nr_keys;
+	if (opt->transfers)
+		cache->sent = must_alloc(longest * sizeof(*cache->sent));
 	cache->keys = must_alloc(nr_keys * sizeof(*cache->keys));
 	cache->when = must_alloc(nr_keys * sizeof(*cache->when));
 	if (run->record)
@@ -345,7 +299,6 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 	pattern_init(&cache->pattern, run->opt, cache->pool);
 	if (tell_begin(cache))
 		return EXIT_INPUT;
-	transfer_begin(cache);
 	return tiers_begin(cache, cache->nr_keys);
 }
 
@@ -355,12 +308,13 @@ void cache_exit(struct cache *cache)
 	tell_end(cache);
 	kvmm_pool_destroy(cache->pool);
 	tiers_end(cache);
-	transfer_end(cache);
 	pattern_exit(&cache->pattern);
-	future_exit(&cache->future);
+	free(cache->future.next);
+	free(cache->future.first);
 	ages_end(cache->run->ages);
 	free(cache->filled_by);
 	free(cache->in_pageblock);
+	free(cache->sent);
 	free(cache->keys);
 	free(cache->done);
 	free(cache->next);
@@ -405,91 +359,46 @@ static struct held *held_alloc(u32 q, const struct shape *shape, u32 nr_blocks)
 
 /* ---- content ---- */
 
-static u64 name_of_ref(struct cache *cache, u32 q, u32 i)
+/* Block @i of the request: those with a key come first. */
+static int block_at(const struct cache *cache, const struct held *held, u32 i)
+{
+	return i < held->nr_refs ? kvmm_block_of_ref(cache->pool, held->refs[i]) :
+				   kvmm_block_of_mut(cache->pool, held->muts[i - held->nr_refs]);
+}
+
+/* What will get a key has its content, other blocks have their own. */
+static u64 name_at(const struct cache *cache, u32 q, u32 i)
 {
 	const struct run *run = cache->run;
+	const struct trace_request *req = &run->trace->req[q];
 
-	return pattern_of_key(key_name(run->opt, run->trace, &run->trace->req[q], i));
+	return i < shape_of(run->opt, req).nr_keys ?
+	       pattern_of_key(key_name(run->opt, run->trace, req, i)) : pattern_of_request(q, i);
 }
 
-static enum exit_code check_refs(struct cache *cache, const struct held *held, u32 nr,
-				 const char *when)
+/* The request's blocks from @from to before @end are checked; with no @when they are filled. */
+static enum exit_code look_at(struct cache *cache, const struct held *held, u32 from, u32 end,
+			      const char *when)
 {
 	enum exit_code code = EXIT_GOOD;
 
-	for (u32 i = 0; cache->pattern.want && !code && i < nr; i++) {
-		int block = kvmm_block_of_ref(cache->pool, held->refs[i]);
-
-		if (block < 0)
-			return complain_of(block, "find a block of request %u", held->q);
-		code = pattern_check(&cache->pattern, (u32)block,
-				     name_of_ref(cache, held->q, i), held->q, when);
-	}
-	return code;
-}
-
-static enum exit_code check_muts(struct cache *cache, const struct held *held)
-{
-	enum exit_code code = EXIT_GOOD;
-
-	for (u32 i = 0; cache->pattern.want && !code && i < held->nr_muts; i++) {
-		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
-
-		if (block < 0)
-			return complain_of(block, "find a block of request %u", held->q);
-		code = pattern_check(&cache->pattern, (u32)block,
-				     pattern_of_request(held->q, held->nr_refs + i), held->q,
-				     "at free");
-	}
-	return code;
-}
-
-/* Fill the fresh blocks: those that will get a key with its content, others with their own. */
-static enum exit_code fill(struct cache *cache, const struct held *held, u32 nr_fresh,
-			   u32 nr_keys)
-{
-	enum exit_code code = EXIT_GOOD;
-
-	if (!cache->pattern.want && !cache->filled_by)
+	if (!cache->pattern.want && (when || !cache->filled_by))
 		return EXIT_GOOD;
-	for (u32 i = 0; !code && i < nr_fresh; i++) {
-		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
-		u32 at = held->nr_hits + i;
+	for (u32 i = from; !code && i < end; i++) {
+		int block = block_at(cache, held, i);
+		u64 name = name_at(cache, held->q, i);
 
 		if (block < 0)
 			return complain_of(block, "find a block of request %u", held->q);
-		if (cache->filled_by)
+		if (!when && cache->filled_by)
 			cache->filled_by[block] = held->q;
-		code = pattern_write(&cache->pattern, (u32)block,
-				     at < nr_keys ? name_of_ref(cache, held->q, at) :
-						    pattern_of_request(held->q, at));
+		code = when ? pattern_check(&cache->pattern, (u32)block, name, held->q, when) :
+			      pattern_write(&cache->pattern, (u32)block, name);
 	}
 	return code;
 }
 
 /* ---- admission ---- */
-
-/* The first of the fresh blocks get the keys that did not hit. */
-static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_keys)
-{
-	u32 nr = nr_keys - held->nr_hits;
-	struct kvmm_prefix prefix = {
-		.keys		= cache->keys + held->nr_hits,
-		.nr		= nr,
-		.position	= held->nr_hits,
-		.parent		= held->nr_hits ? cache->keys + held->nr_hits - 1 : NULL,
-	};
-	int err = kvmm_prefix_register(cache->pool, &prefix, held->muts,
-				       held->refs + held->nr_hits);
-
-	if (err)
-		return err;
-	held->nr_refs = nr_keys;
-	held->nr_muts = nr_fresh - nr;
-	cache->registered += nr;
-	held->muts += nr;
-	return 0;
-}
 
 /* "min": the farthest next request goes first; of one request's blocks the last one. */
 static int hint(struct cache *cache, const struct held *held)
@@ -498,10 +407,11 @@ static int hint(struct cache *cache, const struct held *held)
 
 	if (!cache->hints)
 		return 0;
-	next = future_of(&cache->future, held->q);
+	next = cache->future.next + cache->future.first[held->q];
 	for (u32 i = 0; i < held->nr_refs; i++)
 		cache->when[i] = (u64)next[i] << 32 | i;
-	return kvmm_hint(cache->pool, held->refs, cache->when, held->nr_refs);
+	return kvmm_advise_many(cache->pool, held->refs, KVMM_ADVISE_NEXT_USE, cache->when,
+				held->nr_refs);
 }
 
 static void count(struct cache *cache, const struct held *held, const struct shape *shape,
@@ -526,33 +436,57 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	cache->peak_held = (u32)max_u64(cache->peak_held, shape->prompt);
 }
 
-/* In how many copies could the new blocks be filled? */
-static void count_runs(struct cache *cache, const struct held *held, u32 nr_fresh)
+/*
+ * In how many copies could the new blocks be filled? And, where blocks were evicted for them, how many
+ * aligned groups did the request get as a whole?
+ */
+static void count_runs(struct cache *cache, const struct held *held, u32 nr_fresh, bool evicted)
 {
+	u32 size = cache->run->opt->pageblock, *nr_in = evicted ? cache->in_pageblock : NULL;
 	int last = -2;
 
 	for (u32 i = 0; i < nr_fresh; i++) {
 		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
 
 		cache->fresh_runs += block != last + 1;
+		cache->fresh_pageblocks += nr_in && ++nr_in[(u32)block / size] == size;
 		last = block;
 	}
+	for (u32 i = 0; nr_in && i < nr_fresh; i++)
+		nr_in[kvmm_block_of_mut(cache->pool, held->muts[i]) / size] = 0;
 	cache->fresh_blocks += nr_fresh;
 	cache->fresh_allocs += nr_fresh != 0;
 }
 
-/* Whole groups of those that were free, or have been evicted for it. */
-static void count_pageblocks(struct cache *cache, const struct held *held, u32 nr_fresh)
+static u32 nr_runs(const u32 *blocks, u32 nr)
 {
-	u32 size = cache->run->opt->pageblock, *nr_in = cache->in_pageblock;
+	u32 runs = nr != 0;
 
-	for (u32 i = 0; nr_in && i < nr_fresh; i++) {
-		u32 at = kvmm_block_of_mut(cache->pool, held->muts[i]) / size;
+	for (u32 i = 1; i < nr; i++)
+		runs += blocks[i] != blocks[i - 1] + 1;
+	return runs;
+}
 
-		cache->fresh_pageblocks += ++nr_in[at] == size;
-	}
-	for (u32 i = 0; nr_in && i < nr_fresh; i++)
-		nr_in[kvmm_block_of_mut(cache->pool, held->muts[i]) / size] = 0;
+/* What sending the first @nr blocks of the request would take. */
+static enum exit_code count_descriptors(struct cache *cache, const struct held *held, u32 nr)
+{
+	u32 *blocks = cache->sent, nr_refs = (u32)min_u64(nr, held->nr_refs), runs;
+	int err;
+
+	if (!blocks)
+		return EXIT_GOOD;
+	err = kvmm_blocks_of_refs(cache->pool, held->refs, nr_refs, blocks);
+	if (!err)
+		err = kvmm_blocks_of_muts(cache->pool, held->muts, nr - nr_refs, blocks + nr_refs);
+	if (err)
+		return complain_of(err, "find the blocks of request %u", held->q);
+	runs = nr_runs(blocks, nr);
+	cache->sent_blocks += nr;
+	cache->descriptors += runs;
+	cache->descriptors_most = (u32)max_u64(cache->descriptors_most, runs);
+	qsort(blocks, nr, sizeof(*blocks), compare_u32);
+	cache->descriptors_sorted += nr_runs(blocks, nr);
+	return EXIT_GOOD;
 }
 
 /* Hits first: what is evicted for a request was not among them. */
@@ -573,18 +507,6 @@ static void note_ages(struct cache *cache, const struct held *held, u32 nr_evict
 		ages_fill(ages, &cache->keys[i]);
 }
 
-static void note_release(struct cache *cache, const struct held *held)
-{
-	const struct run *run = cache->run;
-
-	for (u32 i = 0; run->ages && i < held->nr_refs; i++) {
-		kvmm_key_t key = key_of(key_name(run->opt, run->trace,
-						 &run->trace->req[held->q], i));
-
-		ages_release(run->ages, &key);
-	}
-}
-
 static enum exit_code settle(struct cache *cache, struct held *held, const struct shape *shape,
 			     const struct kvmm_acquire_args *got)
 {
@@ -597,17 +519,16 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 		return code;
 	held->nr_hits = held->nr_device + held->nr_lower;
 	nr_fresh = got->nr_fresh - held->nr_lower;
+	held->nr_refs = held->nr_hits;
+	held->nr_muts = nr_fresh;
 	count(cache, held, shape, got->nr_evicted);
-	count_runs(cache, held, nr_fresh);
-	if (got->nr_evicted)
-		count_pageblocks(cache, held, nr_fresh);
-	code = check_refs(cache, held, held->nr_device, "at a hit");
+	count_runs(cache, held, nr_fresh, got->nr_evicted);
+	code = look_at(cache, held, 0, held->nr_device, "at a hit");
+	if (!code)
+		code = look_at(cache, held, held->nr_hits, held->nr_hits + nr_fresh, NULL);
 	if (code)
 		return code;
-	code = fill(cache, held, nr_fresh, shape->nr_keys);
-	if (code)
-		return code;
-	err = publish(cache, held, nr_fresh, shape->nr_keys);
+	err = publish(cache, held, shape->nr_keys - held->nr_hits);
 	if (!err)
 		err = hint(cache, held);
 	if (!err)
@@ -639,11 +560,11 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	record_call_end(run->record, since);
 	if (err) {
 		free(new);
-		return err == -ENOSPC || err == -EDQUOT ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
+		return err == -ENOSPC ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
 	}
 	code = settle(cache, new, &shape, &acquire);
 	if (!code)
-		code = transfer_note(cache, new, &shape, nr_blocks);
+		code = count_descriptors(cache, new, shape.prompt);
 	*held = new;
 	return code;
 }
@@ -652,7 +573,7 @@ u64 cache_prefill_us(const struct cache *cache, const struct held *held)
 {
 	const struct options *opt = cache->run->opt;
 	u64 missed = cache_shape(cache, held->q).prompt - held->nr_hits;
-	u64 us = missed * opt->block_tokens * US_PER_MISSED_TOKEN;
+	u64 us = missed * opt->block_tokens * US_PER_INPUT_TOKEN;
 
 	/* Split by a plan, the rest is computed while the load is under way. */
 	if (opt->knobs.recompute_ns)
@@ -668,11 +589,9 @@ u64 cache_service_us(const struct cache *cache, const struct held *held)
 
 enum exit_code cache_release(struct cache *cache, struct held *held)
 {
-	enum exit_code code = check_refs(cache, held, held->nr_refs, "at free");
+	enum exit_code code = look_at(cache, held, 0, held->nr_refs + held->nr_muts, "at free");
 	int err = 0;
 
-	if (!code)
-		code = check_muts(cache, held);
 	if (!code)
 		err = kvmm_free(cache->pool, held->muts, held->nr_muts);
 	if (!code && !err)
@@ -681,8 +600,11 @@ enum exit_code cache_release(struct cache *cache, struct held *held)
 		code = complain_of(err, "free request %u", held->q);
 	if (!code)
 		code = tell_over(cache, held->q, held->nr_hits);
-	note_release(cache, held);
-	transfer_forget(cache, held);
+	for (u32 i = 0; cache->run->ages && i < held->nr_refs; i++) {
+		kvmm_key_t key = cache_key(cache, held->q, i);
+
+		ages_release(cache->run->ages, &key);
+	}
 	free(held);
 	return code;
 }
@@ -723,30 +645,6 @@ enum exit_code cache_finish(struct cache *cache)
 	return EXIT_GOOD;
 }
 
-void cache_describe(const struct cache *cache, const char *kind)
-{
-	const struct options *opt = cache->run->opt;
-	struct results *results = cache->run->results;
-
-	describe_hits(cache->run, kind, opt->nr_blocks, cache->hits, cache->accesses);
-	results_num(results, "evictions", cache->evictions);
-	results_num(results, "fresh_blocks", cache->fresh_blocks);
-	results_num(results, "fresh_runs", cache->fresh_runs);
-	results_num(results, "run_window", opt->run_window);
-	if (opt->pageblock)
-		results_num(results, "fresh_pageblocks", cache->fresh_pageblocks);
-	results_num(results, "rejected", cache->rejected);
-	results_num(results, "checked_blocks", cache->pattern.nr_checked);
-	ages_describe(cache->run->ages, results);
-	transfer_describe(cache);
-	tiers_describe(cache);
-	if (cache->run->tally) {
-		cache->run->tally->hits = cache->hits;
-		cache->run->tally->accesses = cache->accesses;
-		cache->run->tally->rejected = cache->rejected;
-	}
-}
-
 static void say_digest(const struct cache *cache, struct results *results)
 {
 	struct kvmm_digest_info info = { .size = sizeof(info) };
@@ -760,48 +658,76 @@ static void say_digest(const struct cache *cache, struct results *results)
 		    (unsigned long long)info.all.word[1], (unsigned long long)info.all.word[0]);
 }
 
-void cache_say(const struct cache *cache)
+static void report_descriptors(const struct cache *cache)
+{
+	struct results *results = cache->run->results;
+	double mean = share(cache->descriptors, cache->admitted);
+
+	results_num(results, "transfer_blocks", cache->sent_blocks);
+	results_num(results, "descriptors", cache->descriptors);
+	results_num(results, "descriptors_sorted", cache->descriptors_sorted);
+	results_num(results, "descriptors_most", cache->descriptors_most);
+	results_say(results, "descriptors",
+		    "%.1f a request, %s at most; %.1f if blocks may go in any order", mean,
+		    grouped(cache->descriptors_most),
+		    share(cache->descriptors_sorted, cache->admitted));
+	results_tile(results, "descriptors a request", "%.1f", mean);
+}
+
+void cache_report(const struct cache *cache, const char *kind)
 {
 	const struct options *opt = cache->run->opt;
 	struct results *results = cache->run->results;
-	char a[32], b[32];
 
+	describe_hits(cache->run, kind, opt->nr_blocks, cache->hits, cache->accesses);
+	results_num(results, "evictions", cache->evictions);
+	results_num(results, "fresh_blocks", cache->fresh_blocks);
+	results_num(results, "fresh_runs", cache->fresh_runs);
+	results_num(results, "run_window", opt->run_window);
+	if (opt->pageblock)
+		results_num(results, "fresh_pageblocks", cache->fresh_pageblocks);
+	results_num(results, "rejected", cache->rejected);
+	results_num(results, "checked_blocks", cache->pattern.nr_checked);
+	if (cache->run->tally)
+		*cache->run->tally = (struct tally){ .hits = cache->hits, .accesses = cache->accesses,
+						     .rejected = cache->rejected };
 	results_tile(results, "of prompt blocks hit", "%.2f %%",
 		     100 * share(cache->hits, cache->accesses));
-	results_tile(results, "blocks evicted", "%s", format_grouped(cache->evictions, a));
+	results_tile(results, "blocks evicted", "%s", grouped(cache->evictions));
 	results_say(results, "trace", "%s, %s requests%s", cache->run->trace->name,
-		    format_grouped(cache->run->trace->nr, a),
+		    grouped(cache->run->trace->nr),
 		    cache->run->trace->ids ? "" : " (no block numbers in it: every prompt is new)");
 	results_say(results, "pool", "%s blocks of %u tokens, policy %s",
-		    format_grouped(opt->nr_blocks, a), opt->block_tokens, opt->policy);
+		    grouped(opt->nr_blocks), opt->block_tokens, opt->policy);
 	results_say(results, "prompt blocks", "%s, of which %s hit: %.2f %%",
-		    format_grouped(cache->accesses, a), format_grouped(cache->hits, b),
+		    grouped(cache->accesses), grouped(cache->hits),
 		    100 * share(cache->hits, cache->accesses));
 	results_say(results, "prompt tokens", "%s, of which %s need no computing: %.2f %%",
-		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
+		    grouped(cache->input_tokens), grouped(cache->hit_tokens),
 		    100 * share(cache->hit_tokens, cache->input_tokens));
-	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
+	results_say(results, "evictions", "%s blocks", grouped(cache->evictions));
 	results_say(results, "new blocks",
 		    "%s in %s runs: %.2f blocks a run, %.1f runs an allocation",
-		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
+		    grouped(cache->fresh_blocks), grouped(cache->fresh_runs),
 		    share(cache->fresh_blocks, cache->fresh_runs),
 		    share(cache->fresh_runs, cache->fresh_allocs));
 	if (opt->pageblock)
 		results_say(results, "whole pageblocks",
 			    "%s of %u blocks: %.2f for 1,000 evicted blocks",
-			    format_grouped(cache->fresh_pageblocks, a), opt->pageblock,
+			    grouped(cache->fresh_pageblocks), opt->pageblock,
 			    1000 * share(cache->fresh_pageblocks, cache->evictions));
 	if (cache->rejected)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);
-	ages_say(cache->run->ages, results);
-	transfer_say(cache);
-	tiers_say(cache);
+	ages_report(cache->run->ages, results);
+	if (cache->sent)
+		report_descriptors(cache);
+	tiers_report(cache);
 	if (opt->digest)
 		say_digest(cache, results);
 	if (opt->verify)
 		results_say(results, "verified", "%s blocks read back, all as written",
-			    format_grouped(cache->pattern.nr_checked, a));
+			    grouped(cache->pattern.nr_checked));
 }
 
 /* ---- the recording ---- */
@@ -810,7 +736,7 @@ enum exit_code cache_record_begin(struct cache *cache, bool timed)
 {
 	const struct run *run = cache->run;
 	unsigned int columns = IN_CACHE | (timed ? IN_TIME : 0) | (cache->tiers ? IN_TIERS : 0) |
-			       (cache->transfer ? IN_TRANSFERS : 0);
+			       (cache->sent ? IN_TRANSFERS : 0);
 	int err = record_begin(run->record, timed ? "us" : "requests",
 			       timed ? record_span(run->trace) : run->trace->nr, columns);
 
@@ -825,22 +751,6 @@ void cache_own(struct cache *cache, u32 q, const kvmm_ref_t *refs, u32 nr)
 		if (block >= 0)
 			cache->filled_by[block] = q;
 	}
-}
-
-static struct cell cell_of(struct cache *cache, u32 block)
-{
-	struct kvmm_block_info info;
-
-	if (kvmm_block_get_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
-		return (struct cell){ U32_NONE, CELL_FREE };
-	return (struct cell){ cache->filled_by[block],
-			      info.state == KVMM_BLOCK_INACTIVE ? CELL_CACHED : CELL_ACTIVE };
-}
-
-static void paint(struct cache *cache, struct recorder *rec)
-{
-	for (u32 i = 0; i < rec->nr_cells; i++)
-		rec->row[i] = cell_of(cache, recorder_block(rec, i));
 }
 
 static void add_tiers(struct cache *cache, struct sample *sample)
@@ -865,7 +775,15 @@ void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running)
 
 	if (!record_due(record, x, q) || kvmm_pool_get_stat(cache->pool, &stat))
 		return;
-	paint(cache, &record->rec);
+	for (u32 i = 0; i < record->rec.nr_cells; i++) {
+		u32 block = recorder_block(&record->rec, i);
+		struct kvmm_block_info info;
+
+		record->rec.row[i] = (struct cell){ U32_NONE, CELL_FREE };
+		if (!kvmm_block_get_info(cache->pool, block, &info) && info.state != KVMM_BLOCK_FREE)
+			record->rec.row[i] = (struct cell){ cache->filled_by[block],
+				info.state == KVMM_BLOCK_INACTIVE ? CELL_CACHED : CELL_ACTIVE };
+	}
 	sample = (struct sample){
 		.cached		= stat.nr_inactive,
 		.held		= stat.nr_blocks - stat.nr_available,
@@ -874,7 +792,7 @@ void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running)
 		.running	= nr_running,
 		.requests	= cache->admitted,
 		.runs		= cache->fresh_runs,
-		.descriptors	= cache->transfer ? cache->transfer->ours.in_order : 0,
+		.descriptors	= cache->descriptors,
 		.accesses	= cache->accesses,
 		.evicted	= cache->evictions,
 	};

@@ -29,8 +29,6 @@ struct held {
 	u32 nr_hits;
 	u32 nr_refs;
 	u32 nr_muts;
-	u32 *plain;		/* for --transfers: its blocks in the plain pool, ours; else NULL */
-	u32 nr_plain;
 
 	/* With tiers: */
 	u32 nr_device;		/* of the hits, those that the device had; */
@@ -42,13 +40,8 @@ struct held {
 	u64 waited_us;		/* for them */
 };
 
-/* What requests take. */
-#define US_PER_MISSED_TOKEN	125u
-#define US_PER_OUTPUT_TOKEN	20000u
-
 struct tell;
 struct tiers;
-struct transfer;
 
 /**
  * struct cache - the pool and what was counted
@@ -56,7 +49,7 @@ struct transfer;
  * @future: for "min" only
  * @in_pageblock: for --pageblock: new blocks of the request there; 0 in between; else NULL
  * @keys: keys of request @keys_of
- * @transfer: for --transfers: see transfer.h; else NULL
+ * @sent: for --transfers: blocks of the prompt of one request; else NULL
  * @tiers: for --host-blocks: see tiers.h; else NULL
  * @tell: for --events: see tell.c; else NULL
  * @done: for --grow and --answers: by request: tokens of the answer that have been said; else NULL
@@ -72,11 +65,11 @@ struct cache {
 	struct kvmm_pool *pool;
 	struct pattern pattern;
 	struct future future;
-	struct transfer *transfer;
 	struct tiers *tiers;
 	struct tell *tell;
 	u32 *filled_by;
 	u32 *in_pageblock;
+	u32 *sent;
 	u32 *done;
 	u32 *next;
 	bool resumed;
@@ -110,8 +103,15 @@ struct cache {
 
 	u64 answer_blocks;	/* that answers took */
 
-	u64 flood_blocks;	/* for --flood */
-	u32 flood_refused;
+	/*
+	 * For --transfers: if the blocks of each prompt, hits and new ones, were sent somewhere once it
+	 * is computed, how many descriptors would that take? One for each run of consecutive blocks, in
+	 * the order of the prompt; *sorted*: in any order, as where the other side takes them by number.
+	 */
+	u64 sent_blocks;
+	u64 descriptors;
+	u64 descriptors_sorted;
+	u32 descriptors_most;	/* of one request, in order */
 };
 
 /** cache_init() - Return: EXIT_GOOD, or it was said why not. */
@@ -131,12 +131,11 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
 
-/* ---- requests whose answers have blocks; else the first three are as traced ---- */
+/* ---- requests whose answers have blocks; else the first two are as traced ---- */
 
 /* With what it has said so far as part of the prompt, and with all that it will say. */
 struct shape cache_shape(const struct cache *cache, u32 q);
 struct shape cache_last_shape(const struct cache *cache, u32 q);
-kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i);
 
 /* One block more, if it can be had: *@got. */
 enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got);
@@ -173,8 +172,7 @@ void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running);
 u32 cache_available(struct cache *cache);
 
 /* Fields and lines that both modes print. */
-void cache_describe(const struct cache *cache, const char *kind);
-void cache_say(const struct cache *cache);
+void cache_report(const struct cache *cache, const char *kind);
 
 /*
  * ---- tell.c ----

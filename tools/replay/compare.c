@@ -6,10 +6,8 @@
  * Threads take jobs from a list; a job writes to itself alone and output is made in the order of
  * the list when all is done, so it does not matter how many threads there are.
  */
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "ages.h"
 #include "live.h"
@@ -241,7 +239,7 @@ static void print_tables(const struct board *board, u32 trace, const struct tabl
 		fprintf(out, table->title, board->opt->conc ? "us" : "requests");
 		fprintf(out, "\n%-*s", width, "blocks");
 		for (u32 column = 0; column < board->nr_sizes; column++)
-			fprintf(out, " %8s ", format_grouped(board->size[column], text));
+			fprintf(out, " %8s ", grouped(board->size[column]));
 		putc('\n', out);
 		for (u32 row = 0; row < nr_rows; row++) {
 			fprintf(out, "%-*s", width, board->row.name[row]);
@@ -256,14 +254,12 @@ static void print_tables(const struct board *board, u32 trace, const struct tabl
 
 static void print_rejected(const struct board *board, u32 trace, FILE *out)
 {
-	char a[32], b[32];
-
 	for (u32 column = 0; column < board->nr_sizes; column++) {
 		u64 nr = job_at(board, trace, board->lru, column)->tally.rejected;
 
 		if (nr)
 			fprintf(out, "%s requests are larger than %s blocks\n",
-				format_grouped(nr, a), format_grouped(board->size[column], b));
+				grouped(nr), grouped(board->size[column]));
 	}
 }
 
@@ -271,21 +267,20 @@ static void print_trace(const struct board *board, u32 trace, FILE *out)
 {
 	const struct options *opt = board->opt;
 	u32 nr = first_reference(board);
-	char a[32], b[32];
 
 	fprintf(out, "%s: %s requests, %s prompt blocks of %u tokens, %s\n",
-		board->trace[trace].name, format_grouped(board->trace[trace].nr, a),
-		format_grouped(board->nr_blocks[trace], b), opt->block_tokens,
+		board->trace[trace].name, grouped(board->trace[trace].nr),
+		grouped(board->nr_blocks[trace]), opt->block_tokens,
 		opt->conc ? "side by side in time" : "one after the other");
 	if (!board->trace[trace].ids)
 		fputs("no block numbers in it: every prompt is new\n", out);
 	print_rejected(board, trace, out);
 	print_tables(board, trace, &rates, 1, board->row.nr, out);
 	print_tables(board, trace, &gaps, 1, nr, out);
-	if (opt->host_blocks) {
+	if (opt->host.capacity_blocks) {
 		fprintf(out,
 			"\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
-			format_grouped(opt->host_blocks, a), format_grouped(opt->disk_blocks, b));
+			grouped(opt->host.capacity_blocks), grouped(opt->disk_blocks));
 		print_tables(board, trace, of_tiers, ARRAY_SIZE(of_tiers), nr, out);
 	}
 	if (opt->disk_blocks)
@@ -294,23 +289,17 @@ static void print_trace(const struct board *board, u32 trace, FILE *out)
 		print_tables(board, trace, of_ages, ARRAY_SIZE(of_ages), nr + REF_MIN + 1, out);
 }
 
-static void compare_print_text(const struct board *board, FILE *out)
-{
-	for (u32 t = 0; t < board->nr_traces; t++) {
-		fputs(t ? "\n" : "", out);
-		print_trace(board, t, out);
-	}
-}
-
 /* Where the run stands among the others. */
-static void describe_run(const struct board *board, u32 trace, u32 row, u32 column)
+static void describe_run(const struct board *board, u32 i)
 {
-	struct results *results = &job_at(board, trace, row, column)->results;
+	u32 column = i % board->nr_sizes, row = i / board->nr_sizes % board->row.nr;
+	u32 trace = i / board->nr_sizes / board->row.nr;
+	struct results *results = &board->job[i].results;
 	char text[32] = "null";
 	s64 ppm;
 
 	results_num(results, "prompt_blocks", board->nr_blocks[trace]);
-	if (board->opt->host_blocks)
+	if (board->opt->host.capacity_blocks)
 		results_num(results, "device_blocks", board->size[column]);
 	results_bool(results, "reference", row >= first_reference(board));
 	if (!is_infinite(board, row) && gap_closed(board, trace, row, column, &ppm))
@@ -319,141 +308,81 @@ static void describe_run(const struct board *board, u32 trace, u32 row, u32 colu
 	results_bool(results, "best", is_best(board, trace, row, column));
 }
 
-/* Adds to the results of each run where it stands among the others; then they can be printed as JSON. */
-static void compare_describe(const struct board *board)
-{
-	for (u32 t = 0; t < board->nr_traces; t++)
-		for (u32 row = 0; row < board->row.nr; row++)
-			for (u32 column = 0; column < board->nr_sizes; column++)
-				if (!is_infinite(board, row) || !column)
-					describe_run(board, t, row, column);
-}
-
 static void compare_print_json(const struct board *board, FILE *out)
 {
-	for (u32 t = 0; t < board->nr_traces; t++)
-		for (u32 row = 0; row < board->row.nr; row++)
-			for (u32 column = 0; column < board->nr_sizes; column++)
-				if (!is_infinite(board, row) || !column)
-					results_print_json(&job_at(board, t, row, column)->results, out);
-}
-
-/* Return: 0; -errno. */
-static int compare_write_page(const struct board *board, const char *path)
-{
-	FILE *lines = tmpfile();
-	int err;
-
-	if (!lines)
-		return -errno;
-	compare_print_json(board, lines);
-	err = ferror(lines) ? -EIO : report_write(lines, "compare", path);
-	fclose(lines);
-	return err;
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		if (board->job[i].run.trace)
+			results_print_json(&board->job[i].results, out);
 }
 
 /* ---- running ---- */
 
 /**
- * struct crew - the threads
- * @next: first job that nobody has taken; ->lock
- * @nr_working: threads that are not done; ->lock
- * @failed: take no more jobs; ->lock
- * @done: requests of all runs, for the bar; atomic
+ * struct crew - the threads; all of it atomic
+ * @next: first job that no thread has taken
+ * @done: requests of all runs, for the bar
+ * @failed: take no more jobs
  */
 struct crew {
 	const struct board *board;
-	pthread_mutex_t lock;
-	pthread_cond_t idle;
-	u32 next;
-	u32 nr_working;
-	bool failed;
 	u64 done;
+	u32 next;
+	bool failed;
 };
 
-/* ---- one run ---- */
-
-static bool is_limit(const struct job *job)
+static void run_job(struct job *job)
 {
-	return limit_is(job->opt.policy);
+	complain_into(job->complaint);
+	if (limit_is(job->opt.policy))
+		job->code = run_limit(&job->run);
+	else
+		job->code = job->opt.conc ? run_conc(&job->run) : run_seq(&job->run);
+	complain_into(NULL);
+	progress_step(&job->run, job->run.trace->nr);
 }
 
-/* The next job, or NULL. Fields that stand for another (infinite) have no trace. */
-static struct job *take_job(struct crew *crew)
+/* Relaxed: a job is one thread's, and the main thread looks at it once it has joined that one. */
+static void take_jobs(struct crew *crew, bool shows)
 {
-	struct job *job = NULL;
+	const struct board *board = crew->board;
+	u32 i;
 
-	pthread_mutex_lock(&crew->lock);
-	while (!job && !crew->failed && crew->next < crew->board->nr_jobs) {
-		job = &crew->board->job[crew->next++];
-		if (!job->run.trace)
-			job = NULL;
+	while (!__atomic_load_n(&crew->failed, __ATOMIC_RELAXED) &&
+	       (i = __atomic_fetch_add(&crew->next, 1, __ATOMIC_RELAXED)) < board->nr_jobs) {
+		struct job *job = &board->job[i];
+
+		job->meter = (struct meter){ .sum = &crew->done, .shows = shows };
+		if (job->run.trace)	/* else the field stands for another one (infinite) */
+			run_job(job);
+		if (job->code)
+			__atomic_store_n(&crew->failed, true, __ATOMIC_RELAXED);
 	}
-	pthread_mutex_unlock(&crew->lock);
-	return job;
 }
 
-static void *work(void *arg)
+static void *work(void *crew)
 {
-	struct crew *crew = arg;
-	struct job *job;
-
-	while ((job = take_job(crew))) {
-		complain_into(job->complaint);
-		if (is_limit(job))
-			job->code = run_limit(&job->run);
-		else
-			job->code = job->opt.conc ? run_conc(&job->run) : run_seq(&job->run);
-		complain_into(NULL);
-		progress_step(&job->run, job->run.trace->nr);
-		if (job->code) {
-			pthread_mutex_lock(&crew->lock);
-			crew->failed = true;
-			pthread_mutex_unlock(&crew->lock);
-		}
-	}
-	pthread_mutex_lock(&crew->lock);
-	crew->nr_working--;
-	pthread_cond_signal(&crew->idle);
-	pthread_mutex_unlock(&crew->lock);
+	take_jobs(crew, false);
 	return NULL;
 }
 
-/* ---- all of them ---- */
-
-static u64 requests_of(const struct board *board)
+/* This thread works, too, and draws; where no other one can be had it does all. */
+static enum exit_code run_jobs(struct board *board)
 {
+	struct crew crew = { .board = board };
+	pthread_t thread[MAX_JOBS];
 	u64 total = 0;
+	u32 nr = 0;
 
 	for (u32 i = 0; i < board->nr_jobs; i++)
-		if (board->job[i].run.trace)
-			total += board->job[i].run.trace->nr;
-	return total;
-}
-
-/* At least one thread, or why there is none. */
-static enum exit_code start_threads(struct crew *crew, pthread_t *thread, u32 *nr)
-{
-	int err = 0;
-
-	for (*nr = 0; *nr < crew->board->opt->jobs; (*nr)++) {
-		pthread_mutex_lock(&crew->lock);
-		crew->nr_working++;
-		pthread_mutex_unlock(&crew->lock);
-		err = pthread_create(&thread[*nr], NULL, work, crew);
-		if (!err)
-			continue;
-		pthread_mutex_lock(&crew->lock);
-		crew->nr_working--;
-		pthread_mutex_unlock(&crew->lock);
-		break;
-	}
-	return *nr ? EXIT_GOOD : complain_of(-err, "start a thread");
-}
-
-/* Of all complaints the one of the first job: the same one for any number of threads. */
-static enum exit_code judge(const struct board *board)
-{
+		total += board->job[i].run.trace ? board->job[i].run.trace->nr : 0;
+	bar_start(board->opt, "compare", total);
+	while (nr + 1 < board->opt->jobs && !pthread_create(&thread[nr], NULL, work, &crew))
+		nr++;
+	take_jobs(&crew, true);
+	while (nr--)
+		pthread_join(thread[nr], NULL);
+	bar_stop();
+	/* Of all complaints the one of the first job: the same one for any number of threads. */
 	for (u32 i = 0; i < board->nr_jobs; i++) {
 		const struct job *job = &board->job[i];
 
@@ -462,41 +391,6 @@ static enum exit_code judge(const struct board *board)
 					job->opt.policy, job->opt.nr_blocks, job->complaint);
 	}
 	return EXIT_GOOD;
-}
-
-static enum exit_code run_jobs(struct board *board)
-{
-	struct crew crew = { .board = board };
-	pthread_t thread[MAX_JOBS];
-	enum exit_code code;
-	u32 nr;
-	struct timespec until;
-
-	pthread_mutex_init(&crew.lock, NULL);
-	pthread_cond_init(&crew.idle, NULL);
-	for (u32 i = 0; i < board->nr_jobs; i++)
-		board->job[i].meter.sum = &crew.done;
-	bar_start(board->opt->progress, "compare", requests_of(board));
-	code = start_threads(&crew, thread, &nr);
-	pthread_mutex_lock(&crew.lock);
-	while (crew.nr_working) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += 100000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		pthread_cond_clockwait(&crew.idle, &crew.lock, CLOCK_MONOTONIC, &until);
-		/* Relaxed: only shown to people. */
-		bar_step(__atomic_load_n(&crew.done, __ATOMIC_RELAXED));
-	}
-	pthread_mutex_unlock(&crew.lock);
-	while (nr--)
-		pthread_join(thread[nr], NULL);
-	bar_stop();
-	pthread_cond_destroy(&crew.idle);
-	pthread_mutex_destroy(&crew.lock);
-	return code ? code : judge(board);
 }
 
 /* ---- the board ---- */
@@ -545,12 +439,12 @@ static int add_rows(struct board *board)
 
 	for (u32 i = 0; !err && i < board->policy.nr; i++)
 		for (u32 w = 0; !err && w < nr_writes; w++)
-			err = add_row(board, i, opt->nr_writes ? opt->write[w] : opt->write_policy,
+			err = add_row(board, i, opt->nr_writes ? opt->write[w] : opt->knobs.write,
 				      opt->nr_writes);
 	for (u32 i = 0; !err && i < NR_REFS; i++) {
 		err = policies_add(&board->policy, references[i], strlen(references[i]));
 		if (!err)
-			err = add_row(board, board->policy.nr - 1, opt->write_policy, false);
+			err = add_row(board, board->policy.nr - 1, opt->knobs.write, false);
 	}
 	return err;
 }
@@ -589,43 +483,29 @@ static enum exit_code add_traces(struct board *board)
 	return code;
 }
 
-/* What no policy can know is known of one tier that has as many blocks as all of them. */
-static void make_single(struct options *opt)
+static void set_up_job(struct board *board, u32 i)
 {
-	opt->nr_blocks = (u32)min_u64((u64)opt->nr_blocks + opt->host_blocks + opt->disk_blocks,
-				      KVMM_MAX_BLOCKS);
-	opt->host_blocks = opt->disk_blocks = 0;
-}
-
-static void set_up_job(struct board *board, u32 trace, u32 row, u32 column)
-{
-	struct job *job = &board->job[(trace * board->row.nr + row) * board->nr_sizes + column];
+	u32 column = i % board->nr_sizes, row = i / board->nr_sizes % board->row.nr;
+	struct job *job = &board->job[i];
 
 	if (is_infinite(board, row) && column)
 		return;
 	job->opt = *board->opt;
 	job->opt.policy = board->policy.name[board->policy_of[row]];
-	job->opt.write_policy = board->write_of[row];
+	job->opt.knobs.write = board->write_of[row];
 	job->opt.nr_blocks = board->size[column];
-	if (row >= first_reference(board))
-		make_single(&job->opt);
+	if (row >= first_reference(board)) {	/* it knows of one tier, which has as many blocks */
+		job->opt.nr_blocks = (u32)min_u64((u64)job->opt.nr_blocks + job->opt.disk_blocks +
+						  job->opt.host.capacity_blocks, KVMM_MAX_BLOCKS);
+		job->opt.host.capacity_blocks = job->opt.disk_blocks = 0;
+	}
 	job->run.opt = &job->opt;
-	job->run.trace = &board->trace[trace];
+	job->run.trace = &board->trace[i / board->nr_sizes / board->row.nr];
 	job->run.results = &job->results;
 	job->run.tally = &job->tally;
 	job->run.meter = &job->meter;
-	if (board->opt->ages && !is_limit(job))
+	if (board->opt->ages && !limit_is(job->opt.policy))
 		job->run.ages = &job->ages;
-}
-
-static void set_up_jobs(struct board *board)
-{
-	board->nr_jobs = board->nr_traces * board->row.nr * board->nr_sizes;
-	board->job = must_alloc(board->nr_jobs * sizeof(*board->job));
-	for (u32 t = 0; t < board->nr_traces; t++)
-		for (u32 row = 0; row < board->row.nr; row++)
-			for (u32 column = 0; column < board->nr_sizes; column++)
-				set_up_job(board, t, row, column);
 }
 
 static enum exit_code set_up(struct board *board)
@@ -638,24 +518,37 @@ static enum exit_code set_up(struct board *board)
 				MAX_POLICIES - NR_REFS - 1);
 	add_sizes(board);
 	code = add_traces(board);
-	if (!code)
-		set_up_jobs(board);
-	return code;
+	if (code)
+		return code;
+	board->nr_jobs = board->nr_traces * board->row.nr * board->nr_sizes;
+	board->job = must_alloc(board->nr_jobs * sizeof(*board->job));
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		set_up_job(board, i);
+	return EXIT_GOOD;
 }
 
 static enum exit_code print(const struct board *board)
 {
-	const struct options *opt = board->opt;
-	int err;
+	const char *path = board->opt->report_path;
+	FILE *lines = path ? tmpfile() : NULL;
+	int err = path && !lines ? -errno : 0;
 
-	compare_describe(board);
-	err = opt->report_path ? compare_write_page(board, opt->report_path) : 0;
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		if (board->job[i].run.trace)
+			describe_run(board, i);
+	if (lines) {
+		compare_print_json(board, lines);
+		err = ferror(lines) ? -EIO : report_write(lines, "compare", path);
+		fclose(lines);
+	}
 	if (err)
-		return complain(EXIT_INPUT, "%s: %s", opt->report_path, strerror(-err));
-	if (opt->json)
+		return complain(EXIT_INPUT, "%s: %s", path, strerror(-err));
+	if (board->opt->json)
 		compare_print_json(board, stdout);
-	else
-		compare_print_text(board, stdout);
+	for (u32 t = 0; !board->opt->json && t < board->nr_traces; t++) {
+		fputs(t ? "\n" : "", stdout);
+		print_trace(board, t, stdout);
+	}
 	return finish_output(EXIT_GOOD);
 }
 

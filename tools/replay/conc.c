@@ -20,40 +20,6 @@
 #include "record.h"
 #include "tiers.h"
 
-struct grow;
-
-/**
- * struct conc - the simulation
- * @running: what each running request has, by request
- * @finish: when they will be done
- * @loading, @nr_loading: running requests that wait for their hits, in order of admission
- * @head: the first request that waits
- * @arrived: requests that have arrived so far
- * @stuck: the head did not fit and nothing was freed since
- * @used: blocks that somebody refers to, now
- * @grow: for --grow: see there; else NULL
- */
-struct conc {
-	struct cache cache;
-	struct held **running;
-	struct heap finish;
-	u32 *loading;
-	u32 nr_loading;
-	u64 now;
-	u32 head;
-	u32 arrived;
-	bool stuck;
-
-	u32 used;
-	u32 peak_used;
-	u32 delayed;
-	u128 used_area;
-	u128 wait_us;
-	u64 makespan_us;
-
-	struct grow *grow;
-};
-
 /**
  * struct growing - a request, while it runs
  * @event_us: its next event; UINT64_MAX: none
@@ -91,72 +57,46 @@ struct grow {
 	u128 waited_us;
 };
 
-static void grow_begin(struct conc *conc)
-{
-	u32 nr = conc->cache.run->trace->nr;
-	struct grow *grow = conc->grow = must_alloc(sizeof(*grow));
+/**
+ * struct conc - the simulation
+ * @running: what each running request has, by request
+ * @finish: when they will be done
+ * @loading, @nr_loading: running requests that wait for their hits, in order of admission
+ * @head: the first request that waits
+ * @arrived: requests that have arrived so far
+ * @stuck: the head did not fit and nothing was freed since
+ * @used: blocks that have a reference, now
+ * @grows, @grow: for --grow: see there
+ */
+struct conc {
+	struct cache cache;
+	struct held **running;
+	struct heap finish;
+	u32 *loading;
+	u32 nr_loading;
+	u64 now;
+	u32 head;
+	u32 arrived;
+	bool stuck;
 
-	grow->of = must_alloc(nr * sizeof(*grow->of));
-	grow->order = must_alloc(nr * sizeof(*grow->order));
-	grow->again = must_alloc(nr * sizeof(*grow->again));
-}
+	u32 used;
+	u32 peak_used;
+	u32 delayed;
+	u128 used_area;
+	u128 wait_us;
+	u64 makespan_us;
 
-static void grow_end(struct conc *conc)
-{
-	struct grow *grow = conc->grow;
+	bool grows;
+	struct grow grow;
+};
 
-	if (!grow)
-		return;
-	free(grow->again);
-	free(grow->order);
-	free(grow->of);
-	free(grow);
-	conc->grow = NULL;
-}
-
-static u32 grow_running(const struct conc *conc)
-{
-	return conc->grow->nr_order;
-}
-
-/* ---- admission ---- */
-
-/* Who is to be admitted now, if anybody waits; *@nr_blocks: what it needs at first. */
-static bool grow_next(const struct conc *conc, u32 *q, u32 *nr_blocks)
-{
-	struct grow *grow = conc->grow;
-	struct cache *cache = (struct cache *)&conc->cache;
-
-	if (!grow->nr_again && conc->head == conc->arrived)
-		return false;
-	cache->resumed = grow->nr_again;
-	*q = grow->nr_again ? grow->again[grow->nr_again - 1] : conc->head;
-	*nr_blocks = cache_shape(cache, *q).prompt;
-	return true;
-}
-
-/* It has been. */
-static void grow_admitted(struct conc *conc, const struct held *held)
-{
-	struct grow *grow = conc->grow;
-	struct growing *of = &grow->of[held->q];
-
-	grow->order[grow->nr_order++] = held->q;
-	of->event_us = of->said_us = UINT64_MAX;
-	of->said = conc->cache.done[held->q];
-	if (!conc->cache.resumed)
-		return;
-	grow->nr_again--;
-	grow->waited_us += conc->now - of->preempted_us;
-}
-
-/* ---- events ---- */
+/* ---- events of requests that grow ---- */
 
 /* From @now on it goes on talking, until its blocks are full, or it is done. */
 static void go_on(struct conc *conc, struct held *held, u64 now)
 {
 	const struct trace_request *req = &conc->cache.run->trace->req[held->q];
-	struct growing *of = &conc->grow->of[held->q];
+	struct growing *of = &conc->grow.of[held->q];
 	u64 room = (u64)(held->nr_refs + held->nr_muts) * conc->cache.run->opt->block_tokens;
 
 	of->said = conc->cache.done[held->q];
@@ -164,17 +104,6 @@ static void go_on(struct conc *conc, struct held *held, u64 now)
 	of->event_said = (u32)min_u64(req->output, room - req->input);
 	of->event_us = now + (u64)(of->event_said - of->said) * US_PER_OUTPUT_TOKEN;
 	heap_push(&conc->finish, of->event_us, held->q);
-}
-
-static void forget_loading(struct conc *conc, u32 q)
-{
-	u32 kept = 0;
-
-	for (u32 i = 0; i < conc->nr_loading; i++)
-		if (conc->loading[i] != q)
-			conc->loading[kept++] = conc->loading[i];
-	conc->grow->unloaded += kept < conc->nr_loading;
-	conc->nr_loading = kept;
 }
 
 static void leave_order(struct grow *grow, u32 q)
@@ -190,13 +119,18 @@ static void leave_order(struct grow *grow, u32 q)
 static enum exit_code preempt(struct conc *conc, u32 q)
 {
 	struct held *held = conc->running[q];
-	struct grow *grow = conc->grow;
+	struct grow *grow = &conc->grow;
 	struct growing *of = &grow->of[q];
 	enum exit_code code;
+	u32 kept = 0;
 
 	if (of->said_us < conc->now)
 		conc->cache.done[q] = of->said + (u32)((conc->now - of->said_us) / US_PER_OUTPUT_TOKEN);
-	forget_loading(conc, q);
+	for (u32 i = 0; i < conc->nr_loading; i++)
+		if (conc->loading[i] != q)
+			conc->loading[kept++] = conc->loading[i];
+	grow->unloaded += kept < conc->nr_loading;
+	conc->nr_loading = kept;
 	code = cache_keep(&conc->cache, held);
 	leave_order(grow, q);
 	conc->running[q] = NULL;
@@ -210,60 +144,52 @@ static enum exit_code preempt(struct conc *conc, u32 q)
 	return code ? code : cache_preempt(&conc->cache, held);
 }
 
-/* One block more, whoever has to go for it; perhaps itself. */
+/* One block more, for which requests may have to go, the last one first; perhaps itself. */
 static enum exit_code grow(struct conc *conc, struct held *held)
 {
-	struct grow *grow = conc->grow;
+	struct grow *grow = &conc->grow;
+	u32 q = held->q, last = U32_NONE;
 	enum exit_code code;
 	bool got;
 
-	for (;;) {
-		u32 last = grow->order[grow->nr_order - 1];
-
+	do {
 		code = cache_grow(&conc->cache, held, &got);
 		if (code || got)
 			break;
-		grow->self += last == held->q;
-		if (last == held->q)
-			return preempt(conc, last);
+		last = grow->order[grow->nr_order - 1];
 		code = preempt(conc, last);
-		if (code)
-			return code;
-	}
-	grow->grown_blocks += got;
-	if (!code)
-		go_on(conc, held, conc->now);
-	return code;
+	} while (!code && last != q);
+	grow->self += last == q;
+	if (code || last == q)
+		return code;
+	grow->grown_blocks++;
+	go_on(conc, held, conc->now);
+	return EXIT_GOOD;
 }
 
-static enum exit_code finish(struct conc *conc, struct held *held)
-{
-	leave_order(conc->grow, held->q);
-	conc->running[held->q] = NULL;
-	conc->grow->of[held->q].event_us = UINT64_MAX;
-	conc->stuck = conc->grow->is_quiet;
-	conc->makespan_us = conc->now;
-	return cache_release(&conc->cache, held);
-}
-
+/* Its blocks are full, or it is done. */
 static enum exit_code handle(struct conc *conc, u32 q)
 {
 	struct held *held = conc->running[q];
 	enum exit_code code;
 
-	conc->cache.done[q] = conc->grow->of[q].event_said;
+	conc->cache.done[q] = conc->grow.of[q].event_said;
 	code = cache_keep(&conc->cache, held);
-	if (code)
-		return code;
-	return conc->cache.done[q] == conc->cache.run->trace->req[q].output ? finish(conc, held) :
-									    grow(conc, held);
+	if (code || conc->cache.done[q] < conc->cache.run->trace->req[q].output)
+		return code ? code : grow(conc, held);
+	leave_order(&conc->grow, q);
+	conc->running[q] = NULL;
+	conc->grow.of[q].event_us = UINT64_MAX;
+	conc->stuck = conc->grow.is_quiet;
+	conc->makespan_us = conc->now;
+	return cache_release(&conc->cache, held);
 }
 
-/* Events of who has been preempted are nobody's. */
+/* The event of a request that has been preempted stays behind. */
 static void grow_skip(struct conc *conc)
 {
 	while (conc->finish.nr &&
-	       conc->grow->of[conc->finish.event[0].index].event_us != conc->finish.event[0].time)
+	       conc->grow.of[conc->finish.event[0].index].event_us != conc->finish.event[0].time)
 		heap_pop(&conc->finish);
 }
 
@@ -272,9 +198,9 @@ static enum exit_code grow_events(struct conc *conc)
 {
 	enum exit_code code = EXIT_GOOD;
 
-	if (conc->grow->is_quiet)
+	if (conc->grow.is_quiet)
 		conc->stuck = false;
-	conc->grow->is_quiet = false;
+	conc->grow.is_quiet = false;
 	for (;;) {
 		grow_skip(conc);
 		if (code || !conc->finish.nr || conc->finish.event[0].time != conc->now)
@@ -283,26 +209,15 @@ static enum exit_code grow_events(struct conc *conc)
 	}
 }
 
-/* Has everybody come to an end? */
-static enum exit_code grow_check(const struct conc *conc)
-{
-	const struct grow *grow = conc->grow;
-
-	if (!grow || (!grow->nr_order && !grow->nr_again))
-		return EXIT_GOOD;
-	return complain(EXIT_WRONG, "%u requests run and %u wait in the end", grow->nr_order,
-			grow->nr_again);
-}
-
 /* ---- results ---- */
 
-static void grow_describe(const struct conc *conc)
+static void grow_report(const struct conc *conc)
 {
 	struct results *results = conc->cache.run->results;
 	const struct cache *cache = &conc->cache;
-	const struct grow *grow = conc->grow;
+	const struct grow *grow = &conc->grow;
 
-	if (!grow)
+	if (!conc->grows)
 		return;
 	results_num(results, "preemptions", grow->preemptions);
 	results_num(results, "preempted_requests", grow->preempted_requests);
@@ -315,25 +230,13 @@ static void grow_describe(const struct conc *conc)
 	results_num(results, "resumed_blocks", cache->resumed_blocks);
 	results_num(results, "resumed_hits", cache->resumed_hits);
 	results_num(results, "recomputed_blocks", cache->resumed_blocks - cache->resumed_hits);
-}
-
-static void grow_say(const struct conc *conc)
-{
-	struct results *results = conc->cache.run->results;
-	const struct cache *cache = &conc->cache;
-	const struct grow *grow = conc->grow;
-	char a[32], b[32];
-
-	if (!grow)
-		return;
-	results_tile(results, "preemptions", "%s", format_grouped(grow->preemptions, a));
+	results_tile(results, "preemptions", "%s", grouped(grow->preemptions));
 	results_say(results, "preemptions", "%s, of %s requests: %.2f of 100 admissions",
-		    format_grouped(grow->preemptions, a),
-		    format_grouped(grow->preempted_requests, b),
+		    grouped(grow->preemptions), grouped(grow->preempted_requests),
 		    100 * share(grow->preemptions, cache->admitted));
 	results_say(results, "resumed", "%s blocks, of which %s were found again; after %.3f s in the mean",
-		    format_grouped(cache->resumed_blocks, a),
-		    format_grouped(cache->resumed_hits, b),
+		    grouped(cache->resumed_blocks),
+		    grouped(cache->resumed_hits),
 		    share(grow->waited_us, grow->preemptions) / 1e6);
 }
 
@@ -349,31 +252,35 @@ static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
 /* Its hits are there, so it runs. */
 static void run_request(struct conc *conc, struct held *held)
 {
-	if (conc->grow)
+	if (conc->grows)
 		go_on(conc, held, conc->now + cache_prefill_us(&conc->cache, held));
 	else
 		heap_push(&conc->finish, conc->now + cache_service_us(&conc->cache, held), held->q);
 }
 
-static void note_start(struct conc *conc, const struct held *held)
-{
-	struct cache *cache = &conc->cache;
-	const struct trace_request *req = &cache->run->trace->req[held->q];
-
-	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
-	if (conc->grow)
-		grow_admitted(conc, held);
-	if (cache->resumed)
-		return;
-	conc->wait_us += conc->now - req->arrival_us;
-	conc->delayed += conc->now > req->arrival_us;
-	record_latency(cache->run->record, RECORD_WAIT, conc->now - req->arrival_us);
-}
-
+/* It has been admitted, for the first time or after it was preempted. */
 static void start(struct conc *conc, struct held *held)
 {
+	struct cache *cache = &conc->cache;
+	u64 wait_us = conc->now - cache->run->trace->req[held->q].arrival_us;
+	struct grow *grow = &conc->grow;
+
 	conc->running[held->q] = held;
-	note_start(conc, held);
+	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
+	if (conc->grows) {
+		struct growing *of = &grow->of[held->q];
+
+		grow->order[grow->nr_order++] = held->q;
+		of->event_us = of->said_us = UINT64_MAX;
+		of->said = cache->done[held->q];
+		grow->nr_again -= cache->resumed;
+		grow->waited_us += cache->resumed ? conc->now - of->preempted_us : 0;
+	}
+	if (!cache->resumed) {
+		conc->wait_us += wait_us;
+		conc->delayed += wait_us > 0;
+		record_latency(cache->run->record, RECORD_WAIT, wait_us);
+	}
 	if (held->nr_lower)
 		conc->loading[conc->nr_loading++] = held->q;
 	else
@@ -414,37 +321,22 @@ static enum exit_code copy(struct conc *conc)
 	return code ? code : fetch_loaded(conc);
 }
 
-/* Who is next, and what it needs; false: nobody waits. */
-static bool next_request(const struct conc *conc, u32 *q, u32 *nr_blocks)
+/* Which request is next, and what it needs at first; false: none waits. */
+static bool next_request(struct conc *conc, u32 *q, u32 *nr_blocks)
 {
-	const struct run *run = conc->cache.run;
+	struct cache *cache = &conc->cache;
+	u32 nr_again = conc->grow.nr_again;
 
-	if (conc->grow)
-		return grow_next(conc, q, nr_blocks);
-	if (conc->head == conc->arrived)
+	if (!nr_again && conc->head == conc->arrived)
 		return false;
-	*q = conc->head;
-	*nr_blocks = blocks_wanted(run, &run->trace->req[*q]);
+	cache->resumed = nr_again;
+	*q = nr_again ? conc->grow.again[nr_again - 1] : conc->head;
+	*nr_blocks = conc->grows ? cache_shape(cache, *q).prompt :
+				   blocks_wanted(cache->run, &cache->run->trace->req[*q]);
 	return true;
 }
 
-/* It is admitted, or *@held is NULL. */
-static enum exit_code admit_one(struct conc *conc, u32 q, u32 nr_blocks, struct held **held)
-{
-	enum exit_code code = cache_admit(&conc->cache, q, nr_blocks, held);
-
-	if (!*held) {
-		conc->stuck = true;
-		return code;
-	}
-	if (!code)
-		start(conc, *held);
-	else
-		free(*held);
-	return code;
-}
-
-/* Admit from the head of the queue until somebody does not fit. */
+/* Admit from the head of the queue until a request does not fit. */
 static enum exit_code admit(struct conc *conc)
 {
 	const struct run *run = conc->cache.run;
@@ -459,9 +351,13 @@ static enum exit_code admit(struct conc *conc)
 			code = tell_over(&conc->cache, conc->head++, 0);
 			continue;
 		}
-		code = admit_one(conc, q, nr, &held);
-		if (held && !conc->cache.resumed)
-			conc->head++;
+		code = cache_admit(&conc->cache, q, nr, &held);
+		conc->stuck = !held;
+		conc->head += held && !conc->cache.resumed;
+		if (held && !code)
+			start(conc, held);
+		else
+			free(held);
 	}
 	conc->used = run->opt->nr_blocks - cache_available(&conc->cache);
 	conc->peak_used = (u32)max_u64(conc->peak_used, conc->used);
@@ -472,7 +368,7 @@ static enum exit_code complete(struct conc *conc)
 {
 	enum exit_code code = EXIT_GOOD;
 
-	if (conc->grow)
+	if (conc->grows)
 		return grow_events(conc);
 	while (!code && conc->finish.nr && conc->finish.event[0].time == conc->now) {
 		u32 q = heap_pop(&conc->finish).index;
@@ -497,39 +393,28 @@ static enum exit_code arrive(struct conc *conc)
 	return code;
 }
 
-/* When the next copy has ended, in whole microseconds. */
-static u64 due_us(const struct conc *conc)
-{
-	u64 ns = tiers_due(&conc->cache);
-
-	return ns == UINT64_MAX ? ns : max_u64(DIV_ROUND_UP(ns, NS_PER_US), conc->now);
-}
-
 /* Go on to the next moment at which anything happens. */
 static bool advance(struct conc *conc)
 {
 	const struct trace *trace = conc->cache.run->trace;
-	u64 next = UINT64_MAX;
+	u64 next = UINT64_MAX, due_ns = UINT64_MAX;
 
-	if (conc->grow)
+	if (conc->grows)
 		grow_skip(conc);
 	if (conc->finish.nr)
 		next = conc->finish.event[0].time;
 	if (conc->arrived < trace->nr)
 		next = min_u64(next, trace->req[conc->arrived].arrival_us);
 	if (conc->nr_loading || (conc->stuck && !conc->finish.nr))
-		next = min_u64(next, due_us(conc));
+		due_ns = tiers_due(&conc->cache);
+	if (due_ns != UINT64_MAX)	/* a copy ends: in whole microseconds */
+		next = min_u64(next, max_u64(DIV_ROUND_UP(due_ns, NS_PER_US), conc->now));
 	if (next == UINT64_MAX)
 		return false;
 	conc->used_area += (u128)conc->used * (next - conc->now);
 	conc->now = next;
 	cache_time(&conc->cache, next);
 	return true;
-}
-
-static u32 nr_running(const struct conc *conc)
-{
-	return conc->grow ? grow_running(conc) : conc->finish.nr + conc->nr_loading;
 }
 
 static enum exit_code simulate(struct conc *conc)
@@ -545,12 +430,14 @@ static enum exit_code simulate(struct conc *conc)
 			code = copy(conc);
 		if (!code)
 			code = admit(conc);
-		cache_record(&conc->cache, conc->now, conc->head, nr_running(conc));
+		cache_record(&conc->cache, conc->now, conc->head, conc->grows ? conc->grow.nr_order :
+			     conc->finish.nr + conc->nr_loading);
 		progress_step(conc->cache.run, conc->head);
 	}
 	progress_stop(conc->cache.run);
-	if (!code)
-		code = grow_check(conc);
+	if (!code && (conc->grow.nr_order || conc->grow.nr_again))
+		code = complain(EXIT_WRONG, "%u requests run and %u wait in the end",
+				conc->grow.nr_order, conc->grow.nr_again);
 	return code ? code : cache_finish(&conc->cache);
 }
 
@@ -560,20 +447,14 @@ static void report(const struct conc *conc)
 	struct results *results = conc->cache.run->results;
 	u128 whole = (u128)opt->nr_blocks * conc->makespan_us;
 
-	cache_describe(&conc->cache, "conc");
-	results_num(results, "a", opt->block_tokens * US_PER_MISSED_TOKEN);
+	cache_report(&conc->cache, "conc");
+	results_num(results, "a", opt->block_tokens * US_PER_INPUT_TOKEN);
 	results_num(results, "b", US_PER_OUTPUT_TOKEN);
 	results_num(results, "peak_used", conc->peak_used);
 	results_num(results, "used_area_us", conc->used_area);
 	results_num(results, "makespan_us", conc->makespan_us);
 	results_num(results, "delayed", conc->delayed);
 	results_num(results, "wait_us", conc->wait_us);
-	grow_describe(conc);
-	results_num(results, "hit_tokens", conc->cache.hit_tokens);
-	results_num(results, "input_tokens", conc->cache.input_tokens);
-	results_hex(results, "fp", conc->cache.fp);
-
-	cache_say(&conc->cache);
 	results_tile(results, "of the pool in use", "%.1f %%",
 		     100 * share(conc->used_area, whole));
 	results_tile(results, "requests had to wait", "%u", conc->delayed);
@@ -582,7 +463,10 @@ static void report(const struct conc *conc)
 	results_say(results, "all done after", "%.1f s", (double)conc->makespan_us / 1e6);
 	results_say(results, "waiting", "%u requests had to, %.3f s a request in the mean",
 		    conc->delayed, share(conc->wait_us, conc->cache.admitted) / 1e6);
-	grow_say(conc);
+	grow_report(conc);
+	results_num(results, "hit_tokens", conc->cache.hit_tokens);
+	results_num(results, "input_tokens", conc->cache.input_tokens);
+	results_hex(results, "fp", conc->cache.fp);
 }
 
 enum exit_code run_conc(const struct run *run)
@@ -595,8 +479,10 @@ enum exit_code run_conc(const struct run *run)
 	code = cache_init(&conc.cache, run, "us");
 	conc.running = must_alloc(run->trace->nr * sizeof(*conc.running));
 	conc.loading = must_alloc(run->trace->nr * sizeof(*conc.loading));
-	if (!code && run->opt->grow)
-		grow_begin(&conc);
+	conc.grows = run->opt->grow;
+	conc.grow.of = must_alloc(run->trace->nr * sizeof(*conc.grow.of));
+	conc.grow.order = must_alloc(run->trace->nr * sizeof(*conc.grow.order));
+	conc.grow.again = must_alloc(run->trace->nr * sizeof(*conc.grow.again));
 	if (!code)
 		code = cache_record_begin(&conc.cache, true);
 	if (!code)
@@ -606,7 +492,9 @@ enum exit_code run_conc(const struct run *run)
 
 	for (u32 q = 0; q < run->trace->nr; q++)
 		free(conc.running[q]);
-	grow_end(&conc);
+	free(conc.grow.again);
+	free(conc.grow.order);
+	free(conc.grow.of);
 	heap_exit(&conc.finish);
 	free(conc.loading);
 	free(conc.running);

@@ -4,12 +4,10 @@
  * much of the pool can be used is then a question of where the runs lie. First come, first
  * served: a head that does not fit blocks everybody behind it until something is freed.
  */
+#include "../map.h"
 #include "frag.h"
 #include "live.h"
 #include "readers.h"
-
-#define US_PER_INPUT_TOKEN	125u
-#define US_PER_OUTPUT_TOKEN	20000u
 
 u32 frag_blocks_wanted(const struct frag *frag, u32 q)
 {
@@ -18,20 +16,21 @@ u32 frag_blocks_wanted(const struct frag *frag, u32 q)
 	return blocks_of(frag->run->opt, (u64)req->input + req->output);
 }
 
-struct kvmm_zone_stat frag_zone_stat(const struct frag *frag)
+struct kv_zone_stat frag_zone_stat(const struct frag *frag)
 {
-	struct kvmm_zone_stat stat;
+	struct kv_zone_stat stat;
 
-	kvmm_zone_get_stat(frag->zone, &stat);
+	kv_zone_get_stat(frag->zone, &stat);
 	return stat;
 }
 
-u64 frag_ext_ppm(const struct kvmm_zone_stat *stat)
+u64 frag_ext_ppm(const struct kv_zone_stat *stat)
 {
 	return stat->nr_free ? (u64)(stat->nr_free - stat->largest) * 1000000 / stat->nr_free : 0;
 }
 
-u32 frag_nr_free(const struct frag *frag)
+/* Blocks that no request holds, be they on their way or not. */
+static u32 nr_free_of(const struct frag *frag)
 {
 	struct kvmm_step_stat steps;
 
@@ -109,43 +108,28 @@ enum exit_code frag_follow_moves(struct frag *frag)
 
 /* ---- one attempt ---- */
 
-static void read_layout(struct frag *frag)
+static void count_failure(struct frag *frag, u32 nr)
 {
-	layout_holes(&frag->layout, frag->zone);
-	layout_clear_runs(&frag->layout);
+	struct frag_count *count = &frag->count;
+	struct layout *layout = &frag->layout;
+
+	if (nr_free_of(frag) < nr) {
+		count->fail_capacity++;
+		return;
+	}
+	layout_holes(layout, frag->zone);
+	layout_clear_runs(layout);
 	for (u32 i = 0; i < frag->nr_running; i++) {
 		const struct live *live = frag->live[frag->running[i]];
 
 		for (u32 e = 0; e < live->nr_ext; e++)
-			layout_add_run(&frag->layout, live->ext[e].start);
+			layout_add_run(layout, live->ext[e].start);
 	}
-	layout_sort_runs(&frag->layout, frag->run->opt->nr_blocks);
-}
-
-static void count_failure(struct frag *frag, u32 nr, u32 nr_free)
-{
-	struct frag_count *count = &frag->count;
-
-	if (nr_free < nr) {
-		count->fail_capacity++;
-		return;
-	}
+	layout_sort_runs(layout, frag->run->opt->nr_blocks);
 	count->fail_frag++;
-	read_layout(frag);
-	count->fail_but_extent += layout_longest_hole(&frag->layout) >= nr;
-	count->slide_blocks += layout_slide_cost(&frag->layout, nr);
-	count->bound_blocks += layout_bound_cost(&frag->layout, frag->run->opt->nr_blocks, nr);
-}
-
-static void count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
-{
-	if (frag->head_tried) {
-		frag->count.retries++;
-		return;
-	}
-	frag->count.first_tries++;
-	frag->count.ext_ppm += frag_ext_ppm(stat);
-	frag->count.unusable_ppm += (u64)kvmm_zone_unusable(frag->zone, nr);
+	count->fail_but_extent += layout_longest_hole(layout) >= nr;
+	count->slide_blocks += layout_slide_cost(layout, nr);
+	count->bound_blocks += layout_bound_cost(layout, frag->run->opt->nr_blocks, nr);
 }
 
 static int allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
@@ -169,14 +153,6 @@ static int allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 	return err;
 }
 
-static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
-{
-	*err = allocate(frag, nr, 0, range);
-	if (*err == -ENOSPC)
-		frag->count.fail_compacted++;
-	return frag_follow_moves(frag);
-}
-
 /*
  * Try to place the head. First without moving anything, so that a failure can be looked at; then,
  * if it is one of fragmentation and the user wants it, with compaction; with steps blocks are moved
@@ -185,22 +161,30 @@ static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range
 static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
 {
 	const struct options *opt = frag->run->opt;
-	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	struct kv_zone_stat stat = frag_zone_stat(frag);
 	bool first = !frag->head_tried;
 	enum exit_code code = EXIT_GOOD;
 
-	count_try(frag, nr, &stat);
+	if (first) {
+		frag->count.first_tries++;
+		frag->count.ext_ppm += frag_ext_ppm(&stat);
+		frag->count.unusable_ppm += (u64)kv_zone_unusable(frag->zone, nr);
+	}
+	frag->count.retries += !first;
 	frag->head_tried = true;
 	*err = allocate(frag, nr, KVMM_ALLOC_NO_COMPACT, range);
 	if (*err != -ENOSPC)
 		return *err ? complain_of(*err, "allocate %u blocks", nr) : EXIT_GOOD;
 	if (first) {
 		frag->head_failed = frag->now;
-		count_failure(frag, nr, frag_nr_free(frag));
+		count_failure(frag, nr);
 	}
 	if (stat.nr_free >= nr && !frag->readers.nr &&
-	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT))
-		code = compact_and_allocate(frag, nr, range, err);
+	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT)) {
+		*err = allocate(frag, nr, 0, range);
+		frag->count.fail_compacted += *err == -ENOSPC;
+		code = frag_follow_moves(frag);
+	}
 	if (!code && *err && *err != -ENOSPC)
 		code = complain_of(*err, "allocate %u blocks with compaction", nr);
 	return code;
@@ -216,22 +200,10 @@ static void close_window(struct frag *frag)
 	frag->window.us = frag->now - frag->window.begin;
 }
 
-static void update_window(struct frag *frag)
-{
-	u64 nr = frag->run->trace->nr, n = frag->count.admitted;
-
-	if (n == nr / 10) {
-		frag->window.inside = true;
-		frag->window.begin = frag->now;
-	}
-	if (n == nr * 9 / 10)
-		close_window(frag);
-}
-
 static void update_curve(struct frag *frag)
 {
 	u32 step = frag->run->trace->nr / FRAG_CURVE_ROWS, n = (u32)frag->count.admitted;
-	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	struct kv_zone_stat stat = frag_zone_stat(frag);
 	struct curve_row *row;
 
 	if (!step || n % step || frag->nr_curve == FRAG_CURVE_ROWS)
@@ -247,52 +219,12 @@ static void update_curve(struct frag *frag)
 		.largest	= stat.largest,
 		.nr_holes	= frag->layout.nr_holes,
 	};
-	kvmm_pool_map(frag->pool, row->map, FRAG_MAP_WIDTH);
-}
-
-static void count_admission(struct frag *frag, const struct live *live, u32 held)
-{
-	const struct trace_request *req = &frag->run->trace->req[frag->head];
-	u64 wait_us = frag->now - (frag->run->opt->by_time ? req->arrival_us : 0);
-
-	frag->asked += live->nr;
-	frag->tokens += (u64)req->input + req->output;
-	frag->count.admitted++;
-	frag->count.asked_blocks += live->nr;
-	frag->count.held_blocks += held;
-	frag->count.runs += live->nr_ext;
-	frag->count.wait_us += wait_us;
-	record_latency(frag->run->record, RECORD_WAIT, wait_us);
-	frag->fp = fold(fold(frag->fp, frag->head), live->ext[0].start);
+	pool_map(frag->pool, row->map, FRAG_MAP_WIDTH);
 }
 
 static u64 service_us(const struct trace_request *req)
 {
 	return (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
-}
-
-static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
-{
-	const struct trace_request *req = &frag->run->trace->req[frag->head];
-	u64 us = service_us(req);
-	struct live *live = must_alloc(sizeof(*live));
-	u32 q = frag->head;
-	bool moved;
-	int err;
-
-	*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running,
-			       .ends = frag->now + us };
-	frag->live[q] = live;
-	frag->running[frag->nr_running++] = q;
-	err = frag_look_up(frag, q, &moved);
-	if (err)
-		return complain_of(err, "start request %u", q);
-	if (!frag->readers.nr)	/* with steps a request ends with one */
-		heap_push(&frag->finish, live->ends, q);
-	count_admission(frag, live, held);
-	update_window(frag);
-	update_curve(frag);
-	return for_each_block(frag, q, NULL);
 }
 
 static void next_head(struct frag *frag)
@@ -302,16 +234,47 @@ static void next_head(struct frag *frag)
 }
 
 /* The head has got @range, and @held blocks with it. */
-static enum exit_code take_head(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
+static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
 {
+	u32 q = frag->head, nr_requests = frag->run->trace->nr;
+	const struct trace_request *req = &frag->run->trace->req[q];
+	u64 wait_us = frag->now - (frag->run->opt->by_time ? req->arrival_us : 0);
+	struct live *live = must_alloc(sizeof(*live));
+	struct frag_count *count = &frag->count;
 	enum exit_code code;
-	u32 q = frag->head;
+	bool moved;
+	int err;
 
+	*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running,
+			       .ends = frag->now + service_us(req) };
+	frag->live[q] = live;
+	frag->running[frag->nr_running++] = q;
+	err = frag_look_up(frag, q, &moved);
+	if (err)
+		return complain_of(err, "start request %u", q);
+	if (!frag->readers.nr)	/* with steps a request ends with one */
+		heap_push(&frag->finish, live->ends, q);
 	if (frag->head_failed != UINT64_MAX)
-		frag->count.stall_us += frag->now - frag->head_failed;
+		count->stall_us += frag->now - frag->head_failed;
 	frag->head_failed = UINT64_MAX;
-	code = start(frag, range, nr, held);
+	frag->asked += nr;
+	frag->tokens += (u64)req->input + req->output;
+	count->admitted++;
+	count->asked_blocks += nr;
+	count->held_blocks += held;
+	count->runs += live->nr_ext;
+	count->wait_us += wait_us;
+	record_latency(frag->run->record, RECORD_WAIT, wait_us);
+	frag->fp = fold(fold(frag->fp, q), live->ext[0].start);
+	if (count->admitted == nr_requests / 10) {
+		frag->window.inside = true;
+		frag->window.begin = frag->now;
+	}
+	if (count->admitted == (u64)nr_requests * 9 / 10)
+		close_window(frag);
+	update_curve(frag);
 	next_head(frag);
+	code = for_each_block(frag, q, NULL);
 	return code || !frag->readers.nr ? code : readers_join(frag, q);
 }
 
@@ -337,7 +300,7 @@ enum exit_code frag_admit(struct frag *frag)
 		/* Beside moves blocks come back meanwhile: then the rounding is not seen. */
 		held = frag->readers.nr ? nr : before - frag_zone_stat(frag).nr_free;
 		if (!code && !err)
-			code = take_head(frag, range, nr, held);
+			code = start(frag, range, nr, held);
 	}
 	return code;
 }
@@ -362,15 +325,6 @@ enum exit_code frag_finish(struct frag *frag, u32 q)
 	return err ? complain_of(err, "free request %u", q) : code;
 }
 
-static enum exit_code complete(struct frag *frag)
-{
-	enum exit_code code = EXIT_GOOD;
-
-	while (!code && frag->finish.nr && frag->finish.event[0].time == frag->now)
-		code = frag_finish(frag, heap_pop(&frag->finish).index);
-	return code;
-}
-
 void frag_arrive(struct frag *frag)
 {
 	const struct trace *trace = frag->run->trace;
@@ -382,12 +336,12 @@ void frag_arrive(struct frag *frag)
 
 void frag_integrate(struct frag *frag, u64 us)
 {
-	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	struct kv_zone_stat stat = frag_zone_stat(frag);
 	struct frag_window *window = &frag->window;
 
 	if (!window->inside)
 		return;
-	window->held += (u128)(stat.nr_blocks - frag_nr_free(frag)) * us;
+	window->held += (u128)(stat.nr_blocks - nr_free_of(frag)) * us;
 	window->asked += (u128)frag->asked * us;
 	window->tokens += (u128)frag->tokens * us;
 	window->ext_ppm += (u128)frag_ext_ppm(&stat) * us;
@@ -418,23 +372,15 @@ static bool advance(struct frag *frag)
 
 static enum exit_code do_events(struct frag *frag)
 {
-	enum exit_code code = complete(frag);
+	enum exit_code code = EXIT_GOOD;
 
+	while (!code && frag->finish.nr && frag->finish.event[0].time == frag->now)
+		code = frag_finish(frag, heap_pop(&frag->finish).index);
 	frag_arrive(frag);
 	if (!code)
 		code = frag_admit(frag);
 	frag_record(frag);
 	progress_step(frag->run, frag->head);
-	return code;
-}
-
-static enum exit_code follow_events(struct frag *frag)
-{
-	enum exit_code code;
-
-	do {
-		code = do_events(frag);
-	} while (!code && advance(frag));
 	return code;
 }
 
@@ -458,11 +404,17 @@ enum exit_code frag_play(struct frag *frag, u64 until_us, bool *more)
 
 static enum exit_code simulate(struct frag *frag)
 {
-	enum exit_code code;
+	enum exit_code code = EXIT_GOOD;
 	int err;
 
 	progress_start(frag->run, "frag", frag->run->trace->nr);
-	code = frag->readers.nr ? readers_run(frag) : follow_events(frag);
+	if (frag->readers.nr) {
+		code = readers_run(frag);
+	} else {
+		do {
+			code = do_events(frag);
+		} while (!code && advance(frag));
+	}
 	progress_stop(frag->run);
 	close_window(frag);	/* where requests were rejected it may still be open */
 	if (code)
@@ -496,7 +448,7 @@ static void paint(const struct frag *frag, struct recorder *rec)
 void frag_record(struct frag *frag)
 {
 	struct record *record = frag->run->record;
-	struct kvmm_zone_stat stat;
+	struct kv_zone_stat stat;
 
 	if (!record_due(record, frag->now, frag->head))
 		return;
@@ -536,7 +488,7 @@ static void describe_curve(const struct frag *frag)
 	free(text);
 }
 
-static void describe_setup(const struct frag *frag)
+static void report_setup(const struct frag *frag)
 {
 	const struct options *opt = frag->run->opt;
 	struct results *results = frag->run->results;
@@ -553,10 +505,20 @@ static void describe_setup(const struct frag *frag)
 	results_bool(results, "compact", opt->compact != COMPACT_OFF);
 	results_str(results, "compactor", compact_modes[opt->compact]);
 	results_num(results, "requests", frag->run->trace->nr);
+	results_say(results, "trace", "%s, %s requests, %s", frag->run->trace->name,
+		    grouped(frag->run->trace->nr),
+		    opt->by_time ? "arriving as recorded" : "all waiting from the start");
+	results_say(results, "pool", "%s blocks of %u tokens, allocator %s, mark %u %%",
+		    grouped(opt->nr_blocks), opt->block_tokens, opt->alloc, opt->mark);
+	results_say(results, "placement", "at most %u run%s a request, compaction %s",
+		    opt->max_runs, opt->max_runs > 1 ? "s" : "", compact_modes[opt->compact]);
+	if (opt->pinned)
+		results_say(results, "pinned", "%u %% of the requests", opt->pinned);
 }
 
-static void describe_window(const struct frag *frag)
+static void report_window(const struct frag *frag)
 {
+	const struct frag_count *count = &frag->count;
 	const struct frag_window *window = &frag->window;
 	struct results *results = frag->run->results;
 	u128 whole = (u128)frag->run->opt->nr_blocks * window->us;
@@ -568,110 +530,8 @@ static void describe_window(const struct frag *frag)
 	results_num(results, "win_ext_ppm", window->ext_ppm);
 	results_num(results, "occupancy_ppm", whole ? window->held * 1000000 / whole : 0);
 	results_num(results, "asked_occupancy_ppm", whole ? window->asked * 1000000 / whole : 0);
-}
-
-static void describe_counts(const struct frag *frag)
-{
-	const struct frag_count *count = &frag->count;
-	struct results *results = frag->run->results;
-	const struct {
-		const char *key;
-		u128 value;
-	} fields[] = {
-		{ "admitted", count->admitted },
-		{ "rejected", count->rejected },
-		{ "makespan_us", frag->now },
-		{ "wait_us", count->wait_us },
-		{ "first_tries", count->first_tries },
-		{ "retries", count->retries },
-		{ "fail_frag", count->fail_frag },
-		{ "fail_capacity", count->fail_capacity },
-		{ "fail_but_extent", count->fail_but_extent },
-		{ "fail_compacted", count->fail_compacted },
-		{ "slide_blocks", count->slide_blocks },
-		{ "bound_blocks", count->bound_blocks },
-		{ "compactions", count->compactions },
-		{ "moved_blocks", count->moved_blocks },
-		{ "ext_ppm", count->ext_ppm },
-		{ "unusable_ppm", count->unusable_ppm },
-		{ "asked_blocks", count->asked_blocks },
-		{ "held_blocks", count->held_blocks },
-		{ "runs", count->runs },
-		{ "checked_blocks", frag->pattern.nr_checked },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		results_num(results, fields[i].key, fields[i].value);
-}
-
-static void say_setup(const struct frag *frag)
-{
-	const struct options *opt = frag->run->opt;
-	struct results *results = frag->run->results;
-	char a[32];
-
-	results_say(results, "trace", "%s, %s requests, %s", frag->run->trace->name,
-		    format_grouped(frag->run->trace->nr, a),
-		    opt->by_time ? "arriving as recorded" : "all waiting from the start");
-	results_say(results, "pool", "%s blocks of %u tokens, allocator %s, mark %u %%",
-		    format_grouped(opt->nr_blocks, a), opt->block_tokens, opt->alloc, opt->mark);
-	results_say(results, "placement", "at most %u run%s a request, compaction %s",
-		    opt->max_runs, opt->max_runs > 1 ? "s" : "", compact_modes[opt->compact]);
-	if (opt->pinned)
-		results_say(results, "pinned", "%u %% of the requests", opt->pinned);
-}
-
-static void say_use(const struct frag *frag)
-{
-	const struct frag_window *window = &frag->window;
-	const struct frag_count *count = &frag->count;
-	struct results *results = frag->run->results;
-	u128 whole = (u128)frag->run->opt->nr_blocks * window->us;
-
-	results_say(results, "occupancy", "%.2f %% held, %.2f %% asked for (middle 80 %%)",
-		    100 * share(window->held, whole), 100 * share(window->asked, whole));
-	results_say(results, "runs", "%.2f a request in the mean",
-		    share(count->runs, count->admitted));
-	results_say(results, "all done after", "%.1f s", (double)frag->now / 1e6);
-	results_say(results, "unusable", "%.2f %% of the free blocks, when a request came first",
-		    share(count->unusable_ppm, count->first_tries) / 1e4);
-}
-
-static void say_failures(const struct frag *frag)
-{
-	const struct frag_count *count = &frag->count;
-	struct results *results = frag->run->results;
-	char a[32], b[32];
-
-	results_say(results, "found no room", "%s of %s requests though enough was free",
-		    format_grouped(count->fail_frag, a), format_grouped(count->first_tries, b));
-	if (count->fail_capacity)
-		results_say(results, "too few free", "%s requests, for the rounding",
-			    format_grouped(count->fail_capacity, a));
-	if (frag->run->opt->compact != COMPACT_OFF)
-		results_say(results, "moved", "%s blocks in %s compactions, %.3f a block allocated",
-			    format_grouped(count->moved_blocks, a),
-			    format_grouped(count->compactions, b),
-			    share(count->moved_blocks, count->asked_blocks));
-	if (count->fail_compacted)
-		results_say(results, "not helped", "%s times by compaction",
-			    format_grouped(count->fail_compacted, a));
-	if (count->rejected)
-		results_say(results, "rejected", "%s requests larger than the mark",
-			    format_grouped(count->rejected, a));
-	if (frag->run->opt->verify)
-		results_say(results, "verified", "%s blocks read back, all as written",
-			    format_grouped(frag->pattern.nr_checked, a));
-}
-
-static void tile(const struct frag *frag)
-{
-	const struct frag_count *count = &frag->count;
-	struct results *results = frag->run->results;
-	u128 whole = (u128)frag->run->opt->nr_blocks * frag->window.us;
-
 	results_tile(results, "of the pool held", "%.2f %%",
-		     100 * share(frag->window.held, whole));
+		     100 * share(window->held, whole));
 	results_tile(results, "found no room at first", "%.1f %%",
 		     100 * share(count->fail_frag, count->first_tries));
 	results_tile(results, "runs a request", "%.2f", share(count->runs, count->admitted));
@@ -680,26 +540,72 @@ static void tile(const struct frag *frag)
 			     share(count->moved_blocks, count->asked_blocks));
 }
 
+static void report_counts(const struct frag *frag)
+{
+	const struct frag_window *window = &frag->window;
+	const struct frag_count *count = &frag->count;
+	struct results *results = frag->run->results;
+	u128 whole = (u128)frag->run->opt->nr_blocks * window->us;
+
+	results_num(results, "admitted", count->admitted);
+	results_num(results, "rejected", count->rejected);
+	results_num(results, "makespan_us", frag->now);
+	results_num(results, "wait_us", count->wait_us);
+	results_num(results, "first_tries", count->first_tries);
+	results_num(results, "retries", count->retries);
+	results_num(results, "fail_frag", count->fail_frag);
+	results_num(results, "fail_capacity", count->fail_capacity);
+	results_num(results, "fail_but_extent", count->fail_but_extent);
+	results_num(results, "fail_compacted", count->fail_compacted);
+	results_num(results, "slide_blocks", count->slide_blocks);
+	results_num(results, "bound_blocks", count->bound_blocks);
+	results_num(results, "compactions", count->compactions);
+	results_num(results, "moved_blocks", count->moved_blocks);
+	results_num(results, "ext_ppm", count->ext_ppm);
+	results_num(results, "unusable_ppm", count->unusable_ppm);
+	results_num(results, "asked_blocks", count->asked_blocks);
+	results_num(results, "held_blocks", count->held_blocks);
+	results_num(results, "runs", count->runs);
+	results_num(results, "checked_blocks", frag->pattern.nr_checked);
+	results_say(results, "occupancy", "%.2f %% held, %.2f %% asked for (middle 80 %%)",
+		    100 * share(window->held, whole), 100 * share(window->asked, whole));
+	results_say(results, "runs", "%.2f a request in the mean",
+		    share(count->runs, count->admitted));
+	results_say(results, "all done after", "%.1f s", (double)frag->now / 1e6);
+	results_say(results, "unusable", "%.2f %% of the free blocks, when a request came first",
+		    share(count->unusable_ppm, count->first_tries) / 1e4);
+	results_say(results, "found no room", "%s of %s requests though enough was free",
+		    grouped(count->fail_frag), grouped(count->first_tries));
+	if (count->fail_capacity)
+		results_say(results, "too few free", "%s requests, for the rounding",
+			    grouped(count->fail_capacity));
+	if (frag->run->opt->compact != COMPACT_OFF)
+		results_say(results, "moved", "%s blocks in %s compactions, %.3f a block allocated",
+			    grouped(count->moved_blocks), grouped(count->compactions),
+			    share(count->moved_blocks, count->asked_blocks));
+	if (count->fail_compacted)
+		results_say(results, "not helped", "%s times by compaction",
+			    grouped(count->fail_compacted));
+	if (count->rejected)
+		results_say(results, "rejected", "%s requests larger than the mark",
+			    grouped(count->rejected));
+	if (frag->run->opt->verify)
+		results_say(results, "verified", "%s blocks read back, all as written",
+			    grouped(frag->pattern.nr_checked));
+}
+
 static void report(const struct frag *frag)
 {
-	char a[32];
-
-	describe_setup(frag);
-	describe_counts(frag);
-	readers_describe(frag);
-	describe_window(frag);
+	report_setup(frag);
+	report_counts(frag);
+	readers_report(frag);
+	report_window(frag);
 	results_hex(frag->run->results, "fp", frag->fp);
 	describe_curve(frag);
-
-	tile(frag);
-	say_setup(frag);
-	say_use(frag);
-	say_failures(frag);
-	readers_say(frag);
 	/* The memory at each tenth of the run: from ' ' all free to '@' all held, 'P' pinned. */
 	for (u32 i = 0; i < frag->nr_curve; i++)
 		results_say(frag->run->results, i ? "" : "memory", "|%s| after %s",
-			    frag->curve[i].map, format_grouped(frag->curve[i].admitted, a));
+			    frag->curve[i].map, grouped(frag->curve[i].admitted));
 }
 
 /* ---- beginning and end ---- */
@@ -735,7 +641,7 @@ static int make_pool(struct frag *frag)
 	int err = kvmm_pool_create(&attr, &frag->pool);
 
 	if (!err)
-		frag->zone = kvmm_pool_zone(frag->pool);
+		frag->zone = kv_pool_zone(frag->pool);
 	return err ? err : live_add(frag->run, frag->pool);
 }
 
@@ -755,12 +661,16 @@ static int frag_begin_record(struct frag *frag)
 			    (frag->run->opt->compact != COMPACT_OFF ? IN_MOVES : 0));
 }
 
-static enum exit_code frag_init(struct frag *frag)
+enum exit_code frag_open(struct frag *frag, const struct run *run)
 {
-	const struct options *opt = frag->run->opt;
-	u32 nr = frag->run->trace->nr;
-	int err = readers_clock(frag);
+	const struct options *opt = run->opt;
+	u32 nr = run->trace->nr;
+	int err;
 
+	*frag = (struct frag){ .run = run, .head_failed = UINT64_MAX };
+	if (opt->by_time && !run->trace->has_arrivals)
+		return complain(EXIT_INPUT, "the trace has no arrival times; use --arrivals sat");
+	err = readers_clock(frag);
 	if (!err)
 		err = make_pool(frag);
 	if (err)
@@ -790,14 +700,6 @@ void frag_close(struct frag *frag)
 	heap_exit(&frag->finish);
 	free(frag->live);
 	free(frag->running);
-}
-
-enum exit_code frag_open(struct frag *frag, const struct run *run)
-{
-	*frag = (struct frag){ .run = run, .head_failed = UINT64_MAX };
-	if (run->opt->by_time && !run->trace->has_arrivals)
-		return complain(EXIT_INPUT, "the trace has no arrival times; use --arrivals sat");
-	return frag_init(frag);
 }
 
 enum exit_code run_frag(const struct run *run)

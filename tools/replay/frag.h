@@ -38,7 +38,7 @@ struct curve_row {
 	u32 free;
 	u32 largest;
 	u32 nr_holes;
-	char map[FRAG_MAP_WIDTH + 1];	/* as kvmm_pool_map() draws it */
+	char map[FRAG_MAP_WIDTH + 1];	/* as pool_map() draws it */
 };
 
 /* Sums over the run; ppm are summed as they are. */
@@ -136,7 +136,7 @@ struct frag_window {
 struct frag {
 	const struct run *run;
 	struct kvmm_pool *pool;
-	struct kvmm_zone *zone;
+	struct kv_zone *zone;
 	struct pattern pattern;
 	struct layout layout;
 	struct heap finish;
@@ -167,10 +167,10 @@ struct frag {
 };
 
 /* The pool as it is now. */
-struct kvmm_zone_stat frag_zone_stat(const struct frag *frag);
+struct kv_zone_stat frag_zone_stat(const struct frag *frag);
 
 /* (free - largest) in parts per million of free. */
-u64 frag_ext_ppm(const struct kvmm_zone_stat *stat);
+u64 frag_ext_ppm(const struct kv_zone_stat *stat);
 
 /* Is this one of the requests that stay where they are? */
 bool frag_is_pinned(const struct frag *frag, u32 q);
@@ -178,8 +178,6 @@ bool frag_is_pinned(const struct frag *frag, u32 q);
 /* ---- frag.c: what both ways to let time go by have in common ---- */
 
 u32 frag_blocks_wanted(const struct frag *frag, u32 q);
-/* Blocks that no request holds, be they on their way or not. */
-u32 frag_nr_free(const struct frag *frag);
 /* Requests get their blocks, from the head of the queue until one does not fit. */
 enum exit_code frag_admit(struct frag *frag);
 enum exit_code frag_finish(struct frag *frag, u32 q);

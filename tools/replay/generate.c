@@ -46,40 +46,6 @@ struct library {
 	u32 nr;
 };
 
-static void number_documents(struct library *library)
-{
-	for (u32 i = 0; i < library->nr; i++) {
-		library->first_id[i] = library->next_id;
-		library->next_id += rng_lognormal(&library->rng, library->work->length, 0.8, 1,
-						  MAX_DOC);
-	}
-	library->first_id[library->nr] = library->next_id;
-}
-
-static void rank_documents(struct library *library)
-{
-	double sum = 0;
-
-	for (u32 i = 0; i < library->nr_ranked; i++) {
-		sum += pow(i + 1, -library->work->alpha);
-		library->cdf[i] = sum;
-		library->by_rank[i] = i;
-	}
-	for (u32 i = 0; i < library->nr_ranked; i++)
-		library->cdf[i] /= sum;
-}
-
-/* Every document may become as popular as any other. */
-static void change_fashion(struct library *library)
-{
-	for (u32 i = library->nr_ranked - 1; i; i--) {
-		u32 j = rng_below(&library->rng, i + 1), doc = library->by_rank[i];
-
-		library->by_rank[i] = library->by_rank[j];
-		library->by_rank[j] = doc;
-	}
-}
-
 static u32 choose_popular(struct library *library)
 {
 	double at = rng_unit(&library->rng);
@@ -100,8 +66,14 @@ static u32 choose(struct library *library, u32 q)
 {
 	const struct workload *work = library->work;
 
-	if (work->kind == WORKLOAD_PHASE && q && q % (u32)work->every == 0)
-		change_fashion(library);
+	/* Another fashion: every document may become as popular as any other. */
+	for (u32 i = library->nr_ranked - 1; i && work->kind == WORKLOAD_PHASE && q &&
+	     q % (u32)work->every == 0; i--) {
+		u32 j = rng_below(&library->rng, i + 1), doc = library->by_rank[i];
+
+		library->by_rank[i] = library->by_rank[j];
+		library->by_rank[j] = doc;
+	}
 	if (work->kind == WORKLOAD_SCAN && rng_unit(&library->rng) < work->share)
 		return library->nr_ranked + (u32)(library->in_loop++ % (u32)work->loop);
 	return choose_popular(library);
@@ -130,7 +102,7 @@ static int add_question(struct library *library, struct trace *trace, u32 doc, u
 
 static int generate_docs(struct trace *trace, const struct workload *work)
 {
-	double gap_ms = work->span * 1000 / work->requests, at_ms = 0;
+	double gap_ms = work->span * 1000 / work->requests, at_ms = 0, sum = 0;
 	struct library library = { 0 };
 	int err = 0;
 
@@ -141,8 +113,17 @@ static int generate_docs(struct trace *trace, const struct workload *work)
 	library.first_id = must_alloc((library.nr + 1) * sizeof(library.first_id));
 	library.cdf = must_alloc(library.nr_ranked * sizeof(library.cdf));
 	library.by_rank = must_alloc(library.nr_ranked * sizeof(library.by_rank));
-	number_documents(&library);
-	rank_documents(&library);
+	for (u32 i = 0; i < library.nr; i++) {
+		library.first_id[i] = library.next_id;
+		library.next_id += rng_lognormal(&library.rng, work->length, 0.8, 1, MAX_DOC);
+	}
+	library.first_id[library.nr] = library.next_id;
+	for (u32 i = 0; i < library.nr_ranked; i++) {
+		library.cdf[i] = sum += pow(i + 1, -work->alpha);
+		library.by_rank[i] = i;
+	}
+	for (u32 i = 0; i < library.nr_ranked; i++)
+		library.cdf[i] /= sum;
 	for (u32 q = 0; !err && q < (u32)work->requests; q++) {
 		u32 doc = choose(&library, q);
 
@@ -253,25 +234,6 @@ static u32 draw(u64 *rng, struct spread spread, u32 min, u32 max)
 	return rng_lognormal(rng, spread.median, spread.sigma, min, max);
 }
 
-/* App 0 has half of the conversations, app 1 a quarter, and so on. */
-static u32 choose_app(u64 *rng)
-{
-	u32 app = 0;
-
-	while (app < NR_APPS - 1 && rng_next(rng) & 1)
-		app++;
-	return app;
-}
-
-static u64 pause_ms(struct generator *gen)
-{
-	double mean = gen->style.think_ms;
-
-	if (gen->style.rest > 0 && rng_unit(&gen->rng) < gen->style.rest)
-		mean *= 30;
-	return 1000 + (u64)rng_exponential(&gen->rng, mean);
-}
-
 static void add_fork(struct generator *gen, const struct turn *turn, u32 depth);
 
 /* The turns of one conversation, whose first prompt has @input tokens. */
@@ -283,12 +245,15 @@ static void add_turns(struct generator *gen, u32 id, u64 at, u32 input, u32 dept
 	for (u32 n = 0; gen->nr_turns < gen->nr_wanted; n++) {
 		u32 output = draw(rng, style->answer, 1, MAX_ANSWER);
 		struct turn turn = { at, id, n, input, output };
+		double think_ms = style->think_ms;
 
 		gen->turn[gen->nr_turns++] = turn;
 		if (style->fork > 0 && rng_unit(rng) < style->fork)
 			add_fork(gen, &turn, depth);
 		input += output + draw(rng, style->more, 4, style->max_prompt);
-		at += pause_ms(gen);
+		if (style->rest > 0 && rng_unit(rng) < style->rest)
+			think_ms *= 30;
+		at += 1000 + (u64)rng_exponential(rng, think_ms);
 		if (input > style->max_prompt || rng_unit(rng) > style->follow)
 			break;
 	}
@@ -314,10 +279,14 @@ static void add_conversation(struct generator *gen)
 {
 	const struct style *style = &gen->style;
 	u64 *rng = &gen->rng;
-	u32 id = gen->nr_talks++, app = choose_app(rng);
-	u64 at = (u64)(rng_unit(rng) * gen->span_s * 1000);
-	u32 floor = max_u64(MIN_PROMPT, (style->app_blocks[app] + 1) * TRACE_ID_TOKENS);
+	u32 id = gen->nr_talks++, app = 0, floor;
+	u64 at;
 
+	/* App 0 has half of the conversations, app 1 a quarter, and so on. */
+	while (app < NR_APPS - 1 && rng_next(rng) & 1)
+		app++;
+	at = (u64)(rng_unit(rng) * gen->span_s * 1000);
+	floor = max_u64(MIN_PROMPT, (style->app_blocks[app] + 1) * TRACE_ID_TOKENS);
 	gen->talk[id].app = app;
 	add_turns(gen, id, at, draw(rng, style->prompt, floor, style->max_prompt), 0);
 }
@@ -333,26 +302,6 @@ static int compare_turns(const void *a, const void *b)
 	return x->turn < y->turn ? -1 : 1;
 }
 
-/* The number of block @i of a prompt: the system prompt's, one said before, or a new one. */
-static u64 block_id(struct generator *gen, const struct talk *talk, u32 i)
-{
-	if (i < gen->style.app_blocks[talk->app])
-		return gen->app_id[talk->app] + i;
-	return i < talk->nr_full ? talk->id[i] : gen->next_id++;
-}
-
-/* Room for @nr_ids blocks; a fork gets its past when it first speaks: its parent has spoken. */
-static void talk_grow(struct generator *gen, struct talk *talk, u32 nr_ids)
-{
-	u64 *id = must_resize(talk->id, nr_ids * sizeof(*id));
-
-	if (!talk->id && talk->nr_shared) {
-		memcpy(id, gen->talk[talk->parent].id, talk->nr_shared * sizeof(*id));
-		talk->nr_full = talk->nr_shared;
-	}
-	talk->id = id;
-}
-
 static int add_request(struct generator *gen, struct trace *trace, const struct turn *turn)
 {
 	struct talk *talk = &gen->talk[turn->conversation];
@@ -363,11 +312,19 @@ static int add_request(struct generator *gen, struct trace *trace, const struct 
 		.output		= turn->output,
 		.nr_ids		= DIV_ROUND_UP(turn->input, TRACE_ID_TOKENS),
 	};
+	bool is_first = !talk->id;
 	int err = 0;
 
-	talk_grow(gen, talk, req.nr_ids);
+	talk->id = must_resize(talk->id, req.nr_ids * sizeof(*talk->id));
+	if (is_first && talk->nr_shared) {	/* a fork gets its past: its parent has spoken */
+		memcpy(talk->id, gen->talk[talk->parent].id, talk->nr_shared * sizeof(*talk->id));
+		talk->nr_full = talk->nr_shared;
+	}
 	for (u32 i = 0; !err && i < req.nr_ids; i++) {
-		talk->id[i] = block_id(gen, talk, i);
+		if (i < gen->style.app_blocks[talk->app])
+			talk->id[i] = gen->app_id[talk->app] + i;
+		else if (i >= talk->nr_full)
+			talk->id[i] = gen->next_id++;
 		err = trace_add_id(trace, talk->id[i]);
 	}
 	/* A block that is not full yet has other content in the next turn. */
@@ -375,50 +332,31 @@ static int add_request(struct generator *gen, struct trace *trace, const struct 
 	return err ? err : trace_add(trace, &req);
 }
 
-static int generate(struct generator *gen, struct trace *trace)
-{
-	int err = 0;
-
-	while (gen->nr_turns < gen->nr_wanted)
-		add_conversation(gen);
-	qsort(gen->turn, gen->nr_turns, sizeof(*gen->turn), compare_turns);
-	for (u32 i = 0; i < NR_APPS; i++) {
-		gen->app_id[i] = gen->next_id;
-		gen->next_id += gen->style.app_blocks[i];
-	}
-	for (u32 i = 0; !err && i < gen->nr_turns; i++)
-		err = add_request(gen, trace, &gen->turn[i]);
-	return err;
-}
-
-static struct style style_of(const struct workload *work)
-{
-	struct style style = work->kind == WORKLOAD_AGENT ? agent : chat;
-
-	if (work->kind == WORKLOAD_AGENT) {
-		style.follow = 1 - 1 / work->steps;
-		style.think_ms = work->pause * 1000;
-		style.fork = work->fork;
-	} else {
-		style.follow = work->follow;
-		style.think_ms = work->think * 1000;
-	}
-	return style;
-}
-
 static int generate_talks(struct trace *trace, const struct workload *work)
 {
+	bool is_agent = work->kind == WORKLOAD_AGENT;
 	struct generator gen = {
-		.style		= style_of(work),
-		.rng	= mix64(work->seed),
+		.style		= is_agent ? agent : chat,
+		.rng		= mix64(work->seed),
 		.nr_wanted	= (u32)work->requests,
 		.span_s		= work->span,
 	};
-	int err;
+	int err = 0;
 
+	gen.style.follow = is_agent ? 1 - 1 / work->steps : work->follow;
+	gen.style.think_ms = 1000 * (is_agent ? work->pause : work->think);
+	gen.style.fork = is_agent ? work->fork : 0;
 	gen.turn = must_alloc(gen.nr_wanted * sizeof(*gen.turn));
 	gen.talk = must_alloc(gen.nr_wanted * sizeof(*gen.talk));
-	err = generate(&gen, trace);
+	while (gen.nr_turns < gen.nr_wanted)
+		add_conversation(&gen);
+	qsort(gen.turn, gen.nr_turns, sizeof(*gen.turn), compare_turns);
+	for (u32 i = 0; i < NR_APPS; i++) {
+		gen.app_id[i] = gen.next_id;
+		gen.next_id += gen.style.app_blocks[i];
+	}
+	for (u32 i = 0; !err && i < gen.nr_turns; i++)
+		err = add_request(&gen, trace, &gen.turn[i]);
 	for (u32 i = 0; i < gen.nr_talks; i++)
 		free(gen.talk[i].id);
 	free(gen.talk);
@@ -499,17 +437,6 @@ static int refuse(char why[160], const char *format, ...)
 	return -EINVAL;
 }
 
-static void list_names(char *list, size_t bytes, unsigned int kind)
-{
-	*list = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		if (settings[i].kinds & 1u << kind) {
-			strncat(list, settings[i].name, bytes - strlen(list) - 1);
-			strncat(list, ", ", bytes - strlen(list) - 1);
-		}
-	strncat(list, "seed", bytes - strlen(list) - 1);
-}
-
 static const struct word *find_word(const struct workload *work, const char *name, size_t length)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
@@ -519,24 +446,31 @@ static const struct word *find_word(const struct workload *work, const char *nam
 	return NULL;
 }
 
-static int parse_seed(struct workload *work, const char *value, char why[160])
+/* One "name=value" up to a comma or the end. */
+static int parse_word(struct workload *work, const char *text, char why[160])
 {
-	char *end;
+	size_t length = strcspn(text, "=,");
+	const struct word *word = find_word(work, text, length);
+	const char *value = text + length + 1;
+	char list[100] = "", *end;
+	double v;
 
 	errno = 0;
-	work->seed = strtoull(value, &end, 10);
-	if (errno || *value < '0' || *value > '9' || (*end && *end != ','))
-		return refuse(why, "'seed' is not a number below 2^64");
-	return 0;
-}
-
-static int parse_value(struct workload *work, const struct word *word, const char *value,
-		       char why[160])
-{
-	char *end;
-	double v = strtod(value, &end);
-
+	if (text[length] == '=' && length == 4 && !memcmp(text, "seed", 4)) {
+		work->seed = strtoull(value, &end, 10);
+		return errno || *value < '0' || *value > '9' || (*end && *end != ',') ?
+		       refuse(why, "'seed' is not a number below 2^64") : 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(settings) && !(text[length] == '=' && word); i++)
+		if (settings[i].kinds & 1u << work->kind) {
+			strncat(list, settings[i].name, sizeof(list) - strlen(list) - 1);
+			strncat(list, ", ", sizeof(list) - strlen(list) - 1);
+		}
+	if (text[length] != '=' || !word)
+		return refuse(why, "'%.*s': %s takes name=value of %sseed", (int)min_u64(length, 20),
+			      text, kinds[work->kind].name, list);
 	/* Digits and a point: what else strtod() reads is no number to most people. */
+	v = strtod(value, &end);
 	if (end == value || (*end && *end != ',') ||
 	    strspn(value, "0123456789.") != (size_t)(end - value) ||
 	    !(v >= word->min && v <= word->max) || (word->whole && v != (u32)v))
@@ -546,38 +480,19 @@ static int parse_value(struct workload *work, const struct word *word, const cha
 	return 0;
 }
 
-/* One "name=value" up to a comma or the end. */
-static int parse_word(struct workload *work, const char *text, char why[160])
-{
-	size_t length = strcspn(text, "=,");
-	const struct word *word = find_word(work, text, length);
-	char list[100];
-
-	if (text[length] == '=' && length == 4 && !memcmp(text, "seed", 4))
-		return parse_seed(work, text + 5, why);
-	if (text[length] == '=' && word)
-		return parse_value(work, word, text + length + 1, why);
-	list_names(list, sizeof(list), work->kind);
-	return refuse(why, "'%.*s': %s takes name=value of %s", (int)min_u64(length, 20), text,
-		      kinds[work->kind].name, list);
-}
-
-static int parse_kind(struct workload *work, const char *text, size_t length, char why[160])
-{
-	for (unsigned int i = 0; i < WORKLOAD_NR_KINDS; i++)
-		if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, text, length)) {
-			work->kind = i;
-			return 0;
-		}
-	return refuse(why, "there is no '%.*s', only chat, agent, zipf, scan, phase, mix",
-		      (int)min_u64(length, 40), text);
-}
-
 int workload_parse(struct workload *work, const char *text, char why[160])
 {
 	size_t length = strcspn(text, ":");
-	int err = parse_kind(work, text, length, why);
+	unsigned int kind = 0;
+	int err = 0;
 
+	while (kind < WORKLOAD_NR_KINDS && (strlen(kinds[kind].name) != length ||
+					    memcmp(kinds[kind].name, text, length)))
+		kind++;
+	if (kind == WORKLOAD_NR_KINDS)
+		return refuse(why, "there is no '%.*s', only chat, agent, zipf, scan, phase, mix",
+			      (int)min_u64(length, 40), text);
+	work->kind = kind;
 	for (text += length; !err && *text; text += strcspn(text, ",")) {
 		text++;
 		err = parse_word(work, text, why);
@@ -598,38 +513,29 @@ void workload_print_help(void)
 
 /* ---- making ---- */
 
-/* The next request of @part goes to the end of @trace, its numbers counted from @base on. */
-static int move_request(struct trace *trace, const struct trace *part, u32 q, u64 base)
-{
-	struct trace_request req = part->req[q];
-	int err = 0;
-
-	req.first_id = trace->nr_ids;
-	for (u32 i = 0; !err && i < req.nr_ids; i++)
-		err = trace_add_id(trace, base + trace_id(part, &part->req[q], i));
-	return err ? err : trace_add(trace, &req);
-}
-
-/* Merge by arrival. Each part numbers at most as many blocks as it has. */
+/* Merge by arrival. Each part numbers at most as many blocks as it has: from i << 40 on. */
 static int merge(struct trace *trace, const struct trace part[NR_PARTS])
 {
 	u32 at[NR_PARTS] = { 0 }, first;
-	u64 base[NR_PARTS] = { 0 };
 	int err = 0;
 
-	for (u32 i = 1; i < NR_PARTS; i++)
-		base[i] = (u64)i << 40;
-	do {
+	for (;;) {
+		struct trace_request req;
+
 		first = NR_PARTS;
 		for (u32 i = 0; i < NR_PARTS; i++)
 			if (at[i] < part[i].nr && (first == NR_PARTS ||
 			    part[i].req[at[i]].arrival_us <
 			    part[first].req[at[first]].arrival_us))
 				first = i;
-		if (first < NR_PARTS)
-			err = move_request(trace, &part[first], at[first]++, base[first]);
-	} while (!err && first < NR_PARTS);
-	return err;
+		if (err || first == NR_PARTS)
+			return err;
+		req = part[first].req[at[first]++];
+		for (u32 i = 0; !err && i < req.nr_ids; i++)
+			err = trace_add_id(trace, ((u64)first << 40) + trace_id(&part[first], &req, i));
+		req.first_id = trace->nr_ids - (err ? 0 : req.nr_ids);
+		err = err ? err : trace_add(trace, &req);
+	}
 }
 
 static int generate_mix(struct trace *trace, const struct workload *work)

@@ -14,12 +14,12 @@ static void add(struct kvmm_extent **array, u32 *nr, u32 *cap, struct kvmm_exten
 	(*array)[(*nr)++] = extent;
 }
 
-void layout_holes(struct layout *layout, struct kvmm_zone *zone)
+void layout_holes(struct layout *layout, struct kv_zone *zone)
 {
 	struct kvmm_extent hole = { 0, 0 };
 
 	layout->nr_holes = 0;
-	while (!kvmm_zone_next_free(zone, hole.start + hole.nr, &hole))
+	while (!kv_zone_next_free(zone, hole.start + hole.nr, &hole))
 		add(&layout->hole, &layout->nr_holes, &layout->cap_holes, hole);
 }
 

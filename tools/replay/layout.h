@@ -6,6 +6,8 @@
 #ifndef REPLAY_LAYOUT_H
 #define REPLAY_LAYOUT_H
 
+#include <kv/pool.h>
+#include <kv/zone.h>
 #include <kvmm/kvmm.h>
 
 #include "common.h"
@@ -21,7 +23,7 @@ struct layout {
 };
 
 /** layout_holes() - read the holes of @zone */
-void layout_holes(struct layout *layout, struct kvmm_zone *zone);
+void layout_holes(struct layout *layout, struct kv_zone *zone);
 
 /** layout_clear_runs(), layout_add_run(), layout_sort_runs() - collect the runs; holes are read */
 void layout_clear_runs(struct layout *layout);

@@ -40,7 +40,6 @@ void describe_hits(const struct run *run, const char *kind, u32 nr_blocks, u64 h
 static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 {
 	struct results *results = limit->run->results;
-	char a[32], b[32];
 
 	describe_hits(limit->run, kind, nr_blocks, limit->hits, limit->accesses);
 	if (limit->run->tally)
@@ -48,9 +47,9 @@ static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 	results_tile(results, "of prompt blocks can hit", "%.2f %%",
 		     100 * share(limit->hits, limit->accesses));
 	results_say(results, "trace", "%s, %s requests", limit->run->trace->name,
-		    format_grouped(limit->run->trace->nr, a));
+		    grouped(limit->run->trace->nr));
 	results_say(results, "prompt blocks", "%s, of which at most %s can hit: %.2f %%",
-		    format_grouped(limit->accesses, a), format_grouped(limit->hits, b),
+		    grouped(limit->accesses), grouped(limit->hits),
 		    100 * share(limit->hits, limit->accesses));
 }
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <kvmm/ext/control.h>
-#include <kvmm/ext/publisher.h>
 
 #include "live.h"
 
@@ -28,13 +27,13 @@ static void stop(void)
 	live.control = NULL;
 }
 
-static void take_control(struct argp_state *state, void *base, const char *arg)
+void live_take_control(struct argp_state *state, void *base, const char *arg)
 {
 	live.dir = arg;
 	atexit(stop);
 }
 
-static void take_publish(struct argp_state *state, void *base, const char *arg)
+void live_take_publish(struct argp_state *state, void *base, const char *arg)
 {
 	char *comma = strchr((char *)arg, ',');	/* argv may be written to */
 
@@ -44,36 +43,9 @@ static void take_publish(struct argp_state *state, void *base, const char *arg)
 	live.replay_endpoint = comma ? comma + 1 : NULL;
 }
 
-static void take_slow(struct argp_state *state, void *base, const char *arg)
+void live_take_slow(struct argp_state *state, void *base, const char *arg)
 {
 	live.slow_us = (u32)option_number(state, "slow", arg, 0, 60000000);
-}
-
-static const struct option_row rows[] = {
-	ROW_HEAD(90, "While it goes on:"),
-	ROW_TAKE("control", 0, "DIR", take_control,
-		"Serve a control socket, DIR/replay.sock: kvmm-stat and others look at the replay there"),
-	ROW_TAKE("publish", 0, "PUB[,ROUTER]", take_publish,
-		"Publish events of the cache at an endpoint of ZeroMQ, as tcp://127.0.0.1:5557, with "
-		"replay and snapshots at a second one; not in mode frag"),
-	ROW_TAKE("slow", 0, "US", take_slow, "Rest for US microseconds behind each request [0]"),
-};
-
-#define FIRST_KEY	0x1000
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	return option_row_set(state, rows, ARRAY_SIZE(rows), FIRST_KEY, NULL, key, arg) ? 0 :
-	       ARGP_ERR_UNKNOWN;
-}
-
-const struct argp *live_argp(void)
-{
-	static struct argp_option options[ARRAY_SIZE(rows) + 1];
-	static const struct argp argp = { .options = options, .parser = parse };
-
-	option_rows(rows, ARRAY_SIZE(rows), FIRST_KEY, options);
-	return &argp;
 }
 
 bool live_is_on(void)
@@ -190,17 +162,17 @@ static void draw(u64 done)
 	bar.drawn = true;
 }
 
-void bar_start(enum progress_wish wish, const char *what, u64 total)
+void bar_start(const struct options *opt, const char *what, u64 total)
 {
 	memset(&bar, 0, sizeof(bar));
-	bar.on = total && (wish == PROGRESS_ON || (wish == PROGRESS_AUTO && isatty(STDERR_FILENO)));
+	bar.on = total && !opt->no_progress && (opt->progress || isatty(STDERR_FILENO));
 	bar.what = what;
 	bar.total = total;
 	bar.start_ms = bar.last_ms = now_ms();
 	complain_before = bar_stop;
 }
 
-void bar_step(u64 done)
+static void bar_step(u64 done)
 {
 	u64 ms;
 
@@ -225,12 +197,13 @@ void bar_stop(void)
 void progress_start(const struct run *run, const char *what, u64 total)
 {
 	if (!run->meter)
-		bar_start(run->opt->progress, what, total);
+		bar_start(run->opt, what, total);
 }
 
 void progress_step(const struct run *run, u64 done)
 {
 	struct meter *meter = run->meter;
+	u64 sum;
 
 	live_step();
 	if (!meter) {
@@ -238,8 +211,10 @@ void progress_step(const struct run *run, u64 done)
 		return;
 	}
 	/* Relaxed: only shown to people. */
-	__atomic_fetch_add(meter->sum, done - meter->done, __ATOMIC_RELAXED);
+	sum = __atomic_add_fetch(meter->sum, done - meter->done, __ATOMIC_RELAXED);
 	meter->done = done;
+	if (meter->shows)
+		bar_step(sum);
 }
 
 void progress_stop(const struct run *run)

@@ -6,14 +6,23 @@
 #ifndef REPLAY_LIVE_H
 #define REPLAY_LIVE_H
 
-#include <argp.h>
-
 #include "replay.h"
 
 struct kvmm_pool;
 
-/* Takes these options; the socket is there from the first pool on. */
-const struct argp *live_argp(void);
+/* Rows of the command line; the socket is there from the first pool on. */
+#define LIVE_ROWS \
+	ROW_HEAD(90, "While it goes on:"), \
+	ROW_TAKE("control", 0, "DIR", live_take_control, "Serve a control socket, DIR/replay.sock: " \
+		"kvmm-stat and others look at the replay there"), \
+	ROW_TAKE("publish", 0, "PUB[,ROUTER]", live_take_publish, "Publish events of the cache at an " \
+		"endpoint of ZeroMQ, as tcp://127.0.0.1:5557, with replay and snapshots at a second one; " \
+		"not in mode frag"), \
+	ROW_TAKE("slow", 0, "US", live_take_slow, "Rest for US microseconds behind each request [0]")
+
+void live_take_control(struct argp_state *state, void *base, const char *arg);
+void live_take_publish(struct argp_state *state, void *base, const char *arg);
+void live_take_slow(struct argp_state *state, void *base, const char *arg);
 
 bool live_is_on(void);
 
@@ -29,10 +38,11 @@ void live_remove(const struct run *run, struct kvmm_pool *pool);
  * a bar of their own.
  */
 
-/* What one of many runs has done; *@sum is shared by threads. */
+/* What one of many runs has done; *@sum is shared by threads, of which the main one @shows it. */
 struct meter {
 	u64 *sum;
 	u64 done;
+	bool shows;
 };
 
 /** progress_start() - begin the bar of @run, of @total steps, if it is to have one */
@@ -45,8 +55,7 @@ void progress_step(const struct run *run, u64 done);
 void progress_stop(const struct run *run);
 
 /* The same for the owner of many runs; main thread only. */
-void bar_start(enum progress_wish wish, const char *what, u64 total);
-void bar_step(u64 done);
+void bar_start(const struct options *opt, const char *what, u64 total);
 void bar_stop(void);
 
 #endif /* REPLAY_LIVE_H */

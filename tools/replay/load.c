@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Traces are read, and what is wrong with anything is said: for all tools that replay. */
 #define _GNU_SOURCE	/* program_invocation_short_name */
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <kvmm/types.h>
 
@@ -14,15 +12,15 @@
 static enum exit_code load_file(const char *path, struct trace *trace)
 {
 	bool is_stdin = !strcmp(path, "-");
-	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	FILE *in = is_stdin ? stdin : fopen(path, "re");
 	struct trace_error error;
 	int err;
 
-	if (fd < 0)
+	if (!in)
 		return complain(EXIT_INPUT, "%s: %s", path, strerror(errno));
-	err = trace_read(trace, fd, &error);
+	err = trace_read(trace, in, &error);
 	if (!is_stdin)
-		close(fd);
+		fclose(in);
 	if (err)
 		return complain(EXIT_INPUT, "%s:%llu: %s", is_stdin ? "<stdin>" : path,
 				(unsigned long long)error.line, error.what);

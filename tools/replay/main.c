@@ -29,7 +29,6 @@ enum exit_code run_waste(const struct run *run)
 {
 	struct results *results = run->results;
 	u64 blocks = 0, tokens = 0, waste;
-	char a[32], b[32];
 
 	for (u32 q = 0; q < run->trace->nr; q++) {
 		u64 n = (u64)run->trace->req[q].input + run->trace->req[q].output;
@@ -49,12 +48,10 @@ enum exit_code run_waste(const struct run *run)
 
 	results_tile(results, "of the room is empty", "%.2f %%",
 		     100 * share(waste, (u128)blocks * run->opt->block_tokens));
-	results_say(results, "trace", "%s, %s requests", run->trace->name,
-		    format_grouped(run->trace->nr, a));
-	results_say(results, "blocks", "%s of %u tokens", format_grouped(blocks, a),
-		    run->opt->block_tokens);
-	results_say(results, "empty", "%s of %s tokens: %.2f %%", format_grouped(waste, a),
-		    format_grouped(blocks * run->opt->block_tokens, b),
+	results_say(results, "trace", "%s, %s requests", run->trace->name, grouped(run->trace->nr));
+	results_say(results, "blocks", "%s of %u tokens", grouped(blocks), run->opt->block_tokens);
+	results_say(results, "empty", "%s of %s tokens: %.2f %%", grouped(waste),
+		    grouped(blocks * run->opt->block_tokens),
 		    100 * share(waste, (u128)blocks * run->opt->block_tokens));
 	return EXIT_GOOD;
 }

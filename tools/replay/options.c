@@ -2,6 +2,8 @@
 /* The command line. Everything that can be checked without the trace is checked here. */
 #include <argp.h>
 
+#include <kv/tier.h>
+#include <kv/zone.h>
 #include <kvmm/kvmm.h>
 
 #include "live.h"
@@ -14,8 +16,6 @@
  * What a configuration file of <kvmm/ext/disk.h> says of tiers, as if it stood in the options at
  * that place. What a simulation has nothing like is refused, so that nobody believes it was tried.
  */
-
-#define NS_PER_MS	1000000ull
 
 static struct kvmm_config config = KVMM_CONFIG_INIT;	/* has the strings */
 
@@ -44,65 +44,21 @@ static bool is_set(const char *name)
 {
 	const char *key;
 
-	for (u32 i = 0; (key = kvmm_config_key(i)); i++)
+	for (u32 i = 0; (key = kv_config_key(i)); i++)
 		if (!strcmp(key, name))
 			return config.set >> i & 1;
 	return false;
 }
 
-static void to_attr(const struct options *opt, struct kvmm_tier_attr *host,
-		    struct kvmm_tier_config *knobs)
-{
-	host->capacity_blocks = opt->host_blocks;
-	host->policy = opt->host_policy;
-	host->up = opt->up;
-	host->down = opt->down;
-	*knobs = opt->knobs;
-	knobs->write = opt->write_policy;
-	knobs->touches = opt->touches ? opt->touches : knobs->touches;
-	knobs->high_pm = opt->offload_pm;
-	knobs->low_pm = opt->low_pm != U32_NONE ? opt->low_pm : 0;
-	knobs->reload_ns = opt->reload_ms * NS_PER_MS;
-	knobs->flags = opt->fixed ? KVMM_TIER_FIXED : 0;
-}
-
-static void from_attr(struct options *opt, const struct kvmm_tier_attr *host,
-		      const struct kvmm_tier_config *knobs)
-{
-	opt->host_blocks = host->capacity_blocks;
-	opt->host_policy = host->policy;
-	opt->up = host->up;
-	opt->down = host->down;
-	opt->knobs = *knobs;
-	opt->write_policy = knobs->write;
-	opt->touches = knobs->touches;
-	opt->offload_pm = knobs->high_pm;
-	opt->reload_ms = (u32)(knobs->reload_ns / NS_PER_MS);
-	opt->fixed = knobs->flags & KVMM_TIER_FIXED;
-	if (is_set("low"))
-		opt->low_pm = knobs->low_pm;
-	if (is_set("host_bytes"))
-		opt->host_bytes = host->capacity_bytes;
-	else if (is_set("host_blocks"))
-		opt->host_bytes = 0;
-}
-
-/* The option is in milliseconds. */
-static bool can_be_said(const struct kvmm_tier_config *knobs)
-{
-	return !(knobs->reload_ns % NS_PER_MS) && knobs->reload_ns / NS_PER_MS <= 1000000000;
-}
-
 static void parse_config(struct argp_state *state, struct options *opt, const char *path)
 {
-	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
-	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_disk_attr disk = KVMM_DISK_ATTR_INIT;
+	u32 low_pm = opt->knobs.low_pm;
 
-	to_attr(opt, &host, &knobs);
-	config.host = &host;
+	opt->knobs.low_pm = low_pm != U32_NONE ? low_pm : 0;
+	config.host = &opt->host;
 	config.client = &opt->client;
-	config.knobs = &knobs;
+	config.knobs = &opt->knobs;
 	config.disk = &disk;
 	config.disk_use = &opt->disk_use;
 	if (kvmm_config_load(&config, path))
@@ -113,9 +69,10 @@ static void parse_config(struct argp_state *state, struct options *opt, const ch
 				   refusals[i].key, refusals[i].why);
 	if (is_set("host_bytes") && is_set("host_blocks"))
 		bad_option(state, "--config: %s: host_bytes or host_blocks, not both", path);
-	if (!can_be_said(&knobs))
-		bad_option(state, "--config: %s: reload_time is in whole milliseconds here", path);
-	from_attr(opt, &host, &knobs);
+	if (!is_set("low"))
+		opt->knobs.low_pm = low_pm;
+	if (is_set("host_blocks"))
+		opt->host.capacity_bytes = 0;
 	if (is_set("disk_bytes"))
 		opt->disk_bytes = disk.max_bytes;
 }
@@ -156,11 +113,13 @@ static const char doc[] =
 
 /* ---- values ---- */
 
-static void refuse_policy(struct argp_state *state, const char *option, const char *policy,
-			  int err)
+static void need_policy(struct argp_state *state, const char *option, const char *policy)
 {
+	int err = policy_check(policy);
 	char list[1024];
 
+	if (!err)
+		return;
 	policy_list(list, sizeof(list));
 	if (err == -EINVAL && strchr(policy, ':'))
 		bad_option(state, "--%s: not with these parameters: '%s'", option, policy);
@@ -170,12 +129,11 @@ static void refuse_policy(struct argp_state *state, const char *option, const ch
 static void check_policy(struct argp_state *state, const struct options *opt)
 {
 	bool limit = limit_is(opt->policy);
-	int err = limit || !strcmp(opt->policy, "min") ? 0 : policy_check(opt->policy);
 
 	if (limit && opt->mode->run != run_seq)
 		bad_option(state, "--policy %s: in mode seq only", opt->policy);
-	if (err)
-		refuse_policy(state, "policy", opt->policy, err);
+	if (!limit && strcmp(opt->policy, "min"))
+		need_policy(state, "policy", opt->policy);
 }
 
 static void check_policies(struct argp_state *state, const struct options *opt)
@@ -189,11 +147,8 @@ static void check_policies(struct argp_state *state, const struct options *opt)
 	for (u32 i = 0; i < policies.nr; i++) {
 		const char *name = policies.name[i];
 
-		if (limit_is(name) || !strcmp(name, "min") || !strcmp(name, "all"))
-			continue;
-		err = policy_check(name);
-		if (err)
-			refuse_policy(state, "policies", name, err);
+		if (!limit_is(name) && strcmp(name, "min") && strcmp(name, "all"))
+			need_policy(state, "policies", name);
 	}
 }
 
@@ -201,7 +156,7 @@ static void check_alloc(struct argp_state *state, const struct options *opt)
 {
 	const char *names[64 + 1];
 
-	names[min_u64(kvmm_zone_engines(names, 64), 64)] = NULL;
+	names[min_u64(kv_zone_engines(names, 64), 64)] = NULL;
 	option_word(state, "alloc", opt->alloc, names);
 }
 
@@ -260,13 +215,13 @@ static void check_sources(struct argp_state *state, struct options *opt)
 static void count_blocks(struct argp_state *state, struct options *opt)
 {
 	u64 bytes = (u64)opt->token_bytes * opt->block_tokens;
-	u64 host = opt->host_bytes / bytes, disk = opt->disk_bytes / bytes;
+	u64 host = opt->host.capacity_bytes / bytes, disk = opt->disk_bytes / bytes;
 
 	if (host > KVMM_MAX_BLOCKS || disk > KVMM_MAX_BLOCKS)
 		bad_option(state, "--config: host_bytes, disk_bytes: more than %u blocks of %llu bytes",
 			   KVMM_MAX_BLOCKS, (unsigned long long)bytes);
-	if (opt->host_bytes)
-		opt->host_blocks = (u32)host;
+	if (opt->host.capacity_bytes)
+		opt->host.capacity_blocks = (u32)host;
 	if (opt->disk_bytes)
 		opt->disk_blocks = (u32)disk;
 }
@@ -289,24 +244,6 @@ static void check_rules(struct argp_state *state, const struct rule *rules, size
 	for (size_t i = 0; i < nr; i++)
 		if (rules[i].broken)
 			bad_option(state, "%s", rules[i].why);
-}
-
-static void check_limits(struct argp_state *state, const struct options *opt)
-{
-	const char *limits[] = { opt->limits, opt->flood_limits };
-	const struct rule rules[] = {
-		{ (opt->flood || opt->limits || opt->flood_limits) &&
-		  (opt->mode->run != run_seq || limit_is(opt->policy)),
-		  "--flood, --limits: in mode seq only, and with a policy" },
-		{ opt->flood && opt->ages, "--ages: not with --flood, whose blocks have no age" },
-	};
-	struct kvmm_tenant_attr attr;
-
-	check_rules(state, rules, ARRAY_SIZE(rules));
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
-		if (limits[i] && limits_parse(&attr, limits[i]))
-			bad_option(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
-				   limits[i]);
 }
 
 static void check_streams(struct argp_state *state, const struct options *opt)
@@ -334,7 +271,6 @@ static void check_pool(struct argp_state *state, struct options *opt)
 		check_policies(state, opt);
 	else if (is_pooled(opt))
 		check_policy(state, opt);
-	check_limits(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
 	check_streams(state, opt);
@@ -356,20 +292,16 @@ static void check_rest(struct argp_state *state, const struct options *opt)
 		  "--events: in modes seq and conc only, and with a policy" },
 		{ opt->transfers && (!is_pooled(opt) || limited),
 		  "--transfers: in modes seq and conc only, and with a policy" },
-		{ opt->transfers && (opt->flood || opt->limits),
-		  "--transfers: not with --flood or --limits" },
-		{ opt->low_pm != U32_NONE && opt->low_pm > opt->offload_pm,
+		{ opt->knobs.low_pm != U32_NONE && opt->knobs.low_pm > opt->knobs.high_pm,
 		  "--offload-threshold: below the low mark of --config" },
-		{ opt->disk_blocks && !opt->host_blocks,
+		{ opt->disk_blocks && !opt->host.capacity_blocks,
 		  "--disk-blocks: needs --host-blocks, through which blocks go" },
-		{ opt->nr_writes && (!opt->host_blocks || !is_compare(opt)),
+		{ opt->nr_writes && (!opt->host.capacity_blocks || !is_compare(opt)),
 		  "--write-policies: in mode compare only, and with --host-blocks" },
-		{ opt->host_blocks && !is_compare(opt) && (!is_pooled(opt) || limited || is_min),
+		{ opt->host.capacity_blocks && !is_compare(opt) && (!is_pooled(opt) || limited || is_min),
 		  "--host-blocks: in modes seq, conc and compare only, and with a policy of the library" },
-		{ opt->host_blocks && (opt->flood || opt->limits || opt->ages || opt->transfers ||
-				       opt->device),
-		  "--host-blocks: not with --flood, --limits, --ages, --transfers, --verify, --device or "
-		  "--block-bytes" },
+		{ opt->host.capacity_blocks && (opt->ages || opt->transfers || opt->device),
+		  "--host-blocks: not with --ages, --transfers, --verify, --device or --block-bytes" },
 		{ opt->grow && (opt->mode->run != run_conc || is_min),
 		  "--grow: in mode conc only, and with a policy of the library" },
 		{ opt->grow && (opt->ages || opt->transfers || opt->device || opt->pageblock ||
@@ -379,14 +311,14 @@ static void check_rest(struct argp_state *state, const struct options *opt)
 		{ opt->answers && (opt->mode->run != run_seq || limited || is_min),
 		  "--answers: in mode seq only, and with a policy of the library" },
 		{ opt->answers && (opt->ages || opt->transfers || opt->device || opt->pageblock ||
-				   opt->host_blocks || opt->flood || opt->limits),
-		  "--answers: not with --ages, --transfers, --pageblock, --host-blocks, --flood, --limits, "
-		  "--verify, --device or --block-bytes" },
+				   opt->host.capacity_blocks),
+		  "--answers: not with --ages, --transfers, --pageblock, --host-blocks, --verify, --device or "
+		  "--block-bytes" },
 	};
 
 	check_rules(state, rules, ARRAY_SIZE(rules));
-	if (opt->host_blocks && policy_check(opt->host_policy))
-		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
+	if (opt->host.capacity_blocks)
+		need_policy(state, "host-policy", opt->host.policy);
 }
 
 /* What the parser has to remember, behind the options. */
@@ -405,8 +337,10 @@ static void add_source(struct argp_state *state, struct options *opt, const char
 	opt->source[opt->nr_sources++].spec = spec;
 }
 
-static void parse_arg(struct argp_state *state, struct options *opt, const char *arg)
+static void parse_arg(struct argp_state *state, void *base, const char *arg)
 {
+	struct options *opt = base;
+
 	if (opt->mode) {
 		bool is_spec = opt->mode->whole == run_generate;
 
@@ -421,41 +355,33 @@ static void parse_arg(struct argp_state *state, struct options *opt, const char 
 			   "generate", arg);
 }
 
-/* The next of a list with commas between, in @text; false: that was the last. */
-static bool next_of(struct argp_state *state, const char *name, const char *what, const char **list,
-		    u32 nr, u32 max, char text[16])
+/* The next of a list with commas between, of which there are @nr; NULL: that was the last. */
+static const char *next_of(struct argp_state *state, const char *name, char **list, u32 nr, u32 max)
 {
-	size_t n = strcspn(*list, ",");
-
-	if (nr == max || n >= 16)
-		bad_option(state, "--%s: '%s' is not a list of at most %u %s", name, *list, max,
-			   what);
-	memcpy(text, *list, n);
-	text[n] = '\0';
-	*list += n + 1;
-	return (*list)[-1];
+	if (*list && nr == max)
+		bad_option(state, "--%s: more than %u values", name, max);
+	return strsep(list, ",");
 }
 
-static void parse_sizes(struct argp_state *state, struct options *opt, const char *list)
+/* argv may be written to, here and below. */
+static void parse_sizes(struct argp_state *state, struct options *opt, char *list)
 {
-	char text[16];
-	bool more = true;
+	const char *text;
 
-	while (more) {
-		more = next_of(state, "blocks", "numbers", &list, opt->nr_sizes, MAX_SIZES, text);
+	while ((text = next_of(state, "blocks", &list, opt->nr_sizes, MAX_SIZES)))
 		opt->size[opt->nr_sizes++] = option_number(state, "blocks", text, 1, KVMM_MAX_BLOCKS);
-	}
 }
 
 /* What could not be read before the mode was known. */
-static void finish(struct argp_state *state, struct parse *parse)
+static void finish(struct argp_state *state, void *base)
 {
+	struct parse *parse = base;
 	struct options *opt = &parse->opt;
 
 	if (!opt->mode)
 		bad_option(state, "which mode? seq, conc, frag, waste, compare or generate");
 	if (parse->blocks && is_compare(opt))
-		parse_sizes(state, opt, parse->blocks);
+		parse_sizes(state, opt, (char *)parse->blocks);
 	else if (parse->blocks)
 		opt->nr_blocks = option_number(state, "blocks", parse->blocks, 1, KVMM_MAX_BLOCKS);
 	if (!opt->nr_sources && opt->mode->whole != run_generate)
@@ -474,6 +400,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 #define TAKER(name) \
 	static void take_##name(struct argp_state *state, void *base, const char *arg)
 
+static const char *const arrivals[] = { "sat", "ts", NULL }, *const caching[] = { "seq", "conc", NULL };
 const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
 				       NULL };
 
@@ -491,57 +418,22 @@ TAKER(keys)
 	parse->keys_given = true;
 }
 
-TAKER(arrivals)
-{
-	static const char *const arrivals[] = { "sat", "ts", NULL };
-
-	((struct options *)base)->by_time = option_word(state, "arrivals", arg, arrivals);
-}
-
-TAKER(mode)
-{
-	static const char *const names[] = { "seq", "conc", NULL };
-
-	((struct options *)base)->conc = option_word(state, "mode", arg, names);
-}
-
 TAKER(generate)
 {
 	add_source(state, base, NULL, arg);
 }
 
-TAKER(seed)
-{
-	((struct options *)base)->seed = option_number(state, "seed", arg, 0, UINT64_MAX);
-}
-
-/* A number above 0 with at most three digits behind the point, times 1,000. */
 TAKER(record_every)
 {
-	char *end;
-	double value = strtod(arg, &end);
-
-	if (*arg < '0' || *arg > '9' || *end || !(value >= 0.001 && value <= 1e9))
-		bad_option(state, "--record-every: '%s' is not a number from 0.001 to 1e9", arg);
-	((struct options *)base)->record_every_ms = (u64)(value * 1000 + 0.5);
-}
-
-TAKER(progress)
-{
-	((struct options *)base)->progress = PROGRESS_ON;
-}
-
-TAKER(no_progress)
-{
-	((struct options *)base)->progress = PROGRESS_OFF;
+	((struct options *)base)->record_every_ms = option_milli(state, "record-every", arg, 0.001, 1e9);
 }
 
 TAKER(host_blocks)
 {
 	struct options *opt = base;
 
-	opt->host_bytes = 0;
-	opt->host_blocks = option_number(state, "host-blocks", arg, 0, KVMM_MAX_BLOCKS);
+	opt->host.capacity_bytes = 0;
+	opt->host.capacity_blocks = option_number(state, "host-blocks", arg, 0, KVMM_MAX_BLOCKS);
 }
 
 TAKER(disk_blocks)
@@ -555,33 +447,30 @@ TAKER(disk_blocks)
 TAKER(write_policies)
 {
 	struct options *opt = base;
-	bool more = true;
-	char text[16];
+	char *list = (char *)arg;
+	const char *text;
 
-	for (opt->nr_writes = 0; more; opt->nr_writes++) {
-		more = next_of(state, "write-policies", "names", &arg, opt->nr_writes,
-			       KVMM_NR_TIER_WRITES, text);
-		opt->write[opt->nr_writes] = option_word(state, "write-policies", text,
-							 write_policies);
-	}
+	opt->nr_writes = 0;
+	while ((text = next_of(state, "write-policies", &list, opt->nr_writes, KVMM_NR_TIER_WRITES)))
+		opt->write[opt->nr_writes++] = option_word(state, "write-policies", text,
+							   write_policies);
 }
 
-/* A share with at most three digits behind the point, per mille. */
 TAKER(offload_threshold)
 {
-	char *end;
-	double share = strtod(arg, &end);
+	((struct options *)base)->knobs.high_pm = option_milli(state, "offload-threshold", arg, 0, 1);
+}
 
-	if (*arg < '0' || *arg > '9' || *end || !(share >= 0 && share <= 1))
-		bad_option(state, "--offload-threshold: '%s' is not a share from 0 to 1", arg);
-	((struct options *)base)->offload_pm = (u32)(share * 1000 + 0.5);
+TAKER(fixed)
+{
+	((struct options *)base)->knobs.flags |= KVMM_TIER_FIXED;
 }
 
 TAKER(bandwidth)
 {
 	struct options *opt = base;
 
-	opt->down.bytes_per_s = opt->up.bytes_per_s =
+	opt->host.down.bytes_per_s = opt->host.up.bytes_per_s =
 		1000000 * option_number(state, "transfer-bandwidth", arg, 0, 100000000);
 }
 
@@ -589,7 +478,7 @@ TAKER(latency)
 {
 	struct options *opt = base;
 
-	opt->down.latency_ns = opt->up.latency_ns =
+	opt->host.down.latency_ns = opt->host.up.latency_ns =
 		1000 * option_number(state, "transfer-latency", arg, 0, 1000000000);
 }
 
@@ -602,6 +491,8 @@ TAKER(config)
 #define TAKE				ROW_TAKE
 #define NUMBER(name, key, arg, field, min, max, help) \
 	ROW_NUMBER(name, key, arg, struct options, field, min, max, help)
+#define SCALED(name, key, arg, field, scale, min, max, help) \
+	ROW_SCALED(name, key, arg, struct options, field, scale, min, max, help)
 #define WORD(name, key, arg, field, words, help) \
 	ROW_WORD(name, key, arg, struct options, field, words, help)
 #define FLAG(name, key, field, help)		ROW_FLAG(name, key, struct options, field, help)
@@ -645,14 +536,7 @@ static const struct option_row rows[] = {
 	FLAG("empty-pageblocks", 0, empty_pageblocks,
 		"Of --run-window's blocks those go first that empty such a group"),
 	FLAG("transfers", 0, transfers,
-		"Count the descriptors, one a run, that sending the blocks of each prompt would "
-		"take, and those of a plain pool with one queue of free blocks. Compares with "
-		"policy lru only"),
-	NUMBER("flood", 0, "N", flood, 0, KVMM_MAX_BLOCKS,
-		"seq: after each request another tenant asks for N blocks that never come back [0]"),
-	TEXT("limits", 0, "LIST", limits,
-		"seq: min=N,low=N,high=N,max=N, or some of these: blocks of the trace's tenant"),
-	TEXT("flood-limits", 0, "LIST", flood_limits, "The same of the other one"),
+		"Count the descriptors, one a run, that sending the blocks of each prompt would take"),
 	TAKE("keys", 'k', "ids|vllm", take_keys,
 		"ids: each block number of the trace is one block, of as many tokens as it stands "
 		"for; vllm: full blocks of any size, the last token is always computed [ids for "
@@ -666,18 +550,18 @@ static const struct option_row rows[] = {
 
 	HEAD(2, "Tiers below the pool, simulated (seq, conc, compare):"),
 	TAKE("host-blocks", 0, "N", take_host_blocks, "Blocks of the host's; 0: there is none [0]"),
-	TEXT("host-policy", 0, "NAME", host_policy, "Who goes when it is full [lru]"),
+	TEXT("host-policy", 0, "NAME", host.policy, "Who goes when it is full [lru]"),
 	TAKE("disk-blocks", 0, "N", take_disk_blocks,
 		"Blocks of a disk below that; 0: there is none [0]"),
 	NUMBER("disk-bandwidth", 0, "MB/S", disk_mb_s, 0, 100000000,
 		"Of the disk, to write and to read; 0: bytes take no time [5000]"),
 	NUMBER("disk-latency", 0, "US", disk_latency_us, 0, 1000000000,
 		"Of each write and read [100]"),
-	WORD("write-policy", 0, "NAME", write_policy, write_policies,
+	WORD("write-policy", 0, "NAME", knobs.write, write_policies,
 		"When blocks are copied there: selective (used again), through (at once), back "
 		"(before they are evicted), threshold (the same, and they are free then), "
 		"explicit (never here) [selective]"),
-	NUMBER("touches", 0, "N", touches, 1, 15,
+	NUMBER("touches", 0, "N", knobs.touches, 1, 15,
 		"selective: uses that make a copy worth it, 1 to 15 [2]"),
 	TAKE("offload-threshold", 0, "F", take_offload_threshold,
 		"back, threshold: share of the device's blocks in use or cached above which they "
@@ -686,9 +570,9 @@ static const struct option_row rows[] = {
 		"Of the link in each direction; 0: copies take no time besides the latency [50000]"),
 	TAKE("transfer-latency", 0, "US", take_latency, "Of each copy [0]"),
 	NUMBER("token-bytes", 0, "N", token_bytes, 1, 1u << 30, "Content of a token [131072]"),
-	NUMBER("reload-window", 0, "MS", reload_ms, 0, 1000000000,
+	SCALED("reload-window", 0, "MS", knobs.reload_ns, NS_PER_MS, 0, 1000000000,
 		"Blocks that come back so soon after they went count as thrashing [10000]"),
-	FLAG("fixed", 0, fixed, "Nothing adapts to what thrashes"),
+	TAKE("fixed", 0, NULL, take_fixed, "Nothing adapts to what thrashes"),
 	TAKE("config", 0, "FILE", take_config,
 		"Take these from a configuration file (and the environment, KVMM_TIER_...), as if "
 		"they stood here; what comes behind goes first"),
@@ -698,7 +582,7 @@ static const struct option_row rows[] = {
 		"Names with commas between; lru, min, bound and infinite are always there [all]"),
 	TAKE("write-policies", 0, "LIST", take_write_policies,
 		"With --host-blocks: each policy with each of these [the one of --write-policy]"),
-	TAKE("mode", 0, "seq|conc", take_mode, "How requests come [seq]"),
+	WORD("mode", 0, "seq|conc", conc, caching, "How requests come [seq]"),
 	NUMBER("jobs", 0, "N", jobs, 1, MAX_JOBS,
 		"Runs at a time; the output is the same for any number [1]"),
 
@@ -708,7 +592,7 @@ static const struct option_row rows[] = {
 		"Most runs a request may hold, 1 to 8 [1]"),
 	NUMBER("mark", 'm', "PCT", mark, 1, 100,
 		"Admit up to this share of the pool, 1 to 100 [100]"),
-	TAKE("arrivals", 0, "sat|ts", take_arrivals,
+	WORD("arrivals", 0, "sat|ts", by_time, arrivals,
 		"sat: all requests wait from the start; ts: they come as recorded [sat]"),
 	NUMBER("pinned", 0, "PCT", pinned, 0, 100,
 		"Requests that no compaction may move, 0 to 100 [0]"),
@@ -733,7 +617,7 @@ static const struct option_row rows[] = {
 		"KIND or KIND:name=value,... of chat, agent, zipf, scan, phase, mix; kvmm-replay "
 		"generate says what they take [chat]"),
 	NUMBER("requests", 0, "N", nr_requests, 1, 1u << 20, "Number of requests [12000]"),
-	TAKE("seed", 's', "S", take_seed, "Seed of the workload and of patterns [1]"),
+	SCALED("seed", 's', "S", seed, 1, 0, UINT64_MAX, "Seed of the workload and of patterns [1]"),
 
 	HEAD(6, "Output:"),
 	FLAG("json", 'j', json, "One JSON object a run on standard output"),
@@ -745,38 +629,16 @@ static const struct option_row rows[] = {
 		"1,200 in all]"),
 	FLAG("record-calls", 0, record_calls,
 		"Measure calls of the library, too: then no two recordings are the same"),
-	TAKE("progress", 0, NULL, take_progress, "Progress bar on stderr [on a terminal]"),
-	TAKE("no-progress", 0, NULL, take_no_progress, "No progress bar"),
+	FLAG("progress", 0, progress, "Progress bar on stderr [on a terminal]"),
+	FLAG("no-progress", 0, no_progress, "No progress bar"),
+
+	LIVE_ROWS,
 };
-
-#define FIRST_KEY	256
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct parse *parse = state->input;
-
-	if (option_row_set(state, rows, ARRAY_SIZE(rows), FIRST_KEY, &parse->opt, key, arg))
-		return 0;
-	if (key == ARGP_KEY_ARG)
-		parse_arg(state, &parse->opt, arg);
-	else if (key == ARGP_KEY_END)
-		finish(state, parse);
-	else
-		return ARGP_ERR_UNKNOWN;
-	return 0;
-}
 
 void options_parse(struct options *opt, int argc, char **argv)
 {
-	struct argp_child children[] = { { live_argp(), 0, NULL, 0 }, { 0 } };
-	static struct argp_option options[ARRAY_SIZE(rows) + 1];
-	const struct argp argp = {
-		.children	= children,
-		.options	= options,
-		.parser		= parse_option,
-		.args_doc	= "MODE [TRACE...]",
-		.doc		= doc,
-	};
+	static const struct usage usage = { OPTION_ROWS(rows), "MODE [TRACE...]", doc, parse_arg,
+					    finish, true };	/* traces are in order */
 	struct parse parse = { .opt = {
 		.policy		= "lru",
 		.alloc		= "zone",
@@ -790,21 +652,17 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.step_us	= 20000,
 		.threshold_pm	= 200,
 		.interval_ms	= 60000,
-		.host_policy	= "lru",
-		.offload_pm	= 900,
-		.low_pm		= U32_NONE,
-		.down.bytes_per_s = 50000000000,
-		.up.bytes_per_s	= 50000000000,
+		.host		= { .size = sizeof(struct kvmm_tier_attr), .numa_node = -1, .policy = "lru",
+				    .down.bytes_per_s = 50000000000, .up.bytes_per_s = 50000000000 },
 		.client		= KVMM_TIER_CLIENT_ATTR_INIT,
 		.knobs		= KVMM_TIER_CONFIG_INIT,
 		.disk_use	= KVMM_TIER_DISK_ATTR_INIT,
 		.token_bytes	= 131072,
-		.reload_ms	= 10000,
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
 	} };
 
-	option_rows(rows, ARRAY_SIZE(rows), FIRST_KEY, options);
-	read_options(&argp, argc, argv, ARGP_IN_ORDER, &parse);	/* traces are in order */
+	parse.opt.knobs.low_pm = U32_NONE;
+	read_options(&usage, argc, argv, &parse);
 	*opt = parse.opt;
 }

@@ -14,70 +14,34 @@
 
 /* ---- when blocks may move, and what is counted ---- */
 
-/* The pool is there, and its streams. */
-static enum exit_code readers_begin(struct frag *frag)
-{
-	const struct options *opt = frag->run->opt;
-	struct kvmm_background how = KVMM_BACKGROUND_INIT;
-	int err = 0;
-
-	if (opt->compact == COMPACT_BACKGROUND) {
-		how.threshold_pm = opt->threshold_pm;
-		how.interval_ms = opt->interval_ms;
-		err = kvmm_background_set(frag->pool, &how);
-	}
-	return err ? complain_of(err, "compaction in the background") : EXIT_GOOD;
-}
-
-/* What -ENOSPC depends on: who holds what, and what is on its way. */
-static u64 picture_of(const struct frag *frag)
-{
-	struct kvmm_step_stat stat;
-
-	kvmm_step_get_stat(frag->pool, &stat);
-	return fold(fold(frag->count.admitted, frag->nr_running), stat.published_blocks) +
-	       stat.copying_blocks + stat.limbo_blocks;
-}
-
-/* Towards a run of @want, as far as it goes. */
-static int start_towards(struct frag *frag, u32 want, u32 max_blocks, u32 mode)
+/*
+ * Towards a run of @want, as far as it goes. One compaction at a time, and none where nothing has
+ * changed of what -ENOSPC depends on since the last one was refused: what requests hold, and what is
+ * on its way.
+ */
+static enum exit_code start(struct frag *frag, u32 want, u32 max_blocks, u32 mode)
 {
 	struct kvmm_compact_goal goal = { .size = sizeof(goal), .mode = mode,
 					  .flags = KVMM_GOAL_BEST, .want = want,
 					  .max_blocks = max_blocks };
 	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
-	int err = kvmm_compact_goal_start(frag->pool, &goal, &plan);
-
-	frag->readers.starts += !err && plan.nr_moves;
-	return err;
-}
-
-/*
- * Ahead of its request a run may cost so much of the request, and no more than the blocks that no
- * request can have, twice: a block on its way takes two.
- */
-static u32 budget_ahead(const struct frag *frag, u32 want)
-{
-	u64 spare = frag->run->opt->nr_blocks - frag->limit;
-
-	return (u32)min_u64((u64)want * frag->run->opt->ahead / 100, spare / 2);
-}
-
-/* One compaction at a time, and none where nothing has changed since the last one was refused. */
-static enum exit_code start(struct frag *frag, u32 want, u32 max_blocks, u32 mode)
-{
 	struct readers *readers = &frag->readers;
+	struct kvmm_step_stat stat;
 	u64 picture;
 	int err;
 
 	if (kvmm_compact_poll(frag->pool) > 0)
 		return EXIT_GOOD;
-	picture = fold(fold(picture_of(frag), want), max_blocks);
+	kvmm_step_get_stat(frag->pool, &stat);
+	picture = fold(fold(frag->count.admitted, frag->nr_running), stat.published_blocks) +
+		  stat.copying_blocks + stat.limbo_blocks;
+	picture = fold(fold(picture, want), max_blocks);
 	if (picture == readers->in_vain)
 		return EXIT_GOOD;
-	err = start_towards(frag, want, max_blocks, mode);
+	err = kvmm_compact_goal_start(frag->pool, &goal, &plan);
 	if (err == -ENOSPC)
 		readers->in_vain = picture;
+	readers->starts += !err && plan.nr_moves;
 	readers->refused += err == -ENOSPC;
 	readers->busy += err == -EBUSY || err == -EAGAIN;
 	return err && err != -ENOSPC && err != -EBUSY && err != -EAGAIN ?
@@ -95,34 +59,28 @@ static u32 missing_run(const struct frag *frag)
 	return want > frag->limit || frag_zone_stat(frag).largest >= want ? 0 : want;
 }
 
-static enum exit_code tick(struct frag *frag)
-{
-	int ret = kvmm_background_tick(frag->pool);
-
-	if (ret < 0)
-		return complain_of(ret, "compact in the background");
-	frag->readers.starts += (u64)ret;
-	return EXIT_GOOD;
-}
-
 /* Make room for the head, if that is due. */
 static enum exit_code readers_move(struct frag *frag)
 {
 	const struct options *opt = frag->run->opt;
-	u32 want = missing_run(frag), ahead = budget_ahead(frag, want);
-	enum exit_code code = EXIT_GOOD;
+	u32 want = missing_run(frag);
+	/*
+	 * Ahead of its request a run may cost so much of the request, and no more than the blocks that
+	 * no request can have, twice: a block on its way takes two.
+	 */
+	u64 ahead = min_u64((u64)want * opt->ahead / 100, (opt->nr_blocks - frag->limit) / 2);
+	int ret = opt->compact == COMPACT_BACKGROUND ? kvmm_background_tick(frag->pool) : 0;
 
-	if (opt->compact == COMPACT_BACKGROUND)
-		code = tick(frag);
-	if (code || !want || opt->compact == COMPACT_OFF)
-		return code;
+	if (ret < 0)
+		return complain_of(ret, "compact in the background");
+	frag->readers.starts += (u64)ret;
+	if (!want || opt->compact == COMPACT_OFF)
+		return EXIT_GOOD;
 	if (opt->compact == COMPACT_BETWEEN || opt->compact == COMPACT_DIRECT)
 		frag->readers.hold = frag->stuck;
-	else if (frag->stuck)
-		code = start(frag, want, 0, KVMM_MOVE_BESIDE);
-	else if (ahead)
-		code = start(frag, want, ahead, KVMM_MOVE_BESIDE);
-	return code;
+	else if (frag->stuck || ahead)
+		return start(frag, want, frag->stuck ? 0 : (u32)ahead, KVMM_MOVE_BESIDE);
+	return EXIT_GOOD;
 }
 
 /* The same, now that no step is open, as was asked for with @hold. */
@@ -182,73 +140,49 @@ static void readers_let_go_by(struct frag *frag, u64 us)
 
 /* ---- output ---- */
 
-static void describe_moves(const struct frag *frag)
+void readers_report(const struct frag *frag)
 {
+	const struct readers *readers = &frag->readers;
 	struct results *results = frag->run->results;
 	struct kvmm_step_stat stat;
 
+	if (!readers->nr)
+		return;
+	results_num(results, "streams", readers->nr);
+	results_num(results, "step_us", frag->run->opt->step_us);
+	results_num(results, "ahead", frag->run->opt->ahead);
+	results_num(results, "steps", readers->steps);
+	results_num(results, "pauses", readers->pauses);
+	results_num(results, "pause_us", readers->pause_us);
+	results_num(results, "stall_us", frag->count.stall_us);
+	results_num(results, "starts", readers->starts);
+	results_num(results, "refused", readers->refused);
+	results_num(results, "busy", readers->busy);
+	results_num(results, "win_limbo", readers->limbo_us);
+	results_num(results, "max_limbo", readers->max_limbo);
+	results_num(results, "landings", readers->landings);
+	results_num(results, "landing_us", readers->landing_us);
+	results_num(results, "longest_landing_us", readers->longest_landing_us);
+	results_num(results, "win_run_us", readers->run_us);
+	results_num(results, "win_request_us", readers->request_us);
 	kvmm_step_get_stat(frag->pool, &stat);
 	results_num(results, "published_moves", stat.published_moves);
 	results_num(results, "published_blocks", stat.published_blocks);
 	results_num(results, "void_moves", stat.void_moves);
-}
-
-void readers_describe(const struct frag *frag)
-{
-	const struct readers *readers = &frag->readers;
-	const struct {
-		const char *key;
-		u128 value;
-	} fields[] = {
-		{ "streams", readers->nr },
-		{ "step_us", frag->run->opt->step_us },
-		{ "ahead", frag->run->opt->ahead },
-		{ "steps", readers->steps },
-		{ "pauses", readers->pauses },
-		{ "pause_us", readers->pause_us },
-		{ "stall_us", frag->count.stall_us },
-		{ "starts", readers->starts },
-		{ "refused", readers->refused },
-		{ "busy", readers->busy },
-		{ "win_limbo", readers->limbo_us },
-		{ "max_limbo", readers->max_limbo },
-		{ "landings", readers->landings },
-		{ "landing_us", readers->landing_us },
-		{ "longest_landing_us", readers->longest_landing_us },
-		{ "win_run_us", readers->run_us },
-		{ "win_request_us", readers->request_us },
-	};
-
-	if (!readers->nr)
-		return;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		results_num(frag->run->results, fields[i].key, fields[i].value);
-	describe_moves(frag);
-}
-
-void readers_say(const struct frag *frag)
-{
-	const struct readers *readers = &frag->readers;
-	struct results *results = frag->run->results;
-	char a[32], b[32];
-
-	if (!readers->nr)
-		return;
 	results_say(results, "steps", "%s on %u stream%s, each reading %.3f runs a request",
-		    format_grouped(readers->steps, a), readers->nr, readers->nr > 1 ? "s" : "",
+		    grouped(readers->steps), readers->nr, readers->nr > 1 ? "s" : "",
 		    share(readers->run_us, readers->request_us));
 	results_say(results, "reader pauses", "%s, %.3f s together",
-		    format_grouped(readers->pauses, a), (double)readers->pause_us / 1e6);
+		    grouped(readers->pauses), (double)readers->pause_us / 1e6);
 	results_say(results, "head waited", "%.3f s for a run, of %.1f s",
 		    share(frag->count.stall_us, 1000000), (double)frag->now / 1e6);
 	results_say(results, "limbo", "%.1f blocks in the mean, %s at most",
-		    share(readers->limbo_us, frag->window.us), format_grouped(readers->max_limbo, a));
+		    share(readers->limbo_us, frag->window.us), grouped(readers->max_limbo));
 	results_say(results, "time to free", "%.1f ms in the mean, %.1f ms at most, %s times",
 		    share(readers->landing_us, readers->landings) / 1e3,
-		    (double)readers->longest_landing_us / 1e3, format_grouped(readers->landings, b));
+		    (double)readers->longest_landing_us / 1e3, grouped(readers->landings));
 }
 
-#define NS_PER_US	1000u
 #define FIRST_NS	1000000000u	/* no clock begins with 0 */
 #define RETRY_US	100u		/* of a step that cannot begin */
 
@@ -273,6 +207,8 @@ int readers_clock(struct frag *frag)
 
 enum exit_code readers_init(struct frag *frag)
 {
+	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	const struct options *opt = frag->run->opt;
 	struct readers *readers = &frag->readers;
 	int err = 0;
 
@@ -283,7 +219,14 @@ enum exit_code readers_init(struct frag *frag)
 	readers->reading = must_alloc(frag->run->opt->nr_blocks * sizeof(*readers->reading));
 	for (u32 i = 0; !err && i < readers->nr; i++)
 		err = kvmm_stream_add(frag->pool, NULL, 0, &readers->reader[i].id);
-	return err ? complain_of(err, "add a stream") : readers_begin(frag);
+	if (err)
+		return complain_of(err, "add a stream");
+	if (opt->compact != COMPACT_BACKGROUND)
+		return EXIT_GOOD;
+	how.threshold_pm = opt->threshold_pm;
+	how.interval_ms = opt->interval_ms;
+	err = kvmm_background_set(frag->pool, &how);
+	return err ? complain_of(err, "compaction in the background") : EXIT_GOOD;
 }
 
 void readers_exit(struct frag *frag)
@@ -365,15 +308,6 @@ static enum exit_code tell_all(struct frag *frag, u32 r)
 	return code;
 }
 
-static void park(struct frag *frag, struct reader *reader)
-{
-	if (reader->parked)
-		return;
-	reader->parked = true;
-	reader->until = frag->now;
-	frag->readers.pauses++;
-}
-
 static enum exit_code begin_step(struct frag *frag, u32 r)
 {
 	struct readers *readers = &frag->readers;
@@ -381,7 +315,9 @@ static enum exit_code begin_step(struct frag *frag, u32 r)
 	int err = readers->hold ? -EBUSY : kvmm_step_begin(frag->pool, reader->id, &reader->epoch);
 
 	if (err == -EBUSY || err == -EAGAIN) {
-		park(frag, reader);
+		reader->until = reader->parked ? reader->until : frag->now;
+		readers->pauses += !reader->parked;
+		reader->parked = true;
 		return EXIT_GOOD;
 	}
 	if (err)

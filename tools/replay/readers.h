@@ -41,7 +41,6 @@ enum exit_code readers_join(struct frag *frag, u32 q);
 /** readers_run() - all requests, from the first to the last */
 enum exit_code readers_run(struct frag *frag);
 
-void readers_describe(const struct frag *frag);
-void readers_say(const struct frag *frag);
+void readers_report(const struct frag *frag);
 
 #endif /* REPLAY_READERS_H */

@@ -5,32 +5,13 @@
 #include "../json.h"
 #include "record.h"
 
-#define COLUMN(name, in)	{ #name, offsetof(struct sample, name), in }
-
 static const struct column {
 	const char *name;
 	size_t offset;
 	unsigned int in;
 } columns[] = {
-	COLUMN(held,		IN_FRAG | IN_CACHE),
-	COLUMN(cached,		IN_CACHE),
-	COLUMN(largest,		IN_FRAG | IN_CACHE),
-	COLUMN(free_runs,	IN_FRAG | IN_CACHE),
-	COLUMN(running,		IN_TIME),
-	COLUMN(requests,	IN_FRAG | IN_CACHE),
-	COLUMN(runs,		IN_FRAG | IN_CACHE),
-	COLUMN(descriptors,	IN_TRANSFERS),
-	COLUMN(fails,		IN_FRAG),
-	COLUMN(moved,		IN_MOVES),
-	COLUMN(accesses,	IN_CACHE),
-	COLUMN(hits_device,	IN_CACHE),
-	COLUMN(hits_host,	IN_TIERS),
-	COLUMN(hits_disk,	IN_TIERS),
-	COLUMN(evicted,		IN_CACHE),
-	COLUMN(offloaded,	IN_TIERS),
-	COLUMN(loaded,		IN_TIERS),
-	COLUMN(wait_p50,	IN_TIME),
-	COLUMN(wait_p99,	IN_TIME),
+#define COLUMN(name, in)	{ #name, offsetof(struct sample, name), in },
+	RECORD_NUMBERS(COLUMN)
 };
 
 /* ---- beginning and end ---- */

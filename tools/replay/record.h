@@ -20,46 +20,34 @@
 /* Which modes have a number. */
 enum { IN_FRAG = 1, IN_CACHE = 2, IN_TIERS = 4, IN_TRANSFERS = 8, IN_TIME = 16, IN_MOVES = 32 };
 
-/**
- * struct sample - the numbers of one moment
- *
- * In blocks, if not said otherwise; what happened is counted since the start of the run.
- *
- * @held: in use
- * @cached: nobody uses them, but they may be hit
- * @largest: the longest free run
- * @free_runs: number of free runs
- * @running: number of requests
- * @requests: admitted
- * @runs: that these were given; cache: that their new blocks came in
- * @descriptors: that sending their prompts takes
- * @fails: requests that found no run though enough was free
- * @moved: by compaction
- * @accesses: prompt blocks asked for
- * @hits_device, @hits_host, @hits_disk: of them, found there
- * @offloaded, @loaded: to and from lower tiers
- * @wait_p50, @wait_p99: us, of the requests admitted since the moment before
+/*
+ * The numbers of one moment, and which modes have them; in blocks, if not said otherwise. What
+ * happened is counted since the start of the run.
  */
+#define RECORD_NUMBERS(N)									\
+	N(held,		IN_FRAG | IN_CACHE)	/* in use */					\
+	N(cached,	IN_CACHE)		/* not in use, but they may be hit */		\
+	N(largest,	IN_FRAG | IN_CACHE)	/* the longest free run */			\
+	N(free_runs,	IN_FRAG | IN_CACHE)	/* number of free runs */			\
+	N(running,	IN_TIME)		/* number of requests */			\
+	N(requests,	IN_FRAG | IN_CACHE)	/* admitted */					\
+	N(runs,		IN_FRAG | IN_CACHE)	/* that these, or their new blocks, came in */	\
+	N(descriptors,	IN_TRANSFERS)		/* that sending their prompts takes */		\
+	N(fails,	IN_FRAG)		/* requests without a run, though enough was free */ \
+	N(moved,	IN_MOVES)		/* by compaction */				\
+	N(accesses,	IN_CACHE)		/* prompt blocks asked for; of them, found: */	\
+	N(hits_device,	IN_CACHE)								\
+	N(hits_host,	IN_TIERS)								\
+	N(hits_disk,	IN_TIERS)								\
+	N(evicted,	IN_CACHE)								\
+	N(offloaded,	IN_TIERS)		/* to lower tiers */				\
+	N(loaded,	IN_TIERS)		/* and from them */				\
+	N(wait_p50,	IN_TIME)		/* us, of requests admitted since the moment before */ \
+	N(wait_p99,	IN_TIME)
+
 struct sample {
-	u64 held;
-	u64 cached;
-	u64 largest;
-	u64 free_runs;
-	u64 running;
-	u64 requests;
-	u64 runs;
-	u64 descriptors;
-	u64 fails;
-	u64 moved;
-	u64 accesses;
-	u64 hits_device;
-	u64 hits_host;
-	u64 hits_disk;
-	u64 evicted;
-	u64 offloaded;
-	u64 loaded;
-	u64 wait_p50;
-	u64 wait_p99;
+#define SAMPLE_FIELD(name, in)	u64 name;
+	RECORD_NUMBERS(SAMPLE_FIELD)
 };
 
 enum record_latency {

@@ -20,13 +20,17 @@ enum compact_mode {
 	COMPACT_BETWEEN,
 };
 
-enum progress_wish { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF };
-
 struct mode;
 
 #define MAX_SOURCES	16
 #define MAX_SIZES	32
 #define MAX_JOBS	64
+#define NS_PER_MS	1000000ull
+#define NS_PER_US	1000ull
+
+/* What requests take; of their prompts, tokens that are computed. */
+#define US_PER_INPUT_TOKEN	125u
+#define US_PER_OUTPUT_TOKEN	20000u
 
 /* Where a trace comes from: a file, "-" for standard input, or, without a path, @work. */
 struct source {
@@ -42,14 +46,11 @@ struct source {
  *
  * @size, @nr_sizes: compare: blocks of the pools; none: a default set
  * @streams: 0: nothing reads, and time jumps
- * @touches: 0: the library's
- * @low_pm: low mark of the tier; U32_NONE: 0.1 below the high one, @offload_pm
- * @down, @up: links
- * @host_bytes, @disk_bytes: of a configuration file, as long as the bytes of a block are not known;
- *	0: none
- * @client, @knobs, @disk_use: what else such a file says; what has an option stands there
+ * @host, @client, @knobs, @disk_use: of the tiers, by options and a configuration file
+ * @knobs: the low mark may be U32_NONE: 0.1 below the high one
+ * @disk_bytes, and of @host: of such a file, as long as the bytes of a block are not known; 0: none
  * @record_every_ms: in requests, times 1,000, where there is no time; 0: as fits
- * @write, @nr_writes: compare: values of @write_policy; none: that one
+ * @write, @nr_writes: compare: values of @knobs.write; none: that one
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -82,36 +83,24 @@ struct options {
 	u32 ahead;
 	enum key_rule keys;
 	enum compact_mode compact;
-	enum progress_wish progress;
-	bool by_time;
+	u32 by_time;
+	u32 conc;
+	bool progress;
+	bool no_progress;
 	bool verify;
 	bool json;
-	bool conc;
 	bool ages;
 	bool digest;
 	u32 run_window;
 	u32 pageblock;
 	bool empty_pageblocks;
 	bool transfers;
-	u32 flood;
-	const char *limits;
-	const char *flood_limits;
-	const char *host_policy;
-	u32 host_blocks;
-	u32 write_policy;
-	u32 touches;
-	u32 offload_pm;
-	struct kvmm_tier_link down;
-	struct kvmm_tier_link up;
-	u32 low_pm;
-	u64 host_bytes;
+	struct kvmm_tier_attr host;
 	u64 disk_bytes;
 	struct kvmm_tier_client_attr client;
 	struct kvmm_tier_config knobs;
 	struct kvmm_tier_disk_attr disk_use;
 	u32 token_bytes;
-	u32 reload_ms;
-	bool fixed;
 	bool record_calls;
 	bool grow;
 	bool answers;
@@ -187,11 +176,6 @@ enum exit_code run_generate(const struct options *opt);
 
 /* Read or make up a trace. */
 enum exit_code load(const struct source *source, struct trace *trace);
-
-struct kvmm_tenant_attr;
-
-/* --limits and --flood-limits: "min=N,low=N,high=N,max=N" or some of that. 0 or -EINVAL. */
-int limits_parse(struct kvmm_tenant_attr *attr, const char *text);
 
 /* Policies that need the whole future and no pool: seq and compare offer them. */
 bool limit_is(const char *policy);

@@ -22,9 +22,11 @@ char *format_u128(u128 value, char buf[40])
 	return buf;
 }
 
-char *format_grouped(u64 value, char buf[32])
+const char *grouped(u64 value)
 {
-	char plain[40];
+	static __thread char bufs[4][32];
+	static __thread unsigned int next;
+	char plain[40], *buf = bufs[next++ % 4];
 	size_t n = strlen(format_u128(value, plain)), at = 0;
 
 	for (size_t i = 0; i < n; i++) {

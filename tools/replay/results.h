@@ -62,7 +62,7 @@ char *format_u128(u128 value, char buf[40]);
 /* part of whole, for people; 0 of 0 is 0. */
 double share(u128 part, u128 whole);
 
-/* "12,345,678" in a buffer of the caller. */
-char *format_grouped(u64 value, char buf[32]);
+/* "12,345,678"; good until this thread has asked for four more. */
+const char *grouped(u64 value);
 
 #endif /* REPLAY_RESULTS_H */

@@ -12,29 +12,12 @@
 #include "record.h"
 #include "tiers.h"
 
-#define NS_PER_MS	1000000ull
 #define LOW_BELOW_PM	100u	/* from the high mark down to the low one */
 #define MAX_BATCH	4096u	/* blocks of one copy: a request's are mostly one */
 #define MAX_UP		(1u << 16)
 #define MAX_READS	4096u	/* blocks on their way up from the disk */
 
 /* ---- beginning and end ---- */
-
-static u64 block_bytes_of(const struct options *opt)
-{
-	return (u64)opt->token_bytes * opt->block_tokens;
-}
-
-static int make_host(struct cache *cache, struct tiers *tiers)
-{
-	const struct options *opt = cache->run->opt;
-	struct kvmm_tier_attr attr = { .size = sizeof(attr), .numa_node = -1,
-				       .capacity_blocks = opt->host_blocks,
-				       .policy = opt->host_policy, .flags = KVMM_TIER_TOLD_CLOCK,
-				       .down = opt->down, .up = opt->up };
-
-	return kvmm_tier_host_create(&attr, &tiers->host);
-}
 
 static int make_disk(struct cache *cache, struct tiers *tiers)
 {
@@ -57,15 +40,9 @@ static int attach(struct cache *cache, struct tiers *tiers)
 	struct kvmm_tier_config config = opt->knobs;
 	struct kvmm_tier_client_attr attr = opt->client;
 
-	config.write = opt->write_policy;
-	config.high_pm = opt->offload_pm;
-	config.low_pm = opt->low_pm != U32_NONE ? opt->low_pm :
-			opt->offload_pm - (u32)min_u64(opt->offload_pm, LOW_BELOW_PM);
-	config.reload_ns = opt->reload_ms * NS_PER_MS;
-	config.flags = opt->fixed ? KVMM_TIER_FIXED : 0;
-	if (opt->touches)
-		config.touches = opt->touches;
-	attr.block_bytes = block_bytes_of(opt);
+	if (config.low_pm == U32_NONE)
+		config.low_pm = config.high_pm - (u32)min_u64(config.high_pm, LOW_BELOW_PM);
+	attr.block_bytes = (u64)opt->token_bytes * opt->block_tokens;
 	attr.batch_blocks = attr.batch_blocks ? attr.batch_blocks : MAX_BATCH;
 	attr.max_up = attr.max_up ? attr.max_up : MAX_UP;
 	attr.config = &config;
@@ -75,21 +52,24 @@ static int attach(struct cache *cache, struct tiers *tiers)
 enum exit_code tiers_begin(struct cache *cache, size_t nr_keys)
 {
 	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_attr attr = opt->host;
 	struct tiers *tiers;
 	int err;
 
-	if (!has_tiers(opt))
+	if (!opt->host.capacity_blocks)
 		return EXIT_GOOD;
 	cache->tiers = tiers = must_alloc(sizeof(*tiers));
 	tiers->refs = must_alloc(nr_keys * sizeof(*tiers->refs));
 	tiers->levels = must_alloc(nr_keys);
 	tiers->answers = must_alloc(nr_keys);
-	err = make_host(cache, tiers);
+	attr.capacity_bytes = 0;
+	attr.flags = KVMM_TIER_TOLD_CLOCK;
+	err = kvmm_tier_host_create(&attr, &tiers->host);
 	if (!err)
 		err = make_disk(cache, tiers);
 	if (!err)
 		err = attach(cache, tiers);
-	return err ? complain_of(err, "a host tier of %u blocks", opt->host_blocks) : EXIT_GOOD;
+	return err ? complain_of(err, "a host tier of %u blocks", opt->host.capacity_blocks) : EXIT_GOOD;
 }
 
 void tiers_end(struct cache *cache)
@@ -110,11 +90,11 @@ void tiers_end(struct cache *cache)
 
 u64 tiers_due(const struct cache *cache)
 {
-	u64 due_ns;
+	struct kvmm_tier_time time;
 
-	if (!cache->tiers || kvmm_tier_due(cache->pool, &due_ns))
+	if (!cache->tiers || kvmm_tier_get_time(cache->pool, &time))
 		return UINT64_MAX;
-	return due_ns;
+	return time.due_ns;
 }
 
 static int tell(struct cache *cache, u64 now_ns)
@@ -130,7 +110,8 @@ static int tell(struct cache *cache, u64 now_ns)
 
 enum exit_code tiers_time(struct cache *cache, u64 now_ns)
 {
-	u64 due_ns, taken_ns = 0;
+	struct kvmm_tier_time time = { 0 };
+	u64 due_ns;
 	int err;
 
 	if (!cache->tiers)
@@ -141,8 +122,8 @@ enum exit_code tiers_time(struct cache *cache, u64 now_ns)
 	if (err >= 0)
 		err = tell(cache, now_ns);
 	if (err >= 0)
-		err = kvmm_tier_take_latency(cache->pool, &taken_ns);
-	cache->tiers->latency_ns += taken_ns;
+		err = kvmm_tier_get_time(cache->pool, &time);
+	cache->tiers->latency_ns = time.load_ns;
 	return err < 0 ? complain_of(err, "copy blocks") : EXIT_GOOD;
 }
 
@@ -171,7 +152,7 @@ static int count_below(const struct tiers *tiers, int nr, struct below *below)
 	return nr;
 }
 
-/* How many keys from @nr_hits on can be had, and where. */
+/* How many keys from @nr_hits on can be had, or, with --config's recompute_time, are worth it; and where. */
 static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *below)
 {
 	u8 *levels = cache->tiers->levels, *answers = cache->tiers->answers;
@@ -186,39 +167,9 @@ static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *b
 
 	if (nr > 0 && match.nr_device)
 		err = kvmm_put_many(cache->pool, match.refs, match.nr_device);
+	if (nr > 0 && cache->run->opt->knobs.recompute_ns)
+		nr = match.nr_device + match.nr_load;
 	return err ? err : count_below(cache->tiers, nr, below);
-}
-
-/* With --config's recompute_time: so many of @nr that loading them takes as long as computing the others. */
-static int worth(struct cache *cache, int nr, struct below *below)
-{
-	struct kvmm_tier_plan plan = { .size = sizeof(plan), .nr = (u32)nr };
-	int err;
-
-	if (nr <= 0 || !cache->run->opt->knobs.recompute_ns)
-		return nr;
-	err = kvmm_tier_get_plan(cache->pool, &plan);
-	return err ? err : count_below(cache->tiers, (int)plan.nr_load, below);
-}
-
-/* As many of its fresh blocks as are needed become room for the load. */
-static int begin_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr)
-{
-	struct kvmm_prefix prefix = {
-		.keys = cache->keys + nr_hits, .nr = nr, .position = nr_hits,
-		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
-	};
-	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
-
-	return kvmm_tier_load(cache->pool, &req, &held->op);
-}
-
-/* No load: its blocks are computed, and they are there, since they have just been given back. */
-static int take_back(struct cache *cache, struct held *held, u32 nr)
-{
-	cache->tiers->refused++;
-	cache->tiers->refused_blocks += nr;
-	return kvmm_alloc(cache->pool, nr, held->muts);
 }
 
 static bool is_refusal(int err)
@@ -229,6 +180,11 @@ static bool is_refusal(int err)
 
 enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr_lookups)
 {
+	struct kvmm_prefix prefix = {
+		.keys = cache->keys + nr_hits, .position = nr_hits,
+		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
+	};
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = &prefix };
 	struct tiers *tiers = cache->tiers;
 	struct below below = { 0 };
 	int err, nr = 0;
@@ -239,14 +195,18 @@ enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u
 	tiers->device_hits += nr_hits;
 	if (nr_hits < nr_lookups)
 		nr = ask(cache, nr_hits, nr_lookups, &below);
-	nr = worth(cache, nr, &below);
 	if (nr <= 0)
 		return nr ? complain_of(nr, "look below") : EXIT_GOOD;
+	/* As many of its fresh blocks as are needed become room for the load. */
+	prefix.nr = (u32)nr;
 	err = kvmm_free(cache->pool, held->muts, nr);
 	if (!err)
-		err = begin_load(cache, held, nr_hits, nr);
+		err = kvmm_tier_load(cache->pool, &req, &held->op);
 	if (is_refusal(err)) {
-		err = take_back(cache, held, nr);
+		/* They are computed, and still there, since they have just been given back. */
+		tiers->refused++;
+		tiers->refused_blocks += nr;
+		err = kvmm_alloc(cache->pool, nr, held->muts);
 		return err ? complain_of(err, "take blocks back") : EXIT_GOOD;
 	}
 	if (err)
@@ -343,12 +303,10 @@ enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *sta
 	const struct tiers *tiers = cache->tiers;
 	struct kvmm_tier_client_stat client;
 	u64 filled, cached = stat->nr_state[KVMM_BLOCK_INACTIVE];
-	int err = kvmm_tier_validate(tiers->host);
+	int err = kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client));
 
-	if (!err)
-		err = kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client));
 	if (err)
-		return complain_of(err, "validate the host tier");
+		return complain_of(err, "ask the host tier");
 	cache->resident = cached;
 	cache->evictions = stat->evictions;
 	filled = cache->registered + client.loads;
@@ -394,119 +352,85 @@ static void describe_moves(struct results *results, const struct kvmm_tier_clien
 	results_num(results, "host_resident_end", client->blocks);
 }
 
-static void describe_disk(const struct cache *cache, const struct kvmm_tier_client_stat *client)
+static void report_disk(const struct cache *cache, const struct kvmm_tier_client_stat *client,
+			const struct kvmm_tier_stat *stat)
 {
 	struct results *results = cache->run->results;
 	const struct tiers *tiers = cache->tiers;
-	struct kvmm_tier_stat stat;
 
-	if (!cache->run->opt->disk_blocks || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
+	if (!cache->run->opt->disk_blocks)
 		return;
 	results_num(results, "disk_blocks", cache->run->opt->disk_blocks);
 	results_num(results, "disk_hits", tiers->disk_hits);
-	results_num(results, "disk_writes", stat.demoted);
-	results_num(results, "disk_write_bytes", stat.demoted_bytes);
-	results_num(results, "disk_write_ns", stat.demote_ns);
+	results_num(results, "disk_writes", stat->demoted);
+	results_num(results, "disk_write_bytes", stat->demoted_bytes);
+	results_num(results, "disk_write_ns", stat->demote_ns);
 	results_num(results, "disk_reads", client->disk_loads);
 	results_num(results, "disk_read_bytes", client->disk_load_bytes);
 	results_num(results, "disk_read_ns", client->disk_load_ns);
 	results_num(results, "disk_stall_us", tiers->disk_stall_ns / NS_PER_US);
-	results_num(results, "disk_dropped", stat.sim_dropped);
-	results_num(results, "disk_resident_end", stat.sim_blocks);
-	results_num(results, "host_lost", stat.lost);
+	results_num(results, "disk_dropped", stat->sim_dropped);
+	results_num(results, "disk_resident_end", stat->sim_blocks);
+	results_num(results, "host_lost", stat->lost);
+	results_say(results, "disk", "%.2f %% of the prompt blocks; %s blocks, of %s",
+		    100 * share(tiers->disk_hits, cache->accesses), grouped(stat->sim_blocks),
+		    grouped(cache->run->opt->disk_blocks));
+	results_say(results, "written, read", "%s blocks, %.1f GB; %s blocks, %.1f GB",
+		    grouped(stat->demoted), (double)stat->demoted_bytes / 1e9,
+		    grouped(client->disk_loads), (double)client->disk_load_bytes / 1e9);
+	results_say(results, "stalls with disk", "%.3f s in all", (double)tiers->disk_stall_ns / 1e9);
 }
 
-static void tally_tiers(const struct cache *cache, const struct kvmm_tier_client_stat *client)
-{
-	const struct tiers *tiers = cache->tiers;
-	struct tally *tally = cache->run->tally;
-	struct kvmm_tier_stat stat;
-
-	if (!tally || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
-		return;
-	tally->device_hits = tiers->device_hits;
-	tally->host_hits = tiers->host_hits;
-	tally->disk_hits = tiers->disk_hits;
-	tally->down_bytes = client->offload_bytes;
-	tally->up_bytes = client->load_bytes;
-	tally->write_bytes = stat.demoted_bytes;
-	tally->read_bytes = client->disk_load_bytes;
-	tally->stall_us = tiers->stall_ns / NS_PER_US;
-}
-
-void tiers_describe(const struct cache *cache)
+void tiers_report(const struct cache *cache)
 {
 	const struct tiers *tiers = cache->tiers;
 	struct results *results = cache->run->results;
 	const struct options *opt = cache->run->opt;
+	struct tally *tally = cache->run->tally;
 	struct kvmm_tier_client_stat client;
+	struct kvmm_tier_stat stat;
 
-	if (!tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)))
+	if (!tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)) ||
+	    kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
 		return;
-	results_num(results, "host_blocks", opt->host_blocks);
-	results_str(results, "write_policy", write_policies[opt->write_policy]);
-	results_num(results, "offload_pm", opt->offload_pm);
+	if (tally) {
+		tally->device_hits = tiers->device_hits;
+		tally->host_hits = tiers->host_hits;
+		tally->disk_hits = tiers->disk_hits;
+		tally->down_bytes = client.offload_bytes;
+		tally->up_bytes = client.load_bytes;
+		tally->write_bytes = stat.demoted_bytes;
+		tally->read_bytes = client.disk_load_bytes;
+		tally->stall_us = tiers->stall_ns / NS_PER_US;
+	}
+	results_say(results, "tiers", "device %.2f %%, host %.2f %% of the prompt blocks; host of %s "
+		    "blocks, %s", 100 * share(tiers->device_hits, cache->accesses),
+		    100 * share(tiers->host_hits, cache->accesses),
+		    grouped(opt->host.capacity_blocks), write_policies[opt->knobs.write]);
+	results_say(results, "down", "%s blocks, %.1f GB", grouped(client.offloads),
+		    (double)client.offload_bytes / 1e9);
+	results_say(results, "up", "%s blocks, %.1f GB, for %s requests", grouped(client.loads),
+		    (double)client.load_bytes / 1e9, grouped(tiers->loads));
+	results_say(results, "stalls", "%.3f s in all, %.3f ms a request that loads",
+		    (double)tiers->stall_ns / 1e9, share(tiers->stall_ns, tiers->loads) / 1e6);
+	results_num(results, "host_blocks", opt->host.capacity_blocks);
+	results_str(results, "write_policy", write_policies[opt->knobs.write]);
+	results_num(results, "offload_pm", opt->knobs.high_pm);
 	results_num(results, "device_hits", tiers->device_hits);
 	results_num(results, "host_hits", tiers->host_hits);
 	results_num(results, "combined_ppm",
 		    ppm(tiers->device_hits + tiers->host_hits + tiers->disk_hits, cache->accesses));
 	describe_moves(results, &client);
-	describe_disk(cache, &client);
-	tally_tiers(cache, &client);
+	report_disk(cache, &client, &stat);
 	results_num(results, "stall_us", tiers->stall_ns / NS_PER_US);
 	results_num(results, "latency_us", tiers->latency_ns / NS_PER_US);
 	results_num(results, "loading_requests", tiers->loads);
 	results_num(results, "refused_loads", tiers->refused);
 	results_num(results, "refused_blocks", tiers->refused_blocks);
-}
-
-static void say_disk(const struct cache *cache, const struct kvmm_tier_client_stat *client)
-{
-	struct results *results = cache->run->results;
-	const struct tiers *tiers = cache->tiers;
-	struct kvmm_tier_stat stat;
-	char a[32], b[32];
-
-	if (!cache->run->opt->disk_blocks || kvmm_tier_get_stat(tiers->host, &stat, sizeof(stat)))
-		return;
-	results_say(results, "disk", "%.2f %% of the prompt blocks; %s blocks, of %s",
-		    100 * share(tiers->disk_hits, cache->accesses),
-		    format_grouped(stat.sim_blocks, a),
-		    format_grouped(cache->run->opt->disk_blocks, b));
-	results_say(results, "written, read", "%s blocks, %.1f GB; %s blocks, %.1f GB",
-		    format_grouped(stat.demoted, a), (double)stat.demoted_bytes / 1e9,
-		    format_grouped(client->disk_loads, b),
-		    (double)client->disk_load_bytes / 1e9);
-	results_say(results, "stalls with disk", "%.3f s in all",
-		    (double)tiers->disk_stall_ns / 1e9);
-}
-
-void tiers_say(const struct cache *cache)
-{
-	const struct tiers *tiers = cache->tiers;
-	struct results *results = cache->run->results;
-	const struct options *opt = cache->run->opt;
-	struct kvmm_tier_client_stat client;
-	char a[32], b[32];
-
-	if (!tiers || kvmm_tier_client_get_stat(cache->pool, &client, sizeof(client)))
-		return;
-	results_say(results, "tiers", "device %.2f %%, host %.2f %% of the prompt blocks; host of %s "
-		    "blocks, %s", 100 * share(tiers->device_hits, cache->accesses),
-		    100 * share(tiers->host_hits, cache->accesses),
-		    format_grouped(opt->host_blocks, a), write_policies[opt->write_policy]);
-	results_say(results, "down", "%s blocks, %.1f GB", format_grouped(client.offloads, a),
-		    (double)client.offload_bytes / 1e9);
-	results_say(results, "up", "%s blocks, %.1f GB, for %s requests",
-		    format_grouped(client.loads, a), (double)client.load_bytes / 1e9,
-		    format_grouped(tiers->loads, b));
-	results_say(results, "stalls", "%.3f s in all, %.3f ms a request that loads",
-		    (double)tiers->stall_ns / 1e9, share(tiers->stall_ns, tiers->loads) / 1e6);
-	say_disk(cache, &client);
 	results_say(results, "thrashing", "%s blocks back within %u ms: %.2f %% of those that went",
-		    format_grouped(client.reloads, a), opt->reload_ms,
+		    grouped(client.reloads), (unsigned int)(opt->knobs.reload_ns / NS_PER_MS),
 		    100 * share(client.reloads, client.offloads));
 	if (tiers->refused)
 		results_say(results, "computed instead", "%s blocks, in %u loads over a quota",
-			    format_grouped(tiers->refused_blocks, a), tiers->refused);
+			    grouped(tiers->refused_blocks), tiers->refused);
 }

@@ -8,13 +8,11 @@
 
 #include "cache.h"
 
-#define NS_PER_US	1000ull
-
 /**
  * struct tiers - the host tier and what was counted
  * @now_ns: what the clock was told last
  * @stall_ns: added up over requests: from their admission until what they load was there
- * @latency_ns: added up from kvmm_tier_take_latency()
+ * @latency_ns: of struct kvmm_tier_time
  * @disk_stall_ns: of that, of requests that waited for the disk
  * @device_hits, @host_hits, @disk_hits: blocks; of them, those that another request was loading
  *	already are host hits
@@ -44,12 +42,6 @@ struct tiers {
 	u8 *levels;
 	u8 *answers;
 };
-
-/* Is there anything below the device? */
-static inline bool has_tiers(const struct options *opt)
-{
-	return opt->host_blocks;
-}
 
 /** tiers_begin() - a tier below the cache's pool, if one is wanted */
 enum exit_code tiers_begin(struct cache *cache, size_t nr_keys);
@@ -84,7 +76,6 @@ void tiers_recount(struct cache *cache, u32 nr_coming);
 /** tiers_check() - do the library's counts agree with what was seen from here? */
 enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *stat);
 
-void tiers_describe(const struct cache *cache);
-void tiers_say(const struct cache *cache);
+void tiers_report(const struct cache *cache);
 
 #endif /* REPLAY_TIERS_H */

@@ -6,13 +6,15 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "../plain.h"
+#include "../report/scan.h"
+#include "../tool.h"
 #include "maps.h"
 #include "trace.h"
 
-/* What is left of a line. */
+/* What is left of a line, behind which is a NUL. */
 struct cursor {
 	const char *at;
 	const char *end;
@@ -111,22 +113,25 @@ static int trace_fail(struct trace_parser *parser, const char *format, ...)
 /* Decimal digits up to @max, nothing else consumed: 0, -EINVAL none, -ERANGE too large. */
 static int cursor_number(struct cursor *c, u64 max, u64 *value)
 {
-	const char *start = c->at;
-	bool too_large = false;
-	u64 v = 0;
+	char *end;
 
-	for (; !cursor_done(c) && *c->at >= '0' && *c->at <= '9'; c->at++) {
-		u64 digit = (u64)(*c->at - '0');
-
-		if (digit > max || v > (max - digit) / 10)
-			too_large = true;
-		else
-			v = v * 10 + digit;
-	}
-	if (c->at == start)
+	if (cursor_peek(c) < '0' || cursor_peek(c) > '9')
 		return -EINVAL;
-	*value = v;
-	return too_large ? -ERANGE : 0;
+	*value = strtoull(c->at, &end, 10);	/* the largest number, if it is larger */
+	c->at = end;
+	return *value > max ? -ERANGE : 0;
+}
+
+/* Digits behind a point are added to *@value, of which @unit are 1. Return: how many there were. */
+static u32 take_decimals(struct cursor *c, u64 unit, u64 *value)
+{
+	u32 nr = 0;
+
+	for (; cursor_peek(c) >= '0' && cursor_peek(c) <= '9'; nr++) {
+		unit /= 10;
+		*value += unit * (u64)(*c->at++ - '0');
+	}
+	return nr;
 }
 
 /* ---- the trace as a container ---- */
@@ -162,18 +167,6 @@ void trace_close(struct trace *trace)
 	memset(trace, 0, sizeof(*trace));
 }
 
-/* Without block numbers every prompt is new: each request gets numbers of its own. */
-static void number_prompts(struct trace *trace)
-{
-	u64 next = 0;
-
-	for (u32 q = 0; q < trace->nr; q++) {
-		trace->req[q].first_id = next;
-		trace->req[q].nr_ids = DIV_ROUND_UP(trace->req[q].input, trace->id_tokens);
-		next += trace->req[q].nr_ids;
-	}
-}
-
 /*
  * Traces do not say how many tokens a number stands for, but how many numbers a prompt has. Two powers of
  * two agree on that only where the prompt has one number.
@@ -186,13 +179,6 @@ static u32 fitting_sizes(const struct trace_request *req)
 		if (DIV_ROUND_UP(req->input, tokens) == req->nr_ids)
 			sizes |= tokens;
 	return sizes;
-}
-
-static u32 choose_size(u32 sizes)
-{
-	while (!(sizes & TRACE_ID_TOKENS) && sizes & (sizes - 1))
-		sizes &= sizes - 1;
-	return sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
 }
 
 /* Check the numbers of a request and add it; its ids are in the trace already. */
@@ -225,8 +211,6 @@ static int trace_accept(struct trace_parser *parser, struct trace_request *req)
  * whatever is before them: they become numbers of whole prefixes here.
  */
 
-#define MAX_DEPTH	32	/* of values that are skipped */
-
 enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, NR_MEMBERS };
 
 /* The second names are those of other tools that write this format. */
@@ -249,9 +233,9 @@ static const struct {
 struct object {
 	struct trace_request req;
 	u64 time;		/* the whole part */
-	u32 micro;		/* and millionths */
+	u64 micro;		/* and millionths */
 	bool is_whole;
-	bool has[NR_MEMBERS];
+	bool has[NR_MEMBERS + 1];	/* the last one: of others */
 };
 
 static bool json_detect(const struct trace_format *format, struct cursor line)
@@ -259,176 +243,46 @@ static bool json_detect(const struct trace_format *format, struct cursor line)
 	return cursor_peek(&line) == '{';
 }
 
-/* @text gets what is between the quotes, escapes as they are. */
-static int parse_string(struct trace_parser *parser, struct cursor *c, struct cursor *text)
+/* What @scan found wrong, in the member @name. */
+static int scan_wrong(struct trace_parser *parser, const struct scan *scan, const char *name)
 {
-	if (!cursor_take(c, '"'))
-		return trace_fail(parser, "a string is missing");
-	text->at = c->at;
-	for (; !cursor_done(c) && *c->at != '"'; c->at++) {
-		if ((u8)*c->at < 0x20)
-			return trace_fail(parser, "a control character in a string");
-		if (*c->at == '\\' && ++c->at == c->end)
-			break;
-	}
-	text->end = c->at;
-	if (!cursor_take(c, '"'))
-		return trace_fail(parser, "a string does not end");
-	return 0;
+	return trace_fail(parser, "%s%s%s", name ? name : "", name ? ": " : "", scan->why);
 }
 
-/* ---- values that nobody asked for ---- */
-
-static bool skip_digits(struct cursor *c)
-{
-	const char *start = c->at;
-
-	while (cursor_peek(c) >= '0' && cursor_peek(c) <= '9')
-		c->at++;
-	return c->at != start;
-}
-
-static bool skip_number(struct cursor *c)
-{
-	cursor_take(c, '-');
-	if (!skip_digits(c))
-		return false;
-	if (cursor_take(c, '.') && !skip_digits(c))
-		return false;
-	if (cursor_take(c, 'e') || cursor_take(c, 'E')) {
-		if (!cursor_take(c, '-'))
-			cursor_take(c, '+');
-		return skip_digits(c);
-	}
-	return true;
-}
-
-static bool skip_word(struct cursor *c)
-{
-	static const char *const words[] = { "true", "false", "null" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
-
-		if (cursor_left(c) >= n && !memcmp(c->at, words[i], n)) {
-			c->at += n;
-			return true;
-		}
-	}
-	return false;
-}
-
-static int skip_value(struct trace_parser *parser, struct cursor *c, int depth);
-
-/* The inside of an array or an object, up to and with @close. */
-static int skip_items(struct trace_parser *parser, struct cursor *c, char close, int depth)
-{
-	struct cursor name;
-	int err = 0;
-
-	cursor_skip_space(c);
-	if (cursor_take(c, close))
-		return 0;
-	do {
-		cursor_skip_space(c);
-		if (close == '}') {
-			err = parse_string(parser, c, &name);
-			cursor_skip_space(c);
-			if (!err && !cursor_take(c, ':'))
-				err = trace_fail(parser, "a colon is missing");
-		}
-		if (!err)
-			err = skip_value(parser, c, depth);
-		cursor_skip_space(c);
-	} while (!err && cursor_take(c, ','));
-	if (err)
-		return err;
-	return cursor_take(c, close) ? 0 : trace_fail(parser, "'%c' is missing", close);
-}
-
-static int skip_value(struct trace_parser *parser, struct cursor *c, int depth)
-{
-	struct cursor text;
-
-	if (depth == MAX_DEPTH)
-		return trace_fail(parser, "more than %d levels of nesting", MAX_DEPTH);
-	cursor_skip_space(c);
-	if (cursor_peek(c) == '"')
-		return parse_string(parser, c, &text);
-	if (cursor_take(c, '['))
-		return skip_items(parser, c, ']', depth + 1);
-	if (cursor_take(c, '{'))
-		return skip_items(parser, c, '}', depth + 1);
-	if (skip_word(c) || skip_number(c))
-		return 0;
-	return trace_fail(parser, "a value is missing or is not JSON");
-}
-
-/* ---- the four members ---- */
-
-static int parse_number(struct trace_parser *parser, struct cursor *c, const char *name, u64 max,
-			u64 *value)
-{
-	int err = cursor_number(c, max, value);
-	char next = cursor_peek(c);
-
-	if (err == -ERANGE)
-		return trace_fail(parser, "%s is larger than %llu", name, (unsigned long long)max);
-	if (err || next == '.' || next == 'e' || next == 'E')
-		return trace_fail(parser, "%s is not a whole number of 0 or more", name);
-	return 0;
-}
-
-static int parse_ids(struct trace_parser *parser, struct cursor *c, struct trace_request *req)
+static int parse_ids(struct trace_parser *parser, struct scan *scan, struct trace_request *req)
 {
 	struct trace *trace = parser->trace;
-	int err = 0;
 	u64 id;
 
-	if (!cursor_take(c, '['))
-		return trace_fail(parser, "hash_ids is not an array");
 	req->first_id = trace->nr_ids;
-	cursor_skip_space(c);
-	if (cursor_take(c, ']'))
-		return 0;
+	if (!scan_take(scan, '['))
+		return scan_wrong(parser, scan, "hash_ids");
 	do {
-		cursor_skip_space(c);
-		err = parse_number(parser, c, "a number in hash_ids", TRACE_MAX_ID, &id);
-		if (!err)
-			err = trace_add_id(trace, id);
-		cursor_skip_space(c);
-	} while (!err && cursor_take(c, ','));
-	if (err == -E2BIG)
-		return trace_fail(parser, "more than %u hash_ids in all", TRACE_MAX_IDS);
-	if (err)
-		return err;
+		if (trace->nr_ids == req->first_id && scan_if(scan, ']'))
+			return 0;
+		if (!scan_number(scan, TRACE_MAX_ID, &id))
+			return scan_wrong(parser, scan, "hash_ids");
+		if (trace_add_id(trace, id))
+			return trace_fail(parser, "more than %u hash_ids in all", TRACE_MAX_IDS);
+	} while (scan_if(scan, ','));
 	req->nr_ids = (u32)(trace->nr_ids - req->first_id);
-	return cursor_take(c, ']') ? 0 : trace_fail(parser, "hash_ids does not end");
-}
-
-static void object_set(struct object *object, enum member member, u64 value)
-{
-	if (member == INPUT)
-		object->req.input = (u32)value;
-	else
-		object->req.output = (u32)value;
+	return scan_take(scan, ']') ? 0 : scan_wrong(parser, scan, "hash_ids");
 }
 
 /* Six digits behind the point count. */
-static int parse_time(struct trace_parser *parser, struct cursor *c, struct object *object)
+static int parse_time(struct trace_parser *parser, struct scan *scan, struct object *object)
 {
-	u32 unit = 100000;
+	struct cursor rest = { scan->at, scan->end }, *c = &rest;
 	int err = cursor_number(c, TRACE_MAX_MS, &object->time);
 
 	if (err == -ERANGE)
 		return trace_fail(parser, "timestamp is larger than %llu", TRACE_MAX_MS);
 	object->is_whole = !err && !cursor_take(c, '.');
-	for (; !err && !object->is_whole && cursor_peek(c) >= '0' && cursor_peek(c) <= '9'; c->at++) {
-		object->micro += (u32)(*c->at - '0') * unit;
-		unit /= 10;
-	}
+	if (!err && !object->is_whole)
+		take_decimals(c, 1000000, &object->micro);
 	if (err || cursor_peek(c) == 'e' || cursor_peek(c) == 'E')
 		return trace_fail(parser, "timestamp is not a number of 0 or more");
+	scan->at = c->at;
 	return 0;
 }
 
@@ -473,67 +327,47 @@ static void chain_ids(struct trace_parser *parser, const struct trace_request *r
 	}
 }
 
-static size_t find_member(const struct cursor *name)
+static int parse_member(struct trace_parser *parser, struct scan *scan, struct object *object)
 {
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(members); i++)
-		if (cursor_is(name, members[i].name))
-			break;
-	return i;
-}
-
-static int parse_member(struct trace_parser *parser, struct cursor *c, struct object *object)
-{
-	struct cursor name;
+	struct scan_text name;
 	enum member member;
 	u64 value = 0;
-	size_t i;
-	int err = parse_string(parser, c, &name);
+	size_t i = 0;
 
-	if (err)
-		return err;
-	cursor_skip_space(c);
-	if (!cursor_take(c, ':'))
-		return trace_fail(parser, "a colon is missing");
-	cursor_skip_space(c);
-
-	i = find_member(&name);
-	if (i == ARRAY_SIZE(members))
-		return skip_value(parser, c, 0);
-	member = members[i].member;
-	if (object->has[member])
+	if (!scan_name(scan, &name))
+		return scan_wrong(parser, scan, NULL);
+	while (i < ARRAY_SIZE(members) && !scan_is(&name, members[i].name))
+		i++;
+	member = i < ARRAY_SIZE(members) ? members[i].member : NR_MEMBERS;
+	if (member != NR_MEMBERS && object->has[member])
 		return trace_fail(parser, "%s is there twice", members[i].name);
+	if (member == CHAT || member == NR_MEMBERS) {
+		if (!scan_value(scan))
+			return scan_wrong(parser, scan, NULL);
+	} else if (member == INPUT || member == OUTPUT) {
+		if (!scan_number(scan, members[i].max, &value))
+			return scan_wrong(parser, scan, members[i].name);
+		*(member == INPUT ? &object->req.input : &object->req.output) = (u32)value;
+	}
 	object->has[member] = true;
-	if (member == IDS)
-		return parse_ids(parser, c, &object->req);
-	if (member == CHAT)
-		return skip_value(parser, c, 0);
-	if (member == TIMESTAMP)
-		return parse_time(parser, c, object);
-	err = parse_number(parser, c, members[i].name, members[i].max, &value);
-	if (!err)
-		object_set(object, member, value);
-	return err;
+	scan_peek(scan);
+	return member == IDS ? parse_ids(parser, scan, &object->req) :
+	       member == TIMESTAMP ? parse_time(parser, scan, object) : 0;
 }
 
-static int parse_object(struct trace_parser *parser, struct cursor *c, struct object *object)
+static int parse_object(struct trace_parser *parser, struct cursor line, struct object *object)
 {
+	struct scan scan = { .at = line.at, .end = line.end, .any_bytes = true };
 	int err;
 
-	if (!cursor_take(c, '{'))
-		return trace_fail(parser, "a line that is not a JSON object");
+	if (!scan_take(&scan, '{'))
+		return scan_wrong(parser, &scan, NULL);
 	do {
-		cursor_skip_space(c);
-		err = parse_member(parser, c, object);
-		cursor_skip_space(c);
-	} while (!err && cursor_take(c, ','));
-	if (err)
-		return err;
-	if (!cursor_take(c, '}'))
-		return trace_fail(parser, "the object does not end");
-	cursor_skip_space(c);
-	return cursor_done(c) ? 0 : trace_fail(parser, "something follows the object");
+		err = parse_member(parser, &scan, object);
+	} while (!err && scan_if(&scan, ','));
+	if (!err && !(scan_take(&scan, '}') && scan_done(&scan)))
+		err = scan_wrong(parser, &scan, NULL);
+	return err;
 }
 
 static int json_line(struct trace_parser *parser, struct cursor line)
@@ -541,7 +375,7 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	static const char *const names[] = { "timestamp", "input_length", "output_length",
 					     "hash_ids" };
 	struct object object = { 0 };
-	int err = parse_object(parser, &line, &object);
+	int err = parse_object(parser, line, &object);
 
 	if (err)
 		return err;
@@ -636,77 +470,35 @@ static int parse_count(struct trace_parser *parser, struct cursor field, const c
 
 /* ---- time ---- */
 
-/* Exactly @digits digits and then @after (NUL: nothing is taken). */
-static bool take_part(struct cursor *c, unsigned int digits, char after, u32 *value)
-{
-	for (*value = 0; digits; digits--, c->at++) {
-		if (cursor_peek(c) < '0' || cursor_peek(c) > '9')
-			return false;
-		*value = *value * 10 + (u32)(*c->at - '0');
-	}
-	return !after || cursor_take(c, after);
-}
-
-static bool is_leap(u32 year)
-{
-	return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
-static u32 days_of_month(u32 year, u32 month)
-{
-	static const u8 days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
-
-	return days[month - 1] + (month == 2 && is_leap(year));
-}
-
-static u64 days_since_1970(u32 year, u32 month, u32 day)
-{
-	u64 y = year - 1;
-	u64 days = y * 365 + y / 4 - y / 100 + y / 400 - 719162;
-
-	for (u32 m = 1; m < month; m++)
-		days += days_of_month(year, m);
-	return days + day - 1;
-}
-
-static bool take_date(struct cursor *c, u64 *days)
-{
-	u32 year, month, day;
-
-	if (!take_part(c, 4, '-', &year) || !take_part(c, 2, '-', &month) ||
-	    !take_part(c, 2, '\0', &day))
-		return false;
-	if (year < 1970 || month < 1 || month > 12 || day < 1 || day > days_of_month(year, month))
-		return false;
-	*days = days_since_1970(year, month, day);
-	return true;
-}
-
-/* Up to nine decimals; what is finer than a tick is cut off. */
-static bool take_fraction(struct cursor *c, u64 *ticks)
-{
-	u64 unit = TICKS_PER_S;
-	unsigned int digits = 0;
-
-	for (; cursor_peek(c) >= '0' && cursor_peek(c) <= '9' && digits < 9; digits++) {
-		unit /= 10;
-		*ticks += unit * (u64)(*c->at++ - '0');
-	}
-	return digits > 0;
-}
-
+/* timegm() makes another date of one that there is not. */
 static bool take_ticks(struct cursor *c, u64 *ticks)
 {
-	u32 hour, minute, second;
-	u64 days;
+	static const char form[] = "0000-00-00 00:00:00";	/* or T between them */
+	int month, day, hour, minute, second;
+	struct tm tm = { 0 };
+	u32 nr;
 
-	if (!take_date(c, &days) || !(cursor_take(c, ' ') || cursor_take(c, 'T')))
+	for (size_t i = 0; form[i]; i++, c->at++) {
+		char got = cursor_peek(c);
+
+		if (form[i] == '0' ? got < '0' || got > '9' :
+				     got != form[i] && (form[i] != ' ' || got != 'T'))
+			return false;
+	}
+	if (sscanf(c->at - strlen(form), "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm.tm_year, &month, &day,
+		   &hour, &minute, &second) != 6)
 		return false;
-	if (!take_part(c, 2, ':', &hour) || !take_part(c, 2, ':', &minute) ||
-	    !take_part(c, 2, '\0', &second) || hour > 23 || minute > 59 || second > 60)
+	tm.tm_year -= 1900;
+	tm.tm_mon = month - 1;
+	tm.tm_mday = day;
+	*ticks = ((u64)timegm(&tm) + (u64)((hour * 60 + minute) * 60 + second)) * TICKS_PER_S;
+	if (tm.tm_year < 70 || tm.tm_mon != month - 1 || tm.tm_mday != day || hour > 23 ||
+	    minute > 59 || second > 60)
 		return false;
-	*ticks = (((days * 24 + hour) * 60 + minute) * 60 + second) * TICKS_PER_S;
-	return !cursor_take(c, '.') || take_fraction(c, ticks);
+	if (!cursor_take(c, '.'))
+		return true;
+	nr = take_decimals(c, TICKS_PER_S, ticks);	/* what is finer than a tick is cut off */
+	return nr && nr <= 9;
 }
 
 static int parse_arrival(struct trace_parser *parser, struct cursor field, u64 *arrival_us)
@@ -730,30 +522,22 @@ static int parse_arrival(struct trace_parser *parser, struct cursor field, u64 *
 
 /* ---- rows ---- */
 
-static int parse_field(struct trace_parser *parser, struct cursor field, u32 column,
-		       struct trace_request *req)
-{
-	const char *const *names = parser->format->columns;
-
-	if (column == parser->column[CSV_ARRIVAL])
-		return parse_arrival(parser, field, &req->arrival_us);
-	if (column == parser->column[CSV_INPUT])
-		return parse_count(parser, field, names[CSV_INPUT], &req->input);
-	if (column == parser->column[CSV_OUTPUT])
-		return parse_count(parser, field, names[CSV_OUTPUT], &req->output);
-	return 0;
-}
-
 static int csv_line(struct trace_parser *parser, struct cursor line)
 {
+	const char *const *names = parser->format->columns;
 	struct trace_request req = { 0 };
 	struct cursor field;
 	bool more = true;
 	u32 n = 0;
-	int err;
+	int err = 0;
 
 	for (; next_field(&line, &more, &field); n++) {
-		err = parse_field(parser, field, n, &req);
+		if (n == parser->column[CSV_ARRIVAL])
+			err = parse_arrival(parser, field, &req.arrival_us);
+		else if (n == parser->column[CSV_INPUT])
+			err = parse_count(parser, field, names[CSV_INPUT], &req.input);
+		else if (n == parser->column[CSV_OUTPUT])
+			err = parse_count(parser, field, names[CSV_OUTPUT], &req.output);
 		if (err)
 			return err;
 	}
@@ -786,12 +570,15 @@ static int parse_first_line(struct trace_parser *parser, struct cursor line)
 			  "with num_prefill_tokens,num_decode_tokens");
 }
 
-static int parse_line(struct trace_parser *parser, struct cursor line)
+static int parse_line(struct trace_parser *parser, const char *text, long bytes)
 {
 	static const char bom[] = "\xef\xbb\xbf";
-	struct cursor rest;
+	struct cursor line;
 
 	parser->error->line++;
+	if (bytes == LINE_LONG)
+		return trace_fail(parser, "the line is longer than %u bytes", TRACE_MAX_LINE);
+	line = (struct cursor){ text, text + bytes };
 	if (cursor_left(&line) && line.end[-1] == '\r')
 		line.end--;
 	if (memchr(line.at, '\0', cursor_left(&line)))
@@ -799,132 +586,67 @@ static int parse_line(struct trace_parser *parser, struct cursor line)
 	if (parser->error->line == 1 && cursor_left(&line) >= 3 && !memcmp(line.at, bom, 3))
 		line.at += 3;
 
-	rest = line;
-	cursor_skip_space(&rest);
-	if (cursor_done(&rest))
+	cursor_skip_space(&line);
+	if (cursor_done(&line))
 		return ++parser->nr_empty <= TRACE_MAX_EMPTY ? 0 :
 		       trace_fail(parser, "more than %u empty lines in a row", TRACE_MAX_EMPTY);
 	parser->nr_empty = 0;
-	return parser->format ? parser->format->line(parser, rest) :
-				parse_first_line(parser, rest);
+	return parser->format ? parser->format->line(parser, line) :
+				parse_first_line(parser, line);
 }
 
-/*
- * Parse the complete lines of @text; *@used gets what they and their ends take. At the end of the
- * input (@last) what follows the last line end is a line as well.
- */
-static int parse_lines(struct trace_parser *parser, const char *text, size_t bytes, bool last,
-		       size_t *used)
+/* What a line holds is looked at once it is there as a whole. */
+static int read_lines(struct trace_parser *parser, FILE *in, char *text)
 {
-	const char *at = text, *end = text + bytes;
+	long bytes;
 	int err = 0;
 
-	while (!err && at < end) {
-		const char *stop = memchr(at, '\n', (size_t)(end - at));
-
-		if (!stop && !last)
-			break;
-		if ((stop ? stop : end) - at > TRACE_MAX_LINE) {
-			parser->error->line++;
-			return trace_fail(parser, "the line is longer than %u bytes",
-					  TRACE_MAX_LINE);
-		}
-		err = parse_line(parser, (struct cursor){ at, stop ? stop : end });
-		at = stop ? stop + 1 : end;
-	}
-	*used = (size_t)(at - text);
-	return err;
+	while (!err && (bytes = read_line(in, text, TRACE_MAX_LINE + 1)) != LINE_NONE &&
+	       !ferror(in))
+		err = parse_line(parser, text, bytes);
+	if (!ferror(in))
+		return err;
+	trace_fail(parser, "cannot read: %s", strerror(errno));
+	return -EIO;
 }
 
 static int parser_finish(struct trace_parser *parser, int err)
 {
+	struct trace *trace = parser->trace;
+	u32 sizes = parser->id_tokens;
+	u64 next = 0;
+
 	parser->error->line = max_u64(parser->error->line, 1);
-	parser->trace->id_tokens = choose_size(parser->id_tokens);
-	if (!err && !parser->trace->nr)
+	/* The usual size, where it fits; else the largest. */
+	while (!(sizes & TRACE_ID_TOKENS) && sizes & (sizes - 1))
+		sizes &= sizes - 1;
+	trace->id_tokens = sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
+	if (!err && !trace->nr)
 		err = trace_fail(parser, "no request in it");
 	if (err)
-		trace_close(parser->trace);
-	else if (!parser->trace->ids)
-		number_prompts(parser->trace);
+		trace_close(trace);
+	/* Without block numbers every prompt is new: each request gets numbers of its own. */
+	for (u32 q = 0; !trace->ids && q < trace->nr; q++) {
+		trace->req[q].first_id = next;
+		trace->req[q].nr_ids = DIV_ROUND_UP(trace->req[q].input, trace->id_tokens);
+		next += trace->req[q].nr_ids;
+	}
 	idmap_exit(&parser->known[0]);
 	idmap_exit(&parser->known[1]);
 	return err;
 }
 
-static void parser_init(struct trace_parser *parser, struct trace *trace,
-			struct trace_error *error)
+int trace_read(struct trace *trace, FILE *in, struct trace_error *error)
 {
-	memset(parser, 0, sizeof(*parser));
-	memset(trace, 0, sizeof(*trace));
-	memset(error, 0, sizeof(*error));
-	parser->trace = trace;
-	parser->error = error;
-	parser->id_tokens = 2 * TRACE_MAX_ID_TOKENS - 1;
-}
-
-int trace_parse(struct trace *trace, const void *text, size_t bytes, struct trace_error *error)
-{
-	struct trace_parser parser;
-	size_t used;
-
-	parser_init(&parser, trace, error);
-	return parser_finish(&parser, parse_lines(&parser, text, bytes, true, &used));
-}
-
-/* Fill @buf up to @cap. Return: bytes there; less than @cap at the end of the file; -errno. */
-static ssize_t read_full(int fd, char *buf, size_t have, size_t cap)
-{
-	while (have < cap) {
-		ssize_t n = read(fd, buf + have, cap - have);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			break;
-		have += (size_t)n;
-	}
-	return (ssize_t)have;
-}
-
-/* The buffer holds more than the longest line, so each round consumes one at least, or fails. */
-static int read_lines(struct trace_parser *parser, int fd, char *buf, size_t cap)
-{
-	size_t have = 0, used;
-	bool last = false;
-	int err = 0;
-
-	while (!err && !last) {
-		ssize_t n = read_full(fd, buf, have, cap);
-
-		if (n < 0) {
-			trace_fail(parser, "cannot read: %s", strerror((int)-n));
-			return -EIO;
-		}
-		last = (size_t)n < cap;
-		err = parse_lines(parser, buf, (size_t)n, last, &used);
-		if (!err && !last && !used) {
-			parser->error->line++;
-			return trace_fail(parser, "the line is longer than %u bytes",
-					  TRACE_MAX_LINE);
-		}
-		have = (size_t)n - used;
-		memmove(buf, buf + used, have);
-	}
-	return err;
-}
-
-int trace_read(struct trace *trace, int fd, struct trace_error *error)
-{
-	size_t cap = TRACE_MAX_LINE + 2;	/* CR and LF */
-	struct trace_parser parser;
-	char *buf = must_alloc(cap);
+	struct trace_parser parser = { .trace = trace, .error = error,
+				       .id_tokens = 2 * TRACE_MAX_ID_TOKENS - 1 };
+	char *text = must_alloc(TRACE_MAX_LINE + 1);
 	int err;
 
-	parser_init(&parser, trace, error);
-	err = read_lines(&parser, fd, buf, cap);
-	free(buf);
+	memset(trace, 0, sizeof(*trace));
+	memset(error, 0, sizeof(*error));
+	err = read_lines(&parser, in, text);
+	free(text);
 	return parser_finish(&parser, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Request traces: read from a file or from memory; workload.h makes them up.
+ * Request traces: read from a file; workload.h makes them up.
  *
  * Whatever the bytes are, a parser either fills in a trace whose numbers all lie within the limits
  * below, so that nothing computed from them overflows, or says which line is wrong.
@@ -8,6 +8,7 @@
 #ifndef REPLAY_TRACE_H
 #define REPLAY_TRACE_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,11 +64,8 @@ struct trace_error {
 	char what[120];
 };
 
-/** trace_read() - from a file descriptor. Return: 0; -EINVAL, -EIO: see @error. */
-int trace_read(struct trace *trace, int fd, struct trace_error *error);
-
-/** trace_parse() - from memory; same returns. */
-int trace_parse(struct trace *trace, const void *text, size_t bytes, struct trace_error *error);
+/** trace_read() - Return: 0; -EINVAL, -EIO: see @error. */
+int trace_read(struct trace *trace, FILE *in, struct trace_error *error);
 
 /** trace_set_name() - "conversation" for ".../conversation_trace.jsonl" and so on */
 void trace_set_name(struct trace *trace, const char *path);

@@ -64,7 +64,7 @@ static bool take_escape(struct scan *scan)
 	return true;
 }
 
-/* Bytes that are not ASCII are refused: writers escape them, and so nobody has to know UTF-8. */
+/* Bytes that are not ASCII are refused in what our writers make: they escape them. */
 bool scan_string(struct scan *scan, struct scan_text *text)
 {
 	if (!scan_if(scan, '"'))
@@ -75,7 +75,7 @@ bool scan_string(struct scan *scan, struct scan_text *text)
 
 		if (scan->at == scan->end)
 			return scan_fail(scan, "a string without an end");
-		if (c < 0x20 || c >= 0x7f)
+		if (c < 0x20 || (c >= 0x7f && !scan->any_bytes))
 			return scan_fail(scan, "a byte that JSON strings must escape");
 		scan->at++;
 		if (c == '"')

@@ -8,12 +8,13 @@
 
 #include "../replay/common.h"
 
-#define SCAN_DEPTH	16	/* of arrays and objects within each other */
+#define SCAN_DEPTH	32	/* of arrays and objects within each other */
 
 struct scan {
 	const char *at;
 	const char *end;
 	const char *why;	/* a constant; the first thing that was wrong */
+	bool any_bytes;		/* strings may hold what is not ASCII */
 };
 
 /* A string as it stands between its quotes, with its escapes. */

@@ -10,8 +10,6 @@
 #include "../tool.h"
 #include "../top/screen.h"
 
-enum { KEY_ONCE = 'o', KEY_DELAY = 'd', KEY_SORT = 's' };
-
 #define MAX_CACHES	1024u
 #define ONCE_WIDTH	100u
 
@@ -42,12 +40,30 @@ struct slabtop {
 	struct canvas canvas;
 };
 
-static const struct argp_option argp_options[] = {
-	{ "once", KEY_ONCE, NULL, 0, "Print the table once, and end", 0 },
-	CLIENT_INTERVAL("3"), { "delay", KEY_DELAY, NULL, OPTION_ALIAS, NULL, 0 },
-	{ "sort", KEY_SORT, "KEY", 0, "By o, c, l, s, n, w, u, p or v, as the keys do [o]", 0 },
+/* NR_SORTS: none. */
+static unsigned int sort_of(int key)
+{
+	unsigned int i = 0;
+
+	while (i < NR_SORTS && sorts[i].key != key)
+		i++;
+	return i;
+}
+
+static void take_sort(struct argp_state *state, void *base, const char *arg)
+{
+	struct slabtop *top = base;
+
+	top->sort = arg[0] && !arg[1] ? sort_of(arg[0]) : NR_SORTS;
+	if (top->sort == NR_SORTS)
+		bad_option(state, "--sort: nothing is sorted by '%s'", arg);
+}
+
+static const struct option_row rows[] = {
+	ROW_FLAG("once", 'o', struct slabtop, once, "Print the table once, and end"),
+	CLIENT_INTERVAL("3"), CLIENT_DELAY,
+	ROW_TAKE("sort", 's', "KEY", take_sort, "By o, c, l, s, n, w, u, p or v, as the keys do [o]"),
 	CLIENT_SOCKET, CLIENT_JSON,
-	{ 0 },
 };
 
 static const char doc[] =
@@ -64,42 +80,6 @@ static const char doc[] =
 	"  kvmm-slabtop --json | jq '.[] | select(.waste_pm > 100) | .name'\n"
 	"\n"
 	"Exit code: 0 good; 1 no engine, or it went away; 2 bad usage.";
-
-/* NR_SORTS: none. */
-static unsigned int sort_of(int key)
-{
-	unsigned int i = 0;
-
-	while (i < NR_SORTS && sorts[i].key != key)
-		i++;
-	return i;
-}
-
-static void read_sort(struct slabtop *top, const char *arg, struct argp_state *state)
-{
-	top->sort = arg[0] && !arg[1] ? sort_of(arg[0]) : NR_SORTS;
-	if (top->sort == NR_SORTS)
-		bad_option(state, "--sort: nothing is sorted by '%s'", arg);
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct slabtop *top = state->input;
-
-	switch (key) {
-	case KEY_ONCE:
-		top->once = true;
-		return 0;
-	case KEY_SORT:
-		read_sort(top, arg, state);
-		return 0;
-	case ARGP_KEY_ARG:
-		bad_option(state, "unexpected argument '%s'", arg);
-		return 0;
-	default:
-		return client_option(&top->opt, key == KEY_DELAY ? 'i' : key, arg, state);
-	}
-}
 
 static int fail(const char *why)
 {
@@ -316,12 +296,12 @@ static int show(struct slabtop *top)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = { argp_options, parse, NULL, doc, NULL, NULL, NULL };
+	static const struct usage usage = { OPTION_ROWS(rows), NULL, doc, NULL, NULL, false };
 	static struct slabtop top = { .opt.interval = 3, .client = { .fd = -1 } };
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	read_options(&argp, argc, argv, 0, &top);
+	read_options(&usage, argc, argv, &top);
 	if (client_open(&top.client, top.opt.socket))
 		return fail(top.client.why);
 	code = top.once || top.opt.json ? once(&top) : show(&top);

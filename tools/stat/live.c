@@ -38,7 +38,7 @@ static const struct column {
 	{ "allocs", "alloc", 7, 0, true }, { "frees", "free", 7, 3, true },
 	{ "evictions", "evict", 7, 0, true }, { "hit_blocks", "hit", 8, 1, true },
 	{ "miss_blocks", "miss", 8, 1, true }, { "registered", "regist", 7, 3, true },
-	{ "moved", "moved", 7, 2, true }, { "fail_nospc", "nospc", 6, 2, true },
+	{ "moved_blocks", "moved", 7, 2, true }, { "fail_nospc", "nospc", 6, 2, true },
 	{ "fail_frag", "frag", 6, 2, true },
 };
 
@@ -199,7 +199,7 @@ static bool has_columns(const struct table *table)
 	bool has = table_cell(table, 0, "pool");
 
 	for (unsigned int i = 0; i < NR_COLUMNS; i++)
-		has &= columns[i].is_rate || table_cell(table, 0, columns[i].name);
+		has &= table_cell(table, 0, columns[i].name) != NULL;
 	return has;
 }
 

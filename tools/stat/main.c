@@ -12,20 +12,15 @@
 
 struct options {
 	struct client_options client;
-	const char *replay;
 	const char *listen;
 	unsigned int nr_args;
 	const char *args[MAX_DEVICES + 1];
 };
 
-enum { KEY_REPLAY = 'r', KEY_LISTEN = 'l' };
-
-static const struct argp_option argp_options[] = {
+static const struct option_row rows[] = {
 	CLIENT_SOCKET, CLIENT_POOL("all"), CLIENT_JSON, CLIENT_INTERVAL("look once"), CLIENT_COUNT("no end"),
-	{ "listen", KEY_LISTEN, "[ADDR:]PORT", 0, "metrics: serve them by HTTP, at /metrics, until it is "
-	  "ended [ADDR: 127.0.0.1]", 0 },
-	{ "replay", KEY_REPLAY, "FILE", 0, "tiers: of the runs that kvmm-replay --json wrote", 0 },
-	{ 0 },
+	ROW_TEXT("listen", 'l', "[ADDR:]PORT", struct options, listen,
+		"metrics: serve them by HTTP, at /metrics, until it is ended [ADDR: 127.0.0.1]"),
 };
 
 static const char doc[] =
@@ -36,6 +31,7 @@ static const char doc[] =
 	"\n"
 	"Commands:\n"
 	"  pool [POOL]              all numbers of a pool\n"
+	"  tenants, classes [POOL]  the same of tenants with limits, and of classes\n"
 	"  tiers [POOL]             what is below the pools\n"
 	"  tiers DIR...             folders of disk tiers, which may be in use: nothing is written, and nobody "
 	"is locked out; records are counted, not verified (that is kvmm-dump tier)\n"
@@ -61,35 +57,29 @@ static const char doc[] =
 	"  kvmm-stat metrics prometheus > kvmm.prom.new && mv kvmm.prom.new kvmm.prom\n"
 	"  KVMM_SWCUDA=devices=2,mem=1G kvmm-stat devices soft:0 soft:1\n"
 	"  kvmm-stat tiers /var/cache/engine/kv\n"
-	"  kvmm-replay seq --host-blocks 1000 --json TRACE | kvmm-stat tiers --replay -\n"
 	"\n"
 	"Exit code: 0 good; 1 there is no engine, no such pool, a device or a tier that was named is not "
-	"there (the line says why), or no run had tiers; 2 bad usage.";
+	"there (the line says why); 2 bad usage.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
-	struct options *opt = state->input;
+	struct options *opt = base;
 
-	switch (key) {
-	case KEY_REPLAY:
-		opt->replay = arg;
-		return 0;
-	case KEY_LISTEN:
-		opt->listen = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (opt->nr_args == MAX_DEVICES + 1)
-			bad_option(state, "more than %u arguments", MAX_DEVICES);
-		opt->args[opt->nr_args++] = arg;
-		return 0;
-	default:
-		return client_option(&opt->client, key, arg, state);
-	}
+	if (opt->nr_args == MAX_DEVICES + 1)
+		bad_option(state, "more than %u arguments", MAX_DEVICES);
+	opt->args[opt->nr_args++] = arg;
 }
 
 /* ---- commands ---- */
 
-static int stat_devices(const struct options *opt)
+struct command {
+	const char *name;
+	const char *line;		/* as the socket has it */
+	unsigned int max_args;
+	int (*fn)(const struct options *opt, const struct command *command);
+};
+
+static int stat_devices(const struct options *opt, const struct command *command)
 {
 	static struct devices devices;
 	unsigned int nr_missing;
@@ -107,21 +97,22 @@ static int stat_devices(const struct options *opt)
 
 /* The command as the socket has it, with its arguments; by live_show() or live_print(). */
 static int ask_by(int (*how)(const struct client_options *opt, const char *command),
-		  const struct options *opt, const char *command, unsigned int max_args)
+		  const struct options *opt, const struct command *command)
 {
 	char line[1024];
-	size_t len = (size_t)snprintf(line, sizeof(line), "%s", command);
+	size_t len = (size_t)snprintf(line, sizeof(line), "%s", command->line);
 
-	if (opt->nr_args - 1 > max_args)
+	if (opt->nr_args - 1 > command->max_args)
 		return complain_usage("%s: too many arguments", opt->args[0]);
 	for (unsigned int i = 1; i < opt->nr_args && len < sizeof(line); i++)
 		len += (size_t)snprintf(line + len, sizeof(line) - len, " %s", opt->args[i]);
 	return len < sizeof(line) ? how(&opt->client, line) : complain_usage("that is too long");
 }
 
-static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
+/* A table: its columns are what the engine says they are. */
+static int stat_table(const struct options *opt, const struct command *command)
 {
-	return ask_by(live_show, opt, command, max_args);
+	return ask_by(live_show, opt, command);
 }
 
 /* Scrapers say which format; of one pool is by --pool. */
@@ -133,31 +124,11 @@ static int stat_metrics_served(const struct options *opt)
 }
 
 /* Texts in the formats of others. */
-static int stat_text(const struct options *opt)
+static int stat_text(const struct options *opt, const struct command *command)
 {
 	if (opt->client.json)
 		return complain_usage("no --json: the format is that of others");
-	return ask_by(live_print, opt, opt->args[0], 2);
-}
-
-static int stat_families(const struct options *opt)
-{
-	return ask_engine(opt, "metrics-families", 0);
-}
-
-static int stat_pool(const struct options *opt)
-{
-	return ask_engine(opt, "stat", 1);
-}
-
-static int stat_leaks(const struct options *opt)
-{
-	return ask_engine(opt, "leaks", 3);
-}
-
-static int stat_pressure(const struct options *opt)
-{
-	return ask_engine(opt, "pressure", 1);
+	return ask_by(live_print, opt, command);
 }
 
 /* Names of pools have no slash in them, and folders hardly ever none. */
@@ -167,14 +138,11 @@ static bool are_folders(const struct options *opt)
 	       (opt->nr_args == 2 && !opt->client.socket && !access(opt->args[1], F_OK));
 }
 
-static int stat_all_tiers(const struct options *opt)
+static int stat_all_tiers(const struct options *opt, const struct command *command)
 {
-	if (opt->replay)
-		return opt->nr_args > 1 ? complain_usage("tiers: folders, or --replay FILE") :
-					  stat_replay(opt->replay, opt->client.json);
 	if (are_folders(opt))
 		return stat_tiers(opt->args + 1, opt->nr_args - 1, opt->client.json);
-	return ask_engine(opt, "tiers", 1);
+	return stat_table(opt, command);
 }
 
 /* Positive, and a number to its end. */
@@ -221,7 +189,7 @@ static int stat_live(const struct options *opt)
 }
 
 /* DIR [INTERVAL [COUNT]] */
-static int stat_proc(const struct options *opt)
+static int stat_proc(const struct options *opt, const struct command *command)
 {
 	struct client_options live = opt->client;
 	int code;
@@ -234,35 +202,33 @@ static int stat_proc(const struct options *opt)
 	return code ? code : live_proc(&live, opt->args[1]);
 }
 
-static const struct {
-	const char *name;
-	int (*fn)(const struct options *opt);
-} commands[] = {
-	{ "pool", stat_pool }, { "tiers", stat_all_tiers }, { "leaks", stat_leaks },
-	{ "pressure", stat_pressure }, { "devices", stat_devices }, { "families", stat_families },
-	{ "metrics", stat_text }, { "buddyinfo", stat_text }, { "pagetypeinfo", stat_text },
-	{ "slabinfo", stat_text }, { "vmstat", stat_text }, { "pressure-text", stat_text },
-	{ "proc", stat_proc },
+static const struct command commands[] = {
+	{ "pool", "stat", 1, stat_table }, { "tenants", "tenants", 1, stat_table },
+	{ "classes", "classes", 1, stat_table }, { "tiers", "tiers", 1, stat_all_tiers },
+	{ "leaks", "leaks", 3, stat_table }, { "pressure", "pressure", 1, stat_table },
+	{ "devices", "devices", 0, stat_devices },
+	{ "families", "metrics-families", 0, stat_table }, { "metrics", "metrics", 2, stat_text },
+	{ "buddyinfo", "buddyinfo", 2, stat_text }, { "pagetypeinfo", "pagetypeinfo", 2, stat_text },
+	{ "slabinfo", "slabinfo", 2, stat_text }, { "vmstat", "vmstat", 2, stat_text },
+	{ "pressure-text", "pressure-text", 2, stat_text }, { "proc", NULL, 0, stat_proc },
 };
 
-static int (*command_of(const char *name))(const struct options *opt)
+static const struct command *command_of(const struct options *opt)
 {
-	for (unsigned int i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(name, commands[i].name))
-			return commands[i].fn;
+	for (unsigned int i = 0; opt->nr_args && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(opt->args[0], commands[i].name))
+			return &commands[i];
 	return NULL;
 }
 
 static int run(const struct options *opt)
 {
-	int (*fn)(const struct options *opt) = opt->nr_args ? command_of(opt->args[0]) : NULL;
+	const struct command *command = command_of(opt);
 
-	if (opt->replay && (!opt->nr_args || strcmp(opt->args[0], "tiers")))
-		return complain_usage("--replay is for tiers");
 	if (opt->listen)
 		return opt->nr_args && !strcmp(opt->args[0], "metrics") ? stat_metrics_served(opt) :
 			complain_usage("--listen is for metrics");
-	return fn ? fn(opt) : stat_live(opt);
+	return command ? command->fn(opt, command) : stat_live(opt);
 }
 
 /* Commands have it among their arguments: first, but for metrics; some say it themselves. */
@@ -270,8 +236,8 @@ static void add_pool(struct options *opt)
 {
 	unsigned int at = 1;
 
-	if (!opt->client.pool || opt->listen || !opt->nr_args || opt->nr_args == MAX_DEVICES + 1 ||
-	    !command_of(opt->args[0]) || command_of(opt->args[0]) == stat_proc)
+	if (!opt->client.pool || opt->listen || opt->nr_args == MAX_DEVICES + 1 || !command_of(opt) ||
+	    command_of(opt)->fn == stat_proc)
 		return;
 	if (!strcmp(opt->args[0], "metrics")) {
 		if (opt->nr_args == 1)
@@ -285,16 +251,14 @@ static void add_pool(struct options *opt)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {
-		argp_options, parse,
-		"[POOL] [INTERVAL [COUNT]]\npool [POOL]\ntiers [POOL]\ntiers DIR...\n"
+	static const struct usage usage = { OPTION_ROWS(rows),
+		"[POOL] [INTERVAL [COUNT]]\npool [POOL]\ntenants|classes [POOL]\ntiers [POOL]\ntiers DIR...\n"
 		"leaks POOL [MS [MS]]\npressure [POOL]\ndevices [NAME...]\nmetrics [FORMAT [POOL]]\nfamilies\n"
 		"buddyinfo|pagetypeinfo|vmstat|pressure-text [POOL]\nslabinfo\nproc DIR [INTERVAL [COUNT]]",
-		doc, NULL, NULL, NULL,
-	};
+		doc, add_arg, NULL, false };
 	struct options opt = { 0 };
 
-	read_options(&argp, argc, argv, 0, &opt);
+	read_options(&usage, argc, argv, &opt);
 	add_pool(&opt);
 	return finish_output(run(&opt));
 }

@@ -78,11 +78,10 @@ static int look_at(struct tier_seen *seen)
 {
 	struct kvmm_disk_view_info info = { .size = sizeof(info) };
 	struct kvmm_disk_view *view;
-	int err = kvmm_disk_view_open(seen->path, &view);
+	int err = kvmm_disk_view_open(seen->path, &info, &view);
 
 	if (err)
 		return err;
-	err = kvmm_disk_view_get_info(view, &info);
 	seen->max_bytes = info.max_bytes;
 	seen->file_bytes = info.file_bytes;
 	seen->written = info.epoch;

@@ -40,7 +40,4 @@ struct tier_seen {
 /* Look at each of these, and print: an exit code. */
 int stat_tiers(const char *const *paths, unsigned int nr, bool json);
 
-/* What kvmm-replay --json has written of runs with tiers; "-" is standard input: an exit code. */
-int stat_replay(const char *path, bool json);
-
 #endif /* TOOLS_STAT_TIERS_H */

@@ -90,23 +90,17 @@ int top_next_pool(const struct top_data *data, struct client *client, char name[
 
 /* ---- numbers ---- */
 
-static const struct {
-	const char *name;
-	size_t offset;
-} numbers[] = {
-#define NUMBER(name, field)	{ name, offsetof(struct top_stat, field) }
-	NUMBER("blocks", blocks), NUMBER("free", free), NUMBER("inactive", cached),
-	NUMBER("active", active), NUMBER("private", private), NUMBER("staged", staged),
-	NUMBER("ranges_blocks", ranges_blocks), NUMBER("away", away), NUMBER("null", null),
-	NUMBER("ranges", ranges), NUMBER("largest", largest), NUMBER("runs", runs),
-	NUMBER("reserved_blocks", reserved),
-	NUMBER("block_bytes", block_bytes), NUMBER("block_tokens", block_tokens),
-	NUMBER("allocs", allocs), NUMBER("alloc_blocks", alloc_blocks), NUMBER("frees", frees),
-	NUMBER("fail_nospc", fail_nospc), NUMBER("fail_frag", fail_frag),
-	NUMBER("evictions", evictions), NUMBER("hit_blocks", hits), NUMBER("miss_blocks", misses),
-	NUMBER("compactions", compactions), NUMBER("moved_blocks", moved), NUMBER("moves", moves),
-	NUMBER("copying_blocks", copying), NUMBER("limbo_blocks", limbo), NUMBER("waiting", waiting),
-};
+uint64_t top_number(const struct top_data *data, const char *column)
+{
+	return table_number(&data->stat, 0, column);
+}
+
+void top_forget(struct top_data *data)
+{
+	table_free(&data->before);
+	table_free(&data->stat);
+	data->before_ns = data->now_ns = 0;
+}
 
 static int fetch_stat(struct top_data *data, struct client *client)
 {
@@ -115,12 +109,11 @@ static int fetch_stat(struct top_data *data, struct client *client)
 
 	if (err)
 		return err;
+	table_free(&data->before);
 	data->before = data->stat;
-	data->stat.now_ns = now_ns();
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		*(uint64_t *)((char *)&data->stat + numbers[i].offset) =
-			table_number(&table, 0, numbers[i].name);
-	table_free(&table);
+	data->before_ns = data->now_ns;
+	data->stat = table;
+	data->now_ns = now_ns();
 	return 0;
 }
 
@@ -197,7 +190,7 @@ static int fetch_part(struct top_data *data, struct client *client, bool fine, u
 
 static int fetch_map(struct top_data *data, struct client *client, bool fine)
 {
-	uint64_t first = 0, end = data->stat.blocks + data->stat.null;
+	uint64_t first = 0, end = top_number(data, "blocks") + top_number(data, "null");
 	int err = 0;
 
 	data->nr_runs = 0;
@@ -333,5 +326,6 @@ void top_free(struct top_data *data)
 	free(data->tiers);
 	free(data->pressure);
 	free(data->holds);
+	top_forget(data);
 	*data = (struct top_data){ 0 };
 }

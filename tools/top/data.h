@@ -37,22 +37,16 @@ struct top_row {
 	uint64_t age_ns;
 };
 
-struct top_stat {
-	uint64_t now_ns;
-	uint64_t blocks, free, cached, active, private, staged, ranges_blocks, away, null;
-	uint64_t ranges, largest, runs, reserved, block_bytes, block_tokens;
-	uint64_t allocs, alloc_blocks, frees, fail_nospc, fail_frag, evictions, hits, misses;
-	uint64_t compactions, moved, moves, copying, limbo, waiting;
-};
-
 struct top_data {
 	char pool[TOP_NAME];
 	bool is_named;			/* by the user: another one would not do */
 	unsigned int nr_pools;
 	unsigned int nr_closed;		/* of them, since they contradict themselves; */
 	char closed[TOP_NAME];		/* the first one */
-	struct top_stat stat;
-	struct top_stat before;		/* all 0 at first */
+	struct table stat;		/* ours; its numbers as the engine names them */
+	struct table before;		/* ours; without a row at first */
+	uint64_t now_ns;		/* when ->stat came, */
+	uint64_t before_ns;		/* and ->before; 0: there is none */
 	struct top_run *run;		/* ours */
 	size_t nr_runs;
 	size_t room;
@@ -74,6 +68,10 @@ int top_fetch(struct top_data *data, struct client *client, const char *pool, bo
 int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME]);
 /* What the engine says of the pool, as one JSON object: 0, or -1 and client->why. */
 int top_print_json(struct client *client, const char *pool, FILE *out);
+/* Of ->stat, by the name of the column; 0: there is none. */
+uint64_t top_number(const struct top_data *data, const char *column);
+/* Of another pool there is no look before. */
+void top_forget(struct top_data *data);
 void top_free(struct top_data *data);
 
 #endif /* TOOLS_TOP_DATA_H */

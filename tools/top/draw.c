@@ -31,50 +31,55 @@ static double percent(uint64_t part, uint64_t whole)
 }
 
 /* Of a counter, a second. */
-static double rate(const struct top_data *data, uint64_t now, uint64_t before)
+static double rate(const struct top_data *data, const char *column)
 {
-	uint64_t ns = data->stat.now_ns - data->before.now_ns;
+	uint64_t ns = data->now_ns - data->before_ns, now = top_number(data, column);
+	uint64_t before = table_number(&data->before, 0, column);
 
-	return data->before.now_ns && ns && now >= before ? 1e9 * (now - before) / ns : 0;
+	return data->before_ns && ns && now >= before ? 1e9 * (now - before) / ns : 0;
 }
-
-#define RATE(field)	rate(data, data->stat.field, data->before.field)
 
 typedef unsigned long long llu;
 
-static void draw_blocks(struct canvas *canvas, const struct top_stat *s)
+/* A number of the pool, for a line. */
+static llu at(const struct top_data *data, const char *column)
 {
-	uint64_t idle = s->free + s->cached + s->away, used = s->blocks > idle ? s->blocks - idle : 0;
+	return top_number(data, column);
+}
+
+static void draw_blocks(struct canvas *canvas, const struct top_data *data)
+{
+	llu blocks = at(data, "blocks"), free = at(data, "free"), cached = at(data, "inactive");
+	llu away = at(data, "away"), idle = free + cached + away, used = blocks > idle ? blocks - idle : 0;
+	llu bytes = at(data, "block_bytes"), runs = at(data, "runs"), reserved = at(data, "reserved_blocks");
 	char size[16], all[16], kept[64] = "";
 
 	canvas_print(canvas, 1, canvas_plain,
 		     "Blocks  %8llu total %8llu used %8llu cached %8llu free %6llu away, %s each, %s in all",
-		     (llu)s->blocks, (llu)used, (llu)s->cached, (llu)s->free, (llu)s->away,
-		     bytes_text(s->block_bytes, size), bytes_text(s->block_bytes * s->blocks, all));
+		     blocks, used, cached, free, away, bytes_text(bytes, size),
+		     bytes_text(bytes * blocks, all));
 	canvas_print(canvas, 2, canvas_plain,
 		     "Used    %7.1f%%  ranges %llu (%llu blocks)  private %llu  staged %llu  active %llu",
-		     percent(used, s->blocks), (llu)s->ranges, (llu)s->ranges_blocks, (llu)s->private,
-		     (llu)s->staged, (llu)s->active);
-	if (s->reserved)
-		snprintf(kept, sizeof(kept), "; %llu kept behind ranges that grow",
-			 (llu)s->reserved);
+		     percent(used, blocks), at(data, "ranges"), at(data, "ranges_blocks"),
+		     at(data, "private"), at(data, "staged"), at(data, "active"));
+	if (reserved)
+		snprintf(kept, sizeof(kept), "; %llu kept behind ranges that grow", reserved);
 	canvas_print(canvas, 3, canvas_plain, "Free    %7.1f%%  in %llu run%s, the longest %llu%s",
-		     percent(s->free, s->blocks), (llu)s->runs, s->runs == 1 ? "" : "s",
-		     (llu)s->largest, kept);
+		     percent(free, blocks), runs, runs == 1 ? "" : "s", at(data, "largest"), kept);
 }
 
 static void draw_rates(struct canvas *canvas, const struct top_data *data)
 {
-	const struct top_stat *s = &data->stat;
-	double hits = RATE(hits), all = hits + RATE(misses);
+	double hits = rate(data, "hit_blocks"), all = hits + rate(data, "miss_blocks");
 
 	canvas_print(canvas, 4, canvas_plain,
 		     "Per s   %8.0f allocs %8.0f frees %6.0f evicted %4.0f failed, hits %.1f%%",
-		     RATE(allocs), RATE(frees), RATE(evictions), RATE(fail_nospc),
-		     all > 0 ? 100 * hits / all : 0);
+		     rate(data, "allocs"), rate(data, "frees"), rate(data, "evictions"),
+		     rate(data, "fail_nospc"), all > 0 ? 100 * hits / all : 0);
 	canvas_print(canvas, 5, canvas_plain,
 		     "Moves   %8.0f blocks/s in %.0f runs/s; %llu being copied, %llu in limbo; %llu waiting",
-		     RATE(moved), RATE(moves), (llu)s->copying, (llu)s->limbo, (llu)s->waiting);
+		     rate(data, "moved_blocks"), rate(data, "moves"), at(data, "copying_blocks"),
+		     at(data, "limbo_blocks"), at(data, "waiting"));
 }
 
 static unsigned int draw_head(struct canvas *canvas, const struct top_data *data,
@@ -87,7 +92,7 @@ static unsigned int draw_head(struct canvas *canvas, const struct top_data *data
 	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools%s; every %g s%s",
 		     engine, data->pool, data->nr_pools, closed, look->seconds,
 		     look->paused ? "  PAUSED" : "");
-	draw_blocks(canvas, &data->stat);
+	draw_blocks(canvas, data);
 	draw_rates(canvas, data);
 	return 6;
 }
@@ -195,7 +200,7 @@ static void draw_map(struct canvas *canvas, const struct top_data *data, const s
 		     unsigned int line, unsigned int height)
 {
 	unsigned int lines = look->ascii ? height : 2 * height, width = canvas->width;
-	uint64_t nr_blocks = data->stat.blocks + data->stat.null;
+	uint64_t nr_blocks = top_number(data, "blocks") + top_number(data, "null");
 	struct stretch *stretch = calloc((size_t)lines * width + 1, sizeof(*stretch));
 
 	if (!stretch || !nr_blocks) {
@@ -288,7 +293,7 @@ static void draw_rows(struct canvas *canvas, struct top_data *data, const struct
 	for (unsigned int i = 0; i < nr && line + 1 + i < canvas->height; i++)
 		canvas_print(canvas, line + 1 + i, canvas_plain,
 			     "%16s %9llu %6.2f %7llu %7llu %9.3f %16s", row[i].id, (llu)row[i].blocks,
-			     percent(row[i].blocks, data->stat.blocks), (llu)row[i].runs,
+			     percent(row[i].blocks, top_number(data, "blocks")), (llu)row[i].runs,
 			     (llu)row[i].pinned, row[i].age_ns / 1e9, row[i].other);
 }
 

@@ -15,11 +15,6 @@
 #include "draw.h"
 #include "screen.h"
 
-enum {
-	KEY_BATCH = 'b', KEY_DELAY = 'd', KEY_WIDTH = 'w', KEY_ASCII = 'a', KEY_OWNERS = 'o',
-	KEY_SORT = 's', KEY_PANE = 't', KEY_TIMES = 256,
-};
-
 #define MIN_SECONDS	0.01
 #define MAX_SECONDS	86400.0
 
@@ -35,18 +30,22 @@ struct top {
 	struct canvas canvas;
 };
 
-static const struct argp_option argp_options[] = {
-	{ "batch", KEY_BATCH, NULL, 0, "Plain text, page after page, rather than a screen", 0 },
-	CLIENT_INTERVAL("1"), { "delay", KEY_DELAY, NULL, OPTION_ALIAS, NULL, 0 },
+static const char *const sorts[NR_SORTS + 1] = { "blocks", "pinned", "age" };
+static const char *const panes[NR_PANES + 1] = { "owners", "sequences", "holds" };
+
+static const struct option_row rows[] = {
+	ROW_FLAG("batch", 'b', struct top, batch, "Plain text, page after page, rather than a screen"),
+	CLIENT_INTERVAL("1"), CLIENT_DELAY,
 	CLIENT_COUNT("--batch, --json: 1, else no end"),
-	{ "iterations", KEY_TIMES, NULL, OPTION_ALIAS, NULL, 0 },
+	ROW_SCALED("iterations", 0, NULL, struct top, opt.count, 1, 1, LONG_MAX, NULL),
 	CLIENT_SOCKET, CLIENT_POOL("the first"), CLIENT_JSON,
-	{ "width", KEY_WIDTH, "N", 0, "--batch: columns, 40 to 500 [80]", 0 },
-	{ "ascii", KEY_ASCII, NULL, 0, "Letters instead of half blocks", 0 },
-	{ "by-owner", KEY_OWNERS, NULL, 0, "The map in colours of owners, not of states", 0 },
-	{ "sort", KEY_SORT, "WHAT", 0, "blocks, pinned or age [blocks]", 0 },
-	{ "table", KEY_PANE, "WHAT", 0, "owners, sequences or holds [owners]", 0 },
-	{ 0 },
+	ROW_NUMBER("width", 'w', "N", struct top, width, 40, 500, "--batch: columns, 40 to 500 [80]"),
+	ROW_FLAG("ascii", 'a', struct top, ascii, "Letters instead of half blocks"),
+	ROW_FLAG("by-owner", 'o', struct top, look.by_owner,
+		"The map in colours of owners, not of states"),
+	ROW_WORD("sort", 's', "WHAT", struct top, look.sort, sorts, "blocks, pinned or age [blocks]"),
+	ROW_WORD("table", 't', "WHAT", struct top, look.pane, panes,
+		"owners, sequences or holds [owners]"),
 };
 
 static const char doc[] =
@@ -63,54 +62,6 @@ static const char doc[] =
 	"  kvmm-top --batch -n 3 --table sequences > log\n"
 	"\n"
 	"Exit code: 0 good; 1 no engine, or it went away, or no such pool; 2 bad usage.";
-
-static const char *const sorts[NR_SORTS + 1] = { "blocks", "pinned", "age" };
-static const char *const panes[NR_PANES + 1] = { "owners", "sequences", "holds" };
-
-static error_t parse_look(int key, char *arg, struct argp_state *state)
-{
-	struct top *top = state->input;
-
-	switch (key) {
-	case KEY_ASCII:
-		top->ascii = true;
-		return 0;
-	case KEY_OWNERS:
-		top->look.by_owner = true;
-		return 0;
-	case KEY_SORT:
-		top->look.sort = option_word(state, "sort", arg, sorts);
-		return 0;
-	case KEY_PANE:
-		top->look.pane = option_word(state, "table", arg, panes);
-		return 0;
-	case KEY_WIDTH:
-		top->width = (unsigned int)option_number(state, "width", arg, 40, 500);
-		return 0;
-	default:
-		return client_option(&top->opt, key, arg, state);
-	}
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct top *top = state->input;
-
-	switch (key) {
-	case KEY_BATCH:
-		top->batch = true;
-		return 0;
-	case KEY_DELAY:
-		return client_option(&top->opt, 'i', arg, state);
-	case KEY_TIMES:
-		return client_option(&top->opt, 'n', arg, state);
-	case ARGP_KEY_ARG:
-		bad_option(state, "unexpected argument '%s'", arg);
-		return 0;
-	default:
-		return parse_look(key, arg, state);
-	}
-}
 
 static int fail(const char *why)
 {
@@ -215,7 +166,7 @@ static bool take_key(struct top *top, int key)
 		return true;
 	case 'n':
 		top_next_pool(&top->data, &top->client, top->pool);
-		top->data.stat = (struct top_stat){ 0 };
+		top_forget(&top->data);
 		top->data.is_named = false;
 		return true;
 	default:
@@ -284,12 +235,12 @@ static int show(struct top *top)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = { argp_options, parse, NULL, doc, NULL, NULL, NULL };
+	static const struct usage usage = { OPTION_ROWS(rows), NULL, doc, NULL, NULL, false };
 	static struct top top = { .width = 80, .opt = { .interval = 1 }, .client = { .fd = -1 } };
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	read_options(&argp, argc, argv, 0, &top);
+	read_options(&usage, argc, argv, &top);
 	top.look.seconds = top.opt.interval;
 	top.data.is_named = top.opt.pool;
 	if (top.opt.pool)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvmm/ext/control.h>
+
 #include "trace.h"
 
 #define NR_BUCKETS	(1u << 16)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmm-trace: traces for kvmm-replay, from what a running engine tells, or from other traces. */
 #include <argp.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,12 +11,10 @@
 #include "../tool.h"
 #include "trace.h"
 
-enum { KEY_BLOCK_TOKENS = 't', KEY_FROM = 256, KEY_SECONDS, KEY_REQUESTS, KEY_TO };
-
 struct options {
-	bool converts;
-	bool from_lookups;
 	struct client_options client;
+	bool converts;
+	u32 from_lookups;
 	const char *in;
 	const char *out;
 	u32 seconds;
@@ -27,22 +24,28 @@ struct options {
 	u32 nr_args;
 };
 
-static const struct argp_option argp_options[] = {
-	{ NULL, 0, NULL, 0, "record:", 1 },
+static const char *const froms[] = { "requests", "lookups", NULL };
+
+#define NUMBER(name, key, field, max, help) \
+	ROW_NUMBER(name, key, "N", struct options, field, 1, max, help)
+
+static const struct option_row rows[] = {
+	ROW_HEAD(1, "record:"),
 	CLIENT_SOCKET, CLIENT_POOL("the only one"),
-	{ "from", KEY_FROM, "WHAT", 0,
-	  "requests: as the engine notes them; lookups: each lookup is a request, for engines that "
-	  "note none [requests]", 0 },
-	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
-	{ "requests", KEY_REQUESTS, "N", 0, "Stop after so many have ended; those that are under way then are "
-	  "written, too", 0 },
-	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [as the events say]", 0 },
-	{ NULL, 0, NULL, 0, "Both:", 2 },
-	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), bailian (JSONL), azure (CSV), lengths (CSV) "
-	  "[mooncake]", 0 },
-	{ "output", 'o', "FILE", 0, "Where the trace goes [standard output]", 0 },
-	{ "json", 'j', NULL, 0, "Say what was done as a JSON object on standard output; needs -o", 0 },
-	{ 0 },
+	ROW_WORD("from", 0, "WHAT", struct options, from_lookups, froms,
+		"requests: as the engine notes them; lookups: each lookup is a request, for engines that "
+		"note none [requests]"),
+	NUMBER("seconds", 0, seconds, 1u << 24, "Stop after so long"),
+	NUMBER("requests", 0, nr_requests, TRACE_MAX_REQUESTS,
+		"Stop after so many have ended; those that are under way then are written, too"),
+	NUMBER("block-tokens", 't', block_tokens, TRACE_MAX_ID_TOKENS,
+		"Tokens a block [as the events say]"),
+	ROW_HEAD(2, "Both:"),
+	ROW_WORD("to", 0, "FORMAT", struct options, kind, trace_kinds,
+		"mooncake (JSONL), bailian (JSONL), azure (CSV), lengths (CSV) [mooncake]"),
+	ROW_TEXT("output", 'o', "FILE", struct options, out, "Where the trace goes [standard output]"),
+	ROW_FLAG("json", 'j', struct client_options, json,
+		"Say what was done as a JSON object on standard output; needs -o"),
 };
 
 static const char doc[] =
@@ -63,9 +66,10 @@ static const char doc[] =
 	"Exit code: 0 good; 1 there was no engine, or nothing to be recorded, or writing failed; 2 bad usage "
 	"or a bad file.";
 
-static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
+static void add_arg(struct argp_state *state, void *base, const char *arg)
 {
 	static const char *const modes[] = { "record", "convert", NULL };
+	struct options *opt = base;
 
 	if (!opt->nr_args++)
 		opt->converts = option_word(state, "mode", arg, modes);
@@ -75,8 +79,10 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 		bad_option(state, "more than one file");
 }
 
-static void check(const struct options *opt, struct argp_state *state)
+static void check(struct argp_state *state, void *base)
 {
+	const struct options *opt = base;
+
 	if (!opt->nr_args)
 		bad_option(state, "record or convert?");
 	if (opt->converts && !opt->in)
@@ -88,41 +94,6 @@ static void check(const struct options *opt, struct argp_state *state)
 		bad_option(state, "--socket, or a file, not both");
 	if (opt->client.json && !opt->out)
 		bad_option(state, "--json: the trace needs a place of its own, by -o");
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	static const char *const froms[] = { "requests", "lookups", NULL };
-	struct options *opt = state->input;
-
-	switch (key) {
-	case 'o':
-		opt->out = arg;
-		return 0;
-	case KEY_FROM:
-		opt->from_lookups = option_word(state, "from", arg, froms);
-		return 0;
-	case KEY_SECONDS:
-		opt->seconds = (u32)option_number(state, "seconds", arg, 1, 1u << 24);
-		return 0;
-	case KEY_REQUESTS:
-		opt->nr_requests = (u32)option_number(state, "requests", arg, 1, TRACE_MAX_REQUESTS);
-		return 0;
-	case KEY_BLOCK_TOKENS:
-		opt->block_tokens = (u32)option_number(state, "block-tokens", arg, 1, TRACE_MAX_ID_TOKENS);
-		return 0;
-	case KEY_TO:
-		opt->kind = option_word(state, "to", arg, trace_kinds);
-		return 0;
-	case ARGP_KEY_ARG:
-		add_arg(opt, state, arg);
-		return 0;
-	case ARGP_KEY_END:
-		check(opt, state);
-		return 0;
-	default:
-		return client_option(&opt->client, key, arg, state);
-	}
 }
 
 /* ---- record ---- */
@@ -223,14 +194,15 @@ static int record(const struct options *opt, struct trace *trace, struct folded 
 
 static int convert(const struct options *opt, struct trace *trace, struct folded *folded)
 {
-	int fd = strcmp(opt->in, "-") ? open(opt->in, O_RDONLY | O_CLOEXEC) : STDIN_FILENO, err;
+	FILE *in = strcmp(opt->in, "-") ? fopen(opt->in, "re") : stdin;
 	struct trace_error error;
+	int err;
 
-	if (fd < 0)
+	if (!in)
 		return complain(EXIT_INPUT, "%s: %s", opt->in, strerror(errno));
-	err = trace_read(trace, fd, &error);
-	if (fd != STDIN_FILENO)
-		close(fd);
+	err = trace_read(trace, in, &error);
+	if (in != stdin)
+		fclose(in);
 	if (err)
 		return complain(err == -ENOMEM ? EXIT_WRONG : EXIT_INPUT, "%s:%llu: %s", opt->in,
 				(unsigned long long)error.line, error.what);
@@ -280,15 +252,16 @@ static void report(const struct options *opt, const struct trace *trace, struct 
 
 int main(int argc, char **argv)
 {
-	const struct argp argp = { argp_options, parse, "record [FILE]\nconvert FILE", doc,
-				   NULL, NULL, NULL };
+	static const struct usage usage = {
+		OPTION_ROWS(rows), "record [FILE]\nconvert FILE", doc, add_arg, check, false,
+	};
 	struct options opt = { 0 };
 	struct folded folded = { 0 };
 	struct trace trace = { 0 };
 	u64 nr_lost = 0;
 	int code;
 
-	read_options(&argp, argc, argv, 0, &opt);
+	read_options(&usage, argc, argv, &opt);
 	code = opt.converts ? convert(&opt, &trace, &folded) :
 			      record(&opt, &trace, &folded, &nr_lost);
 	if (!code)

@@ -3,7 +3,7 @@
 #ifndef KVMM_EXT_DISK_H
 #define KVMM_EXT_DISK_H
 
-#include <kvmm/metrics.h>
+#include <kvmm/ext/inspect.h>
 #include <kvmm/tier.h>
 #include <kvmm/types.h>
 
@@ -24,9 +24,8 @@ extern "C" {
  * Equal names mean equal bytes: names are of content, not of places. All that tells contents apart
  * has to be in the name.
  *
- * Callers submit reads and writes, and poll for their completions. Any thread may make any call at
- * any time, except for closing. No call waits for the disk unless it says so, apart from the 4 KiB
- * written to open the next segment.
+ * A tier (&kvmm_tier_attr.disk) reads and writes beside its caller. Calls here wait for the disk
+ * where they say so. Any thread may make any call at any time, except for closing.
  *
  * The format of the file is in Documentation/disk.rst, to the byte.
  */
@@ -136,8 +135,7 @@ KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk 
  * kvmm_disk_close() - wait for what is under way, and close
  * @disk: no thread uses it any more; NULL is fine
  *
- * Completions not polled for are lost; the buffers are free on return. Records that were put are
- * there after the next opening.
+ * Records that were put are there after the next opening.
  *
  * Context: waits for the disk; no kvmm lock held.
  */
@@ -146,8 +144,8 @@ KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
 /**
  * struct kvmm_disk_put_args - something to write
  * @name: its name
- * @data: borrowed until its completion; written without a copy if it is aligned to KVMM_DISK_PAGE,
- *	and @bytes are whole pages
+ * @data: borrowed during the call; written without a copy if it is aligned to KVMM_DISK_PAGE, and
+ *	@bytes are whole pages
  * @bytes: length of @data: 1 to kvmm_disk_stat.max_record_bytes
  * @parent_bytes: of @parent; 0: none
  * @value: how often it was of use before: reads add to it
@@ -164,43 +162,15 @@ struct kvmm_disk_put_args {
 	uint64_t position;
 };
 
-/** For kvmm_disk_submit_put(). */
+/** For kvmm_disk_put(). */
 enum {
 	KVMM_DISK_REPLACE = 1u << 0,	/**< write again what is there already */
 };
 
-KVMM_API int kvmm_disk_submit_put_sized(struct kvmm_disk *disk,
-					const struct kvmm_disk_put_args *puts,
-					uint32_t nr, uint32_t flags, uint64_t tag, size_t size);
-
-/**
- * kvmm_disk_submit_put() - write records
- * @disk: the store
- * @puts: records, borrowed during the call; records that follow each other go into one write
- * @nr: 1 to KVMM_DISK_MAX_BATCH
- * @flags: KVMM_DISK_REPLACE
- * @tag: comes back in the completions
- *
- * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST a
- * record of that name is there or being written; -EAGAIN the last segments are not finished yet,
- * put it again later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten
- * meanwhile; -EIO, -ENOSPC, ... of the system; -E2BIG too many different lengths and layouts (1024)
- * at a time.
- *
- * Context: any thread.
- * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
- */
-static inline int kvmm_disk_submit_put(struct kvmm_disk *disk,
-				       const struct kvmm_disk_put_args *puts,
-				       uint32_t nr, uint32_t flags, uint64_t tag)
-{
-	return kvmm_disk_submit_put_sized(disk, puts, nr, flags, tag, sizeof(*puts));
-}
-
 /**
  * struct kvmm_disk_get_args - something to read
  * @name: its name
- * @data: where to; borrowed until its completion. Read without a copy if it is aligned to
+ * @data: where to. Read without a copy if it is aligned to
  *	KVMM_DISK_PAGE, and @room is enough for whole pages. Undefined after a failure
  * @room: bytes at @data, all of which may be written to
  */
@@ -210,77 +180,23 @@ struct kvmm_disk_get_args {
 	uint32_t room;
 };
 
-KVMM_API int kvmm_disk_submit_get_sized(struct kvmm_disk *disk,
-					const struct kvmm_disk_get_args *gets,
-					uint32_t nr, uint64_t tag, size_t size);
-
-/**
- * kvmm_disk_submit_get() - read records
- * @disk: the store
- * @gets: borrowed during the call; those that lie one after the other are read at one go
- * @nr: 1 to KVMM_DISK_MAX_BATCH
- * @tag: comes back in the completions
- *
- * Each record gets a completion, with status 0 when all of it was read and verified; -ENOENT it is
- * not there, or not any more; -EAGAIN it is being written; -ENOBUFS @room is too small; -EBADMSG
- * what was read is not what was written (the record is dropped); -ECANCELED it was aborted; -EIO,
- * ... of the system (the record is dropped).
- *
- * Context: any thread; does not wait for the disk.
- * Return: 0; -EINVAL bad @gets, nothing was done; -ENOMEM likewise.
- */
-static inline int kvmm_disk_submit_get(struct kvmm_disk *disk,
-				       const struct kvmm_disk_get_args *gets,
-				       uint32_t nr, uint64_t tag)
-{
-	return kvmm_disk_submit_get_sized(disk, gets, nr, tag, sizeof(*gets));
-}
-
-/**
- * struct kvmm_disk_done - what became of one record
- * @tag: of its submission
- * @index: in it
- * @status: 0 or -errno: see there
- * @bytes: length of the record, if @status is 0 or -ENOBUFS
- * @is_put: what it was
- *
- * Fixed: what the submission does not say; @tag leads to that.
- */
-struct kvmm_disk_done {
-	uint64_t tag;
-	uint32_t index;
-	int32_t status;
-	uint32_t bytes;
-	uint32_t is_put;
-};
-
-/**
- * kvmm_disk_poll() - carry submissions on, and fetch completions
- * @disk: the store
- * @done: filled in, in no order
- * @max: room in @done
- *
- * Without io_uring the call itself reads and writes, waiting for the disk, until there is a
- * completion to return. With io_uring it computes checksums.
- *
- * Context: any thread, no kvmm lock held.
- * Return: the number of @done.
- */
-KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max);
-
 KVMM_API int kvmm_disk_put_sized(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
 				 uint32_t nr, uint32_t flags, int32_t *status, size_t size);
 
 /**
  * kvmm_disk_put() - write records, and wait for it
  * @disk: the store
- * @puts: as for kvmm_disk_submit_put()
- * @nr: likewise
- * @flags: likewise
- * @status: filled in, one for each; may be NULL. As in completions, but waits -EAGAIN out
+ * @puts: records, borrowed during the call; records that follow each other go into one write
+ * @nr: 1 to KVMM_DISK_MAX_BATCH
+ * @flags: KVMM_DISK_REPLACE
+ * @status: filled in, one for each; may be NULL. 0 it was written and can be read; -EEXIST a record
+ *	of that name is there or being written; -EROFS too many writes failed; -ECANCELED it was
+ *	forgotten meanwhile; -EIO, -ENOSPC, ... of the system; -E2BIG too many different lengths and
+ *	layouts (1024) at a time
  *
  * Context: waits for the disk; no kvmm lock held.
- * Return: the number of records written or there already; -EINVAL, -ENOMEM.
+ * Return: the number of records written or there already; -EINVAL bad @puts, -ENOMEM: nothing was
+ * done.
  */
 static inline int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts,
 				uint32_t nr, uint32_t flags, int32_t *status)
@@ -294,12 +210,15 @@ KVMM_API int kvmm_disk_get_sized(struct kvmm_disk *disk, const struct kvmm_disk_
 /**
  * kvmm_disk_get() - read records, and wait for it
  * @disk: the store
- * @gets: as for kvmm_disk_submit_get()
- * @nr: likewise
- * @status: filled in, one for each: the length, or the status of the completion; may be NULL
+ * @gets: borrowed during the call; those that lie one after the other are read at one go
+ * @nr: 1 to KVMM_DISK_MAX_BATCH
+ * @status: filled in, one for each; may be NULL. The length: all of it was read and verified;
+ *	-ENOENT it is not there, or not any more; -EAGAIN it is being written; -ENOBUFS @room is too
+ *	small; -EBADMSG what was read is not what was written (the record is dropped); -EIO, ... of
+ *	the system (the record is dropped)
  *
  * Context: waits for the disk; no kvmm lock held.
- * Return: the number of records read; -EINVAL, -ENOMEM.
+ * Return: the number of records read; -EINVAL bad @gets, -ENOMEM: nothing was done.
  */
 static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get_args *gets,
 				uint32_t nr, int32_t *status)
@@ -311,7 +230,7 @@ static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_g
  * kvmm_disk_sync() - make records written so far survive a loss of power
  * @disk: the store
  *
- * Records whose completion came later than the call may or may not survive.
+ * Records that were put later than the call may or may not survive.
  *
  * Context: waits for the disk; no kvmm lock held.
  * Return: 0; -EIO, ....
@@ -479,24 +398,21 @@ struct kvmm_disk_segment {
 /**
  * kvmm_disk_view_open() - look at a store that may be open elsewhere
  * @path: its folder
+ * @info: what the store is: filled in on success; the caller sets its size
  * @view: filled in on success
  *
  * Nothing is written, locked or kept: listings show what is on disk at that moment, forgotten and
  * replaced records included, wiped ones not. A segment may be used again meanwhile.
  *
  * Context: waits for the disk.
- * Return: 0; -ENOENT, -ELOOP, -ENOTDIR, -EACCES; -EBADMSG no superblock can be read;
+ * Return: 0; -EINVAL; -ENOENT, -ELOOP, -ENOTDIR, -EACCES; -EBADMSG no superblock can be read;
  * -EPROTONOSUPPORT another version; -ENOMEM; -EIO.
  */
-KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view);
+KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view_info *info,
+				 struct kvmm_disk_view **view);
 
 /** kvmm_disk_view_close() - or NULL. */
 KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
-
-/**
- * kvmm_disk_view_get_info() - what the store is; the caller sets @info->size. Return: 0; -EINVAL.
- */
-KVMM_API int kvmm_disk_view_get_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
 KVMM_API int kvmm_disk_view_segment_sized(struct kvmm_disk_view *view, uint32_t number,
 					  struct kvmm_disk_segment *segment, size_t size);
@@ -567,7 +483,7 @@ static inline int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify,
  * @error: out: a sentence, empty on success
  * @names: strings that @host and @disk point to from then on; 0 at first, each call adds its own
  * @names_bytes: of them, in use
- * @set: out: bit n: kvmm_config_key(n) was set
+ * @set: out: a bit for each key that was set
  */
 struct kvmm_config {
 	size_t size;
@@ -603,13 +519,228 @@ struct kvmm_config {
  */
 KVMM_API int kvmm_config_load(struct kvmm_config *config, const char *path);
 
+/* ---- operations, time and numbers of tiers ---- */
+
+/** kvmm_tier_clock() - set the time of KVMM_TIER_TOLD_CLOCK to @now_ns; it never goes back.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the tier has a clock of its own. */
+KVMM_API int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns);
+
 /**
- * kvmm_config_key() - the keys that there are
- * @number: from 0 on
- *
- * Return: its name, or NULL behind the last one.
+ * struct kvmm_tier_time - time of copies, for simulated engines
+ * @due_ns: pools of ids only: when the next copy ends, by kvmm_tier_clock()'s time or the system's;
+ *	UINT64_MAX: none is under way. It may be over. No copy ends before: set the clock to it, and
+ *	poll
+ * @load_ns: how long copies up were under way that have ended, added up; and blocks that were read
+ *	from a disk below first. A simulated engine adds what it grew by to its step: for each copy
+ *	its latency, and its bytes by the link's bandwidth, rounded up, behind those before it. Real
+ *	copies are measured alike
  */
-KVMM_API const char *kvmm_config_key(uint32_t number);
+struct kvmm_tier_time {
+	uint64_t due_ns;
+	uint64_t load_ns;
+};
+
+/** kvmm_tier_get_time() - kvmm_pool_stat_of() of KVMM_STAT_TIER_TIME. */
+static inline int kvmm_tier_get_time(struct kvmm_pool *pool, struct kvmm_tier_time *time)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_TIER_TIME, time, sizeof(*time));
+}
+
+/** kvmm_tier_due() - @due_ns of struct kvmm_tier_time. Return: 0; -ENOENT no copy under way. */
+static inline int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
+{
+	struct kvmm_tier_time time;
+	int err = due_ns ? kvmm_tier_get_time(pool, &time) : -22 /* EINVAL */;
+
+	if (!err && time.due_ns == UINT64_MAX)
+		err = -2 /* ENOENT */;
+	if (!err)
+		*due_ns = time.due_ns;
+	return err;
+}
+
+/** kvmm_tier_take_latency() - what @load_ns of struct kvmm_tier_time grew by since the last call.
+ * @taken_ns: the caller's, 0 at first. */
+static inline int kvmm_tier_take_latency(struct kvmm_pool *pool, uint64_t *taken_ns,
+					 uint64_t *load_ns)
+{
+	struct kvmm_tier_time time;
+	int err = kvmm_tier_get_time(pool, &time);
+
+	if (err)
+		return err;
+	*load_ns = time.load_ns - *taken_ns;
+	*taken_ns = time.load_ns;
+	return 0;
+}
+
+/**
+ * kvmm_tier_abort() - give an operation up, in any state
+ * @op: index and generation UINT32_MAX: see kvmm_tier_abort_all()
+ *
+ * At any time; never waits. Blocks that no other caller waits for are not registered; blocks and
+ * copies that a device may still write are given back when it is through.
+ *
+ * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t op);
+
+/** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how
+ * many operations; -EINVAL; -EOPNOTSUPP. */
+static inline int kvmm_tier_abort_all(struct kvmm_pool *pool)
+{
+	kvmm_tier_op_t all = { UINT32_MAX, UINT32_MAX };
+
+	return kvmm_tier_abort(pool, all);
+}
+
+/**
+ * kvmm_tier_eventfd() - a descriptor that is readable while an operation is over and not fetched
+ *
+ * The pool's; it is closed when the pool is detached. Operations end only if some thread calls
+ * kvmm_tier_poll().
+ *
+ * Return: the descriptor; -EMFILE, -ENOMEM; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
+
+/**
+ * struct kvmm_tier_client_stat - one pool and its tier
+ * @blocks, @units, @bytes: readable copies that it has made, and what they take
+ * @writing: copies on their way down
+ * @queued: blocks that wait for their turn to be copied down
+ * @loading: blocks on their way up
+ * @clean: device blocks with a readable copy below
+ * @nr_ops: operations not over, or not fetched
+ * @offloads, @loads: copies that ended well, in blocks
+ * @offload_bytes, @load_bytes: what they moved
+ * @offload_ns, @load_ns: the time that each of those copies was under way, added up
+ * @hits: keys that kvmm_tier_load() was asked for with success, each once a request
+ * @misses, @retries, @pendings: answers of kvmm_tier_match() below the device
+ * @shared: blocks of loads that waited for another caller's copy
+ * @present: offloads that found a copy
+ * @reloads: loads of what had gone down less than @reload_ns before
+ * @evicted: copies that had to go for others, or for its limits
+ * @aborted: operations
+ * @failed: copies that did not end well, in blocks ...
+ * @corrupt: ... of which the content was not what had been copied down
+ * @refused: loads that did not fit, or were over a quota
+ * @touches: uses that make a block worth a copy now: those of the configuration, or one more while
+ *	too few of the names that get there are ever used again
+ * @thrashing: 1: blocks that KVMM_TIER_THRESHOLD dropped have come back too soon; it only copies
+ * @episodes: how often that was so
+ * @raised: how often @touches went up
+ * @spared: times that nothing was dropped because of it
+ * @refaults: blocks that were filled or loaded while their names were remembered, by how many
+ *	blocks had been since: fewer than the device has, fewer than the host tier has, more
+ * @disk_loads, @disk_load_bytes: of the loads, those that were read from the disk below first
+ * @disk_load_ns: the time that each of these reads took, added up
+ * @offload_took, @load_took, @disk_took: how long each copy down, copy up, and read from the disk
+ *	took: what @offload_ns, @load_ns and @disk_load_ns sum. A copy is of up to @batch_blocks
+ */
+struct kvmm_tier_client_stat {
+	uint32_t blocks;
+	uint32_t units;
+	uint64_t bytes;
+	uint32_t writing;
+	uint32_t queued;
+	uint32_t loading;
+	uint32_t clean;
+	uint32_t nr_ops;
+	uint32_t reserved;
+	uint64_t offloads;
+	uint64_t loads;
+	uint64_t offload_bytes;
+	uint64_t load_bytes;
+	uint64_t offload_ns;
+	uint64_t load_ns;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t retries;
+	uint64_t pendings;
+	uint64_t shared;
+	uint64_t present;
+	uint64_t reloads;
+	uint64_t evicted;
+	uint64_t aborted;
+	uint64_t failed;
+	uint64_t corrupt;
+	uint64_t refused;
+	uint32_t touches;
+	uint32_t thrashing;
+	uint64_t episodes;
+	uint64_t raised;
+	uint64_t spared;
+	uint64_t refaults[KVMM_NR_TIER_LEVELS];
+	uint64_t disk_loads;
+	uint64_t disk_load_bytes;
+	uint64_t disk_load_ns;
+	struct kvmm_latency_stat offload_took;
+	struct kvmm_latency_stat load_took;
+	struct kvmm_latency_stat disk_took;
+};
+
+/** kvmm_tier_client_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_TIER. */
+static inline int kvmm_tier_client_get_stat(struct kvmm_pool *pool,
+					    struct kvmm_tier_client_stat *stat,
+					    size_t size)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_TIER, stat, size);
+}
+
+/**
+ * struct kvmm_tier_stat - one host tier
+ * @units: that there will be in the end
+ * @units_ready: that are there
+ * @units_used: taken by blocks
+ * @blocks: readable
+ * @writing: being written
+ * @pinned: readable, and being read
+ * @clients: pools
+ * @chunks: portions of memory
+ * @unit_bytes: of a unit; 0 = ids only
+ * @bytes_pinned: memory that copies need no staging for
+ * @metadata_bytes: host memory besides
+ * @stored, @evicted: copies since the creation
+ * @demoted, @promoted: blocks written to the disk below, and read from there
+ * @lost: of those evicted: without a copy below
+ * @below_failed: of either that did not end well
+ * @demoted_bytes, @promoted_bytes: what they moved
+ * @demote_ns, @promote_ns: the time that each of them took, added up
+ * @sim_blocks, @sim_dropped: of a simulated disk: blocks that it has, and that had to go for others
+ * @hit_age: of each block that was loaded from here: how long its copy had been readable
+ * @evict_age: the same of each copy that had to go
+ */
+struct kvmm_tier_stat {
+	uint32_t units;
+	uint32_t units_ready;
+	uint32_t units_used;
+	uint32_t blocks;
+	uint32_t writing;
+	uint32_t pinned;
+	uint32_t clients;
+	uint32_t chunks;
+	uint64_t unit_bytes;
+	uint64_t bytes_pinned;
+	uint64_t metadata_bytes;
+	uint64_t stored;
+	uint64_t evicted;
+	uint64_t demoted;
+	uint64_t promoted;
+	uint64_t lost;
+	uint64_t below_failed;
+	uint64_t demoted_bytes;
+	uint64_t promoted_bytes;
+	uint64_t demote_ns;
+	uint64_t promote_ns;
+	uint64_t sim_blocks;
+	uint64_t sim_dropped;
+	struct kvmm_residency_stat hit_age;
+	struct kvmm_residency_stat evict_age;
+};
+
+/** kvmm_tier_get_stat() - as kvmm_tier_client_get_stat(). Return: 0; -EINVAL, -ECHILD. */
+KVMM_API int kvmm_tier_get_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
 
 #ifdef __cplusplus
 }

@@ -97,9 +97,6 @@ struct kvmm_class_event {
 	uint32_t nr;
 };
 
-/** Called in the thread that has evicted, with no kvmm lock held; may call kvmm. */
-typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events, uint32_t nr);
-
 /**
  * struct kvmm_evict_attr - how a pool evicts, beyond its policy
  * @size: sizeof(struct kvmm_evict_attr)
@@ -113,12 +110,10 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  * @protect_above: blocks with a priority above this are protected
  * @protect_permille: most of the pool that may be; 0 = no limit. Beyond it the block protected
  *	longest loses its protection
- * @hook: NULL, or told of what kvmm_class_events() would return
- * @hook_arg: for @hook
  * @pageblock_blocks: of the blocks that @run_window looks at, those go first that empty an aligned
  *	group of so many blocks, a power of two from 2; 0 = none do. Needs a window of 2 or more
  * @max_pins: most pins on cached blocks at a time, by kvmm_pin_many() and by holds with
- *	KVMM_HOLD_PIN; 0 = no limit. A block that is pinned twice counts twice
+ *	KVMM_LEASE_PIN; 0 = no limit. A block that is pinned twice counts twice
  */
 struct kvmm_evict_attr {
 	size_t size;
@@ -129,8 +124,6 @@ struct kvmm_evict_attr {
 	uint32_t run_window;
 	uint32_t protect_above;
 	uint32_t protect_permille;
-	kvmm_class_hook hook;
-	void *hook_arg;
 	uint32_t pageblock_blocks;
 	uint32_t max_pins;
 };
@@ -138,44 +131,60 @@ struct kvmm_evict_attr {
 /* ---- classes ---- */
 
 /**
- * kvmm_class_set() - set the class of blocks
+ * kvmm_class_tag() - set the class of blocks, or name their owner, or both
  * @refs: referenced by the caller
+ * @in_class: KVMM_IN_CLASS(), or 0: they keep theirs
+ * @owner: any number, or 0: none is named. Not both 0
+ *
+ * A block that two owners claim is shared: it has no owner until its content is forgotten.
  *
  * Return: 0; -EPERM one of them was set or demoted to a lower class before; -EDQUOT with these,
  * which are in use, a class with KVMM_CLASS_REFUSE would exceed its quota; -ESTALE; -EINVAL;
  * -EOPNOTSUPP. Then none was changed.
  */
-KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-			    uint32_t cls);
+KVMM_API int kvmm_class_tag(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			    uint32_t in_class, uint64_t owner);
+
+/** kvmm_class_set() - kvmm_class_tag() with a class only. */
+static inline int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				 uint32_t cls)
+{
+	return kvmm_class_tag(pool, refs, nr, KVMM_IN_CLASS(cls), 0);
+}
+
+/** kvmm_set_owner() - kvmm_class_tag() with an owner only. */
+static inline int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				 uint64_t owner)
+{
+	return kvmm_class_tag(pool, refs, nr, 0, owner);
+}
 
 /**
- * kvmm_demote() - lower blocks to class @cls; blocks there, or below, stay
- * @refs: registered blocks; the caller need not hold references any more
+ * kvmm_demote_many() - lower blocks to class @cls; blocks there, or below, stay
+ * @refs: registered blocks; the caller need not hold references any more. NULL: @owner's
+ * @owner: without @refs: all unshared blocks of it, in time proportional to their number; not
+ *	looked at with @refs
+ *
+ * Of an owner's it passes over what a reserved gang is about to evict: that keeps its class if the
+ * gang is aborted.
  *
  * Return: how many were demoted; -ESTALE one is gone (none was demoted); -EINVAL; -EOPNOTSUPP.
  */
-KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls);
+KVMM_API int kvmm_demote_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			      uint64_t owner, uint32_t cls);
 
-/**
- * kvmm_set_owner() - name the owner of blocks
- * @refs: referenced by the caller
- * @owner: any number but 0
- *
- * A block that two owners claim is shared: it has no owner until its content is forgotten.
- *
- * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP (none was changed).
- */
-KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-			    uint64_t owner);
+/** kvmm_demote() - kvmm_demote_many() of @refs. */
+static inline int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			      uint32_t cls)
+{
+	return kvmm_demote_many(pool, refs, nr, 0, cls);
+}
 
-/**
- * kvmm_demote_owner() - lower all unshared blocks of @owner, in time proportional to their number
- *
- * Passes over what a reserved gang is about to evict: that keeps its class if the gang is aborted.
- *
- * Return: as kvmm_demote(), but never -ESTALE.
- */
-KVMM_API int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls);
+/** kvmm_demote_owner() - kvmm_demote_many() of @owner's. */
+static inline int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls)
+{
+	return owner ? kvmm_demote_many(pool, NULL, 0, owner, cls) : -22 /* EINVAL */;
+}
 
 /**
  * kvmm_class_events() - fetch evictions that owners want to know
@@ -258,7 +267,8 @@ KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for_args *
  * @KVMM_ADVISE_TTL: worth keeping for so long from now, in the policy's time: blocks filled
  * @KVMM_ADVISE_COST: what it would cost to make it again, in any unit; 1 is the usual. No policy of
  *	the library uses it
- * @KVMM_ADVISE_NEXT_USE: as kvmm_hint()
+ * @KVMM_ADVISE_NEXT_USE: when it is expected to be used next, in any unit that grows with time;
+ *	read when the block's last reference is dropped
  */
 enum kvmm_advice {
 	KVMM_ADVISE_PRIORITY,
@@ -277,8 +287,7 @@ enum kvmm_advice {
  * Forgotten with the content; a block that is demoted keeps its priority only.
  *
  * Return: 0; -EOPNOTSUPP the policy has no use for it; -EINVAL, also for a value that makes no
- * sense;
- * -ESTALE. Then nothing was said.
+ * sense; -ESTALE. Then nothing was said.
  */
 KVMM_API int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t what,
 			      const uint64_t *values, uint32_t nr);
@@ -350,7 +359,7 @@ struct kvmm_tenant_attr {
  * @nr_high: allocations that went beyond @high, or would have
  * @nr_max: allocations that would have gone beyond @max
  * @nr_oom: of @nr_max: refused
- * @nr_reclaimed: blocks it lost for its own limits, and to kvmm_tenant_reclaim()
+ * @nr_reclaimed: blocks it lost for its own limits
  * @nr_evicted: blocks it lost in all
  */
 struct kvmm_tenant_stat {
@@ -377,7 +386,7 @@ struct kvmm_tenant_stat {
  * @attrs: limits, one for each; NULL, of one tenant only: see kvmm_tenant_del()
  *
  * What a tenant has beyond its new @high or @max is reclaimed at once, as far as it is not in use.
- * Limits below its use are allowed: then the pool refuses it everything until it has given enough
+ * A @max below its use is allowed: then the pool refuses it everything until it has given enough
  * back. A tenant that is named here for the first time is charged for what it is given from now on;
  * what it had before stays with KVMM_TENANT_REST until it is given back.
  *
@@ -404,8 +413,8 @@ static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
  * From then on it is part of KVMM_TENANT_REST, which cannot be deleted.
  *
  * Context: as kvmm_tenant_set_many().
- * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); or may be again, when a
- * gang is aborted; -ENOENT it has no limits; -EINVAL.
+ * Return: 0; -EBUSY blocks are charged to it (a @high of 0 takes those that are not in use), or may
+ * be again, when a gang is aborted; -ENOENT it has no limits; -EINVAL.
  */
 static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
 {
@@ -413,35 +422,55 @@ static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
 }
 
 /**
- * kvmm_tenant_reclaim() - evict so many inactive blocks of a tenant
- * @nr: at most so many; its @min and @low do not matter
- *
- * Passes over what kvmm_reclaim() does.
- *
- * Return: how many were evicted; -ENOENT no limits; -EINVAL; -EOPNOTSUPP the pool has no policy.
- */
-KVMM_API int kvmm_tenant_reclaim(struct kvmm_pool *pool, uint32_t tenant, uint32_t nr);
-
-/**
- * kvmm_tenant_get_stat() - what one tenant has
+ * kvmm_tenant_get_stat_of() - what one tenant has
+ * @cursor: NULL; else in place of @tenant: 0 for the first, and advanced; see kvmm_tenant_next()
  * @stat: @stat->size is set by the caller
  *
- * Return: 0; -ENOENT it has no limits; -EINVAL.
+ * Return: 0; -ENOENT it has no limits, or there are no more; -EINVAL.
  */
-KVMM_API int kvmm_tenant_get_stat(struct kvmm_pool *pool, uint32_t tenant,
-				  struct kvmm_tenant_stat *stat);
+KVMM_API int kvmm_tenant_get_stat_of(struct kvmm_pool *pool, uint32_t tenant, uint32_t *cursor,
+				     struct kvmm_tenant_stat *stat);
+
+/** kvmm_tenant_get_stat() - kvmm_tenant_get_stat_of() one that is named. */
+static inline int kvmm_tenant_get_stat(struct kvmm_pool *pool, uint32_t tenant,
+				       struct kvmm_tenant_stat *stat)
+{
+	return kvmm_tenant_get_stat_of(pool, tenant, NULL, stat);
+}
 
 /**
  * kvmm_tenant_next() - walk over all that have limits, KVMM_TENANT_REST first
- * @cursor: 0 for the first; advanced
- * @stat: as kvmm_tenant_get_stat()
  *
  * A tenant added or deleted meanwhile may be seen or not; none is seen twice.
- *
- * Return: 0; -ENOENT there are no more; -EINVAL.
  */
-KVMM_API int kvmm_tenant_next(struct kvmm_pool *pool, uint32_t *cursor,
-			      struct kvmm_tenant_stat *stat);
+static inline int kvmm_tenant_next(struct kvmm_pool *pool, uint32_t *cursor,
+				   struct kvmm_tenant_stat *stat)
+{
+	return cursor ? kvmm_tenant_get_stat_of(pool, 0, cursor, stat) : -22 /* EINVAL */;
+}
+
+/* ---- the order of eviction, by reference ---- */
+
+/** kvmm_touch_many() - use the blocks as a match does, for the order of eviction and touch
+ * callbacks, without a reference. Return: 0; -ESTALE, -EINVAL (none was touched). */
+KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * kvmm_set_reset() - free these blocks with their last reference, or keep them cached
+ *
+ * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that
+ * holds another block (KVMM_DUP_HOLD) goes in any case.
+ *
+ * Return: 0; -ESTALE, -EINVAL (none was changed).
+ */
+KVMM_API int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			    int on);
+
+/** kvmm_touch() - as kvmm_touch_many(). */
+static inline int kvmm_touch(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_touch_many(pool, &ref, 1);
+}
 
 #ifdef __cplusplus
 }

@@ -166,29 +166,20 @@ static inline int kvmm_groups_hit_len(const struct kvmm_groups *groups,
 	return kvmm_groups_match(groups, prompt, max_tokens, NULL);
 }
 
-/**
- * kvmm_groups_mask() - which blocks of a group can ever be part of a hit
- * @first, @nr: blocks, by position
- * @mask: room for (@nr + 63) / 64 words; bit i is block @first + i
- *
- * Hits end at multiples of the alignment, so of a window only the blocks before one can be needed,
- * and of states only those that end at one. kvmm_groups_commit() registers no others.
- *
- * Return: how many; -EINVAL.
- */
-KVMM_API int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t first,
-			      uint32_t nr, uint64_t *mask);
-
 /* ---- blocks of a request ---- */
 
 /**
- * struct kvmm_groups_acquire_args - a request's first step
- * @prompt: as for kvmm_groups_hit_len()
+ * struct kvmm_groups_acquire_args - a request's first step, or its needs in the end
+ * @prompt: as for kvmm_groups_match()
  * @max_hit_tokens: the hit ends here at most; the length of the prompt less 1
  * @nr_tokens: tokens of the request; the hit is not longer than that
- * @step_tokens: room for so many of them behind the hit; 0 = for all
+ * @step_tokens: room for so many of them behind the hit; 0 = for all. Without tables: most tokens
+ *	of any step, if kvmm_groups_trim() follows each; 0 = all in one step
  * @reserve: blocks that must stay available in each pool beside these (a watermark)
  * @hit_tokens: out
+ * @blocks: out, without tables, by group: blocks that would no longer be available to others: new
+ *	ones, and unreferenced hits. For windows, chunks and states not more than are held at a time
+ * @total: out, without tables: their sum
  */
 struct kvmm_groups_acquire_args {
 	struct kvmm_prefix prompt;
@@ -197,6 +188,8 @@ struct kvmm_groups_acquire_args {
 	uint32_t step_tokens;
 	uint32_t reserve;
 	uint32_t hit_tokens;
+	uint32_t blocks[KVMM_MAX_GROUPS];
+	uint32_t total;
 };
 
 KVMM_API int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
@@ -206,7 +199,8 @@ KVMM_API int kvmm_groups_acquire_sized(const struct kvmm_groups *groups,
 
 /**
  * kvmm_groups_acquire() - match, and private blocks for the rest, in all groups or in none
- * @tables: set on success; the caller's, until kvmm_groups_release()
+ * @tables: set on success; the caller's, until kvmm_groups_release(). NULL: takes nothing, see
+ *	kvmm_groups_blocks_needed()
  *
  * Of a window or chunk, nothing before the hit is taken but what the next token reads; of states,
  * the last @span of the step: the engine reads the state of the hit, and writes a new one.
@@ -221,6 +215,23 @@ static inline int kvmm_groups_acquire(const struct kvmm_groups *groups,
 				      struct kvmm_tables **tables)
 {
 	return kvmm_groups_acquire_sized(groups, req, tables, sizeof(*req));
+}
+
+/**
+ * kvmm_groups_blocks_needed() - count the blocks that a request would take, and compare with what
+ * there is
+ *
+ * Engines that admit a request only if the needs of all running ones fit cannot deadlock.
+ *
+ * Takes references for a moment, without a trace.
+ *
+ * Return: 0 enough are there; -ENOSPC too few, -EDQUOT (@need is filled in, too); -EINVAL; -ENOMEM;
+ * -EUCLEAN.
+ */
+static inline int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
+					    struct kvmm_groups_acquire_args *need)
+{
+	return kvmm_groups_acquire_sized(groups, need, NULL, sizeof(*need));
 }
 
 /**
@@ -249,149 +260,90 @@ KVMM_API int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens,
 KVMM_API int kvmm_groups_commit(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 				uint32_t nr_tokens);
 
-/** kvmm_groups_abort() - give back blocks reserved since the commit. Return: 0; -EINVAL;
- * -EUCLEAN. */
-KVMM_API int kvmm_groups_abort(struct kvmm_tables *tables);
-
 /**
- * kvmm_groups_trim() - give back what no token from @nr_tokens on reads
- * @nr_tokens: not more than are committed; engines that may take tokens back give fewer
+ * kvmm_groups_cut() - give back the blocks that no token of [@from, @to) needs
+ * @from: not more than are committed; engines that may take tokens back give fewer
+ * @to: if it is less than are committed, those
  *
  * What is registered stays a hit until its memory is needed. Return: 0; -EINVAL; -EUCLEAN.
  */
-KVMM_API int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens);
+KVMM_API int kvmm_groups_cut(struct kvmm_tables *tables, uint32_t from, uint32_t to);
+
+/** kvmm_groups_abort() - give back blocks reserved since the commit. */
+static inline int kvmm_groups_abort(struct kvmm_tables *tables)
+{
+	return kvmm_groups_cut(tables, 0, 0);
+}
+
+/** kvmm_groups_trim() - give back the blocks that no token from @nr_tokens on reads. */
+static inline int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens)
+{
+	return kvmm_groups_cut(tables, nr_tokens, UINT32_MAX);
+}
 
 /** kvmm_groups_release() - give all blocks back, group by group, last first; and the tables. Takes
  * NULL. Registered blocks stay cached. */
 KVMM_API void kvmm_groups_release(struct kvmm_tables *tables);
 
 /**
- * kvmm_groups_block_table() - block ids of a group, by position
- * @ids: room for @max; 0 where no block is needed and the pool has a null block, else
- *	KVMM_BLOCK_NONE
- *
- * True until the next compaction: ask at each step.
+ * kvmm_groups_blocks() - blocks of a group, by position
+ * @ids: NULL, or room for @max; 0 where no block is needed and the pool has a null block, else
+ *	KVMM_BLOCK_NONE. True until the next compaction: ask at each step
+ * @refs: NULL, or room for @max: registered blocks, to be hinted, pinned and so on; @refs[i].gen is
+ *	0 where there is none. The references stay the tables'
  *
  * Return: length of the table, which may be more than @max; -EINVAL; -EUCLEAN.
  */
-KVMM_API int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group,
-				     uint32_t *ids, uint32_t max);
+KVMM_API int kvmm_groups_blocks(const struct kvmm_tables *tables, uint32_t group, uint32_t *ids,
+				kvmm_ref_t *refs, uint32_t max);
 
-/**
- * kvmm_groups_refs() - registered blocks of a group, by position, to be hinted, pinned and so on
- * @refs: room for @max; @refs[i].gen is 0 where there is none. The references stay the tables'
- *
- * Return: length of the table, which may be more than @max; -EINVAL.
- */
-KVMM_API int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_t *refs,
-			      uint32_t max);
-
-/* ---- admission ---- */
-
-/**
- * struct kvmm_groups_need - what a request would take
- * @prompt, @max_hit_tokens: as for kvmm_groups_acquire()
- * @nr_tokens: tokens that it will have in the end
- * @step_tokens: most tokens of one step, if kvmm_groups_trim() follows each; 0 = all in one step
- * @reserve: blocks that must stay available in each pool
- * @hit_tokens: out
- * @blocks: out, by group: blocks that would no longer be available to others: new ones, and
- *	unreferenced hits. For windows, chunks and states not more than are held at a time
- * @total: out: their sum
- */
-struct kvmm_groups_need {
-	struct kvmm_prefix prompt;
-	uint32_t max_hit_tokens;
-	uint32_t nr_tokens;
-	uint32_t step_tokens;
-	uint32_t reserve;
-	uint32_t hit_tokens;
-	uint32_t blocks[KVMM_MAX_GROUPS];
-	uint32_t total;
-};
-
-KVMM_API int kvmm_groups_blocks_needed_sized(const struct kvmm_groups *groups,
-					     struct kvmm_groups_need *need, size_t size);
-
-/**
- * kvmm_groups_blocks_needed() - count the blocks that a request would take, and compare with what
- * there is
- *
- * Engines that admit a request only if the needs of all running ones fit cannot deadlock.
- *
- * Takes references for a moment, without a trace.
- *
- * Return: 0 enough are there; -ENOSPC too few (@need is filled in, too); -EINVAL; -ENOMEM;
- * -EUCLEAN.
- */
-static inline int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
-					    struct kvmm_groups_need *need)
+/** kvmm_groups_block_table() - their ids. */
+static inline int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group,
+					  uint32_t *ids, uint32_t max)
 {
-	return kvmm_groups_blocks_needed_sized(groups, need, sizeof(*need));
+	return kvmm_groups_blocks(tables, group, ids, NULL, max);
+}
+
+/** kvmm_groups_refs() - their references. */
+static inline int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group,
+				   kvmm_ref_t *refs, uint32_t max)
+{
+	return kvmm_groups_blocks(tables, group, NULL, refs, max);
 }
 
 /*
  * Gangs: memory of several pools, all of it or none, for ranks that must decide alike.
  *
  * A request of a model spread over devices needs blocks on each of them, and of a hybrid model
- * blocks of each group. A *gang* is a set of such wants. It is taken in two phases:
+ * blocks of each group. A *gang* is a list of such wants. It is taken in two phases:
  *
  *	reserve	 all blocks are taken out of the pools, or none; no call shows them yet
  *	commit	 handles are given out, and what was evicted for it is gone
  *	abort	 instead of that: all pools are as before, the order of eviction included
  *
- * In between ranks can agree. Each rank has a *set* of pools, with the same pools under the same
- * numbers, calls alike, and exchanges one digest a gang:
+ * In between ranks can agree. Each rank has the same pools under the same numbers, calls alike, and
+ * exchanges one digest a gang:
  *
- *	err = kvmm_gang_reserve(set, &attr, &gang, &digest);
+ *	err = kvmm_gang_reserve(&attr, &gang, &digest);
  *	all_gather(&digest, sizeof(digest));		// the engine's
  *	if (all are equal)
- *		err = err ? err : kvmm_gang_commit(set, gang, blocks, ranges);
+ *		err = err ? err : kvmm_gang_commit(gang, blocks, ranges);
  *	else if (!err)
- *		kvmm_gang_abort(set, gang);
+ *		kvmm_gang_abort(gang);
  *
- * The digest covers the number of the gang, its name, what is wanted, how it ended, and in pools
- * with KVMM_POOL_DETERMINISTIC also which blocks it got and all that these pools have decided
- * before. So ranks whose digests are equal do the same, whether that is success or failure. A rank
- * that fails alone, for want of host memory say, has a digest unlike all others; then all ranks
- * abort, and are alike again, if no other call to these pools came in between.
- *
- * A gang may have a lease: an engine that reserves and dies does not keep the memory for ever.
+ * The digest covers the name of the gang, its wants, how it ended, and in pools with
+ * KVMM_POOL_DETERMINISTIC also which blocks it got and all that these pools have decided before. So
+ * ranks with equal digests do the same, whether that is success or failure. A rank that fails
+ * alone, for want of host memory say, has a digest unlike all others; then all ranks abort, and are
+ * alike again, if no other call to these pools came in between.
  */
 
-/** Most pools of a set, and most wants of a gang. */
+/** Most pools of a gang, and most wants. */
 #define KVMM_GANG_MAX_POOLS	32u
 #define KVMM_GANG_MAX_WANTS	64u
 
-struct kvmm_gangs;
-
-/** A gang that is reserved. Stale once it is committed, aborted or expired. */
-typedef struct {
-	uint32_t index;
-	uint32_t gen;
-} kvmm_gang_t;
-
-/**
- * struct kvmm_gangs_attr - a set of pools
- * @size: sizeof(struct kvmm_gangs_attr); set by KVMM_GANGS_ATTR_INIT
- * @pools: copied; each once. They outlive the set
- * @nr_pools: 1 to KVMM_GANG_MAX_POOLS
- * @max_gangs: most that may be reserved at a time, up to 65536; 0 = 256
- */
-struct kvmm_gangs_attr {
-	size_t size;
-	struct kvmm_pool *const *pools;
-	uint32_t nr_pools;
-	uint32_t max_gangs;
-};
-
-#define KVMM_GANGS_ATTR_INIT { sizeof(struct kvmm_gangs_attr), NULL, 0, 0 }
-
-/** kvmm_gangs_create() - @gangs is set on success only. Return: 0; -EINVAL; -ENOMEM. */
-KVMM_API int kvmm_gangs_create(const struct kvmm_gangs_attr *attr, struct kvmm_gangs **gangs);
-
-/** kvmm_gangs_destroy() - takes NULL. Aborts what is reserved. No other thread uses @gangs. */
-KVMM_API void kvmm_gangs_destroy(struct kvmm_gangs *gangs);
+/** A gang that is reserved. One thread at a time uses it; its pools outlive it. */
+struct kvmm_gang;
 
 /**
  * enum kvmm_gang_kind - what is wanted of a pool
@@ -402,9 +354,9 @@ enum kvmm_gang_kind { KVMM_GANG_BLOCKS, KVMM_GANG_RANGE, KVMM_NR_GANG_KINDS };
 
 /**
  * struct kvmm_gang_want - one part of a gang
- * @pool: number of the pool in the set
+ * @pool: number of the pool in &kvmm_gang_attr.pools
  * @kind: enum kvmm_gang_kind
- * @nr: blocks, at least 1
+ * @nr: blocks, 1 to those of the pool, of either kind
  * @reserve: KVMM_GANG_BLOCKS: blocks that must stay available in the pool besides
  * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr, but without
  *	KVMM_ALLOC_GROWS; else 0
@@ -423,26 +375,24 @@ struct kvmm_gang_want {
 };
 
 /**
- * struct kvmm_gang_attr - a gang to be reserved
+ * struct kvmm_gang_attr - a gang to be reserved; all that it points to is borrowed during the call
  * @size: sizeof(struct kvmm_gang_attr); set by KVMM_GANG_ATTR_INIT
+ * @pools: each once
  * @wants: taken one after the other
- * @nr: how many, 1 to KVMM_GANG_MAX_WANTS
- * @id: the engine's name of the gang; part of the digest
- * @lease_ns: the gang may be expired after that time; 0 = never
- * @now_ns: the time from which that counts; 0 = kvmm's clock. With pools that are deterministic the
- *	engine has to say it, if there is a lease
+ * @nr_pools: 1 to KVMM_GANG_MAX_POOLS
+ * @nr: wants, 1 to KVMM_GANG_MAX_WANTS
+ * @id: the engine's name of the gang, a number of the step say; part of the digest
  */
 struct kvmm_gang_attr {
 	size_t size;
+	struct kvmm_pool *const *pools;
 	const struct kvmm_gang_want *wants;
+	uint32_t nr_pools;
 	uint32_t nr;
-	uint32_t reserved;
 	uint64_t id;
-	uint64_t lease_ns;
-	uint64_t now_ns;
 };
 
-#define KVMM_GANG_ATTR_INIT { sizeof(struct kvmm_gang_attr), NULL, 0, 0, 0, 0, 0 }
+#define KVMM_GANG_ATTR_INIT { sizeof(struct kvmm_gang_attr), NULL, NULL, 0, 0, 0 }
 
 /**
  * kvmm_gang_reserve() - take all that is wanted, or nothing
@@ -456,47 +406,36 @@ struct kvmm_gang_attr {
  *
  * Until the commit, calls on these pools see blocks that are private and ranges that are pinned.
  *
- * Return: 0; -ENOSPC, -EDQUOT as the calls of the same kind, nothing has changed; -ENOMEM; -EBUSY
- * max_gangs are reserved; -EIO as kvmm_range_alloc_attr(); -EINVAL; -EOPNOTSUPP blocks are wanted
- * of a pool without policy; -EUCLEAN.
+ * Return: 0; -ENOSPC, -EDQUOT as the calls of the same kind, nothing has changed; -ENOMEM; -EIO as
+ * kvmm_range_alloc_attr(); -EINVAL; -EOPNOTSUPP blocks are wanted of a pool without policy;
+ * -EUCLEAN.
  */
-KVMM_API int kvmm_gang_reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr,
-			       kvmm_gang_t *gang, kvmm_sum_t *digest);
+KVMM_API int kvmm_gang_reserve(const struct kvmm_gang_attr *attr, struct kvmm_gang **gang,
+			       kvmm_sum_t *digest);
 
 /**
- * kvmm_gang_commit() - give the gang's memory to the caller
+ * kvmm_gang_commit() - give the gang's memory to the caller; takes the gang
  * @blocks: room for the blocks of all wants of KVMM_GANG_BLOCKS, in their order; may be NULL if
  *	there are none
  * @ranges: the same for the ranges
  *
- * Return: 0; -ESTALE it was committed, aborted or has expired; -EINVAL; -EIO content could not be
+ * Return: 0; -EINVAL room is missing, and the gang is still reserved; -EIO content could not be
  * made zero; -ENOSPC entries are out of generations; -EUCLEAN. After the latter three nothing is
  * the caller's, and what was evicted is gone.
  */
-KVMM_API int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t gang, kvmm_mut_t *blocks,
-			      kvmm_range_t *ranges);
+KVMM_API int kvmm_gang_commit(struct kvmm_gang *gang, kvmm_mut_t *blocks, kvmm_range_t *ranges);
 
 /**
- * kvmm_gang_abort() - undo a reservation
+ * kvmm_gang_abort() - undo a reservation; takes the gang
  *
  * Leaves the pools exactly as before, handles to come and history included, if no other call came
  * in between. Else blocks to be evicted are among the next victims again, unless a call was to
  * forget their key meanwhile: then it is forgotten. Free blocks that growing ranges keep behind
  * them go to the first request, and do not come back.
  *
- * Return: 0; -ESTALE; -EINVAL; -EUCLEAN.
+ * Return: 0; -EINVAL; -EUCLEAN.
  */
-KVMM_API int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t gang);
-
-/**
- * kvmm_gang_expire() - abort the gangs with a lease that has run out
- * @now_ns: by which time; 0 = now, on kvmm's clock
- *
- * In the order of their handles. All ranks have to give the same time.
- *
- * Return: how many; -EINVAL.
- */
-KVMM_API int kvmm_gang_expire(struct kvmm_gangs *gangs, uint64_t now_ns);
+KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@ extern "C" {
  *		kvmm_pool_digest(pool, &info);
  *		all_gather(&info, sizeof(info));
  *		if (kvmm_digest_compare(&infos[0], &infos[rank], 1, &diff) == 1)
- *			kvmm_digest_text(&diff, text, sizeof(text));	// "pool 0 'kv': ranges"
+ *			log(diff.text);				// "pool 0 'kv': ranges"
  *	}
  */
 
@@ -116,6 +116,7 @@ static inline int kvmm_sum_equal(const kvmm_sum_t *a, const kvmm_sum_t *b)
  * @pool: which pool, by its place in the arrays
  * @part: enum kvmm_digest_part
  * @name: of the pool, where the first one is
+ * @text: all of that in words: "pool 2 'kv1': order of eviction"
  *
  * Fixed: where; the two digests have the rest.
  */
@@ -123,6 +124,7 @@ struct kvmm_digest_diff {
 	uint32_t pool;
 	uint32_t part;
 	char name[KVMM_DIGEST_NAME];
+	char text[2 * KVMM_DIGEST_NAME];
 };
 
 /**
@@ -134,14 +136,6 @@ struct kvmm_digest_diff {
  */
 KVMM_API int kvmm_digest_compare(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
 				 uint32_t nr, struct kvmm_digest_diff *diff);
-
-/**
- * kvmm_digest_text() - "pool 2 'kv1': order of eviction"
- * @buf: room for @bytes, NUL included; always terminated if there is any
- *
- * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL.
- */
-KVMM_API int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes);
 
 /*
  * The map of a pool: what each block is, run by run, while all goes on beside.
@@ -177,7 +171,7 @@ struct kvmm_registry;
  * @KVMM_MAP_PRIVATE, @KVMM_MAP_STAGED: of its owner alone, without and with a name
  * @KVMM_MAP_ACTIVE: registered, with references
  * @KVMM_MAP_CACHED: registered, without: a hit, or the next victim; or going with its last one
- * @KVMM_MAP_AWAY: given back to the device, see <kvmm/ext/elastic.h>
+ * @KVMM_MAP_AWAY: given back to the device, see <kvmm/ext/moves.h>
  * @KVMM_MAP_RESERVED: free, kept behind the end of a range that grows
  * @KVMM_MAP_ASIDE: free, kept by a thread, or with the entry that it had last
  * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: no lookup finds it,
@@ -335,6 +329,15 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
 }
 
 /**
+ * kvmm_verify_blocks() - compare checksums of these blocks now; waits for the device
+ * @refs: of the caller; blocks without a checksum are left out. NULL: as kvmm_verify_tick()
+ *
+ * Return: how many were compared; -EIO one of them is wrong (all were compared, and those that are
+ * wrong are lost), or could not be read; -ESTALE, -EINVAL one of @refs is none (none was compared).
+ */
+KVMM_API int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
  * kvmm_verify_tick() - begin and end verifications of some blocks
  *
  * At most 128 blocks a call. Ends what an earlier call has begun, and begins anew, without waiting
@@ -346,16 +349,10 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
  *
  * Return: blocks with a checksum taken or compared; -EINVAL.
  */
-KVMM_API int kvmm_verify_tick(struct kvmm_pool *pool);
-
-/**
- * kvmm_verify_blocks() - compare checksums of these blocks now; waits for the device
- * @refs: of the caller; blocks without a checksum are left out
- *
- * Return: how many were compared; -EIO one of them is wrong (all were compared, and those that are
- * wrong are lost), or could not be read; -ESTALE, -EINVAL one of @refs is none (none was compared).
- */
-KVMM_API int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+static inline int kvmm_verify_tick(struct kvmm_pool *pool)
+{
+	return kvmm_verify_blocks(pool, NULL, 0);
+}
 
 /**
  * struct kvmm_verify_stat - since the pool's creation, but for the first three
@@ -381,6 +378,264 @@ struct kvmm_verify_stat {
 static inline int kvmm_verify_get_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_VERIFY, stat, sizeof(*stat));
+}
+
+/* What is measured: how long things took, how long blocks stayed, all numbers as text. */
+
+/* How long things took: histograms of durations, always on, of what is slow anyhow. */
+
+/** Upper bounds of a histogram; one more bucket is beyond the last. */
+#define KVMM_LATENCY_BOUNDS	21u
+
+/** kvmm_latency_bound_ns() - upper bound of bucket @i, included; UINT64_MAX from
+ * KVMM_LATENCY_BOUNDS on. 1, 2 and 5 of each power of ten, from 1 us to 5 s. */
+static inline uint64_t kvmm_latency_bound_ns(uint32_t i)
+{
+	static const uint32_t bound_us[KVMM_LATENCY_BOUNDS] = {
+		1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000,
+		200000, 500000, 1000000, 2000000, 5000000,
+	};
+
+	return i < KVMM_LATENCY_BOUNDS ? bound_us[i] * 1000ull : UINT64_MAX;
+}
+
+/**
+ * struct kvmm_latency_stat - one histogram
+ * @bucket: durations up to kvmm_latency_bound_ns() of this number, above that of the one before
+ * @sum_ns: of all of them
+ *
+ * Fixed: a histogram: the bounds are part of the format of metrics.
+ */
+struct kvmm_latency_stat {
+	uint64_t bucket[KVMM_LATENCY_BOUNDS + 1];
+	uint64_t sum_ns;
+};
+
+/*
+ * Residency: how long cached blocks stay, how long idle before they go, how soon used again.
+ *
+ * Off unless asked for. The hash of a name that is registered while it is on decides whether it is
+ * sampled: the same names in each run, process, tier and engine. An event of a sampled block costs
+ * a clock read; of another, a hash of the key.
+ */
+
+/** One name in a hundred, in parts per million. */
+#define KVMM_RESIDENCY_DEFAULT_PPM	10000u
+
+/**
+ * enum kvmm_residency_kind - what is measured of a sampled block
+ * @KVMM_RESIDENCY_LIFETIME: from its registration until it loses its name: evicted, or otherwise
+ * @KVMM_RESIDENCY_IDLE: from its last use until then; the registration is a use
+ * @KVMM_RESIDENCY_REUSE: from one use to the next
+ * @KVMM_RESIDENCY_HIT_AGE: from its registration to each hit
+ */
+enum kvmm_residency_kind {
+	KVMM_RESIDENCY_LIFETIME,
+	KVMM_RESIDENCY_IDLE,
+	KVMM_RESIDENCY_REUSE,
+	KVMM_RESIDENCY_HIT_AGE,
+	KVMM_NR_RESIDENCY_KINDS,
+};
+
+/** Upper bounds of a histogram; one more bucket is beyond the last. */
+#define KVMM_RESIDENCY_BOUNDS	21u
+
+/** kvmm_residency_bound_ns() - upper bound of bucket @i, included; UINT64_MAX from
+ * KVMM_RESIDENCY_BOUNDS on. From 1 ms to 1800 s: those that other engines use for the same. */
+static inline uint64_t kvmm_residency_bound_ns(uint32_t i)
+{
+	static const uint32_t bound_ms[KVMM_RESIDENCY_BOUNDS] = {
+		1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000,
+		120000, 300000, 600000, 1200000, 1800000,
+	};
+
+	return i < KVMM_RESIDENCY_BOUNDS ? bound_ms[i] * 1000000ull : UINT64_MAX;
+}
+
+/**
+ * struct kvmm_residency_stat - one histogram
+ * @bucket: times up to kvmm_residency_bound_ns() of this number, above that of the one before
+ * @sum_ns: of all of them
+ *
+ * Fixed: a histogram: the bounds are part of the format of metrics.
+ */
+struct kvmm_residency_stat {
+	uint64_t bucket[KVMM_RESIDENCY_BOUNDS + 1];
+	uint64_t sum_ns;
+};
+
+/**
+ * kvmm_residency_set() - sample names from now on
+ * @ppm: of a million names, so many, at most 1000000; 0 = none. Running samples go on to their end
+ *
+ * The first call takes 24 bytes of host memory a block, until the pool is destroyed.
+ *
+ * Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP the pool caches nothing; -EUCLEAN, -ECHILD.
+ */
+static inline int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
+{
+	return kvmm_pool_set(pool, KVMM_SET_RESIDENCY, &ppm);
+}
+
+/** kvmm_residency_get_stat() - a histogram, lock-free; all 0 if never on. Return: 0; -EINVAL. */
+static inline int kvmm_residency_get_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
+					  struct kvmm_residency_stat *stat)
+{
+	struct kvmm_residency_stat all[KVMM_NR_RESIDENCY_KINDS];
+	int err = stat && kind < KVMM_NR_RESIDENCY_KINDS ?
+		  kvmm_pool_stat_of(pool, KVMM_STAT_RESIDENCY, all, sizeof(all)) : -22 /* EINVAL */;
+
+	if (!err)
+		*stat = all[kind];
+	return err;
+}
+
+/*
+ * Metrics of pools, their classes, tenants, tiers and publishers, and of slab caches, as text that
+ * Prometheus reads.
+ *
+ *	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+ *
+ *	attr.pools    = &pool;
+ *	attr.nr_pools = 1;
+ *	len = kvmm_metrics_text(&attr, buf, sizeof(buf));	// once every 15 s, say
+ *
+ * Takes no lock that a thread which allocates, looks up or moves blocks could wait for, and shows
+ * only what pools count anyhow. Shows slab caches and publishers of the process by themselves;
+ * holds the lock of each slab cache for the length of a copy. The families are in
+ * Documentation/metrics.rst.
+ */
+
+/**
+ * enum kvmm_metrics_format - which text
+ * @KVMM_METRICS_OPENMETRICS: OpenMetrics 1.0: with units, ends with "# EOF"
+ * @KVMM_METRICS_PROMETHEUS: text format 0.0.4, as the textfile collector of node-exporter reads it
+ */
+enum kvmm_metrics_format {
+	KVMM_METRICS_OPENMETRICS,
+	KVMM_METRICS_PROMETHEUS,
+	KVMM_NR_METRICS_FORMATS,
+};
+
+/**
+ * struct kvmm_metrics_attr - of what, and how
+ * @size: sizeof(struct kvmm_metrics_attr); set by KVMM_METRICS_ATTR_INIT
+ * @pools: borrowed; they live until the call returns
+ * @names: NULL, or what each is called; NULL among them: by its own name. No two alike
+ * @nr_pools: up to 1024
+ * @format: enum kvmm_metrics_format
+ * @max_tenants: so many tenants of each pool are shown, those that got limits first; what others
+ *	have is summed up as "others"
+ * @reserved: 0
+ * @what: NULL: metrics. "table": the families there are, a line each, fields with tabs between
+ *	them: name, type, unit or "-", labels, what it is; the first line begins with '#' and names
+ *	the columns. Or what the kernel says of its memory, said of pools: "buddyinfo",
+ *	"pagetypeinfo", "vmstat", "pressure/memory", or "slabinfo", of the slab caches of all zones
+ *
+ * Texts of the kernel are in the layouts of Linux, so that what reads /proc reads them. Each pool
+ * is a zone of node 0, 1, ... In vmstat, of all pools together, names of the kernel stand where
+ * they mean the same. For slabinfo the lock of each slab cache is taken, one at a time.
+ */
+struct kvmm_metrics_attr {
+	size_t size;
+	struct kvmm_pool *const *pools;
+	const char *const *names;
+	uint32_t nr_pools;
+	uint32_t format;
+	uint32_t max_tenants;
+	uint32_t reserved;
+	const char *what;
+};
+
+#define KVMM_METRICS_ATTR_INIT { sizeof(struct kvmm_metrics_attr), NULL, NULL, 0, 0, 64, 0, NULL }
+
+/**
+ * kvmm_metrics_text() - all of it, or the text that @attr->what names
+ * @buf: room for @bytes, NUL included; always terminated if there is any
+ *
+ * Context: may allocate host memory. Reads a bit a block of each pool.
+ * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL;
+ * -ENOENT no such text; -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A closed pool (-EUCLEAN
+ * elsewhere) has only the sample kvmm_pool_closed, and is not in the other texts.
+ */
+KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t bytes);
+
+/* ---- ranges, one by one, and a picture ---- */
+
+/**
+ * kvmm_ranges_of_seq() - ranges of a sequence
+ * @drop: not 0: drop one reference on each, or none
+ * @ranges: room for @max handles
+ *
+ * Return: how many, even above @max; -EBUSY @drop, and one of them is pinned; -EINVAL @seq is 0.
+ */
+KVMM_API int kvmm_ranges_of_seq(struct kvmm_pool *pool, uint64_t seq, int drop,
+				kvmm_range_t *ranges, unsigned int max);
+
+/** kvmm_range_find_seq() - kvmm_ranges_of_seq(), which stay. */
+static inline int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
+				      unsigned int max)
+{
+	return kvmm_ranges_of_seq(pool, seq, 0, ranges, max);
+}
+
+/** kvmm_range_free_seq() - kvmm_ranges_of_seq(), dropped. */
+static inline int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
+{
+	return kvmm_ranges_of_seq(pool, seq, 1, NULL, 0);
+}
+
+/**
+ * kvmm_range_next() - walk all ranges
+ * @cursor: 0 at first; moved on by each call
+ *
+ * Ranges that come and go meanwhile may or may not be seen.
+ *
+ * Return: 0; -ENOENT that was all; -EINVAL.
+ */
+static inline int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
+				  struct kvmm_range_info *info)
+{
+	kvmm_range_t none = { 0, 0 };
+
+	return cursor ? kvmm_range_get_info_of(pool, none, cursor, info, sizeof(*info)) :
+			-22 /* EINVAL */;
+}
+
+/** Ranges of 1, 2, 3 to 4, 5 to 8, ... 33 to 64, and more extents. */
+#define KVMM_GROWTH_HIST	8u
+
+/**
+ * struct kvmm_growth_stat - growth in one pool; one coherent snapshot
+ * @size: sizeof(struct kvmm_growth_stat)
+ * @nr_reserved, @nr_reservations: blocks reserved now, and for how many ranges; the blocks are in
+ *	nr_free of struct kvmm_pool_stat
+ * @live, @live_ext, @live_max: ranges there are, by their extents; extents of all of them; of the
+ *	one that has most
+ * @finished, @finished_ext, @finished_max: the same of those freed since the pool was made
+ * @in_place, @elsewhere: pieces that ranges grew by, behind their end and as a further extent
+ * @steals, @stolen_blocks: times that other requests took reserved blocks, and how many
+ */
+struct kvmm_growth_stat {
+	size_t size;
+	uint32_t nr_reserved;
+	uint32_t nr_reservations;
+	uint64_t live[KVMM_GROWTH_HIST];
+	uint64_t live_ext;
+	uint64_t finished[KVMM_GROWTH_HIST];
+	uint64_t finished_ext;
+	uint32_t live_max;
+	uint32_t finished_max;
+	uint64_t in_place;
+	uint64_t elsewhere;
+	uint64_t steals;
+	uint64_t stolen_blocks;
+};
+
+/** kvmm_growth_get_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
+static inline int kvmm_growth_get_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_GROWTH, stat, stat ? stat->size : 0);
 }
 
 #ifdef __cplusplus

@@ -17,8 +17,8 @@
  *		kvmm_migrate_ranges(job, &range, 1);	// of pool1
  *	kvmm_migrate_free(job);
  *
- * Between two processes of one machine the one serves its pool, and the other one has a link to it
- * in the place of &kvmm_migrate_attr.dst; see the second half of this file.
+ * Between two processes of one machine the one serves its pool, and the other one says where, by
+ * &kvmm_migrate_attr.target in the place of @dst; see the second half of this file.
  *
  *	PREPARE  the source is pinned, the destination reserved: all of it or nothing
  *	WAIT     what the engine's streams have been given before is through
@@ -33,10 +33,12 @@
  * must not write there, since the sequence is on its way.
  *
  * A job belongs to one thread at a time. It has no callbacks and no thread of its own: only polls
- * carry it on. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
+ * carry it on. Pools outlive their jobs and servers. In a forked child, -ECHILD.
  */
 #ifndef KVMM_EXT_MIGRATE_H
 #define KVMM_EXT_MIGRATE_H
+
+#include <errno.h>
 
 #include <kvmm/pool.h>
 #include <kvmm/step.h>
@@ -46,7 +48,6 @@ extern "C" {
 #endif
 
 struct kvmm_migrate;
-struct kvmm_migrate_link;
 struct kvmm_migrate_server;
 struct kvmm_migrate_auto;
 
@@ -84,8 +85,8 @@ enum kvmm_migrate_what {
  * struct kvmm_migrate_attr - one migration; all that it points to is borrowed during the call
  * @size: sizeof(struct kvmm_migrate_attr); set by KVMM_MIGRATE_ATTR_INIT
  * @src: where from
- * @dst: where to, another pool; or NULL and @link
- * @link: to the process that serves the other pool
+ * @dst: where to, another pool; or NULL and @target
+ * @target: path of the socket at which a process serves the other pool
  * @what: enum kvmm_migrate_what
  * @flags: KVMM_MIGRATE_*
  * @range: KVMM_MIGRATE_RANGE
@@ -101,7 +102,7 @@ struct kvmm_migrate_attr {
 	size_t size;
 	struct kvmm_pool *src;
 	struct kvmm_pool *dst;
-	struct kvmm_migrate_link *link;
+	const char *target;
 	uint32_t what;
 	uint32_t flags;
 	kvmm_range_t range;
@@ -124,27 +125,34 @@ struct kvmm_migrate_attr {
  * Return: 0; -EINVAL; -EMEDIUMTYPE blocks of the two pools are not made alike: number or lengths of
  * planes, or tokens a block; -EBUSY a range that others hold, or pin; -ENOENT nothing of that name;
  * -ESTALE; -EIO a range without content; -ENOMEM; -EOPNOTSUPP cached blocks, and one of the pools
- * has no policy; -E2BIG more blocks or ranges than a migration may have; -ECHILD, -EUCLEAN.
+ * has no policy, or a target for a pool of ids only; -E2BIG more blocks or ranges than a migration
+ * may have; of @target: -ENOENT, -ECONNREFUSED no process serves there, -EPERM another user does,
+ * or others may write the folder, -EAGAIN try again, -errno; -ECHILD, -EUCLEAN.
+ *
+ * Never waits: only polls find out whether a target's pool is made alike.
  */
 KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
 
 /**
- * kvmm_migrate_poll() - carry a job on
+ * kvmm_migrate_wait() - carry a job on until it ends, or @timeout_ns have passed
+ * @timeout_ns: 0: does what can be done now
  *
- * Waits for nothing but the device's answer about the checksums of at most 16 MiB. A failed
- * migration inside one process does not end while the device cannot tell whether it still copies:
- * only then it gives the places at the destination back.
+ * Waits besides for the device's answer about the checksums of at most 16 MiB. A failed migration
+ * inside one process does not end while the device cannot tell whether it still copies: only then
+ * it gives the places at the destination back.
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
  * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
  * have come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the
  * link is broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
  */
-KVMM_API int kvmm_migrate_poll(struct kvmm_migrate *job);
-
-/** kvmm_migrate_wait() - poll until it ends, or @timeout_ns have passed. Return: as
- * kvmm_migrate_poll(); -ETIMEDOUT it has not ended. */
 KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
+
+/** kvmm_migrate_poll() - kvmm_migrate_wait() without waiting. */
+static inline int kvmm_migrate_poll(struct kvmm_migrate *job)
+{
+	return kvmm_migrate_wait(job, 0);
+}
 
 /**
  * kvmm_migrate_cancel() - cancel a job before COMMIT; it ends when its copies have
@@ -156,14 +164,13 @@ KVMM_API int kvmm_migrate_cancel(struct kvmm_migrate *job);
 
 /**
  * kvmm_migrate_resume() - start a failed job anew, with what is still there
- * @link: NULL, or a new one for that which broke
  *
- * Copies only what the other side has not got yet.
+ * Connects to its target again if the link broke. Copies only what the other side has not got yet.
  *
- * Return: 0; -ESTALE the source is gone; -EINVAL it has not failed, or there is no link any more;
- * as kvmm_migrate_start() (and it may be tried again).
+ * Return: 0; -ESTALE the source is gone; -EINVAL it has not failed; as kvmm_migrate_start() (and it
+ * may be tried again).
  */
-KVMM_API int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link);
+KVMM_API int kvmm_migrate_resume(struct kvmm_migrate *job);
 
 /**
  * kvmm_migrate_free() - free a job, or NULL, in any phase
@@ -189,7 +196,10 @@ enum kvmm_migrate_phase {
 };
 
 /** kvmm_migrate_phase_name() - "prepare" and so on; "?" if there is no such phase. */
-KVMM_API const char *kvmm_migrate_phase_name(uint32_t phase);
+static inline const char *kvmm_migrate_phase_name(uint32_t phase)
+{
+	return kvmm_enum_name(KVMM_NAME_MIGRATE_PHASE, phase);
+}
 
 /** How content goes: in one copy, or in two, by host memory or by memory of the other process. */
 enum kvmm_migrate_path {
@@ -204,7 +214,10 @@ enum kvmm_migrate_path {
 };
 
 /** kvmm_migrate_path_name() - "none", "local" and so on; "?" if there is no such path. */
-KVMM_API const char *kvmm_migrate_path_name(uint32_t path);
+static inline const char *kvmm_migrate_path_name(uint32_t path)
+{
+	return kvmm_enum_name(KVMM_NAME_MIGRATE_PATH, path);
+}
 
 /**
  * struct kvmm_migrate_status - a job, as of now
@@ -221,6 +234,8 @@ KVMM_API const char *kvmm_migrate_path_name(uint32_t path);
  * @in_doubt: not 0: the other process was told to commit, and has not answered
  * @bytes: that were copied, counted once
  * @phase_ns: time spent in each phase
+ * @fd: can be read when there is a reason to poll the job, besides copies of its own; -1: none
+ * @reserved: 0
  */
 struct kvmm_migrate_status {
 	uint32_t phase;
@@ -237,6 +252,8 @@ struct kvmm_migrate_status {
 	uint32_t in_doubt;
 	uint64_t bytes;
 	uint64_t phase_ns[KVMM_NR_MIGRATE_PHASES];
+	int32_t fd;
+	uint32_t reserved;
 };
 
 KVMM_API int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
@@ -289,26 +306,6 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
 
 /* ---- between two processes ---- */
 
-/**
- * kvmm_migrate_connect() - a link from @pool to the one that is served at @path
- * @link: set on success only; carries one migration at a time
- *
- * Never waits: the first migration finds out whether the pools are made alike.
- *
- * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -ENOENT, -ECONNREFUSED no process serves
- * there; -EPERM another user does, or others may write the folder; -EAGAIN try again; -ENOMEM;
- * -errno.
- */
-KVMM_API int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path,
-				  struct kvmm_migrate_link **link);
-
-/** kvmm_migrate_disconnect() - or NULL. A job on it fails with -ECONNRESET. */
-KVMM_API void kvmm_migrate_disconnect(struct kvmm_migrate_link *link);
-
-/** kvmm_migrate_link_fd() - can be read when there is a reason to poll the job, besides copies of
- * its own. Return: a descriptor of the link's; -ECONNRESET; -EINVAL. */
-KVMM_API int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link);
-
 /** Host memory is used even where the device's could be. */
 #define KVMM_MIGRATE_SERVE_SHARED	(1u << 0)
 
@@ -349,27 +346,12 @@ KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
  * running copies. */
 KVMM_API void kvmm_migrate_serve_end(struct kvmm_migrate_server *server);
 
-/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way:
- * not while a giver waits for one of max_links to end.
- * Return: a descriptor of the server's; -EINVAL. */
-KVMM_API int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server);
-
-/**
- * kvmm_migrate_serve_tick() - do what is to be done; waits for nothing but checksums, as
- * kvmm_migrate_poll()
- *
- * By one thread at a time.
- *
- * Return: migrations that are under way, those of broken links included; -EINVAL; -ECHILD.
- */
-KVMM_API int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server);
-
 /**
  * struct kvmm_migrate_arrival - something that has come, and is committed
  * @id: of the migration, unlike all others
  * @seq: of the range; 0
  * @range: a range, which is the caller's; all 0: cached blocks, which are found by their names
- * @nr_blocks: blocks
+ * @nr_blocks: blocks; 0: nothing has come
  * @reserved: 0
  */
 struct kvmm_migrate_arrival {
@@ -380,15 +362,32 @@ struct kvmm_migrate_arrival {
 	uint32_t reserved;
 };
 
-KVMM_API int kvmm_migrate_arrived_sized(struct kvmm_migrate_server *server,
-					struct kvmm_migrate_arrival *arrival, size_t size);
+KVMM_API int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
+					   struct kvmm_migrate_arrival *arrival, size_t size);
 
-/** kvmm_migrate_arrived() - the next one, oldest first. Beyond 256 that no call fetched the oldest
- * are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT; -EINVAL. */
+/**
+ * kvmm_migrate_serve_tick() - do what is to be done; waits for nothing but checksums, as
+ * kvmm_migrate_wait()
+ *
+ * By one thread at a time.
+ *
+ * Return: migrations that are under way, those of broken links included; -EINVAL; -ECHILD.
+ */
+static inline int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
+{
+	return kvmm_migrate_serve_tick_sized(server, NULL, 0);
+}
+
+/** kvmm_migrate_arrived() - a tick, and the next arrival, oldest first. Beyond 256 that no call
+ * fetched the oldest are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT;
+ * -EINVAL; -ECHILD. */
 static inline int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
 				       struct kvmm_migrate_arrival *arrival)
 {
-	return kvmm_migrate_arrived_sized(server, arrival, sizeof(*arrival));
+	int ret = arrival ? kvmm_migrate_serve_tick_sized(server, arrival, sizeof(*arrival)) :
+			    -EINVAL;
+
+	return ret < 0 ? ret : arrival->nr_blocks ? 0 : -ENOENT;
 }
 
 /**
@@ -402,7 +401,10 @@ static inline int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
  * @refused: links of other users, and such that did not keep to the protocol
  * @bytes: that were copied
  * @shut: givers could not be let in for want of descriptors or memory: the server looks again 50 ms
- *	later, and kvmm_migrate_serve_fd() is quiet until then
+ *	later, and @fd is quiet until then
+ * @fd: can be read when there is a reason to tick, besides copies under way: not while a giver
+ *	waits for one of max_links to end
+ * @reserved: 0
  */
 struct kvmm_migrate_serve_stat {
 	uint32_t nr_links;
@@ -415,6 +417,8 @@ struct kvmm_migrate_serve_stat {
 	uint64_t refused;
 	uint64_t bytes;
 	uint64_t shut;
+	int32_t fd;
+	uint32_t reserved;
 };
 
 KVMM_API int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,
@@ -427,10 +431,16 @@ static inline int kvmm_migrate_serve_get_stat(const struct kvmm_migrate_server *
 	return kvmm_migrate_serve_get_stat_sized(server, stat, sizeof(*stat));
 }
 
-/* ---- low memory ---- */
+/** kvmm_migrate_serve_fd() - @fd of these. Return: a descriptor of the server's; -EINVAL. */
+static inline int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server)
+{
+	struct kvmm_migrate_serve_stat stat;
+	int err = kvmm_migrate_serve_get_stat(server, &stat);
 
-/** A thread of kvmm's does the work. Without it, callers of kvmm_migrate_auto_tick() do. */
-#define KVMM_MIGRATE_AUTO_THREAD	(1u << 0)
+	return err ? err : stat.fd;
+}
+
+/* ---- low memory ---- */
 
 /**
  * struct kvmm_migrate_auto_attr - when content leaves a pool by itself
@@ -441,8 +451,8 @@ static inline int kvmm_migrate_serve_get_stat(const struct kvmm_migrate_server *
  * @high: stop when so many are; more than @low
  * @max_blocks: most blocks of one portion, 1 to KVMM_MIGRATE_MAX_BLOCKS
  * @interval_ms: how often free blocks are counted while enough are free
- * @flags: KVMM_MIGRATE_AUTO_*
- * @migrate_flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT
+ * @flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT
+ * @reserved: 0
  */
 struct kvmm_migrate_auto_attr {
 	size_t size;
@@ -453,48 +463,25 @@ struct kvmm_migrate_auto_attr {
 	uint32_t max_blocks;
 	uint32_t interval_ms;
 	uint32_t flags;
-	uint32_t migrate_flags;
+	uint32_t reserved;
 };
 
 #define KVMM_MIGRATE_AUTO_INIT { sizeof(struct kvmm_migrate_auto_attr), NULL, NULL, 0, 0, 256, \
-				 100, 0, KVMM_MIGRATE_NO_EVICT }
+				 100, KVMM_MIGRATE_NO_EVICT, 0 }
 
 /**
  * kvmm_migrate_auto_start() - watch a pool, and migrate content when few blocks are free
  *
  * First go unused cached blocks, in the order in which they would be evicted; then the sequences
- * that kvmm_migrate_auto_idle() was told of, the one first that was idle first.
+ * that kvmm_migrate_auto_idle() was told of, the one first that was idle first. Ticks do the work.
  *
- * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy; -ENOMEM; -EAGAIN no thread.
+ * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy; -ENOMEM.
  */
 KVMM_API int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 				     struct kvmm_migrate_auto **watch);
 
 /** kvmm_migrate_auto_stop() - stop watching; takes NULL. Cancels what is on its way. */
 KVMM_API void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch);
-
-/** kvmm_migrate_auto_tick() - do what is due; any thread. Return: 1 a job is on its way; 0;
- * -EINVAL. */
-KVMM_API int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch);
-
-/**
- * kvmm_migrate_auto_idle() - the ranges of a sequence are not used, and may go
- *
- * Until kvmm_migrate_auto_busy() the engine does not touch them.
- *
- * Return: 0; -EINVAL; -EEXIST it is idle already; -EUSERS too many are.
- */
-KVMM_API int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq);
-
-/**
- * kvmm_migrate_auto_busy() - take a sequence back into use, and learn where it is
- *
- * Cancels its migration, or waits for it if it is too late.
- *
- * Return: 0 it is in @src; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
- * not idle; -EINVAL.
- */
-KVMM_API int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq);
 
 /**
  * struct kvmm_migrate_auto_stat - what it has done
@@ -512,14 +499,46 @@ struct kvmm_migrate_auto_stat {
 	uint64_t failed;
 };
 
-KVMM_API int kvmm_migrate_auto_get_stat_sized(struct kvmm_migrate_auto *watch,
-					      struct kvmm_migrate_auto_stat *stat, size_t size);
+KVMM_API int kvmm_migrate_auto_tick_sized(struct kvmm_migrate_auto *watch,
+					  struct kvmm_migrate_auto_stat *stat, size_t size);
 
-/** kvmm_migrate_auto_get_stat() - Return: 0; -EINVAL. */
-static inline int kvmm_migrate_auto_get_stat(struct kvmm_migrate_auto *watch,
-					     struct kvmm_migrate_auto_stat *stat)
+/**
+ * kvmm_migrate_auto_tick() - do what is due; any thread
+ * @stat: NULL, or out: not written while another thread is at it
+ *
+ * Return: 1 a job is on its way, or another thread is at it; 0; -EINVAL; -ECHILD.
+ */
+static inline int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch,
+					 struct kvmm_migrate_auto_stat *stat)
 {
-	return kvmm_migrate_auto_get_stat_sized(watch, stat, sizeof(*stat));
+	return kvmm_migrate_auto_tick_sized(watch, stat, stat ? sizeof(*stat) : 0);
+}
+
+KVMM_API int kvmm_migrate_auto_set_idle(struct kvmm_migrate_auto *watch, uint64_t seq, int is_idle);
+
+/**
+ * kvmm_migrate_auto_idle() - the ranges of a sequence are not used, and may go
+ *
+ * Until kvmm_migrate_auto_busy() the engine does not touch them.
+ *
+ * Return: 0; -EINVAL; -EEXIST it is idle already; -EUSERS too many are.
+ */
+static inline int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
+{
+	return kvmm_migrate_auto_set_idle(watch, seq, 1);
+}
+
+/**
+ * kvmm_migrate_auto_busy() - take a sequence back into use, and learn where it is
+ *
+ * Cancels its migration, or waits for it if it is too late.
+ *
+ * Return: 0 it is in @src; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
+ * not idle; -EINVAL.
+ */
+static inline int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
+{
+	return kvmm_migrate_auto_set_idle(watch, seq, 0);
 }
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
  * - its parent, the name of the block before, and its children;
  * - values that the caller attaches to it.
  *
- * A node exists while a tier has its name, or a caller holds it (kvmm_node_get()). Look-ups of
+ * A node exists while a tier has its name, or a caller holds it (kvmm_registry_hold()). Look-ups of
  * missing names leave nothing behind. A node without a registered parent is an *orphan*; it finds
  * its parent when that appears.
  *
@@ -69,7 +69,7 @@ struct kvmm_name {
 /* ---- making one ---- */
 
 /** The engine registers a name after the one before it in the same tier, and forgets it first:
- * lengths are found by bisection. For a mask of tiers that holds of all of them together. */
+ * lengths are found by bisection. Calls about several tiers rely on that order in their union. */
 #define KVMM_REGISTRY_PREFIX_CLOSED	(1u << 0)
 
 /**
@@ -162,22 +162,21 @@ KVMM_API int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_pref
 			       uint32_t tiers);
 
 /**
- * kvmm_registry_presence() - which tiers have each of these names
- * @tiers: room for @prefix->nr masks; 0 where the name is not registered
+ * kvmm_registry_find() - the nodes of these names, not held, and the tiers that have each
+ * @nodes: room for @prefix->nr; .gen is 0 where the name is not registered. NULL: not wanted
+ * @tiers: room for as many masks; 0 where the name is not registered. NULL: not wanted
  *
- * Return: how many names are in any tier; -EINVAL.
- */
-KVMM_API int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
-				    uint16_t *tiers);
-
-/**
- * kvmm_registry_find() - the nodes of these names, without holding them
- * @nodes: room for @prefix->nr; .gen is 0 where the name is not registered
- *
- * Return: how many there are; -EINVAL.
+ * Return: how many names are registered, without @nodes: are in any tier; -EINVAL.
  */
 KVMM_API int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
-				kvmm_node_t *nodes);
+				kvmm_node_t *nodes, uint16_t *tiers);
+
+/** kvmm_registry_presence() - the tiers alone. */
+static inline int kvmm_registry_presence(struct kvmm_registry *reg,
+					 const struct kvmm_prefix *prefix, uint16_t *tiers)
+{
+	return kvmm_registry_find(reg, prefix, NULL, tiers);
+}
 
 /**
  * struct kvmm_registry_stat - numbers, for tools
@@ -219,11 +218,8 @@ static inline int kvmm_registry_get_stat(struct kvmm_registry *reg, struct kvmm_
 KVMM_API int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 				kvmm_node_t *nodes);
 
-/** kvmm_node_get() - hold these nodes. Return: 0; -ESTALE, -EINVAL, -EOVERFLOW (none is held). */
-KVMM_API int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr);
-
 /**
- * kvmm_node_put() - undo one kvmm_node_get() or kvmm_registry_hold() each
+ * kvmm_node_put() - undo one kvmm_registry_hold() each
  *
  * Destructors of attachments may be called.
  *
@@ -236,11 +232,13 @@ KVMM_API int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, 
  * @name: its name
  * @tiers: those that have it
  * @children: registered ones
+ * @parent: the node before; .gen is 0 where that is unknown or not registered
  */
 struct kvmm_node_info {
 	struct kvmm_name name;
 	uint32_t tiers;
 	uint32_t children;
+	kvmm_node_t parent;
 };
 
 KVMM_API int kvmm_node_get_info_sized(struct kvmm_registry *reg, kvmm_node_t node,
@@ -251,37 +249,6 @@ static inline int kvmm_node_get_info(struct kvmm_registry *reg, kvmm_node_t node
 				     struct kvmm_node_info *info)
 {
 	return kvmm_node_get_info_sized(reg, node, info, sizeof(*info));
-}
-
-/**
- * kvmm_node_children() - registered nodes that follow, youngest first
- * @nodes: room for @max
- *
- * Return: how many were given; -ESTALE, -EINVAL.
- */
-KVMM_API int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
-				uint32_t max);
-
-/**
- * kvmm_node_lineage() - the node, its parent, and so on, until one is not registered
- * @nodes: room for @max
- *
- * Return: how many were given; -ESTALE, -EINVAL.
- */
-KVMM_API int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
-			       uint32_t max);
-
-/** kvmm_node_parent() - the node before. Return: 0; -ENOENT unknown or not registered; -ESTALE,
- * -EINVAL. */
-static inline int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node,
-				   kvmm_node_t *parent)
-{
-	kvmm_node_t line[2] = { { 0, 0 }, { 0, 0 } };
-	int nr = kvmm_node_lineage(reg, node, line, 2);
-
-	if (nr == 2)
-		*parent = line[1];
-	return nr < 0 ? nr : nr == 2 ? 0 : -2 /* ENOENT */;
 }
 
 /** What a walk calls for each node; not 0 ends it. It must not wait for other threads, nor call
@@ -331,17 +298,21 @@ KVMM_API int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name
 				     kvmm_attach_dtor *dtor);
 
 /**
- * kvmm_node_attach() - attach a value to a node
- * @mode: KVMM_ATTACH_UNIQUE or KVMM_ATTACH_MULTIPLE, the type's
+ * kvmm_node_attach() - attach a value to a node, or destroy those that it has
+ * @mode: KVMM_ATTACH_UNIQUE or KVMM_ATTACH_MULTIPLE, the type's; without @value it does not matter
+ * @value: NULL: destroys all values of @type
  *
- * Return: 0: the value is the registry's; -EINVAL no such type, or of the other mode, see
- * kvmm_why(); -ESTALE; -ENOMEM; -EOVERFLOW.
+ * Return: 0: the value is the registry's; without @value how many there were; -EINVAL no such type,
+ * or of the other mode, see kvmm_why(); -ESTALE; -ENOMEM; -EOVERFLOW.
  */
 KVMM_API int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t node, int type,
 			      uint32_t mode, void *value);
 
 /** kvmm_node_detach() - destroy all values of @type. Return: how many; -ESTALE, -EINVAL. */
-KVMM_API int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t node, int type);
+static inline int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t node, int type)
+{
+	return kvmm_node_attach(reg, node, type, KVMM_ATTACH_UNIQUE, NULL);
+}
 
 /** Sees a value under the lock of the node, and may put another one in its place: the former is the
  * callback's then. Not 0 ends the visit. It calls nothing of the registry's and does not wait. */
@@ -358,15 +329,15 @@ KVMM_API int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t node, int typ
 
 /* ---- hooks ---- */
 
-/** Told a batch of names just touched, by the thread that touched them, without a lock. */
+/** Told a batch of names that a pool just used, by the thread that used them, without a lock. */
 typedef void kvmm_touch_fn(void *ctx, const struct kvmm_name *names, uint32_t nr);
 
 /**
  * struct kvmm_delegate - callbacks that learn what tiers have, and what is used
  * @on_present: @tier had none of these names and has them now; may be NULL
  * @on_absent: @tier has lost the last block of each; may be NULL
- * @ctx: passed on
- * @on_touch: these names were touched; may be NULL
+ * @ctx: passed on; no two have the same
+ * @on_touch: a pool with this registry has used these names; may be NULL
  *
  * Called with batches, by the thread that makes the change, after it, without a lock: calls of two
  * threads about one name may come in any order.
@@ -381,32 +352,17 @@ struct kvmm_delegate {
 KVMM_API int kvmm_registry_delegate_sized(struct kvmm_registry *reg,
 					  const struct kvmm_delegate *delegate, size_t size);
 
-/** kvmm_registry_delegate() - register callbacks. Return: id of the hook; -ENOSPC; -EINVAL, also if
- * it has no function. */
+/**
+ * kvmm_registry_delegate() - register callbacks; without any: remove those of @delegate->ctx
+ *
+ * Return: 0; -EEXIST there are callbacks with that @ctx; -ENOSPC; -EINVAL. To remove: 0: no call
+ * runs or will run; -EBUSY: no new calls are made, but one is running: call again.
+ */
 static inline int kvmm_registry_delegate(struct kvmm_registry *reg,
 					 const struct kvmm_delegate *delegate)
 {
 	return kvmm_registry_delegate_sized(reg, delegate, sizeof(*delegate));
 }
-
-/** kvmm_registry_on_touch() - register a callback for touches only. */
-static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)
-{
-	struct kvmm_delegate delegate = { NULL, NULL, ctx, fn };
-
-	return kvmm_registry_delegate(reg, &delegate);
-}
-
-/**
- * kvmm_registry_unhook() - remove callbacks
- *
- * Return: 0: no call runs or will run; -EBUSY: no new calls are made, but one is running: call
- * again; -EINVAL.
- */
-KVMM_API int kvmm_registry_unhook(struct kvmm_registry *reg, int hook);
-
-/** kvmm_registry_touch() - use the registered ones of these names. Return: how many; -EINVAL. */
-KVMM_API int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix);
 
 #ifdef __cplusplus
 }

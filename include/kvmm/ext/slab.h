@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slab caches: objects of another size than the blocks of the zone they live in.
+ * Slab caches: objects of another size than the blocks of the memory they live in.
  *
  * Hybrid models keep several things of unlike size: windows and full attention, states, latent
- * vectors, draft models. A cache serves one such size. It takes runs of base blocks from a zone
- * ("slabs"), carves them into objects, and gives a slab back when nothing lives in it any more.
- * Several caches may share a zone, so that memory goes where it is needed:
+ * vectors, draft models. A cache serves one such size. It takes runs of base blocks ("slabs"),
+ * carves them into objects, and gives a slab back when nothing lives in it any more. Several caches
+ * may share their blocks, so that memory goes where it is needed:
  *
- *	zone	0       1       2       3       4       5       6       7
+ *	block	0       1       2       3       4       5       6       7
  *		[a a a a a a a a a|- ][b       b     |- ][.......................]
  *
- * The zone holds nothing but numbers of blocks, and so does this: nothing here touches the memory
- * that it hands out. Do not use a pool's own zone, where compaction moves things; make one, and
- * let it outlive its caches.
+ * Blocks are numbers, from 0 on, of memory that no pool has: nothing here touches it. They last as
+ * long as a cache has them.
  *
  * All calls are thread safe (one lock a cache) and all or nothing: a call that fails has changed
  * nothing. If a cache ever finds that it contradicts itself it refuses further calls with
@@ -50,17 +49,19 @@ typedef struct {
 /**
  * struct kvmm_slab_attr - how to make a cache
  * @size: sizeof(struct kvmm_slab_attr); set by KVMM_SLAB_ATTR_INIT
- * @name: not empty, of letters that can be seen; no other cache of the zone has it; copied
+ * @name: not empty, of letters that can be seen; no other cache of these blocks has it; copied
  * @object_bytes: bytes of an object, 1 or more
- * @align: each object begins at a multiple of this power of two, counted from block 0 of the zone
+ * @align: each object begins at a multiple of this power of two, counted from block 0
  *	(so that address must be aligned as well); 0 = 1
- * @base_block_bytes: bytes of a block of the zone, the same for all caches that share it
+ * @base_block_bytes: bytes of a block, the same for all caches that share blocks
  * @colour_bytes: slabs begin with 0, 1, 2, ... times so many unused bytes, as far as there are any
  *	to spare, so that equal objects of different slabs fall on different channels and cache sets
  *	of a device; a multiple of @align; 0 = no colouring
  * @max_waste_pm: most bytes of a slab outside all objects, per mille; 0 = nothing is wasted
- * @keep_empty: so many slabs are kept when nothing lives in them, until a cache of the zone would
- *	fail for want of them; 0 = each is returned at once
+ * @keep_empty: so many slabs are kept when nothing lives in them, until a cache of these blocks
+ *	would fail for want of them; 0 = each is returned at once
+ * @nr_blocks: of the memory, 1 to KVMM_MAX_BLOCKS; 0 with @beside
+ * @beside: a cache whose blocks this one shares; or NULL
  */
 struct kvmm_slab_attr {
 	size_t size;
@@ -71,66 +72,29 @@ struct kvmm_slab_attr {
 	uint64_t colour_bytes;
 	uint32_t max_waste_pm;
 	uint32_t keep_empty;
-};
-
-#define KVMM_SLAB_ATTR_INIT { sizeof(struct kvmm_slab_attr), NULL, 0, 0, 0, 0, 0, 0 }
-
-/**
- * struct kvmm_slab_shape - what a slab looks like
- * @stride: bytes from one object to the next: its size, rounded up to the alignment
- * @slab_bytes: of all its blocks
- * @waste_bytes: of those outside all objects: gaps between objects, and what is over at the end
- * @nr_blocks: base blocks in a slab
- * @nr_objects: objects in a slab
- * @block_align: its first block is a multiple of this power of two
- * @nr_colours: different beginnings
- * @waste_pm: @waste_bytes per mille of @slab_bytes, rounded up
- */
-struct kvmm_slab_shape {
-	uint64_t stride;
-	uint64_t slab_bytes;
-	uint64_t waste_bytes;
 	uint32_t nr_blocks;
-	uint32_t nr_objects;
-	uint32_t block_align;
-	uint32_t nr_colours;
-	uint32_t waste_pm;
+	uint32_t reserved;
+	struct kvmm_slab_cache *beside;
 };
 
-KVMM_API int kvmm_slab_get_shape_sized(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-				       struct kvmm_slab_shape *shape, size_t size);
-
-/**
- * kvmm_slab_get_shape() - how the slabs of a cache would look, without making one
- * @zone: the zone it would be in, or NULL: any
- * @attr: of the cache; its name does not matter
- * @shape: the shortest slab with no more waste than allowed; with -ERANGE the one that wastes
- *	least; else untouched
- *
- * Zones with an engine that rounds requests up ("buddy") get slabs of lengths it does not round.
- *
- * Return: 0; -ERANGE no slab of at most KVMM_SLAB_MAX_BLOCKS blocks and KVMM_SLAB_MAX_OBJECTS
- * objects is good enough (nr_objects tells whether there is any at all: 0 if not); -EINVAL.
- */
-static inline int kvmm_slab_get_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
-				      struct kvmm_slab_shape *shape)
-{
-	return kvmm_slab_get_shape_sized(zone, attr, shape, sizeof(*shape));
-}
+#define KVMM_SLAB_ATTR_INIT { sizeof(struct kvmm_slab_attr), NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /**
  * kvmm_slab_cache_create() - make a cache; it has no slab yet
- * @zone: where slabs come from; borrowed, and must outlive the cache
  * @attr: borrowed during the call
  * @cache: set on success only
  *
- * Return: 0; -EINVAL bad attribute, or another size of base blocks than the zone's other caches
- * say; -ERANGE as kvmm_slab_get_shape(); -EEXIST the zone has a cache of that name; -ENOMEM.
+ * Slabs are as short as @max_waste_pm lets them be.
+ *
+ * Return: 0; -EINVAL bad attribute, or another size of base blocks than @attr->beside has; -ERANGE
+ * no slab of at most KVMM_SLAB_MAX_BLOCKS blocks and KVMM_SLAB_MAX_OBJECTS objects is good enough,
+ * see kvmm_why(); -EEXIST a cache of these blocks has that name; -ENOMEM.
  */
-KVMM_API int kvmm_slab_cache_create(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+KVMM_API int kvmm_slab_cache_create(const struct kvmm_slab_attr *attr,
 				    struct kvmm_slab_cache **cache);
 
-/** kvmm_slab_cache_destroy() - give all slabs back, living objects or not. Takes NULL. */
+/** kvmm_slab_cache_destroy() - give all slabs back, living objects or not. Takes NULL. The last
+ * cache of some blocks takes these with it. */
 KVMM_API void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache);
 
 /**
@@ -141,8 +105,8 @@ KVMM_API void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache);
  *
  * The fullest slab that has room goes first, so that the others drain.
  *
- * Context: may take slabs from the zone and allocate host memory under the cache's lock.
- * Return: 0; -EINVAL; -ENOSPC the zone has no runs for the slabs that it takes; -ENOMEM; -EUCLEAN.
+ * Context: may make slabs and allocate host memory under the cache's lock.
+ * Return: 0; -EINVAL; -ENOSPC no runs are free for the slabs that it takes; -ENOMEM; -EUCLEAN.
  */
 KVMM_API int kvmm_slab_alloc(struct kvmm_slab_cache *cache, uint32_t nr, kvmm_slab_obj_t *objs);
 
@@ -157,7 +121,7 @@ KVMM_API int kvmm_slab_free(struct kvmm_slab_cache *cache, uint32_t nr,
 
 /**
  * struct kvmm_slab_place - where an object lies
- * @offset: of its first byte, counted from block 0 of the zone
+ * @offset: of its first byte, counted from block 0
  * @bytes: of the object
  * @run: blocks of its slab; other objects live there as well
  *
@@ -178,12 +142,9 @@ struct kvmm_slab_place {
 KVMM_API int kvmm_slab_places(struct kvmm_slab_cache *cache, uint32_t nr,
 			      const kvmm_slab_obj_t *objs, struct kvmm_slab_place *places);
 
-/** kvmm_slab_shrink() - return all empty slabs now. Return: how many; -EINVAL; -EUCLEAN. */
-KVMM_API int kvmm_slab_shrink(struct kvmm_slab_cache *cache);
-
 /**
- * struct kvmm_slab_stat - one coherent snapshot of a cache, or the sum over caches
- * @nr_caches: caches in this sum; 1 for a single one
+ * struct kvmm_slab_stat - one coherent snapshot of a cache
+ * @slab_objects: objects in a slab; of base blocks it has @nr_blocks / @nr_slabs
  * @nr_objects: living objects
  * @nr_slots: objects that fit into the slabs there are
  * @nr_slabs, @nr_full, @nr_partial, @nr_empty: slabs; by how full they are
@@ -195,11 +156,11 @@ KVMM_API int kvmm_slab_shrink(struct kvmm_slab_cache *cache);
  * @waste_pm: (@slack_bytes + @unused_bytes) per mille of @held_bytes, rounded up
  * @allocs, @frees: objects since the cache was made
  * @slabs_made, @slabs_returned: slabs since then
- * @fail_nospc: calls that found no room in the zone
+ * @fail_nospc: calls that found no room
  * @metadata_bytes: host memory of the cache
  */
 struct kvmm_slab_stat {
-	uint32_t nr_caches;
+	uint32_t slab_objects;
 	uint32_t waste_pm;
 	uint64_t nr_objects;
 	uint64_t nr_slots;
@@ -228,56 +189,6 @@ static inline int kvmm_slab_get_stat(struct kvmm_slab_cache *cache, struct kvmm_
 {
 	return kvmm_slab_get_stat_sized(cache, stat, sizeof(*stat));
 }
-
-KVMM_API int kvmm_slab_total_sized(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat,
-				   size_t size);
-
-/**
- * kvmm_slab_total() - the sum over the caches of a zone, or over all if it is NULL
- *
- * Each cache as of one moment; they are looked at one after the other.
- *
- * Return: 0; -EINVAL.
- */
-static inline int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat)
-{
-	return kvmm_slab_total_sized(zone, stat, sizeof(*stat));
-}
-
-/** Most sizes of objects a preset has. */
-#define KVMM_SLAB_PRESET_SIZES	2u
-
-/**
- * struct kvmm_slab_preset - what one request of a hybrid model needs
- * @name: "window+full", "state+attention", "multimodal", "mla+draft"
- * @what: model and request, in a line
- * @base_block_bytes: of the zone that all its caches share
- * @max_waste_pm: for struct kvmm_slab_attr
- * @nr_sizes: sizes of objects
- * @size: name, bytes and alignment of each, and how many of them a request has
- * @uniform: what "uniform pages" means for this model, in a line
- * @uniform_page_bytes: the only size of page there
- * @uniform_pages: how many of them a request has
- */
-struct kvmm_slab_preset {
-	const char *name;
-	const char *what;
-	uint64_t base_block_bytes;
-	uint32_t max_waste_pm;
-	uint32_t nr_sizes;
-	struct {
-		const char *name;
-		uint64_t bytes;
-		uint64_t align;
-		uint32_t nr;
-	} size[KVMM_SLAB_PRESET_SIZES];
-	const char *uniform;
-	uint64_t uniform_page_bytes;
-	uint32_t uniform_pages;
-};
-
-/** kvmm_slab_preset_at() - number @i of them, static; NULL behind the last. */
-KVMM_API const struct kvmm_slab_preset *kvmm_slab_preset_at(uint32_t i);
 
 #ifdef __cplusplus
 }

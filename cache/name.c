@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Naming full blocks, and publishing them. Without the pool's lock, but for newcomers that are
+ * rejected: their blocks go back.
+ */
+#include <kv/mem.h>
+
+#include "cache.h"
+
+/* Newcomers that can be rejected without host memory. */
+#define REJECT_FEW	64u
+
+/* Entries that are asked for before they are named. */
+#define AHEAD		32u
+
+static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
+{
+	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out)) ||
+	       prefix->position > UINT32_MAX - prefix->nr;
+}
+
+/* ---- stage ---- */
+
+/*
+ * How many are PRIVATE again. The others were taken away from their owner meanwhile (lease_end.c),
+ * which has counted them as one STAGED less.
+ */
+static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
+{
+	u32 nr_done = 0;
+
+	for (u32 i = 0; i < nr; i++)
+		nr_done += !kv_handle_step(&pool->entries, handles[i], edge);
+	return nr_done;
+}
+
+/*
+ * Tell the first block of a batch which entry has the block before it, for the order of eviction.
+ * Mostly the caller that has just matched it holds that; else it counts as put back now. After the
+ * batch was found to be good: a refused one leaves the order as it was.
+ */
+static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			struct kv_handle first)
+{
+	struct kv_query query = { prefix->parent, 1, prefix->domain };
+	u32 nr = 0, nr_first = 0;
+	struct kv_handle found;
+
+	kv_assert_not_held(&pool->lock);
+	if (!prefix->parent || !prefix->position || cache_begin(pool))
+		return;
+	/* A match that fails would count as a miss. */
+	if (kv_map_length(pool->map, &query))
+		nr = match_refs(pool, &query, &found, &nr_first);
+	if (nr)
+		WRITE_ONCE(entry_at(pool, first.index)->parent, found.index);
+	tally_add(pool, TALLY_REFS, nr);
+	tally_add(pool, TALLY_ACTIVE, nr_first);
+	cache_end(pool);
+	if (nr)
+		kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
+}
+
+/* Their marks stay if @marks. In the same read section. */
+static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		     const struct kv_handle *handles, bool marks)
+{
+	struct kv_name name = { .domain = prefix->domain };
+	int bad = lost_check(pool, handles, prefix->nr);
+
+	kv_assert_reading();
+	if (likely(!bad))
+		bad = tokens_check(pool, handles, prefix->nr);
+	if (unlikely(bad))
+		return bad;
+	for (u32 i = 0; i < min(prefix->nr, AHEAD); i++)
+		kv_handle_prefetch(&pool->entries, handles[i]);
+	for (u32 i = 0; i < prefix->nr; i++) {
+		int err;
+
+		if (i + AHEAD < prefix->nr)
+			kv_handle_prefetch(&pool->entries, handles[i + AHEAD]);
+		name.key = prefix->keys[i];
+		name.position = prefix->position + i;
+		name.parent = i ? handles[i - 1].index : KV_NONE;
+		err = kv_entry_stage(&pool->entries, handles[i], &name, marks);
+		if (unlikely(err)) {
+			tally_add(pool, TALLY_STAGED,
+				  i - unstage(pool, handles, i,
+					      marks ? kv_edge_unstage_marked : kv_edge_unstage));
+			kv_count(KV_EV_BAD_HANDLE);
+			/* Refused, and private after all: it stands in the batch twice. */
+			if (err != -EBUSY &&
+			    !entry_check(pool, handles[i], KV_ENTRY_PRIVATE, false))
+				err = -EINVAL;
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* All of @prefix, or nothing. Only if they are to stay staged do misses learn of them. */
+static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		 const struct kv_handle *handles, bool stay)
+{
+	int err = cache_begin(pool);
+	bool marks;
+
+	if (err)
+		return err;
+	/*
+	 * Where blocks have owners, another thread may take a block away from its owner at any
+	 * moment: the batch stays marked until all of it is staged and told.
+	 */
+	marks = unlikely(READ_ONCE(pool->shares_blocks));
+	err = stage_all(pool, prefix, handles, marks);
+	if (!err && prefix->nr) {
+		pool_tell(pool, staged, prefix, handles);
+		if (stay)
+			pool->map->ops->staged(pool->map, handles, prefix->nr);
+		tally_add(pool, TALLY_STAGED, prefix->nr);
+		if (unlikely(marks))
+			entries_unmark(pool, handles, prefix->nr);
+	}
+	cache_end(pool);
+	if (!err && prefix->nr)
+		link_parent(pool, prefix, *handles);
+	return err;
+}
+
+int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		    const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+{
+	int err;
+
+	if (prefix_is_bad(prefix, blocks, staged))
+		return -EINVAL;
+	err = stage(pool, prefix, as_handles(blocks), true);
+	if (!err && prefix->nr)
+		memmove(staged, blocks, prefix->nr * sizeof(*staged));
+	return err;
+}
+
+void stage_count(struct kvmm_pool *pool, u32 nr)
+{
+	tally_add(pool, TALLY_STAGINGS, nr);
+}
+
+int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+{
+	int err = stage_uncounted(pool, prefix, blocks, staged);
+
+	if (!err)
+		stage_count(pool, prefix->nr);
+	return err;
+}
+
+int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
+		 kvmm_mut_t *blocks)
+{
+	const struct kv_handle *handles = as_handles(staged);
+	int err;
+	u32 i;
+
+	if (nr && (!staged || !blocks))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	for (i = 0; i < nr && !err; i++)
+		err = kv_handle_step(&pool->entries, handles[i], kv_edge_unstage);
+	if (unlikely(err)) {
+		/* Their names are still there. */
+		for (i--; i-- > 0;)
+			if (kv_handle_step(&pool->entries, handles[i], kv_edge_restage))
+				tally_add(pool, TALLY_STAGED, -1);	/* as in unstage() */
+		kv_count(KV_EV_BAD_HANDLE);
+	} else if (nr) {
+		tally_add(pool, TALLY_STAGED, -(u64)nr);
+		memmove(blocks, staged, nr * sizeof(*blocks));
+	}
+	cache_end(pool);
+	return err;
+}
+
+/* ---- publish ---- */
+
+static bool same(struct kv_handle a, struct kv_handle b)
+{
+	return a.index == b.index && a.gen == b.gen;
+}
+
+/* An elder was hit; blocks are filled. */
+static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found)
+{
+	const struct kv_entry *entry = entry_at(pool, handle.index);
+	struct kv_handle held;
+
+	kv_assert_reading();
+	if (!same(handle, found)) {
+		order_note(&pool->order, NOTE_HIT, &found, 1);
+	} else if (entry_holds_elder(entry)) {
+		held = entry_handle(pool, READ_ONCE(entry->link));
+		order_note(&pool->order, NOTE_HIT, &held, 1);
+	}
+}
+
+/* ->handles were inserted; ->found serve the names now. */
+static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
+{
+	const struct kv_handle *handles = insert->handles, *found = insert->found;
+	u32 nr_new = 0, nr_refs = 0;	/* references taken on elders */
+	u64 names = 0;
+
+	kv_assert_reading();
+	for (u32 i = 0; i < insert->nr; i++) {
+		const struct kv_entry *entry = entry_at(pool, handles[i].index);
+		bool is_new = same(handles[i], found[i]), holds = entry_holds_elder(entry);
+
+		nr_new += is_new;
+		names += is_new ? name_sum(entry) : 0;
+		nr_refs += !is_new || holds;
+		if (is_new && (pool->resets || holds))
+			kv_handle_step(&pool->entries, handles[i], kv_edge_set_reset);
+		if (insert->nr_dups && insert->policy != KV_DUP_ALLOW)
+			tell_order(pool, handles[i], found[i]);
+	}
+	kv_probe3(register, pool, insert->nr, insert->nr_dups);
+	tally_add(pool, TALLY_STAGED, -(u64)nr_new);
+	tally_add(pool, TALLY_REGISTERED, nr_new);
+	tally_add(pool, TALLY_NEW, insert->nr);
+	tally_add(pool, TALLY_DUPS, insert->nr_dups);
+	tally_add(pool, TALLY_NAMES, names);
+	tally_add(pool, TALLY_ACTIVE, nr_new + insert->nr_first);
+	tally_add(pool, TALLY_REFS, nr_new + nr_refs);
+	if (!order_wants_fill(&pool->order))
+		return;
+	if (nr_new == insert->nr)
+		order_note(&pool->order, NOTE_FILL, handles, insert->nr);
+	for (u32 i = 0; nr_new < insert->nr && i < insert->nr; i++)
+		if (same(handles[i], found[i]))
+			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
+}
+
+static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	err = lost_check(pool, insert->handles, insert->nr);
+	if (likely(!err))
+		err = pool->map->ops->insert(pool->map, insert);
+	if (likely(!err)) {
+		account(pool, insert);
+		pool_tell(pool, registered, insert->handles, insert->found, insert->nr);
+	}
+	cache_end(pool);
+	if (likely(!err))
+		pool_tell(pool, published, insert->handles, insert->found, insert->nr);
+	return err;
+}
+
+/* ---- newcomers that are rejected ---- */
+
+/* They are still STAGED, and counted so, unless they were taken away: their blocks go back. */
+static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr)
+{
+	u32 nr_rejected = 0;
+
+	kv_assert_not_held(&pool->lock);
+	if (pool_enter(pool))
+		return;
+	order_enter(&pool->order);
+	for (u32 i = nr; i-- > 0;) {
+		if (same(handles[i], found[i]) ||
+		    kv_handle_step(&pool->entries, handles[i], kv_edge_mark))
+			continue;
+		entry_release(pool, handles[i]);
+		nr_rejected++;
+	}
+	order_leave(&pool->order);
+	tally_add(pool, TALLY_STAGED, -(u64)nr_rejected);
+	pool_leave(pool);
+}
+
+/* Rejected blocks must be known after the found ones have taken their places. */
+static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
+{
+	struct kv_handle few[REJECT_FEW], *copy = few;
+	int err;
+
+	if (insert->nr > REJECT_FEW)
+		copy = kv_alloc_array(insert->nr, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	if (insert->nr)
+		memcpy(copy, insert->handles, insert->nr * sizeof(*copy));
+	insert->handles = copy;
+	err = publish_all(pool, insert);
+	if (!err && insert->nr_dups)
+		free_rejected(pool, copy, insert->found, insert->nr);
+	if (copy != few)
+		kv_free(copy);
+	return err;
+}
+
+/* ---- entry ---- */
+
+static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
+		   enum kv_dup_policy policy, struct kv_handle *refs, u32 *nr_dups)
+{
+	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
+	struct kvmm_registry *reg = pool->presence.reg;
+	int err = 0;
+
+	*nr_dups = 0;
+	if (unlikely(reg))
+		err = kv_radix_reserve(reg, nr);
+	if (unlikely(err))
+		return err;
+	if (policy == KV_DUP_REJECT)
+		err = publish_rejecting(pool, &insert);
+	else
+		err = publish_all(pool, &insert);
+	if (unlikely(err)) {
+		if (reg)
+			kv_radix_unreserve(reg, nr);
+		return err;
+	}
+	*nr_dups = insert.nr_dups;
+	class_trim(pool);
+	return 0;
+}
+
+static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)
+{
+	static const u8 policy[KVMM_NR_DUPS] = {
+		[KVMM_DUP_ALLOW] = KV_DUP_ALLOW, [KVMM_DUP_HOLD] = KV_DUP_HOLD,
+		[KVMM_DUP_REJECT] = KV_DUP_REJECT,
+	};
+
+	return policy[dup == KVMM_DUP_POOL ? pool->dup : dup];
+}
+
+int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, size_t size)
+{
+	int err;
+
+	if (!pool || !kv_args_are_known(req, size, sizeof(*req)) ||
+	    (req->nr && (!req->staged || !req->refs)) || req->dup >= KVMM_NR_DUPS)
+		return -EINVAL;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	err = publish(pool, as_handles(req->staged), req->nr, policy_of(pool, req->dup),
+		      (struct kv_handle *)req->refs, &req->nr_dups);
+	if (err == -ESTALE || err == -EINVAL)
+		kv_count(KV_EV_BAD_HANDLE);
+	return err;
+}
+
+int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
+{
+	const struct kv_handle *handles = as_handles(blocks);
+	u32 nr_dups;
+	int err;
+
+	if (prefix_is_bad(prefix, blocks, refs))
+		return -EINVAL;
+	err = stage(pool, prefix, handles, false);
+	if (err)
+		return err;
+	err = publish(pool, handles, prefix->nr, policy_of(pool, KVMM_DUP_POOL),
+		      (struct kv_handle *)refs, &nr_dups);
+	if (likely(!err)) {
+		stage_count(pool, prefix->nr);
+	} else if (!cache_enter(pool)) {
+		/* Staged here, and private again: no release is undecided under the lock. */
+		tally_add(pool, TALLY_STAGED,
+			  -(u64)unstage(pool, handles, prefix->nr, kv_edge_unstage));
+		cache_leave(pool);
+	}
+	return err;
+}

@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The order of eviction and its log; see order.h. */
+#include <kv/bits.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+
+#include "order.h"
+
+/* Entries with lines asked for ahead of their notes. */
+#define AHEAD		16u
+
+/* How often a hit tries to get at the log before it is forgotten. */
+#define HIT_TRIES	16u
+
+/* ---- notes: | what | generation | index | ---- */
+
+#define NOTE_INDEX_BITS	24u
+#define NOTE_WHAT_SHIFT	(NOTE_INDEX_BITS + KV_ENTRY_GEN_BITS)
+
+static u64 note_make(enum order_note note, struct kv_handle handle)
+{
+	return (u64)note << NOTE_WHAT_SHIFT | (u64)handle.gen << NOTE_INDEX_BITS | handle.index;
+}
+
+static struct kv_handle note_handle(u64 note)
+{
+	return (struct kv_handle){ note & (BIT(NOTE_INDEX_BITS) - 1),
+				   (note >> NOTE_INDEX_BITS) & KV_ENTRY_GEN_MASK };
+}
+
+/* ---- applying them ---- */
+
+static struct kv_entry *entry_at(const struct order *order, u32 index)
+{
+	return &order->entries->entry[index];
+}
+
+/* The block before, if it still is that block. */
+static u32 parent_of(const struct order *order, u32 index)
+{
+	const struct kv_entry *entry = entry_at(order, index);
+	u32 parent = READ_ONCE(entry->parent);
+
+	kv_assert(index < order->entries->nr);
+	if (likely(parent >= order->entries->nr) ||
+	    READ_ONCE(entry_at(order, parent)->position) + 1 != READ_ONCE(entry->position))
+		return KV_NONE;
+	return parent;
+}
+
+void order_forget(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	if (!order_has(order, index))
+		return;
+	order_changed(order);
+	order->ops->leave(order_policy(order, index), index);
+	family_del(&order->family, index);
+}
+
+static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
+{
+	void *policy = order_policy(order, index);
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	if (order->ops->fill)
+		order->ops->fill(policy, index, key);
+	if (order->ops->place)
+		order->ops->place(policy, index, READ_ONCE(entry_at(order, index)->position),
+				  parent_of(order, index));
+}
+
+void order_reclass(struct order *order, u32 index, u32 class)
+{
+	kvmm_key_t key = kv_entry_key(entry_at(order, index));
+	bool has = order_has(order, index);
+
+	kv_assert(index < order->entries->nr);
+	order_history(order, HISTORY_RECLASSED, index, class);
+	order_changed(order);
+	if (has)
+		order->ops->leave(order_policy(order, index), index);
+	class_change(order->classes, index, class);
+	fill_in(order, index, &key);
+	if (!has)
+		return;
+	order->ops->enter(order_policy(order, index), index, &key);
+	quota_entered(order->quotas, index);
+}
+
+static noinline void record_note(struct order *order, enum order_note note,
+				 struct kv_handle handle, const kvmm_key_t *key)
+{
+	const struct kv_entry *entry = entry_at(order, handle.index);
+	u64 word[2];
+
+	kv_assert_held(&order->lock);
+	kv_assert(handle.index < order->entries->nr);
+	sum_add(&order->history, history_word(note, 0, handle.index));
+	if (note != NOTE_FILL)
+		return;
+	kv_key_words(key, word);
+	sum_add(&order->history, word[0]);
+	sum_add(&order->history, word[1]);
+	sum_add(&order->history, READ_ONCE(entry->domain));
+	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
+}
+
+/* An entry that was claimed since has left the order, or is about to. */
+void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
+{
+	const struct kv_entry *entry = entry_at(order, handle.index);
+	u64 word = smp_load_acquire(&entry->word);
+	kvmm_key_t key;
+
+	kv_assert_held(&order->lock);
+	kv_assert(handle.index < order->entries->nr);
+	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
+		return;
+	key = kv_entry_key(entry);
+	order_changed(order);
+	if (unlikely(order->deterministic))
+		record_note(order, note, handle, &key);
+	if (note == NOTE_FILL) {
+		if (!order->classes || class_filled(order->classes, handle.index))
+			fill_in(order, handle.index, &key);
+		return;
+	}
+	order_forget(order, handle.index);
+	if (note == NOTE_HIT && order->ops->hit) {
+		order->ops->hit(order_policy(order, handle.index), handle.index);
+	} else if (note == NOTE_PUT) {
+		order->ops->enter(order_policy(order, handle.index), handle.index, &key);
+		quota_entered(order->quotas, handle.index);
+		family_add(&order->family, handle.index, parent_of(order, handle.index));
+	}
+}
+
+/* A note will be applied after twice AHEAD others, or after AHEAD. */
+static void expect(struct order *order, u64 note, bool soon)
+{
+	u32 index = note_handle(note).index;
+
+	kv_assert_held(&order->lock);
+	if (!soon) {
+		kv_prefetch(entry_at(order, index));
+		family_prefetch(&order->family, index);
+	}
+	if (order->ops->expect)
+		order->ops->expect(order_policy(order, index), index, soon);
+}
+
+void order_catch_up(struct order *order)
+{
+	u32 nr;
+
+	kv_assert_held(&order->lock);
+	kv_lock(&order->log_lock);
+	nr = order->nr_log;
+	memcpy(order->applied, order->log, nr * sizeof(*order->log));
+	order->nr_log = 0;
+	kv_unlock(&order->log_lock);
+	for (u32 i = 0; i < nr; i++) {
+		u64 note = order->applied[i];
+
+		if (i + 2 * AHEAD < nr)
+			expect(order, order->applied[i + 2 * AHEAD], false);
+		if (i + AHEAD < nr)
+			expect(order, order->applied[i + AHEAD], true);
+		order_apply(order, note >> NOTE_WHAT_SHIFT, note_handle(note));
+	}
+}
+
+void order_enter(struct order *order)
+{
+	kv_lock(&order->lock);
+	order_catch_up(order);
+}
+
+/* ---- making them ---- */
+
+/* False: it is busy, and there is no waiting for it. */
+static bool lock_soon(struct kv_lock *lock, bool may_wait)
+{
+	if (may_wait) {
+		kv_lock(lock);
+		return true;
+	}
+	for (u32 i = 0; i < HIT_TRIES; i++)
+		if (kv_trylock(lock))
+			return true;
+	return false;
+}
+
+/* How many of them fit. */
+static u32 append(struct order *order, enum order_note note, const struct kv_handle *handles,
+		  u32 nr, bool may_wait)
+{
+	if (!lock_soon(&order->log_lock, may_wait))
+		return 0;
+	nr = min(nr, ORDER_LOG - order->nr_log);
+	for (u32 i = 0; i < nr; i++)
+		order->log[order->nr_log + i] = note_make(note, handles[i]);
+	order->nr_log += nr;
+	kv_unlock(&order->log_lock);
+	return nr;
+}
+
+/* The time of applying a log depends on the threads that look, and blocks change until then. */
+static noinline void apply_now(struct order *order, enum order_note note,
+			       const struct kv_handle *handles, u32 nr)
+{
+	kv_lock(&order->lock);
+	for (u32 i = 0; i < nr; i++)
+		order_apply(order, note, handles[i]);
+	kv_unlock(&order->lock);
+}
+
+void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
+		u32 nr)
+{
+	bool may_wait = note != NOTE_HIT;
+
+	if (unlikely(order->deterministic)) {
+		apply_now(order, note, handles, nr);
+		return;
+	}
+	for (;;) {
+		u32 nr_done = append(order, note, handles, nr, may_wait);
+
+		nr -= nr_done;
+		if (likely(!nr))	/* @handles may be NULL then */
+			return;
+		handles += nr_done;
+		/* The log is full, or busy: apply it, unless that would mean to wait. */
+		if (!may_wait && !kv_trylock(&order->lock))
+			return;
+		if (may_wait)
+			kv_lock(&order->lock);
+		order_catch_up(order);
+		kv_unlock(&order->lock);
+	}
+}
+
+void __order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
+{
+	struct account *account = &order->rest;
+
+	kv_assert_held(&order->lock);
+	if (order->deterministic) {
+		sum_add(&order->history, history_word(HISTORY_SEEN, 0, nr));
+		sum_add_bytes(&order->history, keys, nr * sizeof(*keys));
+	}
+	if (unlikely(order->quotas != NULL))
+		account = order->quotas->account[find_account(order->quotas, tenant)];
+	for (u32 class = 0; class < order->nr_policies; class++) {
+		account->next[class] = KV_NONE;
+		order->ops->seen(account->policy[class], keys, nr);
+	}
+}
+
+void __order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
+{
+	if (!nr || !lock_soon(&order->lock, order->deterministic))
+		return;
+	order_catch_up(order);
+	__order_seen(order, tenant, keys, nr);
+	kv_unlock(&order->lock);
+}
+
+/* ---- the rest ---- */
+
+/* It follows no block, though it may have followed one when it had a name. */
+void order_park(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	order_changed(order);
+	order->ops->enter(order_policy(order, index), index, NULL);
+	family_add(&order->family, index, KV_NONE);
+}
+
+/* An earlier entry's children do not count, nor do those of another class, or account. */
+static bool is_child(const struct order *order, u32 parent, u32 kid)
+{
+	kv_assert(kid < order->entries->nr);
+	kv_assert(parent < order->entries->nr);
+	return READ_ONCE(entry_at(order, kid)->position) ==
+	       READ_ONCE(entry_at(order, parent)->position) + 1 &&
+	       class_of(order->classes, kid) == class_of(order->classes, parent) &&
+	       (likely(!order->quotas) ||
+		quota_of(order->quotas, kid) == quota_of(order->quotas, parent));
+}
+
+u32 order_child(const struct order *order, u32 parent, u32 after)
+{
+	u32 kid = after == KV_NONE ? family_first(&order->family, parent) :
+				     family_next(&order->family, after);
+
+	kv_assert_held(&order->lock);
+	while (kid != KV_NONE && !is_child(order, parent, kid))
+		kid = family_next(&order->family, kid);
+	return kid;
+}
+
+/* Instead of @top, which has children: a leaf below, from where the last one was on. */
+static u32 take_leaf(struct order *order, u32 top)
+{
+	void *policy = order_policy(order, top);
+	u32 leaf = top, kid;
+
+	kv_assert_held(&order->lock);
+	if (order->mark.top == top && order->ops->has(policy, order->mark.above))
+		leaf = order->mark.above;
+	order->mark.top = top;
+	while ((kid = order_child(order, leaf, KV_NONE)) != KV_NONE) {
+		order->mark.above = leaf;
+		leaf = kid;
+	}
+	if (leaf == top)
+		return top;
+	order->ops->unpick(policy, top);
+	order->ops->take(policy, leaf);
+	if (leaf == order->mark.above)
+		order->mark.above = parent_of(order, leaf);
+	return leaf;
+}
+
+/* Victims that the policy is asked for ahead, while their data come into the cache. */
+struct picked {
+	u32 nr;
+	u32 index[ORDER_PICKS];
+};
+
+static void picked_out(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	if (unlikely(order->classes != NULL))
+		class_picked(order->classes, index);
+	if (unlikely(order->quotas != NULL))
+		quota_picked(order, index);
+}
+
+static void picked_back(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	if (unlikely(order->quotas != NULL))
+		quota_unpicked(order->quotas, index);
+	if (unlikely(order->classes != NULL))
+		class_unpicked(order->classes, index);
+}
+
+/*
+ * All that will be touched of a victim is asked for some picks before it is picked, so that many
+ * misses are under way at once; if that was wrong, when it is.
+ */
+static void look_ahead(const struct order *order, const void *policy, u32 index)
+{
+	u32 ahead;
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	kv_prefetch_write(entry_at(order, index));
+	family_prefetch(&order->family, index);
+	if (!order->ops->ahead)
+		return;
+	ahead = order->ops->ahead(policy, index);
+	if (unlikely(ahead >= order->entries->nr))
+		return;
+	kv_prefetch_write(entry_at(order, ahead));
+	family_prefetch(&order->family, ahead);
+	order->ops->expect(policy, ahead, false);
+}
+
+static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
+{
+	kv_assert_held(&order->lock);
+	order->goes_on = false;
+	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
+		void *policy = turn_next(order);
+		u32 index = likely(policy != NULL) ? order->ops->pick(policy) : KV_NONE;
+
+		if (index >= order->entries->nr)
+			return;
+		look_ahead(order, policy, index);
+		order->stamp++;
+		picked_out(order, index);
+		picked->index[picked->nr] = index;
+	}
+}
+
+static void unpick(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	order->stamp--;
+	picked_back(order, index);
+	order->ops->unpick(order_policy(order, index), index);
+}
+
+/* It has children, so a leaf below goes first: victims picked behind it are to be picked again. */
+static void replace(struct order *order, struct picked *picked, u32 at)
+{
+	u32 top = picked->index[at];
+
+	kv_assert_held(&order->lock);
+	while (picked->nr > at + 1)
+		unpick(order, picked->index[--picked->nr]);
+	picked_back(order, top);
+	picked->index[at] = take_leaf(order, top);
+	picked_out(order, picked->index[at]);
+}
+
+/*
+ * A referenced block is out of the order now, for good, and comes back with its last put. Then the
+ * policy cannot put back what it picked before to where it was.
+ */
+static bool claim(struct order *order, u32 index)
+{
+	struct kv_entry *entry = entry_at(order, index);
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
+		return true;
+	unpick(order, index);
+	order_changed(order);
+	order->ops->leave(order_policy(order, index), index);
+	return false;
+}
+
+u32 order_pick(struct order *order, u32 nr, u32 *victims)
+{
+	struct picked picked;
+	u32 nr_victims = 0;
+
+	kv_assert_held(&order->lock);
+	pick_ahead(order, &picked, min(nr, ORDER_PICKS));
+	for (u32 i = 0; i < picked.nr; i++) {
+		if (unlikely(family_first(&order->family, picked.index[i]) != KV_NONE))
+			replace(order, &picked, i);
+		family_del(&order->family, picked.index[i]);
+		victims[nr_victims] = picked.index[i];
+		nr_victims += claim(order, picked.index[i]);
+	}
+	if (likely(nr_victims))
+		order->nr_vain = 0;
+	return nr_victims;
+}
+
+u32 order_peek(struct order *order)
+{
+	struct picked picked;
+
+	kv_assert_held(&order->lock);
+	pick_ahead(order, &picked, 1);
+	if (!picked.nr)
+		return KV_NONE;
+	if (unlikely(family_first(&order->family, picked.index[0]) != KV_NONE))
+		replace(order, &picked, 0);
+	family_del(&order->family, picked.index[0]);
+	return picked.index[0];
+}
+
+void order_unpeek(struct order *order, u32 index)
+{
+	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
+
+	kv_assert_held(&order->lock);
+	unpick(order, index);
+	if (likely(!family_was_in(&order->family, index)))
+		return;
+	/* To its place among the children of its parent, or of the entry that is there since. */
+	elder = family_elder(&order->family, index);
+	family_undel(&order->family, index, parent,
+		     elder != KV_NONE && family_has(&order->family, elder) &&
+		     READ_ONCE(entry_at(order, elder)->parent) == parent);
+}
+
+bool order_take(struct order *order, u32 index)
+{
+	kv_assert_held(&order->lock);
+	if (!order_has(order, index) || order_child(order, index, KV_NONE) != KV_NONE)
+		return false;
+	order->ops->take(order_policy(order, index), index);
+	order->stamp++;
+	family_del(&order->family, index);
+	picked_out(order, index);
+	return claim(order, index);
+}
+
+void order_unpick(struct order *order, u32 index)
+{
+	struct kv_entry *entry = entry_at(order, index);
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_unclaim));
+	order_unpeek(order, index);
+}
+
+/* An entry that comes and goes makes the policy forget how to undo exactly. */
+void order_unpick_late(struct order *order, u32 index)
+{
+	const struct kv_entry *entry = entry_at(order, index);
+	bool has_key = !(READ_ONCE(entry->word) & KV_ENTRY_MARK);
+	kvmm_key_t key = kv_entry_key(entry);
+	void *policy = order_policy(order, index);
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	order->ops->enter(policy, index, has_key ? &key : NULL);
+	order->ops->leave(policy, index);
+	order_changed(order);
+	order_unpick(order, index);
+}
+
+int order_check(struct order *order)
+{
+	struct account *account;
+
+	kv_assert_held(&order->lock);
+	for_each_account(order, account)
+		for (u32 class = 0; class < order->nr_policies; class++) {
+			u32 next = order->quotas ? account->next[class] : KV_NONE;
+
+			if (order->ops->check(account->policy[class]))
+				return -EUCLEAN;
+			if (next != KV_NONE && (next >= order->entries->nr ||
+						!order->ops->has(account->policy[class], next)))
+				return -EUCLEAN;
+		}
+	return 0;
+}
+
+int order_make_policy(const struct order *order, void **policy)
+{
+	const struct kv_evict_ops *ops = order->ops;
+	u32 nr = order->entries->nr;
+
+	*policy = kv_alloc_lines(1, ops->bytes(nr));
+	if (!*policy)
+		return -ENOMEM;
+	ops->init(*policy, nr);
+	if (ops->setup)
+		return ops->setup(*policy, order->args);
+	return order->args ? -EINVAL : 0;
+}
+
+int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
+	       struct kv_entries *entries, u32 id)
+{
+	u32 nr = order->classes ? order->classes->nr : 1;
+	int err;
+
+	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
+	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
+	order->entries = entries;
+	order->mark.top = KV_NONE;
+	order->mark.above = KV_NONE;
+	order->ops = ops;
+	if (args) {	/* the caller's go with its call; more policies may be made later */
+		order->args = kv_alloc(strlen(args) + 1);
+		if (!order->args)
+			return -ENOMEM;
+		memcpy(order->args, args, strlen(args));
+	}
+	err = family_init(&order->family, entries->nr);
+	for (u32 class = 0; class < nr && !err; class++) {
+		err = order_make_policy(order, &order->rest.policy[class]);
+		order->nr_policies += order->rest.policy[class] != NULL;
+	}
+	return err;
+}
+
+u64 order_bytes(const struct order *order)
+{
+	return order->nr_policies * order_policy_bytes(order) +
+	       family_bytes(order->entries->nr) + classes_bytes(order->classes);
+}
+
+void order_exit(struct order *order)
+{
+	account_exit(order, &order->rest);
+	kv_free(order->args);
+	family_exit(&order->family);
+	classes_destroy(order->classes);
+}
