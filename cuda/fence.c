@@ -12,9 +12,8 @@
  * to some, and never wrong: no caller reads what may be garbage.
  *
  * The driver can fail to record an event, or to tell about it. Then the stream is waited for; if
- * if not even that works then the work of the device is unknown, the device is blind, and no
- * memory that it may be writing to can be used again: until a thread that wants to give memory back
- * manages to wait for all there is, nothing is begun and nothing given back.
+ * not even that works the device is blind: what it may still write to is unknown. Until a thread
+ * that gives memory back manages to wait for all there is, nothing is begun and nothing given back.
  */
 #include <kv/env.h>
 #include <kv/log.h>

@@ -136,6 +136,9 @@ static bool end_engine(struct kv_dev *dev)
 		return !kv_dev_is_blind(dev);
 	kv_lock(&dev->lock);
 	kv_fence_destroy(dev);
+	/* A list that was sent for a launch that was refused has no fence. */
+	kv_stream_settle(dev, dev->gpu->compact);
+	kv_stream_settle(dev, dev->gpu->transfer);
 	is_over = kv_dev_sees_end(dev);
 	if (is_over) {
 		destroy_lists(dev);

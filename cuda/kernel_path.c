@@ -78,7 +78,6 @@ struct draft {
 static int begin_list(struct kv_dev *dev, struct draft *draft)
 {
 	u32 i = dev->next_list;
-
 	struct list *list = &dev->list[i];
 
 	if (list->is_used && kv_gpu_call(dev->gpu, event_query, list->event)) {

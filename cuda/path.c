@@ -125,7 +125,6 @@ static int batch_piece(struct job *job, u64 dst, u64 src, u64 bytes)
 u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes)
 {
 	const struct cost *cost = &dev->costs.cost[dir][path];
-
 	u64 kib_per_ms = cost->mib_per_s * 1024ull / 1000 + 1;
 
 	return calls * cost->call_ns + (bytes >> 10) * 1000000 / kib_per_ms;

@@ -102,38 +102,34 @@ static void know(struct scene *scene, bool *known, u8 *byte, bool is_known, u8 i
 	*byte = is;
 }
 
+/* By way of @moves, of which all but the last move nothing. */
+static void move(struct scene *scene, const struct kv_move *moves, u32 nr)
+{
+	const struct kv_move last = moves[nr - 1];
+	struct kv_fence fence;
+	int err = dev_move(ops, scene->dev, &scene->planes, moves, nr, none, &fence);
+
+	if (err)
+		failed(scene, err);
+	else
+		know(scene, &scene->known[last.dst], &scene->byte[last.dst], scene->known[last.src],
+		     scene->byte[last.src], ops->wait(scene->dev, fence));
+}
+
 static void move_one(struct scene *scene, u32 src, u32 dst, u32 path)
 {
-	const struct kv_move move = { src, dst, 1 };
-	struct kv_fence fence;
-	int err;
-
 	ops->tune(scene->dev, KV_KNOB_PATH, path);
-	err = dev_move(ops, scene->dev, &scene->planes, &move, 1, none, &fence);
-	if (err) {
-		failed(scene, err);
-		return;
-	}
-	know(scene, &scene->known[dst], &scene->byte[dst], scene->known[src], scene->byte[src],
-	     ops->wait(scene->dev, fence));
+	move(scene, &(struct kv_move){ src, dst, 1 }, 1);
 }
 
 /* The same as one move, but as a list that does not fit into parameters. */
 static void move_many(struct scene *scene, u32 src, u32 dst)
 {
 	static struct kv_move moves[LIST];
-	struct kv_fence fence;
-	int err;
 
 	for (u32 i = 0; i < LIST; i++)
 		moves[i] = (struct kv_move){ src, dst, i == LIST - 1 };
-	err = dev_move(ops, scene->dev, &scene->planes, moves, LIST, none, &fence);
-	if (err) {
-		failed(scene, err);
-		return;
-	}
-	know(scene, &scene->known[dst], &scene->byte[dst], scene->known[src], scene->byte[src],
-	     ops->wait(scene->dev, fence));
+	move(scene, moves, LIST);
 }
 
 static void save_one(struct scene *scene, u32 src, u32 dst)
@@ -146,12 +142,11 @@ static void save_one(struct scene *scene, u32 src, u32 dst)
 	struct kv_fence fence;
 	int err = ops->copy_blocks(scene->dev, &copy, &fence);
 
-	if (err) {
+	if (err)
 		failed(scene, err);
-		return;
-	}
-	know(scene, &scene->host_known[dst], &scene->host_byte[dst], scene->known[src],
-	     scene->byte[src], ops->wait(scene->dev, fence));
+	else
+		know(scene, &scene->host_known[dst], &scene->host_byte[dst], scene->known[src],
+		     scene->byte[src], ops->wait(scene->dev, fence));
 }
 
 static u64 sum_of(u8 byte)
@@ -213,11 +208,10 @@ static void use_area(struct scene *scene)
 	}
 	err = ops->area_grow(area, 2 * MIB, 4 * MIB);
 	ops->area_info(area, &info);
-	if (err)
+	if (err) {
 		failed(scene, err);
-	else
+	} else {
 		cr_expect_eq(info.present_bytes, 4 * MIB);
-	if (!err) {
 		err = ops->area_shrink(area, 2 * MIB, 4 * MIB);
 		if (err)
 			failed(scene, err);
@@ -380,17 +374,17 @@ TEST_CALL(fault, any_call_is_refused_from_then_on, all(KCU_E_INVALID_VALUE, true
 TEST_CALL(fault, any_call_finds_no_memory_from_then_on, all(KCU_E_OUT_OF_MEMORY, true))
 TEST_CALL(fault, any_call_is_not_supported_from_then_on, all(KCU_E_NOT_SUPPORTED, true))
 
+static const char *const work[] = {
+	"cuLaunchKernel", "cuMemcpyBatchAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyHtoDAsync_v2",
+	"cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuEventRecord", "cuStreamWaitEvent",
+};
+
 /* The call succeeds, and what it queued brings the device down. */
 Test(fault, any_work_loses_the_device)
 {
-	static const char *const work[] = {
-		"cuLaunchKernel", "cuMemcpyBatchAsync_v2", "cuMemcpyDtoDAsync_v2",
-		"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async",
-	};
-
 	load("mem=64M,va=1G");
 	run(&(struct plan){ 0 }, 0);
-	for (u32 i = 0; i < ARRAY_SIZE(work); i++) {
+	for (u32 i = 0; i < 6; i++) {		/* those that write */
 		struct plan plan = { work[i], KCU_E_ILLEGAL_ADDRESS, false, true };
 		u32 nth = 0;
 
@@ -492,16 +486,7 @@ static void at_rates(const char *const *calls, u32 nr, bool is_async)
 TEST_CALL(fault, any_call_fails_at_a_rate, at_rates(all_calls, ARRAY_SIZE(all_calls), false))
 
 /* The failure is told once, to whichever call comes next. */
-Test(fault, any_work_fails_at_a_rate)
-{
-	static const char *const work[] = {
-		"cuLaunchKernel", "cuMemcpyBatchAsync_v2", "cuMemcpyDtoDAsync_v2",
-		"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuEventRecord",
-		"cuStreamWaitEvent",
-	};
-
-	at_rates(work, ARRAY_SIZE(work), true);
-}
+TEST_CALL(fault, any_work_fails_at_a_rate, at_rates(work, ARRAY_SIZE(work), true))
 
 /* It is the answer about that allocation alone: what is under way is not in doubt. */
 Test(fault, an_allocation_that_finds_no_memory_fails_no_copy)
@@ -530,6 +515,21 @@ Test(fault, an_allocation_that_finds_no_memory_fails_no_copy)
 	cr_expect_lt(ops->alloc(scene.dev, BYTES, &addr), 0);
 	cr_expect_eq(ops->wait(scene.dev, fence), -EIO);
 	scene_exit(&scene);
+}
+
+/* Only the copy of its list is under way then, and the list goes with the device. */
+Test(fault, a_device_whose_last_launch_was_refused_waits_for_what_went_before)
+{
+	struct scene scene;
+
+	load("mem=64M,va=1G");
+	cr_assert_eq(scene_init(&scene), 0);
+	write_block(&scene, 0, 0x77);
+	ctl->fail("cuLaunchKernel", 1, KCU_E_OUT_OF_MEMORY, false, false);
+	save_and_sum(&scene, 0, 1);
+	cr_expect_eq(scene.nr_failed, 1);
+	scene_exit(&scene);
+	expect_no_races(1, KCU_E_OUT_OF_MEMORY);
 }
 
 /* The driver tells of the move when the copy is queued, and the copy may go on all the same. */
