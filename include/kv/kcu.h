@@ -4,8 +4,8 @@
  *
  * No vendor header is needed to build. Names are exports of libcuda.so.1, each with the version
  * of CUDA that introduced exactly this signature; a plain and a _v2 export are different ABIs,
- * and so are the two batched copies. cuda/check_layout.c and cuda/check_sig.c compare everything
- * here with cuda.h and cudaTypedefs.h where a toolkit is installed.
+ * and so are the two batched copies. scripts/cudacheck compares everything here with cuda.h and
+ * cudaTypedefs.h where a toolkit is installed.
  */
 #ifndef KV_KCU_H
 #define KV_KCU_H
