@@ -6,6 +6,7 @@
 #include "lease/lease.h"
 #include "tests/pool/lease_util.h"
 #include "tests/support/fault.h"
+#include "tests/support/flip.h"
 
 extern const struct pool_part leases_part;
 
@@ -210,19 +211,7 @@ Test(hold_fault, a_failure_is_no_use_of_the_blocks)
 
 /* ---- flipped bits ---- */
 
-static void flip_each_bit(const char *what, void *field, size_t bytes)
-{
-	u8 *byte = field;
-
-	for (u32 bit = 0; bit < 8 * bytes; bit++) {
-		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(leases_part.check(pool, NULL), -EUCLEAN, "%s, bit %u", what, bit);
-		byte[bit / 8] ^= 1u << bit % 8;
-	}
-	cr_assert_eq(leases_part.check(pool, NULL), 0, "%s", what);
-}
-
-#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+#define FLIP_CHECK	leases_part.check(pool, NULL)
 
 Test(owner_fault, flips_are_noticed)
 {

@@ -2,27 +2,24 @@
 /* A bit of what a pool knows of its tiers flips: the check notices, and the pool closes. */
 #include "tier/pool/tier.h"
 #include "research/sim_disk.h"
+#include "tests/support/flip.h"
 #include "tests/support/tier_wait.h"
 #include "tests/tier/util.h"
 
 static struct kvmm_pool *pool;
 static struct lower *lower;
 
-static void flip_each_bit(const char *what, void *field, size_t bytes)
+static int validate_open(void)
 {
-	u8 *byte = field;
+	int err = kvmm_validate(pool);
 
-	for (u32 bit = 0; bit < 8 * bytes; bit++) {
-		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s, bit %u", what, bit);
-		cr_expect_eq(kvmm_tier_poll(pool), -EUCLEAN, "%s, bit %u", what, bit);
-		byte[bit / 8] ^= 1u << bit % 8;
-		pool->gate &= ~GATE_POISONED;
-	}
-	cr_assert_eq(kvmm_validate(pool), 0, "%s", what);
+	if (err)
+		cr_expect_eq(kvmm_tier_poll(pool), -EUCLEAN);
+	pool->gate &= ~GATE_POISONED;
+	return err;
 }
 
-#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+#define FLIP_CHECK	validate_open()
 
 /* Keys 1 and 2 are below alone, 3 is clean, 4 is to go down, and somebody waits for that. */
 static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
