@@ -219,30 +219,24 @@ Test(metrics, limits_of_buckets_are_seconds)
 }
 
 /* Labels come from callers: whatever ends a value is written as it has to be. */
-Test(metrics, names_are_escaped)
+static void expect_label(const char *name, const char *label)
 {
 	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_metrics_attr attr = of(&pool);
-	const char *name = "a\"b\\c\nd\xff";
 
 	attr.names = &name;
 	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
-	cr_expect_not_null(strstr(text, "{pool=\"a\\\"b\\\\c\\nd?\",device=\"host\"}"));
+	cr_expect_not_null(strstr(text, label));
 	end_pool(pool);
 }
+
+TEST_CALL(metrics, names_are_escaped,
+	  expect_label("a\"b\\c\nd\xff", "{pool=\"a\\\"b\\\\c\\nd?\",device=\"host\"}"))
 
 /* Pools whose names differ are two, in whatever language. */
-Test(metrics, names_are_utf8)
-{
-	struct kvmm_pool *pool = make_pool(8);
-	struct kvmm_metrics_attr attr = of(&pool);
-	const char *name = "\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 \xc2\x9b \xe6\xbc \xed\xa0\x80 \xc0\xaf\x1b";
-
-	attr.names = &name;
-	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
-	cr_expect_not_null(strstr(text, "{pool=\"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 ?? ?? ??? ???\",device"));
-	end_pool(pool);
-}
+TEST_CALL(metrics, names_are_utf8,
+	  expect_label("\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 \xc2\x9b \xe6\xbc \xed\xa0\x80 \xc0\xaf\x1b",
+		       "{pool=\"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 ?? ?? ??? ???\",device"))
 
 Test(metrics, a_name_is_a_word_where_readers_go_by_blanks)
 {

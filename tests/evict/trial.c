@@ -133,16 +133,25 @@ Test(evict_trial, counts_what_a_pool_would_hit)
 	}
 }
 
+static void follow(struct lrfu *lrfu, u32 candidate)
+{
+	lrfu->trial->epoch = ~0u;
+	lrfu->trial->best = candidate;
+}
+
+static struct lrfu *order_of_8(struct order *order)
+{
+	order_init(order, &kv_evict_lrfu, 8);
+	follow(order->policy, 7);
+	return order->policy;
+}
+
 /* Credit counts for nothing once the half-life is 0, without the block's being touched. */
 Test(evict_lrfu, blocks_that_wait_get_new_places_when_the_half_life_changes)
 {
 	struct order order;
-	struct lrfu *lrfu;
+	struct lrfu *lrfu = order_of_8(&order);
 
-	order_init(&order, &kv_evict_lrfu, 8);
-	lrfu = order.policy;
-	lrfu->trial->epoch = ~0u;
-	lrfu->trial->best = 7;
 	order_fill(&order, "abcd");
 	order_hit(&order, "a");
 	order_enter(&order, "abcd");
@@ -159,12 +168,8 @@ Test(evict_lrfu, a_block_that_comes_back_has_its_credit)
 {
 	kvmm_key_t key = order_key(0), other = order_key(20);
 	struct order order;
-	struct lrfu *lrfu;
+	struct lrfu *lrfu = order_of_8(&order);
 
-	order_init(&order, &kv_evict_lrfu, 8);
-	lrfu = order.policy;
-	lrfu->trial->epoch = ~0u;
-	lrfu->trial->best = 7;
 	order_fill(&order, "a");
 	order_hit(&order, "a");
 	cr_expect_eq(lrfu->block[0].credit, CREDIT_ONE);
@@ -177,14 +182,6 @@ Test(evict_lrfu, a_block_that_comes_back_has_its_credit)
 
 /* ---- the duel ---- */
 
-static void follow(struct load *load, u32 candidate)
-{
-	struct lrfu *lrfu = load->order.policy;
-
-	lrfu->trial->epoch = ~0u;
-	lrfu->trial->best = candidate;
-}
-
 /* Whatever order the blocks are in: what LRU would have hit is known, use by use. */
 Test(evict_duel, counts_exactly_what_lru_would_have_hit)
 {
@@ -195,7 +192,7 @@ Test(evict_duel, counts_exactly_what_lru_would_have_hit)
 		struct duel *duel;
 
 		load_init(&load, &kv_evict_lrfu);
-		follow(&load, i / 2);
+		follow(load.order.policy, i / 2);
 		duel = ((struct lrfu *)load.order.policy)->duel;
 		duel->hope = ~0ull >> 2;
 		loads[i % 2](&load, 60000);
@@ -213,7 +210,7 @@ Test(evict_duel, who_has_lost_follows_lru)
 	struct load load;
 
 	load_init(&load, &kv_evict_lrfu);
-	follow(&load, 7);
+	follow(load.order.policy, 7);
 	use_by_recency(&load, 60000);
 	cr_expect(((struct lrfu *)load.order.policy)->duel->lost);
 	cr_expect_geq(load.nr_hits + NR / 2 + lru / 1000, lru);

@@ -111,33 +111,38 @@ static void put_held(void)
 	cr_assert_eq(kvmm_put_many(pool, &held, 1), 0);
 }
 
+/* A hit of key 5 at the most, and as many blocks as it takes to make @nr. */
+static int acquire_5(u32 nr, kvmm_ref_t *hit, kvmm_mut_t *fresh)
+{
+	kvmm_key_t key = key_of(5);
+	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = nr,
+					 .hits = hit, .fresh = fresh };
+	int err = kvmm_acquire(pool, &req);
+
+	return err ? err : req.nr_hits;
+}
+
 /* The other's hit is noted, and it was not the last to put: that is who cannot have his blocks. */
 Test(life_race, a_hit_comes_in_while_an_acquire_fails)
 {
-	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-					 .hits = &ref, .fresh = fresh };
 
 	cache_keys(pool, 5, 1);
 	before_nr = match_and_put_5;
-	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_eq(acquire_5(5, &ref, fresh), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "I...");
 }
 
 /* The hit comes first, and is put when the acquire has failed. */
 Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 {
-	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-					 .hits = &ref, .fresh = fresh };
 
 	cache_keys(pool, 5, 1);
 	before_nr = match_5;
-	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_eq(acquire_5(5, &ref, fresh), -ENOSPC);
 	cr_expect_str_eq(refs_picture(pool), "1...");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
@@ -147,34 +152,27 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 /* What does not stay goes with its last reference, and if that is the failed acquire's. */
 Test(life_race, the_hit_of_a_failed_acquire_was_not_to_stay)
 {
-	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
-					 .hits = &ref, .fresh = fresh };
 
 	make_active(pool, 5, 1, &held);
 	cr_assert_eq(kvmm_set_reset(pool, &held, 1, 1), 0);
 	before_nr = put_held;
-	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_eq(acquire_5(5, &ref, fresh), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "....");
 }
 
 /* Put, but not noted yet: such a block was not counted as room, and need not be kept free now. */
 Test(life_race, a_hit_was_put_a_moment_ago)
 {
-	kvmm_key_t key = key_of(5);
 	kvmm_ref_t ref;
 	kvmm_mut_t fresh[4];
-	struct kvmm_acquire_args req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 4,
-					 .hits = &ref, .fresh = fresh };
 
 	make_active(pool, 5, 1, &held);
 	cr_assert_eq(kv_handle_step(&pool->entries, *as_handles(&held), kv_edge_put), 1);
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, -1);
-	cr_expect_eq(kvmm_acquire(pool, &req), 0);
-	cr_expect_eq(req.nr_hits, 1);
+	cr_expect_eq(acquire_5(4, &ref, fresh), 1);
 	order_note(&pool->order, NOTE_PUT, as_handles(&held), 1);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_str_eq(refs_picture(pool), "1...");
