@@ -233,7 +233,27 @@ int kvmm_gang_reserve(const struct kvmm_gang_attr *attr, struct kvmm_gang **resu
 
 /* ---- abort ---- */
 
-/* Newest first, as it was taken. A pool that refuses has lost track of itself anyhow. */
+/* Newest first, as it was taken. What a closed pool lent is lost with it, and nothing else is. */
+static int undo_gang(struct kvmm_gang *gang)
+{
+	int ret = 0, err;
+
+	while ((err = lock_pools(gang))) {
+		u32 nr = 0;
+
+		ret = err;
+		for (u32 i = 0; i < gang->nr_pools; i++)
+			if (!pool_refusal(gang->pool[i]))
+				gang->pool[nr++] = gang->pool[i];
+		gang->nr_pools = nr;
+	}
+	for (u32 i = gang->nr; i-- > 0;)
+		if (!pool_refusal(gang->part[i].pool))
+			part_undo(gang, &gang->part[i]);
+	leave_pools(gang);
+	return ret;
+}
+
 int kvmm_gang_abort(struct kvmm_gang *gang)
 {
 	int err;
@@ -242,12 +262,7 @@ int kvmm_gang_abort(struct kvmm_gang *gang)
 		return -ECHILD;
 	if (!gang)
 		return -EINVAL;
-	err = lock_pools(gang);
-	if (!err) {
-		for (u32 i = gang->nr; i-- > 0;)
-			part_undo(gang, &gang->part[i]);
-		leave_pools(gang);
-	}
+	err = undo_gang(gang);
 	kv_free(gang);
 	return err;
 }
@@ -304,7 +319,7 @@ static int commit_gang(struct kvmm_gang *gang)
 	u32 nr = 0;
 
 	if (err)
-		return err;
+		return undo_gang(gang);
 	while (nr < gang->nr && !err) {
 		err = part_commit(&gang->part[nr]);
 		nr += !err;

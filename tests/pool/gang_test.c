@@ -103,18 +103,27 @@ Test(gang, abort_leaves_no_trace_whatever_the_policy)
 		abort_leaves_no_trace(policy);
 }
 
-Test(gang, what_is_to_be_evicted_is_no_hit_and_comes_back)
+/* 3 blocks and a range of 4, in two pools of 8 cached blocks. */
+static struct kvmm_gang *gang_of_victims(void)
 {
 	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_range(1, 4, 4, 0) };
-	kvmm_key_t keys[8];
 	struct kvmm_gang *gang;
 
 	make_pools(pool, 2, 8, "lru");
+	for (u32 i = 0; i < 2; i++)
+		cache_keys(pool[i], 1, 8);
+	cr_assert_eq(reserve(pool, wants, 2, &gang), 0);
+	return gang;
+}
+
+Test(gang, what_is_to_be_evicted_is_no_hit_and_comes_back)
+{
+	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_range(1, 4, 4, 0) };
+	struct kvmm_gang *gang = gang_of_victims();
+	kvmm_key_t keys[8];
+
 	for (u32 i = 0; i < 8; i++)
 		keys[i] = key_of(1 + i);
-	cache_keys(pool[0], 1, 8);
-	cache_keys(pool[1], 1, 8);
-	cr_assert_eq(reserve(pool, wants, 2, &gang), 0);
 	cr_expect_eq(kvmm_match_len(pool[0], keys, 8), 5);
 	cr_expect_eq(kvmm_match_len(pool[1], keys, 8), 4);
 	cr_expect_eq(stat_of(pool[0]).nr_available, 5);
@@ -194,15 +203,10 @@ Test(gang, a_place_is_not_written_while_its_block_is_lent)
 
 Test(gang, keys_that_were_to_be_forgotten_do_not_come_back)
 {
-	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_range(1, 4, 4, 0) };
+	struct kvmm_gang *gang = gang_of_victims();
 	kvmm_key_t key = key_of(1);
-	struct kvmm_gang *gang;
 	u32 ids[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
-	make_pools(pool, 2, 8, "lru");
-	cache_keys(pool[0], 1, 8);
-	cache_keys(pool[1], 1, 8);
-	cr_assert_eq(reserve(pool, wants, 2, &gang), 0);
 	cr_expect_eq(kvmm_evict_blocks(pool[0], ids, 8), 5);
 	cr_expect_eq(kvmm_reset_inactive(pool[1]), 4);
 	cr_expect_eq(kvmm_reset_cache(pool[0]), -EBUSY);
@@ -211,6 +215,33 @@ Test(gang, keys_that_were_to_be_forgotten_do_not_come_back)
 	cr_expect_eq(kvmm_match_len(pool[0], &key, 1), 0);
 	cr_expect_eq(kvmm_reset_cache(pool[0]), 0);
 }
+
+static int commit(struct kvmm_gang *gang)
+{
+	kvmm_mut_t blocks[3];
+	kvmm_range_t range;
+
+	return kvmm_gang_commit(gang, blocks, &range);
+}
+
+static void closed_in_between(int (*end)(struct kvmm_gang *gang), u32 closed)
+{
+	struct kvmm_gang *gang = gang_of_victims();
+
+	kv_lock(&pool[closed]->lock);
+	pool_poison(pool[closed]);
+	kv_unlock(&pool[closed]->lock);
+	cr_expect_eq(end(gang), -EUCLEAN);
+	cr_expect_eq(stat_of(pool[!closed]).nr_available, 8);
+	kvmm_pool_destroy(pool[closed]);
+	pool[closed] = NULL;
+	tear_down();
+}
+
+TEST_CALL(gang, aborted_beside_a_closed_pool_gives_back_what_the_others_lent,
+	  closed_in_between(kvmm_gang_abort, 0), closed_in_between(kvmm_gang_abort, 1))
+TEST_CALL(gang, refused_beside_a_closed_pool_gives_back_what_the_others_lent,
+	  closed_in_between(commit, 0), closed_in_between(commit, 1))
 
 static void call_in_between(const char *policy)
 {
