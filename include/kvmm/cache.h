@@ -208,14 +208,14 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @blocks: private blocks, one for each key of @prefix; taken on success
  * @staged: out; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -ENODATA likewise: one is
- * partial, by the tokens that were appended to it (<kvmm/ext/seq.h>); -EIO likewise, and the
- * content of one is lost (<kvmm/ext/inspect.h>): it can be freed only.
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP, -EBUSY another thread stages or frees one: the blocks
+ * are still private; -ENODATA likewise: one is partial, by its appended tokens (<kvmm/ext/seq.h>);
+ * -EIO likewise: the content of one is lost (<kvmm/ext/inspect.h>), it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
 
-/** kvmm_unstage() - make blocks private again, without a name. Return: 0; -ESTALE, -EINVAL. */
+/** kvmm_unstage() - make blocks private, without a name. Return: 0; -ESTALE, -EINVAL, -EBUSY. */
 KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
 			  kvmm_mut_t *blocks);
 
