@@ -524,7 +524,6 @@ Test(fault, a_device_whose_last_launch_was_refused_waits_for_what_went_before)
 
 	load("mem=64M,va=1G");
 	cr_assert_eq(scene_init(&scene), 0);
-	write_block(&scene, 0, 0x77);
 	ctl->fail("cuLaunchKernel", 1, KCU_E_OUT_OF_MEMORY, false, false);
 	save_and_sum(&scene, 0, 1);
 	cr_expect_eq(scene.nr_failed, 1);

@@ -238,9 +238,8 @@ static void closed_in_between(int (*end)(struct kvmm_gang *gang), u32 closed)
 	tear_down();
 }
 
-TEST_CALL(gang, aborted_beside_a_closed_pool_gives_back_what_the_others_lent,
-	  closed_in_between(kvmm_gang_abort, 0), closed_in_between(kvmm_gang_abort, 1))
-TEST_CALL(gang, refused_beside_a_closed_pool_gives_back_what_the_others_lent,
+TEST_CALL(gang, ended_beside_a_closed_pool_gives_back_what_the_others_lent,
+	  closed_in_between(kvmm_gang_abort, 0), closed_in_between(kvmm_gang_abort, 1),
 	  closed_in_between(commit, 0), closed_in_between(commit, 1))
 
 static void call_in_between(const char *policy)
