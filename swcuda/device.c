@@ -237,12 +237,25 @@ static bool is_moving(const struct sw_dev *dev)
 }
 
 /* A device that is said to be lost writes nothing any more, so that its callers may free memory. */
+static void stand_still(const struct sw_dev *dev)
+{
+	while (dev->sticky && is_moving(dev))
+		pthread_cond_wait(&sw.changed, &sw.lock);
+}
+
+kcu_result sw_dev_lose(struct sw_dev *dev, kcu_result code)
+{
+	if (is_fatal(code))
+		sw_dev_fail(dev, code);
+	stand_still(dev);
+	return code;
+}
+
 kcu_result sw_dev_error(struct sw_dev *dev)
 {
 	kcu_result rc;
 
-	while (dev->sticky && is_moving(dev))
-		pthread_cond_wait(&sw.changed, &sw.lock);
+	stand_still(dev);
 	rc = dev->sticky ?: dev->pending;
 	dev->pending = KCU_E_SUCCESS;
 	return rc;

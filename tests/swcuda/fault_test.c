@@ -23,12 +23,15 @@ Test(fault, or_from_then_on)
 {
 	kcu_deviceptr addr;
 
-	start("fail=cuMemAlloc_v2:2+:UNKNOWN");
+	start("fail=cuMemAlloc_v2:2+:NOT_SUPPORTED");
 	dev_alloc(1);
-	is(KCU_E_UNKNOWN, cu.mem_alloc(&addr, 1));
-	is(KCU_E_UNKNOWN, cu.mem_alloc(&addr, 1));
+	is(KCU_E_NOT_SUPPORTED, cu.mem_alloc(&addr, 1));
+	is(KCU_E_NOT_SUPPORTED, cu.mem_alloc(&addr, 1));
 	ctl->fail_none();
 	dev_alloc(1);
+	ctl->fail("cuMemAlloc_v2", 1, KCU_E_UNKNOWN, false, false);
+	for (u32 i = 0; i < 2; i++)
+		is(KCU_E_UNKNOWN, cu.mem_alloc(&addr, 1));	/* it is fatal: the device is lost */
 }
 
 Test(fault, or_by_chance)
