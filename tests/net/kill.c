@@ -157,7 +157,7 @@ static bool waits_for_taker(int err)
 	return err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN;
 }
 
-/* That listens at the other end. */
+/* That listens at the other end; 0: the link is broken, as the job says when it is waited for. */
 static pid_t taker_of(const struct kvmm_migrate *job)
 {
 	struct kvmm_migrate_status status;
@@ -165,7 +165,7 @@ static pid_t taker_of(const struct kvmm_migrate *job)
 	socklen_t bytes = sizeof(taker);
 
 	CHECK(giver, !kvmm_migrate_get_status(job, &status));
-	CHECK(giver, !getsockopt(status.fd, SOL_SOCKET, SO_PEERCRED, &taker, &bytes));
+	CHECK(giver, status.fd < 0 || !getsockopt(status.fd, SOL_SOCKET, SO_PEERCRED, &taker, &bytes));
 	return taker.pid;
 }
 
