@@ -103,25 +103,13 @@ static bool is_enough(const struct options *opt, const struct collect *collect)
 	return source_is_stopped() || (opt->nr_requests && collect->nr_over >= opt->nr_requests);
 }
 
-static int take(struct collect *collect, const struct source *source, enum source_answer answer,
-		const struct kvmm_event *event)
-{
-	int err = 0;
-
-	if (answer == SOURCE_LOST)
-		collect_gap(collect, source->nr_lost);
-	else if (answer == SOURCE_EVENT)
-		err = collect_event(collect, event);
-	return err;
-}
-
 /* An engine that ends, after it was there, ends the trace. */
 static int record_all(const struct options *opt, struct source *source, struct collect *collect)
 {
 	const char *name = opt->in ? opt->in : source->client.path;
 	struct kvmm_event event;
 	enum source_answer answer;
-	int err;
+	int err = 0;
 
 	while (!is_enough(opt, collect)) {
 		answer = source_next(source, &event);
@@ -132,7 +120,10 @@ static int record_all(const struct options *opt, struct source *source, struct c
 						 complain(EXIT_INPUT, "%s: %s", name, source->why);
 		if (answer == SOURCE_EMPTY && (!source->is_live || !source_wait()))
 			return EXIT_GOOD;
-		err = take(collect, source, answer, &event);
+		if (answer == SOURCE_LOST)
+			collect_gap(collect, source->nr_lost);
+		else if (answer == SOURCE_EVENT)
+			err = collect_event(collect, &event);
 		if (err)
 			return complain(err == -EBADMSG ? EXIT_INPUT : EXIT_WRONG, "%s: %s", name,
 					kvmm_strerror(err));
