@@ -42,7 +42,7 @@ class Replay:
     def __init__(self, folder):
         self.args = ["tools/kvmm-replay", "conc", "--no-progress", "--blocks", str(self.blocks),
                      "--host-blocks", "3000", "--disk-blocks", "5000", "--slow", "300", "--requests",
-                     "100000", "--generate", "chat"]
+                     "100000", "--generate", "chat:span=100000"]
 
 
 def table_of(text):

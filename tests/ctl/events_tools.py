@@ -8,9 +8,11 @@ blocks have keys. Times are exact to the millisecond, which is what they have.
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TREE = os.environ.get("KVMM_SRCTREE", ".")
@@ -188,6 +190,31 @@ def check_live(folder, trace):
     check(run("tools/kvmm-events", "tail", "--socket", path).returncode == 1, "no engine")
 
 
+def check_full_answers(folder):
+    """More is there behind a full answer, so the next question comes without a wait."""
+    path, rests = f"{folder}/full.sock", []
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(path)
+    door.listen(1)
+    with open(f"{folder}/talks") as file:
+        head, row = file.readline(), next(line for line in file if "\tstored\t" in line)
+
+    def serve():
+        client = door.accept()[0]
+        client.sendall(b"kvmm-control 1 full\n")
+        sent = 0
+        for i, line in enumerate(client.makefile("r")):
+            rests.append(time.monotonic() - sent)
+            mark = f"{4096 * (i + 1)}\tnext" + "\t-" * 15 + "\t0\n"
+            body = head + row * 4096 + mark
+            client.sendall(f"ok {len(body)}\n{body}".encode())
+            sent = time.monotonic()
+    threading.Thread(target=serve, daemon=True).start()
+    done = run("tools/kvmm-events", "tail", "--socket", path, "-n", "100000")
+    check(done.returncode == 0 and done.stdout.count(b"\n") == 100000, done.stderr)
+    check(len(rests) == 25 and min(rests) < 0.02, f"a rest before each question: {rests}")
+
+
 def check_published(folder, trace):
     """The events of a replay on the network. Who comes late misses the first ones, so the end is compared."""
     at, batches = f"ipc://{folder}/pub", f"{folder}/batches"
@@ -259,6 +286,7 @@ def main():
         check_answers(folder)
         check_bailian(folder)
         check_convert(folder, trace)
+        check_full_answers(folder)
         check_live(folder, trace)
         check_published(folder, trace)
         check_decode(folder)

@@ -144,7 +144,7 @@ static int follow(const struct options *opt, const struct printer *printer, stru
 		show(printer, source, answer, &event, &until);
 		if (answer == SOURCE_EMPTY) {
 			fflush(printer->out);
-			source_wait();
+			source_wait(source);
 		}
 	}
 	return until.nr_lost ? complain(EXIT_WRONG, "%s: events were lost", source->client.path) :

@@ -49,11 +49,11 @@ bool source_is_stopped(void)
 	return stopped || (stop_at_ns && now_ns() >= stop_at_ns);
 }
 
-bool source_wait(void)
+bool source_wait(const struct source *source)
 {
 	struct timespec time = { 0, WAIT_NS };
 
-	if (!stopped)
+	if (!stopped && !source->is_behind)
 		nanosleep(&time, NULL);
 	return !stopped;
 }
@@ -118,6 +118,8 @@ static bool is_mark(struct source *source, const char *line, enum source_answer 
 		return false;
 	*answer = SOURCE_EMPTY;
 	if (!strcmp(kind, "next")) {
+		source->is_behind = strtoull(seq, NULL, 10) -
+				    strtoull(source->cursor, NULL, 10) >= MAX_ROWS;
 		strcpy(source->cursor, seq);
 		return true;
 	}

@@ -28,6 +28,7 @@ enum source_answer {
  * @nr_lost: with SOURCE_LOST
  * @line: of a file
  * @cursor: of a socket: where to go on
+ * @is_behind: of a socket: the last answer was full
  * @wish: what is asked for: "names", "requests", "lookups", "all"
  * @why: what went wrong
  */
@@ -45,6 +46,7 @@ struct source {
 	char *at;		/* in ->answer; NULL: read up */
 	char pool[64];
 	char cursor[24];
+	bool is_behind;
 	const char *wish;
 };
 
@@ -56,8 +58,8 @@ void source_close(struct source *source);
 
 enum source_answer source_next(struct source *source, struct kvmm_event *event);
 
-/* Sleep a little, unless a signal came that ends the tool: false. */
-bool source_wait(void);
+/* Sleep a little, unless more is there already, or a signal came that ends the tool: false. */
+bool source_wait(const struct source *source);
 /* SIGINT and SIGTERM end source_wait() from now on, not the tool. */
 void source_catch_signals(void);
 bool source_is_stopped(void);

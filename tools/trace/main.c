@@ -118,7 +118,7 @@ static int record_all(const struct options *opt, struct source *source, struct c
 		if (answer == SOURCE_ERROR)
 			return source->is_live ? complain(EXIT_WRONG, "%s", source->why) :
 						 complain(EXIT_INPUT, "%s: %s", name, source->why);
-		if (answer == SOURCE_EMPTY && (!source->is_live || !source_wait()))
+		if (answer == SOURCE_EMPTY && (!source->is_live || !source_wait(source)))
 			return EXIT_GOOD;
 		if (answer == SOURCE_LOST)
 			collect_gap(collect, source->nr_lost);
