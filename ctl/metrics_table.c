@@ -55,8 +55,6 @@
 static const char *const states[] = { "free", "null", "range", "private", "staged", "active",
 				      "inactive" };
 static const char *const misses[] = { "never", "evicted", "staged", "tenant", "group", "short" };
-static const char *const steps[] = { "drain", "steal", "evict", "drop", "compact", "offload",
-				     "wait" };
 static const char *const windows[] = { "10s", "60s", "300s" };
 static const char *const pins[] = { "user", "rdma", "gds", "ipc", "copy", "graph" };
 static const char *const levels[] = { "device", "host", "beyond" };
@@ -68,8 +66,8 @@ static_assert(offsetof(struct kvmm_slab_stat, nr_partial) ==
 	      offsetof(struct kvmm_slab_stat, nr_full) + 16,
 	      "an array of slabs by how full they are");
 static_assert(ARRAY_SIZE(states) == KVMM_NR_BLOCK_STATES && ARRAY_SIZE(misses) == KVMM_NR_MISSES &&
-	      ARRAY_SIZE(steps) == KVMM_NR_STEPS && ARRAY_SIZE(windows) == KVMM_NR_AVGS &&
-	      ARRAY_SIZE(pins) == KVMM_NR_PIN_TYPES && ARRAY_SIZE(levels) == KVMM_NR_TIER_LEVELS,
+	      ARRAY_SIZE(windows) == KVMM_NR_AVGS && ARRAY_SIZE(pins) == KVMM_NR_PIN_TYPES &&
+	      ARRAY_SIZE(levels) == KVMM_NR_TIER_LEVELS,
 	      "a name for each");
 
 const struct metric kv_metrics[] = {
@@ -159,11 +157,11 @@ const struct metric kv_metrics[] = {
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses,
 		"Lookups that ended before the end of their keys, by reason."),
 
-	POOLS(COUNTER, "kvmm_reclaim_steps", NULL, alloc.taken, "step", steps,
+	POOLS(COUNTER, "kvmm_reclaim_steps", NULL, alloc.taken, "step", kv_step_names,
 		"Steps of reclaim that made room."),
-	POOLS(COUNTER, "kvmm_reclaim_skips", NULL, alloc.skipped, "step", steps,
+	POOLS(COUNTER, "kvmm_reclaim_skips", NULL, alloc.skipped, "step", kv_step_names,
 		"Steps of reclaim that were skipped because another one costs less."),
-	POOLS(COUNTER, "kvmm_reclaim_saves", NULL, alloc.saved, "step", steps,
+	POOLS(COUNTER, "kvmm_reclaim_saves", NULL, alloc.saved, "step", kv_step_names,
 		"Steps of reclaim after which the request fitted."),
 	POOL(GAUGE, "kvmm_promised_blocks", "blocks", alloc.nr_promised,
 		"Blocks that are promised to somebody, and not taken yet."),

@@ -192,7 +192,7 @@ int peek_stat_read(struct kvmm_pool *pool, void *stat)
 
 /* ---- words for numbers ---- */
 
-static const char *const steps[KVMM_NR_STEPS] = {
+const char *const kv_step_names[KVMM_NR_STEPS] = {
 	[KVMM_STEP_DRAIN]   = "drain",	 [KVMM_STEP_STEAL]   = "steal",
 	[KVMM_STEP_EVICT]   = "evict",	 [KVMM_STEP_DROP]    = "drop",
 	[KVMM_STEP_COMPACT] = "compact", [KVMM_STEP_OFFLOAD] = "offload",
@@ -257,7 +257,7 @@ static const struct {
 	const char *const *name;
 	u32 nr;
 } names[KVMM_NR_NAMES] = {
-	[KVMM_NAME_STEP] = { steps, KVMM_NR_STEPS },
+	[KVMM_NAME_STEP] = { kv_step_names, KVMM_NR_STEPS },
 	[KVMM_NAME_GOAL] = { goals, KVMM_NR_GOALS },
 	[KVMM_NAME_MAP_STATE] = { map_states, KVMM_NR_MAP_STATES },
 	[KVMM_NAME_LEASE_REASON] = { lease_reasons, KVMM_NR_LEASE_REASONS },

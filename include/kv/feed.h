@@ -72,6 +72,8 @@ u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tena
 /* Does a consumer of events read news of requests? A note is made for those only. */
 bool kv_requests_are_read(struct kvmm_pool *pool);
 
+extern const char *const kv_step_names[KVMM_NR_STEPS];	/* of reclaim */
+
 struct kvmm_events;
 
 /* Events that are there are due: reads up to here wait for no window. Later ones do. Context: the

@@ -14,7 +14,6 @@
 #define NR_NAMES	250u
 #define MOST		(NR_BLOCKS / 5)
 
-enum { DRAIN, STEAL, EVICT, DROP, COMPACT, OFFLOAD, WAIT, NR_STEPS };
 
 struct room {
 	const char *name;
@@ -26,7 +25,7 @@ struct room {
 	u32 reserved[NR_RANGES];	/* behind each, when it was looked at last */
 	bool is_pinned[NR_RANGES];
 	u32 nr_ranges;
-	u64 taken[NR_STEPS], skipped[NR_STEPS], saved[NR_STEPS];
+	u64 taken[KVMM_NR_STEPS], skipped[KVMM_NR_STEPS], saved[KVMM_NR_STEPS];
 	u64 slow, fragmented, nospc, stolen;
 };
 
@@ -121,7 +120,7 @@ static void ask_in_vain(u32 nr)
 			must(-1, "what was useless");
 		room->slow++;
 		room->fragmented++;
-		room->skipped[COMPACT]++;
+		room->skipped[KVMM_STEP_COMPACT]++;
 	}
 	if (!kvmm_range_alloc(room->pool, 1, KVMM_ALLOC_NOWAIT | KVMM_RUNS(1), &range))
 		must(kvmm_range_free(room->pool, range), "range_free");
@@ -137,12 +136,12 @@ static void see_how(const struct sight *before, u32 nr, bool compacts, int err)
 
 	/* Reservations are taken, all of them if need be, before there is any talk of making room. */
 	if (stolen)
-		did(STEAL, at_once && after.nr_aside == before->nr_aside);
+		did(KVMM_STEP_STEAL, at_once && after.nr_aside == before->nr_aside);
 	if (stolen && at_once && after.nr_aside == before->nr_aside)
 		return;
 	room->slow++;
 	if (before->nr_aside)
-		did(DRAIN, at_once);
+		did(KVMM_STEP_DRAIN, at_once);
 	if (at_once)
 		return;
 	if (shortfall > before->nr_inactive) {
@@ -151,14 +150,14 @@ static void see_how(const struct sight *before, u32 nr, bool compacts, int err)
 		return;
 	}
 	if (shortfall)
-		did(EVICT, !err && !moved && evicted == shortfall);
+		did(KVMM_STEP_EVICT, !err && !moved && evicted == shortfall);
 	if (!err && !moved && evicted == shortfall)
 		return;
 	room->fragmented++;
 	if (!err && !moved)
-		did(DROP, true);
+		did(KVMM_STEP_DROP, true);
 	else if (!err)
-		did(COMPACT, true);
+		did(KVMM_STEP_COMPACT, true);
 	else if (compacts)
 		ask_in_vain(nr);
 }
@@ -263,13 +262,11 @@ static void room_use(void)
 
 static void expect_room(void)
 {
-	static const char *const step[NR_STEPS] = { "drain", "steal", "evict", "drop", "compact",
-						    "offload", "wait" };
 	struct sight sight = look();
 	char more[32];
 
-	for (u32 i = 0; i < NR_STEPS; i++) {
-		snprintf(more, sizeof(more), ",step=\"%s\"", step[i]);
+	for (u32 i = 0; i < KVMM_NR_STEPS; i++) {
+		snprintf(more, sizeof(more), ",step=\"%s\"", kvmm_step_name(i));
 		expect("kvmm_reclaim_steps_total", room->name, more, room->taken[i]);
 		expect("kvmm_reclaim_skips_total", room->name, more, room->skipped[i]);
 		expect("kvmm_reclaim_saves_total", room->name, more, room->saved[i]);
