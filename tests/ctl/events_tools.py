@@ -222,7 +222,9 @@ def check_published(folder, trace):
                           stderr=subprocess.PIPE) as reader:
         replay("seq", 500, 512, trace, "--slow", "8000", "--publish", at, "--events",
                f"{folder}/told")
-        time.sleep(0.5)
+        size = -1	# of what has come, until there is no more
+        while size != (size := os.path.getsize(batches)):
+            time.sleep(0.5)
         reader.terminate()
     decoded = run("tools/kvmm-events", "decode", "--json", batches)
     stored = [h for row in decoded.stdout.decode().splitlines() for e in json.loads(row)["events"]

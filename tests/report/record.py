@@ -65,10 +65,19 @@ def check_still(engine):
     expect("a page of it", out.returncode == 0 and not out.stderr, out.stderr)
 
 
+def recording(engine, *args):
+    """One that is under way, and has a few moments in its file."""
+    file = os.path.join(engine.dir, "going.rec")
+    process = subprocess.Popen([DUMP, "record", "-i", "0.02", *args, file], text=True, stderr=subprocess.PIPE)
+    for _ in range(1000):
+        if os.path.exists(file) and open(file).read().count("\n") > 5:
+            break
+        time.sleep(.02)
+    return process, file
+
+
 def check_interrupt(engine):
-    file = os.path.join(engine.dir, "stopped.rec")
-    process = subprocess.Popen([DUMP, "record", "-i", "0.05", file])
-    time.sleep(.6)
+    process, file = recording(engine)
     process.send_signal(signal.SIGINT)
     expect("an interrupt ends it well", process.wait(20) == 0)
     expect("with its last line", read(file)[-1].get("end", 0) >= 1)
@@ -88,14 +97,7 @@ def check_usage(engine):
 def check_gone():
     for args, code in [(["-n", "100000"], 1), ([], 0)]:
         engine = Engine()
-        file = os.path.join(engine.dir, "gone.rec")
-        process = subprocess.Popen([DUMP, "record", "-i", "0.02", *args, file], text=True,
-                                   stderr=subprocess.PIPE)
-        for _ in range(500):
-            if os.path.exists(file) and os.path.getsize(file) > 0:
-                break
-            time.sleep(.02)
-        time.sleep(.3)
+        process, file = recording(engine, *args)
         engine.kill()
         error = process.communicate(timeout=60)[1]
         expect("the engine goes away: %s" % args, process.returncode == code and "kvmm-dump: " in error, error)
