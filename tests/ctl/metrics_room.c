@@ -14,7 +14,6 @@
 #define NR_NAMES	250u
 #define MOST		(NR_BLOCKS / 5)
 
-
 struct room {
 	const char *name;
 	bool drops;

@@ -208,7 +208,8 @@ static struct held *original(const struct held *copy)
 {
 	for (u32 i = 0; i < f.nr_held; i++)
 		if (f.held[i].handle.index == copy->handle.index &&
-		    f.held[i].handle.gen == copy->handle.gen && !f.held[i].nr == !copy->nr)
+		    f.held[i].handle.gen == copy->handle.gen && !f.held[i].nr == !copy->nr &&
+		    !memcmp(f.held[i].pins, copy->pins, sizeof(copy->pins)))
 			return &f.held[i];
 	require(false);
 	return NULL;
@@ -246,7 +247,7 @@ static int unpin(void)
 {
 	u32 type = any(KVMM_NR_PIN_TYPES + 1);
 	bool good;
-	struct held held = some_held(&good), *mine;
+	struct held held = some_held(&good);
 	kvmm_ref_t ref = ref_of(&held);
 	int err;
 
@@ -258,8 +259,7 @@ static int unpin(void)
 	require(!err == (good && type < KVMM_NR_PIN_TYPES && held.pins[type]));
 	if (err)
 		return err;
-	mine = original(&held);
-	mine->pins[type] -= mine->pins[type] > 0;
+	original(&held)->pins[type]--;
 	return 0;
 }
 

@@ -641,16 +641,11 @@ static int move(void)
 
 static int quiesce(void)
 {
-	int err;
+	bool on = any(2) && f.nr_quiet < 3;
+	int err = on ? kvmm_pool_quiesce(f.pool) : kvmm_pool_resume(f.pool);
 
-	if (any(2) && f.nr_quiet < 3) {
-		require(!kvmm_pool_quiesce(f.pool));
-		f.nr_quiet++;
-		return 0;
-	}
-	err = kvmm_pool_resume(f.pool);
-	require(err == (f.nr_quiet ? 0 : -EINVAL));
-	f.nr_quiet -= !err;
+	require(on ? !err || err == -ENOMEM : err == (f.nr_quiet ? 0 : -EINVAL));
+	f.nr_quiet += err ? 0 : on ? 1 : -1;
 	return err;
 }
 

@@ -20,6 +20,7 @@ static struct fuzz {
 	kvmm_node_t held[MAX_HELD], old[8];
 	u32 nr_held, nr_values, nr_destroyed;
 	int unique, multiple;
+	u64 silent;				/* types without a destructor */
 } f;
 
 static kvmm_key_t keys[MAX_BATCH];
@@ -218,7 +219,7 @@ static int attach(void)
 
 	err = kvmm_node_attach(f.reg, node, type, mode, &f.nr_values);
 	expect(err, 0, -EINVAL, -ESTALE, -ENOMEM);
-	f.nr_values += !err;
+	f.nr_values += !err && !(f.silent >> type & 1);
 	return err;
 }
 
@@ -247,8 +248,11 @@ static int detach(void)
 static int make_type(void)
 {
 	static const char *const name[] = { "one", "many", "a name that is longer than any may be, by far", "" };
-	int type = kvmm_attach_type_create(f.reg, name[any(4)], any(3) | any(2) << 8, any(2) ? destroyed : NULL);
+	u32 which = any(4), mode = any(3) | any(2) << 8;
+	bool silent = !any(2);
+	int type = kvmm_attach_type_create(f.reg, name[which], mode, silent ? NULL : destroyed);
 
+	f.silent |= type >= 0 && silent ? BIT64(type) : 0;
 	require(type >= 0 || type == -EEXIST || type == -ENOSPC || type == -EINVAL || type == -ENOMEM);
 	return 0;
 }
