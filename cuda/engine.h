@@ -111,6 +111,7 @@ struct kv_dev {
 	bool is_tied;			/* ->lock; its dependencies were queued: ->doubts stays */
 	struct list list[KV_NR_LISTS];	/* ->lock */
 	u32 next_list;			/* ->lock */
+	u32 list_stamp;			/* ->lock; of the list that was filled last */
 	u64 knob[KV_NR_KNOBS];		/* ->lock */
 	u32 refused_paths;		/* ->lock; bits: the driver will not do it at all */
 	struct kv_dev_stat count;	/* ->lock */

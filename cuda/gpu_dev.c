@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
@@ -112,6 +113,7 @@ static void create_lists(struct kv_dev *dev)
 	void *host = NULL;
 	int err;
 
+	dev->list_stamp = kv_random();	/* memory may have lists of a device that was before */
 	err = kv_gpu_call(dev->gpu, mem_host_alloc, &host, bytes, KCU_HOST_ALLOC_PORTABLE);
 	if (!err) {
 		dev->lists_host = host;

@@ -29,7 +29,7 @@ static const char *const kernel_name[NR_KERNELS] = {
 	[KERNEL_MOVE_SUM]	= "kv_move_sum",
 };
 
-static_assert(2 * KVMM_MAX_PLANES * sizeof(struct kvmm_plane) +
+static_assert(sizeof(u64) + 2 * KVMM_MAX_PLANES * sizeof(struct kvmm_plane) +
 	      KV_LAUNCH_LIST_WORDS(KV_WAVE_MOVES) * sizeof(u32) <= KV_LIST_BYTES,
 	      "planes and moves of the longest wave fit in a list");
 
@@ -109,6 +109,16 @@ static u64 put_planes(struct draft *draft, const struct kv_launch_planes *planes
 	return put(draft, planes->plane, planes->nr * sizeof(*planes->plane));
 }
 
+/* Behind a stamp, by which the kernel knows its list from the one that was there before. */
+static u64 put_stamped(struct kv_dev *dev, struct draft *draft,
+		       const struct kv_launch_planes *planes, u32 *stamp)
+{
+	u64 word = *stamp = ++dev->list_stamp ?: ++dev->list_stamp;
+
+	put(draft, &word, sizeof(word));
+	return put_planes(draft, planes);
+}
+
 static int upload(struct kv_dev *dev, kcu_stream stream, const struct draft *draft)
 {
 	return kv_gpu_call(dev->gpu, memcpy_htod_async, draft->addr, draft->host, draft->used,
@@ -186,14 +196,15 @@ static int draft_wave(struct pass *pass, struct draft *draft, struct kv_move_hea
 {
 	struct job *job = pass->job;
 	int nr_threads;
-	u32 *words;
+	u32 *words, stamp;
 
-	pass->src.table = put_planes(draft, &pass->src);
+	pass->src.table = put_stamped(job->dev, draft, &pass->src, &stamp);
 	if (pass->dst_of != &pass->src)
 		pass->dst.table = put_planes(draft, &pass->dst);
 	nr_threads = head_of(pass, head);
 	if (nr_threads < 0)
 		return nr_threads;
+	head->stamp = stamp;
 	words = (u32 *)(draft->host + draft->used);
 	head->moves = draft->addr + draft->used;
 	if (kv_launch_list(head, words, job->moves, job->nr) != job->nr)
@@ -284,7 +295,7 @@ int kv_kernel_submit(struct job *job)
 bool kv_kernel_sums(const struct job *job)
 {
 	const struct kv_planes *src = &job->copy->src, *dst = &job->copy->dst;
-	u64 list = src->nr * (2 * sizeof(struct kvmm_plane) + sizeof(u64)) +
+	u64 list = sizeof(u64) + src->nr * (2 * sizeof(struct kvmm_plane) + sizeof(u64)) +
 		   KV_LAUNCH_LIST_WORDS(job->nr) * sizeof(u32);
 	bool vectors;
 
@@ -337,7 +348,7 @@ int kv_kernel_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 	err = begin_list(dev, &draft);
 	if (err)
 		return err;
-	args.planes = put_planes(&draft, &table);
+	args.planes = put_stamped(dev, &draft, &table, &args.stamp);
 	err = upload(dev, stream, &draft);
 	if (!err)
 		err = kv_gpu_call(dev->gpu, launch_kernel, dev->kernel[KERNEL_SUM],

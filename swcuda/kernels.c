@@ -74,6 +74,13 @@ static const struct kv_kernel_plane *table(struct walk *walk, u64 addr)
 	       (const struct kv_kernel_plane *)addr : NULL;
 }
 
+/* Another list there than its own is left alone by the kernel. */
+static bool is_own(struct sw_access_list *list, sw_touch_fn touch, u64 planes, u32 stamp)
+{
+	return !stamp || (touch(list, planes - sizeof(u64), sizeof(u64), false) &&
+			  !is_stale(planes, stamp));
+}
+
 static void touch_by_value(struct walk *walk, const struct kv_move_args *args)
 {
 	const struct kv_move_head *head = walk->head = &args->head;
@@ -90,6 +97,8 @@ static void touch_list(struct walk *walk, const struct kv_move_head *head)
 	u64 bytes = (u64)head->nr_moves * head->move_words * sizeof(u32);
 
 	walk->head = head;
+	if (!is_own(walk->list, walk->touch, head->src_planes, head->stamp))
+		return;
 	walk->src = table(walk, head->src_planes);
 	walk->dst = table(walk, head->dst_planes);
 	if (walk->touch(walk->list, head->moves, bytes, false) && walk->src && walk->dst)
@@ -115,7 +124,8 @@ static void access_sum(const struct sw_kernel *kernel, void **params,
 	const struct kv_kernel_plane *plane = (const struct kv_kernel_plane *)args->planes;
 	const u32 *block = (const u32 *)args->blocks;
 	u64 list_bytes = ((u64)(args->nr_blocks - 1) * args->block_words + 1) * sizeof(u32);
-	bool known = touch(list, args->planes, args->nr_planes * sizeof(*plane), false);
+	bool known = is_own(list, touch, args->planes, args->stamp) &&
+		     touch(list, args->planes, args->nr_planes * sizeof(*plane), false);
 
 	touch(list, args->sums, (u64)args->nr_blocks * sizeof(u64), true);
 	if (block)

@@ -74,6 +74,8 @@ struct kv_kernel_plane {
  * @chunk_bytes: that a group copies at a time; a multiple of 16
  * @dst_plane: see @dst_planes
  * @first_word: where in @word of this launch the moves begin
+ * @stamp: 0, or the u64 before the table of the source's planes. Another one there is that of an
+ *	older list, since this one did not arrive: nothing is moved
  *
  * The length of a piece is taken from the source's plane.
  */
@@ -89,7 +91,8 @@ struct kv_move_head {
 	u32 chunk_bytes;
 	u32 dst_plane;
 	u32 first_word;
-	u32 reserved[2];
+	u32 stamp;
+	u32 reserved;
 };
 
 struct kv_move_args {
@@ -110,6 +113,7 @@ struct kv_move_args {
  * @block_words: u32 from one number at @blocks to the next
  * @first: see @blocks
  * @nr_parts: how many groups share a block, at least 1; any number gives the same sums
+ * @stamp: as in struct kv_move_head, before @planes
  */
 struct kv_sum_args {
 	u64 planes;
@@ -120,7 +124,7 @@ struct kv_sum_args {
 	u32 block_words;
 	u32 first;
 	u32 nr_parts;
-	u32 reserved;
+	u32 stamp;
 };
 
 /**

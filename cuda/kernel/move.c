@@ -108,6 +108,12 @@ kv_kernel_inline struct kv_kernel_plane plane_in_table(u64 table, u32 plane)
 	return ((const KV_GLOBAL struct kv_kernel_plane *)table)[plane];
 }
 
+/* The word before the planes is written by the upload that has brought them. */
+kv_kernel_inline bool is_stale(u64 planes, u32 stamp)
+{
+	return stamp && ((const KV_GLOBAL u64 *)planes)[-1] != stamp;
+}
+
 kv_kernel_inline u64 piece_at(struct kv_kernel_plane plane, u32 block)
 {
 	return plane.base + block * plane.stride;
@@ -228,6 +234,8 @@ kv_kernel_inline void name##_list_body(const struct kv_thread *self,		\
 	struct cursor step = cursor_at(head, self->nr_groups);			\
 	struct cursor at = cursor_at(head, self->group);			\
 										\
+	if (is_stale(head->src_planes, head->stamp))				\
+		return;								\
 	for (; at.block < head->nr_blocks; at = cursor_add(head, at, step)) {	\
 		struct pair pair = find_pair_in_list(head, moves, at.block);	\
 										\
@@ -323,6 +331,8 @@ kv_kernel_inline void sum_body(const struct kv_thread *self, const struct kv_sum
 {
 	const KV_GLOBAL u32 *blocks = (const KV_GLOBAL u32 *)args->blocks;
 
+	if (is_stale(args->planes, args->stamp))
+		return;
 	for (u32 n = self->group; n < args->nr_blocks * args->nr_parts; n += self->nr_groups) {
 		u32 nth = n / args->nr_parts;
 		u32 block = blocks ? blocks[nth * args->block_words] : args->first + nth;
@@ -376,6 +386,8 @@ kv_kernel_inline void move_sum_body(const struct kv_thread *self,
 	struct cursor step = cursor_at(head, self->nr_groups);
 	struct cursor at = cursor_at(head, self->group);
 
+	if (is_stale(head->src_planes, head->stamp))
+		return;
 	for (; at.block < head->nr_blocks; at = cursor_add(head, at, step)) {
 		struct pair pair = find_pair_in_list(head, moves, at.block);
 		struct job job = job_of(head, pair, plane_in_table(head->src_planes, at.plane),

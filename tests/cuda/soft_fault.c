@@ -531,6 +531,27 @@ Test(fault, a_device_whose_last_launch_was_refused_waits_for_what_went_before)
 	expect_no_races(1, KCU_E_OUT_OF_MEMORY);
 }
 
+/* Where it should be, the list is that has been there before, which must not be gone through again. */
+Test(fault, a_list_that_did_not_arrive_moves_nothing)
+{
+	struct scene scene;
+	u8 *kept;
+
+	load("mem=64M,va=1G");
+	cr_assert_eq(scene_init(&scene), 0);
+	kept = (u8 *)scene.host.ptr + BYTES;
+	write_block(&scene, 0, 0x77);
+	write_block(&scene, 2, 0x22);
+	for (u32 i = 0; i < 2 * KV_NR_LISTS; i++)
+		save_and_sum(&scene, 0, 1);
+	memset(kept, 0x11, BYTES);
+	ctl->fail("cuMemcpyHtoDAsync_v2", 1, KCU_E_OUT_OF_MEMORY, false, true);
+	save_and_sum(&scene, 2, 3);
+	cr_expect_not(scene.host_known[3]);
+	cr_expect(is_all(kept, 0x11));
+	scene_exit(&scene);
+}
+
 /* The driver tells of the move when the copy is queued, and the copy may go on all the same. */
 Test(fault, nothing_is_written_into_a_buffer_after_its_read_has_failed)
 {

@@ -18,6 +18,9 @@
 
 enum arena_act { ARENA_MOVE16, ARENA_MOVE1, ARENA_NR_ACTS };
 
+/* With another one than its own before the planes a list moves and sums nothing. */
+enum arena_stamp { ARENA_NO_STAMP, ARENA_OWN_STAMP, ARENA_OTHER_STAMP };
+
 struct arena_shape {
 	u64 seed;		/* of contents, places and lengths */
 	enum arena_act act;
@@ -33,6 +36,7 @@ struct arena_shape {
 	u32 chunk_bytes;	/* 0: what the launch helper says */
 	u32 nr_groups;		/* 0: likewise */
 	u32 nr_threads;		/* 0: likewise */
+	enum arena_stamp stamp;	/* of a list */
 };
 
 struct arena {
@@ -42,7 +46,7 @@ struct arena {
 	u8 *before;		/* the bytes of @mem at the start */
 	u8 *expected;
 	u64 bytes;
-	struct kvmm_plane *src;
+	struct kvmm_plane *src;	/* behind ARENA_OWN_STAMP */
 	struct kvmm_plane *dst;	/* may be @src */
 	struct kv_move *moves;
 	u32 *list;
