@@ -41,6 +41,8 @@ static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_
 	kv_assert_reading();
 	if (likely(!lease) || kv_peek(&lease->gen) != run->gen)
 		return;
+	/* Pairs with lease_replace(): the rest is of that generation, too, or a later one. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	run->owner = kv_peek(&lease->owner);
 	if (run->owner)
 		run->deadline_ns = kv_peek(&lease->deadline_ns);

@@ -183,6 +183,7 @@ void lease_replace(struct lease_table *table, u32 id, struct lease lease)
 {
 	struct lease *at = lease_at(table, id);
 	bool moves = at->owner != lease.owner;
+	u32 gen;
 
 	kv_assert_held(&table->lock);
 	if (lease_id_kind(id) != LEASE_HOLD && !lease.owner && !lease.kept)
@@ -192,7 +193,11 @@ void lease_replace(struct lease_table *table, u32 id, struct lease lease)
 		unlink_lease(table, id);
 	lease.next = moves ? 0 : at->next;
 	lease.prev = moves ? 0 : at->prev;
+	gen = lease.gen;
+	lease.gen = at->gen == gen ? gen : 0;
 	*at = lease;
+	/* Pairs with add_owner(): the lease of this generation is all there. */
+	smp_store_release(&at->gen, gen);
 	if (moves && at->owner)
 		link_lease(table, id);
 	table->sum += lease_sum(at, id);
