@@ -191,7 +191,7 @@ def check_live(folder, trace):
 
 
 def check_full_answers(folder):
-    """More is there behind a full answer, so the next question comes without a wait."""
+    """More is there behind an answer that took as many events as one may, whatever it shows of them."""
     path, rests = f"{folder}/full.sock", []
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
@@ -206,12 +206,12 @@ def check_full_answers(folder):
         for i, line in enumerate(client.makefile("r")):
             rests.append(time.monotonic() - sent)
             mark = f"{4096 * (i + 1)}\tnext" + "\t-" * 15 + "\t0\n"
-            body = head + row * 4096 + mark
+            body = head + row * 4 + mark
             client.sendall(f"ok {len(body)}\n{body}".encode())
             sent = time.monotonic()
     threading.Thread(target=serve, daemon=True).start()
-    done = run("tools/kvmm-events", "tail", "--socket", path, "-n", "100000")
-    check(done.returncode == 0 and done.stdout.count(b"\n") == 100000, done.stderr)
+    done = run("tools/kvmm-events", "tail", "--socket", path, "-n", "100")
+    check(done.returncode == 0 and done.stdout.count(b"\n") == 100, done.stderr)
     check(len(rests) == 25 and min(rests) < 0.02, f"a rest before each question: {rests}")
 
 
