@@ -73,8 +73,8 @@ static kcu_result refusal(enum sw_call call, u32 need)
 	kcu_result rc = sw_fault_now(call);
 
 	/* Only a fatal one stays: what is said to be lost is, whichever call was to say so. */
-	if (rc && need & SW_CTX && sw_current())
-		return sw_dev_lose(sw_current(), rc);
+	if (rc && need)
+		return sw_lose(need & SW_CTX ? sw_current() : NULL, rc);
 	if (!rc && need && !sw.pid)
 		rc = KCU_E_NOT_INITIALIZED;
 	if (!rc && need & SW_CTX)

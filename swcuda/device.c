@@ -243,11 +243,17 @@ static void stand_still(const struct sw_dev *dev)
 		pthread_cond_wait(&sw.changed, &sw.lock);
 }
 
-kcu_result sw_dev_lose(struct sw_dev *dev, kcu_result code)
+/* Said of no device in particular it is true of each that is in use. */
+kcu_result sw_lose(struct sw_dev *dev, kcu_result code)
 {
-	if (is_fatal(code))
-		sw_dev_fail(dev, code);
-	stand_still(dev);
+	for (u32 i = 0; i < sw.opt.nr_devices && is_fatal(code); i++) {
+		struct sw_dev *each = &sw.dev[i];
+
+		if (!each->context || (dev && each != dev))
+			continue;
+		sw_dev_fail(each, code);
+		stand_still(each);
+	}
 	return code;
 }
 

@@ -154,7 +154,7 @@ void sw_dev_close(struct sw_dev *dev);
 struct sw_dev *sw_current(void);	/* device of the current context, or NULL */
 void sw_dev_fail(struct sw_dev *dev, kcu_result code);	/* an operation came to grief */
 kcu_result sw_dev_error(struct sw_dev *dev);
-kcu_result sw_dev_lose(struct sw_dev *dev, kcu_result code);
+kcu_result sw_lose(struct sw_dev *dev, kcu_result code);
 void sw_contexts_forget(void);
 
 /* ---- Memory ---- */

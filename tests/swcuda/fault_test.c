@@ -166,6 +166,22 @@ Test(fault, fatal_errors_stay)
 	cr_expect_not(all_bytes((void *)addr, 2, 1), "nothing runs any more");
 }
 
+/* A call that is about no device says it of each that is in use. */
+Test(fault, what_is_said_to_be_lost_is)
+{
+	kcu_context ctx;
+	kcu_stream stream;
+
+	start("");
+	stream = stream_new();
+	ctl->fail("cuCtxGetCurrent", 1, KCU_E_OUT_OF_MEMORY, false, false);
+	is(KCU_E_OUT_OF_MEMORY, cu.ctx_get_current(&ctx));
+	ok(cu.stream_query(stream));
+	ctl->fail("cuCtxGetCurrent", 1, KCU_E_ASSERT, false, false);
+	is(KCU_E_ASSERT, cu.ctx_get_current(&ctx));
+	is(KCU_E_ASSERT, cu.stream_query(stream));
+}
+
 Test(fault, one_lost_device_is_not_all)
 {
 	kcu_context other;
