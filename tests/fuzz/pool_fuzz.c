@@ -99,10 +99,51 @@ static void drop(enum kind kind, u32 at)
 	list->flag[at] = list->flag[list->nr];
 }
 
-/* *@at: where it stands in the list of its kind; KV_NONE: it is none of these. */
+static u32 holds_on(struct handle range)
+{
+	struct kvmm_lease_info info;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < f.list[HOLD].nr; i++)
+		nr += !kvmm_lease_get_info(f.pool, AS(kvmm_lease_t, f.list[HOLD].handle[i]), &info) &&
+		      !memcmp(&info.range, &range, sizeof(range));
+	return nr;
+}
+
+/* References of a range have no handles of their own: its user's is the one that no hold has. */
+static bool is_there(enum kind kind, struct handle handle)
+{
+	struct kvmm_range_info range;
+	struct kvmm_lease_info hold;
+
+	if (kind == MUT)
+		return kvmm_block_of_mut(f.pool, AS(kvmm_mut_t, handle)) >= 0;
+	if (kind == RANGE)
+		return !kvmm_range_get_info(f.pool, AS(kvmm_range_t, handle), &range) &&
+		       range.refs > holds_on(handle);
+	return !kvmm_lease_get_info(f.pool, AS(kvmm_lease_t, handle), &hold);
+}
+
+static u32 prune(enum kind kind)
+{
+	u32 nr = 0;
+
+	for (u32 i = f.list[kind].nr; i--;)
+		if (!is_there(kind, f.list[kind].handle[i])) {
+			drop(kind, i);
+			nr++;
+		}
+	return nr;
+}
+
+/*
+ * *@at: where it stands in the list of its kind; KV_NONE: it is none of these, nor a range that only a
+ * hold or a gang has.
+ */
 static struct handle some(enum kind kind, u32 *at)
 {
 	enum kind another = any(NR_KINDS);
+	struct kvmm_range_info range;
 	struct handle handle = { any(8) ? any(128) : KV_NONE, any(256) << 12 | any(256) };
 
 	if (f.list[kind].nr && any(8))
@@ -112,6 +153,9 @@ static struct handle some(enum kind kind, u32 *at)
 	else if (kind != REF && f.list[another].nr && any(2))
 		handle = f.list[another].handle[any(f.list[another].nr)];
 	*at = find(kind, handle);
+	if (kind == RANGE && *at == KV_NONE &&
+	    !kvmm_range_get_info(f.pool, AS(kvmm_range_t, handle), &range))
+		handle.index = KV_NONE;
 	return handle;
 }
 
@@ -397,31 +441,6 @@ static int look_at_hold(void)
 
 /* ---- owners and leases: what they take away is found out by asking ---- */
 
-static bool is_there(enum kind kind, struct handle handle)
-{
-	struct kvmm_range_info range;
-	struct kvmm_lease_info hold;
-
-	if (kind == MUT)
-		return kvmm_block_of_mut(f.pool, AS(kvmm_mut_t, handle)) >= 0;
-	if (kind == RANGE)
-		return !kvmm_range_get_info(f.pool, AS(kvmm_range_t, handle), &range);
-	return !kvmm_lease_get_info(f.pool, AS(kvmm_lease_t, handle), &hold);
-}
-
-static u32 prune(enum kind kind)
-{
-	u32 nr = 0;
-
-	for (u32 i = f.list[kind].nr; i--;)
-		if (!is_there(kind, f.list[kind].handle[i])) {
-			drop(kind, i);
-			nr++;
-		}
-	return nr;
-}
-
-/* A hold on a range may have been its last reference but one. */
 static int take_away(void)
 {
 	int ret;
