@@ -54,7 +54,8 @@ int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **
 	    attr->block_tokens > KVMM_KEY_MAX_BLOCK_TOKENS ||
 	    !bytes_are_sound(&attr->layout_id) || !bytes_are_sound(&attr->tenant) ||
 	    !bytes_are_sound(&attr->lora) || !bytes_are_sound(&attr->salt) ||
-	    !bytes_are_sound(&attr->vllm_seed))
+	    !bytes_are_sound(&attr->vllm_seed) || !bytes_are_sound(&attr->lora_path) ||
+	    (attr->lora_path.data && !attr->lora.data))
 		return -EINVAL;
 	while (i < ARRAY_SIZE(formats) && attr->algo && strcmp(attr->algo, formats[i]->name))
 		i++;
@@ -64,13 +65,14 @@ int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **
 	if (format->check(attr))
 		return -EINVAL;
 
-	ctx = kv_alloc(sizeof(*ctx) + attr->lora.bytes + attr->salt.bytes);
+	ctx = kv_alloc(sizeof(*ctx) + attr->lora.bytes + attr->salt.bytes + attr->lora_path.bytes);
 	if (!ctx)
 		return -ENOMEM;
 	ctx->format = format;
 	ctx->block_tokens = attr->block_tokens ? attr->block_tokens : DEFAULT_BLOCK_TOKENS;
 	text = keep(&ctx->lora, &attr->lora, ctx->text);
-	keep(&ctx->salt, &attr->salt, text);
+	text = keep(&ctx->salt, &attr->salt, text);
+	keep(&ctx->lora_path, &attr->lora_path, text);
 	format->init(ctx, attr);
 	*result = ctx;
 	return 0;
@@ -79,7 +81,8 @@ int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **
 void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx)
 {
 	if (ctx)
-		kv_wipe(ctx, sizeof(*ctx) + ctx->lora.bytes + ctx->salt.bytes);
+		kv_wipe(ctx, sizeof(*ctx) + ctx->lora.bytes + ctx->salt.bytes +
+			     ctx->lora_path.bytes);
 	kv_free(ctx);
 }
 
@@ -188,10 +191,13 @@ int kvmm_key_hash(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq
 		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
 		ctx->format->put_block(&digest, &walk);
 		kv_digest_finish(&digest, walk.result);
-		walk.parent = walk.result;
+		memcpy(&walk.key, walk.result, sizeof(walk.key));
+		if (ctx->digest->bytes == sizeof(kvmm_digest_t))
+			walk.key = kvmm_key_of_digest((const kvmm_digest_t *)walk.result);
+		walk.parent = kv_key_has_digests(ctx) ? walk.result : walk.key.byte;
 		walk.first += ctx->block_tokens;
 		if (keys)
-			memcpy(&keys[i], walk.result, sizeof(*keys));
+			keys[i] = walk.key;
 		if (digests)
 			memcpy(&digests[i], walk.result, sizeof(*digests));
 	}

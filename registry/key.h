@@ -12,7 +12,7 @@ struct key_walk;
 /**
  * struct key_format - the bytes that are hashed for each block
  * @name: as in &kvmm_key_attr.algo
- * @parent_bytes: how much of a block's result enters the next block's hash; 16 or 32
+ * @parent_bytes: what of a block enters the next block's hash: 16, its key, or 32, its result
  * @check: an attribute that is wrong for this format: -EINVAL; those of all formats are checked
  * @init: set ->digest and all else the format needs of @ctx; lora and salt are set already
  * @takes: is this extra, which is sound in itself, one that the format has room for?
@@ -37,6 +37,7 @@ struct kvmm_key_ctx {
 	kvmm_digest_t root;		/* parent of first blocks, if the format wants one */
 	struct kvmm_key_bytes lora;	/* in text */
 	struct kvmm_key_bytes salt;	/* in text */
+	struct kvmm_key_bytes lora_path;	/* in text */
 	u8 text[];
 };
 
@@ -49,6 +50,7 @@ struct key_walk {
 	size_t next[KVMM_KEY_NR_KINDS];		/* first extra of a kind that does not end before */
 	size_t end[KVMM_KEY_NR_KINDS];		/* one past the last extra of a kind */
 	u8 result[DIGEST_BYTES];		/* of the last block */
+	kvmm_key_t key;				/* of the last block */
 };
 
 extern const struct key_format kv_key_sha256, kv_key_siphash, kv_key_vllm;

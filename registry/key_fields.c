@@ -11,7 +11,7 @@
  */
 #include "key.h"
 
-#define FORMAT_NAME	"kvmm-key-1"
+#define FORMAT_NAME	"kvmm-key-2"
 
 enum field {
 	FIELD_FORMAT		= 1,
@@ -23,6 +23,7 @@ enum field {
 	FIELD_BLOCK_TOKENS	= 7,
 	FIELD_LORA		= 8,
 	FIELD_SALT		= 9,
+	FIELD_LORA_PATH		= 10,
 	FIELD_PARENT		= 16,
 	FIELD_TOKENS		= 17,
 	FIELD_EXTRA		= 32,	/* + enum kvmm_key_kind */
@@ -71,6 +72,7 @@ static void hash_domain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_at
 	put_field(&digest, FIELD_BLOCK_TOKENS, &ctx->block_tokens, sizeof(ctx->block_tokens));
 	put_if_given(&digest, FIELD_LORA, &attr->lora);
 	put_if_given(&digest, FIELD_SALT, &attr->salt);
+	put_if_given(&digest, FIELD_LORA_PATH, &attr->lora_path);
 	kv_digest_finish(&digest, domain);
 	kv_wipe(&digest, sizeof(digest));
 }

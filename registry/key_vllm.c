@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The block hashes of vLLM's "sha256_cbor": SHA-256 over the canonical CBOR of
+ * The block hashes of vLLM's "sha256_cbor", as of 0.33: SHA-256 over the canonical CBOR of
  *
  *	[parent's hash, [tokens], null or [extra keys]]
  *
- * Extra keys are, in this order: the LoRA's name, an [identifier, offset in the block] for each
- * multimodal item, in the first block the salt, the hash of the prompt's embeddings. There are no
- * tags: in a first block a LoRA's name and the same text as salt are one key. That cannot be mended
- * without becoming another format; a user that needs better takes "sha256".
+ * Extra keys are, in this order: ["lora", name, path], ["mm", identifier, offset in the block] for
+ * each multimodal item, in the first block ["cache_salt", salt], ["prompt_embeds", hash of the
+ * prompt's embeddings].
  */
 #include <kv/mem.h>
 
@@ -19,11 +18,15 @@ static int check_vllm(const struct kvmm_key_attr *attr)
 	if (attr->group || attr->layout_id.data || attr->tenant.data ||
 	    kv_key_has_secret(attr))
 		return -EINVAL;
-	return !attr->vllm_root == !attr->vllm_seed.data ? -EINVAL : 0;
+	if (!attr->lora.data != !attr->lora_path.data)
+		return -EINVAL;
+	return attr->vllm_root && attr->vllm_seed.data ? -EINVAL : 0;
 }
 
 static void init_vllm(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
 {
+	const struct kvmm_key_bytes preset = { KVMM_KEY_VLLM_SEED, strlen(KVMM_KEY_VLLM_SEED) };
+	const struct kvmm_key_bytes *seed = attr->vllm_seed.data ? &attr->vllm_seed : &preset;
 	struct digest digest;
 
 	ctx->digest = kv_sha256();
@@ -33,7 +36,7 @@ static void init_vllm(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr
 		return;
 	}
 	kv_digest_begin(&digest, kv_sha256(), &kv_sha256_start, 0);
-	kv_cbor_string(&digest, CBOR_TEXT, attr->vllm_seed.data, attr->vllm_seed.bytes);
+	kv_cbor_string(&digest, CBOR_TEXT, seed->data, seed->bytes);
 	kv_digest_finish(&digest, ctx->root.byte);
 }
 
@@ -49,6 +52,13 @@ static bool takes(const struct kvmm_key_ctx *ctx, const struct kvmm_key_extra *e
 static void put_text(struct digest *digest, const struct kvmm_key_bytes *text)
 {
 	kv_cbor_string(digest, CBOR_TEXT, text->data, text->bytes);
+}
+
+/* An array of @nr, of which the first says what the others are. */
+static void begin_extra(struct digest *digest, const char *source, u32 nr)
+{
+	kv_cbor_head(digest, CBOR_ARRAY, nr);
+	kv_cbor_string(digest, CBOR_TEXT, source, strlen(source));
 }
 
 /* Positions in seq->extras, as kv_key_first() and kv_key_last() say. */
@@ -77,17 +87,24 @@ static void put_extra_keys(struct digest *digest, struct key_walk *walk)
 		return;
 	}
 	kv_cbor_head(digest, CBOR_ARRAY, nr);
-	if (with_lora)
+	if (with_lora) {
+		begin_extra(digest, "lora", 3);
 		put_text(digest, &ctx->lora);
+		put_text(digest, &ctx->lora_path);
+	}
 	for (; mm.i < mm.last; mm.i++) {
-		kv_cbor_head(digest, CBOR_ARRAY, 2);
+		begin_extra(digest, "mm", 3);
 		kv_cbor_string(digest, CBOR_TEXT, extra[mm.i].data, extra[mm.i].bytes);
 		kv_cbor_int(digest, extra[mm.i].start - walk->first);
 	}
-	if (with_salt)
+	if (with_salt) {
+		begin_extra(digest, "cache_salt", 2);
 		put_text(digest, &ctx->salt);
-	for (; embeds.i < embeds.last; embeds.i++)
+	}
+	for (; embeds.i < embeds.last; embeds.i++) {
+		begin_extra(digest, "prompt_embeds", 2);
 		kv_cbor_string(digest, CBOR_BYTES, extra[embeds.i].data, extra[embeds.i].bytes);
+	}
 }
 
 static void put_block(struct digest *digest, struct key_walk *walk)

@@ -44,7 +44,7 @@ extern "C" {
 
 struct kvmm_key_ctx;
 
-/** All of a SHA-256, of which a key is the first half. */
+/** All of a SHA-256, of which a key is the first and the last 8 bytes: kvmm_key_of_digest(). */
 typedef struct {
 	uint8_t byte[32];
 } kvmm_digest_t;
@@ -69,10 +69,13 @@ struct kvmm_key_bytes {
  * @lora: name of the adapter
  * @salt: of the request or its user
  * @vllm_root: "vllm-sha256-cbor" only: the parent of first blocks, NONE_HASH of vLLM
- * @vllm_seed: instead of @vllm_root: the value of PYTHONHASHSEED
+ * @vllm_seed: instead of @vllm_root: the value of PYTHONHASHSEED. Without both: vLLM's own,
+ *	KVMM_KEY_VLLM_SEED
+ * @lora_path: where the adapter lies: a name that is given to another adapter is another key. Only
+ *	with @lora; "vllm-sha256-cbor" has both or none
  *
- * "vllm-sha256-cbor" computes what vLLM does, whose format has no room for @secret, @layout_id,
- * @tenant and @group, and does not tell a @lora from a @salt: keep those apart by other means.
+ * "vllm-sha256-cbor" computes what vLLM 0.33 does, whose format has no room for @secret,
+ * @layout_id, @tenant and @group: keep those apart by other means.
  */
 struct kvmm_key_attr {
 	size_t size;
@@ -86,10 +89,15 @@ struct kvmm_key_attr {
 	struct kvmm_key_bytes salt;
 	const kvmm_digest_t *vllm_root;
 	struct kvmm_key_bytes vllm_seed;
+	struct kvmm_key_bytes lora_path;
 };
 
+/** Seed of vLLM where PYTHONHASHSEED is not set. */
+#define KVMM_KEY_VLLM_SEED	"vllm-none-hash"
+
 #define KVMM_KEY_ATTR_INIT { sizeof(struct kvmm_key_attr), NULL, 0, 0, { 0 }, { NULL, 0 }, \
-			     { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, NULL, { NULL, 0 } }
+			     { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, NULL, { NULL, 0 }, \
+			     { NULL, 0 } }
 
 /**
  * enum kvmm_key_kind - what a block depends on besides tokens and context
@@ -204,30 +212,76 @@ static inline int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct 
 	return kvmm_key_hash(ctx, seq, NULL, digests, max);
 }
 
-/**
- * kvmm_key_of_bytes() - the key of a block that the engine names by bytes of its own
- * @name: opaque
- * @bytes: KVMM_KEY_MIN_NAME to KVMM_KEY_MAX_NAME
- * @secret: KVMM_KEY_SECRET_BYTES that others do not know, or NULL: others can compute such keys
- * @key: set on success only
+/** kvmm_key_of_digest() - the key of a block with this digest: its first and its last 8 bytes.
  *
- * First half of a SHA-256 over a tag, the secret, the length and all of the name: names are never
- * cut. 16 bytes that are a strong hash already may serve as a kvmm_key_t as they are, but not
- * beside keys of this call.
- *
- * Context: any thread, no lock, no allocation, does not sleep.
- * Return: 0; -EINVAL.
+ * Routers know a block by 64 bits of its digest: those of vLLM by the last 8 bytes, those of SGLang
+ * by the first. Both are in the key, so events have the numbers that the engine would send.
  */
-KVMM_API int kvmm_key_of_bytes(const void *name, size_t bytes, const uint8_t *secret,
-			       kvmm_key_t *key);
-
-/** kvmm_key_of_digest() - the key of a block with this digest: its first 16 bytes. */
 static inline kvmm_key_t kvmm_key_of_digest(const kvmm_digest_t *digest)
 {
 	kvmm_key_t key;
 
-	memcpy(key.byte, digest->byte, sizeof(key.byte));
+	memcpy(key.byte, digest->byte, 8);
+	memcpy(key.byte + 8, digest->byte + sizeof(digest->byte) - 8, 8);
 	return key;
+}
+
+/** Names are strong hashes, of which any 16 bytes will do: see kvmm_keys_of_names(). */
+#define KVMM_NAMES_ARE_HASHES	(1u << 0)
+
+/**
+ * struct kvmm_key_names - names of the engine's own
+ * @size: sizeof(struct kvmm_key_names); set by KVMM_KEY_NAMES_INIT
+ * @data: the first name; opaque bytes
+ * @bytes: of each: KVMM_KEY_MIN_NAME (with KVMM_NAMES_ARE_HASHES 16) to KVMM_KEY_MAX_NAME
+ * @stride: bytes from one name to the next, at least @bytes; 0 = @bytes
+ * @nr: number of names
+ * @flags: KVMM_NAMES_ARE_HASHES
+ * @secret: KVMM_KEY_SECRET_BYTES that others do not know, or NULL: others can compute such keys.
+ *	Not with KVMM_NAMES_ARE_HASHES
+ *
+ * Everything is borrowed during the call.
+ */
+struct kvmm_key_names {
+	size_t size;
+	const void *data;
+	size_t bytes;
+	size_t stride;
+	uint32_t nr;
+	uint32_t flags;
+	const uint8_t *secret;
+};
+
+#define KVMM_KEY_NAMES_INIT { sizeof(struct kvmm_key_names), NULL, 0, 0, 0, 0, NULL }
+
+/**
+ * kvmm_keys_of_names() - keys of blocks that the engine names by bytes of its own
+ * @names: what and how many
+ * @keys: one a name, in order; untouched on failure. No part of @names
+ *
+ * A key is that of a SHA-256 over a tag, the secret, the length and all of the name: names are
+ * never cut, and no two have one key. With KVMM_NAMES_ARE_HASHES it is the first and the last 8
+ * bytes, as kvmm_key_of_digest() takes them, which costs nothing: right for SHA-256 and the like,
+ * wrong for anything in which two names may have those bytes in common. Digests that are followed
+ * by a group's number (vLLM: 4 bytes) are names of 32 bytes at a stride of 36; the group belongs
+ * into &kvmm_domain_t.group. Do not use both kinds of keys in one domain.
+ *
+ * Context: any thread, no lock, no allocation, does not sleep.
+ * Return: 0; -EINVAL.
+ */
+KVMM_API int kvmm_keys_of_names(const struct kvmm_key_names *names, kvmm_key_t *keys);
+
+/** kvmm_key_of_bytes() - kvmm_keys_of_names() of one. Return: 0; -EINVAL. */
+static inline int kvmm_key_of_bytes(const void *name, size_t bytes, const uint8_t *secret,
+				    kvmm_key_t *key)
+{
+	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
+
+	names.data = name;
+	names.bytes = bytes;
+	names.nr = 1;
+	names.secret = secret;
+	return kvmm_keys_of_names(&names, key);
 }
 
 /**

@@ -3,7 +3,10 @@
  * Batches as bytes: golden ones, which others' decoders were fed with (tests/ctl/vectors/), what is
  * merged into one event, and that what is written is read.
  */
+#include <kvmm/key.h>
+
 #include "ctl/wire.h"
+#include "tests/registry/vllm_golden.h"
 #include "tests/support/test.h"
 #include "tools/events/wire_read.h"
 
@@ -214,6 +217,32 @@ Test(wire, a_hash_is_the_end_of_a_key_or_its_beginning)
 	bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
 	cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
 	cr_expect_eq(batch.hash[0], 5);
+}
+
+/* The digests and the numbers are vLLM's own; SGLang's would be the other end. */
+Test(wire, a_digest_has_the_number_that_the_engine_sends)
+{
+	for (size_t i = 0; i < 3 * ARRAY_SIZE(vllm_golden); i++) {
+		const struct vllm_golden *golden = &vllm_golden[i / 3];
+		struct kvmm_event event = { .tokens = 4 };
+		struct wire_batch batch = batch_of();
+		struct kvmm_wire wire = KVMM_WIRE_INIT;
+		kvmm_digest_t digest = { { 0 } };
+		u8 buf[512];
+		s64 bytes;
+
+		for (u32 j = 0; j < 32; j++)
+			sscanf(golden->hash[i % 3] + 2 * j, "%2hhx", &digest.byte[j]);
+		event.key = kvmm_key_of_digest(&digest);
+		for (wire.format = 0; wire.format < KVMM_NR_WIRE_FORMATS; wire.format++) {
+			u64 want = wire.format == KVMM_WIRE_SGLANG ? wire_big_endian(digest.byte) :
+								     golden->number[i % 3];
+
+			bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
+			cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
+			cr_expect_eq(batch.hash[0], want, "%s %zu", golden->name, i % 3);
+		}
+	}
 }
 
 /* ---- reading ---- */

@@ -11,7 +11,7 @@
 
 #define NR_TOKENS	200u
 #define MAX_BLOCKS	NR_TOKENS
-#define NR_ATTRS	19u
+#define NR_ATTRS	22u
 #define BYTES(text)	{ text, sizeof(text) - 1 }
 
 static const char *const own_algos[] = { "sha256", "siphash" };
@@ -22,8 +22,6 @@ static struct kvmm_key_attr attr_of(const char *algo)
 
 	if (!strcmp(algo, "siphash"))
 		attr.secret[0] = 1;
-	if (!strcmp(algo, "vllm-sha256-cbor"))
-		attr.vllm_seed = (struct kvmm_key_bytes)BYTES("0");
 	return attr;
 }
 
@@ -128,7 +126,7 @@ Test(key, single_block_has_the_key_that_it_has_in_a_chain)
 	cr_expect(same_key(&key, &keys[1]));
 }
 
-Test(key, key_is_the_first_half_of_the_digest)
+Test(key, key_is_both_ends_of_the_digest)
 {
 	struct kvmm_key_attr attr = attr_of("sha256");
 	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
@@ -141,6 +139,8 @@ Test(key, key_is_the_first_half_of_the_digest)
 	for (u32 i = 0; i < 3; i++) {
 		key = kvmm_key_of_digest(&digests[i]);
 		cr_expect(same_key(&key, &keys[i]));
+		cr_expect(!memcmp(key.byte, digests[i].byte, 8));
+		cr_expect(!memcmp(key.byte + 8, digests[i].byte + 24, 8));
 	}
 }
 
@@ -170,6 +170,7 @@ static void expect_keys_with_everything(const char *algo, const char *first, con
 	attr.tenant = (struct kvmm_key_bytes)BYTES("tenant");
 	attr.lora = (struct kvmm_key_bytes)BYTES("lora");
 	attr.salt = (struct kvmm_key_bytes)BYTES("salt");
+	attr.lora_path = (struct kvmm_key_bytes)BYTES("path");
 	seq.extras = &extra;
 	seq.nr_extras = 1;
 	cr_assert_eq(chain(&attr, &seq, keys), 2);
@@ -178,7 +179,7 @@ static void expect_keys_with_everything(const char *algo, const char *first, con
 }
 
 /* Stored keys outlive the library: if this fails, the format's name must change. */
-Test(key, keys_are_those_of_kvmm_key_1)
+Test(key, keys_are_those_of_kvmm_key_2)
 {
 	struct kvmm_key_attr attr = attr_of("sha256");
 	struct kvmm_key_seq seq = seq_of(count_up() + 1, 8);
@@ -186,12 +187,12 @@ Test(key, keys_are_those_of_kvmm_key_1)
 
 	attr.block_tokens = 4;
 	cr_assert_eq(chain(&attr, &seq, keys), 2);
-	expect_key(&keys[0], "fb6cab37856c5c16770df4ae68773300");
-	expect_key(&keys[1], "b8823fb084ace335b4767af626c0859f");
-	expect_keys_with_everything("sha256", "523a8de600f80dce0fca624b4328a061",
-				    "6e4227155da3ac3b2bac6623e40d51ea");
-	expect_keys_with_everything("siphash", "c9b6d79c24a74dc7a0c3c3f8c743f926",
-				    "f9731f9a7a8fd9291b3bb4aacd916039");
+	expect_key(&keys[0], "7dba190385dd5d10bf2f273a5649add2");
+	expect_key(&keys[1], "9a09c32b3f996859e835f0c59e40c4b1");
+	expect_keys_with_everything("sha256", "4e43ee06a0c1e685531e4353ab523a39",
+				    "36d10c865822af9904c77103aeb266fd");
+	expect_keys_with_everything("siphash", "b0cc41797dff99b56ff92d6d9ec45c4a",
+				    "955fbefb941c1ee1e62aae1d59172bec");
 }
 
 /* ---- what must change a key ---- */
@@ -256,6 +257,12 @@ static void make_attrs(const char *algo, struct kvmm_key_attr attr[NR_ATTRS])
 	attr[nr].lora = b;
 	attr[nr++].salt = a;
 	attr[nr++].salt = ab;
+	for (u32 i = 0; i < 3; i++)
+		attr[nr + i].lora = x;
+	attr[nr++].lora_path = none;
+	attr[nr++].lora_path = x;
+	attr[nr].salt = x;
+	attr[nr++].lora_path = b;
 	cr_assert_eq(nr, NR_ATTRS);
 }
 
@@ -415,110 +422,6 @@ Test(key, sequence_with_extras_may_be_cut_at_any_block)
 	}
 }
 
-/* ---- vLLM ---- */
-
-static void expect_digest(const kvmm_digest_t *digest, const char *expected)
-{
-	char text[65];
-
-	for (u32 i = 0; i < 32; i++)
-		snprintf(text + 2 * i, 3, "%02x", digest->byte[i]);
-	cr_expect_str_eq(text, expected);
-}
-
-/* One number on either side of each border of the encoding, then 1 to 8; then 100 to 115. */
-static const u32 vllm_tokens[32] = {
-	0, 23, 24, 255, 256, 65535, 65536, 4294967295, 1, 2, 3, 4, 5, 6, 7, 8,
-	100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115,
-};
-
-/* The expected digests are those of Python's hashlib and cbor2. */
-Test(vllm, plain_blocks_have_the_hashes_of_the_engine)
-{
-	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
-	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
-	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = create(&attr);
-	kvmm_digest_t digests[2];
-
-	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 2), 2);
-	expect_digest(&digests[0],
-		      "fc84391b61367f417c89779302c7ff7629f960d0b1501220b70e10df38cea689");
-	expect_digest(&digests[1],
-		      "841437145150a1dae7829ae4e81ab168d04b475f9a84e3d71c5031457036e637");
-}
-
-Test(vllm, blocks_with_everything_have_the_hashes_of_the_engine)
-{
-	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
-	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
-	struct kvmm_key_extra extras[] = {
-		extra_of(KVMM_KEY_MM, "img-1", 5, 20), extra_of(KVMM_KEY_MM, "img-2", 31, 9),
-		extra_of(KVMM_KEY_EMBEDS, "", 0, 16),
-	};
-	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
-	kvmm_digest_t digests[2];
-	u8 embeds[32];
-
-	for (u32 i = 0; i < sizeof(embeds); i++)
-		embeds[i] = i;
-	extras[2].data = embeds;
-	extras[2].bytes = sizeof(embeds);
-	attr.lora = (struct kvmm_key_bytes)BYTES("adapter");
-	attr.salt = (struct kvmm_key_bytes)BYTES("pepper");
-	seq.extras = extras;
-	seq.nr_extras = ARRAY_SIZE(extras);
-	ctx = create(&attr);
-	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 2), 2);
-	expect_digest(&digests[0],
-		      "293f78084f66c6cb047cf4f0e5e01fd2dba03d52785b1dec8c73b80eccadcec8");
-	expect_digest(&digests[1],
-		      "858b945636362ba5aee904d5571e27e25da8a84d61499551fbc892f5942f93b3");
-}
-
-static const char none_hash_of_0[] =
-	"\x4e\x11\x95\xdf\x02\x0d\xe5\x9e\x0d\x65\xa3\x3a\x42\x79\xf1\x18"
-	"\x3e\x7a\xe4\xe5\xd9\x80\xe3\x09\xf8\xb5\x5a\xdf\xf2\xe6\x1c\x3e";
-
-Test(vllm, root_may_be_given_as_seed_or_as_hash)
-{
-	struct kvmm_key_attr by_seed = attr_of("vllm-sha256-cbor"), by_root = by_seed;
-	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
-	kvmm_digest_t root;
-	kvmm_key_t keys[2], same[2];
-
-	memcpy(root.byte, none_hash_of_0, sizeof(root.byte));
-	by_root.vllm_seed = (struct kvmm_key_bytes){ NULL, 0 };
-	by_root.vllm_root = &root;
-	cr_assert_eq(chain(&by_seed, &seq, keys), 2);
-	cr_assert_eq(chain(&by_root, &seq, same), 2);
-	cr_expect(!memcmp(keys, same, sizeof(keys)));
-}
-
-/* The salt is for the first block of the sequence, not of the call. */
-Test(vllm, sequence_is_continued_from_a_whole_digest)
-{
-	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
-	struct kvmm_key_seq all = seq_of(vllm_tokens, 32), tail = seq_of(vllm_tokens + 16, 16);
-	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
-	kvmm_digest_t digests[2], again;
-	kvmm_key_t key;
-
-	attr.salt = (struct kvmm_key_bytes)BYTES("pepper");
-	ctx = create(&attr);
-	cr_assert_eq(kvmm_key_digests(ctx, &all, digests, 2), 2);
-	expect_digest(&digests[0],
-		      "e5bd88d6fc65c733b7983e34f92a97033935c42d9cc50c41d425008fa68925fb");
-	tail.parent_digest = &digests[0];
-	cr_assert_eq(kvmm_key_digests(ctx, &tail, &again, 1), 1);
-	cr_expect(!memcmp(&again, &digests[1], sizeof(again)));
-
-	key = kvmm_key_of_digest(&digests[0]);
-	tail.parent = &key;
-	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
-	tail.parent_digest = NULL;
-	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
-}
-
 /* ---- callers' mistakes ---- */
 
 static void expect_no_ctx(const struct kvmm_key_attr *attr, int expected)
@@ -535,6 +438,7 @@ Test(key, bad_attributes_are_refused)
 	const struct kvmm_key_bytes long_one = { "", KVMM_KEY_MAX_BYTES + 1 };
 	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
 	struct kvmm_key_attr good = attr_of("sha256");
+	const kvmm_digest_t root = { { 0 } };
 
 #define expect_refused(change, expected)	\
 	(attr = good, change, expect_no_ctx(&attr, expected))
@@ -549,25 +453,13 @@ Test(key, bad_attributes_are_refused)
 	expect_refused(attr.salt = long_one, -EINVAL);
 	expect_refused(attr.vllm_seed = nowhere, -EINVAL);
 	expect_refused(attr.vllm_seed.data = "", -EINVAL);
-	expect_refused(attr.vllm_root = (void *)none_hash_of_0, -EINVAL);
+	expect_refused(attr.vllm_root = &root, -EINVAL);
+	expect_refused(attr.lora_path = nowhere, -EINVAL);
+	expect_refused(attr.lora_path.data = "", -EINVAL);	/* of which adapter? */
 	expect_refused(attr.algo = "siphash", -EINVAL);		/* no secret */
 	cr_expect_eq(kvmm_key_ctx_create(NULL, &(struct kvmm_key_ctx *){ NULL }), -EINVAL);
 	cr_expect_eq(kvmm_key_ctx_create(&good, NULL), -EINVAL);
 	kvmm_key_ctx_destroy(NULL);
-}
-
-Test(vllm, attributes_without_room_in_the_format_are_refused)
-{
-	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
-	struct kvmm_key_attr good = attr_of("vllm-sha256-cbor");
-
-	expect_refused(attr.secret[7] = 1, -EINVAL);
-	expect_refused(attr.group = 1, -EINVAL);
-	expect_refused(attr.tenant.data = "", -EINVAL);
-	expect_refused(attr.layout_id.data = "", -EINVAL);
-	expect_refused(attr.vllm_seed.data = NULL, -EINVAL);	/* its length is still 1 */
-	expect_refused(attr.vllm_seed = attr.salt, -EINVAL);	/* neither root nor seed */
-	expect_refused(attr.vllm_root = (void *)none_hash_of_0, -EINVAL);
 }
 
 static void expect_no_keys(const char *algo, const struct kvmm_key_seq *seq, u32 max)
@@ -662,22 +554,11 @@ Test(key, extras_out_of_range_are_refused)
 	expect_bad_extras("sha256", mm, bad);
 }
 
-Test(vllm, extras_without_room_in_the_format_are_refused)
-{
-	const struct kvmm_key_extra mm = extra_of(KVMM_KEY_MM, "x", 0, 10);
-
-	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_OTHER, "y", 0, 16));
-	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_SALT, "y", 0, 16));
-	expect_bad_extras("vllm-sha256-cbor", extra_of(KVMM_KEY_LORA, "y", 0, 16), mm);
-	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_EMBEDS, "y", 0, 32));
-	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_EMBEDS, "y", 8, 16));
-}
-
 /* ---- memory ---- */
 
 Test(key, context_owns_what_it_was_made_of)
 {
-	char lora[] = "adapter", salt[] = "pepper";
+	char lora[] = "adapter", salt[] = "pepper", path[] = "/adapters/a";
 	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
 	struct kvmm_key_seq seq = seq_of(count_up(), 16);
 	struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
@@ -685,10 +566,12 @@ Test(key, context_owns_what_it_was_made_of)
 
 	attr.lora = (struct kvmm_key_bytes){ lora, sizeof(lora) };
 	attr.salt = (struct kvmm_key_bytes){ salt, sizeof(salt) };
+	attr.lora_path = (struct kvmm_key_bytes){ path, sizeof(path) };
 	ctx = create(&attr);
 	cr_assert_eq(kvmm_key_chain(ctx, &seq, &before, 1), 1);
 	memset(lora, 'x', sizeof(lora));
 	memset(salt, 'x', sizeof(salt));
+	memset(path, 'x', sizeof(path));
 	memset(&attr, 0xff, sizeof(attr));
 	cr_assert_eq(kvmm_key_chain(ctx, &seq, &after, 1), 1);
 	cr_expect(same_key(&before, &after));
@@ -773,13 +656,77 @@ Test(key, names_have_the_keys_that_are_written_down)
 
 	for (u32 i = 0; i < sizeof(secret); i++)
 		secret[i] = 100 + i;
-	cr_expect(name_has_key(8, NULL, "9dd743fb93bce26c13bfa389c31fa747"));
-	cr_expect(name_has_key(16, NULL, "966c5515c4cd90ca6a4a9c9b9916bd01"));
-	cr_expect(name_has_key(17, NULL, "28693c21c480a7a3cad4b041e6582948"));
-	cr_expect(name_has_key(64, NULL, "892d7477a0303a63f19ba47457eded16"));
-	cr_expect(name_has_key(8, secret, "dcfa16567002f78146e32bbb74db5fb0"));
-	cr_expect(name_has_key(17, secret, "54634233f0818db7791eeb3fba8539ef"));
-	cr_expect(name_has_key(64, secret, "e41f24292eeb2c991ebf0e5c3b843170"));
+	cr_expect(name_has_key(8, NULL, "9dd743fb93bce26cf3990fe0c7d0fc0d"));
+	cr_expect(name_has_key(16, NULL, "966c5515c4cd90cad3986d546b0466a6"));
+	cr_expect(name_has_key(17, NULL, "28693c21c480a7a3344d72273d3e8d2e"));
+	cr_expect(name_has_key(64, NULL, "892d7477a0303a63f495a010803cb7c9"));
+	cr_expect(name_has_key(8, secret, "dcfa16567002f78113f6c08dcf118efe"));
+	cr_expect(name_has_key(17, secret, "54634233f0818db710b8be061a414833"));
+	cr_expect(name_has_key(64, secret, "e41f24292eeb2c99f93901f9399f9354"));
+}
+
+/* Of vLLM: a digest of 32 bytes, and the number of a group behind it. */
+Test(key, hashes_in_a_row_have_the_keys_of_digests)
+{
+	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
+	u8 row[3][36];
+	kvmm_key_t keys[3], key;
+	kvmm_digest_t digest;
+
+	for (u32 i = 0; i < sizeof(row); i++)
+		row[i / 36][i % 36] = i * 7;
+	names.data = row;
+	names.bytes = 32;
+	names.stride = 36;
+	names.nr = 3;
+	names.flags = KVMM_NAMES_ARE_HASHES;
+	cr_assert_eq(kvmm_keys_of_names(&names, keys), 0);
+	for (u32 i = 0; i < 3; i++) {
+		memcpy(digest.byte, row[i], sizeof(digest.byte));
+		key = kvmm_key_of_digest(&digest);
+		cr_expect(same_key(&key, &keys[i]), "%u", i);
+	}
+	names.bytes = 16;
+	cr_assert_eq(kvmm_keys_of_names(&names, keys), 0);
+	cr_expect(!memcmp(&keys[2], row[2], 16), "16 bytes are a key as they are");
+	names.flags = 0;
+	names.bytes = 36;
+	names.stride = 0;
+	cr_assert_eq(kvmm_keys_of_names(&names, keys), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_assert_eq(kvmm_key_of_bytes(row[i], 36, NULL, &key), 0);
+		cr_expect(same_key(&key, &keys[i]), "%u", i);
+	}
+}
+
+Test(key, bad_rows_of_names_are_refused)
+{
+	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT, good = names;
+	kvmm_key_t key = { { 0x5a } }, before = key;
+	u8 bytes[64] = { 0 };
+
+	good.data = bytes;
+	good.bytes = 32;
+	good.nr = 1;
+#define expect_no_name(change) do { \
+		names = good; \
+		change; \
+		cr_expect_eq(kvmm_keys_of_names(&names, &key), -EINVAL); \
+	} while (0)
+	expect_no_name(names.size--);
+	expect_no_name(names.data = NULL);
+	expect_no_name(names.stride = 31);
+	expect_no_name(names.flags = 2);
+	expect_no_name(names.bytes = SIZE_MAX);
+	good.flags = KVMM_NAMES_ARE_HASHES;
+	expect_no_name(names.bytes = 15);
+	expect_no_name(names.bytes = 65);
+	expect_no_name(names.secret = bytes);
+	cr_expect_eq(kvmm_keys_of_names(NULL, &key), -EINVAL);
+	cr_expect_eq(kvmm_keys_of_names(&good, NULL), -EINVAL);
+	cr_expect(same_key(&key, &before));
+	good.nr = 0;
+	cr_expect_eq(kvmm_keys_of_names(&good, NULL), 0);
 }
 
 Test(key, names_are_never_cut)

@@ -100,13 +100,13 @@ def u32(n):
 
 
 def domain(a):
-    out = field(1, b"kvmm-key-1") + field(2, a["algo"].encode())
+    out = field(1, b"kvmm-key-2") + field(2, a["algo"].encode())
     if any(a["secret"]):
         out += field(3, a["secret"])
     for tag, name in ((4, "layout_id"), (5, "tenant")):
         out += field(tag, a[name]) if a[name] is not None else b""
     out += field(6, u32(a["group"])) + field(7, u32(a["block_tokens"]))
-    for tag, name in ((8, "lora"), (9, "salt")):
+    for tag, name in ((8, "lora"), (9, "salt"), (10, "lora_path")):
         out += field(tag, a[name]) if a[name] is not None else b""
     return hashlib.sha256(out).digest()
 
@@ -121,6 +121,10 @@ def blocks(a, tokens):
     return [(i, tokens[i:i + nr]) for i in range(0, len(tokens) - nr + 1, nr)]
 
 
+def key_of(result):
+    return result[:8] + result[-8:]
+
+
 def own_keys(a, tokens, extras, parent):
     seed = domain(a)
     for first, block in blocks(a, tokens):
@@ -133,17 +137,20 @@ def own_keys(a, tokens, extras, parent):
         else:
             result = siphash(seed[:16], message)
         yield result
-        parent = result[:16]
+        parent = key_of(result)
 
 
 def vllm_keys(a, tokens, extras, parent):
-    root = a["root"] if a["root"] is not None else hashlib.sha256(cbor(a["seed"])).digest()
+    seed = a["seed"] if a["seed"] is not None else "vllm-none-hash"
+    root = a["root"] if a["root"] is not None else hashlib.sha256(cbor(seed)).digest()
     for first, block in blocks(a, tokens):
         here = touching(extras, first, len(block))
-        more = [a["lora"].decode()] if a["lora"] is not None else []
-        more += [(data.decode(), offset) for kind, data, offset in here if kind == MM]
-        more += [a["salt"].decode()] if a["salt"] and parent is None else []
-        more += [data for kind, data, offset in here if kind == EMBEDS]
+        more = []
+        if a["lora"] is not None:
+            more.append(("lora", a["lora"].decode(), a["lora_path"].decode()))
+        more += [("mm", data.decode(), offset) for kind, data, offset in here if kind == MM]
+        more += [("cache_salt", a["salt"].decode())] if a["salt"] and parent is None else []
+        more += [("prompt_embeds", data) for kind, data, offset in here if kind == EMBEDS]
         parent = hashlib.sha256(cbor((parent or root, tuple(block), tuple(more) or None))).digest()
         yield parent
 
@@ -161,7 +168,7 @@ class Attr(ctypes.Structure):
                 ("block_tokens", ctypes.c_uint32), ("group", ctypes.c_uint32),
                 ("secret", ctypes.c_uint8 * 16), ("layout_id", Bytes), ("tenant", Bytes),
                 ("lora", Bytes), ("salt", Bytes), ("vllm_root", ctypes.c_char_p),
-                ("vllm_seed", Bytes)]
+                ("vllm_seed", Bytes), ("lora_path", Bytes)]
 
 
 class Extra(ctypes.Structure):
@@ -186,7 +193,7 @@ def library_attr(a):
     attr = Attr(size=ctypes.sizeof(Attr), algo=a["algo"].encode(), group=a["group"],
                 block_tokens=a["block_tokens"])
     attr.secret[:] = a["secret"]
-    for name in ("layout_id", "tenant", "lora", "salt"):
+    for name in ("layout_id", "tenant", "lora", "salt", "lora_path"):
         setattr(attr, name, borrow(a[name]))
     attr.vllm_root = a["root"]
     attr.vllm_seed = borrow(a["seed"].encode() if a["seed"] is not None else None)
@@ -241,11 +248,13 @@ def any_items(rng, kind, length):
 def any_attr(rng, algo):
     a = {"algo": algo, "block_tokens": rng.choice((1, 3, 16, 16, 32, 64, 128, 500)), "group": 0,
          "secret": bytes(16), "layout_id": None, "tenant": None, "lora": any_or_none(rng),
-         "salt": any_or_none(rng), "root": None, "seed": None}
+         "salt": any_or_none(rng), "root": None, "seed": None, "lora_path": None}
+    if a["lora"] is not None and (algo.startswith("vllm") or rng.random() < 0.5):
+        a["lora_path"] = any_text(rng, 80)
     if algo.startswith("vllm"):
         if rng.random() < 0.5:
             a["root"] = bytes(rng.randrange(1, 256) for _ in range(32))
-        else:
+        elif rng.random() < 0.8:
             a["seed"] = any_text(rng, 30).decode()
         return a
     if algo == "siphash" or rng.random() < 0.5:
@@ -273,7 +282,7 @@ def compare(lib, rng, algo):
     parent = bytes(rng.randrange(1, 256) for _ in range(size)) if rng.random() < 0.5 else None
     expected = list((vllm_keys if vllm else own_keys)(a, tokens, extras, parent))
     keys, digests = library_keys(lib, a, tokens, extras, parent, algo != "siphash")
-    check(keys == [k[:16] for k in expected], f"keys of {a}, {len(tokens)} tokens, {extras}")
+    check(keys == [key_of(k) for k in expected], f"keys of {a}, {len(tokens)} tokens, {extras}")
     if algo != "siphash":
         check(digests == expected, f"digests of {a}, {len(tokens)} tokens, {extras}")
 
