@@ -247,6 +247,19 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
+void entry_unpublish(struct kvmm_pool *pool, struct kv_handle handle, kvmm_mut_t *mut)
+{
+	struct kv_handle fresh;
+
+	kv_assert_held(&pool->lock);
+	kv_assert(handle.gen != pool->entries.gen_last);
+	order_forget(&pool->order, handle.index);
+	entry_forget(pool, handle.index);
+	POOL_BUG_ON(pool, kv_entry_recycle(&pool->entries, handle, &fresh));
+	count_gen(pool, handle);
+	*mut = (kvmm_mut_t){ fresh.index, fresh.gen };
+}
+
 static void forget_batch(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
 	u32 elders[FORGET_BATCH];

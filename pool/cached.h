@@ -207,6 +207,8 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 
 /* A claimed entry loses its name. Then it may be freed, or recycled. The order's lock held. */
 bool entry_forget(struct kvmm_pool *pool, u32 index);
+/* A claimed entry loses its name and is private under a new handle. Not in its last generation. */
+void entry_unpublish(struct kvmm_pool *pool, struct kv_handle handle, kvmm_mut_t *mut);
 /* A claimed or private entry is given back, but not its block. */
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
 /* Its block is @block from now on. ->lock held. */

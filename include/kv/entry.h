@@ -512,6 +512,28 @@ static inline int kv_edge_claim(u64 old, u64 *new)
 	return likely(!(old & (KV_ENTRY_REFS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
 }
 
+/*
+ * REGISTERED -> EVICTING, by the holder of the only reference, which gives it up: the block will be
+ * private again. -EBUSY: others have references, or it is being moved.
+ */
+static inline int kv_edge_unpublish(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old - KV_ENTRY_REF, KV_ENTRY_EVICTING);
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
+	if (unlikely(!kv_word_refs(old)))
+		return -ESTALE;
+	return likely(kv_word_refs(old) == 1 && !(old & (KV_ENTRY_PINS | KV_ENTRY_MOVING))) ?
+	       0 : -EBUSY;
+}
+
+/* Back, by the thread that has just taken that step, while a registry still has it. */
+static inline int kv_edge_republish(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old + KV_ENTRY_REF, KV_ENTRY_REGISTERED);
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && !kv_word_refs(old)) ? 0 : -EINVAL;
+}
+
 /* EVICTING: the evictor gives its block away, to come back or not; and takes it back. */
 static inline int kv_edge_lend(u64 old, u64 *new)
 {

@@ -16,6 +16,7 @@
 #include <kvmm/ext/lease.h>
 #include <kvmm/ext/migrate.h>
 #include <kvmm/ext/moves.h>
+#include <kvmm/ext/name.h>
 #include <kvmm/ext/registry.h>
 #include <kvmm/ext/seq.h>
 #include <kvmm/ext/slab.h>

@@ -31,7 +31,7 @@ says() {
 	result $? "$2"
 }
 
-for sample in admit chat handover lend owners partial phases promise ranks router slab spill tenants watch; do
+for sample in admit chat handover lend owners partial phases promise ranks router slab spill state tenants watch; do
 	run $sample
 done
 folder=$(mktemp -d)

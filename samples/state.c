@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A hybrid model caches its state at 96 tokens, and goes on from there: the block of the state that
+ * it alone holds is taken back from the cache, written again, and cached under its new name.
+ */
+#include <kvmm/kvmm.h>
+#include <stdio.h>
+
+static struct kvmm_pool *pool;
+
+static void tell(const char *when, const kvmm_key_t *key)
+{
+	printf("%-14s at 96: %-6s  at 112: %s\n", when,
+	       kvmm_match_len(pool, &key[0], 1) ? "cached" : "-",
+	       kvmm_match_len(pool, &key[1], 1) ? "cached" : "-");
+}
+
+static int run(void)
+{
+	kvmm_key_t key[2] = { { { 96 } }, { { 112 } } };
+	kvmm_mut_t block;
+	kvmm_ref_t ref;
+	int err = kvmm_alloc(pool, 1, &block);
+
+	if (!err)
+		err = kvmm_register(pool, &block, &key[0], 1, &ref);
+	if (err)
+		return err;
+	tell("registered", key);
+	err = kvmm_unpublish(pool, &ref, 1, &block);	/* -EBUSY: another request uses it */
+	if (err)
+		return err;
+	tell("written again", key);
+	err = kvmm_register(pool, &block, &key[1], 1, &ref);
+	if (err)
+		return err;
+	tell("named again", key);
+	return kvmm_put(pool, ref);
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	int err;
+
+	attr.nr_blocks = 16;
+	err = kvmm_pool_create(&attr, &pool);
+	if (!err)
+		err = run();
+	if (err)
+		fprintf(stderr, "%s\n", kvmm_strerror(err));
+	kvmm_pool_destroy(pool);
+	return err != 0;
+}
