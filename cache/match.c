@@ -91,3 +91,52 @@ int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	cache_end(pool);
 	return nr;
 }
+
+/* ---- blocks of names, without references ---- */
+
+/*
+ * Its block, if it still is the block of that name: place and handle are of one moment. Else
+ * KV_NONE, and it is a miss: it has gone since it was found.
+ */
+static inline u32 block_of_weak(const struct kvmm_pool *pool, struct kv_handle handle)
+{
+	const u64 mask = KV_ENTRY_STATE | KV_ENTRY_HIDDEN;
+	const struct kv_entry *entry = entry_at(pool, handle.index);
+	u64 word = smp_load_acquire(&entry->word);
+	u32 block;
+
+	kv_assert_reading();
+	if (kv_word_gen(word) != handle.gen || (word & mask) != KV_STATE_WORD(KV_ENTRY_REGISTERED))
+		return KV_NONE;
+	block = entry_block_told(entry);
+	/* The place could be that of the next generation: the same word vouches for it. */
+	return kv_is_still(&entry->word, word, ~0ull << KV_ENTRY_STATE_SHIFT) ? block : KV_NONE;
+}
+
+int kvmm_prefix_peek(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_weak_t *weak,
+		     uint32_t *blocks, uint32_t flags)
+{
+	struct kv_lookup lookup = { .weak = (struct kv_handle *)weak,
+				    .through = flags & KVMM_FIND_ALL };
+	struct kv_query query;
+	u32 nr_found = 0, nr_hits = 0;
+	int err = flags & ~KVMM_FIND_ALL ? -EINVAL : lookup_begin(pool, prefix, weak, &query);
+
+	if (err)
+		return err;
+	if (prefix->nr)
+		nr_found = pool->map->ops->lookup(pool->map, &query, &lookup);
+	for (u32 i = 0; i < (lookup.through ? prefix->nr : nr_found); i++) {
+		u32 block = weak[i].gen ? block_of_weak(pool, lookup.weak[i]) : KV_NONE;
+
+		if (block == KV_NONE && !lookup.through)
+			break;
+		if (block == KV_NONE)
+			weak[i] = (kvmm_weak_t){ 0, 0 };
+		if (blocks)
+			blocks[i] = block;
+		nr_hits += block != KV_NONE;
+	}
+	cache_end(pool);
+	return nr_hits;
+}

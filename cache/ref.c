@@ -354,6 +354,31 @@ int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 	return 0;
 }
 
+int kvmm_touch_weak(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t nr)
+{
+	struct kv_handle there[PUT_BATCH];
+	u32 nr_there = 0, nr_found = 0;
+	int err;
+
+	if ((nr && !weak) || nr > INT_MAX)
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	/* Batches are as a put has them: the last blocks first, and each in its order. */
+	for (u32 left = nr; left; left -= min(left, PUT_BATCH)) {
+		nr_there = 0;
+		for (u32 i = left - min(left, PUT_BATCH); i < left; i++)
+			if (!entry_check(pool, as_handles(weak)[i], KV_ENTRY_REGISTERED, false))
+				there[nr_there++] = as_handles(weak)[i];
+		stamp(pool, there, nr_there);
+		order_touch(&pool->order, there, nr_there);
+		nr_found += nr_there;
+	}
+	cache_end(pool);
+	return nr_found;
+}
+
 int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, int on)
 {
 	int err = begin_held(pool, refs, nr, KV_ENTRY_REGISTERED);

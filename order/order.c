@@ -243,6 +243,21 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 	}
 }
 
+void order_touch(struct order *order, const struct kv_handle *handles, u32 nr)
+{
+	order_enter(order);
+	for (u32 i = 0; i < nr; i++)
+		order_apply(order, NOTE_HIT, handles[i]);
+	/*
+	 * A holder that drops the last reference from here on notes that later, and so puts the
+	 * block behind us.
+	 */
+	for (u32 i = nr; i-- > 0;)
+		if (!kv_word_refs(READ_ONCE(entry_at(order, handles[i].index)->word)))
+			order_apply(order, NOTE_PUT, handles[i]);
+	order_leave(order);
+}
+
 void __order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
 	struct account *account = &order->rest;

@@ -96,6 +96,12 @@ void order_exit(struct order *order);
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr);
 
+/*
+ * A hit on each of @handles, and its put if no thread holds it: as a caller that takes references
+ * on all of them and drops them, last first, but none leaves the order in between. No lock held.
+ */
+void order_touch(struct order *order, const struct kv_handle *handles, u32 nr);
+
 void __order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
 void __order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
 

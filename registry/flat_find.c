@@ -344,12 +344,11 @@ static noinline u32 look(struct kv_map *map, const struct kv_query *query, struc
 {
 	struct wanted wanted = wanted_of(map, query, false);
 
-	if (lookup->through) {
+	if (lookup->present)
 		memset(lookup->present, 0, (query->nr + 63) / 64 * sizeof(*lookup->present));
-		return line_run(wanted, NULL, lookup->present, NULL, true);
-	}
-	return map->prefix_closed ? length_bisect(wanted) :
-				    line_run(wanted, NULL, NULL, NULL, false);
+	if (lookup->through || lookup->weak || !map->prefix_closed)
+		return line_run(wanted, lookup->weak, lookup->present, NULL, lookup->through);
+	return length_bisect(wanted);
 }
 
 u32 flat_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup)

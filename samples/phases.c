@@ -58,10 +58,33 @@ static int think(void)
 	return err;
 }
 
+/* The start of the answer will be asked for again: it counts as used, without a reference. */
+static int use_answer(void)
+{
+	kvmm_key_t keys[2] = { { { 50 } }, { { 51 } } };
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
+	struct kvmm_victim next;
+	kvmm_weak_t weak[2];
+	uint32_t blocks[2];
+	int nr = kvmm_prefix_peek(pool, &prefix, weak, blocks, 0);
+
+	if (nr == 2)
+		nr = kvmm_touch_weak(pool, weak, 2);
+	if (nr != 2)
+		return -1;
+	printf("the answer begins in blocks %u and %u\n", blocks[0], blocks[1]);
+	if (kvmm_evict_next(pool, &next, 1) != 1)
+		return -1;
+	printf("block %u of class %u goes next\n", next.block, next.cls);
+	return 0;
+}
+
 /* Room for two requests more: the thoughts go first, and then some of the answer. */
 static int make_room(void)
 {
-	struct kvmm_evict_for_args room = { .size = sizeof(room), .nr_blocks = 13 };
+	struct kvmm_victim went[NR_BLOCKS];
+	struct kvmm_evict_for_args room = { .size = sizeof(room), .nr_blocks = 13,
+					    .victims = went, .max_victims = NR_BLOCKS };
 	struct kvmm_class_event event;
 	uint64_t nr_lost;
 	int err = kvmm_evict_for(pool, &room);
@@ -70,6 +93,9 @@ static int make_room(void)
 		return err;
 	printf("evicted: %u thoughts, %u of the answer\n", room.evicted_of[KVMM_PHASE_FINISHED_THOUGHT] +
 	       room.evicted_of[KVMM_PHASE_ACTIVE_THOUGHT], room.evicted_of[KVMM_PHASE_OUTPUT_CRITICAL]);
+	for (uint32_t i = 0; i < room.nr_victims; i++)
+		printf("%s%u", i ? " " : "blocks ", went[i].block);
+	printf(" have gone\n");
 	while (kvmm_class_events(pool, &event, 1, &nr_lost) == 1)
 		printf("request %llu is told: %u blocks of its answer have gone\n",
 		       (unsigned long long)event.owner, event.nr);
@@ -107,6 +133,8 @@ int main(void)
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err)
 		err = think();
+	if (!err)
+		err = use_answer();
 	if (!err)
 		err = make_room();
 	if (!err)

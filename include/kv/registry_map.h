@@ -58,6 +58,7 @@ struct kv_query {
  * struct kv_lookup - how the names of a query are looked for, and what was found
  * @refs: NULL, or room for all: a reference on each block that is found, *taken* by the caller;
  *	with @through ->gen is 0 where there is none
+ * @weak: NULL, or without @refs: the same handles without references
  * @present: NULL, or with @through and without @refs: bit i % 64 of @present[i / 64] says whether
  *	key i is there
  * @through: all keys; else up to the first one that is not there
@@ -65,6 +66,7 @@ struct kv_query {
  */
 struct kv_lookup {
 	struct kv_handle *refs;
+	struct kv_handle *weak;
 	u64 *present;
 	bool through;
 	u32 nr_first;

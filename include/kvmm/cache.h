@@ -21,9 +21,9 @@
  *
  * Calls work on batches. A call does all of its batch or nothing, unless it returns how many.
  *
- * Lookups (match, scan, probe, length), references (get, upgrade, touch) and pins take no lock and
- * allocate nothing. A put takes only the lock of the order of eviction, briefly, when its log is
- * full. All go on while other threads allocate, evict and compact.
+ * Lookups (match, scan, probe, peek, length), references (get, upgrade, touch) and pins take no
+ * lock and allocate nothing. A put takes only the lock of the order of eviction, briefly, when its
+ * log is full. All go on while other threads allocate, evict and compact.
  */
 #ifndef KVMM_CACHE_H
 #define KVMM_CACHE_H
@@ -103,6 +103,23 @@ static inline int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_pre
  */
 KVMM_API int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			       uint64_t *present);
+
+/**
+ * kvmm_prefix_peek() - which blocks have these keys; takes nothing, changes nothing
+ * @weak: room for @prefix->nr: a weak reference each
+ * @blocks: NULL, or room for as many: where each lies, in blocks
+ * @flags: 0: stops at the first key that is not cached; KVMM_FIND_ALL: @weak[i].gen is 0 and
+ *	@blocks[i] is UINT32_MAX where key i is not
+ *
+ * The order of eviction and the counts of hits stay as they are: kvmm_touch_weak() says that blocks
+ * are used, kvmm_upgrade_many() references them. Each block had its key, and lay there, at a moment
+ * of its own between call and return; without a reference it may be evicted, or move, from then on.
+ *
+ * Context: lock-free.
+ * Return: number of hits; -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_prefix_peek(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			      kvmm_weak_t *weak, uint32_t *blocks, uint32_t flags);
 
 /** kvmm_prefix_len() - how many leading keys are cached; takes nothing, changes nothing. */
 static inline int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)

@@ -224,6 +224,7 @@ static u32 length_bisect(const struct lfht *lfht, const struct kv_query *query)
 
 static u32 lfht_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *out)
 {
+	struct kv_handle *handles = out->refs ? out->refs : out->weak;
 	const struct lfht *lfht = lfht_of(map);
 	u32 hits = 0;
 
@@ -231,7 +232,7 @@ static u32 lfht_lookup(struct kv_map *map, const struct kv_query *query, struct 
 	if (out->present)
 		memset(out->present, 0, (query->nr + 63) / 64 * sizeof(*out->present));
 	kv_rcu_read_lock();
-	if (map->prefix_closed && !out->refs && !out->through)
+	if (map->prefix_closed && !handles && !out->through)
 		hits = length_bisect(lfht, query);
 	else
 		for (u32 i = 0; i < query->nr; i++) {
@@ -241,8 +242,8 @@ static u32 lfht_lookup(struct kv_map *map, const struct kv_query *query, struct 
 
 			if (!hit && !out->through)
 				break;
-			if (out->refs)
-				out->refs[i] = handle;
+			if (handles)
+				handles[i] = handle;
 			if (out->present)
 				out->present[i / 64] |= (u64)hit << i % 64;
 			hits += hit;

@@ -431,6 +431,7 @@ static int upgrade(void)
 		return 0;
 	memcpy(weak, f.old, sizeof(weak));
 	weak[any(NR_OLD)] = (kvmm_weak_t){ any(256), any(256) };
+	require(kvmm_touch_weak(f.pool, weak, NR_OLD) >= 0);
 	require(kvmm_upgrade_many(f.pool, weak, NR_OLD, ref) >= 0);
 	for (u32 i = 0; i < NR_OLD; i++)
 		if (ref[i].gen) {

@@ -358,7 +358,8 @@ MAP_TEST(probing_says_which_are_there_and_takes_nothing)
 	kvmm_key_t keys[150];
 	struct kv_query query = { keys, 150, TEST_DOMAIN };
 	struct kv_lookup out = { .present = present, .through = true };
-	struct kv_handle handle;
+	struct kv_handle handle, weak[150];
+	struct kv_lookup weakly = { .weak = weak, .through = true }, upto = { .weak = weak };
 
 	for (u64 i = 0; i < 150; i++) {
 		keys[i] = key_of(i);
@@ -369,7 +370,12 @@ MAP_TEST(probing_says_which_are_there_and_takes_nothing)
 	for (u32 i = 0; i < 192; i++)
 		cr_expect_eq(present[i / 64] >> i % 64 & 1, i < 150 && i % 3 == 0, "%u", i);
 	cr_expect_eq(present[3], 99);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &weakly), 50);
+	for (u32 i = 0; i < 150; i++)
+		cr_expect_eq(weak[i].gen != 0, i % 3 == 0, "%u", i);
+	cr_expect_eq(MAP.lookup(fix.map, &query, &upto), 1);
 	handle = find(&fix, 0);
+	cr_expect_arr_eq(&handle, &weak[0], sizeof(handle));
 	cr_expect_eq(kv_word_refs(fix.entries.entry[handle.index].word), 1);
 	drop(&fix, handle);
 	expect_sound(&fix, 50);

@@ -172,6 +172,32 @@ static void look(void)
 	expect(nr == __builtin_popcountll(present) && present < 1ull << prompt.nr);
 }
 
+/* Blocks that were found without a reference are those of these names, or gone. */
+static void peek(void)
+{
+	struct kvmm_victim next[8];
+	kvmm_weak_t weak[PROMPT];
+	kvmm_ref_t refs[PROMPT];
+	u32 block[PROMPT];
+	struct prompt prompt;
+	int nr;
+
+	fill_prompt(&prompt);
+	nr = kvmm_prefix_peek(pool, &prompt.prefix, weak, block, 0);
+	expect(nr >= 0 && nr <= (int)prompt.nr);
+	expect(kvmm_touch_weak(pool, weak, nr) <= nr);
+	expect(kvmm_upgrade_many(pool, weak, nr, refs) >= 0);
+	for (int i = 0; i < nr; i++) {
+		expect(block[i] < NR_BLOCKS);
+		if (!refs[i].gen)
+			continue;
+		check_block(refs[i], prompt.first + i, prompt.tenant);
+		put(&refs[i], 1);
+	}
+	nr = kvmm_evict_next(pool, next, 8);
+	expect(nr >= 0 && nr <= 8);
+}
+
 /* Everything that a holder may do. */
 static void use(kvmm_ref_t ref)
 {
@@ -244,7 +270,7 @@ static void find_fixed(void)
 static void read_all(void)
 {
 	static void (*const deed[])(void) = {
-		match, match, scan, look, upgrade, upgrade, find_fixed,
+		match, match, scan, look, peek, upgrade, upgrade, find_fixed,
 	};
 
 	deed[any(ARRAY_SIZE(deed))]();

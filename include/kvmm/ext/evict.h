@@ -233,6 +233,48 @@ static inline int kvmm_class_get_stat(struct kvmm_pool *pool, uint32_t cls,
 /* ---- room ---- */
 
 /**
+ * struct kvmm_victim - a cached block that is evicted, or will be
+ * @key: its name
+ * @domain: likewise
+ * @weak: a weak reference: stale from the eviction on
+ * @block: where it lies, in blocks
+ * @cls: its class; 0 in a pool without classes
+ */
+struct kvmm_victim {
+	kvmm_key_t key;
+	kvmm_domain_t domain;
+	kvmm_weak_t weak;
+	uint32_t block;
+	uint32_t cls;
+};
+
+/** Most that kvmm_evict_next() tells at a time. */
+#define KVMM_MAX_VICTIMS	1024u
+
+KVMM_API int kvmm_evict_next_sized(struct kvmm_pool *pool, struct kvmm_victim *victims,
+				   uint32_t max, size_t size);
+
+/**
+ * kvmm_evict_next() - the cached blocks that are evicted next, first to last
+ * @victims: room for @max
+ * @max: at most KVMM_MAX_VICTIMS are told
+ *
+ * Those that kvmm_evict_for() would evict now, exactly, if no other call comes before it: classes,
+ * their quotas and limits of tenants included. In a pool with a run_window of 2 or more this is the
+ * order that the window looks at; it may pass over some for others up to that far behind. A request
+ * of a tenant at its own limit takes that tenant's blocks first. Nothing is changed: the blocks may
+ * be hit meanwhile, or used otherwise, as soon as the call returns, and then do not go.
+ *
+ * Context: takes the pool's lock, for about as long as it takes to evict as many.
+ * Return: how many; -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+static inline int kvmm_evict_next(struct kvmm_pool *pool, struct kvmm_victim *victims,
+				  uint32_t max)
+{
+	return kvmm_evict_next_sized(pool, victims, max, sizeof(*victims));
+}
+
+/**
  * struct kvmm_evict_for_args - room to be made
  * @size: sizeof(struct kvmm_evict_for_args)
  * @bytes: so many are to be free afterwards, in whole blocks
@@ -240,6 +282,9 @@ static inline int kvmm_class_get_stat(struct kvmm_pool *pool, uint32_t cls,
  * @nr_free: out: blocks free now
  * @nr_evicted: out: exactly those that were missing
  * @evicted_of: out: by class
+ * @victims: NULL, or room for @max_victims: the blocks that went, first to last
+ * @max_victims: further ones are not told; 0 without @victims
+ * @nr_victims: out: how many are in @victims; not changed on failure, as they
  */
 struct kvmm_evict_for_args {
 	size_t size;
@@ -249,6 +294,9 @@ struct kvmm_evict_for_args {
 	uint32_t nr_evicted;
 	uint32_t evicted_of[KVMM_MAX_CLASSES];
 	uint32_t reserved;
+	struct kvmm_victim *victims;
+	uint32_t max_victims;
+	uint32_t nr_victims;
 };
 
 /**
@@ -454,6 +502,18 @@ static inline int kvmm_tenant_next(struct kvmm_pool *pool, uint32_t *cursor,
 /** kvmm_touch_many() - use the blocks as a match does, for the order of eviction and touch
  * callbacks, without a reference. Return: 0; -ESTALE, -EINVAL (none was touched). */
 KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * kvmm_touch_weak() - use blocks, as a hit does, and the puts right after it, last first
+ * @weak: of blocks with references or without; those that are gone are passed over
+ *
+ * For what kvmm_prefix_peek() has found, if it is used after all. The blocks do not leave the order
+ * in between, so no request finds fewer of them. Counts no hit.
+ *
+ * Context: takes the lock of the order of eviction, for 128 blocks at a time.
+ * Return: how many were there; -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_touch_weak(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t nr);
 
 /**
  * kvmm_set_reset() - free these blocks with their last reference, or keep them cached
