@@ -8,7 +8,7 @@
  * ghosts, so that a block that comes back has its credit. With a short half-life the order is that
  * of LRU, with a long one nearly that of LFU; trials (trial.h) tell which one this load wants.
  *
- * When that changes, blocks that wait are given their new places four at a time.
+ * When that changes, blocks that wait are given their new places twenty at a time.
  *
  * A child's uses are uses of its parent, too, and a parent is put back behind its child: so no
  * parent is evicted before its child.
@@ -30,7 +30,7 @@
 /* Buckets of the past in the window: blocks older than that are all the same. */
 #define PAST_BUCKETS	(VTIME_BUCKETS / 4)
 /* Blocks that get a new place at each fill, while there are such. */
-#define SWEEP		4u
+#define SWEEP		20u
 /* The same in each run: a tenant that chooses keys to fit it makes the order worse, no more. */
 #define SEED		0x5bd1e9955bd1e995ull
 

@@ -426,7 +426,8 @@ static int mags_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 	struct mags *mags;
 
 	/* Where the next block matters the zone alone says it; classes count private blocks. */
-	if (!pool->caches || pool->no_mags || pool->deterministic || pool->window.nr ||
+	if (!pool->caches || pool->no_mags || pool->deterministic ||
+	    pool->window.nr > WINDOW_SORTS ||
 	    pool->rounds || pool->order.classes || pool->parts.evict->keeps_unnamed ||
 	    pool->nr_blocks < MAG_MIN_BLOCKS)
 		return 0;

@@ -24,20 +24,20 @@
 /* A policy that hands free blocks out itself has them in its order: they are of no class. */
 static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr)
 {
-	struct kvmm_evict_attr known;
+	struct kvmm_evict_attr known = { .size = sizeof(known) };
 	u32 size;
-	int err;
+	int err = attr ? kv_copy_attr(&known, sizeof(known), attr) : 0;
 
-	if (!attr)
-		return 0;
-	err = kv_copy_attr(&known, sizeof(known), attr);
 	if (err)
 		return err;
+	if (known.run_window)
+		pool->window.nr = known.run_window == KVMM_RUN_WINDOW_NONE ? 0 : known.run_window;
+	else
+		pool->window.nr = pool->parts.evict->keeps_unnamed ? 0 : WINDOW_SORTS;
 	/* Choosing victims by pageblock needs a window of several to choose from. */
 	size = known.pageblock_blocks;
-	if (size && (size < 2 || !kv_is_pow2(size) || known.run_window <= WINDOW_SORTS))
+	if (size && (size < 2 || !kv_is_pow2(size) || pool->window.nr <= WINDOW_SORTS))
 		return -EINVAL;
-	pool->window.nr = known.run_window;
 	pool->window.size = size;
 	pool->pins.max = known.max_pins;
 	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
@@ -570,7 +570,7 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	if (unlikely(err))
 		return err;
-	if (unlikely(pool->window.nr))
+	if (pool->window.nr && ctx->nr > 1)
 		window_sort(pool, ctx->blocks, ctx->nr);
 	for (u32 i = 0, now = pool_tick(pool); i < ctx->nr; i++)
 		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);

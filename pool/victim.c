@@ -14,6 +14,7 @@
  */
 #include <kv/bits.h>
 #include <kv/mem.h>
+#include <kv/sort.h>
 
 #include "internal.h"
 
@@ -32,10 +33,14 @@ int window_init(struct window *window, u32 nr_blocks)
 		return 0;
 	window->nr_blocks = nr_blocks;
 	window->nr = min(window->nr, max(nr_blocks / 4, 1u));
+	window->chosen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->chosen));
+	if (!window->chosen)
+		return -ENOMEM;
+	if (window->nr <= WINDOW_SORTS)
+		return 0;
 	window->index = kv_alloc_array(nr_blocks, sizeof(*window->index));
 	window->seen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->seen));
-	window->chosen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->chosen));
-	if (!window->index || !window->seen || !window->chosen)
+	if (!window->index || !window->seen)
 		return -ENOMEM;
 	if (!window->size)
 		return 0;
@@ -55,9 +60,12 @@ void window_exit(struct window *window)
 
 u64 window_bytes(const struct window *window)
 {
-	u64 words = KV_WORDS(window->nr_blocks), nr_indices = window->size ? 2 : 1;
+	u64 bitmap_bytes = KV_WORDS(window->nr_blocks) * sizeof(u64);
+	u64 nr_indices = window->size ? 2 : 1;
 
-	return window->nr_blocks * nr_indices * sizeof(u32) + 2 * words * sizeof(u64) +
+	if (window->nr <= WINDOW_SORTS)
+		return window->nr ? bitmap_bytes : 0;
+	return window->nr_blocks * nr_indices * sizeof(u32) + 2 * bitmap_bytes +
 	       nr_pageblocks(window) * sizeof(*window->heap);
 }
 
@@ -360,16 +368,38 @@ void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 
 /* ---- sorting ---- */
 
+/* A bit a block costs less than comparisons if there are blocks in so many words. */
+#define WORDS_A_BLOCK	4u
+
+static bool lies_later(const kvmm_mut_t *one, const kvmm_mut_t *next, const struct kvmm_pool *pool)
+{
+	return block_at(pool, one->index) > block_at(pool, next->index);
+}
+
 void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 {
+	u32 first = block_at(pool, blocks[0].index), last = first;
 	struct window *window = &pool->window;
-	u32 at = 0;
+	bool sorted = true;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
+	for (u32 i = 1; i < nr; i++) {
+		u32 block = block_at(pool, blocks[i].index);
+
+		sorted &= lies_later(&blocks[i], &blocks[i - 1], pool);
+		first = min(first, block);
+		last = max(last, block);
+	}
+	if (sorted)
+		return;
+	if ((last - first) / KV_WORD_BITS > (u64)nr * WORDS_A_BLOCK) {
+		kv_sort(blocks, nr, lies_later, pool);
+		return;
+	}
 	for (u32 i = 0; i < nr; i++)
 		kv_set_bit(window->chosen, block_at(pool, blocks[i].index));
-	for (u32 i = 0; i < nr; i++, at++) {
+	for (u32 i = 0, at = first; i < nr; i++, at++) {
 		struct kv_handle handle;
 
 		at = kv_next_bit(window->chosen, window->nr_blocks, at);

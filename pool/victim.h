@@ -31,7 +31,7 @@ struct victims;
 #define WINDOW_LENGTHS	256u
 
 /* This much is nothing to choose from: plain order, but new blocks are handed out lowest first. */
-#define WINDOW_SORTS	1u
+#define WINDOW_SORTS	1u	/* the default */
 
 struct window {
 	u32 nr;			/* fixed at creation: blocks beyond the shortfall; 0: plain order */
@@ -40,8 +40,8 @@ struct window {
 
 	/* The order's lock. */
 	u32 from;		/* of ->index: those before go in any case */
-	u32 *index;		/* ours; the candidates, in the order of eviction */
-	u64 *seen;		/* ours; a bit a block: candidates that may be left */
+	u32 *index;		/* ours; the candidates, in the order of eviction; if ->nr > 1 */
+	u64 *seen;		/* ours; a bit a block: candidates that may be left; if ->nr > 1 */
 	u64 *chosen;		/* ours; a bit a block; both are 0 between calls */
 	u32 quota[WINDOW_LENGTHS];	/* blocks to be taken from runs of that length */
 	struct kv_group *heap;	/* ours; of pageblocks, or NULL */
@@ -57,7 +57,7 @@ u64 window_bytes(const struct window *window);
 /* Up to @nr victims; the missing ones may be picked in plain order. The order's lock held. */
 void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
-/* By where they lie, lowest first. The order's lock held. */
+/* By where they lie, lowest first. @nr is not 0. The order's lock held. */
 void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr);
 
 #endif /* POOL_VICTIM_H */

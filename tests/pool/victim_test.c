@@ -114,7 +114,8 @@ POOL_TEST(victim, who_is_beyond_the_window_stays, make_window(12, 2, false))
 	expect_taken(pool, 2, "*bc*efghijkl");
 }
 
-POOL_TEST(victim, without_a_window_the_order_is_plain, make_window(8, 0, false))
+POOL_TEST(victim, without_a_window_the_order_is_plain,
+	  make_window(8, KVMM_RUN_WINDOW_NONE, false))
 {
 	kvmm_mut_t mut[3];
 	kvmm_ref_t ref[8];
@@ -124,6 +125,94 @@ POOL_TEST(victim, without_a_window_the_order_is_plain, make_window(8, 0, false))
 	cr_expect_str_eq(layout(pool), "*bcde*g*");
 	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]), 7);
 	give_back(pool, mut, 3);
+}
+
+POOL_TEST(victim, by_default_the_plain_victims_are_handed_out_lowest_first,
+	  make_window(8, 0, false))
+{
+	static const u32 lowest_first[] = { 0, 5, 7 };
+	kvmm_mut_t mut[3];
+	kvmm_ref_t ref[8];
+
+	lay_out(pool, "abcdefgh", "hafbcdeg", ref);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_expect_str_eq(layout(pool), "*bcde*g*");
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), (int)lowest_first[i]);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	give_back(pool, mut, 3);
+}
+
+/* Keys 0, 1, ... in all blocks; every @step-th is evicted, highest first. */
+static void expect_sorted(const char *policy, const struct kvmm_evict_attr *evict, bool sorted)
+{
+	enum { NR = 4096, STEP = 509 };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR, .policy = policy,
+				       .evict = evict };
+	struct kvmm_pool *pool = make_pool_of(&attr);
+	u32 nr = 0, nr_out_of_order = 0;
+	kvmm_mut_t mut[NR / STEP + 1];
+	kvmm_ref_t *ref = calloc(NR, sizeof(*ref));
+
+	for (u32 i = 0; i < NR; i++)
+		register_keys(pool, i, 1, &ref[i]);
+	for (u32 at = NR / STEP * STEP + STEP; at; nr++) {
+		at -= STEP;
+		drop(pool, ref[at]);
+	}
+	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
+	for (u32 i = 1; i < nr; i++)
+		nr_out_of_order += kvmm_block_of_mut(pool, mut[i]) <
+				   kvmm_block_of_mut(pool, mut[i - 1]);
+	cr_expect_eq(nr_out_of_order == 0, sorted, "%s: %u of %u", policy, nr_out_of_order, nr);
+	for (u32 i = 0; i < nr; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]) % STEP, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	give_back(pool, mut, nr);
+	free(ref);
+	kvmm_pool_destroy(pool);
+}
+
+Test(victim, pools_without_attributes_hand_out_the_lowest_first_and_classic_ones_do_not)
+{
+	struct kvmm_evict_attr plain = { .size = sizeof(plain),
+					 .run_window = KVMM_RUN_WINDOW_NONE };
+	struct kvmm_evict_attr sorted = { .size = sizeof(sorted), .run_window = 1 };
+
+	expect_sorted("lru", NULL, true);
+	expect_sorted("lrfu", NULL, true);
+	expect_sorted("lru", &plain, false);
+	expect_sorted("lru-classic", NULL, false);
+	expect_sorted("lru-classic", &sorted, true);
+}
+
+Test(victim, the_default_costs_a_bit_a_block)
+{
+	struct kvmm_evict_attr plain = { .size = sizeof(plain),
+					 .run_window = KVMM_RUN_WINDOW_NONE };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4096, .policy = "lru" };
+	struct kvmm_pool *pool = make_pool_of(&attr), *without;
+
+	attr.evict = &plain;
+	without = make_pool_of(&attr);
+	cr_expect_eq(stat_of(pool).metadata_bytes, stat_of(without).metadata_bytes + 4096 / 8);
+	kvmm_pool_destroy(pool);
+	kvmm_pool_destroy(without);
+}
+
+Test(victim, pageblocks_need_a_window)
+{
+	static const u32 window[] = { 0, 1, KVMM_RUN_WINDOW_NONE };
+
+	for (u32 i = 0; i < ARRAY_SIZE(window); i++) {
+		struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window[i],
+						 .pageblock_blocks = 4 };
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64,
+					       .policy = "lru", .evict = &evict };
+		struct kvmm_pool *pool;
+
+		cr_expect_eq(kvmm_pool_create(&attr, &pool), -EINVAL, "window %u", window[i]);
+	}
 }
 
 POOL_TEST(victim, a_free_block_draws_its_neighbours, make_window(12, 3, false))

@@ -121,9 +121,11 @@ def check_disk_by_hand():
               {key: got[key] for key in want} == want)
         got = run(*args, *NO_DISK, trace=trace)
         check(f"{mode}: without a disk it is gone", got["hits"] == 0 and "disk_hits" not in got)
-        # Prompts go down last block first: of a disk of three blocks C, F and E are left. C is read,
-        # and stays for that, three others having gone, when D comes again.
-        got = run(*args, "--disk-blocks", 3, trace=small_trace(["AB", "CD", "EF", "CD"]))
+        # Copies go down by block, in plain order the last of a prompt first: of a disk of three
+        # blocks C, F and E are left. C is read, and stays for that, three others having gone, when
+        # D comes again.
+        got = run(*args, "--run-window", 0, "--disk-blocks", 3,
+                  trace=small_trace(["AB", "CD", "EF", "CD"]))
         check(f"{mode}: a full disk forgets what was written first",
               [got[key] for key in ("disk_dropped", "disk_hits", "disk_resident_end")] == [4, 1, 3])
     got = small("seq", ["AB", "CD", "AB", "CD"], "--write-policy", "explicit", "--disk-blocks", 8)

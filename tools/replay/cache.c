@@ -232,7 +232,9 @@ enum exit_code cache_answer(struct cache *cache, struct held *held)
 static int make_pool(struct cache *cache)
 {
 	const struct options *opt = cache->run->opt;
-	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = opt->run_window,
+	struct kvmm_evict_attr evict = { .size = sizeof(evict),
+					 .run_window = opt->run_window ? opt->run_window :
+							 KVMM_RUN_WINDOW_NONE,
 					 .pageblock_blocks = opt->empty_pageblocks ?
 							     opt->pageblock : 0 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -245,7 +247,7 @@ static int make_pool(struct cache *cache)
 	attr.block_bytes = opt->block_bytes;
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
-	attr.evict = opt->run_window ? &evict : NULL;
+	attr.evict = &evict;
 	attr.flags = opt->digest ? KVMM_POOL_DETERMINISTIC : 0;
 	err = kvmm_pool_create(&attr, &cache->pool);
 	return err ? err : live_add(cache->run, cache->pool);

@@ -529,7 +529,7 @@ static const struct option_row rows[] = {
 		"is in the end: the same in every run"),
 	NUMBER("run-window", 0, "N", run_window, 0, KVMM_MAX_BLOCKS,
 		"Hand new blocks out lowest first (1), and evict blocks that lie together, from "
-		"among those needed and the next N (2 and more) [0: plain order]"),
+		"among those needed and the next N (2 and more); 0: plain order [1]"),
 	NUMBER("pageblock", 0, "N", pageblock, 0, KVMM_MAX_BLOCKS,
 		"Count the aligned groups of N blocks, a power of two, that requests got as a "
 		"whole once blocks were evicted [0: do not]"),
@@ -652,6 +652,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.step_us	= 20000,
 		.threshold_pm	= 200,
 		.interval_ms	= 60000,
+		.run_window	= 1,
 		.host		= { .size = sizeof(struct kvmm_tier_attr), .numa_node = -1, .policy = "lru",
 				    .down.bytes_per_s = 50000000000, .up.bytes_per_s = 50000000000 },
 		.client		= KVMM_TIER_CLIENT_ATTR_INIT,

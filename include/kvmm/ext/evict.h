@@ -80,6 +80,9 @@ enum kvmm_phase {
 	{ "active-thought", 0, 0, KVMM_CLASS_JOINED | KVMM_CLASS_REFUSE, 0 },	\
 	{ "output-critical", 0, 0, KVMM_CLASS_TELL, 0 } }
 
+/** For @run_window: new blocks come in plain order, not lowest first. */
+#define KVMM_RUN_WINDOW_NONE	UINT32_MAX
+
 /** Blocks that are demoted go at once, those that are referenced with their last reference. */
 #define KVMM_EVICT_AGGRESSIVE	(1u << 0)
 
@@ -104,9 +107,12 @@ struct kvmm_class_event {
  * @nr_classes: at most KVMM_MAX_CLASSES
  * @default_class: of blocks that are registered
  * @flags: KVMM_EVICT_*
- * @run_window: 0 = plain order; 1 = plain order, but new blocks are handed out lowest first; else
- *	how many blocks beyond those needed are looked at, too, to find victims that lie together,
- *	at most a fourth of the pool. See Documentation/classes.rst for what it is good for
+ * @run_window: 0 = the default, in pools without this struct, too: 1, but KVMM_RUN_WINDOW_NONE
+ *	for a policy that orders free blocks ("lru-classic"). 1 = plain order of victims, and the
+ *	new blocks of a call are handed out lowest first. KVMM_RUN_WINDOW_NONE = plain order of
+ *	these, too. Else how many blocks beyond those needed are looked at, too, to find victims
+ *	that lie together, at most a fourth of the pool. See Documentation/classes.rst for what it
+ *	is good for
  * @protect_above: blocks with a priority above this are protected
  * @protect_permille: most of the pool that may be; 0 = no limit. Beyond it the block protected
  *	longest loses its protection
