@@ -137,6 +137,7 @@ static const struct {
 				    false, residency_stat_read },
 	[KVMM_STAT_POOL]	= { sizeof(struct kvmm_pool_stat), false, pool_stat_read },
 	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), false, history_read },
+	[KVMM_STAT_COMPLETIONS]	= { sizeof(struct kvmm_completions), true, completions_read },
 };
 
 int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat, size_t size)
@@ -169,7 +170,7 @@ int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *va
 		[KVMM_SET_BACKGROUND] = background_set, [KVMM_SET_VERIFY] = verify_set,
 		[KVMM_SET_RESIDENCY] = residency_set, [KVMM_SET_BALLOON] = balloon_set_bytes,
 		[KVMM_SET_TIER] = tier_configure, [KVMM_SET_ELASTIC] = elastic_setup,
-		[KVMM_SET_QUIESCENT] = quiescent_set,
+		[KVMM_SET_QUIESCENT] = quiescent_set, [KVMM_SET_COMPLETIONS] = completions_set,
 	};
 
 	int err;

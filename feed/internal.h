@@ -17,6 +17,9 @@ int peek_stat_read(struct kvmm_pool *pool, void *stat);
 int residency_stat_read(struct kvmm_pool *pool, void *stat);
 int residency_set(struct kvmm_pool *pool, const void *value);
 int history_read(struct kvmm_pool *pool, void *stat);
+/* completions.c */
+int completions_read(struct kvmm_pool *pool, void *stat);
+int completions_set(struct kvmm_pool *pool, const void *value);
 
 /** kv_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
 int kv_residency_sampled(const kvmm_key_t *key, u32 ppm);

@@ -13,6 +13,7 @@
 #include <kv/sys.h>
 #include <kvmm/compact.h>
 #include <kvmm/ext/moves.h>
+#include <pool/determ.h>
 
 #include "background.h"
 #include "step.h"
@@ -81,24 +82,24 @@ static void look(struct kvmm_pool *pool, struct background *back)
 		stat->is_active = stat->score_pm >= threshold;
 }
 
-static void sleep_for(struct background *back, u64 nr_intervals)
+static void sleep_for(struct kvmm_pool *pool, struct background *back, u64 nr_intervals)
 {
 	u64 ns = nr_intervals * back->how.interval_ms * NS_PER_MS;
 
 	kv_assert_held(&back->lock);
-	WRITE_ONCE(back->next_ns, kv_clock_ns() + ns);
+	WRITE_ONCE(back->next_ns, pool_clock_ns(pool) + ns);
 }
 
 /* ---- moving ---- */
 
-static void defer(struct background *back)
+static void defer(struct kvmm_pool *pool, struct background *back)
 {
 	kv_assert_held(&back->lock);
 	back->stat.useless++;
 	back->stat.is_active = false;
 	back->defer_shift = min(back->defer_shift + 1, MOST_DEFERRED);
 	back->stat.nr_deferred = BIT(back->defer_shift);
-	sleep_for(back, BIT(back->defer_shift));
+	sleep_for(pool, back, BIT(back->defer_shift));
 }
 
 static int begin(struct kvmm_pool *pool, struct background *back, u32 goal, u32 want,
@@ -142,7 +143,7 @@ static int start(struct kvmm_pool *pool, struct background *back)
 		return 0;
 	}
 	if (err == -ENOSPC || (!err && !plan.nr_moves)) {
-		defer(back);
+		defer(pool, back);
 		return 0;
 	}
 	if (err)
@@ -159,7 +160,7 @@ static int shorten(struct kvmm_pool *pool, struct background *back)
 	int err = begin(pool, back, KVMM_GOAL_SHORTEN, 0, &plan);
 
 	kv_assert_held(&back->lock);
-	sleep_for(back, 1);
+	sleep_for(pool, back, 1);
 	if (err || !plan.nr_moves)
 		return err == -EBUSY || err == -EAGAIN || err == -ENOSPC ? 0 : err;
 	back->stat.starts++;
@@ -203,7 +204,7 @@ static void verify(struct kvmm_pool *pool, struct background *back, u64 now)
 
 static int tick(struct kvmm_pool *pool, struct background *back)
 {
-	u64 now = kv_clock_ns();
+	u64 now = pool_clock_ns(pool);
 
 	kv_assert_held(&back->lock);
 	if (!back->on)
@@ -218,7 +219,7 @@ static int tick(struct kvmm_pool *pool, struct background *back)
 		return start(pool, back);
 	if (back->how.flags & KVMM_BACKGROUND_SHORTEN)
 		return shorten(pool, back);
-	sleep_for(back, 1);
+	sleep_for(pool, back, 1);
 	return 0;
 }
 
@@ -242,7 +243,7 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 	back = background_of(pool);
 	if (!back || !READ_ONCE(back->on))
 		return 0;
-	now = kv_clock_ns();
+	now = pool_clock_ns(pool);
 	if (now < READ_ONCE(back->next_ns) && !verify_is_due(pool, back, now))
 		return 0;
 	if (!kv_trylock(&back->lock))	/* another thread is at it */
@@ -346,7 +347,9 @@ static int check_how(const struct kvmm_pool *pool, const struct kvmm_background 
 	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||
 	    how->request_blocks > pool->nr_usable)
 		return -EINVAL;
-	return pool->parts.planner && !pool->rounds && !pool->deterministic ? 0 : -EOPNOTSUPP;
+	if (pool->deterministic && how->flags & (KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_VERIFY))
+		return -EOPNOTSUPP;
+	return pool->parts.planner && !pool->rounds ? 0 : -EOPNOTSUPP;
 }
 
 int background_set(struct kvmm_pool *pool, const void *value)

@@ -462,21 +462,33 @@ static void await_copies(struct kvmm_pool *pool)
 static int poll_copy(struct kvmm_pool *pool, const struct flight *flight)
 {
 	kv_assert_held(&pool->steps->lock);
+	if (unlikely(flight->error))
+		return flight->error;
 	return pool->dev ? pool->parts.dev->poll(pool->dev, flight->fence) : 0;
 }
 
-static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+/* The rest of the copy goes on: 0 all of it is complete, -EAGAIN it is not, or why it failed. */
+static int go_on(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
 {
 	int err = poll_copy(pool, flight);
 
 	kv_assert_held(&steps->lock);
 	if (err && err != -EAGAIN)
 		device_failed(pool);
-	if (!err && flight->at < flight->nr) {
-		err = flight_submit(pool, steps, flight);
-		if (!err)
-			return;
-	}
+	if (err || flight->at == flight->nr)
+		return err;
+	err = flight_submit(pool, steps, flight);
+	if (err && pool->completions.are_told)
+		flight->error = err;
+	return err ? err : -EAGAIN;
+}
+
+static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	int err = completion_result(&pool->completions, &flight->completion,
+				    go_on(pool, steps, flight));
+
+	kv_assert_held(&steps->lock);
 	if (!err)
 		err = verify_flight(pool, flight);
 	else if (err != -EAGAIN)
@@ -491,7 +503,8 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 /* False: it is still under way. A copy between steps that has failed is lost. */
 static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
 {
-	int err = poll_copy(pool, flight);
+	int err = completion_result(&pool->completions, &flight->completion,
+				    poll_copy(pool, flight));
 
 	kv_assert_held(&pool->steps->lock);
 	if (err == -EAGAIN)
@@ -590,6 +603,21 @@ void flights_poll(struct kvmm_pool *pool)
 	kv_unlock(&steps->lock);
 }
 
+void flights_walk(struct kvmm_pool *pool, struct completion_walk *walk)
+{
+	struct steps *steps = steps_of(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	if (!steps)
+		return;
+	kv_lock(&steps->lock);
+	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
+		completion_meet(walk, &flight->completion, flight->state == FLIGHT_COPYING ?
+				go_on(pool, steps, flight) : poll_copy(pool, flight));
+	steps_walk(pool, steps, walk);
+	kv_unlock(&steps->lock);
+}
+
 /* ---- cancelling ---- */
 
 static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
@@ -604,6 +632,7 @@ static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
 			device_failed(pool);
 		verify_drop_flight(pool, flight);
 		flight_settle(pool, flight, false);
+		flight->completion.is_over = true;
 		steps->stat.cancelled_moves += flight->nr;
 		nr += flight->nr_blocks;
 	}

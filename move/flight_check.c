@@ -54,7 +54,8 @@ static int flights_check(struct kvmm_pool *pool, const struct pool_recount *real
 	if (!steps)
 		return nr_moving || nr_dark ? -EUCLEAN : 0;
 	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
-		if (!recount(pool, flight, &re))
+		if (!recount(pool, flight, &re) ||
+		    !completion_is_sound(&pool->completions, &flight->completion))
 			return -EUCLEAN;
 	for (u32 b = 0; b < pool->nr_blocks; b++) {
 		nr_flying += is_flying(&pool->transit, b);

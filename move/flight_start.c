@@ -118,6 +118,19 @@ static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct fl
 	return err;
 }
 
+/* Ranks are told of a copy that could not begin, as of one that failed later. ->lock held. */
+static int defer_failure(struct kvmm_pool *pool, struct flight *flight, int err)
+{
+	kv_assert_held(&pool->steps->lock);
+	if (!err || err == -EBUSY || !pool->completions.are_told)
+		return err;
+	device_failed(pool);
+	flight->error = err;
+	if (flight->mode == KVMM_MOVE_BETWEEN)
+		flight_settle(pool, flight, true);
+	return 0;
+}
+
 /* Some may have begun a step while we planned. */
 static int take_off(struct start *start)
 {
@@ -128,12 +141,14 @@ static int take_off(struct start *start)
 
 	kv_assert_held(&pool->compact_lock);
 	kv_lock(&steps->lock);
+	completion_begin(&pool->completions, &flight->completion);
 	if (start->mode == KVMM_MOVE_BESIDE)
 		err = submit(pool, steps, flight);
 	else if (steps_are_open(steps) || !steps_have_room(steps, flight->nr))
 		err = -EBUSY;
 	else
 		err = submit_between(pool, steps, flight);
+	err = defer_failure(pool, flight, err);
 	if (err) {
 		device_failed(pool);
 		flight_settle(pool, flight, false);
@@ -168,8 +183,7 @@ static int start_moves(struct start *start)
 
 	kv_assert_held(&pool->compact_lock);
 	flights_poll(pool);
-	/* When a copy is done, and its old places are free, is up to the device. */
-	if (!pool->parts.planner || pool->rounds || pool->deterministic)
+	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	if (start->goal->go &&
 	    (start->steps->nr_quiet || pool->transit.nr_flights == MAX_FLIGHTS))

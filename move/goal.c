@@ -10,6 +10,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kvmm/ext/moves.h>
+#include <pool/determ.h>
 #include <pool/local.h>
 
 #include "background.h"
@@ -197,8 +198,12 @@ static u64 measured_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks
 
 u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks)
 {
-	u64 ns = nr_blocks ? measured_ns(pool, nr_moves, nr_blocks) : 0;
+	u64 ns = 0;
 
+	if (pool->deterministic)
+		return nr_blocks * pool_copy_ns(pool);
+	if (nr_blocks)
+		ns = measured_ns(pool, nr_moves, nr_blocks);
 	return ns ? ns : nr_blocks * pool->door.costs.copy_block_ns;
 }
 
@@ -437,6 +442,11 @@ int goal_plan(struct goal *goal, const struct kv_movable_ops *ops, void *owner)
 }
 
 /* ---- before and after ---- */
+
+u64 goal_measured_ns(const struct kvmm_pool *pool)
+{
+	return measured_ns(pool, 1, 1);
+}
 
 int goal_state(const struct goal *goal, bool after, struct kvmm_compact_state *state)
 {

@@ -62,6 +62,8 @@ void goal_exit(struct goal *goal);
 int goal_claim(struct goal *goal);
 void goal_claimed(struct goal *goal, bool good);
 
+/* What a block takes to be copied on its own, as measured; 0: it was not. */
+u64 goal_measured_ns(const struct kvmm_pool *pool);
 /* The price of copying so much, in so many runs. */
 u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks);
 /* Free blocks now, or after the plan; extents are not looked at. -ENOMEM. */

@@ -31,7 +31,7 @@ static int check(const struct kvmm_pool *pool, const struct kvmm_compact_goal *a
 {
 	if (!is_good(pool, ask))
 		return -EINVAL;
-	if (!pool->parts.planner || pool->rounds || pool->deterministic)
+	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	return ask->max_bytes && !pool->block_bytes ? -EOPNOTSUPP : 0;
 }

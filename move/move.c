@@ -12,6 +12,7 @@
  * OWNER_MOVE in the end are free.
  */
 #include <kv/sys.h>
+#include <pool/determ.h>
 #include <pool/local.h>
 
 #include "cost.h"
@@ -411,6 +412,14 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	int err;
 
 	kv_lock(&pool->compact_lock);
+	/* Where ranks decide alike, time is so many blocks as take that long to be copied. */
+	if (pool->deterministic && goal->max_us) {
+		u64 nr = max(goal->max_us * 1000ull / pool_copy_ns(pool), 1ull);
+
+		if (!goal->max_blocks || nr < goal->max_blocks)
+			goal->max_blocks = min(nr, (u64)UINT32_MAX);
+		goal->max_us = 0;
+	}
 	err = pool_enter(pool);
 	if (!err) {
 		err = pool_compact(pool, goal, NULL);
@@ -423,7 +432,7 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 /* Fields that an older caller has no room for are not written. */
 int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
 {
-	struct kvmm_compact goal;
+	struct kvmm_compact goal, known;
 	int err;
 
 	if (!pool || !compact)
@@ -431,9 +440,12 @@ int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
 	err = kv_copy_attr(&goal, sizeof(goal), compact);
 	if (err)
 		return err;
-	if (goal.want_run > pool->nr_usable || (goal.max_us && pool->deterministic))
+	if (goal.want_run > pool->nr_usable)
 		return -EINVAL;
+	known = goal;
 	err = compact_pool(pool, &goal);
+	goal.max_blocks = known.max_blocks;
+	goal.max_us = known.max_us;
 	kv_give_sized(compact, &goal, sizeof(goal));
 	return err;
 }

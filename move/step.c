@@ -100,15 +100,33 @@ static u64 epoch_of(const struct steps *steps, const struct stream *stream)
 	return steps->epoch;
 }
 
-/* Steps that may still read keep their places because the device is blind then. */
-static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
+/* Steps that may still read keep their places because the device is blind then: 0 or -EAGAIN. */
+static int poll_ended(struct kvmm_pool *pool, const struct ended *ended)
 {
 	int err = pool->dev ? pool->parts.dev->poll(pool->dev, ended->fence) : 0;
 
 	kv_assert_held(&pool->steps->lock);
 	if (err && err != -EAGAIN)
 		device_failed(pool);
-	return err != -EAGAIN;
+	return err == -EAGAIN ? err : 0;
+}
+
+static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
+{
+	return !completion_result(&pool->completions, &ended->completion,
+				  poll_ended(pool, ended));
+}
+
+void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_walk *walk)
+{
+	kv_assert_held(&steps->lock);
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++) {
+		struct stream *stream = &steps->stream[i];
+
+		for (u32 k = 0; stream->used && k < stream->nr_ended; k++)
+			completion_meet(walk, &stream->ended[k].completion,
+					poll_ended(pool, &stream->ended[k]));
+	}
 }
 
 /* Forget the events that the device has passed. */
@@ -413,12 +431,12 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
  */
 static int end_step(struct kvmm_pool *pool, struct stream *stream)
 {
-	struct kv_fence fence = { 0 };
+	struct ended ended = { .epoch = stream->epoch };
 	int err = 0;
 
 	kv_assert_held(&pool->steps->lock);
 	if (pool->dev)
-		err = pool->parts.dev->signal(pool->dev, stream->stream, &fence);
+		err = pool->parts.dev->signal(pool->dev, stream->stream, &ended.fence);
 	if (err == -EBUSY || err == -ENOMEM)
 		return err;
 	if (err && !device_is_lost(pool))
@@ -426,10 +444,12 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 	if (err)
 		device_failed(pool);
 	catch_up(pool, stream);
-	if (!err && pool->dev && stream->nr_ended == NR_ENDED)
-		stream->ended[NR_ENDED - 1].fence = fence;
-	else if (!err && pool->dev)
-		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
+	if (!err && pool->dev) {
+		completion_begin(&pool->completions, &ended.completion);
+		if (stream->nr_ended == NR_ENDED)
+			ended.epoch = stream->ended[--stream->nr_ended].epoch;
+		stream->ended[stream->nr_ended++] = ended;
+	}
 	stream->open = false;
 	return err ? -EIO : 0;
 }

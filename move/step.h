@@ -32,6 +32,7 @@
 struct ended {
 	u64 epoch;		/* of the oldest of them */
 	struct kv_fence fence;	/* behind the youngest */
+	struct completion completion;	/* likewise */
 };
 
 struct stream {
@@ -79,6 +80,8 @@ struct flight {
 	struct kv_fence fence;		/* of the copy, or of its last portion */
 	bool summing;			/* ->fence is of checksums of the copies */
 	bool is_lost;			/* its copy has failed, and its owners know */
+	int error;			/* of a copy that could not begin, to be told; or 0 */
+	struct completion completion;
 	u32 at;				/* the move that is to be submitted next ... */
 	u32 at_block;			/* ... from its block of that number on */
 	u32 nr;
@@ -131,6 +134,8 @@ struct steps *steps_get(struct kvmm_pool *pool);
 bool steps_are_open(const struct steps *steps);
 /* The oldest epoch that a step may be of that is not through. ->lock held. */
 u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps);
+/* Each end of a step meets the walk. ->lock held. */
+void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_walk *walk);
 /* All that the engine's streams have been given. ->lock held. 0, -EIO, -ENOMEM. */
 int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 /* The engine's streams go on after @fence only. ->lock held. 0 or -EIO. */
@@ -152,6 +157,8 @@ void steps_let_go(struct kvmm_pool *pool);
 
 /* Publish and land flights that are ready. compact_lock held. */
 void flights_poll(struct kvmm_pool *pool);
+/* Each flight and each end of a step meets the walk. compact_lock held. */
+void flights_walk(struct kvmm_pool *pool, struct completion_walk *walk);
 /* A request found no run while a step was open: one may come later. compact_lock held. */
 void flights_make_run(struct kvmm_pool *pool, u32 nr);
 /* @fence comes behind published copies as well; -EIO one of them failed. ->lock held. */

@@ -548,7 +548,8 @@ int verify_set(struct kvmm_pool *pool, const void *value)
 		return err;
 	if (known.sample_pm > 1000 || known.reserved)
 		return -EINVAL;
-	if (!pool->caches || !pool->nr_planes)
+	/* Blocks may not be evicted while a device sums them: for how long is up to it. */
+	if (!pool->caches || !pool->nr_planes || pool->completions.are_told)
 		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	err = set_locked(pool, known.sample_pm);

@@ -295,8 +295,6 @@ int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src
 		err = shrink_read(pool, src, &req);
 	if (err)
 		return err;
-	if (src && pool->deterministic)
-		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	el = pool->elastic;
 	if (src) {

@@ -269,8 +269,6 @@ int balloon_set_bytes(struct kvmm_pool *pool, const void *value)
 
 	if (!value)
 		return -EINVAL;
-	if (pool->deterministic)
-		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	err = pool_refusal(pool);
 	if (!err)

@@ -61,7 +61,8 @@ static inline void sum_add_bytes(struct sum *sum, const void *data, size_t bytes
 
 /* Where words of one kind begin. */
 enum history_mark {
-	HISTORY_TAKEN = 0x10,
+	HISTORY_TOLD = 0x0f,	/* and struct kvmm_completions */
+	HISTORY_TAKEN,
 	HISTORY_FREED,
 	HISTORY_EVICTED,
 	HISTORY_RECLASSED,

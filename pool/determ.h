@@ -47,4 +47,11 @@ static inline u64 pool_told_ns(struct kvmm_pool *pool, u64 now_ns)
 	return READ_ONCE(pool->told_ns);
 }
 
+/* What a block takes to be copied, as ranks were told: budgets of time are counts by it. */
+static inline u64 pool_copy_ns(const struct kvmm_pool *pool)
+{
+	return pool->completions.block_ns ? pool->completions.block_ns :
+					    pool->door.costs.copy_block_ns;
+}
+
 #endif /* POOL_DETERM_H */

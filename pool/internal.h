@@ -40,6 +40,7 @@
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/pool_completion.h>
 #include <kv/pool_part.h>
 #include <kv/pool_request.h>
 #include <kv/probe.h>
@@ -370,6 +371,7 @@ struct kvmm_pool {
 	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
+	struct completions		completions;	/* see there */
 	struct asked			asked;		/* see there */
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once there; see step.h */

@@ -244,6 +244,9 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	err = init_blocks(pool, attr->allocator);
 	if (!err)
 		err = init_memory(pool, attr);
+	/* "host" copies within the call. */
+	pool->completions.are_told = pool->deterministic && pool->dev &&
+				     strcmp(parts->dev->name, "host");
 	for (const struct pool_part *const *part = parts->all; *part && !err; part++)
 		if ((*part)->init)
 			err = (*part)->init(pool, attr);

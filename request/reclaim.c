@@ -47,10 +47,13 @@ int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim_args *req)
 	if (!pool || !req)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), req);
-	if (err || (known.max_us && pool->deterministic))
+	if (err)
 		return -EINVAL;
 	p.left = known.max_blocks ? known.max_blocks : UINT32_MAX;
-	p.until_ns = known.max_us ? kv_clock_ns() + known.max_us * 1000ull : 0;
+	if (known.max_us && pool->deterministic)	/* a count: of 1 us for each block */
+		p.left = min(p.left, known.max_us);
+	else if (known.max_us)
+		p.until_ns = kv_clock_ns() + known.max_us * 1000ull;
 	do {
 		err = cache_enter(pool);
 		if (err)

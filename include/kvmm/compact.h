@@ -68,7 +68,8 @@ struct kvmm_background {
  * May be called at any time; waits for a thread that is not wanted any more to end.
  *
  * Return: 0; -EINVAL; -ENOMEM; -EAGAIN no thread was to be had: everything is as it was;
- * -EOPNOTSUPP as kvmm_pool_compact(), or the pool has KVMM_POOL_DETERMINISTIC.
+ * -EOPNOTSUPP as kvmm_pool_compact(), or KVMM_BACKGROUND_THREAD or _VERIFY, and the pool has
+ * KVMM_POOL_DETERMINISTIC.
  */
 static inline int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)
 {
@@ -127,8 +128,9 @@ static inline int kvmm_background_get_stat(struct kvmm_pool *pool,
  * @want_run: stop when a free run of so many blocks exists; 0 = pack: join free blocks into as few
  *	runs as unmovable blocks allow
  * @max_blocks: move at most so many; 0 = no limit
- * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
- *	KVMM_POOL_DETERMINISTIC
+ * @max_us: plan no further moves after so long; 0 = no limit. With KVMM_POOL_DETERMINISTIC a
+ *	count, at least 1: of blocks that take so long to be copied, as kvmm_completions_set() said,
+ *	or before it did as struct kvmm_alloc_costs does
  * @moved: out: blocks moved
  * @nr_moves: out: copies (runs) they were moved in
  * @plan_ns, @copy_ns: out: time taken

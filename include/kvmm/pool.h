@@ -85,13 +85,16 @@ struct kvmm_plane {
  *
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
  * - hits and puts enter the order of eviction at once, under its lock, not in batches;
- * - the pool refuses @max_us of struct kvmm_compact, kvmm_compact_start() and
- *   kvmm_background_set(): the device's speed decides when blocks that move beside the engine
- *   are free again;
+ * - on a device with streams copies and moves take effect when kvmm_completions_set() of
+ *   <kvmm/ext/group.h> says so, on all ranks alike; kvmm_verify_set() is refused there, and so is a
+ *   tier above a disk;
+ * - budgets of time are counts of blocks: see @max_us of struct kvmm_compact and kvmm_reclaim();
+ * - kvmm_background_set() refuses a thread;
  * - generations of handles start from the seed; the pool may take handles of another pool of that
  *   seed for its own. With seed 0 they start from the number of such pools that the process made
  *   before: these take no handles of each other, and processes that make them in one order agree;
- * - deadlines of leases run by the clock that kvmm_lease_expire() is told, not by kvmm's.
+ * - deadlines of leases and intervals in the background run by the clock that kvmm_lease_expire()
+ *   and kvmm_completions_set() are told, not by kvmm's.
  */
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
 
@@ -626,6 +629,7 @@ enum kvmm_stat_kind {
 	KVMM_STAT_POOL,		/* struct kvmm_pool_stat, see kvmm_pool_get_stat() */
 	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
 	KVMM_STAT_TIER_TIME,	/* struct kvmm_tier_time; as KVMM_STAT_TIER */
+	KVMM_STAT_COMPLETIONS,	/* struct kvmm_completions, see kvmm_completions_get() */
 	KVMM_NR_STATS,
 };
 
@@ -659,6 +663,7 @@ enum kvmm_setting {
 	KVMM_SET_TIER,		/* struct kvmm_tier_config */
 	KVMM_SET_ELASTIC,	/* struct kvmm_elastic_attr, once */
 	KVMM_SET_QUIESCENT,	/* uint32_t: not 0: no block moves, counted; 0 undoes one */
+	KVMM_SET_COMPLETIONS,	/* struct kvmm_completions, see kvmm_completions_set() */
 	KVMM_NR_SETTINGS,
 };
 

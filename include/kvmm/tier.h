@@ -273,7 +273,8 @@ struct kvmm_tier_client_attr {
  * A pool without a tier pays nothing for tiers. Destroying a pool detaches it.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or only one of pool and tier has memory,
- * or the pool is deterministic, and the end of its copies would not be; -EBUSY it has a tier;
+ * or the pool is deterministic, and its tier has no KVMM_TIER_TOLD_CLOCK (but for pools on "host"),
+ * or a disk below it and the pool is on a device with streams; -EBUSY it has a tier;
  * -EUSERS the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
  */
 KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,

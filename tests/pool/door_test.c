@@ -77,11 +77,25 @@ POOL_TEST(door, a_priority_is_said_once, make_door(8, NULL))
 POOL_TEST(door, deterministic_pools_know_no_deadlines,
 	  make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0))
 {
-	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_us = 1 };
 	kvmm_mut_t mut[1];
 
 	cr_expect_eq(ask_for(pool, 1, 0, 5000, mut), -EINVAL);
-	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -EINVAL);
+}
+
+/* Where ranks agree time is a count: a block for each microsecond. */
+POOL_TEST(door, a_deterministic_pool_reclaims_as_many_blocks_as_there_are_microseconds,
+	  make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0))
+{
+	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_us = 3 };
+	struct kvmm_watermarks marks = { .min = 1, .low = 2, .high = 6 };
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cache_keys(pool, 1, 6);
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -EAGAIN);
+	cr_expect_eq(reclaim.nr_evicted, 3);
+	reclaim.max_us = 0;
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), 0);
+	cr_expect_eq(reclaim.nr_evicted, 1);
 }
 
 POOL_TEST(door, places_and_runs_are_where_they_were_asked_for, make_door(8, NULL))

@@ -381,7 +381,7 @@ Test(general, settings_refuse_wrong_kinds_and_values_and_stay)
 Test(general, settings_with_a_size_of_their_own_refuse_sizes_of_garbage)
 {
 	static const u32 sized[] = { KVMM_SET_PACE, KVMM_SET_BACKGROUND, KVMM_SET_VERIFY,
-				     KVMM_SET_ELASTIC };
+				     KVMM_SET_ELASTIC, KVMM_SET_COMPLETIONS };
 	static const size_t bad[] = { 0, 1, 7, 1u << 20, SIZE_MAX };
 	size_t value[64] = { 0 };
 
@@ -399,6 +399,7 @@ Test(general, settings_are_the_same_by_the_short_forms)
 	struct kvmm_verify_attr verify = { .size = sizeof(verify) };
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic) };
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_completions told = KVMM_COMPLETIONS_INIT;
 	u32 ppm = 1000, on = 1, off = 0;
 	u64 bytes = 0;
 
@@ -414,6 +415,7 @@ Test(general, settings_are_the_same_by_the_short_forms)
 	expect_alike(KVMM_SET_TIER, &config, kvmm_tier_configure(pool, &config));
 	expect_alike(KVMM_SET_ELASTIC, &elastic, kvmm_pool_elastic_setup(pool, &elastic));
 	expect_alike(KVMM_SET_QUIESCENT, &on, kvmm_pool_quiesce(pool));
+	expect_alike(KVMM_SET_COMPLETIONS, &told, kvmm_completions_set(pool, &told));
 	expect_alike(KVMM_SET_QUIESCENT, &off, kvmm_pool_resume(pool));
 	expect_alike(KVMM_SET_QUIESCENT, &off, kvmm_pool_resume(pool));
 }
@@ -449,6 +451,7 @@ static int stat_by_short_form(u32 kind, void *stat, size_t *bytes)
 	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_get_stat);
 	case KVMM_STAT_HISTORY: return SHORT(kvmm_sum_t, kvmm_pool_history);
 	case KVMM_STAT_TIER_TIME: return SHORT(struct kvmm_tier_time, kvmm_tier_get_time);
+	case KVMM_STAT_COMPLETIONS: return SHORT(struct kvmm_completions, kvmm_completions_get);
 	case KVMM_NR_STATS: break;
 	}
 	return -EINVAL;

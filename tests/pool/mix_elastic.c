@@ -65,10 +65,7 @@ static void begin_leaving(void)
 		err = kvmm_pool_shrink_start(m.pool, &req, mix_any(2));
 	else
 		err = kvmm_balloon_set(m.pool, mix_any(m.nr_usable) * sizeof(struct content));
-	if (m.attr.flags & KVMM_POOL_DETERMINISTIC)
-		must(err == -EOPNOTSUPP, "%d", err);
-	else
-		must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
+	must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
 	m.is_leaving = !err;
 }
 

@@ -412,10 +412,6 @@ void do_goal(void)
 	goal.range = held ? held->range : (kvmm_range_t){ 0, 0 };
 	told = kvmm_compact_get_plan(m.pool, &goal, &same);
 	err = kvmm_compact_goal_start(m.pool, &goal, &plan);
-	if (m.attr.flags & KVMM_POOL_DETERMINISTIC) {
-		must(err == told && (err == -EOPNOTSUPP || err == -EINVAL), "%d, %d", err, told);
-		return;
-	}
 	must((err == -EINVAL) == is_bad(&goal, held) && (told == -EINVAL) == (err == -EINVAL),
 	     "%d, %d", told, err);
 	must(!err || err == -EINVAL || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
@@ -455,9 +451,6 @@ void do_compact(void)
 		return;
 	default:
 		err = kvmm_compact_start(m.pool, &goal, mix_any(2));
-		if (m.attr.flags & KVMM_POOL_DETERMINISTIC)
-			must(err == -EOPNOTSUPP || err == -EINVAL, "%d", err);
-		else
-			must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
+		must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
 	}
 }

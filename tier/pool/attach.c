@@ -321,8 +321,13 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	err = pool_refusal(pool);
 	if (err)
 		return err;
-	/* When copies are complete must not be up to a device, nor to the system's clock. */
-	is_determined = pool->dev ? !strcmp(pool->parts.dev->name, "host") : kv_tier_is_told(tier);
+	/*
+	 * When copies are complete must not be up to the system's clock, nor to a device: it is
+	 * told then, but for reads and writes of a store below.
+	 */
+	is_determined = pool->completions.are_told || !pool->dev ? kv_tier_is_told(tier) : true;
+	if (pool->completions.are_told && kv_tier_has_below(tier))
+		return -EOPNOTSUPP;
 	if (!pool->caches || (pool->deterministic && !is_determined))
 		return -EOPNOTSUPP;
 	err = read_attr(pool, attr, &known);

@@ -55,6 +55,7 @@ struct batch *batch_get(struct lower *lower, bool is_up)
 		return NULL;
 	found->state = BATCH_FILLING;
 	found->is_up = is_up;
+	found->is_summed = false;
 	found->nr = found->nr_copy = 0;
 	return found;
 }
@@ -86,12 +87,18 @@ int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batc
 		.is_up = batch->is_up, .move = batch->move, .plane = batch->plane,
 		.sums = nr_sums && nr_sums >= batch->nr_copy / SUMMED_BY_COPY ? batch->sum : NULL,
 	};
+	completion_begin(&pool->completions, &batch->completion);
 	err = lower_fence(pool, lower, &batch->xfer.after);
 	if (!err)
 		err = kv_xfer_submit(&batch->xfer);
-	if (err) {
+	if (err)
 		device_failed(pool);
+	if (err && !pool->completions.are_told)
 		return err;
+	/* Ranks are told of a copy that could not begin, as of one that failed later. */
+	if (err) {
+		batch->xfer.fence = (struct kv_fence){ 0 };
+		batch->xfer.error = -EIO;
 	}
 	kv_lock(&lower->lock);
 	batch->state = BATCH_COPYING;
@@ -117,8 +124,24 @@ static void end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch
 	batch_put(lower, batch);
 }
 
+/*
+ * Where completions are told the copy has taken as long as the tier's clock says, and its load
+ * failed by content: on the rank where it did no copy of it may be found again.
+ */
+static int poll_copy(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	int err;
+
+	kv_assert_held(&lower->lock);
+	if (likely(!pool->completions.are_told))
+		return kv_xfer_poll(&batch->xfer);
+	err = completion_result(&pool->completions, &batch->completion, 0);
+	batch->xfer.end_ns = kv_tier_now(lower->tier);
+	return err == -EIO && batch->is_up ? -EBADMSG : err;
+}
+
 /* One that is complete, which is the caller's from here on; *@error: how it went. */
-static struct batch *take_complete(struct lower *lower, int *error)
+static struct batch *take_complete(struct kvmm_pool *pool, struct lower *lower, int *error)
 {
 	struct batch *found = NULL;
 
@@ -128,7 +151,7 @@ static struct batch *take_complete(struct lower *lower, int *error)
 
 		if (batch->state != BATCH_COPYING)
 			continue;
-		*error = kv_xfer_poll(&batch->xfer);
+		*error = poll_copy(pool, lower, batch);
 		if (*error == -EAGAIN)
 			continue;
 		batch->state = BATCH_ENDING;
@@ -141,10 +164,32 @@ static struct batch *take_complete(struct lower *lower, int *error)
 void batches_poll(struct kvmm_pool *pool, struct lower *lower)
 {
 	struct batch *batch;
-	int error;
+	int error = 0;
 
-	for (batch = take_complete(lower, &error); batch; batch = take_complete(lower, &error))
+	while ((batch = take_complete(pool, lower, &error)))
 		end(pool, lower, batch, error);
+}
+
+void batches_walk(struct kvmm_pool *pool, struct lower *lower, struct completion_walk *walk)
+{
+	for (u32 i = 0; i < NR_BATCHES; i++) {
+		struct batch *batch = &lower->batch[i];
+		bool is_copying;
+		int err;
+
+		kv_lock(&lower->lock);
+		is_copying = batch->state == BATCH_COPYING;
+		kv_unlock(&lower->lock);
+		if (!is_copying)
+			continue;
+		/* No other thread ends it meanwhile. */
+		err = kv_xfer_poll(&batch->xfer);
+		if (!err && batch->is_up)
+			err = up_compare(pool, lower, batch);
+		else if (!err)
+			err = batch_sums(pool, lower, batch);
+		completion_meet(walk, &batch->completion, err);
+	}
 }
 
 /* ---- checksums ---- */
@@ -194,7 +239,7 @@ int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 
 	kv_assert_not_held(&lower->lock);
 	kv_assert(batch->nr_copy <= batch->nr);
-	if (batch->xfer.sums)
+	if (batch->xfer.sums || batch->is_summed)
 		return 0;
 	nr_runs = find_runs(lower, batch, &nr);
 	if (!nr)
@@ -210,6 +255,7 @@ int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 			err = pool->parts.dev->sum_blocks(pool->dev, &planes, batch->move[i].dst,
 							  batch->move[i].nr, none, sum);
 	}
+	batch->is_summed = !err;
 	/* To where they belong, which is never further to the front. */
 	for (u32 i = batch->nr_copy; !err && i-- > 0;)
 		if (lower->item[batch->item[i]].has_sum)

@@ -103,6 +103,8 @@ static int check_batch(const struct kvmm_pool *pool, const struct lower *lower,
 	kv_assert_held(&lower->lock);
 	if (batch->state != BATCH_COPYING)
 		return 0;
+	if (!completion_is_sound(&pool->completions, &batch->completion))
+		return pool_complain(pool, "number of a copy", batch->completion.number);
 	for (u32 i = 0; i < batch->nr; i++) {
 		const struct item *item = &lower->item[batch->item[i]];
 

@@ -289,7 +289,7 @@ int thrash_init(struct kvmm_pool *pool, struct lower *lower)
 	thrash->capacity[KVMM_TIER_HOST] = stat.units;
 	thrash->nr_sets = (1u << kv_order(max(nr, (u64)GHOSTS_MIN))) / SET_NR;
 	/* Where all else is the same in each run, so are names that share a set. */
-	thrash->secret = kv_tier_is_told(lower->tier) ? 0 : lower->secret;
+	thrash->secret = kv_tier_is_told(lower->tier) || pool->deterministic ? 0 : lower->secret;
 	thrash->ghost = kv_alloc_lines(thrash->nr_sets * SET_NR, sizeof(*thrash->ghost));
 	return thrash->ghost ? 0 : -ENOMEM;
 }

@@ -117,6 +117,8 @@ enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
 struct batch {
 	u32			state;		/* ->lock; enum batch_state */
 	bool			is_up;		/* the thread that has it, as of all that follows */
+	bool			is_summed;	/* ->sum is filled */
+	struct completion	completion;
 	u32			nr;
 	u32			nr_copy;	/* the first so many are copied */
 	struct kv_xfer		xfer;
@@ -253,6 +255,8 @@ void batch_put(struct lower *lower, struct batch *batch);
 int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 /* Ends all that are complete. */
 void batches_poll(struct kvmm_pool *pool, struct lower *lower);
+/* Each batch that is being copied meets the walk; sums are made of those that are complete. */
+void batches_walk(struct kvmm_pool *pool, struct lower *lower, struct completion_walk *walk);
 /* Checksums of those of its items that want one, in ->sum; the copy is complete: 0 or -EIO. */
 int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 
@@ -262,6 +266,8 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower);
 void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
 void up_begin(struct kvmm_pool *pool, struct lower *lower);
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
+/* Whether the content is what went down: 0, -EBADMSG, or the sums' error. ->sum is filled then. */
+int up_compare(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 /* Reads of the store below that ended are ready, or have failed. */
 void up_fetched(struct kvmm_pool *pool, struct lower *lower);
 /* Loads of these names under way bring nothing; those being registered are waited for. */

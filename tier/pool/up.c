@@ -528,6 +528,23 @@ static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int 
 	kv_unlock(&lower->lock);
 }
 
+static bool is_bad(const struct lower *lower, const struct batch *batch, u32 i)
+{
+	const struct item *item = &lower->item[batch->item[i]];
+
+	return item->has_sum && item->sum != batch->sum[i];
+}
+
+int up_compare(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	int err = batch_sums(pool, lower, batch);
+
+	kv_assert(batch->is_up);
+	for (u32 i = 0; i < batch->nr && !err; i++)
+		err = is_bad(lower, batch, i) ? -EBADMSG : 0;
+	return err;
+}
+
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
 {
 	int sum_error = error ? 0 : batch_sums(pool, lower, batch);
@@ -539,7 +556,7 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 
 		if (!error && item->has_sum && sum_error)
 			err = sum_error;
-		else if (!error && item->has_sum && item->sum != batch->sum[i])
+		else if (!error && is_bad(lower, batch, i))
 			err = -EBADMSG;
 		end_one(pool, lower, batch->item[i], err);
 	}

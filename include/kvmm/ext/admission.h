@@ -148,7 +148,8 @@ static inline int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_
  * struct kvmm_reclaim_args - budget and result of one reclaim
  * @size: sizeof(struct kvmm_reclaim_args)
  * @max_blocks: evict at most so many; 0 = no limit
- * @max_us: evict no further batch after so long; 0 = no limit; -EINVAL in a deterministic pool
+ * @max_us: evict no further batch after so long; 0 = no limit. In a deterministic pool a
+ *	count: of a block for each microsecond
  * @nr_evicted: out: cached blocks that lost their key
  * @nr_free: out: free blocks now
  */

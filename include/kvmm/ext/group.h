@@ -437,6 +437,111 @@ KVMM_API int kvmm_gang_commit(struct kvmm_gang *gang, kvmm_mut_t *blocks, kvmm_r
  */
 KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
 
+/*
+ * Completions: what devices have done, as an input of ranks that agree.
+ *
+ * When a copy is complete is up to a device, and each rank has its own. So in a pool with
+ * KVMM_POOL_DETERMINISTIC on a device with streams no copy to or from a tier, no move beside or
+ * between steps and no end of a step takes effect when the device is through, but once
+ * kvmm_completions_set() has said that it is over. Operations have numbers, in the order in which
+ * they begin: ranks that are called alike give them alike. Each step, or less often:
+ *
+ *	kvmm_completions_get(pool, &mine);
+ *	all_gather(&mine, sizeof(mine));		// the engine's, with the history
+ *	all = of[0];
+ *	for (each other rank)
+ *		kvmm_completions_join(&all, &of[rank]);
+ *	kvmm_completions_set(pool, &all);		// the same on each rank
+ *
+ * Or the leader alone gets, and all set what it got: a rank that is behind is answered -EAGAIN, and
+ * sets the same again until its device has come so far; one where a copy failed that did not fail
+ * on the leader is answered -EIO, and the ranks join as above.
+ *
+ * A copy that fails on one rank has failed on all. A load fails as a whole batch then, with
+ * -EBADMSG, and its copies in the tier are not found any more.
+ *
+ * Time and budgets are told as well: @now_ns is the clock of leases and deadlines, and @block_ns
+ * turns @max_us of struct kvmm_compact and of a goal into a number of blocks.
+ */
+
+/** Words of &kvmm_completions.failed; so many times 64 operations are told at a time at most. */
+#define KVMM_COMPLETIONS_WORDS	4u
+
+/**
+ * struct kvmm_completions - which operations are over; plain bytes, as a digest
+ * @size: sizeof(struct kvmm_completions); set by KVMM_COMPLETIONS_INIT
+ * @base: up to this number they were told before; the rest is of later ones
+ * @upto: up to this number they are over
+ * @failed: bit i: number @base + 1 + i has failed; 0 beyond @upto
+ * @now_ns: kvmm's clock, or the engine's own if it puts it here; one behind the latest is ignored
+ * @block_ns: copying a block takes so long here; 0: it is not known, and the last one holds
+ */
+struct kvmm_completions {
+	size_t size;
+	uint64_t base;
+	uint64_t upto;
+	uint64_t failed[KVMM_COMPLETIONS_WORDS];
+	uint64_t now_ns;
+	uint64_t block_ns;
+};
+
+#define KVMM_COMPLETIONS_INIT { sizeof(struct kvmm_completions), 0, 0, { 0 }, 0, 0 }
+
+/**
+ * kvmm_completions_get() - what this rank's device has done
+ *
+ * Changes nothing that a caller can see. Where checksums are to be made of copies from or to a tier
+ * it waits for the device to do that. Pools of ids, and those on "host", have nothing to tell but
+ * the time: their copies are complete at once, or by the clock of the tier.
+ *
+ * Return: 0; -EOPNOTSUPP the pool has no KVMM_POOL_DETERMINISTIC; -EINVAL; -EUCLEAN; -ECHILD.
+ */
+static inline int kvmm_completions_get(struct kvmm_pool *pool, struct kvmm_completions *completions)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_COMPLETIONS, completions, sizeof(*completions));
+}
+
+/**
+ * kvmm_completions_join() - @all is what both ranks say
+ *
+ * As far as either has come; failed if it failed on either; the later time, the longer copy.
+ */
+static inline void kvmm_completions_join(struct kvmm_completions *all,
+					 const struct kvmm_completions *one)
+{
+	if (all->upto > one->upto)
+		all->upto = one->upto;
+	for (uint32_t i = 0; i < KVMM_COMPLETIONS_WORDS; i++) {
+		uint64_t first = all->base + 64u * i;
+		uint64_t nr = all->upto > first ? all->upto - first : 0;
+
+		all->failed[i] |= one->failed[i];
+		if (nr < 64)
+			all->failed[i] &= (1ull << nr) - 1;
+	}
+	if (all->now_ns < one->now_ns)
+		all->now_ns = one->now_ns;
+	if (all->block_ns < one->block_ns)
+		all->block_ns = one->block_ns;
+}
+
+/**
+ * kvmm_completions_set() - these operations are over, on all ranks
+ *
+ * They take effect with the next calls that look for what is complete: kvmm_tier_poll(), and those
+ * that publish moves. On failure nothing has changed.
+ *
+ * Return: 0; -EAGAIN some are not complete on this rank's device; -EIO one failed here that
+ * @completions do not know as failed; -ESTALE @base is not up to where it was told before: the
+ * ranks were called differently; -EINVAL; -EOPNOTSUPP the pool has no KVMM_POOL_DETERMINISTIC;
+ * -EUCLEAN; -ECHILD.
+ */
+static inline int kvmm_completions_set(struct kvmm_pool *pool,
+				       const struct kvmm_completions *completions)
+{
+	return kvmm_pool_set(pool, KVMM_SET_COMPLETIONS, completions);
+}
+
 #ifdef __cplusplus
 }
 #endif

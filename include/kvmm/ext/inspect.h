@@ -322,7 +322,7 @@ struct kvmm_verify_attr {
 };
 
 /** kvmm_verify_set() - for blocks registered from now on. Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP
- * the pool has no memory, or no policy. */
+ * the pool has no memory, or no policy, or ends of copies are told, see kvmm_completions_set(). */
 static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
 {
 	return kvmm_pool_set(pool, KVMM_SET_VERIFY, attr);

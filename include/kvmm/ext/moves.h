@@ -149,8 +149,8 @@ KVMM_API int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *req);
  * leaves its pageblock and chooses another. It gives each pageblock back once that is empty and no
  * step can read it any more.
  *
- * Return: 0; as kvmm_pool_shrink(), then nothing has been begun; -EOPNOTSUPP also
- * KVMM_POOL_DETERMINISTIC. Without @req: 0; -EINVAL there is none.
+ * Return: 0; as kvmm_pool_shrink(), then nothing has been begun. Without @req: 0; -EINVAL there is
+ * none.
  */
 KVMM_API int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *req,
 				    uint32_t mode);
@@ -228,7 +228,7 @@ KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
  * again. If the request is refused the target is as before; where that can be told from counts and
  * the limits of its tenant, nothing comes back at all.
  *
- * Return: 0; -EOPNOTSUPP as kvmm_pool_shrink_start(), or a pool of ids only; -ENOMEM; -EINVAL.
+ * Return: 0; -EOPNOTSUPP as kvmm_pool_shrink(), or a pool of ids only; -ENOMEM; -EINVAL.
  */
 static inline int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
 {
@@ -429,10 +429,10 @@ struct kvmm_compact_plan {
  * Return: 0, with nothing in the plan if the goal is reached already; -ENOSPC no allowed moves get
  * any nearer to it, or their new places are promised; -EAGAIN only some that take longer than
  * @goal->max_us do, or blocks kept changing hands during planning; -ENOMEM; -EOPNOTSUPP as
- * kvmm_pool_compact(), @goal->max_bytes in a pool of ids, or the pool has KVMM_POOL_DETERMINISTIC;
- * -ESTALE, -EINVAL; without KVMM_GOAL_PLAN also -EBUSY a step is open (KVMM_MOVE_BETWEEN), too many
- * blocks are on their way, or the pool is quiescent; -EIO. After an error nothing was begun, except
- * that -EIO and -EBUSY may come after the blocks to be dropped were evicted.
+ * kvmm_pool_compact(), or @goal->max_bytes in a pool of ids; -ESTALE, -EINVAL; without
+ * KVMM_GOAL_PLAN also -EBUSY a step is open (KVMM_MOVE_BETWEEN), too many blocks are on their way,
+ * or the pool is quiescent; -EIO, later where ends of copies are told. After an error nothing was
+ * begun, except that -EIO and -EBUSY may come after the blocks to be dropped were evicted.
  */
 KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 				     struct kvmm_compact_plan *plan);
