@@ -7,7 +7,8 @@
 
 /* ---- writing ---- */
 
-static void put_bytes(struct pack *pack, const void *bytes, size_t nr)
+/* The one place that writes; all others end here. */
+void pack_raw(struct pack *pack, const void *bytes, size_t nr)
 {
 	if (pack->full || nr > pack->room - pack->len) {
 		pack->full = true;
@@ -25,7 +26,7 @@ static void put_number(struct pack *pack, u8 tag, u64 value, u32 nr)
 
 	for (u32 i = 0; i < nr; i++)
 		buf[1 + i] = value >> 8 * (nr - 1 - i);
-	put_bytes(pack, buf, 1 + nr);
+	pack_raw(pack, buf, 1 + nr);
 }
 
 /* The shortest of lengths of 1, 2 and 4 bytes, with tags that follow one another. */
@@ -78,21 +79,24 @@ void pack_f64(struct pack *pack, double value)
 	put_number(pack, 0xcb, bits, 8);
 }
 
-void pack_str(struct pack *pack, const char *text)
+void pack_text(struct pack *pack, const void *text, u32 nr)
 {
-	u32 nr = strlen(text);
-
 	if (nr < 32)
 		put_number(pack, 0xa0 | nr, 0, 0);
 	else
 		put_length(pack, 0xd9, nr);
-	put_bytes(pack, text, nr);
+	pack_raw(pack, text, nr);
+}
+
+void pack_str(struct pack *pack, const char *text)
+{
+	pack_text(pack, text, strlen(text));
 }
 
 void pack_bin(struct pack *pack, const void *bytes, u32 nr)
 {
 	put_length(pack, 0xc4, nr);
-	put_bytes(pack, bytes, nr);
+	pack_raw(pack, bytes, nr);
 }
 
 static void put_head(struct pack *pack, u8 few, u8 many, u32 nr)

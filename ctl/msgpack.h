@@ -20,7 +20,10 @@ void pack_uint(struct pack *pack, u64 value);
 void pack_int(struct pack *pack, s64 value);
 void pack_f64(struct pack *pack, double value);
 void pack_str(struct pack *pack, const char *text);
+void pack_text(struct pack *pack, const void *text, u32 nr);	/* UTF-8 */
 void pack_bin(struct pack *pack, const void *bytes, u32 nr);
+/* What is MessagePack already. */
+void pack_raw(struct pack *pack, const void *bytes, size_t nr);
 /* So many values follow; of a map, pairs. */
 void pack_array(struct pack *pack, u32 nr);
 void pack_map(struct pack *pack, u32 nr);

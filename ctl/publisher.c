@@ -46,7 +46,7 @@ struct kvmm_publisher {
 	char			endpoint[PUBLISHER_NAME];
 	struct kvmm_events	*events;	/* ours; the thread's */
 	struct kvmm_wire	wire;
-	char			spec_kind[72];
+	struct wire_text	text;		/* of ->wire */
 	char			topic[MAX_TOPIC + 1];
 	u32			batch_max;
 	struct zmq		zmq;
@@ -61,8 +61,10 @@ struct kvmm_publisher {
 	struct kvmm_event	*buf;		/* ours */
 	u8			*payload;	/* ours */
 	size_t			payload_bytes;
-	u32			*token;		/* ours; of the blocks in ->buf; NULL: none */
-	const u32		**token_of;	/* ours; by event, in ->token */
+	/* Ours; what is told of the blocks in ->buf; NULL: nothing is kept. */
+	u32			*token;
+	u8			*note;
+	struct kvmm_wire_block	*block;		/* by event, of the two above */
 	struct replay		replay;
 	u64			seq;		/* of the next batch */
 	u32			stop;		/* atomic; set by kvmm_publisher_stop() */
@@ -103,15 +105,23 @@ static size_t encode(struct kvmm_publisher *publisher, u32 nr)
 	const struct kv_sys_ops *sys = kv_sys();
 	u64 now_ns = sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns();
 
-	/* Tokens are copies, since a thread that tells more may take their places. */
-	for (u32 i = 0; publisher->token && i < nr; i++) {
+	/* Copies, since a thread that tells more may take their places. */
+	for (u32 i = 0; publisher->block && i < nr; i++) {
 		const struct kvmm_event *event = &publisher->buf[i];
-		u32 *to = publisher->token + (size_t)i * publisher->stash.block_tokens;
+		struct kvmm_wire_block *block = &publisher->block[i];
+		struct stash_copy copy = {
+			.token = publisher->token + (size_t)i * publisher->stash.block_tokens,
+			.note = publisher->note + (size_t)i * publisher->stash.note_bytes,
+		};
 
-		publisher->token_of[i] = event->kind == KVMM_EVENT_STORED &&
-					 stash_get(&publisher->stash, &event->key, to) ? to : NULL;
+		*block = (struct kvmm_wire_block){ 0 };
+		if (event->kind != KVMM_EVENT_STORED ||
+		    !stash_get(&publisher->stash, &event->key, &copy))
+			continue;
+		block->tokens = copy.token;
+		stash_note_read(copy.note, copy.note_bytes, block);
 	}
-	wire_write(&publisher->wire, now_ns / 1e9, publisher->buf, nr, publisher->token_of, &pack);
+	wire_write(&publisher->wire, now_ns / 1e9, publisher->buf, nr, publisher->block, &pack);
 	KV_BUG_ON(pack.full);
 	return pack.len;
 }
@@ -321,9 +331,9 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 
 	if (err)
 		return err;
-	if (!attr->endpoint || !attr->topic || attr->reserved)
-		return kv_refuse(-EINVAL, "kvmm: publisher: no endpoint or no topic, or @reserved "
-				 "is not 0");
+	if (!attr->endpoint || !attr->topic || attr->note_bytes > KVMM_NOTE_MAX_BYTES)
+		return kv_refuse(-EINVAL, "kvmm: publisher: no endpoint or no topic, or notes of "
+				 "%u bytes", attr->note_bytes);
 	if (!attr->high_water || attr->high_water > 1u << 30)
 		return kv_refuse(-EINVAL, "kvmm: publisher: %u messages of a subscriber, not 1 to "
 				 "2^30", attr->high_water);
@@ -353,20 +363,25 @@ static int open_events(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 	return kvmm_events_open(pool, &wants, &publisher->events);
 }
 
-static int make_tokens(struct kvmm_publisher *publisher, struct kvmm_pool *pool, u32 nr_blocks)
+/* What is told, and the thread's copies of it. */
+static int make_blocks(struct kvmm_publisher *publisher, struct kvmm_pool *pool, u32 nr_blocks,
+		       u32 note_bytes)
 {
 	size_t nr = publisher->batch_max;
 	struct kvmm_pool_stat stat;
 	int err = kvmm_pool_get_stat(pool, &stat);
 
 	if (!err)
-		err = stash_init(&publisher->stash, nr_blocks, stat.block_tokens);
+		err = stash_init(&publisher->stash, nr_blocks, stat.block_tokens, note_bytes);
 	if (err || !nr_blocks)
 		return err;
-	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR_TOKENS(nr, stat.block_tokens);
+	/* A note is shorter than it is in an event by the heads of its texts. */
+	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR_TOKENS(nr, stat.block_tokens) +
+				   nr * note_bytes;
 	publisher->token = kv_alloc_array(nr, stat.block_tokens * sizeof(*publisher->token));
-	publisher->token_of = kv_alloc_array(nr, sizeof(*publisher->token_of));
-	return publisher->token && publisher->token_of ? 0 : -ENOMEM;
+	publisher->note = kv_alloc_array(nr, max(note_bytes, 1u));
+	publisher->block = kv_alloc_array(nr, sizeof(*publisher->block));
+	return publisher->token && publisher->note && publisher->block ? 0 : -ENOMEM;
 }
 
 static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
@@ -376,14 +391,10 @@ static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 
 	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR(publisher->batch_max);
 	if (!err)
-		err = make_tokens(publisher, pool, attr->token_blocks);
+		err = make_blocks(publisher, pool, attr->token_blocks, attr->note_bytes);
 	if (err)
 		return err;
-	if (publisher->wire.spec_kind) {
-		strncpy(publisher->spec_kind, publisher->wire.spec_kind,
-			sizeof(publisher->spec_kind) - 1);
-		publisher->wire.spec_kind = publisher->spec_kind;
-	}
+	wire_own(&publisher->wire, &publisher->text);
 	memcpy(publisher->topic, attr->topic, strlen(attr->topic));
 	strncpy(publisher->endpoint, attr->endpoint, sizeof(publisher->endpoint) - 1);
 	publisher->pool = pool;
@@ -438,7 +449,8 @@ static void free_publisher(struct kvmm_publisher *publisher)
 	replay_exit(&publisher->replay);
 	stash_exit(&publisher->stash);
 	kv_free(publisher->token);
-	kv_free(publisher->token_of);
+	kv_free(publisher->note);
+	kv_free(publisher->block);
 	kv_free(publisher->buf);
 	kv_free(publisher->payload);
 	kv_free(publisher);
@@ -478,16 +490,36 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 	return 0;
 }
 
-int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys, uint32_t nr,
-			  const uint32_t *tokens)
+/* Blocks are told one by one: a batch that is encoded meanwhile may have only the first of them. */
+int kvmm_publisher_tell(struct kvmm_publisher *publisher, const struct kvmm_publisher_note *note)
 {
-	if (!publisher || (nr && (!keys || !tokens)))
+	struct kvmm_publisher_note known;
+	u8 buf[KVMM_NOTE_MAX_BYTES];
+	u32 block_tokens, room;
+	int bytes;
+
+	if (!publisher || !note || kv_copy_attr(&known, sizeof(known), note) ||
+	    (known.nr && !known.keys))
 		return -EINVAL;
 	if (kv_inherited(publisher))
 		return -ECHILD;
 	if (!publisher->stash.nr_places)
 		return -EOPNOTSUPP;
-	stash_put(&publisher->stash, keys, nr, tokens);
+	block_tokens = publisher->stash.block_tokens;
+	room = publisher->stash.note_bytes;
+	/* Once to learn whether all of them have room, then to keep them. */
+	bytes = stash_note_check(&known);
+	for (u32 i = 0; i < known.nr && bytes >= 0; i++)
+		bytes = stash_note_pack(&known, i, block_tokens, buf, room);
+	if (bytes < 0)
+		return bytes;
+	for (u32 i = 0; i < known.nr; i++) {
+		struct stash_copy copy = { .note = buf };
+
+		copy.note_bytes = stash_note_pack(&known, i, block_tokens, buf, room);
+		copy.token = known.tokens ? (u32 *)known.tokens + (size_t)i * block_tokens : NULL;
+		stash_put(&publisher->stash, &known.keys[i], &copy);
+	}
 	return 0;
 }
 

@@ -106,18 +106,28 @@ static bool extra_is_sound(const struct kvmm_key_extra *extra)
 	       extra->nr >= 1 && extra->nr <= FARTHEST_TOKEN;
 }
 
+/* Sorted by kind, then by start: a walk along the blocks needs to look at each but once. */
+int kv_key_check_extras(const struct kvmm_key_extra *extra, size_t nr)
+{
+	if (!extra && nr)
+		return -EINVAL;
+	for (size_t i = 0; i < nr; i++, extra++)
+		if (!extra_is_sound(extra) || (i && extra[-1].kind > extra->kind) ||
+		    (i && extra[-1].kind == extra->kind &&
+		     extra[-1].start + extra[-1].nr > extra->start))
+			return -EINVAL;
+	return 0;
+}
+
 /* Finds, while it is at it, where the extras of each kind lie. */
 static int check_extras(struct key_walk *walk)
 {
 	const struct kvmm_key_extra *extra = walk->seq->extras;
 
-	if (!extra && walk->seq->nr_extras)
+	if (kv_key_check_extras(extra, walk->seq->nr_extras))
 		return -EINVAL;
 	for (size_t i = 0; i < walk->seq->nr_extras; i++, extra++) {
-		if (!extra_is_sound(extra) || !walk->ctx->format->takes(walk->ctx, extra) ||
-		    (i && extra[-1].kind > extra->kind) ||
-		    (i && extra[-1].kind == extra->kind &&
-		     extra[-1].start + extra[-1].nr > extra->start))
+		if (!walk->ctx->format->takes(walk->ctx, extra))
 			return -EINVAL;
 		if (!walk->end[extra->kind])
 			walk->next[extra->kind] = i;

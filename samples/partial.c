@@ -38,13 +38,18 @@ static int name(kvmm_mut_t block, kvmm_key_t *key, kvmm_ref_t *ref)
 						.staged = &staged,
 						.keys = key };
 	struct kvmm_publish_args publish = { .staged = &staged, .nr = 1, .refs = ref };
+	struct kvmm_publisher_note note = KVMM_PUBLISHER_NOTE_INIT;
 	uint32_t tokens[BLOCK_TOKENS];
 	int err = kvmm_block_tokens(pool, block, tokens, BLOCK_TOKENS) != BLOCK_TOKENS ? -EPROTO : 0;
 
 	if (!err)
 		err = kvmm_stage_tokens(pool, &stage);	/* -ENODATA: it is not full */
+	note.keys = key;
+	note.nr = 1;
+	note.tokens = tokens;
+	note.session_id = "chat-1";
 	if (!err && publisher)
-		err = kvmm_publisher_tokens(publisher, key, 1, tokens);
+		err = kvmm_publisher_tell(publisher, &note);
 	return err ? err : kvmm_publish(pool, &publish);
 }
 
@@ -56,6 +61,7 @@ static int start_publisher(void)
 
 	attr.endpoint = "inproc://partial";
 	attr.token_blocks = 16;
+	attr.note_bytes = 64;
 	err = kvmm_publisher_start(pool, &attr, &publisher);
 	if (err == -ENOENT)
 		printf("no events: %s\n", kvmm_why());

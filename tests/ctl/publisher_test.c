@@ -323,7 +323,7 @@ Test(publisher, bad_attributes_are_refused)
 	attr.high_water = (1u << 30) + 1;
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 	attr = good;
-	attr.reserved = 1;
+	attr.note_bytes = KVMM_NOTE_MAX_BYTES + 1;
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 	cr_expect_eq(kvmm_publisher_start(NULL, NULL, &publisher), -EINVAL);
 	kvmm_publisher_stop(NULL);

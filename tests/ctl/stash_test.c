@@ -5,13 +5,14 @@
 #include "tests/support/fake_env.h"
 
 #define TOKENS	4u
+#define NOTE	8u
 
 static void put(struct stash *stash, u32 number, u32 first)
 {
 	u32 token[TOKENS] = { first, first + 1, first + 2, first + 3 };
 	kvmm_key_t key = key_of(number);
 
-	stash_put(stash, &key, 1, token);
+	stash_put(stash, &key, &(struct stash_copy){ .token = token });
 }
 
 /* The first token of @number; 0: it has gone. */
@@ -20,7 +21,7 @@ static u32 get(struct stash *stash, u32 number)
 	u32 token[TOKENS] = { 0 };
 	kvmm_key_t key = key_of(number);
 
-	if (!stash_get(stash, &key, token))
+	if (!stash_get(stash, &key, &(struct stash_copy){ .token = token }))
 		return 0;
 	for (u32 i = 1; i < TOKENS; i++)
 		cr_assert_eq(token[i], token[0] + i);
@@ -31,7 +32,7 @@ Test(stash, newest_take_the_places_of_the_oldest)
 {
 	struct stash stash;
 
-	cr_assert_eq(stash_init(&stash, 3, TOKENS), 0);
+	cr_assert_eq(stash_init(&stash, 3, TOKENS, NOTE), 0);
 	for (u32 i = 1; i <= 3; i++)
 		put(&stash, i, 10 * i);
 	put(&stash, 1, 11);	/* the newest again */
@@ -58,12 +59,37 @@ Test(stash, blocks_that_are_told_together_are_told_apart)
 		for (u32 t = 0; t < TOKENS; t++)
 			token[i * TOKENS + t] = 10 * i + t;
 	}
-	cr_assert_eq(stash_init(&stash, NR_KEYS, TOKENS), 0);
-	stash_put(&stash, key, NR_KEYS, token);
+	cr_assert_eq(stash_init(&stash, NR_KEYS, TOKENS, NOTE), 0);
+	for (u32 i = 0; i < NR_KEYS; i++)
+		stash_put(&stash, &key[i], &(struct stash_copy){ .token = token + i * TOKENS });
 	for (u32 i = 0; i < NR_KEYS; i++) {
-		cr_assert(stash_get(&stash, &key[i], got));
+		cr_assert(stash_get(&stash, &key[i], &(struct stash_copy){ .token = got }));
 		cr_expect_eq(memcmp(got, token + i * TOKENS, sizeof(got)), 0);
 	}
+	stash_exit(&stash);
+}
+
+/* With tokens or without; what is told later counts, also where that is less. */
+Test(stash, notes_are_those_told_last)
+{
+	u32 token[TOKENS] = { 1, 2, 3, 4 }, got[TOKENS];
+	u8 note[NOTE] = "session", read[NOTE] = "";
+	struct stash_copy copy = { .token = got, .note = read };
+	kvmm_key_t key = key_of(1);
+	struct stash stash;
+
+	cr_assert_eq(stash_init(&stash, 2, TOKENS, NOTE), 0);
+	stash_put(&stash, &key, &(struct stash_copy){ .note = note, .note_bytes = NOTE });
+	cr_assert(stash_get(&stash, &key, &copy));
+	cr_expect_null(copy.token, "none are told");
+	cr_expect_eq(copy.note_bytes, NOTE);
+	cr_expect_eq(memcmp(read, note, NOTE), 0);
+	stash_put(&stash, &key, &(struct stash_copy){ .token = token, .note = note, .note_bytes = 3 });
+	copy.token = got;
+	cr_assert(stash_get(&stash, &key, &copy));
+	cr_expect_eq(copy.token, got);
+	cr_expect_eq(memcmp(got, token, sizeof(got)), 0);
+	cr_expect_eq(copy.note_bytes, 3);
 	stash_exit(&stash);
 }
 
@@ -71,12 +97,12 @@ Test(stash, none_are_kept_unless_asked_for)
 {
 	struct stash stash;
 
-	cr_assert_eq(stash_init(&stash, 0, TOKENS), 0);
+	cr_assert_eq(stash_init(&stash, 0, TOKENS, NOTE), 0);
 	put(&stash, 1, 10);
 	cr_expect_eq(get(&stash, 1), 0);
 	stash_exit(&stash);
-	cr_expect_eq(stash_init(&stash, 1, 0), -EINVAL);
-	cr_expect_eq(stash_init(&stash, UINT32_MAX, TOKENS), -EINVAL);
+	cr_expect_eq(stash_init(&stash, 1, 0, NOTE), -EINVAL);
+	cr_expect_eq(stash_init(&stash, UINT32_MAX, TOKENS, NOTE), -EINVAL);
 }
 
 Test(stash, want_of_memory_leaves_nothing_behind)
@@ -88,7 +114,7 @@ Test(stash, want_of_memory_leaves_nothing_behind)
 	fake_env_install(&fake);
 	for (u64 n = 1; err; n++) {
 		fake_env_fail(&fake, n, false);
-		err = stash_init(&stash, 8, TOKENS);
+		err = stash_init(&stash, 8, TOKENS, NOTE);
 		cr_assert(!err || err == -ENOMEM);
 		cr_assert_lt(n, 10);
 		cr_expect(!err || !fake.nr_live);
@@ -118,7 +144,7 @@ Test(stash, random_calls_agree_with_a_list)
 	u64 seed = 20261121, state = seed;
 	struct stash stash;
 
-	cr_assert_eq(stash_init(&stash, PLACES, TOKENS), 0);
+	cr_assert_eq(stash_init(&stash, PLACES, TOKENS, NOTE), 0);
 	for (u32 i = 0; i < 20000; i++) {
 		u32 number;
 

@@ -56,13 +56,14 @@ static u32 read_vector(const char *name, u8 *buf, u32 max)
 }
 
 static void expect_vector(const char *name, const struct kvmm_wire *wire,
-			  const struct kvmm_event *events, u32 nr, const u32 *const *tokens)
+			  const struct kvmm_event *events, u32 nr,
+			  const struct kvmm_wire_block *blocks)
 {
 	u8 want[1024], got[1024];
 	struct pack pack = { .buf = got, .room = sizeof(got) };
 	u32 bytes = read_vector(name, want, sizeof(want));
 
-	wire_write(wire, 1.5, events, nr, tokens, &pack);
+	wire_write(wire, 1.5, events, nr, blocks, &pack);
 	cr_assert(!pack.full);
 	for (u32 i = 0; getenv("KVMM_PRINT_VECTORS") && i < pack.len; i++)
 		fprintf(stderr, "%02x%s", got[i], i + 1 < pack.len ? "" : "\n");
@@ -70,10 +71,18 @@ static void expect_vector(const char *name, const struct kvmm_wire *wire,
 	cr_expect(!memcmp(got, want, min((u32)pack.len, bytes)), "%s", name);
 }
 
+static s64 encode(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
+		  const struct kvmm_wire_block *blocks, void *buf, size_t bytes)
+{
+	struct kvmm_wire_args args = { sizeof(args), 1.5, events, blocks, nr, 0 };
+
+	return kvmm_wire_encode_blocks(wire, &args, buf, bytes);
+}
+
 /* ---- golden bytes ---- */
 
 static const u32 four[] = { 1, 2, 3, 300 };
-static const u32 *const four_of[] = { four };
+static const struct kvmm_wire_block four_of[4] = { { .tokens = four } };
 
 Test(wire, one_block_in_each_format)
 {
@@ -124,7 +133,7 @@ Test(wire, several_events_in_each_format)
 Test(wire, tokens_of_a_chain_in_each_format)
 {
 	static const u32 low[] = { 0, 127, 128, 255 }, high[] = { 256, 65535, 65536, ~0u };
-	static const u32 *const of[] = { low, high, NULL };
+	static const struct kvmm_wire_block of[3] = { { .tokens = low }, { .tokens = high } };
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 	struct kvmm_event events[3];
 	u8 buf[KVMM_WIRE_BYTES_FOR_TOKENS(3, 4)];
@@ -133,11 +142,60 @@ Test(wire, tokens_of_a_chain_in_each_format)
 	events[1] = after(&events[0], 0xdab89e0b1c2d3e4full);
 	events[2] = after(&events[1], 0xff);
 	expect_vector("map-tokens", &wire, events, 3, of);
-	cr_expect_gt(kvmm_wire_encode_tokens(&wire, 1.5, events, 3, of, buf, sizeof(buf)), 0);
+	cr_expect_gt(encode(&wire, events, 3, of, buf, sizeof(buf)), 0);
 	wire.format = KVMM_WIRE_ARRAY;
 	expect_vector("array-tokens", &wire, events, 3, of);
 	wire.format = KVMM_WIRE_SGLANG;
 	expect_vector("sglang-tokens", &wire, events, 3, of);
+}
+
+/* What vLLM has had since 0.32, in maps only. MessagePack of ["adapter", ["img", -3], "pepper"]. */
+static const u8 keys_of_first[] = "\x93\xa7""adapter\x92\xa3img\xfd\xa6pepper";
+
+static const struct kvmm_wire_block told[3] = {
+	{ .tokens = four, .lora_name = "adapter", .session_id = "s-1", .lora_id = 9,
+	  .extra_keys = keys_of_first, .extra_bytes = sizeof(keys_of_first) - 1 },
+	{ .tokens = four, .lora_name = "adapter", .session_id = "s-1", .lora_id = 9 },
+	{ .tokens = four, .session_id = "s-2" },
+};
+
+static struct kvmm_wire wire_of_tiers(void)
+{
+	static const struct kvmm_wire_group groups[] = {
+		{ .kind = "full_attention" }, { "sliding_window", 128, 0 },
+	};
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+
+	wire.groups = groups;
+	wire.nr_groups = 2;
+	wire.locality[KVMM_MEDIUM_HOST] = KVMM_LOCALITY_LOCAL;
+	wire.locality[KVMM_MEDIUM_EXTERNAL] = KVMM_LOCALITY_REMOTE;
+	wire.ownership[KVMM_MEDIUM_EXTERNAL] = "store";
+	return wire;
+}
+
+Test(wire, place_owner_session_and_group_in_each_format)
+{
+	struct kvmm_wire wire = wire_of_tiers();
+	struct kvmm_wire_block of[6] = { told[0], told[1], told[2] };
+	struct kvmm_event events[6];
+
+	events[0] = stored(0x11, 0);
+	events[1] = after(&events[0], 0x1122334455667788ull);
+	events[2] = after(&events[1], 0xff);	/* of another session */
+	events[3] = stored(7, 9);
+	events[3].medium = KVMM_MEDIUM_HOST;
+	events[3].domain.group = 1;
+	events[4] = stored(8, 9);
+	events[4].medium = KVMM_MEDIUM_EXTERNAL;
+	events[4].domain.group = 2;
+	events[5] = events[4];
+	events[5].kind = KVMM_EVENT_REMOVED;
+	expect_vector("map-told", &wire, events, 6, of);
+	wire.format = KVMM_WIRE_ARRAY;
+	expect_vector("array-told", &wire, events, 6, of);
+	wire.format = KVMM_WIRE_SGLANG;
+	expect_vector("sglang-told", &wire, events, 6, of);
 }
 
 /* ---- what becomes one event ---- */
@@ -154,11 +212,11 @@ static struct wire_batch batch_of(void)
 }
 
 static int64_t nr_written(struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
-			  const u32 *const *tokens)
+			  const struct kvmm_wire_block *blocks)
 {
 	struct wire_batch batch = batch_of();
 	u8 buf[1024];
-	s64 bytes = kvmm_wire_encode_tokens(wire, 1.5, events, nr, tokens, buf, sizeof(buf));
+	s64 bytes = encode(wire, events, nr, blocks, buf, sizeof(buf));
 
 	cr_assert_gt(bytes, 0);
 	cr_assert_eq(wire_read(buf, bytes, &batch), bytes);
@@ -189,14 +247,37 @@ Test(wire, only_what_has_all_but_its_name_in_common_becomes_one_event)
 
 Test(wire, blocks_without_tokens_become_one_event_of_their_own)
 {
-	static const u32 *const of[4] = { four };
 	struct kvmm_wire wire = KVMM_WIRE_INIT;
 	struct kvmm_event chain[4] = { stored(1, 0) };
 
 	for (u32 i = 1; i < 4; i++)
 		chain[i] = after(&chain[i - 1], 1 + i);
 	cr_expect_eq(nr_written(&wire, chain, 4, NULL), 1);
-	cr_expect_eq(nr_written(&wire, chain, 4, of), 2);
+	cr_expect_eq(nr_written(&wire, chain, 4, four_of), 2);
+}
+
+/* An event has one session and one adapter, which are what it says, not where it is written. */
+Test(wire, only_blocks_of_one_session_and_adapter_become_one_event)
+{
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event chain[2] = { stored(1, 0) };
+	struct kvmm_wire_block both[2] = { told[0], told[0] };
+	char same[] = "s-1";
+
+	chain[1] = after(&chain[0], 2);
+	both[1].session_id = same;
+	both[1].extra_keys = NULL;
+	cr_expect_eq(nr_written(&wire, chain, 2, both), 1);
+	both[1].session_id = NULL;
+	cr_expect_eq(nr_written(&wire, chain, 2, both), 2);
+	both[1] = told[0];
+	both[1].lora_name = "other";
+	cr_expect_eq(nr_written(&wire, chain, 2, both), 2);
+	both[1] = told[0];
+	both[1].lora_id = 0;
+	cr_expect_eq(nr_written(&wire, chain, 2, both), 2);
+	chain[0].kind = chain[1].kind = KVMM_EVENT_REMOVED;
+	cr_expect_eq(nr_written(&wire, chain, 2, both), 1);
 }
 
 Test(wire, a_hash_is_the_end_of_a_key_or_its_beginning)
@@ -301,7 +382,10 @@ Test(wire, largest_batch_has_room)
 
 	memset(kind, 'k', 64);
 	kind[64] = '\0';
-	wire.spec_kind = kind;
+	wire = wire_of_tiers();
+	wire.groups = &(const struct kvmm_wire_group){ kind, ~0u, 0 };
+	wire.nr_groups = 1;
+	wire.ownership[KVMM_MEDIUM_EXTERNAL] = kind;
 	wire.flags = KVMM_WIRE_BYTES | KVMM_WIRE_LORA;
 	for (u32 i = 0; i < 512; i++) {
 		events[i] = stored(~0ull - 3 * i, ~0u);
@@ -340,6 +424,24 @@ Test(wire, bad_ways_to_encode_are_refused)
 	memset(kind, 'k', 65);
 	wire.spec_kind = kind;
 	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	wire.ownership[0] = kind;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.ownership[0] = "a\xff";
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	wire.locality[3] = KVMM_NR_LOCALITIES;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	wire.nr_groups = 1;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.groups = &(const struct kvmm_wire_group){ kind, 0, 0 };
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.groups = &(const struct kvmm_wire_group){ NULL, 0, 1 };
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.groups = &(const struct kvmm_wire_group){ NULL, 0, 0 };
+	wire.nr_groups = KVMM_WIRE_MAX_GROUPS + 1;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
 	event.kind = KVMM_NR_EVENT_KINDS;
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, &event, 1, buf, 512), -EINVAL);
 	event.kind = KVMM_EVENT_STORED;
@@ -347,4 +449,6 @@ Test(wire, bad_ways_to_encode_are_refused)
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, &event, 1, buf, 512), -EINVAL);
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, NULL, 1, buf, 512), -EINVAL);
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, NULL, 0, NULL, 512), -EINVAL);
+	cr_expect_eq(kvmm_wire_encode_blocks(NULL, NULL, buf, 512), -EINVAL);
+	cr_expect_eq(kvmm_wire_encode_blocks(NULL, &(struct kvmm_wire_args){ 0 }, buf, 512), -EINVAL);
 }

@@ -3,28 +3,10 @@
  * Keys of "vllm-sha256-cbor" are the hashes that vLLM itself computes: vllm_golden.h, which
  * vllm_golden.py makes and compares. wire_test.c has their numbers in events.
  */
-#include <kvmm/key.h>
-
-#include "tests/registry/vllm_golden.h"
+#include "tests/registry/vllm_cases.h"
 #include "tests/support/cleanup.h"
-#include "tests/support/test.h"
 
 #define BYTES(text)	{ text, sizeof(text) - 1 }
-
-/* One number on either side of each border of the encoding, then 1 to 8; then 100 to 131. */
-static const u32 tokens[48] = {
-	0, 23, 24, 255, 256, 65535, 65536, 4294967295, 1, 2, 3, 4, 5, 6, 7, 8,
-	100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115,
-	116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131,
-};
-
-static u8 embeds_of[3][32];
-
-static const struct kvmm_key_extra extras[] = {
-	{ KVMM_KEY_MM, 5, "img-1", 5, 20 }, { KVMM_KEY_MM, 7, "bild-\xc3\xa4", 31, 9 },
-	{ KVMM_KEY_EMBEDS, 32, embeds_of[0], 0, 16 }, { KVMM_KEY_EMBEDS, 32, embeds_of[1], 16, 16 },
-	{ KVMM_KEY_EMBEDS, 32, embeds_of[2], 32, 16 },
-};
 
 static const struct kvmm_key_attr plain = { .size = sizeof(plain), .algo = "vllm-sha256-cbor" };
 
@@ -48,14 +30,9 @@ static struct kvmm_key_attr with_salt(const char *salt)
 /* All tokens, and @nr of extras from @first on. */
 static struct kvmm_key_seq seq_with(u32 first, u32 nr)
 {
-	struct kvmm_key_seq seq = { .size = sizeof(seq), .tokens = tokens, .nr_tokens = 48 };
+	struct kvmm_key_seq seq = { .size = sizeof(seq), .tokens = vllm_tokens, .nr_tokens = 48 };
 
-	for (u32 i = 0; i < 32; i++) {
-		embeds_of[0][i] = i;
-		embeds_of[1][i] = 16;
-		embeds_of[2][i] = 32;
-	}
-	seq.extras = extras + first;
+	seq.extras = vllm_extras + first;
 	seq.nr_extras = nr;
 	return seq;
 }
@@ -66,15 +43,6 @@ static struct kvmm_key_ctx *create(const struct kvmm_key_attr *attr)
 
 	cr_assert_eq(kvmm_key_ctx_create(attr, &ctx), 0);
 	return ctx;
-}
-
-static const struct vllm_golden *golden(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(vllm_golden); i++)
-		if (!strcmp(vllm_golden[i].name, name))
-			return &vllm_golden[i];
-	cr_assert_fail("there is no %s", name);
-	return NULL;
 }
 
 static void expect_golden(const char *name, const struct kvmm_key_attr *attr,
@@ -89,7 +57,7 @@ static void expect_golden(const char *name, const struct kvmm_key_attr *attr,
 	for (u32 i = 0; i < 3; i++) {
 		for (u32 j = 0; j < 32; j++)
 			snprintf(text + 2 * j, 3, "%02x", digests[i].byte[j]);
-		cr_expect_str_eq(text, golden(name)->hash[i], "%s, block %u", name, i);
+		cr_expect_str_eq(text, vllm_case(name)->hash[i], "%s, block %u", name, i);
 		key = kvmm_key_of_digest(&digests[i]);
 		cr_expect(!memcmp(&key, &keys[i], sizeof(key)), "%s, block %u", name, i);
 	}

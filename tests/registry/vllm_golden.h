@@ -9,6 +9,7 @@ static const struct vllm_golden {
 	const char *name;
 	const char *hash[3];
 	u64 number[3];		/* in events */
+	const char *extra_keys[3];	/* likewise, in MessagePack */
 } vllm_golden[] = {
 	{ "plain", {
 		"31007bb4ed2da2fb03f02597de77e4f77a923a2e762c93387996c7918cda9e5e",
@@ -18,6 +19,10 @@ static const struct vllm_golden {
 		0x7996c7918cda9e5eull,
 		0xfa2b8078da6c6277ull,
 		0xc7997a2b9687ee0cull,
+	}, {
+		"c0",
+		"c0",
+		"c0",
 	} },
 	{ "seed", {
 		"fc84391b61367f417c89779302c7ff7629f960d0b1501220b70e10df38cea689",
@@ -27,6 +32,10 @@ static const struct vllm_golden {
 		0xb70e10df38cea689ull,
 		0x1c5031457036e637ull,
 		0x6e88c34a5d075682ull,
+	}, {
+		"c0",
+		"c0",
+		"c0",
 	} },
 	{ "lora", {
 		"2bed32e23fe52ab996b12b97a82fa103e0a4c478c8569c02c0d4ee270918181c",
@@ -36,6 +45,10 @@ static const struct vllm_golden {
 		0xc0d4ee270918181cull,
 		0x559d31f067df010dull,
 		0xf9e858ee7f8cb75bull,
+	}, {
+		"91a761646170746572",
+		"91a761646170746572",
+		"91a761646170746572",
 	} },
 	{ "salt", {
 		"0383cd8fa74ec340d89dc8806ae75bf5a737c9b005de2e9ff01b514fedad92f3",
@@ -45,6 +58,10 @@ static const struct vllm_golden {
 		0xf01b514fedad92f3ull,
 		0x5689875085711a6aull,
 		0xc273dbfdf9933702ull,
+	}, {
+		"91a6706570706572",
+		"c0",
+		"c0",
 	} },
 	{ "lora_as_salt", {
 		"91a6964d26714a22029eac9a676d8317f9fe7aaaaecde34e6a9377305df85700",
@@ -54,6 +71,10 @@ static const struct vllm_golden {
 		0x6a9377305df85700ull,
 		0xd6609feb803955b2ull,
 		0xd664b8a21245811aull,
+	}, {
+		"91a761646170746572",
+		"c0",
+		"c0",
 	} },
 	{ "images", {
 		"0094ed9602dae0619df80c8001327566c202374c7e354bfd4ebaaf7a1bc5e13e",
@@ -63,6 +84,10 @@ static const struct vllm_golden {
 		0x4ebaaf7a1bc5e13eull,
 		0x54a209ec64c15f7eull,
 		0xf00f60bc07b84b18ull,
+	}, {
+		"9192a5696d672d3105",
+		"9292a5696d672d31f592a762696c642dc3a40f",
+		"9192a762696c642dc3a4ff",
 	} },
 	{ "embeds", {
 		"5edb8bef01261f2ff7cae7a84f21f672fe5dbac919dc8b9c3fc62050ec4dc5d7",
@@ -72,6 +97,10 @@ static const struct vllm_golden {
 		0x3fc62050ec4dc5d7ull,
 		0x223b2ed0b4daca4cull,
 		0xd306dc93a86bcaceull,
+	}, {
+		"91c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+		"91c4201010101010101010101010101010101010101010101010101010101010101010",
+		"91c4202020202020202020202020202020202020202020202020202020202020202020",
 	} },
 	{ "everything", {
 		"e6ff293c4e095dc6f9a68d8e965c07746e687f48ed7e3a804f4b69812c4149d6",
@@ -81,6 +110,13 @@ static const struct vllm_golden {
 		0x4f4b69812c4149d6ull,
 		0x6b695164c74c8359ull,
 		0x3d99d49c6a05a390ull,
+	}, {
+		"94a76164617074657292a5696d672d3105a6706570706572c420000102030405060708090a0b"
+		"0c0d0e0f101112131415161718191a1b1c1d1e1f",
+		"94a76164617074657292a5696d672d31f592a762696c642dc3a40fc420101010101010101010"
+		"1010101010101010101010101010101010101010101010",
+		"93a76164617074657292a762696c642dc3a4ffc4202020202020202020202020202020202020"
+		"202020202020202020202020202020",
 	} },
 };
 

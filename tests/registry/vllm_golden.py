@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/registry/vllm_golden.h: hashes of blocks, and their numbers in events, by vLLM itself.
+"""Write tests/registry/vllm_golden.h: hashes of blocks, and what of them is in events, by vLLM itself.
 
 usage: vllm_golden.py [--write]		without: compare only
 
@@ -11,6 +11,7 @@ vLLM's own functions compute them; see tests/support/vllm_parts.py for where it 
 import os
 import re
 import sys
+import textwrap
 from types import SimpleNamespace
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -51,13 +52,18 @@ def request(more):
 
 
 def table(utils, hashing):
+    import msgspec  # vllm_parts has seen that it is there
     for name, (more, seed) in CASES.items():
         os.environ.pop("PYTHONHASHSEED", None)
         if seed is not None:
             os.environ["PYTHONHASHSEED"] = seed
         utils.init_none_hash(hashing.sha256_cbor)
         hashes = utils.get_request_block_hasher(16, hashing.sha256_cbor)(request(more))
-        yield name, [(h.hex(), utils.maybe_convert_block_hash(h)) for h in hashes]
+        keys = utils.to_event_extra_keys(
+            [utils.generate_block_hash_extra_keys(request(more), i, i + 16, 0)[0]
+             for i in (0, 16, 32)])
+        yield name, [(h.hex(), utils.maybe_convert_block_hash(h), msgspec.msgpack.encode(k).hex())
+                     for h, k in zip(hashes, keys)]
 
 
 def text(utils, hashing, version):
@@ -67,10 +73,13 @@ def text(utils, hashing, version):
              "#include <kv/types.h>", "",
              "static const struct vllm_golden {", "\tconst char *name;",
              "\tconst char *hash[3];", "\tu64 number[3];\t\t/* in events */",
+             "\tconst char *extra_keys[3];\t/* likewise, in MessagePack */",
              "} vllm_golden[] = {"]
     for name, blocks in table(utils, hashing):
-        lines += ['\t{ "%s", {' % name, *('\t\t"%s",' % h for h, _ in blocks), "\t}, {",
-                  *("\t\t0x%016xull," % number for _, number in blocks), "\t} },"]
+        lines += ['\t{ "%s", {' % name, *('\t\t"%s",' % h for h, _, _ in blocks), "\t}, {",
+                  *("\t\t0x%016xull," % number for _, number, _ in blocks), "\t}, {",
+                  *('\t\t"%s",' % "\"\n\t\t\"".join(textwrap.wrap(keys, 76))
+                    for _, _, keys in blocks), "\t} },"]
     return "\n".join(lines + ["};", "", "#endif /* TESTS_REGISTRY_VLLM_GOLDEN_H */", ""])
 
 
@@ -78,7 +87,7 @@ def numbers_are_ends():
     """Of each hash in the header: what can be said without vLLM."""
     with open(HEADER) as file:
         words = file.read()
-    ends = [int(h[48:], 16) for h in re.findall(r'"([0-9a-f]{64})"', words)]
+    ends = [int(h[48:], 16) for h in re.findall(r'"([0-9a-f]{64})",', words)]
     return ends and ends == [int(n, 16) for n in re.findall(r"0x([0-9a-f]{16})ull", words)]
 
 

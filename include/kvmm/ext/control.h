@@ -20,7 +20,10 @@
 #ifndef KVMM_EXT_CONTROL_H
 #define KVMM_EXT_CONTROL_H
 
+#include <errno.h>
+
 #include <kvmm/event.h>
+#include <kvmm/key.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -206,6 +209,29 @@ enum kvmm_wire_format { KVMM_WIRE_MAP, KVMM_WIRE_ARRAY, KVMM_WIRE_SGLANG, KVMM_N
 /** The tenant of a name is its lora_id, unless it is 0. */
 #define KVMM_WIRE_LORA		(1u << 1)
 
+/** enum kvmm_locality - where a medium is, seen from the publisher; NONE: not said */
+enum kvmm_locality {
+	KVMM_LOCALITY_NONE,
+	KVMM_LOCALITY_LOCAL,
+	KVMM_LOCALITY_REMOTE,
+	KVMM_NR_LOCALITIES,
+};
+
+/** Most groups that &kvmm_wire.groups describes. */
+#define KVMM_WIRE_MAX_GROUPS	16u
+
+/**
+ * struct kvmm_wire_group - what a KV group is
+ * @kind: as "sliding_window", up to 64 bytes; NULL: not said
+ * @sliding_window: its tokens; 0: not said
+ * @reserved: 0
+ */
+struct kvmm_wire_group {
+	const char *kind;
+	uint32_t sliding_window;
+	uint32_t reserved;
+};
+
 /**
  * struct kvmm_wire - how to encode
  * @size: sizeof(struct kvmm_wire); set by KVMM_WIRE_INIT
@@ -213,6 +239,11 @@ enum kvmm_wire_format { KVMM_WIRE_MAP, KVMM_WIRE_ARRAY, KVMM_WIRE_SGLANG, KVMM_N
  * @flags: KVMM_WIRE_*
  * @rank: data-parallel rank, or -1: nil
  * @spec_kind: what group 0 is, as "full_attention"; borrowed; NULL: not said
+ * @groups: instead of @spec_kind: what groups 0 to @nr_groups - 1 are; borrowed
+ * @nr_groups: up to KVMM_WIRE_MAX_GROUPS
+ * @locality: enum kvmm_locality by enum kvmm_medium; KVMM_WIRE_MAP only, as @ownership
+ * @ownership: by medium: which secondary tier it is, up to 64 bytes of printable UTF-8; borrowed;
+ *	NULL: not said
  */
 struct kvmm_wire {
 	size_t size;
@@ -221,38 +252,79 @@ struct kvmm_wire {
 	int32_t rank;
 	uint32_t reserved;
 	const char *spec_kind;
+	const struct kvmm_wire_group *groups;
+	uint32_t nr_groups;
+	uint8_t locality[KVMM_NR_MEDIA];
+	const char *ownership[KVMM_NR_MEDIA];
 };
 
-#define KVMM_WIRE_INIT { sizeof(struct kvmm_wire), KVMM_WIRE_MAP, 0, 0, 0, NULL }
+#define KVMM_WIRE_INIT { sizeof(struct kvmm_wire), KVMM_WIRE_MAP, 0, 0, 0, NULL, NULL, 0, { 0 }, \
+			 { NULL } }
 
 /** Bytes that are enough for a batch of @nr events. */
-#define KVMM_WIRE_BYTES_FOR(nr)	(64 + (size_t)(nr) * 320)
+#define KVMM_WIRE_BYTES_FOR(nr)	(64 + (size_t)(nr) * 480)
 
-/** The same for kvmm_wire_encode_tokens(): @tokens in each block. */
+/** The same for kvmm_wire_encode_blocks(): @tokens in each block. Texts come on top. */
 #define KVMM_WIRE_BYTES_FOR_TOKENS(nr, tokens) \
 	(KVMM_WIRE_BYTES_FOR(nr) + (size_t)(nr) * (tokens) * 5)
 
 /**
- * kvmm_wire_encode_tokens() - events as one batch
- * @seconds: time stamp of the batch
- * @tokens: by event: as many as its ->tokens says, or NULL: not known, and its token_ids are empty.
- *	NULL: so are all
+ * struct kvmm_wire_block - what the engine knows of a stored block and the pool does not
+ * @tokens: as many as the event's ->tokens says; NULL: not known
+ * @lora_name, @session_id: UTF-8; NULL: none. SGLang's format has neither
+ * @extra_keys: one MessagePack value, taken as it is; NULL: nil. Not in SGLang's format
+ * @extra_bytes: of @extra_keys
+ * @lora_id: 0: none, but for KVMM_WIRE_LORA
+ */
+struct kvmm_wire_block {
+	const uint32_t *tokens;
+	const char *lora_name;
+	const char *session_id;
+	const void *extra_keys;
+	uint32_t extra_bytes;
+	uint32_t lora_id;
+};
+
+/**
+ * struct kvmm_wire_args - a batch
+ * @size: sizeof(struct kvmm_wire_args)
+ * @seconds: time stamp
+ * @events: what has happened
+ * @blocks: by event; NULL: nothing is known of any
+ * @nr: length of both
+ * @reserved: 0
+ */
+struct kvmm_wire_args {
+	size_t size;
+	double seconds;
+	const struct kvmm_event *events;
+	const struct kvmm_wire_block *blocks;
+	uint32_t nr;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_wire_encode_blocks() - events as one batch
+ * @wire: NULL = KVMM_WIRE_INIT
  * @buf: room for @bytes
  *
- * Consecutive blocks of a prompt become one event; one with tokens and one without do not.
+ * Consecutive blocks of a prompt become one event, unless tokens are known of only one of them, or
+ * they differ in what an event has once: adapter and session.
  *
  * Return: bytes written; -EINVAL; -ENOSPC.
  */
-KVMM_API int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
-					 const struct kvmm_event *events, uint32_t nr,
-					 const uint32_t *const *tokens, void *buf, size_t bytes);
+KVMM_API int64_t kvmm_wire_encode_blocks(const struct kvmm_wire *wire,
+					 const struct kvmm_wire_args *args, void *buf,
+					 size_t bytes);
 
-/** kvmm_wire_encode() - the same without tokens. */
+/** kvmm_wire_encode() - the same of blocks of which nothing is known. */
 static inline int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
 				       const struct kvmm_event *events, uint32_t nr, void *buf,
 				       size_t bytes)
 {
-	return kvmm_wire_encode_tokens(wire, seconds, events, nr, NULL, buf, bytes);
+	struct kvmm_wire_args args = { sizeof(args), seconds, events, NULL, nr, 0 };
+
+	return kvmm_wire_encode_blocks(wire, &args, buf, bytes);
 }
 
 /**
@@ -270,9 +342,9 @@ static inline int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seco
  * @replay_batches: batches kept for replay
  * @replay_bytes: bytes kept for replay, at most
  * @high_water: messages that libzmq keeps for a subscriber that does not read; more are dropped
- * @token_blocks: number of blocks with tokens kept for events, those told of last; 0: events have
- *	none. A block takes 4 bytes a token and 36 more. See kvmm_publisher_tokens()
- * @reserved: 0
+ * @token_blocks: number of blocks, the last ones, of which kvmm_publisher_tell() is remembered; 0:
+ *	none. A block takes 4 bytes a token, @note_bytes, and 40 more
+ * @note_bytes: room a block for what is told besides tokens, up to KVMM_NOTE_MAX_BYTES; 0: none is
  */
 struct kvmm_publisher_attr {
 	size_t size;
@@ -285,8 +357,11 @@ struct kvmm_publisher_attr {
 	uint32_t high_water;
 	uint64_t replay_bytes;
 	uint32_t token_blocks;
-	uint32_t reserved;
+	uint32_t note_bytes;
 };
+
+/** Most bytes of @note_bytes. */
+#define KVMM_NOTE_MAX_BYTES	1024u
 
 #define KVMM_PUBLISHER_ATTR_INIT \
 	{ sizeof(struct kvmm_publisher_attr), "tcp://*:5557", NULL, "", NULL, NULL, 10000, 100000, \
@@ -315,19 +390,61 @@ KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publ
 				  struct kvmm_publisher **publisher);
 
 /**
- * kvmm_publisher_tokens() - tell the tokens of blocks that are about to be registered
- * @keys: their names; a key stands for the same tokens in all domains
- * @tokens: as many as the pool's blocks have, of each of @nr blocks
+ * struct kvmm_publisher_note - what an engine knows of blocks of one request
+ * @size: sizeof(struct kvmm_publisher_note); set by KVMM_PUBLISHER_NOTE_INIT
+ * @keys: names of the blocks; a key stands for the same tokens in all domains
+ * @tokens: as many as the pool's blocks have, of each of @nr blocks; NULL: not told
+ * @nr: length of @keys
+ * @lora_id: of the adapter; 0: none, but for KVMM_WIRE_LORA
+ * @lora_name, @session_id: printable UTF-8; NULL: none
+ * @salt: likewise, if the first of the blocks begins a prompt. It is published, as vLLM does
+ * @extras: what blocks depend on besides, as for kvmm_key_hash(): sorted, and counted from the
+ *	first token of the call. Data of KVMM_KEY_EMBEDS and _OTHER are bytes, others are printable
+ *	UTF-8
+ * @nr_extras: length of @extras
+ */
+struct kvmm_publisher_note {
+	size_t size;
+	const kvmm_key_t *keys;
+	const uint32_t *tokens;
+	uint32_t nr;
+	uint32_t lora_id;
+	const char *lora_name;
+	const char *session_id;
+	const char *salt;
+	const struct kvmm_key_extra *extras;
+	size_t nr_extras;
+};
+
+#define KVMM_PUBLISHER_NOTE_INIT { sizeof(struct kvmm_publisher_note), NULL, NULL, 0, 0, NULL, \
+				   NULL, NULL, NULL, 0 }
+
+/**
+ * kvmm_publisher_tell() - tell what stands in blocks that are about to be registered
+ * @note: borrowed during the call
  *
- * Call it before the blocks are registered, or their events may go without tokens. The publisher
- * keeps tokens of the last @token_blocks blocks, for events of all media and snapshots. If it falls
- * behind by more, events go without.
+ * Call it before the blocks are registered, or their events may go without. The publisher keeps
+ * what it is told of the last @token_blocks blocks, for events of all media and snapshots. If it
+ * falls behind by more, events go without. A block that is told again has what was told last.
  *
  * Context: any thread; takes a lock that no thread holds for longer than the copy of a block.
- * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none; -ECHILD this is a forked child.
+ * Return: 0; -EINVAL; -ENOSPC of one of the blocks there is more than @note_bytes, and of none
+ * anything is kept; -EOPNOTSUPP the publisher keeps none; -ECHILD this is a forked child.
  */
-KVMM_API int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys,
-				   uint32_t nr, const uint32_t *tokens);
+KVMM_API int kvmm_publisher_tell(struct kvmm_publisher *publisher,
+				 const struct kvmm_publisher_note *note);
+
+/** kvmm_publisher_tokens() - kvmm_publisher_tell() of tokens alone. */
+static inline int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys,
+					uint32_t nr, const uint32_t *tokens)
+{
+	struct kvmm_publisher_note note = KVMM_PUBLISHER_NOTE_INIT;
+
+	note.keys = keys;
+	note.nr = nr;
+	note.tokens = tokens;
+	return nr && !tokens ? -EINVAL : kvmm_publisher_tell(publisher, &note);
+}
 
 /** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the
  * thread. Does nothing in a forked child. */

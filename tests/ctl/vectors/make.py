@@ -73,6 +73,41 @@ def sglang_with_tokens():
             sglang_stored(0xff, signed(BIG), [])]
 
 
+def told():
+    """What vLLM has had since 0.32; what says nothing is left out."""
+    four = [1, 2, 3, 300]
+    first = stored([0x11, 0x1122334455667788], None, 2 * four, 9, 0, "full_attention")
+    first.update(lora_name="adapter", extra_keys=[["adapter", ["img", -3], "pepper"], None],
+                 session_id="s-1")
+    second = stored([0xff], 0x1122334455667788, four, None, 0, "full_attention")
+    second.update(session_id="s-2")
+    host = stored([7], None, [], None, 1, "sliding_window")
+    host.update(kv_cache_spec_sliding_window=128, medium="CPU", locality="LOCAL")
+    far = stored([8], None, [], None, 2, None)
+    far.update(medium="EXTERNAL", locality="REMOTE", ownership="store")
+    gone = {"type": "BlockRemoved", "block_hashes": [8], "medium": "EXTERNAL", "group_idx": 2,
+            "locality": "REMOTE", "ownership": "store"}
+    return [first, second, host, far, gone]
+
+
+NEW = ("locality", "ownership", "session_id")
+
+
+def told_as_array():
+    return [as_array({name: value for name, value in event.items() if name not in NEW})
+            for event in told()]
+
+
+def sglang_told():
+    four = [1, 2, 3, 300]
+    events = [sglang_stored(0x11, None, four), sglang_stored(0x1122334455667788, 0x11, four),
+              sglang_stored(0xff, 0x1122334455667788, four), sglang_stored(7, None, []),
+              sglang_stored(8, None, [])]
+    events[0][5] = events[1][5] = 9
+    events[3][6], events[4][6] = "CPU_PINNED", "EXTERNAL"
+    return events + [["BlockRemoved", [8], "EXTERNAL"]]
+
+
 def vectors():
     one = stored([BIG], None, [1, 2, 3, 300], None, 0, "full_attention")
     number = lambda n: n
@@ -86,6 +121,9 @@ def vectors():
         "map-tokens": [1.5, with_tokens(number), 0],
         "array-tokens": [1.5, [as_array(event) for event in with_tokens(number)], 0],
         "sglang-tokens": [1.5, sglang_with_tokens(), 0],
+        "map-told": [1.5, told(), 0],
+        "array-told": [1.5, told_as_array(), 0],
+        "sglang-told": [1.5, sglang_told(), 0],
         "map-bytes": [1.5, mixed(None, raw), 300],
     }
 
