@@ -34,6 +34,9 @@ void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u3
 
 /* ---- name.c ---- */
 
+/* Do blocks of @group that get a name from now on go as they were put, or leaf first? */
+void group_set_as_put(struct kvmm_pool *pool, u32 group, bool as_put);
+
 /* kvmm_stage() is both. Callers that may still fail stage first, and count when they have not. */
 int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);

@@ -13,10 +13,91 @@
 /* Entries that are asked for before they are named. */
 #define AHEAD		32u
 
-static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
+/* Names for blocks, and which of these follow each other: see struct kvmm_register_args. */
+struct naming {
+	const struct kvmm_prefix *prefix;
+	const u32 *positions;
+	bool as_put;
+};
+
+static bool prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
 {
 	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out)) ||
 	       prefix->position > UINT32_MAX - prefix->nr;
+}
+
+/* ---- which blocks follow which ---- */
+
+static u32 position_of(const struct naming *naming, u32 i)
+{
+	return likely(!naming->positions) ? naming->prefix->position + i : naming->positions[i];
+}
+
+static bool follows(const struct naming *naming, u32 i)
+{
+	return i && position_of(naming, i) == position_of(naming, i - 1) + 1;
+}
+
+static bool positions_are_bad(const u32 *positions, u32 nr)
+{
+	for (u32 i = 1; i < nr; i++)
+		if (positions[i] <= positions[i - 1])
+			return true;
+	return nr && positions[nr - 1] == UINT32_MAX;
+}
+
+void group_set_as_put(struct kvmm_pool *pool, u32 group, bool as_put)
+{
+	u64 *word = &pool->group_as_put[group / 64];
+
+	kv_assert(group <= UINT16_MAX);
+	kv_lock(&pool->lock);
+	WRITE_ONCE(*word, (*word & ~BIT64(group % 64)) | (u64)as_put << group % 64);
+	pool_leave(pool);
+}
+
+/* Is the order to know that blocks of @naming follow others? Relaxed: groups are made before. */
+static bool goes_leaf_first(const struct kvmm_pool *pool, const struct naming *naming)
+{
+	u32 group = naming->prefix->domain.group;
+
+	return likely(!pool->as_put && !naming->as_put) &&
+	       likely(!(READ_ONCE(pool->group_as_put[group / 64]) & BIT64(group % 64)));
+}
+
+/* They were staged as a chain, and are none. No look-up finds them yet. */
+static void unlink_staged(struct kvmm_pool *pool, const struct naming *naming,
+			  const struct kv_handle *handles)
+{
+	bool linked = goes_leaf_first(pool, naming);
+
+	kv_assert_reading();
+	for (u32 i = 0; i < naming->prefix->nr; i++) {
+		struct kv_entry *entry = entry_at(pool, handles[i].index);
+
+		WRITE_ONCE(entry->position, position_of(naming, i));
+		if (!linked || !follows(naming, i))
+			WRITE_ONCE(entry->parent, KV_NONE);
+	}
+}
+
+/* Observers know consecutive blocks only. */
+static void tell_staged(struct kvmm_pool *pool, const struct naming *naming,
+			const struct kv_handle *handles)
+{
+	struct kvmm_prefix run = *naming->prefix;
+	u32 end;
+
+	kv_assert_reading();
+	for (u32 i = 0; i < naming->prefix->nr; i = end) {
+		for (end = i + 1; end < naming->prefix->nr && follows(naming, end);)
+			end++;
+		run.keys = naming->prefix->keys + i;
+		run.nr = end - i;
+		run.position = position_of(naming, i);
+		run.parent = i ? NULL : naming->prefix->parent;
+		pool_tell(pool, staged, &run, handles + i);
+	}
 }
 
 /* ---- stage ---- */
@@ -39,15 +120,17 @@ static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
  * Mostly the caller that has just matched it holds that; else it counts as put back now. After the
  * batch was found to be good: a refused one leaves the order as it was.
  */
-static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+static void link_parent(struct kvmm_pool *pool, const struct naming *naming,
 			struct kv_handle first)
 {
+	const struct kvmm_prefix *prefix = naming->prefix;
 	struct kv_query query = { prefix->parent, 1, prefix->domain };
 	u32 nr = 0, nr_first = 0;
 	struct kv_handle found;
 
 	kv_assert_not_held(&pool->lock);
-	if (!prefix->parent || !prefix->position || cache_begin(pool))
+	if (!prefix->parent || !position_of(naming, 0) || !goes_leaf_first(pool, naming) ||
+	    cache_begin(pool))
 		return;
 	/* A match that fails would count as a miss. */
 	if (kv_map_length(pool->map, &query))
@@ -99,10 +182,11 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return 0;
 }
 
-/* All of @prefix, or nothing. Only if they are to stay staged do misses learn of them. */
-static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+/* All of @naming, or nothing. Only if they are to stay staged do misses learn of them. */
+static int stage(struct kvmm_pool *pool, const struct naming *naming,
 		 const struct kv_handle *handles, bool stay)
 {
+	u32 nr = naming->prefix->nr;
 	int err = cache_begin(pool);
 	bool marks;
 
@@ -113,18 +197,21 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	 * moment: the batch stays marked until all of it is staged and told.
 	 */
 	marks = unlikely(READ_ONCE(pool->shares_blocks));
-	err = stage_all(pool, prefix, handles, marks);
-	if (!err && prefix->nr) {
-		pool_tell(pool, staged, prefix, handles);
+	err = stage_all(pool, naming->prefix, handles, marks);
+	if (!err && nr) {
+		if (unlikely(naming->positions || !goes_leaf_first(pool, naming)))
+			unlink_staged(pool, naming, handles);
+		if (unlikely(READ_ONCE(pool->observed)))
+			tell_staged(pool, naming, handles);
 		if (stay)
-			pool->map->ops->staged(pool->map, handles, prefix->nr);
-		tally_add(pool, TALLY_STAGED, prefix->nr);
+			pool->map->ops->staged(pool->map, handles, nr);
+		tally_add(pool, TALLY_STAGED, nr);
 		if (unlikely(marks))
-			entries_unmark(pool, handles, prefix->nr);
+			entries_unmark(pool, handles, nr);
 	}
 	cache_end(pool);
-	if (!err && prefix->nr)
-		link_parent(pool, prefix, *handles);
+	if (!err && nr)
+		link_parent(pool, naming, *handles);
 	return err;
 }
 
@@ -135,7 +222,7 @@ int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 
 	if (prefix_is_bad(prefix, blocks, staged))
 		return -EINVAL;
-	err = stage(pool, prefix, as_handles(blocks), true);
+	err = stage(pool, &(struct naming){ .prefix = prefix }, as_handles(blocks), true);
 	if (!err && prefix->nr)
 		memmove(staged, blocks, prefix->nr * sizeof(*staged));
 	return err;
@@ -361,27 +448,53 @@ int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, si
 	return err;
 }
 
-int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
+/* They are good but for the handles. */
+static int register_blocks(struct kvmm_pool *pool, const struct naming *naming,
+			   const struct kv_handle *handles, enum kv_dup_policy policy,
+			   struct kvmm_register_args *out)
 {
-	const struct kv_handle *handles = as_handles(blocks);
-	u32 nr_dups;
-	int err;
+	u32 nr = naming->prefix->nr;
+	int err = stage(pool, naming, handles, false);
 
-	if (prefix_is_bad(prefix, blocks, refs))
-		return -EINVAL;
-	err = stage(pool, prefix, handles, false);
 	if (err)
 		return err;
-	err = publish(pool, handles, prefix->nr, policy_of(pool, KVMM_DUP_POOL),
-		      (struct kv_handle *)refs, &nr_dups);
+	err = publish(pool, handles, nr, policy, (struct kv_handle *)out->refs, &out->nr_dups);
 	if (likely(!err)) {
-		stage_count(pool, prefix->nr);
+		stage_count(pool, nr);
 	} else if (!cache_enter(pool)) {
 		/* Staged here, and private again: no release is undecided under the lock. */
-		tally_add(pool, TALLY_STAGED,
-			  -(u64)unstage(pool, handles, prefix->nr, kv_edge_unstage));
+		tally_add(pool, TALLY_STAGED, -(u64)unstage(pool, handles, nr, kv_edge_unstage));
 		cache_leave(pool);
 	}
 	return err;
+}
+
+int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
+{
+	struct kvmm_register_args out = { .refs = refs };
+
+	if (prefix_is_bad(prefix, blocks, refs))
+		return -EINVAL;
+	return register_blocks(pool, &(struct naming){ .prefix = prefix }, as_handles(blocks),
+			       policy_of(pool, KVMM_DUP_POOL), &out);
+}
+
+int kvmm_register_sized(struct kvmm_pool *pool, struct kvmm_register_args *req, size_t size)
+{
+	struct naming naming = { 0 };
+
+	if (!pool || !kv_args_are_known(req, size, sizeof(*req)) ||
+	    prefix_is_bad(&req->prefix, req->blocks, req->refs) ||
+	    req->flags & ~KVMM_REGISTER_AS_PUT || req->dup >= KVMM_NR_DUPS ||
+	    (req->positions && (req->prefix.position ||
+				positions_are_bad(req->positions, req->prefix.nr))))
+		return -EINVAL;
+	naming.prefix = &req->prefix;
+	naming.positions = req->positions;
+	naming.as_put = req->flags & KVMM_REGISTER_AS_PUT;
+	if (pool->prefix_closed && (naming.positions || naming.as_put))
+		return -EINVAL;
+	return register_blocks(pool, &naming, as_handles(req->blocks), policy_of(pool, req->dup),
+			       req);
 }

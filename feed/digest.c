@@ -38,7 +38,7 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 	sum_add_two(sum, pool->nr_blocks, pool->block_tokens);
 	sum_add(sum, pool->block_bytes);
 	sum_add_two(sum, pool->has_null | pool->resets << 1 | pool->prefix_closed << 2 |
-			 pool->deterministic << 3, pool->compact_max_blocks);
+			 pool->deterministic << 3 | pool->as_put << 4, pool->compact_max_blocks);
 	sum_add_two(sum, pool->dup, pool->zero);
 	sum_add(sum, pool->deterministic ? pool->seed : 0);
 	sum_text(sum, pool->zone->ops->name);

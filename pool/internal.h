@@ -329,6 +329,7 @@ struct kvmm_pool {
 	bool				caches;		/* has a policy, and so entries and a map */
 	bool				prefix_closed;
 	bool				resets;		/* KVMM_POOL_RESET_ON_RELEASE */
+	bool				as_put;		/* KVMM_POOL_ORDER_AS_PUT */
 	u32				dup;		/* enum kvmm_dup, not KVMM_DUP_POOL */
 	struct kv_map			*map;		/* ours */
 	struct tally_row		*tally;		/* KV_TALLY_ROWS */
@@ -399,6 +400,7 @@ struct kvmm_pool {
 	struct pool_events		*events;	/* atomic; fixed once there; feed/ */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
+	u64				group_as_put[BIT(16) / 64];	/* ->lock; READ_ONCE() */
 };
 
 /* ---- door.c ---- */

@@ -12,7 +12,8 @@
 #define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
 				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
-				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC)
+				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC | \
+				 KVMM_POOL_ORDER_AS_PUT)
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
 static u32 nr_unseeded;	/* kv_fetch_add(); deterministic pools made with seed 0 */
@@ -83,6 +84,9 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 	    attr->zero >= KVMM_NR_ZEROS)
 		return kv_refuse(-EINVAL, "kvmm: pool: flags 0x%x, dup_policy %u or zero %u is "
 				 "none", attr->flags, attr->dup_policy, attr->zero);
+	if (attr->flags & KVMM_POOL_PREFIX_CLOSED && attr->flags & KVMM_POOL_ORDER_AS_PUT)
+		return kv_refuse(-EINVAL, "kvmm: pool: KVMM_POOL_PREFIX_CLOSED needs chains to go "
+				 "from their end");
 	if (attr->name && !kv_name_is_good("pool", attr->name, KV_POOL_NAME))
 		return -EINVAL;
 	return check_memory(attr);
@@ -105,6 +109,7 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 	pool->has_null = attr->flags & KVMM_POOL_NULL_BLOCK;
 	pool->resets = attr->flags & KVMM_POOL_RESET_ON_RELEASE;
 	pool->prefix_closed = attr->flags & KVMM_POOL_PREFIX_CLOSED;
+	pool->as_put = attr->flags & KVMM_POOL_ORDER_AS_PUT;
 	pool->dup = attr->dup_policy ? attr->dup_policy : KVMM_DUP_ALLOW;
 	pool->nr_usable = pool->nr_blocks - pool->has_null;
 	pool->block_tokens = attr->block_tokens ? attr->block_tokens : DEFAULT_BLOCK_TOKENS;

@@ -295,6 +295,46 @@ static inline int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks
 	return kvmm_prefix_register(pool, &prefix, blocks, refs);
 }
 
+/** The blocks go by the policy's order, and wait for none that follows them. */
+#define KVMM_REGISTER_AS_PUT	(1u << 0)
+
+/**
+ * struct kvmm_register_args - blocks to be registered, and what the order of eviction may know
+ * @prefix: their names. With @positions its position is 0, and its parent is still the key before
+ *	the first block, as far as that is known
+ * @positions: NULL: the blocks are consecutive; else the position of each, ascending, below
+ *	2^32 - 1, where some are left out (a mask). Only of neighbours one follows the other: it is
+ *	evicted before that, and events name that as its parent
+ * @blocks: private blocks of the caller, one for each key; taken on success
+ * @refs: one reference for each, on success; may be the memory of @blocks
+ * @flags: KVMM_REGISTER_*
+ * @dup: enum kvmm_dup; with KVMM_DUP_REJECT as in struct kvmm_publish_args
+ * @nr_dups: out: blocks with a name that was taken
+ */
+struct kvmm_register_args {
+	struct kvmm_prefix prefix;
+	const uint32_t *positions;
+	const kvmm_mut_t *blocks;
+	kvmm_ref_t *refs;
+	uint32_t flags;
+	uint32_t dup;
+	uint32_t nr_dups;
+};
+
+KVMM_API int kvmm_register_sized(struct kvmm_pool *pool, struct kvmm_register_args *req,
+				 size_t size);
+
+/**
+ * kvmm_register_as() - kvmm_prefix_register() of blocks that need not be a chain
+ *
+ * Return: as there; -EINVAL also for @req->positions or KVMM_REGISTER_AS_PUT in a pool with
+ * KVMM_POOL_PREFIX_CLOSED.
+ */
+static inline int kvmm_register_as(struct kvmm_pool *pool, struct kvmm_register_args *req)
+{
+	return kvmm_register_sized(pool, req, sizeof(*req));
+}
+
 /* ---- references ---- */
 
 /** kvmm_get_many() - one more reference each. Return: 0; -ESTALE, -EINVAL, -EOVERFLOW (none). */

@@ -108,6 +108,14 @@ struct kvmm_plane {
 #define KVMM_POOL_ELASTIC		(1u << 5)
 
 /**
+ * No block waits for the blocks that follow it: the policy's order is that of eviction. With "lru",
+ * what was put first goes first. Without this flag that is so for groups that need the last blocks
+ * of a prompt only (<kvmm/ext/group.h>), and for blocks that kvmm_register_as() is told of; of all
+ * others a block is evicted after those that follow it. Not with KVMM_POOL_PREFIX_CLOSED.
+ */
+#define KVMM_POOL_ORDER_AS_PUT		(1u << 6)
+
+/**
  * enum kvmm_zero - when the pool zeroes the content of private blocks and ranges
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
  * @KVMM_ZERO_TENANT: when a block goes to another tenant than the one before

@@ -43,6 +43,9 @@ says '^user 0: 0 of 2000 tokens reused$' "the first user reused something"
 says '^user 1: 1600 of 2000 tokens reused$' "the second user did not reuse the common prompt"
 [ "$(awk '/held$/ && $5 > most { most = $5 } END { print most + 0 }' <<<"$out")" = 48 ]
 result $? "a window holds more, or less, than 48 blocks at most"
+run masked
+[ "$(grep -o '[0-9]*: cached' <<<"$out" | xargs)" = "12: cached 13: cached 14: cached 15: cached" ]
+result $? "the last blocks of a window went before the first"
 run decode
 says '^reverted *40 tokens, *0 computed, 0 blocks, 0 published$' "a reverted step left something"
 [ "$(awk '/^decoded/ { print $2 }' <<<"$out" | xargs)" = "41 45 46 50 51 52" ]
