@@ -2,6 +2,7 @@
 /*
  * Groups: their rules, their common parts, and the names of their blocks.
  */
+#include <cache/cache.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <pool/internal.h>
@@ -50,11 +51,13 @@ static int set_lengths(struct kvmm_groups *groups)
 static int group_init(struct group *group, const struct kvmm_group_attr *attr, u32 id)
 {
 	struct kvmm_pool *pool = attr->pool;
+	bool as_put;
 	int err;
 
 	kv_assert(id <= UINT16_MAX);
 	if (!pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
-	    attr->flags & ~KVMM_GROUP_DROP_LAST || attr->span > KVMM_GROUPS_MAX_TOKENS ||
+	    attr->flags & ~(KVMM_GROUP_DROP_LAST | KVMM_GROUP_ORDER_AS_PUT) ||
+	    attr->span > KVMM_GROUPS_MAX_TOKENS ||
 	    attr->block_tokens > MAX_BLOCK_TOKENS)
 		return -EINVAL;
 	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
@@ -65,7 +68,8 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 	if (!pool->caches)
 		return -EOPNOTSUPP;
 	/* Names need not be registered one after the other in this pool. */
-	if (attr->kind != KVMM_GROUP_FULL && pool->prefix_closed)
+	as_put = attr->kind != KVMM_GROUP_FULL || attr->flags & KVMM_GROUP_ORDER_AS_PUT;
+	if (as_put && pool->prefix_closed)
 		return -EINVAL;
 	*group = (struct group){
 		.rule = {
@@ -77,6 +81,7 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 		.pool = pool,
 		.pad = pool->has_null ? 0 : KVMM_BLOCK_NONE,
 		.id = id,
+		.as_put = as_put,
 	};
 	return 0;
 }
@@ -134,11 +139,14 @@ int kvmm_groups_create(const struct kvmm_groups_attr *given, struct kvmm_groups 
 	if (!made)
 		return -ENOMEM;
 	err = groups_init(made, &attr);
-	if (err)
+	if (err) {
 		kv_free(made);
-	else
-		*groups = made;
-	return err;
+		return err;
+	}
+	for (u32 i = 0; i < made->nr; i++)
+		group_set_as_put(made->group[i].pool, made->group[i].id, made->group[i].as_put);
+	*groups = made;
+	return 0;
 }
 
 void kvmm_groups_destroy(struct kvmm_groups *groups)

@@ -92,6 +92,7 @@ struct group {
 	u32 stride;
 	u32 pad;
 	u32 id;				/* in domains */
+	bool as_put;			/* not leaf first */
 };
 
 /**

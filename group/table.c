@@ -71,8 +71,8 @@ struct kvmm_tables *tables_create(const struct kvmm_groups *groups,
 
 /* ---- giving back ---- */
 
-/* Up to GROUP_BATCH blocks; handles of one kind keep their order. */
-static int drop_batch(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
+/* Up to GROUP_BATCH blocks; handles of one kind keep their order, or go first to last. */
+static int drop_batch(struct kvmm_tables *tables, u32 group, u32 from, u32 to, bool first_first)
 {
 	struct kvmm_pool *pool = tables->groups->group[group].pool;
 	kvmm_ref_t refs[GROUP_BATCH];
@@ -81,8 +81,8 @@ static int drop_batch(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
 	int err = 0, ret = 0;
 
 	kv_assert(group < tables->groups->nr);
-	for (u32 i = from; i < to; i++) {
-		kvmm_mut_t *slot = table_slot(tables, group, i);
+	for (u32 i = 0; i < to - from; i++) {
+		kvmm_mut_t *slot = table_slot(tables, group, first_first ? to - 1 - i : from + i);
 
 		if (slot_is_held(*slot) && slot_is_ref(*slot))
 			refs[nr_refs++] = ref_of_slot(*slot);
@@ -104,10 +104,26 @@ int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
 	kv_assert(group < tables->groups->nr);
 	while (to > from) {
 		u32 start = to - min(to - from, GROUP_BATCH);
-		int ret = drop_batch(tables, group, start, to);
+		int ret = drop_batch(tables, group, start, to, false);
 
 		err = err ? : ret;
 		to = start;
+	}
+	return err;
+}
+
+/* What lies before a window is the more useful the later it is: the first one goes first. */
+static int drop_head(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
+{
+	int err = 0;
+
+	kv_assert(group < tables->groups->nr);
+	while (from < to) {
+		u32 end = from + min(to - from, GROUP_BATCH);
+		int ret = drop_batch(tables, group, from, end, true);
+
+		err = err ? : ret;
+		from = end;
 	}
 	return err;
 }
@@ -127,6 +143,7 @@ void kvmm_groups_release(struct kvmm_tables *tables)
 	if (!tables || kv_inherited(tables))
 		return;
 	/* A pool that is poisoned says so to its next caller. */
+	kvmm_groups_trim(tables, tables->committed);
 	for (u32 i = 0; i < tables->groups->nr; i++)
 		table_drop(tables, i, tables->table[i].low, tables->table[i].nr);
 	kv_free(tables->slot);
@@ -147,7 +164,7 @@ int kvmm_groups_cut(struct kvmm_tables *tables, uint32_t from, uint32_t to)
 		struct table *table = &tables->table[i];
 		u32 first = max(rule_first(rule, from), table->low);
 		u32 end = min(rule_end(rule, to), table->nr);
-		int head = table_drop(tables, i, table->low, first);
+		int head = drop_head(tables, i, table->low, first);
 		int tail = table_drop(tables, i, end, table->nr);
 
 		err = err ? : head ? : tail;

@@ -79,6 +79,13 @@ enum kvmm_group_kind {
 #define KVMM_GROUP_DROP_LAST	(1u << 0)
 
 /**
+ * Blocks of a group of KVMM_GROUP_FULL go by the policy's order, too: see KVMM_POOL_ORDER_AS_PUT.
+ * Those of other kinds always do, since a hit needs the last blocks: what comes before the window,
+ * chunk or state goes first, as it is put back first.
+ */
+#define KVMM_GROUP_ORDER_AS_PUT	(1u << 1)
+
+/**
  * struct kvmm_group_attr - one group
  * @pool: where its blocks are; borrowed as long as the groups exist
  * @kind: enum kvmm_group_kind
@@ -100,7 +107,8 @@ struct kvmm_group_attr {
  * @group: copied
  * @nr: how many, 1 to KVMM_MAX_GROUPS
  * @first_id: blocks of group i are registered in the domain of group @first_id + i; models that
- *	share a pool must not share those
+ *	share a pool must not share those. From now on all blocks that get a name in such a domain
+ *	are evicted leaf first, or not, as the group says, whichever call registers them
  */
 struct kvmm_groups_attr {
 	size_t size;
@@ -116,8 +124,8 @@ struct kvmm_groups_attr {
  * @groups: set on success only
  *
  * Return: 0; -EINVAL a bad attribute, an alignment over 2^20, or a group other than
- * KVMM_GROUP_FULL in a pool with KVMM_POOL_PREFIX_CLOSED; -EOPNOTSUPP a pool without policy;
- * -ENOMEM.
+ * KVMM_GROUP_FULL, or with KVMM_GROUP_ORDER_AS_PUT, in a pool with KVMM_POOL_PREFIX_CLOSED;
+ * -EOPNOTSUPP a pool without policy; -ENOMEM.
  */
 KVMM_API int kvmm_groups_create(const struct kvmm_groups_attr *attr, struct kvmm_groups **groups);
 
@@ -275,14 +283,15 @@ static inline int kvmm_groups_abort(struct kvmm_tables *tables)
 	return kvmm_groups_cut(tables, 0, 0);
 }
 
-/** kvmm_groups_trim() - give back the blocks that no token from @nr_tokens on reads. */
+/** kvmm_groups_trim() - give back the blocks that no token from @nr_tokens on reads; the first one
+ * is the first to be evicted. */
 static inline int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens)
 {
 	return kvmm_groups_cut(tables, nr_tokens, UINT32_MAX);
 }
 
-/** kvmm_groups_release() - give all blocks back, group by group, last first; and the tables. Takes
- * NULL. Registered blocks stay cached. */
+/** kvmm_groups_release() - kvmm_groups_trim() to what is committed; then give all blocks back, by
+ * group, last first, and the tables. Takes NULL. Registered blocks stay cached. */
 KVMM_API void kvmm_groups_release(struct kvmm_tables *tables);
 
 /**
