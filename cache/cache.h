@@ -32,6 +32,13 @@ void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32
 /* The same where there may be holes: their gen is 0. */
 void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
 
+/*
+ * kvmm_put_many() of references that a look has just found to be there: 0, or an error and none
+ * was dropped. The caller goes on with release_put(), or the like, and evict_gone() of *@first.
+ * ->lock may be held.
+ */
+int drop_checked(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 *first);
+
 /* ---- name.c ---- */
 
 /* Do blocks of @group that get a name from now on go as they were put, or leaf first? */
@@ -45,6 +52,9 @@ void stage_count(struct kvmm_pool *pool, u32 nr);
 /* ---- tokens.c ---- */
 
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+
+/* So many tokens were appended to that private block. */
+u32 tokens_nr(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* -ENODATA: one of these private blocks is partial, as its owner has said. */
 static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)

@@ -178,21 +178,17 @@ static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 	cache_end(pool);
 }
 
-static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin, u32 type)
+/* All of @all, or none; those that are EVICTING now are in @gone. */
+static int drop_all(struct kvmm_pool *pool, const struct kv_put *all, u32 type, struct gone *gone)
 {
-	struct gone gone = NOTHING_GONE;
-	u32 left = nr;
+	u32 nr = all->nr, left = nr;
 	int err = 0;
 
-	if (!refs && nr)
-		return -EINVAL;
-	if (nr > PUT_BATCH || !nr) {
-		struct kv_put all = { .refs = refs, .nr = nr, .unpin = unpin };
-
+	if ((nr > PUT_BATCH && !all->is_checked) || !nr) {
 		err = cache_begin(pool);
 		if (err)
 			return err;
-		err = kv_entries_check_put(&pool->entries, &all);
+		err = kv_entries_check_put(&pool->entries, all);
 		cache_end(pool);
 		if (unlikely(err))
 			return refuse(err);
@@ -200,18 +196,42 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 	while (left && !err) {
 		struct kv_handle last[PUT_BATCH];
 		u32 batch = min(left, PUT_BATCH);
-		struct kv_put put = { .refs = as_handles(refs) + left - batch, .nr = batch,
-				      .unpin = unpin, .last = last };
+		struct kv_put put = { .refs = all->refs + left - batch, .nr = batch,
+				      .unpin = all->unpin, .is_checked = all->is_checked,
+				      .last = last };
 
-		err = put_batch(pool, &put, type, &gone);
+		err = put_batch(pool, &put, type, gone);
 		left -= err ? 0 : batch;
 	}
-	if (likely(!err)) {
-		release_put(pool, nr);
-		return evict_gone(pool, gone.first);
-	}
-	take_back(pool, as_handles(refs) + left, nr - left, unpin, type, &gone);
+	if (likely(!err))
+		return 0;
+	take_back(pool, all->refs + left, nr - left, all->unpin, type, gone);
 	return left < nr && err == -ESTALE ? -EINVAL : err;
+}
+
+static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin, u32 type)
+{
+	struct kv_put all = { .refs = refs, .nr = nr, .unpin = unpin };
+	struct gone gone = NOTHING_GONE;
+	int err;
+
+	if (!refs && nr)
+		return -EINVAL;
+	err = drop_all(pool, &all, type, &gone);
+	if (unlikely(err))
+		return err;
+	release_put(pool, nr);
+	return evict_gone(pool, gone.first);
+}
+
+int drop_checked(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 *first)
+{
+	struct kv_put all = { .refs = refs, .nr = nr, .is_checked = true };
+	struct gone gone = NOTHING_GONE;
+	int err = drop_all(pool, &all, 0, &gone);
+
+	*first = gone.first;
+	return err;
 }
 
 int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)

@@ -211,6 +211,19 @@ int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens
 	return ret;
 }
 
+u32 tokens_nr(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	struct token_chunk *chunk = chunk_of(pool, handle.index, false);
+	u32 nr;
+
+	if (likely(!chunk))
+		return 0;
+	kv_lock(&chunk->lock);
+	nr = row_nr(row_at(pool, chunk, handle.index), handle.gen);
+	kv_unlock(&chunk->lock);
+	return nr;
+}
+
 /* ---- naming ---- */
 
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)

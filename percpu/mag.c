@@ -345,7 +345,7 @@ static void load(struct kvmm_pool *pool, struct mag *mag)
 	}
 	for (u32 i = 0; i < MAG_ROUNDS; i++) {
 		WRITE_ONCE(entry_at(pool, handles[i].index)->place, ids[i]);
-		owner_fill(pool, ids[i], 1, make_owner(OWNER_ENTRY, handles[i].index));
+		owner_fill_one(pool, ids[i], make_owner(OWNER_ENTRY, handles[i].index));
 		mag->entry[mag->nr + MAG_ROUNDS - 1 - i] = handles[i].index;
 	}
 	kv_entries_pocket(&pool->entries, handles, MAG_ROUNDS, mag->stamp);

@@ -39,7 +39,10 @@ void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 	static_assert(OWNER_FREE == 0, "a free block's owner is 0");
 	if (unlikely(pool->deterministic))
 		record(pool, HISTORY_FREED, start, nr, 0);
-	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
+	if (likely(nr == 1))	/* of an entry: read without the lock, see request/ids.c */
+		WRITE_ONCE(pool->owner[start], OWNER_FREE);
+	else
+		memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 
 /* ---- where a block goes that lost its owner ---- */
@@ -177,12 +180,34 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 		info->last_access_ns = ns_of_tick(READ_ONCE(entry->vtime));
 }
 
+struct kvmm_block_info block_info(struct kvmm_pool *pool, u32 block)
+{
+	struct kvmm_block_info info = { .state = KVMM_BLOCK_FREE };
+	u32 owner = pool->owner[block];
+	const struct slot *slot = NULL;
+
+	kv_assert_held(&pool->lock);
+	if (owner_kind(owner) == OWNER_SLOT)
+		slot = slot_at(pool, owner_index(owner));
+	if (owner_kind(owner) == OWNER_NULL)
+		info.state = KVMM_BLOCK_NULL;
+	else if (owner_is_away(owner))
+		info.state = KVMM_BLOCK_AWAY;
+	else if (slot)
+		info = (struct kvmm_block_info){
+			.state = KVMM_BLOCK_RANGE, .seq = slot->seq, .refs = slot->refs,
+			.pins = slot->pins, .last_access_ns = slot->last_access_ns,
+			.range = slot_handle(slot, owner_index(owner)),
+		};
+	else if (owner_kind(owner) == OWNER_ENTRY)
+		entry_info(pool, owner_index(owner), &info);
+	return info;
+}
+
 int kvmm_block_get_info_sized(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info,
 			      size_t size)
 {
-	struct kvmm_block_info now = { .state = KVMM_BLOCK_FREE };
-	const struct slot *slot = NULL;
-	u32 owner;
+	struct kvmm_block_info now;
 	int err;
 
 	if (!pool || kv_size_is_bad(info, size) || block >= pool->nr_blocks)
@@ -191,21 +216,7 @@ int kvmm_block_get_info_sized(struct kvmm_pool *pool, uint32_t block, struct kvm
 	if (err)
 		return err;
 	arenas_lock(pool);
-	owner = pool->owner[block];
-	if (owner_kind(owner) == OWNER_SLOT)
-		slot = slot_at(pool, owner_index(owner));
-	if (owner_kind(owner) == OWNER_NULL)
-		now.state = KVMM_BLOCK_NULL;
-	else if (owner_is_away(owner))
-		now.state = KVMM_BLOCK_AWAY;
-	else if (slot)
-		now = (struct kvmm_block_info){
-			.state = KVMM_BLOCK_RANGE, .seq = slot->seq, .refs = slot->refs,
-			.pins = slot->pins, .last_access_ns = slot->last_access_ns,
-			.range = slot_handle(slot, owner_index(owner)),
-		};
-	else if (owner_kind(owner) == OWNER_ENTRY)
-		entry_info(pool, owner_index(owner), &now);
+	now = block_info(pool, block);
 	arenas_unlock(pool);
 	pool_leave(pool);
 	kv_give(info, size, &now, sizeof(now));

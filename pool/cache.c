@@ -296,6 +296,18 @@ static u32 victims_forget(struct kvmm_pool *pool, const struct victims *victims)
 	return nr_names;
 }
 
+void evict_gone_held(struct kvmm_pool *pool, u32 first)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	for (u32 index = first, next; index != KV_NONE; index = next) {
+		next = READ_ONCE(entry_at(pool, index)->chain);
+		order_forget(&pool->order, index);
+		entry_forget(pool, index);
+		entry_release(pool, entry_handle(pool, index));
+	}
+}
+
 int evict_gone(struct kvmm_pool *pool, u32 first)
 {
 	int err;
@@ -306,12 +318,7 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 	if (err)
 		return err;
 	order_enter(&pool->order);
-	for (u32 index = first, next; index != KV_NONE; index = next) {
-		next = READ_ONCE(entry_at(pool, index)->chain);
-		order_forget(&pool->order, index);
-		entry_forget(pool, index);
-		entry_release(pool, entry_handle(pool, index));
-	}
+	evict_gone_held(pool, first);
 	order_leave(&pool->order);
 	cache_leave(pool);
 	return 0;

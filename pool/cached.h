@@ -229,6 +229,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
  * KV_NONE: their blocks are free. No lock held.
  */
 int evict_gone(struct kvmm_pool *pool, u32 first);
+void evict_gone_held(struct kvmm_pool *pool, u32 first);	/* both locks held */
 
 /* Free blocks and those that could be evicted. Both locks held. */
 static inline u32 cache_nr_available(struct kvmm_pool *pool)

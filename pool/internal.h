@@ -583,10 +583,12 @@ static inline void owner_fill_one(struct kvmm_pool *pool, u32 block, u32 owner)
 	if (unlikely(pool->deterministic))
 		owner_fill(pool, block, 1, owner);	/* and into the history */
 	else
-		pool->owner[block] = owner;
+		WRITE_ONCE(pool->owner[block], owner);	/* as in owner_clear() */
 }
 
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
+/* Its state and owner, as kvmm_block_get_info() says. ->lock held, and arenas_lock(). */
+struct kvmm_block_info block_info(struct kvmm_pool *pool, u32 block);
 
 /* ---- cache/content.c ---- */
 

@@ -393,7 +393,7 @@ static __always_inline u32 drop_all(const struct kv_entries *entries, struct kv_
 
 int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 {
-	int err = kv_entries_check_put(entries, put);
+	int err = put->is_checked ? 0 : kv_entries_check_put(entries, put);
 	u32 left;
 
 	put->nr_last = put->nr_gone = put->nr_dropped = put->nr_first = 0;

@@ -693,6 +693,7 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
  * struct kv_put - references to be dropped, last of @refs first
  * @refs, @nr: one reference each
  * @unpin: one pin each, too
+ * @is_checked: kv_entries_check_put() of these was good, or as good: it is not asked again
  * @last: room for @nr; out: from its start, blocks that are inactive now, in the order of dropping;
  *	from its end, blocks that are EVICTING now
  * @nr_last, @nr_gone: out; on errors, too: for the counts
@@ -703,6 +704,7 @@ struct kv_put {
 	const struct kv_handle *refs;
 	u32 nr;
 	bool unpin;
+	bool is_checked;
 	struct kv_handle *last;
 	u32 nr_last;
 	u32 nr_gone;
@@ -744,10 +746,10 @@ static inline void kv_entries_note_full(struct kv_entries *entries)
 
 /* ---- steps by handle ---- */
 
-/* The one place where words are swapped. The entry may be of another generation by now. */
-static __always_inline int kv_entry_step(struct kv_entry *entry, u32 gen, kv_edge edge)
+/* The one place where words are swapped. @old was read, and may be another generation's by now. */
+static __always_inline int __kv_entry_step(struct kv_entry *entry, u64 old, u32 gen, kv_edge edge)
 {
-	u64 old = smp_load_acquire(&entry->word), new;
+	u64 new;
 	int ret;
 
 	do {
@@ -760,20 +762,36 @@ static __always_inline int kv_entry_step(struct kv_entry *entry, u32 gen, kv_edg
 	return ret;
 }
 
+static __always_inline int kv_entry_step(struct kv_entry *entry, u32 gen, kv_edge edge)
+{
+	return __kv_entry_step(entry, smp_load_acquire(&entry->word), gen, edge);
+}
+
+/* The same from @word, just read (acquire), on: of its generation. */
+static __always_inline int kv_entry_step_from(struct kv_entry *entry, u64 word, kv_edge edge)
+{
+	u64 old = word, new;
+	int ret = edge(old, &new);
+
+	if (unlikely(ret < 0) || likely(kv_cas(&entry->word, &old, new)))
+		return ret;
+	return __kv_entry_step(entry, old, kv_word_gen(word), edge);
+}
+
 /* By a handle that came from outside. */
 static __always_inline int kv_handle_step(const struct kv_entries *entries,
 					  struct kv_handle handle, kv_edge edge)
 {
 	struct kv_entry *entry;
-	u32 now;
+	u64 old;
 
 	if (unlikely(handle.index >= entries->nr))
 		return -EINVAL;
 	entry = &entries->entry[handle.index];
-	now = kv_word_gen(READ_ONCE(entry->word));
-	if (unlikely(now != handle.gen))
-		return kv_handle_refuse(entries, now, handle.gen);
-	return kv_entry_step(entry, handle.gen, edge);
+	old = smp_load_acquire(&entry->word);
+	if (unlikely(kv_word_gen(old) != handle.gen))
+		return kv_handle_refuse(entries, kv_word_gen(old), handle.gen);
+	return __kv_entry_step(entry, old, handle.gen, edge);
 }
 
 /* The entry is stepped soon, if the handle has any: callers with a batch ask some steps before. */

@@ -12,6 +12,7 @@
 #include <kvmm/ext/disk.h>
 #include <kvmm/ext/evict.h>
 #include <kvmm/ext/group.h>
+#include <kvmm/ext/ids.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>
 #include <kvmm/ext/migrate.h>

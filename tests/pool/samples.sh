@@ -35,6 +35,8 @@ for sample in admit chat handover lend owners partial phases promise ranks route
 	run $sample
 done
 folder=$(mktemp -d)
+run ids
+says "^block 0: 2 references" "an id is not counted"
 run "store $folder/it"
 says '^the second$' "what was written is not read after a restart"
 rm -r "$folder"

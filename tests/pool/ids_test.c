@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Cached blocks by block id: what the calls do, and what they refuse without a trace. */
+#include <kvmm/ext/ids.h>
+
+#include "tests/pool/life_util.h"
+#include "tests/support/fault.h"
+
+static struct kvmm_pool *make_ids(u32 nr_blocks, const char *policy, u32 flags, u32 dup)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy, .compactor = "off", .flags = flags,
+				       .dup_policy = dup };
+
+	return make_pool_of(&attr);
+}
+
+/* Blocks named @first ... with a reference each. */
+static void make_named(struct kvmm_pool *pool, u32 first, u32 nr, int32_t *ids)
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(first, nr), nr);
+
+	cr_assert_eq(kvmm_ids_alloc(pool, nr, 0, ids), 0);
+	cr_assert_eq(kvmm_ids_register(pool, &prefix, ids, 0), 0);
+}
+
+static int find(struct kvmm_pool *pool, u32 first, u32 nr, int32_t *ids, u32 flags)
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(first, nr), nr);
+
+	return kvmm_ids_find(pool, &prefix, ids, flags);
+}
+
+static struct kvmm_id_info info_of(struct kvmm_pool *pool, int32_t id)
+{
+	struct kvmm_id_info info;
+
+	cr_assert_eq(kvmm_ids_info(pool, &id, 1, &info), 0);
+	return info;
+}
+
+POOL_TEST(ids, a_block_goes_its_way_by_its_id, make_ids(8, "lru", 0, 0))
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(0, 3), 3);
+	int32_t ids[3], found[3];
+
+	cr_expect_eq(kvmm_ids_alloc(pool, 3, 0, ids), 0);
+	cr_expect_str_eq(picture(pool), "PPP.....");
+	cr_expect_eq(kvmm_ids_register(pool, &prefix, ids, 0), 0);
+	cr_expect_str_eq(picture(pool), "AAA.....");
+	cr_expect_eq(kvmm_ids_put(pool, ids, 3, 0), 0);
+	cr_expect_str_eq(picture(pool), "III.....");
+	cr_expect_eq(kvmm_ids_find(pool, &prefix, found, 0), 3);
+	cr_expect_arr_eq(found, ids, sizeof(ids));
+	cr_expect_eq(kvmm_ids_get(pool, ids + 1, 2, 0), 0);
+	cr_expect_str_eq(refs_picture(pool), "122.....");
+	cr_expect_eq(kvmm_ids_put(pool, ids + 1, 2, 0), 0);
+	cr_expect_eq(kvmm_ids_free(pool, ids, 3), 0);
+	cr_expect_str_eq(refs_picture(pool), "000.....");
+}
+
+POOL_TEST(ids, private_blocks_are_freed, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[4];
+
+	cr_expect_eq(kvmm_ids_alloc(pool, 4, 0, ids), 0);
+	cr_expect_eq(kvmm_ids_put(pool, ids + 1, 2, 0), 0);
+	cr_expect_str_eq(picture(pool), "P..P....");
+	cr_expect_eq(kvmm_ids_put(pool, ids + 1, 1, 0), -ESTALE);
+}
+
+POOL_TEST(ids, pools_that_move_blocks_have_no_ids, make_cache(8, "lru"))
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(0, 1), 1);
+	struct kvmm_id_info info;
+	int32_t id = 0;
+
+	cr_expect_eq(kvmm_ids_alloc(pool, 1, 0, &id), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_register(pool, &prefix, &id, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_find(pool, &prefix, &id, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_get(pool, &id, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_put(pool, &id, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_info(pool, &id, 1, &info), -EOPNOTSUPP);
+}
+
+POOL_TEST(ids, pools_of_ranges_have_no_ids, make_ids(8, NULL, 0, 0))
+{
+	int32_t id = 0;
+
+	cr_expect_eq(kvmm_ids_alloc(pool, 1, 0, &id), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_ids_put(pool, &id, 1, 0), -EOPNOTSUPP);
+}
+
+POOL_TEST(ids, what_is_no_block_is_refused, make_ids(8, "lru", KVMM_POOL_NULL_BLOCK, 0))
+{
+	const int32_t none[] = { -1, 8, INT32_MIN, INT32_MAX, 0 };
+	struct kvmm_prefix prefix = prefix_of(keys_from(0, 2), 2);
+	struct kvmm_id_info info[2];
+	int32_t named, mine;
+
+	make_named(pool, 0, 1, &named);
+	cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, &mine), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(none); i++) {
+		int32_t refs[2] = { named, none[i] }, muts[2] = { mine, none[i] };
+
+		expect_refused(pool, kvmm_ids_get(pool, refs, 2, 0), -EINVAL);
+		expect_refused(pool, kvmm_ids_get(pool, refs, 2, KVMM_IDS_INACTIVE), -EINVAL);
+		expect_refused(pool, kvmm_ids_put(pool, refs, 2, 0), -EINVAL);
+		expect_refused(pool, kvmm_ids_put(pool, muts, 2, KVMM_IDS_FIRST_OUT), -EINVAL);
+		expect_refused(pool, kvmm_ids_register(pool, &prefix, muts, 0), -EINVAL);
+		if (none[i])
+			expect_refused(pool, kvmm_ids_info(pool, refs, 2, info), -EINVAL);
+	}
+	expect_refused(pool, kvmm_ids_get(pool, &named, 1, ~0u), -EINVAL);
+	expect_refused(pool, kvmm_ids_put(pool, &named, 1, ~0u), -EINVAL);
+	expect_refused(pool, kvmm_ids_register(pool, &prefix, &mine, 1), -EINVAL);
+	expect_refused(pool, kvmm_ids_register(pool, NULL, &mine, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_get(pool, NULL, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_alloc(pool, 1, 0, NULL), -EINVAL);
+	cr_expect_eq(info_of(pool, 0).state, KVMM_BLOCK_NULL);
+}
+
+/* One block in each state, and what each call says of it. */
+POOL_TEST(ids, blocks_in_another_state_are_refused, make_ids(16, "lru", 0, 0))
+{
+	int32_t mine, named, idle, unused = 15;
+	struct kvmm_prefix prefix = prefix_of(keys_from(9, 1), 1);
+	kvmm_range_t range;
+	kvmm_staged_t staged;
+	int32_t in_range, in_stage;
+	struct kvmm_extent ext;
+
+	cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, &mine), 0);
+	make_named(pool, 0, 1, &named);
+	make_named(pool, 1, 1, &idle);
+	cr_assert_eq(kvmm_ids_put(pool, &idle, 1, 0), 0);
+	range = take(pool, 1, 0);
+	cr_assert_eq(kvmm_range_extents(pool, range, &ext, 1), 1);
+	in_range = ext.start;
+	make_staged(pool, 5, 1, &staged);
+	in_stage = entry_block(entry_at(pool, staged.index));
+
+	expect_refused(pool, kvmm_ids_get(pool, &mine, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_get(pool, &in_stage, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_get(pool, &in_range, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_get(pool, &idle, 1, 0), -ESTALE);
+	expect_refused(pool, kvmm_ids_get(pool, &unused, 1, KVMM_IDS_INACTIVE), -ESTALE);
+	expect_refused(pool, kvmm_ids_put(pool, &idle, 1, 0), -ESTALE);
+	expect_refused(pool, kvmm_ids_put(pool, &in_stage, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_put(pool, &in_range, 1, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_put(pool, &unused, 1, 0), -ESTALE);
+	expect_refused(pool, kvmm_ids_register(pool, &prefix, &named, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_register(pool, &prefix, &in_range, 0), -EINVAL);
+	expect_refused(pool, kvmm_ids_register(pool, &prefix, &unused, 0), -ESTALE);
+	cr_expect_eq(kvmm_ids_get(pool, &idle, 1, KVMM_IDS_INACTIVE), 0);
+	cr_expect_eq(info_of(pool, idle).state, KVMM_BLOCK_ACTIVE);
+}
+
+POOL_TEST(ids, an_id_counts_as_often_as_it_stands_there, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[5] = { 0 };
+
+	make_named(pool, 0, 1, ids);
+	for (u32 i = 1; i < 5; i++)
+		ids[i] = ids[0];
+	cr_expect_eq(kvmm_ids_get(pool, ids, 3, 0), 0);
+	cr_expect_str_eq(refs_picture(pool), "4.......");
+	expect_refused(pool, kvmm_ids_put(pool, ids, 5, 0), -EINVAL);
+	cr_expect_str_eq(refs_picture(pool), "4.......");
+	cr_expect_eq(kvmm_ids_put(pool, ids, 4, 0), 0);
+	cr_expect_str_eq(picture(pool), "I.......");
+}
+
+POOL_TEST(ids, registered_and_private_ones_are_put_together, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[6];
+
+	make_named(pool, 0, 3, ids);
+	cr_assert_eq(kvmm_ids_alloc(pool, 3, 0, ids + 3), 0);
+	cr_expect_eq(kvmm_ids_put(pool, (int32_t[]){ ids[3], ids[0], ids[4], ids[1] }, 4, 0), 0);
+	cr_expect_str_eq(picture(pool), "IIA..P..");
+	cr_expect_eq(stat_of(pool).frees, 1);
+	expect_order(pool, "1 0 ");
+}
+
+/* Whatever is wrong, and wherever it stands. */
+POOL_TEST(ids, a_mixed_list_is_put_as_a_whole_or_not_at_all, make_ids(8, "lru", 0, 0))
+{
+	int32_t named[2], mine[2], bad[4];
+	struct {
+		int32_t id;
+		int err;
+	} what[4];
+
+	make_named(pool, 0, 2, named);
+	cr_assert_eq(kvmm_ids_alloc(pool, 2, 0, mine), 0);
+	what[0].id = mine[0], what[0].err = -EINVAL;	/* twice */
+	what[1].id = named[0], what[1].err = -EINVAL;	/* more often than it has references */
+	what[2].id = 7, what[2].err = -ESTALE;
+	what[3].id = 9, what[3].err = -EINVAL;
+	for (u32 i = 0; i < ARRAY_SIZE(what); i++)
+		for (u32 at = 0; at < 4; at++) {
+			int32_t list[4] = { named[0], mine[0], named[1], mine[1] };
+			u32 nr = 0;
+
+			for (u32 k = 0; k < 4; k++)
+				bad[nr++] = k == at ? what[i].id : list[k];
+			if (bad[0] == list[0] && bad[1] == list[1] && bad[2] == list[2] &&
+			    bad[3] == list[3])
+				continue;
+			expect_refused(pool, kvmm_ids_put(pool, bad, 4, 0), what[i].err);
+			expect_refused(pool, kvmm_ids_put(pool, bad, 4, KVMM_IDS_FIRST_OUT),
+				       what[i].err);
+		}
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(ids, the_last_is_evicted_first, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[4];
+
+	for (u32 i = 0; i < 4; i++)
+		make_named(pool, 10 * i, 1, &ids[i]);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 4, 0), 0);
+	expect_order(pool, "30 20 10 0 ");
+}
+
+POOL_TEST(ids, the_first_is_evicted_first_if_told_so, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[4];
+
+	for (u32 i = 0; i < 4; i++)
+		make_named(pool, 10 * i, 1, &ids[i]);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 4, KVMM_IDS_FIRST_OUT), 0);
+	expect_order(pool, "0 10 20 30 ");
+}
+
+POOL_TEST(ids, a_rejected_block_is_replaced_by_the_older_one,
+	  make_ids(8, "lru", 0, KVMM_DUP_REJECT))
+{
+	struct kvmm_prefix prefix;
+	int32_t older[2], ids[3], want[3];
+
+	make_named(pool, 2, 2, older);
+	prefix = prefix_of(keys_from(1, 3), 3);
+	cr_assert_eq(kvmm_ids_alloc(pool, 3, 0, ids), 0);
+	want[0] = ids[0], want[1] = older[0], want[2] = older[1];
+	cr_expect_eq(kvmm_ids_register(pool, &prefix, ids, 0), 0);
+	cr_expect_arr_eq(ids, want, sizeof(want));
+	cr_expect_str_eq(refs_picture(pool), "221.....");
+}
+
+POOL_TEST(ids, a_key_that_is_not_cached_has_no_id, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[3], found[4] = { 5, 5, 5, 5 };
+
+	make_named(pool, 0, 3, ids);
+	cr_expect_eq(kvmm_evict_blocks(pool, (uint32_t[]){ ids[1] }, 1), 1);
+	cr_expect_eq(find(pool, 0, 4, found, 0), 1);
+	cr_expect_eq(found[0], ids[0]);
+	cr_expect_eq(found[1], 5);
+	cr_expect_eq(find(pool, 0, 4, found, KVMM_FIND_ALL), 2);
+	cr_expect_arr_eq(found, ((int32_t[]){ ids[0], KVMM_NO_ID, ids[2], KVMM_NO_ID }),
+			 sizeof(found));
+	cr_expect_eq(find(pool, 0, 4, found, 1u << 30), -EINVAL);
+}
+
+POOL_TEST(ids, a_forgotten_block_goes_with_its_last_reference, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[3];
+
+	make_named(pool, 0, 2, ids);
+	cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, ids + 2), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, (uint32_t[]){ ids[0] }, 1), 1);
+	cr_expect_eq(kvmm_ids_get(pool, ids, 1, 0), 0);
+	cr_expect_eq(kvmm_ids_get(pool, ids, 1, KVMM_IDS_INACTIVE), -ESTALE);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 1, 0), 0);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 3, 0), 0);
+	cr_expect_str_eq(picture(pool), ".I......");
+}
+
+POOL_TEST(ids, blocks_tell_what_they_are, make_ids(16, "lru", 0, 0))
+{
+	struct kvmm_prefix prefix = { .keys = keys_from(3, 2), .nr = 2, .position = 7,
+				      .domain = { 1, 2, 3 } };
+	const uint32_t tokens[5] = { 1, 2, 3, 4, 5 };
+	struct kvmm_id_info info[3];
+	int32_t ids[3];
+
+	cr_assert_eq(kvmm_ids_alloc(pool, 3, 1, ids), 0);
+	cr_assert_eq(kvmm_ids_register(pool, &prefix, ids, 0), 0);
+	cr_assert_eq(kvmm_ids_get(pool, ids + 1, 1, 0), 0);
+	info[0] = info_of(pool, ids[2]);
+	cr_assert_eq(kvmm_block_set_tokens(pool, (kvmm_mut_t){ info[0].handle.index,
+							       info[0].handle.gen },
+					   0, tokens, 5), 5);
+	cr_assert_eq(kvmm_ids_info(pool, ids, 3, info), 0);
+	cr_expect_eq(number_of(&info[0].key), 3);
+	cr_expect_eq(number_of(&info[1].key), 4);
+	cr_expect_eq(info[1].position, 8);
+	cr_expect_eq(info[1].refs, 2);
+	cr_expect_eq(info[1].state, KVMM_BLOCK_ACTIVE);
+	cr_expect_eq(info[1].tokens, 16);
+	cr_expect_arr_eq(&info[1].domain, &prefix.domain, sizeof(prefix.domain));
+	cr_expect_eq(info[2].state, KVMM_BLOCK_PRIVATE);
+	cr_expect_eq(info[2].refs, 1);
+	cr_expect_eq(info[2].tokens, 5);
+	cr_expect_eq(info_of(pool, 15).handle.gen, 0);
+	/* The handle is good for calls by handle. */
+	cr_expect_eq(kvmm_block_of_ref(pool, (kvmm_ref_t){ info[0].handle.index,
+							   info[0].handle.gen }), ids[0]);
+	cr_expect_eq(kvmm_ids_info_sized(pool, ids, 3, info, 0), -EINVAL);
+}
+
+POOL_TEST(ids, an_older_caller_gets_what_it_knows, make_ids(8, "lru", 0, 0))
+{
+	struct {
+		kvmm_key_t key;
+		kvmm_domain_t domain;
+	} known[2];
+	int32_t ids[2];
+
+	make_named(pool, 6, 2, ids);
+	cr_assert_eq(kvmm_ids_info_sized(pool, ids, 2, (struct kvmm_id_info *)known,
+					 sizeof(known[0])), 0);
+	cr_expect_eq(number_of(&known[0].key), 6);
+	cr_expect_eq(number_of(&known[1].key), 7);
+}
+
+/* Twice the longest batch that needs no memory. */
+#define LONG	1024u
+
+TestSuite(ids_fault, .init = fault_begin, .fini = fault_end);
+
+Test(ids_fault, long_batches_need_memory_and_change_nothing_without)
+{
+	static int32_t ids[LONG], found[LONG];
+	static kvmm_key_t keys[LONG];
+	struct kvmm_prefix prefix = { .keys = keys, .nr = LONG };
+	struct kvmm_pool *pool = make_ids(LONG, "lru", 0, 0);
+
+	for (u32 i = 0; i < LONG; i++)
+		keys[i] = key_of(i);
+	expect_no_memory(kvmm_ids_alloc(pool, LONG, 0, ids));
+	cr_expect_eq(stat_of(pool).nr_free, LONG);
+	cr_expect_eq(kvmm_ids_alloc(pool, LONG, 0, ids), 0);
+	expect_no_memory(kvmm_ids_register(pool, &prefix, ids, 0));
+	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_PRIVATE], LONG);
+	cr_expect_eq(kvmm_ids_register(pool, &prefix, ids, 0), 0);
+	expect_no_memory(kvmm_ids_get(pool, ids, LONG, 0));
+	expect_no_memory(kvmm_ids_put(pool, ids, LONG, 0));
+	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE], LONG);
+	cr_expect_eq(kvmm_ids_put(pool, ids, LONG, 0), 0);
+	expect_no_memory(kvmm_ids_find(pool, &prefix, found, 0));
+	cr_expect_eq(stat_of(pool).nr_inactive, LONG);
+	cr_expect_eq(kvmm_ids_find(pool, &prefix, found, KVMM_FIND_ALL), LONG);
+	cr_expect_arr_eq(found, ids, sizeof(ids));
+	cr_expect_eq(kvmm_ids_get(pool, ids, LONG, 0), 0);
+	end_pool(pool);
+}
