@@ -1,129 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Two ranks: pools of one seed on the software device, each above a tier of its own. They are called
- * alike; which copy ends when differs, as the test lets the device work a piece at a time, in an order
- * of its dice. What they decide must not differ.
- */
+/* Ranks whose devices end their work in different orders: what is told, and what comes of it. */
 #include "pool/internal.h"
-#include "tests/cuda/soft.h"
-#include "tests/support/length.h"
-#include "tests/support/random.h"
-#include "tests/tier/util.h"
+#include "ranks.h"
 
-#define NR_RANKS	2u
-#define NR_BLOCKS	64u
-#define BYTES		512u
-
-struct rank {
-	struct kvmm_pool *pool;
-	struct kvmm_tier *tier;
-	kvmm_stream_t id;
-	kcu_stream stream;
-	struct kvmm_plane plane;
-};
-
-struct ranks {
-	struct rank of[NR_RANKS];
-};
-
-static struct kvmm_pool_attr attr_of(const struct rank *rank)
-{
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-
-	attr.device = "soft:0";
-	attr.policy = "lru";
-	attr.nr_blocks = NR_BLOCKS;
-	attr.planes = &rank->plane;
-	attr.nr_planes = 1;
-	attr.flags = KVMM_POOL_DETERMINISTIC;
-	attr.seed = 7;
-	return attr;
-}
-
-static void make_rank(struct rank *rank, u32 write)
-{
-	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .device = "soft:0",
-				       .block_bytes = BYTES, .capacity_blocks = NR_BLOCKS,
-				       .flags = KVMM_TIER_TOLD_CLOCK };
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = 8 * BYTES,
-					     .pageblock_blocks = 8 };
-	struct kvmm_pool_attr attr;
-
-	rank->plane = (struct kvmm_plane){ .base = dev_alloc(NR_BLOCKS * BYTES), .stride = BYTES,
-					   .bytes = BYTES };
-	attr = attr_of(rank);
-	rank->pool = make_pool_of(&attr);
-	cr_assert_eq(kvmm_pool_elastic_setup(rank->pool, &elastic), 0);
-	rank->tier = make_tier_of(&host);
-	config.write = write;
-	client.config = &config;
-	client.batch_blocks = 4;
-	attach_as(rank->pool, rank->tier, &client);
-	rank->stream = stream_new();
-	cr_assert_eq(kvmm_stream_add(rank->pool, rank->stream, 0, &rank->id), 0);
-}
-
-static void begin_ranks(struct ranks *ranks)
-{
-	start("");
-	for (u32 i = 0; i < NR_RANKS; i++)
-		make_rank(&ranks->of[i], KVMM_TIER_EXPLICIT);
-}
-
-static void end_rank(struct rank *rank)
-{
-	ctl->run();
-	cr_expect_eq(kvmm_stream_del(rank->pool, rank->id), 0);
-	end_both(rank->pool, rank->tier);
-}
-
-static void end_ranks(struct ranks *ranks)
-{
-	for (u32 i = 0; i < NR_RANKS; i++)
-		end_rank(&ranks->of[i]);
-	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)
-		cr_expect_eq(ctl->nr_reports(i), 0, "%s", ctl->report(0));
-}
-
-#define RANKS_TEST(name) \
-	TEST_ON(struct ranks, ranks, begin_ranks(ranks), end_ranks(ranks), ranks, name)
-
-#define each_rank(rank) \
-	(struct rank *rank = ranks->of; rank < ranks->of + NR_RANKS; rank++)
-
-static struct kvmm_completions found_by(struct rank *rank)
-{
-	struct kvmm_completions found = KVMM_COMPLETIONS_INIT;
-
-	cr_assert_eq(kvmm_completions_get(rank->pool, &found), 0);
-	return found;
-}
-
-/* What an engine does: all say, all hear the same. */
-static struct kvmm_completions agree(struct ranks *ranks)
-{
-	struct kvmm_completions all = found_by(&ranks->of[0]), other = found_by(&ranks->of[1]);
-
-	kvmm_completions_join(&all, &other);
-	all.now_ns = 0;
-	for each_rank(rank)
-		cr_assert_eq(kvmm_completions_set(rank->pool, &all), 0);
-	return all;
-}
-
-static void expect_alike(struct ranks *ranks)
-{
-	struct kvmm_digest_info info[NR_RANKS];
-	struct kvmm_digest_diff diff;
-
-	for (u32 i = 0; i < NR_RANKS; i++) {
-		info[i].size = sizeof(info[i]);
-		cr_assert_eq(kvmm_pool_digest(ranks->of[i].pool, &info[i]), 0);
-	}
-	cr_assert_eq(kvmm_digest_compare(&info[0], &info[1], 1, &diff), 0, "%s", diff.text);
-}
+#define RANKS_TEST(name)								\
+	TEST_ON(struct ranks, ranks, ranks_begin(ranks, "", KVMM_TIER_EXPLICIT),	\
+		ranks_end(ranks), ranks, name)
 
 static struct kvmm_step_stat steps_of_rank(struct rank *rank)
 {
@@ -141,7 +23,7 @@ static kvmm_range_t scatter(struct rank *rank)
 	cr_assert_eq(kvmm_range_alloc(rank->pool, 4, KVMM_RUNS(1), &hole[0]), 0);
 	cr_assert_eq(kvmm_range_alloc(rank->pool, 4, KVMM_RUNS(1), &range), 0);
 	cr_assert_eq(kvmm_range_alloc(rank->pool, 4, KVMM_RUNS(1), &hole[1]), 0);
-	cr_assert_eq(kvmm_range_alloc(rank->pool, NR_BLOCKS - 12, KVMM_RUNS(1), &rest), 0);
+	cr_assert_eq(kvmm_range_alloc(rank->pool, RANK_BLOCKS - 12, KVMM_RUNS(1), &rest), 0);
 	cr_assert_eq(kvmm_range_seal(rank->pool, range, 4), 0);
 	for (u32 i = 0; i < 2; i++)
 		cr_assert_eq(kvmm_range_free(rank->pool, hole[i]), 0);
@@ -193,20 +75,20 @@ RANKS_TEST(a_move_takes_effect_when_it_is_told_not_when_it_is_complete)
 		range = scatter(rank);
 		cr_assert_eq(compact(rank, KVMM_MOVE_BESIDE), 0);
 	}
-	cr_expect_eq(found_by(&ranks->of[0]).upto, 0);
+	cr_expect_eq(rank_found(&ranks->of[0]).upto, 0);
 	ctl->run();
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 1);
 		cr_expect_eq(start_of(rank, range), 4);
-		cr_expect_eq(found_by(rank).upto, 1);
+		cr_expect_eq(rank_found(rank).upto, 1);
 	}
-	agree(ranks);
+	ranks_agree(ranks);
 	for each_rank(rank) {
 		cr_expect_eq(start_of(rank, range), 4);
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 0);
 		cr_expect_neq(start_of(rank, range), 4);
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(an_old_place_is_free_when_the_end_of_the_step_is_told)
@@ -221,7 +103,7 @@ RANKS_TEST(an_old_place_is_free_when_the_end_of_the_step_is_told)
 		cr_assert_eq(compact(rank, KVMM_MOVE_BESIDE), 0);
 	}
 	ctl->run();
-	agree(ranks);
+	ranks_agree(ranks);
 	i = 0;
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 1);
@@ -230,14 +112,14 @@ RANKS_TEST(an_old_place_is_free_when_the_end_of_the_step_is_told)
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 1, "the step has ended, but who knows");
 		cr_expect_eq(steps_of_rank(rank).limbo_blocks, 4);
 	}
-	cr_expect_eq(agree(ranks).upto, 2);
+	cr_expect_eq(ranks_agree(ranks).upto, 2);
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 0);
 		cr_expect_eq(steps_of_rank(rank).limbo_blocks, 0);
 		cr_assert_eq(kvmm_pool_get_stat(rank->pool, &stat), 0);
 		cr_expect_eq(stat.nr_free, 8);
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 /* Submitted on both ranks, in vain on one: it is as if it had failed on both, later. */
@@ -254,8 +136,8 @@ RANKS_TEST(a_copy_that_fails_on_one_rank_has_failed_on_all)
 		ctl->fail_none();
 	}
 	ctl->run();
-	cr_expect_eq(found_by(&ranks->of[1]).failed[0], 0);
-	all = agree(ranks);
+	cr_expect_eq(rank_found(&ranks->of[1]).failed[0], 0);
+	all = ranks_agree(ranks);
 	cr_expect_eq(all.upto, 1);
 	cr_expect_eq(all.failed[0], 1);
 	for each_rank(rank) {
@@ -263,7 +145,7 @@ RANKS_TEST(a_copy_that_fails_on_one_rank_has_failed_on_all)
 		cr_expect_eq(start_of(rank, range), 4);
 		cr_expect_eq(steps_of_rank(rank).failed_moves, 1);
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(a_rank_that_is_behind_is_told_again)
@@ -277,16 +159,16 @@ RANKS_TEST(a_rank_that_is_behind_is_told_again)
 		cr_assert_eq(compact(rank, KVMM_MOVE_BESIDE), 0);
 	}
 	ctl->run();
-	all = found_by(&ranks->of[0]);
+	all = rank_found(&ranks->of[0]);
 	cr_expect_eq(all.upto, 1);
 	cr_assert_eq(kvmm_completions_set(ranks->of[0].pool, &all), 0);
 	cr_expect_eq(kvmm_completions_set(late->pool, &all), -EAGAIN);
-	mine = found_by(late);
+	mine = rank_found(late);
 	cr_expect_eq(mine.base, 0);
 	cr_expect_eq(mine.upto, 0);
 	let_go(word);
 	cr_expect_eq(kvmm_completions_set(late->pool, &all), 0);
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(what_was_not_begun_or_told_before_is_refused)
@@ -297,7 +179,7 @@ RANKS_TEST(what_was_not_begun_or_told_before_is_refused)
 	scatter(rank);
 	cr_assert_eq(compact(rank, KVMM_MOVE_BESIDE), 0);
 	ctl->run();
-	told = found_by(rank);
+	told = rank_found(rank);
 	told.upto = 2;
 	cr_expect_eq(kvmm_completions_set(rank->pool, &told), -EINVAL);
 	told.upto = 1;
@@ -322,7 +204,7 @@ RANKS_TEST(a_failure_that_only_this_rank_knows_of_is_not_passed_over)
 	cr_assert_eq(ctl->fail("cuEventRecord", 1, KCU_E_NOT_PERMITTED, true, false), 0);
 	cr_assert_eq(compact(rank, KVMM_MOVE_BESIDE), 0);
 	ctl->fail_none();
-	told = found_by(rank);
+	told = rank_found(rank);
 	cr_expect_eq(told.failed[0], 1);
 	told.failed[0] = 0;
 	cr_expect_eq(kvmm_completions_set(rank->pool, &told), -EIO);
@@ -351,7 +233,7 @@ static void send_down_alike(struct ranks *ranks)
 		cr_assert_eq(kvmm_tier_poll(rank->pool), 4);
 	}
 	ctl->run();
-	agree(ranks);
+	ranks_agree(ranks);
 	for each_rank(rank) {
 		cr_assert_eq(kvmm_tier_poll(rank->pool), 0);
 		cr_assert_str_eq(answers(rank->pool, 1, 4), "1111");
@@ -373,14 +255,14 @@ RANKS_TEST(a_copy_down_is_there_when_it_is_told)
 		cr_expect_eq(kvmm_tier_poll(rank->pool), 4);
 		cr_expect_str_eq(answers(rank->pool, 1, 4), "0000");
 	}
-	agree(ranks);
+	ranks_agree(ranks);
 	i = 0;
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_tier_poll(rank->pool), 0);
 		cr_expect_eq(result_of(rank->pool, op[i++], 4, NULL), 0);
 		cr_expect_str_eq(answers(rank->pool, 1, 4), "1111");
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(a_copy_that_is_wrong_on_one_rank_is_a_miss_on_all)
@@ -394,15 +276,15 @@ RANKS_TEST(a_copy_that_is_wrong_on_one_rank_is_a_miss_on_all)
 	for each_rank(rank)
 		op[i++] = begin_load(rank->pool, 1, 4);
 	ctl->run();
-	cr_expect_eq(found_by(&ranks->of[0]).failed[0], 0);
-	cr_expect_eq(agree(ranks).failed[0], 1);
+	cr_expect_eq(rank_found(&ranks->of[0]).failed[0], 0);
+	cr_expect_eq(ranks_agree(ranks).failed[0], 1);
 	i = 0;
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_tier_poll(rank->pool), 0);
 		cr_expect_eq(result_of(rank->pool, op[i++], 4, refs), -EBADMSG);
 		cr_expect_str_eq(answers(rank->pool, 1, 4), "----");
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(what_is_right_on_all_ranks_comes_up)
@@ -417,7 +299,7 @@ RANKS_TEST(what_is_right_on_all_ranks_comes_up)
 	ctl->run();
 	for each_rank(rank)
 		cr_expect_eq(kvmm_tier_get_result(rank->pool, op[0], NULL), -EAGAIN);
-	cr_expect_eq(agree(ranks).failed[0], 0);
+	cr_expect_eq(ranks_agree(ranks).failed[0], 0);
 	for (i = 0; i < NR_RANKS; i++) {
 		cr_expect_eq(kvmm_tier_poll(ranks->of[i].pool), 0);
 		cr_assert_eq(result_of(ranks->of[i].pool, op[i], 4, refs[i]), 0);
@@ -426,7 +308,7 @@ RANKS_TEST(what_is_right_on_all_ranks_comes_up)
 		cr_assert_eq(kvmm_put_many(ranks->of[i].pool, refs[i], 4), 0);
 	}
 	cr_expect_eq(memcmp(refs[0], refs[1], sizeof(refs[0])), 0);
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 /* ---- time ---- */
@@ -440,7 +322,7 @@ RANKS_TEST(a_budget_of_time_is_one_count_on_all_ranks)
 					     .max_us = 5 };
 
 		scatter(rank);
-		told = found_by(rank);
+		told = rank_found(rank);
 		told.block_ns = 2500;
 		told.now_ns = 0;
 		cr_assert_eq(kvmm_completions_set(rank->pool, &told), 0);
@@ -452,7 +334,7 @@ RANKS_TEST(a_budget_of_time_is_one_count_on_all_ranks)
 		cr_expect_eq(goal.max_us, 10);
 		cr_expect_eq(goal.max_blocks, 0);
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 RANKS_TEST(background_work_goes_by_the_time_that_was_told)
@@ -473,7 +355,7 @@ RANKS_TEST(background_work_goes_by_the_time_that_was_told)
 		cr_assert_eq(kvmm_background_get_stat(rank->pool, &stat), 0);
 		cr_expect_eq(stat.checks, 1);
 		for (u32 i = 1; i <= 20; i++) {
-			struct kvmm_completions told = found_by(rank);
+			struct kvmm_completions told = rank_found(rank);
 
 			told.now_ns = i * 1000000;
 			cr_assert_eq(kvmm_completions_set(rank->pool, &told), 0);
@@ -482,7 +364,7 @@ RANKS_TEST(background_work_goes_by_the_time_that_was_told)
 		cr_assert_eq(kvmm_background_get_stat(rank->pool, &stat), 0);
 		cr_expect_eq(stat.checks, 3);
 	}
-	expect_alike(ranks);
+	ranks_expect_alike(ranks);
 }
 
 /* ---- memory that goes ---- */
@@ -501,10 +383,10 @@ RANKS_TEST(memory_goes_beside_steps_when_all_ranks_know_that_it_may)
 			cr_expect_eq(kvmm_pool_shrink_poll(rank->pool, NULL), 1);
 	}
 	for (u32 i = 0; i < 2; i++) {
-		agree(ranks);
+		ranks_agree(ranks);
 		for each_rank(rank)
 			kvmm_pool_shrink_poll(rank->pool, NULL);
-		expect_alike(ranks);
+		ranks_expect_alike(ranks);
 	}
 	for each_rank(rank) {
 		struct kvmm_elastic_stat stat;

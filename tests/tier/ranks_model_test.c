@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two ranks at random: each call of a pool, its tier, its steps and moves is made on both, alike, while
+ * their devices work a piece at a time in an order of the driver's dice. After each call the answers
+ * and the histories are the same, now and then all that the pools are.
+ */
+#include "tests/pool/drive.h"
+#include "tests/support/length.h"
+#include "tests/support/random.h"
+#include "tests/tier/ranks.h"
+
+#define NR_OPS		4u	/* loads under way */
+#define NR_KEYS		6u
+
+static u64 dice;		/* of all choices that both ranks share */
+
+static u32 below(u32 nr)
+{
+	return any_of(&dice, nr);
+}
+
+/* What both ranks are asked to do next, drawn once. */
+struct order {
+	u32 what;
+	u32 a, b, c;
+};
+
+struct run {
+	struct ranks ranks;
+	struct drive drive[NR_RANKS];
+	uint64_t epoch[NR_RANKS];
+	kvmm_tier_op_t op[NR_RANKS][NR_OPS];
+	u32 nr_loading[NR_OPS];		/* 0: none under way */
+	bool is_open;
+	u64 now_ns;
+	u64 nr_told, nr_failed;
+	kcu_deviceptr scratch[NR_RANKS];
+};
+
+/* ---- each call, on one rank: what it was answered ---- */
+
+static u64 do_step(struct run *run, u32 i)
+{
+	struct rank *rank = &run->ranks.of[i];
+
+	if (run->is_open)
+		return kvmm_step_end(rank->pool, rank->id, run->epoch[i]);
+	fill(run->scratch[i], 1, 256, rank->stream);
+	return kvmm_step_begin(rank->pool, rank->id, &run->epoch[i]);
+}
+
+/* Keys of a prompt of the drive's. */
+static struct kvmm_prefix keys_of(u32 prompt)
+{
+	static kvmm_key_t keys[NR_KEYS];
+
+	memset(keys, 0, sizeof(keys));
+	for (u32 i = 0; i < NR_KEYS; i++) {
+		keys[i].byte[0] = 1 + prompt % 5;
+		keys[i].byte[1] = i;
+		keys[i].byte[7] = keys[i].byte[0] * 37 + i;
+	}
+	return (struct kvmm_prefix){ .keys = keys, .nr = NR_KEYS };
+}
+
+static u64 do_load(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+	struct kvmm_prefix prefix = keys_of(order->a);
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &prefix };
+	int err;
+
+	if (order->b % 4 == 0)
+		return kvmm_tier_prefetch(pool, &prefix, 2);
+	err = kvmm_tier_load(pool, &load, &run->op[i][order->c]);
+	if (i == NR_RANKS - 1)
+		run->nr_loading[order->c] = err ? 0 : NR_KEYS;
+	return err;
+}
+
+static u64 do_result(struct run *run, u32 i, u32 at)
+{
+	kvmm_ref_t refs[NR_KEYS];
+	s32 errors[NR_KEYS];
+	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs, .errors = errors,
+					   .nr = NR_KEYS };
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+	int err = kvmm_tier_get_result(pool, run->op[i][at], &result);
+	u64 sum = err;
+
+	for (u32 k = 0; !err && k < NR_KEYS; k++)
+		sum = sum * 31 + refs[k].index + ((u64)refs[k].gen << 20);
+	if (!err)
+		cr_assert_eq(kvmm_put_many(pool, refs, NR_KEYS), 0);
+	if (err != -EAGAIN && i == NR_RANKS - 1) {
+		run->nr_loading[at] = 0;
+		run->nr_failed += err == -EBADMSG;
+	}
+	return sum;
+}
+
+static u64 do_match(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+	struct kvmm_prefix prefix = keys_of(order->a);
+	kvmm_ref_t refs[NR_KEYS];
+	u8 answers[NR_KEYS], levels[NR_KEYS];
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
+					      .refs = refs, .answers = answers, .levels = levels };
+	int nr = kvmm_tier_match(pool, &match);
+	u64 sum = nr;
+
+	for (u32 k = 0; k < NR_KEYS; k++)
+		sum = sum * 31 + answers[k] * 4 + levels[k];
+	if (match.nr_device)
+		cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
+	return sum * 31 + match.nr_load;
+}
+
+static u64 do_moves(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + order->a % 24,
+				     .max_blocks = order->b % 3 ? 0 : order->b % 16,
+				     .max_us = order->c % 3 ? 0 : 1 + order->c % 100 };
+	int err = kvmm_compact_start(run->ranks.of[i].pool, &goal, order->b % KVMM_NR_MOVE_MODES);
+
+	return (u64)err << 32 | goal.moved;
+}
+
+static u64 do_compact(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = order->a % 24,
+				     .max_us = 1 + order->c % 50 };
+	int err = kvmm_pool_compact(run->ranks.of[i].pool, &goal);
+
+	return (u64)err << 32 | goal.moved;
+}
+
+static u64 do_shrink(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 8 + 8 * (order->a % 2),
+				   .min_blocks = 1 };
+	struct kvmm_regain back = { .size = sizeof(back), .nr_blocks = 64, .min_blocks = 1 };
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+
+	switch (order->b % 4) {
+	case 0:
+		return kvmm_pool_shrink_start(pool, &req, order->c % KVMM_NR_MOVE_MODES);
+	case 1:
+		return kvmm_pool_grow(pool, &back);
+	default:
+		return kvmm_pool_shrink_poll(pool, NULL);
+	}
+}
+
+static u64 do_reclaim(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_watermarks marks = { .min = 0, .low = 0, .high = 8 };
+	struct kvmm_watermarks none = { 0 };
+	struct kvmm_reclaim_args reclaim = { .size = sizeof(reclaim), .max_us = 1 + order->a % 4 };
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+	int err = kvmm_watermarks_set(pool, &marks);
+
+	if (!err)
+		err = kvmm_reclaim(pool, &reclaim);
+	kvmm_watermarks_set(pool, &none);
+	return (u64)err << 32 | reclaim.nr_evicted;
+}
+
+enum what {
+	DRIVE,
+	STEP = DRIVE + 8,
+	POLL = STEP + 3,
+	LOAD = POLL + 2,
+	RESULT,
+	MATCH,
+	MOVES,
+	LOOK = MOVES + 2,
+	TICK,
+	COMPACT,
+	SHRINK,
+	RECLAIM,
+	NR_WHATS,
+};
+
+static u64 carry_out(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+
+	switch (order->what) {
+	case STEP ... POLL - 1:
+		return do_step(run, i);
+	case POLL ... LOAD - 1:
+		return kvmm_tier_poll(pool);
+	case LOAD:
+		return run->nr_loading[order->c] ? 0 : do_load(run, i, order);
+	case RESULT:
+		return run->nr_loading[order->c] ? do_result(run, i, order->c) : 0;
+	case MATCH:
+		return do_match(run, i, order);
+	case MOVES ... LOOK - 1:
+		return do_moves(run, i, order);
+	case LOOK:
+		return kvmm_compact_poll(pool);
+	case TICK:
+		return kvmm_background_tick(pool);
+	case COMPACT:
+		return do_compact(run, i, order);
+	case SHRINK:
+		return do_shrink(run, i, order);
+	case RECLAIM:
+		return do_reclaim(run, i, order);
+	default:
+		drive_step(&run->drive[i]);
+		return run->drive[i].sum;
+	}
+}
+
+/* ---- completions ---- */
+
+/*
+ * All say and hear the same; or rank 0 leads, and the other is told until its device is as far. Copies
+ * go bad on rank 0 alone, so there is nothing that a leader has not heard of.
+ */
+static void tell(struct run *run, bool leads)
+{
+	struct kvmm_completions told = leads ? rank_found(run->ranks.of) : ranks_found(&run->ranks);
+
+	run->now_ns += 1 + below(1000000);
+	told.now_ns = run->now_ns;
+	told.block_ns = 1 + below(4000);
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		struct rank *rank = &run->ranks.of[i];
+		int err;
+
+		while ((err = kvmm_completions_set(rank->pool, &told)) == -EAGAIN)
+			ctl->step();
+		cr_assert_eq(err, 0, "rank %u: %d", i, err);
+		cr_assert_eq(kvmm_tier_clock(rank->tier, run->now_ns), 0);
+		run->drive[i].now_ns = run->now_ns;
+	}
+	run->nr_told += told.upto - told.base;
+}
+
+/* ---- all of it ---- */
+
+static void compare(struct run *run, u64 step, const struct order *order, const u64 *answer)
+{
+	struct ranks *ranks = &run->ranks;
+	kvmm_sum_t sum[NR_RANKS];
+
+	cr_assert_eq(answer[0], answer[1], "step %lu, call %u: %lx, not %lx", (unsigned long)step,
+		     order->what, (unsigned long)answer[1], (unsigned long)answer[0]);
+	for (u32 i = 0; i < NR_RANKS; i++)
+		cr_assert_eq(kvmm_pool_history(ranks->of[i].pool, &sum[i]), 0);
+	if (!kvmm_sum_equal(&sum[0], &sum[1]))
+		ranks_expect_alike(ranks);
+	cr_assert(kvmm_sum_equal(&sum[0], &sum[1]), "step %lu, call %u", (unsigned long)step,
+		  order->what);
+	if (step % 256 == 0)
+		ranks_expect_alike(ranks);
+	if (step % 2048 == 0)
+		for each_rank(rank)
+			cr_assert_eq(kvmm_validate(rank->pool), 0);
+}
+
+static void begin_run(struct run *run, u64 seed)
+{
+	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	char options[32];
+
+	*run = (struct run){ .now_ns = 1 };
+	snprintf(options, sizeof(options), "seed=%lu", (unsigned long)seed);
+	ranks_begin(&run->ranks, options, KVMM_TIER_THROUGH);
+	dice = seed | 1;
+	how.interval_ms = 3;
+	how.max_blocks = 32;
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		drive_init(&run->drive[i], run->ranks.of[i].pool, seed);
+		cr_assert_eq(kvmm_background_set(run->ranks.of[i].pool, &how), 0);
+		run->scratch[i] = dev_alloc(256);
+	}
+}
+
+static void one_call(struct run *run, u64 step)
+{
+	struct order order = { below(NR_WHATS), below(1024), below(1024), below(NR_OPS) };
+	u64 answer[NR_RANKS];
+
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		answer[i] = carry_out(run, i, &order);
+		for (u32 k = below(4); k; k--)
+			ctl->step();
+	}
+	if (order.what >= STEP && order.what < POLL && !answer[0])
+		run->is_open = !run->is_open;
+	compare(run, step, &order, answer);
+	if (!below(6))
+		tell(run, below(2));
+	if (!below(60))
+		tier_flip(run->ranks.of[0].tier, below(RANK_BLOCKS));
+}
+
+static void end_run(struct run *run)
+{
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		if (run->is_open)
+			do_step(run, i);
+		drive_end(&run->drive[i]);
+		cr_assert_geq(kvmm_tier_abort(run->ranks.of[i].pool,
+					      (kvmm_tier_op_t){ UINT32_MAX, UINT32_MAX }), 0);
+	}
+	ranks_end(&run->ranks);
+}
+
+Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
+{
+	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 1000000);
+	struct kvmm_step_stat steps;
+	static struct run run;
+
+	printf("seed %lu, %lu calls\n", (unsigned long)seed, (unsigned long)nr);
+	begin_run(&run, seed);
+	for (u64 step = 1; step <= nr; step++)
+		one_call(&run, step);
+	cr_assert_eq(kvmm_step_get_stat(run.ranks.of[0].pool, &steps), 0);
+	printf("%lu completions, %lu moves, %lu loads, %lu bad ones\n", (unsigned long)run.nr_told,
+	       (unsigned long)steps.published_moves,
+	       (unsigned long)client_of(run.ranks.of[0].pool).loads, (unsigned long)run.nr_failed);
+	cr_expect_gt(run.nr_told, nr / 100);
+	cr_expect_gt(steps.published_moves, nr / 1000);
+	cr_expect_gt(client_of(run.ranks.of[0].pool).loads, nr / 1000);
+	end_run(&run);
+}
