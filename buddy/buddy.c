@@ -434,7 +434,7 @@ static u64 buddy_peek(const void *engine, u32 word)
 
 static u32 buddy_nr_free(const void *engine)
 {
-	return ((const struct buddy *)engine)->nr_free;
+	return kv_peek(&((const struct buddy *)engine)->nr_free);
 }
 
 static u32 buddy_usable(const void *engine, u32 nr, u32 *pieces)

@@ -78,7 +78,7 @@ static u32 runs_nr_free(const void *engine)
 {
 	const struct kv_runs *runs = engine;
 
-	return runs->nr_free;
+	return kv_peek(&runs->nr_free);
 }
 
 static u32 runs_nr_runs(const void *engine)

@@ -135,6 +135,7 @@ static const struct {
 	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), true, tier_config_read },
 	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
 				    false, residency_stat_read },
+	[KVMM_STAT_COUNTS]	= { sizeof(struct kvmm_counts), false, counts_read },
 	[KVMM_STAT_POOL]	= { sizeof(struct kvmm_pool_stat), false, pool_stat_read },
 	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), false, history_read },
 	[KVMM_STAT_COMPLETIONS]	= { sizeof(struct kvmm_completions), true, completions_read },

@@ -12,6 +12,19 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 
 void glance_residency(const struct kvmm_pool *pool, struct kv_pool_glance *glance);
 
+/* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
+static inline u32 as_counted(u64 nr, u32 most)
+{
+	return (s64)nr < 0 ? 0 : min(nr, (u64)most);
+}
+
+/*
+ * The pool's counts, with those of arenas and magazines, without a lock; how many free blocks the
+ * latter keep.
+ */
+u32 counts_peek(const struct kvmm_pool *pool, struct pool_count *count);
+
+int counts_read(struct kvmm_pool *pool, void *stat);
 int pool_stat_read(struct kvmm_pool *pool, void *stat);
 int peek_stat_read(struct kvmm_pool *pool, void *stat);
 int residency_stat_read(struct kvmm_pool *pool, void *stat);

@@ -17,12 +17,6 @@
 
 #include "internal.h"
 
-/* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
-static u32 as_counted(u64 nr, u32 most)
-{
-	return (s64)nr < 0 ? 0 : min(nr, (u64)most);
-}
-
 /* The numbers that the counts are made of. */
 struct raw {
 	struct pool_count	count;		/* that of arenas and magazines included */
@@ -152,9 +146,7 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	      struct kvmm_pool_stat *stat)
 {
 	const struct arenas *arenas = pool_arenas(pool);
-	struct pool_count count;
 	struct raw raw;
-	u32 seq;
 	int err = pool_refusal(pool);
 
 	if (err)
@@ -167,17 +159,9 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 		.metadata_bytes = kv_peek(&pool->metadata_bytes) + bytes_beside(pool),
 	};
 	kv_peek_copy(&raw.claims, &pool->claims, sizeof(raw.claims));
-	/* Counts of magazines come to the pool's own counts now and then: never seen in both. */
-	do {
-		seq = kv_seq_read_begin(&pool->fold_seq);
-		kv_peek_copy(&raw.count, &pool->count, sizeof(raw.count));
-		raw.nr_mags = mags_peek(pool, &raw.count);
-	} while (kv_seq_read_retry(&pool->fold_seq, seq));
-	for (u32 i = 0; arenas && i < arenas->nr; i++) {
-		kv_peek_copy(&count, &arenas->arena[i].count, sizeof(count));
-		arena_count_add(&count, &raw.count);
+	raw.nr_mags = counts_peek(pool, &raw.count);
+	for (u32 i = 0; arenas && i < arenas->nr; i++)
 		raw.nr_arenas += READ_ONCE(arenas->arena[i].nr_free);
-	}
 	fill_stat(pool, &raw, stat);
 	return 0;
 }

@@ -246,6 +246,7 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 void order_touch(struct order *order, const struct kv_handle *handles, u32 nr)
 {
 	order_enter(order);
+	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++)
 		order_apply(order, NOTE_HIT, handles[i]);
 	/*

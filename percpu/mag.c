@@ -224,6 +224,7 @@ static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 		owner_clear(pool, block[nr_good], 1);
 		nr_good++;
 	}
+	kv_seq_write_begin(&pool->mag_seq);
 	if (nr_good) {
 		kv_entries_unpocket(&pool->entries, index, nr_good);
 		POOL_BUG_ON(pool, kv_zone_free_many(pool->zone, block, nr_good));
@@ -231,6 +232,7 @@ static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 	pool->count.nr_held -= nr_good;
 	memmove(mag->entry, mag->entry + nr, (mag->nr - nr) * sizeof(mag->entry[0]));
 	WRITE_ONCE(mag->nr, mag->nr - nr);
+	kv_seq_write_end(&pool->mag_seq);
 	fold(pool, mag);
 	return nr_good;
 }
@@ -271,12 +273,34 @@ u32 mags_nr(const struct kvmm_pool *pool)
 	return nr;
 }
 
+/* Few threads have a magazine: readers look no farther. */
+static u32 nr_slots_of(const struct kvmm_pool *pool)
+{
+	u32 nr = pool->mags ? READ_ONCE(pool->mags->nr_slots) : 0;
+
+	kv_assert(nr <= KV_THREAD_SLOTS);
+	return nr;
+}
+
+u32 mags_peek_nr(const struct kvmm_pool *pool)
+{
+	u32 nr = 0;
+
+	for (u32 slot = 0; slot < nr_slots_of(pool); slot++) {
+		/* Pairs with __mag_make(): the magazine behind the pointer is complete. */
+		const struct mag *mag = smp_load_acquire(&pool->mags->mag[slot]);
+
+		nr += mag ? READ_ONCE(mag->nr) : 0;
+	}
+	return nr;
+}
+
 /* Magazines stay where they are as long as the pool lives, armed or not. */
 u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 {
 	u32 nr = 0;
 
-	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++) {
+	for (u32 slot = 0; slot < nr_slots_of(pool); slot++) {
 		/* Pairs with __mag_make(): the magazine behind the pointer is complete. */
 		const struct mag *mag = smp_load_acquire(&pool->mags->mag[slot]);
 		u64 allocs = mag ? READ_ONCE(mag->allocs) : 0;
@@ -296,7 +320,7 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 void __mag_make(struct kvmm_pool *pool)
 {
 	struct mags *mags = pool->mags;
-	u32 slot = kv_thread_claim_slot();
+	u32 slot = kv_thread_claim_slot(), nr = READ_ONCE(mags->nr_slots);
 	struct mag *mag;
 
 	kv_assert_not_held(&pool->lock);
@@ -308,6 +332,9 @@ void __mag_make(struct kvmm_pool *pool)
 	mag->stamp = kv_pocket_stamp(slot + 1);
 	/* Pairs with mags_peek(): a reader that sees it sees that it is empty. */
 	smp_store_release(&mags->mag[slot], mag);
+	/* A reader that misses it misses no block: it is empty until the pool's lock was taken. */
+	while (nr <= slot && !kv_cas(&mags->nr_slots, &nr, slot + 1))
+		;
 }
 
 /* May the thread keep blocks aside? Asked seldom while the answer is no. */
@@ -328,7 +355,7 @@ static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 	return false;
 }
 
-/* Those that the zone named first are the first to be handed out. */
+/* Those that the zone named first are the first to be handed out. In a write of ->mag_seq. */
 static void load(struct kvmm_pool *pool, struct mag *mag)
 {
 	struct kv_handle handles[MAG_ROUNDS];
@@ -365,8 +392,10 @@ noinline void __mag_fill(struct kvmm_pool *pool)
 	top = mag->nr ? entry_at(pool, mag->entry[mag->nr - 1]) : NULL;
 	if (POOL_BUG_ON(pool, top && kv_word_life(READ_ONCE(top->word)) != mag->stamp))
 		return;
+	kv_seq_write_begin(&pool->mag_seq);
 	if (mag->nr < MAG_ROUNDS)
 		load(pool, mag);
+	kv_seq_write_end(&pool->mag_seq);
 	arm(pool->mags, mag);
 }
 

@@ -80,6 +80,7 @@ struct mags {
 	u32			floor;		/* blocks that stay in the zone */
 
 	u32			fenced;		/* owners have a full fence; never 0 again */
+	u32			nr_slots;	/* atomic; one more than the highest in ->mag */
 
 	struct mags		*next;		/* list lock; all there are */
 
@@ -95,6 +96,9 @@ void __mag_spill(struct kvmm_pool *pool);
  * inside a read of pool->fold_seq.
  */
 u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count);
+
+/* Free blocks in magazines, without a lock: of any time; exact inside a read of pool->mag_seq. */
+u32 mags_peek_nr(const struct kvmm_pool *pool);
 
 /* Of struct local_ops. ->lock held. */
 void mags_disarm(struct kvmm_pool *pool);

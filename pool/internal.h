@@ -364,7 +364,8 @@ struct kvmm_pool {
 	struct pool_count		count;		/* ->lock; see pool_counts() */
 	struct pool_grow		grow;		/* ->lock */
 	u32				arena_heat;	/* ->lock; see __arena_warm() */
-	u32				fold_seq;	/* counter, ->lock; see pool_peek() */
+	u32				fold_seq;	/* counter, ->lock; see counts_peek() */
+	u32				mag_seq;	/* the same; see feed/counts.c */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 	struct mag			*armed;		/* ->lock; magazines in use */
 	bool				no_mags;	/* ->lock; once set, it stays */

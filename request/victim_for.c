@@ -130,6 +130,8 @@ int kvmm_evict_next_sized(struct kvmm_pool *pool, struct kvmm_victim *victims, u
 	if (err)
 		return err;
 	order_enter(&pool->order);
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	before = pool->order.mark;
 	while (nr < ARRAY_SIZE(index) && nr_told < max) {
 		u32 next = order_peek(&pool->order);

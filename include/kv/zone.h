@@ -63,7 +63,7 @@ struct kv_zone_req {
  * @held: blocks that take() holds for a request of @nr. NULL: @nr, nothing is rounded
  * @next_free: first maximal free run that ends after @from, or .nr = 0
  * @is_free: is this block in no extent?
- * @nr_free: blocks in no extent (rounding counts as held)
+ * @nr_free: blocks in no extent (rounding counts as held); also without the lock, to be looked at
  * @nr_runs: maximal free runs (buddies: free buddy blocks), as @usable counts pieces
  * @largest: longest piece that take() could hand out now
  * @usable: free blocks in pieces that can hold @nr blocks; @pieces gets their number
@@ -221,6 +221,12 @@ struct kv_zone_glance {
  * else of no single moment.
  */
 void kv_zone_glance(struct kv_zone *zone, struct kv_zone_glance *glance);
+
+/* Free blocks, without the lock: of any time. To be looked at, never to decide by. */
+static inline u32 kv_zone_peek_nr_free(const struct kv_zone *zone)
+{
+	return zone->ops->nr_free(zone->engine);
+}
 
 /* The name that Linux prints as "Node %d, zone %8s". */
 struct kv_zone_label {

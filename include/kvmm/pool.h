@@ -638,11 +638,13 @@ enum kvmm_stat_kind {
 	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
 	KVMM_STAT_TIER_TIME,	/* struct kvmm_tier_time; as KVMM_STAT_TIER */
 	KVMM_STAT_COMPLETIONS,	/* struct kvmm_completions, see kvmm_completions_get() */
+	KVMM_STAT_COUNTS,	/* struct kvmm_counts, see kvmm_pool_get_counts() */
 	KVMM_NR_STATS,
 };
 
 /**
- * kvmm_pool_stat_of() - numbers of one kind, as of one moment but for those of KVMM_STAT_PEEK
+ * kvmm_pool_stat_of() - numbers of one kind, as of one moment but for those of KVMM_STAT_PEEK and
+ *	KVMM_STAT_COUNTS
  * @stat: the struct of that kind; not changed on failure
  * @size: its size, as the caller knows it: a multiple of 8, at most 4096.
  *	A shorter one is cut, of a longer one the rest is 0
@@ -659,6 +661,75 @@ static inline int kvmm_pool_get_stat(struct kvmm_pool *pool, struct kvmm_pool_st
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_POOL, stat, sizeof(*stat));
 }
+
+/**
+ * struct kvmm_counts - what an engine asks a pool at each step
+ * @nr_blocks: of the pool, without those that are given back
+ * @nr_available: @nr_free + @nr_inactive, as in struct kvmm_pool_stat
+ * @nr_used: the others: @nr_available + @nr_used is @nr_blocks in each answer
+ * @nr_free, @nr_inactive: as there
+ * @nr_active, @nr_private, @nr_staged, @range_blocks: blocks in use, by their state
+ * @nr_ranges: ranges
+ * @mark_min, @mark_low, @mark_high: watermarks, in blocks; 0: there are none
+ * @nr_promised, @nr_waiting: free blocks that are promised; requests that wait for blocks
+ * @reserved: 0
+ * @allocs, @alloc_blocks, @frees, @fail_nospc, @fail_frag, @evictions, @hit_blocks, @miss_blocks,
+ *	@registered, @duplicates: as in struct kvmm_pool_stat
+ */
+struct kvmm_counts {
+	uint32_t nr_blocks;
+	uint32_t nr_available;
+	uint32_t nr_used;
+	uint32_t nr_free;
+	uint32_t nr_inactive;
+	uint32_t nr_active;
+	uint32_t nr_private;
+	uint32_t nr_staged;
+	uint32_t range_blocks;
+	uint32_t nr_ranges;
+	uint32_t mark_min;
+	uint32_t mark_low;
+	uint32_t mark_high;
+	uint32_t nr_promised;
+	uint32_t nr_waiting;
+	uint32_t reserved;
+	uint64_t allocs;
+	uint64_t alloc_blocks;
+	uint64_t frees;
+	uint64_t fail_nospc;
+	uint64_t fail_frag;
+	uint64_t evictions;
+	uint64_t hit_blocks;
+	uint64_t miss_blocks;
+	uint64_t registered;
+	uint64_t duplicates;
+};
+
+/**
+ * kvmm_pool_get_counts() - counts of a pool, without any lock
+ *
+ * Takes as long in a large pool as in a small one, for it walks no blocks: no runs, no largest run;
+ * kvmm_pool_peek() has those. Delays no other thread and waits for none. Exact while no call
+ * changes the pool; else some calls under way are counted, and others not. Counts of events never
+ * go down.
+ */
+static inline int kvmm_pool_get_counts(struct kvmm_pool *pool, struct kvmm_counts *counts)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_COUNTS, counts, sizeof(*counts));
+}
+
+/**
+ * kvmm_pool_available() - blocks that a request could have: free ones, and cached ones to evict
+ * @total: NULL, or out: blocks of the pool, without those given back, as of the same moment. The
+ *	rest of them is in use
+ *
+ * @nr_available of struct kvmm_counts alone, at some 20 ns: to be asked for each request. Promises,
+ * watermarks and limits of tenants may keep a request from having all of them.
+ *
+ * Context: lock-free; waits for no thread.
+ * Return: how many; -EINVAL; -EUCLEAN; -ECHILD.
+ */
+KVMM_API int kvmm_pool_available(struct kvmm_pool *pool, uint32_t *total);
 
 /** enum kvmm_setting - what can be set of a pool while it is used, and by which type */
 enum kvmm_setting {
@@ -691,7 +762,7 @@ KVMM_API int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const
  * For monitoring: the call delays no other thread and waits for none, nor for blocks that move.
  * Each number is of its own moment; all are exact while no call changes the pool. Counts of events
  * never go down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of
- * the zone, a bit a block.
+ * the zone, a bit a block: kvmm_pool_get_counts() does not.
  */
 static inline int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {

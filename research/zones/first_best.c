@@ -179,7 +179,7 @@ static u64 holes_peek(const void *engine, u32 word)
 
 static u32 holes_nr_free(const void *engine)
 {
-	return ((const struct holes *)engine)->nr_free;
+	return kv_peek(&((const struct holes *)engine)->nr_free);
 }
 
 static u32 holes_nr_runs(const void *engine)

@@ -291,7 +291,7 @@ static u64 lists_peek(const void *engine, u32 word)
 
 static u32 lists_nr_free(const void *engine)
 {
-	return ((const struct lists *)engine)->nr_free;
+	return kv_peek(&((const struct lists *)engine)->nr_free);
 }
 
 static u32 lists_nr_runs(const void *engine)

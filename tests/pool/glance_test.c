@@ -5,6 +5,7 @@
 #include "pool/internal.h"
 #include "offline/leave.h"
 #include "move/verify.h"
+#include "percpu/mag.h"
 #include "tests/pool/class_util.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"
@@ -38,6 +39,32 @@ static void expect_same(struct kvmm_pool *pool, const char *engine, u32 step)
 		     (unsigned long long)seen.metadata_bytes);
 }
 
+/* The counts of a step, and the one number asked for each request. */
+static void expect_counts(struct kvmm_pool *pool, const char *engine, u32 step)
+{
+	struct kvmm_pool_stat stat = stat_of(pool);
+	struct kvmm_counts counts;
+	u32 total;
+
+	memset(&counts, 0xa5, sizeof(counts));
+	cr_assert_eq(kvmm_pool_get_counts(pool, &counts), 0);
+	cr_assert_eq(kvmm_pool_available(pool, &total), (int)stat.nr_available, "%s: step %u: %d, %u",
+		     engine, step, kvmm_pool_available(pool, NULL), stat.nr_available);
+	cr_assert_eq(total, stat.nr_blocks - stat.nr_away);
+	cr_assert_eq(counts.nr_blocks, total);
+	cr_assert_eq(counts.nr_available, stat.nr_available);
+	cr_assert_eq(counts.nr_available + counts.nr_used, total);
+	cr_assert_eq(counts.nr_free, stat.nr_free);
+	cr_assert_eq(counts.nr_inactive, stat.nr_inactive);
+	cr_assert_eq(counts.nr_active, stat.nr_state[KVMM_BLOCK_ACTIVE]);
+	cr_assert_eq(counts.nr_private, stat.nr_state[KVMM_BLOCK_PRIVATE]);
+	cr_assert_eq(counts.nr_staged, stat.nr_state[KVMM_BLOCK_STAGED]);
+	cr_assert_eq(counts.range_blocks, stat.nr_state[KVMM_BLOCK_RANGE]);
+	cr_assert_eq(counts.nr_ranges, stat.nr_ranges);
+	cr_assert_eq(memcmp(&counts.allocs, &stat.allocs, 3 * sizeof(u64)), 0);
+	cr_assert_eq(memcmp(&counts.fail_nospc, &stat.fail_nospc, 7 * sizeof(u64)), 0);
+}
+
 static void drive_and_compare(const char *engine, u32 flags, u64 seed)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
@@ -48,9 +75,11 @@ static void drive_and_compare(const char *engine, u32 flags, u64 seed)
 	for (u32 i = 0; i < NR_STEPS; i++) {
 		drive_step(&drive);
 		expect_same(drive.pool, engine, i);
+		expect_counts(drive.pool, engine, i);
 	}
 	drive_end(&drive);
 	expect_same(drive.pool, engine, NR_STEPS);
+	expect_counts(drive.pool, engine, NR_STEPS);
 	end_pool(drive.pool);
 }
 
@@ -92,6 +121,7 @@ POOL_TEST(glance, takes_no_lock_of_the_hot_ones, make_cache(NR_BLOCKS, "lru"), .
 	struct kvmm_tenant_stat tenant[4];
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
 	struct kvmm_pool_stat stat;
+	struct kvmm_counts counts;
 
 	cr_assert_eq(kvmm_tenant_set(pool, 7, &attr), 0);
 	cache_keys(pool, 1, 20);
@@ -101,6 +131,9 @@ POOL_TEST(glance, takes_no_lock_of_the_hot_ones, make_cache(NR_BLOCKS, "lru"), .
 	kv_lock(&pool->zone->lock);
 	cr_expect_eq(kvmm_pool_peek(pool, &stat), 0);
 	cr_expect_eq(stat.nr_inactive, 20);
+	cr_expect_eq(kvmm_pool_available(pool, NULL), NR_BLOCKS);
+	cr_expect_eq(kvmm_pool_get_counts(pool, &counts), 0);
+	cr_expect_eq(counts.nr_inactive, 20);
 	cr_expect_eq(kv_pool_glance(pool, glance), 0);
 	cr_expect_eq(kv_pool_glance_tenants(pool, tenant, 4), 2);
 	kv_unlock(&pool->zone->lock);
@@ -113,6 +146,110 @@ POOL_TEST(glance, takes_no_lock_of_the_hot_ones, make_cache(NR_BLOCKS, "lru"), .
 	cr_expect_eq(tenant[0].tenant, KVMM_TENANT_REST);
 	cr_expect_eq(tenant[0].usage, 20);
 	cr_expect_eq(tenant[1].tenant, 7);
+}
+
+/* ---- work, by what is read of the zone ---- */
+
+static const struct kv_zone_ops *real;
+static u32 nr_looks, nr_sums;
+
+static u64 counted_peek(const void *engine, u32 word)
+{
+	nr_looks++;
+	return real->peek(engine, word);
+}
+
+static u32 counted_nr_free(const void *engine)
+{
+	nr_sums++;
+	return real->nr_free(engine);
+}
+
+static void expect_work(u32 nr_blocks)
+{
+	struct kvmm_pool *pool __cleanup(end_pool) = make_cache(nr_blocks, "lru");
+	struct kv_zone_ops ops = *pool->zone->ops;
+	struct kvmm_pool_stat stat;
+	struct kvmm_counts counts;
+
+	cache_keys(pool, 1, 20);
+	real = pool->zone->ops;
+	ops.peek = counted_peek;
+	ops.nr_free = counted_nr_free;
+	pool->zone->ops = &ops;
+	nr_looks = nr_sums = 0;
+	cr_expect_eq(kvmm_pool_available(pool, NULL), (int)nr_blocks);
+	cr_expect_eq(nr_sums, 1);
+	cr_expect_eq(kvmm_pool_get_counts(pool, &counts), 0);
+	cr_expect_eq(nr_sums, 2);
+	cr_expect_eq(nr_looks, 0, "no word of the map");
+	cr_expect_eq(kvmm_pool_peek(pool, &stat), 0);
+	cr_expect_eq(nr_looks, (nr_blocks + 63) / 64, "what a walk takes");
+	pool->zone->ops = real;
+}
+
+Test(glance, counts_of_a_step_walk_no_blocks)
+{
+	expect_work(NR_BLOCKS);
+	expect_work(64 * NR_BLOCKS);
+}
+
+/* Of 256 threads that there may be, those are looked at that have a magazine. */
+POOL_TEST(glance, looks_at_magazines_of_threads_that_have_one, make_cache(NR_BLOCKS, "lru"))
+{
+	kvmm_mut_t mut;
+
+	cr_assert(pool->mags != NULL);
+	cr_expect_eq(pool->mags->nr_slots, 0);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect_eq(pool->mags->nr_slots, kv_thread_slot() + 1);
+	cr_expect_gt(mags_peek_nr(pool), 0);
+	cr_expect_eq(kvmm_pool_available(pool, NULL), NR_BLOCKS);
+}
+
+/* A thread fills its magazine between the two numbers that are added. */
+static struct kvmm_pool *disturbed;
+static kvmm_mut_t disturbing;
+
+static u32 disturbed_nr_free(const void *engine)
+{
+	struct kvmm_pool *pool = disturbed;
+	u32 nr = real->nr_free(engine);
+
+	disturbed = NULL;
+	if (pool)
+		cr_assert_eq(kvmm_alloc(pool, 1, &disturbing), 0);
+	return nr;
+}
+
+POOL_TEST(glance, counts_a_magazine_that_is_filled_meanwhile_once, make_cache(NR_BLOCKS, "lru"))
+{
+	struct kv_zone_ops ops = *pool->zone->ops;
+	kvmm_range_t range = take(pool, 200, 0);
+
+	real = pool->zone->ops;
+	ops.nr_free = disturbed_nr_free;
+	pool->zone->ops = &ops;
+	disturbed = pool;
+	cr_expect_eq(kvmm_pool_available(pool, NULL), NR_BLOCKS - 201);
+	pool->zone->ops = real;
+	cr_expect_gt(mags_peek_nr(pool), 0);
+	cr_assert_eq(kvmm_free(pool, &disturbing, 1), 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+}
+
+POOL_TEST(glance, counts_know_watermarks, make_cache(NR_BLOCKS, "lru"))
+{
+	const struct kvmm_watermarks marks = { 3, 5, 8 };
+	struct kvmm_counts counts;
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cr_assert_eq(kvmm_pool_get_counts(pool, &counts), 0);
+	cr_expect_eq(counts.mark_min, 3);
+	cr_expect_eq(counts.mark_low, 5);
+	cr_expect_eq(counts.mark_high, 8);
+	cr_expect_eq(kvmm_pool_available(NULL, NULL), -EINVAL);
 }
 
 /* Each number is another, so that none can stand for its neighbour. */

@@ -95,7 +95,16 @@ static void watch(void)
 	static __thread struct kvmm_pool_stat was;
 	static __thread struct kv_pool_glance glance;
 	struct kvmm_tenant_stat tenant[3];
+	struct kvmm_counts counts;
+	u32 total = 0;
+	int nr = kvmm_pool_available(pool, &total);
 
+	expect(nr >= 0 && nr <= (int)total && total == NR_BLOCKS);
+	expect(!kvmm_pool_get_counts(pool, &counts));
+	expect(counts.nr_available + counts.nr_used == counts.nr_blocks);
+	expect(counts.nr_free + counts.nr_inactive == counts.nr_available);
+	expect(counts.nr_active + counts.nr_private + counts.nr_staged + counts.range_blocks <=
+	       counts.nr_used);
 	expect(!kv_pool_glance(pool, &glance));
 	expect_no_less(&was, &glance.stat);
 	was = glance.stat;
@@ -120,6 +129,7 @@ static void check_end(void)
 	expect(!kvmm_pool_get_stat(pool, &stat));
 	expect(!kvmm_pool_peek(pool, &seen));
 	expect(!memcmp(&stat, &seen, sizeof(stat)));
+	expect(kvmm_pool_available(pool, NULL) == (int)stat.nr_available);
 	expect(!kvmm_validate(pool));
 }
 

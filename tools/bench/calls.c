@@ -25,12 +25,17 @@ static struct kvmm_pool_stat pool_stat;
 static struct kvmm_range_info range_info;
 static struct kvmm_extent extents[KVMM_MAX_RUNS];
 static char map[101];
+static struct kvmm_counts counts;
+static u32 total;
 
 LOOK(pool_stat, kvmm_pool_get_stat(s->pool, &pool_stat))
 LOOK(extents, kvmm_range_extents(s->pool, SOME_RANGE, extents, KVMM_MAX_RUNS))
 LOOK(info, kvmm_range_get_info(s->pool, SOME_RANGE, &range_info))
 LOOK(map, pool_map(s->pool, map, sizeof(map) - 1))
 LOOK(validate, kvmm_validate(s->pool))
+LOOK(available, kvmm_pool_available(s->pool, &total))
+LOOK(counts, kvmm_pool_get_counts(s->pool, &counts))
+LOOK(peek, kvmm_pool_peek(s->pool, &pool_stat))
 
 /* @nr a slice; those that walk the pool get 1. */
 static const struct look {
@@ -43,7 +48,35 @@ static const struct look {
 	{ { "range_info_ns", "ns", VS_MUTEX }, info_step, 1024 },
 	{ { "pool_map_ns", "ns", VS_MUTEX }, map_step, 1 },
 	{ { "validate_ns", "ns", VS_MUTEX }, validate_step, 1 },
+}, asked[] = {
+	{ { "available_ns", "ns", VS_MUTEX }, available_step, 1024 },
+	{ { "counts_ns", "ns", VS_MUTEX }, counts_step, 1024 },
+	{ { "stat_ns", "ns", VS_MUTEX }, pool_stat_step, 1024 },
+	{ { "peek_ns", "ns", VS_MUTEX }, peek_step, 16 },
 };
+
+/* What an engine asks at each step, of a pool that caches: half of it, once used. */
+static int bench_asked(struct bench *bench, u32 nr_blocks)
+{
+	struct scattered s = { .pool = NULL };
+	int err = open_pool(&s.pool, nr_blocks, "default", 0);
+	kvmm_key_t key = { { 0 } };
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	for (u32 i = 0; !err && i < nr_blocks / 2; i++) {
+		memcpy(key.byte, &i, sizeof(i));
+		err = kvmm_alloc(s.pool, 1, &mut);
+		err = err ? err : kvmm_register(s.pool, &mut, &key, 1, &ref);
+		err = err ? err : kvmm_put(s.pool, ref);
+	}
+	for (size_t k = 0; !err && k < ARRAY_SIZE(asked); k++)
+		bench_step(bench_set(bench, &asked[k].metric, 1, "nr=%u", nr_blocks),
+			   asked[k].step, &s, asked[k].nr);
+	err = err ? err : bench_rows(bench);
+	kvmm_pool_destroy(s.pool);
+	return err;
+}
 
 int bench_overhead(struct bench *bench)
 {
@@ -68,7 +101,8 @@ int bench_overhead(struct bench *bench)
 		err = bench_rows(bench);
 		scatter_close(&s);
 	}
-	return err;
+	err = err ? err : bench_asked(bench, 1u << 13);
+	return err ? err : bench_asked(bench, 1u << 20);
 }
 
 /*
