@@ -19,7 +19,9 @@
 
 #include "cache.h"
 
-#define CHUNK_ROWS	256u
+/* A chunk has as many rows as fit into so many words, at least one. */
+#define CHUNK_WORDS	(256u * 1024)
+#define MAX_CHUNK_ROWS	256u
 
 struct token_row {
 	u32 gen;	/* of the block; never 0 */
@@ -29,7 +31,7 @@ struct token_row {
 
 struct token_chunk {
 	struct kv_lock lock;
-	u32 word[];	/* ->lock: CHUNK_ROWS rows */
+	u32 word[];	/* ->lock: chunk_rows() of them */
 };
 
 /* Chunks never go before the pool does. */
@@ -43,6 +45,11 @@ struct token_dir {
 static size_t row_words(const struct kvmm_pool *pool)
 {
 	return sizeof(struct token_row) / sizeof(u32) + pool->block_tokens;
+}
+
+static u32 chunk_rows(const struct kvmm_pool *pool)
+{
+	return min(max(CHUNK_WORDS / (u32)row_words(pool), 1u), MAX_CHUNK_ROWS);
 }
 
 static void count_bytes(struct kvmm_pool *pool, size_t bytes)
@@ -66,7 +73,7 @@ static void count_bytes(struct kvmm_pool *pool, size_t bytes)
 
 static struct token_dir *make_dir(struct kvmm_pool *pool)
 {
-	u32 nr = (pool->nr_blocks + CHUNK_ROWS - 1) / CHUNK_ROWS;
+	u32 nr = (pool->nr_blocks - 1) / chunk_rows(pool) + 1;
 	size_t bytes = sizeof(struct token_dir) + nr * sizeof(struct token_chunk *);
 	struct token_dir *dir = kv_alloc(bytes);
 
@@ -79,7 +86,8 @@ static struct token_dir *make_dir(struct kvmm_pool *pool)
 
 static struct token_chunk *make_chunk(struct kvmm_pool *pool, struct token_chunk **place)
 {
-	size_t bytes = sizeof(struct token_chunk) + CHUNK_ROWS * row_words(pool) * sizeof(u32);
+	size_t bytes = sizeof(struct token_chunk) +
+		       chunk_rows(pool) * row_words(pool) * sizeof(u32);
 	struct token_chunk *chunk = kv_alloc(bytes);
 
 	if (chunk)
@@ -100,7 +108,7 @@ static struct token_chunk *chunk_of(struct kvmm_pool *pool, u32 index, bool make
 		dir = make_dir(pool);
 	if (!dir)
 		return NULL;
-	place = &dir->chunk[index / CHUNK_ROWS];
+	place = &dir->chunk[index / chunk_rows(pool)];
 	chunk = smp_load_acquire(place);
 	return chunk || !make ? chunk : make_chunk(pool, place);
 }
@@ -128,7 +136,7 @@ static bool is_private_still(const struct kvmm_pool *pool, kvmm_mut_t block)
 static struct token_row *row_at(struct kvmm_pool *pool, struct token_chunk *chunk, u32 index)
 {
 	kv_assert_held(&chunk->lock);
-	return (struct token_row *)&chunk->word[index % CHUNK_ROWS * row_words(pool)];
+	return (struct token_row *)&chunk->word[index % chunk_rows(pool) * row_words(pool)];
 }
 
 /* Tokens of @block. The chunk is locked. */

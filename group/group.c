@@ -9,7 +9,6 @@
 
 #include "internal.h"
 
-#define MAX_BLOCK_TOKENS	65536u
 #define MAX_ALIGN		BIT(20)
 
 /* ---- lengths ---- */
@@ -58,7 +57,7 @@ static int group_init(struct group *group, const struct kvmm_group_attr *attr, u
 	if (!pool || attr->kind >= KVMM_NR_GROUP_KINDS ||
 	    attr->flags & ~(KVMM_GROUP_DROP_LAST | KVMM_GROUP_ORDER_AS_PUT) ||
 	    attr->span > KVMM_GROUPS_MAX_TOKENS ||
-	    attr->block_tokens > MAX_BLOCK_TOKENS)
+	    attr->block_tokens > KVMM_MAX_BLOCK_TOKENS)
 		return -EINVAL;
 	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
 		return -EINVAL;

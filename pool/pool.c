@@ -9,7 +9,6 @@
 #include "local.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
-#define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
 				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
 				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC | \
@@ -74,9 +73,9 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 	if (!attr->nr_blocks || attr->nr_blocks > KVMM_MAX_BLOCKS)
 		return kv_refuse(-EINVAL, "kvmm: pool: %u blocks, not 1 to %u", attr->nr_blocks,
 				 KVMM_MAX_BLOCKS);
-	if (tokens && (!kv_is_pow2(tokens) || tokens > MAX_BLOCK_TOKENS))
-		return kv_refuse(-EINVAL, "kvmm: pool: %u tokens a block, no power of two up to %u",
-				 tokens, MAX_BLOCK_TOKENS);
+	if (tokens > KVMM_MAX_BLOCK_TOKENS)
+		return kv_refuse(-EINVAL, "kvmm: pool: %u tokens a block, not 1 to %u", tokens,
+				 KVMM_MAX_BLOCK_TOKENS);
 	if (attr->flags & KVMM_POOL_ELASTIC ? attr->planes || !attr->block_bytes : attr->unit_bytes)
 		return kv_refuse(-EINVAL, "kvmm: pool: KVMM_POOL_ELASTIC goes with @block_bytes, "
 				 "@unit_bytes with KVMM_POOL_ELASTIC");

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /** Most tokens a block can have here. */
-#define KVMM_KEY_MAX_BLOCK_TOKENS	4096u
+#define KVMM_KEY_MAX_BLOCK_TOKENS	KVMM_MAX_BLOCK_TOKENS
 
 /** Most bytes of one text or extra. */
 #define KVMM_KEY_MAX_BYTES		65536u

@@ -141,7 +141,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied
  * @block_bytes: without @planes: bytes a block, allocated by the pool; 0 = ids only, no memory
  * @nr_blocks: blocks, the null block included; 1 to KVMM_MAX_BLOCKS
- * @block_tokens: tokens a block, 1 to 1024, a power of two; 16 if 0
+ * @block_tokens: tokens a block, 1 to KVMM_MAX_BLOCK_TOKENS; 16 if 0
  * @flags: KVMM_POOL_*
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
  * @dup_policy: enum kvmm_dup for blocks with a name that is taken; KVMM_DUP_ALLOW if 0

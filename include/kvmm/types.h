@@ -25,6 +25,9 @@ extern "C" {
 /** Most blocks a zone can hold: block ids fit 24 bits, so tables of them stay small. */
 #define KVMM_MAX_BLOCKS		(1u << 24)
 
+/** Most tokens a block; any number from 1 on: hybrids have blocks of 528, 1,056, 2,112. */
+#define KVMM_MAX_BLOCK_TOKENS	65536u
+
 /** Most runs ("extents") one range may have. */
 #define KVMM_MAX_RUNS		8u
 

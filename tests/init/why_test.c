@@ -39,8 +39,8 @@ Test(why, a_pool_is_refused)
 	char text[100];
 
 	expect_why(make_pool(&attr), -EINVAL, "pool: 0 blocks, not 1 to 16777216");
-	attr.block_tokens = 12;
-	expect_why(make_pool(&attr), -EINVAL, "pool: 12 tokens a block, no power of two up to 1024");
+	attr.block_tokens = 65537;
+	expect_why(make_pool(&attr), -EINVAL, "pool: 65537 tokens a block, not 1 to 65536");
 	attr.flags = KVMM_POOL_ELASTIC;
 	expect_why(make_pool(&attr), -EINVAL, "pool: KVMM_POOL_ELASTIC goes with @block_bytes, "
 		   "@unit_bytes with KVMM_POOL_ELASTIC");

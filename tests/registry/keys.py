@@ -246,7 +246,7 @@ def any_items(rng, kind, length):
 
 
 def any_attr(rng, algo):
-    a = {"algo": algo, "block_tokens": rng.choice((1, 3, 16, 16, 32, 64, 128, 500)), "group": 0,
+    a = {"algo": algo, "block_tokens": rng.choice((1, 3, 16, 16, 32, 64, 128, 528)), "group": 0,
          "secret": bytes(16), "layout_id": None, "tenant": None, "lora": any_or_none(rng),
          "salt": any_or_none(rng), "root": None, "seed": None, "lora_path": None}
     if a["lora"] is not None and (algo.startswith("vllm") or rng.random() < 0.5):

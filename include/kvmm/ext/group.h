@@ -89,7 +89,7 @@ enum kvmm_group_kind {
  * struct kvmm_group_attr - one group
  * @pool: where its blocks are; borrowed as long as the groups exist
  * @kind: enum kvmm_group_kind
- * @block_tokens: tokens a block, 1 to 65536; 0 = as the pool says
+ * @block_tokens: tokens a block, 1 to KVMM_MAX_BLOCK_TOKENS; 0 = as the pool says
  * @span: see the kinds; 0 for KVMM_GROUP_FULL
  * @flags: KVMM_GROUP_*
  */
