@@ -98,6 +98,22 @@ Test(glance, equals_them_without_magazines_too)
 	drive_and_compare("zone", KVMM_POOL_DETERMINISTIC, 4712);
 }
 
+/* Free blocks wait in the order of eviction there. */
+Test(glance, counts_free_blocks_of_a_policy_that_keeps_them)
+{
+	struct drive drive;
+
+	drive_init(&drive, make_cache(NR_BLOCKS, "lru-classic"), 4713);
+	for (u32 i = 0; i < NR_STEPS; i++) {
+		drive_step(&drive);
+		expect_counts(drive.pool, "lru-classic", i);
+	}
+	drive_end(&drive);
+	cr_expect_gt(drive.pool->count.nr_parked, 0);
+	expect_counts(drive.pool, "lru-classic", NR_STEPS);
+	end_pool(drive.pool);
+}
+
 /* Words of the map that end in the middle, and runs across words. */
 Test(glance, map_of_any_length)
 {

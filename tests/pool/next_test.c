@@ -139,6 +139,9 @@ POOL_TEST(touch_weak, leaves_a_held_block_out_of_the_order, make_cache(8, "lru")
 	cache_keys(pool, 2, 1);
 	weak = kvmm_weak_of(ref);
 	cr_expect_eq(kvmm_touch_weak(pool, &weak, 1), 1);
+	order_enter(&pool->order);
+	cr_expect_eq(order_nr(&pool->order), 1);
+	order_leave(&pool->order);
 	expect_order(pool, "2 ");
 	cr_expect_eq(kvmm_put(pool, ref), 0);
 	expect_order(pool, "1 ");
