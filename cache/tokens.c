@@ -187,7 +187,9 @@ int kvmm_block_set_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t at,
 	ret = row_nr(row, block.gen);
 	if (at == KVMM_TOKENS_END)
 		at = (u32)ret;
-	if (at > (u32)ret) {
+	if (kv_word_refs(READ_ONCE(entry_at(pool, block.index)->word)) > 1) {
+		ret = -EBUSY;
+	} else if (at > (u32)ret) {
 		ret = -ERANGE;
 	} else if (nr > pool->block_tokens - at) {
 		ret = -ENOSPC;

@@ -169,6 +169,8 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 			      (word & KV_ENTRY_HIDDEN ? KVMM_MAP_HIDDEN : 0) |
 			      (word & KV_ENTRY_DUP ? KVMM_MAP_DUP : 0);
 	}
+	if (kv_word_is(word, KV_ENTRY_PRIVATE))
+		run->refs = kv_word_refs(word);
 	if (run->state != KVMM_MAP_PRIVATE) {
 		kv_assert(index < pool->entries.nr);
 		run->key = kv_entry_key(entry);

@@ -62,7 +62,8 @@ static void let_range_go(struct kvmm_pool *pool, const struct kvmm_content *wher
 
 /* ---- private blocks ---- */
 
-static int keep_mut(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
+static int keep_mut(struct kvmm_pool *pool, const struct kvmm_content *where, kv_edge edge,
+		    u32 *block)
 {
 	struct kv_handle handle = { where->index, where->gen };
 	int err = pool->caches ? own_share_blocks(pool) : -EOPNOTSUPP;
@@ -74,13 +75,23 @@ static int keep_mut(struct kvmm_pool *pool, const struct kvmm_content *where, u3
 		return err;
 	err = lost_check(pool, &handle, 1);
 	if (!err)
-		err = kv_handle_step(&pool->entries, handle, kv_edge_write);
+		err = kv_handle_step(&pool->entries, handle, edge);
 	cache_end(pool);
 	if (err)
 		kv_count(KV_EV_BAD_HANDLE);
 	else
 		*block = entry_block(entry_at(pool, where->index));
 	return err;
+}
+
+static int keep_to_read(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
+{
+	return keep_mut(pool, where, kv_edge_read, block);
+}
+
+static int keep_to_write(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block)
+{
+	return keep_mut(pool, where, kv_edge_write, block);
 }
 
 static void let_mut_go(struct kvmm_pool *pool, const struct kvmm_content *where)
@@ -111,13 +122,14 @@ static int place_of_block(struct kvmm_pool *pool, const struct kvmm_content *whe
 static int access_kept(struct kvmm_pool *pool, const struct kvmm_content *where,
 		       const struct content *content)
 {
-	static const struct {
+	const struct {
 		int (*keep)(struct kvmm_pool *pool, const struct kvmm_content *where, u32 *block);
 		void (*let_go)(struct kvmm_pool *pool, const struct kvmm_content *where);
 	} kinds[] = {
 		[KVMM_CONTENT_BLOCK] = { place_of_block, NULL },
 		[KVMM_CONTENT_RANGE] = { keep_range, let_range_go },
-		[KVMM_CONTENT_MUT] = { keep_mut, let_mut_go },
+		[KVMM_CONTENT_MUT] = { content->is_write ? keep_to_write : keep_to_read,
+					 let_mut_go },
 		[KVMM_CONTENT_REF] = { place_of_ref, NULL },
 	};
 	int cancel = content_begin(pool), err;

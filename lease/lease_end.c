@@ -165,6 +165,7 @@ static void release_blocks(struct kvmm_pool *pool, u32 first)
 
 		next = READ_ONCE(entry_at(pool, index)->chain);
 		nr_staged += kv_word_is(word, KV_ENTRY_STAGED);
+		kv_fetch_sub(&pool->entries.nr_shares, kv_word_refs(word) - 1);
 		entry_release(pool, kv_handle_of(index, word));
 	}
 	order_leave(&pool->order);

@@ -111,7 +111,7 @@ static int walk_blocks(struct walk *walk)
 					walk->want.now_ns),
 			.bytes = pool->block_bytes,
 			.kind = is_staged ? KVMM_LEASED_STAGED : KVMM_LEASED_PRIVATE,
-			.index = at, .gen = kv_word_gen(word), .nr = 1, .refs = 1,
+			.index = at, .gen = kv_word_gen(word), .nr = 1, .refs = kv_word_refs(word),
 		};
 		add_lease(walk, LEASE_BLOCK, &walk->rows[walk->nr++]);
 	}

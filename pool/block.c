@@ -173,6 +173,8 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 		info->refs = kv_word_refs(word);
 		info->pins = kv_word_pins(word);
 		info->state = info->refs ? KVMM_BLOCK_ACTIVE : KVMM_BLOCK_INACTIVE;
+	} else if (kv_word_is(word, KV_ENTRY_PRIVATE)) {
+		info->refs = kv_word_refs(word);
 	} else if (kv_word_is_going(word)) {
 		info->state = KVMM_BLOCK_INACTIVE;
 	}

@@ -471,7 +471,7 @@ static bool word_is_sound(u64 word)
 	case KV_ENTRY_PARKED:
 		return !refs && !pins && !flags;
 	case KV_ENTRY_PRIVATE:	/* pins are counted */
-		return refs == 1 && !(flags & ~KV_ENTRY_MARK);
+		return refs && !(flags & ~KV_ENTRY_MARK);
 	case KV_ENTRY_STAGED:
 		return refs == 1 && !pins && !(flags & ~KV_ENTRY_MARK);
 	case KV_ENTRY_REGISTERED:
@@ -495,9 +495,7 @@ static bool gen_is_sound(const struct kv_entries *entries, u64 word)
 /* Length of a free list and @nr; KV_NONE if it has a loop, or something in it is not free. */
 static u32 free_list_len(const struct kv_entries *entries, u64 head, u32 nr)
 {
-	u32 index;
-
-	for (index = (u32)head; index != KV_NONE; index = entries->entry[index].link)
+	for (u32 index = (u32)head; index != KV_NONE; index = entries->entry[index].link)
 		if (index >= entries->nr || nr++ >= entries->nr ||
 		    !kv_word_is(entries->entry[index].word, KV_ENTRY_FREE))
 			return KV_NONE;
@@ -507,13 +505,14 @@ static u32 free_list_len(const struct kv_entries *entries, u64 head, u32 nr)
 int kv_entries_check(const struct kv_entries *entries)
 {
 	u32 nr[KV_NR_ENTRY_STATES], nr_listed;
-	u64 nr_written = 0;
+	u64 nr_written = 0, nr_shares = 0;
 
 	for (u32 i = 0; i < entries->nr; i++) {
 		const struct kv_entry *entry = &entries->entry[i];
+		bool is_private = kv_word_is(entry->word, KV_ENTRY_PRIVATE);
 
-		if (kv_word_is(entry->word, KV_ENTRY_PRIVATE))
-			nr_written += kv_word_pins(entry->word);
+		nr_written += is_private ? kv_word_pins(entry->word) : 0;
+		nr_shares += is_private ? kv_word_refs(entry->word) - 1 : 0;
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
 		    (entry->link >= entries->nr && entry->link != KV_NONE) ||
 		    (entry->parent >= entries->nr && entry->parent != KV_NONE))
@@ -524,7 +523,8 @@ int kv_entries_check(const struct kv_entries *entries)
 	nr_listed = free_list_len(entries, entries->free[1], nr_listed);
 	if (entries->turn > 1 || nr_listed != nr[KV_ENTRY_FREE] ||
 	    entries->nr_free != nr[KV_ENTRY_FREE] ||
-	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written)
+	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written ||
+	    entries->nr_shares != nr_shares)
 		return -EUCLEAN;
 	return 0;
 }

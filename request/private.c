@@ -257,24 +257,57 @@ int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mu
 
 /* ---- giving them back ---- */
 
-/* Mark all handles, or none if one is not in the state that @edge wants or occurs twice. */
-static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
+/*
+ * Mark all handles, or none if one is not in the state that @edge wants, or occurs more often than
+ * it is held. *@nr_shares: how many of them were not the last to hold theirs.
+ */
+static int leave(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge,
+		 u32 *nr_shares)
 {
-	for (u32 i = 0; i < nr; i++) {
-		int err = kv_handle_step(&pool->entries, handles[i], edge);
+	int ret = 0;
+	u32 i;
 
-		if (unlikely(err)) {
-			entries_unmark(pool, handles, i);
-			kv_count(KV_EV_BAD_HANDLE);
-			return err;
-		}
+	*nr_shares = 0;
+	for (i = 0; i < nr && likely(ret >= 0); i++) {
+		ret = kv_handle_step(&pool->entries, handles[i], edge);
+		*nr_shares += ret > 0;
 	}
-	return 0;
+	if (likely(ret >= 0))
+		return 0;
+	/* All references are there again before the first mark goes. */
+	nr = i - 1;
+	for (i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_rejoin);
+	for (i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_left);
+	kv_count(KV_EV_BAD_HANDLE);
+	return ret;
+}
+
+/* Those without other holders go; a block that occurs twice does once. */
+static noinline void release_shared(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+				    u32 nr_shares)
+{
+	u32 nr_last = 0;	/* counted as shares, but their blocks go */
+
+	kv_assert_held(&pool->lock);
+	for (u32 i = nr; i-- > 0;) {
+		u64 word = READ_ONCE(entry_at(pool, handles[i].index)->word);
+
+		if (kv_word_gen(word) != handles[i].gen || !kv_word_is_left(word))
+			continue;
+		nr_last += !!(word & KV_ENTRY_LEAVING);
+		entry_release(pool, handles[i]);
+	}
+	for (u32 i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_left);
+	kv_fetch_sub(&pool->entries.nr_shares, nr_shares - nr_last);
 }
 
 static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edge edge)
 {
 	const struct kv_handle *handles = blocks;
+	u32 nr_shares;
 	int err;
 
 	if (!blocks && nr)
@@ -282,11 +315,14 @@ static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edg
 	err = cache_enter(pool);
 	if (err)
 		return err;
-	err = mark(pool, handles, nr, edge);
+	err = leave(pool, handles, nr, edge, &nr_shares);
 	if (!err) {
 		order_enter(&pool->order);
-		for (u32 i = nr; i-- > 0;)
-			entry_release(pool, handles[i]);
+		if (unlikely(nr_shares))
+			release_shared(pool, handles, nr, nr_shares);
+		else
+			for (u32 i = nr; i-- > 0;)
+				entry_release(pool, handles[i]);
 		order_leave(&pool->order);
 		pool->count.frees += !!nr;
 		if (edge == kv_edge_mark)
@@ -304,7 +340,7 @@ static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, 
 
 	if (!pool || !blocks || !mag_free_some(pool, blocks, nr)) {
 		mag_make(pool, nr);
-		err = free_owned(pool, blocks, nr, kv_edge_mark_private);
+		err = free_owned(pool, blocks, nr, kv_edge_leave);
 	}
 	if (!err)
 		kv_probe2(free, pool, nr);
@@ -324,4 +360,34 @@ int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 int kv_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
 {
 	return free_owned(pool, staged, nr, kv_edge_mark);
+}
+
+/* ---- with several holders ---- */
+
+bool kv_mut_is_shared(const struct kvmm_pool *pool, kvmm_mut_t mut)
+{
+	/* Pairs with kv_edge_leave(): the other holder has read it for the last time. */
+	u64 word = smp_load_acquire(&entry_at(pool, mut.index)->word);
+
+	return kv_word_gen(word) == mut.gen && kv_word_refs(word) > 1;
+}
+
+int kvmm_get_muts(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
+{
+	int err = !blocks && nr ? -EINVAL : cache_begin(pool);
+	u32 i;
+
+	if (err)
+		return err;
+	for (i = 0; i < nr && !err; i++)
+		err = kv_handle_step(&pool->entries, mut_handle(blocks[i]), kv_edge_share);
+	if (unlikely(err)) {
+		for (i--; i-- > 0;)
+			kv_handle_step(&pool->entries, mut_handle(blocks[i]), kv_edge_unshare);
+		kv_count(KV_EV_BAD_HANDLE);
+	} else {
+		kv_fetch_add(&pool->entries.nr_shares, nr);
+	}
+	cache_end(pool);
+	return err;
 }

@@ -20,11 +20,11 @@
  * Invariants, recomputed by kv_entries_check():
  *
  *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones.
- *     PRIVATE and STAGED have one, their
- *     owner's.
+ *     STAGED has one, its owner's. PRIVATE has one for each holder: with several it is neither
+ *     written to nor staged; ->nr_shares counts all but the first ones.
  *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers,
- *     and while there are any it is neither freed nor staged. Writers that outlive a call are
- *     counted in ->nr_written.
+ *     or readers, and while there are any it is neither freed nor staged. Writers that outlive a
+ *     call are counted in ->nr_written.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
  *     is MOVING, too: else it would have gone with the last one. EVICTING has that bit for LENT.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
@@ -78,6 +78,8 @@
 #define KV_ENTRY_MARK		BIT64(32)
 /* PRIVATE, STAGED and marked: to be taken from its owner; with RESET, too: for good. */
 #define KV_ENTRY_CLAIM		KV_ENTRY_HIDDEN
+/* PRIVATE and marked: holders of several are leaving, and their references have gone already. */
+#define KV_ENTRY_LEAVING	KV_ENTRY_DUP
 /* EVICTING only: other owners have its block; with RESET, too: for good. */
 #define KV_ENTRY_LENT		KV_ENTRY_MOVING
 #define KV_ENTRY_FLAGS		(0x1full << 28)
@@ -218,20 +220,23 @@ static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 	return kv_word_state(word) > wanted || gone ? -ESTALE : -EINVAL;
 }
 
-/* The error of an owner whose block is marked: twice in its batch; or it is being taken away. */
+/* The error of an owner whose block is marked: twice in its batch; or it is being taken away; or
+ * other holders are leaving it. */
 static inline int kv_word_refuse_marked(u64 word)
 {
-	if (!(word & KV_ENTRY_CLAIM))
+	if (!(word & (KV_ENTRY_CLAIM | KV_ENTRY_LEAVING)))
 		return -EINVAL;
 	return word & KV_ENTRY_RESET ? -ESTALE : -EBUSY;
 }
 
-/* The error of an owner that cannot hand its PRIVATE block on: it is written to, or marked. */
+/* The error of an owner that cannot hand its PRIVATE block on: it is written to, or marked, or it
+ * has other holders. */
 static inline int kv_word_refuse_owner(u64 word)
 {
 	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
 		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
-	return word & KV_ENTRY_PINS ? -EBUSY : kv_word_refuse_marked(word);
+	return (word & (KV_ENTRY_PINS | KV_ENTRY_MARK)) != KV_ENTRY_MARK ?
+	       -EBUSY : kv_word_refuse_marked(word);
 }
 
 /* PRIVATE or STAGED, and its owner's: not taken away for good. */
@@ -246,6 +251,27 @@ static inline bool kv_word_is_idle(u64 word)
 {
 	return (word & (KV_ENTRY_STATE | KV_ENTRY_PINS | KV_ENTRY_MARK)) ==
 	       KV_STATE_WORD(KV_ENTRY_PRIVATE);
+}
+
+/* The same, and it has one holder: the word is as it was taken. */
+static inline bool kv_word_is_sole(u64 word)
+{
+	return word << KV_ENTRY_GEN_BITS == KV_WORD_PRIVATE << KV_ENTRY_GEN_BITS;
+}
+
+/* PRIVATE, and it stays so beyond the call that has marked it. */
+static inline bool kv_word_stays_private(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_PRIVATE) && kv_word_refs(word) &&
+	       (!(word & KV_ENTRY_MARK) || word & KV_ENTRY_LEAVING);
+}
+
+/* The error of a thread that comes too late to hold, read or write a PRIVATE block. */
+static inline int kv_word_refuse_late(u64 word)
+{
+	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
+		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
+	return kv_word_refuse_marked(word) == -EBUSY ? -EBUSY : -ESTALE;
 }
 
 /* STAGED -> PRIVATE, by the owner: the block was not full after all. */
@@ -286,18 +312,77 @@ static inline int kv_edge_mark(u64 old, u64 *new)
 static inline int kv_edge_mark_private(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MARK;
-	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
+	return likely(kv_word_is_sole(old)) ? 0 : kv_word_refuse_owner(old);
 }
 
-/* PRIVATE stays so until kv_edge_written(), by the copier into it: pins without references. */
-static inline int kv_edge_write(u64 old, u64 *new)
+/* One holder more, by a holder of a PRIVATE block. */
+static inline int kv_edge_share(u64 old, u64 *new)
+{
+	*new = old + KV_ENTRY_REF;
+	if (unlikely(!kv_word_stays_private(old)))
+		return kv_word_refuse_late(old);
+	return likely(kv_word_refs(old) != KV_ENTRY_REFS) ? 0 : -EOVERFLOW;
+}
+
+/* Back, by the holder that has just taken that step. */
+static inline int kv_edge_unshare(u64 old, u64 *new)
+{
+	*new = old - KV_ENTRY_REF;
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) && kv_word_refs(old) > 1) ? 0 : -EINVAL;
+}
+
+/*
+ * In a batch of blocks to be given back, by a holder of a PRIVATE one. The last holder marks it. 1:
+ * it had several: this one's reference goes, and it is marked LEAVING until kv_edge_left().
+ */
+static inline int kv_edge_leave(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MARK;
+	if (likely(kv_word_is_sole(old)))
+		return 0;
+	*new = (old | KV_ENTRY_MARK | KV_ENTRY_LEAVING) - KV_ENTRY_REF;
+	if (!kv_word_stays_private(old))
+		return old & KV_ENTRY_LEAVING ? -EINVAL : kv_word_refuse_owner(old);
+	return kv_word_refs(old) == 1 && old & KV_ENTRY_PINS ? -EBUSY : 1;
+}
+
+/* Back, by the thread that has just taken that step: first this for each, then kv_edge_left(). */
+static inline int kv_edge_rejoin(u64 old, u64 *new)
+{
+	*new = old & KV_ENTRY_LEAVING ? old + KV_ENTRY_REF : old & ~KV_ENTRY_MARK;
+	return likely(old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/* The batch is through, and others hold the block. */
+static inline int kv_edge_left(u64 old, u64 *new)
+{
+	*new = old & ~(KV_ENTRY_MARK | KV_ENTRY_LEAVING);
+	return kv_word_is(old, KV_ENTRY_PRIVATE) && old & KV_ENTRY_MARK &&
+	       old & KV_ENTRY_LEAVING && kv_word_refs(old) ? 0 : -EINVAL;
+}
+
+/* The last holders of the batch have it, by the thread that has marked it. */
+static inline bool kv_word_is_left(u64 word)
+{
+	return word & KV_ENTRY_MARK && !(word & KV_ENTRY_LEAVING && kv_word_refs(word)) &&
+	       (kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED));
+}
+
+/* PRIVATE stays so until kv_edge_written(), by the copier out of it: pins without references. */
+static inline int kv_edge_read(u64 old, u64 *new)
 {
 	*new = old + KV_ENTRY_PIN;
-	if (unlikely(!kv_word_is(old, KV_ENTRY_PRIVATE)))
-		return kv_word_refuse(old, KV_ENTRY_PRIVATE);
-	if (unlikely(old & KV_ENTRY_MARK))
-		return kv_word_refuse_marked(old) == -EBUSY ? -EBUSY : -ESTALE;
+	if (unlikely(!kv_word_stays_private(old)))
+		return kv_word_refuse_late(old);
 	return likely((old & KV_ENTRY_PINS) != KV_ENTRY_PINS) ? 0 : -EOVERFLOW;
+}
+
+/* The same by the copier into it: its holder is the only one. */
+static inline int kv_edge_write(u64 old, u64 *new)
+{
+	int ret = kv_edge_read(old, new);
+
+	return likely(ret || (kv_word_refs(old) == 1 && !(old & KV_ENTRY_MARK))) ? ret : -EBUSY;
 }
 
 static inline int kv_edge_written(u64 old, u64 *new)
@@ -623,6 +708,7 @@ struct kv_entries {
 	u32 nr_retired;			/* atomic; lags */
 	u64 nr_full;			/* atomic; see kv_entries_note_full() */
 	u64 nr_written;			/* atomic; see kv_entry_write_begin() */
+	u64 nr_shares;			/* atomic; holders of PRIVATE ones but the first of each */
 };
 
 /**

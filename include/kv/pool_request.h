@@ -23,4 +23,7 @@ void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max
 /* Give up a ticket; it took no blocks. 0; -ESTALE. No lock held. */
 int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 
+/* Does a private block of the caller have other holders? If not, it gets none but by the caller. */
+bool kv_mut_is_shared(const struct kvmm_pool *pool, kvmm_mut_t mut);
+
 #endif /* KV_POOL_REQUEST_H */

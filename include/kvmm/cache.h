@@ -9,7 +9,7 @@
  *	  +-------free--------+----------------------+                  v
  *	  +-------------------evict------------------------ no references: a hit, or evictable
  *
- * - *mutable* (kvmm_mut_t): the caller's alone, has no key;
+ * - *mutable* (kvmm_mut_t): the caller's alone, or held by several that only read; has no key;
  * - *complete* (kvmm_staged_t): full and named, but no look-up finds it yet;
  * - *immutable* (kvmm_ref_t): registered; one reference. *Active* with references, *inactive*
  *   without: still a hit, until its memory is needed;
@@ -208,13 +208,26 @@ static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *bl
 }
 
 /**
+ * kvmm_get_muts() - one more holder each, of private blocks
+ *
+ * All holders have the same handle. While there are several the block cannot be written by a call,
+ * staged or registered (-EBUSY), but it can be read. Each holder gives it back by kvmm_free(), and
+ * the last one frees it. A lease (<kvmm/ext/lease.h>) is of the block: its end takes it from all.
+ *
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP; -EOVERFLOW; -EBUSY one is being taken from its owner
+ * (no block has a holder more).
+ */
+KVMM_API int kvmm_get_muts(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
+
+/**
  * kvmm_free() - give private blocks back, last of @blocks first
  *
- * The thread may keep up to 64 of them for its next kvmm_alloc(), without a lock; they stay free
- * for all requests (Documentation/magazines.rst). Of two threads that free, stage or register one
- * handle at the same moment one is refused.
+ * Of a block with several holders one goes. The thread may keep up to 64 blocks for its next
+ * kvmm_alloc(), without a lock; they stay free for all requests (Documentation/magazines.rst). Of
+ * two threads that free, stage or register one handle at the same moment one is refused.
  *
- * Return: 0; -ESTALE, -EINVAL (none was freed).
+ * Return: 0; -ESTALE, -EINVAL (none was freed), also if a block stands there more often than it is
+ * held; -EBUSY a call copies from it, or to it (likewise).
  */
 KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
 
@@ -225,9 +238,10 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @blocks: private blocks, one for each key of @prefix; taken on success
  * @staged: out; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP, -EBUSY another thread stages or frees one: the blocks
- * are still private; -ENODATA likewise: one is partial, by its appended tokens (<kvmm/ext/seq.h>);
- * -EIO likewise: the content of one is lost (<kvmm/ext/inspect.h>), it can be freed only.
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP, -EBUSY one has other holders, or another thread
+ * stages or frees it: the blocks are still private; -ENODATA likewise: one is partial, by its
+ * appended tokens (<kvmm/ext/seq.h>); -EIO likewise: the content of one is lost
+ * (<kvmm/ext/inspect.h>), it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
@@ -280,8 +294,8 @@ static inline int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish_args 
  * @blocks: private blocks of the caller; taken on success
  * @refs: one reference for each, on success; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private; -ENODATA,
- * -EIO as kvmm_stage().
+ * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private; -EBUSY,
+ * -ENODATA, -EIO as kvmm_stage().
  */
 KVMM_API int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				  const kvmm_mut_t *blocks, kvmm_ref_t *refs);

@@ -501,8 +501,9 @@ struct kvmm_content {
  * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and
  * others in <kvmm/ext/lease.h>.
  *
- * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block
- * is away, see <kvmm/ext/moves.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
+ * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -EBUSY a private
+ * one with several holders; -ENXIO the block is away, see <kvmm/ext/moves.h>; -EIO; of handles also
+ * -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
  */
 KVMM_API int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
 				const void *buf, size_t bytes);

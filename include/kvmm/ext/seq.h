@@ -384,8 +384,8 @@ KVMM_API int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, kvmm_ke
  * @at: at most as many as are in it, or KVMM_TOKENS_END
  *
  * Context: allocates host memory.
- * Return: how many are in it now; -ENOSPC they do not all fit; -ERANGE @at; -ENOMEM; -ESTALE,
- * -EINVAL; -EOPNOTSUPP the pool has no policy. Nothing has changed then.
+ * Return: how many are in it now; -ENOSPC they do not all fit; -ERANGE @at; -EBUSY it has several
+ * holders; -ENOMEM; -ESTALE, -EINVAL; -EOPNOTSUPP the pool has no policy. Nothing has changed then.
  */
 KVMM_API int kvmm_block_set_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t at,
 				   const uint32_t *tokens, uint32_t nr);
@@ -417,6 +417,22 @@ static inline int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block
 		return have < 0 ? have : -34 /* ERANGE */;
 	return kvmm_block_set_tokens(pool, block, (uint32_t)have - nr, NULL, 0);
 }
+
+/**
+ * kvmm_copy_muts() - copy the content of private blocks, on the device
+ * @from: any holder's, see kvmm_get_muts()
+ * @to: as many others; the caller is their only holder
+ *
+ * Done as if one after the other, without kvmm_block_tokens(). The copies begin behind all that the
+ * streams of the pool (<kvmm/step.h>) were given, and the call waits until they are done.
+ *
+ * Context: waits for the device; no block moves meanwhile.
+ * Return: 0; -EIO the copy failed, and what is in @to is undefined, or the content of one of @from
+ * is lost; -EBUSY one of @to has other holders, or is written to, or a stream is capturing a graph;
+ * -EOPNOTSUPP a pool of ids only, or without a policy; -ESTALE, -EINVAL, -EOVERFLOW, -ENOMEM.
+ */
+KVMM_API int kvmm_copy_muts(struct kvmm_pool *pool, const kvmm_mut_t *from, const kvmm_mut_t *to,
+			    uint32_t nr);
 
 /**
  * struct kvmm_stage_tokens_args - full blocks to be named by their tokens
