@@ -23,6 +23,8 @@ struct copies {
 
 static void let_go(struct kvmm_pool *pool, const struct copies *copies, u32 nr)
 {
+	kv_assert_held(&pool->compact_lock);
+	kv_assert(nr <= copies->nr);
 	for (u32 i = 0; i < nr; i++) {
 		kv_handle_step(&pool->entries, mut_handle(copies->from[i]), kv_edge_written);
 		kv_handle_step(&pool->entries, mut_handle(copies->to[i]), kv_edge_written);
@@ -34,6 +36,7 @@ static int keep(struct kvmm_pool *pool, const struct copies *copies)
 {
 	int err = cache_begin(pool);
 
+	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
 	for (u32 i = 0; i < copies->nr && !err; i++) {
@@ -59,6 +62,8 @@ static int keep(struct kvmm_pool *pool, const struct copies *copies)
 
 static u32 place_of(const struct kvmm_pool *pool, kvmm_mut_t mut)
 {
+	kv_assert_held(&pool->compact_lock);
+	kv_assert(mut.index < pool->entries.nr);
 	return entry_block(entry_at(pool, mut.index));
 }
 

@@ -267,6 +267,7 @@ static int leave(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr
 	int ret = 0;
 	u32 i;
 
+	kv_assert_held(&pool->lock);
 	*nr_shares = 0;
 	for (i = 0; i < nr && likely(ret >= 0); i++) {
 		ret = kv_handle_step(&pool->entries, handles[i], edge);
@@ -291,6 +292,7 @@ static noinline void release_shared(struct kvmm_pool *pool, const struct kv_hand
 	u32 nr_last = 0;	/* counted as shares, but their blocks go */
 
 	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
 	for (u32 i = nr; i-- > 0;) {
 		u64 word = READ_ONCE(entry_at(pool, handles[i].index)->word);
 
@@ -301,6 +303,7 @@ static noinline void release_shared(struct kvmm_pool *pool, const struct kv_hand
 	}
 	for (u32 i = 0; i < nr; i++)
 		kv_handle_step(&pool->entries, handles[i], kv_edge_left);
+	kv_assert(nr_last <= nr_shares);
 	kv_fetch_sub(&pool->entries.nr_shares, nr_shares - nr_last);
 }
 

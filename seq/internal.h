@@ -12,7 +12,9 @@
  *     otherwise at least one does.
  *  5. keys[] are right for the first nr_keys blocks, all with verified tokens only.
  *  6. A sequence without a step has nr_scheduled, nr_taken and nr_drafts 0.
- *  7. One that takes blocks has a load (op), or a place in the queue (ticket), or neither, while
+ *  7. A sequence without a step has no ->shared. With one that is what ->muts[0] is a copy of: held
+ *     until the step is applied or given up.
+ *  8. One that takes blocks has a load (op), or a place in the queue (ticket), or neither, while
  *     its load waits for others'; in all other states it has none of them.
  *
  * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a
@@ -82,7 +84,10 @@ struct kvmm_seq {
 	u32				nr_scheduled;	/* positions */
 	u32				nr_taken;	/* of muts, the last ones */
 	u32				nr_drafts;	/* known ones */
+	kvmm_mut_t			shared;		/* copied by it; gen 0: none */
+	bool				is_told;	/* the engine copies it */
 
+	struct kvmm_seq			*next;		/* while a fork is made */
 	struct seq_room			room;
 	struct kvmm_key_extra		*extras;	/* ours, and the data behind them */
 	size_t				nr_extras;
@@ -119,6 +124,8 @@ static inline int request_refuse(struct kvmm_seq *seq, enum kvmm_seq_error why)
 /* Room for so many tokens, and for their blocks. 0, or -ENOMEM and nothing has changed. */
 int request_reserve(struct kvmm_seq *seq, u32 nr_tokens);
 void request_free_room(struct kvmm_seq *seq);
+/* All that @from has, to @seq that has the same numbers. 0; -ENOMEM, and some may be there. */
+int request_copy_room(struct kvmm_seq *seq, const struct kvmm_seq *from);
 /* Deep copies. 0; -EINVAL; -ENOMEM. */
 int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t nr);
 /* Compute the keys of the first @nr blocks, if they are not there yet. 0; -EINVAL. */
@@ -134,5 +141,16 @@ void request_stop_taking(struct kvmm_seq *seq);
 int request_keep_blocks(struct kvmm_seq *seq, u32 nr);
 /* Publish the front of the private blocks until @nr are published: how many it were. */
 int request_publish(struct kvmm_seq *seq, u32 nr);
+
+/* ---- fork.c: blocks that are shared until they are written to ---- */
+
+/* Would the next step write to a block that others hold? */
+bool request_is_shared(const struct kvmm_seq *seq);
+/* The last block that was taken is a copy of that one, and takes its place. 0, or an error. */
+int request_unshare(struct kvmm_seq *seq);
+/* The step is given up: the copy goes, if there is one, and the block has its place again. */
+int request_reshare(struct kvmm_seq *seq);
+/* The step is applied: the block that was copied goes, if there is one. */
+int request_leave_shared(struct kvmm_seq *seq);
 
 #endif /* SEQ_INTERNAL_H */

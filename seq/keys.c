@@ -86,11 +86,29 @@ static bool extras_are_sound(const struct kvmm_key_extra *extras, size_t nr, siz
 	return true;
 }
 
+/* ->nr_extras of them; they and their data are so many bytes. */
+static int take_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t bytes)
+{
+	size_t nr = seq->nr_extras;
+	u8 *data;
+
+	kv_assert(nr && !seq->extras);
+	seq->extras = kv_alloc(bytes);
+	if (!seq->extras)
+		return -ENOMEM;
+	memcpy(seq->extras, extras, nr * sizeof(*extras));
+	data = (u8 *)(seq->extras + nr);
+	for (size_t i = 0; i < nr; i++) {
+		seq->extras[i].data = memcpy(data, extras[i].data, extras[i].bytes);
+		data += extras[i].bytes;
+	}
+	return 0;
+}
+
 int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t nr)
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
 	size_t bytes;
-	u8 *data;
 
 	if (!nr)
 		return 0;
@@ -99,17 +117,22 @@ int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extra
 	if (!extras || nr > UINT32_MAX || !extras_are_sound(extras, nr, &bytes) ||
 	    kvmm_key_chain(seq->ctx, &what, NULL, 0))
 		return -EINVAL;
-	seq->extras = kv_alloc(bytes);
-	if (!seq->extras)
-		return -ENOMEM;
 	seq->nr_extras = nr;
-	memcpy(seq->extras, extras, nr * sizeof(*extras));
-	data = (u8 *)(seq->extras + nr);
-	for (size_t i = 0; i < nr; i++) {
-		seq->extras[i].data = memcpy(data, extras[i].data, extras[i].bytes);
-		data += extras[i].bytes;
-	}
-	return 0;
+	return take_extras(seq, extras, bytes);
+}
+
+int request_copy_room(struct kvmm_seq *seq, const struct kvmm_seq *from)
+{
+	size_t bytes = from->nr_extras * sizeof(*from->extras);
+	int err = init_room(from, &seq->room, from->room.nr_blocks);
+
+	kv_assert(seq->block_tokens == from->block_tokens);
+	if (err)
+		return err;
+	copy_room(from, &seq->room);
+	for (size_t i = 0; i < from->nr_extras; i++)
+		bytes += from->extras[i].bytes;
+	return bytes ? take_extras(seq, from->extras, bytes) : 0;
 }
 
 /* ---- names ---- */

@@ -119,9 +119,32 @@ void kvmm_seq_destroy(struct kvmm_seq *seq)
 		return;
 	note(seq, true);
 	request_stop_taking(seq);
+	request_leave_shared(seq);
 	request_keep_blocks(seq, 0);
 	request_free_room(seq);
 	kv_free(seq);
+}
+
+int kvmm_seq_adopt(struct kvmm_seq *seq, struct kvmm_seq *other)
+{
+	struct kvmm_seq old;
+
+	if (kv_inherited(seq))
+		return -ECHILD;
+	if (!seq || !other || seq == other || seq->pool != other->pool)
+		return -EINVAL;
+	if (seq->state != KVMM_SEQ_IDLE || other->state != KVMM_SEQ_IDLE)
+		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
+	note(other, true);
+	kv_assert(!seq->shared.gen && !other->shared.gen);
+	old = *seq;
+	*seq = *other;
+	seq->number = old.number;
+	seq->nr_first_hits = old.nr_first_hits;
+	*other = old;
+	other->number = 0;
+	kvmm_seq_destroy(other);
+	return 0;
 }
 
 /* ---- tokens ---- */
@@ -145,11 +168,20 @@ int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 int kvmm_seq_get_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info, size_t size)
 {
 	struct kvmm_seq_info now;
+	u32 from = UINT32_MAX, to = UINT32_MAX;
+	int err = 0;
 
 	if (kv_inherited(seq))
 		return -ECHILD;
 	if (!seq || kv_size_is_bad(info, size))
 		return -EINVAL;
+	if (seq->shared.gen && seq->is_told) {
+		err = kvmm_blocks_of_muts(seq->pool, &seq->shared, 1, &from);
+		if (!err)
+			err = kvmm_blocks_of_muts(seq->pool, seq->room.muts, 1, &to);
+	}
+	if (err)
+		return err;
 	now = (struct kvmm_seq_info){
 		.state = seq->state,
 		.why = seq->why,
@@ -163,6 +195,8 @@ int kvmm_seq_get_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *in
 		.nr_published = seq->nr_refs,
 		.nr_hits = seq->nr_hits,
 		.nr_missing = seq->nr_missing,
+		.copy_from = from,
+		.copy_to = to,
 	};
 	kv_give(info, size, &now, sizeof(now));
 	return 0;

@@ -54,13 +54,20 @@ static int schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, u32 nr, u32
 {
 	u32 want = seq_blocks_of(seq, seq->nr_computed + nr), have = seq_nr_blocks(seq);
 	u32 nr_taken = want > have ? want - have : 0;
+	bool copies = request_is_shared(seq);
 	int err;
 
-	err = request_reserve(seq, seq->nr_tokens + nr_new);
+	err = request_reserve(seq, seq->nr_tokens + nr_new + (copies ? seq->block_tokens : 0));
 	if (!err)
-		err = request_take(seq, nr_taken);
+		err = request_take(seq, nr_taken + copies);
 	if (err)
 		return err;
+	if (copies)
+		err = request_unshare(seq);
+	if (err) {
+		request_keep_blocks(seq, have);
+		return err;
+	}
 	if (!seq->is_counted)
 		count_match(seq);
 	seq->state = state;
@@ -112,6 +119,7 @@ int kvmm_seq_schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, const uin
 		      uint32_t nr)
 {
 	u32 nr_kept;
+	int err;
 
 	if (kv_inherited(seq))
 		return -ECHILD;
@@ -123,7 +131,8 @@ int kvmm_seq_schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, const uin
 			return request_refuse(seq, KVMM_SEQ_NOT_SCHEDULED);
 		nr_kept = seq_nr_blocks(seq) - seq->nr_taken;
 		end_step(seq);
-		return request_keep_blocks(seq, nr_kept);
+		err = request_keep_blocks(seq, nr_kept);
+		return err ? err : request_reshare(seq);
 	case KVMM_SEQ_PREFILL_SCHEDULED:
 		return schedule_prefill(seq, nr);
 	case KVMM_SEQ_DECODE_SCHEDULED:
@@ -195,7 +204,10 @@ static int commit(struct kvmm_seq *seq, u32 nr, u32 last)
 		seq->room.tokens[seq->nr_tokens + nr - 1] = last;
 	seq->nr_tokens += nr;
 	end_step(seq);
-	err = request_keep_blocks(seq, min(seq_nr_blocks(seq), seq_blocks_of(seq, seq->nr_tokens)));
+	err = request_leave_shared(seq);
+	if (!err)
+		err = request_keep_blocks(seq, min(seq_nr_blocks(seq),
+						   seq_blocks_of(seq, seq->nr_tokens)));
 	return err ? err : published;
 }
 

@@ -7,8 +7,10 @@
  * the device: the K/V of a token is a hash of all tokens up to it, written to the block that the
  * table names, by each step, drafts included. What is computed must be found there ever after, in
  * whichever block: so a draft that was published, a block that is shared but still written to, or a
- * hit on a wrong block are all seen. With a tier below, sequences wait for loads and for blocks as long
- * as it takes: what they have by then must be right, too. KVMM_SEED and KVMM_MODEL_OPS choose the run.
+ * hit on a wrong block are all seen. Sequences fork, and go on as others: which private block is
+ * held by which of them is known by a number that the model gave it. With a tier below, sequences
+ * wait for loads and for blocks as long as it takes: what they have by then must be right, too.
+ * KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include <kv/tier.h>
 
@@ -41,6 +43,9 @@ struct plain {
 	u32 scheduled;
 	u32 blocks_before;
 	bool drafts_told;
+
+	u32 part;		/* number of the private block that holds tokens; 0: none */
+	u32 copied;		/* of the one that the step has copied; 0: none */
 };
 
 static struct model {
@@ -51,6 +56,8 @@ static struct model {
 	bool holds_elders;		/* duplicates reference blocks that are in no table */
 	struct kvmm_tier *tier;		/* NULL: none, and no sequence waits for blocks */
 	u64 nr_taking;
+	u32 nr_parts;		/* numbers given out */
+	u64 nr_copies;
 	u64 nr_refused[KVMM_NR_SEQ_ERRORS];
 } m;
 
@@ -67,6 +74,38 @@ static u32 begun(u32 tokens)
 static u32 left(const struct plain *p)
 {
 	return p->nr_prompt + p->max_output - p->nr;
+}
+
+/* ---- private blocks that hold tokens ---- */
+
+static bool is_partial(const struct plain *p)
+{
+	return p->computed % BLOCK_TOKENS;
+}
+
+static u32 nr_holders(u32 part)
+{
+	u32 nr = 0;
+
+	for (u32 s = 0; s < NR_SEQS; s++)
+		nr += (m.plain[s].part == part) + (m.plain[s].copied == part);
+	return nr;
+}
+
+/* The next step writes to a block that others hold. */
+static bool copies(const struct plain *p)
+{
+	return is_partial(p) && nr_holders(p->part) > 1;
+}
+
+/* ->computed was @before: is it still the same block? */
+static void note_part(struct plain *p, u32 before)
+{
+	p->copied = 0;
+	if (!is_partial(p))
+		p->part = 0;
+	else if (!p->part || full(before) != full(p->computed))
+		p->part = ++m.nr_parts;
 }
 
 /* ---- the device ---- */
@@ -176,14 +215,32 @@ static void compare_keys(const struct plain *p)
 	cr_assert_arr_eq(got, want, nr * sizeof(*want));
 }
 
+/* Blocks that are in no table any more, but copied by steps that may be given up. */
+static u32 nr_copied(void)
+{
+	u32 nr = 0;
+
+	for (u32 s = 0; s < NR_SEQS; s++) {
+		u32 copied = m.plain[s].copied, before = 0;
+
+		for (u32 t = 0; t < NR_SEQS; t++)
+			before += m.plain[t].part == copied ||
+				  (t < s && m.plain[t].copied == copied);
+		nr += copied && !before;
+	}
+	return nr;
+}
+
 /* Every block of every table: its state, its content, and who else has it. */
 static void compare_blocks(void)
 {
 	static u8 use[MAX_BLOCKS];	/* 1: private, 2: published */
+	static u32 part_of[MAX_BLOCKS];
 	struct kvmm_pool_stat stat = stat_of(m.pool);
-	u32 nr_private = 0, nr_active = 0;
+	u32 nr_private = nr_copied(), nr_active = 0;
 
 	memset(use, 0, sizeof(use));
+	memset(part_of, 0, sizeof(part_of));
 	for (u32 s = 0; s < NR_SEQS; s++) {
 		const struct plain *p = &m.plain[s];
 		u32 ids[MAX_TABLE], nr = table_of(p, ids);
@@ -191,11 +248,14 @@ static void compare_blocks(void)
 		expect_content(p, ids);
 		for (u32 b = 0; b < nr; b++) {
 			bool published = b < full(p->computed);
+			u32 part = b == full(p->computed) && is_partial(p) ? p->part : 0;
 
 			cr_assert_lt(ids[b], MAX_BLOCKS);
-			cr_assert(!use[ids[b]] || (published && use[ids[b]] == 2),
+			cr_assert(!use[ids[b]] || (published && use[ids[b]] == 2) ||
+				  (part && part_of[ids[b]] == part),
 				  "block %u is in two tables", ids[b]);
-			nr_private += !published;
+			nr_private += !published && !use[ids[b]];
+			part_of[ids[b]] = part;
 			nr_active += published && !use[ids[b]];
 			use[ids[b]] = published ? 2 : 1;
 		}
@@ -257,7 +317,7 @@ static enum kvmm_seq_error fits(const struct plain *p, u32 nr, u32 *missing)
 {
 	u32 want = begun(p->computed + nr);
 
-	*missing = want > p->blocks ? want - p->blocks : 0;
+	*missing = (want > p->blocks ? want - p->blocks : 0) + copies(p);
 	return *missing > stat_of(m.pool).nr_available ? KVMM_SEQ_NO_BLOCKS : KVMM_SEQ_OK;
 }
 
@@ -266,7 +326,12 @@ static void note_schedule(struct plain *p, enum kvmm_seq_state state, u32 nr, u3
 	p->state = state;
 	p->scheduled = nr;
 	p->blocks_before = p->blocks;
-	p->blocks += missing;
+	p->blocks += missing - copies(p);
+	if (!copies(p))
+		return;
+	m.nr_copies++;
+	p->copied = p->part;
+	p->part = ++m.nr_parts;
 }
 
 static void op_prefill(struct plain *p)
@@ -345,6 +410,7 @@ static void note_end(struct plain *p)
 static void note_apply(struct plain *p, u32 nr, u32 last)
 {
 	bool is_chunk = p->state == KVMM_SEQ_PREFILL_SCHEDULED;
+	u32 before = p->computed;
 
 	p->computed += is_chunk ? p->scheduled : nr;
 	p->prefilled = !is_chunk || p->computed == p->nr;
@@ -353,6 +419,7 @@ static void note_apply(struct plain *p, u32 nr, u32 last)
 	p->nr += nr;
 	p->blocks = min(p->blocks, begun(p->nr));
 	note_end(p);
+	note_part(p, before);
 	note_published(p);
 }
 
@@ -439,6 +506,8 @@ static void op_revert(struct plain *p)
 		       p->scheduled ? KVMM_SEQ_OK : KVMM_SEQ_NOT_SCHEDULED))
 		return;
 	p->blocks = p->blocks_before;
+	p->part = p->copied ? p->copied : p->part;
+	p->copied = 0;
 	note_end(p);
 }
 
@@ -515,7 +584,7 @@ static void op_release(struct plain *p)
 	if (!went_well(p, kvmm_seq_release(p->seq), p->scheduled ? KVMM_SEQ_NOT_IDLE : KVMM_SEQ_OK))
 		return;
 	note_end(p);
-	p->blocks = p->computed = p->hits = 0;
+	p->blocks = p->computed = p->hits = p->part = 0;
 	p->prefilled = false;
 }
 
@@ -549,6 +618,7 @@ static void op_truncate(struct plain *p)
 	}
 	if (full(keep) < full(p->computed))
 		keep = full(keep) * BLOCK_TOKENS;
+	p->part = keep % BLOCK_TOKENS ? p->part : 0;
 	p->nr = nr;
 	p->nr_prompt = min(p->nr_prompt, nr);
 	p->computed = keep;
@@ -563,6 +633,39 @@ static void op_restart(struct plain *p)
 		return;
 	kvmm_seq_destroy(p->seq);
 	new_seq(p);
+}
+
+static struct plain *any_other(const struct plain *p)
+{
+	return &m.plain[(p - m.plain + 1 + any(NR_SEQS - 1)) % NR_SEQS];
+}
+
+/* In the place of another one. */
+static void op_fork(struct plain *p)
+{
+	struct plain *other = any_other(p);
+	struct kvmm_seq *child;
+
+	if (!went_well(p, kvmm_seq_fork(p->seq, 1, &child),
+		       p->state ? KVMM_SEQ_NOT_IDLE : KVMM_SEQ_OK))
+		return;
+	kvmm_seq_destroy(other->seq);
+	*other = *p;
+	other->seq = child;
+	other->blocks = begun(p->computed);
+}
+
+static void op_adopt(struct plain *p)
+{
+	struct plain *other = any_other(p);
+	struct kvmm_seq *seq = p->seq;
+
+	if (!went_well(p, kvmm_seq_adopt(seq, other->seq),
+		       p->state || other->state ? KVMM_SEQ_NOT_IDLE : KVMM_SEQ_OK))
+		return;
+	*p = *other;
+	p->seq = seq;
+	new_seq(other);
 }
 
 /* Blocks move between steps. */
@@ -591,9 +694,10 @@ static op_fn any_op(const struct plain *p)
 	static const op_fn ops[] = {
 		op_prefill, op_decode, op_speculate, op_apply, op_accept, op_revert, op_match,
 		op_acquire, op_release, op_append, op_truncate, op_restart, op_compact,
+		op_fork, op_adopt,
 	};
 	static const op_fn fresh[] = { op_prefill, op_match, op_acquire };
-	static const op_fn running[] = { op_decode, op_speculate, op_speculate };
+	static const op_fn running[] = { op_decode, op_speculate, op_speculate, op_fork };
 	static const op_fn scheduled[] = { op_apply, op_apply, op_accept, op_revert };
 	static const op_fn taking[] = { op_acquire, op_acquire, op_match, op_release };
 
@@ -681,6 +785,7 @@ static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops, bo
 	if (m.tier)
 		end_tier();
 	cr_expect(pool_is_idle(m.pool));
+	cr_expect(m.nr_copies > nr_ops / 100);
 	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++)
 		cr_expect(m.nr_refused[i] || nr_ops < 5000 ||
 			  i == KVMM_SEQ_NO_QUOTA ||

@@ -54,6 +54,10 @@ says '^reverted *40 tokens, *0 computed, 0 blocks, 0 published$' "a reverted ste
 result $? "other numbers of tokens were accepted"
 awk '/^decoded/ && ($4 != $2 - 1 || $8 != int($4 / 16)) { exit 1 }' <<<"$out"
 result $? "computed or published are wrong"
+run beams
+[ "$(awk '/blocks$/ { print $2 }' <<<"$out" | xargs)" = "2 3 2 5 3 3" ]
+result $? "beams share other blocks, or copy others"
+says '^tokens   25$' "another path was accepted"
 run wait
 says '^within *5 ms: took too long$' "the short wait did not end in time"
 says '^within *1000 ms: got it$' "the long wait got nothing"

@@ -184,6 +184,37 @@ static inline int kvmm_seq_acquire(struct kvmm_seq *seq)
  */
 KVMM_API int kvmm_seq_release(struct kvmm_seq *seq);
 
+/* ---- samples, beams, branches ---- */
+
+/**
+ * kvmm_seq_fork() - @nr sequences that begin as copies of this one
+ * @seq: idle
+ * @nr: how many, at least 1
+ * @children: room for @nr; set on success only. Each is destroyed on its own. They have no number
+ *	for notes
+ *
+ * Tokens, keys and what is left of the output are the same. All blocks that hold computed tokens
+ * are shared. The last one may be partial: the first step that writes to it while others hold it
+ * has it copied on the device, see kvmm_seq_schedule(). @seq itself is one of those that share.
+ *
+ * Several samples: fork behind the prompt, and decode each. Beams: fork the ones that go on, see
+ * kvmm_seq_adopt() for those that end. A tree of drafts: one child a path, each scheduled with the
+ * drafts of its path; accept on the best one, adopt that, destroy the others.
+ *
+ * Context: allocates host memory, takes no blocks.
+ * Return: 0; -EBUSY refused; -ENOMEM; -EOVERFLOW a block has too many holders; -EINVAL.
+ */
+KVMM_API int kvmm_seq_fork(struct kvmm_seq *seq, uint32_t nr, struct kvmm_seq **children);
+
+/**
+ * kvmm_seq_adopt() - @seq goes on as @other, which is gone
+ * @seq: idle. Gives its blocks back; keeps its number for notes
+ * @other: idle, of the same pool; taken on success
+ *
+ * Return: 0; -EBUSY one of them is not idle; -EINVAL.
+ */
+KVMM_API int kvmm_seq_adopt(struct kvmm_seq *seq, struct kvmm_seq *other);
+
 /* ---- steps ---- */
 
 /**
@@ -199,9 +230,14 @@ KVMM_API int kvmm_seq_release(struct kvmm_seq *seq);
  * Giving a step up gives back the blocks that it had taken. Table and tokens are as before it;
  * blocks evicted for it stay evicted.
  *
+ * A step that would write to a block which others hold (kvmm_seq_fork()) takes one block more, and
+ * the call waits until the content is copied there; the block that was shared is held until the
+ * step is applied. In pools of ids the engine copies, before the step: &kvmm_seq_info.copy_from.
+ *
  * Context: allocates host memory.
  * Return: drafts taken, which may be 0; -EINVAL; -ENOMEM; refused: prefill -EBUSY, -EALREADY,
- * -ERANGE; the others -EBUSY, -EAGAIN, -EOVERFLOW; all -ENOSPC, -EDQUOT; giving up only -EPERM.
+ * -ERANGE; the others -EBUSY, -EAGAIN, -EOVERFLOW; all -ENOSPC, -EDQUOT; giving up only -EPERM. Of
+ * copies -EIO, and -EBUSY where a stream is capturing a graph.
  */
 KVMM_API int kvmm_seq_schedule(struct kvmm_seq *seq, enum kvmm_seq_state state,
 			       const uint32_t *drafts, uint32_t nr);
@@ -304,6 +340,8 @@ static inline int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr)
  * @nr_published: of these, registered ones; they come first
  * @nr_hits: of these, those that were found cached
  * @nr_missing: blocks that the last -ENOSPC or -EDQUOT was about
+ * @copy_from, @copy_to: of a scheduled step in a pool of ids: block ids; the engine copies the one
+ *	to the other before the step. UINT32_MAX: nothing is to be copied
  */
 struct kvmm_seq_info {
 	uint32_t state;
@@ -318,6 +356,8 @@ struct kvmm_seq_info {
 	uint32_t nr_published;
 	uint32_t nr_hits;
 	uint32_t nr_missing;
+	uint32_t copy_from;
+	uint32_t copy_to;
 };
 
 KVMM_API int kvmm_seq_get_info_sized(const struct kvmm_seq *seq, struct kvmm_seq_info *info,
