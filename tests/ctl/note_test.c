@@ -9,6 +9,8 @@
 #include "tests/ctl/fake_zmq.h"
 #include "tests/pool/util.h"
 #include "tests/registry/vllm_cases.h"
+#include "tests/support/random.h"
+#include "tools/events/wire_read.h"
 
 static struct kvmm_pool *pool;
 
@@ -124,6 +126,76 @@ Test(note, texts_that_are_none_are_refused)
 	cr_expect_eq(stash_note_check(&note), -EINVAL, "out of order");
 	note.extras = NULL;
 	cr_expect_eq(stash_note_check(&note), -EINVAL);
+}
+
+static const char *any_text(u64 *state, char *buf)
+{
+	u32 nr = any_of(state, 60);
+
+	memset(buf, 'x', nr);
+	buf[nr] = '\0';
+	return any_of(state, 3) ? buf : NULL;
+}
+
+static void any_wire(u64 *state, struct kvmm_wire *wire, struct kvmm_wire_group *groups)
+{
+	wire->format = any_of(state, KVMM_NR_WIRE_FORMATS);
+	for (u32 i = 0; i < 2; i++)
+		groups[i] = (struct kvmm_wire_group){ any_of(state, 2) ? "full_attention" : NULL,
+						      any_of(state, 2) * 4096, 0 };
+	wire->groups = groups;
+	wire->nr_groups = any_of(state, 3);
+	for (u32 i = 0; i < KVMM_NR_MEDIA; i++) {
+		wire->locality[i] = any_of(state, KVMM_NR_LOCALITIES);
+		wire->ownership[i] = any_of(state, 2) ? "store" : NULL;
+	}
+}
+
+/* A map or an array that does not have as many fields as it says would be read as something else. */
+Test(note, whatever_is_told_makes_a_batch_that_is_read)
+{
+	u64 seed = 20261128, state = seed;
+	char lora[64], session[64], salt[64];
+	u8 bytes[1024], packed[KVMM_NOTE_MAX_BYTES];
+
+	for (u32 round = 0; round < 20000; round++) {
+		struct wire_batch batch = { .max_events = 4, .max_hashes = 4, .max_tokens = 64 };
+		struct kvmm_publisher_note note = note_with(any_text(&state, lora),
+							    any_text(&state, salt), 0, 0);
+		struct kvmm_wire_args args = { .size = sizeof(args), .nr = 1 };
+		struct kvmm_event event = { .key = key_of(round), .tokens = 16 };
+		struct kvmm_wire wire = KVMM_WIRE_INIT;
+		struct kvmm_wire_group groups[2];
+		struct kvmm_wire_block block = { 0 };
+		struct wire_event read[4];
+		u64 hash[4];
+		u32 token[64];
+		s64 nr;
+
+		note.nr_extras = any_of(&state, 6);
+		note.session_id = any_text(&state, session);
+		note.lora_id = any_of(&state, 2);
+		block.tokens = any_of(&state, 2) ? vllm_tokens : NULL;
+		nr = stash_note_pack(&note, any_of(&state, 3), 16, packed, sizeof(packed));
+		cr_assert_geq(nr, 0);
+		stash_note_read(packed, nr, &block);
+		any_wire(&state, &wire, groups);
+		event.kind = any_of(&state, 2);
+		event.medium = any_of(&state, KVMM_NR_MEDIA);
+		event.domain.group = any_of(&state, 3);
+		args.events = &event;
+		args.blocks = &block;
+		batch.event = read;
+		batch.hash = hash;
+		batch.token = token;
+		nr = kvmm_wire_encode_blocks(&wire, &args, bytes, sizeof(bytes));
+		cr_assert_gt(nr, 0);
+		cr_assert_eq(wire_read(bytes, nr, &batch), nr, "seed %lu, round %u", seed, round);
+		cr_assert_eq(batch.nr_events, 1);
+		cr_assert_eq(read[0].kind, event.kind);
+		cr_assert_eq(batch.nr_tokens, event.kind == KVMM_EVENT_STORED && block.tokens ? 16 : 0);
+		cr_assert_eq(batch.rank, 0);
+	}
 }
 
 /* ---- through a publisher ---- */

@@ -90,6 +90,9 @@ Test(stash, notes_are_those_told_last)
 	cr_expect_eq(copy.token, got);
 	cr_expect_eq(memcmp(got, token, sizeof(got)), 0);
 	cr_expect_eq(copy.note_bytes, 3);
+	stash_put(&stash, &key, &(struct stash_copy){ .note = note, .note_bytes = 1 });
+	cr_assert(stash_get(&stash, &key, &copy));
+	cr_expect_null(copy.token, "not told any more");
 	stash_exit(&stash);
 }
 

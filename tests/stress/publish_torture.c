@@ -218,16 +218,24 @@ static u32 name_run(kvmm_key_t *keys, struct kvmm_prefix *prefix)
 	return first;
 }
 
-/* Of every second name nobody knows the tokens. */
+/* Of every second run, tokens and a session; of every third one of the others, the session alone. */
 static void say_tokens(struct kvmm_publisher *to, u32 first, const kvmm_key_t *keys)
 {
+	struct kvmm_publisher_note note = KVMM_PUBLISHER_NOTE_INIT;
 	u32 tokens[RUN][TOKENS];
+	char session[16];
 
 	for (u32 i = 0; i < RUN; i++)
 		for (u32 t = 0; t < TOKENS; t++)
 			tokens[i][t] = token_of(first + i, t);
+	snprintf(session, sizeof(session), "session %u", first % 7);
+	note.keys = keys;
+	note.nr = RUN;
+	note.session_id = session;
 	if (first / RUN % 2)
-		expect(!kvmm_publisher_tokens(to, keys, RUN, tokens[0]));
+		note.tokens = tokens[0];
+	if (note.tokens || !(first / RUN % 3))
+		expect(!kvmm_publisher_tell(to, &note));
 }
 
 static void compute(u32 p)
@@ -426,6 +434,7 @@ static void publish(u32 p)
 	attr.replay_batches = 20;
 	attr.replay_bytes = 64 << 10;
 	attr.token_blocks = NR_NAMES / 2;
+	attr.note_bytes = 64;
 	expect(!kvmm_publisher_start(pool[p], &attr, &publisher[p]));
 }
 
