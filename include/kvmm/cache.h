@@ -15,9 +15,10 @@
  *   without: still a hit, until its memory is needed;
  * - *weak* (kvmm_weak_t): no reference. Does not keep the block; can be upgraded while it exists.
  *
- * All are 8 bytes, passed by value, and carry a generation. A call with a handle of a block that is
- * gone says -ESTALE for ever; with a made-up handle, or one of another state, -EINVAL. Each type is
- * a struct of its own, so that the compiler refuses the wrong one.
+ * All are 8 bytes, passed by value, and carry a generation. A call with a handle that its block has
+ * left behind (a mutable one that was registered, a reference that was dropped), or of a block that
+ * is gone, says -ESTALE for ever; with a made-up handle, or one of a state that the block has not
+ * reached, -EINVAL. Each type is a struct of its own, so that the compiler refuses the wrong one.
  *
  * Calls work on batches. A call does all of its batch or nothing, unless it returns how many.
  *
@@ -374,7 +375,7 @@ static inline kvmm_weak_t kvmm_weak_of(kvmm_ref_t ref)
 
 /**
  * kvmm_upgrade_many() - references for weak ones
- * @refs: room for @nr; @refs[i].gen is 0 where the block is gone
+ * @refs: room for @nr; @refs[i].gen is 0 where the block is gone, or @weak[i] was never one
  *
  * Finds active and inactive blocks: one load and one compare-and-swap each.
  *

@@ -164,3 +164,170 @@ POOL_TEST(handle, in_the_middle_of_a_bad_batch_stays_valid, make_cache(16, "lru"
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), -ESTALE);
 }
+
+/* ---- each call, with a handle of each state ---- */
+
+enum life { PRIVATE, STAGED, ACTIVE, INACTIVE, FREED, EVICTED, MADE_UP, NR_LIVES };
+
+static const char *const life_names[NR_LIVES] = {
+	"private", "staged", "active", "inactive", "freed", "evicted", "made up",
+};
+
+/* A block in that state; the number of its handle, of whatever type. */
+static kvmm_mut_t block_in(struct kvmm_pool *pool, enum life life)
+{
+	struct kvmm_publish_args publish = { .nr = 1 };
+	kvmm_key_t key = key_of(1);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	kvmm_staged_t staged;
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	if (life == MADE_UP)
+		return (kvmm_mut_t){ mut.index, mut.gen + 1 };
+	if (life == FREED)
+		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	if (life == FREED || life == PRIVATE)
+		return mut;
+	cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged), 0);
+	if (life == STAGED)
+		return mut;
+	publish.staged = &staged;
+	publish.refs = &ref;
+	cr_assert_eq(kvmm_publish(pool, &publish), 0);
+	cr_assert_eq(ref.index == mut.index && ref.gen == mut.gen, 1);
+	if (life != ACTIVE)
+		cr_assert_eq(kvmm_put(pool, ref), 0);
+	if (life == EVICTED)
+		cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	return mut;
+}
+
+static int use_free(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	return kvmm_free(pool, &it, 1);
+}
+
+static int use_stage(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	kvmm_key_t key = key_of(2);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	kvmm_staged_t staged;
+
+	return kvmm_stage(pool, &prefix, &it, &staged);
+}
+
+static int use_unstage(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	kvmm_staged_t staged = { it.index, it.gen };
+
+	return kvmm_unstage(pool, &staged, 1, &it);
+}
+
+static int use_publish(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	kvmm_staged_t staged = { it.index, it.gen };
+	kvmm_ref_t ref;
+	struct kvmm_publish_args req = { .staged = &staged, .nr = 1, .refs = &ref };
+
+	return kvmm_publish(pool, &req);
+}
+
+static int use_register(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	kvmm_key_t key = key_of(2);
+	kvmm_ref_t ref;
+
+	return kvmm_register(pool, &it, &key, 1, &ref);
+}
+
+static int use_get(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	return kvmm_get(pool, (kvmm_ref_t){ it.index, it.gen });
+}
+
+static int use_put(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	return kvmm_put(pool, (kvmm_ref_t){ it.index, it.gen });
+}
+
+static int use_pin(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	return kvmm_pin(pool, (kvmm_ref_t){ it.index, it.gen });
+}
+
+static int use_unpin(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	return kvmm_unpin(pool, (kvmm_ref_t){ it.index, it.gen });
+}
+
+static int use_block_of_ref(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	int block = kvmm_block_of_ref(pool, (kvmm_ref_t){ it.index, it.gen });
+
+	return min(block, 0);
+}
+
+static int use_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	int block = kvmm_block_of_mut(pool, it);
+
+	return min(block, 0);
+}
+
+/* -ENOENT: no reference, and no error: it tells how many it got. */
+static int use_upgrade(struct kvmm_pool *pool, kvmm_mut_t it)
+{
+	kvmm_weak_t weak = { it.index, it.gen };
+	kvmm_ref_t ref;
+	int ret = kvmm_upgrade(pool, weak, &ref);
+
+	return ret < 0 ? ret : ret ? 0 : -ENOENT;
+}
+
+/*
+ * A handle is good in its state. One that its block has left behind, or whose block is gone, is
+ * stale; one of a state that the block has not reached was made up.
+ */
+static const struct {
+	const char *name;
+	int (*use)(struct kvmm_pool *pool, kvmm_mut_t it);
+	int want[NR_LIVES];
+} uses[] = {
+#define STALE	(-ESTALE)
+#define WRONG	(-EINVAL)
+#define NONE	(-ENOENT)
+	/*				private staged active inactive freed evicted made up */
+	{ "free", use_free,		{ 0, STALE, STALE, STALE, STALE, STALE, WRONG } },
+	{ "stage", use_stage,		{ 0, STALE, STALE, STALE, STALE, STALE, WRONG } },
+	{ "register", use_register,	{ 0, STALE, STALE, STALE, STALE, STALE, WRONG } },
+	{ "block_of_mut", use_block_of_mut, { 0, STALE, STALE, STALE, STALE, STALE, WRONG } },
+	{ "unstage", use_unstage,	{ WRONG, 0, STALE, STALE, STALE, STALE, WRONG } },
+	{ "publish", use_publish,	{ WRONG, 0, STALE, STALE, STALE, STALE, WRONG } },
+	{ "get", use_get,		{ WRONG, WRONG, 0, STALE, STALE, STALE, WRONG } },
+	{ "put", use_put,		{ WRONG, WRONG, 0, STALE, STALE, STALE, WRONG } },
+	{ "pin", use_pin,		{ WRONG, WRONG, 0, STALE, STALE, STALE, WRONG } },
+	{ "unpin", use_unpin,		{ WRONG, WRONG, WRONG, WRONG, STALE, STALE, WRONG } },
+	{ "block_of_ref", use_block_of_ref, { WRONG, WRONG, 0, STALE, STALE, STALE, WRONG } },
+	{ "upgrade", use_upgrade,	{ NONE, NONE, 0, 0, NONE, NONE, NONE } },
+#undef STALE
+#undef WRONG
+#undef NONE
+};
+
+Test(handle, each_call_answers_to_a_handle_of_each_state_as_the_header_says)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(uses); i++) {
+		for (u32 life = 0; life < NR_LIVES; life++) {
+			struct kvmm_pool *pool = make_cache(16, "lru");
+			kvmm_mut_t it = block_in(pool, life);
+			int ret = uses[i].use(pool, it);
+
+			cr_expect_eq(ret, uses[i].want[life], "%s of a block that is %s: %d, not %d",
+				     uses[i].name, life_names[life], ret, uses[i].want[life]);
+			cr_expect_eq(kvmm_validate(pool), 0);
+			kvmm_pool_destroy(pool);
+		}
+	}
+}
