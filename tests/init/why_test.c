@@ -180,5 +180,5 @@ Test(why, a_publisher_is_refused)
 		   "publisher: 0 messages of a subscriber, not 1 to 2^30");
 	attr.topic = NULL;
 	expect_why(kvmm_publisher_start(NULL, &attr, &publisher), -EINVAL,
-		   "publisher: no endpoint or no topic, or @reserved is not 0");
+		   "publisher: no endpoint or no topic, or notes of 0 bytes");
 }

@@ -720,8 +720,11 @@ static void (*const operations[])(void) = {
 
 static void run_model(const char *index, u32 dup, u32 flags, u64 seed, u64 nr_ops)
 {
+	struct kvmm_evict_attr evict = { .size = sizeof(evict),	/* so that ranges need moves */
+					 .run_window = KVMM_RUN_WINDOW_NONE };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
-				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru" };
+				       .block_bytes = TEST_BLOCK_BYTES, .policy = "lru",
+				       .evict = &evict };
 
 	memset(&m, 0, sizeof(m));
 	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
