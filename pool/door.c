@@ -7,6 +7,7 @@
  */
 #include <kv/env.h>
 
+#include "determ.h"
 #include "local.h"
 
 #define DEFAULT_COPY_NS		2000u
@@ -114,14 +115,13 @@ static bool is_one_bit_or_none(u32 bits)
 	return !(bits & (bits - 1));
 }
 
-int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns)
+int door_read_flags(u32 flags, u32 *prio, u64 deadline_ns)
 {
 	u32 meant = flags & KVMM_ALLOC_URGENT ? KVMM_PRIO_URGENT : KVMM_PRIO_HIGH;
 
 	if (!is_one_bit_or_none(flags & DOOR_PRIOS) || !is_one_bit_or_none(flags & DOOR_PLACES))
 		return -EINVAL;
-	if (*prio > KVMM_PRIO_URGENT || (deadline_ns ? pool->deterministic :
-						       flags & KVMM_ALLOC_RELATIVE))
+	if (*prio > KVMM_PRIO_URGENT || (!deadline_ns && flags & KVMM_ALLOC_RELATIVE))
 		return -EINVAL;
 	/* Slow work cannot be had without waiting. */
 	if (flags & KVMM_ALLOC_NOWAIT &&
@@ -135,9 +135,10 @@ int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 dead
 	return 0;
 }
 
-u64 door_deadline(u32 flags, u64 deadline_ns)
+u64 door_deadline(const struct kvmm_pool *pool, u32 flags, u64 deadline_ns)
 {
-	return flags & KVMM_ALLOC_RELATIVE ? kv_ns_after(kv_clock_ns(), deadline_ns) : deadline_ns;
+	return flags & KVMM_ALLOC_RELATIVE ? kv_ns_after(pool_clock_ns(pool), deadline_ns) :
+					     deadline_ns;
 }
 
 /* ---- blocks that a request has to leave ---- */

@@ -53,7 +53,8 @@ struct waiter {
 	struct waiter	*prev;
 	u64		seq;		/* its name; fixed */
 	u64		deadline_ns;	/* fixed */
-	u64		since_ns;	/* fixed */
+	u64		since_ns;	/* fixed; for statistics */
+	u64		queued_ns;	/* fixed; by pool_clock_ns() */
 	u64		ticket;		/* fixed; 0: a thread */
 	u32		prio;		/* fixed */
 	u32		word;		/* atomic; 1: it is worth trying again */
@@ -109,9 +110,9 @@ bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
 bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 
 /* KVMM_ALLOC_* and a priority into one: 0, or -EINVAL if they contradict each other. */
-int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns);
+int door_read_flags(u32 flags, u32 *prio, u64 deadline_ns);
 /* The moment that @deadline_ns means; 0: none. */
-u64 door_deadline(u32 flags, u64 deadline_ns);
+u64 door_deadline(const struct kvmm_pool *pool, u32 flags, u64 deadline_ns);
 
 static inline void step_count(struct door *door, enum kvmm_step step, u32 nr, bool saved)
 {

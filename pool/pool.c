@@ -264,6 +264,11 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	return 0;
 }
 
+u64 kv_pool_clock_ns(const struct kvmm_pool *pool)
+{
+	return pool_clock_ns(pool);
+}
+
 static void free_pool(struct kv_rcu_head *head)
 {
 	kv_free(container_of(head, struct kvmm_pool, rcu));

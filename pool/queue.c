@@ -24,6 +24,7 @@
  */
 #include <kv/env.h>
 
+#include "determ.h"
 #include "internal.h"
 
 /* ---- the queue ---- */
@@ -118,7 +119,7 @@ void queue_expire(struct kvmm_pool *pool)
 	struct door *door = &pool->door;
 
 	kv_assert_held(&pool->lock);
-	while (door->head && door->head->deadline_ns <= kv_clock_ns())
+	while (door->head && door->head->deadline_ns <= pool_clock_ns(pool))
 		waiter_refuse(pool, door->head, -ETIMEDOUT);
 }
 

@@ -131,12 +131,12 @@ int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ct
 	*ctx = (struct alloc_ctx){
 		.nr = ctl->nr, .flags = ctl->flags, .prio = ctl->prio, .seq = ctl->seq,
 		.tenant = ctl->tenant, .cls = ctl->cls, .promise = ctl->promise,
-		.deadline_ns = door_deadline(ctl->flags, ctl->deadline_ns),
+		.deadline_ns = door_deadline(pool, ctl->flags, ctl->deadline_ns),
 		.report = ctl->report, .report_bytes = sizeof(*ctl->report),
 	};
 	if (ctl->reserved || (ctl->cls && class_is_none(pool, ctl->cls)))
 		return -EINVAL;
-	return door_read_flags(pool, ctl->flags, &ctx->prio, ctl->deadline_ns);
+	return door_read_flags(ctl->flags, &ctx->prio, ctl->deadline_ns);
 }
 
 int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, kvmm_mut_t *blocks,
@@ -229,6 +229,8 @@ int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, 
 	if (ticket)
 		return ticket_submit(pool, ctl, blocks, ticket);
 	err = private_begin(pool, ctl, blocks, &ctx);
+	if (!err && ctx.deadline_ns && ctx.nr && pool->deterministic)
+		err = -EINVAL;	/* no thread would tell the time while this one waits */
 	return err ? err : private_end(pool, &ctx, get_private(pool, &ctx));
 }
 

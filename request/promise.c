@@ -177,6 +177,8 @@ static int promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src
 	if (ctl.flags & ~PROMISE_FLAGS || !ctl.nr || ctl.nr > pool->nr_usable || ctl.promise.gen)
 		return -EINVAL;
 	err = alloc_read_ctl(pool, &ctl, &making.ctx);
+	if (!err && ctl.deadline_ns && pool->deterministic)
+		err = -EINVAL;
 	if (err)
 		return err;
 	making.ctx.take = take_promise;

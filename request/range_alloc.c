@@ -37,7 +37,9 @@ int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 		return -EINVAL;
 	if (likely(!(attr->flags | attr->prio | attr->deadline_ns)))
 		return 0;
-	return door_read_flags(pool, attr->flags, &attr->prio, attr->deadline_ns);
+	if (attr->deadline_ns && pool->deterministic)	/* no thread would tell the time */
+		return -EINVAL;
+	return door_read_flags(attr->flags, &attr->prio, attr->deadline_ns);
 }
 
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
@@ -220,7 +222,7 @@ static int fill_request(struct kvmm_pool *pool, struct range_request *req,
 	if (likely(!(attr->deadline_ns || attr->report)))
 		return 0;
 	req->ctx.seq = attr->seq;
-	req->ctx.deadline_ns = door_deadline(attr->flags, attr->deadline_ns);
+	req->ctx.deadline_ns = door_deadline(pool, attr->flags, attr->deadline_ns);
 	req->ctx.report_bytes = src->size <= offsetof(struct kvmm_range_attr, deadline_ns) ?
 				OLD_REPORT : sizeof(*attr->report);
 	return 0;

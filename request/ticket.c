@@ -9,6 +9,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <move/step.h>
+#include <pool/determ.h>
 
 #include "wait.h"
 
@@ -73,7 +74,7 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 
 	kv_assert_held(&pool->lock);
 	queue_expire(pool);
-	if (!w->result && w->deadline_ns <= kv_clock_ns())
+	if (!w->result && w->deadline_ns <= pool_clock_ns(pool))
 		waiter_refuse(pool, w, -ETIMEDOUT);
 	if (w->result)
 		return w->result;

@@ -4,6 +4,7 @@
  * in that of its poller. See queue.c for how it is woken.
  */
 #include <kv/env.h>
+#include <pool/determ.h>
 
 #include "wait.h"
 
@@ -16,7 +17,8 @@ void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ct
 {
 	kv_assert_held(&pool->lock);
 	*w = (struct waiter){ .seq = ctx->seq, .deadline_ns = ctx->deadline_ns,
-			      .since_ns = kv_clock_ns(), .prio = ctx->prio,
+			      .since_ns = kv_clock_ns(), .queued_ns = pool_clock_ns(pool),
+			      .prio = ctx->prio,
 			      .ticket = w->ticket,
 			      .no_evict = ctx->flags & KVMM_ALLOC_NO_EVICT };
 	ctx->self = w;
@@ -32,7 +34,7 @@ static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u
 	kv_assert_held(&pool->lock);
 	if (kv_mul_overflows(pool->door.costs.wait_block_ns, (u64)nr, &ns))
 		return UINT64_MAX;
-	return kv_ns_after(w->since_ns, ns);
+	return kv_ns_after(w->queued_ns, ns);
 }
 
 /* Note the blocks it lacks; true: something came while it tried. ->lock held. */
@@ -67,7 +69,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 	while (err == -ENOSPC && !w->result && pool->door.head == w && tries--) {
 		WRITE_ONCE(w->word, 0);
 		nr_events = pool->door.nr_events;
-		ctx->patient = kv_clock_ns() < patient_until(pool, w, ctx->nr);
+		ctx->patient = pool_clock_ns(pool) < patient_until(pool, w, ctx->nr);
 		err = alloc_try(pool, ctx);
 		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, w, ctx, nr_events))
 			break;

@@ -106,7 +106,7 @@ static int begin_take(struct kvmm_seq *seq)
 		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
 	if (seq_nr_blocks(seq))
 		return request_refuse(seq, KVMM_SEQ_HOLDS_BLOCKS);
-	seq->deadline_ns = seq->wait_ns ? kv_ns_after(kv_clock_ns(), seq->wait_ns) : 0;
+	seq->deadline_ns = seq->wait_ns ? kv_ns_after(kv_pool_clock_ns(seq->pool), seq->wait_ns) : 0;
 	return request_extend_keys(seq, most_hits(seq));
 }
 
@@ -186,7 +186,7 @@ static int look_up(struct kvmm_seq *seq)
 		seq->is_counted = false;
 	}
 	add_hits(seq, match.nr_device);
-	if (!match.nr_lower || kv_clock_ns() >= seq->deadline_ns)
+	if (!match.nr_lower || kv_pool_clock_ns(seq->pool) >= seq->deadline_ns)
 		return 0;
 	return begin_load(seq, match.nr_lower);
 }
@@ -203,7 +203,7 @@ static int end_load(struct kvmm_seq *seq)
 	kv_assert(seq->state == KVMM_SEQ_TAKING && !seq->ticket.id);
 	kvmm_tier_poll(seq->pool);
 	err = kvmm_tier_get_result(seq->pool, seq->op, &result);
-	if (err == -EAGAIN && kv_clock_ns() < seq->deadline_ns)
+	if (err == -EAGAIN && kv_pool_clock_ns(seq->pool) < seq->deadline_ns)
 		return -EINPROGRESS;
 	if (err == -EAGAIN)
 		kvmm_tier_abort(seq->pool, seq->op);

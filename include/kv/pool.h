@@ -54,6 +54,9 @@ int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr);
 /* Frees all of it but the memory that its name is in, and that after a grace period. */
 void kv_pool_destroy(struct kvmm_pool *pool);
 
+/* The time by which leases and deadlines run: kvmm's, or the latest that the pool was told. */
+u64 kv_pool_clock_ns(const struct kvmm_pool *pool);
+
 /* Set it before others can see the pool. */
 void kv_pool_set_name(struct kvmm_pool *pool, const char *name);
 const char *kv_pool_name(const struct kvmm_pool *pool);

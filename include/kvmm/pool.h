@@ -93,8 +93,8 @@ struct kvmm_plane {
  * - generations of handles start from the seed; the pool may take handles of another pool of that
  *   seed for its own. With seed 0 they start from the number of such pools that the process made
  *   before: these take no handles of each other, and processes that make them in one order agree;
- * - deadlines of leases and intervals in the background run by the clock that kvmm_lease_expire()
- *   and kvmm_completions_set() are told, not by kvmm's.
+ * - deadlines and intervals run by the clock that kvmm_lease_expire() and kvmm_completions_set()
+ *   are told, not by kvmm's; only tickets (kvmm_alloc_submit()) and sequences wait.
  */
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
 

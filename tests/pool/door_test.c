@@ -74,7 +74,7 @@ POOL_TEST(door, a_priority_is_said_once, make_door(8, NULL))
 	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
 }
 
-POOL_TEST(door, deterministic_pools_know_no_deadlines,
+POOL_TEST(door, in_deterministic_pools_no_thread_waits,
 	  make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0))
 {
 	kvmm_mut_t mut[1];

@@ -31,8 +31,11 @@ struct run {
 	uint64_t epoch[NR_RANKS];
 	kvmm_tier_op_t op[NR_RANKS][NR_OPS];
 	u32 nr_loading[NR_OPS];		/* 0: none under way */
+	kvmm_ticket_t ticket[NR_RANKS];
+	kvmm_mut_t mut[NR_RANKS][RANK_BLOCKS];
+	u32 nr_waiting;			/* blocks of the ticket; 0: there is none */
 	bool is_open;
-	u64 now_ns;
+	u64 now_ns, nr_timed_out;
 	u64 nr_told, nr_failed;
 	kcu_deviceptr scratch[NR_RANKS];
 };
@@ -167,6 +170,31 @@ static u64 do_reclaim(struct run *run, u32 i, const struct order *order)
 	return (u64)err << 32 | reclaim.nr_evicted;
 }
 
+/* Blocks in a queue, for so long; given back at once. */
+static u64 do_ticket(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_pool *pool = run->ranks.of[i].pool;
+	u32 nr = run->nr_waiting;
+	u64 sum = 0;
+	int err;
+
+	ctl.nr = nr ? nr : 1 + order->a % RANK_BLOCKS;
+	ctl.flags = KVMM_ALLOC_RELATIVE;
+	ctl.deadline_ns = 1 + order->b * 3000ull;
+	err = nr ? kvmm_alloc_poll(pool, run->ticket[i]) :
+		   kvmm_alloc_submit(pool, &ctl, run->mut[i], &run->ticket[i]);
+	for (u32 k = 0; !err && k < ctl.nr; k++)
+		sum = sum * 31 + run->mut[i][k].index + ((u64)run->mut[i][k].gen << 20);
+	if (!err)
+		cr_assert_eq(kvmm_free(pool, run->mut[i], ctl.nr), 0);
+	if (i == NR_RANKS - 1) {
+		run->nr_waiting = err == -EINPROGRESS ? ctl.nr : 0;
+		run->nr_timed_out += err == -ETIMEDOUT;
+	}
+	return sum * 31 + err;
+}
+
 enum what {
 	DRIVE,
 	STEP = DRIVE + 8,
@@ -180,6 +208,7 @@ enum what {
 	COMPACT,
 	SHRINK,
 	RECLAIM,
+	TICKET,
 	NR_WHATS,
 };
 
@@ -210,6 +239,8 @@ static u64 carry_out(struct run *run, u32 i, const struct order *order)
 		return do_shrink(run, i, order);
 	case RECLAIM:
 		return do_reclaim(run, i, order);
+	case TICKET:
+		return do_ticket(run, i, order);
 	default:
 		drive_step(&run->drive[i]);
 		return run->drive[i].sum;
@@ -324,9 +355,10 @@ Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
 	for (u64 step = 1; step <= nr; step++)
 		one_call(&run, step);
 	cr_assert_eq(kvmm_step_get_stat(run.ranks.of[0].pool, &steps), 0);
-	printf("%lu completions, %lu moves, %lu loads, %lu bad ones\n", (unsigned long)run.nr_told,
-	       (unsigned long)steps.published_moves,
-	       (unsigned long)client_of(run.ranks.of[0].pool).loads, (unsigned long)run.nr_failed);
+	printf("%lu completions, %lu moves, %lu loads, %lu bad ones, %lu late\n",
+	       (unsigned long)run.nr_told, (unsigned long)steps.published_moves,
+	       (unsigned long)client_of(run.ranks.of[0].pool).loads, (unsigned long)run.nr_failed,
+	       (unsigned long)run.nr_timed_out);
 	cr_expect_gt(run.nr_told, nr / 100);
 	cr_expect_gt(steps.published_moves, nr / 1000);
 	cr_expect_gt(client_of(run.ranks.of[0].pool).loads, nr / 1000);

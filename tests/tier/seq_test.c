@@ -466,9 +466,11 @@ Test(tier_seq, more_than_the_pool_has_is_not_waited_for)
 	kvmm_seq_destroy(seq);
 }
 
-/* Where all decide alike no request can have a deadline. */
-Test(tier_seq, a_deterministic_pool_has_no_time)
+/* Where all decide alike a sequence waits for as long as the pool is told. */
+Test(tier_seq, a_deterministic_pool_has_the_time_that_it_is_told)
 {
+	struct kvmm_completions told = KVMM_COMPLETIONS_INIT;
+	kvmm_mut_t all[NR_BLOCKS];
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
 	u32 prompt[4] = { 1, 2, 3, 4 };
@@ -483,10 +485,17 @@ Test(tier_seq, a_deterministic_pool_has_no_time)
 	attr.keys = ctx;
 	attr.prompt = prompt;
 	attr.nr_prompt = 4;
-	attr.wait_ns = 1;
-	cr_expect_eq(kvmm_seq_create(alike, &attr, &seq), -EINVAL);
-	attr.wait_ns = 0;
-	cr_expect_eq(kvmm_seq_create(alike, &attr, &seq), 0);
+	attr.wait_ns = 1000;
+	cr_assert_eq(kvmm_alloc(alike, NR_BLOCKS, all), 0);
+	cr_assert_eq(kvmm_seq_create(alike, &attr, &seq), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	told.now_ns = 999;
+	cr_assert_eq(kvmm_completions_set(alike, &told), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	told.now_ns = 1000;
+	cr_assert_eq(kvmm_completions_set(alike, &told), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), -ENOSPC);
+	cr_assert_eq(kvmm_free(alike, all, NR_BLOCKS), 0);
 	kvmm_seq_destroy(seq);
 	end_pool(alike);
 }

@@ -106,8 +106,8 @@ enum kvmm_seq_error {
  * @request: a number that no other request has at the same time: kvmm_note_request() tells its
  *	birth and death, for traces. 0: not told
  * @wait_ns: how long kvmm_seq_take() may be under way, from its first call on: it loads blocks from
- *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there.
- *	-EINVAL in pools with KVMM_POOL_DETERMINISTIC
+ *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there. By the
+ *	clock that pools with KVMM_POOL_DETERMINISTIC are told
  */
 struct kvmm_seq_attr {
 	size_t size;
