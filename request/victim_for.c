@@ -92,26 +92,31 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 
 int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for_args *req)
 {
+	struct kvmm_evict_for_args args;
 	u64 nr_blocks;
 	int err;
 
-	if (!pool || !req || !kv_args_are_known(req, req->size, sizeof(*req)) || req->reserved ||
-	    (req->max_victims && !req->victims))
+	/* The first version had no victims. */
+	if (!pool || !req || req->size < offsetof(struct kvmm_evict_for_args, victims) ||
+	    kv_copy_attr(&args, sizeof(args), req) || args.reserved ||
+	    (args.max_victims && !args.victims))
 		return -EINVAL;
-	if (req->bytes && !pool->block_bytes)
+	if (args.bytes && !pool->block_bytes)
 		return -EOPNOTSUPP;
-	nr_blocks = req->nr_blocks;
-	if (req->bytes)
-		nr_blocks = max(nr_blocks, (req->bytes - 1) / pool->block_bytes + 1);
+	nr_blocks = args.nr_blocks;
+	if (args.bytes)
+		nr_blocks = max(nr_blocks, (args.bytes - 1) / pool->block_bytes + 1);
 	if (nr_blocks > pool->nr_usable)
 		return -ENOSPC;
 	err = cache_enter(pool);
 	if (err)
 		return err;
 	order_enter(&pool->order);
-	err = evict_for(pool, nr_blocks, req);
+	err = evict_for(pool, nr_blocks, &args);
 	order_leave(&pool->order);
 	cache_leave(pool);
+	if (!err)
+		kv_give_sized(req, &args, sizeof(args));
 	return err;
 }
 

@@ -276,11 +276,12 @@ static const struct {
 	const char *name;
 	int (*give)(void *args, size_t size);
 	size_t bytes;
+	size_t first;			/* bytes in the first version */
 } gives[] = {
-	{ "acquire", give_acquire, sizeof(struct kvmm_acquire_args) },
-	{ "publish", give_publish, sizeof(struct kvmm_publish_args) },
-	{ "room", give_room, sizeof(struct kvmm_evict_for_args) },
-	{ "delegate", give_delegate, sizeof(struct kvmm_delegate) },
+	{ "acquire", give_acquire, sizeof(struct kvmm_acquire_args), sizeof(struct kvmm_acquire_args) },
+	{ "publish", give_publish, sizeof(struct kvmm_publish_args), sizeof(struct kvmm_publish_args) },
+	{ "room", give_room, sizeof(struct kvmm_evict_for_args), 64 },
+	{ "delegate", give_delegate, sizeof(struct kvmm_delegate), sizeof(struct kvmm_delegate) },
 };
 
 Test(sized, arguments_may_be_longer_than_the_library_knows_if_the_rest_is_zero)
@@ -316,8 +317,21 @@ Test(sized, arguments_shorter_than_in_the_first_version_are_refused)
 	u64 args[64] = { 0 };
 
 	for (u32 i = 0; i < ARRAY_SIZE(gives); i++)
-		for (size_t size = 0; size < gives[i].bytes; size += 4)
+		for (size_t size = 0; size < gives[i].first; size += 4)
 			cr_expect_eq(gives[i].give(args, size), -EINVAL, "%s, %zu", gives[i].name, size);
+}
+
+Test(sized, arguments_of_the_first_version_are_taken_and_nothing_is_written_behind_them)
+{
+	u64 args[LARGEST / 8];
+
+	for (u32 i = 0; i < ARRAY_SIZE(gives); i++) {
+		memset(args, 0, gives[i].first);
+		memset((u8 *)args + gives[i].first, UNTOUCHED, sizeof(args) - gives[i].first);
+		cr_expect_geq(gives[i].give(args, gives[i].first), 0, "%s", gives[i].name);
+		cr_expect(is_all((u8 *)args + gives[i].first, UNTOUCHED, sizeof(args) - gives[i].first),
+			  "%s", gives[i].name);
+	}
 }
 
 Test(sized, bytes_of_a_struct_are_copied_as_far_as_both_sides_know_them)
