@@ -310,7 +310,8 @@ static inline int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks
 	return kvmm_prefix_register(pool, &prefix, blocks, refs);
 }
 
-/** The blocks go by the policy's order, and wait for none that follows them. */
+/** The blocks go by the policy's order, and wait for none that follows them. Copies that come back
+ * from a tier below do as their group does, see <kvmm/ext/group.h>. */
 #define KVMM_REGISTER_AS_PUT	(1u << 0)
 
 /**

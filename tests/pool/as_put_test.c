@@ -103,6 +103,24 @@ POOL_TEST(as_put, a_block_follows_the_one_that_a_masked_batch_had_there, make_ca
 	expect_order(pool, "3 10 9 12 8 7 ");
 }
 
+/* Block 7 was registered behind block 3, whose entry is that of a block 6 now. */
+POOL_TEST(as_put, a_block_follows_none_that_came_later, make_cache(2, "lru"))
+{
+	static const u32 masked[] = { 3, 7 };
+	kvmm_key_t key = key_of(106), seventh = key_of(7);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .position = 6 };
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	cache_at(pool, masked, 2, 0);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, &mut, &ref), 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_assert_eq(kvmm_match(pool, &seventh, 1, &ref), 1);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	expect_order(pool, "106 7 ");
+}
+
 /* Looking up the parent would put that back once more. */
 POOL_TEST(as_put, a_parent_keeps_its_place_where_no_order_needs_it,
 	  make(8, "lru", KVMM_POOL_ORDER_AS_PUT))
