@@ -115,12 +115,37 @@ static u64 look_at_seq(struct kvmm_seq *seq)
 	return mix(mix(hash, info.nr_blocks), info.nr_published);
 }
 
+/* In the place of another, or that one goes on as it. */
+static void branch_seq(void)
+{
+	u32 i = any(NR_SEQS), j = any(NR_SEQS);
+	struct kvmm_seq *child;
+	int err;
+
+	if (i == j || !f.seq[i] || !f.seq[j])
+		return;
+	if (any(3)) {
+		err = kvmm_seq_fork(f.seq[i], 1, &child);
+		expect(err, 0, -EBUSY, -ENOMEM);
+		if (err)
+			return;
+		kvmm_seq_destroy(f.seq[j]);
+		f.seq[j] = child;
+	} else {
+		err = kvmm_seq_adopt(f.seq[i], f.seq[j]);
+		expect(err, 0, -EBUSY);
+		f.seq[j] = err ? f.seq[j] : NULL;
+	}
+}
+
 static void use_seq(void)
 {
 	struct kvmm_seq **seq = &f.seq[any(NR_SEQS)];
 	u64 before;
 	int ret;
 
+	if (!any(8))
+		branch_seq();
 	if (!*seq || !any(24)) {
 		kvmm_seq_destroy(*seq);
 		*seq = make_seq();
