@@ -106,7 +106,9 @@ static int begin_take(struct kvmm_seq *seq)
 		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
 	if (seq_nr_blocks(seq))
 		return request_refuse(seq, KVMM_SEQ_HOLDS_BLOCKS);
-	seq->deadline_ns = seq->wait_ns ? kv_ns_after(kv_pool_clock_ns(seq->pool), seq->wait_ns) : 0;
+	seq->deadline_ns = 0;
+	if (seq->wait_ns)
+		seq->deadline_ns = kv_ns_after(kv_pool_clock_ns(seq->pool), seq->wait_ns);
 	return request_extend_keys(seq, most_hits(seq));
 }
 

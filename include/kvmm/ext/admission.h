@@ -36,8 +36,8 @@ extern "C" {
  * @tenant: the tenant that is charged for the blocks; see enum kvmm_zero
  * @seq: the engine's name of the request, for kvmm_alloc_cancel(); 0 = none
  * @deadline_ns: wait until this time of kvmm's clock (with KVMM_ALLOC_RELATIVE: for so long); 0 =
- *	do not wait. In pools with KVMM_POOL_DETERMINISTIC the clock is the one that is told, and only
- *	tickets wait: else -EINVAL
+ *	do not wait. In pools with KVMM_POOL_DETERMINISTIC the clock is the one that is told, and
+ *	only tickets wait: else -EINVAL
  * @promise: promise to take the blocks from, or zeros; see kvmm_promise_make()
  * @report: NULL, or filled on success and on -ENOSPC, -EAGAIN, -ETIMEDOUT and -ECANCELED
  * @cls: KVMM_IN_CLASS(), see struct kvmm_class; 0 = none
