@@ -66,14 +66,40 @@ static enum place place_of(const struct kvmm_pool *pool, u32 block)
 	return PLACE_ZONE;
 }
 
+/*
+ * A block that was freed twice is there twice: once it was taken for the later time, it is not free
+ * when the earlier one comes. Each free adds one, so all that are passed over are paid for.
+ */
+u32 blocks_take_freed(struct kvmm_pool *pool, u32 nr, u32 *ids)
+{
+	struct freed *freed = &pool->freed;
+	u32 nr_taken = 0;
+
+	kv_assert_held(&pool->lock);
+	while (nr_taken < nr && freed->nr) {
+		freed->end = (freed->end ? freed->end : pool->nr_blocks) - 1;
+		freed->nr--;
+		if (!kv_zone_alloc_at(pool->zone, freed->block[freed->end], 1))
+			ids[nr_taken++] = freed->block[freed->end];
+	}
+	return nr_taken;
+}
+
 static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
+	struct freed *freed = &pool->freed;
 	u32 nr = 0;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_ext; i++) {
 		owner_clear(pool, ext[i].start, ext[i].nr);
 		nr += ext[i].nr;
+		if (likely(!freed->block) || ext[i].nr > 1)
+			continue;
+		/* A full ring forgets the oldest: the zone says when that one is taken. */
+		freed->block[freed->end] = ext[i].start;
+		freed->end = freed->end + 1 < pool->nr_blocks ? freed->end + 1 : 0;
+		freed->nr = min(freed->nr + 1, pool->nr_blocks);
 	}
 	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
 		pool_poison(pool);

@@ -65,6 +65,11 @@ static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole
 	err = kv_entries_init(&pool->entries, &attr);
 	if (!err)
 		err = pool->parts.map->create(&map_attr, &pool->map);
+	if (!err && whole->flags & KVMM_POOL_LIFO) {
+		pool->freed.block = kv_alloc_array(pool->nr_blocks, sizeof(*pool->freed.block));
+		pool->metadata_bytes += pool->nr_blocks * sizeof(*pool->freed.block);
+		err = pool->freed.block ? 0 : -ENOMEM;
+	}
 	if (!err)
 		err = evict_init(pool, evict);
 	if (!err)
@@ -86,6 +91,7 @@ static void cache_exit(struct kvmm_pool *pool)
 {
 	order_exit(&pool->order);
 	window_exit(&pool->window);
+	kv_free(pool->freed.block);
 	if (pool->map)
 		pool->map->ops->destroy(pool->map);
 	if (pool->entries.entry)
@@ -408,9 +414,12 @@ static int take_free(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks)
 	if (kv_entries_take(&pool->entries, nr, (struct kv_handle *)blocks))
 		return -ENOSPC;
 	while (nr) {
-		u32 batch = min(nr, TAKE_BATCH);
+		u32 batch = min(nr, TAKE_BATCH), got = 0;
 
-		if (POOL_BUG_ON(pool, kv_zone_alloc_many(pool->zone, batch, ids)))
+		if (unlikely(pool->freed.block != NULL))
+			got = blocks_take_freed(pool, batch, ids);
+		if (likely(got < batch) &&
+		    POOL_BUG_ON(pool, kv_zone_alloc_many(pool->zone, batch - got, ids + got)))
 			return -EUCLEAN;
 		for (u32 i = 0; i < batch; i++)
 			entry_own(pool, blocks++->index, ids[i]);

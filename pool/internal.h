@@ -302,6 +302,16 @@ struct pageblocks {
 	u8 *state;		/* ours; enum pageblock_state */
 };
 
+/*
+ * KVMM_POOL_LIFO: blocks in the order in which they were freed, the last ones, as many as the pool
+ * has. Some have been taken since by other ways: they are looked at when they are taken.
+ */
+struct freed {
+	u32	*block;		/* ours; a ring; NULL without that flag; fixed at creation */
+	u32	end;		/* ->lock; behind the last one */
+	u32	nr;		/* ->lock */
+};
+
 struct kvmm_pool {
 	/* Fixed at creation; read without a lock. */
 	struct kv_pool_parts		parts;
@@ -369,6 +379,7 @@ struct kvmm_pool {
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 	struct mag			*armed;		/* ->lock; magazines in use */
 	bool				no_mags;	/* ->lock; once set, it stays */
+	struct freed			freed;		/* see there */
 
 	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
@@ -531,6 +542,8 @@ static inline void release_put(struct kvmm_pool *pool, u32 nr)
 
 /* They lose their owner, and are free as soon as nothing is in the way of that. ->lock held. */
 void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* Up to @nr that were freed last, of those that are free; how many. */
+u32 blocks_take_freed(struct kvmm_pool *pool, u32 nr, u32 *ids);
 
 /* The same of all blocks in a place with owners of that kind, by owner. How many. ->lock held. */
 u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_extent within);

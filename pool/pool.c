@@ -11,7 +11,7 @@
 #define DEFAULT_BLOCK_TOKENS	16u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
 				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
-				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC | \
+				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC | KVMM_POOL_LIFO | \
 				 KVMM_POOL_ORDER_AS_PUT)
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
@@ -99,7 +99,7 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 
 	pool->parts = *parts;
 	pool->deterministic = attr->flags & KVMM_POOL_DETERMINISTIC;
-	pool->no_mags = attr->flags & KVMM_POOL_NO_MAGAZINES;
+	pool->no_mags = attr->flags & (KVMM_POOL_NO_MAGAZINES | KVMM_POOL_LIFO);
 	pool->seed = attr->seed;
 	if (pool->deterministic && !attr->seed)
 		pool->nth_unseeded = kv_fetch_add(&nr_unseeded, 1);

@@ -116,6 +116,14 @@ struct kvmm_plane {
 #define KVMM_POOL_ORDER_AS_PUT		(1u << 6)
 
 /**
+ * Single blocks are taken from those that were freed last, which caches of the device may still
+ * have, and not from the shortest free runs: the last one freed first, while some have been. The
+ * new blocks of one call come lowest first all the same (@run_window of struct
+ * kvmm_evict_attr). No thread keeps free blocks aside. Costs 4 bytes a block.
+ */
+#define KVMM_POOL_LIFO			(1u << 7)
+
+/**
  * enum kvmm_zero - when the pool zeroes the content of private blocks and ranges
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
  * @KVMM_ZERO_TENANT: when a block goes to another tenant than the one before

@@ -371,7 +371,8 @@ static void choose_pool(struct kvmm_plane *plane, struct kvmm_evict_attr *evict,
 			const struct kvmm_class *classes)
 {
 	static const u32 flags[] = { KVMM_POOL_NULL_BLOCK, KVMM_POOL_RESET_ON_RELEASE,
-				     KVMM_POOL_DETERMINISTIC, KVMM_POOL_NO_MAGAZINES };
+				     KVMM_POOL_DETERMINISTIC, KVMM_POOL_NO_MAGAZINES,
+				     KVMM_POOL_LIFO };
 	const char *names[64];
 	u32 nr = kvmm_policies(names, 64);
 	struct kvmm_pool_attr *attr = &m.attr;
@@ -382,7 +383,7 @@ static void choose_pool(struct kvmm_plane *plane, struct kvmm_evict_attr *evict,
 	attr->compactor = mix_any(5) ? "window" : "slide";
 	attr->zero = mix_any(KVMM_NR_ZEROS);
 	attr->dup_policy = mix_any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
-	for (u32 i = 0; i < 4; i++)
+	for (u32 i = 0; i < ARRAY_SIZE(flags); i++)
 		attr->flags |= mix_any(4) ? 0 : flags[i];
 	attr->seed = m.seed;
 	attr->planes = plane;
