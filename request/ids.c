@@ -99,6 +99,21 @@ static noinline int refuse(const struct kvmm_pool *pool, int32_t id, u64 word)
 	       kv_word_is(word, KV_ENTRY_REGISTERED) ? -EINVAL : -ESTALE;
 }
 
+/* All of them are in that state just now. */
+static int find_all(const struct kvmm_pool *pool, const int32_t *ids, u32 nr,
+		    enum kv_entry_state state, struct kv_handle *handles)
+{
+	for (u32 i = 0; i < nr; i++) {
+		u32 index = 0;
+		u64 word = find_word(pool, ids[i], &index);
+
+		handles[i] = kv_handle_of(index, word);
+		if (unlikely(!kv_word_is(word, state)))
+			return refuse(pool, ids[i], word);
+	}
+	return 0;
+}
+
 /* Where the blocks of these handles lie, now and for good. The caller holds them. */
 static void tell_ids(const struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
 		     int32_t *ids)
@@ -131,14 +146,8 @@ int kvmm_ids_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 
 	if (!err && (!prefix || flags))
 		err = -EINVAL;
-	for (u32 i = 0; i < nr && likely(!err); i++) {
-		u32 index = 0;
-		u64 word = find_word(pool, ids[i], &index);
-
-		batch.handles[i] = kv_handle_of(index, word);
-		if (unlikely(!kv_word_is(word, KV_ENTRY_PRIVATE)))
-			err = refuse(pool, ids[i], word);
-	}
+	if (!err)
+		err = find_all(pool, ids, nr, KV_ENTRY_PRIVATE, batch.handles);
 	/* Of two threads that name one block the handle lets one through. */
 	if (likely(!err))
 		err = kvmm_prefix_register(pool, prefix, (kvmm_mut_t *)batch.handles,
@@ -224,6 +233,21 @@ int kvmm_ids_get(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32
 out:
 	batch_end(&batch);
 	return err;
+}
+
+int kvmm_ids_touch(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr)
+{
+	struct batch batch;
+	int ret = batch_begin(pool, ids, nr, &batch);
+
+	if (!ret)
+		ret = find_all(pool, ids, nr, KV_ENTRY_REGISTERED, batch.handles);
+	if (likely(!ret))
+		ret = kvmm_touch_weak(pool, (kvmm_weak_t *)batch.handles, nr);
+	if (likely(ret >= 0))
+		ret = ret == (int)nr ? 0 : -ESTALE;
+	batch_end(&batch);
+	return ret;
 }
 
 /* ---- dropping references, and freeing ---- */
@@ -331,36 +355,6 @@ out:
 
 /* ---- what they are ---- */
 
-/* What any block is, and what its entry knows, if one has it. */
-static struct kvmm_id_info info_of(struct kvmm_pool *pool, u32 block)
-{
-	struct kvmm_block_info known = block_info(pool, block);
-	struct kvmm_id_info info = { .state = known.state, .refs = known.refs,
-				     .pins = known.pins };
-	u32 owner = pool->owner[block], index = owner_index(owner);
-	const struct kv_entry *entry;
-	u64 word;
-
-	kv_assert_held(&pool->lock);
-	if (owner_kind(owner) != OWNER_ENTRY)
-		return info;
-	entry = entry_at(pool, index);
-	word = smp_load_acquire(&entry->word);
-	if (kv_word_is(word, KV_ENTRY_PRIVATE)) {
-		info.tokens = tokens_nr(pool, kv_handle_of(index, word));
-	} else if (kv_word_is(word, KV_ENTRY_STAGED) || kv_word_is(word, KV_ENTRY_REGISTERED)) {
-		info.key = kv_entry_key(entry);
-		info.domain = kv_entry_domain(entry);
-		info.position = READ_ONCE(entry->position);
-		info.tokens = pool->block_tokens;	/* only full blocks have names */
-	} else {
-		return info;
-	}
-	info.refs = kv_word_refs(word);
-	info.handle = (kvmm_weak_t){ index, kv_word_gen(word) };
-	return info;
-}
-
 int kvmm_ids_info_sized(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 			struct kvmm_id_info *info, size_t size)
 {
@@ -376,8 +370,29 @@ int kvmm_ids_info_sized(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 		err = (u32)ids[i] < pool->nr_blocks ? 0 : -EINVAL;
 	arenas_lock(pool);
 	for (u32 i = 0; i < nr && !err; i++) {
-		struct kvmm_id_info now = info_of(pool, ids[i]);
+		struct kvmm_block_info known = block_info(pool, ids[i]);
+		struct kvmm_id_info now = { .state = known.state, .refs = known.refs,
+					    .pins = known.pins };
+		u32 owner = pool->owner[ids[i]], index = owner_index(owner);
+		bool has = owner_kind(owner) == OWNER_ENTRY;
+		const struct kv_entry *entry = has ? entry_at(pool, index) : NULL;
+		u64 word = has ? smp_load_acquire(&entry->word) : 0;
 
+		if (kv_word_is(word, KV_ENTRY_PRIVATE)) {
+			now.tokens = tokens_nr(pool, kv_handle_of(index, word));
+		} else if (kv_word_is(word, KV_ENTRY_STAGED) ||
+			   kv_word_is(word, KV_ENTRY_REGISTERED)) {
+			now.key = kv_entry_key(entry);
+			now.domain = kv_entry_domain(entry);
+			now.position = READ_ONCE(entry->position);
+			now.tokens = pool->block_tokens;	/* only full blocks have names */
+		} else {
+			has = false;
+		}
+		if (has) {
+			now.refs = kv_word_refs(word);
+			now.handle = (kvmm_weak_t){ index, kv_word_gen(word) };
+		}
 		kv_give((char *)info + i * size, size, &now, sizeof(now));
 	}
 	arenas_unlock(pool);

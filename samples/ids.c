@@ -75,6 +75,20 @@ static int look(struct kvmm_pool *pool)
 	return kvmm_ids_put(pool, (const int32_t[]){ id, id }, 2, KVMM_IDS_FIRST_OUT);
 }
 
+/* A request of an earlier run is restored where its table says, if nothing is in use there. */
+static int restore(struct kvmm_pool *pool)
+{
+	const int32_t table[] = { 12, 13, 14 }, used = 0;
+	int err = kvmm_ids_touch(pool, &used, 1);
+
+	if (!err)
+		err = kvmm_ids_take(pool, table, 3, 0, 0);
+	if (err)
+		return err;
+	printf("blocks 12 to 14 are private\n");
+	return kvmm_ids_free(pool, table, 3);
+}
+
 int main(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -89,6 +103,8 @@ int main(void)
 		err = serve(pool, i % 5);
 	if (!err)
 		err = look(pool);
+	if (!err)
+		err = restore(pool);
 	if (err)
 		fprintf(stderr, "%s\n", kvmm_strerror(err));
 	kvmm_pool_destroy(pool);

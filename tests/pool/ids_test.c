@@ -326,6 +326,91 @@ POOL_TEST(ids, an_older_caller_gets_what_it_knows, make_ids(8, "lru", 0, 0))
 	cr_expect_eq(number_of(&known[1].key), 7);
 }
 
+POOL_TEST(ids, touched_blocks_are_evicted_later, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[4], unused = 7;
+
+	for (u32 i = 0; i < 4; i++)
+		make_named(pool, 10 * i, 1, &ids[i]);
+	cr_assert_eq(kvmm_ids_put(pool, ids, 4, KVMM_IDS_FIRST_OUT), 0);
+	cr_expect_eq(kvmm_ids_touch(pool, ids, 1), 0);
+	expect_refused(pool, kvmm_ids_touch(pool, (int32_t[]){ ids[1], unused }, 2), -ESTALE);
+	expect_refused(pool, kvmm_ids_touch(pool, (int32_t[]){ ids[1], 8 }, 2), -EINVAL);
+	cr_expect_str_eq(refs_picture(pool), "0000....");
+	expect_order(pool, "10 20 30 0 ");
+}
+
+POOL_TEST(ids, named_blocks_are_taken_free_or_cached, make_ids(8, "lru", 0, 0))
+{
+	int32_t ids[4], want[3];
+
+	for (u32 i = 0; i < 4; i++)
+		make_named(pool, 10 * i, 1, &ids[i]);
+	cr_assert_eq(kvmm_ids_put(pool, ids, 3, KVMM_IDS_FIRST_OUT), 0);
+	want[0] = 6, want[1] = ids[1], want[2] = 4;
+	cr_expect_eq(kvmm_ids_take(pool, want, 3, 0, 0), 0);
+	cr_expect_str_eq(picture(pool), "IPIAP.P.");
+	cr_expect_eq(stat_of(pool).evictions, 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(found_under(pool, 10), -1);
+	cr_expect_eq(kvmm_ids_free(pool, want, 3), 0);
+	cr_expect_str_eq(picture(pool), "I.IA....");
+	expect_order(pool, "0 20 ");
+}
+
+POOL_TEST(ids, blocks_in_use_are_not_taken, make_ids(8, "lru", KVMM_POOL_NULL_BLOCK, 0))
+{
+	int32_t idle, held, mine;
+
+	make_named(pool, 0, 1, &idle);
+	make_named(pool, 5, 1, &held);
+	cr_assert_eq(kvmm_ids_put(pool, &idle, 1, 0), 0);
+	cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, &mine), 0);
+	take(pool, 1, 0);
+	const struct {
+		int32_t id;
+		int err;
+	} bad[] = {
+		{ held, -EBUSY }, { mine, -EBUSY }, { 4, -EBUSY }, { 0, -EINVAL }, { 8, -EINVAL },
+		{ -1, -EINVAL }, { idle, -EINVAL }, { 6, -EINVAL },
+	};
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ idle, 6, 7, bad[i].id }, 4,
+						   0, 0), bad[i].err);
+	expect_refused(pool, kvmm_ids_take(pool, &idle, 1, 0, 1), -EINVAL);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ idle, 6, 7 }, 3, 0, 0), 0);
+}
+
+/* Those that a thread keeps aside are free as well. */
+POOL_TEST(ids, blocks_in_a_magazine_are_taken, make_ids(1024, "lru", 0, 0))
+{
+	int32_t ids[1024], none;
+
+	for (u32 i = 0; i < 200; i++) {
+		cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, ids), 0);
+		cr_assert_eq(kvmm_ids_put(pool, ids, 1, 0), 0);
+	}
+	for (u32 i = 0; i < 1024; i++)
+		ids[i] = i;
+	cr_expect_eq(kvmm_ids_take(pool, ids, 1024, 0, 0), 0);
+	cr_expect_eq(kvmm_ids_alloc(pool, 1, 0, &none), -ENOSPC);
+	cr_expect_eq(kvmm_ids_free(pool, ids, 1024), 0);
+}
+
+/* Of a tenant no more than its limit. */
+POOL_TEST(ids, limits_hold_for_blocks_that_are_named, make_ids(8, "lru", 0, 0))
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+
+	attr.max = 2;
+	cr_assert_eq(kvmm_tenant_set(pool, 3, &attr), 0);
+	expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ 1, 3, 5 }, 3, 3, 0), -EDQUOT);
+	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ 1, 3 }, 2, 3, 0), 0);
+	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ 5 }, 1, 4, 0), 0);
+	cr_expect_str_eq(picture(pool), ".P.P.P..");
+}
+
 /* Twice the longest batch that needs no memory. */
 #define LONG	1024u
 
@@ -355,5 +440,11 @@ Test(ids_fault, long_batches_need_memory_and_change_nothing_without)
 	cr_expect_eq(kvmm_ids_find(pool, &prefix, found, KVMM_FIND_ALL), LONG);
 	cr_expect_arr_eq(found, ids, sizeof(ids));
 	cr_expect_eq(kvmm_ids_get(pool, ids, LONG, 0), 0);
+	expect_no_memory(kvmm_ids_touch(pool, ids, LONG));
+	cr_expect_eq(kvmm_ids_put(pool, ids, LONG, 0), 0);
+	cr_expect_eq(kvmm_ids_put(pool, ids, LONG, 0), 0);
+	expect_no_memory(kvmm_ids_take(pool, ids, LONG, 0, 0));
+	cr_expect_eq(stat_of(pool).nr_inactive, LONG);
+	cr_expect_eq(kvmm_ids_take(pool, ids, LONG, 0, 0), 0);
 	end_pool(pool);
 }

@@ -72,6 +72,14 @@ KVMM_API int kvmm_ids_find(struct kvmm_pool *pool, const struct kvmm_prefix *pre
 KVMM_API int kvmm_ids_get(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags);
 
 /**
+ * kvmm_ids_touch() - kvmm_touch_weak(): use registered blocks, held or not, without a reference
+ *
+ * Return: 0; -ESTALE one was evicted meanwhile (the others were used); -EINVAL; -EOPNOTSUPP;
+ * -ENOMEM.
+ */
+KVMM_API int kvmm_ids_touch(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr);
+
+/**
  * kvmm_ids_put() - drop a reference on registered blocks, free private ones; both may be mixed
  * @ids: a registered block may stand there several times
  * @flags: KVMM_IDS_FIRST_OUT
@@ -86,6 +94,19 @@ static inline int kvmm_ids_free(struct kvmm_pool *pool, const int32_t *ids, uint
 {
 	return kvmm_ids_put(pool, ids, nr, 0);
 }
+
+/**
+ * kvmm_ids_take() - these very blocks become private blocks of the caller: for a state that is
+ * restored, or slots that the engine chooses itself
+ * @ids: free ones, or cached ones without references, which lose their name
+ * @flags: 0
+ *
+ * Return: 0; -EBUSY one is held, or copied; -ENOSPC they are promised, or below a watermark;
+ * -EDQUOT as kvmm_alloc_for(); -EINVAL, also if one stands there twice (none was taken, and none
+ * evicted); -EIO they could not be zeroed; -EOPNOTSUPP; -ENOMEM.
+ */
+KVMM_API int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
+			   uint32_t tenant, uint32_t flags);
 
 /**
  * struct kvmm_id_info - one block
