@@ -290,8 +290,15 @@ void __order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, 
 /* It follows no block, though it may have followed one when it had a name. */
 void order_park(struct order *order, u32 index)
 {
+	struct kv_handle handle = kv_handle_of(index, READ_ONCE(entry_at(order, index)->word));
+	kvmm_key_t key = { { 0 } };
+
 	kv_assert_held(&order->lock);
 	order_changed(order);
+	/* What a policy knows of it is of earlier content. No other block is of this name. */
+	memcpy(&key, &handle, sizeof(handle));
+	if (order->ops->fill && !order->ops->keeps_unnamed)
+		order->ops->fill(order_policy(order, index), index, &key);
 	order->ops->enter(order_policy(order, index), index, NULL);
 	family_add(&order->family, index, KV_NONE);
 }

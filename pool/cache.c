@@ -152,6 +152,24 @@ void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 	pool->count.nr_held--;
 }
 
+void entry_park(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, handle, kv_edge_park));
+	pool->count.nr_parked++;
+	order_park(&pool->order, handle.index);
+	release_post(pool, 1);
+}
+
+/* Its memory is about to be used for something else. */
+static void unparked(struct kvmm_pool *pool, u32 index)
+{
+	kv_assert_held(&pool->lock);
+	pool->count.nr_parked--;
+	pool_tell(pool, reused, entry_block(entry_at(pool, index)));
+}
+
 /* A policy with keeps_unnamed orders free blocks, too: it gets the entry without a name. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 {
@@ -165,10 +183,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 		block_free(pool, block);
 		return;
 	}
-	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, handle, kv_edge_park));
-	pool->count.nr_parked++;
-	order_park(&pool->order, handle.index);
-	release_post(pool, 1);
+	entry_park(pool, handle);
 }
 
 /* ---- names are forgotten ---- */
@@ -246,7 +261,7 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 	kv_assert(index < pool->entries.nr);
 	order_history(&pool->order, HISTORY_EVICTED, index, 0);
 	if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
-		pool->count.nr_parked--;
+		unparked(pool, index);
 		return false;
 	}
 	release_elder(pool, forget_name(pool, index), index);
@@ -287,7 +302,7 @@ static u32 victims_forget(struct kvmm_pool *pool, const struct victims *victims)
 	for_each_victim(pool, victims, index, i) {
 		order_history(&pool->order, HISTORY_EVICTED, index, 0);
 		if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
-			pool->count.nr_parked--;
+			unparked(pool, index);
 			continue;
 		}
 		handles[nr++] = entry_handle(pool, index);

@@ -21,6 +21,7 @@ struct kv_query;
  * @touched: the same, but no lock and no read section
  * @looked_up: keys were looked up for a request of @nr_blocks; no lock held
  * @removed: names are about to leave the map; ->lock held
+ * @reused: a block that was parked is about to be used otherwise; ->lock held
  * @settle: work that was put off because a lock was held; no lock held
  * @clear_begin, @clear_end: between these all names go; the world has stopped, both locks held
  * @reset: nothing below the device is found any more: 0, or why it may be after a restart; the
@@ -39,6 +40,7 @@ struct pool_observer {
 	void (*looked_up)(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
 			  u32 nr_blocks);
 	void (*removed)(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+	void (*reused)(struct kvmm_pool *pool, u32 block);
 	void (*settle)(struct kvmm_pool *pool);
 	void (*clear_begin)(struct kvmm_pool *pool);
 	void (*clear_end)(struct kvmm_pool *pool);

@@ -280,15 +280,18 @@ static __always_inline int find_held(struct kvmm_pool *pool, const int32_t *ids,
  * marked: no other thread frees or names one of them from then on, so what comes behind the dropped
  * references cannot fail any more. Without the lock a recount could meet the marks.
  */
-static int put_mixed(struct kvmm_pool *pool, const int32_t *ids, u32 nr, bool turned,
+static int put_mixed(struct kvmm_pool *pool, const int32_t *ids, u32 nr, u32 flags,
 		     struct batch *batch)
 {
+	bool turned = flags & KVMM_IDS_FIRST_OUT;
 	u32 gone = KV_NONE, nr_refs = 0, nr_private = 0;
 	struct kv_handle *handles = batch->handles;
 	int err = cache_enter(pool);
 
 	if (err)
 		return err;
+	if (flags & KVMM_IDS_PARK && (pool->order.classes || pool->order.quotas))
+		err = -EOPNOTSUPP;
 	for (u32 i = 0; i < nr && likely(!err); i++) {
 		int32_t id = ids[turned ? nr - 1 - i : i];
 		u32 index = 0;
@@ -312,8 +315,12 @@ static int put_mixed(struct kvmm_pool *pool, const int32_t *ids, u32 nr, bool tu
 	} else {
 		order_enter(&pool->order);
 		evict_gone_held(pool, gone);
-		for (u32 i = nr_refs; i < nr; i++)
-			entry_release(pool, handles[i]);
+		for (u32 i = nr_refs; i < nr; i++) {
+			if (flags & KVMM_IDS_PARK && likely(!pool->blind))
+				entry_park(pool, handles[i]);
+			else
+				entry_release(pool, handles[i]);
+		}
 		order_leave(&pool->order);
 		release_post(pool, nr_refs);
 		pool->count.frees++;
@@ -329,7 +336,7 @@ int kvmm_ids_put(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32
 	struct batch batch;
 	int err = batch_begin(pool, ids, nr, &batch);
 
-	if (!err && flags & ~KVMM_IDS_FIRST_OUT)
+	if (!err && flags & ~(KVMM_IDS_FIRST_OUT | KVMM_IDS_PARK))
 		err = -EINVAL;
 	if (!err)
 		err = likely(!turned) ? find_held(pool, ids, nr, false, &batch) :
@@ -337,9 +344,9 @@ int kvmm_ids_put(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32
 	if (unlikely(err))
 		goto out;
 	if (unlikely(batch.nr_private)) {
-		err = batch.nr_private == nr ?
+		err = batch.nr_private == nr && !(flags & KVMM_IDS_PARK) ?
 			kvmm_free(pool, (kvmm_mut_t *)batch.handles, nr) :
-			put_mixed(pool, ids, nr, turned, &batch);
+			put_mixed(pool, ids, nr, flags, &batch);
 		goto out;
 	}
 	/* They were found to have references just now: that is not looked at again. */
@@ -379,6 +386,8 @@ int kvmm_ids_info_sized(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 		u64 word = has ? smp_load_acquire(&entry->word) : 0;
 
 		if (kv_word_is(word, KV_ENTRY_PRIVATE)) {
+			now.tokens = tokens_nr(pool, kv_handle_of(index, word));
+		} else if (kv_word_is(word, KV_ENTRY_PARKED)) {
 			now.tokens = tokens_nr(pool, kv_handle_of(index, word));
 		} else if (kv_word_is(word, KV_ENTRY_STAGED) ||
 			   kv_word_is(word, KV_ENTRY_REGISTERED)) {

@@ -104,6 +104,28 @@ static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_c
 	return 0;
 }
 
+/* As they are: those that were used otherwise since are another's, or free, or parked anew. */
+static int take_parked(struct kvmm_pool *pool, const int32_t *ids, u32 nr, kvmm_mut_t *muts)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr && !err; i++) {
+		u32 index = (u32)ids[i] < pool->nr_blocks ? entry_with(pool, ids[i]) : KV_NONE;
+
+		if (index == KV_NONE) {
+			err = (u32)ids[i] < pool->nr_blocks ? -ESTALE : -EINVAL;
+			continue;
+		}
+		muts[i] = (kvmm_mut_t){ index, entry_handle(pool, index).gen };
+		if (!kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_PARKED))
+			err = -ESTALE;
+	}
+	pool_leave(pool);
+	return err ? err : kvmm_unpark(pool, muts, nr);
+}
+
 int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t tenant,
 		  uint32_t flags)
 {
@@ -117,13 +139,17 @@ int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint3
 		return err;
 	if (!pool->caches || pool->parts.planner)
 		return -EOPNOTSUPP;
-	if (flags || (nr && !ids) || nr > pool->nr_blocks)
+	if (flags & ~KVMM_IDS_PARKED || (nr && !ids) || nr > pool->nr_blocks)
 		return -EINVAL;
 	if (!nr)
 		return 0;
 	muts = kv_alloc_array(nr, sizeof(*muts));
 	if (!muts)
 		return -ENOMEM;
+	if (flags) {
+		err = take_parked(pool, ids, nr, muts);
+		goto out;
+	}
 	ctx.blocks = muts;
 	err = pool_enter(pool);
 	if (err)

@@ -86,7 +86,24 @@ static int restore(struct kvmm_pool *pool)
 	if (err)
 		return err;
 	printf("blocks 12 to 14 are private\n");
-	return kvmm_ids_free(pool, table, 3);
+	/* Free, but the next one may ask for what is in there; one that was used since is gone. */
+	err = kvmm_ids_put(pool, table, 3, KVMM_IDS_PARK);
+	if (!err)
+		err = kvmm_ids_take(pool, table, 3, 0, KVMM_IDS_PARKED);
+	return err ? err : kvmm_ids_free(pool, table, 3);
+}
+
+/* The same by handle, which pools have that move blocks, too. */
+static int park(struct kvmm_pool *pool)
+{
+	kvmm_mut_t block;
+	int err = kvmm_alloc(pool, 1, &block);
+
+	if (!err)
+		err = kvmm_park(pool, &block, 1);
+	if (!err)
+		err = kvmm_unpark(pool, &block, 1);
+	return err ? err : kvmm_free(pool, &block, 1);
 }
 
 int main(void)
@@ -105,6 +122,8 @@ int main(void)
 		err = look(pool);
 	if (!err)
 		err = restore(pool);
+	if (!err)
+		err = park(pool);
 	if (err)
 		fprintf(stderr, "%s\n", kvmm_strerror(err));
 	kvmm_pool_destroy(pool);

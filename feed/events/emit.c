@@ -13,6 +13,16 @@ void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				   i ? &prefix->keys[i - 1] : prefix->parent);
 }
 
+void events_reused(struct kvmm_pool *pool, u32 block)
+{
+	struct kv_feed *feed = &pool->events->feed;
+	u64 word[KV_RING_WORDS] = { [5] = kv_feed_info(0, KVMM_EVENT_REUSED, 0, 0), [6] = block };
+
+	kv_assert_held(&pool->lock);
+	if (READ_ONCE(feed->kinds) & BIT(KVMM_EVENT_REUSED))
+		kv_ring_put(&feed->ring, word);
+}
+
 /*
  * All names go in one event instead of one each, unless consumers are told of other media, or
  * victims of gangs may come back.

@@ -68,6 +68,7 @@ void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		   const struct kv_handle *handles);
 void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
 		      u32 nr_blocks);
+void events_reused(struct kvmm_pool *pool, u32 block);
 void events_clear_begin(struct kvmm_pool *pool);
 void events_clear_end(struct kvmm_pool *pool);
 

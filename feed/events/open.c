@@ -12,7 +12,7 @@
 #define MAX_RING	(1u << 24)
 #define ALL_KINDS	(BIT(KVMM_NR_EVENT_KINDS) - 1)
 #define ALL_MEDIA	(BIT(KVMM_NR_MEDIA) - 1)
-#define FOR_TRACES	(KVMM_EVENTS_REQUESTS | KVMM_EVENTS_LOOKUPS)
+#define FOR_TRACES	(KVMM_EVENTS_REQUESTS | KVMM_EVENTS_LOOKUPS | KVMM_EVENTS_REUSED)
 #define ALL_FLAGS	(KVMM_EVENTS_POW2 | KVMM_EVENTS_SORTED | FOR_TRACES)
 
 /* ---- the feed ---- */
@@ -165,6 +165,8 @@ int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr
 		events->kinds |= EVENTS_REQUEST_KINDS;
 	if (known.flags & KVMM_EVENTS_LOOKUPS)
 		events->kinds |= EVENTS_LOOKUP_KINDS;
+	if (known.flags & KVMM_EVENTS_REUSED)
+		events->kinds |= BIT(KVMM_EVENT_REUSED);
 	kv_lock(&pool->compact_lock);
 	err = add(pool, events);
 	kv_unlock(&pool->compact_lock);
@@ -220,6 +222,7 @@ static int events_check(struct kvmm_pool *pool, const struct pool_recount *re)
 static const struct pool_observer observer = {
 	.staged		= events_staged,
 	.looked_up	= events_looked_up,
+	.reused		= events_reused,
 	.clear_begin	= events_clear_begin,
 	.clear_end	= events_clear_end,
 	.attached	= events_attached,

@@ -15,7 +15,7 @@
  *
  *	FREE -> PRIVATE -> STAGED -> REGISTERED -> EVICTING -> FREE, or RETIRED
  *	           |         |                        ^
- *	           +---------+--------> PARKED -------+
+ *	           +---------+------->  PARKED  ------+	(and back to PRIVATE)
  *
  * Invariants, recomputed by kv_entries_check():
  *
@@ -452,6 +452,14 @@ static inline int kv_edge_park(u64 old, u64 *new)
 		   kv_word_is(old, KV_ENTRY_EVICTING)))
 		return 0;
 	return kv_word_refuse(old, KV_ENTRY_EVICTING);
+}
+
+/* EVICTING that was PARKED -> PRIVATE again: its owner wants it back, and the content. */
+static inline int kv_edge_unpark(u64 old, u64 *new)
+{
+	*new = kv_word_make(kv_word_gen(old), KV_ENTRY_PRIVATE, KV_ENTRY_REF);
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && old & KV_ENTRY_MARK &&
+		      !(old & KV_ENTRY_LENT)) ? 0 : -EINVAL;
 }
 
 /* One reference more, even if there are none. 1: the first. */

@@ -30,7 +30,7 @@ enum kv_evict_advice {
  *
  * @name: as in struct kvmm_pool_attr, up to the colon if there is one
  * @keeps_unnamed: blocks without key wait in this order too (vLLM's classic free queue) instead
- *	of going back to the zone; no other policy ever meets one
+ *	of going back to the zone; any other policy meets those that kvmm_park() gives it
  * @bytes: side memory for @nr_blocks blocks
  * @init: zeroed memory of that size; nothing is in the order
  * @setup: the text behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init.

@@ -52,6 +52,8 @@ enum kvmm_event_kind {
  * @KVMM_EVENT_REQUEST_END: it is over; kvmm_note_request() said so
  * @KVMM_EVENT_LOOKUP: kvmm_prefix_match() or kvmm_acquire() has looked keys up
  * @KVMM_EVENT_LOOKUP_KEYS: one or two of them, as above
+ * @KVMM_EVENT_REUSED: the content of @block, which was parked (<kvmm/ext/ids.h>), goes; only
+ *	to consumers that ask by KVMM_EVENTS_REUSED; says nothing but the block
  *
  * What is in them kvmm_event_get_request() tells.
  */
@@ -61,6 +63,7 @@ enum kvmm_request_kind {
 	KVMM_EVENT_REQUEST_END,
 	KVMM_EVENT_LOOKUP,
 	KVMM_EVENT_LOOKUP_KEYS,
+	KVMM_EVENT_REUSED,
 };
 
 /** enum kvmm_medium - where: the pool's device, the memory of the host, a disk, or elsewhere */
@@ -121,13 +124,17 @@ struct kvmm_event {
 /** Lookups as well: of engines that say nothing of their requests. Not with KVMM_EVENTS_SORTED. */
 #define KVMM_EVENTS_LOOKUPS	(1u << 3)
 
+/** Parked blocks that are used again as well. Not with KVMM_EVENTS_SORTED. */
+#define KVMM_EVENTS_REUSED	(1u << 4)
+
 /**
  * struct kvmm_events_attr - what a consumer wants
  * @size: sizeof(struct kvmm_events_attr); set by KVMM_EVENTS_ATTR_INIT
  * @ring: events that the ring holds, a power of two from 16 to 2^24; counts for the first consumer
  *	that a pool ever has
  * @flags: KVMM_EVENTS_*
- * @kinds: mask of 1 << enum kvmm_event_kind; may be 0 with KVMM_EVENTS_REQUESTS or _LOOKUPS
+ * @kinds: mask of 1 << enum kvmm_event_kind; may be 0 with KVMM_EVENTS_REQUESTS, _LOOKUPS or
+ *	_REUSED
  * @media: mask of 1 << enum kvmm_medium
  * @batch_max: most events of a batch, that is of one kvmm_events_read(); so many end @batch_us
  *	early

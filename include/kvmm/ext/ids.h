@@ -32,6 +32,12 @@ extern "C" {
  * kvmm_put_many(). */
 #define KVMM_IDS_FIRST_OUT	(1u << 1)
 
+/** kvmm_ids_put(): private blocks go as by kvmm_park(), behind the others. */
+#define KVMM_IDS_PARK		(1u << 2)
+
+/** kvmm_ids_take(): parked blocks only, as by kvmm_unpark(). */
+#define KVMM_IDS_PARKED		(1u << 3)
+
 /**
  * kvmm_ids_alloc() - kvmm_alloc_for(): @nr private blocks
  * @ids: room for @nr; not changed on failure
@@ -82,10 +88,11 @@ KVMM_API int kvmm_ids_touch(struct kvmm_pool *pool, const int32_t *ids, uint32_t
 /**
  * kvmm_ids_put() - drop a reference on registered blocks, free private ones; both may be mixed
  * @ids: a registered block may stand there several times
- * @flags: KVMM_IDS_FIRST_OUT
+ * @flags: KVMM_IDS_FIRST_OUT, KVMM_IDS_PARK
  *
- * Return: 0; -ESTALE, -EINVAL, -EBUSY another thread stages, frees or writes a private one (none
- * was dropped or freed); -EOPNOTSUPP; -ENOMEM.
+ * Return: 0; -ESTALE, -EINVAL, -EBUSY another thread stages, frees or writes a private one, or it
+ * has several holders and stands beside registered ones (none was dropped or freed); -EOPNOTSUPP;
+ * -ENOMEM.
  */
 KVMM_API int kvmm_ids_put(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags);
 
@@ -99,7 +106,7 @@ static inline int kvmm_ids_free(struct kvmm_pool *pool, const int32_t *ids, uint
  * kvmm_ids_take() - these very blocks become private blocks of the caller: for a state that is
  * restored, or slots that the engine chooses itself
  * @ids: free ones, or cached ones without references, which lose their name
- * @flags: 0
+ * @flags: KVMM_IDS_PARKED: their content is as it was. -ESTALE: one is parked no more
  *
  * Return: 0; -EBUSY one is held, or copied; -ENOSPC they are promised, or below a watermark;
  * -EDQUOT as kvmm_alloc_for(); -EINVAL, also if one stands there twice (none was taken, and none
@@ -109,10 +116,30 @@ KVMM_API int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t 
 			   uint32_t tenant, uint32_t flags);
 
 /**
+ * kvmm_park() - free private blocks, but keep them readable until their memory is used again
+ * @blocks: in any pool without classes and limits of tenants, ids or not; last first
+ *
+ * They count as free, and have no name. Requests take other free blocks first, and then by the
+ * order of eviction, where they stand as blocks that were used now. The content stays until then,
+ * as @block of KVMM_EVENT_REUSED says, and so does the handle: -ESTALE afterwards.
+ *
+ * Return: 0; -ESTALE, -EINVAL, -EBUSY as kvmm_free() (none was freed); -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_park(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
+
+/**
+ * kvmm_unpark() - take them back, private, with their content and by the same handles
+ *
+ * Return: 0; -ESTALE one was used otherwise, -EINVAL one is not parked, -ENOSPC they are promised,
+ * or below a watermark (none was taken); -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_unpark(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
+
+/**
  * struct kvmm_id_info - one block
  * @key, @domain, @position: its name, if it is staged or registered, else 0
  * @handle: today's handle: a kvmm_mut_t, kvmm_staged_t or kvmm_ref_t by @state, for calls by
- *	handle. Its gen is 0 if it has none
+ *	handle. Its gen is 0 if it has none; a parked block is KVMM_BLOCK_FREE, and has one
  * @state: enum kvmm_block_state
  * @refs, @pins: of registered blocks; a private or staged one has one reference
  * @tokens: that it holds: all of a staged or registered block, of a private one as many as were
