@@ -451,6 +451,7 @@ static int stat_by_short_form(u32 kind, void *stat, size_t *bytes)
 	case KVMM_STAT_POOL: return SHORT(struct kvmm_pool_stat, kvmm_pool_get_stat);
 	case KVMM_STAT_HISTORY: return SHORT(kvmm_sum_t, kvmm_pool_history);
 	case KVMM_STAT_TIER_TIME: return SHORT(struct kvmm_tier_time, kvmm_tier_get_time);
+	case KVMM_STAT_COUNTS: return SHORT(struct kvmm_counts, kvmm_pool_get_counts);
 	case KVMM_STAT_COMPLETIONS: return SHORT(struct kvmm_completions, kvmm_completions_get);
 	case KVMM_NR_STATS: break;
 	}
