@@ -34,6 +34,8 @@ says() {
 for sample in admit chat handover lend owners partial phases promise ranks router slab spill state tenants watch; do
 	run $sample
 done
+run vllm_pool
+says "^[0-9]* calls of a block pool as vLLM has them$" "a call of a block pool answers wrong"
 folder=$(mktemp -d)
 run ids
 says "^block 0: 2 references" "an id is not counted"
