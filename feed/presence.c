@@ -9,6 +9,7 @@
  * for those that one caller forgets.
  */
 #include <kv/mem.h>
+#include <kv/registry_alias.h>
 #include <pool/internal.h>
 
 #define BATCH	32u
@@ -110,22 +111,18 @@ static void presence_published(struct kvmm_pool *pool, const struct kv_handle *h
 
 /* ---- absent ---- */
 
-static void gone(struct kvmm_pool *pool, u32 index)
+static void gone(struct kvmm_pool *pool, const struct kv_radix_name *name)
 {
 	struct pool_presence *presence = &pool->presence;
-	const struct kv_entry *entry = entry_at(pool, index);
 
 	kv_assert_held(&pool->lock);
-	kv_assert(index < pool->entries.nr);
 	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
 		/* Others forgot as many, not told yet: better under a lock than not at all. */
-		struct kv_radix_name name = name_of(pool, index);
-
-		kv_radix_absent(presence->reg, presence->tier, &name, 1);
+		kv_radix_absent(presence->reg, presence->tier, name, 1);
 		return;
 	}
 	presence->gone[presence->nr_gone] = (struct gone){
-		kv_entry_key(entry), kv_entry_domain(entry), READ_ONCE(entry->position),
+		name->key, name->domain, name->position,
 	};
 	WRITE_ONCE(presence->nr_gone, presence->nr_gone + 1);
 }
@@ -133,8 +130,39 @@ static void gone(struct kvmm_pool *pool, u32 index)
 static void presence_removed(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < nr; i++)
-		gone(pool, handles[i].index);
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_radix_name name = name_of(pool, handles[i].index);
+
+		gone(pool, &name);
+	}
+}
+
+/* ---- names besides the first one, without parents ---- */
+
+static void presence_named(struct kvmm_pool *pool, const struct kvmm_name *names, u32 nr)
+{
+	kv_assert_not_held(&pool->lock);
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_radix_name name = { .key = names[i].key, .domain = names[i].domain,
+					      .position = names[i].position };
+
+		kv_radix_present(pool->presence.reg, pool->presence.tier, &name, 1);
+	}
+}
+
+static void presence_unnamed(struct kvmm_pool *pool, const struct kvmm_name *name)
+{
+	struct kv_radix_name gone_name = { .key = name->key, .domain = name->domain,
+					   .position = name->position };
+
+	kv_assert_held(&pool->lock);
+	gone(pool, &gone_name);
+}
+
+static void presence_renamed(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	kv_assert_held(&pool->compact_lock);
+	pool->presence.has_parent[handle.index] = false;
 }
 
 /* At most BATCH of those that wait. */
@@ -195,12 +223,19 @@ static void presence_exit(struct kvmm_pool *pool)
 	if (presence->reg)
 		presence_settle(pool);
 	for (u32 i = 0; presence->reg && i < pool->nr_blocks; i++) {
+		const struct kv_alias *alias = kv_alias_first(pool->map->aliases, i);
 		struct kv_radix_name name;
 
 		if (entry_at(pool, i)->dup_prev == KV_NONE)
 			continue;
 		name = name_of(pool, i);
 		kv_radix_absent(presence->reg, presence->tier, &name, 1);
+		for (; alias; alias = alias->more) {
+			name = (struct kv_radix_name){ .domain = kv_word_domain(alias->domain),
+						       .position = alias->position };
+			memcpy(&name.key, alias->key, sizeof(name.key));
+			kv_radix_absent(presence->reg, presence->tier, &name, 1);
+		}
 	}
 	kv_free(presence->has_parent);
 	kv_free(presence->parent);
@@ -212,6 +247,9 @@ static const struct pool_observer observer = {
 	.published	= presence_published,
 	.touched	= presence_touched,
 	.removed	= presence_removed,
+	.named		= presence_named,
+	.unnamed	= presence_unnamed,
+	.renamed	= presence_renamed,
 	.settle		= presence_settle,
 };
 

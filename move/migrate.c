@@ -33,12 +33,13 @@ int kv_pool_refusal(const struct kvmm_pool *pool)
 
 /* ---- names ---- */
 
-/* Registered and referenced: no thread writes these fields. */
+/* Registered and referenced; in a read section no thread writes these fields. */
 void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		   struct kv_block_name *names)
 {
 	const struct pool_presence *presence = &pool->presence;
 
+	kv_rcu_read_lock();
 	for (u32 i = 0; i < nr; i++) {
 		u32 index = refs[i].index;
 		const struct kv_entry *entry = entry_at(pool, index);
@@ -52,6 +53,7 @@ void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		names[i].has_parent = 1;
 		names[i].parent = presence->parent[index];
 	}
+	kv_rcu_read_unlock();
 }
 
 /* ---- private blocks ---- */

@@ -616,8 +616,19 @@ static int verify_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return 0;
 }
 
+/* Its content may be another one than before; so may be what a job is summing. */
+static void verify_renamed(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	struct verify *verify = verify_of(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	drop_job(pool, verify);
+	verify->gen[handle.index] = 0;
+}
+
 static const struct pool_observer observer = {
 	.registered	= verify_registered,
+	.renamed	= verify_renamed,
 };
 
 POOL_PART(verify) = {

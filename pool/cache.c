@@ -15,6 +15,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/registry_alias.h>
 
 #include "determ.h"
 #include "local.h"
@@ -198,6 +199,17 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 
 	kv_assert_held(&pool->lock);
 	pool_tell(pool, removed, handles, nr);
+	for (u32 i = 0; unlikely(pool->map->aliases != NULL) && i < nr; i++) {
+		const struct kv_alias *alias = kv_alias_first(pool->map->aliases, handles[i].index);
+
+		for (; alias; alias = alias->more) {
+			struct kvmm_name name = { .domain = kv_word_domain(alias->domain),
+						  .position = alias->position };
+
+			memcpy(&name.key, alias->key, sizeof(name.key));
+			pool_tell(pool, unnamed, &name);
+		}
+	}
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
 		const struct kv_entry *entry = entry_at(pool, handles[i].index);
@@ -252,6 +264,15 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 		elder = forget_name(pool, dup);
 		entry_release(pool, handle);
 	}
+}
+
+void entry_drop_elder(struct kvmm_pool *pool, u32 index)
+{
+	struct kv_entry *entry = entry_at(pool, index);
+	u32 elder = READ_ONCE(entry->link);
+
+	WRITE_ONCE(entry->link, KV_NONE);
+	release_elder(pool, elder, index);
 }
 
 bool entry_forget(struct kvmm_pool *pool, u32 index)

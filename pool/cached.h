@@ -209,6 +209,8 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 bool entry_forget(struct kvmm_pool *pool, u32 index);
 /* A claimed entry loses its name and is private under a new handle. Not in its last generation. */
 void entry_unpublish(struct kvmm_pool *pool, struct kv_handle handle, kvmm_mut_t *mut);
+/* The reference that the entry, held or claimed, has on its elder goes. The order's lock held. */
+void entry_drop_elder(struct kvmm_pool *pool, u32 index);
 /* A claimed or private entry is given back, but not its block. */
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
 /* Its block is @block from now on. ->lock held. */

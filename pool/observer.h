@@ -11,6 +11,7 @@
 #include <kv/bits.h>
 
 struct kv_query;
+struct kvmm_name;
 
 /**
  * struct pool_observer - a part's calls; NULL: it does not care
@@ -22,6 +23,10 @@ struct kv_query;
  * @looked_up: keys were looked up for a request of @nr_blocks; no lock held
  * @removed: names are about to leave the map; ->lock held
  * @reused: a block that was parked is about to be used otherwise; ->lock held
+ * @named: blocks have these names, too, besides their first one; no lock held
+ * @unnamed: a block is about to lose this name besides its first one; ->lock held
+ * @renamed: a held block, which no look-up finds now, gets another first name, without a parent; it
+ *	is told as @removed, and as @registered, later. compact_lock held
  * @settle: work that was put off because a lock was held; no lock held
  * @clear_begin, @clear_end: between these all names go; the world has stopped, both locks held
  * @reset: nothing below the device is found any more: 0, or why it may be after a restart; the
@@ -41,6 +46,9 @@ struct pool_observer {
 			  u32 nr_blocks);
 	void (*removed)(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 	void (*reused)(struct kvmm_pool *pool, u32 block);
+	void (*named)(struct kvmm_pool *pool, const struct kvmm_name *names, u32 nr);
+	void (*unnamed)(struct kvmm_pool *pool, const struct kvmm_name *name);
+	void (*renamed)(struct kvmm_pool *pool, struct kv_handle handle);
 	void (*settle)(struct kvmm_pool *pool);
 	void (*clear_begin)(struct kvmm_pool *pool);
 	void (*clear_end)(struct kvmm_pool *pool);

@@ -22,6 +22,16 @@ void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entry *entry,
 	kv_ring_put(&feed->ring, word);
 }
 
+void kv_feed_alias(struct kv_feed *feed, u32 kind, const struct kv_entry *entry)
+{
+	u64 word[KV_RING_WORDS] = {
+		entry->key[0], entry->key[1], 0, 0, entry->domain,
+		kv_feed_info(entry->position, kind, KVMM_MEDIUM_DEVICE, 0), entry->place,
+	};
+
+	kv_ring_put(&feed->ring, word);
+}
+
 void kv_feed_name(struct kv_feed *feed, u32 kind, u32 medium, const struct kv_feed_name *name)
 {
 	u64 word[KV_RING_WORDS] = {

@@ -22,7 +22,7 @@ static struct kv_entry *entry_at(const struct flat *flat, u32 index)
 }
 
 /* Where the entry's name belongs, locked; @spot: where in some table. In a read section. */
-static struct spot lock_home(const struct kv_entry *entry, struct spot spot)
+static __always_inline struct spot lock_home(const struct kv_entry *entry, struct spot spot)
 {
 	for (;;) {
 		struct table *table = spot.table;
@@ -120,6 +120,13 @@ static bool dups_visible(const struct flat *flat, u32 head)
 	return false;
 }
 
+/* Or any block, by a first name in this list or by an added one? */
+static bool name_visible(const struct flat *flat, u32 head, const struct kv_entry *entry)
+{
+	return dups_visible(flat, head) ||
+	       kv_alias_visible(flat->map.aliases, flat->map.entries, entry->key, entry->domain);
+}
+
 /* ---- records for the feed: under the home's lock, when it is done ---- */
 
 /* No entry of this list can be found any more; the other entries are the list from @head on. */
@@ -128,7 +135,8 @@ static void tell_lost(struct flat *flat, const struct kv_entry *entry, u32 index
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
 
 	if (unlikely(feed))
-		kv_feed_entry(feed, dups_visible(flat, head) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
+		kv_feed_entry(feed, name_visible(flat, head, entry) ? KV_FEED_KEPT :
+								      KVMM_EVENT_REMOVED,
 			      entry, index);
 }
 
@@ -150,11 +158,21 @@ static void publish(struct kv_entry *entry, u32 gen, bool is_dup)
 	KV_BUG_ON(err);
 }
 
+/* The youngest of the list now. */
+static void dups_append(const struct flat *flat, u32 head, u32 index)
+{
+	struct kv_entry *first = entry_at(flat, head);
+
+	dups_set(entry_at(flat, index), first->dup_prev, KV_NONE);
+	WRITE_ONCE(entry_at(flat, first->dup_prev)->dup_next, index);
+	WRITE_ONCE(first->dup_prev, index);
+}
+
 /* The name is taken. */
 static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 head)
 {
 	struct kv_handle handle = insert->handles[i];
-	struct kv_entry *entry = entry_at(flat, handle.index), *first;
+	struct kv_entry *entry = entry_at(flat, handle.index);
 	struct kv_handle elder;
 	int ret = -ENOENT;
 	bool was_found;
@@ -173,10 +191,7 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		return;
 	}
 	was_found = dups_visible(flat, head);
-	first = entry_at(flat, head);
-	dups_set(entry, first->dup_prev, KV_NONE);
-	WRITE_ONCE(entry_at(flat, first->dup_prev)->dup_next, handle.index);
-	WRITE_ONCE(first->dup_prev, handle.index);
+	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	publish(entry, handle.gen, true);
 	if (unlikely(!was_found))
@@ -261,7 +276,7 @@ static int removable(const struct flat *flat, struct kv_handle handle)
 	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
 }
 
-static int remove_locked(struct flat *flat, struct spot spot, u32 index)
+static __always_inline int remove_locked(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
 	u32 head = entry->dup_next;
@@ -288,28 +303,97 @@ static int remove_locked(struct flat *flat, struct spot spot, u32 index)
 	return 0;
 }
 
-/* Out of sight, but in the table until it is removed. */
-static int hide_locked(struct flat *flat, struct spot spot, struct kv_handle handle)
+/* lock_home(), from the table of today. */
+static struct spot lock_name(const struct flat *flat, const struct kv_entry *entry)
 {
-	struct kv_entry *entry = entry_at(flat, handle.index);
-	bool was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
-	int err = kv_handle_step(flat->map.entries, handle, kv_edge_hide);
-	struct slot slot;
+	struct table *table = kv_rcu_dereference(flat->table);
 
-	kv_assert_spot_held(spot);
-	if (err || was_hidden)
-		return err;
-	slot = flat_slot_find(spot, entry);
-	if (!KV_BUG_ON(!slot.bucket))
-		tell_lost(flat, entry, handle.index, slot_index(slot));
-	return 0;
+	kv_assert_reading();
+	return lock_home(entry, spot_of(table, entry_hash(entry, table->seed)));
 }
 
+/* ---- added names ---- */
+
+enum alias_step { ALIAS_ADD, ALIAS_DEL, ALIAS_HIDE };
+
+/*
+ * The home's lock of a name is held while that name is added or goes, as for first names: so
+ * whether any block has it, by either kind, is decided there, and records are in order. A record
+ * says so if the name appears, or disappears; a block that is @hidden has told it.
+ */
+static void alias_step(struct flat *flat, struct kv_alias *alias, enum alias_step step, bool hidden)
+{
+	/* As an entry would have it. */
+	struct kv_entry entry = {
+		.key = { alias->key[0], alias->key[1] }, .domain = alias->domain,
+		.position = alias->position,
+		.place = READ_ONCE(entry_at(flat, alias->handle.index)->place),
+	};
+	struct spot spot = lock_name(flat, &entry);
+	struct slot slot = flat_slot_find(spot, &entry);
+	u32 head = slot.bucket ? slot_index(slot) : KV_NONE, kind = KVMM_EVENT_STORED;
+	bool was_visible = name_visible(flat, head, &entry);
+	struct kv_feed *feed;
+
+	kv_assert_spot_held(spot);
+	if (step == ALIAS_ADD)
+		kv_alias_link(flat->map.aliases, alias);
+	if (step == ALIAS_DEL)
+		kv_alias_unlink(flat->map.aliases, alias);
+	if (step != ALIAS_ADD)
+		kind = name_visible(flat, head, &entry) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED;
+	feed = kv_feed_of(&flat->map.feed);
+	if (unlikely(feed != NULL) && !hidden && !(step == ALIAS_ADD && was_visible))
+		kv_feed_alias(feed, kind, &entry);
+	unlock_home(spot);
+}
+
+static void aliases_step(struct flat *flat, u32 index, enum alias_step step, bool hidden)
+{
+	struct kv_alias *alias = kv_alias_first(flat->map.aliases, index), *more;
+
+	kv_assert_reading();
+	for (; unlikely(alias != NULL); alias = more) {
+		more = alias->more;
+		alias_step(flat, alias, step, hidden);
+		if (step != ALIAS_DEL)
+			continue;
+		kv_alias_take(flat->map.aliases, alias);
+		kv_alias_free(alias);
+	}
+}
+
+static void flat_name_add(struct kv_map *map, struct kv_alias *alias)
+{
+	kv_assert(alias->handle.index < map->entries->nr);
+	kv_rcu_read_lock();
+	alias_step(flat_of(map), alias, ALIAS_ADD, false);
+	kv_rcu_read_unlock();
+}
+
+static void flat_name_del(struct kv_map *map, struct kv_alias *alias)
+{
+	struct flat *flat = flat_of(map);
+	u64 word = READ_ONCE(entry_at(flat, alias->handle.index)->word);
+
+	kv_assert(kv_word_gen(word) == alias->handle.gen);
+	kv_rcu_read_lock();
+	alias_step(flat, alias, ALIAS_DEL, word & KV_ENTRY_HIDDEN);
+	kv_rcu_read_unlock();
+	kv_alias_take(map->aliases, alias);
+	kv_alias_free(alias);
+}
+
+/*
+ * Out of sight, but in the table until it is removed. A block that is in no list of the table is
+ * between two first names, of which the old one was told; it is hidden when it gets the new one.
+ */
 static int flat_hide(struct kv_map *map, struct kv_handle handle)
 {
 	struct flat *flat = flat_of(map);
-	const struct kv_entry *entry;
-	struct table *table;
+	struct kv_entry *entry;
+	bool was_hidden;
+	struct slot slot;
 	struct spot spot;
 	int err;
 
@@ -317,13 +401,91 @@ static int flat_hide(struct kv_map *map, struct kv_handle handle)
 		return -EINVAL;
 	entry = entry_at(flat, handle.index);
 	kv_rcu_read_lock();
-	table = kv_rcu_dereference(flat->table);
-	spot = lock_home(entry, spot_of(table, entry_hash(entry, table->seed)));
-	err = hide_locked(flat, spot, handle);
+	spot = lock_name(flat, entry);
+	was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
+	err = kv_handle_step(map->entries, handle, kv_edge_hide);
+	if (!err && !was_hidden && entry->dup_prev != KV_NONE) {
+		slot = flat_slot_find(spot, entry);
+		if (!KV_BUG_ON(!slot.bucket))
+			tell_lost(flat, entry, handle.index, slot_index(slot));
+	}
 	unlock_home(spot);
+	if (!err && !was_hidden)
+		aliases_step(flat, handle.index, ALIAS_HIDE, false);
 	kv_rcu_read_unlock();
 	return err;
 }
+
+/* ---- another first name ---- */
+
+static int flat_name_unlink(struct kv_map *map, struct kv_handle handle)
+{
+	struct flat *flat = flat_of(map);
+	struct kv_entry *entry = entry_at(flat, handle.index);
+	u32 elder = READ_ONCE(entry->link);
+	struct spot spot;
+	int err = 0;
+
+	if (READ_ONCE(entry->dup_prev) == KV_NONE)
+		return -EINVAL;
+	kv_rcu_read_lock();
+	spot = lock_name(flat, entry);
+	/* Younger ones with references on it find it by its name. */
+	for (u32 i = entry->dup_next; i != KV_NONE; i = entry_at(flat, i)->dup_next)
+		err = entry_at(flat, i)->link == handle.index ? -EBUSY : err;
+	if (!err)
+		err = remove_locked(flat, spot, handle.index);
+	/* A reader may come to any entry, by a slot that is free or was its: see line_take(). */
+	if (!err)
+		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_unname));
+	if (!err && READ_ONCE(entry->word) & KV_ENTRY_DUP)
+		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_promote));
+	WRITE_ONCE(entry->link, elder);
+	unlock_home(spot);
+	if (!err)
+		trace_removed(&flat->trace, entry, handle.index);
+	kv_rcu_read_unlock();
+	return err;
+}
+
+/*
+ * The entry has been REGISTERED all the time; so what is written here is only where it is found. In
+ * a list it is the youngest, even if its content is older.
+ */
+static void flat_name_link(struct kv_map *map, struct kv_handle handle)
+{
+	struct flat *flat = flat_of(map);
+	struct kv_entry *entry = entry_at(flat, handle.index);
+	struct slot slot;
+	struct spot spot;
+	bool was_visible;
+
+	kv_assert(READ_ONCE(entry->dup_prev) == KV_NONE);
+	kv_rcu_read_lock();
+	spot = lock_name(flat, entry);
+	slot = flat_slot_find(spot, entry);
+	was_visible = name_visible(flat, slot.bucket ? slot_index(slot) : KV_NONE, entry);
+	KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_name));
+	if (slot.bucket) {
+		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_demote));
+		dups_append(flat, slot_index(slot), handle.index);
+	} else {
+		dups_set(entry, handle.index, KV_NONE);
+		flat_slot_add(spot, handle.index);
+	}
+	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
+		tell_stored(flat, entry, handle.index);
+	unlock_home(spot);
+	trace_registered(&flat->trace, trace_arrive(&flat->trace, entry), handle.index);
+	kv_rcu_read_unlock();
+}
+
+static const struct kv_name_ops flat_names = {
+	.add	= flat_name_add,
+	.del	= flat_name_del,
+	.unlink	= flat_name_unlink,
+	.link	= flat_name_link,
+};
 
 static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
 {
@@ -368,6 +530,9 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 		remove_arrive(&queue, handles, *nr + QUEUE_AHEAD, wanted);
 		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE]);
 	}
+	for (u32 i = 0; unlikely(map->aliases != NULL) && i < *nr; i++)
+		aliases_step(flat, handles[i].index, ALIAS_DEL,
+			     READ_ONCE(entry_at(flat, handles[i].index)->word) & KV_ENTRY_HIDDEN);
 	kv_rcu_read_unlock();
 	return err;
 }
@@ -429,6 +594,7 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 	from = flat->table;
 	to = flat_table_create(map->entries, nr_entries, seed, from->rank.id + 1);
 	if (to) {
+		to->map = map;
 		/* Pairs with kv_rcu_dereference() by readers that meet a bucket that has moved. */
 		kv_rcu_assign(from->successor, to);
 		for (u32 home = 0; home < from->nr_homes; home++)
@@ -511,7 +677,7 @@ static int flat_check(struct kv_map *map, u32 *nr)
 	for (u32 i = 0; i < map->entries->nr; i++)
 		if (!entry_agrees(entry_at(flat, i), nr))
 			return -EUCLEAN;
-	return nr_found == *nr ? 0 : -EUCLEAN;
+	return nr_found == *nr ? kv_aliases_check(map->aliases, map->entries) : -EUCLEAN;
 }
 
 /* ---- set-up ---- */
@@ -528,6 +694,7 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, 0);
 	if (!flat->table)
 		goto out_free;
+	flat->table->map = &flat->map;
 	if (trace_init(&flat->trace, attr->entries, attr->seed))
 		goto out_destroy_table;
 	*map = &flat->map;
@@ -547,6 +714,7 @@ static void flat_destroy(struct kv_map *map)
 	if (!map)
 		return;
 	flat = flat_of(map);
+	kv_aliases_destroy(map->aliases);
 	trace_exit(&flat->trace);
 	flat_table_destroy(flat->table);
 	kv_free(flat);
@@ -585,4 +753,5 @@ const struct kv_map_ops kv_map_flat = {
 	.bytes		= flat_bytes,
 	.missed		= flat_missed,
 	.nr_missed	= flat_nr_missed,
+	.names		= &flat_names,
 };

@@ -52,6 +52,7 @@ struct table {
 	u64 seed;
 	struct kv_lock rank;	/* never taken: stands for all bucket locks; ->id counts up */
 	struct kv_entries *entries;	/* borrowed */
+	const struct kv_map *map;	/* borrowed; the one that it is of */
 
 	struct table *successor;	/* RCU; NULL but while this one is being replaced */
 	struct kv_rcu_head rcu;

@@ -27,8 +27,8 @@
 
 /* ---- one key ---- */
 
-/* REGISTERED, and not HIDDEN. */
-#define FOUND_MASK		(KV_ENTRY_STATE | KV_ENTRY_HIDDEN)
+/* REGISTERED, not HIDDEN, and its name is not being written. */
+#define FOUND_MASK		(KV_ENTRY_STATE | KV_ENTRY_HIDDEN | KV_ENTRY_MARK)
 
 /* State and generation: another block, or one that is no longer there, has others. */
 #define WORD_IDENTITY		(~0ull << KV_ENTRY_STATE_SHIFT)
@@ -43,7 +43,7 @@ struct wanted {
 	u64 seed;		/* of the table, for the domain */
 	u64 domain;
 	const kvmm_key_t *keys;	/* every @step-th from this one on */
-	u32 step;
+	u32 step;		/* 0: only first names are looked for */
 	bool take;		/* a reference, or just look? */
 };
 
@@ -141,10 +141,39 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 	return hit;
 }
 
+static struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key);
+
+/*
+ * It was no first name. It may go from an added one to a first one between two looks, or back: then
+ * the version has changed, and both are looked for again.
+ */
+static noinline struct found find_added_name(const struct wanted *wanted, const kvmm_key_t *key,
+					     const struct kv_aliases *aliases)
+{
+	struct wanted first = *wanted;
+	struct found found;
+	u64 words[2];
+	u32 version;
+
+	first.step = 0;
+	kv_key_words(key, words);
+	do {
+		/* Pairs with kv_alias_link() and kv_alias_unlink(). */
+		version = smp_load_acquire(&aliases->version);
+		found.index = kv_alias_find(aliases, wanted->table->entries, words,
+					    wanted->domain, wanted->take, &found.word);
+		if (found.index != KV_NONE)
+			return found;
+		found = __find_slowly(&first, key);
+	} while (!found.word && READ_ONCE(aliases->version) != version);
+	return found;
+}
+
 /* The entry did not have the name, or changed meanwhile. Not found: a word of 0. */
 static noinline struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key)
 {
 	struct table *table = wanted->table;
+	const struct kv_aliases *aliases;
 	struct found found = { 0 };
 	u64 words[2];
 
@@ -157,9 +186,13 @@ static noinline struct found __find_slowly(const struct wanted *wanted, const kv
 			return found;
 		/* Pairs with move_bucket(): the successor and the copies there are visible. */
 		if (smp_load_acquire(&spot_home(spot)->next) != NEXT_MOVED)
-			return (struct found){ 0 };
+			break;
 		table = kv_rcu_dereference(table->successor);
 	}
+	aliases = kv_rcu_dereference(table->map->aliases);
+	if (unlikely(aliases && wanted->step))
+		return find_added_name(wanted, key, aliases);
+	return (struct found){ 0 };
 }
 
 /* A copy of @wanted, and of it only here: see the head of this file. */

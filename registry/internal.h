@@ -5,6 +5,7 @@
 
 #include <kv/entry.h>
 #include <kv/hash.h>
+#include <kv/registry_alias.h>
 #include <kv/registry_feed.h>
 #include <kv/registry_map.h>
 #include <kvmm/event.h>

@@ -23,6 +23,12 @@ void events_reused(struct kvmm_pool *pool, u32 block)
 		kv_ring_put(&feed->ring, word);
 }
 
+void events_renamed(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	kv_assert_held(&pool->compact_lock);
+	kv_feed_set_parent(&pool->events->feed, handle.index, NULL);
+}
+
 /*
  * All names go in one event instead of one each, unless consumers are told of other media, or
  * victims of gangs may come back.

@@ -64,6 +64,7 @@ bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 po
 bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event);
 
 /* Told by the pool; see observer.h. */
+void events_renamed(struct kvmm_pool *pool, struct kv_handle handle);
 void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		   const struct kv_handle *handles);
 void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,

@@ -221,6 +221,7 @@ static int events_check(struct kvmm_pool *pool, const struct pool_recount *re)
 
 static const struct pool_observer observer = {
 	.staged		= events_staged,
+	.renamed	= events_renamed,
 	.looked_up	= events_looked_up,
 	.reused		= events_reused,
 	.clear_begin	= events_clear_begin,

@@ -13,6 +13,7 @@
  *    snapshot then.
  */
 #include <kv/rcu.h>
+#include <kv/registry_alias.h>
 #include <kv/tier.h>
 #include <kvmm/ext/control.h>
 #include <tier/pool/tier.h>
@@ -74,14 +75,49 @@ static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 	return true;
 }
 
+/*
+ * The next added name. Records of a chain have ascending serials: the walk goes on behind the last
+ * one that it has told, even if that has gone. A name that becomes the first one of an entry passed
+ * before leaves a record of the kind KEPT.
+ */
+static bool next_added(const struct kvmm_pool *pool, struct kvmm_snapshot *snap,
+		       struct kvmm_event *event)
+{
+	const struct kv_aliases *aliases = kv_rcu_dereference(pool->map->aliases);
+	const struct kv_alias *alias;
+	u32 at = snap->at - pool->nr_blocks;
+
+	kv_assert_reading();
+	alias = aliases ? kv_alias_next(aliases, &pool->entries, &at, &snap->cursor) : NULL;
+	if (!alias)
+		return false;
+	*event = (struct kvmm_event){
+		.domain = kv_word_domain(alias->domain), .position = alias->position,
+		.tokens = pool->block_tokens,
+		.block = READ_ONCE(entry_at(pool, alias->handle.index)->place),
+		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_DEVICE,
+	};
+	memcpy(&event->key, alias->key, sizeof(event->key));
+	snap->at = pool->nr_blocks + at;
+	return true;
+}
+
 static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		      struct kvmm_event *event)
 {
 	if (snap->medium == KVMM_MEDIUM_DEVICE) {
-		while (snap->at < events->pool->nr_blocks)
-			if (events_entry(events->pool, snap->at++, event))
-				return true;
+		bool found = false;
+
+		/* A first name that is read is not written meanwhile: see cache/rename.c. */
+		kv_rcu_read_lock();
+		while (snap->at < events->pool->nr_blocks && !found)
+			found = events_entry(events->pool, snap->at++, event);
+		found = found || next_added(events->pool, snap, event);
+		kv_rcu_read_unlock();
+		if (found)
+			return true;
 		snap->medium = KVMM_MEDIUM_HOST;
+		snap->cursor = 0;
 		snap->at = 0;
 	}
 	if (snap->medium == KVMM_MEDIUM_HOST && next_below(events, snap, event))

@@ -32,7 +32,8 @@
  *     An entry out of generations is RETIRED and never used again.
  *  5. Name and place are written by the owner while PRIVATE only; the place, besides, by a mover:
  *     while MOVING, or while the pool stands still for it. While a generation is REGISTERED its
- *     name does not change.
+ *     name does not change, but while MARKed, by a caller that has waited for all readers that may
+ *     have seen the word without that mark.
  *
  * From 4 and 5: a thread that reads the word (acquire), then the name, and then swaps that very
  * word for one with a reference more, has read the name of the block it holds now. There is nothing
@@ -74,7 +75,8 @@
 #define KV_ENTRY_MOVING		BIT64(29)	/* a mover copies the content */
 #define KV_ENTRY_HIDDEN		BIT64(30)	/* its name is forgotten while it is still held */
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
-/* PRIVATE, STAGED: seen in the batch being checked. EVICTING: was PARKED. FREE: pocketed. */
+/* PRIVATE, STAGED: seen in the batch being checked. EVICTING: was PARKED. FREE: pocketed.
+ * REGISTERED: another name is being written. */
 #define KV_ENTRY_MARK		BIT64(32)
 /* PRIVATE, STAGED and marked: to be taken from its owner; with RESET, too: for good. */
 #define KV_ENTRY_CLAIM		KV_ENTRY_HIDDEN
@@ -139,6 +141,11 @@ static_assert(sizeof(kvmm_domain_t) == sizeof(u64), "a domain is compared in one
 static inline u64 kv_domain_word(kvmm_domain_t domain)
 {
 	return domain.tenant | (u64)domain.layout << 32 | (u64)domain.group << 48;
+}
+
+static inline kvmm_domain_t kv_word_domain(u64 word)
+{
+	return (kvmm_domain_t){ (u32)word, word >> 32 & 0xffff, word >> 48 };
 }
 
 /* The name of a block. */
@@ -439,6 +446,26 @@ static inline int kv_edge_promote(u64 old, u64 *new)
 {
 	*new = old & ~KV_ENTRY_DUP;
 	return likely(old & KV_ENTRY_DUP) ? 0 : -EINVAL;
+}
+
+/* Its name is written, or has been, by a registry that the block is in no list of meanwhile. */
+static inline int kv_edge_unname(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MARK;
+	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && !(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_name(u64 old, u64 *new)
+{
+	*new = old & ~KV_ENTRY_MARK;
+	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/* Another block has its new name already, by a registry under the bucket's lock. */
+static inline int kv_edge_demote(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_DUP;
+	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && !(old & KV_ENTRY_DUP)) ? 0 : -EINVAL;
 }
 
 /*
@@ -940,9 +967,7 @@ static inline void kv_key_words(const kvmm_key_t *key, u64 word[2])
 
 static inline kvmm_domain_t kv_entry_domain(const struct kv_entry *entry)
 {
-	u64 word = READ_ONCE(entry->domain);
-
-	return (kvmm_domain_t){ (u32)word, word >> 32 & 0xffff, word >> 48 };
+	return kv_word_domain(READ_ONCE(entry->domain));
 }
 
 /* Believe it only if the word did not change around it; see the head of this file. */

@@ -21,6 +21,8 @@
 #include <kv/entry.h>
 #include <kv/types.h>
 
+struct kv_alias;
+struct kv_aliases;
 struct kv_feed;
 struct kv_map;
 
@@ -107,6 +109,26 @@ struct kv_map_attr {
 };
 
 /**
+ * struct kv_name_ops - names that change while their blocks are held
+ *
+ * Callers exclude each other, remove() and hide(), and are in no read section.
+ *
+ * @add: the block of this record has that name, too, from now on; records come from
+ *	kv_alias_give()
+ * @del: not any more. Frees the record
+ * @unlink: a block that is held cannot be found by its first name any more, and is in no list of
+ *	duplicates. 0; -EBUSY younger ones have references on it (KV_DUP_HOLD); -EINVAL it is so
+ * @link: it can again, unless it is HIDDEN, under the name that its entry has now. A grace period
+ *	after @unlink, which marks it, the caller may write that
+ */
+struct kv_name_ops {
+	void (*add)(struct kv_map *map, struct kv_alias *alias);
+	void (*del)(struct kv_map *map, struct kv_alias *alias);
+	int (*unlink)(struct kv_map *map, struct kv_handle handle);
+	void (*link)(struct kv_map *map, struct kv_handle handle);
+};
+
+/**
  * struct kv_map_ops - one kind of map
  *
  * All but create, destroy, resize and check may be called by any thread at any time.
@@ -129,6 +151,7 @@ struct kv_map_attr {
  * @bytes: memory held
  * @missed: a match of this query ended before key @at, and is to be counted
  * @nr_missed: of those, by reason
+ * @names: NULL: blocks keep the one name that they were registered with
  */
 struct kv_map_ops {
 	const char *name;
@@ -145,6 +168,7 @@ struct kv_map_ops {
 	u64 (*bytes)(const struct kv_map *map);
 	void (*missed)(const struct kv_map *map, const struct kv_query *query, u32 at);
 	u64 (*nr_missed)(const struct kv_map *map, enum kv_miss why);
+	const struct kv_name_ops *names;
 };
 
 /* The part that all kinds share; first in theirs. */
@@ -152,6 +176,7 @@ struct kv_map {
 	const struct kv_map_ops *ops;	/* fixed at creation */
 	struct kv_entries *entries;	/* fixed at creation; borrowed */
 	bool prefix_closed;		/* fixed at creation */
+	struct kv_aliases *aliases;	/* RCU; NULL before the first; ours */
 	struct kv_feed *feed;	/* atomic; the listener, fixed once it is there; see kv_feed_of() */
 };
 

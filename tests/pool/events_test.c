@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <kv/feed.h>
+#include <kvmm/ext/name.h>
 
 #include "feed/events/events.h"
 #include "tests/pool/util.h"
@@ -563,4 +564,94 @@ Test(events, validation_sees_what_is_not_as_it_should_be)
 	cr_expect_eq(events_part.check(pool, NULL), -EUCLEAN);
 	pool->map->feed = &of->feed;
 	cr_assert_eq(events_part.check(pool, NULL), 0);
+}
+
+/* ---- names that change ---- */
+
+static int change(u32 op, u32 number, kvmm_ref_t ref)
+{
+	struct kvmm_name name = { .key = key_of(number), .position = number };
+
+	return kvmm_names_change(pool, &name, &ref, 1, op);
+}
+
+Test(events, block_that_is_private_again_is_removed)
+{
+	kvmm_ref_t ref = hold(1);
+	kvmm_mut_t mut;
+
+	cr_expect_eq(kvmm_unpublish(pool, &ref, 1, &mut), 0);
+	cr_expect_str_eq(told(), "+1 -1 ");
+	cr_expect_str_eq(snapshot(events), "");
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect_str_eq(told(), "");
+}
+
+Test(events, old_name_is_removed_and_the_new_one_stored)
+{
+	kvmm_ref_t ref[2];
+
+	register_keys(pool, 1, 2, ref);
+	cr_expect_str_eq(told(), "+1 +2<1 ");
+	cr_expect_eq(change(KVMM_NAME_RENAME, 5, ref[1]), 0);
+	cr_expect_str_eq(told(), "-2 +5 ", "the block before it is another one, or none");
+	cr_expect_str_eq(snapshot(events), "+1 +5 ");
+	/* Another block has the name: nothing appears, and nothing goes. */
+	cr_expect_eq(change(KVMM_NAME_RENAME, 1, ref[1]), 0);
+	cr_expect_str_eq(told(), "-5 ");
+	cr_expect_eq(change(KVMM_NAME_RENAME, 6, ref[1]), 0);
+	cr_expect_str_eq(told(), "+6 ");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
+Test(events, each_name_of_a_block_is_told)
+{
+	kvmm_ref_t ref[2];
+	u32 block;
+
+	register_keys(pool, 1, 2, ref);
+	told();
+	cr_expect_eq(change(KVMM_NAME_ADD, 4, ref[0]), 0);
+	cr_expect_eq(change(KVMM_NAME_ADD, 5, ref[0]), 0);
+	cr_expect_eq(change(KVMM_NAME_ADD, 2, ref[0]), 0);
+	cr_expect_str_eq(told(), "+4 +5 ", "2 was there");
+	cr_expect_str_eq(snapshot(events), "+1 +2<1 +4 +5 +2 ");
+	cr_expect_eq(change(KVMM_NAME_REMOVE, 4, ref[0]), 0);
+	cr_expect_str_eq(told(), "-4 ");
+	block = kvmm_block_of_ref(pool, ref[1]);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(told(), "", "2 is another block's, too");
+	cr_expect_eq(change(KVMM_NAME_REMOVE, 1, ref[0]), 0);
+	cr_expect_str_eq(told(), "-1 ", "5 was there before it was the first");
+	block = kvmm_block_of_ref(pool, ref[0]);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(told(), "-5 -2 ");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_str_eq(told(), "");
+}
+
+Test(events, eviction_removes_all_names)
+{
+	kvmm_ref_t ref = hold(1);
+	kvmm_mut_t mut[NR];
+
+	cr_expect_eq(change(KVMM_NAME_ADD, 4, ref), 0);
+	cr_expect_eq(change(KVMM_NAME_ADD, 5, ref), 0);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	told();
+	cr_expect_eq(kvmm_alloc(pool, NR, mut), 0);
+	cr_expect_str_eq(told(), "-1 -4 -5 ");
+	cr_expect_eq(kvmm_free(pool, mut, NR), 0);
+}
+
+Test(events, name_that_moves_is_there_all_the_time)
+{
+	kvmm_ref_t ref[2];
+
+	register_keys(pool, 1, 2, ref);
+	told();
+	cr_expect_eq(change(KVMM_NAME_ADD, 1, ref[1]), 0);
+	cr_expect_eq(change(KVMM_NAME_REMOVE, 1, ref[0]), 0);
+	cr_expect_str_eq(told(), "");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 }

@@ -4,6 +4,7 @@
  * the call succeeds. Each time nothing may have changed. Most calls allocate nothing at all.
  */
 #include <kv/rcu.h>
+#include <kvmm/ext/name.h>
 
 #include "tests/pool/life_util.h"
 #include "tests/support/fault.h"
@@ -199,5 +200,40 @@ Test(life_fault, what_the_other_index_puts_aside_is_freed_in_time)
 		most = most > fake.nr_live ? most : fake.nr_live;
 	}
 	cr_expect_lt(most, nr_live + 2 * LIFE_MAX + 512);
+	end();
+}
+
+/* ---- names that change ---- */
+
+static kvmm_ref_t held[8];
+static struct kvmm_name names[8];
+static u32 op;
+
+static int change_names(void *arg)
+{
+	return kvmm_names_change(pool, names, held, 8, op);
+}
+
+/* Returns how often it failed. */
+static u32 change_until(u32 how, u32 first)
+{
+	op = how;
+	for (u32 i = 0; i < 8; i++)
+		names[i] = (struct kvmm_name){ .key = *keys_from(first + i, 1) };
+	return until_it_succeeds(change_names, NULL);
+}
+
+Test(life_fault, names_change_for_all_or_none)
+{
+	begin("flat", 0);
+	make_active(pool, 0, 8, held);
+	/* The table, two arrays, and the names. */
+	cr_expect_eq(change_until(KVMM_NAME_ADD, 20), 3 + 8);
+	cr_expect_eq(change_until(KVMM_NAME_ADD, 40), 8);
+	cr_expect_eq(change_until(KVMM_NAME_RENAME, 60), 0);
+	cr_expect_eq(change_until(KVMM_NAME_REMOVE, 60), 0);
+	cr_expect_eq(change_until(KVMM_NAME_REMOVE, 40), 0);
+	cr_expect_eq(kvmm_match_len(pool, keys_from(20, 8), 8), 8);
+	cr_expect_eq(kvmm_put_many(pool, held, 8), 0);
 	end();
 }

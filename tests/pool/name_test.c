@@ -135,3 +135,324 @@ Test(unpublish, is_for_pools_that_cache)
 	cr_expect_eq(kvmm_unpublish(pool, &ref, 1, &mut), -EOPNOTSUPP);
 	end_pool(pool);
 }
+
+/* ---- names change ---- */
+
+static struct kvmm_name name_of(u32 number)
+{
+	return (struct kvmm_name){ .key = key_of(number), .position = number };
+}
+
+/* One name of one block. */
+static int change(struct kvmm_pool *pool, u32 op, u32 number, kvmm_ref_t ref)
+{
+	struct kvmm_name name = name_of(number);
+
+	return kvmm_names_change(pool, &name, &ref, 1, op);
+}
+
+#define add(number, ref)	change(pool, KVMM_NAME_ADD, number, ref)
+#define rename_to(number, ref)	change(pool, KVMM_NAME_RENAME, number, ref)
+#define remove_it(number, ref)	change(pool, KVMM_NAME_REMOVE, number, ref)
+
+/* Blocks that are found under names 0 to 9, '.' where there is none; all look-ups agree. */
+static const char *hits(struct kvmm_pool *pool)
+{
+	static char line[11];
+	struct kvmm_prefix all = prefix_of(keys_from(0, 10), 10);
+	kvmm_ref_t ref[10], match;
+	u64 present;
+	u32 nr = 0;
+
+	cr_expect_geq(kvmm_prefix_scan(pool, &all, ref), 0);
+	cr_expect_geq(kvmm_prefix_probe(pool, &all, &present), 0);
+	for (u32 i = 0; i < 10; i++) {
+		int found = kvmm_match(pool, keys_from(i, 1), 1, &match);
+
+		cr_expect_eq(found, ref[i].gen != 0);
+		cr_expect_eq(present >> i & 1, found);
+		line[i] = found ? '0' + kvmm_block_of_ref(pool, ref[i]) : '.';
+		if (!found)
+			continue;
+		cr_expect(match.index == ref[i].index && match.gen == ref[i].gen);
+		cr_expect_eq(kvmm_put(pool, match), 0);
+		ref[nr++] = ref[i];
+	}
+	cr_expect_eq(kvmm_put_many(pool, ref, nr), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	return line;
+}
+
+/* "3 1 2 ": the first one, and added ones. */
+static const char *names_of(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	static char line[128];
+	struct kvmm_name name[16];
+	int nr = kvmm_names_get(pool, ref, name, 16);
+
+	line[0] = '\0';
+	for (int i = 0; i < nr; i++) {
+		cr_expect_eq(name[i].position, number_of(&name[i].key));
+		snprintf(line + strlen(line), 8, "%u ", number_of(&name[i].key));
+	}
+	cr_expect_geq(nr, 0);
+	return line;
+}
+
+POOL_TEST(rename, gives_a_held_block_another_name, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref[3], got;
+
+	make_active(pool, 0, 3, ref);
+	cr_expect_eq(rename_to(5, ref[1]), 0);
+	cr_expect_str_eq(hits(pool), "0.2..1....");
+	cr_expect_str_eq(names_of(pool, ref[1]), "5 ");
+	/* Handle and references are what they were. */
+	cr_expect_str_eq(refs_picture(pool), "111.....");
+	cr_expect_eq(kvmm_match(pool, keys_from(5, 1), 1, &got), 1);
+	cr_expect(got.index == ref[1].index && got.gen == ref[1].gen);
+	cr_expect_eq(kvmm_put(pool, got), 0);
+	cr_expect_eq(rename_to(1, ref[1]), 0);
+	cr_expect_str_eq(hits(pool), "012.......");
+	cr_expect_eq(kvmm_put_many(pool, ref, 3), 0);
+	cr_expect_str_eq(hits(pool), "012.......");
+}
+
+POOL_TEST(rename, keeps_the_place_in_the_order_of_eviction, make_cache(4, "lru"))
+{
+	kvmm_ref_t ref[4];
+
+	/* Names that are no chain, so that only the times of use count. */
+	for (u32 i = 0; i < 4; i++)
+		make_active(pool, 2 * i, 1, &ref[i]);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_upgrade(pool, kvmm_weak_of(ref[1]), &ref[1]), 1);
+	cr_expect_eq(rename_to(9, ref[1]), 0);
+	cr_expect_eq(kvmm_put(pool, ref[1]), 0);
+	expect_order(pool, "0 4 6 9 ");
+}
+
+POOL_TEST(rename, is_all_or_nothing, make_cache(8, "lru"))
+{
+	struct kvmm_name name[3] = { name_of(5), name_of(6), name_of(2) };
+	kvmm_ref_t ref[3];
+	u32 block = 2;
+
+	make_active(pool, 0, 3, ref);
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 3), -EEXIST, "its own name");
+	cr_expect_str_eq(hits(pool), "012.......");
+	name[2] = name_of(7);
+	ref[2] = ref[0];
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 3), -EINVAL, "renamed twice");
+	cr_expect_str_eq(hits(pool), "012.......");
+	make_active(pool, 3, 1, &ref[2]);
+	block = kvmm_block_of_ref(pool, ref[2]);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 3), -ESTALE, "its names are forgotten");
+	cr_expect_str_eq(hits(pool), "012.......");
+	cr_expect_eq(kvmm_put(pool, ref[2]), 0);
+	expect_refused(pool, kvmm_names_rename(pool, name, ref, 3), -ESTALE);
+	expect_refused(pool, kvmm_names_change(pool, name, ref, 2, KVMM_NR_NAME_OPS), -EINVAL);
+	expect_refused(pool, kvmm_names_rename(pool, NULL, ref, 2), -EINVAL);
+	expect_refused(pool, kvmm_names_rename(pool, name, NULL, 2), -EINVAL);
+	expect_refused(pool, kvmm_names_rename(pool, NULL, NULL, 0), 0);
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 2), 0);
+	cr_expect_str_eq(hits(pool), "..2..01...");
+}
+
+POOL_TEST(rename, to_a_taken_name_waits_behind_the_older_block, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref[2];
+	u32 block = 0;
+
+	make_active(pool, 0, 2, ref);
+	cr_expect_eq(rename_to(0, ref[1]), 0);
+	cr_expect_str_eq(hits(pool), "0.........");
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(hits(pool), "1.........");
+	cr_expect_eq(rename_to(4, ref[1]), 0);
+	cr_expect_str_eq(hits(pool), "....1.....");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
+POOL_TEST(rename, leaves_its_name_to_the_next_of_that_name, make_cache(8, "lru"))
+{
+	kvmm_ref_t old, young;
+
+	make_active(pool, 0, 1, &old);
+	publish_as(pool, KVMM_DUP_ALLOW, 0, 1, &young);
+	cr_expect_eq(rename_to(3, old), 0);
+	cr_expect_str_eq(hits(pool), "1..0......");
+	cr_expect_eq(rename_to(0, old), 0);
+	cr_expect_str_eq(hits(pool), "1.........");
+	cr_expect_eq(kvmm_put(pool, young), 0);
+	cr_expect_eq(kvmm_put(pool, old), 0);
+}
+
+POOL_TEST(rename, of_a_duplicate_drops_the_elder_it_held, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 0, 1, &elder);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup);
+	cr_expect_eq(rename_to(5, elder), -EBUSY, "a duplicate holds it");
+	cr_expect_str_eq(hits(pool), "0.........");
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(rename_to(5, dup), 0);
+	cr_expect_str_eq(picture(pool), "IA......");
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_str_eq(picture(pool), "II......", "it is cached as any block");
+	cr_expect_str_eq(hits(pool), "0....1....");
+}
+
+POOL_TEST(added_name, is_a_hit_until_the_block_goes, make_cache(4, "lru"))
+{
+	kvmm_ref_t ref;
+	kvmm_mut_t mut[4];
+
+	make_active(pool, 0, 1, &ref);
+	cr_expect_eq(add(7, ref), 0);
+	cr_expect_eq(add(3, ref), 0);
+	cr_expect_str_eq(hits(pool), "0..0...0..");
+	cr_expect_str_eq(names_of(pool, ref), "0 7 3 ");
+	cr_expect_eq(kvmm_names_get(pool, ref, NULL, 0), 3);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_str_eq(hits(pool), "0..0...0..");
+	cr_expect_eq(kvmm_names_get(pool, ref, NULL, 0), -ESTALE);
+	make_private(pool, 4, mut);
+	cr_expect_str_eq(hits(pool), "..........");
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+}
+
+POOL_TEST(added_name, is_a_hit_for_acquire_as_well, make_cache(8, "lru"))
+{
+	kvmm_key_t key[2] = { key_of(0), key_of(7) };
+	kvmm_ref_t ref, hit[2];
+	kvmm_mut_t fresh[2];
+	struct kvmm_acquire_args req = { .keys = key, .nr_keys = 2, .max_hits = 2, .nr_blocks = 2,
+					 .hits = hit, .fresh = fresh };
+
+	make_active(pool, 0, 1, &ref);
+	cr_expect_eq(add(7, ref), 0);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(req.nr_hits, 2);
+	cr_expect_str_eq(refs_picture(pool), "3.......");
+	cr_expect_eq(kvmm_put_many(pool, hit, 2), 0);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+}
+
+POOL_TEST(added_name, goes_singly_and_with_evicted_ids, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref[2];
+	u32 block = 0;
+
+	make_active(pool, 0, 2, ref);
+	cr_expect_eq(add(5, ref[0]), 0);
+	cr_expect_eq(add(6, ref[0]), 0);
+	cr_expect_eq(add(5, ref[1]), 0);
+	cr_expect_eq(add(5, ref[0]), -EEXIST);
+	cr_expect_eq(add(0, ref[0]), -EEXIST);
+	cr_expect_eq(remove_it(9, ref[0]), -ENOENT);
+	cr_expect_eq(remove_it(6, ref[1]), -ENOENT);
+	cr_expect_str_eq(hits(pool), "01...00...");
+	cr_expect_eq(remove_it(5, ref[0]), 0);
+	cr_expect_str_eq(hits(pool), "01...10...");
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(hits(pool), ".1...1....");
+	cr_expect_str_eq(names_of(pool, ref[0]), "");
+	cr_expect_eq(add(8, ref[0]), -ESTALE);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_str_eq(hits(pool), "..........");
+}
+
+POOL_TEST(added_name, takes_the_place_of_the_first_one, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref;
+
+	make_active(pool, 0, 1, &ref);
+	cr_expect_eq(add(4, ref), 0);
+	cr_expect_eq(add(5, ref), 0);
+	cr_expect_eq(remove_it(0, ref), 0);
+	cr_expect_str_eq(names_of(pool, ref), "4 5 ");
+	cr_expect_str_eq(hits(pool), "....00....");
+	cr_expect_eq(rename_to(6, ref), 0);
+	cr_expect_str_eq(names_of(pool, ref), "6 5 ");
+	cr_expect_eq(remove_it(5, ref), 0);
+	cr_expect_eq(remove_it(6, ref), 0);
+	cr_expect_str_eq(names_of(pool, ref), "");
+	cr_expect_str_eq(refs_picture(pool), "1.......");
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_str_eq(picture(pool), "........");
+}
+
+POOL_TEST(added_name, moves_from_block_to_block, make_cache(8, "lru"))
+{
+	struct kvmm_name name[3] = { name_of(0), name_of(4), name_of(5) };
+	kvmm_ref_t ref[2], from[3], to[3];
+
+	make_active(pool, 0, 2, ref);
+	for (u32 i = 0; i < 3; i++) {
+		from[i] = ref[0];
+		to[i] = ref[1];
+	}
+	cr_expect_eq(kvmm_names_add(pool, &name[1], from, 2), 0);
+	cr_expect_eq(kvmm_names_add(pool, name, to, 3), 0);
+	cr_expect_str_eq(hits(pool), "01..00....");
+	cr_expect_eq(kvmm_names_remove(pool, name, from, 3), 0);
+	cr_expect_str_eq(hits(pool), "11..11....");
+	cr_expect_str_eq(names_of(pool, ref[1]), "1 0 4 5 ");
+	cr_expect_eq(kvmm_put(pool, ref[0]), 0);
+	cr_expect_str_eq(picture(pool), ".A......");
+	cr_expect_eq(kvmm_put(pool, ref[1]), 0);
+}
+
+POOL_TEST(added_name, is_found_behind_first_ones, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref[2], young;
+	u32 block = 1;
+
+	make_active(pool, 0, 1, ref);
+	cr_expect_eq(add(5, ref[0]), 0);
+	make_active(pool, 5, 1, &young);
+	cr_expect_str_eq(hits(pool), "0....1....");
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(hits(pool), "0....0....");
+	cr_expect_eq(kvmm_put(pool, young), 0);
+	cr_expect_eq(kvmm_put(pool, ref[0]), 0);
+}
+
+POOL_TEST(added_name, changes_are_all_or_nothing, make_cache(8, "lru"))
+{
+	struct kvmm_name name[3] = { name_of(5), name_of(6), name_of(5) };
+	kvmm_ref_t ref[3];
+
+	make_active(pool, 0, 2, ref);
+	ref[2] = ref[0];
+	cr_expect_eq(kvmm_names_add(pool, name, ref, 3), -EEXIST, "twice in the batch");
+	cr_expect_str_eq(hits(pool), "01........");
+	cr_expect_eq(kvmm_names_add(pool, name, ref, 2), 0);
+	cr_expect_eq(kvmm_names_remove(pool, name, ref, 3), -ENOENT, "twice in the batch");
+	cr_expect_str_eq(hits(pool), "01...01...");
+	name[2] = name_of(0);
+	name[1] = name_of(9);
+	cr_expect_eq(kvmm_names_remove(pool, name, ref, 3), -ENOENT);
+	cr_expect_str_eq(hits(pool), "01...01...");
+	name[1] = name_of(1);
+	cr_expect_eq(kvmm_names_remove(pool, name, ref, 3), 0);
+	cr_expect_str_eq(hits(pool), "......1...");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
+POOL_TEST(unpublish, forgets_added_names, make_cache(8, "lru"))
+{
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	make_active(pool, 0, 1, &ref);
+	cr_expect_eq(add(5, ref), 0);
+	cr_expect_eq(kvmm_unpublish(pool, &ref, 1, &mut), 0);
+	cr_expect_str_eq(hits(pool), "..........");
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+}

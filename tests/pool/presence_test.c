@@ -4,6 +4,7 @@
  * whichever way a block came or went, and its hooks are called with no lock held.
  */
 #include <kv/registry_radix.h>
+#include <kvmm/ext/name.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
@@ -306,4 +307,53 @@ Test(presence, without_memory_nothing_is_published)
 	cr_expect_eq(kvmm_put_many(large, ref, 2048), 0);
 	kvmm_pool_destroy(large);
 	cr_expect_eq(kv_radix_check(reg), 0);
+}
+
+/* ---- names that change ---- */
+
+static int change(u32 op, u32 number, kvmm_ref_t ref)
+{
+	struct kvmm_name name = { .key = key_of(number), .position = number };
+
+	return kvmm_names_change(pool[0], &name, &ref, 1, op);
+}
+
+Test(presence, knows_all_names_of_a_block)
+{
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut;
+	u32 block;
+
+	register_from(pool[0], 0, 2, ref);
+	cr_expect_eq(change(KVMM_NAME_ADD, 4, ref[0]), 0);
+	cr_expect_str_eq(tiers_of(8), "11..1...");
+	cr_expect_eq(change(KVMM_NAME_RENAME, 5, ref[0]), 0);
+	cr_expect_str_eq(tiers_of(8), ".1..11..");
+	cr_expect_eq(change(KVMM_NAME_ADD, 6, ref[0]), 0);
+	cr_expect_eq(change(KVMM_NAME_REMOVE, 5, ref[0]), 0);
+	cr_expect_str_eq(tiers_of(8), ".1..1.1.");
+	cr_expect_eq(change(KVMM_NAME_REMOVE, 4, ref[0]), 0);
+	cr_expect_str_eq(tiers_of(8), ".1....1.");
+	/* Another block with that name keeps it. */
+	cr_expect_eq(change(KVMM_NAME_ADD, 6, ref[1]), 0);
+	cr_expect_eq(kvmm_unpublish(pool[0], &ref[0], 1, &mut), 0);
+	cr_expect_eq(kvmm_free(pool[0], &mut, 1), 0);
+	cr_expect_str_eq(tiers_of(8), ".1....1.");
+	block = kvmm_block_of_ref(pool[0], ref[1]);
+	cr_expect_eq(kvmm_put(pool[0], ref[1]), 0);
+	cr_expect_eq(kvmm_evict_blocks(pool[0], &block, 1), 1);
+	cr_expect_str_eq(tiers_of(8), "........");
+}
+
+Test(presence, of_added_names_ends_with_the_pool)
+{
+	kvmm_ref_t ref;
+
+	register_from(pool[0], 0, 1, &ref);
+	cr_expect_eq(change(KVMM_NAME_ADD, 4, ref), 0);
+	cr_expect_eq(kvmm_put(pool[0], ref), 0);
+	end_pool(pool[0]);
+	pool[0] = NULL;
+	cr_expect_str_eq(tiers_of(8), "........");
+	pool[0] = make_tier(TIER0, NR);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checksums of registered blocks: taken, compared when they move, and what becomes of bad ones. */
+#include <kvmm/ext/name.h>
+
 #include "tests/pool/util.h"
 
 #define NR	8u
@@ -208,4 +210,18 @@ Test(verify, misuse_is_refused)
 	cr_expect_eq(kvmm_verify_tick(plain), 0);
 	cr_expect_eq(kvmm_verify_tick(NULL), -EINVAL);
 	end_pool(plain);
+}
+
+POOL_TEST(verify, renamed_content_is_summed_anew, sparse(1000))
+{
+	struct kvmm_name name = { .key = key_of(77) };
+
+	settle(pool);
+	/* More tokens were appended. */
+	fill(pool, kvmm_block_of_ref(pool, ref[0]), 99);
+	cr_expect_eq(kvmm_names_rename(pool, &name, ref, 1), 0);
+	settle(pool);
+	cr_expect(is_cached(pool, 77));
+	cr_expect_eq(kvmm_verify_blocks(pool, ref, 4), 4);
+	cr_expect_eq(verified(pool).bad_blocks, 0);
 }

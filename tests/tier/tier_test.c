@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A pool above a host tier, on the device that copies at once. */
 #include <kv/pool.h>
+#include <kvmm/ext/name.h>
 
 #include "pool/internal.h"
 #include "tests/support/between.h"
@@ -688,4 +689,49 @@ TIER_TEST(tier, all_that_are_clean_are_counted_once, 600, 600)
 		offload_keys(pool, first, nr[i], 0);
 		cr_expect_eq(client_of(pool).clean, first + nr[i]);
 	}
+}
+
+/* ---- names that change ---- */
+
+TIER_TEST(tier, a_renamed_block_is_copied_under_its_new_name, 8, 8)
+{
+	struct kvmm_name name = { prefix_of(5, 1)->keys[0], prefix_of(5, 1)->domain, 5 };
+	kvmm_ref_t ref;
+
+	make_blocks(pool, 1, 1, &ref);
+	poll_all(pool);
+	begin_offload(pool, &ref, 1, 0);
+	poll_all(pool);
+	cr_expect_str_eq(tier_picture(tier), "r.......");
+	cr_expect_eq(kvmm_names_rename(pool, &name, &ref, 1), 0);
+	cr_expect_str_eq(answers(pool, 1, 1), "1", "what was copied stays");
+	cr_expect_str_eq(answers(pool, 5, 1), "0");
+	begin_offload(pool, &ref, 1, 0);
+	poll_all(pool);
+	cr_expect_str_eq(tier_picture(tier), "rr......");
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_str_eq(answers(pool, 1, 1), "1");
+	cr_expect_str_eq(answers(pool, 5, 1), "1");
+}
+
+TIER_TEST(tier, a_copy_under_way_is_of_the_old_name, 8, 8)
+{
+	struct kvmm_name name = { prefix_of(5, 1)->keys[0], prefix_of(5, 1)->domain, 5 };
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	make_blocks(pool, 1, 1, &ref);
+	begin_offload(pool, &ref, 1, KVMM_TIER_DROP);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(kvmm_names_rename(pool, &name, &ref, 1), 0);
+	poll_all(pool);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_str_eq(answers(pool, 5, 1), "0", "it is dropped for a copy of its own only");
+	cr_assert_eq(kvmm_match(pool, prefix_of(5, 1)->keys, 1, &ref), 1);
+	begin_offload(pool, &ref, 1, 0);
+	poll_all(pool);
+	cr_expect_eq(kvmm_unpublish(pool, &ref, 1, &mut), 0);
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect_str_eq(answers(pool, 5, 1), "1", "copies stay");
 }

@@ -195,6 +195,26 @@ static void reserve_slots(struct kvmm_pool *pool, struct lower *lower, struct ba
 	}
 }
 
+/* What is below has another name than it has now. */
+void lower_renamed(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	struct lower *lower;
+
+	kv_rcu_read_lock();
+	lower = lower_of(pool);
+	if (lower) {
+		struct below *below;
+
+		kv_lock(&lower->lock);
+		below = below_of(lower, handle);
+		below->renamed = below->state == BELOW_FLYING;
+		if (below->state == BELOW_CLEAN)
+			below->state = BELOW_NONE;
+		kv_unlock(&lower->lock);
+	}
+	kv_rcu_read_unlock();
+}
+
 /* ---- ending ---- */
 
 /* ->error[i]: 0, -EEXIST, or why there is no copy; out: is the block to be dropped? */
@@ -208,7 +228,11 @@ static void settle(struct lower *lower, struct batch *batch, u32 i)
 	kv_assert(i < batch->nr);
 	lower->stat.present += error == -EEXIST;
 	batch->error[i] = 0;
-	if (error == -EEXIST || !error) {
+	if (unlikely(below->renamed)) {
+		below->state = BELOW_NONE;
+		below->renamed = false;
+		error = error == -EEXIST ? 0 : error;
+	} else if (error == -EEXIST || !error) {
 		below->state = BELOW_CLEAN;
 		below->copy = item->slot;
 		batch->error[i] = below->drop;

@@ -56,6 +56,7 @@ struct below {
 	u32			pos;	/* QUEUED: in the heap */
 	u8			state;	/* enum below_state */
 	u8			drop;	/* KVMM_TIER_DROP */
+	u8			renamed; /* FLYING: the copy is of the name before */
 };
 
 /* ---- operations ---- */
@@ -293,8 +294,9 @@ void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_t
 void told_flush(struct kvmm_pool *pool, struct lower *lower);
 void told_exit(struct kvmm_pool *pool, struct lower *lower);
 
-/* ---- policy.c, match.c: told by the pool; see observer.h ---- */
+/* ---- policy.c, match.c, down.c: told by the pool; see observer.h ---- */
 
+void lower_renamed(struct kvmm_pool *pool, struct kv_handle handle);
 void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
 void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
