@@ -81,7 +81,8 @@ Test(block_tokens, a_block_is_full_with_its_last_token_and_not_before)
 	for_each_size(size) {
 		struct kvmm_pool *pool = make_sized(size);
 		struct kvmm_events_attr events_attr = KVMM_EVENTS_ATTR_INIT;
-		u32 *token = tokens_of(size), *got = calloc(size, sizeof(*got)), nr_lost;
+		u32 *token = tokens_of(size), *got = calloc(size, sizeof(*got));
+		u64 nr_lost;
 		kvmm_key_t key[8];
 		struct kvmm_event event;
 		struct kvmm_events *events;

@@ -28,7 +28,7 @@ TestSuite(hold, .init = set_up, .fini = tear_down);
 #define expect_picture(want)	cr_expect_str_eq(picture(pool), want)
 #define expect_valid()		cr_expect(!kvmm_validate(pool) && !leases_part.check(pool, NULL))
 
-static struct kvmm_block_info block_info(u32 block)
+static struct kvmm_block_info info_of_block(u32 block)
 {
 	struct kvmm_block_info info;
 
@@ -109,8 +109,8 @@ Test(hold, a_key_that_stands_there_twice_is_held_twice)
 	kvmm_lease_t hold;
 
 	cr_assert_eq(kvmm_lease_take(pool, &attr, &hold), 3);
-	cr_expect_eq(block_info(1).refs, 2);
-	cr_expect_eq(block_info(2).refs, 1);
+	cr_expect_eq(info_of_block(1).refs, 2);
+	cr_expect_eq(info_of_block(2).refs, 1);
 	cr_expect_eq(leases_of_key(pool, &keys[0], NULL, infos, 3), 2);
 	expect_valid();
 	cr_expect_eq(drop_lease(pool, hold), 0);
@@ -253,15 +253,15 @@ Test(hold, pinned_blocks_stay_where_they_are)
 	kvmm_lease_t pinned = hold_keys(pool, 3, 1, KVMM_LEASE_PIN);
 	u32 first[2] = { 0, 1 };
 
-	cr_expect_eq(block_info(3).refs, 1);
-	cr_expect_eq(block_info(3).pins, 1);
+	cr_expect_eq(info_of_block(3).refs, 1);
+	cr_expect_eq(info_of_block(3).pins, 1);
 	cr_expect_eq(kvmm_evict_blocks(pool, first, 2), 2);
 	expect_picture("..IA..");
 	pack();
 	expect_picture("...AI.");
 	expect_valid();
 	cr_expect_eq(drop_lease(pool, pinned), 0);
-	cr_expect_eq(block_info(3).pins, 0);
+	cr_expect_eq(info_of_block(3).pins, 0);
 	expect_picture("...II.");
 	pack();
 	expect_picture("II....");
@@ -299,7 +299,7 @@ Test(hold, an_address_is_of_one_block_among_those_of_its_key)
 	cr_expect_eq(kvmm_reset_inactive(pool), 4);
 	cache_keys(pool, 0, 4);
 	again = hold_keys(pool, 1, 1, KVMM_LEASE_PIN);
-	cr_expect_eq(block_info(1).pins, 1, "same key, same place");
+	cr_expect_eq(info_of_block(1).pins, 1, "same key, same place");
 	cr_expect_eq(kvmm_lease_check(pool, &addr), -ESTALE, "but another block");
 	cr_expect_eq(drop_lease(pool, again), 0);
 }
@@ -377,7 +377,7 @@ Test(hold, a_hold_expires_at_its_deadline_and_when_asked_to)
 	expect_picture("AAAA..");			/* nothing happens by itself */
 	cr_expect_eq(kvmm_lease_expire(pool, 0, NULL), 2);
 	expect_picture("IAAI..");
-	cr_expect_eq(block_info(3).pins, 0);
+	cr_expect_eq(info_of_block(3).pins, 0);
 	cr_expect_eq(drop_lease(pool, brief[0]), -ESTALE);
 	cr_expect_eq(kvmm_lease_expire(pool, 1089, NULL), 0, "by a time of the caller's");
 	cr_expect_eq(kvmm_lease_expire(pool, UINT64_MAX, NULL), 1);
@@ -587,7 +587,7 @@ Test(hold, there_can_be_many)
 
 	for (u32 i = 0; i < 1500; i++)
 		hold[i] = lease_keys(pool, 0, 4, i % 3 ? 10 : 1000, i % 8 ? 0 : KVMM_LEASE_PIN);
-	cr_expect_eq(block_info(0).refs, 1500);
+	cr_expect_eq(info_of_block(0).refs, 1500);
 	cr_expect_eq(nr_holds(pool), 1500);
 	cr_expect_geq(leases_part.bytes(pool), 1500 * sizeof(struct hold));
 	expect_valid();
@@ -599,7 +599,7 @@ Test(hold, there_can_be_many)
 	cr_expect_eq(list_leaks(pool, NULL, NULL, 0), 504);
 	cr_expect_eq(kvmm_lease_expire(pool, 0, NULL), 504);
 	cr_expect_eq(nr_holds(pool), 251);
-	cr_expect_eq(block_info(0).refs, 251);
+	cr_expect_eq(info_of_block(0).refs, 251);
 	expect_valid();
 	for (u32 i = 1; i < 1490; i += 2)
 		cr_expect_eq(drop_lease(pool, hold[i]), i % 3 ? -ESTALE : 0);
