@@ -32,6 +32,11 @@ static kvmm_key_t hash_of(uint32_t prompt, uint32_t position, uint32_t tokens)
 	return (kvmm_key_t){ { prompt, position, tokens } };
 }
 
+static struct kvmm_name name_of(uint32_t prompt, uint32_t position, uint32_t tokens)
+{
+	return (struct kvmm_name){ hash_of(prompt, position, tokens), { 0, 0, 0 }, position };
+}
+
 /* Calls by handle take the handle of today: it has the same bytes in each state of a block. */
 static struct kvmm_id_info info_of(int32_t id)
 {
@@ -103,28 +108,33 @@ static int cache_masked_blocks(uint32_t prompt, const int32_t *ids, const uint32
 	return kvmm_register_as(pool, &req);
 }
 
-/* As many tokens as there are now: a block that has a name is taken back for the next one. */
+/* As many tokens as there are now: the block gets its first name, or another one as it grows. */
 static int cache_partial_block(uint32_t prompt, uint32_t position, int32_t id, uint32_t tokens)
 {
-	kvmm_key_t key = hash_of(prompt, position, tokens);
-	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .position = position };
+	struct kvmm_name name = name_of(prompt, position, tokens);
+	struct kvmm_prefix prefix = { .keys = &name.key, .nr = 1, .position = position };
 	kvmm_ref_t ref = ref_of(id);
-	kvmm_mut_t mut;
-	int err = 0;
 
-	if (info_of(id).state == KVMM_BLOCK_ACTIVE)
-		err = kvmm_unpublish(pool, &ref, 1, &mut);
-	return err ? err : kvmm_ids_register(pool, &prefix, &id, 0);
+	if (info_of(id).state == KVMM_BLOCK_PRIVATE)
+		return kvmm_ids_register(pool, &prefix, &id, 0);
+	return kvmm_names_rename(pool, &name, &ref, 1);
 }
 
-/* The name goes from a held block to a private one, without a moment in which a request misses. */
+/* All names go from a held block to a private one, without a moment in which a request misses. */
 static int move_block_hashes(int32_t from, int32_t to)
 {
-	struct kvmm_id_info info = info_of(from);
-	struct kvmm_prefix prefix = { &info.key, 1, info.position, NULL, info.domain };
-	int err = kvmm_ids_register(pool, &prefix, &to, 0);
+	kvmm_ref_t ref_from = ref_of(from), ref_to;
+	struct kvmm_name names[MAX];
+	int nr = kvmm_names_get(pool, ref_from, names, MAX);
+	struct kvmm_prefix prefix = { &names[0].key, 1, names[0].position, NULL, { 0, 0, 0 } };
+	int err = nr > 0 ? kvmm_ids_register(pool, &prefix, &to, 0) : -ENOENT;
 
-	return err ? err : kvmm_evict_blocks(pool, (const uint32_t[]){ from }, 1) != 1;
+	ref_to = ref_of(to);
+	for (int i = 1; i < nr && !err; i++)
+		err = kvmm_names_add(pool, &names[i], &ref_to, 1);
+	for (int i = nr - 1; i >= 0 && !err; i--)	/* the last name first: none takes its place */
+		err = kvmm_names_remove(pool, &names[i], &ref_from, 1);
+	return err;
 }
 
 /* Of blocks that get_cached_block() found, whether requests hold them or not. */
@@ -232,7 +242,9 @@ static void serve_masked(void)
 
 static void serve_partial(void)
 {
+	struct kvmm_name name = name_of(4, 0, 12);
 	struct kvmm_victim went[MAX];
+	kvmm_ref_t ref;
 	int32_t ids[2];
 
 	check("get_new_blocks", get_new_blocks(2, ids, went) == 0);
@@ -240,12 +252,15 @@ static void serve_partial(void)
 	check("cache_partial_block, grown", cache_partial_block(3, 0, ids[0], 12) == 0);
 	check("get_cached_block of before", get_cached_block(hash_of(3, 0, 5)) == -1);
 	check("get_cached_block of now", get_cached_block(hash_of(3, 0, 12)) == ids[0]);
-	check("take_events", take_events(KVMM_EVENT_STORED) == 2);
+	ref = ref_of(ids[0]);
+	check("a second hash", kvmm_names_add(pool, &name, &ref, 1) == 0);
+	check("take_events", take_events(KVMM_EVENT_STORED) == 3);
 	check("move_block_hashes", move_block_hashes(ids[0], ids[1]) == 0);
 	check("get_cached_block, moved", get_cached_block(hash_of(3, 0, 12)) == ids[1]);
+	check("get_cached_block by the second", get_cached_block(name.key) == ids[1]);
 	check("free_blocks", free_blocks(ids, 2) == 0);
 	check("evict_blocks", evict_block(ids[1]) == 1 && evict_block(ids[0]) == 0);
-	check("get_cached_block, evicted", get_cached_block(hash_of(3, 0, 12)) == -1);
+	check("get_cached_block, evicted", get_cached_block(name.key) == -1);
 }
 
 static void serve_states(void)
