@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm beside vLLM's own block pool, in one process, in turns.
+
+usage: bench.py [--blocks N] [--rounds N]
+A row is get + cache + free of batches in a full cache, where each block that is handed out evicts
+one; and 85 look-ups, touch and free. Nanoseconds a block, least of the rounds, and the ratio.
+Needs vLLM beside kvmm.
+"""
+import argparse
+import array
+import hashlib
+import itertools
+import sys
+import time
+import types
+
+import kvmm
+
+BARS = {("class", 1): 0.7, ("class", 16): 0.25, ("class", 85): 0.2, ("ids", 1): 0.2,
+        ("ids", 16): 0.08, ("ids", 85): 0.06, ("class", "find"): 0.08, ("ids", "find"): 0.08}
+
+
+def digests(nr, salt):
+    return [hashlib.sha256(b"%d.%d" % (salt, i)).digest() for i in range(nr)]
+
+
+class ByClass:
+    """vLLM's class API, of either pool."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def cycle(self, hashes):
+        pool, nr = self.pool, len(hashes)
+        blocks = pool.get_new_blocks(nr)
+        request = types.SimpleNamespace(block_hashes=hashes)
+        pool.cache_full_blocks(request, blocks, 0, nr, 16, 0)
+        pool.free_blocks(reversed(blocks))
+
+    def find(self, hashes):
+        pool = self.pool
+        fast = getattr(pool, "find_longest_prefix", None)
+        if fast:
+            found = fast(hashes, 0)
+        else:
+            found = []
+            for name in hashes:
+                hit = pool.get_cached_block(name, [0])
+                if not hit:
+                    break
+                found += hit
+        pool.touch(found)
+        pool.free_blocks(reversed(found))
+        return len(found)
+
+
+class ById:
+    """kvmm.Pool alone: ids in an array, names in one buffer."""
+
+    def __init__(self, blocks):
+        self.pool = kvmm.Pool(blocks, null_block=True, key_bytes=32, digests=True,
+                              order_as_put=True, no_magazines=True)
+        self.room = {nr: array.array("i", bytes(4 * nr)) for nr in (1, 16, 85)}
+
+    def cycle(self, names):
+        nr = len(names) // 32
+        ids = self.room[nr]
+        self.pool.alloc(nr, out=ids)
+        self.pool.register(ids, names)
+        self.pool.put(ids)
+
+    def find(self, names):
+        found = self.pool.find(names)
+        self.pool.put(found)
+        return len(found)
+
+
+def timed(call, inputs):
+    start = time.perf_counter_ns()
+    for one in inputs:
+        call(one)
+    return time.perf_counter_ns() - start
+
+
+def main():
+    from vllm.v1.core.block_pool import BlockPool
+
+    from kvmm.vllm import KvmmBlockPool
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--blocks", type=int, default=4097)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    stock = ByClass(BlockPool(options.blocks, True, 16))
+    ours = {"class": ByClass(KvmmBlockPool(options.blocks, True, 16)), "ids": ById(options.blocks)}
+    salt = itertools.count()
+    met = True
+    print(f"{'':24}{'vLLM':>8}{'kvmm':>8}{'ratio':>8}{'bar':>6}")
+    for nr in (1, 16, 85):
+        calls = 4 * options.blocks // nr
+        best = {}
+        for _ in range(options.rounds):
+            names = digests(calls * nr, next(salt))
+            lists = [names[i:i + nr] for i in range(0, calls * nr, nr)]
+            joined = [b"".join(part) for part in lists]
+            for who, spent in (("stock", timed(stock.cycle, lists)),
+                               ("class", timed(ours["class"].cycle, lists)),
+                               ("ids", timed(ours["ids"].cycle, joined))):
+                best[who] = min(best.get(who, spent), spent)
+        for who in ("class", "ids"):
+            met &= row(f"{who}: get+cache+free {nr}", best["stock"] / calls / nr,
+                       best[who] / calls / nr, BARS[who, nr])
+    best = {}
+    for _ in range(options.rounds):
+        names = digests(85, next(salt))
+        for who, pool, given in (("stock", stock, names), ("class", ours["class"], names),
+                                 ("ids", ours["ids"], b"".join(names))):
+            pool.cycle(given)
+            assert pool.find(given) == 85
+            spent = timed(pool.find, [given] * 200)
+            best[who] = min(best.get(who, spent), spent)
+    for who in ("class", "ids"):
+        met &= row(f"{who}: find+touch+free 85", best["stock"] / 200 / 85, best[who] / 200 / 85,
+                   BARS[who, "find"])
+    sys.exit(not met)
+
+
+def row(name, stock, ours, bar):
+    print(f"{name:24}{stock:8.0f}{ours:8.0f}{ours / stock:8.3f}{bar:6.2f}"
+          f"{'' if ours <= bar * stock else '  above the bar'}")
+    return ours <= bar * stock
+
+
+main()

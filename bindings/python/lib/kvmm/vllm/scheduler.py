@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers for vLLM's scheduler_cls, whose block pool is kvmm's. Nothing of vLLM is patched for
+longer than it takes to construct one."""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from vllm.v1.core import kv_cache_coordinator
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from .pool import KvmmBlockPool
+
+_constructing = threading.Lock()
+
+
+class _OnKvmm:
+    def __init__(self, *args: Any, **named: Any):
+        with _constructing:
+            stock = kv_cache_coordinator.BlockPool
+            kv_cache_coordinator.BlockPool = KvmmBlockPool
+            try:
+                super().__init__(*args, **named)
+            finally:
+                kv_cache_coordinator.BlockPool = stock
+
+
+class KvmmScheduler(_OnKvmm, Scheduler):
+    """vLLM's Scheduler with blocks from kvmm."""
+
+
+class KvmmAsyncScheduler(_OnKvmm, AsyncScheduler):
+    """vLLM's AsyncScheduler with blocks from kvmm."""

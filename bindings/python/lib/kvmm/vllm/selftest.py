@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's own tests of its block pool and its managers, with every pool on kvmm.
+
+usage: python -m kvmm.vllm.selftest TESTS [PYTEST ARGUMENTS]
+TESTS is the folder "tests" of vLLM's source, of the version that is installed. Tests that fail on
+both are no business of kvmm's; those in PRIVATE look into lists that only vLLM's pool has. Prints
+one line at the end; exit code 1 if another test fails on kvmm that passes without.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+FILES = (
+    "v1/core/test_prefix_caching.py", "v1/core/test_kv_cache_utils.py",
+    "v1/core/test_single_type_kv_cache_manager.py", "v1/core/prefix_cache",
+    "v1/core/test_kv_sharing.py", "v1/core/test_kv_cache_metrics.py",
+    "v1/core/test_deferred_block_free.py", "v1/core/test_prefix_replay.py",
+    "v1/core/test_swa_inflight_window_free.py", "v1/core/test_mamba_align_chunk_split.py",
+    "v1/core/test_scheduler.py", "v1/core/test_async_scheduler.py")
+
+# Test: the private list or number of vLLM's pool that it reads.
+PRIVATE: dict[str, str] = {}
+
+
+def run(tests: str, on_kvmm: bool, arguments: list[str]) -> dict[str, str]:
+    """Outcome by test."""
+    with tempfile.TemporaryDirectory() as room:
+        report = os.path.join(room, "report.xml")
+        plugin = ["-p", "kvmm.vllm.plugin"] if on_kvmm else []
+        files = [os.path.join("tests", f) for f in FILES if os.path.exists(os.path.join(tests, f))]
+        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin,
+                        f"--junitxml={report}", *arguments, *files],
+                       cwd=os.path.dirname(os.path.abspath(tests)), check=False,
+                       stdout=sys.stderr)
+        found = {}
+        for case in xml.parse(report).getroot().iter("testcase"):
+            name = f"{case.get('classname')}::{case.get('name')}".removeprefix("tests.")
+            kinds = {child.tag for child in case}
+            found[name] = ("failed" if kinds & {"failure", "error"} else
+                           "skipped" if "skipped" in kinds else "passed")
+        return found
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or not os.path.isdir(sys.argv[1]):
+        sys.exit(__doc__)
+    stock = run(sys.argv[1], False, sys.argv[2:])
+    ours = run(sys.argv[1], True, sys.argv[2:])
+    good = [name for name, outcome in stock.items() if outcome == "passed"]
+    bad = [name for name in good if ours.get(name) != "passed"]
+    private = [name for name in bad if name.split("[")[0] in PRIVATE]
+    for name in sorted(set(bad) - set(private)):
+        print(f"failed on kvmm: {name}")
+    print(f"{len(good)} pass without kvmm, {len(good) - len(bad)} on it, {len(private)} of the "
+          f"others read private fields, {len(bad) - len(private)} failed")
+    sys.exit(len(bad) > len(private))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Arrays of the caller: the buffer protocol, DLPack of CPU tensors, or plain sequences. */
+#include "python.h"
+
+/* Shapes of DLPack, as its specification gives them. */
+struct dl_tensor {
+	void *data;
+	int32_t device_type;
+	int32_t device_id;
+	int32_t ndim;
+	uint8_t code;
+	uint8_t bits;
+	uint16_t lanes;
+	int64_t *shape;
+	int64_t *strides;
+	uint64_t byte_offset;
+};
+
+enum { DL_CPU = 1, DL_PINNED = 3, DL_INT = 0, DL_UINT = 1 };
+
+static int refuse(struct kvpy_array *array, PyObject *type, const char *text)
+{
+	PyErr_SetString(type, text);
+	kvpy_end(array);
+	return -1;
+}
+
+void kvpy_end(struct kvpy_array *array)
+{
+	if (array->view.obj)
+		PyBuffer_Release(&array->view);
+	Py_CLEAR(array->capsule);
+	free(array->made);
+	array->made = NULL;
+}
+
+static void *room(struct kvpy_array *array, size_t bytes)
+{
+	array->data = array->few;
+	if (bytes > sizeof(array->few))
+		array->data = array->made = malloc(bytes);
+	if (!array->data)
+		PyErr_NoMemory();
+	return array->data;
+}
+
+/* A tensor that has no buffer: in host memory, of 32 bit integers, without gaps. The capsule goes
+ * back to its producer unconsumed, so its own destructor frees the tensor. */
+static int from_dlpack(PyObject *object, struct kvpy_array *array)
+{
+	const struct dl_tensor *tensor;
+	int64_t stride = 1;
+
+	array->capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
+	if (!array->capsule)
+		return -1;
+	tensor = PyCapsule_GetPointer(array->capsule, "dltensor");
+	if (!tensor) {
+		kvpy_end(array);
+		return -1;
+	}
+	if (tensor->device_type != DL_CPU && tensor->device_type != DL_PINNED)
+		return refuse(array, PyExc_BufferError, "the tensor is not in host memory");
+	if (tensor->bits != 32 || tensor->lanes != 1 || tensor->code > DL_UINT)
+		return refuse(array, PyExc_TypeError, "the tensor is not of 32 bit integers");
+	array->nr = 1;
+	for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+		if (tensor->strides && tensor->shape[i] > 1 && tensor->strides[i] != stride)
+			return refuse(array, PyExc_BufferError, "the tensor is not contiguous");
+		stride *= tensor->shape[i];
+		array->nr *= tensor->shape[i];
+	}
+	array->data = (char *)tensor->data + tensor->byte_offset;
+	return 0;
+}
+
+static int is_32_bits(const Py_buffer *view)
+{
+	const char *format = view->format ? view->format : "B";
+
+	if (*format == '@' || *format == '=' || *format == '<')
+		format++;
+	return view->itemsize == 4 && strchr("iIlL", *format) && *format && !format[1];
+}
+
+static int from_sequence(PyObject *object, struct kvpy_array *array, long long least,
+			 long long most)
+{
+	Py_ssize_t nr = PySequence_Check(object) ? PySequence_Size(object) : -1;
+	int32_t *out;
+
+	if (nr < 0) {
+		PyErr_Clear();
+		return refuse(array, PyExc_TypeError,
+			      "expected a contiguous buffer or a sequence of 32 bit integers");
+	}
+	out = room(array, (size_t)nr * sizeof(*out));
+	if (!out)
+		return -1;
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		PyObject *item = PySequence_GetItem(object, i);
+		long long value = item ? PyLong_AsLongLong(item) : -1;
+
+		Py_XDECREF(item);
+		if (value == -1 && PyErr_Occurred()) {
+			kvpy_end(array);
+			return -1;
+		}
+		if (value < least || value > most)
+			return refuse(array, PyExc_OverflowError, "a number is out of range");
+		out[i] = (int32_t)value;
+	}
+	array->nr = nr;
+	return 0;
+}
+
+static int numbers(PyObject *object, int writable, struct kvpy_array *array, long long least,
+		   long long most)
+{
+	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+
+	memset(array, 0, offsetof(struct kvpy_array, few));
+	if (PyObject_CheckBuffer(object)) {
+		if (PyObject_GetBuffer(object, &array->view, flags)) {
+			array->view.obj = NULL;
+			return -1;
+		}
+		if (!is_32_bits(&array->view))
+			return refuse(array, PyExc_TypeError, "the buffer is not of 32 bit integers");
+		array->data = array->view.buf;
+		array->nr = array->view.len / 4;
+		return 0;
+	}
+	if (PyObject_HasAttrString(object, "__dlpack__"))
+		return from_dlpack(object, array);
+	if (writable)
+		return refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
+	return from_sequence(object, array, least, most);
+}
+
+int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids)
+{
+	return numbers(object, writable, ids, INT32_MIN, INT32_MAX);
+}
+
+int kvpy_tokens(PyObject *object, struct kvpy_array *tokens)
+{
+	return numbers(object, 0, tokens, 0, UINT32_MAX);
+}
+
+int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
+{
+	memset(bytes, 0, offsetof(struct kvpy_array, few));
+	if (PyObject_GetBuffer(object, &bytes->view,
+			       PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) {
+		bytes->view.obj = NULL;
+		return -1;
+	}
+	bytes->data = bytes->view.buf;
+	bytes->nr = bytes->view.len;
+	return 0;
+}
+
+/* The key of one name. Hashes of the engine's own are used as they are: any 16 bytes of them will do. */
+static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
+{
+	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
+	struct { uint8_t byte[KVMM_KEY_MIN_NAME]; uint64_t nr; } padded = { { 0 }, nr };
+
+	names.data = bytes;
+	names.bytes = nr;
+	names.nr = 1;
+	names.flags = are_digests && nr >= sizeof(*key) ? KVMM_NAMES_ARE_HASHES : 0;
+	if (nr < KVMM_KEY_MIN_NAME) {			/* with its length it is long enough */
+		memcpy(padded.byte, bytes, nr);
+		names.data = &padded;
+		names.bytes = sizeof(padded);
+	}
+	return kvmm_keys_of_names(&names, key);
+}
+
+static int keys_of_list(PyObject *object, uint32_t bytes, int are_digests, struct kvpy_array *keys)
+{
+	Py_ssize_t nr = PySequence_Size(object);
+	kvmm_key_t *out = nr < 0 ? NULL : room(keys, (size_t)nr * sizeof(*out));
+
+	if (!out)
+		return -1;
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		PyObject *item = PySequence_GetItem(object, i);
+		char *data = NULL;
+		Py_ssize_t len = 0;
+		int err = !item || PyBytes_AsStringAndSize(item, &data, &len);
+
+		if (!err && bytes && len != bytes) {
+			PyErr_Format(PyExc_ValueError, "a key of %zd bytes, not %u", len, bytes);
+			err = 1;
+		} else if (!err && name(data, (size_t)len, are_digests, &out[i])) {
+			PyErr_Format(PyExc_ValueError, "%zd bytes are no key", len);
+			err = 1;
+		}
+		Py_XDECREF(item);
+		if (err) {
+			kvpy_end(keys);
+			return -1;
+		}
+	}
+	keys->nr = nr;
+	return 0;
+}
+
+int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys)
+{
+	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
+	struct kvpy_array raw;
+	kvmm_key_t *out;
+	int err;
+
+	memset(keys, 0, offsetof(struct kvpy_array, few));
+	if (!PyObject_CheckBuffer(object)) {
+		if (PySequence_Check(object))
+			return keys_of_list(object, pool->key_bytes, pool->are_digests, keys);
+		return refuse(keys, PyExc_TypeError, "expected a buffer of keys, or a list of bytes");
+	}
+	if (kvpy_bytes(object, 0, &raw))
+		return -1;
+	names.bytes = pool->key_bytes ? pool->key_bytes : (size_t)raw.nr;
+	if (raw.nr && raw.nr % (Py_ssize_t)names.bytes) {
+		kvpy_end(&raw);
+		return PyErr_Format(PyExc_ValueError, "%zd bytes are no keys of %zu bytes", raw.nr,
+				    names.bytes) ? 0 : -1;
+	}
+	keys->nr = raw.nr ? raw.nr / (Py_ssize_t)names.bytes : 0;
+	if (names.bytes == sizeof(kvmm_key_t)) {		/* as they are, without a copy */
+		keys->view = raw.view;
+		keys->data = raw.data;
+		return 0;
+	}
+	out = room(keys, (size_t)keys->nr * sizeof(*out));
+	names.data = raw.data;
+	names.nr = (uint32_t)keys->nr;
+	names.flags = pool->are_digests ? KVMM_NAMES_ARE_HASHES : 0;
+	err = out && keys->nr ? kvmm_keys_of_names(&names, out) : 0;
+	kvpy_end(&raw);
+	if (err)
+		return refuse(keys, PyExc_ValueError, "keys have 8 to 64 bytes, digests 16 to 64");
+	return out ? 0 : -1;
+}
+
+PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr)
+{
+	PyObject *list = PyList_New(nr);
+
+	for (Py_ssize_t i = 0; list && i < nr; i++) {
+		PyObject *id = PyLong_FromLong(ids[i]);
+
+		if (!id || PyList_SetItem(list, i, id))
+			Py_CLEAR(list);
+	}
+	return list;
+}

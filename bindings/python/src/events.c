@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm.Events: what a pool has cached, and what it has lost. */
+#include "python.h"
+
+#include <kvmm/event.h>
+
+struct events {
+	PyObject_HEAD
+	struct kvpy_pool *pool;
+	struct kvmm_events *events;
+};
+
+static PyTypeObject *events_type;
+
+static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	static char *known[] = { "pool", "ring", NULL };
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct events *self;
+	PyObject *pool;
+	int err;
+
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O|I:Events", known, &pool, &attr.ring))
+		return NULL;
+	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
+		PyErr_SetString(PyExc_TypeError, "Events() is of a Pool");
+		return NULL;
+	}
+	if (!kvpy_pool_of((struct kvpy_pool *)pool))
+		return NULL;
+	self = kvpy_make(type);
+	if (!self)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	err = kvmm_events_open(((struct kvpy_pool *)pool)->pool, &attr, &self->events);
+	Py_END_ALLOW_THREADS
+	if (err) {
+		Py_DECREF(self);
+		return kvpy_raise("kvmm_events_open", err);
+	}
+	Py_INCREF(pool);
+	self->pool = (struct kvpy_pool *)pool;
+	self->pool->nr_users++;
+	return (PyObject *)self;
+}
+
+static PyObject *events_close(struct events *self, PyObject *none)
+{
+	struct kvmm_events *events = self->events;
+
+	self->events = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	kvmm_events_close(events);
+	Py_END_ALLOW_THREADS
+	if (self->pool)
+		self->pool->nr_users--;
+	Py_CLEAR(self->pool);
+	Py_RETURN_NONE;
+}
+
+static void events_dealloc(struct events *self)
+{
+	Py_XDECREF(events_close(self, NULL));
+	kvpy_dispose(self);
+}
+
+static PyObject *one(const struct kvmm_event *event)
+{
+	static const char *const kinds[] = { "stored", "removed", "cleared" };
+	static const char *const media[] = { "device", "host", "disk", "external" };
+	PyObject *parent = Py_None, *answer;
+
+	if (event->kind >= KVPY_NR(kinds))
+		return Py_BuildValue("{s:s,s:K}", "kind", "other", "seq",
+				     (unsigned long long)event->seq);
+	if (event->flags & KVMM_EVENT_HAS_PARENT)
+		parent = PyBytes_FromStringAndSize((const char *)event->parent.byte, KVMM_KEY_BYTES);
+	else
+		Py_INCREF(parent);
+	if (!parent)
+		return NULL;
+	answer = Py_BuildValue("{s:s,s:s,s:K,s:y#,s:O,s:I,s:I,s:i,s:I,s:I}", "kind", kinds[event->kind],
+			       "medium", media[event->medium & 3], "seq",
+			       (unsigned long long)event->seq, "key", (const char *)event->key.byte,
+			       (Py_ssize_t)KVMM_KEY_BYTES, "parent", parent, "position",
+			       event->position, "tokens", event->tokens, "block", (int)event->block,
+			       "tenant", event->domain.tenant, "group",
+			       (unsigned int)event->domain.group);
+	Py_DECREF(parent);
+	return answer;
+}
+
+static PyObject *events_read(struct events *self, PyObject *args)
+{
+	struct kvmm_event buf[256];
+	unsigned int max = KVPY_NR(buf);
+	uint64_t lost = 0;
+	PyObject *list;
+	int nr;
+
+	if (!PyArg_ParseTuple(args, "|I:read", &max))
+		return NULL;
+	if (!self->events) {
+		PyErr_SetString(PyExc_ValueError, "the reader is closed");
+		return NULL;
+	}
+	nr = kvmm_events_read(self->events, buf, max < KVPY_NR(buf) ? max : KVPY_NR(buf), &lost);
+	if (nr < 0)
+		return kvpy_raise("kvmm_events_read", nr);
+	list = PyList_New(nr);
+	for (int i = 0; list && i < nr; i++) {
+		PyObject *event = one(&buf[i]);
+
+		if (!event || PyList_SetItem(list, i, event))
+			Py_CLEAR(list);
+	}
+	return list ? Py_BuildValue("NK", list, (unsigned long long)lost) : NULL;
+}
+
+static PyObject *events_enter(PyObject *self, PyObject *none)
+{
+	Py_INCREF(self);
+	return self;
+}
+
+static PyObject *events_exit(struct events *self, PyObject *args)
+{
+	return events_close(self, NULL);
+}
+
+static PyMethodDef events_methods[] = {
+	{ "read", (PyCFunction)events_read, METH_VARARGS, "read(max=256) -> tuple[list[dict], int]\n\n"
+	  "The next events, at most 256, and how many are missing right before them." },
+	{ "close", (PyCFunction)events_close, METH_NOARGS, "close()" },
+	{ "__enter__", events_enter, METH_NOARGS, NULL },
+	{ "__exit__", (PyCFunction)events_exit, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot events_slots[] = {
+	{ Py_tp_new, events_new }, { Py_tp_dealloc, events_dealloc }, { Py_tp_methods, events_methods },
+	{ Py_tp_doc, "Events(pool, ring=65536)\n\nA reader of what the pool stores and removes, from now "
+	  "on." },
+	{ 0, NULL },
+};
+
+static PyType_Spec events_spec = {
+	"kvmm.Events", sizeof(struct events), 0, Py_TPFLAGS_DEFAULT, events_slots,
+};
+
+int kvpy_add_events(PyObject *module)
+{
+	events_type = kvpy_add_type(module, &events_spec, "Events");
+	return events_type ? 0 : -1;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the extension share: errors, arguments that are buffers, and objects.
+ *
+ * The extension uses the limited API of CPython 3.10, so one binary serves that and all later
+ * versions. Calls that may block, or work on a whole pool, let go of the interpreter's lock; no
+ * thread of kvmm ever calls Python.
+ */
+#ifndef KVMM_PYTHON_H
+#define KVMM_PYTHON_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030a0000
+#endif
+#include <Python.h>
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvmm/kvmm.h>
+#include <kvmm/ext/admission.h>
+#include <kvmm/ext/control.h>
+#include <kvmm/ext/disk.h>
+#include <kvmm/ext/evict.h>
+#include <kvmm/ext/inspect.h>
+#include <kvmm/ext/seq.h>
+
+#if Py_LIMITED_API < 0x030b0000
+/* Public and of this shape in all versions, but in the limited API from 3.11 on only. */
+typedef struct {
+	void *buf;
+	PyObject *obj;
+	Py_ssize_t len;
+	Py_ssize_t itemsize;
+	int readonly;
+	int ndim;
+	char *format;
+	Py_ssize_t *shape;
+	Py_ssize_t *strides;
+	Py_ssize_t *suboffsets;
+	void *internal;
+} Py_buffer;
+
+#define PyBUF_WRITABLE		0x0001
+#define PyBUF_FORMAT		0x0004
+#define PyBUF_ND		0x0008
+#define PyBUF_C_CONTIGUOUS	(0x0020 | 0x0010 | PyBUF_ND)
+
+int PyObject_CheckBuffer(PyObject *object);
+int PyObject_GetBuffer(PyObject *object, Py_buffer *view, int flags);
+void PyBuffer_Release(Py_buffer *view);
+#endif
+
+/* ---- errors.c: a small tree of exceptions, each with errno and why ---- */
+
+/** kvpy_raise() - the exception for a negative errno of @call. Returns NULL. */
+PyObject *kvpy_raise(const char *call, int err);
+int kvpy_add_errors(PyObject *module);
+
+/* ---- buffer.c: arrays of the caller, borrowed during a call ---- */
+
+/** struct kvpy_array - @nr elements at @data; of a buffer, of DLPack, or made from a list */
+struct kvpy_array {
+	void *data;
+	Py_ssize_t nr;
+	Py_buffer view;
+	PyObject *capsule;
+	void *made;
+	uint64_t few[32];
+};
+
+/** kvpy_ids() - int32 of @object: a buffer, a CPU tensor, or (not @writable) a sequence of int.
+ * Return: 0; -1 with an exception. */
+int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids);
+
+/** kvpy_tokens() - likewise uint32; int32 that are not negative, too. */
+int kvpy_tokens(PyObject *object, struct kvpy_array *tokens);
+
+/** kvpy_bytes() - any contiguous buffer, as bytes. */
+int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes);
+void kvpy_end(struct kvpy_array *array);
+
+/** kvpy_list() - a list of int of @nr ids. */
+PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr);
+
+/* ---- arguments ---- */
+
+/**
+ * kvpy_args() - sort positional and named arguments into @out, as @names say
+ * @names: "call", then names in the order of positions, then NULL
+ * @least: so many must be given
+ *
+ * Return: 0; -1 with a TypeError. Slots that were not given, or are None, are NULL.
+ */
+int kvpy_args(const char *const *names, unsigned int least, PyObject *const *args, Py_ssize_t nr,
+	      PyObject *kwnames, PyObject **out);
+
+/** kvpy_u64() - a number of at most @most; *@number stays if @object is NULL. */
+int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number);
+int kvpy_u32(PyObject *object, uint32_t *number);
+
+/* ---- objects ---- */
+
+/** struct kvpy_pool - kvmm.Pool; @pool is NULL once it is closed */
+struct kvpy_pool {
+	PyObject_HEAD
+	struct kvmm_pool *pool;
+	PyObject *tier;			/* keeps the object of the tier below */
+	PyObject *memory;		/* and what owns the planes */
+	uint32_t key_bytes;		/* of a name; 0: any, in lists */
+	int are_digests;		/* names are strong hashes */
+	uint32_t nr_blocks;
+	uint32_t nr_users;		/* sequences and readers of events that need it */
+};
+
+extern PyTypeObject *kvpy_pool_type, *kvpy_tier_type;
+
+int kvpy_add_pool(PyObject *module);
+int kvpy_add_range(PyObject *module);
+int kvpy_add_seq(PyObject *module);
+int kvpy_add_tier(PyObject *module);
+int kvpy_add_events(PyObject *module);
+int kvpy_add_control(PyObject *module);
+int kvpy_add_blocks(PyObject *module);
+
+/** kvpy_keys() - kvmm_key_t of the names of @pool: one buffer, or a sequence of bytes. */
+int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys);
+
+/** struct kvpy_peek - where keys lie; the caller frees @made */
+struct kvpy_peek {
+	uint32_t *blocks;
+	void *made;
+	uint32_t few[128];
+};
+
+/** kvpy_peek() - look @prefix up without references. Return: hits; negative with an exception. */
+int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,
+	      struct kvpy_peek *peek);
+
+/** kvpy_pool_of() - the open pool of @self, or NULL with an exception. */
+struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self);
+struct kvmm_tier *kvpy_tier_of(PyObject *tier);
+
+/** kvpy_add_type() - make a type of @spec and put it into @module as @name. NULL on failure. */
+PyTypeObject *kvpy_add_type(PyObject *module, PyType_Spec *spec, const char *name);
+
+/** kvpy_make() - an object of @type, all zeros behind its head. */
+void *kvpy_make(PyTypeObject *type);
+void kvpy_dispose(void *self);
+
+/** struct kvpy_field - a number of a struct, by its name in a dictionary */
+struct kvpy_field {
+	const char *name;
+	size_t offset;
+	size_t bytes;
+};
+
+#define KVPY_FIELD(type, name)	{ #name, offsetof(type, name), sizeof(((type *)0)->name) }
+
+/** kvpy_dict() - the @nr @fields of @from as a dictionary of int. */
+PyObject *kvpy_dict(const void *from, const struct kvpy_field *fields, size_t nr);
+
+#define KVPY_NR(array)	(sizeof(array) / sizeof((array)[0]))
+
+#endif /* KVMM_PYTHON_H */

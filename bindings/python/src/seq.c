@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm.Keys: names of blocks from tokens; kvmm.Sequence: tokens of a request and their blocks. */
+#include "python.h"
+
+struct keys {
+	PyObject_HEAD
+	struct kvmm_key_ctx *ctx;
+	uint32_t block_tokens;
+};
+
+struct seq {
+	PyObject_HEAD
+	struct kvpy_pool *pool;
+	struct keys *keys;
+	struct kvmm_seq *seq;
+};
+
+static PyTypeObject *keys_type, *seq_type;
+
+/* ---- keys ---- */
+
+static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	static char *known[] = { "algo", "block_tokens", "tenant", "layout_id", "lora", "salt",
+				 "secret", NULL };
+	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	unsigned int tokens = 16;
+	Py_ssize_t len[4] = { 0 }, secret_len = 0;
+	const char *text[4] = { NULL }, *secret = NULL;
+	struct kvmm_key_bytes *to[] = { &attr.tenant, &attr.layout_id, &attr.lora, &attr.salt };
+	struct keys *self;
+	int err;
+
+	if (!PyArg_ParseTupleAndKeywords(args, named, "|zIz#z#z#z#z#:Keys", known, &attr.algo, &tokens,
+					 &text[0], &len[0], &text[1], &len[1], &text[2], &len[2],
+					 &text[3], &len[3], &secret, &secret_len))
+		return NULL;
+	if (secret && secret_len != KVMM_KEY_SECRET_BYTES)
+		return PyErr_Format(PyExc_ValueError, "a secret has %u bytes", KVMM_KEY_SECRET_BYTES);
+	for (int i = 0; i < 4; i++)
+		*to[i] = (struct kvmm_key_bytes){ text[i], (size_t)len[i] };
+	if (secret)
+		memcpy(attr.secret, secret, KVMM_KEY_SECRET_BYTES);
+	attr.block_tokens = tokens;
+	self = kvpy_make(type);
+	err = self ? kvmm_key_ctx_create(&attr, &self->ctx) : 0;
+	if (err) {
+		Py_DECREF(self);
+		return kvpy_raise("kvmm_key_ctx_create", err);
+	}
+	if (self)
+		self->block_tokens = tokens;
+	return (PyObject *)self;
+}
+
+static void keys_dealloc(struct keys *self)
+{
+	kvmm_key_ctx_destroy(self->ctx);
+	kvpy_dispose(self);
+}
+
+/* of(tokens, parent=None): one bytes object of 16 bytes a full block. */
+static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr, PyObject *names)
+{
+	static const char *const known[] = { "of", "tokens", "parent", NULL };
+	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
+	struct kvpy_array tokens, parent;
+	PyObject *slot[2], *bytes = NULL;
+	Py_ssize_t max;
+	int done;
+
+	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_tokens(slot[0], &tokens))
+		return NULL;
+	if (slot[1]) {
+		if (kvpy_bytes(slot[1], 0, &parent))
+			goto out;
+		if (parent.nr != sizeof(kvmm_key_t)) {
+			kvpy_end(&parent);
+			PyErr_SetString(PyExc_ValueError, "parent is a key of 16 bytes");
+			goto out;
+		}
+		seq.parent = parent.data;
+	}
+	seq.tokens = tokens.data;
+	seq.nr_tokens = (size_t)tokens.nr;
+	max = tokens.nr / self->block_tokens;
+	bytes = PyBytes_FromStringAndSize(NULL, max * (Py_ssize_t)sizeof(kvmm_key_t));
+	done = bytes ? kvmm_key_chain(self->ctx, &seq, (kvmm_key_t *)PyBytes_AsString(bytes),
+				      (uint32_t)max) : 0;
+	if (done < 0) {
+		Py_CLEAR(bytes);
+		kvpy_raise("kvmm_key_hash", done);
+	}
+	if (slot[1])
+		kvpy_end(&parent);
+out:
+	kvpy_end(&tokens);
+	return bytes;
+}
+
+static PyMethodDef keys_methods[] = {
+	{ "of", (PyCFunction)(void (*)(void))keys_of, METH_FASTCALL | METH_KEYWORDS,
+	  "of(tokens, parent=None) -> bytes\n\n16 bytes for each full block of tokens; parent is the key "
+	  "of the block before the first." },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot keys_slots[] = {
+	{ Py_tp_new, keys_new }, { Py_tp_dealloc, keys_dealloc }, { Py_tp_methods, keys_methods },
+	{ Py_tp_doc, "Keys(algo=None, block_tokens=16, tenant=None, layout_id=None, lora=None, "
+	  "salt=None, secret=None)\n\nHow blocks are named: what all of them depend on." },
+	{ 0, NULL },
+};
+
+static PyType_Spec keys_spec = {
+	"kvmm.Keys", sizeof(struct keys), 0, Py_TPFLAGS_DEFAULT, keys_slots,
+};
+
+/* ---- sequences ---- */
+
+static PyObject *seq_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	static char *known[] = { "pool", "keys", "prompt", "max_output", "tenant", NULL };
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	PyObject *pool, *keys, *prompt;
+	struct kvpy_array tokens;
+	struct seq *self;
+	int err = 0;
+
+	attr.max_output = 1u << 20;
+	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|II:Sequence", known, &pool, &keys, &prompt,
+					 &attr.max_output, &attr.domain.tenant))
+		return NULL;
+	if (!PyObject_TypeCheck(pool, kvpy_pool_type) || !PyObject_TypeCheck(keys, keys_type)) {
+		PyErr_SetString(PyExc_TypeError, "Sequence() is of a Pool and of Keys");
+		return NULL;
+	}
+	if (!kvpy_pool_of((struct kvpy_pool *)pool) || kvpy_tokens(prompt, &tokens))
+		return NULL;
+	attr.keys = ((struct keys *)keys)->ctx;
+	attr.prompt = tokens.data;
+	attr.nr_prompt = (uint32_t)tokens.nr;
+	self = kvpy_make(type);
+	if (self)
+		err = kvmm_seq_create(((struct kvpy_pool *)pool)->pool, &attr, &self->seq);
+	kvpy_end(&tokens);
+	if (err) {
+		Py_DECREF(self);
+		return kvpy_raise("kvmm_seq_create", err);
+	}
+	if (self) {
+		Py_INCREF(pool);
+		Py_INCREF(keys);
+		self->pool = (struct kvpy_pool *)pool;
+		self->keys = (struct keys *)keys;
+		self->pool->nr_users++;
+	}
+	return (PyObject *)self;
+}
+
+static PyObject *seq_close(struct seq *self, PyObject *none)
+{
+	kvmm_seq_destroy(self->seq);
+	self->seq = NULL;
+	if (self->pool)
+		self->pool->nr_users--;
+	Py_CLEAR(self->pool);
+	Py_CLEAR(self->keys);
+	Py_RETURN_NONE;
+}
+
+static void seq_dealloc(struct seq *self)
+{
+	Py_XDECREF(seq_close(self, NULL));
+	kvpy_dispose(self);
+}
+
+static struct kvmm_seq *seq_of(struct seq *self)
+{
+	if (!self->seq)
+		PyErr_SetString(PyExc_ValueError, "the sequence is closed");
+	return self->seq;
+}
+
+static PyObject *number_or(const char *call, int nr)
+{
+	return nr < 0 ? kvpy_raise(call, nr) : PyLong_FromLong(nr);
+}
+
+static PyObject *seq_match(struct seq *self, PyObject *none)
+{
+	return seq_of(self) ? number_or("kvmm_seq_take", kvmm_seq_match(self->seq)) : NULL;
+}
+
+static PyObject *seq_acquire(struct seq *self, PyObject *none)
+{
+	return seq_of(self) ? number_or("kvmm_seq_take", kvmm_seq_acquire(self->seq)) : NULL;
+}
+
+static PyObject *seq_prefill(struct seq *self, PyObject *number)
+{
+	uint32_t nr = 0;
+
+	if (!seq_of(self) || kvpy_u32(number, &nr))
+		return NULL;
+	return number_or("kvmm_seq_schedule", kvmm_seq_schedule_prefill(self->seq, nr));
+}
+
+static PyObject *seq_decode(struct seq *self, PyObject *none)
+{
+	return seq_of(self) ? number_or("kvmm_seq_schedule", kvmm_seq_schedule_decode(self->seq)) :
+			      NULL;
+}
+
+static PyObject *seq_revert(struct seq *self, PyObject *none)
+{
+	return seq_of(self) ? number_or("kvmm_seq_schedule", kvmm_seq_revert(self->seq)) : NULL;
+}
+
+static PyObject *seq_release(struct seq *self, PyObject *none)
+{
+	return seq_of(self) ? number_or("kvmm_seq_release", kvmm_seq_release(self->seq)) : NULL;
+}
+
+typedef int tokens_fn(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr);
+
+static PyObject *with_tokens(struct seq *self, PyObject *object, const char *call, tokens_fn *fn)
+{
+	struct kvpy_array tokens;
+	int done;
+
+	if (!seq_of(self) || kvpy_tokens(object, &tokens))
+		return NULL;
+	done = fn(self->seq, tokens.data, (uint32_t)tokens.nr);
+	kvpy_end(&tokens);
+	return number_or(call, done);
+}
+
+static PyObject *seq_speculative(struct seq *self, PyObject *drafts)
+{
+	return with_tokens(self, drafts, "kvmm_seq_schedule", kvmm_seq_schedule_speculative);
+}
+
+static PyObject *seq_apply(struct seq *self, PyObject *tokens)
+{
+	return with_tokens(self, tokens, "kvmm_seq_apply_drafts", kvmm_seq_apply);
+}
+
+static PyObject *seq_append(struct seq *self, PyObject *tokens)
+{
+	return with_tokens(self, tokens, "kvmm_seq_set_tokens", kvmm_seq_append);
+}
+
+static PyObject *seq_truncate(struct seq *self, PyObject *number)
+{
+	uint32_t nr = 0;
+
+	if (!seq_of(self) || kvpy_u32(number, &nr))
+		return NULL;
+	return number_or("kvmm_seq_set_tokens", kvmm_seq_truncate(self->seq, nr));
+}
+
+static PyObject *seq_accept(struct seq *self, PyObject *args)
+{
+	unsigned int nr, token;
+
+	if (!PyArg_ParseTuple(args, "II:accept", &nr, &token) || !seq_of(self))
+		return NULL;
+	return number_or("kvmm_seq_apply_drafts", kvmm_seq_accept(self->seq, nr, token));
+}
+
+static PyObject *seq_list(struct seq *self, int (*call)(struct kvmm_seq *, uint32_t *, uint32_t))
+{
+	PyObject *list = NULL;
+	uint32_t *ids;
+	int nr, room;
+
+	if (!seq_of(self))
+		return NULL;
+	room = call(self->seq, NULL, 0);
+	ids = malloc(sizeof(*ids) * (size_t)(room > 0 ? room : 1));
+	nr = room < 0 ? room : !ids ? -ENOMEM : call(self->seq, ids, (uint32_t)room);
+	if (nr < 0)
+		kvpy_raise("kvmm_seq_block_table", nr);
+	else
+		list = kvpy_list((int32_t *)ids, nr);
+	free(ids);
+	return list;
+}
+
+static int all_tokens(struct kvmm_seq *seq, uint32_t *tokens, uint32_t max)
+{
+	return kvmm_seq_tokens(seq, 0, tokens, max);
+}
+
+static PyObject *seq_blocks(struct seq *self, PyObject *none)
+{
+	return seq_list(self, kvmm_seq_block_table);
+}
+
+static PyObject *seq_tokens(struct seq *self, PyObject *none)
+{
+	return seq_list(self, all_tokens);
+}
+
+static PyObject *seq_info(struct seq *self, PyObject *none)
+{
+	static const struct kvpy_field fields[] = {
+		KVPY_FIELD(struct kvmm_seq_info, state), KVPY_FIELD(struct kvmm_seq_info, why),
+		KVPY_FIELD(struct kvmm_seq_info, nr_tokens), KVPY_FIELD(struct kvmm_seq_info, nr_prompt),
+		KVPY_FIELD(struct kvmm_seq_info, nr_computed),
+		KVPY_FIELD(struct kvmm_seq_info, nr_remaining),
+		KVPY_FIELD(struct kvmm_seq_info, nr_waiting),
+		KVPY_FIELD(struct kvmm_seq_info, nr_scheduled),
+		KVPY_FIELD(struct kvmm_seq_info, nr_blocks),
+		KVPY_FIELD(struct kvmm_seq_info, nr_published),
+		KVPY_FIELD(struct kvmm_seq_info, nr_hits), KVPY_FIELD(struct kvmm_seq_info, nr_missing),
+	};
+	struct kvmm_seq_info info;
+	int err = seq_of(self) ? kvmm_seq_get_info(self->seq, &info) : 0;
+
+	if (!self->seq)
+		return NULL;
+	return err ? kvpy_raise("kvmm_seq_get_info", err) :
+		     kvpy_dict(&info, fields, KVPY_NR(fields));
+}
+
+static PyObject *seq_enter(PyObject *self, PyObject *none)
+{
+	Py_INCREF(self);
+	return self;
+}
+
+static PyObject *seq_exit(struct seq *self, PyObject *args)
+{
+	return seq_close(self, NULL);
+}
+
+static PyMethodDef seq_methods[] = {
+	{ "match", (PyCFunction)seq_match, METH_NOARGS, "match() -> int\n\nTakes the longest cached "
+	  "prefix; returns its blocks." },
+	{ "acquire", (PyCFunction)seq_acquire, METH_NOARGS, "acquire() -> int\n\nmatch(), and blocks for "
+	  "the rest of the prompt, all or nothing." },
+	{ "schedule_prefill", (PyCFunction)seq_prefill, METH_O, "schedule_prefill(nr) -> int\n\nThe next "
+	  "step computes nr known tokens." },
+	{ "schedule_decode", (PyCFunction)seq_decode, METH_NOARGS, "schedule_decode() -> int" },
+	{ "schedule_speculative", (PyCFunction)seq_speculative, METH_O, "schedule_speculative(drafts) -> "
+	  "int\n\nReturns how many drafts were taken." },
+	{ "apply", (PyCFunction)seq_apply, METH_O, "apply(tokens) -> int\n\nEnds a step that yielded "
+	  "these tokens; returns the blocks published." },
+	{ "accept", (PyCFunction)seq_accept, METH_VARARGS, "accept(nr, token) -> int\n\nEnds a "
+	  "speculative step: the first nr drafts, and the model's own token." },
+	{ "revert", (PyCFunction)seq_revert, METH_NOARGS, "revert() -> int\n\nGives the step up." },
+	{ "append", (PyCFunction)seq_append, METH_O, "append(tokens) -> int\n\nTokens that no step "
+	  "yielded: another turn." },
+	{ "truncate", (PyCFunction)seq_truncate, METH_O, "truncate(nr) -> int\n\nForgets all tokens "
+	  "behind the first nr." },
+	{ "release", (PyCFunction)seq_release, METH_NOARGS, "release() -> int\n\nGives all blocks back; "
+	  "tokens stay known." },
+	{ "block_table", (PyCFunction)seq_blocks, METH_NOARGS, "block_table() -> list[int]" },
+	{ "tokens", (PyCFunction)seq_tokens, METH_NOARGS, "tokens() -> list[int]" },
+	{ "info", (PyCFunction)seq_info, METH_NOARGS, "info() -> dict[str, int]" },
+	{ "close", (PyCFunction)seq_close, METH_NOARGS, "close()\n\nGives all back; a second call does "
+	  "nothing." },
+	{ "__enter__", seq_enter, METH_NOARGS, NULL },
+	{ "__exit__", (PyCFunction)seq_exit, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot seq_slots[] = {
+	{ Py_tp_new, seq_new }, { Py_tp_dealloc, seq_dealloc }, { Py_tp_methods, seq_methods },
+	{ Py_tp_doc, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0)\n\nThe tokens of one "
+	  "request, and the blocks that hold their K/V." },
+	{ 0, NULL },
+};
+
+static PyType_Spec seq_spec = {
+	"kvmm.Sequence", sizeof(struct seq), 0, Py_TPFLAGS_DEFAULT, seq_slots,
+};
+
+int kvpy_add_seq(PyObject *module)
+{
+	keys_type = kvpy_add_type(module, &keys_spec, "Keys");
+	seq_type = keys_type ? kvpy_add_type(module, &seq_spec, "Sequence") : NULL;
+	return seq_type ? 0 : -1;
+}

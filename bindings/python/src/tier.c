@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm.Tier: host memory below pools, and a store on disk behind it; kvmm.Disk: the store alone. */
+#include "python.h"
+
+struct tier {
+	PyObject_HEAD
+	struct kvmm_tier *tier;
+	struct kvmm_disk *disk;
+};
+
+PyTypeObject *kvpy_tier_type;
+
+static int make(struct tier *self, const char *path, unsigned long long disk_bytes,
+		const struct kvmm_tier_attr *given)
+{
+	struct kvmm_disk_attr disk = KVMM_DISK_ATTR_INIT;
+	struct kvmm_tier_attr attr = *given;
+	const char *call = "kvmm_disk_open";
+	int err = 0;
+
+	disk.path = path;
+	disk.max_bytes = disk_bytes;
+	Py_BEGIN_ALLOW_THREADS
+	if (path)
+		err = kvmm_disk_open(&disk, &self->disk);
+	if (!err) {
+		call = "kvmm_tier_host_create";
+		attr.disk = self->disk;
+		err = kvmm_tier_host_create(&attr, &self->tier);
+	}
+	Py_END_ALLOW_THREADS
+	if (err)
+		kvpy_raise(call, err);
+	return err;
+}
+
+static PyObject *tier_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	static char *known[] = { "capacity_bytes", "block_bytes", "device", "policy", "disk_path",
+				 "disk_bytes", NULL };
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	unsigned long long capacity, block, disk_bytes = 0;
+	const char *path = NULL;
+	struct tier *self;
+
+	if (!PyArg_ParseTupleAndKeywords(args, named, "KK|zzzK:Tier", known, &capacity, &block,
+					 &attr.device, &attr.policy, &path, &disk_bytes))
+		return NULL;
+	attr.capacity_bytes = capacity;
+	attr.block_bytes = block;
+	self = kvpy_make(type);
+	if (self && make(self, path, disk_bytes, &attr))
+		Py_CLEAR(self);
+	return (PyObject *)self;
+}
+
+/* Pools keep a reference on this object, so none is above it any more. */
+static void tier_dealloc(struct tier *self)
+{
+	Py_BEGIN_ALLOW_THREADS
+	kvmm_tier_destroy(self->tier);
+	kvmm_disk_close(self->disk);
+	Py_END_ALLOW_THREADS
+	kvpy_dispose(self);
+}
+
+struct kvmm_tier *kvpy_tier_of(PyObject *tier)
+{
+	if (!PyObject_TypeCheck(tier, kvpy_tier_type)) {
+		PyErr_SetString(PyExc_TypeError, "expected a Tier");
+		return NULL;
+	}
+	return ((struct tier *)tier)->tier;
+}
+
+static PyObject *tier_tick(struct tier *self, PyObject *none)
+{
+	int more;
+
+	Py_BEGIN_ALLOW_THREADS
+	more = kvmm_tier_tick(self->tier);
+	Py_END_ALLOW_THREADS
+	return more < 0 ? kvpy_raise("kvmm_tier_tick", more) : PyBool_FromLong(more);
+}
+
+static PyObject *tier_sync(struct tier *self, PyObject *none)
+{
+	int err = 0;
+
+	Py_BEGIN_ALLOW_THREADS
+	if (self->disk)
+		err = kvmm_disk_sync(self->disk);
+	Py_END_ALLOW_THREADS
+	if (err)
+		return kvpy_raise("kvmm_disk_sync", err);
+	Py_RETURN_NONE;
+}
+
+static PyObject *tier_disk_stat(struct tier *self, PyObject *none)
+{
+	static const struct kvpy_field fields[] = {
+		KVPY_FIELD(struct kvmm_disk_stat, nr_records),
+		KVPY_FIELD(struct kvmm_disk_stat, record_bytes),
+		KVPY_FIELD(struct kvmm_disk_stat, nr_put), KVPY_FIELD(struct kvmm_disk_stat, nr_got),
+		KVPY_FIELD(struct kvmm_disk_stat, nr_missed),
+		KVPY_FIELD(struct kvmm_disk_stat, nr_found),
+		KVPY_FIELD(struct kvmm_disk_stat, nr_damaged),
+		KVPY_FIELD(struct kvmm_disk_stat, nr_write_errors),
+	};
+	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
+	int err = self->disk ? kvmm_disk_get_stat(self->disk, &stat) : -EOPNOTSUPP;
+
+	return err ? kvpy_raise("kvmm_disk_get_stat", err) : kvpy_dict(&stat, fields, KVPY_NR(fields));
+}
+
+static PyMethodDef tier_methods[] = {
+	{ "tick", (PyCFunction)tier_tick, METH_NOARGS, "tick() -> bool\n\nDoes what is due in the "
+	  "background: disk writes, the next portion of memory. True: there may be more." },
+	{ "sync", (PyCFunction)tier_sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss "
+	  "of power." },
+	{ "disk_stat", (PyCFunction)tier_disk_stat, METH_NOARGS, "disk_stat() -> dict[str, int]" },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot tier_slots[] = {
+	{ Py_tp_new, tier_new }, { Py_tp_dealloc, tier_dealloc }, { Py_tp_methods, tier_methods },
+	{ Py_tp_doc, "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, "
+	  "disk_bytes=0)\n\nHost memory below pools; with disk_path a store behind it that survives "
+	  "the process." },
+	{ 0, NULL },
+};
+
+static PyType_Spec tier_spec = {
+	"kvmm.Tier", sizeof(struct tier), 0, Py_TPFLAGS_DEFAULT, tier_slots,
+};
+
+/* ---- the store alone: records of bytes by name ---- */
+
+struct disk {
+	PyObject_HEAD
+	struct kvmm_disk *disk;
+	uint8_t layout[16];
+};
+
+static PyTypeObject *disk_type;
+
+static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	static char *known[] = { "path", "max_bytes", "layout", "reset", NULL };
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	unsigned long long max_bytes;
+	const char *layout = NULL;
+	Py_ssize_t len = 0;
+	int reset = 0, err;
+	struct disk *self;
+
+	if (!PyArg_ParseTupleAndKeywords(args, named, "sK|y#p:Disk", known, &attr.path, &max_bytes,
+					 &layout, &len, &reset))
+		return NULL;
+	self = kvpy_make(type);
+	if (!self)
+		return NULL;
+	if (len > (Py_ssize_t)sizeof(self->layout)) {
+		Py_DECREF(self);
+		PyErr_SetString(PyExc_ValueError, "a layout has at most 16 bytes");
+		return NULL;
+	}
+	if (len)
+		memcpy(self->layout, layout, (size_t)len);
+	attr.max_bytes = max_bytes;
+	attr.flags |= reset ? KVMM_DISK_RESET : 0;
+	Py_BEGIN_ALLOW_THREADS
+	err = kvmm_disk_open(&attr, &self->disk);
+	Py_END_ALLOW_THREADS
+	if (err) {
+		Py_DECREF(self);
+		return kvpy_raise("kvmm_disk_open", err);
+	}
+	return (PyObject *)self;
+}
+
+static PyObject *disk_close(struct disk *self, PyObject *none)
+{
+	struct kvmm_disk *disk = self->disk;
+
+	self->disk = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	kvmm_disk_close(disk);
+	Py_END_ALLOW_THREADS
+	Py_RETURN_NONE;
+}
+
+static void disk_dealloc(struct disk *self)
+{
+	Py_XDECREF(disk_close(self, NULL));
+	kvpy_dispose(self);
+}
+
+static int name_of(struct disk *self, PyObject *object, struct kvmm_disk_name *name)
+{
+	struct kvpy_array key;
+
+	if (!self->disk) {
+		PyErr_SetString(PyExc_ValueError, "the store is closed");
+		return -1;
+	}
+	if (kvpy_bytes(object, 0, &key))
+		return -1;
+	memset(name, 0, sizeof(*name));
+	memcpy(name->layout, self->layout, sizeof(name->layout));
+	if (key.nr < KVMM_DISK_MIN_KEY || key.nr > KVMM_DISK_MAX_KEY) {
+		PyErr_Format(PyExc_ValueError, "a key has %u to %u bytes, not %zd", KVMM_DISK_MIN_KEY,
+			     KVMM_DISK_MAX_KEY, key.nr);
+		kvpy_end(&key);
+		return -1;
+	}
+	name->key_bytes = (uint16_t)key.nr;
+	memcpy(name->key, key.data, (size_t)key.nr);
+	kvpy_end(&key);
+	return 0;
+}
+
+static PyObject *disk_put(struct disk *self, PyObject *args)
+{
+	struct kvmm_disk_put_args put = { 0 };
+	PyObject *key, *data;
+	struct kvpy_array bytes;
+	int32_t status = 0;
+	int done;
+
+	if (!PyArg_ParseTuple(args, "OO:put", &key, &data) || name_of(self, key, &put.name) ||
+	    kvpy_bytes(data, 0, &bytes))
+		return NULL;
+	put.data = bytes.data;
+	put.bytes = (uint32_t)bytes.nr;
+	Py_BEGIN_ALLOW_THREADS
+	done = (uint64_t)bytes.nr > UINT32_MAX ? -EINVAL :
+	       kvmm_disk_put(self->disk, &put, 1, 0, &status);
+	Py_END_ALLOW_THREADS
+	kvpy_end(&bytes);
+	if (done >= 0 && status && status != -EEXIST)
+		done = status;
+	if (done < 0)
+		return kvpy_raise("kvmm_disk_put", done);
+	return PyBool_FromLong(!status);
+}
+
+/* get_into(key, out) -> bytes read, or -1 where there is no record. */
+static PyObject *disk_get_into(struct disk *self, PyObject *args)
+{
+	struct kvmm_disk_get_args get = { 0 };
+	PyObject *key, *out;
+	struct kvpy_array bytes;
+	int32_t status = 0;
+	int done;
+
+	if (!PyArg_ParseTuple(args, "OO:get_into", &key, &out) || name_of(self, key, &get.name) ||
+	    kvpy_bytes(out, 1, &bytes))
+		return NULL;
+	get.data = bytes.data;
+	get.room = bytes.nr > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes.nr;
+	Py_BEGIN_ALLOW_THREADS
+	done = kvmm_disk_get(self->disk, &get, 1, &status);
+	Py_END_ALLOW_THREADS
+	kvpy_end(&bytes);
+	if (done >= 0 && (status == -ENOENT || status == -EAGAIN))
+		return PyLong_FromLong(-1);
+	if (done >= 0 && status < 0)
+		done = status;
+	return done < 0 ? kvpy_raise("kvmm_disk_get", done) : PyLong_FromLong(status);
+}
+
+static PyObject *disk_sync(struct disk *self, PyObject *none)
+{
+	int err;
+
+	Py_BEGIN_ALLOW_THREADS
+	err = self->disk ? kvmm_disk_sync(self->disk) : -EINVAL;
+	Py_END_ALLOW_THREADS
+	if (err)
+		return kvpy_raise("kvmm_disk_sync", err);
+	Py_RETURN_NONE;
+}
+
+static PyObject *disk_enter(PyObject *self, PyObject *none)
+{
+	Py_INCREF(self);
+	return self;
+}
+
+static PyObject *disk_exit(struct disk *self, PyObject *args)
+{
+	return disk_close(self, NULL);
+}
+
+static PyMethodDef disk_methods[] = {
+	{ "put", (PyCFunction)disk_put, METH_VARARGS, "put(key, data) -> bool\n\nWrites a record and "
+	  "waits; False: one of that name is there. key: 8 to 64 bytes." },
+	{ "get_into", (PyCFunction)disk_get_into, METH_VARARGS, "get_into(key, out) -> int\n\nReads a "
+	  "record into a writable buffer, verified; returns its bytes, -1 if there is none." },
+	{ "sync", (PyCFunction)disk_sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss "
+	  "of power." },
+	{ "close", (PyCFunction)disk_close, METH_NOARGS, "close()" },
+	{ "__enter__", disk_enter, METH_NOARGS, NULL },
+	{ "__exit__", (PyCFunction)disk_exit, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot disk_slots[] = {
+	{ Py_tp_new, disk_new }, { Py_tp_dealloc, disk_dealloc }, { Py_tp_methods, disk_methods },
+	{ Py_tp_doc, "Disk(path, max_bytes, layout=b'', reset=False)\n\nA store of records on a disk, "
+	  "bounded, checked, that survives the process." },
+	{ 0, NULL },
+};
+
+static PyType_Spec disk_spec = {
+	"kvmm.Disk", sizeof(struct disk), 0, Py_TPFLAGS_DEFAULT, disk_slots,
+};
+
+int kvpy_add_tier(PyObject *module)
+{
+	kvpy_tier_type = kvpy_add_type(module, &tier_spec, "Tier");
+	disk_type = kvpy_tier_type ? kvpy_add_type(module, &disk_spec, "Disk") : NULL;
+	return disk_type ? 0 : -1;
+}

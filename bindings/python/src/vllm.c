@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvmm.Blocks: what vLLM's block pool does block by block, for lists of its KVCacheBlock objects.
+ *
+ * The objects have __slots__. Their places in memory are found once, by giving one object of the
+ * class values that are known and looking where they appear; a class that does not show all of them
+ * is refused, and the caller goes the long way. References kept in slots are swapped as CPython's
+ * own member descriptors do it, under the interpreter's lock.
+ */
+#include "python.h"
+
+#include <kvmm/ext/ids.h>
+
+enum { BLOCK_ID, REF_CNT, HASH, TOKENS, NR_SLOTS };
+
+static const char *const slot_names[NR_SLOTS] = {
+	"block_id", "ref_cnt", "_block_hash", "_block_hash_num_tokens",
+};
+
+struct blocks {
+	PyObject_HEAD
+	struct kvpy_pool *pool;
+	PyObject *list;			/* keeps the objects of @table */
+	PyObject **table;		/* by block id; 0 is the null block */
+	PyObject *one;			/* the number 1 */
+	uint32_t nr;
+	Py_ssize_t nr_named;
+	Py_ssize_t slot[NR_SLOTS];	/* bytes into an object */
+};
+
+static PyTypeObject *blocks_type;
+
+static PyObject **at(const struct blocks *self, PyObject *block, int slot)
+{
+	return (PyObject **)((char *)block + self->slot[slot]);
+}
+
+/* Takes the reference of @value. */
+static void set(const struct blocks *self, PyObject *block, int slot, PyObject *value)
+{
+	PyObject **place = at(self, block, slot);
+	PyObject *old = *place;
+
+	*place = value;
+	Py_XDECREF(old);
+}
+
+static void set_none(const struct blocks *self, PyObject *block, int slot)
+{
+	Py_INCREF(Py_None);
+	set(self, block, slot, Py_None);
+}
+
+/* Where in @probe does @name lie? Its value is replaced by an object that lies nowhere else. */
+static int find_slot(struct blocks *self, PyObject *probe, Py_ssize_t bytes, int slot)
+{
+	PyObject *old = PyObject_GetAttrString(probe, slot_names[slot]);
+	PyObject *mark = old ? PyList_New(0) : NULL;
+	Py_ssize_t found = 0;
+	int err = -1;
+
+	if (!mark || PyObject_SetAttrString(probe, slot_names[slot], mark))
+		goto out;
+	for (Py_ssize_t i = sizeof(PyObject); i + (Py_ssize_t)sizeof(mark) <= bytes; i += sizeof(mark))
+		if (*(PyObject **)((char *)probe + i) == mark) {
+			self->slot[slot] = i;
+			found++;
+		}
+	err = PyObject_SetAttrString(probe, slot_names[slot], old);
+	if (!err && found != 1) {
+		PyErr_Format(PyExc_TypeError, "no slot '%s' in blocks", slot_names[slot]);
+		err = -1;
+	}
+out:
+	Py_XDECREF(old);
+	Py_XDECREF(mark);
+	return err;
+}
+
+static int learn(struct blocks *self)
+{
+	PyObject *probe = self->table[0];
+	PyObject *type = (PyObject *)Py_TYPE(probe);
+	PyObject *size = PyObject_GetAttrString(type, "__basicsize__");
+	Py_ssize_t bytes = size ? PyLong_AsSsize_t(size) : -1;
+	int err = bytes < 0 ? -1 : 0;
+
+	Py_XDECREF(size);
+	if (!err && PyObject_HasAttrString(probe, "__dict__")) {
+		PyErr_SetString(PyExc_TypeError, "blocks have a dictionary, not slots alone");
+		err = -1;
+	}
+	for (int slot = 0; !err && slot < NR_SLOTS; slot++)
+		err = find_slot(self, probe, bytes, slot);
+	for (uint32_t i = 0; !err && i < self->nr; i++)
+		if ((PyObject *)Py_TYPE(self->table[i]) != type ||
+		    PyLong_AsLong(*at(self, self->table[i], BLOCK_ID)) != (long)i) {
+			PyErr_Format(PyExc_TypeError, "block %u of the list is another one", i);
+			err = -1;
+		}
+	return err;
+}
+
+static void blocks_dealloc(struct blocks *self)
+{
+	free(self->table);
+	Py_XDECREF(self->list);
+	Py_XDECREF(self->one);
+	Py_XDECREF(self->pool);
+	kvpy_dispose(self);
+}
+
+static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	PyObject *pool, *list;
+	struct blocks *self;
+	int err;
+
+	if (!PyArg_ParseTuple(args, "OO:Blocks", &pool, &list))
+		return NULL;
+	if (!PyObject_TypeCheck(pool, kvpy_pool_type) || !PyList_Check(list)) {
+		PyErr_SetString(PyExc_TypeError, "Blocks() is of a Pool and a list");
+		return NULL;
+	}
+	if (!kvpy_pool_of((struct kvpy_pool *)pool))
+		return NULL;
+	if ((uint64_t)PyList_Size(list) != ((struct kvpy_pool *)pool)->nr_blocks) {
+		PyErr_SetString(PyExc_ValueError, "as many blocks as the pool has");
+		return NULL;
+	}
+	self = kvpy_make(type);
+	if (!self)
+		return NULL;
+	Py_INCREF(pool);
+	self->pool = (struct kvpy_pool *)pool;
+	self->nr = self->pool->nr_blocks;
+	self->list = PyList_GetSlice(list, 0, self->nr);	/* nobody changes this one */
+	self->one = PyLong_FromLong(1);
+	self->table = calloc(self->nr, sizeof(*self->table));
+	err = !self->list || !self->one || !self->table;
+	if (!self->table)
+		PyErr_NoMemory();
+	for (uint32_t i = 0; !err && i < self->nr; i++)
+		self->table[i] = PyList_GetItem(self->list, i);
+	if (err || learn(self))
+		Py_CLEAR(self);
+	return (PyObject *)self;
+}
+
+/* Is it a block of this pool? Its id, or -1. */
+static int32_t id_of(const struct blocks *self, PyObject *block)
+{
+	long id;
+
+	if (Py_TYPE(block) != Py_TYPE(self->table[0]))
+		return -1;
+	id = PyLong_AsLong(*at(self, block, BLOCK_ID));
+	return id >= 0 && id < (long)self->nr && self->table[id] == block ? (int32_t)id : -1;
+}
+
+/* ---- get_new_blocks() ---- */
+
+static PyObject *blocks_take(struct blocks *self, PyObject *number)
+{
+	PyObject *list = NULL, *named = NULL;
+	int32_t few[256], *ids = few;
+	uint32_t nr = 0;
+	int err;
+
+	if (!kvpy_pool_of(self->pool) || kvpy_u32(number, &nr))
+		return NULL;
+	if (nr > self->nr)
+		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
+	if (nr > KVPY_NR(few))
+		ids = malloc(nr * sizeof(*ids));
+	list = PyList_New(nr);
+	if (!ids || !list) {
+		err = -ENOMEM;
+		goto out;
+	}
+	err = kvmm_ids_alloc(self->pool->pool, nr, 0, ids);
+	for (uint32_t i = 0; !err && i < nr; i++) {
+		PyObject *block = self->table[ids[i]];
+
+		if (*at(self, block, HASH) != Py_None) {	/* it has lost its names for this */
+			if (!named)
+				named = PyList_New(0);
+			if (!named || PyList_Append(named, block))
+				PyErr_Clear();		/* its names are reset below all the same */
+		}
+		Py_INCREF(self->one);
+		set(self, block, REF_CNT, self->one);
+		Py_INCREF(block);
+		PyList_SetItem(list, i, block);
+	}
+out:
+	if (ids != few)
+		free(ids);
+	if (err) {
+		Py_XDECREF(list);
+		return kvpy_raise("kvmm_ids_alloc", err);
+	}
+	if (!named) {
+		named = Py_None;
+		Py_INCREF(named);
+	}
+	return Py_BuildValue("NN", list, named);
+}
+
+/* ---- free_blocks() ---- */
+
+/* Add @by to the references of each block of @list; those that come to @mark are noted in @ids. */
+static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long by, long mark,
+			int32_t *ids)
+{
+	Py_ssize_t noted = 0;
+
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		PyObject *block = PyList_GetItem(list, i);
+		long refs = PyLong_AsLong(*at(self, block, REF_CNT)) + by;
+		PyObject *number = block == self->table[0] ? NULL : PyLong_FromLong(refs);
+
+		if (!number)		/* the null block has none; numbers so small need no memory */
+			continue;
+		set(self, block, REF_CNT, number);
+		if (refs == mark)
+			ids[noted++] = id_of(self, block);
+	}
+	return noted;
+}
+
+/* Are all of @list blocks of this pool? */
+static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr)
+{
+	for (Py_ssize_t i = 0; i < nr; i++)
+		if (id_of(self, PyList_GetItem(list, i)) < 0)
+			return 0;
+	return 1;
+}
+
+static PyObject *blocks_put(struct blocks *self, PyObject *list)
+{
+	Py_ssize_t nr = PyList_Check(list) ? PyList_Size(list) : -1;
+	int32_t few[256], *ids = few;
+	Py_ssize_t last;
+	int err = 0;
+
+	if (nr < 0) {
+		PyErr_SetString(PyExc_TypeError, "put() takes a list");
+		return NULL;
+	}
+	if (!kvpy_pool_of(self->pool))
+		return NULL;
+	if (!are_ours(self, list, nr))
+		Py_RETURN_FALSE;
+	if (nr > (Py_ssize_t)KVPY_NR(few))
+		ids = malloc((size_t)nr * sizeof(*ids));
+	if (!ids)
+		return PyErr_NoMemory();
+	last = count(self, list, nr, -1, 0, ids);
+	if (last)
+		err = kvmm_ids_put(self->pool->pool, ids, (uint32_t)last, KVMM_IDS_FIRST_OUT);
+	if (err)
+		count(self, list, nr, 1, -1, ids);
+	if (ids != few)
+		free(ids);
+	if (err)
+		return kvpy_raise("kvmm_ids_put", err);
+	Py_RETURN_TRUE;
+}
+
+/* ---- touch() ---- */
+
+static PyObject *blocks_touch(struct blocks *self, PyObject *list)
+{
+	PyObject *fast = PySequence_List(list);
+	Py_ssize_t nr = fast ? PyList_Size(fast) : 0, back;
+	int32_t few[256], *ids = few;
+	int err = 0;
+
+	if (!fast)
+		return NULL;
+	if (nr > (Py_ssize_t)KVPY_NR(few))
+		ids = malloc((size_t)nr * sizeof(*ids));
+	if (!ids) {
+		PyErr_NoMemory();
+	} else if (!are_ours(self, fast, nr)) {
+		PyErr_SetString(PyExc_ValueError, "a block of another pool");
+	} else if (kvpy_pool_of(self->pool)) {
+		/* One that stands there twice comes to 1 once. */
+		back = count(self, fast, nr, 1, 1, ids);
+		if (back)
+			err = kvmm_ids_get(self->pool->pool, ids, (uint32_t)back, KVMM_IDS_INACTIVE);
+		if (err) {
+			count(self, fast, nr, -1, -1, ids);
+			kvpy_raise("kvmm_ids_get", err);
+		}
+	}
+	if (ids != few)
+		free(ids);
+	Py_DECREF(fast);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* ---- cache_full_blocks() ---- */
+
+/* The name as vLLM's blocks have it: the hash, and the group's number in four bytes. */
+static PyObject *with_group(PyObject *hash, uint32_t group)
+{
+	char *from, *to;
+	Py_ssize_t len;
+	PyObject *name;
+
+	if (PyBytes_AsStringAndSize(hash, &from, &len))
+		return NULL;
+	name = PyBytes_FromStringAndSize(NULL, len + 4);
+	if (name) {
+		to = PyBytes_AsString(name);
+		memcpy(to, from, (size_t)len);
+		for (int i = 0; i < 4; i++)
+			to[len + i] = (char)(group >> (24 - 8 * i));
+	}
+	return name;
+}
+
+/* cache(blocks, hashes, first, last, group, block_tokens): names for blocks [first, last). False:
+ * one of them is the null block, has a name, or is of another pool; nothing was done. */
+static PyObject *blocks_cache(struct blocks *self, PyObject *args)
+{
+	struct kvmm_prefix prefix = { 0 };
+	struct kvpy_array keys = { 0 };
+	PyObject *list, *hashes, *part;
+	unsigned int first, last, group, tokens;
+	int32_t few[256], *ids = few;
+	uint32_t nr;
+	int err;
+
+	if (!PyArg_ParseTuple(args, "OOIIII:cache", &list, &hashes, &first, &last, &group, &tokens) ||
+	    !kvpy_pool_of(self->pool))
+		return NULL;
+	if (!PyList_Check(list) || last < first || last > (size_t)PyList_Size(list) ||
+	    group > UINT16_MAX) {
+		PyErr_SetString(PyExc_ValueError, "cache(): not a list, or not in it");
+		return NULL;
+	}
+	nr = last - first;
+	if (nr > KVPY_NR(few))
+		ids = malloc(nr * sizeof(*ids));
+	if (!ids)
+		return PyErr_NoMemory();
+	for (uint32_t i = 0; i < nr; i++) {
+		PyObject *block = PyList_GetItem(list, first + i);
+
+		ids[i] = id_of(self, block);
+		if (ids[i] <= 0 || *at(self, block, HASH) != Py_None) {
+			if (ids != few)
+				free(ids);
+			Py_RETURN_FALSE;
+		}
+	}
+	part = PySequence_GetSlice(hashes, first, last);
+	err = !part || kvpy_keys(part, self->pool, &keys);
+	if (!err && keys.nr != (Py_ssize_t)nr) {
+		PyErr_SetString(PyExc_ValueError, "cache(): fewer hashes than blocks");
+		kvpy_end(&keys);
+		err = 1;
+	}
+	if (!err) {
+		prefix.keys = keys.data;
+		prefix.nr = nr;
+		prefix.position = first;
+		prefix.domain.group = (uint16_t)group;
+		err = kvmm_ids_register(self->pool->pool, &prefix, ids, 0);
+		kvpy_end(&keys);
+		if (err)
+			kvpy_raise("kvmm_ids_register", err);
+	}
+	for (uint32_t i = 0; !err && i < nr; i++) {
+		PyObject *block = PyList_GetItem(list, first + i);
+		PyObject *hash = PySequence_GetItem(part, i);
+		PyObject *name = hash ? with_group(hash, group) : NULL;
+		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
+
+		Py_XDECREF(hash);
+		if (!name || !end) {
+			Py_XDECREF(name);
+			Py_XDECREF(end);
+			err = 1;
+			break;
+		}
+		set(self, block, HASH, name);
+		set(self, block, TOKENS, end);
+		self->nr_named++;
+	}
+	Py_XDECREF(part);
+	if (ids != few)
+		free(ids);
+	if (err)
+		return NULL;
+	Py_RETURN_TRUE;
+}
+
+/* ---- looking up ---- */
+
+/* hits(hashes, group, max): blocks of the longest cached prefix; no references. */
+static PyObject *blocks_hits(struct blocks *self, PyObject *args)
+{
+	struct kvmm_prefix prefix = { 0 };
+	struct kvpy_array keys;
+	PyObject *hashes, *part, *list = NULL;
+	unsigned int group, max;
+	struct kvpy_peek peek;
+	int hits;
+
+	if (!PyArg_ParseTuple(args, "OII:hits", &hashes, &group, &max) || !kvpy_pool_of(self->pool))
+		return NULL;
+	part = PySequence_GetSlice(hashes, 0, max);
+	if (!part || kvpy_keys(part, self->pool, &keys)) {
+		Py_XDECREF(part);
+		return NULL;
+	}
+	prefix.keys = keys.data;
+	prefix.nr = (uint32_t)keys.nr;
+	prefix.domain.group = (uint16_t)group;
+	hits = kvpy_peek(self->pool, &prefix, 0, &peek);
+	if (hits >= 0) {
+		list = PyList_New(hits);
+		for (int i = 0; list && i < hits; i++) {
+			PyObject *block = self->table[peek.blocks[i]];
+
+			Py_INCREF(block);
+			PyList_SetItem(list, i, block);
+		}
+		free(peek.made);
+	}
+	kvpy_end(&keys);
+	Py_DECREF(part);
+	return list;
+}
+
+/* forgotten(block) -> its first name or None; the block has none from here on. */
+static PyObject *blocks_forgotten(struct blocks *self, PyObject *block)
+{
+	PyObject *name;
+
+	if (id_of(self, block) < 0) {
+		PyErr_SetString(PyExc_ValueError, "a block of another pool");
+		return NULL;
+	}
+	name = *at(self, block, HASH);
+	Py_INCREF(name);
+	if (name != Py_None)
+		self->nr_named--;
+	set_none(self, block, HASH);
+	set_none(self, block, TOKENS);
+	return name;
+}
+
+static PyObject *blocks_nr_named(struct blocks *self, void *closure)
+{
+	return PyLong_FromSsize_t(self->nr_named);
+}
+
+static int blocks_set_named(struct blocks *self, PyObject *value, void *closure)
+{
+	Py_ssize_t nr = value ? PyLong_AsSsize_t(value) : -1;
+
+	if (nr < 0)
+		return -1;
+	self->nr_named = nr;
+	return 0;
+}
+
+static PyMethodDef blocks_methods[] = {
+	{ "take", (PyCFunction)blocks_take, METH_O, "take(nr) -> tuple[list, list | None]\n\nBlocks with "
+	  "ref_cnt 1, and those of them that lost their names." },
+	{ "put", (PyCFunction)blocks_put, METH_O, "put(blocks) -> bool\n\nOne reference less each; the "
+	  "first is evicted first. False: one is of another pool, nothing was done." },
+	{ "touch", (PyCFunction)blocks_touch, METH_O, "touch(blocks)\n\nOne reference more each." },
+	{ "cache", (PyCFunction)blocks_cache, METH_VARARGS, "cache(blocks, hashes, first, last, group, "
+	  "block_tokens) -> bool" },
+	{ "hits", (PyCFunction)blocks_hits, METH_VARARGS, "hits(hashes, group, max) -> list\n\nBlocks of "
+	  "the longest cached prefix, no references." },
+	{ "forgotten", (PyCFunction)blocks_forgotten, METH_O, "forgotten(block) -> bytes | None" },
+	{ NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef blocks_getset[] = {
+	{ "nr_named", (getter)blocks_nr_named, (setter)blocks_set_named, "blocks with a name", NULL },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot blocks_slots[] = {
+	{ Py_tp_new, blocks_new }, { Py_tp_dealloc, blocks_dealloc }, { Py_tp_methods, blocks_methods },
+	{ Py_tp_getset, blocks_getset },
+	{ Py_tp_doc, "Blocks(pool, blocks)\n\nvLLM's block objects, by id, over a pool." },
+	{ 0, NULL },
+};
+
+static PyType_Spec blocks_spec = {
+	"kvmm.Blocks", sizeof(struct blocks), 0, Py_TPFLAGS_DEFAULT, blocks_slots,
+};
+
+int kvpy_add_blocks(PyObject *module)
+{
+	blocks_type = kvpy_add_type(module, &blocks_spec, "Blocks");
+	return blocks_type ? 0 : -1;
+}

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm.Blocks, with a class of the shape of vLLM's; and kvmm.vllm where vLLM is installed."""
+import dataclasses
+import gc
+import random
+import sys
+from typing import Any
+
+import pytest
+
+import kvmm
+
+
+@dataclasses.dataclass(slots=True)
+class Block:
+    block_id: int
+    ref_cnt: int = 0
+    _block_hash: bytes | None = None
+    _block_hash_num_tokens: int | None = None
+    next_free_block: Any = None
+
+
+def digest(n):
+    return n.to_bytes(4, "big") * 8
+
+
+@pytest.fixture
+def world():
+    pool = kvmm.Pool(32, null_block=True, key_bytes=0, digests=True, order_as_put=True)
+    table = [Block(i) for i in range(32)]
+    blocks = kvmm.Blocks(pool, table)
+    yield pool, table, blocks
+    pool.validate()
+    del blocks
+    pool.close()
+
+
+def test_blocks_come_with_one_reference_and_go_with_the_last(world):
+    pool, table, blocks = world
+    got, named = blocks.take(4)
+    assert named is None and all(b is table[b.block_id] and b.ref_cnt == 1 for b in got)
+    blocks.touch(got)
+    assert blocks.put(got) and pool.available == 27
+    assert blocks.put(got) and pool.available == 31
+    with pytest.raises(kvmm.NoSpace):
+        blocks.take(32)
+    assert pool.available == 31
+
+
+def test_full_blocks_get_vllms_names(world):
+    pool, table, blocks = world
+    got, _ = blocks.take(3)
+    hashes = [digest(i) for i in range(4)]
+    assert blocks.cache(got, hashes, 1, 3, 5, 16)
+    assert got[0]._block_hash is None
+    assert got[2]._block_hash == hashes[2] + (5).to_bytes(4, "big")
+    assert got[2]._block_hash_num_tokens == 48
+    assert blocks.hits(hashes[1:], 5, 9) == got[1:]
+    assert blocks.hits(hashes[1:], 5, 1) == got[1:2]
+    assert blocks.hits(hashes[1:], 4, 9) == []
+    assert not blocks.cache(got, hashes, 0, 3, 5, 16)          # two have names: the long way
+    assert got[0]._block_hash is None and blocks.nr_named == 2
+    assert not blocks.cache([table[0]], hashes, 0, 1, 0, 16)   # the null block
+    with pytest.raises(ValueError):
+        blocks.cache(got, hashes, 2, 1, 0, 16)
+    with pytest.raises(ValueError):
+        blocks.cache(got[:1], [], 0, 1, 0, 16)
+    assert pool.info([got[0].block_id])[0]["state"] == kvmm.PRIVATE
+
+
+def test_the_null_block_has_no_references(world):
+    pool, table, blocks = world
+    blocks.touch([table[0], table[0]])
+    assert blocks.put([table[0]]) and table[0].ref_cnt == 0 and pool.available == 31
+
+
+def test_a_cached_block_comes_back_once_though_it_is_named_twice(world):
+    pool, table, blocks = world
+    got, _ = blocks.take(1)
+    blocks.cache(got, [digest(1)], 0, 1, 0, 16)
+    blocks.put(got)
+    blocks.touch(got + got)
+    assert got[0].ref_cnt == 2 and pool.available == 30
+    assert blocks.put(got) and blocks.put(got) and pool.available == 31
+
+
+def test_the_first_that_is_put_is_evicted_first(world):
+    pool, table, blocks = world
+    got, _ = blocks.take(31)
+    hashes = [digest(i) for i in range(31)]
+    blocks.cache(got, hashes, 0, 31, 0, 16)
+    blocks.put(list(reversed(got)))
+    new, named = blocks.take(3)
+    assert sorted(b.block_id for b in named) == sorted(b.block_id for b in new)
+    assert {blocks.forgotten(b)[:32] for b in named} == set(hashes[-3:])
+    assert blocks.hits(hashes, 0, 31) == got[:28] and blocks.nr_named == 28
+    assert all(b._block_hash is None and b._block_hash_num_tokens is None for b in new)
+
+
+def test_blocks_of_others_are_left_to_the_caller(world):
+    pool, table, blocks = world
+    got, _ = blocks.take(1)
+    assert not blocks.put([*got, Block(3)]) and got[0].ref_cnt == 1
+    assert not blocks.put([object()])
+    with pytest.raises(ValueError):
+        blocks.touch([Block(3)])
+    with pytest.raises(TypeError):
+        blocks.put(tuple(got))
+    blocks.put(got)
+
+
+def test_a_class_without_slots_is_refused(world):
+    class Loose:
+        def __init__(self, block_id):
+            self.block_id, self.ref_cnt = block_id, 0
+            self._block_hash = self._block_hash_num_tokens = None
+    with kvmm.Pool(4) as pool:
+        with pytest.raises(TypeError):
+            kvmm.Blocks(pool, [Loose(i) for i in range(4)])
+        with pytest.raises(TypeError):
+            kvmm.Blocks(pool, [Block(i + 1) for i in range(4)])
+        with pytest.raises(ValueError):
+            kvmm.Blocks(pool, [Block(0)])
+        with pytest.raises(AttributeError):
+            kvmm.Blocks(pool, [object() for i in range(4)])
+
+
+def test_random_lives_leave_no_references_behind(world):
+    pool, table, blocks = world
+    rng = random.Random(3)
+    names = [digest(i) for i in range(64)]
+    name_refs = [sys.getrefcount(n) for n in names]
+    held = []
+    for _ in range(3000):
+        if rng.random() < 0.5 and pool.available > 4:
+            got, named = blocks.take(rng.randrange(1, 4))
+            for block in named or ():
+                blocks.forgotten(block)
+            first = rng.randrange(60)
+            blocks.cache(got, names[first:first + len(got)], 0, len(got), 0, 16)
+            held.append(got)
+        elif held:
+            assert blocks.put(held.pop(rng.randrange(len(held))))
+    for got in held:
+        blocks.put(got)
+    assert all(b.ref_cnt == 0 for b in table) and pool.available == 31
+    del held, got, named
+    gc.collect()
+    assert [sys.getrefcount(n) for n in names] == name_refs
+    assert sys.getrefcount(None) > 0
+
+
+def test_vllms_pool_and_ours_have_the_same_hits():
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    import types
+
+    from vllm.v1.core.block_pool import BlockPool
+
+    from kvmm.vllm import KvmmBlockPool
+    rng = random.Random(5)
+    stock = BlockPool(512, True, 16)
+    ours = KvmmBlockPool(512, True, 16)
+    for step in range(300):
+        chain = [digest(step // 3 * 100 + i) for i in range(rng.randrange(1, 24))]
+        hits = []
+        for pool in (stock, ours):
+            found = []
+            for name in chain:
+                block = pool.get_cached_block(name, [0])
+                if not block:
+                    break
+                found += block
+            pool.touch(found)
+            new = pool.get_new_blocks(len(chain) - len(found))
+            request = types.SimpleNamespace(block_hashes=chain)
+            pool.cache_full_blocks(request, found + new, len(found), len(chain), 16, 0)
+            pool.free_blocks(reversed(found + new))
+            hits.append(len(found))
+            assert pool.get_num_free_blocks() == 511
+        assert hits[0] == hits[1]
+    assert ours.reset_prefix_cache() and not ours.get_cached_block(chain[0], [0])
