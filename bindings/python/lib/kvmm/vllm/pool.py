@@ -43,6 +43,20 @@ class Names:
         return key == block.block_hash or key in self._owner.cached_block_hashes_by_block.get(
             block_id, ())
 
+    def insert(self, key: bytes, block: KVCacheBlock) -> None:
+        self._owner._name(key, block)
+
+    def pop(self, key: bytes, block_id: int) -> KVCacheBlock | None:
+        block = self._owner.blocks[block_id]
+        found = self._owner.kvmm.peek([get_block_hash(key)], group=get_group_id(key))
+        if found != [block_id]:
+            return None
+        if block.ref_cnt > 0:
+            self._owner.kvmm.unpublish(found)
+        else:
+            self._owner.kvmm.evict(found)
+        return block
+
     def __len__(self) -> int:
         return self._owner.nr_named
 
@@ -104,20 +118,34 @@ class KvmmBlockPool(stock.BlockPool):
                            num_tokens: int | None) -> None:
         if self.cached_block_hash_to_block.contain(block_hash_with_group_id, block.block_id):
             return
-        key = [get_block_hash(block_hash_with_group_id)]
-        group = get_group_id(block_hash_with_group_id)
+        self._name(block_hash_with_group_id, block)
         if block.block_hash is None:
-            self.kvmm.register([block.block_id], key, group=group)
             block.set_block_hash(block_hash_with_group_id, num_tokens=num_tokens)
             self._fast.nr_named += 1
         else:
-            self.kvmm.name([block.block_id], key, group=group)
             self.cached_block_hashes_by_block.setdefault(block.block_id, set()).add(
                 block_hash_with_group_id)
 
+    def _name(self, key: Any, block: KVCacheBlock) -> None:
+        """The first name of a private block, or one more; of a free one, which is then cached."""
+        ids, names, group = [block.block_id], [get_block_hash(key)], get_group_id(key)
+        if block.ref_cnt > 0:
+            if block.block_hash is None:
+                self.kvmm.register(ids, names, group=group)
+            else:
+                self.kvmm.name(ids, names, group=group)
+            return
+        if block.block_hash is None:
+            self.kvmm.take(ids)
+            self.kvmm.register(ids, names, group=group)
+        else:
+            self.kvmm.get(ids, inactive=True)
+            self.kvmm.name(ids, names, group=group)
+        self.kvmm.put(ids)
+
     def _forget(self, block: KVCacheBlock) -> list[Any]:
         """The names that kvmm has forgotten of a block."""
-        first = self._fast.forgotten(block)
+        first = self._fast.forgotten(self.blocks[block.block_id])
         if first is None:
             return []
         return [first, *self.cached_block_hashes_by_block.pop(block.block_id, ())]
@@ -152,25 +180,39 @@ class KvmmBlockPool(stock.BlockPool):
         return blocks
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
-        self._fast.touch(blocks)
+        try:
+            self._fast.touch(blocks)
+        except kvmm.Stale:                          # a free block without a name comes back as it is
+            for block in blocks:
+                if not block.ref_cnt and not block.is_null:
+                    self._revive(block.block_id)
+                block.ref_cnt += not block.is_null
         if self.metrics_collector:
             for block in blocks:
                 if not block.is_null:
                     self.metrics_collector.on_block_accessed(block)
 
+    def _revive(self, block_id: int) -> None:
+        try:
+            self.kvmm.get([block_id], inactive=True)
+        except kvmm.Stale:
+            self.kvmm.take([block_id])
+
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         blocks = list(ordered_blocks)
         if self._fast.put(blocks):
             return
-        pools: dict[Any, list[KVCacheBlock]] = {}
+        others: dict[Any, list[KVCacheBlock]] = {}
         for block in blocks:
-            pools.setdefault(getattr(block, "pool", None) or self, []).append(block)
-        for pool, theirs in pools.items():
-            if pool is self:
-                if not self._fast.put(theirs):
-                    raise ValueError("a block that no pool has")
-            else:
-                pool.free_blocks(theirs)
+            pool = getattr(block, "pool", None)
+            if pool is not None and pool is not self:
+                others.setdefault(pool, []).append(block)
+            elif not block.is_null:
+                block.ref_cnt -= 1
+                if not block.ref_cnt:
+                    self.kvmm.put([block.block_id], first_out=True)
+        for pool, theirs in others.items():
+            pool.free_blocks(theirs)
 
     def unpin_blocks(self, blocks: Iterable[KVCacheBlock],
                      on_reuse: Callable[[KVCacheBlock], None]) -> None:
