@@ -109,7 +109,7 @@ Test(builder, a_pool_that_cannot_be_made_says_why)
 {
 	struct kvmm_testing_pool bad[] = {
 		{ .policy = "none such" }, { .device = "none such" }, { .allocator = "none such" },
-		{ .block_tokens = 7 }, { .nr_blocks = 4, .nr_cached = 5 },
+		{ .block_tokens = 65537 }, { .nr_blocks = 4, .nr_cached = 5 },
 		{ .policy = "", .nr_cached = 1 },
 	};
 	const int err[] = { -ENOENT, -ENOENT, -ENOENT, -EINVAL, -ENOSPC, -EOPNOTSUPP };
