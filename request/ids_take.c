@@ -60,7 +60,7 @@ static int claim(struct kvmm_pool *pool, const int32_t *ids, u32 at, u32 *nr_ent
 static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_ctx *ctx)
 {
 	u32 nr_claimed = 0, nr_named = 0, nr_entries;
-	int err = alloc_fits(pool, ctx);
+	int fits = alloc_fits(pool, ctx), err = 0;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
@@ -70,8 +70,9 @@ static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_c
 	nr_entries = pool->entries.nr_free;
 	for (; nr_claimed < ctx->nr && !err; nr_claimed += !err)
 		err = claim(pool, ids, nr_claimed, &nr_entries);
-	if (!err && nr_entries < ctx->nr)
-		err = -ENOSPC;
+	/* A block that cannot be had says why, before there are too few. */
+	if (!err)
+		err = fits ? fits : nr_entries < ctx->nr ? -ENOSPC : 0;
 	while (err && nr_claimed-- > 0) {
 		u32 id = ids[nr_claimed], index = entry_with(pool, id);
 

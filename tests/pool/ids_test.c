@@ -378,6 +378,9 @@ POOL_TEST(ids, blocks_in_use_are_not_taken, make_ids(8, "lru", KVMM_POOL_NULL_BL
 		expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ idle, 6, 7, bad[i].id }, 4,
 						   0, 0), bad[i].err);
 	expect_refused(pool, kvmm_ids_take(pool, &idle, 1, 0, 1), -EINVAL);
+	/* That one is held, or stands there twice, is said before that so many are not to be had. */
+	expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ idle, 6, 7, 5, held }, 5, 0, 0), -EBUSY);
+	expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ 6, 7, idle, 6, 7 }, 5, 0, 0), -EINVAL);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ idle, 6, 7 }, 3, 0, 0), 0);
 }

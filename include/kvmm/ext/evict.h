@@ -517,7 +517,8 @@ KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uin
  * in between, so no request finds fewer of them. Counts no hit.
  *
  * Context: takes the lock of the order of eviction, for 128 blocks at a time.
- * Return: how many were there; -EINVAL; -EOPNOTSUPP the pool has no policy.
+ * Return: how many were there, held ones that have lost their names included; -EINVAL; -EOPNOTSUPP
+ * the pool has no policy.
  */
 KVMM_API int kvmm_touch_weak(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t nr);
 
