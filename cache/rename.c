@@ -25,7 +25,7 @@ int kvmm_unpublish(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 		   kvmm_mut_t *blocks)
 {
 	const struct kv_handle *handles = as_handles(refs);
-	u32 i;
+	u32 i, nr_elders = 0;
 	int err;
 
 	if (nr && (!refs || !blocks))
@@ -46,9 +46,12 @@ int kvmm_unpublish(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 	order_enter(&pool->order);
 	tally_add(pool, TALLY_REFS, -(u64)nr);
 	tally_add(pool, TALLY_ACTIVE, -(u64)nr);
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr; i++) {
+		nr_elders += entry_holds_elder(entry_at(pool, handles[i].index));
 		entry_unpublish(pool, handles[i], &blocks[i]);
+	}
 	order_leave(&pool->order);
+	release_post(pool, nr_elders);	/* they may be evicted now */
 	cache_leave(pool);
 	return 0;
 
@@ -233,6 +236,9 @@ static void end_all(struct kvmm_pool *pool, struct change *change)
 			set_name(pool, handle, alias->key, alias->domain, alias->position);
 			ops->del(pool->map, alias);
 		} else {
+			/* While the elder is known by that name: it may lose it here, too. */
+			if (entry_holds_elder(entry_at(pool, handle.index)))
+				entry_drop_elder(pool, handle.index);
 			kv_handle_step(&pool->entries, handle, kv_edge_hide);
 			ops->link(pool->map, handle);
 		}
@@ -277,7 +283,6 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 		err = begin_all(pool, change);
 	if (!err)
 		end_all(pool, change);
-	kv_unlock(&pool->compact_lock);
 	for (struct kv_alias *next; change->alias; change->alias = next) {
 		next = change->alias->next;
 		kv_free(change->alias);
@@ -294,6 +299,8 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 		if (change->op == KVMM_NAME_RENAME)
 			pool_tell(pool, published, change->handles, change->handles, change->nr);
 	}
+	/* Not before: a name that the next call replaces is told to be there first. */
+	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return err;
 }

@@ -179,10 +179,21 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	kv_assert(handle.index < pool->entries.nr);
-	if (!pool->parts.evict->keeps_unnamed || unlikely(pool->blind)) {
+	/* Weak references know a block that had a name: it is not to come back by their handle. */
+	bool was_named = kv_word_is(READ_ONCE(entry_at(pool, handle.index)->word),
+				    KV_ENTRY_EVICTING);
+
+	if (!pool->parts.evict->keeps_unnamed || unlikely(pool->blind) ||
+	    (was_named && handle.gen == pool->entries.gen_last)) {
 		entry_free(pool, handle);
 		block_free(pool, block);
 		return;
+	}
+	if (was_named) {
+		struct kv_handle old = handle;
+
+		POOL_BUG_ON(pool, kv_entry_recycle(&pool->entries, old, &handle));
+		count_gen(pool, old);
 	}
 	entry_park(pool, handle);
 }

@@ -111,20 +111,16 @@ static void dups_unlink(const struct flat *flat, u32 head, struct kv_entry *entr
 		WRITE_ONCE(entry_at(flat, head)->dup_prev, entry->dup_prev);
 }
 
-/* Can a reader find any entry of this list? A block is hidden under the home's lock only. */
-static bool dups_visible(const struct flat *flat, u32 head)
+/*
+ * Can a reader find any block by a first name in this list, or by an added one? A block is hidden
+ * under the home's lock only.
+ */
+static bool name_visible(const struct flat *flat, u32 head, const struct kv_entry *entry)
 {
 	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next)
 		if (!(READ_ONCE(entry_at(flat, index)->word) & KV_ENTRY_HIDDEN))
 			return true;
-	return false;
-}
-
-/* Or any block, by a first name in this list or by an added one? */
-static bool name_visible(const struct flat *flat, u32 head, const struct kv_entry *entry)
-{
-	return dups_visible(flat, head) ||
-	       kv_alias_visible(flat->map.aliases, flat->map.entries, entry->key, entry->domain);
+	return kv_alias_visible(flat->map.aliases, flat->map.entries, entry->key, entry->domain);
 }
 
 /* ---- records for the feed: under the home's lock, when it is done ---- */
@@ -190,7 +186,7 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}
-	was_found = dups_visible(flat, head);
+	was_found = name_visible(flat, head, entry);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	publish(entry, handle.gen, true);
@@ -213,7 +209,8 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 		/* Last: a name that is in the table belongs to a block that can be taken. */
 		flat_slot_add(spot, handle.index);
 		insert->found[i] = handle;
-		tell_stored(flat, entry, handle.index);
+		if (likely(!name_visible(flat, KV_NONE, entry)))
+			tell_stored(flat, entry, handle.index);
 	} else {
 		insert_dup(flat, insert, i, slot_index(slot));
 	}

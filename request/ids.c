@@ -377,13 +377,13 @@ int kvmm_ids_info_sized(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 		err = (u32)ids[i] < pool->nr_blocks ? 0 : -EINVAL;
 	arenas_lock(pool);
 	for (u32 i = 0; i < nr && !err; i++) {
-		struct kvmm_block_info known = block_info(pool, ids[i]);
-		struct kvmm_id_info now = { .state = known.state, .refs = known.refs,
-					    .pins = known.pins };
 		u32 owner = pool->owner[ids[i]], index = owner_index(owner);
 		bool has = owner_kind(owner) == OWNER_ENTRY;
 		const struct kv_entry *entry = has ? entry_at(pool, index) : NULL;
 		u64 word = has ? smp_load_acquire(&entry->word) : 0;
+		struct kvmm_block_info known = block_info(pool, ids[i]);
+		struct kvmm_id_info now = { .state = known.state, .refs = known.refs,
+					    .pins = known.pins };
 
 		if (kv_word_is(word, KV_ENTRY_PRIVATE)) {
 			now.tokens = tokens_nr(pool, kv_handle_of(index, word));
@@ -401,6 +401,11 @@ int kvmm_ids_info_sized(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 		if (has) {
 			now.refs = kv_word_refs(word);
 			now.handle = (kvmm_weak_t){ index, kv_word_gen(word) };
+		}
+		/* Steps without the lock came in between: once more. */
+		if (unlikely(entry && READ_ONCE(entry->word) != word)) {
+			i--;
+			continue;
 		}
 		kv_give((char *)info + i * size, size, &now, sizeof(now));
 	}

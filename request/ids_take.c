@@ -90,6 +90,8 @@ static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_c
 			continue;
 		order_forget(&pool->order, index);
 		nr_named += entry_forget(pool, index);
+		/* Out of the map before another block gets the entry: see request/ids.c. */
+		owner_clear(pool, ids[i], 1);
 		entry_free(pool, entry_handle(pool, index));
 	}
 	count_evictions(pool, nr_named);

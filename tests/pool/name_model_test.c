@@ -246,7 +246,7 @@ static void register_one(void)
 	kvmm_key_t key = key_at(name);
 	struct kvmm_prefix prefix = { &key, 1, name, NULL, domain_at(name) };
 	int id = any_block(PRIVATE);
-	struct block *block = &m.block[id];
+	struct block *block = id < 0 ? NULL : &m.block[id];
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
 

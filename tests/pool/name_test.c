@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Names of registered blocks change: back to private, other names, more names. */
+#include <kvmm/event.h>
 #include <kvmm/ext/name.h>
 
 #include "tests/pool/life_util.h"
@@ -455,4 +456,64 @@ POOL_TEST(unpublish, forgets_added_names, make_cache(8, "lru"))
 	cr_expect_eq(kvmm_unpublish(pool, &ref, 1, &mut), 0);
 	cr_expect_str_eq(hits(pool), "..........");
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+}
+
+static struct kvmm_pool *make_holding(void)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4, .policy = "lru",
+				       .dup_policy = KVMM_DUP_HOLD };
+
+	return make_pool_of(&attr);
+}
+
+POOL_TEST(name, a_duplicate_lets_its_elder_go_when_both_lose_the_name, make_holding())
+{
+	kvmm_key_t keys[2] = { key_of(1), key_of(1) };
+	struct kvmm_name lost[2] = { { key_of(1), { 0, 0, 0 }, 0 }, { key_of(1), { 0, 0, 0 }, 0 } };
+	struct kvmm_name added = { key_of(2), { 0, 0, 0 }, 0 };
+	kvmm_ref_t ref[2], both[2];
+	kvmm_mut_t mut[2];
+
+	make_private(pool, 2, mut);
+	cr_assert_eq(kvmm_register(pool, &mut[0], keys, 1, &ref[0]), 0);
+	cr_assert_eq(kvmm_register(pool, &mut[1], keys, 1, &ref[1]), 0);
+	cr_assert_eq(kvmm_names_add(pool, &added, &ref[0], 1), 0);
+	both[0] = ref[1];
+	both[1] = ref[0];
+	cr_expect_eq(kvmm_names_remove(pool, lost, both, 2), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(stat_of(pool).nr_available, 4);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(name, a_block_named_as_another_is_by_an_added_name_is_told_once, make_cache(4, "lru"))
+{
+	struct kvmm_name added = { key_of(2), { 0, 0, 0 }, 0 };
+	kvmm_key_t first = key_of(1);
+	u32 stored = 0, removed = 0;
+	struct kvmm_event event[16];
+	struct kvmm_events *events;
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut[2];
+	u64 nr_lost;
+	int nr;
+
+	cr_assert_eq(kvmm_events_open(pool, NULL, &events), 0);
+	make_private(pool, 2, mut);
+	cr_assert_eq(kvmm_register(pool, &mut[0], &first, 1, &ref[0]), 0);
+	cr_assert_eq(kvmm_names_add(pool, &added, &ref[0], 1), 0);
+	cr_assert_eq(kvmm_register(pool, &mut[1], &added.key, 1, &ref[1]), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 2);
+	nr = kvmm_events_read(events, event, 16, &nr_lost);
+	for (int i = 0; i < nr; i++) {
+		if (memcmp(&event[i].key, &added.key, sizeof(added.key)))
+			continue;
+		stored += event[i].kind == KVMM_EVENT_STORED;
+		removed += event[i].kind == KVMM_EVENT_REMOVED;
+	}
+	cr_expect_eq(stored, 1);
+	cr_expect_eq(removed, 1);
+	kvmm_events_close(events);
 }

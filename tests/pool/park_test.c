@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Blocks that are free, and readable until their memory is used again. */
 #include <kvmm/event.h>
+#include <kvmm/ext/evict.h>
 #include <kvmm/ext/ids.h>
 
 #include "tests/pool/life_util.h"
@@ -47,6 +48,29 @@ POOL_TEST(park, a_parked_block_is_free_and_comes_back_as_it_was, make_ids(8, "lr
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_eq(content(pool, mut[i]), 100 + i);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+}
+
+/* "lru-classic" keeps blocks that lose their name with their content, as parked ones. */
+POOL_TEST(park, a_weak_reference_does_not_find_what_is_named_anew, make_ids(8, "lru-classic"))
+{
+	kvmm_mut_t mut;
+	kvmm_ref_t ref, other;
+	kvmm_weak_t weak;
+	int32_t id;
+	struct kvmm_id_info info;
+
+	make_active(pool, 0, 1, &ref);
+	weak = kvmm_weak_of(ref);
+	id = kvmm_block_of_ref(pool, ref);
+	cr_assert_eq(kvmm_set_reset(pool, &ref, 1, 1), 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_assert_eq(kvmm_ids_take(pool, &id, 1, 0, KVMM_IDS_PARKED), 0);
+	cr_assert_eq(kvmm_ids_info(pool, &id, 1, &info), 0);
+	mut = (kvmm_mut_t){ info.handle.index, info.handle.gen };
+	cr_assert_eq(kvmm_register(pool, &mut, &(kvmm_key_t){ { 7 } }, 1, &other), 0);
+	cr_expect_eq(kvmm_upgrade(pool, weak, &ref), 0);
+	cr_expect_eq(kvmm_put(pool, other), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
 POOL_TEST(park, it_goes_after_all_free_blocks_and_all_that_was_used_before, make_ids(8, "lru"))

@@ -166,6 +166,32 @@ POOL_TEST(queue, a_ticket_is_served_when_it_is_polled, make_full(8))
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 }
 
+static struct kvmm_pool *make_pair_of_duplicates(void)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2, .policy = "lru",
+				       .dup_policy = KVMM_DUP_HOLD };
+
+	return make_pool_of(&attr);
+}
+
+POOL_TEST(queue, a_ticket_is_served_by_what_a_duplicate_held, make_pair_of_duplicates())
+{
+	kvmm_key_t keys[2] = { key_of(1), key_of(1) };
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[2], mine;
+	kvmm_ref_t ref[2];
+
+	make_private(pool, 2, mut);
+	cr_assert_eq(kvmm_register(pool, mut, keys, 2, ref), 0);
+	cr_assert_eq(kvmm_put(pool, ref[0]), 0);
+	cr_assert_eq(submit(pool, 1, 0, 90 * US, &mine, &ticket), -EINPROGRESS);
+	cr_assert_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_unpublish(pool, &ref[1], 1, mut), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
+	cr_expect_eq(kvmm_free(pool, &mine, 1), 0);
+}
+
 /* A small one that would fit does not overtake, nor does one that does not wait. */
 POOL_TEST(queue, a_large_request_at_the_head_gets_its_turn, make_full(8))
 {

@@ -735,3 +735,29 @@ TIER_TEST(tier, a_copy_under_way_is_of_the_old_name, 8, 8)
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	cr_expect_str_eq(answers(pool, 5, 1), "1", "copies stay");
 }
+
+Test(tier_policy, a_copy_that_is_asked_for_after_a_rename_is_of_the_new_name)
+{
+	struct kvmm_name name = { prefix_of(5, 1)->keys[0], prefix_of(5, 1)->domain, 5 };
+	struct both both = both_of_ids(8, 8, 1000);
+	struct kvmm_pool *pool;
+	kvmm_ref_t ref;
+
+	both.host.down.latency_ns = 1000;
+	both_make(&both);
+	pool = both.pool;
+	make_blocks(pool, 1, 1, &ref);
+	begin_offload(pool, &ref, 1, 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 1);
+	cr_expect_eq(kvmm_names_rename(pool, &name, &ref, 1), 0);
+	begin_offload(pool, &ref, 1, 0);
+	for (u64 now = 1000; now < 10000; now += 1000) {
+		cr_assert_eq(kvmm_tier_clock(both.tier, now), 0);
+		kvmm_tier_poll(pool);
+	}
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_str_eq(answers(pool, 1, 1), "1");
+	cr_expect_str_eq(answers(pool, 5, 1), "1");
+	end_both(pool, both.tier);
+}

@@ -28,9 +28,14 @@ static void count_type(struct kvmm_pool *pool, struct kv_handle handle, bool mor
 /* The order is not told: a copy is no use. 0, or it is not there, or is being moved. */
 static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 {
-	int ret = kv_handle_step(&pool->entries, handle, kv_edge_pin);
+	u64 word = smp_load_acquire(&entry_at(pool, handle.index)->word);
+	int ret;
 
 	kv_assert_reading();
+	/* Its name is being written; if that begins from here on, it waits for us. */
+	if (unlikely(kv_word_is(word, KV_ENTRY_REGISTERED) && word & KV_ENTRY_MARK))
+		return -EBUSY;
+	ret = kv_handle_step(&pool->entries, handle, kv_edge_pin);
 	if (ret < 0)
 		return ret;
 	count_type(pool, handle, true);
@@ -229,9 +234,17 @@ static void settle(struct lower *lower, struct batch *batch, u32 i)
 	lower->stat.present += error == -EEXIST;
 	batch->error[i] = 0;
 	if (unlikely(below->renamed)) {
+		u8 drop = below->drop;
+
 		below->state = BELOW_NONE;
 		below->renamed = false;
 		error = error == -EEXIST ? 0 : error;
+		/* Operations that wait, wait for the next one. */
+		if (below->again) {
+			below->again = false;
+			below_queue(lower, item->entry, 0)->drop = drop;
+			return;
+		}
 	} else if (error == -EEXIST || !error) {
 		below->state = BELOW_CLEAN;
 		below->copy = item->slot;
@@ -384,6 +397,8 @@ static void queue_one(struct kvmm_pool *pool, struct lower *lower,
 	}
 	if (below->state != BELOW_FLYING)
 		below = below_queue(lower, handle, req->priority);
+	else
+		below->again = below->renamed;
 	below->drop |= !!(req->flags & KVMM_TIER_DROP);
 	if (op)
 		op_hang(op, i, &below->wants);

@@ -38,6 +38,8 @@ static void want_copy(struct lower *lower, struct kv_handle handle)
 		return;
 	if (below->state == BELOW_NONE || below->state == BELOW_CLEAN)
 		below_queue(lower, handle, 0);
+	else if (below->state == BELOW_FLYING)
+		below->again = below->renamed;
 }
 
 static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_handle *refs, u32 nr)

@@ -57,6 +57,7 @@ struct below {
 	u8			state;	/* enum below_state */
 	u8			drop;	/* KVMM_TIER_DROP */
 	u8			renamed; /* FLYING: the copy is of the name before */
+	u8			again;	/* renamed: a copy of the name of now is wanted, too */
 };
 
 /* ---- operations ---- */
