@@ -52,7 +52,11 @@ int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number)
 
 	if (!object)
 		return 0;
+	object = PyNumber_Index(object);
+	if (!object)
+		return -1;
 	value = PyLong_AsUnsignedLongLong(object);
+	Py_DECREF(object);
 	if (value == (unsigned long long)-1 && PyErr_Occurred())
 		return -1;
 	if (value > most) {
@@ -72,6 +76,23 @@ int kvpy_u32(PyObject *object, uint32_t *number)
 		return -1;
 	*number = (uint32_t)wide;
 	return 0;
+}
+
+int kvpy_to_u64(PyObject *object, void *number)
+{
+	return !kvpy_u64(object, UINT64_MAX, number);
+}
+
+int kvpy_to_u32(PyObject *object, void *number)
+{
+	return !kvpy_u32(object, number);
+}
+
+int kvpy_to_path(PyObject *object, void *path)
+{
+	if (object && object == Py_None)
+		return 1;
+	return PyUnicode_FSConverter(object, path);
 }
 
 PyTypeObject *kvpy_add_type(PyObject *module, PyType_Spec *spec, const char *name)

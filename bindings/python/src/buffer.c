@@ -34,11 +34,12 @@ void kvpy_end(struct kvpy_array *array)
 	array->made = NULL;
 }
 
-static void *room(struct kvpy_array *array, size_t bytes)
+static void *room(struct kvpy_array *array, Py_ssize_t nr, size_t each)
 {
 	array->data = array->few;
-	if (bytes > sizeof(array->few))
-		array->data = array->made = malloc(bytes);
+	if ((size_t)nr > sizeof(array->few) / each)
+		array->data = array->made = (size_t)nr > PY_SSIZE_T_MAX / each ? NULL :
+							 malloc((size_t)nr * each);
 	if (!array->data)
 		PyErr_NoMemory();
 	return array->data;
@@ -50,6 +51,7 @@ static int from_dlpack(PyObject *object, struct kvpy_array *array)
 {
 	const struct dl_tensor *tensor;
 	int64_t stride = 1;
+	int is_gapless = 1;
 
 	array->capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
 	if (!array->capsule)
@@ -64,12 +66,18 @@ static int from_dlpack(PyObject *object, struct kvpy_array *array)
 	if (tensor->bits != 32 || tensor->lanes != 1 || tensor->code > DL_UINT)
 		return refuse(array, PyExc_TypeError, "the tensor is not of 32 bit integers");
 	array->nr = 1;
+	if (tensor->ndim > 0 && !tensor->shape)
+		return refuse(array, PyExc_BufferError, "the tensor has no shape");
 	for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+		if (tensor->shape[i] < 0 || tensor->shape[i] > INT32_MAX || array->nr > INT32_MAX)
+			return refuse(array, PyExc_OverflowError, "the tensor is too large");
 		if (tensor->strides && tensor->shape[i] > 1 && tensor->strides[i] != stride)
-			return refuse(array, PyExc_BufferError, "the tensor is not contiguous");
+			is_gapless = 0;
 		stride *= tensor->shape[i];
 		array->nr *= tensor->shape[i];
 	}
+	if (array->nr && !is_gapless)
+		return refuse(array, PyExc_BufferError, "the tensor is not contiguous");
 	array->data = (char *)tensor->data + tensor->byte_offset;
 	return 0;
 }
@@ -94,7 +102,7 @@ static int from_sequence(PyObject *object, struct kvpy_array *array, long long l
 		return refuse(array, PyExc_TypeError,
 			      "expected a contiguous buffer or a sequence of 32 bit integers");
 	}
-	out = room(array, (size_t)nr * sizeof(*out));
+	out = room(array, nr, sizeof(*out));
 	if (!out)
 		return -1;
 	for (Py_ssize_t i = 0; i < nr; i++) {
@@ -114,8 +122,8 @@ static int from_sequence(PyObject *object, struct kvpy_array *array, long long l
 	return 0;
 }
 
-static int numbers(PyObject *object, int writable, struct kvpy_array *array, long long least,
-		   long long most)
+static int borrow(PyObject *object, int writable, struct kvpy_array *array, long long least,
+		  long long most)
 {
 	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
 
@@ -136,6 +144,17 @@ static int numbers(PyObject *object, int writable, struct kvpy_array *array, lon
 	if (writable)
 		return refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
 	return from_sequence(object, array, least, most);
+}
+
+/* Calls of the library count in 32 bits. */
+static int numbers(PyObject *object, int writable, struct kvpy_array *array, long long least,
+		   long long most)
+{
+	if (borrow(object, writable, array, least, most))
+		return -1;
+	if (array->nr > INT32_MAX)
+		return refuse(array, PyExc_OverflowError, "too many numbers");
+	return 0;
 }
 
 int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids)
@@ -161,12 +180,17 @@ int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
 	return 0;
 }
 
-/* The key of one name. Hashes of the engine's own are used as they are: any 16 bytes of them will do. */
+/* The key of one name. 16 bytes are one as they are, in lists as in buffers; of hashes of the
+ * engine's own any 16 bytes will do. */
 static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 {
 	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
 	struct { uint8_t byte[KVMM_KEY_MIN_NAME]; uint64_t nr; } padded = { { 0 }, nr };
 
+	if (nr == sizeof(*key)) {
+		memcpy(key, bytes, nr);
+		return 0;
+	}
 	names.data = bytes;
 	names.bytes = nr;
 	names.nr = 1;
@@ -182,7 +206,7 @@ static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 static int keys_of_list(PyObject *object, uint32_t bytes, int are_digests, struct kvpy_array *keys)
 {
 	Py_ssize_t nr = PySequence_Size(object);
-	kvmm_key_t *out = nr < 0 ? NULL : room(keys, (size_t)nr * sizeof(*out));
+	kvmm_key_t *out = nr < 0 ? NULL : room(keys, nr, sizeof(*out));
 
 	if (!out)
 		return -1;
@@ -236,11 +260,16 @@ int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array 
 		keys->data = raw.data;
 		return 0;
 	}
-	out = room(keys, (size_t)keys->nr * sizeof(*out));
+	out = room(keys, keys->nr, sizeof(*out));
+	if (out && keys->nr && !pool->key_bytes) {		/* one name of any length */
+		err = name(raw.data, (size_t)raw.nr, pool->are_digests, out);
+		goto end;
+	}
 	names.data = raw.data;
 	names.nr = (uint32_t)keys->nr;
 	names.flags = pool->are_digests ? KVMM_NAMES_ARE_HASHES : 0;
 	err = out && keys->nr ? kvmm_keys_of_names(&names, out) : 0;
+end:
 	kvpy_end(&raw);
 	if (err)
 		return refuse(keys, PyExc_ValueError, "keys have 8 to 64 bytes, digests 16 to 64");

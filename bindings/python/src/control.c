@@ -35,14 +35,16 @@ static PyObject *control_new(PyTypeObject *type, PyObject *args, PyObject *named
 static void stop(struct control *self)
 {
 	struct kvmm_control *control = self->control;
+	PyObject *pools = self->pools;
 
 	self->control = NULL;
+	self->pools = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_control_close(control);
 	Py_END_ALLOW_THREADS
-	for (Py_ssize_t i = 0; self->pools && i < PyList_Size(self->pools); i++)
-		((struct kvpy_pool *)PyList_GetItem(self->pools, i))->nr_users--;
-	Py_CLEAR(self->pools);
+	for (Py_ssize_t i = 0; pools && i < PyList_Size(pools); i++)
+		((struct kvpy_pool *)PyList_GetItem(pools, i))->nr_users--;
+	Py_XDECREF(pools);
 }
 
 static void control_dealloc(struct control *self)
@@ -74,9 +76,7 @@ static PyObject *control_add(struct control *self, PyObject *args)
 	pool = (struct kvpy_pool *)object;
 	if (!kvpy_pool_of(pool))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	err = kvmm_control_add_pool(self->control, name, pool->pool);
-	Py_END_ALLOW_THREADS
+	err = kvmm_control_add_pool(self->control, name, pool->pool);	/* short: with the lock */
 	if (err)
 		return kvpy_raise("kvmm_control_add_pool", err);
 	if (PyList_Append(self->pools, object)) {

@@ -4,11 +4,24 @@
 
 static PyObject *error, *no_space, *stale, *busy, *invalid, *device;
 
+/* Only calls that make something say why; of the others the words would be those of an old one. */
+static const char *why_of(const char *call)
+{
+	static const char *const makers[] = {
+		"kvmm_pool_create", "kvmm_tier_host_create", "kvmm_disk_open", "kvmm_control_open",
+	};
+
+	for (size_t i = 0; i < KVPY_NR(makers); i++)
+		if (!strcmp(call, makers[i]))
+			return kvmm_why();
+	return "";
+}
+
 PyObject *kvpy_raise(const char *call, int err)
 {
 	PyObject *type = error;
 	PyObject *value, *number;
-	const char *why = kvmm_why();
+	const char *why = why_of(call);
 	const char *text = kvmm_strerror(err);
 
 	if (PyErr_Occurred())
@@ -27,7 +40,7 @@ PyObject *kvpy_raise(const char *call, int err)
 		type = device;
 	value = PyObject_CallFunction(type, "s", text);
 	if (value) {
-		PyObject *reason = PyUnicode_FromString(why);
+		PyObject *reason = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
 		PyObject *name = PyUnicode_FromString(call);
 
 		number = PyLong_FromLong(-err);

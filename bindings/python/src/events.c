@@ -20,7 +20,8 @@ static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	PyObject *pool;
 	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O|I:Events", known, &pool, &attr.ring))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O|O&:Events", known, &pool, kvpy_to_u32,
+					 &attr.ring))
 		return NULL;
 	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "Events() is of a Pool");
@@ -31,9 +32,9 @@ static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	self = kvpy_make(type);
 	if (!self)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK((struct kvpy_pool *)pool)
 	err = kvmm_events_open(((struct kvpy_pool *)pool)->pool, &attr, &self->events);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK((struct kvpy_pool *)pool)
 	if (err) {
 		Py_DECREF(self);
 		return kvpy_raise("kvmm_events_open", err);
@@ -47,14 +48,16 @@ static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 static PyObject *events_close(struct events *self, PyObject *none)
 {
 	struct kvmm_events *events = self->events;
+	struct kvpy_pool *pool = self->pool;
 
 	self->events = NULL;
+	self->pool = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_events_close(events);
 	Py_END_ALLOW_THREADS
-	if (self->pool)
-		self->pool->nr_users--;
-	Py_CLEAR(self->pool);
+	if (pool)
+		pool->nr_users--;
+	Py_XDECREF(pool);
 	Py_RETURN_NONE;
 }
 
@@ -98,7 +101,7 @@ static PyObject *events_read(struct events *self, PyObject *args)
 	PyObject *list;
 	int nr;
 
-	if (!PyArg_ParseTuple(args, "|I:read", &max))
+	if (!PyArg_ParseTuple(args, "|O&:read", kvpy_to_u32, &max))
 		return NULL;
 	if (!self->events) {
 		PyErr_SetString(PyExc_ValueError, "the reader is closed");

@@ -24,6 +24,10 @@ static PyObject *strerror_of(PyObject *module, PyObject *number)
 
 	if (err == -1 && PyErr_Occurred())
 		return NULL;
+	if (err < -INT32_MAX || err > INT32_MAX) {
+		PyErr_SetString(PyExc_OverflowError, "no errno is so large");
+		return NULL;
+	}
 	return PyUnicode_FromString(kvmm_strerror(err > 0 ? -(int)err : (int)err));
 }
 

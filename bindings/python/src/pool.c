@@ -23,11 +23,16 @@ struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self)
 
 static int text(PyObject *options, const char *name, const char **value)
 {
+	Py_ssize_t len = 0;
 	PyObject *object = options ? PyDict_GetItemString(options, name) : NULL;
 
 	if (!object || object == Py_None)
 		return 0;
-	*value = PyUnicode_AsUTF8AndSize(object, NULL);
+	*value = PyUnicode_AsUTF8AndSize(object, &len);
+	if (*value && strlen(*value) != (size_t)len) {
+		PyErr_Format(PyExc_ValueError, "a null character in '%s'", name);
+		return -1;
+	}
 	return *value ? 0 : -1;
 }
 
@@ -88,9 +93,10 @@ static int planes_of(PyObject *options, struct kvmm_plane **planes, uint32_t *nr
 	}
 	for (Py_ssize_t i = 0; i < len; i++) {
 		PyObject *item = PySequence_GetItem(list, i);
-		unsigned long long base, stride, bytes;
-		int ok = item && PyArg_ParseTuple(item, "KKK;a plane is (base, stride, bytes)", &base,
-						  &stride, &bytes);
+		uint64_t base, stride, bytes;
+		int ok = item && PyArg_ParseTuple(item, "O&O&O&;a plane is (base, stride, bytes)",
+						  kvpy_to_u64, &base, kvpy_to_u64, &stride,
+						  kvpy_to_u64, &bytes);
 
 		Py_XDECREF(item);
 		if (!ok)
@@ -158,9 +164,9 @@ static int create(struct kvpy_pool *self, uint64_t nr_blocks, PyObject *options)
 static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *options)
 {
 	struct kvpy_pool *self;
-	unsigned long nr_blocks;
+	uint64_t nr_blocks;
 
-	if (!PyArg_ParseTuple(args, "k:Pool", &nr_blocks))
+	if (!PyArg_ParseTuple(args, "O&:Pool", kvpy_to_u64, &nr_blocks))
 		return NULL;
 	if (nr_blocks > KVMM_MAX_BLOCKS) {
 		PyErr_Format(PyExc_ValueError, "a pool has at most %u blocks", KVMM_MAX_BLOCKS);
@@ -175,13 +181,15 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *options)
 static void pool_end(struct kvpy_pool *self)
 {
 	struct kvmm_pool *pool = self->pool;
+	PyObject *tier = self->tier, *memory = self->memory;
 
 	self->pool = NULL;
+	self->tier = self->memory = NULL;	/* another close() leaves them alone */
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_pool_destroy(pool);
 	Py_END_ALLOW_THREADS
-	Py_CLEAR(self->tier);
-	Py_CLEAR(self->memory);
+	Py_XDECREF(tier);
+	Py_XDECREF(memory);
 }
 
 static void pool_dealloc(struct kvpy_pool *self)
@@ -193,7 +201,7 @@ static void pool_dealloc(struct kvpy_pool *self)
 static PyObject *pool_close(struct kvpy_pool *self, PyObject *none)
 {
 	if (self->nr_users) {
-		PyErr_Format(PyExc_RuntimeError, "%u sequences or readers of the pool are open",
+		PyErr_Format(PyExc_RuntimeError, "%u sequences, readers or calls use the pool",
 			     self->nr_users);
 		return NULL;
 	}
@@ -372,6 +380,9 @@ static PyObject *pool_find(struct kvpy_pool *self, PyObject *const *args, Py_ssi
 			kvpy_raise("kvmm_ids_find", hits);
 		else
 			list = kvpy_list(ids, all ? (Py_ssize_t)prefix.prefix.nr : hits);
+		for (uint32_t i = 0; hits >= 0 && !list && i < prefix.prefix.nr; i++)
+			if (all ? ids[i] != KVMM_NO_ID : i < (uint32_t)hits)
+				kvmm_ids_put(self->pool, ids + i, 1, 0);
 	}
 	if (ids != few)
 		free(ids);
@@ -628,8 +639,12 @@ static PyObject *pool_info(struct kvpy_pool *self, PyObject *object)
 		dict = kvpy_dict(&info, fields, KVPY_NR(fields));
 		if (dict)
 			key = PyBytes_FromStringAndSize((char *)info.key.byte, sizeof(info.key));
-		if (!key || PyDict_SetItemString(dict, "key", key) || PyList_SetItem(list, i, dict))
+		if (!key || PyDict_SetItemString(dict, "key", key)) {
+			Py_XDECREF(dict);
 			Py_CLEAR(list);
+		} else if (PyList_SetItem(list, i, dict)) {		/* takes dict in any case */
+			Py_CLEAR(list);
+		}
 		Py_XDECREF(key);
 	}
 	kvpy_end(&ids);
@@ -660,9 +675,9 @@ static PyObject *pool_reset(struct kvpy_pool *self, PyObject *const *args, Py_ss
 	inactive = slot[0] ? PyObject_IsTrue(slot[0]) : 0;
 	if (inactive < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	done = kvmm_forget_cached(self->pool, inactive ? 0 : KVMM_FORGET_ALL, NULL);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	return done < 0 ? kvpy_raise("kvmm_forget_cached", done) : PyLong_FromLong(done);
 }
 
@@ -681,10 +696,10 @@ static PyObject *content(struct kvpy_pool *self, PyObject *const *args, Py_ssize
 	    kvpy_u64(slot[2], UINT64_MAX, &offset) || !kvpy_pool_of(self) ||
 	    kvpy_bytes(slot[1], !write, &bytes))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	err = write ? kvmm_block_write(self->pool, id, offset, bytes.data, (size_t)bytes.nr) :
 		      kvmm_block_read(self->pool, id, offset, bytes.data, (size_t)bytes.nr);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	kvpy_end(&bytes);
 	return none_or(known[0], err);
 }
@@ -743,9 +758,9 @@ static PyObject *pool_validate(struct kvpy_pool *self, PyObject *none)
 
 	if (!kvpy_pool_of(self))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	err = kvmm_validate(self->pool);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	return none_or("kvmm_validate", err);
 }
 
@@ -830,9 +845,9 @@ static PyObject *pool_poll(struct kvpy_pool *self, PyObject *none)
 
 	if (!kvpy_pool_of(self))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	left = kvmm_tier_poll(self->pool);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	return left < 0 ? kvpy_raise("kvmm_tier_poll", left) : PyLong_FromLong(left);
 }
 
@@ -847,9 +862,9 @@ static PyObject *pool_prefetch(struct kvpy_pool *self, PyObject *const *args, Py
 	if (kvpy_args(known, 1, args, nr, names, slot) ||
 	    get_prefix(self, slot[0], slot + 1, &prefix))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	done = kvmm_tier_prefetch(self->pool, &prefix.prefix, 0);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	end_prefix(&prefix);
 	return done < 0 ? kvpy_raise("kvmm_tier_load", done) : PyLong_FromLong(done);
 }

@@ -98,9 +98,16 @@ PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr);
 int kvpy_args(const char *const *names, unsigned int least, PyObject *const *args, Py_ssize_t nr,
 	      PyObject *kwnames, PyObject **out);
 
-/** kvpy_u64() - a number of at most @most; *@number stays if @object is NULL. */
+/** kvpy_u64() - a number up to @most; may run Python; *@number stays if @object is NULL. */
 int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number);
 int kvpy_u32(PyObject *object, uint32_t *number);
+
+/** kvpy_to_u64() - for "O&", where "K" would cut numbers off; likewise kvpy_to_u32() for "I". */
+int kvpy_to_u64(PyObject *object, void *number);
+int kvpy_to_u32(PyObject *object, void *number);
+
+/** kvpy_to_path() - for "O&": str, bytes or os.PathLike as bytes; None leaves NULL there. */
+int kvpy_to_path(PyObject *object, void *path);
 
 /* ---- objects ---- */
 
@@ -113,8 +120,12 @@ struct kvpy_pool {
 	uint32_t key_bytes;		/* of a name; 0: any, in lists */
 	int are_digests;		/* names are strong hashes */
 	uint32_t nr_blocks;
-	uint32_t nr_users;		/* sequences and readers of events that need it */
+	uint32_t nr_users;		/* what needs it: objects, and calls without the lock */
 };
+
+/* Around calls that let go of the interpreter's lock: close() refuses until they are done. */
+#define KVPY_UNLOCK(self)	(self)->nr_users++; Py_BEGIN_ALLOW_THREADS
+#define KVPY_LOCK(self)		Py_END_ALLOW_THREADS (self)->nr_users--;
 
 extern PyTypeObject *kvpy_pool_type, *kvpy_tier_type;
 

@@ -24,14 +24,15 @@ static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	static char *known[] = { "pool", "nr", "max_runs", "seq", "tenant", "grows", "pinned",
 				 "urgent", NULL };
 	struct kvmm_range_attr attr = { .size = sizeof(attr) };
-	unsigned int nr = 0, runs = 0, tenant = 0;
-	unsigned long long seq = 0;
+	uint32_t nr = 0, runs = 0, tenant = 0;
+	uint64_t seq = 0;
 	int grows = 0, pinned = 0, urgent = 0, err;
 	PyObject *pool;
 	struct range *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "OI|IKIppp:Range", known, &pool, &nr, &runs,
-					 &seq, &tenant, &grows, &pinned, &urgent))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "OO&|O&O&O&ppp:Range", known, &pool,
+					 kvpy_to_u32, &nr, kvpy_to_u32, &runs, kvpy_to_u64, &seq,
+					 kvpy_to_u32, &tenant, &grows, &pinned, &urgent))
 		return NULL;
 	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "Range() is of a Pool");
@@ -48,9 +49,9 @@ static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	attr.tenant = tenant;
 	attr.prio = urgent ? KVMM_PRIO_URGENT : KVMM_PRIO_NORMAL;
 	attr.flags = (grows ? KVMM_ALLOC_GROWS : 0) | (pinned ? KVMM_ALLOC_PINNED : 0);
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK((struct kvpy_pool *)pool)
 	err = kvmm_range_alloc_attr(((struct kvpy_pool *)pool)->pool, &attr, &self->range);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK((struct kvpy_pool *)pool)
 	if (err) {
 		Py_DECREF(self);
 		return kvpy_raise("kvmm_range_alloc_attr", err);
@@ -126,11 +127,14 @@ static PyObject *range_extents(struct range *self, PyObject *none)
 static PyObject *change(struct range *self, PyObject *number, const char *name,
 			int (*call)(struct kvmm_pool *, kvmm_range_t, uint32_t))
 {
-	struct kvmm_pool *pool = pool_of(self);
+	struct kvmm_pool *pool;
 	uint32_t nr = 0;
 	int err;
 
-	if (!pool || kvpy_u32(number, &nr))
+	if (kvpy_u32(number, &nr))
+		return NULL;
+	pool = pool_of(self);
+	if (!pool)
 		return NULL;
 	err = call(pool, self->range, nr);
 	if (err)
@@ -217,12 +221,13 @@ struct step {
 static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "stream", NULL };
-	unsigned long long stream = 0;
+	uint64_t stream = 0;
 	PyObject *pool;
 	struct step *self;
 	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O|K:Step", known, &pool, &stream))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O|O&:Step", known, &pool, kvpy_to_u64,
+					 &stream))
 		return NULL;
 	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "Step() is of a Pool");

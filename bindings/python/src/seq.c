@@ -31,7 +31,8 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	struct keys *self;
 	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "|zIz#z#z#z#z#:Keys", known, &attr.algo, &tokens,
+	if (!PyArg_ParseTupleAndKeywords(args, named, "|zO&z#z#z#z#z#:Keys", known, &attr.algo,
+					 kvpy_to_u32, &tokens,
 					 &text[0], &len[0], &text[1], &len[1], &text[2], &len[2],
 					 &text[3], &len[3], &secret, &secret_len))
 		return NULL;
@@ -49,7 +50,7 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 		return kvpy_raise("kvmm_key_ctx_create", err);
 	}
 	if (self)
-		self->block_tokens = tokens;
+		self->block_tokens = tokens ? tokens : 16;	/* as the library has it */
 	return (PyObject *)self;
 }
 
@@ -128,8 +129,9 @@ static PyObject *seq_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	int err = 0;
 
 	attr.max_output = 1u << 20;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|II:Sequence", known, &pool, &keys, &prompt,
-					 &attr.max_output, &attr.domain.tenant))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|O&O&:Sequence", known, &pool, &keys,
+					 &prompt, kvpy_to_u32, &attr.max_output, kvpy_to_u32,
+					 &attr.domain.tenant))
 		return NULL;
 	if (!PyObject_TypeCheck(pool, kvpy_pool_type) || !PyObject_TypeCheck(keys, keys_type)) {
 		PyErr_SetString(PyExc_TypeError, "Sequence() is of a Pool and of Keys");
@@ -264,7 +266,8 @@ static PyObject *seq_accept(struct seq *self, PyObject *args)
 {
 	unsigned int nr, token;
 
-	if (!PyArg_ParseTuple(args, "II:accept", &nr, &token) || !seq_of(self))
+	if (!PyArg_ParseTuple(args, "O&O&:accept", kvpy_to_u32, &nr, kvpy_to_u32, &token) ||
+	    !seq_of(self))
 		return NULL;
 	return number_or("kvmm_seq_apply_drafts", kvmm_seq_accept(self->seq, nr, token));
 }

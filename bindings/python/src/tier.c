@@ -39,18 +39,20 @@ static PyObject *tier_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	static char *known[] = { "capacity_bytes", "block_bytes", "device", "policy", "disk_path",
 				 "disk_bytes", NULL };
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
-	unsigned long long capacity, block, disk_bytes = 0;
-	const char *path = NULL;
+	uint64_t capacity, block, disk_bytes = 0;
+	PyObject *path = NULL;
 	struct tier *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "KK|zzzK:Tier", known, &capacity, &block,
-					 &attr.device, &attr.policy, &path, &disk_bytes))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|zzO&O&:Tier", known, kvpy_to_u64,
+					 &capacity, kvpy_to_u64, &block, &attr.device, &attr.policy,
+					 kvpy_to_path, &path, kvpy_to_u64, &disk_bytes))
 		return NULL;
 	attr.capacity_bytes = capacity;
 	attr.block_bytes = block;
 	self = kvpy_make(type);
-	if (self && make(self, path, disk_bytes, &attr))
+	if (self && make(self, path ? PyBytes_AsString(path) : NULL, disk_bytes, &attr))
 		Py_CLEAR(self);
+	Py_XDECREF(path);
 	return (PyObject *)self;
 }
 
@@ -139,6 +141,7 @@ static PyType_Spec tier_spec = {
 struct disk {
 	PyObject_HEAD
 	struct kvmm_disk *disk;
+	uint32_t nr_users;		/* calls without the lock */
 	uint8_t layout[16];
 };
 
@@ -148,23 +151,25 @@ static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "path", "max_bytes", "layout", "reset", NULL };
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
-	unsigned long long max_bytes;
+	PyObject *path = NULL;
+	uint64_t max_bytes;
 	const char *layout = NULL;
 	Py_ssize_t len = 0;
 	int reset = 0, err;
 	struct disk *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "sK|y#p:Disk", known, &attr.path, &max_bytes,
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|y#p:Disk", known, kvpy_to_path, &path,
+					 kvpy_to_u64, &max_bytes,
 					 &layout, &len, &reset))
 		return NULL;
-	self = kvpy_make(type);
-	if (!self)
-		return NULL;
-	if (len > (Py_ssize_t)sizeof(self->layout)) {
-		Py_DECREF(self);
+	if (len > (Py_ssize_t)sizeof(self->layout))
 		PyErr_SetString(PyExc_ValueError, "a layout has at most 16 bytes");
+	self = PyErr_Occurred() ? NULL : kvpy_make(type);
+	if (!self) {
+		Py_XDECREF(path);
 		return NULL;
 	}
+	attr.path = path ? PyBytes_AsString(path) : NULL;
 	if (len)
 		memcpy(self->layout, layout, (size_t)len);
 	attr.max_bytes = max_bytes;
@@ -172,6 +177,7 @@ static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	Py_BEGIN_ALLOW_THREADS
 	err = kvmm_disk_open(&attr, &self->disk);
 	Py_END_ALLOW_THREADS
+	Py_XDECREF(path);
 	if (err) {
 		Py_DECREF(self);
 		return kvpy_raise("kvmm_disk_open", err);
@@ -183,6 +189,10 @@ static PyObject *disk_close(struct disk *self, PyObject *none)
 {
 	struct kvmm_disk *disk = self->disk;
 
+	if (self->nr_users) {
+		PyErr_Format(PyExc_RuntimeError, "%u calls use the store", self->nr_users);
+		return NULL;
+	}
 	self->disk = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_disk_close(disk);
@@ -233,10 +243,10 @@ static PyObject *disk_put(struct disk *self, PyObject *args)
 		return NULL;
 	put.data = bytes.data;
 	put.bytes = (uint32_t)bytes.nr;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	done = (uint64_t)bytes.nr > UINT32_MAX ? -EINVAL :
 	       kvmm_disk_put(self->disk, &put, 1, 0, &status);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	kvpy_end(&bytes);
 	if (done >= 0 && status && status != -EEXIST)
 		done = status;
@@ -259,9 +269,9 @@ static PyObject *disk_get_into(struct disk *self, PyObject *args)
 		return NULL;
 	get.data = bytes.data;
 	get.room = bytes.nr > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes.nr;
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	done = kvmm_disk_get(self->disk, &get, 1, &status);
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	kvpy_end(&bytes);
 	if (done >= 0 && (status == -ENOENT || status == -EAGAIN))
 		return PyLong_FromLong(-1);
@@ -274,9 +284,9 @@ static PyObject *disk_sync(struct disk *self, PyObject *none)
 {
 	int err;
 
-	Py_BEGIN_ALLOW_THREADS
+	KVPY_UNLOCK(self)
 	err = self->disk ? kvmm_disk_sync(self->disk) : -EINVAL;
-	Py_END_ALLOW_THREADS
+	KVPY_LOCK(self)
 	if (err)
 		return kvpy_raise("kvmm_disk_sync", err);
 	Py_RETURN_NONE;

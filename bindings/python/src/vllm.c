@@ -35,6 +35,18 @@ static PyObject **at(const struct blocks *self, PyObject *block, int slot)
 	return (PyObject **)((char *)block + self->slot[slot]);
 }
 
+/* The number in a slot; -1: none, or one that is no block's. Never runs Python. */
+static long number_in(const struct blocks *self, PyObject *block, int slot)
+{
+	PyObject *object = *at(self, block, slot);
+	int over = 0;
+
+	/* An int alone, whose end runs no Python either; the slot may be empty. */
+	if (!object || !Py_IS_TYPE(object, &PyLong_Type))
+		return -1;
+	return PyLong_AsLongAndOverflow(object, &over);
+}
+
 /* Takes the reference of @value. */
 static void set(const struct blocks *self, PyObject *block, int slot, PyObject *value)
 {
@@ -94,7 +106,7 @@ static int learn(struct blocks *self)
 		err = find_slot(self, probe, bytes, slot);
 	for (uint32_t i = 0; !err && i < self->nr; i++)
 		if ((PyObject *)Py_TYPE(self->table[i]) != type ||
-		    PyLong_AsLong(*at(self, self->table[i], BLOCK_ID)) != (long)i) {
+		    number_in(self, self->table[i], BLOCK_ID) != (long)i) {
 			PyErr_Format(PyExc_TypeError, "block %u of the list is another one", i);
 			err = -1;
 		}
@@ -154,7 +166,7 @@ static int32_t id_of(const struct blocks *self, PyObject *block)
 
 	if (Py_TYPE(block) != Py_TYPE(self->table[0]))
 		return -1;
-	id = PyLong_AsLong(*at(self, block, BLOCK_ID));
+	id = number_in(self, block, BLOCK_ID);
 	return id >= 0 && id < (long)self->nr && self->table[id] == block ? (int32_t)id : -1;
 }
 
@@ -217,7 +229,7 @@ static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long
 
 	for (Py_ssize_t i = 0; i < nr; i++) {
 		PyObject *block = PyList_GetItem(list, i);
-		long refs = PyLong_AsLong(*at(self, block, REF_CNT)) + by;
+		long refs = number_in(self, block, REF_CNT) + by;
 		PyObject *number = block == self->table[0] ? NULL : PyLong_FromLong(refs);
 
 		if (!number)		/* the null block has none; numbers so small need no memory */
@@ -229,12 +241,15 @@ static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long
 	return noted;
 }
 
-/* Are all of @list blocks of this pool? */
+/* Are all of @list blocks of this pool, and counted? */
 static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr)
 {
-	for (Py_ssize_t i = 0; i < nr; i++)
-		if (id_of(self, PyList_GetItem(list, i)) < 0)
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		PyObject *block = PyList_GetItem(list, i);
+
+		if (id_of(self, block) < 0 || number_in(self, block, REF_CNT) < 0)
 			return 0;
+	}
 	return 1;
 }
 
@@ -331,7 +346,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 {
 	struct kvmm_prefix prefix = { 0 };
 	struct kvpy_array keys = { 0 };
-	PyObject *list, *hashes, *part;
+	PyObject *list, *hashes, *part, *mine;
 	unsigned int first, last, group, tokens;
 	int32_t few[256], *ids = few;
 	uint32_t nr;
@@ -360,7 +375,8 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 			Py_RETURN_FALSE;
 		}
 	}
-	part = PySequence_GetSlice(hashes, first, last);
+	mine = PyList_GetSlice(list, first, last);		/* what follows may run Python */
+	part = mine ? PySequence_GetSlice(hashes, first, last) : NULL;
 	err = !part || kvpy_keys(part, self->pool, &keys);
 	if (!err && keys.nr != (Py_ssize_t)nr) {
 		PyErr_SetString(PyExc_ValueError, "cache(): fewer hashes than blocks");
@@ -378,7 +394,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 			kvpy_raise("kvmm_ids_register", err);
 	}
 	for (uint32_t i = 0; !err && i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, first + i);
+		PyObject *block = PyList_GetItem(mine, i);
 		PyObject *hash = PySequence_GetItem(part, i);
 		PyObject *name = hash ? with_group(hash, group) : NULL;
 		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
@@ -394,6 +410,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 		set(self, block, TOKENS, end);
 		self->nr_named++;
 	}
+	Py_XDECREF(mine);
 	Py_XDECREF(part);
 	if (ids != few)
 		free(ids);
@@ -449,7 +466,7 @@ static PyObject *blocks_forgotten(struct blocks *self, PyObject *block)
 		PyErr_SetString(PyExc_ValueError, "a block of another pool");
 		return NULL;
 	}
-	name = *at(self, block, HASH);
+	name = *at(self, block, HASH) ? *at(self, block, HASH) : Py_None;
 	Py_INCREF(name);
 	if (name != Py_None)
 		self->nr_named--;
@@ -467,8 +484,11 @@ static int blocks_set_named(struct blocks *self, PyObject *value, void *closure)
 {
 	Py_ssize_t nr = value ? PyLong_AsSsize_t(value) : -1;
 
-	if (nr < 0)
+	if (nr < 0) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ValueError, "nr_named is a count");
 		return -1;
+	}
 	self->nr_named = nr;
 	return 0;
 }
