@@ -52,23 +52,19 @@ static u32 chunk_rows(const struct kvmm_pool *pool)
 	return min(max(CHUNK_WORDS / (u32)row_words(pool), 1u), MAX_CHUNK_ROWS);
 }
 
-static void count_bytes(struct kvmm_pool *pool, size_t bytes)
-{
-	kv_lock(&pool->lock);
-	pool->metadata_bytes += bytes;
-	pool_leave(pool);
-}
-
 /* Put @fresh into *@place unless another thread was faster, and then free it. Takes @fresh. */
 #define install(pool, place, fresh, bytes)				\
 	({								\
 		__typeof__(fresh) __none = NULL;			\
 		if (!(fresh))						\
 			;						\
-		else if (kv_cas(place, &__none, fresh))			\
-			count_bytes(pool, bytes);			\
-		else							\
+		else if (kv_cas(place, &__none, fresh)) {		\
+			kv_lock(&(pool)->lock);				\
+			(pool)->metadata_bytes += bytes;		\
+			pool_leave(pool);				\
+		} else {						\
 			kv_free(fresh);					\
+		}							\
 	})
 
 static struct token_dir *make_dir(struct kvmm_pool *pool)

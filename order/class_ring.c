@@ -97,14 +97,10 @@ void owner_forget(struct classes *classes, u32 index)
 }
 
 /* A claimed block stays in its ring: it comes back with its class if the gang is aborted. */
-static bool is_passed_over(const struct classes *classes, u64 owner, u32 index)
-{
-	return classes->owner[index] != owner || classes->mark[index] & CLASS_PICKED;
-}
-
 static u32 skip_others(const struct classes *classes, u64 owner, u32 index)
 {
-	while (index < classes->nr_blocks && is_passed_over(classes, owner, index))
+	while (index < classes->nr_blocks &&
+	       (classes->owner[index] != owner || classes->mark[index] & CLASS_PICKED))
 		index = classes->owned[index].next;
 	return index < classes->nr_blocks ? index : KV_NONE;
 }
