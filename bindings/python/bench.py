@@ -103,25 +103,25 @@ def main():
             names = digests(calls * nr, next(salt))
             lists = [names[i:i + nr] for i in range(0, calls * nr, nr)]
             joined = [b"".join(part) for part in lists]
-            for who, spent in (("stock", timed(stock.cycle, lists)),
+            for kind, spent in (("stock", timed(stock.cycle, lists)),
                                ("class", timed(ours["class"].cycle, lists)),
                                ("ids", timed(ours["ids"].cycle, joined))):
-                best[who] = min(best.get(who, spent), spent)
-        for who in ("class", "ids"):
-            met &= row(f"{who}: get+cache+free {nr}", best["stock"] / calls / nr,
-                       best[who] / calls / nr, BARS[who, nr])
+                best[kind] = min(best.get(kind, spent), spent)
+        for kind in ("class", "ids"):
+            met &= row(f"{kind}: get+cache+free {nr}", best["stock"] / calls / nr,
+                       best[kind] / calls / nr, BARS[kind, nr])
     best = {}
     for _ in range(options.rounds):
         names = digests(85, next(salt))
-        for who, pool, given in (("stock", stock, names), ("class", ours["class"], names),
+        for kind, pool, given in (("stock", stock, names), ("class", ours["class"], names),
                                  ("ids", ours["ids"], b"".join(names))):
             pool.cycle(given)
             assert pool.find(given) == 85
             spent = timed(pool.find, [given] * 200)
-            best[who] = min(best.get(who, spent), spent)
-    for who in ("class", "ids"):
-        met &= row(f"{who}: find+touch+free 85", best["stock"] / 200 / 85, best[who] / 200 / 85,
-                   BARS[who, "find"])
+            best[kind] = min(best.get(kind, spent), spent)
+    for kind in ("class", "ids"):
+        met &= row(f"{kind}: find+touch+free 85", best["stock"] / 200 / 85, best[kind] / 200 / 85,
+                   BARS[kind, "find"])
     sys.exit(not met)
 
 

@@ -146,7 +146,7 @@ static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	Py_INCREF(pool);
 	self->pool = (struct kvpy_pool *)pool;
 	self->nr = self->pool->nr_blocks;
-	self->list = PyList_GetSlice(list, 0, self->nr);	/* nobody changes this one */
+	self->list = PyList_GetSlice(list, 0, self->nr);	/* no caller changes this one */
 	self->one = PyLong_FromLong(1);
 	self->table = calloc(self->nr, sizeof(*self->table));
 	err = !self->list || !self->one || !self->table;
@@ -340,6 +340,29 @@ static PyObject *with_group(PyObject *hash, uint32_t group)
 	return name;
 }
 
+/* Blocks @mine, from number @first on, have the hashes @part as vLLM's own fields say it. */
+static int show_names(struct blocks *self, PyObject *mine, PyObject *part, uint32_t first,
+		      uint32_t group, uint32_t tokens)
+{
+	for (Py_ssize_t i = 0; i < PyList_Size(mine); i++) {
+		PyObject *block = PyList_GetItem(mine, i);
+		PyObject *hash = PySequence_GetItem(part, i);
+		PyObject *name = hash ? with_group(hash, group) : NULL;
+		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
+
+		Py_XDECREF(hash);
+		if (!name || !end) {
+			Py_XDECREF(name);
+			Py_XDECREF(end);
+			return -1;
+		}
+		set(self, block, HASH, name);
+		set(self, block, TOKENS, end);
+		self->nr_named++;
+	}
+	return 0;
+}
+
 /* cache(blocks, hashes, first, last, group, block_tokens): names for blocks [first, last). False:
  * one of them is the null block, has a name, or is of another pool; nothing was done. */
 static PyObject *blocks_cache(struct blocks *self, PyObject *args)
@@ -393,23 +416,8 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 		if (err)
 			kvpy_raise("kvmm_ids_register", err);
 	}
-	for (uint32_t i = 0; !err && i < nr; i++) {
-		PyObject *block = PyList_GetItem(mine, i);
-		PyObject *hash = PySequence_GetItem(part, i);
-		PyObject *name = hash ? with_group(hash, group) : NULL;
-		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
-
-		Py_XDECREF(hash);
-		if (!name || !end) {
-			Py_XDECREF(name);
-			Py_XDECREF(end);
-			err = 1;
-			break;
-		}
-		set(self, block, HASH, name);
-		set(self, block, TOKENS, end);
-		self->nr_named++;
-	}
+	if (!err)
+		err = show_names(self, mine, part, first, group, tokens);
 	Py_XDECREF(mine);
 	Py_XDECREF(part);
 	if (ids != few)

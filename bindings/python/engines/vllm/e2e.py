@@ -45,7 +45,7 @@ def runs(ids):
     return sum(b != a + 1 for a, b in zip([-9, *ids], ids))
 
 
-def one(who, requests, blocks):
+def one(kind, requests, blocks):
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
     from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -62,7 +62,7 @@ def one(who, requests, blocks):
     KVCacheManager.free = counted
     with tempfile.TemporaryDirectory() as path:
         make_model(path)
-        more = {"scheduler_cls": "kvmm.vllm.KvmmScheduler"} if who == "kvmm" else {
+        more = {"scheduler_cls": "kvmm.vllm.KvmmScheduler"} if kind == "kvmm" else {
             "scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler"}
         engine = LLM(path, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
                      block_size=BLOCK, num_gpu_blocks_override=blocks, max_model_len=2048,
@@ -78,14 +78,14 @@ def one(who, requests, blocks):
         "blocks": round(seen["blocks"] / seen["requests"], 2)}))
 
 
-def in_process(who, options):
-    done = subprocess.run([sys.executable, __file__, "--one", who, "--requests",
+def in_process(kind, options):
+    done = subprocess.run([sys.executable, __file__, "--one", kind, "--requests",
                            str(options.requests), "--blocks", str(options.blocks)],
                           capture_output=True, text=True)
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
             return json.loads(line[7:])
-    sys.exit(f"{who}: {done.stderr[-3000:]}")
+    sys.exit(f"{kind}: {done.stderr[-3000:]}")
 
 
 def main():
@@ -98,8 +98,8 @@ def main():
         one(options.one, options.requests, options.blocks)
         return
     stock, ours = in_process("stock", options), in_process("kvmm", options)
-    for who, row in (("vLLM", stock), ("on kvmm", ours)):
-        print(f"{who:8} tokens {row['tokens']}, cached {row['cached']} of {row['prompt']}, "
+    for kind, row in (("vLLM", stock), ("on kvmm", ours)):
+        print(f"{kind:8} tokens {row['tokens']}, cached {row['cached']} of {row['prompt']}, "
               f"{row['blocks']} blocks in {row['runs']} runs a request")
     print(f"computed {stock['prompt'] - stock['cached']} -> {ours['prompt'] - ours['cached']} "
           f"prompt tokens, runs {stock['runs'] / ours['runs']:.2f}x fewer")
