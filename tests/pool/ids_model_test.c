@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Random calls by block id against a table of blocks that shares no code with the pool: what each
- * block is, who holds it, which name it has, and in which order blocks without references were put.
+ * block is, its holders, which name it has, and in which order blocks without references were put.
  * The pool may choose among free blocks; all else is predicted, victims and refusals included.
  * KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */

@@ -108,7 +108,7 @@ RANKS_TEST(an_old_place_is_free_when_the_end_of_the_step_is_told)
 		cr_expect_eq(kvmm_compact_poll(rank->pool), 1);
 		cr_assert_eq(kvmm_step_end(rank->pool, rank->id, epoch[i++]), 0);
 		ctl->run();
-		cr_expect_eq(kvmm_compact_poll(rank->pool), 1, "the step has ended, but who knows");
+		cr_expect_eq(kvmm_compact_poll(rank->pool), 1, "the step has ended, but no rank was told");
 		cr_expect_eq(steps_of_rank(rank).limbo_blocks, 4);
 	}
 	cr_expect_eq(ranks_agree(ranks).upto, 2);
