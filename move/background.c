@@ -347,7 +347,7 @@ static int check_how(const struct kvmm_pool *pool, const struct kvmm_background 
 	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||
 	    how->request_blocks > pool->nr_usable)
 		return -EINVAL;
-	if (pool->deterministic && how->flags & (KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_VERIFY))
+	if (pool->deterministic && how->flags & KVMM_BACKGROUND_THREAD)
 		return -EOPNOTSUPP;
 	return pool->parts.planner && !pool->rounds ? 0 : -EOPNOTSUPP;
 }

@@ -489,9 +489,9 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 				    go_on(pool, steps, flight));
 
 	kv_assert_held(&steps->lock);
-	if (!err)
+	if (!err && !pool->completions.are_told)
 		err = verify_flight(pool, flight);
-	else if (err != -EAGAIN)
+	else if (err && err != -EAGAIN)
 		verify_drop_flight(pool, flight);
 	if (err == -EAGAIN || (!err && !steps_have_room(steps, flight->nr)))
 		return;
@@ -603,6 +603,18 @@ void flights_poll(struct kvmm_pool *pool)
 	kv_unlock(&steps->lock);
 }
 
+/* How a copy has gone on this rank, which is told to all; a wrong one has failed as a whole. */
+static int copy_told(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	int err;
+
+	kv_assert_held(&steps->lock);
+	if (flight->state != FLIGHT_COPYING)
+		return poll_copy(pool, flight);
+	err = go_on(pool, steps, flight);
+	return err ? err : verify_told_flight(pool, flight);
+}
+
 void flights_walk(struct kvmm_pool *pool, struct completion_walk *walk)
 {
 	struct steps *steps = steps_of(pool);
@@ -610,10 +622,10 @@ void flights_walk(struct kvmm_pool *pool, struct completion_walk *walk)
 	kv_assert_held(&pool->compact_lock);
 	if (!steps)
 		return;
+	verify_walk(pool, walk);
 	kv_lock(&steps->lock);
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
-		completion_meet(walk, &flight->completion, flight->state == FLIGHT_COPYING ?
-				go_on(pool, steps, flight) : poll_copy(pool, flight));
+		completion_meet(walk, &flight->completion, copy_told(pool, steps, flight));
 	steps_walk(pool, steps, walk);
 	kv_unlock(&steps->lock);
 }

@@ -374,7 +374,7 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 void __steps_settle(struct kvmm_pool *pool)
 {
 	if (likely(!(READ_ONCE(pool->transit.nr_flights) | READ_ONCE(pool->blind)) &&
-		   !verify_is_on_device(pool)))
+		   !verify_is_cheap(pool)))
 		return;
 	if (kv_inherited(pool) || !kv_trylock(&pool->compact_lock))
 		return;

@@ -137,12 +137,12 @@ static void look_at_entry(struct kvmm_pool *pool, struct verify *verify, u32 ind
 /* Blocks that have to be looked at; else those with a checksum, in turns. ->lock held. */
 static void collect(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
-	u32 step, at;
+	u32 max_nr = verify->nr_alone ? 1 : VERIFY_BATCH, step, at;
 	u64 rest;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
-	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < VERIFY_BATCH; n += max(step, 1u)) {
+	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < max_nr; n += max(step, 1u)) {
 		/* Entries from here on, to the end of the word, that need no look. */
 		at = verify->cursor % KV_WORD_BITS;
 		rest = READ_ONCE(verify->todo[verify->cursor / KV_WORD_BITS]) >> at;
@@ -165,7 +165,8 @@ static void release_job(struct kvmm_pool *pool, struct verify_job *job)
 		entry_moved(pool, job->handle[i].index, job->handle[i].gen);
 	order_leave(&pool->order);
 	job->nr = 0;
-	WRITE_ONCE(job->on_device, false);
+	job->on_device = false;
+	WRITE_ONCE(job->is_cheap, false);
 	pool_leave(pool);
 }
 
@@ -181,17 +182,30 @@ static void redo_job(struct kvmm_pool *pool, struct verify *verify)
 static void drop_job(struct kvmm_pool *pool, struct verify *verify)
 {
 	kv_assert_held(&pool->compact_lock);
-	if (verify->job.on_device)
+	if (verify->job.on_device && !verify->job.is_read)
 		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
 	redo_job(pool, verify);
 }
 
-/* The device lets it start behind the work that the engine has given it so far. */
+/* The device lets it start behind the work that the engine had given it: as sum_start(). */
+static int start_sums(struct kvmm_pool *pool, struct verify_job *job)
+{
+	int err = sum_start(pool, job->run, job->nr, job->after, &job->fence);
+
+	kv_assert_held(&pool->compact_lock);
+	job->on_device = !err;
+	job->has_begun = err != -EBUSY;
+	if (err != -EOPNOTSUPP)
+		return err;
+	job->fence = job->after;
+	return 0;
+}
+
 static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
 	struct steps *steps = pool->steps;
 	struct verify_job *job = &verify->job;
-	struct kv_fence after;
+	bool is_told = pool->completions.are_told;
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
@@ -200,18 +214,42 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs
 	pool_leave(pool);
 	if (!job->nr)
 		return;
+	verify->nr_alone -= verify->nr_alone != 0;
+	job->is_read = false;
+	completion_begin(&pool->completions, &job->completion);
 	kv_lock(&steps->lock);
-	err = steps_signal(pool, steps, &after);
+	err = steps_signal(pool, steps, &job->after);
 	kv_unlock(&steps->lock);
 	if (!err)
-		err = sum_start(pool, job->run, job->nr, after, &job->fence);
-	WRITE_ONCE(job->on_device, !err);
-	if (err == -EOPNOTSUPP) {
-		job->fence = after;
-		err = 0;
-	}
-	if (err)
+		err = start_sums(pool, job);
+	job->error = is_told && err != -EBUSY ? err : 0;
+	WRITE_ONCE(job->is_cheap, is_told || job->on_device);
+	if (err && !is_told)
 		redo_job(pool, verify);
+}
+
+/* Its sums, as far as the device is: 0, -EAGAIN, or why there are none. */
+static int read_job(struct kvmm_pool *pool, struct verify_job *job)
+{
+	int err = job->error;
+
+	kv_assert_held(&pool->compact_lock);
+	if (err || job->is_read)
+		return err;
+	if (!job->has_begun)
+		err = start_sums(pool, job);
+	if (!err)
+		err = pool->parts.dev->poll(pool->dev, job->fence);
+	if (err == -EBUSY || err == -EAGAIN)
+		return -EAGAIN;
+	if (job->on_device)
+		job->error = pool->parts.dev->sum_fetch(pool->dev, err ? NULL : job->sum,
+							err ? 0 : job->nr);
+	else if (!err)
+		job->error = sum_now(pool, job->run, job->nr, job->sum);
+	job->error = err ? err : job->error;
+	job->is_read = true;
+	return job->error;
 }
 
 /* True: its content is as it was. */
@@ -238,7 +276,7 @@ static void lose_one(struct kvmm_pool *pool, struct kv_handle handle)
 	lose_end(pool, closed);
 }
 
-static void conclude(struct kvmm_pool *pool, struct verify *verify, const u64 *sums)
+static void conclude(struct kvmm_pool *pool, struct verify *verify)
 {
 	struct verify_job *job = &verify->job;
 
@@ -249,42 +287,79 @@ static void conclude(struct kvmm_pool *pool, struct verify *verify, const u64 *s
 		if (lost_check(pool, &handle, 1))	/* kvmm_verify_blocks() was faster */
 			continue;
 		if (!has_sum(verify, handle)) {
-			verify->sum[handle.index] = sums[i];
+			verify->sum[handle.index] = job->sum[i];
 			verify->gen[handle.index] = handle.gen;
 			verify->stat.sums++;
-		} else if (!compare(pool, verify, handle, job->run[i].dst, sums[i])) {
+		} else if (!compare(pool, verify, handle, job->run[i].dst, job->sum[i])) {
 			lose_one(pool, handle);
 		}
 	}
+}
+
+/* On some rank a block of it is wrong, or could not be summed: which one is seen one by one. */
+static void blame(struct kvmm_pool *pool, struct verify *verify)
+{
+	struct verify_job *job = &verify->job;
+	struct kv_handle handle = job->handle[0];
+
+	kv_assert_held(&pool->compact_lock);
+	if (job->nr > 1 || !has_sum(verify, handle) || lost_check(pool, &handle, 1)) {
+		verify->nr_alone = job->nr;
+		verify->cursor = handle.index;
+		redo_job(pool, verify);
+		return;
+	}
+	verify->stat.checks++;
+	verify->stat.bad_blocks++;
+	verify->gen[handle.index] = 0;
+	lose_one(pool, handle);
+	release_job(pool, job);
 }
 
 /* Returns how many blocks were looked at. */
 static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 {
 	struct verify_job *job = &verify->job;
-	u64 sums[VERIFY_BATCH];
 	u32 nr = job->nr;
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
 	if (!nr)
 		return 0;
-	err = pool->parts.dev->poll(pool->dev, job->fence);
+	err = completion_result(&pool->completions, &job->completion, read_job(pool, job));
 	if (err == -EAGAIN)
 		return 0;
 	if (err) {
-		drop_job(pool, verify);
+		if (pool->completions.are_told)
+			blame(pool, verify);
+		else
+			redo_job(pool, verify);
 		return 0;
 	}
-	err = job->on_device ? pool->parts.dev->sum_fetch(pool->dev, sums, job->nr) :
-			       sum_now(pool, job->run, job->nr, sums);
-	if (err) {
-		redo_job(pool, verify);
-		return 0;
-	}
-	conclude(pool, verify, sums);
+	conclude(pool, verify);
 	release_job(pool, job);
 	return nr;
+}
+
+/*
+ * Where completions are told: is this rank through with the job, and were all of its blocks right?
+ * A block without a checksum cannot be wrong. The answer stays the same until all ranks have it.
+ */
+void __verify_walk(struct kvmm_pool *pool, struct completion_walk *walk)
+{
+	struct verify *verify = verify_of(pool);
+	struct verify_job *job = &verify->job;
+	int err;
+
+	kv_assert_held(&pool->compact_lock);
+	if (!job->nr)
+		return;
+	err = read_job(pool, job);
+	for (u32 i = 0; i < job->nr && !err; i++)
+		if (has_sum(verify, job->handle[i]) &&
+		    verify->sum[job->handle[i].index] != job->sum[i])
+			err = job->error = -EBADMSG;
+	completion_meet(walk, &job->completion, err);
 }
 
 void __verify_poll(struct kvmm_pool *pool)
@@ -302,7 +377,7 @@ void __verify_cancel(struct kvmm_pool *pool)
 	if (job->nr && job->on_device && pool->parts.dev->wait(pool->dev, job->fence))
 		device_failed(pool);
 	end_job(pool, verify);
-	if (job->nr)	/* it waits for the engine's work, and begins anew behind that */
+	if (job->nr)	/* the engine's work goes on, or it was not told: it begins anew */
 		drop_job(pool, verify);
 }
 
@@ -373,7 +448,8 @@ static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const st
 			continue;
 		leg->bad = true;
 		verify->stat.bad_copies++;
-		set_todo(verify, owner_index(leg->owner));	/* or is it the source? */
+		if (!pool->completions.are_told)
+			set_todo(verify, owner_index(leg->owner));	/* or is it the source? */
 	}
 }
 
@@ -408,10 +484,20 @@ int verify_flight(struct kvmm_pool *pool, struct flight *flight)
 			struct leg *leg = &flight->leg[runs[i].src];
 
 			leg->seen = leg->bad = true;
-			set_todo(pool->verify, owner_index(leg->owner));
+			if (!pool->completions.are_told)
+				set_todo(pool->verify, owner_index(leg->owner));
 		}
 	}
 	return 0;
+}
+
+int verify_told_flight(struct kvmm_pool *pool, struct flight *flight)
+{
+	int err = verify_flight(pool, flight);
+
+	for (u32 i = 0; i < flight->nr && !err; i++)
+		err = flight->leg[i].bad ? -EIO : 0;
+	return err;
 }
 
 void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
@@ -420,6 +506,14 @@ void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
 	if (flight->summing)
 		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
 	flight->summing = false;
+	if (!pool->verify || !pool->completions.are_told)
+		return;
+	for (u32 i = 0; i < flight->nr; i++) {
+		u32 owner = flight->leg[i].owner;
+
+		if (owner_kind(owner) == OWNER_ENTRY)
+			__verify_moved(pool, owner_index(owner));
+	}
 }
 
 /* ---- now ---- */
@@ -434,6 +528,10 @@ static int verify_one(struct kvmm_pool *pool, struct verify *verify, struct kv_h
 	kv_assert_held(&pool->compact_lock);
 	if (!has_sum(verify, handle))
 		return 0;
+	if (pool->completions.are_told) {
+		set_todo(verify, handle.index);
+		return 1;
+	}
 	if (sum_now(pool, &run, 1, &sum))
 		return -EIO;
 	if (compare(pool, verify, handle, block, sum))
@@ -548,8 +646,7 @@ int verify_set(struct kvmm_pool *pool, const void *value)
 		return err;
 	if (known.sample_pm > 1000 || known.reserved)
 		return -EINVAL;
-	/* Blocks may not be evicted while a device sums them: for how long is up to it. */
-	if (!pool->caches || !pool->nr_planes || pool->completions.are_told)
+	if (!pool->caches || !pool->nr_planes)
 		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	err = set_locked(pool, known.sample_pm);
@@ -603,7 +700,9 @@ static int verify_check(struct kvmm_pool *pool, const struct pool_recount *re)
 		return 0;
 	for (u32 i = 0; i < KV_WORDS(pool->nr_blocks); i++)
 		nr += __builtin_popcountll(verify->todo[i]);
-	if (nr != verify->nr_todo || verify->job.nr > VERIFY_BATCH)
+	if (nr != verify->nr_todo || verify->job.nr > VERIFY_BATCH ||
+	    (verify->job.nr &&
+	     !completion_is_sound(&pool->completions, &verify->job.completion)))
 		return -EUCLEAN;
 	for (u32 i = 0; i < verify->job.nr; i++) {
 		struct kv_handle handle = verify->job.handle[i];

@@ -4,6 +4,8 @@
  *
  *  1. An entry has a checksum as long as gen[] has its generation; 0 is none.
  *  2. Entries of the job are MOVING: they stay where they are, and have no other owner.
+ *  3. Where completions are told a job is one of them. It has failed if a block of it is wrong on
+ *     any rank; its blocks are then looked at one by one, so that all ranks lose the same one.
  */
 #ifndef POOL_VERIFY_H
 #define POOL_VERIFY_H
@@ -15,8 +17,15 @@
 
 struct verify_job {
 	u32			nr;		/* 0: there is none */
-	bool			on_device;	/* READ_ONCE(); fetch the sums; else take them */
+	bool			on_device;	/* fetch the sums; else take them */
+	bool			is_cheap;	/* READ_ONCE(); to end it waits for nothing */
+	bool			has_begun;	/* else the device has been at other sums so far */
+	bool			is_read;	/* ->sum is filled */
+	int			error;		/* of the device; -EBADMSG: a wrong block */
+	struct kv_fence		after;		/* of the engine's work so far */
 	struct kv_fence		fence;
+	struct completion	completion;
+	u64			sum[VERIFY_BATCH];
 	struct kv_handle	handle[VERIFY_BATCH];
 	struct kv_move		run[VERIFY_BATCH];	/* .dst: where it lies; .nr 1 */
 };
@@ -27,6 +36,7 @@ struct flight;
 struct verify {
 	u32			sample_pm;	/* READ_ONCE() */
 	u32			cursor;		/* of the next entry to be looked at */
+	u32			nr_alone;	/* so many jobs are of one block */
 	u32			nr_todo;	/* atomic; bits set and not looked at, at least */
 	u64			*sum;		/* ours; by entry */
 	u32			*gen;		/* ours; by entry */
@@ -60,11 +70,20 @@ u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way);
 bool verify_is_pending(struct kvmm_pool *pool);
 
 /* The device sums, or has summed, and to end the job is cheap. A hint. */
-static inline bool verify_is_on_device(struct kvmm_pool *pool)
+static inline bool verify_is_cheap(struct kvmm_pool *pool)
 {
 	struct verify *verify = verify_of(pool);
 
-	return unlikely(verify) && READ_ONCE(verify->job.on_device);
+	return unlikely(verify) && READ_ONCE(verify->job.is_cheap);
+}
+
+void __verify_walk(struct kvmm_pool *pool, struct completion_walk *walk);
+
+/* A job meets the walk. compact_lock held. */
+static inline void verify_walk(struct kvmm_pool *pool, struct completion_walk *walk)
+{
+	if (unlikely(pool->verify))
+		__verify_walk(pool, walk);
 }
 
 void __verify_poll(struct kvmm_pool *pool);
@@ -96,7 +115,9 @@ static inline u32 verify_nr_moving(const struct kvmm_pool *pool)
  * and ->fence is that. Both locks of flights held.
  */
 int verify_flight(struct kvmm_pool *pool, struct flight *flight);
-/* It ends otherwise. */
+/* The same, where that is told: -EIO one of its moves is wrong. */
+int verify_told_flight(struct kvmm_pool *pool, struct flight *flight);
+/* It ends otherwise; where that is told, all of it is to be looked at. */
 void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight);
 
 #endif /* POOL_VERIFY_H */

@@ -68,7 +68,7 @@ struct kvmm_background {
  * May be called at any time; waits for a thread that is not wanted any more to end.
  *
  * Return: 0; -EINVAL; -ENOMEM; -EAGAIN no thread was to be had: everything is as it was;
- * -EOPNOTSUPP as kvmm_pool_compact(), or KVMM_BACKGROUND_THREAD or _VERIFY, and the pool has
+ * -EOPNOTSUPP as kvmm_pool_compact(), or KVMM_BACKGROUND_THREAD, and the pool has
  * KVMM_POOL_DETERMINISTIC.
  */
 static inline int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)

@@ -53,6 +53,11 @@ void ranks_end(struct ranks *ranks)
 		cr_expect_eq(ctl->nr_reports(i), 0, "%s", ctl->report(0));
 }
 
+void rank_flip(struct rank *rank, u32 block)
+{
+	((u8 *)(uintptr_t)rank->plane.base)[block * RANK_BYTES + 5] ^= 4;
+}
+
 struct kvmm_completions rank_found(struct rank *rank)
 {
 	struct kvmm_completions found = KVMM_COMPLETIONS_INIT;

@@ -34,6 +34,8 @@ void ranks_begin(struct ranks *ranks, const char *options, u32 write);
 /* Expects that the driver has nothing to report. */
 void ranks_end(struct ranks *ranks);
 
+/* A bit of that block is another one from now on, behind the device's back. */
+void rank_flip(struct rank *rank, u32 block);
 /* What its device has done; and the same of all ranks. */
 struct kvmm_completions rank_found(struct rank *rank);
 struct kvmm_completions ranks_found(struct ranks *ranks);

@@ -205,6 +205,7 @@ enum what {
 	MOVES,
 	LOOK = MOVES + 2,
 	TICK,
+	VERIFY,
 	COMPACT,
 	SHRINK,
 	RECLAIM,
@@ -233,6 +234,8 @@ static u64 carry_out(struct run *run, u32 i, const struct order *order)
 		return kvmm_compact_poll(pool);
 	case TICK:
 		return kvmm_background_tick(pool);
+	case VERIFY:
+		return kvmm_verify_tick(pool);
 	case COMPACT:
 		return do_compact(run, i, order);
 	case SHRINK:
@@ -297,6 +300,7 @@ static void compare(struct run *run, u64 step, const struct order *order, const 
 
 static void begin_run(struct run *run, u64 seed)
 {
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 500 };
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
 	char options[32];
 
@@ -306,9 +310,11 @@ static void begin_run(struct run *run, u64 seed)
 	dice = seed | 1;
 	how.interval_ms = 3;
 	how.max_blocks = 32;
+	how.flags = KVMM_BACKGROUND_VERIFY;
 	for (u32 i = 0; i < NR_RANKS; i++) {
 		drive_init(&run->drive[i], run->ranks.of[i].pool, seed);
 		cr_assert_eq(kvmm_background_set(run->ranks.of[i].pool, &how), 0);
+		cr_assert_eq(kvmm_verify_set(run->ranks.of[i].pool, &verify), 0);
 		run->scratch[i] = dev_alloc(256);
 	}
 }
@@ -330,6 +336,8 @@ static void one_call(struct run *run, u64 step)
 		tell(run, below(2));
 	if (!below(60))
 		tier_flip(run->ranks.of[0].tier, below(RANK_BLOCKS));
+	if (!below(200))
+		rank_flip(run->ranks.of, below(RANK_BLOCKS));
 }
 
 static void end_run(struct run *run)
@@ -347,6 +355,7 @@ static void end_run(struct run *run)
 Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
 {
 	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 1000000);
+	struct kvmm_verify_stat verified;
 	struct kvmm_step_stat steps;
 	static struct run run;
 
@@ -355,6 +364,10 @@ Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
 	for (u64 step = 1; step <= nr; step++)
 		one_call(&run, step);
 	cr_assert_eq(kvmm_step_get_stat(run.ranks.of[0].pool, &steps), 0);
+	cr_assert_eq(kvmm_verify_get_stat(run.ranks.of[0].pool, &verified), 0);
+	printf("%lu blocks compared, %lu bad; %lu copies bad\n", (unsigned long)verified.checks,
+	       (unsigned long)verified.bad_blocks, (unsigned long)verified.bad_copies);
+	cr_expect_gt(verified.bad_blocks, nr / 100000);
 	printf("%lu completions, %lu moves, %lu loads, %lu bad ones, %lu late\n",
 	       (unsigned long)run.nr_told, (unsigned long)steps.published_moves,
 	       (unsigned long)client_of(run.ranks.of[0].pool).loads, (unsigned long)run.nr_failed,

@@ -396,6 +396,180 @@ RANKS_TEST(memory_goes_beside_steps_when_all_ranks_know_that_it_may)
 	}
 }
 
+/* ---- verified content ---- */
+
+static struct kvmm_verify_stat verified_of(struct rank *rank)
+{
+	struct kvmm_verify_stat stat;
+
+	cr_assert_eq(kvmm_verify_get_stat(rank->pool, &stat), 0);
+	return stat;
+}
+
+static void tick_and_agree(struct ranks *ranks)
+{
+	for each_rank(rank)
+		cr_assert_geq(kvmm_verify_tick(rank->pool), 0);
+	ctl->run();
+	ranks_agree(ranks);
+	ranks_expect_alike(ranks);
+}
+
+/* Keys 1 to 8 are cached and summed. */
+static void sum_alike(struct ranks *ranks)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_verify_set(rank->pool, &verify), 0);
+		cache_blocks(rank->pool, 1, 8);
+	}
+	tick_and_agree(ranks);
+	tick_and_agree(ranks);
+	for each_rank(rank)
+		cr_assert_eq(verified_of(rank).summed, 8);
+}
+
+RANKS_TEST(sums_count_when_they_are_told)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+	struct rank *rank = ranks->of;
+
+	cr_assert_eq(kvmm_verify_set(rank->pool, &verify), 0);
+	cache_blocks(rank->pool, 1, 8);
+	cr_assert_eq(kvmm_verify_tick(rank->pool), 0);
+	ctl->run();
+	cr_expect_eq(kvmm_verify_tick(rank->pool), 0, "complete, but not told");
+	cr_expect_eq(verified_of(rank).summed, 0);
+	cr_expect_eq(rank_found(rank).upto, 1);
+	cr_expect_eq(kvmm_completions_set(rank->pool, &(struct kvmm_completions){
+		.size = sizeof(struct kvmm_completions), .upto = 1 }), 0);
+	cr_expect_eq(kvmm_verify_tick(rank->pool), 8);
+	cr_expect_eq(verified_of(rank).summed, 8);
+	cr_expect_eq(kvmm_validate(rank->pool), 0);
+}
+
+RANKS_TEST(a_block_that_is_wrong_on_one_rank_is_lost_on_all)
+{
+	struct rank *wrong = &ranks->of[1];
+	kvmm_ref_t ref;
+
+	sum_alike(ranks);
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_prefix_match(rank->pool, prefix_of(3, 1), &ref), 1);
+		if (rank == wrong)
+			rank_flip(rank, kvmm_block_of_ref(rank->pool, ref));
+		cr_assert_eq(kvmm_put(rank->pool, ref), 0);
+	}
+	for (u32 n = 0; n < 12; n++)
+		tick_and_agree(ranks);
+	for each_rank(rank) {
+		cr_expect_str_eq(answers(rank->pool, 1, 8), "00------");
+		cr_expect_str_eq(answers(rank->pool, 4, 5), "00000");
+		cr_expect_eq(verified_of(rank).bad_blocks, 1);
+		cr_expect_eq(verified_of(rank).pending, 0);
+		cr_expect_eq(kvmm_validate(rank->pool), 0);
+	}
+}
+
+RANKS_TEST(a_move_that_is_wrong_on_one_rank_is_made_on_none)
+{
+	struct rank *wrong = &ranks->of[1];
+	kvmm_ref_t ref[8];
+	u32 block[8];
+
+	sum_alike(ranks);
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_prefix_match(rank->pool, prefix_of(1, 8), ref), 8);
+		for (u32 k = 1; k < 8; k += 2)
+			cr_assert_eq(kvmm_set_reset(rank->pool, &ref[k], 1, 1), 0);
+		for (u32 k = 0; k < 8; k++)
+			block[k] = kvmm_block_of_ref(rank->pool, ref[k]);
+		cr_assert_eq(kvmm_put_many(rank->pool, ref, 8), 0);
+		cr_assert_eq(kvmm_compact_start(rank->pool, &(struct kvmm_compact){
+			.size = sizeof(struct kvmm_compact), .want_run = 60 },
+			KVMM_MOVE_BESIDE), 0);
+		cr_expect_gt(steps_of_rank(rank).copying_blocks, 0);
+	}
+	for (u32 k = 0; k < 8; k += 2)
+		rank_flip(wrong, block[k]);
+	for (u32 n = 0; n < 3; n++) {
+		ctl->run();
+		ranks_agree(ranks);
+	}
+	for each_rank(rank) {
+		cr_expect_eq(kvmm_compact_poll(rank->pool), 0);
+		cr_expect_eq(steps_of_rank(rank).published_moves, 0);
+		cr_expect_gt(verified_of(rank).pending, 0);
+	}
+	for (u32 n = 0; n < 12; n++)
+		tick_and_agree(ranks);
+	for each_rank(rank)
+		for (u32 k = 1; k < 8; k += 2)
+			cr_expect_str_eq(answers(rank->pool, k, 1), "-");
+}
+
+RANKS_TEST(blocks_that_are_asked_for_are_compared_by_the_next_ticks)
+{
+	kvmm_ref_t ref;
+
+	sum_alike(ranks);
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_prefix_match(rank->pool, prefix_of(4, 1), &ref), 1);
+		if (rank == ranks->of)
+			rank_flip(rank, kvmm_block_of_ref(rank->pool, ref));
+		cr_expect_eq(kvmm_verify_blocks(rank->pool, &ref, 1), 1);
+		cr_expect_eq(verified_of(rank).pending, 1);
+		cr_assert_eq(kvmm_put(rank->pool, ref), 0);
+	}
+	for (u32 n = 0; n < 4; n++)
+		tick_and_agree(ranks);
+	for each_rank(rank)
+		cr_expect_str_eq(answers(rank->pool, 1, 5), "000--");
+}
+
+RANKS_TEST(sums_that_one_rank_cannot_take_are_taken_again_on_all)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_verify_set(rank->pool, &verify), 0);
+		cache_blocks(rank->pool, 1, 8);
+		if (rank == ranks->of)
+			cr_assert_eq(ctl->fail("cuEventRecord", 1, KCU_E_NOT_PERMITTED, true, false), 0);
+		cr_assert_eq(kvmm_verify_tick(rank->pool), 0);
+		ctl->fail_none();
+	}
+	ctl->run();
+	cr_expect_eq(ranks_agree(ranks).failed[0], 1);
+	for (u32 i = 0; i < 9; i++) {
+		for each_rank(rank)
+			cr_expect_eq(verified_of(rank).summed, i ? i - 1 : 0);
+		tick_and_agree(ranks);
+	}
+	for each_rank(rank)
+		cr_expect_eq(verified_of(rank).summed, 8);
+}
+
+/* Blocks that a job holds in place are let go by a reset, told or not. */
+RANKS_TEST(a_reset_ends_what_was_not_told)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_verify_set(rank->pool, &verify), 0);
+		cache_blocks(rank->pool, 1, 8);
+		cr_assert_eq(kvmm_verify_tick(rank->pool), 0);
+		if (rank == ranks->of)
+			ctl->run();
+		cr_assert_eq(kvmm_reset_cache(rank->pool), 8);
+		cr_expect_eq(kvmm_validate(rank->pool), 0);
+	}
+	ctl->run();
+	ranks_agree(ranks);
+	ranks_expect_alike(ranks);
+}
+
 /* ---- what is not for ranks ---- */
 
 Test(ranks, pools_without_ranks_are_told_nothing)
@@ -406,12 +580,4 @@ Test(ranks, pools_without_ranks_are_told_nothing)
 	cr_expect_eq(kvmm_completions_get(pool, &told), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_completions_set(pool, &told), -EOPNOTSUPP);
 	end_pool(pool);
-}
-
-RANKS_TEST(blocks_are_not_held_by_checksums_for_as_long_as_a_device_likes)
-{
-	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
-
-	for each_rank(rank)
-		cr_expect_eq(kvmm_verify_set(rank->pool, &verify), -EOPNOTSUPP);
 }

@@ -307,6 +307,9 @@ static inline int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t h
  *	- by kvmm_verify_blocks().
  *
  * A block with wrong content is lost: no look-up finds it any more, and its holders get -EIO.
+ *
+ * Where completions are told (kvmm_completions_set()) so are verifications, and a block that is
+ * wrong on one rank is lost on all of them. One wrong copy keeps those begun with it in place, too.
  */
 
 /**
@@ -322,7 +325,7 @@ struct kvmm_verify_attr {
 };
 
 /** kvmm_verify_set() - for blocks registered from now on. Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP
- * the pool has no memory, or no policy, or ends of copies are told, see kvmm_completions_set(). */
+ * the pool has no memory, or no policy. */
 static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
 {
 	return kvmm_pool_set(pool, KVMM_SET_VERIFY, attr);
@@ -331,6 +334,8 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
 /**
  * kvmm_verify_blocks() - compare checksums of these blocks now; waits for the device
  * @refs: of the caller; blocks without a checksum are left out. NULL: as kvmm_verify_tick()
+ *
+ * Where completions are told it waits for nothing: the next ticks compare them.
  *
  * Return: how many were compared; -EIO one of them is wrong (all were compared, and those that are
  * wrong are lost), or could not be read; -ESTALE, -EINVAL one of @refs is none (none was compared).
