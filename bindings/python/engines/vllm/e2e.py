@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM on a CPU, with its own block pool and with kvmm's: the same requests, the same tokens?
+"""vLLM on a CPU, with its own block pool, with kvmm's, with kvmm's tiers below: the same tokens?
 
-usage: e2e.py [--requests N] [--blocks N] [--one stock|kvmm]
-A Llama of two layers with random weights, made here; prompts share prefixes, and the pool must
-evict. Prints a line for each engine and the comparison; exit code 1 if tokens differ, if more than
-0.1 % of the hits are lost, or if runs are not fewer.
+usage: e2e.py [--requests N] [--blocks N] [--host-blocks N] [--disk-blocks N] [--trace FILE]
+A Llama of two layers with random weights, made here. Prompts share prefixes, and the pool must
+evict. The last fifth of the requests comes after a restart of the process. With --trace the first N
+requests of a conversation trace (512 tokens a block there, 32 here). Prints a line for each check,
+NAME, tab, FIGURE, tab, "ok" or "FAILED"; exit code 1 if one failed: tokens differ, more than 0.1 %
+of the hits are lost, runs are not fewer, or tiers bring nothing.
 """
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -17,35 +20,47 @@ import sys
 import tempfile
 
 BLOCK = 32
+BLOCK_BYTES = 2 * 2 * 2 * 32 * 4 * BLOCK    # layers, K and V, heads, dimensions, float32
 
 
 def make_model(path):
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
               "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
               "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512,
-              "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "torch_dtype": "float32",
+              "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "torch_dtype": "float32",
               "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
     with open(os.path.join(path, "config.json"), "w") as file:
         json.dump(config, file)
 
 
-def prompts(nr):
+def documents(nr):
     """Documents that several ask about, and questions of their own."""
     rng = random.Random(7)
-    documents = [[rng.randrange(3, 512) for _ in range(BLOCK * rng.randrange(4, 24))]
-                 for _ in range(24)]
-    asked = []
+    known = [[rng.randrange(3, 512) for _ in range(BLOCK * rng.randrange(4, 24))]
+             for _ in range(24)]
     for _ in range(nr):
-        document = documents[min(int(rng.expovariate(0.15)), 23)]
-        asked.append(document + [rng.randrange(3, 512) for _ in range(rng.randrange(8, 80))])
-    return asked
+        document = known[min(int(rng.expovariate(0.15)), 23)]
+        yield document + [rng.randrange(3, 512) for _ in range(rng.randrange(8, 80))]
+
+
+def conversations(path, nr):
+    """Requests of a trace: a block's tokens follow from its number, a prompt's length is scaled."""
+    with open(path) as file:
+        for line in itertools.islice(file, nr):
+            row = json.loads(line)
+            prompt = []
+            for number in row["hash_ids"]:
+                rng = random.Random(number)
+                prompt += [rng.randrange(3, 512) for _ in range(BLOCK)]
+            yield prompt[:max(1, row["input_length"] * BLOCK // 512)]
 
 
 def runs(ids):
     return sum(b != a + 1 for a, b in zip([-9, *ids], ids))
 
 
-def one(kind, requests, blocks):
+def one(kind, options, room):
+    """A process: its share of the requests, and what became of them, as JSON."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
     from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -53,24 +68,32 @@ def one(kind, requests, blocks):
     free = KVCacheManager.free
 
     def counted(self, request, *args, **named):
-        tables = self.get_block_ids(request.request_id)
-        ids = [i for i in tables[0] if i]
+        ids = [i for i in self.get_block_ids(request.request_id)[0] if i]
         seen["runs"] += runs(ids)
         seen["blocks"] += len(ids)
         seen["requests"] += 1
         return free(self, request, *args, **named)
     KVCacheManager.free = counted
-    with tempfile.TemporaryDirectory() as path:
-        make_model(path)
-        more = {"scheduler_cls": "kvmm.vllm.KvmmScheduler"} if kind == "kvmm" else {
-            "scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler"}
-        engine = LLM(path, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
-                     block_size=BLOCK, num_gpu_blocks_override=blocks, max_model_len=2048,
-                     max_num_seqs=4, enable_prefix_caching=True, enforce_eager=True, seed=1,
-                     disable_log_stats=True, async_scheduling=False, **more)
-        params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True, detokenize=False)
-        asked = prompts(requests)
-        answers = engine.generate([{"prompt_token_ids": p} for p in asked], params, use_tqdm=False)
+    asked = list(conversations(options.trace, options.requests) if options.trace
+                 else documents(options.requests))
+    split = len(asked) * 4 // 5
+    asked = asked[split:] if options.restarted else asked[:split]
+    more = {"scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler" if kind == "stock" else
+            "kvmm.vllm.KvmmScheduler"}
+    if kind == "tiers":
+        more["kv_transfer_config"] = {
+            "kv_connector": "KvmmConnector", "kv_role": "kv_both",
+            "kv_connector_extra_config": {
+                "host_bytes": options.host_blocks * BLOCK_BYTES,
+                "path": os.path.join(room, "store"),
+                "max_bytes": options.disk_blocks * BLOCK_BYTES}}
+    engine = LLM(room, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
+                 block_size=BLOCK, num_gpu_blocks_override=options.blocks,
+                 max_model_len=min(8192, BLOCK * (options.blocks - 1)),
+                 max_num_seqs=4, enable_prefix_caching=True, enforce_eager=True, seed=1,
+                 disable_log_stats=True, async_scheduling=False, **more)
+    params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True, detokenize=False)
+    answers = engine.generate([{"prompt_token_ids": p} for p in asked], params, use_tqdm=False)
     tokens = hashlib.sha256(json.dumps([list(a.outputs[0].token_ids) for a in answers]).encode())
     print("RESULT " + json.dumps({
         "tokens": tokens.hexdigest()[:16], "cached": sum(a.num_cached_tokens or 0 for a in answers),
@@ -78,10 +101,9 @@ def one(kind, requests, blocks):
         "blocks": round(seen["blocks"] / seen["requests"], 2)}))
 
 
-def in_process(kind, options):
-    done = subprocess.run([sys.executable, __file__, "--one", kind, "--requests",
-                           str(options.requests), "--blocks", str(options.blocks)],
-                          capture_output=True, text=True)
+def in_process(kind, room, restarted):
+    done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--one", kind, "--room", room,
+                           *(["--restarted"] if restarted else [])], capture_output=True, text=True)
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
             return json.loads(line[7:])
@@ -90,21 +112,41 @@ def in_process(kind, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=300)
-    parser.add_argument("--blocks", type=int, default=160)
-    parser.add_argument("--one")
+    for name, default in (("requests", 375), ("blocks", 160), ("host-blocks", 640),
+                          ("disk-blocks", 4096)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--trace")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--room", help=argparse.SUPPRESS)
+    parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one(options.one, options.requests, options.blocks)
+        one(options.one, options, options.room)
         return
-    stock, ours = in_process("stock", options), in_process("kvmm", options)
-    for kind, row in (("vLLM", stock), ("on kvmm", ours)):
-        print(f"{kind:8} tokens {row['tokens']}, cached {row['cached']} of {row['prompt']}, "
-              f"{row['blocks']} blocks in {row['runs']} runs a request")
-    print(f"computed {stock['prompt'] - stock['cached']} -> {ours['prompt'] - ours['cached']} "
-          f"prompt tokens, runs {stock['runs'] / ours['runs']:.2f}x fewer")
-    sys.exit(stock["tokens"] != ours["tokens"] or ours["cached"] < 0.999 * stock["cached"] or
-             ours["runs"] >= stock["runs"])
+    with tempfile.TemporaryDirectory() as room:
+        make_model(room)
+        rows = {kind: [in_process(kind, room, again) for again in (False, True)]
+                for kind in ("stock", "kvmm", "tiers")}
+    failed = False
+
+    def check(name, figure, good):
+        nonlocal failed
+        failed |= not good
+        print(f"{name}\t{figure}\t{'ok' if good else 'FAILED'}")
+
+    (stock, stock2), (ours, _), (tiers, tiers2) = rows.values()
+    check("tokens", stock["tokens"], all(
+        row["tokens"] == theirs["tokens"] for pair in rows.values()
+        for row, theirs in zip(pair, rows["stock"])))
+    check("hits of the pool", f"{stock['cached']} -> {ours['cached']} of {stock['prompt']}",
+          ours["cached"] >= 0.999 * stock["cached"])
+    check("runs a request", f"{stock['runs']} -> {ours['runs']} for {ours['blocks']} blocks",
+          ours["runs"] < stock["runs"])
+    for name, before, after in (("computed with tiers", stock, tiers),
+                                ("computed after a restart", stock2, tiers2)):
+        figures = [row["prompt"] - row["cached"] for row in (before, after)]
+        check(name, f"{figures[0]} -> {figures[1]} of {before['prompt']}", figures[1] < figures[0])
+    sys.exit(failed)
 
 
 main()
