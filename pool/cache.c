@@ -393,8 +393,6 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 
 		if (!nr_picked && order_is_spent(&pool->order))
 			return false;
-		if (pool->map->ops->expect)
-			pool->map->ops->expect(pool->map, picked, nr_picked);
 		for (u32 i = 0; i < nr_picked; i++)
 			victims_add(pool, victims, picked[i]);
 		victims->stamp = pool->order.stamp;

@@ -53,7 +53,7 @@ static void unlock_home(struct spot spot)
 struct queue {
 	struct table *table;
 	struct spot spot[QUEUE_SIZE];
-	u64 trace[QUEUE_SIZE];			/* of entries that are inserted */
+	u64 trace[QUEUE_SIZE];			/* hashes for the trace */
 };
 
 /* Its entry was asked for before. */
@@ -440,7 +440,7 @@ static int flat_name_unlink(struct kv_map *map, struct kv_handle handle)
 	WRITE_ONCE(entry->link, elder);
 	unlock_home(spot);
 	if (!err)
-		trace_removed(&flat->trace, entry, handle.index);
+		trace_removed(&flat->trace, trace_leave(&flat->trace, entry), handle.index);
 	kv_rcu_read_unlock();
 	return err;
 }
@@ -484,7 +484,7 @@ static const struct kv_name_ops flat_names = {
 	.link	= flat_name_link,
 };
 
-static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
+static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot, u64 trace)
 {
 	int err = removable(flat, handle);
 
@@ -495,19 +495,23 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 	err = remove_locked(flat, spot, handle.index);
 	unlock_home(spot);
 	if (!err)
-		trace_removed(&flat->trace, entry_at(flat, handle.index), handle.index);
+		trace_removed(&flat->trace, trace, handle.index);
 	return err;
 }
 
 /* A value that is no handle is refused when its turn comes; here it is just not followed. */
-static void remove_arrive(struct queue *queue, const struct kv_handle *handles, u32 i, u32 nr)
+static void remove_arrive(struct flat *flat, struct queue *queue, const struct kv_handle *handles,
+			  u32 i, u32 nr)
 {
-	const struct kv_entries *entries = queue->table->entries;
+	const struct kv_entries *entries = flat->map.entries;
 
 	if (i + QUEUE_AHEAD < nr)
 		kv_handle_prefetch(entries, handles[i + QUEUE_AHEAD]);
-	if (i < nr && handles[i].index < entries->nr)
-		queue_arrive(queue, handles[i], i);
+	if (i >= nr || handles[i].index >= entries->nr)
+		return;
+	queue_arrive(queue, handles[i], i);
+	queue->trace[i % QUEUE_SIZE] = trace_leave(&flat->trace,
+						   entry_at(flat, handles[i].index));
 }
 
 static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
@@ -522,30 +526,17 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		kv_handle_prefetch(map->entries, handles[i]);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
-		remove_arrive(&queue, handles, i, wanted);
+		remove_arrive(flat, &queue, handles, i, wanted);
 	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
-		remove_arrive(&queue, handles, *nr + QUEUE_AHEAD, wanted);
-		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE]);
+		remove_arrive(flat, &queue, handles, *nr + QUEUE_AHEAD, wanted);
+		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE],
+				 queue.trace[*nr % QUEUE_SIZE]);
 	}
 	for (u32 i = 0; unlikely(map->aliases != NULL) && i < *nr; i++)
 		aliases_step(flat, handles[i].index, ALIAS_DEL,
 			     READ_ONCE(entry_at(flat, handles[i].index)->word) & KV_ENTRY_HIDDEN);
 	kv_rcu_read_unlock();
 	return err;
-}
-
-static void flat_expect(struct kv_map *map, const u32 *indexes, u32 nr)
-{
-	struct table *table;
-
-	kv_rcu_read_lock();
-	table = kv_rcu_dereference(flat_of(map)->table);
-	for (u32 i = 0; i < nr; i++) {
-		u64 hash = entry_hash(&table->entries->entry[indexes[i]], table->seed);
-
-		kv_prefetch_write(spot_home(spot_of(table, hash)));
-	}
-	kv_rcu_read_unlock();
 }
 
 /* ---- resize ---- */
@@ -744,7 +735,6 @@ const struct kv_map_ops kv_map_flat = {
 	.staged		= flat_staged,
 	.remove		= flat_remove,
 	.hide		= flat_hide,
-	.expect		= flat_expect,
 	.resize		= flat_resize,
 	.check		= flat_check,
 	.bytes		= flat_bytes,

@@ -77,8 +77,9 @@ u64 trace_bytes(const struct trace *trace);
 u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry);
 void trace_registered(const struct trace *trace, u64 hash, u32 index);
 void trace_staged(const struct trace *trace, u32 index);
-/* Out of the map; its name is still in @entry. */
-void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index);
+/* The same of one that will be removed, for trace_removed(): its name is still in the entry. */
+u64 trace_leave(const struct trace *trace, const struct kv_entry *entry);
+void trace_removed(struct trace *trace, u64 hash, u32 index);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);

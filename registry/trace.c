@@ -16,8 +16,8 @@
  *
  * Gone: the names that were removed last, in a ring of filters for a fourth as many names as there
  * are entries each. One filter is being filled and the next one emptied, line by line, so that the
- * others and the current one have at least as many names as there are entries. A name sets NR_BITS
- * bits of one cache line a filter; one not heard of finds them set once in 2,000 times.
+ * others and the current one have at least as many names as there are entries. A name sets a bit in
+ * each word of one cache line a filter; one not heard of finds them set once in 2,000 times.
  */
 #include <kv/env.h>
 #include <kv/err.h>
@@ -34,8 +34,9 @@
 #define NR_FILTERS	6u		/* four are full, one is filled, one emptied */
 #define LINE_BITS	512u
 #define BITS_A_NAME	24u
-#define NR_BITS		7u
-#define BIT_BITS	9u		/* of a hash, for one of LINE_BITS */
+#define LINE_NAMES	(LINE_BITS / BITS_A_NAME)
+#define NR_BITS		(LINE_BITS / 64)	/* one in each word of a line */
+#define BIT_BITS	6u		/* of a hash, for one of a word */
 
 static u64 table_bytes(const struct trace *trace)
 {
@@ -167,10 +168,11 @@ void trace_staged(const struct trace *trace, u32 index)
 	add(trace, hash, word_of(trace, hash, index) | STAGED);
 }
 
+/* Looked for as room was: mostly it is the first one. */
 static void del(const struct trace *trace, u64 hash, u32 word)
 {
 	for (u32 i = 0; i < NR_CHOICES * NR_WAYS; i++) {
-		u32 *at = &set_of(trace, hash, i / NR_WAYS)[i % NR_WAYS];
+		u32 *at = &set_of(trace, hash, i / NR_WAYS)[((u32)hash + i) % NR_WAYS];
 
 		if (READ_ONCE(*at) == word) {
 			WRITE_ONCE(*at, 0);
@@ -202,9 +204,7 @@ static void set_bits(u64 *line, u64 bits)
 {
 	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
 	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS) {
-		u64 *word = &line[bits % LINE_BITS / 64];
-
-		WRITE_ONCE(*word, READ_ONCE(*word) | BIT64(bits % 64));
+		WRITE_ONCE(line[i], READ_ONCE(line[i]) | BIT64(bits % 64));
 	}
 }
 
@@ -214,27 +214,36 @@ static bool has_bits(const u64 *line, u64 bits)
 
 	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
 	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS)
-		all &= READ_ONCE(line[bits % LINE_BITS / 64]) >> bits % 64;
+		all &= READ_ONCE(line[i]) >> bits % 64;
 	return all;
 }
 
-/* Its part of the next filter's lines. */
+/* A line of the next filter for each LINE_NAMES names: that is all of them, some twice. */
 static void empty_next(const struct trace *trace, u32 nr, u32 filter)
 {
-	u64 end = (nr + 1ull) * trace->nr_lines / trace->quarter;
+	u64 *line;
 
-	kv_assert(end <= trace->nr_lines);
-	for (u64 i = (u64)nr * trace->nr_lines / trace->quarter; i < end; i++)
-		for (u32 word = 0; word < LINE_BITS / 64; word++)
-			WRITE_ONCE(line_of(trace, i, filter)[word], 0);
+	if (likely(nr % LINE_NAMES))
+		return;
+	line = line_of(trace, nr / LINE_NAMES % trace->nr_lines, filter);
+	for (u32 word = 0; word < LINE_BITS / 64; word++)
+		WRITE_ONCE(line[word], 0);
 }
 
-void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index)
+u64 trace_leave(const struct trace *trace, const struct kv_entry *entry)
+{
+	u64 hash = trace_arrive(trace, entry), bits = name_bits(hash, READ_ONCE(entry->domain));
+
+	kv_prefetch_write(line_of(trace, line_for(trace, bits), READ_ONCE(trace->filter)));
+	return hash;
+}
+
+void trace_removed(struct trace *trace, u64 hash, u32 index)
 {
 	u32 nr = READ_ONCE(trace->nr_gone), filter = READ_ONCE(trace->filter);
-	u64 hash = hash_of(trace, entry), bits = name_bits(hash, READ_ONCE(entry->domain));
+	u64 bits = name_bits(hash, READ_ONCE(trace->entries->entry[index].domain));
 
-	kv_assert(entry == &trace->entries->entry[index]);
+	kv_assert(index < trace->entries->nr);
 	kv_assert(nr < trace->quarter && filter < NR_FILTERS);
 	del(trace, hash, word_of(trace, hash, index));
 	set_bits(line_of(trace, line_for(trace, bits), filter), bits);

@@ -143,8 +143,6 @@ struct kv_name_ops {
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
  * @hide: forget the name of a block that is held, or being moved: it is marked, and no look-up
  *	finds it. 0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
- * @expect: these entries, which are claimed, will be removed soon: their places are asked for. A
- *	hint; may be NULL
  * @resize: make it fit for so many entries, and choose another seed. All threads go on meanwhile.
  *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. No other thread uses it
@@ -162,7 +160,6 @@ struct kv_map_ops {
 	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
 	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
 	int (*hide)(struct kv_map *map, struct kv_handle handle);
-	void (*expect)(struct kv_map *map, const u32 *indexes, u32 nr);
 	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
 	int (*check)(struct kv_map *map, u32 *nr);
 	u64 (*bytes)(const struct kv_map *map);

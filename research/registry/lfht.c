@@ -439,7 +439,7 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(word & KV_ENTRY_HIDDEN)))
 		tell_lost(lfht, handle.index, &name);
-	trace_removed(&lfht->trace, entry, handle.index);
+	trace_removed(&lfht->trace, trace_leave(&lfht->trace, entry), handle.index);
 	return 0;
 }
 

@@ -41,6 +41,8 @@ static const struct bench_kind kinds[] = {
 	{ "registry",
 	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
 	  bench_registry },
+	{ "path", "match, put, evict, name in full pools of three sizes, means; two writers",
+	  bench_path },
 	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
 	  bench_kvbm },
 	{ "evict", "evict 64 of 5,000 to 1,000,000 blocks, by policy", bench_evict },
