@@ -48,7 +48,8 @@ setup(
     python_requires=">=3.10",
     packages=["kvmm", "kvmm.vllm"],
     package_dir={"": "lib"},
-    entry_points={"vllm.general_plugins": ["kvmm = kvmm.vllm:register"]},
+    entry_points={"vllm.general_plugins": ["kvmm = kvmm.vllm:register"],
+                  "sglang.srt.plugins": ["kvmm = kvmm.sglang_radix:register"]},
     package_data={"kvmm": ["py.typed", "*.pyi"]},
     ext_modules=[Extension(
         "kvmm._kvmm", [f"src/{name}.c" for name in SOURCES], include_dirs=[f"{TREE}/include", "src"],

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as xml
+from collections.abc import Mapping, Sequence
 
 FILES = (
     "v1/core/test_prefix_caching.py", "v1/core/test_kv_cache_utils.py",
@@ -47,39 +48,45 @@ PRIVATE = {
 }
 
 
-def run(tests: str, on_kvmm: bool, arguments: list[str]) -> dict[str, str]:
-    """Outcome by test."""
+def run(tests: str, files: Sequence[str], plugin: str, arguments: Sequence[str]) -> dict[str, str]:
+    """Outcome by test, of those of files that are there; plugin: of pytest, or ""."""
     with tempfile.TemporaryDirectory() as room:
         report = os.path.join(room, "report.xml")
-        plugin = ["-p", "kvmm.vllm.plugin"] if on_kvmm else []
-        files = [os.path.join("tests", f) for f in FILES if os.path.exists(os.path.join(tests, f))]
-        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin,
-                        f"--junitxml={report}", *arguments, *files],
-                       cwd=os.path.dirname(os.path.abspath(tests)), check=False,
+        plugins = ["-p", plugin] if plugin else []
+        files = [os.path.join(os.path.basename(tests), f) for f in files
+                 if os.path.exists(os.path.join(tests, f))]
+        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins,
+                        "--continue-on-collection-errors", f"--junitxml={report}", *arguments,
+                        *files],
+                       cwd=os.path.dirname(tests), check=False,
                        stdout=sys.stderr)
-        found = {}
+        found: dict[str, str] = {}
         for case in xml.parse(report).getroot().iter("testcase"):
             name = f"{case.get('classname')}::{case.get('name')}".removeprefix("tests.")
             kinds = {child.tag for child in case}
-            found[name] = ("failed" if kinds & {"failure", "error"} else
-                           "skipped" if "skipped" in kinds else "passed")
+            if found.get(name) != "failed":     # a test's subtests have its name
+                found[name] = ("failed" if kinds & {"failure", "error"} else
+                               "skipped" if "skipped" in kinds else "passed")
         return found
 
 
-def main() -> None:
+def compare(usage: str | None, files: Sequence[str], plugin: str,
+            private: Mapping[str, str]) -> None:
+    """The program: runs tests without and with plugin, and exits with what came out."""
     if len(sys.argv) < 2 or not os.path.isdir(sys.argv[1]):
-        sys.exit(__doc__)
-    stock = run(sys.argv[1], False, sys.argv[2:])
-    ours = run(sys.argv[1], True, sys.argv[2:])
+        sys.exit(usage)
+    tests = os.path.abspath(sys.argv[1])
+    stock = run(tests, files, "", sys.argv[2:])
+    ours = run(tests, files, plugin, sys.argv[2:])
     good = [name for name, outcome in stock.items() if outcome == "passed"]
     bad = [name for name in good if ours.get(name) != "passed"]
-    private = [name for name in bad if name.split("::")[-1].split("[")[0] in PRIVATE]
-    for name in sorted(set(bad) - set(private)):
+    known = [name for name in bad if name.split("::")[-1].split("[")[0] in private]
+    for name in sorted(set(bad) - set(known)):
         print(f"failed on kvmm: {name}")
-    print(f"{len(good)} pass without kvmm, {len(good) - len(bad)} on it, {len(private)} of the "
-          f"others read private fields, {len(bad) - len(private)} failed")
-    sys.exit(len(bad) > len(private))
+    print(f"{len(good)} pass without kvmm, {len(good) - len(bad)} on it, {len(known)} of the "
+          f"others read private fields, {len(bad) - len(known)} failed")
+    sys.exit(not good or len(bad) > len(known))
 
 
 if __name__ == "__main__":
-    main()
+    compare(__doc__, FILES, "kvmm.vllm.plugin", PRIVATE)

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang's prefix cache with its index, references and order of eviction in a pool of kvmm's.
+
+    --radix-cache-backend kvmm          (this package is a plug-in that SGLang finds by itself)
+
+There is no tree: a page of tokens is a block, found by a name that depends on all tokens before it.
+A match is one look-up of all names, a lock one reference on each page, and evict() takes pages
+without one in the order of kvmm's policy, never before the pages that follow them. The memory stays
+SGLang's allocator's. Written for 0.5.17.
+"""
+from __future__ import annotations
+
+import hashlib
+import time
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+import kvmm
+
+if TYPE_CHECKING:
+    class RadixCache:
+        """SGLang's: what turns requests into keys and values stays its own."""
+
+        def __init__(self, params: Any) -> None: ...
+        def reset(self) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+        page_size: int
+
+    DecLockRefResult: Any
+    EvictResult: Any
+    IncLockRefResult: Any
+    InsertResult: Any
+    MatchResult: Any
+    TreeNode: Any
+else:
+    from sglang.srt.mem_cache.base_prefix_cache import (
+        DecLockRefResult, EvictResult, IncLockRefResult, InsertResult, MatchResult)
+    from sglang.srt.mem_cache.radix_cache import RadixCache, TreeNode
+
+# SGLang's name of an order of eviction: kvmm's.
+POLICIES = {"lru": "default", "fifo": "fifo", "lfu": "multilru", "slru": "multilru"}
+_NAME = 16
+_MIN_PAGES = 1024
+
+
+class Prefix:
+    """The pages of a match in order, as SGLang's node: valid until an eviction unless locked."""
+
+    __slots__ = ("ids",)
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
+
+class KvmmRadixCache(RadixCache):
+    """RadixCache's contract; root_node is its own and has no children.
+
+    Its eviction_policy is one of POLICIES (ValueError); priorities are not looked at. insert()
+    raises kvmm.NoSpace if more pages are locked than the allocator has. Context: one thread.
+    """
+
+    def reset(self) -> None:
+        super().reset()
+        policy = POLICIES.get("lru" if self.disable else self.eviction_policy)
+        if policy is None:
+            raise ValueError(f"kvmm has no order of eviction like {self.eviction_policy}")
+        size = getattr(self.token_to_kv_pool_allocator, "size", 0)
+        nr = max(size // self.page_size if isinstance(size, int) else 1 << 17, _MIN_PAGES)
+        self._pool = kvmm.Pool(nr, policy=policy, no_magazines=True)
+        # Pages that are not cached are held, so that whatever alloc() returns was evicted.
+        self._spare = self._pool.alloc(nr)[::-1]
+        self._slots = torch.empty((nr, self.page_size), dtype=torch.int64, device=self.device)
+        self._keys: dict[tuple[Any, ...], kvmm.Keys] = {}
+        self._nodes: dict[int, tuple[int, Any]] = {}    # with events: position, TreeNode
+
+    def _names(self, key: Any) -> bytes:
+        """Names of a key's pages. Tokens are 64 bits; of bigrams both tokens are named."""
+        words = numpy.asarray(key.token_ids, dtype=numpy.int64)
+        words = words[:len(key) + key.is_bigram]
+        if key.is_bigram:
+            words = numpy.stack((words[:-1], words[1:]), axis=1).reshape(-1)
+        space = (key.extra_key, getattr(key, "cache_salt", None), key.is_bigram)
+        keys = self._keys.get(space)
+        if keys is None:
+            if len(self._keys) >= 4096:         # salts of single requests
+                self._keys.clear()
+            seed = hashlib.blake2b(repr(space).encode(), digest_size=32).digest()
+            keys = self._keys[space] = kvmm.Keys(
+                block_tokens=self.page_size * (4 if key.is_bigram else 2), salt=seed)
+        return keys.of(numpy.ascontiguousarray(words).view(numpy.int32))
+
+    def _key(self, key: Any) -> Any:
+        return key.maybe_to_bigram_view(self.is_eagle)[0].page_aligned(self.page_size)
+
+    def _hits(self, names: bytes) -> list[int]:
+        """The longest cached prefix, which is used now."""
+        ids = self._pool.peek(names) if names else []
+        if ids:
+            self._pool.touch(ids)
+        return ids
+
+    def match_prefix(self, params: Any) -> Any:
+        ids = [] if self.disable else self._hits(self._names(self._key(params.key)))
+        if not ids:
+            return self._empty_match_result
+        node = Prefix(ids)
+        found: dict[str, Any] = {"device_indices": self.path_device_indices(node)}
+        if "device_prefix_len" in MatchResult._fields:
+            found = {"device_prefix_len": len(ids) * self.page_size}
+        return MatchResult(last_device_node=node, last_host_node=node, best_match_node=node,
+                           **found)
+
+    def touch_prefix(self, key: Any) -> None:
+        if not self.disable:
+            self._hits(self._names(self._key(key)))
+
+    def path_device_indices(self, node: Any) -> Any:
+        ids = torch.tensor(self._ids(node), dtype=torch.int64)
+        return self._slots[ids.to(self._slots.device)].reshape(-1)
+
+    def _ids(self, node: Any) -> list[int]:
+        return node.ids if isinstance(node, Prefix) else []
+
+    def insert(self, params: Any) -> Any:
+        if self.disable:
+            return InsertResult(prefix_len=0)
+        key, value = self._key(params.key), params.value
+        if value is None:                       # of SGLang's own tests: tokens are their places
+            value = torch.tensor(list(key.token_ids[:len(key)]), dtype=torch.int64)
+        names = self._names(key)
+        ids = self._hits(names)
+        hit = len(ids)
+        if hit * _NAME < len(names):
+            ids = ids + self._add(names, hit, value[hit * self.page_size:len(key)])
+            if self._events_on():
+                self._stored(key, ids, hit)
+        return InsertResult(prefix_len=hit * self.page_size,
+                            last_device_node=Prefix(ids) if ids else self.root_node)
+
+    def _add(self, names: bytes, hit: int, value: Any) -> list[int]:
+        nr = len(names) // _NAME - hit
+        if nr > len(self._spare):               # of an allocator that has more than it said
+            hits = self._pool.peek(names)
+            self._pool.get(hits, inactive=True)
+            try:
+                self._evict(nr - len(self._spare))
+            finally:
+                self._pool.put(hits)
+        ids = self._spare[:-nr - 1:-1]
+        del self._spare[-nr:]
+        parent = names[(hit - 1) * _NAME:hit * _NAME] if hit else None
+        self._pool.register(ids, names[hit * _NAME:], position=hit, parent=parent)
+        self._pool.put(ids)
+        places = torch.tensor(ids, dtype=torch.int64, device=self._slots.device)
+        self._slots[places] = value.to(self._slots).reshape(nr, self.page_size)
+        return ids
+
+    def evict(self, params: Any) -> Any:
+        nr = 0
+        if not self.disable:
+            start = time.perf_counter()
+            pages = -(-params.num_tokens // self.page_size)
+            nr = self._evict(min(pages, self._pool.available)) * self.page_size
+            self.update_eviction_metrics(nr, start)
+        return EvictResult(num_tokens_evicted=nr)
+
+    def _evict(self, nr: int) -> int:
+        if nr <= 0:
+            return 0
+        ids = self._pool.alloc(nr)
+        self.token_to_kv_pool_allocator.free_segment(
+            self.path_device_indices(Prefix(ids)), start_pos=0)
+        self._spare += ids
+        if self._events_on():
+            self._removed(ids)
+        return nr
+
+    def inc_lock_ref(self, node: Any) -> Any:
+        return IncLockRefResult(delta=self._refer(self._pool.get, node, inactive=True))
+
+    def dec_lock_ref(self, node: Any, params: Any = None) -> Any:
+        return DecLockRefResult(delta=self._refer(self._pool.put, node))
+
+    def _refer(self, change: Any, node: Any, **named: bool) -> int:
+        """Changes references; returns by how many tokens more can be evicted."""
+        before, ids = self._pool.available, self._ids(node)
+        if ids:
+            change(ids, **named)
+        return (self._pool.available - before) * self.page_size
+
+    def evictable_size(self) -> int:
+        return self._pool.available * self.page_size
+
+    def protected_size(self) -> int:
+        return self.total_size() - self.evictable_size()
+
+    def total_size(self) -> int:
+        return (self._pool.nr_blocks - len(self._spare)) * self.page_size
+
+    def all_values_flatten(self) -> Any:
+        spare = set(self._spare)
+        return self.path_device_indices(
+            Prefix([i for i in range(self._pool.nr_blocks) if i not in spare]))
+
+    def pretty_print(self) -> None:
+        print(f"#tokens: {self.total_size()} {self._pool.stat()}")
+
+    # ---- events: SGLang's own, with one of its nodes for each page ----
+
+    def _events_on(self) -> bool:
+        if hasattr(self, "kv_events"):
+            return bool(self.kv_events.enabled)
+        return bool(self.enable_kv_cache_events)
+
+    def _record(self, what: str, node: Any) -> None:
+        if hasattr(self, "kv_events"):
+            getattr(self.kv_events, f"record_{what}")(node)
+        else:
+            getattr(self, f"_record_{what}_event")(node)
+
+    def _stored(self, key: Any, ids: Sequence[int], hit: int) -> None:
+        parent = self._nodes[ids[hit - 1]][1] if hit else self.root_node
+        for i in range(hit, len(ids)):
+            node = TreeNode()
+            self._nodes[ids[i]] = i, node
+            node.key, node.parent = key[i * self.page_size:(i + 1) * self.page_size], parent
+            self._record("store", node)
+            parent = node
+
+    def _removed(self, ids: Sequence[int]) -> None:
+        """One event for each name space, pages before those that follow them."""
+        spaces: dict[tuple[Any, ...], list[Any]] = {}
+        for _, node in sorted((self._nodes.pop(i) for i in ids), key=lambda pair: pair[0]):
+            space = node.key.extra_key, getattr(node.key, "cache_salt", None)
+            spaces.setdefault(space, []).append(node)
+        for nodes in spaces.values():
+            gone = TreeNode()
+            gone.key, gone.parent = nodes[0].key, nodes[0].parent
+            gone.key.token_ids = array("q", bytes(8 * (
+                len(nodes) * self.page_size + gone.key.is_bigram)))
+            for name in ("hash_value", "event_hash_value"):
+                if getattr(nodes[0], name, None) is not None:
+                    setattr(gone, name, [h for node in nodes for h in getattr(node, name)])
+            self._record("remove", gone)
+
+
+def make(context: Any) -> KvmmRadixCache:
+    """The cache for SGLang's TreeCacheBuildContext. ValueError: it has no part in such a model."""
+    for name in ("is_hybrid_swa", "is_hybrid_ssm", "enable_hierarchical_cache"):
+        if getattr(context, name, False):
+            raise ValueError(f"--radix-cache-backend kvmm: {name} is not supported")
+    if getattr(context.server_args, "schedule_policy", "") == "dfs-weight":
+        raise ValueError("--schedule-policy dfs-weight walks a tree, which kvmm's cache has not")
+    return KvmmRadixCache(context.params)
+
+
+def register() -> None:
+    """Entry point of SGLang's plug-ins: makes "kvmm" a name for --radix-cache-backend."""
+    from sglang.srt.mem_cache import registry
+    if registry.get_radix_cache_factory("kvmm") is None:
+        registry.register_radix_cache_backend("kvmm", make)
