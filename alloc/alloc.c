@@ -24,6 +24,12 @@ int kv_alloc_runs(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 max
 	int err = -ENOSPC;
 
 	kv_assert(place < KV_NR_PLACEMENTS);
+	if (likely(place == KV_PLACE_MOVABLE)) {
+		ext->start = kv_zone_try(zone, nr);
+		ext->nr = nr;
+		if (likely(ext->start != KV_NONE))
+			return 1;
+	}
 	if (place != KV_PLACE_MOVABLE || max_runs == 1) {
 		req.nr = nr;
 		err = kv_zone_alloc_req(zone, &req, &ext->start);

@@ -126,25 +126,14 @@ static __always_inline int arena_pool_enter(struct kvmm_pool *pool)
 	return __pool_enter_slow(pool);
 }
 
-/* Nothing asked for but blocks, and few. */
-static inline bool arena_may_serve(const struct kvmm_range_attr *attr)
-{
-	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_MOVABLE |
-			     KVMM_ALLOC_CONTIG;
-
-	return attr->nr <= ARENA_MAX_NR && !attr->seq && !attr->prio && !attr->tenant &&
-	       !attr->report && !attr->owner && !attr->promise.gen &&
-	       !(attr->flags & ~harmless);
-}
-
-/* A range of an arena, or false: ask the pool. */
+/* For few blocks, and nothing else: a range of an arena; or false: ask the pool. */
 static inline bool arena_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			       kvmm_range_t *range)
 {
 	struct arenas *arenas = arenas_in_use(pool);
 
 	kv_assert_not_held(&pool->lock);
-	return unlikely(arenas != NULL) && arena_may_serve(attr) &&
+	return unlikely(arenas != NULL) && attr->nr <= ARENA_MAX_NR && !attr->seq &&
 	       __arena_alloc(pool, arenas, attr, range);
 }
 

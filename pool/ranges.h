@@ -289,7 +289,7 @@ static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *at
 			     const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
 	slot->refs = 1;
-	slot->last_access_ns = kv_clock_ns();
+	slot->last_access_ns = kv_coarse_ns();
 	slot->pins = 0;
 	slot->seq = attr->seq;
 	slot->tenant = attr->tenant;

@@ -79,6 +79,14 @@ static struct range_request *request_of(struct alloc_ctx *ctx)
 	return container_of(ctx, struct range_request, ctx);
 }
 
+static void count_taken(struct kvmm_pool *pool, u32 nr)
+{
+	kv_assert_held(&pool->lock);
+	asked_for(&pool->asked, nr);
+	pool->count.allocs++;
+	pool->count.alloc_blocks += nr;
+}
+
 /* The blocks first: a request that fails for want of them has not grown the table. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -127,9 +135,7 @@ int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		grow_adopt(pool, range->index, spare, attr->expect);
 	if (unlikely(attr->owner))
 		own_new_range(pool, *range, attr);
-	asked_for(&pool->asked, attr->nr);
-	pool->count.allocs++;
-	pool->count.alloc_blocks += attr->nr;
+	count_taken(pool, attr->nr);
 	return 0;
 }
 
@@ -151,8 +157,6 @@ static int get_range(struct kvmm_pool *pool, struct range_request *req)
 
 	if (unlikely(req->ctx.deadline_ns || req->ctx.flags & KVMM_ALLOC_NOWAIT))
 		return alloc_enter(pool, &req->ctx);
-	if (arena_alloc(pool, &req->attr, &req->range))
-		return 0;
 	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
@@ -228,6 +232,56 @@ static int fill_request(struct kvmm_pool *pool, struct range_request *req,
 	return 0;
 }
 
+/* ---- most requests: for blocks, and nothing else ---- */
+
+/* Asks for what take_plain() gives, and is not -EINVAL. */
+static bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
+{
+	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_MOVABLE |
+			     KVMM_ALLOC_CONTIG;
+
+	return attr->size == sizeof(*attr) && attr->nr && attr->nr <= pool->nr_usable &&
+	       attr->max_runs <= (attr->flags & KVMM_ALLOC_CONTIG ? 1 : KVMM_MAX_RUNS) &&
+	       !((attr->flags & ~harmless) | attr->prio | attr->promise.gen | attr->cls |
+		 attr->deadline_ns | attr->owner | attr->lease_ns | attr->own_flags |
+		 (uintptr_t)attr->report);
+}
+
+/* No rule has to be asked, one free run is long enough, and there is a slot; else false. */
+static bool take_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+		       kvmm_range_t *range)
+{
+	struct kvmm_extent run;
+
+	kv_assert_held(&pool->lock);
+	if (unlikely(pool->guard || pool->order.quotas || pool->zero ||
+		     pool->free_slot == KV_NONE))
+		return false;
+	run = (struct kvmm_extent){ kv_zone_try(pool->zone, attr->nr), attr->nr };
+	if (unlikely(run.start == KV_NONE))
+		return false;
+	*range = range_add(pool, attr, &run, 1, QUOTA_REST);
+	count_taken(pool, attr->nr);
+	return true;
+}
+
+/* False: nothing has happened, and the long way knows why. */
+static bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			kvmm_range_t *range)
+{
+	bool done;
+
+	if (unlikely(!attr_is_plain(pool, attr)))
+		return false;
+	if (arena_alloc(pool, attr, range))
+		return true;
+	if (unlikely(arena_pool_enter(pool)))
+		return false;
+	done = take_plain(pool, attr, range);
+	pool_leave(pool);
+	return done;
+}
+
 int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			  kvmm_range_t *range)
 {
@@ -236,6 +290,10 @@ int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *
 
 	if (unlikely(!pool || !attr || !range))
 		return -EINVAL;
+	if (likely(alloc_plain(pool, attr, range))) {
+		kv_probe3(alloc, pool, attr->nr, attr->tenant);
+		return 0;
+	}
 	err = fill_request(pool, &req, attr);
 	if (unlikely(err))
 		return err;

@@ -15,6 +15,7 @@
  * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL
  * @free: give back memory of alloc; @bytes as asked for
  * @clock_ns: monotonic time in nanoseconds
+ * @coarse_ns: the same, late by up to a tick of the system's timer, and cheaper; NULL: clock_ns()
  * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds
  * @wake: wake all threads that wait on @word
  * @log: one line of text for the operator; may be called from any thread; NULL = silent
@@ -31,6 +32,7 @@ struct kv_env_ops {
 	u64 (*random)(void *ctx);
 	void *ctx;
 	u32 (*cpu)(void *ctx);
+	u64 (*coarse_ns)(void *ctx);
 };
 
 /* The system's own table: jemalloc where the process has it, malloc else, futex, vDSO clock. */
@@ -43,6 +45,14 @@ void kv_env_set(const struct kv_env_ops *ops);	/* NULL: back to kv_env_system */
 static inline u64 kv_clock_ns(void)
 {
 	return kv_env()->clock_ns(kv_env()->ctx);
+}
+
+/* When something was used last: some milliseconds do not matter. */
+static inline u64 kv_coarse_ns(void)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	return likely(env->coarse_ns != NULL) ? env->coarse_ns(env->ctx) : env->clock_ns(env->ctx);
 }
 
 /* A deadline: @ns from @now_ns on; UINT64_MAX: never. */

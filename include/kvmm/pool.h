@@ -455,8 +455,9 @@ enum kvmm_block_state {
  * @state: enum kvmm_block_state
  * @refs, @pins: of the block or of the range that holds it
  * @seq: sequence of the range
- * @last_access_ns: kvmm's clock, to a millisecond, when the range or the private block was
- *	allocated or the cached block was acquired, touched, or held for the last time
+ * @last_access_ns: kvmm's clock, to a millisecond, of ranges to some (a tick of the system's
+ *	timer), when the range or the private block was allocated or the cached block was acquired,
+ *	touched, or held for the last time
  * @range: the range that holds it, if the state says so
  */
 struct kvmm_block_info {
