@@ -93,7 +93,7 @@ static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 	sum_add_two(sum, slot->refs, slot->pins);
 	sum_add(sum, slot->seq);
 	sum_add_two(sum, slot_attrs(slot), slot->tenant);
-	sum_add_two(sum, slot->sealed, slot->flags);
+	sum_add_two(sum, slot_sealed(slot), slot->flags);
 	for (u32 i = 0; i < slot->nr_ext; i++)
 		sum_add_two(sum, slot_ext(slot, i)->start, slot_ext(slot, i)->nr);
 	if (!(slot->flags & SLOT_GREW))

@@ -64,7 +64,7 @@ static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct k
 		return false;
 	version = kv_seq_read_begin(&slot->version);
 	lives = READ_ONCE(slot->nr_ext);
-	since = kv_peek(&slot->last_access_ns);
+	since = ns_of_tick(kv_peek(&slot->tick));
 	flags = kv_peek(&slot->flags);
 	run->seq = kv_peek(&slot->seq);
 	run->refs = kv_peek(&slot->refs);

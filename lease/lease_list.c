@@ -71,7 +71,7 @@ static int walk_ranges(struct walk *walk)
 		if (!slot->nr_ext)
 			continue;
 		walk->rows[walk->nr] = (struct kvmm_lease_info){
-			.since_ns = slot->last_access_ns, .bytes = slot->nr * pool->block_bytes,
+			.since_ns = ns_of_tick(slot->tick), .bytes = slot->nr * pool->block_bytes,
 			.kind = KVMM_LEASED_RANGE, .index = at, .gen = slot->gen,
 			.nr = slot->nr, .refs = slot->refs, .pins = slot->pins,
 		};

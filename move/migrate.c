@@ -114,7 +114,7 @@ int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_ran
 		*kind = (struct kv_range_kind){
 			.seq = slot->seq, .nr = slot->nr, .tenant = slot->tenant,
 			.prio = slot->prio, .flags = slot->flags & KVMM_ALLOC_KEPT,
-			.sealed = slot->sealed,
+			.sealed = slot_sealed(slot),
 		};
 	}
 	pool_leave(pool);
@@ -159,7 +159,7 @@ int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 
 
 	if (err)
 		return err;
-	slot->sealed = min(sealed, slot->nr);
+	slot_seal(slot, min(sealed, slot->nr));
 	if (slot->seq != seq) {
 		seq_del(pool, range.index);
 		pool->count.range_seqs += seq - slot->seq;

@@ -31,12 +31,12 @@ static struct verdict stays(enum kvmm_stay_reason why)
 static struct verdict sealed_verdict(struct kvmm_pool *pool, struct slot *slot,
 				     struct kvmm_extent run)
 {
-	u32 before = 0, nr;
+	u32 before = 0, sealed = slot_sealed(slot), nr;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < slot->nr_ext && slot_ext(slot, i)->start != run.start; i++)
 		before += slot_ext(slot, i)->nr;
-	nr = slot->sealed > before ? min(slot->sealed - before, run.nr) : 0;
+	nr = sealed > before ? min(sealed - before, run.nr) : 0;
 	if (nr == run.nr)
 		return moves(nr);
 	if (pool->rounds || slot->flags & KVMM_ALLOC_CONTIG ||

@@ -579,7 +579,7 @@ int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 	if (nr > slot->nr)
 		err = -EINVAL;
 	else
-		slot->sealed = max(slot->sealed, nr);
+		slot_seal(slot, max(slot_sealed(slot), nr));
 	pool_leave(pool);
 	return err;
 }

@@ -224,7 +224,7 @@ struct kvmm_block_info block_info(struct kvmm_pool *pool, u32 block)
 	else if (slot)
 		info = (struct kvmm_block_info){
 			.state = KVMM_BLOCK_RANGE, .seq = slot->seq, .refs = slot->refs,
-			.pins = slot->pins, .last_access_ns = slot->last_access_ns,
+			.pins = slot->pins, .last_access_ns = ns_of_tick(slot->tick),
 			.range = slot_handle(slot, owner_index(owner)),
 		};
 	else if (owner_kind(owner) == OWNER_ENTRY)

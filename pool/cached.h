@@ -304,7 +304,6 @@ void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 /* ---- block.c ---- */
 
 /* Time of an entry's last use: about a millisecond a tick, from some moment on. */
-#define TICK_SHIFT	20u
 
 u64 ns_of_tick(u32 tick);
 

@@ -126,30 +126,34 @@ struct slot {
 	u32			refs;
 	u32			pins;
 	u64			seq;
-	u64			last_access_ns;
 	u32			nr;		/* blocks in all extents */
 	u16			nr_ext;		/* * 0: free */
 	u8			lost;		/* * a failed copy destroyed the content */
 	u8			prio;
 	u32			next;		/* in the chain of its sequence, or in free list */
 	u32			prev;		/* in the chain; KV_NONE: the first */
-	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
+	u32			tick;		/* when it was allocated; see ns_of_tick() */
 	u32			tenant;
 	u16			account;	/* of @tenant, when it was allocated */
+	u16			flags;		/* KVMM_ALLOC_*, SLOT_GREW */
 	u8			cls;		/* KVMM_IN_CLASS() */
 	u8			arena;		/* arena + 1, or 0: the pool's; write: both locks */
-	u32			sealed;		/* blocks that are not written any more */
-	u32			flags;		/* KVMM_ALLOC_*, SLOT_* */
+	u8			seals;		/* ->sealed counts, else it is 0 */
+	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
+	u32			sealed;		/* see slot_sealed() */
 	struct grow		grow __cacheline_aligned;	/* see there */
 } __cacheline_aligned;
+
+/* Ticks of the clock, for when something was used last: about a millisecond each. */
+#define TICK_SHIFT	20u
 
 #define SLOT_MAX_EXT	UINT16_MAX
 
 /* Has grown, or has said that it will: ->grow is about this range. Not a caller's flag. */
-#define SLOT_GREW	BIT(31)
+#define SLOT_GREW	((u16)BIT(15))
 
 static_assert(MAX_ACCOUNTS <= UINT16_MAX, "an account fits a slot");
-static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
+static_assert(offsetof(struct slot, ext[1]) == KV_CACHELINE, "a plain range is one line");
 static_assert(offsetof(struct slot, grow) == 2 * KV_CACHELINE &&
 	      sizeof(struct slot) == 3 * KV_CACHELINE, "a third line for ranges that grow");
 

@@ -125,6 +125,19 @@ static inline bool slot_is_pinned(const struct slot *slot)
 	return slot->pins || slot->flags & KVMM_ALLOC_PINNED;
 }
 
+/* Blocks, from the first on, that are not written any more. */
+static inline u32 slot_sealed(const struct slot *slot)
+{
+	return slot->seals ? slot->sealed : 0;
+}
+
+static inline void slot_seal(struct slot *slot, u32 nr)
+{
+	slot->seals = nr != 0;
+	if (nr)
+		slot->sealed = nr;
+}
+
 static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	kv_assert_held(&pool->lock);
@@ -132,7 +145,7 @@ static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr
 	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
 	class_charge(pool->order.classes, slot->cls, nr - (s64)slot->nr);
 	slot->nr = nr;
-	slot->sealed = min(slot->sealed, nr);
+	slot_seal(slot, min(slot_sealed(slot), nr));
 }
 
 static inline u32 slot_end(struct slot *slot)
@@ -289,7 +302,7 @@ static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *at
 			     const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
 	slot->refs = 1;
-	slot->last_access_ns = kv_coarse_ns();
+	slot->tick = kv_coarse_ns() >> TICK_SHIFT;
 	slot->pins = 0;
 	slot->seq = attr->seq;
 	slot->tenant = attr->tenant;
@@ -298,7 +311,7 @@ static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *at
 	slot->cls = attr->cls;
 	slot->flags = attr->flags;
 	slot->nr = attr->nr;
-	slot->sealed = 0;
+	slot->seals = 0;
 	slot_write_begin(slot);
 	for (u32 i = 0; i < nr_ext; i++)
 		slot_set_ext(slot, i, ext[i].start, ext[i].nr);

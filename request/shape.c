@@ -94,7 +94,7 @@ static void slot_cut_front(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 			inside = nr >= ext->nr ? 0 : nr;
 			ext->nr = min(ext->nr, nr);
 			nr -= ext->nr;
-			slot->sealed -= min(slot->sealed, ext->nr);
+			slot_seal(slot, slot_sealed(slot) - min(slot_sealed(slot), ext->nr));
 			slot_resize(pool, slot, slot->nr - ext->nr);
 		}
 		publish_tail(slot, nr_whole, inside);
@@ -168,7 +168,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 				     slot_ext(slot, i)->nr - inside };
 	struct kvmm_range_attr attr = {
 		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio, .cls = slot->cls,
-		.flags = slot->flags & ~SLOT_GREW,
+		.flags = slot->flags & (u16)~SLOT_GREW,
 		.tenant = slot->tenant,
 	};
 	u32 sealed;
@@ -181,15 +181,15 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 	    slot_reserve_ext(pool, slot_at(pool, pool->free_slot), slot->nr_ext - i))
 		return -ENOMEM;
 	reserve_drop(pool, slot);
-	sealed = slot->sealed - min(slot->sealed, at);
+	sealed = slot_sealed(slot) - min(slot_sealed(slot), at);
 	*tail = range_add(pool, &attr, &first, 1, slot->account);
 	other = slot_at(pool, tail->index);
 	move_extents(pool, slot, i, other, tail->index);
 	publish_head(slot, i, inside);
 	slot_resize(pool, slot, at);
 	own_split(pool, range, *tail);
-	other->sealed = sealed;
-	other->last_access_ns = slot->last_access_ns;
+	slot_seal(other, sealed);
+	other->tick = slot->tick;
 	if (slot->flags & SLOT_GREW)
 		grow_adopt(pool, tail->index, 0, 0);
 	if (slot->lost)

@@ -160,7 +160,7 @@ POOL_TEST(arena, what_asks_for_more_than_blocks_is_the_pools, pool_with_arenas(2
 	struct kvmm_alloc_report report;
 	const struct kvmm_range_attr attr[] = {
 		{ .nr = ARENA_MAX_NR + 1 },		     { .nr = 1, .seq = 'a' },
-		{ .nr = 1, .prio = KVMM_PRIO_HIGH },	     { .nr = 1, .tenant = 1 },
+		{ .nr = 1, .prio = KVMM_PRIO_HIGH },
 		{ .nr = 1, .flags = KVMM_ALLOC_PINNED },     { .nr = 1, .flags = KVMM_ALLOC_ZERO },
 		{ .nr = 1, .flags = KVMM_ALLOC_TOPDOWN },    { .nr = 1, .report = &report },
 	};
@@ -174,6 +174,18 @@ POOL_TEST(arena, what_asks_for_more_than_blocks_is_the_pools, pool_with_arenas(2
 		cr_expect_eq(arena_with(pool, range), 0, "%u", i);
 		cr_expect_eq(kvmm_range_free(pool, range), 0);
 	}
+}
+
+POOL_TEST(arena, ranges_of_a_tenant_without_limits_are_an_arenas, pool_with_arenas(2))
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 3, .tenant = 7 };
+	kvmm_range_t range;
+
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	cr_expect_neq(arena_with(pool, range), 0);
+	cr_expect_eq(slot_at(pool, range.index)->tenant, 7);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
 }
 
 /* ---- ranges change over ---- */
