@@ -16,7 +16,11 @@ static const struct kv_zone_req placements[KV_NR_PLACEMENTS] = {
 	[KV_PLACE_TOPDOWN] = { .fit = KV_FIT_BEST, .mobility = KVMM_RECLAIMABLE, .topdown = 1 },
 };
 
-/* Scattered pieces are whole holes: there is no direction left to choose for them. */
+/*
+ * Movable runs have a tuned call of the zone, which is tried first: most requests end there, however
+ * many pieces they would take. Only a request that it refuses pays for the general search.
+ * Scattered pieces are whole holes: there is no direction left to choose for them.
+ */
 int kv_alloc_runs(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
 		  struct kvmm_extent *ext)
 {

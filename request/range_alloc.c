@@ -247,29 +247,15 @@ static bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm_range_
 		 (uintptr_t)attr->report);
 }
 
-/* No rule has to be asked, one free run is long enough, and there is a slot; else false. */
-static bool take_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
-		       kvmm_range_t *range)
-{
-	struct kvmm_extent run;
-
-	kv_assert_held(&pool->lock);
-	if (unlikely(pool->guard || pool->order.quotas || pool->zero ||
-		     pool->free_slot == KV_NONE))
-		return false;
-	run = (struct kvmm_extent){ kv_zone_try(pool->zone, attr->nr), attr->nr };
-	if (unlikely(run.start == KV_NONE))
-		return false;
-	*range = range_add(pool, attr, &run, 1, QUOTA_REST);
-	count_taken(pool, attr->nr);
-	return true;
-}
-
-/* False: nothing has happened, and the long way knows why. */
+/*
+ * One hold of a lock, of an arena or of the pool, and no request structure. It is for the state in
+ * which no rule has to be asked: no guard, no account, no content to be made zero. One free run has
+ * to be long enough, and a slot free. False: nothing has happened, and the long way knows why.
+ */
 static bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			kvmm_range_t *range)
 {
-	bool done;
+	struct kvmm_extent run = { KV_NONE, attr->nr };
 
 	if (unlikely(!attr_is_plain(pool, attr)))
 		return false;
@@ -277,9 +263,15 @@ static bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *at
 		return true;
 	if (unlikely(arena_pool_enter(pool)))
 		return false;
-	done = take_plain(pool, attr, range);
+	if (likely(!(pool->guard || pool->order.quotas || pool->zero ||
+		     pool->free_slot == KV_NONE)))
+		run.start = kv_zone_try(pool->zone, attr->nr);
+	if (likely(run.start != KV_NONE)) {
+		*range = range_add(pool, attr, &run, 1, QUOTA_REST);
+		count_taken(pool, attr->nr);
+	}
 	pool_leave(pool);
-	return done;
+	return likely(run.start != KV_NONE);
 }
 
 int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
