@@ -17,8 +17,8 @@ static const struct kv_zone_req placements[KV_NR_PLACEMENTS] = {
 };
 
 /*
- * Movable runs have a tuned call of the zone, which is tried first: most requests end there, however
- * many pieces they would take. Only a request that it refuses pays for the general search.
+ * Movable runs have a tuned call of the zone, which is tried first: most requests end there,
+ * however many pieces they would take. A request that it refuses pays for the general search.
  * Scattered pieces are whole holes: there is no direction left to choose for them.
  */
 int kv_alloc_runs(struct kv_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,

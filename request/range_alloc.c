@@ -151,25 +151,6 @@ static int take_range(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-static int get_range(struct kvmm_pool *pool, struct range_request *req)
-{
-	int err;
-
-	if (unlikely(req->ctx.deadline_ns || req->ctx.flags & KVMM_ALLOC_NOWAIT))
-		return alloc_enter(pool, &req->ctx);
-	err = arena_pool_enter(pool);
-	if (unlikely(err))
-		return err;
-	err = take_range(pool, &req->ctx);
-	if (unlikely(err == -ENOSPC))
-		err = alloc_slow(pool, &req->ctx);
-	else
-		pool_leave(pool);
-	if (unlikely(req->ctx.reaps))
-		kv_rcu_reap();
-	return err;
-}
-
 /*
  * No caller has the handle yet, but the walks can find the range: its first pin keeps it alive, and
  * where it is, until the content is zero. New extents are in the slot; if another thread lets it
@@ -290,7 +271,7 @@ int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *
 	if (unlikely(err))
 		return err;
 	alloc_report_begin(pool, &req.ctx, req.ctx.nr);
-	err = get_range(pool, &req);
+	err = alloc_enter(pool, &req.ctx);
 	if (unlikely(!err && is_zeroed(pool, req.ctx.flags)))
 		err = range_zero(pool, req.range);
 	alloc_report_end(&req.ctx, err);
