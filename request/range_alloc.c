@@ -215,8 +215,8 @@ static int fill_request(struct kvmm_pool *pool, struct range_request *req,
 
 /* ---- most requests: for blocks, and nothing else ---- */
 
-/* Asks for what take_plain() gives, and is not -EINVAL. */
-static bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
+/* Asks for blocks and a sequence at most, and is not -EINVAL. */
+static inline bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
 {
 	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_MOVABLE |
 			     KVMM_ALLOC_CONTIG;
@@ -233,7 +233,7 @@ static bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm_range_
  * which no rule has to be asked: no guard, no account, no content to be made zero. One free run has
  * to be long enough, and a slot free. False: nothing has happened, and the long way knows why.
  */
-static bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+static inline bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			kvmm_range_t *range)
 {
 	struct kvmm_extent run = { KV_NONE, attr->nr };
