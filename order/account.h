@@ -135,6 +135,9 @@ static inline u32 quota_of(const struct quotas *quotas, u32 index)
 void quota_picked(struct order *order, u32 index);
 void quota_unpicked(struct quotas *quotas, u32 index);
 
+/* May it go to make room for the account that asks? Both locks held. */
+bool quota_spares(struct order *order, u32 index);
+
 static inline void quota_entered(struct quotas *quotas, u32 index)
 {
 	if (unlikely(quotas != NULL))

@@ -199,6 +199,11 @@ int order_admit(struct order *order, const struct class *class, u32 nr)
 
 /* ---- marks ---- */
 
+bool quota_spares(struct order *order, u32 index)
+{
+	return level_of(order, account_of(order, index)) != LEVEL_NEVER;
+}
+
 /* Why it goes is known now, and counted when it has gone. */
 void quota_picked(struct order *order, u32 index)
 {

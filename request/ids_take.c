@@ -47,6 +47,12 @@ static int claim(struct kvmm_pool *pool, const int32_t *ids, u32 at, u32 *nr_ent
 		return before < at && ids[before] == ids[at] ? -EINVAL : -EBUSY;
 	if (kv_handle_step(&pool->entries, entry_handle(pool, index), kv_edge_claim))
 		return -EBUSY;
+	if (pool->order.quotas && !quota_spares(&pool->order, index)) {
+		claimed_step(pool, index, kv_edge_unclaim);
+		return -ENOSPC;
+	}
+	if (pool->order.quotas)
+		quota_picked(&pool->order, index);
 	WRITE_ONCE(entry->chain, at);
 	/* An entry in its last generation is not used again. */
 	*nr_entries += entry_handle(pool, index).gen != pool->entries.gen_last;
@@ -57,7 +63,8 @@ static int claim(struct kvmm_pool *pool, const int32_t *ids, u32 at, u32 *nr_ent
  * Both locks held. Those that are claimed are in the order still, and claimed no more where it was
  * in vain. Victims lose their names and entries; their blocks never get to the zone.
  */
-static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_ctx *ctx)
+static int take_these(struct kvmm_pool *pool, const int32_t *ids, u32 account,
+		      struct alloc_ctx *ctx)
 {
 	u32 nr_claimed = 0, nr_named = 0, nr_entries;
 	int fits = alloc_fits(pool, ctx), err = 0;
@@ -73,13 +80,19 @@ static int take_these(struct kvmm_pool *pool, const int32_t *ids, struct alloc_c
 	/* A block that cannot be had says why, before there are too few. */
 	if (!err)
 		err = fits ? fits : nr_entries < ctx->nr ? -ENOSPC : 0;
+	/* Its own that it takes do not count twice. */
+	if (!err)
+		err = quota_admit(pool, account, ctx);
 	while (err && nr_claimed-- > 0) {
 		u32 id = ids[nr_claimed], index = entry_with(pool, id);
 
-		if (index != KV_NONE)
-			claimed_step(pool, index, kv_edge_unclaim);
-		else
+		if (index == KV_NONE) {
 			POOL_BUG_ON(pool, kv_zone_free_many(pool->zone, &id, 1));
+			continue;
+		}
+		if (pool->order.quotas)
+			quota_unpicked(pool->order.quotas, index);
+		claimed_step(pool, index, kv_edge_unclaim);
 	}
 	if (err)
 		return err;
@@ -159,12 +172,11 @@ int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint3
 		goto out;
 	account = quota_account(pool, tenant);
 	/* Freed blocks may not be free: they are copied, unseen, or go with their memory. */
-	err = pool->nr_flying | pool->blind | pool->nr_leaving ? -EBUSY :
-	      quota_admit(pool, account, &ctx);
+	err = pool->nr_flying | pool->blind | pool->nr_leaving ? -EBUSY : 0;
 	if (!err) {
 		order_enter(&pool->order);
 		quota_begin(&pool->order, account, QUOTA_FOR_ONE);
-		err = take_these(pool, ids, &ctx);
+		err = take_these(pool, ids, account, &ctx);
 		quota_end(&pool->order);
 		order_leave(&pool->order);
 	}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cached blocks by block id: what the calls do, and what they refuse without a trace. */
+#include <kv/cuda.h>
+#include <kv/rcu.h>
 #include <kvmm/ext/ids.h>
 
 #include "tests/pool/life_util.h"
@@ -412,6 +414,144 @@ POOL_TEST(ids, limits_hold_for_blocks_that_are_named, make_ids(8, "lru", 0, 0))
 	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ 1, 3 }, 2, 3, 0), 0);
 	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ 5 }, 1, 4, 0), 0);
 	cr_expect_str_eq(picture(pool), ".P.P.P..");
+}
+
+static int32_t make_cached_of(struct kvmm_pool *pool, u32 tenant, u32 number)
+{
+	struct kvmm_prefix prefix = { .keys = (kvmm_key_t[]){ key_of(number) }, .nr = 1 };
+	int32_t id;
+
+	cr_assert_eq(kvmm_ids_alloc(pool, 1, tenant, &id), 0);
+	cr_assert_eq(kvmm_ids_register(pool, &prefix, &id, 0), 0);
+	cr_assert_eq(kvmm_ids_put(pool, &id, 1, 0), 0);
+	return id;
+}
+
+static struct kvmm_tenant_stat tenant_of(struct kvmm_pool *pool, u32 tenant)
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_tenant_get_stat(pool, tenant, &stat), 0);
+	return stat;
+}
+
+POOL_TEST(ids, blocks_that_another_tenant_is_promised_are_not_taken, make_ids(8, "lru", 0, 0))
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+	int32_t ids[3];
+
+	attr.min = 2;
+	cr_assert_eq(kvmm_tenant_set(pool, 3, &attr), 0);
+	for (u32 i = 0; i < 3; i++)
+		ids[i] = make_cached_of(pool, 3, i);
+	/* One of the three is beyond what is promised, whichever. */
+	expect_refused(pool, kvmm_ids_take(pool, ids, 2, 4, 0), -ENOSPC);
+	cr_expect_eq(kvmm_ids_take(pool, &ids[1], 1, 4, 0), 0);
+	cr_expect_eq(tenant_of(pool, 3).usage, 2);
+	cr_expect_eq(tenant_of(pool, 3).nr_evicted, 1);
+	expect_refused(pool, kvmm_ids_take(pool, &ids[0], 1, 4, 0), -ENOSPC);
+	expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ 7, ids[0] }, 2, 4, 0), -ENOSPC);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	/* From itself the tenant takes what it likes. */
+	cr_expect_eq(kvmm_ids_take(pool, (int32_t[]){ ids[0], ids[2] }, 2, 3, 0), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(ids, a_tenant_at_its_limit_takes_its_own_cached_blocks, make_ids(8, "lru", 0, 0))
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+	int32_t own[2], other;
+
+	attr.max = 2;
+	cr_assert_eq(kvmm_tenant_set(pool, 3, &attr), 0);
+	for (u32 i = 0; i < 2; i++)
+		own[i] = make_cached_of(pool, 3, i);
+	other = make_cached_of(pool, 4, 9);
+	expect_refused(pool, kvmm_ids_take(pool, (int32_t[]){ own[0], 7 }, 2, 3, 0), -EDQUOT);
+	expect_refused(pool, kvmm_ids_take(pool, &other, 1, 3, 0), -EDQUOT);
+	cr_expect_eq(kvmm_ids_take(pool, own, 2, 3, 0), 0);
+	cr_expect_eq(tenant_of(pool, 3).usage, 2);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* An entry in its last life goes with its name, so there may be fewer entries than blocks. */
+POOL_TEST(ids, blocks_are_taken_as_long_as_there_are_entries, make_ids(4, "lru", 0, 0))
+{
+	int32_t ids[4], all[4] = { 0, 1, 2, 3 };
+
+	pool->entries.gen_last = pool->entries.gen_first;
+	make_named(pool, 0, 2, ids);
+	cr_assert_eq(kvmm_ids_put(pool, ids, 2, 0), 0);
+	expect_refused(pool, kvmm_ids_take(pool, all, 4, 0, 0), -ENOSPC);
+	expect_refused(pool, kvmm_ids_take(pool, all, 3, 0, 0), -ENOSPC);
+	cr_expect_eq(kvmm_ids_take(pool, ids, 2, 0, 0), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 2, 0), 0);
+	expect_refused(pool, kvmm_ids_take(pool, all, 1, 0, 0), -ENOSPC);
+}
+
+/* The first generation again after the last one: ids are of the block of now. */
+POOL_TEST(ids, generations_begin_again, make_ids(4, "lru", 0, 0))
+{
+	u32 first = KV_ENTRY_GEN_MASK - 2;
+	int32_t ids[4];
+
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		entry_at(pool, i)->word += ((u64)first - pool->entries.gen_first) * KV_WORD_GEN;
+	pool->entries.gen_first = first;
+	pool->entries.gen_last = first - 1;
+	pool->count.entry_gens = (u64)first * pool->nr_blocks;
+	for (u32 round = 0; round < 8; round++) {
+		make_named(pool, 10 * round, 4, ids);
+		cr_expect_eq(kvmm_ids_put(pool, ids, 4, 0), 0);
+		cr_expect_eq(kvmm_ids_take(pool, ids, 4, 0, 0), 0);
+		cr_expect_eq(found_under(pool, 10 * round), -1);
+		cr_expect_eq(kvmm_ids_get(pool, ids, 4, KVMM_IDS_INACTIVE), -EINVAL);
+		cr_expect_eq(kvmm_ids_put(pool, ids, 4, 0), 0);
+	}
+}
+
+static u32 fills_left;
+
+static int failing_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
+{
+	if (!fills_left)
+		return -EIO;
+	fills_left--;
+	return kv_dev_host.fill(dev, addr, byte, bytes);
+}
+
+/* Blocks that were to be taken are free then: those that were cached have lost their names. */
+Test(ids, blocks_that_cannot_be_zeroed_are_not_taken)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .compactor = "off",
+				       .block_bytes = TEST_BLOCK_BYTES, .zero = KVMM_ZERO_ALWAYS };
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .map = &kv_map_flat,
+				       .evict = &kv_evict_lru };
+	static struct kv_dev_ops dev;
+	struct kvmm_pool *pool;
+	int32_t ids[3];
+
+	dev = kv_dev_host;
+	dev.fill = failing_fill;
+	parts.dev = &dev;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+	for (u32 nr = 0; nr < 3; nr++) {
+		fills_left = 2;
+		make_named(pool, 10 * nr, 2, ids);
+		cr_assert_eq(kvmm_ids_put(pool, ids, 2, 0), 0);
+		ids[2] = 7;
+		fills_left = nr;
+		cr_expect_eq(kvmm_ids_take(pool, ids, 3, 0, 0), -EIO);
+		cr_expect_str_eq(picture(pool), "........");
+		cr_expect_eq(found_under(pool, 10 * nr), -1);
+		cr_expect_eq(kvmm_validate(pool), 0);
+	}
+	fills_left = 3;
+	cr_expect_eq(kvmm_ids_take(pool, ids, 3, 0, 0), 0);
+	cr_expect_eq(kvmm_ids_put(pool, ids, 3, 0), 0);
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
 }
 
 /* Twice the longest batch that needs no memory. */

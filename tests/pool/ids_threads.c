@@ -64,6 +64,28 @@ static void serve(u64 *r)
 	expect(!kvmm_ids_put(pool, ids, nr, any_of(r, 2) ? KVMM_IDS_FIRST_OUT : 0));
 }
 
+/* Of one moment: no name without a state that has one, no holder without a block to be held. */
+static bool is_of_one_moment(const struct kvmm_id_info *info)
+{
+	static const kvmm_key_t none;
+	bool has_name = memcmp(&info->key, &none, sizeof(none)), has_handle = info->handle.gen;
+
+	switch (info->state) {
+	case KVMM_BLOCK_FREE:
+		return !has_name && !info->refs;
+	case KVMM_BLOCK_PRIVATE:
+		return !has_name && info->refs == 1 && has_handle;
+	case KVMM_BLOCK_STAGED:
+		return has_name && info->refs == 1 && has_handle;
+	case KVMM_BLOCK_ACTIVE:
+		return has_name && info->refs && has_handle;
+	case KVMM_BLOCK_INACTIVE:
+		return has_name && !info->refs && has_handle;
+	default:
+		return false;
+	}
+}
+
 /* A block that may be any thread's: held, it is one of its name. */
 static void guess(u64 *r)
 {
@@ -72,6 +94,7 @@ static void guess(u64 *r)
 	u32 number;
 
 	expect(!kvmm_ids_info(pool, &id, 1, &info));
+	expect(is_of_one_moment(&info));
 	kvmm_ids_touch(pool, &id, 1);
 	if (kvmm_ids_get(pool, &id, 1, KVMM_IDS_INACTIVE))
 		return;

@@ -234,6 +234,38 @@ POOL_TEST(rename, keeps_the_place_in_the_order_of_eviction, make_cache(4, "lru")
 	expect_order(pool, "0 4 6 9 ");
 }
 
+/* Of eight blocks, the fourth used again, as block 9 by now if @is_renamed. */
+static u32 order_of(const char *policy, bool is_renamed, u32 *order)
+{
+	struct kvmm_pool *pool __cleanup(end_pool) = make_life(8, policy, KVMM_POOL_DETERMINISTIC, 0);
+	kvmm_ref_t ref[8];
+	u32 nr;
+
+	for (u32 i = 0; i < 8; i++)
+		make_active(pool, 2 * i, 1, &ref[i]);
+	for (u32 i = 0; i < 8; i++)
+		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_upgrade(pool, kvmm_weak_of(ref[3]), &ref[3]), 1);
+	if (is_renamed)
+		cr_expect_eq(rename_to(9, ref[3]), 0);
+	cr_expect_eq(kvmm_put(pool, ref[3]), 0);
+	nr = eviction_order(pool, order, 8);
+	for (u32 i = 0; i < nr; i++)
+		order[i] = order[i] == 9 ? 6 : order[i];
+	return nr;
+}
+
+Test(rename, keeps_the_place_in_the_order_of_any_policy)
+{
+	u32 plain[8], renamed[8];
+
+	for_each_policy(policy) {
+		cr_expect_eq(order_of(policy, false, plain), 8, "%s", policy);
+		cr_expect_eq(order_of(policy, true, renamed), 8, "%s", policy);
+		cr_expect_arr_eq(plain, renamed, sizeof(plain), "%s", policy);
+	}
+}
+
 POOL_TEST(rename, is_all_or_nothing, make_cache(8, "lru"))
 {
 	struct kvmm_name name[3] = { name_of(5), name_of(6), name_of(2) };

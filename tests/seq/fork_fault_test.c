@@ -193,3 +193,34 @@ Test(fork_fault, a_copy_that_fails_gives_the_step_up)
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_gt(nth[i], 10, "%u", nth[i]);
 }
+
+/* One call in so many fails, time after time: a step is given up, or its copy has the right bytes. */
+Test(fork_fault, copies_that_fail_at_a_rate_leave_the_shared_block_alone)
+{
+	u32 nr_failed = 0, nr_copied = 0;
+
+	for (u32 round = 0; round < 60; round++) {
+		struct scene s;
+		int ret;
+
+		begin(&s);
+		ctl->set_seed(round + 1);
+		cr_assert_eq(ctl->fail_rate("*", 20 + round, KCU_E_OUT_OF_MEMORY, round % 2), 0);
+		ret = kvmm_seq_schedule_decode(s.seq[1]);
+		ctl->fail_none();
+		ctl->run();
+		if (ret) {
+			nr_failed++;
+			cr_expect(ret == -EIO || ret == -ENOMEM, "round %u: %d", round, ret);
+			cr_expect_eq(last_block(s.seq[1]), s.shared);
+			cr_expect_eq(stat_of(s.pool).nr_state[KVMM_BLOCK_PRIVATE], 1);
+		} else {
+			nr_copied++;
+			cr_expect(block_is_right_or_lost(&s, last_block(s.seq[1]), 77));
+		}
+		cr_expect(block_is_right_or_lost(&s, s.shared, 77));
+		end(&s);
+	}
+	cr_expect_gt(nr_failed, 10);
+	cr_expect_gt(nr_copied, 10);
+}

@@ -108,9 +108,10 @@ static inline int kvmm_ids_free(struct kvmm_pool *pool, const int32_t *ids, uint
  * @ids: free ones, or cached ones without references, which lose their name
  * @flags: KVMM_IDS_PARKED: their content is as it was. -ESTALE: one is parked no more
  *
- * Return: 0; -EBUSY one is held, or copied; -ENOSPC they are promised, or below a watermark;
- * -EDQUOT as kvmm_alloc_for(); -EINVAL, also if one stands there twice (none was taken, and none
- * evicted); -EIO they could not be zeroed; -EOPNOTSUPP; -ENOMEM.
+ * Return: 0; -EBUSY one is held, or copied; -ENOSPC they are promised, also to a tenant by its min,
+ * or below a watermark; -EDQUOT as kvmm_alloc_for(), but no other block is given up; -EINVAL, also
+ * if one stands there twice (none was taken, and none evicted); -EIO they could not be zeroed;
+ * -EOPNOTSUPP; -ENOMEM.
  */
 KVMM_API int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr,
 			   uint32_t tenant, uint32_t flags);
