@@ -340,27 +340,37 @@ static PyObject *with_group(PyObject *hash, uint32_t group)
 	return name;
 }
 
-/* Blocks @mine, from number @first on, have the hashes @part as vLLM's own fields say it. */
-static int show_names(struct blocks *self, PyObject *mine, PyObject *part, uint32_t first,
-		      uint32_t group, uint32_t tokens)
+/* What vLLM's own fields say of these blocks, hash and end by turns: there before the names are. */
+static PyObject *make_fields(PyObject *part, uint32_t first, uint32_t group, uint32_t tokens)
 {
-	for (Py_ssize_t i = 0; i < PyList_Size(mine); i++) {
-		PyObject *block = PyList_GetItem(mine, i);
+	Py_ssize_t nr = PySequence_Size(part);
+	PyObject *fields = nr < 0 ? NULL : PyList_New(2 * nr);
+
+	for (Py_ssize_t i = 0; i < nr && fields; i++) {
 		PyObject *hash = PySequence_GetItem(part, i);
 		PyObject *name = hash ? with_group(hash, group) : NULL;
 		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
 
 		Py_XDECREF(hash);
-		if (!name || !end) {
-			Py_XDECREF(name);
-			Py_XDECREF(end);
-			return -1;
+		PyList_SetItem(fields, 2 * i, name);
+		PyList_SetItem(fields, 2 * i + 1, end);
+		if (!name || !end)
+			Py_CLEAR(fields);
+	}
+	return fields;
+}
+
+static void show_names(struct blocks *self, PyObject *mine, PyObject *fields)
+{
+	for (Py_ssize_t i = 0; i < PyList_Size(mine); i++) {
+		for (int k = 0; k < 2; k++) {
+			PyObject *value = PyList_GetItem(fields, 2 * i + k);
+
+			Py_INCREF(value);
+			set(self, PyList_GetItem(mine, i), k ? TOKENS : HASH, value);
 		}
-		set(self, block, HASH, name);
-		set(self, block, TOKENS, end);
 		self->nr_named++;
 	}
-	return 0;
 }
 
 /* cache(blocks, hashes, first, last, group, block_tokens): names for blocks [first, last). False:
@@ -369,7 +379,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 {
 	struct kvmm_prefix prefix = { 0 };
 	struct kvpy_array keys = { 0 };
-	PyObject *list, *hashes, *part, *mine;
+	PyObject *list, *hashes, *part, *mine, *fields;
 	unsigned int first, last, group, tokens;
 	int32_t few[256], *ids = few;
 	uint32_t nr;
@@ -400,8 +410,9 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 	}
 	mine = PyList_GetSlice(list, first, last);		/* what follows may run Python */
 	part = mine ? PySequence_GetSlice(hashes, first, last) : NULL;
-	err = !part || kvpy_keys(part, self->pool, &keys);
-	if (!err && keys.nr != (Py_ssize_t)nr) {
+	fields = part ? make_fields(part, first, group, tokens) : NULL;
+	err = !fields || kvpy_keys(part, self->pool, &keys);
+	if (!err && (keys.nr != (Py_ssize_t)nr || PyList_Size(fields) != 2 * (Py_ssize_t)nr)) {
 		PyErr_SetString(PyExc_ValueError, "cache(): fewer hashes than blocks");
 		kvpy_end(&keys);
 		err = 1;
@@ -417,9 +428,10 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 			kvpy_raise("kvmm_ids_register", err);
 	}
 	if (!err)
-		err = show_names(self, mine, part, first, group, tokens);
+		show_names(self, mine, fields);
 	Py_XDECREF(mine);
 	Py_XDECREF(part);
+	Py_XDECREF(fields);
 	if (ids != few)
 		free(ids);
 	if (err)

@@ -47,6 +47,28 @@ def test_blocks_come_with_one_reference_and_go_with_the_last(world):
     assert pool.available == 31
 
 
+def test_without_memory_blocks_are_named_and_shown_or_neither(world):
+    testcapi = pytest.importorskip("_testcapi")
+    pool, table, blocks = world
+    hashes = [digest(i) for i in range(4)]
+    got, _ = blocks.take(4)
+    outcomes = set()
+    for n in range(60):
+        try:
+            testcapi.set_nomemory(n, n + 1)
+            named = blocks.cache(got, hashes, 0, 4, 5, 16)
+        except MemoryError:
+            named = False
+        finally:
+            testcapi.remove_mem_hooks()
+        assert all((b._block_hash is not None) == named for b in got)
+        assert len(blocks.hits(hashes, 5, 9)) == (4 if named else 0)
+        outcomes.add(named)
+        if named:
+            break
+    assert outcomes == {False, True}
+
+
 def test_full_blocks_get_vllms_names(world):
     pool, table, blocks = world
     got, _ = blocks.take(3)
