@@ -67,7 +67,7 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recou
 	re->count.range_pins += slot->pins;
 	re->count.range_seqs += slot->seq;
 	re->count.range_attrs += slot_attrs(slot);
-	re->nr_in_seqs += slot->seq != 0;
+	re->nr_in_seqs += slot->seq && !slot->arena;
 	return check_extents(pool, slot, index);
 }
 
@@ -89,26 +89,6 @@ static int check_free_slots(const struct kvmm_pool *pool, struct pool_recount *r
 	return 0;
 }
 
-static int check_seqs(const struct kvmm_pool *pool, const struct pool_recount *re)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < pool->nr_buckets; i++) {
-		const struct slot *slot;
-
-		for (u32 at = pool->bucket[i], prev = KV_NONE; at != KV_NONE; at = slot->next) {
-			if (at >= re->nr_slots || ++nr > re->nr_in_seqs)
-				return pool_complain(pool, "chain of a sequence goes astray", at);
-			slot = slot_at(pool, at);
-			if (!slot->nr_ext || !slot->seq || slot->prev != prev ||
-			    seq_bucket(pool, slot->seq) != i)
-				return pool_complain(pool, "range in the wrong chain", at);
-			prev = at;
-		}
-	}
-	return nr == re->nr_in_seqs ? 0 : pool_complain(pool, "ranges missing in chains", nr);
-}
-
 static int check_slots(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	int err = 0;
@@ -119,7 +99,7 @@ static int check_slots(const struct kvmm_pool *pool, struct pool_recount *re)
 	if (!err)
 		err = check_free_slots(pool, re);
 	if (!err)
-		err = check_seqs(pool, re);
+		err = seqs_check(pool, &pool->seqs, re->nr_in_seqs, 0);
 	return err;
 }
 

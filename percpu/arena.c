@@ -19,11 +19,14 @@
  *						gate: STOPPED, by the lock
  *						unlock, go the long way and wait there
  */
+#include <kv/mem.h>
+
 #include "arena.h"
 
 #define LEND_NR		256u	/* free blocks at a time */
 #define LEND_REGIONS	16u	/* in so many regions at most */
 #define SLACK_REGIONS	2u	/* above the limit, before any goes back */
+#define SEQ_BLOCKS	4u	/* of the pool, for each bucket of all arenas together */
 #define LOOK_EVERY	65536u	/* allocations of one arena: some milliseconds */
 
 static u32 arena_id(const struct arenas *arenas, const struct arena *arena)
@@ -69,6 +72,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	arena->nr_stock--;
 	WRITE_ONCE(arena->nr_free, arena->nr_free - run.nr);
 	slot_fill(slot, attr, &run, 1, QUOTA_REST);
+	seq_add(pool, &arena->seqs, index);
 	own_run(pool, run, make_owner(OWNER_SLOT, index));
 	count_slot(&arena->count, slot);
 	arena->count.allocs++;
@@ -77,31 +81,38 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	return 0;
 }
 
-/* The zone of an arena that has none: everything in it is held. */
+/* The zone of an arena that has none: everything in it is held. And its table of sequences. */
 static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
 {
 	struct kv_zone_attr attr = { .nr_blocks = pool->nr_blocks,
 				     .engine = pool->zone->ops->name };
+	u32 nr_buckets = BIT(kv_log2(max(pool->nr_blocks / arenas->nr / SEQ_BLOCKS, 1u)));
+	u32 *bucket = kv_alloc_array(nr_buckets, sizeof(*bucket));
 	struct kv_zone *zone;
-	int err;
+	int err = -ENOMEM;
 
 	kv_assert_held(&pool->lock);
-	err = kv_zone_create(&attr, &zone);
-	if (err)
-		return err;
+	if (!bucket || kv_zone_create(&attr, &zone))
+		goto out_free_bucket;
+	memset(bucket, 0xff, nr_buckets * sizeof(*bucket));
 	kv_lock(&zone->lock);
 	err = kv_zone_take_at_locked(zone, 0, pool->nr_blocks);
 	kv_unlock(&zone->lock);
-	if (KV_BUG_ON(err)) {
-		kv_zone_destroy(zone);
-		return err;
-	}
-	pool->metadata_bytes += zone->metadata_bytes;
+	if (KV_BUG_ON(err))
+		goto out_destroy_zone;
+	pool->metadata_bytes += zone->metadata_bytes + nr_buckets * sizeof(*bucket);
 	kv_lock(&arena->lock);
 	arena->zone = zone;
+	arena->seqs = (struct seq_table){ bucket, nr_buckets };
 	kv_unlock(&arena->lock);
 	arenas_share(pool, arenas);
 	return 0;
+
+out_destroy_zone:
+	kv_zone_destroy(zone);
+out_free_bucket:
+	kv_free(bucket);
+	return err;
 }
 
 /*
@@ -242,6 +253,7 @@ static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, 
 
 	kv_assert_held(&arena->lock);
 	uncount_slot(&arena->count, slot);
+	seq_del(pool, &arena->seqs, index);
 	slot_close(pool, slot, &arena->count);
 	stock_add(arena, slot, index);
 	own_run(pool, run, OWNER_FREE);
@@ -357,6 +369,18 @@ void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u3
 
 /* ---- ranges change over ---- */
 
+/* Both locks held. */
+static void adopt(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, u32 index)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&arena->lock);
+	uncount_slot(&arena->count, slot);
+	seq_del(pool, &arena->seqs, index);
+	count_slot(&pool->count, slot);
+	seq_add(pool, &pool->seqs, index);
+	WRITE_ONCE(slot->arena, 0);
+}
+
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 {
 	struct arena *arena = &pool_arenas(pool)->arena[slot->arena - 1];
@@ -366,11 +390,32 @@ bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 	kv_lock(&arena->lock);
 	found = slot->gen == *gen && slot->nr_ext;
 	*gen = slot->gen;
-	if (found) {
-		uncount_slot(&arena->count, slot);
-		count_slot(&pool->count, slot);
-		WRITE_ONCE(slot->arena, 0);
-	}
+	if (found)
+		adopt(pool, arena, slot, slot->grow.index);
 	kv_unlock(&arena->lock);
 	return found;
+}
+
+/* The oldest first, so that they stand in the pool's chain as they did in the arena's. */
+void arenas_adopt_seq(struct kvmm_pool *pool, u64 seq)
+{
+	struct arenas *arenas = pool->arenas;
+
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; i < arenas->nr; i++) {
+		struct arena *arena = &arenas->arena[i];
+		u32 at = KV_NONE, next;
+
+		kv_lock(&arena->lock);
+		if (arena->seqs.nr)
+			at = arena->seqs.bucket[seq_bucket(pool, &arena->seqs, seq)];
+		for (; at != KV_NONE && slot_at(pool, at)->next != KV_NONE;)
+			at = slot_at(pool, at)->next;
+		for (; at != KV_NONE; at = next) {
+			next = slot_at(pool, at)->prev;
+			if (slot_at(pool, at)->seq == seq)
+				adopt(pool, arena, slot_at(pool, at), at);
+		}
+		kv_unlock(&arena->lock);
+	}
 }

@@ -13,8 +13,9 @@
  * of 90 % no arena had a run of 32 blocks after some thousand calls.)
  *
  * A slot names its arena (slot->arena). That is read under either lock and written under both.
- * Ranges of an arena are the plain ones: no sequence, no pins, one reference, one extent. A caller
- * that wants more of one enters the pool, and slot_find() has it change over first ("adopted").
+ * Ranges of an arena are the plain ones: no pins, one reference, one extent. A caller that wants
+ * more of one enters the pool, and slot_find() has it change over first ("adopted"); a caller that
+ * looks for the ranges of a sequence has all of them change over.
  *
  * Arenas come into use when threads meet at the pool's lock, and go out of use when only one of
  * them is busy, or when what they keep aside is asked for too often: see arena_all.c.
@@ -39,6 +40,7 @@ struct arena {
 	u32 nr_free;			/* ->lock; READ_ONCE() as a hint */
 	u32 nr_stock;			/* ->lock; free slots */
 	struct kv_zone *zone;		/* ours; set once, under both locks; the content: ->lock */
+	struct seq_table seqs;		/* as ->zone: of its ranges */
 	struct pool_count count;	/* ->lock; to be added to the pool's */
 	u64 seen_allocs;		/* both locks; at the latest look around */
 	u32 at;				/* pool->lock; where it looks for the next region */
@@ -65,6 +67,7 @@ bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_range_t ra
 /* Of struct local_ops. */
 void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen);
+void arenas_adopt_seq(struct kvmm_pool *pool, u64 seq);
 void arena_pass_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
 		       u32 region, bool lend);
 
@@ -126,14 +129,14 @@ static __always_inline int arena_pool_enter(struct kvmm_pool *pool)
 	return __pool_enter_slow(pool);
 }
 
-/* For few blocks, and nothing else: a range of an arena; or false: ask the pool. */
+/* For few blocks: a range of an arena; or false: ask the pool. */
 static inline bool arena_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			       kvmm_range_t *range)
 {
 	struct arenas *arenas = arenas_in_use(pool);
 
 	kv_assert_not_held(&pool->lock);
-	return unlikely(arenas != NULL) && attr->nr <= ARENA_MAX_NR && !attr->seq &&
+	return unlikely(arenas != NULL) && attr->nr <= ARENA_MAX_NR &&
 	       __arena_alloc(pool, arenas, attr, range);
 }
 

@@ -119,8 +119,10 @@ static void arenas_exit(struct kvmm_pool *pool)
 {
 	if (!pool->arenas)
 		return;
-	for (u32 i = 0; i < pool->arenas->nr; i++)
+	for (u32 i = 0; i < pool->arenas->nr; i++) {
 		kv_zone_destroy(pool->arenas->arena[i].zone);
+		kv_free(pool->arenas->arena[i].seqs.bucket);
+	}
 	free_arenas(pool->arenas);
 }
 
@@ -299,13 +301,14 @@ u32 arenas_nr_free(const struct kvmm_pool *pool)
 	return nr;
 }
 
-/* No range there has a sequence or a pin. */
+/* No range there has a pin. */
 void arena_count_add(const struct pool_count *count, struct pool_count *sum)
 {
 	sum->nr_ranges += count->nr_ranges;
 	sum->range_blocks += count->range_blocks;
 	sum->range_refs += count->range_refs;
 	sum->range_gens += count->range_gens;
+	sum->range_seqs += count->range_seqs;
 	sum->range_attrs += count->range_attrs;
 	sum->allocs += count->allocs;
 	sum->alloc_blocks += count->alloc_blocks;
@@ -335,6 +338,7 @@ static const struct local_ops local_ops = {
 	.lock		= lock_all,
 	.unlock		= unlock_all,
 	.adopt		= arena_adopt,
+	.adopt_seq	= arenas_adopt_seq,
 	.free		= arena_blocks_free,
 	.return_slots	= return_all_slots,
 };

@@ -55,6 +55,7 @@ static int check_ranges(const struct kvmm_pool *pool, const struct arenas *arena
 	const struct pool_count *count = &arenas->arena[number].count;
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	struct pool_count re = { 0 };
+	u32 nr_in_seqs = 0;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_slots; i++) {
@@ -62,15 +63,16 @@ static int check_ranges(const struct kvmm_pool *pool, const struct arenas *arena
 
 		if (slot->arena != number + 1 || !slot->nr_ext)
 			continue;
-		if (slot->seq || slot->pins || slot->refs != 1 || slot->nr_ext != 1)
+		if (slot->pins || slot->refs != 1 || slot->nr_ext != 1)
 			return pool_complain(pool, "range of an arena is not plain", i);
 		count_slot(&re, slot);
+		nr_in_seqs += slot->seq != 0;
 	}
 	if (re.nr_ranges != count->nr_ranges || re.range_blocks != count->range_blocks ||
 	    re.range_refs != count->range_refs || re.range_attrs != count->range_attrs ||
-	    count->range_pins || count->range_seqs)
+	    re.range_seqs != count->range_seqs || count->range_pins)
 		return pool_complain(pool, "counts of an arena", number);
-	return 0;
+	return seqs_check(pool, &arenas->arena[number].seqs, nr_in_seqs, number + 1);
 }
 
 static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas, u32 number)

@@ -147,6 +147,12 @@ struct slot {
 /* Ticks of the clock, for when something was used last: about a millisecond each. */
 #define TICK_SHIFT	20u
 
+/* Chains of ranges by hash of their sequence; see seq.c. Guard: that of the slots in it. */
+struct seq_table {
+	u32	*bucket;	/* ours; slot, KV_NONE */
+	u32	nr;		/* a power of two; 0: none yet */
+};
+
 #define SLOT_MAX_EXT	UINT16_MAX
 
 /* Has grown, or has said that it will: ->grow is about this range. Not a caller's flag. */
@@ -371,8 +377,7 @@ struct kvmm_pool {
 	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
 	u32				posted;		/* ->lock; freed since taken; block.c */
 	struct slot_dir			*slots;		/* ->lock; RCU */
-	u32				*bucket;	/* ->lock; by hash of seq: slot, KV_NONE */
-	u32				nr_buckets;	/* ->lock; a power of two */
+	struct seq_table		seqs;		/* ->lock; without those of arenas */
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock; see pool_counts() */
@@ -448,7 +453,7 @@ static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc
 struct pool_recount {
 	u32 nr_slots;			/* in the table */
 	u32 nr_free_slots;
-	u32 nr_in_seqs;			/* live slots with a sequence */
+	u32 nr_in_seqs;			/* live slots with a sequence, no arena's */
 	u32 nr_owned[NR_OWNERS];	/* blocks by kind of owner */
 	u32 nr_in_order;
 	u32 nr_claimed;

@@ -24,6 +24,7 @@
  * @lock, @unlock: arenas stay as they are, to be looked at
  * @adopt: the range of a slot that an arena has is the pool's from now on, if it is the one of
  *	generation *@gen; else false, and *@gen is the slot's now
+ * @adopt_seq: the same of all ranges of a sequence
  * @free: blocks_free() of a range: to the arenas that its regions are lent to
  * @return_slots: arenas with more than MAX_STOCK give them back; false: they have not so many
  */
@@ -36,6 +37,7 @@ struct local_ops {
 	void (*lock)(struct kvmm_pool *pool);
 	void (*unlock)(struct kvmm_pool *pool);
 	bool (*adopt)(struct kvmm_pool *pool, struct slot *slot, u32 *gen);
+	void (*adopt_seq)(struct kvmm_pool *pool, u64 seq);
 	void (*free)(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 	bool (*return_slots)(struct kvmm_pool *pool);
 };

@@ -22,7 +22,7 @@ void range_del(struct kvmm_pool *pool, u32 index)
 		__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
 	grow_count_end(pool, slot);
-	seq_del(pool, index);
+	seq_del(pool, &pool->seqs, index);
 	reserve_drop(pool, slot);
 	slot_free_blocks(pool, slot);
 	slot_put(pool, index);
@@ -49,7 +49,7 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 		return;
 	slot->seq = seq;
 	pool->count.range_seqs += seq;
-	seq_add(pool, range.index);
+	seq_add(pool, &pool->seqs, range.index);
 }
 
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
@@ -60,7 +60,7 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 	kv_assert_held(&pool->lock);
 	__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
-	seq_del(pool, range.index);
+	seq_del(pool, &pool->seqs, range.index);
 	reserve_drop(pool, slot);
 	slot_free_blocks(pool, slot);
 	slot_unput(pool, range.index);

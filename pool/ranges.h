@@ -266,14 +266,16 @@ static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slo
 
 /* ---- seq.c ---- */
 
-void seq_add(struct kvmm_pool *pool, u32 index);
-void seq_del(struct kvmm_pool *pool, u32 index);
+/* The table's guard is held. Nothing for a range without a sequence. */
+void seq_add(struct kvmm_pool *pool, struct seq_table *seqs, u32 index);
+void seq_del(struct kvmm_pool *pool, struct seq_table *seqs, u32 index);
 /* First, then next slot of sequence @seq, or KV_NONE. */
-u32 seq_first(const struct kvmm_pool *pool, u64 seq);
+u32 seq_first(struct kvmm_pool *pool, u64 seq);
 u32 seq_next(const struct kvmm_pool *pool, u32 index);
 /* Chains by a table of @nr buckets; takes @bucket and returns the old one. */
 u32 *seq_rehash(struct kvmm_pool *pool, u32 *bucket, u32 nr);
-u32 seq_bucket(const struct kvmm_pool *pool, u64 seq);
+u32 seq_bucket(const struct kvmm_pool *pool, const struct seq_table *seqs, u64 seq);
+int seqs_check(const struct kvmm_pool *pool, const struct seq_table *seqs, u32 nr, u32 arena);
 
 /* ---- range.c ---- */
 

@@ -69,7 +69,7 @@ static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
 /* As many buckets as slots, or more. */
 static int grow_buckets(struct kvmm_pool *pool, u32 nr_slots)
 {
-	u32 nr = pool->nr_buckets;
+	u32 nr = pool->seqs.nr;
 	u32 *bucket;
 
 	kv_assert_held(&pool->lock);
@@ -79,7 +79,7 @@ static int grow_buckets(struct kvmm_pool *pool, u32 nr_slots)
 	bucket = kv_alloc_array(nr, sizeof(*bucket));
 	if (!bucket)
 		return -ENOMEM;
-	pool->metadata_bytes += (nr - pool->nr_buckets) * sizeof(*bucket);
+	pool->metadata_bytes += (nr - pool->seqs.nr) * sizeof(*bucket);
 	kv_free(seq_rehash(pool, bucket, nr));
 	return 0;
 }
@@ -338,7 +338,7 @@ static void slots_exit(struct kvmm_pool *pool)
 	for (u32 i = 0; pool->slots && i < pool->slots->nr_chunks; i++)
 		kv_free(pool->slots->chunk[i]);
 	kv_free(pool->slots);
-	kv_free(pool->bucket);
+	kv_free(pool->seqs.bucket);
 }
 
 POOL_PART(slots) = {

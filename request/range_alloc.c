@@ -52,7 +52,7 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	slot_fill(slot, attr, ext, nr_ext, account);
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
-	seq_add(pool, index);
+	seq_add(pool, &pool->seqs, index);
 	count_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
 	class_charge(pool->order.classes, slot->cls, slot->nr);

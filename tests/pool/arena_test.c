@@ -16,6 +16,7 @@
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/lease.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	512u	/* 8 regions of 64 */
 #define REGION		64u
@@ -159,8 +160,7 @@ POOL_TEST(arena, what_asks_for_more_than_blocks_is_the_pools, pool_with_arenas(2
 {
 	struct kvmm_alloc_report report;
 	const struct kvmm_range_attr attr[] = {
-		{ .nr = ARENA_MAX_NR + 1 },		     { .nr = 1, .seq = 'a' },
-		{ .nr = 1, .prio = KVMM_PRIO_HIGH },
+		{ .nr = ARENA_MAX_NR + 1 },		     { .nr = 1, .prio = KVMM_PRIO_HIGH },
 		{ .nr = 1, .flags = KVMM_ALLOC_PINNED },     { .nr = 1, .flags = KVMM_ALLOC_ZERO },
 		{ .nr = 1, .flags = KVMM_ALLOC_TOPDOWN },    { .nr = 1, .report = &report },
 	};
@@ -186,6 +186,76 @@ POOL_TEST(arena, ranges_of_a_tenant_without_limits_are_an_arenas, pool_with_aren
 	cr_expect_eq(slot_at(pool, range.index)->tenant, 7);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
+}
+
+/* ---- sequences ---- */
+
+static kvmm_range_t take_seq_on(u32 number, struct kvmm_pool *pool, u32 nr, u64 seq)
+{
+	kvmm_range_t range;
+
+	cpu = number;
+	range = take_seq(pool, nr, 0, seq);
+	cr_assert_eq(arena_with(pool, range), number + 1);
+	return range;
+}
+
+POOL_TEST(arena, a_sequence_has_its_ranges_change_over_newest_first, pool_with_arenas(2))
+{
+	kvmm_range_t found[8], other, range[3];
+
+	range[0] = take_seq_on(0, pool, 2, 's');
+	other = take_seq_on(0, pool, 2, 't');
+	range[1] = take_seq_on(0, pool, 3, 's');
+	cr_assert_eq(kvmm_validate(pool), 0);
+	range[2] = take_seq_on(1, pool, 4, 's');
+	cr_assert_eq(kvmm_ranges_of_seq(pool, 's', 0, found, 8), 3);
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_eq(found[i].index, range[2 - i].index, "%u", i);
+	cr_expect_eq(arena_with(pool, range[0]), 0);
+	cr_expect_eq(arena_with(pool, other), 1);
+	cr_expect_eq(kvmm_ranges_of_seq(pool, 's', 1, found, 8), 3);
+	cr_expect_eq(kvmm_ranges_of_seq(pool, 's', 0, found, 8), 0);
+	cr_expect_eq(kvmm_ranges_of_seq(pool, 't', 1, found, 8), 1);
+	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
+}
+
+/* Against a list: what is held, of which sequence. */
+POOL_TEST(arena, sequences_are_those_of_a_list_whatever_holds_their_ranges, pool_with_arenas(2))
+{
+	struct { kvmm_range_t range; u64 seq; } held[64];
+	u64 r = 20261128;	/* the seed */
+	u32 nr = 0;
+
+	for (u32 step = 0; step < 4000; step++) {
+		u32 kind = any_of(&r, 8), at = nr ? any_of(&r, nr) : 0;
+		kvmm_range_t found[64];
+		u64 seq = any_of(&r, 6);
+
+		cpu = any_of(&r, 2);
+		if (kind < 4 && nr < 64) {
+			held[nr].seq = seq;
+			held[nr++].range = take_seq(pool, 1 + any_of(&r, 4), 0, seq);
+		} else if (kind < 6 && nr) {
+			cr_assert_eq(kvmm_range_free(pool, held[at].range), 0, "step %u", step);
+			held[at] = held[--nr];
+		} else if (kind == 6 && nr) {
+			cr_assert_eq(kvmm_range_get(pool, held[at].range), 0);
+			cr_assert_eq(kvmm_range_free(pool, held[at].range), 0);
+		} else if (seq) {
+			int want = 0, drop = !any_of(&r, 4);
+
+			for (u32 i = 0; i < nr; i++)
+				want += held[i].seq == seq;
+			cr_assert_eq(kvmm_ranges_of_seq(pool, seq, drop, found, 64), want,
+				     "step %u", step);
+			for (u32 i = nr; drop && i-- > 0;)
+				if (held[i].seq == seq)
+					held[i] = held[--nr];
+		}
+		if (step % 64 == 0)
+			cr_assert_eq(kvmm_validate(pool), 0, "step %u", step);
+	}
 }
 
 /* ---- ranges change over ---- */

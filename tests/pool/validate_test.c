@@ -139,13 +139,13 @@ Test(validate, chains_of_sequences)
 		flip(slot, next);
 		flip(slot, prev);
 	}
-	for (u32 i = 0; i < pool->nr_buckets; i++)
-		flip_each_bit("bucket", &pool->bucket[i], sizeof(pool->bucket[i]));
+	for (u32 i = 0; i < pool->seqs.nr; i++)
+		flip_each_bit("bucket", &pool->seqs.bucket[i], sizeof(pool->seqs.bucket[i]));
 }
 
 Test(validate, a_sequence_that_lost_its_chain)
 {
-	u32 *bucket = &pool->bucket[seq_bucket(pool, 'c')];
+	u32 *bucket = &pool->seqs.bucket[seq_bucket(pool, &pool->seqs, 'c')];
 	u32 first = *bucket;
 
 	*bucket = KV_NONE;

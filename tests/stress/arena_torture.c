@@ -52,7 +52,7 @@ static bool take_one(u64 *r, struct held *held)
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(r, 40),
 					.max_runs = 1 + any_of(r, 4), .flags = KVMM_ALLOC_NO_COMPACT };
 
-	if (!any_of(r, 16))
+	if (any_of(r, 2))
 		attr.seq = 1 + any_of(r, 100);
 	if (kvmm_range_alloc_attr(pool, &attr, &held->range))
 		return false;
@@ -178,6 +178,9 @@ static void *disturb(void *arg)
 			if (!kvmm_range_alloc(pool, 1 + any_of(&r, NR_BLOCKS / 2),
 					      KVMM_RUNS(8) | KVMM_ALLOC_NO_COMPACT, &range))
 				expect(!kvmm_range_free(pool, range));
+			break;
+		case 3:
+			expect(kvmm_ranges_of_seq(pool, 1 + any_of(&r, 100), 0, &range, 1) >= 0);
 			break;
 		case 2:
 			expect(!kvmm_block_get_info(pool, any_of(&r, NR_BLOCKS), &info));

@@ -246,14 +246,39 @@ static void *driver_open(const char *name, u32 nr_blocks)
 /* ---- ranges of a pool ---- */
 
 /* A range handle is the two words that churn keeps. */
-static int pool_alloc(void *heap, u32 nr, u32 *word)
+static int keep_handle(int err, kvmm_range_t range, u32 *word)
 {
-	kvmm_range_t range;
-	int err = kvmm_range_alloc(heap, nr, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &range);
-
 	word[0] = range.index;
 	word[1] = range.gen;
 	return err;
+}
+
+static int pool_alloc(void *heap, u32 nr, u32 *word)
+{
+	kvmm_range_t range;
+
+	return keep_handle(kvmm_range_alloc(heap, nr, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT,
+					    &range), range, word);
+}
+
+static int runs_alloc(void *heap, u32 nr, u32 *word)
+{
+	kvmm_range_t range;
+
+	return keep_handle(kvmm_range_alloc(heap, nr, KVMM_RUNS(4) | KVMM_ALLOC_NO_COMPACT,
+					    &range), range, word);
+}
+
+/* As an engine asks: each range is of a sequence of its own, and of a tenant. */
+static int named_alloc(void *heap, u32 nr, u32 *word)
+{
+	static __thread uint64_t seq;
+	const struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = nr, .max_runs = 1,
+					      .flags = KVMM_ALLOC_NO_COMPACT, .tenant = 1,
+					      .seq = (uintptr_t)&seq + seq++ };
+	kvmm_range_t range;
+
+	return keep_handle(kvmm_range_alloc_attr(heap, &attr, &range), range, word);
 }
 
 static void pool_free(void *heap, const u32 *word, u32 nr)
@@ -275,6 +300,10 @@ static void pool_close(void *heap)
 
 const struct contender contender_pool = { "pool", false, pool_open, pool_close,
 					  pool_alloc, pool_free };
+const struct contender contender_runs = { "pool-4-runs", false, pool_open, pool_close,
+					  runs_alloc, pool_free };
+const struct contender contender_named = { "pool-seq-tenant", false, pool_open, pool_close,
+					   named_alloc, pool_free };
 
 /* ---- what an engine would write around an allocator that knows no threads: one mutex ---- */
 

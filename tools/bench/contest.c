@@ -93,23 +93,30 @@ static int run_range(struct bench *bench, const struct load *load)
 {
 	static const struct metric metrics[] = {
 		{ "pair_ns", "ns", VS_MUTEX }, { "zone_pair_ns", "ns", VS_MUTEX },
-		{ "pool_pair_ns", "ns", ALONE },
+		{ "pool_pair_ns", "ns", ALONE }, { "runs_pair_ns", "ns", ALONE },
+		{ "named_pair_ns", "ns", ALONE },
 	};
-	struct churn pool, zone, *const of[] = { &pool, &zone, &pool };
-	struct series *row[3];
+	struct churn pool, zone, runs, named, *const of[] = { &pool, &zone, &pool, &runs, &named };
+	struct series *row[ARRAY_SIZE(metrics)];
 	int err;
 
 	if (!churn_open(&pool, &contender_pool, load) ||
-	    !churn_open(&zone, contender_find("zone"), load))
+	    !churn_open(&zone, contender_find("zone"), load) ||
+	    !churn_open(&runs, &contender_runs, load) ||
+	    !churn_open(&named, &contender_named, load))
 		return -ENOMEM;
-	for (u32 i = 0; i < 3; i++)
+	for (u32 i = 0; i < ARRAY_SIZE(metrics); i++)
 		row[i] = bench_step(bench_set(bench, &metrics[i], 1, "sizes=%s nr=%u load=%u",
 					      load->sizes->name, load->nr_blocks, load->percent),
 				    churn_step, of[i], CHURN_SLICE);
 	series_against(row[2], "zone_pair", row[1]);
+	series_against(row[3], "pair", row[0]);
+	series_against(row[4], "pair", row[0]);
 	err = bench_rows(bench);
 	churn_close(&pool);
 	churn_close(&zone);
+	churn_close(&runs);
+	churn_close(&named);
 	return err;
 }
 
@@ -204,7 +211,8 @@ int bench_alloc_mt(struct bench *bench)
 /* Ranges of a pool, and what an engine would write around an allocator that knows no threads. */
 int bench_range_mt(struct bench *bench)
 {
-	static const struct contender *const each[] = { &contender_pool, &contender_mutex };
+	static const struct contender *const each[] = { &contender_pool, &contender_named,
+							&contender_mutex };
 
 	return run_two_threads(bench, each, ARRAY_SIZE(each));
 }
