@@ -280,6 +280,21 @@ int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
 	return nr_found;
 }
 
+int kvmm_disk_delete_sized(struct kvmm_disk *disk, const struct kvmm_disk_delete_args *deletes,
+			   uint32_t nr, size_t size)
+{
+	static_assert(sizeof(*deletes) == sizeof(deletes->name), "an array of names");
+
+	if (!disk || !deletes || !nr || nr > KVMM_DISK_MAX_BATCH || size != sizeof(*deletes))
+		return -EINVAL;
+	if (kv_inherited(disk))
+		return -ECHILD;
+	for (u32 i = 0; i < nr; i++)
+		if (!disk_name_is_good(&deletes[i].name))
+			return -EINVAL;
+	return kv_disk_forget(disk, &deletes->name, nr, KV_DISK_WIPE);
+}
+
 int64_t kv_disk_reset(struct kvmm_disk *disk)
 {
 	int64_t nr;

@@ -220,6 +220,23 @@ Test(disk, what_was_wiped_in_a_sealed_segment_does_not_come_back)
 	cr_expect_eq(nr_readable(2, 22), 22);
 }
 
+Test(disk, records_are_deleted_for_good_and_a_name_that_is_none_deletes_nothing)
+{
+	struct kvmm_disk_delete_args gone[2] = { { disk_test_name(1) }, { disk_test_name(2) } };
+
+	write_all(0, 4);
+	gone[1].name.key_bytes = KVMM_DISK_MAX_KEY + 1;
+	cr_expect_eq(kvmm_disk_delete(disk, gone, 2), -EINVAL);
+	cr_expect_eq(kvmm_disk_delete(disk, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_disk_delete(disk, gone, 0), -EINVAL);
+	cr_expect_eq(nr_readable(0, 4), 4);
+	gone[1].name = disk_test_name(9);
+	cr_expect_eq(kvmm_disk_delete(disk, gone, 2), 1);
+	open_store();
+	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
+	cr_expect_eq(nr_readable(0, 4), 3);
+}
+
 /* In an older segment, from before it was replaced. */
 static void replace_and_wipe(u32 n)
 {

@@ -111,11 +111,97 @@ void *kvpy_make(PyTypeObject *type)
 	return alloc(type, 0);
 }
 
-void kvpy_dispose(void *self)
+PyObject *kvpy_fail(void *self, const char *call, int err)
+{
+	Py_DECREF((PyObject *)self);
+	return kvpy_raise(call, err);
+}
+
+static void finalize(PyObject *self)
+{
+	destructor end = (destructor)PyType_GetSlot(Py_TYPE(self), Py_tp_finalize);
+
+	if (end)
+		end(self);
+}
+
+void kvpy_dealloc(void *self)
 {
 	PyTypeObject *type = Py_TYPE((PyObject *)self);
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
+	if (PyObject_GC_IsTracked(self))
+		PyObject_GC_UnTrack(self);
+	finalize(self);
 	release(self);
 	Py_DECREF(type);
+}
+
+PyObject *kvpy_close(PyObject *self, PyObject *none)
+{
+	finalize(self);
+	Py_RETURN_NONE;
+}
+
+PyObject *kvpy_enter(PyObject *self, PyObject *none)
+{
+	Py_INCREF(self);
+	return self;
+}
+
+PyObject *kvpy_exit(PyObject *self, PyObject *args)
+{
+	return PyObject_CallMethod(self, "close", NULL);
+}
+
+/* ---- objects that use a pool ---- */
+
+int kvpy_to_pool(PyObject *object, void *pool)
+{
+	if (!PyObject_TypeCheck(object, kvpy_pool_type)) {
+		PyErr_SetString(PyExc_TypeError, "expected a Pool");
+		return 0;
+	}
+	*(struct kvpy_pool **)pool = (struct kvpy_pool *)object;
+	return 1;
+}
+
+void *kvpy_begin(PyTypeObject *type, struct kvpy_pool *pool)
+{
+	struct kvpy_user *self = kvpy_make(type);
+
+	/* Making it may have run Python, so the pool is looked at behind that. */
+	if (self && !kvpy_pool_of(pool))
+		Py_CLEAR(self);
+	if (self) {
+		Py_INCREF(pool);
+		self->pool = pool;
+		pool->nr_users++;
+	}
+	return self;
+}
+
+PyObject *kvpy_made(void *self, const char *call, int err)
+{
+	struct kvpy_user *user = self;
+
+	if (!err)
+		return self;
+	kvpy_unuse(user->pool);
+	user->pool = NULL;
+	return kvpy_fail(self, call, err);
+}
+
+void kvpy_unuse(struct kvpy_pool *pool)
+{
+	if (pool)
+		pool->nr_users--;
+	Py_XDECREF(pool);
+}
+
+int kvpy_user_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	Py_VISIT(((struct kvpy_user *)self)->pool);
+	return 0;
 }

@@ -25,14 +25,10 @@ static PyObject *control_new(PyTypeObject *type, PyObject *args, PyObject *named
 		return NULL;
 	self->pools = PyList_New(0);
 	err = self->pools ? kvmm_control_open(&attr, &self->control) : -ENOMEM;
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_control_open", err);
-	}
-	return (PyObject *)self;
+	return err ? kvpy_fail(self, "kvmm_control_open", err) : (PyObject *)self;
 }
 
-static void stop(struct control *self)
+static void control_finalize(struct control *self)
 {
 	struct kvmm_control *control = self->control;
 	PyObject *pools = self->pools;
@@ -47,39 +43,30 @@ static void stop(struct control *self)
 	Py_XDECREF(pools);
 }
 
-static void control_dealloc(struct control *self)
+/* The list itself is the collector's, and does not end before the finalizer has run. */
+static int control_traverse(struct control *self, visitproc visit, void *arg)
 {
-	stop(self);
-	kvpy_dispose(self);
-}
-
-static PyObject *control_close(struct control *self, PyObject *none)
-{
-	stop(self);
-	Py_RETURN_NONE;
+	Py_VISIT(Py_TYPE((PyObject *)self));
+	Py_VISIT(self->pools);
+	return 0;
 }
 
 static PyObject *control_add(struct control *self, PyObject *args)
 {
 	const char *name = NULL;
-	PyObject *object;
 	struct kvpy_pool *pool;
 	int err;
 
-	if (!PyArg_ParseTuple(args, "O|z:add", &object, &name))
+	if (!PyArg_ParseTuple(args, "O&|z:add", kvpy_to_pool, &pool, &name) || !kvpy_pool_of(pool))
 		return NULL;
-	if (!self->control || !PyObject_TypeCheck(object, kvpy_pool_type)) {
-		PyErr_SetString(self->control ? PyExc_TypeError : PyExc_ValueError,
-				self->control ? "expected a Pool" : "the socket is closed");
+	if (!self->control) {
+		PyErr_SetString(PyExc_ValueError, "the socket is closed");
 		return NULL;
 	}
-	pool = (struct kvpy_pool *)object;
-	if (!kvpy_pool_of(pool))
-		return NULL;
 	err = kvmm_control_add_pool(self->control, name, pool->pool);	/* short: with the lock */
 	if (err)
 		return kvpy_raise("kvmm_control_add_pool", err);
-	if (PyList_Append(self->pools, object)) {
+	if (PyList_Append(self->pools, (PyObject *)pool)) {
 		kvmm_control_remove_pool(self->control, pool->pool);
 		return NULL;
 	}
@@ -96,22 +83,9 @@ static PyObject *control_path(struct control *self, void *closure)
 	Py_RETURN_NONE;
 }
 
-static PyObject *control_enter(PyObject *self, PyObject *none)
-{
-	Py_INCREF(self);
-	return self;
-}
-
-static PyObject *control_exit(struct control *self, PyObject *args)
-{
-	return control_close(self, NULL);
-}
-
 static PyMethodDef control_methods[] = {
-	{ "add", (PyCFunction)control_add, METH_VARARGS, "add(pool, name=None)\n\nShows a pool to tools." },
-	{ "close", (PyCFunction)control_close, METH_NOARGS, "close()" },
-	{ "__enter__", control_enter, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)control_exit, METH_VARARGS, NULL },
+	KVPY_METHOD(control, add, METH_VARARGS, "add(pool, name=None)\n\nShows a pool to tools."),
+	KVPY_CLOSE("")
 	{ NULL, NULL, 0, NULL },
 };
 
@@ -121,7 +95,7 @@ static PyGetSetDef control_getset[] = {
 };
 
 static PyType_Slot control_slots[] = {
-	{ Py_tp_new, control_new }, { Py_tp_dealloc, control_dealloc },
+	{ Py_tp_new, control_new }, KVPY_FINALIZE(control), { Py_tp_traverse, control_traverse },
 	{ Py_tp_methods, control_methods }, { Py_tp_getset, control_getset },
 	{ Py_tp_doc, "Control(name=None, dir=None, read_only=False)\n\nA socket by which kvmm-stat, "
 	  "kvmm-top and python -m kvmm look at pools of this process." },
@@ -129,7 +103,7 @@ static PyType_Slot control_slots[] = {
 };
 
 static PyType_Spec control_spec = {
-	"kvmm.Control", sizeof(struct control), 0, Py_TPFLAGS_DEFAULT, control_slots,
+	"kvmm.Control", sizeof(struct control), 0, KVPY_GC, control_slots,
 };
 
 int kvpy_add_control(PyObject *module)

@@ -19,9 +19,13 @@ static const char *why_of(const char *call)
 
 PyObject *kvpy_raise(const char *call, int err)
 {
+	return kvpy_raise_why(call, err, why_of(call));
+}
+
+PyObject *kvpy_raise_why(const char *call, int err, const char *why)
+{
 	PyObject *type = error;
 	PyObject *value, *number;
-	const char *why = why_of(call);
 	const char *text = kvmm_strerror(err);
 
 	if (PyErr_Occurred())

@@ -16,36 +16,23 @@ static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "ring", NULL };
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvpy_pool *pool;
 	struct events *self;
-	PyObject *pool;
 	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O|O&:Events", known, &pool, kvpy_to_u32,
-					 &attr.ring))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&|O&:Events", known, kvpy_to_pool, &pool,
+					 kvpy_to_u32, &attr.ring))
 		return NULL;
-	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
-		PyErr_SetString(PyExc_TypeError, "Events() is of a Pool");
-		return NULL;
-	}
-	if (!kvpy_pool_of((struct kvpy_pool *)pool))
-		return NULL;
-	self = kvpy_make(type);
+	self = kvpy_begin(type, pool);
 	if (!self)
 		return NULL;
-	KVPY_UNLOCK((struct kvpy_pool *)pool)
-	err = kvmm_events_open(((struct kvpy_pool *)pool)->pool, &attr, &self->events);
-	KVPY_LOCK((struct kvpy_pool *)pool)
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_events_open", err);
-	}
-	Py_INCREF(pool);
-	self->pool = (struct kvpy_pool *)pool;
-	self->pool->nr_users++;
-	return (PyObject *)self;
+	Py_BEGIN_ALLOW_THREADS
+	err = kvmm_events_open(pool->pool, &attr, &self->events);
+	Py_END_ALLOW_THREADS
+	return kvpy_made(self, "kvmm_events_open", err);
 }
 
-static PyObject *events_close(struct events *self, PyObject *none)
+static void events_finalize(struct events *self)
 {
 	struct kvmm_events *events = self->events;
 	struct kvpy_pool *pool = self->pool;
@@ -55,16 +42,7 @@ static PyObject *events_close(struct events *self, PyObject *none)
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_events_close(events);
 	Py_END_ALLOW_THREADS
-	if (pool)
-		pool->nr_users--;
-	Py_XDECREF(pool);
-	Py_RETURN_NONE;
-}
-
-static void events_dealloc(struct events *self)
-{
-	Py_XDECREF(events_close(self, NULL));
-	kvpy_dispose(self);
+	kvpy_unuse(pool);
 }
 
 static PyObject *one(const struct kvmm_event *event)
@@ -120,36 +98,21 @@ static PyObject *events_read(struct events *self, PyObject *args)
 	return list ? Py_BuildValue("NK", list, (unsigned long long)lost) : NULL;
 }
 
-static PyObject *events_enter(PyObject *self, PyObject *none)
-{
-	Py_INCREF(self);
-	return self;
-}
-
-static PyObject *events_exit(struct events *self, PyObject *args)
-{
-	return events_close(self, NULL);
-}
-
 static PyMethodDef events_methods[] = {
-	{ "read", (PyCFunction)events_read, METH_VARARGS, "read(max=256) -> tuple[list[dict], int]\n\n"
-	  "The next events, at most 256, and how many are missing right before them." },
-	{ "close", (PyCFunction)events_close, METH_NOARGS, "close()" },
-	{ "__enter__", events_enter, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)events_exit, METH_VARARGS, NULL },
+	KVPY_METHOD(events, read, METH_VARARGS, "read(max=256) -> tuple[list[dict], int]\n\n"
+		    "The next events, at most 256, and how many are missing right before them."),
+	KVPY_CLOSE("")
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot events_slots[] = {
-	{ Py_tp_new, events_new }, { Py_tp_dealloc, events_dealloc }, { Py_tp_methods, events_methods },
+	{ Py_tp_new, events_new }, KVPY_USER_SLOTS(events), { Py_tp_methods, events_methods },
 	{ Py_tp_doc, "Events(pool, ring=65536)\n\nA reader of what the pool stores and removes, from now "
 	  "on." },
 	{ 0, NULL },
 };
 
-static PyType_Spec events_spec = {
-	"kvmm.Events", sizeof(struct events), 0, Py_TPFLAGS_DEFAULT, events_slots,
-};
+static PyType_Spec events_spec = { "kvmm.Events", sizeof(struct events), 0, KVPY_GC, events_slots };
 
 int kvpy_add_events(PyObject *module)
 {

@@ -49,7 +49,7 @@ static int fill(PyObject *module)
 	    PyModule_AddIntConstant(module, "NO_ID", -1) || kvpy_add_errors(module) ||
 	    kvpy_add_pool(module) || kvpy_add_range(module) || kvpy_add_seq(module) ||
 	    kvpy_add_tier(module) || kvpy_add_events(module) || kvpy_add_blocks(module) ||
-	    kvpy_add_control(module))
+	    kvpy_add_control(module) || kvpy_add_device(module))
 		return -1;
 	return 0;
 }

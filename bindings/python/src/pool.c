@@ -28,6 +28,9 @@ static int text(PyObject *options, const char *name, const char **value)
 
 	if (!object || object == Py_None)
 		return 0;
+	*value = strcmp(name, "device") ? NULL : kvpy_device_name(object);
+	if (*value)
+		return 0;
 	*value = PyUnicode_AsUTF8AndSize(object, &len);
 	if (*value && strlen(*value) != (size_t)len) {
 		PyErr_Format(PyExc_ValueError, "a null character in '%s'", name);
@@ -178,11 +181,13 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *options)
 	return (PyObject *)self;
 }
 
-static void pool_end(struct kvpy_pool *self)
+static void pool_finalize(struct kvpy_pool *self)
 {
 	struct kvmm_pool *pool = self->pool;
 	PyObject *tier = self->tier, *memory = self->memory;
 
+	if (self->nr_users)		/* the collector: what uses the pool ends first */
+		return;
 	self->pool = NULL;
 	self->tier = self->memory = NULL;	/* another close() leaves them alone */
 	Py_BEGIN_ALLOW_THREADS
@@ -192,32 +197,25 @@ static void pool_end(struct kvpy_pool *self)
 	Py_XDECREF(memory);
 }
 
-static void pool_dealloc(struct kvpy_pool *self)
-{
-	pool_end(self);
-	kvpy_dispose(self);
-}
-
 static PyObject *pool_close(struct kvpy_pool *self, PyObject *none)
 {
-	if (self->nr_users) {
-		PyErr_Format(PyExc_RuntimeError, "%u sequences, readers or calls use the pool",
-			     self->nr_users);
-		return NULL;
-	}
-	pool_end(self);
-	Py_RETURN_NONE;
+	if (!self->nr_users)
+		return kvpy_close((PyObject *)self, NULL);
+	return PyErr_Format(PyExc_RuntimeError, "%u sequences, readers or calls use the pool",
+			    self->nr_users);
 }
 
-static PyObject *pool_enter(PyObject *self, PyObject *none)
+static int pool_traverse(struct kvpy_pool *self, visitproc visit, void *arg)
 {
-	Py_INCREF(self);
-	return self;
+	Py_VISIT(Py_TYPE((PyObject *)self));
+	Py_VISIT(self->memory);			/* a tier has no objects */
+	return 0;
 }
 
-static PyObject *pool_exit(struct kvpy_pool *self, PyObject *args)
+static int pool_clear(struct kvpy_pool *self)
 {
-	return pool_close(self, NULL);
+	pool_finalize(self);
+	return 0;
 }
 
 /* ---- blocks by id ---- */
@@ -954,9 +952,7 @@ static PyMethodDef pool_methods[] = {
 	FAST(match_tiers, "match_tiers(keys, " PREFIX_DOC ") -> tuple[int, int]\n\nLeading blocks on "
 	     "the device, and behind these in tiers below."),
 	{ "close", (PyCFunction)pool_close, METH_NOARGS, "close()\n\nFrees the pool with all that is "
-	  "held in it; a second call does nothing." },
-	{ "__enter__", (PyCFunction)pool_enter, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)pool_exit, METH_VARARGS, NULL },
+	  "held in it; a second call does nothing." }, KVPY_WITH
 	{ NULL, NULL, 0, NULL },
 };
 
@@ -968,14 +964,15 @@ static PyGetSetDef pool_getset[] = {
 };
 
 static PyType_Slot pool_slots[] = {
-	{ Py_tp_new, pool_new }, { Py_tp_dealloc, pool_dealloc }, { Py_tp_methods, pool_methods },
+	{ Py_tp_new, pool_new }, KVPY_FINALIZE(pool), { Py_tp_traverse, pool_traverse },
+	{ Py_tp_clear, pool_clear }, { Py_tp_methods, pool_methods },
 	{ Py_tp_getset, pool_getset },
 	{ Py_tp_doc, "Pool(nr_blocks, **options)\n\nThe blocks of one KV cache group on one device." },
 	{ 0, NULL },
 };
 
 static PyType_Spec pool_spec = {
-	"kvmm.Pool", sizeof(struct kvpy_pool), 0, Py_TPFLAGS_DEFAULT, pool_slots,
+	"kvmm.Pool", sizeof(struct kvpy_pool), 0, KVPY_GC, pool_slots,
 };
 
 int kvpy_add_pool(PyObject *module)

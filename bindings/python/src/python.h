@@ -23,6 +23,7 @@
 #include <kvmm/kvmm.h>
 #include <kvmm/ext/admission.h>
 #include <kvmm/ext/control.h>
+#include <kvmm/ext/device.h>
 #include <kvmm/ext/disk.h>
 #include <kvmm/ext/evict.h>
 #include <kvmm/ext/inspect.h>
@@ -58,6 +59,7 @@ void PyBuffer_Release(Py_buffer *view);
 
 /** kvpy_raise() - the exception for a negative errno of @call. Returns NULL. */
 PyObject *kvpy_raise(const char *call, int err);
+PyObject *kvpy_raise_why(const char *call, int err, const char *why);
 int kvpy_add_errors(PyObject *module);
 
 /* ---- buffer.c: arrays of the caller, borrowed during a call ---- */
@@ -135,6 +137,7 @@ int kvpy_add_seq(PyObject *module);
 int kvpy_add_tier(PyObject *module);
 int kvpy_add_events(PyObject *module);
 int kvpy_add_control(PyObject *module);
+int kvpy_add_device(PyObject *module);
 int kvpy_add_blocks(PyObject *module);
 
 /** kvpy_keys() - kvmm_key_t of the names of @pool: one buffer, or a sequence of bytes. */
@@ -153,14 +156,66 @@ int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,
 
 /** kvpy_pool_of() - the open pool of @self, or NULL with an exception. */
 struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self);
+
+/** kvpy_to_pool() - for "O&": a struct kvpy_pool *; whether it is open is asked by kvpy_begin(). */
+int kvpy_to_pool(PyObject *object, void *pool);
 struct kvmm_tier *kvpy_tier_of(PyObject *tier);
+
+/** kvpy_device_name() - of a Device; NULL: @object is none. kvpy_to_stream() - for "O&": uint64_t. */
+const char *kvpy_device_name(PyObject *object);
+int kvpy_to_stream(PyObject *object, void *stream);
 
 /** kvpy_add_type() - make a type of @spec and put it into @module as @name. NULL on failure. */
 PyTypeObject *kvpy_add_type(PyObject *module, PyType_Spec *spec, const char *name);
 
 /** kvpy_make() - an object of @type, all zeros behind its head. */
 void *kvpy_make(PyTypeObject *type);
-void kvpy_dispose(void *self);
+
+/** kvpy_fail() - of a constructor: drop @self, and the exception for @err of @call. NULL. */
+PyObject *kvpy_fail(void *self, const char *call, int err);
+
+/**
+ * kvpy_dealloc() - end of all types: Py_tp_finalize, which may run several times, then the memory
+ *
+ * Whatever an object has is given back by its finalizer: by close() and "with", by the collector of
+ * cycles, which runs all finalizers before it takes anything apart, and here.
+ */
+void kvpy_dealloc(void *self);
+
+PyObject *kvpy_close(PyObject *self, PyObject *none);
+PyObject *kvpy_enter(PyObject *self, PyObject *none);
+PyObject *kvpy_exit(PyObject *self, PyObject *args);
+
+#define KVPY_FINALIZE(name)							\
+	{ Py_tp_dealloc, kvpy_dealloc }, { Py_tp_finalize, name##_finalize }
+#define KVPY_WITH								\
+	{ "__enter__", kvpy_enter, METH_NOARGS, NULL },				\
+	{ "__exit__", kvpy_exit, METH_VARARGS, NULL },
+#define KVPY_CLOSE(doc)	{ "close", kvpy_close, METH_NOARGS, "close()" doc }, KVPY_WITH
+
+/** struct kvpy_user - how objects begin that use a pool: it is not closed before they are */
+struct kvpy_user {
+	PyObject_HEAD
+	struct kvpy_pool *pool;		/* NULL: closed */
+};
+
+/** kvpy_begin() - an object of @type that uses @pool, or NULL with an exception: it is closed. */
+void *kvpy_begin(PyTypeObject *type, struct kvpy_pool *pool);
+
+/** kvpy_made() - what a constructor returns: @self, or the exception for @err of @call. */
+PyObject *kvpy_made(void *self, const char *call, int err);
+
+/** kvpy_unuse() - an object, which has forgotten @pool already, does not use it. NULL is fine. */
+void kvpy_unuse(struct kvpy_pool *pool);
+
+/** kvpy_user_traverse() - for the collector: what struct kvpy_user has. */
+int kvpy_user_traverse(PyObject *self, visitproc visit, void *arg);
+
+#define KVPY_USER_SLOTS(name)	KVPY_FINALIZE(name), { Py_tp_traverse, kvpy_user_traverse }
+#define KVPY_GC			(Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
+
+#define KVPY_METHOD(kind, name, flags, doc)					\
+	{ #name, (PyCFunction)(void (*)(void))kind##_##name, flags, doc }
 
 /** struct kvpy_field - a number of a struct, by its name in a dictionary */
 struct kvpy_field {

@@ -12,75 +12,51 @@ struct range {
 
 static PyTypeObject *range_type, *step_type;
 
-static void leave(struct kvpy_pool **pool)
-{
-	if (*pool)
-		(*pool)->nr_users--;
-	Py_CLEAR(*pool);
-}
-
 static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "nr", "max_runs", "seq", "tenant", "grows", "pinned",
 				 "urgent", NULL };
 	struct kvmm_range_attr attr = { .size = sizeof(attr) };
-	uint32_t nr = 0, runs = 0, tenant = 0;
-	uint64_t seq = 0;
 	int grows = 0, pinned = 0, urgent = 0, err;
-	PyObject *pool;
+	struct kvpy_pool *pool;
 	struct range *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "OO&|O&O&O&ppp:Range", known, &pool,
-					 kvpy_to_u32, &nr, kvpy_to_u32, &runs, kvpy_to_u64, &seq,
-					 kvpy_to_u32, &tenant, &grows, &pinned, &urgent))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|O&O&O&ppp:Range", known, kvpy_to_pool,
+					 &pool, kvpy_to_u32, &attr.nr, kvpy_to_u32, &attr.max_runs,
+					 kvpy_to_u64, &attr.seq, kvpy_to_u32, &attr.tenant, &grows,
+					 &pinned, &urgent))
 		return NULL;
-	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
-		PyErr_SetString(PyExc_TypeError, "Range() is of a Pool");
-		return NULL;
-	}
-	if (!kvpy_pool_of((struct kvpy_pool *)pool))
-		return NULL;
-	self = kvpy_make(type);
+	self = kvpy_begin(type, pool);
 	if (!self)
 		return NULL;
-	attr.nr = nr;
-	attr.max_runs = runs;
-	attr.seq = seq;
-	attr.tenant = tenant;
 	attr.prio = urgent ? KVMM_PRIO_URGENT : KVMM_PRIO_NORMAL;
 	attr.flags = (grows ? KVMM_ALLOC_GROWS : 0) | (pinned ? KVMM_ALLOC_PINNED : 0);
-	KVPY_UNLOCK((struct kvpy_pool *)pool)
-	err = kvmm_range_alloc_attr(((struct kvpy_pool *)pool)->pool, &attr, &self->range);
-	KVPY_LOCK((struct kvpy_pool *)pool)
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_range_alloc_attr", err);
-	}
-	Py_INCREF(pool);
-	self->pool = (struct kvpy_pool *)pool;
-	self->pool->nr_users++;
-	return (PyObject *)self;
+	Py_BEGIN_ALLOW_THREADS
+	err = kvmm_range_alloc_attr(pool->pool, &attr, &self->range);
+	Py_END_ALLOW_THREADS
+	return kvpy_made(self, "kvmm_range_alloc_attr", err);
 }
 
 static PyObject *range_free(struct range *self, PyObject *none)
 {
-	int err = 0;
+	struct kvpy_pool *pool = self->pool;
+	int err = pool ? kvmm_range_free(pool->pool, self->range) : 0;
 
-	if (self->pool) {
-		err = kvmm_range_free(self->pool->pool, self->range);
-		if (err)
-			return kvpy_raise("kvmm_range_free", err);
-		leave(&self->pool);
-	}
+	if (err)
+		return kvpy_raise("kvmm_range_free", err);
+	self->pool = NULL;
+	kvpy_unuse(pool);
 	Py_RETURN_NONE;
 }
 
-static void range_dealloc(struct range *self)
+static void range_finalize(struct range *self)
 {
-	if (self->pool)
-		kvmm_range_free(self->pool->pool, self->range);
-	leave(&self->pool);
-	kvpy_dispose(self);
+	struct kvpy_pool *pool = self->pool;
+
+	self->pool = NULL;
+	if (pool)
+		kvmm_range_free(pool->pool, self->range);
+	kvpy_unuse(pool);
 }
 
 static struct kvmm_pool *pool_of(struct range *self)
@@ -124,49 +100,25 @@ static PyObject *range_extents(struct range *self, PyObject *none)
 	return list;
 }
 
-static PyObject *change(struct range *self, PyObject *number, const char *name,
-			int (*call)(struct kvmm_pool *, kvmm_range_t, uint32_t))
-{
-	struct kvmm_pool *pool;
-	uint32_t nr = 0;
-	int err;
-
-	if (kvpy_u32(number, &nr))
-		return NULL;
-	pool = pool_of(self);
-	if (!pool)
-		return NULL;
-	err = call(pool, self->range, nr);
-	if (err)
-		return kvpy_raise(name, err);
-	Py_RETURN_NONE;
+#define CHANGE(name, fn, shown)								\
+static PyObject *range_##name(struct range *self, PyObject *number)			\
+{											\
+	struct kvmm_pool *pool;								\
+	uint32_t nr = 0;								\
+	int err = kvpy_u32(number, &nr);						\
+											\
+	pool = err ? NULL : pool_of(self);						\
+	if (!pool)									\
+		return NULL;								\
+	err = fn(pool, self->range, nr);						\
+	if (err)									\
+		return kvpy_raise(shown, err);						\
+	Py_RETURN_NONE;									\
 }
 
-static PyObject *range_grow(struct range *self, PyObject *nr)
-{
-	return change(self, nr, "kvmm_range_grow_many", kvmm_range_grow);
-}
-
-static PyObject *range_shrink(struct range *self, PyObject *nr)
-{
-	return change(self, nr, "kvmm_range_cut", kvmm_range_shrink);
-}
-
-static PyObject *range_shrink_front(struct range *self, PyObject *nr)
-{
-	return change(self, nr, "kvmm_range_cut", kvmm_range_shrink_front);
-}
-
-static PyObject *self_of(PyObject *self, PyObject *none)
-{
-	Py_INCREF(self);
-	return self;
-}
-
-static PyObject *range_exit(struct range *self, PyObject *args)
-{
-	return range_free(self, NULL);
-}
+CHANGE(grow, kvmm_range_grow, "kvmm_range_grow_many")
+CHANGE(shrink, kvmm_range_shrink, "kvmm_range_cut")
+CHANGE(shrink_front, kvmm_range_shrink_front, "kvmm_range_cut")
 
 static Py_ssize_t range_len(PyObject *object)
 {
@@ -183,30 +135,27 @@ static Py_ssize_t range_len(PyObject *object)
 }
 
 static PyMethodDef range_methods[] = {
-	{ "extents", (PyCFunction)range_extents, METH_NOARGS, "extents() -> list[tuple[int, int]]\n\n"
-	  "(first block, blocks) of each run, in order. True until the next compaction." },
-	{ "grow", (PyCFunction)range_grow, METH_O, "grow(nr)\n\nnr more blocks at the end." },
-	{ "shrink", (PyCFunction)range_shrink, METH_O, "shrink(nr)\n\nGives the last nr blocks back." },
-	{ "shrink_front", (PyCFunction)range_shrink_front, METH_O, "shrink_front(nr)\n\nGives the first "
-	  "nr blocks back: sliding windows." },
-	{ "free", (PyCFunction)range_free, METH_NOARGS, "free()\n\nGives all blocks back; a second call "
-	  "does nothing." },
-	{ "__enter__", self_of, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)range_exit, METH_VARARGS, NULL },
+	KVPY_METHOD(range, extents, METH_NOARGS, "extents() -> list[tuple[int, int]]\n\n"
+		    "(first block, blocks) of each run, in order. True until the next compaction."),
+	KVPY_METHOD(range, grow, METH_O, "grow(nr)\n\nnr more blocks at the end."),
+	KVPY_METHOD(range, shrink, METH_O, "shrink(nr)\n\nGives the last nr blocks back."),
+	KVPY_METHOD(range, shrink_front, METH_O, "shrink_front(nr)\n\nGives the first nr blocks "
+		    "back: sliding windows."),
+	KVPY_METHOD(range, free, METH_NOARGS, "free()\n\nGives all blocks back; a second call does "
+		    "nothing."),
+	{ "close", (PyCFunction)range_free, METH_NOARGS, "close()\n\nAs free()." }, KVPY_WITH
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot range_slots[] = {
-	{ Py_tp_new, range_new }, { Py_tp_dealloc, range_dealloc }, { Py_tp_methods, range_methods },
+	{ Py_tp_new, range_new }, KVPY_USER_SLOTS(range), { Py_tp_methods, range_methods },
 	{ Py_sq_length, range_len },
 	{ Py_tp_doc, "Range(pool, nr, max_runs=0, seq=0, tenant=0, grows=False, pinned=False, "
 	  "urgent=False)\n\nnr blocks in at most max_runs runs (0: 4). Raises NoSpace." },
 	{ 0, NULL },
 };
 
-static PyType_Spec range_spec = {
-	"kvmm.Range", sizeof(struct range), 0, Py_TPFLAGS_DEFAULT, range_slots,
-};
+static PyType_Spec range_spec = { "kvmm.Range", sizeof(struct range), 0, KVPY_GC, range_slots };
 
 /* ---- steps of an engine, as a context ---- */
 
@@ -222,90 +171,80 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "stream", NULL };
 	uint64_t stream = 0;
-	PyObject *pool;
+	struct kvpy_pool *pool;
 	struct step *self;
-	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O|O&:Step", known, &pool, kvpy_to_u64,
-					 &stream))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&|O&:Step", known, kvpy_to_pool, &pool,
+					 kvpy_to_stream, &stream))
 		return NULL;
-	if (!PyObject_TypeCheck(pool, kvpy_pool_type)) {
-		PyErr_SetString(PyExc_TypeError, "Step() is of a Pool");
-		return NULL;
-	}
-	if (!kvpy_pool_of((struct kvpy_pool *)pool))
-		return NULL;
-	self = kvpy_make(type);
+	self = kvpy_begin(type, pool);
 	if (!self)
 		return NULL;
-	err = kvmm_stream_add(((struct kvpy_pool *)pool)->pool, (void *)(uintptr_t)stream, 0,
-			      &self->stream);
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_stream_add", err);
-	}
-	Py_INCREF(pool);
-	self->pool = (struct kvpy_pool *)pool;
-	self->pool->nr_users++;
-	return (PyObject *)self;
+	return kvpy_made(self, "kvmm_stream_add",
+			 kvmm_stream_add(pool->pool, (void *)(uintptr_t)stream, 0, &self->stream));
 }
 
 static PyObject *step_enter(struct step *self, PyObject *none)
 {
 	int err;
 
-	if (!kvpy_pool_of(self->pool))
+	if (!self->pool) {
+		PyErr_SetString(PyExc_ValueError, "the stream is closed");
 		return NULL;
+	}
 	err = kvmm_step_begin(self->pool->pool, self->stream, &self->epoch);
 	if (err)
 		return kvpy_raise("kvmm_step_begin", err);
 	self->is_open = 1;
-	Py_INCREF(self);
-	return (PyObject *)self;
+	return kvpy_enter((PyObject *)self, NULL);
 }
 
 static PyObject *step_exit(struct step *self, PyObject *args)
 {
-	int err;
+	int err = 0;
 
-	if (!self->is_open)
-		Py_RETURN_NONE;
-	err = kvmm_step_end(self->pool->pool, self->stream, self->epoch);
+	if (self->is_open)
+		err = kvmm_step_end(self->pool->pool, self->stream, self->epoch);
 	if (err)
 		return kvpy_raise("kvmm_step_end", err);
 	self->is_open = 0;
 	Py_RETURN_NONE;
 }
 
-static void step_dealloc(struct step *self)
+/* The pool stays counted until the stream is gone, which may wait for the device. */
+static void step_finalize(struct step *self)
 {
-	if (self->pool) {
-		if (self->is_open)
-			kvmm_step_end(self->pool->pool, self->stream, self->epoch);
-		Py_BEGIN_ALLOW_THREADS
-		kvmm_stream_del(self->pool->pool, self->stream);
-		Py_END_ALLOW_THREADS
-	}
-	leave(&self->pool);
-	kvpy_dispose(self);
+	struct kvpy_pool *pool = self->pool;
+
+	if (!pool)
+		return;
+	self->pool = NULL;
+	if (self->is_open)
+		kvmm_step_end(pool->pool, self->stream, self->epoch);
+	self->is_open = 0;
+	Py_BEGIN_ALLOW_THREADS
+	kvmm_stream_del(pool->pool, self->stream);
+	Py_END_ALLOW_THREADS
+	kvpy_unuse(pool);
 }
 
 static PyMethodDef step_methods[] = {
 	{ "__enter__", (PyCFunction)step_enter, METH_NOARGS, NULL },
 	{ "__exit__", (PyCFunction)step_exit, METH_VARARGS, NULL },
+	{ "close", kvpy_close, METH_NOARGS, "close()\n\nThe stream is not the pool's any more. Waits "
+	  "until its steps have ended on the device; ends the one that is open." },
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot step_slots[] = {
-	{ Py_tp_new, step_new }, { Py_tp_dealloc, step_dealloc }, { Py_tp_methods, step_methods },
-	{ Py_tp_doc, "Step(pool, stream=0)\n\nOne stream of an engine. Inside 'with step:' blocks stay "
-	  "where they were when it was entered; work on them is given to the stream there only." },
+	{ Py_tp_new, step_new }, KVPY_USER_SLOTS(step), { Py_tp_methods, step_methods },
+	{ Py_tp_doc, "Step(pool, stream=0)\n\nOne stream of an engine: a number, or that of a Device. "
+	  "Inside 'with step:' blocks stay where they were when it was entered; work on them is given "
+	  "to the stream there only." },
 	{ 0, NULL },
 };
 
-static PyType_Spec step_spec = {
-	"kvmm.Step", sizeof(struct step), 0, Py_TPFLAGS_DEFAULT, step_slots,
-};
+static PyType_Spec step_spec = { "kvmm.Step", sizeof(struct step), 0, KVPY_GC, step_slots };
 
 int kvpy_add_range(PyObject *module)
 {

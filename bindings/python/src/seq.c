@@ -44,20 +44,18 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 		memcpy(attr.secret, secret, KVMM_KEY_SECRET_BYTES);
 	attr.block_tokens = tokens;
 	self = kvpy_make(type);
-	err = self ? kvmm_key_ctx_create(&attr, &self->ctx) : 0;
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_key_ctx_create", err);
-	}
-	if (self)
-		self->block_tokens = tokens ? tokens : 16;	/* as the library has it */
+	if (!self)
+		return NULL;
+	err = kvmm_key_ctx_create(&attr, &self->ctx);
+	if (err)
+		return kvpy_fail(self, "kvmm_key_ctx_create", err);
+	self->block_tokens = tokens ? tokens : 16;	/* as the library has it */
 	return (PyObject *)self;
 }
 
-static void keys_dealloc(struct keys *self)
+static void keys_finalize(struct keys *self)
 {
 	kvmm_key_ctx_destroy(self->ctx);
-	kvpy_dispose(self);
 }
 
 /* of(tokens, parent=None): one bytes object of 16 bytes a full block. */
@@ -107,7 +105,7 @@ static PyMethodDef keys_methods[] = {
 };
 
 static PyType_Slot keys_slots[] = {
-	{ Py_tp_new, keys_new }, { Py_tp_dealloc, keys_dealloc }, { Py_tp_methods, keys_methods },
+	{ Py_tp_new, keys_new }, KVPY_FINALIZE(keys), { Py_tp_methods, keys_methods },
 	{ Py_tp_doc, "Keys(algo=None, block_tokens=16, tenant=None, layout_id=None, lora=None, "
 	  "salt=None, secret=None)\n\nHow blocks are named: what all of them depend on." },
 	{ 0, NULL },
@@ -123,58 +121,41 @@ static PyObject *seq_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "keys", "prompt", "max_output", "tenant", NULL };
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
-	PyObject *pool, *keys, *prompt;
+	struct kvpy_pool *pool;
+	PyObject *keys, *prompt;
 	struct kvpy_array tokens;
 	struct seq *self;
 	int err = 0;
 
 	attr.max_output = 1u << 20;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|O&O&:Sequence", known, &pool, &keys,
-					 &prompt, kvpy_to_u32, &attr.max_output, kvpy_to_u32,
-					 &attr.domain.tenant))
-		return NULL;
-	if (!PyObject_TypeCheck(pool, kvpy_pool_type) || !PyObject_TypeCheck(keys, keys_type)) {
-		PyErr_SetString(PyExc_TypeError, "Sequence() is of a Pool and of Keys");
-		return NULL;
-	}
-	if (!kvpy_pool_of((struct kvpy_pool *)pool) || kvpy_tokens(prompt, &tokens))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O!O|O&O&:Sequence", known, kvpy_to_pool, &pool,
+					 keys_type, &keys, &prompt, kvpy_to_u32, &attr.max_output,
+					 kvpy_to_u32, &attr.domain.tenant) ||
+	    kvpy_tokens(prompt, &tokens))
 		return NULL;
 	attr.keys = ((struct keys *)keys)->ctx;
 	attr.prompt = tokens.data;
 	attr.nr_prompt = (uint32_t)tokens.nr;
-	self = kvpy_make(type);
+	self = kvpy_begin(type, pool);
 	if (self)
-		err = kvmm_seq_create(((struct kvpy_pool *)pool)->pool, &attr, &self->seq);
+		err = kvmm_seq_create(pool->pool, &attr, &self->seq);
 	kvpy_end(&tokens);
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_seq_create", err);
-	}
-	if (self) {
-		Py_INCREF(pool);
-		Py_INCREF(keys);
-		self->pool = (struct kvpy_pool *)pool;
-		self->keys = (struct keys *)keys;
-		self->pool->nr_users++;
-	}
+	if (!self || err)
+		return self ? kvpy_made(self, "kvmm_seq_create", err) : NULL;
+	Py_INCREF(keys);
+	self->keys = (struct keys *)keys;
 	return (PyObject *)self;
 }
 
-static PyObject *seq_close(struct seq *self, PyObject *none)
+static void seq_finalize(struct seq *self)
 {
+	struct kvpy_pool *pool = self->pool;
+
 	kvmm_seq_destroy(self->seq);
 	self->seq = NULL;
-	if (self->pool)
-		self->pool->nr_users--;
-	Py_CLEAR(self->pool);
+	self->pool = NULL;
 	Py_CLEAR(self->keys);
-	Py_RETURN_NONE;
-}
-
-static void seq_dealloc(struct seq *self)
-{
-	Py_XDECREF(seq_close(self, NULL));
-	kvpy_dispose(self);
+	kvpy_unuse(pool);
 }
 
 static struct kvmm_seq *seq_of(struct seq *self)
@@ -189,40 +170,36 @@ static PyObject *number_or(const char *call, int nr)
 	return nr < 0 ? kvpy_raise(call, nr) : PyLong_FromLong(nr);
 }
 
-static PyObject *seq_match(struct seq *self, PyObject *none)
-{
-	return seq_of(self) ? number_or("kvmm_seq_take", kvmm_seq_match(self->seq)) : NULL;
+/* Calls without arguments, with a number, and with tokens. */
+#define PLAIN(name, fn, shown)								\
+static PyObject *seq_##name(struct seq *self, PyObject *none)				\
+{											\
+	return seq_of(self) ? number_or(shown, fn(self->seq)) : NULL;			\
 }
 
-static PyObject *seq_acquire(struct seq *self, PyObject *none)
-{
-	return seq_of(self) ? number_or("kvmm_seq_take", kvmm_seq_acquire(self->seq)) : NULL;
+#define NUMBER(name, fn, shown)								\
+static PyObject *seq_##name(struct seq *self, PyObject *number)				\
+{											\
+	uint32_t nr = 0;								\
+											\
+	if (kvpy_u32(number, &nr) || !seq_of(self))					\
+		return NULL;								\
+	return number_or(shown, fn(self->seq, nr));					\
 }
 
-static PyObject *seq_prefill(struct seq *self, PyObject *number)
-{
-	uint32_t nr = 0;
-
-	if (!seq_of(self) || kvpy_u32(number, &nr))
-		return NULL;
-	return number_or("kvmm_seq_schedule", kvmm_seq_schedule_prefill(self->seq, nr));
+#define TOKENS(name, fn, shown)								\
+static PyObject *seq_##name(struct seq *self, PyObject *object)				\
+{											\
+	return with_tokens(self, object, shown, fn);					\
 }
 
-static PyObject *seq_decode(struct seq *self, PyObject *none)
-{
-	return seq_of(self) ? number_or("kvmm_seq_schedule", kvmm_seq_schedule_decode(self->seq)) :
-			      NULL;
-}
-
-static PyObject *seq_revert(struct seq *self, PyObject *none)
-{
-	return seq_of(self) ? number_or("kvmm_seq_schedule", kvmm_seq_revert(self->seq)) : NULL;
-}
-
-static PyObject *seq_release(struct seq *self, PyObject *none)
-{
-	return seq_of(self) ? number_or("kvmm_seq_release", kvmm_seq_release(self->seq)) : NULL;
-}
+PLAIN(match, kvmm_seq_match, "kvmm_seq_take")
+PLAIN(acquire, kvmm_seq_acquire, "kvmm_seq_take")
+PLAIN(schedule_decode, kvmm_seq_schedule_decode, "kvmm_seq_schedule")
+PLAIN(revert, kvmm_seq_revert, "kvmm_seq_schedule")
+PLAIN(release, kvmm_seq_release, "kvmm_seq_release")
+NUMBER(schedule_prefill, kvmm_seq_schedule_prefill, "kvmm_seq_schedule")
+NUMBER(truncate, kvmm_seq_truncate, "kvmm_seq_set_tokens")
 
 typedef int tokens_fn(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr);
 
@@ -231,36 +208,16 @@ static PyObject *with_tokens(struct seq *self, PyObject *object, const char *cal
 	struct kvpy_array tokens;
 	int done;
 
-	if (!seq_of(self) || kvpy_tokens(object, &tokens))
+	if (kvpy_tokens(object, &tokens))
 		return NULL;
-	done = fn(self->seq, tokens.data, (uint32_t)tokens.nr);
+	done = seq_of(self) ? fn(self->seq, tokens.data, (uint32_t)tokens.nr) : 0;
 	kvpy_end(&tokens);
-	return number_or(call, done);
+	return number_or(call, self->seq ? done : -EINVAL);
 }
 
-static PyObject *seq_speculative(struct seq *self, PyObject *drafts)
-{
-	return with_tokens(self, drafts, "kvmm_seq_schedule", kvmm_seq_schedule_speculative);
-}
-
-static PyObject *seq_apply(struct seq *self, PyObject *tokens)
-{
-	return with_tokens(self, tokens, "kvmm_seq_apply_drafts", kvmm_seq_apply);
-}
-
-static PyObject *seq_append(struct seq *self, PyObject *tokens)
-{
-	return with_tokens(self, tokens, "kvmm_seq_set_tokens", kvmm_seq_append);
-}
-
-static PyObject *seq_truncate(struct seq *self, PyObject *number)
-{
-	uint32_t nr = 0;
-
-	if (!seq_of(self) || kvpy_u32(number, &nr))
-		return NULL;
-	return number_or("kvmm_seq_set_tokens", kvmm_seq_truncate(self->seq, nr));
-}
+TOKENS(schedule_speculative, kvmm_seq_schedule_speculative, "kvmm_seq_schedule")
+TOKENS(apply, kvmm_seq_apply, "kvmm_seq_apply_drafts")
+TOKENS(append, kvmm_seq_append, "kvmm_seq_set_tokens")
 
 static PyObject *seq_accept(struct seq *self, PyObject *args)
 {
@@ -296,7 +253,7 @@ static int all_tokens(struct kvmm_seq *seq, uint32_t *tokens, uint32_t max)
 	return kvmm_seq_tokens(seq, 0, tokens, max);
 }
 
-static PyObject *seq_blocks(struct seq *self, PyObject *none)
+static PyObject *seq_block_table(struct seq *self, PyObject *none)
 {
 	return seq_list(self, kvmm_seq_block_table);
 }
@@ -328,58 +285,42 @@ static PyObject *seq_info(struct seq *self, PyObject *none)
 		     kvpy_dict(&info, fields, KVPY_NR(fields));
 }
 
-static PyObject *seq_enter(PyObject *self, PyObject *none)
-{
-	Py_INCREF(self);
-	return self;
-}
-
-static PyObject *seq_exit(struct seq *self, PyObject *args)
-{
-	return seq_close(self, NULL);
-}
-
 static PyMethodDef seq_methods[] = {
-	{ "match", (PyCFunction)seq_match, METH_NOARGS, "match() -> int\n\nTakes the longest cached "
-	  "prefix; returns its blocks." },
-	{ "acquire", (PyCFunction)seq_acquire, METH_NOARGS, "acquire() -> int\n\nmatch(), and blocks for "
-	  "the rest of the prompt, all or nothing." },
-	{ "schedule_prefill", (PyCFunction)seq_prefill, METH_O, "schedule_prefill(nr) -> int\n\nThe next "
-	  "step computes nr known tokens." },
-	{ "schedule_decode", (PyCFunction)seq_decode, METH_NOARGS, "schedule_decode() -> int" },
-	{ "schedule_speculative", (PyCFunction)seq_speculative, METH_O, "schedule_speculative(drafts) -> "
-	  "int\n\nReturns how many drafts were taken." },
-	{ "apply", (PyCFunction)seq_apply, METH_O, "apply(tokens) -> int\n\nEnds a step that yielded "
-	  "these tokens; returns the blocks published." },
-	{ "accept", (PyCFunction)seq_accept, METH_VARARGS, "accept(nr, token) -> int\n\nEnds a "
-	  "speculative step: the first nr drafts, and the model's own token." },
-	{ "revert", (PyCFunction)seq_revert, METH_NOARGS, "revert() -> int\n\nGives the step up." },
-	{ "append", (PyCFunction)seq_append, METH_O, "append(tokens) -> int\n\nTokens that no step "
-	  "yielded: another turn." },
-	{ "truncate", (PyCFunction)seq_truncate, METH_O, "truncate(nr) -> int\n\nForgets all tokens "
-	  "behind the first nr." },
-	{ "release", (PyCFunction)seq_release, METH_NOARGS, "release() -> int\n\nGives all blocks back; "
-	  "tokens stay known." },
-	{ "block_table", (PyCFunction)seq_blocks, METH_NOARGS, "block_table() -> list[int]" },
-	{ "tokens", (PyCFunction)seq_tokens, METH_NOARGS, "tokens() -> list[int]" },
-	{ "info", (PyCFunction)seq_info, METH_NOARGS, "info() -> dict[str, int]" },
-	{ "close", (PyCFunction)seq_close, METH_NOARGS, "close()\n\nGives all back; a second call does "
-	  "nothing." },
-	{ "__enter__", seq_enter, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)seq_exit, METH_VARARGS, NULL },
+	KVPY_METHOD(seq, match, METH_NOARGS, "match() -> int\n\nTakes the longest cached prefix; "
+		    "returns its blocks."),
+	KVPY_METHOD(seq, acquire, METH_NOARGS, "acquire() -> int\n\nmatch(), and blocks for the rest "
+		    "of the prompt, all or nothing."),
+	KVPY_METHOD(seq, schedule_prefill, METH_O, "schedule_prefill(nr) -> int\n\nThe next step "
+		    "computes nr known tokens."),
+	KVPY_METHOD(seq, schedule_decode, METH_NOARGS, "schedule_decode() -> int"),
+	KVPY_METHOD(seq, schedule_speculative, METH_O, "schedule_speculative(drafts) -> int\n\n"
+		    "Returns how many drafts were taken."),
+	KVPY_METHOD(seq, apply, METH_O, "apply(tokens) -> int\n\nEnds a step that yielded these "
+		    "tokens; returns the blocks published."),
+	KVPY_METHOD(seq, accept, METH_VARARGS, "accept(nr, token) -> int\n\nEnds a speculative step: "
+		    "the first nr drafts, and the model's own token."),
+	KVPY_METHOD(seq, revert, METH_NOARGS, "revert() -> int\n\nGives the step up."),
+	KVPY_METHOD(seq, append, METH_O, "append(tokens) -> int\n\nTokens that no step yielded: "
+		    "another turn."),
+	KVPY_METHOD(seq, truncate, METH_O, "truncate(nr) -> int\n\nForgets all tokens behind the "
+		    "first nr."),
+	KVPY_METHOD(seq, release, METH_NOARGS, "release() -> int\n\nGives all blocks back; tokens "
+		    "stay known."),
+	KVPY_METHOD(seq, block_table, METH_NOARGS, "block_table() -> list[int]"),
+	KVPY_METHOD(seq, tokens, METH_NOARGS, "tokens() -> list[int]"),
+	KVPY_METHOD(seq, info, METH_NOARGS, "info() -> dict[str, int]"),
+	KVPY_CLOSE("\n\nGives all back; a second call does nothing.")
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot seq_slots[] = {
-	{ Py_tp_new, seq_new }, { Py_tp_dealloc, seq_dealloc }, { Py_tp_methods, seq_methods },
+	{ Py_tp_new, seq_new }, KVPY_USER_SLOTS(seq), { Py_tp_methods, seq_methods },
 	{ Py_tp_doc, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0)\n\nThe tokens of one "
 	  "request, and the blocks that hold their K/V." },
 	{ 0, NULL },
 };
 
-static PyType_Spec seq_spec = {
-	"kvmm.Sequence", sizeof(struct seq), 0, Py_TPFLAGS_DEFAULT, seq_slots,
-};
+static PyType_Spec seq_spec = { "kvmm.Sequence", sizeof(struct seq), 0, KVPY_GC, seq_slots };
 
 int kvpy_add_seq(PyObject *module)
 {

@@ -57,13 +57,12 @@ static PyObject *tier_new(PyTypeObject *type, PyObject *args, PyObject *named)
 }
 
 /* Pools keep a reference on this object, so none is above it any more. */
-static void tier_dealloc(struct tier *self)
+static void tier_finalize(struct tier *self)
 {
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_tier_destroy(self->tier);
 	kvmm_disk_close(self->disk);
 	Py_END_ALLOW_THREADS
-	kvpy_dispose(self);
 }
 
 struct kvmm_tier *kvpy_tier_of(PyObject *tier)
@@ -85,20 +84,24 @@ static PyObject *tier_tick(struct tier *self, PyObject *none)
 	return more < 0 ? kvpy_raise("kvmm_tier_tick", more) : PyBool_FromLong(more);
 }
 
-static PyObject *tier_sync(struct tier *self, PyObject *none)
+static PyObject *sync_or(struct kvmm_disk *disk)
 {
-	int err = 0;
+	int err;
 
 	Py_BEGIN_ALLOW_THREADS
-	if (self->disk)
-		err = kvmm_disk_sync(self->disk);
+	err = disk ? kvmm_disk_sync(disk) : 0;
 	Py_END_ALLOW_THREADS
 	if (err)
 		return kvpy_raise("kvmm_disk_sync", err);
 	Py_RETURN_NONE;
 }
 
-static PyObject *tier_disk_stat(struct tier *self, PyObject *none)
+static PyObject *tier_sync(struct tier *self, PyObject *none)
+{
+	return sync_or(self->disk);
+}
+
+static PyObject *stat_of(struct kvmm_disk *disk)
 {
 	static const struct kvpy_field fields[] = {
 		KVPY_FIELD(struct kvmm_disk_stat, nr_records),
@@ -110,22 +113,26 @@ static PyObject *tier_disk_stat(struct tier *self, PyObject *none)
 		KVPY_FIELD(struct kvmm_disk_stat, nr_write_errors),
 	};
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
-	int err = self->disk ? kvmm_disk_get_stat(self->disk, &stat) : -EOPNOTSUPP;
+	int err = disk ? kvmm_disk_get_stat(disk, &stat) : -EOPNOTSUPP;
 
 	return err ? kvpy_raise("kvmm_disk_get_stat", err) : kvpy_dict(&stat, fields, KVPY_NR(fields));
 }
 
+static PyObject *tier_disk_stat(struct tier *self, PyObject *none)
+{
+	return stat_of(self->disk);
+}
+
 static PyMethodDef tier_methods[] = {
-	{ "tick", (PyCFunction)tier_tick, METH_NOARGS, "tick() -> bool\n\nDoes what is due in the "
-	  "background: disk writes, the next portion of memory. True: there may be more." },
-	{ "sync", (PyCFunction)tier_sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss "
-	  "of power." },
-	{ "disk_stat", (PyCFunction)tier_disk_stat, METH_NOARGS, "disk_stat() -> dict[str, int]" },
+	KVPY_METHOD(tier, tick, METH_NOARGS, "tick() -> bool\n\nDoes what is due in the background: disk "
+		    "writes, the next portion of memory. True: there may be more."),
+	KVPY_METHOD(tier, sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss of power."),
+	KVPY_METHOD(tier, disk_stat, METH_NOARGS, "disk_stat() -> dict[str, int]"),
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot tier_slots[] = {
-	{ Py_tp_new, tier_new }, { Py_tp_dealloc, tier_dealloc }, { Py_tp_methods, tier_methods },
+	{ Py_tp_new, tier_new }, KVPY_FINALIZE(tier), { Py_tp_methods, tier_methods },
 	{ Py_tp_doc, "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, "
 	  "disk_bytes=0)\n\nHost memory below pools; with disk_path a store behind it that survives "
 	  "the process." },
@@ -178,32 +185,24 @@ static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	err = kvmm_disk_open(&attr, &self->disk);
 	Py_END_ALLOW_THREADS
 	Py_XDECREF(path);
-	if (err) {
-		Py_DECREF(self);
-		return kvpy_raise("kvmm_disk_open", err);
-	}
-	return (PyObject *)self;
+	return err ? kvpy_fail(self, "kvmm_disk_open", err) : (PyObject *)self;
 }
 
-static PyObject *disk_close(struct disk *self, PyObject *none)
+static void disk_finalize(struct disk *self)
 {
 	struct kvmm_disk *disk = self->disk;
 
-	if (self->nr_users) {
-		PyErr_Format(PyExc_RuntimeError, "%u calls use the store", self->nr_users);
-		return NULL;
-	}
 	self->disk = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	kvmm_disk_close(disk);
 	Py_END_ALLOW_THREADS
-	Py_RETURN_NONE;
 }
 
-static void disk_dealloc(struct disk *self)
+static PyObject *disk_close(struct disk *self, PyObject *none)
 {
-	Py_XDECREF(disk_close(self, NULL));
-	kvpy_dispose(self);
+	if (!self->nr_users)
+		return kvpy_close((PyObject *)self, NULL);
+	return PyErr_Format(PyExc_RuntimeError, "%u calls use the store", self->nr_users);
 }
 
 static int name_of(struct disk *self, PyObject *object, struct kvmm_disk_name *name)
@@ -280,44 +279,67 @@ static PyObject *disk_get_into(struct disk *self, PyObject *args)
 	return done < 0 ? kvpy_raise("kvmm_disk_get", done) : PyLong_FromLong(status);
 }
 
+/* Room for nothing: a record that can be read says that it is longer, and is not read. */
+static PyObject *disk_exists(struct disk *self, PyObject *key)
+{
+	struct kvmm_disk_get_args get = { .data = &get };
+	int32_t status = 0;
+	int done;
+
+	if (name_of(self, key, &get.name))
+		return NULL;
+	done = kvmm_disk_get(self->disk, &get, 1, &status);
+	return done < 0 ? kvpy_raise("kvmm_disk_get", done) : PyBool_FromLong(status == -ENOBUFS);
+}
+
+static PyObject *disk_delete(struct disk *self, PyObject *key)
+{
+	struct kvmm_disk_delete_args gone;
+	int done;
+
+	if (name_of(self, key, &gone.name))
+		return NULL;
+	KVPY_UNLOCK(self)
+	done = kvmm_disk_delete(self->disk, &gone, 1);
+	KVPY_LOCK(self)
+	return done < 0 ? kvpy_raise("kvmm_disk_delete", done) : PyBool_FromLong(done);
+}
+
+/* Both are refused in a closed store. */
 static PyObject *disk_sync(struct disk *self, PyObject *none)
 {
-	int err;
+	PyObject *done;
 
-	KVPY_UNLOCK(self)
-	err = self->disk ? kvmm_disk_sync(self->disk) : -EINVAL;
-	KVPY_LOCK(self)
-	if (err)
-		return kvpy_raise("kvmm_disk_sync", err);
-	Py_RETURN_NONE;
+	if (!self->disk)
+		return kvpy_raise("kvmm_disk_sync", -EINVAL);
+	self->nr_users++;
+	done = sync_or(self->disk);
+	self->nr_users--;
+	return done;
 }
 
-static PyObject *disk_enter(PyObject *self, PyObject *none)
+static PyObject *disk_stat(struct disk *self, PyObject *none)
 {
-	Py_INCREF(self);
-	return self;
-}
-
-static PyObject *disk_exit(struct disk *self, PyObject *args)
-{
-	return disk_close(self, NULL);
+	return self->disk ? stat_of(self->disk) : kvpy_raise("kvmm_disk_get_stat", -EINVAL);
 }
 
 static PyMethodDef disk_methods[] = {
-	{ "put", (PyCFunction)disk_put, METH_VARARGS, "put(key, data) -> bool\n\nWrites a record and "
-	  "waits; False: one of that name is there. key: 8 to 64 bytes." },
-	{ "get_into", (PyCFunction)disk_get_into, METH_VARARGS, "get_into(key, out) -> int\n\nReads a "
-	  "record into a writable buffer, verified; returns its bytes, -1 if there is none." },
-	{ "sync", (PyCFunction)disk_sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss "
-	  "of power." },
-	{ "close", (PyCFunction)disk_close, METH_NOARGS, "close()" },
-	{ "__enter__", disk_enter, METH_NOARGS, NULL },
-	{ "__exit__", (PyCFunction)disk_exit, METH_VARARGS, NULL },
+	KVPY_METHOD(disk, put, METH_VARARGS, "put(key, data) -> bool\n\nWrites a record and waits; "
+		    "False: one of that name is there. key: 8 to 64 bytes."),
+	KVPY_METHOD(disk, get_into, METH_VARARGS, "get_into(key, out) -> int\n\nReads a record into a "
+		    "writable buffer, verified; returns its bytes, -1 if there is none."),
+	KVPY_METHOD(disk, exists, METH_O, "exists(key) -> bool\n\nCan a record of that name be read? "
+		    "Answered from memory."),
+	KVPY_METHOD(disk, delete, METH_O, "delete(key) -> bool\n\nForgets a record for good, and waits: "
+		    "it is not there after an opening or a loss of power either. False: it was not there."),
+	KVPY_METHOD(disk, sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss of power."),
+	KVPY_METHOD(disk, stat, METH_NOARGS, "stat() -> dict[str, int]\n\nRecords, bytes and counts."),
+	KVPY_METHOD(disk, close, METH_NOARGS, "close()"), KVPY_WITH
 	{ NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot disk_slots[] = {
-	{ Py_tp_new, disk_new }, { Py_tp_dealloc, disk_dealloc }, { Py_tp_methods, disk_methods },
+	{ Py_tp_new, disk_new }, KVPY_FINALIZE(disk), { Py_tp_methods, disk_methods },
 	{ Py_tp_doc, "Disk(path, max_bytes, layout=b'', reset=False)\n\nA store of records on a disk, "
 	  "bounded, checked, that survives the process." },
 	{ 0, NULL },

@@ -20,10 +20,9 @@ static const char *const slot_names[NR_SLOTS] = {
 struct blocks {
 	PyObject_HEAD
 	struct kvpy_pool *pool;
-	PyObject *list;			/* keeps the objects of @table */
-	PyObject **table;		/* by block id; 0 is the null block */
+	PyObject **table;		/* by block id, with references; 0 is the null block */
 	PyObject *one;			/* the number 1 */
-	uint32_t nr;
+	uint32_t nr;			/* 0: taken apart by the collector of cycles */
 	Py_ssize_t nr_named;
 	Py_ssize_t slot[NR_SLOTS];	/* bytes into an object */
 };
@@ -113,50 +112,71 @@ static int learn(struct blocks *self)
 	return err;
 }
 
+static int blocks_clear(struct blocks *self)
+{
+	uint32_t nr = self->nr;
+
+	self->nr = 0;
+	for (uint32_t i = 0; i < nr; i++)
+		Py_CLEAR(self->table[i]);
+	return 0;
+}
+
+static int blocks_traverse(struct blocks *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE((PyObject *)self));
+	Py_VISIT(self->pool);
+	for (uint32_t i = 0; i < self->nr; i++)
+		Py_VISIT(self->table[i]);
+	return 0;
+}
+
 static void blocks_dealloc(struct blocks *self)
 {
+	PyObject_GC_UnTrack(self);
+	blocks_clear(self);
 	free(self->table);
-	Py_XDECREF(self->list);
 	Py_XDECREF(self->one);
 	Py_XDECREF(self->pool);
-	kvpy_dispose(self);
+	kvpy_dealloc(self);
 }
 
 static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
-	PyObject *pool, *list;
+	struct kvpy_pool *pool;
+	PyObject *list;
 	struct blocks *self;
-	int err;
 
-	if (!PyArg_ParseTuple(args, "OO:Blocks", &pool, &list))
+	if (!PyArg_ParseTuple(args, "O&O!:Blocks", kvpy_to_pool, &pool, &PyList_Type, &list) ||
+	    !kvpy_pool_of(pool))
 		return NULL;
-	if (!PyObject_TypeCheck(pool, kvpy_pool_type) || !PyList_Check(list)) {
-		PyErr_SetString(PyExc_TypeError, "Blocks() is of a Pool and a list");
-		return NULL;
-	}
-	if (!kvpy_pool_of((struct kvpy_pool *)pool))
-		return NULL;
-	if ((uint64_t)PyList_Size(list) != ((struct kvpy_pool *)pool)->nr_blocks) {
-		PyErr_SetString(PyExc_ValueError, "as many blocks as the pool has");
-		return NULL;
-	}
 	self = kvpy_make(type);
 	if (!self)
 		return NULL;
 	Py_INCREF(pool);
-	self->pool = (struct kvpy_pool *)pool;
-	self->nr = self->pool->nr_blocks;
-	self->list = PyList_GetSlice(list, 0, self->nr);	/* no caller changes this one */
+	self->pool = pool;
 	self->one = PyLong_FromLong(1);
-	self->table = calloc(self->nr, sizeof(*self->table));
-	err = !self->list || !self->one || !self->table;
+	self->table = calloc(pool->nr_blocks, sizeof(*self->table));
 	if (!self->table)
 		PyErr_NoMemory();
-	for (uint32_t i = 0; !err && i < self->nr; i++)
-		self->table[i] = PyList_GetItem(self->list, i);
-	if (err || learn(self))
+	else if ((uint64_t)PyList_Size(list) != pool->nr_blocks)
+		PyErr_SetString(PyExc_ValueError, "as many blocks as the pool has");
+	for (; !PyErr_Occurred() && self->nr < pool->nr_blocks; self->nr++) {
+		self->table[self->nr] = PyList_GetItem(list, self->nr);
+		Py_INCREF(self->table[self->nr]);
+	}
+	if (PyErr_Occurred() || learn(self))
 		Py_CLEAR(self);
 	return (PyObject *)self;
+}
+
+/* The pool, if it is open and the blocks are there; else NULL with an exception. */
+static struct kvmm_pool *pool_of(struct blocks *self)
+{
+	if (self->nr)
+		return kvpy_pool_of(self->pool);
+	PyErr_SetString(PyExc_ValueError, "the blocks are gone");
+	return NULL;
 }
 
 /* Is it a block of this pool? Its id, or -1. */
@@ -164,7 +184,7 @@ static int32_t id_of(const struct blocks *self, PyObject *block)
 {
 	long id;
 
-	if (Py_TYPE(block) != Py_TYPE(self->table[0]))
+	if (!self->nr || Py_TYPE(block) != Py_TYPE(self->table[0]))
 		return -1;
 	id = number_in(self, block, BLOCK_ID);
 	return id >= 0 && id < (long)self->nr && self->table[id] == block ? (int32_t)id : -1;
@@ -179,7 +199,7 @@ static PyObject *blocks_take(struct blocks *self, PyObject *number)
 	uint32_t nr = 0;
 	int err;
 
-	if (!kvpy_pool_of(self->pool) || kvpy_u32(number, &nr))
+	if (!pool_of(self) || kvpy_u32(number, &nr))
 		return NULL;
 	if (nr > self->nr)
 		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
@@ -264,7 +284,7 @@ static PyObject *blocks_put(struct blocks *self, PyObject *list)
 		PyErr_SetString(PyExc_TypeError, "put() takes a list");
 		return NULL;
 	}
-	if (!kvpy_pool_of(self->pool))
+	if (!pool_of(self))
 		return NULL;
 	if (!are_ours(self, list, nr))
 		Py_RETURN_FALSE;
@@ -301,7 +321,7 @@ static PyObject *blocks_touch(struct blocks *self, PyObject *list)
 		PyErr_NoMemory();
 	} else if (!are_ours(self, fast, nr)) {
 		PyErr_SetString(PyExc_ValueError, "a block of another pool");
-	} else if (kvpy_pool_of(self->pool)) {
+	} else if (pool_of(self)) {
 		/* One that stands there twice comes to 1 once. */
 		back = count(self, fast, nr, 1, 1, ids);
 		if (back)
@@ -386,7 +406,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 	int err;
 
 	if (!PyArg_ParseTuple(args, "OOIIII:cache", &list, &hashes, &first, &last, &group, &tokens) ||
-	    !kvpy_pool_of(self->pool))
+	    !pool_of(self))
 		return NULL;
 	if (!PyList_Check(list) || last < first || last > (size_t)PyList_Size(list) ||
 	    group > UINT16_MAX) {
@@ -451,7 +471,7 @@ static PyObject *blocks_hits(struct blocks *self, PyObject *args)
 	struct kvpy_peek peek;
 	int hits;
 
-	if (!PyArg_ParseTuple(args, "OII:hits", &hashes, &group, &max) || !kvpy_pool_of(self->pool))
+	if (!PyArg_ParseTuple(args, "OII:hits", &hashes, &group, &max) || !pool_of(self))
 		return NULL;
 	part = PySequence_GetSlice(hashes, 0, max);
 	if (!part || kvpy_keys(part, self->pool, &keys)) {
@@ -533,14 +553,15 @@ static PyGetSetDef blocks_getset[] = {
 };
 
 static PyType_Slot blocks_slots[] = {
-	{ Py_tp_new, blocks_new }, { Py_tp_dealloc, blocks_dealloc }, { Py_tp_methods, blocks_methods },
+	{ Py_tp_new, blocks_new }, { Py_tp_dealloc, blocks_dealloc }, { Py_tp_traverse, blocks_traverse },
+	{ Py_tp_clear, blocks_clear }, { Py_tp_methods, blocks_methods },
 	{ Py_tp_getset, blocks_getset },
 	{ Py_tp_doc, "Blocks(pool, blocks)\n\nvLLM's block objects, by id, over a pool." },
 	{ 0, NULL },
 };
 
 static PyType_Spec blocks_spec = {
-	"kvmm.Blocks", sizeof(struct blocks), 0, Py_TPFLAGS_DEFAULT, blocks_slots,
+	"kvmm.Blocks", sizeof(struct blocks), 0, KVPY_GC, blocks_slots,
 };
 
 int kvpy_add_blocks(PyObject *module)

@@ -226,6 +226,35 @@ static inline int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_g
 	return kvmm_disk_get_sized(disk, gets, nr, status, sizeof(*gets));
 }
 
+/** struct kvmm_disk_delete_args - something to forget: its @name */
+struct kvmm_disk_delete_args {
+	struct kvmm_disk_name name;
+};
+
+KVMM_API int kvmm_disk_delete_sized(struct kvmm_disk *disk,
+				    const struct kvmm_disk_delete_args *deletes, uint32_t nr,
+				    size_t size);
+
+/**
+ * kvmm_disk_delete() - forget records for good
+ * @disk: the store
+ * @deletes: borrowed during the call
+ * @nr: 1 to KVMM_DISK_MAX_BATCH
+ *
+ * No record of these names put before the call is a hit again, even if the process, the power or
+ * any page of the file fails; three flushes for all names of a call. The store remembers 252 names
+ * for each 4 MiB (a million at most); beyond that the next opening may miss records, the oldest.
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ * Return: how many were there; -EINVAL bad @deletes, -ENOMEM: nothing was done; -ECHILD in a forked
+ * child; -EIO, ...: none of them is there, but any may be after the next opening.
+ */
+static inline int kvmm_disk_delete(struct kvmm_disk *disk,
+				   const struct kvmm_disk_delete_args *deletes, uint32_t nr)
+{
+	return kvmm_disk_delete_sized(disk, deletes, nr, sizeof(*deletes));
+}
+
 /**
  * kvmm_disk_sync() - make records written so far survive a loss of power
  * @disk: the store

@@ -15,7 +15,7 @@ Keys are bytes: one buffer of key_bytes each, or a list of bytes.
 from ._kvmm import (
     ACTIVE, DUP_ALLOW, DUP_HOLD, DUP_REJECT, FREE, INACTIVE, NO_ID, PRIVATE, WRITE_BACK,
     WRITE_EXPLICIT, WRITE_SELECTIVE, WRITE_THRESHOLD, WRITE_THROUGH, NAME_ADD, NAME_REMOVE,
-    NAME_RENAME, Blocks, Busy, Control, DeviceError, Disk, Error,
+    NAME_RENAME, Blocks, Busy, Control, Device, DeviceError, Disk, Error,
     Events, Invalid, Keys, NoSpace, Pool, Range, Sequence, Stale, Step, Tier, policies, strerror,
     version)
 
@@ -24,5 +24,5 @@ __all__ = [
     "ACTIVE", "DUP_ALLOW", "DUP_HOLD", "DUP_REJECT", "FREE", "INACTIVE", "NO_ID", "PRIVATE",
     "WRITE_BACK", "WRITE_EXPLICIT", "WRITE_SELECTIVE", "WRITE_THRESHOLD", "WRITE_THROUGH",
     "NAME_ADD", "NAME_REMOVE", "NAME_RENAME", "Blocks", "Busy", "Control",
-    "DeviceError", "Disk", "Error", "Events", "Invalid", "Keys", "NoSpace", "Pool", "Range",
+    "Device", "DeviceError", "Disk", "Error", "Events", "Invalid", "Keys", "NoSpace", "Pool", "Range",
     "Sequence", "Stale", "Step", "Tier", "policies", "strerror", "version"]

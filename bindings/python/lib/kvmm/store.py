@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import kvmm
 
 _T = TypeVar("_T")
-_ENOBUFS = 105
 
 
 def name_of(key: bytes | str) -> bytes:
@@ -95,14 +94,7 @@ class Store:
 
     def exists(self, key: bytes | str) -> bool:
         """Whether a record of that name can be read; only the index in memory is asked."""
-        def ask(disk: kvmm.Disk) -> bool:
-            try:
-                return disk.get_into(name_of(key), bytearray(1)) > 0
-            except kvmm.Error as error:
-                if error.errno != _ENOBUFS:     # too small a buffer: it is there
-                    raise
-                return True
-        return self._with_disk(ask, False)
+        return self._with_disk(lambda disk: disk.exists(name_of(key)), False)
 
     def sync(self) -> bool:
         """Waits until records put so far survive a loss of power."""
