@@ -77,8 +77,9 @@ def write_talks(path, tokens):
             ids = ids + list(range(nr, nr + fresh))
             nr += fresh
             prompts.append(ids)
+            said = {"block_tokens": tokens} if tokens & (tokens - 1) else {}
             json.dump({"timestamp": 3 * i, "input_length": len(ids) * tokens - rng.randrange(tokens),
-                       "output_length": 5, "hash_ids": ids}, file)
+                       "output_length": 5, **said, "hash_ids": ids}, file)
             file.write("\n")
 
 
@@ -284,6 +285,7 @@ def main():
         check_round_trip(folder, trace, "seq", 8000, 64)
         check_round_trip(folder, trace, "conc", 1000, 512)
         check_small_blocks(folder, 16)
+        check_small_blocks(folder, 528)
         check_small_blocks(folder, 1)
         check_answers(folder)
         check_bailian(folder)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pools that hand out the blocks that were freed last. */
+#include <kvmm/ext/ids.h>
+
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 #include "tests/support/random.h"
@@ -112,6 +114,49 @@ POOL_TEST(lifo, single_blocks_are_a_stack, make_lifo())
 			held[at] = held[--nr_held];
 		}
 	}
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+static struct kvmm_pool *make_lifo_ids(void)
+{
+	struct kvmm_pool_attr attr = lifo_attr();
+
+	attr.compactor = "off";
+	return make_pool_of(&attr);
+}
+
+static void expect_ids(struct kvmm_pool *pool, const int32_t *want, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		int32_t id;
+
+		cr_assert_eq(kvmm_ids_alloc(pool, 1, 0, &id), 0);
+		cr_expect_eq(id, want[i], "%u: %d, not %d", i, id, want[i]);
+	}
+}
+
+/* A list is put last first, so its first one was freed last; turned round, its last one. */
+POOL_TEST(lifo, ids_are_a_stack_too, make_lifo_ids())
+{
+	int32_t ids[6], list[4] = { 4, 1, 3, 2 };
+
+	cr_assert_eq(kvmm_ids_alloc(pool, 6, 0, ids), 0);
+	cr_assert_eq(kvmm_ids_free(pool, list, 4), 0);
+	expect_ids(pool, (int32_t[]){ 4, 1, 3, 2 }, 4);
+	cr_assert_eq(kvmm_ids_put(pool, list, 4, KVMM_IDS_FIRST_OUT), 0);
+	expect_ids(pool, (int32_t[]){ 2, 3, 1, 4 }, 4);
+}
+
+/* One that is taken by its id leaves the stack where it is. */
+POOL_TEST(lifo, a_freed_block_that_is_taken_by_id_is_passed_over, make_lifo_ids())
+{
+	int32_t ids[6], list[4] = { 4, 1, 3, 2 };
+
+	cr_assert_eq(kvmm_ids_alloc(pool, 6, 0, ids), 0);
+	cr_assert_eq(kvmm_ids_free(pool, list, 4), 0);
+	cr_assert_eq(kvmm_ids_take(pool, (int32_t[]){ 1, 2 }, 2, 0, 0), 0);
+	cr_assert_eq(kvmm_ids_free(pool, (int32_t[]){ 2 }, 1), 0);
+	expect_ids(pool, (int32_t[]){ 2, 4, 3, 6 }, 4);
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 

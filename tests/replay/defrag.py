@@ -104,7 +104,7 @@ for args, word in (((), "command"), (("undo",), "no command"), (("plan", "a", "b
                    (("plan", "--at", "0"), "--at"), (("plan", "--at", "x"), "--at"),
                    (("plan", "--at", "1", "--occupancy", "5"), "not both"),
                    (("plan", "--occupancy", "101"), "--occupancy"),
-                   (("plan", "--block-tokens", "3"), "power of two"),
+                   (("plan", "--block-tokens", "65537"), "65536"),
                    (("plan", "--want", "8193"), "8192"), (("plan", "--moves", "13"), "--json"),
                    (("plan", "--device", "host"), "no content"), (("run", "--max-runs", "9"), "9"),
                    (("plan", "--goal", "x", "--want", "3"), "no goal"),

@@ -227,6 +227,24 @@ Test(trace, how_many_tokens_a_number_stands_for_is_seen_from_all_prompts)
 	cr_expect_eq(id_tokens_of(two, 2), 0);
 }
 
+Test(trace, a_trace_may_say_how_many_tokens_a_number_stands_for)
+{
+#define SAID(said, tokens, ids) #tokens ", \"block_tokens\": " #said ", \"hash_ids\": [" ids
+	static const char *const hybrid[] = { SAID(528, 529, "1, 2"), SAID(528, 3, "3") };
+	static const char *const most[] = { SAID(65536, 65537, "1, 2") };
+	static const char *const other[] = { SAID(528, 3, "1"), SAID(529, 3, "1") };
+	static const char *const never[] = { SAID(528, 3, "1"), PROMPT(3, "1") };
+	static const char *const wrong[] = { SAID(528, 529, "1"), SAID(0, 1, "1"),
+					     SAID(65537, 1, "1") };
+
+	cr_expect_eq(id_tokens_of(hybrid, 2), 528);
+	cr_expect_eq(id_tokens_of(most, 1), 65536);
+	cr_expect_eq(id_tokens_of(other, 2), 0);
+	cr_expect_eq(id_tokens_of(never, 2), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(wrong); i++)
+		cr_expect_eq(id_tokens_of(&wrong[i], 1), 0);
+}
+
 Test(trace, azure_counts_ticks_from_the_first_row_over_midnight_and_cuts_them_off)
 {
 	struct trace_error error;

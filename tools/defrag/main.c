@@ -96,8 +96,7 @@ static const struct option_row rows[] = {
 
 	ROW_HEAD(3, "The pool, as in kvmm-replay frag:"),
 	NUMBER("blocks", 'n', "N", replay.nr_blocks, 1, KVMM_MAX_BLOCKS, "Its blocks [8192]"),
-	NUMBER("block-tokens", 't', "N", replay.block_tokens, 1, 1024,
-		"Tokens a block, a power of two [16]"),
+	NUMBER("block-tokens", 't', "N", replay.block_tokens, 1, 65536, "Tokens a block [16]"),
 	NUMBER("block-bytes", 0, "N", replay.block_bytes, 8, 1u << 30,
 		"Bytes a block [plan: 2097152; run: 4096]"),
 	ROW_TEXT("device", 'd', "NAME", struct ask, replay.device,
@@ -141,8 +140,6 @@ static void finish(struct argp_state *state, void *base)
 		bad_option(state, "which command? plan, run or watch");
 	if (ask->after && ask->percent)
 		bad_option(state, "--at or --occupancy, not both");
-	if (opt->block_tokens & (opt->block_tokens - 1))
-		bad_option(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
 	if (ask->want > opt->nr_blocks)
 		bad_option(state, "--want: the pool has %u blocks", opt->nr_blocks);
 	check_goal(state, ask);

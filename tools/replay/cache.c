@@ -60,10 +60,8 @@ static void future_init(struct future *future, const struct options *opt, const 
  */
 static u32 *follow_find(const struct options *opt, const struct trace *trace)
 {
-	/* Keys of as many tokens as a name, or a block, has; those that are full would be in any prompt
-	 * that goes on. */
-	u32 step = (u32)max_u64(trace->id_tokens / opt->block_tokens, 1);
-	u32 tokens = (u32)max_u64(trace->id_tokens, opt->block_tokens);
+	/* Keys whose number stands for its full length would be in any prompt that goes on. */
+	u32 step = trace->id_tokens % opt->block_tokens ? 1 : trace->id_tokens / opt->block_tokens;
 	u32 *next = must_alloc(trace->nr * sizeof(*next));
 	struct idmap ends = { 0 };	/* by name: the latest request that ends there, and 1; 0: none */
 	bool found;
@@ -71,7 +69,7 @@ static u32 *follow_find(const struct options *opt, const struct trace *trace)
 	memset(next, 0xff, trace->nr * sizeof(*next));
 	for (u32 q = 0; q < trace->nr; q++) {
 		const struct trace_request *req = &trace->req[q];
-		u32 nr = req->input / tokens * step;
+		u32 nr = req->input / trace->id_tokens * trace->id_tokens / opt->block_tokens;
 
 		for (u32 i = nr; i; i -= step) {
 			u32 from = idmap_find(&ends, key_name(opt, trace, req, i - 1));

@@ -265,8 +265,6 @@ static void check_pool(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
 
-	if (opt->block_tokens & (opt->block_tokens - 1))
-		bad_option(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
 	if (is_compare(opt))
 		check_policies(state, opt);
 	else if (is_pooled(opt))
@@ -503,7 +501,7 @@ static const struct option_row rows[] = {
 	HEAD(1, "The pool:"),
 	TAKE("blocks", 'n', "N", take_blocks,
 		"Usable blocks [room for 2,560,000 tokens; frag: 8192]; compare: N,N,..."),
-	NUMBER("block-tokens", 't', "N", block_tokens, 1, 1024,
+	NUMBER("block-tokens", 't', "N", block_tokens, 1, TRACE_MAX_ID_TOKENS,
 		"Tokens a block [512; frag, waste: 16]"),
 	TEXT("device", 'd', "NAME", device,
 		"none: ids without memory; host: plain memory; others as the library knows them "

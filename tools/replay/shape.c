@@ -24,13 +24,19 @@ struct shape shape_of(const struct options *opt, const struct trace_request *req
 u64 key_name(const struct options *opt, const struct trace *trace,
 	     const struct trace_request *req, u32 i)
 {
-	u32 per_id = trace->id_tokens / opt->block_tokens, per_key = opt->block_tokens / trace->id_tokens;
+	u32 per_id = trace->id_tokens / opt->block_tokens;
+	u64 last = (i + 1ull) * opt->block_tokens - 1;	/* of its tokens */
+	u64 id;
 
 	if (opt->keys == KEYS_IDS)
 		return trace_id(trace, req, i);
-	if (!per_id)
-		return trace_id(trace, req, (i + 1) * per_key - 1);
-	return trace_id(trace, req, i / per_id) * per_id + i % per_id;
+	id = trace_id(trace, req, (u32)(last / trace->id_tokens));
+	if (!(opt->block_tokens % trace->id_tokens))
+		return id;
+	if (!(trace->id_tokens % opt->block_tokens))
+		return id * per_id + i % per_id;
+	/* A block ends somewhere among the tokens that the number stands for. */
+	return mix64(id) + last % trace->id_tokens;
 }
 
 kvmm_key_t key_of(u64 name)

@@ -43,6 +43,7 @@ struct trace_format {
  * struct trace_parser - the state between two lines
  * @last_arrival_us: to see time going back
  * @id_tokens: a bit for each size that block numbers may have, by all lines so far
+ * @said_tokens: that the lines say themselves; 0: they do not
  * @has_chats: Bailian's
  * @known: Bailian: which number an id has; and which one that has behind the number before it
  * @column: CSV: where each of ours is, or U32_NONE
@@ -55,6 +56,7 @@ struct trace_parser {
 	const struct trace_format *format;
 	u64 last_arrival_us;
 	u32 id_tokens;
+	u32 said_tokens;
 	bool has_chats;
 	struct idmap known[2];
 	u32 column[CSV_NR_COLUMNS];
@@ -168,14 +170,14 @@ void trace_close(struct trace *trace)
 }
 
 /*
- * Traces do not say how many tokens a number stands for, but how many numbers a prompt has. Two powers of
- * two agree on that only where the prompt has one number.
+ * Most traces do not say how many tokens a number stands for, but how many numbers a prompt has. Two
+ * powers of two agree on that only where the prompt has one number.
  */
 static u32 fitting_sizes(const struct trace_request *req)
 {
 	u32 sizes = 0;
 
-	for (u32 tokens = 1; tokens <= TRACE_MAX_ID_TOKENS; tokens *= 2)
+	for (u32 tokens = 1; tokens <= TRACE_MAX_TOLD_TOKENS; tokens *= 2)
 		if (DIV_ROUND_UP(req->input, tokens) == req->nr_ids)
 			sizes |= tokens;
 	return sizes;
@@ -188,7 +190,11 @@ static int trace_accept(struct trace_parser *parser, struct trace_request *req)
 
 	if (!req->input)
 		return trace_fail(parser, "the prompt has no tokens");
-	if (parser->trace->ids && !(parser->id_tokens &= fitting_sizes(req)))
+	if (parser->said_tokens && DIV_ROUND_UP(req->input, parser->said_tokens) != req->nr_ids)
+		return trace_fail(parser, "%u hash_ids for %u tokens, not one for %u each",
+				  req->nr_ids, req->input, parser->said_tokens);
+	if (!parser->said_tokens && parser->trace->ids &&
+	    !(parser->id_tokens &= fitting_sizes(req)))
 		return trace_fail(parser, "%u hash_ids for %u tokens: not a power of two of tokens each, "
 				  "or another one than above", req->nr_ids, req->input);
 	if (req->arrival_us < parser->last_arrival_us)
@@ -211,7 +217,7 @@ static int trace_accept(struct trace_parser *parser, struct trace_request *req)
  * whatever is before them: they become numbers of whole prefixes here.
  */
 
-enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, NR_MEMBERS };
+enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, TOKENS, NR_MEMBERS };
 
 /* The second names are those of other tools that write this format. */
 static const struct {
@@ -227,11 +233,13 @@ static const struct {
 	{ "output_tokens",	OUTPUT,		TRACE_MAX_TOKENS },
 	{ "hash_ids",		IDS,		0 },
 	{ "chat_id",		CHAT,		0 },
+	{ "block_tokens",	TOKENS,		TRACE_MAX_ID_TOKENS },
 };
 
 /* The request that a line is becoming. */
 struct object {
 	struct trace_request req;
+	u32 tokens;		/* that a number stands for */
 	u64 time;		/* the whole part */
 	u64 micro;		/* and millionths */
 	bool is_whole;
@@ -344,10 +352,11 @@ static int parse_member(struct trace_parser *parser, struct scan *scan, struct o
 	if (member == CHAT || member == NR_MEMBERS) {
 		if (!scan_value(scan))
 			return scan_wrong(parser, scan, NULL);
-	} else if (member == INPUT || member == OUTPUT) {
+	} else if (member == INPUT || member == OUTPUT || member == TOKENS) {
 		if (!scan_number(scan, members[i].max, &value))
 			return scan_wrong(parser, scan, members[i].name);
-		*(member == INPUT ? &object->req.input : &object->req.output) = (u32)value;
+		*(member == INPUT ? &object->req.input : member == OUTPUT ? &object->req.output :
+		  &object->tokens) = (u32)value;
 	}
 	object->has[member] = true;
 	scan_peek(scan);
@@ -387,6 +396,11 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	err = settle_time(parser, &object);
 	if (err)
 		return err;
+	if (object.has[TOKENS] && !object.tokens)
+		return trace_fail(parser, "block_tokens is 0");
+	if (parser->trace->nr && parser->said_tokens != object.tokens)
+		return trace_fail(parser, "block_tokens is another one than above");
+	parser->said_tokens = object.tokens;
 	if (object.has[CHAT])
 		chain_ids(parser, &object.req);
 	parser->trace->has_arrivals = true;
@@ -620,7 +634,8 @@ static int parser_finish(struct trace_parser *parser, int err)
 	/* The usual size, where it fits; else the largest. */
 	while (!(sizes & TRACE_ID_TOKENS) && sizes & (sizes - 1))
 		sizes &= sizes - 1;
-	trace->id_tokens = sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
+	trace->id_tokens = parser->said_tokens ? parser->said_tokens :
+			   sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
 	if (!err && !trace->nr)
 		err = trace_fail(parser, "no request in it");
 	if (err)
@@ -639,7 +654,7 @@ static int parser_finish(struct trace_parser *parser, int err)
 int trace_read(struct trace *trace, FILE *in, struct trace_error *error)
 {
 	struct trace_parser parser = { .trace = trace, .error = error,
-				       .id_tokens = 2 * TRACE_MAX_ID_TOKENS - 1 };
+				       .id_tokens = 2 * TRACE_MAX_TOLD_TOKENS - 1 };
 	char *text = must_alloc(TRACE_MAX_LINE + 1);
 	int err;
 

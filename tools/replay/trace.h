@@ -15,7 +15,8 @@
 #include "common.h"
 
 #define TRACE_ID_TOKENS		512u			/* behind one block number, unless a trace has others */
-#define TRACE_MAX_ID_TOKENS	1024u
+#define TRACE_MAX_ID_TOKENS	65536u			/* as many as a block of a pool may have */
+#define TRACE_MAX_TOLD_TOKENS	1024u			/* a trace that does not say how many: powers of two */
 #define TRACE_MAX_TOKENS	(1u << 24)		/* of a prompt, of an answer */
 #define TRACE_MAX_REQUESTS	(1u << 24)
 #define TRACE_MAX_IDS		(1u << 28)
@@ -42,7 +43,7 @@ struct trace_request {
 /**
  * struct trace - requests in file order
  * @ids: block numbers of all requests; NULL if the trace names none: then every prompt is new
- * @id_tokens: behind one block number, which stands for all that is before it, too; a power of two
+ * @id_tokens: behind one block number, which stands for all that is before it, too
  * @has_arrivals: arrival times are in the trace
  * @name: short name, made from the file's
  */

@@ -167,7 +167,7 @@ int fold_requests(struct collect *collect, struct trace *trace, struct folded *f
 
 	memset(folded, 0, sizeof(*folded));
 	memset(trace, 0, sizeof(*trace));
-	if (!tokens || tokens & (tokens - 1) || tokens > TRACE_MAX_ID_TOKENS)
+	if (!tokens || tokens > TRACE_MAX_ID_TOKENS)
 		return -EINVAL;
 	trace->id_tokens = tokens;
 	for (u32 i = 0; collect->from_lookups && i < collect->nr; i++)

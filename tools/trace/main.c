@@ -153,7 +153,7 @@ static int fold_all(struct collect *collect, struct trace *trace, struct folded 
 	if (err == -EINVAL && !collect->block_tokens)
 		return complain(EXIT_INPUT, "record: no block was stored: --block-tokens?");
 	if (err == -EINVAL)
-		return complain(EXIT_INPUT, "record: blocks of %u tokens: not a power of two up to %u",
+		return complain(EXIT_INPUT, "record: blocks of %u tokens: more than %u",
 				collect->block_tokens, TRACE_MAX_ID_TOKENS);
 	if (err)
 		return complain(EXIT_WRONG, "record: %s", kvmm_strerror(err));

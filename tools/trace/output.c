@@ -8,8 +8,11 @@
 
 const char *const trace_kinds[NR_TRACE_KINDS + 1] = { "mooncake", "azure", "lengths", "bailian", NULL };
 
+/* Readers know powers of two by the numbers of a prompt; others are said. */
 static void write_ids(const struct trace *trace, const struct trace_request *req, FILE *out)
 {
+	if (trace->id_tokens & (trace->id_tokens - 1) || trace->id_tokens > TRACE_MAX_TOLD_TOKENS)
+		fprintf(out, "\"block_tokens\": %u, ", trace->id_tokens);
 	fputs("\"hash_ids\": [", out);
 	for (u32 i = 0; i < req->nr_ids; i++)
 		fprintf(out, "%s%" PRIu64, i ? ", " : "", (uint64_t)trace_id(trace, req, i));

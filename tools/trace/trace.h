@@ -65,7 +65,7 @@ struct folded {
 	u32 nr_rounded;
 };
 
-/* 0; -ENOMEM; -EINVAL: blocks of no power of two of tokens up to 1024; -E2BIG. */
+/* 0; -ENOMEM; -EINVAL: blocks of 0 tokens, or more than a trace can have; -E2BIG. */
 int fold_requests(struct collect *collect, struct trace *trace, struct folded *folded);
 
 /* ---- output.c ---- */
