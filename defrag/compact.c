@@ -25,6 +25,7 @@ struct compaction {
 	const struct kv_planner_ops	*planner;
 	const struct kv_movable_ops	*ops;
 	void				*owner;
+	u32				first;		/* block of the part */
 	struct kv_item			*items;		/* ours; room for max_items */
 	u32				max_items;
 	struct kv_plan_req		req;
@@ -32,52 +33,51 @@ struct compaction {
 	u64				start_ns;
 };
 
-static u32 largest_hole(const struct kv_plan_req *req)
-{
-	u32 i, largest = 0;
-
-	for (i = 0; i <= req->nr_items; i++)
-		if (hole_nr(req, i) > largest)
-			largest = hole_nr(req, i);
-	return largest;
-}
-
-/* The owner goes on working: its items may have become more between asking and filling. */
-static int take_picture(struct compaction *c)
-{
-	for (;;) {
-		u32 nr = c->ops->snapshot(c->owner, c->items, c->max_items);
-
-		if (nr <= c->max_items) {
-			c->req.items = c->items;
-			c->req.nr_items = nr;
-			return 0;
-		}
-		kv_free(c->items);
-		c->max_items = nr + nr / 8;
-		c->items = kv_alloc_array(c->max_items, sizeof(*c->items));
-		if (!c->items) {
-			c->max_items = 0;
-			return -ENOMEM;
-		}
-	}
-}
-
+/*
+ * A picture of the part, and a plan made from it.
+ *
+ * Room for items of a usual length first: to count them is to walk all of the part once more. The
+ * owner goes on working, too: its items may have become more between asking and filling. The
+ * planner sees the part as a zone of its own.
+ */
 static int make_plan(struct compaction *c)
 {
+	u32 nr = c->req.nr_blocks / 8 + 16;
 	void *scratch;
 	int err;
 
-	kv_assert(c->req.nr_items <= c->max_items);
+	for (;;) {
+		if (nr > c->max_items) {
+			kv_free(c->items);
+			c->max_items = 0;
+			c->items = kv_alloc_array(nr, sizeof(*c->items));
+			if (!c->items)
+				return -ENOMEM;
+			c->max_items = nr;
+		}
+		nr = c->ops->snapshot(c->owner, c->items, c->max_items);
+		if (nr <= c->max_items)
+			break;
+		nr += nr / 8;
+	}
+	for (u32 i = 0; c->first && i < nr; i++)
+		c->items[i].start -= c->first;
+	c->req.items = c->items;
+	c->req.nr_items = nr;
+
 	kv_free(c->plan.moves);
-	c->plan = (struct kv_plan){ .max_moves = c->req.nr_items };
-	c->plan.moves = kv_alloc_array(c->req.nr_items + 1, sizeof(*c->plan.moves));
-	scratch = kv_alloc(c->planner->scratch_bytes(c->req.nr_items) + 1);
+	c->plan = (struct kv_plan){ .max_moves = nr };
+	c->plan.moves = kv_alloc_array(nr + 1, sizeof(*c->plan.moves));
+	scratch = kv_alloc(c->planner->scratch_bytes(nr) + 1);
 	if (c->plan.moves && scratch)
 		err = c->planner->plan(&c->req, &c->plan, scratch);
 	else
 		err = -ENOMEM;
 	kv_free(scratch);
+	for (u32 i = 0; !err && i < c->plan.nr_moves; i++) {
+		c->plan.moves[i].src += c->first;
+		c->plan.moves[i].dst += c->first;
+	}
 	return err;
 }
 
@@ -146,50 +146,29 @@ static int execute(struct compaction *c, struct kvmm_compact *goal)
 	return err;
 }
 
-/* A plan with sources and destinations that are ours to use. */
-static int plan_and_isolate(struct compaction *c, struct kvmm_compact *goal)
-{
-	int err, tries = MAX_TRIES;
-
-	do {
-		u64 begin_ns;
-
-		err = take_picture(c);
-		if (err)
-			return err;
-		begin_ns = kv_clock_ns();
-		goal->largest_before = goal->largest_after = largest_hole(&c->req);
-		err = make_plan(c);
-		goal->plan_ns += kv_ns_since(begin_ns);
-		if (err)
-			return err;
-		err = c->ops->isolate(c->owner, c->plan.moves, c->plan.nr_moves);
-	} while (err == -EAGAIN && --tries);
-	return err;
-}
-
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
+	       void *owner, struct kvmm_extent part, struct kvmm_compact *goal)
 {
 	struct compaction c = {
-		.planner = planner, .ops = ops, .owner = owner,
-		.req = { .nr_blocks = nr_blocks, .want = goal->want_run,
+		.planner = planner, .ops = ops, .owner = owner, .first = part.start,
+		.req = { .nr_blocks = part.nr, .want = goal->want_run,
 			 .max_blocks = goal->max_blocks },
 		.start_ns = kv_clock_ns(),
 	};
-	int err;
+	int err, tries = MAX_TRIES;
 
 	goal->moved = goal->nr_moves = 0;
-	goal->plan_ns = goal->copy_ns = 0;
-	goal->largest_before = goal->largest_after = 0;
-	err = plan_and_isolate(&c, goal);
-	if (!err) {
+	goal->copy_ns = 0;
+	do {	/* until sources and destinations are ours to use */
+		err = make_plan(&c);
+		if (!err)
+			err = ops->isolate(owner, c.plan.moves, c.plan.nr_moves);
+	} while (err == -EAGAIN && --tries);
+	goal->plan_ns += kv_ns_since(c.start_ns);
+	if (!err)
 		err = execute(&c, goal);
-		if (!take_picture(&c))
-			goal->largest_after = largest_hole(&c.req);
-	} else if (err == -EALREADY) {
+	else if (err == -EALREADY)
 		err = 0;
-	}
 	kv_free(c.plan.moves);
 	kv_free(c.items);
 	return err;

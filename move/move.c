@@ -22,6 +22,10 @@
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
 
+/* Of a large pool, where a request has a run made. */
+#define PART_BLOCKS	4096u	/* at least */
+#define NR_PARTS	16u	/* are looked at */
+
 /* ---- the picture ---- */
 
 static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
@@ -70,10 +74,15 @@ static void add_run(struct picture *picture, u32 owner, struct kvmm_extent run)
 	picture_add(picture, &stays);
 }
 
-/* All that is not free, by address: whole extents of ranges, else single blocks. */
+/*
+ * All that is not free, by address: whole extents of ranges, else single blocks. An extent that
+ * lies across the border of the part stays.
+ */
 u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 {
 	struct kvmm_pool *pool = picture->pool;
+	u32 begin = picture->part.start, end = picture->part.nr ? begin + picture->part.nr :
+								  pool->nr_blocks;
 	struct kvmm_extent run;
 
 	picture->items = items;
@@ -81,18 +90,22 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	picture->nr = 0;
 	picture->stay = (struct kvmm_stay){ 0 };
 	kv_lock(&pool->lock);
-	if (picture->mode == MOVE_STOPPED)	/* others drop those in the way: goal_claim() */
-		reserve_drop_all(pool);
-	for (u32 at = 0; at < pool->nr_blocks; at = run.start + run.nr) {
+	for (u32 at = begin; at < end; at = run.start + run.nr) {
 		u32 owner = pool->owner[at];
 
 		run = (struct kvmm_extent){ at, 1 };
 		if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED)
 			continue;
 		run = pool_run_with(pool, at);
-		if (POOL_BUG_ON(pool, run.start != at || !is_in_pool(pool, at, run.nr)))
+		if (POOL_BUG_ON(pool, (run.start != at && at != begin) ||
+				      !is_in_pool(pool, run.start, run.nr)))
 			run = (struct kvmm_extent){ at, 1 };
-		add_run(picture, owner, run);
+		if (likely(run.start == at && run.start + run.nr <= end)) {
+			add_run(picture, owner, run);
+			continue;
+		}
+		run = (struct kvmm_extent){ at, min(run.start + run.nr, end) - at };
+		picture_add(picture, &(struct kv_item){ .start = at, .nr = run.nr });
 	}
 	kv_unlock(&pool->lock);
 	return picture->nr;
@@ -373,18 +386,94 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 
 /* ---- entry ---- */
 
-/* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
+/* By address: an engine of aligned pieces may not know it. */
+static u32 longest_free(struct kvmm_pool *pool)
+{
+	struct kvmm_extent run = { 0, 0 };
+	struct kv_zone_stat stat;
+	u32 longest = 0;
+
+	if (kv_zone_takes_any_run(pool->zone)) {
+		kv_zone_get_stat(pool->zone, &stat);
+		return stat.largest;
+	}
+	while (!kv_zone_next_free(pool->zone, run.start + run.nr, &run))
+		longest = max(longest, run.nr);
+	return longest;
+}
+
+/*
+ * Where a run for a request is made: the emptiest of a few places, each with twice the free blocks
+ * that it takes if it is like the pool. A picture of all of a large pool is most of the time that
+ * its lock is held. The places differ from time to time, or the holes of one would be used up.
+ * .nr 0: all of the pool, which is hardly larger.
+ */
+static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
+{
+	u64 nr = min(max(pool->nr_blocks / 16, PART_BLOCKS), 2 * PART_BLOCKS);
+	u64 nr_free = kv_zone_nr_free(pool->zone);
+	struct kvmm_extent best = { 0, 0 };
+	u32 most = 0, shift;
+
+	kv_assert_held(&pool->compact_lock);
+	nr = kv_align_up(max(nr, 2ull * want * pool->nr_blocks / max(nr_free, 1ull)), 64ull);
+	if (nr > pool->nr_blocks / 2)
+		return best;
+	shift = pool->count.compactions * 0x9e3779b9u % (pool->nr_blocks - nr);
+	kv_lock(&pool->zone->lock);
+	for (u32 i = 0; i < NR_PARTS; i++) {
+		u64 at = (shift + (u64)i * pool->nr_blocks / NR_PARTS) % (pool->nr_blocks - nr);
+		u32 word = at / 64, nr_here = 0;
+
+		for (u32 k = 0; k < nr / 64; k++)
+			nr_here += __builtin_popcountll(pool->zone->ops->peek(pool->zone->engine,
+								       word + k));
+		if (nr_here <= most)
+			continue;
+		most = nr_here;
+		best = (struct kvmm_extent){ word * 64, nr };
+	}
+	kv_unlock(&pool->zone->lock);
+	return most < want ? (struct kvmm_extent){ 0, 0 } : best;
+}
+
+static int compact_part(struct mover *mover, struct kvmm_extent part, struct kvmm_compact *goal)
+{
+	struct kvmm_pool *pool = mover->pool;
+	struct kvmm_extent all = { 0, pool->nr_blocks };
+
+	kv_assert_held(&pool->compact_lock);
+	mover->picture.part = part;
+	return kv_compact(pool->parts.planner, &movable_ops, mover, part.nr ? part : all, goal);
+}
+
+/*
+ * -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. A plan
+ * for a run makes it whole, or is none: only packing may fail to help the request.
+ */
 static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 			   const struct alloc_ctx *room)
 {
-	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, room };
+	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED },
+			       goal->want_run ? NULL : room };
+	struct kvmm_extent part = { 0, 0 };
 	u32 max_blocks = goal->max_blocks;
 	int err = steps_stand_still(pool, &goal->max_blocks);
 
 	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
-	err = kv_compact(pool->parts.planner, &movable_ops, &mover, pool->nr_blocks, goal);
+	kv_lock(&pool->lock);
+	reserve_drop_all(pool);
+	kv_unlock(&pool->lock);
+	goal->largest_before = longest_free(pool);
+	goal->plan_ns = 0;
+	if (room && goal->want_run)
+		part = emptiest_part(pool, goal->want_run);
+	err = compact_part(&mover, part, goal);
+	if (err == -ENOSPC && part.nr)
+		err = compact_part(&mover, (struct kvmm_extent){ 0, 0 }, goal);
+	goal->largest_after = longest_free(pool);
 	stay_report(pool, &mover.picture.stay, goal);
 	steps_let_go(pool);
 	goal->max_blocks = max_blocks;

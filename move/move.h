@@ -29,6 +29,7 @@ struct picture {
 	/* The caller's: */
 	struct kvmm_pool	*pool;
 	u32			mode;		/* enum kvmm_move_mode, or MOVE_STOPPED */
+	struct kvmm_extent	part;		/* of the pool, to be seen; .nr 0: all of it */
 	/* Out: */
 	struct kvmm_stay	stay;
 	struct kv_item		*items;		/* borrowed */

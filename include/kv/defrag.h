@@ -195,12 +195,14 @@ struct kv_movable_ops {
 
 /**
  * kv_compact() - one compaction by @planner of @owner's blocks
- * @compact: goal and budgets in, results out, as in kvmm_pool_compact()
+ * @part: those that it sees: @snapshot has items from there alone, and they stay there
+ * @compact: goal and budgets in, results out, as in kvmm_pool_compact(), but for the longest runs;
+ *	to @plan_ns all is added but the copies
  *
  * Context: the owner's compaction lock held, none below it. Allocates host memory.
  * Return: as kvmm_pool_compact(), and -ENOMEM.
  */
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, u32 nr_blocks, struct kvmm_compact *compact);
+	       void *owner, struct kvmm_extent part, struct kvmm_compact *compact);
 
 #endif /* KV_DEFRAG_H */

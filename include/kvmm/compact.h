@@ -133,7 +133,7 @@ static inline int kvmm_background_get_stat(struct kvmm_pool *pool,
  *	or before it did as struct kvmm_alloc_costs does
  * @moved: out: blocks moved
  * @nr_moves: out: copies (runs) they were moved in
- * @plan_ns, @copy_ns: out: time taken
+ * @plan_ns, @copy_ns: out: time taken by all but the copies, and by these
  * @largest_before, @largest_after: out: longest free run, in blocks
  * @stay: NULL, or out: what did not move, and why; see <kvmm/ext/lease.h>. Not of
  *	kvmm_compact_start()

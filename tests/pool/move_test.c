@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What moves: private and staged blocks between steps, and what is sealed of a range that grows. */
 #include "tests/pool/step_util.h"
+#include "tests/support/random.h"
 
 static void write_block(struct kvmm_pool *pool, kvmm_mut_t mut, u8 value)
 {
@@ -283,4 +284,84 @@ POOL_TEST(move, what_cannot_be_made_is_not_planned_each_time, make_pool(16))
 	cr_expect_gt(nr, 0);
 	cr_expect_lt(nr, 7, "the second look comes later");
 	cr_assert_eq(kvmm_range_unpin(pool, range[0]), 0);
+}
+
+/* ---- a run for a request in a large pool ---- */
+
+#define LARGE		(1u << 14)
+#define MAX_PART	8192u	/* blocks that are looked at, if that will do */
+
+static kvmm_range_t held[LARGE];
+static u32 nr_held;
+
+/* Full of ranges of 1 to 16 blocks, of which each second one is freed, in random order. */
+static struct kvmm_pool *large_pool(void)
+{
+	struct kvmm_pool *pool = make_pool(LARGE);
+	u64 r = 20261128;	/* the seed */
+
+	for (nr_held = 0; stat_of(pool).nr_free; nr_held++)
+		held[nr_held] = take(pool, min(1 + any_of(&r, 16), stat_of(pool).nr_free), 0);
+	for (u32 left = nr_held / 2; nr_held > left;) {
+		u32 at = any_of(&r, nr_held);
+
+		cr_assert_eq(kvmm_range_free(pool, held[at]), 0);
+		held[at] = held[--nr_held];
+	}
+	for (u32 i = 0; i < nr_held; i++)
+		write_pattern(pool, held[i], i);
+	return pool;
+}
+
+static struct kvmm_stay what_was_seen(struct kvmm_pool *pool)
+{
+	struct kvmm_stay stay;
+
+	cr_assert_eq(kvmm_stay_last(pool, &stay), 0);
+	return stay;
+}
+
+static void expect_patterns(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < nr_held; i++)
+		cr_assert(has_pattern(pool, held[i], i), "range %u", i);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(move, a_request_looks_at_a_part_of_a_large_pool, large_pool())
+{
+	for (u32 i = 0; i < 8; i++) {
+		kvmm_range_t run;
+		struct kvmm_stay stay;
+
+		cr_assert_eq(kvmm_range_alloc(pool, 256, KVMM_RUNS(1), &run), 0, "%u", i);
+		stay = what_was_seen(pool);
+		cr_expect_leq(stay.movable + stay.staying, MAX_PART, "%u", i);
+		cr_expect_eq(stay.staying, 0);
+		expect_patterns(pool);
+	}
+	cr_expect_geq(stat_of(pool).moved_blocks, 8);
+}
+
+POOL_TEST(move, a_request_looks_at_all_where_the_emptiest_part_stays, large_pool())
+{
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	kvmm_range_t run, full;
+	u32 nr_low = 0;
+
+	/* All is pinned but the last 600 blocks. */
+	for (u32 i = 0; i < nr_held; i++) {
+		int nr = kvmm_range_extents(pool, held[i], ext, KVMM_MAX_RUNS);
+
+		if (nr == 1 && ext[0].start + ext[0].nr >= LARGE - 600)
+			continue;
+		cr_assert_eq(kvmm_range_pin(pool, held[i]), 0);
+		nr_low++;
+	}
+	cr_assert_gt(nr_low, 0);
+	cr_assert_eq(kvmm_range_alloc(pool, 256, KVMM_RUNS(1), &run), 0);
+	cr_expect_gt(what_was_seen(pool).staying, MAX_PART / 4);
+	expect_patterns(pool);
+	cr_expect_eq(kvmm_range_alloc(pool, 600, KVMM_RUNS(1), &full), -ENOSPC);
+	expect_patterns(pool);
 }

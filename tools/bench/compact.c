@@ -71,6 +71,32 @@ static int plan_turn(struct bench *bench, void *nr_blocks)
 	return err;
 }
 
+/* A request that has its run made: all of the call, which holds the pool's lock. */
+static int direct_turn(struct bench *bench, void *nr_blocks)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = *(u32 *)nr_blocks };
+	struct kvmm_pool_stat stat;
+	struct scattered s;
+	kvmm_range_t run;
+	u64 begin_ns;
+	int err = scatter_open(&s, &attr, MAX_RANGE, bench->seed + bench->run);
+
+	if (err)
+		return err;
+	series_add(&bench->series[1], walk_us(kv_pool_zone(s.pool)));
+	begin_ns = now_ns();
+	err = kvmm_range_alloc(s.pool, planners[0].want_run, KVMM_RUNS(1), &run);
+	series_add(&bench->series[0], (now_ns() - begin_ns) / 1e3);
+	kvmm_pool_get_stat(s.pool, &stat);
+	series_add(&bench->series[2], stat.moved_blocks);
+	scatter_close(&s);
+	return err;
+}
+
+static const struct metric direct_metrics[] = {
+	{ "direct_us", "us", "walk", 1 }, { "walk_us", "us", ALONE }, { "moved", "blocks", ALONE },
+};
+
 int bench_compact(struct bench *bench)
 {
 	u32 nr_blocks[] = { 1u << 14, 1u << 18, 1u << 20 };
@@ -85,6 +111,11 @@ int bench_compact(struct bench *bench)
 		for (size_t p = 0; p < 2; p++)	/* the slides that want as much */
 			series_against(&row[p][MOVED], "slide", &row[p + 2][MOVED]);
 		err = bench_turns(bench, plan_turn, &nr_blocks[i]);
+		if (err)
+			break;
+		bench_set(bench, SET(direct_metrics), "want=%u nr=%u", planners[0].want_run,
+			  nr_blocks[i]);
+		err = bench_turns(bench, direct_turn, &nr_blocks[i]);
 	}
 	return err;
 }

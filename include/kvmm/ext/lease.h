@@ -583,7 +583,7 @@ struct kvmm_stay {
 	uint32_t blocks[KVMM_NR_STAY_REASONS];
 };
 
-/** kvmm_stay_last() - as the last compaction saw it; zeros before the first. */
+/** kvmm_stay_last() - as the last compaction saw it, maybe of a part; zeros before the first. */
 static inline int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
 {
 	return kvmm_pool_stat_of(pool, KVMM_STAT_STAY, stay, sizeof(*stay));
