@@ -202,11 +202,41 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
 	return got < 0 ? got : -ENOSPC;
 }
 
+/*
+ * The ordinary growth: the last extent becomes longer, and the reservation shorter, of which a
+ * block is left. What else is counted per piece is known: it is one, in place.
+ */
+static inline void grow_reserved(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr)
+{
+	struct grow *grow = &slot->grow;
+	u32 *length = &slot_ext(slot, slot->nr_ext - 1)->nr;
+
+	kv_assert_held(&pool->lock);
+	kv_assert(grow->res.start == slot_end(slot));
+	if (likely(nr == 1))
+		owner_fill_one(pool, grow->res.start, make_owner(OWNER_SLOT, index));
+	else
+		owner_fill(pool, grow->res.start, nr, make_owner(OWNER_SLOT, index));
+	slot_write_begin(slot);
+	WRITE_ONCE(*length, *length + nr);
+	slot_write_end(slot);
+	slot_resize(pool, slot, slot->nr + nr);
+	reserve_use(pool, grow, nr);
+	grow->in_place++;
+	grow->calls++;
+	pool->grow.in_place++;
+}
+
 int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
 {
 	int err = 0;
 
 	kv_assert_held(&pool->lock);
+	if (likely(slot->flags & SLOT_GREW && slot->grow.res.nr > nr)) {
+		slot->grow.chunk_before = slot->grow.chunk;
+		grow_reserved(pool, slot, index, nr);
+		goto out_count;
+	}
 	if (unlikely(!(slot->flags & SLOT_GREW)))
 		grow_clear(&slot->grow, 0);
 	slot->grow.chunk_before = slot->grow.chunk;
@@ -216,6 +246,7 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 		return err;
 	count_pieces(pool, slot, slot->nr - nr, 1);
 	grow_count(pool, slot);
+out_count:
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
 	return 0;

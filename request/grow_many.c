@@ -56,6 +56,7 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 
 		if (unlikely(err))
 			return err;
+		__builtin_prefetch(&slot->grow, 1);
 		ctx->flags |= slot->flags & GROWTH_FLAGS;
 		ctx->prio = min(ctx->prio, (u32)slot->prio);
 	}
@@ -97,7 +98,7 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		if (unlikely(err))
 			undo(pool, batch, i);
 	}
-	if (likely(!err))
+	if (unlikely(!err && pool->order.classes))
 		all_took(pool, batch);
 	return err;
 }
