@@ -168,7 +168,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 				     slot_ext(slot, i)->nr - inside };
 	struct kvmm_range_attr attr = {
 		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio, .cls = slot->cls,
-		.flags = slot->flags & (u16)~SLOT_GREW,
+		.flags = slot->flags & (SLOT_GREW - 1),
 		.tenant = slot->tenant,
 	};
 	u32 sealed;
