@@ -591,3 +591,50 @@ Test(ids_fault, long_batches_need_memory_and_change_nothing_without)
 	cr_expect_eq(kvmm_ids_take(pool, ids, LONG, 0, 0), 0);
 	end_pool(pool);
 }
+
+/* Behind the call: names in the index, a copy of the batch, and the batch of handles if it is long. */
+static u32 register_until(const char *index, u32 dup, u32 nr)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 2 * LONG, .policy = "lru",
+				       .compactor = "off", .dup_policy = dup, .index = index };
+	static int32_t ids[LONG], before[LONG], elder[LONG];
+	static kvmm_key_t keys[LONG];
+	struct kvmm_prefix prefix = { .keys = keys, .nr = nr };
+	struct kvmm_pool *pool = make_pool_of(&attr);
+	bool failed = true;
+	u32 n;
+
+	for (u32 i = 0; i < nr; i++)
+		keys[i] = key_of(i);
+	make_named(pool, 1, 2, elder);
+	cr_assert_eq(kvmm_ids_alloc(pool, nr, 0, ids), 0);
+	memcpy(before, ids, nr * sizeof(*ids));
+	for (n = 0; failed; n++) {
+		u64 nr_live = (kv_rcu_barrier(), fake.nr_live);
+		int err = fault_at(n + 1, kvmm_ids_register(pool, &prefix, ids, 0), &failed);
+
+		cr_assert_eq(err, failed ? -ENOMEM : 0, "allocation %u: %d", n + 1, err);
+		if (!failed)
+			break;
+		cr_assert_arr_eq(ids, before, nr * sizeof(*ids), "allocation %u", n + 1);
+		cr_assert_eq(stat_of(pool).nr_state[KVMM_BLOCK_PRIVATE], nr);
+		cr_assert_eq(kvmm_match_len(pool, keys + 3, nr - 3), 0);
+		cr_assert_eq(kvmm_validate(pool), 0);
+		cr_assert_eq(fake.nr_live, nr_live, "allocation %u left memory", n + 1);
+	}
+	cr_expect_eq(ids[1] == elder[0], dup == KVMM_DUP_REJECT);
+	cr_expect_eq(kvmm_ids_put(pool, ids, nr, 0), 0);
+	cr_expect_eq(kvmm_ids_put(pool, elder, 2, 0), 0);
+	end_pool(pool);
+	return n;
+}
+
+Test(ids_fault, a_registration_names_all_blocks_or_none)
+{
+	for (u32 dup = KVMM_DUP_ALLOW; dup < KVMM_NR_DUPS; dup++) {
+		cr_expect_eq(register_until("flat", dup, 6), 0);
+		cr_expect_eq(register_until("lfht", dup, 6), 6);
+		cr_expect_eq(register_until("flat", dup, LONG), 1 + (dup == KVMM_DUP_REJECT));
+		cr_expect_geq(register_until("lfht", dup, LONG), LONG);
+	}
+}

@@ -196,6 +196,7 @@ KVMM_API int kvmm_seq_release(struct kvmm_seq *seq);
  * Tokens, keys and what is left of the output are the same. All blocks that hold computed tokens
  * are shared. The last one may be partial: the first step that writes to it while others hold it
  * has it copied on the device, see kvmm_seq_schedule(). @seq itself is one of those that share.
+ * Ranges are no part of a sequence, and are not forked: kvmm_range_get() shares one as it is.
  *
  * Several samples: fork behind the prompt, and decode each. Beams: fork the ones that go on, see
  * kvmm_seq_adopt() for those that end. A tree of drafts: one child a path, each scheduled with the
