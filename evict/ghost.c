@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A table of fingerprints; see ghost.h. */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/types.h>
 
@@ -66,24 +67,23 @@ static struct ghost *find(struct ghost *set, u32 tag)
 /* Where a new one goes: on its former self, where nothing is, or on the oldest. */
 static struct ghost *place_for(const struct ghosts *ghosts, struct ghost *set, u32 tag, u64 now)
 {
-	struct ghost *place = find(set, tag);
+	struct ghost *place = set;
 	u32 most = 0;
 
-	for (u32 i = 0; !place && i < GHOST_WAYS; i++)
-		if (!set[i].credit)
-			place = &set[i];
-	if (place)
-		return place;
-	place = set;
 	for (u32 i = 0; i < GHOST_WAYS; i++) {
-		u32 steps = steps_since(ghosts, &set[i], now);
+		u32 steps = set[i].credit ? steps_since(ghosts, &set[i], now) : NR_STEPS;
 
-		if (steps > most) {
-			most = steps;
-			place = &set[i];
-		}
+		if (unlikely(set[i].tag == tag && set[i].credit))
+			return &set[i];
+		place = steps > most ? &set[i] : place;
+		most = max(most, steps);
 	}
 	return place;
+}
+
+void ghost_expect(const struct ghosts *ghosts, u64 hash)
+{
+	kv_prefetch_write(set_of(ghosts, hash));
 }
 
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now)

@@ -44,6 +44,9 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks);
 /* Bits of a key hash that matter. */
 #define GHOST_HASH_BITS	48u
 
+/* The ghost of this key is about to be put, or taken: asks for its set. */
+void ghost_expect(const struct ghosts *ghosts, u64 hash);
+
 /* Keep the record of a block of key hash @hash; it is tick @now. */
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now);
 

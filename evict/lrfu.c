@@ -153,6 +153,12 @@ static void bury(struct lrfu *lrfu, struct lrfu_block *state)
 	state->credit = 0;
 }
 
+static u64 hash_of(const kvmm_key_t *key)
+{
+	return (kv_hash_key(key, SEED) & (BIT64(GHOST_HASH_BITS) - 1)) |
+	       BIT64(GHOST_HASH_BITS - 1);
+}
+
 static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lrfu *lrfu = policy;
@@ -164,8 +170,7 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 		return;
 	tick(lrfu);
 	bury(lrfu, state);
-	state->hash = (kv_hash_key(key, SEED) & (BIT64(GHOST_HASH_BITS) - 1)) |
-		      BIT64(GHOST_HASH_BITS - 1);
+	state->hash = hash_of(key);
 	state->last = lrfu->now;
 	past = (struct ghost_past){ .last = lrfu->now, .turn = lrfu->duel->turn };
 	if (ghost_take(lrfu->ghosts, state->hash, &past)) {
@@ -263,6 +268,15 @@ static void lrfu_expect(const void *policy, u32 block, bool soon)
 	vtime_expect(lrfu, block, soon);
 }
 
+static void lrfu_expect_fill(const void *policy, u32 block, const kvmm_key_t *key)
+{
+	const struct lrfu *lrfu = policy;
+
+	kv_assert(block < lrfu->order.nr_blocks);
+	ghost_expect(lrfu->ghosts, lrfu->block[block].hash);
+	ghost_expect(lrfu->ghosts, hash_of(key));
+}
+
 static int lrfu_check(const void *policy)
 {
 	const struct lrfu *lrfu = policy;
@@ -289,6 +303,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,
+	.expect_fill	= lrfu_expect_fill,
 	.ahead		= vtime_ahead,
 	.has		= vtime_has,
 	.nr		= vtime_nr,

@@ -141,11 +141,15 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 static void expect(struct order *order, u64 note, bool soon)
 {
 	u32 index = note_handle(note).index;
+	kvmm_key_t key;
 
 	kv_assert_held(&order->lock);
 	if (!soon) {
 		kv_prefetch(entry_at(order, index));
 		family_prefetch(&order->family, index);
+	} else if (note >> NOTE_WHAT_SHIFT == NOTE_FILL && order->ops->expect_fill) {
+		key = kv_entry_key(entry_at(order, index));
+		order->ops->expect_fill(order_policy(order, index), index, &key);
 	}
 	if (order->ops->expect)
 		order->ops->expect(order_policy(order, index), index, soon);
@@ -161,6 +165,10 @@ void order_catch_up(struct order *order)
 	memcpy(order->applied, order->log, nr * sizeof(*order->log));
 	order->nr_log = 0;
 	kv_unlock(&order->log_lock);
+	for (u32 i = 0; i < min(nr, 2 * AHEAD); i++)
+		expect(order, order->applied[i], false);
+	for (u32 i = 0; i < min(nr, AHEAD); i++)
+		expect(order, order->applied[i], true);
 	for (u32 i = 0; i < nr; i++) {
 		u64 note = order->applied[i];
 
