@@ -5,8 +5,8 @@
  *
  * Each number is of its own moment, so a block on its way may be seen twice or not at all. Two
  * things are told as one all the same: what is available and what is used, of which the one is made
- * from the other; and free blocks that go from the zone to a magazine or back, 64 at a time, which
- * would make a pool look full: that happens inside ->mag_seq.
+ * from the other; and blocks that go from the zone or the cache to a magazine or back, 64 at a
+ * time, which would make a pool look full: that happens inside ->mag_seq.
  */
 #include <percpu/arena.h>
 #include <percpu/mag.h>
@@ -24,18 +24,6 @@ static u32 nr_aside(const struct kvmm_pool *pool)
 	for (u32 i = 0; unlikely(arenas != NULL) && i < arenas->nr; i++)
 		nr += READ_ONCE(arenas->arena[i].nr_free);
 	return nr;
-}
-
-/* Blocks that hold nothing, and are not in the order of eviction. */
-static u32 nr_free_of(const struct kvmm_pool *pool)
-{
-	u32 seq, tries = 0, nr;
-
-	do {
-		seq = kv_seq_read_begin(&pool->mag_seq);
-		nr = kv_zone_peek_nr_free(pool->zone) + nr_aside(pool);
-	} while (kv_seq_read_retry(&pool->mag_seq, seq) && ++tries < PATIENCE);
-	return nr + kv_peek(&pool->grow.nr_reserved);
 }
 
 u32 counts_peek(const struct kvmm_pool *pool, struct pool_count *count)
@@ -70,11 +58,28 @@ static u32 nr_parked(const struct kvmm_pool *pool)
 	       (kv_peek(&pool->claims.nr) - kv_peek(&pool->claims.nr_named));
 }
 
+/*
+ * Blocks that hold nothing, and are not in the order of eviction; and *@named. Some of these are
+ * evicted to fill a magazine.
+ */
+static u32 nr_free_of(const struct kvmm_pool *pool, u64 registered, u64 *named)
+{
+	u32 seq, tries = 0, nr;
+
+	do {
+		seq = kv_seq_read_begin(&pool->mag_seq);
+		nr = kv_zone_peek_nr_free(pool->zone) + nr_aside(pool);
+		*named = nr_named(pool, registered);
+	} while (kv_seq_read_retry(&pool->mag_seq, seq) && ++tries < PATIENCE);
+	return nr + kv_peek(&pool->grow.nr_reserved);
+}
+
 /* All that there is, and its division in free, inactive and used blocks. */
 static void count_room(const struct kvmm_pool *pool, struct kvmm_counts *counts)
 {
 	const struct tally_row *tally = pool->tally;
-	u64 registered = 0, active = 0;
+	u64 registered = 0, active = 0, named;
+	u32 nr_free;
 
 	for (u32 i = 0; tally && i < KV_TALLY_ROWS; i++) {
 		registered += READ_ONCE(tally[i].nr[TALLY_REGISTERED]);
@@ -82,9 +87,9 @@ static void count_room(const struct kvmm_pool *pool, struct kvmm_counts *counts)
 	}
 	counts->nr_active = as_counted(active, pool->nr_usable);
 	counts->nr_blocks = pool->nr_usable - kv_peek(&pool->pb.nr_away);
-	counts->nr_free = as_counted((s32)(nr_free_of(pool) + nr_parked(pool)), counts->nr_blocks);
-	counts->nr_inactive = as_counted(nr_named(pool, registered) - active,
-					 counts->nr_blocks - counts->nr_free);
+	nr_free = nr_free_of(pool, registered, &named);
+	counts->nr_free = as_counted((s32)(nr_free + nr_parked(pool)), counts->nr_blocks);
+	counts->nr_inactive = as_counted(named - active, counts->nr_blocks - counts->nr_free);
 	counts->nr_available = counts->nr_free + counts->nr_inactive;
 	kv_assert(counts->nr_available <= counts->nr_blocks);
 	counts->nr_used = counts->nr_blocks - counts->nr_available;

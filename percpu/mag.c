@@ -14,8 +14,14 @@
 
 #include "mag.h"
 
-/* Of the free blocks so many stay in the zone: one in so many, but two magazines at least. */
+/* Fewer free blocks are few: one in so many, but two magazines at least. */
 #define FLOOR_PART	8u
+
+/* Then one block in so many may be aside, in all; where that is less than a magazine, none. */
+#define SPARE_PART	64u
+
+/* With fewer cached blocks none is evicted to be kept aside. */
+#define CACHED_MIN	(8 * MAG_ROUNDS)
 
 /* Calls that go through the lock before the zone is asked again whether it has enough. */
 #define PATIENCE	32u
@@ -192,6 +198,11 @@ bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 
 /* ---- to the zone ---- */
 
+static bool few_are_free(const struct kvmm_pool *pool)
+{
+	return kv_zone_nr_free(pool->zone) < pool->mags->floor + door_floor(pool);
+}
+
 /* Numbers counted here count there. */
 static void fold(struct kvmm_pool *pool, struct mag *mag)
 {
@@ -247,11 +258,13 @@ void mags_disarm(struct kvmm_pool *pool)
 u32 mags_drain(struct kvmm_pool *pool)
 {
 	struct mag *mag, *next;
-	u32 nr = 0;
+	u32 nr = 0, patience;
 
 	kv_assert_held(&pool->lock);
 	if (!pool->armed)
 		return 0;
+	/* Another one would only drain it again. */
+	patience = few_are_free(pool) ? PATIENCE : 0;
 	mags_disarm(pool);
 	if (pool->armed != own_mag(pool->mags) || pool->armed->next)
 		fence_owners(pool->mags);
@@ -259,6 +272,7 @@ u32 mags_drain(struct kvmm_pool *pool)
 		next = mag->next;
 		wait_for_owner(mag);
 		nr += spill(pool, mag, mag->nr);
+		mag->patience = patience;
 	}
 	pool->armed = NULL;
 	return nr;
@@ -340,47 +354,79 @@ void __mag_make(struct kvmm_pool *pool)
 /* May the thread keep blocks aside? Asked seldom while the answer is no. */
 static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 {
+	u32 nr_free = kv_zone_nr_free(pool->zone);
+
 	kv_assert_held(&pool->lock);
 	if (mag->armed)
 		return true;
-	if (pool->no_mags || pool->guard || pool->blind)	/* see door.h, unseen.h */
+	/* See unseen.h and door.h: a request that waits is to hear of each block. */
+	if (pool->no_mags || pool->blind || pool->guard & ~(GUARD_MARKS | GUARD_PROMISES))
 		return false;
 	if (mag->patience) {
 		mag->patience--;
 		return false;
 	}
-	if (kv_zone_nr_free(pool->zone) >= pool->mags->floor)
+	if (!few_are_free(pool))
+		return true;
+	if (nr_free >= door_floor(pool) && mags_nr(pool) + MAG_ROUNDS <= pool->spare)
 		return true;
 	mag->patience = PATIENCE;
 	return false;
 }
 
-/* Those that the zone named first are the first to be handed out. In a write of ->mag_seq. */
-static void load(struct kvmm_pool *pool, struct mag *mag)
+/* A batch from the zone: those that it named first are the first to be handed out. */
+static bool take_free(struct kvmm_pool *pool, struct kv_handle *handles)
 {
-	struct kv_handle handles[MAG_ROUNDS];
 	u32 ids[MAG_ROUNDS];
 
 	kv_assert_held(&pool->lock);
-	if (kv_zone_nr_free(pool->zone) < pool->mags->floor)
-		return;
-	if (kv_zone_alloc_many(pool->zone, MAG_ROUNDS, ids))
-		return;
+	if (kv_zone_nr_free(pool->zone) < door_floor(pool) + MAG_ROUNDS ||
+	    kv_zone_alloc_many(pool->zone, MAG_ROUNDS, ids))
+		return false;
 	if (kv_entries_take(&pool->entries, MAG_ROUNDS, handles)) {
 		POOL_BUG_ON(pool, kv_zone_free_many(pool->zone, ids, MAG_ROUNDS));
-		return;
+		return false;
 	}
 	for (u32 i = 0; i < MAG_ROUNDS; i++) {
 		WRITE_ONCE(entry_at(pool, handles[i].index)->place, ids[i]);
 		owner_fill_one(pool, ids[i], make_owner(OWNER_ENTRY, handles[i].index));
-		mag->entry[mag->nr + MAG_ROUNDS - 1 - i] = handles[i].index;
 	}
-	kv_entries_pocket(&pool->entries, handles, MAG_ROUNDS, mag->stamp);
 	pool->count.nr_held += MAG_ROUNDS;
+	return true;
+}
+
+/* A batch that is evicted, with its entries, where so much is cached that it is not missed. */
+static bool take_cached(struct kvmm_pool *pool, struct kv_handle *handles)
+{
+	struct alloc_ctx ctx = { .nr = MAG_ROUNDS, .nr_missing = MAG_ROUNDS, .aside = true,
+				 .blocks = (kvmm_mut_t *)handles };
+	int err = -ENOSPC;
+
+	kv_assert_held(&pool->lock);
+	order_enter(&pool->order);
+	if (order_nr(&pool->order) >= CACHED_MIN)
+		err = cache_take(pool, &ctx);
+	order_leave(&pool->order);
+	return !err;
+}
+
+/* In a write of ->mag_seq. */
+static void load(struct kvmm_pool *pool, struct mag *mag, bool may_evict)
+{
+	struct kv_handle handles[MAG_ROUNDS];
+
+	kv_assert_held(&pool->lock);
+	if (few_are_free(pool) && mags_nr(pool) + MAG_ROUNDS > pool->spare)
+		return;
+	if (!take_free(pool, handles) && !(may_evict && take_cached(pool, handles)))
+		return;
+	for (u32 i = 0; i < MAG_ROUNDS; i++)
+		mag->entry[mag->nr + MAG_ROUNDS - 1 - i] = handles[i].index;
+	kv_entries_pocket(&pool->entries, handles, MAG_ROUNDS, mag->stamp);
 	WRITE_ONCE(mag->nr, mag->nr + MAG_ROUNDS);
 }
 
-noinline void __mag_fill(struct kvmm_pool *pool)
+noinline void __mag_fill(struct kvmm_pool *pool, bool may_evict)
 {
 	const struct kv_entry *top;
 	struct mag *mag = own_mag(pool->mags);
@@ -394,7 +440,7 @@ noinline void __mag_fill(struct kvmm_pool *pool)
 		return;
 	kv_seq_write_begin(&pool->mag_seq);
 	if (mag->nr < MAG_ROUNDS)
-		load(pool, mag);
+		load(pool, mag, may_evict);
 	kv_seq_write_end(&pool->mag_seq);
 	arm(pool->mags, mag);
 }
@@ -465,6 +511,8 @@ static int mags_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 		return -ENOMEM;
 	mags->pool = pool;
 	mags->floor = max(pool->nr_usable / FLOOR_PART, 2 * MAG_ENTRIES);
+	if (pool->nr_usable / SPARE_PART >= MAG_ENTRIES)
+		pool->spare = pool->nr_usable / SPARE_PART;
 	mags->fenced = kv_fence_all() != 0;
 	pool->metadata_bytes += sizeof(*mags);
 	pool->mags = mags;

@@ -27,8 +27,15 @@
  * One of the two sees what the other one wrote: either the owner finds itself disarmed, or it is
  * waited for. Where the system has no kv_fence_all() both have a full fence instead.
  *
- * Under pressure, when the zone has few free blocks, no magazine is armed: single blocks then go
- * through the lock, and nothing has to be drained. Off altogether where pool->mags is NULL.
+ * Where few blocks are free, those aside are at most pool->spare in all: they stay there while
+ * others are evicted, and a magazine that is empty has a batch evicted for it. So a full cache
+ * gives single blocks without the lock, too, and the order of eviction is ahead by a few blocks.
+ * Small pools have none to spare: single blocks then go through the lock, and nothing has to be
+ * drained.
+ *
+ * Blocks that have to stay free, for watermarks and promises, are in the zone as long as a magazine
+ * is armed; see __release_settle(). Nothing is aside while a request waits. Off altogether where
+ * pool->mags is NULL.
  *
  * Errors in a call are found before anything is written, and such a call is left to the path with
  * the lock: it refuses as ever. A free swaps the entry's word, so of two frees of one handle at the
@@ -45,6 +52,7 @@
 #define MAG_ROUNDS	64u			/* taken and given back at a time */
 #define MAG_ENTRIES	(2 * MAG_ROUNDS)
 #define MAG_MIN_BLOCKS	(8 * MAG_ROUNDS)	/* of a pool that has magazines */
+#define MAG_EVICTS	8u			/* larger batches evict what they need, no more */
 #define MAG_TICKS	128u			/* allocations between two looks at the clock */
 
 /* mag->armed. */
@@ -77,7 +85,7 @@ static_assert(offsetof(struct mag, entry) == KV_CACHELINE, "all but the entries 
 struct mags {
 	/* Fixed at creation; read without a lock. */
 	struct kvmm_pool	*pool;
-	u32			floor;		/* blocks that stay in the zone */
+	u32			floor;		/* with fewer free blocks, few are free */
 
 	u32			fenced;		/* owners have a full fence; never 0 again */
 	u32			nr_slots;	/* atomic; one more than the highest in ->mag */
@@ -89,7 +97,7 @@ struct mags {
 
 u32 mags_nr(const struct kvmm_pool *pool);
 void __mag_make(struct kvmm_pool *pool);
-void __mag_fill(struct kvmm_pool *pool);
+void __mag_fill(struct kvmm_pool *pool, bool may_evict);
 void __mag_spill(struct kvmm_pool *pool);
 /*
  * The number of free blocks, and counts that the magazines have not told yet; ->lock held, or
@@ -114,11 +122,11 @@ static inline void mag_make(struct kvmm_pool *pool, u32 nr)
 }
 
 /* They were, under ->lock: without it next time. */
-static inline void mag_fill(struct kvmm_pool *pool, u32 nr)
+static inline void mag_fill(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
-	if (nr - 1 < MAG_ROUNDS && pool->mags)
-		__mag_fill(pool);
+	if (ctx->nr - 1 < MAG_ROUNDS && pool->mags)
+		__mag_fill(pool, ctx->nr <= MAG_EVICTS && !(ctx->flags & KVMM_ALLOC_NO_EVICT));
 }
 
 static inline void mag_spill(struct kvmm_pool *pool, u32 nr)

@@ -63,6 +63,7 @@ struct alloc_ctx {
 	u32		report_bytes;	/* of ->report, as far as the caller knows it */
 
 	/* Asked for as well, and then how far it has come: small ones together. */
+	bool		aside;		/* for a magazine: counted when they are handed out */
 	bool		inside;		/* it has blocks and wants more: past the queue */
 	bool		scatters;	/* it may lie in as many pieces as it takes, in the end */
 	bool		in_place;	/* any block will do: victims are taken as they are */

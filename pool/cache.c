@@ -563,6 +563,20 @@ static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 	return -ENOSPC;
 }
 
+/* Blocks that threads keep aside, for those that are missing; a few may stay while others go. */
+static u32 drain_for(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr_missing)
+{
+	u32 nr;
+
+	kv_assert_held(&pool->lock);
+	if (!(ctx->flags & KVMM_ALLOC_NO_EVICT) && pool->spare && !pool->order.quotas &&
+	    pool_nr_local(pool) <= pool->spare)
+		return 0;
+	nr = pool_drain_local(pool);
+	step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr >= nr_missing);
+	return min(nr, nr_missing);
+}
+
 /*
  * Victims make up for what the request misses and for what has to stay free, @nr_refill. Its tenant
  * may have to give up more than that: then the request takes fewer blocks from the zone.
@@ -575,13 +589,15 @@ int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	ctx->victims = NO_VICTIMS;
-	if (nr_missing) {
-		nr = pool_drain_local(pool);
-		step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr >= nr_missing);
-		nr_missing -= min(nr_missing, nr);
-	}
+	if (nr_missing)
+		nr_missing -= drain_for(pool, ctx, nr_missing);
 	if (nr_missing || unlikely(pool->order.quotas != NULL))
 		err = pick_for(pool, ctx, nr_missing);
+	/* They are referenced again: nothing is refused for want of blocks that are aside. */
+	while (unlikely(err == -ENOSPC) && nr_missing && (nr = pool_drain_local(pool))) {
+		nr_missing -= min(nr_missing, nr);
+		err = nr_missing ? pick_for(pool, ctx, nr_missing) : 0;
+	}
 	if (err)
 		return err;
 	nr_refill = nr_missing - min(nr_missing, ctx->nr);
@@ -635,8 +651,8 @@ int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		window_sort(pool, ctx->blocks, ctx->nr);
 	for (u32 i = 0, now = pool_tick(pool); i < ctx->nr; i++)
 		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);
-	pool->count.allocs++;
-	pool->count.alloc_blocks += ctx->nr;
+	pool->count.allocs += !ctx->aside;
+	pool->count.alloc_blocks += ctx->aside ? 0 : ctx->nr;
 	return 0;
 }
 

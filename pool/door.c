@@ -254,6 +254,8 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 		return pool_complain(pool, "watermarks", door->marks.low);
 	if (!door->costs.copy_block_ns || !door->costs.drop_block_ns)
 		return pool_complain(pool, "costs", 0);
+	if (pool->armed && kv_zone_nr_free(pool->zone) < door_floor(pool))
+		return pool_complain(pool, "free blocks aside are not free for all", guard);
 	if (pool_nr_free(pool) + (u64)pool_nr_local(pool) < door->nr_promised)
 		return pool_complain(pool, "promised blocks are not there", door->nr_promised);
 	return queue_check(pool) ? pool_complain(pool, "queue of requests", door->nr_waiting) : 0;

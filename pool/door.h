@@ -8,8 +8,10 @@
  *
  *  1. Under ->lock: leave door_keep() free blocks behind; none may be taken if that is DOOR_SHUT.
  *     Blocks that become free go through blocks_free(), which posts them.
- *  2. Without ->lock: look at READ_ONCE(pool->guard) first. If it is not 0 take the way under the
- *     lock. A thread that sets the guard drains the blocks kept aside afterwards, under ->lock.
+ *  2. Without ->lock, from an arena: look at READ_ONCE(pool->guard) first. If it is not 0 take the
+ *     way under the lock. A thread that sets the guard drains the blocks kept aside afterwards,
+ *     under ->lock. Magazines are armed again behind marks and promises, and pool_leave() drains
+ *     them if the zone has less than door_floor().
  *  3. A cached block that can be evicted from now on: release_put(), after the order has been told.
  *
  * Invariants, recomputed by door_check():

@@ -387,6 +387,7 @@ struct kvmm_pool {
 	u32				mag_seq;	/* the same; see feed/counts.c */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 	struct mag			*armed;		/* ->lock; magazines in use */
+	u32				spare;		/* fixed at creation; see percpu/mag.h */
 	bool				no_mags;	/* ->lock; once set, it stays */
 	struct freed			freed;		/* see there */
 
@@ -431,6 +432,13 @@ static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct alloc_
 {
 	kv_assert_held(&pool->lock);
 	return likely(!pool->guard) ? 0 : __door_keep(pool, ctx);
+}
+
+/* Free blocks that a plain request has to leave behind in any case. */
+static inline u32 door_floor(const struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	return pool->door.nr_promised + pool->door.marks.low;
 }
 
 /* Evicting helps, and is allowed. Blocks of a blind device are not free once they are evicted. */
@@ -529,12 +537,12 @@ void __release_settle(struct kvmm_pool *pool);
 void release_take_back(struct kvmm_pool *pool, u32 posted, bool evicted);
 
 /*
- * Drop the lock, and settle posted blocks. A plain kv_unlock() is for the middle of work with the
- * gate closed: the lock is taken again, and left later.
+ * Drop the lock, and settle posted blocks and those that threads keep aside. A plain kv_unlock() is
+ * for the middle of work with the gate closed: the lock is taken again, and left later.
  */
 static __always_inline void pool_leave(struct kvmm_pool *pool)
 {
-	if (unlikely(pool->guard & GUARD_QUEUE))
+	if (unlikely(pool->guard))
 		__release_settle(pool);
 	kv_unlock(&pool->lock);
 }

@@ -25,7 +25,7 @@
 #include <kv/env.h>
 
 #include "determ.h"
-#include "internal.h"
+#include "local.h"
 
 /* ---- the queue ---- */
 
@@ -135,13 +135,18 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return door->head && door->head->prio >= ctx->prio;
 }
 
-/* Count down the blocks the head lacks; the block that it lacked last wakes it. */
+/*
+ * Blocks that have to stay free are in the zone, or none is aside. Count down the blocks the head
+ * lacks; the block that it lacked last wakes it.
+ */
 noinline void __release_settle(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
 	u32 nr = pool->posted;
 
 	kv_assert_held(&pool->lock);
+	if (pool->armed && kv_zone_nr_free(pool->zone) < door_floor(pool))
+		pool_drain_local(pool);
 	pool->posted = 0;
 	if (!nr || !door->head)
 		return;

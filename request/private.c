@@ -91,7 +91,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	pool->count.allocs++;
 	pool->count.alloc_blocks += ctx->nr;
 	if (is_plain(ctx))
-		mag_fill(pool, ctx->nr);
+		mag_fill(pool, ctx);
 	return 0;
 }
 
@@ -119,7 +119,7 @@ static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
 	promise_take(pool, ctx, ctx->nr);
 	if (!ctx->promise.gen)
-		mag_fill(pool, ctx->nr);
+		mag_fill(pool, ctx);
 	return 0;
 }
 

@@ -4,8 +4,9 @@
  * blocks are free, which handles are good, which names are cached, and who is evicted next.
  *
  * Whatever threads keep aside, a call must succeed if and only if so many blocks are free or can be
- * evicted, evict exactly the shortfall, and hand nobody a block that somebody has. Threads die with
- * full magazines and others are born. KVMM_SEED and KVMM_MODEL_OPS choose the run.
+ * evicted, evict exactly the shortfall and in a large pool a few more, leave what watermarks want,
+ * and hand no thread a block that another one has. Threads die with full magazines and others are
+ * born. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include <pthread.h>
 
@@ -15,6 +16,7 @@
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	1024u
+#define NR_MANY		8192u		/* with some to spare, which stay aside */
 #define NR_THREADS	4u		/* the test's own is number 0 */
 #define MAX_BATCH	80u
 #define MAX_RANGE	4u		/* a run for each block: it cannot fail for want of one */
@@ -29,14 +31,17 @@ struct range {
 static struct model {
 	struct kvmm_pool *pool;
 	u32 nr_held;
-	kvmm_mut_t held[NR_BLOCKS];
-	bool is_held[NR_BLOCKS];	/* by block */
+	u32 nr_blocks;
+	u32 low;			/* watermark */
+	kvmm_mut_t held[NR_MANY];
+	bool is_held[NR_MANY];		/* by block */
 	u32 nr_ranges;
 	struct range range[MAX_RANGES];
 	u32 range_blocks;
 	u32 first_name, next_name;	/* cached, oldest first: all between them */
 	u64 allocs, alloc_blocks, frees, evictions;
-	u64 nr_local_seen;		/* how often somebody had something aside */
+	u64 nr_local_seen;		/* how often something was aside */
+	u64 nr_extra;			/* evicted beyond what was missing */
 } m;
 
 /* ---- threads that do what they are told, one at a time ---- */
@@ -114,13 +119,13 @@ static u32 nr_cached(void)
 
 static u32 nr_free(void)
 {
-	return NR_BLOCKS - m.nr_held - m.range_blocks - nr_cached();
+	return m.nr_blocks - m.nr_held - m.range_blocks - nr_cached();
 }
 
 /* So many blocks are to be handed out: may they, and who goes for them? */
 static bool model_take(u32 nr)
 {
-	u32 shortfall = nr > nr_free() ? nr - nr_free() : 0;
+	u32 shortfall = nr && nr + m.low > nr_free() ? nr + m.low - nr_free() : 0;
 
 	if (shortfall > nr_cached())
 		return false;
@@ -131,10 +136,23 @@ static bool model_take(u32 nr)
 	return true;
 }
 
+/* More may be evicted than is missing, while no more are free than may be aside. */
+static void expect_few_extra(u64 evictions)
+{
+	u64 extra = evictions - m.evictions;
+
+	m.nr_extra += extra;
+	m.first_name += extra;
+	m.evictions = evictions;
+	cr_assert_leq(extra, m.pool->spare);
+	cr_assert(!extra || nr_free() <= m.pool->spare + m.low);
+}
+
 static void expect_counts(void)
 {
 	struct kvmm_pool_stat stat = stat_of(m.pool);
 
+	expect_few_extra(stat.evictions);
 	cr_assert_eq(stat.nr_free, nr_free());
 	cr_assert_eq(stat.nr_available, nr_free() + nr_cached());
 	cr_assert_eq(stat.nr_state[KVMM_BLOCK_PRIVATE], m.nr_held);
@@ -379,17 +397,31 @@ static void step(void)
 	}
 }
 
-static void run(u32 flags, u64 seed, u64 nr_ops)
+/* Random calls alone do not fill a pool of many blocks. */
+static void fill(void)
 {
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS,
-				       .policy = "lru" };
+	while (m.nr_blocks == NR_MANY && nr_free() > 64) {
+		do_alloc();
+		for (u32 i = 0; i < 4; i++)
+			do_register();
+	}
+}
+
+static void run(u32 flags, u32 nr_blocks, u32 low, u64 seed, u64 nr_ops)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .marks = { low / 2, low, 2 * low } };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = "lru", .alloc = &door };
 
 	memset(&m, 0, sizeof(m));
+	m.nr_blocks = nr_blocks;
+	m.low = low;
 	any_state = seed * 0x9e3779b97f4a7c15ull | 1;
 	attr.flags = flags;
 	m.pool = make_pool_of(&attr);
 	for (u32 i = 1; i < NR_THREADS; i++)
 		start_hand(&hands[i]);
+	fill();
 	for (u64 i = 0; i < nr_ops; i++) {
 		step();
 		expect_counts();
@@ -406,8 +438,11 @@ Test(mag_model, what_threads_keep_aside_is_free_for_all, .timeout = 600)
 	u64 seed = test_number("KVMM_SEED", 1), nr_ops = test_length("KVMM_MODEL_OPS", 20000);
 
 	cr_log_info("seed %llu", (unsigned long long)seed);
-	run(0, seed, nr_ops);
-	cr_expect_gt(m.nr_local_seen, nr_ops / 10);	/* else nothing was tried */
-	run(KVMM_POOL_NO_MAGAZINES, seed, nr_ops / 4);
+	for (u32 i = 0; i < 4; i++) {
+		run(0, i % 2 ? NR_MANY : NR_BLOCKS, i / 2 * 20, seed + i, nr_ops / 2);
+		cr_expect_gt(m.nr_local_seen, nr_ops / 20);	/* else nothing was tried */
+		cr_expect_eq(m.nr_extra != 0, i % 2);
+	}
+	run(KVMM_POOL_NO_MAGAZINES, NR_BLOCKS, 0, seed, nr_ops / 4);
 	cr_expect_eq(m.nr_local_seen, 0);
 }

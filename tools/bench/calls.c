@@ -4,6 +4,8 @@
  * (overhead), single blocks by the batch (alloc-batch), single private blocks with magazines and
  * without (magazine).
  */
+#include <kvmm/ext/admission.h>
+
 #include "../map.h"
 #include "pools.h"
 
@@ -284,6 +286,75 @@ static void stack_step(void *arg, u32 nr)
 	}
 }
 
+/* ---- in states that pools are in ---- */
+
+/* A full cache: blocks are evicted for, named and put, by the batch but for the first call. */
+static void turn(struct work *work, u32 nr, u32 a_call)
+{
+	kvmm_mut_t muts[MAX_BATCH];
+	kvmm_ref_t refs[MAX_BATCH];
+	kvmm_key_t keys[MAX_BATCH];
+
+	for (u32 i = 0; i < nr; i += MAX_BATCH) {
+		for (u32 at = 0; at < MAX_BATCH; at += a_call)
+			kvmm_alloc(work->pool, a_call, muts + at);
+		random_keys(keys, MAX_BATCH, &work->seed);
+		kvmm_register(work->pool, muts, keys, MAX_BATCH, refs);
+		kvmm_put_many(work->pool, refs, MAX_BATCH);
+	}
+}
+
+static void turn_one_step(void *arg, u32 nr)
+{
+	turn(arg, nr, 1);
+}
+
+static void turn_batch_step(void *arg, u32 nr)
+{
+	turn(arg, nr, MAX_BATCH);
+}
+
+/* Watermarks as engines set them: a hundredth, a fiftieth. */
+static int open_marked(struct kvmm_pool **pool)
+{
+	struct kvmm_watermarks marks = { MAG_BLOCKS / 200, MAG_BLOCKS / 100, MAG_BLOCKS / 50 };
+	int err = open_pool(pool, MAG_BLOCKS, "default", 0);
+
+	return err ? err : kvmm_watermarks_set(*pool, &marks);
+}
+
+static void add_pairs(struct bench *bench, const char *name, struct work *work)
+{
+	static const struct metric pair = { "pair_ns", "ns", VS_MUTEX };
+
+	bench_step(bench_set(bench, &pair, 1, "pool=%s", name), pair_step, work, SLICE_PAIRS);
+}
+
+static int bench_states(struct bench *bench)
+{
+	static const struct metric one = { "turn_ns", "ns/blk", VS_MUTEX };
+	static struct work marked, seeded, full;
+	struct series *batch;
+	int err = open_marked(&marked.pool);
+
+	err = err ? err : open_pool(&seeded.pool, MAG_BLOCKS, "default", KVMM_POOL_DETERMINISTIC);
+	err = err ? err : open_pool(&full.pool, MAG_BLOCKS, "default", 0);
+	if (!err) {
+		turn_batch_step(&full, 2 * MAG_BLOCKS);
+		add_pairs(bench, "marks", &marked);
+		add_pairs(bench, "deterministic", &seeded);
+		batch = bench_step(bench_set(bench, &one, 1, "pool=full alloc=%u", MAX_BATCH),
+				   turn_batch_step, &full, SLICE_PAIRS);
+		series_against(bench_step(bench_set(bench, &one, 1, "pool=full alloc=1"),
+					  turn_one_step, &full, SLICE_PAIRS), "batch", batch);
+		err = bench_rows(bench);
+	}
+	kvmm_pool_destroy(marked.pool);
+	kvmm_pool_destroy(seeded.pool);
+	kvmm_pool_destroy(full.pool);
+	return err;
+}
+
 /* What the first of two threads does, in slices; and random pairs of one, and of both. */
 static void add_rows(struct bench *bench, const char *name, struct work *work)
 {
@@ -333,5 +404,5 @@ int bench_magazine(struct bench *bench)
 	err = err ? err : bench_rows(bench);
 	kvmm_pool_destroy(pool[0]);
 	kvmm_pool_destroy(pool[1]);
-	return err;
+	return err ? err : bench_states(bench);
 }
