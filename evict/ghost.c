@@ -16,12 +16,15 @@
 #define SMALL_GHOSTS		BIT(16)
 
 #define TAG_MASK		(BIT(20) - 1)
+#define CREDIT_SHIFT		20
+#define CREDIT_MASK		(BIT(6) - 1)
+#define LAST_SHIFT		26
 #define NR_STEPS		BIT(14)
+#define TURN_SHIFT		40
 #define NR_UNITS		BIT(24)
 #define CREDIT_STEP		2u
 
-static_assert(sizeof(struct ghost) == 8, "a ghost is 8 bytes");
-static_assert(CREDIT_MAX / CREDIT_STEP + 1 < BIT(6), "credit fits a ghost");
+static_assert(CREDIT_MAX / CREDIT_STEP + 1 <= CREDIT_MASK, "credit fits a ghost");
 
 static u32 nr_sets_for(u32 nr_blocks)
 {
@@ -34,7 +37,7 @@ static u32 nr_sets_for(u32 nr_blocks)
 size_t ghosts_bytes(u32 nr_blocks)
 {
 	return sizeof(struct ghosts) + KV_CACHELINE +
-	       (size_t)nr_sets_for(nr_blocks) * GHOST_WAYS * sizeof(struct ghost);
+	       (size_t)nr_sets_for(nr_blocks) * GHOST_WAYS * sizeof(u64);
 }
 
 void ghosts_init(struct ghosts *ghosts, u32 nr_blocks)
@@ -42,43 +45,38 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks)
 	ghosts->nr_sets = nr_sets_for(nr_blocks);
 	ghosts->step_shift = kv_order(max(ghosts->nr_sets * GHOST_WAYS / (NR_STEPS / 4), 1u));
 	ghosts->turn_shift = kv_order(max(ghosts->nr_sets * GHOST_WAYS / (NR_UNITS / 4), 1u));
-	ghosts->ghost = (struct ghost *)(uintptr_t)kv_align_up((uintptr_t)(ghosts + 1),
-							      KV_CACHELINE);
+	ghosts->ghost = (u64 *)(uintptr_t)kv_align_up((uintptr_t)(ghosts + 1), KV_CACHELINE);
 }
 
-static struct ghost *set_of(const struct ghosts *ghosts, u64 hash)
+static u64 *set_of(const struct ghosts *ghosts, u64 hash)
 {
 	return &ghosts->ghost[(hash >> 24 & (ghosts->nr_sets - 1)) * GHOST_WAYS];
 }
 
-static u32 steps_since(const struct ghosts *ghosts, const struct ghost *ghost, u64 now)
-{
-	return ((now >> ghosts->step_shift) - ghost->last) & (NR_STEPS - 1);
-}
-
-static struct ghost *find(struct ghost *set, u32 tag)
+static u64 *find(u64 *set, u32 tag)
 {
 	for (u32 i = 0; i < GHOST_WAYS; i++)
-		if (set[i].tag == tag && set[i].credit)
+		if (set[i] && (set[i] & TAG_MASK) == tag)
 			return &set[i];
 	return NULL;
 }
 
 /* Where a new one goes: on its former self, where nothing is, or on the oldest. */
-static struct ghost *place_for(const struct ghosts *ghosts, struct ghost *set, u32 tag, u64 now)
+static u64 *place_for(u64 *set, u32 tag, u32 step)
 {
-	struct ghost *place = set;
-	u32 most = 0;
+	u32 most = 0, way = 0;
 
 	for (u32 i = 0; i < GHOST_WAYS; i++) {
-		u32 steps = set[i].credit ? steps_since(ghosts, &set[i], now) : NR_STEPS;
+		u32 steps = (step - (u32)(set[i] >> LAST_SHIFT)) & (NR_STEPS - 1);
 
-		if (unlikely(set[i].tag == tag && set[i].credit))
+		if (unlikely(!set[i]))
+			steps = NR_STEPS;
+		else if (unlikely((set[i] & TAG_MASK) == tag))
 			return &set[i];
-		place = steps > most ? &set[i] : place;
+		way = steps > most ? i : way;
 		most = max(most, steps);
 	}
-	return place;
+	return &set[way];
 }
 
 void ghost_expect(const struct ghosts *ghosts, u64 hash)
@@ -88,26 +86,26 @@ void ghost_expect(const struct ghosts *ghosts, u64 hash)
 
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now)
 {
-	struct ghost *place = place_for(ghosts, set_of(ghosts, hash), hash & TAG_MASK, now);
+	u64 step = past->last >> ghosts->step_shift, unit = past->turn >> ghosts->turn_shift;
+	u32 tag = hash & TAG_MASK;
 
-	place->tag = hash;
-	place->credit = past->credit / CREDIT_STEP + 1;
-	place->last = past->last >> ghosts->step_shift;
-	place->turn = past->turn >> ghosts->turn_shift;
+	*place_for(set_of(ghosts, hash), tag, now >> ghosts->step_shift) =
+		tag | (u64)(past->credit / CREDIT_STEP + 1) << CREDIT_SHIFT |
+		(step & (NR_STEPS - 1)) << LAST_SHIFT | unit << TURN_SHIFT;
 }
 
 bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past)
 {
-	struct ghost *ghost = find(set_of(ghosts, hash), hash & TAG_MASK);
-	u32 units;
+	u64 *ghost = find(set_of(ghosts, hash), hash & TAG_MASK);
+	u32 steps, units;
 
 	if (!ghost)
 		return false;
-	past->credit = (ghost->credit - 1u) * CREDIT_STEP;
-	past->last -= min((u64)steps_since(ghosts, ghost, past->last) << ghosts->step_shift,
-			  past->last);
-	units = ((past->turn >> ghosts->turn_shift) - ghost->turn) & (NR_UNITS - 1);
+	past->credit = ((*ghost >> CREDIT_SHIFT & CREDIT_MASK) - 1) * CREDIT_STEP;
+	steps = ((past->last >> ghosts->step_shift) - (*ghost >> LAST_SHIFT)) & (NR_STEPS - 1);
+	past->last -= min((u64)steps << ghosts->step_shift, past->last);
+	units = ((past->turn >> ghosts->turn_shift) - (*ghost >> TURN_SHIFT)) & (NR_UNITS - 1);
 	past->turn -= min((u64)units << ghosts->turn_shift, past->turn);
-	ghost->credit = 0;
+	*ghost = 0;
 	return true;
 }

@@ -16,13 +16,13 @@
 
 #define GHOST_WAYS	8u
 
-struct ghost {
-	u64 tag		: 20;
-	u64 credit	: 6;	/* in twice the unit of credit.h, and 1 more: 0 is no ghost */
-	u64 last	: 14;	/* in steps */
-	u64 turn	: 24;	/* in units */
-};
-
+/*
+ * In one word, 0 if there is none:
+ *
+ *	| turn: 24, in units | last: 14, in steps | credit: 6 | tag: 20 |
+ *
+ * The credit is in twice the unit of credit.h, and 1 more.
+ */
 /* A ghost's record; @turn is any number that grows, as that of duel.h. */
 struct ghost_past {
 	u32 credit;
@@ -35,7 +35,7 @@ struct ghosts {
 	u32 nr_sets;		/* a power of two */
 	u32 step_shift;		/* ticks a step, as a power of two */
 	u32 turn_shift;		/* turns a unit, likewise */
-	struct ghost *ghost;	/* behind this; aligned to a cache line */
+	u64 *ghost;		/* behind this; aligned to a cache line */
 };
 
 size_t ghosts_bytes(u32 nr_blocks);

@@ -137,22 +137,31 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	}
 }
 
-/* A note will be applied after twice AHEAD others, or after AHEAD. */
-static void expect(struct order *order, u64 note, bool soon)
+/* A note will be applied after twice AHEAD others. */
+static void expect(struct order *order, u64 note)
 {
 	u32 index = note_handle(note).index;
+
+	kv_assert_held(&order->lock);
+	kv_prefetch(entry_at(order, index));
+	family_prefetch(&order->family, index);
+	if (order->ops->expect)
+		order->ops->expect(order_policy(order, index), index, false);
+}
+
+/* After AHEAD others: what that line leads to. A block that is put mostly is in no list yet. */
+static void expect_soon(struct order *order, u64 note)
+{
+	u32 index = note_handle(note).index, what = note >> NOTE_WHAT_SHIFT;
 	kvmm_key_t key;
 
 	kv_assert_held(&order->lock);
-	if (!soon) {
-		kv_prefetch(entry_at(order, index));
-		family_prefetch(&order->family, index);
-	} else if (note >> NOTE_WHAT_SHIFT == NOTE_FILL && order->ops->expect_fill) {
+	if (what == NOTE_HIT && order->ops->expect)
+		order->ops->expect(order_policy(order, index), index, true);
+	if (what == NOTE_FILL && order->ops->expect_fill) {
 		key = kv_entry_key(entry_at(order, index));
 		order->ops->expect_fill(order_policy(order, index), index, &key);
 	}
-	if (order->ops->expect)
-		order->ops->expect(order_policy(order, index), index, soon);
 }
 
 void order_catch_up(struct order *order)
@@ -166,16 +175,16 @@ void order_catch_up(struct order *order)
 	order->nr_log = 0;
 	kv_unlock(&order->log_lock);
 	for (u32 i = 0; i < min(nr, 2 * AHEAD); i++)
-		expect(order, order->applied[i], false);
+		expect(order, order->applied[i]);
 	for (u32 i = 0; i < min(nr, AHEAD); i++)
-		expect(order, order->applied[i], true);
+		expect_soon(order, order->applied[i]);
 	for (u32 i = 0; i < nr; i++) {
 		u64 note = order->applied[i];
 
 		if (i + 2 * AHEAD < nr)
-			expect(order, order->applied[i + 2 * AHEAD], false);
+			expect(order, order->applied[i + 2 * AHEAD]);
 		if (i + AHEAD < nr)
-			expect(order, order->applied[i + AHEAD], true);
+			expect_soon(order, order->applied[i + AHEAD]);
 		order_apply(order, note >> NOTE_WHAT_SHIFT, note_handle(note));
 	}
 }

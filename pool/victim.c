@@ -371,9 +371,43 @@ void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 /* A bit a block costs less than comparisons if there are blocks in so many words. */
 #define WORDS_A_BLOCK	4u
 
+#define FEW		128u	/* are sorted on the stack */
+#define LEAD_BITS	7u
+
 static bool lies_later(const kvmm_mut_t *one, const kvmm_mut_t *next, const struct kvmm_pool *pool)
 {
 	return block_at(pool, one->index) > block_at(pool, next->index);
+}
+
+/* By leading bits; then neighbours are compared, of which few are the wrong way round. */
+static void sort_few(const struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr, u32 first, u32 last)
+{
+	u32 shift = kv_log2(max(last - first, 1u)), k;
+	u8 end[BIT(LEAD_BITS)] = { 0 };
+	kvmm_mut_t was[FEW];
+	u64 place[FEW];	/* | block | number in @was | */
+
+	kv_assert(nr <= FEW);
+	shift -= min(shift, LEAD_BITS - 1);
+	memcpy(was, blocks, nr * sizeof(*was));
+	for (u32 i = 0; i < nr; i++)
+		end[(block_at(pool, was[i].index) - first) >> shift]++;
+	for (u32 lead = 1; lead < BIT(LEAD_BITS); lead++)
+		end[lead] += end[lead - 1];
+	for (u32 i = nr; i-- > 0;) {
+		u32 block = block_at(pool, was[i].index);
+
+		place[--end[(block - first) >> shift]] = (u64)block << 32 | i;
+	}
+	for (u32 i = 0; i < nr; i++) {
+		u64 moved = place[i];
+
+		for (k = i; k && place[k - 1] > moved; k--)
+			place[k] = place[k - 1];
+		place[k] = moved;
+	}
+	for (u32 i = 0; i < nr; i++)
+		blocks[i] = was[(u32)place[i]];
 }
 
 void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
@@ -391,7 +425,9 @@ void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 		first = min(first, block);
 		last = max(last, block);
 	}
-	if (sorted)
+	if (!sorted && nr <= FEW)
+		sort_few(pool, blocks, nr, first, last);
+	if (sorted || nr <= FEW)
 		return;
 	if ((last - first) / KV_WORD_BITS > (u64)nr * WORDS_A_BLOCK) {
 		kv_sort(blocks, nr, lies_later, pool);

@@ -36,11 +36,6 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 	}
 }
 
-static void unlock_home(struct spot spot)
-{
-	spot_unlock(spot);
-}
-
 /* ---- blocks on their way ---- */
 
 /*
@@ -214,7 +209,7 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	} else {
 		insert_dup(flat, insert, i, slot_index(slot));
 	}
-	unlock_home(spot);
+	spot_unlock(spot);
 }
 
 static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_handle handle, u32 i)
@@ -342,7 +337,7 @@ static void alias_step(struct flat *flat, struct kv_alias *alias, enum alias_ste
 	feed = kv_feed_of(&flat->map.feed);
 	if (unlikely(feed != NULL) && !hidden && !(step == ALIAS_ADD && was_visible))
 		kv_feed_alias(feed, kind, &entry);
-	unlock_home(spot);
+	spot_unlock(spot);
 }
 
 static void aliases_step(struct flat *flat, u32 index, enum alias_step step, bool hidden)
@@ -406,7 +401,7 @@ static int flat_hide(struct kv_map *map, struct kv_handle handle)
 		if (!KV_BUG_ON(!slot.bucket))
 			tell_lost(flat, entry, handle.index, slot_index(slot));
 	}
-	unlock_home(spot);
+	spot_unlock(spot);
 	if (!err && !was_hidden)
 		aliases_step(flat, handle.index, ALIAS_HIDE, false);
 	kv_rcu_read_unlock();
@@ -438,7 +433,7 @@ static int flat_name_unlink(struct kv_map *map, struct kv_handle handle)
 	if (!err && READ_ONCE(entry->word) & KV_ENTRY_DUP)
 		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_promote));
 	WRITE_ONCE(entry->link, elder);
-	unlock_home(spot);
+	spot_unlock(spot);
 	if (!err)
 		trace_removed(&flat->trace, trace_leave(&flat->trace, entry), handle.index);
 	kv_rcu_read_unlock();
@@ -472,7 +467,7 @@ static void flat_name_link(struct kv_map *map, struct kv_handle handle)
 	}
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_stored(flat, entry, handle.index);
-	unlock_home(spot);
+	spot_unlock(spot);
 	trace_registered(&flat->trace, trace_arrive(&flat->trace, entry), handle.index);
 	kv_rcu_read_unlock();
 }
@@ -493,7 +488,7 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 		return err;
 	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
-	unlock_home(spot);
+	spot_unlock(spot);
 	if (!err)
 		trace_removed(&flat->trace, trace, handle.index);
 	return err;

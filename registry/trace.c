@@ -171,12 +171,16 @@ void trace_staged(const struct trace *trace, u32 index)
 /* Looked for as room was: mostly it is the first one. */
 static void del(const struct trace *trace, u64 hash, u32 word)
 {
-	for (u32 i = 0; i < NR_CHOICES * NR_WAYS; i++) {
-		u32 *at = &set_of(trace, hash, i / NR_WAYS)[((u32)hash + i) % NR_WAYS];
+	for (u32 choice = 0; choice < NR_CHOICES; choice++) {
+		u32 *set = set_of(trace, hash, choice);
 
-		if (READ_ONCE(*at) == word) {
-			WRITE_ONCE(*at, 0);
-			return;
+		for (u32 i = 0; i < NR_WAYS; i++) {
+			u32 *at = &set[((u32)hash + i) % NR_WAYS];
+
+			if (READ_ONCE(*at) == word) {
+				WRITE_ONCE(*at, 0);
+				return;
+			}
 		}
 	}
 }

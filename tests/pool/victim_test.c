@@ -143,21 +143,21 @@ POOL_TEST(victim, by_default_the_plain_victims_are_handed_out_lowest_first,
 	give_back(pool, mut, 3);
 }
 
-/* Keys 0, 1, ... in all blocks; every @step-th is evicted, highest first. */
-static void expect_sorted(const char *policy, const struct kvmm_evict_attr *evict, bool sorted)
+/* Keys 0, 1, ... in all @nr_blocks; every @step-th is evicted, highest first. */
+static void expect_sorted_of(u32 nr_blocks, u32 step, const char *policy,
+			     const struct kvmm_evict_attr *evict, bool sorted)
 {
-	enum { NR = 4096, STEP = 509 };
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR, .policy = policy,
-				       .evict = evict };
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = nr_blocks,
+				       .policy = policy, .evict = evict };
 	struct kvmm_pool *pool = make_pool_of(&attr);
 	u32 nr = 0, nr_out_of_order = 0;
-	kvmm_mut_t mut[NR / STEP + 1];
-	kvmm_ref_t *ref = calloc(NR, sizeof(*ref));
+	kvmm_mut_t *mut = calloc(nr_blocks / step + 1, sizeof(*mut));
+	kvmm_ref_t *ref = calloc(nr_blocks, sizeof(*ref));
 
-	for (u32 i = 0; i < NR; i++)
+	for (u32 i = 0; i < nr_blocks; i++)
 		register_keys(pool, i, 1, &ref[i]);
-	for (u32 at = NR / STEP * STEP + STEP; at; nr++) {
-		at -= STEP;
+	for (u32 at = (nr_blocks - 1) / step * step + step; at; nr++) {
+		at -= step;
 		drop(pool, ref[at]);
 	}
 	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
@@ -166,11 +166,17 @@ static void expect_sorted(const char *policy, const struct kvmm_evict_attr *evic
 				   kvmm_block_of_mut(pool, mut[i - 1]);
 	cr_expect_eq(nr_out_of_order == 0, sorted, "%s: %u of %u", policy, nr_out_of_order, nr);
 	for (u32 i = 0; i < nr; i++)
-		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]) % STEP, 0);
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]) % step, 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	give_back(pool, mut, nr);
+	free(mut);
 	free(ref);
 	kvmm_pool_destroy(pool);
+}
+
+static void expect_sorted(const char *policy, const struct kvmm_evict_attr *evict, bool sorted)
+{
+	expect_sorted_of(4096, 509, policy, evict, sorted);
 }
 
 Test(victim, pools_without_attributes_hand_out_the_lowest_first_and_classic_ones_do_not)
@@ -184,6 +190,15 @@ Test(victim, pools_without_attributes_hand_out_the_lowest_first_and_classic_ones
 	expect_sorted("lru", &plain, false);
 	expect_sorted("lru-classic", NULL, false);
 	expect_sorted("lru-classic", &sorted, true);
+}
+
+Test(victim, any_number_is_handed_out_lowest_first)
+{
+	expect_sorted_of(4096, 4095, "lru", NULL, true);	/* 2 */
+	expect_sorted_of(4096, 32, "lru", NULL, true);		/* 128, which are few */
+	expect_sorted_of(128, 1, "lru", NULL, true);
+	expect_sorted_of(4096, 7, "lru", NULL, true);		/* more, close together */
+	expect_sorted_of(65536, 300, "lru", NULL, true);	/* and far apart */
 }
 
 Test(victim, the_default_costs_a_bit_a_block)
