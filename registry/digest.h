@@ -27,14 +27,32 @@ union digest_state {
 struct digest;
 
 /**
+ * struct digest_chain - messages of one shape: start, chunks, head, key of the message before
+ * @start: state behind what all begin with
+ * @chunks: DIGEST_CHUNK bytes each, at least one; those of the messages lie one after the other
+ * @head: 4 bytes in front of the key
+ * @bytes: of a message, with those of @start
+ */
+struct digest_chain {
+	const union digest_state *start;
+	u32 chunks;
+	u32 head;
+	u64 bytes;
+};
+
+/**
  * struct digest_ops - one algorithm, one way to compute it
  * @bytes: length of the result, at most DIGEST_BYTES
  * @absorb: take in @nr chunks
+ * @chain: results of @nr messages, in less time than one by one; NULL: not by this way. @key takes
+ *	the first and the last 8 bytes of each, @digest all; either may be NULL
  * @finish: take in the rest in @digest->buf, write the result; @digest is spent
  */
 struct digest_ops {
 	u32 bytes;
 	void (*absorb)(union digest_state *state, const u8 *chunk, size_t nr);
+	void (*chain)(const struct digest_chain *chain, const u8 *chunk, u32 nr, const u8 *parent,
+		      u8 *key, u8 *digest);
 	void (*finish)(struct digest *digest, u8 *result);
 };
 

@@ -186,30 +186,45 @@ size_t kv_key_last(const struct key_walk *walk, enum kvmm_key_kind kind)
 	return i;
 }
 
+static void hash_blocks(struct key_walk *walk, int from, int to, kvmm_key_t *keys,
+			kvmm_digest_t *digests)
+{
+	const struct kvmm_key_ctx *ctx = walk->ctx;
+	struct digest digest;
+
+	for (int i = from; i < to; i++) {
+		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
+		ctx->format->put_block(&digest, walk);
+		kv_digest_finish(&digest, walk->result);
+		memcpy(&walk->key, walk->result, sizeof(walk->key));
+		if (ctx->digest->bytes == sizeof(kvmm_digest_t))
+			walk->key = kvmm_key_of_digest((const kvmm_digest_t *)walk->result);
+		walk->parent = kv_key_has_digests(ctx) ? walk->result : walk->key.byte;
+		walk->first += ctx->block_tokens;
+		if (keys)
+			keys[i] = walk->key;
+		if (digests)
+			memcpy(&digests[i], walk->result, sizeof(*digests));
+	}
+}
+
 int kvmm_key_hash(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq, kvmm_key_t *keys,
 		  kvmm_digest_t *digests, uint32_t max)
 {
-	struct digest digest;
 	struct key_walk walk;
-	int nr = begin(&walk, ctx, seq, max);
+	int nr = begin(&walk, ctx, seq, max), first;
 
 	if (nr > 0 && !keys && !digests)
 		return -EINVAL;
 	if (nr >= 0 && digests && ctx->digest->bytes < sizeof(*digests))
 		return -EOPNOTSUPP;
-	for (int i = 0; i < nr; i++) {
-		kv_digest_begin(&digest, ctx->digest, &ctx->start, ctx->absorbed);
-		ctx->format->put_block(&digest, &walk);
-		kv_digest_finish(&digest, walk.result);
-		memcpy(&walk.key, walk.result, sizeof(walk.key));
-		if (ctx->digest->bytes == sizeof(kvmm_digest_t))
-			walk.key = kvmm_key_of_digest((const kvmm_digest_t *)walk.result);
-		walk.parent = kv_key_has_digests(ctx) ? walk.result : walk.key.byte;
-		walk.first += ctx->block_tokens;
-		if (keys)
-			keys[i] = walk.key;
-		if (digests)
-			memcpy(&digests[i], walk.result, sizeof(*digests));
-	}
+	if (nr <= 0)
+		return nr;
+	first = !walk.parent;
+	hash_blocks(&walk, 0, first, keys, digests);
+	if (nr == first || !ctx->format->hash_run ||
+	    !ctx->format->hash_run(&walk, nr - first, keys ? keys + first : NULL,
+				   digests ? digests + first : NULL))
+		hash_blocks(&walk, first, nr, keys, digests);
 	return nr;
 }

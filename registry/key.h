@@ -17,6 +17,8 @@ struct key_walk;
  * @init: set ->digest and all else the format needs of @ctx; lora and salt are set already
  * @takes: is this extra, which is sound in itself, one that the format has room for?
  * @put_block: everything about the block that @walk is at
+ * @hash_run: the results of @nr blocks from there on, of which the first has a parent, in less time;
+ *	false: it takes other blocks only. NULL: none
  */
 struct key_format {
 	const char *name;
@@ -25,6 +27,8 @@ struct key_format {
 	void (*init)(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr);
 	bool (*takes)(const struct kvmm_key_ctx *ctx, const struct kvmm_key_extra *extra);
 	void (*put_block)(struct digest *digest, struct key_walk *walk);
+	bool (*hash_run)(const struct key_walk *walk, u32 nr, kvmm_key_t *keys,
+			 kvmm_digest_t *digests);
 };
 
 /* All fixed at creation. */

@@ -5,13 +5,14 @@
  * Documentation/keys.rst says what is hashed, byte by byte; tests/registry/keys.py computes it from
  * there. Any change here changes every key: then FORMAT_NAME must change as well.
  *
- * A context's attributes are hashed once, by SHA-256, into its *domain* D. For "sha256" D and
- * zeros are the first chunk of each block's message, absorbed in advance; for "siphash" half of D
- * is the key. So every block depends on the whole domain, and pays nothing for it.
+ * A context's attributes are hashed once, by SHA-256, into its *domain* D. For "sha256" D, zeros
+ * and the head of the tokens are the first chunk of each block's message, absorbed in advance; for
+ * "siphash" half of D is the key. So every block depends on the whole domain, and pays nothing for
+ * it. The parent comes last: what stands before it need not wait for the block before.
  */
 #include "key.h"
 
-#define FORMAT_NAME	"kvmm-key-2"
+#define FORMAT_NAME	"kvmm-key-3"
 
 enum field {
 	FIELD_FORMAT		= 1,
@@ -32,9 +33,14 @@ enum field {
 static_assert(KVMM_KEY_MAX_BYTES + sizeof(s64) < 1u << 24, "lengths have 24 bits");
 static_assert(KVMM_KEY_MAX_BLOCK_TOKENS * sizeof(u32) < 1u << 24, "lengths have 24 bits");
 
+static inline u32 head_of(enum field field, u32 bytes)
+{
+	return (u32)field << 24 | bytes;
+}
+
 static inline void put_head(struct digest *digest, enum field field, u32 bytes)
 {
-	u32 head = (u32)field << 24 | bytes;
+	u32 head = head_of(field, bytes);
 
 	memcpy(kv_digest_room(digest, sizeof(head)), &head, sizeof(head));
 	digest->fill += sizeof(head);
@@ -89,9 +95,11 @@ static int check_siphash(const struct kvmm_key_attr *attr)
 
 static void init_sha256(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
 {
+	u32 head = head_of(FIELD_TOKENS, ctx->block_tokens * sizeof(u32));
 	u8 chunk[DIGEST_CHUNK] = { 0 };
 
 	hash_domain(ctx, attr, chunk);
+	memcpy(chunk + sizeof(chunk) - sizeof(head), &head, sizeof(head));
 	ctx->digest = kv_sha256();
 	ctx->start = kv_sha256_start;
 	ctx->digest->absorb(&ctx->start, chunk, 1);
@@ -126,10 +134,11 @@ static inline void put_parent(struct digest *digest, const void *parent)
 
 static void put_block(struct digest *digest, struct key_walk *walk)
 {
-	if (walk->parent)
-		put_parent(digest, walk->parent);
-	put_field(digest, FIELD_TOKENS, kv_key_tokens(walk),
-		  walk->ctx->block_tokens * sizeof(u32));
+	u32 bytes = walk->ctx->block_tokens * sizeof(u32);
+
+	if (!walk->ctx->absorbed)	/* else the start has it */
+		put_head(digest, FIELD_TOKENS, bytes);
+	kv_digest_put(digest, kv_key_tokens(walk), bytes);
 	for (u32 kind = 0; walk->seq->nr_extras && kind < KVMM_KEY_NR_KINDS; kind++) {
 		size_t i = kv_key_first(walk, kind), last = kv_key_last(walk, kind);
 
@@ -142,6 +151,26 @@ static void put_block(struct digest *digest, struct key_walk *walk)
 			kv_digest_put(digest, extra->data, extra->bytes);
 		}
 	}
+	if (walk->parent)
+		put_parent(digest, walk->parent);
+}
+
+/* Blocks that are whole chunks and have no extras: the chain of the algorithm, if it has one. */
+static bool hash_run(const struct key_walk *walk, u32 nr, kvmm_key_t *keys, kvmm_digest_t *digests)
+{
+	const struct kvmm_key_ctx *ctx = walk->ctx;
+	u32 bytes = ctx->block_tokens * sizeof(u32);
+	struct digest_chain chain = {
+		.start = &ctx->start, .chunks = bytes / DIGEST_CHUNK,
+		.head = head_of(FIELD_PARENT, KVMM_KEY_BYTES),
+		.bytes = ctx->absorbed + bytes + sizeof(u32) + KVMM_KEY_BYTES,
+	};
+
+	if (!ctx->digest->chain || walk->seq->nr_extras || bytes % DIGEST_CHUNK)
+		return false;
+	ctx->digest->chain(&chain, (const u8 *)kv_key_tokens(walk), nr, walk->parent, (u8 *)keys,
+			   (u8 *)digests);
+	return true;
 }
 
 const struct key_format kv_key_sha256 = {
@@ -151,6 +180,7 @@ const struct key_format kv_key_sha256 = {
 	.init		= init_sha256,
 	.takes		= takes_all,
 	.put_block	= put_block,
+	.hash_run	= hash_run,
 };
 
 const struct key_format kv_key_siphash = {

@@ -172,20 +172,27 @@ static inline __sha_ni void store_state(u32 sha[8], struct lanes v)
 	_mm_storeu_si128((__m128i *)(void *)(sha + 4), _mm_unpackhi_epi64(v.abef, v.cdgh));
 }
 
-/* Four words of a chunk, which are big endian. */
-static inline __sha_ni __m128i load_words(const u8 *byte)
+static inline __sha_ni __m128i swap_bytes(__m128i words)
 {
-	const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-
-	return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)byte), swap);
+	return _mm_shuffle_epi8(words, _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203));
 }
 
-/* Rounds t to t + 3, with words t to t + 3. */
-static inline __sha_ni void four_rounds(struct lanes *v, __m128i words, int t)
+/* Four words of a chunk or a result, which are big endian. */
+static inline __sha_ni __m128i load_words(const u8 *byte)
 {
-	const __m128i *constant = (const __m128i *)(const void *)(round_constant + t);
+	return swap_bytes(_mm_loadu_si128((const __m128i *)(const void *)byte));
+}
 
-	words = _mm_add_epi32(words, _mm_load_si128(constant));
+static inline __sha_ni u8 *store_words(u8 *byte, __m128i words)
+{
+	_mm_storeu_si128((__m128i *)(void *)byte, swap_bytes(words));
+	return byte + 16;
+}
+
+/* Rounds t to t + 3, with words t to t + 3. @constant: the first of theirs. */
+static inline __sha_ni void four_rounds(struct lanes *v, __m128i words, const u32 *constant)
+{
+	words = _mm_add_epi32(words, _mm_load_si128((const __m128i *)(const void *)constant));
 	v->cdgh = _mm_sha256rnds2_epu32(v->cdgh, v->abef, words);
 	words = _mm_shuffle_epi32(words, UPPER_HALF);
 	v->abef = _mm_sha256rnds2_epu32(v->abef, v->cdgh, words);
@@ -199,43 +206,109 @@ static inline __sha_ni __m128i next_words(__m128i w0, __m128i w4, __m128i w8, __
 	return _mm_sha256msg2_epu32(sum, w12);
 }
 
-static inline __sha_ni void absorb_chunk(struct lanes *v, const u8 *chunk)
+static __always_inline __sha_ni void load_chunk(__m128i w[4], const u8 *chunk)
 {
-	__m128i w0 = load_words(chunk), w1 = load_words(chunk + 16);
-	__m128i w2 = load_words(chunk + 32), w3 = load_words(chunk + 48);
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++)
+		w[i] = load_words(chunk + 16 * i);
+}
 
-	for (int t = 0; t < NR_ROUNDS - 16; t += 16) {
-		four_rounds(v, w0, t);
-		w0 = next_words(w0, w1, w2, w3);
-		four_rounds(v, w1, t + 4);
-		w1 = next_words(w1, w2, w3, w0);
-		four_rounds(v, w2, t + 8);
-		w2 = next_words(w2, w3, w0, w1);
-		four_rounds(v, w3, t + 12);
-		w3 = next_words(w3, w0, w1, w2);
+/*
+ * A chunk each of @nr messages, four rounds by turns: those of one wait for its last four, and the
+ * other's go on meanwhile.
+ */
+static __always_inline __sha_ni void absorb_words(struct lanes *sum, __m128i w[][4],
+						  unsigned int nr)
+{
+	const u32 *constant = round_constant;
+	struct lanes v[2];
+
+	/* The compiler would keep them in registers, and chunks on the stack. */
+	__asm__ volatile("" : "+r"(constant));
+#pragma GCC unroll 2
+	for (unsigned int i = 0; i < nr; i++)
+		v[i] = sum[i];
+#pragma GCC unroll 16
+	for (int t = 0; t < NR_ROUNDS; t += 4) {
+		int j = t / 4;
+
+#pragma GCC unroll 2
+		for (unsigned int i = 0; i < nr; i++) {
+			four_rounds(&v[i], w[i][j % 4], constant + t);
+			if (t < NR_ROUNDS - 16)
+				w[i][j % 4] = next_words(w[i][j % 4], w[i][(j + 1) % 4],
+							 w[i][(j + 2) % 4], w[i][(j + 3) % 4]);
+		}
 	}
-	four_rounds(v, w0, NR_ROUNDS - 16);
-	four_rounds(v, w1, NR_ROUNDS - 12);
-	four_rounds(v, w2, NR_ROUNDS - 8);
-	four_rounds(v, w3, NR_ROUNDS - 4);
+#pragma GCC unroll 2
+	for (unsigned int i = 0; i < nr; i++) {
+		sum[i].abef = _mm_add_epi32(sum[i].abef, v[i].abef);
+		sum[i].cdgh = _mm_add_epi32(sum[i].cdgh, v[i].cdgh);
+	}
+}
+
+static __always_inline __sha_ni void absorb_chunks(struct lanes *sum, const u8 *chunk, size_t nr)
+{
+	__m128i w[1][4];
+
+	for (; nr; nr--, chunk += DIGEST_CHUNK) {
+		load_chunk(w[0], chunk);
+		absorb_words(sum, w, 1);
+	}
 }
 
 static __sha_ni void absorb_native(union digest_state *state, const u8 *chunk, size_t nr)
 {
-	struct lanes sum = load_state(state->sha), v;
+	struct lanes sum = load_state(state->sha);
 
-	for (; nr; nr--, chunk += DIGEST_CHUNK) {
-		v = sum;
-		absorb_chunk(&v, chunk);
-		sum.abef = _mm_add_epi32(sum.abef, v.abef);
-		sum.cdgh = _mm_add_epi32(sum.cdgh, v.cdgh);
-	}
+	absorb_chunks(&sum, chunk, nr);
 	store_state(state->sha, sum);
+}
+
+#define PICK(v, i0, i1, i2, i3)	/* two of abef, two of cdgh, from the lowest lane up */	\
+	_mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps((v).abef), _mm_castsi128_ps((v).cdgh), \
+					_MM_SHUFFLE(i3, i2, i1, i0)))
+
+/*
+ * Of each message only the last chunk needs the result before: it goes with the first chunk of the
+ * next message. Behind the last message that is its own once more, for nothing.
+ */
+static __sha_ni void chain_native(const struct digest_chain *chain, const u8 *chunk, u32 nr,
+				  const u8 *parent, u8 *key, u8 *digest)
+{
+	const __m128i head = _mm_set_epi32(__builtin_bswap32(chain->head), 0, 0, 0);
+	const __m128i one = _mm_set_epi32(0, 0, 0, (int)0x80000000);
+	const __m128i bits = _mm_set_epi32(chain->bytes * 8, chain->bytes >> 29, 0, 0);
+	const struct lanes start = load_state(chain->start->sha);
+	struct lanes sum[2] = { start, start };	/* of a message, and of the next one */
+	__m128i w[2][4], name = load_words(parent);
+
+	absorb_chunks(&sum[1], chunk, chain->chunks);
+	for (; nr; nr--) {
+		w[0][0] = _mm_alignr_epi8(name, head, 12);
+		w[0][1] = _mm_alignr_epi8(one, name, 12);
+		w[0][2] = _mm_setzero_si128();
+		w[0][3] = bits;
+		chunk += nr > 1 ? chain->chunks * DIGEST_CHUNK : 0;
+		load_chunk(w[1], chunk);
+		sum[0] = sum[1];
+		sum[1] = start;
+		absorb_words(sum, w, 2);
+		absorb_chunks(&sum[1], chunk + DIGEST_CHUNK, chain->chunks - 1);
+		name = PICK(sum[0], 3, 2, 1, 0);
+		if (key)
+			key = store_words(key, name);
+		if (digest) {
+			digest = store_words(digest, PICK(sum[0], 3, 2, 3, 2));
+			digest = store_words(digest, PICK(sum[0], 1, 0, 1, 0));
+		}
+	}
 }
 
 static const struct digest_ops sha256_native = {
 	.bytes	= 32,
 	.absorb	= absorb_native,
+	.chain	= chain_native,
 	.finish	= sha_finish,
 };
 

@@ -8,10 +8,13 @@
 
 #include "tests/support/cleanup.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/length.h"
+#include "tests/support/random.h"
 
 #define NR_TOKENS	200u
 #define MAX_BLOCKS	NR_TOKENS
 #define NR_ATTRS	22u
+#define MAX_RUN		12u
 #define BYTES(text)	{ text, sizeof(text) - 1 }
 
 static const char *const own_algos[] = { "sha256", "siphash" };
@@ -179,20 +182,76 @@ static void expect_keys_with_everything(const char *algo, const char *first, con
 }
 
 /* Stored keys outlive the library: if this fails, the format's name must change. */
-Test(key, keys_are_those_of_kvmm_key_2)
+Test(key, keys_are_those_of_kvmm_key_3)
 {
 	struct kvmm_key_attr attr = attr_of("sha256");
 	struct kvmm_key_seq seq = seq_of(count_up() + 1, 8);
-	kvmm_key_t keys[2];
+	kvmm_key_t keys[3];
 
 	attr.block_tokens = 4;
 	cr_assert_eq(chain(&attr, &seq, keys), 2);
-	expect_key(&keys[0], "7dba190385dd5d10bf2f273a5649add2");
-	expect_key(&keys[1], "9a09c32b3f996859e835f0c59e40c4b1");
-	expect_keys_with_everything("sha256", "4e43ee06a0c1e685531e4353ab523a39",
-				    "36d10c865822af9904c77103aeb266fd");
-	expect_keys_with_everything("siphash", "b0cc41797dff99b56ff92d6d9ec45c4a",
-				    "955fbefb941c1ee1e62aae1d59172bec");
+	expect_key(&keys[0], "55f17c3a3457c2c86dd6447e7a7ebdfa");
+	expect_key(&keys[1], "97b3587c307a646a223ad9ad3d165b48");
+	expect_keys_with_everything("sha256", "4ea5755c10f918dc1acb609b6ab0bbee",
+				    "97dd079478f7cbc33c0b583bb8bbc94e");
+	expect_keys_with_everything("siphash", "1f7c465615b69d03d88a3d08122f5ecd",
+				    "bfa5d450a65b94a0c345110e1af846a8");
+	attr.block_tokens = 16;
+	seq.nr_tokens = 48;
+	cr_assert_eq(chain(&attr, &seq, keys), 3);
+	expect_key(&keys[0], "3326221523456c9708896231681ac6d5");
+	expect_key(&keys[1], "28ba73f5c74ee59e7873d5e179dd4fba");
+	expect_key(&keys[2], "861657eae889c0c9da7d0cb2381d08b0");
+}
+
+/* An extra that touches none of them has them hashed one by one. */
+static void expect_same_one_by_one(const struct kvmm_key_ctx *ctx, struct kvmm_key_seq seq)
+{
+	struct kvmm_key_extra extra = extra_of(KVMM_KEY_MM, "img", 1 << 20, 1);
+	kvmm_digest_t *digests = calloc(2 * MAX_RUN, sizeof(*digests));
+	kvmm_key_t keys[3][MAX_RUN] = { { { { 0 } } } };
+	int nr = kvmm_key_chain(ctx, &seq, keys[0], MAX_RUN);
+	int with_digests = kvmm_key_hash(ctx, &seq, keys[1], digests, MAX_RUN);
+
+	cr_assert(nr >= 0);
+	seq.extras = &extra;
+	seq.nr_extras = 1;
+	cr_expect_eq(kvmm_key_chain(ctx, &seq, keys[2], MAX_RUN), nr);
+	cr_expect(!memcmp(keys[0], keys[2], sizeof(keys[0])), "%d keys", nr);
+	if (with_digests != -EOPNOTSUPP) {
+		cr_expect_eq(with_digests, nr);
+		cr_expect_eq(kvmm_key_digests(ctx, &seq, digests + MAX_RUN, MAX_RUN), nr);
+		cr_expect(!memcmp(keys[1], keys[2], sizeof(keys[1])), "%d keys", nr);
+		cr_expect(!memcmp(digests, digests + MAX_RUN, MAX_RUN * sizeof(*digests)));
+	}
+	free(digests);
+}
+
+Test(key, blocks_in_a_row_have_the_keys_that_they_have_one_by_one)
+{
+	static const u32 lengths[] = { 1, 2, 15, 16, 17, 32, 48, 64, 528 };
+	u64 state = test_number("KVMM_SEED", 1);
+	kvmm_key_t parent;
+
+	cr_log_info("KVMM_SEED=%llu", (unsigned long long)state);
+	for (u32 round = 0; round < 50 * ARRAY_SIZE(own_algos); round++) {
+		struct kvmm_key_attr attr = attr_of(own_algos[round % ARRAY_SIZE(own_algos)]);
+		struct kvmm_key_ctx *ctx __cleanup(kvmm_key_ctx_destroy) = NULL;
+		u32 nr, *tokens;
+
+		attr.block_tokens = lengths[any_of(&state, ARRAY_SIZE(lengths))];
+		nr = any_of(&state, MAX_RUN * attr.block_tokens);
+		tokens = calloc(nr + 1, sizeof(*tokens));	/* no more: readers beyond are seen */
+		for (u32 i = 0; i < nr; i++)
+			tokens[i] = any_of(&state, UINT32_MAX);
+		for (u32 i = 0; i < sizeof(parent); i++)
+			parent.byte[i] = any_of(&state, 256);
+		ctx = create(&attr);
+		expect_same_one_by_one(ctx, (struct kvmm_key_seq){
+			.size = sizeof(struct kvmm_key_seq), .tokens = tokens, .nr_tokens = nr,
+			.parent = any_of(&state, 2) ? &parent : NULL });
+		free(tokens);
+	}
 }
 
 /* ---- what must change a key ---- */

@@ -100,7 +100,7 @@ def u32(n):
 
 
 def domain(a):
-    out = field(1, b"kvmm-key-2") + field(2, a["algo"].encode())
+    out = field(1, b"kvmm-key-3") + field(2, a["algo"].encode())
     if any(a["secret"]):
         out += field(3, a["secret"])
     for tag, name in ((4, "layout_id"), (5, "tenant")):
@@ -128,12 +128,12 @@ def key_of(result):
 def own_keys(a, tokens, extras, parent):
     seed = domain(a)
     for first, block in blocks(a, tokens):
-        message = field(16, parent) if parent is not None else b""
-        message += field(17, b"".join(map(u32, block)))
+        message = field(17, b"".join(map(u32, block)))
         for kind, data, offset in touching(extras, first, len(block)):
             message += field(32 + kind, struct.pack("<q", offset) + data)
+        message += field(16, parent) if parent is not None else b""
         if a["algo"] == "sha256":
-            result = hashlib.sha256(seed + bytes(32) + message).digest()
+            result = hashlib.sha256(seed + bytes(28) + message).digest()
         else:
             result = siphash(seed[:16], message)
         yield result
