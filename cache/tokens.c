@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kv/registry_key.h>
+#include <kv/key.h>
 #include <kvmm/cache.h>
 #include <kvmm/ext/seq.h>
 

@@ -14,7 +14,7 @@
 #include <kv/env.h>
 #include <kv/hash.h>
 #include <kv/mem.h>
-#include <kv/registry_key.h>
+#include <kv/key.h>
 
 #include "msgpack.h"
 #include "stash.h"

@@ -7,7 +7,7 @@
  */
 
 #include <kv/evict.h>
-#include <kv/registry_key.h>
+#include <kv/key.h>
 #include <kvmm/compact.h>
 #include <kvmm/ext/inspect.h>
 #include <kvmm/ext/lease.h>

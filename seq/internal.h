@@ -29,7 +29,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/pool_request.h>
-#include <kv/registry_key.h>
+#include <kv/key.h>
 #include <kv/types.h>
 #include <kvmm/cache.h>
 #include <kvmm/ext/admission.h>

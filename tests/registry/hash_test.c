@@ -3,8 +3,8 @@
  * The hashes under keys, against the examples of those who defined them: FIPS 180-4 for SHA-256,
  * the 64 vectors that come with SipHash, RFC 8949 for CBOR.
  */
-#include "registry/cbor.h"
-#include "registry/digest.h"
+#include "key/cbor.h"
+#include "key/digest.h"
 #include "tests/support/test.h"
 
 struct hex {

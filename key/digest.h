@@ -5,8 +5,8 @@
  * A message collects in the buffer, so that the usual one (a block of 16 tokens) is hashed by one
  * call into the algorithm, which pads it in place. Longer ones drain 64 bytes at a time.
  */
-#ifndef REGISTRY_DIGEST_H
-#define REGISTRY_DIGEST_H
+#ifndef KEY_DIGEST_H
+#define KEY_DIGEST_H
 
 #include <string.h>
 
@@ -102,4 +102,4 @@ static inline void kv_digest_finish(struct digest *digest, u8 *result)
 	digest->ops->finish(digest, result);
 }
 
-#endif /* REGISTRY_DIGEST_H */
+#endif /* KEY_DIGEST_H */

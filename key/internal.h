@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the calls that compute keys (key.c) and the formats that they hash. */
-#ifndef REGISTRY_KEY_H
-#define REGISTRY_KEY_H
+#ifndef KEY_INTERNAL_H
+#define KEY_INTERNAL_H
 
 #include <kvmm/key.h>
 
@@ -17,8 +17,8 @@ struct key_walk;
  * @init: set ->digest and all else the format needs of @ctx; lora and salt are set already
  * @takes: is this extra, which is sound in itself, one that the format has room for?
  * @put_block: everything about the block that @walk is at
- * @hash_run: the results of @nr blocks from there on, of which the first has a parent, in less time;
- *	false: it takes other blocks only. NULL: none
+ * @hash_run: the results of @nr blocks from there on, of which the first has a parent, in less
+ *	time; false: it takes other blocks only. NULL: none
  */
 struct key_format {
 	const char *name;
@@ -82,4 +82,4 @@ static inline void kv_wipe(void *data, size_t bytes)
 	__asm__ volatile("" : : "r"(data) : "memory");
 }
 
-#endif /* REGISTRY_KEY_H */
+#endif /* KEY_INTERNAL_H */

@@ -11,7 +11,7 @@
 #include <kv/mem.h>
 
 #include "cbor.h"
-#include "key.h"
+#include "internal.h"
 
 static int check_vllm(const struct kvmm_key_attr *attr)
 {

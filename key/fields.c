@@ -10,7 +10,7 @@
  * "siphash" half of D is the key. So every block depends on the whole domain, and pays nothing for
  * it. The parent comes last: what stands before it need not wait for the block before.
  */
-#include "key.h"
+#include "internal.h"
 
 #define FORMAT_NAME	"kvmm-key-3"
 

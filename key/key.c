@@ -7,12 +7,12 @@
  * go along with the blocks: a call takes time in proportion to blocks and extras, not to their
  * product. Contexts never change: no lock.
  */
-#include <kv/registry_key.h>
+#include <kv/key.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/mem.h>
 
-#include "key.h"
+#include "internal.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define FARTHEST_TOKEN		(INT64_MAX / 4)		/* sums and differences of two fit */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls on a context for users of keys. */
-#ifndef KV_REGISTRY_KEY_H
-#define KV_REGISTRY_KEY_H
+#ifndef KV_KEY_H
+#define KV_KEY_H
 
 #include <kv/types.h>
 #include <kvmm/key.h>
@@ -17,4 +17,4 @@ int kv_key_check_extras(const struct kvmm_key_extra *extras, size_t nr);
 /* The name of algorithm @i, or NULL: there are not so many. */
 const char *kv_key_algo(u32 i);
 
-#endif /* KV_REGISTRY_KEY_H */
+#endif /* KV_KEY_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of canonical CBOR (RFC 8949) that keys need, written straight into a hash. */
-#ifndef REGISTRY_CBOR_H
-#define REGISTRY_CBOR_H
+#ifndef KEY_CBOR_H
+#define KEY_CBOR_H
 
 #include "digest.h"
 
@@ -23,4 +23,4 @@ void kv_cbor_null(struct digest *digest);
 /* An array of unsigned numbers. */
 void kv_cbor_u32_array(struct digest *digest, const u32 *value, u32 nr);
 
-#endif /* REGISTRY_CBOR_H */
+#endif /* KEY_CBOR_H */
