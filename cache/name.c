@@ -288,7 +288,7 @@ static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct k
 	if (!same(handle, found)) {
 		order_note(&pool->order, NOTE_HIT, &found, 1);
 	} else if (entry_holds_elder(entry)) {
-		held = entry_handle(pool, READ_ONCE(entry->link));
+		held = kv_name_block(&pool->entries, READ_ONCE(entry->link));
 		order_note(&pool->order, NOTE_HIT, &held, 1);
 	}
 }

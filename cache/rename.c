@@ -8,15 +8,12 @@
  *
  * Other names: a first name that goes leaves the map, and its entry is marked; it is written when
  * all readers that may have seen it without the mark have gone. So no reader takes half of a name
- * for another one, and look-ups cost what they did. The call holds the blocks and compact_lock
- * meanwhile: they are not evicted, and the world does not stop. Added names are records of their
- * own that never change.
- *
- * A block that waits for its name is REGISTERED and in no list of the map.
+ * for another one, and look-ups cost what they did. Meanwhile the block is found by the name that
+ * comes next, which is an added one until then. The call holds the blocks and compact_lock: they
+ * are not evicted, and the world does not stop.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
-#include <kv/registry_alias.h>
 #include <kvmm/ext/name.h>
 
 #include "cache.h"
@@ -71,112 +68,120 @@ out_republish:
 
 /* ---- names change ---- */
 
-/* One call: what it was given, and records of names to be added, in a list through ->next. */
+/* One call: what it was given. */
 struct change {
 	const struct kvmm_name *names;
 	const struct kv_handle *handles;
 	u32 nr;
 	u32 op;				/* enum kvmm_name_op */
-	struct kv_alias *alias;
 };
 
-/* It has its first name no more, and gets another one, or none, when readers have gone. */
-static bool is_unlinked(const struct kvmm_pool *pool, struct kv_handle handle)
-{
-	return READ_ONCE(entry_at(pool, handle.index)->dup_prev) == KV_NONE;
-}
-
-/* The name of the change, if it is an added one of the block. */
-static struct kv_alias *added_name(const struct kvmm_pool *pool, const struct change *change, u32 i)
+/* The entry of the block that has the name of the change, or KV_NONE. */
+static u32 name_at(const struct kvmm_pool *pool, const struct change *change, u32 i)
 {
 	u64 key[2];
 
 	kv_assert_held(&pool->lock);
 	kv_key_words(&change->names[i].key, key);
-	return kv_alias_of(pool->map->aliases, change->handles[i].index, key,
-			   kv_domain_word(change->names[i].domain));
+	return kv_name_of(&pool->entries, change->handles[i].index, key,
+			  kv_domain_word(change->names[i].domain));
 }
 
 /*
- * Of one block, unless it cannot be done: a name that goes is marked, or out of the map; one that
- * comes is the block's, but not found yet. A name that stands in the batch twice is met as such
- * here. Nothing is told but to consumers of events.
+ * Of one block, unless it cannot be done: a name that goes is out of the map, one that is added is
+ * not yet in it, and one that replaces another is in it first. A name that stands in the batch
+ * twice is met as such here. Nothing is told but to consumers of events.
  */
-static int begin_one(struct kvmm_pool *pool, struct change *change, u32 i)
+static int begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 {
 	const struct kv_name_ops *ops = pool->map->ops->names;
+	const struct kvmm_name *to = &change->names[i];
 	struct kv_handle handle = change->handles[i];
-	struct kv_entry *entry = entry_at(pool, handle.index);
-	struct kv_alias *added = added_name(pool, change, i);
-	bool is_first;
-	u64 key[2];
+	u32 name = name_at(pool, change, i);
+	struct kv_name fresh;
 
 	kv_assert_held(&pool->lock);
-	kv_key_words(&change->names[i].key, key);
-	is_first = !is_unlinked(pool, handle) &&
-		   kv_entry_has_name(entry, key, kv_domain_word(change->names[i].domain));
-	if (READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)
+	if (READ_ONCE(entry_at(pool, handle.index)->word) & KV_ENTRY_HIDDEN)
 		return -ESTALE;
 	if (change->op == KVMM_NAME_REMOVE) {
-		if (!added || added->going)
-			return is_first ? ops->unlink(pool->map, handle) : -ENOENT;
-		added->going = true;
+		if (name == KV_NONE || kv_name_is_out(&pool->entries, name))
+			return -ENOENT;
+		ops->unlink(pool->map, name);
 		return 0;
 	}
-	if (added || is_first)
+	if (change->op == KVMM_NAME_RENAME && kv_name_is_out(&pool->entries, handle.index))
+		return -EINVAL;
+	if (name != KV_NONE)
 		return -EEXIST;
-	if (change->op == KVMM_NAME_RENAME)
-		return ops->unlink(pool->map, handle);
-	added = change->alias;
-	change->alias = added->next;
-	added->next = NULL;
-	kv_alias_give(pool->map->aliases, added);
+	fresh = (struct kv_name){ to->key, to->domain, KV_NONE, to->position };
+	name = kv_name_take(&pool->entries, handle, &fresh);
+	if (name == KV_NONE)
+		return -ENOMEM;
+	if (change->op == KVMM_NAME_RENAME) {
+		ops->link(pool->map, name);
+		ops->unlink(pool->map, handle.index);
+	}
 	return 0;
 }
 
 /*
- * All of them, or none. What was out of the map is in it again then, under its old name; of blocks
- * with that name it is the youngest now, and consumers of events have seen it go and come.
+ * All of them, or none. What was out of the map is in it again then; of blocks with that name it is
+ * the youngest now, and consumers of events have seen it go and come.
  */
 static int begin_all(struct kvmm_pool *pool, struct change *change)
 {
+	const struct kv_name_ops *ops = pool->map->ops->names;
 	int err = cache_enter(pool);
 	u32 i;
 
 	kv_assert_held(&pool->compact_lock);
-	if (err)
+	if (err) {
+		change->nr = 0;
 		return err;
+	}
 	for (i = 0; i < change->nr && !err; i++)
 		err = begin_one(pool, change, i);
-	for (i -= i && err; err && i--;) {
-		struct kv_alias *added = added_name(pool, change, i);
+	change->nr = i - (err != 0);
+	while (err && i-- && change->op != KVMM_NAME_ADD) {
+		u32 name = i < change->nr ? name_at(pool, change, i) : KV_NONE;
 
-		if (is_unlinked(pool, change->handles[i]))
-			pool->map->ops->names->link(pool->map, change->handles[i]);
-		if (added)
-			added->going = false;
-		if (!added || change->op != KVMM_NAME_ADD)
+		if (name == KV_NONE)
 			continue;
-		kv_alias_take(pool->map->aliases, added);
-		added->next = change->alias;
-		change->alias = added;
+		if (change->op == KVMM_NAME_RENAME) {
+			ops->link(pool->map, change->handles[i].index);
+			ops->unlink(pool->map, name);
+		} else {
+			ops->link(pool->map, name);
+		}
 	}
 	pool_leave(pool);
 	return err;
 }
 
-/*
- * The first name of a block that is out of the map is this one from now on. The reference that a
- * duplicate holds on its elder goes with the old name, by which that is known.
- */
-static void set_name(struct kvmm_pool *pool, struct kv_handle handle, const u64 key[2], u64 domain,
-		     u32 position)
+/* A name that is out for good: duplicates have no references by it any more. */
+static void release_name(struct kvmm_pool *pool, u32 name)
 {
-	struct kv_entry *entry = entry_at(pool, handle.index);
+	struct kv_handle block = kv_name_block(&pool->entries, name);
+	u32 nr = pool->map->ops->names->release(pool->map, name);
+
+	kv_assert_held(&pool->lock);
+	tally_add(pool, TALLY_REFS, -(u64)nr);
+	while (nr--)	/* The call has one, too: it is not the last. */
+		kv_handle_step(&pool->entries, block, kv_edge_put);
+	if (kv_name_is_added(&pool->entries, name))
+		kv_name_put(&pool->entries, name);
+}
+
+/*
+ * The added @name is the first one of its block from now on, in place of one that is out. The
+ * reference that a duplicate holds on its elder goes with the old name, by which that is known.
+ */
+static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
+{
+	struct kv_entry *entry = entry_at(pool, handle.index), *from = entry_at(pool, name);
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
-	kv_assert(is_unlinked(pool, handle));
 	pool_tell(pool, removed, &handle, 1);
 	pool->count.names_forgotten += name_sum(entry);
 	if (entry_holds_elder(entry)) {
@@ -184,120 +189,135 @@ static void set_name(struct kvmm_pool *pool, struct kv_handle handle, const u64 
 		if (!pool->resets)
 			kv_handle_step(&pool->entries, handle, kv_edge_clear_reset);
 	}
-	WRITE_ONCE(entry->key[0], key[0]);
-	WRITE_ONCE(entry->key[1], key[1]);
-	WRITE_ONCE(entry->domain, domain);
-	WRITE_ONCE(entry->position, position);
+	WRITE_ONCE(entry->key[0], from->key[0]);
+	WRITE_ONCE(entry->key[1], from->key[1]);
+	WRITE_ONCE(entry->domain, from->domain);
+	WRITE_ONCE(entry->position, from->position);
 	WRITE_ONCE(entry->parent, KV_NONE);
 	tally_add(pool, TALLY_NAMES, name_sum(entry));
-	pool->map->ops->names->link(pool->map, handle);
+	pool->map->ops->names->swap(pool->map, name);
+	kv_name_put(&pool->entries, name);
 }
 
-/*
- * Nothing can fail any more. Readers that have found a block by the name that it loses go first.
- * An added name takes the place of a first one that was removed, and is found all the time; without
- * one the block is hidden, under its old name.
- */
-static void end_all(struct kvmm_pool *pool, struct change *change)
+/* The block has lost its first name, and has no other one: it is hidden, under the old one. */
+static void hide_nameless(struct kvmm_pool *pool, struct kv_handle handle)
 {
-	const struct kv_name_ops *ops = pool->map->ops->names;
+	kv_assert_held(&pool->lock);
+	/* While the elder is known by that name: it may lose it here, too. */
+	if (entry_holds_elder(entry_at(pool, handle.index)))
+		entry_drop_elder(pool, handle.index);
+	kv_handle_step(&pool->entries, handle, kv_edge_hide);
+	pool->map->ops->names->link(pool->map, handle.index);
+}
 
+/* Names that were taken for a call that is refused, and may be found no more. */
+static void undo_all(struct kvmm_pool *pool, const struct change *change)
+{
+	kv_lock(&pool->lock);
+	for (u32 i = 0; i < change->nr && change->op != KVMM_NAME_REMOVE; i++)
+		release_name(pool, name_at(pool, change, i));
+	pool_leave(pool);
+}
+
+/* Nothing can fail any more. Readers that have found a block by a name that goes have gone. */
+static void end_all(struct kvmm_pool *pool, const struct change *change)
+{
 	kv_assert_held(&pool->compact_lock);
-	if (change->op != KVMM_NAME_ADD)
-		kv_rcu_synchronize();
 	for (u32 i = 0; i < change->nr; i++)
-		if (is_unlinked(pool, change->handles[i]))
+		if (kv_name_is_out(&pool->entries, change->handles[i].index))
 			pool_tell(pool, renamed, change->handles[i]);
 	kv_lock(&pool->lock);
 	order_enter(&pool->order);
 	for (u32 i = 0; i < change->nr; i++) {
-		const struct kvmm_name *name = &change->names[i];
-		struct kv_alias *added = added_name(pool, change, i);
-		u64 key[2];
+		u32 name = name_at(pool, change, i);
 
-		kv_key_words(&name->key, key);
-		if (change->op == KVMM_NAME_RENAME) {
-			set_name(pool, change->handles[i], key, kv_domain_word(name->domain),
-				 name->position);
-		} else if (change->op == KVMM_NAME_ADD) {
-			ops->add(pool->map, added);
-		} else if (added && added->going) {
+		if (change->op == KVMM_NAME_ADD) {
+			pool->map->ops->names->link(pool->map, name);
+		} else if (change->op == KVMM_NAME_RENAME) {
+			release_name(pool, change->handles[i].index);
+			set_first(pool, change->handles[i], name);
+		} else if (kv_name_is_added(&pool->entries, name)) {
 			pool_tell(pool, unnamed, name);
-			ops->del(pool->map, added);
+			release_name(pool, name);
 		}
 	}
 	for (u32 i = 0; i < change->nr; i++) {
 		struct kv_handle handle = change->handles[i];
-		struct kv_alias *alias = kv_alias_first(pool->map->aliases, handle.index);
+		u32 name = kv_name_first(&pool->entries, handle.index);
 
-		if (likely(!is_unlinked(pool, handle)))
+		if (likely(!kv_name_is_out(&pool->entries, handle.index)))
 			continue;
-		if (alias) {
-			set_name(pool, handle, alias->key, alias->domain, alias->position);
-			ops->del(pool->map, alias);
-		} else {
-			/* While the elder is known by that name: it may lose it here, too. */
-			if (entry_holds_elder(entry_at(pool, handle.index)))
-				entry_drop_elder(pool, handle.index);
-			kv_handle_step(&pool->entries, handle, kv_edge_hide);
-			ops->link(pool->map, handle);
-		}
+		release_name(pool, handle.index);
+		if (name)
+			set_first(pool, handle, name);
+		else
+			hide_nameless(pool, handle);
 	}
 	order_leave(&pool->order);
 	pool_leave(pool);
+}
+
+/* Room in the map for names that come: 0 or -ENOMEM. They come under this lock only. */
+static int make_room(struct kvmm_pool *pool, u32 nr)
+{
+	u64 nr_names = (u64)pool->nr_blocks + READ_ONCE(pool->entries.nr_names) + nr;
+	struct kv_map *map = pool->map;
+	u64 before = map->ops->bytes(map);
+	int err;
+
+	kv_assert_held(&pool->compact_lock);
+	if (nr_names <= max(map->nr_fit, pool->nr_blocks))
+		return 0;
+	if (nr_names > pool->entries.nr_all)
+		return -ENOMEM;
+	/* An eighth more: each name is moved a few times, however many come one by one. */
+	nr_names = min(nr_names + nr_names / 8 + 64, (u64)pool->entries.nr_all);
+	err = map->ops->resize(map, nr_names, kv_random());
+	kv_lock(&pool->lock);
+	pool->metadata_bytes += map->ops->bytes(map) - before;
+	pool_leave(pool);
+	return err;
+}
+
+static void tell_changed(struct kvmm_pool *pool, const struct change *change)
+{
+	kv_assert_not_held(&pool->lock);
+	if (change->op == KVMM_NAME_ADD) {
+		pool_tell(pool, named, change->names, change->nr);
+		return;
+	}
+	kv_rcu_read_lock();
+	pool_tell(pool, registered, change->handles, change->handles, change->nr);
+	kv_rcu_read_unlock();
+	if (change->op == KVMM_NAME_RENAME)
+		pool_tell(pool, published, change->handles, change->handles, change->nr);
 }
 
 /* The blocks are held. Parts that must not be told under a lock are told in the end. */
 static int change_names(struct kvmm_pool *pool, struct change *change)
 {
 	struct kvmm_registry *reg = change->op == KVMM_NAME_REMOVE ? NULL : pool->presence.reg;
-	struct kv_alias **at = &change->alias;
-	struct kv_aliases *made = NULL;
-	int err = reg ? kv_radix_reserve(reg, change->nr) : 0;
+	u32 nr = change->nr;
+	int err = reg ? kv_radix_reserve(reg, nr) : 0;
 
 	kv_assert_not_held(&pool->lock);
 	if (err)
 		return err;
 	kv_lock(&pool->compact_lock);
-	/* All memory that the change takes; a table that was made stays for later calls. */
-	for (u32 i = 0; i < change->nr && change->op == KVMM_NAME_ADD && !err; i++) {
-		const struct kvmm_name *name = &change->names[i];
-
-		*at = kv_alias_create(change->handles[i], &name->key, name->domain,
-				      name->position);
-		err = *at ? 0 : -ENOMEM;
-		at = *at ? &(*at)->next : at;
-	}
-	if (change->op == KVMM_NAME_ADD && !pool->map->aliases && !err) {
-		made = kv_aliases_create(pool->nr_blocks, kv_random());
-		err = made ? 0 : -ENOMEM;
-	}
-	if (made) {
-		kv_lock(&pool->lock);
-		pool->metadata_bytes += kv_aliases_bytes(made);
-		pool_leave(pool);
-		/* Pairs with kv_rcu_dereference() by readers: the table is whole. */
-		kv_rcu_assign(pool->map->aliases, made);
-	}
-	if (!err)
+	err = change->op == KVMM_NAME_REMOVE ? 0 : make_room(pool, nr);
+	if (err)
+		change->nr = 0;
+	else
 		err = begin_all(pool, change);
-	if (!err)
+	if (change->op != KVMM_NAME_ADD && change->nr)
+		kv_rcu_synchronize();
+	if (likely(!err)) {
 		end_all(pool, change);
-	for (struct kv_alias *next; change->alias; change->alias = next) {
-		next = change->alias->next;
-		kv_free(change->alias);
-	}
-	if (unlikely(err)) {
-		if (reg)
-			kv_radix_unreserve(reg, change->nr);
-	} else if (change->op == KVMM_NAME_ADD) {
-		pool_tell(pool, named, change->names, change->nr);
+		tell_changed(pool, change);
 	} else {
-		kv_rcu_read_lock();
-		pool_tell(pool, registered, change->handles, change->handles, change->nr);
-		kv_rcu_read_unlock();
-		if (change->op == KVMM_NAME_RENAME)
-			pool_tell(pool, published, change->handles, change->handles, change->nr);
+		undo_all(pool, change);
+		if (reg)
+			kv_radix_unreserve(reg, nr);
 	}
 	/* Not before: a name that the next call replaces is told to be there first. */
 	kv_unlock(&pool->compact_lock);
@@ -308,7 +328,7 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 int kvmm_names_change(struct kvmm_pool *pool, const struct kvmm_name *names, const kvmm_ref_t *refs,
 		      uint32_t nr, uint32_t op)
 {
-	struct change change = { names, as_handles(refs), nr, op, NULL };
+	struct change change = { names, as_handles(refs), nr, op };
 	u32 i;
 	int err;
 
@@ -336,9 +356,7 @@ int kvmm_names_change(struct kvmm_pool *pool, const struct kvmm_name *names, con
 int kvmm_names_get(struct kvmm_pool *pool, kvmm_ref_t ref, struct kvmm_name *names, uint32_t max)
 {
 	struct kv_handle handle = { ref.index, ref.gen };
-	const struct kv_alias *alias;
-	const struct kv_entry *entry;
-	u32 nr = 0;
+	u32 nr = 0, name = ref.index;
 	int err;
 
 	if (max && !names)
@@ -347,20 +365,16 @@ int kvmm_names_get(struct kvmm_pool *pool, kvmm_ref_t ref, struct kvmm_name *nam
 	if (err)
 		return err;
 	err = entry_check(pool, handle, KV_ENTRY_REGISTERED, true);
-	entry = err ? NULL : entry_at(pool, handle.index);
-	if (!err && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)) {
-		if (nr++ < max)
-			names[0] = (struct kvmm_name){ kv_entry_key(entry), kv_entry_domain(entry),
-						       READ_ONCE(entry->position) };
-		for (alias = kv_alias_first(pool->map->aliases, ref.index); alias;
-		     alias = alias->more) {
-			if (nr < max) {
-				memcpy(&names[nr].key, alias->key, sizeof(alias->key));
-				names[nr].domain = kv_word_domain(alias->domain);
-				names[nr].position = alias->position;
-			}
-			nr++;
-		}
+	while (!err && !(READ_ONCE(entry_at(pool, ref.index)->word) & KV_ENTRY_HIDDEN)) {
+		const struct kv_entry *entry = entry_at(pool, name);
+
+		if (!kv_name_is_out(&pool->entries, name) && nr++ < max)
+			names[nr - 1] = (struct kvmm_name){ kv_entry_key(entry),
+							    kv_entry_domain(entry),
+							    READ_ONCE(entry->position) };
+		name = name == ref.index ? kv_name_first(&pool->entries, name) : entry->chain;
+		if (!name)
+			break;
 	}
 	pool_leave(pool);
 	return err ? err : (int)nr;

@@ -142,11 +142,27 @@ static void sum_entry(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 	sum_add(sum, entry->link);
 }
 
+/* Whether one that is free was ever used is no difference. */
+static void sum_added(struct sum *sum, const struct kv_entry *entry)
+{
+	if (!kv_word_is(entry->word, KV_ENTRY_NAME))
+		return;
+	sum_add(sum, entry->word & (BIT64(KV_ENTRY_GEN_SHIFT) - 1));
+	sum_add(sum, entry->key[0]);
+	sum_add(sum, entry->key[1]);
+	sum_add(sum, entry->domain);
+	sum_add_two(sum, entry->link, entry->position);
+	sum_add_two(sum, entry->dup_next, entry->dup_prev);
+	sum_add(sum, entry->chain);
+}
+
 static void sum_blocks(struct sum *sum, struct kvmm_pool *pool)
 {
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++)
 		sum_entry(sum, pool, i);
+	for (u32 i = pool->nr_blocks; pool->caches && i < pool->entries.top_name; i++)
+		sum_added(sum, entry_at(pool, i));
 }
 
 /* ---- the order of eviction ---- */

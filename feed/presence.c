@@ -9,7 +9,6 @@
  * for those that one caller forgets.
  */
 #include <kv/mem.h>
-#include <kv/registry_alias.h>
 #include <pool/internal.h>
 
 #define BATCH	32u
@@ -56,10 +55,10 @@ static struct kv_radix_name name_of(const struct kvmm_pool *pool, u32 index)
 		.key		= kv_entry_key(entry),
 		.domain		= kv_entry_domain(entry),
 		.position	= READ_ONCE(entry->position),
-		.has_parent	= presence->has_parent[index],
+		.has_parent	= !kv_name_is_added(&pool->entries, index) &&
+				  presence->has_parent[index],
 	};
 
-	kv_assert(index < pool->entries.nr);
 	if (name.has_parent)
 		name.parent = presence->parent[index];
 	return name;
@@ -150,13 +149,12 @@ static void presence_named(struct kvmm_pool *pool, const struct kvmm_name *names
 	}
 }
 
-static void presence_unnamed(struct kvmm_pool *pool, const struct kvmm_name *name)
+static void presence_unnamed(struct kvmm_pool *pool, u32 index)
 {
-	struct kv_radix_name gone_name = { .key = name->key, .domain = name->domain,
-					   .position = name->position };
+	struct kv_radix_name name = name_of(pool, index);
 
 	kv_assert_held(&pool->lock);
-	gone(pool, &gone_name);
+	gone(pool, &name);
 }
 
 static void presence_renamed(struct kvmm_pool *pool, struct kv_handle handle)
@@ -222,20 +220,12 @@ static void presence_exit(struct kvmm_pool *pool)
 
 	if (presence->reg)
 		presence_settle(pool);
-	for (u32 i = 0; presence->reg && i < pool->nr_blocks; i++) {
-		const struct kv_alias *alias = kv_alias_first(pool->map->aliases, i);
-		struct kv_radix_name name;
+	for (u32 i = 0; presence->reg && i < pool->entries.top_name; i++) {
+		struct kv_radix_name name = name_of(pool, i);
+		u64 word = entry_at(pool, i)->word;
 
-		if (entry_at(pool, i)->dup_prev == KV_NONE)
-			continue;
-		name = name_of(pool, i);
-		kv_radix_absent(presence->reg, presence->tier, &name, 1);
-		for (; alias; alias = alias->more) {
-			name = (struct kv_radix_name){ .domain = kv_word_domain(alias->domain),
-						       .position = alias->position };
-			memcpy(&name.key, alias->key, sizeof(name.key));
+		if (!kv_word_is(word, KV_ENTRY_FREE) && !kv_name_is_out(&pool->entries, i))
 			kv_radix_absent(presence->reg, presence->tier, &name, 1);
-		}
 	}
 	kv_free(presence->has_parent);
 	kv_free(presence->parent);

@@ -15,7 +15,6 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
-#include <kv/registry_alias.h>
 
 #include "determ.h"
 #include "local.h"
@@ -210,16 +209,11 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 
 	kv_assert_held(&pool->lock);
 	pool_tell(pool, removed, handles, nr);
-	for (u32 i = 0; unlikely(pool->map->aliases != NULL) && i < nr; i++) {
-		const struct kv_alias *alias = kv_alias_first(pool->map->aliases, handles[i].index);
+	for (u32 i = 0; unlikely(READ_ONCE(pool->entries.nr_names)) && i < nr; i++) {
+		u32 name = kv_name_first(&pool->entries, handles[i].index);
 
-		for (; alias; alias = alias->more) {
-			struct kvmm_name name = { .domain = kv_word_domain(alias->domain),
-						  .position = alias->position };
-
-			memcpy(&name.key, alias->key, sizeof(name.key));
-			pool_tell(pool, unnamed, &name);
-		}
+		for (; name; name = entry_at(pool, name)->chain)
+			pool_tell(pool, unnamed, name);
 	}
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
@@ -253,7 +247,7 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 	kv_assert_held(&pool->lock);
 	while (elder != KV_NONE) {
 		const struct kv_entry *entry = entry_at(pool, dup);
-		struct kv_handle handle = entry_handle(pool, elder);
+		struct kv_handle handle = kv_name_block(&pool->entries, elder);
 		int ret;
 
 		/* A caller that puts once too often drops the duplicate's reference. */
@@ -270,8 +264,8 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 		}
 		if (ret != 2)
 			return;
-		order_forget(&pool->order, elder);
-		dup = elder;
+		dup = handle.index;
+		order_forget(&pool->order, dup);
 		elder = forget_name(pool, dup);
 		entry_release(pool, handle);
 	}

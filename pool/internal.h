@@ -45,6 +45,7 @@
 #include <kv/pool_request.h>
 #include <kv/probe.h>
 #include <kv/rcu.h>
+#include <kv/registry_name.h>
 #include <kv/registry_radix.h>
 #include <kv/stat.h>
 #include <kv/types.h>

@@ -24,8 +24,8 @@ struct kvmm_name;
  * @removed: names are about to leave the map; ->lock held
  * @reused: a block that was parked is about to be used otherwise; ->lock held
  * @named: blocks have these names, too, besides their first one; no lock held
- * @unnamed: a block is about to lose this name besides its first one; ->lock held
- * @renamed: a held block, which no look-up finds now, gets another first name, without a parent; it
+ * @unnamed: a block is about to lose this added name, an entry; ->lock held
+ * @renamed: a held block, not found by its first name now, gets another one, without a parent; it
  *	is told as @removed, and as @registered, later. compact_lock held
  * @settle: work that was put off because a lock was held; no lock held
  * @clear_begin, @clear_end: between these all names go; the world has stopped, both locks held
@@ -47,7 +47,7 @@ struct pool_observer {
 	void (*removed)(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 	void (*reused)(struct kvmm_pool *pool, u32 block);
 	void (*named)(struct kvmm_pool *pool, const struct kvmm_name *names, u32 nr);
-	void (*unnamed)(struct kvmm_pool *pool, const struct kvmm_name *name);
+	void (*unnamed)(struct kvmm_pool *pool, u32 name);
 	void (*renamed)(struct kvmm_pool *pool, struct kv_handle handle);
 	void (*settle)(struct kvmm_pool *pool);
 	void (*clear_begin)(struct kvmm_pool *pool);

@@ -14,6 +14,7 @@
 #include <kv/entry.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/registry_name.h>
 
 #include "internal.h"
 
@@ -98,6 +99,15 @@ static noinline u32 pop_rested(struct kv_entries *entries, u32 nr)
 
 /* ---- set-up ---- */
 
+/* Names that can be added. */
+#define NAMES_A_BLOCK	2u
+#define MIN_NAMES	256u
+
+static u64 table_bytes(const struct kv_entries *entries)
+{
+	return (u64)entries->nr_all * sizeof(struct kv_entry) + entries->nr * sizeof(u32);
+}
+
 int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *attr)
 {
 	u32 first = attr->gen_first ? attr->gen_first : 1 + kv_random() % KV_ENTRY_GEN_MASK;
@@ -106,14 +116,18 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 	if (attr->nr > KVMM_MAX_BLOCKS || first > KV_ENTRY_GEN_MASK || nr_gens > KV_ENTRY_GEN_MASK)
 		return -EINVAL;
 	*entries = (struct kv_entries){
-		.entry		= registry_alloc((u64)attr->nr * sizeof(struct kv_entry)),
 		.nr		= attr->nr,
+		.nr_all		= attr->nr + max(MIN_NAMES, attr->nr * NAMES_A_BLOCK),
+		.top_name	= attr->nr,
 		.gen_first	= first,
 		/* Zero is no generation, so a lap has one less than the mask says. */
 		.gen_last	= ((u64)first - 1 + nr_gens - 1) % KV_ENTRY_GEN_MASK + 1,
 	};
+	/* What is behind those of blocks costs nothing until it is used. */
+	entries->entry = registry_alloc(table_bytes(entries));
 	if (!entries->entry)
 		return -ENOMEM;
+	entries->name = (u32 *)(entries->entry + entries->nr_all);
 	for (u32 i = 0; i < entries->nr; i++) {
 		struct kv_entry *entry = &entries->entry[i];
 
@@ -129,7 +143,7 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 
 void kv_entries_exit(struct kv_entries *entries)
 {
-	registry_free(entries->entry, (u64)entries->nr * sizeof(struct kv_entry));
+	registry_free(entries->entry, table_bytes(entries));
 	entries->entry = NULL;
 	entries->nr = 0;
 }
@@ -514,7 +528,7 @@ int kv_entries_check(const struct kv_entries *entries)
 		nr_written += is_private ? kv_word_pins(entry->word) : 0;
 		nr_shares += is_private ? kv_word_refs(entry->word) - 1 : 0;
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
-		    (entry->link >= entries->nr && entry->link != KV_NONE) ||
+		    (entry->link >= entries->nr_all && entry->link != KV_NONE) ||
 		    (entry->parent >= entries->nr && entry->parent != KV_NONE))
 			return -EUCLEAN;
 	}
@@ -526,5 +540,5 @@ int kv_entries_check(const struct kv_entries *entries)
 	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written ||
 	    entries->nr_shares != nr_shares)
 		return -EUCLEAN;
-	return 0;
+	return kv_names_check(entries);
 }

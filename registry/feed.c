@@ -1,34 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Records of names that come and go; see kv/registry_feed.h. */
 #include <kv/registry_feed.h>
+#include <kv/registry_name.h>
 #include <kvmm/event.h>
 
-void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entry *entry, u32 index)
+void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entries *entries, u32 index)
 {
+	const struct kv_entry *entry = &entries->entry[index];
 	const struct kv_feed_parent *parent = &feed->parent[index];
 	u32 position = READ_ONCE(entry->position);
 	u64 word[KV_RING_WORDS] = {
 		READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]), 0, 0, READ_ONCE(entry->domain),
 		kv_feed_info(position, kind, KVMM_MEDIUM_DEVICE, 0),
-		READ_ONCE(entry->place),
+		READ_ONCE(entries->entry[kv_name_block(entries, index).index].place),
 	};
 
-	if (kind != KVMM_EVENT_REMOVED && READ_ONCE(parent->known)) {
+	if (kind != KVMM_EVENT_REMOVED && !kv_name_is_added(entries, index) &&
+	    READ_ONCE(parent->known)) {
 		word[2] = READ_ONCE(parent->key[0]);
 		word[3] = READ_ONCE(parent->key[1]);
 		word[5] = kv_feed_info(position, kind, KVMM_MEDIUM_DEVICE,
 				       KVMM_EVENT_HAS_PARENT);
 	}
-	kv_ring_put(&feed->ring, word);
-}
-
-void kv_feed_alias(struct kv_feed *feed, u32 kind, const struct kv_entry *entry)
-{
-	u64 word[KV_RING_WORDS] = {
-		entry->key[0], entry->key[1], 0, 0, entry->domain,
-		kv_feed_info(entry->position, kind, KVMM_MEDIUM_DEVICE, 0), entry->place,
-	};
-
 	kv_ring_put(&feed->ring, word);
 }
 

@@ -68,16 +68,19 @@ static void dups_set(struct kv_entry *entry, u32 prev, u32 next)
 	WRITE_ONCE(entry->dup_next, next);
 }
 
-/* A reference on the first of the list that can be had. 1 if it is its first, 0, or -ENOENT. */
-static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder)
+/*
+ * A reference on the first of the list whose block can be had. 1 if it is its first, 0, or -ENOENT.
+ * *@name: the entry by which it was found.
+ */
+static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder, u32 *name)
 {
 	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next) {
-		struct kv_entry *entry = entry_at(flat, index);
-		u64 word = smp_load_acquire(&entry->word);
-		int ret = kv_entry_step(entry, kv_word_gen(word), kv_edge_try_get);
+		struct kv_handle block = kv_name_block(flat->map.entries, index);
+		int ret = kv_entry_step(entry_at(flat, block.index), block.gen, kv_edge_try_get);
 
 		if (ret >= 0) {
-			*elder = kv_handle_of(index, word);
+			*elder = block;
+			*name = index;
 			return ret;
 		}
 		if (unlikely(ret == -EOVERFLOW))
@@ -106,37 +109,33 @@ static void dups_unlink(const struct flat *flat, u32 head, struct kv_entry *entr
 		WRITE_ONCE(entry_at(flat, head)->dup_prev, entry->dup_prev);
 }
 
-/*
- * Can a reader find any block by a first name in this list, or by an added one? A block is hidden
- * under the home's lock only.
- */
-static bool name_visible(const struct flat *flat, u32 head, const struct kv_entry *entry)
+/* Can a reader find any block by this list? Names are hidden under the home's lock only. */
+static bool name_visible(const struct flat *flat, u32 head)
 {
 	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next)
 		if (!(READ_ONCE(entry_at(flat, index)->word) & KV_ENTRY_HIDDEN))
 			return true;
-	return kv_alias_visible(flat->map.aliases, flat->map.entries, entry->key, entry->domain);
+	return false;
 }
 
 /* ---- records for the feed: under the home's lock, when it is done ---- */
 
-/* No entry of this list can be found any more; the other entries are the list from @head on. */
-static void tell_lost(struct flat *flat, const struct kv_entry *entry, u32 index, u32 head)
+/* It cannot be found by this entry any more; the other entries are the list from @head on. */
+static void tell_lost(struct flat *flat, u32 index, u32 head)
 {
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
 
 	if (unlikely(feed))
-		kv_feed_entry(feed, name_visible(flat, head, entry) ? KV_FEED_KEPT :
-								      KVMM_EVENT_REMOVED,
-			      entry, index);
+		kv_feed_entry(feed, name_visible(flat, head) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
+			      flat->map.entries, index);
 }
 
-static void tell_stored(struct flat *flat, const struct kv_entry *entry, u32 index)
+static void tell_stored(struct flat *flat, u32 index)
 {
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
 
 	if (unlikely(feed))
-		kv_feed_entry(feed, KVMM_EVENT_STORED, entry, index);
+		kv_feed_entry(feed, KVMM_EVENT_STORED, flat->map.entries, index);
 }
 
 /* ---- insert ---- */
@@ -167,12 +166,13 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 	struct kv_handle elder;
 	int ret = -ENOENT;
 	bool was_found;
+	u32 name;
 
 	if (insert->policy != KV_DUP_ALLOW)
-		ret = dups_take(flat, head, &elder);
+		ret = dups_take(flat, head, &elder, &name);
 	if (ret >= 0) {
 		insert->nr_first += ret;
-		WRITE_ONCE(entry->link, elder.index);
+		WRITE_ONCE(entry->link, name);
 	}
 	insert->nr_dups++;
 	if (ret >= 0 && insert->policy == KV_DUP_REJECT) {
@@ -181,12 +181,12 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}
-	was_found = name_visible(flat, head, entry);
+	was_found = name_visible(flat, head);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	publish(entry, handle.gen, true);
 	if (unlikely(!was_found))
-		tell_stored(flat, entry, handle.index);
+		tell_stored(flat, handle.index);
 }
 
 static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
@@ -204,8 +204,7 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 		/* Last: a name that is in the table belongs to a block that can be taken. */
 		flat_slot_add(spot, handle.index);
 		insert->found[i] = handle;
-		if (likely(!name_visible(flat, KV_NONE, entry)))
-			tell_stored(flat, entry, handle.index);
+		tell_stored(flat, handle.index);
 	} else {
 		insert_dup(flat, insert, i, slot_index(slot));
 	}
@@ -289,9 +288,8 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 		flat_slot_del(spot, slot);
 	}
 	dups_set(entry, KV_NONE, KV_NONE);
-	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
-		tell_lost(flat, entry, index, head);
+		tell_lost(flat, index, head);
 	return 0;
 }
 
@@ -304,180 +302,193 @@ static struct spot lock_name(const struct flat *flat, const struct kv_entry *ent
 	return lock_home(entry, spot_of(table, entry_hash(entry, table->seed)));
 }
 
-/* ---- added names ---- */
-
-enum alias_step { ALIAS_ADD, ALIAS_DEL, ALIAS_HIDE };
-
 /*
- * The home's lock of a name is held while that name is added or goes, as for first names: so
- * whether any block has it, by either kind, is decided there, and records are in order. A record
- * says so if the name appears, or disappears; a block that is @hidden has told it.
- */
-static void alias_step(struct flat *flat, struct kv_alias *alias, enum alias_step step, bool hidden)
-{
-	/* As an entry would have it. */
-	struct kv_entry entry = {
-		.key = { alias->key[0], alias->key[1] }, .domain = alias->domain,
-		.position = alias->position,
-		.place = READ_ONCE(entry_at(flat, alias->handle.index)->place),
-	};
-	struct spot spot = lock_name(flat, &entry);
-	struct slot slot = flat_slot_find(spot, &entry);
-	u32 head = slot.bucket ? slot_index(slot) : KV_NONE, kind = KVMM_EVENT_STORED;
-	bool was_visible = name_visible(flat, head, &entry);
-	struct kv_feed *feed;
-
-	kv_assert_spot_held(spot);
-	if (step == ALIAS_ADD)
-		kv_alias_link(flat->map.aliases, alias);
-	if (step == ALIAS_DEL)
-		kv_alias_unlink(flat->map.aliases, alias);
-	if (step != ALIAS_ADD)
-		kind = name_visible(flat, head, &entry) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED;
-	feed = kv_feed_of(&flat->map.feed);
-	if (unlikely(feed != NULL) && !hidden && !(step == ALIAS_ADD && was_visible))
-		kv_feed_alias(feed, kind, &entry);
-	spot_unlock(spot);
-}
-
-static void aliases_step(struct flat *flat, u32 index, enum alias_step step, bool hidden)
-{
-	struct kv_alias *alias = kv_alias_first(flat->map.aliases, index), *more;
-
-	kv_assert_reading();
-	for (; unlikely(alias != NULL); alias = more) {
-		more = alias->more;
-		alias_step(flat, alias, step, hidden);
-		if (step != ALIAS_DEL)
-			continue;
-		kv_alias_take(flat->map.aliases, alias);
-		kv_alias_free(alias);
-	}
-}
-
-static void flat_name_add(struct kv_map *map, struct kv_alias *alias)
-{
-	kv_assert(alias->handle.index < map->entries->nr);
-	kv_rcu_read_lock();
-	alias_step(flat_of(map), alias, ALIAS_ADD, false);
-	kv_rcu_read_unlock();
-}
-
-static void flat_name_del(struct kv_map *map, struct kv_alias *alias)
-{
-	struct flat *flat = flat_of(map);
-	u64 word = READ_ONCE(entry_at(flat, alias->handle.index)->word);
-
-	kv_assert(kv_word_gen(word) == alias->handle.gen);
-	kv_rcu_read_lock();
-	alias_step(flat, alias, ALIAS_DEL, word & KV_ENTRY_HIDDEN);
-	kv_rcu_read_unlock();
-	kv_alias_take(map->aliases, alias);
-	kv_alias_free(alias);
-}
-
-/*
- * Out of sight, but in the table until it is removed. A block that is in no list of the table is
- * between two first names, of which the old one was told; it is hidden when it gets the new one.
+ * Out of sight, but in the table until it is removed. A name that is out was told, and is hidden
+ * when it gets in again.
  */
 static int flat_hide(struct kv_map *map, struct kv_handle handle)
 {
 	struct flat *flat = flat_of(map);
-	struct kv_entry *entry;
-	bool was_hidden;
-	struct slot slot;
-	struct spot spot;
-	int err;
+	u32 name = handle.index;
+	int err = 0;
 
 	if (handle.index >= map->entries->nr)
 		return -EINVAL;
-	entry = entry_at(flat, handle.index);
 	kv_rcu_read_lock();
-	spot = lock_name(flat, entry);
-	was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
-	err = kv_handle_step(map->entries, handle, kv_edge_hide);
-	if (!err && !was_hidden && entry->dup_prev != KV_NONE) {
-		slot = flat_slot_find(spot, entry);
-		if (!KV_BUG_ON(!slot.bucket))
-			tell_lost(flat, entry, handle.index, slot_index(slot));
-	}
-	spot_unlock(spot);
-	if (!err && !was_hidden)
-		aliases_step(flat, handle.index, ALIAS_HIDE, false);
+	do {
+		struct kv_entry *entry = entry_at(flat, name);
+		bool is_block = name == handle.index, was_hidden;
+		struct spot spot = lock_name(flat, entry);
+
+		was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
+		err = is_block ? kv_handle_step(map->entries, handle, kv_edge_hide) :
+		      kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_hide);
+		if (!err && !was_hidden && !kv_name_is_out(map->entries, name))
+			tell_lost(flat, name, slot_index(flat_slot_find(spot, entry)));
+		spot_unlock(spot);
+		if (err)
+			break;
+		name = is_block ? kv_name_first(map->entries, name) : entry->chain;
+	} while (name);
 	kv_rcu_read_unlock();
 	return err;
 }
 
-/* ---- another first name ---- */
+/* ---- names that come and go while the block is held ---- */
 
-static int flat_name_unlink(struct kv_map *map, struct kv_handle handle)
+/* References of this list by the name @from are by @to. Returns how many. */
+static u32 dups_relink(const struct flat *flat, u32 head, u32 from, u32 to)
+{
+	u32 nr = 0;
+
+	for (u32 i = head; i != KV_NONE; i = entry_at(flat, i)->dup_next) {
+		if (kv_name_is_added(flat->map.entries, i) || entry_at(flat, i)->link != from)
+			continue;
+		WRITE_ONCE(entry_at(flat, i)->link, to);
+		nr++;
+	}
+	return nr;
+}
+
+static void name_step(const struct flat *flat, u32 name, kv_edge edge)
+{
+	struct kv_entry *entry = entry_at(flat, name);
+
+	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), edge));
+}
+
+static void flat_name_unlink(struct kv_map *map, u32 name)
 {
 	struct flat *flat = flat_of(map);
-	struct kv_entry *entry = entry_at(flat, handle.index);
-	u32 elder = READ_ONCE(entry->link);
+	struct kv_entry *entry = entry_at(flat, name);
 	struct spot spot;
-	int err = 0;
 
-	if (READ_ONCE(entry->dup_prev) == KV_NONE)
-		return -EINVAL;
+	kv_assert(!kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry);
-	/* Younger ones with references on it find it by its name. */
-	for (u32 i = entry->dup_next; i != KV_NONE; i = entry_at(flat, i)->dup_next)
-		err = entry_at(flat, i)->link == handle.index ? -EBUSY : err;
-	if (!err)
-		err = remove_locked(flat, spot, handle.index);
+	KV_BUG_ON(remove_locked(flat, spot, name));
 	/* A reader may come to any entry, by a slot that is free or was its: see line_take(). */
-	if (!err)
-		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_unname));
-	if (!err && READ_ONCE(entry->word) & KV_ENTRY_DUP)
-		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_promote));
-	WRITE_ONCE(entry->link, elder);
+	name_step(flat, name, kv_edge_unname);
+	if (READ_ONCE(entry->word) & KV_ENTRY_DUP)
+		name_step(flat, name, kv_edge_promote);
 	spot_unlock(spot);
-	if (!err)
-		trace_removed(&flat->trace, trace_leave(&flat->trace, entry), handle.index);
+	trace_removed(&flat->trace, trace_leave(&flat->trace, entry), name);
 	kv_rcu_read_unlock();
-	return err;
+}
+
+static u32 flat_name_release(struct kv_map *map, u32 name)
+{
+	struct flat *flat = flat_of(map);
+	struct slot slot;
+	struct spot spot;
+	u32 nr = 0;
+
+	kv_assert(kv_name_is_out(map->entries, name));
+	kv_rcu_read_lock();
+	spot = lock_name(flat, entry_at(flat, name));
+	slot = flat_slot_find(spot, entry_at(flat, name));
+	if (slot.bucket)
+		nr = dups_relink(flat, slot_index(slot), name, KV_NONE);
+	spot_unlock(spot);
+	kv_rcu_read_unlock();
+	return nr;
+}
+
+/* The first name of @index can be looked for again. */
+static void trace_named(struct flat *flat, u32 index)
+{
+	if (!kv_name_is_added(flat->map.entries, index))
+		trace_registered(&flat->trace, trace_arrive(&flat->trace, entry_at(flat, index)),
+				 index);
 }
 
 /*
- * The entry has been REGISTERED all the time; so what is written here is only where it is found. In
+ * The block has been REGISTERED all the time; so what is written here is only where it is found. In
  * a list it is the youngest, even if its content is older.
  */
-static void flat_name_link(struct kv_map *map, struct kv_handle handle)
+static void flat_name_link(struct kv_map *map, u32 name)
 {
 	struct flat *flat = flat_of(map);
-	struct kv_entry *entry = entry_at(flat, handle.index);
+	struct kv_entry *entry = entry_at(flat, name);
+	bool was_visible = false;
 	struct slot slot;
 	struct spot spot;
-	bool was_visible;
 
-	kv_assert(READ_ONCE(entry->dup_prev) == KV_NONE);
+	kv_assert(kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry);
 	slot = flat_slot_find(spot, entry);
-	was_visible = name_visible(flat, slot.bucket ? slot_index(slot) : KV_NONE, entry);
-	KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_name));
+	name_step(flat, name, kv_edge_name);
 	if (slot.bucket) {
-		KV_BUG_ON(kv_handle_step(map->entries, handle, kv_edge_demote));
-		dups_append(flat, slot_index(slot), handle.index);
+		was_visible = name_visible(flat, slot_index(slot));
+		name_step(flat, name, kv_edge_demote);
+		dups_append(flat, slot_index(slot), name);
 	} else {
-		dups_set(entry, handle.index, KV_NONE);
-		flat_slot_add(spot, handle.index);
+		dups_set(entry, name, KV_NONE);
+		flat_slot_add(spot, name);
 	}
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
-		tell_stored(flat, entry, handle.index);
+		tell_stored(flat, name);
 	spot_unlock(spot);
-	trace_registered(&flat->trace, trace_arrive(&flat->trace, entry), handle.index);
+	trace_named(flat, name);
+	kv_rcu_read_unlock();
+}
+
+/* A snapshot that has passed the block's entry, and not come to the added name, has to be told. */
+static void flat_name_swap(struct kv_map *map, u32 name)
+{
+	struct flat *flat = flat_of(map);
+	struct kv_entry *from = entry_at(flat, name), *entry = entry_at(flat, from->link);
+	u32 index = from->link, head;
+	struct spot spot;
+	struct slot slot;
+
+	kv_assert(kv_name_is_out(map->entries, index) && !kv_name_is_out(map->entries, name));
+	kv_rcu_read_lock();
+	spot = lock_name(flat, entry);
+	slot = flat_slot_find(spot, entry);
+	head = slot_index(slot);
+	dups_relink(flat, head, name, index);
+	name_step(flat, index, kv_edge_name);
+	if (head != name)
+		name_step(flat, index, kv_edge_demote);
+	dups_set(entry, from->dup_prev == name ? index : from->dup_prev, from->dup_next);
+	if (from->dup_next != KV_NONE)
+		WRITE_ONCE(entry_at(flat, from->dup_next)->dup_prev, index);
+	else if (head != name)
+		WRITE_ONCE(entry_at(flat, head)->dup_prev, index);
+	if (head == name)
+		slot_set_index(slot, index);
+	else
+		WRITE_ONCE(entry_at(flat, from->dup_prev)->dup_next, index);
+	name_step(flat, name, kv_edge_unname);
+	dups_set(from, KV_NONE, KV_NONE);
+	if (!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
+		tell_lost(flat, name, index);
+	spot_unlock(spot);
+	trace_named(flat, index);
 	kv_rcu_read_unlock();
 }
 
 static const struct kv_name_ops flat_names = {
-	.add	= flat_name_add,
-	.del	= flat_name_del,
-	.unlink	= flat_name_unlink,
 	.link	= flat_name_link,
+	.unlink	= flat_name_unlink,
+	.release = flat_name_release,
+	.swap	= flat_name_swap,
 };
+
+static void remove_added(struct flat *flat, u32 index)
+{
+	struct kv_entries *entries = flat->map.entries;
+	u32 name;
+
+	kv_assert_reading();
+	while ((name = kv_name_first(entries, index))) {
+		if (!kv_name_is_out(entries, name))
+			flat_name_unlink(&flat->map, name);
+		kv_name_put(entries, name);
+	}
+}
 
 static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot, u64 trace)
 {
@@ -488,6 +499,8 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 		return err;
 	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
+	if (!err)
+		WRITE_ONCE(entry_at(flat, handle.index)->link, KV_NONE);
 	spot_unlock(spot);
 	if (!err)
 		trace_removed(&flat->trace, trace, handle.index);
@@ -527,9 +540,8 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE],
 				 queue.trace[*nr % QUEUE_SIZE]);
 	}
-	for (u32 i = 0; unlikely(map->aliases != NULL) && i < *nr; i++)
-		aliases_step(flat, handles[i].index, ALIAS_DEL,
-			     READ_ONCE(entry_at(flat, handles[i].index)->word) & KV_ENTRY_HIDDEN);
+	for (u32 i = 0; unlikely(READ_ONCE(map->entries->nr_names)) && i < *nr; i++)
+		remove_added(flat, handles[i].index);
 	kv_rcu_read_unlock();
 	return err;
 }
@@ -577,7 +589,6 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 	from = flat->table;
 	to = flat_table_create(map->entries, nr_entries, seed, from->rank.id + 1);
 	if (to) {
-		to->map = map;
 		/* Pairs with kv_rcu_dereference() by readers that meet a bucket that has moved. */
 		kv_rcu_assign(from->successor, to);
 		for (u32 home = 0; home < from->nr_homes; home++)
@@ -585,6 +596,7 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 		/* Pairs with kv_rcu_dereference() at the start of each call. */
 		kv_rcu_assign(flat->table, to);
 		kv_rcu_defer(&from->rcu, free_table);
+		map->nr_fit = nr_entries;
 	}
 	kv_unlock(&flat->resize_lock);
 	kv_rcu_barrier();
@@ -602,7 +614,7 @@ static bool dups_are_sound(const struct flat *flat, u32 head, u32 *nr)
 	for (index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next) {
 		const struct kv_entry *entry;
 
-		if (index >= flat->map.entries->nr || ++*nr > flat->map.entries->nr)
+		if (index >= flat->map.entries->nr_all || ++*nr > flat->map.entries->nr_all)
 			return false;
 		entry = entry_at(flat, index);
 		if (!kv_entry_has_name(entry, first->key, first->domain) ||
@@ -620,7 +632,7 @@ static bool slot_is_sound(const struct flat *flat, struct slot slot, u32 home, u
 	u32 index = slot_index(slot);
 	u64 hash;
 
-	if (index >= table->entries->nr)
+	if (index >= table->entries->nr_all)
 		return false;
 	hash = entry_hash(entry_at(flat, index), table->seed);
 	return flat_slot_tag(slot) == tag_of(hash) && home_nr(hash, table->nr_homes) == home &&
@@ -660,7 +672,7 @@ static int flat_check(struct kv_map *map, u32 *nr)
 	for (u32 i = 0; i < map->entries->nr; i++)
 		if (!entry_agrees(entry_at(flat, i), nr))
 			return -EUCLEAN;
-	return nr_found == *nr ? kv_aliases_check(map->aliases, map->entries) : -EUCLEAN;
+	return nr_found == *nr + map->entries->nr_names ? 0 : -EUCLEAN;
 }
 
 /* ---- set-up ---- */
@@ -672,12 +684,12 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 	if (!flat)
 		return -ENOMEM;
 	flat->map = (struct kv_map){ .ops = &kv_map_flat, .entries = attr->entries,
-				      .prefix_closed = attr->prefix_closed };
+				      .prefix_closed = attr->prefix_closed,
+				      .nr_fit = attr->nr_entries };
 	kv_lock_init(&flat->resize_lock, KV_RANK_TIER, 0);
 	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, 0);
 	if (!flat->table)
 		goto out_free;
-	flat->table->map = &flat->map;
 	if (trace_init(&flat->trace, attr->entries, attr->seed))
 		goto out_destroy_table;
 	*map = &flat->map;
@@ -697,7 +709,6 @@ static void flat_destroy(struct kv_map *map)
 	if (!map)
 		return;
 	flat = flat_of(map);
-	kv_aliases_destroy(map->aliases);
 	trace_exit(&flat->trace);
 	flat_table_destroy(flat->table);
 	kv_free(flat);

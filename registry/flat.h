@@ -6,7 +6,8 @@
  *	| 8 tags | 3 tags | seq | next | index 0 | index 1 | ... | index 10 |
  *
  * A tag is 8 bits of the hash, and not 0; a slot without tag is free, and its index is 0. A slot
- * names the oldest entry of its name; younger ones hang on that through ->dup_next. A bucket that
+ * has the oldest entry of its name, a block's or an added one; younger ones hang on that through
+ * ->dup_next. A bucket that
  * is full goes on in overflow buckets. While there are any, no slot before the last one of the
  * chain is free: so there can never be more of them than entries / NR_SLOTS, and that many are
  * there from the start.
@@ -52,7 +53,6 @@ struct table {
 	u64 seed;
 	struct kv_lock rank;	/* never taken: stands for all bucket locks; ->id counts up */
 	struct kv_entries *entries;	/* borrowed */
-	const struct kv_map *map;	/* borrowed; the one that it is of */
 
 	struct table *successor;	/* RCU; NULL but while this one is being replaced */
 	struct kv_rcu_head rcu;

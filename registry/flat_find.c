@@ -43,9 +43,41 @@ struct wanted {
 	u64 seed;		/* of the table, for the domain */
 	u64 domain;
 	const kvmm_key_t *keys;	/* every @step-th from this one on */
-	u32 step;		/* 0: only first names are looked for */
+	u32 step;
 	bool take;		/* a reference, or just look? */
 };
+
+/*
+ * Is the block to which this added name leads there? It had the name at a moment of the call; that
+ * it still is the same one its generation says, and its own name does not matter.
+ */
+static noinline bool try_added(const struct wanted *wanted, const struct kv_entry *name,
+			       const u64 key[2], struct found *found)
+{
+	struct kv_entries *entries = wanted->table->entries;
+	u64 old = smp_load_acquire(&name->word), word;
+	struct kv_handle block = kv_name_block(entries, name - entries->entry);
+	const u64 state = KV_ENTRY_STATE | KV_ENTRY_HIDDEN;
+
+	if ((old & FOUND_MASK) != KV_STATE_WORD(KV_ENTRY_NAME) ||
+	    !kv_entry_has_name(name, key, wanted->domain) ||
+	    !kv_is_still(&name->word, old, WORD_IDENTITY))
+		return false;
+	word = smp_load_acquire(&entries->entry[block.index].word);
+	while ((word & state) == KV_STATE_WORD(KV_ENTRY_REGISTERED) &&
+	       kv_word_gen(word) == block.gen) {
+		*found = (struct found){ word, block.index };
+		if (!wanted->take)
+			return true;
+		if (unlikely(kv_word_refs(word) == KV_ENTRY_REFS)) {
+			kv_entries_note_full(entries);
+			return false;
+		}
+		if (likely(kv_cas(&entries->entry[block.index].word, &word, word + KV_ENTRY_REF)))
+			return true;
+	}
+	return false;
+}
 
 /*
  * Is the entry registered under this name? Take a reference, if one is wanted.
@@ -85,7 +117,7 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 {
 	const struct kv_entries *entries = wanted->table->entries;
 
-	for (u32 steps = 0; index < entries->nr && steps < entries->nr; steps++) {
+	for (u32 steps = 0; index < entries->nr_all && steps < entries->nr_all; steps++) {
 		struct kv_entry *entry = &entries->entry[index];
 
 		found->index = index;
@@ -93,6 +125,8 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 			return true;
 		if (!kv_entry_has_name(entry, key, wanted->domain))
 			return false;
+		if (kv_name_is_added(entries, index) && try_added(wanted, entry, key, found))
+			return true;
 		index = READ_ONCE(entry->dup_next);
 	}
 	return false;
@@ -141,46 +175,16 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 	return hit;
 }
 
-static struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key);
-
-/*
- * It was no first name. It may go from an added one to a first one between two looks, or back: then
- * the version has changed, and both are looked for again.
- */
-static noinline struct found find_added_name(const struct wanted *wanted, const kvmm_key_t *key,
-					     const struct kv_aliases *aliases)
-{
-	struct wanted first = *wanted;
-	struct found found;
-	u64 words[2];
-	u32 version;
-
-	first.step = 0;
-	kv_key_words(key, words);
-	do {
-		/* Pairs with kv_alias_link() and kv_alias_unlink(). */
-		version = smp_load_acquire(&aliases->version);
-		found.index = kv_alias_find(aliases, wanted->table->entries, words,
-					    wanted->domain, wanted->take, &found.word);
-		if (found.index != KV_NONE)
-			return found;
-		found = __find_slowly(&first, key);
-	} while (!found.word && READ_ONCE(aliases->version) != version);
-	return found;
-}
-
 /* The entry did not have the name, or changed meanwhile. Not found: a word of 0. */
 static noinline struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key)
 {
 	struct table *table = wanted->table;
-	const struct kv_aliases *aliases;
-	struct found found = { 0 };
-	u64 words[2];
+	u64 seed = wanted->seed, words[2];
+	struct found found;
 
 	kv_key_words(key, words);
 	for (;;) {
-		u64 hash = key_hash(key, domain_seed(table->seed, wanted->domain));
-		struct spot spot = spot_of(table, hash);
+		struct spot spot = spot_of(table, key_hash(key, seed));
 
 		if (try_table(wanted, spot, words, &found))
 			return found;
@@ -188,10 +192,8 @@ static noinline struct found __find_slowly(const struct wanted *wanted, const kv
 		if (smp_load_acquire(&spot_home(spot)->next) != NEXT_MOVED)
 			break;
 		table = kv_rcu_dereference(table->successor);
+		seed = domain_seed(table->seed, wanted->domain);
 	}
-	aliases = kv_rcu_dereference(table->map->aliases);
-	if (unlikely(aliases && wanted->step))
-		return find_added_name(wanted, key, aliases);
 	return (struct found){ 0 };
 }
 

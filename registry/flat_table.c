@@ -30,9 +30,9 @@ struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 
 
 	if (!table)
 		return NULL;
-	table->nr_homes = 2ull * min(nr_entries, entries->nr) / ENTRIES_PER_TWO_HOMES + 1;
-	/* For any hash: as many chains as there are, or one with all entries. */
-	table->nr_buckets = table->nr_homes + entries->nr / NR_SLOTS + 1;
+	table->nr_homes = 2ull * min(nr_entries, entries->nr_all) / ENTRIES_PER_TWO_HOMES + 1;
+	/* For any hash: as many chains as there are, or one with all names. */
+	table->nr_buckets = table->nr_homes + max(nr_entries, entries->nr) / NR_SLOTS + 1;
 	table->top_over = table->nr_homes;
 	table->seed = seed;
 	kv_lock_init(&table->rank, KV_RANK_BUCKET, number);
@@ -185,7 +185,7 @@ void flat_slot_add(struct spot spot, u32 index)
 	struct slot slot;
 
 	kv_assert_spot_held(spot);
-	kv_assert(spot.tag && index < spot.table->entries->nr);
+	kv_assert(spot.tag && index < spot.table->entries->nr_all);
 	if (slots_left(free)) {
 		slot = (struct slot){ last, slots_first(free) };
 	} else {

@@ -5,9 +5,9 @@
 
 #include <kv/entry.h>
 #include <kv/hash.h>
-#include <kv/registry_alias.h>
 #include <kv/registry_feed.h>
 #include <kv/registry_map.h>
+#include <kv/registry_name.h>
 #include <kvmm/event.h>
 
 /*

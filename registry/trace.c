@@ -2,7 +2,7 @@
 /*
  * Why a name was not found.
  *
- * There: which entries are staged or registered, by key alone, for any domain. Sets of 16
+ * There: which entries of blocks are staged or registered, by key alone, for any domain. Sets of 16
  * words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had room:
  *
  *	31       30             0
@@ -247,9 +247,9 @@ void trace_removed(struct trace *trace, u64 hash, u32 index)
 	u32 nr = READ_ONCE(trace->nr_gone), filter = READ_ONCE(trace->filter);
 	u64 bits = name_bits(hash, READ_ONCE(trace->entries->entry[index].domain));
 
-	kv_assert(index < trace->entries->nr);
 	kv_assert(nr < trace->quarter && filter < NR_FILTERS);
-	del(trace, hash, word_of(trace, hash, index));
+	if (!kv_name_is_added(trace->entries, index))
+		del(trace, hash, word_of(trace, hash, index));
 	set_bits(line_of(trace, line_for(trace, bits), filter), bits);
 	empty_next(trace, nr, (filter + 1) % NR_FILTERS);
 	if (++nr == trace->quarter) {

@@ -57,7 +57,7 @@ void events_clear_end(struct kvmm_pool *pool)
 		WRITE_ONCE(of->feed.kinds, of->feed.kinds | at->kinds);
 	kv_ring_put(&of->feed.ring, word);
 	/* None as far as we know; but those that are there have to be told. */
-	for (u32 i = 0; i < pool->nr_blocks; i++)
+	for (u32 i = 0; i < pool->entries.top_name; i++)
 		if (events_entry(pool, i, &left))
-			kv_feed_entry(&of->feed, KVMM_EVENT_STORED, entry_at(pool, i), i);
+			kv_feed_entry(&of->feed, KVMM_EVENT_STORED, &pool->entries, i);
 }

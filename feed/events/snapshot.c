@@ -13,7 +13,6 @@
  *    snapshot then.
  */
 #include <kv/rcu.h>
-#include <kv/registry_alias.h>
 #include <kv/tier.h>
 #include <kvmm/ext/control.h>
 #include <tier/pool/tier.h>
@@ -22,23 +21,25 @@
 
 bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event)
 {
-	const struct kv_feed_parent *parent = &pool->events->feed.parent[index];
+	bool is_added = kv_name_is_added(&pool->entries, index);
+	const struct kv_feed_parent *parent = &pool->events->feed.parent[is_added ? 0 : index];
 	const struct kv_entry *entry = entry_at(pool, index);
 	/* Pairs with the swap that registers it: name and place are written before. */
 	u64 word = smp_load_acquire(&entry->word);
 	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
+	u32 block = kv_name_block(&pool->entries, index).index;
 
-	kv_assert(index < pool->entries.nr);
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_EVICTING))
+	kv_assert_reading();
+	if (!kv_word_has_name(word) && !kv_word_is(word, KV_ENTRY_EVICTING))
 		return false;
-	if (word & KV_ENTRY_HIDDEN || READ_ONCE(entry->dup_prev) == KV_NONE)
+	if (word & KV_ENTRY_HIDDEN || kv_name_is_out(&pool->entries, index))
 		return false;
 	*event = (struct kvmm_event){
 		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
 		.position = READ_ONCE(entry->position), .tokens = pool->block_tokens,
-		.block = READ_ONCE(entry->place),
+		.block = READ_ONCE(entry_at(pool, block)->place),
 		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_DEVICE,
-		.flags = READ_ONCE(parent->known) ? KVMM_EVENT_HAS_PARENT : 0,
+		.flags = !is_added && READ_ONCE(parent->known) ? KVMM_EVENT_HAS_PARENT : 0,
 	};
 	if (event->flags)
 		memcpy(&event->parent, before, sizeof(event->parent));
@@ -75,33 +76,6 @@ static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 	return true;
 }
 
-/*
- * The next added name. Records of a chain have ascending serials: the walk goes on behind the last
- * one that it has told, even if that has gone. A name that becomes the first one of an entry passed
- * before leaves a record of the kind KEPT.
- */
-static bool next_added(const struct kvmm_pool *pool, struct kvmm_snapshot *snap,
-		       struct kvmm_event *event)
-{
-	const struct kv_aliases *aliases = kv_rcu_dereference(pool->map->aliases);
-	const struct kv_alias *alias;
-	u32 at = snap->at - pool->nr_blocks;
-
-	kv_assert_reading();
-	alias = aliases ? kv_alias_next(aliases, &pool->entries, &at, &snap->cursor) : NULL;
-	if (!alias)
-		return false;
-	*event = (struct kvmm_event){
-		.domain = kv_word_domain(alias->domain), .position = alias->position,
-		.tokens = pool->block_tokens,
-		.block = READ_ONCE(entry_at(pool, alias->handle.index)->place),
-		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_DEVICE,
-	};
-	memcpy(&event->key, alias->key, sizeof(event->key));
-	snap->at = pool->nr_blocks + at;
-	return true;
-}
-
 static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		      struct kvmm_event *event)
 {
@@ -110,9 +84,8 @@ static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
 
 		/* A first name that is read is not written meanwhile: see cache/rename.c. */
 		kv_rcu_read_lock();
-		while (snap->at < events->pool->nr_blocks && !found)
+		while (snap->at < READ_ONCE(events->pool->entries.top_name) && !found)
 			found = events_entry(events->pool, snap->at++, event);
-		found = found || next_added(events->pool, snap, event);
 		kv_rcu_read_unlock();
 		if (found)
 			return true;

@@ -101,6 +101,7 @@ enum kv_entry_state {
 	KV_ENTRY_RETIRED,	/* out of generations */
 	KV_ENTRY_PARKED,	/* given back without a name; waits, with its block, to be used */
 	KV_NR_ENTRY_STATES,
+	KV_ENTRY_NAME = KV_NR_ENTRY_STATES,	/* of no block: see kv/registry_name.h */
 };
 
 static inline enum kv_entry_state kv_word_state(u64 word)
@@ -448,24 +449,29 @@ static inline int kv_edge_promote(u64 old, u64 *new)
 	return likely(old & KV_ENTRY_DUP) ? 0 : -EINVAL;
 }
 
+static inline bool kv_word_has_name(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_REGISTERED) || kv_word_is(word, KV_ENTRY_NAME);
+}
+
 /* Its name is written, or has been, by a registry that the block is in no list of meanwhile. */
 static inline int kv_edge_unname(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MARK;
-	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && !(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+	return likely(kv_word_has_name(old) && !(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
 }
 
 static inline int kv_edge_name(u64 old, u64 *new)
 {
 	*new = old & ~KV_ENTRY_MARK;
-	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+	return likely(kv_word_has_name(old) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
 }
 
 /* Another block has its new name already, by a registry under the bucket's lock. */
 static inline int kv_edge_demote(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_DUP;
-	return likely(kv_word_is(old, KV_ENTRY_REGISTERED) && !(old & KV_ENTRY_DUP)) ? 0 : -EINVAL;
+	return likely(kv_word_has_name(old) && !(old & KV_ENTRY_DUP)) ? 0 : -EINVAL;
 }
 
 /*
@@ -612,8 +618,9 @@ static inline int kv_edge_clear_reset(u64 old, u64 *new)
 static inline int kv_edge_hide(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_HIDDEN | KV_ENTRY_RESET;
-	return kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MOVING ? 0 :
-	       kv_edge_held(old);
+	if (kv_word_is(old, KV_ENTRY_NAME) || (kv_word_has_name(old) && old & KV_ENTRY_MOVING))
+		return 0;
+	return kv_edge_held(old);
 }
 
 /*
@@ -733,8 +740,15 @@ struct kv_entries {
 	/* Fixed at creation. */
 	struct kv_entry *entry;
 	u32 nr;
+	u32 nr_all;		/* behind those of blocks, entries for added names */
 	u32 gen_first;		/* secret enough to refuse a foreign handle */
 	u32 gen_last;		/* of each entry; then it is retired */
+	u32 *name;		/* ours; by block: its oldest added name, or 0; writers of names */
+
+	/* Writers of names. */
+	u32 top_name;			/* from here on never used */
+	u32 free_name;			/* list through ->chain; 0 = empty */
+	u32 nr_names;			/* atomic; those in use */
 
 	/* Bounced by threads that take and free. */
 	u64 free[2] __cacheline_aligned;	/* atomic; list heads: count of changes | index */

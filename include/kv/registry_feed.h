@@ -56,11 +56,11 @@ static __always_inline struct kv_feed *kv_feed_of(struct kv_feed *const *at)
 	return likely(!feed) || !READ_ONCE(feed->kinds) ? NULL : feed;
 }
 
-/* Entry @index, which has a name. @kind: KVMM_EVENT_STORED, KVMM_EVENT_REMOVED, or as above. */
-void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entry *entry, u32 index);
-
-/* A copy of an entry with an added name; the block before is not known. */
-void kv_feed_alias(struct kv_feed *feed, u32 kind, const struct kv_entry *entry);
+/*
+ * Name @index. @kind: KVMM_EVENT_STORED, KVMM_EVENT_REMOVED, or as above. Of added ones the block
+ * before is not known.
+ */
+void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entries *entries, u32 index);
 
 /* @key of @medium, without a parent. */
 struct kv_feed_name {

@@ -21,8 +21,6 @@
 #include <kv/entry.h>
 #include <kv/types.h>
 
-struct kv_alias;
-struct kv_aliases;
 struct kv_feed;
 struct kv_map;
 
@@ -80,7 +78,8 @@ struct kv_lookup {
  * @nr: how many
  * @policy: enum kv_dup_policy
  * @found: out: the block that serves the name now: the same handle, or with KV_DUP_REJECT that of
- *	an elder, with a reference. May be @handles, if nothing is rejected
+ *	an elder, with a reference. May be @handles, if nothing is rejected. Where KV_DUP_HOLD took
+ *	a reference the block's ->link leads to the name by which it was found
  * @nr_dups: out: blocks with a name that was taken
  * @nr_first: out: references taken on elders that had none (KV_DUP_HOLD, KV_DUP_REJECT)
  */
@@ -96,7 +95,7 @@ struct kv_insert {
 /**
  * struct kv_map_attr - a map to be made
  * @entries: the blocks that are registered; borrowed, outlives the map
- * @nr_entries: expected; may be exceeded, up to all of @entries, at the price of speed
+ * @nr_entries: names expected
  * @seed: secret; where a name goes cannot be told without it
  * @prefix_closed: the user registers a block only after the one before it, and evicts it
  *	first: lengths may be found by bisection
@@ -113,19 +112,22 @@ struct kv_map_attr {
  *
  * Callers exclude each other, remove() and hide(), and are in no read section.
  *
- * @add: the block of this record has that name, too, from now on; records come from
- *	kv_alias_give()
- * @del: not any more. Frees the record
- * @unlink: a block that is held cannot be found by its first name any more, and is in no list of
- *	duplicates. 0; -EBUSY younger ones have references on it (KV_DUP_HOLD); -EINVAL it is so
- * @link: it can again, unless it is HIDDEN, under the name that its entry has now. A grace period
- *	after @unlink, which marks it, the caller may write that
+ * Names are told by their entries: that of the block is its first one, those of kv_name_take() are
+ * added ones.
+ *
+ * @link: a name that is out is in the map, as the youngest, unless its block is HIDDEN
+ * @unlink: one that is in the map is out, and marked. A grace period later that of a block may be
+ *	written
+ * @release: of one that is out, a grace period after @unlink: references that duplicates have on
+ *	its block by that name (KV_DUP_HOLD) are the caller's now. Returns how many
+ * @swap: the block's first name, which is out, was written anew, as this added one: it takes its
+ *	place, and the added one is out. In between the block is found all the time
  */
 struct kv_name_ops {
-	void (*add)(struct kv_map *map, struct kv_alias *alias);
-	void (*del)(struct kv_map *map, struct kv_alias *alias);
-	int (*unlink)(struct kv_map *map, struct kv_handle handle);
-	void (*link)(struct kv_map *map, struct kv_handle handle);
+	void (*link)(struct kv_map *map, u32 name);
+	void (*unlink)(struct kv_map *map, u32 name);
+	u32 (*release)(struct kv_map *map, u32 name);
+	void (*swap)(struct kv_map *map, u32 name);
 };
 
 /**
@@ -140,11 +142,13 @@ struct kv_name_ops {
  *	is an answer of a moment of its own, between call and return
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
- * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
- * @hide: forget the name of a block that is held, or being moved: it is marked, and no look-up
+ * @remove: forget EVICTING blocks, with all names. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr
+ *	are gone
+ * @hide: forget the names of a block that is held, or being moved: it is marked, and no look-up
  *	finds it. 0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
- * @resize: make it fit for so many entries, and choose another seed. All threads go on meanwhile.
- *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
+ * @resize: make it fit for so many names, and for those of all blocks in any case, and choose
+ *	another seed. All threads go on meanwhile. One at a time. 0 or -ENOMEM. May wait for a grace
+ *	period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. No other thread uses it
  * @bytes: memory held
  * @missed: a match of this query ended before key @at, and is to be counted
@@ -173,7 +177,7 @@ struct kv_map {
 	const struct kv_map_ops *ops;	/* fixed at creation */
 	struct kv_entries *entries;	/* fixed at creation; borrowed */
 	bool prefix_closed;		/* fixed at creation */
-	struct kv_aliases *aliases;	/* RCU; NULL before the first; ours */
+	u32 nr_fit;			/* callers of resize(); names that it is made for */
 	struct kv_feed *feed;	/* atomic; the listener, fixed once it is there; see kv_feed_of() */
 };
 

@@ -273,7 +273,7 @@ static void tell_lost(struct lfht *lfht, u32 index, const struct name *name)
 
 	if (unlikely(feed))
 		kv_feed_entry(feed, name_visible(lfht, name) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
-			      entry_at(lfht, index), index);
+			      lfht->map.entries, index);
 }
 
 static void tell_stored(struct lfht *lfht, u32 index)
@@ -281,7 +281,7 @@ static void tell_stored(struct lfht *lfht, u32 index)
 	struct kv_feed *feed = kv_feed_of(&lfht->map.feed);
 
 	if (unlikely(feed))
-		kv_feed_entry(feed, KVMM_EVENT_STORED, entry_at(lfht, index), index);
+		kv_feed_entry(feed, KVMM_EVENT_STORED, lfht->map.entries, index);
 }
 
 /* ---- insert ---- */

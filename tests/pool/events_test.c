@@ -587,14 +587,14 @@ Test(events, block_that_is_private_again_is_removed)
 	cr_expect_str_eq(told(), "");
 }
 
-Test(events, old_name_is_removed_and_the_new_one_stored)
+Test(events, new_name_is_stored_before_the_old_one_is_removed)
 {
 	kvmm_ref_t ref[2];
 
 	register_keys(pool, 1, 2, ref);
 	cr_expect_str_eq(told(), "+1 +2<1 ");
 	cr_expect_eq(change(KVMM_NAME_RENAME, 5, ref[1]), 0);
-	cr_expect_str_eq(told(), "-2 +5 ", "the block before it is another one, or none");
+	cr_expect_str_eq(told(), "+5 -2 ", "the block before it is another one, or none");
 	cr_expect_str_eq(snapshot(events), "+1 +5 ");
 	/* Another block has the name: nothing appears, and nothing goes. */
 	cr_expect_eq(change(KVMM_NAME_RENAME, 1, ref[1]), 0);

@@ -65,11 +65,11 @@ static u32 place_of(const struct block *block, u32 name)
 	return i;
 }
 
-/* First names come before added ones, then the older. */
+/* The one that has had it longest. */
 static int holder_of(u32 name)
 {
 	int best = -1;
-	u32 best_place = 0;
+	u64 best_age = 0;
 
 	for (u32 id = 0; id < NR_BLOCKS; id++) {
 		const struct block *block = &m.block[id];
@@ -77,12 +77,10 @@ static int holder_of(u32 name)
 
 		if (block->state != NAMED || place == block->nr)
 			continue;
-		if (best >= 0 && (!!place > !!best_place ||
-				  (!!place == !!best_place &&
-				   block->age[place] > m.block[best].age[best_place])))
+		if (best >= 0 && block->age[place] > best_age)
 			continue;
 		best = id;
-		best_place = place;
+		best_age = block->age[place];
 	}
 	return best;
 }
@@ -325,10 +323,10 @@ static int rename_one(struct block *block, u32 name, bool *unnamed)
 
 	if (block->hidden)
 		return -ESTALE;
-	if (place < block->nr && (place || !*unnamed))
-		return -EEXIST;
 	if (*unnamed)
 		return -EINVAL;
+	if (place < block->nr)
+		return -EEXIST;
 	*unnamed = true;
 	return 0;
 }
@@ -370,11 +368,12 @@ static int model_change(u32 op, u32 nr, const u32 *id, const u32 *name)
 	if (err) {
 		memcpy(m.block, before, sizeof(before));
 		m.clock = clock;
-		/* A first name that had gone is there again, as the youngest. */
-		while (--i) {
-			if (unnamed[id[i - 1]])
-				m.block[id[i - 1]].age[0] = ++m.clock;
-			unnamed[id[i - 1]] = false;
+		/* Names that had gone are there again, as the youngest. */
+		while (--i && op != KVMM_NAME_ADD) {
+			struct block *block = &m.block[id[i - 1]];
+			u32 place = op == KVMM_NAME_RENAME ? 0 : place_of(block, name[i - 1]);
+
+			block->age[place] = ++m.clock;
 		}
 		return err;
 	}
@@ -388,7 +387,6 @@ static int model_change(u32 op, u32 nr, const u32 *id, const u32 *name)
 			name_set(block, 0, name[i]);
 		} else if (block->nr > 1) {
 			name_del(block, 0);
-			name_set(block, 0, block->name[0]);
 		} else {
 			lose_names(block);
 		}

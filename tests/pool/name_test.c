@@ -329,8 +329,6 @@ POOL_TEST(rename, of_a_duplicate_drops_the_elder_it_held, make_life(8, "lru", 0,
 
 	make_active(pool, 0, 1, &elder);
 	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup);
-	cr_expect_eq(rename_to(5, elder), -EBUSY, "a duplicate holds it");
-	cr_expect_str_eq(hits(pool), "0.........");
 	cr_expect_eq(kvmm_put(pool, elder), 0);
 	cr_expect_eq(rename_to(5, dup), 0);
 	cr_expect_str_eq(picture(pool), "IA......");
@@ -441,17 +439,120 @@ POOL_TEST(added_name, moves_from_block_to_block, make_cache(8, "lru"))
 	cr_expect_eq(kvmm_put(pool, ref[1]), 0);
 }
 
-POOL_TEST(added_name, is_found_behind_first_ones, make_cache(8, "lru"))
+POOL_TEST(rename, of_an_elder_frees_it_from_duplicates, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 0, 1, &elder);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup);
+	cr_expect_str_eq(refs_picture(pool), "21......");
+	cr_expect_eq(rename_to(5, elder), 0);
+	cr_expect_str_eq(hits(pool), "1....0....");
+	cr_expect_str_eq(refs_picture(pool), "11......");
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_str_eq(picture(pool), "I.......");
+}
+
+/* As above, but the name is an added one. */
+POOL_TEST(added_name, is_what_duplicates_hold_on_to, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 0, 1, &elder);
+	cr_expect_eq(add(4, elder), 0);
+	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup);
+	cr_expect_str_eq(refs_picture(pool), "21......");
+	cr_expect_str_eq(hits(pool), "0...0.....");
+	/* The name goes from an added one to a first one: they hold on to the same. */
+	cr_expect_eq(remove_it(0, elder), 0);
+	cr_expect_str_eq(refs_picture(pool), "21......");
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_str_eq(picture(pool), "I.......");
+	cr_expect_str_eq(hits(pool), "....0.....");
+}
+
+POOL_TEST(added_name, that_goes_is_held_no_more, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 0, 1, &elder);
+	cr_expect_eq(add(4, elder), 0);
+	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup);
+	cr_expect_eq(remove_it(4, elder), 0);
+	cr_expect_str_eq(hits(pool), "0...1.....");
+	cr_expect_str_eq(refs_picture(pool), "11......");
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+}
+
+/* A refused change leaves holds as they were. */
+POOL_TEST(rename, that_is_refused_keeps_holds, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	struct kvmm_name name[2] = { name_of(5), name_of(3) };
+	kvmm_ref_t ref[2], dup;
+
+	make_active(pool, 0, 1, &ref[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup);
+	make_active(pool, 3, 1, &ref[1]);
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 2), -EEXIST);
+	cr_expect_str_eq(refs_picture(pool), "211.....");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_str_eq(picture(pool), "AAI.....");
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_str_eq(picture(pool), "I.I.....");
+}
+
+POOL_TEST(added_name, rejects_duplicates, make_life(8, "lru", 0, KVMM_DUP_REJECT))
+{
+	kvmm_ref_t elder, other;
+
+	make_active(pool, 0, 1, &elder);
+	cr_expect_eq(add(4, elder), 0);
+	publish_as(pool, KVMM_DUP_REJECT, 4, 1, &other);
+	cr_expect(other.index == elder.index && other.gen == elder.gen);
+	cr_expect_str_eq(refs_picture(pool), "2.......");
+	cr_expect_eq(stat_of(pool).duplicates, 1);
+	cr_expect_eq(kvmm_put(pool, other), 0);
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cache(64, "lru"))
+{
+	u64 bytes = stat_of(pool).metadata_bytes;
+	kvmm_ref_t ref[64];
+	u32 nr = 0;
+
+	make_active(pool, 0, 64, ref);
+	while (nr < 256 && !add(1000 + nr, ref[nr % 64]))
+		nr++;
+	cr_expect_eq(nr, 256);
+	for (u32 i = 0; i < nr; i++)
+		cr_expect_eq(found_under(pool, 1000 + i), (int)(i % 64));
+	cr_expect_eq(add(999, ref[0]), -ENOMEM);
+	cr_expect_eq(rename_to(999, ref[0]), -ENOMEM);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_gt(stat_of(pool).metadata_bytes, bytes);
+	cr_expect_eq(remove_it(1000, ref[0]), 0);
+	cr_expect_eq(rename_to(999, ref[0]), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 64), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 64);
+	cr_expect_eq(pool->entries.nr_names, 0);
+}
+
+POOL_TEST(added_name, is_found_by_age_like_first_ones, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref[2], young;
-	u32 block = 1;
+	u32 block = 0;
 
 	make_active(pool, 0, 1, ref);
 	cr_expect_eq(add(5, ref[0]), 0);
 	make_active(pool, 5, 1, &young);
-	cr_expect_str_eq(hits(pool), "0....1....");
-	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
 	cr_expect_str_eq(hits(pool), "0....0....");
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(hits(pool), ".....1....");
 	cr_expect_eq(kvmm_put(pool, young), 0);
 	cr_expect_eq(kvmm_put(pool, ref[0]), 0);
 }

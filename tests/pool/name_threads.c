@@ -6,8 +6,8 @@
  *
  * Each changer has a block of its own, with names of its own, which it renames, adds and removes,
  * or takes back to private: a hit by one of these is that block. One more name goes from block to
- * block, by an added name and by a first one, and is a hit all the time. Evictors take the memory
- * that is left.
+ * block, by an added name and by a first one, and is a hit all the time. One block is renamed over
+ * and over, and found by its name of now or its next one. Evictors take the memory that is left.
  */
 #include <kvmm/ext/name.h>
 #include <kvmm/kvmm.h>
@@ -20,8 +20,9 @@
 #define WANDERER	255u
 
 #define HOME		200u	/* and the next: names of its two homes */
+#define RUNNER		1000u	/* and on */
 
-enum { LOOKS, HITS, CHANGES, PRIVATE, MOVES, NR_COUNTS };
+enum { LOOKS, HITS, CHANGES, PRIVATE, MOVES, RENAMES, NR_COUNTS };
 
 static struct kvmm_pool *pool;
 static kvmm_ref_t own[NR_CHANGERS];		/* the changer's */
@@ -29,6 +30,8 @@ static kvmm_ref_t home[2];			/* the mover's; the first one has the wanderer */
 static u32 home_number[2];			/* likewise */
 static u32 block_of[NR_CHANGERS];		/* fixed: no block moves */
 static u32 homes[2];				/* likewise */
+static kvmm_ref_t runner;			/* the one that is renamed */
+static u32 runner_block, run = RUNNER;		/* @run: its name, or the one before */
 
 /* Names of a changer differ in both halves. */
 static kvmm_key_t key_of(u32 number)
@@ -36,6 +39,8 @@ static kvmm_key_t key_of(u32 number)
 	kvmm_key_t key = { { 0 } };
 
 	key.byte[0] = number;
+	key.byte[1] = number >> 8;
+	key.byte[2] = number >> 16;
 	key.byte[8] = number / NR_NAMES;
 	key.byte[15] = number % 2;
 	return key;
@@ -92,6 +97,36 @@ static void look(void)
 	if (block != (int)homes[0] && block != (int)homes[1])
 		wrong("the name that moves is elsewhere");
 	must(kvmm_put(pool, ref), 0, "not put");
+}
+
+/* It has the name that was told last or one that follows, so one of those is found on the way. */
+static void chase(void)
+{
+	u32 number = __atomic_load_n(&run, __ATOMIC_ACQUIRE), last;
+	kvmm_ref_t ref;
+	int found;
+
+	do {
+		kvmm_key_t key = key_of(number++);
+
+		found = kvmm_match(pool, &key, 1, &ref);
+		last = __atomic_load_n(&run, __ATOMIC_ACQUIRE) + 1;
+	} while (!found && number <= last);
+	if (found != 1) {
+		wrong("the block was under no name for a moment");
+		return;
+	}
+	must(kvmm_block_of_ref(pool, ref), runner_block, "another block's name");
+	must(kvmm_put(pool, ref), 0, "not put");
+}
+
+static void rename_it(void)
+{
+	struct kvmm_name next = name_of(run + 1);
+
+	must(kvmm_names_rename(pool, &next, &runner, 1), 0, "not renamed");
+	__atomic_store_n(&run, run + 1, __ATOMIC_RELEASE);
+	done[RENAMES]++;
 }
 
 /* To private and back, if no look-up has it. */
@@ -178,12 +213,13 @@ static void set_up(void)
 		home[i] = new_block(home_number[i], &homes[i]);
 	}
 	must(kvmm_names_add(pool, &wanderer, &home[0], 1), 0, "not added");
+	runner = new_block(RUNNER, &runner_block);
 }
 
 int main(int argc, char **argv)
 {
 	static const char *const what[NR_COUNTS] = {
-		"looks", "hits", "changes", "taken back", "moves",
+		"looks", "hits", "changes", "taken back", "moves", "renames",
 	};
 	u64 ns = argc > 1 ? strtoull(argv[1], NULL, 0) * NS_PER_SEC : NS_PER_SEC / 4;
 	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
@@ -195,10 +231,13 @@ int main(int argc, char **argv)
 	torture_start(evict, 0, seed + 11);
 	torture_start(look, 0, seed + 12);
 	torture_start(look, 0, seed + 13);
+	torture_start(rename_it, 0, seed + 14);
+	torture_start(chase, 0, seed + 15);
 	torture_end(ns);
 	must(kvmm_validate(pool), 0, "the pool contradicts itself");
 	must(kvmm_put_many(pool, own, NR_CHANGERS), 0, "not put");
 	must(kvmm_put_many(pool, home, 2), 0, "not put");
+	must(kvmm_put(pool, runner), 0, "not put");
 	kvmm_pool_destroy(pool);
 	return torture_report("name_threads", seed, NR_COUNTS, what);
 }

@@ -4,9 +4,9 @@
  * by others, as when a partial block got more tokens; or more than one.
  *
  * A block's *first* name is the one that it was registered with, or that replaced it. *Added* names
- * are hits as well, for every look-up. A name may be that of several blocks, as with
- * KVMM_DUP_ALLOW: the oldest of those that have it as their first name is found, else the one to
- * which it was added first. Eviction, kvmm_evict_blocks() and resets forget all names of a block.
+ * are hits as well, for every look-up; a block that is published under one is a duplicate. A name
+ * may be that of several blocks, as with KVMM_DUP_ALLOW: the one that has had it longest is found.
+ * Eviction, kvmm_evict_blocks() and resets forget all names of a block.
  *
  * Events and registries of prefixes know all names; added ones have no parent there. Tiers below
  * get a block under its first name, and so do arrays of evicted keys, maps and leases.
@@ -57,20 +57,22 @@ enum kvmm_name_op { KVMM_NAME_ADD, KVMM_NAME_RENAME, KVMM_NAME_REMOVE, KVMM_NR_N
  * @refs: the blocks; the caller holds a reference of each, and keeps it
  * @op: enum kvmm_name_op
  *
- * While a first name changes the block is found under neither. A look-up that overlaps the call may
- * find the block by a name that it had at some moment between the look-up's call and return. The
- * content is not looked at: rename for more of the same, as when tokens were appended. Else
- * kvmm_unpublish() first, so that no other request reads what is being written.
+ * A block that is renamed is found under the new name before it is not under the old one. A look-up
+ * that overlaps the call may find the block by a name that it had at some moment between the
+ * look-up's call and return. The content is not looked at: rename for more of the same, as when
+ * tokens were appended. Else kvmm_unpublish() first, so that no other request reads what is being
+ * written. Duplicates that hold the block by a name that goes (KVMM_DUP_HOLD) hold it no more.
  *
- * The first name ever added takes up to 16 bytes a block of the pool, each one 88 more.
+ * A pool has room for 2 added names a block, and for 256 in any case; a block that is renamed needs
+ * room for one more meanwhile. A name takes about 80 bytes.
  *
  * Context: waits for compaction under way and, but for KVMM_NAME_ADD, for a grace period, once for
  * all @nr; no kvmm lock held.
- * Return: 0; -EEXIST ADD, RENAME: a block has that name already; -ENOENT REMOVE: it has not; -EBUSY
- * the first name of a block on which duplicates have references (KVMM_DUP_HOLD); -ENOMEM; -ESTALE,
- * also if the names of one were forgotten; -EINVAL, also if one is renamed twice; -EOVERFLOW;
- * -EOPNOTSUPP the pool's index has no such names; -ECHILD: all names are as they were, but of
- * several blocks with one name another one may be the oldest now.
+ * Return: 0; -EEXIST ADD, RENAME: a block has that name already; -ENOENT REMOVE: it has not;
+ * -ENOMEM, also without room for the names; -ESTALE, also if the names of one were forgotten;
+ * -EINVAL, also if one is renamed twice; -EOVERFLOW; -EOPNOTSUPP the pool's index has no such
+ * names; -ECHILD: all names are as they were, but of several blocks with one name another one may
+ * be the oldest now.
  */
 KVMM_API int kvmm_names_change(struct kvmm_pool *pool, const struct kvmm_name *names,
 			       const kvmm_ref_t *refs, uint32_t nr, uint32_t op);
