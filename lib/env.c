@@ -136,8 +136,7 @@ static u64 system_clock_ns(void *ctx)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
-/* The time of the last timer interrupt: no read of the counter, a quarter of the price. */
-static u64 system_coarse_ns(void *ctx)
+u64 kv_system_coarse_ns(void)
 {
 	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
@@ -174,7 +173,6 @@ const struct kv_env_ops kv_env_system = {
 	.log		= kv_system_log,
 	.random		= system_random,
 	.cpu		= kv_system_cpu,
-	.coarse_ns	= system_coarse_ns,
 };
 
 DEFINE_SEAM(env)

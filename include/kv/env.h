@@ -15,7 +15,6 @@
  * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL
  * @free: give back memory of alloc; @bytes as asked for
  * @clock_ns: monotonic time in nanoseconds
- * @coarse_ns: the same, late by up to a tick of the system's timer, and cheaper; NULL: clock_ns()
  * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds
  * @wake: wake all threads that wait on @word
  * @log: one line of text for the operator; may be called from any thread; NULL = silent
@@ -32,7 +31,6 @@ struct kv_env_ops {
 	u64 (*random)(void *ctx);
 	void *ctx;
 	u32 (*cpu)(void *ctx);
-	u64 (*coarse_ns)(void *ctx);
 };
 
 /* The system's own table: jemalloc where the process has it, malloc else, futex, vDSO clock. */
@@ -47,12 +45,13 @@ static inline u64 kv_clock_ns(void)
 	return kv_env()->clock_ns(kv_env()->ctx);
 }
 
-/* When something was used last: some milliseconds do not matter. */
+/* The system's clock as it was at the last interrupt of its timer: a quarter of the price. */
+u64 kv_system_coarse_ns(void);
+
+/* When something was used last: some milliseconds do not matter. Other clocks are told exactly. */
 static inline u64 kv_coarse_ns(void)
 {
-	const struct kv_env_ops *env = kv_env();
-
-	return likely(env->coarse_ns != NULL) ? env->coarse_ns(env->ctx) : env->clock_ns(env->ctx);
+	return likely(kv_env() == &kv_env_system) ? kv_system_coarse_ns() : kv_clock_ns();
 }
 
 /* A deadline: @ns from @now_ns on; UINT64_MAX: never. */

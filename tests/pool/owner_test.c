@@ -12,6 +12,9 @@
 #include "tests/support/fault.h"
 #include "tests/support/random.h"
 
+/* When a range was allocated is known to that. */
+#define TICK_NS	(1ull << 20)
+
 static struct kvmm_pool *pool;
 static u64 begin_ns;
 
@@ -430,13 +433,13 @@ Test(owner, old_things_without_a_lease_are_suspicious_with_or_without_an_owner)
 
 	take(pool, 1, 0);
 	take_owned(pool, 1, 'a', 1, 0, 0);
-	take_owned(pool, 1, 'b', 2, 5000, 0);
-	fake_env_advance(&fake, 100);
+	take_owned(pool, 1, 'b', 2, 500 * TICK_NS, 0);
+	fake_env_advance(&fake, 100 * TICK_NS);
 	take_owned(pool, 1, 'c', 3, 0, 0);
 	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
 	expect_leaked("", 0, 0);
-	expect_leaked("r0O r1O", 100, 0);
-	expect_leaked("", 101, 0);
+	expect_leaked("r0O r1O", 100 * TICK_NS, 0);
+	expect_leaked("", 101 * TICK_NS, 0);
 }
 
 Test(owner, the_last_thing_of_an_owner_is_suspicious)
