@@ -282,6 +282,7 @@ static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void
 
 const struct kv_planner_ops kv_planner_window = {
 	.name		= "window",
+	.in_parts	= true,
 	.scratch_bytes	= window_scratch_bytes,
 	.plan		= window_plan,
 };

@@ -468,7 +468,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 	kv_unlock(&pool->lock);
 	goal->largest_before = longest_free(pool);
 	goal->plan_ns = 0;
-	if (room && goal->want_run)
+	if (room && goal->want_run && pool->parts.planner->in_parts)
 		part = emptiest_part(pool, goal->want_run);
 	err = compact_part(&mover, part, goal);
 	if (err == -ENOSPC && part.nr)

@@ -140,6 +140,7 @@ struct kv_plan {
 /**
  * struct kv_planner_ops - one way to choose moves
  * @name: as in struct kvmm_pool_attr
+ * @in_parts: a run that it makes in an empty part of a large zone costs about what one in all does
  * @scratch_bytes: memory for a picture of @nr_items
  * @plan: 0; -EALREADY such a run exists; -ENOSPC no allowed moves reach the goal (less than
  *	@want blocks free, pinned items in the way, or over @max_blocks; or none that keep apart).
@@ -147,6 +148,7 @@ struct kv_plan {
  */
 struct kv_planner_ops {
 	const char *name;
+	bool in_parts;
 	size_t (*scratch_bytes)(u32 nr_items);
 	int (*plan)(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
 };
