@@ -246,7 +246,8 @@ static int make_pool(struct cache *cache)
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
 	attr.evict = &evict;
-	attr.flags = opt->digest ? KVMM_POOL_DETERMINISTIC : 0;
+	/* The reference evicts when a block is needed, not a batch ahead. */
+	attr.flags = opt->digest ? KVMM_POOL_DETERMINISTIC : KVMM_POOL_NO_MAGAZINES;
 	err = kvmm_pool_create(&attr, &cache->pool);
 	return err ? err : live_add(cache->run, cache->pool);
 }
