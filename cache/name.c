@@ -192,6 +192,8 @@ static int stage(struct kvmm_pool *pool, const struct naming *naming,
 
 	if (err)
 		return err;
+	if (!stay && pool->map->ops->expect)
+		pool->map->ops->expect(pool->map, &query_of(naming->prefix));
 	/*
 	 * Where blocks have owners, another thread may take a block away from its owner at any
 	 * moment: the batch stays marked until all of it is staged and told.

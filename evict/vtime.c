@@ -54,31 +54,32 @@ static u32 first_slot(const struct vtime *vtime)
 
 /* ---- links ---- */
 
+/* Whole words are read and written: a bit that is set is in the way of its word's next reader. */
+
 /* Between @prev and its successor. */
 static void link_add(struct vtime *vtime, u32 prev, u32 block)
 {
-	struct vtime_link *link = &vtime->link[block];
+	struct vtime_link *links = vtime->link;
+	u32 next = links[prev].next;
 
-	link->prev = prev;
-	link->next = vtime->link[prev].next;
-	link->in = 1;
-	vtime->link[prev].next = block;
-	vtime->link[link->next].prev = block;
+	links[block] = (struct vtime_link){ next, prev, 1, links[block].ahead, 0 };
+	links[prev].next = block;
+	links[next].prev = block;
 	vtime->nr++;
 }
 
 /* A list of one has its head on both sides. */
 static void link_del(struct vtime *vtime, u32 block)
 {
-	struct vtime_link *link = &vtime->link[block];
+	struct vtime_link *links = vtime->link, was = links[block];
 
-	vtime->link[link->prev].next = link->next;
-	vtime->link[link->next].prev = link->prev;
-	link->in = 0;
+	links[block] = (struct vtime_link){ was.next, was.prev, 0, was.ahead, 0 };
+	links[was.prev].next = was.next;
+	links[was.next].prev = was.prev;
 	kv_assert(vtime->nr);
 	vtime->nr--;
-	if (link->prev == link->next && link->prev >= vtime->nr_blocks)
-		unmark_slot(vtime, link->prev - vtime->nr_blocks);
+	if (was.prev == was.next && was.prev >= vtime->nr_blocks)
+		unmark_slot(vtime, was.prev - vtime->nr_blocks);
 }
 
 static bool block_is_bad(const struct vtime *vtime, u32 block, bool in)

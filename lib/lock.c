@@ -49,15 +49,6 @@
 #define LOCK_SPINS	100
 #define LOCK_SLEEP_NS	1000000ull
 
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static bool lock_by_spinning(struct kv_lock *lock)
 {
 	for (unsigned int i = 0; i < LOCK_SPINS; i++) {

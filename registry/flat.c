@@ -140,14 +140,6 @@ static void tell_stored(struct flat *flat, u32 index)
 
 /* ---- insert ---- */
 
-static void publish(struct kv_entry *entry, u32 gen, bool is_dup)
-{
-	int err = is_dup ? kv_entry_step(entry, gen, kv_edge_publish_dup) :
-			   kv_entry_step(entry, gen, kv_edge_publish);
-
-	KV_BUG_ON(err);
-}
-
 /* The youngest of the list now. */
 static void dups_append(const struct flat *flat, u32 head, u32 index)
 {
@@ -184,7 +176,7 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 	was_found = name_visible(flat, head);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
-	publish(entry, handle.gen, true);
+	KV_BUG_ON(kv_entry_step(entry, handle.gen, kv_edge_publish_dup));
 	if (unlikely(!was_found))
 		tell_stored(flat, handle.index);
 }
@@ -200,7 +192,7 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	slot = flat_slot_find(spot, entry);
 	if (likely(!slot.bucket)) {
 		dups_set(entry, handle.index, KV_NONE);
-		publish(entry, handle.gen, false);
+		KV_BUG_ON(kv_entry_step(entry, handle.gen, kv_edge_publish));
 		/* Last: a name that is in the table belongs to a block that can be taken. */
 		flat_slot_add(spot, handle.index);
 		insert->found[i] = handle;
@@ -215,6 +207,18 @@ static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_hand
 {
 	queue_arrive(queue, handle, i);
 	queue->trace[i % QUEUE_SIZE] = trace_arrive(&flat->trace, entry_at(flat, handle.index));
+}
+
+/* While they are being staged, in a read section. */
+static void flat_expect(struct kv_map *map, const struct kv_query *query)
+{
+	struct table *table = kv_rcu_dereference(flat_of(map)->table);
+	u64 seed = domain_seed(table->seed, kv_domain_word(query->domain));
+
+	for (u32 i = 0; i < min(query->nr, QUEUE_AHEAD); i++) {
+		kv_prefetch_write(spot_home(spot_of(table, key_hash(&query->keys[i], seed))));
+		trace_expect(&flat_of(map)->trace, &query->keys[i]);
+	}
 }
 
 static int flat_insert(struct kv_map *map, struct kv_insert *insert)
@@ -560,12 +564,11 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 	spot_lock(spot);
 	for_each_slot(spot, slot) {
 		u32 index = slot_index(slot);
-		struct spot new;
+		struct spot new = spot_of(to, entry_hash(&to->entries->entry[index], to->seed));
 
 		if (!flat_slot_tag(slot))
 			continue;
 		/* Not out of order: other writers hold one bucket at a time. */
-		new = spot_of(to, entry_hash(&to->entries->entry[index], to->seed));
 		spot_lock(new);
 		flat_slot_add(new, index);
 		spot_unlock(new);
@@ -737,6 +740,7 @@ const struct kv_map_ops kv_map_flat = {
 	.create		= flat_create,
 	.destroy	= flat_destroy,
 	.lookup		= flat_lookup,
+	.expect		= flat_expect,
 	.insert		= flat_insert,
 	.staged		= flat_staged,
 	.remove		= flat_remove,

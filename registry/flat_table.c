@@ -60,15 +60,6 @@ void flat_table_destroy(struct table *table)
 #define BUCKET_SPINS	100u
 #define BUCKET_SLEEP_NS	20000ull
 
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Sleepers are not woken: sections are a few stores long, and each bucket has its own lock. */
 noinline void flat_lock_slow(struct bucket *home)
 {

@@ -73,6 +73,8 @@ int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed);
 void trace_exit(struct trace *trace);
 u64 trace_bytes(const struct trace *trace);
 
+/* A name that will be registered: asks for the line. */
+void trace_expect(const struct trace *trace, const kvmm_key_t *key);
 /* The entry will be registered: asks for the line. The hash is for trace_registered(). */
 u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry);
 void trace_registered(const struct trace *trace, u64 hash, u32 index);

@@ -136,6 +136,11 @@ static u32 *room_in(const struct trace *trace, u32 *set, u32 way)
 	return NULL;
 }
 
+void trace_expect(const struct trace *trace, const kvmm_key_t *key)
+{
+	kv_prefetch_write(set_of(trace, kv_hash_key(key, trace->seed), 0));
+}
+
 u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry)
 {
 	u64 hash = hash_of(trace, entry);
@@ -207,9 +212,8 @@ static u64 name_bits(u64 hash, u64 domain)
 static void set_bits(u64 *line, u64 bits)
 {
 	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
-	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS) {
+	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS)
 		WRITE_ONCE(line[i], READ_ONCE(line[i]) | BIT64(bits % 64));
-	}
 }
 
 static bool has_bits(const u64 *line, u64 bits)

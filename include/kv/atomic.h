@@ -116,6 +116,16 @@ static inline void kv_peek_copy(void *copy, const void *from, size_t bytes)
 		((char *)copy)[at] = ((const volatile char *)from)[at];
 }
 
+/* Once around a loop that waits for another core. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* The line of @p is needed soon, to be read, or written. */
 #define kv_prefetch(p)		__builtin_prefetch((p), 0, 3)
 #define kv_prefetch_write(p)	__builtin_prefetch((p), 1, 3)

@@ -140,6 +140,8 @@ struct kv_name_ops {
  * @destroy: it has no user any more. May wait for a grace period
  * @lookup: the one way to read: how many keys were found, of all or in the longest prefix. Each
  *	is an answer of a moment of its own, between call and return
+ * @expect: the first of these names are about to be inserted: ask for their memory. Changes
+ *	nothing; may be NULL
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks, with all names. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr
@@ -161,6 +163,7 @@ struct kv_map_ops {
 	void (*destroy)(struct kv_map *map);
 	u32 (*lookup)(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup);
 	int (*insert)(struct kv_map *map, struct kv_insert *insert);
+	void (*expect)(struct kv_map *map, const struct kv_query *query);
 	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
 	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
 	int (*hide)(struct kv_map *map, struct kv_handle handle);
