@@ -32,6 +32,8 @@ static struct below_io *io_take(struct below *below, enum below_kind kind)
 
 	below->free = io->next;
 	*io = (struct below_io){ .kind = kind, .is_given = kind != BELOW_PUT };
+	if (unlikely(below->alike))
+		completion_begin(below->alike->all, &io->completion);
 	below->nr_used[kind]++;
 	kv_assert(below->nr_used[kind] <= max);
 	return io;
@@ -203,6 +205,7 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	slot = slot_at(tier, io->slot.index);
 	kv_assert(slot->gen == io->slot.gen && slot->flags & SLOT_BUSY);
 	slot->flags &= ~SLOT_BUSY;
+	alike_settle(tier, io, error);
 	if (!error)
 		slot->flags |= SLOT_BELOW;
 	tier->stat.below_failed += error != 0;
@@ -219,6 +222,16 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 		tslot_doom(tier, io->slot.index);
 	io_free(below, io);
 	kv_unlock(&tier->lock);
+}
+
+/* The store did not begin: ranks are told of it as of one that failed later. True: they will be. */
+static bool is_failed_here(const struct below *below, struct below_io *io, int err)
+{
+	if (likely(!below->alike) || !err)
+		return false;
+	io->io.error = err;
+	smp_store_release(&io->is_here, 1);	/* pairs with kv_tier_walk_below() */
+	return true;
 }
 
 static bool put_one(struct kvmm_tier *tier)
@@ -245,6 +258,8 @@ static bool put_one(struct kvmm_tier *tier)
 	if (io->kind == BELOW_FREE)
 		io_push(below, io);
 	kv_unlock(&tier->lock);
+	if (is_failed_here(below, io, err))
+		return true;
 	if (err)
 		end_put(tier, io, err);
 	return !err;
@@ -283,6 +298,8 @@ enum kvmm_tier_answer kv_tier_find_below(struct kv_tier_client *client, const kv
 	struct below *below = client->tier->below;
 	struct kv_tier_name name = { .key = *key, .domain = domain, .layout = client->layout };
 
+	if (below && below->alike)
+		return alike_has(client->tier, &name) ? KVMM_TIER_HIT : KVMM_TIER_MISS;
 	return below ? below->ops->lookup(below->store, &name) : KVMM_TIER_MISS;
 }
 
@@ -312,7 +329,7 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 	io->owner = client->number;
 	fetch->io = io;
 	err = below->ops->get(below->store, &io->io);
-	if (!err)
+	if (!err || is_failed_here(below, io, err))
 		return 0;
 	kv_lock(&tier->lock);
 	io_free(below, io);
@@ -367,29 +384,17 @@ bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fe
 
 /* ---- both ---- */
 
-static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
+/* In effect. */
+static void settle(struct kvmm_tier *tier, struct below_io *io, int error)
 {
-	struct below_io *io = container_of(done, struct below_io, io);
-	const struct kv_tier_client *client;
-
 	kv_assert_not_held(&tier->lock);
-	kv_assert(io->kind != BELOW_FREE && !io->is_done);
-	io->end_ns = done->has_ended ? done->ended_ns : kv_tier_now(tier);
 	if (io->kind == BELOW_PUT) {
-		end_put(tier, io, done->error);
+		end_put(tier, io, error);
 		return;
 	}
-	/*
-	 * At once: the store has just seen that it is right, and from here on the block's own
-	 * checksum says so. A checksum made when a request comes for the block would take a bit
-	 * that has flipped meanwhile for the block's. Its client waits for it.
-	 */
-	client = &tier->owner[io->owner];
-	if (!done->error)
-		done->has_sum = can_sum(tier, client);
-	if (!done->error && done->has_sum)
-		done->sum = sum_of(tier, client, io->slot.index);
+	io->io.error = error;
 	kv_lock(&tier->lock);
+	alike_settle(tier, io, error);
 	if (io->is_left)
 		io_free(tier->below, io);
 	else
@@ -397,8 +402,31 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 	kv_unlock(&tier->lock);
 }
 
-/* Transfers that the store is through with; how many. */
-static u32 below_poll(struct kvmm_tier *tier)
+static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
+{
+	struct below_io *io = container_of(done, struct below_io, io);
+	const struct kv_tier_client *client = &tier->owner[io->owner];
+
+	kv_assert_not_held(&tier->lock);
+	kv_assert(io->kind != BELOW_FREE && !io->is_done);
+	io->end_ns = done->has_ended ? done->ended_ns : kv_tier_now(tier);
+	/*
+	 * At once: the store has just seen that it is right, and from here on the block's own
+	 * checksum says so. A checksum made when a request comes for the block would take a bit
+	 * that has flipped meanwhile for the block's. Its client waits for it.
+	 */
+	if (io->kind == BELOW_GET && !done->error) {
+		done->has_sum = can_sum(tier, client);
+		if (done->has_sum)
+			done->sum = sum_of(tier, client, io->slot.index);
+	}
+	if (unlikely(tier->below->alike))
+		smp_store_release(&io->is_here, 1);	/* pairs with kv_tier_walk_below() */
+	else
+		settle(tier, io, done->error);
+}
+
+u32 below_poll(struct kvmm_tier *tier)
 {
 	struct kv_tier_io *done[POLL_BATCH];
 	struct below *below = tier->below;
@@ -408,6 +436,64 @@ static u32 below_poll(struct kvmm_tier *tier)
 	for (u32 i = 0; i < nr; i++)
 		end(tier, done[i]);
 	return nr;
+}
+
+/* ---- where ranks are told ---- */
+
+void kv_tier_walk_below(struct kvmm_tier *tier, struct completion_walk *walk)
+{
+	struct below *below = tier->below;
+
+	if (!alike_of(tier))
+		return;
+	while (below_poll(tier) == POLL_BATCH)
+		;
+	for (u32 i = 0; i < below->max_put + below->max_get; i++) {
+		struct below_io *io = &below->io[i];
+		int err = -EAGAIN;
+
+		if (io->kind == BELOW_FREE || io->is_done)
+			continue;
+		/* Pairs with end(): how it went, and what was read, is there. */
+		if (smp_load_acquire(&io->is_here))
+			err = io->io.error ? -EIO : 0;
+		completion_meet(walk, &io->completion, err);
+	}
+}
+
+/* Those that were told, or that no rank will be told of any more and that are over here. */
+static void end_told(struct kvmm_tier *tier)
+{
+	struct below *below = tier->below;
+	bool is_given_up = !below->alike->all;
+
+	for (u32 i = 0; i < below->max_put + below->max_get; i++) {
+		struct below_io *io = &below->io[i];
+
+		if (io->kind == BELOW_FREE || io->is_done ||
+		    !(is_given_up ? smp_load_acquire(&io->is_here) : io->completion.is_over))
+			continue;
+		io->end_ns = kv_tier_now(tier);
+		if (!is_given_up && !io->completion.has_failed)
+			settle(tier, io, 0);
+		else
+			settle(tier, io, io->kind == BELOW_PUT ? -EIO : -EBADMSG);
+	}
+}
+
+void kv_tier_untell(struct kvmm_tier *tier)
+{
+	struct alike *alike = alike_of(tier);
+	u32 word = 0;
+
+	if (!alike)
+		return;
+	alike->all = NULL;
+	kv_tier_end_below(tier);
+	while (READ_ONCE(tier->below->nr_used[BELOW_PUT])) {
+		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+		kv_tier_end_below(tier);
+	}
 }
 
 bool kv_tier_has_below(const struct kvmm_tier *tier)
@@ -428,14 +514,17 @@ bool kv_tier_end_below(struct kvmm_tier *tier)
 
 	while (tier->below && below_poll(tier) == POLL_BATCH)
 		worked = true;
+	if (unlikely(alike_of(tier)))
+		end_told(tier);
 	return worked;
 }
 
 bool kv_tier_begin_below(struct kvmm_tier *tier)
 {
+	const struct alike *alike = alike_of(tier);
 	bool worked = false;
 
-	while (tier->below && put_one(tier))
+	while (tier->below && (!alike || alike->all) && put_one(tier))
 		worked = true;
 	return worked;
 }
@@ -451,6 +540,7 @@ bool kv_tier_work(struct kvmm_tier *tier)
 
 static void free_below(struct below *below)
 {
+	alike_free(below->alike);
 	kv_free(below->busy);
 	kv_free(below->io);
 	kv_free(below);

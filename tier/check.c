@@ -176,6 +176,8 @@ int kv_tier_check(struct kvmm_tier *tier)
 		err = check_zones(tier, &re);
 	if (!err)
 		err = check_counts(tier, &re);
+	if (!err && alike_check(tier))
+		err = complain(tier, "names that ranks were told", 0);
 	kv_unlock(&tier->lock);
 	if (!err && tier->below)
 		err = tier->below->ops->check(tier->below->store);

@@ -80,6 +80,33 @@ static u64 parts_bytes(const struct kv_tier_client *client)
 	       (u64)client->gone_room * sizeof(*client->gone);
 }
 
+/*
+ * Ranks that are told what the store has done are alone above it: nothing is up to others then.
+ * *@alike is the tier's then, unless it has one: of those that were there before.
+ */
+static int begin_alike(struct kvmm_tier *tier, struct completions *completions,
+		       struct alike **alike)
+{
+	struct below *below = tier->below;
+
+	kv_assert_held(&tier->lock);
+	if (!completions)
+		return alike_of(tier) ? -EOPNOTSUPP : 0;
+	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
+		if (tier->owner[i].number)
+			return -EUSERS;
+	if (below->nr_used[BELOW_PUT] || below->nr_used[BELOW_GET])
+		return -EBUSY;
+	if (!below->alike) {
+		tier->metadata_bytes += alike_bytes(*alike);
+		/* Pairs with alike_of(): it is made. */
+		smp_store_release(&below->alike, *alike);
+		*alike = NULL;
+	}
+	below->alike->all = completions;
+	return 0;
+}
+
 /* A place for @new, which is whole. */
 static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
 		      struct kv_tier_client **client)
@@ -107,6 +134,8 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		.block_bytes = attr->block_bytes, .layout = attr->layout,
 		.min_units = attr->min_units, .max_units = attr->max_units,
 	};
+	struct completions *completions = tier->below ? attr->completions : NULL;
+	struct alike *alike = NULL;
 	int err;
 
 	if (kv_inherited(tier))
@@ -114,11 +143,19 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 	if (!attr->nr_planes != !tier->unit_bytes)
 		return -EOPNOTSUPP;
 	err = make_parts(&new, attr);
+	if (!err && completions) {
+		alike = alike_make(tier, attr->seed,
+				   kv_tier_record_bytes(tier, attr->block_bytes));
+		err = alike ? 0 : -ENOMEM;
+	}
 	if (!err) {
 		kv_lock(&tier->lock);
-		err = take_place(tier, &new, client);
+		err = begin_alike(tier, completions, &alike);
+		if (!err)
+			err = take_place(tier, &new, client);
 		kv_unlock(&tier->lock);
 	}
+	alike_free(alike);
 	if (err)
 		free_parts(tier, &new);
 	return err;
@@ -171,6 +208,7 @@ void kv_tier_leave(struct kv_tier_client *client)
 
 	if (kv_inherited(tier))
 		return;
+	kv_tier_untell(tier);
 	tell_below(client, NULL);
 	kv_lock(&tier->lock);
 	KV_BUG_ON(client->writing);

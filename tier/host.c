@@ -70,7 +70,8 @@ int kvmm_tier_tick(struct kvmm_tier *tier)
 		return -EINVAL;
 	if (kv_inherited(tier))
 		return -ECHILD;
-	worked = kv_tier_work(tier);
+	/* Where ranks are told, nothing begins or ends but by calls of the pool. */
+	worked = alike_of(tier) ? below_poll(tier) : kv_tier_work(tier);
 	if (READ_ONCE(tier->nr_chunks) == tier->max_chunks || !kv_trylock(&tier->grow_lock))
 		return worked;
 	ret = grow(tier);

@@ -5,6 +5,7 @@
  * A chained hash table over all of them. A reader or writer of one is counted in it, so eviction
  * need not ask: slots that are read are not in the order, nor those that are written.
  */
+#include <kv/log.h>
 #include <kv/mem.h>
 
 #include "below.h"
@@ -391,6 +392,8 @@ void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 	const struct below *below = client->tier->below;
 
 	put(client, slot, true);
+	if (below && below->alike)
+		alike_drop(client->tier, name);
 	if (below)
 		below->ops->forget(below->store, name, 1, false, NULL);
 }
@@ -447,6 +450,16 @@ static bool forget_layout(struct kv_tier_client *client)
 	return any;
 }
 
+/* Ranks answer alike; what one could not wipe is found on none, nor after a restart. */
+static int alike_error(const struct kvmm_tier *tier, int err)
+{
+	if (likely(!err || !alike_of(tier)))
+		return err;
+	kv_log(KV_LOG_ERR, "kvmm: tier %s: what was to be forgotten is still on disk: %d",
+	       tier->name, err);
+	return 0;
+}
+
 /*
  * Here first, or the store would get it again; and here again, for names that came from the store
  * meanwhile. The store does not find names any more that it was given before.
@@ -459,12 +472,15 @@ static int forget_some(struct kv_tier_client *client, const struct kv_tier_name 
 
 	kv_assert_not_held(&client->tier->lock);
 	forget_names(client, names, nr, had);
+	for (u32 i = 0; i < nr && alike_of(client->tier); i++)
+		had[i] |= alike_drop(client->tier, &names[i]);
 	do {
 		below_wait_given(client->tier);
 		if (below)
-			err = below->ops->forget(below->store, names, nr, true, had);
+			err = below->ops->forget(below->store, names, nr, true,
+						 below->alike ? NULL : had);
 	} while (forget_names(client, names, nr, had) && !err && below);
-	return err;
+	return alike_error(client->tier, err);
 }
 
 int kv_tier_reset(struct kv_tier_client *client)
@@ -473,12 +489,14 @@ int kv_tier_reset(struct kv_tier_client *client)
 	int err = 0;
 
 	forget_layout(client);
+	if (alike_of(client->tier))
+		alike_clear(client->tier);
 	do {
 		below_wait_given(client->tier);
 		if (below)
 			err = below->ops->reset(below->store);
 	} while (forget_layout(client) && !err && below);
-	return err;
+	return alike_error(client->tier, err);
 }
 
 #define FORGET_BATCH	1024u

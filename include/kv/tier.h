@@ -33,6 +33,8 @@
 #include <kvmm/ext/disk.h>
 #include <kvmm/tier.h>
 
+struct completion_walk;
+struct completions;
 struct kv_feed;
 struct kv_tier_client;
 /* The name of a block below the device, made on any device. */
@@ -156,6 +158,9 @@ bool kv_tier_is_told(const struct kvmm_tier *tier);
  * @min_units, @max_units: as in struct kvmm_tier_client_attr
  * @is_told: it wants the names that are evicted: kv_tier_take_gone(), before it commits more
  * @nr_late: most that it commits nevertheless between two of these, in other threads
+ * @completions: it decides as other ranks do, and hears from them what the store below has done,
+ *	by these numbers; NULL: by its own
+ * @seed: the same on those ranks
  */
 struct kv_tier_client_attr {
 	const struct kvmm_plane *plane;
@@ -166,12 +171,14 @@ struct kv_tier_client_attr {
 	u32 max_units;
 	bool is_told;
 	u32 nr_late;
+	struct completions *completions;
+	u64 seed;
 };
 
 /* Of a record of a block below: whole units, where the tier has memory. */
 u64 kv_tier_record_bytes(const struct kvmm_tier *tier, u64 block_bytes);
 
-/* 0; -EINVAL, -EOPNOTSUPP, -EUSERS, -ENOMEM, -ECHILD. */
+/* 0; -EINVAL, -EOPNOTSUPP, -EUSERS, -ENOMEM, -ECHILD. With ->completions and a store: alone. */
 int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		 struct kv_tier_client **client);
 /* None of its slots is WRITING, and it reads none. Its blocks stay, without a client. */
@@ -291,6 +298,10 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 /* Its end is not waited for, and may be never; false: it has to be, as memory is written. */
 bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
+/* Transfers under way meet the walk, where ranks are told of them. */
+void kv_tier_walk_below(struct kvmm_tier *tier, struct completion_walk *walk);
+/* Ranks are not told any more: what is under way has failed. Waits for what is being written. */
+void kv_tier_untell(struct kvmm_tier *tier);
 /* When the next transfer there or back ends: 0; -ENOENT there is none, or it is not known. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
 /* End transfers that are done: were there many? */

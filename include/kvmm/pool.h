@@ -85,9 +85,9 @@ struct kvmm_plane {
  *
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
  * - hits and puts enter the order of eviction at once, under its lock, not in batches;
- * - on a device with streams copies, moves and verifications take effect when
- *   kvmm_completions_set() of <kvmm/ext/group.h> says so, on all ranks alike; a tier above a disk
- *   is refused there;
+ * - on a device with streams copies, moves, verifications, and what a disk below its tier reads
+ *   and writes, take effect when kvmm_completions_set() of <kvmm/ext/group.h> says so, on all
+ *   ranks alike; on "host" a tier above a disk is refused;
  * - budgets of time are counts of blocks: see @max_us of struct kvmm_compact and kvmm_reclaim();
  * - kvmm_background_set() refuses a thread;
  * - generations of handles start from the seed; the pool may take handles of another pool of that

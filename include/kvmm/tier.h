@@ -273,9 +273,11 @@ struct kvmm_tier_client_attr {
  * A pool without a tier pays nothing for tiers. Destroying a pool detaches it.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or only one of pool and tier has memory,
- * or the pool is deterministic, and its tier has no KVMM_TIER_TOLD_CLOCK (but for pools on "host"),
- * or a disk below it and the pool is on a device with streams; -EBUSY it has a tier;
- * -EUSERS the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
+ * or the pool is deterministic, and its tier has no KVMM_TIER_TOLD_CLOCK, or the pool is on "host"
+ * and there is a disk, or @pool is not deterministic and one was attached to this tier above its
+ * disk before; -EBUSY it has a tier, or its disk still writes for others; -EUSERS the tier has
+ * KVMM_TIER_CLIENTS pools, or any where a deterministic pool is to be above a disk; -ENOMEM;
+ * -ECHILD; -EUCLEAN.
  */
 KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 			      const struct kvmm_tier_client_attr *attr);

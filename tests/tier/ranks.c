@@ -1,7 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks.h"
+#include "tests/support/random.h"
 
-static void make_rank(struct rank *rank, u32 write)
+/* ---- disks ---- */
+
+#define SEGMENT_BYTES	(64u << 10)
+
+static int reap_slowly(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait)
+{
+	struct rank *rank = container_of((struct sim_disk *)ctx, struct rank, sim);
+
+	if (!wait && rank->slowness && any_of(&rank->dice, rank->slowness))
+		return 0;
+	return rank->reap(ctx, queue, done, max, wait);
+}
+
+void ranks_make_disks(struct ranks *ranks, u32 nr_segments)
+{
+	ranks->nr_segments = nr_segments;
+	for each_rank(rank) {
+		sim_disk_init(&rank->sim, 4ull * (nr_segments + 1) * SEGMENT_BYTES);
+		rank->reap = rank->sim.ops.queue_reap;
+		rank->sim.ops.queue_reap = reap_slowly;
+		rank->dice = 1 + (rank - ranks->of);
+		rank->sim.seed = rank->dice;
+	}
+}
+
+void ranks_remove_disks(struct ranks *ranks)
+{
+	for each_rank(rank)
+		sim_disk_exit(&rank->sim);
+}
+
+static void open_disk(struct rank *rank, u32 nr_segments)
+{
+	struct kvmm_tier_disk_attr below = { .size = sizeof(below), .high_pm = 300 };
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+
+	attr.path = "/store";
+	attr.segment_bytes = SEGMENT_BYTES;
+	attr.max_bytes = (u64)nr_segments * SEGMENT_BYTES + KV_DISK_FRONT_BYTES;
+	sim_disk_install(&rank->sim);
+	cr_assert_eq(kvmm_disk_open(&attr, &rank->disk), 0);
+	sim_disk_remove();
+	cr_assert_eq(kv_tier_set_disk(rank->tier, rank->disk, &below), 0);
+}
+
+static void close_disk(struct rank *rank)
+{
+	if (rank->disk)
+		cr_expect_eq(kv_disk_check(rank->disk), 0);
+	kvmm_disk_close(rank->disk);
+	rank->disk = NULL;
+}
+
+/* ---- ranks ---- */
+
+static void make_rank(struct rank *rank, u32 write, u32 nr_segments)
 {
 	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .device = "soft:0",
 				       .block_bytes = RANK_BYTES, .capacity_blocks = RANK_BLOCKS,
@@ -23,7 +79,11 @@ static void make_rank(struct rank *rank, u32 write)
 	attr.seed = 7;
 	rank->pool = make_pool_of(&attr);
 	cr_assert_eq(kvmm_pool_elastic_setup(rank->pool, &elastic), 0);
+	if (nr_segments)
+		host.capacity_blocks = RANK_UNITS;
 	rank->tier = make_tier_of(&host);
+	if (nr_segments)
+		open_disk(rank, nr_segments);
 	config.write = write;
 	config.recompute_ns = 20000;	/* of a token: some loads are worth it, some are not */
 	client.config = &config;
@@ -39,7 +99,7 @@ void ranks_begin(struct ranks *ranks, const char *options, u32 write)
 {
 	start(options);
 	for each_rank(rank)
-		make_rank(rank, write);
+		make_rank(rank, write, ranks->nr_segments);
 }
 
 void ranks_end(struct ranks *ranks)
@@ -48,6 +108,7 @@ void ranks_end(struct ranks *ranks)
 	for each_rank(rank) {
 		cr_expect_eq(kvmm_stream_del(rank->pool, rank->id), 0);
 		end_both(rank->pool, rank->tier);
+		close_disk(rank);
 	}
 	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)
 		cr_expect_eq(ctl->nr_reports(i), 0, "%s", ctl->report(0));

@@ -8,11 +8,13 @@
 #define TIER_TEST_RANKS_H
 
 #include "tests/cuda/soft.h"
+#include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 
 #define NR_RANKS	2u
 #define RANK_BLOCKS	64u
 #define RANK_BYTES	512u
+#define RANK_UNITS	20u	/* of a tier above a disk; else it has RANK_BLOCKS */
 
 struct rank {
 	struct kvmm_pool *pool;
@@ -20,10 +22,16 @@ struct rank {
 	kvmm_stream_t id;
 	kcu_stream stream;
 	struct kvmm_plane plane;
+	struct sim_disk sim;
+	struct kvmm_disk *disk;		/* on ->sim; NULL: none */
+	int (*reap)(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait);
+	u64 dice;			/* of the moments at which it is through with something */
+	u32 slowness;			/* one time in so many; 0: at once */
 };
 
 struct ranks {
 	struct rank of[NR_RANKS];
+	u32 nr_segments;		/* of disks below the tiers, which are small then; 0: none */
 };
 
 #define each_rank(rank) \
@@ -33,6 +41,9 @@ struct ranks {
 void ranks_begin(struct ranks *ranks, const char *options, u32 write);
 /* Expects that the driver has nothing to report. */
 void ranks_end(struct ranks *ranks);
+/* The same, with disks below: they are there, and empty, until they are removed. */
+void ranks_make_disks(struct ranks *ranks, u32 nr_segments);
+void ranks_remove_disks(struct ranks *ranks);
 
 /* A bit of that block is another one from now on, behind the device's back. */
 void rank_flip(struct rank *rank, u32 block);

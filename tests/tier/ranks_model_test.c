@@ -2,7 +2,8 @@
 /*
  * Two ranks at random: each call of a pool, its tier, its steps and moves is made on both, alike, while
  * their devices work a piece at a time in an order of the driver's dice. After each call the answers
- * and the histories are the same, now and then all that the pools are.
+ * and the histories are the same, now and then all that the pools are. In the second test there are
+ * disks below, which are now slow, now fast, and fail, each for itself; and all are started again.
  */
 #include "tests/pool/drive.h"
 #include "tests/support/length.h"
@@ -36,7 +37,7 @@ struct run {
 	u32 nr_waiting;			/* blocks of the ticket; 0: there is none */
 	bool is_open;
 	u64 now_ns, nr_timed_out;
-	u64 nr_told, nr_failed;
+	u64 nr_told, nr_failed, nr_joined, nr_from_disk;
 	kcu_deviceptr scratch[NR_RANKS];
 };
 
@@ -170,6 +171,16 @@ static u64 do_reclaim(struct run *run, u32 i, const struct order *order)
 	return (u64)err << 32 | reclaim.nr_evicted;
 }
 
+static u64 do_forget(struct run *run, u32 i, const struct order *order)
+{
+	struct kvmm_prefix prefix = keys_of(order->a);
+
+	prefix.keys += order->b % NR_KEYS;
+	prefix.nr = 1 + order->c % 2;
+	prefix.nr = min(prefix.nr, NR_KEYS - order->b % NR_KEYS);
+	return order->b % 5 ? 0 : kvmm_tier_forget(run->ranks.of[i].pool, &prefix);
+}
+
 /* Blocks in a queue, for so long; given back at once. */
 static u64 do_ticket(struct run *run, u32 i, const struct order *order)
 {
@@ -211,6 +222,11 @@ enum what {
 	RECLAIM,
 	TICKET,
 	NR_WHATS,
+	FORGET = NR_WHATS,	/* with disks */
+	RESET,
+	TIER_TICK,
+	LOAD_MORE,
+	NR_DISK_WHATS = LOAD_MORE + 6,
 };
 
 static u64 carry_out(struct run *run, u32 i, const struct order *order)
@@ -223,6 +239,7 @@ static u64 carry_out(struct run *run, u32 i, const struct order *order)
 	case POLL ... LOAD - 1:
 		return kvmm_tier_poll(pool);
 	case LOAD:
+	case LOAD_MORE ... NR_DISK_WHATS - 1:
 		return run->nr_loading[order->c] ? 0 : do_load(run, i, order);
 	case RESULT:
 		return run->nr_loading[order->c] ? do_result(run, i, order->c) : 0;
@@ -244,6 +261,13 @@ static u64 carry_out(struct run *run, u32 i, const struct order *order)
 		return do_reclaim(run, i, order);
 	case TICKET:
 		return do_ticket(run, i, order);
+	case FORGET:
+		return do_forget(run, i, order);
+	case RESET:
+		return order->a % 64 ? 0 : kvmm_reset_cache(pool);
+	case TIER_TICK:
+		kvmm_tier_tick(run->ranks.of[i].tier);
+		return 0;
 	default:
 		drive_step(&run->drive[i]);
 		return run->drive[i].sum;
@@ -252,23 +276,39 @@ static u64 carry_out(struct run *run, u32 i, const struct order *order)
 
 /* ---- completions ---- */
 
+static int set_at_last(struct rank *rank, const struct kvmm_completions *told)
+{
+	int err;
+
+	while ((err = kvmm_completions_set(rank->pool, told)) == -EAGAIN)
+		ctl->step();
+	return err;
+}
+
 /*
- * All say and hear the same; or rank 0 leads, and the other is told until its device is as far. Copies
- * go bad on rank 0 alone, so there is nothing that a leader has not heard of.
+ * All say and hear the same; or rank 0 leads, and the other is told first, until its device is as
+ * far. If something has failed there that did not fail on the leader, all say what they know.
  */
 static void tell(struct run *run, bool leads)
 {
 	struct kvmm_completions told = leads ? rank_found(run->ranks.of) : ranks_found(&run->ranks);
+	u64 block_ns = 1 + below(4000);
 
 	run->now_ns += 1 + below(1000000);
-	told.now_ns = run->now_ns;
-	told.block_ns = 1 + below(4000);
-	for (u32 i = 0; i < NR_RANKS; i++) {
+	for (u32 i = NR_RANKS; i-- > 0;) {
 		struct rank *rank = &run->ranks.of[i];
 		int err;
 
-		while ((err = kvmm_completions_set(rank->pool, &told)) == -EAGAIN)
-			ctl->step();
+		told.now_ns = run->now_ns;
+		told.block_ns = block_ns;
+		err = set_at_last(rank, &told);
+		if (err == -EIO && leads && i) {
+			told = ranks_found(&run->ranks);
+			run->nr_joined++;
+			leads = false;
+			i++;
+			continue;
+		}
 		cr_assert_eq(err, 0, "rank %u: %d", i, err);
 		cr_assert_eq(kvmm_tier_clock(rank->tier, run->now_ns), 0);
 		run->drive[i].now_ns = run->now_ns;
@@ -304,7 +344,7 @@ static void begin_run(struct run *run, u64 seed)
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
 	char options[32];
 
-	*run = (struct run){ .now_ns = 1 };
+	run->now_ns = 1;
 	snprintf(options, sizeof(options), "seed=%lu", (unsigned long)seed);
 	ranks_begin(&run->ranks, options, KVMM_TIER_THROUGH);
 	dice = seed | 1;
@@ -319,9 +359,22 @@ static void begin_run(struct run *run, u64 seed)
 	}
 }
 
+/* Each disk for itself: how fast it is, and that one of its next transfers fails. */
+static void disturb_disks(struct run *run)
+{
+	struct rank *rank = &run->ranks.of[below(NR_RANKS)];
+	u32 fault = below(100) ? below(2) ? SIM_LIE : SIM_SHORT : below(2) ? SIM_EIO : SIM_ENOSPC;
+
+	if (!below(50))
+		rank->slowness = below(2) ? 0 : 1 + below(40);
+	if (!below(40))
+		sim_disk_fail(&rank->sim, 1 + below(20), fault, false);
+}
+
 static void one_call(struct run *run, u64 step)
 {
-	struct order order = { below(NR_WHATS), below(1024), below(1024), below(NR_OPS) };
+	struct order order = { below(run->ranks.nr_segments ? NR_DISK_WHATS : NR_WHATS),
+			       below(1024), below(1024), below(NR_OPS) };
 	u64 answer[NR_RANKS];
 
 	for (u32 i = 0; i < NR_RANKS; i++) {
@@ -335,9 +388,12 @@ static void one_call(struct run *run, u64 step)
 	if (!below(6))
 		tell(run, below(2));
 	if (!below(60))
-		tier_flip(run->ranks.of[0].tier, below(RANK_BLOCKS));
+		tier_flip(run->ranks.of[0].tier,
+			  below(run->ranks.nr_segments ? RANK_UNITS : RANK_BLOCKS));
 	if (!below(200))
 		rank_flip(run->ranks.of, below(RANK_BLOCKS));
+	if (run->ranks.nr_segments)
+		disturb_disks(run);
 }
 
 static void end_run(struct run *run)
@@ -349,6 +405,7 @@ static void end_run(struct run *run)
 		cr_assert_geq(kvmm_tier_abort(run->ranks.of[i].pool,
 					      (kvmm_tier_op_t){ UINT32_MAX, UINT32_MAX }), 0);
 	}
+	run->nr_from_disk += client_of(run->ranks.of[0].pool).disk_loads;
 	ranks_end(&run->ranks);
 }
 
@@ -376,4 +433,45 @@ Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
 	cr_expect_gt(steps.published_moves, nr / 1000);
 	cr_expect_gt(client_of(run.ranks.of[0].pool).loads, nr / 1000);
 	end_run(&run);
+}
+
+#define NR_STARTS	4u
+
+/* Started again: with the disks that are there, and nothing else. */
+static void start_again(struct run *run, u64 seed)
+{
+	struct run next = { .nr_told = run->nr_told, .nr_failed = run->nr_failed,
+			    .nr_joined = run->nr_joined };
+
+	end_run(run);
+	for (u32 i = 0; i < NR_RANKS; i++)
+		sim_disk_fail(&run->ranks.of[i].sim, 0, 0, false);
+	next.nr_from_disk = run->nr_from_disk;
+	next.ranks = run->ranks;
+	*run = next;
+	begin_run(run, seed);
+}
+
+Test(ranks_model, ranks_decide_alike_whatever_their_disks_do)
+{
+	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 1000000);
+	static struct run run;
+
+	printf("seed %lu, %lu calls\n", (unsigned long)seed, (unsigned long)nr);
+	ranks_make_disks(&run.ranks, 8);
+	begin_run(&run, seed);
+	for (u64 step = 1; step <= nr; step++) {
+		one_call(&run, step);
+		if (step % (nr / NR_STARTS) == 0 && step < nr)
+			start_again(&run, seed + step);
+	}
+	end_run(&run);
+	ranks_remove_disks(&run.ranks);
+	printf("%lu completions, %lu loads that failed, %lu leaders who had not heard, %lu from disk\n",
+	       (unsigned long)run.nr_told, (unsigned long)run.nr_failed,
+	       (unsigned long)run.nr_joined, (unsigned long)run.nr_from_disk);
+	cr_expect_gt(run.nr_told, nr / 100);
+	cr_expect_gt(run.nr_failed, nr / 10000);
+	cr_expect_gt(run.nr_joined, nr / 20000);
+	cr_expect_gt(run.nr_from_disk, nr / 1000);
 }

@@ -4,7 +4,8 @@
 #include "ranks.h"
 
 #define RANKS_TEST(name)								\
-	TEST_ON(struct ranks, ranks, ranks_begin(ranks, "", KVMM_TIER_EXPLICIT),	\
+	TEST_ON(struct ranks, ranks,							\
+		(*ranks = (struct ranks){ 0 }, ranks_begin(ranks, "", KVMM_TIER_EXPLICIT)), \
 		ranks_end(ranks), ranks, name)
 
 static struct kvmm_step_stat steps_of_rank(struct rank *rank)
@@ -580,4 +581,217 @@ Test(ranks, pools_without_ranks_are_told_nothing)
 	cr_expect_eq(kvmm_completions_get(pool, &told), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_completions_set(pool, &told), -EOPNOTSUPP);
 	end_pool(pool);
+}
+
+/* ---- disks below ---- */
+
+#define DISKS_TEST(name)								\
+	TEST_ON(struct ranks, ranks, begin_with_disks(ranks), end_with_disks(ranks), ranks, name)
+
+static void begin_with_disks(struct ranks *ranks)
+{
+	*ranks = (struct ranks){ 0 };
+	ranks_make_disks(ranks, 8);
+	ranks_begin(ranks, "", KVMM_TIER_EXPLICIT);
+}
+
+static void end_with_disks(struct ranks *ranks)
+{
+	ranks_end(ranks);
+	ranks_remove_disks(ranks);
+}
+
+/* All say what they have, hear the same, and look what comes of it; their devices are through. */
+static int agree_and_poll(struct ranks *ranks)
+{
+	int nr[NR_RANKS];
+
+	ctl->run();
+	ranks_agree(ranks);
+	for (u32 i = 0; i < NR_RANKS; i++)
+		nr[i] = kvmm_tier_poll(ranks->of[i].pool);
+	cr_assert_geq(nr[0], 0);
+	cr_assert_eq(nr[0], nr[1]);
+	ranks_expect_alike(ranks);
+	return nr[0];
+}
+
+/* Keys @first ... go down, and out of the device. */
+static void push(struct ranks *ranks, u32 first, u32 nr)
+{
+	kvmm_tier_op_t op[NR_RANKS];
+	u32 i = 0;
+
+	for each_rank(rank) {
+		cache_blocks(rank->pool, first, nr);
+		op[i++] = send_keys(rank, first, nr);
+	}
+	while (agree_and_poll(ranks))
+		;
+	for (i = 0; i < NR_RANKS; i++)
+		cr_assert_eq(result_of(ranks->of[i].pool, op[i], nr, NULL), 0);
+}
+
+/* Keys 1 to 4 are on the disks alone: others have their places in the tiers. */
+static void put_on_disks(struct ranks *ranks)
+{
+	for (u32 first = 1; first < 40; first += 8)
+		push(ranks, first, 8);
+	for each_rank(rank)
+		cr_assert_str_eq(answers(rank->pool, 1, 4), "2222");
+}
+
+static void begin_loads(struct ranks *ranks, kvmm_tier_op_t *op)
+{
+	for each_rank(rank)
+		*op++ = begin_load(rank->pool, 1, 4);
+}
+
+/* As often as it takes to come from the disk, and from the host. */
+static void end_loads(struct ranks *ranks, const kvmm_tier_op_t *op, int want)
+{
+	kvmm_ref_t refs[NR_RANKS][4];
+
+	while (agree_and_poll(ranks))
+		;
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		struct kvmm_pool *pool = ranks->of[i].pool;
+
+		cr_expect_eq(result_of(pool, op[i], 4, refs[i]), want);
+		for (u32 k = 0; k < 4 && !want; k++)
+			cr_expect(has_content(pool, refs[i][k], 1 + k));
+		if (!want)
+			cr_assert_eq(kvmm_put_many(pool, refs[i], 4), 0);
+	}
+	ranks_expect_alike(ranks);
+}
+
+DISKS_TEST(what_a_disk_has_is_found_when_all_ranks_were_told)
+{
+	kvmm_tier_op_t op[NR_RANKS];
+
+	ranks->of[1].slowness = 30;
+	put_on_disks(ranks);
+	begin_loads(ranks, op);
+	for each_rank(rank)
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "pppp");
+	end_loads(ranks, op, 0);
+	for each_rank(rank) {
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "0000");
+		cr_expect_eq(client_of(rank->pool).disk_loads, 4);
+	}
+}
+
+/* The first rank's disk is through with all of it, and that changes nothing. */
+DISKS_TEST(a_disk_that_is_slow_is_waited_for_by_all)
+{
+	struct rank *slow = &ranks->of[1];
+	kvmm_tier_op_t op[NR_RANKS];
+	struct kvmm_completions told;
+
+	put_on_disks(ranks);
+	slow->slowness = UINT32_MAX;
+	begin_loads(ranks, op);
+	do {
+		told = rank_found(ranks->of);
+	} while (told.upto < told.base + 4);
+	cr_expect_eq(kvmm_completions_set(slow->pool, &told), -EAGAIN);
+	for (u32 i = 0; i < 3; i++)
+		agree_and_poll(ranks);
+	for each_rank(rank)
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "pppp");
+	slow->slowness = 0;
+	end_loads(ranks, op, 0);
+}
+
+DISKS_TEST(what_one_disk_has_lost_is_a_miss_on_all)
+{
+	struct kvmm_completions told;
+	kvmm_tier_op_t op[NR_RANKS];
+
+	put_on_disks(ranks);
+	sim_disk_fail(&ranks->of[1].sim, 1, SIM_EIO, true);
+	begin_loads(ranks, op);
+	do {
+		told = ranks_found(ranks);
+	} while (told.upto < told.base + 4);
+	cr_expect_eq(rank_found(&ranks->of[0]).failed[0], 0);
+	cr_expect_neq(told.failed[0], 0);
+	cr_expect_eq(kvmm_completions_set(ranks->of[1].pool, &(struct kvmm_completions){
+		.size = sizeof(told), .base = told.base, .upto = told.upto }), -EIO);
+	end_loads(ranks, op, -EBADMSG);
+	for each_rank(rank)
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "----");
+}
+
+/* A write that fails on one rank leaves its block in the tiers of all, to be written again. */
+DISKS_TEST(what_one_disk_has_not_written_is_on_none)
+{
+	for (u32 first = 1; first < 17; first += 8)
+		push(ranks, first, 8);
+	for each_rank(rank)
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "1111");
+	sim_disk_fail(&ranks->of[0].sim, 1, SIM_EIO, true);
+	push(ranks, 17, 4);
+	for each_rank(rank) {
+		cr_expect_gt(tier_of(rank->tier).below_failed, 0);
+		cr_expect_eq(tier_of(rank->tier).below_failed,
+			     tier_of(ranks->of[0].tier).below_failed);
+	}
+}
+
+DISKS_TEST(what_is_forgotten_is_on_no_disk)
+{
+	put_on_disks(ranks);
+	for each_rank(rank)
+		cr_expect_eq(kvmm_tier_forget(rank->pool, prefix_of(2, 1)), 1);
+	for each_rank(rank) {
+		cr_expect_str_eq(answers(rank->pool, 1, 1), "2");
+		cr_expect_str_eq(answers(rank->pool, 2, 1), "-");
+		cr_expect_str_eq(answers(rank->pool, 3, 1), "2");
+		cr_expect_eq(kvmm_reset_cache(rank->pool), 0);
+		cr_expect_str_eq(answers(rank->pool, 1, 1), "-");
+	}
+	ranks_expect_alike(ranks);
+}
+
+DISKS_TEST(a_disk_is_below_one_pool_of_a_rank)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "soft:0", .policy = "lru",
+				       .nr_blocks = RANK_BLOCKS, .nr_planes = 1,
+				       .planes = &ranks->of[0].plane };
+	struct kvmm_pool *other = make_pool_of(&attr);
+
+	cr_expect_eq(kvmm_tier_attach(other, ranks->of[0].tier, NULL), -EOPNOTSUPP);
+	kvmm_pool_destroy(other);
+	attr.flags = KVMM_POOL_DETERMINISTIC;
+	attr.seed = 7;
+	other = make_pool_of(&attr);
+	cr_expect_eq(kvmm_tier_attach(other, ranks->of[0].tier, NULL), -EUSERS);
+	kvmm_pool_destroy(other);
+	/* A pool whose copies are complete at once is not told when a disk is through. */
+	attr.device = "host";
+	other = make_pool_of(&attr);
+	cr_expect_eq(kvmm_tier_attach(other, ranks->of[0].tier, NULL), -EOPNOTSUPP);
+	kvmm_pool_destroy(other);
+}
+
+/* Writes that are under way when the pools go have failed on all; what was told stays. */
+DISKS_TEST(a_pool_that_comes_back_finds_what_was_told_before)
+{
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	kvmm_tier_op_t op[NR_RANKS];
+
+	put_on_disks(ranks);
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	for each_rank(rank) {
+		cr_assert_eq(kvmm_tier_detach(rank->pool), 0);
+		cr_expect_geq(kvmm_tier_tick(rank->tier), 0);
+		attach_as(rank->pool, rank->tier, &client);
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "2222");
+	}
+	begin_loads(ranks, op);
+	end_loads(ranks, op, 0);
 }

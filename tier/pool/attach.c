@@ -321,13 +321,9 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	err = pool_refusal(pool);
 	if (err)
 		return err;
-	/*
-	 * When copies are complete must not be up to the system's clock, nor to a device: it is
-	 * told then, but for reads and writes of a store below.
-	 */
-	is_determined = pool->completions.are_told || !pool->dev ? kv_tier_is_told(tier) : true;
-	if (pool->completions.are_told && kv_tier_has_below(tier))
-		return -EOPNOTSUPP;
+	/* When copies are complete must not be up to the system's clock, a device, or a disk. */
+	is_determined = pool->completions.are_told || !pool->dev ? kv_tier_is_told(tier) :
+								    !kv_tier_has_below(tier);
 	if (!pool->caches || (pool->deterministic && !is_determined))
 		return -EOPNOTSUPP;
 	err = read_attr(pool, attr, &known);
@@ -342,6 +338,8 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 		.min_units = known.min_units, .max_units = known.max_units,
 		.is_told = known.registry_tier != KVMM_TIER_UNTOLD,
 		.nr_late = NR_BATCHES * lower->batch_blocks,
+		.completions = pool->completions.are_told ? &pool->completions : NULL,
+		.seed = pool->seed,
 	};
 	err = read_config(known.config, &lower->config);
 	if (!err)
@@ -400,6 +398,7 @@ static void lower_exit(struct kvmm_pool *pool)
 	if (!lower)
 		return;
 	kv_assert_not_reading();
+	kv_tier_untell(lower->tier);
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		end_batch(lower, &lower->batch[i]);
 	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)

@@ -190,6 +190,7 @@ void batches_walk(struct kvmm_pool *pool, struct lower *lower, struct completion
 			err = batch_sums(pool, lower, batch);
 		completion_meet(walk, &batch->completion, err);
 	}
+	kv_tier_walk_below(lower->tier, walk);
 }
 
 /* ---- checksums ---- */

@@ -257,7 +257,7 @@ void batch_put(struct lower *lower, struct batch *batch);
 int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 /* Ends all that are complete. */
 void batches_poll(struct kvmm_pool *pool, struct lower *lower);
-/* Each batch that is being copied meets the walk; sums are made of those that are complete. */
+/* Each transfer meets the walk; sums are made of those from or to the device that are complete. */
 void batches_walk(struct kvmm_pool *pool, struct lower *lower, struct completion_walk *walk);
 /* Checksums of those of its items that want one, in ->sum; the copy is complete: 0 or -EIO. */
 int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);

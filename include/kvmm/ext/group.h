@@ -450,10 +450,11 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
  * Completions: what devices have done, as an input of ranks that agree.
  *
  * When a copy is complete is up to a device, and each rank has its own. So in a pool with
- * KVMM_POOL_DETERMINISTIC on a device with streams no copy to or from a tier, no move beside or
- * between steps, no end of a step and no verification takes effect when the device is through, but
- * once kvmm_completions_set() has said that it is over. Operations have numbers, in the order in
- * which they begin: ranks that are called alike give them alike. Each step, or less often:
+ * KVMM_POOL_DETERMINISTIC on a device with streams no copy to or from a tier or its disk, no move
+ * beside or between steps, no end of a step and no verification takes effect when the device is
+ * through, but once kvmm_completions_set() has said that it is over. Operations have numbers, in
+ * the order in which they begin: ranks that are called alike give them alike. Each step, or less
+ * often:
  *
  *	kvmm_completions_get(pool, &mine);
  *	all_gather(&mine, sizeof(mine));		// the engine's, with the history
@@ -468,7 +469,8 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
  *
  * A copy that fails on one rank has failed on all. A load fails as a whole batch then, with
  * -EBADMSG, and its copies in the tier are not found any more. A block that is wrong on one rank is
- * lost on all.
+ * lost on all. A block that one disk could not write stays in the tiers of all; one that it could
+ * not read, because it failed or has lost it, fails its load with -EBADMSG and is a miss.
  *
  * Time and budgets are told as well: @now_ns is the clock of leases and deadlines, and @block_ns
  * turns @max_us of struct kvmm_compact and of a goal into a number of blocks.
