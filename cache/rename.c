@@ -282,15 +282,13 @@ static int make_room(struct kvmm_pool *pool, u32 nr)
 static void tell_changed(struct kvmm_pool *pool, const struct change *change)
 {
 	kv_assert_not_held(&pool->lock);
-	if (change->op == KVMM_NAME_ADD) {
-		pool_tell(pool, named, change->names, change->nr);
+	if (change->op != KVMM_NAME_REMOVE)
+		pool_tell(pool, named, change->handles, change->names, change->nr);
+	if (change->op == KVMM_NAME_ADD)
 		return;
-	}
 	kv_rcu_read_lock();
 	pool_tell(pool, registered, change->handles, change->handles, change->nr);
 	kv_rcu_read_unlock();
-	if (change->op == KVMM_NAME_RENAME)
-		pool_tell(pool, published, change->handles, change->handles, change->nr);
 }
 
 /* The blocks are held. Parts that must not be told under a lock are told in the end. */

@@ -104,7 +104,7 @@ static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
 		memcpy(key, word, sizeof(*key));
 		return READ_ONCE(parent->known);
 	}
-	if (!pool->presence.reg || !kv_peek(&pool->presence.has_parent[index]))
+	if (!pool->presence.reg || !(kv_peek(&pool->presence.mark[index]) & PRESENCE_PARENT))
 		return false;
 	/* Plain memory, which does not change while the block has its name. */
 	for (u32 i = 0; i < sizeof(key->byte); i++)

@@ -4,14 +4,18 @@
  *
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
  * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
- * before it was present. Names that are forgotten under the pool's lock wait in ->gone until that
- * has been given back. There is room for every block twice: for names that wait from before, and
- * for those that one caller forgets.
+ * before it was present. It may be renamed by then: PRESENCE_UNTOLD. Names that are forgotten under
+ * the pool's lock wait in ->gone until that has been given back. There is room for every block
+ * twice: for names that wait from before, and for those that one caller forgets.
  */
 #include <kv/mem.h>
 #include <pool/internal.h>
 
 #define BATCH	32u
+
+/* Bits of ->mark. The publisher has not told the first name yet; or that has gone before. */
+#define PRESENCE_UNTOLD	2u
+#define PRESENCE_LATE	4u
 
 /* A name that is gone. */
 struct gone {
@@ -34,13 +38,13 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 		return -EINVAL;
 	presence->gone = kv_alloc_array(2 * pool->nr_blocks, sizeof(*presence->gone));
 	presence->parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->parent));
-	presence->has_parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->has_parent));
-	if (!presence->gone || !presence->parent || !presence->has_parent)
+	presence->mark = kv_alloc_array(pool->nr_blocks, sizeof(*presence->mark));
+	if (!presence->gone || !presence->parent || !presence->mark)
 		return -ENOMEM;
 	presence->reg = attr->registry;
 	presence->tier = attr->tier;
 	pool->metadata_bytes += (u64)pool->nr_blocks * (2 * sizeof(struct gone) +
-							sizeof(kvmm_key_t) + sizeof(bool));
+							sizeof(kvmm_key_t) + sizeof(u8));
 	pool_observe(pool, &presence_part);
 	return 0;
 }
@@ -56,7 +60,7 @@ static struct kv_radix_name name_of(const struct kvmm_pool *pool, u32 index)
 		.domain		= kv_entry_domain(entry),
 		.position	= READ_ONCE(entry->position),
 		.has_parent	= !kv_name_is_added(&pool->entries, index) &&
-				  presence->has_parent[index],
+				  READ_ONCE(presence->mark[index]) & PRESENCE_PARENT,
 	};
 
 	if (name.has_parent)
@@ -75,36 +79,66 @@ static void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *pr
 		const kvmm_key_t *parent = i ? &prefix->keys[i - 1] : prefix->parent;
 
 		kv_assert(handles[i].index < pool->entries.nr);
-		presence->has_parent[handles[i].index] = parent;
 		if (parent)
 			presence->parent[handles[i].index] = *parent;
+		WRITE_ONCE(presence->mark[handles[i].index],
+			   PRESENCE_UNTOLD | (parent ? PRESENCE_PARENT : 0));
 	}
 }
 
-static void tell_present(const struct pool_presence *presence, const struct kv_radix_name *names,
-			 u32 *nr)
+/* A mark that is @from is @to instead; false: it was not. Acquire and release. */
+static bool mark_swap(struct kvmm_pool *pool, u32 index, u8 from, u8 to)
 {
-	kv_assert(*nr <= BATCH);
-	kv_radix_present(presence->reg, presence->tier, names, *nr);
-	*nr = 0;
+	u8 *mark = &pool->presence.mark[index], old = READ_ONCE(*mark);
+
+	kv_assert(index < pool->entries.nr);
+	do
+		if (!(old & from))
+			return false;
+	while (!kv_cas(mark, &old, (u8)((old & ~from) | to)));
+	return true;
+}
+
+/* Those that were renamed since their names were read are told to be gone as well. */
+static void tell_present(struct kvmm_pool *pool, const struct kv_radix_name *names,
+			 const u32 *indexes, u32 nr)
+{
+	const struct pool_presence *presence = &pool->presence;
+
+	kv_assert(nr <= BATCH);
+	kv_radix_present(presence->reg, presence->tier, names, nr);
+	for (u32 i = 0; i < nr; i++)
+		if (unlikely(!mark_swap(pool, indexes[i], PRESENCE_UNTOLD, 0)) &&
+		    mark_swap(pool, indexes[i], PRESENCE_LATE, 0))
+			kv_radix_absent(presence->reg, presence->tier, &names[i], 1);
 }
 
 static void presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
 			       const struct kv_handle *found, u32 nr)
 {
 	struct kv_radix_name names[BATCH];
-	u32 nr_names = 0, nr_new = 0;
+	u32 indexes[BATCH], nr_names = 0, nr_new = 0;
 
 	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
-		if (handles[i].index != found[i].index)
+		u32 index = handles[i].index;
+
+		if (index != found[i].index)
 			continue;
-		names[nr_names++] = name_of(pool, handles[i].index);
+		names[nr_names] = name_of(pool, index);
+		/* Pairs with presence_removed(): then it is not half of the next name. */
+		if (unlikely(!mark_swap(pool, index, PRESENCE_UNTOLD, PRESENCE_UNTOLD))) {
+			mark_swap(pool, index, PRESENCE_LATE, 0);
+			continue;
+		}
+		indexes[nr_names++] = index;
 		nr_new++;
-		if (nr_names == BATCH)
-			tell_present(&pool->presence, names, &nr_names);
+		if (nr_names < BATCH)
+			continue;
+		tell_present(pool, names, indexes, nr_names);
+		nr_names = 0;
 	}
-	tell_present(&pool->presence, names, &nr_names);
+	tell_present(pool, names, indexes, nr_names);
 	kv_radix_unreserve(pool->presence.reg, nr - nr_new);
 }
 
@@ -132,13 +166,15 @@ static void presence_removed(struct kvmm_pool *pool, const struct kv_handle *han
 	for (u32 i = 0; i < nr; i++) {
 		struct kv_radix_name name = name_of(pool, handles[i].index);
 
-		gone(pool, &name);
+		if (!mark_swap(pool, handles[i].index, PRESENCE_UNTOLD, PRESENCE_LATE))
+			gone(pool, &name);
 	}
 }
 
-/* ---- names besides the first one, without parents ---- */
+/* ---- names of registered blocks, without parents ---- */
 
-static void presence_named(struct kvmm_pool *pool, const struct kvmm_name *names, u32 nr)
+static void presence_named(struct kvmm_pool *pool, const struct kv_handle *handles,
+			   const struct kvmm_name *names, u32 nr)
 {
 	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
@@ -160,7 +196,7 @@ static void presence_unnamed(struct kvmm_pool *pool, u32 index)
 static void presence_renamed(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	kv_assert_held(&pool->compact_lock);
-	pool->presence.has_parent[handle.index] = false;
+	mark_swap(pool, handle.index, PRESENCE_PARENT, 0);
 }
 
 /* At most BATCH of those that wait. */
@@ -227,7 +263,7 @@ static void presence_exit(struct kvmm_pool *pool)
 		if (!kv_word_is(word, KV_ENTRY_FREE) && !kv_name_is_out(&pool->entries, i))
 			kv_radix_absent(presence->reg, presence->tier, &name, 1);
 	}
-	kv_free(presence->has_parent);
+	kv_free(presence->mark);
 	kv_free(presence->parent);
 	kv_free(presence->gone);
 }

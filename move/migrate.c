@@ -48,7 +48,7 @@ void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 			.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
 			.position = READ_ONCE(entry->position),
 		};
-		if (!presence->reg || !presence->has_parent[index])
+		if (!presence->reg || !(READ_ONCE(presence->mark[index]) & PRESENCE_PARENT))
 			continue;
 		names[i].has_parent = 1;
 		names[i].parent = presence->parent[index];

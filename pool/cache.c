@@ -209,16 +209,13 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 
 	kv_assert_held(&pool->lock);
 	pool_tell(pool, removed, handles, nr);
-	for (u32 i = 0; unlikely(READ_ONCE(pool->entries.nr_names)) && i < nr; i++) {
-		u32 name = kv_name_first(&pool->entries, handles[i].index);
-
-		for (; name; name = entry_at(pool, name)->chain)
-			pool_tell(pool, unnamed, name);
-	}
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
 		const struct kv_entry *entry = entry_at(pool, handles[i].index);
 
+		for (u32 name = kv_name_first(&pool->entries, handles[i].index); name;
+		     name = entry_at(pool, name)->chain)
+			pool_tell(pool, unnamed, name);
 		elders[i] = READ_ONCE(entry->link);
 		pool->count.names_forgotten += name_sum(entry);
 	}

@@ -279,7 +279,8 @@ struct pool_presence {
 	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: none */
 	u32			tier;		/* fixed at creation */
 	kvmm_key_t		*parent;	/* by entry: the block before; owner, if PRIVATE */
-	bool			*has_parent;	/* by entry; the same */
+	u8			*mark;		/* by entry; atomic; its own bits, and: */
+#define PRESENCE_PARENT	1u			/* ->parent is that of its first name */
 	struct gone		*gone;		/* ->lock */
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
 };

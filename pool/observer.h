@@ -17,13 +17,13 @@ struct kvmm_name;
  * struct pool_observer - a part's calls; NULL: it does not care
  * @staged: private blocks are being named, and cannot be found yet; in a read section
  * @registered: they can be found where @found is the same; in a read section
- * @published: the same, but no lock and no read section; the caller has references
+ * @published: the same, but of new ones only; no lock, no read section; the caller has references
  * @hit: where @refs have a gen blocks were hit, and are referenced; read section, or ->lock held
  * @touched: the same, but no lock and no read section
  * @looked_up: keys were looked up for a request of @nr_blocks; no lock held
  * @removed: names are about to leave the map; ->lock held
  * @reused: a block that was parked is about to be used otherwise; ->lock held
- * @named: blocks have these names, too, besides their first one; no lock held
+ * @named: held blocks have these names now, added ones or other first ones; compact_lock held
  * @unnamed: a block is about to lose this added name, an entry; ->lock held
  * @renamed: a held block, not found by its first name now, gets another one, without a parent; it
  *	is told as @removed, and as @registered, later. compact_lock held
@@ -46,7 +46,8 @@ struct pool_observer {
 			  u32 nr_blocks);
 	void (*removed)(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 	void (*reused)(struct kvmm_pool *pool, u32 block);
-	void (*named)(struct kvmm_pool *pool, const struct kvmm_name *names, u32 nr);
+	void (*named)(struct kvmm_pool *pool, const struct kv_handle *handles,
+		      const struct kvmm_name *names, u32 nr);
 	void (*unnamed)(struct kvmm_pool *pool, u32 name);
 	void (*renamed)(struct kvmm_pool *pool, struct kv_handle handle);
 	void (*settle)(struct kvmm_pool *pool);

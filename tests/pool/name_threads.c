@@ -7,8 +7,11 @@
  * Each changer has a block of its own, with names of its own, which it renames, adds and removes,
  * or takes back to private: a hit by one of these is that block. One more name goes from block to
  * block, by an added name and by a first one, and is a hit all the time. One block is renamed over
- * and over, and found by its name of now or its next one. Evictors take the memory that is left.
+ * and over, and found by its name of now or its next one. Evictors take the memory that is left,
+ * and others rename their blocks as soon as they are found. In the end a registry of prefixes knows
+ * what the pool has.
  */
+#include <kv/registry_radix.h>
 #include <kvmm/ext/name.h>
 #include <kvmm/kvmm.h>
 
@@ -19,12 +22,15 @@
 #define NR_NAMES	8u	/* of each changer */
 #define WANDERER	255u
 
+#define EVICTED		100u	/* and on: names of what comes and goes */
+#define NR_EVICTED	32u
 #define HOME		200u	/* and the next: names of its two homes */
 #define RUNNER		1000u	/* and on */
 
-enum { LOOKS, HITS, CHANGES, PRIVATE, MOVES, RENAMES, NR_COUNTS };
+enum { LOOKS, HITS, CHANGES, PRIVATE, MOVES, RENAMES, SNATCHED, NR_COUNTS };
 
 static struct kvmm_pool *pool;
+static struct kvmm_registry *reg;
 static kvmm_ref_t own[NR_CHANGERS];		/* the changer's */
 static kvmm_ref_t home[2];			/* the mover's; the first one has the wanderer */
 static u32 home_number[2];			/* likewise */
@@ -186,25 +192,61 @@ static void move(void)
 
 static void evict(void)
 {
-	kvmm_key_t key[4];
 	kvmm_mut_t mut[4];
 	kvmm_ref_t ref[4];
 
 	if (kvmm_alloc(pool, 4, mut))
 		return;
-	for (u32 i = 0; i < 4; i++)
-		key[i] = key_of(100 + any(32));
-	must(kvmm_register(pool, mut, key, 4, ref), 0, "not registered");
+	/* One by one: all names are those of first blocks, also to the registry. */
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_key_t key = key_of(EVICTED + any(NR_EVICTED));
+
+		must(kvmm_register(pool, &mut[i], &key, 1, &ref[i]), 0, "not registered");
+	}
 	must(kvmm_put_many(pool, ref, 4), 0, "not put");
+}
+
+/* Another name for what was just published, and may not be known to the registry yet. */
+static void snatch(void)
+{
+	kvmm_key_t key = key_of(EVICTED + any(NR_EVICTED));
+	struct kvmm_name name = name_of(EVICTED + any(NR_EVICTED));
+	kvmm_ref_t ref;
+	int err;
+
+	if (kvmm_match(pool, &key, 1, &ref) != 1)
+		return;
+	err = kvmm_names_change(pool, &name, &ref, 1,
+				any(4) ? KVMM_NAME_RENAME : any(KVMM_NR_NAME_OPS));
+	if (err && err != -EEXIST && err != -ENOENT && err != -ESTALE)
+		wrong("a name is not changed");
+	done[SNATCHED] += !err;
+	must(kvmm_put(pool, ref), 0, "not put");
+}
+
+static void compare(u32 first, u32 nr)
+{
+	for (u32 number = first; number < first + nr; number++) {
+		kvmm_key_t key = key_of(number);
+		struct kvmm_prefix one = { .keys = &key, .nr = 1 };
+		uint16_t tiers = 0;
+
+		if (kvmm_registry_presence(reg, &one, &tiers) < 0)
+			wrong("the registry cannot be asked");
+		must(tiers, kvmm_match_len(pool, &key, 1), "the registry is wrong");
+	}
 }
 
 static void set_up(void)
 {
+	struct kvmm_registry_attr of = { .size = sizeof(of), .capacity = 256, .nr_tiers = 1 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_name wanderer = name_of(WANDERER);
 
 	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = "lru";
+	must(kvmm_registry_create(&of, &reg), 0, "no registry");
+	attr.registry = reg;
 	must(kvmm_pool_create(&attr, &pool), 0, "no pool");
 	for (u32 i = 0; i < NR_CHANGERS; i++)
 		own[i] = new_block(i * NR_NAMES, &block_of[i]);
@@ -219,7 +261,7 @@ static void set_up(void)
 int main(int argc, char **argv)
 {
 	static const char *const what[NR_COUNTS] = {
-		"looks", "hits", "changes", "taken back", "moves", "renames",
+		"looks", "hits", "changes", "taken back", "moves", "renames", "snatched",
 	};
 	u64 ns = argc > 1 ? strtoull(argv[1], NULL, 0) * NS_PER_SEC : NS_PER_SEC / 4;
 	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
@@ -232,12 +274,20 @@ int main(int argc, char **argv)
 	torture_start(look, 0, seed + 12);
 	torture_start(look, 0, seed + 13);
 	torture_start(rename_it, 0, seed + 14);
+	torture_start(snatch, 0, seed + 16);
 	torture_start(chase, 0, seed + 15);
 	torture_end(ns);
 	must(kvmm_validate(pool), 0, "the pool contradicts itself");
 	must(kvmm_put_many(pool, own, NR_CHANGERS), 0, "not put");
 	must(kvmm_put_many(pool, home, 2), 0, "not put");
 	must(kvmm_put(pool, runner), 0, "not put");
+	compare(0, 256);
+	compare(RUNNER, run - RUNNER + 2);
+	must(kvmm_reset_cache(pool) < 0, 0, "not emptied");
+	compare(0, 256);
+	compare(RUNNER, run - RUNNER + 2);
+	must(kv_radix_check(reg), 0, "the registry contradicts itself");
 	kvmm_pool_destroy(pool);
+	kvmm_registry_destroy(reg);
 	return torture_report("name_threads", seed, NR_COUNTS, what);
 }

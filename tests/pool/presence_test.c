@@ -357,3 +357,78 @@ Test(presence, of_added_names_ends_with_the_pool)
 	cr_expect_str_eq(tiers_of(8), "........");
 	pool[0] = make_tier(TIER0, NR);
 }
+
+/* ---- names that go before they are told ---- */
+
+#define NR_LARGE	96u
+
+static struct kvmm_pool *large;
+static u32 late, nr_renames;	/* the block that the hook renames, and how often */
+
+/* The first call for the blocks of one publication, in the middle of it. */
+static void change_late(void *ctx, u32 tier, const struct kvmm_name *names, u32 nr)
+{
+	kvmm_key_t key = key_of(late);
+	struct kvmm_prefix one = { .keys = &key, .nr = 1, .position = late };
+	u32 nr_times = nr_renames;
+	kvmm_ref_t ref;
+
+	nr_renames = 0;
+	if (!nr_times)
+		return;
+	cr_assert_eq(kvmm_prefix_match(large, &one, &ref), 1);
+	for (u32 i = 0; i < nr_times; i++) {
+		struct kvmm_name name = { .key = key_of(1000 + i), .position = 1000 + i };
+
+		cr_assert_eq(kvmm_names_rename(large, &name, &ref, 1), 0);
+	}
+	cr_assert_eq(kvmm_put(large, ref), 0);
+}
+
+static bool is_told(u32 number)
+{
+	kvmm_key_t key = key_of(number);
+	struct kvmm_prefix one = { .keys = &key, .nr = 1, .position = number };
+	uint16_t tiers;
+
+	cr_assert_geq(kvmm_registry_presence(reg, &one, &tiers), 0);
+	return tiers;
+}
+
+static void rename_late(u32 number, u32 nr_times)
+{
+	struct kvmm_delegate renames = { .on_present = change_late, .ctx = &large };
+	kvmm_ref_t ref[NR_LARGE];
+	kvmm_mut_t mut[NR_LARGE];
+	kvmm_key_t key[NR_LARGE];
+	struct kvmm_prefix prefix = { .keys = key, .nr = NR_LARGE };
+
+	large = make_tier(TIER0, NR_LARGE);
+	late = number;
+	nr_renames = nr_times;
+	cr_assert_eq(kvmm_registry_delegate(reg, &renames), 0);
+	for (u32 i = 0; i < NR_LARGE; i++)
+		key[i] = key_of(i);
+	cr_assert_eq(kvmm_alloc(large, NR_LARGE, mut), 0);
+	cr_assert_eq(kvmm_prefix_register(large, &prefix, mut, ref), 0);
+	cr_expect_eq(nr_renames, 0, "the hook was called");
+	for (u32 i = 0; i < NR_LARGE; i++)
+		cr_expect_eq(is_told(i), i != late, "%u", i);
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(is_told(1000 + i), i + 1 == nr_times);
+	cr_expect_eq(kvmm_put_many(large, ref, NR_LARGE), 0);
+	cr_expect_eq(kvmm_reset_inactive(large), NR_LARGE);
+	for (u32 i = 0; i < 1002; i++)
+		cr_expect_not(is_told(i), "%u is left", i);
+	cr_expect_eq(kv_radix_check(reg), 0);
+	cr_expect_eq(kvmm_registry_delegate(reg, &(struct kvmm_delegate){ .ctx = &large }), 0);
+	kvmm_pool_destroy(large);
+}
+
+/* One whose name was read already to be told, and one of those behind it. */
+Test(presence, of_a_block_that_is_renamed_before_it_is_told_has_no_trace_of_the_old_name)
+{
+	for (u32 nr_times = 1; nr_times <= 2; nr_times++)
+		for (u32 number = 0; number < NR_LARGE; number += 19)
+			rename_late(number, nr_times);
+}

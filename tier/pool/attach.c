@@ -455,6 +455,7 @@ int tier_stat_read(struct kvmm_pool *pool, void *out)
 
 static const struct pool_observer observer = {
 	.published	= lower_filled,
+	.named		= lower_named,
 	.touched	= lower_touched,
 	.renamed	= lower_renamed,
 	.reset		= lower_reset,

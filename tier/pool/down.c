@@ -98,7 +98,7 @@ static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lo
 				     .position = READ_ONCE(entry->position) };
 
 	kv_assert(index < pool->entries.nr);
-	if (presence->reg && presence->has_parent[index]) {
+	if (presence->reg && READ_ONCE(presence->mark[index]) & PRESENCE_PARENT) {
 		name.has_parent = true;
 		name.parent = presence->parent[index];
 	}

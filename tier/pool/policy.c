@@ -138,6 +138,21 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 	kv_rcu_read_unlock();
 }
 
+/* Blocks that have another first name now; added names do not go down. */
+void lower_named(struct kvmm_pool *pool, const struct kv_handle *handles,
+		 const struct kvmm_name *names, u32 nr)
+{
+	u64 key[2];
+
+	kv_assert_held(&pool->compact_lock);
+	for (u32 i = 0; i < nr; i++) {
+		kv_key_words(&names[i].key, key);
+		if (kv_entry_has_name(entry_at(pool, handles[i].index), key,
+				      kv_domain_word(names[i].domain)))
+			lower_filled(pool, &handles[i], &handles[i], 1);
+	}
+}
+
 /* ---- fullness ---- */
 
 #define LOOK_MAX	1024u	/* victims that one look goes through */

@@ -298,6 +298,8 @@ void told_exit(struct kvmm_pool *pool, struct lower *lower);
 /* ---- policy.c, match.c, down.c: told by the pool; see observer.h ---- */
 
 void lower_renamed(struct kvmm_pool *pool, struct kv_handle handle);
+void lower_named(struct kvmm_pool *pool, const struct kv_handle *handles,
+		 const struct kvmm_name *names, u32 nr);
 void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
 void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
