@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A table of fingerprints; see ghost.h. */
-#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/types.h>
 
@@ -48,11 +47,6 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks)
 	ghosts->ghost = (u64 *)(uintptr_t)kv_align_up((uintptr_t)(ghosts + 1), KV_CACHELINE);
 }
 
-static u64 *set_of(const struct ghosts *ghosts, u64 hash)
-{
-	return &ghosts->ghost[(hash >> 24 & (ghosts->nr_sets - 1)) * GHOST_WAYS];
-}
-
 static u64 *find(u64 *set, u32 tag)
 {
 	for (u32 i = 0; i < GHOST_WAYS; i++)
@@ -79,24 +73,19 @@ static u64 *place_for(u64 *set, u32 tag, u32 step)
 	return &set[way];
 }
 
-void ghost_expect(const struct ghosts *ghosts, u64 hash)
-{
-	kv_prefetch_write(set_of(ghosts, hash));
-}
-
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now)
 {
 	u64 step = past->last >> ghosts->step_shift, unit = past->turn >> ghosts->turn_shift;
 	u32 tag = hash & TAG_MASK;
 
-	*place_for(set_of(ghosts, hash), tag, now >> ghosts->step_shift) =
+	*place_for(ghost_set(ghosts, hash), tag, now >> ghosts->step_shift) =
 		tag | (u64)(past->credit / CREDIT_STEP + 1) << CREDIT_SHIFT |
 		(step & (NR_STEPS - 1)) << LAST_SHIFT | unit << TURN_SHIFT;
 }
 
 bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past)
 {
-	u64 *ghost = find(set_of(ghosts, hash), hash & TAG_MASK);
+	u64 *ghost = find(ghost_set(ghosts, hash), hash & TAG_MASK);
 	u32 steps, units;
 
 	if (!ghost)

@@ -12,6 +12,7 @@
 #ifndef EVICT_GHOST_H
 #define EVICT_GHOST_H
 
+#include <kv/atomic.h>
 #include <kv/types.h>
 
 #define GHOST_WAYS	8u
@@ -44,8 +45,16 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks);
 /* Bits of a key hash that matter. */
 #define GHOST_HASH_BITS	48u
 
+static inline u64 *ghost_set(const struct ghosts *ghosts, u64 hash)
+{
+	return &ghosts->ghost[(hash >> 24 & (ghosts->nr_sets - 1)) * GHOST_WAYS];
+}
+
 /* The ghost of this key is about to be put, or taken: asks for its set. */
-void ghost_expect(const struct ghosts *ghosts, u64 hash);
+static inline void ghost_expect(const struct ghosts *ghosts, u64 hash)
+{
+	kv_prefetch_write(ghost_set(ghosts, hash));
+}
 
 /* Keep the record of a block of key hash @hash; it is tick @now. */
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now);
