@@ -11,11 +11,7 @@ static_assert(KVMM_MAX_BLOCKS < KIN_PARENT, "a block id leaves the bit free");
 int family_init(struct family *family, u32 nr)
 {
 	family->kin = kv_alloc_array(nr, sizeof(*family->kin));
-	if (!family->kin)
-		return -ENOMEM;
-	for (u32 i = 0; i < nr; i++)
-		family->kin[i] = (struct kin){ KV_NONE, KV_NONE, KV_NONE };
-	return 0;
+	return family->kin ? 0 : -ENOMEM;
 }
 
 void family_exit(struct family *family)
@@ -28,14 +24,14 @@ void family_add(struct family *family, u32 index, u32 parent)
 	struct kin *kin = &family->kin[index];
 
 	if (likely(parent == KV_NONE)) {
-		kin->next = KV_NONE;
+		kin->next = ~KV_NONE;
 		return;
 	}
 	kin->next = family->kin[parent].first;
-	kin->prev = KIN_PARENT | parent;
-	if (kin->next != KV_NONE)
-		family->kin[kin->next].prev = index;
-	family->kin[parent].first = index;
+	kin->prev = ~(KIN_PARENT | parent);
+	if (~kin->next != KV_NONE)
+		family->kin[~kin->next].prev = ~index;
+	family->kin[parent].first = ~index;
 }
 
 void family_undel(struct family *family, u32 index, u32 parent, bool elder_stays)
@@ -48,24 +44,25 @@ void family_undel(struct family *family, u32 index, u32 parent, bool elder_stays
 		return;
 	}
 	kin->next = family->kin[elder].next;
-	kin->prev = elder;
-	if (kin->next != KV_NONE)
-		family->kin[kin->next].prev = index;
-	family->kin[elder].next = index;
+	kin->prev = ~elder;
+	if (~kin->next != KV_NONE)
+		family->kin[~kin->next].prev = ~index;
+	family->kin[elder].next = ~index;
 }
 
 void family_del(struct family *family, u32 index)
 {
 	struct kin *kin = &family->kin[index];
+	u32 prev = ~kin->prev, next = ~kin->next;
 
-	if (likely(kin->prev == KV_NONE))
+	if (likely(prev == KV_NONE))
 		return;
-	if (kin->prev & KIN_PARENT)
-		family->kin[kin->prev & ~KIN_PARENT].first = kin->next;
+	if (prev & KIN_PARENT)
+		family->kin[prev & ~KIN_PARENT].first = kin->next;
 	else
-		family->kin[kin->prev].next = kin->next;
-	if (kin->next != KV_NONE)
-		family->kin[kin->next].prev = kin->prev;
+		family->kin[prev].next = kin->next;
+	if (next != KV_NONE)
+		family->kin[next].prev = kin->prev;
 	kin->next = kin->prev;
-	kin->prev = KV_NONE;
+	kin->prev = ~KV_NONE;
 }

@@ -24,7 +24,7 @@
 enum place { OUT, INSIDE, LEAF };
 
 struct node {
-	u32 parent;		/* or KV_NONE */
+	u32 parent_plus_1;	/* or 0 */
 	u32 parent_life;	/* of the parent: it is another block by now if that has changed */
 	u32 life;		/* fills so far */
 	u32 nr_kids;		/* in the order */
@@ -58,8 +58,6 @@ static void fifo_init(void *policy, u32 nr_blocks)
 	lineage->node = (struct node *)((char *)policy + line_up(sizeof(*lineage)));
 	vtime_init(&lineage->order, nr_blocks,
 		   (char *)lineage->node + line_up(nr_blocks * sizeof(struct node)));
-	for (u32 block = 0; block < nr_blocks; block++)
-		lineage->node[block].parent = KV_NONE;
 }
 
 static void tick_init(void *policy, u32 nr_blocks)
@@ -79,7 +77,7 @@ static void lineage_fill(void *policy, u32 block, const kvmm_key_t *key)
 
 	if (KV_BUG_ON(block >= lineage->order.nr_blocks))
 		return;
-	node->parent = KV_NONE;
+	node->parent_plus_1 = 0;
 	node->life++;
 	node->nr_kids = 0;
 }
@@ -92,7 +90,7 @@ static void lineage_place(void *policy, u32 block, u32 position, u32 parent)
 	if (KV_BUG_ON(block >= lineage->order.nr_blocks) || parent == KV_NONE || parent == block ||
 	    KV_BUG_ON(parent >= lineage->order.nr_blocks))
 		return;
-	node->parent = parent;
+	node->parent_plus_1 = parent + 1;
 	node->parent_life = lineage->node[parent].life;
 }
 
@@ -101,9 +99,9 @@ static struct node *parent_of(struct lineage *lineage, const struct node *node)
 {
 	struct node *parent;
 
-	if (node->parent == KV_NONE)
+	if (!node->parent_plus_1)
 		return NULL;
-	parent = &lineage->node[node->parent];
+	parent = &lineage->node[node->parent_plus_1 - 1];
 	return parent->life == node->parent_life ? parent : NULL;
 }
 

@@ -12,6 +12,7 @@
  */
 
 #include <kv/buf.h>
+#include <kv/registry_free.h>
 #include <kv/zone.h>
 #include <kvmm/ext/inspect.h>
 #include <order/digest.h>
@@ -215,10 +216,10 @@ static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 
 	kv_assert_held(&pool->order.lock);
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		if (order->family.kin[i].first != KV_NONE)
-			sum_add_two(sum, i, order->family.kin[i].first);
+		if (family_first(&order->family, i) != KV_NONE)
+			sum_add_two(sum, i, family_first(&order->family, i));
 		if (family_has(&order->family, i))
-			sum_add_two(sum, i, order->family.kin[i].next);
+			sum_add_two(sum, i, family_next(&order->family, i));
 	}
 	sum_add_two(sum, order->mark.top, order->mark.above);
 }
@@ -306,8 +307,9 @@ static void sum_free_entries(struct sum *sum, const struct kvmm_pool *pool, u64 
 	const struct kv_entries *entries = &pool->entries;
 
 	kv_assert_held(&pool->lock);
-	for (u32 at = (u32)head; at < entries->nr; at = entries->entry[at].link)
-		sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
+	for (u32 at = (u32)head; at < entries->nr; at = kv_entries_next(entries, at))
+		sum_add_two(sum, at,
+			    gen_of(pool, kv_entries_gen(entries, entries->entry[at].word)));
 	sum_add(sum, KV_NONE);
 }
 

@@ -5,6 +5,7 @@
  * A pool that contradicts itself may lie anywhere, so every index is checked before it is
  * followed, and every walk is bounded by a count from elsewhere.
  */
+#include <kv/registry_free.h>
 #include <pool/local.h>
 
 /* 0, or the fault that @check of the first part names. */
@@ -130,7 +131,8 @@ static bool is_in_its_place(struct kvmm_pool *pool, u32 index, struct pool_recou
 	}
 }
 
-static void count_entry(const struct kv_entry *entry, struct pool_recount *re)
+static void count_entry(const struct kvmm_pool *pool, const struct kv_entry *entry,
+			struct pool_recount *re)
 {
 	enum kv_entry_state state = kv_word_state(entry->word);
 
@@ -140,9 +142,9 @@ static void count_entry(const struct kv_entry *entry, struct pool_recount *re)
 	/* An entry that was parked when a gang claimed it counts so until it is forgotten. */
 	re->count.nr_parked += state == KV_ENTRY_PARKED ||
 			       (state == KV_ENTRY_EVICTING && entry->word & KV_ENTRY_MARK);
-	re->count.entry_gens += kv_word_gen(entry->word);
+	re->count.entry_gens += kv_entries_gen(&pool->entries, entry->word);
 	re->tally[TALLY_STAGED] += state == KV_ENTRY_STAGED;
-	if (entry->dup_prev != KV_NONE)
+	if (!kv_entry_is_new(entry) && entry->dup_prev != KV_NONE)
 		re->tally[TALLY_NAMES] += name_sum(entry);
 	if (state != KV_ENTRY_REGISTERED)
 		return;
@@ -157,7 +159,7 @@ static int check_entry(struct kvmm_pool *pool, u32 index, struct pool_recount *r
 	u32 block = entry_block(entry);
 
 	kv_assert_held(&pool->lock);
-	count_entry(entry, re);
+	count_entry(pool, entry, re);
 	if (!is_in_its_place(pool, index, re))
 		return pool_complain(pool, "entry is in the order of eviction, or is not", index);
 	if (!has_block(kv_word_state(entry->word)))

@@ -83,15 +83,30 @@ static void *alloc_zeroed(size_t bytes, size_t align)
 {
 	void *ptr;
 
-	if (align <= MALLOC_ALIGN) {
-		ptr = calloc(1, bytes);
-		prefer_huge_pages(ptr, bytes);
-		return ptr;
-	}
+	if (align <= MALLOC_ALIGN)
+		return calloc(1, bytes);
 	ptr = aligned_alloc(align, kv_align_up(bytes, align));
-	prefer_huge_pages(ptr, bytes);
 	if (ptr)
 		memset(ptr, 0, bytes);
+	return ptr;
+}
+
+/*
+ * A table that grows with a pool: pages of zeroes that the system gives when they are touched, so
+ * that making a pool costs the same however many blocks it has.
+ */
+#define TABLE_BYTES		((size_t)1 << 20)
+#define PAGE_ALIGN		((size_t)4096)
+
+static void *map_zeroed(size_t bytes)
+{
+	struct guard before = guard_enter();
+	void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	guard_leave(before, 0);
+	if (ptr == MAP_FAILED)
+		return NULL;
+	prefer_huge_pages(ptr, bytes);
 	return ptr;
 }
 
@@ -102,22 +117,22 @@ static void *alloc_zeroed(size_t bytes, size_t align)
  */
 static void *system_alloc(void *ctx, size_t bytes, size_t align)
 {
-	void *ptr;
-
 	if (!bytes || !kv_is_pow2(align) || bytes > PTRDIFF_MAX - align)
 		return NULL;
+	if (bytes >= TABLE_BYTES)
+		return align <= PAGE_ALIGN ? map_zeroed(bytes) : NULL;
 	if (!have_jemalloc())
 		return alloc_zeroed(bytes, align);
-	ptr = mallocx(bytes, JE_ALIGN(align) | JE_ZERO | JE_NO_TCACHE | arena_flag());
-	prefer_huge_pages(ptr, bytes);
-	return ptr;
+	return mallocx(bytes, JE_ALIGN(align) | JE_ZERO | JE_NO_TCACHE | arena_flag());
 }
 
 static void system_free(void *ctx, void *ptr, size_t bytes)
 {
 	if (!ptr)
 		return;
-	if (have_jemalloc())
+	if (bytes >= TABLE_BYTES)
+		guarded(munmap(ptr, bytes));
+	else if (have_jemalloc())
 		dallocx(ptr, JE_NO_TCACHE);
 	else
 		free(ptr);

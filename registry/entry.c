@@ -14,6 +14,7 @@
 #include <kv/entry.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/registry_free.h>
 #include <kv/registry_name.h>
 
 #include "internal.h"
@@ -26,13 +27,18 @@ static u64 next_head(u64 head, u32 index)
 	return ((head >> 32) + 1) << 32 | index;
 }
 
+static void set_next(struct kv_entries *entries, u32 index, u32 next)
+{
+	WRITE_ONCE(entries->entry[index].link, next ^ (index + 1));
+}
+
 static void push_chain(struct kv_entries *entries, u64 *head, u32 first, u32 last, u32 nr)
 {
 	u64 old = READ_ONCE(*head);
 
 	kv_assert(last < entries->nr);
 	do
-		WRITE_ONCE(entries->entry[last].link, (u32)old);
+		set_next(entries, last, (u32)old);
 	while (!kv_cas(head, &old, next_head(old, first)));
 	kv_fetch_add(&entries->nr_free, nr);
 }
@@ -46,7 +52,7 @@ static bool walk_free(const struct kv_entries *entries, u32 index, u32 nr, u32 *
 	while (nr--) {
 		if (index >= entries->nr)
 			return false;
-		index = READ_ONCE(entries->entry[index].link);
+		index = kv_entries_next(entries, index);
 	}
 	*behind = index;
 	return true;
@@ -89,7 +95,7 @@ static noinline u32 pop_rested(struct kv_entries *entries, u32 nr)
 		return KV_NONE;
 	kv_cas(&entries->turn, &turn, turn ^ 1);
 	for (u32 index = (u32)READ_ONCE(*free_list(entries, false)); index < entries->nr && nr_more;
-	     index = READ_ONCE(entries->entry[index].link))
+	     index = kv_entries_next(entries, index))
 		nr_more--;
 	first = nr_more ? pop_chain(entries, free_list(entries, true), nr_more) : KV_NONE;
 	if (first != KV_NONE && walk_free(entries, first, nr_more - 1, &last))
@@ -128,13 +134,6 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 	if (!entries->entry)
 		return -ENOMEM;
 	entries->name = (u32 *)(entries->entry + entries->nr_all);
-	for (u32 i = 0; i < entries->nr; i++) {
-		struct kv_entry *entry = &entries->entry[i];
-
-		entry->word = kv_word_make(first, KV_ENTRY_FREE, 0);
-		entry->dup_next = entry->dup_prev = entry->parent = KV_NONE;
-		entry->link = i + 1 < entries->nr ? i + 1 : KV_NONE;
-	}
 	entries->free[0] = entries->nr ? 0 : KV_NONE;
 	entries->free[1] = KV_NONE;
 	entries->nr_free = entries->nr;
@@ -160,7 +159,8 @@ int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen)
 {
 	if (!gen || gen > KV_ENTRY_GEN_MASK)
 		return -EINVAL;
-	return gen_age(entries, gen) < gen_age(entries, now) ? -ESTALE : -EINVAL;
+	/* One of 0 was never taken: no generation of it was given out. */
+	return now && gen_age(entries, gen) < gen_age(entries, now) ? -ESTALE : -EINVAL;
 }
 
 /* ---- taking and freeing ---- */
@@ -172,10 +172,15 @@ static struct kv_handle make_private(struct kv_entries *entries, u32 index)
 
 	kv_assert(index < entries->nr);
 	KV_BUG_ON(!kv_word_is(word, KV_ENTRY_FREE));
+	if (unlikely(!word)) {
+		WRITE_ONCE(entry->parent, KV_NONE);
+		WRITE_ONCE(entry->dup_next, KV_NONE);
+		WRITE_ONCE(entry->dup_prev, KV_NONE);
+	}
 	WRITE_ONCE(entry->link, KV_NONE);
+	word = kv_word_make(kv_entries_gen(entries, word), KV_ENTRY_PRIVATE, KV_ENTRY_REF);
 	/* No other thread changes a FREE word: the swap of the list's head has made it ours. */
-	smp_store_release(&entry->word,
-			  kv_word_make(kv_word_gen(word), KV_ENTRY_PRIVATE, KV_ENTRY_REF));
+	smp_store_release(&entry->word, word);
 	return kv_handle_of(index, word);
 }
 
@@ -191,7 +196,7 @@ int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handle
 	if (index == KV_NONE)
 		return -ENOSPC;
 	while (nr--) {
-		u32 next = READ_ONCE(entries->entry[index].link);
+		u32 next = kv_entries_next(entries, index);
 
 		*handles++ = make_private(entries, index);
 		index = next;
@@ -218,7 +223,7 @@ void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
 		kv_assert(indexes[i] < entries->nr);
 		smp_store_release(&entry->word, kv_word_make(gen, KV_ENTRY_FREE, 0));
 		if (i + 1 < nr)
-			WRITE_ONCE(entry->link, indexes[i + 1]);
+			set_next(entries, indexes[i], indexes[i + 1]);
 	}
 	if (nr)
 		push_chain(entries, free_list(entries, false), indexes[0], indexes[nr - 1], nr);
@@ -233,7 +238,8 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 
 		KV_BUG_ON(READ_ONCE(entry->word) != kv_word_make(handles[i].gen, KV_ENTRY_PRIVATE,
 								 KV_ENTRY_REF));
-		WRITE_ONCE(entry->link, i + 1 < nr ? handles[i + 1].index : KV_NONE);
+		if (i + 1 < nr)
+			set_next(entries, handles[i].index, handles[i + 1].index);
 		/* Pairs with the next taker: make_private() finds it FREE. */
 		smp_store_release(&entry->word,
 				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, 0));
@@ -499,7 +505,7 @@ static bool word_is_sound(u64 word)
 
 static bool gen_is_sound(const struct kv_entries *entries, u64 word)
 {
-	u32 gen = kv_word_gen(word);
+	u32 gen = kv_entries_gen(entries, word);
 
 	if (kv_word_is(word, KV_ENTRY_RETIRED) && gen != entries->gen_last)
 		return false;
@@ -509,7 +515,7 @@ static bool gen_is_sound(const struct kv_entries *entries, u64 word)
 /* Length of a free list and @nr; KV_NONE if it has a loop, or something in it is not free. */
 static u32 free_list_len(const struct kv_entries *entries, u64 head, u32 nr)
 {
-	for (u32 index = (u32)head; index != KV_NONE; index = entries->entry[index].link)
+	for (u32 index = (u32)head; index != KV_NONE; index = kv_entries_next(entries, index))
 		if (index >= entries->nr || nr++ >= entries->nr ||
 		    !kv_word_is(entries->entry[index].word, KV_ENTRY_FREE))
 			return KV_NONE;
@@ -528,7 +534,8 @@ int kv_entries_check(const struct kv_entries *entries)
 		nr_written += is_private ? kv_word_pins(entry->word) : 0;
 		nr_shares += is_private ? kv_word_refs(entry->word) - 1 : 0;
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
-		    (entry->link >= entries->nr_all && entry->link != KV_NONE) ||
+		    (!kv_word_is(entry->word, KV_ENTRY_FREE) && entry->link >= entries->nr_all &&
+		     entry->link != KV_NONE) ||
 		    (entry->parent >= entries->nr && entry->parent != KV_NONE))
 			return -EUCLEAN;
 	}

@@ -11,6 +11,7 @@
 #include <kv/env.h>
 #include <kv/err.h>
 #include <kv/mem.h>
+#include <kv/registry_free.h>
 
 #include "flat.h"
 
@@ -647,6 +648,8 @@ static bool entry_agrees(const struct kv_entry *entry, u32 *nr)
 {
 	bool is_linked = entry->dup_prev != KV_NONE;
 
+	if (kv_entry_is_new(entry))
+		return !entry->dup_prev && !entry->dup_next;
 	*nr += is_linked;
 	if (kv_word_is(entry->word, KV_ENTRY_REGISTERED))
 		return is_linked;

@@ -171,7 +171,7 @@ struct kv_entry {
 	u32 vtime;		/* any thread; last touch in ticks of the policy */
 	u32 dup_next;		/* bucket lock: next younger of this name, or KV_NONE */
 	u32 dup_prev;		/* bucket lock: next older; of the oldest: the youngest */
-	u32 link;		/* FREE: free list. DUP that holds its elder: it. Else KV_NONE */
+	u32 link;		/* FREE: registry_free.h. DUP that holds an elder: it; or KV_NONE */
 	u32 chain;		/* the claimer: next of the entries it has claimed */
 } __cacheline_aligned;
 

@@ -12,7 +12,8 @@
 
 /**
  * struct kv_env_ops - calls that the library needs of its host
- * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL
+ * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL; a MiB or
+ *	more may be aligned to a page at most
  * @free: give back memory of alloc; @bytes as asked for
  * @clock_ns: monotonic time in nanoseconds
  * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds

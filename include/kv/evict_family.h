@@ -15,6 +15,7 @@
 
 #define KIN_PARENT	0x80000000u
 
+/* Complements of all of them: zeroed memory says that there is none. */
 struct kin {
 	u32 first;	/* child, or KV_NONE */
 	u32 next;	/* sibling, or KV_NONE; in no list: ->prev when it was in one */
@@ -47,24 +48,24 @@ void family_del(struct family *family, u32 index);
 
 static inline u32 family_first(const struct family *family, u32 index)
 {
-	return family->kin[index].first;
+	return ~family->kin[index].first;
 }
 
 static inline bool family_has(const struct family *family, u32 index)
 {
-	return family->kin[index].prev != KV_NONE;
+	return ~family->kin[index].prev != KV_NONE;
 }
 
 /* Was it in a list when it was deleted? */
 static inline bool family_was_in(const struct family *family, u32 index)
 {
-	return !family_has(family, index) && family->kin[index].next != KV_NONE;
+	return !family_has(family, index) && ~family->kin[index].next != KV_NONE;
 }
 
 /* Then: the child before it, or KV_NONE if it was the first. */
 static inline u32 family_elder(const struct family *family, u32 index)
 {
-	u32 prev = family->kin[index].next;
+	u32 prev = ~family->kin[index].next;
 
 	return prev & KIN_PARENT ? KV_NONE : prev;
 }
@@ -78,7 +79,7 @@ static inline void family_prefetch(const struct family *family, u32 index)
 
 static inline u32 family_next(const struct family *family, u32 index)
 {
-	return family->kin[index].next;
+	return ~family->kin[index].next;
 }
 
 #endif /* KV_EVICT_FAMILY_H */

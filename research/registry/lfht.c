@@ -18,6 +18,7 @@
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/rcu.h>
+#include <kv/registry_free.h>
 
 #include <urcu/flavor.h>
 #include <urcu/rculfhash.h>
@@ -518,7 +519,8 @@ static bool entry_is_sound(const struct lfht *lfht, u32 index, u32 *nr)
 	bool is_registered = kv_word_is(entry->word, KV_ENTRY_REGISTERED);
 
 	if (!node)
-		return !is_registered && entry->dup_prev == KV_NONE;
+		return !is_registered &&
+		       (kv_entry_is_new(entry) || entry->dup_prev == KV_NONE);
 	++*nr;
 	return node->index == index && entry->dup_prev == index &&
 	       (is_registered || kv_word_is(entry->word, KV_ENTRY_EVICTING)) &&

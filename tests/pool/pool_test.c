@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making pools, finding them, and what they say about blocks. */
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <kv/rcu.h>
 
+#include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 #include "tools/map.h"
@@ -329,18 +331,47 @@ Test(pool, knows_how_much_memory_it_takes)
 {
 	struct kvmm_pool_attr attr = good_attr();
 	struct kvmm_pool *other __cleanup(kvmm_pool_destroy) = make_pool_of(&attr), *pool;
-	u64 before = kv_mem_bytes();
+	u64 before = kv_mem_bytes(), unused;
 
-	attr.nr_blocks = 10000;
+	attr.nr_blocks = 5000;
 	attr.policy = "lru";
 	pool = make_pool_of(&attr);
-	cr_expect_eq(stat_of(pool).metadata_bytes, kv_mem_bytes() - before);
+	/* Room for names that are added is there, and takes no memory before that. */
+	unused = (u64)(pool->entries.nr_all - pool->entries.nr) * sizeof(struct kv_entry) +
+		 pool->entries.nr * sizeof(u32);
+	cr_expect_eq(stat_of(pool).metadata_bytes + unused, kv_mem_bytes() - before);
 	for (u32 i = 0; i < 5000; i++)
 		take_seq(pool, 1, 0, i);
 	kv_rcu_barrier();
-	cr_expect_eq(stat_of(pool).metadata_bytes, kv_mem_bytes() - before);
+	cr_expect_eq(stat_of(pool).metadata_bytes + unused, kv_mem_bytes() - before);
 	kvmm_pool_destroy(pool);
 	cr_expect_eq(kv_mem_bytes(), before);
+}
+
+static u64 resident_bytes(void)
+{
+	unsigned long all, resident = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	cr_assert_not_null(file);
+	cr_assert_eq(fscanf(file, "%lu %lu", &all, &resident), 2);
+	fclose(file);
+	return (u64)resident * sysconf(_SC_PAGESIZE);
+}
+
+/* Tables are of zeroes that nothing writes before a block is used: a large pool is made at once. */
+Test(pool, host_memory_is_taken_as_blocks_are_used)
+{
+	for_each_policy(name) {
+		struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 1 << 20,
+					       .policy = name };
+		u64 before = resident_bytes();
+		struct kvmm_pool *pool = make_pool_of(&attr);
+
+		cr_expect_geq(stat_of(pool).metadata_bytes, 64u << 20);
+		cr_expect_lt(resident_bytes() - before, 16u << 20, "%s", name);
+		kvmm_pool_destroy(pool);
+	}
 }
 
 /* Each directory of ranges is longer than the last; they are freed 256 at a time. */
