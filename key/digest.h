@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes that keys are made of: SHA-256 and SipHash-2-4-128, fed piece by piece.
+ * Hashes that keys are made of: SHA-256 and SipHash-128, fed piece by piece.
  *
  * A message collects in the buffer, so that the usual one (a block of 16 tokens) is hashed by one
  * call into the algorithm, which pads it in place. Longer ones drain 64 bytes at a time.
@@ -45,7 +45,8 @@ struct digest_chain {
  * @bytes: length of the result, at most DIGEST_BYTES
  * @absorb: take in @nr chunks
  * @chain: results of @nr messages, in less time than one by one; NULL: not by this way. @key takes
- *	the first and the last 8 bytes of each, @digest all; either may be NULL
+ *	the first and the last 8 bytes of each, @digest all; either may be NULL. Results of 16 bytes
+ *	go to @key alone
  * @finish: take in the rest in @digest->buf, write the result; @digest is spent
  */
 struct digest_ops {
@@ -65,7 +66,7 @@ struct digest {
 	u8 buf[DIGEST_BUF];
 };
 
-extern const struct digest_ops kv_sha256_portable, kv_siphash;
+extern const struct digest_ops kv_sha256_portable, kv_siphash24, kv_siphash13;
 extern const union digest_state kv_sha256_start;
 
 /* The fastest that this processor can run. */

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The library's own formats, "sha256" and "siphash": fields with a tag and a length.
+ * The library's own formats, "sha256", "siphash" and "local": fields with a tag and a length.
  *
  * Documentation/keys.rst says what is hashed, byte by byte; tests/registry/keys.py computes it from
  * there. Any change here changes every key: then FORMAT_NAME must change as well.
  *
- * A context's attributes are hashed once, by SHA-256, into its *domain* D. For "sha256" D, zeros
- * and the head of the tokens are the first chunk of each block's message, absorbed in advance; for
- * "siphash" half of D is the key. So every block depends on the whole domain, and pays nothing for
- * it. The parent comes last: what stands before it need not wait for the block before.
+ * A context's attributes are hashed once, by SHA-256, into its *domain* D. The first chunk of each
+ * block's message is absorbed in advance: zeros, and the head of the tokens. For "sha256" it begins
+ * with D, for the others half of D is the key. So every block depends on the whole domain, and pays
+ * nothing for it. The parent comes last: what stands before it need not wait for the block before.
  */
+#include <kv/atomic.h>
+#include <kv/env.h>
+
 #include "internal.h"
 
 #define FORMAT_NAME	"kvmm-key-3"
@@ -93,28 +96,75 @@ static int check_siphash(const struct kvmm_key_attr *attr)
 	return kv_key_has_secret(attr) ? check_sha256(attr) : -EINVAL;
 }
 
-static void init_sha256(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
+/* @chunk: what each message begins with, but for its last word. */
+static void start_with(struct kvmm_key_ctx *ctx, u8 chunk[DIGEST_CHUNK])
 {
 	u32 head = head_of(FIELD_TOKENS, ctx->block_tokens * sizeof(u32));
+
+	memcpy(chunk + DIGEST_CHUNK - sizeof(head), &head, sizeof(head));
+	ctx->digest->absorb(&ctx->start, chunk, 1);
+	ctx->absorbed = DIGEST_CHUNK;
+	kv_wipe(chunk, DIGEST_CHUNK);
+}
+
+static void init_sha256(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
+{
 	u8 chunk[DIGEST_CHUNK] = { 0 };
 
 	hash_domain(ctx, attr, chunk);
-	memcpy(chunk + sizeof(chunk) - sizeof(head), &head, sizeof(head));
 	ctx->digest = kv_sha256();
 	ctx->start = kv_sha256_start;
-	ctx->digest->absorb(&ctx->start, chunk, 1);
-	ctx->absorbed = sizeof(chunk);
-	kv_wipe(chunk, sizeof(chunk));
+	start_with(ctx, chunk);
+}
+
+static void init_keyed(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr,
+		       const struct digest_ops *digest)
+{
+	u8 domain[DIGEST_BYTES], chunk[DIGEST_CHUNK] = { 0 };
+
+	hash_domain(ctx, attr, domain);
+	ctx->digest = digest;
+	kv_siphash_key(&ctx->start, domain);
+	kv_wipe(domain, sizeof(domain));
+	start_with(ctx, chunk);
 }
 
 static void init_siphash(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
 {
-	u8 domain[DIGEST_BYTES];
+	init_keyed(ctx, attr, &kv_siphash24);
+}
 
-	hash_domain(ctx, attr, domain);
-	ctx->digest = &kv_siphash;
-	kv_siphash_key(&ctx->start, domain);
-	kv_wipe(domain, sizeof(domain));
+/* ---- the secret of this process ---- */
+
+static int check_local(const struct kvmm_key_attr *attr)
+{
+	return kv_key_has_secret(attr) ? -EINVAL : check_sha256(attr);
+}
+
+/* Threads that are here first may draw at the same time: one's number is that of all. */
+static u64 draw_once(u64 *word)
+{
+	u64 known = smp_load_acquire(word), fresh;
+
+	if (known)
+		return known;
+	fresh = kv_random();
+	fresh += !fresh;	/* 0: not drawn yet */
+	return kv_cas(word, &known, fresh) ? fresh : known;
+}
+
+static void init_local(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
+{
+	static u64 secret[KVMM_KEY_SECRET_BYTES / sizeof(u64)];
+	struct kvmm_key_attr with = *attr;
+	u64 words[ARRAY_SIZE(secret)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(secret); i++)
+		words[i] = draw_once(&secret[i]);
+	memcpy(with.secret, words, sizeof(with.secret));
+	init_keyed(ctx, &with, &kv_siphash13);
+	kv_wipe(&with, sizeof(with));
+	kv_wipe(words, sizeof(words));
 }
 
 /* ---- blocks ---- */
@@ -136,8 +186,6 @@ static void put_block(struct digest *digest, struct key_walk *walk)
 {
 	u32 bytes = walk->ctx->block_tokens * sizeof(u32);
 
-	if (!walk->ctx->absorbed)	/* else the start has it */
-		put_head(digest, FIELD_TOKENS, bytes);
 	kv_digest_put(digest, kv_key_tokens(walk), bytes);
 	for (u32 kind = 0; walk->seq->nr_extras && kind < KVMM_KEY_NR_KINDS; kind++) {
 		size_t i = kv_key_first(walk, kind), last = kv_key_last(walk, kind);
@@ -190,4 +238,15 @@ const struct key_format kv_key_siphash = {
 	.init		= init_siphash,
 	.takes		= takes_all,
 	.put_block	= put_block,
+	.hash_run	= hash_run,
+};
+
+const struct key_format kv_key_local = {
+	.name		= "local",
+	.parent_bytes	= KVMM_KEY_BYTES,
+	.check		= check_local,
+	.init		= init_local,
+	.takes		= takes_all,
+	.put_block	= put_block,
+	.hash_run	= hash_run,
 };

@@ -57,7 +57,7 @@ struct key_walk {
 	kvmm_key_t key;				/* of the last block */
 };
 
-extern const struct key_format kv_key_sha256, kv_key_siphash, kv_key_vllm;
+extern const struct key_format kv_key_sha256, kv_key_siphash, kv_key_vllm, kv_key_local;
 
 static inline bool kv_key_has_secret(const struct kvmm_key_attr *attr)
 {

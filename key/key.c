@@ -18,7 +18,7 @@
 #define FARTHEST_TOKEN		(INT64_MAX / 4)		/* sums and differences of two fit */
 
 static const struct key_format *const formats[] = {
-	&kv_key_sha256, &kv_key_siphash, &kv_key_vllm,
+	&kv_key_sha256, &kv_key_siphash, &kv_key_vllm, &kv_key_local,
 };
 
 const char *kv_key_algo(u32 i)

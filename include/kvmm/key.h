@@ -58,11 +58,13 @@ struct kvmm_key_bytes {
 /**
  * struct kvmm_key_attr - what all keys of a context have in common
  * @size: sizeof(struct kvmm_key_attr); set by KVMM_KEY_ATTR_INIT
- * @algo: "sha256" (the default, if NULL), "siphash", "vllm-sha256-cbor"; see kvmm_key_algos()
+ * @algo: "sha256" (the default, if NULL), "siphash", "vllm-sha256-cbor", "local"; see
+ *	kvmm_key_algos()
  * @block_tokens: tokens a block, 1 to KVMM_KEY_MAX_BLOCK_TOKENS; 16 if 0
  * @group: KV group
- * @secret: all zero = none. "siphash" must have one. With one, others cannot compute keys of
- *	"sha256", nor search for two prompts of one key. Processes that exchange keys share it
+ * @secret: all zero = none. "siphash" must have one, "local" none. With one, others cannot compute
+ *	keys of "sha256", nor search for two prompts of one key. Processes that exchange keys
+ *	share it
  * @layout_id: tells apart blocks that hold other bytes for the same tokens: model, data type, order
  *	of dimensions, layers, rank
  * @tenant: isolation domain
@@ -73,6 +75,12 @@ struct kvmm_key_bytes {
  *	KVMM_KEY_VLLM_SEED
  * @lora_path: where the adapter lies: a name that is given to another adapter is another key. Only
  *	with @lora; "vllm-sha256-cbor" has both or none
+ *
+ * "local" draws a secret when the process asks for the first such context, and tells it to none:
+ * keys cost least, and mean nothing elsewhere. Take it where blocks are named, found and forgotten
+ * in one process. What another process, or this program when it runs again, has under such keys (a
+ * store on disk, a peer, a router that was told of events) is not found under these: no hit, so
+ * never a wrong one. A child after fork() has the secret of its parent.
  *
  * "vllm-sha256-cbor" computes what vLLM 0.33 does, whose format has no room for @secret,
  * @layout_id, @tenant and @group: keep those apart by other means.
@@ -193,7 +201,7 @@ KVMM_API void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx);
  * Context: any thread, no lock, no allocation, does not sleep.
  * Return: number of keys, which is nr_tokens / block_tokens; -EINVAL that is more than @max, an
  * extra is out of order or of a kind unknown to the algorithm, or a parent of the wrong type;
- * -EOPNOTSUPP @digests of an algorithm that has only 16 bytes ("siphash").
+ * -EOPNOTSUPP @digests of an algorithm that has only 16 bytes ("siphash", "local").
  */
 KVMM_API int kvmm_key_hash(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
 			   kvmm_key_t *keys, kvmm_digest_t *digests, uint32_t max);

@@ -3,6 +3,10 @@
  * Keys: what must change them does, what must not does not, and callers' mistakes change nothing.
  * That they are the keys which Documentation/keys.rst defines is for keys.py to say.
  */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <kv/env.h>
 #include <kvmm/key.h>
 
@@ -17,7 +21,7 @@
 #define MAX_RUN		12u
 #define BYTES(text)	{ text, sizeof(text) - 1 }
 
-static const char *const own_algos[] = { "sha256", "siphash" };
+static const char *const own_algos[] = { "sha256", "siphash", "local" };
 
 static struct kvmm_key_attr attr_of(const char *algo)
 {
@@ -194,8 +198,8 @@ Test(key, keys_are_those_of_kvmm_key_3)
 	expect_key(&keys[1], "97b3587c307a646a223ad9ad3d165b48");
 	expect_keys_with_everything("sha256", "4ea5755c10f918dc1acb609b6ab0bbee",
 				    "97dd079478f7cbc33c0b583bb8bbc94e");
-	expect_keys_with_everything("siphash", "1f7c465615b69d03d88a3d08122f5ecd",
-				    "bfa5d450a65b94a0c345110e1af846a8");
+	expect_keys_with_everything("siphash", "9a11be5e08fdb9f0f9d42208c45ab674",
+				    "68496256a88776c3cf6a69afebef36ab");
 	attr.block_tokens = 16;
 	seq.nr_tokens = 48;
 	cr_assert_eq(chain(&attr, &seq, keys), 3);
@@ -296,8 +300,10 @@ static void make_attrs(const char *algo, struct kvmm_key_attr attr[NR_ATTRS])
 		attr[i] = attr_of(algo);
 	attr[nr++].group = 1;
 	attr[nr++].group = 256;
-	attr[nr++].secret[15] = 1;
-	attr[nr++].secret[14] = 1;
+	attr[nr].group = 2;
+	attr[nr++].secret[15] = strcmp(algo, "local") ? 1 : 0;	/* which has one of its own */
+	attr[nr].group = 3;
+	attr[nr++].secret[14] = strcmp(algo, "local") ? 1 : 0;
 	attr[nr++].layout_id = x;
 	attr[nr++].tenant = x;
 	attr[nr++].lora = x;
@@ -384,6 +390,69 @@ Test(key, parent_of_zeros_is_not_the_beginning)
 	seq.parent = &zeros;
 	cr_assert_eq(chain(&attr, &seq, &keys[1]), 1);
 	cr_expect(!same_key(&keys[0], &keys[1]));
+}
+
+/* ---- keys that stay in the process ---- */
+
+static kvmm_key_t local_key(void)
+{
+	struct kvmm_key_attr attr = attr_of("local");
+	struct kvmm_key_seq seq = seq_of(count_up(), 16);
+	kvmm_key_t key;
+
+	cr_assert_eq(chain(&attr, &seq, &key), 1);
+	return key;
+}
+
+/* Both are copies of this process, which has drawn no secret yet. */
+static kvmm_key_t local_key_of_a_child(void)
+{
+	kvmm_key_t key = { { 0 } };
+	int ends[2], status;
+	pid_t child;
+
+	cr_assert_eq(pipe(ends), 0);
+	child = fork();
+	if (!child) {
+		key = local_key();
+		_exit(write(ends[1], &key, sizeof(key)) != sizeof(key));
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0);
+	cr_assert_eq(read(ends[0], &key, sizeof(key)), sizeof(key));
+	close(ends[0]);
+	close(ends[1]);
+	return key;
+}
+
+Test(key, local_keys_are_of_no_use_to_another_process)
+{
+	kvmm_key_t keys[3] = { local_key_of_a_child(), local_key_of_a_child() };
+
+	keys[2] = local_key();
+	for (u32 i = 0; i < 3; i++)
+		cr_expect(!same_key(&keys[i], &keys[(i + 1) % 3]), "%u", i);
+	keys[0] = local_key_of_a_child();
+	cr_expect(same_key(&keys[0], &keys[2]), "a copy with the secret goes on with it");
+}
+
+static void *make_key(void *key)
+{
+	*(kvmm_key_t *)key = local_key();
+	return NULL;
+}
+
+Test(key, local_keys_are_the_same_in_all_threads)
+{
+	pthread_t thread[8];
+	kvmm_key_t keys[8];
+
+	for (u32 i = 0; i < ARRAY_SIZE(thread); i++)
+		cr_assert_eq(pthread_create(&thread[i], NULL, make_key, &keys[i]), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(thread); i++)
+		pthread_join(thread[i], NULL);
+	for (u32 i = 1; i < ARRAY_SIZE(thread); i++)
+		cr_expect(same_key(&keys[0], &keys[i]), "thread %u", i);
 }
 
 /* ---- extras ---- */
@@ -516,6 +585,8 @@ Test(key, bad_attributes_are_refused)
 	expect_refused(attr.lora_path = nowhere, -EINVAL);
 	expect_refused(attr.lora_path.data = "", -EINVAL);	/* of which adapter? */
 	expect_refused(attr.algo = "siphash", -EINVAL);		/* no secret */
+	good.secret[0] = 1;
+	expect_refused(attr.algo = "local", -EINVAL);		/* which draws its own */
 	cr_expect_eq(kvmm_key_ctx_create(NULL, &(struct kvmm_key_ctx *){ NULL }), -EINVAL);
 	cr_expect_eq(kvmm_key_ctx_create(&good, NULL), -EINVAL);
 	kvmm_key_ctx_destroy(NULL);
@@ -681,15 +752,16 @@ Test(key, secrets_do_not_stay_in_freed_memory)
 
 Test(key, algorithms_are_listed_with_the_default_first)
 {
-	const char *names[4] = { NULL };
+	const char *names[5] = { NULL };
 
-	cr_expect_eq(kvmm_key_algos(NULL, 0), 3);
-	cr_expect_eq(kvmm_key_algos(names, 1), 3);
+	cr_expect_eq(kvmm_key_algos(NULL, 0), 4);
+	cr_expect_eq(kvmm_key_algos(names, 1), 4);
 	cr_expect_str_eq(names[0], "sha256");
 	cr_expect_null(names[1]);
-	cr_expect_eq(kvmm_key_algos(names, 4), 3);
+	cr_expect_eq(kvmm_key_algos(names, 5), 4);
 	cr_expect_str_eq(names[2], "vllm-sha256-cbor");
-	cr_expect_null(names[3]);
+	cr_expect_str_eq(names[3], "local");
+	cr_expect_null(names[4]);
 }
 
 /* ---- names of the engine's own ---- */

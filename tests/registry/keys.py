@@ -135,7 +135,7 @@ def own_keys(a, tokens, extras, parent):
         if a["algo"] == "sha256":
             result = hashlib.sha256(seed + bytes(28) + message).digest()
         else:
-            result = siphash(seed[:16], message)
+            result = siphash(seed[:16], bytes(60) + message)
         yield result
         parent = key_of(result)
 

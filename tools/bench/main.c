@@ -55,6 +55,7 @@ static const struct bench_kind kinds[] = {
 	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
 	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
 	  bench_tier },
+	{ "keys", "keys of a prompt, by algorithm, beside a copy of its tokens", bench_keys },
 	{ "events", "what an event costs who makes it, and who reads it", bench_events },
 };
 
