@@ -128,6 +128,8 @@ void request_free_room(struct kvmm_seq *seq);
 int request_copy_room(struct kvmm_seq *seq, const struct kvmm_seq *from);
 /* Deep copies. 0; -EINVAL; -ENOMEM. */
 int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t nr);
+/* Those of the prompt that its caller has computed. */
+void request_take_keys(struct kvmm_seq *seq, const struct kvmm_seq_attr *attr);
 /* Compute the keys of the first @nr blocks, if they are not there yet. 0; -EINVAL. */
 int request_extend_keys(struct kvmm_seq *seq, u32 nr);
 

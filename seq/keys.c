@@ -137,6 +137,20 @@ int request_copy_room(struct kvmm_seq *seq, const struct kvmm_seq *from)
 
 /* ---- names ---- */
 
+void request_take_keys(struct kvmm_seq *seq, const struct kvmm_seq_attr *attr)
+{
+	size_t nr = attr->nr_prompt_keys;
+
+	kv_assert(!seq->nr_keys && nr <= seq->nr_prompt / seq->block_tokens);
+	if (nr && !seq->has_digests)
+		memcpy(seq->room.keys, attr->prompt_keys, nr * sizeof(*attr->prompt_keys));
+	for (size_t i = 0; i < nr && seq->has_digests; i++) {
+		seq->room.digests[i] = attr->prompt_digests[i];
+		seq->room.keys[i] = kvmm_key_of_digest(&attr->prompt_digests[i]);
+	}
+	seq->nr_keys = nr;
+}
+
 static void rebase_extras(struct kvmm_seq *seq, u32 base)
 {
 	for (size_t i = 0; i < seq->nr_extras; i++)

@@ -30,12 +30,25 @@ int kv_seq_errno(enum kvmm_seq_error why)
 
 /* ---- birth and death ---- */
 
+/* As its chain goes on: from keys, or from digests. */
+static int check_prompt_keys(const struct kvmm_seq_attr *attr, u32 block_tokens)
+{
+	bool whole = kv_key_has_digests(attr->keys);
+	const void *keys = attr->prompt_keys, *digests = attr->prompt_digests;
+
+	if ((whole ? keys : digests) || (attr->nr_prompt_keys && !(whole ? digests : keys)))
+		return -EINVAL;
+	return attr->nr_prompt_keys <= attr->nr_prompt / block_tokens ? 0 : -EINVAL;
+}
+
 static int check_attr(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
 {
 	if (!attr->keys || !attr->prompt || !attr->nr_prompt || attr->nr_prompt > INT_MAX ||
 	    attr->max_output > INT_MAX - attr->nr_prompt)
 		return -EINVAL;
-	return kv_key_block_tokens(attr->keys) == kv_pool_block_tokens(pool) ? 0 : -EINVAL;
+	if (kv_key_block_tokens(attr->keys) != kv_pool_block_tokens(pool))
+		return -EINVAL;
+	return check_prompt_keys(attr, kv_pool_block_tokens(pool));
 }
 
 static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
@@ -60,6 +73,7 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 		return err;
 	memcpy(seq->room.tokens, attr->prompt, seq->nr_prompt * sizeof(*attr->prompt));
 	seq->nr_tokens = seq->nr_prompt;
+	request_take_keys(seq, attr);
 	return 0;
 }
 

@@ -82,7 +82,7 @@ struct kvmm_key_bytes {
  * store on disk, a peer, a router that was told of events) is not found under these: no hit, so
  * never a wrong one. A child after fork() has the secret of its parent.
  *
- * "vllm-sha256-cbor" computes what vLLM 0.33 does, whose format has no room for @secret,
+ * "vllm-sha256-cbor" computes what vLLM 0.33 does. That format has no room for @secret,
  * @layout_id, @tenant and @group: keep those apart by other means.
  */
 struct kvmm_key_attr {
@@ -151,7 +151,7 @@ struct kvmm_key_extra {
  * @extras: sorted by kind, then by start; those of one kind have no token in common
  * @nr_extras: length of @extras
  * @parent: key of the block before the first one; NULL = the sequence begins here
- * @parent_digest: the same for "vllm-sha256-cbor", whose chain needs all 32 bytes
+ * @parent_digest: the same for "vllm-sha256-cbor", a chain of all 32 bytes
  *
  * Everything is borrowed during the call.
  */

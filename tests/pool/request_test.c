@@ -673,13 +673,19 @@ Test(request, bad_arguments_of_calls_are_refused)
 
 /* ---- names ---- */
 
-/* The keys of a whole prompt, by one call, and those of a sequence, step by step. */
-static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, size_t nr_extras)
+/*
+ * The keys of a whole prompt, by one call, and those of a sequence, step by step. Of 9 tokens of
+ * prompt, of which @given blocks have their keys already.
+ */
+static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, size_t nr_extras,
+			 u32 given)
 {
 	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
 	struct kvmm_key_ctx *own __cleanup(kvmm_key_ctx_destroy) = make_ctx(algo);
+	bool whole = !strcmp(algo, "vllm-sha256-cbor");
 	kvmm_key_t want[5], got[5];
+	kvmm_digest_t digests[5];
 	struct kvmm_seq *seq __cleanup(kvmm_seq_destroy) = NULL;
 	u32 tokens[20];
 
@@ -690,12 +696,15 @@ static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, 
 	what.nr_extras = attr.nr_extras = nr_extras;
 	what.nr_tokens = 20;
 	attr.keys = own;
-	attr.nr_prompt = 7;
-	attr.max_output = 14;
-	cr_assert_eq(kvmm_key_chain(own, &what, want, 5), 5);
+	attr.nr_prompt = 9;
+	attr.max_output = 12;
+	cr_assert_eq(kvmm_key_hash(own, &what, want, whole ? digests : NULL, 5), 5);
+	attr.nr_prompt_keys = given;
+	attr.prompt_keys = given && !whole ? want : NULL;
+	attr.prompt_digests = given && whole ? digests : NULL;
 	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
-	prefill(seq, tokens[7]);
-	for (u32 i = 8; i < 12; i++)
+	prefill(seq, tokens[9]);
+	for (u32 i = 10; i < 12; i++)
 		decode(seq, tokens[i]);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, tokens + 12, 8), 8);
 	cr_expect_eq(kvmm_seq_accept(seq, 8, 0), 3);
@@ -713,10 +722,63 @@ Test(request, keys_are_those_of_the_whole_chain)
 	u32 nr = kvmm_key_algos(algo, 8);
 
 	for (u32 i = 0; i < nr; i++) {
-		compare_keys(algo[i], NULL, 0);
-		compare_keys(algo[i], extra, 2);
+		compare_keys(algo[i], NULL, 0, i % 3);
+		for (u32 given = 0; given < 3; given++)
+			compare_keys(algo[i], extra, 2, given);
 	}
-	compare_keys("sha256", extra, 3);
+	compare_keys("sha256", extra, 3, 2);
+}
+
+/* They are believed: a sequence that was given those of other tokens has their blocks. */
+Test(request, keys_that_are_given_are_not_computed_again)
+{
+	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	struct kvmm_seq *seq, *first = make_seq(pool, ctx, 1, 9, 1);
+	u32 others[9] = { 0 }, tokens[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	kvmm_key_t keys[2];
+
+	prefill(first, 10);
+	what.tokens = tokens;
+	what.nr_tokens = 9;
+	cr_assert_eq(kvmm_key_chain(ctx, &what, keys, 2), 2);
+	attr.keys = ctx;
+	attr.prompt = others;
+	attr.nr_prompt = 9;
+	attr.prompt_keys = keys;
+	attr.nr_prompt_keys = 2;
+	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
+	cr_expect_eq(kvmm_seq_match(seq), 2);
+	kvmm_seq_destroy(seq);
+	kvmm_seq_destroy(first);
+}
+
+Test(request, keys_without_their_blocks_or_of_another_length_are_refused)
+{
+	struct kvmm_key_ctx *vllm __cleanup(kvmm_key_ctx_destroy) = make_ctx("vllm-sha256-cbor");
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	kvmm_digest_t digests[3] = { 0 };
+	kvmm_key_t keys[3] = { 0 };
+	u32 tokens[9] = { 0 };
+	struct kvmm_seq *seq;
+
+	attr.keys = ctx;
+	attr.prompt = tokens;
+	attr.nr_prompt = 9;
+	attr.nr_prompt_keys = 1;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
+	attr.prompt_digests = digests;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
+	attr.prompt_keys = keys;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
+	attr.prompt_digests = NULL;
+	attr.nr_prompt_keys = 3;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
+	attr.nr_prompt_keys = SIZE_MAX;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
+	attr.keys = vllm;
+	attr.nr_prompt_keys = 1;
+	cr_expect_eq(kvmm_seq_create(pool, &attr, &seq), -EINVAL);
 }
 
 Test(request, extras_that_began_before_or_are_out_of_order_are_refused)

@@ -65,8 +65,9 @@ static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr
 	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
 	struct kvpy_array tokens, parent;
 	PyObject *slot[2], *bytes = NULL;
+	kvmm_key_t *keys;
 	Py_ssize_t max;
-	int done;
+	int done = 0;
 
 	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_tokens(slot[0], &tokens))
 		return NULL;
@@ -84,8 +85,12 @@ static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr
 	seq.nr_tokens = (size_t)tokens.nr;
 	max = tokens.nr / self->block_tokens;
 	bytes = PyBytes_FromStringAndSize(NULL, max * (Py_ssize_t)sizeof(kvmm_key_t));
-	done = bytes ? kvmm_key_chain(self->ctx, &seq, (kvmm_key_t *)PyBytes_AsString(bytes),
-				      (uint32_t)max) : 0;
+	keys = bytes ? (kvmm_key_t *)PyBytes_AsString(bytes) : NULL;
+	if (keys) {
+		Py_BEGIN_ALLOW_THREADS	/* of tokenizers, each with a prompt */
+		done = kvmm_key_chain(self->ctx, &seq, keys, (uint32_t)max);
+		Py_END_ALLOW_THREADS
+	}
 	if (done < 0) {
 		Py_CLEAR(bytes);
 		kvpy_raise("kvmm_key_hash", done);
@@ -107,7 +112,9 @@ static PyMethodDef keys_methods[] = {
 static PyType_Slot keys_slots[] = {
 	{ Py_tp_new, keys_new }, KVPY_FINALIZE(keys), { Py_tp_methods, keys_methods },
 	{ Py_tp_doc, "Keys(algo=None, block_tokens=16, tenant=None, layout_id=None, lora=None, "
-	  "salt=None, secret=None)\n\nHow blocks are named: what all of them depend on." },
+	  "salt=None, secret=None)\n\nHow blocks are named: what all of them depend on. algo: 'sha256' "
+	  "(None), 'siphash', 'vllm-sha256-cbor', or 'local', which costs least and is of no use to "
+	  "another process." },
 	{ 0, NULL },
 };
 
@@ -119,20 +126,31 @@ static PyType_Spec keys_spec = {
 
 static PyObject *seq_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
-	static char *known[] = { "pool", "keys", "prompt", "max_output", "tenant", NULL };
+	static char *known[] = { "pool", "keys", "prompt", "max_output", "tenant", "prompt_keys",
+				 NULL };
 	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	PyObject *keys, *prompt, *prompt_keys = NULL;
+	Py_ssize_t nr_bytes = 0;
 	struct kvpy_pool *pool;
-	PyObject *keys, *prompt;
 	struct kvpy_array tokens;
 	struct seq *self;
 	int err = 0;
 
 	attr.max_output = 1u << 20;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O!O|O&O&:Sequence", known, kvpy_to_pool, &pool,
-					 keys_type, &keys, &prompt, kvpy_to_u32, &attr.max_output,
-					 kvpy_to_u32, &attr.domain.tenant) ||
-	    kvpy_tokens(prompt, &tokens))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O!O|O&O&S:Sequence", known, kvpy_to_pool,
+					 &pool, keys_type, &keys, &prompt, kvpy_to_u32,
+					 &attr.max_output, kvpy_to_u32, &attr.domain.tenant,
+					 &prompt_keys))
 		return NULL;
+	if (prompt_keys) {
+		attr.prompt_keys = (const kvmm_key_t *)PyBytes_AsString(prompt_keys);
+		nr_bytes = PyBytes_Size(prompt_keys);
+	}
+	if (nr_bytes % (Py_ssize_t)sizeof(kvmm_key_t))
+		return PyErr_Format(PyExc_ValueError, "keys have 16 bytes each");
+	if (kvpy_tokens(prompt, &tokens))
+		return NULL;
+	attr.nr_prompt_keys = (size_t)nr_bytes / sizeof(kvmm_key_t);
 	attr.keys = ((struct keys *)keys)->ctx;
 	attr.prompt = tokens.data;
 	attr.nr_prompt = (uint32_t)tokens.nr;
@@ -315,8 +333,8 @@ static PyMethodDef seq_methods[] = {
 
 static PyType_Slot seq_slots[] = {
 	{ Py_tp_new, seq_new }, KVPY_USER_SLOTS(seq), { Py_tp_methods, seq_methods },
-	{ Py_tp_doc, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0)\n\nThe tokens of one "
-	  "request, and the blocks that hold their K/V." },
+	{ Py_tp_doc, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0, prompt_keys=...)\n\nThe "
+	  "tokens of one request, and the blocks that hold their K/V." },
 	{ 0, NULL },
 };
 

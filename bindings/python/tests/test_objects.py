@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges, steps, sequences, tiers, stores, events; what a process pays for pools."""
+import concurrent.futures
 import gc
 import subprocess
 import sys
@@ -74,6 +75,31 @@ def test_keys_of_tokens_chain():
     assert kvmm.Keys(block_tokens=4, salt="x").of(range(12)) != whole
     with pytest.raises(kvmm.Invalid):
         kvmm.Keys(block_tokens=0, algo="siphash")
+
+
+def test_local_keys_stay_in_the_process():
+    keys = kvmm.Keys("local", block_tokens=4).of(range(12))
+    assert len(keys) == 48 and keys != kvmm.Keys(block_tokens=4).of(range(12))
+    assert keys == kvmm.Keys("local", block_tokens=4).of(range(12))
+    code = "import kvmm; print(kvmm.Keys('local', block_tokens=4).of(range(12)).hex())"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert len(other.stdout.strip()) == 96 and other.stdout.strip() != keys.hex()
+    with pytest.raises(kvmm.Invalid):
+        kvmm.Keys("local", secret=b"0123456789abcdef")
+
+
+def test_keys_made_before_the_request_are_taken_along():
+    with kvmm.Pool(64, block_tokens=4) as pool:
+        keys = kvmm.Keys("local", block_tokens=4)
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            made = list(threads.map(keys.of, [range(n, n + 12) for n in range(8)]))
+        assert made == [keys.of(range(n, n + 12)) for n in range(8)]
+        with kvmm.Sequence(pool, keys, range(12), prompt_keys=made[0]) as seq:
+            assert seq.match() == 0
+        with pytest.raises(ValueError):
+            kvmm.Sequence(pool, keys, range(12), prompt_keys=made[0][:17])
+        with pytest.raises(kvmm.Invalid):
+            kvmm.Sequence(pool, keys, range(11), prompt_keys=made[0])
 
 
 def fill(pool, nr):

@@ -108,6 +108,12 @@ enum kvmm_seq_error {
  * @wait_ns: how long kvmm_seq_take() may be under way, from its first call on: it loads blocks from
  *	tiers below the pool, and queues for those that it lacks. 0: it takes what is there. By the
  *	clock that pools with KVMM_POOL_DETERMINISTIC are told
+ * @prompt_keys: keys of the prompt's first blocks, by kvmm_key_hash() of the same @keys, @prompt
+ *	and @extras, say in the thread that made tokens of the text; copied, and believed. NULL:
+ *	they are computed here, when they are wanted
+ * @prompt_digests: the same of "vllm-sha256-cbor", a chain of all 32 bytes; instead of
+ *	@prompt_keys
+ * @nr_prompt_keys: length of either, at most the full blocks of the prompt
  */
 struct kvmm_seq_attr {
 	size_t size;
@@ -120,10 +126,14 @@ struct kvmm_seq_attr {
 	kvmm_domain_t domain;
 	uint64_t request;
 	uint64_t wait_ns;
+	const kvmm_key_t *prompt_keys;
+	const kvmm_digest_t *prompt_digests;
+	size_t nr_prompt_keys;
 };
 
 #define KVMM_SEQ_ATTR_INIT \
-	{ sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0, 0 }
+	{ sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0, 0, NULL, NULL, \
+	  0 }
 
 /**
  * kvmm_seq_create() - make a sequence that has no blocks yet
