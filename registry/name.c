@@ -31,10 +31,10 @@ u32 kv_name_take(struct kv_entries *entries, struct kv_handle block, const struc
 	WRITE_ONCE(entry->vtime, block.gen);
 	WRITE_ONCE(entry->dup_next, KV_NONE);
 	WRITE_ONCE(entry->dup_prev, KV_NONE);
-	entry->chain = 0;
+	WRITE_ONCE(entry->chain, 0);
 	while (*at)
 		at = &entry_at(entries, *at)->chain;
-	*at = index;
+	WRITE_ONCE(*at, index);
 	WRITE_ONCE(entries->nr_names, entries->nr_names + 1);
 	/* Pairs with readers' load of the word: what is written above is seen with it. */
 	smp_store_release(&entry->word, kv_word_make(kv_word_gen(entry->word), KV_ENTRY_NAME,
@@ -53,12 +53,12 @@ void kv_name_put(struct kv_entries *entries, u32 index)
 		at = &entry_at(entries, *at)->chain;
 	if (KV_BUG_ON(!*at))
 		return;
-	*at = entry->chain;
+	WRITE_ONCE(*at, entry->chain);
 	/* Pairs with the reader's second look, kv_is_still(): this changes before the rest does. */
 	KV_BUG_ON(!kv_cas(&entry->word, &old,
 			  kv_word_make((kv_word_gen(old) + 1) & KV_ENTRY_GEN_MASK,
 				       KV_ENTRY_FREE, 0)));
-	entry->chain = entries->free_name;
+	WRITE_ONCE(entry->chain, entries->free_name);
 	entries->free_name = index;
 	WRITE_ONCE(entries->nr_names, entries->nr_names - 1);
 }

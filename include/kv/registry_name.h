@@ -31,7 +31,7 @@ u32 kv_name_of(const struct kv_entries *entries, u32 block, const u64 key[2], u6
 /* The block's oldest added name, or 0; ->chain has the next. By writers. */
 static inline u32 kv_name_first(const struct kv_entries *entries, u32 block)
 {
-	return likely(!READ_ONCE(entries->nr_names)) ? 0 : entries->name[block];
+	return likely(!READ_ONCE(entries->nr_names)) ? 0 : READ_ONCE(entries->name[block]);
 }
 
 static inline bool kv_name_is_added(const struct kv_entries *entries, u32 index)

@@ -736,6 +736,50 @@ TIER_TEST(tier, a_copy_under_way_is_of_the_old_name, 8, 8)
 	cr_expect_str_eq(answers(pool, 5, 1), "1", "copies stay");
 }
 
+static void add_name(struct kvmm_pool *pool, u32 number, kvmm_ref_t ref)
+{
+	const struct kvmm_prefix *prefix = prefix_of(number, 1);
+	struct kvmm_name name = { prefix->keys[0], prefix->domain, number };
+
+	cr_assert_eq(kvmm_names_add(pool, &name, &ref, 1), 0);
+}
+
+TIER_TEST(tier, a_block_is_copied_under_each_of_its_names, 8, 8)
+{
+	kvmm_ref_t ref;
+
+	make_blocks(pool, 1, 1, &ref);
+	add_name(pool, 4, ref);
+	add_name(pool, 6, ref);
+	begin_offload(pool, &ref, 1, KVMM_TIER_DROP);
+	poll_all(pool);
+	cr_expect_str_eq(tier_picture(tier), "rrr.....");
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	kvmm_reset_inactive(pool);
+	cr_expect_eq(kvmm_match_len(pool, prefix_of(4, 1)->keys, 1), 0);
+	cr_expect_str_eq(answers(pool, 1, 1), "1");
+	cr_expect_str_eq(answers(pool, 4, 1), "1");
+	cr_expect_str_eq(answers(pool, 6, 1), "1");
+	cr_expect_str_eq(answers(pool, 5, 1), "-");
+}
+
+TIER_TEST(tier, a_name_that_is_added_goes_down_if_the_block_has_a_copy, 8, 8)
+{
+	kvmm_ref_t ref[2];
+
+	make_blocks(pool, 1, 2, ref);
+	begin_offload(pool, ref, 1, 0);
+	poll_all(pool);
+	add_name(pool, 4, ref[0]);
+	add_name(pool, 5, ref[1]);
+	poll_all(pool);
+	cr_expect_str_eq(tier_picture(tier), "rr......");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 2);
+	cr_expect_str_eq(answers(pool, 4, 1), "1");
+	cr_expect_str_eq(answers(pool, 5, 1), "-");
+}
+
 Test(tier_policy, a_copy_that_is_asked_for_after_a_rename_is_of_the_new_name)
 {
 	struct kvmm_name name = { prefix_of(5, 1)->keys[0], prefix_of(5, 1)->domain, 5 };

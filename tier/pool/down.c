@@ -88,21 +88,43 @@ static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 
 /* ---- beginning ---- */
 
-static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lower *lower,
-				   u32 index)
+/* Each gets a copy: the block's next added name after @name, or 0. A guess, without a lock. */
+static u32 next_name(const struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 {
-	const struct kv_entry *entry = entry_at(pool, index);
-	const struct pool_presence *presence = &pool->presence;
-	struct kv_tier_name name = { .key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
-				     .layout = lower->layout,
-				     .position = READ_ONCE(entry->position) };
+	u32 next = name ? READ_ONCE(entry_at(pool, name)->chain) :
+			  kv_name_first(&pool->entries, handle.index);
+	struct kv_handle block;
 
-	kv_assert(index < pool->entries.nr);
-	if (presence->reg && READ_ONCE(presence->mark[index]) & PRESENCE_PARENT) {
-		name.has_parent = true;
-		name.parent = presence->parent[index];
+	if (likely(!next) || !kv_word_is(READ_ONCE(entry_at(pool, next)->word), KV_ENTRY_NAME))
+		return 0;
+	block = kv_name_block(&pool->entries, next);
+	return block.index == handle.index && block.gen == handle.gen ? next : 0;
+}
+
+/* The added @name, or if that is 0, or the block has it no more, the first one. */
+static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lower *lower,
+				   struct kv_handle handle, u32 name)
+{
+	const struct kv_entry *entry = entry_at(pool, name ? name : handle.index);
+	struct kv_handle block = kv_name_block(&pool->entries, name ? name : handle.index);
+	const struct pool_presence *presence = &pool->presence;
+	u64 word = smp_load_acquire(&entry->word);
+	struct kv_tier_name known = { .key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
+				      .layout = lower->layout,
+				      .position = READ_ONCE(entry->position) };
+
+	kv_assert(handle.index < pool->entries.nr);
+	if (unlikely(name)) {
+		if (kv_word_is(word, KV_ENTRY_NAME) && block.index == handle.index &&
+		    block.gen == handle.gen && kv_is_still(&entry->word, word, ~0ull))
+			return known;
+		return name_of(pool, lower, handle, 0);
 	}
-	return name;
+	if (presence->reg && READ_ONCE(presence->mark[handle.index]) & PRESENCE_PARENT) {
+		known.has_parent = true;
+		known.parent = presence->parent[handle.index];
+	}
+	return known;
 }
 
 /* Pinned, or not to be copied. */
@@ -127,7 +149,7 @@ static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	index = item_take(lower, false);
 	lower->item[index].state = ITEM_BATCH;
 	lower->item[index].entry = handle;
-	lower->item[index].name = name_of(pool, lower, handle.index);
+	lower->item[index].name = name_of(pool, lower, handle, below->name);
 	batch->item[batch->nr] = index;
 	batch->block[batch->nr++] = entry_block(entry_at(pool, handle.index));
 	return true;
@@ -223,19 +245,19 @@ void lower_renamed(struct kvmm_pool *pool, struct kv_handle handle)
 /* ---- ending ---- */
 
 /* ->error[i]: 0, -EEXIST, or why there is no copy; out: is the block to be dropped? */
-static void settle(struct lower *lower, struct batch *batch, u32 i)
+static void settle(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i)
 {
 	struct item *item = &lower->item[batch->item[i]];
 	struct below *below = &lower->below[item->entry.index];
+	u8 drop = below->drop;
 	s32 error = batch->error[i];
+	u32 next;
 
 	kv_assert_held(&lower->lock);
 	kv_assert(i < batch->nr);
 	lower->stat.present += error == -EEXIST;
 	batch->error[i] = 0;
 	if (unlikely(below->renamed)) {
-		u8 drop = below->drop;
-
 		below->state = BELOW_NONE;
 		below->renamed = false;
 		error = error == -EEXIST ? 0 : error;
@@ -246,8 +268,15 @@ static void settle(struct lower *lower, struct batch *batch, u32 i)
 			return;
 		}
 	} else if (error == -EEXIST || !error) {
+		if (!below->name)
+			below->copy = item->slot;
+		next = next_name(pool, item->entry, below->name);
 		below->state = BELOW_CLEAN;
-		below->copy = item->slot;
+		if (unlikely(next)) {
+			below_queue(lower, item->entry, 0)->drop = drop;
+			below->name = next;
+			return;
+		}
 		batch->error[i] = below->drop;
 		if (below->drop)
 			thrash_dropped(lower, &item->name.key, item->name.domain);
@@ -266,7 +295,7 @@ static void leave(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 {
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < batch->nr; i++)
-		settle(lower, batch, i);
+		settle(pool, lower, batch, i);
 	kv_unlock(&lower->lock);
 	if (!pool_enter(pool)) {
 		order_enter(&pool->order);

@@ -138,19 +138,33 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 	kv_rcu_read_unlock();
 }
 
-/* Blocks that have another first name now; added names do not go down. */
+/* Blocks that have another first name now, or one more: it goes down, too, if the others have. */
 void lower_named(struct kvmm_pool *pool, const struct kv_handle *handles,
 		 const struct kvmm_name *names, u32 nr)
 {
-	u64 key[2];
+	struct lower *lower;
 
 	kv_assert_held(&pool->compact_lock);
-	for (u32 i = 0; i < nr; i++) {
+	kv_rcu_read_lock();
+	lower = lower_of(pool);
+	for (u32 i = 0; i < nr && lower; i++) {
+		u64 key[2];
+		u32 name;
+
 		kv_key_words(&names[i].key, key);
-		if (kv_entry_has_name(entry_at(pool, handles[i].index), key,
-				      kv_domain_word(names[i].domain)))
+		/* The caller holds the block: its names change under that lock only. */
+		name = kv_name_of(&pool->entries, handles[i].index, key,
+				  kv_domain_word(names[i].domain));
+		if (name == handles[i].index) {
 			lower_filled(pool, &handles[i], &handles[i], 1);
+			continue;
+		}
+		kv_lock(&lower->lock);
+		if (name != KV_NONE && below_of(lower, handles[i])->state == BELOW_CLEAN)
+			below_queue(lower, handles[i], 0)->name = name;
+		kv_unlock(&lower->lock);
 	}
+	kv_rcu_read_unlock();
 }
 
 /* ---- fullness ---- */

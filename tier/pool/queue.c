@@ -100,6 +100,7 @@ struct below *below_queue(struct lower *lower, struct kv_handle handle, u32 prio
 	below->state = BELOW_QUEUED;
 	below->rank = prio | lower->nr_queued++;
 	below->drop = false;
+	below->name = 0;
 	WRITE_ONCE(lower->nr_heap, lower->nr_heap + 1);
 	place(lower, lower->nr_heap - 1, handle.index);
 	sift_up(lower, lower->nr_heap - 1);

@@ -54,6 +54,7 @@ struct below {
 	struct kv_tier_slot	copy;	/* CLEAN */
 	u32			gen;
 	u32			pos;	/* QUEUED: in the heap */
+	u32			name;	/* QUEUED, FLYING: of this added name; 0: of the first */
 	u8			state;	/* enum below_state */
 	u8			drop;	/* KVMM_TIER_DROP */
 	u8			renamed; /* FLYING: the copy is of the name before */

@@ -9,7 +9,9 @@
  * Eviction, kvmm_evict_blocks() and resets forget all names of a block.
  *
  * Events and registries of prefixes know all names; added ones have no parent there. Tiers below
- * get a block under its first name, and so do arrays of evicted keys, maps and leases.
+ * get a copy of the block under each of its names, one after the other, and under one that is added
+ * when they have the others. Arrays of evicted keys, maps and leases of references have its first
+ * name.
  */
 #ifndef KVMM_EXT_NAME_H
 #define KVMM_EXT_NAME_H
