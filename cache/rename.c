@@ -139,8 +139,10 @@ static int begin_all(struct kvmm_pool *pool, struct change *change)
 		change->nr = 0;
 		return err;
 	}
+	pool->metadata_bytes -= kv_entries_bytes(&pool->entries);
 	for (i = 0; i < change->nr && !err; i++)
 		err = begin_one(pool, change, i);
+	pool->metadata_bytes += kv_entries_bytes(&pool->entries);
 	change->nr = i - (err != 0);
 	while (err && i-- && change->op != KVMM_NAME_ADD) {
 		u32 name = i < change->nr ? name_at(pool, change, i) : KV_NONE;

@@ -80,7 +80,7 @@ static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole
 	pool->order.deterministic = pool->deterministic;
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
 	pool->metadata_bytes += pool->map->ops->bytes(pool->map) +
-				pool->nr_blocks * sizeof(struct kv_entry) +
+				kv_entries_bytes(&pool->entries) +
 				order_bytes(&pool->order) + window_bytes(&pool->window) +
 				KV_TALLY_ROWS * sizeof(struct tally_row);
 	pool->caches = true;

@@ -16,6 +16,7 @@
 #include <kv/err.h>
 #include <kv/registry_free.h>
 #include <kv/registry_name.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
@@ -129,8 +130,8 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 		/* Zero is no generation, so a lap has one less than the mask says. */
 		.gen_last	= ((u64)first - 1 + nr_gens - 1) % KV_ENTRY_GEN_MASK + 1,
 	};
-	/* What is behind those of blocks costs nothing until it is used. */
-	entries->entry = registry_alloc(table_bytes(entries));
+	/* Pages: those behind the entries of blocks are no memory until they are used. */
+	entries->entry = kv_sys()->map_pages(kv_sys()->ctx, table_bytes(entries), -1);
 	if (!entries->entry)
 		return -ENOMEM;
 	entries->name = (u32 *)(entries->entry + entries->nr_all);
@@ -142,7 +143,8 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 
 void kv_entries_exit(struct kv_entries *entries)
 {
-	registry_free(entries->entry, table_bytes(entries));
+	if (entries->entry)
+		kv_sys()->unmap_pages(kv_sys()->ctx, entries->entry, table_bytes(entries));
 	entries->entry = NULL;
 	entries->nr = 0;
 }

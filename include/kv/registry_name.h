@@ -55,6 +55,12 @@ static inline bool kv_name_is_out(const struct kv_entries *entries, u32 index)
 	return READ_ONCE(entries->entry[index].dup_prev) == KV_NONE;
 }
 
+/* In use: those of blocks, and those of names that were ever added. */
+static inline u64 kv_entries_bytes(const struct kv_entries *entries)
+{
+	return (u64)entries->top_name * sizeof(struct kv_entry);
+}
+
 /* As kv_entries_check(), which calls it. */
 int kv_names_check(const struct kv_entries *entries);
 

@@ -208,7 +208,8 @@ static struct kvmm_pool *miss_make(const char *dir)
 	random_from(1);
 	before = kv_mem_bytes();
 	pool = make_pool(NAME, NR_BLOCKS, 0, "lru");
-	metadata_bytes = kv_mem_bytes() - before;
+	/* Entries have pages of their own. */
+	metadata_bytes = kv_mem_bytes() - before + NR_BLOCKS * sizeof(struct kv_entry);
 	fill();
 	return pool;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Entries: handles that come too late, generations that run out, what the check notices. */
-#include "tests/support/fake_env.h"
 #include "tests/support/test.h"
 
 #include <kv/entry.h>
+#include <kv/sys.h>
 
 static struct kv_entries entries_of(u32 nr, u32 gen_first, u32 nr_gens)
 {
@@ -310,16 +310,21 @@ Test(entry, check_notices_flipped_bits)
 	end(&entries);
 }
 
+static void *no_pages(void *ctx, u64 bytes, int node)
+{
+	return NULL;
+}
+
 Test(entry, a_table_without_memory_is_none)
 {
 	struct kv_entries_attr attr = { 8, 0, 0 };
+	struct kv_sys_ops ops = kv_sys_system;
 	struct kv_entries entries;
-	struct fake_env fake;
 
-	fake_env_install(&fake);
-	fake_env_fail(&fake, 1, false);
+	ops.map_pages = no_pages;
+	kv_sys_set(&ops);
 	cr_expect_eq(kv_entries_init(&entries, &attr), -ENOMEM);
+	kv_sys_set(NULL);
 	attr.nr = KVMM_MAX_BLOCKS + 1;
 	cr_expect_eq(kv_entries_init(&entries, &attr), -EINVAL);
-	fake_env_remove(&fake);
 }
