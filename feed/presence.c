@@ -5,8 +5,9 @@
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
  * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
  * before it was present. It may be renamed by then: PRESENCE_UNTOLD. Names that are forgotten under
- * the pool's lock wait in ->gone until that has been given back. There is room for every block
- * twice: for names that wait from before, and for those that one caller forgets.
+ * the pool's lock wait in ->gone until that has been given back. There is room for every name twice:
+ * for those that wait from before, and for those that one caller forgets. What is there for added
+ * names costs nothing until it is used.
  */
 #include <kv/mem.h>
 #include <pool/internal.h>
@@ -28,6 +29,11 @@ static_assert(sizeof(struct gone) == 28, "no padding to pay for twice a block");
 
 extern const struct pool_part presence_part;
 
+static size_t room_for_gone(const struct kvmm_pool *pool)
+{
+	return 2 * (size_t)pool->entries.nr_all;
+}
+
 static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct pool_presence *presence = &pool->presence;
@@ -36,7 +42,7 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 		return attr->tier ? -EINVAL : 0;
 	if (!pool->caches || !kv_radix_has_tier(attr->registry, attr->tier))
 		return -EINVAL;
-	presence->gone = kv_alloc_array(2 * pool->nr_blocks, sizeof(*presence->gone));
+	presence->gone = kv_alloc_array(room_for_gone(pool), sizeof(*presence->gone));
 	presence->parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->parent));
 	presence->mark = kv_alloc_array(pool->nr_blocks, sizeof(*presence->mark));
 	if (!presence->gone || !presence->parent || !presence->mark)
@@ -149,7 +155,7 @@ static void gone(struct kvmm_pool *pool, const struct kv_radix_name *name)
 	struct pool_presence *presence = &pool->presence;
 
 	kv_assert_held(&pool->lock);
-	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
+	if (unlikely(presence->nr_gone == room_for_gone(pool))) {
 		/* Others forgot as many, not told yet: better under a lock than not at all. */
 		kv_radix_absent(presence->reg, presence->tier, name, 1);
 		return;

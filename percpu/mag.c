@@ -395,54 +395,63 @@ static bool take_free(struct kvmm_pool *pool, struct kv_handle *handles)
 	return true;
 }
 
-/* A batch that is evicted, with its entries, where so much is cached that it is not missed. */
-static bool take_cached(struct kvmm_pool *pool, struct kv_handle *handles)
+/*
+ * A batch that is evicted, with its entries, where so much is cached that it is not missed. How many
+ * cached blocks went.
+ */
+static u32 take_cached(struct kvmm_pool *pool, struct kv_handle *handles, bool *taken)
 {
 	struct alloc_ctx ctx = { .nr = MAG_ROUNDS, .nr_missing = MAG_ROUNDS, .aside = true,
 				 .blocks = (kvmm_mut_t *)handles };
-	int err = -ENOSPC;
 
 	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
-	if (order_nr(&pool->order) >= CACHED_MIN)
-		err = cache_take(pool, &ctx);
+	*taken = order_nr(&pool->order) >= CACHED_MIN && !cache_take(pool, &ctx);
 	order_leave(&pool->order);
-	return !err;
+	return ctx.evicted;
 }
 
-/* In a write of ->mag_seq. */
-static void load(struct kvmm_pool *pool, struct mag *mag, bool may_evict)
+/* In a write of ->mag_seq. How many cached blocks went. */
+static u32 load(struct kvmm_pool *pool, struct mag *mag, bool may_evict)
 {
 	struct kv_handle handles[MAG_ROUNDS];
+	u32 nr_evicted = 0;
+	bool taken;
 
 	kv_assert_held(&pool->lock);
 	if (few_are_free(pool) && mags_nr(pool) + MAG_ROUNDS > pool->spare)
-		return;
-	if (!take_free(pool, handles) && !(may_evict && take_cached(pool, handles)))
-		return;
+		return 0;
+	taken = take_free(pool, handles);
+	if (!taken && may_evict)
+		nr_evicted = take_cached(pool, handles, &taken);
+	if (!taken)
+		return nr_evicted;
 	for (u32 i = 0; i < MAG_ROUNDS; i++)
 		mag->entry[mag->nr + MAG_ROUNDS - 1 - i] = handles[i].index;
 	kv_entries_pocket(&pool->entries, handles, MAG_ROUNDS, mag->stamp);
 	WRITE_ONCE(mag->nr, mag->nr + MAG_ROUNDS);
+	return nr_evicted;
 }
 
-noinline void __mag_fill(struct kvmm_pool *pool, bool may_evict)
+noinline u32 __mag_fill(struct kvmm_pool *pool, bool may_evict)
 {
 	const struct kv_entry *top;
 	struct mag *mag = own_mag(pool->mags);
+	u32 nr_evicted = 0;
 
 	kv_assert_held(&pool->lock);
 	if (!mag || !may_keep(pool, mag))
-		return;
+		return 0;
 	/* The block to be handed out next is the magazine's. */
 	top = mag->nr ? entry_at(pool, mag->entry[mag->nr - 1]) : NULL;
 	if (POOL_BUG_ON(pool, top && kv_word_life(READ_ONCE(top->word)) != mag->stamp))
-		return;
+		return 0;
 	kv_seq_write_begin(&pool->mag_seq);
 	if (mag->nr < MAG_ROUNDS)
-		load(pool, mag, may_evict);
+		nr_evicted = load(pool, mag, may_evict);
 	kv_seq_write_end(&pool->mag_seq);
 	arm(pool->mags, mag);
+	return nr_evicted;
 }
 
 noinline void __mag_spill(struct kvmm_pool *pool)

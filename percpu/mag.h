@@ -97,7 +97,7 @@ struct mags {
 
 u32 mags_nr(const struct kvmm_pool *pool);
 void __mag_make(struct kvmm_pool *pool);
-void __mag_fill(struct kvmm_pool *pool, bool may_evict);
+u32 __mag_fill(struct kvmm_pool *pool, bool may_evict);
 void __mag_spill(struct kvmm_pool *pool);
 /*
  * The number of free blocks, and counts that the magazines have not told yet; ->lock held, or
@@ -122,11 +122,12 @@ static inline void mag_make(struct kvmm_pool *pool, u32 nr)
 }
 
 /* They were, under ->lock: without it next time. */
-static inline void mag_fill(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+static inline void mag_fill(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
 	if (ctx->nr - 1 < MAG_ROUNDS && pool->mags)
-		__mag_fill(pool, ctx->nr <= MAG_EVICTS && !(ctx->flags & KVMM_ALLOC_NO_EVICT));
+		ctx->evicted += __mag_fill(pool, ctx->nr <= MAG_EVICTS &&
+						 !(ctx->flags & KVMM_ALLOC_NO_EVICT));
 }
 
 static inline void mag_spill(struct kvmm_pool *pool, u32 nr)

@@ -580,12 +580,13 @@ int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	ctx->victims = NO_VICTIMS;
-	if (nr_missing)
+	if (nr_missing && !ctx->aside)
 		nr_missing -= drain_for(pool, ctx, nr_missing);
 	if (nr_missing || unlikely(pool->order.quotas != NULL))
 		err = pick_for(pool, ctx, nr_missing);
 	/* They are referenced again: nothing is refused for want of blocks that are aside. */
-	while (unlikely(err == -ENOSPC) && nr_missing && (nr = pool_drain_local(pool))) {
+	while (unlikely(err == -ENOSPC) && nr_missing && !ctx->aside &&
+	       (nr = pool_drain_local(pool))) {
 		nr_missing -= min(nr_missing, nr);
 		err = nr_missing ? pick_for(pool, ctx, nr_missing) : 0;
 	}

@@ -22,7 +22,7 @@ static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	nr_free += nr_free < high ? pool_drain_local(pool) : 0;
-	p->nr_free = nr_free;
+	p->nr_free = nr_free + pool_nr_local(pool);
 	*done = nr_free >= high;
 	if (*done)
 		return 0;

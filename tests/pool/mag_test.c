@@ -506,6 +506,17 @@ MAG_TEST(watermarks_are_kept_to_the_block)
 	end_other();
 }
 
+MAG_TEST(what_is_aside_is_free_for_a_reclaim)
+{
+	struct kvmm_watermarks marks = { 8, 16, 32 };
+	struct kvmm_reclaim_args req = { .size = sizeof(req) };
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	load_one(pool);
+	cr_expect_eq(kvmm_reclaim(pool, &req), 0);
+	cr_expect_eq(req.nr_free, NR_BLOCKS);
+}
+
 MAG_TEST(single_blocks_behind_watermarks_need_no_lock)
 {
 	struct kvmm_watermarks marks = { 8, 16, 32 };
@@ -597,6 +608,24 @@ Test(mag, single_blocks_of_a_full_cache_need_no_lock)
 	cr_expect_leq(stat_of(pool).evictions, nr + MAG_ROUNDS);
 	/* The first 512 went into the order at once. */
 	cr_expect_eq(nr_cached(0, 512), 512 - stat_of(pool).evictions);
+	end_pool(pool);
+}
+
+/* Reports say all that was evicted, a batch that is kept aside included. */
+Test(mag, a_batch_that_is_evicted_is_told)
+{
+	struct kvmm_alloc_report report;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .report = &report };
+	kvmm_mut_t mut;
+	u64 nr = 0;
+
+	pool = full_cache();
+	for (u32 i = 0; i < 3 * MAG_ROUNDS; i++) {
+		cr_assert_eq(kvmm_alloc_as(pool, &ctl, &mut), 0);
+		nr += report.evicted;
+		cr_expect_eq(nr, stat_of(pool).evictions);
+	}
+	cr_expect_geq(nr, 3 * MAG_ROUNDS);
 	end_pool(pool);
 }
 

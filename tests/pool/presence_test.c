@@ -345,6 +345,27 @@ Test(presence, knows_all_names_of_a_block)
 	cr_expect_str_eq(tiers_of(8), "........");
 }
 
+/* More than there are blocks: the hooks are called when the lock has been given back all the same. */
+Test(presence, tells_of_all_added_names_without_a_lock)
+{
+	kvmm_ref_t ref[NR];
+	u32 number = NR;
+
+	register_from(pool[0], 0, NR, ref);
+	for (u32 i = 0; i < NR; i++)
+		for (u32 k = 0; k < 3; k++)
+			cr_assert_eq(change(KVMM_NAME_ADD, number++, ref[i]), 0);
+	cr_assert_eq(kvmm_put_many(pool[0], ref, NR), 0);
+	events[0] = '\0';
+	cr_expect_eq(kvmm_reset_inactive(pool[0]), NR);
+	for (u32 i = 0; i < number; i++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "-0:%u ", i);
+		cr_expect_neq(strstr(events, text), NULL, "%u", i);
+	}
+}
+
 Test(presence, of_added_names_ends_with_the_pool)
 {
 	kvmm_ref_t ref;
