@@ -175,9 +175,26 @@ static void release_name(struct kvmm_pool *pool, u32 name)
 }
 
 /*
- * The added @name is the first one of its block from now on, in place of one that is out. The
- * reference that a duplicate holds on its elder goes with the old name, by which that is known.
+ * The reference that a duplicate holds on its elder goes with its first name. Before any name is
+ * written: the elder is known by that name, and may lose it by the same call.
  */
+static void drop_elders(struct kvmm_pool *pool, const struct change *change)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	for (u32 i = 0; i < change->nr; i++) {
+		u32 index = change->handles[i].index;
+
+		if (likely(!kv_name_is_out(&pool->entries, index) ||
+			   !entry_holds_elder(entry_at(pool, index))))
+			continue;
+		entry_drop_elder(pool, index);
+		if (!pool->resets)
+			kv_handle_step(&pool->entries, change->handles[i], kv_edge_clear_reset);
+	}
+}
+
+/* The added @name is the first one of its block from now on, in place of one that is out. */
 static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 {
 	struct kv_entry *entry = entry_at(pool, handle.index), *from = entry_at(pool, name);
@@ -186,11 +203,6 @@ static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 	kv_assert_held(&pool->order.lock);
 	pool_tell(pool, removed, &handle, 1);
 	pool->count.names_forgotten += name_sum(entry);
-	if (entry_holds_elder(entry)) {
-		entry_drop_elder(pool, handle.index);
-		if (!pool->resets)
-			kv_handle_step(&pool->entries, handle, kv_edge_clear_reset);
-	}
 	WRITE_ONCE(entry->key[0], from->key[0]);
 	WRITE_ONCE(entry->key[1], from->key[1]);
 	WRITE_ONCE(entry->domain, from->domain);
@@ -205,9 +217,6 @@ static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 static void hide_nameless(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	kv_assert_held(&pool->lock);
-	/* While the elder is known by that name: it may lose it here, too. */
-	if (entry_holds_elder(entry_at(pool, handle.index)))
-		entry_drop_elder(pool, handle.index);
 	kv_handle_step(&pool->entries, handle, kv_edge_hide);
 	pool->map->ops->names->link(pool->map, handle.index);
 }
@@ -230,6 +239,7 @@ static void end_all(struct kvmm_pool *pool, const struct change *change)
 			pool_tell(pool, renamed, change->handles[i]);
 	kv_lock(&pool->lock);
 	order_enter(&pool->order);
+	drop_elders(pool, change);
 	for (u32 i = 0; i < change->nr; i++) {
 		u32 name = name_at(pool, change, i);
 
@@ -297,14 +307,17 @@ static void tell_changed(struct kvmm_pool *pool, const struct change *change)
 static int change_names(struct kvmm_pool *pool, struct change *change)
 {
 	struct kvmm_registry *reg = change->op == KVMM_NAME_REMOVE ? NULL : pool->presence.reg;
-	u32 nr = change->nr;
+	u32 nr = change->nr, nr_fit;
 	int err = reg ? kv_radix_reserve(reg, nr) : 0;
+	bool resized;
 
 	kv_assert_not_held(&pool->lock);
 	if (err)
 		return err;
 	kv_lock(&pool->compact_lock);
+	nr_fit = pool->map->nr_fit;
 	err = change->op == KVMM_NAME_REMOVE ? 0 : make_room(pool, nr);
+	resized = pool->map->nr_fit != nr_fit;
 	if (err)
 		change->nr = 0;
 	else
@@ -321,6 +334,8 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 	}
 	/* Not before: a name that the next call replaces is told to be there first. */
 	kv_unlock(&pool->compact_lock);
+	if (unlikely(resized))	/* not under a lock of the pool */
+		kv_rcu_barrier();
 	cache_after(pool);
 	return err;
 }

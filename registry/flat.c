@@ -603,7 +603,6 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 		map->nr_fit = nr_entries;
 	}
 	kv_unlock(&flat->resize_lock);
-	kv_rcu_barrier();
 	return to ? 0 : -ENOMEM;
 }
 

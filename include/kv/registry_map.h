@@ -149,8 +149,8 @@ struct kv_name_ops {
  * @hide: forget the names of a block that is held, or being moved: it is marked, and no look-up
  *	finds it. 0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
  * @resize: make it fit for so many names, and for those of all blocks in any case, and choose
- *	another seed. All threads go on meanwhile. One at a time. 0 or -ENOMEM. May wait for a grace
- *	period: no lock of a pool held
+ *	another seed. All threads go on meanwhile. One at a time. 0 or -ENOMEM. The memory of before
+ *	is free after kv_rcu_barrier()
  * @check: 0 or -EUCLEAN; *@nr: entries in it. No other thread uses it
  * @bytes: memory held
  * @missed: a match of this query ended before key @at, and is to be counted

@@ -454,6 +454,21 @@ POOL_TEST(rename, of_an_elder_frees_it_from_duplicates, make_life(8, "lru", 0, K
 	cr_expect_str_eq(picture(pool), "I.......");
 }
 
+/* Both lose the name in one call. */
+POOL_TEST(rename, of_an_elder_and_its_duplicate_at_once, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	struct kvmm_name name[2] = { name_of(5), name_of(6) };
+	kvmm_ref_t ref[2];
+
+	make_active(pool, 0, 1, &ref[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &ref[1]);
+	cr_expect_str_eq(refs_picture(pool), "21......");
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 2), 0);
+	cr_expect_str_eq(refs_picture(pool), "11......");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_str_eq(picture(pool), "II......");
+}
+
 /* As above, but the name is an added one. */
 POOL_TEST(added_name, is_what_duplicates_hold_on_to, make_life(8, "lru", 0, KVMM_DUP_HOLD))
 {
