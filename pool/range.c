@@ -149,7 +149,7 @@ static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 	struct kvmm_range_info now = {
 		.seq = slot->seq, .bytes = slot->nr * pool->block_bytes, .nr = slot->nr,
 		.refs = slot->refs, .pins = slot->pins, .prio = slot->prio,
-		.flags = slot->flags & (SLOT_GREW - 1), .nr_ext = slot->nr_ext,
+		.flags = slot->flags & KVMM_ALLOC_KEPT, .nr_ext = slot->nr_ext,
 		.range = slot_handle(slot, index),
 	};
 

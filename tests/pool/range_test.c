@@ -280,6 +280,17 @@ POOL_TEST(range, both_halves_of_a_zeroed_one_can_be_freed, make_pool(8))
 	cr_expect_eq(stat_of(pool).nr_free, 8);
 }
 
+/* Those that say how its blocks are found are no property of it. */
+POOL_TEST(range, tells_the_flags_that_it_keeps, make_pool(8))
+{
+	kvmm_range_t range = take(pool, 4, KVMM_ALLOC_NOWAIT | KVMM_ALLOC_CONTIG | TOPDOWN);
+	struct kvmm_range_info info;
+
+	cr_expect_eq(kvmm_range_get_info(pool, range, &info), 0);
+	cr_expect_eq(info.flags, TOPDOWN);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+}
+
 POOL_TEST(range, bad_requests_change_nothing, make_pool(8))
 {
 	struct kvmm_pool_stat before = stat_of(pool), after;
