@@ -172,6 +172,7 @@ int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *va
 		[KVMM_SET_RESIDENCY] = residency_set, [KVMM_SET_BALLOON] = balloon_set_bytes,
 		[KVMM_SET_TIER] = tier_configure, [KVMM_SET_ELASTIC] = elastic_setup,
 		[KVMM_SET_QUIESCENT] = quiescent_set, [KVMM_SET_COMPLETIONS] = completions_set,
+		[KVMM_SET_RECALLED] = tier_recall,
 	};
 
 	int err;

@@ -108,6 +108,24 @@ static void add(struct alike *alike, const struct kv_tier_name *wanted)
 	*(found ? found : oldest) = name;
 }
 
+int kv_tier_recall(struct kv_tier_client *client, const struct kvmm_prefix *prefix)
+{
+	struct kvmm_tier *tier = client->tier;
+
+	if (!alike_of(tier))
+		return -EOPNOTSUPP;
+	kv_assert_not_held(&tier->lock);
+	/* The first is the last to be forgotten. */
+	for (u32 i = prefix->nr; i-- > 0;) {
+		kv_lock(&tier->lock);
+		add(alike_of(tier), &(struct kv_tier_name){ .key = prefix->keys[i],
+							    .domain = prefix->domain,
+							    .layout = client->layout });
+		kv_unlock(&tier->lock);
+	}
+	return 0;
+}
+
 bool alike_has(struct kvmm_tier *tier, const struct kv_tier_name *name)
 {
 	bool has;

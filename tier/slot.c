@@ -5,7 +5,6 @@
  * A chained hash table over all of them. A reader or writer of one is counted in it, so eviction
  * need not ask: slots that are read are not in the order, nor those that are written.
  */
-#include <kv/log.h>
 #include <kv/mem.h>
 
 #include "below.h"
@@ -450,16 +449,6 @@ static bool forget_layout(struct kv_tier_client *client)
 	return any;
 }
 
-/* Ranks answer alike; what one could not wipe is found on none, nor after a restart. */
-static int alike_error(const struct kvmm_tier *tier, int err)
-{
-	if (likely(!err || !alike_of(tier)))
-		return err;
-	kv_log(KV_LOG_ERR, "kvmm: tier %s: what was to be forgotten is still on disk: %d",
-	       tier->name, err);
-	return 0;
-}
-
 /*
  * Here first, or the store would get it again; and here again, for names that came from the store
  * meanwhile. The store does not find names any more that it was given before.
@@ -480,7 +469,7 @@ static int forget_some(struct kv_tier_client *client, const struct kv_tier_name 
 			err = below->ops->forget(below->store, names, nr, true,
 						 below->alike ? NULL : had);
 	} while (forget_names(client, names, nr, had) && !err && below);
-	return alike_error(client->tier, err);
+	return err;
 }
 
 int kv_tier_reset(struct kv_tier_client *client)
@@ -496,7 +485,7 @@ int kv_tier_reset(struct kv_tier_client *client)
 		if (below)
 			err = below->ops->reset(below->store);
 	} while (forget_layout(client) && !err && below);
-	return alike_error(client->tier, err);
+	return err;
 }
 
 #define FORGET_BATCH	1024u

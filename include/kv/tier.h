@@ -298,6 +298,8 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 /* Its end is not waited for, and may be never; false: it has to be, as memory is written. */
 bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
+/* These names are taken to be there, as if ranks had been told. 0 or -EOPNOTSUPP: they are not. */
+int kv_tier_recall(struct kv_tier_client *client, const struct kvmm_prefix *prefix);
 /* Transfers under way meet the walk, where ranks are told of them. */
 void kv_tier_walk_below(struct kvmm_tier *tier, struct completion_walk *walk);
 /* Ranks are not told any more: what is under way has failed. Waits for what is being written. */

@@ -753,6 +753,7 @@ enum kvmm_setting {
 	KVMM_SET_ELASTIC,	/* struct kvmm_elastic_attr, once */
 	KVMM_SET_QUIESCENT,	/* uint32_t: not 0: no block moves, counted; 0 undoes one */
 	KVMM_SET_COMPLETIONS,	/* struct kvmm_completions, see kvmm_completions_set() */
+	KVMM_SET_RECALLED,	/* struct kvmm_prefix, see kvmm_tier_recall() */
 	KVMM_NR_SETTINGS,
 };
 

@@ -519,6 +519,23 @@ struct kvmm_tier_result {
 KVMM_API int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
 				  struct kvmm_tier_result *result);
 
+/**
+ * kvmm_tier_recall() - the disks of all ranks have these names
+ * @prefix: names, as one rank found them when its process began again: kvmm_snapshot_read() tells
+ *	those on a disk with KVMM_DISK_NAMES
+ *
+ * Deterministic pools look for what their ranks were told was written, not at their own disks, and
+ * so begin without names. All ranks are told the same ones here. One that a disk does not have
+ * fails its load on all ranks, and is a miss from then on.
+ *
+ * Return: 0; -EOPNOTSUPP the pool has no tier, or is not told of completions, or there is no disk;
+ * -EINVAL; -EUCLEAN; -ECHILD.
+ */
+static inline int kvmm_tier_recall(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+{
+	return kvmm_pool_set(pool, KVMM_SET_RECALLED, prefix);
+}
+
 /* ---- forgetting ---- */
 
 /**
@@ -533,7 +550,8 @@ KVMM_API int kvmm_tier_get_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
  *
  * Context: waits for the disk below, three times for each 1024 names; no kvmm lock held.
  * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL;
- * -EOPNOTSUPP; -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all are gone for good. Call it again.
+ * -EOPNOTSUPP; -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all are gone for good. Call it again; of
+ * ranks that decide alike the one that was answered so may do that alone, at once.
  */
 KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
 

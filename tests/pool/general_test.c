@@ -356,6 +356,7 @@ Test(general, settings_refuse_wrong_kinds_and_values_and_stay)
 	static const u32 bad[] = { KVMM_NR_SETTINGS, KVMM_NR_SETTINGS + 1, 0x80000000u, UINT32_MAX };
 	u8 zeros[256] = { 0 }, ones[256];
 	struct kvmm_alloc_stat before, after;
+#define NEEDS_TIER(kind) ((kind) == KVMM_SET_TIER || (kind) == KVMM_SET_RECALLED)
 
 	memset(ones, 0xff, sizeof(ones));
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
@@ -368,10 +369,10 @@ Test(general, settings_refuse_wrong_kinds_and_values_and_stay)
 			expect_refused(kvmm_pool_set(pool, kind, NULL), 0);
 		else
 			expect_refused(kvmm_pool_set(pool, kind, NULL),
-				       kind == KVMM_SET_TIER ? -EOPNOTSUPP : -EINVAL);
+				       NEEDS_TIER(kind) ? -EOPNOTSUPP : -EINVAL);
 		if (kind != KVMM_SET_BALLOON && kind != KVMM_SET_QUIESCENT)
 			expect_refused(kvmm_pool_set(pool, kind, ones),
-				       kind == KVMM_SET_TIER ? -EOPNOTSUPP : -EINVAL);
+				       NEEDS_TIER(kind) ? -EOPNOTSUPP : -EINVAL);
 	}
 	expect_refused(kvmm_pool_set(pool, KVMM_SET_QUIESCENT, zeros), -EINVAL);
 	cr_assert_eq(kvmm_alloc_get_stat(pool, &after), 0);
@@ -400,6 +401,7 @@ Test(general, settings_are_the_same_by_the_short_forms)
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic) };
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_completions told = KVMM_COMPLETIONS_INIT;
+	struct kvmm_prefix prefix = { 0 };
 	u32 ppm = 1000, on = 1, off = 0;
 	u64 bytes = 0;
 
@@ -416,6 +418,7 @@ Test(general, settings_are_the_same_by_the_short_forms)
 	expect_alike(KVMM_SET_ELASTIC, &elastic, kvmm_pool_elastic_setup(pool, &elastic));
 	expect_alike(KVMM_SET_QUIESCENT, &on, kvmm_pool_quiesce(pool));
 	expect_alike(KVMM_SET_COMPLETIONS, &told, kvmm_completions_set(pool, &told));
+	expect_alike(KVMM_SET_RECALLED, &prefix, kvmm_tier_recall(pool, &prefix));
 	expect_alike(KVMM_SET_QUIESCENT, &off, kvmm_pool_resume(pool));
 	expect_alike(KVMM_SET_QUIESCENT, &off, kvmm_pool_resume(pool));
 }

@@ -776,6 +776,34 @@ DISKS_TEST(a_disk_is_below_one_pool_of_a_rank)
 	kvmm_pool_destroy(other);
 }
 
+/* Another process: the disks have it, but no rank was told; and a name that none of them has. */
+DISKS_TEST(after_a_restart_ranks_find_what_they_are_told_one_has_found)
+{
+	kvmm_tier_op_t op[NR_RANKS];
+
+	put_on_disks(ranks);
+	ranks_end(ranks);
+	ranks_begin(ranks, "", KVMM_TIER_EXPLICIT);
+	for each_rank(rank) {
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "----");
+		cr_expect_eq(kvmm_tier_recall(rank->pool, prefix_of(1, 4)), 0);
+		cr_expect_eq(kvmm_tier_recall(rank->pool, prefix_of(77, 1)), 0);
+		cr_expect_eq(kvmm_tier_recall(rank->pool, NULL), -EINVAL);
+		cr_expect_str_eq(answers(rank->pool, 1, 4), "2222");
+		cr_expect_str_eq(answers(rank->pool, 77, 1), "2");
+	}
+	begin_loads(ranks, op);
+	end_loads(ranks, op, 0);
+	for (u32 i = 0; i < NR_RANKS; i++)
+		op[i] = begin_load(ranks->of[i].pool, 77, 1);
+	while (agree_and_poll(ranks))
+		;
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		cr_expect_eq(result_of(ranks->of[i].pool, op[i], 1, NULL), -EBADMSG);
+		cr_expect_str_eq(answers(ranks->of[i].pool, 77, 1), "-");
+	}
+}
+
 /* Writes that are under way when the pools go have failed on all; what was told stays. */
 DISKS_TEST(a_pool_that_comes_back_finds_what_was_told_before)
 {

@@ -142,6 +142,19 @@ int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 	return ret;
 }
 
+int tier_recall(struct kvmm_pool *pool, const void *value)
+{
+	const struct kvmm_prefix *prefix = value;
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX)
+		return -EINVAL;
+	return kv_tier_recall(lower->client, prefix);
+}
+
 int lower_reset(struct kvmm_pool *pool)
 {
 	struct lower *lower = lower_of(pool);

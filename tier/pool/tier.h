@@ -306,6 +306,10 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
 int lower_reset(struct kvmm_pool *pool);
 
+/* ---- match.c: as kvmm_tier_recall() ---- */
+
+int tier_recall(struct kvmm_pool *pool, const void *value);
+
 /* ---- glance.c ---- */
 
 /* All but ->clean: each of its own moment; events are of one if ->lock is held. */

@@ -271,7 +271,8 @@ KVMM_API int kvmm_evict_next_sized(struct kvmm_pool *pool, struct kvmm_victim *v
  * of a tenant at its own limit takes that tenant's blocks first. Nothing is changed: the blocks may
  * be hit meanwhile, or used otherwise, as soon as the call returns, and then do not go.
  *
- * Context: takes the pool's lock, for about as long as it takes to evict as many.
+ * Context: takes the pool's lock, for a quarter of the time that it takes to evict as many, and
+ * looks at KVMM_MAX_VICTIMS blocks at most.
  * Return: how many; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
 static inline int kvmm_evict_next(struct kvmm_pool *pool, struct kvmm_victim *victims,
