@@ -451,7 +451,9 @@ static bool forget_layout(struct kv_tier_client *client)
 
 /*
  * Here first, or the store would get it again; and here again, for names that came from the store
- * meanwhile. The store does not find names any more that it was given before.
+ * meanwhile. The store does not find names any more that it was given before. Where ranks are told,
+ * all but the error is the same on each: one that cannot wipe has to say so, as its store will take
+ * a record that is still there for the one that comes under that name next.
  */
 static int forget_some(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr,
 		       u8 *had)
@@ -496,16 +498,17 @@ int kv_tier_forget(struct kv_tier_client *client, const struct kvmm_prefix *pref
 	u32 max_nr = min(max(prefix->nr, 1u), FORGET_BATCH), nr_found = 0;
 	struct kv_tier_name *names = kv_alloc_array(max_nr, sizeof(*names));
 	u8 *had = kv_alloc_array(max_nr, sizeof(*had));
-	int err = names && had ? 0 : -ENOMEM;
+	int ret, err = names && had ? 0 : -ENOMEM;
 
-	for (u32 left = prefix->nr, nr; left && !err; left -= nr) {
+	for (u32 left = err ? 0 : prefix->nr, nr; left; left -= nr) {
 		nr = min(left, max_nr);
 		memset(had, 0, nr);
 		for (u32 i = 0; i < nr; i++)
 			names[i] = (struct kv_tier_name){ .key = prefix->keys[left - 1 - i],
 							  .domain = prefix->domain,
 							  .layout = client->layout };
-		err = forget_some(client, names, nr, had);
+		ret = forget_some(client, names, nr, had);
+		err = err ? err : ret;
 		for (u32 i = 0; i < nr; i++)
 			nr_found += had[i];
 	}

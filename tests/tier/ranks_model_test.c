@@ -178,7 +178,10 @@ static u64 do_forget(struct run *run, u32 i, const struct order *order)
 	prefix.keys += order->b % NR_KEYS;
 	prefix.nr = 1 + order->c % 2;
 	prefix.nr = min(prefix.nr, NR_KEYS - order->b % NR_KEYS);
-	return order->b % 5 ? 0 : kvmm_tier_forget(run->ranks.of[i].pool, &prefix);
+	/* Whether it is gone for good is up to each disk. */
+	if (order->b % 5 == 0)
+		kvmm_tier_forget(run->ranks.of[i].pool, &prefix);
+	return 0;
 }
 
 /* Blocks in a queue, for so long; given back at once. */
@@ -264,7 +267,7 @@ static u64 call(struct run *run, u32 i, const struct order *order)
 	case FORGET:
 		return do_forget(run, i, order);
 	case RESET:
-		return order->a % 64 ? 0 : kvmm_reset_cache(pool);
+		return order->a % 64 ? 0 : kvmm_reset_cache(pool) == -EBUSY;
 	case TIER_TICK:
 		kvmm_tier_tick(run->ranks.of[i].tier);
 		return 0;

@@ -823,3 +823,94 @@ DISKS_TEST(a_pool_that_comes_back_finds_what_was_told_before)
 	begin_loads(ranks, op);
 	end_loads(ranks, op, 0);
 }
+
+/* ---- what could not be wiped ---- */
+
+#define NEW_CONTENT	100u	/* of a key with other weights, beyond its number */
+
+/* As push(), with other content than under these keys before. */
+static void push_new(struct ranks *ranks, u32 first, u32 nr)
+{
+	kvmm_tier_op_t op[NR_RANKS];
+	u8 buf[RANK_BYTES];
+	kvmm_ref_t refs[8];
+	u32 i = 0;
+
+	for each_rank(rank) {
+		make_blocks(rank->pool, first, nr, refs);
+		for (u32 k = 0; k < nr; k++) {
+			int block = kvmm_block_of_ref(rank->pool, refs[k]);
+
+			memset(buf, NEW_CONTENT + first + k, sizeof(buf));
+			cr_assert_eq(kvmm_block_write(rank->pool, block, 0, buf, sizeof(buf)), 0);
+		}
+		cr_assert_eq(kvmm_put_many(rank->pool, refs, nr), 0);
+		op[i++] = send_keys(rank, first, nr);
+	}
+	while (agree_and_poll(ranks))
+		;
+	for (i = 0; i < NR_RANKS; i++)
+		cr_assert_eq(result_of(ranks->of[i].pool, op[i], nr, NULL), 0);
+}
+
+/* Keys 1 to 4 come from the disks. */
+static void expect_new(struct ranks *ranks)
+{
+	kvmm_tier_op_t op[NR_RANKS];
+	u8 buf[RANK_BYTES];
+	kvmm_ref_t refs[4];
+
+	for each_rank(rank)
+		cr_assert_str_eq(answers(rank->pool, 1, 4), "2222");
+	begin_loads(ranks, op);
+	while (agree_and_poll(ranks))
+		;
+	for (u32 i = 0; i < NR_RANKS; i++) {
+		struct kvmm_pool *pool = ranks->of[i].pool;
+
+		cr_assert_eq(result_of(pool, op[i], 4, refs), 0);
+		for (u32 k = 0; k < 4; k++) {
+			int block = kvmm_block_of_ref(pool, refs[k]);
+
+			cr_assert_eq(kvmm_block_read(pool, block, 0, buf, sizeof(buf)), 0);
+			cr_expect_eq(buf[9], NEW_CONTENT + 1 + k, "rank %u, key %u", i, 1 + k);
+		}
+		cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
+	}
+}
+
+/* Of one rank's disk; in the end all are started again, with other weights. */
+static void wipe_twice(struct ranks *ranks, int (*wipe)(struct kvmm_pool *pool))
+{
+	for (u32 first = 1; first < 24; first += 8)
+		push(ranks, first, 8);
+	sim_disk_fail(&ranks->of[1].sim, 1, SIM_EIO, true);
+	cr_expect_geq(wipe(ranks->of[0].pool), 0);
+	cr_expect_eq(wipe(ranks->of[1].pool), -EIO, "the engine does not know of it");
+	sim_disk_fail(&ranks->of[1].sim, 0, 0, false);
+	ranks_expect_alike(ranks);
+	for each_rank(rank) {
+		cr_expect_str_eq(answers(rank->pool, 1, 1), "-");
+		cr_expect_geq(wipe(rank->pool), 0);
+	}
+	ranks_end(ranks);
+	ranks_begin(ranks, "", KVMM_TIER_EXPLICIT);
+	for (u32 first = 1; first < 24; first += 8)
+		push_new(ranks, first, 8);
+	expect_new(ranks);
+}
+
+DISKS_TEST(a_disk_that_could_not_be_emptied_says_so_before_it_takes_old_records_for_new_ones)
+{
+	wipe_twice(ranks, kvmm_reset_cache);
+}
+
+static int forget_all(struct kvmm_pool *pool)
+{
+	return kvmm_tier_forget(pool, prefix_of(1, 24));
+}
+
+DISKS_TEST(a_disk_that_could_not_forget_says_so_before_it_takes_old_records_for_new_ones)
+{
+	wipe_twice(ranks, forget_all);
+}

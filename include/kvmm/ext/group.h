@@ -470,7 +470,9 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
  * A copy that fails on one rank has failed on all. A load fails as a whole batch then, with
  * -EBADMSG, and its copies in the tier are not found any more. A block that is wrong on one rank is
  * lost on all. A block that one disk could not write stays in the tiers of all; one that it could
- * not read, because it failed or has lost it, fails its load with -EBADMSG and is a miss.
+ * not read, because it failed or has lost it, fails its load with -EBADMSG and is a miss. What one
+ * disk could not wipe (kvmm_tier_forget(), kvmm_reset_cache()) is found on no rank, but the error
+ * is that rank's alone: make the call again, on all, before any of them is started again.
  *
  * Time and budgets are told as well: @now_ns is the clock of leases and deadlines, and @block_ns
  * turns @max_us of struct kvmm_compact and of a goal into a number of blocks.
