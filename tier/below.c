@@ -461,11 +461,14 @@ void kv_tier_walk_below(struct kvmm_tier *tier, struct completion_walk *walk)
 	}
 }
 
-/* Those that were told, or that no rank will be told of any more and that are over here. */
-static void end_told(struct kvmm_tier *tier)
+/*
+ * The first, by number, of those that were told, or that no rank will be told of any more and that
+ * are over here. Not by place: who has which is up to the order in which places became free.
+ */
+static struct below_io *next_told(struct below *below)
 {
-	struct below *below = tier->below;
 	bool is_given_up = !below->alike->all;
+	struct below_io *next = NULL;
 
 	for (u32 i = 0; i < below->max_put + below->max_get; i++) {
 		struct below_io *io = &below->io[i];
@@ -473,14 +476,36 @@ static void end_told(struct kvmm_tier *tier)
 		if (io->kind == BELOW_FREE || io->is_done ||
 		    !(is_given_up ? smp_load_acquire(&io->is_here) : io->completion.is_over))
 			continue;
+		if (!next || io->completion.number < next->completion.number)
+			next = io;
+	}
+	return next;
+}
+
+static void end_told(struct kvmm_tier *tier)
+{
+	struct below *below = tier->below;
+	struct below_io *io;
+
+	while ((io = next_told(below))) {
 		io->end_ns = kv_tier_now(tier);
-		if (!is_given_up && !io->completion.has_failed)
+		if (below->alike->all && !io->completion.has_failed)
 			settle(tier, io, 0);
 		else
 			settle(tier, io, io->kind == BELOW_PUT ? -EIO : -EBADMSG);
 	}
 }
 
+static bool any_put_is_away(const struct below *below)
+{
+	bool any = false;
+
+	for (u32 i = 0; i < below->max_put + below->max_get && !any; i++)
+		any = below->io[i].kind == BELOW_PUT && !smp_load_acquire(&below->io[i].is_here);
+	return any;
+}
+
+/* All of them end at once, as which one is through first is up to each rank. */
 void kv_tier_untell(struct kvmm_tier *tier)
 {
 	struct alike *alike = alike_of(tier);
@@ -489,11 +514,9 @@ void kv_tier_untell(struct kvmm_tier *tier)
 	if (!alike)
 		return;
 	alike->all = NULL;
-	kv_tier_end_below(tier);
-	while (READ_ONCE(tier->below->nr_used[BELOW_PUT])) {
+	for (below_poll(tier); any_put_is_away(tier->below); below_poll(tier))
 		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
-		kv_tier_end_below(tier);
-	}
+	end_told(tier);
 }
 
 bool kv_tier_has_below(const struct kvmm_tier *tier)

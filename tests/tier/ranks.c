@@ -57,13 +57,23 @@ static void close_disk(struct rank *rank)
 
 /* ---- ranks ---- */
 
+void rank_attach(struct rank *rank, u32 write)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+
+	config.write = write;
+	config.recompute_ns = 20000;	/* of a token: some loads are worth it, some are not */
+	client.config = &config;
+	client.batch_blocks = 4;
+	attach_as(rank->pool, rank->tier, &client);
+}
+
 static void make_rank(struct rank *rank, u32 write, u32 nr_segments)
 {
 	struct kvmm_tier_attr host = { .size = sizeof(host), .numa_node = -1, .device = "soft:0",
 				       .block_bytes = RANK_BYTES, .capacity_blocks = RANK_BLOCKS,
 				       .flags = KVMM_TIER_TOLD_CLOCK };
-	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = 8 * RANK_BYTES,
 					     .pageblock_blocks = 8 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -84,11 +94,7 @@ static void make_rank(struct rank *rank, u32 write, u32 nr_segments)
 	rank->tier = make_tier_of(&host);
 	if (nr_segments)
 		open_disk(rank, nr_segments);
-	config.write = write;
-	config.recompute_ns = 20000;	/* of a token: some loads are worth it, some are not */
-	client.config = &config;
-	client.batch_blocks = 4;
-	attach_as(rank->pool, rank->tier, &client);
+	rank_attach(rank, write);
 	rank->stream = stream_new();
 	fill(rank->plane.base, 1, RANK_BLOCKS * RANK_BYTES, rank->stream);
 	finish(rank->stream);

@@ -45,6 +45,9 @@ void ranks_end(struct ranks *ranks);
 void ranks_make_disks(struct ranks *ranks, u32 nr_segments);
 void ranks_remove_disks(struct ranks *ranks);
 
+/* Above its tier, once more. */
+void rank_attach(struct rank *rank, u32 write);
+
 /* A bit of that block is another one from now on, behind the device's back. */
 void rank_flip(struct rank *rank, u32 block);
 /* What its device has done; and the same of all ranks. */

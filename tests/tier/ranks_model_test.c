@@ -334,6 +334,31 @@ static void tell(struct run *run, bool leads)
 	run->nr_told += told.upto - told.base;
 }
 
+/* Writes to the disks that are under way then are over on all ranks, as failed. */
+static void attach_again(struct run *run)
+{
+	int err[NR_RANKS];
+
+	run->nr_from_disk += client_of(run->ranks.of[0].pool).disk_loads;
+	for (u32 i = 0; i < NR_RANKS; i++)
+		cr_assert_geq(kvmm_tier_abort_all(run->ranks.of[i].pool), 0);
+	memset(run->nr_loading, 0, sizeof(run->nr_loading));
+	for (;;) {
+		for (u32 i = 0; i < NR_RANKS; i++)
+			err[i] = kvmm_tier_detach(run->ranks.of[i].pool);
+		cr_assert_eq(err[0], err[1]);
+		if (err[0] != -EBUSY)
+			break;
+		ctl->run();
+		tell(run, false);
+		for (u32 i = 0; i < NR_RANKS; i++)
+			cr_assert_geq(kvmm_tier_poll(run->ranks.of[i].pool), 0);
+	}
+	cr_assert_eq(err[0], 0);
+	for (u32 i = 0; i < NR_RANKS; i++)
+		rank_attach(&run->ranks.of[i], KVMM_TIER_THROUGH);
+}
+
 /* ---- all of it ---- */
 
 static void compare(struct run *run, u64 step, const struct order *order, const u64 *answer)
@@ -412,6 +437,8 @@ static void one_call(struct run *run, u64 step)
 		rank_flip(run->ranks.of, below(RANK_BLOCKS));
 	if (run->ranks.nr_segments)
 		disturb_disks(run);
+	if (run->ranks.nr_segments && !below(700))
+		attach_again(run);
 }
 
 static void end_run(struct run *run)
