@@ -44,6 +44,7 @@ struct digest_chain {
  * struct digest_ops - one algorithm, one way to compute it
  * @bytes: length of the result, at most DIGEST_BYTES
  * @absorb: take in @nr chunks
+ * @absorb_two: take in a chunk each of two messages; of SHA-256 only
  * @chain: results of @nr messages, in less time than one by one; NULL: not by this way. @key takes
  *	the first and the last 8 bytes of each, @digest all; either may be NULL. Results of 16 bytes
  *	go to @key alone
@@ -52,6 +53,7 @@ struct digest_chain {
 struct digest_ops {
 	u32 bytes;
 	void (*absorb)(union digest_state *state, const u8 *chunk, size_t nr);
+	void (*absorb_two)(union digest_state state[2], const u8 *const chunk[2]);
 	void (*chain)(const struct digest_chain *chain, const u8 *chunk, u32 nr, const u8 *parent,
 		      u8 *key, u8 *digest);
 	void (*finish)(struct digest *digest, u8 *result);

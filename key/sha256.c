@@ -108,6 +108,12 @@ static void absorb_portable(union digest_state *state, const u8 *chunk, size_t n
 	}
 }
 
+static void absorb_two_portable(union digest_state state[2], const u8 *const chunk[2])
+{
+	absorb_portable(&state[0], chunk[0], 1);
+	absorb_portable(&state[1], chunk[1], 1);
+}
+
 /* ---- the end, common to both ---- */
 
 static void sha_finish(struct digest *digest, u8 *result)
@@ -133,6 +139,7 @@ static void sha_finish(struct digest *digest, u8 *result)
 const struct digest_ops kv_sha256_portable = {
 	.bytes	= 32,
 	.absorb	= absorb_portable,
+	.absorb_two = absorb_two_portable,
 	.finish	= sha_finish,
 };
 
@@ -265,6 +272,18 @@ static __sha_ni void absorb_native(union digest_state *state, const u8 *chunk, s
 	store_state(state->sha, sum);
 }
 
+static __sha_ni void absorb_two_native(union digest_state state[2], const u8 *const chunk[2])
+{
+	struct lanes sum[2] = { load_state(state[0].sha), load_state(state[1].sha) };
+	__m128i w[2][4];
+
+	load_chunk(w[0], chunk[0]);
+	load_chunk(w[1], chunk[1]);
+	absorb_words(sum, w, 2);
+	store_state(state[0].sha, sum[0]);
+	store_state(state[1].sha, sum[1]);
+}
+
 #define PICK(v, i0, i1, i2, i3)	/* two of abef, two of cdgh, from the lowest lane up */	\
 	_mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps((v).abef), _mm_castsi128_ps((v).cdgh), \
 					_MM_SHUFFLE(i3, i2, i1, i0)))
@@ -308,6 +327,7 @@ static __sha_ni void chain_native(const struct digest_chain *chain, const u8 *ch
 static const struct digest_ops sha256_native = {
 	.bytes	= 32,
 	.absorb	= absorb_native,
+	.absorb_two = absorb_two_native,
 	.chain	= chain_native,
 	.finish	= sha_finish,
 };

@@ -84,6 +84,26 @@ Test(sha256, is_the_same_with_the_processors_instructions)
 	}
 }
 
+Test(sha256, two_messages_at_a_time_are_as_one_after_the_other)
+{
+	const struct digest_ops *ops[] = { &kv_sha256_portable, kv_sha256_native() };
+	union digest_state one[2] = { kv_sha256_start, kv_sha256_start }, two[2];
+	u8 chunk[2][DIGEST_CHUNK];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops) && ops[i]; i++) {
+		for (u32 round = 0; round < 100; round++) {
+			memset(chunk[0], round, DIGEST_CHUNK);
+			memcpy(chunk[1], &one[0], sizeof(one[0]));
+			memcpy(chunk[1] + sizeof(one[0]), &one[1], sizeof(one[1]));
+			memcpy(two, one, sizeof(two));
+			ops[i]->absorb_two(two, (const u8 *[]){ chunk[0], chunk[1] });
+			kv_sha256_portable.absorb(&one[0], chunk[0], 1);
+			kv_sha256_portable.absorb(&one[1], chunk[1], 1);
+			cr_assert(!memcmp(one, two, sizeof(two)), "way %zu, round %u", i, round);
+		}
+	}
+}
+
 Test(sha256, takes_the_fastest_way_that_there_is)
 {
 	const struct digest_ops *native = kv_sha256_native();
