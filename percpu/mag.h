@@ -28,7 +28,7 @@
  * waited for. Where the system has no kv_fence_all() both have a full fence instead.
  *
  * Where few blocks are free, those aside are at most pool->spare in all: they stay there while
- * others are evicted, and a magazine that is empty has a batch evicted for it. So a full cache
+ * others are evicted, and a request that has to evict has a batch evicted besides. So a full cache
  * gives single blocks without the lock, too, and the order of eviction is ahead by a few blocks.
  * Small pools have none to spare: single blocks then go through the lock, and nothing has to be
  * drained.
@@ -126,7 +126,7 @@ static inline void mag_fill(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
 	if (ctx->nr - 1 < MAG_ROUNDS && pool->mags)
-		ctx->evicted += __mag_fill(pool, ctx->nr <= MAG_EVICTS &&
+		ctx->evicted += __mag_fill(pool, ctx->nr_missing && ctx->nr <= MAG_EVICTS &&
 						 !(ctx->flags & KVMM_ALLOC_NO_EVICT));
 }
 

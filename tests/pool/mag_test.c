@@ -660,6 +660,21 @@ Test(mag, a_full_cache_gives_every_block_before_enospc)
 	end_pool(pool);
 }
 
+/* As an engine that evicts by itself, one block for each that it takes. */
+Test(mag, a_request_that_finds_a_free_block_evicts_no_batch)
+{
+	struct kvmm_evict_for_args room = { .size = sizeof(room), .nr_blocks = 1 };
+	kvmm_mut_t mut;
+
+	pool = full_cache();
+	for (u32 i = 1; i <= 4; i++) {
+		cr_assert_eq(kvmm_evict_for(pool, &room), 0);
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+		cr_expect_eq(stat_of(pool).evictions, i);
+	}
+	end_pool(pool);
+}
+
 /* Who may not evict has nothing evicted for its magazine. */
 Test(mag, a_request_that_may_not_evict_evicts_no_batch)
 {
