@@ -10,6 +10,7 @@
  * for the order of eviction; that is in the time of the calls that take and drop them.
  */
 #include "pools.h"
+#include "urcu.h"
 
 #define BATCH		64u		/* blocks of a call that registers, touches or evicts */
 #define SLICE_BLOCKS	8192u		/* timed at once */
@@ -18,6 +19,7 @@
 /* A pool with cached blocks. */
 struct cached {
 	struct kvmm_pool *pool;
+	struct urcu_table *table;	/* instead */
 	u32 nr;
 	u32 prompt;		/* blocks that are registered together; @nr is a multiple */
 	u64 seed;
@@ -47,6 +49,7 @@ static int cached_open(struct cached *cached, const struct kvmm_pool_attr *attr,
 static void cached_close(struct cached *cached)
 {
 	kvmm_pool_destroy(cached->pool);
+	urcu_close(cached->table);
 	free(cached->keys);
 	free(cached->refs);
 }
@@ -182,32 +185,72 @@ static struct series *deed_series(struct bench *bench, const struct deed *deeds,
 	return first;
 }
 
-/* ---- registry: beside a pool that differs in its index only, which is liburcu's table ---- */
+/* ---- registry: beside liburcu's table, with a count of references, and nothing else ---- */
 
-#define NR_INDEXES	2u
+enum { FLAT, LFHT, NR_INDEXES };
 
 static const char *const indexes[NR_INDEXES] = { "flat", "lfht" };
+
+static int table_match(const struct slice *slice, u32 i, kvmm_ref_t *refs)
+{
+	return urcu_match(slice->cached->table, keys_of(slice, i), slice->len, refs) !=
+	       (int)slice->len;
+}
+
+static int table_length(const struct slice *slice, u32 i, kvmm_ref_t *refs)
+{
+	return table_match(slice, i, NULL);
+}
+
+static int table_put(const struct slice *slice, u32 i, kvmm_ref_t *refs)
+{
+	return urcu_put(slice->cached->table, refs, slice->len);
+}
+
+/* As the first ones of the registry's. */
+static const struct deed table_deeds[] = {
+	{ { "length_us", "us", ALONE }, table_length, 0, 1000 },
+	{ { "match_ns", "ns/blk", ALONE }, table_match, 0, 0 },
+	{ { "put_ns", "ns/blk", ALONE }, table_put, 0, 0 },
+};
 
 static const struct deed registry_deeds[] = {
 	{ { "length_us", "us", ALONE }, do_length, 0, 1000 },
 	{ { "match_ns", "ns/blk", ALONE }, do_match, 0, 0 },
-	{ { "touch_ns", "ns/blk", ALONE }, do_touch, 0, 0 },
 	{ { "put_ns", "ns/blk", ALONE }, do_put, 0, 0 },
+	{ { NULL, NULL, ALONE }, do_match, 0, 0 },
+	{ { "touch_ns", "ns/blk", ALONE }, do_touch, 0, 0 },
+	{ { NULL, NULL, ALONE }, do_put, 0, 0 },
 	{ { "upgrade_ns", "ns/blk", ALONE }, do_upgrade, 0, 0 },
 	{ { NULL, NULL, ALONE }, do_put, 0, 0 },
 };
 
-#define NR_DEEDS	ARRAY_SIZE(registry_deeds)
+static const struct {
+	const struct deed *deeds;
+	u32 nr;
+} deeds_of[NR_INDEXES] = {
+	[FLAT] = { registry_deeds, ARRAY_SIZE(registry_deeds) },
+	[LFHT] = { table_deeds, ARRAY_SIZE(table_deeds) },
+};
 
-static int open_index(struct cached *cached, u32 index, u32 nr, u64 seed)
+static int open_index(struct cached *cached, u32 nr, u64 seed)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.nr_blocks = nr;
-	attr.policy = "lru";
-	attr.index = indexes[index];
+	attr.policy = "default";
 	attr.flags = KVMM_POOL_PREFIX_CLOSED;
 	return cached_open(cached, &attr, nr, BATCH, seed);
+}
+
+/* The keys of a pool that is open. */
+static int open_table(struct cached *cached, const struct cached *like)
+{
+	*cached = (struct cached){ .nr = like->nr, .prompt = like->prompt, .seed = like->seed };
+	cached->keys = must_alloc(like->nr * sizeof(*like->keys));
+	memcpy(cached->keys, like->keys, like->nr * sizeof(*like->keys));
+	cached->table = urcu_open(like->keys, like->nr, like->seed);
+	return cached->table ? 0 : -ENOMEM;
 }
 
 struct versus {
@@ -223,8 +266,8 @@ static int deeds_turn(struct bench *bench, void *arg)
 
 	for (u32 counts = bench->run != 0; !err && counts < 2; counts++)
 		for (u32 x = 0; !err && x < NR_INDEXES; x++)
-			err = measure_deeds(&v->cached[x], v->len, registry_deeds, NR_DEEDS,
-					    counts ? v->series[x] : NULL);
+			err = measure_deeds(&v->cached[x], v->len, deeds_of[x].deeds,
+					    deeds_of[x].nr, counts ? v->series[x] : NULL);
 	return err;
 }
 
@@ -236,10 +279,10 @@ static int run_prompts(struct bench *bench, struct cached *cached, u32 len, bool
 	for (u32 x = 0; x < NR_INDEXES; x++) {
 		snprintf(params, sizeof(params), "index=%s entries=%u blocks=%u held=%u",
 			 indexes[x], cached->nr, len, held);
-		v.series[x] = deed_series(bench, registry_deeds, NR_DEEDS, params);
+		v.series[x] = deed_series(bench, deeds_of[x].deeds, deeds_of[x].nr, params);
 	}
-	for (struct series *s = v.series[0]; s < v.series[1]; s++)
-		series_against(s, indexes[1], s + (v.series[1] - v.series[0]));
+	for (u32 i = 0; i < ARRAY_SIZE(table_deeds); i++)
+		series_against(v.series[FLAT] + i, indexes[LFHT], v.series[LFHT] + i);
 	return bench_turns(bench, deeds_turn, &v);
 }
 
@@ -248,9 +291,9 @@ static int run_lens(struct bench *bench, struct cached *cached, const u32 *lens,
 	int err = 0;
 
 	/* Everything gets a holder. */
-	for (u32 x = 0; held && !err && x < NR_INDEXES; x++)
-		err = kvmm_upgrade_many(cached[x].pool, (const kvmm_weak_t *)cached[x].refs,
-					cached[x].nr, cached[x].refs) == (int)cached[x].nr ?
+	if (held)
+		err = kvmm_upgrade_many(cached->pool, (const kvmm_weak_t *)cached->refs,
+					cached->nr, cached->refs) == (int)cached->nr ?
 		      0 : -EUCLEAN;
 	for (; !err && *lens; lens++)
 		err = run_prompts(bench, cached, *lens, held);
@@ -260,12 +303,10 @@ static int run_lens(struct bench *bench, struct cached *cached, const u32 *lens,
 static int run_size(struct bench *bench, u32 nr, const u32 *lens)
 {
 	struct cached cached[NR_INDEXES] = { { 0 } };
-	int err = 0;
+	int err = open_index(&cached[FLAT], nr, bench->seed);
 
-	for (u32 x = 0; !err && x < NR_INDEXES; x++) {
-		err = open_index(&cached[x], x, nr, bench->seed);
-		err = err ? err : cached_fill(&cached[x]);
-	}
+	err = err ? err : cached_fill(&cached[FLAT]);
+	err = err ? err : open_table(&cached[LFHT], &cached[FLAT]);
 	err = err ? err : run_lens(bench, cached, lens, false);
 	err = err ? err : run_lens(bench, cached, lens, true);
 	for (u32 x = 0; x < NR_INDEXES; x++)
@@ -391,7 +432,7 @@ static int run_threads(struct bench *bench)
 
 	if (!bench_has_two_cores(bench, "two threads"))
 		return 0;
-	err = open_index(&cached, 0, MT_ENTRIES, bench->seed);
+	err = open_index(&cached, MT_ENTRIES, bench->seed);
 	err = err ? err : cached_register(&cached, 0, MT_ENTRIES);
 	/* The first quarter stays held. */
 	err = err ? err : kvmm_put_many(cached.pool, cached.refs + MT_ENTRIES / 4,

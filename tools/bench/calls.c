@@ -7,6 +7,7 @@
 #include <kvmm/ext/admission.h>
 
 #include "../map.h"
+#include "churn.h"
 #include "pools.h"
 
 /* ---- overhead: what looking costs ---- */
@@ -330,6 +331,35 @@ static void add_pairs(struct bench *bench, const char *name, struct work *work)
 	bench_step(bench_set(bench, &pair, 1, "pool=%s", name), pair_step, work, SLICE_PAIRS);
 }
 
+/* An object of a general allocator: what a program has without an allocator of blocks. */
+static void object_step(void *arg, u32 nr)
+{
+	const struct contender *of = *(const struct contender **)arg;
+	void *heap = of->open(of->name, 0);
+	u32 word[2];
+
+	for (u32 i = 0; i < nr; i++) {
+		of->alloc(heap, 1, word);
+		of->free(heap, word, 1);
+	}
+}
+
+static void add_objects(struct bench *bench)
+{
+	static const struct metric pair = { "pair_ns", "ns", VS_MUTEX };
+	static const char *const names[] = { "jemalloc", "mimalloc" };
+	static const struct contender *of[ARRAY_SIZE(names)];
+
+	for (u32 i = 0; i < ARRAY_SIZE(names); i++) {
+		of[i] = contender_find(names[i]);
+		if (of[i]->open(names[i], 0))
+			bench_step(bench_set(bench, &pair, 1, "objects=%s", names[i]), object_step,
+				   &of[i], SLICE_PAIRS);
+		else
+			bench_skip(bench, names[i], "not there");
+	}
+}
+
 static int bench_states(struct bench *bench)
 {
 	static const struct metric one = { "turn_ns", "ns/blk", VS_MUTEX };
@@ -343,6 +373,7 @@ static int bench_states(struct bench *bench)
 		turn_batch_step(&full, 2 * MAG_BLOCKS);
 		add_pairs(bench, "marks", &marked);
 		add_pairs(bench, "deterministic", &seeded);
+		add_objects(bench);
 		batch = bench_step(bench_set(bench, &one, 1, "pool=full alloc=%u", MAX_BATCH),
 				   turn_batch_step, &full, SLICE_PAIRS);
 		series_against(bench_step(bench_set(bench, &one, 1, "pool=full alloc=1"),

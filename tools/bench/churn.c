@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <kvmm/ext/admission.h>
+
 #include "churn.h"
 
 #define WARM_TURNOVERS	20u	/* of all that is live, before anything is counted */
@@ -293,6 +295,19 @@ static void *pool_open(const char *name, u32 nr_blocks)
 	return open_pool(&pool, nr_blocks, NULL, 0) ? NULL : pool;
 }
 
+/* Watermarks as engines set them. */
+static void *marked_open(const char *name, u32 nr_blocks)
+{
+	struct kvmm_watermarks marks = { nr_blocks / 200, nr_blocks / 100, nr_blocks / 50 };
+	struct kvmm_pool *pool = pool_open(name, nr_blocks);
+
+	if (pool && kvmm_watermarks_set(pool, &marks)) {
+		kvmm_pool_destroy(pool);
+		return NULL;
+	}
+	return pool;
+}
+
 static void pool_close(void *heap)
 {
 	kvmm_pool_destroy(heap);
@@ -302,6 +317,8 @@ const struct contender contender_pool = { "pool", false, pool_open, pool_close,
 					  pool_alloc, pool_free };
 const struct contender contender_runs = { "pool-4-runs", false, pool_open, pool_close,
 					  runs_alloc, pool_free };
+const struct contender contender_marked = { "pool-marks", false, marked_open, pool_close,
+					    pool_alloc, pool_free };
 const struct contender contender_named = { "pool-seq-tenant", false, pool_open, pool_close,
 					   named_alloc, pool_free };
 

@@ -211,8 +211,8 @@ int bench_alloc_mt(struct bench *bench)
 /* Ranges of a pool, and what an engine would write around an allocator that knows no threads. */
 int bench_range_mt(struct bench *bench)
 {
-	static const struct contender *const each[] = { &contender_pool, &contender_named,
-							&contender_mutex };
+	static const struct contender *const each[] = { &contender_pool, &contender_marked,
+							&contender_named, &contender_mutex };
 
 	return run_two_threads(bench, each, ARRAY_SIZE(each));
 }
