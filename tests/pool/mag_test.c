@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <kv/rcu.h>
+#include <kv/registry_free.h>
 #include <kv/sys.h>
 #include <kvmm/ext/admission.h>
 #include <kvmm/ext/evict.h>
@@ -383,7 +384,7 @@ static u32 most_lives(u32 flags)
 		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 	}
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		u32 gen = kv_word_gen(entry_at(pool, i)->word);
+		u32 gen = kv_entries_gen(&pool->entries, entry_at(pool, i)->word);
 
 		most = max(most, (gen - pool->entries.gen_first) & KV_ENTRY_GEN_MASK);
 	}
