@@ -375,7 +375,7 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	kv_assert_held(&pool->order.lock);
 	if (!victims->nr)
 		victims->before = pool->order.mark;
-	if (unlikely(pool->window.nr > WINDOW_SORTS && victims->nr < nr))
+	if (unlikely(pool->window.nr > WINDOW_SORTS && nr > victims->nr + !pool->window.size))
 		window_pick(pool, nr, victims);
 	victims->stamp = pool->order.stamp;
 	while (victims->nr < nr) {

@@ -114,6 +114,15 @@ POOL_TEST(victim, who_is_beyond_the_window_stays, make_window(12, 2, false))
 	expect_taken(pool, 2, "*bc*efghijkl");
 }
 
+POOL_TEST(victim, a_block_alone_is_the_first_of_the_order, make_window(12, 3, false))
+{
+	kvmm_ref_t ref[12];
+
+	/* Looked at for more would be a to c and h, which is the shortest. */
+	lay_out(pool, "abcdefghijkl", "bcahdefgijkl", ref);
+	expect_taken(pool, 1, "a*cdefghijkl");
+}
+
 POOL_TEST(victim, without_a_window_the_order_is_plain,
 	  make_window(8, KVMM_RUN_WINDOW_NONE, false))
 {

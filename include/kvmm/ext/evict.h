@@ -111,8 +111,8 @@ struct kvmm_class_event {
  *	for a policy that orders free blocks ("lru-classic"). 1 = plain order of victims, and the
  *	new blocks of a call are handed out lowest first. KVMM_RUN_WINDOW_NONE = plain order of
  *	these, too. Else how many blocks beyond those needed are looked at, too, to find victims
- *	that lie together, at most a fourth of the pool. See Documentation/classes.rst for what it
- *	is good for
+ *	that lie together, at most a fourth of the pool; not for one block alone, unless
+ *	@pageblock_blocks is set. See Documentation/classes.rst for what it is good for
  * @protect_above: blocks with a priority above this are protected
  * @protect_permille: most of the pool that may be; 0 = no limit. Beyond it the block protected
  *	longest loses its protection
