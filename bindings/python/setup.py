@@ -55,7 +55,7 @@ setup(
         "kvmm._kvmm", [f"src/{name}.c" for name in SOURCES], include_dirs=[f"{TREE}/include", "src"],
         extra_objects=[library()], define_macros=[("Py_LIMITED_API", "0x030a0000")],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wno-unused-parameter",
-                            "-fno-strict-aliasing", "-g0", "-Wno-cast-function-type"],
+                            "-O2", "-fno-strict-aliasing", "-g0", "-Wno-cast-function-type"],
         extra_link_args=[f"-Wl,--version-script={HERE}/src/exports.map", "-Wl,-z,nodelete",
                          "-lpthread", "-ldl", "-lm"],
         py_limited_api=True)],

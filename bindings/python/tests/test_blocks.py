@@ -172,6 +172,29 @@ def test_random_lives_leave_no_references_behind(world):
     assert sys.getrefcount(None) > 0
 
 
+def test_additional_config_reaches_the_pool(monkeypatch):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from types import SimpleNamespace
+
+    from vllm.v1.core import kv_cache_coordinator
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    from kvmm.vllm import KvmmScheduler
+
+    def constructed(self, vllm_config):
+        self.pool = kv_cache_coordinator.BlockPool(8, True, 16)
+    monkeypatch.setattr(Scheduler, "__init__", constructed)
+    stock = kv_cache_coordinator.BlockPool
+    for config, blocks in ({}, 7), ({"kvmm": {"tenants": 1}}, None), ({"kvmm": None}, 7):
+        config = SimpleNamespace(additional_config=config)
+        if blocks is None:
+            with pytest.raises(TypeError):
+                KvmmScheduler(config)
+        else:
+            assert KvmmScheduler(config).pool.kvmm.available == blocks
+        assert kv_cache_coordinator.BlockPool is stock
+
+
 def test_vllms_pool_and_ours_have_the_same_hits():
     pytest.importorskip("vllm", reason="vLLM is not installed")
     import types

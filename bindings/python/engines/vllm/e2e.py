@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM on a CPU, with its own block pool, with kvmm's, with kvmm's tiers below: the same tokens?
 
-usage: e2e.py [--requests N] [--blocks N] [--host-blocks N] [--disk-blocks N] [--trace FILE]
+usage: e2e.py [--requests N] [--blocks N] [--host-blocks N] [--disk-blocks N] [--run-window N]
+              [--trace FILE]
 A Llama of two layers with random weights, made here. Prompts share prefixes, and the pool must
 evict. The last fifth of the requests comes after a restart of the process. With --trace about N
 requests of a conversation trace, some conversations in full (512 tokens a block there, 32 here, and
@@ -86,6 +87,8 @@ def one(kind, options, room):
     asked = asked[split:] if options.restarted else asked[:split]
     more = {"scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler" if kind == "stock" else
             "kvmm.vllm.KvmmScheduler"}
+    if kind != "stock":
+        more["additional_config"] = {"kvmm": {"run_window": options.run_window}}
     if kind == "tiers":
         more["kv_transfer_config"] = {
             "kv_connector": "KvmmConnector", "kv_role": "kv_both",
@@ -123,7 +126,7 @@ def in_process(kind, room, restarted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("requests", 375), ("blocks", 160), ("host-blocks", 640),
-                          ("disk-blocks", 4096)):
+                          ("disk-blocks", 4096), ("run-window", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--trace")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedulers for vLLM's scheduler_cls, whose block pool is kvmm's. Nothing of vLLM is patched for
-longer than it takes to construct one."""
+longer than it takes to construct one.
+
+What vLLM's additional_config has as "kvmm" are arguments of kvmm.Pool, e.g. {"run_window": 64}.
+"""
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -16,12 +20,14 @@ _constructing = threading.Lock()
 
 
 class _OnKvmm:
-    def __init__(self, *args: Any, **named: Any):
+    def __init__(self, vllm_config: Any, *args: Any, **named: Any):
+        more = getattr(vllm_config, "additional_config", None)
+        options = more.get("kvmm") if isinstance(more, dict) else None
         with _constructing:
             stock = kv_cache_coordinator.BlockPool
-            kv_cache_coordinator.BlockPool = KvmmBlockPool
+            kv_cache_coordinator.BlockPool = functools.partial(KvmmBlockPool, kvmm_options=options)
             try:
-                super().__init__(*args, **named)
+                super().__init__(vllm_config, *args, **named)
             finally:
                 kv_cache_coordinator.BlockPool = stock
 
