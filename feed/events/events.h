@@ -60,7 +60,7 @@ static inline struct kv_ring *ring_of(const struct kvmm_events *events)
 /* Does the consumer want it? KEPT is STORED here. */
 bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 position);
 
-/* The name of entry @index, of a block or added; false: it is not there. In a read section. */
+/* The name of entry @index, of a block or added; false: it is not there. */
 bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event);
 
 /* Told by the pool; see observer.h. */

@@ -29,7 +29,7 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
 	u32 block = kv_name_block(&pool->entries, index).index;
 
-	kv_assert_reading();
+	kv_assert(index < pool->entries.top_name);
 	if (!kv_word_has_name(word) && !kv_word_is(word, KV_ENTRY_EVICTING))
 		return false;
 	if (word & KV_ENTRY_HIDDEN || kv_name_is_out(&pool->entries, index))
