@@ -463,9 +463,10 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gang *gang);
  *		kvmm_completions_join(&all, &of[rank]);
  *	kvmm_completions_set(pool, &all);		// the same on each rank
  *
- * Or the leader alone gets, and all set what it got: a rank that is behind is answered -EAGAIN, and
- * sets the same again until its device has come so far; one where a copy failed that did not fail
- * on the leader is answered -EIO, and the ranks join as above.
+ * Or the leader alone sends what it got. Each rank gets until it has come so far, joins a copy of
+ * that with its own, and says whether @failed is as it was. If all say so all set what the leader
+ * got, else they join as above. What is set cannot be joined any more: of ranks that set before all
+ * have said so, one where a copy failed that did not fail on the leader is answered -EIO, for good.
  *
  * A copy that fails on one rank has failed on all. A load fails as a whole batch then, with
  * -EBADMSG, and its copies in the tier are not found any more. A block that is wrong on one rank is
