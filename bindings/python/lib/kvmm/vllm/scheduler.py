@@ -20,14 +20,15 @@ _constructing = threading.Lock()
 
 
 class _OnKvmm:
-    def __init__(self, vllm_config: Any, *args: Any, **named: Any):
-        more = getattr(vllm_config, "additional_config", None)
+    def __init__(self, *args: Any, **named: Any):
+        config = named["vllm_config"] if "vllm_config" in named else args[0]
+        more = getattr(config, "additional_config", None)
         options = more.get("kvmm") if isinstance(more, dict) else None
         with _constructing:
             stock = kv_cache_coordinator.BlockPool
             kv_cache_coordinator.BlockPool = functools.partial(KvmmBlockPool, kvmm_options=options)
             try:
-                super().__init__(vllm_config, *args, **named)
+                super().__init__(*args, **named)
             finally:
                 kv_cache_coordinator.BlockPool = stock
 
