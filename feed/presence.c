@@ -5,7 +5,7 @@
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
  * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
  * before it was present. It may be renamed by then: PRESENCE_UNTOLD. Names that are forgotten under
- * the pool's lock wait in ->gone until that has been given back. There is room for every name twice:
+ * the pool's lock wait in ->gone until that has been given back. There is room for each name twice:
  * for those that wait from before, and for those that one caller forgets. What is there for added
  * names costs nothing until it is used.
  */

@@ -396,8 +396,8 @@ static bool take_free(struct kvmm_pool *pool, struct kv_handle *handles)
 }
 
 /*
- * A batch that is evicted, with its entries, where so much is cached that it is not missed. How many
- * cached blocks went.
+ * A batch that is evicted, with its entries, where so much is cached that it is not missed. The
+ * number of cached blocks that went.
  */
 static u32 take_cached(struct kvmm_pool *pool, struct kv_handle *handles, bool *taken)
 {

@@ -463,7 +463,7 @@ void kv_tier_walk_below(struct kvmm_tier *tier, struct completion_walk *walk)
 
 /*
  * The first, by number, of those that were told, or that no rank will be told of any more and that
- * are over here. Not by place: who has which is up to the order in which places became free.
+ * are over here. Not by place: the order in which places become free is a rank's own.
  */
 static struct below_io *next_told(struct below *below)
 {

@@ -292,7 +292,7 @@ static void run(u32 fail_pm)
 	}
 	printf("%u forks, %u copies, %u steps that failed\n", m.nr_forks, m.nr_copies, m.nr_failed);
 	cr_expect_gt(m.nr_forks, nr / 50);
-	cr_expect_gt(m.nr_copies, nr / 100);
+	cr_expect_gt(m.nr_copies, nr / 250);	/* the device's threads have a say in it */
 	cr_expect_eq(!m.nr_failed, !fail_pm);
 	ctl->run();
 	end();
