@@ -234,9 +234,22 @@ static bool is_failed_here(const struct below *below, struct below_io *io, int e
 	return true;
 }
 
+/*
+ * Content changed in memory since it came from the device. Nor is it known not to have if the pool
+ * has gone whose planes say what there is to sum up.
+ */
+static bool is_doubtful(struct kvmm_tier *tier, const struct below_io *io)
+{
+	const struct kv_tier_client *client = &tier->owner[io->owner];
+
+	if (!io->io.has_sum || !tier->parts.host)
+		return false;
+	return io->owner == NOBODY || (can_sum(tier, client) &&
+				       sum_of(tier, client, io->slot.index) != io->io.sum);
+}
+
 static bool put_one(struct kvmm_tier *tier)
 {
-	const struct kv_tier_client *client;
 	struct below *below = tier->below;
 	struct below_io *io;
 	int err;
@@ -246,13 +259,8 @@ static bool put_one(struct kvmm_tier *tier)
 	kv_unlock(&tier->lock);
 	if (!io)
 		return false;
-	client = &tier->owner[io->owner];
-	/* Content changed in memory since it came from the device is not written, nor found. */
-	if (io->io.has_sum && io->owner != NOBODY && can_sum(tier, client) &&
-	    sum_of(tier, client, io->slot.index) != io->io.sum)
-		err = -EBADMSG;
-	else
-		err = below->ops->put(below->store, &io->io);
+	/* It is not written, nor found. */
+	err = is_doubtful(tier, io) ? -EBADMSG : below->ops->put(below->store, &io->io);
 	kv_lock(&tier->lock);
 	io->is_given = true;
 	if (io->kind == BELOW_FREE)

@@ -328,3 +328,33 @@ CHAIN_TEST(a_load_under_way_brings_nothing_of_what_is_forgotten, fill(c))
 	cr_expect_str_eq(answers(c->pool, 3, 1), "0", "what arrived stays cached");
 	cr_expect_eq(tier_of(c->tier).pinned, 0);
 }
+
+/*
+ * The pool goes while two of its blocks are in host memory alone, and a bit of one flips there. The
+ * next pool's blocks push both out.
+ */
+Test(tier_chain, bits_that_flip_while_no_pool_is_there_are_not_written_as_good)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct chain c;
+
+	make_chain_above(&c, 1, 700);
+	cache_blocks(c.pool, 1, 2);
+	offload_keys(c.pool, 1, 2, KVMM_TIER_DROP);
+	settle(&c);
+	cr_assert_eq(tier_of(c.tier).demoted, 0);
+	cr_assert_eq(kvmm_tier_detach(c.pool), 0);
+	tier_flip(c.tier, 0);
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.layout_id = 1;
+	attach_as(c.pool, c.tier, &client);
+	for (u32 first = 11; first < 31; first += 10) {
+		cache_blocks(c.pool, first, 2);
+		offload_keys(c.pool, first, 2, KVMM_TIER_DROP);
+		settle(&c);
+	}
+	cr_expect_neq(load_keys(c.pool, 1, 1), 0);
+	end_both(c.pool, c.tier);
+}
