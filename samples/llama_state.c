@@ -6,8 +6,8 @@
  *	samples/llama_state MODEL.gguf FOLDER PROMPT
  *
  * A state is kept under the key of the last full block of its tokens. Keys are "sha256": those of
- * "local" would mean nothing to the next process. It is cut into records, whose number is the group
- * of their name; record 0 says how long it is. A record that is missing or damaged is a miss.
+ * "local" would mean nothing to the next process. It is cut into records, numbered by
+ * the group of their name; record 0 says how long it is. A record that is missing or damaged is a miss.
  *
  * Built where pkg-config finds llama.
  */

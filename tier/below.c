@@ -235,8 +235,8 @@ static bool is_failed_here(const struct below *below, struct below_io *io, int e
 }
 
 /*
- * Content changed in memory since it came from the device. Nor is it known not to have if the pool
- * has gone whose planes say what there is to sum up.
+ * Content changed in memory since it came from the device. Or there is no telling: its pool, with the
+ * planes that say what there is to sum up, has gone.
  */
 static bool is_doubtful(struct kvmm_tier *tier, const struct below_io *io)
 {
