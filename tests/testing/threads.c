@@ -8,7 +8,8 @@
 #include <kvmm/kvmm.h>
 
 #define NR_ROUNDS	3000u
-#define MSEC		1000000ull	/* what times of blocks are exact to */
+#define MSEC		1000000ull
+#define TICK_NS		(1ull << 20)	/* what times of blocks are exact to */
 
 static struct kvmm_testing *t;
 static struct kvmm_pool *pool;
@@ -27,7 +28,7 @@ static void *use_pool(void *arg)
 			continue;
 		nr_bad += kvmm_range_get_info(pool, handle, &range) != 0;
 		nr_bad += kvmm_block_get_info(pool, range.ext[0].start, &block) != 0;
-		nr_bad += block.last_access_ns < before / MSEC * MSEC ||
+		nr_bad += block.last_access_ns < before / TICK_NS * TICK_NS ||
 			  block.last_access_ns > kvmm_testing_now(t);
 		kvmm_testing_random(t);
 		nr_bad += kvmm_range_free(pool, handle) != 0;

@@ -217,7 +217,7 @@ static int trace_accept(struct trace_parser *parser, struct trace_request *req)
  * whatever is before them: they become numbers of whole prefixes here.
  */
 
-enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, TOKENS, NR_MEMBERS };
+enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, BLOCK_TOKENS, NR_MEMBERS };
 
 /* The second names are those of other tools that write this format. */
 static const struct {
@@ -233,7 +233,7 @@ static const struct {
 	{ "output_tokens",	OUTPUT,		TRACE_MAX_TOKENS },
 	{ "hash_ids",		IDS,		0 },
 	{ "chat_id",		CHAT,		0 },
-	{ "block_tokens",	TOKENS,		TRACE_MAX_ID_TOKENS },
+	{ "block_tokens",	BLOCK_TOKENS,	TRACE_MAX_ID_TOKENS },
 };
 
 /* The request that a line is becoming. */
@@ -352,7 +352,7 @@ static int parse_member(struct trace_parser *parser, struct scan *scan, struct o
 	if (member == CHAT || member == NR_MEMBERS) {
 		if (!scan_value(scan))
 			return scan_wrong(parser, scan, NULL);
-	} else if (member == INPUT || member == OUTPUT || member == TOKENS) {
+	} else if (member == INPUT || member == OUTPUT || member == BLOCK_TOKENS) {
 		if (!scan_number(scan, members[i].max, &value))
 			return scan_wrong(parser, scan, members[i].name);
 		*(member == INPUT ? &object->req.input : member == OUTPUT ? &object->req.output :
@@ -396,7 +396,7 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	err = settle_time(parser, &object);
 	if (err)
 		return err;
-	if (object.has[TOKENS] && !object.tokens)
+	if (object.has[BLOCK_TOKENS] && !object.tokens)
 		return trace_fail(parser, "block_tokens is 0");
 	if (parser->trace->nr && parser->said_tokens != object.tokens)
 		return trace_fail(parser, "block_tokens is another one than above");
