@@ -126,6 +126,10 @@ int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ct
 
 /* ---- victims.c ---- */
 
+/* victims_pick() until @nr more have a name: those without are to be spared, if the others go. */
+bool victims_pick_named(struct kvmm_pool *pool, u32 nr, struct victims *victims);
+/* They stay where they are, parked. Both locks held. */
+void victims_spare_parked(struct kvmm_pool *pool, struct victims *victims);
 /*
  * As kv_entries_take(). Victims keep their entries until it is sure that they go: if there are too
  * few others, it is now, and nothing else may be missing. Both locks held.

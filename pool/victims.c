@@ -3,8 +3,67 @@
  * The victims of a request under way. Their blocks are in the zone, and they keep their entries and
  * keys until the request has succeeded; if it fails they have their blocks again, and their places
  * in the order of eviction. So a request that fails leaves no trace.
+ *
+ * And those of a call that only makes room: parked blocks are free, and stay readable.
  */
-#include "internal.h"
+#include "local.h"
+
+/* ---- room is made ---- */
+
+static bool is_parked(const struct kvmm_pool *pool, u32 index)
+{
+	return READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK;
+}
+
+bool victims_pick_named(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+{
+	bool more = true;
+
+	kv_assert_held(&pool->order.lock);
+	while (nr && more) {
+		u32 nr_known = victims->nr, nr_new;
+
+		more = victims_pick(pool, nr_known + nr, victims);
+		nr_new = victims->nr - nr_known;
+		for_each_victim(pool, victims, at, i) {
+			if (i == nr_new)
+				break;
+			nr -= !is_parked(pool, at);
+		}
+	}
+	return !nr;
+}
+
+/* Once a victim stays picked, picks before it are not undone one by one any more. */
+void victims_spare_parked(struct kvmm_pool *pool, struct victims *victims)
+{
+	struct victims rest = *victims;
+	u32 oldest = KV_NONE;
+
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->order.lock);
+	if (!pool->count.nr_parked)
+		return;
+	victims->nr = 0;
+	while (rest.nr) {
+		u32 index = victims_pop(pool, &rest);
+
+		if (is_parked(pool, index)) {
+			if (victims->nr)
+				order_unpick_late(&pool->order, index);
+			else
+				order_unpick(&pool->order, index);
+			continue;
+		}
+		if (victims->nr++)
+			WRITE_ONCE(entry_at(pool, oldest)->chain, index);
+		else
+			victims->newest = index;
+		oldest = index;
+	}
+}
+
+/* ---- a request is under way ---- */
 
 void victim_left(struct kvmm_pool *pool, u32 index)
 {

@@ -15,7 +15,7 @@ struct progress {
 /* As many as are missing, at most a batch: 0 there is more to do, else the end. Both locks held. */
 static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 {
-	u32 high = pool->door.marks.high, nr_free = pool_nr_free(pool);
+	u32 high = pool->door.marks.high, nr_free = pool_nr_free(pool) + pool_nr_parked(pool);
 	struct victims victims = NO_VICTIMS;
 	u32 nr;
 
@@ -28,7 +28,8 @@ static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
 		return 0;
 	if (!p->left || (p->until_ns && kv_clock_ns() >= p->until_ns))
 		return -EAGAIN;
-	victims_pick(pool, min(min(high - nr_free, BATCH), p->left), &victims);
+	victims_pick_named(pool, min(min(high - nr_free, BATCH), p->left), &victims);
+	victims_spare_parked(pool, &victims);
 	nr = victims.nr;
 	p->nr_evicted += victims_evict(pool, &victims);
 	p->left -= nr;

@@ -25,21 +25,23 @@ static void tell_victim(const struct kvmm_pool *pool, u32 index, void *victim, s
 /* In their order, until @nr blocks become free. */
 static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
-	u32 missing = nr;
-
 	kv_assert_held(&pool->lock);
 	if (unlikely(pool->blind))	/* nothing becomes free */
-		return false;
-	while (missing) {
-		u32 nr_useful = 0;
+		return !nr;
+	while (nr) {
+		u32 nr_known = victims->nr, nr_lost = 0;
 
-		if (!victims_pick(pool, victims->nr + missing, victims))
+		if (!victims_pick_named(pool, nr, victims))
 			return false;
-		/* Blocks of the others go with the memory that is given back. */
-		for_each_victim(pool, victims, at, i)
-			nr_useful += !elastic_is_leaving(pool, (struct kvmm_extent){
-							entry_block(entry_at(pool, at)), 1 });
-		missing = nr - min(nr, nr_useful);
+		/* These go with the memory that is given back. */
+		for_each_victim(pool, victims, at, i) {
+			struct kvmm_extent run = { entry_block(entry_at(pool, at)), 1 };
+
+			if (i == victims->nr - nr_known)
+				break;
+			nr_lost += elastic_is_leaving(pool, run);
+		}
+		nr = nr_lost;
 	}
 	return true;
 }
@@ -48,25 +50,18 @@ static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 static void tell_victims(struct kvmm_pool *pool, const struct victims *victims,
 			 struct kvmm_evict_for_args *req)
 {
-	u32 at_end = 0;
+	u32 at_end = victims->nr;
 
 	kv_assert_held(&pool->order.lock);
 	memset(req->evicted_of, 0, sizeof(req->evicted_of));
-	for_each_victim(pool, victims, at, i) {
-		bool has_name = !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
-
-		req->evicted_of[class_of(pool->order.classes, at)] += has_name;
-		at_end += has_name;
-	}
+	for_each_victim(pool, victims, at, i)
+		req->evicted_of[class_of(pool->order.classes, at)]++;
 	req->nr_victims = min(at_end, req->max_victims);
 	if (!req->nr_victims)
 		return;
-	for_each_victim(pool, victims, at, i) {
-		if (READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK)
-			continue;
+	for_each_victim(pool, victims, at, i)
 		if (--at_end < req->max_victims)
 			tell_victim(pool, at, &req->victims[at_end], sizeof(*req->victims));
-	}
 }
 
 /* Both locks held. */
@@ -78,15 +73,16 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	pool_drain_local(pool);
-	nr_free = pool_nr_free(pool);
-	if (nr_blocks > nr_free && !pick_useful(pool, nr_blocks - nr_free, &victims)) {
+	nr_free = pool_nr_free(pool) + pool_nr_parked(pool);
+	if (!pick_useful(pool, nr_blocks - min(nr_blocks, nr_free), &victims)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}
+	victims_spare_parked(pool, &victims);
 	tell_victims(pool, &victims, req);
 	req->nr_evicted = victims_evict(pool, &victims);
 	pool_steal_shortfall(pool, nr_blocks);
-	req->nr_free = pool_nr_free(pool);
+	req->nr_free = pool_nr_free(pool) + pool_nr_parked(pool);
 	return 0;
 }
 

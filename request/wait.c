@@ -5,6 +5,7 @@
  */
 #include <kv/env.h>
 #include <pool/determ.h>
+#include <pool/local.h>
 
 #include "wait.h"
 
@@ -42,7 +43,7 @@ static bool came_meanwhile(struct kvmm_pool *pool, struct waiter *w, struct allo
 			   u32 nr_events)
 {
 	u64 want = (u64)ctx->nr + door_keep(pool, ctx);
-	u32 nr = pool_nr_free(pool);
+	u32 nr = pool_nr_free(pool) + pool_nr_parked(pool);
 
 	kv_assert_held(&pool->lock);
 	/* The thread that has stopped the world has taken blocks that it gives back unheard. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Blocks that are free, and readable until their memory is used again. */
 #include <kvmm/event.h>
+#include <kvmm/ext/admission.h>
 #include <kvmm/ext/evict.h>
 #include <kvmm/ext/ids.h>
 
@@ -217,4 +218,80 @@ POOL_TEST(park, blocks_are_parked_and_taken_back_by_id, make_ids(8, "lru"))
 	cr_expect_str_eq(picture(pool), "IPPP....");
 	cr_expect_eq(kvmm_ids_put(pool, ids, 3, KVMM_IDS_PARK), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 7);
+}
+
+/* ---- room is made ---- */
+
+static u32 make_room(struct kvmm_pool *pool, u32 nr_blocks)
+{
+	struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = nr_blocks };
+
+	cr_assert_eq(kvmm_evict_for(pool, &req), 0);
+	cr_expect_eq(req.nr_free, stat_of(pool).nr_free);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	return req.nr_evicted;
+}
+
+/* 8 blocks: the first 2 of @mut parked, 1 private, then 3 cached, which are behind them, and 2 free. */
+static struct kvmm_pool *make_mixed(const char *policy, kvmm_mut_t mut[3])
+{
+	struct kvmm_pool *pool = make_ids(8, policy);
+
+	make_private(pool, 3, mut);
+	fill(pool, mut[0], 100);
+	fill(pool, mut[1], 101);
+	cr_assert_eq(kvmm_park(pool, mut, 2), 0);
+	cache_keys(pool, 0, 3);
+	return pool;
+}
+
+/* @mut is there still. */
+static void expect_parked(struct kvmm_pool *pool, const kvmm_mut_t mut[3])
+{
+	cr_expect_eq(kvmm_unpark(pool, mut, 2), 0);
+	cr_expect_eq(content(pool, mut[0]), 100);
+	cr_expect_eq(content(pool, mut[1]), 101);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end_pool(pool);
+}
+
+Test(park, room_that_parked_blocks_are_is_not_made_by_eviction)
+{
+	for_each_policy(name) {
+		kvmm_mut_t mut[3];
+		struct kvmm_pool *pool = make_mixed(name, mut);
+		struct kvmm_evict_for_args req = { .size = sizeof(req), .nr_blocks = 8 };
+
+		cr_assert_eq(stat_of(pool).nr_free, 4, "%s", name);
+		cr_expect_eq(make_room(pool, 4), 0, "%s", name);
+		cr_expect_eq(make_room(pool, 5), 1, "%s", name);
+		cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC, "%s", name);
+		cr_expect_eq(stat_of(pool).evictions, 1, "%s", name);
+		cr_expect_eq(make_room(pool, 7), 2, "%s", name);
+		expect_parked(pool, mut);
+	}
+}
+
+Test(park, parked_blocks_are_free_for_a_reclaim)
+{
+	for_each_policy(name) {
+		kvmm_mut_t mut[3];
+		struct kvmm_pool *pool = make_mixed(name, mut);
+		struct kvmm_watermarks marks = { 1, 1, 5 };
+		struct kvmm_reclaim_args req = { .size = sizeof(req) };
+
+		cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+		cr_expect_eq(kvmm_reclaim(pool, &req), 0, "%s", name);
+		cr_expect_eq(req.nr_evicted, 1, "%s", name);
+		cr_expect_eq(req.nr_free, 5, "%s", name);
+		marks.high = 8;
+		cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+		cr_expect_eq(kvmm_reclaim(pool, &req), -ENOSPC, "%s", name);
+		cr_expect_eq(req.nr_evicted, 2, "%s", name);
+		cr_expect_eq(req.nr_free, 7, "%s", name);
+		cr_expect_eq(stat_of(pool).nr_free, 7, "%s", name);
+		marks.low = marks.min = 0;
+		cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+		expect_parked(pool, mut);
+	}
 }

@@ -414,6 +414,21 @@ POOL_TEST(queue, one_that_comes_takes_nothing_from_the_news_of_the_head, make_fu
 	cr_expect_eq(kv_alloc_withdraw(pool, first), 0);
 }
 
+/* One is parked already: with the second there are enough. */
+POOL_TEST(queue, a_request_that_may_not_evict_waits_for_parked_blocks, make_door(8, NULL))
+{
+	kvmm_mut_t mut[2];
+	kvmm_ticket_t ticket;
+
+	cr_assert_eq(kvmm_alloc(pool, 8, held), 0);
+	cr_assert_eq(kvmm_park(pool, held, 1), 0);
+	cr_assert_eq(submit(pool, 2, KVMM_ALLOC_NO_EVICT, 90 * US, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_assert_eq(kvmm_park(pool, held + 1, 1), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+}
+
 /*
  * A request of a higher priority evicts 3 blocks, takes 1 and leaves 2: these were in reach of most
  * requests before, but not of one that may not evict.

@@ -167,6 +167,7 @@ struct kvmm_reclaim_args {
  *
  * Drops the pool's lock every 64 blocks. Passes over blocks that are being copied (<kvmm/step.h>)
  * or verified (<kvmm/ext/inspect.h>): it neither waits for a verification nor restarts it.
+ * Parked blocks (kvmm_park()) are free, and stay readable.
  *
  * Return: 0 the high watermark is free; -EAGAIN the budget is used up; -ENOSPC nothing more can be
  * evicted; -EINVAL; -EOPNOTSUPP the pool has no policy.

@@ -309,6 +309,8 @@ struct kvmm_evict_for_args {
 /**
  * kvmm_evict_for() - evict until so much is free
  *
+ * Parked blocks (kvmm_park()) are free, and stay readable.
+ *
  * Return: 0; -ENOSPC there is not so much to be evicted: nothing was; -EINVAL; -EOPNOTSUPP the pool
  * has no policy, or @req->bytes is asked of a pool of ids only.
  */
