@@ -158,23 +158,21 @@ static void keep_longest(u32 *longest, u32 nr, u32 length)
 	}
 }
 
-/* Do the longest stretches between blocks that stay have enough free blocks? */
+/* Are the longest stretches between blocks that stay long enough? */
 static bool fits(struct kvmm_pool *pool, const struct alloc_ctx *room,
 		 u64 (*price)(struct kvmm_pool *pool, u32 block))
 {
-	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0, nr = max(room->max_runs, 1u);
+	u32 longest[KVMM_MAX_RUNS] = { 0 }, length = 0, sum = 0, nr = max(room->max_runs, 1u);
 
 	kv_assert_held(&pool->lock);
 	for (u32 at = 0; at < pool->nr_blocks; at++) {
-		u64 ns = price(pool, at);
-
-		nr_free += !ns;
-		if (ns != KV_STAYS)
+		length++;
+		if (price(pool, at) != KV_STAYS)
 			continue;
-		keep_longest(longest, nr, nr_free);
-		nr_free = 0;
+		keep_longest(longest, nr, length - 1);
+		length = 0;
 	}
-	keep_longest(longest, nr, nr_free);
+	keep_longest(longest, nr, length);
 	for (u32 i = 0; i < nr; i++)
 		sum += longest[i];
 	return sum >= room->nr;
@@ -185,6 +183,10 @@ static u64 price_packed(struct kvmm_pool *pool, u32 block)
 	return price_of(pool, block, &copies);
 }
 
+/*
+ * Blocks move across those that stay, so any of the stretches may be emptied; as many blocks as are
+ * wanted are free. Whether what lies there fits elsewhere shows in the plan, see cost_moves_help().
+ */
 bool cost_packing_helps(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
 	kv_assert_held(&pool->lock);

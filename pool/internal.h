@@ -299,7 +299,7 @@ struct asked {
 struct useless {
 	u64 stamp;		/* of the counts then */
 	u32 want;		/* so many blocks */
-	u32 max_runs;		/* in so many runs; 1: as long a run, else packed */
+	u32 max_runs;		/* in so many runs, or fewer */
 	bool known;
 };
 
@@ -401,7 +401,7 @@ struct kvmm_pool {
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once there; see step.h */
 	struct transit			transit;	/* see transit.h */
-	struct useless			useless;	/* see there */
+	struct useless			useless[2];	/* see there: for one run; packed */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
 	struct pageblocks		pb;		/* see pageblock.h */

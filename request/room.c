@@ -195,7 +195,7 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_ru
 		return -ENOSPC;
 	}
 	err = pool_compact(pool, &goal, ctx);
-	if (err == -ENOSPC)
+	if (err == -ENOSPC || (!err && !goal.moved))
 		useless_note(pool, ctx->nr, max_runs);
 	ctx->moved += goal.moved;
 	ctx->barred |= err == -EBUSY;

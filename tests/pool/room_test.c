@@ -66,6 +66,89 @@ POOL_TEST(room, pinned_ranges_stay_where_they_are, make_pool(16))
 	cr_expect_str_eq(picture(pool), "aaddbbcc........");
 }
 
+/* Each part between pinned ranges has 4 free blocks; together they have 12. */
+POOL_TEST(room, a_request_of_several_runs_has_blocks_moved_across_pinned_ones, make_pool(26))
+{
+	kvmm_range_t range[26], got;
+
+	paint(pool, "a.b.c.d.xe.f.g.h.yi.j.k.l.", range);
+	for (u32 i = 0; i < 12; i++)
+		write_pattern(pool, range[i], i);
+	cr_assert_eq(kvmm_range_pin(pool, range['x' - 'a']), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range['y' - 'a']), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 12, KVMM_RUNS(2) | NO_COMPACT, &got), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 12, KVMM_RUNS(2), &got), 0);
+	for (u32 i = 0; i < 12; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+}
+
+/* Ranges with holes between them, some pinned; as many free blocks as stand in @nr_free. */
+static struct kvmm_pool *make_holes(u32 seed, u32 *nr_free)
+{
+	struct kvmm_pool *pool = make_pool(128);
+	kvmm_range_t range[128];
+	u32 nr = 0;
+
+	for (u32 left = 128, some; left; left -= some) {
+		seed = seed * 1103515245 + 12345;
+		some = min(1 + (seed >> 16) % 4, left);
+		range[nr++] = take(pool, some, KVMM_RUNS(1));
+	}
+	while (nr--) {
+		seed = seed * 1103515245 + 12345;
+		if (seed >> 16 & 1)
+			cr_assert_eq(kvmm_range_free(pool, range[nr]), 0);
+		else if (!(seed >> 17 & 3))
+			cr_assert_eq(kvmm_range_pin(pool, range[nr]), 0);
+	}
+	*nr_free = stat_of(pool).nr_free;
+	return pool;
+}
+
+Test(room, what_is_refused_does_not_fit_after_packing_either)
+{
+	u32 nr_served = 0, nr_refused = 0;
+
+	for (u32 seed = 1; seed <= 200; seed++) {
+		struct kvmm_compact goal = { .size = sizeof(goal) };
+		u32 nr_free, runs = KVMM_RUNS(2 + seed % 5);
+		struct kvmm_pool *pool = make_holes(seed, &nr_free);
+		kvmm_range_t got;
+
+		nr_free -= nr_free * (seed % 3) / 8;
+		if (!kvmm_range_alloc(pool, nr_free, runs, &got)) {
+			nr_served += stat_of(pool).moved_blocks > 0;
+		} else {
+			nr_refused++;
+			cr_assert_eq(kvmm_pool_compact(pool, &goal), 0, "seed %u", seed);
+			cr_expect_eq(kvmm_range_alloc(pool, nr_free, runs | NO_COMPACT, &got),
+				     -ENOSPC, "seed %u", seed);
+		}
+		end_pool(pool);
+	}
+	cr_expect_gt(nr_served, 20);
+	cr_expect_gt(nr_refused, 20);
+}
+
+/* No hole takes two blocks. That is found out once, for one run and for two. */
+POOL_TEST(room, packing_that_was_in_vain_is_not_tried_again, make_pool(15))
+{
+	kvmm_range_t range[26], got;
+	struct kvmm_alloc_stat stat;
+
+	paint(pool, "aa.xbb.ycc.zdd.", range);
+	for (char c = 'x'; c <= 'z'; c++)
+		cr_assert_eq(kvmm_range_pin(pool, range[c - 'a']), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(2), &got), -ENOSPC);
+		cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
+		cr_expect_eq(stat.skipped[KVMM_STEP_COMPACT], 2 * i);
+	}
+	cr_expect_eq(stat_of(pool).moved_blocks, 0);
+	cr_assert_eq(kvmm_range_unpin(pool, range['x' - 'a']), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(2), &got), 0);
+}
+
 Test(room, no_more_is_moved_than_allowed)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
