@@ -798,7 +798,9 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * allocated with KVMM_ALLOC_GROWS, and is made twice as long each time that it is used up.
  *
  * A range that grows may have more extents than KVMM_MAX_RUNS: kvmm_range_extents() says how many.
- * So growing fails with -ENOSPC only if too few blocks are free or evictable.
+ * So growing fails with -ENOSPC only if too few blocks are free or evictable; of a range allocated
+ * with KVMM_ALLOC_NO_EVICT, too few free ones. That flag and KVMM_ALLOC_NO_COMPACT hold for growth,
+ * too; those of one range hold for the whole of a batch.
  *
  * Documentation/growth.rst has pictures and figures.
  */
@@ -817,10 +819,10 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * that fails kvmm_range_extents() may see a range longer for a moment; after -EIO for good if
  * another owner has let it grow in that moment (then its content counts as destroyed).
  *
- * Return: 0, also for no ranges; -ENOSPC too few blocks are free or evictable; -EDQUOT a tenant's
- * limit, or the quota of a class with KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL
- * one of the handles; -EINVAL; -ENOMEM no host memory, as for an extent beyond KVMM_MAX_RUNS; -EIO
- * new blocks could not be zeroed.
+ * Return: 0, also for no ranges; -ENOSPC too few blocks are free or evictable, see above; -EDQUOT a
+ * tenant's limit, or the quota of a class with KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or
+ * -EINVAL one of the handles; -EINVAL; -ENOMEM no host memory, as for an extent beyond
+ * KVMM_MAX_RUNS; -EIO new blocks could not be zeroed.
  */
 KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,
 				  uint32_t by);

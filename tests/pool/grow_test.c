@@ -363,6 +363,25 @@ POOL_TEST(grow_many, evicts_what_all_of_them_need, make_cache(32, "lru"))
 	cr_expect_eq(stat_of(pool).nr_free, 0);
 }
 
+/* The flag is one that a range keeps; of a batch it forbids eviction to all. */
+POOL_TEST(grow_many, evicts_nothing_for_a_range_that_was_allocated_without, make_cache(8, "lru"))
+{
+	kvmm_range_t range[2] = { take(pool, 2, KVMM_ALLOC_NO_EVICT), take(pool, 2, 0) };
+	struct kvmm_range_info info;
+
+	cache_keys(pool, 0, 4);
+	cr_assert_eq(kvmm_range_get_info(pool, range[0], &info), 0);
+	cr_expect_eq(info.flags, KVMM_ALLOC_NO_EVICT);
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 1), -ENOSPC);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), -ENOSPC);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(kvmm_range_grow(pool, range[1], 1), 0);
+	cr_expect_eq(stat_of(pool).evictions, 1);
+	cr_assert_eq(kvmm_range_shrink(pool, range[1], 1), 0);
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 1), 0);
+	cr_expect_eq(stat_of(pool).evictions, 1);
+}
+
 /*
  * Three cached blocks, one free one, and two ranges that are to grow by @by each: refused, and then by
  * as much as there is. Content, order of eviction and tenants are as before.
