@@ -451,6 +451,26 @@ POOL_TEST(rename, of_an_elder_frees_it_from_duplicates, make_life(8, "lru", 0, K
 	cr_expect_str_eq(refs_picture(pool), "11......");
 	cr_expect_eq(kvmm_put(pool, elder), 0);
 	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_str_eq(picture(pool), "I.......", "its last reference frees it, as before");
+	cr_expect_str_eq(hits(pool), ".....0....");
+}
+
+/* The older one is found, the younger one holds neither it nor the block that has gone. */
+POOL_TEST(rename, of_an_elder_leaves_its_name_to_duplicates, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup[2];
+
+	make_active(pool, 0, 1, &elder);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup[1]);
+	cr_expect_str_eq(refs_picture(pool), "311.....");
+	cr_expect_eq(rename_to(5, elder), 0);
+	cr_expect_str_eq(refs_picture(pool), "111.....");
+	cr_expect_str_eq(hits(pool), "1....0....");
+	cr_expect_eq(kvmm_put(pool, dup[0]), 0);
+	cr_expect_str_eq(hits(pool), "2....0....");
+	cr_expect_eq(kvmm_put(pool, dup[1]), 0);
+	cr_expect_eq(kvmm_put(pool, elder), 0);
 	cr_expect_str_eq(picture(pool), "I.......");
 }
 

@@ -63,7 +63,11 @@ enum kvmm_name_op { KVMM_NAME_ADD, KVMM_NAME_RENAME, KVMM_NAME_REMOVE, KVMM_NR_N
  * that overlaps the call may find the block by a name that it had at some moment between the
  * look-up's call and return. The content is not looked at: rename for more of the same, as when
  * tokens were appended. Else kvmm_unpublish() first, so that no other request reads what is being
- * written. Duplicates that hold the block by a name that goes (KVMM_DUP_HOLD) hold it no more.
+ * written.
+ *
+ * Duplicates that hold the block by a name that goes (KVMM_DUP_HOLD) hold it no more. They keep
+ * that name: look-ups find the oldest block that has it, and the last reference of each duplicate
+ * frees it, as before. One that is renamed itself holds no block, and is cached as any.
  *
  * A pool has room for 2 added names a block, and for 256 in any case; a block that is renamed needs
  * room for one more meanwhile. A name takes about 80 bytes.
