@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of magazines share: a pool that has them, and another thread that loads its own. */
+/* What tests of magazines share: a pool that has them, and another thread that loads its own. */
 #ifndef POOL_TEST_MAG_UTIL_H
 #define POOL_TEST_MAG_UTIL_H
 

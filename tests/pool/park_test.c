@@ -232,7 +232,7 @@ static u32 make_room(struct kvmm_pool *pool, u32 nr_blocks)
 	return req.nr_evicted;
 }
 
-/* 8 blocks: the first 2 of @mut parked, 1 private, then 3 cached, which are behind them, and 2 free. */
+/* 8 blocks: the first 2 of @mut parked, the third private, 3 cached later, and 2 free. */
 static struct kvmm_pool *make_mixed(const char *policy, kvmm_mut_t mut[3])
 {
 	struct kvmm_pool *pool = make_ids(8, policy);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A pool above a host tier, on the device that copies at once. */
 #include <kv/pool.h>
+#include <kvmm/ext/ids.h>
 #include <kvmm/ext/name.h>
 
 #include "pool/internal.h"
@@ -93,6 +94,39 @@ TIER_TEST(tier, a_request_counts_once_however_often_it_asks, 12, 8)
 	cr_expect_eq(kvmm_tier_offload(pool, &down, NULL), -EINVAL);
 	cr_expect_eq(kvmm_free(pool, rest, 6), 0);
 	cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
+}
+
+/* With @parks_first parked blocks are the next victims. 3 of 8 blocks are in use, and then 5. */
+static void expect_full_without_parked(struct kvmm_pool *pool, bool parks_first)
+{
+	kvmm_mut_t muts[6];
+
+	cr_assert_eq(kvmm_alloc(pool, 6, muts), 0);
+	if (!parks_first)
+		cache_blocks(pool, 1, 2);
+	cr_assert_eq(kvmm_park(pool, muts, 5), 0);
+	if (parks_first)
+		cache_blocks(pool, 1, 2);
+	poll_all(pool);
+	cr_expect_str_eq(answers(pool, 1, 2), "00");
+	cr_assert_eq(kvmm_unpark(pool, muts, 2), 0);
+	poll_all(pool);
+	cr_expect_str_eq(answers(pool, 1, 2), "11");
+	cr_expect_eq(kvmm_free(pool, muts, 2), 0);
+	cr_expect_eq(kvmm_free(pool, muts + 5, 1), 0);
+}
+
+#define TAKES_HALF	both.config.write = KVMM_TIER_THRESHOLD; both.config.high_pm = 500; \
+			both.config.low_pm = 400
+
+TIER_TEST(tier, parked_blocks_do_not_make_a_pool_full, 8, 8, TAKES_HALF)
+{
+	expect_full_without_parked(pool, false);
+}
+
+TIER_TEST(tier, parked_blocks_do_not_stand_before_those_that_go_down, 8, 8, TAKES_HALF)
+{
+	expect_full_without_parked(pool, true);
 }
 
 Test(tier, a_pool_without_one_is_asked_alike)

@@ -7,6 +7,8 @@
  * remembers blocks with copies that may have been evicted meanwhile: they are looked at again every
  * few uses.
  */
+#include <pool/local.h>
+
 #include "tier.h"
 
 /* ---- uses ---- */
@@ -272,17 +274,19 @@ static void look_at_leaving(struct kvmm_pool *pool, struct lower *lower)
 static u32 find_victims(struct kvmm_pool *pool, struct look *look,
 			const struct kvmm_tier_config *config, struct kv_handle *handles)
 {
-	u32 used, low, max, nr = 0;
+	u32 used, low, nr_parked, nr = 0;
 
 	kv_assert(config->low_pm <= config->high_pm && config->high_pm <= 1000);
 	if (cache_enter(pool))
 		return 0;
-	used = pool->nr_usable - min(pool_nr_free(pool), pool->nr_usable);
+	nr_parked = pool_nr_parked(pool);
+	used = pool->nr_usable - min(pool_nr_free(pool) + nr_parked, pool->nr_usable);
 	low = (u64)pool->nr_usable * config->low_pm / 1000;
 	if ((u64)used * 1000 > (u64)pool->nr_usable * config->high_pm && used > low) {
-		max = min(used - low, LOOK_MAX);
 		order_enter(&pool->order);
-		nr = peek_victims(pool, look, handles, max);
+		/* Parked blocks may be among the next ones, and have no content to be copied. */
+		nr = peek_victims(pool, look, handles, min(used - low + nr_parked, LOOK_MAX));
+		nr = min(nr, used - low);
 		order_leave(&pool->order);
 	}
 	cache_leave(pool);
