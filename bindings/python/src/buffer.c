@@ -139,7 +139,9 @@ static int borrow(PyObject *object, int writable, struct kvpy_array *array, long
 		array->nr = array->view.len / 4;
 		return 0;
 	}
-	if (PyObject_HasAttrString(object, "__dlpack__"))
+	/* Asking a list for that makes an exception, and drops it. */
+	if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) &&
+	    PyObject_HasAttrString(object, "__dlpack__"))
 		return from_dlpack(object, array);
 	if (writable)
 		return refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
