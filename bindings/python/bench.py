@@ -67,13 +67,14 @@ class ById:
         nr = len(names) // 32
         ids = self.room[nr]
         self.pool.alloc(nr, out=ids)
-        self.pool.register(ids, names)
+        self.pool.register(ids, names, out=ids)
         self.pool.put(ids)
 
     def find(self, names):
-        found = self.pool.find(names)
-        self.pool.put(found)
-        return len(found)
+        ids = self.room[len(names) // 32]
+        found = self.pool.find(names, out=ids)
+        self.pool.put(ids if found == len(ids) else ids[:found])
+        return found
 
 
 def timed(call, inputs):

@@ -290,3 +290,27 @@ PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr)
 	}
 	return list;
 }
+
+int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *into)
+{
+	memset(into, 0, offsetof(struct kvpy_array, few));
+	if (!out)
+		return 0;
+	if (kvpy_ids(out, 1, into))
+		return -1;
+	if (into->nr >= nr)
+		return 0;
+	PyErr_Format(PyExc_ValueError, "out has room for %zd ids", into->nr);
+	kvpy_end(into);
+	return -1;
+}
+
+PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *into, const int32_t *ids,
+		      Py_ssize_t nr)
+{
+	PyObject *number = out ? PyLong_FromSsize_t(nr) : kvpy_list(ids, nr);
+
+	if (out && number && nr)
+		memcpy(into->data, ids, (size_t)nr * sizeof(*ids));
+	return number;
+}

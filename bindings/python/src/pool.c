@@ -232,43 +232,33 @@ static PyObject *pool_alloc(struct kvpy_pool *self, PyObject *const *args, Py_ss
 			    PyObject *names)
 {
 	static const char *const known[] = { "alloc", "nr", "tenant", "out", NULL };
-	PyObject *slot[3], *list = NULL;
-	struct kvpy_array ids = { 0 };
+	PyObject *slot[3], *answer = NULL;
+	struct kvpy_array room;
 	uint32_t want = 0, tenant = 0;
-	int32_t few[64], *to = few;
-	int err;
+	int32_t few[128], *ids = few;
+	int err = -ENOMEM;
 
 	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_u32(slot[0], &want) ||
 	    kvpy_u32(slot[1], &tenant) || !kvpy_pool_of(self))
 		return NULL;
 	if (want > self->nr_blocks)
 		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
-	if (slot[2]) {
-		if (kvpy_ids(slot[2], 1, &ids))
-			return NULL;
-		if (ids.nr < want) {
-			kvpy_end(&ids);
-			return PyErr_Format(PyExc_ValueError, "out has room for %zd ids", ids.nr);
-		}
-		to = ids.data;
-	} else if (want > KVPY_NR(few)) {
-		to = malloc(want * sizeof(*to));
-		if (!to)
-			return PyErr_NoMemory();
-	}
-	err = kvmm_ids_alloc(self->pool, want, tenant, to);
+	if (kvpy_room(slot[2], want, &room))
+		return NULL;
+	if (want > KVPY_NR(few))
+		ids = malloc(want * sizeof(*ids));
+	if (ids)
+		err = kvmm_ids_alloc(self->pool, want, tenant, ids);
 	if (err)
 		kvpy_raise("kvmm_ids_alloc", err);
-	else if (slot[2])
-		list = PyLong_FromUnsignedLong(want);
 	else
-		list = kvpy_list(to, want);
-	if (!err && !list)
-		kvmm_ids_put(self->pool, to, want, 0);
-	if (!slot[2] && to != few)
-		free(to);
-	kvpy_end(&ids);
-	return list;
+		answer = kvpy_ids_to(slot[2], &room, ids, want);
+	if (!err && !answer)
+		kvmm_ids_put(self->pool, ids, want, 0);
+	if (ids != few)
+		free(ids);
+	kvpy_end(&room);
+	return answer;
 }
 
 /* The arguments behind the keys of a prefix, from slot[0] on. */
@@ -316,76 +306,84 @@ static int get_prefix(struct kvpy_pool *self, PyObject *keys, PyObject **slot,
 static PyObject *pool_register(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
 			       PyObject *names)
 {
-	static const char *const known[] = { "register", "ids", "keys", PREFIX_NAMES, NULL };
-	PyObject *slot[2 + NR_PREFIX], *list = NULL;
+	static const char *const known[] = { "register", "ids", "keys", PREFIX_NAMES, "out",
+					     NULL };
+	PyObject *slot[3 + NR_PREFIX], *out, *answer = NULL;
 	struct prefix_args prefix;
-	struct kvpy_array ids;
-	int32_t few[64], *own = few;
-	int err;
+	struct kvpy_array ids, room;
+	int32_t few[128], *own = few;
+	int err = -ENOMEM, in_place;
 
 	if (kvpy_args(known, 2, args, nr, names, slot) ||
 	    get_prefix(self, slot[1], slot + 2, &prefix))
 		return NULL;
-	if (kvpy_ids(slot[0], 0, &ids)) {
-		end_prefix(&prefix);
-		return NULL;
-	}
+	out = slot[2 + NR_PREFIX];
+	in_place = out == slot[0];
+	if (kvpy_room(in_place ? NULL : out, prefix.prefix.nr, &room))
+		goto out_prefix;
+	if (kvpy_ids(slot[0], in_place, &ids))
+		goto out_room;
 	if (ids.nr != prefix.prefix.nr) {
 		PyErr_Format(PyExc_ValueError, "%zd ids, but %u keys", ids.nr, prefix.prefix.nr);
-		goto out;
+		goto out_ids;
 	}
 	if (ids.nr > (Py_ssize_t)KVPY_NR(few))
 		own = malloc((size_t)ids.nr * sizeof(*own));
-	if (!own) {
-		PyErr_NoMemory();
-		goto out;
-	}
-	if (ids.nr)
+	if (own && ids.nr)
 		memcpy(own, ids.data, (size_t)ids.nr * sizeof(*own));
-	err = kvmm_ids_register(self->pool, &prefix.prefix, own, 0);
+	if (own)
+		err = kvmm_ids_register(self->pool, &prefix.prefix, own, 0);
 	if (err)
 		kvpy_raise("kvmm_ids_register", err);
 	else
-		list = kvpy_list(own, ids.nr);
+		answer = kvpy_ids_to(out, in_place ? &ids : &room, own, ids.nr);
 	if (own != few)
 		free(own);
-out:
+out_ids:
 	kvpy_end(&ids);
+out_room:
+	kvpy_end(&room);
+out_prefix:
 	end_prefix(&prefix);
-	return list;
+	return answer;
 }
 
 static PyObject *pool_find(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
 			   PyObject *names)
 {
-	static const char *const known[] = { "find", "keys", "all", PREFIX_NAMES, NULL };
-	PyObject *slot[2 + NR_PREFIX], *list = NULL;
+	static const char *const known[] = { "find", "keys", "all", PREFIX_NAMES, "out", NULL };
+	PyObject *slot[3 + NR_PREFIX], *out, *answer = NULL;
 	struct prefix_args prefix;
+	struct kvpy_array room;
 	int32_t few[128], *ids = few;
-	int hits, all;
+	int hits = -ENOMEM, all;
+	uint32_t nr_keys;
 
 	if (kvpy_args(known, 1, args, nr, names, slot) ||
 	    get_prefix(self, slot[0], slot + 2, &prefix))
 		return NULL;
+	nr_keys = prefix.prefix.nr;
+	out = slot[2 + NR_PREFIX];
 	all = slot[1] ? PyObject_IsTrue(slot[1]) : 0;
-	if (prefix.prefix.nr > KVPY_NR(few))
-		ids = malloc(prefix.prefix.nr * sizeof(*ids));
-	if (!ids)
-		PyErr_NoMemory();
-	if (ids && all >= 0) {
+	if (all < 0 || kvpy_room(out, nr_keys, &room))
+		goto end;
+	if (nr_keys > KVPY_NR(few))
+		ids = malloc(nr_keys * sizeof(*ids));
+	if (ids)
 		hits = kvmm_ids_find(self->pool, &prefix.prefix, ids, all ? KVMM_FIND_ALL : 0);
-		if (hits < 0)
-			kvpy_raise("kvmm_ids_find", hits);
-		else
-			list = kvpy_list(ids, all ? (Py_ssize_t)prefix.prefix.nr : hits);
-		for (uint32_t i = 0; hits >= 0 && !list && i < prefix.prefix.nr; i++)
-			if (all ? ids[i] != KVMM_NO_ID : i < (uint32_t)hits)
-				kvmm_ids_put(self->pool, ids + i, 1, 0);
-	}
+	if (hits < 0)
+		kvpy_raise("kvmm_ids_find", hits);
+	else
+		answer = kvpy_ids_to(out, &room, ids, all ? nr_keys : (uint32_t)hits);
+	for (uint32_t i = 0; hits >= 0 && !answer && i < nr_keys; i++)
+		if (all ? ids[i] != KVMM_NO_ID : i < (uint32_t)hits)
+			kvmm_ids_put(self->pool, ids + i, 1, 0);
 	if (ids != few)
 		free(ids);
+	kvpy_end(&room);
+end:
 	end_prefix(&prefix);
-	return list;
+	return answer;
 }
 
 static PyObject *pool_probe(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
@@ -904,11 +902,14 @@ static PyMethodDef pool_methods[] = {
 	FAST(alloc, "alloc(nr, tenant=0, out=None) -> list[int]\n\nnr private blocks: free ones, then "
 	     "evicted ones. With out, a writable int32 buffer, fills that and returns nr.\n"
 	     "Raises NoSpace: nothing was taken."),
-	FAST(register, "register(ids, keys, " PREFIX_DOC ") -> list[int]\n\nNames full private blocks; "
-	     "each has one reference then. Returns the ids to use from here on: with dup=REJECT the "
-	     "older block of a name that was taken."),
-	FAST(find, "find(keys, all=False, " PREFIX_DOC ") -> list[int]\n\nThe longest cached prefix, "
-	     "one reference each. With all: an id for each key, NO_ID where it is not cached."),
+	FAST(register, "register(ids, keys, " PREFIX_DOC ", out=None) -> list[int]\n\nNames full "
+	     "private blocks; each has one reference then. Returns the ids to use from here on: with "
+	     "dup=REJECT the older block of a name that was taken. With out, which may be ids, fills "
+	     "that and returns how many."),
+	FAST(find, "find(keys, all=False, " PREFIX_DOC ", out=None) -> list[int]\n\nThe longest "
+	     "cached prefix, one reference each. With all: an id for each key, NO_ID where it is not "
+	     "cached. With out, which has room for an id for each key, fills that and returns how "
+	     "many."),
 	FAST(probe, "probe(keys, " PREFIX_DOC ") -> int\n\nHow many leading keys are cached. Takes and "
 	     "changes nothing."),
 	FAST(peek, "peek(keys, all=False, " PREFIX_DOC ") -> list[int]\n\nWhere keys lie, as find(), but "

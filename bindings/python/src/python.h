@@ -88,6 +88,18 @@ void kvpy_end(struct kvpy_array *array);
 /** kvpy_list() - a list of int of @nr ids. */
 PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr);
 
+/**
+ * kvpy_room() - the argument out of a call: room for @nr ids, or NULL
+ * @into: for kvpy_ids_to(), and to be ended
+ *
+ * Return: 0; -1 with an exception.
+ */
+int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *into);
+
+/** kvpy_ids_to() - a list of @ids, or, if there is an @out, how many: they are in @into. */
+PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *into, const int32_t *ids,
+		      Py_ssize_t nr);
+
 /* ---- arguments ---- */
 
 /**

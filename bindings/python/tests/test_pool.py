@@ -90,6 +90,45 @@ def test_ids_come_as_lists_or_as_buffers(pool, make):
     assert pool.available == 63
 
 
+def test_ids_go_into_an_array_that_is_given_and_their_number_is_returned(pool):
+    ids, found = array.array("i", [7] * 3), array.array("i", [7] * 5)
+    assert pool.alloc(3, out=ids) == 3
+    taken = list(ids)
+    assert pool.register(ids, keys(1, 2, 3), out=ids) == 3 and list(ids) == taken
+    assert pool.find(keys(1, 2, 9), out=found) == 2
+    assert list(found) == [*taken[:2], 7, 7, 7]
+    assert pool.find(keys(1, 9, 3), all=True, out=found) == 3
+    assert list(found) == [taken[0], kvmm.NO_ID, taken[2], 7, 7]
+    assert pool.find(keys(9), out=found) == 0 and found[0] == taken[0]
+    assert [i["refs"] for i in pool.info(ids)] == [3, 2, 2]
+
+
+def test_the_older_block_of_a_name_goes_into_an_array_that_is_given():
+    with kvmm.Pool(8, dup=kvmm.DUP_REJECT) as pool:
+        ids, out = pool.alloc(2), array.array("i", [7] * 2)
+        older = pool.alloc(1)
+        pool.register(older, keys(2))
+        assert pool.register(ids, keys(1, 2), out=out) == 2
+        assert list(out) == [ids[0], older[0]]
+
+
+def test_a_call_without_room_for_its_ids_takes_nothing(pool):
+    ids, short = pool.alloc(2), array.array("i", [7])
+    for call in (lambda: pool.register(ids, keys(1, 2), out=short),
+                 lambda: pool.register(ids, keys(1, 2), out=bytes(8)),
+                 lambda: pool.register(ids, keys(1), out=short),
+                 lambda: pool.alloc(2, out=short)):
+        with pytest.raises((BufferError, TypeError, ValueError)):
+            call()
+    assert pool.probe(keys(1, 2)) == 0
+    pool.register(ids, keys(1, 2))
+    for out in (short, [7, 7], bytes(8), array.array("q", [7] * 2)):
+        with pytest.raises((BufferError, TypeError, ValueError)):
+            pool.find(keys(1, 2), out=out)
+    assert list(short) == [7]
+    assert [i["refs"] for i in pool.info(ids)] == [1, 1]
+
+
 def test_ids_come_as_numpy_arrays_and_into_them(pool):
     numpy = pytest.importorskip("numpy")
     out = numpy.zeros(8, dtype=numpy.int32)
