@@ -2,12 +2,14 @@
 /* Arguments of calls, and objects. */
 #include "python.h"
 
-static int place(const char *const *names, PyObject *name)
+/* Looked for from the end: what comes first is mostly given by position. */
+static int place(const char *const *names, unsigned int most, PyObject *name)
 {
-	for (int i = 1; names[i]; i++)
-		if (!PyUnicode_CompareWithASCIIString(name, names[i]))
-			return i - 1;
-	return -1;
+	int at = (int)most;
+
+	while (at > 0 && PyUnicode_CompareWithASCIIString(name, names[at]))
+		at--;
+	return at - 1;
 }
 
 int kvpy_args(const char *const *names, unsigned int least, PyObject *const *args, Py_ssize_t nr,
@@ -17,16 +19,14 @@ int kvpy_args(const char *const *names, unsigned int least, PyObject *const *arg
 	unsigned int most = 0;
 
 	for (; names[most + 1]; most++)
-		out[most] = NULL;
+		out[most] = most < nr ? args[most] : NULL;
 	if (nr > (Py_ssize_t)most) {
 		PyErr_Format(PyExc_TypeError, "%s() takes at most %u arguments", names[0], most);
 		return -1;
 	}
-	for (Py_ssize_t i = 0; i < nr; i++)
-		out[i] = args[i];
 	for (Py_ssize_t i = 0; i < nr_named; i++) {
 		PyObject *name = PyTuple_GetItem(kwnames, i);
-		int at = place(names, name);
+		int at = place(names, most, name);
 
 		if (at < 0 || at < nr) {
 			PyErr_Format(PyExc_TypeError, "%s(): argument '%U' is %s", names[0], name,
@@ -35,14 +35,15 @@ int kvpy_args(const char *const *names, unsigned int least, PyObject *const *arg
 		}
 		out[at] = args[nr + i];
 	}
-	for (unsigned int i = 0; i < most; i++) {
-		if (out[i] == Py_None && i >= least)
-			out[i] = NULL;
-		if (!out[i] && i < least) {
+	for (unsigned int i = 0; i < least; i++) {
+		if (!out[i]) {
 			PyErr_Format(PyExc_TypeError, "%s() needs '%s'", names[0], names[i + 1]);
 			return -1;
 		}
 	}
+	for (unsigned int i = least; i < most; i++)
+		if (out[i] == Py_None)
+			out[i] = NULL;
 	return 0;
 }
 
