@@ -212,6 +212,7 @@ static u64 name_bits(u64 hash, u64 domain)
 static void set_bits(u64 *line, u64 bits)
 {
 	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
+#pragma GCC unroll 8
 	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS)
 		WRITE_ONCE(line[i], READ_ONCE(line[i]) | BIT64(bits % 64));
 }
