@@ -70,7 +70,7 @@ static void dups_set(struct kv_entry *entry, u32 prev, u32 next)
 }
 
 /*
- * A reference on the first of the list whose block can be had. 1 if it is its first, 0, or -ENOENT.
+ * A reference on the first of the list with a block that can be had. 1: its first, 0, or -ENOENT.
  * *@name: the entry by which it was found.
  */
 static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder, u32 *name)

@@ -203,7 +203,7 @@ Test(mag_full, a_request_that_finds_a_free_block_evicts_no_batch)
 	end_pool(pool);
 }
 
-/* Who may not evict has nothing evicted for its magazine. */
+/* A request that may not evict has nothing evicted for its magazine. */
 Test(mag_full, a_request_that_may_not_evict_evicts_no_batch)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1,

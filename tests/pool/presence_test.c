@@ -446,7 +446,7 @@ static void rename_late(u32 number, u32 nr_times)
 	kvmm_pool_destroy(large);
 }
 
-/* One whose name was read already to be told, and one of those behind it. */
+/* One entry with a name that was read already to be told, and one of those behind it. */
 Test(presence, of_a_block_that_is_renamed_before_it_is_told_has_no_trace_of_the_old_name)
 {
 	for (u32 nr_times = 1; nr_times <= 2; nr_times++)

@@ -518,7 +518,7 @@ Test(ranks_model, ranks_decide_alike_whatever_their_disks_do)
 	}
 	end_run(&run);
 	ranks_remove_disks(&run.ranks);
-	printf("%lu completions, %lu loads that failed, %lu leaders who had not heard, %lu from disk\n",
+	printf("%lu completions, %lu loads that failed, %lu leaders without news, %lu from disk\n",
 	       (unsigned long)run.nr_told, (unsigned long)run.nr_failed,
 	       (unsigned long)run.nr_joined, (unsigned long)run.nr_from_disk);
 	cr_expect_gt(run.nr_told, nr / 100);
