@@ -107,11 +107,15 @@ static noinline void record_note(struct order *order, enum order_note note,
 	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
 }
 
-/* An entry that was claimed since has left the order, or is about to. */
+/*
+ * An entry that was claimed since has left the order, or is about to. A thread that lands a move, or puts
+ * a reference that another one owns, may note the last put before the fill: so that puts it again.
+ */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
 {
 	const struct kv_entry *entry = entry_at(order, handle.index);
 	u64 word = smp_load_acquire(&entry->word);
+	bool fills = note == NOTE_FILL, was_in;
 	kvmm_key_t key;
 
 	kv_assert_held(&order->lock);
@@ -122,18 +126,20 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	order_changed(order);
 	if (unlikely(order->deterministic))
 		record_note(order, note, handle, &key);
-	if (note == NOTE_FILL) {
-		if (!order->classes || class_filled(order->classes, handle.index))
-			fill_in(order, handle.index, &key);
+	if (unlikely(order->classes != NULL))
+		fills = note != NOTE_HIT && class_filled(order->classes, handle.index);
+	if (note == NOTE_FILL && !fills)
 		return;
-	}
+	was_in = order_has(order, handle.index);
 	order_forget(order, handle.index);
-	if (note == NOTE_HIT && order->ops->hit) {
-		order->ops->hit(order_policy(order, handle.index), handle.index);
-	} else if (note == NOTE_PUT) {
+	if (fills)
+		fill_in(order, handle.index, &key);
+	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
 		order->ops->enter(order_policy(order, handle.index), handle.index, &key);
 		quota_entered(order->quotas, handle.index);
 		family_add(&order->family, handle.index, parent_of(order, handle.index));
+	} else if (note == NOTE_HIT && order->ops->hit) {
+		order->ops->hit(order_policy(order, handle.index), handle.index);
 	}
 }
 

@@ -252,18 +252,27 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
 }
 
-/* Somebody has put the owner's reference before that had noted that the block is full. */
-Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
+/* References are put by a thread that does not own them before the owner has noted that blocks are full. */
+Test(life_race, blocks_are_put_before_they_are_known_to_be_full)
 {
 	for_each_policy(policy) {
 		struct kvmm_pool *other __cleanup(end_pool) = make_cache(4, policy);
-		kvmm_ref_t ref;
+		kvmm_ref_t ref[3];
+		kvmm_weak_t weak[3];
 
-		make_active(other, 5, 1, &ref);
-		cr_assert_eq(kvmm_put_many(other, &ref, 1), 0);
-		order_note(&other->order, NOTE_FILL, as_handles(&ref), 1);
-		cr_expect_eq(kvmm_validate(other), 0, "%s", policy);
-		cr_expect_eq(kvmm_reset_cache(other), 1);
+		make_active(other, 5, 3, ref);
+		for (u32 i = 0; i < 3; i++)
+			weak[i] = kvmm_weak_of(ref[i]);
+		for (u32 uses = 0; uses < 3; uses++) {
+			cr_assert_eq(kvmm_put_many(other, ref, 3), 0);
+			cr_assert_eq(kvmm_upgrade_many(other, weak, 3, ref), 3);
+		}
+		cr_assert_eq(kvmm_put_many(other, ref, 3), 0);
+		for (u32 i = 0; i < 3; i++) {
+			order_note(&other->order, NOTE_FILL, &as_handles(ref)[i], 1);
+			cr_expect_eq(kvmm_validate(other), 0, "%s", policy);
+		}
+		cr_expect_eq(kvmm_reset_cache(other), 3);
 	}
 }
 
