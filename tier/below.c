@@ -92,7 +92,7 @@ static u64 sum_of(struct kvmm_tier *tier, const struct kv_tier_client *client, u
 
 static bool can_sum(const struct kvmm_tier *tier, const struct kv_tier_client *client)
 {
-	return tier->parts.host && client->nr_planes && client->nr_planes <= MAX_SUM_PLANES;
+	return tier->parts.host && tier->unit_bytes && client->nr_planes <= MAX_SUM_PLANES;
 }
 
 /* ---- down ---- */
@@ -273,29 +273,32 @@ static bool put_one(struct kvmm_tier *tier)
 	return !err;
 }
 
-static bool any_is_not_given(struct kvmm_tier *tier)
+static bool any_is_not_given(struct kvmm_tier *tier, u32 owner)
 {
 	const struct below *below = tier->below;
-	bool any = false;
 
-	kv_lock(&tier->lock);
-	for (u32 i = 0; i < below->max_put + below->max_get && !any; i++) {
+	kv_assert_held(&tier->lock);
+	for (u32 i = 0; i < below->max_put + below->max_get; i++) {
 		const struct below_io *io = &below->io[i];
 
-		any = io->kind == BELOW_PUT && !io->is_given &&
-		      slot_at(tier, io->slot.index)->state == SLOT_DOOMED;
+		if (io->kind == BELOW_PUT && !io->is_given &&
+		    (owner == NOBODY ? slot_at(tier, io->slot.index)->state == SLOT_DOOMED :
+				       io->owner == owner))
+			return true;
 	}
-	kv_unlock(&tier->lock);
-	return any;
+	return false;
 }
 
-void below_wait_given(struct kvmm_tier *tier)
+void below_wait_given(struct kvmm_tier *tier, u32 owner)
 {
 	u32 word = 0;
 
-	kv_assert_not_held(&tier->lock);
-	while (tier->below && any_is_not_given(tier))
+	kv_assert_held(&tier->lock);
+	while (tier->below && any_is_not_given(tier, owner)) {
+		kv_unlock(&tier->lock);
 		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+		kv_lock(&tier->lock);
+	}
 }
 
 /* ---- up ---- */

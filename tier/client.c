@@ -212,6 +212,8 @@ void kv_tier_leave(struct kv_tier_client *client)
 	tell_below(client, NULL);
 	kv_lock(&tier->lock);
 	KV_BUG_ON(client->writing);
+	/* A thread that begins to write a block sums it up, by these planes. */
+	below_wait_given(tier, client->number);
 	/* Its names leave with it, as far as its own listeners are concerned. */
 	for (u32 i = 0; i < tier->nr_units && kv_feed_of(&client->feed); i++)
 		if (slot_at(tier, i)->state == SLOT_READY &&

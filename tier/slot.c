@@ -432,6 +432,7 @@ static bool forget_names(struct kv_tier_client *client, const struct kv_tier_nam
 		had[i] |= slot_at(tier, index)->state == SLOT_READY;
 		any |= forget_slot(tier, index);
 	}
+	below_wait_given(tier, NOBODY);
 	kv_unlock(&tier->lock);
 	return any;
 }
@@ -445,6 +446,7 @@ static bool forget_layout(struct kv_tier_client *client)
 	for (u32 i = 0; i < tier->nr_units; i++)
 		if (slot_at(tier, i)->layout == client->layout)
 			any |= forget_slot(tier, i);
+	below_wait_given(tier, NOBODY);
 	kv_unlock(&tier->lock);
 	return any;
 }
@@ -466,7 +468,6 @@ static int forget_some(struct kv_tier_client *client, const struct kv_tier_name 
 	for (u32 i = 0; i < nr && alike_of(client->tier); i++)
 		had[i] |= alike_drop(client->tier, &names[i]);
 	do {
-		below_wait_given(client->tier);
 		if (below)
 			err = below->ops->forget(below->store, names, nr, true,
 						 below->alike ? NULL : had);
@@ -483,7 +484,6 @@ int kv_tier_reset(struct kv_tier_client *client)
 	if (alike_of(client->tier))
 		alike_clear(client->tier);
 	do {
-		below_wait_given(client->tier);
 		if (below)
 			err = below->ops->reset(below->store);
 	} while (forget_layout(client) && !err && below);

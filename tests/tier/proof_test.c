@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kv/cuda.h>
 #include <kv/rcu.h>
 
 #include "tests/support/fake_env.h"
@@ -323,6 +324,58 @@ Test(tier_proof, any_allocation_fails_and_nothing_is_left)
 	cr_expect_gt(n, 8);
 	cr_expect_eq(fake.nr_bad_frees, 0);
 	fake_env_remove(&fake);
+}
+
+/* ---- a pool that goes while another thread sums up a block of its ---- */
+
+#define LINGER_NS	100000000u
+
+static struct kv_dev_ops slow_host;
+static u32 is_summing, has_left, left_meanwhile;
+
+/* The first one takes as long as the pool needs to go, if it does. */
+static int slow_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
+		    struct kv_fence after, u64 *sums)
+{
+	if (!kv_xchg_acquire(&is_summing, 1)) {
+		u64 until = kv_clock_ns() + LINGER_NS;
+
+		while (!smp_load_acquire(&has_left) && kv_clock_ns() < until)
+			sched_yield();
+		left_meanwhile = smp_load_acquire(&has_left);
+	}
+	return kv_dev_host.sum_blocks(dev, planes, first, nr, after, sums);
+}
+
+static void *tick(void *tier)
+{
+	cr_expect_geq(kvmm_tier_tick(tier), 0);
+	return NULL;
+}
+
+Test(tier_proof, a_pool_does_not_go_while_a_block_of_its_is_summed_up_for_the_disk)
+{
+	pthread_t thread;
+
+	is_summing = has_left = left_meanwhile = 0;
+	cr_assert_eq(make_chain(), 0);
+	slow_host = kv_dev_host;
+	slow_host.sum_blocks = slow_sum;
+	c.tier->parts.host = &slow_host;
+	c.tier->below->high_pm = 1000;
+	cache_blocks(c.pool, 1, 4);
+	offload_keys(c.pool, 1, 4, KVMM_TIER_DROP);
+	cr_assert_not(is_summing);
+	c.tier->below->high_pm = 0;
+	cr_assert_eq(pthread_create(&thread, NULL, tick, c.tier), 0);
+	while (!smp_load_acquire(&is_summing))
+		sched_yield();
+	cr_assert_eq(kvmm_tier_detach(c.pool), 0);
+	smp_store_release(&has_left, 1);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_expect_not(left_meanwhile);
+	c.tier->parts.host = &kv_dev_host;
+	end_chain();
 }
 
 /* ---- a codec: a store that has another one below it ---- */
