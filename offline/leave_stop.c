@@ -64,6 +64,7 @@ static int make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	const struct alloc_ctx ask = { .prio = KVMM_PRIO_NORMAL };
 	u32 keep = door_keep(pool, &ask);
 	struct leave_pick dry = *pick;
+	u32 missing;
 	u64 want;
 
 	kv_assert_held(&pool->compact_lock);
@@ -74,12 +75,14 @@ static int make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	dry.max_room = UINT64_MAX;
 	leave_choose(pool, el, &dry, true);
 	want = dry.nr_room;
-	if (leave_room(pool, keep) < (s64)want && pool->caches &&
-	    !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
-		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)),
-			     victims);
-		victims_free_blocks(pool, victims, victims->nr);
-	}
+	if (leave_room(pool, keep) >= (s64)want || !pool->caches)
+		return 0;
+	missing = want + keep - min(pool_nr_free(pool), (u32)(want + keep));
+	if (pick->flags & KVMM_SHRINK_NO_EVICT)
+		victims_pick_parked(pool, min(missing, pool_nr_parked(pool)), victims);
+	else
+		victims_pick(pool, missing, victims);
+	victims_free_blocks(pool, victims, victims->nr);
 	return 0;
 }
 

@@ -152,10 +152,27 @@ void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 	pool->count.nr_held--;
 }
 
+static void entry_vacate(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	u32 block = entry_block(entry_at(pool, handle.index));
+
+	kv_assert_held(&pool->lock);
+	kv_assert(handle.index < pool->entries.nr);
+	entry_free(pool, handle);
+	block_free(pool, block);
+}
+
 void entry_park(struct kvmm_pool *pool, struct kv_handle handle)
 {
+	struct kvmm_extent run = { entry_block(entry_at(pool, handle.index)), 1 };
+
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
+	/* What a device that does not answer has written there is not known. */
+	if (unlikely(pool->blind) || elastic_is_leaving(pool, run)) {
+		entry_vacate(pool, handle);
+		return;
+	}
 	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, handle, kv_edge_park));
 	pool->count.nr_parked++;
 	order_park(&pool->order, handle.index);
@@ -173,8 +190,6 @@ static void unparked(struct kvmm_pool *pool, u32 index)
 /* A policy with keeps_unnamed orders free blocks, too: it gets the entry without a name. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 {
-	u32 block = entry_block(entry_at(pool, handle.index));
-
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	kv_assert(handle.index < pool->entries.nr);
@@ -182,10 +197,9 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 	bool was_named = kv_word_is(READ_ONCE(entry_at(pool, handle.index)->word),
 				    KV_ENTRY_EVICTING);
 
-	if (!pool->parts.evict->keeps_unnamed || unlikely(pool->blind) ||
+	if (!pool->parts.evict->keeps_unnamed ||
 	    (was_named && handle.gen == pool->entries.gen_last)) {
-		entry_free(pool, handle);
-		block_free(pool, block);
+		entry_vacate(pool, handle);
 		return;
 	}
 	if (was_named) {

@@ -224,7 +224,10 @@ static inline void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
 	pool->count.nr_held++;
 }
 
-/* It is free, but waits with its block in the order; a free one. Both locks held. */
+/*
+ * It is free, but waits with its block in the order; not where memory is leaving, or the device
+ * does not answer: then it is as any free one. Both locks held.
+ */
 void entry_park(struct kvmm_pool *pool, struct kv_handle handle);
 /* And its block. The order's lock held. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle);

@@ -316,7 +316,7 @@ static int put_mixed(struct kvmm_pool *pool, const int32_t *ids, u32 nr, u32 fla
 		order_enter(&pool->order);
 		evict_gone_held(pool, gone);
 		for (u32 i = nr_refs; i < nr; i++) {
-			if (flags & KVMM_IDS_PARK && likely(!pool->blind))
+			if (flags & KVMM_IDS_PARK)
 				entry_park(pool, handles[i]);
 			else
 				entry_release(pool, handles[i]);

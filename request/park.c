@@ -49,13 +49,8 @@ int kvmm_park(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 		entries_unmark(pool, handles, nr_marked);
 		kv_count(KV_EV_BAD_HANDLE);
 	}
-	for (u32 i = nr; i-- > 0 && !err;) {
-		/* What a device that does not answer has written there is not known. */
-		if (unlikely(pool->blind))
-			entry_release(pool, handles[i]);
-		else
-			entry_park(pool, handles[i]);
-	}
+	for (u32 i = nr; i-- > 0 && !err;)
+		entry_park(pool, handles[i]);
 	pool->count.frees += !err && nr;
 	park_leave(pool);
 	return err;

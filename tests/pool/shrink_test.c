@@ -189,6 +189,22 @@ POOL_TEST(shrink, nothing_is_evicted_for_who_does_not_want_that, of_ids(16, "lru
 	cr_expect_eq(stat_of(pool).nr_inactive, 12);
 }
 
+POOL_TEST(shrink, parked_blocks_make_way_where_nothing_may_be_evicted, of_ids(8, "lru"))
+{
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 4, .flags = KVMM_SHRINK_NO_EVICT };
+	kvmm_mut_t mut;
+
+	take(pool, 2, KVMM_ALLOC_PINNED);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_range_free(pool, take(pool, 1, 0)), 0);
+	take(pool, 2, KVMM_ALLOC_TOPDOWN);
+	cr_assert_eq(kvmm_park(pool, &mut, 1), 0);
+	cr_assert_str_eq(picture(pool), "##....##");
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_str_eq(picture(pool), "####----");
+	cr_expect_eq(kvmm_unpark(pool, &mut, 1), -ESTALE);
+}
+
 /* In vain: who cannot be moved is everywhere. */
 POOL_TEST(shrink, a_shrink_that_fails_evicts_nothing, of_ids(16, "lru"))
 {
@@ -600,6 +616,25 @@ POOL_TEST(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving,
 	cr_expect_str_eq(picture(pool), "##II----");
 	cr_expect_eq(eviction_order(pool, numbers, 8), 2);
 	cr_expect(numbers[0] == 1 && numbers[1] == 0, "the tail of the chain first");
+}
+
+/* A block that is parked there goes with the memory: it is not free. */
+POOL_TEST(shrink, what_is_parked_where_memory_is_leaving_is_no_free_block, with_two_that_leave())
+{
+	kvmm_mut_t mut[4];
+	kvmm_range_t other;
+
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_assert_str_eq(picture(pool), "##PPPP--");
+	cr_assert_eq(kvmm_park(pool, mut, 4), 0);
+	cr_expect_str_eq(picture(pool), "##..----");
+	cr_expect_eq(stat_of(pool).nr_free, 2);
+	cr_expect_eq(kvmm_unpark(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_unpark(pool, mut + 2, 1), -ESTALE);
+	cr_assert_eq(kvmm_park(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(8), &other), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 2, KVMM_RUNS(8), &other), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
 /* Room that would go with the memory is not worth losing anything for. */
