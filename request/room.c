@@ -413,16 +413,17 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-/* Would anything help if the caller could wait? */
+/* Would anything help if the caller could wait? All that evicts and moves nothing has been done. */
 static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
+	const u32 both = KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
 	u32 keep = door_keep(pool, ctx);
-	u64 nr = pool_nr_free(pool);
+	u64 nr = pool_nr_free(pool) + pool_nr_parked(pool);
 
 	kv_assert_held(&pool->lock);
-	if (keep == DOOR_SHUT)
+	if (keep == DOOR_SHUT || (ctx->asked & both) == both)
 		return -ENOSPC;
-	if (pool->caches) {
+	if (pool->caches && !(ctx->asked & KVMM_ALLOC_NO_EVICT)) {
 		order_enter(&pool->order);
 		nr = cache_nr_available(pool);
 		order_leave(&pool->order);
@@ -492,6 +493,7 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	if (likely(!(ctx->flags & KVMM_ALLOC_NOWAIT))) {
 		err = pool_enter(pool);
 	} else {
+		ctx->asked = ctx->flags;
 		ctx->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
 		kv_lock(&pool->lock);
 		err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);

@@ -170,6 +170,25 @@ POOL_TEST(door, nowait_takes_what_is_free_and_evicts_nothing, make_door(8, NULL)
 	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
 }
 
+POOL_TEST(door, nowait_is_told_to_come_again_only_if_what_it_allows_would_help, make_door(8, NULL))
+{
+	const u32 neither = KVMM_ALLOC_NOWAIT | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT |
+			    KVMM_RUNS(1);
+	kvmm_range_t range[8], run;
+	kvmm_mut_t mut[3];
+
+	for (u32 i = 0; i < 6; i++)
+		cr_assert_eq(kvmm_range_alloc(pool, 1, 0, &range[i]), 0);
+	cache_keys(pool, 0, 2);
+	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_NOWAIT, 0, mut), -EAGAIN);
+	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_NOWAIT | KVMM_ALLOC_NO_EVICT, 0, mut), -ENOSPC);
+	cr_assert_eq(kvmm_range_free(pool, range[1]), 0);
+	cr_assert_eq(kvmm_range_free(pool, range[3]), 0);
+	cr_assert_str_eq(picture(pool), "#.#.##II");
+	expect_refused(pool, kvmm_range_alloc(pool, 2, neither & ~KVMM_ALLOC_NO_COMPACT, &run), -EAGAIN);
+	cr_expect_eq(kvmm_range_alloc(pool, 2, neither, &run), -ENOSPC);
+}
+
 POOL_TEST(door, no_evict_is_no_evict, make_door(8, NULL))
 {
 	kvmm_mut_t mut[8];
@@ -193,7 +212,7 @@ POOL_TEST(door, no_evict_takes_free_blocks_from_the_policy, make_cache(8, "lru-c
 	cache_keys(pool, 0, 3);
 	for (u32 i = 0; i < 3; i++) {
 		expect_refused(pool, ask_for(pool, 6, how[i] | KVMM_ALLOC_NO_EVICT, 0, mut),
-			       how[i] & KVMM_ALLOC_NOWAIT ? -EAGAIN : -ENOSPC);
+			       -ENOSPC);
 		cr_assert_eq(ask_for(pool, 5, how[i] | KVMM_ALLOC_NO_EVICT, 0, mut), 0, "way %u", i);
 		cr_assert_eq(kvmm_validate(pool), 0);
 		cr_expect_eq(stat_of(pool).nr_inactive, 3);
