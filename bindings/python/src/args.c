@@ -96,15 +96,6 @@ int kvpy_to_path(PyObject *object, void *path)
 	return PyUnicode_FSConverter(object, path);
 }
 
-PyTypeObject *kvpy_add_type(PyObject *module, PyType_Spec *spec, const char *name)
-{
-	PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-
-	if (type && PyModule_AddObjectRef(module, name, type))
-		Py_CLEAR(type);
-	return (PyTypeObject *)type;
-}
-
 void *kvpy_make(PyTypeObject *type)
 {
 	allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -167,18 +158,31 @@ int kvpy_to_pool(PyObject *object, void *pool)
 	return 1;
 }
 
-void *kvpy_begin(PyTypeObject *type, struct kvpy_pool *pool)
+void *kvpy_begin(PyTypeObject *type, PyObject *args, PyObject *named, const char *format,
+		 char **known, ...)
 {
-	struct kvpy_user *self = kvpy_make(type);
+	struct kvpy_user *self = NULL;
+	struct kvpy_pool *pool;
+	va_list list, again;
 
-	/* Making it may have run Python, so the pool is looked at behind that. */
-	if (self && !kvpy_pool_of(pool))
-		Py_CLEAR(self);
+	va_start(list, known);
+	va_copy(again, list);
+	if (PyArg_VaParseTupleAndKeywords(args, named, format, known, list))
+		self = kvpy_make(type);
+	/* The numbers may have run Python, and so may making it: the pool is looked at behind that. */
+	if (self) {
+		(void)va_arg(again, int (*)(PyObject *, void *));
+		pool = *va_arg(again, struct kvpy_pool **);
+		if (!kvpy_pool_of(pool))
+			Py_CLEAR(self);
+	}
 	if (self) {
 		Py_INCREF(pool);
 		self->pool = pool;
 		pool->nr_users++;
 	}
+	va_end(again);
+	va_end(list);
 	return self;
 }
 

@@ -34,14 +34,37 @@ void kvpy_end(struct kvpy_array *array)
 	array->made = NULL;
 }
 
-static void *room(struct kvpy_array *array, Py_ssize_t nr, size_t each)
+static void begin(struct kvpy_array *array)
+{
+	memset(array, 0, offsetof(struct kvpy_array, few));
+}
+
+static void *room(struct kvpy_array *array, Py_ssize_t nr, size_t bytes)
 {
 	array->data = array->few;
-	if ((size_t)nr > sizeof(array->few) / each)
-		array->data = array->made = (size_t)nr > PY_SSIZE_T_MAX / each ? NULL :
-							 malloc((size_t)nr * each);
+	array->nr = nr;
+	if ((size_t)nr > sizeof(array->few) / bytes)
+		array->data = array->made = (size_t)nr > PY_SSIZE_T_MAX / bytes ? NULL :
+							 malloc((size_t)nr * bytes);
 	if (!array->data)
 		PyErr_NoMemory();
+	return array->data;
+}
+
+void *kvpy_space(struct kvpy_array *array, Py_ssize_t nr, size_t bytes)
+{
+	begin(array);
+	return room(array, nr, bytes);
+}
+
+void *kvpy_own(struct kvpy_array *array)
+{
+	const void *from = array->data;
+
+	if (!array->view.obj && !array->capsule)
+		return array->data;
+	if (room(array, array->nr, sizeof(int32_t)) && array->nr)
+		memcpy(array->data, from, (size_t)array->nr * sizeof(int32_t));
 	return array->data;
 }
 
@@ -118,7 +141,6 @@ static int from_sequence(PyObject *object, struct kvpy_array *array, long long l
 			return refuse(array, PyExc_OverflowError, "a number is out of range");
 		out[i] = (int32_t)value;
 	}
-	array->nr = nr;
 	return 0;
 }
 
@@ -127,7 +149,7 @@ static int borrow(PyObject *object, int writable, struct kvpy_array *array, long
 {
 	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
 
-	memset(array, 0, offsetof(struct kvpy_array, few));
+	begin(array);
 	if (PyObject_CheckBuffer(object)) {
 		if (PyObject_GetBuffer(object, &array->view, flags)) {
 			array->view.obj = NULL;
@@ -171,7 +193,7 @@ int kvpy_tokens(PyObject *object, struct kvpy_array *tokens)
 
 int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
 {
-	memset(bytes, 0, offsetof(struct kvpy_array, few));
+	begin(bytes);
 	if (PyObject_GetBuffer(object, &bytes->view,
 			       PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) {
 		bytes->view.obj = NULL;
@@ -231,7 +253,6 @@ static int keys_of_list(PyObject *object, uint32_t bytes, int are_digests, struc
 			return -1;
 		}
 	}
-	keys->nr = nr;
 	return 0;
 }
 
@@ -242,7 +263,7 @@ int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array 
 	kvmm_key_t *out;
 	int err;
 
-	memset(keys, 0, offsetof(struct kvpy_array, few));
+	begin(keys);
 	if (!PyObject_CheckBuffer(object)) {
 		if (PySequence_Check(object))
 			return keys_of_list(object, pool->key_bytes, pool->are_digests, keys);
@@ -291,26 +312,20 @@ PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr)
 	return list;
 }
 
-int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *into)
+int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *ids)
 {
-	memset(into, 0, offsetof(struct kvpy_array, few));
 	if (!out)
-		return 0;
-	if (kvpy_ids(out, 1, into))
+		return kvpy_space(ids, nr, sizeof(int32_t)) ? 0 : -1;
+	if (kvpy_ids(out, 1, ids))
 		return -1;
-	if (into->nr >= nr)
+	if (ids->nr >= nr)
 		return 0;
-	PyErr_Format(PyExc_ValueError, "out has room for %zd ids", into->nr);
-	kvpy_end(into);
+	PyErr_Format(PyExc_ValueError, "out has room for %zd ids", ids->nr);
+	kvpy_end(ids);
 	return -1;
 }
 
-PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *into, const int32_t *ids,
-		      Py_ssize_t nr)
+PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *ids, Py_ssize_t nr)
 {
-	PyObject *number = out ? PyLong_FromSsize_t(nr) : kvpy_list(ids, nr);
-
-	if (out && number && nr)
-		memcpy(into->data, ids, (size_t)nr * sizeof(*ids));
-	return number;
+	return out ? PyLong_FromSsize_t(nr) : kvpy_list(ids->data, nr);
 }

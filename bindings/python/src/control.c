@@ -85,8 +85,7 @@ static PyObject *control_path(struct control *self, void *closure)
 
 static PyMethodDef control_methods[] = {
 	KVPY_METHOD(control, add, METH_VARARGS, "add(pool, name=None)\n\nShows a pool to tools."),
-	KVPY_CLOSE("")
-	{ NULL, NULL, 0, NULL },
+	KVPY_CLOSE(""),
 };
 
 static PyGetSetDef control_getset[] = {
@@ -94,19 +93,7 @@ static PyGetSetDef control_getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
-static PyType_Slot control_slots[] = {
-	{ Py_tp_new, control_new }, KVPY_FINALIZE(control), { Py_tp_traverse, control_traverse },
-	{ Py_tp_methods, control_methods }, { Py_tp_getset, control_getset },
-	{ Py_tp_doc, "Control(name=None, dir=None, read_only=False)\n\nA socket by which kvmm-stat, "
-	  "kvmm-top and python -m kvmm look at pools of this process." },
-	{ 0, NULL },
-};
-
-static PyType_Spec control_spec = {
-	"kvmm.Control", sizeof(struct control), 0, KVPY_GC, control_slots,
-};
-
-int kvpy_add_control(PyObject *module)
-{
-	return kvpy_add_type(module, &control_spec, "Control") ? 0 : -1;
-}
+KVPY_TYPE(control, Control, sizeof(struct control), KVPY_GC,
+	  "Control(name=None, dir=None, read_only=False)\n\nA socket by which kvmm-stat, kvmm-top and "
+	  "python -m kvmm look at pools of this process.", KVPY_FINAL(control),
+	  { Py_tp_traverse, control_traverse }, { Py_tp_getset, control_getset });

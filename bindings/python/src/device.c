@@ -10,8 +10,6 @@ struct device {
 	unsigned long long stream;
 };
 
-static PyTypeObject *device_type;
-
 static int look(const char *name, struct kvmm_device_info *info)
 {
 	int err;
@@ -46,12 +44,12 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *named)
 
 const char *kvpy_device_name(PyObject *object)
 {
-	return PyObject_TypeCheck(object, device_type) ? ((struct device *)object)->info.device : NULL;
+	return PyObject_TypeCheck(object, kvpy_device_type) ? ((struct device *)object)->info.device : NULL;
 }
 
 int kvpy_to_stream(PyObject *object, void *stream)
 {
-	if (!PyObject_TypeCheck(object, device_type))
+	if (!PyObject_TypeCheck(object, kvpy_device_type))
 		return kvpy_to_u64(object, stream);
 	*(uint64_t *)stream = ((struct device *)object)->stream;
 	return 1;
@@ -89,21 +87,10 @@ static PyGetSetDef device_getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
-static PyType_Slot device_slots[] = {
-	{ Py_tp_new, device_new }, { Py_tp_dealloc, kvpy_dealloc }, { Py_tp_members, device_members },
-	{ Py_tp_getset, device_getset }, { Py_tp_str, device_str },
-	{ Py_tp_doc, "Device(name='host', stream=0)\n\nA device by name: 'host', 'cuda:0', 'soft:0', and "
-	  "a stream of the engine's on it, for Pool(device=) and Step(stream=). Raises DeviceError: why "
-	  "says what is missing." },
-	{ 0, NULL },
-};
+static PyMethodDef device_methods[] = { { NULL, NULL, 0, NULL } };
 
-static PyType_Spec device_spec = {
-	"kvmm.Device", sizeof(struct device), 0, Py_TPFLAGS_DEFAULT, device_slots,
-};
-
-int kvpy_add_device(PyObject *module)
-{
-	device_type = kvpy_add_type(module, &device_spec, "Device");
-	return device_type ? 0 : -1;
-}
+KVPY_TYPE(device, Device, sizeof(struct device), Py_TPFLAGS_DEFAULT,
+	  "Device(name='host', stream=0)\n\nA device by name: 'host', 'cuda:0', 'soft:0', and a stream of "
+	  "the engine's on it, for Pool(device=) and Step(stream=). Raises DeviceError: why says what is "
+	  "missing.", { Py_tp_members, device_members }, { Py_tp_getset, device_getset },
+	  { Py_tp_str, device_str });

@@ -22,11 +22,18 @@ PyObject *kvpy_raise(const char *call, int err)
 	return kvpy_raise_why(call, err, why_of(call));
 }
 
+/* Takes @value, which may be NULL with an exception. */
+static int set(PyObject *object, const char *name, PyObject *value)
+{
+	int err = value ? PyObject_SetAttrString(object, name, value) : -1;
+
+	Py_XDECREF(value);
+	return err;
+}
+
 PyObject *kvpy_raise_why(const char *call, int err, const char *why)
 {
-	PyObject *type = error;
-	PyObject *value, *number;
-	const char *text = kvmm_strerror(err);
+	PyObject *type = error, *value;
 
 	if (PyErr_Occurred())
 		return NULL;
@@ -42,59 +49,50 @@ PyObject *kvpy_raise_why(const char *call, int err, const char *why)
 		type = invalid;
 	else if (err == -EIO || err == -ENODEV)
 		type = device;
-	value = PyObject_CallFunction(type, "s", text);
-	if (value) {
-		PyObject *reason = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
-		PyObject *name = PyUnicode_FromString(call);
-
-		number = PyLong_FromLong(-err);
-		if (reason && name && number && !PyObject_SetAttrString(value, "errno", number) &&
-		    !PyObject_SetAttrString(value, "why", reason) &&
-		    !PyObject_SetAttrString(value, "call", name))
-			PyErr_SetObject(type, value);
-		Py_XDECREF(reason);
-		Py_XDECREF(name);
-		Py_XDECREF(number);
-		Py_DECREF(value);
-	}
+	value = PyObject_CallFunction(type, "s", kvmm_strerror(err));
+	if (value && !set(value, "errno", PyLong_FromLong(-err)) &&
+	    !set(value, "why", PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace")) &&
+	    !set(value, "call", PyUnicode_FromString(call)))
+		PyErr_SetObject(type, value);
+	Py_XDECREF(value);
 	return NULL;
 }
 
-static PyObject *add(PyObject *module, const char *name, const char *doc, PyObject *base,
-		     PyObject *second)
+PyObject *kvpy_none_or(const char *call, int err)
 {
-	char full[64];
-	PyObject *bases = second ? PyTuple_Pack(2, base, second) : PyTuple_Pack(1, base);
-	PyObject *type;
+	if (err < 0)
+		return kvpy_raise(call, err);
+	Py_RETURN_NONE;
+}
 
-	if (!bases)
-		return NULL;
-	PyOS_snprintf(full, sizeof(full), "kvmm.%s", name);
-	type = PyErr_NewExceptionWithDoc(full, doc, bases, NULL);
-	Py_DECREF(bases);
-	if (type && PyModule_AddObjectRef(module, name, type)) {
-		Py_DECREF(type);
-		return NULL;
-	}
-	return type;
+PyObject *kvpy_number_or(const char *call, int nr)
+{
+	return nr < 0 ? kvpy_raise(call, nr) : PyLong_FromLong(nr);
+}
+
+static int add(PyObject *module, PyObject **type, const char *name, PyObject *base,
+	       PyObject *second, const char *doc)
+{
+	PyObject *bases = PyTuple_Pack(second ? 2 : 1, base, second);
+
+	*type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
+	Py_XDECREF(bases);
+	return *type ? PyModule_AddObjectRef(module, strchr(name, '.') + 1, *type) : -1;
 }
 
 int kvpy_add_errors(PyObject *module)
 {
-	error = add(module, "Error", "A call was refused: errno, call, and why in words if kvmm has "
-		    "any.", PyExc_Exception, NULL);
-	if (!error)
-		return -1;
-	no_space = add(module, "NoSpace", "Too few blocks, or a tenant may not have so many "
-		       "(ENOSPC, EDQUOT): nothing was taken.", error, NULL);
-	stale = add(module, "Stale", "What was named is gone, or was freed (ESTALE, ENOENT).", error,
-		    NULL);
-	busy = add(module, "Busy", "Not now (EBUSY, EAGAIN, EINPROGRESS).", error, NULL);
-	invalid = add(module, "Invalid", "A bad argument, or one that this object has no use for "
-		      "(EINVAL, EOPNOTSUPP).", error, PyExc_ValueError);
-	device = add(module, "DeviceError", "The device is lost, or a copy failed (EIO, ENODEV).",
-		     error, NULL);
-	return no_space && stale && busy && invalid && device ? 0 : -1;
+	return add(module, &error, "kvmm.Error", PyExc_Exception, NULL,
+		   "A call was refused: errno, call, and why in words if kvmm has any.") ||
+	       add(module, &no_space, "kvmm.NoSpace", error, NULL, "Too few blocks, or a tenant may "
+		   "not have so many (ENOSPC, EDQUOT): nothing was taken.") ||
+	       add(module, &stale, "kvmm.Stale", error, NULL,
+		   "What was named is gone, or was freed (ESTALE, ENOENT).") ||
+	       add(module, &busy, "kvmm.Busy", error, NULL, "Not now (EBUSY, EAGAIN, EINPROGRESS).") ||
+	       add(module, &invalid, "kvmm.Invalid", error, PyExc_ValueError, "A bad argument, or one "
+		   "that this object has no use for (EINVAL, EOPNOTSUPP).") ||
+	       add(module, &device, "kvmm.DeviceError", error, NULL,
+		   "The device is lost, or a copy failed (EIO, ENODEV).");
 }
 
 PyObject *kvpy_dict(const void *from, const struct kvpy_field *fields, size_t nr)

@@ -10,8 +10,6 @@ struct events {
 	struct kvmm_events *events;
 };
 
-static PyTypeObject *events_type;
-
 static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "ring", NULL };
@@ -20,10 +18,8 @@ static PyObject *events_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	struct events *self;
 	int err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&|O&:Events", known, kvpy_to_pool, &pool,
-					 kvpy_to_u32, &attr.ring))
-		return NULL;
-	self = kvpy_begin(type, pool);
+	self = kvpy_begin(type, args, named, "O&|O&:Events", known, kvpy_to_pool, &pool, kvpy_to_u32,
+			  &attr.ring);
 	if (!self)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
@@ -101,21 +97,8 @@ static PyObject *events_read(struct events *self, PyObject *args)
 static PyMethodDef events_methods[] = {
 	KVPY_METHOD(events, read, METH_VARARGS, "read(max=256) -> tuple[list[dict], int]\n\n"
 		    "The next events, at most 256, and how many are missing right before them."),
-	KVPY_CLOSE("")
-	{ NULL, NULL, 0, NULL },
+	KVPY_CLOSE(""),
 };
 
-static PyType_Slot events_slots[] = {
-	{ Py_tp_new, events_new }, KVPY_USER_SLOTS(events), { Py_tp_methods, events_methods },
-	{ Py_tp_doc, "Events(pool, ring=65536)\n\nA reader of what the pool stores and removes, from now "
-	  "on." },
-	{ 0, NULL },
-};
-
-static PyType_Spec events_spec = { "kvmm.Events", sizeof(struct events), 0, KVPY_GC, events_slots };
-
-int kvpy_add_events(PyObject *module)
-{
-	events_type = kvpy_add_type(module, &events_spec, "Events");
-	return events_type ? 0 : -1;
-}
+KVPY_USER(events, Events, "Events(pool, ring=65536)\n\nA reader of what the pool stores and removes, "
+	  "from now on.");

@@ -38,6 +38,15 @@ static PyMethodDef functions[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
+#define DEFINE(kind)	PyTypeObject *kvpy_##kind##_type;
+KVPY_TYPES(DEFINE)
+
+#define ENTRY(kind)	{ &kvpy_##kind##_spec, &kvpy_##kind##_type },
+static const struct {
+	PyType_Spec *spec;
+	PyTypeObject **type;
+} types[] = { KVPY_TYPES(ENTRY) };
+
 static int fill(PyObject *module)
 {
 	/* Pools and exceptions are the process's: a second interpreter would share them. */
@@ -46,11 +55,15 @@ static int fill(PyObject *module)
 		return -1;
 	}
 	if (PyModule_AddStringConstant(module, "version", kvmm_version()) ||
-	    PyModule_AddIntConstant(module, "NO_ID", -1) || kvpy_add_errors(module) ||
-	    kvpy_add_pool(module) || kvpy_add_range(module) || kvpy_add_seq(module) ||
-	    kvpy_add_tier(module) || kvpy_add_events(module) || kvpy_add_blocks(module) ||
-	    kvpy_add_control(module) || kvpy_add_device(module))
+	    kvpy_add_numbers(module) || kvpy_add_errors(module))
 		return -1;
+	for (size_t i = 0; i < KVPY_NR(types); i++) {
+		PyObject *type = PyType_FromModuleAndSpec(module, types[i].spec, NULL);
+
+		*types[i].type = (PyTypeObject *)type;
+		if (!type || PyModule_AddObjectRef(module, strchr(types[i].spec->name, '.') + 1, type))
+			return -1;
+	}
 	return 0;
 }
 

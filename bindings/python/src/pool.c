@@ -10,8 +10,6 @@
 #include <kvmm/ext/ids.h>
 #include <kvmm/ext/name.h>
 
-PyTypeObject *kvpy_pool_type;
-
 struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self)
 {
 	if (!self->pool)
@@ -21,48 +19,86 @@ struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self)
 
 /* ---- making and closing ---- */
 
-static int text(PyObject *options, const char *name, const char **value)
+/* What Pool() makes of its options. */
+struct making {
+	struct kvmm_pool_attr attr;
+	struct kvmm_evict_attr evict;
+	uint32_t key_bytes;
+	uint32_t digests;
+	PyObject *planes;		/* borrowed, as all that options have */
+	PyObject *memory;
+};
+
+/* An option: text, a number up to @most, a bit of 32, or the object itself. */
+struct option {
+	const char *name;
+	uint16_t at;
+	uint8_t bytes;			/* of a number; 0: none */
+	uint8_t is_text;
+	uint64_t most;
+	uint32_t bit;
+};
+
+#define PLACE(name, field)	#name, offsetof(struct making, field)
+#define TEXT(name)		{ PLACE(name, attr.name), .is_text = 1 }
+#define LESS(name, field, up)	{ PLACE(name, field), sizeof(((struct making *)0)->field), .most = up }
+#define U64(name)		LESS(name, attr.name, UINT64_MAX)
+#define U32(name, field)	LESS(name, field, UINT32_MAX)
+#define FLAG(name, field, mask)	{ PLACE(name, field), .bit = mask }
+
+static const struct option options_known[] = {
+	TEXT(name), TEXT(device), TEXT(allocator), TEXT(policy), TEXT(compactor), U64(block_bytes),
+	U64(seed), U32(block_tokens, attr.block_tokens), U32(dup, attr.dup_policy),
+	U32(run_window, evict.run_window), U32(max_pins, evict.max_pins),
+	LESS(key_bytes, key_bytes, KVMM_KEY_MAX_NAME), FLAG(digests, digests, 1),
+	FLAG(null_block, attr.flags, KVMM_POOL_NULL_BLOCK),
+	FLAG(deterministic, attr.flags, KVMM_POOL_DETERMINISTIC),
+	FLAG(no_magazines, attr.flags, KVMM_POOL_NO_MAGAZINES),
+	FLAG(order_as_put, attr.flags, KVMM_POOL_ORDER_AS_PUT),
+	{ PLACE(planes, planes) }, { PLACE(memory, memory) },
+};
+
+static int take_text(const struct option *option, PyObject *object, const char **text)
 {
 	Py_ssize_t len = 0;
-	PyObject *object = options ? PyDict_GetItemString(options, name) : NULL;
 
-	if (!object || object == Py_None)
+	*text = strcmp(option->name, "device") ? NULL : kvpy_device_name(object);
+	if (*text)
 		return 0;
-	*value = strcmp(name, "device") ? NULL : kvpy_device_name(object);
-	if (*value)
-		return 0;
-	*value = PyUnicode_AsUTF8AndSize(object, &len);
-	if (*value && strlen(*value) != (size_t)len) {
-		PyErr_Format(PyExc_ValueError, "a null character in '%s'", name);
+	*text = PyUnicode_AsUTF8AndSize(object, &len);
+	if (*text && strlen(*text) != (size_t)len) {
+		PyErr_Format(PyExc_ValueError, "a null character in '%s'", option->name);
 		return -1;
 	}
-	return *value ? 0 : -1;
+	return *text ? 0 : -1;
 }
 
-static int number(PyObject *options, const char *name, uint64_t most, uint64_t *value)
+static int take_option(const struct option *option, PyObject *object, void *place)
 {
-	PyObject *object = options ? PyDict_GetItemString(options, name) : NULL;
+	uint64_t number = 0;
+	int on;
 
-	return object == Py_None ? 0 : kvpy_u64(object, most, value);
-}
-
-static int flag(PyObject *options, const char *name, uint32_t bit, uint32_t *flags)
-{
-	PyObject *object = options ? PyDict_GetItemString(options, name) : NULL;
-	int on = object ? PyObject_IsTrue(object) : 0;
-
+	if (object == Py_None)
+		return 0;
+	if (option->is_text)
+		return take_text(option, object, place);
+	if (option->bytes) {
+		if (kvpy_u64(object, option->most, &number))
+			return -1;
+		memcpy(place, &number, option->bytes);		/* little endian */
+		return 0;
+	}
+	if (!option->bit) {
+		*(PyObject **)place = object;
+		return 0;
+	}
+	on = PyObject_IsTrue(object);
 	if (on > 0)
-		*flags |= bit;
+		*(uint32_t *)place |= option->bit;
 	return on < 0 ? -1 : 0;
 }
 
-static const char *const options_known[] = {
-	"name", "device", "allocator", "policy", "compactor", "block_bytes", "block_tokens", "dup",
-	"seed", "null_block", "deterministic", "no_magazines", "planes", "memory", "key_bytes",
-	"run_window", "max_pins", "digests", "order_as_put",
-};
-
-static int check_options(PyObject *options)
+static int take_options(PyObject *options, struct making *making)
 {
 	PyObject *key, *value;
 	Py_ssize_t at = 0;
@@ -70,31 +106,30 @@ static int check_options(PyObject *options)
 	while (options && PyDict_Next(options, &at, &key, &value)) {
 		size_t i = 0;
 
+		if (!PyUnicode_Check(key)) {
+			PyErr_SetString(PyExc_TypeError, "names of options are strings");
+			return -1;
+		}
 		while (i < KVPY_NR(options_known) &&
-		       PyUnicode_CompareWithASCIIString(key, options_known[i]))
+		       PyUnicode_CompareWithASCIIString(key, options_known[i].name))
 			i++;
 		if (i == KVPY_NR(options_known)) {
 			PyErr_Format(PyExc_TypeError, "Pool() has no option '%U'", key);
 			return -1;
 		}
+		if (take_option(&options_known[i], value, (char *)making + options_known[i].at))
+			return -1;
 	}
 	return 0;
 }
 
 /* planes = [(base, stride, bytes), ...]: memory of the caller. */
-static int planes_of(PyObject *options, struct kvmm_plane **planes, uint32_t *nr)
+static int planes_of(PyObject *list, struct kvpy_array *planes)
 {
-	PyObject *list = options ? PyDict_GetItemString(options, "planes") : NULL;
-	Py_ssize_t len = list && list != Py_None ? PySequence_Size(list) : 0;
+	Py_ssize_t nr = list ? PySequence_Size(list) : 0;
+	struct kvmm_plane *plane = nr < 0 ? NULL : kvpy_space(planes, nr, sizeof(*plane));
 
-	if (len < 0)
-		return -1;
-	*planes = len ? calloc((size_t)len, sizeof(**planes)) : NULL;
-	if (len && !*planes) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	for (Py_ssize_t i = 0; i < len; i++) {
+	for (Py_ssize_t i = 0; plane && i < nr; i++) {
 		PyObject *item = PySequence_GetItem(list, i);
 		uint64_t base, stride, bytes;
 		int ok = item && PyArg_ParseTuple(item, "O&O&O&;a plane is (base, stride, bytes)",
@@ -102,65 +137,42 @@ static int planes_of(PyObject *options, struct kvmm_plane **planes, uint32_t *nr
 						  kvpy_to_u64, &bytes);
 
 		Py_XDECREF(item);
-		if (!ok)
+		if (!ok) {
+			kvpy_end(planes);
 			return -1;
-		(*planes)[i] = (struct kvmm_plane){ base, stride, bytes };
+		}
+		plane[i] = (struct kvmm_plane){ base, stride, bytes };
 	}
-	*nr = (uint32_t)len;
-	return 0;
+	return plane ? 0 : -1;
 }
 
 static int create(struct kvpy_pool *self, uint64_t nr_blocks, PyObject *options)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
-	uint64_t tokens = 0, dup = 0, key_bytes = sizeof(kvmm_key_t), window = 0, pins = 0;
-	uint32_t digests = 0;
-	struct kvmm_plane *planes = NULL;
-	PyObject *memory = options ? PyDict_GetItemString(options, "memory") : NULL;
-	int err;
+	struct making making = { KVMM_POOL_ATTR_INIT, { .size = sizeof(making.evict) },
+				 sizeof(kvmm_key_t) };
+	struct kvmm_pool_attr *attr = &making.attr;
+	struct kvpy_array planes;
+	int err = -EINVAL;
 
-	attr.compactor = "off";		/* ids stay what they are */
-	if (check_options(options) || text(options, "name", &attr.name) ||
-	    text(options, "device", &attr.device) || text(options, "allocator", &attr.allocator) ||
-	    text(options, "policy", &attr.policy) || text(options, "compactor", &attr.compactor) ||
-	    number(options, "block_bytes", UINT64_MAX, &attr.block_bytes) ||
-	    number(options, "block_tokens", UINT32_MAX, &tokens) ||
-	    number(options, "dup", UINT32_MAX, &dup) ||
-	    number(options, "seed", UINT64_MAX, &attr.seed) ||
-	    number(options, "key_bytes", KVMM_KEY_MAX_NAME, &key_bytes) ||
-	    number(options, "run_window", UINT32_MAX, &window) ||
-	    number(options, "max_pins", UINT32_MAX, &pins) ||
-	    flag(options, "null_block", KVMM_POOL_NULL_BLOCK, &attr.flags) ||
-	    flag(options, "deterministic", KVMM_POOL_DETERMINISTIC, &attr.flags) ||
-	    flag(options, "no_magazines", KVMM_POOL_NO_MAGAZINES, &attr.flags) ||
-	    flag(options, "order_as_put", KVMM_POOL_ORDER_AS_PUT, &attr.flags) ||
-	    flag(options, "digests", 1, &digests) ||
-	    planes_of(options, &planes, &attr.nr_planes)) {
-		free(planes);
+	attr->compactor = "off";	/* ids stay what they are */
+	if (take_options(options, &making) || planes_of(making.planes, &planes))
 		return -1;
-	}
-	attr.nr_blocks = (uint32_t)nr_blocks;
-	attr.block_tokens = (uint32_t)tokens;
-	attr.dup_policy = (uint32_t)dup;
-	attr.planes = planes;
-	evict.run_window = (uint32_t)window;
-	evict.max_pins = (uint32_t)pins;
-	attr.evict = &evict;
-	if (key_bytes && key_bytes < KVMM_KEY_MIN_NAME)
-		err = -EINVAL;
-	else
-		err = kvmm_pool_create(&attr, &self->pool);
-	free(planes);
+	attr->nr_blocks = (uint32_t)nr_blocks;
+	attr->planes = planes.nr ? planes.data : NULL;
+	attr->nr_planes = (uint32_t)planes.nr;
+	attr->evict = &making.evict;
+	if (!making.key_bytes || making.key_bytes >= KVMM_KEY_MIN_NAME)
+		err = kvmm_pool_create(attr, &self->pool);
+	kvpy_end(&planes);
 	if (err) {
 		kvpy_raise("kvmm_pool_create", err);
 		return -1;
 	}
-	self->key_bytes = (uint32_t)key_bytes;
-	self->are_digests = digests;
-	self->nr_blocks = attr.nr_blocks;
-	self->memory = memory;
-	Py_XINCREF(memory);
+	self->key_bytes = making.key_bytes;
+	self->are_digests = making.digests;
+	self->nr_blocks = attr->nr_blocks;
+	self->memory = making.memory;
+	Py_XINCREF(self->memory);
 	return 0;
 }
 
@@ -220,403 +232,336 @@ static int pool_clear(struct kvpy_pool *self)
 
 /* ---- blocks by id ---- */
 
-/* The end of a call that returns 0 or an error. */
-static PyObject *none_or(const char *call, int err)
-{
-	if (err < 0)
-		return kvpy_raise(call, err);
-	Py_RETURN_NONE;
+/* A method of this name with named arguments, by a function that does several. */
+#define NAMED(name, given, how, ...)								\
+static PyObject *pool_##name(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,	\
+			     PyObject *names)							\
+{												\
+	static const char *const known[] = { #name, given, NULL };				\
+												\
+	return how(self, args, nr, names, known, __VA_ARGS__);					\
 }
+#define OF(...)	__VA_ARGS__
 
 static PyObject *pool_alloc(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
 			    PyObject *names)
 {
 	static const char *const known[] = { "alloc", "nr", "tenant", "out", NULL };
-	PyObject *slot[3], *answer = NULL;
-	struct kvpy_array room;
+	PyObject *slot[3], *answer;
+	struct kvpy_array ids;
 	uint32_t want = 0, tenant = 0;
-	int32_t few[128], *ids = few;
-	int err = -ENOMEM;
+	int err;
 
 	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_u32(slot[0], &want) ||
 	    kvpy_u32(slot[1], &tenant) || !kvpy_pool_of(self))
 		return NULL;
 	if (want > self->nr_blocks)
 		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
-	if (kvpy_room(slot[2], want, &room))
+	if (kvpy_room(slot[2], want, &ids))
 		return NULL;
-	if (want > KVPY_NR(few))
-		ids = malloc(want * sizeof(*ids));
-	if (ids)
-		err = kvmm_ids_alloc(self->pool, want, tenant, ids);
-	if (err)
-		kvpy_raise("kvmm_ids_alloc", err);
-	else
-		answer = kvpy_ids_to(slot[2], &room, ids, want);
+	err = kvmm_ids_alloc(self->pool, want, tenant, ids.data);
+	answer = err ? kvpy_raise("kvmm_ids_alloc", err) : kvpy_ids_to(slot[2], &ids, want);
 	if (!err && !answer)
-		kvmm_ids_put(self->pool, ids, want, 0);
-	if (ids != few)
-		free(ids);
-	kvpy_end(&room);
+		kvmm_ids_put(self->pool, ids.data, want, 0);
+	kvpy_end(&ids);
 	return answer;
 }
 
-/* The arguments behind the keys of a prefix, from slot[0] on. */
+/* The arguments behind the keys of a prefix. */
 #define PREFIX_NAMES	"position", "parent", "tenant", "layout", "group"
 #define NR_PREFIX	5
 
-struct prefix_args {
+struct prefix_call {
+	PyObject *slot[4 + NR_PREFIX];
 	struct kvmm_prefix prefix;
 	struct kvpy_array keys;
 	struct kvpy_array parent;
 };
 
-static void end_prefix(struct prefix_args *args)
-{
-	kvpy_end(&args->keys);
-	kvpy_end(&args->parent);
-}
+typedef PyObject *prefix_fn(struct kvpy_pool *self, struct prefix_call *call);
 
+/* @slot: of the first argument behind the keys. */
 static int get_prefix(struct kvpy_pool *self, PyObject *keys, PyObject **slot,
-		      struct prefix_args *args)
+		      struct prefix_call *call)
 {
 	uint64_t layout = 0, group = 0;
-	struct kvmm_prefix *prefix = &args->prefix;
+	struct kvmm_prefix *prefix = &call->prefix;
 
 	memset(prefix, 0, sizeof(*prefix));
-	memset(&args->parent, 0, offsetof(struct kvpy_array, few));
 	if (!kvpy_pool_of(self) || kvpy_u32(slot[0], &prefix->position) ||
 	    kvpy_u32(slot[2], &prefix->domain.tenant) || kvpy_u64(slot[3], UINT16_MAX, &layout) ||
-	    kvpy_u64(slot[4], UINT16_MAX, &group) || kvpy_keys(keys, self, &args->keys))
+	    kvpy_u64(slot[4], UINT16_MAX, &group) || kvpy_keys(keys, self, &call->keys))
 		return -1;
-	if (slot[1] && (kvpy_keys(slot[1], self, &args->parent) || args->parent.nr != 1)) {
-		if (!PyErr_Occurred())
-			PyErr_SetString(PyExc_ValueError, "parent is one key");
-		end_prefix(args);
-		return -1;
+	if (slot[1]) {
+		if (kvpy_keys(slot[1], self, &call->parent)) {
+			kvpy_end(&call->keys);
+			return -1;
+		}
+		prefix->parent = call->parent.data;
 	}
-	prefix->keys = args->keys.data;
-	prefix->nr = (uint32_t)args->keys.nr;
-	prefix->parent = slot[1] ? args->parent.data : NULL;
+	prefix->keys = call->keys.data;
+	prefix->nr = (uint32_t)call->keys.nr;
 	prefix->domain.layout = (uint16_t)layout;
 	prefix->domain.group = (uint16_t)group;
 	return 0;
 }
 
-static PyObject *pool_register(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			       PyObject *names)
+/* The keys are the last of the @least that must be given, the others from @first on. */
+static PyObject *with_prefix(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
+			     PyObject *names, const char *const *known, unsigned int least,
+			     unsigned int first, prefix_fn *fn)
 {
-	static const char *const known[] = { "register", "ids", "keys", PREFIX_NAMES, "out",
-					     NULL };
-	PyObject *slot[3 + NR_PREFIX], *out, *answer = NULL;
-	struct prefix_args prefix;
-	struct kvpy_array ids, room;
-	int32_t few[128], *own = few;
-	int err = -ENOMEM, in_place;
+	struct prefix_call call;
+	PyObject *answer = NULL;
 
-	if (kvpy_args(known, 2, args, nr, names, slot) ||
-	    get_prefix(self, slot[1], slot + 2, &prefix))
+	if (kvpy_args(known, least, args, nr, names, call.slot) ||
+	    get_prefix(self, call.slot[least - 1], call.slot + first, &call))
 		return NULL;
-	out = slot[2 + NR_PREFIX];
-	in_place = out == slot[0];
-	if (kvpy_room(in_place ? NULL : out, prefix.prefix.nr, &room))
-		goto out_prefix;
-	if (kvpy_ids(slot[0], in_place, &ids))
-		goto out_room;
-	if (ids.nr != prefix.prefix.nr) {
-		PyErr_Format(PyExc_ValueError, "%zd ids, but %u keys", ids.nr, prefix.prefix.nr);
-		goto out_ids;
-	}
-	if (ids.nr > (Py_ssize_t)KVPY_NR(few))
-		own = malloc((size_t)ids.nr * sizeof(*own));
-	if (own && ids.nr)
-		memcpy(own, ids.data, (size_t)ids.nr * sizeof(*own));
-	if (own)
-		err = kvmm_ids_register(self->pool, &prefix.prefix, own, 0);
-	if (err)
-		kvpy_raise("kvmm_ids_register", err);
-	else
-		answer = kvpy_ids_to(out, in_place ? &ids : &room, own, ids.nr);
-	if (own != few)
-		free(own);
-out_ids:
-	kvpy_end(&ids);
-out_room:
-	kvpy_end(&room);
-out_prefix:
-	end_prefix(&prefix);
+	if (call.prefix.parent && call.parent.nr != 1)
+		PyErr_SetString(PyExc_ValueError, "parent is one key");
+	else if (kvpy_pool_of(self))		/* keys in lists of the caller's may have run Python */
+		answer = fn(self, &call);
+	kvpy_end(&call.keys);
+	if (call.prefix.parent)
+		kvpy_end(&call.parent);
 	return answer;
 }
 
-static PyObject *pool_find(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			   PyObject *names)
+static PyObject *do_register(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "find", "keys", "all", PREFIX_NAMES, "out", NULL };
-	PyObject *slot[3 + NR_PREFIX], *out, *answer = NULL;
-	struct prefix_args prefix;
-	struct kvpy_array room;
-	int32_t few[128], *ids = few;
-	int hits = -ENOMEM, all;
-	uint32_t nr_keys;
+	PyObject *out = call->slot[2 + NR_PREFIX], *answer = NULL;
+	int in_place = out == call->slot[0], err;
+	struct kvpy_array ids, to;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) ||
-	    get_prefix(self, slot[0], slot + 2, &prefix))
+	if (kvpy_room(in_place ? NULL : out, call->prefix.nr, &to))
 		return NULL;
-	nr_keys = prefix.prefix.nr;
-	out = slot[2 + NR_PREFIX];
-	all = slot[1] ? PyObject_IsTrue(slot[1]) : 0;
-	if (all < 0 || kvpy_room(out, nr_keys, &room))
+	if (kvpy_ids(call->slot[0], in_place, &ids))
 		goto end;
-	if (nr_keys > KVPY_NR(few))
-		ids = malloc(nr_keys * sizeof(*ids));
-	if (ids)
-		hits = kvmm_ids_find(self->pool, &prefix.prefix, ids, all ? KVMM_FIND_ALL : 0);
-	if (hits < 0)
-		kvpy_raise("kvmm_ids_find", hits);
-	else
-		answer = kvpy_ids_to(out, &room, ids, all ? nr_keys : (uint32_t)hits);
-	for (uint32_t i = 0; hits >= 0 && !answer && i < nr_keys; i++)
-		if (all ? ids[i] != KVMM_NO_ID : i < (uint32_t)hits)
-			kvmm_ids_put(self->pool, ids + i, 1, 0);
-	if (ids != few)
-		free(ids);
-	kvpy_end(&room);
+	if (ids.nr != call->prefix.nr) {
+		PyErr_Format(PyExc_ValueError, "%zd ids, but %u keys", ids.nr, call->prefix.nr);
+	} else if (in_place || kvpy_own(&ids)) {
+		err = kvmm_ids_register(self->pool, &call->prefix, ids.data, 0);
+		if (!err && out && !in_place && ids.nr)
+			memcpy(to.data, ids.data, (size_t)ids.nr * sizeof(int32_t));
+		answer = err ? kvpy_raise("kvmm_ids_register", err) : kvpy_ids_to(out, &ids, ids.nr);
+	}
+	kvpy_end(&ids);
 end:
-	end_prefix(&prefix);
+	kvpy_end(&to);
 	return answer;
 }
 
-static PyObject *pool_probe(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			    PyObject *names)
+static PyObject *do_find(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "probe", "keys", PREFIX_NAMES, NULL };
-	PyObject *slot[1 + NR_PREFIX];
-	struct prefix_args prefix;
-	int hits;
+	PyObject *out = call->slot[2 + NR_PREFIX], *answer;
+	int all = call->slot[1] ? PyObject_IsTrue(call->slot[1]) : 0, hits;
+	uint32_t nr = call->prefix.nr;
+	struct kvpy_array ids;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) ||
-	    get_prefix(self, slot[0], slot + 1, &prefix))
+	if (all < 0 || kvpy_room(out, nr, &ids))
 		return NULL;
-	hits = kvmm_prefix_len(self->pool, &prefix.prefix);
-	end_prefix(&prefix);
-	return hits < 0 ? kvpy_raise("kvmm_prefix_probe", hits) : PyLong_FromLong(hits);
+	hits = kvmm_ids_find(self->pool, &call->prefix, ids.data, all ? KVMM_FIND_ALL : 0);
+	answer = hits < 0 ? kvpy_raise("kvmm_ids_find", hits) :
+			    kvpy_ids_to(out, &ids, all ? nr : (uint32_t)hits);
+	for (uint32_t i = 0; !answer && i < nr; i++) {
+		int32_t *id = (int32_t *)ids.data + i;
+
+		if (all ? hits >= 0 && *id != KVMM_NO_ID : (int)i < hits)
+			kvmm_ids_put(self->pool, id, 1, 0);
+	}
+	kvpy_end(&ids);
+	return answer;
+}
+
+static PyObject *do_probe(struct kvpy_pool *self, struct prefix_call *call)
+{
+	return kvpy_number_or("kvmm_prefix_probe", kvmm_prefix_len(self->pool, &call->prefix));
 }
 
 /* Where keys lie: no reference, nothing changes. */
-static PyObject *pool_peek(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			   PyObject *names)
+static PyObject *do_peek(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "peek", "keys", "all", PREFIX_NAMES, NULL };
-	PyObject *slot[2 + NR_PREFIX], *list = NULL;
-	struct prefix_args prefix;
-	struct kvpy_peek peek;
-	int hits, all;
+	int all = call->slot[1] ? PyObject_IsTrue(call->slot[1]) : 0;
+	struct kvpy_array blocks;
+	int hits = all < 0 ? -1 : kvpy_peek(self, &call->prefix, all, &blocks);
+	PyObject *list;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) ||
-	    get_prefix(self, slot[0], slot + 2, &prefix))
+	if (hits < 0)
 		return NULL;
-	all = slot[1] ? PyObject_IsTrue(slot[1]) : 0;
-	hits = all < 0 ? -1 : kvpy_peek(self, &prefix.prefix, all, &peek);
-	if (hits >= 0) {
-		list = kvpy_list((int32_t *)peek.blocks, all ? (Py_ssize_t)prefix.prefix.nr : hits);
-		free(peek.made);
-	}
-	end_prefix(&prefix);
+	list = kvpy_list(blocks.data, all ? (Py_ssize_t)call->prefix.nr : hits);
+	kvpy_end(&blocks);
 	return list;
 }
 
 int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,
-	      struct kvpy_peek *peek)
+	      struct kvpy_array *blocks)
 {
-	kvmm_weak_t few[KVPY_NR(peek->few)], *weak = few;
-	int hits = -ENOMEM;
+	kvmm_weak_t *weak = kvpy_space(blocks, prefix->nr, sizeof(*weak) + sizeof(uint32_t));
+	int hits;
 
-	peek->blocks = peek->few;
-	peek->made = NULL;
-	if (prefix->nr > KVPY_NR(few)) {
-		peek->made = malloc(prefix->nr * (sizeof(*weak) + sizeof(*peek->blocks)));
-		weak = peek->made;
-		peek->blocks = peek->made ? (uint32_t *)(weak + prefix->nr) : NULL;
-	}
-	if (weak)
-		hits = kvmm_prefix_peek(pool->pool, prefix, weak, peek->blocks,
-					all ? KVMM_FIND_ALL : 0);
+	if (!weak)
+		return -1;
+	blocks->data = weak + prefix->nr;
+	hits = kvmm_prefix_peek(pool->pool, prefix, weak, blocks->data, all ? KVMM_FIND_ALL : 0);
 	if (hits < 0) {
-		free(peek->made);
+		kvpy_end(blocks);
 		kvpy_raise("kvmm_prefix_peek", hits);
 	}
 	return hits;
 }
 
-/* The handles behind ids, as references. NULL with an exception; else to be freed. */
-static kvmm_ref_t *refs_of(struct kvpy_pool *self, const struct kvpy_array *ids)
+/* The handles behind ids, as references, to be ended, with room for as many behind them; NULL with
+ * an exception. They take the place of what is known of the ids, first by first. */
+static kvmm_ref_t *refs_of(struct kvpy_pool *self, const struct kvpy_array *ids,
+			   struct kvpy_array *refs)
 {
-	struct kvmm_id_info *info = malloc(sizeof(*info) * (size_t)(ids->nr + 1));
-	kvmm_ref_t *refs = malloc(sizeof(*refs) * (size_t)(ids->nr + 1));
-	int err = info && refs ? kvmm_ids_info(self->pool, ids->data, (uint32_t)ids->nr, info) :
-				 -ENOMEM;
+	struct kvmm_id_info *info = kvpy_space(refs, ids->nr, sizeof(*info));
+	kvmm_ref_t *ref = refs->data;
+	int err;
 
-	for (Py_ssize_t i = 0; !err && i < ids->nr; i++)
-		refs[i] = (kvmm_ref_t){ info[i].handle.index, info[i].handle.gen };
-	free(info);
-	if (err) {
-		free(refs);
-		kvpy_raise("kvmm_ids_info", err);
+	if (!info)
 		return NULL;
+	err = kvmm_ids_info(self->pool, ids->data, (uint32_t)ids->nr, info);
+	for (Py_ssize_t i = 0; !err && i < ids->nr; i++) {
+		kvmm_weak_t handle = info[i].handle;
+
+		ref[i] = (kvmm_ref_t){ handle.index, handle.gen };
 	}
-	return refs;
+	if (!err)
+		return ref;
+	kvpy_end(refs);
+	kvpy_raise("kvmm_ids_info", err);
+	return NULL;
 }
 
 static PyObject *pool_unpublish(struct kvpy_pool *self, PyObject *object)
 {
-	struct kvpy_array ids;
+	struct kvpy_array ids, array;
 	kvmm_ref_t *refs;
-	int err = -ENOMEM;
+	int err = 0;
 
 	if (!kvpy_pool_of(self) || kvpy_ids(object, 0, &ids))
 		return NULL;
-	refs = refs_of(self, &ids);
+	refs = refs_of(self, &ids, &array);
 	if (refs) {
-		kvmm_mut_t *muts = malloc(sizeof(*muts) * (size_t)(ids.nr + 1));
-
-		if (muts)
-			err = kvmm_unpublish(self->pool, refs, (uint32_t)ids.nr, muts);
-		free(muts);
+		err = kvmm_unpublish(self->pool, refs, (uint32_t)ids.nr, (kvmm_mut_t *)(refs + ids.nr));
+		kvpy_end(&array);
 	}
 	kvpy_end(&ids);
-	if (!refs)
-		return NULL;
-	free(refs);
-	return none_or("kvmm_unpublish", err);
+	return refs ? kvpy_none_or("kvmm_unpublish", err) : NULL;
 }
 
-static int change_names(struct kvpy_pool *self, const struct kvmm_prefix *prefix,
-			const kvmm_ref_t *refs, uint32_t op)
+static PyObject *change_names(struct kvpy_pool *self, const struct kvmm_prefix *prefix,
+			      const kvmm_ref_t *refs, uint32_t op)
 {
-	struct kvmm_name *names = calloc(prefix->nr + 1u, sizeof(*names));
-	int err = names ? 0 : -ENOMEM;
+	struct kvpy_array array;
+	struct kvmm_name *names = kvpy_space(&array, prefix->nr, sizeof(*names));
+	int err;
 
-	for (uint32_t i = 0; !err && i < prefix->nr; i++)
+	if (!names)
+		return NULL;
+	for (uint32_t i = 0; i < prefix->nr; i++)
 		names[i] = (struct kvmm_name){ prefix->keys[i], prefix->domain, prefix->position + i };
-	if (!err)
-		err = kvmm_names_change(self->pool, names, refs, prefix->nr, op);
-	free(names);
-	return err;
+	err = kvmm_names_change(self->pool, names, refs, prefix->nr, op);
+	kvpy_end(&array);
+	return kvpy_none_or("kvmm_names_change", err);
 }
 
-static PyObject *pool_name(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			   PyObject *names)
+static PyObject *do_name(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "name", "ids", "keys", "op", PREFIX_NAMES, NULL };
-	PyObject *slot[3 + NR_PREFIX], *answer = NULL;
-	struct prefix_args prefix;
-	struct kvpy_array ids;
-	kvmm_ref_t *refs = NULL;
+	struct kvpy_array ids, array;
 	uint32_t op = KVMM_NAME_ADD;
+	PyObject *answer = NULL;
+	kvmm_ref_t *refs;
 
-	if (kvpy_args(known, 2, args, nr, names, slot) || kvpy_u32(slot[2], &op) ||
-	    get_prefix(self, slot[1], slot + 3, &prefix))
+	if (kvpy_u32(call->slot[2], &op) || kvpy_ids(call->slot[0], 0, &ids))
 		return NULL;
-	if (!kvpy_ids(slot[0], 0, &ids)) {
-		if (ids.nr == (Py_ssize_t)prefix.prefix.nr)
-			refs = refs_of(self, &ids);
-		else
-			PyErr_Format(PyExc_ValueError, "%zd ids, but %u keys", ids.nr,
-				     prefix.prefix.nr);
-		if (refs)
-			answer = none_or("kvmm_names_change",
-					 change_names(self, &prefix.prefix, refs, op));
-		free(refs);
-		kvpy_end(&ids);
+	if (ids.nr != call->prefix.nr) {
+		PyErr_Format(PyExc_ValueError, "%zd ids, but %u keys", ids.nr, call->prefix.nr);
+		refs = NULL;
+	} else {
+		refs = refs_of(self, &ids, &array);
 	}
-	end_prefix(&prefix);
+	if (refs) {
+		answer = change_names(self, &call->prefix, refs, op);
+		kvpy_end(&array);
+	}
+	kvpy_end(&ids);
 	return answer;
 }
 
-/* get(), touch(), put(), take(): ids, and what may be said with them. */
-static PyObject *by_ids(struct kvpy_pool *self, const char *const *known, PyObject *const *args,
-			Py_ssize_t nr, PyObject *names, const uint32_t *bits,
-			int (*call)(struct kvmm_pool *, const int32_t *, uint32_t, uint32_t, uint32_t))
+NAMED(register, OF("ids", "keys", PREFIX_NAMES, "out"), with_prefix, 2, 2, do_register)
+NAMED(find, OF("keys", "all", PREFIX_NAMES, "out"), with_prefix, 1, 2, do_find)
+NAMED(probe, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_probe)
+NAMED(peek, OF("keys", "all", PREFIX_NAMES), with_prefix, 1, 2, do_peek)
+NAMED(name, OF("ids", "keys", "op", PREFIX_NAMES), with_prefix, 2, 3, do_name)
+
+/* get(), touch(), put(), take(): ids, and what may be said with them: flags, or 0: the tenant. */
+typedef int ids_fn(struct kvmm_pool *, const int32_t *, uint32_t, uint32_t, uint32_t);
+
+static PyObject *by_ids(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
+			PyObject *names, const char *const *known, ids_fn *fn, uint32_t first,
+			uint32_t second)
 {
-	PyObject *slot[4];
-	struct kvpy_array ids;
+	const uint32_t bits[] = { first, second };
 	uint32_t flags = 0, tenant = 0;
+	struct kvpy_array ids;
+	PyObject *slot[3];
 	int err;
 
 	if (kvpy_args(known, 1, args, nr, names, slot) || !kvpy_pool_of(self))
 		return NULL;
-	for (int i = 1; known[i + 1]; i++) {
-		int on = 0;
+	for (int i = 0; known[i + 2]; i++) {
+		int on = bits[i] && slot[i + 1] ? PyObject_IsTrue(slot[i + 1]) : 0;
 
-		if (!bits[i - 1]) {
-			if (kvpy_u32(slot[i], &tenant))
-				return NULL;
-			continue;
-		}
-		if (slot[i])
-			on = PyObject_IsTrue(slot[i]);
-		if (on < 0)
+		if (on < 0 || (!bits[i] && kvpy_u32(slot[i + 1], &tenant)))
 			return NULL;
-		flags |= on ? bits[i - 1] : 0;
+		flags |= on ? bits[i] : 0;
 	}
 	if (kvpy_ids(slot[0], 0, &ids))
 		return NULL;
-	err = call(self->pool, ids.data, (uint32_t)ids.nr, flags, tenant);
+	err = fn(self->pool, ids.data, (uint32_t)ids.nr, flags, tenant);
 	kvpy_end(&ids);
-	return none_or(known[0], err);
+	return kvpy_none_or(known[0], err);
 }
 
-static int do_get(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags,
-		  uint32_t tenant)
+#define BY_IDS(name, ...)									\
+static int do_##name(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags,	\
+		     uint32_t tenant)								\
+{												\
+	return kvmm_ids_##name(pool, ids, nr __VA_OPT__(,) __VA_ARGS__);			\
+}
+
+BY_IDS(get, flags)
+BY_IDS(touch)
+BY_IDS(put, flags)
+BY_IDS(take, tenant, flags)
+NAMED(get, OF("ids", "inactive"), by_ids, do_get, KVMM_IDS_INACTIVE, 0)
+NAMED(touch, "ids", by_ids, do_touch, 0, 0)
+NAMED(put, OF("ids", "first_out", "park"), by_ids, do_put, KVMM_IDS_FIRST_OUT, KVMM_IDS_PARK)
+NAMED(take, OF("ids", "parked", "tenant"), by_ids, do_take, KVMM_IDS_PARKED, 0)
+
+#define INFO(name)	KVPY_FIELD(struct kvmm_id_info, name)
+
+static PyObject *info_of(struct kvpy_pool *self, int32_t id)
 {
-	return kvmm_ids_get(pool, ids, nr, flags);
+	static const struct kvpy_field fields[] = {
+		INFO(state), INFO(refs), INFO(pins), INFO(tokens), INFO(position),
+	};
+	struct kvmm_id_info info;
+	int err = kvmm_ids_info(self->pool, &id, 1, &info);
+	PyObject *dict = err ? kvpy_raise("kvmm_ids_info", err) :
+			       kvpy_dict(&info, fields, KVPY_NR(fields));
+	PyObject *key = dict ? PyBytes_FromStringAndSize((char *)info.key.byte, sizeof(info.key)) : NULL;
+
+	if (dict && (!key || PyDict_SetItemString(dict, "key", key)))
+		Py_CLEAR(dict);
+	Py_XDECREF(key);
+	return dict;
 }
-
-static int do_touch(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags,
-		    uint32_t tenant)
-{
-	return kvmm_ids_touch(pool, ids, nr);
-}
-
-static int do_put(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags,
-		  uint32_t tenant)
-{
-	return kvmm_ids_put(pool, ids, nr, flags);
-}
-
-static int do_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t nr, uint32_t flags,
-		   uint32_t tenant)
-{
-	return kvmm_ids_take(pool, ids, nr, tenant, flags);
-}
-
-#define BY_IDS(name, ...)								\
-static PyObject *pool_##name(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,	\
-			     PyObject *names)						\
-{											\
-	static const uint32_t bits[] = { __VA_ARGS__ };					\
-											\
-	return by_ids(self, name##_known, args, nr, names, bits, do_##name);		\
-}
-
-static const char *const get_known[] = { "get", "ids", "inactive", NULL };
-static const char *const touch_known[] = { "touch", "ids", NULL };
-static const char *const put_known[] = { "put", "ids", "first_out", "park", NULL };
-static const char *const take_known[] = { "take", "ids", "parked", "tenant", NULL };
-
-BY_IDS(get, KVMM_IDS_INACTIVE)
-BY_IDS(touch, 0)
-BY_IDS(put, KVMM_IDS_FIRST_OUT, KVMM_IDS_PARK)
-BY_IDS(take, KVMM_IDS_PARKED, 0)
 
 static PyObject *pool_info(struct kvpy_pool *self, PyObject *object)
 {
-	static const struct kvpy_field fields[] = {
-		KVPY_FIELD(struct kvmm_id_info, state), KVPY_FIELD(struct kvmm_id_info, refs),
-		KVPY_FIELD(struct kvmm_id_info, pins), KVPY_FIELD(struct kvmm_id_info, tokens),
-		KVPY_FIELD(struct kvmm_id_info, position),
-	};
-	struct kvmm_id_info info;
 	struct kvpy_array ids;
 	PyObject *list;
 
@@ -624,24 +569,10 @@ static PyObject *pool_info(struct kvpy_pool *self, PyObject *object)
 		return NULL;
 	list = PyList_New(ids.nr);
 	for (Py_ssize_t i = 0; list && i < ids.nr; i++) {
-		int err = kvmm_ids_info(self->pool, (int32_t *)ids.data + i, 1, &info);
-		PyObject *dict, *key = NULL;
+		PyObject *dict = info_of(self, ((int32_t *)ids.data)[i]);
 
-		if (err) {
-			kvpy_raise("kvmm_ids_info", err);
+		if (!dict || PyList_SetItem(list, i, dict))	/* takes dict in any case */
 			Py_CLEAR(list);
-			break;
-		}
-		dict = kvpy_dict(&info, fields, KVPY_NR(fields));
-		if (dict)
-			key = PyBytes_FromStringAndSize((char *)info.key.byte, sizeof(info.key));
-		if (!key || PyDict_SetItemString(dict, "key", key)) {
-			Py_XDECREF(dict);
-			Py_CLEAR(list);
-		} else if (PyList_SetItem(list, i, dict)) {		/* takes dict in any case */
-			Py_CLEAR(list);
-		}
-		Py_XDECREF(key);
 	}
 	kvpy_end(&ids);
 	return list;
@@ -656,7 +587,7 @@ static PyObject *pool_evict(struct kvpy_pool *self, PyObject *object)
 		return NULL;
 	nr = kvmm_evict_blocks(self->pool, ids.data, (uint32_t)ids.nr);
 	kvpy_end(&ids);
-	return nr < 0 ? kvpy_raise("kvmm_evict_blocks", nr) : PyLong_FromLong(nr);
+	return kvpy_number_or("kvmm_evict_blocks", nr);
 }
 
 static PyObject *pool_reset(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
@@ -674,7 +605,7 @@ static PyObject *pool_reset(struct kvpy_pool *self, PyObject *const *args, Py_ss
 	KVPY_UNLOCK(self)
 	done = kvmm_forget_cached(self->pool, inactive ? 0 : KVMM_FORGET_ALL, NULL);
 	KVPY_LOCK(self)
-	return done < 0 ? kvpy_raise("kvmm_forget_cached", done) : PyLong_FromLong(done);
+	return kvpy_number_or("kvmm_forget_cached", done);
 }
 
 /* ---- content ---- */
@@ -697,47 +628,24 @@ static PyObject *content(struct kvpy_pool *self, PyObject *const *args, Py_ssize
 		      kvmm_block_read(self->pool, id, offset, bytes.data, (size_t)bytes.nr);
 	KVPY_LOCK(self)
 	kvpy_end(&bytes);
-	return none_or(known[0], err);
+	return kvpy_none_or(known[0], err);
 }
 
-static PyObject *pool_write(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			    PyObject *names)
-{
-	static const char *const known[] = { "write", "id", "data", "offset", NULL };
-
-	return content(self, args, nr, names, known, 1);
-}
-
-static PyObject *pool_read_into(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-				PyObject *names)
-{
-	static const char *const known[] = { "read_into", "id", "out", "offset", NULL };
-
-	return content(self, args, nr, names, known, 0);
-}
+NAMED(write, OF("id", "data", "offset"), content, 1)
+NAMED(read_into, OF("id", "out", "offset"), content, 0)
 
 /* ---- numbers ---- */
+
+#define STAT(name)	KVPY_FIELD(struct kvmm_pool_stat, name)
 
 static PyObject *pool_stat(struct kvpy_pool *self, PyObject *none)
 {
 	static const struct kvpy_field fields[] = {
-		KVPY_FIELD(struct kvmm_pool_stat, nr_blocks), KVPY_FIELD(struct kvmm_pool_stat, nr_free),
-		KVPY_FIELD(struct kvmm_pool_stat, nr_inactive),
-		KVPY_FIELD(struct kvmm_pool_stat, nr_available),
-		KVPY_FIELD(struct kvmm_pool_stat, nr_ranges), KVPY_FIELD(struct kvmm_pool_stat, largest),
-		KVPY_FIELD(struct kvmm_pool_stat, nr_runs),
-		KVPY_FIELD(struct kvmm_pool_stat, block_tokens),
-		KVPY_FIELD(struct kvmm_pool_stat, block_bytes), KVPY_FIELD(struct kvmm_pool_stat, allocs),
-		KVPY_FIELD(struct kvmm_pool_stat, frees), KVPY_FIELD(struct kvmm_pool_stat, fail_nospc),
-		KVPY_FIELD(struct kvmm_pool_stat, fail_frag),
-		KVPY_FIELD(struct kvmm_pool_stat, evictions),
-		KVPY_FIELD(struct kvmm_pool_stat, hit_blocks),
-		KVPY_FIELD(struct kvmm_pool_stat, miss_blocks),
-		KVPY_FIELD(struct kvmm_pool_stat, registered),
-		KVPY_FIELD(struct kvmm_pool_stat, duplicates),
-		KVPY_FIELD(struct kvmm_pool_stat, compactions),
-		KVPY_FIELD(struct kvmm_pool_stat, moved_blocks),
-		KVPY_FIELD(struct kvmm_pool_stat, metadata_bytes),
+		STAT(nr_blocks), STAT(nr_free), STAT(nr_inactive), STAT(nr_available), STAT(nr_ranges),
+		STAT(largest), STAT(nr_runs), STAT(block_tokens), STAT(block_bytes), STAT(allocs),
+		STAT(frees), STAT(fail_nospc), STAT(fail_frag), STAT(evictions), STAT(hit_blocks),
+		STAT(miss_blocks), STAT(registered), STAT(duplicates), STAT(compactions),
+		STAT(moved_blocks), STAT(metadata_bytes),
 	};
 	struct kvmm_pool_stat stat;
 	int err;
@@ -757,11 +665,11 @@ static PyObject *pool_validate(struct kvpy_pool *self, PyObject *none)
 	KVPY_UNLOCK(self)
 	err = kvmm_validate(self->pool);
 	KVPY_LOCK(self)
-	return none_or("kvmm_validate", err);
+	return kvpy_none_or("kvmm_validate", err);
 }
 
-static PyObject *pool_watermarks(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-				 PyObject *names)
+static PyObject *pool_set_watermarks(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
+				     PyObject *names)
 {
 	static const char *const known[] = { "set_watermarks", "min", "low", "high", NULL };
 	struct kvmm_watermarks marks = { 0, 0, 0 };
@@ -770,7 +678,7 @@ static PyObject *pool_watermarks(struct kvpy_pool *self, PyObject *const *args, 
 	if (kvpy_args(known, 3, args, nr, names, slot) || kvpy_u32(slot[0], &marks.min) ||
 	    kvpy_u32(slot[1], &marks.low) || kvpy_u32(slot[2], &marks.high) || !kvpy_pool_of(self))
 		return NULL;
-	return none_or("kvmm_watermarks_set", kvmm_watermarks_set(self->pool, &marks));
+	return kvpy_none_or("kvmm_watermarks_set", kvmm_watermarks_set(self->pool, &marks));
 }
 
 static PyObject *pool_evict_for(struct kvpy_pool *self, PyObject *object)
@@ -786,12 +694,9 @@ static PyObject *pool_evict_for(struct kvpy_pool *self, PyObject *object)
 
 static PyObject *pool_available(struct kvpy_pool *self, void *closure)
 {
-	int nr;
-
 	if (!kvpy_pool_of(self))
 		return NULL;
-	nr = kvmm_pool_available(self->pool, NULL);
-	return nr < 0 ? kvpy_raise("kvmm_pool_available", nr) : PyLong_FromLong(nr);
+	return kvpy_number_or("kvmm_pool_available", kvmm_pool_available(self->pool, NULL));
 }
 
 static PyObject *pool_nr_blocks(struct kvpy_pool *self, void *closure)
@@ -844,58 +749,41 @@ static PyObject *pool_poll(struct kvpy_pool *self, PyObject *none)
 	KVPY_UNLOCK(self)
 	left = kvmm_tier_poll(self->pool);
 	KVPY_LOCK(self)
-	return left < 0 ? kvpy_raise("kvmm_tier_poll", left) : PyLong_FromLong(left);
+	return kvpy_number_or("kvmm_tier_poll", left);
 }
 
-static PyObject *pool_prefetch(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			       PyObject *names)
+static PyObject *do_prefetch(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "prefetch", "keys", PREFIX_NAMES, NULL };
-	PyObject *slot[1 + NR_PREFIX];
-	struct prefix_args prefix;
 	int done;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) ||
-	    get_prefix(self, slot[0], slot + 1, &prefix))
-		return NULL;
 	KVPY_UNLOCK(self)
-	done = kvmm_tier_prefetch(self->pool, &prefix.prefix, 0);
+	done = kvmm_tier_prefetch(self->pool, &call->prefix, 0);
 	KVPY_LOCK(self)
-	end_prefix(&prefix);
-	return done < 0 ? kvpy_raise("kvmm_tier_load", done) : PyLong_FromLong(done);
+	return kvpy_number_or("kvmm_tier_load", done);
 }
 
 /* How many blocks, from the first key on, lie on the device and in a tier below. */
-static PyObject *pool_match_tiers(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-				  PyObject *names)
+static PyObject *do_match_tiers(struct kvpy_pool *self, struct prefix_call *call)
 {
-	static const char *const known[] = { "match_tiers", "keys", PREFIX_NAMES, NULL };
-	struct kvmm_tier_match_args match = { .size = sizeof(match) };
-	PyObject *slot[1 + NR_PREFIX], *answer = NULL;
-	struct prefix_args prefix;
-	kvmm_ref_t *refs;
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &call->prefix };
+	struct kvpy_array refs;
 	int err;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) ||
-	    get_prefix(self, slot[0], slot + 1, &prefix))
+	if (!kvpy_space(&refs, call->prefix.nr, sizeof(kvmm_ref_t)))
 		return NULL;
-	refs = malloc(sizeof(*refs) * (prefix.prefix.nr + 1));
-	match.prefix = &prefix.prefix;
-	match.refs = refs;
-	err = refs ? kvmm_tier_match(self->pool, &match) : -ENOMEM;
+	match.refs = refs.data;
+	err = kvmm_tier_match(self->pool, &match);
 	if (err >= 0 && match.nr_device)
-		err = kvmm_put_many(self->pool, refs, match.nr_device);
-	if (err < 0)
-		kvpy_raise("kvmm_tier_match", err);
-	else
-		answer = Py_BuildValue("II", match.nr_device, match.nr_lower);
-	free(refs);
-	end_prefix(&prefix);
-	return answer;
+		err = kvmm_put_many(self->pool, match.refs, match.nr_device);
+	kvpy_end(&refs);
+	return err < 0 ? kvpy_raise("kvmm_tier_match", err) :
+			 Py_BuildValue("II", match.nr_device, match.nr_lower);
 }
 
-#define FAST(name, doc)	{ #name, (PyCFunction)(void (*)(void))pool_##name, \
-			  METH_FASTCALL | METH_KEYWORDS, doc }
+NAMED(prefetch, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_prefetch)
+NAMED(match_tiers, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_match_tiers)
+
+#define FAST(name, doc)	KVPY_METHOD(pool, name, KVPY_NAMED, doc)
 #define PREFIX_DOC	"position=0, parent=None, tenant=0, layout=0, group=0"
 
 static PyMethodDef pool_methods[] = {
@@ -914,8 +802,8 @@ static PyMethodDef pool_methods[] = {
 	     "changes nothing."),
 	FAST(peek, "peek(keys, all=False, " PREFIX_DOC ") -> list[int]\n\nWhere keys lie, as find(), but "
 	     "takes no reference and changes nothing."),
-	{ "unpublish", (PyCFunction)pool_unpublish, METH_O, "unpublish(ids)\n\nRegistered blocks with "
-	  "this one reference are private again, and their names gone." },
+	KVPY_METHOD(pool, unpublish, METH_O, "unpublish(ids)\n\nRegistered blocks with "
+	  "this one reference are private again, and their names gone."),
 	FAST(name, "name(ids, keys, op=NAME_ADD, " PREFIX_DOC ")\n\nOne more name for each referenced "
 	     "block, another first name (NAME_RENAME), or one less (NAME_REMOVE)."),
 	FAST(get, "get(ids, inactive=False)\n\nOne more reference each; with inactive also of blocks "
@@ -926,35 +814,32 @@ static PyMethodDef pool_methods[] = {
 	     "content of private blocks stays until the memory is reused."),
 	FAST(take, "take(ids, parked=False, tenant=0)\n\nExactly these blocks become private, if they "
 	     "are free or evictable."),
-	{ "info", (PyCFunction)pool_info, METH_O, "info(ids) -> list[dict]\n\nState, references, pins, "
-	  "tokens, position and key of each block." },
-	{ "evict", (PyCFunction)pool_evict, METH_O, "evict(ids) -> int\n\nForgets the names of these "
-	  "blocks; returns how many had one." },
-	{ "evict_for", (PyCFunction)pool_evict_for, METH_O, "evict_for(nr) -> int\n\nEvicts until nr "
-	  "blocks are free; returns how many were evicted." },
+	KVPY_METHOD(pool, info, METH_O, "info(ids) -> list[dict]\n\nState, references, pins, "
+	  "tokens, position and key of each block."),
+	KVPY_METHOD(pool, evict, METH_O, "evict(ids) -> int\n\nForgets the names of these "
+	  "blocks; returns how many had one."),
+	KVPY_METHOD(pool, evict_for, METH_O, "evict_for(nr) -> int\n\nEvicts until nr "
+	  "blocks are free; returns how many were evicted."),
 	FAST(reset, "reset(inactive_only=False) -> int\n\nForgets every cached block in every tier: for "
 	     "a change of weights. Raises Busy if any block is held."),
 	FAST(write, "write(id, data, offset=0)\n\nCopies bytes into a private block, and waits."),
 	FAST(read_into, "read_into(id, out, offset=0)\n\nCopies bytes of a block into a writable "
 	     "buffer, and waits."),
-	{ "stat", (PyCFunction)pool_stat, METH_NOARGS, "stat() -> dict[str, int]\n\nA coherent "
-	  "snapshot; blocks, bytes and counts since creation." },
-	{ "validate", (PyCFunction)pool_validate, METH_NOARGS, "validate()\n\nRecomputes every count "
-	  "of the pool; raises Error if one is wrong." },
-	{ "set_watermarks", (PyCFunction)(void (*)(void))pool_watermarks,
-	  METH_FASTCALL | METH_KEYWORDS, "set_watermarks(min, low, high)\n\nFree blocks that are kept "
-	  "back." },
+	KVPY_METHOD(pool, stat, METH_NOARGS, "stat() -> dict[str, int]\n\nA coherent "
+	  "snapshot; blocks, bytes and counts since creation."),
+	KVPY_METHOD(pool, validate, METH_NOARGS, "validate()\n\nRecomputes every count "
+	  "of the pool; raises Error if one is wrong."),
+	FAST(set_watermarks, "set_watermarks(min, low, high)\n\nFree blocks that are kept back."),
 	FAST(attach, "attach(tier, layout_id=0, write=WRITE_SELECTIVE, touches=2, verify_every=1)\n\n"
 	     "Copies of this pool's blocks go down to tier from here on."),
-	{ "poll", (PyCFunction)pool_poll, METH_NOARGS, "poll() -> int\n\nEnds copies that are complete "
-	  "and begins others, once a step; returns how many are under way." },
+	KVPY_METHOD(pool, poll, METH_NOARGS, "poll() -> int\n\nEnds copies that are complete "
+	  "and begins others, once a step; returns how many are under way."),
 	FAST(prefetch, "prefetch(keys, " PREFIX_DOC ") -> int\n\nBegins to load what tiers below have "
 	     "of this prefix; returns how many blocks are on their way."),
 	FAST(match_tiers, "match_tiers(keys, " PREFIX_DOC ") -> tuple[int, int]\n\nLeading blocks on "
 	     "the device, and behind these in tiers below."),
-	{ "close", (PyCFunction)pool_close, METH_NOARGS, "close()\n\nFrees the pool with all that is "
-	  "held in it; a second call does nothing." }, KVPY_WITH
-	{ NULL, NULL, 0, NULL },
+	KVPY_METHOD(pool, close, METH_NOARGS, "close()\n\nFrees the pool with all that is "
+	  "held in it; a second call does nothing."), KVPY_END,
 };
 
 static PyGetSetDef pool_getset[] = {
@@ -964,23 +849,17 @@ static PyGetSetDef pool_getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
-static PyType_Slot pool_slots[] = {
-	{ Py_tp_new, pool_new }, KVPY_FINALIZE(pool), { Py_tp_traverse, pool_traverse },
-	{ Py_tp_clear, pool_clear }, { Py_tp_methods, pool_methods },
-	{ Py_tp_getset, pool_getset },
-	{ Py_tp_doc, "Pool(nr_blocks, **options)\n\nThe blocks of one KV cache group on one device." },
-	{ 0, NULL },
-};
+KVPY_TYPE(pool, Pool, sizeof(struct kvpy_pool), KVPY_GC,
+	  "Pool(nr_blocks, **options)\n\nThe blocks of one KV cache group on one device.",
+	  KVPY_FINAL(pool), { Py_tp_traverse, pool_traverse }, { Py_tp_clear, pool_clear },
+	  { Py_tp_getset, pool_getset });
 
-static PyType_Spec pool_spec = {
-	"kvmm.Pool", sizeof(struct kvpy_pool), 0, KVPY_GC, pool_slots,
-};
-
-int kvpy_add_pool(PyObject *module)
+int kvpy_add_numbers(PyObject *module)
 {
 	static const struct { const char *name; long value; } numbers[] = {
-		{ "NAME_ADD", KVMM_NAME_ADD }, { "NAME_RENAME", KVMM_NAME_RENAME },
-		{ "NAME_REMOVE", KVMM_NAME_REMOVE }, { "DUP_ALLOW", KVMM_DUP_ALLOW }, { "DUP_HOLD", KVMM_DUP_HOLD },
+		{ "NO_ID", KVMM_NO_ID }, { "NAME_ADD", KVMM_NAME_ADD },
+		{ "NAME_RENAME", KVMM_NAME_RENAME }, { "NAME_REMOVE", KVMM_NAME_REMOVE },
+		{ "DUP_ALLOW", KVMM_DUP_ALLOW }, { "DUP_HOLD", KVMM_DUP_HOLD },
 		{ "DUP_REJECT", KVMM_DUP_REJECT }, { "FREE", KVMM_BLOCK_FREE },
 		{ "PRIVATE", KVMM_BLOCK_PRIVATE }, { "ACTIVE", KVMM_BLOCK_ACTIVE },
 		{ "INACTIVE", KVMM_BLOCK_INACTIVE }, { "WRITE_SELECTIVE", KVMM_TIER_SELECTIVE },
@@ -991,6 +870,5 @@ int kvpy_add_pool(PyObject *module)
 	for (size_t i = 0; i < KVPY_NR(numbers); i++)
 		if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value))
 			return -1;
-	kvpy_pool_type = kvpy_add_type(module, &pool_spec, "Pool");
-	return kvpy_pool_type ? 0 : -1;
+	return 0;
 }

@@ -64,15 +64,21 @@ int kvpy_add_errors(PyObject *module);
 
 /* ---- buffer.c: arrays of the caller, borrowed during a call ---- */
 
-/** struct kvpy_array - @nr elements at @data; of a buffer, of DLPack, or made from a list */
+/** struct kvpy_array - @nr elements at @data; of a buffer, of DLPack, or in memory of its own */
 struct kvpy_array {
 	void *data;
 	Py_ssize_t nr;
 	Py_buffer view;
 	PyObject *capsule;
 	void *made;
-	uint64_t few[32];
+	uint64_t few[256];
 };
+
+/** kvpy_space() - memory for @nr elements of @bytes, to be ended. NULL with an exception. */
+void *kvpy_space(struct kvpy_array *array, Py_ssize_t nr, size_t bytes);
+
+/** kvpy_own() - @array's numbers in memory of its own, to be changed. NULL with an exception. */
+void *kvpy_own(struct kvpy_array *array);
 
 /** kvpy_ids() - int32 of @object: a buffer, a CPU tensor, or (not @writable) a sequence of int.
  * Return: 0; -1 with an exception. */
@@ -88,17 +94,12 @@ void kvpy_end(struct kvpy_array *array);
 /** kvpy_list() - a list of int of @nr ids. */
 PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr);
 
-/**
- * kvpy_room() - the argument out of a call: room for @nr ids, or NULL
- * @into: for kvpy_ids_to(), and to be ended
- *
- * Return: 0; -1 with an exception.
- */
-int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *into);
+/** kvpy_room() - where a call writes @nr ids: the buffer @out, or memory if that is NULL.
+ * Return: 0; -1 with an exception. */
+int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *ids);
 
-/** kvpy_ids_to() - a list of @ids, or, if there is an @out, how many: they are in @into. */
-PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *into, const int32_t *ids,
-		      Py_ssize_t nr);
+/** kvpy_ids_to() - a list of the first @nr of @ids, or, if they are in @out already, how many. */
+PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *ids, Py_ssize_t nr);
 
 /* ---- arguments ---- */
 
@@ -141,30 +142,22 @@ struct kvpy_pool {
 #define KVPY_UNLOCK(self)	(self)->nr_users++; Py_BEGIN_ALLOW_THREADS
 #define KVPY_LOCK(self)		Py_END_ALLOW_THREADS (self)->nr_users--;
 
-extern PyTypeObject *kvpy_pool_type, *kvpy_tier_type;
+/* The types of the module, in the order in which it makes them: kvpy_X_spec is in X's file. */
+#define KVPY_TYPES(do)	do(pool) do(range) do(step) do(keys) do(seq) do(tier) do(disk) do(events) \
+			do(blocks) do(control) do(device)
+#define KVPY_DECLARE(kind)	extern PyType_Spec kvpy_##kind##_spec; \
+				extern PyTypeObject *kvpy_##kind##_type;
+KVPY_TYPES(KVPY_DECLARE)
 
-int kvpy_add_pool(PyObject *module);
-int kvpy_add_range(PyObject *module);
-int kvpy_add_seq(PyObject *module);
-int kvpy_add_tier(PyObject *module);
-int kvpy_add_events(PyObject *module);
-int kvpy_add_control(PyObject *module);
-int kvpy_add_device(PyObject *module);
-int kvpy_add_blocks(PyObject *module);
+int kvpy_add_numbers(PyObject *module);
 
 /** kvpy_keys() - kvmm_key_t of the names of @pool: one buffer, or a sequence of bytes. */
 int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys);
 
-/** struct kvpy_peek - where keys lie; the caller frees @made */
-struct kvpy_peek {
-	uint32_t *blocks;
-	void *made;
-	uint32_t few[128];
-};
-
-/** kvpy_peek() - look @prefix up without references. Return: hits; negative with an exception. */
+/** kvpy_peek() - the @blocks of @prefix, looked up without references, to be ended.
+ * Return: hits; negative with an exception. */
 int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,
-	      struct kvpy_peek *peek);
+	      struct kvpy_array *blocks);
 
 /** kvpy_pool_of() - the open pool of @self, or NULL with an exception. */
 struct kvmm_pool *kvpy_pool_of(struct kvpy_pool *self);
@@ -176,9 +169,6 @@ struct kvmm_tier *kvpy_tier_of(PyObject *tier);
 /** kvpy_device_name() - of a Device; NULL: @object is none. kvpy_to_stream() - for "O&": uint64_t. */
 const char *kvpy_device_name(PyObject *object);
 int kvpy_to_stream(PyObject *object, void *stream);
-
-/** kvpy_add_type() - make a type of @spec and put it into @module as @name. NULL on failure. */
-PyTypeObject *kvpy_add_type(PyObject *module, PyType_Spec *spec, const char *name);
 
 /** kvpy_make() - an object of @type, all zeros behind its head. */
 void *kvpy_make(PyTypeObject *type);
@@ -198,12 +188,28 @@ PyObject *kvpy_close(PyObject *self, PyObject *none);
 PyObject *kvpy_enter(PyObject *self, PyObject *none);
 PyObject *kvpy_exit(PyObject *self, PyObject *args);
 
-#define KVPY_FINALIZE(name)							\
-	{ Py_tp_dealloc, kvpy_dealloc }, { Py_tp_finalize, name##_finalize }
-#define KVPY_WITH								\
-	{ "__enter__", kvpy_enter, METH_NOARGS, NULL },				\
-	{ "__exit__", kvpy_exit, METH_VARARGS, NULL },
-#define KVPY_CLOSE(doc)	{ "close", kvpy_close, METH_NOARGS, "close()" doc }, KVPY_WITH
+#define KVPY_METHOD(kind, name, flags, doc)					\
+	{ #name, (PyCFunction)(void (*)(void))kind##_##name, flags, doc }
+#define KVPY_NAMED	(METH_FASTCALL | METH_KEYWORDS)
+#define KVPY_END	{ "__enter__", kvpy_enter, METH_NOARGS, NULL },		\
+			{ "__exit__", kvpy_exit, METH_VARARGS, NULL }, { NULL, NULL, 0, NULL }
+#define KVPY_CLOSE(doc)	{ "close", kvpy_close, METH_NOARGS, "close()" doc }, KVPY_END
+
+/* The spec of a type that has kind_new(), kind_methods, and more slots. */
+#define KVPY_TYPE(kind, name, bytes, flags, doc, ...)				\
+	static PyType_Slot kind##_slots[] = {					\
+		{ Py_tp_new, kind##_new }, { Py_tp_dealloc, kvpy_dealloc },	\
+		{ Py_tp_methods, kind##_methods }, { Py_tp_doc, doc },		\
+		__VA_ARGS__ __VA_OPT__(,) { 0, NULL },				\
+	};									\
+	PyType_Spec kvpy_##kind##_spec = { "kvmm." #name, bytes, 0, flags, kind##_slots }
+#define KVPY_FINAL(kind)	{ Py_tp_finalize, kind##_finalize }
+#define KVPY_GC			(Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
+
+/* Likewise of one that begins as struct kvpy_user. */
+#define KVPY_USER(kind, name, doc, ...)						\
+	KVPY_TYPE(kind, name, sizeof(struct kind), KVPY_GC, doc, KVPY_FINAL(kind), \
+		  { Py_tp_traverse, kvpy_user_traverse } __VA_OPT__(,) __VA_ARGS__)
 
 /** struct kvpy_user - how objects begin that use a pool: it is not closed before they are */
 struct kvpy_user {
@@ -211,8 +217,14 @@ struct kvpy_user {
 	struct kvpy_pool *pool;		/* NULL: closed */
 };
 
-/** kvpy_begin() - an object of @type that uses @pool, or NULL with an exception: it is closed. */
-void *kvpy_begin(PyTypeObject *type, struct kvpy_pool *pool);
+/**
+ * kvpy_begin() - an object of @type that uses the pool among its arguments
+ * @format: as of PyArg_ParseTupleAndKeywords(); the first is the pool
+ *
+ * Return: NULL with an exception: also, the pool is closed.
+ */
+void *kvpy_begin(PyTypeObject *type, PyObject *args, PyObject *named, const char *format,
+		 char **known, ...);
 
 /** kvpy_made() - what a constructor returns: @self, or the exception for @err of @call. */
 PyObject *kvpy_made(void *self, const char *call, int err);
@@ -220,14 +232,11 @@ PyObject *kvpy_made(void *self, const char *call, int err);
 /** kvpy_unuse() - an object, which has forgotten @pool already, does not use it. NULL is fine. */
 void kvpy_unuse(struct kvpy_pool *pool);
 
-/** kvpy_user_traverse() - for the collector: what struct kvpy_user has. */
 int kvpy_user_traverse(PyObject *self, visitproc visit, void *arg);
 
-#define KVPY_USER_SLOTS(name)	KVPY_FINALIZE(name), { Py_tp_traverse, kvpy_user_traverse }
-#define KVPY_GC			(Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
-
-#define KVPY_METHOD(kind, name, flags, doc)					\
-	{ #name, (PyCFunction)(void (*)(void))kind##_##name, flags, doc }
+/** kvpy_none_or() - None, or the exception for @err of @call; kvpy_number_or(): the number. */
+PyObject *kvpy_none_or(const char *call, int err);
+PyObject *kvpy_number_or(const char *call, int nr);
 
 /** struct kvpy_field - a number of a struct, by its name in a dictionary */
 struct kvpy_field {

@@ -10,8 +10,6 @@ struct range {
 	kvmm_range_t range;
 };
 
-static PyTypeObject *range_type, *step_type;
-
 static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "pool", "nr", "max_runs", "seq", "tenant", "grows", "pinned",
@@ -21,12 +19,9 @@ static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	struct kvpy_pool *pool;
 	struct range *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|O&O&O&ppp:Range", known, kvpy_to_pool,
-					 &pool, kvpy_to_u32, &attr.nr, kvpy_to_u32, &attr.max_runs,
-					 kvpy_to_u64, &attr.seq, kvpy_to_u32, &attr.tenant, &grows,
-					 &pinned, &urgent))
-		return NULL;
-	self = kvpy_begin(type, pool);
+	self = kvpy_begin(type, args, named, "O&O&|O&O&O&ppp:Range", known, kvpy_to_pool, &pool,
+			  kvpy_to_u32, &attr.nr, kvpy_to_u32, &attr.max_runs, kvpy_to_u64, &attr.seq,
+			  kvpy_to_u32, &attr.tenant, &grows, &pinned, &urgent);
 	if (!self)
 		return NULL;
 	attr.prio = urgent ? KVMM_PRIO_URGENT : KVMM_PRIO_NORMAL;
@@ -100,20 +95,20 @@ static PyObject *range_extents(struct range *self, PyObject *none)
 	return list;
 }
 
+static PyObject *change(struct range *self, PyObject *number, const char *call,
+			int (*fn)(struct kvmm_pool *, kvmm_range_t, uint32_t))
+{
+	uint32_t nr = 0;
+
+	if (kvpy_u32(number, &nr) || !pool_of(self))
+		return NULL;
+	return kvpy_none_or(call, fn(self->pool->pool, self->range, nr));
+}
+
 #define CHANGE(name, fn, shown)								\
 static PyObject *range_##name(struct range *self, PyObject *number)			\
 {											\
-	struct kvmm_pool *pool;								\
-	uint32_t nr = 0;								\
-	int err = kvpy_u32(number, &nr);						\
-											\
-	pool = err ? NULL : pool_of(self);						\
-	if (!pool)									\
-		return NULL;								\
-	err = fn(pool, self->range, nr);						\
-	if (err)									\
-		return kvpy_raise(shown, err);						\
-	Py_RETURN_NONE;									\
+	return change(self, number, shown, fn);						\
 }
 
 CHANGE(grow, kvmm_range_grow, "kvmm_range_grow_many")
@@ -143,19 +138,12 @@ static PyMethodDef range_methods[] = {
 		    "back: sliding windows."),
 	KVPY_METHOD(range, free, METH_NOARGS, "free()\n\nGives all blocks back; a second call does "
 		    "nothing."),
-	{ "close", (PyCFunction)range_free, METH_NOARGS, "close()\n\nAs free()." }, KVPY_WITH
-	{ NULL, NULL, 0, NULL },
+	{ "close", (PyCFunction)range_free, METH_NOARGS, "close()\n\nAs free()." }, KVPY_END,
 };
 
-static PyType_Slot range_slots[] = {
-	{ Py_tp_new, range_new }, KVPY_USER_SLOTS(range), { Py_tp_methods, range_methods },
-	{ Py_sq_length, range_len },
-	{ Py_tp_doc, "Range(pool, nr, max_runs=0, seq=0, tenant=0, grows=False, pinned=False, "
-	  "urgent=False)\n\nnr blocks in at most max_runs runs (0: 4). Raises NoSpace." },
-	{ 0, NULL },
-};
-
-static PyType_Spec range_spec = { "kvmm.Range", sizeof(struct range), 0, KVPY_GC, range_slots };
+KVPY_USER(range, Range, "Range(pool, nr, max_runs=0, seq=0, tenant=0, grows=False, pinned=False, "
+	  "urgent=False)\n\nnr blocks in at most max_runs runs (0: 4). Raises NoSpace.",
+	  { Py_sq_length, range_len });
 
 /* ---- steps of an engine, as a context ---- */
 
@@ -174,10 +162,8 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	struct kvpy_pool *pool;
 	struct step *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&|O&:Step", known, kvpy_to_pool, &pool,
-					 kvpy_to_stream, &stream))
-		return NULL;
-	self = kvpy_begin(type, pool);
+	self = kvpy_begin(type, args, named, "O&|O&:Step", known, kvpy_to_pool, &pool,
+			  kvpy_to_stream, &stream);
 	if (!self)
 		return NULL;
 	return kvpy_made(self, "kvmm_stream_add",
@@ -236,19 +222,6 @@ static PyMethodDef step_methods[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
-static PyType_Slot step_slots[] = {
-	{ Py_tp_new, step_new }, KVPY_USER_SLOTS(step), { Py_tp_methods, step_methods },
-	{ Py_tp_doc, "Step(pool, stream=0)\n\nOne stream of an engine: a number, or that of a Device. "
-	  "Inside 'with step:' blocks stay where they were when it was entered; work on them is given "
-	  "to the stream there only." },
-	{ 0, NULL },
-};
-
-static PyType_Spec step_spec = { "kvmm.Step", sizeof(struct step), 0, KVPY_GC, step_slots };
-
-int kvpy_add_range(PyObject *module)
-{
-	range_type = kvpy_add_type(module, &range_spec, "Range");
-	step_type = range_type ? kvpy_add_type(module, &step_spec, "Step") : NULL;
-	return step_type ? 0 : -1;
-}
+KVPY_USER(step, Step, "Step(pool, stream=0)\n\nOne stream of an engine: a number, or that of a Device. "
+	  "Inside 'with step:' blocks stay where they were when it was entered; work on them is given to "
+	  "the stream there only.");

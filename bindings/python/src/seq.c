@@ -15,8 +15,6 @@ struct seq {
 	struct kvmm_seq *seq;
 };
 
-static PyTypeObject *keys_type, *seq_type;
-
 /* ---- keys ---- */
 
 static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
@@ -103,24 +101,16 @@ out:
 }
 
 static PyMethodDef keys_methods[] = {
-	{ "of", (PyCFunction)(void (*)(void))keys_of, METH_FASTCALL | METH_KEYWORDS,
-	  "of(tokens, parent=None) -> bytes\n\n16 bytes for each full block of tokens; parent is the key "
-	  "of the block before the first." },
+	KVPY_METHOD(keys, of, KVPY_NAMED, "of(tokens, parent=None) -> bytes\n\n16 bytes for each full "
+		    "block of tokens; parent is the key of the block before the first."),
 	{ NULL, NULL, 0, NULL },
 };
 
-static PyType_Slot keys_slots[] = {
-	{ Py_tp_new, keys_new }, KVPY_FINALIZE(keys), { Py_tp_methods, keys_methods },
-	{ Py_tp_doc, "Keys(algo=None, block_tokens=16, tenant=None, layout_id=None, lora=None, "
-	  "salt=None, secret=None)\n\nHow blocks are named: what all of them depend on. algo: 'sha256' "
-	  "(None), 'siphash', 'vllm-sha256-cbor', or 'local', which costs least and is of no use to "
-	  "another process." },
-	{ 0, NULL },
-};
-
-static PyType_Spec keys_spec = {
-	"kvmm.Keys", sizeof(struct keys), 0, Py_TPFLAGS_DEFAULT, keys_slots,
-};
+KVPY_TYPE(keys, Keys, sizeof(struct keys), Py_TPFLAGS_DEFAULT,
+	  "Keys(algo=None, block_tokens=16, tenant=None, layout_id=None, lora=None, salt=None, "
+	  "secret=None)\n\nHow blocks are named: what all of them depend on. algo: 'sha256' (None), "
+	  "'siphash', 'vllm-sha256-cbor', or 'local', which costs least and is of no use to another "
+	  "process.", KVPY_FINAL(keys));
 
 /* ---- sequences ---- */
 
@@ -134,35 +124,33 @@ static PyObject *seq_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	struct kvpy_pool *pool;
 	struct kvpy_array tokens;
 	struct seq *self;
-	int err = 0;
+	int err;
 
 	attr.max_output = 1u << 20;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O!O|O&O&S:Sequence", known, kvpy_to_pool,
-					 &pool, keys_type, &keys, &prompt, kvpy_to_u32,
-					 &attr.max_output, kvpy_to_u32, &attr.domain.tenant,
-					 &prompt_keys))
+	self = kvpy_begin(type, args, named, "O&O!O|O&O&S:Sequence", known, kvpy_to_pool, &pool,
+			  kvpy_keys_type, &keys, &prompt, kvpy_to_u32, &attr.max_output, kvpy_to_u32,
+			  &attr.domain.tenant, &prompt_keys);
+	if (!self)
 		return NULL;
 	if (prompt_keys) {
 		attr.prompt_keys = (const kvmm_key_t *)PyBytes_AsString(prompt_keys);
 		nr_bytes = PyBytes_Size(prompt_keys);
 	}
 	if (nr_bytes % (Py_ssize_t)sizeof(kvmm_key_t))
-		return PyErr_Format(PyExc_ValueError, "keys have 16 bytes each");
-	if (kvpy_tokens(prompt, &tokens))
+		PyErr_SetString(PyExc_ValueError, "keys have 16 bytes each");
+	if (PyErr_Occurred() || kvpy_tokens(prompt, &tokens)) {
+		Py_DECREF((PyObject *)self);
 		return NULL;
-	attr.nr_prompt_keys = (size_t)nr_bytes / sizeof(kvmm_key_t);
-	attr.keys = ((struct keys *)keys)->ctx;
-	attr.prompt = tokens.data;
-	attr.nr_prompt = (uint32_t)tokens.nr;
-	self = kvpy_begin(type, pool);
-	if (self)
-		err = kvmm_seq_create(pool->pool, &attr, &self->seq);
-	kvpy_end(&tokens);
-	if (!self || err)
-		return self ? kvpy_made(self, "kvmm_seq_create", err) : NULL;
+	}
 	Py_INCREF(keys);
 	self->keys = (struct keys *)keys;
-	return (PyObject *)self;
+	attr.nr_prompt_keys = (size_t)nr_bytes / sizeof(kvmm_key_t);
+	attr.keys = self->keys->ctx;
+	attr.prompt = tokens.data;
+	attr.nr_prompt = (uint32_t)tokens.nr;
+	err = kvmm_seq_create(pool->pool, &attr, &self->seq);
+	kvpy_end(&tokens);
+	return kvpy_made(self, "kvmm_seq_create", err);
 }
 
 static void seq_finalize(struct seq *self)
@@ -183,59 +171,54 @@ static struct kvmm_seq *seq_of(struct seq *self)
 	return self->seq;
 }
 
-static PyObject *number_or(const char *call, int nr)
-{
-	return nr < 0 ? kvpy_raise(call, nr) : PyLong_FromLong(nr);
-}
-
-/* Calls without arguments, with a number, and with tokens. */
-#define PLAIN(name, fn, shown)								\
-static PyObject *seq_##name(struct seq *self, PyObject *none)				\
-{											\
-	return seq_of(self) ? number_or(shown, fn(self->seq)) : NULL;			\
-}
-
-#define NUMBER(name, fn, shown)								\
-static PyObject *seq_##name(struct seq *self, PyObject *number)				\
-{											\
-	uint32_t nr = 0;								\
-											\
-	if (kvpy_u32(number, &nr) || !seq_of(self))					\
-		return NULL;								\
-	return number_or(shown, fn(self->seq, nr));					\
-}
-
-#define TOKENS(name, fn, shown)								\
-static PyObject *seq_##name(struct seq *self, PyObject *object)				\
-{											\
-	return with_tokens(self, object, shown, fn);					\
-}
-
-PLAIN(match, kvmm_seq_match, "kvmm_seq_take")
-PLAIN(acquire, kvmm_seq_acquire, "kvmm_seq_take")
-PLAIN(schedule_decode, kvmm_seq_schedule_decode, "kvmm_seq_schedule")
-PLAIN(revert, kvmm_seq_revert, "kvmm_seq_schedule")
-PLAIN(release, kvmm_seq_release, "kvmm_seq_release")
-NUMBER(schedule_prefill, kvmm_seq_schedule_prefill, "kvmm_seq_schedule")
-NUMBER(truncate, kvmm_seq_truncate, "kvmm_seq_set_tokens")
-
+typedef int call_fn(struct kvmm_seq *seq);
+typedef int number_fn(struct kvmm_seq *seq, uint32_t nr);
 typedef int tokens_fn(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr);
 
-static PyObject *with_tokens(struct seq *self, PyObject *object, const char *call, tokens_fn *fn)
+static PyObject *plain(struct seq *self, PyObject *none, const char *call, call_fn *fn)
 {
-	struct kvpy_array tokens;
-	int done;
-
-	if (kvpy_tokens(object, &tokens))
-		return NULL;
-	done = seq_of(self) ? fn(self->seq, tokens.data, (uint32_t)tokens.nr) : 0;
-	kvpy_end(&tokens);
-	return number_or(call, self->seq ? done : -EINVAL);
+	return seq_of(self) ? kvpy_number_or(call, fn(self->seq)) : NULL;
 }
 
-TOKENS(schedule_speculative, kvmm_seq_schedule_speculative, "kvmm_seq_schedule")
-TOKENS(apply, kvmm_seq_apply, "kvmm_seq_apply_drafts")
-TOKENS(append, kvmm_seq_append, "kvmm_seq_set_tokens")
+static PyObject *number(struct seq *self, PyObject *object, const char *call, number_fn *fn)
+{
+	uint32_t nr = 0;
+
+	if (kvpy_u32(object, &nr) || !seq_of(self))
+		return NULL;
+	return kvpy_number_or(call, fn(self->seq, nr));
+}
+
+static PyObject *tokens(struct seq *self, PyObject *object, const char *call, tokens_fn *fn)
+{
+	struct kvpy_array array;
+	PyObject *answer = NULL;
+
+	if (kvpy_tokens(object, &array))
+		return NULL;
+	if (seq_of(self))
+		answer = kvpy_number_or(call, fn(self->seq, array.data, (uint32_t)array.nr));
+	kvpy_end(&array);
+	return answer;
+}
+
+/* Calls without arguments, with a number, and with tokens; errors say what the library calls it. */
+#define CALL(kind, name, shown)									\
+static PyObject *seq_##name(struct seq *self, PyObject *object)					\
+{												\
+	return kind(self, object, shown, kvmm_seq_##name);					\
+}
+
+CALL(plain, match, "kvmm_seq_take")
+CALL(plain, acquire, "kvmm_seq_take")
+CALL(plain, schedule_decode, "kvmm_seq_schedule")
+CALL(plain, revert, "kvmm_seq_schedule")
+CALL(plain, release, "kvmm_seq_release")
+CALL(number, schedule_prefill, "kvmm_seq_schedule")
+CALL(number, truncate, "kvmm_seq_set_tokens")
+CALL(tokens, schedule_speculative, "kvmm_seq_schedule")
+CALL(tokens, apply, "kvmm_seq_apply_drafts")
+CALL(tokens, append, "kvmm_seq_set_tokens")
 
 static PyObject *seq_accept(struct seq *self, PyObject *args)
 {
@@ -244,26 +227,24 @@ static PyObject *seq_accept(struct seq *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O&O&:accept", kvpy_to_u32, &nr, kvpy_to_u32, &token) ||
 	    !seq_of(self))
 		return NULL;
-	return number_or("kvmm_seq_apply_drafts", kvmm_seq_accept(self->seq, nr, token));
+	return kvpy_number_or("kvmm_seq_apply_drafts", kvmm_seq_accept(self->seq, nr, token));
 }
 
 static PyObject *seq_list(struct seq *self, int (*call)(struct kvmm_seq *, uint32_t *, uint32_t))
 {
+	struct kvpy_array ids;
 	PyObject *list = NULL;
-	uint32_t *ids;
-	int nr, room;
+	int nr;
 
 	if (!seq_of(self))
 		return NULL;
-	room = call(self->seq, NULL, 0);
-	ids = malloc(sizeof(*ids) * (size_t)(room > 0 ? room : 1));
-	nr = room < 0 ? room : !ids ? -ENOMEM : call(self->seq, ids, (uint32_t)room);
-	if (nr < 0)
-		kvpy_raise("kvmm_seq_block_table", nr);
-	else
-		list = kvpy_list((int32_t *)ids, nr);
-	free(ids);
-	return list;
+	nr = call(self->seq, NULL, 0);
+	if (nr >= 0 && kvpy_space(&ids, nr, sizeof(uint32_t))) {
+		nr = call(self->seq, ids.data, (uint32_t)nr);
+		list = nr < 0 ? NULL : kvpy_list(ids.data, nr);
+		kvpy_end(&ids);
+	}
+	return nr < 0 ? kvpy_raise("kvmm_seq_block_table", nr) : list;
 }
 
 static int all_tokens(struct kvmm_seq *seq, uint32_t *tokens, uint32_t max)
@@ -281,24 +262,21 @@ static PyObject *seq_tokens(struct seq *self, PyObject *none)
 	return seq_list(self, all_tokens);
 }
 
+#define INFO(name)	KVPY_FIELD(struct kvmm_seq_info, name)
+
 static PyObject *seq_info(struct seq *self, PyObject *none)
 {
 	static const struct kvpy_field fields[] = {
-		KVPY_FIELD(struct kvmm_seq_info, state), KVPY_FIELD(struct kvmm_seq_info, why),
-		KVPY_FIELD(struct kvmm_seq_info, nr_tokens), KVPY_FIELD(struct kvmm_seq_info, nr_prompt),
-		KVPY_FIELD(struct kvmm_seq_info, nr_computed),
-		KVPY_FIELD(struct kvmm_seq_info, nr_remaining),
-		KVPY_FIELD(struct kvmm_seq_info, nr_waiting),
-		KVPY_FIELD(struct kvmm_seq_info, nr_scheduled),
-		KVPY_FIELD(struct kvmm_seq_info, nr_blocks),
-		KVPY_FIELD(struct kvmm_seq_info, nr_published),
-		KVPY_FIELD(struct kvmm_seq_info, nr_hits), KVPY_FIELD(struct kvmm_seq_info, nr_missing),
+		INFO(state), INFO(why), INFO(nr_tokens), INFO(nr_prompt), INFO(nr_computed),
+		INFO(nr_remaining), INFO(nr_waiting), INFO(nr_scheduled), INFO(nr_blocks),
+		INFO(nr_published), INFO(nr_hits), INFO(nr_missing),
 	};
 	struct kvmm_seq_info info;
-	int err = seq_of(self) ? kvmm_seq_get_info(self->seq, &info) : 0;
+	int err;
 
-	if (!self->seq)
+	if (!seq_of(self))
 		return NULL;
+	err = kvmm_seq_get_info(self->seq, &info);
 	return err ? kvpy_raise("kvmm_seq_get_info", err) :
 		     kvpy_dict(&info, fields, KVPY_NR(fields));
 }
@@ -327,22 +305,8 @@ static PyMethodDef seq_methods[] = {
 	KVPY_METHOD(seq, block_table, METH_NOARGS, "block_table() -> list[int]"),
 	KVPY_METHOD(seq, tokens, METH_NOARGS, "tokens() -> list[int]"),
 	KVPY_METHOD(seq, info, METH_NOARGS, "info() -> dict[str, int]"),
-	KVPY_CLOSE("\n\nGives all back; a second call does nothing.")
-	{ NULL, NULL, 0, NULL },
+	KVPY_CLOSE("\n\nGives all back; a second call does nothing."),
 };
 
-static PyType_Slot seq_slots[] = {
-	{ Py_tp_new, seq_new }, KVPY_USER_SLOTS(seq), { Py_tp_methods, seq_methods },
-	{ Py_tp_doc, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0, prompt_keys=...)\n\nThe "
-	  "tokens of one request, and the blocks that hold their K/V." },
-	{ 0, NULL },
-};
-
-static PyType_Spec seq_spec = { "kvmm.Sequence", sizeof(struct seq), 0, KVPY_GC, seq_slots };
-
-int kvpy_add_seq(PyObject *module)
-{
-	keys_type = kvpy_add_type(module, &keys_spec, "Keys");
-	seq_type = keys_type ? kvpy_add_type(module, &seq_spec, "Sequence") : NULL;
-	return seq_type ? 0 : -1;
-}
+KVPY_USER(seq, Sequence, "Sequence(pool, keys, prompt, max_output=2**20, tenant=0, prompt_keys=...)\n\n"
+	  "The tokens of one request, and the blocks that hold their K/V.");

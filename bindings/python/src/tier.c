@@ -8,8 +8,6 @@ struct tier {
 	struct kvmm_disk *disk;
 };
 
-PyTypeObject *kvpy_tier_type;
-
 static int make(struct tier *self, const char *path, unsigned long long disk_bytes,
 		const struct kvmm_tier_attr *given)
 {
@@ -91,9 +89,7 @@ static PyObject *sync_or(struct kvmm_disk *disk)
 	Py_BEGIN_ALLOW_THREADS
 	err = disk ? kvmm_disk_sync(disk) : 0;
 	Py_END_ALLOW_THREADS
-	if (err)
-		return kvpy_raise("kvmm_disk_sync", err);
-	Py_RETURN_NONE;
+	return kvpy_none_or("kvmm_disk_sync", err);
 }
 
 static PyObject *tier_sync(struct tier *self, PyObject *none)
@@ -101,16 +97,13 @@ static PyObject *tier_sync(struct tier *self, PyObject *none)
 	return sync_or(self->disk);
 }
 
+#define STAT(name)	KVPY_FIELD(struct kvmm_disk_stat, name)
+
 static PyObject *stat_of(struct kvmm_disk *disk)
 {
 	static const struct kvpy_field fields[] = {
-		KVPY_FIELD(struct kvmm_disk_stat, nr_records),
-		KVPY_FIELD(struct kvmm_disk_stat, record_bytes),
-		KVPY_FIELD(struct kvmm_disk_stat, nr_put), KVPY_FIELD(struct kvmm_disk_stat, nr_got),
-		KVPY_FIELD(struct kvmm_disk_stat, nr_missed),
-		KVPY_FIELD(struct kvmm_disk_stat, nr_found),
-		KVPY_FIELD(struct kvmm_disk_stat, nr_damaged),
-		KVPY_FIELD(struct kvmm_disk_stat, nr_write_errors),
+		STAT(nr_records), STAT(record_bytes), STAT(nr_put), STAT(nr_got), STAT(nr_missed),
+		STAT(nr_found), STAT(nr_damaged), STAT(nr_write_errors),
 	};
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 	int err = disk ? kvmm_disk_get_stat(disk, &stat) : -EOPNOTSUPP;
@@ -131,17 +124,10 @@ static PyMethodDef tier_methods[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
-static PyType_Slot tier_slots[] = {
-	{ Py_tp_new, tier_new }, KVPY_FINALIZE(tier), { Py_tp_methods, tier_methods },
-	{ Py_tp_doc, "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, "
-	  "disk_bytes=0)\n\nHost memory below pools; with disk_path a store behind it that survives "
-	  "the process." },
-	{ 0, NULL },
-};
-
-static PyType_Spec tier_spec = {
-	"kvmm.Tier", sizeof(struct tier), 0, Py_TPFLAGS_DEFAULT, tier_slots,
-};
+KVPY_TYPE(tier, Tier, sizeof(struct tier), Py_TPFLAGS_DEFAULT,
+	  "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, disk_bytes=0)\n\n"
+	  "Host memory below pools; with disk_path a store behind it that survives the process.",
+	  KVPY_FINAL(tier));
 
 /* ---- the store alone: records of bytes by name ---- */
 
@@ -151,8 +137,6 @@ struct disk {
 	uint32_t nr_users;		/* calls without the lock */
 	uint8_t layout[16];
 };
-
-static PyTypeObject *disk_type;
 
 static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
@@ -334,24 +318,9 @@ static PyMethodDef disk_methods[] = {
 		    "it is not there after an opening or a loss of power either. False: it was not there."),
 	KVPY_METHOD(disk, sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss of power."),
 	KVPY_METHOD(disk, stat, METH_NOARGS, "stat() -> dict[str, int]\n\nRecords, bytes and counts."),
-	KVPY_METHOD(disk, close, METH_NOARGS, "close()"), KVPY_WITH
-	{ NULL, NULL, 0, NULL },
+	KVPY_METHOD(disk, close, METH_NOARGS, "close()"), KVPY_END,
 };
 
-static PyType_Slot disk_slots[] = {
-	{ Py_tp_new, disk_new }, KVPY_FINALIZE(disk), { Py_tp_methods, disk_methods },
-	{ Py_tp_doc, "Disk(path, max_bytes, layout=b'', reset=False)\n\nA store of records on a disk, "
-	  "bounded, checked, that survives the process." },
-	{ 0, NULL },
-};
-
-static PyType_Spec disk_spec = {
-	"kvmm.Disk", sizeof(struct disk), 0, Py_TPFLAGS_DEFAULT, disk_slots,
-};
-
-int kvpy_add_tier(PyObject *module)
-{
-	kvpy_tier_type = kvpy_add_type(module, &tier_spec, "Tier");
-	disk_type = kvpy_tier_type ? kvpy_add_type(module, &disk_spec, "Disk") : NULL;
-	return disk_type ? 0 : -1;
-}
+KVPY_TYPE(disk, Disk, sizeof(struct disk), Py_TPFLAGS_DEFAULT,
+	  "Disk(path, max_bytes, layout=b'', reset=False)\n\nA store of records on a disk, bounded, "
+	  "checked, that survives the process.", KVPY_FINAL(disk));

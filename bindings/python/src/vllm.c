@@ -27,8 +27,6 @@ struct blocks {
 	Py_ssize_t slot[NR_SLOTS];	/* bytes into an object */
 };
 
-static PyTypeObject *blocks_type;
-
 static PyObject **at(const struct blocks *self, PyObject *block, int slot)
 {
 	return (PyObject **)((char *)block + self->slot[slot]);
@@ -112,14 +110,19 @@ static int learn(struct blocks *self)
 	return err;
 }
 
-static int blocks_clear(struct blocks *self)
+/* The first time alone finds something. Blocks may run Python when they end. */
+static void blocks_finalize(struct blocks *self)
 {
+	PyObject **table = self->table;
 	uint32_t nr = self->nr;
 
+	self->table = NULL;
 	self->nr = 0;
 	for (uint32_t i = 0; i < nr; i++)
-		Py_CLEAR(self->table[i]);
-	return 0;
+		Py_DECREF(table[i]);
+	free(table);
+	Py_CLEAR(self->one);
+	Py_CLEAR(self->pool);
 }
 
 static int blocks_traverse(struct blocks *self, visitproc visit, void *arg)
@@ -129,16 +132,6 @@ static int blocks_traverse(struct blocks *self, visitproc visit, void *arg)
 	for (uint32_t i = 0; i < self->nr; i++)
 		Py_VISIT(self->table[i]);
 	return 0;
-}
-
-static void blocks_dealloc(struct blocks *self)
-{
-	PyObject_GC_UnTrack(self);
-	blocks_clear(self);
-	free(self->table);
-	Py_XDECREF(self->one);
-	Py_XDECREF(self->pool);
-	kvpy_dealloc(self);
 }
 
 static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
@@ -192,32 +185,18 @@ static int32_t id_of(const struct blocks *self, PyObject *block)
 
 /* ---- get_new_blocks() ---- */
 
-static PyObject *blocks_take(struct blocks *self, PyObject *number)
+/* The list of @ids' blocks, each with one reference; @named: those of them that had a name. */
+static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, PyObject **named)
 {
-	PyObject *list = NULL, *named = NULL;
-	int32_t few[256], *ids = few;
-	uint32_t nr = 0;
-	int err;
+	PyObject *list = PyList_New(nr);
 
-	if (!pool_of(self) || kvpy_u32(number, &nr))
-		return NULL;
-	if (nr > self->nr)
-		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
-	if (nr > KVPY_NR(few))
-		ids = malloc(nr * sizeof(*ids));
-	list = PyList_New(nr);
-	if (!ids || !list) {
-		err = -ENOMEM;
-		goto out;
-	}
-	err = kvmm_ids_alloc(self->pool->pool, nr, 0, ids);
-	for (uint32_t i = 0; !err && i < nr; i++) {
+	for (uint32_t i = 0; list && i < nr; i++) {
 		PyObject *block = self->table[ids[i]];
 
 		if (*at(self, block, HASH) != Py_None) {	/* it has lost its names for this */
-			if (!named)
-				named = PyList_New(0);
-			if (!named || PyList_Append(named, block))
+			if (!*named)
+				*named = PyList_New(0);
+			if (!*named || PyList_Append(*named, block))
 				PyErr_Clear();		/* its names are reset below all the same */
 		}
 		Py_INCREF(self->one);
@@ -225,18 +204,31 @@ static PyObject *blocks_take(struct blocks *self, PyObject *number)
 		Py_INCREF(block);
 		PyList_SetItem(list, i, block);
 	}
-out:
-	if (ids != few)
-		free(ids);
-	if (err) {
-		Py_XDECREF(list);
+	return list;
+}
+
+static PyObject *blocks_take(struct blocks *self, PyObject *number)
+{
+	PyObject *list = NULL, *named = NULL;
+	struct kvpy_array ids;
+	uint32_t nr = 0;
+	int err;
+
+	if (!pool_of(self) || kvpy_u32(number, &nr))
+		return NULL;
+	if (nr > self->nr)
+		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
+	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+		return NULL;
+	err = kvmm_ids_alloc(self->pool->pool, nr, 0, ids.data);
+	if (!err)
+		list = hand_out(self, ids.data, nr, &named);
+	if (!err && !list)
+		kvmm_ids_put(self->pool->pool, ids.data, nr, 0);
+	kvpy_end(&ids);
+	if (!list)
 		return kvpy_raise("kvmm_ids_alloc", err);
-	}
-	if (!named) {
-		named = Py_None;
-		Py_INCREF(named);
-	}
-	return Py_BuildValue("NN", list, named);
+	return named ? Py_BuildValue("NN", list, named) : Py_BuildValue("NO", list, Py_None);
 }
 
 /* ---- free_blocks() ---- */
@@ -275,9 +267,8 @@ static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr)
 
 static PyObject *blocks_put(struct blocks *self, PyObject *list)
 {
-	Py_ssize_t nr = PyList_Check(list) ? PyList_Size(list) : -1;
-	int32_t few[256], *ids = few;
-	Py_ssize_t last;
+	Py_ssize_t nr = PyList_Check(list) ? PyList_Size(list) : -1, last;
+	struct kvpy_array ids;
 	int err = 0;
 
 	if (nr < 0) {
@@ -288,55 +279,43 @@ static PyObject *blocks_put(struct blocks *self, PyObject *list)
 		return NULL;
 	if (!are_ours(self, list, nr))
 		Py_RETURN_FALSE;
-	if (nr > (Py_ssize_t)KVPY_NR(few))
-		ids = malloc((size_t)nr * sizeof(*ids));
-	if (!ids)
-		return PyErr_NoMemory();
-	last = count(self, list, nr, -1, 0, ids);
+	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+		return NULL;
+	last = count(self, list, nr, -1, 0, ids.data);
 	if (last)
-		err = kvmm_ids_put(self->pool->pool, ids, (uint32_t)last, KVMM_IDS_FIRST_OUT);
+		err = kvmm_ids_put(self->pool->pool, ids.data, (uint32_t)last, KVMM_IDS_FIRST_OUT);
 	if (err)
-		count(self, list, nr, 1, -1, ids);
-	if (ids != few)
-		free(ids);
-	if (err)
-		return kvpy_raise("kvmm_ids_put", err);
-	Py_RETURN_TRUE;
+		count(self, list, nr, 1, -1, ids.data);
+	kvpy_end(&ids);
+	return err ? kvpy_raise("kvmm_ids_put", err) : PyBool_FromLong(1);
 }
 
 /* ---- touch() ---- */
 
-static PyObject *blocks_touch(struct blocks *self, PyObject *list)
+static PyObject *blocks_touch(struct blocks *self, PyObject *blocks)
 {
-	PyObject *fast = PySequence_List(list);
-	Py_ssize_t nr = fast ? PyList_Size(fast) : 0, back;
-	int32_t few[256], *ids = few;
+	PyObject *list = PySequence_List(blocks), *answer = NULL;
+	Py_ssize_t nr = list ? PyList_Size(list) : 0, back;
+	struct kvpy_array ids;
 	int err = 0;
 
-	if (!fast)
+	if (!list)
 		return NULL;
-	if (nr > (Py_ssize_t)KVPY_NR(few))
-		ids = malloc((size_t)nr * sizeof(*ids));
-	if (!ids) {
-		PyErr_NoMemory();
-	} else if (!are_ours(self, fast, nr)) {
+	if (!are_ours(self, list, nr)) {
 		PyErr_SetString(PyExc_ValueError, "a block of another pool");
-	} else if (pool_of(self)) {
+	} else if (pool_of(self) && kvpy_space(&ids, nr, sizeof(int32_t))) {
 		/* One that stands there twice comes to 1 once. */
-		back = count(self, fast, nr, 1, 1, ids);
+		back = count(self, list, nr, 1, 1, ids.data);
 		if (back)
-			err = kvmm_ids_get(self->pool->pool, ids, (uint32_t)back, KVMM_IDS_INACTIVE);
-		if (err) {
-			count(self, fast, nr, -1, -1, ids);
-			kvpy_raise("kvmm_ids_get", err);
-		}
+			err = kvmm_ids_get(self->pool->pool, ids.data, (uint32_t)back,
+					   KVMM_IDS_INACTIVE);
+		if (err)
+			count(self, list, nr, -1, -1, ids.data);
+		kvpy_end(&ids);
+		answer = kvpy_none_or("kvmm_ids_get", err);
 	}
-	if (ids != few)
-		free(ids);
-	Py_DECREF(fast);
-	if (PyErr_Occurred())
-		return NULL;
-	Py_RETURN_NONE;
+	Py_DECREF(list);
+	return answer;
 }
 
 /* ---- cache_full_blocks() ---- */
@@ -401,7 +380,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 	struct kvpy_array keys = { 0 };
 	PyObject *list, *hashes, *part, *mine, *fields;
 	unsigned int first, last, group, tokens;
-	int32_t few[256], *ids = few;
+	struct kvpy_array ids;
 	uint32_t nr;
 	int err;
 
@@ -414,17 +393,15 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 		return NULL;
 	}
 	nr = last - first;
-	if (nr > KVPY_NR(few))
-		ids = malloc(nr * sizeof(*ids));
-	if (!ids)
-		return PyErr_NoMemory();
+	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+		return NULL;
 	for (uint32_t i = 0; i < nr; i++) {
 		PyObject *block = PyList_GetItem(list, first + i);
+		int32_t id = id_of(self, block);
 
-		ids[i] = id_of(self, block);
-		if (ids[i] <= 0 || *at(self, block, HASH) != Py_None) {
-			if (ids != few)
-				free(ids);
+		((int32_t *)ids.data)[i] = id;
+		if (id <= 0 || *at(self, block, HASH) != Py_None) {
+			kvpy_end(&ids);
 			Py_RETURN_FALSE;
 		}
 	}
@@ -442,7 +419,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 		prefix.nr = nr;
 		prefix.position = first;
 		prefix.domain.group = (uint16_t)group;
-		err = kvmm_ids_register(self->pool->pool, &prefix, ids, 0);
+		err = kvmm_ids_register(self->pool->pool, &prefix, ids.data, 0);
 		kvpy_end(&keys);
 		if (err)
 			kvpy_raise("kvmm_ids_register", err);
@@ -452,8 +429,7 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *args)
 	Py_XDECREF(mine);
 	Py_XDECREF(part);
 	Py_XDECREF(fields);
-	if (ids != few)
-		free(ids);
+	kvpy_end(&ids);
 	if (err)
 		return NULL;
 	Py_RETURN_TRUE;
@@ -468,7 +444,7 @@ static PyObject *blocks_hits(struct blocks *self, PyObject *args)
 	struct kvpy_array keys;
 	PyObject *hashes, *part, *list = NULL;
 	unsigned int group, max;
-	struct kvpy_peek peek;
+	struct kvpy_array found;
 	int hits;
 
 	if (!PyArg_ParseTuple(args, "OII:hits", &hashes, &group, &max) || !pool_of(self))
@@ -481,16 +457,16 @@ static PyObject *blocks_hits(struct blocks *self, PyObject *args)
 	prefix.keys = keys.data;
 	prefix.nr = (uint32_t)keys.nr;
 	prefix.domain.group = (uint16_t)group;
-	hits = kvpy_peek(self->pool, &prefix, 0, &peek);
+	hits = kvpy_peek(self->pool, &prefix, 0, &found);
 	if (hits >= 0) {
 		list = PyList_New(hits);
 		for (int i = 0; list && i < hits; i++) {
-			PyObject *block = self->table[peek.blocks[i]];
+			PyObject *block = self->table[((uint32_t *)found.data)[i]];
 
 			Py_INCREF(block);
 			PyList_SetItem(list, i, block);
 		}
-		free(peek.made);
+		kvpy_end(&found);
 	}
 	kvpy_end(&keys);
 	Py_DECREF(part);
@@ -534,16 +510,16 @@ static int blocks_set_named(struct blocks *self, PyObject *value, void *closure)
 }
 
 static PyMethodDef blocks_methods[] = {
-	{ "take", (PyCFunction)blocks_take, METH_O, "take(nr) -> tuple[list, list | None]\n\nBlocks with "
-	  "ref_cnt 1, and those of them that lost their names." },
-	{ "put", (PyCFunction)blocks_put, METH_O, "put(blocks) -> bool\n\nOne reference less each; the "
-	  "first is evicted first. False: one is of another pool, nothing was done." },
-	{ "touch", (PyCFunction)blocks_touch, METH_O, "touch(blocks)\n\nOne reference more each." },
-	{ "cache", (PyCFunction)blocks_cache, METH_VARARGS, "cache(blocks, hashes, first, last, group, "
-	  "block_tokens) -> bool" },
-	{ "hits", (PyCFunction)blocks_hits, METH_VARARGS, "hits(hashes, group, max) -> list\n\nBlocks of "
-	  "the longest cached prefix, no references." },
-	{ "forgotten", (PyCFunction)blocks_forgotten, METH_O, "forgotten(block) -> bytes | None" },
+	KVPY_METHOD(blocks, take, METH_O, "take(nr) -> tuple[list, list | None]\n\nBlocks with ref_cnt 1, "
+		    "and those of them that lost their names."),
+	KVPY_METHOD(blocks, put, METH_O, "put(blocks) -> bool\n\nOne reference less each; the first is "
+		    "evicted first. False: one is of another pool, nothing was done."),
+	KVPY_METHOD(blocks, touch, METH_O, "touch(blocks)\n\nOne reference more each."),
+	KVPY_METHOD(blocks, cache, METH_VARARGS, "cache(blocks, hashes, first, last, group, "
+		    "block_tokens) -> bool"),
+	KVPY_METHOD(blocks, hits, METH_VARARGS, "hits(hashes, group, max) -> list\n\nBlocks of the "
+		    "longest cached prefix, no references."),
+	KVPY_METHOD(blocks, forgotten, METH_O, "forgotten(block) -> bytes | None"),
 	{ NULL, NULL, 0, NULL },
 };
 
@@ -552,20 +528,6 @@ static PyGetSetDef blocks_getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
-static PyType_Slot blocks_slots[] = {
-	{ Py_tp_new, blocks_new }, { Py_tp_dealloc, blocks_dealloc }, { Py_tp_traverse, blocks_traverse },
-	{ Py_tp_clear, blocks_clear }, { Py_tp_methods, blocks_methods },
-	{ Py_tp_getset, blocks_getset },
-	{ Py_tp_doc, "Blocks(pool, blocks)\n\nvLLM's block objects, by id, over a pool." },
-	{ 0, NULL },
-};
-
-static PyType_Spec blocks_spec = {
-	"kvmm.Blocks", sizeof(struct blocks), 0, KVPY_GC, blocks_slots,
-};
-
-int kvpy_add_blocks(PyObject *module)
-{
-	blocks_type = kvpy_add_type(module, &blocks_spec, "Blocks");
-	return blocks_type ? 0 : -1;
-}
+KVPY_TYPE(blocks, Blocks, sizeof(struct blocks), KVPY_GC,
+	  "Blocks(pool, blocks)\n\nvLLM's block objects, by id, over a pool.", KVPY_FINAL(blocks),
+	  { Py_tp_traverse, blocks_traverse }, { Py_tp_getset, blocks_getset });
