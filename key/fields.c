@@ -221,32 +221,18 @@ static bool hash_run(const struct key_walk *walk, u32 nr, kvmm_key_t *keys, kvmm
 	return true;
 }
 
-const struct key_format kv_key_sha256 = {
-	.name		= "sha256",
-	.parent_bytes	= KVMM_KEY_BYTES,
-	.check		= check_sha256,
-	.init		= init_sha256,
-	.takes		= takes_all,
-	.put_block	= put_block,
-	.hash_run	= hash_run,
-};
+/* They differ in what they take and in their key alone. */
+#define OWN_FORMAT(algo)			\
+const struct key_format kv_key_##algo = {	\
+	.name		= #algo,		\
+	.parent_bytes	= KVMM_KEY_BYTES,	\
+	.check		= check_##algo,		\
+	.init		= init_##algo,		\
+	.takes		= takes_all,		\
+	.put_block	= put_block,		\
+	.hash_run	= hash_run,		\
+}
 
-const struct key_format kv_key_siphash = {
-	.name		= "siphash",
-	.parent_bytes	= KVMM_KEY_BYTES,
-	.check		= check_siphash,
-	.init		= init_siphash,
-	.takes		= takes_all,
-	.put_block	= put_block,
-	.hash_run	= hash_run,
-};
-
-const struct key_format kv_key_local = {
-	.name		= "local",
-	.parent_bytes	= KVMM_KEY_BYTES,
-	.check		= check_local,
-	.init		= init_local,
-	.takes		= takes_all,
-	.put_block	= put_block,
-	.hash_run	= hash_run,
-};
+OWN_FORMAT(sha256);
+OWN_FORMAT(siphash);
+OWN_FORMAT(local);

@@ -489,8 +489,9 @@ POOL_TEST(rename, of_an_elder_and_its_duplicate_at_once, make_life(8, "lru", 0, 
 	cr_expect_str_eq(picture(pool), "II......");
 }
 
-/* As above, but the name is an added one. */
-POOL_TEST(added_name, is_what_duplicates_hold_on_to, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+/* As above, but the duplicate is of the added name 4; the block loses @gone, one of its two. */
+static void lose_name_beside_duplicate(struct kvmm_pool *pool, u32 gone, const char *found,
+				       const char *held)
 {
 	kvmm_ref_t elder, dup;
 
@@ -499,27 +500,24 @@ POOL_TEST(added_name, is_what_duplicates_hold_on_to, make_life(8, "lru", 0, KVMM
 	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup);
 	cr_expect_str_eq(refs_picture(pool), "21......");
 	cr_expect_str_eq(hits(pool), "0...0.....");
-	/* The name goes from an added one to a first one: they hold on to the same. */
-	cr_expect_eq(remove_it(0, elder), 0);
-	cr_expect_str_eq(refs_picture(pool), "21......");
+	cr_expect_eq(remove_it(gone, elder), 0);
+	cr_expect_str_eq(hits(pool), found);
+	cr_expect_str_eq(refs_picture(pool), held);
 	cr_expect_eq(kvmm_put(pool, elder), 0);
 	cr_expect_eq(kvmm_put(pool, dup), 0);
+}
+
+/* From an added name it becomes a first one: duplicates hold on to the same. */
+POOL_TEST(added_name, is_what_duplicates_hold_on_to, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	lose_name_beside_duplicate(pool, 0, "....0.....", "21......");
 	cr_expect_str_eq(picture(pool), "I.......");
 	cr_expect_str_eq(hits(pool), "....0.....");
 }
 
 POOL_TEST(added_name, that_goes_is_held_no_more, make_life(8, "lru", 0, KVMM_DUP_HOLD))
 {
-	kvmm_ref_t elder, dup;
-
-	make_active(pool, 0, 1, &elder);
-	cr_expect_eq(add(4, elder), 0);
-	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup);
-	cr_expect_eq(remove_it(4, elder), 0);
-	cr_expect_str_eq(hits(pool), "0...1.....");
-	cr_expect_str_eq(refs_picture(pool), "11......");
-	cr_expect_eq(kvmm_put(pool, elder), 0);
-	cr_expect_eq(kvmm_put(pool, dup), 0);
+	lose_name_beside_duplicate(pool, 4, "0...1.....", "11......");
 }
 
 /* A refused change leaves holds as they were. */
