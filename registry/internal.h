@@ -55,18 +55,13 @@ struct trace {
 	struct miss_row *missed;		/* ours; KV_TALLY_ROWS */
 	const struct kv_entries *entries;	/* borrowed */
 	u32 *there;				/* ours; words are atomic, and hints */
-	u64 *gone;				/* behind @there; words are atomic */
+	u16 *gone;				/* behind @there; words are atomic */
 
 	/* Fixed at creation. */
 	u64 seed;
 	u32 index_mask;
 	u32 nr_sets;
-	u32 quarter;				/* names a filter is made for */
-	u32 nr_lines;				/* of a filter */
-
-	/* Written by the thread that removes; of two at a time one may lose its name. */
-	u32 nr_gone;				/* in the current filter */
-	u32 filter;				/* the current one */
+	u32 nr_lines;				/* of @gone */
 };
 
 int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed);
@@ -81,7 +76,7 @@ void trace_registered(const struct trace *trace, u64 hash, u32 index);
 void trace_staged(const struct trace *trace, u32 index);
 /* The same of one that will be removed, for trace_removed(): its name is still in the entry. */
 u64 trace_leave(const struct trace *trace, const struct kv_entry *entry);
-void trace_removed(struct trace *trace, u64 hash, u32 index);
+void trace_removed(const struct trace *trace, u64 hash, u32 index);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);

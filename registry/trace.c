@@ -14,11 +14,15 @@
  * left out. Staged entries that leave are not removed: a word with that mark makes room for others
  * once its entry is not staged under this name any more.
  *
- * Gone: the names that were removed last, in a ring of filters for a fourth as many names as there
- * are entries each. One filter is being filled and the next one emptied, line by line, so that the
- * others and the current one have at least as many names as there are entries. A name sets a bit in
- * each word of one cache line a filter; one not heard of finds them set once in 2,000 times.
+ * Gone: 16 bits of each of the names that were removed last, in lines of LINE_NAMES: a new one takes
+ * the place of the oldest of its line. There is room for 2.4 times as many as there are entries, so
+ * that of the last so many one in a million has lost its place. A name not heard of is found once in
+ * 2,000 times.
  */
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <kv/env.h>
 #include <kv/err.h>
 #include <kv/mem.h>
@@ -31,37 +35,31 @@
 #define NR_CHOICES	4u
 #define STAGED		BIT(31)		/* of a word, beside its index + 1 */
 
-#define NR_FILTERS	6u		/* four are full, one is filled, one emptied */
-#define LINE_BITS	512u
-#define BITS_A_NAME	24u
-#define LINE_NAMES	(LINE_BITS / BITS_A_NAME)
-#define NR_BITS		(LINE_BITS / 64)	/* one in each word of a line */
-#define BIT_BITS	6u		/* of a hash, for one of a word */
+#define LINE_NAMES	31u
+#define LINE_BYTES	(sizeof(u16) * (1 + LINE_NAMES))	/* where the next goes, and names */
+#define BYTES_AN_ENTRY	5u
 
 static u64 table_bytes(const struct trace *trace)
 {
 	return (u64)trace->nr_sets * NR_WAYS * sizeof(*trace->there) +
-	       (u64)trace->nr_lines * NR_FILTERS * LINE_BITS / 8;
+	       (u64)trace->nr_lines * LINE_BYTES;
 }
 
 int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed)
 {
-	u32 quarter = max(entries->nr / 4 + !!(entries->nr % 4), 1u);
-
 	*trace = (struct trace){
 		.missed		= kv_alloc_lines(KV_TALLY_ROWS, sizeof(*trace->missed)),
 		.entries	= entries,
 		.seed		= ~seed,
 		.index_mask	= BIT(kv_order(entries->nr + 1)) - 1,
 		.nr_sets	= (u64)entries->nr * 3 / 2 / NR_WAYS + NR_CHOICES,
-		.quarter	= quarter,
-		.nr_lines	= (u64)quarter * BITS_A_NAME / LINE_BITS + 1,
+		.nr_lines	= (u64)entries->nr * BYTES_AN_ENTRY / LINE_BYTES + 1,
 	};
 	if (!trace->missed)
 		return -ENOMEM;
 	trace->there = registry_alloc(table_bytes(trace));
 	if (trace->there) {
-		trace->gone = (u64 *)(trace->there + trace->nr_sets * NR_WAYS);
+		trace->gone = (u16 *)(trace->there + trace->nr_sets * NR_WAYS);
 		return 0;
 	}
 	kv_free(trace->missed);
@@ -121,12 +119,38 @@ static bool is_staged(const struct trace *trace, u32 word)
 	       may_be(trace, word, word_of(trace, hash_of(trace, entry), 0));
 }
 
-/* Words begin anywhere, so that the first one looked at mostly is empty. */
-static u32 *room_in(const struct trace *trace, u32 *set, u32 way)
+/* The ways of a set that have this word, one bit each. Each word is read whole: they are hints. */
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+static __always_inline __m128i quarter_with(const u32 *set, u32 quarter, __m128i wanted)
 {
+	return _mm_cmpeq_epi32(_mm_load_si128((const __m128i *)set + quarter), wanted);
+}
+
+static __always_inline u32 ways_with(const u32 *set, u32 word)
+{
+	__m128i wanted = _mm_set1_epi32(word);
+	__m128i low = _mm_packs_epi32(quarter_with(set, 0, wanted), quarter_with(set, 1, wanted));
+	__m128i high = _mm_packs_epi32(quarter_with(set, 2, wanted), quarter_with(set, 3, wanted));
+
+	return _mm_movemask_epi8(_mm_packs_epi16(low, high));
+}
+#else
+static u32 ways_with(const u32 *set, u32 word)
+{
+	u32 ways = 0;
+
 	for (u32 i = 0; i < NR_WAYS; i++)
-		if (!READ_ONCE(set[(way + i) % NR_WAYS]))
-			return &set[(way + i) % NR_WAYS];
+		ways |= (u32)(READ_ONCE(set[i]) == word) << i;
+	return ways;
+}
+#endif
+
+static u32 *room_in(const struct trace *trace, u32 *set)
+{
+	u32 ways = ways_with(set, 0);
+
+	if (likely(ways))
+		return &set[kv_lowest64(ways)];
 	for (u32 i = 0; i < NR_WAYS; i++) {
 		u32 word = READ_ONCE(set[i]);
 
@@ -149,15 +173,26 @@ u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry)
 	return hash;
 }
 
-/* Of two threads that find the same room one is left out: its index is a hint. */
-static void add(const struct trace *trace, u64 hash, u32 word)
+/* One set in twenty is full. */
+static noinline void add_elsewhere(const struct trace *trace, u64 hash, u32 word)
 {
 	u32 *room = NULL;
 
 	for (u32 i = 0; i < NR_CHOICES && !room; i++)
-		room = room_in(trace, set_of(trace, hash, i), hash);
+		room = room_in(trace, set_of(trace, hash, i));
 	if (room)
 		WRITE_ONCE(*room, word);
+}
+
+/* Of two threads that find the same room one is left out: its index is a hint. */
+static __always_inline void add(const struct trace *trace, u64 hash, u32 word)
+{
+	u32 *set = set_of(trace, hash, 0), ways = ways_with(set, 0);
+
+	if (likely(ways))
+		WRITE_ONCE(set[kv_lowest64(ways)], word);
+	else
+		add_elsewhere(trace, hash, word);
 }
 
 void trace_registered(const struct trace *trace, u64 hash, u32 index)
@@ -173,95 +208,76 @@ void trace_staged(const struct trace *trace, u32 index)
 	add(trace, hash, word_of(trace, hash, index) | STAGED);
 }
 
-/* Looked for as room was: mostly it is the first one. */
-static void del(const struct trace *trace, u64 hash, u32 word)
+static __always_inline bool del_in(u32 *set, u32 word)
 {
-	for (u32 choice = 0; choice < NR_CHOICES; choice++) {
-		u32 *set = set_of(trace, hash, choice);
+	u32 ways = ways_with(set, word);
 
-		for (u32 i = 0; i < NR_WAYS; i++) {
-			u32 *at = &set[((u32)hash + i) % NR_WAYS];
+	if (likely(ways))
+		WRITE_ONCE(set[kv_lowest64(ways)], 0);
+	return ways;
+}
 
-			if (READ_ONCE(*at) == word) {
-				WRITE_ONCE(*at, 0);
-				return;
-			}
-		}
-	}
+static noinline void del_elsewhere(const struct trace *trace, u64 hash, u32 word)
+{
+	for (u32 choice = 1; choice < NR_CHOICES; choice++)
+		if (del_in(set_of(trace, hash, choice), word))
+			return;
 }
 
 /* ---- gone ---- */
-
-/* Lines of one number stand together: a look-up asks all filters. */
-static u64 *line_of(const struct trace *trace, u64 line, u32 filter)
-{
-	kv_assert(line < trace->nr_lines && filter < NR_FILTERS);
-	return &trace->gone[(line * NR_FILTERS + filter) * (LINE_BITS / 64)];
-}
-
-static u64 line_for(const struct trace *trace, u64 bits)
-{
-	return (u64)(u32)bits * trace->nr_lines >> 32;
-}
 
 static u64 name_bits(u64 hash, u64 domain)
 {
 	return kv_mul_fold(hash ^ 0xe7037ed1a0b428dbull, domain ^ 0xa0761d6478bd642full);
 }
 
-static void set_bits(u64 *line, u64 bits)
+static u16 *line_of(const struct trace *trace, u64 bits)
 {
-	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
-#pragma GCC unroll 8
-	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS)
-		WRITE_ONCE(line[i], READ_ONCE(line[i]) | BIT64(bits % 64));
+	return &trace->gone[((u64)(u32)bits * trace->nr_lines >> 32) * (1 + LINE_NAMES)];
 }
 
-static bool has_bits(const u64 *line, u64 bits)
+/* What is kept of a name; 0: nothing. */
+static u16 print_of(u64 bits)
 {
-	u64 all = 1;
-
-	bits = kv_mul_fold(bits, 0x9e3779b97f4a7c15ull);
-	for (u32 i = 0; i < NR_BITS; i++, bits >>= BIT_BITS)
-		all &= READ_ONCE(line[i]) >> bits % 64;
-	return all;
+	return (bits >> 48) + !(bits >> 48);
 }
 
-/* A line of the next filter for each LINE_NAMES names: that is all of them, some twice. */
-static void empty_next(const struct trace *trace, u32 nr, u32 filter)
+/* Of two threads at the same line one may lose its name. */
+static void remember(u16 *line, u16 print)
 {
-	u64 *line;
+	u32 at = READ_ONCE(*line);
 
-	if (likely(nr % LINE_NAMES))
-		return;
-	line = line_of(trace, nr / LINE_NAMES % trace->nr_lines, filter);
-	for (u32 word = 0; word < LINE_BITS / 64; word++)
-		WRITE_ONCE(line[word], 0);
+	kv_assert(at < LINE_NAMES);
+	WRITE_ONCE(line[1 + at], print);
+	WRITE_ONCE(*line, at + 1 < LINE_NAMES ? at + 1 : 0);
+}
+
+static bool is_remembered(const u16 *line, u16 print)
+{
+	bool found = false;
+
+	for (u32 i = 1; i <= LINE_NAMES; i++)
+		found |= READ_ONCE(line[i]) == print;
+	return found;
 }
 
 u64 trace_leave(const struct trace *trace, const struct kv_entry *entry)
 {
-	u64 hash = trace_arrive(trace, entry), bits = name_bits(hash, READ_ONCE(entry->domain));
+	u64 hash = trace_arrive(trace, entry);
 
-	kv_prefetch_write(line_of(trace, line_for(trace, bits), READ_ONCE(trace->filter)));
+	kv_prefetch_write(line_of(trace, name_bits(hash, READ_ONCE(entry->domain))));
 	return hash;
 }
 
-void trace_removed(struct trace *trace, u64 hash, u32 index)
+void trace_removed(const struct trace *trace, u64 hash, u32 index)
 {
-	u32 nr = READ_ONCE(trace->nr_gone), filter = READ_ONCE(trace->filter);
 	u64 bits = name_bits(hash, READ_ONCE(trace->entries->entry[index].domain));
 
-	kv_assert(nr < trace->quarter && filter < NR_FILTERS);
-	if (!kv_name_is_added(trace->entries, index))
-		del(trace, hash, word_of(trace, hash, index));
-	set_bits(line_of(trace, line_for(trace, bits), filter), bits);
-	empty_next(trace, nr, (filter + 1) % NR_FILTERS);
-	if (++nr == trace->quarter) {
-		WRITE_ONCE(trace->filter, (filter + 1) % NR_FILTERS);
-		nr = 0;
-	}
-	WRITE_ONCE(trace->nr_gone, nr);
+	remember(line_of(trace, bits), print_of(bits));
+	if (unlikely(kv_name_is_added(trace->entries, index)) ||
+	    likely(del_in(set_of(trace, hash, 0), word_of(trace, hash, index))))
+		return;
+	del_elsewhere(trace, hash, word_of(trace, hash, index));
 }
 
 /* ---- reasons ---- */
@@ -290,7 +306,7 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_EVICTED, KV_MISS_GROUP, KV_MISS_TENANT };
 	u64 hash = kv_hash_key(key, trace->seed), half[2];
 	u32 wanted = word_of(trace, hash, 0), told = 0;
-	u64 bits = name_bits(hash, domain), line = line_for(trace, bits);
+	u64 bits = name_bits(hash, domain);
 
 	kv_key_words(key, half);
 	for (u32 i = 0; i < NR_CHOICES; i++)
@@ -304,10 +320,8 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 	for (u32 i = 0; i < ARRAY_SIZE(sure); i++)
 		if (told & BIT(sure[i]))
 			return sure[i];
-	for (u32 i = 0; i < NR_FILTERS; i++)
-		if (has_bits(line_of(trace, line, i), bits))
-			return KV_MISS_EVICTED;
-	return KV_MISS_NEVER;
+	return is_remembered(line_of(trace, bits), print_of(bits)) ? KV_MISS_EVICTED :
+								     KV_MISS_NEVER;
 }
 
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)

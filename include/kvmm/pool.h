@@ -544,8 +544,8 @@ static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64
 /**
  * enum kvmm_miss - why a lookup ended before the end of its keys
  * @KVMM_MISS_NEVER: none of the others: the name was not cached, or long ago
- * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, at least as many as the
- *	pool has blocks are remembered
+ * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, as many as the pool has
+ *	blocks are remembered, but for one in a million
  * @KVMM_MISS_STAGED: one that is about to be published
  * @KVMM_MISS_TENANT: the key is cached for another tenant, after the request's own evictions
  * @KVMM_MISS_GROUP: the tenant has the key cached in another group or layout
