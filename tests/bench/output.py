@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 BENCH = "tools/kvmm-bench"
-KEYS = {"bench": str, "params": dict, "metric": str, "value": (int, float), "unit": str,
+KEYS = {"bench": str, "params": dict, "metric": str, "value": (int, float), "min": (int, float),
+        "max": (int, float), "unit": str,
         "ref": (str, type(None)), "ref_value": (int, float, type(None)),
         "ratio": (int, float, type(None)), "runs": int, "spread": (int, float)}
 passed = failed = 0
@@ -31,6 +32,7 @@ def check_row(name, line):
     check(list(row) == list(KEYS), f"{name}: keys {list(row)}")
     check(all(isinstance(row[k], t) for k, t in KEYS.items()), f"{name}: types of {row}")
     check(row["bench"] == name and row["runs"] >= 1 and row["spread"] >= 0, f"{name}: {row}")
+    check(row["min"] <= row["value"] <= row["max"], f"{name}: least, median, most of {row}")
     if row["ref_value"] and row["ratio"] is not None:
         ratio = row["value"] / row["ref_value"]
         check(math.isclose(ratio, row["ratio"], rel_tol=0.02, abs_tol=0.002), f"ratio of {row}")

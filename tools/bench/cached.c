@@ -239,7 +239,6 @@ static int open_index(struct cached *cached, u32 nr, u64 seed)
 
 	attr.nr_blocks = nr;
 	attr.policy = "default";
-	attr.flags = KVMM_POOL_PREFIX_CLOSED;
 	return cached_open(cached, &attr, nr, BATCH, seed);
 }
 
@@ -249,7 +248,7 @@ static int open_table(struct cached *cached, const struct cached *like)
 	*cached = (struct cached){ .nr = like->nr, .prompt = like->prompt, .seed = like->seed };
 	cached->keys = must_alloc(like->nr * sizeof(*like->keys));
 	memcpy(cached->keys, like->keys, like->nr * sizeof(*like->keys));
-	cached->table = urcu_open(like->keys, like->nr, like->seed);
+	cached->table = urcu_open(like->keys, like->nr, like->seed, true);
 	return cached->table ? 0 : -ENOMEM;
 }
 

@@ -10,7 +10,6 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include <kvmm/ext/admission.h>
 
@@ -87,23 +86,6 @@ void churn_step(void *arg, u32 nr_requests)
 	churn->requests += nr_requests;
 }
 
-/* On large pages where there are any: the user's table must not cost the zone its TLB entries. */
-static struct live *make_live(u32 nr_blocks)
-{
-	const size_t page = 2u << 20;
-	size_t bytes = ((nr_blocks + 1) * sizeof(struct live) + page - 1) & ~(page - 1);
-	struct live *live;
-
-	if (bytes == page)
-		return must_alloc(bytes);
-	live = aligned_alloc(page, bytes);
-	if (!live)
-		return must_alloc(bytes);
-	madvise(live, bytes, MADV_HUGEPAGE);
-	memset(live, 0, bytes);
-	return live;
-}
-
 void churn_start(struct churn *churn, const struct contender *contender, void *heap,
 		 const struct load *load)
 {
@@ -119,7 +101,8 @@ void churn_start(struct churn *churn, const struct contender *contender, void *h
 		.limit = load->brimful ? held : load->nr_blocks,
 		.at = load->seed * 7919,
 		.seed = load->seed ? load->seed : 1,
-		.live = make_live(load->nr_blocks),
+		/* Its user's table must not cost the zone its TLB entries. */
+		.live = large_alloc((load->nr_blocks + 1) * sizeof(struct live)),
 	};
 	churn_step(churn, WARM_TURNOVERS * (nr_live + 1));
 	/* Failures and occupancy count from now on. */

@@ -186,15 +186,29 @@ static double series_median(const struct series *series)
 	return median_of(value, series->nr);
 }
 
+static double series_least(const struct series *series)
+{
+	double least = series->value[0];
+
+	for (unsigned int i = 1; i < series->nr; i++)
+		least = series->value[i] < least ? series->value[i] : least;
+	return least;
+}
+
+static double series_most(const struct series *series)
+{
+	double most = series->value[0];
+
+	for (unsigned int i = 1; i < series->nr; i++)
+		most = series->value[i] > most ? series->value[i] : most;
+	return most;
+}
+
 static double series_spread(const struct series *series)
 {
-	double mid = series_median(series), low = series->value[0], high = low;
+	double mid = series_median(series);
 
-	for (unsigned int i = 1; i < series->nr; i++) {
-		low = series->value[i] < low ? series->value[i] : low;
-		high = series->value[i] > high ? series->value[i] : high;
-	}
-	return mid ? (high - low) / mid : 0;
+	return mid ? (series_most(series) - series_least(series)) / mid : 0;
 }
 
 /* ---- output ---- */
@@ -225,8 +239,9 @@ static void print_json(const struct bench *bench, const struct series *series)
 
 	printf("{\"bench\": \"%s\", \"params\": ", bench->kind->name);
 	print_params(series->params);
-	printf(", \"metric\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"", series->metric.name,
-	       value, series->metric.unit);
+	printf(", \"metric\": \"%s\", \"value\": %.6g, \"min\": %.6g, \"max\": %.6g, \"unit\": \"%s\"",
+	       series->metric.name, value, series_least(series), series_most(series),
+	       series->metric.unit);
 	if (series->ref)
 		printf(", \"ref\": \"%s\", \"ref_value\": %.6g", series->metric.against, ref);
 	else
@@ -252,7 +267,7 @@ static void print_row(const struct series *series, int width)
 		printf("%8.3f ", value / ref);
 	else
 		printf("%8s ", "-");
-	printf("%6.0f%%\n", 100 * series_spread(series));
+	printf("%8.4g %8.4g\n", series_least(series), series_most(series));
 }
 
 /* Groups of one benchmark are set apart by an empty line. */
@@ -267,8 +282,8 @@ void bench_report(struct bench *bench)
 		bench->titled = true;
 		printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
 		       bench->nr_runs);
-		printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %7s\n", "metric", width, "parameters",
-		       "value", "unit", "against", "its value", "ratio", "spread");
+		printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %8s %8s\n", "metric", width,
+		       "parameters", "value", "unit", "against", "its value", "ratio", "min", "max");
 	}
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];
@@ -379,8 +394,8 @@ void mutex_step(void *arg, u32 nr)
 	}
 }
 
-/* Nanoseconds for which this thread had a core: waiting for one is not what a call costs. */
-static double thread_ns(void)
+/* Waiting for a core is not what a call costs. */
+double bench_thread_ns(void)
 {
 	struct timespec ts;
 
@@ -394,15 +409,18 @@ static double thread_ns(void)
 static void work(struct worker *w)
 {
 	u64 begin = now_ns(), done = 0;
-	double on_core = thread_ns();
+	double on_core = bench_thread_ns();
 
+	if (w->aside)
+		*w->aside = 0;
 	__atomic_store_n(&w->running, true, __ATOMIC_RELAXED);
 	do {
 		w->step(w->arg, w->nr);
 		done += w->nr;
 	} while (w->stop ? !__atomic_load_n(w->stop, __ATOMIC_RELAXED) :
 			   now_ns() - begin < w->window_ns);
-	w->rate = 1000.0 * done / (w->on_core ? thread_ns() - on_core : now_ns() - begin);
+	w->rate = 1000.0 * done / ((w->on_core ? bench_thread_ns() - on_core : now_ns() - begin) -
+				   (w->aside ? *w->aside : 0));
 }
 
 static void *work_along(void *worker)

@@ -68,6 +68,7 @@ typedef void step_fn(void *arg, u32 nr);
  * @window_ns: how long; of a second worker: as long as the first
  * @on_core: divide by the time that the thread had a core, where others may use the machine; else
  * by time
+ * @aside: nanoseconds of that time that went into what is not measured, counted by @step; or NULL
  * @rate: out: steps a microsecond
  */
 struct worker {
@@ -76,6 +77,7 @@ struct worker {
 	u32 nr;
 	u64 window_ns;
 	bool on_core;
+	double *aside;
 	double rate;
 	bool running;		/* atomic */
 	const bool *stop;	/* atomic; NULL: for @window_ns */
@@ -165,6 +167,9 @@ int bench_device_result(struct bench *bench, int err, const char *why);
 /* ---- time ---- */
 
 u64 now_ns(void);
+
+/** bench_thread_ns() - for how long this thread had a core */
+double bench_thread_ns(void);
 
 #define BENCH_SLICES	25u
 

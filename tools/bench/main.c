@@ -41,7 +41,8 @@ static const struct bench_kind kinds[] = {
 	{ "registry",
 	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
 	  bench_registry },
-	{ "path", "match, put, evict, name in full pools of three sizes, means; two writers",
+	{ "path",
+	  "full pools of three sizes, means: match, put, evict, name; two writers; and liburcu's table",
 	  bench_path },
 	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
 	  bench_kvbm },
@@ -70,8 +71,8 @@ struct options {
 
 static const char doc[] =
 	"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.\v"
-	"Each figure is a median of several runs; with it come the least and the most of them, and its ratio "
-	"to the baseline, which is what can be compared between machines. Documentation/benchmarks.rst says "
+	"Each figure is a median of several runs; with it come its ratio to the baseline, and the least and "
+	"the most of them. The ratio is what can be compared between machines. Documentation/benchmarks.rst says "
 	"what each benchmark does.\n"
 	"\n"
 	"Example:\n"

@@ -6,21 +6,26 @@
  * Prompts are visited in strides over the whole table: the last visit of each was long ago.
  */
 #include "pools.h"
+#include "urcu.h"
 
 #define SPAN		65536u		/* blocks in a mean */
 #define PROMPT		64u		/* blocks that are matched */
 #define REQUEST		85u		/* blocks that are evicted and named */
 #define STRIDE		1000003u	/* a prime beyond any number of prompts */
 #define WRITER_NS	200000000u
+#define PHASE		512u		/* blocks that a writer names before it looks at the clock */
 
-static const char *const policies[] = { "lrfu", "lru" };
+static const char *const policies[] = { "default", "lru" };
 static const u32 sizes[] = { 100u << 10, 1u << 20, 4u << 20 };
 
 struct path {
 	struct kvmm_pool *pool;
+	struct urcu_table *table;	/* instead */
 	kvmm_key_t *keys;	/* of prompts, one after the other */
 	u32 nr_prompts;
 	u32 next;		/* prompt, in strides */
+	u32 node;		/* of @table: where a writer is; two take turns */
+	double aside;		/* of a writer: all but naming */
 	u64 seed;
 	bool wrong;
 };
@@ -62,38 +67,83 @@ static int path_open(struct path *path, const char *policy, u32 nr, u64 seed)
 	return err;
 }
 
+/* liburcu's table of the same names, a node beside the other as the pool's blocks are. */
+static int plain_open(struct path *plain, const struct path *like)
+{
+	*plain = (struct path){ .nr_prompts = like->nr_prompts, .keys = like->keys };
+	plain->table = urcu_open(like->keys, like->nr_prompts * PROMPT, like->seed, false);
+	return plain->table ? 0 : -ENOMEM;
+}
+
 static void path_close(struct path *path)
 {
 	kvmm_pool_destroy(path->pool);
 	free(path->keys);
 }
 
-static int visit(struct path *path, u64 *match, u64 *put)
+static const kvmm_key_t *next_prompt(struct path *path)
 {
-	const kvmm_key_t *keys = &path->keys[path->next * PROMPT];
-	u64 begin = now_ns(), middle;
-	kvmm_ref_t refs[PROMPT];
-	bool wrong;
-
 	path->next = ((u64)path->next + STRIDE) % path->nr_prompts;
-	wrong = kvmm_match(path->pool, keys, PROMPT, refs) != PROMPT;
-	middle = now_ns();
-	wrong = wrong || kvmm_put_many(path->pool, refs, PROMPT);
-	*match += middle - begin;
-	*put += now_ns() - middle;
-	return wrong ? -EUCLEAN : 0;
+	return &path->keys[path->next * PROMPT];
 }
 
+static bool match(const struct path *path, const kvmm_key_t *keys, kvmm_ref_t *refs)
+{
+	int nr = path->table ? urcu_match(path->table, keys, PROMPT, refs) :
+		 kvmm_match(path->pool, keys, PROMPT, refs);
+
+	return nr == PROMPT;
+}
+
+static bool put(const struct path *path, const kvmm_ref_t *refs)
+{
+	return !(path->table ? urcu_put(path->table, refs, PROMPT) :
+		 kvmm_put_many(path->pool, refs, PROMPT));
+}
+
+/*
+ * Matched, and put at once; then all matched before the first one is put, whose lines have left the
+ * caches by then: as a request puts what it took some thousand steps ago. @ns[]: match, put, cold.
+ */
+static void visit(struct path *path, u64 *ns)
+{
+	static kvmm_ref_t refs[SPAN];
+	u64 begin;
+
+	for (u32 i = 0; i < SPAN; i += PROMPT) {
+		u64 middle;
+
+		begin = now_ns();
+		path->wrong |= !match(path, next_prompt(path), refs);
+		middle = now_ns();
+		path->wrong |= !put(path, refs);
+		ns[0] += middle - begin;
+		ns[1] += now_ns() - middle;
+	}
+	for (u32 i = 0; i < SPAN; i += PROMPT)
+		path->wrong |= !match(path, next_prompt(path), refs + i);
+	begin = now_ns();
+	for (u32 i = 0; i < SPAN; i += PROMPT)
+		path->wrong |= !put(path, refs + i);
+	ns[2] += now_ns() - begin;
+}
+
+#define NR_VISITS	3u	/* figures */
+
+/* The pool, and the plain table, in turns. */
 static int visit_turn(struct bench *bench, void *arg)
 {
-	u64 match = 0, put = 0;
-	int err = 0;
+	struct series *series = &bench->series[bench->nr_series - 2 * NR_VISITS];
+	struct path *path = arg;
 
-	for (u32 i = 0; !err && i < SPAN / PROMPT; i++)
-		err = visit(arg, &match, &put);
-	series_add(&bench->series[bench->nr_series - 2], (double)match / SPAN);
-	series_add(&bench->series[bench->nr_series - 1], (double)put / SPAN);
-	return err;
+	for (u32 p = 0; p < 2; p++) {
+		u64 ns[NR_VISITS] = { 0 };
+
+		visit(&path[p], ns);
+		for (u32 i = 0; i < NR_VISITS; i++)
+			series_add(series++, (double)ns[i] / SPAN);
+	}
+	return path[0].wrong || path[1].wrong ? -EUCLEAN : 0;
 }
 
 /* @nr blocks a request. */
@@ -133,32 +183,47 @@ static int hold(struct path *path)
 	return err;
 }
 
+static int measure_visits(struct bench *bench, struct path *path, const char *policy, bool held)
+{
+	static const struct metric visits[NR_VISITS] = { { "match_ns", "ns/blk", ALONE },
+		{ "put_ns", "ns/blk", ALONE }, { "put_cold_ns", "ns/blk", ALONE } };
+	u32 nr = path->nr_prompts * PROMPT;
+	struct series *ours, *plain;
+
+	ours = bench_set(bench, SET(visits), "policy=%s nr=%u held=%u", policy, nr, held);
+	plain = bench_set(bench, SET(visits), "index=lfht nr=%u held=%u", nr, held);
+	for (u32 i = 0; i < NR_VISITS; i++)
+		series_against(&ours[i], "lfht", &plain[i]);
+	return bench_runs(bench, visit_turn, path);
+}
+
 static int measure(struct bench *bench, const char *policy, u32 nr)
 {
-	static const struct metric visits[] = {
-		{ "match_ns", "ns/blk", VS_MUTEX }, { "put_ns", "ns/blk", VS_MUTEX } };
 	static const struct metric cycles[] = { { "evict_ns", "ns/blk", VS_MUTEX },
 		{ "cycle_ns", "ns/blk", VS_MUTEX }, { "decode_ns", "ns/blk", VS_MUTEX } };
-	struct path path;
-	int err = path_open(&path, policy, nr, bench->seed);
+	struct path path[2] = { { NULL } };
+	int err = path_open(&path[0], policy, nr, bench->seed);
 
-	bench_set(bench, SET(visits), "policy=%s nr=%u held=0", policy, nr);
-	err = err ? err : bench_runs(bench, visit_turn, &path);
-	err = err ? err : hold(&path);
-	bench_set(bench, SET(visits), "policy=%s nr=%u held=1", policy, nr);
-	err = err ? err : bench_runs(bench, visit_turn, &path);
-	path_close(&path);
+	err = err ? err : plain_open(&path[1], &path[0]);
+	err = err ? err : measure_visits(bench, path, policy, false);
+	err = err ? err : hold(&path[0]);
+	err = err ? err : measure_visits(bench, path, policy, true);
+	urcu_close(path[1].table);
+	path_close(&path[0]);
 	if (err)
 		return err;
-	err = path_open(&path, policy, nr, bench->seed);
+	err = path_open(&path[0], policy, nr, bench->seed);
 	bench_set(bench, SET(cycles), "policy=%s nr=%u request=%u", policy, nr, REQUEST);
-	err = err ? err : bench_runs(bench, cycle_turn, &path);
-	path_close(&path);
+	err = err ? err : bench_runs(bench, cycle_turn, &path[0]);
+	path_close(&path[0]);
 	bench_report(bench);
 	return err;
 }
 
-/* ---- two threads that evict, name and put, in one pool ---- */
+/*
+ * ---- two threads that evict, name and put, in one pool; and naming alone, beside two that add to
+ * liburcu's table ----
+ */
 
 static void write_step(void *arg, u32 nr)
 {
@@ -171,26 +236,82 @@ static void write_step(void *arg, u32 nr)
 	}
 }
 
-static int measure_writers(struct bench *bench, const char *policy, u32 nr)
+/* Only naming counts: what it takes to have blocks to be named, and to be rid of them, is aside. */
+static void register_step(void *arg, u32 nr)
 {
-	static const struct metric metric = { "write_rate", "M/s", ALONE };
-	struct worker workers[2];
-	struct series *one, *two;
-	struct path path[2];
-	int err = path_open(&path[0], policy, nr, bench->seed);
+	static __thread kvmm_mut_t muts[PHASE];
+	static __thread kvmm_ref_t refs[PHASE];
+	static __thread kvmm_key_t keys[PHASE];
+	struct path *path = arg;
+	double at[4] = { bench_thread_ns() };
+	int err = 0;
 
+	random_keys(keys, nr, &path->seed);
+	if (path->table)
+		urcu_remove(path->table, path->node, nr);
+	else
+		err = kvmm_alloc(path->pool, nr, muts);
+	at[1] = bench_thread_ns();
+	for (u32 i = 0; !err && i < nr; i += PROMPT)
+		err = path->table ? urcu_register(path->table, path->node + i, keys + i, PROMPT) :
+		      kvmm_register(path->pool, muts + i, keys + i, PROMPT, refs + i);
+	at[2] = bench_thread_ns();
+	if (!err && !path->table)
+		err = kvmm_put_many(path->pool, refs, nr);
+	at[3] = bench_thread_ns();
+	path->aside += at[1] - at[0] + at[3] - at[2];
+	path->node = (path->node + 2 * PHASE) % (path->nr_prompts * PROMPT);
+	path->wrong = path->wrong || err;
+}
+
+/* One writer, and two. @path[] has the seeds and places of both. Return: the first row. */
+static struct series *add_writers(struct bench *bench, const char *metric, step_fn *step, u32 nr,
+				  struct path *path, const char *name)
+{
+	struct metric rate = { metric, "M/s", ALONE };
+	struct series *row[2];
+	struct worker workers[2];
+
+	for (u32 i = 0; i < 2; i++)
+		workers[i] = (struct worker){ .step = step, .arg = &path[i], .nr = nr,
+					      .window_ns = WRITER_NS, .on_core = true,
+					      .aside = &path[i].aside };
+	for (u32 i = 0; i < 2; i++)
+		row[i] = bench_rate(bench_set(bench, &rate, 1, "%s nr=%u writers=%u", name,
+					      path->nr_prompts * PROMPT, i + 1), workers, i + 1);
+	series_against(row[1], "one writer", row[0]);
+	return row[0];
+}
+
+/* Not the pool's: a second writer of what is the first one's. */
+static void beside(struct path *path)
+{
 	path[1] = path[0];
 	path[1].seed += 1;
+	path[1].node = PHASE;
+}
+
+static int measure_writers(struct bench *bench, const char *policy, u32 nr)
+{
+	struct path path[2], plain[2] = { { NULL } };
+	int err = path_open(&path[0], policy, nr, bench->seed);
+	char name[32];
+
+	err = err ? err : plain_open(&plain[0], &path[0]);
+	beside(path);
+	beside(plain);
+	snprintf(name, sizeof(name), "policy=%s", policy);
+	if (!err) {
+		add_writers(bench, "write_rate", write_step, PROMPT, path, name);
+		series_against(add_writers(bench, "register_rate", register_step, PHASE, path,
+					   name), "lfht",
+			       add_writers(bench, "register_rate", register_step, PHASE, plain,
+					   "index=lfht"));
+		err = bench_rows(bench);
+	}
 	for (u32 i = 0; i < 2; i++)
-		workers[i] = (struct worker){ .step = write_step, .arg = &path[i], .nr = PROMPT,
-					      .window_ns = WRITER_NS, .on_core = true };
-	one = bench_rate(bench_set(bench, &metric, 1, "policy=%s nr=%u writers=1", policy, nr),
-			 workers, 1);
-	two = bench_rate(bench_set(bench, &metric, 1, "policy=%s nr=%u writers=2", policy, nr),
-			 workers, 2);
-	series_against(two, "one writer", one);
-	err = err ? err : bench_rows(bench);
-	err = err || !(path[0].wrong || path[1].wrong) ? err : -EUCLEAN;
+		err = err || !(path[i].wrong || plain[i].wrong) ? err : -EUCLEAN;
+	urcu_close(plain[0].table);
 	path_close(&path[0]);
 	return err;
 }

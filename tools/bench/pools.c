@@ -3,6 +3,7 @@
  * Zones, pools, keys; lengths: uniform, from a trace, or from a distribution that was fitted to it.
  */
 #include <math.h>
+#include <sys/mman.h>
 
 #include "../replay/trace.h"
 #include "pools.h"
@@ -32,6 +33,20 @@ void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed)
 
 		memcpy(&keys[i], word, sizeof(word));
 	}
+}
+
+void *large_alloc(size_t bytes)
+{
+	const size_t page = 2u << 20;
+	void *mem;
+
+	bytes = (bytes + page - 1) & ~(page - 1);
+	mem = aligned_alloc(page, bytes);
+	if (!mem)
+		return must_alloc(bytes);
+	madvise(mem, bytes, MADV_HUGEPAGE);
+	memset(mem, 0, bytes);
+	return mem;
 }
 
 /* ---- lengths ---- */

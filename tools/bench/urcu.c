@@ -32,15 +32,38 @@ struct urcu_table {
 	u64 seed;
 };
 
-struct urcu_table *urcu_open(const kvmm_key_t *keys, u32 nr, u64 seed)
+/* liburcu wants to know its threads, each once. Return: this one it did not know. */
+static __thread bool known;
+
+static bool known_enter(void)
+{
+	if (known)
+		return false;
+	urcu_memb_register_thread();
+	known = true;
+	return true;
+}
+
+static void known_exit(bool entered)
+{
+	if (!entered)
+		return;
+	urcu_memb_unregister_thread();
+	known = false;
+}
+
+struct urcu_table *urcu_open(const kvmm_key_t *keys, u32 nr, u64 seed, bool scattered)
 {
 	struct urcu_table *table = must_alloc(sizeof(*table));
+	unsigned long nr_buckets = 1ul << kv_order(nr);
 	u32 *place = must_alloc(nr * sizeof(*place));
 
-	urcu_memb_register_thread();
+	known_enter();
 	*table = (struct urcu_table){ .nr = nr, .seed = seed };
-	table->index = cds_lfht_new_flavor(1ul << kv_order(nr), 1, 0, 0, &urcu_memb_flavor, NULL);
-	table->node = aligned_alloc(sizeof(*table->node), nr * sizeof(*table->node));
+	/* Of a size that is known: then the buckets are one array, not one of each power of two. */
+	table->index = cds_lfht_new_flavor(nr_buckets, nr_buckets, nr_buckets, 0,
+					   &urcu_memb_flavor, NULL);
+	table->node = large_alloc(nr * sizeof(*table->node));
 	if (!table->index || !table->node) {
 		table->nr = 0;
 		free(place);
@@ -49,7 +72,8 @@ struct urcu_table *urcu_open(const kvmm_key_t *keys, u32 nr, u64 seed)
 	}
 	for (u32 i = 0; i < nr; i++)
 		place[i] = i;
-	shuffle(place, nr, sizeof(*place), &seed);
+	if (scattered)
+		shuffle(place, nr, sizeof(*place), &seed);
 	for (u32 i = 0; i < nr; i++) {
 		struct node *node = &table->node[place[i]];
 
@@ -76,7 +100,7 @@ void urcu_close(struct urcu_table *table)
 		cds_lfht_destroy(table->index, NULL);
 	free(table->node);
 	free(table);
-	urcu_memb_unregister_thread();
+	known_exit(true);
 }
 
 static int node_is(struct cds_lfht_node *link, const void *key)
@@ -118,5 +142,38 @@ int urcu_put(struct urcu_table *table, const kvmm_ref_t *refs, u32 nr)
 	for (u32 i = 0; i < nr; i++)
 		if (!kv_fetch_sub(&table->node[refs[i].index].refs, 1))
 			err = -EUCLEAN;
+	return err;
+}
+
+void urcu_remove(struct urcu_table *table, u32 first, u32 nr)
+{
+	bool entered = known_enter();
+
+	urcu_memb_read_lock();
+	for (u32 i = first; i < first + nr; i++)
+		cds_lfht_del(table->index, &table->node[i].link);
+	urcu_memb_read_unlock();
+	urcu_memb_synchronize_rcu();
+	known_exit(entered);
+}
+
+int urcu_register(struct urcu_table *table, u32 first, const kvmm_key_t *keys, u32 nr)
+{
+	bool entered = known_enter();
+	int err = 0;
+
+	urcu_memb_read_lock();
+	for (u32 i = 0; i < nr; i++) {
+		struct node *node = &table->node[first + i];
+		u64 hash = kv_hash_key(&keys[i], table->seed);
+
+		*node = (struct node){ .key = keys[i] };
+		cds_lfht_node_init(&node->link);
+		if (cds_lfht_add_unique(table->index, hash, node_is, &node->key, &node->link) !=
+		    &node->link)
+			err = -EUCLEAN;
+	}
+	urcu_memb_read_unlock();
+	known_exit(entered);
 	return err;
 }

@@ -11,8 +11,8 @@
 
 struct urcu_table;
 
-/* All keys, without references, in nodes here and there; @keys are borrowed. NULL: no memory. */
-struct urcu_table *urcu_open(const kvmm_key_t *keys, uint32_t nr, uint64_t seed);
+/* All keys, without references, in nodes @scattered or in this order. NULL: no memory. */
+struct urcu_table *urcu_open(const kvmm_key_t *keys, uint32_t nr, uint64_t seed, bool scattered);
 /* Takes NULL. */
 void urcu_close(struct urcu_table *table);
 
@@ -20,5 +20,12 @@ void urcu_close(struct urcu_table *table);
 int urcu_match(struct urcu_table *table, const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs);
 /* They go; -EUCLEAN: one was none. */
 int urcu_put(struct urcu_table *table, const kvmm_ref_t *refs, uint32_t nr);
+
+/*
+ * Writers, each of nodes of its own: @nr from @first on lose their names, and are free of readers
+ * when that returns; get these. -EUCLEAN: one was there.
+ */
+void urcu_remove(struct urcu_table *table, uint32_t first, uint32_t nr);
+int urcu_register(struct urcu_table *table, uint32_t first, const kvmm_key_t *keys, uint32_t nr);
 
 #endif /* BENCH_URCU_H */
