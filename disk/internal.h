@@ -419,7 +419,7 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
 
 /* To the end of those that wait. Under the lock. */
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
-/* Hand on transfers that wait. */
+/* Hand on transfers that wait, unless another thread waits for the medium: the next poll does. */
 void disk_io_pump(struct kvmm_disk *disk);
 /* Finish some transfers, waiting for one if @wait: were there any? */
 bool disk_io_progress(struct kvmm_disk *disk, bool wait);

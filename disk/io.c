@@ -4,7 +4,9 @@
  *
  * With a queue of the system's, any caller hands on transfers that wait and finishes those that are
  * done. Without one, or if it takes nothing, callers that poll do the transfers, one each at a
- * time. They hold no lock of the store's, but for the one that serialises calls of the queue.
+ * time. They hold no lock of the store's, but for the one that serialises calls of the queue. A
+ * thread that waits for the medium has that lock meanwhile, so no other one waits for it: what a
+ * medium that hangs holds up is what was asked of it, and the threads that wait for that.
  */
 #include <kv/env.h>
 
@@ -57,13 +59,22 @@ static void put_back(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
 	kv_unlock(&disk->lock);
 }
 
+static bool queue_enter(struct kvmm_disk *disk, bool wait)
+{
+	if (!wait)
+		return kv_trylock(&disk->queue_lock);
+	kv_lock(&disk->queue_lock);
+	return true;
+}
+
 /* How many the queue takes. */
-static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
+static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr, bool wait)
 {
 	int taken = 0;
 
 	kv_assert_not_held(&disk->lock);
-	kv_lock(&disk->queue_lock);
+	if (!queue_enter(disk, wait))
+		return 0;
 	kv_assert(disk->nr_queued <= disk->depth);
 	nr = min(nr, disk->depth - disk->nr_queued);
 	if (nr)
@@ -74,7 +85,7 @@ static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
 	return taken;
 }
 
-void disk_io_pump(struct kvmm_disk *disk)
+static void pump(struct kvmm_disk *disk, bool wait)
 {
 	struct kv_file_io *ios[BATCH];
 	u32 nr = BATCH, taken = BATCH;
@@ -84,9 +95,14 @@ void disk_io_pump(struct kvmm_disk *disk)
 		nr = take_waiting(disk, ios, BATCH);
 		if (!nr)
 			return;
-		taken = submit(disk, ios, nr);
+		taken = submit(disk, ios, nr, wait);
 		put_back(disk, ios + taken, nr - taken);
 	}
+}
+
+void disk_io_pump(struct kvmm_disk *disk)
+{
+	pump(disk, false);
 }
 
 /* Is it done, one way or the other? If not, the rest of it is to be done. */
@@ -165,8 +181,9 @@ static bool finish_some(struct kvmm_disk *disk, bool wait)
 
 	if (!disk->queue)
 		return do_one(disk);
-	disk_io_pump(disk);
-	kv_lock(&disk->queue_lock);
+	pump(disk, wait);
+	if (!queue_enter(disk, wait))
+		return false;
 	if (disk->nr_queued)
 		nr = disk->ops->queue_reap(disk->ops->ctx, disk->queue, ios, BATCH, wait);
 	nr = max(nr, 0);
@@ -176,7 +193,7 @@ static bool finish_some(struct kvmm_disk *disk, bool wait)
 	for (int i = 0; i < nr; i++)
 		finish(disk, io_of(ios[i]));
 	if (nr)
-		disk_io_pump(disk);
+		pump(disk, wait);
 	/* A queue that has nothing, and takes nothing, is none. */
 	return nr || (!READ_ONCE(disk->nr_queued) && do_one(disk));
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a disk store does: on a disk in memory, by calls that wait, and by submitting and polling. */
+#include <pthread.h>
+
 #include <kv/env.h>
 
 #include "tests/support/sim_store.h"
@@ -919,4 +921,57 @@ Test(disk, a_store_that_is_closed_is_flushed_last)
 Test(disk_poll, a_store_that_is_closed_is_flushed_last)
 {
 	close_while_a_segment_is_sealed(KVMM_DISK_IO_POLL);
+}
+
+/* ---- a medium that hangs ---- */
+
+static int (*reap)(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait);
+static u32 is_hung, is_well;
+
+/* A thread that waits, waits until the medium is well; but not for ever. */
+static int reap_hung(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait)
+{
+	u64 until = kv_clock_ns() + 5000000000ull;
+
+	if (!wait && !smp_load_acquire(&is_well))
+		return 0;
+	smp_store_release(&is_hung, wait);
+	while (!smp_load_acquire(&is_well) && kv_clock_ns() < until)
+		sched_yield();
+	cr_expect(smp_load_acquire(&is_well), "no other thread got on");
+	return reap(ctx, queue, done, max, wait);
+}
+
+static void *read_one(void *arg)
+{
+	cr_expect_eq(disk_test_read(disk, 0), 0);
+	return NULL;
+}
+
+Test(disk, one_that_hangs_holds_up_no_thread_that_does_not_wait_for_it)
+{
+	void *data = disk_test_buffers(1);
+	struct kvmm_disk_put_args put = disk_test_put(1, data);
+	struct kv_disk_done done;
+	pthread_t thread;
+
+	write_all(0, 1);
+	disk_test_fill(1, data);
+	is_hung = is_well = 0;
+	reap = sim.ops.queue_reap;
+	sim.ops.queue_reap = reap_hung;
+	cr_assert_eq(pthread_create(&thread, NULL, read_one, NULL), 0);
+	while (!smp_load_acquire(&is_hung))
+		sched_yield();
+	cr_expect_eq(kv_disk_submit_put(disk, &put, 1, 0, 7), 0);
+	cr_expect_eq(kv_disk_poll(disk, &done, 1), 0);
+	smp_store_release(&is_well, 1);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	while (!kv_disk_poll(disk, &done, 1))
+		;
+	cr_expect_eq(done.tag, 7);
+	cr_expect_eq(done.status, 0);
+	cr_expect_eq(disk_test_read(disk, 1), 0);
+	sim.ops.queue_reap = reap;
+	free(data);
 }
