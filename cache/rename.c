@@ -115,8 +115,8 @@ static int begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 		return -EEXIST;
 	fresh = (struct kv_name){ to->key, to->domain, KV_NONE, to->position };
 	name = kv_name_take(&pool->entries, handle, &fresh);
-	if (name == KV_NONE)
-		return -ENOMEM;
+	if (KV_BUG_ON(name == KV_NONE))	/* see make_room() */
+		return -ENOSPC;
 	if (change->op == KVMM_NAME_RENAME) {
 		ops->link(pool->map, name);
 		ops->unlink(pool->map, handle.index);
@@ -269,7 +269,7 @@ static void end_all(struct kvmm_pool *pool, const struct change *change)
 	pool_leave(pool);
 }
 
-/* Room in the map for names that come: 0 or -ENOMEM. They come under this lock only. */
+/* Room for names that come: 0; -ENOSPC; -ENOMEM in the map. They come under this lock only. */
 static int make_room(struct kvmm_pool *pool, u32 nr)
 {
 	u64 nr_names = (u64)pool->nr_blocks + READ_ONCE(pool->entries.nr_names) + nr;
@@ -281,7 +281,7 @@ static int make_room(struct kvmm_pool *pool, u32 nr)
 	if (nr_names <= max(map->nr_fit, pool->nr_blocks))
 		return 0;
 	if (nr_names > pool->entries.nr_all)
-		return -ENOMEM;
+		return -ENOSPC;
 	/* An eighth more: each name is moved a few times, however many come one by one. */
 	nr_names = min(nr_names + nr_names / 8 + 64, (u64)pool->entries.nr_all);
 	err = map->ops->resize(map, nr_names, kv_random());

@@ -564,8 +564,8 @@ POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cach
 	cr_expect_eq(nr, 256);
 	for (u32 i = 0; i < nr; i++)
 		cr_expect_eq(found_under(pool, 1000 + i), (int)(i % 64));
-	cr_expect_eq(add(999, ref[0]), -ENOMEM);
-	cr_expect_eq(rename_to(999, ref[0]), -ENOMEM);
+	cr_expect_eq(add(999, ref[0]), -ENOSPC);
+	cr_expect_eq(rename_to(999, ref[0]), -ENOSPC);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_gt(stat_of(pool).metadata_bytes, bytes);
 	cr_expect_eq(remove_it(1000, ref[0]), 0);
@@ -573,6 +573,25 @@ POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cach
 	cr_expect_eq(kvmm_put_many(pool, ref, 64), 0);
 	cr_expect_eq(kvmm_reset_inactive(pool), 64);
 	cr_expect_eq(pool->entries.nr_names, 0);
+}
+
+POOL_TEST(added_name, may_be_one_of_many_of_a_block_and_comes_with_its_batch_or_not,
+	  make_cache(2, "lru"))
+{
+	struct kvmm_name name[2] = { name_of(500), name_of(501) };
+	kvmm_ref_t ref[2];
+
+	make_active(pool, 0, 2, ref);
+	for (u32 i = 0; i < 255; i++)
+		cr_assert_eq(add(1000 + i, ref[0]), 0);
+	cr_expect_eq(kvmm_names_add(pool, name, ref, 2), -ENOSPC);
+	cr_expect_eq(found_under(pool, 500), -1);
+	cr_expect_eq(kvmm_names_add(pool, name + 1, ref + 1, 1), 0);
+	cr_expect_eq(kvmm_names_get(pool, ref[0], name, 2), 256);
+	cr_expect_eq(found_under(pool, 1254), 0);
+	cr_expect_eq(found_under(pool, 501), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
 POOL_TEST(added_name, is_found_by_age_like_first_ones, make_cache(8, "lru"))

@@ -69,13 +69,15 @@ enum kvmm_name_op { KVMM_NAME_ADD, KVMM_NAME_RENAME, KVMM_NAME_REMOVE, KVMM_NR_N
  * that name: look-ups find the oldest block that has it, and the last reference of each duplicate
  * frees it, as before. One that is renamed itself holds no block, and is cached as any.
  *
- * A pool has room for 2 added names a block, and for 256 in any case; a block that is renamed needs
- * room for one more meanwhile. A name takes about 80 bytes.
+ * A pool has room for 2 added names a block in the mean, and for 256 in any case; one block may have
+ * any part of it. A block that is renamed needs room for one more meanwhile. A name takes about 80
+ * bytes.
  *
  * Context: waits for compaction under way and, but for KVMM_NAME_ADD, for a grace period, once for
  * all @nr; no kvmm lock held.
  * Return: 0; -EEXIST ADD, RENAME: a block has that name already; -ENOENT REMOVE: it has not;
- * -ENOMEM, also without room for the names; -ESTALE, also if the names of one were forgotten;
+ * -ENOSPC no room for so many added names: some have to go first; -ENOMEM; -ESTALE, also if the
+ * names of one were forgotten;
  * -EINVAL, also if one is renamed twice; -EOVERFLOW; -EOPNOTSUPP the pool's index has no such
  * names; -ECHILD: all names are as they were, but of several blocks with one name another one may
  * be the oldest now.
