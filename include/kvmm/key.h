@@ -80,7 +80,10 @@ struct kvmm_key_bytes {
  * keys cost least, and mean nothing elsewhere. Take it where blocks are named, found and forgotten
  * in one process. What another process, or this program when it runs again, has under such keys (a
  * store on disk, a peer, a router that was told of events) is not found under these: no hit, so
- * never a wrong one. A child after fork() has the secret of its parent.
+ * never a wrong one. A child after fork() has the secret of its parent, as it has all its memory,
+ * and goes on with it, also in contexts made before: a key means the same content in both, so what
+ * they reach together is found rightly. Where a child is not to know the parent's names, let it
+ * exec().
  *
  * "vllm-sha256-cbor" computes what vLLM 0.33 does. That format has no room for @secret,
  * @layout_id, @tenant and @group: keep those apart by other means.
