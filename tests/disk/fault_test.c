@@ -8,7 +8,7 @@
  * its limit, and no memory is left. When the failures are over the store opens and works.
  */
 #include "disk/internal.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 #include "tests/support/length.h"
 #include "tests/support/sim_store.h"
 #include "util.h"
@@ -16,7 +16,6 @@
 #define NR_NAMES	24u
 #define NO_MEMORY	SIM_NR_FAULTS	/* a failure like those of the system */
 
-static struct fake_env fake;
 static bool is_gone[NR_NAMES];	/* a call has said so, and it was not put since */
 
 static void check(void)
@@ -250,5 +249,38 @@ Test(disk_fault, calls_without_memory_change_nothing)
 	}
 	cr_expect_eq(err, 0);
 	fake_env_fail(&fake, 0, false);
+	end();
+}
+
+/* Names are kept beside the index: both grow, or neither, and so the record is put or is not. */
+Test(disk_fault, an_index_that_keeps_names_is_made_and_grows_as_a_whole)
+{
+	u32 nr_refused = 0, nr = 120;
+	bool failed;
+	int err;
+
+	fake_env_install(&fake);
+	begin_store(32, 64 << 10);
+	store_attr.flags |= KVMM_DISK_NAMES;
+	for (u32 nth = 1;; nth++) {
+		err = fault_at(nth, kvmm_disk_open(&store_attr, &disk), &failed);
+		if (!err)
+			break;
+		cr_assert_eq(err, -ENOMEM, "allocation %u", nth);
+		cr_assert(failed);
+		cr_assert_eq(fake.nr_live, 0, "allocation %u", nth);
+	}
+	close_store();
+	open_store();
+	for (u32 i = 0, nth = 1; i < nr; i += !err, nth = err ? nth + 1 : 1) {
+		err = fault_at(nth, disk_test_write(disk, i, 0), &failed);
+		cr_assert(!err || (failed && err == -ENOMEM), "record %u, allocation %u", i, nth);
+		cr_assert_eq(kv_disk_check(disk), 0);
+		nr_refused += err != 0;
+	}
+	cr_expect_gt(disk->index.nr_slots, 64);
+	cr_expect_gt(nr_refused, nr);
+	for (u32 i = 0; i < nr; i++)
+		cr_expect_eq(disk_test_read(disk, i), 0, "record %u", i);
 	end();
 }

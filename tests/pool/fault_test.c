@@ -29,6 +29,24 @@ Test(fault, a_pool_with_magazines_is_made_as_a_whole)
 	end_pool(pool);
 }
 
+Test(fault, a_pool_that_tells_a_registry_is_made_as_a_whole)
+{
+	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 64, .policy = "lru",
+				       .block_bytes = 64 };
+	u32 nr_untold, nr_told;
+	struct kvmm_pool *pool;
+
+	nr_untold = fault_create(&attr, &pool);
+	end_pool(pool);
+	cr_assert_eq(kvmm_registry_create(&reg_attr, &attr.registry), 0);
+	nr_told = fault_create(&attr, &pool);
+	cr_expect_eq(nr_told, nr_untold + 3, "names that are gone, parents, marks: %u", nr_told);
+	cache_keys(pool, 0, 40);
+	end_pool(pool);
+	kvmm_registry_destroy(attr.registry);
+}
+
 Test(fault, every_policy_is_made_as_a_whole)
 {
 	for_each_policy(policy) {

@@ -281,6 +281,49 @@ Test(tier_proof, the_disk_fails_from_any_call_on)
 	file_calls_fail(SIM_ENOSPC, true);
 }
 
+static void expect_level(u32 key, const char *level)
+{
+	cr_expect_str_eq(answers(c.pool, key, 1), level, "key %u", key);
+}
+
+/* A call of the disk fails while names are wiped: it says so, and the next one wipes them. */
+Test(tier_proof, names_that_could_not_be_wiped_are_not_found_and_are_wiped_by_the_next_call)
+{
+	u32 nr_refused = 0;
+	u64 failed = 1;
+
+	for (u32 n = 1; failed; n++) {
+		int ret;
+
+		end_store();
+		begin();
+		cr_assert_eq(make_chain(), 0);
+		cache_blocks(c.pool, 1, 4);
+		send_down(c.pool, 1, 4);
+		settle();
+		cr_assert_eq(kvmm_reset_inactive(c.pool), 4);
+		failed = sim.nr_failed;
+		sim_disk_fail(&sim, n, SIM_EIO, false);
+		ret = kvmm_tier_forget(c.pool, prefix_of(1, 3));
+		failed = sim.nr_failed - failed;
+		sim_disk_fail(&sim, 0, SIM_EIO, false);
+		cr_expect(ret == 3 || (failed && ret == -EIO), "call %u: %d", n, ret);
+		expect_level(1, "-");
+		expect_level(3, "-");
+		expect_level(4, "1");
+		nr_refused += ret < 0;
+		if (ret < 0)
+			cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(1, 3)), 0);
+		end_chain();
+		cr_assert_eq(make_chain(), 0);
+		expect_level(1, "-");
+		expect_level(3, "-");
+		expect_level(4, "2");
+		end_chain();
+	}
+	cr_expect_gt(nr_refused, 2);
+}
+
 Test(tier_proof, any_allocation_fails_and_nothing_is_left)
 {
 	struct fake_env fake;
