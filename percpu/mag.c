@@ -219,6 +219,14 @@ static void fold(struct kvmm_pool *pool, struct mag *mag)
 	kv_seq_write_end(&pool->fold_seq);
 }
 
+/* One within another would look as if none were under way. */
+static void mag_seq_begin(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	kv_assert(!(pool->mag_seq & 1));
+	kv_seq_write_begin(&pool->mag_seq);
+}
+
 /* The oldest @nr. An entry without the tag is not the magazine's: it stays, the pool is closed. */
 static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 {
@@ -235,7 +243,7 @@ static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 		owner_clear(pool, block[nr_good], 1);
 		nr_good++;
 	}
-	kv_seq_write_begin(&pool->mag_seq);
+	mag_seq_begin(pool);
 	if (nr_good) {
 		kv_entries_unpocket(&pool->entries, index, nr_good);
 		POOL_BUG_ON(pool, kv_zone_free_many(pool->zone, block, nr_good));
@@ -446,7 +454,7 @@ noinline u32 __mag_fill(struct kvmm_pool *pool, bool may_evict)
 	top = mag->nr ? entry_at(pool, mag->entry[mag->nr - 1]) : NULL;
 	if (POOL_BUG_ON(pool, top && kv_word_life(READ_ONCE(top->word)) != mag->stamp))
 		return 0;
-	kv_seq_write_begin(&pool->mag_seq);
+	mag_seq_begin(pool);
 	if (mag->nr < MAG_ROUNDS)
 		nr_evicted = load(pool, mag, may_evict);
 	kv_seq_write_end(&pool->mag_seq);

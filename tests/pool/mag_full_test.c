@@ -139,6 +139,43 @@ Test(mag_full, single_blocks_of_a_full_cache_need_no_lock)
 	end_pool(pool);
 }
 
+static struct kv_map_ops looking;
+static u32 nr_looks;
+
+/*
+ * Names go for a magazine, within a change of it: one that began within that would look even. One
+ * name goes for a request itself.
+ */
+static int remove_and_look(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
+{
+	if (*nr > 1) {
+		cr_expect_eq(pool->mag_seq % 2, 1, "readers are to come again");
+		nr_looks++;
+	}
+	return kv_map_flat.remove(map, handles, nr);
+}
+
+/* Another thread has a batch aside: it stays there. */
+Test(mag_full, a_batch_is_evicted_within_one_change_that_readers_see)
+{
+	kvmm_mut_t mut[2 * MAG_ROUNDS];
+
+	pool = full_cache();
+	start_other();
+	nr_looks = 0;
+	looking = *pool->map->ops;
+	looking.remove = remove_and_look;
+	pool->map->ops = &looking;
+	for (u32 i = 0; i < ARRAY_SIZE(mut); i++)
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut[i]), 0);
+	pool->map->ops = &kv_map_flat;
+	cr_expect_gt(nr_looks, 0);
+	cr_expect_eq(pool->mag_seq % 2, 0);
+	cr_expect_gt(nr_aside(pool), own(pool)->nr);
+	end_other();
+	end_pool(pool);
+}
+
 /* Reports say all that was evicted, a batch that is kept aside included. */
 Test(mag_full, a_batch_that_is_evicted_is_told)
 {
