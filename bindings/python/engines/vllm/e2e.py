@@ -66,10 +66,28 @@ def runs(ids):
     return sum(b != a + 1 for a, b in zip([-9, *ids], ids))
 
 
+def start(ours, run_window, blocks, room, connector=None):
+    """An engine in this process, with kvmm's pool or vLLM's own."""
+    from vllm import LLM
+    return LLM(room, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
+               block_size=BLOCK, num_gpu_blocks_override=blocks,
+               max_model_len=min(8192, BLOCK * (blocks - 1)), max_num_seqs=4,
+               gpu_memory_utilization=0.1, enable_prefix_caching=True, enforce_eager=True, seed=1,
+               disable_log_stats=True, async_scheduling=False, kv_transfer_config=connector,
+               scheduler_cls="kvmm.vllm.KvmmScheduler" if ours else
+               "vllm.v1.core.sched.scheduler.Scheduler",
+               additional_config={"kvmm": {"run_window": run_window}} if ours else {})
+
+
+def asked_for(tokens):
+    """What decodes so many tokens, the likeliest ones."""
+    from vllm import SamplingParams
+    return SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+
+
 def one(kind, options, room):
     """A process: its share of the requests, and what became of them, as JSON."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    from vllm import LLM, SamplingParams
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     seen = {"runs": 0, "blocks": 0, "requests": 0}
     free = KVCacheManager.free
@@ -85,27 +103,16 @@ def one(kind, options, room):
                  else documents(options.requests))
     split = len(asked) * 4 // 5
     asked = asked[split:] if options.restarted else asked[:split]
-    more = {"scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler" if kind == "stock" else
-            "kvmm.vllm.KvmmScheduler"}
-    if kind != "stock":
-        more["additional_config"] = {"kvmm": {"run_window": options.run_window}}
-    if kind == "tiers":
-        more["kv_transfer_config"] = {
-            "kv_connector": "KvmmConnector", "kv_role": "kv_both",
-            "kv_connector_extra_config": {
-                "host_bytes": options.host_blocks * BLOCK_BYTES,
-                "path": os.path.join(room, "store"),
-                "max_bytes": options.disk_blocks * BLOCK_BYTES}}
-    engine = LLM(room, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
-                 block_size=BLOCK, num_gpu_blocks_override=options.blocks,
-                 max_model_len=min(8192, BLOCK * (options.blocks - 1)),
-                 max_num_seqs=4, gpu_memory_utilization=0.1, enable_prefix_caching=True,
-                 enforce_eager=True, seed=1,
-                 disable_log_stats=True, async_scheduling=False, **more)
+    connector = {"kv_connector": "KvmmConnector", "kv_role": "kv_both",
+                 "kv_connector_extra_config": {
+                     "host_bytes": options.host_blocks * BLOCK_BYTES,
+                     "path": os.path.join(room, "store"),
+                     "max_bytes": options.disk_blocks * BLOCK_BYTES}}
+    engine = start(kind != "stock", options.run_window, options.blocks, room,
+                   connector if kind == "tiers" else None)
     answers = engine.generate(
         [{"prompt_token_ids": prompt} for prompt, _ in asked],
-        [SamplingParams(temperature=0, max_tokens=nr, ignore_eos=True, detokenize=False)
-         for _, nr in asked], use_tqdm=False)
+        [asked_for(nr) for _, nr in asked], use_tqdm=False)
     tokens = hashlib.sha256(json.dumps([list(a.outputs[0].token_ids) for a in answers]).encode())
     print("RESULT " + json.dumps({
         "tokens": tokens.hexdigest()[:16], "cached": sum(a.num_cached_tokens or 0 for a in answers),
@@ -160,4 +167,5 @@ def main():
     sys.exit(failed)
 
 
-main()
+if __name__ == "__main__":
+    main()
