@@ -2,33 +2,26 @@
 /*
  * The slow half of locking, and the rank checker of debug builds.
  *
- * A thread about to sleep says so in lock->waiters. kv_unlock() stores 0 into lock->held and then
- * looks there. Nothing orders these two: the load may be done while the store still sits in the
- * store buffer. (E: the epoch of this process.) A fence
- * would cost as much as the exchange in kv_lock(), on every unlock, for an event that is rare. So a
- * wake-up may get lost, like this:
+ * A thread about to sleep says so in lock->waiters, and sleeps on that word. kv_unlock() stores 0
+ * into lock->held and then looks there; where there are waiters it takes the mark down and wakes
+ * them. A thread that was not asleep yet finds the mark down, and does not sleep: so the next holder
+ * may come as early as it likes. (Waiters slept on lock->held once. A busy holder had it again before
+ * they slept, with the mark taken down, and nearly each sleep lasted until its time-out: two threads
+ * got less done than one.)
+ *
+ * Nothing orders the store of kv_unlock() and its look: the load may be done while the store still
+ * sits in the store buffer. A fence would cost as much as the exchange in kv_lock(), on every unlock,
+ * for an event that is rare. So a wake-up may get lost, like this (E: the epoch of this process):
  *
  *	kv_unlock()				__kv_lock_slow()
  *
  *	waiters == 0 (load, early)
  *						waiters = 1
  *						xchg(held, E) == E
- *						wait(held, E): still 1, sleeps
+ *						wait(waiters, 1): sleeps
  *	held = 0 (store, drains)
  *	returns, wakes no thread
- *						time-out: xchg(held, E) == 0
- *
- * It may also get lost when a third thread takes the lock meanwhile:
- *
- *	__kv_unlock_wake()			__kv_lock_slow()
- *
- *	held was 0, others may take it
- *						waiters = 1
- *	waiters = 0
- *						xchg(held, E) == E: the third thread
- *	wake()
- *						wait(held, E): sleeps, and the third
- *						thread's kv_unlock() wakes no thread
+ *						the next kv_unlock() wakes it, or its
  *						time-out: xchg(held, E) == 0
  *
  * Sleepers have a time-out for that reason: a lost wake-up costs at most LOCK_SLEEP_NS, and no
@@ -84,7 +77,7 @@ noinline void __kv_lock_slow(struct kv_lock *lock, u32 was)
 		/* Acquire pairs with the release in kv_unlock(), as in kv_lock(). */
 		if (kv_xchg_acquire(&lock->held, kv_epoch) != kv_epoch)
 			return;
-		env->wait(env->ctx, &lock->held, kv_epoch, LOCK_SLEEP_NS);
+		env->wait(env->ctx, &lock->waiters, 1, LOCK_SLEEP_NS);
 	}
 }
 
@@ -94,7 +87,7 @@ noinline void __kv_unlock_wake(struct kv_lock *lock)
 
 	/* Before the wake-up: the threads that wake set it again if they have to sleep again. */
 	WRITE_ONCE(lock->waiters, 0);
-	env->wake(env->ctx, &lock->held);
+	env->wake(env->ctx, &lock->waiters);
 }
 
 #ifdef KVMM_DEBUG

@@ -40,7 +40,7 @@ enum kv_lock_rank {
 
 struct kv_lock {
 	u32	held;		/* 0, or the kv_epoch of the holder; the lock itself */
-	u32	waiters;	/* 1: a thread may sleep. A hint, see lib/lock.c; atomic */
+	u32	waiters;	/* 1: threads may sleep, on this word; see lib/lock.c; atomic */
 	u32	rank;		/* enum kv_lock_rank; fixed at creation */
 	u32	id;		/* order among locks of one rank; fixed at creation */
 };

@@ -99,6 +99,41 @@ Test(lock, unlock_wakes_a_sleeper)
 	kv_env_set(NULL);
 }
 
+static u32 is_about_to_sleep, may_sleep;
+
+/* The first waiter to come here does not sleep before the lock was let go of, and taken again. */
+static void wait_late(void *ctx, u32 *word, u32 old, u64 ns)
+{
+	smp_store_release(&is_about_to_sleep, 1);
+	while (!smp_load_acquire(&may_sleep))
+		sched_yield();
+	wait_long(ctx, word, old, ns);
+}
+
+Test(lock, a_busy_holder_does_not_take_the_wake_up_of_a_thread_that_is_not_asleep_yet)
+{
+	struct kv_env_ops late = kv_env_system;
+	struct shared shared = { 0 };
+	pthread_t thread;
+	u64 begin;
+
+	late.wait = wait_late;
+	kv_env_set(&late);
+	start_waiter(&thread, &shared);
+	while (!smp_load_acquire(&is_about_to_sleep))
+		sched_yield();
+	kv_unlock(&shared.lock);
+	kv_lock(&shared.lock);
+	smp_store_release(&may_sleep, 1);
+	begin = kv_clock_ns();
+	kv_env_system.wait(NULL, &shared.lock.held, 1, 20 * MS);
+	kv_unlock(&shared.lock);
+	pthread_join(thread, NULL);
+	cr_expect_eq(shared.count, 1);
+	cr_expect_lt(kv_clock_ns() - begin, A_LONG_TIME);
+	kv_env_set(NULL);
+}
+
 Test(lock, no_sleep_is_longer_than_a_millisecond)
 {
 	struct shared shared = { 0 };

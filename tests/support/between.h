@@ -26,7 +26,7 @@ static void between_wake(void *ctx, u32 *word)
 	struct between now = between;
 
 	(void)ctx;
-	if (!now.lock || word != &now.lock->held)
+	if (!now.lock || word != &now.lock->waiters)
 		return;
 	between.lock = NULL;	/* the step takes the lock, too */
 	if (now.step(now.arg))
