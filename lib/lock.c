@@ -2,16 +2,17 @@
 /*
  * The slow half of locking, and the rank checker of debug builds.
  *
- * A thread about to sleep says so in lock->waiters, and sleeps on that word. kv_unlock() stores 0
- * into lock->held and then looks there; where there are waiters it takes the mark down and wakes
- * them. A thread that was not asleep yet finds the mark down, and does not sleep: so the next holder
- * may come as early as it likes. (Waiters slept on lock->held once. A busy holder had it again before
- * they slept, with the mark taken down, and nearly each sleep lasted until its time-out: two threads
- * got less done than one.)
+ * A thread about to sleep says so in lock->waiters, and sleeps on that word. kv_unlock() stores
+ * 0 into lock->held and then looks there; where there are waiters it takes the mark down and
+ * wakes them. A thread that was not asleep yet finds the mark down, and does not sleep: so the
+ * next holder may come as early as it likes. (Waiters slept on lock->held once. A busy holder
+ * had it again before they slept, with the mark taken down, and nearly each sleep lasted until
+ * its time-out: two threads got less done than one.)
  *
- * Nothing orders the store of kv_unlock() and its look: the load may be done while the store still
- * sits in the store buffer. A fence would cost as much as the exchange in kv_lock(), on every unlock,
- * for an event that is rare. So a wake-up may get lost, like this (E: the epoch of this process):
+ * Nothing orders the store of kv_unlock() and its look: the load may be done while the store
+ * still sits in the store buffer. A fence would cost as much as the exchange in kv_lock(), on
+ * every unlock, for an event that is rare. So a wake-up may get lost, like this (E: the epoch of
+ * this process):
  *
  *	kv_unlock()				__kv_lock_slow()
  *
@@ -38,8 +39,12 @@
 #include <kv/env.h>
 #include <kv/lock.h>
 
-/* A few hot sections long; more only keeps the owner's core from running it. */
-#define LOCK_SPINS	100
+/*
+ * Some dozens of microseconds: as long as it takes to sleep and be woken, which costs the thread
+ * that wakes as well (a virtual processor that has gone to sleep is far away). Where there are
+ * more threads than cores that is little beside a thread's turn.
+ */
+#define LOCK_SPINS	1000
 #define LOCK_SLEEP_NS	1000000ull
 
 static bool lock_by_spinning(struct kv_lock *lock)
