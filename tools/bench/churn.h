@@ -29,6 +29,7 @@ struct live {
 
 struct contender;
 
+/* On lines of its own: two threads that wrote to one line would be what is measured. */
 struct churn {
 	const struct contender *contender;
 	void *heap;			/* the contender's */
@@ -46,7 +47,7 @@ struct churn {
 	u64 requests;
 	u64 failures;			/* first tries refused with enough blocks not held */
 	u64 held;			/* sum of @used after each request */
-};
+} __cacheline_aligned;
 
 /**
  * struct contender - an allocator that churn can drive
