@@ -43,6 +43,7 @@ struct arena {
 	struct seq_table seqs;		/* as ->zone: of its ranges */
 	struct pool_count count;	/* ->lock; to be added to the pool's */
 	u64 seen_allocs;		/* both locks; at the latest look around */
+	u32 nr_idle;			/* both locks; looks in a row without allocations */
 	u32 at;				/* pool->lock; where it looks for the next region */
 };
 

@@ -7,9 +7,11 @@
  * other. A lock of the pool that was found taken counts WARM, one that was free takes 1 off again,
  * so that one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: a
  * thread that finds it taken may sleep, and the other one gets a thousand calls done meanwhile.)
- * They go out of use when one of them finds that no other was busy while it served LOOK_EVERY
- * allocations, or when memory is so short that all of it is asked for before DRAIN_EVERY
- * allocations were served.
+ * They go out of use when one of them finds that no other was busy in the latest MAX_IDLE looks,
+ * of LOOK_EVERY allocations each, or when memory is so short that all of it is asked for before
+ * DRAIN_EVERY allocations were served. (After one look was too early: threads that pause for
+ * some milliseconds had to meet at the pool's lock for each range of theirs before they had
+ * arenas again, which took longer than the pause.)
  */
 #include <kv/mem.h>
 
@@ -19,6 +21,7 @@
 #define WARM		1024u
 #define HOT		(32 * WARM)
 #define DRAIN_EVERY	1024u
+#define MAX_IDLE	16u	/* looks: some tenths of a second */
 #define ARENAS_PART	8u	/* of the pool, at most, is kept aside */
 #define MIN_SHARE	2048u	/* blocks of the pool for each arena */
 #define REGIONS		1024u	/* in a pool, about */
@@ -264,8 +267,8 @@ static u32 drain_local(struct kvmm_pool *pool)
 }
 
 /*
- * An arena without recent allocations keeps nothing. Nor does the only one that has had some, from
- * then on: its thread meets no other.
+ * An arena without allocations for a while keeps nothing. Nor does the only one that has had some,
+ * from then on: its thread meets no other.
  */
 noinline void arenas_look(struct kvmm_pool *pool, struct arenas *arenas)
 {
@@ -278,9 +281,11 @@ noinline void arenas_look(struct kvmm_pool *pool, struct arenas *arenas)
 		struct arena *arena = &arenas->arena[i];
 
 		kv_lock(&arena->lock);
-		if (arena->count.allocs == arena->seen_allocs)
+		if (arena->count.allocs != arena->seen_allocs)
+			arena->nr_idle = 0;
+		else if (arena->nr_idle < MAX_IDLE && ++arena->nr_idle == MAX_IDLE)
 			drain(pool, arenas, arena);
-		nr_busy += arena->count.allocs != arena->seen_allocs;
+		nr_busy += arena->zone && arena->nr_idle < MAX_IDLE;
 		arena->seen_allocs = arena->count.allocs;
 		kv_unlock(&arena->lock);
 	}

@@ -514,9 +514,9 @@ POOL_TEST(arena, who_is_left_alone_gives_all_of_it_back, warm_pool())
 	kvmm_range_t range = take_on(1, pool, 8);
 	u32 nr = 0;
 
-	for (; pool->arenas->on && nr < 1u << 18; nr++)
+	for (; pool->arenas->on && nr < 1u << 22; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
-	cr_expect_lt(nr, 1u << 18);
+	cr_expect_lt(nr, 1u << 22);
 	cr_expect_eq(arenas_nr_free(pool), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_runs, 1);
@@ -527,6 +527,19 @@ POOL_TEST(arena, who_has_company_keeps_his, warm_pool())
 	for (u32 nr = 0; nr < 1u << 18; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(nr % 2, pool, 8)), 0);
 	cr_expect(pool->arenas->on);
+}
+
+/* Else each range of the thread would be the pool's business once more when it goes on. */
+POOL_TEST(arena, a_thread_that_pauses_finds_its_arena_again, warm_pool())
+{
+	kvmm_range_t range = take_on(1, pool, 8);
+
+	for (u32 nr = 0; nr < 1u << 18; nr++)
+		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
+	cr_expect(pool->arenas->on);
+	cr_expect_eq(region_of(pool->arenas, slot_at(pool, range.index)->ext[0].start), 2);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(arena_with(pool, take_on(1, pool, 8)), 2);
 }
 
 POOL_TEST(arena, arenas_are_of_no_use_where_memory_is_short, warm_pool())
