@@ -51,7 +51,18 @@ def main():
         for line in rows:
             check_row(name, line)
 
-    for args in (["no-such-bench"], ["--no-such-option"], []):
+    rows = [json.loads(line) for line in run("--quick", "--json", "peers").stdout.splitlines()]
+    for row in rows:
+        check_row("peers", json.dumps(row))
+    for engine, ref in (("kvmm_alloc", "mutex_pair"), ("stack+mutex", "kvmm_alloc"), ("pool", "mutex_pair"),
+                        ("offset+mutex", "pool")):
+        refs = [r["ref"] for r in rows if (r["params"]["engine"], r["metric"]) == (engine, "pair_ns")]
+        check(refs == 3 * [ref], f"{engine} at three sizes against {ref}: {refs}")
+    refused = [r["value"] for r in rows if r["metric"] == "refused" and r["params"]["engine"] == "stack+mutex"]
+    check(refused == 3 * [0], f"a stack refuses nothing that there is: {refused}")
+    check(run("--peers", "list").stdout == run("list").stdout, "--peers list only lists")
+
+    for args in (["no-such-bench"], ["--no-such-option"], [], ["--quick"], ["--peers=x"], ["--peers", "no-such-bench"]):
         out = run(*args)
         check(out.returncode == 2 and out.stderr and not out.stdout, f"{args} is refused")
 

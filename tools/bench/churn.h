@@ -98,6 +98,9 @@ void churn_end(struct churn *churn);
 extern const struct contender contender_pool, contender_runs, contender_marked, contender_named,
 	contender_mutex;
 
+/** contender_blocks - single ones of a pool; the others: see peers.c */
+extern const struct contender contender_blocks, contender_stack, contender_offsets;
+
 #define CHURN_SLICE	4096u
 
 /** churn_step() - requests of it, CHURN_SLICE to be timed at once; @arg is a struct churn */

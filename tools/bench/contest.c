@@ -198,6 +198,65 @@ static int run_two_threads(struct bench *bench, const struct contender *const *a
 	return err;
 }
 
+/*
+ * ---- peers: what a program would take instead, one thread in slices; ranges for two, too ----
+ *
+ * The first one is ours, and what the others are measured against. Refused: what did not fit at once
+ * although so many blocks were free.
+ */
+
+static int run_peers(struct bench *bench, const struct contender *const *each, u32 nr_each,
+		     const struct load *load)
+{
+	static const struct metric refused = { "refused", "ppm", ALONE };
+	static struct churn churn[MAX_ENTRANTS];
+	struct series *row[MAX_ENTRANTS];
+	u32 nr = 0;
+	int err;
+
+	for (u32 i = 0; i < nr_each; i++) {
+		row[nr] = &bench->series[bench->nr_series];
+		if (!enter(bench, &churn[nr], each[i], load))
+			continue;
+		bench_set(bench, &refused, 1, "%s", row[nr]->params);
+		if (nr)
+			series_against(row[nr], each[0]->name, row[0]);
+		nr++;
+	}
+	err = bench_runs(bench, bench_measure, NULL);
+	for (u32 i = 0; i < nr; i++) {
+		series_add(row[i] + 1, 1e6 * churn[i].failures / churn[i].requests);
+		churn_close(&churn[i]);
+	}
+	bench_report(bench);
+	return err;
+}
+
+int bench_peers(struct bench *bench)
+{
+	const struct contender *jemalloc = contender_find("jemalloc"),
+		*mimalloc = contender_find("mimalloc"), *driver = contender_find("driver");
+	const struct contender *const blocks[] = { &contender_blocks, &contender_stack, jemalloc,
+						   mimalloc, driver },
+		*const ranges[] = { &contender_pool, &contender_offsets, jemalloc, mimalloc, driver };
+	struct sizes single, sizes;
+	int err = 0;
+
+	sizes_open(&single, 1, bench->seed);
+	sizes_open(&sizes, 32, bench->seed);
+	for (u32 i = 0; !err && i < ARRAY_SIZE(pool_sizes); i++) {
+		struct load load = { &single, pool_sizes[i], 90, false, bench->seed };
+
+		err = run_peers(bench, blocks, ARRAY_SIZE(blocks), &load);
+		load.sizes = &sizes;
+		err = err ? err : run_peers(bench, ranges, ARRAY_SIZE(ranges), &load);
+	}
+	sizes_exit(&single);
+	sizes_exit(&sizes);
+	bench_skip(bench, "vLLM's block pool", "Python: see bindings/python/bench.py");
+	return err ? err : run_two_threads(bench, ranges, ARRAY_SIZE(ranges));
+}
+
 int bench_alloc_mt(struct bench *bench)
 {
 	const struct contender *all, *each[MAX_ENTRANTS];

@@ -475,7 +475,7 @@ static int measure_row(struct series *row)
 	return err;
 }
 
-static int measure_rows(struct bench *bench, void *unused)
+int bench_measure(struct bench *bench, void *unused)
 {
 	int err = 0;
 
@@ -487,5 +487,5 @@ static int measure_rows(struct bench *bench, void *unused)
 
 int bench_rows(struct bench *bench)
 {
-	return bench_turns(bench, measure_rows, NULL);
+	return bench_turns(bench, bench_measure, NULL);
 }

@@ -37,7 +37,7 @@ struct bench_kind {
 typedef int bench_fn(struct bench *bench);
 
 bench_fn bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation,
-	bench_compact, bench_blockpool, bench_range, bench_range_mt, bench_overhead, bench_device,
+	bench_compact, bench_blockpool, bench_range, bench_range_mt, bench_peers, bench_overhead, bench_device,
 	bench_shrink, bench_registry, bench_path, bench_kvbm, bench_evict, bench_touch, bench_slab,
 	bench_magazine,
 	bench_migrate, bench_tier, bench_keys, bench_events;
@@ -142,6 +142,9 @@ void series_add_all(struct series *series, const double *value, u32 nr);
 void series_against(struct series *series, const char *name, const struct series *ref);
 
 typedef int turn_fn(struct bench *bench, void *arg);
+
+/** bench_measure() - the turn of bench_rows() */
+turn_fn bench_measure;
 
 /** bench_runs() - call @turn in each run, behind a look at the mutex. Return: what it returns. */
 int bench_runs(struct bench *bench, turn_fn *turn, void *arg);

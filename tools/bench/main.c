@@ -33,6 +33,8 @@ static const struct bench_kind kinds[] = {
 	  bench_range },
 	{ "range-mt", "kvmm_range_alloc() and kvmm_range_free() for two threads, against one",
 	  bench_range_mt },
+	{ "peers", "blocks and ranges: a stack, offsets by size, jemalloc, mimalloc, against a pool",
+	  bench_peers },
 	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
 	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
 	  bench_device },
@@ -78,6 +80,7 @@ static const char doc[] =
 	"Example:\n"
 	"  kvmm-bench list\n"
 	"  kvmm-bench range compact\n"
+	"  kvmm-bench --peers\n"
 	"  kvmm-bench --quick --json all > bench.json\n"
 	"\n"
 	"Exit code: 0 good; 1 a benchmark could not run, or a result was wrong; 2 bad usage.";
@@ -96,8 +99,16 @@ static void add_name(struct argp_state *state, void *base, const char *name)
 		bad_option(state, "no benchmark '%s'; see '%s list'", name, state->name);
 }
 
+static void add_peers(struct argp_state *state, void *base, const char *arg)
+{
+	add_name(state, base, "peers");
+	add_name(state, base, "registry");
+	add_name(state, base, "path");
+}
+
 static const struct option_row rows[] = {
 	ROW_FLAG("quick", 'q', struct options, quick, "3 runs instead of 7"),
+	ROW_TAKE("peers", 'P', NULL, add_peers, "kvmm beside what others have made: peers, registry, path"),
 	ROW_FLAG("json", 'j', struct options, json, "One JSON object a line"),
 	ROW_SCALED("seed", 's', "N", struct options, seed, 1, 0, UINT64_MAX,
 		"Start of the random numbers (default 1)"),
@@ -107,7 +118,12 @@ static const struct option_row rows[] = {
 
 static void need_names(struct argp_state *state, void *base)
 {
-	if (!state->arg_num)
+	const struct options *opt = base;
+	bool named = opt->list;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		named |= opt->wanted[i];
+	if (!named)
 		argp_usage(state);
 }
 
