@@ -11,12 +11,6 @@
 /* Hits, in sizes of the pool, after which older ones count half. */
 #define MAX_SIZES	64u
 
-/* Hits that may be lost against LRU: a few, and one of 4,096. */
-#define MAY_LOSE	8
-#define MAY_LOSE_SHIFT	12u
-/* Hits that were won are no licence to lose them all: an eighth of LRU's at most. */
-#define MAY_WIN_SHIFT	3u
-
 /* And one of so many hits that were promised while it was lost: to try again, ever more seldom. */
 #define HOPE_PARTS	64u
 
@@ -30,46 +24,16 @@ void duel_init(struct duel *duel, u32 nr_blocks)
 
 /* ---- keys ---- */
 
-static u32 *count_at(struct duel *duel, u64 bucket)
+void duel_widen(struct duel *duel)
 {
-	return &duel->count[duel->now][bucket % DUEL_BUCKETS];
-}
+	u32 *to = duel->count[!duel->now];
 
-u64 duel_add(struct duel *duel)
-{
-	u64 turn = ++duel->turn;
-
-	if (unlikely(turn >> duel->shift >= duel->floor + DUEL_BUCKETS)) {
-		u32 *to = duel->count[!duel->now];
-
-		memset(to, 0, sizeof(duel->count[0]));
-		for (u64 bucket = duel->floor; bucket < duel->floor + DUEL_BUCKETS; bucket++)
-			to[bucket / 2 % DUEL_BUCKETS] += *count_at(duel, bucket);
-		duel->now = !duel->now;
-		duel->floor /= 2;
-		duel->shift++;
-	}
-	++*count_at(duel, turn >> duel->shift);
-	duel->nr_above++;
-	return turn;
-}
-
-u64 duel_move(struct duel *duel, u64 turn)
-{
-	u64 bucket = turn >> duel->shift;
-	u32 *count = count_at(duel, bucket);
-
-	/* Hits that ghosts take for another key's may have been counted otherwise. */
-	if (bucket >= duel->floor && *count) {
-		--*count;
-		duel->nr_above--;
-	}
-	return duel_add(duel);
-}
-
-bool duel_lru_has(const struct duel *duel, u64 turn)
-{
-	return turn >> duel->shift >= duel->floor;
+	memset(to, 0, sizeof(duel->count[0]));
+	for (u64 bucket = duel->floor; bucket < duel->floor + DUEL_BUCKETS; bucket++)
+		to[bucket / 2 % DUEL_BUCKETS] += *duel_count_at(duel, bucket);
+	duel->now = !duel->now;
+	duel->floor /= 2;
+	duel->shift++;
 }
 
 void duel_fit(struct duel *duel, u32 nr)
@@ -78,7 +42,7 @@ void duel_fit(struct duel *duel, u32 nr)
 		duel->fit--;
 	duel->fit = max(duel->fit, nr);
 	while (duel->nr_above > duel->fit) {
-		u32 *lowest = count_at(duel, duel->floor++);
+		u32 *lowest = duel_count_at(duel, duel->floor++);
 
 		duel->nr_above -= *lowest;
 		*lowest = 0;
@@ -93,15 +57,11 @@ void duel_hope(struct duel *duel, u64 nr_hits)
 		duel->hope += nr_hits;
 }
 
-bool duel_score(struct duel *duel, bool hit, bool lru_hit, u64 promise)
+bool duel_judge(struct duel *duel, u64 promise)
 {
+	s64 may_lose = DUEL_MAY_LOSE + (s64)(duel->lru_hits >> DUEL_MAY_LOSE_SHIFT);
 	bool was_lost = duel->lost;
-	s64 may_lose;
 
-	duel->lru_hits += lru_hit;
-	duel->lead += (s64)hit - (s64)lru_hit;
-	may_lose = MAY_LOSE + (s64)(duel->lru_hits >> MAY_LOSE_SHIFT);
-	duel->lead = min(duel->lead, (s64)(duel->lru_hits >> MAY_WIN_SHIFT) + MAY_LOSE);
 	if (unlikely(duel->lru_hits > duel->max_hits)) {
 		duel->lru_hits /= 2;
 		duel->lead /= 2;

@@ -17,6 +17,7 @@
 #ifndef EVICT_DUEL_H
 #define EVICT_DUEL_H
 
+#include <kv/bits.h>
 #include <kv/types.h>
 
 #define DUEL_BUCKETS	4096u
@@ -40,20 +41,72 @@ struct duel {
 
 void duel_init(struct duel *duel, u32 nr_blocks);
 
-/* A key has its turn, the last one that is known of it was @turn. Returns this one. */
-u64 duel_move(struct duel *duel, u64 turn);
-/* The same of a key that nothing is known of. */
-u64 duel_add(struct duel *duel);
+static inline u32 *duel_count_at(struct duel *duel, u64 bucket)
+{
+	return &duel->count[duel->now][bucket % DUEL_BUCKETS];
+}
+
+/* The window is too short for this turn: buckets get twice as wide. */
+void duel_widen(struct duel *duel);
+
+/* A key that nothing is known of has its turn. Returns it. */
+static inline u64 duel_add(struct duel *duel)
+{
+	u64 turn = ++duel->turn;
+
+	if (unlikely(turn >> duel->shift >= duel->floor + DUEL_BUCKETS))
+		duel_widen(duel);
+	++*duel_count_at(duel, turn >> duel->shift);
+	duel->nr_above++;
+	return turn;
+}
+
 /* Would LRU have it? */
-bool duel_lru_has(const struct duel *duel, u64 turn);
+static inline bool duel_lru_has(const struct duel *duel, u64 turn)
+{
+	return turn >> duel->shift >= duel->floor;
+}
+
+/* The same of a key whose last turn was @turn, as far as that is known. */
+static inline u64 duel_move(struct duel *duel, u64 turn)
+{
+	u32 *count = duel_count_at(duel, turn >> duel->shift);
+
+	/* Hits that ghosts take for another key's may have been counted otherwise. */
+	if (duel_lru_has(duel, turn) && *count) {
+		--*count;
+		duel->nr_above--;
+	}
+	return duel_add(duel);
+}
+
 /* So many keys fit now. */
 void duel_fit(struct duel *duel, u32 nr);
 
 /* So many hits more than LRU's there could have been of late. */
 void duel_hope(struct duel *duel, u64 nr_hits);
 
-/* One use. @promise: hits more than LRU's that are to be expected. True: ->lost has changed. */
-bool duel_score(struct duel *duel, bool hit, bool lru_hit, u64 promise);
+/* Hits that may be lost against LRU: a few, and one of 4,096. */
+#define DUEL_MAY_LOSE		8
+#define DUEL_MAY_LOSE_SHIFT	12u
+/* Hits that were won are no licence to lose them all: an eighth of LRU's at most. */
+#define DUEL_MAY_WIN_SHIFT	3u
+
+/* One use. True: duel_judge() is to be asked. Nothing that it looks at could matter else. */
+static inline bool duel_score(struct duel *duel, bool hit, bool lru_hit)
+{
+	u64 lru_hits = duel->lru_hits + lru_hit;
+	s64 lead = duel->lead + hit - lru_hit;
+
+	lead = min(lead, (s64)(lru_hits >> DUEL_MAY_WIN_SHIFT) + DUEL_MAY_LOSE);
+	duel->lru_hits = lru_hits;
+	duel->lead = lead;
+	return unlikely(duel->lost || lru_hits > duel->max_hits ||
+			lead < -DUEL_MAY_LOSE - (s64)(lru_hits >> DUEL_MAY_LOSE_SHIFT));
+}
+
+/* @promise: hits more than LRU's that are to be expected. True: ->lost has changed. */
+bool duel_judge(struct duel *duel, u64 promise);
 
 int duel_check(const struct duel *duel);
 

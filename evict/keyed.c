@@ -83,12 +83,11 @@ void keyed_move(struct keyed *keyed, u32 block, u64 bucket)
 	vtime_enter(&keyed->order, block, bucket);
 }
 
-void keyed_expect(const void *policy, u32 block, bool soon)
+void keyed_expect(const void *policy, const u32 *blocks, u32 nr, bool soon)
 {
 	const struct keyed *keyed = policy;
 
-	kv_assert(block < keyed->order.nr_blocks);
-	if (!soon)
-		kv_prefetch_write(&keyed->block[block]);
-	vtime_expect(keyed, block, soon);
+	for (u32 i = 0; i < nr && !soon; i++)
+		kv_prefetch_write(&keyed->block[blocks[i]]);
+	vtime_expect(keyed, blocks, nr, soon);
 }

@@ -42,7 +42,7 @@ struct keyed {
 size_t keyed_bytes(u32 nr_blocks);
 void keyed_init(void *policy, u32 nr_blocks);
 void keyed_fill(void *policy, u32 block, const kvmm_key_t *key);
-void keyed_expect(const void *policy, u32 block, bool soon);
+void keyed_expect(const void *policy, const u32 *blocks, u32 nr, bool soon);
 
 /* The same with @extra bytes behind it. */
 size_t keyed_bytes_with(u32 nr_blocks, size_t extra);

@@ -130,11 +130,14 @@ static void tick(struct lrfu *lrfu)
 static void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
 {
 	duel_fit(lrfu->duel, lrfu->nr_named);
-	if (unlikely(trial_use(lrfu->trial, hash, lrfu->now)))
-		lrfu->sweep = 0;
-	if (unlikely(trial_has_news(lrfu->trial, hash)))
-		duel_hope(lrfu->duel, trial_news(lrfu->trial));
-	if (unlikely(duel_score(lrfu->duel, hit, lru_hit, trial_promise(lrfu->trial))))
+	if (unlikely(trial_samples(lrfu->trial, hash))) {
+		if (trial_use(lrfu->trial, hash, lrfu->now))
+			lrfu->sweep = 0;
+		if (trial_has_news(lrfu->trial))
+			duel_hope(lrfu->duel, trial_news(lrfu->trial));
+	}
+	if (duel_score(lrfu->duel, hit, lru_hit) &&
+	    duel_judge(lrfu->duel, trial_promise(lrfu->trial)))
 		lrfu->sweep = 0;
 }
 
@@ -258,14 +261,13 @@ static void lrfu_unpick(void *policy, u32 block)
 	lrfu->nr_named += state->counted;
 }
 
-static void lrfu_expect(const void *policy, u32 block, bool soon)
+static void lrfu_expect(const void *policy, const u32 *blocks, u32 nr, bool soon)
 {
 	const struct lrfu *lrfu = policy;
 
-	kv_assert(block < lrfu->order.nr_blocks);
-	if (!soon)
-		kv_prefetch_write(&lrfu->block[block]);
-	vtime_expect(lrfu, block, soon);
+	for (u32 i = 0; i < nr && !soon; i++)
+		kv_prefetch_write(&lrfu->block[blocks[i]]);
+	vtime_expect(lrfu, blocks, nr, soon);
 }
 
 static void lrfu_expect_fill(const void *policy, u32 block, const kvmm_key_t *key)

@@ -188,8 +188,7 @@ bool trial_use(struct trial *trial, u64 hash, u64 now)
 	struct trial_key *key;
 	bool is_new;
 
-	if (hash & trial->sample_mask)
-		return false;
+	kv_assert(trial_samples(trial, hash));
 	key = place_of(trial, hash, now);
 	is_new = !key->tag;
 	for (u32 i = 0; i < NR_TRIALS; i++)

@@ -55,7 +55,13 @@ struct trial {
 size_t trial_bytes(u32 nr_blocks);
 void trial_init(struct trial *trial, u32 nr_blocks);
 
-/* One use of a key at tick @now. Is another candidate the best one now? */
+/* Does a key of this hash count? */
+static inline bool trial_samples(const struct trial *trial, u64 hash)
+{
+	return !(hash & trial->sample_mask);
+}
+
+/* One use of such a key at tick @now. Is another candidate the best one now? */
 bool trial_use(struct trial *trial, u64 hash, u64 now);
 
 int trial_check(const struct trial *trial);
@@ -89,9 +95,10 @@ static inline u64 trial_news(const struct trial *trial)
 	return trial_more(trial, 16) >> TRIAL_MELT_SHIFT;
 }
 
-static inline bool trial_has_news(const struct trial *trial, u64 hash)
+/* After a use. */
+static inline bool trial_has_news(const struct trial *trial)
 {
-	return !(hash & trial->sample_mask) && !trial->nr_uses;
+	return !trial->nr_uses;
 }
 
 #endif /* EVICT_TRIAL_H */

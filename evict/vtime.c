@@ -21,7 +21,7 @@ static u32 head_of_slot(const struct vtime *vtime, u32 slot)
 	return vtime->nr_blocks + slot;
 }
 
-static void mark_slot(struct vtime *vtime, u32 slot)
+static noinline void mark_slot(struct vtime *vtime, u32 slot)
 {
 	vtime->bits[slot / 64] |= BIT64(slot % 64);
 	vtime->words |= BIT64(slot / 64);
@@ -54,7 +54,22 @@ static u32 first_slot(const struct vtime *vtime)
 
 /* ---- links ---- */
 
-/* Whole words are read and written: a bit that is set is in the way of its word's next reader. */
+static u32 prev_of(const struct vtime_link *link)
+{
+	return link->prev & ~VTIME_IN;
+}
+
+static bool is_in(const struct vtime_link *link)
+{
+	return link->prev & VTIME_IN;
+}
+
+/* All that is next to a block that is in a list is in it, too. */
+static void join(struct vtime_link *links, u32 prev, u32 next)
+{
+	links[prev].next = next;
+	links[next].prev = prev | VTIME_IN;
+}
 
 /* Between @prev and its successor. */
 static void link_add(struct vtime *vtime, u32 prev, u32 block)
@@ -62,29 +77,28 @@ static void link_add(struct vtime *vtime, u32 prev, u32 block)
 	struct vtime_link *links = vtime->link;
 	u32 next = links[prev].next;
 
-	links[block] = (struct vtime_link){ next, prev, 1, links[block].ahead, 0 };
-	links[prev].next = block;
-	links[next].prev = block;
+	join(links, prev, block);
+	join(links, block, next);
 	vtime->nr++;
 }
 
 /* A list of one has its head on both sides. */
 static void link_del(struct vtime *vtime, u32 block)
 {
-	struct vtime_link *links = vtime->link, was = links[block];
+	struct vtime_link *links = vtime->link;
+	u32 prev = prev_of(&links[block]), next = links[block].next;
 
-	links[block] = (struct vtime_link){ was.next, was.prev, 0, was.ahead, 0 };
-	links[was.prev].next = was.next;
-	links[was.next].prev = was.prev;
+	links[block].prev = prev;
+	join(links, prev, next);
 	kv_assert(vtime->nr);
 	vtime->nr--;
-	if (was.prev == was.next && was.prev >= vtime->nr_blocks)
-		unmark_slot(vtime, was.prev - vtime->nr_blocks);
+	if (prev == next && prev >= vtime->nr_blocks)
+		unmark_slot(vtime, prev - vtime->nr_blocks);
 }
 
 static bool block_is_bad(const struct vtime *vtime, u32 block, bool in)
 {
-	return KV_BUG_ON(block >= vtime->nr_blocks) || KV_BUG_ON(vtime->link[block].in != in);
+	return KV_BUG_ON(block >= vtime->nr_blocks) || KV_BUG_ON(is_in(&vtime->link[block]) != in);
 }
 
 /* ---- calls ---- */
@@ -99,8 +113,7 @@ void vtime_init(struct vtime *vtime, u32 nr_blocks, void *links)
 	vtime->nr_blocks = nr_blocks;
 	vtime->link = links;
 	for (u32 head = nr_blocks; head < nr_blocks + VTIME_BUCKETS; head++) {
-		vtime->link[head].next = head;
-		vtime->link[head].prev = head;
+		join(links, head, head);
 	}
 }
 
@@ -113,18 +126,21 @@ static u32 slot_of(const struct vtime *vtime, u64 bucket)
 
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 {
-	u32 slot = slot_of(vtime, bucket), *before;
+	struct vtime_link *links = vtime->link, *before;
+	u32 slot = slot_of(vtime, bucket), last = prev_of(&links[head_of_slot(vtime, slot)]), at;
 
 	if (block_is_bad(vtime, block, false))
 		return;
 	vtime->nr_picked = 0;
-	mark_slot(vtime, slot);
-	link_add(vtime, vtime->link[head_of_slot(vtime, slot)].prev, block);
+	if (unlikely(last >= vtime->nr_blocks))
+		mark_slot(vtime, slot);
+	link_add(vtime, last, block);
 	/* The block that came VTIME_AHEAD before is told. */
-	before = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD];
-	vtime->ahead_sum += (u64)block - vtime->link[*before].ahead;
-	vtime->link[*before].ahead = block;
-	*before = block;
+	at = vtime->nr_entered++ % VTIME_AHEAD;
+	before = &links[vtime->last[at]];
+	vtime->last[at] = block;
+	vtime->ahead_sum += (u64)block - before->ahead;
+	before->ahead = block;
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)
@@ -148,19 +164,19 @@ void vtime_leave(void *policy, u32 block)
 	link_del(vtime, block);
 }
 
-/* Its links, and then those of its neighbours. */
-void vtime_expect(const void *policy, u32 block, bool soon)
+/* Their links, and then those of their neighbours. */
+void vtime_expect(const void *policy, const u32 *blocks, u32 nr, bool soon)
 {
 	const struct vtime *vtime = policy;
-	const struct vtime_link *link = &vtime->link[block];
 
-	kv_assert(block < vtime->nr_blocks);
-	if (!soon) {
-		kv_prefetch_write(link);
-		return;
+	for (u32 i = 0; i < nr; i++) {
+		const struct vtime_link *link = &vtime->link[blocks[i]];
+
+		kv_assert(blocks[i] < vtime->nr_blocks);
+		kv_prefetch_write(soon ? &vtime->link[prev_of(link)] : link);
+		if (soon)
+			kv_prefetch_write(&vtime->link[link->next]);
 	}
-	kv_prefetch_write(&vtime->link[link->prev]);
-	kv_prefetch_write(&vtime->link[link->next]);
 }
 
 u32 vtime_ahead(const void *policy, u32 block)
@@ -215,7 +231,7 @@ u32 vtime_pick(void *policy)
 void vtime_unpick(void *policy, u32 block)
 {
 	struct vtime *vtime = policy;
-	u32 prev = vtime->link[block].prev;
+	u32 prev = prev_of(&vtime->link[block]);
 
 	if (block_is_bad(vtime, block, false))
 		return;
@@ -225,8 +241,8 @@ void vtime_unpick(void *policy, u32 block)
 	}
 	vtime->nr_picked--;
 	/* Victims taken later that are lost, as their entries are worn out, kept their links. */
-	while (unlikely(prev < vtime->nr_blocks && !vtime->link[prev].in))
-		prev = vtime->link[prev].prev;
+	while (unlikely(!is_in(&vtime->link[prev])))
+		prev = prev_of(&vtime->link[prev]);
 	if (prev >= vtime->nr_blocks)
 		mark_slot(vtime, prev - vtime->nr_blocks);
 	link_add(vtime, prev, block);
@@ -237,14 +253,12 @@ void vtime_unpick(void *policy, u32 block)
 /* All of one list, in its order, in front of another. */
 static void splice(struct vtime *vtime, u32 from, u32 to)
 {
-	u32 first = vtime->link[from].next, last = vtime->link[from].prev;
+	struct vtime_link *links = vtime->link;
+	u32 first = links[from].next, last = prev_of(&links[from]);
 
-	vtime->link[last].next = vtime->link[to].next;
-	vtime->link[vtime->link[to].next].prev = last;
-	vtime->link[to].next = first;
-	vtime->link[first].prev = to;
-	vtime->link[from].next = from;
-	vtime->link[from].prev = from;
+	join(links, last, links[to].next);
+	join(links, to, first);
+	join(links, from, from);
 }
 
 /* From the oldest on, each list goes in front of the next one, the last into @base. */
@@ -277,11 +291,11 @@ static u32 count_list(const struct vtime *vtime, u32 head)
 	u32 prev = head, nr = 0, at;
 
 	for (at = vtime->link[head].next; at < vtime->nr_blocks; at = vtime->link[at].next) {
-		if (nr++ == vtime->nr || !vtime->link[at].in || vtime->link[at].prev != prev)
+		if (nr++ == vtime->nr || vtime->link[at].prev != (prev | VTIME_IN))
 			return KV_NONE;
 		prev = at;
 	}
-	return at == head && vtime->link[head].prev == prev ? nr : KV_NONE;
+	return at == head && vtime->link[head].prev == (prev | VTIME_IN) ? nr : KV_NONE;
 }
 
 static bool aheads_are_sound(const struct vtime *vtime)
@@ -314,7 +328,7 @@ int vtime_check(const void *policy)
 		nr += nr_here;
 	}
 	for (u32 block = 0; block < vtime->nr_blocks; block++)
-		nr_in += vtime->link[block].in;
+		nr_in += is_in(&vtime->link[block]);
 	if (!aheads_are_sound(vtime))
 		return -EUCLEAN;
 	return nr == vtime->nr && nr_in == nr ? 0 : -EUCLEAN;

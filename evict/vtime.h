@@ -37,12 +37,12 @@
  */
 struct vtime_link {
 	u32 next;
-	u32 prev	: 31;
-	u32 in		: 1;
+	u32 prev;	/* and VTIME_IN; a head always is in its list */
 	u32 ahead;	/* may be wrong */
 	u32 reserved;	/* 0 */
 };
 
+#define VTIME_IN	BIT(31)
 #define VTIME_AHEAD	16u
 
 struct vtime {
@@ -93,7 +93,7 @@ void vtime_unpick(void *policy, u32 block);
 void vtime_advance(struct vtime *vtime, u64 base);
 
 /* As kv_evict_ops has them. */
-void vtime_expect(const void *policy, u32 block, bool soon);
+void vtime_expect(const void *policy, const u32 *blocks, u32 nr, bool soon);
 u32 vtime_ahead(const void *policy, u32 block);
 u32 vtime_nr(const void *policy);
 int vtime_check(const void *policy);
@@ -102,7 +102,7 @@ static inline bool vtime_has(const void *policy, u32 block)
 {
 	const struct vtime *vtime = policy;
 
-	return block < vtime->nr_blocks && vtime->link[block].in;
+	return block < vtime->nr_blocks && vtime->link[block].prev & VTIME_IN;
 }
 
 #define VTIME_OPS								\

@@ -6,8 +6,8 @@
 
 #include "order.h"
 
-/* Entries with lines asked for ahead of their notes. */
-#define AHEAD		16u
+/* Notes that are heard together: their lines are asked for two batches before, in two steps. */
+#define BATCH		16u
 
 /* How often a hit tries to get at the log before it is forgotten. */
 #define HIT_TRIES	16u
@@ -22,10 +22,14 @@ static u64 note_make(enum order_note note, struct kv_handle handle)
 	return (u64)note << NOTE_WHAT_SHIFT | (u64)handle.gen << NOTE_INDEX_BITS | handle.index;
 }
 
+static u32 note_index(u64 note)
+{
+	return note & (BIT(NOTE_INDEX_BITS) - 1);
+}
+
 static struct kv_handle note_handle(u64 note)
 {
-	return (struct kv_handle){ note & (BIT(NOTE_INDEX_BITS) - 1),
-				   (note >> NOTE_INDEX_BITS) & KV_ENTRY_GEN_MASK };
+	return (struct kv_handle){ note_index(note), (note >> NOTE_INDEX_BITS) & KV_ENTRY_GEN_MASK };
 }
 
 /* ---- applying them ---- */
@@ -48,32 +52,48 @@ static u32 parent_of(const struct order *order, u32 index)
 	return parent;
 }
 
-void order_forget(struct order *order, u32 index)
+/* Out of the order, and it was there. */
+static void drop(struct order *order, u32 index)
 {
 	kv_assert_held(&order->lock);
-	if (!order_has(order, index))
-		return;
 	order_changed(order);
 	order->ops->leave(order_policy(order, index), index);
 	family_del(&order->family, index);
 }
 
-static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
+void order_forget(struct order *order, u32 index)
 {
+	kv_assert_held(&order->lock);
+	if (order_has(order, index))
+		drop(order, index);
+}
+
+static void fill_in(struct order *order, u32 index)
+{
+	kvmm_key_t key = kv_entry_key(entry_at(order, index));
 	void *policy = order_policy(order, index);
 
 	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
 	if (order->ops->fill)
-		order->ops->fill(policy, index, key);
+		order->ops->fill(policy, index, &key);
 	if (order->ops->place)
 		order->ops->place(policy, index, READ_ONCE(entry_at(order, index)->position),
 				  parent_of(order, index));
 }
 
-void order_reclass(struct order *order, u32 index, u32 class)
+static void enter(struct order *order, u32 index)
 {
 	kvmm_key_t key = kv_entry_key(entry_at(order, index));
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	order->ops->enter(order_policy(order, index), index, &key);
+	quota_entered(order->quotas, index);
+}
+
+void order_reclass(struct order *order, u32 index, u32 class)
+{
 	bool has = order_has(order, index);
 
 	kv_assert(index < order->entries->nr);
@@ -82,96 +102,118 @@ void order_reclass(struct order *order, u32 index, u32 class)
 	if (has)
 		order->ops->leave(order_policy(order, index), index);
 	class_change(order->classes, index, class);
-	fill_in(order, index, &key);
-	if (!has)
-		return;
-	order->ops->enter(order_policy(order, index), index, &key);
-	quota_entered(order->quotas, index);
+	fill_in(order, index);
+	if (has)
+		enter(order, index);
 }
 
 static noinline void record_note(struct order *order, enum order_note note,
-				 struct kv_handle handle, const kvmm_key_t *key)
+				 struct kv_handle handle)
 {
 	const struct kv_entry *entry = entry_at(order, handle.index);
-	u64 word[2];
 
 	kv_assert_held(&order->lock);
 	kv_assert(handle.index < order->entries->nr);
 	sum_add(&order->history, history_word(note, 0, handle.index));
 	if (note != NOTE_FILL)
 		return;
-	kv_key_words(key, word);
-	sum_add(&order->history, word[0]);
-	sum_add(&order->history, word[1]);
+	sum_add(&order->history, READ_ONCE(entry->key[0]));
+	sum_add(&order->history, READ_ONCE(entry->key[1]));
 	sum_add(&order->history, READ_ONCE(entry->domain));
 	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
 }
 
 /*
- * An entry that was claimed since has left the order, or is about to. A thread that lands a move, or puts
- * a reference that another one owns, may note the last put before the fill: so that puts it again.
+ * An entry that was claimed since has left the order, or is about to. A thread that lands a move,
+ * or puts a reference that another one owns, may note the last put before the fill: so that puts it
+ * again.
  */
-void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
+static __always_inline void apply(struct order *order, enum order_note note,
+				  struct kv_handle handle)
 {
-	const struct kv_entry *entry = entry_at(order, handle.index);
-	u64 word = smp_load_acquire(&entry->word);
+	u64 word = smp_load_acquire(&entry_at(order, handle.index)->word);
 	bool fills = note == NOTE_FILL, was_in;
-	kvmm_key_t key;
 
 	kv_assert_held(&order->lock);
 	kv_assert(handle.index < order->entries->nr);
 	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
 		return;
-	key = kv_entry_key(entry);
 	order_changed(order);
 	if (unlikely(order->deterministic))
-		record_note(order, note, handle, &key);
+		record_note(order, note, handle);
 	if (unlikely(order->classes != NULL))
 		fills = note != NOTE_HIT && class_filled(order->classes, handle.index);
 	if (note == NOTE_FILL && !fills)
 		return;
 	was_in = order_has(order, handle.index);
-	order_forget(order, handle.index);
+	if (was_in)
+		drop(order, handle.index);
 	if (fills)
-		fill_in(order, handle.index, &key);
+		fill_in(order, handle.index);
 	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
-		order->ops->enter(order_policy(order, handle.index), handle.index, &key);
-		quota_entered(order->quotas, handle.index);
+		enter(order, handle.index);
 		family_add(&order->family, handle.index, parent_of(order, handle.index));
 	} else if (note == NOTE_HIT && order->ops->hit) {
 		order->ops->hit(order_policy(order, handle.index), handle.index);
 	}
 }
 
-/* A note will be applied after twice AHEAD others. */
-static void expect(struct order *order, u64 note)
+void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
 {
-	u32 index = note_handle(note).index;
-
-	kv_assert_held(&order->lock);
-	kv_prefetch(entry_at(order, index));
-	family_prefetch(&order->family, index);
-	if (order->ops->expect)
-		order->ops->expect(order_policy(order, index), index, false);
+	apply(order, note, handle);
 }
 
-/* After AHEAD others: what that line leads to. A block that is put mostly is in no list yet. */
-static void expect_soon(struct order *order, u64 note)
+/* Blocks of one policy mostly are of one call. */
+static void expect(struct order *order, const u32 *blocks, u32 nr, bool soon)
 {
-	u32 index = note_handle(note).index, what = note >> NOTE_WHAT_SHIFT;
-	kvmm_key_t key;
+	bool many = likely(!order->classes && !order->quotas);
 
 	kv_assert_held(&order->lock);
-	if (what == NOTE_HIT && order->ops->expect)
-		order->ops->expect(order_policy(order, index), index, true);
-	if (what == NOTE_FILL && order->ops->expect_fill) {
+	if (!order->ops->expect || !nr)
+		return;
+	if (many)
+		order->ops->expect(order->rest.policy[0], blocks, nr, soon);
+	for (u32 i = 0; i < nr && unlikely(!many); i++)
+		order->ops->expect(order_policy(order, blocks[i]), &blocks[i], 1, soon);
+}
+
+/* These notes will be applied after twice BATCH others. */
+static void expect_notes(struct order *order, const u64 *notes, u32 nr)
+{
+	u32 blocks[BATCH];
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++) {
+		blocks[i] = note_index(notes[i]);
+		kv_prefetch(entry_at(order, blocks[i]));
+		family_prefetch(&order->family, blocks[i]);
+	}
+	expect(order, blocks, nr, false);
+}
+
+/* After BATCH others: what those lines lead to. A block that is put mostly is in no list yet. */
+static void expect_soon(struct order *order, const u64 *notes, u32 nr)
+{
+	u32 blocks[BATCH], nr_hits = 0;
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++) {
+		u32 index = note_index(notes[i]), what = notes[i] >> NOTE_WHAT_SHIFT;
+		kvmm_key_t key;
+
+		blocks[nr_hits] = index;
+		nr_hits += what == NOTE_HIT;
+		if (what != NOTE_FILL || !order->ops->expect_fill)
+			continue;
 		key = kv_entry_key(entry_at(order, index));
 		order->ops->expect_fill(order_policy(order, index), index, &key);
 	}
+	expect(order, blocks, nr_hits, true);
 }
 
 void order_catch_up(struct order *order)
 {
+	const u64 *notes = order->applied;
 	u32 nr;
 
 	kv_assert_held(&order->lock);
@@ -180,18 +222,12 @@ void order_catch_up(struct order *order)
 	memcpy(order->applied, order->log, nr * sizeof(*order->log));
 	order->nr_log = 0;
 	kv_unlock(&order->log_lock);
-	for (u32 i = 0; i < min(nr, 2 * AHEAD); i++)
-		expect(order, order->applied[i]);
-	for (u32 i = 0; i < min(nr, AHEAD); i++)
-		expect_soon(order, order->applied[i]);
-	for (u32 i = 0; i < nr; i++) {
-		u64 note = order->applied[i];
-
-		if (i + 2 * AHEAD < nr)
-			expect(order, order->applied[i + 2 * AHEAD]);
-		if (i + AHEAD < nr)
-			expect_soon(order, order->applied[i + AHEAD]);
-		order_apply(order, note >> NOTE_WHAT_SHIFT, note_handle(note));
+	expect_notes(order, notes, min(nr, BATCH));
+	for (u32 at = 0, next = BATCH; at < nr + BATCH; at = next, next += BATCH) {
+		expect_notes(order, notes + next, min(nr - min(nr, next), BATCH));
+		expect_soon(order, notes + at, min(nr - min(nr, at), BATCH));
+		for (u32 i = at - min(at, BATCH); i < min(nr, at); i++)
+			apply(order, notes[i] >> NOTE_WHAT_SHIFT, note_handle(notes[i]));
 	}
 }
 
@@ -415,7 +451,7 @@ static void look_ahead(const struct order *order, const void *policy, u32 index)
 		return;
 	kv_prefetch_write(entry_at(order, ahead));
 	family_prefetch(&order->family, ahead);
-	order->ops->expect(policy, ahead, false);
+	order->ops->expect(policy, &ahead, 1, false);
 }
 
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)

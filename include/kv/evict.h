@@ -49,8 +49,8 @@ enum kv_evict_advice {
  * @take: this block out of the order, as if it had been picked
  * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest
  *	first. If others have come or gone since, the block is among the first to be picked again
- * @expect: the block is about to enter or leave, and then once more, @soon: ask for the memory that
- *	it takes. Changes nothing; may be NULL
+ * @expect: the blocks are about to enter or leave, and then once more, @soon: ask for the memory
+ *	that it takes. Changes nothing; may be NULL
  * @expect_fill: it is about to be filled with content of this key; after @expect. Changes nothing;
  *	may be NULL
  * @ahead: which block may be picked some picks after this one, or KV_NONE: a guess, so that its
@@ -77,7 +77,7 @@ struct kv_evict_ops {
 	u32 (*pick)(void *policy);
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
-	void (*expect)(const void *policy, u32 block, bool soon);
+	void (*expect)(const void *policy, const u32 *blocks, u32 nr, bool soon);
 	void (*expect_fill)(const void *policy, u32 block, const kvmm_key_t *key);
 	u32 (*ahead)(const void *policy, u32 block);
 	bool (*has)(const void *policy, u32 block);
