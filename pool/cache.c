@@ -170,6 +170,7 @@ void entry_park(struct kvmm_pool *pool, struct kv_handle handle)
 	kv_assert_held(&pool->order.lock);
 	/* What a device that does not answer has written there is not known. */
 	if (unlikely(pool->blind) || elastic_is_leaving(pool, run)) {
+		pool_tell(pool, reused, run.start);
 		entry_vacate(pool, handle);
 		return;
 	}

@@ -3,6 +3,8 @@
  * Memory that is given back and comes again. Pageblocks are of four blocks; '-' is away. Pools of the
  * caller's memory have units of one pageblock.
  */
+#include <kvmm/event.h>
+
 #include "offline/leave.h"
 #include "tests/pool/shrink_util.h"
 #include "tools/map.h"
@@ -621,14 +623,24 @@ POOL_TEST(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving,
 /* A block that is parked there goes with the memory: it is not free. */
 POOL_TEST(shrink, what_is_parked_where_memory_is_leaving_is_no_free_block, with_two_that_leave())
 {
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *events;
+	struct kvmm_event event[8];
 	kvmm_mut_t mut[4];
 	kvmm_range_t other;
+	u64 lost;
 
+	attr.kinds = 0;
+	attr.flags = KVMM_EVENTS_REUSED;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &events), 0);
 	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
 	cr_assert_str_eq(picture(pool), "##PPPP--");
 	cr_assert_eq(kvmm_park(pool, mut, 4), 0);
 	cr_expect_str_eq(picture(pool), "##..----");
 	cr_expect_eq(stat_of(pool).nr_free, 2);
+	cr_expect_eq(kvmm_events_read(events, event, 8, &lost), 2, "those two have lost their content");
+	cr_expect_geq(event[0].block, 4);
+	kvmm_events_close(events);
 	cr_expect_eq(kvmm_unpark(pool, mut, 2), 0);
 	cr_expect_eq(kvmm_unpark(pool, mut + 2, 1), -ESTALE);
 	cr_assert_eq(kvmm_park(pool, mut, 2), 0);
