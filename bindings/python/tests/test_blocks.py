@@ -195,6 +195,33 @@ def test_additional_config_reaches_the_pool(monkeypatch):
         assert kv_cache_coordinator.BlockPool is stock
 
 
+def test_requests_are_given_blocks_ahead_as_far_as_they_can_become():
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from types import SimpleNamespace
+
+    from kvmm.vllm.scheduler import ahead
+    room, calls = 0, []
+
+    def allocate(request, new, num_new_computed_tokens=0, num_lookahead_tokens=0, **_):
+        calls.append(num_lookahead_tokens)
+        nr = request.num_computed_tokens + num_new_computed_tokens + new + num_lookahead_tokens
+        return nr if nr <= room else None
+
+    ask = ahead(allocate, 64)
+    new = SimpleNamespace(num_computed_tokens=0, num_prompt_tokens=100, max_tokens=60)
+    old = SimpleNamespace(num_computed_tokens=127, num_prompt_tokens=100, max_tokens=60)
+    room = 1000
+    assert ask(new, 68, num_new_computed_tokens=32) == 128      # the prompt, and some of the answer
+    assert ask(old, 1) == 128 and ask(old, 2) == 160            # no more than it asked for in all
+    assert ask(old, 1, num_lookahead_tokens=70) == 198          # vLLM wanted more
+    assert ask(new, 4, num_new_computed_tokens=32, num_external_computed_tokens=64) == 36
+    room = 110
+    calls.clear()
+    assert ask(new, 100) == 100 and calls == [28, 0]            # or what there is
+    room = 90
+    assert ask(new, 100) is None
+
+
 def test_vllms_pool_and_ours_have_the_same_hits():
     pytest.importorskip("vllm", reason="vLLM is not installed")
     import types

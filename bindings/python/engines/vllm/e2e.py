@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM on a CPU, with its own block pool, with kvmm's, with kvmm's tiers below: the same tokens?
 
-usage: e2e.py [--requests N] [--blocks N] [--host-blocks N] [--disk-blocks N] [--run-window N]
-              [--trace FILE]
+usage: e2e.py [--requests N] [--blocks N] [--host-blocks N] [--disk-blocks N] [--trace FILE]
 A Llama of two layers with random weights, made here. Prompts share prefixes, and the pool must
 evict. The last fifth of the requests comes after a restart of the process. With --trace about N
 requests of a conversation trace, some conversations in full (512 tokens a block there, 32 here, and
@@ -21,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+POOLS = {"stock": None, "kvmm": {}, "tiers": {}, "long runs": {"run_window": 128, "ahead": 8}}
 BLOCK = 32
 BLOCK_BYTES = 2 * 2 * 2 * 32 * 4 * BLOCK    # layers, K and V, heads, dimensions, float32
 
@@ -66,17 +66,17 @@ def runs(ids):
     return sum(b != a + 1 for a, b in zip([-9, *ids], ids))
 
 
-def start(ours, run_window, blocks, room, connector=None):
-    """An engine in this process, with kvmm's pool or vLLM's own."""
+def start(ours, blocks, room, connector=None):
+    """An engine in this process, with vLLM's own pool if ours is None, else kvmm's with that."""
     from vllm import LLM
     return LLM(room, skip_tokenizer_init=True, load_format="dummy", dtype="float32",
                block_size=BLOCK, num_gpu_blocks_override=blocks,
                max_model_len=min(8192, BLOCK * (blocks - 1)), max_num_seqs=4,
                gpu_memory_utilization=0.1, enable_prefix_caching=True, enforce_eager=True, seed=1,
                disable_log_stats=True, async_scheduling=False, kv_transfer_config=connector,
-               scheduler_cls="kvmm.vllm.KvmmScheduler" if ours else
-               "vllm.v1.core.sched.scheduler.Scheduler",
-               additional_config={"kvmm": {"run_window": run_window}} if ours else {})
+               additional_config={"kvmm": ours},
+               scheduler_cls="vllm.v1.core.sched.scheduler.Scheduler" if ours is None else
+               "kvmm.vllm.KvmmScheduler")
 
 
 def asked_for(tokens):
@@ -108,8 +108,7 @@ def one(kind, options, room):
                      "host_bytes": options.host_blocks * BLOCK_BYTES,
                      "path": os.path.join(room, "store"),
                      "max_bytes": options.disk_blocks * BLOCK_BYTES}}
-    engine = start(kind != "stock", options.run_window, options.blocks, room,
-                   connector if kind == "tiers" else None)
+    engine = start(POOLS[kind], options.blocks, room, connector if kind == "tiers" else None)
     answers = engine.generate(
         [{"prompt_token_ids": prompt} for prompt, _ in asked],
         [asked_for(nr) for _, nr in asked], use_tqdm=False)
@@ -133,7 +132,7 @@ def in_process(kind, room, restarted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("requests", 375), ("blocks", 160), ("host-blocks", 640),
-                          ("disk-blocks", 4096), ("run-window", 0)):
+                          ("disk-blocks", 4096)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--trace")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -145,7 +144,8 @@ def main():
         return
     with tempfile.TemporaryDirectory() as room:
         make_model(room)
-        stock, ours, tiers = (in_process(kind, room, False) for kind in ("stock", "kvmm", "tiers"))
+        stock, ours, tiers, long = (in_process(kind, room, False)
+                                    for kind in ("stock", "kvmm", "tiers", "long runs"))
         stock2, tiers2 = (in_process(kind, room, True) for kind in ("stock", "tiers"))
     failed = False
 
@@ -155,11 +155,13 @@ def main():
         print(f"{name}\t{figure}\t{'ok' if good else 'FAILED'}")
 
     check("tokens", stock["tokens"], tiers2["tokens"] == stock2["tokens"] and
-          ours["tokens"] == tiers["tokens"] == stock["tokens"])
+          ours["tokens"] == tiers["tokens"] == long["tokens"] == stock["tokens"])
     check("hits of the pool", f"{stock['cached']} -> {ours['cached']} of {stock['prompt']}",
           ours["cached"] >= 0.999 * stock["cached"])
     check("runs a request", f"{stock['runs']} -> {ours['runs']} for {ours['blocks']} blocks",
           ours["runs"] < stock["runs"])
+    check("run_window 128, ahead 8", f"{long['runs']} runs a request, {long['cached']} hits",
+          long["runs"] < ours["runs"])
     for name, before, after in (("computed with tiers", stock, tiers),
                                 ("computed after a restart", stock2, tiers2)):
         figures = [row["prompt"] - row["cached"] for row in (before, after)]
