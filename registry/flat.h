@@ -146,19 +146,19 @@ static inline u64 bytes_equal(u64 bytes, u8 tag)
 	return ~(((diff & low) + low) | diff | low);
 }
 
-/* The slots that have @tag: slot nr is bit 8 * nr + 7 of one large word. */
-struct slots {
-	u64 low;
-	u32 high;
-};
-
-static inline struct slots slots_with_tag(const struct bucket *bucket, u8 tag)
+/* The highest bits of eight bytes, side by side. */
+static inline u32 high_bits(u64 bytes)
 {
-	return (struct slots){
-		.low	= bytes_equal(READ_ONCE(bucket->tags), tag),
-		/* The byte above the third is none. */
-		.high	= (u32)bytes_equal(READ_ONCE(bucket->tags_hi), tag) & 0xffffff,
-	};
+	return (bytes >> 7 & EACH_BYTE) * 0x0102040810204080ull >> 56;
+}
+
+/* The slots that have @tag, a bit each. */
+static inline u32 slots_with_tag_words(const struct bucket *bucket, u8 tag)
+{
+	u64 low = bytes_equal(READ_ONCE(bucket->tags), tag);
+	u64 high = bytes_equal(READ_ONCE(bucket->tags_hi), tag);
+
+	return (high_bits(low) | high_bits(high) << LOW_TAGS) & (BIT(NR_SLOTS) - 1);
 }
 
 /*
@@ -180,35 +180,32 @@ static __always_inline u32 slot_like_tag_words(const struct bucket *bucket, u64 
 
 /* The same, 0.7 ns faster where the processor can compare 16 bytes at once. */
 #ifdef __SSE2__
-static __always_inline u32 slot_like_tag(const struct bucket *bucket, u64 tags)
+static __always_inline u32 bytes_like_tag(const struct bucket *bucket, __m128i tags)
 {
 	__m128i have = _mm_set_epi64x(READ_ONCE(bucket->tags_hi), READ_ONCE(bucket->tags));
-	u32 equal = _mm_movemask_epi8(_mm_cmpeq_epi8(have, _mm_set1_epi64x(tags)));
 
+	return _mm_movemask_epi8(_mm_cmpeq_epi8(have, tags));
+}
+
+static __always_inline u32 slot_like_tag(const struct bucket *bucket, u64 tags)
+{
 	/* No tag is 0, as the upper bytes are; the last slot if there is none. */
-	return kv_lowest64(equal | BIT64(NR_SLOTS - 1));
+	return kv_lowest64(bytes_like_tag(bucket, _mm_set1_epi64x(tags)) | BIT64(NR_SLOTS - 1));
+}
+
+static __always_inline u32 slots_with_tag(const struct bucket *bucket, u8 tag)
+{
+	return bytes_like_tag(bucket, _mm_set1_epi8(tag)) & (BIT(NR_SLOTS) - 1);
 }
 #else
 #define slot_like_tag	slot_like_tag_words
+#define slots_with_tag	slots_with_tag_words
 #endif
 
-static inline bool slots_left(struct slots slots)
-{
-	return slots.low | slots.high;
-}
-
-static inline u32 slots_first(struct slots slots)
-{
-	return slots.low ? kv_lowest64(slots.low) / 8 : LOW_TAGS + kv_lowest64(slots.high) / 8;
-}
-
-static inline void slots_pop(struct slots *slots)
-{
-	if (slots->low)
-		slots->low &= slots->low - 1;
-	else
-		slots->high &= slots->high - 1;
-}
+/* Each slot of a bucket that has @tag. */
+#define for_each_tagged(bucket, tag, nr)						\
+	for (u32 __slots = slots_with_tag(bucket, tag), nr;				\
+	     __slots && ((nr) = kv_lowest64(__slots), true); __slots &= __slots - 1)
 
 /* ---- the lock of the home bucket ---- */
 

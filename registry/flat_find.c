@@ -139,14 +139,9 @@ static bool try_chain(const struct wanted *wanted, struct spot spot, const u64 k
 	const struct bucket *bucket = spot_home(spot);
 
 	for (u32 steps = 0; bucket && steps < spot.table->nr_buckets; steps++) {
-		struct slots slots = slots_with_tag(bucket, spot.tag);
-
-		for (; slots_left(slots); slots_pop(&slots)) {
-			u32 index = READ_ONCE(bucket->index[slots_first(slots)]);
-
-			if (try_with_dups(wanted, index, key, found))
+		for_each_tagged(bucket, spot.tag, nr)
+			if (try_with_dups(wanted, READ_ONCE(bucket->index[nr]), key, found))
 				return true;
-		}
 		bucket = next_of(spot.table, bucket);
 	}
 	return false;

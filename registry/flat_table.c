@@ -115,15 +115,10 @@ struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 
 	kv_assert_spot_held(spot);
 	for (bucket = spot_home(spot); bucket; bucket = next_of(spot.table, bucket)) {
-		struct slots slots = slots_with_tag(bucket, spot.tag);
-
-		for (; slots_left(slots); slots_pop(&slots)) {
-			u32 nr = slots_first(slots);
-
+		for_each_tagged(bucket, spot.tag, nr)
 			if (kv_entry_has_name(&entries[bucket->index[nr]], entry->key,
 					      entry->domain))
 				return (struct slot){ bucket, nr };
-		}
 	}
 	return (struct slot){ NULL, 0 };
 }
@@ -172,13 +167,13 @@ static struct bucket *last_of(struct spot spot, struct bucket **before)
 void flat_slot_add(struct spot spot, u32 index)
 {
 	struct bucket *before, *last = last_of(spot, &before);
-	struct slots free = slots_with_tag(last, 0);
-	struct slot slot;
+	u32 free = slots_with_tag(last, 0);
+	struct slot slot = { last, 0 };
 
 	kv_assert_spot_held(spot);
 	kv_assert(spot.tag && index < spot.table->entries->nr_all);
-	if (slots_left(free)) {
-		slot = (struct slot){ last, slots_first(free) };
+	if (likely(free)) {
+		slot.nr = kv_lowest64(free);
 	} else {
 		u32 over = over_take(spot.table);
 

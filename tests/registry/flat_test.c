@@ -50,6 +50,11 @@ Test(flat, slot_with_tag_is_found_wherever_it_is)
 			memcpy(&bucket.tags_hi, tags + 8, 4);
 			expect_slot(&bucket, tag, slot_like_tag(&bucket, tag * EACH_BYTE));
 			expect_slot(&bucket, tag, slot_like_tag_words(&bucket, tag * EACH_BYTE));
+			cr_expect_eq(slots_with_tag(&bucket, tag), BIT(nr));
+			cr_expect_eq(slots_with_tag_words(&bucket, tag), BIT(nr));
+			cr_expect_eq(slots_with_tag(&bucket, other), (BIT(NR_SLOTS) - 1) ^ BIT(nr));
+			cr_expect_eq(slots_with_tag_words(&bucket, other),
+				     (BIT(NR_SLOTS) - 1) ^ BIT(nr));
 		}
 	}
 }
