@@ -115,6 +115,12 @@ static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
 	return nr_done;
 }
 
+static bool has_parent(const struct kvmm_pool *pool, const struct naming *naming)
+{
+	return naming->prefix->parent && naming->prefix->nr && position_of(naming, 0) &&
+	       goes_leaf_first(pool, naming);
+}
+
 /*
  * Tell the first block of a batch which entry has the block before it, for the order of eviction.
  * Mostly the caller that has just matched it holds that; else it counts as put back now. After the
@@ -129,8 +135,7 @@ static void link_parent(struct kvmm_pool *pool, const struct naming *naming,
 	struct kv_handle found;
 
 	kv_assert_not_held(&pool->lock);
-	if (!prefix->parent || !position_of(naming, 0) || !goes_leaf_first(pool, naming) ||
-	    cache_begin(pool))
+	if (!has_parent(pool, naming) || cache_begin(pool))
 		return;
 	/* A match that fails would count as a miss. */
 	if (kv_map_length(pool->map, &query))
@@ -182,7 +187,32 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return 0;
 }
 
-/* All of @naming, or nothing. Only if they are to stay staged do misses learn of them. */
+/* All of @naming, or nothing. */
+static int stage_told(struct kvmm_pool *pool, const struct naming *naming,
+		      const struct kv_handle *handles, bool marks)
+{
+	u32 nr = naming->prefix->nr;
+	int err = stage_all(pool, naming->prefix, handles, marks);
+
+	kv_assert_reading();
+	if (err || !nr)
+		return err;
+	if (unlikely(naming->positions || !goes_leaf_first(pool, naming)))
+		unlink_staged(pool, naming, handles);
+	if (unlikely(READ_ONCE(pool->observed)))
+		tell_staged(pool, naming, handles);
+	tally_add(pool, TALLY_STAGED, nr);
+	return 0;
+}
+
+static void expect(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+{
+	kv_assert_reading();
+	if (pool->map->ops->expect)
+		pool->map->ops->expect(pool->map, &query_of(prefix));
+}
+
+/* Only if they are to stay staged do misses learn of them. */
 static int stage(struct kvmm_pool *pool, const struct naming *naming,
 		 const struct kv_handle *handles, bool stay)
 {
@@ -192,25 +222,18 @@ static int stage(struct kvmm_pool *pool, const struct naming *naming,
 
 	if (err)
 		return err;
-	if (!stay && pool->map->ops->expect)
-		pool->map->ops->expect(pool->map, &query_of(naming->prefix));
+	if (!stay)
+		expect(pool, naming->prefix);
 	/*
 	 * Where blocks have owners, another thread may take a block away from its owner at any
 	 * moment: the batch stays marked until all of it is staged and told.
 	 */
 	marks = unlikely(READ_ONCE(pool->shares_blocks));
-	err = stage_all(pool, naming->prefix, handles, marks);
-	if (!err && nr) {
-		if (unlikely(naming->positions || !goes_leaf_first(pool, naming)))
-			unlink_staged(pool, naming, handles);
-		if (unlikely(READ_ONCE(pool->observed)))
-			tell_staged(pool, naming, handles);
-		if (stay)
-			pool->map->ops->staged(pool->map, handles, nr);
-		tally_add(pool, TALLY_STAGED, nr);
-		if (unlikely(marks))
-			entries_unmark(pool, handles, nr);
-	}
+	err = stage_told(pool, naming, handles, marks);
+	if (!err && stay)
+		pool->map->ops->staged(pool->map, handles, nr);
+	if (!err && unlikely(marks))
+		entries_unmark(pool, handles, nr);
 	cache_end(pool);
 	if (!err && nr)
 		link_parent(pool, naming, *handles);
@@ -299,11 +322,14 @@ static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct k
 static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 {
 	const struct kv_handle *handles = insert->handles, *found = insert->found;
-	u32 nr_new = 0, nr_refs = 0;	/* references taken on elders */
+	bool plain = !insert->nr_dups && !pool->resets;
+	u32 nr_new = plain ? insert->nr : 0, nr_refs = 0;	/* references taken on elders */
 	u64 names = 0;
 
 	kv_assert_reading();
-	for (u32 i = 0; i < insert->nr; i++) {
+	for (u32 i = 0; i < insert->nr && likely(plain); i++)
+		names += name_sum(entry_at(pool, handles[i].index));
+	for (u32 i = 0; i < insert->nr && unlikely(!plain); i++) {
 		const struct kv_entry *entry = entry_at(pool, handles[i].index);
 		bool is_new = same(handles[i], found[i]), holds = entry_holds_elder(entry);
 
@@ -332,13 +358,21 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
 }
 
-static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
+/* They are STAGED, or, with @naming, PRIVATE: named in the same pass. */
+static int publish_all(struct kvmm_pool *pool, const struct naming *naming,
+		       struct kv_insert *insert)
 {
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
-	err = lost_check(pool, insert->handles, insert->nr);
+	if (naming) {
+		expect(pool, naming->prefix);
+		err = stage_told(pool, naming, insert->handles, true);
+		insert->is_marked = !err;
+	} else {
+		err = lost_check(pool, insert->handles, insert->nr);
+	}
 	if (likely(!err))
 		err = pool->map->ops->insert(pool->map, insert);
 	if (likely(!err)) {
@@ -388,7 +422,7 @@ static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
 	if (insert->nr)
 		memcpy(copy, insert->handles, insert->nr * sizeof(*copy));
 	insert->handles = copy;
-	err = publish_all(pool, insert);
+	err = publish_all(pool, NULL, insert);
 	if (!err && insert->nr_dups)
 		free_rejected(pool, copy, insert->found, insert->nr);
 	if (copy != few)
@@ -398,28 +432,25 @@ static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
 
 /* ---- entry ---- */
 
-static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
-		   enum kv_dup_policy policy, struct kv_handle *refs, u32 *nr_dups)
+static int publish(struct kvmm_pool *pool, const struct naming *naming, struct kv_insert *insert)
 {
-	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
 	struct kvmm_registry *reg = pool->presence.reg;
+	u32 nr = insert->nr;
 	int err = 0;
 
-	*nr_dups = 0;
 	if (unlikely(reg))
 		err = kv_radix_reserve(reg, nr);
 	if (unlikely(err))
 		return err;
-	if (policy == KV_DUP_REJECT)
-		err = publish_rejecting(pool, &insert);
+	if (insert->policy == KV_DUP_REJECT)
+		err = publish_rejecting(pool, insert);
 	else
-		err = publish_all(pool, &insert);
+		err = publish_all(pool, naming, insert);
 	if (unlikely(err)) {
 		if (reg)
 			kv_radix_unreserve(reg, nr);
 		return err;
 	}
-	*nr_dups = insert.nr_dups;
 	class_trim(pool);
 	return 0;
 }
@@ -436,6 +467,7 @@ static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)
 
 int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, size_t size)
 {
+	struct kv_insert insert;
 	int err;
 
 	if (!pool || !kv_args_are_known(req, size, sizeof(*req)) ||
@@ -443,8 +475,11 @@ int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, si
 		return -EINVAL;
 	if (!pool->caches)
 		return -EOPNOTSUPP;
-	err = publish(pool, as_handles(req->staged), req->nr, policy_of(pool, req->dup),
-		      (struct kv_handle *)req->refs, &req->nr_dups);
+	insert = (struct kv_insert){ .handles = as_handles(req->staged), .nr = req->nr,
+				     .policy = policy_of(pool, req->dup),
+				     .found = (struct kv_handle *)req->refs };
+	err = publish(pool, NULL, &insert);
+	req->nr_dups = err ? 0 : insert.nr_dups;
 	if (err == -ESTALE || err == -EINVAL)
 		kv_count(KV_EV_BAD_HANDLE);
 	return err;
@@ -456,14 +491,19 @@ static int register_blocks(struct kvmm_pool *pool, const struct naming *naming,
 			   struct kvmm_register_args *out)
 {
 	u32 nr = naming->prefix->nr;
-	int err = stage(pool, naming, handles, false);
+	struct kv_insert insert = { .handles = handles, .nr = nr, .policy = policy,
+				    .found = (struct kv_handle *)out->refs };
+	/* The block before is looked for in between, and what is rejected is kept aside. */
+	bool apart = has_parent(pool, naming) || policy == KV_DUP_REJECT;
+	int err = apart ? stage(pool, naming, handles, false) : 0;
 
 	if (err)
 		return err;
-	err = publish(pool, handles, nr, policy, (struct kv_handle *)out->refs, &out->nr_dups);
+	err = publish(pool, apart ? NULL : naming, &insert);
+	out->nr_dups = err ? 0 : insert.nr_dups;
 	if (likely(!err)) {
 		stage_count(pool, nr);
-	} else if (!cache_enter(pool)) {
+	} else if ((apart || insert.is_marked) && !cache_enter(pool)) {
 		/* Staged here, and private again: no release is undecided under the lock. */
 		tally_add(pool, TALLY_STAGED, -(u64)unstage(pool, handles, nr, kv_edge_unstage));
 		cache_leave(pool);
@@ -476,7 +516,7 @@ int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefi
 {
 	struct kvmm_register_args out = { .refs = refs };
 
-	if (prefix_is_bad(prefix, blocks, refs))
+	if (!pool || prefix_is_bad(prefix, blocks, refs))
 		return -EINVAL;
 	return register_blocks(pool, &(struct naming){ .prefix = prefix }, as_handles(blocks),
 			       policy_of(pool, KVMM_DUP_POOL), &out);

@@ -17,6 +17,8 @@ void batch_unmark(const struct kv_map *map, const struct kv_insert *insert, u32 
 
 int batch_mark(const struct kv_map *map, const struct kv_insert *insert)
 {
+	if (likely(insert->is_marked))
+		return 0;
 	for (u32 i = 0; i < min(insert->nr, AHEAD); i++)
 		kv_handle_prefetch(map->entries, insert->handles[i]);
 	for (u32 i = 0; i < insert->nr; i++) {

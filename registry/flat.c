@@ -177,7 +177,7 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 	was_found = name_visible(flat, head);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
-	KV_BUG_ON(kv_entry_step(entry, handle.gen, kv_edge_publish_dup));
+	kv_entry_step_alone(entry, kv_edge_publish_dup);
 	if (unlikely(!was_found))
 		tell_stored(flat, handle.index);
 }
@@ -193,7 +193,7 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	slot = flat_slot_find(spot, entry);
 	if (likely(!slot.bucket)) {
 		dups_set(entry, handle.index, KV_NONE);
-		KV_BUG_ON(kv_entry_step(entry, handle.gen, kv_edge_publish));
+		kv_entry_step_alone(entry, kv_edge_publish);
 		/* Last: a name that is in the table belongs to a block that can be taken. */
 		flat_slot_add(spot, handle.index);
 		insert->found[i] = handle;

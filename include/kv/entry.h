@@ -60,6 +60,7 @@
 
 #include <kv/atomic.h>
 #include <kv/bits.h>
+#include <kv/err.h>
 #include <kv/types.h>
 #include <kvmm/types.h>
 
@@ -900,6 +901,18 @@ static __always_inline int __kv_entry_step(struct kv_entry *entry, u64 old, u32 
 static __always_inline int kv_entry_step(struct kv_entry *entry, u32 gen, kv_edge edge)
 {
 	return __kv_entry_step(entry, smp_load_acquire(&entry->word), gen, edge);
+}
+
+/*
+ * The same by a thread that has marked the entry, or has claimed it: no other one changes its word,
+ * so a release is enough.
+ */
+static __always_inline void kv_entry_step_alone(struct kv_entry *entry, kv_edge edge)
+{
+	u64 new;
+
+	KV_BUG_ON(edge(READ_ONCE(entry->word), &new));
+	smp_store_release(&entry->word, new);
 }
 
 /* The same from @word, just read (acquire), on: of its generation. */

@@ -77,6 +77,7 @@ struct kv_lookup {
  * @handles: STAGED, the caller's; each once
  * @nr: how many
  * @policy: enum kv_dup_policy
+ * @is_marked: the caller has checked and marked them, in this read section; not so after an error
  * @found: out: the block that serves the name now: the same handle, or with KV_DUP_REJECT that of
  *	an elder, with a reference. May be @handles, if nothing is rejected. Where KV_DUP_HOLD took
  *	a reference the block's ->link leads to the name by which it was found
@@ -87,6 +88,7 @@ struct kv_insert {
 	const struct kv_handle *handles;
 	u32 nr;
 	enum kv_dup_policy policy;
+	bool is_marked;
 	struct kv_handle *found;
 	u32 nr_dups;
 	u32 nr_first;
