@@ -33,7 +33,7 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 			return spot;
 		spot_unlock(spot);
 		table = kv_rcu_dereference(table->successor);
-		spot = spot_of(table, entry_hash(entry, table->seed));
+		spot = spot_of(table, table_hash(table, entry));
 	}
 }
 
@@ -48,17 +48,36 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 
 struct queue {
 	struct table *table;
+	u64 domain, seed;			/* of the last one; of the table for it */
 	struct spot spot[QUEUE_SIZE];
-	u64 trace[QUEUE_SIZE];			/* hashes for the trace */
+	u64 mix[QUEUE_SIZE];			/* for the trace */
 };
 
-/* Its entry was asked for before. */
-static void queue_arrive(struct queue *queue, struct kv_handle handle, u32 i)
+/* In a read section. */
+static void queue_begin(struct queue *queue, const struct flat *flat)
 {
-	const struct kv_entry *entry = &queue->table->entries->entry[handle.index];
+	kv_assert_reading();
+	queue->table = kv_rcu_dereference(flat->table);
+	queue->domain = 0;
+	queue->seed = domain_seed(queue->table->seed, 0);
+}
 
-	queue->spot[i % QUEUE_SIZE] = spot_of(queue->table, entry_hash(entry, queue->table->seed));
-	kv_prefetch_write(spot_home(queue->spot[i % QUEUE_SIZE]));
+/* Its entry was asked for before. */
+static __always_inline u64 queue_arrive(struct queue *queue, const struct kv_entry *entry, u32 i)
+{
+	struct table *table = queue->table;
+	u64 mix = kv_entry_mix(entry, table->key_seed), domain = READ_ONCE(entry->domain);
+	struct spot spot;
+
+	if (unlikely(domain != queue->domain)) {
+		queue->domain = domain;
+		queue->seed = domain_seed(table->seed, domain);
+	}
+	spot = spot_of(table, mix_hash(mix, queue->seed));
+	kv_prefetch_write(spot_home(spot));
+	queue->spot[i % QUEUE_SIZE] = spot;
+	queue->mix[i % QUEUE_SIZE] = mix;
+	return mix;
 }
 
 /* ---- duplicates: a list in order of age; the slot names its head; under the home's lock ---- */
@@ -190,12 +209,12 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 
 	kv_assert_reading();
 	spot = lock_home(entry, spot);
-	slot = flat_slot_find(spot, entry);
+	slot = slot_find(spot, entry);
 	if (likely(!slot.bucket)) {
 		dups_set(entry, handle.index, KV_NONE);
 		kv_entry_step_alone(entry, kv_edge_publish);
 		/* Last: a name that is in the table belongs to a block that can be taken. */
-		flat_slot_add(spot, handle.index);
+		slot_add(spot, handle.index);
 		insert->found[i] = handle;
 		tell_stored(flat, handle.index);
 	} else {
@@ -204,10 +223,10 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	spot_unlock(spot);
 }
 
-static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_handle handle, u32 i)
+static __always_inline void insert_arrive(struct flat *flat, struct queue *queue,
+					  struct kv_handle handle, u32 i)
 {
-	queue_arrive(queue, handle, i);
-	queue->trace[i % QUEUE_SIZE] = trace_arrive(&flat->trace, entry_at(flat, handle.index));
+	trace_expect(&flat->trace, queue_arrive(queue, entry_at(flat, handle.index), i));
 }
 
 /* While they are being staged, in a read section. */
@@ -217,8 +236,12 @@ static void flat_expect(struct kv_map *map, const struct kv_query *query)
 	u64 seed = domain_seed(table->seed, kv_domain_word(query->domain));
 
 	for (u32 i = 0; i < min(query->nr, QUEUE_AHEAD); i++) {
-		kv_prefetch_write(spot_home(spot_of(table, key_hash(&query->keys[i], seed))));
-		trace_expect(&flat_of(map)->trace, &query->keys[i]);
+		u64 key[2] = { 0 }, mix;
+
+		kv_key_words(&query->keys[i], key);
+		mix = kv_mix_key(key, table->key_seed);
+		kv_prefetch_write(spot_home(spot_of(table, mix_hash(mix, seed))));
+		trace_expect(&flat_of(map)->trace, mix);
 	}
 }
 
@@ -236,7 +259,7 @@ static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 		return err;
 	/* All of them are marked: no other thread changes their names. */
 	kv_rcu_read_lock();
-	queue.table = kv_rcu_dereference(flat->table);
+	queue_begin(&queue, flat);
 	for (u32 i = 0; i < min(nr, QUEUE_AHEAD); i++)
 		insert_arrive(flat, &queue, insert->handles[i], i);
 	for (u32 i = 0; i < nr; i++) {
@@ -244,7 +267,7 @@ static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD],
 				      i + QUEUE_AHEAD);
 		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
-		trace_registered(&flat->trace, queue.trace[i % QUEUE_SIZE],
+		trace_registered(&flat->trace, queue.mix[i % QUEUE_SIZE],
 				 insert->handles[i].index);
 	}
 	kv_rcu_read_unlock();
@@ -281,7 +304,7 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 	kv_assert_spot_held(spot);
 	if (entry->dup_prev == KV_NONE)
 		return -ENOENT;
-	slot = flat_slot_find(spot, entry);
+	slot = slot_find(spot, entry);
 	if (KV_BUG_ON(!slot.bucket))
 		return -ENOENT;
 	if (slot_index(slot) != index) {
@@ -290,7 +313,7 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 	} else if (entry->dup_next != KV_NONE) {
 		dups_promote(flat, slot, entry);
 	} else {
-		flat_slot_del(spot, slot);
+		slot_del(spot, slot);
 	}
 	dups_set(entry, KV_NONE, KV_NONE);
 	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
@@ -304,7 +327,7 @@ static struct spot lock_name(const struct flat *flat, const struct kv_entry *ent
 	struct table *table = kv_rcu_dereference(flat->table);
 
 	kv_assert_reading();
-	return lock_home(entry, spot_of(table, entry_hash(entry, table->seed)));
+	return lock_home(entry, spot_of(table, table_hash(table, entry)));
 }
 
 /*
@@ -329,7 +352,7 @@ static int flat_hide(struct kv_map *map, struct kv_handle handle)
 		err = is_block ? kv_handle_step(map->entries, handle, kv_edge_hide) :
 		      kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_hide);
 		if (!err && !was_hidden && !kv_name_is_out(map->entries, name))
-			tell_lost(flat, name, slot_index(flat_slot_find(spot, entry)));
+			tell_lost(flat, name, slot_index(slot_find(spot, entry)));
 		spot_unlock(spot);
 		if (err)
 			break;
@@ -377,7 +400,7 @@ static void flat_name_unlink(struct kv_map *map, u32 name)
 	if (READ_ONCE(entry->word) & KV_ENTRY_DUP)
 		name_step(flat, name, kv_edge_promote);
 	spot_unlock(spot);
-	trace_removed(&flat->trace, trace_leave(&flat->trace, entry), name);
+	trace_removed(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name);
 	kv_rcu_read_unlock();
 }
 
@@ -391,7 +414,7 @@ static u32 flat_name_release(struct kv_map *map, u32 name)
 	kv_assert(kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry_at(flat, name));
-	slot = flat_slot_find(spot, entry_at(flat, name));
+	slot = slot_find(spot, entry_at(flat, name));
 	if (slot.bucket)
 		nr = dups_relink(flat, slot_index(slot), name, KV_NONE);
 	spot_unlock(spot);
@@ -403,8 +426,8 @@ static u32 flat_name_release(struct kv_map *map, u32 name)
 static void trace_named(struct flat *flat, u32 index)
 {
 	if (!kv_name_is_added(flat->map.entries, index))
-		trace_registered(&flat->trace, trace_arrive(&flat->trace, entry_at(flat, index)),
-				 index);
+		trace_registered(&flat->trace, kv_entry_mix(entry_at(flat, index),
+							    flat->trace.key_seed), index);
 }
 
 /*
@@ -422,7 +445,7 @@ static void flat_name_link(struct kv_map *map, u32 name)
 	kv_assert(kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry);
-	slot = flat_slot_find(spot, entry);
+	slot = slot_find(spot, entry);
 	name_step(flat, name, kv_edge_name);
 	if (slot.bucket) {
 		was_visible = name_visible(flat, slot_index(slot));
@@ -430,7 +453,7 @@ static void flat_name_link(struct kv_map *map, u32 name)
 		dups_append(flat, slot_index(slot), name);
 	} else {
 		dups_set(entry, name, KV_NONE);
-		flat_slot_add(spot, name);
+		slot_add(spot, name);
 	}
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_stored(flat, name);
@@ -451,7 +474,7 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 	kv_assert(kv_name_is_out(map->entries, index) && !kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry);
-	slot = flat_slot_find(spot, entry);
+	slot = slot_find(spot, entry);
 	head = slot_index(slot);
 	dups_relink(flat, head, name, index);
 	name_step(flat, index, kv_edge_name);
@@ -495,7 +518,7 @@ static void remove_added(struct flat *flat, u32 index)
 	}
 }
 
-static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot, u64 trace)
+static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot, u64 mix)
 {
 	int err = removable(flat, handle);
 
@@ -508,7 +531,7 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 		WRITE_ONCE(entry_at(flat, handle.index)->link, KV_NONE);
 	spot_unlock(spot);
 	if (!err)
-		trace_removed(&flat->trace, trace, handle.index);
+		trace_removed(&flat->trace, mix, handle.index);
 	return err;
 }
 
@@ -517,14 +540,14 @@ static void remove_arrive(struct flat *flat, struct queue *queue, const struct k
 			  u32 i, u32 nr)
 {
 	const struct kv_entries *entries = flat->map.entries;
+	u64 mix;
 
 	if (i + QUEUE_AHEAD < nr)
 		kv_handle_prefetch(entries, handles[i + QUEUE_AHEAD]);
 	if (i >= nr || handles[i].index >= entries->nr)
 		return;
-	queue_arrive(queue, handles[i], i);
-	queue->trace[i % QUEUE_SIZE] = trace_leave(&flat->trace,
-						   entry_at(flat, handles[i].index));
+	mix = queue_arrive(queue, entry_at(flat, handles[i].index), i);
+	trace_leave(&flat->trace, mix, queue->domain);
 }
 
 static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
@@ -535,7 +558,7 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 	int err = 0;
 
 	kv_rcu_read_lock();
-	queue.table = kv_rcu_dereference(flat->table);
+	queue_begin(&queue, flat);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		kv_handle_prefetch(map->entries, handles[i]);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
@@ -543,7 +566,7 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
 		remove_arrive(flat, &queue, handles, *nr + QUEUE_AHEAD, wanted);
 		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE],
-				 queue.trace[*nr % QUEUE_SIZE]);
+				 queue.mix[*nr % QUEUE_SIZE]);
 	}
 	for (u32 i = 0; unlikely(READ_ONCE(map->entries->nr_names)) && i < *nr; i++)
 		remove_added(flat, handles[i].index);
@@ -565,13 +588,13 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 	spot_lock(spot);
 	for_each_slot(spot, slot) {
 		u32 index = slot_index(slot);
-		struct spot new = spot_of(to, entry_hash(&to->entries->entry[index], to->seed));
+		struct spot new = spot_of(to, table_hash(to, &to->entries->entry[index]));
 
 		if (!flat_slot_tag(slot))
 			continue;
 		/* Not out of order: other writers hold one bucket at a time. */
 		spot_lock(new);
-		flat_slot_add(new, index);
+		slot_add(new, index);
 		spot_unlock(new);
 	}
 	/* Pairs with find_slowly(): a reader that sees it sees ->successor and the copies. */
@@ -591,7 +614,7 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 
 	kv_lock(&flat->resize_lock);
 	from = flat->table;
-	to = flat_table_create(map->entries, nr_entries, seed, from->rank.id + 1);
+	to = flat_table_create(map->entries, nr_entries, seed, from->key_seed, from->rank.id + 1);
 	if (to) {
 		/* Pairs with kv_rcu_dereference() by readers that meet a bucket that has moved. */
 		kv_rcu_assign(from->successor, to);
@@ -637,7 +660,7 @@ static bool slot_is_sound(const struct flat *flat, struct slot slot, u32 home, u
 
 	if (index >= table->entries->nr_all)
 		return false;
-	hash = entry_hash(entry_at(flat, index), table->seed);
+	hash = table_hash(table, entry_at(flat, index));
 	return flat_slot_tag(slot) == tag_of(hash) && home_nr(hash, table->nr_homes) == home &&
 	       dups_are_sound(flat, index, nr);
 }
@@ -692,10 +715,10 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 				      .prefix_closed = attr->prefix_closed,
 				      .nr_fit = attr->nr_entries };
 	kv_lock_init(&flat->resize_lock, KV_RANK_TIER, 0);
-	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, 0);
+	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, ~attr->seed, 0);
 	if (!flat->table)
 		goto out_free;
-	if (trace_init(&flat->trace, attr->entries, attr->seed))
+	if (trace_init(&flat->trace, attr->entries, ~attr->seed))
 		goto out_destroy_table;
 	*map = &flat->map;
 	return 0;

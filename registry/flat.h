@@ -50,7 +50,8 @@ struct table {
 	struct bucket *bucket;		/* homes, then overflow; ours */
 	u32 nr_homes;
 	u32 nr_buckets;
-	u64 seed;
+	u64 seed;		/* mixed with each domain */
+	u64 key_seed;		/* the map's: keys are mixed by that; see kv_mix_key() */
 	struct kv_lock rank;	/* never taken: stands for all bucket locks; ->id counts up */
 	struct kv_entries *entries;	/* borrowed */
 
@@ -103,7 +104,8 @@ struct slot {
 	u32 nr;
 };
 
-struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u32 number);
+struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u64 key_seed,
+				u32 number);
 void flat_table_destroy(struct table *table);
 u64 flat_table_bytes(const struct table *table);
 
@@ -123,6 +125,18 @@ static inline u32 home_nr(u64 hash, u32 nr_homes)
 static inline struct spot spot_of(struct table *table, u64 hash)
 {
 	return (struct spot){ table, home_nr(hash, table->nr_homes), tag_of(hash) };
+}
+
+/* Where a mixed key belongs; @seed: domain_seed() of the table. */
+static inline u64 mix_hash(u64 mix, u64 seed)
+{
+	return weaken(kv_hash_mix(mix, seed));
+}
+
+static inline u64 table_hash(const struct table *table, const struct kv_entry *entry)
+{
+	return mix_hash(kv_entry_mix(entry, table->key_seed),
+			domain_seed(table->seed, READ_ONCE(entry->domain)));
 }
 
 /* The next of the chain, or NULL. */
@@ -239,12 +253,11 @@ static inline void spot_unlock(struct spot spot)
 
 #define kv_assert_spot_held(spot)	kv_assert(READ_ONCE(spot_home(spot)->seq) & 1)
 
-/* The slot of @entry's name, or of none. */
-struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry);
-/* One more slot with this index. The name is not there. */
-void flat_slot_add(struct spot spot, u32 index);
-/* Free this slot, and keep the chain dense. */
-void flat_slot_del(struct spot spot, struct slot slot);
+/* The slot of @entry's name in this bucket and those behind it, or none. */
+struct slot flat_slot_find_from(struct spot spot, struct bucket *bucket,
+				const struct kv_entry *entry);
+void flat_slot_add_behind(struct spot spot, u32 index);
+void flat_slot_del_behind(struct spot spot, struct slot slot);
 
 /* Each slot of the chain, last ones too; @next_bucket is for the macro. */
 #define for_each_slot(spot, slot)							\
@@ -255,6 +268,18 @@ void flat_slot_del(struct spot spot, struct slot slot);
 
 u8 flat_slot_tag(struct slot slot);
 
+static inline void slot_set_tag(struct slot slot, u8 tag)
+{
+	struct bucket *bucket = slot.bucket;
+	u32 shift = 8 * (slot.nr % LOW_TAGS);
+
+	if (slot.nr < LOW_TAGS)
+		WRITE_ONCE(bucket->tags, (bucket->tags & ~(0xffull << shift)) | (u64)tag << shift);
+	else
+		WRITE_ONCE(bucket->tags_hi, (bucket->tags_hi & ~(0xffu << shift)) |
+					    (u32)tag << shift);
+}
+
 static inline u32 slot_index(struct slot slot)
 {
 	return READ_ONCE(slot.bucket->index[slot.nr]);
@@ -263,6 +288,57 @@ static inline u32 slot_index(struct slot slot)
 static inline void slot_set_index(struct slot slot, u32 index)
 {
 	WRITE_ONCE(slot.bucket->index[slot.nr], index);
+}
+
+static inline void slot_clear(struct slot slot)
+{
+	slot_set_tag(slot, 0);
+	slot_set_index(slot, 0);
+}
+
+/* Mostly the chain is the home bucket alone. The slot of @entry's name, or none. */
+static __always_inline struct slot slot_find(struct spot spot, const struct kv_entry *entry)
+{
+	const struct kv_entry *entries = spot.table->entries->entry;
+	struct bucket *home = spot_home(spot);
+
+	kv_assert_spot_held(spot);
+	for_each_tagged(home, spot.tag, nr)
+		if (likely(kv_entry_has_name(&entries[home->index[nr]], entry->key,
+					     entry->domain)))
+			return (struct slot){ home, nr };
+	if (likely(!home->next))
+		return (struct slot){ NULL, 0 };
+	return flat_slot_find_from(spot, next_of(spot.table, home), entry);
+}
+
+/* One more slot with this index. The name is not there. */
+static __always_inline void slot_add(struct spot spot, u32 index)
+{
+	struct bucket *home = spot_home(spot);
+	u32 free = slots_with_tag(home, 0);
+
+	kv_assert_spot_held(spot);
+	kv_assert(spot.tag && index < spot.table->entries->nr_all);
+	if (likely(free)) {
+		struct slot slot = { home, kv_lowest64(free) };
+
+		slot_set_index(slot, index);
+		slot_set_tag(slot, spot.tag);
+	} else {
+		flat_slot_add_behind(spot, index);
+	}
+}
+
+/* Free this slot, and keep the chain dense. */
+static __always_inline void slot_del(struct spot spot, struct slot slot)
+{
+	kv_assert_spot_held(spot);
+	kv_assert(flat_slot_tag(slot) == spot.tag);
+	if (likely(!spot_home(spot)->next))
+		slot_clear(slot);
+	else
+		flat_slot_del_behind(spot, slot);
 }
 
 /* ---- flat_find.c ---- */

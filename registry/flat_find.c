@@ -41,6 +41,7 @@ struct wanted {
 	u32 nr_homes;
 	u32 nr;			/* of keys */
 	u64 seed;		/* of the table, for the domain */
+	u64 key_seed;
 	u64 domain;
 	const kvmm_key_t *keys;	/* every @step-th from this one on */
 	u32 step;
@@ -174,12 +175,13 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 static noinline struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key)
 {
 	struct table *table = wanted->table;
-	u64 seed = wanted->seed, words[2];
+	u64 seed = wanted->seed, words[2] = { 0 }, mix;
 	struct found found;
 
 	kv_key_words(key, words);
+	mix = kv_mix_key(words, wanted->key_seed);
 	for (;;) {
-		struct spot spot = spot_of(table, key_hash(key, seed));
+		struct spot spot = spot_of(table, mix_hash(mix, seed));
 
 		if (try_table(wanted, spot, words, &found))
 			return found;
@@ -222,9 +224,12 @@ static __always_inline const kvmm_key_t *key_at(struct wanted wanted, u32 j)
 /* Step 1: where must it be? */
 static __always_inline void line_hash(struct wanted wanted, struct line *line, u32 j)
 {
-	u64 hash = key_hash(key_at(wanted, j), wanted.seed);
-	struct bucket *home = &wanted.bucket[home_nr(hash, wanted.nr_homes)];
+	struct bucket *home;
+	u64 key[2], hash;
 
+	kv_key_words(key_at(wanted, j), key);
+	hash = mix_hash(kv_mix_key(key, wanted.key_seed), wanted.seed);
+	home = &wanted.bucket[home_nr(hash, wanted.nr_homes)];
 	kv_prefetch(home);
 	line->home[j % RING] = home;
 	line->tags[j % RING] = tag_of(hash) * EACH_BYTE;
@@ -332,6 +337,7 @@ static __always_inline struct wanted wanted_of(struct kv_map *map, const struct 
 		.entry		= table->entries->entry,
 		.nr_homes	= table->nr_homes,
 		.seed		= domain_seed(table->seed, domain),
+		.key_seed	= table->key_seed,
 		.domain		= domain,
 		.keys		= query->keys,
 		.nr		= query->nr,

@@ -24,7 +24,8 @@ u64 flat_table_bytes(const struct table *table)
 	return (u64)table->nr_buckets * sizeof(struct bucket);
 }
 
-struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u32 number)
+struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u64 key_seed,
+				u32 number)
 {
 	struct table *table = kv_alloc_lines(1, sizeof(*table));
 
@@ -35,6 +36,7 @@ struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 
 	table->nr_buckets = table->nr_homes + max(nr_entries, entries->nr) / NR_SLOTS + 1;
 	table->top_over = table->nr_homes;
 	table->seed = seed;
+	table->key_seed = key_seed;
 	kv_lock_init(&table->rank, KV_RANK_BUCKET, number);
 	table->entries = entries;
 	kv_lock_init(&table->over_lock, KV_RANK_LEAF, 0);
@@ -96,25 +98,13 @@ u8 flat_slot_tag(struct slot slot)
 	return READ_ONCE(slot.bucket->tags_hi) >> 8 * (slot.nr - LOW_TAGS);
 }
 
-static void slot_set_tag(struct slot slot, u8 tag)
-{
-	struct bucket *bucket = slot.bucket;
-	u32 shift = 8 * (slot.nr % LOW_TAGS);
-
-	if (slot.nr < LOW_TAGS)
-		WRITE_ONCE(bucket->tags, (bucket->tags & ~(0xffull << shift)) | (u64)tag << shift);
-	else
-		WRITE_ONCE(bucket->tags_hi, (bucket->tags_hi & ~(0xffu << shift)) |
-					    (u32)tag << shift);
-}
-
-struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
+struct slot flat_slot_find_from(struct spot spot, struct bucket *bucket,
+				const struct kv_entry *entry)
 {
 	const struct kv_entry *entries = spot.table->entries->entry;
-	struct bucket *bucket;
 
 	kv_assert_spot_held(spot);
-	for (bucket = spot_home(spot); bucket; bucket = next_of(spot.table, bucket)) {
+	for (; bucket; bucket = next_of(spot.table, bucket)) {
 		for_each_tagged(bucket, spot.tag, nr)
 			if (kv_entry_has_name(&entries[bucket->index[nr]], entry->key,
 					      entry->domain))
@@ -164,15 +154,14 @@ static struct bucket *last_of(struct spot spot, struct bucket **before)
 	return last;
 }
 
-void flat_slot_add(struct spot spot, u32 index)
+void flat_slot_add_behind(struct spot spot, u32 index)
 {
 	struct bucket *before, *last = last_of(spot, &before);
 	u32 free = slots_with_tag(last, 0);
 	struct slot slot = { last, 0 };
 
 	kv_assert_spot_held(spot);
-	kv_assert(spot.tag && index < spot.table->entries->nr_all);
-	if (likely(free)) {
+	if (free) {
 		slot.nr = kv_lowest64(free);
 	} else {
 		u32 over = over_take(spot.table);
@@ -184,28 +173,18 @@ void flat_slot_add(struct spot spot, u32 index)
 	slot_set_tag(slot, spot.tag);
 }
 
-static void slot_clear(struct slot slot)
-{
-	slot_set_tag(slot, 0);
-	slot_set_index(slot, 0);
-}
-
 /*
  * A reader may pass by the slot that is being filled before it is, and come to the one that it was
  * filled from when that is clear. It finds nothing then, sees that ->seq has changed, and looks
  * again.
  */
-void flat_slot_del(struct spot spot, struct slot slot)
+void flat_slot_del_behind(struct spot spot, struct slot slot)
 {
 	struct bucket *before, *last = last_of(spot, &before);
 	struct slot mover;
 
 	kv_assert_spot_held(spot);
-	kv_assert(flat_slot_tag(slot) == spot.tag);
-	if (!before) {
-		slot_clear(slot);
-		return;
-	}
+	kv_assert(before != NULL);
 	mover = (struct slot){ last, NR_SLOTS - 1 };
 	while (mover.nr && !flat_slot_tag(mover))
 		mover.nr--;

@@ -40,6 +40,13 @@ static inline u64 entry_hash(const struct kv_entry *entry, u64 seed)
 	return key_hash(&key, domain_seed(seed, READ_ONCE(entry->domain)));
 }
 
+static inline u64 kv_entry_mix(const struct kv_entry *entry, u64 key_seed)
+{
+	u64 key[2] = { READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]) };
+
+	return kv_mix_key(key, key_seed);
+}
+
 /* ---- memory.c: zeroed, in huge pages where it is large ---- */
 
 void *registry_alloc(u64 bytes);
@@ -58,32 +65,31 @@ struct trace {
 	u16 *gone;				/* behind @there; words are atomic */
 
 	/* Fixed at creation. */
-	u64 seed;
+	u64 key_seed;
 	u32 index_mask;
 	u32 nr_sets;
 	u32 nr_lines;				/* of @gone */
 };
 
-int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed);
+/* Keys are mixed by @key_seed, and hashed by no other one, for all domains. */
+int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_seed);
 void trace_exit(struct trace *trace);
 u64 trace_bytes(const struct trace *trace);
 
-/* A name that will be registered: asks for the line. */
-void trace_expect(const struct trace *trace, const kvmm_key_t *key);
-/* The entry will be registered: asks for the line. The hash is for trace_registered(). */
-u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry);
-void trace_registered(const struct trace *trace, u64 hash, u32 index);
+/* A key that is mixed so will be registered: asks for the line. */
+void trace_expect(const struct trace *trace, u64 mix);
+void trace_registered(const struct trace *trace, u64 mix, u32 index);
 void trace_staged(const struct trace *trace, u32 index);
-/* The same of one that will be removed, for trace_removed(): its name is still in the entry. */
-u64 trace_leave(const struct trace *trace, const struct kv_entry *entry);
-void trace_removed(const struct trace *trace, u64 hash, u32 index);
+/* One will be removed: asks for the lines. Its name is still in the entry when it is. */
+void trace_leave(const struct trace *trace, u64 mix, u64 domain);
+void trace_removed(const struct trace *trace, u64 mix, u32 index);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);
 
 /* ---- batch.c: the maps' work on a batch before and after ---- */
 
-/* All of them STAGED, no handle twice, all marked; or nothing is: -ESTALE, -EINVAL. */
+/* All of them STAGED, no handle twice, all marked; or none that was not: -ESTALE, -EINVAL. */
 int batch_mark(const struct kv_map *map, const struct kv_insert *insert);
 void batch_unmark(const struct kv_map *map, const struct kv_insert *insert, u32 nr);
 

@@ -45,12 +45,12 @@ static u64 table_bytes(const struct trace *trace)
 	       (u64)trace->nr_lines * LINE_BYTES;
 }
 
-int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed)
+int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_seed)
 {
 	*trace = (struct trace){
 		.missed		= kv_alloc_lines(KV_TALLY_ROWS, sizeof(*trace->missed)),
 		.entries	= entries,
-		.seed		= ~seed,
+		.key_seed	= key_seed,
 		.index_mask	= BIT(kv_order(entries->nr + 1)) - 1,
 		.nr_sets	= (u64)entries->nr * 3 / 2 / NR_WAYS + NR_CHOICES,
 		.nr_lines	= (u64)entries->nr * BYTES_AN_ENTRY / LINE_BYTES + 1,
@@ -77,11 +77,14 @@ void trace_exit(struct trace *trace)
 	kv_free(trace->missed);
 }
 
-static u64 hash_of(const struct trace *trace, const struct kv_entry *entry)
+static inline u64 hash_of(const struct trace *trace, u64 mix)
 {
-	kvmm_key_t key = kv_entry_key(entry);
+	return kv_hash_mix(mix, ~trace->key_seed);
+}
 
-	return kv_hash_key(&key, trace->seed);
+static u64 entry_hash_of(const struct trace *trace, const struct kv_entry *entry)
+{
+	return hash_of(trace, kv_entry_mix(entry, trace->key_seed));
 }
 
 /* ---- there ---- */
@@ -116,7 +119,7 @@ static bool is_staged(const struct trace *trace, u32 word)
 	const struct kv_entry *entry = entry_of(trace, word);
 
 	return kv_word_is(READ_ONCE(entry->word), KV_ENTRY_STAGED) &&
-	       may_be(trace, word, word_of(trace, hash_of(trace, entry), 0));
+	       may_be(trace, word, word_of(trace, entry_hash_of(trace, entry), 0));
 }
 
 /* The ways of a set that have this word, one bit each. Each word is read whole: they are hints. */
@@ -160,17 +163,9 @@ static u32 *room_in(const struct trace *trace, u32 *set)
 	return NULL;
 }
 
-void trace_expect(const struct trace *trace, const kvmm_key_t *key)
+void trace_expect(const struct trace *trace, u64 mix)
 {
-	kv_prefetch_write(set_of(trace, kv_hash_key(key, trace->seed), 0));
-}
-
-u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry)
-{
-	u64 hash = hash_of(trace, entry);
-
-	kv_prefetch_write(set_of(trace, hash, 0));
-	return hash;
+	kv_prefetch_write(set_of(trace, hash_of(trace, mix), 0));
 }
 
 /* One set in twenty is full. */
@@ -195,14 +190,16 @@ static __always_inline void add(const struct trace *trace, u64 hash, u32 word)
 		add_elsewhere(trace, hash, word);
 }
 
-void trace_registered(const struct trace *trace, u64 hash, u32 index)
+void trace_registered(const struct trace *trace, u64 mix, u32 index)
 {
+	u64 hash = hash_of(trace, mix);
+
 	add(trace, hash, word_of(trace, hash, index));
 }
 
 void trace_staged(const struct trace *trace, u32 index)
 {
-	u64 hash = hash_of(trace, &trace->entries->entry[index]);
+	u64 hash = entry_hash_of(trace, &trace->entries->entry[index]);
 
 	kv_assert(index < trace->entries->nr);
 	add(trace, hash, word_of(trace, hash, index) | STAGED);
@@ -226,9 +223,9 @@ static noinline void del_elsewhere(const struct trace *trace, u64 hash, u32 word
 
 /* ---- gone ---- */
 
-static u64 name_bits(u64 hash, u64 domain)
+static u64 name_bits(u64 mix, u64 domain)
 {
-	return kv_mul_fold(hash ^ 0xe7037ed1a0b428dbull, domain ^ 0xa0761d6478bd642full);
+	return kv_mul_fold(mix ^ 0xe7037ed1a0b428dbull, domain ^ 0xa0761d6478bd642full);
 }
 
 static u16 *line_of(const struct trace *trace, u64 bits)
@@ -261,17 +258,16 @@ static bool is_remembered(const u16 *line, u16 print)
 	return found;
 }
 
-u64 trace_leave(const struct trace *trace, const struct kv_entry *entry)
+void trace_leave(const struct trace *trace, u64 mix, u64 domain)
 {
-	u64 hash = trace_arrive(trace, entry);
-
-	kv_prefetch_write(line_of(trace, name_bits(hash, READ_ONCE(entry->domain))));
-	return hash;
+	trace_expect(trace, mix);
+	kv_prefetch_write(line_of(trace, name_bits(mix, domain)));
 }
 
-void trace_removed(const struct trace *trace, u64 hash, u32 index)
+void trace_removed(const struct trace *trace, u64 mix, u32 index)
 {
-	u64 bits = name_bits(hash, READ_ONCE(trace->entries->entry[index].domain));
+	u64 bits = name_bits(mix, READ_ONCE(trace->entries->entry[index].domain));
+	u64 hash = hash_of(trace, mix);
 
 	remember(line_of(trace, bits), print_of(bits));
 	if (unlikely(kv_name_is_added(trace->entries, index)) ||
@@ -304,11 +300,14 @@ static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 
 static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64 domain)
 {
 	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_EVICTED, KV_MISS_GROUP, KV_MISS_TENANT };
-	u64 hash = kv_hash_key(key, trace->seed), half[2];
-	u32 wanted = word_of(trace, hash, 0), told = 0;
-	u64 bits = name_bits(hash, domain);
+	u64 half[2] = { 0 }, mix, hash, bits;
+	u32 wanted, told = 0;
 
 	kv_key_words(key, half);
+	mix = kv_mix_key(half, trace->key_seed);
+	hash = hash_of(trace, mix);
+	bits = name_bits(mix, domain);
+	wanted = word_of(trace, hash, 0);
 	for (u32 i = 0; i < NR_CHOICES; i++)
 		kv_prefetch(set_of(trace, hash, i));
 	for (u32 i = 0; i < NR_CHOICES * NR_WAYS; i++) {

@@ -335,7 +335,7 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	insert->found[i] = handle;
 	if (likely(!was_found))
 		tell_stored(lfht, handle.index);
-	trace_registered(&lfht->trace, trace_arrive(&lfht->trace, entry), handle.index);
+	trace_registered(&lfht->trace, kv_entry_mix(entry, lfht->trace.key_seed), handle.index);
 }
 
 static void free_nodes(struct lfht *lfht, const struct kv_insert *insert, u32 nr)
@@ -440,7 +440,7 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(word & KV_ENTRY_HIDDEN)))
 		tell_lost(lfht, handle.index, &name);
-	trace_removed(&lfht->trace, trace_leave(&lfht->trace, entry), handle.index);
+	trace_removed(&lfht->trace, kv_entry_mix(entry, lfht->trace.key_seed), handle.index);
 	return 0;
 }
 

@@ -138,10 +138,11 @@ Test(flat, another_seed_ends_a_flood)
 	put_in(&fix, 0);
 	table = flat_of(fix.map)->table;
 	for (u64 i = 1; nr < 100; i++) {
-		kvmm_key_t key = key_of(i);
-		u64 seed = domain_seed(table->seed, kv_domain_word(TEST_DOMAIN));
+		u64 seed = domain_seed(table->seed, kv_domain_word(TEST_DOMAIN)), key[2];
+		kvmm_key_t name = key_of(i);
 
-		if (!home_nr(key_hash(&key, seed), table->nr_homes)) {
+		kv_key_words(&name, key);
+		if (!home_nr(mix_hash(kv_mix_key(key, table->key_seed), seed), table->nr_homes)) {
 			put_in(&fix, i);
 			nr++;
 		}
