@@ -295,7 +295,8 @@ static int removable(const struct flat *flat, struct kv_handle handle)
 	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
 }
 
-static __always_inline int remove_locked(struct flat *flat, struct spot spot, u32 index)
+/* It may have younger ones, or elders. */
+static noinline int remove_of_many(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
 	u32 head = entry->dup_next;
@@ -318,6 +319,22 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 	dups_set(entry, KV_NONE, KV_NONE);
 	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
 		tell_lost(flat, index, head);
+	return 0;
+}
+
+/* Mostly it is the only one of its name, in the home bucket: no other entry is looked at. */
+static __always_inline int remove_locked(struct flat *flat, struct spot spot, u32 index)
+{
+	struct kv_entry *entry = entry_at(flat, index);
+	struct slot slot = slot_find_index(spot, index);
+
+	kv_assert_spot_held(spot);
+	if (unlikely(!slot.bucket || entry->dup_next != KV_NONE))
+		return remove_of_many(flat, spot, index);
+	slot_del(spot, slot);
+	dups_set(entry, KV_NONE, KV_NONE);
+	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
+		tell_lost(flat, index, KV_NONE);
 	return 0;
 }
 
@@ -518,7 +535,8 @@ static void remove_added(struct flat *flat, u32 index)
 	}
 }
 
-static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot, u64 mix)
+static __always_inline int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot,
+				      u64 mix)
 {
 	int err = removable(flat, handle);
 
@@ -536,7 +554,7 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 }
 
 /* A value that is no handle is refused when its turn comes; here it is just not followed. */
-static void remove_arrive(struct flat *flat, struct queue *queue, const struct kv_handle *handles,
+static __always_inline void remove_arrive(struct flat *flat, struct queue *queue, const struct kv_handle *handles,
 			  u32 i, u32 nr)
 {
 	const struct kv_entries *entries = flat->map.entries;
@@ -553,22 +571,23 @@ static void remove_arrive(struct flat *flat, struct queue *queue, const struct k
 static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
 {
 	struct flat *flat = flat_of(map);
-	u32 wanted = *nr;
+	u32 wanted = *nr, i;
 	struct queue queue;
 	int err = 0;
 
 	kv_rcu_read_lock();
 	queue_begin(&queue, flat);
-	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
+	for (i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		kv_handle_prefetch(map->entries, handles[i]);
-	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
+	for (i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		remove_arrive(flat, &queue, handles, i, wanted);
-	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
-		remove_arrive(flat, &queue, handles, *nr + QUEUE_AHEAD, wanted);
-		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE],
-				 queue.mix[*nr % QUEUE_SIZE]);
+	for (i = 0; i < wanted && likely(!err); i++) {
+		remove_arrive(flat, &queue, handles, i + QUEUE_AHEAD, wanted);
+		err = remove_one(flat, handles[i], queue.spot[i % QUEUE_SIZE],
+				 queue.mix[i % QUEUE_SIZE]);
 	}
-	for (u32 i = 0; unlikely(READ_ONCE(map->entries->nr_names)) && i < *nr; i++)
+	*nr = i - !!err;
+	for (i = 0; unlikely(READ_ONCE(map->entries->nr_names)) && i < *nr; i++)
 		remove_added(flat, handles[i].index);
 	kv_rcu_read_unlock();
 	return err;

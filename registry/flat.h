@@ -312,6 +312,17 @@ static __always_inline struct slot slot_find(struct spot spot, const struct kv_e
 	return flat_slot_find_from(spot, next_of(spot.table, home), entry);
 }
 
+/* The slot with this index in the home bucket, or none. */
+static __always_inline struct slot slot_find_index(struct spot spot, u32 index)
+{
+	struct bucket *home = spot_home(spot);
+
+	for_each_tagged(home, spot.tag, nr)
+		if (likely(home->index[nr] == index))
+			return (struct slot){ home, nr };
+	return (struct slot){ NULL, 0 };
+}
+
 /* One more slot with this index. The name is not there. */
 static __always_inline void slot_add(struct spot spot, u32 index)
 {
