@@ -85,21 +85,28 @@ u32 blocks_take_freed(struct kvmm_pool *pool, u32 nr, u32 *ids)
 	return nr_taken;
 }
 
-static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+static void lose_owner(struct kvmm_pool *pool, u32 start, u32 nr)
 {
 	struct freed *freed = &pool->freed;
+
+	kv_assert_held(&pool->lock);
+	owner_clear(pool, start, nr);
+	if (likely(!freed->block) || nr > 1)
+		return;
+	/* A full ring forgets the oldest: the zone says when that one is taken. */
+	freed->block[freed->end] = start;
+	freed->end = freed->end + 1 < pool->nr_blocks ? freed->end + 1 : 0;
+	freed->nr = min(freed->nr + 1, pool->nr_blocks);
+}
+
+static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
 	u32 nr = 0;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_ext; i++) {
-		owner_clear(pool, ext[i].start, ext[i].nr);
+		lose_owner(pool, ext[i].start, ext[i].nr);
 		nr += ext[i].nr;
-		if (likely(!freed->block) || ext[i].nr > 1)
-			continue;
-		/* A full ring forgets the oldest: the zone says when that one is taken. */
-		freed->block[freed->end] = ext[i].start;
-		freed->end = freed->end + 1 < pool->nr_blocks ? freed->end + 1 : 0;
-		freed->nr = min(freed->nr + 1, pool->nr_blocks);
 	}
 	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
 		pool_poison(pool);
@@ -151,6 +158,20 @@ void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_e
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_ext; i++)
 		free_by_place(pool, ext[i]);
+}
+
+void blocks_free_single(struct kvmm_pool *pool, const u32 *blocks, u32 nr)
+{
+	kv_assert_held(&pool->lock);
+	if (unlikely(pool->nr_flying | pool->blind | pool->nr_leaving)) {
+		for (u32 i = 0; i < nr; i++)
+			block_free(pool, blocks[i]);
+		return;
+	}
+	for (u32 i = 0; i < nr; i++)
+		lose_owner(pool, blocks[i], 1);
+	POOL_BUG_ON(pool, kv_zone_free_many(pool->zone, blocks, nr));
+	release_post(pool, nr);
 }
 
 u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_extent within)

@@ -142,14 +142,22 @@ static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
 	pool->count.entry_gens += (u64)entry_handle(pool, old.index).gen - old.gen;
 }
 
-void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
+static void entries_free(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
 	kv_assert_held(&pool->lock);
-	quota_uncharge_entry(pool->order.quotas, handle.index);
-	class_ungiven(pool->order.classes, handle.index);
-	POOL_BUG_ON(pool, kv_entry_free(&pool->entries, handle));
-	count_gen(pool, handle);
-	pool->count.nr_held--;
+	for (u32 i = 0; i < nr; i++) {
+		quota_uncharge_entry(pool->order.quotas, handles[i].index);
+		class_ungiven(pool->order.classes, handles[i].index);
+	}
+	POOL_BUG_ON(pool, kv_entries_free(&pool->entries, handles, nr));
+	for (u32 i = 0; i < nr; i++)
+		count_gen(pool, handles[i]);
+	pool->count.nr_held -= nr;
+}
+
+void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	entries_free(pool, &handle, 1);
 }
 
 static void entry_vacate(struct kvmm_pool *pool, struct kv_handle handle)
@@ -431,11 +439,17 @@ u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	while (victims->nr) {
-		u32 index = victims_pop(pool, victims);
-		u32 block = entry_block(entry_at(pool, index));
+		struct kv_handle handles[FORGET_BATCH];
+		u32 blocks[FORGET_BATCH], nr_batch;
 
-		entry_free(pool, entry_handle(pool, index));
-		block_free(pool, block);
+		for (nr_batch = 0; nr_batch < FORGET_BATCH && victims->nr; nr_batch++) {
+			u32 index = victims_pop(pool, victims);
+
+			handles[nr_batch] = entry_handle(pool, index);
+			blocks[nr_batch] = entry_block(entry_at(pool, index));
+		}
+		entries_free(pool, handles, nr_batch);
+		blocks_free_single(pool, blocks, nr_batch);
 	}
 	count_evictions(pool, nr);
 	return nr;

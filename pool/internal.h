@@ -561,6 +561,8 @@ static inline void release_put(struct kvmm_pool *pool, u32 nr)
 
 /* They lose their owner, and are free as soon as nothing is in the way of that. ->lock held. */
 void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* The same of single ones, @nr > 0, in any order. */
+void blocks_free_single(struct kvmm_pool *pool, const u32 *blocks, u32 nr);
 /* Up to @nr that were freed last, of those that are free; how many. */
 u32 blocks_take_freed(struct kvmm_pool *pool, u32 nr, u32 *ids);
 

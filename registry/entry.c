@@ -266,6 +266,15 @@ static bool may_be_freed(u64 word)
 	       kv_word_is(word, KV_ENTRY_EVICTING);
 }
 
+/* An EVICTING word is changed by the thread that has claimed it, and by no other one. */
+static __always_inline bool word_swap(struct kv_entry *entry, u64 *old, u64 new)
+{
+	if (unlikely(!kv_word_is(*old, KV_ENTRY_EVICTING)))
+		return kv_cas(&entry->word, old, new);
+	smp_store_release(&entry->word, new);
+	return true;
+}
+
 /* Leave this generation. *@word: the entry's new one: FREE, or PRIVATE if recycled, or RETIRED. */
 static int end_generation(struct kv_entries *entries, struct kv_handle handle, bool recycle,
 			  u64 *word)
@@ -285,21 +294,37 @@ static int end_generation(struct kv_entries *entries, struct kv_handle handle, b
 		new = word_after(entries, old);
 		if (recycle && kv_word_is(new, KV_ENTRY_FREE))
 			new = kv_word_make(kv_word_gen(new), KV_ENTRY_PRIVATE, KV_ENTRY_REF);
-	} while (!kv_cas(&entry->word, &old, new));
+	} while (!word_swap(entry, &old, new));
 	if (kv_word_is(new, KV_ENTRY_RETIRED))
 		kv_fetch_add(&entries->nr_retired, 1);
 	*word = new;
 	return 0;
 }
 
-int kv_entry_free(struct kv_entries *entries, struct kv_handle handle)
+int kv_entries_free(struct kv_entries *entries, const struct kv_handle *handles, u32 nr)
 {
-	u64 word;
-	int err = end_generation(entries, handle, false, &word);
+	u32 first = KV_NONE, last = KV_NONE, nr_chain = 0;
+	int err = 0;
 
-	if (!err && kv_word_is(word, KV_ENTRY_FREE))
-		push_chain(entries, free_list(entries, kv_entry_tires(entries, handle.gen)),
-			   handle.index, handle.index, 1);
+	for (u32 i = 0; i < nr && likely(!err); i++) {
+		u32 index = handles[i].index;
+		u64 word = 0;
+
+		err = end_generation(entries, handles[i], false, &word);
+		if (err || unlikely(!kv_word_is(word, KV_ENTRY_FREE)))
+			continue;
+		if (unlikely(kv_entry_tires(entries, handles[i].gen))) {
+			push_chain(entries, free_list(entries, true), index, index, 1);
+			continue;
+		}
+		if (nr_chain++)
+			set_next(entries, index, first);
+		else
+			last = index;
+		first = index;
+	}
+	if (likely(nr_chain))
+		push_chain(entries, free_list(entries, false), first, last, nr_chain);
 	return err;
 }
 

@@ -805,9 +805,15 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 
 /*
  * PRIVATE or STAGED -> FREE, by the owner, marked or not; or EVICTING -> FREE, by the evictor, once
- * no registry has it. Handles of it are stale from here on. 0, -ESTALE, -EINVAL.
+ * no registry has it. Handles of it are stale from here on. 0; -ESTALE, -EINVAL: those before are
+ * free. The last one is taken first.
  */
-int kv_entry_free(struct kv_entries *entries, struct kv_handle handle);
+int kv_entries_free(struct kv_entries *entries, const struct kv_handle *handles, u32 nr);
+
+static inline int kv_entry_free(struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_entries_free(entries, &handle, 1);
+}
 
 /*
  * EVICTING -> PRIVATE, by the evictor, once no registry has it: the block changes hands without
