@@ -316,7 +316,7 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 
 void entry_unpublish(struct kvmm_pool *pool, struct kv_handle handle, kvmm_mut_t *mut)
 {
-	struct kv_handle fresh;
+	struct kv_handle fresh = handle;
 
 	kv_assert_held(&pool->lock);
 	kv_assert(handle.gen != pool->entries.gen_last);

@@ -412,19 +412,29 @@ static void sort_few(const struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr, u
 
 void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 {
-	u32 first = block_at(pool, blocks[0].index), last = first;
+	u32 first = block_at(pool, blocks[0].index), last = first, before = first;
 	struct window *window = &pool->window;
-	bool sorted = true;
+	bool sorted = true, turned = true;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
 	for (u32 i = 1; i < nr; i++) {
 		u32 block = block_at(pool, blocks[i].index);
 
-		sorted &= lies_later(&blocks[i], &blocks[i - 1], pool);
+		sorted &= block > before;
+		turned &= block < before;
 		first = min(first, block);
 		last = max(last, block);
+		before = block;
 	}
+	/* Chains are evicted from their ends. */
+	for (u32 i = 0; turned && i < nr / 2; i++) {
+		kvmm_mut_t mut = blocks[i];
+
+		blocks[i] = blocks[nr - 1 - i];
+		blocks[nr - 1 - i] = mut;
+	}
+	sorted |= turned;
 	if (!sorted && nr <= FEW)
 		sort_few(pool, blocks, nr, first, last);
 	if (sorted || nr <= FEW)

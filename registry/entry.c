@@ -249,17 +249,6 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 	push_chain(entries, free_list(entries, false), handles[0].index, handles[nr - 1].index, nr);
 }
 
-/* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
-static u64 word_after(const struct kv_entries *entries, u64 word)
-{
-	u32 gen = kv_word_gen(word);
-
-	if (gen == entries->gen_last)
-		return kv_word_make(gen, KV_ENTRY_RETIRED, 0);
-	gen = (gen + 1) & KV_ENTRY_GEN_MASK;
-	return kv_word_make(gen ? gen : 1, KV_ENTRY_FREE, 0);
-}
-
 static bool may_be_freed(u64 word)
 {
 	return kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED) ||
@@ -275,9 +264,9 @@ static __always_inline bool word_swap(struct kv_entry *entry, u64 *old, u64 new)
 	return true;
 }
 
-/* Leave this generation. *@word: the entry's new one: FREE, or PRIVATE if recycled, or RETIRED. */
-static int end_generation(struct kv_entries *entries, struct kv_handle handle, bool recycle,
-			  u64 *word)
+/* Leave this generation. *@word: the entry's new one: FREE, or RETIRED. */
+static __always_inline int end_generation(struct kv_entries *entries, struct kv_handle handle,
+					  u64 *word)
 {
 	struct kv_entry *entry;
 	u64 old, new;
@@ -289,13 +278,11 @@ static int end_generation(struct kv_entries *entries, struct kv_handle handle, b
 	do {
 		if (kv_word_gen(old) != handle.gen)
 			return kv_handle_refuse(entries, kv_word_gen(old), handle.gen);
-		if (recycle ? !kv_word_is(old, KV_ENTRY_EVICTING) : !may_be_freed(old))
+		if (!may_be_freed(old))
 			return -EINVAL;
-		new = word_after(entries, old);
-		if (recycle && kv_word_is(new, KV_ENTRY_FREE))
-			new = kv_word_make(kv_word_gen(new), KV_ENTRY_PRIVATE, KV_ENTRY_REF);
+		new = kv_word_after(entries, old);
 	} while (!word_swap(entry, &old, new));
-	if (kv_word_is(new, KV_ENTRY_RETIRED))
+	if (unlikely(kv_word_is(new, KV_ENTRY_RETIRED)))
 		kv_fetch_add(&entries->nr_retired, 1);
 	*word = new;
 	return 0;
@@ -310,7 +297,7 @@ int kv_entries_free(struct kv_entries *entries, const struct kv_handle *handles,
 		u32 index = handles[i].index;
 		u64 word = 0;
 
-		err = end_generation(entries, handles[i], false, &word);
+		err = end_generation(entries, handles[i], &word);
 		if (err || unlikely(!kv_word_is(word, KV_ENTRY_FREE)))
 			continue;
 		if (unlikely(kv_entry_tires(entries, handles[i].gen))) {
@@ -326,20 +313,6 @@ int kv_entries_free(struct kv_entries *entries, const struct kv_handle *handles,
 	if (likely(nr_chain))
 		push_chain(entries, free_list(entries, false), first, last, nr_chain);
 	return err;
-}
-
-int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
-		     struct kv_handle *fresh)
-{
-	u64 word;
-	int err = end_generation(entries, handle, true, &word);
-
-	if (err)
-		return err;
-	if (kv_word_is(word, KV_ENTRY_RETIRED))
-		return -ENOSPC;
-	*fresh = kv_handle_of(handle.index, word);
-	return 0;
 }
 
 /* ---- dropping references ---- */

@@ -816,14 +816,6 @@ static inline int kv_entry_free(struct kv_entries *entries, struct kv_handle han
 }
 
 /*
- * EVICTING -> PRIVATE, by the evictor, once no registry has it: the block changes hands without
- * passing through the free list. *@fresh is its new handle. -ENOSPC: it was retired instead, and
- * the block has no entry now. Else as kv_entry_free().
- */
-int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
-		     struct kv_handle *fresh);
-
-/*
  * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the
  * name is written, so that of two threads that stage one handle, or of which one frees it, one is
  * refused. With @stays_marked it is marked until kv_edge_unmark().
@@ -958,6 +950,46 @@ static inline void kv_handle_prefetch(const struct kv_entries *entries, struct k
 static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 {
 	return (struct kv_handle){ index, kv_word_gen(word) };
+}
+
+/* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
+static inline u64 kv_word_after(const struct kv_entries *entries, u64 word)
+{
+	u32 gen = kv_word_gen(word);
+
+	if (unlikely(gen == entries->gen_last))
+		return kv_word_make(gen, KV_ENTRY_RETIRED, 0);
+	gen = (gen + 1) & KV_ENTRY_GEN_MASK;
+	return kv_word_make(likely(gen) ? gen : 1, KV_ENTRY_FREE, 0);
+}
+
+/*
+ * EVICTING -> PRIVATE, by the evictor, once no registry has it: the block changes hands without
+ * passing through the free list. *@fresh is its new handle. -ENOSPC: it was retired instead, and
+ * the block has no entry now. Else as kv_entry_free().
+ */
+static inline int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
+				   struct kv_handle *fresh)
+{
+	struct kv_entry *entry = &entries->entry[handle.index];
+	u64 word;
+
+	if (unlikely(handle.index >= entries->nr))
+		return -EINVAL;
+	word = smp_load_acquire(&entry->word);
+	if (unlikely(kv_word_gen(word) != handle.gen))
+		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
+	if (unlikely(!kv_word_is(word, KV_ENTRY_EVICTING)))
+		return -EINVAL;
+	word = kv_word_after(entries, word);
+	if (likely(kv_word_is(word, KV_ENTRY_FREE)))
+		word |= KV_WORD_PRIVATE;
+	else
+		kv_fetch_add(&entries->nr_retired, 1);
+	/* No other thread changes the word of an entry that is claimed. */
+	smp_store_release(&entry->word, word);
+	*fresh = kv_handle_of(handle.index, word);
+	return likely(kv_word_is(word, KV_ENTRY_PRIVATE)) ? 0 : -ENOSPC;
 }
 
 /*
