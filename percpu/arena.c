@@ -219,8 +219,8 @@ static bool visit(struct kvmm_pool *pool, struct arenas *arenas, const struct kv
 }
 
 /*
- * An arena that is busy is not waited for: its owner of the moment may have lost the processor,
- * which is how the caller came to be here.
+ * An arena that is busy is waited for: where arenas keep most of what is free the pool has no run,
+ * and a caller that goes there takes back what all of them keep.
  */
 noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 			    const struct kvmm_range_attr *attr, kvmm_range_t *range)
@@ -229,8 +229,7 @@ noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 	bool is_time;
 	int err;
 
-	if (unlikely(!kv_trylock(&arena->lock)))
-		return false;
+	kv_lock(&arena->lock);
 	err = take(pool, arena, attr, range);
 	is_time = arena->count.allocs - arena->seen_allocs >= LOOK_EVERY;
 	kv_unlock(&arena->lock);

@@ -5,6 +5,8 @@
  * The tests say which processor they are on, and have arenas from the beginning where the chance meeting
  * of threads is not what is tested.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -527,6 +529,31 @@ POOL_TEST(arena, who_has_company_keeps_his, warm_pool())
 	for (u32 nr = 0; nr < 1u << 18; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(nr % 2, pool, 8)), 0);
 	cr_expect(pool->arenas->on);
+}
+
+static void *hold_for_a_moment(void *arg)
+{
+	struct arena *arena = arg;
+
+	kv_lock(&arena->lock);
+	kv_env_system.wait(NULL, &arena->lock.held, READ_ONCE(arena->lock.held), 20000000);
+	kv_unlock(&arena->lock);
+	return NULL;
+}
+
+/* The pool would be asked for blocks that it may not have, and take back those of all arenas. */
+POOL_TEST(arena, an_arena_that_is_busy_is_waited_for, warm_pool())
+{
+	struct arena *arena = &pool->arenas->arena[0];
+	kvmm_range_t range = take_on(0, pool, 8);
+	pthread_t thread;
+
+	cr_assert_eq(arena_with(pool, range), 1);
+	pthread_create(&thread, NULL, hold_for_a_moment, arena);
+	while (!kv_lock_is_held(&arena->lock))
+		sched_yield();
+	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 1);
+	pthread_join(thread, NULL);
 }
 
 /* Else each range of the thread would be the pool's business once more when it goes on. */
