@@ -161,10 +161,10 @@ int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 
 		return err;
 	slot_seal(slot, min(sealed, slot->nr));
 	if (slot->seq != seq) {
-		seq_del(pool, &pool->seqs, range.index);
+		seq_del(pool, &pool->seqs, slot);
 		pool->count.range_seqs += seq - slot->seq;
 		slot->seq = seq;
-		seq_add(pool, &pool->seqs, range.index);
+		seq_add(pool, &pool->seqs, slot, range.index);
 	}
 	pool_leave(pool);
 	return 0;

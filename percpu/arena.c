@@ -72,7 +72,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	arena->nr_stock--;
 	WRITE_ONCE(arena->nr_free, arena->nr_free - run.nr);
 	slot_fill(slot, attr, &run, 1, QUOTA_REST);
-	seq_add(pool, &arena->seqs, index);
+	seq_add(pool, &arena->seqs, slot, index);
 	own_run(pool, run, make_owner(OWNER_SLOT, index));
 	count_slot(&arena->count, slot);
 	arena->count.allocs++;
@@ -252,7 +252,7 @@ static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, 
 
 	kv_assert_held(&arena->lock);
 	uncount_slot(&arena->count, slot);
-	seq_del(pool, &arena->seqs, index);
+	seq_del(pool, &arena->seqs, slot);
 	slot_close(pool, slot, &arena->count);
 	stock_add(arena, slot, index);
 	own_run(pool, run, OWNER_FREE);
@@ -374,9 +374,9 @@ static void adopt(struct kvmm_pool *pool, struct arena *arena, struct slot *slot
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&arena->lock);
 	uncount_slot(&arena->count, slot);
-	seq_del(pool, &arena->seqs, index);
+	seq_del(pool, &arena->seqs, slot);
 	count_slot(&pool->count, slot);
-	seq_add(pool, &pool->seqs, index);
+	seq_add(pool, &pool->seqs, slot, index);
 	WRITE_ONCE(slot->arena, 0);
 }
 

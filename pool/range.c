@@ -18,11 +18,14 @@ void range_del(struct kvmm_pool *pool, u32 index)
 	struct slot *slot = slot_at(pool, index);
 
 	kv_assert_held(&pool->lock);
+	/* Else the zone's lock would wait for these lines. */
+	kv_prefetch_write(&pool->owner[slot->ext[0].start]);
+	kv_prefetch_write(&pool->owner[slot->ext[0].start + slot->ext[0].nr - 1]);
 	if (unlikely(slot->pins))
 		__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
 	grow_count_end(pool, slot);
-	seq_del(pool, &pool->seqs, index);
+	seq_del(pool, &pool->seqs, slot);
 	reserve_drop(pool, slot);
 	slot_free_blocks(pool, slot);
 	slot_put(pool, index);
@@ -49,7 +52,7 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 		return;
 	slot->seq = seq;
 	pool->count.range_seqs += seq;
-	seq_add(pool, &pool->seqs, range.index);
+	seq_add(pool, &pool->seqs, slot, range.index);
 }
 
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
@@ -60,7 +63,7 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 	kv_assert_held(&pool->lock);
 	__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
-	seq_del(pool, &pool->seqs, range.index);
+	seq_del(pool, &pool->seqs, slot);
 	reserve_drop(pool, slot);
 	slot_free_blocks(pool, slot);
 	slot_unput(pool, range.index);
@@ -98,11 +101,6 @@ int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range)
 	}
 	pool_leave(pool);
 	return err;
-}
-
-bool last_put_is_barred(const struct slot *slot)
-{
-	return slot->refs == 1 && slot->pins;
 }
 
 void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)

@@ -266,9 +266,24 @@ static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slo
 
 /* ---- seq.c ---- */
 
-/* The table's guard is held. Nothing for a range without a sequence. */
-void seq_add(struct kvmm_pool *pool, struct seq_table *seqs, u32 index);
-void seq_del(struct kvmm_pool *pool, struct seq_table *seqs, u32 index);
+/* Of a range with a sequence. The table's guard is held. */
+void __seq_add(struct kvmm_pool *pool, struct seq_table *seqs, struct slot *slot, u32 index);
+void __seq_del(struct kvmm_pool *pool, struct seq_table *seqs, const struct slot *slot);
+
+/* Slot number @index. Nothing for a range without a sequence. */
+static inline void seq_add(struct kvmm_pool *pool, struct seq_table *seqs, struct slot *slot,
+			   u32 index)
+{
+	if (slot->seq)
+		__seq_add(pool, seqs, slot, index);
+}
+
+static inline void seq_del(struct kvmm_pool *pool, struct seq_table *seqs, const struct slot *slot)
+{
+	if (slot->seq)
+		__seq_del(pool, seqs, slot);
+}
+
 /* First, then next slot of sequence @seq, or KV_NONE. */
 u32 seq_first(struct kvmm_pool *pool, u64 seq);
 u32 seq_next(const struct kvmm_pool *pool, u32 index);
@@ -329,7 +344,12 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
 /* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
 void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
-bool last_put_is_barred(const struct slot *slot);
+
+static inline bool last_put_is_barred(const struct slot *slot)
+{
+	return slot->refs == 1 && slot->pins;
+}
+
 /* The last reference of a range without pins is dropped. ->lock held. */
 void range_del(struct kvmm_pool *pool, u32 index);
 

@@ -17,14 +17,10 @@ u32 seq_bucket(const struct kvmm_pool *pool, const struct seq_table *seqs, u64 s
 }
 
 /* Slots are looked up as by a thread without pool->lock: it may be an arena's that is held. */
-void seq_add(struct kvmm_pool *pool, struct seq_table *seqs, u32 index)
+void __seq_add(struct kvmm_pool *pool, struct seq_table *seqs, struct slot *slot, u32 index)
 {
-	struct slot *slot = slot_peek(pool, index);
-	u32 *head;
+	u32 *head = &seqs->bucket[seq_bucket(pool, seqs, slot->seq)];
 
-	if (!slot->seq)
-		return;
-	head = &seqs->bucket[seq_bucket(pool, seqs, slot->seq)];
 	slot->prev = KV_NONE;
 	slot->next = *head;
 	if (slot->next != KV_NONE)
@@ -32,12 +28,8 @@ void seq_add(struct kvmm_pool *pool, struct seq_table *seqs, u32 index)
 	*head = index;
 }
 
-void seq_del(struct kvmm_pool *pool, struct seq_table *seqs, u32 index)
+void __seq_del(struct kvmm_pool *pool, struct seq_table *seqs, const struct slot *slot)
 {
-	const struct slot *slot = slot_peek(pool, index);
-
-	if (!slot->seq)
-		return;
 	if (slot->next != KV_NONE)
 		slot_peek(pool, slot->next)->prev = slot->prev;
 	if (slot->prev != KV_NONE)
@@ -84,7 +76,7 @@ static void move_chain(struct kvmm_pool *pool, u32 index)
 		index = slot_at(pool, index)->next;
 	for (; index != KV_NONE; index = prev) {
 		prev = slot_at(pool, index)->prev;
-		seq_add(pool, &pool->seqs, index);
+		__seq_add(pool, &pool->seqs, slot_at(pool, index), index);
 	}
 }
 

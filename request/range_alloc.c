@@ -52,7 +52,7 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	slot_fill(slot, attr, ext, nr_ext, account);
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
-	seq_add(pool, &pool->seqs, index);
+	seq_add(pool, &pool->seqs, slot, index);
 	count_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
 	class_charge(pool->order.classes, slot->cls, slot->nr);
@@ -293,6 +293,8 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 		kv_probe2(free, pool, 0u);
 		return 0;
 	}
+	/* Far away, as a rule: it comes while the lock waits for stores of the latest call. */
+	kv_prefetch_write(slot_peek(pool, range.index));
 	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
