@@ -160,11 +160,11 @@ static int measure_deeds(struct cached *cached, u32 len, const struct deed *deed
 		for (u32 i = 0; i < slice.nr; i++)
 			slice.prompt[i] = (first + (u64)i * STRIDE) % nr_prompts;
 		for (u32 d = 0; d < nr; d++) {
-			u64 begin = now_ns();
+			double begin = bench_thread_ns();
 
 			for (u32 i = 0; i < slice.nr; i++)
 				err |= deeds[d].act(&slice, i, &slice.refs[deeds[d].set][i * len]);
-			value[d][s] = (double)(now_ns() - begin) / slice.nr /
+			value[d][s] = (bench_thread_ns() - begin) / slice.nr /
 				      (deeds[d].per ? deeds[d].per : len);
 		}
 	}
@@ -522,13 +522,13 @@ static int evict_turn(struct bench *bench, void *arg)
 	fresh.nr = BATCH;
 	for (u32 i = 0; !err && i < NR_VALUES; i++) {
 		kvmm_mut_t *muts = (kvmm_mut_t *)fresh.refs;
-		u64 begin;
+		double begin;
 
 		/* All that the order has not heard of yet, it hears of here. */
 		err = kvmm_alloc(fresh.pool, 0, muts);
-		begin = now_ns();
+		begin = bench_thread_ns();
 		err = err ? err : kvmm_alloc(fresh.pool, BATCH, muts);
-		value[i] = (double)(now_ns() - begin) / BATCH;
+		value[i] = (bench_thread_ns() - begin) / BATCH;
 		random_keys(fresh.keys, BATCH, &fresh.seed);
 		err = err ? err : cached_fill(&fresh);
 	}

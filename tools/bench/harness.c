@@ -367,6 +367,15 @@ int bench_device_result(struct bench *bench, int err, const char *why)
 
 /* ---- time ---- */
 
+/* Waiting for a core is not what a call costs. */
+double bench_thread_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1e9 + ts.tv_nsec;
+}
+
 #define WARM_SLICES	3u
 
 double step_ns(step_fn *step, void *arg, u32 nr)
@@ -376,10 +385,10 @@ double step_ns(step_fn *step, void *arg, u32 nr)
 	for (u32 i = 0; i < WARM_SLICES; i++)
 		step(arg, nr);
 	for (u32 i = 0; i < BENCH_SLICES; i++) {
-		u64 begin = now_ns();
+		double begin = bench_thread_ns();
 
 		step(arg, nr);
-		slice[i] = (double)(now_ns() - begin) / nr;
+		slice[i] = (bench_thread_ns() - begin) / nr;
 	}
 	return median_of(slice, BENCH_SLICES);
 }
@@ -392,15 +401,6 @@ void mutex_step(void *arg, u32 nr)
 		pthread_mutex_lock(mutex);
 		pthread_mutex_unlock(mutex);
 	}
-}
-
-/* Waiting for a core is not what a call costs. */
-double bench_thread_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return ts.tv_sec * 1e9 + ts.tv_nsec;
 }
 
 /* ---- threads ---- */

@@ -179,7 +179,7 @@ double bench_thread_ns(void);
 /**
  * step_ns() - nanoseconds each: the median of BENCH_SLICES slices of @nr, after a warm-up
  *
- * A slice in which the thread lost its core says nothing about the step; the median drops it.
+ * By the time that the thread had a core. The median drops a slice that found its caches lost.
  */
 double step_ns(step_fn *step, void *arg, u32 nr);
 

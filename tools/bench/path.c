@@ -13,7 +13,7 @@
 #define REQUEST		85u		/* blocks that are evicted and named */
 #define STRIDE		1000003u	/* a prime beyond any number of prompts */
 #define WRITER_NS	200000000u
-#define PHASE		512u		/* blocks that a writer names before it looks at the clock */
+#define PHASE		512u		/* blocks between two looks at the clock, which are not free */
 
 static const char *const policies[] = { "default", "lru" };
 static const u32 sizes[] = { 100u << 10, 1u << 20, 4u << 20 };
@@ -30,22 +30,18 @@ struct path {
 	bool wrong;
 };
 
-/* New content, as it comes: evicted for, named, put. @ns[]: of the three. */
-static int renew(struct path *path, u32 nr, const kvmm_key_t *keys, u64 *ns)
+/* New content, as it comes: evicted for, named, put. */
+static int renew(struct path *path, u32 nr, const kvmm_key_t *keys, double *evict_ns)
 {
+	double begin = evict_ns ? bench_thread_ns() : 0;
 	kvmm_mut_t muts[REQUEST];
 	kvmm_ref_t refs[REQUEST];
-	u64 at[4] = { now_ns() };
 	int err = kvmm_alloc(path->pool, nr, muts);
 
-	at[1] = now_ns();
+	if (evict_ns)
+		*evict_ns += bench_thread_ns() - begin;
 	err = err ? err : kvmm_register(path->pool, muts, keys, nr, refs);
-	at[2] = now_ns();
-	err = err ? err : kvmm_put_many(path->pool, refs, nr);
-	at[3] = now_ns();
-	for (u32 i = 0; ns && i < 3; i++)
-		ns[i] += at[i + 1] - at[i];
-	return err;
+	return err ? err : kvmm_put_many(path->pool, refs, nr);
 }
 
 static int path_open(struct path *path, const char *policy, u32 nr, u64 seed)
@@ -101,74 +97,67 @@ static bool put(const struct path *path, const kvmm_ref_t *refs)
 		 kvmm_put_many(path->pool, refs, PROMPT));
 }
 
-/*
- * Matched, and put at once; then all matched before the first one is put, whose lines have left the
- * caches by then: as a request puts what it took some thousand steps ago. @ns[]: match, put, cold.
- */
-static void visit(struct path *path, u64 *ns)
+/* @nr blocks are matched, then put. */
+static void visit(struct path *path, u32 nr, double *match_ns, double *put_ns)
 {
 	static kvmm_ref_t refs[SPAN];
-	u64 begin;
+	double at[3] = { bench_thread_ns() };
 
-	for (u32 i = 0; i < SPAN; i += PROMPT) {
-		u64 middle;
-
-		begin = now_ns();
-		path->wrong |= !match(path, next_prompt(path), refs);
-		middle = now_ns();
-		path->wrong |= !put(path, refs);
-		ns[0] += middle - begin;
-		ns[1] += now_ns() - middle;
-	}
-	for (u32 i = 0; i < SPAN; i += PROMPT)
+	for (u32 i = 0; i < nr; i += PROMPT)
 		path->wrong |= !match(path, next_prompt(path), refs + i);
-	begin = now_ns();
-	for (u32 i = 0; i < SPAN; i += PROMPT)
+	at[1] = bench_thread_ns();
+	for (u32 i = 0; i < nr; i += PROMPT)
 		path->wrong |= !put(path, refs + i);
-	ns[2] += now_ns() - begin;
+	at[2] = bench_thread_ns();
+	*match_ns += at[1] - at[0];
+	*put_ns += at[2] - at[1];
 }
 
 #define NR_VISITS	3u	/* figures */
 
-/* The pool, and the plain table, in turns. */
+/*
+ * The pool, and the plain table, in turns. Cold puts: of SPAN blocks, so that the lines of the first
+ * one have left the caches: as a request puts what it took some thousand steps ago.
+ */
 static int visit_turn(struct bench *bench, void *arg)
 {
 	struct series *series = &bench->series[bench->nr_series - 2 * NR_VISITS];
 	struct path *path = arg;
 
 	for (u32 p = 0; p < 2; p++) {
-		u64 ns[NR_VISITS] = { 0 };
+		double ns[NR_VISITS] = { 0 }, again = 0;
 
-		visit(&path[p], ns);
+		for (u32 i = 0; i < SPAN; i += PHASE)
+			visit(&path[p], PHASE, &ns[0], &ns[1]);
+		visit(&path[p], SPAN, &again, &ns[2]);
 		for (u32 i = 0; i < NR_VISITS; i++)
-			series_add(series++, (double)ns[i] / SPAN);
+			series_add(series++, ns[i] / SPAN);
 	}
 	return path[0].wrong || path[1].wrong ? -EUCLEAN : 0;
 }
 
-/* @nr blocks a request. */
-static int renew_turn(struct bench *bench, struct path *path, u32 nr, struct series *series)
+/* @nr blocks a request: all of it, or evicting alone. */
+static int renew_turn(struct path *path, u32 nr, bool evict, struct series *series)
 {
 	kvmm_key_t keys[REQUEST];
-	u64 ns[3] = { 0 };
+	double begin = bench_thread_ns(), evict_ns = 0;
 	int err = 0;
 
 	for (u32 i = 0; !err && i < SPAN / nr; i++) {
 		random_keys(keys, nr, &path->seed);
-		err = renew(path, nr, keys, ns);
+		err = renew(path, nr, keys, evict ? &evict_ns : NULL);
 	}
-	if (nr > 1)
-		series_add(series++, (double)ns[0] / (SPAN / nr * nr));
-	series_add(series, (double)(ns[0] + ns[1] + ns[2]) / (SPAN / nr * nr));
+	series_add(series, (evict ? evict_ns : bench_thread_ns() - begin) / (SPAN / nr * nr));
 	return err;
 }
 
 static int cycle_turn(struct bench *bench, void *arg)
 {
 	struct series *series = &bench->series[bench->nr_series - 3];
-	int err = renew_turn(bench, arg, REQUEST, series);
+	int err = renew_turn(arg, REQUEST, true, series);
 
-	return err ? err : renew_turn(bench, arg, 1, series + 2);
+	err = err ? err : renew_turn(arg, REQUEST, false, series + 1);
+	return err ? err : renew_turn(arg, 1, false, series + 2);
 }
 
 /* Everything gets a holder. */
