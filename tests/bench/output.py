@@ -60,6 +60,14 @@ def main():
         check(refs == 3 * [ref], f"{engine} at three sizes against {ref}: {refs}")
     refused = [r["value"] for r in rows if r["metric"] == "refused" and r["params"]["engine"] == "stack+mutex"]
     check(refused == 3 * [0], f"a stack refuses nothing that there is: {refused}")
+    rows = [json.loads(line) for line in run("--quick", "--json", "memory").stdout.splitlines()]
+    for row in rows:
+        check_row("memory", json.dumps(row))
+    for state, bar in (("ranges", 18), ("cache", 173), ("cache+registry", 594)):
+        held = [r["value"] for r in rows if r["metric"] == "allocated" and r["params"]["nr"] == 1 << 20 and
+                r["params"]["state"] == state]
+        check(len(held) == 1 and 0 < held[0] <= bar, f"host memory of {state} is below {bar}: {held}")
+
     check(run("--peers", "list").stdout == run("list").stdout, "--peers list only lists")
 
     for args in (["no-such-bench"], ["--no-such-option"], [], ["--quick"], ["--peers=x"], ["--peers", "no-such-bench"]):

@@ -15,7 +15,9 @@
 
 #include "churn.h"
 
-#define WARM_TURNOVERS	20u	/* of all that is live, before anything is counted */
+/* Of all that is live, before anything is counted. Single blocks only have to be out of order. */
+#define WARM_TURNOVERS	20u
+#define WARM_SINGLES	4u
 
 /*
  * The next victim, chosen some turns ago: what is known of it has come into the cache meanwhile,
@@ -104,7 +106,7 @@ void churn_start(struct churn *churn, const struct contender *contender, void *h
 		/* Its user's table must not cost the zone its TLB entries. */
 		.live = large_alloc((load->nr_blocks + 1) * sizeof(struct live)),
 	};
-	churn_step(churn, WARM_TURNOVERS * (nr_live + 1));
+	churn_step(churn, (load->sizes->mean > 1 ? WARM_TURNOVERS : WARM_SINGLES) * (nr_live + 1));
 	/* Failures and occupancy count from now on. */
 	churn->requests = churn->failures = churn->held = 0;
 }

@@ -36,6 +36,8 @@ static const struct bench_kind kinds[] = {
 	{ "peers", "blocks and ranges: a stack, offsets by size, jemalloc, mimalloc, against a pool",
 	  bench_peers },
 	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
+	{ "memory", "host memory a block, allocated and resident: ranges, cache, registry of prefixes",
+	  bench_memory },
 	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
 	  bench_device },
 	{ "shrink", "memory given back by a half full pool (--device), beside copying alone",
