@@ -217,6 +217,7 @@ int bench_alloc_batch(struct bench *bench)
 struct work {
 	struct kvmm_pool *pool;
 	kvmm_mut_t live[NR_LIVE];
+	u32 tenant;
 	u64 seed;
 } __attribute__((aligned(128)));
 
@@ -226,7 +227,7 @@ static void pair_step(void *arg, u32 nr)
 	kvmm_mut_t mut;
 
 	for (u32 i = 0; i < nr; i++) {
-		kvmm_alloc(work->pool, 1, &mut);
+		kvmm_alloc_for(work->pool, 1, work->tenant, &mut);
 		kvmm_free(work->pool, &mut, 1);
 	}
 }
@@ -363,7 +364,7 @@ static void add_objects(struct bench *bench)
 static int bench_states(struct bench *bench)
 {
 	static const struct metric one = { "turn_ns", "ns/blk", VS_MUTEX };
-	static struct work marked, seeded, full;
+	static struct work marked, rented, seeded, full;
 	struct series *batch;
 	int err = open_marked(&marked.pool);
 
@@ -372,6 +373,8 @@ static int bench_states(struct bench *bench)
 	if (!err) {
 		turn_batch_step(&full, 2 * MAG_BLOCKS);
 		add_pairs(bench, "marks", &marked);
+		rented = (struct work){ .pool = marked.pool, .tenant = 1 };
+		add_pairs(bench, "marks+tenant", &rented);
 		add_pairs(bench, "deterministic", &seeded);
 		add_objects(bench);
 		batch = bench_step(bench_set(bench, &one, 1, "pool=full alloc=%u", MAX_BATCH),

@@ -293,6 +293,27 @@ static void *marked_open(const char *name, u32 nr_blocks)
 	return pool;
 }
 
+/* What is evicted lies here and there: the pool may move it. */
+static int full_alloc(void *heap, u32 nr, u32 *word)
+{
+	kvmm_range_t range;
+
+	return keep_handle(kvmm_range_alloc(heap, nr, KVMM_RUNS(4), &range), range, word);
+}
+
+/* Full of cached blocks, which ranges evict. */
+static void *full_open(const char *name, u32 nr_blocks)
+{
+	struct kvmm_pool *pool;
+	u64 seed = 1;
+
+	if (open_pool(&pool, nr_blocks, "default", 0) || name_blocks(pool, nr_blocks, &seed)) {
+		kvmm_pool_destroy(pool);
+		return NULL;
+	}
+	return pool;
+}
+
 static void pool_close(void *heap)
 {
 	kvmm_pool_destroy(heap);
@@ -304,6 +325,8 @@ const struct contender contender_runs = { "pool-4-runs", false, pool_open, pool_
 					  runs_alloc, pool_free };
 const struct contender contender_marked = { "pool-marks", false, marked_open, pool_close,
 					    pool_alloc, pool_free };
+const struct contender contender_full = { "pool-full", false, full_open, pool_close,
+					  full_alloc, pool_free };
 const struct contender contender_named = { "pool-seq-tenant", false, pool_open, pool_close,
 					   named_alloc, pool_free };
 

@@ -95,8 +95,8 @@ void churn_start(struct churn *churn, const struct contender *contender, void *h
 void churn_end(struct churn *churn);
 
 /** contender_pool - ranges of a pool; contender_mutex - of a zone behind one mutex */
-extern const struct contender contender_pool, contender_runs, contender_marked, contender_named,
-	contender_mutex;
+extern const struct contender contender_pool, contender_runs, contender_marked, contender_full,
+	contender_named, contender_mutex;
 
 /** contender_blocks - single ones of a pool; the others: see peers.c */
 extern const struct contender contender_blocks, contender_stack, contender_offsets;

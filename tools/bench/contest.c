@@ -271,7 +271,8 @@ int bench_alloc_mt(struct bench *bench)
 int bench_range_mt(struct bench *bench)
 {
 	static const struct contender *const each[] = { &contender_pool, &contender_marked,
-							&contender_named, &contender_mutex };
+							&contender_named, &contender_full,
+							&contender_mutex };
 
 	return run_two_threads(bench, each, ARRAY_SIZE(each));
 }

@@ -8,7 +8,6 @@
 
 #include "pools.h"
 
-#define PROMPT		64u
 #define MAX_RANGE	32u
 
 static const u32 sizes[] = { 1u << 14, 1u << 18, 1u << 20 };
@@ -52,23 +51,6 @@ static int fill_ranges(struct kvmm_pool *pool, u64 *seed)
 	return err == -ENOSPC ? 0 : err;
 }
 
-/* Twice as many as there are blocks: so what remembers names that went is full, too. */
-static int fill_names(struct kvmm_pool *pool, u32 nr, u64 *seed)
-{
-	kvmm_key_t keys[PROMPT];
-	kvmm_mut_t muts[PROMPT];
-	kvmm_ref_t refs[PROMPT];
-	int err = 0;
-
-	for (u32 i = 0; !err && i < 2 * nr; i += PROMPT) {
-		random_keys(keys, PROMPT, seed);
-		err = kvmm_alloc(pool, PROMPT, muts);
-		err = err ? err : kvmm_register(pool, muts, keys, PROMPT, refs);
-		err = err ? err : kvmm_put_many(pool, refs, PROMPT);
-	}
-	return err;
-}
-
 static int measure(struct bench *bench, const struct state *state, u32 nr)
 {
 	static const struct metric metrics[] = { { "allocated", "B/block", ALONE },
@@ -89,7 +71,8 @@ static int measure(struct bench *bench, const struct state *state, u32 nr)
 		err = kvmm_registry_create(&reg_attr, &attr.registry);
 	err = err ? err : kvmm_pool_create(&attr, &pool);
 	if (!err)
-		err = state->policy ? fill_names(pool, nr, &seed) : fill_ranges(pool, &seed);
+		/* Names twice: so what remembers those that went is full, too. */
+		err = state->policy ? name_blocks(pool, 2 * nr, &seed) : fill_ranges(pool, &seed);
 	err = err ? err : look(&after);
 	err = err ? err : kvmm_pool_get_stat(pool, &stat);
 	if (!err && state->registry)

@@ -35,6 +35,24 @@ void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed)
 	}
 }
 
+#define PROMPT	64u
+
+int name_blocks(struct kvmm_pool *pool, u32 nr, u64 *seed)
+{
+	kvmm_key_t keys[PROMPT];
+	kvmm_mut_t muts[PROMPT];
+	kvmm_ref_t refs[PROMPT];
+	int err = 0;
+
+	for (u32 i = 0; !err && i < nr; i += PROMPT) {
+		random_keys(keys, PROMPT, seed);
+		err = kvmm_alloc(pool, PROMPT, muts);
+		err = err ? err : kvmm_register(pool, muts, keys, PROMPT, refs);
+		err = err ? err : kvmm_put_many(pool, refs, PROMPT);
+	}
+	return err;
+}
+
 void *large_alloc(size_t bytes)
 {
 	const size_t page = 2u << 20;

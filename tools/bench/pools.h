@@ -20,6 +20,9 @@ int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 fl
 /** random_keys() - names that no prompt shares */
 void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed);
 
+/** name_blocks() - @nr new names in prompts, evicting where it is full; no block is held then */
+int name_blocks(struct kvmm_pool *pool, u32 nr, u64 *seed);
+
 /** large_alloc() - zeroed memory for free(), on large pages where there are any */
 void *large_alloc(size_t bytes);
 
