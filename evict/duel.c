@@ -14,9 +14,6 @@
 /* And one of so many hits that were promised while it was lost: to try again, ever more seldom. */
 #define HOPE_PARTS	64u
 
-/* Blocks are evicted before others are named: no fewer fit for that. */
-#define FIT_TURNS	32u
-
 void duel_init(struct duel *duel, u32 nr_blocks)
 {
 	duel->max_hits = max((u64)nr_blocks * MAX_SIZES, (u64)1 << 16);
@@ -36,11 +33,8 @@ void duel_widen(struct duel *duel)
 	duel->shift++;
 }
 
-void duel_fit(struct duel *duel, u32 nr)
+void duel_raise(struct duel *duel)
 {
-	if (nr < duel->fit && duel->turn % FIT_TURNS == 0)
-		duel->fit--;
-	duel->fit = max(duel->fit, nr);
 	while (duel->nr_above > duel->fit) {
 		u32 *lowest = duel_count_at(duel, duel->floor++);
 

@@ -80,8 +80,21 @@ static inline u64 duel_move(struct duel *duel, u64 turn)
 	return duel_add(duel);
 }
 
+/* The floor, until no more keys are above it than fit. */
+void duel_raise(struct duel *duel);
+
+/* Blocks are evicted before others are named: no fewer fit for that. */
+#define DUEL_FIT_TURNS	32u
+
 /* So many keys fit now. */
-void duel_fit(struct duel *duel, u32 nr);
+static inline void duel_fit(struct duel *duel, u32 nr)
+{
+	if (nr < duel->fit && duel->turn % DUEL_FIT_TURNS == 0)
+		duel->fit--;
+	duel->fit = max(duel->fit, nr);
+	if (duel->nr_above > duel->fit)
+		duel_raise(duel);
+}
 
 /* So many hits more than LRU's there could have been of late. */
 void duel_hope(struct duel *duel, u64 nr_hits);

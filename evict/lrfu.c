@@ -126,19 +126,28 @@ static void tick(struct lrfu *lrfu)
 	}
 }
 
+static noinline void try_use(struct lrfu *lrfu, u64 hash)
+{
+	if (trial_use(lrfu->trial, hash, lrfu->now))
+		lrfu->sweep = 0;
+	if (trial_has_news(lrfu->trial))
+		duel_hope(lrfu->duel, trial_news(lrfu->trial));
+}
+
+static noinline void judge(struct lrfu *lrfu)
+{
+	if (duel_judge(lrfu->duel, trial_promise(lrfu->trial)))
+		lrfu->sweep = 0;
+}
+
 /* @lru_hit: LRU would have had it. It had its turn. */
-static void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
+static inline void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
 {
 	duel_fit(lrfu->duel, lrfu->nr_named);
-	if (unlikely(trial_samples(lrfu->trial, hash))) {
-		if (trial_use(lrfu->trial, hash, lrfu->now))
-			lrfu->sweep = 0;
-		if (trial_has_news(lrfu->trial))
-			duel_hope(lrfu->duel, trial_news(lrfu->trial));
-	}
-	if (duel_score(lrfu->duel, hit, lru_hit) &&
-	    duel_judge(lrfu->duel, trial_promise(lrfu->trial)))
-		lrfu->sweep = 0;
+	if (unlikely(trial_samples(lrfu->trial, hash)))
+		try_use(lrfu, hash);
+	if (duel_score(lrfu->duel, hit, lru_hit))
+		judge(lrfu);
 }
 
 /* ---- calls ---- */
@@ -207,16 +216,23 @@ static void lrfu_hit(void *policy, u32 block)
 	count_use(lrfu, state->hash, true, lru_hit);
 }
 
+/* It is put back now. Returns its bucket. */
+static u64 put(struct lrfu *lrfu, u32 block)
+{
+	struct lrfu_block *state = &lrfu->block[block];
+
+	kv_assert(block < lrfu->order.nr_blocks);
+	state->last = lrfu->now;
+	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
+	return bucket_of(lrfu, state);
+}
+
 static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lrfu *lrfu = policy;
-	struct lrfu_block *state = &lrfu->block[block];
 
-	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
-		return;
-	state->last = lrfu->now;
-	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
-	vtime_enter(&lrfu->order, block, bucket_of(lrfu, state));
+	if (!KV_BUG_ON(block >= lrfu->order.nr_blocks))
+		vtime_enter(&lrfu->order, block, put(lrfu, block));
 }
 
 static void lrfu_leave(void *policy, u32 block)
@@ -228,6 +244,25 @@ static void lrfu_leave(void *policy, u32 block)
 	lrfu->block[block].waited = true;
 }
 
+/* Neighbours mostly come into one bucket. */
+static void lrfu_enter_many(void *policy, const u32 *blocks, u32 nr)
+{
+	struct lrfu *lrfu = policy;
+	u64 bucket = 0, next;
+	u32 from = 0;
+
+	for (u32 i = 0; i < nr; i++, bucket = next) {
+		if (unlikely(vtime_has(policy, blocks[i])))
+			lrfu_leave(policy, blocks[i]);
+		next = put(lrfu, blocks[i]);
+		if (likely(next == bucket))
+			continue;
+		vtime_enter_many(&lrfu->order, blocks + from, i - from, bucket);
+		from = i;
+	}
+	vtime_enter_many(&lrfu->order, blocks + from, nr - from, bucket);
+}
+
 static void uncount(struct lrfu *lrfu, u32 block)
 {
 	kv_assert(block < lrfu->order.nr_blocks);
@@ -235,13 +270,20 @@ static void uncount(struct lrfu *lrfu, u32 block)
 	lrfu->block[block].counted = false;
 }
 
+static u32 lrfu_pick_many(void *policy, u32 nr, u32 *victims)
+{
+	u32 nr_done = vtime_pick_many(policy, nr, victims);
+
+	for (u32 i = 0; i < nr_done; i++)
+		uncount(policy, victims[i]);
+	return nr_done;
+}
+
 static u32 lrfu_pick(void *policy)
 {
-	u32 block = vtime_pick(policy);
+	u32 block;
 
-	if (likely(block != KV_NONE))
-		uncount(policy, block);
-	return block;
+	return lrfu_pick_many(policy, 1, &block) ? block : KV_NONE;
 }
 
 static void lrfu_take(void *policy, u32 block)
@@ -300,8 +342,10 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.fill		= lrfu_fill,
 	.hit		= lrfu_hit,
 	.enter		= lrfu_enter,
+	.enter_many	= lrfu_enter_many,
 	.leave		= lrfu_leave,
 	.pick		= lrfu_pick,
+	.pick_many	= lrfu_pick_many,
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,

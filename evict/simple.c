@@ -36,6 +36,11 @@ static void lru_enter(void *policy, u32 block, const kvmm_key_t *key)
 	vtime_enter(policy, block, 0);
 }
 
+static void lru_enter_many(void *policy, const u32 *blocks, u32 nr)
+{
+	vtime_enter_many(policy, blocks, nr, 0);
+}
+
 /* ---- fifo ---- */
 
 /* Nothing is later than now, so most of the window is past; buckets of one tick in small pools. */
@@ -141,6 +146,7 @@ static void ttl_hint(void *policy, u32 block, u64 when)
 
 #define LRU_OPS									\
 	VTIME_OPS, .bytes = lru_bytes, .init = lru_init, .enter = lru_enter,		\
+	.enter_many = lru_enter_many, .pick_many = vtime_pick_many,			\
 	.expect = vtime_expect, .check = vtime_check
 
 const struct kv_evict_ops kv_evict_lru = {

@@ -21,7 +21,7 @@ static u32 head_of_slot(const struct vtime *vtime, u32 slot)
 	return vtime->nr_blocks + slot;
 }
 
-static noinline void mark_slot(struct vtime *vtime, u32 slot)
+static void mark_slot(struct vtime *vtime, u32 slot)
 {
 	vtime->bits[slot / 64] |= BIT64(slot % 64);
 	vtime->words |= BIT64(slot / 64);
@@ -124,23 +124,48 @@ static u32 slot_of(const struct vtime *vtime, u64 bucket)
 	return min(inside, vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
 }
 
+/* The block that came VTIME_AHEAD before is told. */
+static inline void tell_before(struct vtime *vtime, u32 block)
+{
+	u32 *last = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD], *ahead;
+
+	ahead = &vtime->link[*last].ahead;
+	vtime->ahead_sum += (u64)block - *ahead;
+	*ahead = block;
+	*last = block;
+}
+
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 {
-	struct vtime_link *links = vtime->link, *before;
-	u32 slot = slot_of(vtime, bucket), last = prev_of(&links[head_of_slot(vtime, slot)]), at;
+	vtime_enter_many(vtime, &block, !block_is_bad(vtime, block, false), bucket);
+}
 
-	if (block_is_bad(vtime, block, false))
+/* Blocks that come between the last one and the head: that one's link is written at the end. */
+void vtime_enter_many(struct vtime *vtime, const u32 *blocks, u32 nr, u64 bucket)
+{
+	struct vtime_link *links = vtime->link;
+	u32 slot = slot_of(vtime, bucket), head = head_of_slot(vtime, slot);
+	u32 last = prev_of(&links[head]);
+
+	if (unlikely(!nr))
 		return;
 	vtime->nr_picked = 0;
-	if (unlikely(last >= vtime->nr_blocks))
-		mark_slot(vtime, slot);
-	link_add(vtime, last, block);
-	/* The block that came VTIME_AHEAD before is told. */
-	at = vtime->nr_entered++ % VTIME_AHEAD;
-	before = &links[vtime->last[at]];
-	vtime->last[at] = block;
-	vtime->ahead_sum += (u64)block - before->ahead;
-	before->ahead = block;
+	vtime->nr += nr;
+	for (u32 i = 0; i < nr; i++) {
+		u32 block = blocks[i];
+
+		kv_assert(block < vtime->nr_blocks);
+		if (unlikely(is_in(&links[block]))) {
+			join(links, last, head);
+			link_del(vtime, block);
+			last = prev_of(&links[head]);
+		}
+		join(links, last, block);
+		tell_before(vtime, block);
+		last = block;
+	}
+	join(links, last, head);
+	mark_slot(vtime, slot);
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)
@@ -179,12 +204,14 @@ void vtime_expect(const void *policy, const u32 *blocks, u32 nr, bool soon)
 	}
 }
 
-u32 vtime_ahead(const void *policy, u32 block)
+void vtime_ahead(const void *policy, const u32 *blocks, u32 nr, u32 *ahead)
 {
 	const struct vtime *vtime = policy;
 
-	kv_assert(block < vtime->nr_blocks);
-	return vtime->link[block].ahead;
+	for (u32 i = 0; i < nr; i++) {
+		kv_assert(blocks[i] < vtime->nr_blocks);
+		ahead[i] = vtime->link[blocks[i]].ahead;
+	}
 }
 
 u32 vtime_nr(const void *policy)
@@ -218,14 +245,35 @@ void vtime_take(void *policy, u32 block)
 	link_del(vtime, block);
 }
 
-u32 vtime_pick(void *policy)
+/* A list is cut once, and its links are as if they had gone one by one. */
+u32 vtime_pick_many(void *policy, u32 nr, u32 *victims)
 {
 	struct vtime *vtime = policy;
-	u32 block = vtime_first(vtime);
+	struct vtime_link *links = vtime->link;
+	u32 nr_done = 0, slot;
 
-	if (likely(block != KV_NONE))
-		vtime_take(vtime, block);
-	return block;
+	while (nr_done < nr && (slot = first_slot(vtime)) != KV_NONE) {
+		u32 head = head_of_slot(vtime, slot), at = links[head].next;
+
+		for (; at != head && nr_done < nr; at = links[at].next) {
+			links[at].prev = head;
+			victims[nr_done++] = at;
+		}
+		join(links, head, at);
+		if (at == head)
+			unmark_slot(vtime, slot);
+	}
+	kv_assert(vtime->nr >= nr_done);
+	vtime->nr -= nr_done;
+	vtime->nr_picked += nr_done;
+	return nr_done;
+}
+
+u32 vtime_pick(void *policy)
+{
+	u32 block;
+
+	return vtime_pick_many(policy, 1, &block) ? block : KV_NONE;
 }
 
 void vtime_unpick(void *policy, u32 block)

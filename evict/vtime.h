@@ -71,6 +71,8 @@ void vtime_init(struct vtime *vtime, u32 nr_blocks, void *links);
 
 /* The block joins the order, behind the others of that bucket. */
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket);
+/* The same of blocks of one bucket, which leave before if they are in. */
+void vtime_enter_many(struct vtime *vtime, const u32 *blocks, u32 nr, u64 bucket);
 /* The same, before the others. */
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket);
 void vtime_leave(void *policy, u32 block);
@@ -81,6 +83,8 @@ u32 vtime_first(const struct vtime *vtime);
 u32 vtime_first_in(const struct vtime *vtime, u64 bucket);
 /* vtime_first(), and it leaves the order; vtime_unpick() may undo it. */
 u32 vtime_pick(void *policy);
+/* Up to @nr of them: how many. */
+u32 vtime_pick_many(void *policy, u32 nr, u32 *victims);
 /* Any block leaves the order likewise. */
 void vtime_take(void *policy, u32 block);
 /*
@@ -94,7 +98,7 @@ void vtime_advance(struct vtime *vtime, u64 base);
 
 /* As kv_evict_ops has them. */
 void vtime_expect(const void *policy, const u32 *blocks, u32 nr, bool soon);
-u32 vtime_ahead(const void *policy, u32 block);
+void vtime_ahead(const void *policy, const u32 *blocks, u32 nr, u32 *ahead);
 u32 vtime_nr(const void *policy);
 int vtime_check(const void *policy);
 

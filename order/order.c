@@ -123,20 +123,26 @@ static noinline void record_note(struct order *order, enum order_note note,
 	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
 }
 
+/* An entry that was claimed since has left the order, or is about to. */
+static inline bool note_holds(const struct order *order, struct kv_handle handle)
+{
+	u64 word = smp_load_acquire(&entry_at(order, handle.index)->word);
+
+	kv_assert(handle.index < order->entries->nr);
+	return likely(kv_word_gen(word) == handle.gen && kv_word_is(word, KV_ENTRY_REGISTERED));
+}
+
 /*
- * An entry that was claimed since has left the order, or is about to. A thread that lands a move,
- * or puts a reference that another one owns, may note the last put before the fill: so that puts it
- * again.
+ * A thread that lands a move, or puts a reference that another one owns, may note the last put
+ * before the fill: so that puts it again.
  */
 static __always_inline void apply(struct order *order, enum order_note note,
 				  struct kv_handle handle)
 {
-	u64 word = smp_load_acquire(&entry_at(order, handle.index)->word);
 	bool fills = note == NOTE_FILL, was_in;
 
 	kv_assert_held(&order->lock);
-	kv_assert(handle.index < order->entries->nr);
-	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
+	if (!note_holds(order, handle))
 		return;
 	order_changed(order);
 	if (unlikely(order->deterministic))
@@ -163,17 +169,63 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	apply(order, note, handle);
 }
 
-/* Blocks of one policy mostly are of one call. */
-static void expect(struct order *order, const u32 *blocks, u32 nr, bool soon)
+/* Is all of it one instance of the policy? */
+static bool is_one(const struct order *order)
 {
-	bool many = likely(!order->classes && !order->quotas);
+	return likely(!order->classes && !order->quotas);
+}
+
+/* The puts that come first: how many notes these are. */
+static u32 apply_puts(struct order *order, const u64 *notes, u32 nr)
+{
+	u32 blocks[BATCH], nr_blocks = 0, nr_notes = 0;
 
 	kv_assert_held(&order->lock);
-	if (!order->ops->expect || !nr)
+	while (nr_notes < nr && notes[nr_notes] >> NOTE_WHAT_SHIFT == NOTE_PUT) {
+		struct kv_handle handle = note_handle(notes[nr_notes++]);
+
+		blocks[nr_blocks] = handle.index;
+		nr_blocks += note_holds(order, handle);
+	}
+	if (!nr_blocks)
+		return nr_notes;
+	order_changed(order);
+	order->ops->enter_many(order->rest.policy[0], blocks, nr_blocks);
+	for (u32 i = 0; i < nr_blocks; i++) {
+		family_del(&order->family, blocks[i]);
+		family_add(&order->family, blocks[i], parent_of(order, blocks[i]));
+	}
+	return nr_notes;
+}
+
+/* At most BATCH. */
+static void apply_notes(struct order *order, const u64 *notes, u32 nr)
+{
+	bool many = order->ops->enter_many && is_one(order);
+	u32 at = 0;
+
+	kv_assert_held(&order->lock);
+	while (at < nr) {
+		enum order_note what = notes[at] >> NOTE_WHAT_SHIFT;
+
+		if (many && what == NOTE_PUT)
+			at += apply_puts(order, notes + at, nr - at);
+		else
+			apply(order, what, note_handle(notes[at++]));
+	}
+}
+
+/* Blocks of one policy are of one call. */
+static void expect(struct order *order, const u32 *blocks, u32 nr, bool soon)
+{
+	u32 nr_one = is_one(order) ? nr : 0;
+
+	kv_assert_held(&order->lock);
+	if (!order->ops->expect)
 		return;
-	if (many)
+	if (nr_one)
 		order->ops->expect(order->rest.policy[0], blocks, nr, soon);
-	for (u32 i = 0; i < nr && unlikely(!many); i++)
+	for (u32 i = nr_one; i < nr; i++)
 		order->ops->expect(order_policy(order, blocks[i]), &blocks[i], 1, soon);
 }
 
@@ -226,8 +278,8 @@ void order_catch_up(struct order *order)
 	for (u32 at = 0, next = BATCH; at < nr + BATCH; at = next, next += BATCH) {
 		expect_notes(order, notes + next, min(nr - min(nr, next), BATCH));
 		expect_soon(order, notes + at, min(nr - min(nr, at), BATCH));
-		for (u32 i = at - min(at, BATCH); i < min(nr, at); i++)
-			apply(order, notes[i] >> NOTE_WHAT_SHIFT, note_handle(notes[i]));
+		if (at)
+			apply_notes(order, notes + at - BATCH, min(nr + BATCH - at, BATCH));
 	}
 }
 
@@ -436,38 +488,59 @@ static void picked_back(struct order *order, u32 index)
  * All that will be touched of a victim is asked for some picks before it is picked, so that many
  * misses are under way at once; if that was wrong, when it is.
  */
-static void look_ahead(const struct order *order, const void *policy, u32 index)
+static void look_ahead(const struct order *order, const void *policy, const u32 *victims, u32 nr)
 {
-	u32 ahead;
+	u32 ahead[ORDER_PICKS];
 
 	kv_assert_held(&order->lock);
-	kv_assert(index < order->entries->nr);
-	kv_prefetch_write(entry_at(order, index));
-	family_prefetch(&order->family, index);
+	for (u32 i = 0; i < nr; i++) {
+		kv_prefetch_write(entry_at(order, victims[i]));
+		family_prefetch(&order->family, victims[i]);
+	}
 	if (!order->ops->ahead)
 		return;
-	ahead = order->ops->ahead(policy, index);
-	if (unlikely(ahead >= order->entries->nr))
-		return;
-	kv_prefetch_write(entry_at(order, ahead));
-	family_prefetch(&order->family, ahead);
-	order->ops->expect(policy, &ahead, 1, false);
+	order->ops->ahead(policy, victims, nr, ahead);
+	for (u32 i = 0; i < nr; i++) {
+		kv_prefetch_write(entry_at(order, ahead[i]));
+		family_prefetch(&order->family, ahead[i]);
+	}
+	order->ops->expect(policy, ahead, nr, false);
+}
+
+/* Up to @nr victims of one instance. */
+static u32 pick_some(struct order *order, void *policy, u32 nr, u32 *victims)
+{
+	u32 nr_done;
+
+	kv_assert_held(&order->lock);
+	if (order->ops->pick_many) {
+		nr_done = order->ops->pick_many(policy, nr, victims);
+	} else {
+		*victims = order->ops->pick(policy);
+		nr_done = *victims < order->entries->nr;
+	}
+	look_ahead(order, policy, victims, nr_done);
+	order->stamp += nr_done;
+	for (u32 i = 0; i < nr_done; i++)
+		picked_out(order, victims[i]);
+	return nr_done;
 }
 
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
+	u32 most = is_one(order) ? nr : 1;
+
 	kv_assert_held(&order->lock);
 	order->goes_on = false;
-	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
+	for (picked->nr = 0; picked->nr < nr;) {
 		void *policy = turn_next(order);
-		u32 index = likely(policy != NULL) ? order->ops->pick(policy) : KV_NONE;
+		u32 nr_new = likely(policy != NULL) ?
+			     pick_some(order, policy, min(nr - picked->nr, most),
+				       picked->index + picked->nr) : 0;
 
-		if (index >= order->entries->nr)
+		picked->nr += nr_new;
+		if (!nr_new)
 			return;
-		look_ahead(order, policy, index);
-		order->stamp++;
-		picked_out(order, index);
-		picked->index[picked->nr] = index;
 	}
 }
 
@@ -499,10 +572,11 @@ static void replace(struct order *order, struct picked *picked, u32 at)
 static bool claim(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
+	u64 word = smp_load_acquire(&entry->word);
 
 	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
-	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
+	if (likely(!kv_entry_step_from(entry, word, kv_edge_claim)))
 		return true;
 	unpick(order, index);
 	order_changed(order);

@@ -44,8 +44,11 @@ enum kv_evict_advice {
  * @hint: expected next use of the block; may be NULL
  * @advise: enum kv_evict_advice; 0, or -EOPNOTSUPP if this policy has no use for it; may be NULL
  * @enter: the last reference is gone; @key is NULL for a block without key, see @keeps_unnamed
+ * @enter_many: of blocks with a key, one after the other: @leave if it is in the order, and @enter;
+ *	may be NULL
  * @leave: the block was hit again or freed
  * @pick: next victim, already out of the order, or KV_NONE
+ * @pick_many: up to @nr picks: how many; may be NULL
  * @take: this block out of the order, as if it had been picked
  * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest
  *	first. If others have come or gone since, the block is among the first to be picked again
@@ -53,8 +56,8 @@ enum kv_evict_advice {
  *	that it takes. Changes nothing; may be NULL
  * @expect_fill: it is about to be filled with content of this key; after @expect. Changes nothing;
  *	may be NULL
- * @ahead: which block may be picked some picks after this one, or KV_NONE: a guess, so that its
- *	memory can be asked for in time; may be NULL
+ * @ahead: for each block which one may be picked some picks after it: a guess, so that its memory
+ *	can be asked for in time; with @expect; may be NULL
  * @has: is the block in the order?
  * @nr: blocks in the order
  * @check: 0 or -EUCLEAN; recomputes everything
@@ -73,13 +76,15 @@ struct kv_evict_ops {
 	void (*hint)(void *policy, u32 block, u64 when);
 	int (*advise)(void *policy, u32 block, enum kv_evict_advice what, u64 value);
 	void (*enter)(void *policy, u32 block, const kvmm_key_t *key);
+	void (*enter_many)(void *policy, const u32 *blocks, u32 nr);
 	void (*leave)(void *policy, u32 block);
 	u32 (*pick)(void *policy);
+	u32 (*pick_many)(void *policy, u32 nr, u32 *victims);
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
 	void (*expect)(const void *policy, const u32 *blocks, u32 nr, bool soon);
 	void (*expect_fill)(const void *policy, u32 block, const kvmm_key_t *key);
-	u32 (*ahead)(const void *policy, u32 block);
+	void (*ahead)(const void *policy, const u32 *blocks, u32 nr, u32 *ahead);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
 	int (*check)(const void *policy);

@@ -78,8 +78,29 @@ ORDER_TEST(evict_list, a_block_names_the_one_that_is_picked_some_picks_later, &k
 		order->ops->enter(order->policy, block, &key);
 	}
 	for (u32 i = 0; i + 16 < 64; i++) {
-		u32 block = order->ops->pick(order->policy);
+		u32 block = order->ops->pick(order->policy), ahead;
 
-		cr_expect_eq(order->ops->ahead(order->policy, block), (i + 16) * 27 % 64);
+		order->ops->ahead(order->policy, &block, 1, &ahead);
+		cr_expect_eq(ahead, (i + 16) * 27 % 64);
 	}
+}
+
+static void put_again(struct order *order)
+{
+	static const u32 blocks[] = { 1, 4, 1, 0 };
+
+	order_fill(order, "abcde");
+	order_enter(order, "abc");
+	order->ops->enter_many(order->policy, blocks, ARRAY_SIZE(blocks));
+	order_expect(order, "ceba");
+}
+
+ORDER_TEST(evict_list, lru_has_a_block_once_that_is_put_twice, &kv_evict_lru, 6)
+{
+	put_again(order);
+}
+
+ORDER_TEST(evict_list, lrfu_has_a_block_once_that_is_put_twice, &kv_evict_lrfu, 6)
+{
+	put_again(order);
 }

@@ -111,6 +111,22 @@ static void enter_one(struct walk *walk, u32 block)
 	walk->order.ops->enter(walk->order.policy, block, state->named ? &key : NULL);
 }
 
+/* Each by a call, or all by one. */
+static void enter_all(struct walk *walk, const u32 *blocks, u32 nr)
+{
+	const struct kv_evict_ops *ops = walk->order.ops;
+	bool named = true;
+
+	for (u32 i = 0; i < nr; i++)
+		named &= walk->model.block[blocks[i]].named;
+	if (named && ops->enter_many && any_of(&walk->random, 2)) {
+		ops->enter_many(walk->order.policy, blocks, nr);
+		return;
+	}
+	for (u32 i = 0; i < nr; i++)
+		enter_one(walk, blocks[i]);
+}
+
 /* Only a policy that keeps them meets blocks without key. */
 static void step_free(struct walk *walk)
 {
@@ -126,8 +142,7 @@ static void step_free(struct walk *walk)
 		    !(walk->model.block[block].named || walk->order.ops->keeps_unnamed))
 			step_fill(walk, block);
 	}
-	for (u32 i = 0; i < nr; i++)
-		enter_one(walk, held[i]);
+	enter_all(walk, held, nr);
 	model_free(&walk->model, held, nr);
 }
 
@@ -150,9 +165,16 @@ static void step_evict(struct walk *walk)
 	const struct kv_evict_ops *ops = walk->order.ops;
 	u32 expected[MODEL_BLOCKS], nr = model_read(&walk->model, expected);
 	u32 nr_picks = min(any_of(&walk->random, 8), nr), nr_kept = any_of(&walk->random, nr_picks + 1);
+	u32 got[8], nr_got = 0;
 
+	if (ops->pick_many && any_of(&walk->random, 2))
+		nr_got = ops->pick_many(walk->order.policy, nr_picks, got);
+	else
+		while (nr_got < nr_picks)
+			got[nr_got++] = ops->pick(walk->order.policy);
+	cr_assert_eq(nr_got, nr_picks);
 	for (u32 i = 0; i < nr_picks; i++)
-		cr_assert_eq(ops->pick(walk->order.policy), expected[i]);
+		cr_assert_eq(got[i], expected[i]);
 	for (u32 i = nr_picks; i-- > nr_kept; )
 		ops->unpick(walk->order.policy, expected[i]);
 	for (u32 i = 0; i < nr_kept; i++) {

@@ -62,6 +62,8 @@ static void enter(struct ring *ring, u32 block)
 	if (how == 1) {
 		place->place = --ring->first;
 		vtime_enter_front(ring->vtime, block, bucket);
+	} else if (how == 2) {
+		vtime_enter_many(ring->vtime, (u32[]){ block, block }, 2, bucket);
 	} else {
 		vtime_enter(ring->vtime, block, bucket);
 	}
@@ -106,7 +108,7 @@ static void take_and_undo(struct ring *ring)
 		u32 block = any_of(&ring->random, NR);
 
 		if (any_of(&ring->random, 2)) {
-			taken[nr++] = vtime_pick(ring->vtime);
+			nr += vtime_pick_many(ring->vtime, any_of(&ring->random, NR - nr + 1), taken + nr);
 		} else if (vtime_has(ring->vtime, block)) {
 			vtime_take(ring->vtime, block);
 			taken[nr++] = block;
