@@ -103,7 +103,7 @@ static u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
 {
 	u64 tick = last_use(lrfu, state);
 
-	if (!lrfu->duel->lost)
+	if (state->credit && !lrfu->duel->lost)
 		tick += credit_ticks(state->credit, trial_best(lrfu->trial));
 	return tick >> lrfu->shift;
 }
@@ -217,7 +217,7 @@ static void lrfu_hit(void *policy, u32 block)
 }
 
 /* It is put back now. Returns its bucket. */
-static u64 put(struct lrfu *lrfu, u32 block)
+static inline u64 put(struct lrfu *lrfu, u32 block)
 {
 	struct lrfu_block *state = &lrfu->block[block];
 
@@ -255,7 +255,7 @@ static void lrfu_enter_many(void *policy, const u32 *blocks, u32 nr)
 		if (unlikely(vtime_has(policy, blocks[i])))
 			lrfu_leave(policy, blocks[i]);
 		next = put(lrfu, blocks[i]);
-		if (likely(next == bucket))
+		if (likely(next == bucket || !i))
 			continue;
 		vtime_enter_many(&lrfu->order, blocks + from, i - from, bucket);
 		from = i;

@@ -194,13 +194,13 @@ void vtime_expect(const void *policy, const u32 *blocks, u32 nr, bool soon)
 {
 	const struct vtime *vtime = policy;
 
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < nr && !soon; i++)
+		kv_prefetch_write(&vtime->link[blocks[i]]);
+	for (u32 i = 0; i < nr && soon; i++) {
 		const struct vtime_link *link = &vtime->link[blocks[i]];
 
-		kv_assert(blocks[i] < vtime->nr_blocks);
-		kv_prefetch_write(soon ? &vtime->link[prev_of(link)] : link);
-		if (soon)
-			kv_prefetch_write(&vtime->link[link->next]);
+		kv_prefetch_write(&vtime->link[prev_of(link)]);
+		kv_prefetch_write(&vtime->link[link->next]);
 	}
 }
 

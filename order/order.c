@@ -12,14 +12,16 @@
 /* How often a hit tries to get at the log before it is forgotten. */
 #define HIT_TRIES	16u
 
-/* ---- notes: | what | generation | index | ---- */
+/* ---- notes: | generation, where the word of an entry has it | what | index | ---- */
 
 #define NOTE_INDEX_BITS	24u
-#define NOTE_WHAT_SHIFT	(NOTE_INDEX_BITS + KV_ENTRY_GEN_BITS)
+#define NOTE_WHAT_MASK	3u
+
+static_assert(KVMM_MAX_BLOCKS <= BIT(NOTE_INDEX_BITS), "an index fits a note");
 
 static u64 note_make(enum order_note note, struct kv_handle handle)
 {
-	return (u64)note << NOTE_WHAT_SHIFT | (u64)handle.gen << NOTE_INDEX_BITS | handle.index;
+	return (u64)handle.gen << KV_ENTRY_GEN_SHIFT | note << NOTE_INDEX_BITS | handle.index;
 }
 
 static u32 note_index(u64 note)
@@ -27,9 +29,14 @@ static u32 note_index(u64 note)
 	return note & (BIT(NOTE_INDEX_BITS) - 1);
 }
 
+static enum order_note note_what(u64 note)
+{
+	return note >> NOTE_INDEX_BITS & NOTE_WHAT_MASK;
+}
+
 static struct kv_handle note_handle(u64 note)
 {
-	return (struct kv_handle){ note_index(note), (note >> NOTE_INDEX_BITS) & KV_ENTRY_GEN_MASK };
+	return (struct kv_handle){ note_index(note), note >> KV_ENTRY_GEN_SHIFT };
 }
 
 /* ---- applying them ---- */
@@ -52,43 +59,43 @@ static u32 parent_of(const struct order *order, u32 index)
 	return parent;
 }
 
-/* Out of the order, and it was there. */
-static void drop(struct order *order, u32 index)
+/* It leaves the order, and was there. */
+static void drop(struct order *order, void *policy, u32 index)
 {
 	kv_assert_held(&order->lock);
-	order_changed(order);
-	order->ops->leave(order_policy(order, index), index);
+	order->ops->leave(policy, index);
 	family_del(&order->family, index);
 }
 
 void order_forget(struct order *order, u32 index)
 {
 	kv_assert_held(&order->lock);
-	if (order_has(order, index))
-		drop(order, index);
+	if (!order_has(order, index))
+		return;
+	order_changed(order);
+	drop(order, order_policy(order, index), index);
 }
 
-static void fill_in(struct order *order, u32 index)
+static void fill_in(struct order *order, void *policy, u32 index)
 {
 	kvmm_key_t key = kv_entry_key(entry_at(order, index));
-	void *policy = order_policy(order, index);
 
 	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
 	if (order->ops->fill)
 		order->ops->fill(policy, index, &key);
-	if (order->ops->place)
+	if (unlikely(order->ops->place != NULL))
 		order->ops->place(policy, index, READ_ONCE(entry_at(order, index)->position),
 				  parent_of(order, index));
 }
 
-static void enter(struct order *order, u32 index)
+static void enter(struct order *order, void *policy, u32 index)
 {
 	kvmm_key_t key = kv_entry_key(entry_at(order, index));
 
 	kv_assert_held(&order->lock);
 	kv_assert(index < order->entries->nr);
-	order->ops->enter(order_policy(order, index), index, &key);
+	order->ops->enter(policy, index, &key);
 	quota_entered(order->quotas, index);
 }
 
@@ -102,9 +109,9 @@ void order_reclass(struct order *order, u32 index, u32 class)
 	if (has)
 		order->ops->leave(order_policy(order, index), index);
 	class_change(order->classes, index, class);
-	fill_in(order, index);
+	fill_in(order, order_policy(order, index), index);
 	if (has)
-		enter(order, index);
+		enter(order, order_policy(order, index), index);
 }
 
 static noinline void record_note(struct order *order, enum order_note note,
@@ -124,49 +131,50 @@ static noinline void record_note(struct order *order, enum order_note note,
 }
 
 /* An entry that was claimed since has left the order, or is about to. */
-static inline bool note_holds(const struct order *order, struct kv_handle handle)
+static inline bool note_holds(const struct kv_entry *entries, u64 note)
 {
-	u64 word = smp_load_acquire(&entry_at(order, handle.index)->word);
+	u64 word = smp_load_acquire(&entries[note_index(note)].word);
+	u64 wanted = (note & ~0ull << KV_ENTRY_GEN_SHIFT) | KV_STATE_WORD(KV_ENTRY_REGISTERED);
 
-	kv_assert(handle.index < order->entries->nr);
-	return likely(kv_word_gen(word) == handle.gen && kv_word_is(word, KV_ENTRY_REGISTERED));
+	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT));
 }
 
 /*
  * A thread that lands a move, or puts a reference that another one owns, may note the last put
  * before the fill: so that puts it again.
  */
-static __always_inline void apply(struct order *order, enum order_note note,
-				  struct kv_handle handle)
+static void hear(struct order *order, void *policy, enum order_note note, u32 index, bool fills)
 {
-	bool fills = note == NOTE_FILL, was_in;
+	bool was_in = order->ops->has(policy, index);
 
 	kv_assert_held(&order->lock);
-	if (!note_holds(order, handle))
+	if (was_in)
+		drop(order, policy, index);
+	if (fills)
+		fill_in(order, policy, index);
+	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
+		enter(order, policy, index);
+		family_add(&order->family, index, parent_of(order, index));
+	} else if (note == NOTE_HIT && order->ops->hit) {
+		order->ops->hit(policy, index);
+	}
+}
+
+void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
+{
+	bool fills = note == NOTE_FILL;
+
+	kv_assert_held(&order->lock);
+	kv_assert(handle.index < order->entries->nr);
+	if (!note_holds(order->entries->entry, note_make(note, handle)))
 		return;
 	order_changed(order);
 	if (unlikely(order->deterministic))
 		record_note(order, note, handle);
 	if (unlikely(order->classes != NULL))
 		fills = note != NOTE_HIT && class_filled(order->classes, handle.index);
-	if (note == NOTE_FILL && !fills)
-		return;
-	was_in = order_has(order, handle.index);
-	if (was_in)
-		drop(order, handle.index);
-	if (fills)
-		fill_in(order, handle.index);
-	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
-		enter(order, handle.index);
-		family_add(&order->family, handle.index, parent_of(order, handle.index));
-	} else if (note == NOTE_HIT && order->ops->hit) {
-		order->ops->hit(order_policy(order, handle.index), handle.index);
-	}
-}
-
-void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
-{
-	apply(order, note, handle);
+	if (note != NOTE_FILL || fills)
+		hear(order, order_policy(order, handle.index), note, handle.index, fills);
 }
 
 /* Is all of it one instance of the policy? */
@@ -175,44 +183,49 @@ static bool is_one(const struct order *order)
 	return likely(!order->classes && !order->quotas);
 }
 
-/* The puts that come first: how many notes these are. */
-static u32 apply_puts(struct order *order, const u64 *notes, u32 nr)
+static void put_many(struct order *order, const u32 *blocks, u32 nr)
 {
+	kv_assert_held(&order->lock);
+	order->ops->enter_many(order->rest.policy[0], blocks, nr);
+	for (u32 i = 0; i < nr; i++) {
+		if (unlikely(family_has(&order->family, blocks[i])))
+			family_del(&order->family, blocks[i]);
+		family_add(&order->family, blocks[i], parent_of(order, blocks[i]));
+	}
+}
+
+/* The first notes, of one kind, in an order that is one: how many these are, at most BATCH. */
+static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
+{
+	const struct kv_entry *entries = order->entries->entry;
+	enum order_note what = note_what(*notes);
 	u32 blocks[BATCH], nr_blocks = 0, nr_notes = 0;
 
 	kv_assert_held(&order->lock);
-	while (nr_notes < nr && notes[nr_notes] >> NOTE_WHAT_SHIFT == NOTE_PUT) {
-		struct kv_handle handle = note_handle(notes[nr_notes++]);
-
-		blocks[nr_blocks] = handle.index;
-		nr_blocks += note_holds(order, handle);
+	for (; nr_notes < nr && note_what(notes[nr_notes]) == what; nr_notes++) {
+		blocks[nr_blocks] = note_index(notes[nr_notes]);
+		nr_blocks += note_holds(entries, notes[nr_notes]);
 	}
 	if (!nr_blocks)
 		return nr_notes;
 	order_changed(order);
-	order->ops->enter_many(order->rest.policy[0], blocks, nr_blocks);
-	for (u32 i = 0; i < nr_blocks; i++) {
-		family_del(&order->family, blocks[i]);
-		family_add(&order->family, blocks[i], parent_of(order, blocks[i]));
-	}
+	if (what == NOTE_PUT && order->ops->enter_many)
+		put_many(order, blocks, nr_blocks);
+	else
+		for (u32 i = 0; i < nr_blocks; i++)
+			hear(order, order->rest.policy[0], what, blocks[i], what == NOTE_FILL);
 	return nr_notes;
 }
 
-/* At most BATCH. */
 static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 {
-	bool many = order->ops->enter_many && is_one(order);
-	u32 at = 0;
+	bool one = is_one(order) && !order->deterministic;
 
 	kv_assert_held(&order->lock);
-	while (at < nr) {
-		enum order_note what = notes[at] >> NOTE_WHAT_SHIFT;
-
-		if (many && what == NOTE_PUT)
-			at += apply_puts(order, notes + at, nr - at);
-		else
-			apply(order, what, note_handle(notes[at++]));
-	}
+	for (u32 at = 0; at < nr && one;)
+		at += apply_run(order, notes + at, nr - at);
+	for (u32 i = 0; i < nr && !one; i++)
+		order_apply(order, note_what(notes[i]), note_handle(notes[i]));
 }
 
 /* Blocks of one policy are of one call. */
@@ -232,33 +245,36 @@ static void expect(struct order *order, const u32 *blocks, u32 nr, bool soon)
 /* These notes will be applied after twice BATCH others. */
 static void expect_notes(struct order *order, const u64 *notes, u32 nr)
 {
+	const struct kv_entry *entries = order->entries->entry;
+	const struct family family = order->family;
 	u32 blocks[BATCH];
 
 	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++) {
 		blocks[i] = note_index(notes[i]);
-		kv_prefetch(entry_at(order, blocks[i]));
-		family_prefetch(&order->family, blocks[i]);
+		kv_prefetch(&entries[blocks[i]]);
+		family_prefetch(&family, blocks[i]);
 	}
 	expect(order, blocks, nr, false);
 }
 
 /* After BATCH others: what those lines lead to. A block that is put mostly is in no list yet. */
-static void expect_soon(struct order *order, const u64 *notes, u32 nr)
+static noinline void expect_soon(struct order *order, const u64 *notes, u32 nr)
 {
 	u32 blocks[BATCH], nr_hits = 0;
 
 	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++) {
-		u32 index = note_index(notes[i]), what = notes[i] >> NOTE_WHAT_SHIFT;
-		kvmm_key_t key;
+		enum order_note what = note_what(notes[i]);
+		u32 index = note_index(notes[i]);
 
-		blocks[nr_hits] = index;
-		nr_hits += what == NOTE_HIT;
-		if (what != NOTE_FILL || !order->ops->expect_fill)
-			continue;
-		key = kv_entry_key(entry_at(order, index));
-		order->ops->expect_fill(order_policy(order, index), index, &key);
+		if (what == NOTE_HIT) {
+			blocks[nr_hits++] = index;
+		} else if (what == NOTE_FILL && order->ops->expect_fill) {
+			kvmm_key_t key = kv_entry_key(entry_at(order, index));
+
+			order->ops->expect_fill(order_policy(order, index), index, &key);
+		}
 	}
 	expect(order, blocks, nr_hits, true);
 }
