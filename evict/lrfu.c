@@ -171,9 +171,8 @@ static u64 hash_of(const kvmm_key_t *key)
 	       BIT64(GHOST_HASH_BITS - 1);
 }
 
-static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
+static void fill(struct lrfu *lrfu, u32 block, u64 hash)
 {
-	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
 	struct ghost_past past;
 	bool lru_hit = false;
@@ -182,10 +181,10 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 		return;
 	tick(lrfu);
 	bury(lrfu, state);
-	state->hash = hash_of(key);
+	state->hash = hash;
 	state->last = lrfu->now;
 	past = (struct ghost_past){ .last = lrfu->now, .turn = lrfu->duel->turn };
-	if (ghost_take(lrfu->ghosts, state->hash, &past)) {
+	if (ghost_take(lrfu->ghosts, hash, &past)) {
 		state->credit = credit_after(past.credit, lrfu->now - past.last,
 					     trial_best(lrfu->trial));
 		lru_hit = duel_lru_has(lrfu->duel, past.turn);
@@ -193,7 +192,32 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	} else {
 		state->turn = duel_add(lrfu->duel);
 	}
-	count_use(lrfu, state->hash, false, lru_hit);
+	count_use(lrfu, hash, false, lru_hit);
+}
+
+static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
+{
+	fill(policy, block, hash_of(key));
+}
+
+/* Ghosts that are put or taken are asked for before, all of them. */
+static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
+{
+	struct lrfu *lrfu = policy;
+	u64 hash[KV_EVICT_MANY];
+
+	kv_assert(nr <= KV_EVICT_MANY);
+	for (u32 i = 0; i < nr; i++) {
+		hash[i] = hash_of(&keys[i]);
+		ghost_expect(lrfu->ghosts, lrfu->block[blocks[i]].hash);
+		ghost_expect(lrfu->ghosts, hash[i]);
+	}
+	for (u32 i = 0; i < nr; i++) {
+		if (unlikely(vtime_has(lrfu, blocks[i])))
+			return i;
+		fill(lrfu, blocks[i], hash[i]);
+	}
+	return nr;
 }
 
 /* Hits on blocks that were held all the time: any order would have them. */
@@ -312,15 +336,6 @@ static void lrfu_expect(const void *policy, const u32 *blocks, u32 nr, bool soon
 	vtime_expect(lrfu, blocks, nr, soon);
 }
 
-static void lrfu_expect_fill(const void *policy, u32 block, const kvmm_key_t *key)
-{
-	const struct lrfu *lrfu = policy;
-
-	kv_assert(block < lrfu->order.nr_blocks);
-	ghost_expect(lrfu->ghosts, lrfu->block[block].hash);
-	ghost_expect(lrfu->ghosts, hash_of(key));
-}
-
 static int lrfu_check(const void *policy)
 {
 	const struct lrfu *lrfu = policy;
@@ -340,6 +355,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.bytes		= lrfu_bytes,
 	.init		= lrfu_init,
 	.fill		= lrfu_fill,
+	.fill_many	= lrfu_fill_many,
 	.hit		= lrfu_hit,
 	.enter		= lrfu_enter,
 	.enter_many	= lrfu_enter_many,
@@ -349,7 +365,6 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,
-	.expect_fill	= lrfu_expect_fill,
 	.ahead		= vtime_ahead,
 	.has		= vtime_has,
 	.nr		= vtime_nr,

@@ -7,7 +7,7 @@
 #include "order.h"
 
 /* Notes that are heard together: their lines are asked for two batches before, in two steps. */
-#define BATCH		16u
+#define BATCH		KV_EVICT_MANY
 
 /* How often a hit tries to get at the log before it is forgotten. */
 #define HIT_TRIES	16u
@@ -194,6 +194,20 @@ static void put_many(struct order *order, const u32 *blocks, u32 nr)
 	}
 }
 
+static void fill_many(struct order *order, const u32 *blocks, u32 nr)
+{
+	kvmm_key_t keys[BATCH];
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++)
+		keys[i] = kv_entry_key(entry_at(order, blocks[i]));
+	for (u32 i = 0; i < nr; i++) {
+		i += order->ops->fill_many(order->rest.policy[0], blocks + i, keys + i, nr - i);
+		if (unlikely(i < nr))
+			hear(order, order->rest.policy[0], NOTE_FILL, blocks[i], true);
+	}
+}
+
 /* The first notes, of one kind, in an order that is one: how many these are, at most BATCH. */
 static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 {
@@ -211,6 +225,8 @@ static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 	order_changed(order);
 	if (what == NOTE_PUT && order->ops->enter_many)
 		put_many(order, blocks, nr_blocks);
+	else if (what == NOTE_FILL && order->ops->fill_many)
+		fill_many(order, blocks, nr_blocks);
 	else
 		for (u32 i = 0; i < nr_blocks; i++)
 			hear(order, order->rest.policy[0], what, blocks[i], what == NOTE_FILL);
@@ -259,23 +275,14 @@ static void expect_notes(struct order *order, const u64 *notes, u32 nr)
 }
 
 /* After BATCH others: what those lines lead to. A block that is put mostly is in no list yet. */
-static noinline void expect_soon(struct order *order, const u64 *notes, u32 nr)
+static void expect_hits(struct order *order, const u64 *notes, u32 nr)
 {
 	u32 blocks[BATCH], nr_hits = 0;
 
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr; i++) {
-		enum order_note what = note_what(notes[i]);
-		u32 index = note_index(notes[i]);
-
-		if (what == NOTE_HIT) {
-			blocks[nr_hits++] = index;
-		} else if (what == NOTE_FILL && order->ops->expect_fill) {
-			kvmm_key_t key = kv_entry_key(entry_at(order, index));
-
-			order->ops->expect_fill(order_policy(order, index), index, &key);
-		}
-	}
+	for (u32 i = 0; i < nr; i++)
+		if (note_what(notes[i]) == NOTE_HIT)
+			blocks[nr_hits++] = note_index(notes[i]);
 	expect(order, blocks, nr_hits, true);
 }
 
@@ -293,7 +300,7 @@ void order_catch_up(struct order *order)
 	expect_notes(order, notes, min(nr, BATCH));
 	for (u32 at = 0, next = BATCH; at < nr + BATCH; at = next, next += BATCH) {
 		expect_notes(order, notes + next, min(nr - min(nr, next), BATCH));
-		expect_soon(order, notes + at, min(nr - min(nr, at), BATCH));
+		expect_hits(order, notes + at, min(nr - min(nr, at), BATCH));
 		if (at)
 			apply_notes(order, notes + at - BATCH, min(nr + BATCH - at, BATCH));
 	}

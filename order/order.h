@@ -42,7 +42,7 @@ enum order_note {
 };
 
 #define ORDER_LOG	512u
-#define ORDER_PICKS	16u
+#define ORDER_PICKS	KV_EVICT_MANY
 
 /* Where the search for leaves has come to. */
 struct order_mark {

@@ -22,6 +22,9 @@ enum kv_evict_advice {
 #define KV_MAX_PRIORITY		100u
 #define KV_NO_PRIORITY		50u
 
+/* Blocks in one call of @fill_many, @enter_many, @pick_many or @expect, at most. */
+#define KV_EVICT_MANY		16u
+
 /**
  * struct kv_evict_ops - one policy
  *
@@ -38,6 +41,8 @@ enum kv_evict_advice {
  * @exit: free memory of @seen; may be NULL
  * @seen: a request named these keys, resident or not; once a request; may be NULL
  * @fill: the block got content and a key; may be NULL
+ * @fill_many: of blocks one after the other, until one is in the order: how many; may be NULL. Not
+ *	with @place
  * @place: after @fill: the block's position in its chain, and the block before it if that is known,
  *	else KV_NONE; may be NULL
  * @hit: the block was hit; may be NULL
@@ -54,8 +59,6 @@ enum kv_evict_advice {
  *	first. If others have come or gone since, the block is among the first to be picked again
  * @expect: the blocks are about to enter or leave, and then once more, @soon: ask for the memory
  *	that it takes. Changes nothing; may be NULL
- * @expect_fill: it is about to be filled with content of this key; after @expect. Changes nothing;
- *	may be NULL
  * @ahead: for each block which one may be picked some picks after it: a guess, so that its memory
  *	can be asked for in time; with @expect; may be NULL
  * @has: is the block in the order?
@@ -71,6 +74,7 @@ struct kv_evict_ops {
 	void (*exit)(void *policy);
 	void (*seen)(void *policy, const kvmm_key_t *keys, u32 nr);
 	void (*fill)(void *policy, u32 block, const kvmm_key_t *key);
+	u32 (*fill_many)(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr);
 	void (*place)(void *policy, u32 block, u32 position, u32 parent);
 	void (*hit)(void *policy, u32 block);
 	void (*hint)(void *policy, u32 block, u64 when);
@@ -83,7 +87,6 @@ struct kv_evict_ops {
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
 	void (*expect)(const void *policy, const u32 *blocks, u32 nr, bool soon);
-	void (*expect_fill)(const void *policy, u32 block, const kvmm_key_t *key);
 	void (*ahead)(const void *policy, const u32 *blocks, u32 nr, u32 *ahead);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);

@@ -100,6 +100,23 @@ ORDER_TEST(evict_list, lru_has_a_block_once_that_is_put_twice, &kv_evict_lru, 6)
 	put_again(order);
 }
 
+/* A caller has to take it out of the order first. */
+ORDER_TEST(evict_list, lrfu_fills_blocks_up_to_one_that_is_in_the_order, &kv_evict_lrfu, 6)
+{
+	static const u32 blocks[] = { 4, 3, 1, 0 };
+	kvmm_key_t keys[ARRAY_SIZE(blocks)];
+
+	for (u32 i = 0; i < ARRAY_SIZE(blocks); i++)
+		keys[i] = order_key(10 + i);
+	order_fill(order, "b");
+	order_enter(order, "b");
+	cr_expect_eq(order->ops->fill_many(order->policy, blocks, keys, 4), 2);
+	order_leave(order, "b");
+	cr_expect_eq(order->ops->fill_many(order->policy, blocks + 2, keys + 2, 2), 2);
+	order_enter(order, "abde");
+	order_expect(order, "abde");
+}
+
 ORDER_TEST(evict_list, lrfu_has_a_block_once_that_is_put_twice, &kv_evict_lrfu, 6)
 {
 	put_again(order);
