@@ -227,33 +227,42 @@ static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 	return kvmm_keys_of_names(&names, key);
 }
 
-static int keys_of_list(PyObject *object, uint32_t bytes, int are_digests, struct kvpy_array *keys)
+int kvpy_key(PyObject *object, const struct kvpy_pool *pool, kvmm_key_t *key)
 {
-	Py_ssize_t nr = PySequence_Size(object);
-	kvmm_key_t *out = nr < 0 ? NULL : room(keys, nr, sizeof(*out));
+	char *data;
+	Py_ssize_t len;
 
-	if (!out)
+	if (PyBytes_AsStringAndSize(object, &data, &len))
 		return -1;
-	for (Py_ssize_t i = 0; i < nr; i++) {
-		PyObject *item = PySequence_GetItem(object, i);
-		char *data = NULL;
-		Py_ssize_t len = 0;
-		int err = !item || PyBytes_AsStringAndSize(item, &data, &len);
+	if (pool->key_bytes && len != pool->key_bytes)
+		PyErr_Format(PyExc_ValueError, "a key of %zd bytes, not %u", len, pool->key_bytes);
+	else if (name(data, (size_t)len, pool->are_digests, key))
+		PyErr_Format(PyExc_ValueError, "%zd bytes are no key", len);
+	else
+		return 0;
+	return -1;
+}
 
-		if (!err && bytes && len != bytes) {
-			PyErr_Format(PyExc_ValueError, "a key of %zd bytes, not %u", len, bytes);
-			err = 1;
-		} else if (!err && name(data, (size_t)len, are_digests, &out[i])) {
-			PyErr_Format(PyExc_ValueError, "%zd bytes are no key", len);
-			err = 1;
+int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *pool,
+		    struct kvpy_array *keys)
+{
+	Py_ssize_t nr = PySequence_Size(names);
+	kvmm_key_t *out;
+
+	if (nr < 0)
+		return -1;
+	nr = nr > max ? max : nr;
+	out = kvpy_space(keys, nr, sizeof(*out));
+	for (Py_ssize_t i = 0; out && i < nr; i++) {
+		PyObject *item = PySequence_GetItem(names, i);
+
+		if (!item || kvpy_key(item, pool, &out[i])) {
+			kvpy_end(keys);
+			out = NULL;
 		}
 		Py_XDECREF(item);
-		if (err) {
-			kvpy_end(keys);
-			return -1;
-		}
 	}
-	return 0;
+	return out ? 0 : -1;
 }
 
 int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys)
@@ -266,7 +275,7 @@ int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array 
 	begin(keys);
 	if (!PyObject_CheckBuffer(object)) {
 		if (PySequence_Check(object))
-			return keys_of_list(object, pool->key_bytes, pool->are_digests, keys);
+			return kvpy_first_keys(object, PY_SSIZE_T_MAX, pool, keys);
 		return refuse(keys, PyExc_TypeError, "expected a buffer of keys, or a list of bytes");
 	}
 	if (kvpy_bytes(object, 0, &raw))

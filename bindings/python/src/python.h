@@ -154,6 +154,11 @@ int kvpy_add_numbers(PyObject *module);
 /** kvpy_keys() - kvmm_key_t of the names of @pool: one buffer, or a sequence of bytes. */
 int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys);
 
+/** kvpy_first_keys() - of a sequence of bytes, @max of them at most; kvpy_key(): of one. */
+int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *pool,
+		    struct kvpy_array *keys);
+int kvpy_key(PyObject *object, const struct kvpy_pool *pool, kvmm_key_t *key);
+
 /** kvpy_peek() - the @blocks of @prefix, looked up without references, to be ended.
  * Return: hits; negative with an exception. */
 int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,

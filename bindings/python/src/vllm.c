@@ -185,19 +185,30 @@ static int32_t id_of(const struct blocks *self, PyObject *block)
 
 /* ---- get_new_blocks() ---- */
 
-/* The list of @ids' blocks, each with one reference; @named: those of them that had a name. */
-static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, PyObject **named)
+static void forget(struct blocks *self, PyObject *block)
+{
+	PyObject *name = *at(self, block, HASH);
+
+	if (name && name != Py_None)
+		self->nr_named--;
+	set_none(self, block, HASH);
+	set_none(self, block, TOKENS);
+}
+
+/* The list of @ids' blocks, each with one reference. Those that have lost their names for this are
+ * appended to @named, if it is a list, and else show none any more. */
+static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, PyObject *named)
 {
 	PyObject *list = PyList_New(nr);
 
 	for (uint32_t i = 0; list && i < nr; i++) {
 		PyObject *block = self->table[ids[i]];
 
-		if (*at(self, block, HASH) != Py_None) {	/* it has lost its names for this */
-			if (!*named)
-				*named = PyList_New(0);
-			if (!*named || PyList_Append(*named, block))
-				PyErr_Clear();		/* its names are reset below all the same */
+		if (*at(self, block, HASH) != Py_None) {
+			if (named == Py_None)
+				forget(self, block);
+			else if (PyList_Append(named, block))
+				PyErr_Clear();		/* its names are reset later all the same */
 		}
 		Py_INCREF(self->one);
 		set(self, block, REF_CNT, self->one);
@@ -207,14 +218,18 @@ static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, 
 	return list;
 }
 
-static PyObject *blocks_take(struct blocks *self, PyObject *number)
+static PyObject *blocks_take(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
-	PyObject *list = NULL, *named = NULL;
+	PyObject *named = nr_args == 2 ? args[1] : Py_None, *list = NULL;
 	struct kvpy_array ids;
 	uint32_t nr = 0;
 	int err;
 
-	if (!pool_of(self) || kvpy_u32(number, &nr))
+	if (nr_args < 1 || nr_args > 2 || (named != Py_None && !PyList_Check(named))) {
+		PyErr_SetString(PyExc_TypeError, "take() takes a number, and a list or None");
+		return NULL;
+	}
+	if (kvpy_u32(args[0], &nr) || !pool_of(self))
 		return NULL;
 	if (nr > self->nr)
 		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
@@ -222,99 +237,113 @@ static PyObject *blocks_take(struct blocks *self, PyObject *number)
 		return NULL;
 	err = kvmm_ids_alloc(self->pool->pool, nr, 0, ids.data);
 	if (!err)
-		list = hand_out(self, ids.data, nr, &named);
+		list = hand_out(self, ids.data, nr, named);
 	if (!err && !list)
 		kvmm_ids_put(self->pool->pool, ids.data, nr, 0);
 	kvpy_end(&ids);
-	if (!list)
-		return kvpy_raise("kvmm_ids_alloc", err);
-	return named ? Py_BuildValue("NN", list, named) : Py_BuildValue("NO", list, Py_None);
+	return err ? kvpy_raise("kvmm_ids_alloc", err) : list;
 }
 
-/* ---- free_blocks() ---- */
+/* ---- free_blocks() and touch() ---- */
 
-/* Add @by to the references of each block of @list; those that come to @mark are noted in @ids. */
-static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long by, long mark,
-			int32_t *ids)
-{
-	Py_ssize_t noted = 0;
-
-	for (Py_ssize_t i = 0; i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, i);
-		long refs = number_in(self, block, REF_CNT) + by;
-		PyObject *number = block == self->table[0] ? NULL : PyLong_FromLong(refs);
-
-		if (!number)		/* the null block has none; numbers so small need no memory */
-			continue;
-		set(self, block, REF_CNT, number);
-		if (refs == mark)
-			ids[noted++] = id_of(self, block);
-	}
-	return noted;
-}
-
-/* Are all of @list blocks of this pool, and counted? */
-static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr)
+/* The ids of all of @list, if they are blocks of this pool, and counted; else 0. */
+static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr, int32_t *ids)
 {
 	for (Py_ssize_t i = 0; i < nr; i++) {
 		PyObject *block = PyList_GetItem(list, i);
 
-		if (id_of(self, block) < 0 || number_in(self, block, REF_CNT) < 0)
+		ids[i] = id_of(self, block);
+		if (ids[i] < 0 || number_in(self, block, REF_CNT) < 0)
 			return 0;
 	}
 	return 1;
 }
 
-static PyObject *blocks_put(struct blocks *self, PyObject *list)
+/* Add @by to the references of each; those that come to @mark are the first of @ids then, in their
+ * order. Return: how many. The ends of old numbers run no Python, and small ones need no memory. */
+static uint32_t count(struct blocks *self, int32_t *ids, Py_ssize_t nr, long by, long mark)
 {
-	Py_ssize_t nr = PyList_Check(list) ? PyList_Size(list) : -1, last;
-	struct kvpy_array ids;
-	int err = 0;
+	uint32_t marked = 0;
 
-	if (nr < 0) {
-		PyErr_SetString(PyExc_TypeError, "put() takes a list");
-		return NULL;
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		PyObject *block = self->table[ids[i]], *number;
+		long refs = number_in(self, block, REF_CNT) + by;
+
+		number = ids[i] ? PyLong_FromLong(refs) : NULL;		/* the null block has none */
+		if (!number)
+			continue;
+		set(self, block, REF_CNT, number);
+		if (refs == mark) {
+			int32_t id = ids[i];
+
+			ids[i] = ids[marked];
+			ids[marked++] = id;
+		}
 	}
-	if (!pool_of(self))
-		return NULL;
-	if (!are_ours(self, list, nr))
-		Py_RETURN_FALSE;
-	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
-		return NULL;
-	last = count(self, list, nr, -1, 0, ids.data);
-	if (last)
-		err = kvmm_ids_put(self->pool->pool, ids.data, (uint32_t)last, KVMM_IDS_FIRST_OUT);
-	if (err)
-		count(self, list, nr, 1, -1, ids.data);
-	kvpy_end(&ids);
-	return err ? kvpy_raise("kvmm_ids_put", err) : PyBool_FromLong(1);
+	return marked;
 }
 
-/* ---- touch() ---- */
+/* A list as it is; of anything else one that has its items. */
+static PyObject *list_of(PyObject *blocks)
+{
+	if (!PyList_CheckExact(blocks))
+		return PySequence_List(blocks);
+	Py_INCREF(blocks);
+	return blocks;
+}
+
+/* put(blocks): None; or their list, of which one is of another pool: nothing was done. */
+static PyObject *blocks_put(struct blocks *self, PyObject *blocks)
+{
+	PyObject *list = pool_of(self) ? list_of(blocks) : NULL;
+	Py_ssize_t nr = list ? PyList_Size(list) : 0;
+	struct kvpy_array ids;
+	uint32_t last;
+	int err = 0;
+
+	if (!list || !kvpy_space(&ids, nr, sizeof(int32_t)))
+		goto out;
+	if (!are_ours(self, list, nr, ids.data)) {
+		kvpy_end(&ids);
+		return list;
+	}
+	last = count(self, ids.data, nr, -1, 0);
+	if (last)
+		err = kvmm_ids_put(self->pool->pool, ids.data, last, KVMM_IDS_FIRST_OUT);
+	if (err)
+		count(self, ids.data, nr, 1, -1);
+	kvpy_end(&ids);
+	Py_DECREF(list);
+	return kvpy_none_or("kvmm_ids_put", err);
+out:
+	Py_XDECREF(list);
+	return NULL;
+}
 
 static PyObject *blocks_touch(struct blocks *self, PyObject *blocks)
 {
-	PyObject *list = PySequence_List(blocks), *answer = NULL;
-	Py_ssize_t nr = list ? PyList_Size(list) : 0, back;
+	PyObject *list = list_of(blocks), *answer = NULL;
+	Py_ssize_t nr = list ? PyList_Size(list) : 0;
 	struct kvpy_array ids;
+	uint32_t back;
 	int err = 0;
 
-	if (!list)
-		return NULL;
-	if (!are_ours(self, list, nr)) {
+	if (!list || !kvpy_space(&ids, nr, sizeof(int32_t)))
+		goto out;
+	if (!are_ours(self, list, nr, ids.data)) {
 		PyErr_SetString(PyExc_ValueError, "a block of another pool");
-	} else if (pool_of(self) && kvpy_space(&ids, nr, sizeof(int32_t))) {
+	} else if (pool_of(self)) {
 		/* One that stands there twice comes to 1 once. */
-		back = count(self, list, nr, 1, 1, ids.data);
+		back = count(self, ids.data, nr, 1, 1);
 		if (back)
-			err = kvmm_ids_get(self->pool->pool, ids.data, (uint32_t)back,
-					   KVMM_IDS_INACTIVE);
+			err = kvmm_ids_get(self->pool->pool, ids.data, back, KVMM_IDS_INACTIVE);
 		if (err)
-			count(self, list, nr, -1, -1, ids.data);
-		kvpy_end(&ids);
+			count(self, ids.data, nr, -1, -1);
 		answer = kvpy_none_or("kvmm_ids_get", err);
 	}
-	Py_DECREF(list);
+	kvpy_end(&ids);
+out:
+	Py_XDECREF(list);
 	return answer;
 }
 
@@ -339,137 +368,160 @@ static PyObject *with_group(PyObject *hash, uint32_t group)
 	return name;
 }
 
-/* What vLLM's own fields say of these blocks, hash and end by turns: there before the names are. */
-static PyObject *make_fields(PyObject *part, uint32_t first, uint32_t group, uint32_t tokens)
+/* What vLLM's own fields of a block will say: made before it gets its name. */
+struct fields {
+	PyObject *name;
+	PyObject *tokens;
+};
+
+static void drop_fields(struct fields *fields, uint32_t nr)
 {
-	Py_ssize_t nr = PySequence_Size(part);
-	PyObject *fields = nr < 0 ? NULL : PyList_New(2 * nr);
-
-	for (Py_ssize_t i = 0; i < nr && fields; i++) {
-		PyObject *hash = PySequence_GetItem(part, i);
-		PyObject *name = hash ? with_group(hash, group) : NULL;
-		PyObject *end = PyLong_FromUnsignedLongLong((first + i + 1ull) * tokens);
-
-		Py_XDECREF(hash);
-		PyList_SetItem(fields, 2 * i, name);
-		PyList_SetItem(fields, 2 * i + 1, end);
-		if (!name || !end)
-			Py_CLEAR(fields);
+	for (uint32_t i = 0; i < nr; i++) {
+		Py_XDECREF(fields[i].name);
+		Py_XDECREF(fields[i].tokens);
 	}
-	return fields;
 }
 
-static void show_names(struct blocks *self, PyObject *mine, PyObject *fields)
+/* The fields and the keys of @hashes from that of @prefix on. May run Python. */
+static int make_fields(struct blocks *self, PyObject *hashes, const struct kvmm_prefix *prefix,
+		       uint32_t tokens, struct fields *fields, kvmm_key_t *keys)
 {
-	for (Py_ssize_t i = 0; i < PyList_Size(mine); i++) {
-		for (int k = 0; k < 2; k++) {
-			PyObject *value = PyList_GetItem(fields, 2 * i + k);
+	uint64_t first = prefix->position;
 
-			Py_INCREF(value);
-			set(self, PyList_GetItem(mine, i), k ? TOKENS : HASH, value);
+	for (uint32_t i = 0; i < prefix->nr; i++) {
+		PyObject *hash = PySequence_GetItem(hashes, (Py_ssize_t)first + i);
+		int err = !hash || kvpy_key(hash, self->pool, &keys[i]);
+
+		fields[i].name = err ? NULL : with_group(hash, prefix->domain.group);
+		fields[i].tokens = err ? NULL : PyLong_FromUnsignedLongLong((first + i + 1) * tokens);
+		Py_XDECREF(hash);
+		if (!fields[i].name || !fields[i].tokens) {
+			drop_fields(fields, i + 1);
+			return -1;
 		}
+	}
+	return 0;
+}
+
+/* The ids of blocks of @list; 0 if one is the null block, has a name, or is of another pool. */
+static int find_unnamed(const struct blocks *self, PyObject *list, uint32_t first, uint32_t nr,
+			int32_t *ids)
+{
+	if (PyList_Size(list) < (Py_ssize_t)first + nr)
+		return 0;
+	for (uint32_t i = 0; i < nr; i++) {
+		PyObject *block = PyList_GetItem(list, (Py_ssize_t)first + i);
+
+		ids[i] = id_of(self, block);
+		if (ids[i] <= 0 || *at(self, block, HASH) != Py_None)
+			return 0;
+	}
+	return 1;
+}
+
+/* Return: 1; 0: find_unnamed() said so; -1 with an exception. @ids: room for as many. */
+static int name_blocks(struct blocks *self, PyObject *list, PyObject *hashes,
+		       struct kvmm_prefix *prefix, uint32_t tokens, int32_t *ids)
+{
+	struct kvpy_array keys, array;
+	struct fields *fields = NULL;
+	int done = -1, err = -1;
+
+	if (!kvpy_space(&keys, prefix->nr, sizeof(kvmm_key_t)))
+		return -1;
+	if (kvpy_space(&array, prefix->nr, sizeof(*fields)))
+		fields = array.data;
+	if (!fields || make_fields(self, hashes, prefix, tokens, fields, keys.data))
+		goto out;
+	prefix->keys = keys.data;
+	done = find_unnamed(self, list, prefix->position, prefix->nr, ids);
+	err = done ? kvmm_ids_register(self->pool->pool, prefix, ids, 0) : -1;
+	if (done && err) {
+		kvpy_raise("kvmm_ids_register", err);
+		done = -1;
+	}
+	if (err)
+		drop_fields(fields, prefix->nr);
+	for (uint32_t i = 0; !err && i < prefix->nr; i++) {
+		set(self, self->table[ids[i]], HASH, fields[i].name);
+		set(self, self->table[ids[i]], TOKENS, fields[i].tokens);
 		self->nr_named++;
 	}
+out:
+	if (fields)
+		kvpy_end(&array);
+	kvpy_end(&keys);
+	return done;
 }
 
 /* cache(blocks, hashes, first, last, group, block_tokens): names for blocks [first, last). False:
  * one of them is the null block, has a name, or is of another pool; nothing was done. */
-static PyObject *blocks_cache(struct blocks *self, PyObject *args)
+static PyObject *blocks_cache(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
+	uint32_t number[4] = { 0 }, first, last;
 	struct kvmm_prefix prefix = { 0 };
-	struct kvpy_array keys = { 0 };
-	PyObject *list, *hashes, *part, *mine, *fields;
-	unsigned int first, last, group, tokens;
 	struct kvpy_array ids;
-	uint32_t nr;
-	int err;
+	int done = 0;
 
-	if (!PyArg_ParseTuple(args, "OOIIII:cache", &list, &hashes, &first, &last, &group, &tokens) ||
-	    !pool_of(self))
-		return NULL;
-	if (!PyList_Check(list) || last < first || last > (size_t)PyList_Size(list) ||
-	    group > UINT16_MAX) {
-		PyErr_SetString(PyExc_ValueError, "cache(): not a list, or not in it");
+	if (nr_args != 6 || !PyList_Check(args[0])) {
+		PyErr_SetString(PyExc_TypeError, "cache() takes a list and five arguments more");
 		return NULL;
 	}
-	nr = last - first;
-	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+	for (int i = 0; i < 4; i++)
+		if (kvpy_u32(args[2 + i], &number[i]))
+			return NULL;
+	first = number[0];
+	last = number[1];
+	if (last < first || last > (size_t)PyList_Size(args[0]) || number[2] > UINT16_MAX ||
+	    PySequence_Size(args[1]) < (Py_ssize_t)last) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ValueError, "cache(): not in the list, or fewer hashes");
 		return NULL;
-	for (uint32_t i = 0; i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, first + i);
-		int32_t id = id_of(self, block);
-
-		((int32_t *)ids.data)[i] = id;
-		if (id <= 0 || *at(self, block, HASH) != Py_None) {
-			kvpy_end(&ids);
-			Py_RETURN_FALSE;
-		}
 	}
-	mine = PyList_GetSlice(list, first, last);		/* what follows may run Python */
-	part = mine ? PySequence_GetSlice(hashes, first, last) : NULL;
-	fields = part ? make_fields(part, first, group, tokens) : NULL;
-	err = !fields || kvpy_keys(part, self->pool, &keys);
-	if (!err && (keys.nr != (Py_ssize_t)nr || PyList_Size(fields) != 2 * (Py_ssize_t)nr)) {
-		PyErr_SetString(PyExc_ValueError, "cache(): fewer hashes than blocks");
-		kvpy_end(&keys);
-		err = 1;
-	}
-	if (!err) {
-		prefix.keys = keys.data;
-		prefix.nr = nr;
-		prefix.position = first;
-		prefix.domain.group = (uint16_t)group;
-		err = kvmm_ids_register(self->pool->pool, &prefix, ids.data, 0);
-		kvpy_end(&keys);
-		if (err)
-			kvpy_raise("kvmm_ids_register", err);
-	}
-	if (!err)
-		show_names(self, mine, fields);
-	Py_XDECREF(mine);
-	Py_XDECREF(part);
-	Py_XDECREF(fields);
+	if (!pool_of(self) || !kvpy_space(&ids, last - first, sizeof(int32_t)))
+		return NULL;
+	prefix.nr = last - first;
+	prefix.position = first;
+	prefix.domain.group = (uint16_t)number[2];
+	if (find_unnamed(self, args[0], first, last - first, ids.data))
+		done = name_blocks(self, args[0], args[1], &prefix, number[3], ids.data);
 	kvpy_end(&ids);
-	if (err)
-		return NULL;
-	Py_RETURN_TRUE;
+	return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 /* ---- looking up ---- */
 
 /* hits(hashes, group, max): blocks of the longest cached prefix; no references. */
-static PyObject *blocks_hits(struct blocks *self, PyObject *args)
+static PyObject *blocks_hits(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
 	struct kvmm_prefix prefix = { 0 };
-	struct kvpy_array keys;
-	PyObject *hashes, *part, *list = NULL;
-	unsigned int group, max;
-	struct kvpy_array found;
+	struct kvpy_array keys, found;
+	uint64_t group = 0, max = 0;
+	PyObject *list = NULL;
 	int hits;
 
-	if (!PyArg_ParseTuple(args, "OII:hits", &hashes, &group, &max) || !pool_of(self))
-		return NULL;
-	part = PySequence_GetSlice(hashes, 0, max);
-	if (!part || kvpy_keys(part, self->pool, &keys)) {
-		Py_XDECREF(part);
+	if (nr_args != 3) {
+		PyErr_SetString(PyExc_TypeError, "hits() takes hashes, a group and a number");
 		return NULL;
 	}
+	if (kvpy_u64(args[1], UINT16_MAX, &group) || kvpy_u64(args[2], UINT32_MAX, &max) ||
+	    kvpy_first_keys(args[0], (Py_ssize_t)max, self->pool, &keys))
+		return NULL;
 	prefix.keys = keys.data;
 	prefix.nr = (uint32_t)keys.nr;
 	prefix.domain.group = (uint16_t)group;
-	hits = kvpy_peek(self->pool, &prefix, 0, &found);
-	if (hits >= 0) {
-		list = PyList_New(hits);
-		for (int i = 0; list && i < hits; i++) {
-			PyObject *block = self->table[((uint32_t *)found.data)[i]];
-
-			Py_INCREF(block);
-			PyList_SetItem(list, i, block);
-		}
-		kvpy_end(&found);
-	}
+	hits = pool_of(self) ? kvpy_peek(self->pool, &prefix, 0, &found) : -1;
 	kvpy_end(&keys);
-	Py_DECREF(part);
+	if (hits < 0)
+		return NULL;
+	list = PyList_New(hits);
+	for (int i = 0; list && i < hits; i++) {
+		PyObject *block = self->table[((uint32_t *)found.data)[i]];
+
+		Py_INCREF(block);
+		PyList_SetItem(list, i, block);
+	}
+	kvpy_end(&found);
 	return list;
 }
 
@@ -484,10 +536,7 @@ static PyObject *blocks_forgotten(struct blocks *self, PyObject *block)
 	}
 	name = *at(self, block, HASH) ? *at(self, block, HASH) : Py_None;
 	Py_INCREF(name);
-	if (name != Py_None)
-		self->nr_named--;
-	set_none(self, block, HASH);
-	set_none(self, block, TOKENS);
+	forget(self, block);
 	return name;
 }
 
@@ -510,14 +559,14 @@ static int blocks_set_named(struct blocks *self, PyObject *value, void *closure)
 }
 
 static PyMethodDef blocks_methods[] = {
-	KVPY_METHOD(blocks, take, METH_O, "take(nr) -> tuple[list, list | None]\n\nBlocks with ref_cnt 1, "
-		    "and those of them that lost their names."),
-	KVPY_METHOD(blocks, put, METH_O, "put(blocks) -> bool\n\nOne reference less each; the first is "
-		    "evicted first. False: one is of another pool, nothing was done."),
+	KVPY_METHOD(blocks, take, METH_FASTCALL, "take(nr, named=None, /) -> list\n\nBlocks with ref_cnt 1. "
+		    "Those that lost their names are appended to named, and show them still."),
+	KVPY_METHOD(blocks, put, METH_O, "put(blocks) -> list | None\n\nOne reference less each; the first "
+		    "is evicted first. A list of them: one is of another pool, nothing was done."),
 	KVPY_METHOD(blocks, touch, METH_O, "touch(blocks)\n\nOne reference more each."),
-	KVPY_METHOD(blocks, cache, METH_VARARGS, "cache(blocks, hashes, first, last, group, "
+	KVPY_METHOD(blocks, cache, METH_FASTCALL, "cache(blocks, hashes, first, last, group, "
 		    "block_tokens) -> bool"),
-	KVPY_METHOD(blocks, hits, METH_VARARGS, "hits(hashes, group, max) -> list\n\nBlocks of the "
+	KVPY_METHOD(blocks, hits, METH_FASTCALL, "hits(hashes, group, max) -> list\n\nBlocks of the "
 		    "longest cached prefix, no references."),
 	KVPY_METHOD(blocks, forgotten, METH_O, "forgotten(block) -> bytes | None"),
 	{ NULL, NULL, 0, NULL },

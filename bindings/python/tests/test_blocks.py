@@ -37,11 +37,12 @@ def world():
 
 def test_blocks_come_with_one_reference_and_go_with_the_last(world):
     pool, table, blocks = world
-    got, named = blocks.take(4)
-    assert named is None and all(b is table[b.block_id] and b.ref_cnt == 1 for b in got)
+    named = []
+    got = blocks.take(4, named)
+    assert named == [] and all(b is table[b.block_id] and b.ref_cnt == 1 for b in got)
     blocks.touch(got)
-    assert blocks.put(got) and pool.available == 27
-    assert blocks.put(got) and pool.available == 31
+    assert blocks.put(got) is None and pool.available == 27
+    assert blocks.put(got) is None and pool.available == 31
     with pytest.raises(kvmm.NoSpace):
         blocks.take(32)
     assert pool.available == 31
@@ -51,7 +52,7 @@ def test_without_memory_blocks_are_named_and_shown_or_neither(world):
     testcapi = pytest.importorskip("_testcapi")
     pool, table, blocks = world
     hashes = [digest(i) for i in range(4)]
-    got, _ = blocks.take(4)
+    got = blocks.take(4)
     outcomes = set()
     for n in range(60):
         try:
@@ -71,7 +72,7 @@ def test_without_memory_blocks_are_named_and_shown_or_neither(world):
 
 def test_full_blocks_get_vllms_names(world):
     pool, table, blocks = world
-    got, _ = blocks.take(3)
+    got = blocks.take(3)
     hashes = [digest(i) for i in range(4)]
     assert blocks.cache(got, hashes, 1, 3, 5, 16)
     assert got[0]._block_hash is None
@@ -93,42 +94,59 @@ def test_full_blocks_get_vllms_names(world):
 def test_the_null_block_has_no_references(world):
     pool, table, blocks = world
     blocks.touch([table[0], table[0]])
-    assert blocks.put([table[0]]) and table[0].ref_cnt == 0 and pool.available == 31
+    assert blocks.put([table[0]]) is None and table[0].ref_cnt == 0 and pool.available == 31
 
 
 def test_a_cached_block_comes_back_once_though_it_is_named_twice(world):
     pool, table, blocks = world
-    got, _ = blocks.take(1)
+    got = blocks.take(1)
     blocks.cache(got, [digest(1)], 0, 1, 0, 16)
     blocks.put(got)
     blocks.touch(got + got)
     assert got[0].ref_cnt == 2 and pool.available == 30
-    assert blocks.put(got) and blocks.put(got) and pool.available == 31
+    assert blocks.put(got) is None and blocks.put(got) is None and pool.available == 31
 
 
 def test_the_first_that_is_put_is_evicted_first(world):
     pool, table, blocks = world
-    got, _ = blocks.take(31)
+    got = blocks.take(31)
     hashes = [digest(i) for i in range(31)]
     blocks.cache(got, hashes, 0, 31, 0, 16)
     blocks.put(list(reversed(got)))
-    new, named = blocks.take(3)
+    named = []
+    new = blocks.take(3, named)
     assert sorted(b.block_id for b in named) == sorted(b.block_id for b in new)
     assert {blocks.forgotten(b)[:32] for b in named} == set(hashes[-3:])
     assert blocks.hits(hashes, 0, 31) == got[:28] and blocks.nr_named == 28
     assert all(b._block_hash is None and b._block_hash_num_tokens is None for b in new)
 
 
+def test_names_of_blocks_handed_out_are_forgotten_unless_the_caller_wants_to_see_them(world):
+    pool, table, blocks = world
+    got = blocks.take(31)
+    blocks.cache(got, [digest(i) for i in range(31)], 0, 31, 0, 16)
+    blocks.put(got)
+    new = blocks.take(3)
+    assert all(b._block_hash is None and b._block_hash_num_tokens is None for b in new)
+    assert blocks.nr_named == 28
+    with pytest.raises(TypeError):
+        blocks.take(1, ())
+    with pytest.raises(TypeError):
+        blocks.take()
+    assert pool.available == 28
+
+
 def test_blocks_of_others_are_left_to_the_caller(world):
     pool, table, blocks = world
-    got, _ = blocks.take(1)
-    assert not blocks.put([*got, Block(3)]) and got[0].ref_cnt == 1
-    assert not blocks.put([object()])
+    got = blocks.take(1)
+    mixed = [*got, Block(3)]
+    assert blocks.put(iter(mixed)) == mixed and got[0].ref_cnt == 1
+    assert blocks.put([other := object()]) == [other]
     with pytest.raises(ValueError):
         blocks.touch([Block(3)])
     with pytest.raises(TypeError):
-        blocks.put(tuple(got))
-    blocks.put(got)
+        blocks.put(3)
+    assert blocks.put(tuple(got)) is None and got[0].ref_cnt == 0
 
 
 def test_a_class_without_slots_is_refused(world):
@@ -155,14 +173,15 @@ def test_random_lives_leave_no_references_behind(world):
     held = []
     for _ in range(3000):
         if rng.random() < 0.5 and pool.available > 4:
-            got, named = blocks.take(rng.randrange(1, 4))
+            named = rng.choice(([], None))
+            got = blocks.take(rng.randrange(1, 4), named)
             for block in named or ():
                 blocks.forgotten(block)
             first = rng.randrange(60)
             blocks.cache(got, names[first:first + len(got)], 0, len(got), 0, 16)
             held.append(got)
         elif held:
-            assert blocks.put(held.pop(rng.randrange(len(held))))
+            assert blocks.put(held.pop(rng.randrange(len(held)))) is None
     for got in held:
         blocks.put(got)
     assert all(b.ref_cnt == 0 for b in table) and pool.available == 31

@@ -97,6 +97,10 @@ p = kvmm.Pool(8); s= kvmm.Sequence(p, kvmm.Keys(), [1]); raises(OverflowError, l
     "tier_wraps": r'''
 raises((ValueError,OverflowError), lambda: kvmm.Tier(2**64 + 2**20, 4096))
 ''',
+    "option_no_text": r'''
+raises(TypeError, lambda: kvmm.Pool(8, **{1: 2}))
+raises(TypeError, lambda: kvmm.Pool.__new__(kvmm.Pool, 8, **{(): 2}))
+''',
     "plane_wraps": r'''
 raises((ValueError,OverflowError), lambda: kvmm.Pool(4, planes=[(-1, 64, 64)]))
 ''',
@@ -106,35 +110,35 @@ try: b.forgotten(o[3])
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "del_id": r'''
-p, o, b = blocks(); ok, _ = b.take(3); del ok[0].block_id
+p, o, b = blocks(); ok = b.take(3); del ok[0].block_id
 try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
-else: assert r is False
+else: assert r == ok
 ''',
     "id_str": r'''
-p, o, b = blocks(); ok, _ = b.take(3); ok[0].block_id = "a"
+p, o, b = blocks(); ok = b.take(3); ok[0].block_id = "a"
 try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
-else: assert r is False
+else: assert r == ok
 ''',
     "id_str_cache": r'''
-p, o, b = blocks(); ok, _ = b.take(3); ok[0].block_id = "a"
+p, o, b = blocks(); ok = b.take(3); ok[0].block_id = "a"
 try: r = b.cache(ok, [key(1)], 0, 1, 0, 16)
 except Exception as e: assert type(e) is not SystemError, e
 else: assert r is False
 ''',
     "del_refcnt": r'''
-p, o, b = blocks(); ok, _ = b.take(3); del ok[0].ref_cnt
+p, o, b = blocks(); ok = b.take(3); del ok[0].ref_cnt
 try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "refcnt_str": r'''
-p, o, b = blocks(); ok, _ = b.take(3); ok[0].ref_cnt = "x"
+p, o, b = blocks(); ok = b.take(3); ok[0].ref_cnt = "x"
 try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "refcnt_hook_put": r'''
-p, o, b = blocks(); ok, _ = b.take(3)
+p, o, b = blocks(); ok = b.take(3)
 class I(int):
     def __del__(self): ok.clear()
 ok[0].ref_cnt = I(1)
@@ -142,7 +146,7 @@ try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "refcnt_index_put": r'''
-p, o, b = blocks(); ok, _ = b.take(3)
+p, o, b = blocks(); ok = b.take(3)
 class I:
     def __index__(self): ok.clear(); return 1
 ok[0].ref_cnt = I()
@@ -150,7 +154,7 @@ try: r = b.put(ok)
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "cache_hook": r'''
-p, o, b = blocks(); ok, _ = b.take(3)
+p, o, b = blocks(); ok = b.take(3)
 class H(list):
     def __getitem__(self, i):
         ok.clear(); return list.__getitem__(self, i)
@@ -158,7 +162,7 @@ try: r = b.cache(ok, H([key(1), key(2)]), 0, 2, 0, 16)
 except Exception as e: assert type(e) is not SystemError, e
 ''',
     "cache_hook_other": r'''
-p, o, b = blocks(); ok, _ = b.take(3)
+p, o, b = blocks(); ok = b.take(3)
 class H(list):
     def __getitem__(self, i):
         ok[0] = ok[1] = b"x"*4; return list.__getitem__(self, i)

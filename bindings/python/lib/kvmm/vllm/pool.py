@@ -162,18 +162,19 @@ class KvmmBlockPool(stock.BlockPool):
     # ---- blocks ----
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
+        collector = self.metrics_collector
+        watched = collector or self.enable_kv_cache_events or self.cached_block_hashes_by_block
+        named: list[KVCacheBlock] | None = [] if watched else None
         try:
-            blocks, named = self._fast.take(num_blocks)
+            blocks: list[KVCacheBlock] = self._fast.take(num_blocks, named)
         except (kvmm.NoSpace, OverflowError):
             raise ValueError(f"Cannot get {num_blocks} free blocks from the pool") from None
-        collector = self.metrics_collector
         if self._reuse_watchers:
             self._notify_reuse(blocks)
-        if named:
-            for block in named:
-                if collector:
-                    collector.on_block_evicted(block)
-                self._emit_block_removed_events(self._forget(block))
+        for block in named or ():
+            if collector:
+                collector.on_block_evicted(block)
+            self._emit_block_removed_events(self._forget(block))
         if collector:
             for block in blocks:
                 collector.on_block_allocated(block)
@@ -199,8 +200,8 @@ class KvmmBlockPool(stock.BlockPool):
             self.kvmm.take([block_id])
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        blocks = list(ordered_blocks)
-        if self._fast.put(blocks):
+        blocks = self._fast.put(ordered_blocks)
+        if blocks is None:
             return
         others: dict[Any, list[KVCacheBlock]] = {}
         for block in blocks:
