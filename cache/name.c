@@ -18,6 +18,7 @@ struct naming {
 	const struct kvmm_prefix *prefix;
 	const u32 *positions;
 	bool as_put;
+	struct kv_handle before;	/* the block before the first one, if that is known */
 };
 
 static bool prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
@@ -115,6 +116,7 @@ static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
 	return nr_done;
 }
 
+/* Its first block follows one that is not of the batch. */
 static bool has_parent(const struct kvmm_pool *pool, const struct naming *naming)
 {
 	return naming->prefix->parent && naming->prefix->nr && position_of(naming, 0) &&
@@ -147,6 +149,27 @@ static void link_parent(struct kvmm_pool *pool, const struct naming *naming,
 	cache_end(pool);
 	if (nr)
 		kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
+}
+
+/*
+ * The same without a reference, of a block that is held in any case, before the batch is looked at.
+ * False: it is not held, or not there. It may go at any time, as it may behind link_parent().
+ */
+static bool find_parent(struct kvmm_pool *pool, struct naming *naming)
+{
+	struct kv_query query = { naming->prefix->parent, 1, naming->prefix->domain };
+	struct kv_lookup lookup = { .weak = &naming->before };
+	bool held = false;
+	u64 word;
+
+	if (cache_begin(pool))
+		return false;
+	if (pool->map->ops->lookup(pool->map, &query, &lookup)) {
+		word = READ_ONCE(entry_at(pool, naming->before.index)->word);
+		held = kv_word_refs(word) && kv_word_gen(word) == naming->before.gen;
+	}
+	cache_end(pool);
+	return held;
 }
 
 /* Their marks stay if @marks. In the same read section. */
@@ -370,6 +393,9 @@ static int publish_all(struct kvmm_pool *pool, const struct naming *naming,
 		expect(pool, naming->prefix);
 		err = stage_told(pool, naming, insert->handles, true);
 		insert->is_marked = !err;
+		if (!err && naming->before.gen)
+			WRITE_ONCE(entry_at(pool, insert->handles->index)->parent,
+				   naming->before.index);
 	} else {
 		err = lost_check(pool, insert->handles, insert->nr);
 	}
@@ -486,15 +512,16 @@ int kvmm_publish_sized(struct kvmm_pool *pool, struct kvmm_publish_args *req, si
 }
 
 /* They are good but for the handles. */
-static int register_blocks(struct kvmm_pool *pool, const struct naming *naming,
+static int register_blocks(struct kvmm_pool *pool, struct naming *naming,
 			   const struct kv_handle *handles, enum kv_dup_policy policy,
 			   struct kvmm_register_args *out)
 {
 	u32 nr = naming->prefix->nr;
 	struct kv_insert insert = { .handles = handles, .nr = nr, .policy = policy,
 				    .found = (struct kv_handle *)out->refs };
-	/* The block before is looked for in between, and what is rejected is kept aside. */
-	bool apart = has_parent(pool, naming) || policy == KV_DUP_REJECT;
+	/* A block before that is not held is put in between; what is rejected is kept aside. */
+	bool apart = policy == KV_DUP_REJECT ||
+		     (has_parent(pool, naming) && !find_parent(pool, naming));
 	int err = apart ? stage(pool, naming, handles, false) : 0;
 
 	if (err)

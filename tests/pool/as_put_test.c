@@ -103,6 +103,18 @@ POOL_TEST(as_put, a_block_follows_the_one_that_a_masked_batch_had_there, make_ca
 	expect_order(pool, "3 10 9 12 8 7 ");
 }
 
+/* It is put back first, and goes last all the same. */
+POOL_TEST(as_put, a_block_follows_one_that_is_held, make_cache(8, "lru"))
+{
+	kvmm_ref_t before, ref;
+
+	cr_assert_eq(register_at(pool, chain, 1, 0, &before), 0);
+	cr_assert_eq(register_at(pool, chain + 1, 1, 0, &ref), 0);
+	cr_assert_eq(kvmm_put(pool, before), 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	expect_order(pool, "1 0 ");
+}
+
 /* Block 7 was registered behind block 3, whose entry is that of a block 6 now. */
 POOL_TEST(as_put, a_block_follows_none_that_came_later, make_cache(2, "lru"))
 {
