@@ -41,10 +41,12 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 
 /*
  * A writer's work on a block waits for its bucket, and swaps that overlap with nothing; so writers
- * find out where it goes, and ask for that, so many blocks before.
+ * find out where it goes, and ask for that, so many blocks before. Removal asks for three lines a
+ * block: ns a block of 1 Mi, from 85 in a full cache, with 4: 124, 8: 122, 16: 131, 24: 140.
  */
 #define QUEUE_AHEAD	24u
-#define QUEUE_SIZE	32u		/* a power of two, more than QUEUE_AHEAD */
+#define REMOVE_AHEAD	8u
+#define QUEUE_SIZE	32u		/* a power of two, more than either */
 
 struct queue {
 	struct table *table;
@@ -554,14 +556,14 @@ static __always_inline int remove_one(struct flat *flat, struct kv_handle handle
 }
 
 /* A value that is no handle is refused when its turn comes; here it is just not followed. */
-static __always_inline void remove_arrive(struct flat *flat, struct queue *queue, const struct kv_handle *handles,
-			  u32 i, u32 nr)
+static __always_inline void remove_arrive(struct flat *flat, struct queue *queue,
+					  const struct kv_handle *handles, u32 i, u32 nr)
 {
 	const struct kv_entries *entries = flat->map.entries;
 	u64 mix;
 
-	if (i + QUEUE_AHEAD < nr)
-		kv_handle_prefetch(entries, handles[i + QUEUE_AHEAD]);
+	if (i + REMOVE_AHEAD < nr)
+		kv_handle_prefetch(entries, handles[i + REMOVE_AHEAD]);
 	if (i >= nr || handles[i].index >= entries->nr)
 		return;
 	mix = queue_arrive(queue, entry_at(flat, handles[i].index), i);
@@ -577,12 +579,12 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 
 	kv_rcu_read_lock();
 	queue_begin(&queue, flat);
-	for (i = 0; i < min(wanted, QUEUE_AHEAD); i++)
+	for (i = 0; i < min(wanted, REMOVE_AHEAD); i++)
 		kv_handle_prefetch(map->entries, handles[i]);
-	for (i = 0; i < min(wanted, QUEUE_AHEAD); i++)
+	for (i = 0; i < min(wanted, REMOVE_AHEAD); i++)
 		remove_arrive(flat, &queue, handles, i, wanted);
 	for (i = 0; i < wanted && likely(!err); i++) {
-		remove_arrive(flat, &queue, handles, i + QUEUE_AHEAD, wanted);
+		remove_arrive(flat, &queue, handles, i + REMOVE_AHEAD, wanted);
 		err = remove_one(flat, handles[i], queue.spot[i % QUEUE_SIZE],
 				 queue.mix[i % QUEUE_SIZE]);
 	}
@@ -734,7 +736,8 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 				      .prefix_closed = attr->prefix_closed,
 				      .nr_fit = attr->nr_entries };
 	kv_lock_init(&flat->resize_lock, KV_RANK_TIER, 0);
-	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, ~attr->seed, 0);
+	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, ~attr->seed,
+					0);
 	if (!flat->table)
 		goto out_free;
 	if (trace_init(&flat->trace, attr->entries, ~attr->seed))

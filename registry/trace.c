@@ -14,10 +14,10 @@
  * left out. Staged entries that leave are not removed: a word with that mark makes room for others
  * once its entry is not staged under this name any more.
  *
- * Gone: 16 bits of each of the names that were removed last, in lines of LINE_NAMES: a new one takes
- * the place of the oldest of its line. There is room for 2.4 times as many as there are entries, so
- * that of the last so many one in a million has lost its place. A name not heard of is found once in
- * 2,000 times.
+ * Gone: 16 bits of each of the names that were removed last, in lines of LINE_NAMES: a new one
+ * takes the place of the oldest of its line. There is room for 2.4 times as many as there are
+ * entries, so that of the last so many one in a million has lost its place. A name not heard of is
+ * found once in 2,000 times.
  */
 #ifdef __SSE2__
 #include <emmintrin.h>
