@@ -44,13 +44,20 @@
  * that wakes as well (a virtual processor that has gone to sleep is far away). Where there are
  * more threads than cores that is little beside a thread's turn.
  */
-#define LOCK_SPINS	1000
+#define LOCK_SPINS	2000u
+#define LOCK_FIRST	32u	/* pauses before the first look at the lock, doubled for the next one, */
+#define LOCK_MOST	512u	/* at most */
 #define LOCK_SLEEP_NS	1000000ull
 
+/*
+ * Looks come at longer and longer intervals: each one takes a line from the owner, and a section
+ * that is another thread's than the last one was fetches all the lines that it writes to.
+ */
 static bool lock_by_spinning(struct kv_lock *lock)
 {
-	for (unsigned int i = 0; i < LOCK_SPINS; i++) {
-		cpu_relax();
+	for (u32 i = 0, nr = LOCK_FIRST; i < LOCK_SPINS; i += nr, nr = min(2 * nr, LOCK_MOST)) {
+		for (u32 k = 0; k < nr; k++)
+			cpu_relax();
 		/* Look before the exchange: a load shares the line, an exchange takes it. */
 		if (kv_lock_is_held(lock))
 			continue;
