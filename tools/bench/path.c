@@ -5,6 +5,7 @@
  * Everything is a mean over SPAN blocks, so that work that calls put off is in their figures.
  * Prompts are visited in strides over the whole table: the last visit of each was long ago.
  */
+#include "lru.h"
 #include "pools.h"
 #include "urcu.h"
 
@@ -21,6 +22,7 @@ static const u32 sizes[] = { 100u << 10, 1u << 20, 4u << 20 };
 struct path {
 	struct kvmm_pool *pool;
 	struct urcu_table *table;	/* instead */
+	struct lru *lru;		/* or that */
 	kvmm_key_t *keys;	/* of prompts, one after the other */
 	u32 nr_prompts;
 	u32 next;		/* prompt, in strides */
@@ -36,10 +38,16 @@ static int renew(struct path *path, u32 nr, const kvmm_key_t *keys, double *evic
 	double begin = evict_ns ? bench_thread_ns() : 0;
 	kvmm_mut_t muts[REQUEST];
 	kvmm_ref_t refs[REQUEST];
-	int err = kvmm_alloc(path->pool, nr, muts);
+	u32 ids[REQUEST];
+	int err = path->lru ? lru_take(path->lru, nr, ids) : kvmm_alloc(path->pool, nr, muts);
 
 	if (evict_ns)
 		*evict_ns += bench_thread_ns() - begin;
+	if (path->lru) {
+		err = err ? err : lru_name(path->lru, ids, keys, nr);
+		lru_put(path->lru, ids, err ? 0 : nr);
+		return err;
+	}
 	err = err ? err : kvmm_register(path->pool, muts, keys, nr, refs);
 	return err ? err : kvmm_put_many(path->pool, refs, nr);
 }
@@ -151,13 +159,35 @@ static int renew_turn(struct path *path, u32 nr, bool evict, struct series *seri
 	return err;
 }
 
+#define NR_CYCLES	3u	/* figures */
+
+/* The pool, and the plain cache, in turns. */
 static int cycle_turn(struct bench *bench, void *arg)
 {
-	struct series *series = &bench->series[bench->nr_series - 3];
-	int err = renew_turn(arg, REQUEST, true, series);
+	struct series *series = &bench->series[bench->nr_series - 2 * NR_CYCLES];
+	struct path *path = arg;
+	int err = 0;
 
-	err = err ? err : renew_turn(arg, REQUEST, false, series + 1);
-	return err ? err : renew_turn(arg, 1, false, series + 2);
+	for (u32 p = 0; !err && p < 2; p++, series += NR_CYCLES) {
+		err = renew_turn(&path[p], REQUEST, true, series);
+		err = err ? err : renew_turn(&path[p], REQUEST, false, series + 1);
+		err = err ? err : renew_turn(&path[p], 1, false, series + 2);
+	}
+	return err;
+}
+
+/* Each of its blocks has a name. */
+static int lru_path_open(struct path *plain, u32 nr, u64 seed)
+{
+	kvmm_key_t keys[PROMPT];
+	int err = 0;
+
+	*plain = (struct path){ .lru = lru_open(nr), .seed = seed };
+	for (u32 i = 0; !err && i < nr; i += PROMPT) {
+		random_keys(keys, PROMPT, &plain->seed);
+		err = renew(plain, PROMPT, keys, NULL);
+	}
+	return err;
 }
 
 /* Everything gets a holder. */
@@ -186,10 +216,28 @@ static int measure_visits(struct bench *bench, struct path *path, const char *po
 	return bench_runs(bench, visit_turn, path);
 }
 
+static int measure_cycles(struct bench *bench, const char *policy, u32 nr)
+{
+	static const struct metric cycles[NR_CYCLES] = { { "evict_ns", "ns/blk", ALONE },
+		{ "cycle_ns", "ns/blk", ALONE }, { "decode_ns", "ns/blk", ALONE } };
+	struct series *ours = bench_set(bench, SET(cycles), "policy=%s nr=%u request=%u", policy, nr,
+					REQUEST);
+	struct series *plain = bench_set(bench, SET(cycles), "cache=lru+mutex nr=%u request=%u", nr,
+					 REQUEST);
+	struct path path[2] = { { NULL } };
+	int err = path_open(&path[0], policy, nr, bench->seed);
+
+	for (u32 i = 0; i < NR_CYCLES; i++)
+		series_against(&ours[i], "lru+mutex", &plain[i]);
+	err = err ? err : lru_path_open(&path[1], nr, bench->seed);
+	err = err ? err : bench_runs(bench, cycle_turn, path);
+	lru_close(path[1].lru);
+	path_close(&path[0]);
+	return err;
+}
+
 static int measure(struct bench *bench, const char *policy, u32 nr)
 {
-	static const struct metric cycles[] = { { "evict_ns", "ns/blk", VS_MUTEX },
-		{ "cycle_ns", "ns/blk", VS_MUTEX }, { "decode_ns", "ns/blk", VS_MUTEX } };
 	struct path path[2] = { { NULL } };
 	int err = path_open(&path[0], policy, nr, bench->seed);
 
@@ -199,12 +247,7 @@ static int measure(struct bench *bench, const char *policy, u32 nr)
 	err = err ? err : measure_visits(bench, path, policy, true);
 	urcu_close(path[1].table);
 	path_close(&path[0]);
-	if (err)
-		return err;
-	err = path_open(&path[0], policy, nr, bench->seed);
-	bench_set(bench, SET(cycles), "policy=%s nr=%u request=%u", policy, nr, REQUEST);
-	err = err ? err : bench_runs(bench, cycle_turn, &path[0]);
-	path_close(&path[0]);
+	err = err ? err : measure_cycles(bench, policy, nr);
 	bench_report(bench);
 	return err;
 }
