@@ -201,8 +201,8 @@ static int run_two_threads(struct bench *bench, const struct contender *const *a
 /*
  * ---- peers: what a program would take instead, one thread in slices; ranges for two, too ----
  *
- * The first one is ours, and what the others are measured against. Refused: what did not fit at once
- * although so many blocks were free.
+ * The first one is ours, and what the others are measured against. Refused: what did not fit at
+ * once although so many blocks were free.
  */
 
 static int run_peers(struct bench *bench, const struct contender *const *each, u32 nr_each,
@@ -238,7 +238,8 @@ int bench_peers(struct bench *bench)
 		*mimalloc = contender_find("mimalloc"), *driver = contender_find("driver");
 	const struct contender *const blocks[] = { &contender_blocks, &contender_stack, jemalloc,
 						   mimalloc, driver },
-		*const ranges[] = { &contender_pool, &contender_offsets, jemalloc, mimalloc, driver };
+		*const ranges[] = { &contender_pool, &contender_offsets, jemalloc, mimalloc,
+				    driver };
 	struct sizes single, sizes;
 	int err = 0;
 

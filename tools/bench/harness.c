@@ -239,9 +239,9 @@ static void print_json(const struct bench *bench, const struct series *series)
 
 	printf("{\"bench\": \"%s\", \"params\": ", bench->kind->name);
 	print_params(series->params);
-	printf(", \"metric\": \"%s\", \"value\": %.6g, \"min\": %.6g, \"max\": %.6g, \"unit\": \"%s\"",
-	       series->metric.name, value, series_least(series), series_most(series),
-	       series->metric.unit);
+	printf(", \"metric\": \"%s\", \"value\": %.6g, \"min\": %.6g, \"max\": %.6g",
+	       series->metric.name, value, series_least(series), series_most(series));
+	printf(", \"unit\": \"%s\"", series->metric.unit);
 	if (series->ref)
 		printf(", \"ref\": \"%s\", \"ref_value\": %.6g", series->metric.against, ref);
 	else
@@ -283,7 +283,8 @@ void bench_report(struct bench *bench)
 		printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
 		       bench->nr_runs);
 		printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %8s %8s\n", "metric", width,
-		       "parameters", "value", "unit", "against", "its value", "ratio", "min", "max");
+		       "parameters", "value", "unit", "against", "its value", "ratio", "min",
+		       "max");
 	}
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];

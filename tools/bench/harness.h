@@ -37,7 +37,8 @@ struct bench_kind {
 typedef int bench_fn(struct bench *bench);
 
 bench_fn bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation,
-	bench_compact, bench_blockpool, bench_memory, bench_range, bench_range_mt, bench_peers, bench_overhead, bench_device,
+	bench_compact, bench_blockpool, bench_memory, bench_range, bench_range_mt, bench_peers,
+	bench_overhead, bench_device,
 	bench_shrink, bench_registry, bench_path, bench_kvbm, bench_evict, bench_touch, bench_slab,
 	bench_magazine,
 	bench_migrate, bench_tier, bench_keys, bench_events;

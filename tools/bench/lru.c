@@ -20,7 +20,7 @@ struct block {
 
 struct lru {
 	pthread_mutex_t mutex;
-	u32 nr;			/* the list's head is block @nr: older is the newest, newer the oldest */
+	u32 nr;			/* block @nr is the list's head: ->older the newest */
 	u32 mask;
 	u32 *bucket;
 	struct block *block;

@@ -33,10 +33,10 @@ static const struct bench_kind kinds[] = {
 	  bench_range },
 	{ "range-mt", "kvmm_range_alloc() and kvmm_range_free() for two threads, against one",
 	  bench_range_mt },
-	{ "peers", "blocks and ranges: a stack, offsets by size, jemalloc, mimalloc, against a pool",
+	{ "peers", "blocks and ranges: stack, offsets by size, jemalloc, mimalloc, against a pool",
 	  bench_peers },
 	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
-	{ "memory", "host memory a block, allocated and resident: ranges, cache, registry of prefixes",
+	{ "memory", "host memory a block, allocated and resident: ranges, cache, registry",
 	  bench_memory },
 	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
 	  bench_device },
@@ -46,7 +46,7 @@ static const struct bench_kind kinds[] = {
 	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
 	  bench_registry },
 	{ "path",
-	  "full pools of three sizes, means: match, put, evict, name; two writers; and liburcu's table",
+	  "full pools of three sizes, means: match, put, evict, name; two writers",
 	  bench_path },
 	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
 	  bench_kvbm },
@@ -75,9 +75,9 @@ struct options {
 
 static const char doc[] =
 	"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.\v"
-	"Each figure is a median of several runs; with it come its ratio to the baseline, and the least and "
-	"the most of them. The ratio is what can be compared between machines. Documentation/benchmarks.rst says "
-	"what each benchmark does.\n"
+	"Each figure is a median of several runs; with it come its ratio to the baseline, and the "
+	"least and the most of them. The ratio is what can be compared between machines. "
+	"Documentation/benchmarks.rst says what each benchmark does.\n"
 	"\n"
 	"Example:\n"
 	"  kvmm-bench list\n"
@@ -110,7 +110,8 @@ static void add_peers(struct argp_state *state, void *base, const char *arg)
 
 static const struct option_row rows[] = {
 	ROW_FLAG("quick", 'q', struct options, quick, "3 runs instead of 7"),
-	ROW_TAKE("peers", 'P', NULL, add_peers, "kvmm beside what others have made: peers, registry, path"),
+	ROW_TAKE("peers", 'P', NULL, add_peers,
+		"kvmm beside what others have made: peers, registry, path"),
 	ROW_FLAG("json", 'j', struct options, json, "One JSON object a line"),
 	ROW_SCALED("seed", 's', "N", struct options, seed, 1, 0, UINT64_MAX,
 		"Start of the random numbers (default 1)"),

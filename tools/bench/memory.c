@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Host memory that a pool takes a block: what it has allocated, and what of that lies in memory, once
- * each block has been used: by ranges, by names, and by names that a registry of prefixes has, too.
+ * Host memory that a pool takes a block: what it has allocated, and what of that lies in memory,
+ * once each block has been used: by ranges, by names, and by names that a registry has, too.
  */
 #include <kvmm/ext/registry.h>
 #include <unistd.h>
@@ -17,7 +17,9 @@ static const struct state {
 	const char *policy;
 	bool registry;
 } states[] = {
-	{ "ranges", NULL, false }, { "cache", "default", false }, { "cache+registry", "default", true },
+	{ "ranges", NULL, false },
+	{ "cache", "default", false },
+	{ "cache+registry", "default", true },
 };
 
 /* As tools are linked with it; absent where a sanitizer's malloc has taken its place. */

@@ -14,7 +14,7 @@
 #define REQUEST		85u		/* blocks that are evicted and named */
 #define STRIDE		1000003u	/* a prime beyond any number of prompts */
 #define WRITER_NS	200000000u
-#define PHASE		512u		/* blocks between two looks at the clock, which are not free */
+#define PHASE		512u		/* blocks between two looks at the clock */
 
 static const char *const policies[] = { "default", "lru" };
 static const u32 sizes[] = { 100u << 10, 1u << 20, 4u << 20 };
@@ -124,8 +124,8 @@ static void visit(struct path *path, u32 nr, double *match_ns, double *put_ns)
 #define NR_VISITS	3u	/* figures */
 
 /*
- * The pool, and the plain table, in turns. Cold puts: of SPAN blocks, so that the lines of the first
- * one have left the caches: as a request puts what it took some thousand steps ago.
+ * The pool, and the plain table, in turns. Cold puts: of SPAN blocks, so that the lines of the
+ * first one have left the caches: as a request puts what it took some thousand steps ago.
  */
 static int visit_turn(struct bench *bench, void *arg)
 {
@@ -220,8 +220,8 @@ static int measure_cycles(struct bench *bench, const char *policy, u32 nr)
 {
 	static const struct metric cycles[NR_CYCLES] = { { "evict_ns", "ns/blk", ALONE },
 		{ "cycle_ns", "ns/blk", ALONE }, { "decode_ns", "ns/blk", ALONE } };
-	struct series *ours = bench_set(bench, SET(cycles), "policy=%s nr=%u request=%u", policy, nr,
-					REQUEST);
+	struct series *ours = bench_set(bench, SET(cycles), "policy=%s nr=%u request=%u", policy,
+					nr, REQUEST);
 	struct series *plain = bench_set(bench, SET(cycles), "cache=lru+mutex nr=%u request=%u", nr,
 					 REQUEST);
 	struct path path[2] = { { NULL } };

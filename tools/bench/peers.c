@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a program would have without this library, for peers that are not in a package: a stack of free
- * ids, and an allocator of offsets after Sebastian Aaltonen's, each behind one mutex.
+ * What a program would have without this library, for peers that are not in a package: a stack of
+ * free ids, and an allocator of offsets after Sebastian Aaltonen's, each behind one mutex.
  *
  * The latter keeps free regions in lists by size, of which there are eight for each power of two (a
- * float with three bits behind the point), and finds one by two words of bits: each call takes the same
- * few steps. A region is taken from the first list of which all are long enough.
+ * float with three bits behind the point), and finds one by two words of bits: each call takes the
+ * same few steps. A region is taken from the first list of which all are long enough.
  */
 #include <pthread.h>
 
