@@ -200,24 +200,13 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	fill(policy, block, hash_of(key));
 }
 
-/* Ghosts that are put or taken are asked for before, all of them. */
 static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
 {
-	struct lrfu *lrfu = policy;
-	u64 hash[KV_EVICT_MANY];
+	u32 i;
 
-	kv_assert(nr <= KV_EVICT_MANY);
-	for (u32 i = 0; i < nr; i++) {
-		hash[i] = hash_of(&keys[i]);
-		ghost_expect(lrfu->ghosts, lrfu->block[blocks[i]].hash);
-		ghost_expect(lrfu->ghosts, hash[i]);
-	}
-	for (u32 i = 0; i < nr; i++) {
-		if (unlikely(vtime_has(lrfu, blocks[i])))
-			return i;
-		fill(lrfu, blocks[i], hash[i]);
-	}
-	return nr;
+	for (i = 0; i < nr && likely(!vtime_has(policy, blocks[i])); i++)
+		fill(policy, blocks[i], hash_of(&keys[i]));
+	return i;
 }
 
 /* Hits on blocks that were held all the time: any order would have them. */
@@ -336,6 +325,16 @@ static void lrfu_expect(const void *policy, const u32 *blocks, u32 nr, bool soon
 	vtime_expect(lrfu, blocks, nr, soon);
 }
 
+static void lrfu_expect_fill(const void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
+{
+	const struct lrfu *lrfu = policy;
+
+	for (u32 i = 0; i < nr; i++) {
+		ghost_expect(lrfu->ghosts, lrfu->block[blocks[i]].hash);
+		ghost_expect(lrfu->ghosts, hash_of(&keys[i]));
+	}
+}
+
 static int lrfu_check(const void *policy)
 {
 	const struct lrfu *lrfu = policy;
@@ -365,6 +364,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,
+	.expect_fill	= lrfu_expect_fill,
 	.ahead		= vtime_ahead,
 	.has		= vtime_has,
 	.nr		= vtime_nr,

@@ -208,20 +208,19 @@ static void fill_many(struct order *order, const u32 *blocks, u32 nr)
 	}
 }
 
-/* The first notes, of one kind, in an order that is one: how many these are, at most BATCH. */
-static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
+/* Notes of one kind, in an order that is one: at most BATCH. */
+static noinline void apply_run(struct order *order, enum order_note what, const u64 *notes, u32 nr)
 {
 	const struct kv_entry *entries = order->entries->entry;
-	enum order_note what = note_what(*notes);
-	u32 blocks[BATCH], nr_blocks = 0, nr_notes = 0;
+	u32 blocks[BATCH], nr_blocks = 0;
 
 	kv_assert_held(&order->lock);
-	for (; nr_notes < nr && note_what(notes[nr_notes]) == what; nr_notes++) {
-		blocks[nr_blocks] = note_index(notes[nr_notes]);
-		nr_blocks += note_holds(entries, notes[nr_notes]);
+	for (u32 i = 0; i < nr; i++) {
+		blocks[nr_blocks] = note_index(notes[i]);
+		nr_blocks += note_holds(entries, notes[i]);
 	}
 	if (!nr_blocks)
-		return nr_notes;
+		return;
 	order_changed(order);
 	if (what == NOTE_PUT && order->ops->enter_many)
 		put_many(order, blocks, nr_blocks);
@@ -230,7 +229,6 @@ static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 	else
 		for (u32 i = 0; i < nr_blocks; i++)
 			hear(order, order->rest.policy[0], what, blocks[i], what == NOTE_FILL);
-	return nr_notes;
 }
 
 static void apply_notes(struct order *order, const u64 *notes, u32 nr)
@@ -238,24 +236,38 @@ static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 	bool one = is_one(order) && !order->deterministic;
 
 	kv_assert_held(&order->lock);
-	for (u32 at = 0; at < nr && one;)
-		at += apply_run(order, notes + at, nr - at);
-	for (u32 i = 0; i < nr && !one; i++)
-		order_apply(order, note_what(notes[i]), note_handle(notes[i]));
+	for (u32 at = 0, end; at < nr; at = end) {
+		enum order_note what = note_what(notes[at]);
+
+		for (end = at + 1; end < nr && note_what(notes[end]) == what && one;)
+			end++;
+		if (end - at > 1)
+			apply_run(order, what, notes + at, end - at);
+		else
+			order_apply(order, what, note_handle(notes[at]));
+	}
 }
 
 /* Blocks of one policy are of one call. */
 static void expect(struct order *order, const u32 *blocks, u32 nr, bool soon)
 {
-	u32 nr_one = is_one(order) ? nr : 0;
+	u32 step = is_one(order) ? nr : 1;
 
 	kv_assert_held(&order->lock);
-	if (!order->ops->expect)
-		return;
-	if (nr_one)
-		order->ops->expect(order->rest.policy[0], blocks, nr, soon);
-	for (u32 i = nr_one; i < nr; i++)
-		order->ops->expect(order_policy(order, blocks[i]), &blocks[i], 1, soon);
+	for (u32 i = 0; i < nr && order->ops->expect; i += step)
+		order->ops->expect(order_policy(order, blocks[i]), blocks + i, step, soon);
+}
+
+static void expect_fills(struct order *order, const u32 *blocks, u32 nr)
+{
+	u32 step = is_one(order) ? nr : 1;
+	kvmm_key_t keys[BATCH];
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++)
+		keys[i] = kv_entry_key(entry_at(order, blocks[i]));
+	for (u32 i = 0; i < nr; i += step)
+		order->ops->expect_fill(order_policy(order, blocks[i]), blocks + i, keys + i, step);
 }
 
 /* These notes will be applied after twice BATCH others. */
@@ -275,15 +287,22 @@ static void expect_notes(struct order *order, const u64 *notes, u32 nr)
 }
 
 /* After BATCH others: what those lines lead to. A block that is put mostly is in no list yet. */
-static void expect_hits(struct order *order, const u64 *notes, u32 nr)
+static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 {
-	u32 blocks[BATCH], nr_hits = 0;
+	u32 hits[BATCH], fills[BATCH], nr_hits = 0, nr_fills = 0;
 
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr; i++)
-		if (note_what(notes[i]) == NOTE_HIT)
-			blocks[nr_hits++] = note_index(notes[i]);
-	expect(order, blocks, nr_hits, true);
+	for (u32 i = 0; i < nr; i++) {
+		enum order_note what = note_what(notes[i]);
+
+		if (what == NOTE_HIT)
+			hits[nr_hits++] = note_index(notes[i]);
+		else if (what == NOTE_FILL)
+			fills[nr_fills++] = note_index(notes[i]);
+	}
+	expect(order, hits, nr_hits, true);
+	if (nr_fills && order->ops->expect_fill)
+		expect_fills(order, fills, nr_fills);
 }
 
 void order_catch_up(struct order *order)
@@ -300,7 +319,7 @@ void order_catch_up(struct order *order)
 	expect_notes(order, notes, min(nr, BATCH));
 	for (u32 at = 0, next = BATCH; at < nr + BATCH; at = next, next += BATCH) {
 		expect_notes(order, notes + next, min(nr - min(nr, next), BATCH));
-		expect_hits(order, notes + at, min(nr - min(nr, at), BATCH));
+		expect_soon(order, notes + at, min(nr - min(nr, at), BATCH));
 		if (at)
 			apply_notes(order, notes + at - BATCH, min(nr + BATCH - at, BATCH));
 	}

@@ -22,7 +22,7 @@ enum kv_evict_advice {
 #define KV_MAX_PRIORITY		100u
 #define KV_NO_PRIORITY		50u
 
-/* Blocks in one call of @fill_many, @enter_many, @pick_many or @expect, at most. */
+/* Blocks in one call of any of those that take many, at most. */
 #define KV_EVICT_MANY		16u
 
 /**
@@ -59,6 +59,8 @@ enum kv_evict_advice {
  *	first. If others have come or gone since, the block is among the first to be picked again
  * @expect: the blocks are about to enter or leave, and then once more, @soon: ask for the memory
  *	that it takes. Changes nothing; may be NULL
+ * @expect_fill: they are about to be filled with content of these keys; after @expect. Changes
+ *	nothing; may be NULL
  * @ahead: for each block which one may be picked some picks after it: a guess, so that its memory
  *	can be asked for in time; with @expect; may be NULL
  * @has: is the block in the order?
@@ -87,6 +89,7 @@ struct kv_evict_ops {
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
 	void (*expect)(const void *policy, const u32 *blocks, u32 nr, bool soon);
+	void (*expect_fill)(const void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr);
 	void (*ahead)(const void *policy, const u32 *blocks, u32 nr, u32 *ahead);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
