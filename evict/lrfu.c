@@ -31,6 +31,8 @@
 #define PAST_BUCKETS	(VTIME_BUCKETS / 4)
 /* Blocks that get a new place at each fill, while there are such. */
 #define SWEEP		20u
+/* Blocks that are filled before one whose ghosts are asked for. */
+#define GHOSTS_AHEAD	4u
 /* The same in each run: a tenant that chooses keys to fit it makes the order worse, no more. */
 #define SEED		0x5bd1e9955bd1e995ull
 
@@ -202,11 +204,25 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 
 static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
 {
-	u32 i;
+	const struct lrfu *lrfu = policy;
+	u64 hash[KV_EVICT_MANY];
 
-	for (i = 0; i < nr && likely(!vtime_has(policy, blocks[i])); i++)
-		fill(policy, blocks[i], hash_of(&keys[i]));
-	return i;
+	kv_assert(nr <= KV_EVICT_MANY);
+	for (u32 i = 0; i < nr + GHOSTS_AHEAD; i++) {
+		u32 at = i - GHOSTS_AHEAD;
+
+		if (i < nr) {
+			hash[i] = hash_of(&keys[i]);
+			ghost_expect(lrfu->ghosts, lrfu->block[blocks[i]].hash);
+			ghost_expect(lrfu->ghosts, hash[i]);
+		}
+		if (i < GHOSTS_AHEAD)
+			continue;
+		if (unlikely(vtime_has(policy, blocks[at])))
+			return at;
+		fill(policy, blocks[at], hash[at]);
+	}
+	return nr;
 }
 
 /* Hits on blocks that were held all the time: any order would have them. */
