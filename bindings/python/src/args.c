@@ -2,48 +2,46 @@
 /* Arguments of calls, and objects. */
 #include "python.h"
 
-/* Looked for from the end: what comes first is mostly given by position. */
-static int place(const char *const *names, unsigned int most, PyObject *name)
+/* Looked for from the end: what comes first is mostly given by position. -1: it is none of them. */
+static int place(const struct kvpy_call *call, PyObject *name)
 {
-	int at = (int)most;
+	int at = (int)call->most - 1;
 
-	while (at > 0 && PyUnicode_CompareWithASCIIString(name, names[at]))
+	while (at >= 0 && PyUnicode_CompareWithASCIIString(name, call->names[at]))
 		at--;
-	return at - 1;
+	return at;
 }
 
-int kvpy_args(const char *const *names, unsigned int least, PyObject *const *args, Py_ssize_t nr,
-	      PyObject *kwnames, PyObject **out)
+static int take_named(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
+		      PyObject *kwnames, PyObject **out)
 {
-	Py_ssize_t nr_named = kwnames ? PyTuple_Size(kwnames) : 0;
-	unsigned int most = 0;
-
-	for (; names[most + 1]; most++)
-		out[most] = most < nr ? args[most] : NULL;
-	if (nr > (Py_ssize_t)most) {
-		PyErr_Format(PyExc_TypeError, "%s() takes at most %u arguments", names[0], most);
-		return -1;
-	}
-	for (Py_ssize_t i = 0; i < nr_named; i++) {
+	for (Py_ssize_t i = 0; i < PyTuple_Size(kwnames); i++) {
 		PyObject *name = PyTuple_GetItem(kwnames, i);
-		int at = place(names, most, name);
+		int at = place(call, name);
 
-		if (at < 0 || at < nr) {
-			PyErr_Format(PyExc_TypeError, "%s(): argument '%U' is %s", names[0], name,
+		if (at < 0 || at < nr)
+			return KVPY_REFUSE(PyExc_TypeError, "%s(): argument '%U' is %s", call->name, name,
 				     at < 0 ? "unknown" : "given twice");
-			return -1;
-		}
 		out[at] = args[nr + i];
 	}
-	for (unsigned int i = 0; i < least; i++) {
-		if (!out[i]) {
-			PyErr_Format(PyExc_TypeError, "%s() needs '%s'", names[0], names[i + 1]);
-			return -1;
-		}
-	}
-	for (unsigned int i = least; i < most; i++)
-		if (out[i] == Py_None)
+	return 0;
+}
+
+int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
+	      PyObject *kwnames, PyObject **out)
+{
+	if (nr > (Py_ssize_t)call->most)
+		return KVPY_REFUSE(PyExc_TypeError, "%s() takes at most %u arguments", call->name, call->most);
+	for (unsigned int i = 0; i < call->most; i++)
+		out[i] = i < nr ? args[i] : NULL;
+	if (kwnames && take_named(call, args, nr, kwnames, out))
+		return -1;
+	for (unsigned int i = 0; i < call->most; i++) {
+		if (i >= call->least && out[i] == Py_None)
 			out[i] = NULL;
+		if (i < call->least && !out[i])
+			return KVPY_REFUSE(PyExc_TypeError, "%s() needs '%s'", call->name, call->names[i]);
+	}
 	return 0;
 }
 
@@ -53,18 +51,20 @@ int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number)
 
 	if (!object)
 		return 0;
-	object = PyNumber_Index(object);
-	if (!object)
-		return -1;
-	value = PyLong_AsUnsignedLongLong(object);
-	Py_DECREF(object);
+	if (PyLong_CheckExact(object)) {
+		value = PyLong_AsUnsignedLongLong(object);
+	} else {
+		object = PyNumber_Index(object);
+		if (!object)
+			return -1;
+		value = PyLong_AsUnsignedLongLong(object);
+		Py_DECREF(object);
+	}
 	if (value == (unsigned long long)-1 && PyErr_Occurred())
 		return -1;
-	if (value > most) {
-		PyErr_Format(PyExc_OverflowError, "%llu is more than %llu", value,
+	if (value > most)
+		return KVPY_REFUSE(PyExc_OverflowError, "%llu is more than %llu", value,
 			     (unsigned long long)most);
-		return -1;
-	}
 	*number = value;
 	return 0;
 }
@@ -173,13 +173,13 @@ void *kvpy_begin(PyTypeObject *type, PyObject *args, PyObject *named, const char
 	if (self) {
 		(void)va_arg(again, int (*)(PyObject *, void *));
 		pool = *va_arg(again, struct kvpy_pool **);
-		if (!kvpy_pool_of(pool))
+		if (kvpy_pool_of(pool)) {
+			Py_INCREF(pool);
+			self->pool = pool;
+			pool->nr_users++;
+		} else {
 			Py_CLEAR(self);
-	}
-	if (self) {
-		Py_INCREF(pool);
-		self->pool = pool;
-		pool->nr_users++;
+		}
 	}
 	va_end(again);
 	va_end(list);

@@ -30,13 +30,17 @@ void kvpy_end(struct kvpy_array *array)
 	if (array->view.obj)
 		PyBuffer_Release(&array->view);
 	Py_CLEAR(array->capsule);
-	free(array->made);
+	if (array->made)
+		free(array->made);
 	array->made = NULL;
 }
 
+/* What kvpy_end() looks at. */
 static void begin(struct kvpy_array *array)
 {
-	memset(array, 0, offsetof(struct kvpy_array, few));
+	array->view.obj = NULL;
+	array->capsule = NULL;
+	array->made = NULL;
 }
 
 static void *room(struct kvpy_array *array, Py_ssize_t nr, size_t bytes)
@@ -144,41 +148,41 @@ static int from_sequence(PyObject *object, struct kvpy_array *array, long long l
 	return 0;
 }
 
-static int borrow(PyObject *object, int writable, struct kvpy_array *array, long long least,
-		  long long most)
+static int from_buffer(PyObject *object, int writable, struct kvpy_array *array)
 {
 	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
 
-	begin(array);
-	if (PyObject_CheckBuffer(object)) {
-		if (PyObject_GetBuffer(object, &array->view, flags)) {
-			array->view.obj = NULL;
-			return -1;
-		}
-		if (!is_32_bits(&array->view))
-			return refuse(array, PyExc_TypeError, "the buffer is not of 32 bit integers");
-		array->data = array->view.buf;
-		array->nr = array->view.len / 4;
-		return 0;
+	if (PyObject_GetBuffer(object, &array->view, flags)) {
+		array->view.obj = NULL;
+		return -1;
 	}
-	/* Asking a list for that makes an exception, and drops it. */
-	if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) &&
-	    PyObject_HasAttrString(object, "__dlpack__"))
-		return from_dlpack(object, array);
-	if (writable)
-		return refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
-	return from_sequence(object, array, least, most);
+	if (!is_32_bits(&array->view))
+		return refuse(array, PyExc_TypeError, "the buffer is not of 32 bit integers");
+	array->data = array->view.buf;
+	array->nr = array->view.len / 4;
+	return 0;
 }
 
-/* Calls of the library count in 32 bits. */
 static int numbers(PyObject *object, int writable, struct kvpy_array *array, long long least,
 		   long long most)
 {
-	if (borrow(object, writable, array, least, most))
-		return -1;
-	if (array->nr > INT32_MAX)
-		return refuse(array, PyExc_OverflowError, "too many numbers");
-	return 0;
+	int err;
+
+	begin(array);
+	if (PyObject_CheckBuffer(object))
+		err = from_buffer(object, writable, array);
+	/* Asking a list for that makes an exception, and drops it. */
+	else if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) &&
+		 PyObject_HasAttrString(object, "__dlpack__"))
+		err = from_dlpack(object, array);
+	else if (writable)
+		err = refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
+	else
+		err = from_sequence(object, array, least, most);
+	/* Calls of the library count in 32 bits. */
+	if (!err && array->nr > INT32_MAX)
+		err = refuse(array, PyExc_OverflowError, "too many numbers");
+	return err;
 }
 
 int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids)
@@ -194,6 +198,10 @@ int kvpy_tokens(PyObject *object, struct kvpy_array *tokens)
 int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
 {
 	begin(bytes);
+	bytes->data = NULL;
+	bytes->nr = 0;
+	if (!object)
+		return 0;
 	if (PyObject_GetBuffer(object, &bytes->view,
 			       PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) {
 		bytes->view.obj = NULL;
@@ -273,6 +281,9 @@ int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array 
 	int err;
 
 	begin(keys);
+	keys->data = NULL;
+	if (!object)
+		return 0;
 	if (!PyObject_CheckBuffer(object)) {
 		if (PySequence_Check(object))
 			return kvpy_first_keys(object, PY_SSIZE_T_MAX, pool, keys);

@@ -59,10 +59,8 @@ static PyObject *control_add(struct control *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O&|z:add", kvpy_to_pool, &pool, &name) || !kvpy_pool_of(pool))
 		return NULL;
-	if (!self->control) {
-		PyErr_SetString(PyExc_ValueError, "the socket is closed");
-		return NULL;
-	}
+	if (!self->control)
+		return PyErr_Format(PyExc_ValueError, "the socket is closed");
 	err = kvmm_control_add_pool(self->control, name, pool->pool);	/* short: with the lock */
 	if (err)
 		return kvpy_raise("kvmm_control_add_pool", err);

@@ -45,26 +45,19 @@ static PyObject *one(const struct kvmm_event *event)
 {
 	static const char *const kinds[] = { "stored", "removed", "cleared" };
 	static const char *const media[] = { "device", "host", "disk", "external" };
-	PyObject *parent = Py_None, *answer;
+	int has_parent = event->flags & KVMM_EVENT_HAS_PARENT;
 
 	if (event->kind >= KVPY_NR(kinds))
 		return Py_BuildValue("{s:s,s:K}", "kind", "other", "seq",
 				     (unsigned long long)event->seq);
-	if (event->flags & KVMM_EVENT_HAS_PARENT)
-		parent = PyBytes_FromStringAndSize((const char *)event->parent.byte, KVMM_KEY_BYTES);
-	else
-		Py_INCREF(parent);
-	if (!parent)
-		return NULL;
-	answer = Py_BuildValue("{s:s,s:s,s:K,s:y#,s:O,s:I,s:I,s:i,s:I,s:I}", "kind", kinds[event->kind],
-			       "medium", media[event->medium & 3], "seq",
-			       (unsigned long long)event->seq, "key", (const char *)event->key.byte,
-			       (Py_ssize_t)KVMM_KEY_BYTES, "parent", parent, "position",
-			       event->position, "tokens", event->tokens, "block", (int)event->block,
-			       "tenant", event->domain.tenant, "group",
-			       (unsigned int)event->domain.group);
-	Py_DECREF(parent);
-	return answer;
+	return Py_BuildValue("{s:s,s:s,s:K,s:y#,s:y#,s:I,s:I,s:i,s:I,s:I}", "kind", kinds[event->kind],
+			     "medium", media[event->medium & 3], "seq",
+			     (unsigned long long)event->seq, "key", (const char *)event->key.byte,
+			     (Py_ssize_t)KVMM_KEY_BYTES, "parent",
+			     has_parent ? (const char *)event->parent.byte : NULL,	/* None */
+			     (Py_ssize_t)KVMM_KEY_BYTES, "position", event->position, "tokens",
+			     event->tokens, "block", (int)event->block, "tenant",
+			     event->domain.tenant, "group", (unsigned int)event->domain.group);
 }
 
 static PyObject *events_read(struct events *self, PyObject *args)
@@ -77,10 +70,8 @@ static PyObject *events_read(struct events *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "|O&:read", kvpy_to_u32, &max))
 		return NULL;
-	if (!self->events) {
-		PyErr_SetString(PyExc_ValueError, "the reader is closed");
-		return NULL;
-	}
+	if (!self->events)
+		return PyErr_Format(PyExc_ValueError, "the reader is closed");
 	nr = kvmm_events_read(self->events, buf, max < KVPY_NR(buf) ? max : KVPY_NR(buf), &lost);
 	if (nr < 0)
 		return kvpy_raise("kvmm_events_read", nr);

@@ -24,10 +24,8 @@ static PyObject *strerror_of(PyObject *module, PyObject *number)
 
 	if (err == -1 && PyErr_Occurred())
 		return NULL;
-	if (err < -INT32_MAX || err > INT32_MAX) {
-		PyErr_SetString(PyExc_OverflowError, "no errno is so large");
-		return NULL;
-	}
+	if (err < -INT32_MAX || err > INT32_MAX)
+		return PyErr_Format(PyExc_OverflowError, "no errno is so large");
 	return PyUnicode_FromString(kvmm_strerror(err > 0 ? -(int)err : (int)err));
 }
 
@@ -50,10 +48,8 @@ static const struct {
 static int fill(PyObject *module)
 {
 	/* Pools and exceptions are the process's: a second interpreter would share them. */
-	if (PyInterpreterState_GetID(PyInterpreterState_Get())) {
-		PyErr_SetString(PyExc_ImportError, "kvmm works in the main interpreter only");
-		return -1;
-	}
+	if (PyInterpreterState_GetID(PyInterpreterState_Get()))
+		return KVPY_REFUSE(PyExc_ImportError, "kvmm works in the main interpreter only");
 	if (PyModule_AddStringConstant(module, "version", kvmm_version()) ||
 	    kvpy_add_numbers(module) || kvpy_add_errors(module))
 		return -1;

@@ -25,8 +25,7 @@ struct making {
 	struct kvmm_evict_attr evict;
 	uint32_t key_bytes;
 	uint32_t digests;
-	PyObject *planes;		/* borrowed, as all that options have */
-	PyObject *memory;
+	PyObject *planes, *memory;	/* borrowed, as all that options have */
 };
 
 /* An option: text, a number up to @most, a bit of 32, or the object itself. */
@@ -66,10 +65,8 @@ static int take_text(const struct option *option, PyObject *object, const char *
 	if (*text)
 		return 0;
 	*text = PyUnicode_AsUTF8AndSize(object, &len);
-	if (*text && strlen(*text) != (size_t)len) {
-		PyErr_Format(PyExc_ValueError, "a null character in '%s'", option->name);
-		return -1;
-	}
+	if (*text && strlen(*text) != (size_t)len)
+		return KVPY_REFUSE(PyExc_ValueError, "a null character in '%s'", option->name);
 	return *text ? 0 : -1;
 }
 
@@ -106,17 +103,13 @@ static int take_options(PyObject *options, struct making *making)
 	while (options && PyDict_Next(options, &at, &key, &value)) {
 		size_t i = 0;
 
-		if (!PyUnicode_Check(key)) {
-			PyErr_SetString(PyExc_TypeError, "names of options are strings");
-			return -1;
-		}
+		if (!PyUnicode_Check(key))
+			return KVPY_REFUSE(PyExc_TypeError, "names of options are strings");
 		while (i < KVPY_NR(options_known) &&
 		       PyUnicode_CompareWithASCIIString(key, options_known[i].name))
 			i++;
-		if (i == KVPY_NR(options_known)) {
-			PyErr_Format(PyExc_TypeError, "Pool() has no option '%U'", key);
-			return -1;
-		}
+		if (i == KVPY_NR(options_known))
+			return KVPY_REFUSE(PyExc_TypeError, "Pool() has no option '%U'", key);
 		if (take_option(&options_known[i], value, (char *)making + options_known[i].at))
 			return -1;
 	}
@@ -183,10 +176,8 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *options)
 
 	if (!PyArg_ParseTuple(args, "O&:Pool", kvpy_to_u64, &nr_blocks))
 		return NULL;
-	if (nr_blocks > KVMM_MAX_BLOCKS) {
-		PyErr_Format(PyExc_ValueError, "a pool has at most %u blocks", KVMM_MAX_BLOCKS);
-		return NULL;
-	}
+	if (nr_blocks > KVMM_MAX_BLOCKS)
+		return PyErr_Format(PyExc_ValueError, "a pool has at most %u blocks", KVMM_MAX_BLOCKS);
 	self = kvpy_make(type);
 	if (self && create(self, nr_blocks, options))
 		Py_CLEAR(self);
@@ -232,27 +223,28 @@ static int pool_clear(struct kvpy_pool *self)
 
 /* ---- blocks by id ---- */
 
-/* A method of this name with named arguments, by a function that does several. */
-#define NAMED(name, given, how, ...)								\
-static PyObject *pool_##name(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,	\
-			     PyObject *names)							\
+/* What methods with named arguments are given. */
+#define NAMED_ARGS	struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr, PyObject *names
+
+/* A method of this name, by a function that does several. */
+#define NAMED(name, least, given, how, ...)							\
+static PyObject *pool_##name(NAMED_ARGS)							\
 {												\
-	static const char *const known[] = { #name, given, NULL };				\
+	KVPY_THIS_CALL(name, least, given);							\
 												\
-	return how(self, args, nr, names, known, __VA_ARGS__);					\
+	return how(self, args, nr, names, &this_call, __VA_ARGS__);					\
 }
 #define OF(...)	__VA_ARGS__
 
-static PyObject *pool_alloc(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			    PyObject *names)
+static PyObject *pool_alloc(NAMED_ARGS)
 {
-	static const char *const known[] = { "alloc", "nr", "tenant", "out", NULL };
+	KVPY_THIS_CALL(alloc, 1, "nr", "tenant", "out");
 	PyObject *slot[3], *answer;
 	struct kvpy_array ids;
 	uint32_t want = 0, tenant = 0;
 	int err;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_u32(slot[0], &want) ||
+	if (kvpy_args(&this_call, args, nr, names, slot) || kvpy_u32(slot[0], &want) ||
 	    kvpy_u32(slot[1], &tenant) || !kvpy_pool_of(self))
 		return NULL;
 	if (want > self->nr_blocks)
@@ -292,13 +284,11 @@ static int get_prefix(struct kvpy_pool *self, PyObject *keys, PyObject **slot,
 	    kvpy_u32(slot[2], &prefix->domain.tenant) || kvpy_u64(slot[3], UINT16_MAX, &layout) ||
 	    kvpy_u64(slot[4], UINT16_MAX, &group) || kvpy_keys(keys, self, &call->keys))
 		return -1;
-	if (slot[1]) {
-		if (kvpy_keys(slot[1], self, &call->parent)) {
-			kvpy_end(&call->keys);
-			return -1;
-		}
-		prefix->parent = call->parent.data;
+	if (kvpy_keys(slot[1], self, &call->parent)) {
+		kvpy_end(&call->keys);
+		return -1;
 	}
+	prefix->parent = call->parent.data;
 	prefix->keys = call->keys.data;
 	prefix->nr = (uint32_t)call->keys.nr;
 	prefix->domain.layout = (uint16_t)layout;
@@ -306,24 +296,22 @@ static int get_prefix(struct kvpy_pool *self, PyObject *keys, PyObject **slot,
 	return 0;
 }
 
-/* The keys are the last of the @least that must be given, the others from @first on. */
-static PyObject *with_prefix(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			     PyObject *names, const char *const *known, unsigned int least,
-			     unsigned int first, prefix_fn *fn)
+/* The keys are the last argument that must be given, the others are from @first on. */
+static PyObject *with_prefix(NAMED_ARGS, const struct kvpy_call *how, unsigned int first,
+			     prefix_fn *fn)
 {
 	struct prefix_call call;
 	PyObject *answer = NULL;
 
-	if (kvpy_args(known, least, args, nr, names, call.slot) ||
-	    get_prefix(self, call.slot[least - 1], call.slot + first, &call))
+	if (kvpy_args(how, args, nr, names, call.slot) ||
+	    get_prefix(self, call.slot[how->least - 1], call.slot + first, &call))
 		return NULL;
-	if (call.prefix.parent && call.parent.nr != 1)
+	if (call.slot[first + 1] && call.parent.nr != 1)
 		PyErr_SetString(PyExc_ValueError, "parent is one key");
 	else if (kvpy_pool_of(self))		/* keys in lists of the caller's may have run Python */
 		answer = fn(self, &call);
 	kvpy_end(&call.keys);
-	if (call.prefix.parent)
-		kvpy_end(&call.parent);
+	kvpy_end(&call.parent);
 	return answer;
 }
 
@@ -490,17 +478,16 @@ static PyObject *do_name(struct kvpy_pool *self, struct prefix_call *call)
 	return answer;
 }
 
-NAMED(register, OF("ids", "keys", PREFIX_NAMES, "out"), with_prefix, 2, 2, do_register)
-NAMED(find, OF("keys", "all", PREFIX_NAMES, "out"), with_prefix, 1, 2, do_find)
-NAMED(probe, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_probe)
-NAMED(peek, OF("keys", "all", PREFIX_NAMES), with_prefix, 1, 2, do_peek)
-NAMED(name, OF("ids", "keys", "op", PREFIX_NAMES), with_prefix, 2, 3, do_name)
+NAMED(register, 2, OF("ids", "keys", PREFIX_NAMES, "out"), with_prefix, 2, do_register)
+NAMED(find, 1, OF("keys", "all", PREFIX_NAMES, "out"), with_prefix, 2, do_find)
+NAMED(probe, 1, OF("keys", PREFIX_NAMES), with_prefix, 1, do_probe)
+NAMED(peek, 1, OF("keys", "all", PREFIX_NAMES), with_prefix, 2, do_peek)
+NAMED(name, 2, OF("ids", "keys", "op", PREFIX_NAMES), with_prefix, 3, do_name)
 
 /* get(), touch(), put(), take(): ids, and what may be said with them: flags, or 0: the tenant. */
 typedef int ids_fn(struct kvmm_pool *, const int32_t *, uint32_t, uint32_t, uint32_t);
 
-static PyObject *by_ids(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			PyObject *names, const char *const *known, ids_fn *fn, uint32_t first,
+static PyObject *by_ids(NAMED_ARGS, const struct kvpy_call *call, ids_fn *fn, uint32_t first,
 			uint32_t second)
 {
 	const uint32_t bits[] = { first, second };
@@ -509,9 +496,9 @@ static PyObject *by_ids(struct kvpy_pool *self, PyObject *const *args, Py_ssize_
 	PyObject *slot[3];
 	int err;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) || !kvpy_pool_of(self))
+	if (kvpy_args(call, args, nr, names, slot) || !kvpy_pool_of(self))
 		return NULL;
-	for (int i = 0; known[i + 2]; i++) {
+	for (unsigned int i = 0; i + 1 < call->most; i++) {
 		int on = bits[i] && slot[i + 1] ? PyObject_IsTrue(slot[i + 1]) : 0;
 
 		if (on < 0 || (!bits[i] && kvpy_u32(slot[i + 1], &tenant)))
@@ -522,7 +509,7 @@ static PyObject *by_ids(struct kvpy_pool *self, PyObject *const *args, Py_ssize_
 		return NULL;
 	err = fn(self->pool, ids.data, (uint32_t)ids.nr, flags, tenant);
 	kvpy_end(&ids);
-	return kvpy_none_or(known[0], err);
+	return kvpy_none_or(call->name, err);
 }
 
 #define BY_IDS(name, ...)									\
@@ -536,10 +523,10 @@ BY_IDS(get, flags)
 BY_IDS(touch)
 BY_IDS(put, flags)
 BY_IDS(take, tenant, flags)
-NAMED(get, OF("ids", "inactive"), by_ids, do_get, KVMM_IDS_INACTIVE, 0)
-NAMED(touch, "ids", by_ids, do_touch, 0, 0)
-NAMED(put, OF("ids", "first_out", "park"), by_ids, do_put, KVMM_IDS_FIRST_OUT, KVMM_IDS_PARK)
-NAMED(take, OF("ids", "parked", "tenant"), by_ids, do_take, KVMM_IDS_PARKED, 0)
+NAMED(get, 1, OF("ids", "inactive"), by_ids, do_get, KVMM_IDS_INACTIVE, 0)
+NAMED(touch, 1, "ids", by_ids, do_touch, 0, 0)
+NAMED(put, 1, OF("ids", "first_out", "park"), by_ids, do_put, KVMM_IDS_FIRST_OUT, KVMM_IDS_PARK)
+NAMED(take, 1, OF("ids", "parked", "tenant"), by_ids, do_take, KVMM_IDS_PARKED, 0)
 
 #define INFO(name)	KVPY_FIELD(struct kvmm_id_info, name)
 
@@ -590,14 +577,13 @@ static PyObject *pool_evict(struct kvpy_pool *self, PyObject *object)
 	return kvpy_number_or("kvmm_evict_blocks", nr);
 }
 
-static PyObject *pool_reset(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			    PyObject *names)
+static PyObject *pool_reset(NAMED_ARGS)
 {
-	static const char *const known[] = { "reset", "inactive_only", NULL };
+	KVPY_THIS_CALL(reset, 0, "inactive_only");
 	PyObject *slot[1];
 	int inactive, done;
 
-	if (kvpy_args(known, 0, args, nr, names, slot) || !kvpy_pool_of(self))
+	if (kvpy_args(&this_call, args, nr, names, slot) || !kvpy_pool_of(self))
 		return NULL;
 	inactive = slot[0] ? PyObject_IsTrue(slot[0]) : 0;
 	if (inactive < 0)
@@ -610,8 +596,7 @@ static PyObject *pool_reset(struct kvpy_pool *self, PyObject *const *args, Py_ss
 
 /* ---- content ---- */
 
-static PyObject *content(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			 PyObject *names, const char *const *known, int write)
+static PyObject *content(NAMED_ARGS, const struct kvpy_call *call, int write)
 {
 	PyObject *slot[3];
 	struct kvpy_array bytes;
@@ -619,7 +604,7 @@ static PyObject *content(struct kvpy_pool *self, PyObject *const *args, Py_ssize
 	uint32_t id = 0;
 	int err;
 
-	if (kvpy_args(known, 2, args, nr, names, slot) || kvpy_u32(slot[0], &id) ||
+	if (kvpy_args(call, args, nr, names, slot) || kvpy_u32(slot[0], &id) ||
 	    kvpy_u64(slot[2], UINT64_MAX, &offset) || !kvpy_pool_of(self) ||
 	    kvpy_bytes(slot[1], !write, &bytes))
 		return NULL;
@@ -628,11 +613,11 @@ static PyObject *content(struct kvpy_pool *self, PyObject *const *args, Py_ssize
 		      kvmm_block_read(self->pool, id, offset, bytes.data, (size_t)bytes.nr);
 	KVPY_LOCK(self)
 	kvpy_end(&bytes);
-	return kvpy_none_or(known[0], err);
+	return kvpy_none_or(call->name, err);
 }
 
-NAMED(write, OF("id", "data", "offset"), content, 1)
-NAMED(read_into, OF("id", "out", "offset"), content, 0)
+NAMED(write, 2, OF("id", "data", "offset"), content, 1)
+NAMED(read_into, 2, OF("id", "out", "offset"), content, 0)
 
 /* ---- numbers ---- */
 
@@ -668,14 +653,13 @@ static PyObject *pool_validate(struct kvpy_pool *self, PyObject *none)
 	return kvpy_none_or("kvmm_validate", err);
 }
 
-static PyObject *pool_set_watermarks(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-				     PyObject *names)
+static PyObject *pool_set_watermarks(NAMED_ARGS)
 {
-	static const char *const known[] = { "set_watermarks", "min", "low", "high", NULL };
+	KVPY_THIS_CALL(set_watermarks, 3, "min", "low", "high");
 	struct kvmm_watermarks marks = { 0, 0, 0 };
 	PyObject *slot[3];
 
-	if (kvpy_args(known, 3, args, nr, names, slot) || kvpy_u32(slot[0], &marks.min) ||
+	if (kvpy_args(&this_call, args, nr, names, slot) || kvpy_u32(slot[0], &marks.min) ||
 	    kvpy_u32(slot[1], &marks.low) || kvpy_u32(slot[2], &marks.high) || !kvpy_pool_of(self))
 		return NULL;
 	return kvpy_none_or("kvmm_watermarks_set", kvmm_watermarks_set(self->pool, &marks));
@@ -711,18 +695,16 @@ static PyObject *pool_closed(struct kvpy_pool *self, void *closure)
 
 /* ---- tiers below, see tier.c ---- */
 
-static PyObject *pool_attach(struct kvpy_pool *self, PyObject *const *args, Py_ssize_t nr,
-			     PyObject *names)
+static PyObject *pool_attach(NAMED_ARGS)
 {
-	static const char *const known[] = { "attach", "tier", "layout_id", "write", "touches",
-					     "verify_every", NULL };
+	KVPY_THIS_CALL(attach, 1, "tier", "layout_id", "write", "touches", "verify_every");
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_tier *tier;
 	PyObject *slot[5];
 	int err;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) || !kvpy_pool_of(self))
+	if (kvpy_args(&this_call, args, nr, names, slot) || !kvpy_pool_of(self))
 		return NULL;
 	tier = kvpy_tier_of(slot[0]);
 	if (!tier || kvpy_u64(slot[1], UINT64_MAX, &attr.layout_id) ||
@@ -780,8 +762,8 @@ static PyObject *do_match_tiers(struct kvpy_pool *self, struct prefix_call *call
 			 Py_BuildValue("II", match.nr_device, match.nr_lower);
 }
 
-NAMED(prefetch, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_prefetch)
-NAMED(match_tiers, OF("keys", PREFIX_NAMES), with_prefix, 1, 1, do_match_tiers)
+NAMED(prefetch, 1, OF("keys", PREFIX_NAMES), with_prefix, 1, do_prefetch)
+NAMED(match_tiers, 1, OF("keys", PREFIX_NAMES), with_prefix, 1, do_match_tiers)
 
 #define FAST(name, doc)	KVPY_METHOD(pool, name, KVPY_NAMED, doc)
 #define PREFIX_DOC	"position=0, parent=None, tenant=0, layout=0, group=0"
@@ -856,11 +838,10 @@ KVPY_TYPE(pool, Pool, sizeof(struct kvpy_pool), KVPY_GC,
 
 int kvpy_add_numbers(PyObject *module)
 {
+#define NUMBER(name)	{ #name, KVMM_##name }
 	static const struct { const char *name; long value; } numbers[] = {
-		{ "NO_ID", KVMM_NO_ID }, { "NAME_ADD", KVMM_NAME_ADD },
-		{ "NAME_RENAME", KVMM_NAME_RENAME }, { "NAME_REMOVE", KVMM_NAME_REMOVE },
-		{ "DUP_ALLOW", KVMM_DUP_ALLOW }, { "DUP_HOLD", KVMM_DUP_HOLD },
-		{ "DUP_REJECT", KVMM_DUP_REJECT }, { "FREE", KVMM_BLOCK_FREE },
+		NUMBER(NO_ID), NUMBER(NAME_ADD), NUMBER(NAME_RENAME), NUMBER(NAME_REMOVE),
+		NUMBER(DUP_ALLOW), NUMBER(DUP_HOLD), NUMBER(DUP_REJECT), { "FREE", KVMM_BLOCK_FREE },
 		{ "PRIVATE", KVMM_BLOCK_PRIVATE }, { "ACTIVE", KVMM_BLOCK_ACTIVE },
 		{ "INACTIVE", KVMM_BLOCK_INACTIVE }, { "WRITE_SELECTIVE", KVMM_TIER_SELECTIVE },
 		{ "WRITE_EXPLICIT", KVMM_TIER_EXPLICIT }, { "WRITE_THROUGH", KVMM_TIER_THROUGH },

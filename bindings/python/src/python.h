@@ -60,6 +60,9 @@ void PyBuffer_Release(Py_buffer *view);
 /** kvpy_raise() - the exception for a negative errno of @call. Returns NULL. */
 PyObject *kvpy_raise(const char *call, int err);
 PyObject *kvpy_raise_why(const char *call, int err, const char *why);
+
+/** KVPY_REFUSE() - PyErr_Format(), and -1. */
+#define KVPY_REFUSE(...)	(PyErr_Format(__VA_ARGS__), -1)
 int kvpy_add_errors(PyObject *module);
 
 /* ---- buffer.c: arrays of the caller, borrowed during a call ---- */
@@ -87,7 +90,7 @@ int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids);
 /** kvpy_tokens() - likewise uint32; int32 that are not negative, too. */
 int kvpy_tokens(PyObject *object, struct kvpy_array *tokens);
 
-/** kvpy_bytes() - any contiguous buffer, as bytes. */
+/** kvpy_bytes() - any contiguous buffer, as bytes; NULL: none. */
 int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes);
 void kvpy_end(struct kvpy_array *array);
 
@@ -103,14 +106,25 @@ PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *ids, Py_ssize_t nr
 
 /* ---- arguments ---- */
 
+/** struct kvpy_call - its name, how many arguments must and can be given, their names in order */
+struct kvpy_call {
+	const char *name;
+	unsigned int least;
+	unsigned int most;
+	const char *names[9];
+};
+
+/* this_call, of this name. */
+#define KVPY_THIS_CALL(call, least, ...)					\
+	static const struct kvpy_call this_call = {				\
+		#call, least, KVPY_NR(((const char *const[]){ __VA_ARGS__ })), { __VA_ARGS__ } }
+
 /**
- * kvpy_args() - sort positional and named arguments into @out, as @names say
- * @names: "call", then names in the order of positions, then NULL
- * @least: so many must be given
+ * kvpy_args() - sort positional and named arguments into @out
  *
  * Return: 0; -1 with a TypeError. Slots that were not given, or are None, are NULL.
  */
-int kvpy_args(const char *const *names, unsigned int least, PyObject *const *args, Py_ssize_t nr,
+int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
 	      PyObject *kwnames, PyObject **out);
 
 /** kvpy_u64() - a number up to @most; may run Python; *@number stays if @object is NULL. */
@@ -151,7 +165,7 @@ KVPY_TYPES(KVPY_DECLARE)
 
 int kvpy_add_numbers(PyObject *module);
 
-/** kvpy_keys() - kvmm_key_t of the names of @pool: one buffer, or a sequence of bytes. */
+/** kvpy_keys() - kvmm_key_t of names of @pool: one buffer, or a sequence of bytes; NULL: none. */
 int kvpy_keys(PyObject *object, const struct kvpy_pool *pool, struct kvpy_array *keys);
 
 /** kvpy_first_keys() - of a sequence of bytes, @max of them at most; kvpy_key(): of one. */

@@ -56,42 +56,35 @@ static void range_finalize(struct range *self)
 
 static struct kvmm_pool *pool_of(struct range *self)
 {
-	if (!self->pool) {
-		PyErr_SetString(PyExc_ValueError, "the range was freed");
-		return NULL;
-	}
+	if (!self->pool)
+		return (void *)PyErr_Format(PyExc_ValueError, "the range was freed");
 	return kvpy_pool_of(self->pool);
 }
 
 static PyObject *range_extents(struct range *self, PyObject *none)
 {
-	struct kvmm_extent few[64], *ext = few;
 	struct kvmm_pool *pool = pool_of(self);
+	struct kvmm_extent *ext;
+	struct kvpy_array room;
 	PyObject *list = NULL;
-	int nr;
+	int nr, max;
 
 	if (!pool)
 		return NULL;
-	nr = kvmm_range_extents(pool, self->range, few, KVPY_NR(few));
-	if (nr > (int)KVPY_NR(few)) {
-		int room = nr;
-
-		ext = malloc(sizeof(*ext) * (size_t)room);
-		nr = ext ? kvmm_range_extents(pool, self->range, ext, (unsigned int)room) : -ENOMEM;
-		nr = nr > room ? -EAGAIN : nr;		/* it grew in between */
-	}
-	if (nr < 0)
-		kvpy_raise("kvmm_range_extents", nr);
-	else
-		list = PyList_New(nr);
+	max = kvmm_range_extents(pool, self->range, NULL, 0);
+	ext = kvpy_space(&room, max < 0 ? 0 : max, sizeof(*ext));
+	if (!ext)
+		return NULL;
+	nr = max < 0 ? max : kvmm_range_extents(pool, self->range, ext, (unsigned int)max);
+	nr = nr > max ? -EAGAIN : nr;			/* it grew in between */
+	list = nr < 0 ? kvpy_raise("kvmm_range_extents", nr) : PyList_New(nr);
 	for (int i = 0; list && i < nr; i++) {
 		PyObject *pair = Py_BuildValue("II", ext[i].start, ext[i].nr);
 
 		if (!pair || PyList_SetItem(list, i, pair))
 			Py_CLEAR(list);
 	}
-	if (ext != few)
-		free(ext);
+	kvpy_end(&room);
 	return list;
 }
 
@@ -174,10 +167,8 @@ static PyObject *step_enter(struct step *self, PyObject *none)
 {
 	int err;
 
-	if (!self->pool) {
-		PyErr_SetString(PyExc_ValueError, "the stream is closed");
-		return NULL;
-	}
+	if (!self->pool)
+		return PyErr_Format(PyExc_ValueError, "the stream is closed");
 	err = kvmm_step_begin(self->pool->pool, self->stream, &self->epoch);
 	if (err)
 		return kvpy_raise("kvmm_step_begin", err);

@@ -22,7 +22,6 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	static char *known[] = { "algo", "block_tokens", "tenant", "layout_id", "lora", "salt",
 				 "secret", NULL };
 	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
-	unsigned int tokens = 16;
 	Py_ssize_t len[4] = { 0 }, secret_len = 0;
 	const char *text[4] = { NULL }, *secret = NULL;
 	struct kvmm_key_bytes *to[] = { &attr.tenant, &attr.layout_id, &attr.lora, &attr.salt };
@@ -30,9 +29,9 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	int err;
 
 	if (!PyArg_ParseTupleAndKeywords(args, named, "|zO&z#z#z#z#z#:Keys", known, &attr.algo,
-					 kvpy_to_u32, &tokens,
-					 &text[0], &len[0], &text[1], &len[1], &text[2], &len[2],
-					 &text[3], &len[3], &secret, &secret_len))
+					 kvpy_to_u32, &attr.block_tokens, &text[0], &len[0], &text[1],
+					 &len[1], &text[2], &len[2], &text[3], &len[3], &secret,
+					 &secret_len))
 		return NULL;
 	if (secret && secret_len != KVMM_KEY_SECRET_BYTES)
 		return PyErr_Format(PyExc_ValueError, "a secret has %u bytes", KVMM_KEY_SECRET_BYTES);
@@ -40,14 +39,13 @@ static PyObject *keys_new(PyTypeObject *type, PyObject *args, PyObject *named)
 		*to[i] = (struct kvmm_key_bytes){ text[i], (size_t)len[i] };
 	if (secret)
 		memcpy(attr.secret, secret, KVMM_KEY_SECRET_BYTES);
-	attr.block_tokens = tokens;
 	self = kvpy_make(type);
 	if (!self)
 		return NULL;
 	err = kvmm_key_ctx_create(&attr, &self->ctx);
 	if (err)
 		return kvpy_fail(self, "kvmm_key_ctx_create", err);
-	self->block_tokens = tokens ? tokens : 16;	/* as the library has it */
+	self->block_tokens = attr.block_tokens ? attr.block_tokens : 16;	/* as the library has it */
 	return (PyObject *)self;
 }
 
@@ -59,7 +57,7 @@ static void keys_finalize(struct keys *self)
 /* of(tokens, parent=None): one bytes object of 16 bytes a full block. */
 static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr, PyObject *names)
 {
-	static const char *const known[] = { "of", "tokens", "parent", NULL };
+	KVPY_THIS_CALL(of, 1, "tokens", "parent");
 	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
 	struct kvpy_array tokens, parent;
 	PyObject *slot[2], *bytes = NULL;
@@ -67,22 +65,18 @@ static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr
 	Py_ssize_t max;
 	int done = 0;
 
-	if (kvpy_args(known, 1, args, nr, names, slot) || kvpy_tokens(slot[0], &tokens))
+	if (kvpy_args(&this_call, args, nr, names, slot) || kvpy_tokens(slot[0], &tokens))
 		return NULL;
-	if (slot[1]) {
-		if (kvpy_bytes(slot[1], 0, &parent))
-			goto out;
-		if (parent.nr != sizeof(kvmm_key_t)) {
-			kvpy_end(&parent);
-			PyErr_SetString(PyExc_ValueError, "parent is a key of 16 bytes");
-			goto out;
-		}
-		seq.parent = parent.data;
-	}
+	if (kvpy_bytes(slot[1], 0, &parent))
+		goto out;
+	seq.parent = parent.data;
 	seq.tokens = tokens.data;
 	seq.nr_tokens = (size_t)tokens.nr;
 	max = tokens.nr / self->block_tokens;
-	bytes = PyBytes_FromStringAndSize(NULL, max * (Py_ssize_t)sizeof(kvmm_key_t));
+	if (slot[1] && parent.nr != sizeof(kvmm_key_t))
+		PyErr_SetString(PyExc_ValueError, "parent is a key of 16 bytes");
+	else
+		bytes = PyBytes_FromStringAndSize(NULL, max * (Py_ssize_t)sizeof(kvmm_key_t));
 	keys = bytes ? (kvmm_key_t *)PyBytes_AsString(bytes) : NULL;
 	if (keys) {
 		Py_BEGIN_ALLOW_THREADS	/* of tokenizers, each with a prompt */
@@ -93,8 +87,7 @@ static PyObject *keys_of(struct keys *self, PyObject *const *args, Py_ssize_t nr
 		Py_CLEAR(bytes);
 		kvpy_raise("kvmm_key_hash", done);
 	}
-	if (slot[1])
-		kvpy_end(&parent);
+	kvpy_end(&parent);
 out:
 	kvpy_end(&tokens);
 	return bytes;

@@ -37,16 +37,15 @@ static PyObject *tier_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	static char *known[] = { "capacity_bytes", "block_bytes", "device", "policy", "disk_path",
 				 "disk_bytes", NULL };
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
-	uint64_t capacity, block, disk_bytes = 0;
+	uint64_t disk_bytes = 0;
 	PyObject *path = NULL;
 	struct tier *self;
 
 	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|zzO&O&:Tier", known, kvpy_to_u64,
-					 &capacity, kvpy_to_u64, &block, &attr.device, &attr.policy,
+					 &attr.capacity_bytes, kvpy_to_u64, &attr.block_bytes,
+					 &attr.device, &attr.policy,
 					 kvpy_to_path, &path, kvpy_to_u64, &disk_bytes))
 		return NULL;
-	attr.capacity_bytes = capacity;
-	attr.block_bytes = block;
 	self = kvpy_make(type);
 	if (self && make(self, path ? PyBytes_AsString(path) : NULL, disk_bytes, &attr))
 		Py_CLEAR(self);
@@ -65,10 +64,8 @@ static void tier_finalize(struct tier *self)
 
 struct kvmm_tier *kvpy_tier_of(PyObject *tier)
 {
-	if (!PyObject_TypeCheck(tier, kvpy_tier_type)) {
-		PyErr_SetString(PyExc_TypeError, "expected a Tier");
-		return NULL;
-	}
+	if (!PyObject_TypeCheck(tier, kvpy_tier_type))
+		return (void *)PyErr_Format(PyExc_TypeError, "expected a Tier");
 	return ((struct tier *)tier)->tier;
 }
 
@@ -143,19 +140,16 @@ static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	static char *known[] = { "path", "max_bytes", "layout", "reset", NULL };
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
 	PyObject *path = NULL;
-	uint64_t max_bytes;
 	const char *layout = NULL;
 	Py_ssize_t len = 0;
 	int reset = 0, err;
 	struct disk *self;
 
 	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|y#p:Disk", known, kvpy_to_path, &path,
-					 kvpy_to_u64, &max_bytes,
-					 &layout, &len, &reset))
+					 kvpy_to_u64, &attr.max_bytes, &layout, &len, &reset))
 		return NULL;
-	if (len > (Py_ssize_t)sizeof(self->layout))
-		PyErr_SetString(PyExc_ValueError, "a layout has at most 16 bytes");
-	self = PyErr_Occurred() ? NULL : kvpy_make(type);
+	self = len <= (Py_ssize_t)sizeof(self->layout) ? kvpy_make(type) :
+	       (void *)PyErr_Format(PyExc_ValueError, "a layout has at most 16 bytes");
 	if (!self) {
 		Py_XDECREF(path);
 		return NULL;
@@ -163,7 +157,6 @@ static PyObject *disk_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	attr.path = path ? PyBytes_AsString(path) : NULL;
 	if (len)
 		memcpy(self->layout, layout, (size_t)len);
-	attr.max_bytes = max_bytes;
 	attr.flags |= reset ? KVMM_DISK_RESET : 0;
 	Py_BEGIN_ALLOW_THREADS
 	err = kvmm_disk_open(&attr, &self->disk);
@@ -193,10 +186,8 @@ static int name_of(struct disk *self, PyObject *object, struct kvmm_disk_name *n
 {
 	struct kvpy_array key;
 
-	if (!self->disk) {
-		PyErr_SetString(PyExc_ValueError, "the store is closed");
-		return -1;
-	}
+	if (!self->disk)
+		return KVPY_REFUSE(PyExc_ValueError, "the store is closed");
 	if (kvpy_bytes(object, 0, &key))
 		return -1;
 	memset(name, 0, sizeof(*name));

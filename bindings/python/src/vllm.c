@@ -54,12 +54,6 @@ static void set(const struct blocks *self, PyObject *block, int slot, PyObject *
 	Py_XDECREF(old);
 }
 
-static void set_none(const struct blocks *self, PyObject *block, int slot)
-{
-	Py_INCREF(Py_None);
-	set(self, block, slot, Py_None);
-}
-
 /* Where in @probe does @name lie? Its value is replaced by an object that lies nowhere else. */
 static int find_slot(struct blocks *self, PyObject *probe, Py_ssize_t bytes, int slot)
 {
@@ -76,10 +70,8 @@ static int find_slot(struct blocks *self, PyObject *probe, Py_ssize_t bytes, int
 			found++;
 		}
 	err = PyObject_SetAttrString(probe, slot_names[slot], old);
-	if (!err && found != 1) {
-		PyErr_Format(PyExc_TypeError, "no slot '%s' in blocks", slot_names[slot]);
-		err = -1;
-	}
+	if (!err && found != 1)
+		err = KVPY_REFUSE(PyExc_TypeError, "no slot '%s' in blocks", slot_names[slot]);
 out:
 	Py_XDECREF(old);
 	Py_XDECREF(mark);
@@ -95,18 +87,14 @@ static int learn(struct blocks *self)
 	int err = bytes < 0 ? -1 : 0;
 
 	Py_XDECREF(size);
-	if (!err && PyObject_HasAttrString(probe, "__dict__")) {
-		PyErr_SetString(PyExc_TypeError, "blocks have a dictionary, not slots alone");
-		err = -1;
-	}
+	if (!err && PyObject_HasAttrString(probe, "__dict__"))
+		err = KVPY_REFUSE(PyExc_TypeError, "blocks have a dictionary, not slots alone");
 	for (int slot = 0; !err && slot < NR_SLOTS; slot++)
 		err = find_slot(self, probe, bytes, slot);
 	for (uint32_t i = 0; !err && i < self->nr; i++)
 		if ((PyObject *)Py_TYPE(self->table[i]) != type ||
-		    number_in(self, self->table[i], BLOCK_ID) != (long)i) {
-			PyErr_Format(PyExc_TypeError, "block %u of the list is another one", i);
-			err = -1;
-		}
+		    number_in(self, self->table[i], BLOCK_ID) != (long)i)
+			err = KVPY_REFUSE(PyExc_TypeError, "block %u of the list is another one", i);
 	return err;
 }
 
@@ -166,10 +154,9 @@ static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
 /* The pool, if it is open and the blocks are there; else NULL with an exception. */
 static struct kvmm_pool *pool_of(struct blocks *self)
 {
-	if (self->nr)
-		return kvpy_pool_of(self->pool);
-	PyErr_SetString(PyExc_ValueError, "the blocks are gone");
-	return NULL;
+	if (!self->nr)
+		return (void *)PyErr_Format(PyExc_ValueError, "the blocks are gone");
+	return kvpy_pool_of(self->pool);
 }
 
 /* Is it a block of this pool? Its id, or -1. */
@@ -191,12 +178,14 @@ static void forget(struct blocks *self, PyObject *block)
 
 	if (name && name != Py_None)
 		self->nr_named--;
-	set_none(self, block, HASH);
-	set_none(self, block, TOKENS);
+	for (int slot = HASH; slot <= TOKENS; slot++) {
+		Py_INCREF(Py_None);
+		set(self, block, slot, Py_None);
+	}
 }
 
 /* The list of @ids' blocks, each with one reference. Those that have lost their names for this are
- * appended to @named, if it is a list, and else show none any more. */
+ * appended to @named, or show none any more if that is NULL. */
 static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, PyObject *named)
 {
 	PyObject *list = PyList_New(nr);
@@ -205,7 +194,7 @@ static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, 
 		PyObject *block = self->table[ids[i]];
 
 		if (*at(self, block, HASH) != Py_None) {
-			if (named == Py_None)
+			if (!named)
 				forget(self, block);
 			else if (PyList_Append(named, block))
 				PyErr_Clear();		/* its names are reset later all the same */
@@ -220,24 +209,24 @@ static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, 
 
 static PyObject *blocks_take(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
-	PyObject *named = nr_args == 2 ? args[1] : Py_None, *list = NULL;
+	KVPY_THIS_CALL(take, 1, "nr", "named");
+	PyObject *slot[2], *list = NULL;
 	struct kvpy_array ids;
 	uint32_t nr = 0;
 	int err;
 
-	if (nr_args < 1 || nr_args > 2 || (named != Py_None && !PyList_Check(named))) {
-		PyErr_SetString(PyExc_TypeError, "take() takes a number, and a list or None");
+	if (kvpy_args(&this_call, args, nr_args, NULL, slot) || kvpy_u32(slot[0], &nr) ||
+	    !pool_of(self))
 		return NULL;
-	}
-	if (kvpy_u32(args[0], &nr) || !pool_of(self))
-		return NULL;
+	if (slot[1] && !PyList_Check(slot[1]))
+		return PyErr_Format(PyExc_TypeError, "named is a list, or None");
 	if (nr > self->nr)
 		return kvpy_raise("kvmm_ids_alloc", -ENOSPC);
 	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
 		return NULL;
 	err = kvmm_ids_alloc(self->pool->pool, nr, 0, ids.data);
 	if (!err)
-		list = hand_out(self, ids.data, nr, named);
+		list = hand_out(self, ids.data, nr, slot[1]);
 	if (!err && !list)
 		kvmm_ids_put(self->pool->pool, ids.data, nr, 0);
 	kvpy_end(&ids);
@@ -292,59 +281,55 @@ static PyObject *list_of(PyObject *blocks)
 	return blocks;
 }
 
-/* put(blocks): None; or their list, of which one is of another pool: nothing was done. */
+/* One reference more, or less, for each block of @list. Return: 1; 0: one of them is of another
+ * pool, nothing was done; -1 with an exception, likewise. */
+static int recount(struct blocks *self, PyObject *list, long by)
+{
+	Py_ssize_t nr = PyList_Size(list);
+	struct kvpy_array ids;
+	uint32_t edge;
+	int ours, err = 0;
+
+	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+		return -1;
+	ours = are_ours(self, list, nr, ids.data);
+	/* kvmm's one reference comes with their first, and goes with their last. */
+	edge = ours ? count(self, ids.data, nr, by, by > 0) : 0;
+	if (edge)
+		err = by > 0 ? kvmm_ids_get(self->pool->pool, ids.data, edge, KVMM_IDS_INACTIVE) :
+			       kvmm_ids_put(self->pool->pool, ids.data, edge, KVMM_IDS_FIRST_OUT);
+	if (err) {
+		count(self, ids.data, nr, -by, -1);
+		kvpy_raise(by > 0 ? "kvmm_ids_get" : "kvmm_ids_put", err);
+	}
+	kvpy_end(&ids);
+	return err ? -1 : ours;
+}
+
 static PyObject *blocks_put(struct blocks *self, PyObject *blocks)
 {
 	PyObject *list = pool_of(self) ? list_of(blocks) : NULL;
-	Py_ssize_t nr = list ? PyList_Size(list) : 0;
-	struct kvpy_array ids;
-	uint32_t last;
-	int err = 0;
+	int done = list ? recount(self, list, -1) : -1;
 
-	if (!list || !kvpy_space(&ids, nr, sizeof(int32_t)))
-		goto out;
-	if (!are_ours(self, list, nr, ids.data)) {
-		kvpy_end(&ids);
+	if (!done)
 		return list;
-	}
-	last = count(self, ids.data, nr, -1, 0);
-	if (last)
-		err = kvmm_ids_put(self->pool->pool, ids.data, last, KVMM_IDS_FIRST_OUT);
-	if (err)
-		count(self, ids.data, nr, 1, -1);
-	kvpy_end(&ids);
-	Py_DECREF(list);
-	return kvpy_none_or("kvmm_ids_put", err);
-out:
 	Py_XDECREF(list);
-	return NULL;
+	if (done < 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *blocks_touch(struct blocks *self, PyObject *blocks)
 {
-	PyObject *list = list_of(blocks), *answer = NULL;
-	Py_ssize_t nr = list ? PyList_Size(list) : 0;
-	struct kvpy_array ids;
-	uint32_t back;
-	int err = 0;
+	PyObject *list = pool_of(self) ? list_of(blocks) : NULL;
+	int done = list ? recount(self, list, 1) : -1;
 
-	if (!list || !kvpy_space(&ids, nr, sizeof(int32_t)))
-		goto out;
-	if (!are_ours(self, list, nr, ids.data)) {
-		PyErr_SetString(PyExc_ValueError, "a block of another pool");
-	} else if (pool_of(self)) {
-		/* One that stands there twice comes to 1 once. */
-		back = count(self, ids.data, nr, 1, 1);
-		if (back)
-			err = kvmm_ids_get(self->pool->pool, ids.data, back, KVMM_IDS_INACTIVE);
-		if (err)
-			count(self, ids.data, nr, -1, -1);
-		answer = kvpy_none_or("kvmm_ids_get", err);
-	}
-	kvpy_end(&ids);
-out:
 	Py_XDECREF(list);
-	return answer;
+	if (!done)
+		return PyErr_Format(PyExc_ValueError, "a block of another pool");
+	if (done < 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 /* ---- cache_full_blocks() ---- */
@@ -370,8 +355,7 @@ static PyObject *with_group(PyObject *hash, uint32_t group)
 
 /* What vLLM's own fields of a block will say: made before it gets its name. */
 struct fields {
-	PyObject *name;
-	PyObject *tokens;
+	PyObject *name, *tokens;
 };
 
 static void drop_fields(struct fields *fields, uint32_t nr)
@@ -434,7 +418,9 @@ static int name_blocks(struct blocks *self, PyObject *list, PyObject *hashes,
 	if (!fields || make_fields(self, hashes, prefix, tokens, fields, keys.data))
 		goto out;
 	prefix->keys = keys.data;
-	done = find_unnamed(self, list, prefix->position, prefix->nr, ids);
+	/* A list's items are there without running Python. */
+	done = PyList_CheckExact(hashes) ||
+	       find_unnamed(self, list, prefix->position, prefix->nr, ids);
 	err = done ? kvmm_ids_register(self->pool->pool, prefix, ids, 0) : -1;
 	if (done && err) {
 		kvpy_raise("kvmm_ids_register", err);
@@ -458,33 +444,29 @@ out:
  * one of them is the null block, has a name, or is of another pool; nothing was done. */
 static PyObject *blocks_cache(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
-	uint32_t number[4] = { 0 }, first, last;
+	KVPY_THIS_CALL(cache, 6, "blocks", "hashes", "first", "last", "group", "block_tokens");
+	uint32_t first = 0, last = 0, group = 0, tokens = 0;
 	struct kvmm_prefix prefix = { 0 };
+	PyObject *slot[6];
 	struct kvpy_array ids;
 	int done = 0;
 
-	if (nr_args != 6 || !PyList_Check(args[0])) {
-		PyErr_SetString(PyExc_TypeError, "cache() takes a list and five arguments more");
+	if (kvpy_args(&this_call, args, nr_args, NULL, slot) || kvpy_u32(slot[2], &first) ||
+	    kvpy_u32(slot[3], &last) || kvpy_u32(slot[4], &group) || kvpy_u32(slot[5], &tokens))
 		return NULL;
-	}
-	for (int i = 0; i < 4; i++)
-		if (kvpy_u32(args[2 + i], &number[i]))
-			return NULL;
-	first = number[0];
-	last = number[1];
-	if (last < first || last > (size_t)PyList_Size(args[0]) || number[2] > UINT16_MAX ||
-	    PySequence_Size(args[1]) < (Py_ssize_t)last) {
-		if (!PyErr_Occurred())
-			PyErr_SetString(PyExc_ValueError, "cache(): not in the list, or fewer hashes");
-		return NULL;
-	}
+	if (!PyList_Check(slot[0]) || last < first || last > (size_t)PyList_Size(slot[0]) ||
+	    group > UINT16_MAX)
+		return PyErr_Format(PyExc_ValueError, "cache(): not a list, or not in it");
+	if (PySequence_Size(slot[1]) < (Py_ssize_t)last)
+		return PyErr_Occurred() ? NULL :
+		       PyErr_Format(PyExc_ValueError, "cache(): fewer hashes than blocks");
 	if (!pool_of(self) || !kvpy_space(&ids, last - first, sizeof(int32_t)))
 		return NULL;
 	prefix.nr = last - first;
 	prefix.position = first;
-	prefix.domain.group = (uint16_t)number[2];
-	if (find_unnamed(self, args[0], first, last - first, ids.data))
-		done = name_blocks(self, args[0], args[1], &prefix, number[3], ids.data);
+	prefix.domain.group = (uint16_t)group;
+	if (find_unnamed(self, slot[0], first, last - first, ids.data))
+		done = name_blocks(self, slot[0], slot[1], &prefix, tokens, ids.data);
 	kvpy_end(&ids);
 	return done < 0 ? NULL : PyBool_FromLong(done);
 }
@@ -494,18 +476,16 @@ static PyObject *blocks_cache(struct blocks *self, PyObject *const *args, Py_ssi
 /* hits(hashes, group, max): blocks of the longest cached prefix; no references. */
 static PyObject *blocks_hits(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
 {
+	KVPY_THIS_CALL(hits, 3, "hashes", "group", "max");
 	struct kvmm_prefix prefix = { 0 };
 	struct kvpy_array keys, found;
 	uint64_t group = 0, max = 0;
-	PyObject *list = NULL;
+	PyObject *slot[3], *list;
 	int hits;
 
-	if (nr_args != 3) {
-		PyErr_SetString(PyExc_TypeError, "hits() takes hashes, a group and a number");
-		return NULL;
-	}
-	if (kvpy_u64(args[1], UINT16_MAX, &group) || kvpy_u64(args[2], UINT32_MAX, &max) ||
-	    kvpy_first_keys(args[0], (Py_ssize_t)max, self->pool, &keys))
+	if (kvpy_args(&this_call, args, nr_args, NULL, slot) || !pool_of(self) ||
+	    kvpy_u64(slot[1], UINT16_MAX, &group) || kvpy_u64(slot[2], UINT32_MAX, &max) ||
+	    kvpy_first_keys(slot[0], (Py_ssize_t)max, self->pool, &keys))
 		return NULL;
 	prefix.keys = keys.data;
 	prefix.nr = (uint32_t)keys.nr;
@@ -530,10 +510,8 @@ static PyObject *blocks_forgotten(struct blocks *self, PyObject *block)
 {
 	PyObject *name;
 
-	if (id_of(self, block) < 0) {
-		PyErr_SetString(PyExc_ValueError, "a block of another pool");
-		return NULL;
-	}
+	if (id_of(self, block) < 0)
+		return PyErr_Format(PyExc_ValueError, "a block of another pool");
 	name = *at(self, block, HASH) ? *at(self, block, HASH) : Py_None;
 	Py_INCREF(name);
 	forget(self, block);
