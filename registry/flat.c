@@ -441,14 +441,6 @@ static u32 flat_name_release(struct kv_map *map, u32 name)
 	return nr;
 }
 
-/* The first name of @index can be looked for again. */
-static void trace_named(struct flat *flat, u32 index)
-{
-	if (!kv_name_is_added(flat->map.entries, index))
-		trace_registered(&flat->trace, kv_entry_mix(entry_at(flat, index),
-							    flat->trace.key_seed), index);
-}
-
 /*
  * The block has been REGISTERED all the time; so what is written here is only where it is found. In
  * a list it is the youngest, even if its content is older.
@@ -477,7 +469,7 @@ static void flat_name_link(struct kv_map *map, u32 name)
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_stored(flat, name);
 	spot_unlock(spot);
-	trace_named(flat, name);
+	trace_registered(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name);
 	kv_rcu_read_unlock();
 }
 
@@ -513,7 +505,7 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 	if (!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_lost(flat, name, index);
 	spot_unlock(spot);
-	trace_named(flat, index);
+	trace_moved(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name, index);
 	kv_rcu_read_unlock();
 }
 

@@ -79,6 +79,8 @@ u64 trace_bytes(const struct trace *trace);
 /* A key that is mixed so will be registered: asks for the line. */
 void trace_expect(const struct trace *trace, u64 mix);
 void trace_registered(const struct trace *trace, u64 mix, u32 index);
+/* The name is entry @to's, and no more @from's. */
+void trace_moved(const struct trace *trace, u64 mix, u32 from, u32 to);
 void trace_staged(const struct trace *trace, u32 index);
 /* One will be removed: asks for the lines. Its name is still in the entry when it is. */
 void trace_leave(const struct trace *trace, u64 mix, u64 domain);

@@ -2,8 +2,8 @@
 /*
  * Why a name was not found.
  *
- * There: which entries of blocks are staged or registered, by key alone, for any domain. Sets of 16
- * words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had room:
+ * There: which entries are staged, registered, or added names, by key alone, for any domain. Sets of
+ * 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had room:
  *
  *	31       30             0
  *	| staged | hash | index + 1 |
@@ -51,7 +51,7 @@ int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_se
 		.missed		= kv_alloc_lines(KV_TALLY_ROWS, sizeof(*trace->missed)),
 		.entries	= entries,
 		.key_seed	= key_seed,
-		.index_mask	= BIT(kv_order(entries->nr + 1)) - 1,
+		.index_mask	= BIT(kv_order(entries->nr_all + 1)) - 1,
 		.nr_sets	= (u64)entries->nr * 3 / 2 / NR_WAYS + NR_CHOICES,
 		.nr_lines	= (u64)entries->nr * BYTES_AN_ENTRY / LINE_BYTES + 1,
 	};
@@ -109,7 +109,7 @@ static bool may_be(const struct trace *trace, u32 word, u32 wanted)
 
 static const struct kv_entry *entry_of(const struct trace *trace, u32 word)
 {
-	kv_assert((word & trace->index_mask) - 1 < trace->entries->nr);
+	kv_assert((word & trace->index_mask) - 1 < trace->entries->nr_all);
 	return &trace->entries->entry[(word & trace->index_mask) - 1];
 }
 
@@ -221,6 +221,20 @@ static noinline void del_elsewhere(const struct trace *trace, u64 hash, u32 word
 			return;
 }
 
+static __always_inline void del(const struct trace *trace, u64 hash, u32 word)
+{
+	if (unlikely(!del_in(set_of(trace, hash, 0), word)))
+		del_elsewhere(trace, hash, word);
+}
+
+void trace_moved(const struct trace *trace, u64 mix, u32 from, u32 to)
+{
+	u64 hash = hash_of(trace, mix);
+
+	del(trace, hash, word_of(trace, hash, from));
+	add(trace, hash, word_of(trace, hash, to));
+}
+
 /* ---- gone ---- */
 
 static u64 name_bits(u64 mix, u64 domain)
@@ -270,10 +284,7 @@ void trace_removed(const struct trace *trace, u64 mix, u32 index)
 	u64 hash = hash_of(trace, mix);
 
 	remember(line_of(trace, bits), print_of(bits));
-	if (unlikely(kv_name_is_added(trace->entries, index)) ||
-	    likely(del_in(set_of(trace, hash, 0), word_of(trace, hash, index))))
-		return;
-	del_elsewhere(trace, hash, word_of(trace, hash, index));
+	del(trace, hash, word_of(trace, hash, index));
 }
 
 /* ---- reasons ---- */
@@ -289,7 +300,7 @@ static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 
 		return KV_MISS_NEVER;
 	if (kv_word_is(word, KV_ENTRY_STAGED))
 		return other == domain ? KV_MISS_STAGED : KV_MISS_NEVER;
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_NAME))
 		return KV_MISS_NEVER;
 	if (other == domain)	/* hidden by now, no room for a reference, or registered since */
 		return word & KV_ENTRY_HIDDEN || (word & KV_ENTRY_REFS) == KV_ENTRY_REFS ?

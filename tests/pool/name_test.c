@@ -594,6 +594,52 @@ POOL_TEST(added_name, may_be_one_of_many_of_a_block_and_comes_with_its_batch_or_
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
+/* Why a key is missed: it is that of another tenant, or in another group; or it went. */
+static enum kvmm_miss why_missed(struct kvmm_pool *pool, u32 number, kvmm_domain_t domain)
+{
+	struct kvmm_pool_stat before = stat_of(pool), after;
+	kvmm_key_t key = key_of(number);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .domain = domain };
+	enum kvmm_miss why = 0;
+	kvmm_ref_t ref;
+
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, &ref), 0);
+	after = stat_of(pool);
+	while (why < KVMM_NR_MISSES && after.nr_missed[why] == before.nr_missed[why])
+		why++;
+	return why;
+}
+
+POOL_TEST(added_name, is_known_to_misses_as_first_ones_are, make_cache(8, "lru"))
+{
+	const kvmm_domain_t own = { 0 }, tenant = { .tenant = 1 }, group = { .group = 1 };
+	kvmm_ref_t ref;
+
+	make_active(pool, 0, 1, &ref);
+	cr_expect_eq(why_missed(pool, 5, own), KVMM_MISS_NEVER);
+	cr_expect_eq(add(5, ref), 0);
+	cr_expect_eq(add(6, ref), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(why_missed(pool, 5, tenant), KVMM_MISS_TENANT, "%u", i);
+		cr_expect_eq(why_missed(pool, 5, group), KVMM_MISS_GROUP, "%u", i);
+		if (!i)
+			cr_expect_eq(remove_it(0, ref), 0, "5 is the first one now");
+		if (i == 1)
+			cr_expect_eq(rename_to(7, ref), 0);
+		if (i == 1)
+			cr_expect_eq(add(5, ref), 0);
+	}
+	cr_expect_eq(why_missed(pool, 0, own), KVMM_MISS_EVICTED);
+	cr_expect_eq(why_missed(pool, 0, tenant), KVMM_MISS_NEVER);
+	cr_expect_eq(remove_it(5, ref), 0);
+	cr_expect_eq(why_missed(pool, 5, own), KVMM_MISS_EVICTED);
+	cr_expect_eq(why_missed(pool, 5, tenant), KVMM_MISS_NEVER);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_eq(why_missed(pool, 6, own), KVMM_MISS_EVICTED);
+	cr_expect_eq(why_missed(pool, 6, group), KVMM_MISS_NEVER);
+}
+
 POOL_TEST(added_name, is_found_by_age_like_first_ones, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref[2], young;
