@@ -32,8 +32,8 @@ errors() {
 
 models=$(cd "$models" && pwd)
 for name in kv_edge_put kv_edge_claim kv_edge_try_get kv_entry_recycle; do
-	grep -q "^static inline int $name(\|^int $name(" "$src/include/kv/entry.h"
-	result $? "include/kv/entry.h has no $name(), which life.pml models"
+	grep -q "^static inline int $name(\|^int $name(" "$src"/include/kv/entry*.h
+	result $? "include/kv/entry*.h has no $name(), which life.pml models"
 done
 for name in try_table find_slowly lock_home move_bucket; do
 	grep -q "[ *]$name(" "$src"/registry/flat*.c
