@@ -67,7 +67,7 @@ static inline bool duel_lru_has(const struct duel *duel, u64 turn)
 	return turn >> duel->shift >= duel->floor;
 }
 
-/* The same of a key whose last turn was @turn, as far as that is known. */
+/* The same of a key that had its last turn at @turn, as far as that is known. */
 static inline u64 duel_move(struct duel *duel, u64 turn)
 {
 	u32 *count = duel_count_at(duel, turn >> duel->shift);

@@ -31,7 +31,7 @@
 #define PAST_BUCKETS	(VTIME_BUCKETS / 4)
 /* Blocks that get a new place at each fill, while there are such. */
 #define SWEEP		20u
-/* Blocks that are filled before one whose ghosts are asked for. */
+/* Ghosts of a block are asked for so many blocks before it is filled. */
 #define GHOSTS_AHEAD	8u
 /* The same in each run: a tenant that chooses keys to fit it makes the order worse, no more. */
 #define SEED		0x5bd1e9955bd1e995ull

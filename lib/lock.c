@@ -45,8 +45,9 @@
  * more threads than cores that is little beside a thread's turn.
  */
 #define LOCK_SPINS	2000u
-#define LOCK_FIRST	32u	/* pauses before the first look at the lock, doubled for the next one, */
-#define LOCK_MOST	512u	/* at most */
+/* Pauses before the first look at the lock; twice as many before each next one, up to the most. */
+#define LOCK_FIRST	32u
+#define LOCK_MOST	512u
 #define LOCK_SLEEP_NS	1000000ull
 
 /*

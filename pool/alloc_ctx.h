@@ -35,7 +35,7 @@ struct alloc_ctx {
 	int		(*take)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 	int		(*reclaim)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 	u32		nr;		/* blocks */
-	u32		flags;		/* KVMM_ALLOC_*; with NOWAIT, NO_EVICT and NO_COMPACT as well */
+	u32		flags;		/* KVMM_ALLOC_*; with NOWAIT, NO_EVICT and NO_COMPACT */
 	u32		asked;		/* with NOWAIT: as the caller has said */
 	u32		max_runs;	/* most runs that it may lie in; 0: one */
 	u32		prio;

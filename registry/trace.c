@@ -2,8 +2,9 @@
 /*
  * Why a name was not found.
  *
- * There: which entries are staged, registered, or added names, by key alone, for any domain. Sets of
- * 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had room:
+ * There: which entries are staged, registered, or added names, by key alone, for any domain. Sets
+ * of 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had
+ * room:
  *
  *	31       30             0
  *	| staged | hash | index + 1 |

@@ -82,8 +82,8 @@ struct below {
 /* Waits for blocks being written. */
 void below_exit(struct kvmm_tier *tier);
 /*
- * Until the store knows of every put of that client's, or (NOBODY) of a DOOMED slot. tier->lock is
- * held, and let go of meanwhile.
+ * Until the store knows of every put of client @owner, or, if that is 0, of a DOOMED slot.
+ * tier->lock is held, and let go of meanwhile.
  */
 void below_wait_given(struct kvmm_tier *tier, u32 owner);
 /* Transfers that the store is through with: how many. Where ranks are told, no more than that. */

@@ -122,8 +122,8 @@ KVMM_API int kvmm_ids_take(struct kvmm_pool *pool, const int32_t *ids, uint32_t 
  *
  * They count as free, and have no name. Requests take other free blocks first, and then by the
  * order of eviction, where they stand as blocks that were used now. The content stays until then,
- * as @block of KVMM_EVENT_REUSED says, and so does the handle: -ESTALE afterwards. In memory that is
- * being given back (<kvmm/ext/moves.h>) it does not stay, and such a block is not free.
+ * as @block of KVMM_EVENT_REUSED says, and so does the handle: -ESTALE afterwards. In memory that
+ * is being given back (<kvmm/ext/moves.h>) it does not stay, and such a block is not free.
  *
  * Return: 0; -ESTALE, -EINVAL, -EBUSY as kvmm_free() (none was freed); -EOPNOTSUPP.
  */

@@ -69,9 +69,9 @@ enum kvmm_name_op { KVMM_NAME_ADD, KVMM_NAME_RENAME, KVMM_NAME_REMOVE, KVMM_NR_N
  * that name: look-ups find the oldest block that has it, and the last reference of each duplicate
  * frees it, as before. One that is renamed itself holds no block, and is cached as any.
  *
- * A pool has room for 2 added names a block in the mean, and for 256 in any case; one block may have
- * any part of it. A block that is renamed needs room for one more meanwhile. A name takes about 80
- * bytes.
+ * A pool has room for 2 added names a block in the mean, and for 256 in any case; one block may
+ * have any part of it. A block that is renamed needs room for one more meanwhile. A name takes
+ * about 80 bytes.
  *
  * Context: waits for compaction under way and, but for KVMM_NAME_ADD, for a grace period, once for
  * all @nr; no kvmm lock held.
