@@ -172,7 +172,7 @@ static void dups_append(const struct flat *flat, u32 head, u32 index)
 	WRITE_ONCE(first->dup_prev, index);
 }
 
-/* The name is taken. */
+/* There are blocks of this name, seen or hidden. */
 static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 head)
 {
 	struct kv_handle handle = insert->handles[i];
@@ -188,14 +188,14 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		insert->nr_first += ret;
 		WRITE_ONCE(entry->link, name);
 	}
-	insert->nr_dups++;
+	was_found = ret >= 0 || name_visible(flat, head);
+	insert->nr_dups += was_found;
 	if (ret >= 0 && insert->policy == KV_DUP_REJECT) {
 		WRITE_ONCE(entry->link, KV_NONE);
 		insert->found[i] = elder;
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}
-	was_found = name_visible(flat, head);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	kv_entry_step_alone(entry, kv_edge_publish_dup);

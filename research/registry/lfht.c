@@ -321,7 +321,8 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	bool is_dup = first_node(lfht, &name, &iter), is_held, was_found;
 
 	is_held = is_dup && insert->policy != KV_DUP_ALLOW && take_elder(lfht, &name, insert, i);
-	insert->nr_dups += is_dup;
+	was_found = is_held || (is_dup && name_visible(lfht, &name));
+	insert->nr_dups += was_found;
 	if (is_held && insert->policy == KV_DUP_REJECT) {
 		drop_node(lfht, handle.index);
 		/* From here on it may be taken away from its owner, and be somebody else's. */
@@ -330,7 +331,6 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	}
 	if (is_held)
 		WRITE_ONCE(entry->link, insert->found[i].index);
-	was_found = is_dup && name_visible(lfht, &name);
 	link_node(lfht, handle, &name, is_dup);
 	insert->found[i] = handle;
 	if (likely(!was_found))

@@ -332,12 +332,8 @@ static u32 publish_one(u32 i, u32 dup, u32 *nr_dups)
 {
 	struct block *block = &m.block[i];
 	u32 elder = find(block->key, block->tenant);
-	bool taken = false;
 
-	for (u32 k = 0; k < NR_BLOCKS; k++)
-		taken |= m.block[k].state == NAMED && m.block[k].key == block->key &&
-			 m.block[k].tenant == block->tenant;
-	*nr_dups += taken;
+	*nr_dups += elder != NONE;
 	if (elder != NONE && dup == KVMM_DUP_REJECT) {
 		m.block[elder].refs++;
 		block->state = GONE;

@@ -640,6 +640,31 @@ POOL_TEST(added_name, is_known_to_misses_as_first_ones_are, make_cache(8, "lru")
 	cr_expect_eq(why_missed(pool, 6, group), KVMM_MISS_NEVER);
 }
 
+static void expect_free_again(u32 policy, bool evicted)
+{
+	struct kvmm_pool *pool __cleanup(end_pool) = make_life(8, "lru", 0, policy);
+	u32 block = 0;
+	kvmm_ref_t old, new;
+
+	make_active(pool, 0, 1, &old);
+	cr_expect_eq(evicted ? kvmm_evict_blocks(pool, &block, 1) - 1 : remove_it(0, old), 0);
+	cr_expect_eq(found_under(pool, 0), -1);
+	cr_expect_eq(publish_as(pool, policy, 0, 1, &new), 0, "%u", policy);
+	cr_expect_eq(stat_of(pool).duplicates, 0, "%u", policy);
+	cr_expect_eq(found_under(pool, 0), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put(pool, old), 0);
+	cr_expect_eq(kvmm_put(pool, new), 0);
+}
+
+Test(names_remove, frees_the_name_for_others_as_eviction_of_a_held_block_does)
+{
+	for (u32 policy = KVMM_DUP_ALLOW; policy <= KVMM_DUP_REJECT; policy++) {
+		expect_free_again(policy, true);
+		expect_free_again(policy, false);
+	}
+}
+
 POOL_TEST(added_name, is_found_by_age_like_first_ones, make_cache(8, "lru"))
 {
 	kvmm_ref_t ref[2], young;

@@ -295,6 +295,22 @@ MAP_TEST(a_dying_elder_is_no_reason_to_reject)
 	fixture_end(&fix);
 }
 
+MAP_TEST(a_name_that_only_hidden_blocks_have_is_not_taken)
+{
+	for (u32 policy = KV_DUP_ALLOW; policy <= KV_DUP_REJECT; policy++) {
+		struct fixture fix = fixture_make(&MAP, 8);
+		struct kv_handle old = put_in(&fix, 1), new = stage(&fix, 1), found;
+
+		cr_assert_eq(MAP.hide(fix.map, old), 0);
+		cr_expect_eq(register_under(&fix, &new, &found, policy).nr_dups, 0, "%u", policy);
+		cr_expect(same_handle(found, new));
+		cr_expect_eq(fix.entries.entry[new.index].link, KV_NONE);
+		new = stage(&fix, 1);
+		cr_expect_eq(register_under(&fix, &new, &found, policy).nr_dups, 1, "%u", policy);
+		fixture_end(&fix);
+	}
+}
+
 /* ---- many keys ---- */
 
 static void fill_prompt(struct fixture *fix, kvmm_key_t *keys, u32 nr, u32 nr_cached)
