@@ -172,8 +172,8 @@ static void dups_append(const struct flat *flat, u32 head, u32 index)
 	WRITE_ONCE(first->dup_prev, index);
 }
 
-/* There are blocks of this name, seen or hidden. */
-static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 head)
+/* There are blocks of this name, seen or hidden. Is this one in the table, too? */
+static bool insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 head)
 {
 	struct kv_handle handle = insert->handles[i];
 	struct kv_entry *entry = entry_at(flat, handle.index);
@@ -194,19 +194,22 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		WRITE_ONCE(entry->link, KV_NONE);
 		insert->found[i] = elder;
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
-		return;
+		return false;
 	}
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	kv_entry_step_alone(entry, kv_edge_publish_dup);
 	if (unlikely(!was_found))
 		tell_stored(flat, handle.index);
+	return true;
 }
 
-static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
+static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot,
+		       u64 mix)
 {
 	struct kv_handle handle = insert->handles[i];
 	struct kv_entry *entry = entry_at(flat, handle.index);
+	bool is_in = true;
 	struct slot slot;
 
 	kv_assert_reading();
@@ -220,9 +223,11 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 		insert->found[i] = handle;
 		tell_stored(flat, handle.index);
 	} else {
-		insert_dup(flat, insert, i, slot_index(slot));
+		is_in = insert_dup(flat, insert, i, slot_index(slot));
 	}
 	spot_unlock(spot);
+	if (likely(is_in))
+		trace_registered(&flat->trace, mix, handle.index);
 }
 
 static __always_inline void insert_arrive(struct flat *flat, struct queue *queue,
@@ -268,9 +273,8 @@ static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 		if (i + QUEUE_AHEAD < nr)
 			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD],
 				      i + QUEUE_AHEAD);
-		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
-		trace_registered(&flat->trace, queue.mix[i % QUEUE_SIZE],
-				 insert->handles[i].index);
+		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE],
+			   queue.mix[i % QUEUE_SIZE]);
 	}
 	kv_rcu_read_unlock();
 	return 0;

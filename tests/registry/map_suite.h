@@ -467,6 +467,29 @@ MAP_TEST(counts_why_a_match_ended)
 	fixture_end(&fix);
 }
 
+MAP_TEST(rejected_newcomers_take_no_room_of_names_that_are_there)
+{
+	struct fixture fix = fixture_make(&MAP, 64);
+	kvmm_domain_t other = TEST_DOMAIN;
+
+	other.tenant = 99;
+	for (u64 i = 0; i < 16; i++)
+		drop(&fix, put_in(&fix, i));
+	for (u64 i = 0; i < 2000; i++) {
+		struct kv_handle new = stage(&fix, i % 16), found;
+
+		register_under(&fix, &new, &found, KV_DUP_REJECT);
+		drop(&fix, found);
+		cr_assert_eq(kv_handle_step(&fix.entries, new, kv_edge_mark), 0);
+		cr_assert_eq(kv_entry_free(&fix.entries, new), 0);
+	}
+	for (u64 i = 100; i < 132; i++) {
+		put_in(&fix, i);
+		cr_expect_eq(last_reason(&fix, i, other), KV_EV_MISS_TENANT, "%lu", i);
+	}
+	fixture_end(&fix);
+}
+
 /* ---- resize ---- */
 
 MAP_TEST(keeps_everything_when_it_is_resized)
