@@ -289,6 +289,8 @@ static void flat_staged(struct kv_map *map, const struct kv_handle *handles, u32
 
 /* ---- remove ---- */
 
+#define NAME_STAYS	1		/* with other blocks */
+
 static int removable(const struct flat *flat, struct kv_handle handle)
 {
 	u64 word;
@@ -301,12 +303,13 @@ static int removable(const struct flat *flat, struct kv_handle handle)
 	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
 }
 
-/* It may have younger ones, or elders. */
+/* It may have younger ones, or elders: NAME_STAYS. */
 static noinline int remove_of_many(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
 	u32 head = entry->dup_next;
 	struct slot slot;
+	int ret = NAME_STAYS;
 
 	kv_assert_spot_held(spot);
 	if (entry->dup_prev == KV_NONE)
@@ -321,11 +324,12 @@ static noinline int remove_of_many(struct flat *flat, struct spot spot, u32 inde
 		dups_promote(flat, slot, entry);
 	} else {
 		slot_del(spot, slot);
+		ret = 0;
 	}
 	dups_set(entry, KV_NONE, KV_NONE);
 	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
 		tell_lost(flat, index, head);
-	return 0;
+	return ret;
 }
 
 /* Mostly it is the only one of its name, in the home bucket: no other entry is looked at. */
@@ -342,6 +346,15 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
 		tell_lost(flat, index, KV_NONE);
 	return 0;
+}
+
+/* After remove_locked(), which returned @ret. */
+static __always_inline void trace_out(const struct flat *flat, u64 mix, u32 index, int ret)
+{
+	if (likely(!ret))
+		trace_removed(&flat->trace, mix, index);
+	else if (ret == NAME_STAYS)
+		trace_left(&flat->trace, mix, index);
 }
 
 /* lock_home(), from the table of today. */
@@ -413,17 +426,19 @@ static void flat_name_unlink(struct kv_map *map, u32 name)
 	struct flat *flat = flat_of(map);
 	struct kv_entry *entry = entry_at(flat, name);
 	struct spot spot;
+	int ret;
 
 	kv_assert(!kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry);
-	KV_BUG_ON(remove_locked(flat, spot, name));
+	ret = remove_locked(flat, spot, name);
+	KV_BUG_ON(ret < 0);
 	/* A reader may come to any entry, by a slot that is free or was its: see line_take(). */
 	name_step(flat, name, kv_edge_unname);
 	if (READ_ONCE(entry->word) & KV_ENTRY_DUP)
 		name_step(flat, name, kv_edge_promote);
 	spot_unlock(spot);
-	trace_removed(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name);
+	trace_out(flat, kv_entry_mix(entry, flat->trace.key_seed), name, ret);
 	kv_rcu_read_unlock();
 }
 
@@ -536,19 +551,18 @@ static void remove_added(struct flat *flat, u32 index)
 static __always_inline int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot,
 				      u64 mix)
 {
-	int err = removable(flat, handle);
+	int ret = removable(flat, handle);
 
 	kv_assert_reading();
-	if (err)
-		return err;
+	if (ret)
+		return ret;
 	spot = lock_home(entry_at(flat, handle.index), spot);
-	err = remove_locked(flat, spot, handle.index);
-	if (!err)
+	ret = remove_locked(flat, spot, handle.index);
+	if (ret >= 0)
 		WRITE_ONCE(entry_at(flat, handle.index)->link, KV_NONE);
 	spot_unlock(spot);
-	if (!err)
-		trace_removed(&flat->trace, mix, handle.index);
-	return err;
+	trace_out(flat, mix, handle.index, ret);
+	return min(ret, 0);
 }
 
 /* A value that is no handle is refused when its turn comes; here it is just not followed. */

@@ -85,6 +85,8 @@ void trace_staged(const struct trace *trace, u32 index);
 /* One will be removed: asks for the lines. Its name is still in the entry when it is. */
 void trace_leave(const struct trace *trace, u64 mix, u64 domain);
 void trace_removed(const struct trace *trace, u64 mix, u32 index);
+/* The same of one whose name stays, with another entry: it is not gone. */
+void trace_left(const struct trace *trace, u64 mix, u32 index);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);

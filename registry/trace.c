@@ -228,11 +228,18 @@ static __always_inline void del(const struct trace *trace, u64 hash, u32 word)
 		del_elsewhere(trace, hash, word);
 }
 
+void trace_left(const struct trace *trace, u64 mix, u32 index)
+{
+	u64 hash = hash_of(trace, mix);
+
+	del(trace, hash, word_of(trace, hash, index));
+}
+
 void trace_moved(const struct trace *trace, u64 mix, u32 from, u32 to)
 {
 	u64 hash = hash_of(trace, mix);
 
-	del(trace, hash, word_of(trace, hash, from));
+	trace_left(trace, mix, from);
 	add(trace, hash, word_of(trace, hash, to));
 }
 

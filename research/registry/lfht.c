@@ -404,15 +404,10 @@ static void free_node(struct kv_rcu_head *head)
 }
 
 /* The oldest left of this name is no duplicate any more. */
-static void promote_next(struct lfht *lfht, const struct name *name)
+static void promote(struct lfht *lfht, u32 index)
 {
-	struct cds_lfht_iter iter;
-	struct node *node = first_node(lfht, name, &iter);
-	struct kv_entry *next;
+	struct kv_entry *next = entry_at(lfht, index);
 
-	if (!node)
-		return;
-	next = entry_at(lfht, node->index);
 	KV_BUG_ON(kv_entry_step(next, kv_word_gen(READ_ONCE(next->word)), kv_edge_promote));
 }
 
@@ -421,7 +416,9 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 {
 	struct kv_entry *entry = entry_at(lfht, handle.index);
 	u64 word = smp_load_acquire(&entry->word);
-	struct node *node = lfht->node[handle.index];
+	struct node *node = lfht->node[handle.index], *next;
+	u64 mix = kv_entry_mix(entry, lfht->trace.key_seed);
+	struct cds_lfht_iter iter;
 	struct name name;
 
 	if (kv_word_gen(word) != handle.gen)
@@ -434,13 +431,17 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 	KV_BUG_ON(cds_lfht_del(lfht->table, &node->link));
 	lfht->node[handle.index] = NULL;
 	kv_rcu_defer(&node->rcu, free_node);
-	if (!(word & KV_ENTRY_DUP))
-		promote_next(lfht, &name);
+	next = first_node(lfht, &name, &iter);
+	if (next && !(word & KV_ENTRY_DUP))
+		promote(lfht, next->index);
 	WRITE_ONCE(entry->dup_prev, KV_NONE);
 	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(word & KV_ENTRY_HIDDEN)))
 		tell_lost(lfht, handle.index, &name);
-	trace_removed(&lfht->trace, kv_entry_mix(entry, lfht->trace.key_seed), handle.index);
+	if (next)
+		trace_left(&lfht->trace, mix, handle.index);
+	else
+		trace_removed(&lfht->trace, mix, handle.index);
 	return 0;
 }
 

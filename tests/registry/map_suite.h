@@ -490,6 +490,29 @@ MAP_TEST(rejected_newcomers_take_no_room_of_names_that_are_there)
 	fixture_end(&fix);
 }
 
+/* Duplicates that went before are no names that are gone: they take no room of those that are. */
+MAP_TEST(a_name_is_gone_when_its_last_block_is)
+{
+	struct fixture fix = fixture_make(&MAP, MANY);
+	struct kv_handle dup[4];
+	u32 nr = 0;
+
+	for (u64 i = 0; i < 3 * MANY; i++) {
+		for (u32 d = 0; d < ARRAY_SIZE(dup); d++)
+			dup[d] = put_in(&fix, i);
+		for (u32 d = 0; d < ARRAY_SIZE(dup); d++) {
+			u32 at = (d + i) % ARRAY_SIZE(dup);	/* old and young ones first */
+
+			drop(&fix, dup[at]);
+			evict(&fix, dup[at]);
+		}
+	}
+	for (u64 i = 2 * MANY; i < 3 * MANY; i++)
+		nr += last_reason(&fix, i, TEST_DOMAIN) == KV_EV_MISS_EVICTED;
+	cr_expect_geq(nr, MANY - 1);
+	fixture_end(&fix);
+}
+
 /* ---- resize ---- */
 
 MAP_TEST(keeps_everything_when_it_is_resized)
