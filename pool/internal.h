@@ -444,10 +444,15 @@ static inline u32 door_floor(const struct kvmm_pool *pool)
 }
 
 /* Evicting helps, and is allowed. Blocks of a blind device are not free once they are evicted. */
-static inline bool alloc_may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+static inline bool flags_let_evict(const struct kvmm_pool *pool, u32 flags)
 {
 	kv_assert_held(&pool->lock);
-	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
+	return pool->caches && !(flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
+}
+
+static inline bool alloc_may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	return flags_let_evict(pool, ctx->flags);
 }
 
 /* May it take @nr of the free blocks? */

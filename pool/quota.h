@@ -19,7 +19,10 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
 /* Will its tenant's limits refuse it, though blocks are free? Counts nothing. Both locks held. */
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
-/* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
+/*
+ * Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT; with NOWAIT
+ * nothing is made free: -ENOSPC if something had to be. ->lock held.
+ */
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Evict up to @nr of one account's. How many. Both locks held. */
 u32 quota_reclaim(struct kvmm_pool *pool, u32 account, u32 nr);

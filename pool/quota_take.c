@@ -161,19 +161,36 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	       (alloc_may_evict(pool, ctx) ? account_nr_inactive(&pool->order, account) : 0);
 }
 
+/* Blocks of its own that may go; with NOWAIT not now, but if the caller could wait. */
+static u32 nr_own_to_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	u32 nr;
+
+	kv_assert_held(&pool->lock);
+	if (!flags_let_evict(pool, ctx->flags & KVMM_ALLOC_NOWAIT ? ctx->asked : ctx->flags))
+		return 0;
+	order_enter(&pool->order);
+	nr = account_nr_inactive(&pool->order, pool->order.quotas->account[ctx->account]);
+	order_leave(&pool->order);
+	return nr;
+}
+
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct account *account = pool->order.quotas->account[ctx->account];
 	struct excess excess = excess_of(account, ctx->nr);
 	struct victims own = NO_VICTIMS;
+	u32 nr_own = nr_own_to_evict(pool, ctx);
 	int err;
 
 	kv_assert_held(&pool->lock);
-	ctx->squeezed = true;
-	if (!excess.max && !excess.high)
-		return 0;
-	if (!alloc_may_evict(pool, ctx))
-		return excess.max ? refuse(account, &excess) : 0;
+	if (excess.max > nr_own)
+		return refuse(account, &excess);
+	if (!(excess.max | excess.high))
+		nr_own = 0;
+	ctx->squeezed = !nr_own || !(ctx->flags & KVMM_ALLOC_NOWAIT);
+	if (!nr_own || !ctx->squeezed)
+		return nr_own ? -ENOSPC : 0;
 	order_enter(&pool->order);
 	err = pick_own(pool, ctx->account, &excess, &own);
 	quota_end(&pool->order);

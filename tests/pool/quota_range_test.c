@@ -128,6 +128,71 @@ POOL_TEST(quota_range, who_must_not_evict_is_refused_at_max_and_not_at_high, mak
 	free_range(pool, range);
 }
 
+/* ---- only what is free now ---- */
+
+/* What a range and private blocks are answered; what they got is given back. */
+static int try_now(struct kvmm_pool *pool, u32 nr, u32 flags)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .tenant = 1,
+				      .flags = flags | KVMM_ALLOC_NOWAIT };
+	kvmm_mut_t mut[32];
+	kvmm_range_t range;
+	int err = try_range(pool, 1, nr, ctl.flags, &range);
+
+	if (!err)
+		free_range(pool, range);
+	cr_expect_eq(kvmm_alloc_as(pool, &ctl, mut), err, "%u, flags %x", nr, flags);
+	if (!err)
+		cr_expect_eq(kvmm_free(pool, mut, nr), 0);
+	return err;
+}
+
+static const u32 forbidden[] = { 0, KVMM_ALLOC_NO_EVICT, KVMM_ALLOC_NO_COMPACT,
+				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT };
+
+POOL_TEST(quota_range, beyond_high_free_blocks_are_had_at_once, make_cache(32, "lru"))
+{
+	kvmm_ref_t held;
+
+	limit(pool, 1, 0, 0, 4, 12);
+	held = hold(pool, 'a');
+	cache(pool, "AB");
+	for (u32 i = 0; i < ARRAY_SIZE(forbidden); i++)
+		cr_expect_eq(try_now(pool, 8, forbidden[i]), 0, "%x", forbidden[i]);
+	cr_expect_str_eq(cached(pool), "ABa");
+	drop(pool, held);
+}
+
+/* Its own inactive block goes first, and that is not done now; unless none is to be evicted. */
+POOL_TEST(quota_range, beyond_high_blocks_are_not_had_at_once_where_own_ones_go_first,
+	  make_cache(32, "lru"))
+{
+	limit(pool, 1, 0, 0, 4, 12);
+	cache(pool, "a");
+	for (u32 i = 0; i < ARRAY_SIZE(forbidden); i++)
+		cr_expect_eq(try_now(pool, 8, forbidden[i]),
+			     forbidden[i] & KVMM_ALLOC_NO_EVICT ? 0 : -EAGAIN, "%x", forbidden[i]);
+	cr_expect_str_eq(cached(pool), "a");
+	cr_expect_eq(tenant_stat(pool, 1).nr_oom, 0);
+}
+
+POOL_TEST(quota_range, beyond_max_waiting_helps_only_where_own_blocks_may_go,
+	  make_cache(32, "lru"))
+{
+	limit(pool, 1, 0, 0, NO_LIMIT, 8);
+	cache(pool, "aA");
+	for (u32 i = 0; i < ARRAY_SIZE(forbidden); i++) {
+		cr_expect_eq(try_now(pool, 9, forbidden[i]), -EDQUOT, "%x", forbidden[i]);
+		cr_expect_eq(try_now(pool, 8, forbidden[i]),
+			     forbidden[i] & KVMM_ALLOC_NO_EVICT ? -EDQUOT : -EAGAIN, "%x",
+			     forbidden[i]);
+		cr_expect_eq(try_now(pool, 7, forbidden[i]), 0, "%x", forbidden[i]);
+	}
+	cr_expect_str_eq(cached(pool), "Aa");
+	cr_expect_eq(tenant_stat(pool, 1).nr_oom, 12);
+	cr_expect_eq(stat_of(pool).fail_nospc, 0);
+}
+
 /* Own blocks were picked for max, then others are missing: all are put back. */
 POOL_TEST(quota_range, a_range_that_fails_in_the_end_leaves_everything_where_it_was,
 	  make_cache(8, "lru"))
