@@ -155,11 +155,17 @@ static int drop(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 }
 
 /* In vain where the engine may not take the run that it makes, or no old place becomes free. */
+static bool flags_let_move(const struct kvmm_pool *pool, u32 flags)
+{
+	kv_assert_held(&pool->lock);
+	return !(flags & KVMM_ALLOC_NO_COMPACT) && kv_zone_takes_any_run(pool->zone) &&
+	       pool->parts.planner && !pool->rounds && likely(!pool->blind);
+}
+
 static bool can_compact(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
-	return !(ctx->flags & KVMM_ALLOC_NO_COMPACT) && kv_zone_takes_any_run(pool->zone) &&
-	       likely(!pool->blind) && !nr_missing(pool, ctx);
+	return flags_let_move(pool, ctx->flags) && !nr_missing(pool, ctx);
 }
 
 static u64 cost_of_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr)
@@ -416,18 +422,20 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* Would anything help if the caller could wait? All that evicts and moves nothing has been done. */
 static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	const u32 both = KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
-	u32 keep = door_keep(pool, ctx);
+	u32 keep = door_keep(pool, ctx), nr_cached = 0;
 	u64 nr = pool_nr_free(pool) + pool_nr_parked(pool);
 
 	kv_assert_held(&pool->lock);
-	if (keep == DOOR_SHUT || (ctx->asked & both) == both)
+	if (keep == DOOR_SHUT)
 		return -ENOSPC;
-	if (pool->caches && !(ctx->asked & KVMM_ALLOC_NO_EVICT)) {
+	if (flags_let_evict(pool, ctx->asked)) {
 		order_enter(&pool->order);
-		nr = cache_nr_available(pool);
+		nr_cached = order_nr(&pool->order);
+		nr = pool_nr_free(pool) + (u64)nr_cached;
 		order_leave(&pool->order);
 	}
+	if (!nr_cached && !flags_let_move(pool, ctx->asked))
+		return -ENOSPC;
 	return nr < (u64)ctx->nr + keep ? -ENOSPC : -EAGAIN;
 }
 

@@ -189,6 +189,38 @@ POOL_TEST(door, nowait_is_told_to_come_again_only_if_what_it_allows_would_help, 
 	cr_expect_eq(kvmm_range_alloc(pool, 2, neither, &run), -ENOSPC);
 }
 
+/* Free blocks are scattered, and nothing can be moved: only evicting what lies between could help. */
+Test(door, nowait_is_not_told_to_come_again_where_nothing_moves)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8, .policy = "lru",
+				       .compactor = "off" };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_pool_of(&attr);
+	const u32 run = KVMM_ALLOC_NOWAIT | KVMM_ALLOC_CONTIG;
+	kvmm_range_t range[26], got;
+	kvmm_mut_t mut[2];
+
+	paint(pool, "a.b.c.d.", range);
+	cr_expect_eq(ask_for(pool, 2, run, 0, mut), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 2, run | KVMM_ALLOC_NO_EVICT, 0, mut), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 2, run, &got), -ENOSPC);
+	cache_keys(pool, 0, 1);
+	cr_assert_eq(stat_of(pool).nr_free, 3);
+	cr_expect_eq(kvmm_range_alloc(pool, 2, run | KVMM_ALLOC_NO_EVICT, &got), -ENOSPC);
+	expect_refused(pool, kvmm_range_alloc(pool, 2, run, &got), -EAGAIN);
+	cr_expect_eq(stat_of(pool).nr_inactive, 1);
+	cr_expect_eq(stat_of(pool).fail_frag, 4);
+}
+
+POOL_TEST(door, nowait_is_not_told_to_come_again_where_nothing_may_move, make_door(8, NULL))
+{
+	const u32 run = KVMM_ALLOC_NOWAIT | KVMM_ALLOC_CONTIG;
+	kvmm_range_t range[26], got;
+
+	paint(pool, "a.b.c.d.", range);
+	expect_refused(pool, kvmm_range_alloc(pool, 2, run, &got), -EAGAIN);
+	cr_expect_eq(kvmm_range_alloc(pool, 2, run | KVMM_ALLOC_NO_COMPACT, &got), -ENOSPC);
+}
+
 POOL_TEST(door, no_evict_is_no_evict, make_door(8, NULL))
 {
 	kvmm_mut_t mut[8];
