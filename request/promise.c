@@ -147,6 +147,7 @@ static int take_promise(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	if (err)
 		return err;
+	ctx->squeezed = true;	/* no tenant is charged before they are taken */
 	if (pool_nr_free(pool) < (u64)ctx->nr + door_keep(pool, ctx))
 		return -ENOSPC;
 	if (promises_reserve(pool))

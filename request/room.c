@@ -73,7 +73,7 @@ static int drain(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 static bool is_limited(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	kv_assert_held(&pool->lock);
-	return pool->order.quotas != NULL;
+	return pool->order.quotas && !ctx->squeezed;
 }
 
 /* Refused for now: perhaps because its tenant has to give something up first. */

@@ -193,6 +193,27 @@ POOL_TEST(quota_range, beyond_max_waiting_helps_only_where_own_blocks_may_go,
 	cr_expect_eq(stat_of(pool).fail_nospc, 0);
 }
 
+POOL_TEST(quota_range, limits_do_not_refuse_promises, make_cache(16, "lru"))
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 8, .tenant = 1 };
+	kvmm_promise_t promise;
+	kvmm_range_t range;
+
+	limit(pool, KVMM_TENANT_REST, 0, 0, NO_LIMIT, 4);
+	limit(pool, 1, 0, 0, NO_LIMIT, 14);
+	range = range_of(pool, 1, 12);
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -ENOSPC);
+	ctl.flags = KVMM_ALLOC_NOWAIT;
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -ENOSPC);
+	free_range(pool, range);
+	cache(pool, "abcdefghij");
+	ctl.flags = 0;
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	cr_expect_str_eq(cached(pool), "cdefghij");
+	cr_expect_eq(tenant_stat(pool, KVMM_TENANT_REST).nr_oom, 0);
+	cr_expect_eq(kvmm_promise_end(pool, promise), 8);
+}
+
 /* Own blocks were picked for max, then others are missing: all are put back. */
 POOL_TEST(quota_range, a_range_that_fails_in_the_end_leaves_everything_where_it_was,
 	  make_cache(8, "lru"))
