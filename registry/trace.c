@@ -123,8 +123,17 @@ static bool is_staged(const struct trace *trace, u32 word)
 	       may_be(trace, word, word_of(trace, entry_hash_of(trace, entry), 0));
 }
 
+/* A load of four words is none of a word for the race checker, which sees them one by one. */
+#if defined(__SANITIZE_THREAD__)
+#define LOADS_FOUR	0
+#elif defined(__has_feature)
+#define LOADS_FOUR	(!__has_feature(thread_sanitizer))
+#else
+#define LOADS_FOUR	1
+#endif
+
 /* The ways of a set that have this word, one bit each. Each word is read whole: they are hints. */
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && LOADS_FOUR
 static __always_inline __m128i quarter_with(const u32 *set, u32 quarter, __m128i wanted)
 {
 	return _mm_cmpeq_epi32(_mm_load_si128((const __m128i *)set + quarter), wanted);
