@@ -221,7 +221,7 @@ static noinline void apply_run(struct order *order, enum order_note what, const 
 	}
 	if (!nr_blocks)
 		return;
-	order_changed(order);
+	order_changes(order, nr_blocks);
 	if (what == NOTE_PUT && order->ops->enter_many)
 		put_many(order, blocks, nr_blocks);
 	else if (what == NOTE_FILL && order->ops->fill_many)

@@ -259,12 +259,17 @@ static inline bool order_wants_fill(const struct order *order)
 /*
  * A victim can be put back exactly as long as nothing else has happened but picks that were undone,
  * newest first: then ->stamp is what it was after the pick. A caller that keeps victims for longer
- * than a call compares it.
+ * than a call compares it, and one that looks ahead learns from it how many blocks came or went.
  */
-static inline void order_changed(struct order *order)
+static inline void order_changes(struct order *order, u32 nr)
 {
 	kv_assert_held(&order->lock);
-	order->stamp += BIT64(32);
+	order->stamp += (u64)nr << 32;
+}
+
+static inline void order_changed(struct order *order)
+{
+	order_changes(order, 1);
 }
 
 /* Two words for the history. One untaken branch where there is none. */

@@ -217,8 +217,8 @@ def main():
     check_no_disk()
     check_thrash()
     check_bars()
+    check_bursts()
     if os.environ.get("KVMM_TEST_LENGTH") != "short":
-        check_bursts()
         check_disk_bursts()
     print(f"{passed} passed, {failed} failed")
     return failed > 0
