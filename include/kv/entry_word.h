@@ -210,7 +210,9 @@ static inline int kv_edge_mark(u64 old, u64 *new)
 	*new = old | KV_ENTRY_MARK;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
 		return kv_word_refuse(old, KV_ENTRY_STAGED);
-	return likely(!(old & KV_ENTRY_MARK)) ? 0 : kv_word_refuse_marked(old);
+	if (likely(!(old & (KV_ENTRY_MARK | KV_ENTRY_PINS))))
+		return 0;
+	return old & KV_ENTRY_MARK ? kv_word_refuse_marked(old) : -EBUSY;
 }
 
 static inline int kv_edge_mark_private(u64 old, u64 *new)

@@ -276,6 +276,25 @@ Test(life_race, blocks_are_put_before_they_are_known_to_be_full)
 	}
 }
 
+/* An unstaging that fails makes it staged again, while a copy that has begun meanwhile reads it. */
+Test(life_race, a_block_is_published_once_no_copy_reads_it)
+{
+	kvmm_staged_t staged;
+	struct kv_handle handle;
+	struct kvmm_publish_args req = { .staged = &staged, .nr = 1, .refs = &held };
+
+	make_staged(pool, 5, 1, &staged);
+	handle = *as_handles(&staged);
+	cr_assert_eq(kv_handle_step(&pool->entries, handle, kv_edge_unstage), 0);
+	cr_assert_eq(kv_handle_step(&pool->entries, handle, kv_edge_read), 0);
+	cr_assert_eq(kv_handle_step(&pool->entries, handle, kv_edge_restage), 0);
+	cr_expect_eq(kvmm_publish(pool, &req), -EBUSY);
+	cr_assert_eq(kv_handle_step(&pool->entries, handle, kv_edge_written), 0);
+	cr_assert_eq(kvmm_publish(pool, &req), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	put_held();
+}
+
 /* The last reference is dropped, and the thread that has done that does not have the lock yet. */
 Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
 {
