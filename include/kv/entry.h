@@ -9,9 +9,10 @@
  *	63        36 35   33 32   28 27  20 19         0
  *	| generation | state | flags | pins | references |
  *
- * Each step in the life of a block is one compare-and-swap of that word. A step that is not legal
- * in the state at hand is an error and changes nothing. The steps are the functions kv_edge_*() of
- * kv/entry_word.h, from word to word; Documentation/life-cycle.rst has them as a table.
+ * Each step in the life of a block is one compare-and-swap of that word, or a store where no other
+ * thread may change it. A step that is not legal in the state at hand is an error and changes
+ * nothing. The steps are the functions kv_edge_*() of kv/entry_word.h, from word to word;
+ * Documentation/life-cycle.rst has them as a table.
  *
  *	FREE -> PRIVATE -> STAGED -> REGISTERED -> EVICTING -> FREE, or RETIRED
  *	           |         |                        ^
