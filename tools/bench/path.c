@@ -224,7 +224,7 @@ static int measure_cycles(struct bench *bench, const char *policy, u32 nr)
 					nr, REQUEST);
 	struct series *plain = bench_set(bench, SET(cycles), "cache=lru+mutex nr=%u request=%u", nr,
 					 REQUEST);
-	struct path path[2] = { { NULL } };
+	struct path path[2] = { { .table = NULL } };
 	int err = path_open(&path[0], policy, nr, bench->seed);
 
 	for (u32 i = 0; i < NR_CYCLES; i++)
@@ -238,7 +238,7 @@ static int measure_cycles(struct bench *bench, const char *policy, u32 nr)
 
 static int measure(struct bench *bench, const char *policy, u32 nr)
 {
-	struct path path[2] = { { NULL } };
+	struct path path[2] = { { .table = NULL } };
 	int err = path_open(&path[0], policy, nr, bench->seed);
 
 	err = err ? err : plain_open(&path[1], &path[0]);
@@ -325,7 +325,7 @@ static void beside(struct path *path)
 
 static int measure_writers(struct bench *bench, const char *policy, u32 nr)
 {
-	struct path path[2], plain[2] = { { NULL } };
+	struct path path[2], plain[2] = { { .table = NULL } };
 	int err = path_open(&path[0], policy, nr, bench->seed);
 	char name[32];
 
