@@ -9,6 +9,8 @@
 
 /* 0, -EDQUOT, or -ENOSPC; changes nothing but events. @keep: to stay free. Both locks held. */
 int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep);
+/* Free blocks, and those that @tenant may have evicted. Both locks held. */
+u64 quota_nr_available(struct kvmm_pool *pool, u32 tenant);
 /* @nr victims for @ctx, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
 int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 

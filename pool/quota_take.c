@@ -78,6 +78,13 @@ static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 	return sum;
 }
 
+u64 quota_nr_available(struct kvmm_pool *pool, u32 tenant)
+{
+	u32 nr_own;
+
+	return sum_up(pool, find_account(pool->order.quotas, tenant), &nr_own);
+}
+
 int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep)
 {
 	struct quotas *quotas = pool->order.quotas;

@@ -422,19 +422,20 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 /* Would anything help if the caller could wait? All that evicts and moves nothing has been done. */
 static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	u32 keep = door_keep(pool, ctx), nr_cached = 0;
-	u64 nr = pool_nr_free(pool) + pool_nr_parked(pool);
+	u32 keep = door_keep(pool, ctx);
+	u64 nr_free = pool_nr_free(pool), nr = nr_free + pool_nr_parked(pool);
+	bool evict = flags_let_evict(pool, ctx->asked);
 
 	kv_assert_held(&pool->lock);
 	if (keep == DOOR_SHUT)
 		return -ENOSPC;
-	if (flags_let_evict(pool, ctx->asked)) {
+	if (evict) {
 		order_enter(&pool->order);
-		nr_cached = order_nr(&pool->order);
-		nr = pool_nr_free(pool) + (u64)nr_cached;
+		nr = pool->order.quotas ? quota_nr_available(pool, ctx->tenant) :
+					  nr_free + order_nr(&pool->order);
 		order_leave(&pool->order);
 	}
-	if (!nr_cached && !flags_let_move(pool, ctx->asked))
+	if ((!evict || nr == nr_free) && !flags_let_move(pool, ctx->asked))
 		return -ENOSPC;
 	return nr < (u64)ctx->nr + keep ? -ENOSPC : -EAGAIN;
 }

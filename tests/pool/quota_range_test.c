@@ -176,6 +176,22 @@ POOL_TEST(quota_range, beyond_high_blocks_are_not_had_at_once_where_own_ones_go_
 	cr_expect_eq(tenant_stat(pool, 1).nr_oom, 0);
 }
 
+/* Blocks that are protected from the caller's tenant are no use to it, however long it waits. */
+POOL_TEST(quota_range, waiting_does_not_help_to_blocks_that_others_keep, make_cache(8, "lru"))
+{
+	kvmm_range_t range;
+
+	limit(pool, 2, 4, 0, NO_LIMIT, NO_LIMIT);
+	cache(pool, "ABCDEF");
+	cr_expect_eq(try_now(pool, 2, 0), 0);
+	cr_expect_eq(try_now(pool, 4, 0), -EAGAIN);
+	cr_expect_eq(try_now(pool, 5, 0), -ENOSPC);
+	cr_expect_eq(try_range(pool, 1, 5, 0, &range), -ENOSPC);
+	cr_expect_str_eq(cached(pool), "ABCDEF");
+	limit(pool, 2, 3, 0, NO_LIMIT, NO_LIMIT);
+	cr_expect_eq(try_now(pool, 5, 0), -EAGAIN);
+}
+
 POOL_TEST(quota_range, beyond_max_waiting_helps_only_where_own_blocks_may_go,
 	  make_cache(32, "lru"))
 {
