@@ -49,8 +49,9 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 		return -ENOMEM;
 	presence->reg = attr->registry;
 	presence->tier = attr->tier;
-	pool->metadata_bytes += (u64)pool->nr_blocks * (2 * sizeof(struct gone) +
-							sizeof(kvmm_key_t) + sizeof(u8));
+	pool->metadata_bytes += room_for_gone(pool) * sizeof(*presence->gone) +
+				(u64)pool->nr_blocks * (sizeof(*presence->parent) +
+							sizeof(*presence->mark));
 	pool_observe(pool, &presence_part);
 	return 0;
 }

@@ -3,6 +3,7 @@
  * Two pools that are tiers of one registry of prefixes: what it says of them is what they have,
  * whichever way a block came or went, and its hooks are called with no lock held.
  */
+#include <kv/mem.h>
 #include <kv/registry_radix.h>
 #include <kvmm/ext/name.h>
 
@@ -452,4 +453,22 @@ Test(presence, of_a_block_that_is_renamed_before_it_is_told_has_no_trace_of_the_
 	for (u32 nr_times = 1; nr_times <= 2; nr_times++)
 		for (u32 number = 0; number < NR_LARGE; number += 19)
 			rename_late(number, nr_times);
+}
+
+/* Bytes that a pool takes and does not tell, for lists of other folders. */
+static u64 untold_bytes(struct kvmm_registry *of)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4096, .policy = "lru",
+				       .registry = of, .tier = of ? TIER1 : 0 };
+	u64 before = kv_mem_bytes();
+	struct kvmm_pool *made __cleanup(end_pool) = make_pool_of(&attr);
+
+	return kv_mem_bytes() - before - stat_of(made).metadata_bytes;
+}
+
+Test(presence, what_it_takes_is_told_in_metadata_bytes)
+{
+	u64 extra = untold_bytes(reg) - untold_bytes(NULL);
+
+	cr_expect_lt(extra, 512, "%llu bytes more", (unsigned long long)extra);
 }
