@@ -319,12 +319,12 @@ end:
 	return out ? 0 : -1;
 }
 
-PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr)
+PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr, int sign)
 {
 	PyObject *list = PyList_New(nr);
 
 	for (Py_ssize_t i = 0; list && i < nr; i++) {
-		PyObject *id = PyLong_FromLong(ids[i]);
+		PyObject *id = PyLong_FromLongLong(sign ? ids[i] : (long long)(uint32_t)ids[i]);
 
 		if (!id || PyList_SetItem(list, i, id))
 			Py_CLEAR(list);
@@ -347,5 +347,5 @@ int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *ids)
 
 PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *ids, Py_ssize_t nr)
 {
-	return out ? PyLong_FromSsize_t(nr) : kvpy_list(ids->data, nr);
+	return out ? PyLong_FromSsize_t(nr) : kvpy_list(ids->data, nr, 1);
 }

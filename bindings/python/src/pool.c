@@ -376,7 +376,7 @@ static PyObject *do_peek(struct kvpy_pool *self, struct prefix_call *call)
 
 	if (hits < 0)
 		return NULL;
-	list = kvpy_list(blocks.data, all ? (Py_ssize_t)call->prefix.nr : hits);
+	list = kvpy_list(blocks.data, all ? (Py_ssize_t)call->prefix.nr : hits, 1);
 	kvpy_end(&blocks);
 	return list;
 }

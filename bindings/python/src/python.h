@@ -94,8 +94,8 @@ int kvpy_tokens(PyObject *object, struct kvpy_array *tokens);
 int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes);
 void kvpy_end(struct kvpy_array *array);
 
-/** kvpy_list() - a list of int of @nr ids. */
-PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr);
+/** kvpy_list() - a list of int of @nr ids, or, without @sign, of tokens. */
+PyObject *kvpy_list(const int32_t *ids, Py_ssize_t nr, int sign);
 
 /** kvpy_room() - where a call writes @nr ids: the buffer @out, or memory if that is NULL.
  * Return: 0; -1 with an exception. */

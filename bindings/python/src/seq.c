@@ -234,7 +234,7 @@ static PyObject *seq_list(struct seq *self, int (*call)(struct kvmm_seq *, uint3
 	nr = call(self->seq, NULL, 0);
 	if (nr >= 0 && kvpy_space(&ids, nr, sizeof(uint32_t))) {
 		nr = call(self->seq, ids.data, (uint32_t)nr);
-		list = nr < 0 ? NULL : kvpy_list(ids.data, nr);
+		list = nr < 0 ? NULL : kvpy_list(ids.data, nr, 0);
 		kvpy_end(&ids);
 	}
 	return nr < 0 ? kvpy_raise("kvmm_seq_block_table", nr) : list;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges, steps, sequences, tiers, stores, events; what a process pays for pools."""
+import array
 import concurrent.futures
 import gc
 import subprocess
@@ -43,6 +44,12 @@ def test_a_step_is_a_context():
         with step:
             pass
         del step
+
+
+def test_tokens_have_32_bits():
+    prompt = array.array("I", [0, 2**31 - 1, 2**31, 2**32 - 1])
+    with kvmm.Pool(64) as pool, kvmm.Sequence(pool, kvmm.Keys(), prompt) as sequence:
+        assert sequence.tokens() == list(prompt)
 
 
 def test_a_second_prompt_computes_only_what_is_new():
