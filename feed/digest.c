@@ -87,7 +87,7 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
-	const struct grow *grow = &slot->grow;
+	const struct grow *grow;
 
 	kv_assert_held(&pool->lock);
 	sum_add_two(sum, index, slot->gen - pool->gen_base);
@@ -100,6 +100,7 @@ static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 	if (!(slot->flags & SLOT_GREW))
 		return;
 	/* The blocks it keeps behind its end, and its next reservation. */
+	grow = slot_grow(slot);
 	sum_add_two(sum, grow->res.start, grow->res.nr);
 	sum_add_two(sum, grow->chunk, grow->expect);
 	sum_add(sum, grow->res.nr ? pool->grow.clock - grow->used : 0);

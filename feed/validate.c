@@ -26,11 +26,12 @@
 /* Extents may not share a block: the sum over all slots is compared with the owners. */
 static int check_extents(const struct kvmm_pool *pool, struct slot *slot, u32 index)
 {
-	const struct more_extents *more = slot->grow.more;
+	const struct slot_side *side = slot_side(slot);
+	const struct more_extents *more = side ? side->grow.more : NULL;
 	u32 owner = make_owner(OWNER_SLOT, index);
 	u64 nr = 0;
 
-	if (slot->nr_ext > KVMM_MAX_RUNS + (more ? more->nr_room : 0))
+	if (slot->nr_ext > (side ? KVMM_MAX_RUNS : 1) + (more ? more->nr_room : 0))
 		return pool_complain(pool, "range with too many extents", index);
 	for (u32 i = 0; i < slot->nr_ext; i++) {
 		const struct kvmm_extent ext = *slot_ext(slot, i);
@@ -58,8 +59,12 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recou
 		return pool_complain(pool, "slot of an arena that is not there", index);
 	if (!slot->nr_ext && (slot->refs || slot->pins || slot->nr || slot->lost))
 		return pool_complain(pool, "free slot in use", index);
+	if (slot->number != index % CHUNK_SLOTS || slot_index(slot) != index)
+		return pool_complain(pool, "slot with another number", index);
 	if (!slot->nr_ext)
 		return 0;
+	if ((slot->flags & SLOT_GREW || slot->seals) && !slot_side(slot))
+		return pool_complain(pool, "range without its side record", index);
 	if (!slot->refs || slot->lost > 1)
 		return pool_complain(pool, "range without references", index);
 	re->count.nr_ranges++;

@@ -159,15 +159,17 @@ int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 
 
 	if (err)
 		return err;
-	slot_seal(slot, min(sealed, slot->nr));
-	if (slot->seq != seq) {
+	err = sealed ? slot_reserve_side(pool, slot) : 0;
+	if (!err)
+		slot_seal(slot, min(sealed, slot->nr));
+	if (!err && slot->seq != seq) {
 		seq_del(pool, &pool->seqs, slot);
 		pool->count.range_seqs += seq - slot->seq;
 		slot->seq = seq;
 		seq_add(pool, &pool->seqs, slot, range.index);
 	}
 	pool_leave(pool);
-	return 0;
+	return err;
 }
 
 /* ---- steps ---- */

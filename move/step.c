@@ -578,7 +578,9 @@ int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 		return err;
 	if (nr > slot->nr)
 		err = -EINVAL;
-	else
+	else if (nr)
+		err = slot_reserve_side(pool, slot);
+	if (!err && nr)
 		slot_seal(slot, max(slot_sealed(slot), nr));
 	pool_leave(pool);
 	return err;

@@ -248,7 +248,7 @@ noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 /* Slot and blocks go back to the arena. */
 static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, u32 index)
 {
-	struct kvmm_extent run = slot->ext[0];
+	struct kvmm_extent run = slot->first;
 
 	kv_assert_held(&arena->lock);
 	uncount_slot(&arena->count, slot);
@@ -295,8 +295,8 @@ static bool is_ours_to_free(const struct kvmm_pool *pool, const struct arenas *a
 	if (slot->gen != gen || !slot->nr_ext || next_gen(gen) == pool->gen_base ||
 	    gate_is_closed(pool))
 		return false;
-	return region_of(arenas, slot->ext[0].start) == slot->arena &&
-	       region_of(arenas, slot->ext[0].start + slot->ext[0].nr - 1) == slot->arena;
+	return region_of(arenas, slot->first.start) == slot->arena &&
+	       region_of(arenas, slot->first.start + slot->first.nr - 1) == slot->arena;
 }
 
 noinline bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_range_t range)
@@ -390,7 +390,7 @@ bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 	found = slot->gen == *gen && slot->nr_ext;
 	*gen = slot->gen;
 	if (found)
-		adopt(pool, arena, slot, slot->grow.index);
+		adopt(pool, arena, slot, slot_index(slot));
 	kv_unlock(&arena->lock);
 	return found;
 }

@@ -29,7 +29,7 @@ struct more_extents {
 	struct kvmm_extent	ext[];		/* as those of the slot */
 };
 
-/* Of one slot: its third line. True of the slot's range if that has SLOT_GREW. */
+/* Of one slot: a line of its side record. True of the slot's range if that has SLOT_GREW. */
 struct grow {
 	struct more_extents	*more;		/* RCU; NULL until there were so many; stays */
 	struct grow		*older, *newer;	/* in the list, while res.nr */

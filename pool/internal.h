@@ -114,9 +114,9 @@ static inline bool owner_is_away(u32 owner)
 /* ---- ranges ---- */
 
 /*
- * One range, or none. Type-stable: the memory stays a slot until the pool is destroyed, so a
- * reader without the lock may look at it at any time; it believes what it saw if the version says
- * that no thread wrote meanwhile. What it needs of an ordinary range is on the first line.
+ * One range, or none: one line. Type-stable: the memory stays a slot until the pool is destroyed,
+ * so a reader without the lock may look at it at any time; it believes what it saw if the version
+ * says that no thread wrote meanwhile. What few ranges have is in struct slot_side.
  *
  * Guard: pool->lock, or the lock of the arena that has it (percpu/arena.h). Those marked * are read
  * without it and written inside version only.
@@ -139,8 +139,14 @@ struct slot {
 	u16			flags;		/* KVMM_ALLOC_*, SLOT_GREW */
 	u8			cls;		/* KVMM_IN_CLASS() */
 	u8			arena;		/* arena + 1, or 0: the pool's; write: both locks */
-	u8			seals;		/* ->sealed counts, else it is 0 */
-	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
+	u8			seals;		/* sealed blocks are in the side record; else 0 */
+	u8			number;		/* in its chunk; fixed at creation */
+	struct kvmm_extent	first;		/* * extent number 0; see slot_ext() */
+} __cacheline_aligned;
+
+/* Of a range with more extents than one, sealed blocks, or SLOT_GREW. Guard: that of the slot. */
+struct slot_side {
+	struct kvmm_extent	ext[KVMM_MAX_RUNS - 1];	/* * from number 1 on */
 	u32			sealed;		/* see slot_sealed() */
 	struct grow		grow __cacheline_aligned;	/* see there */
 } __cacheline_aligned;
@@ -160,24 +166,62 @@ struct seq_table {
 #define SLOT_GREW	((u16)BIT(15))
 
 static_assert(MAX_ACCOUNTS <= UINT16_MAX, "an account fits a slot");
-static_assert(offsetof(struct slot, ext[1]) == KV_CACHELINE, "a plain range is one line");
-static_assert(offsetof(struct slot, grow) == 2 * KV_CACHELINE &&
-	      sizeof(struct slot) == 3 * KV_CACHELINE, "a third line for ranges that grow");
-
-/* Extent number @i, below nr_ext. ->lock held. */
-static inline struct kvmm_extent *slot_ext(struct slot *slot, u32 i)
-{
-	return likely(i < KVMM_MAX_RUNS) ? &slot->ext[i] : &slot->grow.more->ext[i - KVMM_MAX_RUNS];
-}
+static_assert(sizeof(struct slot) == KV_CACHELINE, "a range is one line");
+static_assert(sizeof(struct slot_side) == 2 * KV_CACHELINE, "growth has a line of its own");
 
 #define CHUNK_ORDER	8u
 #define CHUNK_SLOTS	BIT(CHUNK_ORDER)
+
+static_assert(CHUNK_SLOTS - 1 <= UINT8_MAX, "a slot knows its number in the chunk");
+
+/* Slots that follow each other, and their side records: none until one of them needs its own. */
+struct slot_chunk {
+	u32			first;		/* number of slot[0]; fixed at creation */
+	struct slot_side	*side;		/* CHUNK_SLOTS; ->lock; RCU; once set, it stays */
+	struct slot		slot[CHUNK_SLOTS];
+};
+
+static inline struct slot_chunk *slot_chunk(const struct slot *slot)
+{
+	return container_of(slot - slot->number, struct slot_chunk, slot);
+}
+
+static inline u32 slot_index(const struct slot *slot)
+{
+	return slot_chunk(slot)->first + slot->number;
+}
+
+/* NULL: its chunk has none. ->lock held, as for the next two. */
+static inline struct slot_side *slot_side(const struct slot *slot)
+{
+	struct slot_side *side = slot_chunk(slot)->side;
+
+	return likely(side != NULL) ? &side[slot->number] : NULL;
+}
+
+/* Of a slot that has its side record: with SLOT_GREW it does. */
+static inline struct grow *slot_grow(const struct slot *slot)
+{
+	return &slot_side(slot)->grow;
+}
+
+/* Extent number @i, below nr_ext. */
+static inline struct kvmm_extent *slot_ext(struct slot *slot, u32 i)
+{
+	struct slot_side *side;
+
+	if (likely(!i))
+		return &slot->first;
+	side = slot_side(slot);
+	return likely(i < KVMM_MAX_RUNS) ? &side->ext[i - 1] :
+	       &side->grow.more->ext[i - KVMM_MAX_RUNS];
+}
 
 /* All slots. Replaced as a whole when it grows; chunks never move. */
 struct slot_dir {
 	struct kv_rcu_head	rcu;
 	u32			nr_chunks;	/* fixed at creation */
-	struct slot		*chunk[];	/* fixed at creation */
+	struct slot_chunk	*chunk[];	/* fixed at creation */
 };
 
 static inline u32 dir_nr_slots(const struct slot_dir *dir)
@@ -188,7 +232,7 @@ static inline u32 dir_nr_slots(const struct slot_dir *dir)
 /* The index must be below dir_nr_slots(). */
 static inline struct slot *dir_slot(const struct slot_dir *dir, u32 index)
 {
-	return &dir->chunk[index >> CHUNK_ORDER][index & (CHUNK_SLOTS - 1)];
+	return &dir->chunk[index >> CHUNK_ORDER]->slot[index & (CHUNK_SLOTS - 1)];
 }
 
 /* ---- cached blocks ---- */

@@ -142,7 +142,7 @@ static u64 pin_types_bytes(struct kvmm_pool *pool)
 
 static kvmm_range_t range_of(const struct slot *slot)
 {
-	return slot_handle(slot, slot->grow.index);
+	return slot_handle(slot, slot_index(slot));
 }
 
 /* Its lease counts the types of its pins. */
@@ -173,7 +173,7 @@ static int add_type(struct kvmm_pool *pool, struct slot *slot, u32 type)
 
 	if (type == KVMM_PIN_USER)
 		return 0;
-	err = range_reserve(pool, slot->grow.index);
+	err = range_reserve(pool, slot_index(slot));
 	if (err)
 		return err;
 	if (count_of(word_of_slot(pool, slot), type) == BIT(PIN_TYPE_BITS) - 1)

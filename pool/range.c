@@ -19,8 +19,8 @@ void range_del(struct kvmm_pool *pool, u32 index)
 
 	kv_assert_held(&pool->lock);
 	/* Else the zone's lock would wait for these lines. */
-	kv_prefetch_write(&pool->owner[slot->ext[0].start]);
-	kv_prefetch_write(&pool->owner[slot->ext[0].start + slot->ext[0].nr - 1]);
+	kv_prefetch_write(&pool->owner[slot->first.start]);
+	kv_prefetch_write(&pool->owner[slot->first.start + slot->first.nr - 1]);
 	if (unlikely(slot->pins))
 		__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
@@ -141,7 +141,7 @@ int kvmm_ranges_of_seq(struct kvmm_pool *pool, uint64_t seq, int drop, kvmm_rang
 	return nr;
 }
 
-static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32 index,
+static void give_info(const struct kvmm_pool *pool, struct slot *slot, u32 index,
 		      struct kvmm_range_info *info, size_t size)
 {
 	struct kvmm_range_info now = {
@@ -152,7 +152,7 @@ static void give_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 	};
 
 	kv_assert_held(&pool->lock);
-	memcpy(now.ext, slot->ext, slot_nr_inline(slot) * sizeof(slot->ext[0]));
+	slot_copy_ext(slot, now.ext);
 	kv_give(info, size, &now, sizeof(now));
 }
 

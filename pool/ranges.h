@@ -34,6 +34,14 @@ static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
 	return (kvmm_range_t){ index, slot->gen };
 }
 
+/* It has a side record from here on: 0 or -ENOMEM. ->lock held. */
+int __slot_reserve_side(struct kvmm_pool *pool, struct slot *slot);
+
+static inline int slot_reserve_side(struct kvmm_pool *pool, struct slot *slot)
+{
+	return likely(slot_side(slot) != NULL) ? 0 : __slot_reserve_side(pool, slot);
+}
+
 /* Room for @nr extents: 0 or -ENOMEM. The caller reaps. */
 int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr);
 /* All blocks of the slot have no owner from here on. */
@@ -58,10 +66,14 @@ static inline void slot_set_ext(struct slot *slot, u32 i, u32 start, u32 nr)
 	WRITE_ONCE(ext->nr, nr);
 }
 
-/* Those inside the slot. */
-static inline u32 slot_nr_inline(const struct slot *slot)
+/* The first ones, KVMM_MAX_RUNS at most, to @ext: how many. ->lock held. */
+static inline u32 slot_copy_ext(struct slot *slot, struct kvmm_extent *ext)
 {
-	return min(slot->nr_ext, (u16)KVMM_MAX_RUNS);
+	u32 nr = min(slot->nr_ext, (u16)KVMM_MAX_RUNS);
+
+	for (u32 i = 0; i < nr; i++)
+		ext[i] = *slot_ext(slot, i);
+	return nr;
 }
 
 /* Attributes that a recount can only check by a sum. */
@@ -128,14 +140,15 @@ static inline bool slot_is_pinned(const struct slot *slot)
 /* Blocks, from the first on, that are not written any more. */
 static inline u32 slot_sealed(const struct slot *slot)
 {
-	return slot->seals ? slot->sealed : 0;
+	return unlikely(slot->seals) ? slot_side(slot)->sealed : 0;
 }
 
+/* With a side record, unless @nr is 0. */
 static inline void slot_seal(struct slot *slot, u32 nr)
 {
 	slot->seals = nr != 0;
-	if (nr)
-		slot->sealed = nr;
+	if (unlikely(nr))
+		slot_side(slot)->sealed = nr;
 }
 
 static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
@@ -227,8 +240,8 @@ static inline int alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_att
 /* The end of the slot's range is another one, or none, from here on. */
 static inline void reserve_drop(struct kvmm_pool *pool, struct slot *slot)
 {
-	if (unlikely(slot->flags & SLOT_GREW && slot->grow.res.nr))
-		__reserve_drop(pool, &slot->grow);
+	if (unlikely(slot->flags & SLOT_GREW && slot_grow(slot)->res.nr))
+		__reserve_drop(pool, slot_grow(slot));
 }
 
 /* ---- request/grow.c ---- */
@@ -314,7 +327,7 @@ static inline void uncount_slot(struct pool_count *count, const struct slot *slo
 	count->range_attrs -= slot_attrs(slot);
 }
 
-/* A new range in a free slot. */
+/* A new range in a free slot; more extents than one need its side record. */
 static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
 			     const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {

@@ -35,7 +35,7 @@ static struct slot_dir *longer_dir(const struct slot_dir *old)
 	dir->nr_chunks = nr + 1;
 	if (old)
 		memcpy(dir->chunk, old->chunk, nr * sizeof(old->chunk[0]));
-	dir->chunk[nr] = kv_alloc_lines(CHUNK_SLOTS, sizeof(struct slot));
+	dir->chunk[nr] = kv_alloc_lines(1, sizeof(struct slot_chunk));
 	if (dir->chunk[nr])
 		return dir;
 	kv_free(dir);
@@ -44,20 +44,22 @@ static struct slot_dir *longer_dir(const struct slot_dir *old)
 
 static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
 {
+	struct slot_chunk *chunk = dir->chunk[dir->nr_chunks - 1];
 	u32 first = (dir->nr_chunks - 1) << CHUNK_ORDER;
 	struct slot_dir *old = pool->slots;
 
 	kv_assert_held(&pool->lock);
+	chunk->first = first;
 	/* Lowest index last, so that it is the first to be handed out. */
 	for (u32 i = CHUNK_SLOTS; i-- > 0;) {
-		struct slot *slot = dir_slot(dir, first + i);
+		struct slot *slot = &chunk->slot[i];
 
 		slot->gen = pool->gen_base;
-		slot->grow.index = first + i;
+		slot->number = i;
 		slot->next = pool->free_slot;
 		pool->free_slot = first + i;
 	}
-	pool->metadata_bytes += CHUNK_SLOTS * sizeof(struct slot) + dir_bytes(dir->nr_chunks);
+	pool->metadata_bytes += sizeof(*chunk) + dir_bytes(dir->nr_chunks);
 	kv_rcu_assign(pool->slots, dir);
 	if (!old)
 		return;
@@ -136,7 +138,7 @@ void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *co
 
 /*
  * A slot that has used up its generations retires: the oldest of its handles would come to life
- * again. That is 128 bytes lost every four billion frees.
+ * again. That is a line lost every four billion frees.
  */
 void slot_put(struct kvmm_pool *pool, u32 index)
 {
@@ -199,6 +201,22 @@ int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 
 /* ---- extents ---- */
 
+int __slot_reserve_side(struct kvmm_pool *pool, struct slot *slot)
+{
+	struct slot_chunk *chunk = slot_chunk(slot);
+	struct slot_side *side = kv_alloc_lines(CHUNK_SLOTS, sizeof(*side));
+
+	kv_assert_held(&pool->lock);
+	if (!side)
+		return -ENOMEM;
+	for (u32 i = 0; i < CHUNK_SLOTS; i++)
+		side[i].grow.index = chunk->first + i;
+	pool->metadata_bytes += CHUNK_SLOTS * sizeof(*side);
+	/* Pairs with copy_side(): the records are zeroed. */
+	kv_rcu_assign(chunk->side, side);
+	return 0;
+}
+
 static void free_more(struct kv_rcu_head *head)
 {
 	kv_free(container_of(head, struct more_extents, rcu));
@@ -211,7 +229,8 @@ static size_t more_bytes(u32 nr_room)
 
 static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
-	struct more_extents *old = slot->grow.more, *more;
+	struct grow *grow = slot_grow(slot);
+	struct more_extents *old = grow->more, *more;
 	u32 nr_room = KVMM_MAX_RUNS;
 
 	kv_assert_held(&pool->lock);
@@ -226,8 +245,8 @@ static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slo
 	if (old)
 		memcpy(more->ext, old->ext, old->nr_room * sizeof(old->ext[0]));
 	pool->metadata_bytes += more_bytes(nr_room) - (old ? more_bytes(old->nr_room) : 0);
-	/* Pairs with copy_more(): the copied extents are there. */
-	kv_rcu_assign(slot->grow.more, more);
+	/* Pairs with copy_side(): the copied extents are there. */
+	kv_rcu_assign(grow->more, more);
 	if (old)
 		kv_rcu_defer(&old->rcu, free_more);
 	return 0;
@@ -236,9 +255,11 @@ static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slo
 int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	kv_assert_held(&pool->lock);
-	if (likely(nr <= KVMM_MAX_RUNS))
+	if (likely(nr <= 1))
 		return 0;
-	return nr > SLOT_MAX_EXT ? -ENOMEM : __slot_reserve_more(pool, slot, nr - KVMM_MAX_RUNS);
+	if (nr > SLOT_MAX_EXT || slot_reserve_side(pool, slot))
+		return -ENOMEM;
+	return nr <= KVMM_MAX_RUNS ? 0 : __slot_reserve_more(pool, slot, nr - KVMM_MAX_RUNS);
 }
 
 /* Some may be in regions that are lent to arenas. */
@@ -254,9 +275,11 @@ static void free_extents(struct kvmm_pool *pool, const struct kvmm_extent *ext, 
 void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot)
 {
 	kv_assert_held(&pool->lock);
-	free_extents(pool, slot->ext, slot_nr_inline(slot));
+	free_extents(pool, &slot->first, 1);
+	if (unlikely(slot->nr_ext > 1))
+		free_extents(pool, slot_ext(slot, 1), min(slot->nr_ext, (u16)KVMM_MAX_RUNS) - 1);
 	if (unlikely(slot->nr_ext > KVMM_MAX_RUNS))
-		free_extents(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
+		free_extents(pool, slot_ext(slot, KVMM_MAX_RUNS), slot->nr_ext - KVMM_MAX_RUNS);
 }
 
 static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u32 nr)
@@ -271,13 +294,21 @@ static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u
  * An extent missing here was added to a slot that has changed since its version was read: the
  * reader will try again.
  */
-static noinline void copy_more(const struct slot *slot, struct kvmm_extent *ext, u32 nr)
+static noinline void copy_side(const struct slot *slot, struct kvmm_extent *ext, u32 nr)
 {
-	/* Pairs with __slot_reserve_more(): nr_room is set, and earlier extents are there. */
-	const struct more_extents *more = kv_rcu_dereference(slot->grow.more);
+	/* Pairs with __slot_reserve_side(). */
+	const struct slot_side *side = kv_rcu_dereference(slot_chunk(slot)->side);
+	const struct more_extents *more;
+	u32 nr_side = min(nr, KVMM_MAX_RUNS - 1);
 
+	if (!side)
+		return;
+	side += slot->number;
+	copy_some(side->ext, ext, nr_side);
+	/* Pairs with __slot_reserve_more(): nr_room is set, and earlier extents are there. */
+	more = kv_rcu_dereference(side->grow.more);
 	if (more)
-		copy_some(more->ext, ext, min(nr, more->nr_room));
+		copy_some(more->ext, ext + nr_side, min(nr - nr_side, more->nr_room));
 }
 
 /* Copy the fields a reader wants; the version says later whether it was one moment's. */
@@ -289,9 +320,9 @@ static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ex
 		return -ESTALE;
 	if (READ_ONCE(slot->lost))
 		return -EIO;
-	copy_some(slot->ext, ext, min(min(nr, max), KVMM_MAX_RUNS));
-	if (unlikely(nr > KVMM_MAX_RUNS && max > KVMM_MAX_RUNS))
-		copy_more(slot, ext + KVMM_MAX_RUNS, min(nr, max) - KVMM_MAX_RUNS);
+	copy_some(&slot->first, ext, min(max, 1u));
+	if (unlikely(nr > 1 && max > 1))
+		copy_side(slot, ext + 1, min(nr, max) - 1);
 	return nr;
 }
 
@@ -331,12 +362,18 @@ int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_e
 	return nr;
 }
 
+static void chunk_free(struct slot_chunk *chunk)
+{
+	for (u32 i = 0; chunk->side && i < CHUNK_SLOTS; i++)
+		kv_free(chunk->side[i].grow.more);
+	kv_free(chunk->side);
+	kv_free(chunk);
+}
+
 static void slots_exit(struct kvmm_pool *pool)
 {
-	for (u32 i = 0; pool->slots && i < dir_nr_slots(pool->slots); i++)
-		kv_free(slot_at(pool, i)->grow.more);
 	for (u32 i = 0; pool->slots && i < pool->slots->nr_chunks; i++)
-		kv_free(pool->slots->chunk[i]);
+		chunk_free(pool->slots->chunk[i]);
 	kv_free(pool->slots);
 	kv_free(pool->seqs.bucket);
 }

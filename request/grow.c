@@ -45,7 +45,7 @@ static void grow_clear(struct grow *grow, u32 expect)
 static void grow_count(struct kvmm_pool *pool, struct slot *slot)
 {
 	kv_assert_held(&pool->lock);
-	slot->grow.calls++;
+	slot_grow(slot)->calls++;
 	if (unlikely(!(slot->flags & SLOT_GREW)))
 		set_grew(pool, slot, true);
 }
@@ -56,12 +56,12 @@ static u32 next_chunk(const struct kvmm_pool *pool, const struct slot *slot, u32
 	kv_assert_held(&pool->lock);
 	if (pool->rounds || !(slot->flags & SLOT_GREW))
 		return 0;
-	return chunk_for(slot->nr + nr, slot->grow.expect, slot->grow.chunk);
+	return chunk_for(slot->nr + nr, slot_grow(slot)->expect, slot_grow(slot)->chunk);
 }
 
 static void reserved_chunk(struct kvmm_pool *pool, struct slot *slot, u32 chunk, u32 start, u32 nr)
 {
-	struct grow *grow = &slot->grow;
+	struct grow *grow = slot_grow(slot);
 
 	kv_assert_held(&pool->lock);
 	if (!chunk)
@@ -95,7 +95,7 @@ static void append(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 sta
 /* Behind the end: all @nr, or if @part as many as there are. Returns how many. */
 static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool part)
 {
-	u32 have = slot->grow.res.nr, start = slot_end(slot);
+	u32 have = slot_grow(slot)->res.nr, start = slot_end(slot);
 	u32 chunk = 0, got = 0;
 
 	kv_assert_held(&pool->lock);
@@ -109,7 +109,7 @@ static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u
 		reserved_chunk(pool, slot, chunk, start + have, got);
 	}
 	if (likely(have || chunk))
-		reserve_use(pool, &slot->grow, nr);
+		reserve_use(pool, slot_grow(slot), nr);
 	else
 		kv_reserved_used(nr);
 	append(pool, slot, index, start, nr);
@@ -131,7 +131,7 @@ static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 	if (chunk)
 		got = kv_reserve_run(pool->zone, place, nr + MIN_CHUNK, nr + chunk, &start);
 	if (!got && chunk && pool->grow.nr_reserved)
-		got = reserve_steal_run(pool, &slot->grow, nr + MIN_CHUNK, nr + chunk, &start);
+		got = reserve_steal_run(pool, slot_grow(slot), nr + MIN_CHUNK, nr + chunk, &start);
 	if (!got)
 		got = kv_reserve_run(pool->zone, place, part ? 1 : nr, nr + chunk, &start);
 	if (!got)
@@ -155,7 +155,7 @@ static void count_pieces(struct kvmm_pool *pool, struct slot *slot, u32 from, in
 
 		at -= ext->nr;
 		in_place = at < from || elder->start + elder->nr == ext->start;
-		*(in_place ? &slot->grow.in_place : &slot->grow.elsewhere) += sign;
+		*(in_place ? &slot_grow(slot)->in_place : &slot_grow(slot)->elsewhere) += sign;
 		*(in_place ? &pool->grow.in_place : &pool->grow.elsewhere) += sign;
 	}
 }
@@ -198,7 +198,7 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
 		return 0;
 	if (slot->nr > before)
 		slot_cut_back(pool, slot, slot->nr - before);
-	slot->grow.chunk = slot->grow.chunk_before;
+	slot_grow(slot)->chunk = slot_grow(slot)->chunk_before;
 	return got < 0 ? got : -ENOSPC;
 }
 
@@ -208,7 +208,7 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
  */
 static inline void grow_reserved(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr)
 {
-	struct grow *grow = &slot->grow;
+	struct grow *grow = slot_grow(slot);
 	u32 *length = &slot_ext(slot, slot->nr_ext - 1)->nr;
 
 	kv_assert_held(&pool->lock);
@@ -232,14 +232,17 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 	int err = 0;
 
 	kv_assert_held(&pool->lock);
-	if (likely(slot->flags & SLOT_GREW && slot->grow.res.nr > nr)) {
-		slot->grow.chunk_before = slot->grow.chunk;
+	if (likely(slot->flags & SLOT_GREW && slot_grow(slot)->res.nr > nr)) {
+		slot_grow(slot)->chunk_before = slot_grow(slot)->chunk;
 		grow_reserved(pool, slot, index, nr);
 		goto out_count;
 	}
-	if (unlikely(!(slot->flags & SLOT_GREW)))
-		grow_clear(&slot->grow, 0);
-	slot->grow.chunk_before = slot->grow.chunk;
+	if (unlikely(!(slot->flags & SLOT_GREW))) {
+		if (slot_reserve_side(pool, slot))
+			return -ENOMEM;
+		grow_clear(slot_grow(slot), 0);
+	}
+	slot_grow(slot)->chunk_before = slot_grow(slot)->chunk;
 	if (unlikely(!grow_in_place(pool, slot, index, nr, false)))
 		err = __grow_slot_slow(pool, slot, index, nr, scatter);
 	if (unlikely(err))
@@ -266,8 +269,8 @@ bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
 		return false;
 	count_pieces(pool, slot, from, -1);
 	slot_cut_back(pool, slot, nr);
-	slot->grow.chunk = slot->grow.chunk_before;
-	if (!--slot->grow.calls)
+	slot_grow(slot)->chunk = slot_grow(slot)->chunk_before;
+	if (!--slot_grow(slot)->calls)
 		set_grew(pool, slot, false);
 	pool->count.allocs--;
 	pool->count.alloc_blocks -= nr;
@@ -306,7 +309,7 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 	struct slot *slot = slot_at(pool, index);
 
 	kv_assert_held(&pool->lock);
-	grow_clear(&slot->grow, expect);
+	grow_clear(slot_grow(slot), expect);
 	grow_count(pool, slot);
 	reserved_chunk(pool, slot, spare, slot_end(slot), spare);
 }

@@ -33,13 +33,13 @@ static bool is_in_list(const struct kvmm_pool *pool, const struct grow *grow)
 	if (grow->used > pool->grow.clock || (grow->newer && grow->newer->used < grow->used))
 		return false;
 	return !grow->newer || (grow->newer->index < nr_slots && grow->newer->res.nr &&
-				&slot_at(pool, grow->newer->index)->grow == grow->newer);
+				slot_grow(slot_at(pool, grow->newer->index)) == grow->newer);
 }
 
 static int check_record(const struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
-	const struct grow *grow = &slot->grow;
+	const struct grow *grow = slot_grow(slot);
 
 	kv_assert_held(&pool->lock);
 	if (grow->index != index)
@@ -62,11 +62,13 @@ static int grow_check(struct kvmm_pool *pool, const struct pool_recount *re)
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < nr_slots && !err; i++) {
-		const struct grow *grow = &slot_at(pool, i)->grow;
+		const struct slot_side *side = slot_side(slot_at(pool, i));
 
+		if (!side)
+			continue;
 		err = check_record(pool, i);
-		nr += grow->res.nr;
-		nr_lists += grow->res.nr != 0;
+		nr += side->grow.res.nr;
+		nr_lists += side->grow.res.nr != 0;
 	}
 	if (err)
 		return err;

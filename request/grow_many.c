@@ -56,7 +56,8 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 
 		if (unlikely(err))
 			return err;
-		__builtin_prefetch(&slot->grow, 1);
+		if (likely(slot->flags & SLOT_GREW))
+			__builtin_prefetch(slot_grow(slot), 1);
 		ctx->flags |= slot->flags & GROWTH_FLAGS;
 		ctx->prio = min(ctx->prio, (u32)slot->prio);
 	}

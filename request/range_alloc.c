@@ -87,6 +87,23 @@ static void count_taken(struct kvmm_pool *pool, u32 nr)
 	pool->count.alloc_blocks += nr;
 }
 
+/* A slot for a range of so many extents, and what @attr wants beside it: 0 or -ENOMEM. */
+static int reserve_slot(struct kvmm_pool *pool, struct alloc_ctx *ctx,
+			const struct kvmm_range_attr *attr, int nr_ext)
+{
+	bool has_side = nr_ext > 1 || attr->flags & KVMM_ALLOC_GROWS;
+
+	kv_assert_held(&pool->lock);
+	if (unlikely(pool->free_slot == KV_NONE)) {
+		if (slots_reserve(pool))
+			return -ENOMEM;
+		ctx->reaps = true;	/* the old directory */
+	}
+	if (unlikely(has_side) && slot_reserve_side(pool, slot_at(pool, pool->free_slot)))
+		return -ENOMEM;
+	return unlikely(attr->owner) ? own_reserve_slot(pool) : 0;
+}
+
 /* The blocks first: a request that fails for want of them has not grown the table. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -116,14 +133,7 @@ int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		nr_ext = alloc_runs(pool, attr, ext);
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
-	if (unlikely(pool->free_slot == KV_NONE)) {
-		if (slots_reserve(pool)) {
-			untake(pool, ext, nr_ext, spare);
-			return -ENOMEM;
-		}
-		ctx->reaps = true;	/* the old directory */
-	}
-	if (unlikely(attr->owner && own_reserve_slot(pool))) {
+	if (unlikely(reserve_slot(pool, ctx, attr, nr_ext))) {
 		untake(pool, ext, nr_ext, spare);
 		return -ENOMEM;
 	}
@@ -158,22 +168,24 @@ static int take_range(struct kvmm_pool *pool, struct alloc_ctx *ctx)
  */
 int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	struct slot copy, *slot;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	u32 nr_ext, flags, tenant;
 	int err, failed = 0;
-	u32 nr_ext;
+	struct slot *slot;
 
 	kv_assert_not_held(&pool->lock);
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	copy = *slot;
+	nr_ext = slot_copy_ext(slot, ext);
+	flags = slot->flags;
+	tenant = slot->tenant;
 	pool_leave(pool);
 
-	nr_ext = slot_nr_inline(&copy);
-	if (copy.flags & KVMM_ALLOC_ZERO)
-		failed = blocks_zero(pool, copy.ext, nr_ext);
+	if (flags & KVMM_ALLOC_ZERO)
+		failed = blocks_zero(pool, ext, nr_ext);
 	for (u32 i = 0; i < nr_ext && !failed; i++)
-		failed = tenant_take_run(pool, copy.ext[i], copy.tenant);
+		failed = tenant_take_run(pool, ext[i], tenant);
 
 	err = range_enter(pool, range, &slot);
 	if (err)

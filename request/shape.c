@@ -72,7 +72,7 @@ static void publish_tail(struct slot *slot, u32 nr, u32 inside)
 		slot_set_ext(slot, i, ext.start, ext.nr);
 	}
 	if (inside)
-		slot_set_ext(slot, 0, slot->ext[0].start + inside, slot->ext[0].nr - inside);
+		slot_set_ext(slot, 0, slot->first.start + inside, slot->first.nr - inside);
 	WRITE_ONCE(slot->nr_ext, nr_ext);
 	slot_write_end(slot);
 }
@@ -171,7 +171,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 		.flags = slot->flags & (SLOT_GREW - 1),
 		.tenant = slot->tenant,
 	};
-	u32 sealed;
+	u32 sealed = slot_sealed(slot) - min(slot_sealed(slot), at);
 	struct slot *other;
 
 	kv_assert_held(&pool->lock);
@@ -180,8 +180,10 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 	if (slots_reserve(pool) || own_reserve_split(pool, range) ||
 	    slot_reserve_ext(pool, slot_at(pool, pool->free_slot), slot->nr_ext - i))
 		return -ENOMEM;
+	if ((sealed || slot->flags & SLOT_GREW) &&
+	    slot_reserve_side(pool, slot_at(pool, pool->free_slot)))
+		return -ENOMEM;
 	reserve_drop(pool, slot);
-	sealed = slot_sealed(slot) - min(slot_sealed(slot), at);
 	*tail = range_add(pool, &attr, &first, 1, slot->account);
 	other = slot_at(pool, tail->index);
 	move_extents(pool, slot, i, other, tail->index);

@@ -564,7 +564,7 @@ POOL_TEST(arena, a_thread_that_pauses_finds_its_arena_again, warm_pool())
 	for (u32 nr = 0; nr < 1u << 18; nr++)
 		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
 	cr_expect(pool->arenas->on);
-	cr_expect_eq(region_of(pool->arenas, slot_at(pool, range.index)->ext[0].start), 2);
+	cr_expect_eq(region_of(pool->arenas, slot_at(pool, range.index)->first.start), 2);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(arena_with(pool, take_on(1, pool, 8)), 2);
 }

@@ -139,6 +139,26 @@ static int alloc_run(struct kvmm_pool *pool, void *range)
 	return kvmm_range_alloc(pool, 6, KVMM_RUNS(1), range);
 }
 
+static int alloc_in_pieces(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_alloc(pool, 6, KVMM_RUNS(4), range);
+}
+
+static int alloc_growing(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_alloc(pool, 1, KVMM_ALLOC_GROWS, range);
+}
+
+static int grow_by_one(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_grow(pool, *(kvmm_range_t *)range, 1);
+}
+
+static int seal_one(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_seal(pool, *(kvmm_range_t *)range, 1);
+}
+
 static int compact_all(struct kvmm_pool *pool, void *goal)
 {
 	return kvmm_pool_compact(pool, goal);
@@ -167,6 +187,45 @@ POOL_TEST(fault, a_split_needs_a_slot_or_does_nothing, make_pool(1024))
 	for (u32 i = 1; i < CHUNK_SLOTS; i++)
 		take(pool, 1, 0);
 	cr_expect_eq(expect_all_or_nothing(pool, split_one, range), 3);
+}
+
+/* Plain ranges have no record beside their line: the first that needs one may be refused. */
+POOL_TEST(fault, a_range_that_is_not_plain_needs_a_record_or_is_not_made, make_pool(16))
+{
+	kvmm_range_t range[26], got;
+
+	paint(pool, "aa..bb.cc..dd.ee", range);
+	cr_expect_null(slot_side(slot_at(pool, range[0].index)));
+	cr_expect_eq(expect_all_or_nothing(pool, alloc_in_pieces, &got), 1);
+	cr_expect_eq(kvmm_range_extents(pool, got, NULL, 0), 4);
+	cr_expect_not_null(slot_side(slot_at(pool, range[0].index)));
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(fault, a_range_says_that_it_grows_or_is_not_made, make_pool(16))
+{
+	kvmm_range_t plain = take(pool, 2, 0), got;
+
+	cr_expect_eq(expect_all_or_nothing(pool, alloc_growing, &got), 1);
+	cr_expect_eq(kvmm_range_free(pool, plain), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(fault, a_plain_range_grows_or_stays, make_pool(16))
+{
+	kvmm_range_t range = take(pool, 2, 0);
+
+	cr_expect_eq(expect_all_or_nothing(pool, grow_by_one, &range), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(fault, a_plain_range_is_sealed_or_stays, make_pool(16))
+{
+	kvmm_range_t range = take(pool, 2, 0);
+
+	cr_expect_eq(expect_all_or_nothing(pool, seal_one, &range), 1);
+	cr_expect_eq(slot_sealed(slot_at(pool, range.index)), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
 POOL_TEST(fault, compaction_without_memory_moves_nothing, make_pool(16))

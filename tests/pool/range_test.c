@@ -368,3 +368,45 @@ Test(range, an_engine_that_rounds_up_takes_whole_extents_back)
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_free, 16);
 }
+
+/* Of 16 blocks in one run each: what few ranges have costs the others nothing. */
+POOL_TEST(range, a_pool_of_plain_ranges_costs_less_than_12_bytes_a_block, make_pool(1u << 17))
+{
+	for (u32 i = 0; i < (1u << 17) / 16; i++)
+		take_seq(pool, 16, 0, i + 1);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_leq(stat_of(pool).metadata_bytes, 12u << 17);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* Of all extents that ranges can have, by both of the calls that tell of them. */
+POOL_TEST(range, extents_are_found_where_they_are_kept, make_pool(64))
+{
+	struct kvmm_extent ext[2 * KVMM_MAX_RUNS], told;
+	kvmm_range_t hole[32], range;
+
+	for (u32 i = 0; i < 32; i++) {
+		hole[i] = take(pool, 1, 0);
+		take(pool, 1, 0);
+	}
+	for (u32 nr = 1; nr <= 2 * KVMM_MAX_RUNS; nr++) {
+		struct kvmm_range_info info;
+
+		cr_assert_eq(kvmm_range_free(pool, hole[nr - 1]), 0);
+		if (nr == 1)
+			range = take(pool, 1, KVMM_ALLOC_NO_COMPACT);
+		else
+			cr_assert_eq(kvmm_range_grow(pool, range, 1), 0);
+		cr_assert_eq(kvmm_range_extents(pool, range, ext, 2 * KVMM_MAX_RUNS), (int)nr);
+		for (u32 i = 0; i < nr; i++)
+			cr_expect(ext[i].start == 2 * i && ext[i].nr == 1, "%u of %u", i, nr);
+		cr_expect_eq(kvmm_range_extents(pool, range, &told, 1), (int)nr);
+		cr_expect_eq(told.start, 0);
+		cr_assert_eq(kvmm_range_get_info(pool, range, &info), 0);
+		cr_expect_arr_eq(info.ext, ext, min(nr, KVMM_MAX_RUNS) * sizeof(ext[0]));
+		cr_expect_eq(kvmm_validate(pool), 0);
+	}
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 2 * KVMM_MAX_RUNS);
+}

@@ -81,8 +81,9 @@ Test(validate, ranges)
 		flip(slot, nr);
 		flip(slot, nr_ext);
 		flip(slot, lost);
+		flip(slot, number);
 		for (u32 e = 0; e < slot->nr_ext; e++)
-			flip_each_bit("ext", &slot->ext[e], sizeof(slot->ext[e]));
+			flip_each_bit("ext", slot_ext(slot, e), sizeof(struct kvmm_extent));
 		if (!slot->nr_ext)
 			continue;
 		flip(slot, seq);
@@ -100,7 +101,7 @@ Test(validate, what_is_reserved)
 	for (u32 i = 0; i < 3; i++)
 		cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[20 + i]), 0);
 	for (u32 i = 0; i < 3; i++) {
-		grow = &slot_at(pool, range[20 + i].index)->grow;
+		grow = slot_grow(slot_at(pool, range[20 + i].index));
 		cr_assert_eq(grow->res.nr, 4);
 		flip(grow, res);
 		flip(grow, index);
@@ -360,7 +361,7 @@ Test(validate, a_poisoned_pool_is_neither_set_nor_counted)
 #ifndef KVMM_DEBUG	/* where it stops there and then */
 Test(validate, compaction_comes_to_an_end_whatever_the_extents_say)
 {
-	struct kvmm_extent *ext = &slot_at(pool, range[0].index)->ext[0];
+	struct kvmm_extent *ext = &slot_at(pool, range[0].index)->first;
 	const u32 lies[] = { 0, UINT32_MAX, 64, UINT32_MAX - ext->start };
 	u32 nr = ext->nr;
 

@@ -23,10 +23,10 @@ static inline struct growth growth_of_range(struct kvmm_pool *pool, kvmm_range_t
 		abort();
 	growth.nr_ext = slot->nr_ext;
 	if (slot->flags & SLOT_GREW) {
-		growth.in_place = slot->grow.in_place;
-		growth.elsewhere = slot->grow.elsewhere;
-		if (slot->grow.res.nr)
-			growth.reserved = slot->grow.res;
+		growth.in_place = slot_grow(slot)->in_place;
+		growth.elsewhere = slot_grow(slot)->elsewhere;
+		if (slot_grow(slot)->res.nr)
+			growth.reserved = slot_grow(slot)->res;
 	}
 	pool_leave(pool);
 	return growth;

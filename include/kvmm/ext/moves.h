@@ -480,7 +480,8 @@ static inline int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact
 }
 
 /** kvmm_range_seal() - no owner writes the first @nr blocks of the range any more: they may move
- * beside running steps. Cannot be undone. Return: 0; -EINVAL more than there are; -ESTALE. */
+ * beside running steps. Cannot be undone. Return: 0; -EINVAL more than there are; -ENOMEM;
+ * -ESTALE. */
 KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_compact_poll() - publish what is finished, free blocks without readers and writers: see
