@@ -159,17 +159,17 @@ int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 
 
 	if (err)
 		return err;
-	err = sealed ? slot_reserve_side(pool, slot) : 0;
-	if (!err)
+	/* A seal is leave to move it: without memory for one it stays where it is. */
+	if (!sealed || !slot_reserve_side(pool, slot))
 		slot_seal(slot, min(sealed, slot->nr));
-	if (!err && slot->seq != seq) {
+	if (slot->seq != seq) {
 		seq_del(pool, &pool->seqs, slot);
 		pool->count.range_seqs += seq - slot->seq;
 		slot->seq = seq;
 		seq_add(pool, &pool->seqs, slot, range.index);
 	}
 	pool_leave(pool);
-	return err;
+	return 0;
 }
 
 /* ---- steps ---- */

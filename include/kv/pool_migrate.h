@@ -84,7 +84,8 @@ void kv_pool_drop_range(struct kvmm_pool *pool, kvmm_range_t range);
  * and nothing was done. */
 int kv_pool_end_range(struct kvmm_pool *pool, kvmm_range_t range);
 
-/* A range that was allocated without a sequence gets one, and its sealed part. */
+/* A range that was allocated without a sequence gets one, and its sealed part; that, only if there
+ * is memory for it. */
 int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 sealed);
 
 /*

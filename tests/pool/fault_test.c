@@ -3,6 +3,7 @@
  * Host memory that runs out: at the first allocation, at the second, and so on until the call
  * succeeds. Each time nothing may have changed, nor be left behind.
  */
+#include "kv/pool_migrate.h"
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
@@ -224,6 +225,23 @@ POOL_TEST(fault, a_plain_range_is_sealed_or_stays, make_pool(16))
 	kvmm_range_t range = take(pool, 2, 0);
 
 	cr_expect_eq(expect_all_or_nothing(pool, seal_one, &range), 1);
+	cr_expect_eq(slot_sealed(slot_at(pool, range.index)), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* The caller has published it, and cannot go back. */
+POOL_TEST(fault, a_range_that_came_here_has_its_name_even_if_not_its_seal, make_pool(16))
+{
+	kvmm_range_t range = take(pool, 2, 0);
+	bool failed;
+
+	cr_expect_eq(fault_at(1, kv_pool_name_range(pool, range, 'x', 1), &failed), 0);
+	cr_expect(failed);
+	cr_expect_eq(slot_at(pool, range.index)->seq, 'x');
+	cr_expect_eq(slot_sealed(slot_at(pool, range.index)), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kv_pool_name_range(pool, range, 'y', 1), 0);
+	cr_expect_eq(slot_at(pool, range.index)->seq, 'y');
 	cr_expect_eq(slot_sealed(slot_at(pool, range.index)), 1);
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
