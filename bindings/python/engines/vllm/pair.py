@@ -47,9 +47,10 @@ def count_transfers():
 
 def serve(kind, options):
     """A process: a line has requests, the answer their tokens and what the other side must know."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(free.getsockname()[1])
+    port = socket.socket()      # kept: nothing else is given its port before the connector listens
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind(("127.0.0.1", 0))
+    os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(port.getsockname()[1])
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     connector = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
     seen = count_transfers() if kind != "alone" else {}
