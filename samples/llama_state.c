@@ -3,8 +3,9 @@
  * States of llama.cpp's sequences in a store on disk: a prompt that begins as one before goes on
  * from there, also after a restart.
  *
- *	samples/llama_state MODEL.gguf FOLDER PROMPT
+ *	samples/llama_state MODEL.gguf FOLDER PROMPT [NR]
  *
+ * Prints the likeliest NR tokens that follow; none by default.
  * A state is kept under the key of the last full block of its tokens. Keys are "sha256": those of
  * "local" would mean nothing to the next process. It is cut into records, numbered by
  * the group of their name; record 0 says how long it is. A record that is missing or damaged is a miss.
@@ -136,6 +137,29 @@ static int prefill(struct state *s)
 	return err ? err : decode(s, full * BLOCK_TOKENS, s->nr);
 }
 
+static llama_token likeliest(struct state *s, int32_t nr_vocab)
+{
+	const float *logits = llama_get_logits_ith(s->llama, -1);
+	llama_token best = 0;
+
+	for (llama_token i = 1; i < nr_vocab; i++)
+		if (logits[i] > logits[best])
+			best = i;
+	return best;
+}
+
+static int generate(struct state *s, int32_t nr_vocab, uint32_t nr)
+{
+	int err = 0;
+
+	for (; nr && !err && s->nr < MAX_TOKENS; nr--) {
+		s->tokens[s->nr++] = (uint32_t)likeliest(s, nr_vocab);
+		printf("%u ", s->tokens[s->nr - 1]);
+		err = decode(s, s->nr - 1, s->nr);
+	}
+	return err;
+}
+
 /* What a state depends on besides tokens. A model is its file, and when that was changed. */
 static int make_keys(struct state *s, const char *path)
 {
@@ -168,8 +192,9 @@ static int run(struct state *s, struct llama_model *model, char **arg)
 {
 	struct llama_context_params params = llama_context_default_params();
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
-	int nr = llama_tokenize(llama_model_get_vocab(model), arg[3], (int32_t)strlen(arg[3]),
-				(llama_token *)s->tokens, MAX_TOKENS, true, true);
+	const struct llama_vocab *vocab = llama_model_get_vocab(model);
+	int nr = llama_tokenize(vocab, arg[3], (int32_t)strlen(arg[3]), (llama_token *)s->tokens,
+				MAX_TOKENS, true, true);
 	int err;
 
 	if (nr < 1)
@@ -184,7 +209,9 @@ static int run(struct state *s, struct llama_model *model, char **arg)
 	err = kvmm_disk_open(&attr, &s->disk);
 	if (!err)
 		err = make_keys(s, arg[1]);
-	return err ? err : prefill(s);
+	if (!err)
+		err = prefill(s);
+	return err || !arg[4] ? err : generate(s, llama_vocab_n_tokens(vocab), (uint32_t)atoi(arg[4]));
 }
 
 int main(int argc, char **argv)
@@ -193,8 +220,8 @@ int main(int argc, char **argv)
 	struct llama_model *model;
 	int err = -ENOENT;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: llama_state MODEL.gguf FOLDER PROMPT\n");
+	if (argc != 4 && argc != 5) {
+		fprintf(stderr, "usage: llama_state MODEL.gguf FOLDER PROMPT [NR]\n");
 		return 2;
 	}
 	s = (struct state){ .nr = 0 };

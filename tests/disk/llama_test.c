@@ -88,6 +88,24 @@ Test(llama_state, of_another_prompt_or_another_model_nothing_is_found)
 	cr_expect_eq(computed_of(BLOCKS(2) + 1), BLOCKS(2) + 1);
 }
 
+Test(llama_state, the_tokens_that_follow_are_those_without_a_store)
+{
+	char store[80], want[2 * BLOCK_TOKENS + 4] = "";
+	char *argv[] = { "llama_state", model, store, want, "3", NULL };
+	u32 sum = 0;
+
+	snprintf(store, sizeof(store), "%s/kv", folder);
+	memcpy(want, text, BLOCKS(2) + 1);
+	for (u32 i = 0; want[i]; i++)
+		sum += want[i];
+	for (u32 round = 0; round < 2; round++) {
+		cr_assert_eq(sample_main(5, argv), 0);
+		cr_expect_eq(fake_context.nr_decoded, round ? 4 : BLOCKS(2) + 4);
+		for (u32 i = 0, next = sum; i < 3; i++, next *= 2)
+			cr_expect_eq(fake_context.tokens[BLOCKS(2) + 1 + i], next % FAKE_VOCAB);
+	}
+}
+
 /* Of the records of a state, the last one that is read. */
 Test(llama_state, a_state_that_is_not_whole_is_computed_again)
 {

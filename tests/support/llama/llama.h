@@ -2,7 +2,7 @@
 /*
  * As much of llama.cpp's interface as samples/llama_state.c calls, over a model that knows its tokens
  * and nothing else: a byte of text is a token, and the state of a sequence is its tokens, with
- * FAKE_TOKEN_BYTES each.
+ * FAKE_TOKEN_BYTES each. The token that follows is the sum of all so far.
  */
 #ifndef TESTS_SUPPORT_LLAMA_H
 #define TESTS_SUPPORT_LLAMA_H
@@ -14,6 +14,7 @@
 
 #define FAKE_TOKEN_BYTES	32768u
 #define FAKE_TOKENS		8192u
+#define FAKE_VOCAB		128
 
 typedef int32_t llama_token, llama_pos, llama_seq_id;
 
@@ -43,6 +44,7 @@ struct llama_context {
 	llama_token tokens[FAKE_TOKENS];
 	uint32_t nr;
 	uint32_t nr_decoded;
+	float logits[FAKE_VOCAB];
 };
 
 typedef struct llama_context *llama_memory_t;
@@ -120,6 +122,22 @@ static inline int32_t llama_decode(struct llama_context *ctx, struct llama_batch
 	ctx->nr += (uint32_t)batch.n_tokens;
 	ctx->nr_decoded += (uint32_t)batch.n_tokens;
 	return 0;
+}
+
+static inline int32_t llama_vocab_n_tokens(const struct llama_vocab *vocab)
+{
+	return FAKE_VOCAB;
+}
+
+static inline float *llama_get_logits_ith(struct llama_context *ctx, int32_t at)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < ctx->nr; i++)
+		sum += (uint32_t)ctx->tokens[i];
+	for (uint32_t i = 0; i < FAKE_VOCAB; i++)
+		ctx->logits[i] = i == sum % FAKE_VOCAB;
+	return at == -1 ? ctx->logits : NULL;
 }
 
 static inline llama_memory_t llama_get_memory(struct llama_context *ctx)
