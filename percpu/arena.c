@@ -41,11 +41,11 @@ static void own_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 owner)
 		WRITE_ONCE(pool->owner[run.start + i], owner);
 }
 
-/* Blocks are moving; or there are watermarks or waiters, looked at under pool->lock. */
+/* Blocks are moving; or there are waiters, looked at under pool->lock. */
 static bool gate_is_closed(const struct kvmm_pool *pool)
 {
 	/* Pairs with pool_resume(): a thread that finds it open sees the work done meanwhile. */
-	return unlikely(smp_load_acquire(&pool->gate) || READ_ONCE(pool->guard));
+	return unlikely(smp_load_acquire(&pool->gate) || READ_ONCE(pool->guard) & ~GUARD_FLOORS);
 }
 
 /* ---- allocation ---- */
@@ -127,12 +127,22 @@ void arena_pass_region(struct kvmm_pool *pool, struct arenas *arenas, struct are
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&arena->lock);
+	arenas->nr_lent += lend - !!arenas->region[region];
 	WRITE_ONCE(arenas->region[region], lend ? arena_id(arenas, arena) : 0);
 	if (lend)
 		nr_free += kv_pass_free(pool->zone, arena->zone, lo, hi);
 	else
 		nr_free -= kv_pass_free(arena->zone, pool->zone, lo, hi);
 	WRITE_ONCE(arena->nr_free, nr_free);
+}
+
+/* In the pool's zone, if all of a region were free. */
+static bool leaves_too_few(const struct kvmm_pool *pool, const struct arenas *arenas)
+{
+	u32 floor = door_floor(pool);
+
+	kv_assert_held(&pool->lock);
+	return floor && kv_zone_nr_free(pool->zone) < floor + BIT(arenas->region_order);
 }
 
 /*
@@ -157,6 +167,8 @@ static void lend_blocks(struct kvmm_pool *pool, struct arenas *arenas, struct ar
 	end = min(start + LEND_REGIONS, nr_regions(pool, arenas->region_order));
 	for (u32 i = start; i < end && arena->nr_free < want; i++) {
 		if (arenas->region[i] && arenas->region[i] != id)
+			return;
+		if (leaves_too_few(pool, arenas))
 			return;
 		arena_pass_region(pool, arenas, arena, i, true);
 	}

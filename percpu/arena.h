@@ -20,6 +20,9 @@
  * Arenas come into use when threads meet at the pool's lock, and go out of use when only one of
  * them is busy, or when what they keep aside is asked for too often: see arena_all.c.
  *
+ * Blocks that have to stay free, for watermarks and promises, are in the pool's zone as long as a
+ * region is lent; see __release_settle(). So all that an arena has may be taken.
+ *
  * Locks go pool->lock, order.lock, arena->lock by number, zone->lock.
  */
 #ifndef PERCPU_ARENA_H
@@ -54,6 +57,7 @@ struct arenas {
 	u8 *region;			/* ours; arena's number + 1, or 0; both locks */
 	u32 on;				/* pool->lock; READ_ONCE() as a hint */
 	u32 limit;			/* pool->lock; READ_ONCE() as a hint: free blocks of each */
+	u32 nr_lent;			/* pool->lock; regions */
 	bool forced;			/* pool->lock; for tests: they stay in use */
 	u64 drained_allocs;		/* pool->lock; when all of it was asked for */
 

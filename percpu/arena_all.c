@@ -70,7 +70,7 @@ int arenas_start(struct kvmm_pool *pool, u32 nr)
 
 	kv_assert_held(&pool->lock);
 	if (pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
-	    pool->order.classes || pool->arenas_barred || pool->guard ||
+	    pool->order.classes || pool->arenas_barred || pool->guard & ~GUARD_FLOORS ||
 	    READ_ONCE(pool->transit.nr_flights) || !kv_zone_takes_any_run(pool->zone))
 		return -EOPNOTSUPP;
 	if (!arenas) {
@@ -246,20 +246,21 @@ static void rest(struct kvmm_pool *pool)
 }
 
 /*
- * With the gate closed, or a guard, each arena's lock is taken, even if there is nothing in it, to
- * wait for the threads that are still inside.
+ * With the gate closed, or the door, each arena's lock is taken, even if nothing is lent, to wait
+ * for the threads that are still inside.
  */
 static u32 drain_local(struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool->arenas;
+	bool is_closed = pool->gate || pool->guard & ~GUARD_FLOORS;
 	u32 nr = mags_drain(pool);
 	u64 allocs;
 
 	kv_assert_held(&pool->lock);
-	if (!arenas || (!pool->gate && !pool->guard && !arenas_nr_free(pool)))
+	if (!arenas || (!is_closed && !arenas->nr_lent))
 		return nr;
 	nr += drain_all(pool, arenas, &allocs);
-	if (!pool->gate && !pool->guard && !arenas->forced &&
+	if (!is_closed && !arenas->forced &&
 	    allocs - arenas->drained_allocs < DRAIN_EVERY)
 		turn_off(pool, arenas);
 	arenas->drained_allocs = allocs;

@@ -96,6 +96,7 @@ int arenas_check(struct kvmm_pool *pool)
 {
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	const struct arenas *arenas = pool->arenas;
+	u32 nr_lent = 0;
 	int err = 0;
 
 	kv_assert_held(&pool->lock);
@@ -108,7 +109,10 @@ int arenas_check(struct kvmm_pool *pool)
 
 		if (id > arenas->nr || (id && (!arenas->on || !arenas->arena[id - 1].zone)))
 			err = pool_complain(pool, "region is lent to no arena", i);
+		nr_lent += id != 0;
 	}
+	if (!err && nr_lent != arenas->nr_lent)
+		err = pool_complain(pool, "number of regions that are lent", nr_lent);
 	for (u32 i = 0; i < nr_slots && !err; i++)
 		if (slot_at(pool, i)->arena > arenas->nr)
 			err = pool_complain(pool, "slot of an arena that is not there", i);

@@ -368,7 +368,7 @@ static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 	if (mag->armed)
 		return true;
 	/* See unseen.h and door.h: a request that waits is to hear of each block. */
-	if (pool->no_mags || pool->blind || pool->guard & ~(GUARD_MARKS | GUARD_PROMISES))
+	if (pool->no_mags || pool->blind || pool->guard & ~GUARD_FLOORS)
 		return false;
 	if (mag->patience) {
 		mag->patience--;

@@ -55,7 +55,7 @@ void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
 		return;
 	/* See "Waiters and puts" in ordering.rst. */
 	WRITE_ONCE(pool->guard, guard);
-	if (!on)
+	if (!on || bit & GUARD_FLOORS)	/* pool_leave() looks at those */
 		return;
 	arenas_rest(pool);
 	pool_drain_local(pool);
@@ -254,7 +254,8 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 		return pool_complain(pool, "watermarks", door->marks.low);
 	if (!door->costs.copy_block_ns || !door->costs.drop_block_ns)
 		return pool_complain(pool, "costs", 0);
-	if (pool->armed && kv_zone_nr_free(pool->zone) < door_floor(pool))
+	if ((pool->armed || pool_nr_local(pool)) &&
+	    kv_zone_nr_free(pool->zone) < door_floor(pool))
 		return pool_complain(pool, "free blocks aside are not free for all", guard);
 	if (pool_nr_free(pool) + (u64)pool_nr_local(pool) < door->nr_promised)
 		return pool_complain(pool, "promised blocks are not there", door->nr_promised);

@@ -8,10 +8,10 @@
  *
  *  1. Under ->lock: leave door_keep() free blocks behind; none may be taken if that is DOOR_SHUT.
  *     Blocks that become free go through blocks_free(), which posts them.
- *  2. Without ->lock, from an arena: look at READ_ONCE(pool->guard) first. If it is not 0 take the
- *     way under the lock. A thread that sets the guard drains the blocks kept aside afterwards,
- *     under ->lock. Magazines are armed again behind marks and promises, and pool_leave() drains
- *     them if the zone has less than door_floor().
+ *  2. Without ->lock, from an arena: look at READ_ONCE(pool->guard) first. If there is more than
+ *     GUARD_FLOORS take the way under the lock. A thread that sets such a bit drains the blocks
+ *     kept aside afterwards, under ->lock. Behind marks and promises they may be kept aside, since
+ *     door_floor() blocks are in the zone then: pool_leave() drains them if it has less.
  *  3. A cached block that can be evicted from now on: release_put(), after the order has been told.
  *
  * Invariants, recomputed by door_check():
@@ -45,6 +45,9 @@ struct ticket;
 #define GUARD_PROMISES	BIT(1)
 #define GUARD_QUEUE	BIT(2)
 #define GUARD_CLOSED	BIT(3)	/* the pool is being destroyed */
+
+/* Counts of blocks that stay in the zone; with no other bit set there may be some aside. */
+#define GUARD_FLOORS	(GUARD_MARKS | GUARD_PROMISES)
 
 /* No block at all. */
 #define DOOR_SHUT	KV_NONE
@@ -101,7 +104,7 @@ struct door {
 
 /* ---- door.c ---- */
 
-/* Bits of the guard that are new: drain the blocks that threads keep aside. ->lock held. */
+/* Bits of the guard that are new, but for GUARD_FLOORS: drain the blocks that threads keep aside. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
 /* All waiting requests are turned away, and gone on return. */
 void door_close(struct kvmm_pool *pool);

@@ -145,7 +145,7 @@ noinline void __release_settle(struct kvmm_pool *pool)
 	u32 nr = pool->posted;
 
 	kv_assert_held(&pool->lock);
-	if (pool->armed && kv_zone_nr_free(pool->zone) < door_floor(pool))
+	if (pool_keeps_aside(pool) && kv_zone_nr_free(pool->zone) < door_floor(pool))
 		pool_drain_local(pool);
 	pool->posted = 0;
 	if (!nr || !door->head)

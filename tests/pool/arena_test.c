@@ -520,6 +520,7 @@ POOL_TEST(arena, who_is_left_alone_gives_all_of_it_back, warm_pool())
 		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
 	cr_expect_lt(nr, 1u << 22);
 	cr_expect_eq(arenas_nr_free(pool), 0);
+	cr_expect_eq(pool->arenas->nr_lent, 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(stat_of(pool).nr_runs, 1);
 }
@@ -579,20 +580,112 @@ POOL_TEST(arena, arenas_are_of_no_use_where_memory_is_short, warm_pool())
 	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
 }
 
-/* Who has to leave blocks, or waits for some, is looked at under the lock of the pool. */
-POOL_TEST(arena, watermarks_are_kept, pool_with_arenas(2))
-{
-	struct kvmm_watermarks marks = { .min = 100, .low = 200, .high = 300 };
-	kvmm_range_t range = take_on(0, pool, 8), more;
+/* ---- watermarks, promises, requests that wait ---- */
 
-	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
-	cr_expect_eq(arenas_nr_free(pool), 0);
-	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
+#define LOW	200u
+
+static const struct kvmm_watermarks some_marks = { .min = 100, .low = LOW, .high = 300 };
+
+static struct kvmm_pool *pool_with_marks(void)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &some_marks), 0);
+	return pool;
+}
+
+/* What an arena has may be taken: what has to stay is in the zone. */
+static void expect_floor(struct kvmm_pool *pool)
+{
+	if (arenas_nr_free(pool))
+		cr_expect_geq(kv_zone_nr_free(pool->zone), LOW);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(arena, ranges_are_an_arenas_behind_watermarks, pool_with_marks())
+{
+	cr_expect_eq(arena_with(pool, take_on(1, pool, 8)), 2);
+	expect_floor(pool);
+}
+
+POOL_TEST(arena, watermarks_are_kept_to_the_block, pool_with_marks())
+{
+	u32 nr = 0, nr_local = 0;
+	kvmm_range_t range;
+
+	for (; !kvmm_range_alloc(pool, 8, 0, &range); nr++) {
+		cpu = nr % 2;
+		nr_local += arena_with(pool, range) != 0;
+		expect_floor(pool);
+	}
+	cr_expect_gt(nr_local, 0);
+	cr_expect_eq(nr, (NR_BLOCKS - LOW) / 8);
+	cr_expect_eq(stat_of(pool).nr_free, LOW);
+}
+
+POOL_TEST(arena, watermarks_that_rise_take_back_what_has_to_stay, pool_with_arenas(2))
+{
+	take_on(0, pool, 8);
+	take(pool, NR_BLOCKS / 2, KVMM_RUNS(4));
+	take_on(0, pool, 8);
+	cr_assert_gt(kv_zone_nr_free(pool->zone) + arenas_nr_free(pool), LOW);
+	cr_assert_eq(kvmm_watermarks_set(pool, &some_marks), 0);
+	expect_floor(pool);
+}
+
+/* It goes below the mark; what the others free comes to the zone until that is full again. */
+POOL_TEST(arena, a_request_of_priority_takes_what_arenas_keep, pool_with_marks())
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = NR_BLOCKS - 8 - 100,
+					.max_runs = 4, .prio = KVMM_PRIO_HIGH };
+	kvmm_range_t range = take_on(0, pool, 8), most;
+
+	cr_assert_eq(arena_with(pool, range), 1);
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &most), 0);
+	expect_floor(pool);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
 	cr_expect_eq(arenas_nr_free(pool), 0);
-	for (u32 i = 0; i < NR_BLOCKS && !kvmm_range_alloc(pool, 8, 0, &more); i++)
-		;
-	cr_expect_geq(stat_of(pool).nr_free, 200);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
+	cr_assert_eq(kvmm_range_free(pool, most), 0);
+	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 1);
+	expect_floor(pool);
+}
+
+/* It would not hear of blocks that an arena gives and takes. */
+POOL_TEST(arena, nothing_is_aside_while_a_request_waits, make_cache(NR_BLOCKS, "lru"))
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	static kvmm_mut_t mut[NR_BLOCKS];
+	kvmm_ticket_t ticket;
+	kvmm_range_t range;
+
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	range = take_on(0, pool, 8);
+	ctl.nr = NR_BLOCKS;
+	ctl.flags = KVMM_ALLOC_RELATIVE;
+	ctl.deadline_ns = 3600ull * 1000000000;
+	cr_assert_eq(kvmm_alloc_submit(pool, &ctl, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(arenas_nr_free(pool), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(arenas_nr_free(pool), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+}
+
+/* All of its blocks are in use: what is freed next must not be taken again by the way. */
+POOL_TEST(arena, regions_without_free_blocks_go_back_below_the_mark, pool_with_arenas(2))
+{
+	struct kvmm_watermarks all = { .high = NR_BLOCKS - 8, .low = NR_BLOCKS - 8 };
+	kvmm_range_t range, again;
+
+	range = take_on(0, pool, 8);
+	while (arenas_nr_free(pool))
+		take_on(0, pool, 1);
+	cr_assert_gt(pool->arenas->nr_lent, 0);
+	cr_assert_eq(kvmm_watermarks_set(pool, &all), 0);
+	cr_expect_eq(pool->arenas->nr_lent, 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &again), -ENOSPC);
 }
 
 Test(arena, some_pools_never_have_any)

@@ -8,7 +8,7 @@
  * to whoever comes next. Others look at ranges without a lock, move blocks, validate, read counts, and
  * take so much at once that everything kept aside is needed. In the end all is free, and counts are 0.
  *
- * A block that is in two ranges is seen by its mark.
+ * A block that is in two ranges is seen by its mark. Behind watermarks no thread sees fewer free blocks.
  */
 #include <kv/pool.h>
 
@@ -25,6 +25,7 @@
 #define MAX_EXT		256u	/* of ranges that grow */
 
 static struct kvmm_pool *pool;
+static u32 low;				/* what is left free; of the watermarks */
 static u32 mark[NR_BLOCKS];		/* atomic: who has the block; 0: nobody that is known */
 static u64 shared[NR_SHARED];		/* atomic: handles that wait for somebody to free them */
 static u32 stop;			/* atomic */
@@ -190,13 +191,15 @@ static void *disturb(void *arg)
 			for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 				used += stat.nr_state[i];
 			expect(stat.nr_free + used == NR_BLOCKS);
+			expect(stat.nr_free >= low);
 		}
 	}
 	return NULL;
 }
 
-static void torture(u32 nr_arenas)
+static void torture(u32 nr_arenas, u32 nr_left)
 {
+	struct kvmm_watermarks marks = { .min = nr_left / 2, .low = nr_left, .high = nr_left };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_pool_stat stat;
@@ -207,6 +210,8 @@ static void torture(u32 nr_arenas)
 	if (nr_arenas)
 		expect(!kv_pool_force_arenas(pool, nr_arenas));
 	stop = 0;
+	low = nr_left;
+	expect(!kvmm_watermarks_set(pool, &marks));
 	pthread_create(&looker, NULL, look, NULL);
 	pthread_create(&disturber, NULL, disturb, NULL);
 	for (uintptr_t i = 0; i < NR_WORKERS; i++)
@@ -229,8 +234,11 @@ static void torture(u32 nr_arenas)
 
 int main(void)
 {
-	torture(4);
-	torture(1);
-	torture(0);	/* as the threads meet */
+	torture(4, 0);
+	torture(4, NR_BLOCKS / 4);
+	torture(4, NR_BLOCKS - 3000);	/* it is reached all the time */
+	torture(1, 0);
+	torture(0, 0);	/* as the threads meet */
+	torture(0, NR_BLOCKS / 50);
 	return nr_bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
