@@ -104,7 +104,7 @@ struct door {
 
 /* ---- door.c ---- */
 
-/* Bits of the guard that are new, but for GUARD_FLOORS: drain the blocks that threads keep aside. ->lock held. */
+/* New bits of the guard, but for GUARD_FLOORS: drain what threads keep aside. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
 /* All waiting requests are turned away, and gone on return. */
 void door_close(struct kvmm_pool *pool);
