@@ -214,7 +214,7 @@ static int fill_request(struct kvmm_pool *pool, struct range_request *req,
 	req->ctx = (struct alloc_ctx){
 		.take = take_range, .nr = attr->nr, .flags = attr->flags,
 		.max_runs = attr->max_runs, .prio = attr->prio, .promise = attr->promise,
-		.report = attr->report,
+		.report = attr->report, .tenant = attr->tenant,
 	};
 	if (likely(!(attr->deadline_ns || attr->report)))
 		return 0;

@@ -192,6 +192,15 @@ POOL_TEST(quota_range, waiting_does_not_help_to_blocks_that_others_keep, make_ca
 	cr_expect_eq(try_now(pool, 5, 0), -EAGAIN);
 }
 
+POOL_TEST(quota_range, waiting_helps_to_blocks_that_only_the_own_min_protects, make_cache(8, "lru"))
+{
+	limit(pool, 1, 8, 0, NO_LIMIT, NO_LIMIT);
+	cache(pool, "abcdef");
+	cr_expect_eq(try_now(pool, 4, 0), -EAGAIN);
+	free_range(pool, range_of(pool, 1, 4));
+	cr_expect_str_eq(cached(pool), "cdef");
+}
+
 POOL_TEST(quota_range, beyond_max_waiting_helps_only_where_own_blocks_may_go,
 	  make_cache(32, "lru"))
 {
