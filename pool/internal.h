@@ -645,7 +645,7 @@ struct range_growth {
 	struct alloc_ctx ctx;
 	kvmm_range_t	range;
 	u32		from;		/* blocks that the range had */
-	bool		in_batch;	/* grow_took() comes later, and nothing is moved */
+	u32		in_batch;	/* 0: alone; else flags of all: grow_took() comes later */
 	bool		zeroed;
 };
 

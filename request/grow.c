@@ -327,9 +327,7 @@ int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	err = slot_find(pool, growth->range, &slot);
 	if (unlikely(err))
 		return err;
-	ctx->flags = slot->flags & GROWTH_FLAGS;
-	if (growth->in_batch)
-		ctx->flags |= KVMM_ALLOC_NO_COMPACT;
+	ctx->flags = (slot->flags & GROWTH_FLAGS) | growth->in_batch;
 	err = quota_admit(pool, slot->account, ctx);
 	if (likely(!err))
 		err = class_admit(pool, slot->cls, ctx->nr);

@@ -104,12 +104,26 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
+/* A thing forbidden to one is forbidden to all; and nothing is moved. */
+static u32 flags_of_all(struct kvmm_pool *pool, const struct batch *batch)
+{
+	u32 flags = KVMM_ALLOC_NO_COMPACT;
+	struct slot *slot;
+
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; i < batch->nr; i++)
+		if (likely(!slot_find(pool, batch->ranges[i], &slot)))
+			flags |= slot->flags & GROWTH_FLAGS;
+	return flags;
+}
+
 /*
  * The lock is held from the first one to the last. @reclaims: room is made for each, and its
  * victims are the batch's.
  */
 static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 {
+	u32 flags = flags_of_all(pool, batch);
 	int err = 0;
 	u32 i;
 
@@ -117,6 +131,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 	for (i = 0; i < batch->nr && !err; i++) {
 		struct alloc_ctx *ctx = &batch->growth[i].ctx;
 
+		batch->growth[i].in_batch = flags;
 		ctx->victims = batch->ctx.victims;
 		err = reclaims ? alloc_reclaim(pool, ctx) : ctx->take(pool, ctx);
 		batch->ctx.victims = ctx->victims;
@@ -160,7 +175,7 @@ static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 		batch->growth[i] = (struct range_growth){
 			.ctx = { .take = growth_take, .nr = batch->by, .scatters = true,
 				 .inside = true },
-			.range = batch->ranges[i], .in_batch = true,
+			.range = batch->ranges[i],
 		};
 	batch->ctx.take = take_in_turn;
 	batch->ctx.reclaim = reclaim_in_turn;

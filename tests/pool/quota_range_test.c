@@ -128,6 +128,24 @@ POOL_TEST(quota_range, who_must_not_evict_is_refused_at_max_and_not_at_high, mak
 	free_range(pool, range);
 }
 
+/* Which of them it is, and whether tenants have limits, is all the same. */
+POOL_TEST(quota_range, a_batch_with_one_range_that_may_not_evict_evicts_nothing, make_cache(16, "lru"))
+{
+	limit(pool, 1, 0, 0, NO_LIMIT, NO_LIMIT);
+	cache(pool, "abcdef");
+	for (u32 which = 0; which < 2; which++) {
+		kvmm_range_t range[2];
+
+		cr_assert_eq(try_range(pool, 1, 4, KVMM_ALLOC_NO_EVICT, &range[which]), 0);
+		range[!which] = range_of(pool, 1, 4);
+		cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 2), -ENOSPC, "%u", which);
+		cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), 0, "%u", which);
+		cr_expect_str_eq(cached(pool), "abcdef", "%u", which);
+		free_range(pool, range[0]);
+		free_range(pool, range[1]);
+	}
+}
+
 /* ---- only what is free now ---- */
 
 /* What a range and private blocks are answered; what they got is given back. */
