@@ -119,7 +119,8 @@ static int reset_stopped(struct kvmm_pool *pool)
 	ret = reset_if_idle(pool);
 	if (ret >= 0) {
 		pool_leave(pool);
-		for (u64 on = READ_ONCE(pool->observed); on && !err; on &= on - 1) {
+		/* Pairs with pool_observe(). */
+		for (u64 on = smp_load_acquire(&pool->observed); on && !err; on &= on - 1) {
 			const struct pool_observer *to =
 				pool->parts.all[__builtin_ctzll(on)]->observer;
 

@@ -216,9 +216,9 @@ void pool_observe(struct kvmm_pool *pool, const struct pool_part *part)
 
 	while (pool->parts.all[i] != part)
 		i++;
-	/* Pairs with pool_tell(). */
+	/* Pairs with pool_tell(): a release, or it would be told before its own state is seen. */
 	if (!(READ_ONCE(pool->observed) & BIT64(i)))
-		kv_fetch_add(&pool->observed, BIT64(i));
+		kv_fetch_add_release(&pool->observed, BIT64(i));
 }
 
 /* Changes of other threads may be half done: no call gets past the gate to look at them. */

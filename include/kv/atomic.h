@@ -16,6 +16,7 @@
 /* Read-modify-write; each says its order. All return the value before. */
 #define kv_xchg_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
 #define kv_fetch_add(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define kv_fetch_add_release(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELEASE)
 #define kv_fetch_sub(p, v)	__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
 
 #define kv_fetch_sub_release(p, v)	__atomic_fetch_sub((p), (v), __ATOMIC_RELEASE)

@@ -17,6 +17,7 @@
 #define PROMPT		5u
 #define NR_WRITERS	3u
 #define NR_READERS	2u
+#define NR_LATE		100u
 
 struct reader {
 	pthread_t thread;
@@ -201,12 +202,32 @@ static void run(u32 round, u64 seed, u64 ns)
 	expect(nr_events);
 }
 
+/* The first consumer of a pool comes while threads register: each sees the feed whole, or none. */
+static void open_late(u32 turn, u64 seed)
+{
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *events;
+
+	make_pool(turn);
+	for (u32 i = 0; i < NR_WRITERS; i++)
+		torture_start(write_names, 0, seed + 77 * i + turn);
+	sleep_ns(100000 + any(400000));
+	expect(!kvmm_events_open(pool, &attr, &events));
+	torture_end(100000);
+	kvmm_events_close(events);
+	expect(!kvmm_validate(pool));
+	kvmm_pool_destroy(pool);
+}
+
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 4;
 	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (u64)time(NULL);
 
 	printf("event_torture: seed %lu\n", (unsigned long)seed);
+	any_state = seed | 1;
+	for (u32 turn = 0; turn < NR_LATE; turn++)
+		open_late(turn, seed);
 	for (u32 round = 0; round < 4; round++)
 		run(round, seed, seconds / 4 * NS_PER_SEC);
 	return torture_report("event_torture", seed, 0, NULL);
