@@ -214,13 +214,17 @@ int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
 
 /* The key of one name. 16 bytes are one as they are, in lists as in buffers; of hashes of the
  * engine's own any 16 bytes will do. */
-static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
+static inline int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 {
 	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
-	struct { uint8_t byte[KVMM_KEY_MIN_NAME]; uint64_t nr; } padded = { { 0 }, nr };
+	struct { uint8_t byte[KVMM_KEY_MIN_NAME]; uint64_t nr; } padded;
 
 	if (nr == sizeof(*key)) {
 		memcpy(key, bytes, nr);
+		return 0;
+	}
+	if (are_digests && nr == sizeof(kvmm_digest_t)) {
+		*key = kvmm_key_of_digest(bytes);
 		return 0;
 	}
 	names.data = bytes;
@@ -228,7 +232,9 @@ static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 	names.nr = 1;
 	names.flags = are_digests && nr >= sizeof(*key) ? KVMM_NAMES_ARE_HASHES : 0;
 	if (nr < KVMM_KEY_MIN_NAME) {			/* with its length it is long enough */
+		memset(&padded, 0, sizeof(padded));
 		memcpy(padded.byte, bytes, nr);
+		padded.nr = nr;
 		names.data = &padded;
 		names.bytes = sizeof(padded);
 	}
@@ -255,6 +261,7 @@ int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *poo
 		    struct kvpy_array *keys)
 {
 	Py_ssize_t nr = PySequence_Size(names);
+	int is_list = PyList_CheckExact(names);		/* which has its items without running Python */
 	kvmm_key_t *out;
 
 	if (nr < 0)
@@ -262,13 +269,14 @@ int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *poo
 	nr = nr > max ? max : nr;
 	out = kvpy_space(keys, nr, sizeof(*out));
 	for (Py_ssize_t i = 0; out && i < nr; i++) {
-		PyObject *item = PySequence_GetItem(names, i);
+		PyObject *item = is_list ? PyList_GetItem(names, i) : PySequence_GetItem(names, i);
 
 		if (!item || kvpy_key(item, pool, &out[i])) {
 			kvpy_end(keys);
 			out = NULL;
 		}
-		Py_XDECREF(item);
+		if (!is_list)
+			Py_XDECREF(item);
 	}
 	return out ? 0 : -1;
 }

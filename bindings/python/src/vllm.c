@@ -6,10 +6,16 @@
  * class values that are known and looking where they appear; a class that does not show all of them
  * is refused, and the caller goes the long way. References kept in slots are swapped as CPython's
  * own member descriptors do it, under the interpreter's lock.
+ *
+ * What a number says is guessed from its memory, and then looked up in a table that knows: of
+ * blocks by id, of the interpreter's own small numbers. A wrong guess finds another object there.
  */
 #include "python.h"
 
 #include <kvmm/ext/ids.h>
+
+#define NR_SMALL	64
+#define DIGIT_AT	24		/* an int's lowest digit, in all versions since 3.10 */
 
 enum { BLOCK_ID, REF_CNT, HASH, TOKENS, NR_SLOTS };
 
@@ -21,7 +27,7 @@ struct blocks {
 	PyObject_HEAD
 	struct kvpy_pool *pool;
 	PyObject **table;		/* by block id, with references; 0 is the null block */
-	PyObject *one;			/* the number 1 */
+	PyObject *small[NR_SMALL];	/* the numbers themselves: most counts of references */
 	uint32_t nr;			/* 0: taken apart by the collector of cycles */
 	Py_ssize_t nr_named;
 	Py_ssize_t slot[NR_SLOTS];	/* bytes into an object */
@@ -32,16 +38,31 @@ static PyObject **at(const struct blocks *self, PyObject *block, int slot)
 	return (PyObject **)((char *)block + self->slot[slot]);
 }
 
-/* The number in a slot; -1: none, or one that is no block's. Never runs Python. */
-static long number_in(const struct blocks *self, PyObject *block, int slot)
+/* The int in a slot, else NULL: its end runs no Python. The slot may be empty. */
+static inline PyObject *int_in(const struct blocks *self, PyObject *block, int slot)
 {
 	PyObject *object = *at(self, block, slot);
+
+	return object && Py_IS_TYPE(object, &PyLong_Type) ? object : NULL;
+}
+
+/* The int's lowest digit, which is all of it if it is small and not negative. */
+static inline uint32_t guess(PyObject *number)
+{
+	return *(const uint32_t *)((const char *)number + DIGIT_AT);
+}
+
+/* References of a block; -1: that is no number, or no count. Never runs Python. */
+static inline long refs_of(const struct blocks *self, PyObject *block)
+{
+	PyObject *number = int_in(self, block, REF_CNT);
 	int over = 0;
 
-	/* An int alone, whose end runs no Python either; the slot may be empty. */
-	if (!object || !Py_IS_TYPE(object, &PyLong_Type))
+	if (!number)
 		return -1;
-	return PyLong_AsLongAndOverflow(object, &over);
+	if (guess(number) < NR_SMALL && self->small[guess(number)] == number)
+		return guess(number);
+	return PyLong_AsLongAndOverflow(number, &over);
 }
 
 /* Takes the reference of @value. */
@@ -78,6 +99,18 @@ out:
 	return err;
 }
 
+/* Is it a block of this pool? Its id, or -1. */
+static inline int32_t id_of(const struct blocks *self, PyObject *block)
+{
+	PyObject *number;
+
+	if (!self->nr || Py_TYPE(block) != Py_TYPE(self->table[0]))
+		return -1;
+	number = int_in(self, block, BLOCK_ID);
+	return number && guess(number) < self->nr && self->table[guess(number)] == block ?
+	       (int32_t)guess(number) : -1;
+}
+
 static int learn(struct blocks *self)
 {
 	PyObject *probe = self->table[0];
@@ -92,8 +125,7 @@ static int learn(struct blocks *self)
 	for (int slot = 0; !err && slot < NR_SLOTS; slot++)
 		err = find_slot(self, probe, bytes, slot);
 	for (uint32_t i = 0; !err && i < self->nr; i++)
-		if ((PyObject *)Py_TYPE(self->table[i]) != type ||
-		    number_in(self, self->table[i], BLOCK_ID) != (long)i)
+		if (id_of(self, self->table[i]) != (int32_t)i)
 			err = KVPY_REFUSE(PyExc_TypeError, "block %u of the list is another one", i);
 	return err;
 }
@@ -109,7 +141,8 @@ static void blocks_finalize(struct blocks *self)
 	for (uint32_t i = 0; i < nr; i++)
 		Py_DECREF(table[i]);
 	free(table);
-	Py_CLEAR(self->one);
+	for (int i = 0; i < NR_SMALL; i++)
+		Py_CLEAR(self->small[i]);
 	Py_CLEAR(self->pool);
 }
 
@@ -136,7 +169,8 @@ static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
 		return NULL;
 	Py_INCREF(pool);
 	self->pool = pool;
-	self->one = PyLong_FromLong(1);
+	for (int i = 0; i < NR_SMALL; i++)
+		self->small[i] = PyLong_FromLong(i);
 	self->table = calloc(pool->nr_blocks, sizeof(*self->table));
 	if (!self->table)
 		PyErr_NoMemory();
@@ -157,17 +191,6 @@ static struct kvmm_pool *pool_of(struct blocks *self)
 	if (!self->nr)
 		return (void *)PyErr_Format(PyExc_ValueError, "the blocks are gone");
 	return kvpy_pool_of(self->pool);
-}
-
-/* Is it a block of this pool? Its id, or -1. */
-static int32_t id_of(const struct blocks *self, PyObject *block)
-{
-	long id;
-
-	if (!self->nr || Py_TYPE(block) != Py_TYPE(self->table[0]))
-		return -1;
-	id = number_in(self, block, BLOCK_ID);
-	return id >= 0 && id < (long)self->nr && self->table[id] == block ? (int32_t)id : -1;
 }
 
 /* ---- get_new_blocks() ---- */
@@ -199,8 +222,8 @@ static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, 
 			else if (PyList_Append(named, block))
 				PyErr_Clear();		/* its names are reset later all the same */
 		}
-		Py_INCREF(self->one);
-		set(self, block, REF_CNT, self->one);
+		Py_INCREF(self->small[1]);
+		set(self, block, REF_CNT, self->small[1]);
 		Py_INCREF(block);
 		PyList_SetItem(list, i, block);
 	}
@@ -242,10 +265,18 @@ static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr, in
 		PyObject *block = PyList_GetItem(list, i);
 
 		ids[i] = id_of(self, block);
-		if (ids[i] < 0 || number_in(self, block, REF_CNT) < 0)
+		if (ids[i] < 0 || refs_of(self, block) < 0)
 			return 0;
 	}
 	return 1;
+}
+
+static inline PyObject *number_of(const struct blocks *self, long refs)
+{
+	if (refs < 0 || refs >= NR_SMALL)
+		return PyLong_FromLong(refs);
+	Py_INCREF(self->small[refs]);
+	return self->small[refs];
 }
 
 /* Add @by to the references of each; those that come to @mark are the first of @ids then, in their
@@ -256,15 +287,16 @@ static uint32_t count(struct blocks *self, int32_t *ids, Py_ssize_t nr, long by,
 
 	for (Py_ssize_t i = 0; i < nr; i++) {
 		PyObject *block = self->table[ids[i]], *number;
-		long refs = number_in(self, block, REF_CNT) + by;
+		long refs = refs_of(self, block) + by;
+		int32_t id = ids[i];
 
-		number = ids[i] ? PyLong_FromLong(refs) : NULL;		/* the null block has none */
+		if (!id)		/* the null block has none */
+			continue;
+		number = number_of(self, refs);
 		if (!number)
 			continue;
 		set(self, block, REF_CNT, number);
 		if (refs == mark) {
-			int32_t id = ids[i];
-
 			ids[i] = ids[marked];
 			ids[marked++] = id;
 		}

@@ -48,6 +48,31 @@ def test_blocks_come_with_one_reference_and_go_with_the_last(world):
     assert pool.available == 31
 
 
+def test_references_are_counted_past_numbers_that_the_interpreter_keeps(world):
+    pool, table, blocks = world
+    got = blocks.take(3)
+    for n in range(2, 400):
+        blocks.touch(got)
+        assert [b.ref_cnt for b in got] == [n] * 3
+    for n in range(398, -1, -1):
+        got[1].ref_cnt = int(str(n + 1))          # another object than the one before
+        assert pool.available == 28 and blocks.put(got) is None
+        assert [b.ref_cnt for b in got] == [n] * 3
+    assert pool.available == 31
+
+
+def test_a_block_that_shows_no_id_of_its_own_is_none(world):
+    pool, table, blocks = world
+    got = blocks.take(2)
+    for wrong in (got[1].block_id, -got[1].block_id, 1 << 40, None, "1", 1.0, True):
+        got[0].block_id, own = wrong, got[0].block_id
+        with pytest.raises(ValueError):
+            blocks.touch(got)
+        assert blocks.put(got) == got
+        got[0].block_id = own
+    assert [b.ref_cnt for b in got] == [1, 1] and pool.available == 29
+
+
 def test_without_memory_blocks_are_named_and_shown_or_neither(world):
     testcapi = pytest.importorskip("_testcapi")
     pool, table, blocks = world
