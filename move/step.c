@@ -42,8 +42,11 @@ static struct steps *steps_make(struct kvmm_pool *pool)
 	transit->flying = kv_alloc_array(KV_WORDS(pool->nr_blocks), sizeof(*transit->flying));
 	if (pool->caches)
 		transit->lost = kv_alloc_array(pool->nr_blocks, sizeof(*transit->lost));
-	if (!transit->flying || (pool->caches && !transit->lost)) {
+	steps->max_relocations = NR_RELOCATIONS;
+	steps->relocation = kv_alloc_array(NR_RELOCATIONS, sizeof(*steps->relocation));
+	if (!steps->relocation || !transit->flying || (pool->caches && !transit->lost)) {
 		free_tables(transit);
+		kv_free(steps->relocation);
 		kv_free(steps);
 		return NULL;
 	}
@@ -74,6 +77,7 @@ static u64 steps_bytes(struct kvmm_pool *pool)
 	if (!READ_ONCE(pool->steps))
 		return 0;
 	return sizeof(*pool->steps) + KV_WORDS(pool->nr_blocks) * sizeof(u64) +
+	       READ_ONCE(pool->steps->max_relocations) * sizeof(struct relocation) +
 	       (pool->caches ? pool->nr_blocks * sizeof(u32) : 0);
 }
 
@@ -85,10 +89,10 @@ static bool has_unread(const struct steps *steps, const struct stream *stream)
 	return stream->tables && stream->acked != steps->nr_relocations;
 }
 
-static const struct relocation *relocation_at(const struct steps *steps, u64 number)
+static struct relocation *relocation_at(const struct steps *steps, u64 number)
 {
 	kv_assert_held(&steps->lock);
-	return &steps->relocation[number % NR_RELOCATIONS];
+	return &steps->relocation[number % steps->max_relocations];
 }
 
 /* Where a step of this stream would be. */
@@ -235,7 +239,31 @@ static u64 nr_unread(const struct steps *steps)
 bool steps_have_room(const struct steps *steps, u32 nr)
 {
 	kv_assert_held(&steps->lock);
-	return nr_unread(steps) + nr <= NR_RELOCATIONS;
+	return nr_unread(steps) + nr <= steps->max_relocations;
+}
+
+/* A reader may come when they are on their way: whether there is one does not matter. */
+int steps_make_room(struct steps *steps, u32 nr)
+{
+	u32 max = steps->max_relocations;
+	struct relocation *old, *new;
+
+	if (nr <= max)
+		return 0;
+	while (max < nr)
+		max *= 2;
+	new = kv_alloc_array(max, sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	kv_lock(&steps->lock);
+	for (u64 i = steps->nr_relocations - nr_unread(steps); i != steps->nr_relocations; i++)
+		new[i % max] = *relocation_at(steps, i);
+	old = steps->relocation;
+	steps->relocation = new;
+	WRITE_ONCE(steps->max_relocations, max);
+	kv_unlock(&steps->lock);
+	kv_free(old);
+	return 0;
 }
 
 static bool anybody_reads(const struct steps *steps)
@@ -249,13 +277,11 @@ static bool anybody_reads(const struct steps *steps)
 
 void steps_relocated(struct steps *steps, const struct kv_move *move, bool between)
 {
-	struct relocation *relocation = &steps->relocation[steps->nr_relocations % NR_RELOCATIONS];
-
 	kv_assert(move->nr);
 	kv_assert_held(&steps->lock);
 	if (!anybody_reads(steps))
 		return;
-	*relocation = (struct relocation){
+	*relocation_at(steps, steps->nr_relocations) = (struct relocation){
 		.move = { move->src, move->dst, move->nr, 0 },
 		.epoch = steps->epoch + 1, .between = between,
 	};
@@ -512,7 +538,7 @@ int kvmm_relocations_next(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr_
 /* Each block may be a move of its own. */
 static int bound_moves(const struct steps *steps, u32 *max_blocks)
 {
-	u32 room = NR_RELOCATIONS - nr_unread(steps);
+	u32 room = steps->max_relocations - nr_unread(steps);
 
 	kv_assert_held(&steps->lock);
 	if (!anybody_reads(steps))
@@ -564,6 +590,7 @@ static void steps_exit(struct kvmm_pool *pool)
 		return;
 	flights_exit(pool, steps);
 	free_tables(&pool->transit);
+	kv_free(steps->relocation);
 	kv_free(steps);
 }
 

@@ -47,7 +47,7 @@ struct stream {
 	struct ended ended[NR_ENDED];	/* oldest first */
 };
 
-/* Relocations that a reader has not acknowledged. */
+/* Most relocations that a reader has not acknowledged, unless one flight alone has more. */
 #define NR_RELOCATIONS	4096u	/* a power of two */
 
 struct relocation {
@@ -104,8 +104,9 @@ struct steps {
 	u64 nr_steps;			/* ->lock; that were begun */
 	u32 nr_streams;			/* ->lock */
 	u64 nr_relocations;		/* ->lock; since the pool's creation */
+	u32 max_relocations;		/* compact_lock and ->lock: at a time; a power of two */
+	struct relocation *relocation;	/* ->lock; ours; by number modulo */
 	struct stream stream[KVMM_MAX_STREAMS];		/* ->lock */
-	struct relocation relocation[NR_RELOCATIONS];	/* ->lock; by number modulo */
 	struct pace pace;		/* ->lock */
 	struct kv_fence between;	/* ->lock; of the last copy between steps */
 
@@ -140,7 +141,9 @@ void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_w
 int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 /* The engine's streams go on after @fence only. ->lock held. 0 or -EIO. */
 int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence);
-/* Room for @nr relocations, if a reader keeps tables? ->lock held. */
+/* There will be room for @nr relocations at once: 0 or -ENOMEM. compact_lock held, not ->lock. */
+int steps_make_room(struct steps *steps, u32 nr);
+/* Is there room for @nr of them now? ->lock held. */
 bool steps_have_room(const struct steps *steps, u32 nr);
 /* Tell readers that keep tables; of the epoch that begins next. ->lock held. */
 void steps_relocated(struct steps *steps, const struct kv_move *move, bool between);

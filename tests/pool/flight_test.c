@@ -284,3 +284,163 @@ POOL_TEST(flight, victims_where_memory_is_going_are_made_up_for, going())
 	cr_expect_eq(kvmm_validate(pool), 0);
 	kvmm_pool_shrink_cancel(pool);
 }
+
+/* ---- more moves than a reader is told of at once as a rule ---- */
+
+#define NR_SHORT	4100u
+
+/* Ranges of two blocks each, which lie apart. */
+static struct kvmm_pool *torn(void)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4 * NR_SHORT };
+	struct kvmm_pool *pool = make_pool_of(&attr);
+	kvmm_range_t *torn = calloc(NR_SHORT, sizeof(*torn));
+
+	for (u32 i = 0; i < NR_SHORT; i++)
+		torn[i] = take(pool, 1, 0);
+	take(pool, 1, 0);
+	cr_assert_eq(kvmm_range_grow_many(pool, torn, NR_SHORT, 1), 0);
+	for (u32 i = 0; i < NR_SHORT; i++)
+		cr_assert_eq(kvmm_range_seal(pool, torn[i], 2), 0);
+	free(torn);
+	return pool;
+}
+
+static u32 shorten_by(struct kvmm_pool *pool, u32 nr, u32 mode)
+{
+	struct kvmm_compact_goal ask = { .size = sizeof(ask), .goal = KVMM_GOAL_SHORTEN, .mode = mode,
+					 .want = nr };
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	cr_assert_eq(kvmm_compact_goal_start(pool, &ask, &plan), 0);
+	return plan.nr_moves;
+}
+
+static void shorten(struct kvmm_pool *pool, u32 mode)
+{
+	cr_assert_gt(shorten_by(pool, 0, mode), 4096);
+}
+
+static kvmm_stream_t reader(struct kvmm_pool *pool)
+{
+	kvmm_stream_t id;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &id), 0);
+	return id;
+}
+
+/* Each move, once. */
+static u32 read_all(struct kvmm_pool *pool, kvmm_stream_t id)
+{
+	struct kvmm_relocation moves[256];
+	u32 nr_all = 0;
+	int nr = 0;
+
+	while ((nr = kvmm_relocations_next(pool, id, nr, moves, 256)) > 0) {
+		for (int i = 0; i < nr; i++) {
+			struct kvmm_block_info info;
+
+			cr_assert_eq(kvmm_block_get_info(pool, moves[i].to, &info), 0);
+			cr_assert_eq(info.state, KVMM_BLOCK_RANGE, "move %u", nr_all + i);
+		}
+		nr_all += nr;
+	}
+	cr_assert_eq(nr, 0);
+	return nr_all;
+}
+
+static void expect_shorter(struct kvmm_pool *pool)
+{
+	struct kvmm_step_stat steps;
+
+	settle(pool);
+	steps = steps_of_pool(pool);
+	cr_expect_gt(steps.published_moves, 4096);
+	cr_expect_eq(steps.copying_blocks + steps.limbo_blocks, 0);
+	cr_expect_eq(stat_of(pool).nr_free, 2 * NR_SHORT - 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(flight, a_large_plan_is_carried_out_where_no_tables_are_kept, torn())
+{
+	kvmm_stream_t id;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	shorten(pool, KVMM_MOVE_BESIDE);
+	expect_shorter(pool);
+}
+
+POOL_TEST(flight, tables_are_told_of_all_moves_of_a_large_plan, torn())
+{
+	kvmm_stream_t id = reader(pool);
+
+	shorten(pool, KVMM_MOVE_BESIDE);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(read_all(pool, id), steps_of_pool(pool).published_moves);
+	expect_shorter(pool);
+}
+
+POOL_TEST(flight, so_are_tables_that_come_when_it_is_under_way, torn())
+{
+	kvmm_stream_t id;
+
+	shorten(pool, KVMM_MOVE_BESIDE);
+	id = reader(pool);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(read_all(pool, id), steps_of_pool(pool).published_moves);
+	expect_shorter(pool);
+}
+
+POOL_TEST(flight, a_large_plan_between_steps_waits_for_no_reader_that_is_up_to_date, torn())
+{
+	kvmm_stream_t id = reader(pool);
+	uint64_t epoch;
+
+	shorten(pool, KVMM_MOVE_BETWEEN);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -EAGAIN);
+	cr_expect_eq(read_all(pool, id), steps_of_pool(pool).published_moves);
+	expect_shorter(pool);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
+}
+
+/* Once it has all that it wants to move them; what it would remember of them is not of that. */
+POOL_TEST(flight, a_large_plan_moves_nothing_without_memory, torn())
+{
+	struct kvmm_compact_goal ask = { .size = sizeof(ask), .goal = KVMM_GOAL_SHORTEN,
+					 .mode = KVMM_MOVE_BESIDE };
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+	kvmm_stream_t id = reader(pool);
+	u64 live = fake.nr_live;
+	int err = -ENOMEM;
+	bool failed;
+	u32 n;
+
+	for (n = 0; err == -ENOMEM; n++) {
+		cr_assert_eq(fake.nr_live, live, "allocation %u", n);
+		cr_assert_eq(steps_of_pool(pool).copying_blocks, 0);
+		err = fault_at(n + 1, kvmm_compact_goal_start(pool, &ask, &plan), &failed);
+	}
+	cr_expect_eq(err, 0);
+	cr_expect_gt(n, 7);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_expect_gt(read_all(pool, id), 4096);
+	expect_shorter(pool);
+}
+
+/* What a reader has not read before the room grew is there afterwards, in order. */
+POOL_TEST(flight, older_moves_are_still_told_behind_a_large_plan, torn())
+{
+	kvmm_stream_t id = reader(pool);
+	struct kvmm_relocation first[2], later[2];
+
+	cr_assert_gt(shorten_by(pool, 1, KVMM_MOVE_BESIDE), 0);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_assert_gt(kvmm_relocations(pool, id, first, 2), 0);
+	shorten(pool, KVMM_MOVE_BESIDE);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_assert_gt(kvmm_relocations(pool, id, later, 2), 0);
+	cr_expect_eq(memcmp(first, later, sizeof(*first)), 0);
+	cr_expect_gt(read_all(pool, id), 4096);
+	expect_shorter(pool);
+}
