@@ -37,6 +37,24 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 	}
 }
 
+noinline bool flat_learns(struct flat *flat, u64 domain)
+{
+	for (u32 i = 0; i < NR_KNOWN && ~domain; i++) {
+		u64 known = READ_ONCE(flat->known[i]);
+
+		if (known == ~domain ||
+		    (!known && (kv_cas(&flat->known[i], &known, ~domain) || known == ~domain)))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline void trace_in(struct flat *flat, u64 mix, u32 index)
+{
+	if (unlikely(!flat_knows(flat, READ_ONCE(entry_at(flat, index)->domain))))
+		trace_registered(&flat->trace, mix, index);
+}
+
 /* ---- blocks on their way ---- */
 
 /*
@@ -227,20 +245,24 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	}
 	spot_unlock(spot);
 	if (likely(is_in))
-		trace_registered(&flat->trace, mix, handle.index);
+		trace_in(flat, mix, handle.index);
 }
 
 static __always_inline void insert_arrive(struct flat *flat, struct queue *queue,
 					  struct kv_handle handle, u32 i)
 {
-	trace_expect(&flat->trace, queue_arrive(queue, entry_at(flat, handle.index), i));
+	u64 mix = queue_arrive(queue, entry_at(flat, handle.index), i);
+
+	if (unlikely(!flat_knows(flat, queue->domain)))
+		trace_expect(&flat->trace, mix);
 }
 
 /* While they are being staged, in a read section. */
 static void flat_expect(struct kv_map *map, const struct kv_query *query)
 {
 	struct table *table = kv_rcu_dereference(flat_of(map)->table);
-	u64 seed = domain_seed(table->seed, kv_domain_word(query->domain));
+	u64 domain = kv_domain_word(query->domain), seed = domain_seed(table->seed, domain);
+	bool known = flat_knows(flat_of(map), domain);
 
 	for (u32 i = 0; i < min(query->nr, QUEUE_AHEAD); i++) {
 		u64 key[2] = { 0 }, mix;
@@ -248,7 +270,8 @@ static void flat_expect(struct kv_map *map, const struct kv_query *query)
 		kv_key_words(&query->keys[i], key);
 		mix = kv_mix_key(key, table->key_seed);
 		kv_prefetch_write(spot_home(spot_of(table, mix_hash(mix, seed))));
-		trace_expect(&flat_of(map)->trace, mix);
+		if (unlikely(!known))
+			trace_expect(&flat_of(map)->trace, mix);
 	}
 }
 
@@ -349,11 +372,13 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 }
 
 /* After remove_locked(), which returned @ret. */
-static __always_inline void trace_out(const struct flat *flat, u64 mix, u32 index, int ret)
+static __always_inline void trace_out(struct flat *flat, u64 mix, u32 index, int ret)
 {
+	u64 domain = READ_ONCE(entry_at(flat, index)->domain);
+
 	if (likely(!ret))
-		trace_removed(&flat->trace, mix, index);
-	else if (ret == NAME_STAYS)
+		trace_gone(&flat->trace, mix, domain);
+	if (unlikely(ret >= 0 && !flat_knows(flat, domain)))
 		trace_left(&flat->trace, mix, index);
 }
 
@@ -488,7 +513,7 @@ static void flat_name_link(struct kv_map *map, u32 name)
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_stored(flat, name);
 	spot_unlock(spot);
-	trace_registered(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name);
+	trace_in(flat, kv_entry_mix(entry, flat->trace.key_seed), name);
 	kv_rcu_read_unlock();
 }
 
@@ -497,6 +522,7 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 {
 	struct flat *flat = flat_of(map);
 	struct kv_entry *from = entry_at(flat, name), *entry = entry_at(flat, from->link);
+	u64 mix = kv_entry_mix(from, flat->trace.key_seed);
 	u32 index = from->link, head;
 	struct spot spot;
 	struct slot slot;
@@ -524,7 +550,8 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 	if (!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_lost(flat, name, index);
 	spot_unlock(spot);
-	trace_moved(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), name, index);
+	trace_out(flat, mix, name, NAME_STAYS);
+	trace_in(flat, mix, index);
 	kv_rcu_read_unlock();
 }
 
@@ -578,6 +605,8 @@ static __always_inline void remove_arrive(struct flat *flat, struct queue *queue
 		return;
 	mix = queue_arrive(queue, entry_at(flat, handles[i].index), i);
 	trace_leave(&flat->trace, mix, queue->domain);
+	if (unlikely(!flat_knows(flat, queue->domain)))
+		trace_expect(&flat->trace, mix);
 }
 
 static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
@@ -780,11 +809,6 @@ static u64 flat_bytes(const struct kv_map *map)
 
 	return sizeof(*flat) + sizeof(*flat->table) + flat_table_bytes(flat->table) +
 	       trace_bytes(&flat->trace);
-}
-
-static void flat_missed(const struct kv_map *map, const struct kv_query *query, u32 at)
-{
-	trace_miss(&container_of(map, const struct flat, map)->trace, query, at);
 }
 
 static u64 flat_nr_missed(const struct kv_map *map, enum kv_miss why)

@@ -64,8 +64,11 @@ struct table {
 	u32 top_over;			/* ->over_lock; from here on never used */
 };
 
+#define NR_KNOWN	8u
+
 struct flat {
 	struct kv_map map;
+	u64 known[NR_KNOWN];	/* domains, inverted, as they came; atomic, each written once */
 	struct table *table;		/* RCU; written under ->resize_lock */
 	struct trace trace;
 	struct kv_lock resize_lock;
@@ -74,6 +77,18 @@ struct flat {
 static inline struct flat *flat_of(struct kv_map *map)
 {
 	return container_of(map, struct flat, map);
+}
+
+/* What it says of a domain it says for ever: none is taken out. */
+bool flat_learns(struct flat *flat, u64 domain);
+
+/*
+ * Is it one of the domains that came first? Those who miss a key ask for it in each of them; only
+ * names of the other domains are in the trace.
+ */
+static __always_inline bool flat_knows(struct flat *flat, u64 domain)
+{
+	return likely(READ_ONCE(flat->known[0]) == ~domain) || flat_learns(flat, domain);
 }
 
 /* Where something is, or could be. Two words: it goes from call to call in registers. */
@@ -355,6 +370,7 @@ static __always_inline void slot_del(struct spot spot, struct slot slot)
 /* ---- flat_find.c ---- */
 
 u32 flat_lookup(struct kv_map *map, const struct kv_query *query, struct kv_lookup *lookup);
+void flat_missed(const struct kv_map *map, const struct kv_query *query, u32 at);
 
 /* ---- check ---- */
 

@@ -46,6 +46,12 @@ struct wanted {
 	const kvmm_key_t *keys;	/* every @step-th from this one on */
 	u32 step;
 	bool take;		/* a reference, or just look? */
+	struct asked *asked;	/* not NULL: why is it missed? See tells() */
+};
+
+struct asked {
+	u64 domain;		/* in which the name was not found */
+	u32 told;		/* a bit for each enum kv_miss */
 };
 
 /*
@@ -109,6 +115,16 @@ static bool try_entry(const struct wanted *wanted, struct kv_entry *entry, const
 
 /* ---- the slow path ---- */
 
+/* One answer is enough: a name may have many blocks. Those that are seen are found first. */
+static noinline bool tells(const struct wanted *wanted, const struct kv_entry *entry,
+			   const u64 key[2])
+{
+	enum kv_miss why = trace_told_by(entry, key, wanted->asked->domain);
+
+	wanted->asked->told |= BIT(why);
+	return why != KV_MISS_NEVER;
+}
+
 /*
  * The oldest registered block of this name among @entry and those younger. Links may be of another
  * list by now; then names do not match, or do, and the block is as good as any.
@@ -126,7 +142,8 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 			return true;
 		if (!kv_entry_has_name(entry, key, wanted->domain))
 			return false;
-		if (kv_name_is_added(entries, index) && try_added(wanted, entry, key, found))
+		if (unlikely(wanted->asked) ? tells(wanted, entry, key) :
+		    kv_name_is_added(entries, index) && try_added(wanted, entry, key, found))
 			return true;
 		index = READ_ONCE(entry->dup_next);
 	}
@@ -325,10 +342,11 @@ static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs
 	return hits;
 }
 
-static __always_inline struct wanted wanted_of(struct kv_map *map, const struct kv_query *query,
-					       bool take)
+static __always_inline struct wanted wanted_of(const struct kv_map *map,
+					       const struct kv_query *query, bool take)
 {
-	struct table *table = kv_rcu_dereference(flat_of(map)->table);
+	const struct flat *flat = container_of(map, const struct flat, map);
+	struct table *table = kv_rcu_dereference(flat->table);
 	u64 domain = kv_domain_word(query->domain);
 
 	return (struct wanted){
@@ -402,4 +420,27 @@ u32 flat_lookup(struct kv_map *map, const struct kv_query *query, struct kv_look
 			      false);
 	kv_rcu_read_unlock();
 	return nr;
+}
+
+void flat_missed(const struct kv_map *map, const struct kv_query *query, u32 at)
+{
+	const struct flat *flat = container_of(map, const struct flat, map);
+	struct asked asked = { .domain = kv_domain_word(query->domain) };
+	u64 key[2] = { 0 };
+
+	kv_key_words(&query->keys[at], key);
+	kv_rcu_read_lock();
+	for (u32 i = 0; i < NR_KNOWN && READ_ONCE(flat->known[i]); i++) {
+		struct kv_query name = { &query->keys[at], 1,
+					 kv_word_domain(~READ_ONCE(flat->known[i])) };
+		struct wanted wanted = wanted_of(map, &name, false);
+		struct found found;
+
+		wanted.asked = &asked;
+		found = __find_slowly(&wanted, name.keys);
+		if (found.word)
+			tells(&wanted, &wanted.entry[found.index], key);
+	}
+	kv_rcu_read_unlock();
+	trace_miss(&flat->trace, query, at, asked.told);
 }

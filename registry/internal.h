@@ -79,16 +79,16 @@ u64 trace_bytes(const struct trace *trace);
 /* A key that is mixed so will be registered: asks for the line. */
 void trace_expect(const struct trace *trace, u64 mix);
 void trace_registered(const struct trace *trace, u64 mix, u32 index);
-/* The name is entry @to's, and no more @from's. */
-void trace_moved(const struct trace *trace, u64 mix, u32 from, u32 to);
 void trace_staged(const struct trace *trace, u32 index);
-/* One will be removed: asks for the lines. Its name is still in the entry when it is. */
-void trace_leave(const struct trace *trace, u64 mix, u64 domain);
-void trace_removed(const struct trace *trace, u64 mix, u32 index);
-/* The same of one whose name stays, with another entry: it is not gone. */
+/* It is not registered under this name any more. */
 void trace_left(const struct trace *trace, u64 mix, u32 index);
-/* A match of @query ended before key @at; counts why. */
-void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
+/* No entry will have this name: asks for the line. */
+void trace_leave(const struct trace *trace, u64 mix, u64 domain);
+void trace_gone(const struct trace *trace, u64 mix, u64 domain);
+/* This entry's answer for the name; KV_MISS_NEVER: nothing. */
+enum kv_miss trace_told_by(const struct kv_entry *entry, const u64 key[2], u64 domain);
+/* A match of @query ended before key @at; counts why. @told: answers by others, a bit each. */
+void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at, u32 told);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);
 
 /* ---- batch.c: the maps' work on a batch before and after ---- */

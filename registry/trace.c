@@ -2,8 +2,8 @@
 /*
  * Why a name was not found.
  *
- * There: which entries are staged, registered, or added names, by key alone, for any domain. Sets
- * of 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had
+ * There: which entries are staged, registered, or added names, by key alone, for any domain; but
+ * for those that the map finds itself. Sets of 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had
  * room:
  *
  *	31       30             0
@@ -244,14 +244,6 @@ void trace_left(const struct trace *trace, u64 mix, u32 index)
 	del(trace, hash, word_of(trace, hash, index));
 }
 
-void trace_moved(const struct trace *trace, u64 mix, u32 from, u32 to)
-{
-	u64 hash = hash_of(trace, mix);
-
-	trace_left(trace, mix, from);
-	add(trace, hash, word_of(trace, hash, to));
-}
-
 /* ---- gone ---- */
 
 static u64 name_bits(u64 mix, u64 domain)
@@ -291,25 +283,21 @@ static bool is_remembered(const u16 *line, u16 print)
 
 void trace_leave(const struct trace *trace, u64 mix, u64 domain)
 {
-	trace_expect(trace, mix);
 	kv_prefetch_write(line_of(trace, name_bits(mix, domain)));
 }
 
-void trace_removed(const struct trace *trace, u64 mix, u32 index)
+void trace_gone(const struct trace *trace, u64 mix, u64 domain)
 {
-	u64 bits = name_bits(mix, READ_ONCE(trace->entries->entry[index].domain));
-	u64 hash = hash_of(trace, mix);
+	u64 bits = name_bits(mix, domain);
 
 	remember(line_of(trace, bits), print_of(bits));
-	del(trace, hash, word_of(trace, hash, index));
 }
 
 /* ---- reasons ---- */
 
 static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in the same order");
 
-/* This entry's answer for the name; KV_MISS_NEVER: nothing. */
-static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 domain)
+enum kv_miss trace_told_by(const struct kv_entry *entry, const u64 key[2], u64 domain)
 {
 	u64 word = smp_load_acquire(&entry->word), other = READ_ONCE(entry->domain);
 
@@ -325,11 +313,11 @@ static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 
 	return (u32)other == (u32)domain ? KV_MISS_GROUP : KV_MISS_TENANT;
 }
 
-static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64 domain)
+static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64 domain, u32 told)
 {
 	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_EVICTED, KV_MISS_GROUP, KV_MISS_TENANT };
 	u64 half[2] = { 0 }, mix, hash, bits;
-	u32 wanted, told = 0;
+	u32 wanted;
 
 	kv_key_words(key, half);
 	mix = kv_mix_key(half, trace->key_seed);
@@ -342,7 +330,7 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 		u32 word = READ_ONCE(set_of(trace, hash, i / NR_WAYS)[i % NR_WAYS]);
 
 		if (may_be(trace, word, wanted))
-			told |= BIT(told_by(entry_of(trace, word), half, domain));
+			told |= BIT(trace_told_by(entry_of(trace, word), half, domain));
 	}
 	for (u32 i = 0; i < ARRAY_SIZE(sure); i++)
 		if (told & BIT(sure[i]))
@@ -351,9 +339,9 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 								     KV_MISS_NEVER;
 }
 
-void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)
+void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at, u32 told)
 {
-	enum kv_miss why = reason(trace, &query->keys[at], kv_domain_word(query->domain));
+	enum kv_miss why = reason(trace, &query->keys[at], kv_domain_word(query->domain), told);
 
 	kv_fetch_add(&trace->missed[kv_tally_row()].nr[why], 1);
 	kv_count(KV_EV_MISS_NEVER + why);

@@ -438,10 +438,9 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(word & KV_ENTRY_HIDDEN)))
 		tell_lost(lfht, handle.index, &name);
-	if (next)
-		trace_left(&lfht->trace, mix, handle.index);
-	else
-		trace_removed(&lfht->trace, mix, handle.index);
+	trace_left(&lfht->trace, mix, handle.index);
+	if (!next)
+		trace_gone(&lfht->trace, mix, READ_ONCE(entry->domain));
 	return 0;
 }
 
@@ -606,7 +605,7 @@ static u64 lfht_bytes(const struct kv_map *map)
 
 static void lfht_missed(const struct kv_map *map, const struct kv_query *query, u32 at)
 {
-	trace_miss(&container_of(map, const struct lfht, map)->trace, query, at);
+	trace_miss(&container_of(map, const struct lfht, map)->trace, query, at, 0);
 }
 
 static u64 lfht_nr_missed(const struct kv_map *map, enum kv_miss why)

@@ -490,6 +490,43 @@ MAP_TEST(rejected_newcomers_take_no_room_of_names_that_are_there)
 	fixture_end(&fix);
 }
 
+static kvmm_domain_t domain_of(u32 tenant)
+{
+	kvmm_domain_t domain = TEST_DOMAIN;
+
+	domain.tenant = tenant;
+	return domain;
+}
+
+/* More than the map knows by themselves; and each key is there under several of them. */
+MAP_TEST(names_of_many_domains_are_known_to_those_who_miss_them)
+{
+	struct fixture fix = fixture_make(&MAP, 256);
+	struct kv_handle handle[40];
+	struct kv_name name;
+
+	for (u32 i = 0; i < ARRAY_SIZE(handle); i++) {
+		name = name_of(i % 20);
+		name.domain = domain_of(i);
+		handle[i] = stage_as(&fix, &name);
+		register_all(&fix, &handle[i], 1);
+		drop(&fix, handle[i]);
+	}
+	for (u32 i = ARRAY_SIZE(handle); i-- > 0;) {
+		kvmm_domain_t domain = domain_of(i), other = domain_of(1000), group = domain;
+
+		group.group++;
+		cr_expect_eq(last_reason(&fix, i % 20, other), KV_EV_MISS_TENANT, "%u", i);
+		cr_expect_eq(last_reason(&fix, i % 20, group), KV_EV_MISS_GROUP, "%u", i);
+		evict(&fix, handle[i]);
+		cr_expect_eq(last_reason(&fix, i % 20, domain),
+			     i < 20 ? KV_EV_MISS_EVICTED : KV_EV_MISS_TENANT, "%u", i);
+		cr_expect_eq(last_reason(&fix, i % 20, other),
+			     i < 20 ? KV_EV_MISS_NEVER : KV_EV_MISS_TENANT, "%u", i);
+	}
+	fixture_end(&fix);
+}
+
 /* Duplicates that went before are no names that are gone: they take no room of those that are. */
 MAP_TEST(a_name_is_gone_when_its_last_block_is)
 {
