@@ -17,6 +17,7 @@
 #include <kvmm/ext/inspect.h>
 #include <order/digest.h>
 #include <pool/determ.h>
+#include <pool/local.h>
 #include <lease/lease.h>
 
 #include "internal.h"
@@ -233,6 +234,7 @@ static void sum_order(struct sum *sum, struct kvmm_pool *pool)
 	kv_assert_held(&pool->lock);
 	if (!pool->caches)
 		return;
+	credits_recall(pool);
 	for (u32 class = 0; class < order->nr_policies; class++)
 		sum_policy(sum, pool, order->rest.policy[class]);
 	if (order->quotas)

@@ -14,7 +14,8 @@
  *     the blocks of ranges with that ->account. All of them together are what the pool has handed
  *     out. Victims that a reserved gang has claimed are charged to the account that gets them
  *     (->nr_due of entries, or by its range), not to the one that had them (->nr_claimed): that one
- *     can neither use nor evict them.
+ *     can neither use nor evict them. Arenas have credit besides, until it is recalled: see
+ *     percpu/credit.c.
  *  2. ->of of an entry without a block is 0. Marks stand on claimed entries only, and ->nr_picked
  *     is their number; 0 between calls.
  *  3. An entry is in the order of its account and class, or in none.

@@ -50,6 +50,26 @@ static bool gate_is_closed(const struct kvmm_pool *pool)
 
 /* ---- allocation ---- */
 
+/* May a range of @attr be taken, as far as limits go? */
+static bool is_paid(const struct kvmm_pool *pool, struct arena *arena,
+		    const struct kvmm_range_attr *attr)
+{
+	const struct credit *credit = credit_at(arena, attr->tenant);
+
+	kv_assert_held(&arena->lock);
+	return likely(!pool->order.quotas) ||
+	       (credit->tenant == attr->tenant && credit->left >= attr->nr);
+}
+
+/* A range of @slot got @nr blocks, or, if that is negative, lost some. */
+static void charge(const struct kvmm_pool *pool, struct arena *arena, const struct slot *slot,
+		   s32 nr)
+{
+	kv_assert_held(&arena->lock);
+	if (unlikely(pool->order.quotas != NULL))
+		credit_at(arena, slot->tenant)->left -= nr;
+}
+
 /* -ENOSPC: the pool may lend more. */
 static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_range_attr *attr,
 		kvmm_range_t *range)
@@ -61,7 +81,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	kv_assert_held(&arena->lock);
 	if (gate_is_closed(pool))
 		return -EAGAIN;
-	if (unlikely(index == KV_NONE || arena->nr_free < attr->nr))
+	if (unlikely(index == KV_NONE || arena->nr_free < attr->nr || !is_paid(pool, arena, attr)))
 		return -ENOSPC;
 	run = (struct kvmm_extent){ kv_zone_try(arena->zone, attr->nr), attr->nr };
 	if (unlikely(run.start == KV_NONE))
@@ -71,7 +91,8 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 	kv_assert(arena->nr_stock);
 	arena->nr_stock--;
 	WRITE_ONCE(arena->nr_free, arena->nr_free - run.nr);
-	slot_fill(slot, attr, &run, 1, QUOTA_REST);
+	slot_fill(slot, attr, &run, 1, credit_at(arena, attr->tenant)->account);
+	charge(pool, arena, slot, run.nr);
 	seq_add(pool, &arena->seqs, slot, index);
 	own_run(pool, run, make_owner(OWNER_SLOT, index));
 	count_slot(&arena->count, slot);
@@ -205,7 +226,10 @@ static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct
 		if (arena->free_slot == KV_NONE)
 			lend_slots(pool, arenas, arena);
 		lend_blocks(pool, arenas, arena, attr->nr);
-		err = take(pool, arena, attr, range);
+		if (is_paid(pool, arena, attr) || credit_lend(pool, arenas, arena, attr->tenant))
+			err = take(pool, arena, attr, range);
+		else
+			err = -EAGAIN;
 		kv_unlock(&arena->lock);
 	}
 	pool_leave(pool);
@@ -263,6 +287,7 @@ static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, 
 	struct kvmm_extent run = slot->first;
 
 	kv_assert_held(&arena->lock);
+	charge(pool, arena, slot, -run.nr);
 	uncount_slot(&arena->count, slot);
 	seq_del(pool, &arena->seqs, slot);
 	slot_close(pool, slot, &arena->count);
@@ -283,6 +308,7 @@ static noinline void trim(struct kvmm_pool *pool, struct arenas *arenas, struct 
 		return;
 	keep = arenas->limit;
 	kv_lock(&arena->lock);
+	arena_end_credits(pool, arena);
 	while (region-- > 0 && arena->nr_free > keep)
 		if (arenas->region[region] == arena_id(arenas, arena))
 			arena_pass_region(pool, arenas, arena, region, false);
@@ -298,14 +324,20 @@ static noinline void poison(struct kvmm_pool *pool)
 }
 
 /*
- * Blocks of a region that is lent to another arena by now, the last generation of a slot, and any
- * error: the pool's business. ->lock held.
+ * Blocks of a region that is lent to another arena by now, or charged to an account that has no
+ * credit here, the last generation of a slot, and any error: the pool's business.
  */
 static bool is_ours_to_free(const struct kvmm_pool *pool, const struct arenas *arenas,
-			    const struct slot *slot, u32 gen)
+			    struct arena *arena, const struct slot *slot, u32 gen)
 {
+	const struct credit *credit = credit_at(arena, slot->tenant);
+
+	kv_assert_held(&arena->lock);
 	if (slot->gen != gen || !slot->nr_ext || next_gen(gen) == pool->gen_base ||
 	    gate_is_closed(pool))
+		return false;
+	if (unlikely(pool->order.quotas != NULL) &&
+	    (!credit->on || credit->tenant != slot->tenant || credit->account != slot->account))
 		return false;
 	return region_of(arenas, slot->first.start) == slot->arena &&
 	       region_of(arenas, slot->first.start + slot->first.nr - 1) == slot->arena;
@@ -323,7 +355,7 @@ noinline bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_r
 		return false;
 	arena = &arenas->arena[id - 1];
 	kv_lock(&arena->lock);
-	done = READ_ONCE(slot->arena) == id && is_ours_to_free(pool, arenas, slot, range.gen);
+	done = READ_ONCE(slot->arena) == id && is_ours_to_free(pool, arenas, arena, slot, range.gen);
 	if (likely(done))
 		err = give(pool, arena, slot, range.index);
 	is_full = arena->nr_free > READ_ONCE(arenas->limit) +

@@ -23,6 +23,9 @@
  * Blocks that have to stay free, for watermarks and promises, are in the pool's zone as long as a
  * region is lent; see __release_settle(). So all that an arena has may be taken.
  *
+ * Where tenants have limits an arena has credit, which their accounts are charged with already; see
+ * credit.c.
+ *
  * Locks go pool->lock, order.lock, arena->lock by number, zone->lock.
  */
 #ifndef PERCPU_ARENA_H
@@ -33,9 +36,18 @@
 #define ARENA_MAX_NR	64u	/* blocks of a range */
 #define MAX_ARENAS	16u
 #define LEND_SLOTS	64u	/* to an arena that has none */
+#define ARENA_CREDITS	32u	/* tenants that an arena serves at a time */
 
 static_assert(MAX_ARENAS * LEND_SLOTS == MAX_STOCK, "a stock for each");
 static_assert(MAX_ARENAS < UINT8_MAX, "a number + 1 fits arenas->region[]");
+
+/* Of one tenant; without @on all of it is 0. @left: arena->lock; the rest: both locks. */
+struct credit {
+	u32 tenant;
+	u32 left;			/* blocks more that its account is charged with */
+	u16 account;			/* has_account(), since it is recalled before that goes */
+	bool on;
+};
 
 struct arena {
 	struct kv_lock lock __cacheline_aligned;
@@ -48,6 +60,7 @@ struct arena {
 	u64 seen_allocs;		/* both locks; at the latest look around */
 	u32 nr_idle;			/* both locks; looks in a row without allocations */
 	u32 at;				/* pool->lock; where it looks for the next region */
+	struct credit credit[ARENA_CREDITS];	/* by tenant */
 };
 
 struct arenas {
@@ -58,6 +71,7 @@ struct arenas {
 	u32 on;				/* pool->lock; READ_ONCE() as a hint */
 	u32 limit;			/* pool->lock; READ_ONCE() as a hint: free blocks of each */
 	u32 nr_lent;			/* pool->lock; regions */
+	u32 nr_credits;			/* pool->lock; of all arenas */
 	bool forced;			/* pool->lock; for tests: they stay in use */
 	u64 drained_allocs;		/* pool->lock; when all of it was asked for */
 
@@ -85,6 +99,19 @@ void arenas_look(struct kvmm_pool *pool, struct arenas *arenas);
 u32 arenas_nr_free(const struct kvmm_pool *pool);
 /* Of one of them. */
 void arena_count_add(const struct pool_count *count, struct pool_count *sum);
+
+/* ---- credit.c ---- */
+
+/* CREDIT_NR blocks more for a tenant's ranges; false: its limits are near. Both locks held. */
+bool credit_lend(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 tenant);
+void arena_end_credits(struct kvmm_pool *pool, struct arena *arena);
+/* Of struct local_ops. */
+void arenas_recall(struct kvmm_pool *pool);
+
+static inline struct credit *credit_at(struct arena *arena, u32 tenant)
+{
+	return &arena->credit[tenant % ARENA_CREDITS];
+}
 
 /* ---- arena_check.c ---- */
 

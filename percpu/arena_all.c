@@ -61,16 +61,16 @@ static struct arenas *make_arenas(const struct kvmm_pool *pool, u32 nr)
 
 /*
  * @nr is a power of two. Blocks must not depend on which threads meet, engines must take any part
- * of a run back, content that is made zero is pinned meanwhile, and tenants and classes are charged
- * under ->lock. A mover that runs beside allocations looks at ranges under ->lock only.
+ * of a run back, content that is made zero is pinned meanwhile, and classes are charged under
+ * ->lock. A mover that runs beside allocations looks at ranges under ->lock only.
  */
 int arenas_start(struct kvmm_pool *pool, u32 nr)
 {
 	struct arenas *arenas = pool->arenas;
 
 	kv_assert_held(&pool->lock);
-	if (pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
-	    pool->order.classes || pool->arenas_barred || pool->guard & ~GUARD_FLOORS ||
+	if (pool->deterministic || pool->rounds || pool->zero || pool->order.classes ||
+	    pool->arenas_barred || pool->guard & ~GUARD_FLOORS ||
 	    READ_ONCE(pool->transit.nr_flights) || !kv_zone_takes_any_run(pool->zone))
 		return -EOPNOTSUPP;
 	if (!arenas) {
@@ -197,7 +197,7 @@ static bool return_all_slots(struct kvmm_pool *pool)
 	return nr > MAX_STOCK;
 }
 
-/* Regions and free slots; how many blocks. Both locks held. */
+/* Regions, free slots and credits; how many blocks. Both locks held. */
 static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
 {
 	u32 id = arena - arenas->arena + 1, nr = arena->nr_free;
@@ -206,6 +206,7 @@ static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 		if (arenas->region[i] == id)
 			arena_pass_region(pool, arenas, arena, i, false);
 	return_slots(pool, arena);
+	arena_end_credits(pool, arena);
 	return nr;
 }
 
@@ -257,7 +258,7 @@ static u32 drain_local(struct kvmm_pool *pool)
 	u64 allocs;
 
 	kv_assert_held(&pool->lock);
-	if (!arenas || (!is_closed && !arenas->nr_lent))
+	if (!arenas || (!is_closed && !(arenas->nr_lent | arenas->nr_credits)))
 		return nr;
 	nr += drain_all(pool, arenas, &allocs);
 	if (!is_closed && !arenas->forced &&
@@ -346,6 +347,7 @@ static const struct local_ops local_ops = {
 	.adopt		= arena_adopt,
 	.adopt_seq	= arenas_adopt_seq,
 	.free		= arena_blocks_free,
+	.recall		= arenas_recall,
 	.return_slots	= return_all_slots,
 };
 

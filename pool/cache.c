@@ -396,6 +396,7 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	kv_assert_held(&pool->order.lock);
+	credits_recall(pool);	/* they decide which account gives up a block */
 	if (!victims->nr)
 		victims->before = pool->order.mark;
 	if (unlikely(pool->window.nr > WINDOW_SORTS && nr > victims->nr + !pool->window.size))

@@ -26,6 +26,8 @@
  *	generation *@gen; else false, and *@gen is the slot's now
  * @adopt_seq: the same of all ranges of a sequence
  * @free: blocks_free() of a range: to the arenas that its regions are lent to
+ * @recall: accounts are charged with the blocks that they have from here on, as long as ->lock is
+ *	held; see percpu/credit.c
  * @return_slots: arenas with more than MAX_STOCK give them back; false: they have not so many
  */
 struct local_ops {
@@ -39,6 +41,7 @@ struct local_ops {
 	bool (*adopt)(struct kvmm_pool *pool, struct slot *slot, u32 *gen);
 	void (*adopt_seq)(struct kvmm_pool *pool, u64 seq);
 	void (*free)(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+	void (*recall)(struct kvmm_pool *pool);
 	bool (*return_slots)(struct kvmm_pool *pool);
 };
 
@@ -109,6 +112,14 @@ static inline void arenas_unlock(struct kvmm_pool *pool)
 	kv_assert_held(&pool->lock);
 	if (unlikely(pool->arenas != NULL))
 		pool->local->unlock(pool);
+}
+
+/* What accounts are charged with is what they have, until ->lock is dropped. ->lock held. */
+static inline void credits_recall(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	if (unlikely(pool->order.quotas && pool->arenas))
+		pool->local->recall(pool);
 }
 
 /* The pool's counts and those of its arenas. All locks held, or the world has stopped. */

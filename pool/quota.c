@@ -3,7 +3,7 @@
  * What quotas of classes want of a pool when blocks are taken and registered, and the accounts of
  * tenants as a part of it; see quota_take.c for what their limits want.
  */
-#include "internal.h"
+#include "local.h"
 
 /* ---- classes ---- */
 
@@ -83,6 +83,7 @@ static int quotas_check(struct kvmm_pool *pool)
 	kv_assert_held(&pool->lock);
 	if (!quotas)
 		return 0;
+	credits_recall(pool);	/* so arenas take and free no range either */
 	for (u32 i = 0; i < nr_slots; i++) {
 		const struct slot *slot = slot_at(pool, i);
 

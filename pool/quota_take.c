@@ -6,7 +6,7 @@
  * blocks, exactly as many as it would be beyond; the rest is looked for among all tenants, as
  * turn.c says. Nothing is evicted before it is known that all of it succeeds.
  */
-#include "internal.h"
+#include "local.h"
 
 /* ---- limits ---- */
 
@@ -21,10 +21,15 @@ static u64 beyond(u64 usage, u32 limit)
 	return usage > limit ? usage - limit : 0;
 }
 
-static struct excess excess_of(const struct account *account, u64 nr)
+static struct excess excess_of(struct kvmm_pool *pool, const struct account *account, u64 nr)
 {
 	u64 usage = account->usage - account->nr_picked + nr;
 
+	kv_assert_held(&pool->lock);
+	if (usage > min(account->limit.max, account->limit.high)) {
+		credits_recall(pool);
+		usage = account->usage - account->nr_picked + nr;
+	}
 	return (struct excess){ beyond(usage, account->limit.max),
 				beyond(usage, account->limit.high) };
 }
@@ -64,6 +69,7 @@ static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 	struct account *account;
 
 	kv_assert_held(&pool->order.lock);
+	credits_recall(pool);
 	for_each_account(&pool->order, account) {
 		u32 nr = account_nr_inactive(&pool->order, account);
 
@@ -89,7 +95,7 @@ int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 kee
 {
 	struct quotas *quotas = pool->order.quotas;
 	u32 own = find_account(quotas, ctx->tenant), nr_own = 0;
-	struct excess excess = excess_of(quotas->account[own], ctx->nr);
+	struct excess excess = excess_of(pool, quotas->account[own], ctx->nr);
 	u64 nr_available, want = (u64)ctx->nr + ctx->reserve + keep;
 
 	kv_assert_held(&pool->lock);
@@ -124,7 +130,7 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	struct quotas *quotas = pool->order.quotas;
 	u32 own = find_account(quotas, ctx->tenant);
-	struct excess excess = excess_of(quotas->account[own], ctx->nr);
+	struct excess excess = excess_of(pool, quotas->account[own], ctx->nr);
 	struct victims *victims = &ctx->victims;
 	int err = 0;
 
@@ -149,7 +155,7 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 int __quota_admit(struct kvmm_pool *pool, u32 i, struct alloc_ctx *ctx)
 {
 	struct account *account = pool->order.quotas->account[i];
-	struct excess excess = excess_of(account, ctx->nr);
+	struct excess excess = excess_of(pool, account, ctx->nr);
 
 	kv_assert_held(&pool->lock);
 	ctx->account = i;
@@ -164,7 +170,7 @@ bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	const struct account *account = pool->order.quotas->account[ctx->account];
 
 	kv_assert_held(&pool->lock);
-	return excess_of(account, ctx->nr).max >
+	return excess_of(pool, account, ctx->nr).max >
 	       (alloc_may_evict(pool, ctx) ? account_nr_inactive(&pool->order, account) : 0);
 }
 
@@ -185,7 +191,7 @@ static u32 nr_own_to_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct account *account = pool->order.quotas->account[ctx->account];
-	struct excess excess = excess_of(account, ctx->nr);
+	struct excess excess = excess_of(pool, account, ctx->nr);
 	struct victims own = NO_VICTIMS;
 	u32 nr_own = nr_own_to_evict(pool, ctx);
 	int err;

@@ -76,6 +76,7 @@ static void apply(struct kvmm_pool *pool, struct setting *set)
 	struct quotas *quotas = pool->order.quotas;
 
 	kv_assert_held(&pool->lock);
+	credits_recall(pool);	/* that of the rest may be for a tenant that is to have an account */
 	pool->metadata_bytes += set->nr_accounts * account_bytes(&pool->order);
 	while (set->nr_accounts)
 		account_add(quotas, set->account[--set->nr_accounts]);
@@ -141,6 +142,7 @@ static int tenant_enter(struct kvmm_pool *pool, u32 tenant, u32 *account)
 		pool_leave(pool);
 		return -ENOENT;
 	}
+	credits_recall(pool);
 	order_enter_any(pool);
 	return 0;
 }

@@ -8,7 +8,10 @@
  * to whoever comes next. Others look at ranges without a lock, move blocks, validate, read counts, and
  * take so much at once that everything kept aside is needed. In the end all is free, and counts are 0.
  *
- * A block that is in two ranges is seen by its mark. Behind watermarks no thread sees fewer free blocks.
+ * A block that is in two ranges is seen by its mark. Behind watermarks no thread sees fewer free blocks,
+ * and no tenant has more blocks than its limit says. Accounts come and go.
+ *
+ * usage: arena_torture [SEED]
  */
 #include <kv/pool.h>
 
@@ -26,6 +29,9 @@
 
 static struct kvmm_pool *pool;
 static u32 low;				/* what is left free; of the watermarks */
+static bool limited;			/* tenants have limits */
+static const u32 max_of[] = { KVMM_TENANT_NO_LIMIT, 1400, 400, KVMM_TENANT_NO_LIMIT };
+static u64 seed = 1;
 static u32 mark[NR_BLOCKS];		/* atomic: who has the block; 0: nobody that is known */
 static u64 shared[NR_SHARED];		/* atomic: handles that wait for somebody to free them */
 static u32 stop;			/* atomic */
@@ -55,6 +61,7 @@ static bool take_one(u64 *r, struct held *held)
 
 	if (any_of(r, 2))
 		attr.seq = 1 + any_of(r, 100);
+	attr.tenant = any_of(r, ARRAY_SIZE(max_of));
 	if (kvmm_range_alloc_attr(pool, &attr, &held->range))
 		return false;
 	held->mark = kv_fetch_add(&next_mark, 1);
@@ -106,7 +113,7 @@ static void want_more(u64 *r, struct held *held)
 
 static void *live(void *arg)
 {
-	u64 r = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
+	u64 r = (seed * 100000 + (uintptr_t)arg) * 0x9e3779b97f4a7c15ull | 1;
 	struct held held[NR_HELD];
 	u32 nr = 0;
 
@@ -161,9 +168,35 @@ static void *look(void *arg)
 	return NULL;
 }
 
+static void limit_tenant(u32 tenant)
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+
+	attr.max = max_of[tenant];
+	expect(!kvmm_tenant_set(pool, tenant, &attr));
+}
+
+/* The last one has an account at times. */
+static void look_at_tenants(u64 *r)
+{
+	u32 tenant = any_of(r, ARRAY_SIZE(max_of));
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+	int err = kvmm_tenant_get_stat(pool, tenant, &stat);
+
+	if (tenant < ARRAY_SIZE(max_of) - 1) {
+		expect(!err && stat.usage <= max_of[tenant] && stat.usage <= stat.peak);
+		return;
+	}
+	expect(!err || err == -ENOENT);
+	if (err)
+		limit_tenant(tenant);
+	else
+		expect((err = kvmm_tenant_del(pool, tenant)) == -EBUSY || !err);
+}
+
 static void *disturb(void *arg)
 {
-	u64 r = 815;
+	u64 r = 815 + seed;
 
 	while (!READ_ONCE(stop)) {
 		struct kvmm_pool_stat stat;
@@ -186,6 +219,10 @@ static void *disturb(void *arg)
 		case 2:
 			expect(!kvmm_block_get_info(pool, any_of(&r, NR_BLOCKS), &info));
 			break;
+		case 4:
+			if (limited)
+				look_at_tenants(&r);
+			break;
 		default:
 			expect(!kvmm_pool_get_stat(pool, &stat));
 			for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
@@ -197,7 +234,7 @@ static void *disturb(void *arg)
 	return NULL;
 }
 
-static void torture(u32 nr_arenas, u32 nr_left)
+static void torture(u32 nr_arenas, u32 nr_left, bool has_limits)
 {
 	struct kvmm_watermarks marks = { .min = nr_left / 2, .low = nr_left, .high = nr_left };
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_BLOCKS };
@@ -207,6 +244,9 @@ static void torture(u32 nr_arenas, u32 nr_left)
 
 	if (kvmm_pool_create(&attr, &pool))
 		abort();
+	limited = has_limits;
+	for (u32 i = 0; limited && i < ARRAY_SIZE(max_of); i++)
+		limit_tenant(i);
 	if (nr_arenas)
 		expect(!kv_pool_force_arenas(pool, nr_arenas));
 	stop = 0;
@@ -228,17 +268,27 @@ static void torture(u32 nr_arenas, u32 nr_left)
 	}
 	expect(!kvmm_pool_get_stat(pool, &stat) && stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	expect(!kvmm_validate(pool));
+	for (u32 i = 0; limited && i < ARRAY_SIZE(max_of); i++) {
+		struct kvmm_tenant_stat tenant = { .size = sizeof(tenant) };
+
+		expect(kvmm_tenant_get_stat(pool, i, &tenant) == -ENOENT || !tenant.usage);
+	}
 	kvmm_pool_destroy(pool);
 	memset(mark, 0, sizeof(mark));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	torture(4, 0);
-	torture(4, NR_BLOCKS / 4);
-	torture(4, NR_BLOCKS - 3000);	/* it is reached all the time */
-	torture(1, 0);
-	torture(0, 0);	/* as the threads meet */
-	torture(0, NR_BLOCKS / 50);
+	if (argc > 1)
+		seed = strtoull(argv[1], NULL, 0);
+	printf("arena_torture: seed %llu\n", (unsigned long long)seed);
+	for (u32 limits = 0; limits < 2; limits++) {
+		torture(4, 0, limits);
+		torture(4, NR_BLOCKS / 4, limits);
+		torture(4, NR_BLOCKS - 3000, limits);	/* it is reached all the time */
+		torture(1, 0, limits);
+		torture(0, 0, limits);	/* as the threads meet */
+		torture(0, NR_BLOCKS / 50, limits);
+	}
 	return nr_bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }

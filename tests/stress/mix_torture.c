@@ -2,11 +2,13 @@
 /*
  * Everything at once under threads: three of them call whatever a pool can do, each with handles of its
  * own, move blocks for goals, give memory back and have it again, while a fourth begins and ends steps,
- * moves blocks beside them, and validates. Pools have magazines or limits, arenas, background compaction
+ * moves blocks beside them, and validates. Pools have magazines, arenas, limits, background compaction
  * by a thread of kvmm's. Each private block and each range carries a mark that nobody else may write
  * over. Two more look, without a lock, where ranges lie that keep their length: the places add up to it
  * whatever moves, or the range is refused. Other pools come and go. In the end everything is given
  * back: the pool is valid, counts are 0, and all of it is free.
+ *
+ * usage: mix_torture [SEED]
  */
 #include <kv/pool.h>
 
@@ -506,9 +508,9 @@ static void make_pool(u32 round)
 	expect(!kvmm_pool_elastic_setup(pool, &elastic));
 	expect(!kvmm_background_set(pool, &how));
 	limit.max = NR_BLOCKS / 3;
-	if (round % 4 == 1)
+	if (round % 4 == 1 || round % 4 == 2)
 		expect(!kvmm_tenant_set(pool, 1, &limit));
-	else
+	if (round % 4 != 1)
 		(void)kv_pool_force_arenas(pool, 2);
 }
 
@@ -534,7 +536,7 @@ static void end_pool(void)
 	kvmm_pool_destroy(pool);
 }
 
-static void one_round(u32 round)
+static void one_round(u32 round, u64 seed)
 {
 	struct thread thread[NR_THREADS];
 	pthread_t looker[NR_LOOKERS];
@@ -545,7 +547,8 @@ static void one_round(u32 round)
 		expect(!pthread_create(&looker[i], NULL, i ? look_where : look, (void *)i));
 	for (u32 i = 0; i < NR_THREADS; i++) {
 		memset(&thread[i], 0, sizeof(thread[i]));
-		thread[i].random = (round * NR_THREADS + i + 1) * 0x9e3779b97f4a7c15ull | 1;
+		thread[i].random = (seed * NR_ROUNDS * NR_THREADS + round * NR_THREADS + i + 1) *
+				   0x9e3779b97f4a7c15ull | 1;
 		expect(!pthread_create(&thread[i].id, NULL, call, &thread[i]));
 	}
 	for (u32 i = 0; i < NR_THREADS; i++)
@@ -555,10 +558,13 @@ static void one_round(u32 round)
 	end_pool();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	u64 seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
+
+	printf("mix_torture: seed %llu\n", (unsigned long long)seed);
 	for (u32 round = 0; round < NR_ROUNDS && !nr_bad; round++)
-		one_round(round);
+		one_round(round, seed);
 	expect(nr_done == NR_ROUNDS * NR_THREADS);
 	return nr_bad != 0;
 }
