@@ -49,6 +49,18 @@ int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
 void stage_count(struct kvmm_pool *pool, u32 nr);
 
+/*
+ * Memory in the pool's registry for @nr names that come: 0, or an error. Names that wait to be told
+ * of are told of first, so that those and the names there are stay few.
+ */
+static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
+{
+	if (likely(!pool->presence.reg))
+		return 0;
+	pool_tell(pool, settle);
+	return kv_radix_reserve(pool->presence.reg, nr);
+}
+
 /* ---- tokens.c ---- */
 
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);

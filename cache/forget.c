@@ -119,14 +119,7 @@ static int reset_stopped(struct kvmm_pool *pool)
 	ret = reset_if_idle(pool);
 	if (ret >= 0) {
 		pool_leave(pool);
-		/* Pairs with pool_observe(). */
-		for (u64 on = smp_load_acquire(&pool->observed); on && !err; on &= on - 1) {
-			const struct pool_observer *to =
-				pool->parts.all[__builtin_ctzll(on)]->observer;
-
-			if (to->reset)
-				err = to->reset(pool);
-		}
+		err = pool_ask(pool, reset);
 		kv_lock(&pool->lock);
 	}
 	pool_resume(pool);

@@ -462,10 +462,8 @@ static int publish(struct kvmm_pool *pool, const struct naming *naming, struct k
 {
 	struct kvmm_registry *reg = pool->presence.reg;
 	u32 nr = insert->nr;
-	int err = 0;
+	int err = presence_reserve(pool, nr);
 
-	if (unlikely(reg))
-		err = kv_radix_reserve(reg, nr);
 	if (unlikely(err))
 		return err;
 	if (insert->policy == KV_DUP_REJECT)

@@ -284,7 +284,9 @@ static int make_room(struct kvmm_pool *pool, u32 nr)
 		return -ENOSPC;
 	/* An eighth more: each name is moved a few times, however many come one by one. */
 	nr_names = min(nr_names + nr_names / 8 + 64, (u64)pool->entries.nr_all);
-	err = map->ops->resize(map, nr_names, kv_random());
+	err = pool_ask(pool, room, nr_names);
+	if (!err)
+		err = map->ops->resize(map, nr_names, kv_random());
 	kv_lock(&pool->lock);
 	pool->metadata_bytes += map->ops->bytes(map) - before;
 	pool_leave(pool);
@@ -308,7 +310,7 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 {
 	struct kvmm_registry *reg = change->op == KVMM_NAME_REMOVE ? NULL : pool->presence.reg;
 	u32 nr = change->nr, nr_fit;
-	int err = reg ? kv_radix_reserve(reg, nr) : 0;
+	int err = reg ? presence_reserve(pool, nr) : 0;
 	bool resized;
 
 	kv_assert_not_held(&pool->lock);

@@ -5,9 +5,9 @@
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
  * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
  * before it was present. It may be renamed by then: PRESENCE_UNTOLD. Names that are forgotten under
- * the pool's lock wait in ->gone until that has been given back. There is room for each name twice:
- * for those that wait from before, and for those that one caller forgets. What is there for added
- * names costs nothing until it is used.
+ * the pool's lock wait in ->gone until that has been given back. Each caller that names blocks tells
+ * of those that wait first. So there is room for each name once, and an eighth for those that other
+ * threads name meanwhile. Room for added names comes with them.
  */
 #include <kv/mem.h>
 #include <pool/internal.h>
@@ -29,9 +29,28 @@ static_assert(sizeof(struct gone) == 28, "no padding to pay for twice a block");
 
 extern const struct pool_part presence_part;
 
-static size_t room_for_gone(const struct kvmm_pool *pool)
+/* So many names there may be: 0, or -ENOMEM. It only grows. */
+static int presence_room(struct kvmm_pool *pool, u32 nr_names)
 {
-	return 2 * (size_t)pool->entries.nr_all;
+	struct pool_presence *presence = &pool->presence;
+	u64 room = nr_names + (u64)nr_names / 8 + BATCH;
+	struct gone *gone, *old = presence->gone;
+
+	if (room <= presence->room)
+		return 0;
+	gone = kv_alloc_array(room, sizeof(*gone));
+	if (!gone)
+		return -ENOMEM;
+	kv_lock(&pool->lock);
+	kv_assert(presence->nr_gone <= presence->room);
+	if (presence->nr_gone)
+		memcpy(gone, old, presence->nr_gone * sizeof(*gone));
+	presence->gone = gone;
+	pool->metadata_bytes += (room - presence->room) * sizeof(*gone);
+	presence->room = room;
+	pool_leave(pool);
+	kv_free(old);
+	return 0;
 }
 
 static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
@@ -42,15 +61,13 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 		return attr->tier ? -EINVAL : 0;
 	if (!pool->caches || !kv_radix_has_tier(attr->registry, attr->tier))
 		return -EINVAL;
-	presence->gone = kv_alloc_array(room_for_gone(pool), sizeof(*presence->gone));
 	presence->parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->parent));
 	presence->mark = kv_alloc_array(pool->nr_blocks, sizeof(*presence->mark));
-	if (!presence->gone || !presence->parent || !presence->mark)
+	if (!presence->parent || !presence->mark || presence_room(pool, pool->nr_blocks))
 		return -ENOMEM;
 	presence->reg = attr->registry;
 	presence->tier = attr->tier;
-	pool->metadata_bytes += room_for_gone(pool) * sizeof(*presence->gone) +
-				(u64)pool->nr_blocks * (sizeof(*presence->parent) +
+	pool->metadata_bytes += (u64)pool->nr_blocks * (sizeof(*presence->parent) +
 							sizeof(*presence->mark));
 	pool_observe(pool, &presence_part);
 	return 0;
@@ -156,8 +173,8 @@ static void gone(struct kvmm_pool *pool, const struct kv_radix_name *name)
 	struct pool_presence *presence = &pool->presence;
 
 	kv_assert_held(&pool->lock);
-	if (unlikely(presence->nr_gone == room_for_gone(pool))) {
-		/* Others forgot as many, not told yet: better under a lock than not at all. */
+	if (unlikely(presence->nr_gone == presence->room)) {
+		/* Other threads named and forgot as many: better under a lock than not at all. */
 		kv_radix_absent(presence->reg, presence->tier, name, 1);
 		return;
 	}
@@ -283,6 +300,7 @@ static const struct pool_observer observer = {
 	.named		= presence_named,
 	.unnamed	= presence_unnamed,
 	.renamed	= presence_renamed,
+	.room		= presence_room,
 	.settle		= presence_settle,
 };
 

@@ -326,6 +326,7 @@ struct pool_presence {
 	u8			*mark;		/* by entry; atomic; its own bits, and: */
 #define PRESENCE_PARENT	1u			/* ->parent is that of its first name */
 	struct gone		*gone;		/* ->lock */
+	u64			room;		/* ->lock: names in ->gone at most */
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
 };
 

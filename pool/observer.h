@@ -27,6 +27,7 @@ struct kvmm_name;
  * @unnamed: a block is about to lose this added name, an entry; ->lock held
  * @renamed: a held block, not found by its first name now, gets another one, without a parent; it
  *	is told as @removed, and as @registered, later. compact_lock held
+ * @room: so many names there may be from now on: 0 or -ENOMEM; compact_lock held
  * @settle: work that was put off because a lock was held; no lock held
  * @clear_begin, @clear_end: between these all names go; the world has stopped, both locks held
  * @reset: nothing below the device is found any more: 0, or why it may be after a restart; the
@@ -50,6 +51,7 @@ struct pool_observer {
 		      const struct kvmm_name *names, u32 nr);
 	void (*unnamed)(struct kvmm_pool *pool, u32 name);
 	void (*renamed)(struct kvmm_pool *pool, struct kv_handle handle);
+	int (*room)(struct kvmm_pool *pool, u32 nr_names);
 	void (*settle)(struct kvmm_pool *pool);
 	void (*clear_begin)(struct kvmm_pool *pool);
 	void (*clear_end)(struct kvmm_pool *pool);
@@ -74,5 +76,21 @@ void pool_observe(struct kvmm_pool *pool, const struct pool_part *part);
 				__to->event((pool), ##__VA_ARGS__);			\
 		}									\
 	} while (0)
+
+/* Each part that has an answer to @event is asked until one says an error, which is returned. */
+#define pool_ask(pool, event, ...)							\
+	({										\
+		u64 __on = smp_load_acquire(&(pool)->observed);				\
+		int __err = 0;								\
+											\
+		for (; __on && !__err; __on &= __on - 1) {				\
+			const struct pool_observer *__to =				\
+				(pool)->parts.all[__builtin_ctzll(__on)]->observer;	\
+											\
+			if (__to->event)						\
+				__err = __to->event((pool), ##__VA_ARGS__);		\
+		}									\
+		__err;									\
+	})
 
 #endif /* POOL_OBSERVER_H */

@@ -312,11 +312,16 @@ Test(presence, without_memory_nothing_is_published)
 
 /* ---- names that change ---- */
 
-static int change(u32 op, u32 number, kvmm_ref_t ref)
+static int change_in(struct kvmm_pool *in, u32 op, u32 number, kvmm_ref_t ref)
 {
 	struct kvmm_name name = { .key = key_of(number), .position = number };
 
-	return kvmm_names_change(pool[0], &name, &ref, 1, op);
+	return kvmm_names_change(in, &name, &ref, 1, op);
+}
+
+static int change(u32 op, u32 number, kvmm_ref_t ref)
+{
+	return change_in(pool[0], op, number, ref);
 }
 
 Test(presence, knows_all_names_of_a_block)
@@ -455,13 +460,47 @@ Test(presence, of_a_block_that_is_renamed_before_it_is_told_has_no_trace_of_the_
 			rename_late(number, nr_times);
 }
 
+#define NR_MANY	4096u
+
+static struct kvmm_pool *make_many(struct kvmm_registry *of)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = NR_MANY, .policy = "lru",
+				       .registry = of, .tier = of ? TIER1 : 0 };
+
+	return make_pool_of(&attr);
+}
+
+/* @nr names for its first block. */
+static u64 metadata_with(struct kvmm_registry *of, u32 nr)
+{
+	struct kvmm_pool *made __cleanup(end_pool) = make_many(of);
+	kvmm_ref_t ref[1];
+	u64 bytes;
+
+	register_from(made, 0, 1, ref);
+	for (u32 i = 1; i < nr; i++)
+		cr_assert_eq(change_in(made, KVMM_NAME_ADD, i, ref[0]), 0);
+	bytes = stat_of(made).metadata_bytes;
+	cr_assert_eq(kvmm_put(made, ref[0]), 0);
+	return bytes;
+}
+
+/* A name that goes takes 28 bytes while it waits, and a block's parent and mark 17. */
+Test(presence, takes_room_for_names_that_go_once_for_each_name_there_may_be)
+{
+	u64 few = metadata_with(reg, 1) - metadata_with(NULL, 1);
+	u64 many = metadata_with(reg, NR_MANY) - metadata_with(NULL, NR_MANY);
+
+	cr_expect_leq(few, NR_MANY * 17 + NR_MANY / 8 * 9 * 28 + 1024);
+	cr_expect_geq(few, NR_MANY * 17 + NR_MANY * 28);
+	cr_expect_geq(many, NR_MANY * 17 + 2 * NR_MANY * 28);
+}
+
 /* Bytes that a pool takes and does not tell, for lists of other folders. */
 static u64 untold_bytes(struct kvmm_registry *of)
 {
-	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 4096, .policy = "lru",
-				       .registry = of, .tier = of ? TIER1 : 0 };
 	u64 before = kv_mem_bytes();
-	struct kvmm_pool *made __cleanup(end_pool) = make_pool_of(&attr);
+	struct kvmm_pool *made __cleanup(end_pool) = make_many(of);
 
 	return kv_mem_bytes() - before - stat_of(made).metadata_bytes;
 }
