@@ -18,6 +18,9 @@ struct dl_tensor {
 
 enum { DL_CPU = 1, DL_PINNED = 3, DL_INT = 0, DL_UINT = 1 };
 
+/* What is asked for: of a caller, or room for what it is told. */
+enum numbers { IDS, ROOM, TOKENS };
+
 static int refuse(struct kvpy_array *array, PyObject *type, const char *text)
 {
 	PyErr_SetString(type, text);
@@ -72,13 +75,32 @@ void *kvpy_own(struct kvpy_array *array)
 	return array->data;
 }
 
-/* A tensor that has no buffer: in host memory, of 32 bit integers, without gaps. The capsule goes
+/* Tokens of 64 bits, as engines and torch have them: copied, and what they lie in let go. */
+static int from_64_bits(struct kvpy_array *array, const int64_t *from, Py_ssize_t nr)
+{
+	uint32_t *out = room(array, nr, sizeof(*out));
+	uint64_t all = 0;
+
+	for (Py_ssize_t i = 0; out && i < nr; i++) {
+		all |= (uint64_t)from[i];
+		out[i] = (uint32_t)from[i];
+	}
+	if (array->view.obj)
+		PyBuffer_Release(&array->view);
+	array->view.obj = NULL;
+	Py_CLEAR(array->capsule);
+	if (all > UINT32_MAX)
+		return refuse(array, PyExc_OverflowError, "a number is out of range");
+	return out ? 0 : -1;
+}
+
+/* A tensor that has no buffer: in host memory, of integers, without gaps. The capsule goes
  * back to its producer unconsumed, so its own destructor frees the tensor. */
-static int from_dlpack(PyObject *object, struct kvpy_array *array)
+static int from_dlpack(PyObject *object, enum numbers of, struct kvpy_array *array)
 {
 	const struct dl_tensor *tensor;
 	int64_t stride = 1;
-	int is_gapless = 1;
+	int is_gapless = 1, is_64_bits;
 
 	array->capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
 	if (!array->capsule)
@@ -90,7 +112,8 @@ static int from_dlpack(PyObject *object, struct kvpy_array *array)
 	}
 	if (tensor->device_type != DL_CPU && tensor->device_type != DL_PINNED)
 		return refuse(array, PyExc_BufferError, "the tensor is not in host memory");
-	if (tensor->bits != 32 || tensor->lanes != 1 || tensor->code > DL_UINT)
+	is_64_bits = of == TOKENS && tensor->bits == 64 && tensor->code == DL_INT;
+	if ((tensor->bits != 32 && !is_64_bits) || tensor->lanes != 1 || tensor->code > DL_UINT)
 		return refuse(array, PyExc_TypeError, "the tensor is not of 32 bit integers");
 	array->nr = 1;
 	if (tensor->ndim > 0 && !tensor->shape)
@@ -106,21 +129,22 @@ static int from_dlpack(PyObject *object, struct kvpy_array *array)
 	if (array->nr && !is_gapless)
 		return refuse(array, PyExc_BufferError, "the tensor is not contiguous");
 	array->data = (char *)tensor->data + tensor->byte_offset;
-	return 0;
+	return is_64_bits ? from_64_bits(array, array->data, array->nr) : 0;
 }
 
-static int is_32_bits(const Py_buffer *view)
+static int is_one_of(const Py_buffer *view, Py_ssize_t bytes, const char *formats)
 {
 	const char *format = view->format ? view->format : "B";
 
 	if (*format == '@' || *format == '=' || *format == '<')
 		format++;
-	return view->itemsize == 4 && strchr("iIlL", *format) && *format && !format[1];
+	return view->itemsize == bytes && strchr(formats, *format) && *format && !format[1];
 }
 
-static int from_sequence(PyObject *object, struct kvpy_array *array, long long least,
-			 long long most)
+static int from_sequence(PyObject *object, enum numbers of, struct kvpy_array *array)
 {
+	const long long least = of == TOKENS ? 0 : INT32_MIN;
+	const long long most = of == TOKENS ? UINT32_MAX : INT32_MAX;
 	Py_ssize_t nr = PySequence_Check(object) ? PySequence_Size(object) : -1;
 	int32_t *out;
 
@@ -148,37 +172,38 @@ static int from_sequence(PyObject *object, struct kvpy_array *array, long long l
 	return 0;
 }
 
-static int from_buffer(PyObject *object, int writable, struct kvpy_array *array)
+static int from_buffer(PyObject *object, enum numbers of, struct kvpy_array *array)
 {
-	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+	int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (of == ROOM ? PyBUF_WRITABLE : 0);
 
 	if (PyObject_GetBuffer(object, &array->view, flags)) {
 		array->view.obj = NULL;
 		return -1;
 	}
-	if (!is_32_bits(&array->view))
+	if (of == TOKENS && is_one_of(&array->view, 8, "ql"))
+		return from_64_bits(array, array->view.buf, array->view.len / 8);
+	if (!is_one_of(&array->view, 4, "iIlL"))
 		return refuse(array, PyExc_TypeError, "the buffer is not of 32 bit integers");
 	array->data = array->view.buf;
 	array->nr = array->view.len / 4;
 	return 0;
 }
 
-static int numbers(PyObject *object, int writable, struct kvpy_array *array, long long least,
-		   long long most)
+static int numbers(PyObject *object, enum numbers of, struct kvpy_array *array)
 {
 	int err;
 
 	begin(array);
 	if (PyObject_CheckBuffer(object))
-		err = from_buffer(object, writable, array);
+		err = from_buffer(object, of, array);
 	/* Asking a list for that makes an exception, and drops it. */
 	else if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) &&
 		 PyObject_HasAttrString(object, "__dlpack__"))
-		err = from_dlpack(object, array);
-	else if (writable)
+		err = from_dlpack(object, of, array);
+	else if (of == ROOM)
 		err = refuse(array, PyExc_TypeError, "expected a writable buffer of int32");
 	else
-		err = from_sequence(object, array, least, most);
+		err = from_sequence(object, of, array);
 	/* Calls of the library count in 32 bits. */
 	if (!err && array->nr > INT32_MAX)
 		err = refuse(array, PyExc_OverflowError, "too many numbers");
@@ -187,12 +212,12 @@ static int numbers(PyObject *object, int writable, struct kvpy_array *array, lon
 
 int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids)
 {
-	return numbers(object, writable, ids, INT32_MIN, INT32_MAX);
+	return numbers(object, writable ? ROOM : IDS, ids);
 }
 
 int kvpy_tokens(PyObject *object, struct kvpy_array *tokens)
 {
-	return numbers(object, 0, tokens, 0, UINT32_MAX);
+	return numbers(object, TOKENS, tokens);
 }
 
 int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)

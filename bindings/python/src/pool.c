@@ -371,14 +371,23 @@ static PyObject *do_peek(struct kvpy_pool *self, struct prefix_call *call)
 {
 	int all = call->slot[1] ? PyObject_IsTrue(call->slot[1]) : 0;
 	struct kvpy_array blocks;
-	int hits = all < 0 ? -1 : kvpy_peek(self, &call->prefix, all, &blocks);
-	PyObject *list;
+	PyObject *out = call->slot[2 + NR_PREFIX], *answer = NULL;
+	struct kvpy_array ids;
+	Py_ssize_t nr;
+	int hits;
 
-	if (hits < 0)
+	if (all < 0 || kvpy_room(out, out ? call->prefix.nr : 0, &ids))
 		return NULL;
-	list = kvpy_list(blocks.data, all ? (Py_ssize_t)call->prefix.nr : hits, 1);
-	kvpy_end(&blocks);
-	return list;
+	hits = kvpy_peek(self, &call->prefix, all, &blocks);
+	if (hits >= 0) {
+		nr = all ? (Py_ssize_t)call->prefix.nr : hits;
+		if (out)
+			memcpy(ids.data, blocks.data, (size_t)nr * sizeof(int32_t));
+		answer = kvpy_ids_to(out, &blocks, nr);
+		kvpy_end(&blocks);
+	}
+	kvpy_end(&ids);
+	return answer;
 }
 
 int kvpy_peek(struct kvpy_pool *pool, const struct kvmm_prefix *prefix, int all,
@@ -481,7 +490,7 @@ static PyObject *do_name(struct kvpy_pool *self, struct prefix_call *call)
 NAMED(register, 2, OF("ids", "keys", PREFIX_NAMES, "out"), with_prefix, 2, do_register)
 NAMED(find, 1, OF("keys", "all", PREFIX_NAMES, "out"), with_prefix, 2, do_find)
 NAMED(probe, 1, OF("keys", PREFIX_NAMES), with_prefix, 1, do_probe)
-NAMED(peek, 1, OF("keys", "all", PREFIX_NAMES), with_prefix, 2, do_peek)
+NAMED(peek, 1, OF("keys", "all", PREFIX_NAMES, "out"), with_prefix, 2, do_peek)
 NAMED(name, 2, OF("ids", "keys", "op", PREFIX_NAMES), with_prefix, 3, do_name)
 
 /* get(), touch(), put(), take(): ids, and what may be said with them: flags, or 0: the tenant. */
@@ -782,8 +791,8 @@ static PyMethodDef pool_methods[] = {
 	     "many."),
 	FAST(probe, "probe(keys, " PREFIX_DOC ") -> int\n\nHow many leading keys are cached. Takes and "
 	     "changes nothing."),
-	FAST(peek, "peek(keys, all=False, " PREFIX_DOC ") -> list[int]\n\nWhere keys lie, as find(), but "
-	     "takes no reference and changes nothing."),
+	FAST(peek, "peek(keys, all=False, " PREFIX_DOC ", out=None) -> list[int]\n\nWhere keys lie, as "
+	     "find(), but takes no reference and changes nothing."),
 	KVPY_METHOD(pool, unpublish, METH_O, "unpublish(ids)\n\nRegistered blocks with "
 	  "this one reference are private again, and their names gone."),
 	FAST(name, "name(ids, keys, op=NAME_ADD, " PREFIX_DOC ")\n\nOne more name for each referenced "

@@ -87,7 +87,7 @@ void *kvpy_own(struct kvpy_array *array);
  * Return: 0; -1 with an exception. */
 int kvpy_ids(PyObject *object, int writable, struct kvpy_array *ids);
 
-/** kvpy_tokens() - likewise uint32; int32 that are not negative, too. */
+/** kvpy_tokens() - likewise uint32; int32 that are not negative, and int64 that fit, too. */
 int kvpy_tokens(PyObject *object, struct kvpy_array *tokens);
 
 /** kvpy_bytes() - any contiguous buffer, as bytes; NULL: none. */

@@ -144,7 +144,7 @@ def test_ids_come_as_numpy_arrays_and_into_them(pool):
 
 
 class Tensor:
-    """A tensor of 32 bit integers by DLPack alone, as torch's are."""
+    """A tensor of integers by DLPack alone, as torch's are."""
 
     def __init__(self, array):
         self.array = array
@@ -163,6 +163,33 @@ def test_ids_come_as_tensors(pool):
         pool.put(Tensor(ids.astype(numpy.float32)))
     pool.put(Tensor(ids))
     assert pool.stat()["nr_inactive"] == 4
+
+
+def test_what_is_looked_up_is_told_in_an_array(pool):
+    ids = pool.register(pool.alloc(2), keys(1, 2))
+    out = array.array("i", [7] * 4)
+    assert pool.peek(keys(1, 2, 3), out=out) == 2 and list(out) == [*ids, 7, 7]
+    assert pool.peek(keys(3, 1), all=True, out=out) == 2
+    assert list(out) == [kvmm.NO_ID, ids[0], 7, 7]
+    with pytest.raises(ValueError):
+        pool.peek(keys(1, 2, 3), out=array.array("i", [7] * 2))
+    assert [i["refs"] for i in pool.info(ids)] == [1, 1]
+
+
+def test_tokens_of_64_bits_are_those_of_32():
+    numpy = pytest.importorskip("numpy")
+    made = kvmm.Keys(block_tokens=4)
+    tokens = [0, 1, 1 << 31, (1 << 32) - 1] * 300
+    names = made.of(tokens)
+    wide = numpy.array(tokens, dtype=numpy.int64)
+    assert made.of(wide) == made.of(array.array("q", tokens)) == made.of(Tensor(wide)) == names
+    for wrong in (-1, 1 << 32, 1 << 63):
+        with pytest.raises(OverflowError):
+            made.of(numpy.array([1, 2, 3, wrong - (wrong >> 63 << 64)], dtype=numpy.int64))
+    with pytest.raises((BufferError, ValueError)):
+        made.of(wide[::2])
+    with pytest.raises(TypeError):
+        made.of(wide.astype(numpy.float64))
 
 
 def test_an_array_that_is_borrowed_cannot_be_resized(pool):

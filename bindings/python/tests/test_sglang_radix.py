@@ -71,6 +71,23 @@ def test_every_name_space_and_every_bit_of_a_token_counts():
     assert match(cache, [2, 3])[0] == [] and match(cache, [])[0] == []
 
 
+@pytest.mark.parametrize("is_eagle", [False, True])
+def test_tokens_of_more_than_32_bits_share_the_pages_before_them(is_eagle):
+    cache = cache_of(page=2, is_eagle=is_eagle)
+    few, far = [1, 2, 3, 4], [5 - (1 << 40), 6, 7, 8]
+    places = torch.arange(8) + 20
+    insert(cache, [*few, *far, 9][:8 + is_eagle], places)
+    for cut in range(9):
+        found = match(cache, [*few, *far, 9][:cut + is_eagle])[0]
+        assert found == places[:cut // 2 * 2].tolist()
+    # The pair of a page's last token and a far one is in that page.
+    assert match(cache, [*few, 5, 6, 7, 8, 9])[0] == places[:2 if is_eagle else 4].tolist()
+    assert match(cache, [*few, far[0], 6, 7, 0, 9])[0] == places[:6].tolist()
+    insert(cache, [*few, 5, 6, 7, 8, 9], torch.arange(8) + 40)
+    assert len(match(cache, [*few, 5, 6, 7, 8, 9])[0]) == 8
+    assert match(cache, [*few, *far, 9])[0] == places.tolist()
+
+
 def test_pairs_of_tokens_are_as_many_as_tokens_but_one():
     ours, stock = cache_of(page=2, is_eagle=True), cache_of(RadixCache, page=2, is_eagle=True)
     value = torch.arange(10, 15)

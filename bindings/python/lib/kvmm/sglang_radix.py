@@ -45,6 +45,8 @@ else:
 POLICIES = {"lru": "default", "fifo": "fifo", "lfu": "multilru", "slru": "multilru"}
 _NAME = 16
 _MIN_PAGES = 1024
+Ids = numpy.ndarray[Any, numpy.dtype[numpy.int32]]
+_NONE: Ids = numpy.empty(0, dtype=numpy.int32)
 
 
 class Prefix:
@@ -52,7 +54,7 @@ class Prefix:
 
     __slots__ = ("ids",)
 
-    def __init__(self, ids: list[int]) -> None:
+    def __init__(self, ids: Ids) -> None:
         self.ids = ids
 
 
@@ -72,40 +74,57 @@ class KvmmRadixCache(RadixCache):
         nr = max(size // self.page_size if isinstance(size, int) else 1 << 17, _MIN_PAGES)
         self._pool = kvmm.Pool(nr, policy=policy, no_magazines=True)
         # Pages that are not cached are held, so that whatever alloc() returns was evicted.
-        self._spare = self._pool.alloc(nr)[::-1]
+        self._spare: Ids = numpy.empty(nr, dtype=numpy.int32)
+        self._nr_spare = self._pool.alloc(nr, out=self._spare)
+        self._room = numpy.empty_like(self._spare)      # for what is found
         self._slots = torch.empty((nr, self.page_size), dtype=torch.int64, device=self.device)
+        self._host = self._slots.numpy() if self.device.type == "cpu" else None
         self._keys: dict[tuple[Any, ...], kvmm.Keys] = {}
         self._nodes: dict[int, tuple[int, Any]] = {}    # with events: position, TreeNode
 
     def _names(self, key: Any) -> bytes:
-        """Names of a key's pages. Tokens are 64 bits; of bigrams both tokens are named."""
+        """Names of a key's full pages. Of bigrams both tokens are named."""
         words = numpy.asarray(key.token_ids, dtype=numpy.int64)
-        words = words[:len(key) + key.is_bigram]
+        nr = len(key) // self.page_size * self.page_size
+        words = words[:nr + key.is_bigram]
         if key.is_bigram:
             words = numpy.stack((words[:-1], words[1:]), axis=1).reshape(-1)
         space = (key.extra_key, getattr(key, "cache_salt", None), key.is_bigram)
-        keys = self._keys.get(space)
+        try:
+            return self._keys_of(space, 1).of(words)
+        except OverflowError:                   # from the first page on with more than 32 bits
+            page = self.page_size << key.is_bigram
+            first = int(numpy.argmax((words < 0) | (words >= 1 << 32))) // page * page
+            names = self._keys_of(space, 1).of(words[:first])
+            return names + self._keys_of(space, 2).of(words[first:].view(numpy.int32),
+                                                      parent=names[-_NAME:] or None)
+
+    def _keys_of(self, space: tuple[Any, ...], width: int) -> kvmm.Keys:
+        """How pages of a name space are named, with so many words for each token."""
+        keys = self._keys.get((space, width))
         if keys is None:
             if len(self._keys) >= 4096:         # salts of single requests
                 self._keys.clear()
-            seed = hashlib.blake2b(repr(space).encode(), digest_size=32).digest()
-            keys = self._keys[space] = kvmm.Keys(
-                block_tokens=self.page_size * (4 if key.is_bigram else 2), salt=seed)
-        return keys.of(numpy.ascontiguousarray(words).view(numpy.int32))
+            seed = hashlib.blake2b(repr((space, width)).encode(), digest_size=32).digest()
+            keys = self._keys[space, width] = kvmm.Keys(
+                algo="local", block_tokens=(self.page_size << space[-1]) * width, salt=seed)
+        return keys
 
     def _key(self, key: Any) -> Any:
-        return key.maybe_to_bigram_view(self.is_eagle)[0].page_aligned(self.page_size)
+        return key.maybe_to_bigram_view(self.is_eagle)[0]
 
-    def _hits(self, names: bytes) -> list[int]:
+    def _hits(self, names: bytes) -> Ids:
         """The longest cached prefix, which is used now."""
-        ids = self._pool.peek(names) if names else []
-        if ids:
-            self._pool.touch(ids)
+        nr = self._pool.peek(names, out=self._room) if names else 0
+        if not nr:
+            return _NONE
+        ids = self._room[:nr].copy()
+        self._pool.touch(ids)
         return ids
 
     def match_prefix(self, params: Any) -> Any:
-        ids = [] if self.disable else self._hits(self._names(self._key(params.key)))
-        if not ids:
+        ids = _NONE if self.disable else self._hits(self._names(self._key(params.key)))
+        if not len(ids):
             return self._empty_match_result
         node = Prefix(ids)
         found: dict[str, Any] = {"device_indices": self.path_device_indices(node)}
@@ -119,11 +138,13 @@ class KvmmRadixCache(RadixCache):
             self._hits(self._names(self._key(key)))
 
     def path_device_indices(self, node: Any) -> Any:
-        ids = torch.tensor(self._ids(node), dtype=torch.int64)
-        return self._slots[ids.to(self._slots.device)].reshape(-1)
+        ids = self._ids(node)
+        if self._host is not None:
+            return torch.from_numpy(self._host.take(ids, axis=0).reshape(-1))
+        return self._slots[torch.from_numpy(ids).to(self.device)].reshape(-1)
 
-    def _ids(self, node: Any) -> list[int]:
-        return node.ids if isinstance(node, Prefix) else []
+    def _ids(self, node: Any) -> Ids:
+        return node.ids if isinstance(node, Prefix) else _NONE
 
     def insert(self, params: Any) -> Any:
         if self.disable:
@@ -133,30 +154,34 @@ class KvmmRadixCache(RadixCache):
             value = torch.tensor(list(key.token_ids[:len(key)]), dtype=torch.int64)
         names = self._names(key)
         ids = self._hits(names)
-        hit = len(ids)
-        if hit * _NAME < len(names):
-            ids = ids + self._add(names, hit, value[hit * self.page_size:len(key)])
+        hit, nr = len(ids), len(names) // _NAME
+        if hit < nr:
+            added = self._add(names, hit, value[hit * self.page_size:nr * self.page_size])
+            ids = numpy.concatenate((ids, added)) if hit else added
             if self._events_on():
-                self._stored(key, ids, hit)
+                self._stored(key, ids.tolist(), hit)
         return InsertResult(prefix_len=hit * self.page_size,
-                            last_device_node=Prefix(ids) if ids else self.root_node)
+                            last_device_node=Prefix(ids) if nr else self.root_node)
 
-    def _add(self, names: bytes, hit: int, value: Any) -> list[int]:
+    def _add(self, names: bytes, hit: int, value: Any) -> Ids:
         nr = len(names) // _NAME - hit
-        if nr > len(self._spare):               # of an allocator that has more than it said
+        if nr > self._nr_spare:                 # of an allocator that has more than it said
             hits = self._pool.peek(names)
             self._pool.get(hits, inactive=True)
             try:
-                self._evict(nr - len(self._spare))
+                self._evict(nr - self._nr_spare)
             finally:
                 self._pool.put(hits)
-        ids = self._spare[:-nr - 1:-1]
-        del self._spare[-nr:]
+        ids = self._spare[self._nr_spare - nr:self._nr_spare].copy()
         parent = names[(hit - 1) * _NAME:hit * _NAME] if hit else None
-        self._pool.register(ids, names[hit * _NAME:], position=hit, parent=parent)
+        self._pool.register(ids, names[hit * _NAME:], position=hit, parent=parent, out=ids)
+        self._nr_spare -= nr
         self._pool.put(ids)
-        places = torch.tensor(ids, dtype=torch.int64, device=self._slots.device)
-        self._slots[places] = value.to(self._slots).reshape(nr, self.page_size)
+        if self._host is not None:
+            self._host[ids] = value.numpy().reshape(nr, self.page_size)
+        else:
+            self._slots[torch.from_numpy(ids).to(self.device)] = value.to(self._slots).reshape(
+                nr, self.page_size)
         return ids
 
     def evict(self, params: Any) -> Any:
@@ -171,12 +196,13 @@ class KvmmRadixCache(RadixCache):
     def _evict(self, nr: int) -> int:
         if nr <= 0:
             return 0
-        ids = self._pool.alloc(nr)
+        ids = self._spare[self._nr_spare:self._nr_spare + nr]
+        self._pool.alloc(nr, out=ids)
+        self._nr_spare += nr
         self.token_to_kv_pool_allocator.free_segment(
             self.path_device_indices(Prefix(ids)), start_pos=0)
-        self._spare += ids
         if self._events_on():
-            self._removed(ids)
+            self._removed(ids.tolist())
         return nr
 
     def inc_lock_ref(self, node: Any) -> Any:
@@ -188,7 +214,7 @@ class KvmmRadixCache(RadixCache):
     def _refer(self, change: Any, node: Any, **named: bool) -> int:
         """Changes references; returns by how many tokens more can be evicted."""
         before, ids = self._pool.available, self._ids(node)
-        if ids:
+        if len(ids):
             change(ids, **named)
         return (self._pool.available - before) * self.page_size
 
@@ -199,12 +225,12 @@ class KvmmRadixCache(RadixCache):
         return self.total_size() - self.evictable_size()
 
     def total_size(self) -> int:
-        return (self._pool.nr_blocks - len(self._spare)) * self.page_size
+        return (self._pool.nr_blocks - self._nr_spare) * self.page_size
 
     def all_values_flatten(self) -> Any:
-        spare = set(self._spare)
+        ids: Ids = numpy.arange(self._pool.nr_blocks, dtype=numpy.int32)
         return self.path_device_indices(
-            Prefix([i for i in range(self._pool.nr_blocks) if i not in spare]))
+            Prefix(numpy.setdiff1d(ids, self._spare[:self._nr_spare], assume_unique=True)))
 
     def pretty_print(self) -> None:
         print(f"#tokens: {self.total_size()} {self._pool.stat()}")
