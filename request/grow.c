@@ -399,7 +399,8 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 int grow_one(struct kvmm_pool *pool, kvmm_range_t range, u32 nr)
 {
 	struct range_growth growth = {
-		.ctx = { .take = growth_take, .nr = nr, .scatters = true, .inside = true },
+		.ctx = { .take = growth_take, .nr = nr, .scatters = true, .inside = true,
+			 .grows = &range, .nr_grows = 1 },
 		.range = range,
 	};
 	int err = alloc_enter(pool, &growth.ctx), failed;

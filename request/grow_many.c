@@ -14,9 +14,7 @@
 
 struct batch {
 	struct alloc_ctx	ctx;
-	const kvmm_range_t	*ranges;
-	u32			nr;
-	u32			by;
+	u32			by;		/* each of ctx.grows */
 	struct range_growth	*growth;	/* by range, if they grow in turn */
 };
 
@@ -28,14 +26,14 @@ static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
 	u32 i;
 
 	kv_assert_held(&pool->lock);
-	for (i = 0; i < batch->nr && !err; i++) {
-		u32 cls = slot_at(pool, batch->ranges[i].index)->cls;
+	for (i = 0; i < batch->ctx.nr_grows && !err; i++) {
+		u32 cls = slot_at(pool, batch->ctx.grows[i].index)->cls;
 
 		err = class_admit(pool, cls, batch->by);
 		class_charge(classes, cls, batch->by);
 	}
 	while (i-- > 0)
-		class_charge(classes, slot_at(pool, batch->ranges[i].index)->cls, -(s64)batch->by);
+		class_charge(classes, slot_at(pool, batch->ctx.grows[i].index)->cls, -(s64)batch->by);
 	return err;
 }
 
@@ -51,8 +49,8 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 	kv_assert_held(&pool->lock);
 	ctx->flags = 0;
 	ctx->prio = KVMM_PRIO_URGENT;
-	for (u32 i = 0; i < batch->nr; i++) {
-		int err = slot_find(pool, batch->ranges[i], &slot);
+	for (u32 i = 0; i < batch->ctx.nr_grows; i++) {
+		int err = slot_find(pool, batch->ctx.grows[i], &slot);
 
 		if (unlikely(err))
 			return err;
@@ -70,7 +68,7 @@ static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown
 {
 	kv_assert_held(&pool->lock);
 	while (nr_grown--) {
-		struct slot *slot = slot_at(pool, batch->ranges[nr_grown].index);
+		struct slot *slot = slot_at(pool, batch->ctx.grows[nr_grown].index);
 
 		grow_undo(pool, slot, slot->nr - batch->by, batch->by);
 	}
@@ -80,8 +78,8 @@ static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown
 static void all_took(struct kvmm_pool *pool, const struct batch *batch)
 {
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < batch->nr; i++)
-		grow_took(pool, slot_at(pool, batch->ranges[i].index));
+	for (u32 i = 0; i < batch->ctx.nr_grows; i++)
+		grow_took(pool, slot_at(pool, batch->ctx.grows[i].index));
 }
 
 static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
@@ -90,8 +88,8 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	int err = find_all(pool, batch);
 
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < batch->nr && !err; i++) {
-		u32 index = batch->ranges[i].index;
+	for (u32 i = 0; i < batch->ctx.nr_grows && !err; i++) {
+		u32 index = batch->ctx.grows[i].index;
 		struct slot *slot = slot_at(pool, index);
 
 		err = grow_slot(pool, slot, index, batch->by, ctx->scatter);
@@ -111,8 +109,8 @@ static u32 flags_of_all(struct kvmm_pool *pool, const struct batch *batch)
 	struct slot *slot;
 
 	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < batch->nr; i++)
-		if (likely(!slot_find(pool, batch->ranges[i], &slot)))
+	for (u32 i = 0; i < batch->ctx.nr_grows; i++)
+		if (likely(!slot_find(pool, batch->ctx.grows[i], &slot)))
 			flags |= slot->flags & GROWTH_FLAGS;
 	return flags;
 }
@@ -128,7 +126,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 	u32 i;
 
 	kv_assert_held(&pool->lock);
-	for (i = 0; i < batch->nr && !err; i++) {
+	for (i = 0; i < batch->ctx.nr_grows && !err; i++) {
 		struct alloc_ctx *ctx = &batch->growth[i].ctx;
 
 		batch->growth[i].in_batch = flags;
@@ -143,7 +141,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 		return 0;
 	}
 	for (u32 k = i - 1; pool->zero && k-- > 0;)
-		slot_unpin_own(pool, slot_at(pool, batch->ranges[k].index));
+		slot_unpin_own(pool, slot_at(pool, batch->ctx.grows[k].index));
 	undo(pool, batch, i - 1);
 	return err;
 }
@@ -168,23 +166,23 @@ static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 {
 	int err, failed = 0;
 
-	batch->growth = kv_alloc_array(batch->nr, sizeof(*batch->growth));
+	batch->growth = kv_alloc_array(batch->ctx.nr_grows, sizeof(*batch->growth));
 	if (!batch->growth)
 		return -ENOMEM;
-	for (u32 i = 0; i < batch->nr; i++)
+	for (u32 i = 0; i < batch->ctx.nr_grows; i++)
 		batch->growth[i] = (struct range_growth){
 			.ctx = { .take = growth_take, .nr = batch->by, .scatters = true,
 				 .inside = true },
-			.range = batch->ranges[i],
+			.range = batch->ctx.grows[i],
 		};
 	batch->ctx.take = take_in_turn;
 	batch->ctx.reclaim = reclaim_in_turn;
 	err = alloc_enter(pool, &batch->ctx);
 	if (!err && pool->zero) {
-		for (u32 i = 0; i < batch->nr && !failed; i++)
+		for (u32 i = 0; i < batch->ctx.nr_grows && !failed; i++)
 			failed = growth_zero(pool, &batch->growth[i]);
 		/* Newest first, if it was in vain. */
-		for (u32 i = batch->nr; i-- > 0;) {
+		for (u32 i = batch->ctx.nr_grows; i-- > 0;) {
 			int ended = growth_end(pool, &batch->growth[i], failed);
 
 			err = err ? err : ended;
@@ -198,8 +196,9 @@ int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uin
 			 uint32_t by)
 {
 	struct batch batch = {
-		.ctx = { .take = take_batch, .nr = nr * by, .scatters = true, .inside = true },
-		.ranges = ranges, .nr = nr, .by = by,
+		.ctx = { .take = take_batch, .nr = nr * by, .scatters = true, .inside = true,
+			 .grows = ranges, .nr_grows = nr },
+		.by = by,
 	};
 
 	if (!pool || (!ranges && nr) || !by || by > pool->nr_usable)

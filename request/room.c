@@ -187,6 +187,20 @@ static void victims_overrun(struct kvmm_pool *pool, const struct victims *victim
 	}
 }
 
+/* Ranges that grow stay where they are: their owners look for the new blocks only. */
+static void pin_growing(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int sign)
+{
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; i < ctx->nr_grows; i++) {
+		struct slot *slot;
+
+		if (slot_find(pool, ctx->grows[i], &slot))
+			continue;
+		slot->pins += sign;
+		pool->count.range_pins += sign;
+	}
+}
+
 static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_run)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
@@ -200,8 +214,11 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_ru
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
 	}
+	pin_growing(pool, ctx, 1);	/* the gate keeps them here until they are let go */
 	err = pool_compact(pool, &goal, ctx);
-	if (err == -ENOSPC || (!err && !goal.moved))
+	pin_growing(pool, ctx, -1);
+	/* Others may move what has to stay for this one. */
+	if (!ctx->nr_grows && (err == -ENOSPC || (!err && !goal.moved)))
 		useless_note(pool, ctx->nr, max_runs);
 	ctx->moved += goal.moved;
 	ctx->barred |= err == -EBUSY;

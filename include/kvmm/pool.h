@@ -810,8 +810,9 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * @ranges: a range may stand there more than once
  *
  * In place if the blocks behind a range are free, else as a further extent, or as several. The
- * ranges' blocks stay where they are, so a range with several owners may grow, too. From the second
- * call on the pool keeps free blocks behind the range for the next.
+ * ranges' blocks stay where they are, so a range with several owners may grow, too; to make a run
+ * the pool may move blocks of others. From the second call on it keeps free blocks behind the range
+ * for the next.
  *
  * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
  * One lock hold where blocks are free. For several ranges in a pool with limits of tenants or a

@@ -317,6 +317,67 @@ POOL_TEST(grow, a_refused_growth_leaves_no_hint, make_pool(64))
 	cr_expect_eq(growth_of(pool).nr_reserved, 16, "the first time no room is kept");
 }
 
+/* ---- what a growth moves ---- */
+
+/* One block of 'a' each, KVMM_MAX_RUNS extents: a further one has to be a run. */
+static kvmm_range_t scattered_among(struct kvmm_pool *pool, const char *want)
+{
+	kvmm_range_t range[26];
+
+	paint(pool, want, range);
+	cr_assert_eq(kvmm_range_extents(pool, range[0], NULL, 0), KVMM_MAX_RUNS);
+	return range[0];
+}
+
+static void expect_old_blocks(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct kvmm_extent ext[16];
+	int nr = kvmm_range_extents(pool, range, ext, 16);
+
+	for (u32 i = 0; i < KVMM_MAX_RUNS; i++)
+		cr_expect_eq(ext[i].start, 2 * i, "block %u is at %u", i, ext[i].start);
+	cr_expect_geq(nr, KVMM_MAX_RUNS);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+POOL_TEST(grow, moves_no_block_of_a_range_that_grows, make_pool(20))
+{
+	kvmm_range_t a = scattered_among(pool, "a.a.a.a.a.a.a.abcbcb");
+
+	cr_assert_eq(kvmm_range_get(pool, a), 0);
+	grow(pool, a, 2);
+	expect_old_blocks(pool, a);
+	grow(pool, a, 2);
+	expect_old_blocks(pool, a);
+	cr_expect_eq(kvmm_range_unpin(pool, a), -EINVAL, "no pin is left on it");
+	cr_assert_eq(kvmm_range_free(pool, a), 0);
+}
+
+POOL_TEST(grow, moves_others_to_make_a_run, make_pool(20))
+{
+	kvmm_range_t a = scattered_among(pool, "a.a.a.a.a.a.a.a.b.b.");
+
+	grow(pool, a, 1);
+	grow(pool, a, 3);
+	expect_old_blocks(pool, a);
+	cr_expect_eq(stat_of(pool).compactions, 1);
+	cr_expect_leq(kvmm_range_extents(pool, a, NULL, 0), KVMM_MAX_RUNS + 1);
+}
+
+POOL_TEST(grow_many, moves_no_block_of_ranges_that_grow, make_pool(22))
+{
+	kvmm_range_t a = scattered_among(pool, "a.a.a.a.a.a.a.a.b.b.cc");
+	struct kvmm_extent ext[4];
+	kvmm_range_t b;
+
+	cr_assert_eq(kvmm_range_find_seq(pool, 'b', &b, 1), 1);
+	cr_assert_eq(kvmm_range_grow_many(pool, (kvmm_range_t[]){ a, b }, 2, 4), 0);
+	expect_old_blocks(pool, a);
+	cr_expect_gt(kvmm_range_extents(pool, b, ext, 4), 2);
+	cr_expect_eq(ext[0].start, 16);
+	cr_expect_eq(ext[1].start, 18);
+}
+
 /* ---- many ranges ---- */
 
 POOL_TEST(grow_many, one_step_of_a_batch, make_pool(64))
