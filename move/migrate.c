@@ -15,7 +15,7 @@ void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
 	*view = (struct kv_pool_view){
 		.ops = pool->parts.dev, .dev = pool->dev, .dev_number = pool->parts.dev_number,
 		.planes = { pool->plane, pool->nr_planes }, .block_bytes = pool->block_bytes,
-		.block_tokens = pool->block_tokens, .nr_blocks = pool->nr_blocks,
+		.block_tokens = pool->block_tokens, .nr_usable = pool->nr_usable,
 		.caches = pool->caches,
 	};
 }

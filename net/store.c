@@ -179,8 +179,11 @@ static int reserve_range(struct store *store, u32 i)
 		.max_runs = store->max_runs ? store->max_runs : KVMM_MAX_RUNS,
 		.flags = (kind->flags & RANGE_FLAGS) | alloc_flags(store),
 	};
-	int err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
+	int err;
 
+	if (kind->nr > store->view.nr_usable)
+		return -ENOSPC;
+	err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
 	if (err)
 		return err;
 	err = kvmm_range_pin(store->pool, store->range[i]);

@@ -19,7 +19,7 @@
  * @planes: where blocks lie; none: ids only
  * @block_bytes: over all planes
  * @block_tokens: tokens a block
- * @nr_blocks: null block included
+ * @nr_usable: blocks, without the null block
  * @caches: has a policy, and so cached blocks
  */
 struct kv_pool_view {
@@ -29,7 +29,7 @@ struct kv_pool_view {
 	struct kv_planes planes;
 	u64 block_bytes;
 	u32 block_tokens;
-	u32 nr_blocks;
+	u32 nr_usable;
 	bool caches;
 };
 

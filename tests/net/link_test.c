@@ -270,6 +270,22 @@ Test(link, pools_that_are_not_made_alike_part)
 	kvmm_pool_destroy(pool);
 }
 
+Test(link, a_range_longer_than_the_pool_there_finds_no_room)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_pool *pool = net_pool("host", 128);
+	struct kvmm_migrate *job;
+
+	attr.src = pool;
+	attr.range = net_range(pool, 'a', 65, 1);
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(pair_run(&pair, job), -ENOSPC);
+	kvmm_migrate_free(job);
+	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(kvmm_range_free(pool, attr.range), 0, "it is held no more");
+	kvmm_pool_destroy(pool);
+}
+
 Test(link, a_folder_that_others_get_into_is_refused)
 {
 	struct kvmm_migrate_serve_attr attr = { .size = sizeof(attr), .pool = pair.dst,

@@ -273,6 +273,65 @@ Test(local, without_room_nothing_happens_and_it_can_be_resumed)
 	expect_pictures("................", "aaaaaa..........");
 }
 
+static void to_a_smaller_pool(u32 flags)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "host", .nr_blocks = 8,
+				       .block_bytes = NET_BLOCK_BYTES, .policy = "lru",
+				       .flags = flags };
+
+	end_pool(dst);
+	dst = make_pool_of(&attr);
+}
+
+static void expect_no_room(const struct kvmm_migrate_attr *attr)
+{
+	struct kvmm_migrate *job = begin(attr);
+	u32 nr_free = stat_of(dst).nr_free;
+	char before[64];
+
+	strcpy(before, picture(src));
+	cr_expect_eq(go_on(job), -ENOSPC);
+	cr_expect_eq(net_status(job).error, -ENOSPC);
+	kvmm_migrate_free(job);
+	cr_expect_str_eq(picture(src), before);
+	cr_expect_eq(stat_of(dst).nr_free, nr_free);
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
+Test(local, a_range_longer_than_the_other_pool_finds_no_room_there)
+{
+	kvmm_range_t a = net_range(src, 'a', 9, 1);
+	struct kvmm_migrate_attr longer = attr_of_range(a);
+	struct kvmm_migrate_attr as_long = attr_of_range(net_range(src, 'b', 7, 1));
+	struct kvmm_migrate *job;
+
+	to_a_smaller_pool(0);
+	longer.dst = dst;
+	expect_no_room(&longer);
+	to_a_smaller_pool(KVMM_POOL_NULL_BLOCK);
+	cr_assert_eq(kvmm_range_shrink(src, a, 1), 0);
+	longer.dst = as_long.dst = dst;
+	expect_no_room(&longer);
+	job = begin(&as_long);
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	cr_expect_str_eq(picture(dst), "Nbbbbbbb");
+}
+
+Test(local, more_blocks_than_the_other_pool_has_find_no_room_there)
+{
+	kvmm_ref_t refs[9];
+	struct kvmm_migrate_attr attr;
+
+	register_keys(src, 0, 9, refs);
+	to_a_smaller_pool(KVMM_POOL_NULL_BLOCK);
+	attr = attr_of_refs(refs, 9);
+	expect_no_room(&attr);
+	attr = attr_of_refs(refs, 8);
+	expect_no_room(&attr);
+	cr_expect_eq(kvmm_put_many(src, refs, 9), 0);
+}
+
 Test(local, a_source_that_is_gone_cannot_be_resumed)
 {
 	kvmm_range_t range = net_range(src, 'a', 6, 1), other = net_range(dst, 'b', 12, 1);
