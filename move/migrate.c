@@ -187,7 +187,8 @@ u64 kv_pool_epoch_begin(struct kvmm_pool *pool)
 	return epoch;
 }
 
-bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch)
+static bool has_passed(struct kvmm_pool *pool, u64 epoch,
+		       u64 (*oldest)(struct kvmm_pool *pool, struct steps *steps))
 {
 	struct steps *steps = steps_of(pool);
 	bool passed;
@@ -195,9 +196,19 @@ bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch)
 	if (!steps || !epoch)
 		return true;
 	kv_lock(&steps->lock);
-	passed = steps_oldest(pool, steps) >= epoch;
+	passed = oldest(pool, steps) >= epoch;
 	kv_unlock(&steps->lock);
 	return passed;
+}
+
+bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch)
+{
+	return has_passed(pool, epoch, steps_oldest);
+}
+
+bool kv_pool_steps_passed(struct kvmm_pool *pool, u64 epoch)
+{
+	return has_passed(pool, epoch, steps_since);
 }
 
 int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence)

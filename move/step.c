@@ -175,6 +175,25 @@ u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps)
 	return oldest;
 }
 
+u64 steps_since(struct kvmm_pool *pool, struct steps *steps)
+{
+	u64 since = NOTHING_IN_USE;
+
+	kv_assert_held(&steps->lock);
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++) {
+		struct stream *stream = &steps->stream[i];
+
+		if (!stream->used)
+			continue;
+		catch_up(pool, stream);
+		if (stream->nr_ended)
+			since = min(since, stream->ended[0].since);
+		else if (stream->open)
+			since = min(since, stream->since);
+	}
+	return since;
+}
+
 bool steps_are_open(const struct steps *steps)
 {
 	kv_assert_held(&steps->lock);
@@ -443,6 +462,7 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 	} else {
 		stream->open = true;
 		stream->epoch = *epoch = epoch_of(steps, stream);
+		stream->since = steps->epoch;
 		steps->nr_steps++;
 		pace_step(steps);
 	}
@@ -457,7 +477,7 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
  */
 static int end_step(struct kvmm_pool *pool, struct stream *stream)
 {
-	struct ended ended = { .epoch = stream->epoch };
+	struct ended ended = { .epoch = stream->epoch, .since = stream->since };
 	int err = 0;
 
 	kv_assert_held(&pool->steps->lock);
@@ -472,8 +492,10 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 	catch_up(pool, stream);
 	if (!err && pool->dev) {
 		completion_begin(&pool->completions, &ended.completion);
-		if (stream->nr_ended == NR_ENDED)
+		if (stream->nr_ended == NR_ENDED) {
 			ended.epoch = stream->ended[--stream->nr_ended].epoch;
+			ended.since = stream->ended[stream->nr_ended].since;
+		}
 		stream->ended[stream->nr_ended++] = ended;
 	}
 	stream->open = false;

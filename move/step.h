@@ -31,6 +31,7 @@
 /* Guard: steps->lock, as of all in struct stream and struct relocation. */
 struct ended {
 	u64 epoch;		/* of the oldest of them */
+	u64 since;		/* in which that began: with old tables it is of an earlier one */
 	struct kv_fence fence;	/* behind the youngest */
 	struct completion completion;	/* likewise */
 };
@@ -42,7 +43,8 @@ struct stream {
 	bool open;
 	u32 nr_ended;
 	void *stream;		/* the driver's */
-	u64 epoch;		/* of the open step */
+	u64 epoch;		/* of the open step ... */
+	u64 since;		/* ... which began in this one */
 	u64 acked;		/* relocations, since the pool's creation */
 	struct ended ended[NR_ENDED];	/* oldest first */
 };
@@ -135,6 +137,8 @@ struct steps *steps_get(struct kvmm_pool *pool);
 bool steps_are_open(const struct steps *steps);
 /* The oldest epoch that a step may be of that is not through. ->lock held. */
 u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps);
+/* The epoch in which the oldest step began that is not through. ->lock held. */
+u64 steps_since(struct kvmm_pool *pool, struct steps *steps);
 /* Each end of a step meets the walk. ->lock held. */
 void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_walk *walk);
 /* All that the engine's streams have been given. ->lock held. 0, -EIO, -ENOMEM. */

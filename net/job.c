@@ -65,7 +65,7 @@ static bool steps_have_ended(struct kvmm_migrate *job)
 	if (!job->has_epoch)
 		job->epoch = kv_pool_epoch_begin(job->goods.pool);
 	job->has_epoch = true;
-	return kv_pool_epoch_passed(job->goods.pool, job->epoch);
+	return kv_pool_steps_passed(job->goods.pool, job->epoch);
 }
 
 static int do_prepare(struct kvmm_migrate *job)

@@ -96,6 +96,8 @@ u64 kv_pool_epoch_begin(struct kvmm_pool *pool);
 
 /* Are all steps of earlier epochs through on the device? Never waits. */
 bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch);
+/* Are all steps that began before it? Ones to come may be of earlier epochs: of tables not read. */
+bool kv_pool_steps_passed(struct kvmm_pool *pool, u64 epoch);
 
 /* *@fence := all work that the engine's streams have been given so far. 0; -EBUSY one is capturing;
  * -EIO, -ENOMEM. */

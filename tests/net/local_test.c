@@ -145,6 +145,74 @@ Test(local, nothing_is_found_before_the_commit_and_the_source_stays_through_the_
 	cr_assert_eq(kvmm_stream_del(src, before.id), 0);
 }
 
+/* A stream whose engine has not read yet where 'm' went; and a hole before it. */
+static kvmm_stream_t unread_tables(void)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 5 };
+	kvmm_range_t hole = net_range(src, 'h', 3, 1), moves = net_range(src, 'm', 2, 1);
+	struct kvmm_relocation move;
+	kvmm_stream_t id;
+
+	net_range(src, 'x', 7, 1);
+	cr_assert_eq(kvmm_stream_add(src, NULL, KVMM_STREAM_TABLES, &id), 0);
+	cr_assert_eq(kvmm_range_seal(src, moves, 2), 0);
+	cr_assert_eq(kvmm_range_free(src, hole), 0);
+	cr_assert_eq(kvmm_compact_start(src, &goal, KVMM_MOVE_BESIDE), 0);
+	cr_expect_geq(kvmm_compact_poll(src), 0);
+	cr_assert_eq(kvmm_relocations(src, id, &move, 1), 1);
+	return id;
+}
+
+Test(local, tables_that_are_not_read_hold_nothing_up)
+{
+	kvmm_stream_t id = unread_tables();
+	kvmm_range_t range = net_range(src, 'a', 2, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	cr_assert_eq(kvmm_stream_del(src, id), 0);
+}
+
+Test(local, steps_with_old_tables_are_waited_for_if_they_began_before)
+{
+	kvmm_stream_t id = unread_tables();
+	kvmm_range_t range = net_range(src, 'a', 2, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job;
+	uint64_t epoch;
+
+	cr_assert_eq(kvmm_step_begin(src, id, &epoch), 0);
+	job = begin(&attr);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(net_status(job).phase, KVMM_MIGRATE_WAIT);
+	cr_assert_eq(kvmm_step_end(src, id, epoch), 0);
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	cr_assert_eq(kvmm_stream_del(src, id), 0);
+}
+
+Test(local, steps_with_old_tables_that_begin_later_are_not_waited_for)
+{
+	kvmm_stream_t id = unread_tables();
+	kvmm_range_t range = net_range(src, 'a', 2, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine before = engine_begin(src);
+	struct kvmm_migrate *job = begin(&attr);
+	uint64_t epoch;
+
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_assert_eq(kvmm_step_begin(src, id, &epoch), 0);
+	engine_end(&before);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(net_status(job).phase, KVMM_MIGRATE_GRACE, "it may read what goes");
+	cr_assert_eq(kvmm_step_end(src, id, epoch), 0);
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	cr_assert_eq(kvmm_stream_del(src, id), 0);
+}
+
 Test(local, what_is_sealed_goes_beside_an_open_step)
 {
 	kvmm_range_t range = net_range(src, 'a', 3, 1);

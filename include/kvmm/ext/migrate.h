@@ -30,7 +30,8 @@
  *
  * A job copies registered blocks and sealed parts of ranges while steps of either pool are open. It
  * copies the rest of a range when the steps that were open at the start have ended; later steps
- * must not write there, since the sequence is on its way.
+ * must not write there, since the sequence is on its way. Relocations that are not read hold no job
+ * up.
  *
  * A job belongs to one thread at a time. It has no callbacks and no thread of its own: only polls
  * carry it on. Pools outlive their jobs and servers. In a forked child, -ECHILD.
