@@ -19,7 +19,7 @@
 
 static struct kv_entry *entry_at(const struct flat *flat, u32 index)
 {
-	return &flat->map.entries->entry[index];
+	return &flat->entry[index];
 }
 
 /* Where the entry's name belongs, locked; @spot: where in some table. In a read section. */
@@ -29,7 +29,7 @@ static __always_inline struct spot lock_home(const struct kv_entry *entry, struc
 		struct table *table = spot.table;
 
 		spot_lock(spot);
-		if (likely(spot_home(spot)->next != NEXT_MOVED))
+		if (likely(spot.home->next != NEXT_MOVED))
 			return spot;
 		spot_unlock(spot);
 		table = kv_rcu_dereference(table->successor);
@@ -49,10 +49,12 @@ noinline bool flat_learns(struct flat *flat, u64 domain)
 	return false;
 }
 
-static __always_inline void trace_in(struct flat *flat, u64 mix, u32 index)
+static __always_inline void trace_in(struct flat *flat, u32 index)
 {
-	if (unlikely(!flat_knows(flat, READ_ONCE(entry_at(flat, index)->domain))))
-		trace_registered(&flat->trace, mix, index);
+	const struct kv_entry *entry = entry_at(flat, index);
+
+	if (unlikely(!flat_knows(flat, READ_ONCE(entry->domain))))
+		trace_registered(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), index);
 }
 
 /* ---- blocks on their way ---- */
@@ -69,8 +71,9 @@ static __always_inline void trace_in(struct flat *flat, u64 mix, u32 index)
 struct queue {
 	struct table *table;
 	u64 domain, seed;			/* of the last one; of the table for it */
+	bool known;				/* flat_knows() that one */
 	struct spot spot[QUEUE_SIZE];
-	u64 mix[QUEUE_SIZE];			/* for the trace */
+	u64 gone[QUEUE_SIZE];			/* what trace_leave() said */
 };
 
 /* In a read section. */
@@ -78,12 +81,14 @@ static void queue_begin(struct queue *queue, const struct flat *flat)
 {
 	kv_assert_reading();
 	queue->table = kv_rcu_dereference(flat->table);
-	queue->domain = 0;
-	queue->seed = domain_seed(queue->table->seed, 0);
+	queue->domain = ~0ull;
+	queue->seed = domain_seed(queue->table->seed, queue->domain);
+	queue->known = false;
 }
 
 /* Its entry was asked for before. */
-static __always_inline u64 queue_arrive(struct queue *queue, const struct kv_entry *entry, u32 i)
+static __always_inline u64 queue_arrive(struct queue *queue, struct flat *flat,
+					const struct kv_entry *entry, u32 i)
 {
 	struct table *table = queue->table;
 	u64 mix = kv_entry_mix(entry, table->key_seed), domain = READ_ONCE(entry->domain);
@@ -92,11 +97,13 @@ static __always_inline u64 queue_arrive(struct queue *queue, const struct kv_ent
 	if (unlikely(domain != queue->domain)) {
 		queue->domain = domain;
 		queue->seed = domain_seed(table->seed, domain);
+		queue->known = flat_knows(flat, domain);
 	}
 	spot = spot_of(table, mix_hash(mix, queue->seed));
-	kv_prefetch_write(spot_home(spot));
+	kv_prefetch_write(spot.home);
 	queue->spot[i % QUEUE_SIZE] = spot;
-	queue->mix[i % QUEUE_SIZE] = mix;
+	if (unlikely(!queue->known))
+		trace_expect(&flat->trace, mix);
 	return mix;
 }
 
@@ -222,8 +229,7 @@ static bool insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 	return true;
 }
 
-static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot,
-		       u64 mix)
+static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
 {
 	struct kv_handle handle = insert->handles[i];
 	struct kv_entry *entry = entry_at(flat, handle.index);
@@ -245,16 +251,7 @@ static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	}
 	spot_unlock(spot);
 	if (likely(is_in))
-		trace_in(flat, mix, handle.index);
-}
-
-static __always_inline void insert_arrive(struct flat *flat, struct queue *queue,
-					  struct kv_handle handle, u32 i)
-{
-	u64 mix = queue_arrive(queue, entry_at(flat, handle.index), i);
-
-	if (unlikely(!flat_knows(flat, queue->domain)))
-		trace_expect(&flat->trace, mix);
+		trace_in(flat, handle.index);
 }
 
 /* While they are being staged, in a read section. */
@@ -269,7 +266,7 @@ static void flat_expect(struct kv_map *map, const struct kv_query *query)
 
 		kv_key_words(&query->keys[i], key);
 		mix = kv_mix_key(key, table->key_seed);
-		kv_prefetch_write(spot_home(spot_of(table, mix_hash(mix, seed))));
+		kv_prefetch_write(spot_of(table, mix_hash(mix, seed)).home);
 		if (unlikely(!known))
 			trace_expect(&flat_of(map)->trace, mix);
 	}
@@ -291,13 +288,14 @@ static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 	kv_rcu_read_lock();
 	queue_begin(&queue, flat);
 	for (u32 i = 0; i < min(nr, QUEUE_AHEAD); i++)
-		insert_arrive(flat, &queue, insert->handles[i], i);
+		queue_arrive(&queue, flat, entry_at(flat, insert->handles[i].index), i);
 	for (u32 i = 0; i < nr; i++) {
-		if (i + QUEUE_AHEAD < nr)
-			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD],
-				      i + QUEUE_AHEAD);
-		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE],
-			   queue.mix[i % QUEUE_SIZE]);
+		u32 next = i + QUEUE_AHEAD;
+
+		if (next < nr)
+			queue_arrive(&queue, flat, entry_at(flat, insert->handles[next].index),
+				     next);
+		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
 	}
 	kv_rcu_read_unlock();
 	return 0;
@@ -371,15 +369,15 @@ static __always_inline int remove_locked(struct flat *flat, struct spot spot, u3
 	return 0;
 }
 
-/* After remove_locked(), which returned @ret. */
-static __always_inline void trace_out(struct flat *flat, u64 mix, u32 index, int ret)
+/* After remove_locked(), which returned @ret; @gone: as trace_leave() said. */
+static __always_inline void trace_out(struct flat *flat, u64 gone, u32 index, int ret)
 {
-	u64 domain = READ_ONCE(entry_at(flat, index)->domain);
+	const struct kv_entry *entry = entry_at(flat, index);
 
 	if (likely(!ret))
-		trace_gone(&flat->trace, mix, domain);
-	if (unlikely(ret >= 0 && !flat_knows(flat, domain)))
-		trace_left(&flat->trace, mix, index);
+		trace_gone(&flat->trace, gone);
+	if (unlikely(ret >= 0 && !flat_knows(flat, READ_ONCE(entry->domain))))
+		trace_left(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed), index);
 }
 
 /* lock_home(), from the table of today. */
@@ -463,7 +461,8 @@ static void flat_name_unlink(struct kv_map *map, u32 name)
 	if (READ_ONCE(entry->word) & KV_ENTRY_DUP)
 		name_step(flat, name, kv_edge_promote);
 	spot_unlock(spot);
-	trace_out(flat, kv_entry_mix(entry, flat->trace.key_seed), name, ret);
+	trace_out(flat, trace_leave(&flat->trace, kv_entry_mix(entry, flat->trace.key_seed),
+				    READ_ONCE(entry->domain)), name, ret);
 	kv_rcu_read_unlock();
 }
 
@@ -513,7 +512,7 @@ static void flat_name_link(struct kv_map *map, u32 name)
 	if (!was_visible && !(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_stored(flat, name);
 	spot_unlock(spot);
-	trace_in(flat, kv_entry_mix(entry, flat->trace.key_seed), name);
+	trace_in(flat, name);
 	kv_rcu_read_unlock();
 }
 
@@ -522,7 +521,6 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 {
 	struct flat *flat = flat_of(map);
 	struct kv_entry *from = entry_at(flat, name), *entry = entry_at(flat, from->link);
-	u64 mix = kv_entry_mix(from, flat->trace.key_seed);
 	u32 index = from->link, head;
 	struct spot spot;
 	struct slot slot;
@@ -550,8 +548,8 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 	if (!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN))
 		tell_lost(flat, name, index);
 	spot_unlock(spot);
-	trace_out(flat, mix, name, NAME_STAYS);
-	trace_in(flat, mix, index);
+	trace_out(flat, 0, name, NAME_STAYS);
+	trace_in(flat, index);
 	kv_rcu_read_unlock();
 }
 
@@ -576,7 +574,7 @@ static void remove_added(struct flat *flat, u32 index)
 }
 
 static __always_inline int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot,
-				      u64 mix)
+				      u64 gone)
 {
 	int ret = removable(flat, handle);
 
@@ -588,7 +586,7 @@ static __always_inline int remove_one(struct flat *flat, struct kv_handle handle
 	if (ret >= 0)
 		WRITE_ONCE(entry_at(flat, handle.index)->link, KV_NONE);
 	spot_unlock(spot);
-	trace_out(flat, mix, handle.index, ret);
+	trace_out(flat, gone, handle.index, ret);
 	return min(ret, 0);
 }
 
@@ -603,10 +601,8 @@ static __always_inline void remove_arrive(struct flat *flat, struct queue *queue
 		kv_handle_prefetch(entries, handles[i + REMOVE_AHEAD]);
 	if (i >= nr || handles[i].index >= entries->nr)
 		return;
-	mix = queue_arrive(queue, entry_at(flat, handles[i].index), i);
-	trace_leave(&flat->trace, mix, queue->domain);
-	if (unlikely(!flat_knows(flat, queue->domain)))
-		trace_expect(&flat->trace, mix);
+	mix = queue_arrive(queue, flat, entry_at(flat, handles[i].index), i);
+	queue->gone[i % QUEUE_SIZE] = trace_leave(&flat->trace, mix, queue->domain);
 }
 
 static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
@@ -625,7 +621,7 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 	for (i = 0; i < wanted && likely(!err); i++) {
 		remove_arrive(flat, &queue, handles, i + REMOVE_AHEAD, wanted);
 		err = remove_one(flat, handles[i], queue.spot[i % QUEUE_SIZE],
-				 queue.mix[i % QUEUE_SIZE]);
+				 queue.gone[i % QUEUE_SIZE]);
 	}
 	*nr = i - !!err;
 	for (i = 0; unlikely(READ_ONCE(map->entries->nr_names)) && i < *nr; i++)
@@ -642,7 +638,7 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
  */
 static void move_bucket(struct table *from, u32 home, struct table *to)
 {
-	struct spot spot = { from, home, 0 };
+	struct spot spot = { from, &from->bucket[home], 0 };
 	struct slot slot;
 
 	spot_lock(spot);
@@ -658,7 +654,7 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 		spot_unlock(new);
 	}
 	/* Pairs with find_slowly(): a reader that sees it sees ->successor and the copies. */
-	smp_store_release(&spot_home(spot)->next, NEXT_MOVED);
+	smp_store_release(&spot.home->next, NEXT_MOVED);
 	spot_unlock(spot);
 }
 
@@ -750,7 +746,7 @@ static int flat_check(struct kv_map *map, u32 *nr)
 	if (table->successor || !flat_table_is_sound(table, &nr_slots))
 		return -EUCLEAN;
 	for (u32 home = 0; home < table->nr_homes; home++) {
-		struct spot spot = { table, home, 0 };
+		struct spot spot = { table, &table->bucket[home], 0 };
 		struct slot slot;
 
 		for_each_slot(spot, slot)
@@ -774,6 +770,7 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 	flat->map = (struct kv_map){ .ops = &kv_map_flat, .entries = attr->entries,
 				      .prefix_closed = attr->prefix_closed,
 				      .nr_fit = attr->nr_entries };
+	flat->entry = attr->entries->entry;
 	kv_lock_init(&flat->resize_lock, KV_RANK_TIER, 0);
 	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, ~attr->seed,
 					0);

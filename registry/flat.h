@@ -70,6 +70,7 @@ struct flat {
 	struct kv_map map;
 	u64 known[NR_KNOWN];	/* domains, inverted, as they came; atomic, each written once */
 	struct table *table;		/* RCU; written under ->resize_lock */
+	struct kv_entry *entry;		/* ->map.entries' */
 	struct trace trace;
 	struct kv_lock resize_lock;
 };
@@ -91,17 +92,12 @@ static __always_inline bool flat_knows(struct flat *flat, u64 domain)
 	return likely(READ_ONCE(flat->known[0]) == ~domain) || flat_learns(flat, domain);
 }
 
-/* Where something is, or could be. Two words: it goes from call to call in registers. */
+/* Where something is, or could be. */
 struct spot {
 	struct table *table;
-	u32 home;
+	struct bucket *home;
 	u8 tag;
 };
-
-static inline struct bucket *spot_home(struct spot spot)
-{
-	return &spot.table->bucket[spot.home];
-}
 
 /* A block that was found: its entry, and the word before a reference was taken. */
 struct found {
@@ -139,7 +135,7 @@ static inline u32 home_nr(u64 hash, u32 nr_homes)
 
 static inline struct spot spot_of(struct table *table, u64 hash)
 {
-	return (struct spot){ table, home_nr(hash, table->nr_homes), tag_of(hash) };
+	return (struct spot){ table, &table->bucket[home_nr(hash, table->nr_homes)], tag_of(hash) };
 }
 
 /* Where a mixed key belongs; @seed: domain_seed() of the table. */
@@ -253,20 +249,20 @@ static inline void spot_lock(struct spot spot)
 {
 	flat_rank_acquire(spot.table);
 	/* Pairs with spot_unlock(): the writes of this chain's last writer are visible. */
-	if (unlikely(!kv_seq_trylock(&spot_home(spot)->seq)))
-		flat_lock_slow(spot_home(spot));
+	if (unlikely(!kv_seq_trylock(&spot.home->seq)))
+		flat_lock_slow(spot.home);
 }
 
 static inline void spot_unlock(struct spot spot)
 {
 	flat_rank_release(spot.table);
 	/* Pairs with kv_seq_read_begin() of readers and kv_seq_trylock() of writers. */
-	kv_seq_unlock(&spot_home(spot)->seq);
+	kv_seq_unlock(&spot.home->seq);
 }
 
 /* ---- under it ---- */
 
-#define kv_assert_spot_held(spot)	kv_assert(READ_ONCE(spot_home(spot)->seq) & 1)
+#define kv_assert_spot_held(spot)	kv_assert(READ_ONCE((spot).home->seq) & 1)
 
 /* The slot of @entry's name in this bucket and those behind it, or none. */
 struct slot flat_slot_find_from(struct spot spot, struct bucket *bucket,
@@ -276,7 +272,7 @@ void flat_slot_del_behind(struct spot spot, struct slot slot);
 
 /* Each slot of the chain, last ones too; @next_bucket is for the macro. */
 #define for_each_slot(spot, slot)							\
-	for ((slot) = (struct slot){ spot_home(spot), 0 }; (slot).bucket;			\
+	for ((slot) = (struct slot){ (spot).home, 0 }; (slot).bucket;			\
 	     (slot) = (slot).nr + 1 < NR_SLOTS ?					\
 		      (struct slot){ (slot).bucket, (slot).nr + 1 } :			\
 		      (struct slot){ next_of((spot).table, (slot).bucket), 0 })
@@ -315,7 +311,7 @@ static inline void slot_clear(struct slot slot)
 static __always_inline struct slot slot_find(struct spot spot, const struct kv_entry *entry)
 {
 	const struct kv_entry *entries = spot.table->entries->entry;
-	struct bucket *home = spot_home(spot);
+	struct bucket *home = spot.home;
 
 	kv_assert_spot_held(spot);
 	for_each_tagged(home, spot.tag, nr)
@@ -330,7 +326,7 @@ static __always_inline struct slot slot_find(struct spot spot, const struct kv_e
 /* The slot with this index in the home bucket, or none. */
 static __always_inline struct slot slot_find_index(struct spot spot, u32 index)
 {
-	struct bucket *home = spot_home(spot);
+	struct bucket *home = spot.home;
 
 	for_each_tagged(home, spot.tag, nr)
 		if (likely(home->index[nr] == index))
@@ -341,7 +337,7 @@ static __always_inline struct slot slot_find_index(struct spot spot, u32 index)
 /* One more slot with this index. The name is not there. */
 static __always_inline void slot_add(struct spot spot, u32 index)
 {
-	struct bucket *home = spot_home(spot);
+	struct bucket *home = spot.home;
 	u32 free = slots_with_tag(home, 0);
 
 	kv_assert_spot_held(spot);
@@ -361,7 +357,7 @@ static __always_inline void slot_del(struct spot spot, struct slot slot)
 {
 	kv_assert_spot_held(spot);
 	kv_assert(flat_slot_tag(slot) == spot.tag);
-	if (likely(!spot_home(spot)->next))
+	if (likely(!spot.home->next))
 		slot_clear(slot);
 	else
 		flat_slot_del_behind(spot, slot);

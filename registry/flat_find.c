@@ -154,7 +154,7 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 static bool try_chain(const struct wanted *wanted, struct spot spot, const u64 key[2],
 		      struct found *found)
 {
-	const struct bucket *bucket = spot_home(spot);
+	const struct bucket *bucket = spot.home;
 
 	for (u32 steps = 0; bucket && steps < spot.table->nr_buckets; steps++) {
 		for_each_tagged(bucket, spot.tag, nr)
@@ -173,12 +173,12 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 
 	for (u32 tries = 0; tries < PATIENCE; tries++) {
 		/* Pairs with spot_unlock(): earlier writers' changes are visible. */
-		u32 seq = kv_seq_read_begin(&spot_home(spot)->seq);
+		u32 seq = kv_seq_read_begin(&spot.home->seq);
 
 		if (try_chain(wanted, spot, key, found))
 			return true;
 		/* Pairs with kv_seq_trylock(): if we saw half of a change, it has changed. */
-		if (!kv_seq_read_retry(&spot_home(spot)->seq, seq))
+		if (!kv_seq_read_retry(&spot.home->seq, seq))
 			return false;
 	}
 	/* It was busy each time: with the lock it stands still, or it has moved, too. */
@@ -203,7 +203,7 @@ static noinline struct found __find_slowly(const struct wanted *wanted, const kv
 		if (try_table(wanted, spot, words, &found))
 			return found;
 		/* Pairs with move_bucket(): the successor and the copies there are visible. */
-		if (smp_load_acquire(&spot_home(spot)->next) != NEXT_MOVED)
+		if (smp_load_acquire(&spot.home->next) != NEXT_MOVED)
 			break;
 		table = kv_rcu_dereference(table->successor);
 		seed = domain_seed(table->seed, wanted->domain);

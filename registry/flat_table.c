@@ -144,7 +144,7 @@ static void over_put(struct table *table, u32 over)
 /* The last bucket of the chain, and in *@before the one before it, or NULL. */
 static struct bucket *last_of(struct spot spot, struct bucket **before)
 {
-	struct bucket *last = spot_home(spot), *next;
+	struct bucket *last = spot.home, *next;
 
 	*before = NULL;
 	while ((next = next_of(spot.table, last))) {

@@ -82,9 +82,9 @@ void trace_registered(const struct trace *trace, u64 mix, u32 index);
 void trace_staged(const struct trace *trace, u32 index);
 /* It is not registered under this name any more. */
 void trace_left(const struct trace *trace, u64 mix, u32 index);
-/* No entry will have this name: asks for the line. */
-void trace_leave(const struct trace *trace, u64 mix, u64 domain);
-void trace_gone(const struct trace *trace, u64 mix, u64 domain);
+/* Soon no entry will have this name: asks for the line. Returns what trace_gone() is to be told. */
+u64 trace_leave(const struct trace *trace, u64 mix, u64 domain);
+void trace_gone(const struct trace *trace, u64 gone);
 /* This entry's answer for the name; KV_MISS_NEVER: nothing. */
 enum kv_miss trace_told_by(const struct kv_entry *entry, const u64 key[2], u64 domain);
 /* A match of @query ended before key @at; counts why. @told: answers by others, a bit each. */

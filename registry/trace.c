@@ -281,16 +281,17 @@ static bool is_remembered(const u16 *line, u16 print)
 	return found;
 }
 
-void trace_leave(const struct trace *trace, u64 mix, u64 domain)
-{
-	kv_prefetch_write(line_of(trace, name_bits(mix, domain)));
-}
-
-void trace_gone(const struct trace *trace, u64 mix, u64 domain)
+u64 trace_leave(const struct trace *trace, u64 mix, u64 domain)
 {
 	u64 bits = name_bits(mix, domain);
 
-	remember(line_of(trace, bits), print_of(bits));
+	kv_prefetch_write(line_of(trace, bits));
+	return bits;
+}
+
+void trace_gone(const struct trace *trace, u64 gone)
+{
+	remember(line_of(trace, gone), print_of(gone));
 }
 
 /* ---- reasons ---- */

@@ -440,7 +440,8 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 		tell_lost(lfht, handle.index, &name);
 	trace_left(&lfht->trace, mix, handle.index);
 	if (!next)
-		trace_gone(&lfht->trace, mix, READ_ONCE(entry->domain));
+		trace_gone(&lfht->trace,
+			   trace_leave(&lfht->trace, mix, READ_ONCE(entry->domain)));
 	return 0;
 }
 
