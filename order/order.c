@@ -9,6 +9,9 @@
 /* Notes that are heard together: their lines are asked for two batches before, in two steps. */
 #define BATCH		KV_EVICT_MANY
 
+/* So few notes are applied sooner than it takes to ask for their lines. */
+#define FEW		4u
+
 /* How often a hit tries to get at the log before it is forgotten. */
 #define HIT_TRIES	16u
 
@@ -317,6 +320,10 @@ void order_catch_up(struct order *order)
 	memcpy(order->applied, order->log, nr * sizeof(*order->log));
 	order->nr_log = 0;
 	kv_unlock(&order->log_lock);
+	if (nr <= FEW) {
+		apply_notes(order, notes, nr);
+		return;
+	}
 	expect_notes(order, notes, min(nr, BATCH));
 	for (u32 at = 0, next = BATCH; at < nr + BATCH; at = next, next += BATCH) {
 		expect_notes(order, notes + next, min(nr - min(nr, next), BATCH));
