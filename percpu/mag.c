@@ -198,9 +198,9 @@ bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 
 /* ---- to the zone ---- */
 
-static bool few_are_free(const struct kvmm_pool *pool)
+static bool are_few(const struct kvmm_pool *pool, u32 nr_free)
 {
-	return kv_zone_nr_free(pool->zone) < pool->mags->floor + door_floor(pool);
+	return nr_free < pool->mags->floor + door_floor(pool);
 }
 
 /* Numbers counted here count there. */
@@ -272,7 +272,7 @@ u32 mags_drain(struct kvmm_pool *pool)
 	if (!pool->armed)
 		return 0;
 	/* Another one would only drain it again. */
-	patience = few_are_free(pool) ? PATIENCE : 0;
+	patience = are_few(pool, kv_zone_nr_free(pool->zone)) ? PATIENCE : 0;
 	mags_disarm(pool);
 	if (pool->armed != own_mag(pool->mags) || pool->armed->next)
 		fence_owners(pool->mags);
@@ -362,7 +362,7 @@ void __mag_make(struct kvmm_pool *pool)
 /* May the thread keep blocks aside? Asked seldom while the answer is no. */
 static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 {
-	u32 nr_free = kv_zone_nr_free(pool->zone);
+	u32 nr_free;
 
 	kv_assert_held(&pool->lock);
 	if (mag->armed)
@@ -374,7 +374,8 @@ static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 		mag->patience--;
 		return false;
 	}
-	if (!few_are_free(pool))
+	nr_free = kv_zone_nr_free(pool->zone);
+	if (!are_few(pool, nr_free))
 		return true;
 	if (nr_free >= door_floor(pool) && mags_nr(pool) + MAG_ROUNDS <= pool->spare)
 		return true;
@@ -427,7 +428,7 @@ static u32 load(struct kvmm_pool *pool, struct mag *mag, bool may_evict)
 	bool taken;
 
 	kv_assert_held(&pool->lock);
-	if (few_are_free(pool) && mags_nr(pool) + MAG_ROUNDS > pool->spare)
+	if (are_few(pool, kv_zone_nr_free(pool->zone)) && mags_nr(pool) + MAG_ROUNDS > pool->spare)
 		return 0;
 	taken = take_free(pool, handles);
 	if (!taken && may_evict)

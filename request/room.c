@@ -334,12 +334,14 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return nr;
 }
 
-static __always_inline int fits_now(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep)
+static __always_inline int fits_now(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 keep)
 {
-	u64 want = (u64)ctx->nr + keep + ctx->reserve;
+	u64 want = (u64)ctx->nr + keep;
 	u32 nr_free = pool_nr_free(pool);
 
 	kv_assert_held(&pool->order.lock);
+	ctx->nr_missing = want - min(want, (u64)nr_free);
+	want += ctx->reserve;
 	if (unlikely(pool->order.quotas != NULL))
 		return quota_check_fit(pool, ctx, keep);
 	if (want <= nr_free || want + ctx->nr_idle <= (u64)nr_free + order_nr(&pool->order))
@@ -352,7 +354,6 @@ int alloc_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err, nr;
 	u32 keep;
-	u64 want;
 
 	kv_assert_held(&pool->order.lock);
 	if (!ctx->nr && (ctx->nr_hits || !ctx->nr_idle))
@@ -371,8 +372,6 @@ int alloc_fits(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 			err = fits_now(pool, ctx, keep);
 		step_count(&pool->door, r->step, max(nr, 0), !err);
 	}
-	want = (u64)ctx->nr + keep;
-	ctx->nr_missing = want - min(want, (u64)pool_nr_free(pool));
 	return err;
 }
 
