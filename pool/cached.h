@@ -65,8 +65,10 @@ static inline void cache_leave(struct kvmm_pool *pool)
 
 static inline void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr)
 {
+	u32 row = kv_tally_row();
+
 	if (nr && (KV_STATS || what < TALLY_HITS))
-		kv_fetch_add(&pool->tally[kv_tally_row()].nr[what], nr);
+		kv_tally_add(&pool->tally[row].nr[what], row, nr);
 }
 
 u64 tally_sum(const struct kvmm_pool *pool, enum tally what);

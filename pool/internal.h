@@ -258,7 +258,7 @@ enum tally {
 };
 
 struct tally_row {
-	u64 nr[NR_TALLIES];	/* atomic */
+	u64 nr[NR_TALLIES];	/* kv_tally_add() */
 } __cacheline_aligned;
 
 /* ---- the pool ---- */

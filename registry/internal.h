@@ -55,7 +55,7 @@ void registry_free(void *ptr, u64 bytes);
 /* ---- trace.c: names that are there, and names that went ---- */
 
 struct miss_row {
-	u64 nr[KV_NR_MISSES];	/* atomic */
+	u64 nr[KV_NR_MISSES];	/* kv_tally_add() */
 } __cacheline_aligned;
 
 struct trace {

@@ -343,8 +343,9 @@ static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at, u32 told)
 {
 	enum kv_miss why = reason(trace, &query->keys[at], kv_domain_word(query->domain), told);
+	u32 row = kv_tally_row();
 
-	kv_fetch_add(&trace->missed[kv_tally_row()].nr[why], 1);
+	kv_tally_add(&trace->missed[row].nr[why], row, 1);
 	kv_count(KV_EV_MISS_NEVER + why);
 	kv_probe2(miss, (u32)why, at);
 }

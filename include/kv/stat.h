@@ -92,14 +92,29 @@ static inline void kv_count_call(enum kv_event call, enum kv_event what, u64 nr)
 
 /*
  * Objects that many threads count for have a few rows of their own, and each thread adds to one of
- * them: on lines of its own as long as there are no more threads than rows. Those without a row of
- * event counters share one.
+ * them. The first rows are of one thread each, the one with that row of event counters, which adds
+ * without an atomic step; what it did is visible to the next one of that row. All others share the
+ * rest.
  */
 #define KV_TALLY_ROWS	16u
+#define KV_TALLY_OWN	8u
 
 static inline u32 kv_tally_row(void)
 {
-	return ((uintptr_t)kv_stat_row / sizeof(struct kv_stat_row)) % KV_TALLY_ROWS;
+	const struct kv_stat_row *row = kv_stat_row;
+	u32 slot = likely(row) ? row->slot : KV_TALLY_OWN;
+
+	return likely(slot < KV_TALLY_OWN) ? slot :
+	       KV_TALLY_OWN + slot % (KV_TALLY_ROWS - KV_TALLY_OWN);
+}
+
+/* Adds to a number of row @row, which is kv_tally_row(). */
+static inline void kv_tally_add(u64 *sum, u32 row, u64 nr)
+{
+	if (likely(row < KV_TALLY_OWN))
+		WRITE_ONCE(*sum, READ_ONCE(*sum) + nr);
+	else
+		kv_fetch_add(sum, nr);
 }
 
 /* Sum over all rows, dead threads included. */

@@ -44,6 +44,7 @@ Test(stat, counts_outlive_their_thread_and_rows_are_used_again)
 }
 
 static pthread_barrier_t all_have_counted;
+static u64 tally[KV_TALLY_ROWS];
 
 /* Threads without a row look for one again now and then, and meet each other in the shared one. */
 static void *count_in_a_crowd(void *row)
@@ -56,6 +57,8 @@ static void *count_in_a_crowd(void *row)
 	nr = kv_stat_row ? NR_COUNTS : NR_CROSS_COUNTS;
 	for (int i = 0; i < nr; i++)
 		kv_count_add(KV_EV_ALLOC_BLOCKS, 3);
+	for (int i = 0; i < NR_COUNTS; i++)
+		kv_tally_add(&tally[kv_tally_row()], kv_tally_row(), 5);
 	pthread_barrier_wait(&all_have_counted);
 	return NULL;
 }
@@ -66,6 +69,7 @@ Test(stat, more_threads_than_rows_lose_no_count)
 	pthread_t thread[NR_CROWD];
 	pthread_attr_t attr;
 	int nr_without = 0;
+	u64 sum = 0;
 
 	pthread_barrier_init(&all_have_counted, NULL, NR_CROWD);
 	pthread_attr_init(&attr);
@@ -85,6 +89,11 @@ Test(stat, more_threads_than_rows_lose_no_count)
 	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC), NR_CROWD);
 	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC_BLOCKS), 3ull * nr_without * NR_CROSS_COUNTS +
 		     3ull * (NR_CROWD - nr_without) * NR_COUNTS);
+	for (u32 i = 0; i < KV_TALLY_ROWS; i++) {
+		cr_expect(i >= KV_TALLY_OWN || tally[i] == 5 * NR_COUNTS, "row %u: of one", i);
+		sum += tally[i];
+	}
+	cr_expect_eq(sum, 5ull * NR_CROWD * NR_COUNTS);
 }
 
 /* A destructor of somebody else may count after ours has given the row back. */
