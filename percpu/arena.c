@@ -233,7 +233,6 @@ static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct
 		kv_unlock(&arena->lock);
 	}
 	pool_leave(pool);
-	kv_rcu_reap();
 	return err;
 }
 

@@ -217,16 +217,21 @@ static inline struct kvmm_extent *slot_ext(struct slot *slot, u32 i)
 	       &side->grow.more->ext[i - KVMM_MAX_RUNS];
 }
 
-/* All slots. Replaced as a whole when it grows; chunks never move. */
+/*
+ * All slots. Chunks never move. A directory that is full gives way to one with twice the room, and
+ * stays as long as the pool, so a reader needs neither a lock nor a read section.
+ */
 struct slot_dir {
-	struct kv_rcu_head	rcu;
-	u32			nr_chunks;	/* fixed at creation */
-	struct slot_chunk	*chunk[];	/* fixed at creation */
+	struct slot_dir		*older;		/* ours; all of them are no larger than this */
+	u32			nr_room;	/* fixed at creation; chunks */
+	u32			nr_chunks;	/* ->lock; lock-free: acquire */
+	struct slot_chunk	*chunk[];	/* of the first ->nr_chunks: fixed */
 };
 
 static inline u32 dir_nr_slots(const struct slot_dir *dir)
 {
-	return dir->nr_chunks << CHUNK_ORDER;
+	/* Pairs with publish_chunk(): those that are counted are there, and filled. */
+	return smp_load_acquire(&dir->nr_chunks) << CHUNK_ORDER;
 }
 
 /* The index must be below dir_nr_slots(). */
@@ -423,7 +428,7 @@ struct kvmm_pool {
 	u32				blind;		/* ->lock; READ_ONCE() hint; unseen.h */
 	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
 	u32				posted;		/* ->lock; freed since taken; block.c */
-	struct slot_dir			*slots;		/* ->lock; RCU */
+	struct slot_dir			*slots;		/* ->lock; lock-free: acquire */
 	struct seq_table		seqs;		/* ->lock; without those of arenas */
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */

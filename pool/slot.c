@@ -3,50 +3,44 @@
  * The table of ranges.
  *
  * Readers look slots up without a lock while the table grows. Slots sit in chunks that stay where
- * they are; the directory of chunks is replaced as a whole when one is added, and the old one is
- * freed after a grace period. All writers hold pool->lock.
+ * they are, as long as the pool; so do directories of chunks. All writers hold pool->lock.
  */
 #include <kv/mem.h>
 
 #include "local.h"
 
+#define FIRST_ROOM	6u	/* chunks of the first directory: 64 bytes */
 #define MAX_CHUNKS	(KVMM_MAX_BLOCKS >> CHUNK_ORDER)
 
 static_assert((u64)MAX_CHUNKS << CHUNK_ORDER <= BIT(OWNER_INDEX_BITS), "an index fits an owner");
 
-static void free_dir(struct kv_rcu_head *head)
+static size_t dir_bytes(u32 nr_room)
 {
-	kv_free(container_of(head, struct slot_dir, rcu));
+	return sizeof(struct slot_dir) + nr_room * sizeof(struct slot_chunk *);
 }
 
-static size_t dir_bytes(u32 nr_chunks)
+/* @old, if it has room for a chunk more, or a copy that has; NULL: no memory. */
+static struct slot_dir *roomy_dir(struct slot_dir *old)
 {
-	return sizeof(struct slot_dir) + nr_chunks * sizeof(struct slot *);
-}
+	u32 nr = old ? old->nr_chunks : 0, nr_room = nr ? 2 * nr : FIRST_ROOM;
+	struct slot_dir *dir;
 
-/* A directory with one chunk more; NULL if there is no memory for either. */
-static struct slot_dir *longer_dir(const struct slot_dir *old)
-{
-	u32 nr = old ? old->nr_chunks : 0;
-	struct slot_dir *dir = kv_alloc(dir_bytes(nr + 1));
-
+	if (old && nr < old->nr_room)
+		return old;
+	dir = kv_alloc(dir_bytes(nr_room));
 	if (!dir)
 		return NULL;
-	dir->nr_chunks = nr + 1;
+	dir->older = old;
+	dir->nr_room = nr_room;
+	dir->nr_chunks = nr;
 	if (old)
 		memcpy(dir->chunk, old->chunk, nr * sizeof(old->chunk[0]));
-	dir->chunk[nr] = kv_alloc_lines(1, sizeof(struct slot_chunk));
-	if (dir->chunk[nr])
-		return dir;
-	kv_free(dir);
-	return NULL;
+	return dir;
 }
 
-static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
+static void publish_chunk(struct kvmm_pool *pool, struct slot_dir *dir, struct slot_chunk *chunk)
 {
-	struct slot_chunk *chunk = dir->chunk[dir->nr_chunks - 1];
-	u32 first = (dir->nr_chunks - 1) << CHUNK_ORDER;
-	struct slot_dir *old = pool->slots;
+	u32 nr = dir->nr_chunks, first = nr << CHUNK_ORDER;
 
 	kv_assert_held(&pool->lock);
 	chunk->first = first;
@@ -59,13 +53,15 @@ static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
 		slot->next = pool->free_slot;
 		pool->free_slot = first + i;
 	}
-	pool->metadata_bytes += sizeof(*chunk) + dir_bytes(dir->nr_chunks);
-	kv_rcu_assign(pool->slots, dir);
-	if (!old)
+	pool->metadata_bytes += sizeof(*chunk);
+	dir->chunk[nr] = chunk;
+	/* Pairs with dir_nr_slots(): the chunk is filled, and in its place. */
+	smp_store_release(&dir->nr_chunks, nr + 1);
+	if (dir == pool->slots)
 		return;
-	kv_assert(pool->metadata_bytes >= dir_bytes(old->nr_chunks));
-	pool->metadata_bytes -= dir_bytes(old->nr_chunks);
-	kv_rcu_defer(&old->rcu, free_dir);
+	pool->metadata_bytes += dir_bytes(dir->nr_room);
+	/* Pairs with slot_peek(): what was in the older one is here. */
+	smp_store_release(&pool->slots, dir);
 }
 
 /* As many buckets as slots, or more. */
@@ -88,6 +84,7 @@ static int grow_buckets(struct kvmm_pool *pool, u32 nr_slots)
 
 static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 {
+	struct slot_chunk *chunk;
 	struct slot_dir *dir;
 
 	kv_assert_held(&pool->lock);
@@ -96,16 +93,16 @@ static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 		return 0;
 	if (pool->slots && pool->slots->nr_chunks == MAX_CHUNKS)
 		return -ENOMEM;
-	dir = longer_dir(pool->slots);
-	if (!dir)
-		return -ENOMEM;
-	if (grow_buckets(pool, dir_nr_slots(dir))) {
-		kv_free(dir->chunk[dir->nr_chunks - 1]);
-		kv_free(dir);
-		return -ENOMEM;
+	dir = roomy_dir(pool->slots);
+	chunk = dir ? kv_alloc_lines(1, sizeof(*chunk)) : NULL;
+	if (chunk && !grow_buckets(pool, dir_nr_slots(dir) + CHUNK_SLOTS)) {
+		publish_chunk(pool, dir, chunk);
+		return 0;
 	}
-	publish_dir(pool, dir);
-	return 0;
+	kv_free(chunk);
+	if (dir != pool->slots)
+		kv_free(dir);
+	return -ENOMEM;
 }
 
 int slots_reserve(struct kvmm_pool *pool)
@@ -156,16 +153,10 @@ void slot_put(struct kvmm_pool *pool, u32 index)
 
 struct slot *slot_peek(const struct kvmm_pool *pool, u32 index)
 {
-	const struct slot_dir *dir;
-	struct slot *slot = NULL;
+	/* Pairs with publish_chunk(): the chunks that it names are filled. */
+	const struct slot_dir *dir = smp_load_acquire(&pool->slots);
 
-	kv_rcu_read_lock();
-	/* Pairs with publish_dir(): the chunks that the directory names are filled. */
-	dir = kv_rcu_dereference(pool->slots);
-	if (likely(dir && index < dir_nr_slots(dir)))
-		slot = dir_slot(dir, index);
-	kv_rcu_read_unlock();
-	return slot;
+	return likely(dir && index < dir_nr_slots(dir)) ? dir_slot(dir, index) : NULL;
 }
 
 void slot_unput(struct kvmm_pool *pool, u32 index)
@@ -305,10 +296,12 @@ static noinline void copy_side(const struct slot *slot, struct kvmm_extent *ext,
 		return;
 	side += slot->number;
 	copy_some(side->ext, ext, nr_side);
+	kv_rcu_read_lock();
 	/* Pairs with __slot_reserve_more(): nr_room is set, and earlier extents are there. */
 	more = kv_rcu_dereference(side->grow.more);
 	if (more)
 		copy_some(more->ext, ext + nr_side, min(nr - nr_side, more->nr_room));
+	kv_rcu_read_unlock();
 }
 
 /* Copy the fields a reader wants; the version says later whether it was one moment's. */
@@ -329,15 +322,12 @@ static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ex
 static int read_extents(const struct kvmm_pool *pool, kvmm_range_t range,
 			struct kvmm_extent *ext, u32 max)
 {
-	/* Pairs with publish_dir(): the chunks that the directory names are filled. */
-	const struct slot_dir *dir = kv_rcu_dereference(pool->slots);
-	const struct slot *slot;
+	const struct slot *slot = slot_peek(pool, range.index);
 	u32 version, gen;
 	int nr;
 
-	if (!dir || range.index >= dir_nr_slots(dir))
+	if (!slot)
 		return refuse_handle(pool, pool->gen_base, range.gen);
-	slot = dir_slot(dir, range.index);
 	do {
 		version = kv_seq_read_begin(&slot->version);
 		nr = copy_extents(slot, range.gen, ext, max);
@@ -356,10 +346,7 @@ int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_e
 	nr = pool_refusal(pool);
 	if (unlikely(nr))
 		return nr;
-	kv_rcu_read_lock();
-	nr = read_extents(pool, range, ext, max);
-	kv_rcu_read_unlock();
-	return nr;
+	return read_extents(pool, range, ext, max);
 }
 
 static void chunk_free(struct slot_chunk *chunk)
@@ -372,9 +359,14 @@ static void chunk_free(struct slot_chunk *chunk)
 
 static void slots_exit(struct kvmm_pool *pool)
 {
-	for (u32 i = 0; pool->slots && i < pool->slots->nr_chunks; i++)
-		chunk_free(pool->slots->chunk[i]);
-	kv_free(pool->slots);
+	struct slot_dir *dir = pool->slots, *older;
+
+	for (u32 i = 0; dir && i < dir->nr_chunks; i++)
+		chunk_free(dir->chunk[i]);
+	for (; dir; dir = older) {
+		older = dir->older;
+		kv_free(dir);
+	}
 	kv_free(pool->seqs.bucket);
 }
 

@@ -88,17 +88,13 @@ static void count_taken(struct kvmm_pool *pool, u32 nr)
 }
 
 /* A slot for a range of so many extents, and what @attr wants beside it: 0 or -ENOMEM. */
-static int reserve_slot(struct kvmm_pool *pool, struct alloc_ctx *ctx,
-			const struct kvmm_range_attr *attr, int nr_ext)
+static int reserve_slot(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, int nr_ext)
 {
 	bool has_side = nr_ext > 1 || attr->flags & KVMM_ALLOC_GROWS;
 
 	kv_assert_held(&pool->lock);
-	if (unlikely(pool->free_slot == KV_NONE)) {
-		if (slots_reserve(pool))
-			return -ENOMEM;
-		ctx->reaps = true;	/* the old directory */
-	}
+	if (unlikely(slots_reserve(pool)))
+		return -ENOMEM;
 	if (unlikely(has_side) && slot_reserve_side(pool, slot_at(pool, pool->free_slot)))
 		return -ENOMEM;
 	return unlikely(attr->owner) ? own_reserve_slot(pool) : 0;
@@ -133,7 +129,7 @@ int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		nr_ext = alloc_runs(pool, attr, ext);
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
-	if (unlikely(reserve_slot(pool, ctx, attr, nr_ext))) {
+	if (unlikely(reserve_slot(pool, attr, nr_ext))) {
 		untake(pool, ext, nr_ext, spare);
 		return -ENOMEM;
 	}
