@@ -123,14 +123,20 @@ static inline enum list list_of(const struct record *record)
 	return record->name.mask == POSITION ? PEERS : SIBLINGS;
 }
 
-/* ---- slabs: slots in segments; the first has 2^shift, each later as many as all before ---- */
+/*
+ * ---- slabs ----
+ *
+ * Slots in segments, four of 2^shift slots, then four of as many, then four of twice as many each
+ * time: so a fifth lies unused at most.
+ */
 
-#define NR_SEGMENTS	28u
+#define NR_SEGMENTS	104u
 #define MAX_SLOTS	BIT(31)
 
 struct slab {
 	/* Read by all; a segment is there before any thread has an index into it. */
-	uintptr_t bias[NR_SEGMENTS];	/* address of slot 0, were it in that segment */
+	uintptr_t bias[128];	/* by bias_of(): address of slot 0, were it in that segment */
+	u32 nr_first;		/* fixed at creation: 4 << ->shift */
 	u32 stride;		/* fixed at creation */
 	u32 shift;		/* fixed at creation */
 
@@ -159,15 +165,22 @@ u32 radix_slab_claimed(struct slab *slab);
 u32 radix_slab_free_at(const struct slab *slab, u32 nr);
 
 /* Slots count from 1; @nr from 0. */
-static __always_inline u32 segment_of(const struct slab *slab, u32 nr)
+static __always_inline u32 bias_of(const struct slab *slab, u32 nr)
 {
-	return kv_highest64((u64)(nr >> slab->shift) << 1 | 1);
+	u32 highest = kv_highest64(nr | slab->nr_first);
+
+	return 4 * highest + (4ull * nr >> highest);
+}
+
+static inline u32 segment_of(const struct slab *slab, u32 nr)
+{
+	return bias_of(slab, nr) - bias_of(slab, 0);
 }
 
 static __always_inline void *slab_at(const struct slab *slab, u32 slot)
 {
 	/* The segment was there before the slot was published: any read will do. */
-	return (void *)(READ_ONCE(slab->bias[segment_of(slab, slot - 1)]) +
+	return (void *)(READ_ONCE(slab->bias[bias_of(slab, slot - 1)]) +
 			(uintptr_t)slot * slab->stride);
 }
 

@@ -16,15 +16,20 @@
 /* Below that, segments would be smaller than the allocator's own data. */
 #define MIN_SHIFT	4u
 
+static u32 segment_octave(u32 segment)
+{
+	return max(segment / 4, 1u) - 1;
+}
+
 static u32 segment_size(const struct slab *slab, u32 segment)
 {
-	return BIT(slab->shift + (segment ? segment - 1 : 0));
+	return BIT(slab->shift + segment_octave(segment));
 }
 
 /* Number of its first slot, from 0. */
 static u32 segment_base(const struct slab *slab, u32 segment)
 {
-	return segment ? segment_size(slab, segment) : 0;
+	return (segment - 4 * segment_octave(segment)) << (slab->shift + segment_octave(segment));
 }
 
 static u64 segment_bytes(const struct slab *slab, u32 segment)
@@ -36,7 +41,7 @@ static u8 *segment_memory(const struct slab *slab, u32 segment)
 {
 	u64 before = segment_base(slab, segment) + 1;
 
-	return (u8 *)(slab->bias[segment] + before * slab->stride);
+	return (u8 *)(slab->bias[bias_of(slab, before - 1)] + before * slab->stride);
 }
 
 static u32 *free_at(const struct slab *slab, u32 nr)
@@ -68,7 +73,7 @@ static int grow(struct slab *slab, u32 nr_segments)
 		return -ENOMEM;
 	kv_lock(&slab->lock);
 	if (slab->nr_segments == nr_segments) {
-		WRITE_ONCE(slab->bias[nr_segments],
+		WRITE_ONCE(slab->bias[bias_of(slab, base)],
 			   (uintptr_t)memory - (base + 1ull) * slab->stride);
 		slab->free[nr_segments] = (u32 *)(void *)(memory + (u64)size * slab->stride);
 		slab->nr_segments++;
@@ -174,19 +179,26 @@ void radix_slab_free(struct slab *slab, u32 nr, const u32 *slots)
 
 /* ---- set-up ---- */
 
-int radix_slab_init(struct slab *slab, u32 nr, u32 stride, u32 id)
-{
-	slab->stride = stride;
-	slab->shift = max(kv_order(nr), MIN_SHIFT);
-	kv_lock_init(&slab->lock, KV_RANK_LEAF, id);
-	return grow(slab, 0);
-}
-
 void radix_slab_exit(struct slab *slab)
 {
 	for (u32 segment = 0; segment < slab->nr_segments; segment++)
 		registry_free(segment_memory(slab, segment), segment_bytes(slab, segment));
 	slab->nr_segments = 0;
+}
+
+int radix_slab_init(struct slab *slab, u32 nr, u32 stride, u32 id)
+{
+	slab->stride = stride;
+	slab->shift = max(kv_order(nr), MIN_SHIFT + 2) - 2;
+	slab->nr_first = BIT(slab->shift + 2);
+	kv_lock_init(&slab->lock, KV_RANK_LEAF, id);
+	do {
+		if (grow(slab, slab->nr_segments)) {
+			radix_slab_exit(slab);
+			return -ENOMEM;
+		}
+	} while (slab->capacity < nr);
+	return 0;
 }
 
 u64 radix_slab_bytes(struct slab *slab)

@@ -175,7 +175,7 @@ Test(radix_fault, a_large_registry_is_made_as_a_whole_or_not_at_all)
 		if (err)
 			cr_assert(err == -ENOMEM && fake.nr_live == 0, "mapping %u", n);
 	} while (err);
-	cr_expect_eq(n, 4);
+	cr_expect_eq(n, 10);
 	end_registry(reg);
 	kv_sys_set(NULL);
 }

@@ -598,6 +598,23 @@ REGISTRY_TEST(radix, it_grows_beyond_its_capacity_and_says_so, make_registry(16,
 	expect_sound(reg, 100 * MAX_CHAIN);
 }
 
+REGISTRY_TEST(radix, one_name_more_than_it_was_made_for_takes_a_quarter_more,
+	  make_registry(4096, 1, 0))
+{
+	u64 bytes = bytes_of(reg);
+	struct chain chain;
+
+	for (u64 i = 0; i < 4096 / MAX_CHAIN; i++) {
+		chain_fill(&chain, i, MAX_CHAIN);
+		cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
+	}
+	chain_fill(&chain, 100, MAX_CHAIN);
+	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
+	cr_expect_gt(bytes_of(reg), bytes);
+	cr_expect_lt(bytes_of(reg), bytes * 13 / 10);
+	expect_sound(reg, 4096 + MAX_CHAIN);
+}
+
 /* ---- what pools call ---- */
 
 REGISTRY_TEST(radix, pools_and_callers_mean_the_same_names, make_registry(64, 2, 0))
