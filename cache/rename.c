@@ -115,7 +115,7 @@ static int begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 		return -EEXIST;
 	fresh = (struct kv_name){ to->key, to->domain, KV_NONE, to->position };
 	name = kv_name_take(&pool->entries, handle, &fresh);
-	if (KV_BUG_ON(name == KV_NONE))	/* see make_room() */
+	if (name == KV_NONE)
 		return -ENOSPC;
 	if (change->op == KVMM_NAME_RENAME) {
 		ops->link(pool->map, name);
@@ -269,21 +269,20 @@ static void end_all(struct kvmm_pool *pool, const struct change *change)
 	pool_leave(pool);
 }
 
-/* Room for names that come: 0; -ENOSPC; -ENOMEM in the map. They come under this lock only. */
+/* For names that come, as far as there are entries for them: 0; -ENOMEM. Under this lock only. */
 static int make_room(struct kvmm_pool *pool, u32 nr)
 {
 	u64 nr_names = (u64)pool->nr_blocks + READ_ONCE(pool->entries.nr_names) + nr;
+	u64 nr_all = pool->entries.nr_all;
 	struct kv_map *map = pool->map;
 	u64 before = map->ops->bytes(map);
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
-	if (nr_names <= max(map->nr_fit, pool->nr_blocks))
+	if (min(nr_names, nr_all) <= max(map->nr_fit, pool->nr_blocks))
 		return 0;
-	if (nr_names > pool->entries.nr_all)
-		return -ENOSPC;
 	/* An eighth more: each name is moved a few times, however many come one by one. */
-	nr_names = min(nr_names + nr_names / 8 + 64, (u64)pool->entries.nr_all);
+	nr_names = min(nr_names + nr_names / 8 + 64, nr_all);
 	err = pool_ask(pool, room, nr_names);
 	if (!err)
 		err = map->ops->resize(map, nr_names, kv_random());

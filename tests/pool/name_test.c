@@ -566,6 +566,8 @@ POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cach
 		cr_expect_eq(found_under(pool, 1000 + i), (int)(i % 64));
 	cr_expect_eq(add(999, ref[0]), -ENOSPC);
 	cr_expect_eq(rename_to(999, ref[0]), -ENOSPC);
+	cr_expect_eq(add(1000, ref[0]), -EEXIST, "there is room enough for a name that is there");
+	cr_expect_eq(rename_to(1000, ref[0]), -EEXIST);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_gt(stat_of(pool).metadata_bytes, bytes);
 	cr_expect_eq(remove_it(1000, ref[0]), 0);
