@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kv/bits.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 
@@ -14,6 +15,7 @@
 
 #define SEGMENT		(1u << 20)
 #define MAX_BYTES	(4 * SEGMENT + KV_DISK_FRONT_BYTES)
+#define NR_SUBMITTED	48u
 
 static char root[64], path[80], file[96];
 static struct kvmm_disk_attr attr;
@@ -285,6 +287,51 @@ Test(disk_files, it_can_be_looked_at_while_somebody_writes)
 	cr_expect_eq(nr, 200);
 	cr_expect_eq(disk_test_write(disk, 200, 0), 0, "nobody was locked out");
 	kvmm_disk_view_close(view);
+}
+
+/* It never polls, so what the queue does not take from it at once waits for another thread. */
+static void *submit_only(void *arg)
+{
+	for (u32 i = 0; i < NR_SUBMITTED; i++) {
+		struct kvmm_disk_put_args put = disk_test_put(i, arg + i * DISK_TEST_MAX_BYTES);
+
+		disk_test_fill(i, arg + i * DISK_TEST_MAX_BYTES);
+		cr_expect_eq(kv_disk_submit_put(disk, &put, 1, 0, i), 0);
+	}
+	return NULL;
+}
+
+static void poll_beside_a_thread_that_submits(u32 io)
+{
+	void *data = disk_test_buffers(NR_SUBMITTED);
+	struct kv_disk_done done;
+	pthread_t thread;
+	u64 seen = 0;
+
+	attr.io = io;
+	cr_assert_eq(open_it(), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, submit_only, data), 0);
+	while (seen != BIT64(NR_SUBMITTED) - 1) {
+		if (!kv_disk_poll(disk, &done, 1))
+			continue;
+		cr_expect_eq(done.status, 0, "record %u", (u32)done.tag);
+		cr_expect_not(seen & BIT64(done.tag), "record %u is done twice", (u32)done.tag);
+		seen |= BIT64(done.tag);
+	}
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	for (u32 i = 0; i < NR_SUBMITTED; i++)
+		cr_expect_eq(disk_test_read(disk, i), 0);
+	free(data);
+}
+
+Test(disk_files, what_a_thread_only_submits_is_done_by_one_that_polls, .timeout = 60)
+{
+	poll_beside_a_thread_that_submits(KVMM_DISK_IO_AUTO);
+}
+
+Test(disk_files, or_without_a_queue_by_one_that_polls_alone, .timeout = 60)
+{
+	poll_beside_a_thread_that_submits(KVMM_DISK_IO_POLL);
 }
 
 /* Unwinding a cancelled thread leaves AddressSanitizer's marks on its stack. */

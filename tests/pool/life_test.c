@@ -243,6 +243,8 @@ POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, 
 	expect_refused(pool, kvmm_publish(pool, NULL), -EINVAL);
 	expect_refused(pool, kvmm_publish(pool, &empty), -EINVAL);
 	expect_refused(pool, kvmm_publish(pool, &odd), -EINVAL);
+	expect_refused(pool, kvmm_prefix_register(pool, NULL, &mut, &ref), -EINVAL);
+	expect_refused(pool, kvmm_prefix_register(pool, &keyless, &mut, &ref), -EINVAL);
 	expect_refused(pool, kvmm_unstage(pool, NULL, 1, &mut), -EINVAL);
 	expect_refused(pool, kvmm_unstage(pool, &staged, 1, NULL), -EINVAL);
 	expect_refused(pool, kv_free_staged(pool, NULL, 1), -EINVAL);
@@ -253,6 +255,7 @@ POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, 
 	expect_refused(pool, kvmm_evict_blocks(pool, NULL, 1), -EINVAL);
 	expect_refused(pool, kvmm_stage(pool, &none, NULL, NULL), 0);
 	expect_refused(pool, kvmm_publish(pool, &nothing), 0);
+	expect_refused(pool, kvmm_prefix_register(pool, &none, NULL, NULL), 0);
 	expect_refused(pool, kvmm_unstage(pool, NULL, 0, NULL), 0);
 	expect_refused(pool, kv_free_staged(pool, NULL, 0), 0);
 	expect_refused(pool, kvmm_prefix_scan(pool, &none, NULL), 0);
@@ -262,6 +265,7 @@ POOL_TEST(life, takes_null_for_an_error_unless_it_is_for_nothing, make_cache(8, 
 	expect_refused(pool, kvmm_upgrade_many(pool, NULL, 0, NULL), 0);
 	expect_refused(pool, kvmm_evict_blocks(pool, NULL, 0), 0);
 	cr_expect_eq(kvmm_publish(NULL, &nothing), -EINVAL);
+	cr_expect_eq(kvmm_prefix_register(NULL, &none, NULL, NULL), -EINVAL);
 	cr_expect_eq(kvmm_prefix_len(NULL, &none), -EINVAL);
 	cr_expect_eq(kvmm_evict_blocks(NULL, NULL, 0), -EINVAL);
 	cr_expect_eq(kvmm_reset_cache(NULL), -EINVAL);
