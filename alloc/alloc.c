@@ -71,17 +71,6 @@ int kv_free_runs(struct kv_zone *zone, const struct kvmm_extent *ext, u32 nr_ext
 	return err;
 }
 
-u32 kv_zone_nr_free(struct kv_zone *zone)
-{
-	u32 nr;
-
-	kv_assert_not_held(&zone->lock);
-	kv_lock(&zone->lock);
-	nr = zone->ops->nr_free(zone->engine);
-	kv_unlock(&zone->lock);
-	return nr;
-}
-
 bool kv_zone_rounds(const struct kv_zone *zone)
 {
 	return zone->ops->held != NULL;

@@ -68,7 +68,7 @@ static u32 nr_free_of(const struct kvmm_pool *pool, u64 registered, u64 *named)
 
 	do {
 		seq = kv_seq_read_begin(&pool->mag_seq);
-		nr = kv_zone_peek_nr_free(pool->zone) + nr_aside(pool);
+		nr = kv_zone_nr_free(pool->zone) + nr_aside(pool);
 		*named = nr_named(pool, registered);
 	} while (kv_seq_read_retry(&pool->mag_seq, seq) && ++tries < PATIENCE);
 	return nr + kv_peek(&pool->grow.nr_reserved);

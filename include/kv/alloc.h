@@ -59,9 +59,6 @@ u32 kv_find_free(struct kv_zone *zone, u32 nr, u32 lo);
 
 /* ---- alloc.c ---- */
 
-/* Blocks in no extent, as of one moment. */
-u32 kv_zone_nr_free(struct kv_zone *zone);
-
 /* Engines that round requests up take back whole allocations only. */
 bool kv_zone_rounds(const struct kv_zone *zone);
 

@@ -222,8 +222,11 @@ struct kv_zone_glance {
  */
 void kv_zone_glance(struct kv_zone *zone, struct kv_zone_glance *glance);
 
-/* Free blocks, without the lock: of any time. To be looked at, never to decide by. */
-static inline u32 kv_zone_peek_nr_free(const struct kv_zone *zone)
+/*
+ * Free blocks, without the lock. Exact for the holder of a lock under which alone the zone changes,
+ * as that of a pool; else of any time, to be looked at and not to decide by.
+ */
+static inline u32 kv_zone_nr_free(const struct kv_zone *zone)
 {
 	return zone->ops->nr_free(zone->engine);
 }
