@@ -71,6 +71,15 @@ def test_every_name_space_and_every_bit_of_a_token_counts():
     assert match(cache, [2, 3])[0] == [] and match(cache, [])[0] == []
 
 
+def test_a_prompt_may_be_longer_than_the_cache():
+    cache = cache_of(page=1)                # of as many pages as are the least
+    insert(cache, range(5), torch.arange(5))
+    assert match(cache, range(3000))[0] == [0, 1, 2, 3, 4]
+    with pytest.raises(kvmm.NoSpace):
+        insert(cache, range(3000), torch.arange(3000))
+    assert match(cache, range(9))[0] == [0, 1, 2, 3, 4] and cache.total_size() == 5
+
+
 @pytest.mark.parametrize("is_eagle", [False, True])
 def test_tokens_of_more_than_32_bits_share_the_pages_before_them(is_eagle):
     cache = cache_of(page=2, is_eagle=is_eagle)

@@ -6,7 +6,8 @@ usage: bench.py [--pages N] [--rounds N]
 Caches are full of requests of 1,360 tokens in pages of 16. Rows: a match of a whole request that is
 there, and a new one inserted after as much was evicted. Nanoseconds a page, least of the rounds.
 "C++" is SGLang's tree in C++, built by torch the first time (ninja); "Python" its RadixCache, which
-it uses by default; "kvmm" the same class on kvmm; "ids" kvmm.Pool alone, names made from tokens.
+it uses by default; "kvmm" the same class on kvmm, and "kvmm, lru" with SGLang's own order of
+eviction, where kvmm's counts uses as well; "ids" kvmm.Pool alone, names made from tokens.
 Needs SGLang beside kvmm.
 """
 import argparse
@@ -59,6 +60,10 @@ class ByClass:
         self.cache.insert(InsertParams(key=RadixKey(tokens), value=value))
 
 
+class KvmmLru(KvmmRadixCache):
+    POLICIES = {"lru": "lru"}
+
+
 class Cpp:
     def __init__(self, tree):
         self.tree = tree(False, None, PAGE, 0)
@@ -75,7 +80,7 @@ class Cpp:
 class ById:
     def __init__(self, pages):
         self.pool = kvmm.Pool(pages, no_magazines=True)
-        self.keys = kvmm.Keys(block_tokens=PAGE)
+        self.keys = kvmm.Keys(algo="local", block_tokens=PAGE)
         self.ids = array.array("i", bytes(4 * NR))
 
     def match(self, tokens):
@@ -99,6 +104,7 @@ def contenders(pages):
     except Exception as error:                  # no compiler, no ninja, no headers
         print(f"no C++: {error}", file=sys.stderr)
     return {**found, "kvmm": (ByClass(KvmmRadixCache, pages), long),
+            "kvmm, lru": (ByClass(KvmmLru, pages), long),
             "ids": (ById(pages), lambda tokens: array.array("i", tokens))}
 
 
@@ -128,9 +134,9 @@ def main():
             assert cache.match(given[-1]) == TOKENS and cache.match(form([1] * TOKENS)) == 0
             for what, ns in took.items() if turn else ():
                 best[what, name] = min(best.get((what, name), ns), ns)
-    print(f"{'':16}" + "".join(f"{name:>8}" for name in caches))
+    print(f"{'':16}" + "".join(f"{name:>11}" for name in caches))
     for what in "match", "insert, evict":
-        print(f"{what:16}" + "".join(f"{best[what, name] / fits / NR:8.0f}" for name in caches))
+        print(f"{what:16}" + "".join(f"{best[what, name] / fits / NR:11.0f}" for name in caches))
 
 
 main()

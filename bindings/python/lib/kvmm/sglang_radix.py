@@ -41,8 +41,6 @@ else:
         DecLockRefResult, EvictResult, IncLockRefResult, InsertResult, MatchResult)
     from sglang.srt.mem_cache.radix_cache import RadixCache, TreeNode
 
-# SGLang's name of an order of eviction: kvmm's.
-POLICIES = {"lru": "default", "fifo": "fifo", "lfu": "multilru", "slru": "multilru"}
 _NAME = 16
 _MIN_PAGES = 1024
 Ids = numpy.ndarray[Any, numpy.dtype[numpy.int32]]
@@ -65,9 +63,12 @@ class KvmmRadixCache(RadixCache):
     raises kvmm.NoSpace if more pages are locked than the allocator has. Context: one thread.
     """
 
+    # SGLang's name of an order of eviction: kvmm's. "default" counts uses as well; "lru" does not.
+    POLICIES = {"lru": "default", "fifo": "fifo", "lfu": "multilru", "slru": "multilru"}
+
     def reset(self) -> None:
         super().reset()
-        policy = POLICIES.get("lru" if self.disable else self.eviction_policy)
+        policy = self.POLICIES.get("lru" if self.disable else self.eviction_policy)
         if policy is None:
             raise ValueError(f"kvmm has no order of eviction like {self.eviction_policy}")
         size = getattr(self.token_to_kv_pool_allocator, "size", 0)
@@ -78,22 +79,25 @@ class KvmmRadixCache(RadixCache):
         self._nr_spare = self._pool.alloc(nr, out=self._spare)
         self._room = numpy.empty_like(self._spare)      # for what is found
         self._slots = torch.empty((nr, self.page_size), dtype=torch.int64, device=self.device)
-        self._host = self._slots.numpy() if self.device.type == "cpu" else None
+        # A row for each page, which numpy moves as a whole.
+        self._row = numpy.dtype(("V", self.page_size * 8))
+        self._host = (self._slots.numpy().view(self._row).reshape(-1)
+                      if self.device.type == "cpu" else None)
         self._keys: dict[tuple[Any, ...], kvmm.Keys] = {}
         self._nodes: dict[int, tuple[int, Any]] = {}    # with events: position, TreeNode
 
     def _names(self, key: Any) -> bytes:
         """Names of a key's full pages. Of bigrams both tokens are named."""
-        words = numpy.asarray(key.token_ids, dtype=numpy.int64)
-        nr = len(key) // self.page_size * self.page_size
-        words = words[:nr + key.is_bigram]
+        words, nr = key.token_ids, len(key)
+        if key.is_bigram or nr < len(words):
+            words = numpy.asarray(words, dtype=numpy.int64)[:nr + key.is_bigram]
         if key.is_bigram:
             words = numpy.stack((words[:-1], words[1:]), axis=1).reshape(-1)
         space = (key.extra_key, getattr(key, "cache_salt", None), key.is_bigram)
         try:
             return self._keys_of(space, 1).of(words)
         except OverflowError:                   # from the first page on with more than 32 bits
-            page = self.page_size << key.is_bigram
+            words, page = numpy.asarray(words, dtype=numpy.int64), self.page_size << key.is_bigram
             first = int(numpy.argmax((words < 0) | (words >= 1 << 32))) // page * page
             names = self._keys_of(space, 1).of(words[:first])
             return names + self._keys_of(space, 2).of(words[first:].view(numpy.int32),
@@ -113,17 +117,20 @@ class KvmmRadixCache(RadixCache):
     def _key(self, key: Any) -> Any:
         return key.maybe_to_bigram_view(self.is_eagle)[0]
 
-    def _hits(self, names: bytes) -> Ids:
-        """The longest cached prefix, which is used now."""
-        nr = self._pool.peek(names, out=self._room) if names else 0
+    def _hits(self, names: bytes, asked: bool) -> Ids:
+        """The longest cached prefix, which is used now. The order of eviction learns from what is
+        asked for, also in vain, and not a second time when that is inserted."""
+        look, use = ((self._pool.find, self._pool.put) if asked else
+                     (self._pool.peek, self._pool.touch))
+        nr = look(names[:_NAME * len(self._room)], out=self._room) if names else 0
         if not nr:
             return _NONE
         ids = self._room[:nr].copy()
-        self._pool.touch(ids)
+        use(ids)
         return ids
 
     def match_prefix(self, params: Any) -> Any:
-        ids = _NONE if self.disable else self._hits(self._names(self._key(params.key)))
+        ids = _NONE if self.disable else self._hits(self._names(self._key(params.key)), True)
         if not len(ids):
             return self._empty_match_result
         node = Prefix(ids)
@@ -135,12 +142,12 @@ class KvmmRadixCache(RadixCache):
 
     def touch_prefix(self, key: Any) -> None:
         if not self.disable:
-            self._hits(self._names(self._key(key)))
+            self._hits(self._names(self._key(key)), False)
 
     def path_device_indices(self, node: Any) -> Any:
         ids = self._ids(node)
         if self._host is not None:
-            return torch.from_numpy(self._host.take(ids, axis=0).reshape(-1))
+            return torch.from_numpy(self._host.take(ids).view(numpy.int64))
         return self._slots[torch.from_numpy(ids).to(self.device)].reshape(-1)
 
     def _ids(self, node: Any) -> Ids:
@@ -153,9 +160,11 @@ class KvmmRadixCache(RadixCache):
         if value is None:                       # of SGLang's own tests: tokens are their places
             value = torch.tensor(list(key.token_ids[:len(key)]), dtype=torch.int64)
         names = self._names(key)
-        ids = self._hits(names)
+        ids = self._hits(names, False)
         hit, nr = len(ids), len(names) // _NAME
         if hit < nr:
+            if self._host is not None:
+                value = value.numpy()
             added = self._add(names, hit, value[hit * self.page_size:nr * self.page_size])
             ids = numpy.concatenate((ids, added)) if hit else added
             if self._events_on():
@@ -178,7 +187,7 @@ class KvmmRadixCache(RadixCache):
         self._nr_spare -= nr
         self._pool.put(ids)
         if self._host is not None:
-            self._host[ids] = value.numpy().reshape(nr, self.page_size)
+            self._host.put(ids, numpy.ascontiguousarray(value, numpy.int64).view(self._row))
         else:
             self._slots[torch.from_numpy(ids).to(self.device)] = value.to(self._slots).reshape(
                 nr, self.page_size)
