@@ -12,6 +12,12 @@ static int place(const struct kvpy_call *call, PyObject *name)
 	return at;
 }
 
+/* What may be left out may be None as well. */
+static inline PyObject *given(const struct kvpy_call *call, unsigned int at, PyObject *object)
+{
+	return object == Py_None && at >= call->least ? NULL : object;
+}
+
 static int take_named(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
 		      PyObject *kwnames, PyObject **out)
 {
@@ -22,7 +28,7 @@ static int take_named(const struct kvpy_call *call, PyObject *const *args, Py_ss
 		if (at < 0 || at < nr)
 			return KVPY_REFUSE(PyExc_TypeError, "%s(): argument '%U' is %s", call->name, name,
 				     at < 0 ? "unknown" : "given twice");
-		out[at] = args[nr + i];
+		out[at] = given(call, (unsigned int)at, args[nr + i]);
 	}
 	return 0;
 }
@@ -32,16 +38,14 @@ int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr
 {
 	if (nr > (Py_ssize_t)call->most)
 		return KVPY_REFUSE(PyExc_TypeError, "%s() takes at most %u arguments", call->name, call->most);
-	for (unsigned int i = 0; i < call->most; i++)
-		out[i] = i < nr ? args[i] : NULL;
+	for (unsigned int i = 0; i < nr; i++)
+		out[i] = given(call, i, args[i]);
+	memset(out + nr, 0, (call->most - (size_t)nr) * sizeof(*out));
 	if (kwnames && take_named(call, args, nr, kwnames, out))
 		return -1;
-	for (unsigned int i = 0; i < call->most; i++) {
-		if (i >= call->least && out[i] == Py_None)
-			out[i] = NULL;
-		if (i < call->least && !out[i])
+	for (unsigned int i = (unsigned int)nr; i < call->least; i++)
+		if (!out[i])
 			return KVPY_REFUSE(PyExc_TypeError, "%s() needs '%s'", call->name, call->names[i]);
-	}
 	return 0;
 }
 

@@ -136,9 +136,13 @@ static int is_one_of(const Py_buffer *view, Py_ssize_t bytes, const char *format
 {
 	const char *format = view->format ? view->format : "B";
 
+	if (view->itemsize != bytes)
+		return 0;
 	if (*format == '@' || *format == '=' || *format == '<')
 		format++;
-	return view->itemsize == bytes && strchr(formats, *format) && *format && !format[1];
+	while (*formats && *formats != *format)
+		formats++;
+	return *formats && !format[1];
 }
 
 static int from_sequence(PyObject *object, enum numbers of, struct kvpy_array *array)
