@@ -255,6 +255,8 @@ int bench_peers(struct bench *bench)
 	sizes_exit(&single);
 	sizes_exit(&sizes);
 	bench_skip(bench, "vLLM's block pool", "Python: see bindings/python/bench.py");
+	bench_skip(bench, "SGLang's prefix caches",
+		   "Python: see bindings/python/engines/sglang/bench.py");
 	return err ? err : run_two_threads(bench, ranges, ARRAY_SIZE(ranges));
 }
 
