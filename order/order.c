@@ -304,9 +304,9 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 			fills[nr_fills++] = note_index(notes[i]);
 	}
 	expect(order, hits, nr_hits, true);
-	/* A call that fills many asks itself. */
-	if (nr_fills && nr_fills < nr && order->ops->expect_fill)
-		expect_fills(order, fills, nr_fills);
+	/* A call that fills many asks itself, for all but the first. */
+	if (nr_fills && order->ops->expect_fill)
+		expect_fills(order, fills, nr_fills < nr ? nr_fills : min(nr_fills, BATCH / 4));
 }
 
 void order_catch_up(struct order *order)
