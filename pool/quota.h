@@ -19,6 +19,8 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
  * blocks come first; -EDQUOT. ->lock held.
  */
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
+/* May it get @nr blocks that are free, whatever else it has? ->lock held. */
+bool __quota_has_room(struct kvmm_pool *pool, u32 account, u32 nr);
 /* Will its tenant's limits refuse it, though blocks are free? Counts nothing. Both locks held. */
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /*
@@ -41,6 +43,12 @@ static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
 static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx)
 {
 	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, ctx);
+}
+
+static inline bool quota_has_room(struct kvmm_pool *pool, u32 account, u32 nr)
+{
+	kv_assert_held(&pool->lock);
+	return likely(!pool->order.quotas) || __quota_has_room(pool, account, nr);
 }
 
 static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)

@@ -152,17 +152,27 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 
 /* ---- ranges ---- */
 
+bool __quota_has_room(struct kvmm_pool *pool, u32 i, u32 nr)
+{
+	struct account *account = pool->order.quotas->account[i];
+	struct excess excess = excess_of(pool, account, nr);
+
+	kv_assert_held(&pool->lock);
+	note_excess(account, &excess);
+	return !(excess.max || excess.high);
+}
+
 int __quota_admit(struct kvmm_pool *pool, u32 i, struct alloc_ctx *ctx)
 {
 	struct account *account = pool->order.quotas->account[i];
-	struct excess excess = excess_of(pool, account, ctx->nr);
+	struct excess excess;
 
 	kv_assert_held(&pool->lock);
 	ctx->account = i;
-	if (ctx->squeezed)
-		return excess.max ? refuse(account, &excess) : 0;
-	note_excess(account, &excess);
-	return excess.max || excess.high ? -ENOSPC : 0;
+	if (!ctx->squeezed)
+		return __quota_has_room(pool, i, ctx->nr) ? 0 : -ENOSPC;
+	excess = excess_of(pool, account, ctx->nr);
+	return excess.max ? refuse(account, &excess) : 0;
 }
 
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)

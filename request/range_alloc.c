@@ -238,15 +238,16 @@ static inline bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm
 
 /*
  * One hold of a lock, of an arena or of the pool, and no request structure. It is for the state in
- * which no rule has to be asked but the door's: no account, no content to be made zero. One free
- * run has to be long enough, and a slot free. False: nothing has happened, and the long way knows
- * why.
+ * which no rule has to be asked but the door's, and whether its tenant's limits are far: no content
+ * to be made zero. One free run has to be long enough, and a slot free. False: nothing has happened,
+ * and the long way knows why.
  */
 static inline bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			kvmm_range_t *range)
 {
 	static const struct alloc_ctx plain;
 	struct kvmm_extent run = { KV_NONE, attr->nr };
+	u32 account;
 
 	if (unlikely(!attr_is_plain(pool, attr)))
 		return false;
@@ -254,11 +255,13 @@ static inline bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_a
 		return true;
 	if (unlikely(arena_pool_enter(pool)))
 		return false;
-	if (likely(!(pool->order.quotas || pool->zero || pool->free_slot == KV_NONE) &&
-		   door_lets(pool, &plain, attr->nr)))
+	account = quota_account(pool, attr->tenant);
+	if (likely(!(pool->zero || pool->free_slot == KV_NONE) &&
+		   door_lets(pool, &plain, attr->nr) && quota_has_room(pool, account, attr->nr)))
 		run.start = kv_zone_try(pool->zone, attr->nr);
 	if (likely(run.start != KV_NONE)) {
-		*range = range_add(pool, attr, &run, 1, QUOTA_REST);
+		*range = range_add(pool, attr, &run, 1, account);
+		quota_took(pool->order.quotas, account);
 		count_taken(pool, attr->nr);
 	}
 	pool_leave(pool);
