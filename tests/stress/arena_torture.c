@@ -282,13 +282,13 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
 	printf("arena_torture: seed %llu\n", (unsigned long long)seed);
-	for (u32 limits = 0; limits < 2; limits++) {
-		torture(4, 0, limits);
-		torture(4, NR_BLOCKS / 4, limits);
-		torture(4, NR_BLOCKS - 3000, limits);	/* it is reached all the time */
-		torture(1, 0, limits);
-		torture(0, 0, limits);	/* as the threads meet */
-		torture(0, NR_BLOCKS / 50, limits);
-	}
+	torture(4, 0, false);
+	torture(4, 0, true);
+	torture(4, NR_BLOCKS / 4, false);
+	torture(4, NR_BLOCKS - 3000, false);	/* it is reached all the time */
+	torture(4, NR_BLOCKS - 3000, true);
+	torture(1, 0, false);
+	torture(0, 0, false);	/* as the threads meet */
+	torture(0, NR_BLOCKS / 50, true);
 	return nr_bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
