@@ -186,6 +186,12 @@ static bool is_one(const struct order *order)
 	return likely(!order->classes && !order->quotas);
 }
 
+/* Are notes of one kind that follow each other applied as one? */
+static bool has_runs(const struct order *order)
+{
+	return is_one(order) && !order->deterministic;
+}
+
 static void put_many(struct order *order, const u32 *blocks, u32 nr)
 {
 	kv_assert_held(&order->lock);
@@ -236,7 +242,7 @@ static noinline void apply_run(struct order *order, enum order_note what, const 
 
 static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 {
-	bool one = is_one(order) && !order->deterministic;
+	bool one = has_runs(order);
 
 	kv_assert_held(&order->lock);
 	for (u32 at = 0, end; at < nr; at = end) {
@@ -304,9 +310,10 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 			fills[nr_fills++] = note_index(notes[i]);
 	}
 	expect(order, hits, nr_hits, true);
-	/* A call that fills many asks itself, for all but the first. */
+	/* A call that fills many asks itself, for all but the first, unless policies have no runs. */
 	if (nr_fills && order->ops->expect_fill)
-		expect_fills(order, fills, nr_fills < nr ? nr_fills : min(nr_fills, BATCH / 4));
+		expect_fills(order, fills, nr_fills < nr || !has_runs(order) ?
+					   nr_fills : min(nr_fills, BATCH / 4));
 }
 
 void order_catch_up(struct order *order)

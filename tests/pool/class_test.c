@@ -611,3 +611,29 @@ POOL_TEST(class, a_flipped_bit_is_noticed, make_classed(8, "lru", NULL, 0))
 	classes->priority[ref.index + 1] = 0;
 	drop(pool, ref);
 }
+
+/* ---- what a policy is told ahead ---- */
+
+static u32 nr_expected;
+
+static void count_expected(const void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
+{
+	nr_expected += nr;
+}
+
+/* Without classes the call that fills all of them asks for what they lead to. */
+POOL_TEST(class, the_policy_hears_of_blocks_before_they_are_filled,
+	  make_classed(64, "default", NULL, 0))
+{
+	static struct kv_evict_ops ops;		/* outlives the test */
+	kvmm_ref_t ref[16];
+
+	ops = *pool->order.ops;
+	ops.expect_fill = count_expected;
+	pool->order.ops = &ops;
+	nr_expected = 0;
+	register_keys(pool, 0, 16, ref);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_expected, 16);
+	cr_expect_eq(kvmm_put_many(pool, ref, 16), 0);
+}
