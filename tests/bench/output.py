@@ -65,7 +65,7 @@ def main():
     rows = [json.loads(line) for line in run("--quick", "--json", "memory").stdout.splitlines()]
     for row in rows:
         check_row("memory", json.dumps(row))
-    for state, bar in (("ranges", 12), ("cache", 173), ("cache+registry", 570)):
+    for state, bar in (("ranges", 12), ("cache", 173), ("cache+registry", 471)):
         held = [r["value"] for r in rows if r["metric"] == "allocated" and
                 r["params"] == {"state": state, "nr": 1 << 20}]
         check(len(held) == 1 and 0 < held[0] <= bar, f"bytes a block of {state}: {held}")
