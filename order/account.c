@@ -180,6 +180,7 @@ void __quota_uncharge_entry(struct quotas *quotas, u32 index)
 
 	kv_assert(index < quotas->nr_blocks);
 	kv_assert(account->usage);
+	account_loses(account);
 	account->usage--;
 	if (mark & QUOTA_PICKED) {
 		kv_assert(account->nr_picked);
@@ -233,6 +234,24 @@ void quota_peak(struct quotas *quotas, u32 i)
 					       quotas->account[i]->usage);
 }
 
+void quota_credit(struct quotas *quotas, u32 i, u32 nr, bool fresh)
+{
+	kv_assert(i < MAX_ACCOUNTS);
+	quotas->account[i]->nr_credits += fresh;
+	quotas->account[i]->usage += nr;
+}
+
+void quota_credit_end(struct quotas *quotas, u32 i, u32 least, u32 left)
+{
+	struct account *account = quotas->account[i];
+
+	kv_assert(i < MAX_ACCOUNTS && account->nr_credits);
+	kv_assert(least <= left && left <= account->usage);
+	account->peak = max(account->peak, account->usage - least);
+	account->usage -= left;
+	account->nr_credits--;
+}
+
 void __quota_took(struct quotas *quotas, u32 i)
 {
 	struct account *account = quotas->account[i];
@@ -272,7 +291,8 @@ static int check_account(const struct quotas *quotas, u32 i, u32 usage, u32 nr_c
 	if (account->usage + account->nr_claimed - account->nr_due != usage ||
 	    account->nr_claimed > nr_claimed)
 		return -EUCLEAN;
-	if (account->peak < account->usage || account->nr_picked || account->nr_hits)
+	if (account->peak < account->usage || account->nr_picked || account->nr_hits ||
+	    account->nr_credits)
 		return -EUCLEAN;
 	if (account->nr_evicted < account->nr_low || account->nr_evicted < account->nr_reclaimed ||
 	    account->nr_max < account->nr_oom)

@@ -68,7 +68,8 @@ struct account {
 	u32 id;				/* fixed at creation */
 	u32 tenant;			/* fixed at creation */
 	u32 usage;			/* ->lock */
-	u32 peak;			/* ->lock */
+	u32 peak;			/* ->lock; as of the last allocation, see ->nr_credits */
+	u32 nr_credits;			/* ->lock; of arenas, in ->usage and not in ->peak yet */
 	u32 nr_picked;			/* both locks; claimed and not yet forgotten */
 	u32 nr_claimed;			/* ->lock; of its entries, by gangs that are reserved */
 	u32 nr_due;			/* ->lock; its part of the claimed, as entries */
@@ -184,6 +185,13 @@ int accounts_check(const struct order *order, u32 *usage, u32 nr_claimed, u32 nr
 
 /* ---- account.c: charges ---- */
 
+/* Its arenas may have taken all that they have credit for, at a time when it had all of this. */
+static inline void account_loses(struct account *account)
+{
+	if (unlikely(account->nr_credits))
+		account->peak = max(account->peak, account->usage - account->nr_picked);
+}
+
 void __quota_uncharge_entry(struct quotas *quotas, u32 index);
 
 /* It loses its block, or its content. Both locks held. */
@@ -197,8 +205,11 @@ static inline void quota_uncharge_entry(struct quotas *quotas, u32 index)
 static inline void quota_charge_range(struct quotas *quotas, u32 account, s64 nr)
 {
 	kv_assert(account < MAX_ACCOUNTS);
-	if (unlikely(quotas != NULL))
-		quotas->account[account]->usage += (u32)nr;
+	if (likely(!quotas))
+		return;
+	if (nr < 0)
+		account_loses(quotas->account[account]);
+	quotas->account[account]->usage += (u32)nr;
 }
 
 void __quota_took(struct quotas *quotas, u32 account);
@@ -216,6 +227,12 @@ void quota_lend(struct quotas *quotas, u32 index);
 void quota_unlend(struct order *order, u32 index);
 /* @nr waiting victims will be entries of @account, or, if negative, will not. ->lock held. */
 void quota_due(struct quotas *quotas, u32 account, s64 nr);
+/*
+ * An arena has @nr blocks more of credit, which is @fresh or not; or its credit goes, of which there were @least left at least, and are
+ * @left now. ->lock held.
+ */
+void quota_credit(struct quotas *quotas, u32 account, u32 nr, bool fresh);
+void quota_credit_end(struct quotas *quotas, u32 account, u32 least, u32 left);
 /* The second half of one that was counted when it began. ->lock held. */
 void quota_peak(struct quotas *quotas, u32 account);
 

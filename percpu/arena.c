@@ -65,9 +65,13 @@ static bool is_paid(const struct kvmm_pool *pool, struct arena *arena,
 static void charge(const struct kvmm_pool *pool, struct arena *arena, const struct slot *slot,
 		   s32 nr)
 {
+	struct credit *credit = credit_at(arena, slot->tenant);
+
 	kv_assert_held(&arena->lock);
-	if (unlikely(pool->order.quotas != NULL))
-		credit_at(arena, slot->tenant)->left -= nr;
+	if (likely(!pool->order.quotas))
+		return;
+	credit->left -= nr;
+	credit->least = min(credit->least, credit->left);
 }
 
 /* -ENOSPC: the pool may lend more. */

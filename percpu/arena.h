@@ -41,10 +41,11 @@
 static_assert(MAX_ARENAS * LEND_SLOTS == MAX_STOCK, "a stock for each");
 static_assert(MAX_ARENAS < UINT8_MAX, "a number + 1 fits arenas->region[]");
 
-/* Of one tenant; without @on all of it is 0. @left: arena->lock; the rest: both locks. */
+/* Of one tenant; without @on all of it is 0. @left, @least: arena->lock; the rest: both locks. */
 struct credit {
 	u32 tenant;
 	u32 left;			/* blocks more that its account is charged with */
+	u32 least;			/* that ->left has been, as if all had been lent at once */
 	u16 account;			/* has_account(), since it is recalled before that goes */
 	bool on;
 };

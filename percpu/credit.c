@@ -14,8 +14,7 @@
 static void credit_end(struct kvmm_pool *pool, struct credit *credit)
 {
 	kv_assert_held(&pool->lock);
-	quota_charge_range(pool->order.quotas, credit->account, -(s64)credit->left);
-	quota_peak(pool->order.quotas, credit->account);
+	quota_credit_end(pool->order.quotas, credit->account, credit->least, credit->left);
 	pool->arenas->nr_credits--;
 	*credit = (struct credit){ 0 };
 }
@@ -36,8 +35,9 @@ bool credit_lend(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 	if (credit->on && (credit->tenant != tenant || credit->account != id))
 		credit_end(pool, credit);
 	arenas->nr_credits += !credit->on;
-	*credit = (struct credit){ tenant, credit->left + CREDIT_NR, id, true };
-	quota_charge_range(quotas, id, CREDIT_NR);
+	quota_credit(quotas, id, CREDIT_NR, !credit->on);
+	*credit = (struct credit){ tenant, credit->left + CREDIT_NR, credit->least + CREDIT_NR,
+				   id, true };
 	return true;
 }
 

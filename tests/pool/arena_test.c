@@ -809,6 +809,41 @@ POOL_TEST(arena, ranges_of_tenants_with_limits_are_an_arenas, pool_of_tenants())
 	cr_expect_eq(usage_of(pool, TENANT), 0);
 }
 
+static u32 peak_of(struct kvmm_pool *pool, u32 tenant)
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_tenant_get_stat(pool, tenant, &stat), 0);
+	return stat.peak;
+}
+
+POOL_TEST(arena, the_most_that_a_tenant_had_is_remembered_when_all_is_free_again, pool_of_tenants())
+{
+	kvmm_range_t range[2] = { take_for(0, pool, 60), take_for(0, pool, 40) };
+
+	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(kvmm_range_free(pool, range[1]), 0);
+	cr_expect_eq(usage_of(pool, TENANT), 0);
+	cr_expect_eq(peak_of(pool, TENANT), 100);
+	range[0] = take_for(0, pool, 50);
+	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(peak_of(pool, TENANT), 100);
+}
+
+/* A range of more than 64 blocks is the pool's, and goes before the credit does. */
+POOL_TEST(arena, the_most_that_a_tenant_had_has_the_ranges_of_the_pool_in_it, pool_of_tenants())
+{
+	kvmm_range_t large = take_for(0, pool, 300), small = take_for(0, pool, 60);
+
+	cr_expect_eq(arena_with(pool, large), 0);
+	cr_expect_eq(arena_with(pool, small), 1);
+	cr_expect_eq(kvmm_range_free(pool, large), 0);
+	cr_expect_eq(kvmm_range_free(pool, small), 0);
+	cr_expect_eq(usage_of(pool, TENANT), 0);
+	cr_expect_geq(peak_of(pool, TENANT), 360);
+	cr_expect_leq(peak_of(pool, TENANT), 2000);
+}
+
 POOL_TEST(arena, ranges_of_tenants_come_and_go_without_the_pools_lock, pool_of_tenants())
 {
 	u32 id = find_account(pool->order.quotas, TENANT);
