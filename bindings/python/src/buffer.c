@@ -243,17 +243,13 @@ int kvpy_bytes(PyObject *object, int writable, struct kvpy_array *bytes)
 
 /* The key of one name. 16 bytes are one as they are, in lists as in buffers; of hashes of the
  * engine's own any 16 bytes will do. */
-static inline int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
+static int name(const void *bytes, size_t nr, int are_digests, kvmm_key_t *key)
 {
 	struct kvmm_key_names names = KVMM_KEY_NAMES_INIT;
 	struct { uint8_t byte[KVMM_KEY_MIN_NAME]; uint64_t nr; } padded;
 
 	if (nr == sizeof(*key)) {
 		memcpy(key, bytes, nr);
-		return 0;
-	}
-	if (are_digests && nr == sizeof(kvmm_digest_t)) {
-		*key = kvmm_key_of_digest(bytes);
 		return 0;
 	}
 	names.data = bytes;
@@ -277,6 +273,10 @@ int kvpy_key(PyObject *object, const struct kvpy_pool *pool, kvmm_key_t *key)
 
 	if (PyBytes_AsStringAndSize(object, &data, &len))
 		return -1;
+	if (pool->are_digests && !pool->key_bytes && len == sizeof(kvmm_digest_t)) {
+		*key = kvmm_key_of_digest((const kvmm_digest_t *)data);
+		return 0;
+	}
 	if (pool->key_bytes && len != pool->key_bytes)
 		PyErr_Format(PyExc_ValueError, "a key of %zd bytes, not %u", len, pool->key_bytes);
 	else if (name(data, (size_t)len, pool->are_digests, key))

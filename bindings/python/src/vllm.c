@@ -258,19 +258,6 @@ static PyObject *blocks_take(struct blocks *self, PyObject *const *args, Py_ssiz
 
 /* ---- free_blocks() and touch() ---- */
 
-/* The ids of all of @list, if they are blocks of this pool, and counted; else 0. */
-static int are_ours(const struct blocks *self, PyObject *list, Py_ssize_t nr, int32_t *ids)
-{
-	for (Py_ssize_t i = 0; i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, i);
-
-		ids[i] = id_of(self, block);
-		if (ids[i] < 0 || refs_of(self, block) < 0)
-			return 0;
-	}
-	return 1;
-}
-
 static inline PyObject *number_of(const struct blocks *self, long refs)
 {
 	if (refs < 0 || refs >= NR_SMALL)
@@ -279,24 +266,49 @@ static inline PyObject *number_of(const struct blocks *self, long refs)
 	return self->small[refs];
 }
 
-/* Add @by to the references of each; those that come to @mark are the first of @ids then, in their
- * order. Return: how many. The ends of old numbers run no Python, and small ones need no memory. */
-static uint32_t count(struct blocks *self, int32_t *ids, Py_ssize_t nr, long by, long mark)
+/* A block's references are @refs; the end of the old number runs no Python. */
+static inline void set_refs(struct blocks *self, PyObject *block, long refs)
 {
-	uint32_t marked = 0;
+	PyObject *number = number_of(self, refs);
+
+	if (number)			/* small ones need no memory */
+		set(self, block, REF_CNT, number);
+	else
+		PyErr_Clear();
+}
+
+/* Take back what count() did to these. */
+static void uncount(struct blocks *self, const int32_t *ids, Py_ssize_t nr, long by)
+{
+	for (Py_ssize_t i = 0; i < nr; i++)
+		if (ids[i])
+			set_refs(self, self->table[ids[i]], refs_of(self, self->table[ids[i]]) - by);
+}
+
+/*
+ * Add @by to the references of each block of @list; the null block has none. Those that come to
+ * @mark are the first of @ids then, in their order, the others behind. Return: how many are; -1:
+ * one is of another pool, or not counted, and none was changed.
+ */
+static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long by, long mark,
+			int32_t *ids)
+{
+	Py_ssize_t marked = 0;
 
 	for (Py_ssize_t i = 0; i < nr; i++) {
-		PyObject *block = self->table[ids[i]], *number;
-		long refs = refs_of(self, block) + by;
-		int32_t id = ids[i];
+		PyObject *block = PyList_GetItem(list, i);
+		int32_t id = id_of(self, block);
+		long refs = id < 0 ? -1 : refs_of(self, block);
 
-		if (!id)		/* the null block has none */
+		if (refs < 0) {
+			uncount(self, ids, i, by);
+			return -1;
+		}
+		ids[i] = id;
+		if (!id)
 			continue;
-		number = number_of(self, refs);
-		if (!number)
-			continue;
-		set(self, block, REF_CNT, number);
-		if (refs == mark) {
+		set_refs(self, block, refs + by);
+		if (refs + by == mark) {
 			ids[i] = ids[marked];
 			ids[marked++] = id;
 		}
@@ -319,23 +331,23 @@ static int recount(struct blocks *self, PyObject *list, long by)
 {
 	Py_ssize_t nr = PyList_Size(list);
 	struct kvpy_array ids;
-	uint32_t edge;
-	int ours, err = 0;
+	Py_ssize_t edge;
+	int err = 0;
 
 	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
 		return -1;
-	ours = are_ours(self, list, nr, ids.data);
 	/* kvmm's one reference comes with their first, and goes with their last. */
-	edge = ours ? count(self, ids.data, nr, by, by > 0) : 0;
-	if (edge)
-		err = by > 0 ? kvmm_ids_get(self->pool->pool, ids.data, edge, KVMM_IDS_INACTIVE) :
-			       kvmm_ids_put(self->pool->pool, ids.data, edge, KVMM_IDS_FIRST_OUT);
+	edge = count(self, list, nr, by, by > 0, ids.data);
+	if (edge > 0)
+		err = by > 0 ? kvmm_ids_get(self->pool->pool, ids.data, (uint32_t)edge, KVMM_IDS_INACTIVE) :
+			       kvmm_ids_put(self->pool->pool, ids.data, (uint32_t)edge,
+					    KVMM_IDS_FIRST_OUT);
 	if (err) {
-		count(self, ids.data, nr, -by, -1);
+		uncount(self, ids.data, nr, by);
 		kvpy_raise(by > 0 ? "kvmm_ids_get" : "kvmm_ids_put", err);
 	}
 	kvpy_end(&ids);
-	return err ? -1 : ours;
+	return err ? -1 : edge >= 0;
 }
 
 static PyObject *blocks_put(struct blocks *self, PyObject *blocks)
