@@ -124,6 +124,12 @@ static int begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 	return 0;
 }
 
+/* Of what grows with names that are added; that of the map by its table, too: see make_room(). */
+static u64 names_bytes(const struct kvmm_pool *pool)
+{
+	return kv_entries_bytes(&pool->entries) + pool->map->ops->bytes(pool->map);
+}
+
 /*
  * All of them, or none. What was out of the map is in it again then; of blocks with that name it is
  * the youngest now, and consumers of events have seen it go and come.
@@ -139,10 +145,10 @@ static int begin_all(struct kvmm_pool *pool, struct change *change)
 		change->nr = 0;
 		return err;
 	}
-	pool->metadata_bytes -= kv_entries_bytes(&pool->entries);
+	pool->metadata_bytes -= names_bytes(pool);
 	for (i = 0; i < change->nr && !err; i++)
 		err = begin_one(pool, change, i);
-	pool->metadata_bytes += kv_entries_bytes(&pool->entries);
+	pool->metadata_bytes += names_bytes(pool);
 	change->nr = i - (err != 0);
 	while (err && i-- && change->op != KVMM_NAME_ADD) {
 		u32 name = i < change->nr ? name_at(pool, change, i) : KV_NONE;

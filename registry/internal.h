@@ -58,22 +58,27 @@ struct miss_row {
 	u64 nr[KV_NR_MISSES];	/* kv_tally_add() */
 } __cacheline_aligned;
 
+struct trace_sets {
+	u32 *word;		/* ours; atomic, and hints */
+	u32 nr;			/* sets; fixed at creation */
+};
+
 struct trace {
 	struct miss_row *missed;		/* ours; KV_TALLY_ROWS */
 	const struct kv_entries *entries;	/* borrowed */
-	u32 *there;				/* ours; words are atomic, and hints */
-	u16 *gone;				/* behind @there; words are atomic */
+	struct trace_sets there[2];		/* of blocks; of added names: pages */
+	u16 *gone;				/* behind those of blocks; words are atomic */
 
 	/* Fixed at creation. */
 	u64 key_seed;
 	u32 index_mask;
-	u32 nr_sets;
 	u32 nr_lines;				/* of @gone */
 };
 
 /* Keys are mixed by @key_seed, and hashed by no other one, for all domains. */
 int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_seed);
 void trace_exit(struct trace *trace);
+/* In use: words of names that were never added are none. */
 u64 trace_bytes(const struct trace *trace);
 
 /* A key that is mixed so will be registered: asks for the line. */

@@ -3,8 +3,9 @@
  * Why a name was not found.
  *
  * There: which entries are staged, registered, or added names, by key alone, for any domain; but
- * for those that the map finds itself. Sets of 16 words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had
- * room:
+ * for those that the map finds itself. Sets of 16 words, a cache line each; added names have their
+ * own, in pages that are no memory until they are used. A word stands in the first of its key's
+ * NR_CHOICES sets that had room:
  *
  *	31       30             0
  *	| staged | hash | index + 1 |
@@ -29,21 +30,32 @@
 #include <kv/mem.h>
 #include <kv/probe.h>
 #include <kv/stat.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
 #define NR_WAYS		16u
 #define NR_CHOICES	4u
+#define SET_BYTES	(NR_WAYS * sizeof(u32))
 #define STAGED		BIT(31)		/* of a word, beside its index + 1 */
 
 #define LINE_NAMES	31u
 #define LINE_BYTES	(sizeof(u16) * (1 + LINE_NAMES))	/* where the next goes, and names */
 #define BYTES_AN_ENTRY	5u
 
-static u64 table_bytes(const struct trace *trace)
+static u32 sets_for(u32 nr)
 {
-	return (u64)trace->nr_sets * NR_WAYS * sizeof(*trace->there) +
-	       (u64)trace->nr_lines * LINE_BYTES;
+	return (u64)nr * 3 / 2 / NR_WAYS + NR_CHOICES;
+}
+
+static u64 blocks_bytes(const struct trace *trace)
+{
+	return (u64)trace->there[0].nr * SET_BYTES + (u64)trace->nr_lines * LINE_BYTES;
+}
+
+static u64 names_bytes(const struct trace *trace)
+{
+	return (u64)trace->there[1].nr * SET_BYTES;
 }
 
 int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_seed)
@@ -51,30 +63,33 @@ int trace_init(struct trace *trace, const struct kv_entries *entries, u64 key_se
 	*trace = (struct trace){
 		.missed		= kv_alloc_lines(KV_TALLY_ROWS, sizeof(*trace->missed)),
 		.entries	= entries,
+		.there[0].nr	= sets_for(entries->nr),
+		.there[1].nr	= sets_for(entries->nr_all - entries->nr),
 		.key_seed	= key_seed,
 		.index_mask	= BIT(kv_order(entries->nr_all + 1)) - 1,
-		.nr_sets	= (u64)entries->nr * 3 / 2 / NR_WAYS + NR_CHOICES,
 		.nr_lines	= (u64)entries->nr * BYTES_AN_ENTRY / LINE_BYTES + 1,
 	};
-	if (!trace->missed)
+	trace->there[0].word = registry_alloc(blocks_bytes(trace));
+	trace->there[1].word = kv_sys()->map_pages(kv_sys()->ctx, names_bytes(trace), -1);
+	if (!trace->missed || !trace->there[0].word || !trace->there[1].word) {
+		trace_exit(trace);
 		return -ENOMEM;
-	trace->there = registry_alloc(table_bytes(trace));
-	if (trace->there) {
-		trace->gone = (u16 *)(trace->there + trace->nr_sets * NR_WAYS);
-		return 0;
 	}
-	kv_free(trace->missed);
-	return -ENOMEM;
+	trace->gone = (u16 *)(trace->there[0].word + trace->there[0].nr * NR_WAYS);
+	return 0;
 }
 
 u64 trace_bytes(const struct trace *trace)
 {
-	return table_bytes(trace) + KV_TALLY_ROWS * sizeof(*trace->missed);
+	return blocks_bytes(trace) + KV_TALLY_ROWS * sizeof(*trace->missed) +
+	       (u64)(trace->entries->top_name - trace->entries->nr) * sizeof(u32) * 3 / 2;
 }
 
 void trace_exit(struct trace *trace)
 {
-	registry_free(trace->there, table_bytes(trace));
+	if (trace->there[1].word)
+		kv_sys()->unmap_pages(kv_sys()->ctx, trace->there[1].word, names_bytes(trace));
+	registry_free(trace->there[0].word, blocks_bytes(trace));
 	kv_free(trace->missed);
 }
 
@@ -90,11 +105,16 @@ static u64 entry_hash_of(const struct trace *trace, const struct kv_entry *entry
 
 /* ---- there ---- */
 
-static u32 *set_of(const struct trace *trace, u64 hash, u32 choice)
+static const struct trace_sets *sets_of(const struct trace *trace, u32 index)
+{
+	return &trace->there[index >= trace->entries->nr];
+}
+
+static u32 *set_of(const struct trace_sets *sets, u64 hash, u32 choice)
 {
 	u32 part = hash >> 16 * choice | hash << (64 - 16 * choice) % 64;
 
-	return &trace->there[((u64)part * trace->nr_sets >> 32) * NR_WAYS];
+	return &sets->word[((u64)part * sets->nr >> 32) * NR_WAYS];
 }
 
 static u32 word_of(const struct trace *trace, u64 hash, u32 index)
@@ -175,36 +195,38 @@ static u32 *room_in(const struct trace *trace, u32 *set)
 
 void trace_expect(const struct trace *trace, u64 mix)
 {
-	kv_prefetch_write(set_of(trace, hash_of(trace, mix), 0));
+	kv_prefetch_write(set_of(&trace->there[0], hash_of(trace, mix), 0));
 }
 
 /* One set in twenty is full. */
-static noinline void add_elsewhere(const struct trace *trace, u64 hash, u32 word)
+static noinline void add_elsewhere(const struct trace *trace, const struct trace_sets *sets,
+				   u64 hash, u32 word)
 {
 	u32 *room = NULL;
 
 	for (u32 i = 0; i < NR_CHOICES && !room; i++)
-		room = room_in(trace, set_of(trace, hash, i));
+		room = room_in(trace, set_of(sets, hash, i));
 	if (room)
 		WRITE_ONCE(*room, word);
 }
 
 /* Of two threads that find the same room one is left out: its index is a hint. */
-static __always_inline void add(const struct trace *trace, u64 hash, u32 word)
+static __always_inline void add(const struct trace *trace, const struct trace_sets *sets, u64 hash,
+				u32 word)
 {
-	u32 *set = set_of(trace, hash, 0), ways = ways_with(set, 0);
+	u32 *set = set_of(sets, hash, 0), ways = ways_with(set, 0);
 
 	if (likely(ways))
 		WRITE_ONCE(set[kv_lowest64(ways)], word);
 	else
-		add_elsewhere(trace, hash, word);
+		add_elsewhere(trace, sets, hash, word);
 }
 
 void trace_registered(const struct trace *trace, u64 mix, u32 index)
 {
 	u64 hash = hash_of(trace, mix);
 
-	add(trace, hash, word_of(trace, hash, index));
+	add(trace, sets_of(trace, index), hash, word_of(trace, hash, index));
 }
 
 void trace_staged(const struct trace *trace, u32 index)
@@ -212,7 +234,7 @@ void trace_staged(const struct trace *trace, u32 index)
 	u64 hash = entry_hash_of(trace, &trace->entries->entry[index]);
 
 	kv_assert(index < trace->entries->nr);
-	add(trace, hash, word_of(trace, hash, index) | STAGED);
+	add(trace, &trace->there[0], hash, word_of(trace, hash, index) | STAGED);
 }
 
 static __always_inline bool del_in(u32 *set, u32 word)
@@ -224,24 +246,24 @@ static __always_inline bool del_in(u32 *set, u32 word)
 	return ways;
 }
 
-static noinline void del_elsewhere(const struct trace *trace, u64 hash, u32 word)
+static noinline void del_elsewhere(const struct trace_sets *sets, u64 hash, u32 word)
 {
 	for (u32 choice = 1; choice < NR_CHOICES; choice++)
-		if (del_in(set_of(trace, hash, choice), word))
+		if (del_in(set_of(sets, hash, choice), word))
 			return;
 }
 
-static __always_inline void del(const struct trace *trace, u64 hash, u32 word)
+static __always_inline void del(const struct trace_sets *sets, u64 hash, u32 word)
 {
-	if (unlikely(!del_in(set_of(trace, hash, 0), word)))
-		del_elsewhere(trace, hash, word);
+	if (unlikely(!del_in(set_of(sets, hash, 0), word)))
+		del_elsewhere(sets, hash, word);
 }
 
 void trace_left(const struct trace *trace, u64 mix, u32 index)
 {
 	u64 hash = hash_of(trace, mix);
 
-	del(trace, hash, word_of(trace, hash, index));
+	del(sets_of(trace, index), hash, word_of(trace, hash, index));
 }
 
 /* ---- gone ---- */
@@ -301,38 +323,51 @@ static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in t
 enum kv_miss trace_told_by(const struct kv_entry *entry, const u64 key[2], u64 domain)
 {
 	u64 word = smp_load_acquire(&entry->word), other = READ_ONCE(entry->domain);
+	bool is_out = word & (KV_ENTRY_HIDDEN | KV_ENTRY_MARK);
 
 	if (!kv_entry_has_name(entry, key, other))
 		return KV_MISS_NEVER;
 	if (kv_word_is(word, KV_ENTRY_STAGED))
 		return other == domain ? KV_MISS_STAGED : KV_MISS_NEVER;
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_NAME))
+	if (!kv_word_has_name(word))
 		return KV_MISS_NEVER;
 	if (other == domain)	/* hidden by now, no room for a reference, or registered since */
-		return word & KV_ENTRY_HIDDEN || (word & KV_ENTRY_REFS) == KV_ENTRY_REFS ?
-		       KV_MISS_EVICTED : KV_MISS_STAGED;
+		return is_out || kv_word_refs(word) == KV_ENTRY_REFS ? KV_MISS_EVICTED :
+								       KV_MISS_STAGED;
+	if (is_out)
+		return KV_MISS_NEVER;
 	return (u32)other == (u32)domain ? KV_MISS_GROUP : KV_MISS_TENANT;
+}
+
+/* The answers of those entries that have a word for the key in @sets, a bit each. */
+static u32 told_in(const struct trace *trace, const struct trace_sets *sets, u64 hash,
+		   const u64 key[2], u64 domain)
+{
+	u32 wanted = word_of(trace, hash, 0), told = 0;
+
+	for (u32 i = 0; i < NR_CHOICES; i++)
+		kv_prefetch(set_of(sets, hash, i));
+	for (u32 i = 0; i < NR_CHOICES * NR_WAYS; i++) {
+		u32 word = READ_ONCE(set_of(sets, hash, i / NR_WAYS)[i % NR_WAYS]);
+
+		if (may_be(trace, word, wanted))
+			told |= BIT(trace_told_by(entry_of(trace, word), key, domain));
+	}
+	return told;
 }
 
 static enum kv_miss reason(const struct trace *trace, const kvmm_key_t *key, u64 domain, u32 told)
 {
-	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_EVICTED, KV_MISS_GROUP, KV_MISS_TENANT };
+	static const u8 sure[] = { KV_MISS_STAGED, KV_MISS_GROUP, KV_MISS_TENANT, KV_MISS_EVICTED };
 	u64 half[2] = { 0 }, mix, hash, bits;
-	u32 wanted;
 
 	kv_key_words(key, half);
 	mix = kv_mix_key(half, trace->key_seed);
 	hash = hash_of(trace, mix);
 	bits = name_bits(mix, domain);
-	wanted = word_of(trace, hash, 0);
-	for (u32 i = 0; i < NR_CHOICES; i++)
-		kv_prefetch(set_of(trace, hash, i));
-	for (u32 i = 0; i < NR_CHOICES * NR_WAYS; i++) {
-		u32 word = READ_ONCE(set_of(trace, hash, i / NR_WAYS)[i % NR_WAYS]);
-
-		if (may_be(trace, word, wanted))
-			told |= BIT(trace_told_by(entry_of(trace, word), half, domain));
-	}
+	told |= told_in(trace, &trace->there[0], hash, half, domain);
+	if (READ_ONCE(trace->entries->nr_names))
+		told |= told_in(trace, &trace->there[1], hash, half, domain);
 	for (u32 i = 0; i < ARRAY_SIZE(sure); i++)
 		if (told & BIT(sure[i]))
 			return sure[i];

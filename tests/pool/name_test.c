@@ -642,6 +642,73 @@ POOL_TEST(added_name, is_known_to_misses_as_first_ones_are, make_cache(8, "lru")
 	cr_expect_eq(why_missed(pool, 6, group), KVMM_MISS_NEVER);
 }
 
+/* Once by eviction, which hides it; once by the end of its only name. */
+POOL_TEST(forgotten_block, is_no_reason_for_a_miss_while_it_is_held, make_cache(8, "lru"))
+{
+	const kvmm_domain_t own = { 0 }, tenant = { .tenant = 1 }, group = { .group = 1 };
+	kvmm_ref_t ref, other;
+
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_prefix prefix = { .keys = keys_from(i, 1), .nr = 1 };
+		u32 block;
+		kvmm_mut_t mut;
+
+		make_active(pool, i, 1, &ref);
+		block = kvmm_block_of_ref(pool, ref);
+		if (i)
+			cr_expect_eq(remove_it(i, ref), 0);
+		else
+			kvmm_evict_blocks(pool, &block, 1);
+		cr_expect_eq(why_missed(pool, i, own), KVMM_MISS_EVICTED, "%u", i);
+		cr_expect_eq(why_missed(pool, i, tenant), KVMM_MISS_NEVER, "%u", i);
+		cr_expect_eq(why_missed(pool, i, group), KVMM_MISS_NEVER, "%u", i);
+		prefix.domain.tenant = 2;
+		make_private(pool, 1, &mut);
+		cr_assert_eq(kvmm_prefix_register(pool, &prefix, &mut, &other), 0);
+		cr_expect_eq(why_missed(pool, i, own), KVMM_MISS_TENANT, "%u", i);
+		cr_expect_eq(why_missed(pool, i, tenant), KVMM_MISS_TENANT, "%u", i);
+		cr_expect_eq(why_missed(pool, i, group), KVMM_MISS_TENANT, "%u", i);
+		cr_expect_eq(kvmm_put(pool, ref), 0);
+		cr_expect_eq(kvmm_put(pool, other), 0);
+	}
+	kvmm_reset_inactive(pool);
+}
+
+#define MANY		200u
+#define MANY_NAMES	(2 * MANY)
+
+/* As many names as can be added, in more domains than the map knows by themselves. */
+POOL_TEST(added_names, leave_room_for_reasons_of_all_others, make_cache(MANY, "lru"))
+{
+	const kvmm_domain_t tenant = { .tenant = 777 };
+	kvmm_staged_t staged[MANY / 2];
+	kvmm_ref_t ref[MANY / 2];
+	kvmm_mut_t mut;
+
+	make_active(pool, 0, MANY / 2, ref);
+	for (u32 i = 0; i < MANY_NAMES; i++) {
+		struct kvmm_name name = { key_of(1000 + i), { .tenant = i % 20 }, 0 };
+
+		cr_assert_eq(kvmm_names_add(pool, &name, &ref[i % (MANY / 2)], 1), 0);
+	}
+	for (u32 i = 0; i < MANY / 2; i++) {
+		struct kvmm_prefix prefix = { .keys = keys_from(5000 + i, 1), .nr = 1,
+					      .domain.tenant = i % 20 };
+
+		make_private(pool, 1, &mut);
+		cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged[i]), 0);
+	}
+	for (u32 i = 0; i < MANY / 2; i++)
+		cr_expect_eq(why_missed(pool, 5000 + i, (kvmm_domain_t){ .tenant = i % 20 }),
+			     KVMM_MISS_STAGED, "%u", i);
+	for (u32 i = 0; i < MANY_NAMES; i++)
+		cr_expect_eq(why_missed(pool, 1000 + i, tenant), KVMM_MISS_TENANT, "%u", i);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kv_free_staged(pool, staged, MANY / 2), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, MANY / 2), 0);
+	kvmm_reset_inactive(pool);
+}
+
 static void expect_free_again(u32 policy, bool evicted)
 {
 	struct kvmm_pool *pool __cleanup(end_pool) = make_life(8, "lru", 0, policy);
