@@ -59,8 +59,7 @@ static bool want_is_bad(const struct kvmm_gang_attr *attr, const struct kvmm_gan
 	if (want->pool >= attr->nr_pools || want->kind >= KVMM_NR_GANG_KINDS || !want->nr)
 		return true;
 	if (want->kind == KVMM_GANG_RANGE)
-		return want->reserve || want->flags & KVMM_ALLOC_GROWS ||
-		       range_check_attr(attr->pools[want->pool], &range);
+		return want->reserve || range_check_attr(attr->pools[want->pool], &range);
 	return want->max_runs || want->prio || want->flags || want->seq ||
 	       want->nr > attr->pools[want->pool]->nr_blocks;
 }

@@ -97,6 +97,33 @@ static void abort_leaves_no_trace(const char *policy)
 	end_pools(pool, 2);
 }
 
+Test(gang, a_range_that_grows_has_room_behind_it_from_the_commit_on)
+{
+	struct kvmm_gang_want wants[] = { want_range(0, 3, 2, 'a'), want_range(0, 9, 8, 'b') };
+	struct digests before, after;
+	struct kvmm_gang *gang;
+	kvmm_range_t ranges[2];
+
+	wants[0].flags = wants[1].flags = KVMM_ALLOC_GROWS;
+	make_pools(pool, 1, 16, "lru");
+	cache_keys(pool[0], 1, 6);
+	before = digests_of(pool, 1);
+	for (u32 n = 0; n < 3; n++) {
+		cr_assert_eq(reserve(pool, wants, 2, &gang), 0);
+		cr_assert_eq(kvmm_validate(pool[0]), 0);
+		cr_expect_eq(kvmm_gang_abort(gang), 0);
+		after = digests_of(pool, 1);
+		cr_expect_str_eq(differ(&before, &after), "");
+	}
+	wants[1].nr = 13;
+	cr_assert_eq(reserve(pool, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_gang_commit(gang, NULL, ranges), 0);
+	cr_expect_eq(kvmm_range_free(pool[0], ranges[1]), 0);
+	cr_expect_eq(kvmm_range_grow(pool[0], ranges[0], 4), 0);
+	cr_expect_eq(kvmm_range_extents(pool[0], ranges[0], NULL, 0), 1);
+	cr_assert_eq(kvmm_validate(pool[0]), 0);
+}
+
 Test(gang, abort_leaves_no_trace_whatever_the_policy)
 {
 	for_each_policy(policy)

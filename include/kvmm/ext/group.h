@@ -367,8 +367,7 @@ enum kvmm_gang_kind { KVMM_GANG_BLOCKS, KVMM_GANG_RANGE, KVMM_NR_GANG_KINDS };
  * @kind: enum kvmm_gang_kind
  * @nr: blocks, 1 to those of the pool, of either kind
  * @reserve: KVMM_GANG_BLOCKS: blocks that must stay available in the pool besides
- * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr, but without
- *	KVMM_ALLOC_GROWS; else 0
+ * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr; else 0
  * @tenant: the tenant that is charged
  */
 struct kvmm_gang_want {
