@@ -9,6 +9,7 @@
 #include <kv/err.h>
 #include <kv/mem.h>
 #include <kvmm/ext/admission.h>
+#include <kvmm/ext/group.h>
 
 #include "store.h"
 
@@ -144,11 +145,12 @@ static int reserve_refs(struct store *store)
 
 /* ---- ranges ---- */
 
-static void free_ranges(struct store *store, u32 nr)
+static void free_ranges(struct store *store, u32 nr_pinned)
 {
-	while (nr) {
-		kvmm_range_unpin(store->pool, store->range[--nr]);
-		kvmm_range_free(store->pool, store->range[nr]);
+	for (u32 i = store->nr_ranges; i-- > 0;) {
+		if (i < nr_pinned)
+			kvmm_range_unpin(store->pool, store->range[i]);
+		kvmm_range_free(store->pool, store->range[i]);
 	}
 }
 
@@ -170,35 +172,81 @@ int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block)
 	return min(nr, 0);
 }
 
-/* Of no sequence yet, and no thread moves it. */
-static int reserve_range(struct store *store, u32 i)
+/* Of no sequence yet. */
+static struct kvmm_gang_want want_of(const struct store *store, u32 i)
 {
 	const struct kv_range_kind *kind = &store->kind[i];
-	struct kvmm_range_attr attr = {
-		.size = sizeof(attr), .nr = kind->nr, .prio = kind->prio, .tenant = kind->tenant,
+
+	return (struct kvmm_gang_want){
+		.kind = KVMM_GANG_RANGE, .nr = kind->nr, .prio = kind->prio, .tenant = kind->tenant,
 		.max_runs = store->max_runs ? store->max_runs : KVMM_MAX_RUNS,
 		.flags = (kind->flags & RANGE_FLAGS) | alloc_flags(store),
 	};
-	int err;
+}
 
-	if (kind->nr > store->view.nr_usable)
-		return -ENOSPC;
-	err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
-	if (err)
-		return err;
-	err = kvmm_range_pin(store->pool, store->range[i]);
-	if (err)
+/* One after the other: what was evicted for the first ones would be lost if a later one fails. */
+static int alloc_in_turn(struct store *store, u32 flags)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < store->nr_ranges && !err; i++) {
+		struct kvmm_gang_want want = want_of(store, i);
+		struct kvmm_range_attr attr = {
+			.size = sizeof(attr), .nr = want.nr, .prio = want.prio, .tenant = want.tenant,
+			.max_runs = want.max_runs, .flags = want.flags | flags,
+		};
+
+		err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
+	}
+	for (i = err ? i - 1 : 0; i-- > 0;)
 		kvmm_range_free(store->pool, store->range[i]);
 	return err;
 }
 
+/* At once: all of them, or nothing is evicted. */
+static int alloc_together(struct store *store)
+{
+	struct kvmm_gang_want want[KVMM_MIGRATE_MAX_RANGES];
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang *gang;
+	int err;
+
+	static_assert(KVMM_MIGRATE_MAX_RANGES <= KVMM_GANG_MAX_WANTS, "a gang takes them all");
+	for (u32 i = 0; i < store->nr_ranges; i++)
+		want[i] = want_of(store, i);
+	attr.pools = &store->pool;
+	attr.nr_pools = 1;
+	attr.wants = want;
+	attr.nr = store->nr_ranges;
+	err = kvmm_gang_reserve(&attr, &gang, NULL);
+	return err ? err : kvmm_gang_commit(gang, NULL, store->range);
+}
+
+static int alloc_ranges(struct store *store)
+{
+	int err;
+
+	for (u32 i = 0; i < store->nr_ranges; i++)
+		if (store->kind[i].nr > store->view.nr_usable)
+			return -ENOSPC;
+	if (store->nr_ranges <= 1)
+		return alloc_in_turn(store, 0);
+	err = alloc_together(store);
+	/* Blocks move in more ways for a single range, also beside steps. */
+	return err == -ENOSPC ? alloc_in_turn(store, KVMM_ALLOC_NO_EVICT) : err;
+}
+
+/* No thread moves them. */
 static int reserve_ranges(struct store *store)
 {
 	u32 i, at = store->nr_refs;
-	int err = 0;
+	int err = alloc_ranges(store);
 
+	if (err)
+		return err;
 	for (i = 0; i < store->nr_ranges && !err; i++) {
-		err = reserve_range(store, i);
+		err = kvmm_range_pin(store->pool, store->range[i]);
 		if (err)
 			break;
 		err = range_blocks(store->pool, store->range[i], store->block + at);

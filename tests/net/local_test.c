@@ -341,6 +341,58 @@ Test(local, without_room_nothing_happens_and_it_can_be_resumed)
 	expect_pictures("................", "aaaaaa..........");
 }
 
+static struct kvmm_migrate_attr attr_of_seq(u64 seq)
+{
+	struct kvmm_migrate_attr attr = attr_of_range((kvmm_range_t){ 0, 0 });
+
+	attr.what = KVMM_MIGRATE_SEQ;
+	attr.seq = seq;
+	return attr;
+}
+
+Test(local, a_refused_sequence_of_several_ranges_evicts_nothing)
+{
+	struct kvmm_migrate_attr attr = attr_of_seq('a');
+	struct kvmm_migrate *job;
+	u64 evictions;
+
+	net_range(src, 'a', 5, 1);
+	net_range(src, 'a', 5, 1);
+	net_cache(dst, 0, 6);
+	net_range(dst, 'b', 10, 1);
+	evictions = stat_of(dst).evictions;
+	job = begin(&attr);
+	cr_expect_eq(go_on(job), -ENOSPC);
+	kvmm_migrate_free(job);
+	cr_expect_eq(stat_of(dst).evictions, evictions);
+	cr_expect_eq(net_cached(dst, 0, 6), 6);
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
+Test(local, a_sequence_of_several_ranges_evicts_what_is_missing)
+{
+	struct kvmm_range_attr grows = { .size = sizeof(grows), .nr = 3, .seq = 'a',
+					 .flags = KVMM_ALLOC_GROWS };
+	struct kvmm_migrate_attr attr = attr_of_seq('a');
+	struct kvmm_range_info info;
+	struct kvmm_migrate *job;
+	kvmm_range_t range[2];
+
+	net_range(src, 'a', 5, 1);
+	cr_assert_eq(kvmm_range_alloc_attr(src, &grows, &range[0]), 0);
+	net_cache(dst, 0, 10);
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 60000000000ull), 0);
+	cr_expect_eq(kvmm_migrate_ranges(job, range, 2), 2);
+	kvmm_migrate_free(job);
+	cr_expect_eq(stat_of(dst).evictions, 2);
+	for (u32 i = 0; i < 2; i++) {
+		cr_assert_eq(kvmm_range_get_info(dst, range[i], &info), 0);
+		cr_expect_eq(info.flags & KVMM_ALLOC_GROWS, info.nr == 3 ? KVMM_ALLOC_GROWS : 0);
+	}
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
 static void to_a_smaller_pool(u32 flags)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "host", .nr_blocks = 8,
