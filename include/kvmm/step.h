@@ -91,6 +91,11 @@ KVMM_API int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t ep
  * @to: where it is now
  * @nr: blocks
  *
+ * Block @from + i is @to + i now, of all @nr at once, as by memmove(): if the pool was compacted
+ * with no step open (by a request for a run, or kvmm_pool_compact()), @from and @to may lie less
+ * than @nr apart, and later moves of that compaction may go to where earlier ones came from. Of
+ * moves that begin together by kvmm_compact_goal_start() none goes to where one of them was.
+ *
  * Fixed: from, to, how many; @reserved is 0.
  */
 struct kvmm_relocation {

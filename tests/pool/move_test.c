@@ -109,6 +109,23 @@ static struct kvmm_pool *growing(void)
 	return pool;
 }
 
+POOL_TEST(move, a_growth_that_lacks_blocks_publishes_what_was_begun_beside_steps, make_pool(16))
+{
+	kvmm_range_t front = take(pool, 4, 0);
+	struct kvmm_extent ext;
+
+	range[0] = take_seq(pool, 6, KVMM_ALLOC_GROWS | KVMM_ALLOC_NO_COMPACT, 'a');
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
+	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 7), 0, "six would be free");
+	cr_expect_eq(steps_of_pool(pool).published_moves, 1);
+	cr_expect_gt(kvmm_range_extents(pool, range[0], &ext, 1), 0);
+	cr_expect_neq(ext.start, 4);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
 POOL_TEST(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps, growing())
 {
 	struct kvmm_extent ext[4];

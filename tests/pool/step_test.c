@@ -411,6 +411,27 @@ POOL_TEST(step, what_moved_between_steps_is_read_before_the_next_one, scattered(
 	expect_content(pool);
 }
 
+POOL_TEST(step, a_run_that_moves_by_less_than_its_length_is_told_as_one, make_pool(16))
+{
+	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
+	kvmm_range_t front = take(pool, 3, 0), run = take(pool, 10, 0);
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 6 };
+	struct kvmm_relocation move;
+	struct kvmm_extent ext;
+
+	write_pattern(pool, run, 1);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_assert_eq(kvmm_relocations(pool, id, &move, 1), 1);
+	cr_expect_eq(move.from, 3);
+	cr_expect_eq(kvmm_range_extents(pool, run, &ext, 1), 1);
+	cr_expect_eq(move.to, ext.start);
+	cr_expect_lt(abs((int)move.to - 3), 10);
+	cr_expect_eq(move.nr, 10);
+	cr_expect(has_pattern(pool, run, 1));
+	cr_expect_eq(kvmm_relocations_ack(pool, id, 1), 0);
+}
+
 POOL_TEST(step, an_open_step_bars_stopping_the_world, scattered())
 {
 	kvmm_range_t got;
