@@ -7,6 +7,7 @@
  */
 #include <kv/env.h>
 #include <move/background.h>
+#include <move/move.h>
 #include <percpu/arena.h>
 #include <lease/lease.h>
 
@@ -15,6 +16,9 @@
 				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_NOWAIT | \
 				 KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | KVMM_ALLOC_MOVABLE | \
 				 KVMM_ALLOC_CONTIG | KVMM_ALLOC_RELATIVE | KVMM_ALLOC_GROWS)
+
+/* It has an end of the pool of its own, or needs room behind it. */
+#define STAYS_LOW		(KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_PINNED | KVMM_ALLOC_GROWS)
 
 /* Size of the report for callers that were built before it had waited_ns. */
 #define OLD_REPORT		offsetof(struct kvmm_alloc_report, reserved)
@@ -100,6 +104,45 @@ static int reserve_slot(struct kvmm_pool *pool, const struct kvmm_range_attr *at
 	return unlikely(attr->owner) ? own_reserve_slot(pool) : 0;
 }
 
+/*
+ * What would have to be moved to make the hole longer on that side. An end of the pool cannot; a
+ * free block there is another range's room, or the run does not lie at an end of its hole.
+ */
+static u32 neighbour(struct kvmm_pool *pool, u32 block)
+{
+	kv_assert_held(&pool->lock);
+	if (block >= pool->nr_blocks || owner_is_free(pool->owner[block]))
+		return UINT32_MAX;
+	return pool_run_with(pool, block).nr;
+}
+
+/*
+ * Where blocks are moved to make runs, one at the lower end of its hole goes to the upper one if
+ * the longer neighbour is there: what is left of the hole lies beside the shorter one, which costs
+ * less to move.
+ */
+static noinline void nestle(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			    struct kvmm_extent *run)
+{
+	const struct kv_planner_ops *planner = pool->parts.planner;
+	u32 end = run->start + run->nr, nr;
+	struct kvmm_extent rest;
+
+	kv_assert_held(&pool->lock);
+	if (attr->flags & STAYS_LOW || !(attr->max_runs == 1 || attr->flags & KVMM_ALLOC_CONTIG) ||
+	    !planner || !planner->in_parts)
+		return;
+	if (end == pool->nr_blocks || !owner_is_free(pool->owner[end]) ||
+	    kv_zone_next_free(pool->zone, end, &rest) || rest.start != end ||
+	    neighbour(pool, end + rest.nr) <= neighbour(pool, run->start - 1))
+		return;
+	nr = min(run->nr, rest.nr);
+	if (kv_zone_alloc_at(pool->zone, end + rest.nr - nr, nr))
+		return;
+	kv_free_runs(pool->zone, &(struct kvmm_extent){ run->start, nr }, 1);
+	run->start += rest.nr;
+}
+
 /* The blocks first: a request that fails for want of them has not grown the table. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -129,6 +172,8 @@ int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		nr_ext = alloc_runs(pool, attr, ext);
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
+	if (unlikely(pool->count.compactions) && nr_ext == 1)
+		nestle(pool, attr, ext);
 	if (unlikely(reserve_slot(pool, attr, nr_ext))) {
 		untake(pool, ext, nr_ext, spare);
 		return -ENOMEM;
@@ -260,6 +305,8 @@ static inline bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_a
 		   door_lets(pool, &plain, attr->nr) && quota_has_room(pool, account, attr->nr)))
 		run.start = kv_zone_try(pool->zone, attr->nr);
 	if (likely(run.start != KV_NONE)) {
+		if (unlikely(pool->count.compactions))
+			nestle(pool, attr, &run);
 		*range = range_add(pool, attr, &run, 1, account);
 		quota_took(pool->order.quotas, account);
 		count_taken(pool, attr->nr);

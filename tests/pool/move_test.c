@@ -382,3 +382,58 @@ POOL_TEST(move, a_request_looks_at_all_where_the_emptiest_part_stays, large_pool
 	cr_expect_eq(kvmm_range_alloc(pool, 600, KVMM_RUNS(1), &full), -ENOSPC);
 	expect_patterns(pool);
 }
+
+/* ---- beside the longer neighbour ---- */
+
+/* "aabb............" once, when blocks were moved; then "xx......yyyy....". */
+static struct kvmm_pool *has_compacted(void)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t all[4], hole;
+
+	for (u32 i = 0; i < 4; i++)
+		all[i] = take(pool, 4, KVMM_RUNS(1));
+	cr_assert_eq(kvmm_range_free(pool, all[0]), 0);
+	cr_assert_eq(kvmm_range_free(pool, all[2]), 0);
+	cr_assert_eq(kvmm_range_alloc(pool, 8, KVMM_RUNS(1), &hole), 0);
+	cr_assert_eq(stat_of(pool).compactions, 1);
+	cr_assert_eq(kvmm_range_free(pool, hole), 0);
+	cr_assert_eq(kvmm_range_free(pool, all[1]), 0);
+	cr_assert_eq(kvmm_range_free(pool, all[3]), 0);
+	range[0] = take_seq(pool, 2, KVMM_RUNS(4), 'x');
+	hole = take(pool, 6, KVMM_RUNS(4));
+	range[1] = take_seq(pool, 4, KVMM_RUNS(4), 'y');
+	take_seq(pool, 4, KVMM_RUNS(4), 'z');
+	cr_assert_eq(kvmm_range_free(pool, hole), 0);
+	cr_assert_str_eq(picture(pool), "xx......yyyyzzzz");
+	return pool;
+}
+
+POOL_TEST(move, one_run_lies_beside_the_longer_neighbour_where_blocks_are_moved, has_compacted())
+{
+	kvmm_range_t high = take_seq(pool, 2, KVMM_RUNS(1), 'h');
+
+	cr_expect_str_eq(picture(pool), "xx....hhyyyyzzzz");
+	cr_assert_eq(kvmm_range_free(pool, high), 0);
+	high = take_seq(pool, 5, KVMM_ALLOC_CONTIG, 'c');
+	cr_expect_str_eq(picture(pool), "xx.cccccyyyyzzzz");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_range_free(pool, high), 0);
+	take_seq(pool, 6, KVMM_RUNS(1), 'f');
+	cr_expect_str_eq(picture(pool), "xxffffffyyyyzzzz");
+}
+
+POOL_TEST(move, what_may_lie_in_several_runs_or_grows_has_room_behind_it, has_compacted())
+{
+	take_seq(pool, 2, KVMM_RUNS(2), 's');
+	take_seq(pool, 1, KVMM_RUNS(1) | KVMM_ALLOC_GROWS, 'g');
+	cr_expect_str_eq(picture(pool), "xxssg...yyyyzzzz");
+}
+
+POOL_TEST(move, the_lower_end_is_taken_where_the_longer_neighbour_is_there, has_compacted())
+{
+	cr_assert_eq(kvmm_range_shrink_front(pool, range[1], 3), 0);
+	cr_assert_str_eq(picture(pool), "xx.........yzzzz");
+	take_seq(pool, 3, KVMM_RUNS(1), 'l');
+	cr_expect_str_eq(picture(pool), "xxlll......yzzzz");
+}
