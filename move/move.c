@@ -406,7 +406,7 @@ static u32 longest_free(struct kvmm_pool *pool)
  * Where a run for a request is made: the emptiest of a few places, each with twice the free blocks
  * that it takes if it is like the pool. A picture of all of a large pool is most of the time that
  * its lock is held. The places differ from time to time, or the holes of one would be used up.
- * .nr 0: all of the pool, which is hardly larger.
+ * .nr 0: all of the pool, which is not much larger, and the plan is better for it.
  */
 static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
 {
@@ -417,7 +417,7 @@ static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
 
 	kv_assert_held(&pool->compact_lock);
 	nr = kv_align_up(max(nr, 2ull * want * pool->nr_blocks / max(nr_free, 1ull)), 64ull);
-	if (nr > pool->nr_blocks / 2)
+	if (nr > pool->nr_blocks / 4)
 		return best;
 	shift = pool->count.compactions * 0x9e3779b9u % (pool->nr_blocks - nr);
 	kv_lock(&pool->zone->lock);
