@@ -153,7 +153,7 @@ struct disk_seg {
 	u32			state;		/* enum disk_seg_state */
 	u32			used_pages;	/* the head included; while open */
 	u32			nr_entries;	/* in the index */
-	u32			nr_writes;	/* of the head, records: it is not sealed meanwhile */
+	u32			nr_writes;	/* of head and records: not sealed meanwhile */
 	u32			nr_records;	/* in table; holes included */
 	u32			table_room;
 	struct kv_disk_record	*table;		/* until it is sealed; a hole: bytes = 0 */

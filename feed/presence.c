@@ -5,9 +5,9 @@
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
  * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
  * before it was present. It may be renamed by then: PRESENCE_UNTOLD. Names that are forgotten under
- * the pool's lock wait in ->gone until that has been given back. Each caller that names blocks tells
- * of those that wait first. So there is room for each name once, and an eighth for those that other
- * threads name meanwhile. Room for added names comes with them.
+ * the pool's lock wait in ->gone until that has been given back. Each caller that names blocks
+ * tells of those that wait first. So there is room for each name once, and an eighth for those that
+ * other threads name meanwhile. Room for added names comes with them.
  */
 #include <kv/mem.h>
 #include <pool/internal.h>

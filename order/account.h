@@ -228,8 +228,8 @@ void quota_unlend(struct order *order, u32 index);
 /* @nr waiting victims will be entries of @account, or, if negative, will not. ->lock held. */
 void quota_due(struct quotas *quotas, u32 account, s64 nr);
 /*
- * An arena has @nr blocks more of credit, which is @fresh or not; or its credit goes, of which there were @least left at least, and are
- * @left now. ->lock held.
+ * An arena has @nr blocks more of credit, which is @fresh or not. Or its credit goes: @least were
+ * left at least, @left are now. ->lock held.
  */
 void quota_credit(struct quotas *quotas, u32 account, u32 nr, bool fresh);
 void quota_credit_end(struct quotas *quotas, u32 account, u32 least, u32 left);

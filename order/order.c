@@ -310,7 +310,7 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 			fills[nr_fills++] = note_index(notes[i]);
 	}
 	expect(order, hits, nr_hits, true);
-	/* A call that fills many asks itself, for all but the first, unless policies have no runs. */
+	/* A call that fills many asks itself for all but the first, where policies have runs. */
 	if (nr_fills && order->ops->expect_fill)
 		expect_fills(order, fills, nr_fills < nr || !has_runs(order) ?
 					   nr_fills : min(nr_fills, BATCH / 4));

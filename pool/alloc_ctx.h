@@ -54,7 +54,7 @@ struct alloc_ctx {
 	u32		nr_hits;
 	u32		nr_idle;	/* of these, or besides: so many that were not referenced */
 	struct ticket	*ticket;	/* it waits without a thread; or NULL */
-	const kvmm_range_t *grows;	/* these do: none of their blocks is moved for it; or NULL */
+	const kvmm_range_t *grows;	/* NULL, or these do: their blocks stay */
 	u32		nr_grows;
 
 	/* How far it has come. */

@@ -76,7 +76,7 @@ static void apply(struct kvmm_pool *pool, struct setting *set)
 	struct quotas *quotas = pool->order.quotas;
 
 	kv_assert_held(&pool->lock);
-	credits_recall(pool);	/* that of the rest may be for a tenant that is to have an account */
+	credits_recall(pool);	/* the rest's may be of a tenant that gets an account */
 	pool->metadata_bytes += set->nr_accounts * account_bytes(&pool->order);
 	while (set->nr_accounts)
 		account_add(quotas, set->account[--set->nr_accounts]);

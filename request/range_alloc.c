@@ -284,8 +284,8 @@ static inline bool attr_is_plain(const struct kvmm_pool *pool, const struct kvmm
 /*
  * One hold of a lock, of an arena or of the pool, and no request structure. It is for the state in
  * which no rule has to be asked but the door's, and whether its tenant's limits are far: no content
- * to be made zero. One free run has to be long enough, and a slot free. False: nothing has happened,
- * and the long way knows why.
+ * to be made zero. One free run has to be long enough, and a slot free. False: nothing has
+ * happened, and the long way knows why.
  */
 static inline bool alloc_plain(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			kvmm_range_t *range)
