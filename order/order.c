@@ -349,7 +349,7 @@ void order_enter(struct order *order)
 /* ---- making them ---- */
 
 /* False: it is busy, and there is no waiting for it. */
-static bool lock_soon(struct kv_lock *lock, bool may_wait)
+static __always_inline bool lock_soon(struct kv_lock *lock, bool may_wait)
 {
 	if (may_wait) {
 		kv_lock(lock);

@@ -19,7 +19,7 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
  * blocks come first; -EDQUOT. ->lock held.
  */
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
-/* May it get @nr blocks that are free, whatever else it has? ->lock held. */
+/* May it get @nr blocks that are free, besides what it has? ->lock held. */
 bool __quota_has_room(struct kvmm_pool *pool, u32 account, u32 nr);
 /* Will its tenant's limits refuse it, though blocks are free? Counts nothing. Both locks held. */
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);

@@ -84,7 +84,7 @@ static inline struct flat *flat_of(struct kv_map *map)
 bool flat_learns(struct flat *flat, u64 domain);
 
 /*
- * Is it one of the domains that came first? Those who miss a key ask for it in each of them; only
+ * Is it one of the domains that came first? A miss asks for its key in each of them; only
  * names of the other domains are in the trace.
  */
 static __always_inline bool flat_knows(struct flat *flat, u64 domain)
