@@ -134,20 +134,14 @@ void disk_io_over(struct kvmm_disk *disk, struct disk_io *io)
 	kv_assert_not_held(&disk->lock);
 	switch (io->req->kind) {
 	case DISK_PUT:
-	case DISK_COPY_PUT:
-		if (disk_awaits_head(disk, io->req->rec[io->first].segment, io))
-			return;
-		if (io->req->kind == DISK_PUT)
-			disk_put_over(disk, io);
-		else
-			disk_copy_written(disk, io);
+		disk_put_over(disk, io);
 		return;
 	case DISK_GET:
 	case DISK_COPY_GET:
 		disk_get_over(disk, io);
 		return;
-	case DISK_HEAD:
-		disk_head_over(disk, io);
+	case DISK_COPY_PUT:
+		disk_copy_written(disk, io);
 		return;
 	default:
 		disk_footer_over(disk, io);
