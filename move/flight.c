@@ -580,7 +580,7 @@ static void poll_all(struct kvmm_pool *pool, struct steps *steps)
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
 		if (flight->state == FLIGHT_COPYING)
 			try_publish(pool, steps, flight);
-	oldest = steps_oldest(pool, steps);
+	oldest = steps_oldest(pool, steps, false);
 	for (struct flight **at = &steps->oldest; *at;) {
 		if (try_land(pool, *at, oldest))
 			flight_del(pool, at);

@@ -187,8 +187,7 @@ u64 kv_pool_epoch_begin(struct kvmm_pool *pool)
 	return epoch;
 }
 
-static bool has_passed(struct kvmm_pool *pool, u64 epoch,
-		       u64 (*oldest)(struct kvmm_pool *pool, struct steps *steps))
+static bool has_passed(struct kvmm_pool *pool, u64 epoch, bool began)
 {
 	struct steps *steps = steps_of(pool);
 	bool passed;
@@ -196,19 +195,19 @@ static bool has_passed(struct kvmm_pool *pool, u64 epoch,
 	if (!steps || !epoch)
 		return true;
 	kv_lock(&steps->lock);
-	passed = oldest(pool, steps) >= epoch;
+	passed = steps_oldest(pool, steps, began) >= epoch;
 	kv_unlock(&steps->lock);
 	return passed;
 }
 
 bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch)
 {
-	return has_passed(pool, epoch, steps_oldest);
+	return has_passed(pool, epoch, false);
 }
 
 bool kv_pool_steps_passed(struct kvmm_pool *pool, u64 epoch)
 {
-	return has_passed(pool, epoch, steps_since);
+	return has_passed(pool, epoch, true);
 }
 
 int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence)

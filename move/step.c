@@ -159,7 +159,16 @@ static u64 oldest_of(const struct steps *steps, const struct stream *stream)
 	return oldest;
 }
 
-u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps)
+/* The epoch in which its oldest step began. */
+static u64 since_of(const struct steps *steps, const struct stream *stream)
+{
+	kv_assert_held(&steps->lock);
+	if (stream->nr_ended)
+		return stream->ended[0].since;
+	return stream->open ? stream->since : NOTHING_IN_USE;
+}
+
+u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps, bool began)
 {
 	u64 oldest = NOTHING_IN_USE;
 
@@ -170,28 +179,9 @@ u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps)
 		if (!stream->used)
 			continue;
 		catch_up(pool, stream);
-		oldest = min(oldest, oldest_of(steps, stream));
+		oldest = min(oldest, began ? since_of(steps, stream) : oldest_of(steps, stream));
 	}
 	return oldest;
-}
-
-u64 steps_since(struct kvmm_pool *pool, struct steps *steps)
-{
-	u64 since = NOTHING_IN_USE;
-
-	kv_assert_held(&steps->lock);
-	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++) {
-		struct stream *stream = &steps->stream[i];
-
-		if (!stream->used)
-			continue;
-		catch_up(pool, stream);
-		if (stream->nr_ended)
-			since = min(since, stream->ended[0].since);
-		else if (stream->open)
-			since = min(since, stream->since);
-	}
-	return since;
 }
 
 bool steps_are_open(const struct steps *steps)

@@ -135,10 +135,11 @@ struct steps *steps_get(struct kvmm_pool *pool);
 
 /* Is a step open? ->lock held. */
 bool steps_are_open(const struct steps *steps);
-/* The oldest epoch that a step may be of that is not through. ->lock held. */
-u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps);
-/* The epoch in which the oldest step began that is not through. ->lock held. */
-u64 steps_since(struct kvmm_pool *pool, struct steps *steps);
+/*
+ * The oldest epoch that a step may be of that is not through; or, with @began, in which such a step
+ * began. ->lock held.
+ */
+u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps, bool began);
 /* Each end of a step meets the walk. ->lock held. */
 void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_walk *walk);
 /* All that the engine's streams have been given. ->lock held. 0, -EIO, -ENOMEM. */
