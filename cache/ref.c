@@ -221,7 +221,7 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 	if (unlikely(err))
 		return err;
 	release_put(pool, nr);
-	return likely(gone.first == KV_NONE) ? 0 : evict_gone(pool, gone.first);
+	return evict_gone(pool, gone.first);
 }
 
 int drop_checked(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 *first)

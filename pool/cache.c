@@ -375,13 +375,10 @@ void evict_gone_held(struct kvmm_pool *pool, u32 first)
 	}
 }
 
-int evict_gone(struct kvmm_pool *pool, u32 first)
+int __evict_gone(struct kvmm_pool *pool, u32 first)
 {
-	int err;
+	int err = pool_enter(pool);
 
-	if (first == KV_NONE)
-		return 0;
-	err = pool_enter(pool);
 	if (err)
 		return err;
 	order_enter(&pool->order);

@@ -237,7 +237,12 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
  * Those that went EVICTING with their last reference, in a list through ->chain that ends in
  * KV_NONE: their blocks are free. No lock held.
  */
-int evict_gone(struct kvmm_pool *pool, u32 first);
+int __evict_gone(struct kvmm_pool *pool, u32 first);
+
+static inline int evict_gone(struct kvmm_pool *pool, u32 first)
+{
+	return likely(first == KV_NONE) ? 0 : __evict_gone(pool, first);
+}
 void evict_gone_held(struct kvmm_pool *pool, u32 first);	/* both locks held */
 
 /* Free blocks and those that could be evicted. Both locks held. */
