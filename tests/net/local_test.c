@@ -393,6 +393,33 @@ Test(local, a_sequence_of_several_ranges_evicts_what_is_missing)
 	cr_expect_eq(kvmm_validate(dst), 0);
 }
 
+/* 'p' is pinned: no run of six can be made, but what is free can lie together between the pins. */
+Test(local, a_sequence_of_several_ranges_has_blocks_packed_for_it)
+{
+	static const char picture[] = ".b.b.p.b.b.p.b.b";
+	struct kvmm_migrate_attr attr = attr_of_seq('a');
+	struct kvmm_migrate *job;
+	kvmm_range_t at[16];
+
+	for (u32 i = 0; i < 16; i++)
+		at[i] = net_range(dst, picture[i], 1, 1);
+	for (u32 i = 0; i < 16; i++) {
+		if (picture[i] == '.')
+			cr_assert_eq(kvmm_range_free(dst, at[i]), 0);
+		if (picture[i] == 'p')
+			cr_assert_eq(kvmm_range_pin(dst, at[i]), 0);
+	}
+	expect_pictures("................", picture);
+	net_range(src, 'a', 6, 1);
+	net_range(src, 'a', 2, 1);
+	attr.max_runs = 2;
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 60000000000ull), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(stat_of(dst).nr_free, 0);
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
 static void to_a_smaller_pool(u32 flags)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "host", .nr_blocks = 8,
