@@ -55,7 +55,7 @@ struct alloc_ctx {
 	u32		nr_idle;	/* of these, or besides: so many that were not referenced */
 	struct ticket	*ticket;	/* it waits without a thread; or NULL */
 	const kvmm_range_t *grows;	/* NULL, or these do: their blocks stay */
-	u32		nr_grows;
+	u32		nr_grows;	/* of ->grows; as it, fixed while the request lasts */
 
 	/* How far it has come. */
 	const struct waiter *self;	/* its place in the queue; NULL: none */

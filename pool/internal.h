@@ -331,7 +331,7 @@ struct pool_presence {
 	u8			*mark;		/* by entry; atomic; its own bits, and: */
 #define PRESENCE_PARENT	1u			/* ->parent is that of its first name */
 	struct gone		*gone;		/* ->lock */
-	u64			room;		/* ->lock: names in ->gone at most */
+	u64			room;		/* compact_lock and ->lock: of ->gone */
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
 };
 
