@@ -456,7 +456,7 @@ static void end_run(struct run *run)
 
 Test(ranks_model, ranks_decide_alike_whenever_their_devices_are_through)
 {
-	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 1000000);
+	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 400000);
 	struct kvmm_verify_stat verified;
 	struct kvmm_step_stat steps;
 	static struct run run;
@@ -505,7 +505,7 @@ static void start_again(struct run *run, u64 seed)
 
 Test(ranks_model, ranks_decide_alike_whatever_their_disks_do)
 {
-	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 1000000);
+	u64 seed = test_number("KVMM_SEED", 20261128), nr = test_length("KVMM_MODEL_OPS", 400000);
 	static struct run run;
 
 	printf("seed %lu, %lu calls\n", (unsigned long)seed, (unsigned long)nr);
