@@ -348,6 +348,6 @@ Test(group_model, requests_read_what_was_computed, .timeout = 600)
 		end_pool(m.pool[0]);
 		end_pool(m.pool[1]);
 	}
-	cr_expect_gt(m.nr_hits, nr_ops / 50);
+	cr_expect_gt(m.nr_hits, nr_ops / 100);
 	cr_expect_gt(m.nr_full, nr_ops / 500);
 }
