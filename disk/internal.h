@@ -153,11 +153,14 @@ struct disk_seg {
 	u32			state;		/* enum disk_seg_state */
 	u32			used_pages;	/* the head included; while open */
 	u32			nr_entries;	/* in the index */
-	u32			nr_writes;	/* under way: records; it is not sealed meanwhile */
+	u32			nr_writes;	/* of head and records: not sealed meanwhile */
 	u32			nr_records;	/* in table; holes included */
 	u32			table_room;
 	struct kv_disk_record	*table;		/* until it is sealed; a hole: bytes = 0 */
 	bool			failed;		/* a write to it did */
+	bool			awaits_head;	/* its head is being written */
+	s32			head_error;	/* what became of that */
+	struct disk_io		*behind;	/* while it is: records that are written */
 };
 
 static inline u32 disk_pages(u32 bytes)
@@ -174,6 +177,7 @@ enum disk_kind {
 	DISK_GET,
 	DISK_COPY_GET,		/* of a record that goes along: read, then ... */
 	DISK_COPY_PUT,		/* ... written elsewhere */
+	DISK_HEAD,
 	DISK_FOOTER,
 	DISK_FLUSH,
 };
@@ -203,7 +207,7 @@ struct disk_rec {
 /* One transfer of consecutive records. */
 struct disk_io {
 	struct kv_file_io	io;
-	struct disk_io		*next;		/* ->lock, in the list of those that wait */
+	struct disk_io		*next;		/* ->lock, in a list of those that wait */
 	struct disk_req		*req;
 	struct kv_iov		*iov;		/* all of it */
 	u32			first;		/* record */
@@ -221,7 +225,7 @@ struct disk_req {
 	u32			nr;
 	u32			nr_left;	/* ->lock; records with completions not delivered */
 	u32			nr_ios;
-	u32			segment;	/* of a footer or a flush */
+	u32			segment;	/* of a head, a footer or a flush */
 	u32			old_segment;	/* of a copy: where it was read */
 	u32			old_page;
 	u64			old_seq;
@@ -385,7 +389,7 @@ void *disk_alloc_pages(size_t bytes, void **base);
 /*
  * A place for a record of @rec->bytes: fills in segment, page, slot and seq, and counts the room as
  * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the
- * next segment, which waits.
+ * next segment, and make the file longer for it.
  */
 int disk_place(struct kvmm_disk *disk, struct disk_rec *rec);
 /* That many writes to it are over, as one: it may be sealed now. */
@@ -400,6 +404,13 @@ void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry);
 void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry);
 /* The entry of @rec, if it is the one with that very place. */
 struct disk_entry *disk_entry_of(struct kvmm_disk *disk, const struct disk_rec *rec);
+/*
+ * Records are written, or not. True: the head of their segment is not yet, and they are over when
+ * that is. A head that could not be written is their error, too. Takes the lock.
+ */
+bool disk_awaits_head(struct kvmm_disk *disk, struct disk_io *io);
+/* The head is done. Takes the lock. */
+void disk_head_over(struct kvmm_disk *disk, struct disk_io *io);
 /* The footer, or the flush behind it, is done. Takes the lock. */
 void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io);
 int disk_segments_check(struct kvmm_disk *disk);
@@ -443,6 +454,8 @@ void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req);
 void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status);
 /* A transfer is over, @io->err says how. No lock held; @io may be gone afterwards. */
 void disk_io_over(struct kvmm_disk *disk, struct disk_io *io);
+/* The same of one that writes records, which waits for no head any more. */
+void disk_records_over(struct kvmm_disk *disk, struct disk_io *io);
 
 /* ---- put.c, get.c ---- */
 

@@ -129,19 +129,29 @@ void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status)
 	disk->done_end = &rec->next;
 }
 
+void disk_records_over(struct kvmm_disk *disk, struct disk_io *io)
+{
+	if (io->req->kind == DISK_PUT)
+		disk_put_over(disk, io);
+	else
+		disk_copy_written(disk, io);
+}
+
 void disk_io_over(struct kvmm_disk *disk, struct disk_io *io)
 {
 	kv_assert_not_held(&disk->lock);
 	switch (io->req->kind) {
 	case DISK_PUT:
-		disk_put_over(disk, io);
+	case DISK_COPY_PUT:
+		if (!disk_awaits_head(disk, io))
+			disk_records_over(disk, io);
 		return;
 	case DISK_GET:
 	case DISK_COPY_GET:
 		disk_get_over(disk, io);
 		return;
-	case DISK_COPY_PUT:
-		disk_copy_written(disk, io);
+	case DISK_HEAD:
+		disk_head_over(disk, io);
 		return;
 	default:
 		disk_footer_over(disk, io);

@@ -13,7 +13,8 @@
  * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its
  * segment is valid again: hits more, as wiping and resetting do not depend on heads; see marks.c.
  *
- * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one.
+ * A head is written beside the first records, but none of them counts as written before it: a
+ * restart would not find them. Only making the file longer waits for the disk under the lock.
  */
 #include <string.h>
 
@@ -107,6 +108,21 @@ static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer
 	count_failures(disk, seg->failed);
 }
 
+/* The pages of @req, from @page of its segment on. */
+static void queue_pages(struct kvmm_disk *disk, struct disk_req *req, u32 page)
+{
+	size_t bytes = (size_t)req->nr * KV_DISK_PAGE;
+
+	kv_assert(page + req->nr <= disk->shape.pages);
+	req->iov[0] = (struct kv_iov){ req->pages, bytes };
+	req->io[0] = (struct disk_io){
+		.io = { .op = KV_FILE_WRITEV, .file = disk->file, .iov = req->iov, .nr_iov = 1,
+			.offset = disk_offset(&disk->shape, req->segment, page) },
+		.req = req, .bytes = bytes,
+	};
+	disk_io_queue(disk, &req->io[0]);
+}
+
 /* A segment that cannot have a footer is read record by record at the next opening. */
 static void start_footer(struct kvmm_disk *disk, u32 segment)
 {
@@ -134,14 +150,22 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 	disk_footer_fill(&disk->shape, seg->seq, header, nr_good, &footer);
 	memcpy(req->pages + (nr_pages - 1) * KV_DISK_PAGE, &footer, sizeof(footer));
 	req->segment = segment;
-	req->iov[0] = (struct kv_iov){ req->pages, (size_t)nr_pages * KV_DISK_PAGE };
-	req->io[0] = (struct disk_io){
-		.io = { .op = KV_FILE_WRITEV, .file = disk->file, .iov = req->iov, .nr_iov = 1,
-			.offset = disk_offset(&disk->shape, segment,
-					      disk->shape.pages - nr_pages) },
-		.req = req, .bytes = req->iov[0].bytes,
-	};
-	disk_io_queue(disk, &req->io[0]);
+	queue_pages(disk, req, disk->shape.pages - nr_pages);
+}
+
+/* Without a head nothing in it was written: it is as free as before. */
+static void writes_over(struct kvmm_disk *disk, u32 segment)
+{
+	struct disk_seg *seg = &disk->seg[segment];
+
+	if (!seg->head_error) {
+		start_footer(disk, segment);
+		return;
+	}
+	kv_assert(!seg->nr_entries);
+	seg->state = SEG_FREE;
+	disk_table_free(seg);
+	count_failures(disk, true);
 }
 
 void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
@@ -180,7 +204,7 @@ void disk_close_segment(struct kvmm_disk *disk)
 	kv_assert(seg->state == SEG_OPEN);
 	seg->state = SEG_SEALING;
 	if (!seg->nr_writes)
-		start_footer(disk, disk->open);
+		writes_over(disk, disk->open);
 	disk->open = KV_NONE;
 }
 
@@ -193,13 +217,12 @@ void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed)
 	kv_assert(seg->nr_writes >= nr);
 	seg->nr_writes -= nr;
 	if (failed) {
-		disk->count.nr_write_errors++;
 		seg->failed = true;
 		if (seg->state == SEG_OPEN)
 			disk_close_segment(disk);
 	}
 	if (seg->state == SEG_SEALING && !seg->nr_writes)
-		start_footer(disk, segment);
+		writes_over(disk, segment);
 }
 
 /* ---- the next one ---- */
@@ -309,26 +332,69 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 	return 0;
 }
 
-static int write_head(struct kvmm_disk *disk, u32 segment, u64 seq)
+static int write_head(struct kvmm_disk *disk, u32 segment)
 {
-	struct kv_disk_head head;
-	struct kv_iov iov;
-	void *page, *base;
-	int err;
+	struct disk_req *req = disk_req_alloc(DISK_HEAD, 1);
+	struct disk_seg *seg = &disk->seg[segment];
 
-	page = disk_alloc_pages(KV_DISK_PAGE, &base);
-	if (!page)
+	kv_assert_held(&disk->lock);
+	kv_assert(!seg->nr_writes && !seg->behind);
+	if (!req)
 		return -ENOMEM;
-	disk_head_fill(&disk->shape, segment, seq, &head);
-	memcpy(page, &head, sizeof(head));
-	iov = (struct kv_iov){ page, KV_DISK_PAGE };
-	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
-				disk_offset(&disk->shape, segment, 0));
-	kv_free(base);
-	return err;
+	disk_head_fill(&disk->shape, segment, seg->seq, (struct kv_disk_head *)(void *)req->pages);
+	req->segment = segment;
+	queue_pages(disk, req, 0);
+	seg->nr_writes = 1;
+	seg->awaits_head = true;
+	seg->head_error = 0;
+	return 0;
 }
 
-/* The number is used up even if the head does not get written: part of it may be there. */
+bool disk_awaits_head(struct kvmm_disk *disk, struct disk_io *io)
+{
+	struct disk_seg *seg = &disk->seg[io->req->rec[io->first].segment];
+	bool awaits_head;
+
+	kv_lock(&disk->lock);
+	kv_assert(seg->nr_writes);
+	disk->count.nr_write_errors += !!io->err;
+	awaits_head = seg->awaits_head;
+	if (awaits_head) {
+		io->next = seg->behind;
+		seg->behind = io;
+	} else if (!io->err) {
+		io->err = seg->head_error;
+	}
+	kv_unlock(&disk->lock);
+	return awaits_head;
+}
+
+void disk_head_over(struct kvmm_disk *disk, struct disk_io *io)
+{
+	u32 segment = io->req->segment;
+	struct disk_seg *seg = &disk->seg[segment];
+	struct disk_io *behind, *next;
+
+	kv_lock(&disk->lock);
+	kv_assert(seg->awaits_head);
+	seg->awaits_head = false;
+	seg->head_error = io->err;
+	disk->count.nr_write_errors += !!io->err;
+	behind = seg->behind;
+	seg->behind = NULL;
+	kv_unlock(&disk->lock);
+	for (; behind; behind = next) {
+		next = behind->next;
+		if (!behind->err)
+			behind->err = io->err;
+		disk_records_over(disk, behind);
+	}
+	kv_lock(&disk->lock);
+	disk_write_over(disk, segment, 1, io->err);
+	kv_unlock(&disk->lock);
+	disk_req_free(io->req);
+}
+
 static int open_segment(struct kvmm_disk *disk, u32 segment)
 {
 	struct disk_seg *seg = &disk->seg[segment];
@@ -336,12 +402,9 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 
 	kv_assert(segment < disk->shape.nr_segments);
 	seg->seq = ++disk->seq;
-	err = write_head(disk, segment, seg->seq);
-	if (err) {
-		disk->count.nr_write_errors += err != -ENOMEM;
-		count_failures(disk, true);
+	err = write_head(disk, segment);
+	if (err)
 		return err;
-	}
 	seg->state = SEG_OPEN;
 	seg->since_ns = kv_clock_ns();
 	seg->used_pages = 1;
@@ -407,6 +470,8 @@ static int check_segment(struct kvmm_disk *disk, u32 segment, u32 nr_entries)
 		return broken("which one is open");
 	if (seg->state <= SEG_FREE && (nr_entries || seg->nr_writes))
 		return broken("an empty one is in use");
+	if (seg->awaits_head ? !seg->nr_writes : seg->behind != NULL)
+		return broken("what waits for a head");
 	if (seg->state == SEG_OPEN && (seg->used_pages + disk_footer_pages(seg->nr_records) >
 				       disk->shape.pages || seg->nr_records > seg->table_room))
 		return broken("one is too full");

@@ -202,6 +202,17 @@ static void wear_out(void)
 	put(missing_name());
 }
 
+/* The next one needs no other segment: its head would wait with it, and not be seen from outside. */
+static void leave_room(void)
+{
+	u32 n;
+
+	do {
+		n = missing_name();
+		must(put(n), "put");
+	} while (place[n].offset > SEGMENT / 2);
+}
+
 static u32 nr_live(void)
 {
 	u32 nr = 0;
@@ -216,10 +227,11 @@ static void disk_expect(void)
 	struct kvmm_disk_put_args last = { .data = buffer, .bytes = BYTES };
 
 	wear_out();
+	if (!is_worn)
+		leave_room();
 	last.name = name_of(missing_name());
 	if (!is_worn)
 		must(kv_disk_submit_put(disk, &last, 1, 0, 0), "submit_put");
-	see_records(NR_NAMES);	/* it may have needed another segment */
 	expect_tier("kvmm_disk_pending_records", TIER, !is_worn);
 	expect_tier("kvmm_disk_file_bytes", TIER, file_bytes());
 	expect_tier("kvmm_disk_read_only", TIER, is_worn);

@@ -7,6 +7,11 @@
  * Whatever happens, no read has wrong bytes, the store is consistent after each call, the file within
  * its limit, and no memory is left. When the failures are over the store opens and works.
  */
+#include <pthread.h>
+#include <sched.h>
+
+#include <kv/env.h>
+
 #include "disk/internal.h"
 #include "tests/support/fault.h"
 #include "tests/support/length.h"
@@ -282,5 +287,120 @@ Test(disk_fault, an_index_that_keeps_names_is_made_and_grows_as_a_whole)
 	cr_expect_gt(nr_refused, nr);
 	for (u32 i = 0; i < nr; i++)
 		cr_expect_eq(disk_test_read(disk, i), 0, "record %u", i);
+	end();
+}
+
+/* ---- a medium that hangs, or fails, while the head of a segment is written ---- */
+
+static s64 (*write_well)(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset);
+static u32 is_hung, is_well;
+
+static bool is_head(u32 nr, u64 offset)
+{
+	return nr == 1 && (offset - KV_DISK_FRONT_BYTES) % store_attr.segment_bytes == 0;
+}
+
+/* Not for ever. */
+static s64 write_hung(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+{
+	u64 until = kv_clock_ns() + 5000000000ull;
+
+	if (is_head(nr, offset)) {
+		smp_store_release(&is_hung, 1);
+		while (!smp_load_acquire(&is_well) && kv_clock_ns() < until)
+			sched_yield();
+		cr_expect(smp_load_acquire(&is_well), "no other thread got on");
+	}
+	return write_well(ctx, file, iov, nr, offset);
+}
+
+static void *write_segments(void *arg)
+{
+	for (u32 i = 1; i < NR_NAMES; i++)
+		cr_expect_eq(disk_test_write(disk, i, 0), 0);
+	return NULL;
+}
+
+Test(disk_hang, the_head_of_a_segment_holds_up_no_thread_that_reads)
+{
+	pthread_t thread;
+
+	begin_store(8, 64 << 10);
+	store_attr.io = KVMM_DISK_IO_POLL;
+	open_store();
+	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+	write_well = sim.ops.pwritev;
+	sim.ops.pwritev = write_hung;
+	cr_assert_eq(pthread_create(&thread, NULL, write_segments, NULL), 0);
+	while (!smp_load_acquire(&is_hung))
+		sched_yield();
+	cr_expect_eq(disk_test_read(disk, 0), 0);
+	smp_store_release(&is_well, 1);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	sim.ops.pwritev = write_well;
+	for (u32 i = 0; i < NR_NAMES; i++)
+		cr_expect_eq(disk_test_read(disk, i), 0);
+	end_store();
+}
+
+static u32 nr_failed_heads;
+
+static s64 write_no_head(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+{
+	if (!is_head(nr, offset))
+		return write_well(ctx, file, iov, nr, offset);
+	nr_failed_heads++;
+	return -EIO;
+}
+
+/* The one that was emptied for it is taken again, and no other one goes. */
+Test(disk_fault, a_segment_whose_head_fails_is_as_free_as_before)
+{
+	struct kvmm_disk_stat before, after;
+	u32 n = 0;
+	int err;
+
+	begin(false);
+	open_store();
+	write_well = sim.ops.pwritev;
+	while (!disk_test_stat(disk).nr_reclaimed)
+		cr_assert_eq(disk_test_write(disk, n++, 0), 0);
+	before = disk_test_stat(disk);
+	sim.ops.pwritev = write_no_head;
+	do
+		err = disk_test_write(disk, n++, 0);
+	while (!err);
+	after = disk_test_stat(disk);
+	cr_expect_eq(err, -EIO);
+	cr_expect_eq(nr_failed_heads, 1);
+	cr_expect_eq(after.nr_write_errors, before.nr_write_errors + 1, "its record was written");
+	cr_expect_eq(after.nr_reclaimed, before.nr_reclaimed + 1);
+	check();
+	sim.ops.pwritev = write_well;
+	cr_expect_eq(disk_test_write(disk, n, 0), 0);
+	cr_expect_eq(disk_test_stat(disk).nr_reclaimed, after.nr_reclaimed);
+	cr_expect_eq(disk_test_stat(disk).nr_unsealed, after.nr_unsealed);
+	check();
+	open_store();
+	cr_expect_eq(disk_test_read(disk, n), 0);
+	end();
+}
+
+/* Four in a row. */
+Test(disk_fault, heads_that_fail_in_a_row_end_writing)
+{
+	u32 n = 0;
+
+	begin(false);
+	open_store();
+	cr_assert_eq(disk_test_write(disk, n++, 0), 0);
+	disk_close_segment(disk);
+	disk_io_drain(disk);
+	write_well = sim.ops.pwritev;
+	sim.ops.pwritev = write_no_head;
+	while (disk_test_write(disk, n++, 0) != -EROFS)
+		check();
+	cr_expect_eq(nr_failed_heads, 4);
+	cr_expect_eq(disk_test_read(disk, 0), 0);
 	end();
 }
