@@ -75,7 +75,12 @@ static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *h
 	return likely(!READ_ONCE(pool->tokens)) ? 0 : __tokens_check(pool, handles, nr);
 }
 
-/* ---- forget.c: lost content ---- */
+/* ---- forget.c ---- */
+
+/* A block is hidden: the room of its added names comes back now, not with its last reference. */
+void names_forget(struct kvmm_pool *pool, u32 index);
+
+/* Content that was lost: */
 
 int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 

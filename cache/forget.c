@@ -65,6 +65,27 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 	return nr;
 }
 
+/*
+ * All but those that other blocks have, too: these may hold this one by that name. No more blocks
+ * do so from here on, since it is hidden. The call that changes names does the rest.
+ */
+void names_forget(struct kvmm_pool *pool, u32 index)
+{
+	struct kv_entries *entries = &pool->entries;
+	u32 name = kv_name_first(entries, index), next;
+
+	kv_assert_held(&pool->lock);
+	for (; name && !kv_name_is_out(entries, index); name = next) {
+		next = entry_at(pool, name)->chain;
+		/* Out, or in a list with others. */
+		if (READ_ONCE(entry_at(pool, name)->dup_prev) != name)
+			continue;
+		pool_tell(pool, unnamed, name);
+		pool->map->ops->names->unlink(pool->map, name);
+		kv_name_put(entries, name);
+	}
+}
+
 /* A holder keeps the block; without one it is free. False: it has no name. */
 static bool forget_entry(struct kvmm_pool *pool, u32 index)
 {
@@ -78,8 +99,10 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 			pool->claims.forgets += kv_word_is(word, KV_ENTRY_EVICTING);
 			return false;
 		}
-		if (!pool->map->ops->hide(pool->map, handle))
+		if (!pool->map->ops->hide(pool->map, handle)) {
+			names_forget(pool, index);
 			return true;
+		}
 		if (kv_handle_step(&pool->entries, handle, kv_edge_claim))
 			continue;	/* another thread took a reference in between */
 		order_forget(&pool->order, index);

@@ -263,13 +263,16 @@ static void end_all(struct kvmm_pool *pool, const struct change *change)
 		struct kv_handle handle = change->handles[i];
 		u32 name = kv_name_first(&pool->entries, handle.index);
 
-		if (likely(!kv_name_is_out(&pool->entries, handle.index)))
-			continue;
-		release_name(pool, handle.index);
-		if (name)
-			set_first(pool, handle, name);
-		else
-			hide_nameless(pool, handle);
+		if (unlikely(kv_name_is_out(&pool->entries, handle.index))) {
+			release_name(pool, handle.index);
+			if (name)
+				set_first(pool, handle, name);
+			else
+				hide_nameless(pool, handle);
+		}
+		/* Forgotten meanwhile. */
+		if (READ_ONCE(entry_at(pool, handle.index)->word) & KV_ENTRY_HIDDEN)
+			names_forget(pool, handle.index);
 	}
 	order_leave(&pool->order);
 	pool_leave(pool);
@@ -332,6 +335,8 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 	if (change->op != KVMM_NAME_ADD && change->nr)
 		kv_rcu_synchronize();
 	if (likely(!err)) {
+		if (change->op != KVMM_NAME_REMOVE)
+			pool_tell(pool, naming, change->handles, change->names, change->nr);
 		end_all(pool, change);
 		tell_changed(pool, change);
 	} else {

@@ -197,8 +197,8 @@ static void presence_removed(struct kvmm_pool *pool, const struct kv_handle *han
 
 /* ---- names of registered blocks, without parents ---- */
 
-static void presence_named(struct kvmm_pool *pool, const struct kv_handle *handles,
-			   const struct kvmm_name *names, u32 nr)
+static void presence_naming(struct kvmm_pool *pool, const struct kv_handle *handles,
+			    const struct kvmm_name *names, u32 nr)
 {
 	kv_assert_not_held(&pool->lock);
 	for (u32 i = 0; i < nr; i++) {
@@ -297,7 +297,7 @@ static const struct pool_observer observer = {
 	.published	= presence_published,
 	.touched	= presence_touched,
 	.removed	= presence_removed,
-	.named		= presence_named,
+	.naming		= presence_naming,
 	.unnamed	= presence_unnamed,
 	.renamed	= presence_renamed,
 	.room		= presence_room,

@@ -23,8 +23,10 @@ struct kvmm_name;
  * @looked_up: keys were looked up for a request of @nr_blocks; no lock held
  * @removed: names are about to leave the map; ->lock held
  * @reused: a block that was parked is about to be used otherwise; ->lock held
- * @named: held blocks have these names now, added ones or other first ones; compact_lock held
- * @unnamed: a block is about to lose this added name, an entry; ->lock held
+ * @naming: held blocks are about to have these names, added ones or other first ones; no lock held
+ *	but compact_lock
+ * @named: they have, unless they were forgotten meanwhile; the same
+ * @unnamed: a block is about to lose this added name, an entry, told as @naming; ->lock held
  * @renamed: a held block, not found by its first name now, gets another one, without a parent; it
  *	is told as @removed, and as @registered, later. compact_lock held
  * @room: so many names there may be from now on: 0 or -ENOMEM; compact_lock held
@@ -47,6 +49,8 @@ struct pool_observer {
 			  u32 nr_blocks);
 	void (*removed)(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 	void (*reused)(struct kvmm_pool *pool, u32 block);
+	void (*naming)(struct kvmm_pool *pool, const struct kv_handle *handles,
+		       const struct kvmm_name *names, u32 nr);
 	void (*named)(struct kvmm_pool *pool, const struct kv_handle *handles,
 		      const struct kvmm_name *names, u32 nr);
 	void (*unnamed)(struct kvmm_pool *pool, u32 name);

@@ -577,6 +577,50 @@ POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cach
 	cr_expect_eq(pool->entries.nr_names, 0);
 }
 
+/* A block that is held gives the room of its names back when it is forgotten. */
+POOL_TEST(added_names, of_a_forgotten_block_leave_their_room_to_others, make_cache(64, "lru"))
+{
+	u32 nr = 0, block;
+	kvmm_ref_t ref[2];
+
+	make_active(pool, 0, 2, ref);
+	block = kvmm_block_of_ref(pool, ref[0]);
+	while (nr < 256 && !add(1000 + nr, ref[nr >= 50]))
+		nr++;
+	cr_assert_eq(nr, 256);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(pool->entries.nr_names, 206);
+	for (; nr < 306; nr++)
+		cr_expect_eq(add(1000 + nr, ref[1]), 0, "%u", nr);
+	for (u32 i = 0; i < nr; i++)
+		cr_expect_eq(found_under(pool, 1000 + i), i < 50 ? -1 : 1, "%u", i);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* They hold it, and by that name. */
+POOL_TEST(added_name, of_a_forgotten_block_stays_while_duplicates_hold_it,
+	  make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	u32 block;
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 0, 1, &elder);
+	cr_expect_eq(add(4, elder), 0);
+	cr_expect_eq(add(5, elder), 0);
+	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup);
+	block = kvmm_block_of_ref(pool, elder);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(pool->entries.nr_names, 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(pool->entries.nr_names, 1);
+	cr_expect_eq(kvmm_put(pool, dup), 0);
+	cr_expect_eq(pool->entries.nr_names, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
 POOL_TEST(added_name, may_be_one_of_many_of_a_block_and_comes_with_its_batch_or_not,
 	  make_cache(2, "lru"))
 {

@@ -206,12 +206,16 @@ static void evict(void)
 	must(kvmm_put_many(pool, ref, 4), 0, "not put");
 }
 
-/* Another name for what was just published, and may not be known to the registry yet. */
+/*
+ * Another name for what was just published, and may not be known to the registry yet. It may be
+ * forgotten by a second thread, while it gets that name.
+ */
 static void snatch(void)
 {
 	kvmm_key_t key = key_of(EVICTED + any(NR_EVICTED));
 	struct kvmm_name name = name_of(EVICTED + any(NR_EVICTED));
 	kvmm_ref_t ref;
+	u32 block;
 	int err;
 
 	if (kvmm_match(pool, &key, 1, &ref) != 1)
@@ -221,6 +225,9 @@ static void snatch(void)
 	if (err && err != -EEXIST && err != -ENOENT && err != -ESTALE)
 		wrong("a name is not changed");
 	done[SNATCHED] += !err;
+	block = kvmm_block_of_ref(pool, ref);
+	if (!any(3) && kvmm_evict_blocks(pool, &block, 1) < 0)
+		wrong("not forgotten");
 	must(kvmm_put(pool, ref), 0, "not put");
 }
 
@@ -275,6 +282,7 @@ int main(int argc, char **argv)
 	torture_start(look, 0, seed + 13);
 	torture_start(rename_it, 0, seed + 14);
 	torture_start(snatch, 0, seed + 16);
+	torture_start(snatch, 0, seed + 17);
 	torture_start(chase, 0, seed + 15);
 	torture_end(ns);
 	must(kvmm_validate(pool), 0, "the pool contradicts itself");

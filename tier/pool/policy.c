@@ -154,9 +154,11 @@ void lower_named(struct kvmm_pool *pool, const struct kv_handle *handles,
 		u32 name;
 
 		kv_key_words(&names[i].key, key);
-		/* The caller holds the block: its names change under that lock only. */
+		/* It may be forgotten at any time: what is copied is looked at again. */
+		kv_lock(&pool->lock);
 		name = kv_name_of(&pool->entries, handles[i].index, key,
 				  kv_domain_word(names[i].domain));
+		pool_leave(pool);
 		if (name == handles[i].index) {
 			lower_filled(pool, &handles[i], &handles[i], 1);
 			continue;

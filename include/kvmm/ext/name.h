@@ -6,7 +6,8 @@
  * A block's *first* name is the one that it was registered with, or that replaced it. *Added* names
  * are hits as well, for every look-up; a block that is published under one is a duplicate. A name
  * may be that of several blocks, as with KVMM_DUP_ALLOW: the one that has had it longest is found.
- * Eviction, kvmm_evict_blocks() and resets forget all names of a block.
+ * Eviction, kvmm_evict_blocks() and resets forget all names of a block, and there is room for as
+ * many others at once; one that it shares with duplicates that hold it counts as long as these do.
  *
  * Events and registries of prefixes know all names; added ones have no parent there. Tiers below
  * get a copy of the block under each of its names, one after the other, and under one that is added
