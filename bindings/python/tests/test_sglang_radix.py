@@ -14,7 +14,7 @@ from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
 import kvmm
-from kvmm.sglang_radix import KvmmRadixCache, make, register
+from kvmm.sglang_radix import BACKENDS, KvmmLruRadixCache, KvmmRadixCache, make, register
 
 
 class Allocator:
@@ -203,13 +203,46 @@ def test_random_requests_agree_with_a_model_of_pages(policy, events):
     cache._pool.validate()
 
 
+def test_what_was_used_longest_ago_goes_first_where_that_is_asked_for():
+    """Prompts of a page each, in the very order of SGLang's own cache, whatever was used often."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    nr = 1100
+    gone = [], []
+    caches = [cache_of(kind, pages=nr, page=1) for kind in (KvmmLruRadixCache, RadixCache)]
+    for cache, freed in zip(caches, gone):
+        allocator = cache.token_to_kv_pool_allocator
+        allocator.free = allocator.free_segment = (
+            lambda index, freed=freed, **named: freed.extend(index.tolist()))
+    free = list(range(nr))
+    for _ in range(12 * nr):
+        prompt = [min(rng.randrange(3 * nr) for _ in range(3))]
+        hits = [match(cache, prompt)[0] for cache in caches]
+        assert hits[0] == hits[1]
+        if hits[0]:
+            continue
+        if not free:
+            want = rng.randrange(1, 100)
+            for cache in caches:
+                cache.evict(EvictParams(num_tokens=want))
+            assert sorted(gone[0]) == sorted(gone[1]) and len(gone[0]) == want
+            free = gone[0].copy()
+            for freed in gone:
+                freed.clear()
+        place = torch.tensor([free.pop()])
+        for cache in caches:
+            insert(cache, prompt, place)
+
+
 def test_it_is_a_backend_of_sglangs_registry():
     register()
     register()
     context = SimpleNamespace(is_hybrid_swa=False, is_hybrid_ssm=False,
                               enable_hierarchical_cache=False, params=cache_params(),
                               server_args=SimpleNamespace(schedule_policy="lpm"))
-    assert isinstance(registry.get_radix_cache_factory("kvmm")(context), KvmmRadixCache)
+    for name, kind in BACKENDS.items():
+        assert type(registry.get_radix_cache_factory(name)(context)) is kind
     context.server_args.schedule_policy = "dfs-weight"
     with pytest.raises(ValueError, match="tree"):
         make(context)

@@ -24,7 +24,7 @@ from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
 import kvmm
-from kvmm.sglang_radix import KvmmRadixCache
+from kvmm.sglang_radix import KvmmLruRadixCache, KvmmRadixCache
 
 PAGE, NR = 16, 85
 TOKENS = PAGE * NR
@@ -60,10 +60,6 @@ class ByClass:
         if full:
             self.cache.evict(EvictParams(num_tokens=TOKENS))
         self.cache.insert(InsertParams(key=RadixKey(tokens), value=value))
-
-
-class KvmmLru(KvmmRadixCache):
-    POLICIES = {"lru": "lru"}
 
 
 class Cpp:
@@ -106,7 +102,7 @@ def contenders(pages):
     except Exception as error:                  # no compiler, no ninja, no headers
         print(f"no C++: {error}", file=sys.stderr)
     return {**found, "kvmm": (ByClass(KvmmRadixCache, pages), long),
-            "kvmm, lru": (ByClass(KvmmLru, pages), long),
+            "kvmm, lru": (ByClass(KvmmLruRadixCache, pages), long),
             "ids": (ById(pages), lambda tokens: array.array("i", tokens))}
 
 

@@ -2,6 +2,7 @@
 """SGLang's prefix cache with its index, references and order of eviction in a pool of kvmm's.
 
     --radix-cache-backend kvmm          (this package is a plug-in that SGLang finds by itself)
+    --radix-cache-backend kvmm-lru      the same, evicting in the order that SGLang's name says
 
 There is no tree: a page of tokens is a block, found by a name that depends on all tokens before it.
 A match is one look-up of all names, a lock one reference on each page, and evict() takes pages
@@ -14,6 +15,7 @@ import hashlib
 import time
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -63,7 +65,8 @@ class KvmmRadixCache(RadixCache):
     raises kvmm.NoSpace if more pages are locked than the allocator has. Context: one thread.
     """
 
-    # SGLang's name of an order of eviction: kvmm's. "default" counts uses as well; "lru" does not.
+    # SGLang's name of an order of eviction: kvmm's. SGLang says "lru" where no order was asked for,
+    # so that is kvmm's default, which counts uses as well.
     POLICIES = {"lru": "default", "fifo": "fifo", "lfu": "multilru", "slru": "multilru"}
 
     def reset(self) -> None:
@@ -283,18 +286,28 @@ class KvmmRadixCache(RadixCache):
             self._record("remove", gone)
 
 
-def make(context: Any) -> KvmmRadixCache:
+class KvmmLruRadixCache(KvmmRadixCache):
+    """KvmmRadixCache that evicts what was used longest ago where SGLang says "lru"."""
+
+    POLICIES = {**KvmmRadixCache.POLICIES, "lru": "lru"}
+
+
+BACKENDS = {"kvmm": KvmmRadixCache, "kvmm-lru": KvmmLruRadixCache}
+
+
+def make(context: Any, kind: type[KvmmRadixCache] = KvmmRadixCache) -> KvmmRadixCache:
     """The cache for SGLang's TreeCacheBuildContext. ValueError: it has no part in such a model."""
     for name in ("is_hybrid_swa", "is_hybrid_ssm", "enable_hierarchical_cache"):
         if getattr(context, name, False):
             raise ValueError(f"--radix-cache-backend kvmm: {name} is not supported")
     if getattr(context.server_args, "schedule_policy", "") == "dfs-weight":
         raise ValueError("--schedule-policy dfs-weight walks a tree, which kvmm's cache has not")
-    return KvmmRadixCache(context.params)
+    return kind(context.params)
 
 
 def register() -> None:
-    """Entry point of SGLang's plug-ins: makes "kvmm" a name for --radix-cache-backend."""
+    """Entry point of SGLang's plug-ins: makes BACKENDS names for --radix-cache-backend."""
     from sglang.srt.mem_cache import registry
-    if registry.get_radix_cache_factory("kvmm") is None:
-        registry.register_radix_cache_backend("kvmm", make)
+    for name, kind in BACKENDS.items():
+        if registry.get_radix_cache_factory(name) is None:
+            registry.register_radix_cache_backend(name, partial(make, kind=kind))
