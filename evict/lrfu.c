@@ -40,7 +40,7 @@ struct lrfu_block {
 	u64 hash	: 48;	/* of the key; 0: never filled */
 	u64 credit	: 8;
 	u64 counted	: 1;	/* of ->nr_named: filled, and not picked since */
-	u64 waited	: 1;	/* has left the order since it was used */
+	u64 waited	: 1;	/* has been in the order since it was used */
 	u32 last;		/* tick of the last use */
 	u32 turn;		/* the last one, in the duel */
 };
@@ -252,6 +252,7 @@ static inline u64 put(struct lrfu *lrfu, u32 block)
 
 	kv_assert(block < lrfu->order.nr_blocks);
 	state->last = lrfu->now;
+	state->waited = true;
 	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
 	return bucket_of(lrfu, state);
 }
@@ -264,15 +265,6 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 		vtime_enter(&lrfu->order, block, put(lrfu, block));
 }
 
-static void lrfu_leave(void *policy, u32 block)
-{
-	struct lrfu *lrfu = policy;
-
-	kv_assert(block < lrfu->order.nr_blocks);
-	vtime_leave(lrfu, block);
-	lrfu->block[block].waited = true;
-}
-
 /* Neighbours mostly come into one bucket. */
 static void lrfu_enter_many(void *policy, const u32 *blocks, u32 nr)
 {
@@ -281,8 +273,6 @@ static void lrfu_enter_many(void *policy, const u32 *blocks, u32 nr)
 	u32 from = 0;
 
 	for (u32 i = 0; i < nr; i++, bucket = next) {
-		if (unlikely(vtime_has(policy, blocks[i])))
-			lrfu_leave(policy, blocks[i]);
 		next = put(lrfu, blocks[i]);
 		if (likely(next == bucket || !i))
 			continue;
@@ -374,7 +364,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.hit		= lrfu_hit,
 	.enter		= lrfu_enter,
 	.enter_many	= lrfu_enter_many,
-	.leave		= lrfu_leave,
+	.leave		= vtime_leave,
 	.pick		= lrfu_pick,
 	.pick_many	= lrfu_pick_many,
 	.take		= lrfu_take,

@@ -82,18 +82,22 @@ static void link_add(struct vtime *vtime, u32 prev, u32 block)
 	vtime->nr++;
 }
 
-/* A list of one has its head on both sides. */
-static void link_del(struct vtime *vtime, u32 block)
+/* All from @first to @last out of a list, but not from each other. An empty one is its head. */
+static void cut(struct vtime *vtime, u32 first, u32 last)
 {
-	struct vtime_link *links = vtime->link;
-	u32 prev = prev_of(&links[block]), next = links[block].next;
+	u32 prev = prev_of(&vtime->link[first]), next = vtime->link[last].next;
 
-	links[block].prev = prev;
-	join(links, prev, next);
-	kv_assert(vtime->nr);
-	vtime->nr--;
+	join(vtime->link, prev, next);
 	if (prev == next && prev >= vtime->nr_blocks)
 		unmark_slot(vtime, prev - vtime->nr_blocks);
+}
+
+static void link_del(struct vtime *vtime, u32 block)
+{
+	cut(vtime, block, block);
+	vtime->link[block].prev &= ~VTIME_IN;
+	kv_assert(vtime->nr);
+	vtime->nr--;
 }
 
 static bool block_is_bad(const struct vtime *vtime, u32 block, bool in)
@@ -140,6 +144,16 @@ void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 	vtime_enter_many(vtime, &block, !block_is_bad(vtime, block, false), bucket);
 }
 
+/* How many of them follow each other in one list. A chain that is used again does. */
+static u32 row_of(const struct vtime *vtime, const u32 *blocks, u32 nr)
+{
+	u32 row = 1;
+
+	while (row < nr && vtime->link[blocks[row - 1]].next == blocks[row])
+		row++;
+	return row;
+}
+
 /* Blocks that come between the last one and the head: that one's link is written at the end. */
 void vtime_enter_many(struct vtime *vtime, const u32 *blocks, u32 nr, u64 bucket)
 {
@@ -150,22 +164,23 @@ void vtime_enter_many(struct vtime *vtime, const u32 *blocks, u32 nr, u64 bucket
 	if (unlikely(!nr))
 		return;
 	vtime->nr_picked = 0;
-	vtime->nr += nr;
-	for (u32 i = 0; i < nr; i++) {
-		u32 block = blocks[i];
-
-		kv_assert(block < vtime->nr_blocks);
-		if (unlikely(is_in(&links[block]))) {
+	for (u32 i = 0, row = 1; i < nr; i += row, row = 1) {
+		kv_assert(blocks[i] < vtime->nr_blocks);
+		if (is_in(&links[blocks[i]])) {
 			join(links, last, head);
-			link_del(vtime, block);
+			row = row_of(vtime, blocks + i, nr - i);
+			cut(vtime, blocks[i], blocks[i + row - 1]);
 			last = prev_of(&links[head]);
+		} else {
+			vtime->nr++;
 		}
-		join(links, last, block);
-		tell_before(vtime, block);
-		last = block;
+		join(links, last, blocks[i]);
+		last = blocks[i + row - 1];
 	}
 	join(links, last, head);
 	mark_slot(vtime, slot);
+	for (u32 i = 0; i < nr; i++)
+		tell_before(vtime, blocks[i]);
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)

@@ -142,6 +142,50 @@ static inline bool note_holds(const struct kv_entry *entries, u64 note)
 	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT));
 }
 
+/* Is all of it one instance of the policy? */
+static bool is_one(const struct order *order)
+{
+	return likely(!order->classes && !order->quotas);
+}
+
+/* Are notes of one kind that follow each other applied as one? */
+static bool has_runs(const struct order *order)
+{
+	return is_one(order) && !order->deterministic;
+}
+
+/*
+ * Most blocks that are hit are put in the same log. So a hit only marks its block as one that has
+ * left, and the put moves it; what is still marked at the end of the log leaves. With runs only, and
+ * policies that move blocks.
+ */
+static void stay(struct order *order, u32 index)
+{
+	u64 bit = BIT64(index % 64), *word = &order->stays[index / 64];
+
+	kv_assert_held(&order->lock);
+	kv_assert(index < order->entries->nr);
+	order->nr_stays += !(*word & bit);
+	*word |= bit;
+}
+
+static u64 stays_bytes(u32 nr)
+{
+	return (nr / 64 + 1) * sizeof(u64);
+}
+
+/* Was it marked? */
+static bool end_stay(struct order *order, u32 index)
+{
+	u64 bit = BIT64(index % 64), *word = &order->stays[index / 64];
+	bool stayed = *word & bit;
+
+	kv_assert_held(&order->lock);
+	order->nr_stays -= stayed;
+	*word &= ~bit;
+	return stayed;
+}
+
 /*
  * A thread that lands a move, or puts a reference that another one owns, may note the last put
  * before the fill: so that puts it again.
@@ -151,8 +195,10 @@ static void hear(struct order *order, void *policy, enum order_note note, u32 in
 	bool was_in = order->ops->has(policy, index);
 
 	kv_assert_held(&order->lock);
-	if (was_in)
+	if (was_in) {
 		drop(order, policy, index);
+		was_in = !end_stay(order, index);
+	}
 	if (fills)
 		fill_in(order, policy, index);
 	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
@@ -180,25 +226,29 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 		hear(order, order_policy(order, handle.index), note, handle.index, fills);
 }
 
-/* Is all of it one instance of the policy? */
-static bool is_one(const struct order *order)
+static void hit_many(struct order *order, const u32 *blocks, u32 nr)
 {
-	return likely(!order->classes && !order->quotas);
+	void *policy = order->rest.policy[0];
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++) {
+		if (order->ops->has(policy, blocks[i]))
+			stay(order, blocks[i]);
+		if (order->ops->hit)
+			order->ops->hit(policy, blocks[i]);
+	}
 }
 
-/* Are notes of one kind that follow each other applied as one? */
-static bool has_runs(const struct order *order)
-{
-	return is_one(order) && !order->deterministic;
-}
-
+/* Each is the first child of its parent then, as most that stayed are already. */
 static void put_many(struct order *order, const u32 *blocks, u32 nr)
 {
 	kv_assert_held(&order->lock);
 	order->ops->enter_many(order->rest.policy[0], blocks, nr);
 	for (u32 i = 0; i < nr; i++) {
-		if (unlikely(family_has(&order->family, blocks[i])))
-			family_del(&order->family, blocks[i]);
+		end_stay(order, blocks[i]);
+		if (likely(family_is_first(&order->family, blocks[i])))
+			continue;
+		family_del(&order->family, blocks[i]);
 		family_add(&order->family, blocks[i], parent_of(order, blocks[i]));
 	}
 }
@@ -233,6 +283,8 @@ static noinline void apply_run(struct order *order, enum order_note what, const 
 	order_changes(order, nr_blocks);
 	if (what == NOTE_PUT && order->ops->enter_many)
 		put_many(order, blocks, nr_blocks);
+	else if (what == NOTE_HIT && order->ops->enter_many)
+		hit_many(order, blocks, nr_blocks);
 	else if (what == NOTE_FILL && order->ops->fill_many)
 		fill_many(order, blocks, nr_blocks);
 	else
@@ -250,7 +302,7 @@ static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 
 		for (end = at + 1; end < nr && note_what(notes[end]) == what && one;)
 			end++;
-		if (end - at > 1)
+		if (one)
 			apply_run(order, what, notes + at, end - at);
 		else
 			order_apply(order, what, note_handle(notes[at]));
@@ -316,19 +368,24 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 					   nr_fills : min(nr_fills, BATCH / 4));
 }
 
-void order_catch_up(struct order *order)
+/* Those that were not put leave. */
+static void end_stays(struct order *order, const u64 *notes, u32 nr)
+{
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr && order->nr_stays; i++)
+		if (end_stay(order, note_index(notes[i])))
+			drop(order, order->rest.policy[0], note_index(notes[i]));
+}
+
+/* The first @nr of ->applied. */
+static void apply_log(struct order *order, u32 nr)
 {
 	const u64 *notes = order->applied;
-	u32 nr;
 
 	kv_assert_held(&order->lock);
-	kv_lock(&order->log_lock);
-	nr = order->nr_log;
-	memcpy(order->applied, order->log, nr * sizeof(*order->log));
-	order->nr_log = 0;
-	kv_unlock(&order->log_lock);
 	if (nr <= FEW) {
 		apply_notes(order, notes, nr);
+		end_stays(order, notes, nr);
 		return;
 	}
 	expect_notes(order, notes, min(nr, BATCH));
@@ -338,6 +395,20 @@ void order_catch_up(struct order *order)
 		if (at)
 			apply_notes(order, notes + at - BATCH, min(nr + BATCH - at, BATCH));
 	}
+	end_stays(order, notes, nr);
+}
+
+void order_catch_up(struct order *order)
+{
+	u32 nr;
+
+	kv_assert_held(&order->lock);
+	kv_lock(&order->log_lock);
+	nr = order->nr_log;
+	memcpy(order->applied, order->log, nr * sizeof(*order->log));
+	order->nr_log = 0;
+	kv_unlock(&order->log_lock);
+	apply_log(order, nr);
 }
 
 void order_enter(struct order *order)
@@ -777,7 +848,8 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 			return -ENOMEM;
 		memcpy(order->args, args, strlen(args));
 	}
-	err = family_init(&order->family, entries->nr);
+	order->stays = kv_alloc(stays_bytes(entries->nr));
+	err = order->stays ? family_init(&order->family, entries->nr) : -ENOMEM;
 	for (u32 class = 0; class < nr && !err; class++) {
 		err = order_make_policy(order, &order->rest.policy[class]);
 		order->nr_policies += order->rest.policy[class] != NULL;
@@ -788,13 +860,15 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 u64 order_bytes(const struct order *order)
 {
 	return order->nr_policies * order_policy_bytes(order) +
-	       family_bytes(order->entries->nr) + classes_bytes(order->classes);
+	       family_bytes(order->entries->nr) + stays_bytes(order->entries->nr) +
+	       classes_bytes(order->classes);
 }
 
 void order_exit(struct order *order)
 {
 	account_exit(order, &order->rest);
 	kv_free(order->args);
+	kv_free(order->stays);
 	family_exit(&order->family);
 	classes_destroy(order->classes);
 }

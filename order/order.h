@@ -8,6 +8,9 @@
  * have seen without; between threads it sees the notes in the order in which they were made. Since
  * a reference is noted before it can be put, the last put of a block comes behind all of its hits.
  *
+ * Most hits have their puts in the same log. They do not leave the order in between: the put moves
+ * them, and what was not put by the end of the log leaves then. No caller sees the difference.
+ *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it
  * back. Notes of puts are never lost. In deterministic pools notes are applied at once: the time at
@@ -75,6 +78,8 @@ struct order {
 	struct order_mark mark;		/* ->lock; giving back all victims restores it */
 	struct sum history;		/* ->lock; see digest.h */
 	u64 stamp;			/* ->lock; see order_changed() */
+	u64 *stays;			/* ours; ->lock: a bit a block; see stay() */
+	u32 nr_stays;			/* ->lock; bits set; 0 but while a log is applied */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;

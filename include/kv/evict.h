@@ -45,7 +45,9 @@ enum kv_evict_advice {
  *	with @place
  * @place: after @fill: the block's position in its chain, and the block before it if that is known,
  *	else KV_NONE; may be NULL
- * @hit: the block was hit; may be NULL
+ * @hit: the block was hit; may be NULL. With @enter_many it may still be in the order: it leaves, or
+ *	enters again by that, before anything else is asked than @fill, and @hit and @enter_many of
+ *	others
  * @hint: expected next use of the block; may be NULL
  * @advise: enum kv_evict_advice; 0, or -EOPNOTSUPP if this policy has no use for it; may be NULL
  * @enter: the last reference is gone; @key is NULL for a block without key, see @keeps_unnamed

@@ -161,6 +161,24 @@ static void step_take_back(struct walk *walk)
 	walk->order.ops->leave(walk->order.policy, block);
 }
 
+/* Hit where they are, and put: only policies that move blocks meet that. */
+static void step_use(struct walk *walk)
+{
+	u32 in[MODEL_BLOCKS], nr_in = blocks_where(walk, true, in), nr = 0;
+
+	for (u32 i = any_of(&walk->random, nr_in + 1); i < nr_in && nr < KV_EVICT_MANY; i++)
+		if (walk->model.block[in[i]].named)
+			in[nr++] = in[i];
+	if (!walk->order.ops->enter_many)
+		return;
+	for (u32 i = 0; i < nr; i++) {
+		step_hit(walk, in[i]);
+		model_leave(&walk->model, in[i]);
+	}
+	walk->order.ops->enter_many(walk->order.policy, in, nr);
+	model_free(&walk->model, in, nr);
+}
+
 /* Some victims, of which the last ones go back, as after an allocation that failed. */
 static void step_evict(struct walk *walk)
 {
@@ -187,7 +205,8 @@ static void step_evict(struct walk *walk)
 
 static void step(struct walk *walk)
 {
-	switch (any_of(&walk->random, 9)) {
+	switch (any_of(&walk->random, 10)) {
+	case 9: return step_use(walk);
 	case 0: return step_request(walk);
 	case 8: return step_advise(walk);
 	case 1: return step_hint(walk);

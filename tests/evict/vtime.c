@@ -69,6 +69,24 @@ static void enter(struct ring *ring, u32 block)
 	}
 }
 
+/* Some that are next to each other in the order, and others; those that are in leave before. */
+static void enter_some(struct ring *ring)
+{
+	u64 bucket = ring->base + any_of(&ring->random, 3);
+	u32 blocks[NR], nr = 1 + any_of(&ring->random, 8);
+
+	blocks[0] = any_of(&ring->random, NR);
+	for (u32 i = 1; i < nr; i++) {
+		u32 next = ring->vtime->link[blocks[i - 1]].next;
+
+		blocks[i] = next < NR && any_of(&ring->random, 6) ? next : any_of(&ring->random, NR);
+	}
+	vtime_enter_many(ring->vtime, blocks, nr, bucket);
+	for (u32 i = 0; i < nr; i++)
+		ring->block[blocks[i]] = (struct place){ true, in_window(ring, bucket),
+							 ++ring->last };
+}
+
 /* Of those of smaller ranks the one that goes last, or KV_NONE. */
 static u32 last_before(const struct ring *ring, u64 rank)
 {
@@ -150,6 +168,8 @@ Test(evict_vtime, is_a_sorted_table)
 			advance(&ring);
 		} else if (what < 10) {
 			take_and_undo(&ring);
+		} else if (what < 16) {
+			enter_some(&ring);
 		} else if (!ring.block[block].in) {
 			enter(&ring, block);
 		} else {
