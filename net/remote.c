@@ -19,7 +19,7 @@
 
 #include "conn.h"
 #include "job.h"
-#include "window.h"
+#include "transport.h"
 
 /* ---- the connection: the greeting, and the window ---- */
 
@@ -204,8 +204,7 @@ static int remote_prepare(struct kvmm_migrate *job)
 		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
 	};
 	remote->link->window.flags = job->copy_flags;
-	remote->path = remote->link->window.shape.kind == WINDOW_DEVICE ? KVMM_MIGRATE_PATH_DEVICE :
-									 KVMM_MIGRATE_PATH_SHARED;
+	remote->path = remote->link->window.ops->path;
 	if (!remote->sum)
 		remote->sum = kv_alloc_array(nr, sizeof(*remote->sum));
 	if (!remote->from)

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Windows: in device memory where the driver passes that on, else in host memory.
- *
- * A window in device memory is one unit of an area of its own. The other side maps it as far as its
- * driver can: it may be a device that cannot, and then host memory is left.
+ * Windows: slots, and copies between them and a pool. The memory is the transport's.
  */
-#include <string.h>
-
-#include <kv/bits.h>
 #include <kv/mem.h>
 
-#include "window.h"
+#include "transport.h"
 
-#define MIN_DEVICE_BYTES	(2ull << 20)
+const struct transport_ops *transport_of(u32 kind)
+{
+	static const struct transport_ops *const all[WINDOW_NR_KINDS] = {
+		[WINDOW_SHARED] = &transport_shared, [WINDOW_DEVICE] = &transport_device,
+	};
+
+	return all[kind];
+}
 
 static struct end slot_end_of(const struct window *window, u32 slot)
 {
-	struct end end = window->shape.kind == WINDOW_DEVICE ? end_of(&window->view, NULL) :
-							       (struct end){ 0 };
+	struct end end = window->ops->in_device ? end_of(&window->view, NULL) :
+							  (struct end){ 0 };
 
 	end.planes = (struct kv_planes){ window->plane[slot], window->view.planes.nr };
 	return end;
@@ -39,52 +40,15 @@ static int place_slots(struct window *window, u64 base)
 	return window->move ? 0 : -ENOMEM;
 }
 
-/* ---- making ---- */
-
-/* Host memory that both sides map; made here unless the other side has sent a descriptor. */
-static int map_shared(struct window *window)
-{
-	const struct kv_sock_ops *ops = kv_sock();
-	int err;
-
-	if (window->fd < 0)
-		window->fd = ops->mem_make(ops->ctx, window->shape.bytes);
-	if (window->fd < 0)
-		return window->fd;
-	err = ops->mem_map(ops->ctx, window->fd, window->shape.bytes, &window->ptr);
-	return err ? err : place_slots(window, (uintptr_t)window->ptr);
-}
-
-static int make_device(struct window *window)
-{
-	const struct kv_dev_ops *ops = window->view.ops;
-	struct kv_area_attr attr = { .is_shared = true };
-	struct kv_area_info info;
-	u64 bytes = MIN_DEVICE_BYTES;
-	int err;
-
-	while (bytes < window->shape.bytes)
-		bytes *= 2;
-	window->shape.bytes = attr.max_bytes = attr.handle_bytes = bytes;
-	err = ops->area_create(window->view.dev, &attr, &window->area);
-	if (err)
-		return err;
-	ops->area_info(window->area, &info);
-	if (!info.is_shared)
-		return -EOPNOTSUPP;
-	err = ops->area_grow(window->area, 0, info.unit_bytes);
-	if (!err)
-		err = ops->area_export(window->area, 0, &window->fd);
-	return err ? err : place_slots(window, info.addr);
-}
+/* ---- birth and death ---- */
 
 int window_make(struct window *window, const struct kv_pool_view *view, u32 kind, u64 bytes)
 {
 	struct wire_window *shape = &window->shape;
-	u64 nr;
+	u64 nr, base;
 	int err;
 
-	*window = (struct window){ .view = *view, .fd = -1 };
+	*window = (struct window){ .view = *view, .fd = -1, .ops = transport_of(kind) };
 	if (!view->dev)
 		return -EOPNOTSUPP;
 	shape->kind = kind;
@@ -93,34 +57,30 @@ int window_make(struct window *window, const struct kv_pool_view *view, u32 kind
 	shape->slot_blocks = min(max(nr, (u64)1), (u64)KVMM_MIGRATE_MAX_BLOCKS);
 	shape->slot_bytes = stage_bytes(&view->planes, shape->slot_blocks);
 	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;
-	err = kind == WINDOW_DEVICE ? make_device(window) : map_shared(window);
+	err = window->ops->make(window, &base);
+	if (!err)
+		err = place_slots(window, base);
 	if (err)
 		window_close(window);
-	return err < 0 ? err : 0;
+	return err;
 }
-
-/* ---- opening ---- */
 
 int window_open(struct window *window, const struct kv_pool_view *view,
 		const struct wire_window *shape, int fd)
 {
-	struct kv_area_info info;
 	int err = view->dev ? 0 : -EOPNOTSUPP;
+	u64 base;
 
-	*window = (struct window){ .view = *view, .fd = fd, .shape = *shape };
+	*window = (struct window){ .view = *view, .fd = fd, .shape = *shape,
+				   .ops = transport_of(shape->kind) };
 	/* It must hold all that this side will write. */
 	if (!err && (shape->slot_bytes < stage_bytes(&view->planes, shape->slot_blocks) ||
 		     shape->bytes / WINDOW_SLOTS < shape->slot_bytes))
 		err = -EPROTO;
-	if (!err && shape->kind == WINDOW_DEVICE) {
-		err = view->ops->area_import(view->dev, window->fd, shape->bytes, &window->area);
-		if (!err) {
-			view->ops->area_info(window->area, &info);
-			err = place_slots(window, info.addr);
-		}
-	} else if (!err) {
-		err = map_shared(window);
-	}
+	if (!err)
+		err = window->ops->open(window, &base);
+	if (!err)
+		err = place_slots(window, base);
 	if (err)
 		window_close(window);
 	return err;
@@ -130,10 +90,8 @@ void window_close(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
-	if (window->ptr)
-		ops->mem_unmap(ops->ctx, window->ptr, window->shape.bytes);
-	if (window->area)
-		window->view.ops->area_destroy(window->area);
+	if (window->ops)
+		window->ops->close(window);
 	if (window->fd >= 0)
 		ops->close(ops->ctx, window->fd);
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)

@@ -13,12 +13,15 @@
 #include "mover.h"
 #include "wire.h"
 
+struct transport_ops;
+
 struct window {
+	const struct transport_ops *ops;	/* NULL: it is not there */
 	struct wire_window shape;
 	struct kv_pool_view view;		/* of the pool on this side */
 	int fd;					/* ours; -1: sent, or not there */
-	void *ptr;				/* WINDOW_SHARED: ours, mapped */
-	struct kv_area *area;			/* WINDOW_DEVICE: ours */
+	void *ptr;				/* mapped, or NULL: its transport's */
+	struct kv_area *area;			/* mapped, or NULL: its transport's */
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
 	u32 nr_descriptors;
