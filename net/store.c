@@ -62,19 +62,22 @@ static u32 alloc_flags(const struct store *store)
 }
 
 /* Neighbours cost fewer copies; they are not worth evicting or moving anything. */
-static int alloc_muts(struct store *store, u32 nr, u32 tenant, kvmm_mut_t *muts)
+static int alloc_muts(struct store *store, u32 nr, u32 tenant, u32 flags)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	int err;
+	kvmm_mut_t *muts = store->mut + store->nr_muts;
+	int err = -ENOSPC;
 
 	ctl.nr = nr;
 	ctl.tenant = tenant;
 	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
-	err = nr > 1 ? kvmm_alloc_as(store->pool, &ctl, muts) : -ENOSPC;
-	if (err != -ENOSPC && err != -EOPNOTSUPP)
-		return err;
-	ctl.flags = alloc_flags(store) | KVMM_ALLOC_NO_COMPACT;
-	return kvmm_alloc_as(store->pool, &ctl, muts);
+	if (nr > 1)
+		err = kvmm_alloc_as(store->pool, &ctl, muts);
+	ctl.flags = flags | KVMM_ALLOC_NO_COMPACT;
+	if (err)
+		err = kvmm_alloc_as(store->pool, &ctl, muts);
+	store->nr_muts += err ? 0 : nr;
+	return err;
 }
 
 static void free_muts(struct store *store)
@@ -87,20 +90,79 @@ static void free_muts(struct store *store)
 	store->nr_muts = 0;
 }
 
-/* A tenant's absent ones at a time, one after the other. */
-static int alloc_absent(struct store *store)
+/* At once: all of them, or nothing is evicted. */
+static int take_together(struct store *store, const struct kvmm_gang_want *wants, u32 nr)
 {
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang *gang;
+	int err;
+
+	attr.pools = &store->pool;
+	attr.nr_pools = 1;
+	attr.wants = wants;
+	attr.nr = nr;
+	err = kvmm_gang_reserve(&attr, &gang, NULL);
+	return err ? err : kvmm_gang_commit(gang, store->mut, store->range);
+}
+
+/* Of one tenant, as many as stand together from name *@at on. None: there are no more. */
+static struct kvmm_gang_want next_absent(const struct store *store, u32 *at)
+{
+	struct kvmm_gang_want want = { .kind = KVMM_GANG_BLOCKS };
+
+	for (; *at < store->nr_refs; ++*at) {
+		u32 tenant = store->name[*at].domain.tenant;
+
+		if (store->present[*at])
+			continue;
+		if (want.nr && tenant != want.tenant)
+			break;
+		want.tenant = tenant;
+		want.nr++;
+	}
+	return want;
+}
+
+static int absent_in_turn(struct store *store, u32 flags)
+{
+	struct kvmm_gang_want want;
+	u32 at = 0;
 	int err = 0;
 
-	for (u32 first = 0, end; first < store->nr_refs && !err; first = end) {
-		u32 tenant = store->name[first].domain.tenant, nr = 0;
-
-		for (end = first; end < store->nr_refs && store->name[end].domain.tenant == tenant;)
-			nr += !store->present[end++];
-		err = nr ? alloc_muts(store, nr, tenant, store->mut + store->nr_muts) : 0;
-		store->nr_muts += err ? 0 : nr;
-	}
+	while (!err && (want = next_absent(store, &at)).nr)
+		err = alloc_muts(store, want.nr, want.tenant, flags);
+	if (err)
+		free_muts(store);
 	return err;
+}
+
+static int absent_together(struct store *store)
+{
+	struct kvmm_gang_want want[KVMM_GANG_MAX_WANTS], next;
+	u32 at = 0, nr = 0, nr_muts = 0;
+	int err;
+
+	while ((next = next_absent(store, &at)).nr) {
+		if (nr == KVMM_GANG_MAX_WANTS)
+			return -ENOSPC;
+		want[nr++] = next;
+		nr_muts += next.nr;
+	}
+	err = take_together(store, want, nr);
+	store->nr_muts = err ? 0 : nr_muts;
+	return err;
+}
+
+/* Of several tenants at once, if blocks are evicted for them: all of them, or none is. */
+static int alloc_absent(struct store *store)
+{
+	u32 at = 0, flags = alloc_flags(store);
+	bool several = next_absent(store, &at).nr && next_absent(store, &at).nr;
+	int err = absent_in_turn(store, several ? KVMM_ALLOC_NO_EVICT : flags);
+
+	if (!several || flags || (err != -ENOSPC && err != -EDQUOT))
+		return err;
+	return absent_together(store);
 }
 
 /* Copies go to where they lie; from here on that does not change. */
@@ -204,23 +266,14 @@ static int alloc_in_turn(struct store *store, u32 flags)
 	return err;
 }
 
-/* At once: all of them, or nothing is evicted. */
-static int alloc_together(struct store *store)
+static int ranges_together(struct store *store)
 {
 	struct kvmm_gang_want want[KVMM_MIGRATE_MAX_RANGES];
-	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
-	struct kvmm_gang *gang;
-	int err;
 
 	static_assert(KVMM_MIGRATE_MAX_RANGES <= KVMM_GANG_MAX_WANTS, "a gang takes them all");
 	for (u32 i = 0; i < store->nr_ranges; i++)
 		want[i] = want_of(store, i);
-	attr.pools = &store->pool;
-	attr.nr_pools = 1;
-	attr.wants = want;
-	attr.nr = store->nr_ranges;
-	err = kvmm_gang_reserve(&attr, &gang, NULL);
-	return err ? err : kvmm_gang_commit(gang, NULL, store->range);
+	return take_together(store, want, store->nr_ranges);
 }
 
 static int alloc_ranges(struct store *store)
@@ -232,7 +285,7 @@ static int alloc_ranges(struct store *store)
 			return -ENOSPC;
 	if (store->nr_ranges <= 1)
 		return alloc_in_turn(store, 0);
-	err = alloc_together(store);
+	err = ranges_together(store);
 	/* Blocks move in more ways for a single range, also beside steps. */
 	return err == -ENOSPC ? alloc_in_turn(store, KVMM_ALLOC_NO_EVICT) : err;
 }

@@ -393,6 +393,88 @@ Test(local, a_sequence_of_several_ranges_evicts_what_is_missing)
 	cr_expect_eq(kvmm_validate(dst), 0);
 }
 
+/* Held, of @tenant. */
+static void register_as(struct kvmm_pool *pool, u32 tenant, u32 first, u32 nr, kvmm_ref_t *refs)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_prefix prefix = { .nr = nr, .domain.tenant = tenant };
+	kvmm_key_t keys[16];
+	kvmm_mut_t muts[16];
+
+	ctl.nr = nr;
+	ctl.tenant = tenant;
+	cr_assert_eq(kvmm_alloc_as(pool, &ctl, muts), 0);
+	for (u32 i = 0; i < nr; i++) {
+		keys[i] = net_key(first + i);
+		cr_assert_eq(net_write(pool, kvmm_block_of_mut(pool, muts[i]), first + i, 0), 0);
+	}
+	prefix.keys = keys;
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, muts, refs), 0);
+}
+
+/* Of three tenants in turn, where six blocks can be evicted, and two are free. */
+static int migrate_of_tenants(u32 nr_each)
+{
+	struct kvmm_migrate_attr attr = attr_of_refs(NULL, 3 * nr_each);
+	struct kvmm_migrate *job;
+	kvmm_ref_t refs[16];
+	int err;
+
+	for (u32 i = 0; i < 3; i++)
+		register_as(src, i, 100 + i * nr_each, nr_each, refs + i * nr_each);
+	net_cache(dst, 0, 6);
+	net_range(dst, 'b', 8, 1);
+	attr.refs = refs;
+	job = begin(&attr);
+	err = go_on(job);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_put_many(src, refs, attr.nr_refs), 0);
+	cr_expect_eq(kvmm_validate(dst), 0);
+	return err;
+}
+
+Test(local, refused_blocks_of_several_tenants_evict_nothing)
+{
+	cr_expect_eq(migrate_of_tenants(3), -ENOSPC);
+	cr_expect_eq(stat_of(dst).evictions, 0);
+	cr_expect_eq(stat_of(dst).nr_free, 2);
+	cr_expect_eq(net_cached(dst, 0, 6), 6);
+}
+
+Test(local, blocks_of_several_tenants_evict_what_is_missing)
+{
+	cr_expect_eq(migrate_of_tenants(2), 0);
+	cr_expect_eq(stat_of(dst).evictions, 4);
+	cr_expect_eq(net_cached(dst, 0, 6), 2);
+}
+
+/* Each to its own limit: one is refused for its tenant, whatever there is of others. */
+Test(local, blocks_of_a_tenant_at_its_limit_evict_its_own)
+{
+	struct kvmm_migrate_attr attr = attr_of_refs(NULL, 3);
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+	kvmm_ref_t refs[3], there[4];
+	struct kvmm_migrate *job;
+
+	limit.max = 4;
+	cr_assert_eq(kvmm_tenant_set(dst, 1, &limit), 0);
+	register_as(dst, 1, 0, 4, there);
+	register_as(src, 1, 100, 2, refs);
+	register_as(src, 2, 200, 1, &refs[2]);
+	attr.refs = refs;
+	job = begin(&attr);
+	cr_expect_eq(go_on(job), -EDQUOT);
+	kvmm_migrate_free(job);
+	cr_expect_eq(stat_of(dst).nr_free, 12);
+	cr_assert_eq(kvmm_put_many(dst, there, 4), 0);
+	job = begin(&attr);
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(stat_of(dst).evictions, 2);
+	cr_expect_eq(kvmm_put_many(src, refs, 3), 0);
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
 /* 'p' is pinned: no run of six can be made, but what is free can lie together between the pins. */
 Test(local, a_sequence_of_several_ranges_has_blocks_packed_for_it)
 {
