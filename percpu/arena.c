@@ -212,7 +212,7 @@ static void lend_slots(struct kvmm_pool *pool, struct arenas *arenas, struct are
 	}
 }
 
-/* Take it from the blocks that the pool lends now. */
+/* Take it from the blocks that the pool lends now: none where limits are the pool's to look at. */
 static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
 			   const struct kvmm_range_attr *attr, kvmm_range_t *range)
 {
@@ -227,13 +227,14 @@ static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct
 		err = slots_reserve(pool);
 	if (!err) {
 		kv_lock(&arena->lock);
-		if (arena->free_slot == KV_NONE)
-			lend_slots(pool, arenas, arena);
-		lend_blocks(pool, arenas, arena, attr->nr);
-		if (is_paid(pool, arena, attr) || credit_lend(pool, arenas, arena, attr->tenant))
+		if (is_paid(pool, arena, attr) || credit_lend(pool, arenas, arena, attr->tenant)) {
+			if (arena->free_slot == KV_NONE)
+				lend_slots(pool, arenas, arena);
+			lend_blocks(pool, arenas, arena, attr->nr);
 			err = take(pool, arena, attr, range);
-		else
+		} else {
 			err = -EAGAIN;
+		}
 		kv_unlock(&arena->lock);
 	}
 	pool_leave(pool);

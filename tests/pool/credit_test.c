@@ -130,6 +130,18 @@ POOL_TEST(credit, limits_hold_to_the_block, pool_of_tenants())
 	cr_expect_eq(usage_of(pool, TENANT), 2000);
 }
 
+POOL_TEST(credit, an_arena_that_gets_none_gets_no_blocks_either, pool_of_tenants())
+{
+	u32 nr_lent;
+
+	for (u32 i = 0; i < 1600; i++)
+		take_for(0, pool, 1);
+	nr_lent = pool->arenas->nr_lent;
+	cr_expect_eq(arena_with(pool, take_for(1, pool, 1)), 0);
+	cr_expect_eq(pool->arenas->nr_lent, nr_lent);
+	cr_expect_eq(pool->arenas->arena[1].nr_free, 0);
+}
+
 /* Both arenas have credit when the rest is asked for in one piece. */
 POOL_TEST(credit, nobody_is_refused_for_credit_that_an_arena_has, pool_of_tenants())
 {
