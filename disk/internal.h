@@ -309,7 +309,7 @@ struct kvmm_disk {
 	struct disk_listener	listener[KVMM_TIER_CLIENTS];	/* ->lock */
 
 	u32			tick;		/* atomic; another transfer is finished */
-	struct kv_lock		queue_lock;
+	struct kv_lock		queue_lock;	/* before ->lock */
 	u32			nr_queued;	/* ->queue_lock */
 };
 
@@ -430,7 +430,7 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
 
 /* To the end of those that wait. Under the lock. */
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
-/* Hand on transfers that wait, unless another thread waits for the medium: the next poll does. */
+/* Hand on transfers that wait; or a thread that is at the queue does, when it leaves it. */
 void disk_io_pump(struct kvmm_disk *disk);
 /* Finish some transfers, waiting for one if @wait: were there any? */
 bool disk_io_progress(struct kvmm_disk *disk, bool wait);

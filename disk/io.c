@@ -67,36 +67,46 @@ static bool queue_enter(struct kvmm_disk *disk, bool wait)
 	return true;
 }
 
-/* How many the queue takes. */
-static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr, bool wait)
+/* How many of those that wait the queue takes. */
+static u32 submit(struct kvmm_disk *disk)
 {
+	struct kv_file_io *ios[BATCH];
 	int taken = 0;
+	u32 nr;
 
-	kv_assert_not_held(&disk->lock);
-	if (!queue_enter(disk, wait))
-		return 0;
+	kv_assert_held(&disk->queue_lock);
 	kv_assert(disk->nr_queued <= disk->depth);
-	nr = min(nr, disk->depth - disk->nr_queued);
+	nr = take_waiting(disk, ios, min(BATCH, disk->depth - disk->nr_queued));
 	if (nr)
 		taken = disk->ops->queue_submit(disk->ops->ctx, disk->queue, ios, nr);
 	taken = max(taken, 0);
+	put_back(disk, ios + taken, nr - taken);
 	WRITE_ONCE(disk->nr_queued, disk->nr_queued + taken);
-	kv_unlock(&disk->queue_lock);
 	return taken;
 }
 
+static bool is_waiting(struct kvmm_disk *disk)
+{
+	bool waits;
+
+	kv_lock(&disk->lock);
+	waits = disk->waiting;
+	kv_unlock(&disk->lock);
+	return waits;
+}
+
+/*
+ * A thread that finds another one at the queue goes: that one looks again for transfers that wait
+ * once it has left the queue, or, if it waits for the medium, then.
+ */
 static void pump(struct kvmm_disk *disk, bool wait)
 {
-	struct kv_file_io *ios[BATCH];
-	u32 nr = BATCH, taken = BATCH;
+	u32 taken = 1;
 
 	kv_assert_not_held(&disk->lock);
-	while (disk->queue && nr == BATCH && taken == nr) {
-		nr = take_waiting(disk, ios, BATCH);
-		if (!nr)
-			return;
-		taken = submit(disk, ios, nr, wait);
-		put_back(disk, ios + taken, nr - taken);
+	while (disk->queue && taken && is_waiting(disk) && queue_enter(disk, wait)) {
+		taken = submit(disk);
+		kv_unlock(&disk->queue_lock);
 	}
 }
 
@@ -192,8 +202,7 @@ static bool finish_some(struct kvmm_disk *disk, bool wait)
 	kv_unlock(&disk->queue_lock);
 	for (int i = 0; i < nr; i++)
 		finish(disk, io_of(ios[i]));
-	if (nr)
-		pump(disk, wait);
+	pump(disk, wait);
 	/* A queue that has nothing, and takes nothing, is none. */
 	return nr || (!READ_ONCE(disk->nr_queued) && do_one(disk));
 }

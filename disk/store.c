@@ -121,8 +121,8 @@ static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 	disk->waiting_end = &disk->waiting;
 	disk->done_end = &disk->done;
 	kv_lock_init(&disk->wipe_lock, KV_RANK_TIER, LOCK_ID);
-	kv_lock_init(&disk->lock, KV_RANK_TIER, LOCK_ID + 1);
-	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 2);
+	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 1);
+	kv_lock_init(&disk->lock, KV_RANK_TIER, LOCK_ID + 2);
 }
 
 static void close_file(const struct kvmm_disk *disk, int file)

@@ -189,7 +189,7 @@ struct kv_disk_done {
 
 /*
  * Write or read records as kvmm_disk_put() and kvmm_disk_get() do, but do not wait for the disk,
- * apart from the 4 KiB written to open the next segment. Each record gets a completion, until which
+ * unless the file is made longer by a segment. Each record gets a completion, until which
  * its data is borrowed. 0; -EINVAL, -ENOMEM nothing was done.
  */
 int kv_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put_args *puts, u32 nr,

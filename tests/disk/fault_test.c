@@ -343,6 +343,46 @@ Test(disk_hang, the_head_of_a_segment_holds_up_no_thread_that_reads)
 	end_store();
 }
 
+/* ---- two threads at the system's queue ---- */
+
+static char *buffer;
+static int (*submit_well)(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr);
+
+static void *submit_get(void *data)
+{
+	struct kvmm_disk_get_args get = { .name = disk_test_name(0), .data = data,
+					  .room = DISK_TEST_MAX_BYTES };
+
+	cr_expect_eq(kv_disk_submit_get(disk, &get, 1, 0), 0);
+	return NULL;
+}
+
+/* Another thread submits, and goes, while this one is at the queue. */
+static int submit_busy(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr)
+{
+	pthread_t thread;
+
+	sim.ops.queue_submit = submit_well;
+	cr_assert_eq(pthread_create(&thread, NULL, submit_get, buffer + DISK_TEST_MAX_BYTES), 0);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	return submit_well(ctx, queue, ios, nr);
+}
+
+Test(disk_queue, what_another_thread_submits_meanwhile_is_handed_on_before_any_poll)
+{
+	buffer = disk_test_buffers(2);
+	begin(true);
+	open_store();
+	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+	submit_well = sim.ops.queue_submit;
+	sim.ops.queue_submit = submit_busy;
+	submit_get(buffer);
+	cr_expect_eq(disk->nr_queued, 2);
+	cr_expect_null(disk->waiting);
+	end();
+	free(buffer);
+}
+
 static u32 nr_failed_heads;
 
 static s64 write_no_head(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
