@@ -55,10 +55,12 @@ static inline bool kv_name_is_out(const struct kv_entries *entries, u32 index)
 	return READ_ONCE(entries->entry[index].dup_prev) == KV_NONE;
 }
 
-/* In use: those of blocks, and those of names that were ever added. */
+/* In use: those of blocks, and those of names that were ever added; with these ->name, too. */
 static inline u64 kv_entries_bytes(const struct kv_entries *entries)
 {
-	return (u64)entries->top_name * sizeof(struct kv_entry);
+	u64 nr_blocks = entries->top_name > entries->nr ? entries->nr : 0;
+
+	return entries->top_name * sizeof(struct kv_entry) + nr_blocks * sizeof(*entries->name);
 }
 
 /* As kv_entries_check(), which calls it. */

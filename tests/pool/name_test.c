@@ -577,6 +577,20 @@ POOL_TEST(added_name, gives_room_for_more_than_the_index_was_made_for, make_cach
 	cr_expect_eq(pool->entries.nr_names, 0);
 }
 
+POOL_TEST(added_names, count_as_memory_of_the_pool, make_cache(64, "lru"))
+{
+	u64 bytes = stat_of(pool).metadata_bytes - pool->map->ops->bytes(pool->map);
+	kvmm_ref_t ref;
+
+	make_active(pool, 0, 1, &ref);
+	for (u32 i = 1; i < 4; i++) {
+		cr_assert_eq(add(1000 + i, ref), 0);
+		cr_expect_eq(stat_of(pool).metadata_bytes - pool->map->ops->bytes(pool->map),
+			     bytes + 64 * sizeof(u32) + i * sizeof(struct kv_entry));
+	}
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+}
+
 /* A block that is held gives the room of its names back when it is forgotten. */
 POOL_TEST(added_names, of_a_forgotten_block_leave_their_room_to_others, make_cache(64, "lru"))
 {
