@@ -299,6 +299,7 @@ struct kvmm_disk {
 	u32			open;		/* ->lock; KV_NONE: none */
 	u32			nr_failed;	/* ->lock; in a row: segments with failed writes */
 	bool			read_only;	/* ->lock */
+	bool			extends;	/* ->lock; a thread makes the file longer */
 	struct disk_drain	drain;		/* ->lock */
 	struct disk_io		*waiting;	/* ->lock */
 	struct disk_io		**waiting_end;	/* ->lock */
@@ -388,10 +389,16 @@ void *disk_alloc_pages(size_t bytes, void **base);
 
 /*
  * A place for a record of @rec->bytes: fills in segment, page, slot and seq, and counts the room as
- * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the
- * next segment, and make the file longer for it.
+ * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM; -EFBIG: disk_extend() comes first;
+ * or, if that has failed with @no_room, and no segment can be used again, that. May open the next
+ * segment.
  */
-int disk_place(struct kvmm_disk *disk, struct disk_rec *rec);
+int disk_place(struct kvmm_disk *disk, struct disk_rec *rec, int no_room);
+/*
+ * Drops the lock and takes it again. The file is longer by a segment, or another thread was at it:
+ * 0; else why there is no room.
+ */
+int disk_extend(struct kvmm_disk *disk);
 /* That many writes to it are over, as one: it may be sealed now. */
 void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed);
 /* No more goes into the open segment. */
@@ -434,6 +441,8 @@ void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
 void disk_io_pump(struct kvmm_disk *disk);
 /* Finish some transfers, waiting for one if @wait: were there any? */
 bool disk_io_progress(struct kvmm_disk *disk, bool wait);
+/* A moment, or until a transfer is finished. */
+void disk_io_nap(struct kvmm_disk *disk);
 /* Until nothing is under way. */
 void disk_io_drain(struct kvmm_disk *disk);
 

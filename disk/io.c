@@ -221,6 +221,14 @@ bool disk_io_progress(struct kvmm_disk *disk, bool wait)
 	return false;
 }
 
+void disk_io_nap(struct kvmm_disk *disk)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	kv_assert_not_held(&disk->lock);
+	env->wait(env->ctx, &disk->tick, READ_ONCE(disk->tick), NAP_NS);
+}
+
 void disk_io_drain(struct kvmm_disk *disk)
 {
 	kv_assert_not_held(&disk->lock);

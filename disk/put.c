@@ -52,7 +52,7 @@ static struct disk_req *make(struct kvmm_disk *disk, const struct kvmm_disk_put_
 }
 
 /* Unless it is there. Opening a segment may drop entries, so the old one is looked for again. */
-static int place(struct kvmm_disk *disk, struct disk_rec *rec)
+static int place(struct kvmm_disk *disk, struct disk_rec *rec, int no_room)
 {
 	const struct kv_disk_record *header = rec->header;
 	struct disk_entry *old = disk_index_find(&disk->index, rec->fp);
@@ -64,7 +64,7 @@ static int place(struct kvmm_disk *disk, struct disk_rec *rec)
 	class = disk_index_class(&disk->index, &header->name, header->bytes);
 	if (class < 0)
 		return class;
-	err = disk_place(disk, rec);
+	err = disk_place(disk, rec, no_room);
 	if (err)
 		return err;
 	old = disk_index_find(&disk->index, rec->fp);
@@ -77,6 +77,21 @@ static int place(struct kvmm_disk *disk, struct disk_rec *rec)
 	disk_entry_name(disk, rec->fp, &header->name, header->position);
 	disk->count.nr_copied += !!rec->bounce;
 	return 0;
+}
+
+/* Drops the lock and takes it again where the file is made longer: other threads put, too. */
+static int place_or_extend(struct kvmm_disk *disk, struct disk_req *req, u32 i)
+{
+	int err, no_room = 0;
+
+	kv_assert_held(&disk->lock);
+	while ((err = place(disk, &req->rec[i], no_room)) == -EFBIG) {
+		no_room = disk_extend(disk);
+		err = disk_index_reserve(&disk->index, req->nr - i);
+		if (err)
+			break;
+	}
+	return err;
 }
 
 /* On failure @req is the caller's again; a request without transfers may be gone on return. */
@@ -92,7 +107,7 @@ static int start(struct kvmm_disk *disk, struct disk_req *req)
 		return err;
 	}
 	for (u32 i = 0; i < req->nr; i++)
-		req->rec[i].status = place(disk, &req->rec[i]);
+		req->rec[i].status = place_or_extend(disk, req, i);
 	for (u32 i = 0; i < req->nr; i += nr) {
 		nr = 1;
 		if (!req->rec[i].is_placed)

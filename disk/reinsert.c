@@ -183,7 +183,8 @@ static bool place_copy(struct kvmm_disk *disk, struct disk_req *req)
 	struct disk_rec fresh = { .bytes = rec->bytes };
 
 	kv_assert_held(&disk->lock);
-	if (!disk_entry_of(disk, rec) || disk_place(disk, &fresh))
+	/* Where the file can be longer yet nothing has to go along. */
+	if (!disk_entry_of(disk, rec) || disk_place(disk, &fresh, -ENOSPC))
 		return false;
 	/* Its own segment may have been the next one to be used. */
 	if (!disk_entry_of(disk, rec)) {

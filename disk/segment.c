@@ -14,7 +14,7 @@
  * segment is valid again: hits more, as wiping and resetting do not depend on heads; see marks.c.
  *
  * A head is written beside the first records, but none of them counts as written before it: a
- * restart would not find them. Only making the file longer waits for the disk under the lock.
+ * restart would not find them.
  */
 #include <string.h>
 
@@ -289,17 +289,30 @@ static void empty_segment(struct kvmm_disk *disk, u32 segment)
 }
 
 /* Segments come into being in order, so the file ends behind the last one. */
-static int extend_file(struct kvmm_disk *disk, u32 segment)
+int disk_extend(struct kvmm_disk *disk)
 {
 	const struct kv_file_ops *ops = disk->ops;
+	u32 segment = first_in_state(disk, SEG_ABSENT);
 	u64 offset = disk_offset(&disk->shape, segment, 0), bytes = disk->shape.segment_bytes;
-	int err = kv_file_allocate(ops, disk->file, offset, bytes);
+	int err = 0;
 
 	kv_assert_held(&disk->lock);
-	kv_assert(segment < disk->shape.nr_segments);
+	if (segment == KV_NONE)
+		return 0;
+	if (disk->extends) {
+		kv_unlock(&disk->lock);
+		disk_io_nap(disk);
+		kv_lock(&disk->lock);
+		return 0;
+	}
+	disk->extends = true;
+	kv_unlock(&disk->lock);
+	err = kv_file_allocate(ops, disk->file, offset, bytes);
 	/* A file system that cannot promise room may still have some. */
 	if (err == -EOPNOTSUPP)
 		err = ops->truncate(ops->ctx, disk->file, offset + bytes);
+	kv_lock(&disk->lock);
+	disk->extends = false;
 	if (err) {
 		disk->count.nr_no_room++;
 		return err;
@@ -310,24 +323,20 @@ static int extend_file(struct kvmm_disk *disk, u32 segment)
 }
 
 /* One without entries: a free one, a new one, or the oldest. */
-static int find_segment(struct kvmm_disk *disk, u32 *segment)
+static int find_segment(struct kvmm_disk *disk, int no_room, u32 *segment)
 {
-	u32 absent = first_in_state(disk, SEG_ABSENT);
-	int err = -EAGAIN;
+	bool has_absent = first_in_state(disk, SEG_ABSENT) != KV_NONE;
 
 	kv_assert_held(&disk->lock);
 	*segment = first_in_state(disk, SEG_FREE);
 	if (*segment != KV_NONE)
 		return 0;
-	if (absent != KV_NONE)
-		err = extend_file(disk, absent);
-	*segment = absent;
-	if (!err)
-		return 0;
+	if (has_absent && !no_room)
+		return -EFBIG;
 	*segment = oldest_sealed(disk);
 	if (*segment == KV_NONE)
-		return first_in_state(disk, SEG_SEALING) != KV_NONE ||
-		       first_in_state(disk, SEG_FOOTER) != KV_NONE ? -EAGAIN : err;
+		return !has_absent || first_in_state(disk, SEG_SEALING) != KV_NONE ||
+		       first_in_state(disk, SEG_FOOTER) != KV_NONE ? -EAGAIN : no_room;
 	empty_segment(disk, *segment);
 	return 0;
 }
@@ -413,7 +422,7 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 	return 0;
 }
 
-int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
+int disk_place(struct kvmm_disk *disk, struct disk_rec *rec, int no_room)
 {
 	u32 pages = 1 + disk_pages(rec->bytes);
 	struct disk_seg *seg = disk->open == KV_NONE ? NULL : &disk->seg[disk->open];
@@ -427,7 +436,7 @@ int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
 		    disk->shape.pages) {
 		if (seg)
 			disk_close_segment(disk);
-		err = find_segment(disk, &segment);
+		err = find_segment(disk, no_room, &segment);
 		if (!err)
 			err = open_segment(disk, segment);
 		if (err)

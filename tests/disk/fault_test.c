@@ -290,9 +290,10 @@ Test(disk_fault, an_index_that_keeps_names_is_made_and_grows_as_a_whole)
 	end();
 }
 
-/* ---- a medium that hangs, or fails, while the head of a segment is written ---- */
+/* ---- a medium that hangs, or fails, while a segment is begun ---- */
 
 static s64 (*write_well)(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset);
+static int (*allocate_well)(void *ctx, int file, u64 offset, u64 bytes);
 static u32 is_hung, is_well;
 
 static bool is_head(u32 nr, u64 offset)
@@ -301,46 +302,81 @@ static bool is_head(u32 nr, u64 offset)
 }
 
 /* Not for ever. */
-static s64 write_hung(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+static void hang(void)
 {
 	u64 until = kv_clock_ns() + 5000000000ull;
 
-	if (is_head(nr, offset)) {
-		smp_store_release(&is_hung, 1);
-		while (!smp_load_acquire(&is_well) && kv_clock_ns() < until)
-			sched_yield();
-		cr_expect(smp_load_acquire(&is_well), "no other thread got on");
-	}
+	smp_store_release(&is_hung, 1);
+	while (!smp_load_acquire(&is_well) && kv_clock_ns() < until)
+		sched_yield();
+	cr_expect(smp_load_acquire(&is_well), "no other thread got on");
+}
+
+static s64 write_hung(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+{
+	if (is_head(nr, offset))
+		hang();
 	return write_well(ctx, file, iov, nr, offset);
+}
+
+static int allocate_hung(void *ctx, int file, u64 offset, u64 bytes)
+{
+	hang();
+	return allocate_well(ctx, file, offset, bytes);
 }
 
 static void *write_segments(void *arg)
 {
-	for (u32 i = 1; i < NR_NAMES; i++)
+	const u32 *first = arg;
+
+	for (u32 i = *first; i < *first + NR_NAMES; i++)
 		cr_expect_eq(disk_test_write(disk, i, 0), 0);
 	return NULL;
 }
 
-Test(disk_hang, the_head_of_a_segment_holds_up_no_thread_that_reads)
+static void begin_hanging(void)
 {
-	pthread_t thread;
-
-	begin_store(8, 64 << 10);
+	begin_store(16, 64 << 10);
 	store_attr.io = KVMM_DISK_IO_POLL;
 	open_store();
 	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
 	write_well = sim.ops.pwritev;
-	sim.ops.pwritev = write_hung;
-	cr_assert_eq(pthread_create(&thread, NULL, write_segments, NULL), 0);
+	allocate_well = sim.ops.allocate;
+}
+
+/* @nr threads write, one of which hangs, while this one reads. */
+static void read_beside(u32 nr)
+{
+	u32 first[2] = { 1, 1 + NR_NAMES };
+	pthread_t thread[2];
+
+	for (u32 i = 0; i < nr; i++)
+		cr_assert_eq(pthread_create(&thread[i], NULL, write_segments, &first[i]), 0);
 	while (!smp_load_acquire(&is_hung))
 		sched_yield();
 	cr_expect_eq(disk_test_read(disk, 0), 0);
 	smp_store_release(&is_well, 1);
-	cr_assert_eq(pthread_join(thread, NULL), 0);
-	sim.ops.pwritev = write_well;
-	for (u32 i = 0; i < NR_NAMES; i++)
+	for (u32 i = 0; i < nr; i++)
+		cr_assert_eq(pthread_join(thread[i], NULL), 0);
+	for (u32 i = 0; i < 1 + nr * NR_NAMES; i++)
 		cr_expect_eq(disk_test_read(disk, i), 0);
+	cr_expect_eq(disk_test_stat(disk).nr_reclaimed, 0);
 	end_store();
+}
+
+Test(disk_hang, the_head_of_a_segment_holds_up_no_thread_that_reads)
+{
+	begin_hanging();
+	sim.ops.pwritev = write_hung;
+	read_beside(1);
+}
+
+/* No segment is used again for the thread that waits until another one has made it longer. */
+Test(disk_hang, a_file_that_is_made_longer_holds_up_no_thread_that_reads)
+{
+	begin_hanging();
+	sim.ops.allocate = allocate_hung;
+	read_beside(2);
 }
 
 /* ---- two threads at the system's queue ---- */
