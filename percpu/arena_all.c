@@ -202,7 +202,7 @@ static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 {
 	u32 id = arena - arenas->arena + 1, nr = arena->nr_free;
 
-	for (u32 i = 0; arena->zone && i < nr_regions(pool, arenas->region_order); i++)
+	for (u32 i = 0; arenas->nr_lent && i < nr_regions(pool, arenas->region_order); i++)
 		if (arenas->region[i] == id)
 			arena_pass_region(pool, arenas, arena, i, false);
 	return_slots(pool, arena);
