@@ -143,8 +143,8 @@ KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvm
  * it gives the places at the destination back.
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
- * destination, where nothing was evicted (nor is it for blocks whose tenants change more than 63
- * times); -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
+ * destination, where nothing was evicted (nor is it for blocks of tenants that take turns more than
+ * 63 times); -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
  * have come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the
  * link is broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
  */
