@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.environ.get("KVMM_TREE") or os.path.dirname(os.path.dirname(HERE))
-SOURCES = ("module", "errors", "args", "buffer", "pool", "range", "seq", "tier", "events", "vllm", "control", "device",
+SOURCES = ("module", "errors", "args", "buffer", "layout", "pool", "range", "seq", "tier", "events", "vllm", "control", "device",
            "compat")
 
 

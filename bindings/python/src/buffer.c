@@ -286,26 +286,40 @@ int kvpy_key(PyObject *object, const struct kvpy_pool *pool, kvmm_key_t *key)
 	return -1;
 }
 
+/* The keys of items that are digests, up to the first that is none. Return: how many. */
+static Py_ssize_t digests(PyObject *const *items, Py_ssize_t nr, kvmm_key_t *keys)
+{
+	for (Py_ssize_t i = 0; i < nr; i++) {
+		const kvmm_digest_t *digest = kvpy_digest(items[i], sizeof(*digest));
+
+		if (!digest)
+			return i;
+		keys[i] = kvmm_key_of_digest(digest);
+	}
+	return nr;
+}
+
 int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *pool,
 		    struct kvpy_array *keys)
 {
-	Py_ssize_t nr = PySequence_Size(names);
-	int is_list = PyList_CheckExact(names);		/* which has its items without running Python */
+	Py_ssize_t nr = PySequence_Size(names), done = 0;
+	int is_list = PyList_CheckExact(names);
 	kvmm_key_t *out;
 
 	if (nr < 0)
 		return -1;
 	nr = nr > max ? max : nr;
 	out = kvpy_space(keys, nr, sizeof(*out));
-	for (Py_ssize_t i = 0; out && i < nr; i++) {
-		PyObject *item = is_list ? PyList_GetItem(names, i) : PySequence_GetItem(names, i);
+	if (out && is_list && pool->are_digests && !pool->key_bytes)
+		done = digests(kvpy_items(names), nr, out);
+	for (Py_ssize_t i = done; out && i < nr; i++) {
+		PyObject *item = PySequence_GetItem(names, i);
 
 		if (!item || kvpy_key(item, pool, &out[i])) {
 			kvpy_end(keys);
 			out = NULL;
 		}
-		if (!is_list)
-			Py_XDECREF(item);
+		Py_XDECREF(item);
 	}
 	return out ? 0 : -1;
 }

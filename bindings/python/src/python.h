@@ -104,6 +104,36 @@ int kvpy_room(PyObject *out, Py_ssize_t nr, struct kvpy_array *ids);
 /** kvpy_ids_to() - a list of the first @nr of @ids, or, if they are in @out already, how many. */
 PyObject *kvpy_ids_to(PyObject *out, const struct kvpy_array *ids, Py_ssize_t nr);
 
+/* ---- layout.c: objects of CPython's, read where it keeps them ---- */
+
+/** kvpy_items() - the items of a list, which lie there until Python runs. */
+static inline PyObject **kvpy_items(PyObject *list)
+{
+	return *(PyObject ***)((char *)list + sizeof(PyVarObject));
+}
+
+/** kvpy_digest() - the bytes of an object that is bytes, and so many; else NULL. */
+static inline const void *kvpy_digest(PyObject *object, Py_ssize_t nr)
+{
+	return Py_IS_TYPE(object, &PyBytes_Type) && Py_SIZE(object) == nr ?
+	       (const char *)object + sizeof(PyVarObject) + sizeof(Py_hash_t) : NULL;
+}
+
+/** struct kvpy_row - @nr objects, each @step behind the one before, until Python runs */
+struct kvpy_row {
+	PyObject *const *first;
+	Py_ssize_t nr;
+	Py_ssize_t step;
+	PyObject *made;		/* a list that was made for this */
+};
+
+/** kvpy_row() - of a list, or of reversed() of one, without asking it; else of all that it yields.
+ * @row->made is the caller's. Return: 0; -1 with an exception. */
+int kvpy_row(PyObject *object, struct kvpy_row *row);
+
+/** kvpy_check_layout() - is all where it is read? Return: 0; -1 with an ImportError. */
+int kvpy_check_layout(void);
+
 /* ---- arguments ---- */
 
 /** struct kvpy_call - its name, how many arguments must and can be given, their names in order */

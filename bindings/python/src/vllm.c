@@ -27,6 +27,7 @@ struct blocks {
 	PyObject_HEAD
 	struct kvpy_pool *pool;
 	PyObject **table;		/* by block id, with references; 0 is the null block */
+	PyTypeObject *type;		/* of each */
 	PyObject *small[NR_SMALL];	/* the numbers themselves: most counts of references */
 	uint32_t nr;			/* 0: taken apart by the collector of cycles */
 	Py_ssize_t nr_named;
@@ -104,11 +105,11 @@ static inline int32_t id_of(const struct blocks *self, PyObject *block)
 {
 	PyObject *number;
 
-	if (!self->nr || Py_TYPE(block) != Py_TYPE(self->table[0]))
+	if (Py_TYPE(block) != self->type)
 		return -1;
 	number = int_in(self, block, BLOCK_ID);
 	return number && guess(number) < self->nr && self->table[guess(number)] == block ?
-	       (int32_t)guess(number) : -1;
+	       (int32_t)guess(number) : -1;		/* there are none once they are gone */
 }
 
 static int learn(struct blocks *self)
@@ -120,6 +121,7 @@ static int learn(struct blocks *self)
 	int err = bytes < 0 ? -1 : 0;
 
 	Py_XDECREF(size);
+	self->type = Py_TYPE(probe);
 	if (!err && PyObject_HasAttrString(probe, "__dict__"))
 		err = KVPY_REFUSE(PyExc_TypeError, "blocks have a dictionary, not slots alone");
 	for (int slot = 0; !err && slot < NR_SLOTS; slot++)
@@ -225,7 +227,7 @@ static PyObject *hand_out(struct blocks *self, const int32_t *ids, uint32_t nr, 
 		Py_INCREF(self->small[1]);
 		set(self, block, REF_CNT, self->small[1]);
 		Py_INCREF(block);
-		PyList_SetItem(list, i, block);
+		kvpy_items(list)[i] = block;
 	}
 	return list;
 }
@@ -285,65 +287,68 @@ static void uncount(struct blocks *self, const int32_t *ids, Py_ssize_t nr, long
 			set_refs(self, self->table[ids[i]], refs_of(self, self->table[ids[i]]) - by);
 }
 
-/*
- * Add @by to the references of each block of @list; the null block has none. Those that come to
- * @mark are the first of @ids then, in their order, the others behind. Return: how many are; -1:
- * one is of another pool, or not counted, and none was changed.
- */
-static Py_ssize_t count(struct blocks *self, PyObject *list, Py_ssize_t nr, long by, long mark,
-			int32_t *ids)
+/* The references of a block were not those of the common case. 0: they were no count. */
+static int add_refs(struct blocks *self, PyObject *block, long by, long *refs)
 {
-	Py_ssize_t marked = 0;
+	*refs = refs_of(self, block);
+	if (*refs < 0)
+		return 0;
+	*refs += by;
+	set_refs(self, block, *refs);
+	return 1;
+}
 
-	for (Py_ssize_t i = 0; i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, i);
-		int32_t id = id_of(self, block);
-		long refs = id < 0 ? -1 : refs_of(self, block);
+/*
+ * Add @by to the references of each block of @row; the null block has none. Those that have their
+ * first then, or their last no more, are the first of @ids, in their order, the others behind.
+ * Return: how many are; -1: one is of another pool, or not counted, and none was changed.
+ */
+static Py_ssize_t count(struct blocks *self, const struct kvpy_row *row, long by, int32_t *ids)
+{
+	PyObject *const from = self->small[by < 0], *const to = self->small[by > 0];
+	PyObject *const *block = row->first;
+	Py_ssize_t edge = 0;
+	long refs;
 
-		if (refs < 0) {
+	for (Py_ssize_t i = 0; i < row->nr; i++, block += row->step) {
+		int32_t id = ids[i] = id_of(self, *block);
+
+		if (!id)
+			continue;
+		if (id > 0 && *at(self, *block, REF_CNT) == from) {
+			refs = by > 0;
+			Py_INCREF(to);
+			set(self, *block, REF_CNT, to);
+		} else if (id < 0 || !add_refs(self, *block, by, &refs)) {
 			uncount(self, ids, i, by);
 			return -1;
 		}
-		ids[i] = id;
-		if (!id)
-			continue;
-		set_refs(self, block, refs + by);
-		if (refs + by == mark) {
-			ids[i] = ids[marked];
-			ids[marked++] = id;
+		if (refs == (by > 0)) {
+			ids[i] = ids[edge];
+			ids[edge++] = id;
 		}
 	}
-	return marked;
+	return edge;
 }
 
-/* A list as it is; of anything else one that has its items. */
-static PyObject *list_of(PyObject *blocks)
-{
-	if (!PyList_CheckExact(blocks))
-		return PySequence_List(blocks);
-	Py_INCREF(blocks);
-	return blocks;
-}
-
-/* One reference more, or less, for each block of @list. Return: 1; 0: one of them is of another
+/* One reference more, or less, for each block of @row. Return: 1; 0: one of them is of another
  * pool, nothing was done; -1 with an exception, likewise. */
-static int recount(struct blocks *self, PyObject *list, long by)
+static int recount(struct blocks *self, const struct kvpy_row *row, long by)
 {
-	Py_ssize_t nr = PyList_Size(list);
 	struct kvpy_array ids;
 	Py_ssize_t edge;
 	int err = 0;
 
-	if (!kvpy_space(&ids, nr, sizeof(int32_t)))
+	if (!kvpy_space(&ids, row->nr, sizeof(int32_t)))
 		return -1;
 	/* kvmm's one reference comes with their first, and goes with their last. */
-	edge = count(self, list, nr, by, by > 0, ids.data);
+	edge = count(self, row, by, ids.data);
 	if (edge > 0)
 		err = by > 0 ? kvmm_ids_get(self->pool->pool, ids.data, (uint32_t)edge, KVMM_IDS_INACTIVE) :
 			       kvmm_ids_put(self->pool->pool, ids.data, (uint32_t)edge,
 					    KVMM_IDS_FIRST_OUT);
 	if (err) {
-		uncount(self, ids.data, nr, by);
+		uncount(self, ids.data, row->nr, by);
 		kvpy_raise(by > 0 ? "kvmm_ids_get" : "kvmm_ids_put", err);
 	}
 	kvpy_end(&ids);
@@ -352,12 +357,15 @@ static int recount(struct blocks *self, PyObject *list, long by)
 
 static PyObject *blocks_put(struct blocks *self, PyObject *blocks)
 {
-	PyObject *list = pool_of(self) ? list_of(blocks) : NULL;
-	int done = list ? recount(self, list, -1) : -1;
+	struct kvpy_row row;
+	int done;
 
+	if (!pool_of(self) || kvpy_row(blocks, &row))
+		return NULL;
+	done = recount(self, &row, -1);
 	if (!done)
-		return list;
-	Py_XDECREF(list);
+		return row.made ? row.made : PySequence_List(blocks);
+	Py_XDECREF(row.made);
 	if (done < 0)
 		return NULL;
 	Py_RETURN_NONE;
@@ -365,10 +373,13 @@ static PyObject *blocks_put(struct blocks *self, PyObject *blocks)
 
 static PyObject *blocks_touch(struct blocks *self, PyObject *blocks)
 {
-	PyObject *list = pool_of(self) ? list_of(blocks) : NULL;
-	int done = list ? recount(self, list, 1) : -1;
+	struct kvpy_row row;
+	int done;
 
-	Py_XDECREF(list);
+	if (!pool_of(self) || kvpy_row(blocks, &row))
+		return NULL;
+	done = recount(self, &row, 1);
+	Py_XDECREF(row.made);
 	if (!done)
 		return PyErr_Format(PyExc_ValueError, "a block of another pool");
 	if (done < 0)
@@ -435,13 +446,14 @@ static int make_fields(struct blocks *self, PyObject *hashes, const struct kvmm_
 static int find_unnamed(const struct blocks *self, PyObject *list, uint32_t first, uint32_t nr,
 			int32_t *ids)
 {
+	PyObject **items;
+
 	if (PyList_Size(list) < (Py_ssize_t)first + nr)
 		return 0;
+	items = kvpy_items(list) + first;
 	for (uint32_t i = 0; i < nr; i++) {
-		PyObject *block = PyList_GetItem(list, (Py_ssize_t)first + i);
-
-		ids[i] = id_of(self, block);
-		if (ids[i] <= 0 || *at(self, block, HASH) != Py_None)
+		ids[i] = id_of(self, items[i]);
+		if (ids[i] <= 0 || *at(self, items[i], HASH) != Py_None)
 			return 0;
 	}
 	return 1;
@@ -543,7 +555,7 @@ static PyObject *blocks_hits(struct blocks *self, PyObject *const *args, Py_ssiz
 		PyObject *block = self->table[((uint32_t *)found.data)[i]];
 
 		Py_INCREF(block);
-		PyList_SetItem(list, i, block);
+		kvpy_items(list)[i] = block;
 	}
 	kvpy_end(&found);
 	return list;

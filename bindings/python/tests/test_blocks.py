@@ -116,6 +116,66 @@ def test_full_blocks_get_vllms_names(world):
     assert pool.info([got[0].block_id])[0]["state"] == kvmm.PRIVATE
 
 
+class Listed(list):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+@pytest.mark.parametrize("form", [list, tuple, iter, reversed, Listed, lambda l: (b for b in l)])
+def test_blocks_are_given_back_in_the_order_in_which_they_are_yielded(world, form):
+    pool, table, blocks = world
+    got = blocks.take(31)
+    blocks.cache(got, [digest(i) for i in range(31)], 0, 31, 0, 16)
+    order = list(form(got))
+    assert blocks.put(form(got)) is None and pool.available == 31
+    assert blocks.hits([digest(i) for i in range(31)], 0, 31) == got
+    for left in range(30, 0, -1):       # of these, the last is evicted last
+        blocks.take(1)
+        assert sum(b._block_hash is not None for b in got) == left
+        assert order[-1]._block_hash is not None
+    foreign = [got[0], Block(got[1].block_id), got[2]]
+    with pytest.raises(ValueError):
+        blocks.touch(form(foreign))
+    refs = [b.ref_cnt for b in table]
+    assert list(map(id, blocks.put(form(foreign)))) == list(map(id, form(foreign)))
+    assert [b.ref_cnt for b in table] == refs
+
+
+def test_of_an_iterator_what_is_left_is_given_back(world):
+    pool, table, blocks = world
+    got = blocks.take(6)
+    blocks.cache(got, [digest(i) for i in range(6)], 0, 6, 0, 16)
+    left = reversed(got)
+    assert next(left) is got[5] and next(left) is got[4]
+    assert blocks.put(left) is None and [b.ref_cnt for b in got] == [0, 0, 0, 0, 1, 1]
+    blocks.touch(got[:4])
+    shorter = got.copy()
+    left = reversed(shorter)
+    del shorter[2:]                     # reversed() of a list that is shorter now has no more
+    assert blocks.put(left) is None and [b.ref_cnt for b in got] == [1] * 6
+    ended = reversed(got)
+    assert len(list(ended)) == 6
+    assert blocks.put(ended) is None and blocks.put(reversed([])) is None
+    assert [b.ref_cnt for b in got] == [1] * 6
+
+
+def test_names_that_are_no_digests_are_looked_up_among_them(world):
+    pool, table, blocks = world
+
+    class Name(bytes):
+        pass
+
+    names = [digest(0), Name(digest(1)), b"short", digest(3), b"x" * 16, digest(5), b"y" * 40]
+    got = blocks.take(7)
+    assert blocks.cache(got, names, 0, 7, 0, 16)
+    assert blocks.hits(names, 0, 9) == blocks.hits(tuple(names), 0, 9) == got
+    for i, name in enumerate(names):
+        assert blocks.hits([*names[:i], digest(99), *names[i + 1:]], 0, 9) == got[:i]
+        for wrong in (name.hex(), None, bytearray(name)):
+            with pytest.raises(TypeError):
+                blocks.hits([*names[:i], wrong], 0, 9)
+
+
 def test_the_null_block_has_no_references(world):
     pool, table, blocks = world
     blocks.touch([table[0], table[0]])
