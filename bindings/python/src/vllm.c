@@ -561,6 +561,51 @@ static PyObject *blocks_hits(struct blocks *self, PyObject *const *args, Py_ssiz
 	return list;
 }
 
+/* Has @key in group @number of a sequence been found? Then its block is added to @list. */
+static int add_cached(struct blocks *self, const kvmm_key_t *key, PyObject *number, PyObject *list)
+{
+	struct kvmm_prefix prefix = { .keys = key, .nr = 1 };
+	uint64_t group = 0;
+	uint32_t block;
+	kvmm_weak_t weak;
+	int hits;
+
+	if (!number || kvpy_u64(number, UINT16_MAX, &group) || !pool_of(self))
+		return -1;
+	prefix.domain.group = (uint16_t)group;
+	hits = kvmm_prefix_peek(self->pool->pool, &prefix, &weak, &block, 0);
+	if (hits < 0)
+		kvpy_raise("kvmm_prefix_peek", hits);
+	return hits > 0 && PyList_Append(list, self->table[block]) ? -1 : hits;
+}
+
+/* cached(block_hash, groups): its block in each group, or None if one has none; no references. */
+static PyObject *blocks_cached(struct blocks *self, PyObject *const *args, Py_ssize_t nr_args)
+{
+	KVPY_THIS_CALL(cached, 2, "block_hash", "groups");
+	PyObject *slot[2], *list;
+	Py_ssize_t nr;
+	kvmm_key_t key;
+	int hit = 1;
+
+	if (kvpy_args(&this_call, args, nr_args, NULL, slot) || !pool_of(self) ||
+	    kvpy_key(slot[0], self->pool, &key))
+		return NULL;
+	nr = PySequence_Size(slot[1]);
+	list = nr < 0 ? NULL : PyList_New(0);
+	for (Py_ssize_t i = 0; list && hit > 0 && i < nr; i++) {
+		PyObject *number = PySequence_GetItem(slot[1], i);
+
+		hit = add_cached(self, &key, number, list);
+		Py_XDECREF(number);
+	}
+	if (list && hit <= 0)
+		Py_CLEAR(list);
+	if (hit)
+		return list;
+	Py_RETURN_NONE;
+}
+
 /* forgotten(block) -> its first name or None; the block has none from here on. */
 static PyObject *blocks_forgotten(struct blocks *self, PyObject *block)
 {
@@ -602,6 +647,8 @@ static PyMethodDef blocks_methods[] = {
 		    "block_tokens) -> bool"),
 	KVPY_METHOD(blocks, hits, METH_FASTCALL, "hits(hashes, group, max) -> list\n\nBlocks of the "
 		    "longest cached prefix, no references."),
+	KVPY_METHOD(blocks, cached, METH_FASTCALL, "cached(block_hash, groups) -> list | None\n\nIts block "
+		    "in each group, no references. None: one has none."),
 	KVPY_METHOD(blocks, forgotten, METH_O, "forgotten(block) -> bytes | None"),
 	{ NULL, NULL, 0, NULL },
 };

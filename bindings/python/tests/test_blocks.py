@@ -176,6 +176,35 @@ def test_names_that_are_no_digests_are_looked_up_among_them(world):
                 blocks.hits([*names[:i], wrong], 0, 9)
 
 
+def test_a_name_is_found_if_it_is_in_every_group_that_is_asked(world):
+    pool, table, blocks = world
+    one, other = blocks.take(2)
+    blocks.cache([one], [digest(1)], 0, 1, 0, 16)
+    blocks.cache([other], [digest(1)], 0, 1, 3, 16)
+    assert blocks.cached(digest(1), [0]) == blocks.cached(digest(1), (0,)) == [one]
+    assert blocks.cached(digest(1), [3, 0, 3]) == [other, one, other]
+    assert blocks.cached(digest(1), [0, 1]) is blocks.cached(digest(2), [0]) is None
+    assert blocks.cached(digest(1), []) == [] and one.ref_cnt == other.ref_cnt == 1
+    for name, groups in ((None, [0]), ("name", [0]), (digest(1), 0), (digest(1), ["0"])):
+        with pytest.raises(TypeError):
+            blocks.cached(name, groups)
+    with pytest.raises(OverflowError):
+        blocks.cached(digest(1), [0, 1 << 16])
+
+
+def test_a_pool_that_ends_while_it_is_looked_into_says_so():
+    pool = kvmm.Pool(4, null_block=True, key_bytes=0, digests=True)
+    blocks = kvmm.Blocks(pool, [Block(i) for i in range(4)])
+
+    class Closes:
+        def __index__(self):
+            pool.close()
+            return 0
+
+    with pytest.raises(ValueError):
+        blocks.cached(digest(1), [Closes()])
+
+
 def test_the_null_block_has_no_references(world):
     pool, table, blocks = world
     blocks.touch([table[0], table[0]])

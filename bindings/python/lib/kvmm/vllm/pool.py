@@ -86,13 +86,7 @@ class KvmmBlockPool(stock.BlockPool):
     # ---- names ----
 
     def get_cached_block(self, block_hash: Any, kv_cache_group_ids: list[int]) -> Any:
-        found = []
-        for group in kv_cache_group_ids:
-            blocks = self._fast.hits((block_hash,), group, 1)
-            if not blocks:
-                return None
-            found += blocks
-        return found
+        return self._fast.cached(block_hash, kv_cache_group_ids)
 
     def find_longest_prefix(self, hashes: Sequence[Any], group: int) -> list[KVCacheBlock]:
         """get_cached_block() of all leading hashes of one group, in one call."""
