@@ -33,10 +33,10 @@ version_of() {		# PACKAGE
 	"$python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$1"
 }
 
-tests_of() {		# PACKAGE VERSION: its source's tests, fetched by pip; they are room/source there
+tests_of() {		# PACKAGE VERSION [FOLDER]: its source's tests, and that, fetched by pip, in $source
 	source=$room/$1-$2
-	[ -d "$source/tests" ] || {
+	[ -d "$source/${3:-tests}" ] || {
 		"$python" -m pip download -q --no-deps --no-binary "$1" --no-build-isolation -d "$room" \
-			"$1==$2" && tar -C "$room" -xzf "$source.tar.gz" "$1-$2/tests"
+			"$1==$2" && tar -C "$room" -xzf "$source.tar.gz" "$1-$2/tests" ${3:+"$1-$2/$3"}
 	} >&2
 }
