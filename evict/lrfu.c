@@ -226,16 +226,13 @@ static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *key
 }
 
 /* Hits on blocks that were held all the time: any order would have them. */
-static void lrfu_hit(void *policy, u32 block)
+static inline void hit_one(struct lrfu *lrfu, u32 block)
 {
-	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
+	u64 turn = last_turn(lrfu, state);
 	bool lru_hit;
-	u64 turn;
 
-	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
-		return;
-	turn = last_turn(lrfu, state);
+	kv_assert(block < lrfu->order.nr_blocks);
 	lru_hit = !state->waited || duel_lru_has(lrfu->duel, turn);
 	state->turn = duel_move(lrfu->duel, turn);
 	state->credit = credit_after(state->credit, (u32)lrfu->now - state->last,
@@ -243,6 +240,20 @@ static void lrfu_hit(void *policy, u32 block)
 	state->last = lrfu->now;
 	state->waited = false;
 	count_use(lrfu, state->hash, true, lru_hit);
+}
+
+static void lrfu_hit_many(void *policy, const u32 *blocks, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		hit_one(policy, blocks[i]);
+}
+
+static void lrfu_hit(void *policy, u32 block)
+{
+	struct lrfu *lrfu = policy;
+
+	if (!KV_BUG_ON(block >= lrfu->order.nr_blocks))
+		lrfu_hit_many(policy, &block, 1);
 }
 
 /* It is put back now. Returns its bucket. */
@@ -362,6 +373,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.fill		= lrfu_fill,
 	.fill_many	= lrfu_fill_many,
 	.hit		= lrfu_hit,
+	.hit_many	= lrfu_hit_many,
 	.enter		= lrfu_enter,
 	.enter_many	= lrfu_enter_many,
 	.leave		= vtime_leave,

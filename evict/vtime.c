@@ -144,13 +144,23 @@ void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 	vtime_enter_many(vtime, &block, !block_is_bad(vtime, block, false), bucket);
 }
 
-/* How many of them follow each other in one list. A chain that is used again does. */
-static u32 row_of(const struct vtime *vtime, const u32 *blocks, u32 nr)
+/*
+ * The first ones, as many as follow each other in one list, go behind the others of @head's, which
+ * ends with @last so far: how many. A chain that is used again does.
+ */
+static u32 move_row(struct vtime *vtime, u32 head, u32 last, const u32 *blocks, u32 nr)
 {
+	struct vtime_link *links = vtime->link;
 	u32 row = 1;
 
-	while (row < nr && vtime->link[blocks[row - 1]].next == blocks[row])
+	join(links, last, head);
+	while (row < nr && links[blocks[row - 1]].next == blocks[row])
 		row++;
+	cut(vtime, blocks[0], blocks[row - 1]);
+	vtime->nr -= row;
+	join(links, prev_of(&links[head]), blocks[0]);
+	for (u32 i = 0; i < row; i++)
+		tell_before(vtime, blocks[i]);
 	return row;
 }
 
@@ -164,23 +174,19 @@ void vtime_enter_many(struct vtime *vtime, const u32 *blocks, u32 nr, u64 bucket
 	if (unlikely(!nr))
 		return;
 	vtime->nr_picked = 0;
-	for (u32 i = 0, row = 1; i < nr; i += row, row = 1) {
+	vtime->nr += nr;
+	for (u32 i = 0; i < nr; i++) {
 		kv_assert(blocks[i] < vtime->nr_blocks);
 		if (is_in(&links[blocks[i]])) {
-			join(links, last, head);
-			row = row_of(vtime, blocks + i, nr - i);
-			cut(vtime, blocks[i], blocks[i + row - 1]);
-			last = prev_of(&links[head]);
+			i += move_row(vtime, head, last, blocks + i, nr - i) - 1;
 		} else {
-			vtime->nr++;
+			join(links, last, blocks[i]);
+			tell_before(vtime, blocks[i]);
 		}
-		join(links, last, blocks[i]);
-		last = blocks[i + row - 1];
+		last = blocks[i];
 	}
 	join(links, last, head);
 	mark_slot(vtime, slot);
-	for (u32 i = 0; i < nr; i++)
-		tell_before(vtime, blocks[i]);
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)

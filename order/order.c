@@ -156,17 +156,12 @@ static bool has_runs(const struct order *order)
 
 /*
  * Most blocks that are hit are put in the same log. So a hit only marks its block as one that has
- * left, and the put moves it; what is still marked at the end of the log leaves. With runs only, and
- * policies that move blocks.
+ * left, and the put moves it; what is still marked at the end of the log leaves, if it was in. With
+ * runs only, and policies that move blocks.
  */
-static void stay(struct order *order, u32 index)
+static bool stays(const struct order *order, u32 index)
 {
-	u64 bit = BIT64(index % 64), *word = &order->stays[index / 64];
-
-	kv_assert_held(&order->lock);
-	kv_assert(index < order->entries->nr);
-	order->nr_stays += !(*word & bit);
-	*word |= bit;
+	return order->stays[index / 64] & BIT64(index % 64);
 }
 
 static u64 stays_bytes(u32 nr)
@@ -228,15 +223,12 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 
 static void hit_many(struct order *order, const u32 *blocks, u32 nr)
 {
-	void *policy = order->rest.policy[0];
-
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr; i++) {
-		if (order->ops->has(policy, blocks[i]))
-			stay(order, blocks[i]);
-		if (order->ops->hit)
-			order->ops->hit(policy, blocks[i]);
-	}
+	for (u32 i = 0; i < nr; i++)
+		order->stays[blocks[i] / 64] |= BIT64(blocks[i] % 64);
+	order->nr_stays += nr;
+	if (order->ops->hit_many)
+		order->ops->hit_many(order->rest.policy[0], blocks, nr);
 }
 
 /* Each is the first child of its parent then, as most that stayed are already. */
@@ -244,11 +236,14 @@ static void put_many(struct order *order, const u32 *blocks, u32 nr)
 {
 	kv_assert_held(&order->lock);
 	order->ops->enter_many(order->rest.policy[0], blocks, nr);
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < nr && order->nr_stays; i++)
 		end_stay(order, blocks[i]);
-		if (likely(family_is_first(&order->family, blocks[i])))
-			continue;
-		family_del(&order->family, blocks[i]);
+	for (u32 i = 0; i < nr; i++) {
+		if (family_has(&order->family, blocks[i])) {
+			if (likely(family_is_first(&order->family, blocks[i])))
+				continue;
+			family_del(&order->family, blocks[i]);
+		}
 		family_add(&order->family, blocks[i], parent_of(order, blocks[i]));
 	}
 }
@@ -267,19 +262,20 @@ static void fill_many(struct order *order, const u32 *blocks, u32 nr)
 	}
 }
 
-/* Notes of one kind, in an order that is one: at most BATCH. */
-static noinline void apply_run(struct order *order, enum order_note what, const u64 *notes, u32 nr)
+/* The first ones, of one kind, in an order that has runs: how many. At most BATCH. */
+static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 {
 	const struct kv_entry *entries = order->entries->entry;
-	u32 blocks[BATCH], nr_blocks = 0;
+	enum order_note what = note_what(notes[0]);
+	u32 blocks[BATCH], nr_blocks = 0, end = 0;
 
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr; i++) {
-		blocks[nr_blocks] = note_index(notes[i]);
-		nr_blocks += note_holds(entries, notes[i]);
+	for (; end < nr && note_what(notes[end]) == what; end++) {
+		blocks[nr_blocks] = note_index(notes[end]);
+		nr_blocks += note_holds(entries, notes[end]);
 	}
 	if (!nr_blocks)
-		return;
+		return end;
 	order_changes(order, nr_blocks);
 	if (what == NOTE_PUT && order->ops->enter_many)
 		put_many(order, blocks, nr_blocks);
@@ -290,23 +286,18 @@ static noinline void apply_run(struct order *order, enum order_note what, const 
 	else
 		for (u32 i = 0; i < nr_blocks; i++)
 			hear(order, order->rest.policy[0], what, blocks[i], what == NOTE_FILL);
+	return end;
 }
 
 static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 {
-	bool one = has_runs(order);
+	u32 i = 0;
 
 	kv_assert_held(&order->lock);
-	for (u32 at = 0, end; at < nr; at = end) {
-		enum order_note what = note_what(notes[at]);
-
-		for (end = at + 1; end < nr && note_what(notes[end]) == what && one;)
-			end++;
-		if (one)
-			apply_run(order, what, notes + at, end - at);
-		else
-			order_apply(order, what, note_handle(notes[at]));
-	}
+	while (has_runs(order) && i < nr)
+		i += apply_run(order, notes + i, nr - i);
+	for (; i < nr; i++)
+		order_apply(order, note_what(notes[i]), note_handle(notes[i]));
 }
 
 /* Blocks of one policy are of one call. */
@@ -331,6 +322,14 @@ static void expect_fills(struct order *order, const u32 *blocks, u32 nr)
 		order->ops->expect_fill(order_policy(order, blocks[i]), blocks + i, keys + i, step);
 }
 
+/* Puts of blocks that were hit a moment ago: as likely as not all of them, by the ends. */
+static bool are_warm(const struct order *order, const u64 *notes, u32 nr)
+{
+	kv_assert_held(&order->lock);
+	return nr && note_what(notes[0]) == NOTE_PUT && stays(order, note_index(notes[0])) &&
+	       note_what(notes[nr - 1]) == NOTE_PUT && stays(order, note_index(notes[nr - 1]));
+}
+
 /* These notes will be applied after twice BATCH others. */
 static void expect_notes(struct order *order, const u64 *notes, u32 nr)
 {
@@ -339,6 +338,8 @@ static void expect_notes(struct order *order, const u64 *notes, u32 nr)
 	u32 blocks[BATCH];
 
 	kv_assert_held(&order->lock);
+	if (are_warm(order, notes, nr))
+		return;
 	for (u32 i = 0; i < nr; i++) {
 		blocks[i] = note_index(notes[i]);
 		kv_prefetch(&entries[blocks[i]]);
@@ -353,6 +354,8 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 	u32 hits[BATCH], fills[BATCH], nr_hits = 0, nr_fills = 0;
 
 	kv_assert_held(&order->lock);
+	if (are_warm(order, notes, nr))
+		return;
 	for (u32 i = 0; i < nr; i++) {
 		enum order_note what = note_what(notes[i]);
 
@@ -372,9 +375,13 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 static void end_stays(struct order *order, const u64 *notes, u32 nr)
 {
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr && order->nr_stays; i++)
-		if (end_stay(order, note_index(notes[i])))
-			drop(order, order->rest.policy[0], note_index(notes[i]));
+	for (u32 i = nr; i-- > 0 && order->nr_stays;) {
+		u32 index = note_index(notes[i]);
+
+		if (end_stay(order, index) && order_has(order, index))
+			drop(order, order->rest.policy[0], index);
+	}
+	order->nr_stays = 0;
 }
 
 /* The first @nr of ->applied. */
@@ -484,17 +491,21 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 
 void order_touch(struct order *order, const struct kv_handle *handles, u32 nr)
 {
+	u32 nr_notes = nr;
+
+	kv_assert(nr <= ORDER_LOG / 2);
 	order_enter(order);
 	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++)
-		order_apply(order, NOTE_HIT, handles[i]);
+		order->applied[i] = note_make(NOTE_HIT, handles[i]);
 	/*
 	 * A holder that drops the last reference from here on notes that later, and so puts the
 	 * block behind us.
 	 */
 	for (u32 i = nr; i-- > 0;)
 		if (!kv_word_refs(READ_ONCE(entry_at(order, handles[i].index)->word)))
-			order_apply(order, NOTE_PUT, handles[i]);
+			order->applied[nr_notes++] = note_make(NOTE_PUT, handles[i]);
+	apply_log(order, nr_notes);
 	order_leave(order);
 }
 
@@ -801,8 +812,13 @@ void order_unpick_late(struct order *order, u32 index)
 int order_check(struct order *order)
 {
 	struct account *account;
+	u64 marks = order->nr_stays;
 
 	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < stays_bytes(order->entries->nr) / sizeof(marks); i++)
+		marks |= order->stays[i];
+	if (marks)
+		return -EUCLEAN;
 	for_each_account(order, account)
 		for (u32 class = 0; class < order->nr_policies; class++) {
 			u32 next = order->quotas ? account->next[class] : KV_NONE;

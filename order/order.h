@@ -79,7 +79,7 @@ struct order {
 	struct sum history;		/* ->lock; see digest.h */
 	u64 stamp;			/* ->lock; see order_changed() */
 	u64 *stays;			/* ours; ->lock: a bit a block; see stay() */
-	u32 nr_stays;			/* ->lock; bits set; 0 but while a log is applied */
+	u32 nr_stays;			/* ->lock; bits at most; 0 but while a log is applied */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;
@@ -103,7 +103,8 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 
 /*
  * A hit on each of @handles, and its put if no thread holds it: as a caller that takes references
- * on all of them and drops them, last first, but none leaves the order in between. No lock held.
+ * on all of them and drops them, last first, but none leaves the order in between. At most half of
+ * ORDER_LOG. No lock held.
  */
 void order_touch(struct order *order, const struct kv_handle *handles, u32 nr);
 

@@ -45,9 +45,10 @@ enum kv_evict_advice {
  *	with @place
  * @place: after @fill: the block's position in its chain, and the block before it if that is known,
  *	else KV_NONE; may be NULL
- * @hit: the block was hit; may be NULL. With @enter_many it may still be in the order: it leaves, or
- *	enters again by that, before anything else is asked than @fill, and @hit and @enter_many of
- *	others
+ * @hit: the block was hit; may be NULL
+ * @hit_many: of blocks one after the other, which may still be in the order: each leaves, or enters
+ *	again by @enter_many, before anything is asked but @fill and these two of others. With both
+ *	@hit and @enter_many only, and then never NULL
  * @hint: expected next use of the block; may be NULL
  * @advise: enum kv_evict_advice; 0, or -EOPNOTSUPP if this policy has no use for it; may be NULL
  * @enter: the last reference is gone; @key is NULL for a block without key, see @keeps_unnamed
@@ -81,6 +82,7 @@ struct kv_evict_ops {
 	u32 (*fill_many)(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr);
 	void (*place)(void *policy, u32 block, u32 position, u32 parent);
 	void (*hit)(void *policy, u32 block);
+	void (*hit_many)(void *policy, const u32 *blocks, u32 nr);
 	void (*hint)(void *policy, u32 block, u64 when);
 	int (*advise)(void *policy, u32 block, enum kv_evict_advice what, u64 value);
 	void (*enter)(void *policy, u32 block, const kvmm_key_t *key);

@@ -56,11 +56,10 @@ static inline bool family_has(const struct family *family, u32 index)
 	return ~family->kin[index].prev != KV_NONE;
 }
 
+/* It is in a list. */
 static inline bool family_is_first(const struct family *family, u32 index)
 {
-	u32 prev = ~family->kin[index].prev;
-
-	return prev != KV_NONE && prev & KIN_PARENT;
+	return ~family->kin[index].prev & KIN_PARENT;
 }
 
 /* Was it in a list when it was deleted? */

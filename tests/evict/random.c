@@ -77,7 +77,9 @@ static void step_fill(struct walk *walk, u32 block)
 static void step_hit(struct walk *walk, u32 block)
 {
 	model_hit(&walk->model, block);
-	if (walk->order.ops->hit)
+	if (walk->order.ops->hit_many && any_of(&walk->random, 2))
+		walk->order.ops->hit_many(walk->order.policy, &block, 1);
+	else if (walk->order.ops->hit)
 		walk->order.ops->hit(walk->order.policy, block);
 }
 

@@ -256,6 +256,11 @@ Test(validate, a_block_that_the_order_of_eviction_lost)
 	pool->order.ops->unpick(pool->order.rest.policy[0], victim);
 }
 
+Test(validate, a_block_that_is_marked_as_hit_while_no_log_is_applied)
+{
+	flip_each_bit("stays", pool->order.stays, (pool->nr_blocks / 64 + 1) * sizeof(u64));
+}
+
 #define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)
 
 static void expect_ranges_closed(void)
