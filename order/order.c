@@ -439,13 +439,14 @@ static __always_inline bool lock_soon(struct kv_lock *lock, bool may_wait)
 	return false;
 }
 
-/* How many of them fit. */
+/* How many of them fit; none, where that is less than @room and the log is not empty. */
 static u32 append(struct order *order, enum order_note note, const struct kv_handle *handles,
-		  u32 nr, bool may_wait)
+		  u32 nr, u32 room)
 {
-	if (!lock_soon(&order->log_lock, may_wait))
+	if (!lock_soon(&order->log_lock, note != NOTE_HIT))
 		return 0;
-	nr = min(nr, ORDER_LOG - order->nr_log);
+	nr = order->nr_log && room > ORDER_LOG - order->nr_log ? 0 :
+	     min(nr, ORDER_LOG - order->nr_log);
 	for (u32 i = 0; i < nr; i++)
 		order->log[order->nr_log + i] = note_make(note, handles[i]);
 	order->nr_log += nr;
@@ -466,26 +467,29 @@ static noinline void apply_now(struct order *order, enum order_note note,
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr)
 {
-	bool may_wait = note != NOTE_HIT;
+	bool may_wait = note != NOTE_HIT, with_puts = note == NOTE_HIT;
 
 	if (unlikely(order->deterministic)) {
 		apply_now(order, note, handles, nr);
 		return;
 	}
 	for (;;) {
-		u32 nr_done = append(order, note, handles, nr, may_wait);
+		/* Their puts are to come into the same log. */
+		u32 nr_done = append(order, note, handles, nr, with_puts ? 2 * nr : 0);
 
 		nr -= nr_done;
 		if (likely(!nr))	/* @handles may be NULL then */
 			return;
 		handles += nr_done;
 		/* The log is full, or busy: apply it, unless that would mean to wait. */
-		if (!may_wait && !kv_trylock(&order->lock))
+		if (lock_soon(&order->lock, may_wait)) {
+			order_catch_up(order);
+			kv_unlock(&order->lock);
+		} else if (with_puts) {
+			with_puts = false;
+		} else {
 			return;
-		if (may_wait)
-			kv_lock(&order->lock);
-		order_catch_up(order);
-		kv_unlock(&order->lock);
+		}
 	}
 }
 
