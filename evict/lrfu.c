@@ -10,6 +10,10 @@
  *
  * When that changes, blocks that wait are given their new places twenty at a time.
  *
+ * The last block of a prompt is often not full, and then a prompt that goes on from there has another
+ * one in its place. So if ends of chains come back far less often than other blocks do, a new one
+ * goes before all others. An end is what was filled last when it is put back.
+ *
  * A child's uses are uses of its parent, too, and a parent is put back behind its child: so no
  * parent is evicted before its child.
  *
@@ -33,12 +37,30 @@
 #define SWEEP		20u
 /* Ghosts of a block are asked for so many blocks before it is filled. */
 #define GHOSTS_AHEAD	8u
+/* Keys seen, at which older ones count half. */
+#define MAX_SEEN	8192u
+/* Ends of chains are dead if they come back with so small a part of the chance of all keys... */
+#define DEAD_PARTS	4u
+/* ...and would have so many times more, so that it is not by chance. */
+#define DEAD_BACK	4u
+/* Hits that may be lost by that, and as many more that were won from LRU. */
+#define DEAD_MAY_LOSE	16
+/* Credit of a block not used since it was filled, and that of an end; other blocks: AGAIN more. */
+#define NEW		0u
+#define END		2u
+#define AGAIN		4u
 /* The same in each run: a tenant that chooses keys to fit it makes the order worse, no more. */
 #define SEED		0x5bd1e9955bd1e995ull
 
+/* Of keys: used once, and again later. */
+struct seen {
+	u32 nr_new;
+	u32 nr_back;
+};
+
 struct lrfu_block {
 	u64 hash	: 48;	/* of the key; 0: never filled */
-	u64 credit	: 8;
+	u64 credit	: 8;	/* NEW, END, or AGAIN and that of credit.h */
 	u64 counted	: 1;	/* of ->nr_named: filled, and not picked since */
 	u64 waited	: 1;	/* has been in the order since it was used */
 	u32 last;		/* tick of the last use */
@@ -56,6 +78,11 @@ struct lrfu {
 	struct ghosts *ghosts;
 	struct trial *trial;
 	struct duel *duel;
+
+	u32 newest;		/* the block that was filled last */
+	struct seen all;
+	struct seen ends;	/* of chains; among all */
+	s32 gain;		/* hits won from LRU less ends that it would have had */
 
 	u32 nr_named;		/* blocks with content */
 	u64 now;		/* blocks filled so far */
@@ -100,13 +127,63 @@ static u64 last_use(const struct lrfu *lrfu, const struct lrfu_block *state)
 	return lrfu->now - (u32)((u32)lrfu->now - state->last);
 }
 
+/* ---- ends of chains ---- */
+
+static void count_new(struct lrfu *lrfu)
+{
+	if (likely(++lrfu->all.nr_new < MAX_SEEN))
+		return;
+	lrfu->all = (struct seen){ lrfu->all.nr_new / 2, lrfu->all.nr_back / 2 };
+	lrfu->ends = (struct seen){ lrfu->ends.nr_new / 2, lrfu->ends.nr_back / 2 };
+}
+
+static bool ends_are_dead(const struct lrfu *lrfu)
+{
+	const struct seen *all = &lrfu->all, *ends = &lrfu->ends;
+
+	return lrfu->gain > -DEAD_MAY_LOSE &&
+	       (ends->nr_back + DEAD_BACK) * DEAD_PARTS * (u64)all->nr_new <
+	       (u64)all->nr_back * ends->nr_new;
+}
+
+/* The block filled last is put back: it is an end if it is new. Does it go before all others? */
+static noinline bool end_is_dead(struct lrfu *lrfu, struct lrfu_block *state)
+{
+	if (state->credit >= AGAIN)
+		return false;
+	lrfu->ends.nr_new += state->credit == NEW;
+	state->credit = END;
+	return ends_are_dead(lrfu);
+}
+
+/* A use of a block that had been used once. */
+static noinline u32 count_back(struct lrfu *lrfu, u32 credit, bool hit, bool lru_hit)
+{
+	lrfu->all.nr_back++;
+	if (credit != END)
+		return AGAIN;
+	lrfu->ends.nr_back++;
+	if (lru_hit && !hit)
+		lrfu->gain = max(lrfu->gain - 1, -DEAD_MAY_LOSE);
+	return AGAIN;
+}
+
+static inline u32 credit_again(struct lrfu *lrfu, u32 credit, u32 age, bool hit, bool lru_hit)
+{
+	if (credit < AGAIN)
+		credit = count_back(lrfu, credit, hit, lru_hit);
+	return AGAIN + credit_after(credit - AGAIN, age, trial_best(lrfu->trial));
+}
+
+/* ---- order ---- */
+
 /* While the duel against LRU is lost, the order is LRU. */
-static u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
+static inline u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
 {
 	u64 tick = last_use(lrfu, state);
 
-	if (state->credit && !lrfu->duel->lost)
-		tick += credit_ticks(state->credit, trial_best(lrfu->trial));
+	if (state->credit > AGAIN && !lrfu->duel->lost)
+		tick += credit_ticks(state->credit - AGAIN, trial_best(lrfu->trial));
 	return tick >> lrfu->shift;
 }
 
@@ -121,7 +198,8 @@ static void tick(struct lrfu *lrfu)
 	for (u32 i = 0; i < SWEEP && unlikely(lrfu->sweep < lrfu->order.nr_blocks); i++) {
 		u32 block = lrfu->sweep++;
 
-		if (!vtime_has(lrfu, block))
+		/* The place of an end does not hang on the half-life. */
+		if (!vtime_has(lrfu, block) || lrfu->block[block].credit == END)
 			continue;
 		vtime_leave(lrfu, block);
 		vtime_enter(&lrfu->order, block, bucket_of(lrfu, &lrfu->block[block]));
@@ -146,6 +224,7 @@ static noinline void judge(struct lrfu *lrfu)
 static inline void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
 {
 	duel_fit(lrfu->duel, lrfu->nr_named);
+	lrfu->gain += hit && !lru_hit && lrfu->gain < DEAD_MAY_LOSE;
 	if (unlikely(trial_samples(lrfu->trial, hash)))
 		try_use(lrfu, hash);
 	if (duel_score(lrfu->duel, hit, lru_hit))
@@ -164,7 +243,7 @@ static void bury(struct lrfu *lrfu, struct lrfu_block *state)
 	lrfu->nr_named += !state->counted;
 	state->counted = true;
 	state->waited = false;
-	state->credit = 0;
+	state->credit = NEW;
 }
 
 static u64 hash_of(const kvmm_key_t *key)
@@ -187,13 +266,15 @@ static void fill(struct lrfu *lrfu, u32 block, u64 hash)
 	state->last = lrfu->now;
 	past = (struct ghost_past){ .last = lrfu->now, .turn = lrfu->duel->turn };
 	if (ghost_take(lrfu->ghosts, hash, &past)) {
-		state->credit = credit_after(past.credit, lrfu->now - past.last,
-					     trial_best(lrfu->trial));
 		lru_hit = duel_lru_has(lrfu->duel, past.turn);
+		state->credit = credit_again(lrfu, past.credit, lrfu->now - past.last, false,
+					     lru_hit);
 		state->turn = duel_move(lrfu->duel, past.turn);
 	} else {
 		state->turn = duel_add(lrfu->duel);
+		count_new(lrfu);
 	}
+	lrfu->newest = block;
 	count_use(lrfu, hash, false, lru_hit);
 }
 
@@ -235,8 +316,8 @@ static inline void hit_one(struct lrfu *lrfu, u32 block)
 	kv_assert(block < lrfu->order.nr_blocks);
 	lru_hit = !state->waited || duel_lru_has(lrfu->duel, turn);
 	state->turn = duel_move(lrfu->duel, turn);
-	state->credit = credit_after(state->credit, (u32)lrfu->now - state->last,
-				     trial_best(lrfu->trial));
+	state->credit = credit_again(lrfu, state->credit, (u32)lrfu->now - state->last, true,
+				     lru_hit);
 	state->last = lrfu->now;
 	state->waited = false;
 	count_use(lrfu, state->hash, true, lru_hit);
@@ -265,6 +346,8 @@ static inline u64 put(struct lrfu *lrfu, u32 block)
 	state->last = lrfu->now;
 	state->waited = true;
 	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
+	if (unlikely(block == lrfu->newest) && end_is_dead(lrfu, state))
+		return 0;
 	return bucket_of(lrfu, state);
 }
 

@@ -19,7 +19,7 @@
 #define LEAD_MIN	(4 * TRIAL_HIT)
 
 /* Half-lives in sixteenths of the pool's size; time passes as blocks are filled. */
-static const u16 half_lives[NR_TRIALS] = { 0, 1, 4, 8, 16, 32, 64, 256 };
+static const u16 half_lives[NR_TRIALS] = { 0, 4, 8, 16, 32, 64, 256 };
 
 static u32 sample_shift(u32 nr_blocks)
 {

@@ -16,7 +16,7 @@
 
 #include "credit.h"
 
-#define NR_TRIALS	8u
+#define NR_TRIALS	7u
 #define TRIAL_BUCKETS	4096u
 #define TRIAL_WAYS	8u
 #define TRIAL_MELT_SHIFT 2u		/* so much of a score melts in each epoch */

@@ -13,6 +13,7 @@ struct load {
 	u32 block[4096];	/* by key, or KV_NONE */
 	u64 random;
 	u32 nr_hits;
+	u32 nr_named;		/* blocks that ask() has filled */
 };
 
 static u32 below(struct load *load, u32 limit)
@@ -142,7 +143,7 @@ static void follow(struct lrfu *lrfu, u32 candidate)
 static struct lrfu *order_of_8(struct order *order)
 {
 	order_init(order, &kv_evict_lrfu, 8);
-	follow(order->policy, 7);
+	follow(order->policy, NR_TRIALS - 1);
 	return order->policy;
 }
 
@@ -152,7 +153,7 @@ Test(evict_lrfu, blocks_that_wait_get_new_places_when_the_half_life_changes)
 	struct order order;
 	struct lrfu *lrfu = order_of_8(&order);
 
-	order_fill(&order, "abcd");
+	order_fill(&order, "abcde");
 	order_hit(&order, "a");
 	order_enter(&order, "abcd");
 	order_expect(&order, "bcda");
@@ -172,12 +173,114 @@ Test(evict_lrfu, a_block_that_comes_back_has_its_credit)
 
 	order_fill(&order, "a");
 	order_hit(&order, "a");
-	cr_expect_eq(lrfu->block[0].credit, CREDIT_ONE);
+	cr_expect_eq(lrfu->block[0].credit, AGAIN + CREDIT_ONE);
 	kv_evict_lrfu.fill(order.policy, 0, &other);
-	cr_expect_eq(lrfu->block[0].credit, 0);
+	cr_expect_eq(lrfu->block[0].credit, NEW);
 	kv_evict_lrfu.fill(order.policy, 3, &key);
-	cr_expect_eq(lrfu->block[3].credit, 25, "16 * log2(1 + 2)");
+	cr_expect_eq(lrfu->block[3].credit, AGAIN + 25, "16 * log2(1 + 2)");
 	order_exit(&order);
+}
+
+/* ---- ends of chains ---- */
+
+/* The first blocks of a prompt. */
+#define NR_STEM	3u
+
+static u32 take(struct load *load, u32 number)
+{
+	const struct kv_evict_ops *ops = load->order.ops;
+	u32 nr = load->nr_named, block = load->block[number];
+	kvmm_key_t key = order_key(number);
+
+	if (block != KV_NONE) {
+		load->nr_hits++;
+		ops->leave(load->order.policy, block);
+		ops->hit ? ops->hit(load->order.policy, block) : (void)0;
+		return block;
+	}
+	block = nr < NR ? load->nr_named++ : ops->pick(load->order.policy);
+	if (load->key[block] != KV_NONE)
+		load->block[load->key[block]] = KV_NONE;
+	load->key[block] = number;
+	load->block[number] = block;
+	ops->fill ? ops->fill(load->order.policy, block, &key) : (void)0;
+	return block;
+}
+
+/* A prompt: a stem, and one more block. */
+static void ask(struct load *load, u32 stem, u32 end)
+{
+	u32 block[NR_STEM + 1];
+
+	for (u32 i = 0; i <= NR_STEM; i++)
+		block[i] = take(load, i < NR_STEM ? stem * NR_STEM + i : end);
+	for (u32 i = NR_STEM + 1; i-- > 0;) {
+		kvmm_key_t key = order_key(load->key[block[i]]);
+
+		load->order.ops->enter(load->order.policy, block[i], &key);
+	}
+}
+
+/* Stems that just fit, and each prompt ends with a block of its own. */
+static void ask_with_new_ends(struct load *load, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		ask(load, below(load, (NR - 8) / NR_STEM), 1000 + i % 3000);
+}
+
+/* Whole prompts come back. */
+static void ask_the_same(struct load *load, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		u32 stem = below(load, (NR + 64) / NR_STEM);
+
+		ask(load, stem, 1000 + stem);
+	}
+}
+
+/* Each stem comes back soon, for the last time; each eighth prompt does so as a whole. */
+static void ask_twice(struct load *load, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		ask(load, i, 2000 + i);
+		if (i >= 10)
+			ask(load, i - 10, i % 8 ? 2800 + i : 2000 + i - 10);
+	}
+}
+
+static u32 hits_of_asking(const struct kv_evict_ops *ops, void (*load)(struct load *, u32), u32 nr)
+{
+	struct load run;
+
+	load_init(&run, ops);
+	load(&run, nr);
+	order_exit(&run.order);
+	return run.nr_hits;
+}
+
+Test(evict_lrfu, ends_of_chains_that_never_come_back_give_room_to_others)
+{
+	u32 hits = hits_of_asking(&kv_evict_lrfu, ask_with_new_ends, 3000);
+
+	cr_expect_gt(hits * 100, 3000 * NR_STEM * 95);
+	cr_expect_gt(hits * 100, hits_of_asking(&kv_evict_lru, ask_with_new_ends, 3000) * 120);
+}
+
+Test(evict_lrfu, ends_of_chains_that_come_back_as_others_do_are_kept_as_others)
+{
+	cr_expect_geq(hits_of_asking(&kv_evict_lrfu, ask_the_same, 3000) * 100,
+		      hits_of_asking(&kv_evict_lru, ask_the_same, 3000) * 99);
+}
+
+/* Where all that comes back is still there, nothing is won by that. */
+Test(evict_lrfu, ends_of_chains_are_given_up_only_while_that_wins_more_than_it_loses)
+{
+	u32 lru = hits_of_asking(&kv_evict_lru, ask_twice, 600);
+	u32 own = hits_of_asking(&kv_evict_lrfu, ask_twice, 600);
+
+	/* And those that were on their way when it was given up. */
+	cr_expect_leq(lru, own + DEAD_MAY_LOSE + 4, "%u of %u", own, lru);
+	cr_expect_eq(hits_of_asking(&kv_evict_lru, ask_twice, 600), 590 * NR_STEM + 590 / 8);
 }
 
 /* ---- the duel ---- */
@@ -210,7 +313,7 @@ Test(evict_duel, who_has_lost_follows_lru)
 	struct load load;
 
 	load_init(&load, &kv_evict_lrfu);
-	follow(load.order.policy, 7);
+	follow(load.order.policy, NR_TRIALS - 1);
 	use_by_recency(&load, 60000);
 	cr_expect(((struct lrfu *)load.order.policy)->duel->lost);
 	cr_expect_geq(load.nr_hits + NR / 2 + lru / 1000, lru);
