@@ -147,11 +147,11 @@ static int execute(struct compaction *c, struct kvmm_compact *goal)
 }
 
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, struct kvmm_extent part, struct kvmm_compact *goal)
+	       void *owner, struct kvmm_extent part, u32 runs, struct kvmm_compact *goal)
 {
 	struct compaction c = {
 		.planner = planner, .ops = ops, .owner = owner, .first = part.start,
-		.req = { .nr_blocks = part.nr, .want = goal->want_run,
+		.req = { .nr_blocks = part.nr, .want = goal->want_run, .runs = runs,
 			 .max_blocks = goal->max_blocks },
 		.start_ns = kv_clock_ns(),
 	};

@@ -43,7 +43,10 @@ struct stretch plan_cheapest_stretch(const struct kv_plan_req *req);
 /* Slide all of it down; -ENOSPC, and no moves, if that goes over the budget or the room. */
 int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct stretch *stretch);
 
-/* As much free in as few runs as can be: 0, or -EALREADY it is so. plan_pack_scratch() bytes. */
+/*
+ * As much free in as few runs as can be, or what is wanted in so many runs as it may lie in: 0, or
+ * -EALREADY it is so, or -ENOSPC. plan_pack_scratch() bytes.
+ */
 int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
 size_t plan_pack_scratch(u32 nr_items);
 

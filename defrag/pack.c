@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Packing: as much as can be free in as few runs as can be.
+ * Packing: as much as can be free in as few runs as can be, or so much in so many.
  *
  * A *stretch* is the space between two items that cannot move. If each stretch is packed for itself
  * its free blocks come to lie behind its items, a run of half a stretch in a zone that is half
  * full. So items are carried over the pins first: from the longest stretches, last item first, to
  * holes of the shortest. Then the rest slides down within its stretch.
  *
+ * Where so much is wanted in so many runs, no more stretches are emptied than that takes, and
+ * nothing slides in others than those that will be free. What sliding alone makes is always found.
+ *
  * Items of many sizes may not fit where they should, so carrying may take more from one run than it
- * adds to another. A plan is not made if its longest run is shorter than the one that sliding alone
- * makes.
+ * adds to another, and leaves some in front of what was carried. Then there are other ways.
  */
 #include <string.h>
 
@@ -18,19 +20,29 @@
 /* Holes looked at for one item, from the first that has room on. */
 #define MAX_LOOKED	512u
 
+/* Ways to pack, the cheapest first. */
+enum way {
+	TO_HOLES,	/* what is carried goes to holes as they are */
+	TO_STRETCHES,	/* what lies where something is carried slides first, so that it is one hole */
+	SLIDE_ONLY,
+};
+
 struct packing {
 	const struct kv_plan_req *req;
 	struct kv_plan *plan;
+	enum way way;
 	u64 *stretch;		/* length | first item; shortest first */
-	u64 *spare;
+	u64 *free;		/* of each of them, in the same order */
 	u32 nr_stretches;
 	u32 longest;		/* run, if all just slides; with a budget: that there is already */
-	u32 *hole;		/* those of the stretches, in their order */
+	u64 most[KVMM_MAX_RUNS];	/* free blocks | stretch: the best ones */
+	u32 sum;		/* of runs that were made there */
+	u64 *hole;		/* stretch | hole, in this order */
 	u32 nr_holes;
 	u32 from;		/* the first one that is not full */
-	u32 top;		/* behind the last one that got something */
+	u32 *room;		/* left in each hole of the picture; TO_STRETCHES: all in the first one */
 	u32 *used;		/* of each hole of the picture, from its lower end */
-	bool *gone;		/* items that were carried away */
+	bool *gone;		/* items that have been given their place */
 };
 
 /* The item that ends the stretch, or how many there are. */
@@ -57,106 +69,187 @@ static void find_stretches(struct packing *p)
 		p->stretch[p->nr_stretches++] =
 			(u64)(hole_end(req, end) - hole_start(req, first)) << 32 | first;
 	}
-	plan_sort(p->stretch, p->spare, p->nr_stretches);
-	for (u32 s = 0; s < p->nr_stretches; s++) {
-		u32 first = (u32)p->stretch[s], end = stretch_end(req, first);
+	plan_sort(p->stretch, p->free, p->nr_stretches);
+}
 
+static void list_holes(struct packing *p)
+{
+	memset(p->room, 0, (p->req->nr_items + 1) * sizeof(*p->room));
+	p->nr_holes = p->from = 0;
+	for (u32 s = 0; s < p->nr_stretches; s++) {
+		u32 first = (u32)p->stretch[s], end = stretch_end(p->req, first);
+
+		p->free[s] = 0;
+		for (u32 i = first; i <= end; i++) {
+			p->room[p->way == TO_STRETCHES ? first : i] += hole_nr(p->req, i);
+			p->free[s] += hole_nr(p->req, i);
+		}
 		for (u32 i = first; i <= end; i++)
-			if (hole_nr(req, i))
-				p->hole[p->nr_holes++] = i;
+			if (p->room[i])
+				p->hole[p->nr_holes++] = (u64)s << 32 | i;
 	}
 }
 
-static u32 room_in(const struct packing *p, u32 hole)
+/* The stretches with the most free blocks: so many as runs are wanted. Is it enough there? */
+static bool is_enough(struct packing *p)
 {
-	kv_assert(p->used[hole] <= hole_nr(p->req, hole));
-	return hole_nr(p->req, hole) - p->used[hole];
+	u64 sum = 0;
+
+	memset(p->most, 0, sizeof(p->most));
+	for (u32 s = 0; s < p->nr_stretches; s++) {
+		u64 word = p->free[s] << 32 | s;
+
+		for (u32 r = 0; r < p->req->runs; r++) {
+			u64 more = max(p->most[r], word);
+
+			word = min(p->most[r], word);
+			p->most[r] = more;
+		}
+	}
+	for (u32 r = 0; r < p->req->runs; r++)
+		sum += p->most[r] >> 32;
+	return p->req->runs && sum >= p->req->want;
 }
 
-/* To one of the first @limit holes; false: none that was looked at has room, or over budget. */
+/* False: over budget, and nothing may be carried there. */
+static bool slide_to_front(struct packing *p, u32 first)
+{
+	const struct kv_plan_req *req = p->req;
+
+	for (u32 i = first, end = stretch_end(req, first); i < end; i++) {
+		const struct kv_item *item = &req->items[i];
+
+		if (!plan_add(req, p->plan, item->start, hole_start(req, first) + p->used[first],
+			      item->nr)) {
+			p->room[first] = 0;
+			return false;
+		}
+		p->used[first] += item->nr;
+		p->gone[i] = true;
+	}
+	return true;
+}
+
+/* To one of the first @limit holes; false: none that is looked at has room, or over budget. */
 static bool carry(struct packing *p, u32 i, u32 limit)
 {
 	const struct kv_item *item = &p->req->items[i];
 
 	kv_assert(limit <= p->nr_holes);
 	kv_assert(i < p->req->nr_items);
-	while (p->from < limit && !room_in(p, p->hole[p->from]))
+	while (p->from < limit && !p->room[(u32)p->hole[p->from]])
 		p->from++;
 	for (u32 k = p->from; k < limit && k - p->from < MAX_LOOKED; k++) {
-		u32 hole = p->hole[k];
+		u32 hole = (u32)p->hole[k];
 
-		if (room_in(p, hole) < item->nr)
+		if (p->room[hole] < item->nr)
 			continue;
+		if (p->way == TO_STRETCHES && !p->used[hole] && !slide_to_front(p, hole))
+			return false;
 		if (!plan_add(p->req, p->plan, item->start,
 			      hole_start(p->req, hole) + p->used[hole], item->nr))
 			return false;
 		p->used[hole] += item->nr;
+		p->room[hole] -= item->nr;
+		p->free[p->hole[k] >> 32] -= item->nr;
 		p->gone[i] = true;
-		p->top = max(p->top, k + 1);
 		return true;
 	}
 	return false;
 }
 
+/* To shorter stretches only, and none from where something has been carried to. */
 static void carry_over_pins(struct packing *p)
 {
-	u32 limit = p->nr_holes;
+	u32 limit = p->nr_holes, nr = 0;
 
-	for (u32 s = p->nr_stretches; s-- > 1;) {
-		u32 first = (u32)p->stretch[s], end = stretch_end(p->req, first);
+	for (u32 s = p->nr_stretches; s--; nr++) {
+		u32 first = (u32)p->stretch[s];
+		bool got = false;
 
-		for (u32 i = first; i <= end; i++)
-			limit -= !!hole_nr(p->req, i);
-		if (p->top > limit)	/* it has got something itself */
+		/* To find out is dear: each time that twice as many have been emptied. */
+		if (!(nr & (nr - 1)) && is_enough(p))
 			return;
-		while (end-- > first && carry(p, end, limit))
-			;
+		for (; limit && p->hole[limit - 1] >> 32 == s; limit--)
+			got |= p->used[(u32)p->hole[limit - 1]] > 0;
+		for (u32 i = stretch_end(p->req, first); !got && i-- > first;)
+			if (carry(p, i, limit))
+				p->free[s] += p->req->items[i].nr;
 	}
+	is_enough(p);
 }
 
-static void note_gap(struct kv_plan *plan, u32 start, u32 end)
+static void note_gap(struct packing *p, u32 start, u32 end, u32 *longest)
 {
+	u32 nr = end - start;
+
 	kv_assert(start <= end);
-	if (end - start > plan->gap.nr)
-		plan->gap = (struct kvmm_extent){ start, end - start };
+	*longest = max(*longest, nr);
+	if (nr > p->plan->gap.nr)
+		p->plan->gap = (struct kvmm_extent){ start, nr };
 }
 
-/* All items that were not carried away, up to those carried there. */
-static void slide_down(struct packing *p)
+/* All items that were not carried away, up to those carried there. The longest run is counted. */
+static void slide_down(struct packing *p, u32 first)
 {
 	const struct kv_plan_req *req = p->req;
 	const struct kv_item *item;
-	u32 dst = 0;
+	u32 dst = hole_start(req, first), end = stretch_end(req, first), longest = 0;
 
-	for (u32 i = 0; i <= req->nr_items; i++) {
+	for (u32 i = first; i <= end; i++) {
 		if (p->used[i]) {
-			note_gap(p->plan, dst, hole_start(req, i));
+			note_gap(p, dst, hole_start(req, i), &longest);
 			dst = hole_start(req, i) + p->used[i];
 		}
-		if (i == req->nr_items || p->gone[i])
+		if (i == end || p->gone[i])
 			continue;
-		/* Down to @dst, unless it cannot move or is over budget. */
 		item = &req->items[i];
-		if (!item->movable || !plan_add(req, p->plan, item->start, dst, item->nr)) {
-			note_gap(p->plan, dst, item->start);
+		if (!plan_add(req, p->plan, item->start, dst, item->nr)) {	/* over budget */
+			note_gap(p, dst, item->start, &longest);
 			dst = item->start;
 		}
 		dst += item->nr;
 	}
-	note_gap(p->plan, dst, req->nr_blocks);
+	note_gap(p, dst, hole_end(req, end), &longest);
+	p->sum += longest;
 }
 
-static void forget(struct packing *p)
+static void slide_all_down(struct packing *p)
+{
+	kv_assert(!p->req->runs);
+	for (u32 first = 0; first <= p->req->nr_items; first = stretch_end(p->req, first) + 1)
+		slide_down(p, first);
+}
+
+static bool is_good(const struct packing *p)
+{
+	kv_assert(p->req->runs <= KVMM_MAX_RUNS);
+	if (p->req->runs)
+		return p->sum >= p->req->want;
+	return p->way == SLIDE_ONLY || p->plan->gap.nr >= p->longest;
+}
+
+/* -ENOSPC: what is wanted would not be there, or less than if all just slid. */
+static int pack(struct packing *p)
 {
 	memset(p->used, 0, (p->req->nr_items + 1) * sizeof(*p->used));
 	memset(p->gone, 0, p->req->nr_items * sizeof(*p->gone));
-	p->plan->nr_moves = p->plan->nr_blocks = 0;
+	p->plan->nr_moves = p->plan->nr_blocks = p->sum = 0;
 	p->plan->gap = (struct kvmm_extent){ 0 };
+	if (p->way != SLIDE_ONLY) {
+		list_holes(p);
+		carry_over_pins(p);
+	}
+	for (u32 r = 0; r < min(p->req->runs, p->nr_stretches); r++)
+		slide_down(p, (u32)p->stretch[(u32)p->most[r]]);
+	if (!p->req->runs)
+		slide_all_down(p);
+	return is_good(p) ? 0 : -ENOSPC;
 }
 
 size_t plan_pack_scratch(u32 nr_items)
 {
-	return ((size_t)nr_items + 1) * (2 * sizeof(u64) + 2 * sizeof(u32) + sizeof(bool));
+	return ((size_t)nr_items + 1) * (3 * sizeof(u64) + 2 * sizeof(u32) + sizeof(bool));
 }
 
 int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
@@ -164,17 +257,14 @@ int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch
 	size_t nr = (size_t)req->nr_items + 1;
 	struct packing p = { .req = req, .plan = plan, .stretch = scratch };
 
-	p.spare = p.stretch + nr;
-	p.hole = (u32 *)(p.spare + nr);
-	p.used = p.hole + nr;
+	p.free = p.stretch + nr;
+	p.hole = p.free + nr;
+	p.room = (u32 *)(p.hole + nr);
+	p.used = p.room + nr;
 	p.gone = (bool *)(p.used + nr);
-	forget(&p);
 	find_stretches(&p);
-	carry_over_pins(&p);
-	slide_down(&p);
-	if (plan->gap.nr < p.longest) {
-		forget(&p);
-		slide_down(&p);
-	}
+	while (pack(&p))
+		if (p.way++ == (req->runs ? TO_STRETCHES : SLIDE_ONLY))
+			return -ENOSPC;
 	return plan->nr_moves ? 0 : -EALREADY;
 }

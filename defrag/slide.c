@@ -76,7 +76,7 @@ static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void 
 {
 	struct stretch cheapest;
 
-	if (!req->want)
+	if (!req->want || req->runs)
 		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 
 	cheapest = plan_cheapest_stretch(req);

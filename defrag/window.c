@@ -254,7 +254,7 @@ static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void
 	struct search *s;
 	u32 nr_free;
 
-	if (!req->want)
+	if (!req->want || req->runs)
 		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 	slide = plan_cheapest_stretch(req);
 	if (!slide.cost)

@@ -69,10 +69,4 @@ void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struc
 /* Is there any block that is cheaper to drop? ->lock held. */
 bool cost_any_to_drop(struct kvmm_pool *pool, const struct cost_window *window);
 
-/* Might the request fit if all that can move lay elsewhere? Its blocks are free. ->lock held. */
-bool cost_packing_helps(struct kvmm_pool *pool, const struct alloc_ctx *room);
-
-/* Does it fit once all that is isolated has moved? ->lock held. */
-bool cost_moves_help(struct kvmm_pool *pool, const struct alloc_ctx *room);
-
 #endif /* POOL_COST_H */

@@ -15,7 +15,6 @@
 #include <pool/determ.h>
 #include <pool/local.h>
 
-#include "cost.h"
 #include "flight.h"
 #include "stay.h"
 #include "verify.h"
@@ -115,7 +114,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 struct mover {
 	struct kvmm_pool *pool;
 	struct picture picture;
-	const struct alloc_ctx *room;	/* the request; NULL: any result is fine */
+	u32 runs;		/* see struct kv_plan_req */
 };
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
@@ -214,10 +213,6 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 			err = take_destination(pool, &moves[i]);
 		if (err)
 			undo_isolate(pool, moves, i + 1);
-	}
-	if (!err && mover->room && !cost_moves_help(pool, mover->room)) {
-		undo_isolate(pool, moves, nr);
-		err = -ENOSPC;
 	}
 	kv_unlock(&pool->lock);
 	return err;
@@ -444,18 +439,15 @@ static int compact_part(struct mover *mover, struct kvmm_extent part, struct kvm
 
 	kv_assert_held(&pool->compact_lock);
 	mover->picture.part = part;
-	return kv_compact(pool->parts.planner, &movable_ops, mover, part.nr ? part : all, goal);
+	return kv_compact(pool->parts.planner, &movable_ops, mover, part.nr ? part : all,
+			  mover->runs, goal);
 }
 
-/*
- * -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. A plan
- * for a run makes it whole, or is none: only packing may fail to help the request.
- */
-static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
-			   const struct alloc_ctx *room)
+/* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
+static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part,
+			   u32 runs)
 {
-	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED },
-			       goal->want_run ? NULL : room };
+	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, runs };
 	struct kvmm_extent part = { 0, 0 };
 	u32 max_blocks = goal->max_blocks;
 	int err = steps_stand_still(pool, &goal->max_blocks);
@@ -468,7 +460,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 	kv_unlock(&pool->lock);
 	goal->largest_before = longest_free(pool);
 	goal->plan_ns = 0;
-	if (room && goal->want_run && pool->parts.planner->in_parts)
+	if (in_part && pool->parts.planner->in_parts)
 		part = emptiest_part(pool, goal->want_run);
 	err = compact_part(&mover, part, goal);
 	if (err == -ENOSPC && part.nr)
@@ -481,7 +473,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 }
 
 /* Drops and retakes the lock; the gate keeps all other threads out meanwhile. */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *room)
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part, u32 runs)
 {
 	int err;
 
@@ -490,7 +482,7 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct
 	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	pool_stop(pool);
-	err = compact_between(pool, goal, room);
+	err = compact_between(pool, goal, in_part, runs);
 	kv_lock(&pool->lock);
 	pool_resume(pool);
 	return err;
@@ -511,7 +503,7 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	}
 	err = pool_enter(pool);
 	if (!err) {
-		err = pool_compact(pool, goal, NULL);
+		err = pool_compact(pool, goal, false, 0);
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);

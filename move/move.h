@@ -12,10 +12,10 @@ struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 void slot_join_extents(struct slot *slot);
 
 /*
- * Compact with the gate closed, for @ctx or NULL: -ENOSPC and nothing has moved if that does not
- * fit afterwards. compact_lock and lock held; drops and retakes lock.
+ * Compact with the gate closed: one run in a part of a large pool if @in_part, or with @runs that
+ * the goal's blocks are free in so many. compact_lock and lock held; drops and retakes lock.
  */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *ctx);
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part, u32 runs);
 
 /*
  * Moves to free places, each of them one apart from all others: how many could be copied in

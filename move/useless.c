@@ -34,7 +34,7 @@ static u64 stamp(const struct kvmm_pool *pool)
 
 bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
-	const struct useless *useless = &pool->useless[max_runs > 1];
+	const struct useless *useless = &pool->useless;
 
 	kv_assert_held(&pool->lock);
 	if (!useless->known || max_runs > useless->max_runs || want < useless->want)
@@ -45,7 +45,7 @@ bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
 	kv_assert_held(&pool->lock);
-	pool->useless[max_runs > 1] = (struct useless){
+	pool->useless = (struct useless){
 		.stamp = stamp(pool), .want = want, .max_runs = max_runs, .known = true,
 	};
 }

@@ -201,25 +201,18 @@ static void pin_growing(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int
 	}
 }
 
-static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_run)
+/* By clearing one run; with @runs by packing, so that it is in so many. */
+static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 runs)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = ctx->nr,
 				     .max_blocks = pool->compact_max_blocks };
-	u32 max_runs = want_run ? 1 : ctx->max_runs;
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
-	if (useless_again(pool, ctx->nr, max_runs)) {
-		pool->door.skipped[KVMM_STEP_COMPACT]++;
-		return -ENOSPC;
-	}
 	pin_growing(pool, ctx, 1);	/* the gate keeps them here until they are let go */
-	err = pool_compact(pool, &goal, ctx);
+	err = pool_compact(pool, &goal, !runs, runs);
 	pin_growing(pool, ctx, -1);
-	/* Others may move what has to stay for this one. */
-	if (!ctx->nr_grows && (err == -ENOSPC || (!err && !goal.moved)))
-		useless_note(pool, ctx->nr, max_runs);
 	ctx->moved += goal.moved;
 	ctx->barred |= err == -EBUSY;
 	if (!goal.moved && err != -EIO)
@@ -231,15 +224,24 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_ru
 	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
 }
 
-/* Where pinned blocks leave no place for one run, a few may do, once all lies together. */
+/* Where pinned blocks leave no place for one run, a few may do; or it takes more moves. */
 static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int ret = compact_to(pool, ctx, ctx->nr);
+	u32 max_runs = max(ctx->max_runs, 1u), moved = ctx->moved;
+	int ret;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
-	if (ret == -ENOSPC && cost_packing_helps(pool, ctx))
-		ret = compact_to(pool, ctx, 0);
+	if (useless_again(pool, ctx->nr, max_runs)) {
+		pool->door.skipped[KVMM_STEP_COMPACT]++;
+		return -ENOSPC;
+	}
+	ret = compact_to(pool, ctx, 0);
+	if (ret == -ENOSPC && !ctx->barred)
+		ret = compact_to(pool, ctx, max_runs);
+	/* Others may move what has to stay for this one, or for a step. */
+	if ((ret > 0 || ret == -ENOSPC) && ctx->moved == moved && !ctx->nr_grows && !ctx->barred)
+		useless_note(pool, ctx->nr, max_runs);
 	return ret;
 }
 

@@ -15,7 +15,8 @@
 
 /**
  * enum kv_goal - the purpose of a plan
- * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack, as much free in as few runs as can be
+ * @KV_GOAL_RUN: a free run of @want blocks; with @runs, so many of them that together they have
+ *	@want; 0 = pack, as much free in as few runs as can be
  * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks without any item in them
  * @KV_GOAL_SHORTEN: @want descriptors fewer, 0 = as many as can be: extents of one owner join
  * @KV_GOAL_GATHER: all parts of @owner in one run, in their order
@@ -78,6 +79,7 @@ struct kv_hint {
  * @items: everything held, by ascending address, not overlapping
  * @nr_items: their number
  * @want: as enum kv_goal says
+ * @runs: KV_GOAL_RUN: 0, or at most so many make up @want, up to KVMM_MAX_RUNS
  * @max_blocks: move at most so many blocks; 0 = no limit
  * @apart: readers go on in the old places: destinations are holes of the picture, whole ones. So it
  *	always is but for KV_GOAL_RUN
@@ -93,6 +95,7 @@ struct kv_plan_req {
 	const struct kv_item *items;
 	u32 nr_items;
 	u32 want;
+	u32 runs;
 	u32 max_blocks;
 	bool apart;
 	u32 goal;
@@ -108,7 +111,7 @@ struct kv_plan_req {
  * @moves: room for @max_moves; one move an item at most
  * @nr_moves: out
  * @nr_blocks: out: sum of their lengths
- * @gap: out: the free run that will be there (KV_GOAL_RUN, want > 0)
+ * @gap: out: the free run that will be there (KV_GOAL_RUN, want > 0), the longest of several
  * @drops: room for @max_drops: items that are lost, before anything moves
  * @nr_drops: out
  * @pageblocks: KV_GOAL_PAGEBLOCKS: by number, ascending; all that is in them has been moved or
@@ -180,7 +183,7 @@ static inline u32 kv_nr_pageblocks(const struct kv_plan_req *req)
  * @snapshot: fill @items (room for @max), sorted by address; returns how many there are, which
  *	may be more than @max (then the content is undefined: come back with more room)
  * @isolate: mark the owners of all sources as moving and take the destinations: 0, -EAGAIN the
- *	picture is out of date, -ENOSPC these moves do not help (nothing done)
+ *	picture is out of date (nothing done)
  * @copy: copy the content of so many moves and wait for it: 0, -EIO (all their destinations are
  *	unreadable). Either one move, which may overlap itself, or several without a destination
  *	that meets a source
@@ -198,6 +201,7 @@ struct kv_movable_ops {
 /**
  * kv_compact() - one compaction by @planner of @owner's blocks
  * @part: those that it sees: @snapshot has items from there alone, and they stay there
+ * @runs: most that may make up what is wanted, see struct kv_plan_req
  * @compact: goal and budgets in, results out, as in kvmm_pool_compact(), but for the longest runs;
  *	to @plan_ns all is added but the copies
  *
@@ -205,6 +209,6 @@ struct kv_movable_ops {
  * Return: as kvmm_pool_compact(), and -ENOMEM.
  */
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, struct kvmm_extent part, struct kvmm_compact *compact);
+	       void *owner, struct kvmm_extent part, u32 runs, struct kvmm_compact *compact);
 
 #endif /* KV_DEFRAG_H */

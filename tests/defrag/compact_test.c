@@ -7,7 +7,8 @@
 static int compact(struct picture *pic, struct kvmm_compact *goal)
 {
 	goal->size = sizeof(*goal);
-	return kv_compact(&kv_planner_slide, &picture_ops, pic, (struct kvmm_extent){ 0, pic->nr }, goal);
+	return kv_compact(&kv_planner_slide, &picture_ops, pic, (struct kvmm_extent){ 0, pic->nr }, 0,
+			  goal);
 }
 
 /*
@@ -159,7 +160,7 @@ static u32 nr_copies(const char *before, const struct kv_move *moves, u32 nr, u3
 	picture_init(&pic, before);
 	pic.fail_copy = fail;
 	cr_expect_eq(kv_compact(&planner, &picture_ops, &pic,
-				(struct kvmm_extent){ 0, pic.nr }, &goal), fail ? -EIO : 0);
+				(struct kvmm_extent){ 0, pic.nr }, 0, &goal), fail ? -EIO : 0);
 	cr_expect_str_eq(pic.cell, after);
 	expect_content_follows(&pic);
 	return pic.nr_copies;
@@ -220,7 +221,7 @@ Test(compact, stops_when_the_time_is_up_and_keeps_what_it_has)
 	slow.copy = copy_takes_a_while;
 	picture_init(&pic, ".A.B.C.D");
 	cr_expect_eq(kv_compact(&kv_planner_slide, &slow, &pic,
-				(struct kvmm_extent){ 0, pic.nr }, &goal), -EAGAIN);
+				(struct kvmm_extent){ 0, pic.nr }, 0, &goal), -EAGAIN);
 	/* B and C are one copy; D would go where C was. */
 	cr_expect_str_eq(pic.cell, "ABC....D");
 	expect_content_follows(&pic);

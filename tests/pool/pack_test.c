@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Requests of one run and of several against all that moving could do, in small pools.
+ *
+ * What lies between blocks that stay is a stretch. Sliding alone makes one run of what is free in
+ * each, so whatever fits into the longest of these is served. Where items go to other stretches as
+ * well, more could be served at best; how much of it is had is counted.
+ */
+#include "tests/pool/util.h"
+#include "tests/support/length.h"
+#include "tests/support/random.h"
+#include "tests/support/test.h"
+
+#define MOST_BLOCKS	64u
+
+static u64 seed;
+
+#define any(below)	any_of(&seed, below)
+
+/* ---- the state that was refused ---- */
+
+POOL_TEST(pack, what_sliding_alone_makes_room_for_is_not_refused, make_pool(64))
+{
+	kvmm_range_t range[26], got;
+
+	paint(pool, "aaaaaabbb..ccddddddeeeffffggghii.....jj......h....kkkkklhmmmmmm.", range);
+	cr_assert_eq(kvmm_range_pin(pool, range['h' - 'a']), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 18, 0, &got), 0);
+}
+
+/* ---- more than a window can hold ---- */
+
+/* Pinned blocks 100 apart, half of the others free: 50 have to leave the place of a run. */
+POOL_TEST(pack, a_run_is_made_across_pins_however_many_blocks_are_in_its_way, make_pool(1000))
+{
+	kvmm_range_t range[1000], got;
+
+	for (u32 i = 0; i < 1000; i++)
+		range[i] = take(pool, 1, 0);
+	for (u32 i = 0; i < 1000; i++) {
+		if (i % 100 == 99)
+			cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+		else if (i % 2)
+			cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
+		else
+			write_pattern(pool, range[i], i);
+	}
+	cr_expect_eq(kvmm_range_alloc(pool, 99, KVMM_RUNS(1), &got), 0);
+	for (u32 i = 0; i < 1000; i += 2)
+		cr_assert(has_pattern(pool, range[i], i));
+	cr_expect_leq(stat_of(pool).moved_blocks, 50);
+	cr_expect_eq(kvmm_range_alloc(pool, 99 + 98, KVMM_RUNS(2), &got), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 100, KVMM_RUNS(1), &got), -ENOSPC);
+}
+
+/* ---- any state ---- */
+
+/* One of a picture: 'h' stays, '.' is free, of all others equal neighbours are one item. */
+struct state {
+	struct kvmm_pool *pool;
+	char cell[MOST_BLOCKS + 1];
+	u32 nr;
+	kvmm_range_t range[MOST_BLOCKS];
+	u32 nr_ranges;
+	u32 nr_free;
+};
+
+static void hold_private(struct state *s, u32 at)
+{
+	kvmm_mut_t mut;
+
+	cr_assert_eq(kvmm_alloc(s->pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_block_of_mut(s->pool, mut), (int)at);
+	s->cell[at] = 'h';
+}
+
+/* One in eight is private, one pinned; some ranges would not have had others moved for them. */
+static void fill(struct state *s, u32 pinned_in)
+{
+	char letter = 'A';
+
+	for (u32 at = 0, nr; at < s->nr; at += nr) {
+		u32 kind = any(pinned_in), flags = any(2) ? KVMM_ALLOC_NO_COMPACT : 0;
+
+		nr = kind ? min(1 + any(6), s->nr - at) : 1;
+		if (!kind && any(2)) {
+			hold_private(s, at);
+			continue;
+		}
+		letter = letter == 'Z' ? 'A' : letter + 1;
+		memset(s->cell + at, kind ? letter : 'h', nr);
+		s->range[s->nr_ranges] = take(s->pool, nr, KVMM_RUNS(1) | flags);
+		if (!kind)
+			cr_assert_eq(kvmm_range_pin(s->pool, s->range[s->nr_ranges]), 0);
+		s->nr_ranges++;
+	}
+}
+
+static void free_some(struct state *s)
+{
+	struct kvmm_extent ext;
+
+	for (u32 i = 0; i < s->nr_ranges; i++) {
+		cr_assert_eq(kvmm_range_extents(s->pool, s->range[i], &ext, 1), 1);
+		if (s->cell[ext.start] == 'h' || any(3))
+			continue;
+		cr_assert_eq(kvmm_range_free(s->pool, s->range[i]), 0);
+		memset(s->cell + ext.start, '.', ext.nr);
+		s->nr_free += ext.nr;
+	}
+}
+
+static void make_state(struct state *s, u32 most)
+{
+	*s = (struct state){ .nr = 16 + any(most - 15) };
+	s->pool = make_cache(s->nr, "lru");
+	fill(s, 3 + any(12));
+	free_some(s);
+}
+
+static u32 sum_of_longest(u32 *free, u32 nr, u32 runs)
+{
+	u32 sum = 0;
+
+	for (u32 r = 0; r < runs; r++) {
+		u32 best = 0;
+
+		for (u32 i = 1; i < nr; i++)
+			best = free[i] > free[best] ? i : best;
+		sum += free[best];
+		free[best] = 0;
+	}
+	return sum;
+}
+
+static u32 after_sliding(const struct state *s, u32 runs)
+{
+	u32 free[MOST_BLOCKS + 1] = { 0 }, nr = 1;
+
+	for (u32 at = 0; at < s->nr; at++) {
+		free[nr - 1] += s->cell[at] == '.';
+		nr += s->cell[at] == 'h';
+	}
+	return sum_of_longest(free, nr, runs);
+}
+
+Test(pack, whatever_fits_once_all_has_slid_is_served)
+{
+	seed = test_number("KVMM_SEED", 20261129);
+	printf("seed %lu\n", seed);
+	for (u32 round = 0; round < test_length(NULL, 4000); round++) {
+		u32 runs = 1 + any(KVMM_MAX_RUNS), nr;
+		kvmm_range_t got;
+		struct state s;
+
+		make_state(&s, MOST_BLOCKS);
+		nr = after_sliding(&s, runs);
+		if (nr)
+			cr_assert_eq(kvmm_range_alloc(s.pool, nr, KVMM_RUNS(runs), &got), 0,
+				     "round %u: %u blocks in %u runs of %s", round, nr, runs, s.cell);
+		end_pool(s.pool);
+	}
+}
+
+/* ---- with items on the other side of what stays ---- */
+
+#define FEW_BLOCKS	32u
+
+struct search {
+	u32 item[FEW_BLOCKS];
+	u32 nr_items;
+	u32 room[FEW_BLOCKS + 1];
+	u32 nr_stretches;
+	u32 runs;
+	u32 most;
+};
+
+static void look(struct search *s, u32 i)
+{
+	u32 free[FEW_BLOCKS + 1];
+
+	if (i == s->nr_items) {
+		memcpy(free, s->room, sizeof(free));
+		s->most = max(s->most, sum_of_longest(free, s->nr_stretches, s->runs));
+		return;
+	}
+	for (u32 k = 0; k < s->nr_stretches; k++) {
+		if (s->room[k] < s->item[i])
+			continue;
+		s->room[k] -= s->item[i];
+		look(s, i + 1);
+		s->room[k] += s->item[i];
+	}
+}
+
+/* The most blocks in @runs, whichever stretch each item lies in. */
+static u32 at_best(const struct state *s, u32 runs)
+{
+	struct search search = { .nr_stretches = 1, .runs = runs };
+
+	for (u32 at = 0, nr; at < s->nr; at += nr) {
+		nr = strspn(s->cell + at, (char[]){ s->cell[at], '\0' });
+		if (s->cell[at] == 'h') {
+			search.nr_stretches += nr;
+			continue;
+		}
+		search.room[search.nr_stretches - 1] += nr;
+		if (s->cell[at] != '.')
+			search.item[search.nr_items++] = nr;
+	}
+	look(&search, 0);
+	return search.most;
+}
+
+Test(pack, most_of_what_fits_with_items_elsewhere_is_served)
+{
+	u32 nr_more = 0, nr_had = 0;
+
+	seed = test_number("KVMM_SEED", 20261129);
+	printf("seed %lu\n", seed);
+	for (u32 round = 0; round < test_length(NULL, 4000); round++) {
+		u32 runs = 1 + any(4), nr;
+		kvmm_range_t got;
+		struct state s;
+
+		make_state(&s, FEW_BLOCKS);
+		nr = at_best(&s, runs);
+		if (nr && nr > after_sliding(&s, runs)) {
+			nr_more++;
+			nr_had += !kvmm_range_alloc(s.pool, nr, KVMM_RUNS(runs), &got);
+		}
+		end_pool(s.pool);
+	}
+	printf("%u of %u\n", nr_had, nr_more);
+	cr_assert_gt(nr_more, 0);
+	cr_expect_geq(nr_had * 10, nr_more * 7);
+}
