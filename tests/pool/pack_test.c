@@ -30,7 +30,7 @@ POOL_TEST(pack, what_sliding_alone_makes_room_for_is_not_refused, make_pool(64))
 
 /* ---- more than a window can hold ---- */
 
-/* Pinned blocks 100 apart, half of the others free: 50 have to leave the place of a run. */
+/* Pinned blocks 200 apart, half of the others free: 100 have to leave the place of a run. */
 POOL_TEST(pack, a_run_is_made_across_pins_however_many_blocks_are_in_its_way, make_pool(1000))
 {
 	kvmm_range_t range[1000], got;
@@ -38,18 +38,18 @@ POOL_TEST(pack, a_run_is_made_across_pins_however_many_blocks_are_in_its_way, ma
 	for (u32 i = 0; i < 1000; i++)
 		range[i] = take(pool, 1, 0);
 	for (u32 i = 0; i < 1000; i++) {
-		if (i % 100 == 99)
+		if (i % 200 == 199)
 			cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
 		else if (i % 2)
 			cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
 		else
 			write_pattern(pool, range[i], i);
 	}
-	cr_expect_eq(kvmm_range_alloc(pool, 99, KVMM_RUNS(1), &got), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 199, KVMM_RUNS(1), &got), 0);
 	for (u32 i = 0; i < 1000; i += 2)
 		cr_assert(has_pattern(pool, range[i], i));
-	cr_expect_leq(stat_of(pool).moved_blocks, 50);
-	cr_expect_eq(kvmm_range_alloc(pool, 99 + 98, KVMM_RUNS(2), &got), 0);
+	cr_expect_leq(stat_of(pool).moved_blocks, 100);
+	cr_expect_eq(kvmm_range_alloc(pool, 199 + 49, KVMM_RUNS(2), &got), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 100, KVMM_RUNS(1), &got), -ENOSPC);
 }
 
@@ -160,6 +160,134 @@ Test(pack, whatever_fits_once_all_has_slid_is_served)
 				     "round %u: %u blocks in %u runs of %s", round, nr, runs, s.cell);
 		end_pool(s.pool);
 	}
+}
+
+/* ---- a pool that lives ---- */
+
+#define NR_HELD		24u
+#define NR_CALLS	600u
+
+/* Ranges, private blocks and references; at most one of them at an index. */
+struct life {
+	kvmm_range_t range[NR_HELD];
+	kvmm_mut_t mut[NR_HELD];
+	kvmm_ref_t ref[NR_HELD];
+	char kind[NR_HELD];	/* 0: none, 'r', 'p' a pinned range, 'm', 'R' */
+	u32 next_key;
+};
+
+static void let_go(struct kvmm_pool *pool, struct life *life, u32 i)
+{
+	if (life->kind[i] == 'p')
+		cr_assert_eq(kvmm_range_unpin(pool, life->range[i]), 0);
+	if (life->kind[i] == 'p' || life->kind[i] == 'r')
+		cr_assert_eq(kvmm_range_free(pool, life->range[i]), 0);
+	if (life->kind[i] == 'm')
+		cr_assert_eq(kvmm_free(pool, &life->mut[i], 1), 0);
+	if (life->kind[i] == 'R')
+		cr_assert_eq(kvmm_put(pool, life->ref[i]), 0);
+	life->kind[i] = 0;
+}
+
+static void hold_block(struct kvmm_pool *pool, struct life *life, u32 i)
+{
+	if (!stat_of(pool).nr_free)
+		return;
+	life->kind[i] = any(2) ? 'm' : 'R';
+	if (life->kind[i] == 'R')
+		register_keys(pool, life->next_key++, 1, &life->ref[i]);
+	else
+		cr_assert_eq(kvmm_alloc(pool, 1, &life->mut[i]), 0);
+}
+
+/* A pin is taken or given up, or a range grows: it may be in any number of extents. */
+static void change_range(struct kvmm_pool *pool, struct life *life, u32 i)
+{
+	if (any(3) == 0 && stat_of(pool).nr_free) {
+		cr_assert_eq(kvmm_range_grow(pool, life->range[i], 1), 0);
+	} else if (life->kind[i] == 'r') {
+		cr_assert_eq(kvmm_range_pin(pool, life->range[i]), 0);
+		life->kind[i] = 'p';
+	} else {
+		cr_assert_eq(kvmm_range_unpin(pool, life->range[i]), 0);
+		life->kind[i] = 'r';
+	}
+}
+
+static void look_at_pool(struct kvmm_pool *pool, const struct life *life, struct state *s)
+{
+	struct kvmm_extent ext[MOST_BLOCKS];
+
+	strcpy(s->cell, picture(pool));
+	for (u32 at = 0; at < s->nr; at++)
+		if (s->cell[at] == 'P' || s->cell[at] == 'A')
+			s->cell[at] = 'h';
+	for (u32 i = 0; i < NR_HELD; i++) {
+		int nr = life->kind[i] == 'p' ? kvmm_range_extents(pool, life->range[i], ext,
+								   MOST_BLOCKS) : 0;
+
+		for (int e = 0; e < nr; e++)
+			memset(s->cell + ext[e].start, 'h', ext[e].nr);
+	}
+}
+
+/* What fits is served, whatever was refused before; of all that is free, or less, or more. */
+static bool ask(struct kvmm_pool *pool, struct life *life, u32 i, struct state *s)
+{
+	u32 runs = 1 + any(3), nr_free = stat_of(pool).nr_free, most, nr;
+	int err;
+
+	if (!nr_free)
+		return true;
+	look_at_pool(pool, life, s);
+	most = after_sliding(s, runs);
+	nr = any(4) ? 1 + any(min(nr_free, 6u)) : any(2) ? most : nr_free;
+	err = kvmm_range_alloc(pool, nr, KVMM_RUNS(runs) | KVMM_ALLOC_NO_EVICT, &life->range[i]);
+	if (nr <= most)
+		cr_assert_eq(err, 0, "%u blocks in %u runs of %s", nr, runs, s->cell);
+	if (!err)
+		life->kind[i] = 'r';
+	return !err;
+}
+
+static u32 live(struct kvmm_pool *pool, struct state *s)
+{
+	struct life life = { .next_key = 1 };
+	u32 nr_refused = 0;
+
+	for (u32 call = 0; call < NR_CALLS; call++) {
+		u32 i = any(NR_HELD), what = any(8);
+
+		if (life.kind[i] && what < 4)
+			let_go(pool, &life, i);
+		else if (life.kind[i] == 'r' || life.kind[i] == 'p')
+			change_range(pool, &life, i);
+		else if (!life.kind[i] && what < 2)
+			hold_block(pool, &life, i);
+		else if (!life.kind[i])
+			nr_refused += !ask(pool, &life, i, s);
+	}
+	cr_assert_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < NR_HELD; i++)
+		let_go(pool, &life, i);
+	return nr_refused;
+}
+
+Test(pack, whatever_fits_is_served_after_any_calls)
+{
+	u32 nr_refused = 0;
+
+	seed = test_number("KVMM_SEED", 20261129);
+	printf("seed %lu\n", seed);
+	for (u32 round = 0; round < test_length(NULL, 200); round++) {
+		struct state s = { .nr = 16 + any(MOST_BLOCKS - 15) };
+
+		s.pool = make_cache(s.nr, "lru");
+		nr_refused += live(s.pool, &s);
+		end_pool(s.pool);
+	}
+	printf("%u refused\n", nr_refused);
+	cr_expect_gt(nr_refused, 0);
 }
 
 /* ---- with items on the other side of what stays ---- */
