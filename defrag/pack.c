@@ -7,8 +7,9 @@
  * full. So items are carried over the pins first: from the longest stretches, last item first, to
  * holes of the shortest. Then the rest slides down within its stretch.
  *
- * Where so much is wanted in so many runs, no more stretches are emptied than that takes, and
- * nothing slides in others than those that will be free. What sliding alone makes is always found.
+ * Where so much is wanted in so many runs it is from stretches with the most free blocks to those
+ * with the fewest, and no more of them are emptied than that takes. Nothing slides in others than
+ * those that will be free. What sliding alone makes is always found.
  *
  * Items of many sizes may not fit where they should, so carrying may take more from one run than it
  * adds to another, and leaves some in front of what was carried. Then there are other ways.
@@ -24,14 +25,14 @@
 enum way {
 	TO_HOLES,	/* what is carried goes to holes as they are */
 	TO_STRETCHES,	/* what lies where something is carried slides first, so that it is one hole */
-	SLIDE_ONLY,
+	LAST_WAY,	/* the same, by length; if nothing is wanted, nothing is carried */
 };
 
 struct packing {
 	const struct kv_plan_req *req;
 	struct kv_plan *plan;
 	enum way way;
-	u64 *stretch;		/* length | first item; shortest first */
+	u64 *stretch;		/* length or free blocks | first item; least first */
 	u64 *free;		/* of each of them, in the same order */
 	u32 nr_stretches;
 	u32 longest;		/* run, if all just slides; with a budget: that there is already */
@@ -40,7 +41,7 @@ struct packing {
 	u64 *hole;		/* stretch | hole, in this order */
 	u32 nr_holes;
 	u32 from;		/* the first one that is not full */
-	u32 *room;		/* left in each hole of the picture; TO_STRETCHES: all in the first one */
+	u32 *room;		/* left in each hole of the picture; but TO_HOLES: all in the first one */
 	u32 *used;		/* of each hole of the picture, from its lower end */
 	bool *gone;		/* items that have been given their place */
 };
@@ -57,17 +58,19 @@ static u32 stretch_end(const struct kv_plan_req *req, u32 first)
 static void find_stretches(struct packing *p)
 {
 	const struct kv_plan_req *req = p->req;
+	bool by_free = req->runs && p->way != LAST_WAY;
 
+	p->nr_stretches = 0;
 	for (u32 first = 0, end; first <= req->nr_items; first = end + 1) {
-		u32 nr_free = 0;
+		u32 nr_free = 0, length;
 
 		end = stretch_end(req, first);
+		length = hole_end(req, end) - hole_start(req, first);
 		for (u32 i = first; i <= end; i++) {
-			nr_free = req->max_blocks ? hole_nr(req, i) : nr_free + hole_nr(req, i);
-			p->longest = max(p->longest, nr_free);
+			nr_free += hole_nr(req, i);
+			p->longest = max(p->longest, req->max_blocks ? hole_nr(req, i) : nr_free);
 		}
-		p->stretch[p->nr_stretches++] =
-			(u64)(hole_end(req, end) - hole_start(req, first)) << 32 | first;
+		p->stretch[p->nr_stretches++] = (u64)(by_free ? nr_free : length) << 32 | first;
 	}
 	plan_sort(p->stretch, p->free, p->nr_stretches);
 }
@@ -81,7 +84,7 @@ static void list_holes(struct packing *p)
 
 		p->free[s] = 0;
 		for (u32 i = first; i <= end; i++) {
-			p->room[p->way == TO_STRETCHES ? first : i] += hole_nr(p->req, i);
+			p->room[p->way != TO_HOLES ? first : i] += hole_nr(p->req, i);
 			p->free[s] += hole_nr(p->req, i);
 		}
 		for (u32 i = first; i <= end; i++)
@@ -144,7 +147,7 @@ static bool carry(struct packing *p, u32 i, u32 limit)
 
 		if (p->room[hole] < item->nr)
 			continue;
-		if (p->way == TO_STRETCHES && !p->used[hole] && !slide_to_front(p, hole))
+		if (p->way != TO_HOLES && !p->used[hole] && !slide_to_front(p, hole))
 			return false;
 		if (!plan_add(p->req, p->plan, item->start,
 			      hole_start(p->req, hole) + p->used[hole], item->nr))
@@ -226,7 +229,7 @@ static bool is_good(const struct packing *p)
 	kv_assert(p->req->runs <= KVMM_MAX_RUNS);
 	if (p->req->runs)
 		return p->sum >= p->req->want;
-	return p->way == SLIDE_ONLY || p->plan->gap.nr >= p->longest;
+	return p->way == LAST_WAY || p->plan->gap.nr >= p->longest;
 }
 
 /* -ENOSPC: what is wanted would not be there, or less than if all just slid. */
@@ -236,10 +239,10 @@ static int pack(struct packing *p)
 	memset(p->gone, 0, p->req->nr_items * sizeof(*p->gone));
 	p->plan->nr_moves = p->plan->nr_blocks = p->sum = 0;
 	p->plan->gap = (struct kvmm_extent){ 0 };
-	if (p->way != SLIDE_ONLY) {
-		list_holes(p);
+	find_stretches(p);
+	list_holes(p);
+	if (p->req->runs || p->way != LAST_WAY)
 		carry_over_pins(p);
-	}
 	for (u32 r = 0; r < min(p->req->runs, p->nr_stretches); r++)
 		slide_down(p, (u32)p->stretch[(u32)p->most[r]]);
 	if (!p->req->runs)
@@ -262,9 +265,8 @@ int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch
 	p.room = (u32 *)(p.hole + nr);
 	p.used = p.room + nr;
 	p.gone = (bool *)(p.used + nr);
-	find_stretches(&p);
 	while (pack(&p))
-		if (p.way++ == (req->runs ? TO_STRETCHES : SLIDE_ONLY))
+		if (p.way++ == LAST_WAY)
 			return -ENOSPC;
 	return plan->nr_moves ? 0 : -EALREADY;
 }

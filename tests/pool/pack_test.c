@@ -174,6 +174,8 @@ struct life {
 	kvmm_ref_t ref[NR_HELD];
 	char kind[NR_HELD];	/* 0: none, 'r', 'p' a pinned range, 'm', 'R' */
 	u32 next_key;
+	u32 nr_evicting;	/* requests that fit once cached blocks are evicted, or moved */
+	u32 nr_served;		/* of these */
 };
 
 static void let_go(struct kvmm_pool *pool, struct life *life, u32 i)
@@ -231,51 +233,58 @@ static void look_at_pool(struct kvmm_pool *pool, const struct life *life, struct
 	}
 }
 
-/* What fits is served, whatever was refused before; of all that is free, or less, or more. */
-static bool ask(struct kvmm_pool *pool, struct life *life, u32 i, struct state *s)
+static u32 after_evicting(const struct state *s, u32 runs)
 {
-	u32 runs = 1 + any(3), nr_free = stat_of(pool).nr_free, most, nr;
+	struct state empty = *s;
+
+	for (char *cell = empty.cell; *cell; cell++)
+		*cell = *cell == 'I' ? '.' : *cell;
+	return after_sliding(&empty, runs);
+}
+
+/* What fits is served, whatever was refused before; of all that is free, or less, or more. */
+static void ask(struct kvmm_pool *pool, struct life *life, u32 i, struct state *s)
+{
+	u32 runs = 1 + any(3), nr_free = stat_of(pool).nr_free, most, all, nr;
 	int err;
 
-	if (!nr_free)
-		return true;
 	look_at_pool(pool, life, s);
 	most = after_sliding(s, runs);
-	nr = any(4) ? 1 + any(min(nr_free, 6u)) : any(2) ? most : nr_free;
-	err = kvmm_range_alloc(pool, nr, KVMM_RUNS(runs) | KVMM_ALLOC_NO_EVICT, &life->range[i]);
+	all = after_evicting(s, runs);
+	nr = any(4) ? 1 + any(min(nr_free + 1, 6u)) : any(2) ? most : any(2) ? all : nr_free;
+	if (!nr)
+		return;
+	err = kvmm_range_alloc(pool, nr, KVMM_RUNS(runs), &life->range[i]);
 	if (nr <= most)
 		cr_assert_eq(err, 0, "%u blocks in %u runs of %s", nr, runs, s->cell);
 	if (!err)
 		life->kind[i] = 'r';
-	return !err;
+	life->nr_evicting += nr > most && nr <= all;
+	life->nr_served += nr > most && nr <= all && !err;
 }
 
-static u32 live(struct kvmm_pool *pool, struct state *s)
+static void live(struct kvmm_pool *pool, struct state *s, struct life *life)
 {
-	struct life life = { .next_key = 1 };
-	u32 nr_refused = 0;
-
 	for (u32 call = 0; call < NR_CALLS; call++) {
 		u32 i = any(NR_HELD), what = any(8);
 
-		if (life.kind[i] && what < 4)
-			let_go(pool, &life, i);
-		else if (life.kind[i] == 'r' || life.kind[i] == 'p')
-			change_range(pool, &life, i);
-		else if (!life.kind[i] && what < 2)
-			hold_block(pool, &life, i);
-		else if (!life.kind[i])
-			nr_refused += !ask(pool, &life, i, s);
+		if (life->kind[i] && what < 4)
+			let_go(pool, life, i);
+		else if (life->kind[i] == 'r' || life->kind[i] == 'p')
+			change_range(pool, life, i);
+		else if (!life->kind[i] && what < 2)
+			hold_block(pool, life, i);
+		else if (!life->kind[i])
+			ask(pool, life, i, s);
 	}
 	cr_assert_eq(kvmm_validate(pool), 0);
 	for (u32 i = 0; i < NR_HELD; i++)
-		let_go(pool, &life, i);
-	return nr_refused;
+		let_go(pool, life, i);
 }
 
 Test(pack, whatever_fits_is_served_after_any_calls)
 {
-	u32 nr_refused = 0;
+	struct life life = { .next_key = 1 };
 
 	seed = test_number("KVMM_SEED", 20261129);
 	printf("seed %lu\n", seed);
@@ -283,11 +292,12 @@ Test(pack, whatever_fits_is_served_after_any_calls)
 		struct state s = { .nr = 16 + any(MOST_BLOCKS - 15) };
 
 		s.pool = make_cache(s.nr, "lru");
-		nr_refused += live(s.pool, &s);
+		live(s.pool, &s, &life);
 		end_pool(s.pool);
 	}
-	printf("%u refused\n", nr_refused);
-	cr_expect_gt(nr_refused, 0);
+	printf("%u of %u that need evictions\n", life.nr_served, life.nr_evicting);
+	cr_assert_gt(life.nr_evicting, 0);
+	cr_expect_geq(life.nr_served * 100, life.nr_evicting * 97);
 }
 
 /* ---- with items on the other side of what stays ---- */
@@ -361,5 +371,5 @@ Test(pack, most_of_what_fits_with_items_elsewhere_is_served)
 	}
 	printf("%u of %u\n", nr_had, nr_more);
 	cr_assert_gt(nr_more, 0);
-	cr_expect_geq(nr_had * 10, nr_more * 7);
+	cr_expect_geq(nr_had * 2, nr_more);
 }
