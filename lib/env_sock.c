@@ -414,6 +414,10 @@ const struct kv_sock_ops kv_sock_system = {
 	.ring		= system_ring,
 	.timer		= system_timer,
 	.hang_up	= system_hang_up,
+	.tcp_listen	= kv_tcp_listen,
+	.tcp_connect	= kv_tcp_connect,
+	.tcp_accept	= kv_tcp_accept,
+	.secret		= kv_read_secret,
 };
 
 DEFINE_SEAM(sock)

@@ -75,4 +75,10 @@ int kv_uring_submit(void *ctx, void *queue, struct kv_file_io *const *ios, u32 n
 int kv_uring_reap(void *ctx, void *queue, struct kv_file_io **done, u32 max, bool wait);
 void kv_uring_close(void *ctx, void *queue);
 
+/* As in struct kv_sock_ops. */
+int kv_tcp_listen(void *ctx, const char *text, u16 *port);
+int kv_tcp_connect(void *ctx, const char *text);
+int kv_tcp_accept(void *ctx, int fd);
+s64 kv_read_secret(void *ctx, const char *path, void *buf, size_t bytes);
+
 #endif /* LIB_INTERNAL_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seam to other processes of this machine: sockets with a path, descriptors that are passed on,
- * memory that several processes have.
+ * The seam to other processes: of this machine, by sockets with a path, descriptors that are passed
+ * on, memory that several processes have; and of others, by TCP and files with secrets.
  *
  * Nothing here waits but watch_wait(), and listen() and unlink() for others that do the same in
  * that folder. Descriptors are the system's, and closed over exec(). Tests put their own table in
@@ -55,6 +55,13 @@ struct kv_sock_ready {
  * @timer: something that can be watched, and that is ready @ns from now, once; 0: never. @timer:
  *	which, or -1: a new one. It, or -errno
  * @hang_up: the other end hears that it is over, though a forked child may have @fd open for ever
+ * @tcp_listen: a socket at "1.2.3.4:80" or "[::1]:80", numbers only; port 0: any that is free. It
+ *	and its *@port, or -EINVAL no address; -EADDRINUSE; -EADDRNOTAVAIL; -errno
+ * @tcp_connect: a socket to there; it is not through yet: until then send and recv say -EAGAIN. It,
+ *	or -EINVAL; -errno
+ * @tcp_accept: the next client, any at all: a socket; -EAGAIN none; -EPERM one was gone; -errno
+ * @secret: the content of a small file: its length; -EPERM it is not the user's alone (mode 0600);
+ *	-E2BIG; -errno
  */
 struct kv_sock_ops {
 	int (*listen)(void *ctx, const char *path);
@@ -77,6 +84,10 @@ struct kv_sock_ops {
 	void (*ring)(void *ctx, int bell);
 	int (*timer)(void *ctx, int timer, u64 ns);
 	void (*hang_up)(void *ctx, int fd);
+	int (*tcp_listen)(void *ctx, const char *addr, u16 *port);
+	int (*tcp_connect)(void *ctx, const char *addr);
+	int (*tcp_accept)(void *ctx, int fd);
+	s64 (*secret)(void *ctx, const char *path, void *buf, size_t bytes);
 	void *ctx;
 };
 
