@@ -11,9 +11,9 @@
 
 #include "conn.h"
 
-int conn_init(struct conn *conn, int fd)
+int conn_init(struct conn *conn, int fd, struct tls *tls)
 {
-	*conn = (struct conn){ .fd = fd, .in_fd = -1, .out_fd = -1 };
+	*conn = (struct conn){ .fd = fd, .tls = tls, .in_fd = -1, .out_fd = -1 };
 	conn->in = kv_alloc_array(CONN_BYTES, 1);
 	conn->out = kv_alloc_array(2 * CONN_BYTES, 1);
 	if (conn->in && conn->out)
@@ -33,8 +33,10 @@ void conn_exit(struct conn *conn)
 {
 	close_fd(&conn->in_fd);
 	close_fd(&conn->fd);
+	tls_free(conn->tls);
 	kv_free(conn->in);
 	kv_free(conn->out);
+	conn->tls = NULL;
 	conn->in = conn->out = NULL;
 	conn->err = conn->err ? conn->err : -ECONNRESET;
 }
@@ -82,18 +84,30 @@ void conn_say(struct conn *conn, u32 type, const struct wire_id *id, u32 gen, co
 					    .fixed_bytes = bytes, .fd = -1 });
 }
 
-void conn_pump(struct conn *conn)
+static s64 send_some(struct conn *conn)
 {
 	const struct kv_sock_ops *ops = kv_sock();
+	const u8 *from = conn->out + conn->nr_sent;
+	u32 nr = conn->nr_out - conn->nr_sent;
 
+	return conn->tls ? tls_send(conn->tls, conn->fd, from, nr) :
+	       ops->send(ops->ctx, conn->fd, from, nr, &conn->out_fd, conn->out_fd >= 0);
+}
+
+/* What is said of a broken socket: that the other side is not the right one, or is not there. */
+static int reason_of(s64 err)
+{
+	return err == -EACCES || err == -EPROTO ? (int)err : -ECONNRESET;
+}
+
+void conn_pump(struct conn *conn)
+{
 	while (!conn->err && conn->nr_sent < conn->nr_out) {
-		u32 nr_fds = conn->out_fd >= 0;
-		s64 sent = ops->send(ops->ctx, conn->fd, conn->out + conn->nr_sent,
-				     conn->nr_out - conn->nr_sent, &conn->out_fd, nr_fds);
+		s64 sent = send_some(conn);
 
 		if (sent < 0) {
 			if (!kv_sock_is_passing(sent))
-				conn_break(conn, -ECONNRESET);
+				conn_break(conn, reason_of(sent));
 			break;
 		}
 		conn->nr_sent += sent;
@@ -121,22 +135,29 @@ static int keep_fds(struct conn *conn, int *fds, u32 nr)
 	return fits ? 0 : -EPROTO;
 }
 
-static void pump_in(struct conn *conn)
+static s64 recv_some(struct conn *conn, int *fds, u32 *nr_fds)
 {
 	const struct kv_sock_ops *ops = kv_sock();
+	u8 *to = conn->in + conn->nr_in;
+	u32 nr = CONN_BYTES - conn->nr_in;
 
+	return conn->tls ? tls_recv(conn->tls, conn->fd, to, nr) :
+	       ops->recv(ops->ctx, conn->fd, to, nr, fds, nr_fds);
+}
+
+static void pump_in(struct conn *conn)
+{
 	while (!conn->err && conn->nr_in < CONN_BYTES) {
 		int fds[KV_SOCK_FDS];
 		u32 nr_fds = 0;
-		s64 nr = ops->recv(ops->ctx, conn->fd, conn->in + conn->nr_in,
-				   CONN_BYTES - conn->nr_in, fds, &nr_fds);
+		s64 nr = recv_some(conn, fds, &nr_fds);
 
 		if (kv_sock_is_passing(nr))
 			break;
 		if (keep_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
 			conn_break(conn, -EPROTO);
 		else if (nr <= 0)
-			conn->err = -ECONNRESET;	/* earlier messages are still handled */
+			conn->err = reason_of(nr);	/* earlier messages are still handled */
 		else
 			conn->nr_in += nr;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: whole messages in and out of a socket that does not wait.
+ * A connection: whole messages in and out of a socket that does not wait; encrypted, if it leads to
+ * another machine.
  *
  * An error that breaks it is kept, and is the answer to everything from then on. No lock: it
  * belongs to one link, or one session.
@@ -10,12 +11,14 @@
 
 #include <kv/sock.h>
 
+#include "tls.h"
 #include "wire.h"
 
 #define CONN_BYTES	(WIRE_MAX_BYTES + (u32)sizeof(struct wire_head))
 
 struct conn {
 	int fd;				/* ours; -1: none */
+	struct tls *tls;		/* ours; NULL: a socket of this machine */
 	int err;			/* why it is broken; or 0 */
 	u8 *in;				/* ours; room for CONN_BYTES */
 	u32 nr_in;
@@ -27,8 +30,8 @@ struct conn {
 	int in_fd;			/* ours; that came, and is not taken; -1: none */
 };
 
-/* Takes @fd, also on failure. 0 or -ENOMEM. */
-int conn_init(struct conn *conn, int fd);
+/* Takes @fd and @tls, also on failure. 0 or -ENOMEM. */
+int conn_init(struct conn *conn, int fd, struct tls *tls);
 void conn_exit(struct conn *conn);
 void conn_break(struct conn *conn, int err);
 

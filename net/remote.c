@@ -116,7 +116,7 @@ static int link_open(const struct kv_pool_view *view, const char *path, struct l
 	link->view = *view;
 	err = ops->connect(ops->ctx, path);
 	if (err >= 0)
-		err = conn_init(&link->conn, err);
+		err = conn_init(&link->conn, err, NULL);
 	if (err) {
 		kv_free(link);
 		return err;

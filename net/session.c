@@ -17,7 +17,7 @@ struct session *session_make(int fd)
 {
 	struct session *session = kv_alloc(sizeof(*session));
 
-	if (!session || conn_init(&session->conn, fd)) {
+	if (!session || conn_init(&session->conn, fd, NULL)) {
 		if (!session)
 			kv_sock()->close(kv_sock()->ctx, fd);
 		kv_free(session);
