@@ -234,7 +234,7 @@ static const char *const migrate_paths[KVMM_NR_MIGRATE_PATHS] = {
 	[KVMM_MIGRATE_PATH_NONE] = "none", [KVMM_MIGRATE_PATH_LOCAL] = "local",
 	[KVMM_MIGRATE_PATH_PEER] = "peer", [KVMM_MIGRATE_PATH_HOST] = "host",
 	[KVMM_MIGRATE_PATH_STAGED] = "staged", [KVMM_MIGRATE_PATH_SHARED] = "shared",
-	[KVMM_MIGRATE_PATH_DEVICE] = "device",
+	[KVMM_MIGRATE_PATH_DEVICE] = "device", [KVMM_MIGRATE_PATH_REMOTE] = "remote",
 };
 
 static const struct {

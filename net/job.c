@@ -175,7 +175,8 @@ int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
 static int check_attr(const struct kvmm_migrate_attr *attr)
 {
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
-	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS || attr->reserved)
+	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
+	    (attr->key_file && !attr->target))
 		return -EINVAL;
 	return kv_pool_refusal(attr->src);
 }

@@ -11,21 +11,28 @@
 
 /* ---- host memory ---- */
 
-static int open_shared(struct window *window, u64 *base)
+/* One slot behind the other. */
+static void place(struct window *window, u64 base)
+{
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		window->at[i] = base + i * window->shape.slot_bytes;
+}
+
+static int open_shared(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 	int err = ops->mem_map(ops->ctx, window->fd, window->shape.bytes, &window->ptr);
 
-	*base = (uintptr_t)window->ptr;
+	place(window, (uintptr_t)window->ptr);
 	return err;
 }
 
-static int make_shared(struct window *window, u64 *base)
+static int make_shared(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
 	window->fd = ops->mem_make(ops->ctx, window->shape.bytes);
-	return window->fd < 0 ? window->fd : open_shared(window, base);
+	return window->fd < 0 ? window->fd : open_shared(window);
 }
 
 static void close_shared(struct window *window)
@@ -46,7 +53,7 @@ const struct transport_ops transport_shared = {
 
 /* ---- device memory ---- */
 
-static int make_device(struct window *window, u64 *base)
+static int make_device(struct window *window)
 {
 	const struct kv_dev_ops *ops = window->view.ops;
 	struct kv_area_attr attr = { .is_shared = true };
@@ -63,12 +70,12 @@ static int make_device(struct window *window, u64 *base)
 	ops->area_info(window->area, &info);
 	if (!info.is_shared)
 		return -EOPNOTSUPP;
-	*base = info.addr;
+	place(window, info.addr);
 	err = ops->area_grow(window->area, 0, info.unit_bytes);
 	return err ? err : ops->area_export(window->area, 0, &window->fd);
 }
 
-static int open_device(struct window *window, u64 *base)
+static int open_device(struct window *window)
 {
 	const struct kv_dev_ops *ops = window->view.ops;
 	struct kv_area_info info;
@@ -78,7 +85,7 @@ static int open_device(struct window *window, u64 *base)
 	if (err)
 		return err;
 	ops->area_info(window->area, &info);
-	*base = info.addr;
+	place(window, info.addr);
 	return 0;
 }
 

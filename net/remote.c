@@ -23,33 +23,52 @@
 
 /* ---- the connection: the greeting, and the window ---- */
 
+/* Where a taker serves; strings are ours, and fixed at creation. */
+struct place {
+	char *target;
+	char *key_file;			/* or NULL: it is of this machine */
+};
+
 /* It belongs to one job. */
 struct link {
 	struct kv_pool_view view;	/* of the pool on this side */
 	struct conn conn;
+	u32 far_kind;			/* enum window_kind of another machine; or WINDOW_NONE */
 	bool is_ready;			/* the window is there */
 	struct window window;		/* ours */
 };
 
+/* The kind it has become. */
+static void say_window(struct link *link)
+{
+	const struct wire_window *shape = &link->window.shape;
+
+	conn_say(&link->conn, WIRE_WINDOW, NULL, 0, shape, sizeof(*shape));
+}
+
 static int hear_window(struct link *link, const struct wire_msg *msg)
 {
-	struct wire_window shape;
-	int fd, err;
+	struct window_offer offer;
+	int err;
 
-	if (wire_get_window(msg, &shape) || !shape.kind)
+	if (link->window.ops || wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
+	    !offer.shape.kind)
 		return -EPROTO;
-	fd = conn_take_fd(&link->conn);
-	if (fd < 0)
+	/* A far one has nothing to do with this machine's memory, and others are not reached by it. */
+	offer.fd = conn_take_fd(&link->conn);
+	if (transport_of(offer.shape.kind)->is_far ?
+	    offer.shape.kind != link->far_kind || offer.fd >= 0 :
+	    link->far_kind || offer.fd < 0 || offer.blob_bytes) {
+		if (offer.fd >= 0)
+			kv_sock()->close(kv_sock()->ctx, offer.fd);
 		return -EPROTO;
-	err = window_open(&link->window, &link->view, &shape, fd);
-	if (err && shape.kind != WINDOW_DEVICE)
+	}
+	err = window_open(&link->window, &link->view, &offer);
+	if (err && offer.shape.kind != WINDOW_DEVICE)
 		return err;
-	/* The kind it has become: WINDOW_NONE asks for another one. */
+	/* Asks for another one; of this one it is told when it is ready. */
 	if (err)
-		shape = (struct wire_window){ .kind = WINDOW_NONE };
-	conn_say(&link->conn, WIRE_WINDOW, NULL, 0, &shape, sizeof(shape));
-	if (!err)
-		link->is_ready = true;
+		say_window(link);
 	return 0;
 }
 
@@ -68,6 +87,18 @@ static int hear_greeting(struct link *link, const struct wire_msg *msg)
 	return -EPROTO;
 }
 
+/* Content can go through the window: 0; -EINPROGRESS; or why not. */
+static int open_up(struct link *link)
+{
+	int err = link->window.ops ? window_poll(&link->window, 0) : -EINPROGRESS;
+
+	if (err)
+		return err;
+	say_window(link);
+	link->is_ready = true;
+	return 0;
+}
+
 /* Until it is ready: 0; -EINPROGRESS; or why not. */
 static int link_greet(struct link *link)
 {
@@ -76,10 +107,9 @@ static int link_greet(struct link *link)
 
 	while (!link->is_ready) {
 		ret = conn_next(&link->conn, &msg);
-		if (!ret)
-			return -EINPROGRESS;
-		if (ret > 0)
-			ret = hear_greeting(link, &msg);
+		ret = ret > 0 ? hear_greeting(link, &msg) : ret ? ret : open_up(link);
+		if (ret == -EINPROGRESS)
+			return ret;
 		if (ret < 0) {
 			conn_break(&link->conn, ret);
 			return ret;
@@ -99,11 +129,45 @@ static int link_next(struct link *link, const struct wire_id *id, u32 gen, struc
 	return ret;
 }
 
-/* To the process that serves at @path: 0; -EOPNOTSUPP a pool of ids; -ENOMEM; -errno. */
-static int link_open(const struct kv_pool_view *view, const char *path, struct link **result)
+/* The key is read again for each link: it may be another one by now. */
+static int dial_far(struct link *link, const char *addr, const char *key_file)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	struct tls_key key;
+	struct tls *tls;
+	int err = key_file ? tls_read_key(key_file, &key) : -EINVAL, fd;
+
+	if (!err)
+		err = tls_make(&key, false, &tls);
+	tls_forget_key(&key);
+	if (err)
+		return err;
+	fd = ops->tcp_connect(ops->ctx, addr);
+	if (fd >= 0)
+		return conn_init(&link->conn, fd, tls);
+	tls_free(tls);
+	return fd;
+}
+
+static int dial(struct link *link, const struct place *to)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	const char *addr;
+	int kind = transport_find(to->target, &addr), fd;
+
+	if (kind < 0)
+		return kind;
+	link->far_kind = kind;
+	if (kind)
+		return dial_far(link, addr, to->key_file);
+	fd = to->key_file ? -EINVAL : ops->connect(ops->ctx, to->target);
+	return fd < 0 ? fd : conn_init(&link->conn, fd, NULL);
+}
+
+/* To the process that serves there: 0; -EOPNOTSUPP a pool of ids; -ENOMEM; -errno. */
+static int link_open(const struct kv_pool_view *view, const struct place *to, struct link **result)
 {
 	const struct wire_hello hello = wire_hello_of(view);
-	const struct kv_sock_ops *ops = kv_sock();
 	struct link *link;
 	int err;
 
@@ -114,9 +178,7 @@ static int link_open(const struct kv_pool_view *view, const char *path, struct l
 		return -ENOMEM;
 	link->window.fd = -1;
 	link->view = *view;
-	err = ops->connect(ops->ctx, path);
-	if (err >= 0)
-		err = conn_init(&link->conn, err, NULL);
+	err = dial(link, to);
 	if (err) {
 		kv_free(link);
 		return err;
@@ -142,11 +204,11 @@ static void link_close(struct link *link)
 enum remote_state { TALLY, OFFER, ANSWER, POUR };
 
 /* The state of a slot of the window, as far as the giver knows. */
-enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_FULL, SLOT_SENT };
+enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_LEAVING, SLOT_FULL, SLOT_SENT };
 
 struct remote {
 	struct link *link;		/* ours; NULL: it is not needed any more */
-	char *target;			/* ours; fixed at creation */
+	struct place to;
 	struct wire_id id;		/* fixed at creation */
 	u32 gen;
 	u32 max_runs;
@@ -198,7 +260,7 @@ static int remote_prepare(struct kvmm_migrate *job)
 	if (err)
 		return err;
 	*remote = (struct remote){
-		.link = remote->link, .target = remote->target, .id = remote->id,
+		.link = remote->link, .to = remote->to, .id = remote->id,
 		.gen = remote->gen,
 		.max_runs = remote->max_runs, .sum = remote->sum, .from = remote->from,
 		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
@@ -393,8 +455,7 @@ static bool is_next(const struct remote *remote, u32 slot)
 	const struct window *window = &remote->link->window;
 
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)
-		if (i != slot &&
-		    (remote->slot[i] == SLOT_FILLING || remote->slot[i] == SLOT_FULL) &&
+		if (i != slot && remote->slot[i] != SLOT_EMPTY && remote->slot[i] != SLOT_SENT &&
 		    window->copy[i].first < window->copy[slot].first)
 			return false;
 	return true;
@@ -417,6 +478,15 @@ static int pour_slot(struct remote *remote, u32 slot)
 		err = copy_poll(&window->copy[slot]);
 		if (err)
 			return err == -EINPROGRESS ? 0 : err;
+		remote->slot[slot] = SLOT_LEAVING;
+		err = window_put(window, slot, window->copy[slot].nr);
+		if (err)
+			return err;
+	}
+	if (remote->slot[slot] == SLOT_LEAVING) {
+		err = window_poll(window, slot);
+		if (err)
+			return err == -EINPROGRESS ? 0 : err;
 		remote->slot[slot] = SLOT_FULL;
 	}
 	if (remote->slot[slot] == SLOT_FULL && is_next(remote, slot) &&
@@ -437,6 +507,8 @@ static int pour(struct remote *remote)
 	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
 		err = pour_slot(remote, i);
 	remote->nr_descriptors = remote->link->window.nr_descriptors;
+	if (err == -ECONNRESET)		/* of a window that is over */
+		conn_break(&remote->link->conn, err);
 	if (err)
 		return err;
 	return remote->nr_drained == remote->nr ? 0 : -EINPROGRESS;
@@ -516,6 +588,10 @@ static int remote_undo(struct kvmm_migrate *job)
 		if (copy_poll(&remote->link->window.copy[i]) == -EINPROGRESS)
 			return -EINPROGRESS;
 	send_abort(remote);
+	/* What is on its way to another machine may come late: only a link's end ends it. */
+	for (u32 i = 0; i < WINDOW_SLOTS && has_link(remote); i++)
+		if (remote->slot[i] == SLOT_LEAVING && window_poll(&remote->link->window, i))
+			conn_break(&remote->link->conn, -ECONNRESET);
 	remote->offered = false;
 	return 0;
 }
@@ -526,7 +602,7 @@ static int remote_resume(struct kvmm_migrate *job)
 	struct link *link;
 
 	if (!has_link(remote)) {
-		int err = link_open(&job->goods.view, remote->target, &link);
+		int err = link_open(&job->goods.view, &remote->to, &link);
 
 		if (err)
 			return err;
@@ -535,6 +611,12 @@ static int remote_resume(struct kvmm_migrate *job)
 	}
 	remote->gen++;
 	return 0;
+}
+
+static void forget_place(struct place *to)
+{
+	kv_free(to->target);
+	kv_free(to->key_file);
 }
 
 static void remote_free(struct kvmm_migrate *job)
@@ -546,7 +628,7 @@ static void remote_free(struct kvmm_migrate *job)
 		send_abort(remote);
 	}
 	link_close(remote->link);
-	kv_free(remote->target);
+	forget_place(&remote->to);
 	kv_free(remote->sum);
 	kv_free(remote->from);
 	kv_free(remote);
@@ -578,6 +660,14 @@ static const struct carrier_ops remote_ops = {
 	.status		= remote_status,
 };
 
+/* NULL: no memory, or there is none. */
+static char *copy_of(const char *text)
+{
+	char *copy = text ? kv_alloc_array(strlen(text) + 1, 1) : NULL;
+
+	return copy ? strcpy(copy, text) : NULL;
+}
+
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 {
 	struct kv_pool_view view;
@@ -587,11 +677,11 @@ int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 	if (!remote)
 		return err;
 	kv_pool_view(attr->src, &view);
-	remote->target = kv_alloc_array(strlen(attr->target) + 1, 1);
-	if (remote->target)
-		err = link_open(&view, strcpy(remote->target, attr->target), &remote->link);
+	remote->to = (struct place){ copy_of(attr->target), copy_of(attr->key_file) };
+	if (remote->to.target && !remote->to.key_file == !attr->key_file)
+		err = link_open(&view, &remote->to, &remote->link);
 	if (err) {
-		kv_free(remote->target);
+		forget_place(&remote->to);
 		kv_free(remote);
 		return err;
 	}

@@ -16,10 +16,14 @@
 #include <kv/probe.h>
 
 #include "server.h"
+#include "transport.h"
 
 #define DEFAULT_WINDOW_BYTES	(8ull << 20)
 #define DEFAULT_LEASE_NS	10000000000ull
 #define DEFAULT_LINKS		8u
+
+/* How long a far giver may take until it has the window. */
+#define GREETING_NS		10000000000ull
 
 /* How long the door stays shut where descriptors or memory are short. */
 #define SHUT_NS			50000000ull
@@ -146,10 +150,7 @@ static struct session **free_place(struct kvmm_migrate_server *server)
 /* Descriptors or memory are short: a giver at the door would call for ever, and cannot get in. */
 static void shut_for_a_while(struct kvmm_migrate_server *server)
 {
-	const struct kv_sock_ops *ops = kv_sock();
-
 	server->shut_until_ns = kv_clock_ns() + SHUT_NS;
-	ops->timer(ops->ctx, server->timer, SHUT_NS);
 	server->stat.shut++;
 }
 
@@ -164,6 +165,41 @@ static void mind_the_door(struct kvmm_migrate_server *server)
 		server->door_is_shut = shut;
 }
 
+/* For what comes first: the door is opened again, or a giver has been silent for too long. */
+static void set_the_timer(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	u64 at = server->shut_until_ns, now;
+
+	for (u32 i = 0; i < MAX_SESSIONS && server->far_kind; i++) {
+		const struct session *session = server->session[i];
+
+		if (session && session->deadline_ns && (!at || session->deadline_ns < at))
+			at = session->deadline_ns;
+	}
+	if (at == server->timer_at_ns)
+		return;
+	server->timer_at_ns = at;
+	now = kv_clock_ns();
+	ops->timer(ops->ctx, server->timer, !at ? 0 : at > now ? at - now : 1);
+}
+
+/* Of a far one nothing is known but that it has to greet, and soon. NULL: no memory. */
+static struct session *meet(struct kvmm_migrate_server *server, int fd)
+{
+	struct session *session;
+	struct tls *tls = NULL;
+
+	if (server->far_kind && tls_make(&server->key, true, &tls)) {
+		kv_sock()->close(kv_sock()->ctx, fd);
+		return NULL;
+	}
+	session = session_make(fd, tls);
+	if (session && server->far_kind)
+		session->deadline_ns = kv_clock_ns() + GREETING_NS;
+	return session;
+}
+
 /* 0, or -EAGAIN no giver is there, or it cannot be let in now. */
 static int let_in(struct kvmm_migrate_server *server)
 {
@@ -173,7 +209,8 @@ static int let_in(struct kvmm_migrate_server *server)
 
 	if (!place)
 		return -EAGAIN;
-	fd = ops->accept(ops->ctx, server->fd, false);
+	fd = server->far_kind ? ops->tcp_accept(ops->ctx, server->fd) :
+				ops->accept(ops->ctx, server->fd, false);
 	if (fd == -EPERM) {
 		server->stat.refused++;
 		return 0;
@@ -182,7 +219,7 @@ static int let_in(struct kvmm_migrate_server *server)
 		shut_for_a_while(server);
 	if (fd < 0)
 		return -EAGAIN;
-	*place = session_make(fd);
+	*place = meet(server, fd);
 	if (*place && ops->watch_set(ops->ctx, server->watch, fd, KV_SOCK_IN, true)) {
 		session_free(server, *place);
 		*place = NULL;
@@ -192,13 +229,9 @@ static int let_in(struct kvmm_migrate_server *server)
 
 static void let_all_in(struct kvmm_migrate_server *server)
 {
-	const struct kv_sock_ops *ops = kv_sock();
-
 	for (u32 i = 0; i < MAX_SESSIONS; i++) {
 		if (server->shut_until_ns && kv_clock_ns() < server->shut_until_ns)
 			return;
-		if (server->shut_until_ns)
-			ops->timer(ops->ctx, server->timer, 0);
 		server->shut_until_ns = 0;
 		if (let_in(server))
 			return;
@@ -237,6 +270,7 @@ int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
 		}
 	}
 	mind_the_door(server);
+	set_the_timer(server);
 	expire(server);
 	if (arrival)
 		give_arrival(server, arrival, size);
@@ -245,22 +279,42 @@ int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
 
 /* ---- birth and death ---- */
 
-static int open_socket(struct kvmm_migrate_server *server)
+static int open_socket(struct kvmm_migrate_server *server, const char *addr)
 {
 	const struct kv_sock_ops *ops = kv_sock();
+	u16 port = 0;
 	int err;
 
 	server->watch = ops->watch(ops->ctx);
 	if (server->watch < 0)
 		return server->watch;
-	server->fd = ops->listen(ops->ctx, server->path);
+	server->fd = server->far_kind ? ops->tcp_listen(ops->ctx, addr, &port) :
+					ops->listen(ops->ctx, server->path);
 	if (server->fd < 0)
 		return server->fd;
+	server->stat.port = port;
 	server->timer = ops->timer(ops->ctx, -1, 0);
 	if (server->timer < 0)
 		return server->timer;
 	err = ops->watch_set(ops->ctx, server->watch, server->timer, KV_SOCK_IN, true);
 	return err ? err : ops->watch_set(ops->ctx, server->watch, server->fd, KV_SOCK_IN, true);
+}
+
+/* Far givers: how content goes, where they come, and the key: before anything listens. */
+static int find_door(struct kvmm_migrate_server *server, const char *key_file, const char **addr)
+{
+	int kind = transport_find(server->path, addr), err;
+	struct tls *tls;
+
+	if (kind <= 0)
+		return kind ? kind : key_file ? -EINVAL : 0;
+	server->far_kind = kind;
+	err = key_file ? tls_read_key(key_file, &server->key) : -EINVAL;
+	if (!err)
+		err = tls_make(&server->key, true, &tls);
+	if (!err)
+		tls_free(tls);
+	return err;
 }
 
 static int check_attr(const struct kvmm_migrate_serve_attr *attr)
@@ -280,6 +334,7 @@ int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 {
 	struct kvmm_migrate_serve_attr known;
 	struct kvmm_migrate_server *server;
+	const char *addr = NULL;
 	int err;
 
 	if (!attr || !result)
@@ -302,7 +357,9 @@ int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 	server->path = kv_alloc_array(strlen(known.path) + 1, 1);
 	if (server->path)
 		strcpy(server->path, known.path);
-	err = server->path ? open_socket(server) : -ENOMEM;
+	err = server->path ? find_door(server, known.key_file, &addr) : -ENOMEM;
+	if (!err)
+		err = open_socket(server, addr);
 	if (err)
 		kvmm_migrate_serve_end(server);
 	else
@@ -324,7 +381,7 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 		give_up(server, &server->waiting);
 	if (server->fd >= 0) {
 		ops->close(ops->ctx, server->fd);
-		if (kv_pool_refusal(server->pool) != -ECHILD)
+		if (!server->far_kind && kv_pool_refusal(server->pool) != -ECHILD)
 			ops->unlink(ops->ctx, server->path);
 	}
 	if (server->timer >= 0)
@@ -332,6 +389,7 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 	if (server->watch >= 0)
 		ops->close(ops->ctx, server->watch);
 	kv_free(server->path);
+	tls_forget_key(&server->key);
 	kv_free(server);
 }
 

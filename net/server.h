@@ -27,6 +27,7 @@ struct session {
 	enum session_state state;
 	struct window window;		/* ours */
 	struct intake *intake;		/* ours, or NULL */
+	u64 deadline_ns;		/* of its greeting; 0: none */
 	bool dropping;			/* the intake goes as soon as no copy is under way */
 	bool over;			/* so does the session */
 };
@@ -35,7 +36,9 @@ struct kvmm_migrate_server {
 	/* Fixed at creation. */
 	struct kvmm_pool *pool;		/* borrowed */
 	struct kv_pool_view view;
-	char *path;			/* ours */
+	char *path;			/* ours; or the address of far givers, as it was said */
+	u32 far_kind;			/* enum window_kind, of these; or WINDOW_NONE */
+	struct tls_key key;		/* which they know */
 	u64 window_bytes;
 	u64 lease_ns;
 	u32 max_links;
@@ -46,6 +49,7 @@ struct kvmm_migrate_server {
 	int timer;			/* ours; watched: the door may be opened again */
 	bool door_is_shut;		/* fd is not watched */
 	u64 shut_until_ns;
+	u64 timer_at_ns;		/* that the timer is set for; 0: it is not */
 	struct session *session[MAX_SESSIONS];	/* ours, or NULL */
 	struct intake *waiting;		/* ours; without a link, oldest last */
 	struct wire_id ledger[NR_LEDGER];	/* committed; a ring */
@@ -58,8 +62,8 @@ struct kvmm_migrate_server {
 
 /* ---- session.c ---- */
 
-/* Takes @fd. NULL: no memory. */
-struct session *session_make(int fd);
+/* Takes @fd and @tls. NULL: no memory. */
+struct session *session_make(int fd, struct tls *tls);
 /* Its next work; returns whether it is over, and can be freed. */
 bool session_tick(struct kvmm_migrate_server *server, struct session *session);
 /* Waits for copies. */

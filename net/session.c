@@ -13,13 +13,15 @@
 
 #include "server.h"
 
-struct session *session_make(int fd)
+struct session *session_make(int fd, struct tls *tls)
 {
 	struct session *session = kv_alloc(sizeof(*session));
 
-	if (!session || conn_init(&session->conn, fd, NULL)) {
-		if (!session)
+	if (!session || conn_init(&session->conn, fd, tls)) {
+		if (!session) {
 			kv_sock()->close(kv_sock()->ctx, fd);
+			tls_free(tls);
+		}
 		kv_free(session);
 		return NULL;
 	}
@@ -62,7 +64,8 @@ static int offer_window(struct kvmm_migrate_server *server, struct session *sess
 		return err;
 	conn_send(&session->conn, &(struct conn_out){
 		.type = WIRE_WINDOW, .fixed = &session->window.shape,
-		.fixed_bytes = sizeof(session->window.shape), .fd = session->window.fd });
+		.fixed_bytes = sizeof(session->window.shape), .more = session->window.blob,
+		.more_bytes = session->window.blob_bytes, .fd = session->window.fd });
 	session->state = SESSION_WINDOW;
 	return 0;
 }
@@ -77,6 +80,8 @@ static int greet(struct kvmm_migrate_server *server, struct session *session,
 		conn_say(&session->conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
 	if (err)
 		return err;
+	if (server->far_kind)
+		return offer_window(server, session, server->far_kind);
 	err = server->flags & KVMM_MIGRATE_SERVE_SHARED ? -EOPNOTSUPP :
 	      offer_window(server, session, WINDOW_DEVICE);
 	return err ? offer_window(server, session, WINDOW_SHARED) : 0;
@@ -88,10 +93,14 @@ static int hear_window(struct kvmm_migrate_server *server, struct session *sessi
 {
 	u32 kind = session->window.shape.kind;
 	struct wire_window answer;
+	const u8 *blob;
+	u32 blob_bytes;
 
-	if (msg->head.type != WIRE_WINDOW || wire_get_window(msg, &answer))
+	if (msg->head.type != WIRE_WINDOW || wire_get_window(msg, &answer, &blob, &blob_bytes) ||
+	    blob_bytes)
 		return -EPROTO;
 	if (answer.kind == kind) {
+		session->deadline_ns = 0;
 		session->state = SESSION_READY;
 		return 0;
 	}
@@ -363,7 +372,7 @@ static int hear_all(struct kvmm_migrate_server *server, struct session *session)
 
 static void end(struct kvmm_migrate_server *server, struct session *session, int err)
 {
-	if (err == -EPROTO)
+	if (err == -EPROTO || err == -EACCES || err == -ETIMEDOUT)
 		server->stat.refused++;
 	if (err != -ECONNRESET && !session->conn.err)
 		answer_status(session, WIRE_ABORT, NULL, 0, err);
@@ -375,11 +384,15 @@ bool session_tick(struct kvmm_migrate_server *server, struct session *session)
 {
 	int err = 0;
 
+	conn_pump(&session->conn);
+	window_progress(&session->window);
 	step_intake(server, session);
 	if (session->dropping && !window_is_busy(&session->window))
 		drop_intake(session);
 	if (!session->over)
 		err = hear_all(server, session);
+	if (!err && session->deadline_ns && kv_clock_ns() >= session->deadline_ns)
+		err = -ETIMEDOUT;
 	if (err)
 		end(server, session, err);
 	step_intake(server, session);

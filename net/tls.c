@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The library's side of TLS: a pair of buffers of libssl's, emptied into a socket and filled from it.
+ * The library's side of TLS: a pair of buffers of libssl's, emptied into a socket, and filled from
+ * it.
  *
  * Nothing is encrypted as long as bytes of before wait for the socket: what is here is bounded by
  * one call's.
@@ -33,6 +34,11 @@ static void wipe(void *ptr, size_t bytes)
 {
 	for (volatile u8 *at = ptr; bytes; bytes--)
 		*at++ = 0;
+}
+
+void tls_forget_key(struct tls_key *key)
+{
+	wipe(key, sizeof(*key));
 }
 
 int tls_read_key(const char *path, struct tls_key *key)

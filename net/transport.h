@@ -11,27 +11,55 @@
 
 #include "window.h"
 
+/* A part of a slot. */
+struct extent {
+	u64 offset;
+	u64 bytes;
+};
+
 /**
  * struct transport_ops - one kind of window
- * @name: for people
+ * @name: for people, and what addresses of the other side begin with
  * @path: enum kvmm_migrate_path of what goes through it
+ * @is_far: it leads to other machines: links are TLS, and a blob goes along; else a descriptor
  * @in_device: slots are memory of the pool's device; else the host's
- * @make: the taker's slots, for its shape, which it may enlarge; and a descriptor to be sent. 0 and
- *	where they begin; -EOPNOTSUPP; -ENOMEM; -errno. What it has got goes with @close, in any case
- * @open: the giver's way to them, by the descriptor that came: as @make
- * @close: nothing is on its way; the descriptor is the window's
+ * @probe: whether there is such a thing here: 0; -EOPNOTSUPP and why; may be NULL
+ * @make: the taker's slots, for its shape, which it may enlarge; and a descriptor, or a blob, to be
+ *	sent. 0; -EOPNOTSUPP; -ENOMEM; -errno. What it has got goes with @close, in any case
+ * @open: the giver's way to them, by the descriptor or the blob that came: as @make. The blob
+ *	is there for this call alone
+ * @close: no copy is on its way; what was put is given up. The descriptor is the window's
+ * @put: the giver's slot goes to the taker's, in parts. 0 all are on their way; -ECONNRESET. NULL:
+ *	both sides have the same slots
+ * @poll: 0 all have come; -EINPROGRESS; -ECONNRESET no side knows which, and the window is over
+ * @progress: the taker's part of that; may be NULL
  */
 struct transport_ops {
 	const char *name;
 	u32 path;
+	bool is_far;
 	bool in_device;
-	int (*make)(struct window *window, u64 *base);
-	int (*open)(struct window *window, u64 *base);
+	int (*probe)(void);
+	int (*make)(struct window *window);
+	int (*open)(struct window *window);
 	void (*close)(struct window *window);
+	int (*put)(struct window *window, u32 slot, const struct extent *extent, u32 nr);
+	int (*poll)(struct window *window, u32 slot);
+	void (*progress)(struct window *window);
 };
 
 /* enum window_kind that is not WINDOW_NONE. */
 const struct transport_ops *transport_of(u32 kind);
+
+/*
+ * What a target says: the kind of its window and *@addr, its numeric host and port; or WINDOW_NONE:
+ * it is the path of a socket, and what is offered there depends. -EINVAL no such transport;
+ * -EOPNOTSUPP not here: kvmm_why().
+ */
+int transport_find(const char *target, const char **addr);
+
+/* Between machines. */
+extern const struct transport_ops transport_ucx;
 
 /* Inside a machine: memory that both processes map. */
 extern const struct transport_ops transport_shared;	/* of the host */

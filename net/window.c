@@ -2,6 +2,9 @@
 /*
  * Windows: slots, and copies between them and a pool. The memory is the transport's.
  */
+#include <string.h>
+
+#include <kv/log.h>
 #include <kv/mem.h>
 
 #include "transport.h"
@@ -10,9 +13,31 @@ const struct transport_ops *transport_of(u32 kind)
 {
 	static const struct transport_ops *const all[WINDOW_NR_KINDS] = {
 		[WINDOW_SHARED] = &transport_shared, [WINDOW_DEVICE] = &transport_device,
+		[WINDOW_UCX] = &transport_ucx,
 	};
 
 	return all[kind];
+}
+
+int transport_find(const char *target, const char **addr)
+{
+	const char *colon = strstr(target, "://");
+	int err;
+
+	if (!colon)
+		return WINDOW_NONE;
+	for (u32 kind = WINDOW_NONE + 1; kind < WINDOW_NR_KINDS; kind++) {
+		const struct transport_ops *ops = transport_of(kind);
+		size_t len = strlen(ops->name);
+
+		if (!ops->is_far || (size_t)(colon - target) != len ||
+		    memcmp(target, ops->name, len))
+			continue;
+		*addr = colon + strlen("://");
+		err = ops->probe();
+		return err ? err : (int)kind;
+	}
+	return kv_refuse(-EINVAL, "migrate: no such transport: %.32s", target);
 }
 
 static struct end slot_end_of(const struct window *window, u32 slot)
@@ -24,7 +49,7 @@ static struct end slot_end_of(const struct window *window, u32 slot)
 	return end;
 }
 
-static int place_slots(struct window *window, u64 base)
+static int place_slots(struct window *window)
 {
 	const struct wire_window *shape = &window->shape;
 
@@ -33,11 +58,11 @@ static int place_slots(struct window *window, u64 base)
 						  sizeof(*window->plane[i]));
 		if (!window->plane[i])
 			return -ENOMEM;
-		stage_planes(&window->view.planes, base + i * shape->slot_bytes,
-			     shape->slot_blocks, window->plane[i]);
+		stage_planes(&window->view.planes, window->at[i], shape->slot_blocks, window->plane[i]);
 	}
 	window->move = kv_alloc_array(shape->slot_blocks, sizeof(*window->move));
-	return window->move ? 0 : -ENOMEM;
+	window->extent = kv_alloc_array(max(window->view.planes.nr, 1u), sizeof(*window->extent));
+	return window->move && window->extent ? 0 : -ENOMEM;
 }
 
 /* ---- birth and death ---- */
@@ -45,7 +70,7 @@ static int place_slots(struct window *window, u64 base)
 int window_make(struct window *window, const struct kv_pool_view *view, u32 kind, u64 bytes)
 {
 	struct wire_window *shape = &window->shape;
-	u64 nr, base;
+	u64 nr;
 	int err;
 
 	*window = (struct window){ .view = *view, .fd = -1, .ops = transport_of(kind) };
@@ -57,30 +82,32 @@ int window_make(struct window *window, const struct kv_pool_view *view, u32 kind
 	shape->slot_blocks = min(max(nr, (u64)1), (u64)KVMM_MIGRATE_MAX_BLOCKS);
 	shape->slot_bytes = stage_bytes(&view->planes, shape->slot_blocks);
 	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;
-	err = window->ops->make(window, &base);
+	err = window->ops->make(window);
 	if (!err)
-		err = place_slots(window, base);
+		err = place_slots(window);
 	if (err)
 		window_close(window);
 	return err;
 }
 
 int window_open(struct window *window, const struct kv_pool_view *view,
-		const struct wire_window *shape, int fd)
+		const struct window_offer *offer)
 {
+	const struct wire_window *shape = &offer->shape;
 	int err = view->dev ? 0 : -EOPNOTSUPP;
-	u64 base;
 
-	*window = (struct window){ .view = *view, .fd = fd, .shape = *shape,
+	*window = (struct window){ .view = *view, .fd = offer->fd, .shape = *shape,
+				   .blob = (u8 *)offer->blob, .blob_bytes = offer->blob_bytes,
 				   .ops = transport_of(shape->kind) };
 	/* It must hold all that this side will write. */
 	if (!err && (shape->slot_bytes < stage_bytes(&view->planes, shape->slot_blocks) ||
 		     shape->bytes / WINDOW_SLOTS < shape->slot_bytes))
 		err = -EPROTO;
 	if (!err)
-		err = window->ops->open(window, &base);
+		err = window->ops->open(window);
+	window->blob = NULL;
 	if (!err)
-		err = place_slots(window, base);
+		err = place_slots(window);
 	if (err)
 		window_close(window);
 	return err;
@@ -97,6 +124,8 @@ void window_close(struct window *window)
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)
 		kv_free(window->plane[i]);
 	kv_free(window->move);
+	kv_free(window->extent);
+	kv_free(window->blob);
 	*window = (struct window){ .fd = -1 };
 }
 
@@ -114,6 +143,42 @@ int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u3
 			 window->flags);
 	window->nr_descriptors += max(ret, 0);
 	return min(ret, 0);
+}
+
+/* Of each plane the part that is used; neighbours are one. */
+static u32 find_extents(const struct window *window, u32 slot, u32 nr)
+{
+	struct extent *extent = window->extent;
+	u32 nr_extents = 0;
+
+	for (u32 i = 0; i < window->view.planes.nr; i++) {
+		const struct kvmm_plane *plane = &window->plane[slot][i];
+		const struct extent next = { plane->base - window->at[slot], plane->bytes * nr };
+		struct extent *last = nr_extents ? &extent[nr_extents - 1] : NULL;
+
+		if (last && last->offset + last->bytes == next.offset)
+			last->bytes += next.bytes;
+		else
+			extent[nr_extents++] = next;
+	}
+	return nr_extents;
+}
+
+int window_put(struct window *window, u32 slot, u32 nr)
+{
+	return window->ops->put ?
+	       window->ops->put(window, slot, window->extent, find_extents(window, slot, nr)) : 0;
+}
+
+int window_poll(struct window *window, u32 slot)
+{
+	return window->ops->poll ? window->ops->poll(window, slot) : 0;
+}
+
+void window_progress(struct window *window)
+{
+	if (window->ops && window->ops->progress)
+		window->ops->progress(window);
 }
 
 bool window_is_busy(const struct window *window)

@@ -91,12 +91,16 @@ int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view)
 	return memcmp(&theirs, &ours, sizeof(ours)) ? -EMEDIUMTYPE : 0;
 }
 
-int wire_get_window(const struct wire_msg *msg, struct wire_window *window)
+int wire_get_window(const struct wire_msg *msg, struct wire_window *window, const u8 **blob,
+		    u32 *blob_bytes)
 {
-	int err = get_all(msg, window, sizeof(*window));
+	u64 more;
 
-	if (err || window->kind >= WINDOW_NR_KINDS)
+	if (get(msg, window, sizeof(*window), &more) || more > WINDOW_BLOB_BYTES ||
+	    window->kind >= WINDOW_NR_KINDS)
 		return -EPROTO;
+	*blob = msg->payload + sizeof(*window);
+	*blob_bytes = more;
 	if (window->kind == WINDOW_NONE)
 		return 0;
 	if (!window->slot_blocks || window->slot_blocks > KVMM_MIGRATE_MAX_BLOCKS ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The protocol of two processes of one machine: framed, versioned, bounded.
+ * The protocol of two processes: framed, versioned, bounded.
  *
  *	giver			taker
  *	HELLO	------------->		how blocks are made
@@ -75,10 +75,12 @@ struct wire_hello {
 	u32 reserved;
 };
 
-enum window_kind { WINDOW_NONE, WINDOW_SHARED, WINDOW_DEVICE, WINDOW_NR_KINDS };
+enum window_kind { WINDOW_NONE, WINDOW_SHARED, WINDOW_DEVICE, WINDOW_UCX, WINDOW_NR_KINDS };
 
 #define WINDOW_SLOTS	2u
+#define WINDOW_BLOB_BYTES	8192u		/* at most */
 
+/* Followed by a blob of the transport's, if the other side is far; else a descriptor goes along. */
 struct wire_window {
 	u64 bytes;		/* in all */
 	u64 slot_bytes;
@@ -146,7 +148,8 @@ int wire_parse(const u8 *buf, u32 bytes, struct wire_msg *msg);
 /* The payload, if it is one of that type: 0 or -EPROTO. */
 /* -EMEDIUMTYPE: blocks are not made like those of @view. */
 int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view);
-int wire_get_window(const struct wire_msg *msg, struct wire_window *window);
+int wire_get_window(const struct wire_msg *msg, struct wire_window *window, const u8 **blob,
+		    u32 *blob_bytes);
 int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,
 		   struct kv_range_kind *kinds);
 int wire_get_part(const struct wire_msg *msg, u32 size, struct wire_part *part, const u8 **items);

@@ -2,6 +2,8 @@
 /*
  * Any bytes as the other process of a migration: as a giver, and as a taker.
  *
+ * Of another machine all bytes are garbage, since none of them is encrypted with the key.
+ *
  * The first byte says which, and whether the rest is the stream itself or a recipe: a type, a length
  * and a payload for each message, which is then framed as it should be, so that what is behind the
  * frame is reached. Nothing may be found under a name, or lost, that a checksum does not vouch for: a
@@ -53,6 +55,23 @@ static int fake_accept(void *ctx, int fd, bool root_too)
 		return -EAGAIN;
 	f.accepted = true;
 	return FD;
+}
+
+static int fake_tcp_listen(void *ctx, const char *addr, u16 *port)
+{
+	*port = 1;
+	return FD + 1;
+}
+
+static int fake_tcp_accept(void *ctx, int fd)
+{
+	return fake_accept(ctx, fd, false);
+}
+
+static s64 fake_secret(void *ctx, const char *path, void *buf, size_t bytes)
+{
+	memset(buf, '7', 64);
+	return 64;
 }
 
 static int fake_connect(void *ctx, const char *path)
@@ -138,6 +157,10 @@ static void install(void)
 	fake.accept = fake_accept;
 	fake.connect = fake_connect;
 	fake.close = fake_close;
+	fake.tcp_listen = fake_tcp_listen;
+	fake.tcp_connect = fake_connect;
+	fake.tcp_accept = fake_tcp_accept;
+	fake.secret = fake_secret;
 	fake.send = fake_send;
 	fake.recv = fake_recv;
 	fake.watch = fake_watch;
@@ -189,27 +212,36 @@ static void add_recipe(const u8 *data, size_t bytes, bool of_giver)
 
 /* ---- the two sides ---- */
 
-static void fuzz_taker(struct kvmm_pool *pool)
+static void fuzz_taker(struct kvmm_pool *pool, bool is_far)
 {
 	struct kvmm_migrate_serve_attr attr = { .size = sizeof(attr), .pool = pool,
 						.path = "/nowhere/s",
 						.window_bytes = 4 * NET_BLOCK_BYTES };
 	struct kvmm_migrate_server *server;
+	int err;
 
-	must(!kvmm_migrate_serve(&attr, &server), "serve");
+	if (is_far) {
+		attr.path = "ucx://127.0.0.1:1";
+		attr.key_file = "/nowhere/key";
+	}
+	err = kvmm_migrate_serve(&attr, &server);
+	if (is_far && err == -EOPNOTSUPP)
+		return;
+	must(!err, "serve");
 	for (u32 i = 0; i < 200; i++)
 		kvmm_migrate_serve_tick(server);
 	must(!kvmm_validate(pool), "pool");
 	kvmm_migrate_serve_end(server);
 }
 
-static void fuzz_giver(struct kvmm_pool *pool, bool keys)
+static void fuzz_giver(struct kvmm_pool *pool, bool keys, bool is_far)
 {
 	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pool,
 					  .target = "/nowhere/s" };
-	struct kvmm_migrate *job;
+	struct kvmm_migrate *job = NULL;
 	kvmm_ref_t refs[6];
 	bool gone;
+	int err;
 
 	if (keys) {
 		net_cache(pool, 0, 6);
@@ -220,10 +252,18 @@ static void fuzz_giver(struct kvmm_pool *pool, bool keys)
 	} else {
 		attr.range = net_range(pool, 7, 6, 1);
 	}
-	must(!kvmm_migrate_start(&attr, &job), "start");
+	if (is_far) {
+		attr.target = "ucx://127.0.0.1:1";
+		attr.key_file = "/nowhere/key";
+	}
+	err = kvmm_migrate_start(&attr, &job);
+	must(!err || (is_far && err == -EOPNOTSUPP), "start");
+	if (err)
+		job = NULL;
 	for (u32 i = 0; i < 200 && kvmm_migrate_poll(job) == -EINPROGRESS; i++)
 		;
 	gone = kvmm_migrate_poll(job) == 0;
+	must(!gone || !is_far, "proof");
 	kvmm_migrate_free(job);
 	must(!kvmm_validate(pool), "pool");
 	if (keys)
@@ -257,9 +297,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		f.nr += nr;
 	}
 	if (how & 1)
-		fuzz_taker(pool);
+		fuzz_taker(pool, how & 8);
 	else
-		fuzz_giver(pool, how & 8);
+		fuzz_giver(pool, how & 8, how & 16);
 	kvmm_pool_destroy(pool);
 	kv_sock_set(NULL);
 	return 0;

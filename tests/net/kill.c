@@ -7,7 +7,8 @@
  * pool, looks whether the bytes that it has are right, and either gives the rest to a new taker, or
  * serves a new giver. In the end every byte is in exactly one place, or has died with its process.
  *
- * Usage: kill [DEVICE]; exit code 0: all went well.
+ * Usage: kill [DEVICE [KEYFILE STEP]]; exit code 0: all went well; 77: there is no such way. With a key
+ * they meet as if on two machines, by TLS and UCX, and die at each STEPth call.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -44,12 +45,14 @@ struct board {
 	u32 keys_at_taker;
 	u32 keys_at_giver;
 	u32 stop;
+	pid_t taker;			/* that serves, or is about to */
 };
 
 static struct board *board;
 static const char *device = "host";
 static char folder[64], path[80];
-static u32 die_at, die_count;
+static const char *key_file;		/* or NULL */
+static u32 die_at, die_count, step = 1;
 
 #define CHECK(who, cond)									\
 	({											\
@@ -134,8 +137,10 @@ static void run_taker(u32 die)
 	pool = net_pool(device, NR_BLOCKS);
 	attr.pool = pool;
 	attr.path = path;
+	attr.key_file = key_file;
 	attr.window_bytes = WINDOW_BYTES;
 	attr.lease_ns = 1000000000;
+	__atomic_store_n(&board->taker, getpid(), __ATOMIC_SEQ_CST);
 	if (kvmm_migrate_serve(&attr, &server))
 		_exit(2);
 	while (!__atomic_load_n(&board->stop, __ATOMIC_SEQ_CST)) {
@@ -165,6 +170,8 @@ static pid_t taker_of(const struct kvmm_migrate *job)
 	socklen_t bytes = sizeof(taker);
 
 	CHECK(giver, !kvmm_migrate_get_status(job, &status));
+	if (key_file)			/* at an address there is one at a time */
+		return __atomic_load_n(&board->taker, __ATOMIC_SEQ_CST);
 	CHECK(giver, status.fd < 0 || !getsockopt(status.fd, SOL_SOCKET, SO_PEERCRED, &taker, &bytes));
 	return taker.pid;
 }
@@ -179,6 +186,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
 
 	attr.src = pool;
 	attr.target = path;
+	attr.key_file = key_file;
 	for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_start(&attr, &job)); i++)
 		nap();
 	CHECK(giver, !err);
@@ -193,6 +201,8 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
 			break;
 		taker = taker_of(job);
 	}
+	if (err)
+		fprintf(stderr, "the giver's job: %s\n", strerror(-err));
 	CHECK(giver, !err);
 	kvmm_migrate_free(job);
 	return taker;
@@ -332,9 +342,39 @@ static int each(int (*dies)(u32), const char *who)
 	int ret;
 
 	while ((ret = dies(at)) > 0)
-		at++;
-	printf("%s: %u deaths of the %s\n", device, at - 1, who);
+		at += step;
+	printf("%s%s: %u deaths of the %s\n", device, key_file ? ", ucx" : "", (at - 1) / step, who);
+	fflush(stdout);
 	return ret < 0 || at < 20;
+}
+
+/* Whether there is a way between two machines here. */
+static bool can_serve(void)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *server = NULL;
+	struct kvmm_pool *pool = net_pool(device, NR_BLOCKS);
+	int err;
+
+	attr.pool = pool;
+	attr.path = path;
+	attr.key_file = key_file;
+	err = kvmm_migrate_serve(&attr, &server);
+	kvmm_migrate_serve_end(server);
+	kvmm_pool_destroy(pool);
+	return err != -EOPNOTSUPP;
+}
+
+/* None that the system gives to clients: one that calls itself would get an answer. */
+static void choose_port(void)
+{
+	u16 port = 20000 + getpid() % 10000, got;
+	int fd;
+
+	do
+		snprintf(path, sizeof(path), "ucx://127.0.0.1:%u", ++port);
+	while ((fd = kv_sock_system.tcp_listen(NULL, path + strlen("ucx://"), &got)) < 0);
+	kv_sock_system.close(NULL, fd);
 }
 
 int main(int argc, char **argv)
@@ -348,6 +388,13 @@ int main(int argc, char **argv)
 	if (board == MAP_FAILED || !mkdtemp(folder))
 		return 2;
 	snprintf(path, sizeof(path), "%s/s", folder);
+	if (argc > 3) {
+		key_file = argv[2];
+		step = atoi(argv[3]);
+		choose_port();
+		if (!can_serve())
+			return 77;
+	}
 	bad = each(giver_dies, "giver") || each(taker_dies, "taker");
 	unlink(path);
 	rmdir(folder);

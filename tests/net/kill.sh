@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Either process of a migration is killed at each call of the socket, on the host and on the software
-# device; see kill.c.
+# device, and as if on two machines, by shared memory and by TCP; see kill.c.
 #
 # usage: kill.sh	prints "N passed, N failed"
 set -u
 
 passed=0 failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+(umask 077; printf '%064x\n' $$ > "$folder/key")
 
 for device in host soft:0; do
 	if KVMM_SOFT_DRIVER=$PWD/libkvmm-swcuda.so timeout 300 tests/net/kill $device; then
@@ -17,5 +20,14 @@ for device in host soft:0; do
 		echo "FAILED: $device"
 	fi
 done
-echo "$passed passed, $failed failed"
+for way in "posix,self 1" "tcp 5"; do
+	UCX_TLS=${way% *} timeout 300 tests/net/kill host "$folder/key" ${way#* }
+	case $? in
+	0)	passed=$((passed + 1)) ;;
+	77)	skipped=", SKIPPED: two machines, without UCX or OpenSSL" ;;
+	*)	failed=$((failed + 1))
+		echo "FAILED: $way" ;;
+	esac
+done
+echo "$passed passed, $failed failed${skipped-}"
 [ $failed -eq 0 ]

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/net/pair.h"
@@ -16,20 +17,67 @@ static void must(bool good, const char *what)
 	abort();
 }
 
+static void make_pair(struct pair *pair, const char *src_device, const char *dst_device)
+{
+	*pair = (struct pair){ .src = net_pool(src_device, 64), .dst = net_pool(dst_device, 64) };
+	snprintf(pair->folder, sizeof(pair->folder), "/tmp/kvmm-net-%d-XXXXXX", getpid());
+	must(mkdtemp(pair->folder) != NULL, "folder");
+}
+
+void pair_serve(struct pair *pair, const struct kvmm_migrate_serve_attr *how)
+{
+	struct kvmm_migrate_serve_attr attr = *how;
+	struct kvmm_migrate_serve_stat stat;
+
+	attr.pool = pair->dst;
+	attr.path = pair->path;
+	attr.key_file = *pair->key_file ? pair->key_file : NULL;
+	must(!kvmm_migrate_serve(&attr, &pair->server), "serve");
+	must(!kvmm_migrate_serve_get_stat(pair->server, &stat), "look");
+	if (attr.key_file)
+		snprintf(pair->path, sizeof(pair->path), "ucx://127.0.0.1:%u", stat.port);
+}
+
 void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
 	       u64 window_bytes)
 {
 	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
 
-	*pair = (struct pair){ .src = net_pool(src_device, 64), .dst = net_pool(dst_device, 64) };
-	snprintf(pair->folder, sizeof(pair->folder), "/tmp/kvmm-net-%d-XXXXXX", getpid());
-	must(mkdtemp(pair->folder) != NULL, "folder");
+	make_pair(pair, src_device, dst_device);
 	snprintf(pair->path, sizeof(pair->path), "%s/s", pair->folder);
-	attr.pool = pair->dst;
-	attr.path = pair->path;
 	attr.flags = flags;
 	attr.window_bytes = window_bytes;
-	must(!kvmm_migrate_serve(&attr, &pair->server), "serve");
+	pair_serve(pair, &attr);
+}
+
+static void make_key(struct pair *pair)
+{
+	FILE *file;
+
+	snprintf(pair->key_file, sizeof(pair->key_file), "%s/key", pair->folder);
+	file = fopen(pair->key_file, "w");
+	must(file && !chmod(pair->key_file, 0600) &&
+	     fprintf(file, "%064x\n", getpid()) == 65 && !fclose(file), "key");
+}
+
+bool pair_init_far(struct pair *pair, u64 window_bytes)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+
+	make_pair(pair, "host", "host");
+	make_key(pair);
+	strcpy(pair->path, "ucx://127.0.0.1:0");
+	attr.pool = pair->dst;
+	attr.path = pair->path;
+	attr.key_file = pair->key_file;
+	if (kvmm_migrate_serve(&attr, &pair->server) == -EOPNOTSUPP) {
+		pair_exit(pair);
+		return false;
+	}
+	kvmm_migrate_serve_end(pair->server);
+	attr.window_bytes = window_bytes;
+	pair_serve(pair, &attr);
+	return true;
 }
 
 void pair_settle(struct pair *pair)
@@ -45,13 +93,16 @@ void pair_exit(struct pair *pair)
 	must(!kvmm_validate(pair->dst), "destination");
 	kvmm_pool_destroy(pair->src);
 	kvmm_pool_destroy(pair->dst);
+	if (*pair->key_file)
+		unlink(pair->key_file);
 	rmdir(pair->folder);
 }
 
 struct kvmm_migrate_attr pair_attr(struct pair *pair)
 {
 	struct kvmm_migrate_attr attr = { .size = sizeof(attr), .src = pair->src,
-					  .target = pair->path };
+					  .target = pair->path,
+					  .key_file = *pair->key_file ? pair->key_file : NULL };
 
 	return attr;
 }

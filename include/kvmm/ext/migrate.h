@@ -87,7 +87,8 @@ enum kvmm_migrate_what {
  * @size: sizeof(struct kvmm_migrate_attr); set by KVMM_MIGRATE_ATTR_INIT
  * @src: where from
  * @dst: where to, another pool; or NULL and @target
- * @target: path of the socket at which a process serves the other pool
+ * @target: path of the socket at which a process serves the other pool; or "ucx://host:port" of
+ *	another machine, in numbers: "ucx://10.0.0.2:9500", "ucx://[fd00::2]:9500"
  * @what: enum kvmm_migrate_what
  * @flags: KVMM_MIGRATE_*
  * @range: KVMM_MIGRATE_RANGE
@@ -97,7 +98,7 @@ enum kvmm_migrate_what {
  * @max_runs: most extents of a range at the destination, 1 to KVMM_MAX_RUNS; 0 = KVMM_MAX_RUNS
  * @prefix: KVMM_MIGRATE_KEYS
  * @chunk_bytes: on their way at a time, at most twice that; 0 = 16 MiB; at least one block
- * @reserved: 0
+ * @key_file: NULL; of another machine: see &kvmm_migrate_serve_attr.key_file
  */
 struct kvmm_migrate_attr {
 	size_t size;
@@ -113,11 +114,11 @@ struct kvmm_migrate_attr {
 	uint32_t max_runs;
 	const struct kvmm_prefix *prefix;
 	uint64_t chunk_bytes;
-	uint64_t reserved;
+	const char *key_file;
 };
 
 #define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, \
-				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, 0 }
+				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, NULL }
 
 /**
  * kvmm_migrate_start() - begin a job: takes a reference and a pin on the source
@@ -128,7 +129,8 @@ struct kvmm_migrate_attr {
  * -ESTALE; -EIO a range without content; -ENOMEM; -EOPNOTSUPP cached blocks, and one of the pools
  * has no policy, or a target for a pool of ids only; -E2BIG more blocks or ranges than a migration
  * may have; of @target: -ENOENT, -ECONNREFUSED no process serves there, -EPERM another user does,
- * or others may write the folder, -EAGAIN try again, -errno; -ECHILD, -EUCLEAN.
+ * or others may write the folder or read the key, -EAGAIN try again, -errno; -EOPNOTSUPP another
+ * machine, and UCX or OpenSSL is not there (kvmm_why()); -ECHILD, -EUCLEAN.
  *
  * Never waits: only polls find out whether a target's pool is made alike.
  */
@@ -146,7 +148,8 @@ KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvm
  * destination, where nothing was evicted (nor is it for blocks of tenants that take turns more than
  * 63 times); -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
  * have come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the
- * link is broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
+ * link is broken; -EACCES the other machine has another key; -EPROTO the other side does not keep
+ * to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 
@@ -212,6 +215,7 @@ enum kvmm_migrate_path {
 	KVMM_MIGRATE_PATH_STAGED,	/* by pinned host memory */
 	KVMM_MIGRATE_PATH_SHARED,	/* by host memory that both processes have */
 	KVMM_MIGRATE_PATH_DEVICE,	/* by device memory that both processes have */
+	KVMM_MIGRATE_PATH_REMOTE,	/* by host memory of both machines, and what is between */
 	KVMM_NR_MIGRATE_PATHS,
 };
 
@@ -315,11 +319,15 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
  * struct kvmm_migrate_serve_attr - a pool that takes what others give
  * @size: sizeof(struct kvmm_migrate_serve_attr); set by KVMM_MIGRATE_SERVE_INIT
  * @pool: the destination
- * @path: of the socket, in a folder of the user's alone; printable UTF-8; copied
+ * @path: of the socket, in a folder of the user's alone; or "ucx://host:port", in numbers: an
+ *	address of this machine that givers of others come to, port 0: any that is free. Printable
+ *	UTF-8; copied
  * @window_bytes: memory for what is on its way, for each link; 0 = 8 MiB
  * @lease_ns: how long blocks stay reserved for a link that broke; 0 = 10 s
  * @max_links: at a time, 1 to 64; 0 = 8
  * @flags: KVMM_MIGRATE_SERVE_*
+ * @key_file: NULL; of other machines: the path of a file with 64 hexadecimal digits, which is the
+ *	user's alone (mode 0600), and the same at both ends. It is all that a giver is asked for
  */
 struct kvmm_migrate_serve_attr {
 	size_t size;
@@ -329,17 +337,21 @@ struct kvmm_migrate_serve_attr {
 	uint64_t lease_ns;
 	uint32_t max_links;
 	uint32_t flags;
+	const char *key_file;
 };
 
-#define KVMM_MIGRATE_SERVE_INIT { sizeof(struct kvmm_migrate_serve_attr), NULL, NULL, 0, 0, 0, 0 }
+#define KVMM_MIGRATE_SERVE_INIT { sizeof(struct kvmm_migrate_serve_attr), NULL, NULL, 0, 0, 0, 0, \
+				  NULL }
 
 /**
  * kvmm_migrate_serve() - serve a pool on a socket
  *
- * Only processes of the same user get in.
+ * Only processes of the same user get in; or, of other machines, those that have the key. They
+ * prove it within 10 s, by TLS 1.3. What UCX listens on is its own matter: see Documentation/migrate.rst.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -EPERM others may write to that folder;
- * -EADDRINUSE a process serves there; -ENAMETOOLONG; -ENOMEM; -errno.
+ * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only, or other machines, and UCX or OpenSSL is not
+ * there (kvmm_why()); -EPERM others may write to that folder, or read the key; -EADDRINUSE
+ * a process serves there; -ENAMETOOLONG; -ENOMEM; -errno.
  */
 KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 				struct kvmm_migrate_server **server);
@@ -406,7 +418,7 @@ static inline int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
  *	later, and @fd is quiet until then
  * @fd: can be read when there is a reason to tick, besides copies under way: not while a giver
  *	waits for one of max_links to end
- * @reserved: 0
+ * @port: where givers of other machines come; 0: it is a path
  */
 struct kvmm_migrate_serve_stat {
 	uint32_t nr_links;
@@ -420,7 +432,7 @@ struct kvmm_migrate_serve_stat {
 	uint64_t bytes;
 	uint64_t shut;
 	int32_t fd;
-	uint32_t reserved;
+	uint32_t port;
 };
 
 KVMM_API int kvmm_migrate_serve_get_stat_sized(const struct kvmm_migrate_server *server,

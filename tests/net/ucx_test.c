@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Migration as between two machines: by a TLS link and UCX, here over loopback. What both sides have
+ * after each end of it; givers that do not know the key, or say nothing; what is missing here.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kv/env.h>
+#include <kv/sys.h>
+
+#include "net/transport.h"
+#include "tests/net/pair.h"
+#include "tests/support/fake_env.h"
+#include "tests/support/test.h"
+
+static struct pair pair;
+
+static bool have_pair(void)
+{
+	bool have = pair_init_far(&pair, 8 * NET_BLOCK_BYTES);
+
+	if (!have)
+		cr_skip_test("SKIPPED: %s", kvmm_why());
+	return have;
+}
+
+static struct kvmm_migrate_serve_stat stat_of(void)
+{
+	struct kvmm_migrate_serve_stat stat;
+
+	cr_assert_eq(kvmm_migrate_serve_get_stat(pair.server, &stat), 0);
+	return stat;
+}
+
+static u32 nr_free(struct kvmm_pool *pool)
+{
+	struct kvmm_pool_stat stat;
+
+	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
+	return stat.nr_free;
+}
+
+static struct kvmm_migrate *begin_range(u64 seq, u32 nr)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+
+	attr.what = KVMM_MIGRATE_RANGE;
+	attr.range = net_range(pair.src, seq, nr, 1);
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	return job;
+}
+
+static void expect_range_there(u64 seq, u32 nr)
+{
+	kvmm_range_t range;
+
+	cr_assert_eq(kvmm_range_find_seq(pair.src, seq, NULL, 0), 0);
+	cr_assert_eq(kvmm_range_find_seq(pair.dst, seq, &range, 1), 1);
+	cr_expect(net_range_is(pair.dst, range, seq, nr));
+	cr_expect_eq(kvmm_range_free(pair.dst, range), 0);
+}
+
+/* Until the job ends, or @ms have passed. */
+static int run_for(struct kvmm_migrate *job, u32 ms)
+{
+	u64 begin = kv_clock_ns();
+	int err = -EINPROGRESS;
+
+	while (err == -EINPROGRESS && kv_ns_since(begin) < ms * 1000000ull) {
+		err = kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	return err;
+}
+
+/* ---- what goes ---- */
+
+Test(ucx, a_range_and_a_prompt_go_in_more_parts_than_the_window_has_room_for)
+{
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+	kvmm_ref_t refs[20];
+
+	if (!have_pair())
+		return;
+	job = begin_range('a', 40);
+	cr_expect_eq(run_for(job, 20000), 0);
+	cr_expect_eq(net_status(job).path, KVMM_MIGRATE_PATH_REMOTE);
+	cr_expect_eq(net_status(job).nr_copied, 40);
+	cr_expect_eq(net_status(job).nr_verified, 40);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 40);
+
+	net_cache(pair.src, 0, 20);
+	net_match(pair.src, 0, 20, refs);
+	attr = pair_attr(&pair);
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.refs = refs;
+	attr.nr_refs = 20;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_assert_eq(kvmm_put_many(pair.src, refs, 20), 0);
+	cr_expect_eq(run_for(job, 20000), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(net_cached(pair.dst, 0, 20), 20);
+	cr_expect_eq(net_cached(pair.src, 0, 20), 0);
+	pair_exit(&pair);
+}
+
+static u32 nr_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	u32 nr = 0;
+
+	while (readdir(dir))
+		nr++;
+	closedir(dir);
+	return nr;
+}
+
+Test(ucx, links_that_have_ended_leave_no_descriptor)
+{
+	u32 before = 0;
+
+	if (!have_pair())
+		return;
+	for (u32 i = 0; i < 4; i++) {
+		struct kvmm_migrate *job = begin_range('a', 4);
+
+		cr_expect_eq(run_for(job, 20000), 0);
+		kvmm_migrate_free(job);
+		pair_settle(&pair);
+		expect_range_there('a', 4);
+		cr_expect_eq(stat_of().nr_links, 0);
+		before = i ? before : nr_descriptors();		/* a library is loaded once */
+		cr_expect_eq(nr_descriptors(), before);
+	}
+	pair_exit(&pair);
+}
+
+/* ---- ends of all kinds ---- */
+
+/* @cut: which call of the socket's breaks it. Whether it came to that. */
+static bool run_cut(u32 cut)
+{
+	const struct spoil how = { .cut_at = cut };
+	struct kvmm_migrate *job = begin_range('a', 20);
+	bool came, in_doubt;
+	int err;
+
+	spoil_begin(&how);
+	err = run_for(job, 20000);
+	came = spoil.nr_calls >= cut;
+	spoil_end();
+	in_doubt = net_status(job).in_doubt;
+	cr_expect(err == 0 || err == -ECONNRESET, "cut %u: %d", cut, err);
+	cr_expect_eq(kvmm_validate(pair.src), 0);
+	cr_expect_eq(kvmm_validate(pair.dst), 0);
+	cr_expect(!err || kvmm_range_find_seq(pair.src, 'a', NULL, 0) == 1, "cut %u: lost", cut);
+	cr_expect(in_doubt || !err || !kvmm_range_find_seq(pair.dst, 'a', NULL, 0), "cut %u", cut);
+	pair_settle(&pair);
+	if (err) {
+		cr_assert_eq(kvmm_migrate_resume(job), 0);
+		cr_assert_eq(run_for(job, 20000), 0);
+	}
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+	expect_range_there('a', 20);
+	cr_expect_eq(nr_free(pair.src), 64, "cut %u", cut);
+	cr_expect_eq(nr_free(pair.dst), 64, "cut %u", cut);
+	return came;
+}
+
+/* How often a socket is found empty depends on time: not each call is a message. */
+Test(ucx, a_link_may_break_anywhere_and_goes_on_where_it_was)
+{
+	u32 cut = 1, nr = 0;
+
+	if (!have_pair())
+		return;
+	while (run_cut(cut) && nr < 40) {
+		cut += 1 + cut / 8;
+		nr++;
+	}
+	cr_expect_gt(nr, 8);
+	cr_expect_eq(stat_of().commits, nr + 1, "each one once");
+	pair_exit(&pair);
+}
+
+Test(ucx, a_taker_that_ends_in_the_middle_leaves_the_source_whole)
+{
+	const struct kvmm_migrate_serve_attr again = { .window_bytes = 8 * NET_BLOCK_BYTES,
+						       .size = sizeof(again) };
+	struct kvmm_migrate *job;
+
+	if (!have_pair())
+		return;
+	job = begin_range('a', 40);
+	for (u32 i = 0; i < 1000000 && net_status(job).nr_copied < 8; i++) {
+		kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	kvmm_migrate_serve_end(pair.server);
+	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(kvmm_migrate_wait(job, 20000000000), -ECONNRESET);
+	cr_expect_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), 1);
+	pair_serve(&pair, &again);
+	cr_assert_eq(kvmm_migrate_resume(job), 0);
+	cr_expect_eq(run_for(job, 20000), 0);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 40);
+	pair_exit(&pair);
+}
+
+Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
+{
+	if (!have_pair())
+		return;
+	for (u32 nr = 1; nr < 400; nr += 1 + nr / 4) {
+		struct kvmm_migrate *job = begin_range('a', 40);
+
+		/* UCX before 1.14 does not get over the end of a TCP link that it is still making. */
+		while (net_status(job).phase == KVMM_MIGRATE_PREPARE) {
+			kvmm_migrate_poll(job);
+			kvmm_migrate_serve_tick(pair.server);
+		}
+		for (u32 i = 0; i < nr; i++) {
+			kvmm_migrate_poll(job);
+			kvmm_migrate_serve_tick(pair.server);
+		}
+		if (!kvmm_migrate_cancel(job)) {
+			cr_expect_eq(run_for(job, 20000), -ECANCELED);
+			cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+		} else {
+			cr_expect_eq(run_for(job, 20000), 0);
+			expect_range_there('a', 40);
+		}
+		kvmm_migrate_free(job);
+		pair_settle(&pair);
+		cr_expect_eq(nr_free(pair.dst), 64);
+	}
+	pair_exit(&pair);
+}
+
+/* ---- those that do not get in ---- */
+
+static void expect_nothing_came(void)
+{
+	pair_settle(&pair);
+	cr_expect_eq(stat_of().nr_links, 0);
+	cr_expect_eq(stat_of().offers, 0);
+	cr_expect_eq(nr_free(pair.dst), 64);
+}
+
+Test(ucx, a_giver_with_another_key_does_not_get_in)
+{
+	struct kvmm_migrate *job;
+	FILE *file;
+
+	if (!have_pair())
+		return;
+	file = fopen(pair.key_file, "w");
+	fprintf(file, "%064x", 4711);
+	fclose(file);
+	job = begin_range('a', 4);
+	cr_expect_eq(run_for(job, 20000), -EACCES);
+	expect_nothing_came();
+	cr_expect_eq(stat_of().refused, 1);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	pair_exit(&pair);
+}
+
+static int stranger(void)
+{
+	int fd = kv_sock_system.tcp_connect(NULL, strrchr(pair.path, '/') + 1);
+
+	cr_assert_geq(fd, 0);
+	for (u32 i = 0; i < 1000000 && !stat_of().nr_links; i++)
+		kvmm_migrate_serve_tick(pair.server);
+	return fd;
+}
+
+Test(ucx, garbage_is_cut_at_once)
+{
+	char buf[600];
+	int fd;
+
+	if (!have_pair())
+		return;
+	memset(buf, 0x5a, sizeof(buf));
+	fd = stranger();
+	cr_expect_eq(kv_sock_system.send(NULL, fd, buf, sizeof(buf), NULL, 0), sizeof(buf));
+	for (u32 i = 0; i < 1000000 && stat_of().nr_links; i++)
+		kvmm_migrate_serve_tick(pair.server);
+	expect_nothing_came();
+	cr_expect_eq(stat_of().refused, 1);
+	kv_sock_system.close(NULL, fd);
+	pair_exit(&pair);
+}
+
+/* A record of 100 bytes is announced, and comes byte by byte. */
+static void expect_cut_in_time(bool silent)
+{
+	struct fake_env fake;
+	int fd;
+
+	fake_env_install(&fake);
+	if (!have_pair()) {
+		fake_env_remove(&fake);
+		return;
+	}
+	fd = stranger();
+	for (u32 s = 0; s < 9; s++) {
+		if (!silent)
+			kv_sock_system.send(NULL, fd, &"\x16\x03\x01\x00\x64zzzzz"[s], 1, NULL, 0);
+		fake_env_advance(&fake, 1000000000);
+		pair_settle(&pair);
+		cr_expect_eq(stat_of().nr_links, 1, "after %u s", s + 1);
+	}
+	fake_env_advance(&fake, 1000000000);
+	expect_nothing_came();
+	cr_expect_eq(stat_of().refused, 1);
+	kv_sock_system.close(NULL, fd);
+	pair_exit(&pair);
+	fake_env_remove(&fake);
+}
+
+Test(ucx, a_client_that_says_nothing_is_cut_after_10_s)
+{
+	expect_cut_in_time(true);
+}
+
+Test(ucx, a_client_that_is_slow_is_cut_after_10_s)
+{
+	expect_cut_in_time(false);
+}
+
+Test(ucx, addresses_and_keys_are_looked_at_before_anything_is_opened)
+{
+	static const char *const bad[] = {
+		"ucx://", "ucx://127.0.0.1", "ucx://localhost:9500", "ucx:///tmp/s", "ucz://127.0.0.1:1",
+		"UCX://127.0.0.1:1", "://127.0.0.1:1", "shared://127.0.0.1:1",
+	};
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_attr go;
+	struct kvmm_migrate_server *server;
+	struct kvmm_migrate *job;
+
+	if (!have_pair())
+		return;
+	go = pair_attr(&pair);
+	go.range = net_range(pair.src, 'a', 4, 1);
+	attr.pool = pair.dst;
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
+		attr.path = go.target = bad[i];
+		attr.key_file = go.key_file = pair.key_file;
+		cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL, "%s", bad[i]);
+		cr_expect_eq(kvmm_migrate_start(&go, &job), -EINVAL, "%s", bad[i]);
+	}
+	/* A key is needed where there is no user to look at, and nowhere else. */
+	attr.path = "ucx://127.0.0.1:0";
+	go.target = pair.path;
+	attr.key_file = go.key_file = NULL;
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
+	cr_expect_eq(kvmm_migrate_start(&go, &job), -EINVAL);
+	attr.path = go.target = "/tmp/kvmm-nowhere/s";
+	attr.key_file = go.key_file = pair.key_file;
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
+	cr_expect_eq(kvmm_migrate_start(&go, &job), -EINVAL);
+	attr.path = go.target = pair.path;
+	cr_assert_eq(chmod(pair.key_file, 0644), 0);
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EPERM);
+	cr_expect_eq(kvmm_migrate_start(&go, &job), -EPERM);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	pair_exit(&pair);
+}
+
+/* ---- what is missing ---- */
+
+static const char *missing;
+
+static void *poor_library(void *ctx, const char *path, const char **why)
+{
+	if (strncmp(path, missing, strlen(missing)))
+		return kv_sys_system.open_library(ctx, path, why);
+	*why = "it is not there";
+	return NULL;
+}
+
+Test(ucx, without_a_library_nothing_listens_and_nothing_goes)
+{
+	static const char *const names[] = { "libucp", "libssl" };
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kv_sys_ops poor = kv_sys_system;
+	struct kvmm_migrate_server *server;
+	struct kvmm_migrate_attr go;
+	struct kvmm_migrate *job;
+
+	if (!have_pair())
+		return;
+	go = pair_attr(&pair);
+	go.range = net_range(pair.src, 'a', 4, 1);
+	attr.pool = pair.dst;
+	attr.path = "ucx://127.0.0.1:0";
+	attr.key_file = pair.key_file;
+	poor.open_library = poor_library;
+	kv_sys_set(&poor);
+	for (u32 i = 0; i < ARRAY_SIZE(names); i++) {
+		missing = names[i];
+		cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EOPNOTSUPP);
+		cr_expect_eq(kvmm_migrate_start(&go, &job), -EOPNOTSUPP);
+		cr_expect_not_null(strstr(kvmm_why(), "it is not there"), "%s", kvmm_why());
+	}
+	kv_sys_set(NULL);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	pair_exit(&pair);
+}
+
+/* ---- below: slots ---- */
+
+#define NR_PLANES	3u
+
+/* Planes of odd lengths, and fewer blocks than a slot has room for. */
+Test(ucx, each_plane_of_a_slot_comes_to_its_place_and_nothing_beside_it)
+{
+	static const u64 bytes[NR_PLANES] = { 72, 256, 1000 };
+	struct kvmm_plane plane[NR_PLANES];
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct window taker, giver;
+	struct window_offer offer;
+	struct kv_pool_view view;
+	struct kvmm_pool *pool;
+
+	if (!have_pair())
+		return;
+	for (u32 i = 0; i < NR_PLANES; i++)
+		plane[i] = (struct kvmm_plane){ (uintptr_t)calloc(16, bytes[i]), bytes[i], bytes[i] };
+	attr.planes = plane;
+	attr.nr_planes = NR_PLANES;
+	attr.nr_blocks = 16;
+	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
+	kv_pool_view(pool, &view);
+	cr_assert_eq(window_make(&taker, &view, WINDOW_UCX, 16 * (72 + 256 + 1000)), 0);
+	offer = (struct window_offer){ taker.shape, -1, taker.blob, taker.blob_bytes };
+	cr_assert_eq(window_open(&giver, &view, &offer), 0);
+	while (window_poll(&giver, 0) == -EINPROGRESS)
+		window_progress(&taker);
+	for (u32 nr = 1; nr <= taker.shape.slot_blocks; nr++) {
+		int err;
+
+		memset((void *)(uintptr_t)giver.at[nr % 2], nr, giver.shape.slot_bytes);
+		memset((void *)(uintptr_t)taker.at[nr % 2], 0xee, giver.shape.slot_bytes);
+		cr_assert_eq(window_put(&giver, nr % 2, nr), 0);
+		while ((err = window_poll(&giver, nr % 2)) == -EINPROGRESS)
+			window_progress(&taker);
+		cr_assert_eq(err, 0);
+		for (u32 i = 0; i < NR_PLANES; i++) {
+			const u8 *at = (const u8 *)(uintptr_t)taker.plane[nr % 2][i].base;
+
+			for (u64 k = 0; k < nr * bytes[i]; k++)
+				cr_assert_eq(at[k], nr);
+			if (nr < taker.shape.slot_blocks)
+				cr_expect_eq(at[nr * bytes[i]], 0xee);
+		}
+	}
+	window_close(&giver);
+	/* What does not add up is not even given to UCX. */
+	for (u32 i = 0; i < taker.blob_bytes; i++) {
+		offer.blob_bytes = i;
+		cr_expect_eq(window_open(&giver, &view, &offer), -EPROTO);
+	}
+	window_close(&taker);
+	kvmm_pool_destroy(pool);
+	for (u32 i = 0; i < NR_PLANES; i++)
+		free((void *)(uintptr_t)plane[i].base);
+	pair_exit(&pair);
+}
