@@ -6,6 +6,7 @@
 
 #include <kv/env.h>
 
+#include "net/conn.h"
 #include "tests/net/pair.h"
 #include "tests/support/test.h"
 
@@ -415,6 +416,51 @@ Test(link, pieces_of_any_length_make_the_same_messages)
 		cr_expect_eq(net_cached(pair.dst, 1000 * i, 8), 8);
 		cr_assert_eq(kvmm_reset_inactive(pair.dst), 8);
 	}
+}
+
+/* A giver of a few lines, which has the window, and has not opened it. */
+static void greet(struct conn *conn)
+{
+	struct kv_pool_view view;
+	struct wire_hello hello;
+	struct wire_msg msg = { 0 };
+	int fd = kv_sock()->connect(NULL, pair.path);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(conn_init(conn, fd, NULL), 0);
+	kv_pool_view(pair.src, &view);
+	hello = wire_hello_of(&view);
+	conn_say(conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
+	for (u32 i = 0; i < 1000 && msg.head.type != WIRE_WINDOW; i++) {
+		kvmm_migrate_serve_tick(pair.server);
+		conn_next(conn, &msg);
+	}
+	cr_assert_eq(msg.head.type, WIRE_WINDOW);
+	kv_sock()->close(NULL, conn_take_fd(conn));
+	conn_say(conn, WIRE_WINDOW, NULL, 0, msg.payload, sizeof(struct wire_window));
+}
+
+Test(link, answers_that_a_giver_is_slow_to_read_come_all_of_them)
+{
+	const struct wire_id id = { { 4, 7 } };
+	u32 nr_asked = 0, nr_answers = 0;
+	struct conn conn;
+	struct wire_msg msg;
+
+	greet(&conn);
+	for (; conn_has_room(&conn); nr_asked++) {
+		cr_assert_lt(nr_asked, 1000000);
+		conn_say(&conn, WIRE_COMMIT, &id, 1, NULL, 0);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	for (u32 i = 0; i < 10 * nr_asked && nr_answers < nr_asked; i++) {
+		kvmm_migrate_serve_tick(pair.server);
+		while (conn_next(&conn, &msg) > 0)
+			nr_answers += msg.head.type == WIRE_ABORT;
+	}
+	cr_expect_eq(nr_answers, nr_asked);
+	conn_exit(&conn);
+	pair_settle(&pair);
 }
 
 Test(link, memory_that_the_system_lacks_for_a_moment_is_waited_for)
