@@ -5,6 +5,7 @@
 #include <kv/evict.h>
 #include <kv/log.h>
 #include <kv/pool.h>
+#include <kv/remote.h>
 #include <kv/sys.h>
 #include <kv/tier.h>
 
@@ -44,6 +45,8 @@ int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **
 	kv_cancel_restore(cancel);
 	if (!err && known.disk)
 		err = kv_tier_set_disk(made, known.disk, known.disk_attr);
+	if (!err && known.remote)
+		err = kv_tier_set_remote(made, known.remote, known.disk_attr);
 	if (err)
 		kvmm_tier_destroy(made);
 	else

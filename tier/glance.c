@@ -6,6 +6,8 @@
 
 void tier_fill_stat(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 {
+	const struct below *below;
+
 	kv_peek_copy(stat, &tier->stat, sizeof(*stat));
 	stat->units = tier->nr_units;
 	stat->unit_bytes = tier->unit_bytes;
@@ -22,6 +24,10 @@ void tier_fill_stat(const struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 	for (u32 i = 0; i < stat->chunks; i++)
 		if (tier->chunk[i].mem.is_pinned)
 			stat->bytes_pinned += tier->chunk[i].mem.bytes;
+	/* Pairs with kv_tier_set_below(): it is made. */
+	below = smp_load_acquire(&tier->below);
+	if (below && below->ops->remote_glance)
+		below->ops->remote_glance(below->store, stat);
 }
 
 int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance)

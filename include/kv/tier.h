@@ -100,6 +100,7 @@ struct kv_tier_io {
  * @poll: up to @max that have ended
  * @check: 0 or -EUCLEAN; may wait
  * @glance: its numbers in passing, without a lock; NULL: it has none to tell
+ * @remote_glance: the same of a server: its part of @stat
  * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: not known
  * @count: blocks that are there, and that had to go for others. NULL: not counted
  * @tell: client @number, with blocks of @layout, is told there of blocks that come and go, as
@@ -118,6 +119,7 @@ struct kv_tier_ops {
 	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
 	int (*check)(void *store);
 	void (*glance)(void *store, struct kvmm_disk_stat *stat);
+	void (*remote_glance)(void *store, struct kvmm_tier_stat *stat);
 	int (*due)(void *store, u64 *due_ns);
 	void (*count)(void *store, u64 *nr_blocks, u64 *nr_dropped);
 	void (*tell)(void *store, u32 number, u64 layout, struct kv_feed *feed);

@@ -75,6 +75,7 @@ struct kvmm_tier_link {
 };
 
 struct kvmm_disk;
+struct kvmm_tier_remote_attr;
 
 /**
  * struct kvmm_tier_disk_attr - how a host tier uses a disk
@@ -111,6 +112,7 @@ struct kvmm_tier_disk_attr {
  * @disk: NULL, or a store below it, see <kvmm/ext/disk.h>: the tier's alone; the caller closes it
  *	when the tier is gone
  * @disk_attr: how it uses that, borrowed; NULL: KVMM_TIER_DISK_ATTR_INIT
+ * @remote: NULL, or a server below both, see <kvmm/ext/disk.h>; borrowed during the call
  *
  * kvmm_tier_tick() and kvmm_tier_poll() write blocks to @disk before the host tier evicts them;
  * eviction never waits for that. A block on the disk alone is a hit at level KVMM_TIER_DISK. A load
@@ -132,10 +134,11 @@ struct kvmm_tier_attr {
 	struct kvmm_tier_link up;
 	struct kvmm_disk *disk;
 	const struct kvmm_tier_disk_attr *disk_attr;
+	const struct kvmm_tier_remote_attr *remote;
 };
 
 #define KVMM_TIER_ATTR_INIT { sizeof(struct kvmm_tier_attr), NULL, NULL, 0, 0, 0, 0, -1, NULL, \
-			      0, 0, { 0, 0 }, { 0, 0 }, NULL, NULL }
+			      0, 0, { 0, 0 }, { 0, 0 }, NULL, NULL, NULL }
 
 /**
  * kvmm_tier_host_create() - make a host tier; empty

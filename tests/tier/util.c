@@ -72,7 +72,7 @@ struct both both_of_ids(u32 nr_blocks, u32 nr_units, u64 block_bytes)
 
 void both_make(struct both *both)
 {
-	if (both->host.disk)
+	if (both->host.disk || both->host.remote)
 		both->host.disk_attr = &both->below;
 	if (!both->tier)
 		both->tier = make_tier_of(&both->host);

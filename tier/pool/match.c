@@ -42,6 +42,13 @@ static void note(const struct kvmm_tier_match_args *match, u32 i, enum kvmm_tier
 		match->levels[i] = level;
 }
 
+/* A tier that cannot tell now is asked for the keys behind that one too, for the next time. */
+static void ask_ahead(struct lower *lower, const struct kvmm_prefix *prefix, u32 from)
+{
+	for (u32 i = from; i < prefix->nr; i++)
+		kv_tier_find_below(lower->client, &prefix->keys[i], prefix->domain);
+}
+
 static void match_below(struct kvmm_pool *pool, struct lower *lower,
 			struct kvmm_tier_match_args *match)
 {
@@ -59,6 +66,8 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower,
 			lower->stat.retries += answer == KVMM_TIER_RETRY;
 		}
 		note(match, i, answer, level);
+		if (answer == KVMM_TIER_RETRY && level == KVMM_TIER_DISK)
+			ask_ahead(lower, prefix, i + 1);
 		if (answer == KVMM_TIER_MISS || answer == KVMM_TIER_RETRY) {
 			match->stop = answer;
 			break;

@@ -718,6 +718,39 @@ static inline int kvmm_tier_client_get_stat(struct kvmm_pool *pool,
 }
 
 /**
+ * struct kvmm_tier_remote_attr - a server for keys and values (Redis, Valkey, ...) below a tier
+ * @size: sizeof(struct kvmm_tier_remote_attr); set by KVMM_TIER_REMOTE_ATTR_INIT
+ * @address: of the server, "10.0.0.7:6379" or "[fd00::7]:6379": numbers, as nothing is resolved
+ * @model: a part of every key, and what fences count for: up to 63 printable characters without
+ *	blanks and colons
+ * @user, @password: for AUTH; NULL: none
+ * @deadline_ns: most time of a look-up, a load and a store, and how long a call that deletes waits
+ *	for the server; up to a minute; 0: 50 ms. Time passes between polls as well
+ * @ttl_s: seconds after which the server forgets a block; 0: never by itself
+ *
+ * Any number of processes may share a server: those with the same @model and layout id find each
+ * other's blocks, and trust each other and the server. It is spoken with in plain text.
+ *
+ * It is asked by kvmm_tier_poll() and kvmm_tier_tick(), and nothing waits for it, but for
+ * kvmm_tier_forget() and kvmm_reset_cache(). The first look-up of a name is answered
+ * KVMM_TIER_RETRY. Without the server, blocks that only it has are misses, and blocks that go there
+ * are dropped. See Documentation/remote.rst.
+ */
+struct kvmm_tier_remote_attr {
+	size_t size;
+	const char *address;
+	const char *model;
+	const char *user;
+	const char *password;
+	uint64_t deadline_ns;
+	uint32_t ttl_s;
+	uint32_t reserved;
+};
+
+#define KVMM_TIER_REMOTE_ATTR_INIT \
+	{ sizeof(struct kvmm_tier_remote_attr), NULL, NULL, NULL, NULL, 0, 0, 0 }
+
+/**
  * struct kvmm_tier_stat - one host tier
  * @units: that there will be in the end
  * @units_ready: that are there
@@ -739,6 +772,17 @@ static inline int kvmm_tier_client_get_stat(struct kvmm_pool *pool,
  * @sim_blocks, @sim_dropped: of a simulated disk: blocks that it has, and that had to go for others
  * @hit_age: of each block that was loaded from here: how long its copy had been readable
  * @evict_age: the same of each copy that had to go
+ * @remote_stored, @remote_got: blocks that were stored on the server below, and loaded from there
+ * @remote_missed: loads of what was not there any more
+ * @remote_wrong: loads that found something else: another name, length, epoch or content
+ * @remote_failed: loads that the server did not answer, or not in time
+ * @remote_dropped: blocks that it did not take, or not in time
+ * @remote_late: loads, stores and look-ups that were over before they were answered
+ * @remote_deleted: names that it has deleted
+ * @remote_fences: epochs that this tier has begun, so that nothing of before is found
+ * @remote_given_up: connections that were, or could not be made
+ * @remote_deleting: names that it does not know yet to be deleted
+ * @remote_away: 1 while it is not asked, as it failed
  */
 struct kvmm_tier_stat {
 	uint32_t units;
@@ -766,6 +810,18 @@ struct kvmm_tier_stat {
 	uint64_t sim_dropped;
 	struct kvmm_residency_stat hit_age;
 	struct kvmm_residency_stat evict_age;
+	uint64_t remote_stored;
+	uint64_t remote_got;
+	uint64_t remote_missed;
+	uint64_t remote_wrong;
+	uint64_t remote_failed;
+	uint64_t remote_dropped;
+	uint64_t remote_late;
+	uint64_t remote_deleted;
+	uint64_t remote_fences;
+	uint64_t remote_given_up;
+	uint32_t remote_deleting;
+	uint32_t remote_away;
 };
 
 /** kvmm_tier_get_stat() - as kvmm_tier_client_get_stat(). Return: 0; -EINVAL, -ECHILD. */

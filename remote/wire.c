@@ -1,0 +1,683 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The connection. Commands go out one behind the other, and are answered in that order.
+ *
+ * Each batch that reads begins with the question whether the epoch, a part of every key, is still
+ * the same. A fence counts it up, and from then on no key of before is read by any process.
+ *
+ * A connection that is silent for as long as a load may take, or that says something else than it
+ * should, is given up, and made again after a while that doubles each time.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/log.h>
+#include <kv/sock.h>
+
+#include "internal.h"
+
+#define COMMAND_MAX	1024u		/* most bytes of one, without its block */
+#define PUMP_BYTES	(8u << 20)	/* most that one poll moves, each way */
+#define RETRY_NS	100000000ull	/* after the first failure */
+#define RETRY_DOUBLINGS	8u
+#define KNOWN_NS	1000000000ull	/* for how long an answer is taken to hold */
+
+bool wire_is_usable(const struct remote *remote, u64 now_ns)
+{
+	kv_assert_held(&remote->lock);
+	return remote->fences == remote->fences_done &&
+	       (remote->wire.state != WIRE_DOWN || now_ns >= remote->retry_ns);
+}
+
+/* ---- giving up ---- */
+
+/* A block that was sent and not answered may be written by the server at any later time. */
+static void doubt(struct remote *remote, const struct req *req)
+{
+	known_doubt(&remote->known, &req->name);
+	remote->fences += known_of(&remote->known, &req->name, 0) == KNOWN_GONE;
+}
+
+/* Deletions wait again, and before all others; so they go first on the next connection. */
+static void end_all(struct remote *remote, bool waiting_too)
+{
+	struct req_list waiting = remote->waiting, sent = remote->sent;
+	struct req *req;
+
+	kv_assert_held(&remote->lock);
+	remote->waiting = remote->sent = (struct req_list){ 0 };
+	while ((req = list_pop(&sent))) {
+		if (req->kind == REQ_PUT)
+			doubt(remote, req);
+		if (req->kind == REQ_DEL)
+			list_push(&remote->waiting, req);
+		else
+			req_fail(remote, req);
+	}
+	while ((req = list_pop(&waiting))) {
+		if (req->kind == REQ_DEL || !waiting_too)
+			list_push(&remote->waiting, req);
+		else
+			req_fail(remote, req);
+	}
+}
+
+static u64 pause_ns(const struct remote *remote)
+{
+	u64 half = RETRY_NS << min(remote->nr_failures, RETRY_DOUBLINGS) >> 1;
+
+	return half + kv_random() % half;
+}
+
+void wire_down(struct remote *remote, bool is_fault)
+{
+	struct remote_wire *wire = &remote->wire;
+
+	kv_assert_held(&remote->wire_lock);
+	if (wire->fd >= 0)
+		kv_sock()->close(kv_sock()->ctx, wire->fd);
+	wire->fd = -1;
+	wire->writing = NULL;
+	wire->out_at = wire->out_len = 0;
+	memset(&wire->resp, 0, sizeof(wire->resp));
+	kv_lock(&remote->lock);
+	wire->state = WIRE_DOWN;
+	end_all(remote, is_fault);
+	if (is_fault) {
+		remote->retry_ns = kv_clock_ns() + pause_ns(remote);
+		remote->nr_failures++;
+		remote->count.given_up++;
+	}
+	kv_unlock(&remote->lock);
+}
+
+/* ---- sending ---- */
+
+static void append(struct remote_wire *wire, const void *data, size_t bytes)
+{
+	kv_assert(wire->out_len + bytes <= REMOTE_OUT);
+	memcpy(wire->out + wire->out_len, data, bytes);
+	wire->out_len += (u32)bytes;
+}
+
+static void append_number(struct remote_wire *wire, char kind, u64 number)
+{
+	char text[32];
+
+	append(wire, text, (size_t)snprintf(text, sizeof(text), "%c%llu\r\n", kind,
+					    (unsigned long long)number));
+}
+
+static void append_arg(struct remote_wire *wire, const char *arg, size_t bytes)
+{
+	append_number(wire, '$', bytes);
+	append(wire, arg, bytes);
+	append(wire, "\r\n", 2);
+}
+
+static void append_text(struct remote_wire *wire, const char *arg)
+{
+	append_arg(wire, arg, strlen(arg));
+}
+
+static void ask_epoch(struct remote *remote, u64 more)
+{
+	struct remote_wire *wire = &remote->wire;
+	char key[REMOTE_KEY], text[24];
+
+	append_number(wire, '*', 3);
+	append_text(wire, "INCRBY");
+	append_arg(wire, key, remote_epoch_key(remote->model, key));
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)more);
+	append_text(wire, text);
+	wire->nr_greetings++;
+}
+
+static void greet(struct remote *remote)
+{
+	struct remote_wire *wire = &remote->wire;
+
+	wire->nr_greetings = 0;
+	if (remote->password[0]) {
+		append_number(wire, '*', remote->user[0] ? 3 : 2);
+		append_text(wire, "AUTH");
+		if (remote->user[0])
+			append_text(wire, remote->user);
+		append_text(wire, remote->password);
+		wire->nr_greetings++;
+	}
+	kv_lock(&remote->lock);
+	wire->asked_until = remote->fences;
+	ask_epoch(remote, remote->fences > remote->fences_done);
+	kv_unlock(&remote->lock);
+}
+
+static int make_connection(struct remote *remote)
+{
+	struct remote_wire *wire = &remote->wire;
+	int fd = kv_sock()->tcp_connect(kv_sock()->ctx, remote->address);
+
+	if (fd < 0)
+		return fd;
+	wire->fd = fd;
+	wire->last_ns = kv_clock_ns();
+	kv_lock(&remote->lock);
+	wire->state = WIRE_GREETING;
+	kv_unlock(&remote->lock);
+	greet(remote);
+	return 0;
+}
+
+/* The block itself follows, and then its tail. */
+static void encode_put(struct remote *remote, struct req *req, const char *key, u32 key_bytes)
+{
+	struct remote_wire *wire = &remote->wire;
+	struct remote_value value;
+
+	append_number(wire, '*', remote->ttl_s ? 5 : 3);
+	append_text(wire, "SET");
+	append_arg(wire, key, key_bytes);
+	append_number(wire, '$', sizeof(value) + req->io->bytes);
+	remote_value_fill(&value, remote->model, req->epoch, req->io, req->sum);
+	append(wire, &value, sizeof(value));
+	wire->writing = req;
+	wire->written = 0;
+}
+
+static void end_block(struct remote *remote)
+{
+	struct remote_wire *wire = &remote->wire;
+	char text[16];
+
+	wire->writing = NULL;
+	append(wire, "\r\n", 2);
+	if (!remote->ttl_s)
+		return;
+	append_text(wire, "EX");
+	snprintf(text, sizeof(text), "%u", remote->ttl_s);
+	append_text(wire, text);
+}
+
+static void encode(struct remote *remote, struct req *req)
+{
+	static const char *const verb[NR_REQ_KINDS] = {
+		[REQ_GET] = "GET", [REQ_ASK] = "EXISTS", [REQ_DEL] = "DEL", [REQ_EPOCH] = "GET",
+	};
+	struct remote_wire *wire = &remote->wire;
+	char key[REMOTE_KEY];
+	u32 bytes = req->kind == REQ_EPOCH ? remote_epoch_key(remote->model, key) :
+					     remote_key(remote->model, req->epoch, &req->name, key);
+
+	if (req->kind == REQ_PUT) {
+		encode_put(remote, req, key, bytes);
+		return;
+	}
+	append_number(wire, '*', 2);
+	append_text(wire, verb[req->kind]);
+	append_arg(wire, key, bytes);
+}
+
+/*
+ * The next one that was asked for before @until, and before the first that is no block to be
+ * written the question for the epoch, which has to be younger than all of these. False: there is
+ * none.
+ */
+static bool encode_next(struct remote *remote, u64 until, bool *is_checked)
+{
+	struct req *req;
+	bool reads;
+
+	kv_assert_held(&remote->wire_lock);
+	kv_lock(&remote->lock);
+	req = remote->waiting.first;
+	reads = req && req->kind != REQ_PUT;
+	if (!req || req->number > until) {
+		req = NULL;
+	} else if (reads && !*is_checked) {
+		req = req_take(remote, REQ_EPOCH, NULL);
+		*is_checked = true;
+	} else {
+		list_pop(&remote->waiting);
+	}
+	if (req) {
+		req->epoch = remote->epoch;
+		list_push(&remote->sent, req);
+	}
+	kv_unlock(&remote->lock);
+	if (req)
+		encode(remote, req);
+	return req;
+}
+
+/* What is there to be sent: false: nothing. */
+static bool next_out(struct remote *remote, const u8 **from, u64 *bytes)
+{
+	struct remote_wire *wire = &remote->wire;
+
+	if (wire->out_at < wire->out_len) {
+		*from = wire->out + wire->out_at;
+		*bytes = wire->out_len - wire->out_at;
+		return true;
+	}
+	wire->out_at = wire->out_len = 0;
+	if (!wire->writing)
+		return false;
+	*from = (const u8 *)wire->writing->io->buf + wire->written;
+	*bytes = wire->writing->io->bytes - wire->written;
+	return true;
+}
+
+static void was_sent(struct remote *remote, u64 bytes)
+{
+	struct remote_wire *wire = &remote->wire;
+
+	wire->last_ns = kv_clock_ns();
+	if (wire->out_at < wire->out_len) {
+		wire->out_at += (u32)bytes;
+		return;
+	}
+	wire->written += bytes;
+	if (wire->written == wire->writing->io->bytes)
+		end_block(remote);
+}
+
+static void fill_out(struct remote *remote, u64 until, bool *is_checked)
+{
+	struct remote_wire *wire = &remote->wire;
+
+	while (wire->state == WIRE_UP && !wire->writing &&
+	       wire->out_len + COMMAND_MAX <= REMOTE_OUT && encode_next(remote, until, is_checked))
+		;
+}
+
+static int send_some(struct remote *remote)
+{
+	const struct kv_sock_ops *sock = kv_sock();
+	u64 until, bytes, moved = 0;
+	bool is_checked = false;
+	const u8 *from;
+
+	kv_lock(&remote->lock);
+	until = remote->nr_asked;
+	kv_unlock(&remote->lock);
+	for (; moved < PUMP_BYTES; moved += bytes) {
+		s64 ret;
+
+		fill_out(remote, until, &is_checked);
+		if (!next_out(remote, &from, &bytes))
+			break;
+		ret = sock->send(sock->ctx, remote->wire.fd, from, bytes, NULL, 0);
+		if (ret <= 0)
+			return kv_sock_is_passing(ret) ? 0 : ret ? (int)ret : -EPIPE;
+		was_sent(remote, bytes = (u64)ret);
+	}
+	return 0;
+}
+
+/* ---- answers ---- */
+
+static void adopt(struct remote *remote, u64 epoch)
+{
+	kv_assert_held(&remote->lock);
+	if (remote->epoch == epoch)
+		return;
+	remote->epoch = epoch;
+	known_clear(&remote->known);
+}
+
+/*
+ * The first epoch that is heard, or one that no fence of ours, nor any that was ever heard here,
+ * is above. A server that has lost some, as one that begins anew from an old file, may have old
+ * values, too: it is fenced.
+ */
+static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
+{
+	struct remote_wire *wire = &remote->wire;
+	bool is_fence, is_last = !--wire->nr_greetings;
+	u64 epoch = (u64)number;
+
+	if (kind == RESP_ERROR && !remote->nr_failures)
+		kv_log(KV_LOG_WARN, "kvmm: remote tier: %s refuses to be talked to", remote->address);
+	if (kind != (is_last ? RESP_NUMBER : RESP_STATUS) || (is_last && number < 0))
+		return -EPROTO;
+	if (!is_last)
+		return 0;
+	kv_lock(&remote->lock);
+	is_fence = wire->asked_until > remote->fences_done;
+	if (epoch < remote->epoch + is_fence) {
+		ask_epoch(remote, remote->epoch + 1 - epoch);
+	} else {
+		adopt(remote, epoch);
+		if (is_fence) {
+			remote->known.nr_doubts = 0;
+			remote->count.fences++;
+		}
+		remote->fences_done = wire->asked_until;
+		wire->state = WIRE_UP;
+	}
+	kv_unlock(&remote->lock);
+	return 0;
+}
+
+/* Digits only, as the server writes them. */
+static bool read_epoch(const struct remote_wire *wire, u64 *epoch)
+{
+	const char *text = (const char *)&wire->value;
+
+	*epoch = 0;
+	for (u64 i = 0; i < wire->body_at; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return false;
+		*epoch = *epoch * 10 + (u64)(text[i] - '0');
+	}
+	return wire->body_is_good && wire->body_at;
+}
+
+static int epoch_answer(struct remote *remote, enum resp_kind kind)
+{
+	u64 epoch;
+
+	if (kind == RESP_NIL)
+		return -ESTALE;
+	if (kind != RESP_END || !read_epoch(&remote->wire, &epoch))
+		return -EPROTO;
+	if (epoch < remote->epoch)
+		return -ESTALE;
+	adopt(remote, epoch);
+	return 0;
+}
+
+static int put_answer(struct remote *remote, struct req *req, enum resp_kind kind, u64 now_ns)
+{
+	bool is_stored = kind == RESP_STATUS && req->epoch == remote->epoch;
+
+	if (kind != RESP_STATUS && kind != RESP_ERROR)
+		return -EPROTO;
+	if (is_stored)
+		known_note(&remote->known, &req->name, KNOWN_THERE, now_ns + KNOWN_NS);
+	remote->count.stored += is_stored && req->io;
+	remote->count.dropped += !is_stored && req->io;
+	req_end_io(remote, req, is_stored || remote->front ? 0 : -EIO);
+	return 0;
+}
+
+/* ->wire.value and the block are there, in part if it was given up meanwhile. */
+static int get_answer(struct remote *remote, struct req *req, enum resp_kind kind, bool is_right,
+		      u64 now_ns)
+{
+	bool is_there = kind == RESP_END;
+
+	if (!is_there && kind != RESP_NIL && kind != RESP_ERROR)
+		return -EPROTO;
+	if (req->epoch != remote->epoch)
+		is_right = false;
+	if (req->io || !is_there)
+		known_note(&remote->known, &req->name, is_right ? KNOWN_THERE : KNOWN_MISSING,
+			   now_ns + KNOWN_NS);
+	if (!req->io)
+		return 0;
+	remote->count.got += is_right;
+	remote->count.wrong += is_there && !is_right;
+	remote->count.missed += kind == RESP_NIL;
+	remote->count.failed += kind == RESP_ERROR;
+	req_end_io(remote, req, is_right ? 0 : is_there ? -EBADMSG : -ENOENT);
+	return 0;
+}
+
+static int ask_answer(struct remote *remote, struct req *req, enum resp_kind kind, s64 number,
+		      u64 now_ns)
+{
+	if (kind != RESP_NUMBER && kind != RESP_ERROR)
+		return -EPROTO;
+	if (kind == RESP_NUMBER && req->epoch == remote->epoch)
+		known_note(&remote->known, &req->name, number ? KNOWN_THERE : KNOWN_MISSING,
+			   now_ns + KNOWN_NS);
+	return 0;
+}
+
+/* Before the lock is taken, as summing up takes time. */
+static bool is_right_value(struct remote *remote, const struct req *req)
+{
+	const struct remote_wire *wire = &remote->wire;
+
+	return req->kind == REQ_GET && req->io && wire->body_is_good &&
+	       remote_value_is_good(&wire->value, remote->model, req->epoch, req->io) &&
+	       wire->value.sum == kv_disk_sum(req->io->buf, req->io->bytes);
+}
+
+/* A deletion in an epoch that is over has met nothing. */
+static void end_answered(struct remote *remote, struct req *req)
+{
+	remote->nr_failures = 0;
+	if (req->kind != REQ_DEL)
+		req_free(remote, req);
+	else if (req->epoch == remote->epoch)
+		req_deleted(remote, req);
+	else
+		req_wait(remote, req, 0);
+}
+
+static int answer(struct remote *remote, enum resp_kind kind, s64 number)
+{
+	struct req *req = remote->sent.first;
+	u64 now_ns = kv_clock_ns();
+	bool is_right;
+	int err;
+
+	kv_assert_held(&remote->wire_lock);
+	if (remote->wire.state == WIRE_GREETING)
+		return greeted(remote, kind, number);
+	if (!req || req == remote->wire.writing)
+		return -EPROTO;
+	is_right = kind == RESP_END && is_right_value(remote, req);
+	kv_lock(&remote->lock);
+	if (req->kind == REQ_PUT)
+		err = put_answer(remote, req, kind, now_ns);
+	else if (req->kind == REQ_GET)
+		err = get_answer(remote, req, kind, is_right, now_ns);
+	else if (req->kind == REQ_ASK)
+		err = ask_answer(remote, req, kind, number, now_ns);
+	else if (req->kind == REQ_EPOCH)
+		err = epoch_answer(remote, kind);
+	else
+		err = kind == RESP_NUMBER ? 0 : -EPROTO;
+	if (!err)
+		end_answered(remote, list_pop(&remote->sent));
+	kv_unlock(&remote->lock);
+	return err;
+}
+
+/* ---- receiving ---- */
+
+static int begin_body(struct remote *remote, u64 bytes)
+{
+	struct remote_wire *wire = &remote->wire;
+	const struct req *req = remote->sent.first;
+
+	if (wire->state != WIRE_UP || !req || (req->kind != REQ_GET && req->kind != REQ_EPOCH))
+		return -EPROTO;
+	wire->body_at = 0;
+	if (req->kind == REQ_EPOCH)
+		wire->body_is_good = bytes < 20;
+	else
+		wire->body_is_good = req->io && bytes == sizeof(wire->value) + req->io->bytes;
+	return 0;
+}
+
+/* Where the next bytes of a body go: NULL: they are not wanted. *@room of them at most. */
+static u8 *body_place(struct remote *remote, u64 *room)
+{
+	struct remote_wire *wire = &remote->wire;
+	const struct req *req = remote->sent.first;
+
+	*room = wire->resp.left;
+	if (!wire->body_is_good || (req->kind == REQ_GET && !req->io))
+		return NULL;
+	if (wire->body_at >= sizeof(wire->value))
+		return (u8 *)req->io->buf + wire->body_at - sizeof(wire->value);
+	*room = min(*room, sizeof(wire->value) - wire->body_at);
+	return (u8 *)&wire->value + wire->body_at;
+}
+
+static void was_received(struct remote_wire *wire, u64 bytes)
+{
+	wire->body_at += bytes;
+	resp_take(&wire->resp, bytes);
+}
+
+static int take_in(struct remote *remote)
+{
+	struct remote_wire *wire = &remote->wire;
+	const u8 *at = wire->in, *end = wire->in + wire->in_len;
+	enum resp_kind kind;
+	s64 number = 0;
+	int err = 0;
+
+	while (!err && (kind = resp_next(&wire->resp, &at, end, &number)) != RESP_MORE) {
+		if (kind == RESP_BAD) {
+			err = -EPROTO;
+		} else if (kind == RESP_BULK) {
+			err = begin_body(remote, (u64)number);
+		} else if (kind == RESP_BODY) {
+			u64 room;
+			u8 *to = body_place(remote, &room);
+
+			room = min(room, (u64)(end - at));
+			if (to)
+				memcpy(to, at, room);
+			at += room;
+			was_received(wire, room);
+		} else {
+			err = answer(remote, kind, number);
+		}
+	}
+	return err;
+}
+
+/* Blocks are received where they belong; of each, the first bytes come by ->in. */
+static int recv_some(struct remote *remote)
+{
+	const struct kv_sock_ops *sock = kv_sock();
+	struct remote_wire *wire = &remote->wire;
+	u64 room, moved = 0;
+	int err = 0;
+
+	while (!err && moved < PUMP_BYTES && (remote->sent.nr || wire->state == WIRE_GREETING)) {
+		u8 *to = wire->resp.state == RESP_IN_BODY ? body_place(remote, &room) : NULL;
+		bool is_direct = to && room >= REMOTE_IN / 4;
+		int fds[KV_SOCK_FDS];
+		u32 nr_fds = 0;		/* there are none over TCP */
+		s64 ret = sock->recv(sock->ctx, wire->fd, is_direct ? to : wire->in,
+				     is_direct ? room : REMOTE_IN, fds, &nr_fds);
+
+		if (ret <= 0)
+			return kv_sock_is_passing(ret) ? 0 : ret ? (int)ret : -ECONNRESET;
+		wire->last_ns = kv_clock_ns();
+		moved += (u64)ret;
+		wire->in_len = is_direct ? 0 : (u32)ret;
+		if (is_direct)
+			was_received(wire, (u64)ret);
+		err = take_in(remote);
+	}
+	return err;
+}
+
+/* ---- deadlines ---- */
+
+static void end_late(struct remote *remote, struct req *req)
+{
+	remote->count.late++;
+	req_fail(remote, req);
+}
+
+/* What is due is over, answered or not. -ETIMEDOUT: the server still reads the memory of one. */
+static int end_overdue(struct remote *remote, u64 now_ns)
+{
+	struct req_list waiting;
+	struct req *req;
+	int err = 0;
+
+	kv_lock(&remote->lock);
+	waiting = remote->waiting;
+	remote->waiting = (struct req_list){ 0 };
+	while ((req = list_pop(&waiting))) {
+		if (req->kind != REQ_DEL && req->due_ns <= now_ns)
+			end_late(remote, req);
+		else
+			list_push(&remote->waiting, req);
+	}
+	for (req = remote->sent.first; req; req = req->next) {
+		if (!req->io || req->due_ns > now_ns)
+			continue;
+		if (req == remote->wire.writing) {
+			err = -ETIMEDOUT;
+			continue;
+		}
+		remote->count.late++;
+		remote->count.dropped += req->kind == REQ_PUT;
+		remote->count.failed += req->kind == REQ_GET;
+		req_end_io(remote, req, req->kind == REQ_PUT && remote->front ? 0 : -EIO);
+	}
+	kv_unlock(&remote->lock);
+	return err;
+}
+
+static bool is_asked(struct remote *remote, u64 now_ns)
+{
+	bool is;
+
+	kv_lock(&remote->lock);
+	is = (remote->waiting.nr || remote->fences != remote->fences_done) &&
+	     now_ns >= remote->retry_ns;
+	kv_unlock(&remote->lock);
+	return is;
+}
+
+static int speak(struct remote *remote)
+{
+	struct remote_wire *wire = &remote->wire;
+	int err = 0;
+
+	if (wire->state == WIRE_UP && !remote->sent.nr)
+		wire->last_ns = kv_clock_ns();
+	/* Twice: what waited for the greeting goes out behind it. */
+	for (u32 i = 0; i < 2 && !err; i++) {
+		err = send_some(remote);
+		if (!err)
+			err = recv_some(remote);
+	}
+	if (!err && kv_clock_ns() - wire->last_ns > remote->deadline_ns &&
+	    (wire->state == WIRE_GREETING || remote->sent.nr))
+		err = -ETIMEDOUT;
+	return err;
+}
+
+static bool wants_fence(struct remote *remote)
+{
+	bool wants;
+
+	kv_lock(&remote->lock);
+	wants = remote->wire.state == WIRE_UP && remote->fences != remote->fences_done;
+	kv_unlock(&remote->lock);
+	return wants;
+}
+
+/* A fence is asked for where a connection begins. */
+void wire_pump(struct remote *remote)
+{
+	u64 now_ns = kv_clock_ns();
+	int err = 0, late;
+
+	kv_assert_held(&remote->wire_lock);
+	if (wants_fence(remote))
+		wire_down(remote, false);
+	if (remote->wire.state == WIRE_DOWN && is_asked(remote, now_ns))
+		err = make_connection(remote);
+	if (!err && remote->wire.state != WIRE_DOWN)
+		err = speak(remote);
+	late = end_overdue(remote, kv_clock_ns());
+	err = err ? err : late;
+	if (err)
+		wire_down(remote, err != -ESTALE);
+}

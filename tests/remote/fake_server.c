@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "tests/remote/fake_server.h"
+#include "tests/support/test.h"
+
+#define FIRST_FD	100000
+#define MAX_ARGS	8u
+
+struct arg {
+	const u8 *at;
+	size_t bytes;
+};
+
+/* ---- bytes ---- */
+
+static void put_bytes(struct fake_bytes *bytes, const void *data, size_t nr)
+{
+	if (bytes->nr + nr > bytes->room) {
+		bytes->room = 2 * (bytes->nr + nr);
+		bytes->at = realloc(bytes->at, bytes->room);
+		cr_assert(bytes->at);
+	}
+	if (nr)
+		memcpy(bytes->at + bytes->nr, data, nr);
+	bytes->nr += nr;
+}
+
+static void put_text(struct fake_bytes *bytes, const char *text)
+{
+	put_bytes(bytes, text, strlen(text));
+}
+
+static void drop_bytes(struct fake_bytes *bytes)
+{
+	free(bytes->at);
+	*bytes = (struct fake_bytes){ 0 };
+}
+
+/* ---- values ---- */
+
+static struct fake_value *find(struct fake_server *fake, const struct arg *key)
+{
+	for (u32 i = 0; i < FAKE_KEYS; i++)
+		if (fake->value[i].key && fake->value[i].key_bytes == key->bytes &&
+		    !memcmp(fake->value[i].key, key->at, key->bytes))
+			return &fake->value[i];
+	return NULL;
+}
+
+static void drop_value(struct fake_value *value)
+{
+	free(value->key);
+	free(value->value);
+	*value = (struct fake_value){ 0 };
+}
+
+static void set(struct fake_server *fake, const struct arg *key, const struct arg *content)
+{
+	struct fake_value *value = find(fake, key);
+
+	for (u32 i = 0; !value && i < FAKE_KEYS; i++)
+		if (!fake->value[i].key)
+			value = &fake->value[i];
+	cr_assert(value);
+	drop_value(value);
+	value->key = malloc(key->bytes + 1);
+	memcpy(value->key, key->at, key->bytes);
+	value->key[key->bytes] = '\0';
+	value->key_bytes = (u32)key->bytes;
+	value->value = malloc(content->bytes + 1);
+	memcpy(value->value, content->at, content->bytes);
+	value->value_bytes = (u32)content->bytes;
+}
+
+void fake_server_set(struct fake_server *fake, const char *key, const char *value)
+{
+	set(fake, &(struct arg){ (const u8 *)key, strlen(key) },
+	    &(struct arg){ (const u8 *)value, strlen(value) });
+}
+
+struct fake_value *fake_server_find(struct fake_server *fake, const char *part, u32 from)
+{
+	for (u32 i = from; i < FAKE_KEYS; i++)
+		if (fake->value[i].key && strstr(fake->value[i].key, part))
+			return &fake->value[i];
+	return NULL;
+}
+
+u32 fake_server_nr(const struct fake_server *fake)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < FAKE_KEYS; i++)
+		nr += fake->value[i].key && !strstr(fake->value[i].key, ":epoch");
+	return nr;
+}
+
+/* ---- commands ---- */
+
+static bool is_verb(const struct arg *arg, const char *verb)
+{
+	return arg->bytes == strlen(verb) && !strncasecmp((const char *)arg->at, verb, arg->bytes);
+}
+
+static void answer_get(struct fake_server *fake, struct fake_bytes *out, const struct arg *key)
+{
+	struct fake_value *value = find(fake, key);
+	char head[32];
+
+	fake->nr_gets++;
+	if (!value) {
+		put_text(out, "$-1\r\n");
+		return;
+	}
+	snprintf(head, sizeof(head), "$%u\r\n", value->value_bytes);
+	put_text(out, head);
+	put_bytes(out, value->value, value->value_bytes);
+	put_text(out, "\r\n");
+}
+
+static void answer_number(struct fake_bytes *out, long long number)
+{
+	char line[32];
+
+	snprintf(line, sizeof(line), ":%lld\r\n", number);
+	put_text(out, line);
+}
+
+static void answer_incrby(struct fake_server *fake, struct fake_bytes *out, const struct arg *arg)
+{
+	struct fake_value *value = find(fake, &arg[1]);
+	char text[32], more[32] = "";
+	long long number;
+
+	memcpy(more, arg[2].at, min(arg[2].bytes, sizeof(more) - 1));
+	if (value)
+		snprintf(text, sizeof(text), "%.*s", (int)value->value_bytes, (char *)value->value);
+	number = (value ? atoll(text) : 0) + atoll(more);
+	snprintf(text, sizeof(text), "%lld", number);
+	set(fake, &arg[1], &(struct arg){ (const u8 *)text, strlen(text) });
+	answer_number(out, number);
+}
+
+static void do_command(struct fake_server *fake, struct fake_link *link, const struct arg *arg,
+		       u32 nr)
+{
+	struct fake_bytes *out = &link->out;
+	struct fake_value *value = nr > 1 ? find(fake, &arg[1]) : NULL;
+
+	fake->nr_commands++;
+	if (fake->error) {
+		put_text(out, fake->error);
+	} else if (is_verb(&arg[0], "AUTH")) {
+		link->is_known = fake->password && nr == 2 && is_verb(&arg[1], fake->password);
+		put_text(out, link->is_known ? "+OK\r\n" : "-WRONGPASS invalid\r\n");
+	} else if (fake->password && !link->is_known) {
+		put_text(out, "-NOAUTH Authentication required.\r\n");
+	} else if (is_verb(&arg[0], "GET") && nr == 2) {
+		answer_get(fake, out, &arg[1]);
+	} else if (is_verb(&arg[0], "SET") && (nr == 3 || (nr == 5 && is_verb(&arg[3], "EX")))) {
+		fake->nr_sets++;
+		set(fake, &arg[1], &arg[2]);
+		put_text(out, "+OK\r\n");
+	} else if (is_verb(&arg[0], "DEL") && nr == 2) {
+		fake->nr_dels++;
+		if (value)
+			drop_value(value);
+		answer_number(out, value != NULL);
+	} else if (is_verb(&arg[0], "EXISTS") && nr == 2) {
+		fake->nr_exists++;
+		answer_number(out, value != NULL);
+	} else if (is_verb(&arg[0], "INCRBY") && nr == 3) {
+		answer_incrby(fake, out, arg);
+	} else {
+		fake->nr_refused++;
+		put_text(out, "-ERR unknown command\r\n");
+	}
+}
+
+/* "*3\r\n" or "$3\r\n": false: it is not there yet. */
+static bool read_count(const struct fake_bytes *in, size_t *at, char kind, size_t *count)
+{
+	const u8 *end = memchr(in->at + *at, '\n', in->nr - *at);
+
+	if (!end)
+		return false;
+	cr_assert_eq(in->at[*at], kind, "a command that is none");
+	*count = strtoul((const char *)in->at + *at + 1, NULL, 10);
+	*at = (size_t)(end + 1 - in->at);
+	return true;
+}
+
+static bool one_command(struct fake_server *fake, struct fake_link *link)
+{
+	struct arg arg[MAX_ARGS];
+	size_t at = link->in.taken, nr;
+
+	if (at == link->in.nr || !read_count(&link->in, &at, '*', &nr))
+		return false;
+	cr_assert(nr && nr <= MAX_ARGS);
+	for (size_t i = 0; i < nr; i++) {
+		if (at == link->in.nr || !read_count(&link->in, &at, '$', &arg[i].bytes) ||
+		    link->in.nr - at < arg[i].bytes + 2)
+			return false;
+		arg[i].at = link->in.at + at;
+		at += arg[i].bytes + 2;
+		cr_assert_eq(link->in.at[at - 1], '\n');
+	}
+	do_command(fake, link, arg, (u32)nr);
+	link->in.taken = at;
+	return true;
+}
+
+static void run(struct fake_server *fake, struct fake_link *link)
+{
+	while (!fake->hangs && !link->is_dead && one_command(fake, link))
+		;
+}
+
+void fake_server_run_late(struct fake_server *fake)
+{
+	for (u32 i = 0; i < fake->nr_links; i++)
+		if (!fake->link[i].is_open)
+			run(fake, &fake->link[i]);
+}
+
+/* ---- sockets ---- */
+
+static struct fake_link *link_of(struct fake_server *fake, int fd)
+{
+	struct fake_link *link = &fake->link[fd - FIRST_FD];
+
+	cr_assert(fd >= FIRST_FD && (u32)(fd - FIRST_FD) < fake->nr_links && link->is_open);
+	return link;
+}
+
+static int fake_connect(void *ctx, const char *address)
+{
+	struct fake_server *fake = ctx;
+	u32 i = 0;
+
+	cr_assert(!strcmp(address, "127.0.0.1:6379"));
+	fake->nr_connects++;
+	if (fake->is_down)
+		return -ECONNREFUSED;
+	while (i < FAKE_LINKS && (fake->link[i].is_open || (fake->link[i].in.nr && fake->is_late)))
+		i++;
+	cr_assert_lt(i, FAKE_LINKS);
+	fake->nr_links = max(fake->nr_links, i + 1);
+	drop_bytes(&fake->link[i].in);
+	drop_bytes(&fake->link[i].out);
+	fake->link[i].is_open = true;
+	fake->link[i].is_dead = fake->link[i].is_known = false;
+	return FIRST_FD + (int)i;
+}
+
+static void fake_close(void *ctx, int fd)
+{
+	if (fd < FIRST_FD) {
+		kv_sock_system.close(kv_sock_system.ctx, fd);
+		return;
+	}
+	link_of(ctx, fd)->is_open = false;
+}
+
+/* How many of @bytes go now; 0: it closes. */
+static size_t cut(struct fake_server *fake, struct fake_link *link, size_t bytes)
+{
+	if (fake->piece)
+		bytes = min(bytes, (size_t)fake->piece);
+	if (!fake->close_in)
+		return bytes;
+	if (fake->close_in <= bytes) {
+		fake->close_in = 0;
+		link->is_dead = true;
+		return 0;
+	}
+	fake->close_in -= (u32)bytes;
+	return bytes;
+}
+
+static s64 fake_send(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds)
+{
+	struct fake_server *fake = ctx;
+	struct fake_link *link;
+
+	if (fd < FIRST_FD)
+		return kv_sock_system.send(kv_sock_system.ctx, fd, buf, bytes, fds, nr_fds);
+	link = link_of(fake, fd);
+	if (!link->is_dead)
+		bytes = cut(fake, link, bytes);
+	if (link->is_dead)
+		return -EPIPE;
+	put_bytes(&link->in, buf, bytes);
+	run(fake, link);
+	return (s64)bytes;
+}
+
+static void flip(struct fake_server *fake, u8 *at, size_t bytes)
+{
+	if (!fake->flip_in)
+		return;
+	if (fake->flip_in > bytes) {
+		fake->flip_in -= (u32)bytes;
+		return;
+	}
+	at[fake->flip_in - 1] ^= 1u << fake->flip_in % 8;
+	fake->flip_in = 0;
+}
+
+static s64 fake_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds)
+{
+	struct fake_server *fake = ctx;
+	struct fake_link *link;
+
+	if (fd < FIRST_FD)
+		return kv_sock_system.recv(kv_sock_system.ctx, fd, buf, bytes, fds, nr_fds);
+	link = link_of(fake, fd);
+	run(fake, link);
+	bytes = min(bytes, link->out.nr - link->out.taken);
+	if (fake->stall_at)
+		bytes = min(bytes, (size_t)fake->stall_at - fake->nr_answered);
+	if (bytes)
+		bytes = cut(fake, link, bytes);
+	if (link->is_dead)
+		return 0;
+	if (!bytes && fake->idle)
+		fake->idle();
+	if (!bytes)
+		return -EAGAIN;
+	memcpy(buf, link->out.at + link->out.taken, bytes);
+	link->out.taken += bytes;
+	fake->nr_answered += (u32)bytes;
+	flip(fake, buf, bytes);
+	return (s64)bytes;
+}
+
+void fake_server_begin(struct fake_server *fake)
+{
+	memset(fake, 0, sizeof(*fake));
+	fake->ops = kv_sock_system;
+	fake->ops.ctx = fake;
+	fake->ops.tcp_connect = fake_connect;
+	fake->ops.close = fake_close;
+	fake->ops.send = fake_send;
+	fake->ops.recv = fake_recv;
+	kv_sock_set(&fake->ops);
+}
+
+void fake_server_die(struct fake_server *fake, bool loses_all)
+{
+	for (u32 i = 0; i < fake->nr_links; i++) {
+		fake->link[i].is_dead = true;
+		if (!fake->link[i].is_open)
+			drop_bytes(&fake->link[i].in);
+	}
+	for (u32 i = 0; loses_all && i < FAKE_KEYS; i++)
+		drop_value(&fake->value[i]);
+}
+
+void fake_server_end(struct fake_server *fake)
+{
+	for (u32 i = 0; i < fake->nr_links; i++) {
+		cr_expect_not(fake->link[i].is_open, "a connection was left open");
+		drop_bytes(&fake->link[i].in);
+		drop_bytes(&fake->link[i].out);
+	}
+	for (u32 i = 0; i < FAKE_KEYS; i++)
+		drop_value(&fake->value[i]);
+	cr_expect_eq(fake->nr_refused, 0);
+	kv_sock_set(NULL);
+}

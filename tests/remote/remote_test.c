@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Device, host, server; and a disk in between: what goes down comes up again, or is a miss. */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/remote.h>
+#include <kv/tier.h>
+
+#include "remote/internal.h"
+#include "tests/remote/fake_server.h"
+#include "tests/support/fake_env.h"
+#include "tests/support/sim_store.h"
+#include "tests/tier/util.h"
+#include "tier/below.h"
+
+#define BYTES		4096u
+#define MS		1000000ull
+
+struct chain {
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;
+};
+
+static struct fake_server fake;
+static struct fake_env env;
+static struct kvmm_tier_remote_attr attr;
+static bool has_disk;
+
+static void begin(void)
+{
+	fake_env_install(&env);
+	fake_server_begin(&fake);
+	attr = (struct kvmm_tier_remote_attr)KVMM_TIER_REMOTE_ATTR_INIT;
+	attr.address = "127.0.0.1:6379";
+	attr.model = "toy";
+	begin_store(16, 64 << 10);
+	has_disk = false;
+}
+
+static void end(void)
+{
+	end_store();
+	fake_server_end(&fake);
+	fake_env_remove(&env);
+}
+
+TestSuite(remote, .init = begin, .fini = end);
+
+static void make_chain(struct chain *c, u64 layout)
+{
+	struct both both = both_of(8, 4);
+
+	both.attr.block_bytes = both.host.block_bytes = BYTES;
+	both.client.layout_id = layout;
+	both.host.remote = &attr;
+	if (has_disk) {
+		open_store();
+		both.host.disk = disk;
+	}
+	both_make(&both);
+	*c = (struct chain){ both.pool, both.tier };
+}
+
+static struct remote *remote_of(struct chain *c)
+{
+	return c->tier->below->store;
+}
+
+static struct kvmm_tier_stat stat_now(struct chain *c)
+{
+	return tier_of(c->tier);
+}
+
+static void settle(struct chain *c)
+{
+	for (u32 i = 0; i < 20; i++)
+		kvmm_tier_tick(c->tier);
+	cr_expect_eq(kv_tier_check(c->tier), 0);
+}
+
+static void later(struct chain *c, u64 ns)
+{
+	settle(c);
+	fake_env_advance(&env, ns);
+	settle(c);
+}
+
+/* The first answer to names that it has not heard of is to ask again. */
+static const char *find(struct chain *c, u32 first, u32 nr)
+{
+	const char *line = answers(c->pool, first, nr);
+
+	for (u32 i = 0; i < 10 && strchr(line, 't'); i++) {
+		settle(c);
+		line = answers(c->pool, first, nr);
+	}
+	return line;
+}
+
+static void expect_gone(struct chain *c, u32 first, u32 nr)
+{
+	for (u32 n = first; n < first + nr; n++)
+		cr_expect_str_eq(find(c, n, 1), "-", "key %u", n);
+}
+
+/* Keys 1 to 8 go down, four at a time; the host has room for four. */
+static void fill(struct chain *c)
+{
+	cache_blocks(c->pool, 1, 8);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	settle(c);
+	offload_keys(c->pool, 5, 4, KVMM_TIER_DROP);
+	settle(c);
+}
+
+/* As in another process. */
+static void restart(struct chain *c, u64 layout)
+{
+	end_both(c->pool, c->tier);
+	make_chain(c, layout);
+}
+
+#define REMOTE_TEST(name, ...)						\
+	TEST_ON(struct chain, c, make_chain(c, 1); __VA_ARGS__,		\
+		end_both(c->pool, c->tier), remote, name)
+
+REMOTE_TEST(what_has_to_go_from_the_host_is_found_on_the_server_and_loaded, fill(c))
+{
+	cr_expect_eq(fake_server_nr(&fake), 8);
+	cr_expect_eq(tier_of(c->tier).lost, 0);
+	cr_expect_str_eq(find(c, 1, 9), "22221111-");
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+	cr_expect_eq(stat_now(c).remote_got, 4);
+	cr_expect_eq(stat_now(c).remote_stored, 8);
+	cr_expect_eq(stat_now(c).remote_wrong, 0);
+}
+
+REMOTE_TEST(another_process_finds_it_and_another_model_or_layout_does_not, fill(c))
+{
+	restart(c, 1);
+	cr_expect_str_eq(answers(c->pool, 1, 8), "t-------", "it cannot know yet");
+	settle(c);
+	cr_expect_str_eq(answers(c->pool, 1, 8), "22222222", "and has asked for all at once");
+	cr_expect_eq(load_keys(c->pool, 5, 4), 0);
+	restart(c, 2);
+	expect_gone(c, 1, 8);
+	attr.model = "other";
+	restart(c, 1);
+	expect_gone(c, 1, 8);
+}
+
+REMOTE_TEST(a_byte_at_a_time_is_as_good, fake.piece = 1; fill(c))
+{
+	for (u32 i = 0; i < 4000; i++)
+		kvmm_tier_tick(c->tier);
+	restart(c, 1);
+	find(c, 1, 8);
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+	cr_expect_eq(stat_now(c).remote_got, 4);
+}
+
+/* Each value is spoilt in another way. */
+REMOTE_TEST(a_value_that_is_not_the_one_that_was_asked_for_is_a_miss, fill(c))
+{
+	struct fake_value *value = NULL;
+	u32 nr = 0;
+
+	restart(c, 1);
+	cr_assert_str_eq(find(c, 1, 8), "22222222");
+	for (u32 i = 0; i < FAKE_KEYS; i++) {
+		value = &fake.value[i];
+		if (!value->key || strstr(value->key, ":epoch"))
+			continue;
+		if (nr % 4 == 0)
+			value->value[nr * 16] ^= 1;			/* of the head */
+		else if (nr % 4 == 1)
+			value->value[value->value_bytes - 1] ^= 0x80;	/* of the block */
+		else if (nr % 4 == 2)
+			value->value_bytes -= 1 + nr;			/* too short */
+		else
+			memcpy(value->value, fake.value[i - 1].value, 128);
+		nr++;
+	}
+	for (u32 n = 1; n <= 8; n++)
+		cr_expect_lt(load_keys(c->pool, n, 1), 0, "key %u", n);
+	cr_expect_eq(stat_now(c).remote_wrong, 8);
+	cr_expect_eq(stat_now(c).remote_got, 0);
+	expect_gone(c, 1, 8);
+}
+
+/* A value of one name under the key of another, whole. */
+REMOTE_TEST(a_value_of_another_name_is_a_miss, fill(c))
+{
+	struct fake_value *first = fake_server_find(&fake, ":0", 0), *second;
+	u8 *value;
+
+	restart(c, 1);
+	cr_assert_str_eq(find(c, 1, 8), "22222222");
+	second = fake_server_find(&fake, ":0", (u32)(first - fake.value) + 1);
+	value = first->value;
+	first->value = second->value;
+	second->value = value;
+	for (u32 n = 1; n <= 8; n++)
+		load_keys(c->pool, n, 1);	/* it compares the content */
+	cr_expect_eq(stat_now(c).remote_wrong, 2);
+	cr_expect_eq(stat_now(c).remote_got, 6);
+}
+
+REMOTE_TEST(what_the_server_has_dropped_is_a_miss, fill(c))
+{
+	restart(c, 1);
+	cr_assert_str_eq(find(c, 1, 8), "22222222");
+	fake_server_die(&fake, true);
+	for (u32 n = 1; n <= 8; n++)
+		cr_expect_lt(load_keys(c->pool, n, 1), 0);
+	later(c, 10000 * MS);
+	expect_gone(c, 1, 8);
+	cr_expect_eq(stat_now(c).remote_got, 0);
+}
+
+/* ---- a server that is slow, away, or against it ---- */
+
+REMOTE_TEST(a_server_that_hangs_is_a_miss_within_the_deadline, fill(c))
+{
+	kvmm_tier_op_t op;
+	kvmm_ref_t ref;
+
+	restart(c, 1);
+	cr_assert_str_eq(find(c, 1, 4), "2222");
+	fake.hangs = true;
+	op = begin_load(c->pool, 1, 1);
+	settle(c);
+	cr_expect_eq(tier_of(c->tier).writing, 1, "not yet");
+	later(c, 51 * MS);
+	poll_all(c->pool);
+	cr_expect_eq(tier_of(c->tier).writing, 0);
+	cr_expect_lt(result_of(c->pool, op, 1, &ref), 0);
+	cr_expect_eq(stat_now(c).remote_late, 1);
+	cr_expect_eq(stat_now(c).remote_failed, 1);
+	cr_expect_eq(stat_now(c).remote_away, 1);
+	cr_expect_str_eq(answers(c->pool, 2, 1), "-", "it is not even asked");
+	fake.hangs = false;
+	later(c, 200 * MS);
+	cr_expect_str_eq(find(c, 2, 3), "222");
+	cr_expect_eq(load_keys(c->pool, 2, 3), 0);
+	cr_expect_eq(stat_now(c).remote_away, 0);
+}
+
+/* Half of a block has come: the rest is not written to memory that may be of another block now. */
+REMOTE_TEST(an_answer_that_is_late_is_read_past, fill(c))
+{
+	kvmm_ref_t refs[2];
+	kvmm_tier_op_t op;
+
+	restart(c, 1);
+	cr_assert_str_eq(find(c, 1, 4), "2222");
+	fake.stall_at = fake.nr_answered + 6000;
+	op = begin_load(c->pool, 1, 2);
+	settle(c);
+	fake_env_advance(&env, 49 * MS);
+	fake.stall_at += 100;
+	settle(c);
+	later(c, 2 * MS);
+	poll_all(c->pool);
+	cr_expect_lt(result_of(c->pool, op, 2, refs), 0);
+	cr_expect_eq(stat_now(c).remote_late, 1, "the first one came in time");
+	cr_expect_eq(stat_now(c).remote_got, 1);
+	fake.stall_at = 0;
+	cache_blocks(c->pool, 20, 2);
+	settle(c);
+	cr_expect_str_eq(find(c, 3, 2), "22");
+	cr_expect_eq(load_keys(c->pool, 3, 2), 0);
+	cr_expect_eq(load_keys(c->pool, 1, 2), 0);
+	cr_expect_eq(stat_now(c).remote_given_up, 0);
+}
+
+REMOTE_TEST(stores_are_dropped_and_counted_while_it_is_away, fake.is_down = true)
+{
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 0);
+	cr_expect_gt(stat_now(c).remote_dropped, 0);
+	cr_expect_eq(stat_now(c).remote_away, 1);
+	cr_expect_str_eq(answers(c->pool, 5, 4), "1111");
+	cr_expect_str_eq(answers(c->pool, 1, 4), "----");
+}
+
+/* How long apart the tries are: from 50 to 100 ms at first, at most 25.6 s. */
+REMOTE_TEST(tries_to_connect_are_ever_rarer, fake.is_down = true; fill(c))
+{
+	u32 nr_early, nr_late;
+
+	for (u32 i = 0; i < 100; i++)
+		later(c, 10 * MS), answers(c->pool, 1, 1);
+	nr_early = fake.nr_connects;
+	cr_expect_geq(nr_early, 3);
+	cr_expect_leq(nr_early, 8);
+	for (u32 i = 0; i < 600; i++)
+		later(c, 100 * MS), answers(c->pool, 1, 1);
+	nr_late = fake.nr_connects - nr_early;
+	cr_expect_geq(nr_late, 5);
+	cr_expect_leq(nr_late, 12);
+	fake.is_down = false;
+	later(c, 30000 * MS);
+	find(c, 1, 1);
+	cr_expect_eq(stat_now(c).remote_away, 0);
+}
+
+REMOTE_TEST(a_server_that_wants_a_password_gets_it, fake.password = "secret")
+{
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 0);
+	attr.password = "secret";
+	restart(c, 1);
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 8);
+}
+
+REMOTE_TEST(a_server_full_up_drops_what_it_is_given)
+{
+	settle(c);
+	find(c, 1, 1);
+	fake.error = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+	cache_blocks(c->pool, 1, 4);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	settle(c);
+	cr_expect_eq(stat_now(c).remote_stored, 0);
+	cr_expect_geq(stat_now(c).remote_dropped, 4);
+	cr_expect_str_eq(answers(c->pool, 1, 4), "1111");
+}
+
+/* ---- deleting ---- */
+
+REMOTE_TEST(what_is_forgotten_is_gone_from_the_server_when_the_call_returns, fill(c))
+{
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(3, 4)), 2, "that the host had, too");
+	cr_expect_eq(fake_server_nr(&fake), 4);
+	expect_gone(c, 3, 4);
+	restart(c, 1);
+	expect_gone(c, 3, 4);
+	cr_expect_str_eq(find(c, 1, 2), "22");
+}
+
+REMOTE_TEST(a_deletion_that_is_not_delivered_is_an_error_and_is_delivered_later, fill(c))
+{
+	cr_assert_str_eq(find(c, 1, 4), "2222");
+	fake.is_down = true;
+	fake_server_die(&fake, false);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), -EIO);
+	cr_expect_eq(fake_server_nr(&fake), 8);
+	cr_expect_eq(stat_now(c).remote_deleting, 4);
+	fake.is_down = false;
+	fake_env_advance(&env, 30000 * MS);
+	cr_expect_str_eq(answers(c->pool, 1, 1), "-", "not before it was told");
+	later(c, 1000 * MS);
+	cr_expect_eq(stat_now(c).remote_deleting, 0);
+	cr_expect_eq(fake_server_nr(&fake), 4);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
+	cr_expect_eq(stat_now(c).remote_fences, 0);
+}
+
+REMOTE_TEST(more_deletions_than_are_remembered_begin_a_new_epoch, fill(c))
+{
+	fake.is_down = true;
+	fake_server_die(&fake, false);
+	for (u32 n = 100; n < 100 + 3000; n += 50)
+		cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(n, 50)), -EIO);
+	cr_expect_eq(kv_tier_check(c->tier), 0);
+	fake.is_down = false;
+	later(c, 60000 * MS);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 1)), 0);
+	later(c, 1000 * MS);
+	cr_expect_geq(stat_now(c).remote_fences, 1);
+	cr_expect_eq(stat_now(c).remote_deleting, 0);
+	expect_gone(c, 1, 4);
+	restart(c, 1);
+	expect_gone(c, 1, 8);
+}
+
+REMOTE_TEST(a_reset_is_a_new_epoch_for_all_that_share_the_server, fill(c))
+{
+	struct chain other;
+
+	make_chain(&other, 1);
+	cr_assert_str_eq(find(&other, 1, 4), "2222");
+	cr_expect_eq(kv_tier_reset(c->tier->owner + 1), 0);
+	cr_expect_eq(stat_now(c).remote_fences, 1);
+	expect_gone(c, 1, 8);
+	cr_expect_lt(load_keys(other.pool, 1, 1), 0, "it was told that it was there");
+	expect_gone(&other, 1, 8);
+	cache_blocks(other.pool, 1, 4);
+	offload_keys(other.pool, 1, 4, KVMM_TIER_DROP);
+	later(&other, 1001 * MS);
+	cr_expect_str_eq(find(c, 1, 4), "2222", "a second later it is asked for again");
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+	end_both(other.pool, other.tier);
+}
+
+/* The server reads what a connection had brought when that was given up long ago. */
+REMOTE_TEST(a_store_that_the_server_does_after_its_deletion_is_not_found)
+{
+	find(c, 9, 1);
+	fake.hangs = fake.is_late = true;
+	cache_blocks(c->pool, 1, 4);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	later(c, 60 * MS);
+	cr_expect_eq(stat_now(c).remote_given_up, 1);
+	fake_env_advance(&env, 1000 * MS);
+	fake.hangs = false;
+	cr_expect_geq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
+	fake_server_run_late(&fake);
+	cr_expect_geq(fake_server_nr(&fake), 1, "there it is");
+	expect_gone(c, 1, 4);
+	restart(c, 1);
+	expect_gone(c, 1, 4);
+}
+
+/* The same with the deletion sent over the connection that is given up. */
+REMOTE_TEST(a_store_and_its_deletion_that_are_given_up_together_leave_nothing)
+{
+	find(c, 9, 1);
+	fake.hangs = fake.is_late = true;
+	cache_blocks(c->pool, 1, 4);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	kvmm_tier_tick(c->tier);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), -EIO);
+	later(c, 60 * MS);
+	fake_env_advance(&env, 1000 * MS);
+	fake.hangs = false;
+	settle(c);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
+	fake_server_run_late(&fake);
+	expect_gone(c, 1, 4);
+	restart(c, 1);
+	expect_gone(c, 1, 4);
+}
+
+/* As a server does that begins anew from a file of yesterday. */
+REMOTE_TEST(a_server_that_has_gone_back_in_time_is_fenced, fill(c))
+{
+	cr_expect_eq(kv_tier_reset(c->tier->owner + 1), 0);
+	fake_server_set(&fake, "kvmm:toy:epoch", "0");
+	fake_server_die(&fake, false);
+	find(c, 9, 1);
+	later(c, 60000 * MS);
+	expect_gone(c, 1, 8);
+	find(c, 9, 1);
+	cr_expect_eq(remote_of(c)->epoch, 2);
+	restart(c, 1);
+	expect_gone(c, 1, 8);
+}
+
+/* ---- behind a disk ---- */
+
+REMOTE_TEST(behind_a_disk_what_the_disk_has_is_read_there, has_disk = true; restart(c, 1); fill(c))
+{
+	cr_expect_eq(fake_server_nr(&fake), 8);
+	cr_expect_str_eq(find(c, 1, 4), "2222");
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+	cr_expect_eq(stat_now(c).remote_got, 0);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 2)), 2);
+	cr_expect_eq(fake_server_nr(&fake), 6);
+	end_both(c->pool, c->tier);
+	end_store();
+	begin_store(16, 64 << 10);
+	make_chain(c, 1);
+	expect_gone(c, 1, 2);
+	cr_expect_str_eq(find(c, 3, 4), "2222", "of the server");
+	cr_expect_eq(load_keys(c->pool, 3, 4), 0);
+	cr_expect_eq(stat_now(c).remote_got, 4);
+}
+
+REMOTE_TEST(behind_a_disk_a_server_that_is_away_is_not_missed, has_disk = true; restart(c, 1);
+	    fake.is_down = true; fill(c))
+{
+	cr_expect_eq(tier_of(c->tier).below_failed, 0);
+	cr_expect_geq(stat_now(c).remote_dropped, 8);
+	cr_expect_str_eq(find(c, 1, 4), "2222");
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+}
+
+/* ---- making one ---- */
+
+Test(remote, what_makes_no_key_is_refused)
+{
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	static const char *const bad[] = { NULL, "", "a:b", "a b", "a\nb" };
+	struct kvmm_tier *tier;
+
+	host.capacity_blocks = 4;
+	host.block_bytes = BYTES;
+	host.remote = &attr;
+	for (u32 i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		attr.model = bad[i];
+		cr_expect_eq(kvmm_tier_host_create(&host, &tier), -EINVAL, "%u", i);
+	}
+	attr.model = "toy";
+	attr.user = "me";
+	cr_expect_eq(kvmm_tier_host_create(&host, &tier), -EINVAL, "no password");
+	attr.user = NULL;
+	host.block_bytes = 0;
+	cr_expect_eq(kvmm_tier_host_create(&host, &tier), -EOPNOTSUPP);
+}
