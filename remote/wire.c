@@ -18,6 +18,7 @@
 #include "internal.h"
 
 #define COMMAND_MAX	1024u		/* most bytes of one, without its block */
+#define IN_FRONT	512u		/* of a large block: room for its head, and what is before */
 #define PUMP_BYTES	(8u << 20)	/* most that one poll moves, each way */
 #define RETRY_NS	100000000ull	/* after the first failure */
 #define RETRY_DOUBLINGS	8u
@@ -555,6 +556,15 @@ static int take_in(struct remote *remote)
 	return err;
 }
 
+/* In front of a large block little is received, so that most of it comes where it belongs. */
+static size_t in_room(const struct remote *remote)
+{
+	const struct req *req = remote->sent.first;
+
+	return req && req->io && req->kind == REQ_GET && req->io->bytes >= REMOTE_IN / 4 ?
+	       IN_FRONT : REMOTE_IN;
+}
+
 /* Blocks are received where they belong; of each, the first bytes come by ->in. */
 static int recv_some(struct remote *remote)
 {
@@ -565,11 +575,11 @@ static int recv_some(struct remote *remote)
 
 	while (!err && moved < PUMP_BYTES && (remote->sent.nr || wire->state == WIRE_GREETING)) {
 		u8 *to = wire->resp.state == RESP_IN_BODY ? body_place(remote, &room) : NULL;
-		bool is_direct = to && room >= REMOTE_IN / 4;
+		bool is_direct = to && room >= IN_FRONT;
 		int fds[KV_SOCK_FDS];
 		u32 nr_fds = 0;		/* there are none over TCP */
 		s64 ret = sock->recv(sock->ctx, wire->fd, is_direct ? to : wire->in,
-				     is_direct ? room : REMOTE_IN, fds, &nr_fds);
+				     is_direct ? room : in_room(remote), fds, &nr_fds);
 
 		if (ret <= 0)
 			return kv_sock_is_passing(ret) ? 0 : ret ? (int)ret : -ECONNRESET;

@@ -127,13 +127,13 @@ static void harm_each_byte(u32 *countdown, u32 step)
 
 Test(remote_model, a_server_that_closes_after_any_byte_costs_misses_and_no_more)
 {
-	harm_each_byte(&fake.close_in, 37 * test_stride());
+	harm_each_byte(&fake.close_in, 97 * test_stride());
 }
 
 Test(remote_model, a_server_that_spoils_any_byte_costs_misses_and_no_more)
 {
 	fake.piece = 1000;
-	harm_each_byte(&fake.flip_in, 17 * test_stride());
+	harm_each_byte(&fake.flip_in, 61 * test_stride());
 }
 
 /* ---- the model of tiers, above a server ---- */
@@ -286,7 +286,7 @@ static u32 run(u32 nr, struct kvmm_disk *with)
 
 static void run_seeds(struct kvmm_disk *(*open)(void))
 {
-	u32 nr = (u32)test_length("KVMM_REMOTE_OPS", 16000), nr_loaded = 0;
+	u32 nr = (u32)test_length("KVMM_REMOTE_OPS", 8000), nr_loaded = 0;
 	u64 first = test_number("KVMM_REMOTE_SEED", 1);
 
 	for (u64 i = 0; i < nr / 500; i++) {

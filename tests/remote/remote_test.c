@@ -25,6 +25,7 @@ static struct fake_server fake;
 static struct fake_env env;
 static struct kvmm_tier_remote_attr attr;
 static bool has_disk;
+static u32 block_bytes;
 
 static void begin(void)
 {
@@ -35,6 +36,7 @@ static void begin(void)
 	attr.model = "toy";
 	begin_store(16, 64 << 10);
 	has_disk = false;
+	block_bytes = BYTES;
 }
 
 static void end(void)
@@ -50,7 +52,7 @@ static void make_chain(struct chain *c, u64 layout)
 {
 	struct both both = both_of(8, 4);
 
-	both.attr.block_bytes = both.host.block_bytes = BYTES;
+	both.attr.block_bytes = both.host.block_bytes = block_bytes;
 	both.client.layout_id = layout;
 	both.host.remote = &attr;
 	if (has_disk) {
@@ -157,6 +159,20 @@ REMOTE_TEST(a_byte_at_a_time_is_as_good, fake.piece = 1; fill(c))
 	find(c, 1, 8);
 	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
 	cr_expect_eq(stat_now(c).remote_got, 4);
+}
+
+/* Most of such a block does not come by the buffer that its head comes by. */
+REMOTE_TEST(large_blocks_come_whole_however_they_are_cut, block_bytes = 128 << 10; restart(c, 1);
+	    fill(c))
+{
+	for (u32 piece = 0; piece < 3000; piece += 100 + piece / 4) {
+		fake.piece = piece;
+		restart(c, 1);
+		cr_assert_str_eq(find(c, 1, 4), "2222");
+		cr_expect_eq(load_keys(c->pool, 1, 4), 0, "in pieces of %u", piece);
+		cr_expect_eq(stat_now(c).remote_got, 4);
+		cr_expect_eq(stat_now(c).remote_wrong, 0);
+	}
 }
 
 /* Each value is spoilt in another way. */
