@@ -236,6 +236,7 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
 	}
+	ctx->barred = false;
 	ret = compact_to(pool, ctx, 0);
 	if (ret == -ENOSPC && !ctx->barred)
 		ret = compact_to(pool, ctx, max_runs);
