@@ -572,12 +572,12 @@ static void look_at_copies(struct kvmm_pool *pool)
 	kv_unlock(&steps->lock);
 }
 
-static void poll_all(struct kvmm_pool *pool, struct steps *steps)
+static void poll_all(struct kvmm_pool *pool, struct steps *steps, bool publish)
 {
 	u64 oldest;
 
 	kv_assert_held(&steps->lock);
-	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
+	for (struct flight *flight = steps->oldest; publish && flight; flight = flight->next)
 		if (flight->state == FLIGHT_COPYING)
 			try_publish(pool, steps, flight);
 	oldest = steps_oldest(pool, steps, false);
@@ -589,7 +589,7 @@ static void poll_all(struct kvmm_pool *pool, struct steps *steps)
 	}
 }
 
-void flights_poll(struct kvmm_pool *pool)
+static void poll_flights(struct kvmm_pool *pool, bool publish)
 {
 	struct steps *steps = steps_of(pool);
 
@@ -599,8 +599,20 @@ void flights_poll(struct kvmm_pool *pool)
 	if (!pool->transit.nr_flights)
 		return;
 	kv_lock(&steps->lock);
-	poll_all(pool, steps);
+	poll_all(pool, steps, publish);
 	kv_unlock(&steps->lock);
+}
+
+void flights_poll(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->compact_lock);
+	poll_flights(pool, true);
+}
+
+void flights_land(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->compact_lock);
+	poll_flights(pool, false);
 }
 
 /* How a copy has gone on this rank, which is told to all; a wrong one has failed as a whole. */
@@ -662,7 +674,7 @@ static u32 cancel(struct kvmm_pool *pool)
 		return 0;
 	kv_lock(&steps->lock);
 	nr = cancel_all(pool, steps);
-	poll_all(pool, steps);
+	poll_all(pool, steps, true);
 	kv_unlock(&steps->lock);
 	return nr;
 }

@@ -165,6 +165,8 @@ void steps_let_go(struct kvmm_pool *pool);
 
 /* Publish and land flights that are ready. compact_lock held. */
 void flights_poll(struct kvmm_pool *pool);
+/* Land only: no owner sees a new place. The same. */
+void flights_land(struct kvmm_pool *pool);
 /* Each flight and each end of a step meets the walk. compact_lock held. */
 void flights_walk(struct kvmm_pool *pool, struct completion_walk *walk);
 /* A request found no run while a step was open: one may come later. compact_lock held. */

@@ -408,9 +408,26 @@ static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-/* ->lock held; dropped and retaken. */
+static int enter_and_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = pool_enter(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	if (err)
+		return err;
+	err = reclaim(pool, ctx);
+	pool_leave(pool);
+	return err;
+}
+
+/*
+ * Moves that others have begun free their old places once the new ones are published. For ranges
+ * that grow and would rather fail than move that is done only if they would be refused.
+ * ->lock held; dropped and retaken.
+ */
 static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	bool stays = ctx->nr_grows && ctx->flags & KVMM_ALLOC_NO_COMPACT;
 	u64 since_ns = kv_clock_ns(), target;
 	int err;
 
@@ -420,12 +437,12 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	pool_leave(pool);
 	pressure_change(&pool->door.pressure, 0, 1);
 	kv_lock(&pool->compact_lock);
-	flights_poll(pool);
+	(stays ? flights_land : flights_poll)(pool);
 	target = elastic_relent(pool, ctx);
-	err = pool_enter(pool);
-	if (!err) {
-		err = reclaim(pool, ctx);
-		pool_leave(pool);
+	err = enter_and_reclaim(pool, ctx);
+	if (err == -ENOSPC && stays && pool->transit.nr_flights) {
+		flights_poll(pool);
+		err = enter_and_reclaim(pool, ctx);
 	}
 	if (unlikely(err))
 		elastic_unrelent(pool, target);

@@ -534,3 +534,49 @@ POOL_TEST(step, so_does_a_request_with_keys, sparse_cache())
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 }
+
+/* 'a' has been copied, but has no new place; two blocks are cached, and none is free. */
+static kvmm_range_t full_beside_a_copy(struct kvmm_pool *pool, u32 flags)
+{
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2, .flags = KVMM_ALLOC_CONTIG };
+	const kvmm_key_t key[2] = { key_of(1), key_of(2) };
+	kvmm_range_t grows;
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[2];
+
+	paint(pool, ".abbbb..", range);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 1), 0);
+	cr_assert_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_assert_eq(kvmm_range_free(pool, range['b' - 'a']), 0);
+	cr_assert_str_eq(picture(pool), ".a....II");
+	cr_assert_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	grows = take(pool, 4, flags);
+	cr_assert_eq(stat_of(pool).nr_free, 0);
+	cr_assert_eq(steps_of_pool(pool).copying_blocks, 1);
+	return grows;
+}
+
+POOL_TEST(step, growth_finds_what_a_finished_copy_has_left, make_cache(8, "lru"))
+{
+	kvmm_range_t grows = full_beside_a_copy(pool, 0);
+
+	cr_expect_eq(kvmm_range_grow(pool, grows, 1), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+}
+
+POOL_TEST(step, growth_that_would_rather_fail_than_move_publishes_no_copy_but_for_a_refusal,
+	  make_cache(8, "lru"))
+{
+	kvmm_range_t grows = full_beside_a_copy(pool, KVMM_ALLOC_NO_COMPACT);
+
+	cr_expect_eq(kvmm_range_grow(pool, grows, 1), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 0);
+	cr_expect_eq(stat_of(pool).evictions, 1);
+	cr_expect_eq(kvmm_range_grow(pool, grows, 2), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+	cr_expect_eq(kvmm_range_grow(pool, grows, 1), -ENOSPC);
+}
