@@ -188,9 +188,14 @@ static int look_up(struct kvmm_seq *seq)
 		seq->is_counted = false;
 	}
 	add_hits(seq, match.nr_device);
-	if (!match.nr_lower || kv_pool_clock_ns(seq->pool) >= seq->deadline_ns)
+	if (kv_pool_clock_ns(seq->pool) >= seq->deadline_ns)
 		return 0;
-	return begin_load(seq, match.nr_lower);
+	if (match.nr_lower)
+		return begin_load(seq, match.nr_lower);
+	if (match.stop != KVMM_TIER_RETRY)
+		return 0;
+	kvmm_tier_poll(seq->pool);	/* a tier that cannot tell yet may ask elsewhere */
+	return -EINPROGRESS;
 }
 
 /* 0; -EINPROGRESS; else it has failed, or takes too long: what it was to bring is computed. */

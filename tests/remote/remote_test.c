@@ -7,6 +7,7 @@
 #include <kv/tier.h>
 
 #include "remote/internal.h"
+#include "tests/pool/request_util.h"
 #include "tests/remote/fake_server.h"
 #include "tests/support/fake_env.h"
 #include "tests/support/sim_store.h"
@@ -463,6 +464,75 @@ REMOTE_TEST(a_server_that_has_gone_back_in_time_is_fenced, fill(c))
 	cr_expect_eq(remote_of(c)->epoch, 2);
 	restart(c, 1);
 	expect_gone(c, 1, 8);
+}
+
+/* ---- sequences ---- */
+
+static int take_all(struct kvmm_seq *seq, u32 *nr_calls)
+{
+	int ret;
+
+	for (*nr_calls = 0; (ret = kvmm_seq_match(seq)) == -EINPROGRESS; ++*nr_calls)
+		fake_env_advance(&env, 1 * MS);
+	return ret;
+}
+
+/* A pool with keys of tokens, and a prompt of 4 blocks and 2 tokens. */
+static struct kvmm_seq *make_prompt(struct chain *c, struct kvmm_key_ctx *ctx)
+{
+	struct both both = both_of(8, 4);
+
+	both.attr.block_tokens = BLOCK_TOKENS;
+	both.host.remote = &attr;
+	both.client.layout_id = 1;
+	both_make(&both);
+	*c = (struct chain){ both.pool, both.tier };
+	return make_waiting_seq(c->pool, ctx, 0, 4 * BLOCK_TOKENS + 2, 8, 200 * MS);
+}
+
+static void compute_and_store(struct chain *c, struct kvmm_seq *seq)
+{
+	struct kvmm_tier_offload_args req = { .size = sizeof(req) };
+	u32 token = 1000;
+	kvmm_ref_t refs[8];
+
+	cr_assert_eq(kvmm_seq_schedule_prefill(seq, 4 * BLOCK_TOKENS + 2), 0);
+	cr_assert_geq(kvmm_seq_apply(seq, &token, 1), 0);
+	req.nr = kvmm_seq_refs(seq, refs, NULL, 8);
+	req.refs = refs;
+	cr_assert_eq(kvmm_tier_offload(c->pool, &req, NULL), 0);
+	cr_assert_eq(kvmm_seq_release(seq), 0);
+	poll_all(c->pool);
+	settle(c);
+}
+
+Test(remote, a_sequence_waits_for_the_server_and_no_longer_than_it_may)
+{
+	struct kvmm_key_ctx *ctx = make_ctx(NULL);
+	struct kvmm_seq *seq;
+	struct chain c;
+	u32 nr_calls;
+
+	seq = make_prompt(&c, ctx);
+	cr_expect_eq(take_all(seq, &nr_calls), 0, "nothing is there");
+	compute_and_store(&c, seq);
+	cr_expect_eq(stat_now(&c).remote_stored, 4);
+	kvmm_seq_destroy(seq);
+	end_both(c.pool, c.tier);
+	seq = make_prompt(&c, ctx);
+	cr_expect_eq(take_all(seq, &nr_calls), 4);
+	cr_expect_leq(nr_calls, 6);
+	cr_expect_eq(stat_now(&c).remote_got, 4);
+	kvmm_seq_destroy(seq);
+	end_both(c.pool, c.tier);
+	fake.hangs = true;
+	seq = make_prompt(&c, ctx);
+	cr_expect_eq(take_all(seq, &nr_calls), 0);
+	cr_expect_leq(nr_calls, 60, "a little more than the deadline");
+	fake.hangs = false;
+	kvmm_seq_destroy(seq);
+	end_both(c.pool, c.tier);
+	kvmm_key_ctx_destroy(ctx);
 }
 
 /* ---- behind a disk ---- */
