@@ -310,7 +310,7 @@ int kvpy_first_keys(PyObject *names, Py_ssize_t max, const struct kvpy_pool *poo
 		return -1;
 	nr = nr > max ? max : nr;
 	out = kvpy_space(keys, nr, sizeof(*out));
-	if (out && is_list && pool->are_digests && !pool->key_bytes)
+	if (out && is_list && kvpy_knows_layout && pool->are_digests && !pool->key_bytes)
 		done = digests(kvpy_items(names), nr, out);
 	for (Py_ssize_t i = done; out && i < nr; i++) {
 		PyObject *item = PySequence_GetItem(names, i);

@@ -3,6 +3,7 @@
  * Lists, bytes and reversed() of a list, read where CPython keeps them: its limited API has a call
  * for each item, which costs as much as all else that is done with one of vLLM's blocks. The places
  * are those of 3.10 and all later versions so far; loading the module looks whether they are right.
+ * Where they are not, names are read by the API, and there are no Blocks of vLLM's.
  */
 #include "python.h"
 
@@ -12,6 +13,8 @@ struct backwards {
 	Py_ssize_t index;
 	PyObject *list;		/* NULL: at its end */
 };
+
+int kvpy_knows_layout;
 
 int kvpy_row(PyObject *object, struct kvpy_row *row)
 {
@@ -35,21 +38,18 @@ int kvpy_row(PyObject *object, struct kvpy_row *row)
 	return 0;
 }
 
-int kvpy_check_layout(void)
+int kvpy_look_at_layout(void)
 {
 	PyObject *list = Py_BuildValue("[yy]", "", "kvmm");
 	PyObject *turned = list ? PyObject_CallMethod(list, "__reversed__", NULL) : NULL;
 	const struct backwards *from = (const struct backwards *)turned;
 	PyObject *item = list ? PyList_GetItem(list, 1) : NULL;
-	int err = -1;
 
 	if (turned)
-		err = !Py_IS_TYPE(turned, &PyListRevIter_Type) || from->index != 1 ||
-		      from->list != list || kvpy_items(list)[1] != item ||
-		      kvpy_digest(item, 4) != PyBytes_AsString(item);
-	if (err > 0)
-		err = KVPY_REFUSE(PyExc_ImportError, "objects of this Python are not where they were");
+		kvpy_knows_layout = Py_IS_TYPE(turned, &PyListRevIter_Type) && from->index == 1 &&
+				    from->list == list && kvpy_items(list)[1] == item &&
+				    kvpy_digest(item, 4) == PyBytes_AsString(item);
 	Py_XDECREF(turned);
 	Py_XDECREF(list);
-	return err;
+	return turned ? 0 : -1;
 }

@@ -50,9 +50,7 @@ static int fill(PyObject *module)
 	/* Pools and exceptions are the process's: a second interpreter would share them. */
 	if (PyInterpreterState_GetID(PyInterpreterState_Get()))
 		return KVPY_REFUSE(PyExc_ImportError, "kvmm works in the main interpreter only");
-	if (kvpy_check_layout())
-		return -1;
-	if (PyModule_AddStringConstant(module, "version", kvmm_version()) ||
+	if (kvpy_look_at_layout() || PyModule_AddStringConstant(module, "version", kvmm_version()) ||
 	    kvpy_add_numbers(module) || kvpy_add_errors(module))
 		return -1;
 	for (size_t i = 0; i < KVPY_NR(types); i++) {

@@ -131,8 +131,11 @@ struct kvpy_row {
  * @row->made is the caller's. Return: 0; -1 with an exception. */
 int kvpy_row(PyObject *object, struct kvpy_row *row);
 
-/** kvpy_check_layout() - is all where it is read? Return: 0; -1 with an ImportError. */
-int kvpy_check_layout(void);
+/** kvpy_knows_layout - is all where it is read? Else nothing above is called. */
+extern int kvpy_knows_layout;
+
+/** kvpy_look_at_layout() - set it. Return: 0; -1 with an exception. */
+int kvpy_look_at_layout(void);
 
 /* ---- arguments ---- */
 

@@ -166,6 +166,9 @@ static PyObject *blocks_new(PyTypeObject *type, PyObject *args, PyObject *named)
 	if (!PyArg_ParseTuple(args, "O&O!:Blocks", kvpy_to_pool, &pool, &PyList_Type, &list) ||
 	    !kvpy_pool_of(pool))
 		return NULL;
+	if (!kvpy_knows_layout)
+		return PyErr_Format(PyExc_NotImplementedError,
+				    "objects of this Python are not where 3.10 to 3.14 have them");
 	self = kvpy_make(type);
 	if (!self)
 		return NULL;
