@@ -155,9 +155,9 @@ static bool has_runs(const struct order *order)
 }
 
 /*
- * Most blocks that are hit are put in the same log. So a hit only marks its block as one that has
- * left, and the put moves it; what is still marked at the end of the log leaves, if it was in. With
- * runs only, and policies that move blocks.
+ * Most blocks that are hit are put before a thread looks at the order. So a hit only marks its block
+ * as one that has left, and the put moves it; what is still marked at the next look leaves, if it
+ * was in. With runs only, and policies that move blocks.
  */
 static bool stays(const struct order *order, u32 index)
 {
@@ -172,13 +172,57 @@ static u64 stays_bytes(u32 nr)
 /* Was it marked? */
 static bool end_stay(struct order *order, u32 index)
 {
-	u64 bit = BIT64(index % 64), *word = &order->stays[index / 64];
-	bool stayed = *word & bit;
+	bool stayed = stays(order, index);
 
 	kv_assert_held(&order->lock);
+	order->stays[index / 64] &= ~BIT64(index % 64);
 	order->nr_stays -= stayed;
-	*word &= ~bit;
 	return stayed;
+}
+
+static void mark(struct order *order, const u32 *blocks, u32 nr)
+{
+	u32 nr_new = 0;
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < nr; i++) {
+		order->stayed[order->nr_stayed + nr_new] = blocks[i];
+		nr_new += !stays(order, blocks[i]);
+		order->stays[blocks[i] / 64] |= BIT64(blocks[i] % 64);
+	}
+	order->nr_stayed += nr_new;
+	order->nr_stays += nr_new;
+}
+
+/* They leave. */
+static void end_stays(struct order *order)
+{
+	void *policy = order->rest.policy[0];
+
+	kv_assert_held(&order->lock);
+	for (u32 i = 0; i < order->nr_stayed && order->nr_stays; i++)
+		if (end_stay(order, order->stayed[i]) &&
+		    order->ops->has(policy, order->stayed[i]))
+			drop(order, policy, order->stayed[i]);
+	order->nr_stayed = 0;
+}
+
+/* Without those that were put since; if that would help little, without all. */
+static noinline void make_room_to_stay(struct order *order)
+{
+	u32 nr = 0;
+
+	kv_assert_held(&order->lock);
+	if (order->nr_stays > ORDER_STAYS / 2) {
+		end_stays(order);
+		return;
+	}
+	/* A block that was put and hit again is in the list twice. */
+	for (u32 i = 0; i < order->nr_stayed; i++)
+		if (end_stay(order, order->stayed[i]))
+			order->stayed[nr++] = order->stayed[i];
+	order->nr_stayed = 0;
+	mark(order, order->stayed, nr);
 }
 
 /*
@@ -187,13 +231,12 @@ static bool end_stay(struct order *order, u32 index)
  */
 static void hear(struct order *order, void *policy, enum order_note note, u32 index, bool fills)
 {
-	bool was_in = order->ops->has(policy, index);
+	bool stayed = end_stay(order, index), was_in = order->ops->has(policy, index);
 
 	kv_assert_held(&order->lock);
-	if (was_in) {
+	if (was_in)
 		drop(order, policy, index);
-		was_in = !end_stay(order, index);
-	}
+	was_in &= !stayed;
 	if (fills)
 		fill_in(order, policy, index);
 	if (note == NOTE_PUT || (note == NOTE_FILL && unlikely(was_in))) {
@@ -224,9 +267,9 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 static void hit_many(struct order *order, const u32 *blocks, u32 nr)
 {
 	kv_assert_held(&order->lock);
-	for (u32 i = 0; i < nr; i++)
-		order->stays[blocks[i] / 64] |= BIT64(blocks[i] % 64);
-	order->nr_stays += nr;
+	if (unlikely(order->nr_stayed + nr > ORDER_STAYS))
+		make_room_to_stay(order);
+	mark(order, blocks, nr);
 	if (order->ops->hit_many)
 		order->ops->hit_many(order->rest.policy[0], blocks, nr);
 }
@@ -238,6 +281,8 @@ static void put_many(struct order *order, const u32 *blocks, u32 nr)
 	order->ops->enter_many(order->rest.policy[0], blocks, nr);
 	for (u32 i = 0; i < nr && order->nr_stays; i++)
 		end_stay(order, blocks[i]);
+	if (!order->nr_stays)
+		order->nr_stayed = 0;
 	for (u32 i = 0; i < nr; i++) {
 		if (family_has(&order->family, blocks[i])) {
 			if (likely(family_is_first(&order->family, blocks[i])))
@@ -371,19 +416,6 @@ static void expect_soon(struct order *order, const u64 *notes, u32 nr)
 					   nr_fills : min(nr_fills, BATCH / 4));
 }
 
-/* Those that were not put leave. */
-static void end_stays(struct order *order, const u64 *notes, u32 nr)
-{
-	kv_assert_held(&order->lock);
-	for (u32 i = nr; i-- > 0 && order->nr_stays;) {
-		u32 index = note_index(notes[i]);
-
-		if (end_stay(order, index) && order_has(order, index))
-			drop(order, order->rest.policy[0], index);
-	}
-	order->nr_stays = 0;
-}
-
 /* The first @nr of ->applied. */
 static void apply_log(struct order *order, u32 nr)
 {
@@ -392,7 +424,6 @@ static void apply_log(struct order *order, u32 nr)
 	kv_assert_held(&order->lock);
 	if (nr <= FEW) {
 		apply_notes(order, notes, nr);
-		end_stays(order, notes, nr);
 		return;
 	}
 	expect_notes(order, notes, min(nr, BATCH));
@@ -402,10 +433,9 @@ static void apply_log(struct order *order, u32 nr)
 		if (at)
 			apply_notes(order, notes + at - BATCH, min(nr + BATCH - at, BATCH));
 	}
-	end_stays(order, notes, nr);
 }
 
-void order_catch_up(struct order *order)
+static void apply_all(struct order *order)
 {
 	u32 nr;
 
@@ -416,6 +446,12 @@ void order_catch_up(struct order *order)
 	order->nr_log = 0;
 	kv_unlock(&order->log_lock);
 	apply_log(order, nr);
+}
+
+void order_catch_up(struct order *order)
+{
+	apply_all(order);
+	end_stays(order);
 }
 
 void order_enter(struct order *order)
@@ -439,14 +475,13 @@ static __always_inline bool lock_soon(struct kv_lock *lock, bool may_wait)
 	return false;
 }
 
-/* How many of them fit; none, where that is less than @room and the log is not empty. */
+/* How many of them fit. */
 static u32 append(struct order *order, enum order_note note, const struct kv_handle *handles,
-		  u32 nr, u32 room)
+		  u32 nr, bool may_wait)
 {
-	if (!lock_soon(&order->log_lock, note != NOTE_HIT))
+	if (!lock_soon(&order->log_lock, may_wait))
 		return 0;
-	nr = order->nr_log && room > ORDER_LOG - order->nr_log ? 0 :
-	     min(nr, ORDER_LOG - order->nr_log);
+	nr = min(nr, ORDER_LOG - order->nr_log);
 	for (u32 i = 0; i < nr; i++)
 		order->log[order->nr_log + i] = note_make(note, handles[i]);
 	order->nr_log += nr;
@@ -467,29 +502,26 @@ static noinline void apply_now(struct order *order, enum order_note note,
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr)
 {
-	bool may_wait = note != NOTE_HIT, with_puts = note == NOTE_HIT;
+	bool may_wait = note != NOTE_HIT;
 
 	if (unlikely(order->deterministic)) {
 		apply_now(order, note, handles, nr);
 		return;
 	}
 	for (;;) {
-		/* Their puts are to come into the same log. */
-		u32 nr_done = append(order, note, handles, nr, with_puts ? 2 * nr : 0);
+		u32 nr_done = append(order, note, handles, nr, may_wait);
 
 		nr -= nr_done;
 		if (likely(!nr))	/* @handles may be NULL then */
 			return;
 		handles += nr_done;
 		/* The log is full, or busy: apply it, unless that would mean to wait. */
-		if (lock_soon(&order->lock, may_wait)) {
-			order_catch_up(order);
-			kv_unlock(&order->lock);
-		} else if (with_puts) {
-			with_puts = false;
-		} else {
+		if (!may_wait && !kv_trylock(&order->lock))
 			return;
-		}
+		if (may_wait)
+			kv_lock(&order->lock);
+		apply_all(order);
+		kv_unlock(&order->lock);
 	}
 }
 
@@ -816,7 +848,7 @@ void order_unpick_late(struct order *order, u32 index)
 int order_check(struct order *order)
 {
 	struct account *account;
-	u64 marks = order->nr_stays;
+	u64 marks = order->nr_stays | order->nr_stayed;
 
 	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < stays_bytes(order->entries->nr) / sizeof(marks); i++)

@@ -8,8 +8,9 @@
  * have seen without; between threads it sees the notes in the order in which they were made. Since
  * a reference is noted before it can be put, the last put of a block comes behind all of its hits.
  *
- * Most hits have their puts in the same log. They do not leave the order in between: the put moves
- * them, and what was not put by the end of the log leaves then. No caller sees the difference.
+ * Most blocks that are hit are put before a thread looks at the order, and they do not leave it in
+ * between: the put moves them, and those that were not put leave when a thread looks. No caller sees
+ * the difference.
  *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it
@@ -45,6 +46,7 @@ enum order_note {
 };
 
 #define ORDER_LOG	512u
+#define ORDER_STAYS	1024u	/* blocks that stay in the order though they have been hit */
 #define ORDER_PICKS	KV_EVICT_MANY
 
 /* Where the search for leaves has come to. */
@@ -78,8 +80,10 @@ struct order {
 	struct order_mark mark;		/* ->lock; giving back all victims restores it */
 	struct sum history;		/* ->lock; see digest.h */
 	u64 stamp;			/* ->lock; see order_changed() */
-	u64 *stays;			/* ours; ->lock: a bit a block; see stay() */
-	u32 nr_stays;			/* ->lock; bits at most; 0 but while a log is applied */
+	u64 *stays;			/* ours; ->lock; a bit a block: hit, and still in */
+	u32 nr_stays;			/* ->lock; bits that are set; none while a thread looks */
+	u32 nr_stayed;			/* ->lock */
+	u32 stayed[ORDER_STAYS];	/* ->lock; that were set since, and may have been cleared */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;

@@ -148,6 +148,92 @@ Test(hit, order_is_the_same_whether_notes_are_heard_one_by_one_or_together)
 			compare_policy(policy, seed);
 }
 
+/* ---- more than the order remembers ---- */
+
+#define NR_LONG		90u		/* chains, all of them cached */
+#define LONG		20u
+
+struct many {
+	struct kvmm_pool *pool;
+	u64 random;
+	bool held[NR_LONG];
+	kvmm_ref_t ref[NR_LONG][LONG];
+};
+
+static void match_or_put(struct many *many, u32 chain)
+{
+	kvmm_key_t keys[LONG];
+
+	if (many->held[chain]) {
+		cr_assert_eq(kvmm_put_many(many->pool, many->ref[chain], LONG), 0);
+	} else {
+		for (u32 i = 0; i < LONG; i++)
+			keys[i] = key_of(1 + chain * LONG + i);
+		cr_assert_eq(kvmm_match(many->pool, keys, LONG, many->ref[chain]), LONG);
+	}
+	many->held[chain] ^= true;
+}
+
+/* Chains that are hot, and others that are held for long; now and then a look. */
+static void hold_many(struct many *many, u32 nr_steps)
+{
+	for (u32 i = 0; i < nr_steps; i++) {
+		u32 hot = any_of(&many->random, 4);
+
+		if (any_of(&many->random, 8)) {
+			match_or_put(many, hot);
+			match_or_put(many, hot);
+		} else {
+			match_or_put(many, any_of(&many->random, NR_LONG));
+		}
+		if (!any_of(&many->random, 400))
+			cr_assert_eq(kvmm_validate(many->pool), 0);
+	}
+	for (u32 chain = 0; chain < NR_LONG; chain++)
+		if (many->held[chain])
+			match_or_put(many, chain);
+}
+
+static void make_many(struct many *many, const char *policy, u64 seed)
+{
+	*many = (struct many){ .pool = make_cache(NR_LONG * LONG, policy), .random = seed };
+	for (u32 chain = 0; chain < NR_LONG; chain++)
+		cache_keys(many->pool, 1 + chain * LONG, LONG);
+}
+
+static void compare_many(const char *policy, u64 seed)
+{
+	static struct many late, prompt;
+
+	make_many(&late, policy, seed);
+	make_many(&prompt, policy, seed);
+	order_enter(&prompt.pool->order);
+	prompt.pool->order.deterministic = true;
+	order_leave(&prompt.pool->order);
+	hold_many(&late, 3000);
+	hold_many(&prompt, 3000);
+	for (u32 i = 0; i < NR_LONG * LONG; i++) {
+		struct kvmm_victim victim[2];
+
+		cr_assert_eq(kvmm_evict_next(late.pool, &victim[0], 1), 1);
+		cr_assert_eq(kvmm_evict_next(prompt.pool, &victim[1], 1), 1);
+		cr_assert_eq(victim[0].block, victim[1].block, "%s, seed %llu, victim %u", policy,
+			     (unsigned long long)seed, i);
+		cr_assert_eq(kvmm_evict_blocks(late.pool, &victim[0].block, 1), 1);
+		cr_assert_eq(kvmm_evict_blocks(prompt.pool, &victim[0].block, 1), 1);
+	}
+	end_pool(late.pool);
+	end_pool(prompt.pool);
+}
+
+Test(hit, order_is_the_same_though_more_blocks_are_held_than_it_remembers)
+{
+	for (u64 seed = 1; seed <= 4; seed++) {
+		compare_many("lru", seed);
+		compare_many("lrfu", seed);
+	}
+}
+
 /* ---- lru, by what it is ---- */
 
 /* When a node was put last; 0: it is not there. */
