@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/sock.h>
 #include <kv/sys.h>
@@ -104,17 +105,19 @@ static int find_calls(struct calls *calls)
 {
 	static const char *const name[] = { CALLS(NAME) };
 	const struct kv_sys_ops *sys = kv_sys();
-	const char *why = NULL;
+	const char *why = "?";
 	void *library = sys->open_library(sys->ctx, "libssl.so.3", &why);
 	void **call = (void **)calls;
 
 	static_assert(sizeof(*calls) == sizeof(name), "a name for each");
-	for (u32 i = 0; library && i < ARRAY_SIZE(name); i++) {
+	if (!library)
+		return kv_refuse(-EOPNOTSUPP, "tls: %s", why);
+	for (u32 i = 0; i < ARRAY_SIZE(name); i++) {
 		call[i] = sys->find_symbol(sys->ctx, library, name[i]);
 		if (!call[i])
-			return -EOPNOTSUPP;
+			return kv_refuse(-EOPNOTSUPP, "tls: libssl.so.3 has no %s", name[i]);
 	}
-	return library ? 0 : -EOPNOTSUPP;
+	return 0;
 }
 
 /* ---- what libssl asks ---- */
@@ -336,7 +339,7 @@ s64 tls_recv(struct tls *tls, int fd, void *buf, size_t bytes)
 
 int tls_make(const struct tls_key *key, bool is_taker, struct tls **result)
 {
-	return -EOPNOTSUPP;
+	return kv_refuse(-EOPNOTSUPP, "tls: this library was built without the headers of OpenSSL");
 }
 
 void tls_free(struct tls *tls)

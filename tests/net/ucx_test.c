@@ -23,7 +23,7 @@ static bool have_pair(void)
 	bool have = pair_init_far(&pair, 8 * NET_BLOCK_BYTES);
 
 	if (!have)
-		cr_skip_test("SKIPPED: %s", kvmm_why());
+		fprintf(stderr, "SKIPPED: %s\n", kvmm_why());
 	return have;
 }
 
@@ -387,7 +387,7 @@ static void *poor_library(void *ctx, const char *path, const char **why)
 {
 	if (strncmp(path, missing, strlen(missing)))
 		return kv_sys_system.open_library(ctx, path, why);
-	*why = "it is not there";
+	*why = missing;
 	return NULL;
 }
 
@@ -413,7 +413,7 @@ Test(ucx, without_a_library_nothing_listens_and_nothing_goes)
 		missing = names[i];
 		cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EOPNOTSUPP);
 		cr_expect_eq(kvmm_migrate_start(&go, &job), -EOPNOTSUPP);
-		cr_expect_not_null(strstr(kvmm_why(), "it is not there"), "%s", kvmm_why());
+		cr_expect_not_null(strstr(kvmm_why(), missing), "%s", kvmm_why());
 	}
 	kv_sys_set(NULL);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
