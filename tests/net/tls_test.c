@@ -4,9 +4,11 @@
  * nothing, and what is changed on the way afterwards breaks the link.
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/mem.h>
@@ -325,6 +327,69 @@ Test(tls, garbage_is_cut)
 		cr_expect_eq(conn_next(&taker, &msg), -EACCES);
 		part();
 	}
+}
+
+/* A server of openssl's, that has a certificate, and no key. */
+static pid_t start_server(const char *folder, const char *addr)
+{
+	char text[300];
+	pid_t pid;
+
+	snprintf(text, sizeof(text), "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout k "
+		 "-out c -subj /CN=taker -days 1 >/dev/null 2>&1", folder);
+	if (system(text))
+		return -1;
+	pid = fork();
+	if (pid)
+		return pid;
+	if (!chdir(folder) && freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr))
+		execlp("openssl", "openssl", "s_server", "-tls1_3", "-accept", addr, "-cert", "c",
+		       "-key", "k", NULL);
+	_exit(1);
+}
+
+/* What a giver thinks of what is there; -ECONNRESET: nothing is yet. */
+static int opinion_of(const char *addr)
+{
+	struct wire_msg msg;
+	struct conn conn;
+	struct tls *tls;
+	int ret = 0;
+
+	cr_assert_eq(tls_make(&key, false, &tls), 0);
+	cr_assert_eq(conn_init(&conn, kv_sock_system.tcp_connect(NULL, addr), tls), 0);
+	for (u32 i = 0; i < 2000 && !ret; i++) {
+		ret = conn_next(&conn, &msg);
+		usleep(ret ? 0 : 1000);
+	}
+	conn_exit(&conn);
+	return ret;
+}
+
+Test(tls, a_taker_with_a_certificate_instead_of_the_key_is_not_believed)
+{
+	char folder[] = "/tmp/kvmm-tls-XXXXXX", addr[32], text[64];
+	int err = -ECONNRESET;
+	pid_t server;
+
+	if (!have_ssl())
+		return;
+	cr_assert_not_null(mkdtemp(folder));
+	snprintf(addr, sizeof(addr), "127.0.0.1:%u", 20000 + getpid() % 10000);
+	server = start_server(folder, addr);
+	if (server > 0) {
+		for (u32 i = 0; i < 1000 && err == -ECONNRESET; i++) {
+			err = opinion_of(addr);
+			usleep(10000);
+		}
+		cr_expect_eq(err, -EACCES);
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	} else {
+		fprintf(stderr, "SKIPPED: the openssl command is not there\n");
+	}
+	snprintf(text, sizeof(text), "rm -rf %s", folder);
+	cr_expect_eq(system(text), 0);
 }
 
 /* ---- the key, and the library ---- */
