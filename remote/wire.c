@@ -18,7 +18,7 @@
 #include "internal.h"
 
 #define COMMAND_MAX	1024u		/* most bytes of one, without its block */
-#define IN_FRONT	512u		/* of a large block: room for its head, and what is before */
+#define IN_FRONT	512u		/* of a large block: its head, and what is before that */
 #define PUMP_BYTES	(8u << 20)	/* most that one poll moves, each way */
 #define RETRY_NS	100000000ull	/* after the first failure */
 #define RETRY_DOUBLINGS	8u

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "tests/remote/fake_server.h"
-#include "tests/support/test.h"
+
+/* Programs without Criterion have it, too. */
+#define must(holds)								\
+	do {									\
+		if (!(holds)) {							\
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds);	\
+			abort();						\
+		}								\
+	} while (0)
 
 #define FIRST_FD	100000
 #define MAX_ARGS	8u
@@ -21,7 +31,7 @@ static void put_bytes(struct fake_bytes *bytes, const void *data, size_t nr)
 	if (bytes->nr + nr > bytes->room) {
 		bytes->room = 2 * (bytes->nr + nr);
 		bytes->at = realloc(bytes->at, bytes->room);
-		cr_assert(bytes->at);
+		must(bytes->at);
 	}
 	if (nr)
 		memcpy(bytes->at + bytes->nr, data, nr);
@@ -64,7 +74,7 @@ static void set(struct fake_server *fake, const struct arg *key, const struct ar
 	for (u32 i = 0; !value && i < FAKE_KEYS; i++)
 		if (!fake->value[i].key)
 			value = &fake->value[i];
-	cr_assert(value);
+	must(value);
 	drop_value(value);
 	value->key = malloc(key->bytes + 1);
 	memcpy(value->key, key->at, key->bytes);
@@ -187,7 +197,7 @@ static bool read_count(const struct fake_bytes *in, size_t *at, char kind, size_
 
 	if (!end)
 		return false;
-	cr_assert_eq(in->at[*at], kind, "a command that is none");
+	must(in->at[*at] == kind);
 	*count = strtoul((const char *)in->at + *at + 1, NULL, 10);
 	*at = (size_t)(end + 1 - in->at);
 	return true;
@@ -200,14 +210,14 @@ static bool one_command(struct fake_server *fake, struct fake_link *link)
 
 	if (at == link->in.nr || !read_count(&link->in, &at, '*', &nr))
 		return false;
-	cr_assert(nr && nr <= MAX_ARGS);
+	must(nr && nr <= MAX_ARGS);
 	for (size_t i = 0; i < nr; i++) {
 		if (at == link->in.nr || !read_count(&link->in, &at, '$', &arg[i].bytes) ||
 		    link->in.nr - at < arg[i].bytes + 2)
 			return false;
 		arg[i].at = link->in.at + at;
 		at += arg[i].bytes + 2;
-		cr_assert_eq(link->in.at[at - 1], '\n');
+		must(link->in.at[at - 1] == '\n');
 	}
 	do_command(fake, link, arg, (u32)nr);
 	link->in.taken = at;
@@ -233,7 +243,7 @@ static struct fake_link *link_of(struct fake_server *fake, int fd)
 {
 	struct fake_link *link = &fake->link[fd - FIRST_FD];
 
-	cr_assert(fd >= FIRST_FD && (u32)(fd - FIRST_FD) < fake->nr_links && link->is_open);
+	must(fd >= FIRST_FD && (u32)(fd - FIRST_FD) < fake->nr_links && link->is_open);
 	return link;
 }
 
@@ -242,13 +252,13 @@ static int fake_connect(void *ctx, const char *address)
 	struct fake_server *fake = ctx;
 	u32 i = 0;
 
-	cr_assert(!strcmp(address, "127.0.0.1:6379"));
+	must(!strcmp(address, "127.0.0.1:6379"));
 	fake->nr_connects++;
 	if (fake->is_down)
 		return -ECONNREFUSED;
 	while (i < FAKE_LINKS && (fake->link[i].is_open || (fake->link[i].in.nr && fake->is_late)))
 		i++;
-	cr_assert_lt(i, FAKE_LINKS);
+	must(i < FAKE_LINKS);
 	fake->nr_links = max(fake->nr_links, i + 1);
 	drop_bytes(&fake->link[i].in);
 	drop_bytes(&fake->link[i].out);
@@ -364,12 +374,12 @@ void fake_server_die(struct fake_server *fake, bool loses_all)
 void fake_server_end(struct fake_server *fake)
 {
 	for (u32 i = 0; i < fake->nr_links; i++) {
-		cr_expect_not(fake->link[i].is_open, "a connection was left open");
+		must(!fake->link[i].is_open);
 		drop_bytes(&fake->link[i].in);
 		drop_bytes(&fake->link[i].out);
 	}
 	for (u32 i = 0; i < FAKE_KEYS; i++)
 		drop_value(&fake->value[i]);
-	cr_expect_eq(fake->nr_refused, 0);
+	must(fake->nr_refused == 0);
 	kv_sock_set(NULL);
 }

@@ -261,7 +261,7 @@ Test(redis, a_server_that_is_killed_during_loads_gives_no_wrong_byte)
 		cr_assert_str_eq(answers(pool, first, 8), "22222222");
 		op = begin_load(pool, first, 8);
 		kvmm_tier_poll(pool);
-		until_ns = kv_clock_ns() + lcg_of(&seed, 600) * 1000;
+		until_ns = kv_clock_ns() + lcg_of(&seed, 4000) * 1000;
 		while (kv_clock_ns() < until_ns)
 			kvmm_tier_poll(pool);
 		stop_server(SIGKILL);

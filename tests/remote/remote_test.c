@@ -10,6 +10,7 @@
 #include "tests/pool/request_util.h"
 #include "tests/remote/fake_server.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/flip.h"
 #include "tests/support/sim_store.h"
 #include "tests/tier/util.h"
 #include "tier/below.h"
@@ -562,6 +563,35 @@ REMOTE_TEST(behind_a_disk_a_server_that_is_away_is_not_missed, has_disk = true; 
 	cr_expect_geq(stat_now(c).remote_dropped, 8);
 	cr_expect_str_eq(find(c, 1, 4), "2222");
 	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+}
+
+/* ---- invariants ---- */
+
+#define FLIP_CHECK	kv_tier_check(c->tier)
+
+/* Each kind of request is under way, or waits. */
+REMOTE_TEST(a_flip_in_a_count_is_noticed, fill(c))
+{
+	struct remote *remote = remote_of(c);
+	struct known_name *gone = remote->known.name;
+
+	cr_assert_str_eq(find(c, 1, 4), "2222");
+	fake.hangs = true;
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 2)), -EIO);
+	answers(c->pool, 20, 3);
+	cr_assert_eq(kv_tier_check(c->tier), 0);
+	flip(remote, known.nr_gone);
+	flip(remote, nr_used[REQ_DEL]);
+	flip(remote, nr_used[REQ_ASK]);
+	flip(remote, free.nr);
+	flip(remote, waiting.nr);
+	flip(remote, sent.nr);
+	flip(remote, dels_done);
+	while (gone->state != KNOWN_GONE)
+		gone++;
+	flip(gone, key[0]);
+	fake.hangs = false;
+	later(c, 1000 * MS);
 }
 
 /* ---- making one ---- */

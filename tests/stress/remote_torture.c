@@ -2,11 +2,8 @@
 /*
  * Threads that store, load, ask, forget and poll, all at the same server below one tier, which
  * fails now and then: what is loaded is right, each transfer ends once, and every count is right.
- *
- * KVMM_REMOTE_SEED and KVMM_REMOTE_OPS, for each thread.
  */
-#include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kv/atomic.h>
@@ -14,9 +11,7 @@
 
 #include "tests/remote/fake_server.h"
 #include "tests/support/fake_env.h"
-#include "tests/support/length.h"
-#include "tests/support/random.h"
-#include "tests/tier/util.h"
+#include "tests/support/torture.h"
 #include "tier/below.h"
 
 #define NR_THREADS	4u
@@ -32,18 +27,13 @@ struct slot {
 	u64 word[BYTES / 8];
 };
 
-struct worker {
-	pthread_t thread;
-	u64 seed;
-	struct slot slot[NR_SLOTS];
-	u64 nr_stored, nr_loaded, nr_failed;
-};
-
 static struct fake_server fake;
 static struct fake_env env;
 static struct kvmm_tier *tier;
-static struct worker worker[NR_THREADS];
+static struct slot slots[NR_THREADS][NR_SLOTS];
 static u64 harm_seed;
+
+enum { STORED, LOADED, FAILED, NR_COUNTS };
 
 /* Called by one thread at a time, as sockets are. */
 static void harm(void)
@@ -59,8 +49,10 @@ static void harm(void)
 
 static struct kv_tier_name name_of(u32 key)
 {
-	return (struct kv_tier_name){ .key = key_of(key), .layout = 7,
-				      .domain = { key % 3, 0, 0 } };
+	struct kv_tier_name name = { .layout = 7, .domain = { key % 3, 0, 0 } };
+
+	memcpy(&name.key, &key, sizeof(key));
+	return name;
 }
 
 static void fill(struct slot *slot)
@@ -86,32 +78,32 @@ static void poll_some(void)
 	for (u32 i = 0; i < nr; i++) {
 		struct slot *slot = container_of(done[i], struct slot, io);
 
-		cr_assert_neq(READ_ONCE(slot->state), 3, "it ended twice");
+		expect(READ_ONCE(slot->state) != 3);
 		smp_store_release(&slot->state, 3);
 	}
 }
 
-static void take_back(struct worker *w, struct slot *slot)
+static void take_back(struct slot *slot)
 {
 	if (smp_load_acquire(&slot->state) != 3)
 		return;
-	w->nr_failed += slot->io.error != 0;
-	if (!slot->io.error && slot->was == 2)
-		cr_expect(is_right(slot), "key %u", slot->key);
-	w->nr_loaded += !slot->io.error && slot->was == 2;
-	w->nr_stored += !slot->io.error && slot->was == 1;
+	if (slot->io.error)
+		done[FAILED]++;
+	else
+		done[slot->was == 1 ? STORED : LOADED]++;
+	expect(slot->io.error || is_right(slot));
 	slot->state = 0;
 }
 
-static void begin_one(struct worker *w, struct slot *slot)
+static void begin_one(struct slot *slot)
 {
 	const struct kv_tier_ops *ops = tier->below->ops;
 	int err;
 
-	slot->key = 1 + any_of(&w->seed, NR_KEYS);
+	slot->key = 1 + any(NR_KEYS);
 	slot->io = (struct kv_tier_io){ .name = name_of(slot->key), .buf = slot->word,
 					.bytes = BYTES };
-	slot->was = 1 + any_of(&w->seed, 2);
+	slot->was = 1 + any(2);
 	slot->state = slot->was;
 	if (slot->was == 1)
 		fill(slot);
@@ -123,48 +115,39 @@ static void begin_one(struct worker *w, struct slot *slot)
 		slot->state = 0;
 }
 
-static void step(struct worker *w)
+static void act(void)
 {
 	const struct kv_tier_ops *ops = tier->below->ops;
-	struct slot *slot = &w->slot[any_of(&w->seed, NR_SLOTS)];
-	struct kv_tier_name name[2] = { name_of(1 + any_of(&w->seed, NR_KEYS)),
-					name_of(1 + any_of(&w->seed, NR_KEYS)) };
+	struct slot *slot = &slots[torturer][any(NR_SLOTS)];
+	struct kv_tier_name name[2] = { name_of(1 + any(NR_KEYS)),
+					name_of(1 + any(NR_KEYS)) };
 
-	take_back(w, slot);
-	switch (any_of(&w->seed, 8)) {
+	take_back(slot);
+	switch (any(8)) {
 	case 0:
 	case 1:
 	case 2:
-		if (!slot->state)
-			begin_one(w, slot);
+		if (!READ_ONCE(slot->state))
+			begin_one(slot);
 		break;
 	case 3:
 		ops->lookup(tier->below->store, &name[0]);
 		break;
 	case 4:
-		if (any_of(&w->seed, 8) == 0)
-			ops->forget(tier->below->store, name, 2, any_of(&w->seed, 2), NULL);
+		if (any(8) == 0)
+			ops->forget(tier->below->store, name, 2, any(2), NULL);
 		break;
 	case 5:
-		if (any_of(&w->seed, 200) == 0)
+		if (any(200) == 0)
 			ops->reset(tier->below->store);
+		break;
+	case 6:
+		if (any(1000) == 0)
+			expect(!ops->check(tier->below->store));
 		break;
 	default:
 		poll_some();
 	}
-}
-
-static void *work(void *arg)
-{
-	u64 nr = test_length("KVMM_REMOTE_OPS", 80000);
-	struct worker *w = arg;
-
-	for (u64 i = 0; i < nr; i++) {
-		step(w);
-		if (i % 1024 == 0)
-			cr_expect_eq(tier->below->ops->check(tier->below->store), 0);
-	}
-	return NULL;
 }
 
 static void make_server_tier(void)
@@ -181,7 +164,7 @@ static void make_server_tier(void)
 	host.capacity_blocks = 4;
 	host.block_bytes = BYTES;
 	host.remote = &attr;
-	cr_assert_eq(kvmm_tier_host_create(&host, &tier), 0);
+	expect(!kvmm_tier_host_create(&host, &tier));
 }
 
 static void end_all(void)
@@ -195,35 +178,25 @@ static void end_all(void)
 	}
 	for (u32 i = 0; i < NR_THREADS; i++)
 		for (u32 k = 0; k < NR_SLOTS; k++) {
-			take_back(&worker[i], &worker[i].slot[k]);
-			cr_expect_eq(worker[i].slot[k].state, 0, "it has not ended");
+			take_back(&slots[i][k]);
+			expect(!slots[i][k].state);
 		}
-	cr_expect_eq(kv_tier_check(tier), 0);
+	expect(!kv_tier_check(tier));
 	kvmm_tier_destroy(tier);
 	fake_server_end(&fake);
 	fake_env_remove(&env);
 }
 
-Test(remote_threads, of_all_that_threads_do_at_once_each_ends_once_and_is_right, .timeout = 240)
+int main(int argc, char **argv)
 {
-	u64 nr_loaded = 0, nr_stored = 0, nr_failed = 0, seed = test_number("KVMM_REMOTE_SEED", 1);
+	u64 seed = (argc > 2 ? atoi(argv[2]) : 1) * 1000;
 
-	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-	harm_seed = seed;
 	make_server_tier();
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		worker[i].seed = seed * 1000 + i + 1;
-		cr_assert_eq(pthread_create(&worker[i].thread, NULL, work, &worker[i]), 0);
-	}
+	harm_seed = seed;
 	for (u32 i = 0; i < NR_THREADS; i++)
-		pthread_join(worker[i].thread, NULL);
+		torture_start(act, 0, seed + i);
+	torture_end((argc > 1 ? atoi(argv[1]) : 2) * NS_PER_SEC);
 	end_all();
-	for (u32 i = 0; i < NR_THREADS; i++) {
-		nr_loaded += worker[i].nr_loaded;
-		nr_stored += worker[i].nr_stored;
-		nr_failed += worker[i].nr_failed;
-	}
-	fprintf(stderr, "%llu stored, %llu loaded, %llu failed\n", (unsigned long long)nr_stored,
-		(unsigned long long)nr_loaded, (unsigned long long)nr_failed);
-	cr_expect(nr_stored > 50 && nr_loaded > 50 && nr_failed > 50);
+	return torture_report("remote_torture", seed, NR_COUNTS,
+			      (const char *const []){ "stores", "loads", "failures" });
 }
