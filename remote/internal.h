@@ -168,7 +168,7 @@ struct remote_wire {
 	enum wire_state	state;		/* ->lock too when it changes */
 	int		fd;
 	u32		nr_greetings;
-	u64		last_ns;	/* when a byte moved last, or the first one began to wait */
+	u64		last_ns;	/* when a byte came last, or one began to be waited for */
 	u64		asked_until;	/* greeting: fences that it asks for */
 	struct req	*writing;	/* REQ_PUT, in ->sent: its block is being sent */
 	u64		written;	/* of that */

@@ -127,6 +127,7 @@ struct req *remote_put_begin(struct remote *remote, struct kv_tier_io *io)
 		req->io = io;
 		list_push(&remote->in_front, req);
 	}
+	remote->count.dropped += !req;
 	kv_unlock(&remote->lock);
 	return req;
 }

@@ -237,7 +237,7 @@ static bool encode_next(struct remote *remote, u64 until, bool *is_checked)
 		req = NULL;
 	} else if (reads && !*is_checked) {
 		req = req_take(remote, REQ_EPOCH, NULL);
-		*is_checked = true;
+		*is_checked = req;	/* else it waits for an answer to one of those under way */
 	} else {
 		list_pop(&remote->waiting);
 	}
@@ -273,7 +273,6 @@ static void was_sent(struct remote *remote, u64 bytes)
 {
 	struct remote_wire *wire = &remote->wire;
 
-	wire->last_ns = kv_clock_ns();
 	if (wire->out_at < wire->out_len) {
 		wire->out_at += (u32)bytes;
 		return;

@@ -292,6 +292,36 @@ REMOTE_TEST(an_answer_that_is_late_is_read_past, fill(c))
 	cr_expect_eq(stat_now(c).remote_given_up, 0);
 }
 
+/* The system takes what is sent to it for a long time. */
+REMOTE_TEST(a_server_that_hangs_is_given_up_though_it_is_asked_ever_more)
+{
+	find(c, 1, 1);
+	fake.hangs = true;
+	for (u32 i = 0; i < 8; i++) {
+		answers(c->pool, 20 + i, 1);
+		kvmm_tier_tick(c->tier);
+		fake_env_advance(&env, 10 * MS);
+	}
+	cr_expect_eq(stat_now(c).remote_given_up, 1);
+	fake.hangs = false;
+}
+
+/* As many batches as there may be under way ask for the epoch; the next one waits for an answer. */
+REMOTE_TEST(no_batch_reads_without_asking_for_the_epoch)
+{
+	find(c, 1, 1);
+	fake.nr_gets = fake.nr_exists = 0;
+	fake.hangs = true;
+	for (u32 i = 0; i < 20; i++) {
+		answers(c->pool, 20 + i, 1);
+		kvmm_tier_tick(c->tier);
+	}
+	fake.hangs = false;
+	settle(c);
+	cr_expect_eq(fake.nr_exists, 20);
+	cr_expect_eq(fake.nr_gets, 17);
+}
+
 REMOTE_TEST(stores_are_dropped_and_counted_while_it_is_away, fake.is_down = true)
 {
 	fill(c);
