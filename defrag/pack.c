@@ -24,7 +24,7 @@
 /* Ways to pack, the cheapest first. */
 enum way {
 	TO_HOLES,	/* what is carried goes to holes as they are */
-	TO_STRETCHES,	/* what lies where something is carried slides first, so that it is one hole */
+	TO_STRETCHES,	/* what lies where something is carried slides first: it is one hole */
 	LAST_WAY,	/* the same, by length; if nothing is wanted, nothing is carried */
 };
 
@@ -41,7 +41,7 @@ struct packing {
 	u64 *hole;		/* stretch | hole, in this order */
 	u32 nr_holes;
 	u32 from;		/* the first one that is not full */
-	u32 *room;		/* left in each hole of the picture; but TO_HOLES: all in the first one */
+	u32 *room;		/* left in each hole of the picture; or all in the first one */
 	u32 *used;		/* of each hole of the picture, from its lower end */
 	bool *gone;		/* items that have been given their place */
 };
@@ -217,37 +217,26 @@ static void slide_down(struct packing *p, u32 first)
 	p->sum += longest;
 }
 
-static void slide_all_down(struct packing *p)
+/* False: what is wanted would not be there, or less than if all just slid. */
+static bool pack(struct packing *p)
 {
-	kv_assert(!p->req->runs);
-	for (u32 first = 0; first <= p->req->nr_items; first = stretch_end(p->req, first) + 1)
-		slide_down(p, first);
-}
+	const struct kv_plan_req *req = p->req;
 
-static bool is_good(const struct packing *p)
-{
-	kv_assert(p->req->runs <= KVMM_MAX_RUNS);
-	if (p->req->runs)
-		return p->sum >= p->req->want;
-	return p->way == LAST_WAY || p->plan->gap.nr >= p->longest;
-}
-
-/* -ENOSPC: what is wanted would not be there, or less than if all just slid. */
-static int pack(struct packing *p)
-{
-	memset(p->used, 0, (p->req->nr_items + 1) * sizeof(*p->used));
-	memset(p->gone, 0, p->req->nr_items * sizeof(*p->gone));
+	kv_assert(req->runs <= KVMM_MAX_RUNS);
+	memset(p->used, 0, (req->nr_items + 1) * sizeof(*p->used));
+	memset(p->gone, 0, req->nr_items * sizeof(*p->gone));
 	p->plan->nr_moves = p->plan->nr_blocks = p->sum = 0;
 	p->plan->gap = (struct kvmm_extent){ 0 };
 	find_stretches(p);
 	list_holes(p);
-	if (p->req->runs || p->way != LAST_WAY)
+	if (req->runs || p->way != LAST_WAY)
 		carry_over_pins(p);
-	for (u32 r = 0; r < min(p->req->runs, p->nr_stretches); r++)
+	for (u32 r = 0; r < min(req->runs, p->nr_stretches); r++)
 		slide_down(p, (u32)p->stretch[(u32)p->most[r]]);
-	if (!p->req->runs)
-		slide_all_down(p);
-	return is_good(p) ? 0 : -ENOSPC;
+	for (u32 i = 0; !req->runs && i <= req->nr_items; i = stretch_end(req, i) + 1)
+		slide_down(p, i);
+	return req->runs ? p->sum >= req->want :
+			   p->way == LAST_WAY || p->plan->gap.nr >= p->longest;
 }
 
 size_t plan_pack_scratch(u32 nr_items)
@@ -265,7 +254,7 @@ int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch
 	p.room = (u32 *)(p.hole + nr);
 	p.used = p.room + nr;
 	p.gone = (bool *)(p.used + nr);
-	while (pack(&p))
+	while (!pack(&p))
 		if (p.way++ == LAST_WAY)
 			return -ENOSPC;
 	return plan->nr_moves ? 0 : -EALREADY;

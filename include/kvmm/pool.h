@@ -813,7 +813,8 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * ranges' blocks stay where they are, so a range with several owners may grow, too; to make a run
  * the pool may move blocks of others. But where blocks are missing the call publishes moves that
  * were begun beside steps before, also of these ranges: their old places become free. With
- * KVMM_ALLOC_NO_COMPACT it does so only where it would be refused otherwise. From the second call on it keeps free blocks behind the range for the next.
+ * KVMM_ALLOC_NO_COMPACT it does so only where it would be refused otherwise. From the second call
+ * on it keeps free blocks behind the range for the next.
  *
  * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
  * One lock hold where blocks are free. For several ranges in a pool with limits of tenants or a

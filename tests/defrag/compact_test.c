@@ -7,8 +7,8 @@
 static int compact(struct picture *pic, struct kvmm_compact *goal)
 {
 	goal->size = sizeof(*goal);
-	return kv_compact(&kv_planner_slide, &picture_ops, pic, (struct kvmm_extent){ 0, pic->nr }, 0,
-			  goal);
+	return kv_compact(&kv_planner_slide, &picture_ops, pic,
+			  (struct kvmm_extent){ 0, pic->nr }, 0, goal);
 }
 
 /*

@@ -157,7 +157,7 @@ Test(pack, whatever_fits_once_all_has_slid_is_served)
 		nr = after_sliding(&s, runs);
 		if (nr)
 			cr_assert_eq(kvmm_range_alloc(s.pool, nr, KVMM_RUNS(runs), &got), 0,
-				     "round %u: %u blocks in %u runs of %s", round, nr, runs, s.cell);
+				     "round %u: %u in %u runs of %s", round, nr, runs, s.cell);
 		end_pool(s.pool);
 	}
 }
