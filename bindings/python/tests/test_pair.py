@@ -2,9 +2,12 @@
 """A prompt goes from the pool that computed it to the one that decodes: how many pieces is it?"""
 import collections
 import ctypes
+import importlib.util
 import mmap
 import os
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import kvmm
 
 NR, BYTES = 512, 4096
+NO_NIXL = 77            # an exit code
 
 
 class Queue:
@@ -74,7 +78,7 @@ class Side:
     """A pool in memory that an agent of NIXL's has registered."""
 
     def __init__(self, name):
-        nixl = pytest.importorskip("nixl._api", exc_type=ImportError)
+        from nixl import _api as nixl
         self.agent = nixl.nixl_agent(f"{name}-{os.getpid()}", nixl.nixl_agent_config(
             backends=["UCX"], capture_telemetry=True))
         memory = mmap.mmap(-1, NR * BYTES)
@@ -89,6 +93,17 @@ class Side:
 
 
 def test_nixl_moves_the_blocks_of_a_prompt_in_as_many_descriptors_as_pieces():
+    """In a process that ends at once: one with an agent of NIXL 1.5.1 crashes where Python ends,
+    without kvmm, too, in what unloads its libnl."""
+    if not importlib.util.find_spec("nixl"):
+        pytest.skip("no NIXL")
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=300)
+    if done.returncode == NO_NIXL:
+        pytest.skip(done.stdout)
+    assert done.returncode == 0, done.stderr
+
+
+def move_prompts():
     prefill, decode = Side("prefill"), Side("decode")
     agent = decode.agent
     name = agent.add_remote_agent(prefill.agent.get_agent_metadata())
@@ -110,3 +125,12 @@ def test_nixl_moves_the_blocks_of_a_prompt_in_as_many_descriptors_as_pieces():
         for i, data in zip(there, content):
             decode.pool.read_into(i, found)
             assert found == data
+
+
+if __name__ == "__main__":
+    try:
+        move_prompts()
+    except ImportError as error:
+        print(error, flush=True)
+        os._exit(NO_NIXL)
+    os._exit(0)
