@@ -91,7 +91,7 @@ static int find_target(struct kv_control_call *call, struct job *job)
 	if (strlen(name) >= sizeof(job->target))
 		return kv_call_error(call, -ENAMETOOLONG, "that name is too long");
 	strcpy(job->target, name);
-	if (*name == '/')
+	if (*name == '/' || strstr(name, "://"))
 		return 0;
 	entry = kv_control_find(call->control, name);
 	if (!entry || entry == call->entry)
@@ -113,6 +113,8 @@ static int start_job(struct kv_control_call *call, struct job *job)
 			attr.flags |= KVMM_MIGRATE_BACKGROUND;
 		else if (!strcmp(call->arg[i], "no_evict"))
 			attr.flags |= KVMM_MIGRATE_NO_EVICT;
+		else if (!strncmp(call->arg[i], "key=", 4))
+			attr.key_file = call->arg[i] + 4;
 		else
 			err = kv_call_error(call, -EINVAL,
 					    "unknown word '%.64s'; try help migrate-start",
@@ -283,9 +285,9 @@ static void other_exit(const struct kv_control_pool *gone, void **state)
 }
 
 static const struct kv_command commands[] = {
-	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict]",
-	  "a sequence goes to another pool, or to the socket of a process that takes it",
-	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 5, cmd_start },
+	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [key=FILE]",
+	  "a sequence goes to another pool, or to the socket or the address of a process that takes it",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 6, cmd_start },
 	{ "migrate-status", "POOL", "the last migrations from there",
 	  KV_COMMAND_POOL, 0, 0, cmd_status },
 	{ "migrate-cancel", "POOL ID", "unless it is committed",

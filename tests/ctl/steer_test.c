@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compaction and migration by the socket: planned, begun, watched, called off. */
 #define _GNU_SOURCE
+#include <sys/stat.h>
 
 #include <kvmm/ext/migrate.h>
 
@@ -301,6 +302,30 @@ Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
 	has(ask(control, fd, "migrate-status alpha"), "\tcancelled\t-125\t");
 	has(ask(control, fd, "migrate-start alpha beta 7"), "\n2\t7\tbeta\t0\t");	/* not pinned */
 	end_silence(silent, path);
+}
+
+/* It is called, with a key; whether UCX is there to do that is the machine's matter. */
+Test(steer, a_sequence_may_be_sent_to_another_machine)
+{
+	char key[160], line[400];
+	u16 port;
+	int door = kv_sock()->tcp_listen(NULL, "127.0.0.1:0", &port);
+	FILE *file;
+
+	take_seq(alpha, 3, 0, 7);
+	snprintf(key, sizeof(key), "%s/key", folder);
+	file = fopen(key, "w");
+	cr_assert(file && fprintf(file, "%064x", 7) == 64 && !fclose(file) && !chmod(key, 0600));
+	snprintf(line, sizeof(line), "migrate-start alpha ucx://127.0.0.1:%u 7 key=%s", port, key);
+	if (strstr(ask(control, fd, line), "err 95 "))
+		fprintf(stderr, "SKIPPED: %s\n", kvmm_why());
+	else
+		has(ask(control, fd, "migrate-status alpha"), "\tprepare\t0\t");
+	snprintf(line, sizeof(line), "migrate-start alpha beta 7 key=%s", key);
+	has(ask(control, fd, line), "err 22 ");
+	has(ask(control, fd, "migrate-start alpha nixl://127.0.0.1:1 7"), "err 22 ");
+	kv_sock()->close(NULL, door);
+	unlink(key);
 }
 
 /* NULL: how it is. */

@@ -14,6 +14,7 @@ struct ask {
 	bool copy;
 	bool background;
 	bool no_evict;
+	const char *key;
 	double wait;
 	struct client client;
 };
@@ -30,6 +31,8 @@ static const struct option_row rows[] = {
 		"start: copies take little of the bandwidth"),
 	ROW_FLAG("no-evict", 0, struct ask, no_evict,
 		"start: nothing is evicted for it where it goes to"),
+	ROW_TEXT("key", 0, "FILE", struct ask, key,
+		"start: what the other machine knows too: a file that the engine reads"),
 	ROW_TAKE("wait", 0, "S", take_wait, "start: wait so long for the end [0]"),
 };
 
@@ -37,7 +40,8 @@ static const char doc[] =
 	"Migrate sequences of a running engine, and see how far they are.\v"
 	"Commands:\n"
 	"  start TARGET SEQ  all ranges of sequence SEQ go to TARGET: another pool of the engine, or, "
-	"with a '/' first, the socket of a process that takes them (kvmm_migrate_serve())\n"
+	"with a '/' first, the socket of a process that takes them (kvmm_migrate_serve()), or the address "
+	"of one on another machine\n"
 	"  status            the last migrations from the pool\n"
 	"  cancel ID         unless it is committed\n"
 	"\n"
@@ -46,6 +50,7 @@ static const char doc[] =
 	"\n"
 	"Examples:\n"
 	"  kvmm-migrate start --pool gpu0 --wait 10 gpu1 4711\n"
+	"  kvmm-migrate start --key /etc/kvmm/key ucx://10.0.0.2:9500 4711\n"
 	"  kvmm-migrate status --pool gpu0 --json\n"
 	"  kvmm-migrate cancel --pool gpu0 3\n"
 	"\n"
@@ -109,9 +114,10 @@ static int cmd_start(struct ask *ask)
 	struct table table;
 	uint64_t id;
 
-	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s", ask->opt.pool,
+	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s%s%s", ask->opt.pool,
 			 ask->args[1], ask->args[2], ask->copy ? " copy" : "",
-			 ask->background ? " background" : "", ask->no_evict ? " no_evict" : ""))
+			 ask->background ? " background" : "", ask->no_evict ? " no_evict" : "",
+			 ask->key ? " key=" : "", ask->key ? ask->key : ""))
 		return client_wrong(&ask->client);
 	id = table_number(&table, 0, "id");
 	table_free(&table);
