@@ -245,6 +245,53 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 	pair_exit(&pair);
 }
 
+/* Whether the @nth allocation came, and failed. */
+static bool run_short_of_memory(struct fake_env *fake, u32 nth)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+	bool failed;
+	int err;
+
+	attr.range = net_range(pair.src, 'a', 12, 1);
+	fake_env_fail(fake, nth, false);
+	err = kvmm_migrate_start(&attr, &job);
+	for (u32 i = 0; i < 1000000 && job && (!i || err == -EINPROGRESS); i++) {
+		err = kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	failed = fake_env_failed(fake);
+	fake_env_fail(fake, 0, false);
+	cr_expect(err == 0 || err == -ENOMEM || err == -ECONNRESET || err == -EIO, "%u: %d", nth, err);
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+	if (err)
+		cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1, "%u: lost", nth);
+	else
+		expect_range_there('a', 12);
+	cr_expect_eq(nr_free(pair.dst), 64, "%u", nth);
+	cr_expect_eq(stat_of().nr_links, 0, "%u", nth);
+	return failed;
+}
+
+Test(ucx, memory_that_is_short_once_makes_a_job_fail_and_no_more)
+{
+	struct fake_env fake;
+	u64 nr_live;
+	u32 nth = 0;
+
+	fake_env_install(&fake);
+	if (have_pair()) {
+		run_short_of_memory(&fake, 0);		/* pools have their tables from then on */
+		nr_live = fake.nr_live;
+		while (run_short_of_memory(&fake, ++nth) && nth < 200)
+			cr_expect_eq(fake.nr_live, nr_live, "%u", nth);
+		cr_expect_gt(nth, 10);
+		pair_exit(&pair);
+	}
+	fake_env_remove(&fake);
+}
+
 /* ---- those that do not get in ---- */
 
 static void expect_nothing_came(void)
