@@ -551,7 +551,11 @@ static inline int kvmm_tier_recall(struct kvmm_pool *pool, const struct kvmm_pre
  * -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks() first. So
  * does what another pool above the same tier has, or is loading: it does the same.
  *
- * Context: waits for the disk below, three times for each 1024 names; no kvmm lock held.
+ * A server below has deleted them, too, when the call says so; one that does not answer is told
+ * later, and does not give them to this tier any more.
+ *
+ * Context: waits for the disk below, three times for each 1024 names, and for the server at most
+ * its deadline for as many; no kvmm lock held.
  * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL;
  * -EOPNOTSUPP; -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all are gone for good. Call it again; of
  * ranks that decide alike the one that was answered so may do that alone, at once.
