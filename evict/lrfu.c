@@ -198,8 +198,8 @@ static void tick(struct lrfu *lrfu)
 	for (u32 i = 0; i < SWEEP && unlikely(lrfu->sweep < lrfu->order.nr_blocks); i++) {
 		u32 block = lrfu->sweep++;
 
-		/* The place of an end does not hang on the half-life. */
-		if (!vtime_has(lrfu, block) || lrfu->block[block].credit == END)
+		/* Without credit the place is the same with any half-life. */
+		if (!vtime_has(lrfu, block) || lrfu->block[block].credit <= AGAIN)
 			continue;
 		vtime_leave(lrfu, block);
 		vtime_enter(&lrfu->order, block, bucket_of(lrfu, &lrfu->block[block]));
@@ -208,7 +208,7 @@ static void tick(struct lrfu *lrfu)
 
 static noinline void try_use(struct lrfu *lrfu, u64 hash)
 {
-	if (trial_use(lrfu->trial, hash, lrfu->now))
+	if (trial_use(lrfu->trial, hash, lrfu->now) && !lrfu->duel->lost)
 		lrfu->sweep = 0;
 	if (trial_has_news(lrfu->trial))
 		duel_hope(lrfu->duel, trial_news(lrfu->trial));

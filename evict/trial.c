@@ -18,6 +18,10 @@
 #define LEAD_SHIFT	8u
 #define LEAD_MIN	(4 * TRIAL_HIT)
 
+/* LRU hits next to nothing: less than one of so many uses; and what is followed then. */
+#define POOR_PARTS	16u
+#define POOR_BEST	5u
+
 /* Half-lives in sixteenths of the pool's size; time passes as blocks are filled. */
 static const u16 half_lives[NR_TRIALS] = { 0, 4, 8, 16, 32, 64, 256 };
 
@@ -163,6 +167,15 @@ static struct trial_key *place_of(struct trial *trial, u64 hash, u64 now)
 	return key;
 }
 
+/* Is there next to nothing that LRU could lose, and nothing that it leads by? */
+static bool lru_is_poor(const struct trial *trial)
+{
+	u32 score = trial->candidate[0].score;
+
+	return score && score / TRIAL_HIT * POOR_PARTS < trial->nr_recent &&
+	       score <= trial->candidate[POOR_BEST].score;
+}
+
 static bool end_epoch(struct trial *trial)
 {
 	u32 best = trial->best, score = trial->candidate[best].score;
@@ -175,6 +188,10 @@ static bool end_epoch(struct trial *trial)
 		best = i;
 		score = trial->candidate[i].score;
 	}
+	trial->nr_recent += trial->nr_uses;
+	if (!best && lru_is_poor(trial))
+		best = POOR_BEST;
+	trial->nr_recent -= trial->nr_recent >> TRIAL_MELT_SHIFT;
 	changed = best != trial->best;
 	trial->nr_uses = 0;
 	trial->best = best;

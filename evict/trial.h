@@ -7,6 +7,10 @@
  * to count the sampled keys by bucket, and to keep a floor such that as many are above it as a pool
  * would hold: a use of a key above the floor would have been a hit. The floor never sinks.
  *
+ * It begins as LRU. But where LRU hits next to nothing, nothing is lost by credit either: then a
+ * half-life of some sizes of the pool is followed before it leads, so that blocks have their credit
+ * when it counts.
+ *
  * On the conversation trace the counts are within 2 % of those of real pools.
  *
  * Guarded by the order's lock.
@@ -48,6 +52,7 @@ struct trial {
 	struct trial_key *key;		/* behind this */
 
 	u32 nr_uses;			/* in this epoch */
+	u32 nr_recent;			/* uses, melting as scores do */
 	u32 best;			/* the candidate to use */
 	struct candidate candidate[NR_TRIALS];
 };

@@ -105,6 +105,22 @@ Test(evict_trial, finds_the_half_life_and_follows_the_load)
 	order_exit(&load.order);
 }
 
+Test(evict_trial, begins_with_credit_only_where_lru_hits_next_to_nothing)
+{
+	struct load poor, rich;
+
+	load_init(&poor, &kv_evict_lrfu);
+	for (u32 i = 0; i < 3000; i++)
+		use(&poor, i % 32 ? i : 4095);
+	cr_expect_gt(trial_of(&poor)->best, 0, "all candidates hit the same: one of 32");
+	order_exit(&poor.order);
+	load_init(&rich, &kv_evict_lrfu);
+	for (u32 i = 0; i < 3000; i++)
+		use(&rich, i % 8 ? i : 4095);
+	cr_expect_eq(trial_of(&rich)->best, 0, "all hit the same: one of 8");
+	order_exit(&rich.order);
+}
+
 Test(evict_trial, is_as_good_as_lru_where_that_is_good_and_better_where_not)
 {
 	cr_expect_geq(hits_of(&kv_evict_lrfu, use_by_recency) * 1000,
@@ -156,12 +172,14 @@ Test(evict_lrfu, blocks_that_wait_get_new_places_when_the_half_life_changes)
 	order_fill(&order, "abcde");
 	order_hit(&order, "a");
 	order_enter(&order, "abcd");
-	order_expect(&order, "bcda");
+	order_fill(&order, "fg");
+	order_enter(&order, "f");
+	order_expect(&order, "bcdfa");
 	lrfu->trial->best = 0;
 	lrfu->sweep = 0;
-	order_fill(&order, "ef");
+	order_fill(&order, "h");
 	cr_expect_eq(lrfu->sweep, 8, "all have been looked at");
-	order_expect(&order, "abcd");
+	order_expect(&order, "bcdaf");
 	order_exit(&order);
 }
 
@@ -178,6 +196,22 @@ Test(evict_lrfu, a_block_that_comes_back_has_its_credit)
 	cr_expect_eq(lrfu->block[0].credit, NEW);
 	kv_evict_lrfu.fill(order.policy, 3, &key);
 	cr_expect_eq(lrfu->block[3].credit, AGAIN + 25, "16 * log2(1 + 2)");
+	order_exit(&order);
+}
+
+/* Blocks that were used once are in the same order with any half-life. */
+Test(evict_lrfu, blocks_without_credit_stay_where_they_are_when_the_half_life_changes)
+{
+	struct order order;
+	struct lrfu *lrfu = order_of_8(&order);
+
+	order_fill(&order, "abcde");
+	order_hit(&order, "b");
+	order_enter(&order, "dcba");
+	lrfu->trial->best = 0;
+	lrfu->sweep = 0;
+	order_fill(&order, "e");
+	order_expect(&order, "dcab");
 	order_exit(&order);
 }
 
