@@ -10,7 +10,7 @@
  *
  * When that changes, blocks that wait are given their new places twenty at a time.
  *
- * The last block of a prompt is often not full, and then a prompt that goes on from there has another
+ * The last block of a prompt is often not full, and a prompt that goes on from there has another
  * one in its place. So if ends of chains come back far less often than other blocks do, a new one
  * goes before all others. An end is what was filled last when it is put back.
  *
