@@ -286,7 +286,7 @@ static void other_exit(const struct kv_control_pool *gone, void **state)
 
 static const struct kv_command commands[] = {
 	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [key=FILE]",
-	  "a sequence goes to another pool, or to the socket or the address of a process that takes it",
+	  "a sequence goes to another pool, or to socket or address of a process that takes it",
 	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 6, cmd_start },
 	{ "migrate-status", "POOL", "the last migrations from there",
 	  KV_COMMAND_POOL, 0, 0, cmd_status },

@@ -51,10 +51,11 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 	struct window_offer offer;
 	int err;
 
-	if (link->window.ops || wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
+	if (link->window.ops ||
+	    wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
 	    !offer.shape.kind)
 		return -EPROTO;
-	/* A far one has nothing to do with this machine's memory, and others are not reached by it. */
+	/* A far one has nothing to do with memory of this machine; others are not reached by it. */
 	offer.fd = conn_take_fd(&link->conn);
 	if (transport_of(offer.shape.kind)->is_far ?
 	    offer.shape.kind != link->far_kind || offer.fd >= 0 :

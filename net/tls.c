@@ -98,7 +98,7 @@ struct tls {
 
 static const unsigned char identity[] = "kvmm-migrate-1";
 
-/* Whose call it is that libssl calls back from. */
+/* The link of the call that libssl calls back from. */
 static __thread struct tls *caller;
 
 static int find_calls(struct calls *calls)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The transport "ucx": a giver puts content into the taker's slots, by whatever way UCX finds
+ * The transport "ucx": a giver puts content into the taker's slots, by the way that UCX finds
  * between the two machines (RDMA, TCP; shared memory if they are one).
  *
  * The taker's slots are memory of UCX, which the other side may reach best; the giver's are host
@@ -380,7 +380,7 @@ static int open_ucx(struct window *window)
 		err = map_slot(window, i);
 	if (!err)
 		err = connect_ep(window, &head);
-	/* The two workers get to know each other by the first put: before the taker relies on it. */
+	/* The workers get to know each other by the first put: before the taker relies on it. */
 	return err ? err : put_ucx(window, 0, &(struct extent){ 0, sizeof(u64) }, 1);
 }
 

@@ -58,7 +58,8 @@ static int place_slots(struct window *window)
 						  sizeof(*window->plane[i]));
 		if (!window->plane[i])
 			return -ENOMEM;
-		stage_planes(&window->view.planes, window->at[i], shape->slot_blocks, window->plane[i]);
+		stage_planes(&window->view.planes, window->at[i], shape->slot_blocks,
+			     window->plane[i]);
 	}
 	window->move = kv_alloc_array(shape->slot_blocks, sizeof(*window->move));
 	window->extent = kv_alloc_array(max(window->view.planes.nr, 1u), sizeof(*window->extent));

@@ -23,7 +23,7 @@ struct window {
 	struct kv_pool_view view;		/* of the pool on this side */
 	u64 at[WINDOW_SLOTS];			/* where slots are, on this side */
 	int fd;					/* ours; -1: sent, or not there */
-	u8 *blob;				/* ours if it was made here; what a far giver gets */
+	u8 *blob;				/* ours if made here; what a far giver gets */
 	u32 blob_bytes;
 	void *ptr;				/* mapped, or NULL: its transport's */
 	struct kv_area *area;			/* mapped, or NULL: its transport's */

@@ -155,9 +155,9 @@ static bool has_runs(const struct order *order)
 }
 
 /*
- * Most blocks that are hit are put before a thread looks at the order. So a hit only marks its block
- * as one that has left, and the put moves it; what is still marked at the next look leaves, if it
- * was in. With runs only, and policies that move blocks.
+ * Most blocks that are hit are put before a thread looks at the order. So a hit only marks its
+ * block as one that has left, and the put moves it; what is still marked at the next look leaves,
+ * if it was in. With runs only, and policies that move blocks.
  */
 static bool stays(const struct order *order, u32 index)
 {

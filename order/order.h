@@ -9,8 +9,8 @@
  * a reference is noted before it can be put, the last put of a block comes behind all of its hits.
  *
  * Most blocks that are hit are put before a thread looks at the order, and they do not leave it in
- * between: the put moves them, and those that were not put leave when a thread looks. No caller sees
- * the difference.
+ * between: the put moves them, and those that were not put leave when a thread looks. No caller
+ * sees the difference.
  *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it

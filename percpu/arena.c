@@ -359,7 +359,8 @@ noinline bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_r
 		return false;
 	arena = &arenas->arena[id - 1];
 	kv_lock(&arena->lock);
-	done = READ_ONCE(slot->arena) == id && is_ours_to_free(pool, arenas, arena, slot, range.gen);
+	done = READ_ONCE(slot->arena) == id &&
+	       is_ours_to_free(pool, arenas, arena, slot, range.gen);
 	if (likely(done))
 		err = give(pool, arena, slot, range.index);
 	is_full = arena->nr_free > READ_ONCE(arenas->limit) +

@@ -338,7 +338,8 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 	u64 epoch = (u64)number;
 
 	if (kind == RESP_ERROR && !remote->nr_failures)
-		kv_log(KV_LOG_WARN, "kvmm: remote tier: %s refuses to be talked to", remote->address);
+		kv_log(KV_LOG_WARN, "kvmm: remote tier: %s refuses to be talked to",
+		       remote->address);
 	if (kind != (is_last ? RESP_NUMBER : RESP_STATUS) || (is_last && number < 0))
 		return -EPROTO;
 	if (!is_last)

@@ -347,7 +347,8 @@ struct kvmm_migrate_serve_attr {
  * kvmm_migrate_serve() - serve a pool on a socket
  *
  * Only processes of the same user get in; or, of other machines, those that have the key. They
- * prove it within 10 s, by TLS 1.3. What UCX listens on is its own matter: see Documentation/migrate.rst.
+ * prove it within 10 s, by TLS 1.3. What UCX listens on is its own matter: see
+ * Documentation/migrate.rst.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only, or other machines, and UCX or OpenSSL is not
  * there (kvmm_why()); -EPERM others may write to that folder, or read the key; -EADDRINUSE
