@@ -414,6 +414,7 @@ static const struct {
 	const struct part *part;
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
+	{ &metrics_remote, 2 },	/* the first: time passes in what it expects */
 	{ &metrics_chain, 4 }, { &metrics_busy, 1 }, { &metrics_slab, 1 }, { &metrics_publish, 12 },
 	{ &metrics_classes, 1 }, { &metrics_lodgers, 1 }, { &metrics_miss, 1 }, { &metrics_sums, 1 },
 	{ &metrics_ebb, 1 }, { &metrics_flood, 4 }, { &metrics_loop, 60 }, { &metrics_room, 1 }, { &metrics_drop, 1 },

@@ -88,6 +88,7 @@ extern const struct part metrics_sums;	/* checksums of content that is spoilt */
 extern const struct part metrics_lend;	/* memory that is given back */
 extern const struct part metrics_tidy;	/* background compaction */
 extern const struct part metrics_disk;	/* a disk that fails */
+extern const struct part metrics_remote;	/* a server below a tier that fails */
 extern const struct part metrics_ebb;	/* copies down and up that fail or take their time */
 extern const struct part metrics_flood;	/* more copies than there is room for */
 extern const struct part metrics_loop;	/* what is dropped comes back at once */
