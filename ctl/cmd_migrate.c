@@ -132,7 +132,9 @@ static int start_job(struct kv_control_call *call, struct job *job)
 	job->is_copy = attr.flags & KVMM_MIGRATE_COPY;
 	err = kvmm_migrate_start(&attr, &job->job);
 	if (err == -ENOENT && kvmm_range_find_seq(call->pool, attr.seq, NULL, 0) > 0)
-		return kv_call_error(call, err, "no process serves '%s'", job->target);
+		return kv_call_error(call, err, attr.key_file ?
+				     "no process serves '%s', or there is no such key file" :
+				     "no process serves '%s'", job->target);
 	if (err == -ENOENT)
 		return kv_call_error(call, err, "there is no sequence %llu", (llu)attr.seq);
 	if (err == -EBUSY)

@@ -609,6 +609,7 @@ static int remote_resume(struct kvmm_migrate *job)
 			return err;
 		link_close(remote->link);
 		remote->link = link;
+		memset(remote->slot, 0, sizeof(remote->slot));	/* SLOT_EMPTY */
 	}
 	remote->gen++;
 	return 0;
@@ -640,7 +641,9 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 {
 	const struct remote *remote = job->remote;
 
-	status->fd = has_link(remote) ? remote->link->conn.fd : -1;
+	/* Neither a connection that is through nor what UCX has to say makes it readable. */
+	status->fd = has_link(remote) && (!remote->link->far_kind || remote->link->is_ready) ?
+		     remote->link->conn.fd : -1;
 	status->path = remote->path;
 	status->nr_present = remote->nr_present;
 	status->nr_copied = remote->nr_drained - remote->nr_before;

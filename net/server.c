@@ -249,6 +249,12 @@ static void give_arrival(struct kvmm_migrate_server *server, struct kvmm_migrate
 	server->nr_told += any;
 }
 
+/* What UCX has to do until it knows the other side makes no descriptor readable. */
+static bool is_busy(const struct kvmm_migrate_server *server, const struct session *session)
+{
+	return session->intake || (server->far_kind && session->state == SESSION_WINDOW);
+}
+
 int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
 				  struct kvmm_migrate_arrival *arrival, size_t size)
 {
@@ -266,7 +272,7 @@ int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
 			session_free(server, server->session[i]);
 			server->session[i] = NULL;
 		} else {
-			nr_busy += server->session[i]->intake != NULL;
+			nr_busy += is_busy(server, server->session[i]);
 		}
 	}
 	mind_the_door(server);

@@ -258,7 +258,8 @@ static int fill(struct tls *tls, int fd)
 		return kv_sock_is_passing(nr) ? -EAGAIN : nr ? (int)nr : -ECONNRESET;
 	while (nr_fds)
 		ops->close(ops->ctx, fds[--nr_fds]);
-	return tls->call.BIO_write(tls->in, buf, nr) == nr ? 0 : -ENOMEM;
+	/* Out of memory: bytes are lost, and the link with them. */
+	return tls->call.BIO_write(tls->in, buf, nr) == nr ? 0 : -ECONNRESET;
 }
 
 /* It has said @ret, which is not what was wanted: 0 it has more to read now; -EAGAIN; -errno. */

@@ -346,12 +346,19 @@ static int blob_of(const struct window *window, struct blob *head)
 	return head->address_bytes && bytes == window->blob_bytes ? 0 : -EPROTO;
 }
 
+/* Without one UCX ends the process where a device says that the other side is gone. Puts fail, too. */
+static void is_gone(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+}
+
 static int connect_ep(struct window *window, const struct blob *head)
 {
 	struct ucx *ucx = window->ucx;
 	const u8 *at = window->blob + sizeof(*head);
 	const ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.err_handler = { .cb = is_gone },
 		.address = (const ucp_address_t *)at,
 	};
 	int err = lost(ucx->call.ucp_ep_create(ucx->worker, &params, &ucx->ep));
@@ -370,6 +377,10 @@ static int open_ucx(struct window *window)
 	struct blob head;
 	int err = blob_of(window, &head);
 
+	/* The taker's number sizes memory of ours: it is what so many blocks take, no more. */
+	if (!err && window->shape.slot_bytes !=
+		    stage_bytes(&window->view.planes, window->shape.slot_blocks))
+		err = -EPROTO;
 	if (!err)
 		err = init_ucx(window);
 	if (!err)

@@ -173,7 +173,7 @@ int window_put(struct window *window, u32 slot, u32 nr)
 
 int window_poll(struct window *window, u32 slot)
 {
-	return window->ops->poll ? window->ops->poll(window, slot) : 0;
+	return window->ops && window->ops->poll ? window->ops->poll(window, slot) : 0;
 }
 
 void window_progress(struct window *window)

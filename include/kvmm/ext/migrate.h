@@ -240,7 +240,8 @@ static inline const char *kvmm_migrate_path_name(uint32_t path)
  * @in_doubt: not 0: the other process was told to commit, and has not answered
  * @bytes: that were copied, counted once
  * @phase_ns: time spent in each phase
- * @fd: can be read when there is a reason to poll the job, besides copies of its own; -1: none
+ * @fd: can be read when there is a reason to poll the job, besides copies of its own; -1: none, as
+ *	while a link to another machine is made: poll it
  * @reserved: 0
  */
 struct kvmm_migrate_status {
@@ -386,7 +387,8 @@ KVMM_API int kvmm_migrate_serve_tick_sized(struct kvmm_migrate_server *server,
  *
  * By one thread at a time.
  *
- * Return: migrations that are under way, those of broken links included; -EINVAL; -ECHILD.
+ * Return: migrations that are under way, those of broken links included, and links that other
+ * machines are making: not 0, tick again soon; -EINVAL; -ECHILD.
  */
 static inline int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
 {
