@@ -4,7 +4,9 @@
  * after each end of it; givers that do not know the key, or say nothing; what is missing here.
  */
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -242,6 +244,38 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 		pair_settle(&pair);
 		cr_expect_eq(nr_free(pair.dst), 64);
 	}
+	pair_exit(&pair);
+}
+
+static bool can_be_read(int fd)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+
+	return fd < 0 || poll(&wait, 1, 0) > 0;
+}
+
+/* What UCX has to do makes no descriptor readable. */
+Test(ucx, a_link_is_made_though_both_sides_look_when_they_are_told_to_alone)
+{
+	u64 begin = kv_clock_ns();
+	struct kvmm_migrate *job;
+	int nr_busy = 0;
+
+	setenv("UCX_TLS", "tcp,self", 1);	/* both sides have to get on for that */
+	if (!have_pair())
+		return;
+	job = begin_range('a', 8);
+	while (net_status(job).phase == KVMM_MIGRATE_PREPARE &&
+	       kv_ns_since(begin) < 5000000000ull) {
+		if (can_be_read(net_status(job).fd))
+			kvmm_migrate_poll(job);
+		if (nr_busy || can_be_read(stat_of().fd))
+			nr_busy = kvmm_migrate_serve_tick(pair.server);
+	}
+	cr_expect_neq(net_status(job).phase, KVMM_MIGRATE_PREPARE);
+	cr_expect_eq(run_for(job, 20000), 0);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 8);
 	pair_exit(&pair);
 }
 
