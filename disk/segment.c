@@ -315,7 +315,8 @@ int disk_extend(struct kvmm_disk *disk)
 	disk->extends = false;
 	if (err) {
 		disk->count.nr_no_room++;
-		return err;
+		/* A limit on the size of files: -EFBIG would mean "make it longer first". */
+		return err == -EFBIG ? -ENOSPC : err;
 	}
 	disk->file_bytes = offset + bytes;
 	disk->seg[segment].state = SEG_FREE;

@@ -379,6 +379,30 @@ Test(disk_hang, a_file_that_is_made_longer_holds_up_no_thread_that_reads)
 	read_beside(2);
 }
 
+/* ---- a file that may not become longer ---- */
+
+static u32 nr_too_long;
+
+/* As with a limit on the size of files. Not for ever: one that asks again is seen by the number. */
+static int allocate_too_long(void *ctx, int file, u64 offset, u64 bytes)
+{
+	return nr_too_long++ < 8 ? -EFBIG : allocate_well(ctx, file, offset, bytes);
+}
+
+Test(disk_fault, a_limit_on_the_size_of_files_is_no_room_and_asked_for_once)
+{
+	begin_store(16, 64 << 10);
+	open_store();
+	allocate_well = sim.ops.allocate;
+	sim.ops.allocate = allocate_too_long;
+	cr_expect_eq(disk_test_write(disk, 0, 0), -ENOSPC);
+	cr_expect_eq(nr_too_long, 1);
+	cr_expect_eq(disk_test_stat(disk).nr_no_room, 1);
+	sim.ops.allocate = allocate_well;
+	cr_expect_eq(disk_test_write(disk, 0, 0), 0);
+	end_store();
+}
+
 /* ---- two threads at the system's queue ---- */
 
 static char *buffer;
