@@ -442,6 +442,7 @@ static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	err = enter_and_reclaim(pool, ctx);
 	if (err == -ENOSPC && stays && pool->transit.nr_flights) {
 		flights_poll(pool);
+		ctx->squeezed = false;	/* what its tenant gave up has been given back */
 		err = enter_and_reclaim(pool, ctx);
 	}
 	if (unlikely(err))

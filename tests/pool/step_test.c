@@ -535,7 +535,7 @@ POOL_TEST(step, so_does_a_request_with_keys, sparse_cache())
 	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 }
 
-/* 'a' has been copied, but has no new place; two blocks are cached, and none is free. */
+/* 'a' has been copied, but has no new place; two blocks are cached, 'c' stays, and none is free. */
 static kvmm_range_t full_beside_a_copy(struct kvmm_pool *pool, u32 flags)
 {
 	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2, .flags = KVMM_ALLOC_CONTIG };
@@ -544,13 +544,13 @@ static kvmm_range_t full_beside_a_copy(struct kvmm_pool *pool, u32 flags)
 	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[2];
 
-	paint(pool, ".abbbb..", range);
+	paint(pool, ".abbbbc..", range);
 	cr_assert_eq(kvmm_range_seal(pool, range[0], 1), 0);
 	cr_assert_eq(kvmm_alloc_as(pool, &ctl, mut), 0);
 	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
 	cr_assert_eq(kvmm_range_free(pool, range['b' - 'a']), 0);
-	cr_assert_str_eq(picture(pool), ".a....II");
+	cr_assert_str_eq(picture(pool), ".a....cII");
 	cr_assert_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 	grows = take(pool, 4, flags);
 	cr_assert_eq(stat_of(pool).nr_free, 0);
@@ -558,7 +558,7 @@ static kvmm_range_t full_beside_a_copy(struct kvmm_pool *pool, u32 flags)
 	return grows;
 }
 
-POOL_TEST(step, growth_finds_what_a_finished_copy_has_left, make_cache(8, "lru"))
+POOL_TEST(step, growth_finds_what_a_finished_copy_has_left, make_cache(9, "lru"))
 {
 	kvmm_range_t grows = full_beside_a_copy(pool, 0);
 
@@ -568,7 +568,7 @@ POOL_TEST(step, growth_finds_what_a_finished_copy_has_left, make_cache(8, "lru")
 }
 
 POOL_TEST(step, growth_that_would_rather_fail_than_move_publishes_no_copy_but_for_a_refusal,
-	  make_cache(8, "lru"))
+	  make_cache(9, "lru"))
 {
 	kvmm_range_t grows = full_beside_a_copy(pool, KVMM_ALLOC_NO_COMPACT);
 
@@ -579,4 +579,23 @@ POOL_TEST(step, growth_that_would_rather_fail_than_move_publishes_no_copy_but_fo
 	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
 	cr_expect_eq(stat_of(pool).evictions, 2);
 	cr_expect_eq(kvmm_range_grow(pool, grows, 1), -ENOSPC);
+}
+
+static void limit_all(struct kvmm_pool *pool, u32 max)
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+
+	attr.max = max;
+	cr_assert_eq(kvmm_tenant_set(pool, KVMM_TENANT_REST, &attr), 0);
+}
+
+/* Its limit takes two cached blocks in any case: with them alone it is refused for want of room. */
+POOL_TEST(step, growth_within_a_limit_has_room_that_a_copy_left, make_cache(9, "lru"))
+{
+	kvmm_range_t grows = full_beside_a_copy(pool, KVMM_ALLOC_NO_COMPACT);
+
+	limit_all(pool, 9);
+	cr_expect_eq(kvmm_range_grow(pool, grows, 3), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
+	cr_expect_eq(stat_of(pool).evictions, 2);
 }
