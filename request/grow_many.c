@@ -102,11 +102,11 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-/* A thing forbidden to one is forbidden to all; and nothing is moved. */
+/* A thing forbidden to one is forbidden to all. */
 static u32 flags_of_all(struct kvmm_pool *pool, const struct batch *batch)
 {
-	u32 flags = KVMM_ALLOC_NO_COMPACT;
 	struct slot *slot;
+	u32 flags = 0;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < batch->ctx.nr_grows; i++)
@@ -121,15 +121,16 @@ static u32 flags_of_all(struct kvmm_pool *pool, const struct batch *batch)
  */
 static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 {
-	u32 flags = flags_of_all(pool, batch);
 	int err = 0;
 	u32 i;
 
 	kv_assert_held(&pool->lock);
+	batch->ctx.flags = flags_of_all(pool, batch);
 	for (i = 0; i < batch->ctx.nr_grows && !err; i++) {
 		struct alloc_ctx *ctx = &batch->growth[i].ctx;
 
-		batch->growth[i].in_batch = flags;
+		batch->growth[i].in_batch = batch->ctx.flags | KVMM_ALLOC_NO_COMPACT;
+		ctx->squeezed = false;
 		ctx->victims = batch->ctx.victims;
 		err = reclaims ? alloc_reclaim(pool, ctx) : ctx->take(pool, ctx);
 		batch->ctx.victims = ctx->victims;

@@ -599,3 +599,24 @@ POOL_TEST(step, growth_within_a_limit_has_room_that_a_copy_left, make_cache(9, "
 	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
 	cr_expect_eq(stat_of(pool).evictions, 2);
 }
+
+POOL_TEST(step, growth_of_many_within_limits_has_room_that_a_copy_left, make_cache(9, "lru"))
+{
+	kvmm_range_t grows = full_beside_a_copy(pool, KVMM_ALLOC_NO_COMPACT);
+
+	limit_all(pool, 9);
+	cr_expect_eq(kvmm_range_grow_many(pool, (kvmm_range_t[]){ grows, grows, grows }, 3, 1), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 1);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+}
+
+POOL_TEST(step, growth_of_many_in_turn_publishes_no_copy_while_blocks_can_be_evicted,
+	  make_cache(9, "lru"))
+{
+	kvmm_range_t grows = full_beside_a_copy(pool, KVMM_ALLOC_NO_COMPACT);
+
+	limit_all(pool, KVMM_TENANT_NO_LIMIT);
+	cr_expect_eq(kvmm_range_grow_many(pool, (kvmm_range_t[]){ grows, grows }, 2, 1), 0);
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 0);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+}
