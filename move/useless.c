@@ -34,18 +34,21 @@ static u64 stamp(const struct kvmm_pool *pool)
 
 bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
-	const struct useless *useless = &pool->useless;
-
 	kv_assert_held(&pool->lock);
-	if (!useless->known || max_runs > useless->max_runs || want < useless->want)
-		return false;
-	return stamp(pool) == useless->stamp;
+	for (u32 i = 0; i < ARRAY_SIZE(pool->useless); i++) {
+		const struct useless *useless = &pool->useless[i];
+
+		if (useless->known && max_runs <= useless->max_runs && want >= useless->want &&
+		    stamp(pool) == useless->stamp)
+			return true;
+	}
+	return false;
 }
 
 void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
 	kv_assert_held(&pool->lock);
-	pool->useless = (struct useless){
+	pool->useless[max_runs > 1] = (struct useless){
 		.stamp = stamp(pool), .want = want, .max_runs = max_runs, .known = true,
 	};
 }

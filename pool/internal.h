@@ -451,7 +451,7 @@ struct kvmm_pool {
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once there; see step.h */
 	struct transit			transit;	/* see transit.h */
-	struct useless			useless;	/* see there */
+	struct useless			useless[2];	/* for one run, and for several */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
 	struct pageblocks		pb;		/* see pageblock.h */

@@ -149,6 +149,30 @@ POOL_TEST(room, packing_that_was_in_vain_is_not_tried_again, make_pool(15))
 	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(2), &got), 0);
 }
 
+static void expect_in_vain(struct kvmm_pool *pool, u32 nr, u32 runs, u64 nr_skipped)
+{
+	struct kvmm_alloc_stat stat;
+	kvmm_range_t got;
+
+	cr_expect_eq(kvmm_range_alloc(pool, nr, KVMM_RUNS(runs), &got), -ENOSPC);
+	cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
+	cr_expect_eq(stat.skipped[KVMM_STEP_COMPACT], nr_skipped);
+}
+
+/* Fewer blocks in one run, and more in several: neither tells anything of the other. */
+POOL_TEST(room, two_kinds_of_requests_in_vain_are_known_side_by_side, make_pool(15))
+{
+	kvmm_range_t range[26];
+
+	paint(pool, "aa.xbb.ycc.zdd.", range);
+	for (char c = 'x'; c <= 'z'; c++)
+		cr_assert_eq(kvmm_range_pin(pool, range[c - 'a']), 0);
+	for (u32 i = 0; i < 3; i++) {
+		expect_in_vain(pool, 3, 1, i ? 2 * i - 1 : 0);
+		expect_in_vain(pool, 4, 2, 2 * i);
+	}
+}
+
 Test(room, no_more_is_moved_than_allowed)
 {
 	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 16,
