@@ -355,8 +355,11 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lrfu *lrfu = policy;
 
-	if (!KV_BUG_ON(block >= lrfu->order.nr_blocks))
-		vtime_enter(&lrfu->order, block, put(lrfu, block));
+	if (KV_BUG_ON(block >= lrfu->order.nr_blocks))
+		return;
+	if (!key)	/* a parked block is the end of no chain */
+		lrfu->newest = KV_NONE;
+	vtime_enter(&lrfu->order, block, put(lrfu, block));
 }
 
 /* Neighbours mostly come into one bucket. */

@@ -220,6 +220,29 @@ POOL_TEST(park, blocks_are_parked_and_taken_back_by_id, make_ids(8, "lru"))
 	cr_expect_eq(stat_of(pool).nr_free, 7);
 }
 
+/* All blocks come back here, and ends of chains as often as the others. */
+POOL_TEST(park, a_parked_block_is_not_taken_for_the_end_of_a_chain, make_ids(512, "lrfu"))
+{
+	kvmm_mut_t mut[101], rest[512];
+	kvmm_ref_t ref[16];
+
+	for (u32 i = 0; i < 12; i++) {
+		cache_keys(pool, 16 * i, 16);
+		cr_assert_eq(kvmm_match(pool, keys_from(16 * i, 16), 16, ref), 16);
+		cr_assert_eq(kvmm_put_many(pool, ref, 16), 0);
+	}
+	make_private(pool, 101, mut);
+	cr_assert_eq(kvmm_park(pool, mut, 100), 0);
+	cr_assert_eq(kvmm_unpark(pool, mut, 100), 0);
+	cache_keys(pool, 1000, 2);
+	cr_assert_eq(kvmm_park(pool, &mut[100], 1), 0);
+	make_private(pool, stat_of(pool).nr_free - 1, rest);
+	cr_assert_eq(stat_of(pool).evictions, 0);
+	make_private(pool, 2, rest);
+	cr_expect_eq(stat_of(pool).evictions, 2, "older ones go first");
+	cr_expect_eq(kvmm_unpark(pool, &mut[100], 1), 0);
+}
+
 /* ---- room is made ---- */
 
 static u32 make_room(struct kvmm_pool *pool, u32 nr_blocks)
