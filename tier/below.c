@@ -535,6 +535,11 @@ bool kv_tier_has_below(const struct kvmm_tier *tier)
 	return tier->below;
 }
 
+bool kv_tier_has_server(const struct kvmm_tier *tier)
+{
+	return tier->below && tier->below->ops->remote_glance;
+}
+
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns)
 {
 	const struct below *below = tier->below;

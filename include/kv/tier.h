@@ -300,6 +300,8 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 /* Its end is not waited for, and may be never; false: it has to be, as memory is written. */
 bool kv_tier_fetch_leave(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
+/* Below it is a server, which is asked by look-ups, and answers later ones. */
+bool kv_tier_has_server(const struct kvmm_tier *tier);
 /* These names are taken to be there, as if ranks had been told. 0 or -EOPNOTSUPP: they are not. */
 int kv_tier_recall(struct kv_tier_client *client, const struct kvmm_prefix *prefix);
 /* Transfers under way meet the walk, where ranks are told of them. */

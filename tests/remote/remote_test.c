@@ -153,6 +153,54 @@ REMOTE_TEST(another_process_finds_it_and_another_model_or_layout_does_not, fill(
 	expect_gone(c, 1, 8);
 }
 
+/* ---- how far a match asks ahead ---- */
+
+#define NR_LONG		3000u
+
+static struct kv_tier_ops counting;
+static u32 nr_lookups;
+
+static enum kvmm_tier_answer count_lookup(void *store, const struct kv_tier_name *name)
+{
+	nr_lookups++;
+	return KVMM_TIER_RETRY;
+}
+
+/* Look-ups of one match of a prompt that the store below can tell nothing of as yet. */
+static u32 lookups_of_long_match(struct chain *c)
+{
+	static kvmm_key_t keys[NR_LONG];
+	static kvmm_ref_t refs[NR_LONG];
+	const struct kvmm_prefix prefix = { .keys = keys, .nr = NR_LONG };
+	struct kvmm_tier_match_args match = { .size = sizeof(match), .prefix = &prefix,
+					      .refs = refs };
+	const struct kv_tier_ops *ops = c->tier->below->ops;
+
+	for (u32 i = 0; i < NR_LONG; i++)
+		keys[i] = key_of(1 + i);
+	nr_lookups = 0;
+	c->tier->below->ops = &counting;
+	cr_expect_eq(kvmm_tier_match(c->pool, &match), 0);
+	cr_expect_eq(match.stop, KVMM_TIER_RETRY);
+	c->tier->below->ops = ops;
+	return nr_lookups;
+}
+
+REMOTE_TEST(a_long_prompt_asks_ahead_no_further_than_the_server_is_asked_at_once, )
+{
+	counting = *c->tier->below->ops;
+	counting.lookup = count_lookup;
+	cr_expect_eq(lookups_of_long_match(c), 1 + 1024);
+}
+
+REMOTE_TEST(a_store_that_is_no_server_is_not_asked_ahead, )
+{
+	counting = *c->tier->below->ops;
+	counting.lookup = count_lookup;
+	counting.remote_glance = NULL;
+	cr_expect_eq(lookups_of_long_match(c), 1);
+}
+
 REMOTE_TEST(a_byte_at_a_time_is_as_good, fake.piece = 1; fill(c))
 {
 	for (u32 i = 0; i < 4000; i++)

@@ -12,6 +12,9 @@
 
 #include "tier.h"
 
+/* A server has so many questions under way at most. */
+#define MAX_AHEAD	1024u
+
 static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *lower,
 				       const struct kvmm_prefix *prefix, u32 i, u8 *level)
 {
@@ -42,10 +45,12 @@ static void note(const struct kvmm_tier_match_args *match, u32 i, enum kvmm_tier
 		match->levels[i] = level;
 }
 
-/* A tier that cannot tell now is asked for the keys behind that one too, for the next time. */
+/* A server that cannot tell now is asked for the keys behind that one too, for the next time. */
 static void ask_ahead(struct lower *lower, const struct kvmm_prefix *prefix, u32 from)
 {
-	for (u32 i = from; i < prefix->nr; i++)
+	u32 end = min(prefix->nr, from + MAX_AHEAD);
+
+	for (u32 i = from; i < end && kv_tier_has_server(lower->tier); i++)
 		kv_tier_find_below(lower->client, &prefix->keys[i], prefix->domain);
 }
 
