@@ -170,6 +170,7 @@ struct remote_wire {
 	u32		nr_greetings;
 	u64		last_ns;	/* when a byte came last, or one began to be waited for */
 	u64		asked_until;	/* greeting: fences that it asks for */
+	bool		is_raised;	/* greeting: an epoch that was too low was counted up */
 	struct req	*writing;	/* REQ_PUT, in ->sent: its block is being sent */
 	u64		written;	/* of that */
 	u32		out_at, out_len;

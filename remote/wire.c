@@ -95,6 +95,11 @@ void wire_down(struct remote *remote, bool is_fault)
 
 /* ---- sending ---- */
 
+/*
+ * It fits, whatever the server says: a greeting is at most AUTH and two questions for the epoch;
+ * commands are begun with room for COMMAND_MAX, which none is longer than; and the tail of a block
+ * is alone, as a block is sent when all before it was.
+ */
 static void append(struct remote_wire *wire, const void *data, size_t bytes)
 {
 	kv_assert(wire->out_len + bytes <= REMOTE_OUT);
@@ -140,6 +145,7 @@ static void greet(struct remote *remote)
 	struct remote_wire *wire = &remote->wire;
 
 	wire->nr_greetings = 0;
+	wire->is_raised = false;
 	if (remote->password[0]) {
 		append_number(wire, '*', remote->user[0] ? 3 : 2);
 		append_text(wire, "AUTH");
@@ -329,13 +335,14 @@ static void adopt(struct remote *remote, u64 epoch)
 /*
  * The first epoch that is heard, or one that no fence of ours, nor any that was ever heard here,
  * is above. A server that has lost some, as one that begins anew from an old file, may have old
- * values, too: it is fenced.
+ * values, too: it is fenced, once on a connection.
  */
 static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 {
 	struct remote_wire *wire = &remote->wire;
 	bool is_fence, is_last = !--wire->nr_greetings;
 	u64 epoch = (u64)number;
+	int err = 0;
 
 	if (kind == RESP_ERROR && !remote->nr_failures)
 		kv_log(KV_LOG_WARN, "kvmm: remote tier: %s refuses to be talked to",
@@ -346,8 +353,11 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 		return 0;
 	kv_lock(&remote->lock);
 	is_fence = wire->asked_until > remote->fences_done;
-	if (epoch < remote->epoch + is_fence) {
+	if (epoch < remote->epoch + is_fence && wire->is_raised) {
+		err = -EPROTO;
+	} else if (epoch < remote->epoch + is_fence) {
 		ask_epoch(remote, remote->epoch + 1 - epoch);
+		wire->is_raised = true;
 	} else {
 		adopt(remote, epoch);
 		if (is_fence) {
@@ -358,7 +368,7 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 		wire->state = WIRE_UP;
 	}
 	kv_unlock(&remote->lock);
-	return 0;
+	return err;
 }
 
 /* Digits only, as the server writes them. */

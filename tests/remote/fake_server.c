@@ -264,6 +264,8 @@ static int fake_connect(void *ctx, const char *address)
 	drop_bytes(&fake->link[i].out);
 	fake->link[i].is_open = true;
 	fake->link[i].is_dead = fake->link[i].is_known = false;
+	for (u32 n = 0; fake->unasked && n < fake->nr_unasked; n++)
+		put_text(&fake->link[i].out, fake->unasked);
 	return FIRST_FD + (int)i;
 }
 

@@ -54,6 +54,8 @@ struct fake_server {
 	void	(*idle)(void);	/* is called when there is nothing to be received; may be NULL */
 	const char *error;	/* the answer to each command */
 	const char *password;	/* wanted; NULL: none */
+	const char *unasked;	/* is said so often as a connection begins; NULL: nothing */
+	u32	nr_unasked;
 
 	u32	nr_answered;	/* bytes */
 	u32	nr_connects;

@@ -545,6 +545,30 @@ REMOTE_TEST(a_server_that_has_gone_back_in_time_is_fenced, fill(c))
 	expect_gone(c, 1, 8);
 }
 
+/* Each of these would be answered with a command, of which not so many fit. */
+REMOTE_TEST(epochs_that_are_too_low_again_and_again_end_the_connection)
+{
+	static const u32 piece[] = { 0, 1, 7, 4096 };
+
+	fake.unasked = ":0\r\n";
+	fake.nr_unasked = 20000;
+	for (u32 i = 0; i < sizeof(piece) / sizeof(piece[0]); i++) {
+		fake.piece = piece[i];
+		cr_expect_eq(kv_tier_reset(c->tier->owner + 1), -EIO);
+		later(c, 60000 * MS);
+		cr_expect_eq(stat_now(c).remote_fences, 0);
+		cr_expect_geq(stat_now(c).remote_given_up, 1 + i);
+		cr_expect_eq(remote_of(c)->wire.state, WIRE_DOWN);
+		fake_env_advance(&env, 60000 * MS);
+	}
+	fake.unasked = NULL;
+	fake.piece = 0;
+	cr_expect_eq(kv_tier_reset(c->tier->owner + 1), 0);
+	find(c, 1, 1);
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 8);
+}
+
 /* ---- sequences ---- */
 
 static int take_all(struct kvmm_seq *seq, u32 *nr_calls)
