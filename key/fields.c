@@ -12,6 +12,7 @@
  */
 #include <kv/atomic.h>
 #include <kv/env.h>
+#include <kv/mem.h>
 
 #include "internal.h"
 

@@ -75,11 +75,4 @@ static inline const u32 *kv_key_tokens(const struct key_walk *walk)
 	return walk->seq->tokens + walk->first;
 }
 
-/* Also memory that the compiler believes to be dead: secrets do not stay behind on the stack. */
-static inline void kv_wipe(void *data, size_t bytes)
-{
-	memset(data, 0, bytes);
-	__asm__ volatile("" : : "r"(data) : "memory");
-}
-
 #endif /* KEY_INTERNAL_H */

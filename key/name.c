@@ -10,6 +10,7 @@
 
 #include <kv/bits.h>
 #include <kv/err.h>
+#include <kv/mem.h>
 
 #include "internal.h"
 

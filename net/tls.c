@@ -30,16 +30,9 @@ static int digit_of(u8 c)
 	       c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The compiler must not leave it out. */
-static void wipe(void *ptr, size_t bytes)
-{
-	for (volatile u8 *at = ptr; bytes; bytes--)
-		*at++ = 0;
-}
-
 void tls_forget_key(struct tls_key *key)
 {
-	wipe(key, sizeof(*key));
+	kv_wipe(key, sizeof(*key));
 }
 
 int tls_read_key(const char *path, struct tls_key *key)
@@ -55,9 +48,9 @@ int tls_read_key(const char *path, struct tls_key *key)
 		bad = high < 0 || low < 0;
 		key->byte[i] = (u32)high << 4 | (u32)low;
 	}
-	wipe(text, sizeof(text));
+	kv_wipe(text, sizeof(text));
 	if (bad)
-		wipe(key, sizeof(*key));
+		kv_wipe(key, sizeof(*key));
 	return nr < 0 && nr != -E2BIG ? (int)nr : bad ? -EINVAL : 0;
 }
 
@@ -221,7 +214,7 @@ void tls_free(struct tls *tls)
 		return;
 	tls->call.SSL_free(tls->ssl);
 	tls->call.SSL_CTX_free(tls->ctx);
-	wipe(&tls->key, sizeof(tls->key));
+	kv_wipe(&tls->key, sizeof(tls->key));
 	kv_free(tls);
 }
 
@@ -288,7 +281,7 @@ static int shake(struct tls *tls, int fd)
 		}
 		tls->is_open = tls->call.SSL_session_reused(tls->ssl);
 		err = tls->is_open ? err : -EACCES;
-		wipe(&tls->key, sizeof(tls->key));
+		kv_wipe(&tls->key, sizeof(tls->key));
 	}
 	return err;
 }

@@ -153,6 +153,7 @@ static void free_remote(struct remote *remote)
 	kv_free(remote->known.name);
 	kv_free(remote->done);
 	kv_free(remote->req);
+	kv_wipe(remote->password, sizeof(remote->password));
 	kv_free(remote);
 }
 

@@ -13,6 +13,7 @@
 
 #include <kv/env.h>
 #include <kv/log.h>
+#include <kv/mem.h>
 #include <kv/sock.h>
 
 #include "internal.h"
@@ -76,10 +77,13 @@ void wire_down(struct remote *remote, bool is_fault)
 	struct remote_wire *wire = &remote->wire;
 
 	kv_assert_held(&remote->wire_lock);
-	if (wire->fd >= 0)
+	if (wire->fd >= 0) {
+		kv_sock()->hang_up(kv_sock()->ctx, wire->fd);
 		kv_sock()->close(kv_sock()->ctx, wire->fd);
+	}
 	wire->fd = -1;
 	wire->writing = NULL;
+	kv_wipe(wire->out, wire->out_len);
 	wire->out_at = wire->out_len = 0;
 	memset(&wire->resp, 0, sizeof(wire->resp));
 	kv_lock(&remote->lock);
@@ -280,6 +284,8 @@ static void was_sent(struct remote *remote, u64 bytes)
 	struct remote_wire *wire = &remote->wire;
 
 	if (wire->out_at < wire->out_len) {
+		if (wire->state == WIRE_GREETING)	/* with the password */
+			kv_wipe(wire->out + wire->out_at, bytes);
 		wire->out_at += (u32)bytes;
 		return;
 	}

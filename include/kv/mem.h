@@ -6,6 +6,8 @@
 #ifndef KV_MEM_H
 #define KV_MEM_H
 
+#include <string.h>
+
 #include <kv/fork.h>
 #include <kv/types.h>
 
@@ -82,6 +84,13 @@ static inline bool kv_args_are_known(const void *args, size_t size, size_t bytes
 		return args;
 	return size > bytes && !kv_size_is_bad(args, size) &&
 	       kv_is_zero((const u8 *)args + bytes, size - bytes);
+}
+
+/* Also memory that the compiler believes to be dead: secrets do not stay behind. */
+static inline void kv_wipe(void *data, size_t bytes)
+{
+	memset(data, 0, bytes);
+	__asm__ volatile("" : : "r"(data) : "memory");
 }
 
 /* Bytes held by all of the library at present, as asked for; equals a recount. */

@@ -263,7 +263,7 @@ static int fake_connect(void *ctx, const char *address)
 	drop_bytes(&fake->link[i].in);
 	drop_bytes(&fake->link[i].out);
 	fake->link[i].is_open = true;
-	fake->link[i].is_dead = fake->link[i].is_known = false;
+	fake->link[i].is_dead = fake->link[i].is_known = fake->link[i].is_hung_up = false;
 	for (u32 n = 0; fake->unasked && n < fake->nr_unasked; n++)
 		put_text(&fake->link[i].out, fake->unasked);
 	return FIRST_FD + (int)i;
@@ -275,7 +275,16 @@ static void fake_close(void *ctx, int fd)
 		kv_sock_system.close(kv_sock_system.ctx, fd);
 		return;
 	}
+	must(link_of(ctx, fd)->is_hung_up);
 	link_of(ctx, fd)->is_open = false;
+}
+
+static void fake_hang_up(void *ctx, int fd)
+{
+	if (fd < FIRST_FD)
+		kv_sock_system.hang_up(kv_sock_system.ctx, fd);
+	else
+		link_of(ctx, fd)->is_hung_up = true;
 }
 
 /* How many of @bytes go now; 0: it closes. */
@@ -357,6 +366,7 @@ void fake_server_begin(struct fake_server *fake)
 	fake->ops.ctx = fake;
 	fake->ops.tcp_connect = fake_connect;
 	fake->ops.close = fake_close;
+	fake->ops.hang_up = fake_hang_up;
 	fake->ops.send = fake_send;
 	fake->ops.recv = fake_recv;
 	kv_sock_set(&fake->ops);

@@ -34,6 +34,7 @@ struct fake_link {
 	bool	is_open;	/* for the client */
 	bool	is_dead;	/* the server has closed it */
 	bool	is_known;	/* it has said the password */
+	bool	is_hung_up;	/* as it has to be before it is closed: a child may have it open */
 	struct fake_bytes in, out;
 };
 

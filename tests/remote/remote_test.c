@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Device, host, server; and a disk in between: what goes down comes up again, or is a miss. */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include <kv/env.h>
@@ -409,6 +410,49 @@ REMOTE_TEST(a_server_that_wants_a_password_gets_it, fake.password = "secret")
 	restart(c, 1);
 	fill(c);
 	cr_expect_eq(stat_now(c).remote_stored, 8);
+}
+
+static void (*free_before)(void *ctx, void *ptr, size_t bytes);
+static u32 nr_leaks;
+
+static void look_and_free(void *ctx, void *ptr, size_t bytes)
+{
+	nr_leaks += memmem(ptr, bytes, "secret", 6) != NULL;
+	free_before(ctx, ptr, bytes);
+}
+
+static void expect_no_password(struct chain *c)
+{
+	const struct remote_wire *wire = &remote_of(c)->wire;
+
+	cr_expect_null(memmem(wire, sizeof(*wire), "secret", 6));
+}
+
+/* It is sent whole, in part, and not at all. */
+REMOTE_TEST(a_password_is_not_left_in_memory, fake.password = attr.password = "secret")
+{
+	fill(c);
+	expect_no_password(c);
+	for (u32 i = 0; i < 2; i++) {
+		fake.piece = i ? 0 : 30;
+		fake.hangs = true;
+		fake_server_die(&fake, false);
+		later(c, 60000 * MS);
+		answers(c->pool, 1, 1);
+		later(c, 60 * MS);
+		expect_no_password(c);
+		fake.hangs = false;
+	}
+	fake.close_in = 20;
+	later(c, 60000 * MS);
+	answers(c->pool, 1, 1);
+	settle(c);
+	expect_no_password(c);
+	free_before = env.ops.free;
+	env.ops.free = look_and_free;
+	restart(c, 1);
+	env.ops.free = free_before;
+	cr_expect_eq(nr_leaks, 0);
 }
 
 REMOTE_TEST(a_server_full_up_drops_what_it_is_given)
