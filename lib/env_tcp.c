@@ -77,6 +77,13 @@ static int parse(const char *text, union address *addr)
 	       parse_port(colon + 1, &addr->v6.sin6_port) : -EINVAL;
 }
 
+bool kv_tcp_is_address(const char *text)
+{
+	union address addr;
+
+	return !parse(text, &addr);
+}
+
 static void close_fd(int fd)
 {
 	guarded(close(fd));

@@ -200,6 +200,9 @@ static int copy_attr(struct remote *remote, const struct kvmm_tier_remote_attr *
 	    !copy_text("user", attr->user, remote->user, sizeof(remote->user)) ||
 	    !copy_text("password", attr->password, remote->password, sizeof(remote->password)))
 		return -EINVAL;
+	if (!kv_tcp_is_address(remote->address))
+		return kv_refuse(-EINVAL, "kvmm: tier: %s is no address as 10.0.0.7:6379 is",
+				 remote->address);
 	remote->ttl_s = attr->ttl_s;
 	remote->deadline_ns = attr->deadline_ns ? attr->deadline_ns : DEADLINE_NS;
 	return remote->deadline_ns > 60000000000ull ? -EINVAL : 0;

@@ -97,6 +97,9 @@ extern const struct kv_sock_ops kv_sock_system;
 const struct kv_sock_ops *kv_sock(void);
 void kv_sock_set(const struct kv_sock_ops *ops);	/* NULL: back to kv_sock_system */
 
+/* Else tcp_connect() says -EINVAL. */
+bool kv_tcp_is_address(const char *text);
+
 /* Of send and recv: a system that has no time or no room now may have some later. */
 static inline bool kv_sock_is_passing(s64 err)
 {

@@ -87,7 +87,10 @@ Test(tcp, what_is_no_address_is_refused)
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
 		cr_expect_eq(ops->tcp_listen(NULL, bad[i], &port), -EINVAL, "%s", bad[i]);
 		cr_expect_eq(ops->tcp_connect(NULL, bad[i]), -EINVAL, "%s", bad[i]);
+		cr_expect_not(kv_tcp_is_address(bad[i]), "%s", bad[i]);
 	}
+	cr_expect(kv_tcp_is_address("127.0.0.1:80"));
+	cr_expect(kv_tcp_is_address("[fd00::7]:6379"));
 }
 
 Test(tcp, only_a_file_of_the_users_alone_is_a_secret)

@@ -762,3 +762,19 @@ Test(remote, what_makes_no_key_is_refused)
 	host.block_bytes = 0;
 	cr_expect_eq(kvmm_tier_host_create(&host, &tier), -EOPNOTSUPP);
 }
+
+Test(remote, what_is_no_address_is_refused)
+{
+	static const char *const bad[] = { "localhost:6379", "127.0.0.1", "[::1]", "" };
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	host.capacity_blocks = 4;
+	host.block_bytes = BYTES;
+	host.remote = &attr;
+	for (u32 i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		attr.address = bad[i];
+		cr_expect_eq(kvmm_tier_host_create(&host, &tier), -EINVAL, "%u", i);
+		cr_expect(strstr(kvmm_why(), i < 3 ? bad[i] : "server"), "%s", kvmm_why());
+	}
+}
