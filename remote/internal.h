@@ -170,6 +170,7 @@ struct remote_wire {
 	u32		nr_greetings;
 	u64		last_ns;	/* when a byte came last, or one began to be waited for */
 	u64		asked_until;	/* greeting: fences that it asks for */
+	u64		nr_asked;	/* requests when it began */
 	bool		is_raised;	/* greeting: an epoch that was too low was counted up */
 	struct req	*writing;	/* REQ_PUT, in ->sent: its block is being sent */
 	u64		written;	/* of that */
@@ -239,7 +240,7 @@ void req_wait(struct remote *remote, struct req *req, u64 now_ns);
 void req_end_io(struct remote *remote, struct req *req, int error);
 /* It is over, without an answer from the server, and free; no deletion. */
 void req_fail(struct remote *remote, struct req *req);
-/* Answered. */
+/* Answered, or fenced. */
 void req_deleted(struct remote *remote, struct req *req);
 
 /* ---- wire.c: ->wire_lock held ---- */

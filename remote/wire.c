@@ -160,6 +160,7 @@ static void greet(struct remote *remote)
 	}
 	kv_lock(&remote->lock);
 	wire->asked_until = remote->fences;
+	wire->nr_asked = remote->nr_asked;
 	ask_epoch(remote, remote->fences > remote->fences_done);
 	kv_unlock(&remote->lock);
 }
@@ -338,6 +339,24 @@ static void adopt(struct remote *remote, u64 epoch)
 	known_clear(&remote->known);
 }
 
+/* No key of before is read again: with that, all that was to be deleted before is. */
+static void fenced(struct remote *remote)
+{
+	struct req_list waiting = remote->waiting;
+	struct req *req;
+
+	kv_assert_held(&remote->lock);
+	remote->waiting = (struct req_list){ 0 };
+	while ((req = list_pop(&waiting))) {
+		if (req->kind == REQ_DEL && req->number <= remote->wire.nr_asked)
+			req_deleted(remote, req);
+		else
+			list_push(&remote->waiting, req);
+	}
+	remote->known.nr_doubts = 0;
+	remote->count.fences++;
+}
+
 /*
  * The first epoch that is heard, or one that no fence of ours, nor any that was ever heard here,
  * is above. A server that has lost some, as one that begins anew from an old file, may have old
@@ -366,10 +385,8 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 		wire->is_raised = true;
 	} else {
 		adopt(remote, epoch);
-		if (is_fence) {
-			remote->known.nr_doubts = 0;
-			remote->count.fences++;
-		}
+		if (is_fence)
+			fenced(remote);
 		remote->fences_done = wire->asked_until;
 		wire->state = WIRE_UP;
 	}
@@ -417,6 +434,17 @@ static int put_answer(struct remote *remote, struct req *req, enum resp_kind kin
 	remote->count.dropped += !is_stored && req->io;
 	req_end_io(remote, req, is_stored || remote->front ? 0 : -EIO);
 	return 0;
+}
+
+/* One that is refused takes a fence. */
+static int del_answer(struct remote *remote, enum resp_kind kind)
+{
+	if (kind == RESP_NUMBER)
+		return 0;
+	if (kind != RESP_ERROR)
+		return -EPROTO;
+	remote->fences++;
+	return -ESTALE;
 }
 
 /* ->wire.value and the block are there, in part if it was given up meanwhile. */
@@ -467,12 +495,14 @@ static bool is_right_value(struct remote *remote, const struct req *req)
 static void end_answered(struct remote *remote, struct req *req)
 {
 	remote->nr_failures = 0;
-	if (req->kind != REQ_DEL)
+	if (req->kind != REQ_DEL) {
 		req_free(remote, req);
-	else if (req->epoch == remote->epoch)
+	} else if (req->epoch == remote->epoch) {
 		req_deleted(remote, req);
-	else
+		remote->count.deleted++;
+	} else {
 		req_wait(remote, req, 0);
+	}
 }
 
 static int answer(struct remote *remote, enum resp_kind kind, s64 number)
@@ -498,7 +528,7 @@ static int answer(struct remote *remote, enum resp_kind kind, s64 number)
 	else if (req->kind == REQ_EPOCH)
 		err = epoch_answer(remote, kind);
 	else
-		err = kind == RESP_NUMBER ? 0 : -EPROTO;
+		err = del_answer(remote, kind);
 	if (!err)
 		end_answered(remote, list_pop(&remote->sent));
 	kv_unlock(&remote->lock);
@@ -516,7 +546,7 @@ static int begin_body(struct remote *remote, u64 bytes)
 		return -EPROTO;
 	wire->body_at = 0;
 	if (req->kind == REQ_EPOCH)
-		wire->body_is_good = bytes < 20;
+		wire->body_is_good = bytes <= 18;	/* as RESP_NUMBER has them */
 	else
 		wire->body_is_good = req->io && bytes == sizeof(wire->value) + req->io->bytes;
 	return 0;

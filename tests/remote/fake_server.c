@@ -67,14 +67,25 @@ static void drop_value(struct fake_value *value)
 	*value = (struct fake_value){ 0 };
 }
 
+/* A free one, or, as with allkeys-lru, one that may go: never that of the epoch. */
+static struct fake_value *make_room(struct fake_server *fake)
+{
+	for (u32 i = 0; i < FAKE_KEYS; i++)
+		if (!fake->value[i].key)
+			return &fake->value[i];
+	for (;;) {
+		struct fake_value *value = &fake->value[fake->nr_evicted++ % FAKE_KEYS];
+
+		if (!strstr(value->key, ":epoch"))
+			return value;
+	}
+}
+
 static void set(struct fake_server *fake, const struct arg *key, const struct arg *content)
 {
 	struct fake_value *value = find(fake, key);
 
-	for (u32 i = 0; !value && i < FAKE_KEYS; i++)
-		if (!fake->value[i].key)
-			value = &fake->value[i];
-	must(value);
+	value = value ? value : make_room(fake);
 	drop_value(value);
 	value->key = malloc(key->bytes + 1);
 	memcpy(value->key, key->at, key->bytes);
@@ -174,6 +185,8 @@ static void do_command(struct fake_server *fake, struct fake_link *link, const s
 		fake->nr_sets++;
 		set(fake, &arg[1], &arg[2]);
 		put_text(out, "+OK\r\n");
+	} else if (is_verb(&arg[0], "DEL") && fake->del_error) {
+		put_text(out, fake->del_error);
 	} else if (is_verb(&arg[0], "DEL") && nr == 2) {
 		fake->nr_dels++;
 		if (value)

@@ -54,6 +54,7 @@ struct fake_server {
 	bool	is_late;	/* those of a closed connection wait: fake_server_run_late() */
 	void	(*idle)(void);	/* is called when there is nothing to be received; may be NULL */
 	const char *error;	/* the answer to each command */
+	const char *del_error;	/* to DEL */
 	const char *password;	/* wanted; NULL: none */
 	const char *unasked;	/* is said so often as a connection begins; NULL: nothing */
 	u32	nr_unasked;
@@ -61,6 +62,7 @@ struct fake_server {
 	u32	nr_answered;	/* bytes */
 	u32	nr_connects;
 	u32	nr_commands;
+	u32	nr_evicted;	/* values that had to go for others */
 	u32	nr_sets, nr_gets, nr_dels, nr_exists;
 	u32	nr_refused;	/* commands that no server knows */
 };

@@ -535,6 +535,58 @@ REMOTE_TEST(a_reset_is_a_new_epoch_for_all_that_share_the_server, fill(c))
 	end_both(other.pool, other.tier);
 }
 
+/* One for all of them, as each costs a connection. */
+REMOTE_TEST(deletions_that_the_server_refuses_are_done_by_a_fence, fill(c))
+{
+	cr_assert_str_eq(find(c, 1, 4), "2222");
+	fake.del_error = "-NOPERM this user has no permissions to run the 'del' command\r\n";
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 8)), 4);
+	cr_expect_eq(stat_now(c).remote_fences, 1);
+	cr_expect_eq(stat_now(c).remote_deleted, 0);
+	cr_expect_eq(stat_now(c).remote_deleting, 0);
+	cr_expect_eq(stat_now(c).remote_given_up, 0);
+	expect_gone(c, 1, 8);
+	restart(c, 1);
+	expect_gone(c, 1, 8);
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 8);
+	cr_expect_str_eq(find(c, 1, 4), "2222");
+}
+
+static void wake(void)
+{
+	fake.hangs = false;
+}
+
+/* Another process may have stored it in the new epoch. */
+REMOTE_TEST(a_deletion_that_is_wanted_after_a_fence_was_asked_for_is_sent, fill(c))
+{
+	fake.hangs = true;
+	remote_of(c)->fences++;		/* as a reset does, which waits for it */
+	kvmm_tier_tick(c->tier);
+	cr_assert_eq(remote_of(c)->wire.state, WIRE_GREETING);
+	fake.idle = wake;
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
+	cr_expect_eq(stat_now(c).remote_fences, 1);
+	cr_expect_eq(fake.nr_dels, 4);
+	cr_expect_eq(stat_now(c).remote_deleting, 0);
+	fake.idle = NULL;
+}
+
+/* What is longer than a number of INCRBY may be is no epoch: it could never be greeted with. */
+REMOTE_TEST(an_epoch_that_is_too_long_is_not_adopted)
+{
+	cr_assert_str_eq(find(c, 1, 1), "-");
+	fake_server_set(&fake, "kvmm:toy:epoch", "1000000000000000000");
+	find(c, 2, 1);
+	cr_expect_eq(stat_now(c).remote_given_up, 1);
+	fake_server_set(&fake, "kvmm:toy:epoch", "999999999999999998");
+	later(c, 60000 * MS);
+	find(c, 3, 1);
+	cr_expect_eq(remote_of(c)->epoch, 999999999999999998);
+	cr_expect_eq(stat_now(c).remote_away, 0);
+}
+
 /* The server reads what a connection had brought when that was given up long ago. */
 REMOTE_TEST(a_store_that_the_server_does_after_its_deletion_is_not_found)
 {
