@@ -220,6 +220,7 @@ struct remote {
 	u64			nr_dels, dels_done;	/* ->lock; deletions wanted, and over */
 	u64			fences, fences_done;	/* ->lock; the same */
 	u64			retry_ns;	/* ->lock; no connection before that */
+	u64			put_ns;		/* ->lock; no store before that */
 	u32			nr_failures;	/* ->lock; in a row */
 	struct remote_count	count;		/* ->lock; read without it */
 };

@@ -69,6 +69,7 @@ static bool wants_put(struct remote *remote, const struct kv_tier_name *name, u6
 	is_usable = wire_is_usable(remote, now_ns);
 	known = known_of(&remote->known, name, now_ns);
 	*is_there = is_usable && known == KNOWN_THERE;
+	is_usable &= *is_there || now_ns >= remote->put_ns;
 	if (!is_usable || known == KNOWN_GONE)
 		remote->count.dropped++;
 	return is_usable && known != KNOWN_GONE && known != KNOWN_THERE;

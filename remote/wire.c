@@ -23,6 +23,7 @@
 #define PUMP_BYTES	(8u << 20)	/* most that one poll moves, each way */
 #define RETRY_NS	100000000ull	/* after the first failure */
 #define RETRY_DOUBLINGS	8u
+#define REFUSED_NS	1000000000ull	/* no store after one that was refused */
 #define KNOWN_NS	1000000000ull	/* for how long an answer is taken to hold */
 
 bool wire_is_usable(const struct remote *remote, u64 now_ns)
@@ -428,6 +429,8 @@ static int put_answer(struct remote *remote, struct req *req, enum resp_kind kin
 
 	if (kind != RESP_STATUS && kind != RESP_ERROR)
 		return -EPROTO;
+	if (kind == RESP_ERROR)
+		remote->put_ns = now_ns + REFUSED_NS;
 	if (is_stored)
 		known_note(&remote->known, &req->name, KNOWN_THERE, now_ns + KNOWN_NS);
 	remote->count.stored += is_stored && req->io;

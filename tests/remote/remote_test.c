@@ -468,6 +468,24 @@ REMOTE_TEST(a_server_full_up_drops_what_it_is_given)
 	cr_expect_str_eq(answers(c->pool, 1, 4), "1111");
 }
 
+REMOTE_TEST(a_server_full_up_is_given_nothing_for_a_second)
+{
+	u32 nr;
+
+	find(c, 1, 1);
+	fake.error = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+	cache_blocks(c->pool, 1, 4);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	settle(c);
+	nr = fake.nr_commands;
+	for (u32 i = 0; i < 9; i++)
+		later(c, 100 * MS);
+	cr_expect_eq(fake.nr_commands, nr);
+	fake.error = NULL;
+	later(c, 100 * MS);
+	cr_expect_eq(stat_now(c).remote_stored, 4);
+}
+
 /* ---- deleting ---- */
 
 REMOTE_TEST(what_is_forgotten_is_gone_from_the_server_when_the_call_returns, fill(c))
