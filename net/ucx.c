@@ -346,7 +346,7 @@ static int blob_of(const struct window *window, struct blob *head)
 	return head->address_bytes && bytes == window->blob_bytes ? 0 : -EPROTO;
 }
 
-/* Without one UCX ends the process where a device says that the other side is gone. Puts fail, too. */
+/* Without one UCX ends the process where a device says that the other side is gone. */
 static void is_gone(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
 }

@@ -101,7 +101,7 @@ void wire_down(struct remote *remote, bool is_fault)
 /* ---- sending ---- */
 
 /*
- * It fits, whatever the server says: a greeting is at most AUTH and two questions for the epoch;
+ * It fits, as the server may say what it likes: a greeting is at most AUTH and two questions for the epoch;
  * commands are begun with room for COMMAND_MAX, which none is longer than; and the tail of a block
  * is alone, as a block is sent when all before it was.
  */
