@@ -24,33 +24,6 @@ static void tear_down(void)
 
 TestSuite(link, .init = set_up, .fini = tear_down);
 
-static struct kvmm_migrate_serve_stat stat_of(void)
-{
-	struct kvmm_migrate_serve_stat stat;
-
-	cr_assert_eq(kvmm_migrate_serve_get_stat(pair.server, &stat), 0);
-	return stat;
-}
-
-static u32 nr_free(struct kvmm_pool *pool)
-{
-	struct kvmm_pool_stat stat;
-
-	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
-	return stat.nr_free;
-}
-
-static struct kvmm_migrate *begin_range(u64 seq, u32 nr)
-{
-	struct kvmm_migrate_attr attr = pair_attr(&pair);
-	struct kvmm_migrate *job = NULL;
-
-	attr.what = KVMM_MIGRATE_RANGE;
-	attr.range = net_range(pair.src, seq, nr, 1);
-	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
-	return job;
-}
-
 static struct kvmm_migrate *begin_keys(u32 first, u32 nr)
 {
 	struct kvmm_migrate_attr attr = pair_attr(&pair);
@@ -74,7 +47,7 @@ static u32 ticks_in(u32 ms)
 	u64 until = kv_clock_ns() + ms * 1000000ull, now;
 	u32 nr = 0;
 
-	while ((now = kv_clock_ns()) < until && !stat_of().nr_links)
+	while ((now = kv_clock_ns()) < until && !pair_stat(&pair).nr_links)
 		if (poll(&fd, 1, (until - now) / 1000000 + 1) > 0) {
 			kvmm_migrate_serve_tick(pair.server);
 			nr++;
@@ -91,18 +64,18 @@ static int no_descriptor(void *ctx, int fd, bool root_too)
 Test(link, without_descriptors_a_server_looks_again_now_and_then)
 {
 	struct kv_sock_ops poor = kv_sock_system;
-	struct kvmm_migrate *job = begin_range('a', 1);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 1);
 	u32 nr;
 
 	poor.accept = no_descriptor;
 	kv_sock_set(&poor);
 	nr = ticks_in(400);
 	cr_expect_leq(nr, 20, "%u ticks", nr);
-	cr_expect_geq(stat_of().shut, 1);
-	cr_expect_leq(stat_of().shut, nr);
+	cr_expect_geq(pair_stat(&pair).shut, 1);
+	cr_expect_leq(pair_stat(&pair).shut, nr);
 	kv_sock_set(NULL);
 	ticks_in(60000);
-	cr_expect_eq(stat_of().nr_links, 1);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
 	cr_expect_eq(pair_run(&pair, job), 0);
 	kvmm_migrate_free(job);
 }
@@ -119,18 +92,18 @@ Test(link, a_server_without_a_place_is_quiet_until_there_is_one)
 	attr.path = pair.path;
 	attr.max_links = 1;
 	cr_assert_eq(kvmm_migrate_serve(&attr, &pair.server), 0);
-	first = begin_range('a', 1);
-	second = begin_range('b', 1);
+	first = pair_begin_range(&pair, 'a', 1);
+	second = pair_begin_range(&pair, 'b', 1);
 	fd.fd = kvmm_migrate_serve_fd(pair.server);
 	while (poll(&fd, 1, 200) > 0 && nr++ < 100)
 		kvmm_migrate_serve_tick(pair.server);
 	cr_expect_lt(nr, 20, "%u ticks", nr);
-	cr_expect_eq(stat_of().nr_links, 1);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
 	kvmm_migrate_free(first);
 	while (poll(&fd, 1, 200) > 0 && nr++ < 100)
 		kvmm_migrate_serve_tick(pair.server);
 	cr_expect_lt(nr, 40, "%u ticks", nr);
-	cr_expect_eq(stat_of().nr_links, 1);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
 	kvmm_migrate_free(second);
 }
 
@@ -153,7 +126,7 @@ Test(link, the_servers_descriptor_says_when_there_is_something_to_do)
 	struct kvmm_migrate *job;
 
 	cr_expect_eq(poll(&watch, 1, 0), 0);
-	job = begin_range(1, 2);
+	job = pair_begin_range(&pair, 1, 2);
 	kvmm_migrate_poll(job);
 	cr_expect_eq(poll(&watch, 1, 60000), 1);
 	cr_expect_eq(pair_run(&pair, job), 0);
@@ -163,7 +136,7 @@ Test(link, the_servers_descriptor_says_when_there_is_something_to_do)
 
 Test(link, a_range_goes_in_more_parts_than_the_window_has_room_for)
 {
-	struct kvmm_migrate *job = begin_range('a', 30);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 30);
 	kvmm_range_t range;
 
 	cr_expect_eq(pair_run(&pair, job), 0);
@@ -172,11 +145,11 @@ Test(link, a_range_goes_in_more_parts_than_the_window_has_room_for)
 	cr_expect_eq(kvmm_migrate_ranges(job, &range, 1), -EREMOTE);
 	kvmm_migrate_free(job);
 	expect_range_there('a', 30);
-	cr_expect_eq(nr_free(pair.src), 64);
-	cr_expect_eq(nr_free(pair.dst), 64);
-	cr_expect_eq(stat_of().offers, 1);
-	cr_expect_eq(stat_of().commits, 1);
-	cr_expect_eq(stat_of().bytes, 30 * NET_BLOCK_BYTES);
+	cr_expect_eq(net_nr_free(pair.src), 64);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
+	cr_expect_eq(pair_stat(&pair).offers, 1);
+	cr_expect_eq(pair_stat(&pair).commits, 1);
+	cr_expect_eq(pair_stat(&pair).bytes, 30 * NET_BLOCK_BYTES);
 }
 
 Test(link, cached_blocks_are_found_there_and_those_that_are_there_are_not_copied)
@@ -191,17 +164,17 @@ Test(link, cached_blocks_are_found_there_and_those_that_are_there_are_not_copied
 	kvmm_migrate_free(job);
 	cr_expect_eq(net_cached(pair.src, 100, 20), 0);
 	cr_expect_eq(net_cached(pair.dst, 100, 20), 20);
-	cr_expect_eq(nr_free(pair.src), 64);
+	cr_expect_eq(net_nr_free(pair.src), 64);
 }
 
 Test(link, without_room_there_nothing_has_changed_and_it_can_be_resumed)
 {
 	kvmm_range_t full = net_range(pair.dst, 'z', 60, 1);
-	struct kvmm_migrate *job = begin_range('a', 10);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 10);
 
 	cr_expect_eq(pair_run(&pair, job), -ENOSPC);
 	cr_expect_eq(net_status(job).phase, KVMM_MIGRATE_FAILED);
-	cr_expect_eq(nr_free(pair.dst), 4);
+	cr_expect_eq(net_nr_free(pair.dst), 4);
 	cr_expect_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), 1);
 	cr_expect_eq(kvmm_range_free(pair.dst, full), 0);
 	cr_expect_eq(kvmm_migrate_resume(job), 0);
@@ -212,26 +185,26 @@ Test(link, without_room_there_nothing_has_changed_and_it_can_be_resumed)
 
 Test(link, cancelled_it_is_free_there)
 {
-	struct kvmm_migrate *job = begin_range('a', 30);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 30);
 
 	for (u32 i = 0; net_status(job).phase < KVMM_MIGRATE_COPYING || !net_status(job).nr_copied; i++) {
 		kvmm_migrate_poll(job);
 		kvmm_migrate_serve_tick(pair.server);
 	}
-	cr_expect_eq(nr_free(pair.dst), 34);
+	cr_expect_eq(net_nr_free(pair.dst), 34);
 	cr_expect_eq(kvmm_migrate_cancel(job), 0);
 	cr_expect_eq(pair_run(&pair, job), -ECANCELED);
 	pair_settle(&pair);
 	kvmm_migrate_free(job);
-	cr_expect_eq(nr_free(pair.dst), 64);
-	cr_expect_eq(nr_free(pair.src), 34);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
+	cr_expect_eq(net_nr_free(pair.src), 34);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 }
 
 /* It changes after its checksums were told: the taker does not have what was offered. */
 Test(link, what_is_not_what_was_offered_is_never_found)
 {
-	struct kvmm_migrate *job = begin_range('a', 30);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 30);
 	struct kvmm_extent ext;
 	kvmm_range_t range;
 
@@ -244,7 +217,7 @@ Test(link, what_is_not_what_was_offered_is_never_found)
 	cr_assert_eq(net_write(pair.src, ext.start + 29, 'x', 0), 0);
 	cr_expect_eq(pair_run(&pair, job), -EBADMSG);
 	pair_settle(&pair);
-	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
 	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 0);
 	cr_assert_eq(net_write(pair.src, ext.start + 29, 'a', 29), 0);
 	cr_expect_eq(kvmm_migrate_resume(job), 0);
@@ -282,7 +255,7 @@ Test(link, a_range_longer_than_the_pool_there_finds_no_room)
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_expect_eq(pair_run(&pair, job), -ENOSPC);
 	kvmm_migrate_free(job);
-	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
 	cr_expect_eq(kvmm_range_free(pool, attr.range), 0, "it is held no more");
 	kvmm_pool_destroy(pool);
 }
@@ -329,7 +302,7 @@ static void meet_again(struct kvmm_migrate *job, int err)
 static bool run_cut(u32 cut)
 {
 	const struct spoil how = { .cut_at = cut };
-	struct kvmm_migrate *job = begin_range('a', 20);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 20);
 	bool in_doubt, came;
 	int err;
 
@@ -344,8 +317,8 @@ static bool run_cut(u32 cut)
 	cr_expect(in_doubt || !err || !kvmm_range_find_seq(pair.dst, 'a', NULL, 0), "cut %u", cut);
 	meet_again(job, err);
 	expect_range_there('a', 20);
-	cr_expect_eq(nr_free(pair.src), 64, "cut %u", cut);
-	cr_expect_eq(nr_free(pair.dst), 64, "cut %u", cut);
+	cr_expect_eq(net_nr_free(pair.src), 64, "cut %u", cut);
+	cr_expect_eq(net_nr_free(pair.dst), 64, "cut %u", cut);
 	return came;
 }
 
@@ -356,9 +329,9 @@ Test(link, it_may_break_at_any_call_and_goes_on_where_it_was)
 	while (run_cut(cut))
 		cut++;
 	cr_expect_gt(cut, 20);
-	cr_expect_gt(stat_of().resumed, 5);
-	cr_expect_gt(stat_of().repeated, 0, "no acknowledgement was lost");
-	cr_expect_eq(stat_of().commits, cut, "each one once");
+	cr_expect_gt(pair_stat(&pair).resumed, 5);
+	cr_expect_gt(pair_stat(&pair).repeated, 0, "no acknowledgement was lost");
+	cr_expect_eq(pair_stat(&pair).commits, cut, "each one once");
 }
 
 /* A range is half there, and its link is gone. */
@@ -374,14 +347,14 @@ static void break_with_lease(u64 lease_ns)
 	attr.window_bytes = 8 * NET_BLOCK_BYTES;
 	attr.lease_ns = lease_ns;
 	cr_assert_eq(kvmm_migrate_serve(&attr, &pair.server), 0);
-	job = begin_range('a', 40);
+	job = pair_begin_range(&pair, 'a', 40);
 	spoil_begin(&how);
 	cr_expect_eq(pair_run(&pair, job), -ECONNRESET);
 	spoil_end();
 	kvmm_migrate_free(job);
 	pair_settle(&pair);
-	cr_expect_eq(stat_of().nr_waiting, 1);
-	cr_expect_eq(nr_free(pair.dst), 24);
+	cr_expect_eq(pair_stat(&pair).nr_waiting, 1);
+	cr_expect_eq(net_nr_free(pair.dst), 24);
 }
 
 Test(link, a_lease_without_end_outlives_its_link)
@@ -395,9 +368,9 @@ Test(link, what_was_reserved_for_who_does_not_come_back_is_free_in_the_end)
 	u32 i;
 
 	break_with_lease(20000000);
-	for (i = 0; i < 100000000 && stat_of().nr_waiting; i++)
+	for (i = 0; i < 100000000 && pair_stat(&pair).nr_waiting; i++)
 		kvmm_migrate_serve_tick(pair.server);
-	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 }
 
@@ -467,7 +440,7 @@ Test(link, memory_that_the_system_lacks_for_a_moment_is_waited_for)
 {
 	for (u32 cut = 1; cut < 40; cut++) {
 		const struct spoil how = { .cut_at = cut, .err = -ENOMEM };
-		struct kvmm_migrate *job = begin_range('a', 10);
+		struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 10);
 
 		spoil_begin(&how);
 		cr_expect_eq(pair_run(&pair, job), 0, "cut %u", cut);
@@ -479,7 +452,7 @@ Test(link, memory_that_the_system_lacks_for_a_moment_is_waited_for)
 
 Test(link, a_job_whose_link_goes_is_resumed_on_another_one)
 {
-	struct kvmm_migrate *job = begin_range('a', 30);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 30);
 
 	kvmm_migrate_poll(job);
 	kvmm_migrate_serve_tick(pair.server);

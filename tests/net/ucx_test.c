@@ -29,33 +29,6 @@ static bool have_pair(void)
 	return have;
 }
 
-static struct kvmm_migrate_serve_stat stat_of(void)
-{
-	struct kvmm_migrate_serve_stat stat;
-
-	cr_assert_eq(kvmm_migrate_serve_get_stat(pair.server, &stat), 0);
-	return stat;
-}
-
-static u32 nr_free(struct kvmm_pool *pool)
-{
-	struct kvmm_pool_stat stat;
-
-	cr_assert_eq(kvmm_pool_get_stat(pool, &stat), 0);
-	return stat.nr_free;
-}
-
-static struct kvmm_migrate *begin_range(u64 seq, u32 nr)
-{
-	struct kvmm_migrate_attr attr = pair_attr(&pair);
-	struct kvmm_migrate *job = NULL;
-
-	attr.what = KVMM_MIGRATE_RANGE;
-	attr.range = net_range(pair.src, seq, nr, 1);
-	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
-	return job;
-}
-
 static void expect_range_there(u64 seq, u32 nr)
 {
 	kvmm_range_t range;
@@ -89,7 +62,7 @@ Test(ucx, a_range_and_a_prompt_go_in_more_parts_than_the_window_has_room_for)
 
 	if (!have_pair())
 		return;
-	job = begin_range('a', 40);
+	job = pair_begin_range(&pair, 'a', 40);
 	cr_expect_eq(run_for(job, 20000), 0);
 	cr_expect_eq(net_status(job).path, KVMM_MIGRATE_PATH_REMOTE);
 	cr_expect_eq(net_status(job).nr_copied, 40);
@@ -130,13 +103,13 @@ Test(ucx, links_that_have_ended_leave_no_descriptor)
 	if (!have_pair())
 		return;
 	for (u32 i = 0; i < 4; i++) {
-		struct kvmm_migrate *job = begin_range('a', 4);
+		struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 4);
 
 		cr_expect_eq(run_for(job, 20000), 0);
 		kvmm_migrate_free(job);
 		pair_settle(&pair);
 		expect_range_there('a', 4);
-		cr_expect_eq(stat_of().nr_links, 0);
+		cr_expect_eq(pair_stat(&pair).nr_links, 0);
 		before = i ? before : nr_descriptors();		/* a library is loaded once */
 		cr_expect_eq(nr_descriptors(), before);
 	}
@@ -149,7 +122,7 @@ Test(ucx, links_that_have_ended_leave_no_descriptor)
 static bool run_cut(u32 cut)
 {
 	const struct spoil how = { .cut_at = cut };
-	struct kvmm_migrate *job = begin_range('a', 20);
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 20);
 	bool came, in_doubt;
 	int err;
 
@@ -171,8 +144,8 @@ static bool run_cut(u32 cut)
 	kvmm_migrate_free(job);
 	pair_settle(&pair);
 	expect_range_there('a', 20);
-	cr_expect_eq(nr_free(pair.src), 64, "cut %u", cut);
-	cr_expect_eq(nr_free(pair.dst), 64, "cut %u", cut);
+	cr_expect_eq(net_nr_free(pair.src), 64, "cut %u", cut);
+	cr_expect_eq(net_nr_free(pair.dst), 64, "cut %u", cut);
 	return came;
 }
 
@@ -188,7 +161,7 @@ Test(ucx, a_link_may_break_anywhere_and_goes_on_where_it_was)
 		nr++;
 	}
 	cr_expect_gt(nr, 8);
-	cr_expect_eq(stat_of().commits, nr + 1, "each one once");
+	cr_expect_eq(pair_stat(&pair).commits, nr + 1, "each one once");
 	pair_exit(&pair);
 }
 
@@ -200,13 +173,13 @@ Test(ucx, a_taker_that_ends_in_the_middle_leaves_the_source_whole)
 
 	if (!have_pair())
 		return;
-	job = begin_range('a', 40);
+	job = pair_begin_range(&pair, 'a', 40);
 	for (u32 i = 0; i < 1000000 && net_status(job).nr_copied < 8; i++) {
 		kvmm_migrate_poll(job);
 		kvmm_migrate_serve_tick(pair.server);
 	}
 	kvmm_migrate_serve_end(pair.server);
-	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
 	cr_expect_eq(kvmm_migrate_wait(job, 20000000000), -ECONNRESET);
 	cr_expect_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), 1);
 	pair_serve(&pair, &again);
@@ -222,7 +195,7 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 	if (!have_pair())
 		return;
 	for (u32 nr = 1; nr < 400; nr += 1 + nr / 4) {
-		struct kvmm_migrate *job = begin_range('a', 40);
+		struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 40);
 
 		/* UCX before 1.14 does not get over the end of a TCP link that it is still making. */
 		while (net_status(job).phase == KVMM_MIGRATE_PREPARE) {
@@ -242,7 +215,7 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 		}
 		kvmm_migrate_free(job);
 		pair_settle(&pair);
-		cr_expect_eq(nr_free(pair.dst), 64);
+		cr_expect_eq(net_nr_free(pair.dst), 64);
 	}
 	pair_exit(&pair);
 }
@@ -264,12 +237,12 @@ Test(ucx, a_link_is_made_though_both_sides_look_when_they_are_told_to_alone)
 	setenv("UCX_TLS", "tcp,self", 1);	/* both sides have to get on for that */
 	if (!have_pair())
 		return;
-	job = begin_range('a', 8);
+	job = pair_begin_range(&pair, 'a', 8);
 	while (net_status(job).phase == KVMM_MIGRATE_PREPARE &&
 	       kv_ns_since(begin) < 5000000000ull) {
 		if (can_be_read(net_status(job).fd))
 			kvmm_migrate_poll(job);
-		if (nr_busy || can_be_read(stat_of().fd))
+		if (nr_busy || can_be_read(pair_stat(&pair).fd))
 			nr_busy = kvmm_migrate_serve_tick(pair.server);
 	}
 	cr_expect_neq(net_status(job).phase, KVMM_MIGRATE_PREPARE);
@@ -303,8 +276,8 @@ static bool run_short_of_memory(struct fake_env *fake, u32 nth)
 		cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1, "%u: lost", nth);
 	else
 		expect_range_there('a', 12);
-	cr_expect_eq(nr_free(pair.dst), 64, "%u", nth);
-	cr_expect_eq(stat_of().nr_links, 0, "%u", nth);
+	cr_expect_eq(net_nr_free(pair.dst), 64, "%u", nth);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0, "%u", nth);
 	return failed;
 }
 
@@ -331,9 +304,9 @@ Test(ucx, memory_that_is_short_once_makes_a_job_fail_and_no_more)
 static void expect_nothing_came(void)
 {
 	pair_settle(&pair);
-	cr_expect_eq(stat_of().nr_links, 0);
-	cr_expect_eq(stat_of().offers, 0);
-	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0);
+	cr_expect_eq(pair_stat(&pair).offers, 0);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
 }
 
 Test(ucx, a_giver_with_another_key_does_not_get_in)
@@ -346,10 +319,10 @@ Test(ucx, a_giver_with_another_key_does_not_get_in)
 	file = fopen(pair.key_file, "w");
 	fprintf(file, "%064x", 4711);
 	fclose(file);
-	job = begin_range('a', 4);
+	job = pair_begin_range(&pair, 'a', 4);
 	cr_expect_eq(run_for(job, 20000), -EACCES);
 	expect_nothing_came();
-	cr_expect_eq(stat_of().refused, 1);
+	cr_expect_eq(pair_stat(&pair).refused, 1);
 	kvmm_migrate_free(job);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 	pair_exit(&pair);
@@ -360,7 +333,7 @@ static int stranger(void)
 	int fd = kv_sock_system.tcp_connect(NULL, strrchr(pair.path, '/') + 1);
 
 	cr_assert_geq(fd, 0);
-	for (u32 i = 0; i < 1000000 && !stat_of().nr_links; i++)
+	for (u32 i = 0; i < 1000000 && !pair_stat(&pair).nr_links; i++)
 		kvmm_migrate_serve_tick(pair.server);
 	return fd;
 }
@@ -375,10 +348,10 @@ Test(ucx, garbage_is_cut_at_once)
 	memset(buf, 0x5a, sizeof(buf));
 	fd = stranger();
 	cr_expect_eq(kv_sock_system.send(NULL, fd, buf, sizeof(buf), NULL, 0), sizeof(buf));
-	for (u32 i = 0; i < 1000000 && stat_of().nr_links; i++)
+	for (u32 i = 0; i < 1000000 && pair_stat(&pair).nr_links; i++)
 		kvmm_migrate_serve_tick(pair.server);
 	expect_nothing_came();
-	cr_expect_eq(stat_of().refused, 1);
+	cr_expect_eq(pair_stat(&pair).refused, 1);
 	kv_sock_system.close(NULL, fd);
 	pair_exit(&pair);
 }
@@ -400,11 +373,11 @@ static void expect_cut_in_time(bool silent)
 			kv_sock_system.send(NULL, fd, &"\x16\x03\x01\x00\x64zzzzz"[s], 1, NULL, 0);
 		fake_env_advance(&fake, 1000000000);
 		pair_settle(&pair);
-		cr_expect_eq(stat_of().nr_links, 1, "after %u s", s + 1);
+		cr_expect_eq(pair_stat(&pair).nr_links, 1, "after %u s", s + 1);
 	}
 	fake_env_advance(&fake, 1000000000);
 	expect_nothing_came();
-	cr_expect_eq(stat_of().refused, 1);
+	cr_expect_eq(pair_stat(&pair).refused, 1);
 	kv_sock_system.close(NULL, fd);
 	pair_exit(&pair);
 	fake_env_remove(&fake);

@@ -68,6 +68,14 @@ struct kvmm_migrate_status net_status(const struct kvmm_migrate *job)
 	return status;
 }
 
+u32 net_nr_free(struct kvmm_pool *pool)
+{
+	struct kvmm_pool_stat stat;
+
+	must(!kvmm_pool_get_stat(pool, &stat));
+	return stat.nr_free;
+}
+
 kvmm_key_t net_key(u32 number)
 {
 	kvmm_key_t key = { { 0 } };

@@ -27,6 +27,8 @@ int net_is(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
 
 struct kvmm_migrate_status net_status(const struct kvmm_migrate *job);
 
+u32 net_nr_free(struct kvmm_pool *pool);
+
 kvmm_key_t net_key(u32 number);
 
 /* Keys @first ... cached, with content, nobody uses them. */

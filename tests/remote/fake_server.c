@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
+#include "tests/fuzz/require.h"	/* programs without Criterion have it, too */
 #include "tests/remote/fake_server.h"
-
-/* Programs without Criterion have it, too. */
-#define must(holds)								\
-	do {									\
-		if (!(holds)) {							\
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds);	\
-			abort();						\
-		}								\
-	} while (0)
 
 #define FIRST_FD	100000
 #define MAX_ARGS	8u
@@ -31,7 +20,7 @@ static void put_bytes(struct fake_bytes *bytes, const void *data, size_t nr)
 	if (bytes->nr + nr > bytes->room) {
 		bytes->room = 2 * (bytes->nr + nr);
 		bytes->at = realloc(bytes->at, bytes->room);
-		must(bytes->at);
+		require(bytes->at);
 	}
 	if (nr)
 		memcpy(bytes->at + bytes->nr, data, nr);
@@ -210,7 +199,7 @@ static bool read_count(const struct fake_bytes *in, size_t *at, char kind, size_
 
 	if (!end)
 		return false;
-	must(in->at[*at] == kind);
+	require(in->at[*at] == kind);
 	*count = strtoul((const char *)in->at + *at + 1, NULL, 10);
 	*at = (size_t)(end + 1 - in->at);
 	return true;
@@ -223,14 +212,14 @@ static bool one_command(struct fake_server *fake, struct fake_link *link)
 
 	if (at == link->in.nr || !read_count(&link->in, &at, '*', &nr))
 		return false;
-	must(nr && nr <= MAX_ARGS);
+	require(nr && nr <= MAX_ARGS);
 	for (size_t i = 0; i < nr; i++) {
 		if (at == link->in.nr || !read_count(&link->in, &at, '$', &arg[i].bytes) ||
 		    link->in.nr - at < arg[i].bytes + 2)
 			return false;
 		arg[i].at = link->in.at + at;
 		at += arg[i].bytes + 2;
-		must(link->in.at[at - 1] == '\n');
+		require(link->in.at[at - 1] == '\n');
 	}
 	do_command(fake, link, arg, (u32)nr);
 	link->in.taken = at;
@@ -256,7 +245,7 @@ static struct fake_link *link_of(struct fake_server *fake, int fd)
 {
 	struct fake_link *link = &fake->link[fd - FIRST_FD];
 
-	must(fd >= FIRST_FD && (u32)(fd - FIRST_FD) < fake->nr_links && link->is_open);
+	require(fd >= FIRST_FD && (u32)(fd - FIRST_FD) < fake->nr_links && link->is_open);
 	return link;
 }
 
@@ -265,13 +254,13 @@ static int fake_connect(void *ctx, const char *address)
 	struct fake_server *fake = ctx;
 	u32 i = 0;
 
-	must(!strcmp(address, "127.0.0.1:6379"));
+	require(!strcmp(address, "127.0.0.1:6379"));
 	fake->nr_connects++;
 	if (fake->is_down)
 		return -ECONNREFUSED;
 	while (i < FAKE_LINKS && (fake->link[i].is_open || (fake->link[i].in.nr && fake->is_late)))
 		i++;
-	must(i < FAKE_LINKS);
+	require(i < FAKE_LINKS);
 	fake->nr_links = max(fake->nr_links, i + 1);
 	drop_bytes(&fake->link[i].in);
 	drop_bytes(&fake->link[i].out);
@@ -288,7 +277,7 @@ static void fake_close(void *ctx, int fd)
 		kv_sock_system.close(kv_sock_system.ctx, fd);
 		return;
 	}
-	must(link_of(ctx, fd)->is_hung_up);
+	require(link_of(ctx, fd)->is_hung_up);
 	link_of(ctx, fd)->is_open = false;
 }
 
@@ -399,12 +388,12 @@ void fake_server_die(struct fake_server *fake, bool loses_all)
 void fake_server_end(struct fake_server *fake)
 {
 	for (u32 i = 0; i < fake->nr_links; i++) {
-		must(!fake->link[i].is_open);
+		require(!fake->link[i].is_open);
 		drop_bytes(&fake->link[i].in);
 		drop_bytes(&fake->link[i].out);
 	}
 	for (u32 i = 0; i < FAKE_KEYS; i++)
 		drop_value(&fake->value[i]);
-	must(fake->nr_refused == 0);
+	require(fake->nr_refused == 0);
 	kv_sock_set(NULL);
 }
