@@ -295,7 +295,7 @@ static u32 run(u32 nr, struct kvmm_disk *with)
 
 static void run_seeds(struct kvmm_disk *(*open)(void))
 {
-	u32 nr = (u32)test_length("KVMM_REMOTE_OPS", 8000), nr_loaded = 0;
+	u32 nr = (u32)test_length("KVMM_REMOTE_OPS", 4000), nr_loaded = 0;
 	u64 first = test_number("KVMM_REMOTE_SEED", 1);
 
 	for (u64 i = 0; i < nr / 500; i++) {
