@@ -143,7 +143,7 @@ static void link_parent(struct kvmm_pool *pool, const struct naming *naming,
 	if (kv_map_length(pool->map, &query))
 		nr = match_refs(pool, &query, &found, &nr_first);
 	if (nr)
-		WRITE_ONCE(entry_at(pool, first.index)->parent, found.index);
+		WRITE_ONCE(entry_at(pool, first.index)->parent, kv_link(found));
 	tally_add(pool, TALLY_REFS, nr);
 	tally_add(pool, TALLY_ACTIVE, nr_first);
 	cache_end(pool);
@@ -176,7 +176,7 @@ static bool find_parent(struct kvmm_pool *pool, struct naming *naming)
 static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		     const struct kv_handle *handles, bool marks)
 {
-	struct kv_name name = { .domain = prefix->domain };
+	struct kv_name name = { .domain = prefix->domain, .parent = KV_NONE };
 	int bad = lost_check(pool, handles, prefix->nr);
 
 	kv_assert_reading();
@@ -193,7 +193,6 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			kv_handle_prefetch(&pool->entries, handles[i + AHEAD]);
 		name.key = prefix->keys[i];
 		name.position = prefix->position + i;
-		name.parent = i ? handles[i - 1].index : KV_NONE;
 		err = kv_entry_stage(&pool->entries, handles[i], &name, marks);
 		if (unlikely(err)) {
 			tally_add(pool, TALLY_STAGED,
@@ -206,6 +205,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				err = -EINVAL;
 			return err;
 		}
+		name.parent = kv_link(handles[i]);
 	}
 	return 0;
 }
@@ -395,7 +395,7 @@ static int publish_all(struct kvmm_pool *pool, const struct naming *naming,
 		insert->is_marked = !err;
 		if (!err && naming->before.gen)
 			WRITE_ONCE(entry_at(pool, insert->handles->index)->parent,
-				   naming->before.index);
+				   kv_link(naming->before));
 	} else {
 		err = lost_check(pool, insert->handles, insert->nr);
 	}

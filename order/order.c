@@ -50,16 +50,20 @@ static struct kv_entry *entry_at(const struct order *order, u32 index)
 }
 
 /* The block before, if it still is that block. */
-static u32 parent_of(const struct order *order, u32 index)
+static __always_inline u32 parent_of(const struct order *order, u32 index)
 {
-	const struct kv_entry *entry = entry_at(order, index);
-	u32 parent = READ_ONCE(entry->parent);
+	const struct kv_entry *entry = entry_at(order, index), *parent;
+	u32 link = READ_ONCE(entry->parent);
 
 	kv_assert(index < order->entries->nr);
-	if (likely(parent >= order->entries->nr) ||
-	    READ_ONCE(entry_at(order, parent)->position) + 1 != READ_ONCE(entry->position))
+	if (likely(link == KV_NONE))
 		return KV_NONE;
-	return parent;
+	kv_assert(kv_link_index(link) < order->entries->nr);
+	parent = entry_at(order, kv_link_index(link));
+	if (!kv_link_is(link, READ_ONCE(parent->word)) ||
+	    READ_ONCE(parent->position) + 1 != READ_ONCE(entry->position))
+		return KV_NONE;
+	return kv_link_index(link);
 }
 
 /* It leaves the order, and was there. */
@@ -130,7 +134,9 @@ static noinline void record_note(struct order *order, enum order_note note,
 	sum_add(&order->history, READ_ONCE(entry->key[0]));
 	sum_add(&order->history, READ_ONCE(entry->key[1]));
 	sum_add(&order->history, READ_ONCE(entry->domain));
-	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
+	/* Generations are not the same in each run. */
+	sum_add_two(&order->history, kv_link_index(READ_ONCE(entry->parent)),
+		    READ_ONCE(entry->position));
 }
 
 /* An entry that was claimed since has left the order, or is about to. */
@@ -592,9 +598,12 @@ void order_park(struct order *order, u32 index)
 /* An earlier entry's children do not count, nor do those of another class, or account. */
 static bool is_child(const struct order *order, u32 parent, u32 kid)
 {
+	u64 word = READ_ONCE(entry_at(order, parent)->word);
+
 	kv_assert(kid < order->entries->nr);
 	kv_assert(parent < order->entries->nr);
-	return READ_ONCE(entry_at(order, kid)->position) ==
+	return READ_ONCE(entry_at(order, kid)->parent) == kv_link(kv_handle_of(parent, word)) &&
+	       READ_ONCE(entry_at(order, kid)->position) ==
 	       READ_ONCE(entry_at(order, parent)->position) + 1 &&
 	       class_of(order->classes, kid) == class_of(order->classes, parent) &&
 	       (likely(!order->quotas) ||
@@ -794,7 +803,7 @@ u32 order_peek(struct order *order)
 
 void order_unpeek(struct order *order, u32 index)
 {
-	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
+	u32 parent = kv_link_index(READ_ONCE(entry_at(order, index)->parent)), elder;
 
 	kv_assert_held(&order->lock);
 	unpick(order, index);
@@ -804,7 +813,7 @@ void order_unpeek(struct order *order, u32 index)
 	elder = family_elder(&order->family, index);
 	family_undel(&order->family, index, parent,
 		     elder != KV_NONE && family_has(&order->family, elder) &&
-		     READ_ONCE(entry_at(order, elder)->parent) == parent);
+		     kv_link_index(READ_ONCE(entry_at(order, elder)->parent)) == parent);
 }
 
 bool order_take(struct order *order, u32 index)
@@ -845,6 +854,22 @@ void order_unpick_late(struct order *order, u32 index)
 	order_unpick(order, index);
 }
 
+/* Children in the list of an entry have links to it, but for one that was renamed meanwhile. */
+static bool kids_are_sound(const struct order *order, u32 parent)
+{
+	u32 kid = family_first(&order->family, parent), left = order->entries->nr, link;
+
+	kv_assert_held(&order->lock);
+	for (; kid != KV_NONE; kid = family_next(&order->family, kid)) {
+		if (kid >= order->entries->nr || !left--)
+			return false;
+		link = READ_ONCE(entry_at(order, kid)->parent);
+		if (link != KV_NONE && kv_link_index(link) != parent)
+			return false;
+	}
+	return true;
+}
+
 int order_check(struct order *order)
 {
 	struct account *account;
@@ -855,6 +880,9 @@ int order_check(struct order *order)
 		marks |= order->stays[i];
 	if (marks)
 		return -EUCLEAN;
+	for (u32 i = 0; i < order->entries->nr; i++)
+		if (!kids_are_sound(order, i))
+			return -EUCLEAN;
 	for_each_account(order, account)
 		for (u32 class = 0; class < order->nr_policies; class++) {
 			u32 next = order->quotas ? account->next[class] : KV_NONE;

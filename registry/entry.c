@@ -536,7 +536,7 @@ int kv_entries_check(const struct kv_entries *entries)
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
 		    (!kv_word_is(entry->word, KV_ENTRY_FREE) && entry->link >= entries->nr_all &&
 		     entry->link != KV_NONE) ||
-		    (entry->parent >= entries->nr && entry->parent != KV_NONE))
+		    (entry->parent != KV_NONE && kv_link_index(entry->parent) >= entries->nr))
 			return -EUCLEAN;
 	}
 	kv_entries_count(entries, nr);

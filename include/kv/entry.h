@@ -85,7 +85,7 @@ static inline kvmm_domain_t kv_word_domain(u64 word)
 struct kv_name {
 	kvmm_key_t key;
 	kvmm_domain_t domain;
-	u32 parent;		/* entry of the block before, or KV_NONE */
+	u32 parent;		/* kv_link() to the block before, or KV_NONE */
 	u32 position;		/* in blocks from the start */
 };
 
@@ -330,6 +330,31 @@ static inline void kv_handle_prefetch(const struct kv_entries *entries, struct k
 static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 {
 	return (struct kv_handle){ index, kv_word_gen(word) };
+}
+
+/*
+ * A link to a block: its entry, and as much of its generation as there is room for, so that the
+ * block that is there next is not taken for it. One that happens to be KV_NONE leads nowhere.
+ */
+#define KV_LINK_BITS	24u
+
+static_assert(KVMM_MAX_BLOCKS <= BIT(KV_LINK_BITS), "an entry fits a link");
+
+static inline u32 kv_link(struct kv_handle handle)
+{
+	return handle.gen << KV_LINK_BITS | handle.index;
+}
+
+/* Not of KV_NONE. */
+static inline u32 kv_link_index(u32 link)
+{
+	return link & (BIT(KV_LINK_BITS) - 1);
+}
+
+/* Is @word of the block that @link leads to, as far as a link can tell? */
+static inline bool kv_link_is(u32 link, u64 word)
+{
+	return !((kv_link(kv_handle_of(0, word)) ^ link) >> KV_LINK_BITS);
 }
 
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */

@@ -2,8 +2,8 @@
 /*
  * Parents and children in an order of eviction: lists of children, 12 bytes a block.
  *
- * Only blocks in the order are in them. A child names its parent by index, and the parent may be
- * another block by now: a walk down compares positions, which also ends every walk.
+ * Only blocks in the order are in them. A list is of an entry, and the parent may be another block
+ * by now: a walk down compares links and positions, and the latter end every walk.
  *
  * Guarded by the order's lock.
  */

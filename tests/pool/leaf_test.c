@@ -4,7 +4,7 @@
  * nobody holds; for every policy.
  */
 #include "pool/internal.h"
-#include "tests/pool/util.h"
+#include "tests/pool/life_util.h"
 
 #define NR_BLOCKS	48u
 #define NR_NODES	160u
@@ -128,6 +128,47 @@ POOL_TEST(leaf, a_chain_goes_from_its_end, make_cache(8, "fifo"))
 	cr_assert_eq(eviction_order(pool, numbers, 8), 5);
 	for (u32 i = 0; i < 5; i++)
 		cr_expect_eq(numbers[i], 4 - i);
+}
+
+/* Blocks 0 and 1 are a chain. The first went, and another block at position 0 is in its entry. */
+static void expect_apart(struct kvmm_pool *pool, const kvmm_ref_t chain[2])
+{
+	kvmm_ref_t other;
+	u32 index = chain[0].index, block = kvmm_block_of_ref(pool, chain[0]);
+
+	cr_assert_eq(kvmm_put(pool, chain[0]), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	make_active(pool, 7, 1, &other);
+	cr_assert_eq(other.index, index);
+	cr_assert_eq(kvmm_put(pool, other), 0);
+	cr_assert_eq(kvmm_put(pool, chain[1]), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	expect_order(pool, "7 1 ");
+}
+
+POOL_TEST(leaf, a_block_does_not_follow_the_one_that_came_in_place_of_its_parent,
+	  make_cache(2, "lru"))
+{
+	kvmm_ref_t chain[2];
+
+	make_active(pool, 0, 2, chain);
+	expect_apart(pool, chain);
+}
+
+POOL_TEST(leaf, nor_does_the_first_block_of_a_batch, make_cache(2, "lru"))
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(0, 1), 1);
+	kvmm_key_t parent = key_of(0), key = key_of(1);
+	kvmm_ref_t chain[2];
+	kvmm_mut_t mut;
+
+	make_active(pool, 0, 1, chain);
+	make_private(pool, 1, &mut);
+	prefix.keys = &key;
+	prefix.position = 1;
+	prefix.parent = &parent;
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, &mut, chain + 1), 0);
+	expect_apart(pool, chain);
 }
 
 Test(leaf, args_of_policies_are_checked)

@@ -256,6 +256,20 @@ Test(validate, a_block_that_the_order_of_eviction_lost)
 	pool->order.ops->unpick(pool->order.rest.policy[0], victim);
 }
 
+Test(validate, a_child_with_a_link_to_another_parent)
+{
+	kvmm_key_t key = key_of(15);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kv_entry *entry;
+	kvmm_weak_t weak;
+
+	cr_assert_eq(kvmm_prefix_peek(pool, &prefix, &weak, NULL, 0), 1);
+	entry = &pool->entries.entry[weak.index];
+	entry->parent ^= 1;
+	expect_noticed("link", weak.index);
+	entry->parent ^= 1;
+}
+
 Test(validate, a_block_that_is_marked_as_hit_while_no_log_is_applied)
 {
 	flip_each_bit("stays", pool->order.stays, (pool->nr_blocks / 64 + 1) * sizeof(u64));
