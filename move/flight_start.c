@@ -65,8 +65,11 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
-	if (steps_make_room(start->steps, nr))
-		return -ENOMEM;
+	kv_lock(&start->steps->lock);
+	err = steps_make_room(start->steps, nr);
+	kv_unlock(&start->steps->lock);
+	if (err)
+		return err;
 	start->flight = nr ? flight_make(moves, nr, start->mode) : NULL;
 	if (nr && !start->flight)
 		return -ENOMEM;

@@ -201,7 +201,8 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 {
 	struct mover *mover = arg;
 	struct kvmm_pool *pool = mover->pool;
-	int err = 0;
+	struct steps *steps = steps_of(pool);
+	int err = unlikely(steps != NULL) ? steps_will_tell(steps, nr) : 0;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
@@ -449,8 +450,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bo
 {
 	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, runs };
 	struct kvmm_extent part = { 0, 0 };
-	u32 max_blocks = goal->max_blocks;
-	int err = steps_stand_still(pool, &goal->max_blocks);
+	int err = steps_stand_still(pool);
 
 	kv_assert_held(&pool->compact_lock);
 	if (err)
@@ -468,7 +468,6 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bo
 	goal->largest_after = longest_free(pool);
 	stay_report(pool, &mover.picture.stay, goal);
 	steps_let_go(pool);
-	goal->max_blocks = max_blocks;
 	return err;
 }
 

@@ -251,12 +251,12 @@ bool steps_have_room(const struct steps *steps, u32 nr)
 	return nr_unread(steps) + nr <= steps->max_relocations;
 }
 
-/* A reader may come when they are on their way: whether there is one does not matter. */
 int steps_make_room(struct steps *steps, u32 nr)
 {
 	u32 max = steps->max_relocations;
 	struct relocation *old, *new;
 
+	kv_assert_held(&steps->lock);
 	if (nr <= max)
 		return 0;
 	while (max < nr)
@@ -264,13 +264,11 @@ int steps_make_room(struct steps *steps, u32 nr)
 	new = kv_alloc_array(max, sizeof(*new));
 	if (!new)
 		return -ENOMEM;
-	kv_lock(&steps->lock);
 	for (u64 i = steps->nr_relocations - nr_unread(steps); i != steps->nr_relocations; i++)
 		new[i % max] = *relocation_at(steps, i);
 	old = steps->relocation;
 	steps->relocation = new;
 	WRITE_ONCE(steps->max_relocations, max);
-	kv_unlock(&steps->lock);
 	kv_free(old);
 	return 0;
 }
@@ -282,6 +280,12 @@ static bool anybody_reads(const struct steps *steps)
 		if (steps->stream[i].used && steps->stream[i].tables)
 			return true;
 	return false;
+}
+
+int steps_will_tell(struct steps *steps, u32 nr)
+{
+	kv_assert_held(&steps->lock);
+	return anybody_reads(steps) ? steps_make_room(steps, nr_unread(steps) + nr) : 0;
 }
 
 void steps_relocated(struct steps *steps, const struct kv_move *move, bool between)
@@ -547,19 +551,7 @@ int kvmm_relocations_next(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr_
 
 /* ---- standing still ---- */
 
-/* Each block may be a move of its own. */
-static int bound_moves(const struct steps *steps, u32 *max_blocks)
-{
-	u32 room = steps->max_relocations - nr_unread(steps);
-
-	kv_assert_held(&steps->lock);
-	if (!anybody_reads(steps))
-		return 0;
-	*max_blocks = *max_blocks ? min(*max_blocks, room) : room;
-	return room ? 0 : -EBUSY;
-}
-
-int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
+int steps_stand_still(struct kvmm_pool *pool)
 {
 	struct steps *steps = steps_of(pool);
 	int err;
@@ -581,8 +573,8 @@ int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
 	for (u32 i = 0; i < KVMM_MAX_STREAMS && !err; i++)
 		if (steps->stream[i].used)
 			wait_for(pool, &steps->stream[i]);
-	if (!err)
-		err = bound_moves(steps, max_blocks);
+	if (!err && nr_unread(steps) >= NR_RELOCATIONS)
+		err = -EBUSY;
 	if (err)
 		kv_unlock(&steps->lock);
 	return err;

@@ -146,19 +146,23 @@ void steps_walk(struct kvmm_pool *pool, struct steps *steps, struct completion_w
 int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 /* The engine's streams go on after @fence only. ->lock held. 0 or -EIO. */
 int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence);
-/* There will be room for @nr relocations at once: 0 or -ENOMEM. compact_lock held, not ->lock. */
+/*
+ * There will be room for @nr relocations at once, read or not: 0 or -ENOMEM. A reader may come when
+ * they are on their way: whether there is one does not matter. compact_lock and ->lock held.
+ */
 int steps_make_room(struct steps *steps, u32 nr);
 /* Is there room for @nr of them now? ->lock held. */
 bool steps_have_room(const struct steps *steps, u32 nr);
+/* There is room for @nr besides those not read, if there are readers: 0 or -ENOMEM. As above. */
+int steps_will_tell(struct steps *steps, u32 nr);
 /* Tell readers that keep tables; of the epoch that begins next. ->lock held. */
 void steps_relocated(struct steps *steps, const struct kv_move *move, bool between);
 
 /*
- * The engine stands still, or -EBUSY: wait for the work it has given the device. On success no step
- * can begin until steps_let_go(), and so many blocks can move as there is room to tell of; 0 = any
- * number. compact_lock held.
+ * The engine stands still: wait for the work it has given the device; or -EBUSY, also if it has not
+ * read of too many moves. On success no step can begin until steps_let_go(). compact_lock held.
  */
-int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks);
+int steps_stand_still(struct kvmm_pool *pool);
 void steps_let_go(struct kvmm_pool *pool);
 
 /* ---- flight.c, flight_start.c ---- */

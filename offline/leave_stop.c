@@ -232,7 +232,6 @@ static int release(struct stop *stop)
 	return err;
 }
 
-/* @max_moved: more cannot be told to readers that keep tables. */
 static int shrink_stopped(struct stop *stop)
 {
 	struct kvmm_pool *pool = stop->pool;
@@ -258,18 +257,14 @@ static int shrink_stopped(struct stop *stop)
 static int shrink_between(struct stop *stop)
 {
 	struct kvmm_pool *pool = stop->pool;
-	u32 max_moved = min(stop->pick.max_moved, (u64)UINT32_MAX);
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
-	if (max_moved == UINT32_MAX)
-		max_moved = 0;
 	stop->posted = pool->posted;
 	pool_stop(pool);
-	err = steps_stand_still(pool, &max_moved);
+	err = steps_stand_still(pool);
 	if (!err) {
-		stop->pick.max_moved = max_moved ? max_moved : UINT64_MAX;
 		err = shrink_stopped(stop);
 		steps_let_go(pool);
 	}

@@ -6,6 +6,8 @@
  * each, so whatever fits into the longest of these is served. Where items go to other stretches as
  * well, more could be served at best; how much of it is had is counted.
  */
+#include <kvmm/step.h>
+
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
@@ -26,6 +28,40 @@ POOL_TEST(pack, what_sliding_alone_makes_room_for_is_not_refused, make_pool(64))
 	paint(pool, "aaaaaabbb..ccddddddeeeffffggghii.....jj......h....kkkkklhmmmmmm.", range);
 	cr_assert_eq(kvmm_range_pin(pool, range['h' - 'a']), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 18, 0, &got), 0);
+}
+
+/* ---- with block tables ---- */
+
+static void read_tables(struct kvmm_pool *pool)
+{
+	kvmm_stream_t id;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &id), 0);
+}
+
+/* One run of 6,000 blocks lies between two holes of 100. */
+POOL_TEST(pack, block_tables_do_not_keep_a_long_run_from_sliding, make_pool(6200))
+{
+	kvmm_range_t front = take(pool, 100, 0), run = take(pool, 6000, 0), got;
+
+	read_tables(pool);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 200, KVMM_RUNS(1), &got), 0);
+	cr_expect_eq(kvmm_range_free(pool, run), 0);
+}
+
+/* What is free before the first block that stays is a run of 8 once it has slid. */
+POOL_TEST(pack, packing_is_no_worse_than_sliding_with_block_tables, make_pool(27))
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	kvmm_range_t range[26];
+
+	paint(pool, "....aa....haabbbbccdddbeeeg", range);
+	cr_assert_eq(kvmm_range_pin(pool, range['h' - 'a']), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range['g' - 'a']), 0);
+	read_tables(pool);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_geq(stat_of(pool).largest, 8);
 }
 
 /* ---- more than a window can hold ---- */

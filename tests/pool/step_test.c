@@ -432,6 +432,49 @@ POOL_TEST(step, a_run_that_moves_by_less_than_its_length_is_told_as_one, make_po
 	cr_expect_eq(kvmm_relocations_ack(pool, id, 1), 0);
 }
 
+/* @holder: by block, as tables would say it. How many moves it took. */
+static u32 read_tables(struct kvmm_pool *pool, kvmm_stream_t id, u32 *holder)
+{
+	struct kvmm_relocation move;
+	u32 nr = 0;
+
+	for (; kvmm_relocations_next(pool, id, nr ? 1 : 0, &move, 1) > 0; nr++)
+		memmove(&holder[move.to], &holder[move.from], move.nr * sizeof(*holder));
+	return nr;
+}
+
+/* Every other block of 20,000 is free: packing them takes 5,000 moves. */
+POOL_TEST(step, a_compaction_between_steps_tells_of_any_number_of_moves, make_pool(20000))
+{
+	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
+	kvmm_range_t *held = calloc(20000, sizeof(*held)), got;
+	u32 *holder = calloc(20000, sizeof(*holder)), nr_wrong = 0;
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_extent ext;
+
+	for (u32 i = 0; i < 20000; i++)
+		held[i] = take(pool, 1, 0);
+	for (u32 i = 0; i < 20000; i++) {
+		holder[i] = i;
+		if (i % 2)
+			cr_assert_eq(kvmm_range_free(pool, held[i]), 0);
+	}
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(stat_of(pool).largest, 10000);
+	cr_expect_gt(goal.nr_moves, 4096);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EBUSY, "the tables have to be read first");
+	cr_expect_gt(read_tables(pool, id, holder), 4096);
+	for (u32 i = 0; i < 20000; i += 2) {
+		cr_assert_eq(kvmm_range_extents(pool, held[i], &ext, 1), 1);
+		nr_wrong += holder[ext.start] != i;
+	}
+	cr_expect_eq(nr_wrong, 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 10000, KVMM_RUNS(1), &got), 0);
+	free(held);
+	free(holder);
+}
+
 POOL_TEST(step, an_open_step_bars_stopping_the_world, scattered())
 {
 	kvmm_range_t got;
