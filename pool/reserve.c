@@ -149,15 +149,31 @@ struct stretch {
 	u32 nr;
 };
 
+/* Free blocks behind @at, with those of @ext, which will be. */
+static u32 free_behind(struct kvmm_pool *pool, u32 at, const struct kvmm_extent *ext, int nr_ext)
+{
+	u32 end = at, before;
+
+	kv_assert_held(&pool->lock);
+	do {
+		before = end;
+		end += kv_free_behind(pool->zone, end);
+		for (int i = 0; i < nr_ext; i++)
+			end += ext[i].start == end ? ext[i].nr : 0;
+	} while (end != before);
+	return end - at;
+}
+
 /* But for that of @not: the shortest that holds @nr blocks; @nr 0: the longest. .nr 0: none. */
-static struct stretch find_stretch(struct kvmm_pool *pool, const struct grow *not, u32 nr)
+static struct stretch find_stretch(struct kvmm_pool *pool, const struct grow *not, u32 nr,
+				   const struct kvmm_extent *ext, int nr_ext)
 {
 	struct stretch best = { NULL, 0 };
 	struct grow *grow = pool->grow.oldest;
 
 	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
-		u32 length = grow->res.nr + kv_free_behind(pool->zone, res_end(grow));
+		u32 length = grow->res.nr + free_behind(pool, res_end(grow), ext, nr_ext);
 
 		if (grow != not && length >= nr &&
 		    (!best.nr || (nr ? length < best.nr : length > best.nr)))
@@ -183,7 +199,7 @@ static u32 take_stretch(struct kvmm_pool *pool, const struct stretch *stretch, u
 u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most,
 		      u32 *start)
 {
-	struct stretch stretch = find_stretch(pool, for_whom, 0);
+	struct stretch stretch = find_stretch(pool, for_whom, 0, NULL, 0);
 
 	kv_assert_held(&pool->lock);
 	if (stretch.nr / 2 < nr)
@@ -196,7 +212,7 @@ u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 n
 /* Blocks that came in several runs, or not at all, in one that reservations are part of. */
 static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ext, int nr_ext)
 {
-	struct stretch stretch = find_stretch(pool, NULL, nr);
+	struct stretch stretch = find_stretch(pool, NULL, nr, ext, nr_ext);
 
 	kv_assert_held(&pool->lock);
 	if (!stretch.nr)

@@ -27,8 +27,9 @@ static bool is_plain(const struct alloc_ctx *ctx)
 
 static int take_run(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	struct kvmm_range_attr attr = { .nr = ctx->nr, .max_runs = 1, .flags = ctx->flags };
 	struct kvmm_extent run;
-	int nr_ext = kv_alloc_runs(pool->zone, range_placement(ctx->flags), ctx->nr, 1, &run);
+	int nr_ext = alloc_runs(pool, &attr, &run);
 
 	kv_assert_held(&pool->lock);
 	if (nr_ext < 0)
@@ -42,14 +43,16 @@ static int take_run(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-/* One by one: so many are free, and the lock is held. */
+/* One by one, once so many are free: the lock is held. */
 static int take_singles(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	enum kv_placement place = range_placement(ctx->flags);
 	struct kvmm_extent one;
 
 	kv_assert_held(&pool->lock);
-	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks))
+	pool_steal_shortfall(pool, ctx->nr);
+	if (kv_zone_nr_free(pool->zone) < ctx->nr ||
+	    room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks))
 		return -ENOSPC;
 	for (u32 i = 0; i < ctx->nr; i++) {
 		if (POOL_BUG_ON(pool, kv_alloc_runs(pool->zone, place, 1, 1, &one) != 1))
@@ -73,8 +76,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		err = class_admit(pool, ctx->cls, ctx->nr);
 	if (err)
 		return err;
-	pool_steal_shortfall(pool, ctx->nr);
-	if (kv_zone_nr_free(pool->zone) < ctx->nr || !door_lets(pool, ctx, ctx->nr))
+	if (!door_lets(pool, ctx, ctx->nr))
 		return -ENOSPC;
 	order_enter(&pool->order);
 	quota_begin(&pool->order, account, QUOTA_FOR_ONE);

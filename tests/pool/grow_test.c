@@ -112,6 +112,40 @@ POOL_TEST(grow, nobody_fails_for_want_of_reserved_blocks, make_pool(32))
 	cr_expect_str_eq(rooms(pool), "aaaabbbbbbbbbbbbbbbbbbbbbbbbbbbb");
 }
 
+/* The first piece lies in the other hole, the second would behind the room. */
+POOL_TEST(grow, a_room_and_what_is_free_behind_it_are_one_run, make_pool(32))
+{
+	kvmm_range_t front = take(pool, 6, 0);
+
+	take_seq(pool, 1, 0, 'b');
+	take_growing(pool, 2, 'a', 10);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_expect_str_eq(rooms(pool), "......baaAAAAAAAA...............");
+	take_seq(pool, 20, 0, 'c');
+	cr_expect_str_eq(rooms(pool), "......baaAAAcccccccccccccccccccc");
+}
+
+/* Whichever room it is part of. */
+POOL_TEST(grow, private_blocks_in_one_run_get_it_where_room_is, make_cache(22, "lru"))
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_range_t front = take(pool, 8, 0);
+	kvmm_mut_t muts[6];
+
+	take_seq(pool, 1, 0, 'b');
+	take_growing(pool, 3, 'c', 0);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	take_growing(pool, 4, 'a', 0);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAbcccCCCCCCCCCC");
+	ctl.nr = 6;
+	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT;
+	cr_assert_eq(kvmm_alloc_as(pool, &ctl, muts), 0);
+	for (u32 i = 0; i < 6; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, muts[i]), 16 + (int)i);
+	cr_expect_eq(growth_of(pool).nr_reserved, 8);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
 POOL_TEST(grow, nothing_is_evicted_for_want_of_reserved_blocks, make_cache(32, "lru"))
 {
 	kvmm_mut_t muts[16];
