@@ -461,6 +461,7 @@ static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 keep = door_keep(pool, ctx);
 	u64 nr_free = pool_nr_free(pool), nr = nr_free + pool_nr_parked(pool);
+	u32 nr_landing = pool->blind ? 0 : pool->transit.nr_dark;
 	bool evict = flags_let_evict(pool, ctx->asked);
 
 	kv_assert_held(&pool->lock);
@@ -472,9 +473,9 @@ static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 					  nr_free + order_nr(&pool->order);
 		order_leave(&pool->order);
 	}
-	if ((!evict || nr == nr_free) && !flags_let_move(pool, ctx->asked))
+	if ((!evict || nr == nr_free) && !nr_landing && !flags_let_move(pool, ctx->asked))
 		return -ENOSPC;
-	return nr < (u64)ctx->nr + keep ? -ENOSPC : -EAGAIN;
+	return nr + nr_landing < (u64)ctx->nr + keep ? -ENOSPC : -EAGAIN;
 }
 
 int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx)

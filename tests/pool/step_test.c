@@ -365,6 +365,21 @@ POOL_TEST(step, cancelled_moves_leave_everything_as_it_was, scattered())
 	expect_content(pool);
 }
 
+/* The old places count as free once the moves have landed, which a request that may wait looks for. */
+POOL_TEST(step, what_moves_would_free_is_worth_asking_for_again, scattered())
+{
+	const u32 as_is = KVMM_RUNS(8) | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
+	kvmm_range_t got;
+
+	add_stream(pool, 0);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	cr_assert_lt(stat_of(pool).nr_free, 8);
+	cr_expect_eq(kvmm_range_alloc(pool, 8, as_is | KVMM_ALLOC_NOWAIT, &got), -EAGAIN);
+	cr_expect_eq(kvmm_range_alloc(pool, 9, as_is | KVMM_ALLOC_NOWAIT, &got), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 8, as_is, &got), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, as_is | KVMM_ALLOC_NOWAIT, &got), -ENOSPC);
+}
+
 /* ---- tables ---- */
 
 POOL_TEST(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read, scattered())
