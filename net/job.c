@@ -176,7 +176,7 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 {
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
-	    (attr->key_file && !attr->target))
+	    ((attr->key_file || attr->after) && !attr->target))
 		return -EINVAL;
 	return kv_pool_refusal(attr->src);
 }

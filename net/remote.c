@@ -29,7 +29,7 @@ struct place {
 	char *key_file;			/* or NULL: it is of this machine */
 };
 
-/* It belongs to one job. */
+/* It belongs to one job at a time. */
 struct link {
 	struct kv_pool_view view;	/* of the pool on this side */
 	struct conn conn;
@@ -208,7 +208,7 @@ enum remote_state { TALLY, OFFER, ANSWER, POUR };
 enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_LEAVING, SLOT_FULL, SLOT_SENT };
 
 struct remote {
-	struct link *link;		/* ours; NULL: it is not needed any more */
+	struct link *link;		/* ours; NULL: another job has it */
 	struct place to;
 	struct wire_id id;		/* fixed at creation */
 	u32 gen;
@@ -563,9 +563,7 @@ static int remote_commit(struct kvmm_migrate *job)
 	err = remote->is_there ? 0 : listen(job, remote);
 	if (err || !remote->is_there)
 		return err ? err : -EINPROGRESS;
-	job->in_doubt = false;
-	link_close(remote->link);
-	remote->link = NULL;
+	job->in_doubt = remote->offered = false;
 	return 0;
 }
 
@@ -642,7 +640,8 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 	const struct remote *remote = job->remote;
 
 	/* Neither a connection that is through nor what UCX has to say makes it readable. */
-	status->fd = has_link(remote) && (!remote->link->far_kind || remote->link->is_ready) ?
+	status->fd = has_link(remote) && !remote->is_there &&
+		     (!remote->link->far_kind || remote->link->is_ready) ?
 		     remote->link->conn.fd : -1;
 	status->path = remote->path;
 	status->nr_present = remote->nr_present;
@@ -672,6 +671,28 @@ static char *copy_of(const char *text)
 	return copy ? strcpy(copy, text) : NULL;
 }
 
+static bool is_same(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* NULL: there is none, or it leads elsewhere. What comes late for @before is skipped. */
+static struct link *take_over(struct kvmm_migrate *before, const struct kvmm_migrate_attr *attr)
+{
+	struct remote *remote = before ? before->remote : NULL;
+	struct link *link = remote ? remote->link : NULL;
+	const struct wire_id none = { { 0 } };
+	struct wire_msg msg;
+
+	if (!link || (before->phase != KVMM_MIGRATE_GRACE && before->phase != KVMM_MIGRATE_DONE) ||
+	    before->goods.pool != attr->src || !is_same(remote->to.target, attr->target) ||
+	    !is_same(remote->to.key_file, attr->key_file) || link_next(link, &none, 0, &msg))
+		return NULL;
+	remote->link = NULL;
+	link->window.nr_descriptors = 0;
+	return link;
+}
+
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 {
 	struct kv_pool_view view;
@@ -682,8 +703,10 @@ int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 		return err;
 	kv_pool_view(attr->src, &view);
 	remote->to = (struct place){ copy_of(attr->target), copy_of(attr->key_file) };
-	if (remote->to.target && !remote->to.key_file == !attr->key_file)
-		err = link_open(&view, &remote->to, &remote->link);
+	if (remote->to.target && !remote->to.key_file == !attr->key_file) {
+		remote->link = take_over(attr->after, attr);
+		err = remote->link ? 0 : link_open(&view, &remote->to, &remote->link);
+	}
 	if (err) {
 		forget_place(&remote->to);
 		kv_free(remote);

@@ -139,12 +139,18 @@ static void expire(struct kvmm_migrate_server *server)
 
 /* ---- givers that come ---- */
 
+/* A link that a giver keeps for a job to come gives way: that one makes another then. */
 static struct session **free_place(struct kvmm_migrate_server *server)
 {
-	for (u32 i = 0; i < server->max_links; i++)
+	struct session **idle = NULL;
+
+	for (u32 i = 0; i < server->max_links; i++) {
 		if (!server->session[i])
 			return &server->session[i];
-	return NULL;
+		if (server->session[i]->idle && !server->session[i]->conn.nr_out)
+			idle = &server->session[i];
+	}
+	return idle;
 }
 
 /* Descriptors or memory are short: a giver at the door would call for ever, and cannot get in. */
@@ -219,6 +225,8 @@ static int let_in(struct kvmm_migrate_server *server)
 		shut_for_a_while(server);
 	if (fd < 0)
 		return -EAGAIN;
+	if (*place)
+		session_free(server, *place);
 	*place = meet(server, fd);
 	if (*place && ops->watch_set(ops->ctx, server->watch, fd, KV_SOCK_IN, true)) {
 		session_free(server, *place);

@@ -30,6 +30,7 @@ struct session {
 	u64 deadline_ns;		/* of its greeting; 0: none */
 	bool dropping;			/* the intake goes as soon as no copy is under way */
 	bool over;			/* so does the session */
+	bool idle;			/* nothing was offered since the last commit */
 };
 
 struct kvmm_migrate_server {

@@ -127,6 +127,7 @@ static int hear_offer(struct kvmm_migrate_server *server, struct session *sessio
 	if (session->intake || !msg->head.id.half[1])
 		return -EPROTO;
 	server->stat.offers++;
+	session->idle = false;
 	if (server_knows(server, &msg->head.id)) {
 		server->stat.repeated++;
 		answer_accept(session, &msg->head.id, msg->head.gen, WIRE_COMMITTED, 0);
@@ -281,6 +282,7 @@ static int hear_commit(struct kvmm_migrate_server *server, struct session *sessi
 		server->stat.failed++;
 	answer_status(session, WIRE_ACK, &intake->id, intake->gen, err);
 	drop_intake(session);
+	session->idle = true;
 	return 0;
 }
 

@@ -469,3 +469,91 @@ Test(link, a_job_whose_link_goes_is_resumed_on_another_one)
 	kvmm_migrate_free(job);
 	expect_range_there('a', 30);
 }
+
+/* ---- one link for many jobs ---- */
+
+/* A link of its own could not be ready before the server has looked. */
+static bool is_ready_at_once(struct kvmm_migrate *job)
+{
+	kvmm_migrate_poll(job);
+	return net_status(job).phase > KVMM_MIGRATE_PREPARE;
+}
+
+static struct kvmm_migrate *run_after(u64 seq, struct kvmm_migrate *before, bool at_once)
+{
+	struct kvmm_migrate *job = pair_begin_after(&pair, seq, 20, before);
+
+	cr_expect_eq(is_ready_at_once(job), at_once, "%c", (char)seq);
+	kvmm_migrate_free(before);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	cr_expect_eq(net_status(job).nr_copied, 20);
+	cr_expect_eq(net_status(job).fd, -1);
+	expect_range_there(seq, 20);
+	return job;
+}
+
+Test(link, a_job_takes_over_the_link_of_the_one_before)
+{
+	struct kvmm_migrate *job = run_after('a', NULL, false);
+	u32 nr_descriptors = net_status(job).nr_descriptors;
+
+	for (u64 seq = 'b'; seq < 'f'; seq++) {
+		job = run_after(seq, job, true);
+		cr_expect_eq(net_status(job).nr_descriptors, nr_descriptors);
+		cr_expect_eq(pair_stat(&pair).nr_links, 1);
+	}
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0);
+	cr_expect_eq(pair_stat(&pair).commits, 5);
+}
+
+Test(link, what_cannot_be_taken_over_is_made_anew)
+{
+	const struct kvmm_migrate_serve_attr again = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate *job = run_after('a', NULL, false), *other;
+
+	/* The server it led to has ended. */
+	kvmm_migrate_serve_end(pair.server);
+	pair_serve(&pair, &again);
+	job = run_after('b', job, false);
+	/* Another one has it already; and one that is not committed needs its own. */
+	other = pair_begin_after(&pair, 'c', 20, job);
+	cr_expect(is_ready_at_once(other));
+	job = run_after('d', job, false);
+	kvmm_migrate_free(run_after('e', other, false));
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'c'), 1);
+	kvmm_migrate_free(job);
+}
+
+Test(link, a_link_that_is_kept_for_later_gives_way_where_there_is_no_other_place)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate *first, *second;
+
+	attr.max_links = 1;
+	kvmm_migrate_serve_end(pair.server);
+	pair_serve(&pair, &attr);
+	first = run_after('a', NULL, false);
+	second = run_after('b', NULL, false);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
+	first = run_after('c', first, false);
+	second = run_after('d', second, false);
+	second = run_after('e', second, true);
+	kvmm_migrate_free(first);
+	kvmm_migrate_free(second);
+}
+
+Test(link, a_job_inside_the_process_has_no_link_to_take_over)
+{
+	struct kvmm_migrate *job = run_after('a', NULL, false), *other;
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+
+	attr.src = pair.src;
+	attr.dst = pair.dst;
+	attr.range = net_range(pair.src, 'b', 4, 1);
+	attr.after = job;
+	cr_expect_eq(kvmm_migrate_start(&attr, &other), -EINVAL);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'b'), 1);
+}

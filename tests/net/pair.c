@@ -107,15 +107,22 @@ struct kvmm_migrate_attr pair_attr(struct pair *pair)
 	return attr;
 }
 
-struct kvmm_migrate *pair_begin_range(struct pair *pair, u64 seq, u32 nr)
+struct kvmm_migrate *pair_begin_after(struct pair *pair, u64 seq, u32 nr,
+				      struct kvmm_migrate *before)
 {
 	struct kvmm_migrate_attr attr = pair_attr(pair);
 	struct kvmm_migrate *job = NULL;
 
 	attr.what = KVMM_MIGRATE_RANGE;
 	attr.range = net_range(pair->src, seq, nr, 1);
+	attr.after = before;
 	must(!kvmm_migrate_start(&attr, &job), "start");
 	return job;
+}
+
+struct kvmm_migrate *pair_begin_range(struct pair *pair, u64 seq, u32 nr)
+{
+	return pair_begin_after(pair, seq, nr, NULL);
 }
 
 struct kvmm_migrate_serve_stat pair_stat(struct pair *pair)

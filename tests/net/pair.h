@@ -40,6 +40,9 @@ void pair_exit(struct pair *pair);	/* validates */
 struct kvmm_migrate_attr pair_attr(struct pair *pair);
 /* A job for a new range of sequence @seq; it has to begin. */
 struct kvmm_migrate *pair_begin_range(struct pair *pair, u64 seq, u32 nr);
+/* By the link of @before, if that stands. */
+struct kvmm_migrate *pair_begin_after(struct pair *pair, u64 seq, u32 nr,
+				      struct kvmm_migrate *before);
 struct kvmm_migrate_serve_stat pair_stat(struct pair *pair);
 /* Both get on until the job ends, or nothing more happens: as kvmm_migrate_poll(). */
 int pair_run(struct pair *pair, struct kvmm_migrate *job);

@@ -116,6 +116,26 @@ Test(ucx, links_that_have_ended_leave_no_descriptor)
 	pair_exit(&pair);
 }
 
+Test(ucx, a_job_takes_over_the_link_of_the_one_before)
+{
+	struct kvmm_migrate *job = NULL, *before;
+
+	if (!have_pair())
+		return;
+	for (u64 seq = 'a'; seq < 'e'; seq++) {
+		before = job;
+		job = pair_begin_after(&pair, seq, 40, before);
+		kvmm_migrate_poll(job);
+		cr_expect_eq(net_status(job).phase > KVMM_MIGRATE_PREPARE, before != NULL);
+		kvmm_migrate_free(before);
+		cr_expect_eq(run_for(job, 20000), 0);
+		cr_expect_eq(pair_stat(&pair).nr_links, 1);
+		expect_range_there(seq, 40);
+	}
+	kvmm_migrate_free(job);
+	pair_exit(&pair);
+}
+
 /* ---- ends of all kinds ---- */
 
 /* @cut: which call of the socket's breaks it. Whether it came to that. */

@@ -99,6 +99,9 @@ enum kvmm_migrate_what {
  * @prefix: KVMM_MIGRATE_KEYS
  * @chunk_bytes: on their way at a time, at most twice that; 0 = 16 MiB; at least one block
  * @key_file: NULL; of another machine: see &kvmm_migrate_serve_attr.key_file
+ * @after: NULL; or a job from @src to the same @target with the same @key_file: once that is committed
+ *	it keeps its link until it is freed, and this one takes it over. Where there is none, or it is
+ *	broken by now, a link is made as without
  */
 struct kvmm_migrate_attr {
 	size_t size;
@@ -115,10 +118,11 @@ struct kvmm_migrate_attr {
 	const struct kvmm_prefix *prefix;
 	uint64_t chunk_bytes;
 	const char *key_file;
+	struct kvmm_migrate *after;
 };
 
 #define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, \
-				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, NULL }
+				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, NULL, NULL }
 
 /**
  * kvmm_migrate_start() - begin a job: takes a reference and a pin on the source
