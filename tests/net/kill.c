@@ -9,6 +9,7 @@
  *
  * Usage: kill [DEVICE [KEYFILE STEP]]; exit code 0: all went well; 77: there is no such way. With a key
  * they meet as if on two machines, by TLS and UCX, and die at each STEPth call.
+ * KVMM_KILLS=N: a timer kills them instead, each N times, at random moments; KVMM_SEED.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -21,9 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kv/env.h>
 #include <kv/sock.h>
 
 #include "tests/net/util.h"
+#include "tests/support/length.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	80u
 #define NR_KEYS		12u
@@ -53,6 +57,7 @@ static const char *device = "host";
 static char folder[64], path[80];
 static const char *key_file;		/* or NULL */
 static u32 die_at, die_count, step = 1;
+static u32 nr_kills;			/* at random moments: die_at is in microseconds; or 0 */
 
 #define CHECK(who, cond)									\
 	({											\
@@ -70,7 +75,7 @@ static void may_die(void)
 {
 	die_count++;
 	__atomic_store_n(&board->nr_calls, die_count, __ATOMIC_SEQ_CST);
-	if (die_at && die_count == die_at)
+	if (!nr_kills && die_at && die_count == die_at)
 		kill(getpid(), SIGKILL);
 }
 
@@ -95,9 +100,21 @@ static s64 deadly_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32
 	return ret;
 }
 
+static void set_timer(u32 us)
+{
+	struct sigevent how = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
+	const struct itimerspec when = { .it_value = { us / 1000000, us % 1000000 * 1000 } };
+	timer_t timer;
+
+	if (timer_create(CLOCK_MONOTONIC, &how, &timer) || timer_settime(timer, 0, &when, NULL))
+		_exit(2);
+}
+
 static void be_mortal(u32 at)
 {
 	die_at = at;
+	if (nr_kills)
+		set_timer(at);
 	deadly = kv_sock_system;
 	deadly.send = deadly_send;
 	deadly.recv = deadly_recv;
@@ -348,6 +365,30 @@ static int each(int (*dies)(u32), const char *who)
 	return ret < 0 || at < 20;
 }
 
+/* Moments are chosen among those of a run in which none dies, which lasts as long as it does now. */
+static int at_random(int (*dies)(u32), const char *who)
+{
+	u64 begin, seed = test_number("KVMM_SEED", getpid()), state = seed;
+	u32 nr = 0, us = 0;
+	int ret = 0;
+
+	while (nr < nr_kills && ret >= 0) {
+		if (nr % 20 == 0) {
+			begin = kv_clock_ns();
+			ret = dies(0);
+			us = (kv_clock_ns() - begin) / 1000;
+		}
+		for (u32 i = 0; i < 20 && nr < nr_kills && ret >= 0; i++) {
+			ret = dies(1 + any_of(&state, us));
+			nr += ret > 0;
+		}
+	}
+	printf("%s%s: %u deaths of the %s at random moments, KVMM_SEED=%llu\n", device,
+	       key_file ? ", ucx" : "", nr, who, (unsigned long long)seed);
+	fflush(stdout);
+	return ret < 0;
+}
+
 /* Whether there is a way between two machines here. */
 static bool can_serve(void)
 {
@@ -395,7 +436,9 @@ int main(int argc, char **argv)
 		if (!can_serve())
 			return 77;
 	}
-	bad = each(giver_dies, "giver") || each(taker_dies, "taker");
+	nr_kills = test_number("KVMM_KILLS", 0);
+	bad = nr_kills ? at_random(giver_dies, "giver") || at_random(taker_dies, "taker") :
+			 each(giver_dies, "giver") || each(taker_dies, "taker");
 	unlink(path);
 	rmdir(folder);
 	return bad;
