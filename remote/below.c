@@ -19,7 +19,7 @@
 #define LOCK_ID		((1u << 30) + 16)
 #define NR_ASKED	1024u
 #define NR_DELS		2048u
-#define NR_EPOCHS	16u
+#define NR_WORDS	16u
 #define DEADLINE_NS	50000000u
 #define POLL_MAX	16u
 
@@ -214,7 +214,7 @@ static int make_parts(struct remote *remote, const struct kvmm_tier_disk_attr *h
 	remote->max[REQ_GET] = how->max_get;
 	remote->max[REQ_ASK] = NR_ASKED;
 	remote->max[REQ_DEL] = NR_DELS;
-	remote->max[REQ_EPOCH] = NR_EPOCHS;
+	remote->max[REQ_WORD] = NR_WORDS;
 	for (u32 i = 0; i < NR_REQ_KINDS; i++)
 		remote->nr_reqs += remote->max[i];
 	remote->max_done = how->max_put + how->max_get;

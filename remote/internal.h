@@ -24,6 +24,10 @@
  *  2. A name is GONE if and only if exactly one deletion of it waits or was sent.
  *  3. Sent requests are answered in their order, which is that of ->sent.
  *  4. Every count equals a recount.
+ *
+ * The server's word, a number, is its epoch, a part of every key, and how often a name was deleted
+ * in that. A store is done only while the word is the one that it was sent with. So none that
+ * was sent before a deletion or a fence, by any process and over any connection, is done after it.
  */
 #ifndef REMOTE_INTERNAL_H
 #define REMOTE_INTERNAL_H
@@ -36,6 +40,8 @@
 
 #include "resp.h"
 
+#define WORD_EPOCH	28u		/* the epoch is above that bit */
+#define WORD_END	(1ll << 53)	/* a number of Lua has no more bits */
 #define REMOTE_MODEL	64u		/* with its NUL */
 #define REMOTE_KEY	224u		/* most bytes of a key */
 #define REMOTE_OUT	(16u << 10)
@@ -66,9 +72,15 @@ static_assert(sizeof(struct remote_value) == 128, "part of the format");
 
 struct remote_wire;
 
-/* How many bytes of @key: of a block, and of what counts fences. */
+static inline u64 remote_epoch(u64 word)
+{
+	return word >> WORD_EPOCH;
+}
+
+/* How many bytes of @key: of a block, of the word, and of one that connection @number stores. */
 u32 remote_key(const char *model, u64 epoch, const struct kv_tier_name *name, char *key);
-u32 remote_epoch_key(const char *model, char *key);
+u32 remote_word_key(const char *model, char *key);
+u32 remote_new_key(const char *model, u64 number, char *key);
 /* ->sum is that of the block. */
 void remote_value_fill(struct remote_value *value, const char *model, u64 epoch,
 		       const struct kv_tier_io *io, u64 sum);
@@ -89,7 +101,6 @@ enum known_state {
 
 #define KNOWN_SET	8u
 #define KNOWN_SETS	1024u	/* a power of two */
-#define KNOWN_DOUBTS	256u
 
 struct known_name {
 	u64	key[2];
@@ -105,12 +116,6 @@ struct remote_known {
 	u64			seed;		/* fixed */
 	struct known_name	*name;		/* ours; sets of KNOWN_SET */
 	u32			nr_gone;
-	/*
-	 * Names that were being written when a connection was given up: the server may still read
-	 * what it was sent there, later than all that it is sent over another one.
-	 */
-	u32			nr_doubts;	/* more than KNOWN_DOUBTS: any name may be */
-	struct known_name	doubt[KNOWN_DOUBTS];
 };
 
 /* What is known of @name at @now_ns. */
@@ -123,8 +128,6 @@ bool known_note(struct remote_known *known, const struct kv_tier_name *name,
 void known_deleted(struct remote_known *known, const struct kv_tier_name *name);
 /* All but what is GONE. */
 void known_clear(struct remote_known *known);
-void known_doubt(struct remote_known *known, const struct kv_tier_name *name);
-bool known_is_doubtful(const struct remote_known *known, const struct kv_tier_name *name);
 
 /* ---- requests ---- */
 
@@ -134,7 +137,7 @@ enum req_kind {
 	REQ_GET,
 	REQ_ASK,		/* is it there? */
 	REQ_DEL,
-	REQ_EPOCH,		/* is the epoch still the same? goes before all but REQ_PUT */
+	REQ_WORD,		/* is the epoch still the same? goes before all but REQ_PUT */
 	NR_REQ_KINDS,
 };
 
@@ -142,9 +145,11 @@ struct req {
 	struct req		*next;		/* in its list */
 	u32			kind;		/* enum req_kind */
 	bool			is_void;	/* REQ_PUT in front: it was forgotten meanwhile */
+	bool			is_staged;	/* REQ_PUT: the first of its two answers has come */
 	u64			due_ns;
 	u64			number;		/* in the order of asking */
-	u64			epoch;		/* in its key, when it was sent */
+	u64			word;		/* the server's, when it has come to this */
+	u64			dels;		/* ->nr_dels of the connection, with this */
 	u64			sum;		/* REQ_PUT: of the block */
 	struct kv_tier_io	*io;		/* REQ_PUT, REQ_GET; NULL: over before its answer */
 	struct kv_tier_name	name;
@@ -172,6 +177,9 @@ struct remote_wire {
 	u64		asked_until;	/* greeting: fences that it asks for */
 	u64		nr_asked;	/* requests when it began */
 	bool		is_raised;	/* greeting: an epoch that was too low was counted up */
+	u64		number;		/* at random; of values that are not in their place yet */
+	u64		nr_dels;	/* REQ_DEL that went out */
+	u64		first_word;	/* the word, if no other process deletes, less ->nr_dels */
 	struct req	*writing;	/* REQ_PUT, in ->sent: its block is being sent */
 	u64		written;	/* of that */
 	u32		out_at, out_len;
@@ -216,9 +224,8 @@ struct remote {
 	struct kv_tier_io	**done;		/* ->lock; ours; a ring of those that are over */
 	u32			done_at, nr_done, max_done;
 	u64			nr_asked;	/* ->lock; requests so far */
-	u64			epoch;		/* ->lock; 0: none was ever heard */
-	u64			nr_dels, dels_done;	/* ->lock; deletions wanted, and over */
-	u64			fences, fences_done;	/* ->lock; the same */
+	u64			word;		/* ->lock; 0: none was ever heard */
+	u64			fences, fences_done;	/* ->lock; wanted, and over */
 	u64			retry_ns;	/* ->lock; no connection before that */
 	u64			put_ns;		/* ->lock; no store before that */
 	u32			nr_failures;	/* ->lock; in a row */

@@ -106,22 +106,3 @@ void known_clear(struct remote_known *known)
 		if (known->name[i].state != KNOWN_GONE)
 			known->name[i].state = KNOWN_NOT;
 }
-
-void known_doubt(struct remote_known *known, const struct kv_tier_name *name)
-{
-	if (known->nr_doubts < KNOWN_DOUBTS)
-		known->doubt[known->nr_doubts] = known_name(name);
-	known->nr_doubts = min(known->nr_doubts + 1, KNOWN_DOUBTS + 1);
-}
-
-bool known_is_doubtful(const struct remote_known *known, const struct kv_tier_name *name)
-{
-	struct known_name wanted = known_name(name);
-
-	if (known->nr_doubts > KNOWN_DOUBTS)
-		return true;
-	for (u32 i = 0; i < known->nr_doubts; i++)
-		if (is_same(&known->doubt[i], &wanted))
-			return true;
-	return false;
-}

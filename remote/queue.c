@@ -99,6 +99,5 @@ void req_deleted(struct remote *remote, struct req *req)
 {
 	kv_assert_held(&remote->lock);
 	known_deleted(&remote->known, &req->name);
-	remote->dels_done++;
 	req_free(remote, req);
 }

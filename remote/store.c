@@ -198,8 +198,6 @@ static bool delete(struct remote *remote, const struct kv_tier_name *name)
 
 	kv_assert_held(&remote->lock);
 	void_puts(remote, name);
-	if (known_is_doubtful(&remote->known, name))
-		return false;
 	if (known_of(&remote->known, name, 0) == KNOWN_GONE)
 		return true;
 	req = req_take(remote, REQ_DEL, name);
@@ -209,18 +207,27 @@ static bool delete(struct remote *remote, const struct kv_tier_name *name)
 		req_free(remote, req);
 		return false;
 	}
-	remote->nr_dels++;
 	req_wait(remote, req, 0);
 	return true;
 }
 
+/* Names that are to be GONE no more, but for the first *@nr_over; and fences. */
+struct wanted {
+	const struct kv_tier_name *names;
+	u32	nr, nr_over;
+	u64	fences;
+};
+
 /* 0: it is over; -EAGAIN; -EIO the server cannot be asked at present. */
-static int is_over(struct remote *remote, u64 dels, u64 fences)
+static int is_over(struct remote *remote, struct wanted *wanted)
 {
 	int ret = -EAGAIN;
 
 	kv_lock(&remote->lock);
-	if (remote->dels_done >= dels && remote->fences_done >= fences)
+	while (wanted->nr_over < wanted->nr &&
+	       known_of(&remote->known, &wanted->names[wanted->nr_over], 0) != KNOWN_GONE)
+		wanted->nr_over++;
+	if (wanted->nr_over == wanted->nr && remote->fences_done >= wanted->fences)
 		ret = 0;
 	else if (remote->wire.state == WIRE_DOWN && kv_clock_ns() < remote->retry_ns)
 		ret = -EIO;
@@ -228,7 +235,7 @@ static int is_over(struct remote *remote, u64 dels, u64 fences)
 	return ret;
 }
 
-static int wait_for(struct remote *remote, u64 dels, u64 fences)
+static int wait_for(struct remote *remote, struct wanted wanted)
 {
 	u64 until_ns = kv_clock_ns() + remote->deadline_ns;
 	u32 word = 0;
@@ -239,7 +246,7 @@ static int wait_for(struct remote *remote, u64 dels, u64 fences)
 			wire_pump(remote);
 			kv_unlock(&remote->wire_lock);
 		}
-		ret = is_over(remote, dels, fences);
+		ret = is_over(remote, &wanted);
 		if (ret != -EAGAIN || kv_clock_ns() >= until_ns)
 			break;
 		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
@@ -250,16 +257,15 @@ static int wait_for(struct remote *remote, u64 dels, u64 fences)
 int remote_forget(struct remote *remote, const struct kv_tier_name *names, u32 nr, bool for_good)
 {
 	bool fits = true;
-	u64 dels, fences;
+	u64 fences;
 
 	kv_lock(&remote->lock);
 	for (u32 i = 0; i < nr; i++)
 		fits &= delete(remote, &names[i]);
 	remote->fences += !fits;
-	dels = remote->nr_dels;
 	fences = remote->fences;
 	kv_unlock(&remote->lock);
-	return for_good ? wait_for(remote, dels, fences) : 0;
+	return for_good ? wait_for(remote, (struct wanted){ names, nr, 0, fences }) : 0;
 }
 
 int remote_reset(struct remote *remote)
@@ -270,7 +276,7 @@ int remote_reset(struct remote *remote)
 	void_puts(remote, NULL);
 	fences = ++remote->fences;
 	kv_unlock(&remote->lock);
-	return wait_for(remote, 0, fences);
+	return wait_for(remote, (struct wanted){ .fences = fences });
 }
 
 /* ---- the rest ---- */
@@ -343,8 +349,7 @@ int remote_check(struct remote *remote)
 	is_good = is_good && dels_are_gone(remote, &remote->waiting) &&
 		  dels_are_gone(remote, &remote->sent);
 	is_good &= count_gone(remote) == remote->known.nr_gone &&
-		   remote->known.nr_gone == remote->nr_used[REQ_DEL] &&
-		   remote->nr_dels - remote->dels_done == remote->nr_used[REQ_DEL];
+		   remote->known.nr_gone == remote->nr_used[REQ_DEL];
 	kv_unlock(&remote->lock);
 	return is_good ? 0 : -EUCLEAN;
 }

@@ -7,7 +7,7 @@
 #include "internal.h"
 
 #define MAGIC		0xa6c61766d6d766bull	/* "kvmmval\n" */
-#define VERSION		1u
+#define VERSION		2u
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are sent as they lie");
 
@@ -24,11 +24,19 @@ u32 remote_key(const char *model, u64 epoch, const struct kv_tier_name *name, ch
 	return (u32)buf.len;
 }
 
-u32 remote_epoch_key(const char *model, char *key)
+u32 remote_word_key(const char *model, char *key)
 {
 	struct kv_buf buf = { key, REMOTE_KEY, 0 };
 
 	kv_buf_printf(&buf, "kvmm:%s:epoch", model);
+	return (u32)buf.len;
+}
+
+u32 remote_new_key(const char *model, u64 number, char *key)
+{
+	struct kv_buf buf = { key, REMOTE_KEY, 0 };
+
+	kv_buf_printf(&buf, "kvmm:%s:new:%016llx", model, (unsigned long long)number);
 	return (u32)buf.len;
 }
 

@@ -2,8 +2,11 @@
 /*
  * The connection. Commands go out one behind the other, and are answered in that order.
  *
- * Each batch that reads begins with the question whether the epoch, a part of every key, is still
- * the same. A fence counts it up, and from then on no key of before is read by any process.
+ * A block is stored under a key that no other connection has, and a script, which would copy it if
+ * it was among the arguments, moves it.
+ *
+ * Each batch that reads begins with the question for the word: is the epoch, a part of every key,
+ * still the same? A fence counts that up, and from then on no key of before is read by any process.
  *
  * A connection that is silent for as long as a load may take, or that says something else than it
  * should, is given up, and made again after a while that doubles each time.
@@ -18,6 +21,17 @@
 
 #include "internal.h"
 
+/* Each has the key of the word first. */
+#define ASK_SCRIPT	"return tonumber(redis.call('GET',KEYS[1])or'0')"
+#define PUT_SCRIPT	"local w=redis.call('GET',KEYS[1])or'0' "				\
+			"if w~=ARGV[1] then redis.call('DEL',KEYS[3]) return tonumber(w) end "	\
+			"if ARGV[2]=='0' then redis.call('PERSIST',KEYS[3]) end "		\
+			"return redis.call('RENAME',KEYS[3],KEYS[2])"
+/* A server that is full takes more once a script has begun to write, which deleting is. */
+#define DEL_SCRIPT	"redis.call('DEL',KEYS[2]) return redis.call('INCRBY',KEYS[1],ARGV[1])"
+#define FENCE_SCRIPT	"redis.pcall('DEL',KEYS[2]) return redis.call('INCRBY',KEYS[1],ARGV[1])"
+
+#define STAGED_S	60u	/* if the connection ends before the script, the block goes then */
 #define COMMAND_MAX	1024u		/* most bytes of one, without its block */
 #define IN_FRONT	512u		/* of a large block: its head, and what is before that */
 #define PUMP_BYTES	(8u << 20)	/* most that one poll moves, each way */
@@ -35,13 +49,6 @@ bool wire_is_usable(const struct remote *remote, u64 now_ns)
 
 /* ---- giving up ---- */
 
-/* A block that was sent and not answered may be written by the server at any later time. */
-static void doubt(struct remote *remote, const struct req *req)
-{
-	known_doubt(&remote->known, &req->name);
-	remote->fences += known_of(&remote->known, &req->name, 0) == KNOWN_GONE;
-}
-
 /* Deletions wait again, and before all others; so they go first on the next connection. */
 static void end_all(struct remote *remote, bool waiting_too)
 {
@@ -51,8 +58,6 @@ static void end_all(struct remote *remote, bool waiting_too)
 	kv_assert_held(&remote->lock);
 	remote->waiting = remote->sent = (struct req_list){ 0 };
 	while ((req = list_pop(&sent))) {
-		if (req->kind == REQ_PUT)
-			doubt(remote, req);
 		if (req->kind == REQ_DEL)
 			list_push(&remote->waiting, req);
 		else
@@ -101,9 +106,9 @@ void wire_down(struct remote *remote, bool is_fault)
 /* ---- sending ---- */
 
 /*
- * It fits, as the server may say what it likes: a greeting is at most AUTH and two questions for the epoch;
- * commands are begun with room for COMMAND_MAX, which none is longer than; and the tail of a block
- * is alone, as a block is sent when all before it was.
+ * It fits, as the server may say what it likes: a greeting is at most AUTH and two questions for
+ * the word; commands are begun with room for COMMAND_MAX, which none is longer than; and the tail
+ * of a block is alone, as a block is sent when all before it was.
  */
 static void append(struct remote_wire *wire, const void *data, size_t bytes)
 {
@@ -132,17 +137,52 @@ static void append_text(struct remote_wire *wire, const char *arg)
 	append_arg(wire, arg, strlen(arg));
 }
 
-static void ask_epoch(struct remote *remote, u64 more)
+static void append_decimal(struct remote_wire *wire, u64 number)
+{
+	char text[24];
+
+	append_arg(wire, text, (size_t)snprintf(text, sizeof(text), "%llu",
+						(unsigned long long)number));
+}
+
+/* @nr_keys with the word's, of which the others follow, and then @nr_args. */
+static void append_eval(struct remote *remote, const char *script, u32 nr_keys, u32 nr_args)
 {
 	struct remote_wire *wire = &remote->wire;
-	char key[REMOTE_KEY], text[24];
+	char key[REMOTE_KEY];
 
-	append_number(wire, '*', 3);
-	append_text(wire, "INCRBY");
-	append_arg(wire, key, remote_epoch_key(remote->model, key));
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)more);
-	append_text(wire, text);
-	wire->nr_greetings++;
+	append_number(wire, '*', 3 + nr_keys + nr_args);
+	append_text(wire, "EVAL");
+	append_text(wire, script);
+	append_decimal(wire, nr_keys);
+	append_arg(wire, key, remote_word_key(remote->model, key));
+}
+
+static void append_key(struct remote *remote, u64 word, const struct kv_tier_name *name)
+{
+	char key[REMOTE_KEY];
+
+	append_arg(&remote->wire, key, remote_key(remote->model, remote_epoch(word), name, key));
+}
+
+static void append_new_key(struct remote *remote)
+{
+	char key[REMOTE_KEY];
+
+	append_arg(&remote->wire, key, remote_new_key(remote->model, remote->wire.number, key));
+}
+
+/* @epochs: so many more, and a name that no block has is deleted: 0: it is only asked for. */
+static void ask_word(struct remote *remote, u64 epochs)
+{
+	static const struct kv_tier_name none;
+
+	append_eval(remote, epochs ? FENCE_SCRIPT : ASK_SCRIPT, epochs ? 2 : 1, epochs != 0);
+	if (epochs) {
+		append_key(remote, 0, &none);
+		append_decimal(&remote->wire, epochs << WORD_EPOCH);
+	}
+	remote->wire.nr_greetings++;
 }
 
 static void greet(struct remote *remote)
@@ -151,6 +191,8 @@ static void greet(struct remote *remote)
 
 	wire->nr_greetings = 0;
 	wire->is_raised = false;
+	wire->number = kv_random();
+	wire->nr_dels = 0;
 	if (remote->password[0]) {
 		append_number(wire, '*', remote->user[0] ? 3 : 2);
 		append_text(wire, "AUTH");
@@ -162,7 +204,7 @@ static void greet(struct remote *remote)
 	kv_lock(&remote->lock);
 	wire->asked_until = remote->fences;
 	wire->nr_asked = remote->nr_asked;
-	ask_epoch(remote, remote->fences > remote->fences_done);
+	ask_word(remote, remote->fences > remote->fences_done);
 	kv_unlock(&remote->lock);
 }
 
@@ -182,17 +224,17 @@ static int make_connection(struct remote *remote)
 	return 0;
 }
 
-/* The block itself follows, and then its tail. */
-static void encode_put(struct remote *remote, struct req *req, const char *key, u32 key_bytes)
+/* The block itself follows, and then end_block(). */
+static void encode_put(struct remote *remote, struct req *req)
 {
 	struct remote_wire *wire = &remote->wire;
 	struct remote_value value;
 
-	append_number(wire, '*', remote->ttl_s ? 5 : 3);
+	append_number(wire, '*', 5);
 	append_text(wire, "SET");
-	append_arg(wire, key, key_bytes);
+	append_new_key(remote);
 	append_number(wire, '$', sizeof(value) + req->io->bytes);
-	remote_value_fill(&value, remote->model, req->epoch, req->io, req->sum);
+	remote_value_fill(&value, remote->model, remote_epoch(req->word), req->io, req->sum);
 	append(wire, &value, sizeof(value));
 	wire->writing = req;
 	wire->written = 0;
@@ -201,39 +243,41 @@ static void encode_put(struct remote *remote, struct req *req, const char *key, 
 static void end_block(struct remote *remote)
 {
 	struct remote_wire *wire = &remote->wire;
-	char text[16];
+	const struct req *req = wire->writing;
 
 	wire->writing = NULL;
 	append(wire, "\r\n", 2);
-	if (!remote->ttl_s)
-		return;
 	append_text(wire, "EX");
-	snprintf(text, sizeof(text), "%u", remote->ttl_s);
-	append_text(wire, text);
+	append_decimal(wire, remote->ttl_s ? remote->ttl_s : STAGED_S);
+	append_eval(remote, PUT_SCRIPT, 3, 2);
+	append_key(remote, req->word, &req->name);
+	append_new_key(remote);
+	append_decimal(wire, req->word);
+	append_decimal(wire, remote->ttl_s);
 }
 
 static void encode(struct remote *remote, struct req *req)
 {
-	static const char *const verb[NR_REQ_KINDS] = {
-		[REQ_GET] = "GET", [REQ_ASK] = "EXISTS", [REQ_DEL] = "DEL", [REQ_EPOCH] = "GET",
-	};
 	struct remote_wire *wire = &remote->wire;
-	char key[REMOTE_KEY];
-	u32 bytes = req->kind == REQ_EPOCH ? remote_epoch_key(remote->model, key) :
-					     remote_key(remote->model, req->epoch, &req->name, key);
 
 	if (req->kind == REQ_PUT) {
-		encode_put(remote, req, key, bytes);
-		return;
+		encode_put(remote, req);
+	} else if (req->kind == REQ_DEL) {
+		append_eval(remote, DEL_SCRIPT, 2, 1);
+		append_key(remote, req->word, &req->name);
+		append_text(wire, "1");
+	} else if (req->kind == REQ_WORD) {
+		append_eval(remote, ASK_SCRIPT, 1, 0);
+	} else {
+		append_number(wire, '*', 2);
+		append_text(wire, req->kind == REQ_GET ? "GET" : "EXISTS");
+		append_key(remote, req->word, &req->name);
 	}
-	append_number(wire, '*', 2);
-	append_text(wire, verb[req->kind]);
-	append_arg(wire, key, bytes);
 }
 
 /*
  * The next one that was asked for before @until, and before the first that is no block to be
- * written the question for the epoch, which has to be younger than all of these. False: there is
+ * written the question for the word, which has to be younger than all of these. False: there is
  * none.
  */
 static bool encode_next(struct remote *remote, u64 until, bool *is_checked)
@@ -248,13 +292,15 @@ static bool encode_next(struct remote *remote, u64 until, bool *is_checked)
 	if (!req || req->number > until) {
 		req = NULL;
 	} else if (reads && !*is_checked) {
-		req = req_take(remote, REQ_EPOCH, NULL);
+		req = req_take(remote, REQ_WORD, NULL);
 		*is_checked = req;	/* else it waits for an answer to one of those under way */
 	} else {
 		list_pop(&remote->waiting);
 	}
 	if (req) {
-		req->epoch = remote->epoch;
+		req->word = remote->wire.first_word + remote->wire.nr_dels;
+		remote->wire.nr_dels += req->kind == REQ_DEL;
+		req->dels = remote->wire.nr_dels;
 		list_push(&remote->sent, req);
 	}
 	kv_unlock(&remote->lock);
@@ -331,13 +377,21 @@ static int send_some(struct remote *remote)
 
 /* ---- answers ---- */
 
-static void adopt(struct remote *remote, u64 epoch)
+/* The word is @number, and was asked for behind @dels of the connection's deletions. */
+static int hear(struct remote *remote, s64 number, u64 dels)
 {
+	u64 word = (u64)number;
+
 	kv_assert_held(&remote->lock);
-	if (remote->epoch == epoch)
-		return;
-	remote->epoch = epoch;
-	known_clear(&remote->known);
+	if (number < 0 || number >= WORD_END)
+		return -EPROTO;
+	if (word < remote->word)
+		return -ESTALE;
+	if (remote_epoch(word) != remote_epoch(remote->word))
+		known_clear(&remote->known);
+	remote->word = word;
+	remote->wire.first_word = word - dels;
+	return 0;
 }
 
 /* No key of before is read again: with that, all that was to be deleted before is. */
@@ -354,12 +408,11 @@ static void fenced(struct remote *remote)
 		else
 			list_push(&remote->waiting, req);
 	}
-	remote->known.nr_doubts = 0;
 	remote->count.fences++;
 }
 
 /*
- * The first epoch that is heard, or one that no fence of ours, nor any that was ever heard here,
+ * The first word that is heard, or one that no fence of ours, nor any that was ever heard here,
  * is above. A server that has lost some, as one that begins anew from an old file, may have old
  * values, too: it is fenced, once on a connection.
  */
@@ -367,7 +420,7 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 {
 	struct remote_wire *wire = &remote->wire;
 	bool is_fence, is_last = !--wire->nr_greetings;
-	u64 epoch = (u64)number;
+	u64 word = (u64)number, epoch;
 	int err = 0;
 
 	if (kind == RESP_ERROR && !remote->nr_failures)
@@ -379,58 +432,58 @@ static int greeted(struct remote *remote, enum resp_kind kind, s64 number)
 		return 0;
 	kv_lock(&remote->lock);
 	is_fence = wire->asked_until > remote->fences_done;
-	if (epoch < remote->epoch + is_fence && wire->is_raised) {
-		err = -EPROTO;
-	} else if (epoch < remote->epoch + is_fence) {
-		ask_epoch(remote, remote->epoch + 1 - epoch);
-		wire->is_raised = true;
-	} else {
-		adopt(remote, epoch);
-		if (is_fence)
+	epoch = remote_epoch(remote->word);
+	if (word >= remote->word && remote_epoch(word) >= epoch + is_fence) {
+		err = hear(remote, number, 0);
+		if (!err && is_fence)
 			fenced(remote);
-		remote->fences_done = wire->asked_until;
-		wire->state = WIRE_UP;
+		if (!err) {
+			remote->fences_done = wire->asked_until;
+			wire->state = WIRE_UP;
+		}
+	} else if (wire->is_raised) {
+		err = -EPROTO;
+	} else {
+		ask_word(remote, epoch + 1 - remote_epoch(word));
+		wire->is_raised = true;
 	}
 	kv_unlock(&remote->lock);
 	return err;
 }
 
-/* Digits only, as the server writes them. */
-static bool read_epoch(const struct remote_wire *wire, u64 *epoch)
+/* Of a store that the server did not do, as it has another word: is it to be sent again? */
+static bool is_wanted_yet(const struct remote *remote, const struct req *req)
 {
-	const char *text = (const char *)&wire->value;
+	return req->io && remote->fences == remote->fences_done &&
+	       known_of(&remote->known, &req->name, 0) != KNOWN_GONE;
+}
 
-	*epoch = 0;
-	for (u64 i = 0; i < wire->body_at; i++) {
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-		*epoch = *epoch * 10 + (u64)(text[i] - '0');
+/* Was it sent in the epoch that there is? */
+static bool is_of_now(const struct remote *remote, const struct req *req)
+{
+	return remote_epoch(req->word) == remote_epoch(remote->word);
+}
+
+/* -EAGAIN: it was the first of two, and the other one says whether it was stored. */
+static int put_answer(struct remote *remote, struct req *req, enum resp_kind kind, s64 number,
+		      u64 now_ns)
+{
+	bool is_stored = kind == RESP_STATUS && is_of_now(remote, req);
+
+	if (!req->is_staged) {
+		req->is_staged = true;
+		return kind == RESP_STATUS || kind == RESP_ERROR ? -EAGAIN : -EPROTO;
 	}
-	return wire->body_is_good && wire->body_at;
-}
+	if (kind == RESP_NUMBER) {
+		int err = hear(remote, number, req->dels);
 
-static int epoch_answer(struct remote *remote, enum resp_kind kind)
-{
-	u64 epoch;
-
-	if (kind == RESP_NIL)
-		return -ESTALE;
-	if (kind != RESP_END || !read_epoch(&remote->wire, &epoch))
-		return -EPROTO;
-	if (epoch < remote->epoch)
-		return -ESTALE;
-	adopt(remote, epoch);
-	return 0;
-}
-
-static int put_answer(struct remote *remote, struct req *req, enum resp_kind kind, u64 now_ns)
-{
-	bool is_stored = kind == RESP_STATUS && req->epoch == remote->epoch;
-
-	if (kind != RESP_STATUS && kind != RESP_ERROR)
-		return -EPROTO;
-	if (kind == RESP_ERROR)
+		if (err || is_wanted_yet(remote, req))
+			return err;
+	} else if (kind == RESP_ERROR) {
 		remote->put_ns = now_ns + REFUSED_NS;
+	} else if (kind != RESP_STATUS) {
+		return -EPROTO;
+	}
 	if (is_stored)
 		known_note(&remote->known, &req->name, KNOWN_THERE, now_ns + KNOWN_NS);
 	remote->count.stored += is_stored && req->io;
@@ -440,10 +493,10 @@ static int put_answer(struct remote *remote, struct req *req, enum resp_kind kin
 }
 
 /* One that is refused takes a fence. */
-static int del_answer(struct remote *remote, enum resp_kind kind)
+static int del_answer(struct remote *remote, const struct req *req, enum resp_kind kind, s64 number)
 {
 	if (kind == RESP_NUMBER)
-		return 0;
+		return hear(remote, number, req->dels);
 	if (kind != RESP_ERROR)
 		return -EPROTO;
 	remote->fences++;
@@ -458,8 +511,7 @@ static int get_answer(struct remote *remote, struct req *req, enum resp_kind kin
 
 	if (!is_there && kind != RESP_NIL && kind != RESP_ERROR)
 		return -EPROTO;
-	if (req->epoch != remote->epoch)
-		is_right = false;
+	is_right &= is_of_now(remote, req);
 	if (req->io || !is_there)
 		known_note(&remote->known, &req->name, is_right ? KNOWN_THERE : KNOWN_MISSING,
 			   now_ns + KNOWN_NS);
@@ -478,7 +530,7 @@ static int ask_answer(struct remote *remote, struct req *req, enum resp_kind kin
 {
 	if (kind != RESP_NUMBER && kind != RESP_ERROR)
 		return -EPROTO;
-	if (kind == RESP_NUMBER && req->epoch == remote->epoch)
+	if (kind == RESP_NUMBER && is_of_now(remote, req))
 		known_note(&remote->known, &req->name, number ? KNOWN_THERE : KNOWN_MISSING,
 			   now_ns + KNOWN_NS);
 	return 0;
@@ -490,17 +542,21 @@ static bool is_right_value(struct remote *remote, const struct req *req)
 	const struct remote_wire *wire = &remote->wire;
 
 	return req->kind == REQ_GET && req->io && wire->body_is_good &&
-	       remote_value_is_good(&wire->value, remote->model, req->epoch, req->io) &&
+	       remote_value_is_good(&wire->value, remote->model, remote_epoch(req->word),
+				    req->io) &&
 	       wire->value.sum == kv_disk_sum(req->io->buf, req->io->bytes);
 }
 
-/* A deletion in an epoch that is over has met nothing. */
+/* A deletion in an epoch that is over has met nothing; a store that has its block is sent again. */
 static void end_answered(struct remote *remote, struct req *req)
 {
 	remote->nr_failures = 0;
-	if (req->kind != REQ_DEL) {
+	if (req->kind == REQ_PUT && req->io) {
+		req->is_staged = false;
+		list_push(&remote->waiting, req);
+	} else if (req->kind != REQ_DEL) {
 		req_free(remote, req);
-	} else if (req->epoch == remote->epoch) {
+	} else if (is_of_now(remote, req)) {
 		req_deleted(remote, req);
 		remote->count.deleted++;
 	} else {
@@ -523,19 +579,19 @@ static int answer(struct remote *remote, enum resp_kind kind, s64 number)
 	is_right = kind == RESP_END && is_right_value(remote, req);
 	kv_lock(&remote->lock);
 	if (req->kind == REQ_PUT)
-		err = put_answer(remote, req, kind, now_ns);
+		err = put_answer(remote, req, kind, number, now_ns);
 	else if (req->kind == REQ_GET)
 		err = get_answer(remote, req, kind, is_right, now_ns);
 	else if (req->kind == REQ_ASK)
 		err = ask_answer(remote, req, kind, number, now_ns);
-	else if (req->kind == REQ_EPOCH)
-		err = epoch_answer(remote, kind);
+	else if (req->kind == REQ_DEL)
+		err = del_answer(remote, req, kind, number);
 	else
-		err = del_answer(remote, kind);
+		err = kind == RESP_NUMBER ? hear(remote, number, req->dels) : -EPROTO;
 	if (!err)
 		end_answered(remote, list_pop(&remote->sent));
 	kv_unlock(&remote->lock);
-	return err;
+	return err == -EAGAIN ? 0 : err;
 }
 
 /* ---- receiving ---- */
@@ -545,13 +601,10 @@ static int begin_body(struct remote *remote, u64 bytes)
 	struct remote_wire *wire = &remote->wire;
 	const struct req *req = remote->sent.first;
 
-	if (wire->state != WIRE_UP || !req || (req->kind != REQ_GET && req->kind != REQ_EPOCH))
+	if (wire->state != WIRE_UP || !req || req->kind != REQ_GET)
 		return -EPROTO;
 	wire->body_at = 0;
-	if (req->kind == REQ_EPOCH)
-		wire->body_is_good = bytes <= 18;	/* as RESP_NUMBER has them */
-	else
-		wire->body_is_good = req->io && bytes == sizeof(wire->value) + req->io->bytes;
+	wire->body_is_good = req->io && bytes == sizeof(wire->value) + req->io->bytes;
 	return 0;
 }
 
@@ -562,7 +615,7 @@ static u8 *body_place(struct remote *remote, u64 *room)
 	const struct req *req = remote->sent.first;
 
 	*room = wire->resp.left;
-	if (!wire->body_is_good || (req->kind == REQ_GET && !req->io))
+	if (!wire->body_is_good || !req->io)
 		return NULL;
 	if (wire->body_at >= sizeof(wire->value))
 		return (u8 *)req->io->buf + wire->body_at - sizeof(wire->value);

@@ -6,7 +6,7 @@
 #include "tests/remote/fake_server.h"
 
 #define FIRST_FD	100000
-#define MAX_ARGS	8u
+#define MAX_ARGS	9u
 
 struct arg {
 	const u8 *at;
@@ -139,19 +139,79 @@ static void answer_number(struct fake_bytes *out, long long number)
 	put_text(out, line);
 }
 
-static void answer_incrby(struct fake_server *fake, struct fake_bytes *out, const struct arg *arg)
+static long long number_of(const void *text, size_t bytes)
 {
-	struct fake_value *value = find(fake, &arg[1]);
-	char text[32], more[32] = "";
-	long long number;
+	char copy[32] = "";
 
-	memcpy(more, arg[2].at, min(arg[2].bytes, sizeof(more) - 1));
+	memcpy(copy, text, min(bytes, sizeof(copy) - 1));
+	return atoll(copy);
+}
+
+static void delete(struct fake_server *fake, const struct arg *key)
+{
+	struct fake_value *value = find(fake, key);
+
+	fake->nr_dels++;
 	if (value)
-		snprintf(text, sizeof(text), "%.*s", (int)value->value_bytes, (char *)value->value);
-	number = (value ? atoll(text) : 0) + atoll(more);
-	snprintf(text, sizeof(text), "%lld", number);
-	set(fake, &arg[1], &(struct arg){ (const u8 *)text, strlen(text) });
+		drop_value(value);
+}
+
+/* A value moves from key 2 to key 1 if the number is still the one of @arg[4]. */
+static void move(struct fake_server *fake, struct fake_bytes *out, const struct arg *arg,
+		 long long number)
+{
+	struct fake_value *value = find(fake, &arg[3]), moved = { 0 };
+	bool is_right = number == number_of(arg[4].at, arg[4].bytes);
+
+	if (value) {
+		moved = *value;
+		*value = (struct fake_value){ 0 };
+	}
+	if (!is_right)
+		answer_number(out, number);
+	else
+		put_text(out, value ? "+OK\r\n" : "-ERR no such key\r\n");
+	if (value && is_right)
+		set(fake, &arg[2], &(struct arg){ moved.value, moved.value_bytes });
+	drop_value(&moved);
+}
+
+/* The scripts that there are: each has the key of a number first. */
+static void do_script(struct fake_server *fake, struct fake_bytes *out, const char *script,
+		      const struct arg *arg, u32 nr)
+{
+	bool is_fence = strstr(script, "pcall('DEL'"), is_del = strstr(script, "'INCRBY'");
+	struct fake_value *value = find(fake, &arg[1]);
+	long long number = value ? number_of(value->value, value->value_bytes) : 0;
+	char text[32];
+
+	if (strstr(script, "'RENAME'")) {
+		move(fake, out, arg, number);
+		return;
+	}
+	if (is_del && !is_fence && fake->del_error) {
+		put_text(out, fake->del_error);
+		return;
+	}
+	if (is_del && !is_fence)
+		delete(fake, &arg[2]);
+	if (is_del) {
+		number += number_of(arg[3].at, arg[3].bytes);
+		snprintf(text, sizeof(text), "%lld", number);
+		set(fake, &arg[1], &(struct arg){ (const u8 *)text, strlen(text) });
+	}
+	fake->nr_words += nr == 2;
 	answer_number(out, number);
+}
+
+static void answer_eval(struct fake_server *fake, struct fake_bytes *out, const struct arg *arg,
+			u32 nr)
+{
+	char script[512] = "";
+
+	require(arg[1].bytes < sizeof(script));
+	memcpy(script, arg[1].at, arg[1].bytes);
+	do_script(fake, out, script, arg + 2, nr - 2);
 }
 
 static void do_command(struct fake_server *fake, struct fake_link *link, const struct arg *arg,
@@ -170,22 +230,17 @@ static void do_command(struct fake_server *fake, struct fake_link *link, const s
 		put_text(out, "-NOAUTH Authentication required.\r\n");
 	} else if (is_verb(&arg[0], "GET") && nr == 2) {
 		answer_get(fake, out, &arg[1]);
-	} else if (is_verb(&arg[0], "SET") && (nr == 3 || (nr == 5 && is_verb(&arg[3], "EX")))) {
+	} else if (is_verb(&arg[0], "SET") && fake->is_full) {
+		put_text(out, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+	} else if (is_verb(&arg[0], "SET") && nr == 5 && is_verb(&arg[3], "EX")) {
 		fake->nr_sets++;
 		set(fake, &arg[1], &arg[2]);
 		put_text(out, "+OK\r\n");
-	} else if (is_verb(&arg[0], "DEL") && fake->del_error) {
-		put_text(out, fake->del_error);
-	} else if (is_verb(&arg[0], "DEL") && nr == 2) {
-		fake->nr_dels++;
-		if (value)
-			drop_value(value);
-		answer_number(out, value != NULL);
 	} else if (is_verb(&arg[0], "EXISTS") && nr == 2) {
 		fake->nr_exists++;
 		answer_number(out, value != NULL);
-	} else if (is_verb(&arg[0], "INCRBY") && nr == 3) {
-		answer_incrby(fake, out, arg);
+	} else if (is_verb(&arg[0], "EVAL") && nr >= 4) {
+		answer_eval(fake, out, arg, nr);
 	} else {
 		fake->nr_refused++;
 		put_text(out, "-ERR unknown command\r\n");

@@ -51,6 +51,7 @@ struct fake_server {
 	u32	flip_in;	/* a bit of the byte that it sends then is another one */
 	bool	is_down;	/* nothing can be connected */
 	bool	hangs;		/* commands are taken, and not looked at */
+	bool	is_full;	/* commands that may take memory are refused */
 	bool	is_late;	/* those of a closed connection wait: fake_server_run_late() */
 	void	(*idle)(void);	/* is called when there is nothing to be received; may be NULL */
 	const char *error;	/* the answer to each command */
@@ -64,6 +65,7 @@ struct fake_server {
 	u32	nr_commands;
 	u32	nr_evicted;	/* values that had to go for others */
 	u32	nr_sets, nr_gets, nr_dels, nr_exists;
+	u32	nr_words;	/* that were asked for, and not changed */
 	u32	nr_refused;	/* commands that no server knows */
 };
 

@@ -224,18 +224,9 @@ static u32 load_some(void)
 	return !err;
 }
 
-/*
- * What the process that ends has under way is done before the next one begins: if not, it is as what
- * another process stores later.
- */
 static void begin_again(struct kvmm_disk *with)
 {
-	bool hangs = fake.hangs;
-
 	end_both(pool, tier);
-	fake.hangs = false;
-	fake_server_run_late(&fake);
-	fake.hangs = hangs;
 	make_chain(with);
 	for (u32 i = 1; i <= NR_KEYS; i++)
 		key_state[i].is_gone = key_state[i].is_gone_for_good;

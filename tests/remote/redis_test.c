@@ -246,6 +246,58 @@ Test(redis, blocks_outlive_the_process_and_the_server_and_deletions_do_too)
 	end_both(pool, tier);
 }
 
+/* Else each would go after a minute. */
+static void expect_keys_to_stay(void)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command), "for k in $(redis-cli -p %s --scan); do "
+		 "[ $(redis-cli -p %s ttl $k) = -1 ] || exit 1; done", port_text, port_text);
+	cr_expect_eq(system(command), 0);
+}
+
+Test(redis, a_server_that_is_full_is_read_and_deleted_from_and_fenced)
+{
+	char command[128];
+
+	make_chain();
+	store(8);
+	expect_keys_to_stay();
+	snprintf(command, sizeof(command), "redis-cli -p %s config set maxmemory 1 >/dev/null",
+		 port_text);
+	cr_assert_eq(system(command), 0);
+	begin_again();
+	cr_expect_eq(load(8), 8);
+	cr_expect_eq(kvmm_tier_forget(pool, prefix_of(1, 4)), 4);
+	begin_again();
+	cr_expect_eq(load(8), 4);
+	cr_expect_eq(kvmm_reset_cache(pool), 0);
+	cr_expect_eq(load(8), 0);
+	cr_expect_eq(stat_now().remote_fences, 1);
+	store(4);
+	cr_expect_eq(stat_now().remote_stored, 0);
+	end_both(pool, tier);
+}
+
+/* The server does it when it goes on, before or after it has deleted the name. */
+Test(redis, a_store_left_at_a_stopped_server_is_void_once_its_name_is_deleted)
+{
+	make_chain();
+	find(1, 4);
+	kill(server, SIGSTOP);
+	cache_blocks(pool, 1, 4);
+	send_down(pool, 1, 4);
+	settle(2);
+	begin_again();
+	cr_expect_eq(kvmm_tier_forget(pool, prefix_of(1, 4)), -EIO);
+	kill(server, SIGCONT);
+	for (u32 i = 0; i < ROUNDS && kvmm_tier_forget(pool, prefix_of(1, 4)); i++)
+		settle(1);
+	begin_again();
+	cr_expect_eq(load(4), 0);
+	end_both(pool, tier);
+}
+
 Test(redis, blocks_go_after_their_time_to_live)
 {
 	attr.ttl_s = 5;

@@ -18,6 +18,7 @@
 
 #define BYTES		4096u
 #define MS		1000000ull
+#define EPOCH_ANSWER	12u		/* bytes of it: ":268435456\r\n" */
 
 struct chain {
 	struct kvmm_pool *pool;
@@ -359,7 +360,7 @@ REMOTE_TEST(a_server_that_hangs_is_given_up_though_it_is_asked_ever_more)
 REMOTE_TEST(no_batch_reads_without_asking_for_the_epoch)
 {
 	find(c, 1, 1);
-	fake.nr_gets = fake.nr_exists = 0;
+	fake.nr_words = fake.nr_exists = 0;
 	fake.hangs = true;
 	for (u32 i = 0; i < 20; i++) {
 		answers(c->pool, 20 + i, 1);
@@ -368,7 +369,7 @@ REMOTE_TEST(no_batch_reads_without_asking_for_the_epoch)
 	fake.hangs = false;
 	settle(c);
 	cr_expect_eq(fake.nr_exists, 20);
-	cr_expect_eq(fake.nr_gets, 17);
+	cr_expect_eq(fake.nr_words, 17);
 }
 
 REMOTE_TEST(stores_are_dropped_and_counted_while_it_is_away, fake.is_down = true)
@@ -486,6 +487,22 @@ REMOTE_TEST(a_server_full_up_is_given_nothing_for_a_second)
 	cr_expect_eq(stat_now(c).remote_stored, 4);
 }
 
+/* Nor is one that may only be read from. */
+REMOTE_TEST(a_server_full_up_is_read_and_deleted_from, fill(c))
+{
+	fake.is_full = true;
+	restart(c, 1);
+	cr_expect_str_eq(find(c, 1, 4), "2222");
+	cr_expect_eq(load_keys(c->pool, 1, 4), 0);
+	cr_expect_eq(kvmm_tier_forget(c->pool, prefix_of(1, 1)), 1);
+	cr_expect_eq(stat_now(c).remote_given_up, 0);
+	restart(c, 1);
+	cr_expect_str_eq(find(c, 2, 4), "2222");
+	expect_gone(c, 1, 1);
+	cr_expect_eq(kv_tier_reset(c->tier->owner + 1), 0);
+	expect_gone(c, 1, 8);
+}
+
 /* ---- deleting ---- */
 
 REMOTE_TEST(what_is_forgotten_is_gone_from_the_server_when_the_call_returns, fill(c))
@@ -591,17 +608,17 @@ REMOTE_TEST(a_deletion_that_is_wanted_after_a_fence_was_asked_for_is_sent, fill(
 	fake.idle = NULL;
 }
 
-/* What is longer than a number of INCRBY may be is no epoch: it could never be greeted with. */
-REMOTE_TEST(an_epoch_that_is_too_long_is_not_adopted)
+/* Scripts of the server would see another number. */
+REMOTE_TEST(a_word_that_is_too_large_is_not_adopted)
 {
 	cr_assert_str_eq(find(c, 1, 1), "-");
-	fake_server_set(&fake, "kvmm:toy:epoch", "1000000000000000000");
+	fake_server_set(&fake, "kvmm:toy:epoch", "9007199254740992");
 	find(c, 2, 1);
 	cr_expect_eq(stat_now(c).remote_given_up, 1);
-	fake_server_set(&fake, "kvmm:toy:epoch", "999999999999999998");
+	fake_server_set(&fake, "kvmm:toy:epoch", "9007199254740991");
 	later(c, 60000 * MS);
 	find(c, 3, 1);
-	cr_expect_eq(remote_of(c)->epoch, 999999999999999998);
+	cr_expect_eq(remote_of(c)->word, 9007199254740991);
 	cr_expect_eq(stat_now(c).remote_away, 0);
 }
 
@@ -618,7 +635,7 @@ REMOTE_TEST(a_store_that_the_server_does_after_its_deletion_is_not_found)
 	fake.hangs = false;
 	cr_expect_geq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
 	fake_server_run_late(&fake);
-	cr_expect_geq(fake_server_nr(&fake), 1, "there it is");
+	cr_expect_eq(fake_server_nr(&fake), 0);
 	expect_gone(c, 1, 4);
 	restart(c, 1);
 	expect_gone(c, 1, 4);
@@ -644,6 +661,71 @@ REMOTE_TEST(a_store_and_its_deletion_that_are_given_up_together_leave_nothing)
 	expect_gone(c, 1, 4);
 }
 
+/* That process has ended, and nothing is known of it. */
+REMOTE_TEST(a_store_that_the_server_does_after_the_next_process_has_deleted_the_name_is_void)
+{
+	find(c, 9, 1);
+	fake.hangs = fake.is_late = true;
+	cache_blocks(c->pool, 1, 4);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	kvmm_tier_tick(c->tier);
+	end_both(c->pool, c->tier);
+	fake.hangs = false;
+	make_chain(c, 1);
+	cr_expect_geq(kvmm_tier_forget(c->pool, prefix_of(1, 4)), 0);
+	fake_server_run_late(&fake);
+	cr_expect_eq(fake_server_nr(&fake), 0);
+	expect_gone(c, 1, 4);
+	restart(c, 1);
+	expect_gone(c, 1, 4);
+}
+
+/* The first is told so, and has what it stores stored with the next try. */
+REMOTE_TEST(what_is_stored_while_another_process_deletes_something_else_is_stored)
+{
+	struct chain other;
+
+	make_chain(&other, 1);
+	find(c, 9, 1);
+	find(&other, 9, 1);
+	cr_expect_geq(kvmm_tier_forget(other.pool, prefix_of(7, 1)), 0);
+	fill(c);
+	cr_expect_eq(stat_now(c).remote_stored, 8);
+	cr_expect_eq(stat_now(c).remote_dropped, 0);
+	cr_expect_eq(fake_server_nr(&fake), 8);
+	end_both(other.pool, other.tier);
+}
+
+static struct remote *deleting;
+
+static void delete_another(void)
+{
+	const struct kv_tier_name name = { .key = key_of(8), .layout = 1 };
+
+	fake.idle = NULL;
+	fake.stall_at = 0;
+	remote_forget(deleting, &name, 1, false);
+}
+
+/* It has to be told again, as there is a new epoch; the other one was asked for in that. */
+REMOTE_TEST(a_deletion_is_not_over_because_another_one_is, fill(c))
+{
+	struct chain other;
+	u32 nr;
+
+	make_chain(&other, 1);
+	cr_expect_eq(kv_tier_reset(other.tier->owner + 1), 0);
+	fill(&other);
+	nr = fake_server_nr(&fake);
+	deleting = remote_of(c);
+	fake.idle = delete_another;
+	fake.stall_at = fake.nr_answered + EPOCH_ANSWER;
+	cr_expect_geq(kvmm_tier_forget(c->pool, prefix_of(1, 1)), 0);
+	cr_expect_null(fake.idle, "it was called");
+	cr_expect_eq(fake_server_nr(&fake), nr - 2);
+	end_both(other.pool, other.tier);
+}
+
 /* As a server does that begins anew from a file of yesterday. */
 REMOTE_TEST(a_server_that_has_gone_back_in_time_is_fenced, fill(c))
 {
@@ -654,7 +736,7 @@ REMOTE_TEST(a_server_that_has_gone_back_in_time_is_fenced, fill(c))
 	later(c, 60000 * MS);
 	expect_gone(c, 1, 8);
 	find(c, 9, 1);
-	cr_expect_eq(remote_of(c)->epoch, 2);
+	cr_expect_eq(remote_epoch(remote_of(c)->word), 2);
 	restart(c, 1);
 	expect_gone(c, 1, 8);
 }
@@ -802,7 +884,6 @@ REMOTE_TEST(a_flip_in_a_count_is_noticed, fill(c))
 	flip(remote, free.nr);
 	flip(remote, waiting.nr);
 	flip(remote, sent.nr);
-	flip(remote, dels_done);
 	while (gone->state != KNOWN_GONE)
 		gone++;
 	flip(gone, key[0]);
