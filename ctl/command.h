@@ -20,7 +20,7 @@
 #include "text.h"
 
 #define KV_CONTROL_ARGS		32u	/* most words behind a command */
-#define KV_NR_COMMAND_SETS	8u
+#define KV_NR_COMMAND_SETS	9u
 
 /*
  * Changes something. With KVMM_CONTROL_READ_ONLY it is refused.
@@ -103,6 +103,7 @@ extern const struct kv_command_set kv_commands_show;
 extern const struct kv_command_set kv_commands_set;
 extern const struct kv_command_set kv_commands_compact;
 extern const struct kv_command_set kv_commands_migrate;
+extern const struct kv_command_set kv_commands_prefetch;
 
 /*
  * All of them, in commands.c. A socket is given the table when it is opened and goes by that: what

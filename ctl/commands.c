@@ -11,4 +11,5 @@ const struct kv_command_set *const kv_command_sets[KV_NR_COMMAND_SETS] = {
 	&kv_commands_set,
 	&kv_commands_compact,
 	&kv_commands_migrate,
+	&kv_commands_prefetch,
 };

@@ -13,6 +13,8 @@
 #include <kvmm/event.h>
 #include <kvmm/ext/control.h>
 
+#include "text.h"
+
 enum column {
 	SEQ, KIND, MEDIUM, KEY, PARENT, TENANT, LAYOUT, GROUP, POSITION, TOKENS, BLOCK, REQUEST,
 	TIME, INPUT, OUTPUT, KEYS, HITS, BLOCKS, NR_COLUMNS,
@@ -164,13 +166,11 @@ static bool read_number(struct cell cell, u64 *number)
 	return cell.nr > 0;
 }
 
-static bool read_key(struct cell cell, kvmm_key_t *key)
+bool kv_text_read_key(const char *digits, kvmm_key_t *key)
 {
-	if (cell.nr != 2 * KVMM_KEY_BYTES)
-		return false;
 	for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
-		const char *high = memchr(hex, cell.text[2 * i], 16);
-		const char *low = memchr(hex, cell.text[2 * i + 1], 16);
+		const char *high = memchr(hex, digits[2 * i], 16);
+		const char *low = memchr(hex, digits[2 * i + 1], 16);
 
 		if (!high || !low)
 			return false;
@@ -190,7 +190,8 @@ static bool read_cell(struct cell cell, enum column column, struct row *row)
 	};
 
 	if (column == KEY || column == PARENT)
-		return read_key(cell, column == KEY ? &row->key : &row->parent);
+		return cell.nr == 2 * KVMM_KEY_BYTES &&
+		       kv_text_read_key(cell.text, column == KEY ? &row->key : &row->parent);
 	if (column == MEDIUM) {
 		u32 medium = 0;
 

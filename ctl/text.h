@@ -9,6 +9,7 @@
 #define CTL_TEXT_H
 
 #include <kv/types.h>
+#include <kvmm/types.h>
 
 struct kv_text {
 	char	*buf;		/* ours; NULL until something was written */
@@ -74,5 +75,8 @@ void kv_text_cell(struct kv_text *text, const struct kv_column *column, const vo
 void kv_text_row(struct kv_text *text, const struct kv_column *columns, u32 nr, const void *row,
 		 u32 has);
 void kv_text_head(struct kv_text *text, const struct kv_column *columns, u32 nr);
+
+/* 2 * KVMM_KEY_BYTES of 0-9 and a-f, in event_text.c; false: not all of them are. */
+bool kv_text_read_key(const char *digits, kvmm_key_t *key);
 
 #endif /* CTL_TEXT_H */
