@@ -220,6 +220,18 @@ $(man-pages): man/%.1: tools/% $(srctree)/scripts/mkman
 .PHONY: man
 man: $(man-pages)
 
+# The book and the reference, of pages and of what headers say; made of a copy, where both are.
+.PHONY: html
+SPHINX		?= sphinx-build
+html:
+	@if ! command -v $(SPHINX) >/dev/null; then \
+		echo "html: skipped, no $(SPHINX) (Debian's python3-sphinx)"; exit 0; fi; \
+	rm -rf build/book && mkdir -p build/book/src && \
+	cp -r $(srctree)/Documentation/. build/book/src && mkdir build/book/src/api && \
+	$(srctree)/scripts/kernel-doc $(srctree)/include build/book/src/api && \
+	$(SPHINX) -q -W --keep-going -d build/book/trees build/book/src build/book/html && \
+	echo "build/book/html/index.html"
+
 .PHONY: install
 install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
 			$(srctree)/share/grafana/kvmm.json)

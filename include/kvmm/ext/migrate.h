@@ -535,6 +535,7 @@ static inline int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch,
 	return kvmm_migrate_auto_tick_sized(watch, stat, stat ? sizeof(*stat) : 0);
 }
 
+/** kvmm_migrate_auto_set_idle() - what the two calls below are made of, and return */
 KVMM_API int kvmm_migrate_auto_set_idle(struct kvmm_migrate_auto *watch, uint64_t seq, int is_idle);
 
 /**
