@@ -140,7 +140,7 @@ static void sum_entry(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 	sum_add(sum, entry->key[0]);
 	sum_add(sum, entry->key[1]);
 	sum_add(sum, entry->domain);
-	sum_add_two(sum, entry->parent, entry->position);
+	sum_add_two(sum, kv_link_index(entry->parent), entry->position);
 	sum_add_two(sum, entry->dup_next, entry->dup_prev);
 	sum_add(sum, entry->link);
 }

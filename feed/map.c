@@ -112,19 +112,19 @@ static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
 	return true;
 }
 
-/* Or the entry that was its parent's, if it is still that of a block right before. */
+/* Or the entry that was its parent's, if it is still that block's. */
 static bool parent_near(const struct kvmm_pool *pool, const struct kv_entry *entry, kvmm_key_t *key)
 {
-	u32 index = READ_ONCE(entry->parent);
+	u32 link = READ_ONCE(entry->parent);
 	const struct kv_entry *parent;
 	u64 word;
 
 	kv_assert_reading();
-	if (index >= pool->nr_blocks)
+	if (link == KV_NONE || kv_link_index(link) >= pool->nr_blocks)
 		return false;
-	parent = entry_at(pool, index);
+	parent = entry_at(pool, kv_link_index(link));
 	word = smp_load_acquire(&parent->word);
-	if (!kv_word_is(word, KV_ENTRY_REGISTERED) ||
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) || !kv_link_is(link, word) ||
 	    READ_ONCE(parent->domain) != READ_ONCE(entry->domain) ||
 	    READ_ONCE(parent->position) + 1 != READ_ONCE(entry->position))
 		return false;
