@@ -187,8 +187,10 @@ Test(life, a_refused_name_is_no_use_of_the_block_before)
 		expect_refused(pool, kvmm_prefix_register(pool, &prefix, mut, ref), -EINVAL);
 		mut[1].gen--;
 		cr_expect_eq(kvmm_stage(pool, &prefix, mut, staged), 0);
-		cr_expect_eq(entry_at(pool, staged[0].index)->parent, 0);
-		cr_expect_eq(entry_at(pool, staged[1].index)->parent, staged[0].index);
+		cr_expect_eq(entry_at(pool, staged[0].index)->parent,
+			     kv_link(entry_handle(pool, 0)));
+		cr_expect_eq(entry_at(pool, staged[1].index)->parent,
+			     kv_link(entry_handle(pool, staged[0].index)));
 		cr_expect_eq(kv_free_staged(pool, staged, 2), 0);
 	}
 }
