@@ -30,6 +30,8 @@ int kvmm_unpublish(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 	err = cache_enter(pool);
 	if (err)
 		return err;
+	/* The order hears of their use while they are registered. */
+	order_enter(&pool->order);
 	err = lost_check(pool, handles, nr);
 	for (i = 0; i < nr && likely(!err); i++) {
 		err = kv_handle_step(&pool->entries, handles[i], kv_edge_unpublish);
@@ -40,7 +42,6 @@ int kvmm_unpublish(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 	}
 	if (unlikely(err))
 		goto out_republish;
-	order_enter(&pool->order);
 	tally_add(pool, TALLY_REFS, -(u64)nr);
 	tally_add(pool, TALLY_ACTIVE, -(u64)nr);
 	for (i = 0; i < nr; i++) {
@@ -60,6 +61,7 @@ out_republish:
 			err = -EINVAL;
 		kv_handle_step(&pool->entries, handles[k], kv_edge_republish);
 	}
+	order_leave(&pool->order);
 	cache_leave(pool);
 	if (err == -ESTALE || err == -EINVAL)
 		kv_count(KV_EV_BAD_HANDLE);

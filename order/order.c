@@ -139,13 +139,20 @@ static noinline void record_note(struct order *order, enum order_note note,
 		    READ_ONCE(entry->position));
 }
 
+/* A block that went with its last reference was filled and used before. */
+static noinline bool went_after(u64 word, u64 note)
+{
+	return kv_word_gen(word) == note_handle(note).gen && kv_word_is_going(word) &&
+	       (note_what(note) == NOTE_HIT || note_what(note) == NOTE_FILL);
+}
+
 /* An entry that was claimed since has left the order, or is about to. */
 static inline bool note_holds(const struct kv_entry *entries, u64 note)
 {
 	u64 word = smp_load_acquire(&entries[note_index(note)].word);
 	u64 wanted = (note & ~0ull << KV_ENTRY_GEN_SHIFT) | KV_STATE_WORD(KV_ENTRY_REGISTERED);
 
-	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT));
+	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT)) || went_after(word, note);
 }
 
 /* Is all of it one instance of the policy? */

@@ -328,6 +328,43 @@ Test(evict_next, is_what_goes_with_classes_and_where_victims_are_sorted)
 	drive_and_evict("lrfu", make_pool_of(&attr), 7);
 }
 
+/* Key 1 has been used three times, so it goes last, though it was put before the other. */
+static void expect_third_use_counts(struct kvmm_pool *pool)
+{
+	kvmm_ref_t ref;
+
+	make_active(pool, 2, 1, &ref);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	expect_order(pool, "2 1 ");
+}
+
+/* In one thread the policy sees what it would see without the log. */
+POOL_TEST(log, has_uses_by_a_duplicate_that_is_gone, make_life(8, "multilru", 0, 0))
+{
+	kvmm_ref_t elder, dup;
+
+	make_active(pool, 1, 1, &elder);
+	cr_assert_eq(publish_as(pool, KVMM_DUP_HOLD, 1, 1, &dup), 1);
+	cr_assert_eq(kvmm_put(pool, dup), 0);
+	cr_assert_eq(kvmm_put(pool, elder), 0);
+	expect_third_use_counts(pool);
+}
+
+POOL_TEST(log, has_uses_of_blocks_that_are_private_again, make_life(8, "multilru", 0, 0))
+{
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	for (u32 i = 0; i < 2; i++) {
+		make_active(pool, 1, 1, &ref);
+		cr_assert_eq(kvmm_unpublish(pool, &ref, 1, &mut), 0);
+		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	}
+	make_active(pool, 1, 1, &ref);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	expect_third_use_counts(pool);
+}
+
 /* ---- those that went ---- */
 
 POOL_TEST(evict_for, tells_as_many_as_there_is_room_for, make_cache(8, "lru"))
