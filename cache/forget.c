@@ -66,8 +66,8 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 }
 
 /*
- * All but those that other blocks have, too: these may hold this one by that name. No more blocks
- * do so from here on, since it is hidden. The call that changes names does the rest.
+ * All but those by which duplicates hold the block: no more do so from here on, since it is hidden.
+ * The call that changes names does the rest.
  */
 void names_forget(struct kvmm_pool *pool, u32 index)
 {
@@ -77,8 +77,7 @@ void names_forget(struct kvmm_pool *pool, u32 index)
 	kv_assert_held(&pool->lock);
 	for (; name && !kv_name_is_out(entries, index); name = next) {
 		next = entry_at(pool, name)->chain;
-		/* Out, or in a list with others. */
-		if (READ_ONCE(entry_at(pool, name)->dup_prev) != name)
+		if (kv_name_is_out(entries, name) || pool->map->ops->names->holders(pool->map, name))
 			continue;
 		pool_tell(pool, unnamed, name);
 		pool->map->ops->names->unlink(pool->map, name);

@@ -466,22 +466,32 @@ static void flat_name_unlink(struct kv_map *map, u32 name)
 	kv_rcu_read_unlock();
 }
 
-static u32 flat_name_release(struct kv_map *map, u32 name)
+/* References that duplicates have by @name are by @to. Returns how many. */
+static u32 name_relink(struct flat *flat, u32 name, u32 to)
 {
-	struct flat *flat = flat_of(map);
 	struct slot slot;
 	struct spot spot;
 	u32 nr = 0;
 
-	kv_assert(kv_name_is_out(map->entries, name));
 	kv_rcu_read_lock();
 	spot = lock_name(flat, entry_at(flat, name));
 	slot = slot_find(spot, entry_at(flat, name));
 	if (slot.bucket)
-		nr = dups_relink(flat, slot_index(slot), name, KV_NONE);
+		nr = dups_relink(flat, slot_index(slot), name, to);
 	spot_unlock(spot);
 	kv_rcu_read_unlock();
 	return nr;
+}
+
+static u32 flat_name_holders(struct kv_map *map, u32 name)
+{
+	return name_relink(flat_of(map), name, name);
+}
+
+static u32 flat_name_release(struct kv_map *map, u32 name)
+{
+	kv_assert(kv_name_is_out(map->entries, name));
+	return name_relink(flat_of(map), name, KV_NONE);
 }
 
 /*
@@ -556,6 +566,7 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 static const struct kv_name_ops flat_names = {
 	.link	= flat_name_link,
 	.unlink	= flat_name_unlink,
+	.holders = flat_name_holders,
 	.release = flat_name_release,
 	.swap	= flat_name_swap,
 };

@@ -613,6 +613,28 @@ POOL_TEST(added_names, of_a_forgotten_block_leave_their_room_to_others, make_cac
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
+/* By any of the blocks that have it; the other one is found by it then. */
+POOL_TEST(added_name, of_a_forgotten_block_leaves_its_room_though_others_have_it,
+	  make_cache(8, "lru"))
+{
+	kvmm_ref_t ref[4];
+
+	make_active(pool, 0, 4, ref);
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(add(10 + i / 2, ref[i]), 0);
+	for (u32 i = 0; i < 4; i += 3) {	/* the elder of one name, the younger of the other */
+		u32 block = kvmm_block_of_ref(pool, ref[i]);
+
+		cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+		cr_expect_eq(pool->entries.nr_names, i ? 2 : 3);
+		cr_expect_eq(kvmm_validate(pool), 0);
+	}
+	cr_expect_eq(found_under(pool, 10), (int)kvmm_block_of_ref(pool, ref[1]));
+	cr_expect_eq(found_under(pool, 11), (int)kvmm_block_of_ref(pool, ref[2]));
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	cr_expect_eq(pool->entries.nr_names, 2);
+}
+
 /* They hold it, and by that name. */
 POOL_TEST(added_name, of_a_forgotten_block_stays_while_duplicates_hold_it,
 	  make_life(8, "lru", 0, KVMM_DUP_HOLD))
