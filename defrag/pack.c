@@ -18,8 +18,8 @@
 
 #include "goal.h"
 
-/* Holes looked at for one item, from the first that has room on. */
-#define MAX_LOOKED	512u
+/* Holes of which the tree knows no more than the most room. */
+#define GROUP		8u
 
 /* Ways to pack, the cheapest first. */
 enum way {
@@ -40,8 +40,9 @@ struct packing {
 	u32 sum;		/* of runs that were made there */
 	u64 *hole;		/* stretch | hole, in this order */
 	u32 nr_holes;
-	u32 from;		/* the first one that is not full */
-	u32 *room;		/* left in each hole of the picture; or all in the first one */
+	u32 *room;		/* left in each of them */
+	u32 *most_room;		/* of groups of them, from nr_groups on, and of pairs of pairs */
+	u32 nr_groups;		/* a power of two */
 	u32 *used;		/* of each hole of the picture, from its lower end */
 	bool *gone;		/* items that have been given their place */
 };
@@ -75,23 +76,74 @@ static void find_stretches(struct packing *p)
 	plan_sort(p->stretch, p->free, p->nr_stretches);
 }
 
+/* ---- the first hole with room ---- */
+
+static void set_most_room(struct packing *p, u32 group)
+{
+	u32 most = 0, end = min((group + 1) * GROUP, p->nr_holes);
+
+	kv_assert(group < p->nr_groups);
+	for (u32 k = group * GROUP; k < end; k++)
+		most = max(most, p->room[k]);
+	for (u32 at = group + p->nr_groups; at && p->most_room[at] != most; at /= 2) {
+		p->most_room[at] = most;
+		most = max(most, p->most_room[at ^ 1]);
+	}
+}
+
+static void set_room(struct packing *p, u32 k, u32 nr)
+{
+	p->room[k] = nr;
+	set_most_room(p, k / GROUP);
+}
+
+/* The number of holes: none has. */
+static u32 first_with_room(const struct packing *p, u32 nr)
+{
+	u32 at = 1, k;
+
+	if (p->most_room[1] < nr)
+		return p->nr_holes;
+	while (at < p->nr_groups) {
+		at *= 2;
+		at += p->most_room[at] < nr;
+	}
+	for (k = (at - p->nr_groups) * GROUP; p->room[k] < nr; k++)
+		kv_assert(k < p->nr_holes);
+	return k;
+}
+
+static void add_hole(struct packing *p, u32 s, u32 i, u32 nr)
+{
+	if (!nr)
+		return;
+	p->room[p->nr_holes] = nr;
+	p->hole[p->nr_holes++] = (u64)s << 32 | i;
+}
+
 static void list_holes(struct packing *p)
 {
-	memset(p->room, 0, (p->req->nr_items + 1) * sizeof(*p->room));
-	p->nr_holes = p->from = 0;
+	p->nr_holes = 0;
 	for (u32 s = 0; s < p->nr_stretches; s++) {
 		u32 first = (u32)p->stretch[s], end = stretch_end(p->req, first);
 
 		p->free[s] = 0;
 		for (u32 i = first; i <= end; i++) {
-			p->room[p->way != TO_HOLES ? first : i] += hole_nr(p->req, i);
 			p->free[s] += hole_nr(p->req, i);
+			if (p->way == TO_HOLES)
+				add_hole(p, s, i, hole_nr(p->req, i));
 		}
-		for (u32 i = first; i <= end; i++)
-			if (p->room[i])
-				p->hole[p->nr_holes++] = (u64)s << 32 | i;
+		if (p->way != TO_HOLES)
+			add_hole(p, s, first, p->free[s]);
 	}
+	for (p->nr_groups = 1; p->nr_groups * GROUP < p->nr_holes; p->nr_groups *= 2)
+		;
+	memset(p->most_room, 0, 2 * p->nr_groups * sizeof(*p->most_room));
+	for (u32 group = 0; group < p->nr_groups; group++)
+		set_most_room(p, group);
 }
+
+/* ---- carrying ---- */
 
 /* The stretches with the most free blocks: so many as runs are wanted. Is it enough there? */
 static bool is_enough(struct packing *p)
@@ -123,42 +175,36 @@ static bool slide_to_front(struct packing *p, u32 first)
 		const struct kv_item *item = &req->items[i];
 
 		if (!plan_add(req, p->plan, item->start, hole_start(req, first) + p->used[first],
-			      item->nr)) {
-			p->room[first] = 0;
+			      item->nr))
 			return false;
-		}
 		p->used[first] += item->nr;
 		p->gone[i] = true;
 	}
 	return true;
 }
 
-/* To one of the first @limit holes; false: none that is looked at has room, or over budget. */
+/* To the first hole with room, if it is one of the first @limit; false also if over budget. */
 static bool carry(struct packing *p, u32 i, u32 limit)
 {
 	const struct kv_item *item = &p->req->items[i];
+	u32 k = first_with_room(p, item->nr), hole;
 
 	kv_assert(limit <= p->nr_holes);
-	kv_assert(i < p->req->nr_items);
-	while (p->from < limit && !p->room[(u32)p->hole[p->from]])
-		p->from++;
-	for (u32 k = p->from; k < limit && k - p->from < MAX_LOOKED; k++) {
-		u32 hole = (u32)p->hole[k];
-
-		if (p->room[hole] < item->nr)
-			continue;
-		if (p->way != TO_HOLES && !p->used[hole] && !slide_to_front(p, hole))
-			return false;
-		if (!plan_add(p->req, p->plan, item->start,
-			      hole_start(p->req, hole) + p->used[hole], item->nr))
-			return false;
-		p->used[hole] += item->nr;
-		p->room[hole] -= item->nr;
-		p->free[p->hole[k] >> 32] -= item->nr;
-		p->gone[i] = true;
-		return true;
+	if (k >= limit)
+		return false;
+	hole = (u32)p->hole[k];
+	if (p->way != TO_HOLES && !p->used[hole] && !slide_to_front(p, hole)) {
+		set_room(p, k, 0);
+		return false;
 	}
-	return false;
+	if (!plan_add(p->req, p->plan, item->start, hole_start(p->req, hole) + p->used[hole],
+		      item->nr))
+		return false;
+	p->used[hole] += item->nr;
+	set_room(p, k, p->room[k] - item->nr);
+	p->free[p->hole[k] >> 32] -= item->nr;
+	p->gone[i] = true;
+	return true;
 }
 
 /* To shorter stretches only, and none from where something has been carried to. */
@@ -241,7 +287,9 @@ static bool pack(struct packing *p)
 
 size_t plan_pack_scratch(u32 nr_items)
 {
-	return ((size_t)nr_items + 1) * (3 * sizeof(u64) + 2 * sizeof(u32) + sizeof(bool));
+	/* Fewer than twice as many groups as there have to be, and one less above them. */
+	return ((size_t)nr_items + 1) * (3 * sizeof(u64) + 2 * sizeof(u32) + sizeof(bool)) +
+	       4 * (nr_items / GROUP + 1) * sizeof(u32);
 }
 
 int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
@@ -253,7 +301,8 @@ int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch
 	p.hole = p.free + nr;
 	p.room = (u32 *)(p.hole + nr);
 	p.used = p.room + nr;
-	p.gone = (bool *)(p.used + nr);
+	p.most_room = p.used + nr;
+	p.gone = (bool *)(p.most_room + 4 * (req->nr_items / GROUP + 1));
 	while (!pack(&p))
 		if (p.way++ == LAST_WAY)
 			return -ENOSPC;

@@ -114,8 +114,8 @@ struct kvmm_relocation {
  * A run may move more than once: apply them in order, and before the places of later allocations.
  * Steps that begin before the acknowledgement may go on using the old places, which keep their
  * content and take no other blocks: a stream without work still reads, or is deleted. While more
- * than 4,096 would not be acknowledged new places are not told, but for those of one larger plan, or
- * of a compaction with no step open that began with fewer.
+ * than 4,096 would not be acknowledged new places are not told, but for those of one larger plan,
+ * or of a compaction with no step open that began with fewer.
  *
  * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES, or there are not
  * @nr_done; -EBUSY @nr_done, and a step is open; -ESTALE.

@@ -89,6 +89,28 @@ POOL_TEST(pack, a_run_is_made_across_pins_however_many_blocks_are_in_its_way, ma
 	cr_expect_eq(kvmm_range_alloc(pool, 100, KVMM_RUNS(1), &got), -ENOSPC);
 }
 
+/* 600 holes of one block, one of two, and two blocks that would fit there in front of 10 free. */
+POOL_TEST(pack, a_hole_is_found_however_many_are_too_short, make_pool(1216))
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	kvmm_range_t range[1216], two;
+
+	for (u32 i = 0; i < 1204; i++)
+		range[i] = take(pool, 1, 0);
+	two = take(pool, 2, 0);
+	write_pattern(pool, two, 1);
+	for (u32 i = 0; i < 1204; i++) {
+		if (i == 1203 || (i % 2 == 0 && i < 1202))
+			cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+		else
+			cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
+	}
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(stat_of(pool).largest, 12);
+	cr_expect_eq(goal.moved, 2);
+	cr_expect(has_pattern(pool, two, 1));
+}
+
 /* ---- any state ---- */
 
 /* One of a picture: 'h' stays, '.' is free, of all others equal neighbours are one item. */

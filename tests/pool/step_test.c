@@ -365,7 +365,7 @@ POOL_TEST(step, cancelled_moves_leave_everything_as_it_was, scattered())
 	expect_content(pool);
 }
 
-/* The old places count as free once the moves have landed, which a request that may wait looks for. */
+/* Old places count as free once the moves have landed; a request that may wait looks for it. */
 POOL_TEST(step, what_moves_would_free_is_worth_asking_for_again, scattered())
 {
 	const u32 as_is = KVMM_RUNS(8) | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
