@@ -402,9 +402,10 @@ static u32 longest_free(struct kvmm_pool *pool)
  * Where a run for a request is made: the emptiest of a few places, each with twice the free blocks
  * that it takes if it is like the pool. A picture of all of a large pool is most of the time that
  * its lock is held. The places differ from time to time, or the holes of one would be used up.
- * .nr 0: all of the pool, which is not much larger, and the plan is better for it.
+ * .nr 0: all of the pool, which is not much larger, and the plan is better for it; or, if it need
+ * not be a part @only, because no such place has so many free blocks.
  */
-static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
+static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want, bool only)
 {
 	u64 nr = min(max(pool->nr_blocks / 16, PART_BLOCKS), 2 * PART_BLOCKS);
 	u64 nr_free = kv_zone_nr_free(pool->zone);
@@ -412,7 +413,9 @@ static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
 	u32 most = 0, shift;
 
 	kv_assert_held(&pool->compact_lock);
-	nr = kv_align_up(max(nr, 2ull * want * pool->nr_blocks / max(nr_free, 1ull)), 64ull);
+	if (!only)
+		nr = max(nr, 2ull * want * pool->nr_blocks / max(nr_free, 1ull));
+	nr = kv_align_up(nr, 64ull);
 	if (nr > pool->nr_blocks / 4)
 		return best;
 	shift = pool->count.compactions * 0x9e3779b9u % (pool->nr_blocks - nr);
@@ -424,13 +427,13 @@ static struct kvmm_extent emptiest_part(struct kvmm_pool *pool, u32 want)
 		for (u32 k = 0; k < nr / 64; k++)
 			nr_here += __builtin_popcountll(pool->zone->ops->peek(pool->zone->engine,
 								       word + k));
-		if (nr_here <= most)
+		if (i && nr_here <= most)
 			continue;
 		most = nr_here;
 		best = (struct kvmm_extent){ word * 64, nr };
 	}
 	kv_unlock(&pool->zone->lock);
-	return most < want ? (struct kvmm_extent){ 0, 0 } : best;
+	return most < want && !only ? (struct kvmm_extent){ 0, 0 } : best;
 }
 
 static int compact_part(struct mover *mover, struct kvmm_extent part, struct kvmm_compact *goal)
@@ -445,7 +448,7 @@ static int compact_part(struct mover *mover, struct kvmm_extent part, struct kvm
 }
 
 /* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
-static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part,
+static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, enum where where,
 			   u32 runs)
 {
 	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, runs };
@@ -460,10 +463,11 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bo
 	kv_unlock(&pool->lock);
 	goal->largest_before = longest_free(pool);
 	goal->plan_ns = 0;
-	if (in_part && pool->parts.planner->in_parts)
-		part = emptiest_part(pool, goal->want_run);
+	if ((where == PART_ONLY || (where == PART_FIRST && !runs)) &&
+	    pool->parts.planner->in_parts)
+		part = emptiest_part(pool, goal->want_run, where == PART_ONLY);
 	err = compact_part(&mover, part, goal);
-	if (err == -ENOSPC && part.nr)
+	if (err == -ENOSPC && part.nr && where != PART_ONLY)
 		err = compact_part(&mover, (struct kvmm_extent){ 0, 0 }, goal);
 	goal->largest_after = longest_free(pool);
 	stay_report(pool, &mover.picture.stay, goal);
@@ -472,7 +476,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, bo
 }
 
 /* Drops and retakes the lock; the gate keeps all other threads out meanwhile. */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part, u32 runs)
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, enum where where, u32 runs)
 {
 	int err;
 
@@ -481,7 +485,7 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part
 	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	pool_stop(pool);
-	err = compact_between(pool, goal, in_part, runs);
+	err = compact_between(pool, goal, where, runs);
 	kv_lock(&pool->lock);
 	pool_resume(pool);
 	return err;
@@ -502,7 +506,7 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	}
 	err = pool_enter(pool);
 	if (!err) {
-		err = pool_compact(pool, goal, false, 0);
+		err = pool_compact(pool, goal, IN_POOL, 0);
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);

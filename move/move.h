@@ -11,11 +11,18 @@ struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 /* Extents that have come to lie behind one another are one. */
 void slot_join_extents(struct slot *slot);
 
+/* Where a run is made: a picture of all of a large pool takes long. */
+enum where {
+	IN_POOL,
+	PART_FIRST,	/* of a large pool; several runs in all of it */
+	PART_ONLY,
+};
+
 /*
- * Compact with the gate closed: one run in a part of a large pool if @in_part, or with @runs that
- * the goal's blocks are free in so many. compact_lock and lock held; drops and retakes lock.
+ * Compact with the gate closed: one run, or with @runs that the goal's blocks are free in so many.
+ * compact_lock and lock held; drops and retakes lock.
  */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, bool in_part, u32 runs);
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, enum where where, u32 runs);
 
 /*
  * Moves to free places, each of them one apart from all others: how many could be copied in

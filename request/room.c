@@ -201,17 +201,18 @@ static void pin_growing(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int
 	}
 }
 
-/* By clearing one run; with @runs by packing, so that it is in so many. */
-static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 runs)
+/* By clearing one run; with @runs by packing, so that it is in so many. @most: 0, or blocks. */
+static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 runs, enum where where,
+		      u32 most)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = ctx->nr,
-				     .max_blocks = pool->compact_max_blocks };
+				     .max_blocks = most };
 	int err;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
 	pin_growing(pool, ctx, 1);	/* the gate keeps them here until they are let go */
-	err = pool_compact(pool, &goal, !runs, runs);
+	err = pool_compact(pool, &goal, where, runs);
 	pin_growing(pool, ctx, -1);
 	ctx->moved += goal.moved;
 	ctx->barred |= err == -EBUSY;
@@ -225,10 +226,40 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 runs)
 }
 
 /* Where pinned blocks leave no place for one run, a few may do; or it takes more moves. */
+static int compact_within(struct kvmm_pool *pool, struct alloc_ctx *ctx, enum where where,
+			  u32 most)
+{
+	int ret = compact_to(pool, ctx, 0, where, most);
+
+	kv_assert_held(&pool->lock);
+	if (ret == -ENOSPC && !ctx->barred)
+		ret = compact_to(pool, ctx, max(ctx->max_runs, 1u), where, most);
+	return ret;
+}
+
+/* Cached blocks to be lost rather than to move many: the more is free, the less has to move. */
+static u32 nr_to_spare(const struct alloc_ctx *ctx)
+{
+	return ctx->spare ? 2 * ctx->spare : ctx->nr;
+}
+
+/* So many blocks may move for the price of these; 0: as many as it takes. */
+static u32 nr_worth_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	const struct kvmm_alloc_costs *costs = &pool->door.costs;
+	u64 nr = max(nr_to_spare(ctx) * costs->drop_block_ns / costs->copy_block_ns, 1ull);
+
+	kv_assert_held(&pool->lock);
+	if (!pool->caches || ctx->patient || !alloc_may_evict(pool, ctx) || nr >= pool->nr_blocks)
+		return 0;
+	return !pool->compact_max_blocks || nr < pool->compact_max_blocks ? nr : 0;
+}
+
+/* By moving what is worth it; else by evicting, and once more; in the end whatever it costs. */
 static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 max_runs = max(ctx->max_runs, 1u), moved = ctx->moved;
-	int ret;
+	u32 max_runs = max(ctx->max_runs, 1u), moved = ctx->moved, most;
+	int ret = -ENOSPC;
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
@@ -237,9 +268,13 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		return -ENOSPC;
 	}
 	ctx->barred = false;
-	ret = compact_to(pool, ctx, 0);
+	most = nr_worth_moving(pool, ctx);
+	if (most)
+		ret = compact_within(pool, ctx, PART_ONLY, most);
+	if (ret == -ENOSPC && most && !ctx->barred && evict_more(pool, ctx, nr_to_spare(ctx)))
+		return ctx->spare = nr_to_spare(ctx);
 	if (ret == -ENOSPC && !ctx->barred)
-		ret = compact_to(pool, ctx, max_runs);
+		ret = compact_within(pool, ctx, PART_FIRST, pool->compact_max_blocks);
 	/* Others may move what has to stay for this one, or for a step. */
 	if ((ret > 0 || ret == -ENOSPC) && ctx->moved == moved && !ctx->nr_grows && !ctx->barred)
 		useless_note(pool, ctx->nr, max_runs);
@@ -282,7 +317,7 @@ static bool is_in_place(const struct alloc_ctx *ctx)
 static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct reclaimer *r)
 {
 	u64 cost_ns;
-	u32 nr_wait;
+	u32 nr_wait, spare = ctx->spare;
 	int err, nr;
 
 	kv_assert_held(&pool->lock);
@@ -299,7 +334,7 @@ static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct recla
 	if (nr < 0)
 		return nr;
 	err = try_to_take(pool, ctx);
-	step_count(&pool->door, r->step, nr, !err);
+	step_count(&pool->door, ctx->spare == spare ? r->step : KVMM_STEP_EVICT, nr, !err);
 	return err;
 }
 
@@ -310,10 +345,13 @@ int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	if (is_in_place(ctx))	/* its ->take() walks the table */
 		return try_to_take(pool, ctx);
-	for (u32 i = 0; i < ARRAY_SIZE(reclaimers) && err == -ENOSPC; i++) {
+	for (u32 i = 0, spare; i < ARRAY_SIZE(reclaimers) && err == -ENOSPC; i++) {
 		if (reclaimers[i].step == KVMM_STEP_DROP)
 			ctx->scattered = !nr_missing(pool, ctx);
-		err = use(pool, ctx, &reclaimers[i]);
+		do {
+			spare = ctx->spare;
+			err = use(pool, ctx, &reclaimers[i]);
+		} while (err == -ENOSPC && ctx->spare != spare);
 	}
 	if (err != -ENOSPC || !ctx->scatters || !ctx->scattered)
 		return err;
@@ -402,6 +440,7 @@ static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	kv_assert_held(&pool->lock);
 	ctx->victims = NO_VICTIMS;
 	ctx->scattered = false;
+	ctx->spare = 0;
 	err = (ctx->reclaim ? ctx->reclaim : alloc_reclaim)(pool, ctx);
 	ctx->evicted += victims_end(pool, &ctx->victims, err && err != -EIO);
 	release_take_back(pool, posted, !err || ctx->evicted != evicted);

@@ -2,6 +2,7 @@
 /* The front door without waiting: flags, watermarks, reclaim, promises, and what room costs. */
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 TestSuite(door, .init = door_set_up, .fini = door_tear_down);
@@ -584,6 +585,58 @@ POOL_TEST(door, where_no_run_can_be_made_several_may_do, make_door(11, NULL))
 	cr_assert_eq(kvmm_range_free(pool, got), 0);
 	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(2), &got), 0);
 	cr_expect_eq(kvmm_range_unpin(pool, range['p' - 'a']), 0);
+}
+
+#define COPIES_A_DROP	8u
+
+/* A range of up to 32 blocks in a pool of cached ones. Returns how many were moved. */
+static u32 take_weighed(struct kvmm_pool *pool, u64 *rng, kvmm_range_t *range, u32 *nr)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr) };
+	struct kvmm_pool_stat before = stat_of(pool), after;
+	struct kvmm_alloc_report report;
+	u32 most;
+
+	attr.nr = *nr = 1 + lcg_of(rng, 32);
+	attr.max_runs = 1 + lcg_of(rng, 4);
+	attr.report = &report;
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, range), 0);
+	after = stat_of(pool);
+	cr_assert_eq(after.evictions - before.evictions, report.evicted);
+	/* Twice as many are evicted as the last time rather than that more is moved. */
+	most = 2 * max(attr.nr, report.evicted);
+	if (after.nr_available - after.nr_free > most)
+		cr_expect_leq(report.moved, most * COPIES_A_DROP);
+	return report.moved;
+}
+
+Test(door, no_more_is_moved_for_a_run_than_evicting_as_much_would_cost)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door),
+					.costs = { 1000, 1000 * COPIES_A_DROP, 0 } };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(4096, &door);
+	static kvmm_range_t range[4096];
+	static u32 length[4096];
+	u32 nr = 0, used = 0, nr_moved = 0;
+	u64 rng = test_number("KVMM_SEED", 20261129);
+
+	printf("seed %lu\n", rng);
+	for (u32 first = 0; first < 4096; first += 512)
+		cache_keys(pool, first, 512);
+	for (u32 round = 0; round < test_length(NULL, 10000); round++) {
+		while (used > 3400) {
+			u32 i = lcg_of(&rng, nr);
+
+			cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
+			used -= length[i];
+			range[i] = range[--nr];
+			length[i] = length[nr];
+		}
+		nr_moved += take_weighed(pool, &rng, &range[nr], &length[nr]);
+		used += length[nr++];
+	}
+	cr_expect_gt(nr_moved, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
 /* ---- never refused with enough free blocks ---- */
