@@ -379,66 +379,108 @@ static bool lies_later(const kvmm_mut_t *one, const kvmm_mut_t *next, const stru
 	return block_at(pool, one->index) > block_at(pool, next->index);
 }
 
-/* By leading bits; then neighbours are compared, of which few are the wrong way round. */
-static void sort_few(const struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr, u32 first, u32 last)
+static void turn(u64 *place, u32 nr)
 {
-	u32 shift = kv_log2(max(last - first, 1u)), k;
-	u8 end[BIT(LEAD_BITS)] = { 0 };
-	kvmm_mut_t was[FEW];
-	u64 place[FEW];	/* | block | number in @was | */
-
-	kv_assert(nr <= FEW);
-	shift -= min(shift, LEAD_BITS - 1);
-	memcpy(was, blocks, nr * sizeof(*was));
-	for (u32 i = 0; i < nr; i++)
-		end[(block_at(pool, was[i].index) - first) >> shift]++;
-	for (u32 lead = 1; lead < BIT(LEAD_BITS); lead++)
-		end[lead] += end[lead - 1];
-	for (u32 i = nr; i-- > 0;) {
-		u32 block = block_at(pool, was[i].index);
-
-		place[--end[(block - first) >> shift]] = (u64)block << 32 | i;
-	}
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < nr / 2; i++) {
 		u64 moved = place[i];
 
-		for (k = i; k && place[k - 1] > moved; k--)
-			place[k] = place[k - 1];
-		place[k] = moved;
+		place[i] = place[nr - 1 - i];
+		place[nr - 1 - i] = moved;
 	}
+}
+
+/* How many are in order, if need be once they are turned: chains are evicted from their ends. */
+static u32 put_row(u64 *place, u32 nr)
+{
+	bool turned = nr > 1 && place[1] < place[0];
+	u32 end = 1;
+
+	while (end < nr && (place[end] < place[end - 1]) == turned)
+		end++;
+	if (turned)
+		turn(place, end);
+	return end;
+}
+
+/* Two rows, of which the second begins at @mid: the rest of one chain, and the start of another. */
+static void merge(u64 *to, const u64 *from, u32 mid, u32 nr)
+{
+	u32 one = 0, two = mid;
+
+	for (u32 i = 0; i < nr; i++) {
+		bool first = two == nr || (one < mid && from[one] < from[two]);
+
+		to[i] = from[first ? one++ : two++];
+	}
+}
+
+/* By leading bits; then neighbours are compared, of which few are the wrong way round. */
+static void sort_wild(u64 *to, const u64 *from, u32 nr)
+{
+	u64 first = from[0], last = first;
+	u8 end[BIT(LEAD_BITS)] = { 0 };
+	u32 shift, k;
+
+	for (u32 i = 1; i < nr; i++) {
+		first = min(first, from[i]);
+		last = max(last, from[i]);
+	}
+	shift = kv_log2(last - first);
+	shift -= min(shift, LEAD_BITS - 1);
 	for (u32 i = 0; i < nr; i++)
-		blocks[i] = was[(u32)place[i]];
+		end[(from[i] - first) >> shift]++;
+	for (u32 lead = 1; lead < BIT(LEAD_BITS); lead++)
+		end[lead] += end[lead - 1];
+	for (u32 i = nr; i-- > 0;)
+		to[--end[(from[i] - first) >> shift]] = from[i];
+	for (u32 i = 1; i < nr; i++) {
+		u64 moved = to[i];
+
+		for (k = i; k && to[k - 1] > moved; k--)
+			to[k] = to[k - 1];
+		to[k] = moved;
+	}
+}
+
+static void sort_few(const struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
+{
+	u64 place[2][FEW];	/* | block | number in @was | */
+	kvmm_mut_t was[FEW];
+	u32 mid;
+
+	kv_assert(nr && nr <= FEW);
+	for (u32 i = 0; i < nr; i++) {
+		was[i] = blocks[i];
+		place[0][i] = (u64)block_at(pool, was[i].index) << 32 | i;
+	}
+	mid = put_row(place[0], nr);
+	if (mid == nr)
+		memcpy(place[1], place[0], nr * sizeof(place[0][0]));
+	else if (mid + put_row(place[0] + mid, nr - mid) == nr)
+		merge(place[1], place[0], mid, nr);
+	else
+		sort_wild(place[1], place[0], nr);
+	for (u32 i = 0; i < nr; i++)
+		blocks[i] = was[(u32)place[1][i]];
 }
 
 void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 {
-	u32 first = block_at(pool, blocks[0].index), last = first, before = first;
 	struct window *window = &pool->window;
-	bool sorted = true, turned = true;
+	u32 first = KV_NONE, last = 0;
 
 	kv_assert_held(&pool->lock);
 	kv_assert_held(&pool->order.lock);
-	for (u32 i = 1; i < nr; i++) {
+	if (likely(nr <= FEW)) {
+		sort_few(pool, blocks, nr);
+		return;
+	}
+	for (u32 i = 0; i < nr; i++) {
 		u32 block = block_at(pool, blocks[i].index);
 
-		sorted &= block > before;
-		turned &= block < before;
 		first = min(first, block);
 		last = max(last, block);
-		before = block;
 	}
-	/* Chains are evicted from their ends. */
-	for (u32 i = 0; turned && i < nr / 2; i++) {
-		kvmm_mut_t mut = blocks[i];
-
-		blocks[i] = blocks[nr - 1 - i];
-		blocks[nr - 1 - i] = mut;
-	}
-	sorted |= turned;
-	if (!sorted && nr <= FEW)
-		sort_few(pool, blocks, nr, first, last);
-	if (sorted || nr <= FEW)
-		return;
 	if ((last - first) / KV_WORD_BITS > (u64)nr * WORDS_A_BLOCK) {
 		kv_sort(blocks, nr, lies_later, pool);
 		return;
