@@ -72,7 +72,8 @@ struct queue {
 	struct table *table;
 	u64 domain, seed;			/* of the last one; of the table for it */
 	bool known;				/* flat_knows() that one */
-	struct spot spot[QUEUE_SIZE];
+	struct bucket *home[QUEUE_SIZE];	/* where in that table */
+	u8 tag[QUEUE_SIZE];
 	u64 gone[QUEUE_SIZE];			/* what trace_leave() said */
 };
 
@@ -101,10 +102,17 @@ static __always_inline u64 queue_arrive(struct queue *queue, struct flat *flat,
 	}
 	spot = spot_of(table, mix_hash(mix, queue->seed));
 	kv_prefetch_write(spot.home);
-	queue->spot[i % QUEUE_SIZE] = spot;
+	queue->home[i % QUEUE_SIZE] = spot.home;
+	queue->tag[i % QUEUE_SIZE] = spot.tag;
 	if (unlikely(!queue->known))
 		trace_expect(&flat->trace, mix);
 	return mix;
+}
+
+static __always_inline struct spot queue_spot(const struct queue *queue, u32 i)
+{
+	return (struct spot){ queue->table, queue->home[i % QUEUE_SIZE],
+			      queue->tag[i % QUEUE_SIZE] };
 }
 
 /* ---- duplicates: a list in order of age; the slot names its head; under the home's lock ---- */
@@ -168,20 +176,20 @@ static bool name_visible(const struct flat *flat, u32 head)
 /* ---- records for the feed: under the home's lock, when it is done ---- */
 
 /* It cannot be found by this entry any more; the other entries are the list from @head on. */
-static void tell_lost(struct flat *flat, u32 index, u32 head)
+static __always_inline void tell_lost(struct flat *flat, u32 index, u32 head)
 {
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
 
-	if (unlikely(feed))
+	if (unlikely(feed != NULL))
 		kv_feed_entry(feed, name_visible(flat, head) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
 			      flat->map.entries, index);
 }
 
-static void tell_stored(struct flat *flat, u32 index)
+static __always_inline void tell_stored(struct flat *flat, u32 index)
 {
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
 
-	if (unlikely(feed))
+	if (unlikely(feed != NULL))
 		kv_feed_entry(feed, KVMM_EVENT_STORED, flat->map.entries, index);
 }
 
@@ -295,7 +303,7 @@ static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 		if (next < nr)
 			queue_arrive(&queue, flat, entry_at(flat, insert->handles[next].index),
 				     next);
-		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
+		insert_one(flat, insert, i, queue_spot(&queue, i));
 	}
 	kv_rcu_read_unlock();
 	return 0;
@@ -631,7 +639,7 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 		remove_arrive(flat, &queue, handles, i, wanted);
 	for (i = 0; i < wanted && likely(!err); i++) {
 		remove_arrive(flat, &queue, handles, i + REMOVE_AHEAD, wanted);
-		err = remove_one(flat, handles[i], queue.spot[i % QUEUE_SIZE],
+		err = remove_one(flat, handles[i], queue_spot(&queue, i),
 				 queue.gone[i % QUEUE_SIZE]);
 	}
 	*nr = i - !!err;

@@ -44,6 +44,9 @@ struct bucket {
 } __cacheline_aligned;
 
 static_assert(sizeof(struct bucket) == KV_CACHELINE, "a bucket is one line");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
+	      offsetof(struct bucket, tags_hi) == LOW_TAGS,
+	      "a tag is the byte with the number of its slot");
 
 struct table {
 	/* Fixed at creation. */
@@ -281,14 +284,10 @@ u8 flat_slot_tag(struct slot slot);
 
 static inline void slot_set_tag(struct slot slot, u8 tag)
 {
-	struct bucket *bucket = slot.bucket;
-	u32 shift = 8 * (slot.nr % LOW_TAGS);
+	u8 *tags = (u8 *)&slot.bucket->tags;
 
-	if (slot.nr < LOW_TAGS)
-		WRITE_ONCE(bucket->tags, (bucket->tags & ~(0xffull << shift)) | (u64)tag << shift);
-	else
-		WRITE_ONCE(bucket->tags_hi, (bucket->tags_hi & ~(0xffu << shift)) |
-					    (u32)tag << shift);
+	kv_assert(slot.nr < NR_SLOTS);
+	WRITE_ONCE(tags[slot.nr], tag);
 }
 
 static inline u32 slot_index(struct slot slot)
