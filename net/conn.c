@@ -74,6 +74,13 @@ void conn_send(struct conn *conn, const struct conn_out *out)
 	conn->nr_out += sizeof(head) + head.bytes;
 	if (out->fd >= 0)
 		conn->out_fd = out->fd;
+	if (!conn->held)
+		conn_pump(conn);
+}
+
+void conn_release(struct conn *conn)
+{
+	conn->held = false;
 	conn_pump(conn);
 }
 
@@ -174,9 +181,12 @@ int conn_next(struct conn *conn, struct wire_msg *msg)
 		conn->nr_in -= conn->nr_used;
 		conn->nr_used = 0;
 	}
-	conn_pump(conn);
-	pump_in(conn);
 	len = wire_parse(conn->in, conn->nr_in, msg);
+	if (!len) {
+		conn_pump(conn);
+		pump_in(conn);
+		len = wire_parse(conn->in, conn->nr_in, msg);
+	}
 	if (len > 0) {
 		conn->nr_used = len;
 		return 1;

@@ -20,6 +20,7 @@ struct conn {
 	int fd;				/* ours; -1: none */
 	struct tls *tls;		/* ours; NULL: a socket of this machine */
 	int err;			/* why it is broken; or 0 */
+	bool held;			/* messages wait for conn_release(): they go together */
 	u8 *in;				/* ours; room for CONN_BYTES */
 	u32 nr_in;
 	u32 nr_used;			/* of these, of the message given out by conn_next() */
@@ -66,6 +67,8 @@ void conn_send(struct conn *conn, const struct conn_out *out);
 /* One of one part; @id as there. */
 void conn_say(struct conn *conn, u32 type, const struct wire_id *id, u32 gen, const void *fixed,
 	      u32 bytes);
+
+void conn_release(struct conn *conn);
 
 /* Send and receive without waiting. */
 void conn_pump(struct conn *conn);

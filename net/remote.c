@@ -51,6 +51,9 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 	struct window_offer offer;
 	int err;
 
+	/* A process that is gone has no window: UCX does not get over its keys (openucx/ucx 10380). */
+	if (link->conn.err)
+		return link->conn.err;
 	if (link->window.ops ||
 	    wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
 	    !offer.shape.kind)
@@ -347,11 +350,12 @@ static int offer(struct kvmm_migrate *job, struct remote *remote)
 	const struct table sums = { WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->nr,
 				    &remote->nr_sums_sent };
 
-	conn_pump(conn);
+	conn->held = true;
 	if (!remote->offered && conn_has_room(conn))
 		send_offer(job, remote);
 	if (remote->offered && send_table(remote, &names) && send_table(remote, &sums))
 		remote->state = ANSWER;
+	conn_release(conn);
 	return conn->err ? conn->err : -EINPROGRESS;
 }
 

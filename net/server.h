@@ -45,6 +45,8 @@ struct kvmm_migrate_server {
 	u32 max_links;
 	u32 flags;
 
+	bool is_busy;			/* at the last tick */
+	u32 nr_ticks;
 	int fd;				/* ours; that listens */
 	int watch;			/* ours; all that may be read */
 	int timer;			/* ours; watched: the door may be opened again */

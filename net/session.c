@@ -333,27 +333,33 @@ static int hear(struct kvmm_migrate_server *server, struct session *session,
 
 /* ---- ticking ---- */
 
-/* Work of the record that no message asks for. */
-static void step_intake(struct kvmm_migrate_server *server, struct session *session)
+static void check(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;
-	int err;
+	int err = intake_check(intake);
 
-	if (!intake || session->dropping || !conn_has_room(&session->conn))
-		return;
-	if (intake->state == INTAKE_SETTLE)
-		settle(server, session);
-	intake = session->intake;
-	if (intake && intake->state == INTAKE_POUR)
-		pour(server, session);
-	if (!intake || intake->state != INTAKE_CHECK || session->dropping)
-		return;
-	err = intake_check(intake);
 	if (err == -EINPROGRESS)
 		return;
 	answer_status(session, WIRE_VERIFIED, &intake->id, intake->gen, err);
 	server->stat.failed += !!err;
 	session->dropping = err;
+}
+
+/* Work of the record that no message asks for. */
+static void step_intake(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *intake = session->intake;
+
+	if (!intake || session->dropping || !conn_has_room(&session->conn))
+		return;
+	session->conn.held = true;
+	if (intake->state == INTAKE_SETTLE)
+		settle(server, session);
+	if (session->intake && intake->state == INTAKE_POUR)
+		pour(server, session);
+	if (session->intake && intake->state == INTAKE_CHECK && !session->dropping)
+		check(server, session);
+	conn_release(&session->conn);
 }
 
 /* Why the link is over; 0 it is not. */
