@@ -473,11 +473,11 @@ static int pour_slot(struct remote *remote, u32 slot)
 	int err;
 
 	if (remote->slot[slot] == SLOT_EMPTY && nr) {
-		err = window_copy(window, slot, remote->from, remote->next, nr, false);
-		if (err)
+		err = window_fill(window, slot, remote->from, remote->next, nr);
+		if (err < 0)
 			return err;
 		remote->next += nr;
-		remote->slot[slot] = SLOT_FILLING;
+		remote->slot[slot] = err ? SLOT_LEAVING : SLOT_FILLING;
 	}
 	if (remote->slot[slot] == SLOT_FILLING) {
 		err = copy_poll(&window->copy[slot]);
@@ -591,10 +591,16 @@ static int remote_undo(struct kvmm_migrate *job)
 		if (copy_poll(&remote->link->window.copy[i]) == -EINPROGRESS)
 			return -EINPROGRESS;
 	send_abort(remote);
-	/* What is on its way to another machine may come late: only a link's end ends it. */
-	for (u32 i = 0; i < WINDOW_SLOTS && has_link(remote); i++)
-		if (remote->slot[i] == SLOT_LEAVING && window_poll(&remote->link->window, i))
-			conn_break(&remote->link->conn, -ECONNRESET);
+	/*
+	 * What is on its way to another machine may come late, and be read here from blocks that are
+	 * another's by then: only a link's end ends it.
+	 */
+	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++) {
+		if (remote->slot[i] != SLOT_LEAVING || !window_poll(&remote->link->window, i))
+			continue;
+		link_close(remote->link);
+		remote->link = NULL;
+	}
 	remote->offered = false;
 	return 0;
 }

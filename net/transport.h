@@ -11,8 +11,9 @@
 
 #include "window.h"
 
-/* A part of a slot. */
+/* A part of a slot, and where its content is on the giver's side. */
 struct extent {
+	u64 from;
 	u64 offset;
 	u64 bytes;
 };
@@ -29,8 +30,8 @@ struct extent {
  * @open: the giver's way to them, by the descriptor or the blob that came: as @make. The blob
  *	is there for this call alone
  * @close: no copy is on its way; what was put is given up. The descriptor is the window's
- * @put: the giver's slot goes to the taker's, in parts. 0 all are on their way; -ECONNRESET. NULL:
- *	both sides have the same slots
+ * @put: content of the giver's, in its slot or elsewhere in the host's memory, goes to the taker's
+ *	slot, in parts. 0 all are on their way; -ECONNRESET. NULL: both sides have the same slots
  * @poll: 0 all have come; -EINPROGRESS; -ECONNRESET no side knows which, and the window is over
  * @progress: the taker's part of that; may be NULL
  */

@@ -126,15 +126,15 @@ static void progress(struct window *window)
 static int put_ucx(struct window *window, u32 slot, const struct extent *extent, u32 nr)
 {
 	struct ucx *ucx = window->ucx;
-	const ucp_request_param_t how = { .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH,
-					  .memh = ucx->mem[slot] };
-	const ucp_request_param_t plain = { 0 };
+	const ucp_request_param_t plain = { 0 }, ours = { .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH,
+							  .memh = ucx->mem[slot] };
 
 	for (u32 i = 0; i < nr; i++) {
-		const u8 *from = (const u8 *)(uintptr_t)window->at[slot] + extent[i].offset;
-		void *request = ucx->call.ucp_put_nbx(ucx->ep, from, extent[i].bytes,
+		bool is_ours = extent[i].from == window->at[slot] + extent[i].offset;
+		void *request = ucx->call.ucp_put_nbx(ucx->ep, (void *)(uintptr_t)extent[i].from,
+						      extent[i].bytes,
 						      ucx->remote[slot] + extent[i].offset,
-						      ucx->rkey[slot], &how);
+						      ucx->rkey[slot], is_ours ? &ours : &plain);
 
 		if (UCS_PTR_IS_ERR(request))
 			return -ECONNRESET;
@@ -392,7 +392,7 @@ static int open_ucx(struct window *window)
 	if (!err)
 		err = connect_ep(window, &head);
 	/* The workers get to know each other by the first put: before the taker relies on it. */
-	return err ? err : put_ucx(window, 0, &(struct extent){ 0, sizeof(u64) }, 1);
+	return err ? err : put_ucx(window, 0, &(struct extent){ window->at[0], 0, sizeof(u64) }, 1);
 }
 
 #else /* !HAVE_UCX */

@@ -9,6 +9,8 @@
 
 #include "transport.h"
 
+#define MIN_RUN_BYTES	16384u
+
 const struct transport_ops *transport_of(u32 kind)
 {
 	static const struct transport_ops *const all[WINDOW_NR_KINDS] = {
@@ -62,7 +64,8 @@ static int place_slots(struct window *window)
 			     window->plane[i]);
 	}
 	window->move = kv_alloc_array(shape->slot_blocks, sizeof(*window->move));
-	window->extent = kv_alloc_array(max(window->view.planes.nr, 1u), sizeof(*window->extent));
+	window->extent = kv_alloc_array((u64)max(window->view.planes.nr, 1u) * shape->slot_blocks,
+					sizeof(*window->extent));
 	return window->move && window->extent ? 0 : -ENOMEM;
 }
 
@@ -146,23 +149,76 @@ int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u3
 	return min(ret, 0);
 }
 
-/* Of each plane the part that is used; neighbours are one. */
+/* One more; neighbours on both sides are one. */
+static u32 add_extent(struct extent *extent, u32 nr, const struct extent *next)
+{
+	struct extent *last = nr ? &extent[nr - 1] : NULL;
+
+	if (last && last->offset + last->bytes == next->offset &&
+	    last->from + last->bytes == next->from)
+		last->bytes += next->bytes;
+	else
+		extent[nr++] = *next;
+	return nr;
+}
+
+/* Of each plane the part that is used. */
 static u32 find_extents(const struct window *window, u32 slot, u32 nr)
 {
-	struct extent *extent = window->extent;
 	u32 nr_extents = 0;
 
 	for (u32 i = 0; i < window->view.planes.nr; i++) {
 		const struct kvmm_plane *plane = &window->plane[slot][i];
-		const struct extent next = { plane->base - window->at[slot], plane->bytes * nr };
-		struct extent *last = nr_extents ? &extent[nr_extents - 1] : NULL;
+		const struct extent next = { plane->base, plane->base - window->at[slot],
+					     plane->bytes * nr };
 
-		if (last && last->offset + last->bytes == next.offset)
-			last->bytes += next.bytes;
-		else
-			extent[nr_extents++] = next;
+		nr_extents = add_extent(window->extent, nr_extents, &next);
 	}
 	return nr_extents;
+}
+
+/* The same, from where the blocks are. */
+static u32 find_runs(const struct window *window, u32 slot, const u32 *block, u32 nr)
+{
+	u32 nr_extents = 0;
+
+	for (u32 i = 0; i < window->view.planes.nr; i++) {
+		const struct kvmm_plane *here = &window->view.planes.plane[i];
+		u64 offset = window->plane[slot][i].base - window->at[slot];
+
+		for (u32 b = 0; b < nr; b++) {
+			const struct extent next = { here->base + block[b] * here->stride,
+						     offset + b * here->bytes, here->bytes };
+
+			nr_extents = add_extent(window->extent, nr_extents, &next);
+		}
+	}
+	return nr_extents;
+}
+
+/* 0: they are many and short, which takes longer than a copy, and a put a plane. */
+static u32 find_long_runs(const struct window *window, u32 slot, const u32 *block, u32 nr)
+{
+	u32 nr_extents;
+
+	if (!window->ops->put || strcmp(window->view.ops->name, "host"))
+		return 0;
+	nr_extents = find_runs(window, slot, block, nr);
+	return nr_extents <= window->view.planes.nr ||
+	       nr * window->view.block_bytes / nr_extents >= MIN_RUN_BYTES ? nr_extents : 0;
+}
+
+int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
+{
+	u32 nr_extents = find_long_runs(window, slot, block + first, nr);
+	int err;
+
+	if (!nr_extents)
+		return window_copy(window, slot, block, first, nr, false);
+	window->copy[slot] = (struct copy){ .first = first, .nr = nr };
+	window->nr_descriptors += nr_extents;
+	err = window->ops->put(window, slot, window->extent, nr_extents);
+	return err ? err : 1;
 }
 
 int window_put(struct window *window, u32 slot, u32 nr)

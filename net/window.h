@@ -30,7 +30,7 @@ struct window {
 	struct ucx *ucx;			/* its transport's */
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
-	struct extent *extent;			/* ours; room for one a plane */
+	struct extent *extent;			/* ours; room for each block's, of each plane */
 	u32 nr_descriptors;
 	u32 flags;				/* KV_COPY_*, of all copies from now on */
 	struct copy copy[WINDOW_SLOTS];	/* into, or out of, a slot */
@@ -54,6 +54,8 @@ void window_close(struct window *window);
 
 /* @nr blocks from @block[@first] on, into the slot, or out of it: 0 and it is busy; or an error. */
 int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, bool out);
+/* The giver's: the same into the slot, for window_put(); or 1: that is done, from where they are. */
+int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
 /* The giver's: @nr blocks in the slot go to the taker's, as @put and @poll of its transport. */
 int window_put(struct window *window, u32 slot, u32 nr);
 int window_poll(struct window *window, u32 slot);

@@ -497,59 +497,145 @@ Test(ucx, without_a_library_nothing_listens_and_nothing_goes)
 /* ---- below: slots ---- */
 
 #define NR_PLANES	3u
+#define NR_SLOT_BLOCKS	16u
+
+struct slots {
+	struct kvmm_plane plane[NR_PLANES];
+	struct kvmm_pool *pool;
+	struct kv_pool_view view;
+	struct window taker, giver;
+};
+
+static void settle(struct slots *slots, u32 slot)
+{
+	int err;
+
+	while ((err = window_poll(&slots->giver, slot)) == -EINPROGRESS)
+		window_progress(&slots->taker);
+	cr_assert_eq(err, 0);
+}
+
+/* Planes of these lengths, and as much between their blocks. */
+static void open_slots(struct slots *slots, const u64 *bytes, u64 gap)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct window_offer offer;
+
+	for (u32 i = 0; i < NR_PLANES; i++)
+		slots->plane[i] = (struct kvmm_plane){
+			(uintptr_t)calloc(NR_SLOT_BLOCKS, bytes[i] + gap), bytes[i] + gap, bytes[i] };
+	attr.planes = slots->plane;
+	attr.nr_planes = NR_PLANES;
+	attr.nr_blocks = NR_SLOT_BLOCKS;
+	cr_assert_eq(kvmm_pool_create(&attr, &slots->pool), 0);
+	kv_pool_view(slots->pool, &slots->view);
+	cr_assert_eq(window_make(&slots->taker, &slots->view, WINDOW_UCX,
+				 NR_SLOT_BLOCKS * slots->view.block_bytes), 0);
+	offer = (struct window_offer){ slots->taker.shape, -1, slots->taker.blob,
+				       slots->taker.blob_bytes };
+	cr_assert_eq(window_open(&slots->giver, &slots->view, &offer), 0);
+	settle(slots, 0);
+}
+
+static void close_slots(struct slots *slots)
+{
+	window_close(&slots->giver);
+	window_close(&slots->taker);
+	kvmm_pool_destroy(slots->pool);
+	for (u32 i = 0; i < NR_PLANES; i++)
+		free((void *)(uintptr_t)slots->plane[i].base);
+}
+
+/* Of the taker's slot: @nr blocks. */
+static const u8 *taken(const struct slots *slots, u32 slot, u32 plane, u32 nr)
+{
+	return (const u8 *)(uintptr_t)slots->taker.plane[slot][plane].base +
+	       nr * slots->plane[plane].bytes;
+}
 
 /* Planes of odd lengths, and fewer blocks than a slot has room for. */
 Test(ucx, each_plane_of_a_slot_comes_to_its_place_and_nothing_beside_it)
 {
 	static const u64 bytes[NR_PLANES] = { 72, 256, 1000 };
-	struct kvmm_plane plane[NR_PLANES];
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct window taker, giver;
 	struct window_offer offer;
-	struct kv_pool_view view;
-	struct kvmm_pool *pool;
+	struct slots slots;
 
 	if (!have_pair())
 		return;
-	for (u32 i = 0; i < NR_PLANES; i++)
-		plane[i] = (struct kvmm_plane){ (uintptr_t)calloc(16, bytes[i]), bytes[i], bytes[i] };
-	attr.planes = plane;
-	attr.nr_planes = NR_PLANES;
-	attr.nr_blocks = 16;
-	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
-	kv_pool_view(pool, &view);
-	cr_assert_eq(window_make(&taker, &view, WINDOW_UCX, 16 * (72 + 256 + 1000)), 0);
-	offer = (struct window_offer){ taker.shape, -1, taker.blob, taker.blob_bytes };
-	cr_assert_eq(window_open(&giver, &view, &offer), 0);
-	while (window_poll(&giver, 0) == -EINPROGRESS)
-		window_progress(&taker);
-	for (u32 nr = 1; nr <= taker.shape.slot_blocks; nr++) {
-		int err;
+	open_slots(&slots, bytes, 0);
+	for (u32 nr = 1; nr <= slots.taker.shape.slot_blocks; nr++) {
+		u32 slot = nr % 2;
 
-		memset((void *)(uintptr_t)giver.at[nr % 2], nr, giver.shape.slot_bytes);
-		memset((void *)(uintptr_t)taker.at[nr % 2], 0xee, giver.shape.slot_bytes);
-		cr_assert_eq(window_put(&giver, nr % 2, nr), 0);
-		while ((err = window_poll(&giver, nr % 2)) == -EINPROGRESS)
-			window_progress(&taker);
-		cr_assert_eq(err, 0);
+		memset((void *)(uintptr_t)slots.giver.at[slot], nr, slots.giver.shape.slot_bytes);
+		memset((void *)(uintptr_t)slots.taker.at[slot], 0xee, slots.giver.shape.slot_bytes);
+		cr_assert_eq(window_put(&slots.giver, slot, nr), 0);
+		settle(&slots, slot);
 		for (u32 i = 0; i < NR_PLANES; i++) {
-			const u8 *at = (const u8 *)(uintptr_t)taker.plane[nr % 2][i].base;
-
-			for (u64 k = 0; k < nr * bytes[i]; k++)
-				cr_assert_eq(at[k], nr);
-			if (nr < taker.shape.slot_blocks)
-				cr_expect_eq(at[nr * bytes[i]], 0xee);
+			for (const u8 *at = taken(&slots, slot, i, 0); at < taken(&slots, slot, i, nr); at++)
+				cr_assert_eq(*at, nr);
+			if (nr < slots.taker.shape.slot_blocks)
+				cr_expect_eq(*taken(&slots, slot, i, nr), 0xee);
 		}
 	}
-	window_close(&giver);
+	window_close(&slots.giver);
 	/* What does not add up is not even given to UCX. */
-	for (u32 i = 0; i < taker.blob_bytes; i++) {
+	offer = (struct window_offer){ slots.taker.shape, -1, slots.taker.blob, 0 };
+	for (u32 i = 0; i < slots.taker.blob_bytes; i++) {
 		offer.blob_bytes = i;
-		cr_expect_eq(window_open(&giver, &view, &offer), -EPROTO);
+		cr_expect_eq(window_open(&slots.giver, &slots.view, &offer), -EPROTO);
 	}
-	window_close(&taker);
-	kvmm_pool_destroy(pool);
-	for (u32 i = 0; i < NR_PLANES; i++)
-		free((void *)(uintptr_t)plane[i].base);
+	close_slots(&slots);
+	pair_exit(&pair);
+}
+
+/* @straight: as so many puts, from where they are; 0: by way of the giver's slot. */
+static void expect_filled(struct slots *slots, const u32 *block, u32 straight)
+{
+	u32 nr = slots->taker.shape.slot_blocks, before = slots->giver.nr_descriptors;
+	int ret = window_fill(&slots->giver, 1, block, 0, nr);
+
+	cr_assert_eq(ret, straight != 0);
+	if (!straight) {
+		copy_wait(&slots->giver.copy[1]);
+		cr_assert_eq(window_put(&slots->giver, 1, nr), 0);
+	} else {
+		cr_expect_eq(slots->giver.nr_descriptors - before, straight);
+	}
+	settle(slots, 1);
+	for (u32 b = 0; b < nr; b++)
+		for (u32 i = 0; i < NR_PLANES; i++) {
+			const struct kvmm_plane *plane = &slots->plane[i];
+
+			cr_expect(!memcmp(taken(slots, 1, i, b), (const void *)(uintptr_t)
+					  (plane->base + block[b] * plane->stride), plane->bytes),
+				  "block %u, plane %u", block[b], i);
+		}
+}
+
+Test(ucx, blocks_go_from_where_they_are_unless_they_are_short_and_scattered)
+{
+	static const u64 few[NR_PLANES] = { 72, 256, 1000 }, many[NR_PLANES] = { 30000, 72, 50000 };
+	static const u32 row[] = { 3, 4, 5, 6, 7, 8, 9, 10 }, loose[] = { 9, 2, 14, 4, 11, 6, 1, 12 };
+	static const struct {
+		const u64 *bytes;
+		u64 gap;
+		const u32 *block;
+		u32 straight;
+	} all[] = {
+		{ few, 0, row, 3 }, { few, 0, loose, 0 }, { few, 8, row, 0 },
+		{ many, 0, row, 3 }, { many, 0, loose, 24 }, { many, 8, row, 24 },
+	};
+	struct slots slots;
+
+	if (!have_pair())
+		return;
+	for (u32 i = 0; i < ARRAY_SIZE(all); i++) {
+		open_slots(&slots, all[i].bytes, all[i].gap);
+		for (u32 k = 0; k < NR_PLANES; k++)
+			for (u64 at = 0; at < NR_SLOT_BLOCKS * slots.plane[k].stride; at++)
+				((u8 *)(uintptr_t)slots.plane[k].base)[at] = at / slots.plane[k].stride + k;
+		expect_filled(&slots, all[i].block, all[i].straight);
+		close_slots(&slots);
+	}
 	pair_exit(&pair);
 }
