@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Migration as between two machines, by UCX on loopback, against a program that does nothing but put
- * blocks of the same length into memory of another worker, and flush, in the same run:
+ * What goes between two machines, here over loopback by UCX, beside bare programs of the same run:
  *
- *	put	that program
- *	job	a whole job from where its link is ready to its end, which takes the link down: each byte
- *		is copied twice, and summed up at both ends, in addition
+ *	put	a program that puts block after block into memory of another worker, and flushes
+ *	window	the same blocks into a taker's window, as a job pours them; and how many puts, or copies, that were
+ *	job	a whole job from where its link is ready to its end: each byte is copied once more there,
+ *		and summed up at both ends
+ *	again	a job that takes over the link of the one before, from its start
+ *	tcp	a request and its answer, of 64 bytes
+ *	control	a job of one block that takes over a link, by its round trips: OFFER, FILL, COMMIT
  *
- * One thread is both sides, by turns. UCX chooses the way; UCX_TLS narrows it.
+ * One thread is both sides, by turns, and the time is that for which it had a core. UCX chooses the way; UCX_TLS narrows it.
  */
 #include "pools.h"
 
@@ -16,289 +19,320 @@
 #include <kvmm/ext/migrate.h>
 #include <unistd.h>
 
-/* Checkers that do not know attributes of new compilers need not read UCX's. */
-#if defined(__has_include) && !defined(__CHECKER__)
-#if __has_include(<ucp/api/ucp.h>)
-#define HAVE_UCX
-#endif
-#endif
+#include "bare.h"
+#include "net/transport.h"
 
-#ifdef HAVE_UCX
-#include <ucp/api/ucp.h>
-
-#define NR_POOL_BLOCKS	320u
 #define WINDOW_BYTES	(8ull << 20)
-#define SEQ		1u
-
-enum { PUT, JOB };
-
-static const struct metric metrics[] = {
-	[PUT] = { "put", "GB/s", ALONE }, [JOB] = { "job", "GB/s", "put", PUT },
-};
+#define NR_TRIPS	3u		/* of a job */
+#define NR_SHORT	50u		/* jobs */
 
 struct far {
 	u64 block_bytes;
 	u32 nr;				/* blocks */
+	bool scattered;			/* every second one */
 	unsigned char *memory[2];
 	struct kvmm_pool *pool[2];
 	char key_file[32];
+	struct kvmm_migrate_server *server;
+	char target[40];
+	u32 *block;
 };
 
-static double gbps(const struct far *far, u64 ns)
+/* As bytes a nanosecond. */
+static double gbps(const struct far *far, double ns)
 {
 	return (double)far->nr * far->block_bytes / ns;
 }
 
-/* ---- the bare program ---- */
+/* ---- windows ---- */
 
-#define CALL(name)	__typeof__(&(name)) name = dlsym(RTLD_DEFAULT, #name)
-
-struct side {
-	ucp_context_h context;
-	ucp_worker_h worker;
-	ucp_mem_h mem;
-	void *ptr;
-};
-
-static int open_side(struct side *side, u64 bytes)
+static int finish(struct window *giver, struct window *taker, u32 slot)
 {
-	CALL(ucp_init_version);
-	CALL(ucp_worker_create);
-	CALL(ucp_mem_map);
-	CALL(ucp_mem_query);
-	const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES,
-				      .features = UCP_FEATURE_RMA };
-	const ucp_worker_params_t worker = { 0 };
-	const ucp_mem_map_params_t mem = {
-		.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-		.length = bytes, .flags = UCP_MEM_MAP_ALLOCATE,
-	};
-	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	int err;
 
-	if (ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, NULL, &side->context) ||
-	    ucp_worker_create(side->context, &worker, &side->worker) ||
-	    ucp_mem_map(side->context, &mem, &side->mem) || ucp_mem_query(side->mem, &attr))
-		return -EIO;
-	side->ptr = attr.address;
-	memset(side->ptr, 1, bytes);
-	return 0;
+	while ((err = window_poll(giver, slot)) == -EINPROGRESS)
+		window_progress(taker);
+	return err;
 }
 
-static void close_side(struct side *side)
+static int send_all(const struct far *far, struct window *giver, struct window *taker)
 {
-	CALL(ucp_mem_unmap);
-	CALL(ucp_worker_destroy);
-	CALL(ucp_cleanup);
+	u32 nr, slot = 0;
+	int err = 0;
 
-	ucp_worker_destroy(side->worker);
-	ucp_mem_unmap(side->context, side->mem);
-	ucp_cleanup(side->context);
-}
-
-static int introduce(struct side *from, struct side *to, ucp_ep_h *ep, ucp_rkey_h *rkey)
-{
-	CALL(ucp_worker_get_address);
-	CALL(ucp_worker_release_address);
-	CALL(ucp_ep_create);
-	CALL(ucp_rkey_pack);
-	CALL(ucp_rkey_buffer_release);
-	CALL(ucp_ep_rkey_unpack);
-	ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
-	ucp_address_t *address;
-	size_t bytes;
-	void *packed;
-	int bad;
-
-	if (ucp_worker_get_address(to->worker, &address, &bytes) ||
-	    ucp_rkey_pack(to->context, to->mem, &packed, &bytes))
-		return -EIO;
-	params.address = address;
-	bad = ucp_ep_create(from->worker, &params, ep) || ucp_ep_rkey_unpack(*ep, packed, rkey);
-	ucp_rkey_buffer_release(packed);
-	ucp_worker_release_address(to->worker, address);
-	return bad ? -EIO : 0;
-}
-
-static int put_all(const struct far *far, struct side *side, ucp_ep_h ep, ucp_rkey_h rkey)
-{
-	CALL(ucp_put_nbx);
-	CALL(ucp_ep_flush_nbx);
-	CALL(ucp_worker_progress);
-	CALL(ucp_request_check_status);
-	CALL(ucp_request_free);
-	const ucp_request_param_t how = { 0 }, from = { .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH,
-							.memh = side[0].mem };
-	void *request;
-
-	for (u64 at = 0; at < far->nr * far->block_bytes; at += far->block_bytes) {
-		request = ucp_put_nbx(ep, (char *)side[0].ptr + at, far->block_bytes,
-				      (uintptr_t)side[1].ptr + at, rkey, &from);
-		if (UCS_PTR_IS_ERR(request))
-			return -EIO;
-		if (request)
-			ucp_request_free(request);
+	for (u32 at = 0; at < far->nr && !err; at += nr) {
+		nr = min(far->nr - at, giver->shape.slot_blocks);
+		err = finish(giver, taker, slot);
+		if (!err)
+			err = window_fill(giver, slot, far->block, at, nr);
+		copy_wait(&giver->copy[slot]);
+		err = err ? min(err, 0) : window_put(giver, slot, nr);
+		slot = (slot + 1) % WINDOW_SLOTS;
 	}
-	request = ucp_ep_flush_nbx(ep, &how);
-	if (!request || UCS_PTR_IS_ERR(request))
-		return request ? -EIO : 0;
-	while (ucp_request_check_status(request) == UCS_INPROGRESS) {
-		ucp_worker_progress(side[0].worker);
-		ucp_worker_progress(side[1].worker);
-	}
-	ucp_request_free(request);
-	return 0;
+	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
+		err = finish(giver, taker, i);
+	return err;
 }
 
-static int put_bare(struct far *far, struct series *series)
+static int open_windows(struct far *far, struct window *giver, struct window *taker)
 {
-	CALL(ucp_rkey_destroy);
-	struct side side[2] = { { 0 } };
-	u64 bytes = far->nr * far->block_bytes, begin = 0;
-	ucp_rkey_h rkey;
-	ucp_ep_h ep;
-	int err = open_side(&side[0], bytes);
+	struct window_offer offer;
+	struct kv_pool_view view;
+	int err;
 
-	if (!err)
-		err = open_side(&side[1], bytes);
-	if (!err)
-		err = introduce(&side[0], &side[1], &ep, &rkey);
-	for (u32 i = 0; i < 2 && !err; i++) {		/* the first one connects */
-		begin = now_ns();
-		err = put_all(far, side, ep, rkey);
+	kv_pool_view(far->pool[1], &view);
+	err = window_make(taker, &view, WINDOW_UCX, WINDOW_BYTES);
+	if (err)
+		return err;
+	kv_pool_view(far->pool[0], &view);
+	offer = (struct window_offer){ taker->shape, -1, taker->blob, taker->blob_bytes };
+	err = window_open(giver, &view, &offer);
+	return err ? err : finish(giver, taker, 0);
+}
+
+/* By turns, as the rates of a busy machine change; the first ones connect. */
+static int put_both(struct far *far, struct bare *bare, struct series *series)
+{
+	struct window giver, taker;
+	double begin, ns = 0, bare_ns = 0;
+	int err = open_windows(far, &giver, &taker);
+
+	for (u32 i = 0; i < 5 && !err; i++) {
+		begin = bench_thread_ns();
+		err = bare_put(bare, (uintptr_t)far->memory[0], far->block, far->nr,
+			       far->block_bytes);
+		bare_ns += i ? bench_thread_ns() - begin : 0;
+		giver.nr_descriptors = 0;
+		begin = bench_thread_ns();
+		if (!err)
+			err = send_all(far, &giver, &taker);
+		ns += i ? bench_thread_ns() - begin : 0;
 	}
 	if (err)
 		return err;
-	series_add(&series[PUT], gbps(far, now_ns() - begin));
-	ucp_rkey_destroy(rkey);
-	close_side(&side[0]);
-	close_side(&side[1]);
+	series_add(&series[0], gbps(far, bare_ns / 4));
+	series_add(&series[1], gbps(far, ns / 4));
+	series_add(&series[2], giver.nr_descriptors);
+	window_close(&giver);
+	window_close(&taker);
 	return 0;
 }
 
-/* ---- a job ---- */
-
-static int run_job(struct far *far, struct kvmm_migrate_server *server,
-		   struct kvmm_migrate_attr *attr, struct series *series)
+static int turn_windows(struct far *far, struct series *series)
 {
-	struct kvmm_migrate_status status = { 0 };
-	struct kvmm_migrate *job;
-	u64 begin = 0;
-	int err = kvmm_migrate_start(attr, &job);
+	struct bare *bare;
+	int err = bare_open(WINDOW_BYTES, &bare);
 
+	if (!err)
+		err = put_both(far, bare, series);
+	if (!err)
+		bare_close(bare);
+	return err;
+}
+
+/* ---- jobs ---- */
+
+static int serve(struct far *far)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_serve_stat stat;
+	int err;
+
+	attr.pool = far->pool[1];
+	attr.path = "ucx://127.0.0.1:0";
+	attr.key_file = far->key_file;
+	attr.window_bytes = WINDOW_BYTES;
+	err = kvmm_migrate_serve(&attr, &far->server);
+	if (err)
+		return err;
+	kvmm_migrate_serve_get_stat(far->server, &stat);
+	snprintf(far->target, sizeof(far->target), "ucx://127.0.0.1:%u", stat.port);
+	return 0;
+}
+
+/* @ns: from where its link is ready. */
+static int run_job(struct far *far, kvmm_range_t range, struct kvmm_migrate **last, double *ns)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_status status = { 0 };
+	struct kvmm_migrate_arrival arrival;
+	struct kvmm_migrate *job;
+	double begin = *last ? bench_thread_ns() : 0;
+	int err;
+
+	attr.src = far->pool[0];
+	attr.target = far->target;
+	attr.key_file = far->key_file;
+	attr.range = range;
+	attr.flags = KVMM_MIGRATE_COPY;
+	attr.after = *last;
+	err = kvmm_migrate_start(&attr, &job);
 	if (err)
 		return err;
 	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS) {
-		kvmm_migrate_serve_tick(server);
+		kvmm_migrate_serve_tick(far->server);
 		if (begin)
 			continue;
 		kvmm_migrate_get_status(job, &status);
 		if (status.phase != KVMM_MIGRATE_PREPARE)
-			begin = now_ns();
+			begin = bench_thread_ns();
 	}
+	*ns = bench_thread_ns() - begin;
+	kvmm_migrate_free(*last);
+	*last = job;
+	if (!err && !kvmm_migrate_arrived(far->server, &arrival))
+		err = kvmm_range_free(far->pool[1], arrival.range);
+	return err;
+}
+
+static int turn_jobs(struct far *far, struct series *series)
+{
+	struct kvmm_migrate *job = NULL;
+	kvmm_range_t range;
+	double ns;
+	int err = turn_windows(far, series);
+
 	if (!err)
-		series_add(&series[JOB], gbps(far, now_ns() - begin));
+		err = kvmm_range_alloc(far->pool[0], far->nr, KVMM_RUNS(1), &range);
+	for (u32 i = 0; i < 2 && !err; i++) {
+		err = run_job(far, range, &job, &ns);
+		if (!err)
+			series_add(&series[3 + i], gbps(far, ns));
+	}
 	kvmm_migrate_free(job);
 	return err;
 }
 
-static int migrate_far(struct far *far, struct series *series)
+static int turn_control(struct far *far, struct series *series)
 {
-	struct kvmm_migrate_serve_attr serve = KVMM_MIGRATE_SERVE_INIT;
-	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
-	struct kvmm_migrate_serve_stat stat;
-	struct kvmm_migrate_server *server;
-	char target[40];
-	int err;
+	s64 tcp_ns = bare_round_trip(NR_SHORT * NR_TRIPS);
+	struct kvmm_migrate *job = NULL;
+	kvmm_range_t range;
+	double ns, sum_ns = 0;
+	int err = tcp_ns < 0 ? (int)tcp_ns :
+			      kvmm_range_alloc(far->pool[0], 1, KVMM_RUNS(1), &range);
 
-	serve.pool = far->pool[1];
-	serve.path = "ucx://127.0.0.1:0";
-	serve.key_file = attr.key_file = far->key_file;
-	serve.window_bytes = WINDOW_BYTES;
-	err = kvmm_migrate_serve(&serve, &server);
+	for (u32 i = 0; i <= NR_SHORT && !err; i++) {
+		err = run_job(far, range, &job, &ns);
+		sum_ns += i ? ns : 0;
+	}
+	kvmm_migrate_free(job);
 	if (err)
 		return err;
-	kvmm_migrate_serve_get_stat(server, &stat);
-	snprintf(target, sizeof(target), "ucx://127.0.0.1:%u", stat.port);
-	attr.src = far->pool[0];
-	attr.target = target;
-	err = kvmm_range_alloc(far->pool[0], far->nr, KVMM_RUNS(1), &attr.range);
-	if (!err)
-		err = run_job(far, server, &attr, series);
-	kvmm_migrate_serve_end(server);
-	return err;
+	series_add(&series[0], tcp_ns / 1e3);
+	series_add(&series[1], sum_ns / (NR_SHORT * NR_TRIPS) / 1e3);
+	return 0;
 }
 
 /* ---- turns ---- */
 
-static int open_far(struct far *far)
+static int make_key(struct far *far)
 {
 	static const char key[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-	int fd, err = 0;
+	int fd;
+	bool good;
 
 	strcpy(far->key_file, "/tmp/kvmm-bench-XXXXXX");
 	fd = mkstemp(far->key_file);
-	if (fd < 0 || write(fd, key, sizeof(key) - 1) != sizeof(key) - 1)
-		err = -EIO;
+	good = fd >= 0 && write(fd, key, sizeof(key) - 1) == sizeof(key) - 1;
 	close(fd);
+	return good ? 0 : -EIO;
+}
+
+static int open_far(struct far *far)
+{
+	u32 nr = 2 * far->nr + 64;
+	int err = make_key(far);
+
+	far->block = must_alloc(far->nr * sizeof(*far->block));
+	for (u32 i = 0; i < far->nr; i++)
+		far->block[i] = 1 + i * (1 + far->scattered);
 	for (u32 i = 0; i < 2 && !err; i++) {
 		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 		struct kvmm_plane plane = { 0, far->block_bytes, far->block_bytes };
 
-		far->memory[i] = must_alloc(NR_POOL_BLOCKS * far->block_bytes);
-		memset(far->memory[i], 1 + i, NR_POOL_BLOCKS * far->block_bytes);
+		far->memory[i] = must_alloc(nr * far->block_bytes);
+		memset(far->memory[i], 1 + i, nr * far->block_bytes);
 		plane.base = (uintptr_t)far->memory[i];
 		attr.policy = NULL;
 		attr.planes = &plane;
 		attr.nr_planes = 1;
-		attr.nr_blocks = NR_POOL_BLOCKS;
+		attr.nr_blocks = nr;
 		err = kvmm_pool_create(&attr, &far->pool[i]);
 	}
-	return err;
+	return err ? err : serve(far);
 }
 
-static int turn(struct bench *bench, void *arg)
+static void close_far(struct far *far)
 {
-	struct far *far = arg;
-	int err = open_far(far);
-
-	if (!err)
-		err = put_bare(far, bench->series);
-	if (!err)
-		err = migrate_far(far, bench->series);
+	kvmm_migrate_serve_end(far->server);
+	far->server = NULL;
 	for (u32 i = 0; i < 2; i++) {
 		kvmm_pool_destroy(far->pool[i]);
 		free(far->memory[i]);
 		far->pool[i] = NULL;
 		far->memory[i] = NULL;
 	}
+	free(far->block);
 	unlink(far->key_file);
+}
+
+typedef int measure_fn(struct far *far, struct series *series);
+
+struct figure {
+	struct far far;
+	measure_fn *measure;
+};
+
+static int turn(struct bench *bench, void *arg)
+{
+	struct figure *figure = arg;
+	int err = open_far(&figure->far);
+
+	if (!err)
+		err = figure->measure(&figure->far, bench->series);
+	close_far(&figure->far);
 	return err;
 }
 
-int bench_far(struct bench *bench)
+static const struct metric rates[] = {
+	{ "put", "GB/s", ALONE }, { "window", "GB/s", "put", 0 }, { "descriptors", "copies", ALONE },
+	{ "job", "GB/s", "put", 0 }, { "again", "GB/s", "put", 0 },
+};
+static const struct metric trips[] = {
+	{ "tcp", "us", ALONE }, { "control", "us", "tcp", 0 },
+};
+
+static int measure_pieces(struct bench *bench, u64 block_bytes, u32 nr, bool scattered)
 {
-	struct far all[] = { { .block_bytes = 64 << 10, .nr = 256 },
-			     { .block_bytes = 1 << 20, .nr = 64 } };
+	bool has_jobs = !scattered && block_bytes > 4096;
+	struct figure figure = { { .block_bytes = block_bytes, .nr = nr, .scattered = scattered },
+				 has_jobs ? turn_jobs : turn_windows };
+
+	bench_set(bench, rates, has_jobs ? 5 : 3, "how=ucx block=%lluKiB nr=%u blocks=%s",
+		  (unsigned long long)block_bytes >> 10, nr, scattered ? "scattered" : "row");
+	return bench_turns(bench, turn, &figure);
+}
+
+int bench_net(struct bench *bench)
+{
+	struct figure control = { { .block_bytes = 4096, .nr = 4 }, turn_control };
 	int err = 0;
 
-	if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL)) {
-		bench_skip(bench, "how=ucx", "libucp.so.0 is not there");
+	if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL) || transport_ucx.probe()) {
+		bench_skip(bench, "how=ucx", "libucp.so.0, or its headers where this was built, "
+			   "are not there");
 		return 0;
 	}
-	for (size_t i = 0; !err && i < ARRAY_SIZE(all); i++) {
-		bench_set(bench, SET(metrics), "how=ucx block=%lluKiB nr=%u",
-			  (unsigned long long)all[i].block_bytes >> 10, all[i].nr);
-		err = bench_turns(bench, turn, &all[i]);
+	for (u32 scattered = 0; scattered < 2 && !err; scattered++) {
+		err = measure_pieces(bench, 4 << 10, 4096, scattered);
+		if (!err)
+			err = measure_pieces(bench, 64 << 10, 256, scattered);
+		if (!err)
+			err = measure_pieces(bench, 1 << 20, 64, scattered);
 	}
-	return err;
+	if (err)
+		return err;
+	bench_set(bench, SET(trips), "how=ucx");
+	return bench_turns(bench, turn, &control);
 }
-
-#else
-
-int bench_far(struct bench *bench)
-{
-	bench_skip(bench, "how=ucx", "built without the headers of UCX");
-	return 0;
-}
-
-#endif

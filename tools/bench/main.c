@@ -58,6 +58,8 @@ static const struct bench_kind kinds[] = {
 	{ "magazine", "single private blocks, one and two threads, with magazines and without",
 	  bench_magazine },
 	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
+	{ "net", "to another machine, over loopback: windows, jobs, round trips; beside bare programs",
+	  bench_net },
 	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
 	  bench_tier },
 	{ "keys", "keys of a prompt, by algorithm, beside a copy of its tokens", bench_keys },
