@@ -170,6 +170,12 @@ static void pump_in(struct conn *conn)
 	}
 }
 
+int conn_look(struct conn *conn)
+{
+	pump_in(conn);
+	return conn->err;
+}
+
 int conn_next(struct conn *conn, struct wire_msg *msg)
 {
 	int len;

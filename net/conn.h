@@ -73,6 +73,9 @@ void conn_release(struct conn *conn);
 /* Send and receive without waiting. */
 void conn_pump(struct conn *conn);
 
+/* Whether the other side is there: 0 so far; or why it is broken. A message given out stays. */
+int conn_look(struct conn *conn);
+
 /* The next whole message, until the next call: 1; 0 none yet; or why it is broken. */
 int conn_next(struct conn *conn, struct wire_msg *msg);
 /* A descriptor that has come, which is the caller's from then on; or -ENOENT. */

@@ -51,9 +51,6 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 	struct window_offer offer;
 	int err;
 
-	/* A process that is gone has no window: UCX does not get over its keys (openucx/ucx 10380). */
-	if (link->conn.err)
-		return link->conn.err;
 	if (link->window.ops ||
 	    wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
 	    !offer.shape.kind)
@@ -67,6 +64,7 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 			kv_sock()->close(kv_sock()->ctx, offer.fd);
 		return -EPROTO;
 	}
+	offer.conn = &link->conn;
 	err = window_open(&link->window, &link->view, &offer);
 	if (err && offer.shape.kind != WINDOW_DEVICE)
 		return err;

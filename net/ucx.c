@@ -16,6 +16,7 @@
 #include <kv/mem.h>
 #include <kv/sys.h>
 
+#include "conn.h"
 #include "transport.h"
 
 /* Checkers that do not know attributes of new compilers need not read UCX's. */
@@ -389,6 +390,9 @@ static int open_ucx(struct window *window)
 						   &window->ucx->stage);
 	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
 		err = map_slot(window, i);
+	/* UCX does not get over keys of a process that is gone by now (openucx/ucx 10380). */
+	if (!err && window->conn)
+		err = conn_look(window->conn);
 	if (!err)
 		err = connect_ep(window, &head);
 	/* The workers get to know each other by the first put: before the taker relies on it. */

@@ -102,7 +102,7 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 
 	*window = (struct window){ .view = *view, .fd = offer->fd, .shape = *shape,
 				   .blob = (u8 *)offer->blob, .blob_bytes = offer->blob_bytes,
-				   .ops = transport_of(shape->kind) };
+				   .conn = offer->conn, .ops = transport_of(shape->kind) };
 	/* It must hold all that this side will write. */
 	if (!err && (shape->slot_bytes < stage_bytes(&view->planes, shape->slot_blocks) ||
 		     shape->bytes / WINDOW_SLOTS < shape->slot_bytes))
@@ -110,6 +110,7 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 	if (!err)
 		err = window->ops->open(window);
 	window->blob = NULL;
+	window->conn = NULL;
 	if (!err)
 		err = place_slots(window);
 	if (err)

@@ -14,6 +14,7 @@
 #include "mover.h"
 #include "wire.h"
 
+struct conn;
 struct extent;
 struct transport_ops;
 
@@ -25,6 +26,7 @@ struct window {
 	int fd;					/* ours; -1: sent, or not there */
 	u8 *blob;				/* ours if made here; what a far giver gets */
 	u32 blob_bytes;
+	struct conn *conn;			/* borrowed while it is opened; or NULL */
 	void *ptr;				/* mapped, or NULL: its transport's */
 	struct kv_area *area;			/* mapped, or NULL: its transport's */
 	struct ucx *ucx;			/* its transport's */
@@ -42,6 +44,7 @@ struct window_offer {
 	int fd;				/* taken, also on failure; or -1 */
 	const u8 *blob;			/* borrowed */
 	u32 blob_bytes;
+	struct conn *conn;		/* that it came by; or NULL */
 };
 
 /* Make one, with a descriptor or a blob to be sent: 0; -EOPNOTSUPP none of that kind; -errno. */
@@ -54,7 +57,7 @@ void window_close(struct window *window);
 
 /* @nr blocks from @block[@first] on, into the slot, or out of it: 0 and it is busy; or an error. */
 int window_copy(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, bool out);
-/* The giver's: the same into the slot, for window_put(); or 1: that is done, from where they are. */
+/* The giver's: the same into the slot, for window_put(); or 1: they are put from where they are. */
 int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
 /* The giver's: @nr blocks in the slot go to the taker's, as @put and @poll of its transport. */
 int window_put(struct window *window, u32 slot, u32 nr);

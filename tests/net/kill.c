@@ -193,8 +193,10 @@ static pid_t taker_of(const struct kvmm_migrate *job)
 	return taker.pid;
 }
 
-/* With the taker that serves there, as often as it takes: the last one. */
-static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
+/* With the taker that serves there, as often as it takes: the last one. By the link of @last, which
+ * becomes this one. */
+static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
+		  struct kvmm_migrate **last)
 {
 	struct kvmm_migrate_attr attr = *what;
 	struct kvmm_migrate *job = NULL;
@@ -204,6 +206,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
 	attr.src = pool;
 	attr.target = path;
 	attr.key_file = key_file;
+	attr.after = *last;
 	for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_start(&attr, &job)); i++)
 		nap();
 	CHECK(giver, !err);
@@ -221,7 +224,8 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what)
 	if (err)
 		fprintf(stderr, "the giver's job: %s\n", strerror(-err));
 	CHECK(giver, !err);
-	kvmm_migrate_free(job);
+	kvmm_migrate_free(*last);
+	*last = job;
 	return taker;
 }
 
@@ -229,6 +233,7 @@ static void run_giver(u32 die)
 {
 	struct kvmm_migrate_attr range = KVMM_MIGRATE_ATTR_INIT, keys = KVMM_MIGRATE_ATTR_INIT;
 	kvmm_ref_t refs[NR_KEYS];
+	struct kvmm_migrate *job = NULL;
 	struct kvmm_pool *pool;
 
 	alarm(LIMIT_S);
@@ -237,12 +242,13 @@ static void run_giver(u32 die)
 	pool = net_pool(device, NR_BLOCKS);
 	net_cache(pool, 0, NR_KEYS);
 	range.range = net_range(pool, SEQ, RANGE_BLOCKS, 1);
-	board->got_range = give(pool, &range);
+	board->got_range = give(pool, &range, &job);
 	net_match(pool, 0, NR_KEYS, refs);
 	keys.what = KVMM_MIGRATE_REFS;
 	keys.refs = refs;
 	keys.nr_refs = NR_KEYS;
-	board->got_keys = give(pool, &keys);
+	board->got_keys = give(pool, &keys, &job);
+	kvmm_migrate_free(job);
 	kvmm_put_many(pool, refs, NR_KEYS);
 	CHECK(giver, !kvmm_validate(pool));
 	board->nr_at_giver = kvmm_range_find_seq(pool, SEQ, NULL, 0);
@@ -365,7 +371,7 @@ static int each(int (*dies)(u32), const char *who)
 	return ret < 0 || at < 20;
 }
 
-/* Moments are chosen among those of a run in which none dies, which lasts as long as it does now. */
+/* Among the moments of a run in which none dies, which lasts as long as it does now. */
 static int at_random(int (*dies)(u32), const char *who)
 {
 	u64 begin, seed = test_number("KVMM_SEED", getpid()), state = seed;

@@ -532,7 +532,7 @@ static void open_slots(struct slots *slots, const u64 *bytes, u64 gap)
 	cr_assert_eq(window_make(&slots->taker, &slots->view, WINDOW_UCX,
 				 NR_SLOT_BLOCKS * slots->view.block_bytes), 0);
 	offer = (struct window_offer){ slots->taker.shape, -1, slots->taker.blob,
-				       slots->taker.blob_bytes };
+				       slots->taker.blob_bytes, NULL };
 	cr_assert_eq(window_open(&slots->giver, &slots->view, &offer), 0);
 	settle(slots, 0);
 }
@@ -579,7 +579,7 @@ Test(ucx, each_plane_of_a_slot_comes_to_its_place_and_nothing_beside_it)
 	}
 	window_close(&slots.giver);
 	/* What does not add up is not even given to UCX. */
-	offer = (struct window_offer){ slots.taker.shape, -1, slots.taker.blob, 0 };
+	offer = (struct window_offer){ slots.taker.shape, -1, slots.taker.blob, 0, NULL };
 	for (u32 i = 0; i < slots.taker.blob_bytes; i++) {
 		offer.blob_bytes = i;
 		cr_expect_eq(window_open(&slots.giver, &slots.view, &offer), -EPROTO);

@@ -3,14 +3,16 @@
  * What goes between two machines, here over loopback by UCX, beside bare programs of the same run:
  *
  *	put	a program that puts block after block into memory of another worker, and flushes
- *	window	the same blocks into a taker's window, as a job pours them; and how many puts, or copies, that were
+ *	window	the same blocks into a taker's window, as a job pours them; and how many puts, or
+ *		copies, that were
  *	job	a whole job from where its link is ready to its end: each byte is copied once more there,
  *		and summed up at both ends
  *	again	a job that takes over the link of the one before, from its start
  *	tcp	a request and its answer, of 64 bytes
  *	control	a job of one block that takes over a link, by its round trips: OFFER, FILL, COMMIT
  *
- * One thread is both sides, by turns, and the time is that for which it had a core. UCX chooses the way; UCX_TLS narrows it.
+ * One thread is both sides, by turns, and the time is that for which it had a core. UCX chooses the
+ * way; UCX_TLS narrows it.
  */
 #include "pools.h"
 
@@ -85,7 +87,7 @@ static int open_windows(struct far *far, struct window *giver, struct window *ta
 	if (err)
 		return err;
 	kv_pool_view(far->pool[0], &view);
-	offer = (struct window_offer){ taker->shape, -1, taker->blob, taker->blob_bytes };
+	offer = (struct window_offer){ taker->shape, -1, taker->blob, taker->blob_bytes, NULL };
 	err = window_open(giver, &view, &offer);
 	return err ? err : finish(giver, taker, 0);
 }
