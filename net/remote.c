@@ -590,8 +590,8 @@ static int remote_undo(struct kvmm_migrate *job)
 			return -EINPROGRESS;
 	send_abort(remote);
 	/*
-	 * What is on its way to another machine may come late, and be read here from blocks that are
-	 * another's by then: only a link's end ends it.
+	 * What is on its way to another machine may come late, and be read here from blocks that
+	 * are another's by then: only a link's end ends it.
 	 */
 	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++) {
 		if (remote->slot[i] != SLOT_LEAVING || !window_poll(&remote->link->window, i))

@@ -10,6 +10,7 @@
 #include "transport.h"
 
 #define MIN_RUN_BYTES	16384u
+#define MAX_SLOT_BYTES	(2ull << 30)	/* some devices register less than 4 GiB at once */
 
 const struct transport_ops *transport_of(u32 kind)
 {
@@ -82,7 +83,8 @@ int window_make(struct window *window, const struct kv_pool_view *view, u32 kind
 		return -EOPNOTSUPP;
 	shape->kind = kind;
 	/* As many blocks a slot as fit into @bytes for all; at least one. */
-	nr = view->block_bytes ? bytes / WINDOW_SLOTS / view->block_bytes : 1;
+	bytes = min(bytes / WINDOW_SLOTS, MAX_SLOT_BYTES);
+	nr = view->block_bytes ? bytes / view->block_bytes : 1;
 	shape->slot_blocks = min(max(nr, (u64)1), (u64)KVMM_MIGRATE_MAX_BLOCKS);
 	shape->slot_bytes = stage_bytes(&view->planes, shape->slot_blocks);
 	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;

@@ -639,3 +639,23 @@ Test(ucx, blocks_go_from_where_they_are_unless_they_are_short_and_scattered)
 	}
 	pair_exit(&pair);
 }
+
+/* Slots are all that is registered: no device has to take 4 GiB at once. */
+Test(ucx, a_slot_is_below_4_gib_whatever_was_asked_for)
+{
+	static const struct kvmm_plane plane = { 1 << 20, 1 << 20, 1 << 20 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_view view;
+	struct kvmm_pool *pool;
+	struct window window;
+
+	attr.planes = &plane;
+	attr.nr_planes = 1;
+	attr.nr_blocks = 16;
+	cr_assert_eq(kvmm_pool_create(&attr, &pool), 0);
+	kv_pool_view(pool, &view);
+	cr_assert_eq(window_make(&window, &view, WINDOW_SHARED, 1ull << 40), 0);
+	cr_expect_eq(window.shape.slot_blocks, 2048);
+	window_close(&window);
+	kvmm_pool_destroy(pool);
+}
