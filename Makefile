@@ -229,6 +229,7 @@ html:
 	rm -rf build/book && mkdir -p build/book/src && \
 	cp -r $(srctree)/Documentation/. build/book/src && mkdir build/book/src/api && \
 	$(srctree)/scripts/kernel-doc $(srctree)/include build/book/src/api && \
+	$(srctree)/scripts/metrics-doc $(srctree) $(CC) >build/book/src/api/metrics.rst && \
 	$(SPHINX) -q -W --keep-going -d build/book/trees build/book/src build/book/html && \
 	echo "build/book/html/index.html"
 

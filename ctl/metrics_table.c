@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The fields. A new one is a line here, and so a family of metrics and, with a head, a column at
- * the control socket and in kvmm-stat; the test fails until Documentation/metrics.rst has it, for
- * which "tests/ctl/metrics.py --table" prints the rows, and until it is counted once more.
+ * the control socket, in kvmm-stat and in the book; the test fails until it is counted once more.
  */
 #include <kvmm/ext/seq.h>
 

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import textwrap
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
@@ -245,31 +244,23 @@ def kernel_texts():
     check(text.startswith("slabinfo - version: 2.1\n# name "), text)
 
 
-def table_text(table):
-    """The families by labels and type, as the page has them."""
-    groups, lines = {}, []
-    for name, kind, _, labels, _ in table.values():
-        groups.setdefault(labels, {}).setdefault(kind, []).append(name)
-    for labels, kinds in groups.items():
-        lines.append(f"\t{{{labels}}}")
-        for kind, names in kinds.items():
-            lines += textwrap.wrap(" ".join(names), 92, initial_indent=f"\t{kind:10} ",
-                                   subsequent_indent="\t" + 11 * " ")
-    return "\n".join(lines) + "\n"
-
-
 def page(table):
-    """The page has the table that the library says; a unit is the end of the name, and there is help."""
+    """The page of the book is the table that the library says; a unit ends the name; there is help."""
     for name, _, unit, _, text in table.values():
         check(text and (unit == "-" or name.endswith("_" + unit)), f"{name}: unit {unit}, {text!r}")
-    check(open(f"{SRC}/Documentation/metrics.rst").read().endswith("::\n\n" + table_text(table)),
-          "Documentation/metrics.rst has another table: tests/ctl/metrics.py --table prints it")
+    made = subprocess.run([f"{SRC}/scripts/metrics-doc", SRC, os.environ.get("CC", "gcc")],
+                          stdout=subprocess.PIPE, text=True)
+    parts = re.split(r"^By (.*)\n-+\n", made.stdout, flags=re.M)
+    seen = {name: [name, kind, labels, text]
+            for labels, entries in zip(parts[1::2], parts[2::2])
+            for name, kind, text in re.findall(r"^``(\w+)``, (\w+)\n    (.*)\n", entries, re.M)}
+    wanted = {name: [name, kind, labels, text] for name, kind, _, labels, text in table.values()}
+    wrong = [name for name in {**seen, **wanted} if seen.get(name) != wanted.get(name)]
+    check(not wrong, f"scripts/metrics-doc has other rows: {wrong}")
 
 
 def main():
     table = families()
-    if sys.argv[1:] == ["--table"]:
-        return print(table_text(table), end="")
     recount(table)
     plain_format()
     rules_and_dashboard(table)
