@@ -66,22 +66,6 @@ static bool goes_leaf_first(const struct kvmm_pool *pool, const struct naming *n
 	       likely(!(READ_ONCE(pool->group_as_put[group / 64]) & BIT64(group % 64)));
 }
 
-/* They were staged as a chain, and are none. No look-up finds them yet. */
-static void unlink_staged(struct kvmm_pool *pool, const struct naming *naming,
-			  const struct kv_handle *handles)
-{
-	bool linked = goes_leaf_first(pool, naming);
-
-	kv_assert_reading();
-	for (u32 i = 0; i < naming->prefix->nr; i++) {
-		struct kv_entry *entry = entry_at(pool, handles[i].index);
-
-		WRITE_ONCE(entry->position, position_of(naming, i));
-		if (!linked || !follows(naming, i))
-			WRITE_ONCE(entry->parent, KV_NONE);
-	}
-}
-
 /* Observers know consecutive blocks only. */
 static void tell_staged(struct kvmm_pool *pool, const struct naming *naming,
 			const struct kv_handle *handles)
@@ -173,10 +157,12 @@ static bool find_parent(struct kvmm_pool *pool, struct naming *naming)
 }
 
 /* Their marks stay if @marks. In the same read section. */
-static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+static int stage_all(struct kvmm_pool *pool, const struct naming *naming,
 		     const struct kv_handle *handles, bool marks)
 {
-	struct kv_name name = { .domain = prefix->domain, .parent = KV_NONE };
+	const struct kvmm_prefix *prefix = naming->prefix;
+	struct kv_name name = { .domain = prefix->domain };
+	bool linked = goes_leaf_first(pool, naming);
 	int bad = lost_check(pool, handles, prefix->nr);
 
 	kv_assert_reading();
@@ -192,7 +178,9 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		if (i + AHEAD < prefix->nr)
 			kv_handle_prefetch(&pool->entries, handles[i + AHEAD]);
 		name.key = prefix->keys[i];
-		name.position = prefix->position + i;
+		name.position = position_of(naming, i);
+		name.parent = linked && follows(naming, i) ? kv_link(handles[i - 1]) :
+						       KV_NONE;
 		err = kv_entry_stage(&pool->entries, handles[i], &name, marks);
 		if (unlikely(err)) {
 			tally_add(pool, TALLY_STAGED,
@@ -205,7 +193,6 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				err = -EINVAL;
 			return err;
 		}
-		name.parent = kv_link(handles[i]);
 	}
 	return 0;
 }
@@ -215,13 +202,11 @@ static int stage_told(struct kvmm_pool *pool, const struct naming *naming,
 		      const struct kv_handle *handles, bool marks)
 {
 	u32 nr = naming->prefix->nr;
-	int err = stage_all(pool, naming->prefix, handles, marks);
+	int err = stage_all(pool, naming, handles, marks);
 
 	kv_assert_reading();
 	if (err || !nr)
 		return err;
-	if (unlikely(naming->positions || !goes_leaf_first(pool, naming)))
-		unlink_staged(pool, naming, handles);
 	if (unlikely(READ_ONCE(pool->observed)))
 		tell_staged(pool, naming, handles);
 	tally_add(pool, TALLY_STAGED, nr);

@@ -429,33 +429,6 @@ int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 	return -EINVAL;
 }
 
-/* ---- naming ---- */
-
-int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
-		   const struct kv_name *name, bool stays_marked)
-{
-	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
-	struct kv_entry *entry;
-	u64 word, key[2];
-
-	if (unlikely(err))
-		return err;
-	entry = &entries->entry[handle.index];
-	kv_key_words(&name->key, key);
-	WRITE_ONCE(entry->key[0], key[0]);
-	WRITE_ONCE(entry->key[1], key[1]);
-	WRITE_ONCE(entry->domain, kv_domain_word(name->domain));
-	WRITE_ONCE(entry->parent, name->parent);
-	WRITE_ONCE(entry->position, name->position);
-	word = kv_word_with_state(READ_ONCE(entry->word), KV_ENTRY_STAGED);
-	/*
-	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after
-	 * it, see the name: see kv_entry_has_name().
-	 */
-	smp_store_release(&entry->word, stays_marked ? word : word & ~KV_ENTRY_MARK);
-	return 0;
-}
-
 /* ---- checks ---- */
 
 void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATES])

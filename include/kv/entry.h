@@ -195,14 +195,6 @@ static inline int kv_entry_free(struct kv_entries *entries, struct kv_handle han
 	return kv_entries_free(entries, &handle, 1);
 }
 
-/*
- * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the
- * name is written, so that of two threads that stage one handle, or of which one frees it, one is
- * refused. With @stays_marked it is marked until kv_edge_unmark().
- */
-int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
-		   const struct kv_name *name, bool stays_marked);
-
 /**
  * struct kv_put - references to be dropped, last of @refs first
  * @refs, @nr: one reference each
@@ -445,6 +437,35 @@ static inline bool kv_entry_has_name(const struct kv_entry *entry, const u64 key
 {
 	return READ_ONCE(entry->key[0]) == key[0] && READ_ONCE(entry->key[1]) == key[1] &&
 	       READ_ONCE(entry->domain) == domain;
+}
+
+/*
+ * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the
+ * name is written, so that of two threads that stage one handle, or of which one frees it, one is
+ * refused. With @stays_marked it is marked until kv_edge_unmark().
+ */
+static __always_inline int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
+					  const struct kv_name *name, bool stays_marked)
+{
+	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
+	u64 key[2], rest = KV_ENTRY_REF | (stays_marked ? KV_ENTRY_MARK : 0);
+	struct kv_entry *entry;
+
+	if (unlikely(err))
+		return err;
+	entry = &entries->entry[handle.index];
+	kv_key_words(&name->key, key);
+	WRITE_ONCE(entry->key[0], key[0]);
+	WRITE_ONCE(entry->key[1], key[1]);
+	WRITE_ONCE(entry->domain, kv_domain_word(name->domain));
+	WRITE_ONCE(entry->parent, name->parent);
+	WRITE_ONCE(entry->position, name->position);
+	/*
+	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after
+	 * it, see the name: see kv_entry_has_name().
+	 */
+	smp_store_release(&entry->word, kv_word_make(handle.gen, KV_ENTRY_STAGED, rest));
+	return 0;
 }
 
 #endif /* KV_ENTRY_H */
