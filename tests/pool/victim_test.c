@@ -210,6 +210,40 @@ Test(victim, any_number_is_handed_out_lowest_first)
 	expect_sorted_of(65536, 300, "lru", NULL, true);	/* and far apart */
 }
 
+#define NR_OF_ROWS	96u
+
+/* @mid of the blocks are put, and then the others; each row upwards, or from its end. */
+static void expect_rows_sorted(u32 mid, bool down, bool then_down)
+{
+	const bool is_down[] = { down, then_down };
+	struct kvmm_pool *pool = make_cache(NR_OF_ROWS, "lru");
+	kvmm_ref_t ref[NR_OF_ROWS];
+	kvmm_mut_t mut[NR_OF_ROWS];
+
+	for (u32 i = 0; i < NR_OF_ROWS; i++)
+		register_keys(pool, i, 1, &ref[i]);
+	for (u32 i = 0; i < 2 * NR_OF_ROWS; i++) {
+		u32 row = i / NR_OF_ROWS, nr = i % NR_OF_ROWS;
+		u32 at = is_down[row] ? NR_OF_ROWS - 1 - nr : nr;
+
+		if ((at * 7 % NR_OF_ROWS >= mid) == row)
+			drop(pool, ref[at]);
+	}
+	cr_assert_eq(kvmm_alloc(pool, NR_OF_ROWS, mut), 0);
+	for (u32 i = 0; i < NR_OF_ROWS; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), (int)i, "%u, %d, %d: %u", mid, down,
+			     then_down, i);
+	give_back(pool, mut, NR_OF_ROWS);
+	kvmm_pool_destroy(pool);
+}
+
+Test(victim, two_rows_that_went_either_way_are_handed_out_lowest_first)
+{
+	for (u32 mid = 1; mid < NR_OF_ROWS; mid += 31)
+		for (u32 way = 0; way < 4; way++)
+			expect_rows_sorted(mid, way & 1, way & 2);
+}
+
 Test(victim, the_default_costs_a_bit_a_block)
 {
 	struct kvmm_evict_attr plain = { .size = sizeof(plain),
