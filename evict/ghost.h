@@ -32,6 +32,11 @@
 #define GHOST_TAG_MASK		(BIT(20) - 1)
 #define GHOST_LAST_SHIFT	26
 #define GHOST_STEPS		BIT(14)
+#define GHOST_CREDIT_SHIFT	20
+#define GHOST_CREDIT_MASK	(BIT(6) - 1)
+#define GHOST_TURN_SHIFT	40
+#define GHOST_NR_UNITS		BIT(24)
+#define GHOST_CREDIT_STEP		2u
 
 /* A ghost's record; @turn is any number that grows, as that of duel.h. */
 struct ghost_past {
@@ -64,12 +69,6 @@ static inline void ghost_expect(const struct ghosts *ghosts, u64 hash)
 {
 	kv_prefetch_write(ghost_set(ghosts, hash));
 }
-
-/* Keep the record of a block of key hash @hash; it is tick @now. */
-void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now);
-
-/* Is it known? Then it is forgotten here. In: @past->last and @past->turn are those of now. */
-bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past);
 
 /* ---- ways of a set, a bit each ---- */
 
@@ -136,5 +135,55 @@ static inline u32 ghost_oldest(const u64 *set, u32 step)
 #define ghost_ways_with	ghost_ways_with_words
 #define ghost_oldest	ghost_oldest_words
 #endif
+
+/* ---- calls ---- */
+
+static inline u32 ghost_tag(u64 hash)
+{
+	u32 tag = hash & GHOST_TAG_MASK;
+
+	return tag + !tag;
+}
+
+/* Where a new one goes: on its former self, where nothing is, or on the oldest. */
+static __always_inline u64 *ghost_place(u64 *set, u32 tag, u32 step)
+{
+	u32 ways = ghost_ways_with(set, tag);
+
+	ways = likely(!ways) ? ghost_ways_with(set, 0) : ways;
+	ways = ways ? ways : ghost_oldest(set, step);
+	return &set[kv_lowest64(ways)];
+}
+
+/* Keep the record of a block of key hash @hash; it is tick @now. */
+static __always_inline void ghost_put(struct ghosts *ghosts, u64 hash,
+				      const struct ghost_past *past, u64 now)
+{
+	u64 step = past->last >> ghosts->step_shift, unit = past->turn >> ghosts->turn_shift;
+	u32 tag = ghost_tag(hash);
+
+	*ghost_place(ghost_set(ghosts, hash), tag, now >> ghosts->step_shift) =
+		tag | (u64)(past->credit / GHOST_CREDIT_STEP + 1) << GHOST_CREDIT_SHIFT |
+		(step & (GHOST_STEPS - 1)) << GHOST_LAST_SHIFT | unit << GHOST_TURN_SHIFT;
+}
+
+/* Is it known? Then it is forgotten here. In: @past->last and @past->turn are those of now. */
+static __always_inline bool ghost_take(struct ghosts *ghosts, u64 hash,
+				       struct ghost_past *past)
+{
+	u64 *set = ghost_set(ghosts, hash), *ghost;
+	u32 ways = ghost_ways_with(set, ghost_tag(hash)), step, unit;
+
+	if (!ways)
+		return false;
+	ghost = &set[kv_lowest64(ways)];
+	past->credit = ((*ghost >> GHOST_CREDIT_SHIFT & GHOST_CREDIT_MASK) - 1) * GHOST_CREDIT_STEP;
+	step = (past->last >> ghosts->step_shift) - (*ghost >> GHOST_LAST_SHIFT);
+	past->last -= min((u64)(step & (GHOST_STEPS - 1)) << ghosts->step_shift, past->last);
+	unit = (past->turn >> ghosts->turn_shift) - (*ghost >> GHOST_TURN_SHIFT);
+	past->turn -= min((u64)(unit & (GHOST_NR_UNITS - 1)) << ghosts->turn_shift, past->turn);
+	*ghost = 0;
+	return true;
+}
 
 #endif /* EVICT_GHOST_H */

@@ -189,7 +189,7 @@ static inline u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *st
 
 /* ---- time ---- */
 
-static void tick(struct lrfu *lrfu)
+static __always_inline void tick(struct lrfu *lrfu)
 {
 	u64 bucket = ++lrfu->now >> lrfu->shift;
 
@@ -234,7 +234,7 @@ static inline void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit
 /* ---- calls ---- */
 
 /* The former content is gone now at the latest: here it becomes a ghost, so picks undo easily. */
-static void bury(struct lrfu *lrfu, struct lrfu_block *state)
+static __always_inline void bury(struct lrfu *lrfu, struct lrfu_block *state)
 {
 	struct ghost_past past = { state->credit, last_use(lrfu, state), last_turn(lrfu, state) };
 
@@ -252,7 +252,7 @@ static u64 hash_of(const kvmm_key_t *key)
 	       BIT64(GHOST_HASH_BITS - 1);
 }
 
-static void fill(struct lrfu *lrfu, u32 block, u64 hash)
+static __always_inline void fill(struct lrfu *lrfu, u32 block, u64 hash)
 {
 	struct lrfu_block *state = &lrfu->block[block];
 	struct ghost_past past;
