@@ -332,6 +332,7 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 	const struct kv_handle *handles = insert->handles, *found = insert->found;
 	bool plain = !insert->nr_dups && !pool->resets;
 	u32 nr_new = plain ? insert->nr : 0, nr_refs = 0;	/* references taken on elders */
+	u32 row = kv_tally_row();
 	u64 names = 0;
 
 	kv_assert_reading();
@@ -350,13 +351,13 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 			tell_order(pool, handles[i], found[i]);
 	}
 	kv_probe3(register, pool, insert->nr, insert->nr_dups);
-	tally_add(pool, TALLY_STAGED, -(u64)nr_new);
-	tally_add(pool, TALLY_REGISTERED, nr_new);
-	tally_add(pool, TALLY_NEW, insert->nr);
-	tally_add(pool, TALLY_DUPS, insert->nr_dups);
-	tally_add(pool, TALLY_NAMES, names);
-	tally_add(pool, TALLY_ACTIVE, nr_new + insert->nr_first);
-	tally_add(pool, TALLY_REFS, nr_new + nr_refs);
+	tally_add_in(pool, row, TALLY_STAGED, -(u64)nr_new);
+	tally_add_in(pool, row, TALLY_REGISTERED, nr_new);
+	tally_add_in(pool, row, TALLY_NEW, insert->nr);
+	tally_add_in(pool, row, TALLY_DUPS, insert->nr_dups);
+	tally_add_in(pool, row, TALLY_NAMES, names);
+	tally_add_in(pool, row, TALLY_ACTIVE, nr_new + insert->nr_first);
+	tally_add_in(pool, row, TALLY_REFS, nr_new + nr_refs);
 	if (!order_wants_fill(&pool->order))
 		return;
 	if (nr_new == insert->nr)

@@ -63,12 +63,16 @@ static inline void cache_leave(struct kvmm_pool *pool)
 
 /* ---- counts that are kept without ->lock; see enum tally ---- */
 
-static inline void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr)
+/* @row: kv_tally_row(). */
+static __always_inline void tally_add_in(struct kvmm_pool *pool, u32 row, enum tally what, u64 nr)
 {
-	u32 row = kv_tally_row();
-
 	if (nr && (KV_STATS || what < TALLY_HITS))
 		kv_tally_add(&pool->tally[row].nr[what], row, nr);
+}
+
+static inline void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr)
+{
+	tally_add_in(pool, kv_tally_row(), what, nr);
 }
 
 u64 tally_sum(const struct kvmm_pool *pool, enum tally what);
