@@ -97,20 +97,9 @@ static __thread struct tls *caller;
 static int find_calls(struct calls *calls)
 {
 	static const char *const name[] = { CALLS(NAME) };
-	const struct kv_sys_ops *sys = kv_sys();
-	const char *why = "?";
-	void *library = sys->open_library(sys->ctx, "libssl.so.3", &why);
-	void **call = (void **)calls;
 
 	static_assert(sizeof(*calls) == sizeof(name), "a name for each");
-	if (!library)
-		return kv_refuse(-EOPNOTSUPP, "tls: %s", why);
-	for (u32 i = 0; i < ARRAY_SIZE(name); i++) {
-		call[i] = sys->find_symbol(sys->ctx, library, name[i]);
-		if (!call[i])
-			return kv_refuse(-EOPNOTSUPP, "tls: libssl.so.3 has no %s", name[i]);
-	}
-	return 0;
+	return kv_find_calls("tls", "libssl.so.3", name, ARRAY_SIZE(name), (void **)calls);
 }
 
 /* ---- what libssl asks ---- */

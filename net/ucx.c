@@ -11,7 +11,6 @@
  */
 #include <string.h>
 
-#include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/sys.h>
@@ -30,7 +29,6 @@
 #include <ucp/api/ucp.h>
 
 #define NR_STEPS	32u		/* of a worker, a poll */
-#define CLOSE_NS	200000000ull
 
 #define CALLS(call)									\
 	call(ucp_cleanup) call(ucp_config_read) call(ucp_config_release)		\
@@ -59,7 +57,6 @@ struct ucx {
 	ucp_ep_h ep;			/* ours */
 	ucp_rkey_h rkey[WINDOW_SLOTS];	/* ours */
 	u64 remote[WINDOW_SLOTS];	/* where the taker has its slots */
-	struct kv_host_mem stage;	/* ours */
 	void *batch[WINDOW_SLOTS];	/* ours; on its way, or NULL */
 };
 
@@ -90,20 +87,9 @@ static int lost(ucs_status_t status)
 static int find_calls(struct calls *calls)
 {
 	static const char *const name[] = { CALLS(NAME) };
-	const struct kv_sys_ops *sys = kv_sys();
-	const char *why = "?";
-	void *library = sys->open_library(sys->ctx, "libucp.so.0", &why);
-	void **call = (void **)calls;
 
 	static_assert(sizeof(*calls) == sizeof(name), "a name for each");
-	if (!library)
-		return kv_refuse(-EOPNOTSUPP, "ucx: %s", why);
-	for (u32 i = 0; i < ARRAY_SIZE(name); i++) {
-		call[i] = sys->find_symbol(sys->ctx, library, name[i]);
-		if (!call[i])
-			return kv_refuse(-EOPNOTSUPP, "ucx: libucp.so.0 has no %s", name[i]);
-	}
-	return 0;
+	return kv_find_calls("ucx", "libucp.so.0", name, ARRAY_SIZE(name), (void **)calls);
 }
 
 static int probe(void)
@@ -154,7 +140,7 @@ static int poll_ucx(struct window *window, u32 slot)
 	struct ucx *ucx = window->ucx;
 	ucs_status_t status;
 
-	if (!ucx->batch[slot])
+	if (!ucx || !ucx->batch[slot])
 		return 0;
 	progress(window);
 	status = ucx->call.ucp_request_check_status(ucx->batch[slot]);
@@ -197,42 +183,23 @@ static int init_ucx(struct window *window)
 	       error_of(ucx->call.ucp_worker_create(ucx->context, &params, &ucx->worker));
 }
 
-static bool is_busy(const struct ucx *ucx)
-{
-	return ucx->batch[0] || ucx->batch[1];
-}
-
-/* The worker takes along what is on its way; the other side's gets over that best if it is not. */
-static void end_batches(struct window *window)
-{
-	struct ucx *ucx = window->ucx;
-	u64 begin = kv_clock_ns();
-
-	while (is_busy(ucx) && kv_ns_since(begin) < CLOSE_NS)
-		for (u32 i = 0; i < WINDOW_SLOTS; i++)
-			poll_ucx(window, i);
-	for (u32 i = 0; i < WINDOW_SLOTS; i++)
-		if (ucx->batch[i])
-			ucx->call.ucp_request_free(ucx->batch[i]);
-}
-
 static void close_ucx(struct window *window)
 {
 	struct ucx *ucx = window->ucx;
 
 	if (!ucx)
 		return;
-	end_batches(window);
-	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+	for (u32 i = 0; i < WINDOW_SLOTS; i++) {
+		if (ucx->batch[i])		/* the worker takes it along */
+			ucx->call.ucp_request_free(ucx->batch[i]);
 		if (ucx->rkey[i])
 			ucx->call.ucp_rkey_destroy(ucx->rkey[i]);
+	}
 	if (ucx->worker)
 		ucx->call.ucp_worker_destroy(ucx->worker);
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)
 		if (ucx->mem[i])
 			ucx->call.ucp_mem_unmap(ucx->context, ucx->mem[i]);
-	if (ucx->stage.ptr)
-		window->view.ops->host_free(window->view.dev, &ucx->stage);
 	if (ucx->context)
 		ucx->call.ucp_cleanup(ucx->context);
 	kv_free(ucx);
@@ -320,14 +287,11 @@ static int make_ucx(struct window *window)
 static int map_slot(struct window *window, u32 slot)
 {
 	struct ucx *ucx = window->ucx;
-	u64 bytes = window->shape.slot_bytes;
-	u8 *ptr = (u8 *)ucx->stage.ptr + slot * bytes;
 	const ucp_mem_map_params_t params = {
 		.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_ADDRESS,
-		.length = bytes, .address = ptr,
+		.length = window->shape.slot_bytes, .address = (void *)(uintptr_t)window->at[slot],
 	};
 
-	window->at[slot] = (uintptr_t)ptr;
 	return error_of(ucx->call.ucp_mem_map(ucx->context, &params, &ucx->mem[slot]));
 }
 
@@ -378,16 +342,10 @@ static int open_ucx(struct window *window)
 	struct blob head;
 	int err = blob_of(window, &head);
 
-	/* The taker's number sizes memory of ours: it is what so many blocks take, no more. */
-	if (!err && window->shape.slot_bytes !=
-		    stage_bytes(&window->view.planes, window->shape.slot_blocks))
-		err = -EPROTO;
+	if (!err)
+		err = window_stage(window);
 	if (!err)
 		err = init_ucx(window);
-	if (!err)
-		err = window->view.ops->host_alloc(window->view.dev,
-						   WINDOW_SLOTS * window->shape.slot_bytes, -1,
-						   &window->ucx->stage);
 	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
 		err = map_slot(window, i);
 	/* UCX does not get over keys of a process that is gone by now (openucx/ucx 10380). */

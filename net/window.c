@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
@@ -11,6 +12,7 @@
 
 #define MIN_RUN_BYTES	16384u
 #define MAX_SLOT_BYTES	(2ull << 30)	/* some devices register less than 4 GiB at once */
+#define CLOSE_NS	200000000ull
 
 const struct transport_ops *transport_of(u32 kind)
 {
@@ -120,12 +122,40 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 	return err;
 }
 
+int window_stage(struct window *window)
+{
+	const struct wire_window *shape = &window->shape;
+	int err;
+
+	/* The taker's number sizes memory of ours: it is what so many blocks take, no more. */
+	if (shape->slot_bytes != stage_bytes(&window->view.planes, shape->slot_blocks))
+		return -EPROTO;
+	err = window->view.ops->host_alloc(window->view.dev, WINDOW_SLOTS * shape->slot_bytes, -1,
+					   &window->stage);
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		window->at[i] = (uintptr_t)window->stage.ptr + i * shape->slot_bytes;
+	return err;
+}
+
+/* The other side gets over the end of a put best if it is not on its way. */
+static void end_puts(struct window *window)
+{
+	u64 begin = kv_clock_ns();
+
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		while (window_poll(window, i) == -EINPROGRESS && kv_ns_since(begin) < CLOSE_NS)
+			;
+}
+
 void window_close(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
+	end_puts(window);
 	if (window->ops)
 		window->ops->close(window);
+	if (window->stage.ptr)
+		window->view.ops->host_free(window->view.dev, &window->stage);
 	if (window->fd >= 0)
 		ops->close(ops->ctx, window->fd);
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)

@@ -29,6 +29,7 @@ struct window {
 	struct conn *conn;			/* borrowed while it is opened; or NULL */
 	void *ptr;				/* mapped, or NULL: its transport's */
 	struct kv_area *area;			/* mapped, or NULL: its transport's */
+	struct kv_host_mem stage;		/* ours; window_stage() */
 	struct ucx *ucx;			/* its transport's */
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
@@ -52,7 +53,9 @@ int window_make(struct window *window, const struct kv_pool_view *view, u32 kind
 /* The other side's: 0; -EPROTO it does not fit the shape; -EOPNOTSUPP, -EPERM, -ENOMEM, -errno. */
 int window_open(struct window *window, const struct kv_pool_view *view,
 		const struct window_offer *offer);
-/* Nothing is on its way. */
+/* For transports: its slots are host memory of the device: 0; -EPROTO, -ENOMEM, -errno. */
+int window_stage(struct window *window);
+/* No copy is on its way. What was put has 200 ms to come. */
 void window_close(struct window *window);
 
 /* @nr blocks from @block[@first] on, into the slot, or out of it: 0 and it is busy; or an error. */

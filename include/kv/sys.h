@@ -58,6 +58,13 @@ extern const struct kv_sys_ops kv_sys_system;
 const struct kv_sys_ops *kv_sys(void);
 void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
 
+/*
+ * Open @library and find @nr functions of it: 0 and @call has them, in the order of @name; or
+ * -EOPNOTSUPP, and kvmm_why() begins with @what. For tables of pointers to functions.
+ */
+int kv_find_calls(const char *what, const char *library, const char *const *name, u32 nr,
+		  void **call);
+
 /**
  * kv_parallel() - do work in parts, on as many threads as are of use
  * @fn: does one part; called once for each, in no order
