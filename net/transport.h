@@ -61,6 +61,7 @@ int transport_find(const char *target, const char **addr);
 
 /* Between machines. */
 extern const struct transport_ops transport_ucx;
+extern const struct transport_ops transport_nixl;
 
 /* Inside a machine: memory that both processes map. */
 extern const struct transport_ops transport_shared;	/* of the host */

@@ -18,7 +18,7 @@ const struct transport_ops *transport_of(u32 kind)
 {
 	static const struct transport_ops *const all[WINDOW_NR_KINDS] = {
 		[WINDOW_SHARED] = &transport_shared, [WINDOW_DEVICE] = &transport_device,
-		[WINDOW_UCX] = &transport_ucx,
+		[WINDOW_UCX] = &transport_ucx, [WINDOW_NIXL] = &transport_nixl,
 	};
 
 	return all[kind];

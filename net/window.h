@@ -31,6 +31,7 @@ struct window {
 	struct kv_area *area;			/* mapped, or NULL: its transport's */
 	struct kv_host_mem stage;		/* ours; window_stage() */
 	struct ucx *ucx;			/* its transport's */
+	struct nixl *nixl;			/* its transport's */
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
 	struct extent *extent;			/* ours; room for each block's, of each plane */

@@ -75,7 +75,8 @@ struct wire_hello {
 	u32 reserved;
 };
 
-enum window_kind { WINDOW_NONE, WINDOW_SHARED, WINDOW_DEVICE, WINDOW_UCX, WINDOW_NR_KINDS };
+enum window_kind { WINDOW_NONE, WINDOW_SHARED, WINDOW_DEVICE, WINDOW_UCX, WINDOW_NIXL,
+		   WINDOW_NR_KINDS };
 
 #define WINDOW_SLOTS	2u
 #define WINDOW_BLOB_BYTES	8192u		/* at most */

@@ -35,7 +35,8 @@ void pair_serve(struct pair *pair, const struct kvmm_migrate_serve_attr *how)
 	must(!kvmm_migrate_serve(&attr, &pair->server), "serve");
 	must(!kvmm_migrate_serve_get_stat(pair->server, &stat), "look");
 	if (attr.key_file)
-		snprintf(pair->path, sizeof(pair->path), "ucx://127.0.0.1:%u", stat.port);
+		snprintf(pair->path, sizeof(pair->path), "%s://127.0.0.1:%u", pair->way,
+			 stat.port);
 }
 
 void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
@@ -60,13 +61,14 @@ static void make_key(struct pair *pair)
 	     fprintf(file, "%064x\n", getpid()) == 65 && !fclose(file), "key");
 }
 
-bool pair_init_far(struct pair *pair, u64 window_bytes)
+bool pair_init_far(struct pair *pair, const char *way, u64 window_bytes)
 {
 	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
 
 	make_pair(pair, "host", "host");
 	make_key(pair);
-	strcpy(pair->path, "ucx://127.0.0.1:0");
+	pair->way = way;
+	snprintf(pair->path, sizeof(pair->path), "%s://127.0.0.1:0", way);
 	attr.pool = pair->dst;
 	attr.path = pair->path;
 	attr.key_file = pair->key_file;

@@ -16,6 +16,7 @@ struct pair {
 	char folder[64];
 	char path[80];		/* or address */
 	char key_file[80];	/* "": there is none */
+	const char *way;	/* then; a transport */
 };
 
 /* What goes wrong with the socket; counts are of all calls of send and recv from spoil() on. */
@@ -31,8 +32,8 @@ extern struct spoil spoil;
 
 void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
 	       u64 window_bytes);
-/* As between two machines: false, such a way is not there. */
-bool pair_init_far(struct pair *pair, u64 window_bytes);
+/* As between two machines, by the transport @way: false, it is not there. */
+bool pair_init_far(struct pair *pair, const char *way, u64 window_bytes);
 /* The taker again, after kvmm_migrate_serve_end(). */
 void pair_serve(struct pair *pair, const struct kvmm_migrate_serve_attr *how);
 void pair_exit(struct pair *pair);	/* validates */

@@ -22,7 +22,8 @@ static struct pair pair;
 
 static bool have_pair(void)
 {
-	bool have = pair_init_far(&pair, 8 * NET_BLOCK_BYTES);
+	const char *way = getenv("KVMM_TEST_TRANSPORT");
+	bool have = pair_init_far(&pair, way ? way : "ucx", 8 * NET_BLOCK_BYTES);
 
 	if (!have)
 		fprintf(stderr, "SKIPPED: %s\n", kvmm_why());

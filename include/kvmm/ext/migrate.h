@@ -88,7 +88,7 @@ enum kvmm_migrate_what {
  * @src: where from
  * @dst: where to, another pool; or NULL and @target
  * @target: path of the socket at which a process serves the other pool; or "ucx://host:port" of
- *	another machine, in numbers: "ucx://10.0.0.2:9500", "ucx://[fd00::2]:9500"
+ *	another machine, in numbers: "ucx://10.0.0.2:9500", "ucx://[fd00::2]:9500"; or "nixl://..."
  * @what: enum kvmm_migrate_what
  * @flags: KVMM_MIGRATE_*
  * @range: KVMM_MIGRATE_RANGE
@@ -134,7 +134,7 @@ struct kvmm_migrate_attr {
  * has no policy, or a target for a pool of ids only; -E2BIG more blocks or ranges than a migration
  * may have; of @target: -ENOENT, -ECONNREFUSED no process serves there, -EPERM another user does,
  * or others may write the folder or read the key, -EAGAIN try again, -errno; -EOPNOTSUPP another
- * machine, and UCX or OpenSSL is not there (kvmm_why()); -ECHILD, -EUCLEAN.
+ * machine, and UCX, NIXL or OpenSSL is not there (kvmm_why()); -ECHILD, -EUCLEAN.
  *
  * Never waits: only polls find out whether a target's pool is made alike.
  */
@@ -324,9 +324,9 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
  * struct kvmm_migrate_serve_attr - a pool that takes what others give
  * @size: sizeof(struct kvmm_migrate_serve_attr); set by KVMM_MIGRATE_SERVE_INIT
  * @pool: the destination
- * @path: of the socket, in a folder of the user's alone; or "ucx://host:port", in numbers: an
- *	address of this machine that givers of others come to, port 0: any that is free. Printable
- *	UTF-8; copied
+ * @path: of the socket, in a folder of the user's alone; or "ucx://host:port", "nixl://host:port",
+ *	in numbers: an address of this machine that givers of others come to by the same transport,
+ *	port 0: any that is free. Printable UTF-8; copied
  * @window_bytes: memory for what is on its way, for each link; 0 = 8 MiB
  * @lease_ns: how long blocks stay reserved for a link that broke; 0 = 10 s
  * @max_links: at a time, 1 to 64; 0 = 8
@@ -355,8 +355,8 @@ struct kvmm_migrate_serve_attr {
  * prove it within 10 s, by TLS 1.3. What UCX listens on is its own matter: see
  * Documentation/migrate.rst.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only, or other machines, and UCX or OpenSSL is not
- * there (kvmm_why()); -EPERM others may write to that folder, or read the key; -EADDRINUSE
+ * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only, or other machines, and UCX, NIXL or OpenSSL
+ * is not there (kvmm_why()); -EPERM others may write to that folder, or read the key; -EADDRINUSE
  * a process serves there; -ENAMETOOLONG; -ENOMEM; -errno.
  */
 KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
