@@ -5,7 +5,7 @@
 
 #include "tests/net/fake_nixl.h"
 
-#define NR_PARTS	8u
+#define NAME_BYTES	32u
 
 enum { GOOD = 0, BUSY = 1, BAD_PARAM = -1, BAD_BACKEND = -2, BAD_STATE = -3 };
 
@@ -16,19 +16,15 @@ struct part {
 
 struct list {
 	u32 nr;
-	struct part part[NR_PARTS];
+	struct part part[8];
 };
 
-/* An agent; what it says is the beginning. */
+/* What it says is its name. */
 struct agent {
-	char name[32];
-	struct part mine;		/* registered */
-	bool has_backend;
-	struct part peers;
-	char peer[32];
+	char name[NAME_BYTES];
+	char peer[NAME_BYTES];
+	struct part memory;		/* registered */
 };
-
-#define SAID	offsetof(struct agent, has_backend)
 
 struct batch {
 	struct list from;
@@ -40,14 +36,12 @@ struct batch {
 
 struct fake_nixl fake_nixl;
 
-#define NR_AGENTS	4u
+static struct agent agents[4];
 
-static struct agent *agents[NR_AGENTS];		/* those that there are */
-
-static struct agent **find_agent(const char *name)
+static struct agent *find_agent(const char *name)
 {
-	for (u32 i = 0; i < NR_AGENTS; i++)
-		if (agents[i] ? !strcmp(agents[i]->name, name) : !*name)
+	for (u32 i = 0; i < ARRAY_SIZE(agents); i++)
+		if (!strcmp(agents[i].name, name))
 			return &agents[i];
 	return NULL;
 }
@@ -75,25 +69,26 @@ static int drop(void *what)
 
 static int create_agent(const char *name, const void *config, struct agent **agent)
 {
-	struct agent **free = find_agent("");
-	int status = free ? make((void **)agent, sizeof(**agent)) : BAD_STATE;
+	struct agent *free = find_agent("");
 
-	if (status)
-		return status;
-	strncpy((*agent)->name, name, sizeof((*agent)->name) - 1);
-	*free = *agent;
+	if (fails() || !free)
+		return BAD_BACKEND;
+	strncpy(free->name, name, NAME_BYTES - 1);
+	*agent = free;
+	fake_nixl.nr_open++;
 	return GOOD;
 }
 
 static int destroy_agent(struct agent *agent)
 {
-	*find_agent(agent->name) = NULL;
-	return drop(agent);
+	memset(agent, 0, sizeof(*agent));
+	fake_nixl.nr_open--;
+	return GOOD;
 }
 
-static int create_params(void **params)
+static int create_small(void **what)
 {
-	return make(params, 1);
+	return make(what, 1);
 }
 
 /* The way that would write to what a taker has given back must not be taken. */
@@ -105,10 +100,7 @@ static int add_param(void *params, const char *name, const char *value)
 
 static int create_backend(struct agent *agent, const char *name, void *params, void **backend)
 {
-	int status = strcmp(name, "UCX") || !params ? BAD_PARAM : make(backend, 1);
-
-	agent->has_backend = !status;
-	return status;
+	return strcmp(name, "UCX") || !params ? BAD_PARAM : make(backend, 1);
 }
 
 static int create_list(int memory, struct list **list)
@@ -118,7 +110,7 @@ static int create_list(int memory, struct list **list)
 
 static int add_part(struct list *list, uintptr_t at, size_t bytes, u64 device)
 {
-	if (fails() || list->nr == NR_PARTS || device)
+	if (fails() || list->nr == ARRAY_SIZE(list->part) || device)
 		return BAD_PARAM;
 	list->part[list->nr++] = (struct part){ at, bytes };
 	return GOOD;
@@ -126,9 +118,9 @@ static int add_part(struct list *list, uintptr_t at, size_t bytes, u64 device)
 
 static int register_mem(struct agent *agent, struct list *list, void *options)
 {
-	if (fails() || list->nr != 1 || !agent->has_backend)
+	if (fails() || list->nr != 1)
 		return BAD_BACKEND;
-	agent->mine = list->part[0];
+	agent->memory = list->part[0];
 	return GOOD;
 }
 
@@ -136,22 +128,18 @@ static int get_local_md(struct agent *agent, void **blob, size_t *bytes)
 {
 	if (fails())
 		return BAD_BACKEND;
-	*bytes = SAID + fake_nixl.blob_bytes;
+	*bytes = NAME_BYTES + fake_nixl.blob_bytes;
 	*blob = calloc(1, *bytes);
-	memcpy(*blob, agent, SAID);
+	memcpy(*blob, agent->name, NAME_BYTES);
 	return GOOD;
 }
 
 static int load_remote_md(struct agent *agent, const void *blob, size_t bytes, char **name)
 {
-	struct agent peer;
-
-	if (fails() || bytes != SAID + fake_nixl.blob_bytes)
+	if (fails() || bytes != NAME_BYTES + fake_nixl.blob_bytes)
 		return BAD_PARAM;
-	memcpy(&peer, blob, SAID);
-	agent->peers = peer.mine;
-	memcpy(agent->peer, peer.name, sizeof(peer.name));
-	*name = strdup(peer.name);
+	memcpy(agent->peer, blob, NAME_BYTES);
+	*name = strdup(agent->peer);
 	return GOOD;
 }
 
@@ -167,13 +155,14 @@ static bool is_in(const struct list *list, const struct part *memory)
 static int create_batch(struct agent *agent, int operation, struct list *from, struct list *to,
 			const char *name, struct batch **batch, void *options)
 {
-	int status = operation != 1 || strcmp(name, agent->peer) || from->nr != to->nr ||
-		     !is_in(from, &agent->mine) || !is_in(to, &agent->peers) ?
-		     BAD_PARAM : make((void **)batch, sizeof(**batch));
+	struct agent *peer = find_agent(name);
 
-	if (!status)
-		**batch = (struct batch){ *from, *to, fake_nixl.nr_polls, false, false };
-	return status;
+	if (operation != 1 || strcmp(name, agent->peer) || from->nr != to->nr || !peer ||
+	    !is_in(from, &agent->memory) || !is_in(to, &peer->memory) ||
+	    make((void **)batch, sizeof(**batch)))
+		return BAD_PARAM;
+	**batch = (struct batch){ *from, *to, fake_nixl.nr_polls, false, false };
+	return GOOD;
 }
 
 static int post_batch(struct agent *agent, struct batch *batch, void *options)
@@ -221,7 +210,7 @@ static const struct {
 	void *fn;
 } symbols[] = {
 	SYMBOL(create_configured_agent, create_agent), SYMBOL(destroy_agent, destroy_agent),
-	SYMBOL(create_params, create_params), SYMBOL(params_add, add_param),
+	SYMBOL(create_params, create_small), SYMBOL(params_add, add_param),
 	SYMBOL(destroy_params, drop), SYMBOL(create_backend, create_backend),
 	SYMBOL(destroy_backend, drop), SYMBOL(create_reg_dlist, create_list),
 	SYMBOL(reg_dlist_add_desc, add_part), SYMBOL(destroy_reg_dlist, drop),
@@ -230,7 +219,7 @@ static const struct {
 	SYMBOL(xfer_dlist_add_desc, add_part), SYMBOL(destroy_xfer_dlist, drop),
 	SYMBOL(create_xfer_req, create_batch), SYMBOL(post_xfer_req, post_batch),
 	SYMBOL(get_xfer_status, poll_batch), SYMBOL(release_xfer_req, release_batch),
-	SYMBOL(destroy_xfer_req, destroy_batch), SYMBOL(create_notif_map, create_params),
+	SYMBOL(destroy_xfer_req, destroy_batch), SYMBOL(create_notif_map, create_small),
 	SYMBOL(destroy_notif_map, drop), SYMBOL(get_notifs, do_nothing),
 	SYMBOL(notif_map_clear, do_nothing), { "free", free },
 };

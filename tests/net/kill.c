@@ -8,8 +8,8 @@
  * serves a new giver. In the end every byte is in exactly one place, or has died with its process.
  *
  * Usage: kill [DEVICE [KEYFILE STEP]]; exit code 0: all went well; 77: there is no such way. With a key
- * they meet as if on two machines, by TLS and UCX, and die at each STEPth call.
- * KVMM_KILLS=N: a timer kills them instead, each N times, at random moments; KVMM_SEED.
+ * they meet as if on two machines, by TLS and UCX (or KVMM_TEST_TRANSPORT), and die at each STEPth
+ * call. KVMM_KILLS=N: a timer kills them instead, each N times, at random moments; KVMM_SEED.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -359,6 +359,14 @@ static int taker_dies(u32 at)
 	return died || late;
 }
 
+/* The transport between two machines. */
+static const char *way(void)
+{
+	const char *named = getenv("KVMM_TEST_TRANSPORT");
+
+	return named ? named : "ucx";
+}
+
 static int each(int (*dies)(u32), const char *who)
 {
 	u32 at = 1;
@@ -366,7 +374,8 @@ static int each(int (*dies)(u32), const char *who)
 
 	while ((ret = dies(at)) > 0)
 		at += step;
-	printf("%s%s: %u deaths of the %s\n", device, key_file ? ", ucx" : "", (at - 1) / step, who);
+	printf("%s%s%s: %u deaths of the %s\n", device, key_file ? ", " : "", key_file ? way() : "",
+	       (at - 1) / step, who);
 	fflush(stdout);
 	return ret < 0 || at < 20;
 }
@@ -419,8 +428,8 @@ static void choose_port(void)
 	int fd;
 
 	do
-		snprintf(path, sizeof(path), "ucx://127.0.0.1:%u", ++port);
-	while ((fd = kv_sock_system.tcp_listen(NULL, path + strlen("ucx://"), &got)) < 0);
+		snprintf(path, sizeof(path), "%s://127.0.0.1:%u", way(), ++port);
+	while ((fd = kv_sock_system.tcp_listen(NULL, strstr(path, "127."), &got)) < 0);
 	kv_sock_system.close(NULL, fd);
 }
 
