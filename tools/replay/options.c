@@ -83,6 +83,7 @@ static const struct mode modes[] = {
 	{ "seq",   "prefix caching, one request after the other", run_seq, NULL },
 	{ "conc",  "prefix caching, requests side by side in time", run_conc, NULL },
 	{ "frag",  "one contiguous run (or a few) a request", run_frag, NULL },
+	{ "cluster", "prefix caching on many nodes, and what goes between them", run_cluster, NULL },
 	{ "waste", "empty room in last blocks", run_waste, NULL },
 	{ "compare", "policies and sizes of a prefix cache, side by side", NULL, run_compare },
 	{ "generate", "a made-up trace on standard output", NULL, run_generate },
@@ -94,6 +95,7 @@ static const char doc[] =
 	"  seq    prefix caching, one request after the other: hits of a policy\n"
 	"  conc   prefix caching, requests side by side in time: hits, waiting, memory in use\n"
 	"  frag   each request holds one contiguous run, or a few: occupancy, failures, moves\n"
+	"  cluster  a cache for each of N nodes: hits, bytes between them, time to the first token\n"
 	"  waste  tokens of empty room in the last block of each request\n"
 	"  compare   seq or conc with each of a set of policies and sizes, beside the limits\n"
 	"  generate  write the made-up workload TRACE (a SPEC) as Mooncake JSONL\n"
@@ -172,9 +174,18 @@ static bool is_compare(const struct options *opt)
 	return opt->mode->whole == run_compare;
 }
 
+static bool is_cluster(const struct options *opt)
+{
+	return opt->mode->run == run_cluster;
+}
+
 static void set_defaults(struct options *opt, bool keys_given)
 {
-	bool is_cache = is_pooled(opt) || is_compare(opt);
+	bool is_cache = is_pooled(opt) || is_compare(opt) || is_cluster(opt);
+
+	if (!opt->nr_clusters)
+		for (u32 nodes = 1; nodes <= 256; nodes *= 4)
+			opt->nodes[opt->nr_clusters++] = nodes;
 
 	if (!opt->block_tokens)
 		opt->block_tokens = is_cache ? TRACE_ID_TOKENS : 16;
@@ -267,7 +278,7 @@ static void check_pool(struct argp_state *state, struct options *opt)
 
 	if (is_compare(opt))
 		check_policies(state, opt);
-	else if (is_pooled(opt))
+	else if (is_pooled(opt) || is_cluster(opt))
 		check_policy(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
@@ -300,6 +311,10 @@ static void check_rest(struct argp_state *state, const struct options *opt)
 		  "--host-blocks: in modes seq, conc and compare only, and with a policy of the library" },
 		{ opt->host.capacity_blocks && (opt->ages || opt->transfers || opt->device),
 		  "--host-blocks: not with --ages, --transfers, --verify, --device or --block-bytes" },
+		{ is_cluster(opt) && (is_min || opt->ages || opt->device || opt->record_path ||
+				      opt->report_path || opt->digest),
+		  "cluster: not with --policy min, --ages, --verify, --device, --block-bytes, --digest, "
+		  "--report or --record-state" },
 		{ opt->grow && (opt->mode->run != run_conc || is_min),
 		  "--grow: in mode conc only, and with a policy of the library" },
 		{ opt->grow && (opt->ages || opt->transfers || opt->device || opt->pageblock ||
@@ -349,8 +364,8 @@ static void parse_arg(struct argp_state *state, void *base, const char *arg)
 		if (!strcmp(arg, modes[i].name))
 			opt->mode = &modes[i];
 	if (!opt->mode)
-		bad_option(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
-			   "generate", arg);
+		bad_option(state, "there is no mode '%s', only seq, conc, frag, cluster, waste, "
+			   "compare, generate", arg);
 }
 
 /* The next of a list with commas between, of which there are @nr; NULL: that was the last. */
@@ -377,7 +392,7 @@ static void finish(struct argp_state *state, void *base)
 	struct options *opt = &parse->opt;
 
 	if (!opt->mode)
-		bad_option(state, "which mode? seq, conc, frag, waste, compare or generate");
+		bad_option(state, "which mode? seq, conc, frag, cluster, waste, compare or generate");
 	if (parse->blocks && is_compare(opt))
 		parse_sizes(state, opt, (char *)parse->blocks);
 	else if (parse->blocks)
@@ -405,6 +420,17 @@ const char *const write_policies[] = { "selective", "explicit", "through", "back
 TAKER(blocks)
 {
 	((struct parse *)base)->blocks = arg;
+}
+
+TAKER(nodes)
+{
+	struct options *opt = base;
+	char *list = (char *)arg;
+	const char *text;
+
+	opt->nr_clusters = 0;
+	while ((text = next_of(state, "nodes", &list, opt->nr_clusters, MAX_CLUSTERS)))
+		opt->nodes[opt->nr_clusters++] = option_number(state, "nodes", text, 1, MAX_NODES);
 }
 
 TAKER(keys)
@@ -584,6 +610,12 @@ static const struct option_row rows[] = {
 	NUMBER("jobs", 0, "N", jobs, 1, MAX_JOBS,
 		"Runs at a time; the output is the same for any number [1]"),
 
+	HEAD(3, "Many nodes (cluster):"),
+	TAKE("nodes", 0, "N,N,...", take_nodes, "Nodes, each with --blocks [1,4,16,64,256]"),
+	NUMBER("link-bandwidth", 0, "MB/S", link_mb_s, 0, 100000000,
+		"Of each node's link, each way; 0: bytes take no time [1300: TCP on a loopback]"),
+	NUMBER("link-latency", 0, "US", link_latency_us, 0, 1000000000, "Of each fetch [13: the same]"),
+
 	HEAD(4, "Contiguous runs (frag):"),
 	TEXT("alloc", 'a', "NAME", alloc, "Allocator: an engine of the library [zone]"),
 	NUMBER("max-runs", 'r', "K", max_runs, 1, KVMM_MAX_RUNS,
@@ -657,6 +689,8 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.knobs		= KVMM_TIER_CONFIG_INIT,
 		.disk_use	= KVMM_TIER_DISK_ATTR_INIT,
 		.token_bytes	= 131072,
+		.link_mb_s	= 1300,
+		.link_latency_us = 13,
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
 	} };

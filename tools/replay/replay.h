@@ -24,6 +24,8 @@ struct mode;
 
 #define MAX_SOURCES	16
 #define MAX_SIZES	32
+#define MAX_NODES	1024u
+#define MAX_CLUSTERS	10u
 #define MAX_JOBS	64
 #define NS_PER_MS	1000000ull
 #define NS_PER_US	1000ull
@@ -51,6 +53,7 @@ struct source {
  * @disk_bytes, and of @host: of such a file, as long as the bytes of a block are not known; 0: none
  * @record_every_ms: in requests, times 1,000, where there is no time; 0: as fits
  * @write, @nr_writes: compare: values of @knobs.write; none: that one
+ * @nodes, @nr_clusters: cluster: of each run; none: a default set
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -109,6 +112,10 @@ struct options {
 	u32 disk_blocks;
 	u32 disk_mb_s;
 	u32 disk_latency_us;
+	u32 nodes[MAX_CLUSTERS];
+	u32 nr_clusters;
+	u32 link_mb_s;
+	u32 link_latency_us;
 };
 
 /* Names of enum kvmm_tier_write, in its order; ends with NULL. */
@@ -170,6 +177,7 @@ struct mode {
 enum exit_code run_seq(const struct run *run);
 enum exit_code run_conc(const struct run *run);
 enum exit_code run_frag(const struct run *run);
+enum exit_code run_cluster(const struct run *run);
 enum exit_code run_waste(const struct run *run);
 enum exit_code run_compare(const struct options *opt);
 enum exit_code run_generate(const struct options *opt);
