@@ -114,6 +114,10 @@ static inline uint64_t plane_bytes(void)
 	return (uint64_t)NR_BLOCKS * TOY_PIECE_BYTES;
 }
 
+/* engine.c; closed also if it could not be opened */
+int engine_open(struct engine *engine);
+void engine_close(struct engine *engine);
+
 /* request.c */
 uint64_t toy_mix(uint64_t x);
 void request_make(struct request *request, uint32_t number);
@@ -148,6 +152,8 @@ int lane_open(struct engine *engine, uint32_t number, struct lane *lane);
 void lane_close(struct lane *lane);
 /* One step of it, unless there is nothing to do. Returns 1 if any request is left, or an error. */
 int lane_turn(struct lane *lane);
+/* What the last step said, which lane_turn() does itself. */
+int lane_collect(struct lane *lane);
 
 /* move.c */
 struct mover {

@@ -78,7 +78,7 @@ static int collect_one(struct engine *engine, struct request *request, uint32_t 
 	return err;
 }
 
-static int collect(struct lane *lane)
+int lane_collect(struct lane *lane)
 {
 	struct device *device = lane->engine->device;
 	int err = 0;
@@ -315,7 +315,7 @@ static int submit(struct lane *lane)
 
 int lane_turn(struct lane *lane)
 {
-	int err = collect(lane);
+	int err = lane_collect(lane);
 
 	tier_turn(lane->engine);
 	if (!err && is_finished(lane)) {

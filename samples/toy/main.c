@@ -15,8 +15,6 @@
 
 #include "engine.h"
 
-const char *const mode_names[NR_MODES] = { "still", "between", "beside" };
-
 static const char usage[] =
 "usage: toy-engine [OPTION]...\n"
 "  --device NAME    host (the default), soft:0, cuda:0\n"
@@ -32,25 +30,6 @@ static const char usage[] =
 "  --disk-tier DIR  a disk tier below that, in a folder of mode 0700\n"
 "  --wrong          break the rules: never ask again where blocks lie\n"
 "Exit code: 0 all said what they should; 1 not so; 2 bad usage; 3 no such device.\n";
-
-/* ---- a pool in the engine's memory ---- */
-
-static int make_pool(struct engine *engine)
-{
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_plane plane[NR_PLANES];
-
-	for (uint32_t i = 0; i < NR_PLANES; i++)
-		plane[i] = (struct kvmm_plane){ engine->planes + i * plane_bytes(),
-						TOY_PIECE_BYTES, TOY_PIECE_BYTES };
-	attr.name = mode_names[engine->mode];
-	attr.device = engine->opt->device;
-	attr.planes = plane;
-	attr.nr_planes = NR_PLANES;
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_tokens = TOY_BLOCK_TOKENS;
-	return kvmm_pool_create(&attr, &engine->pool);
-}
 
 /* ---- to be looked at ---- */
 
@@ -69,48 +48,6 @@ static int open_control(const char *dir)
 static int show(struct engine *engine, int err)
 {
 	return err || !control ? err : kvmm_control_add_pool(control, NULL, engine->pool);
-}
-
-static int open_engine(struct engine *engine)
-{
-	struct kvmm_key_attr key_attr = KVMM_KEY_ATTR_INIT;
-	int err;
-
-	engine->request = calloc(engine->opt->nr_requests, sizeof(*engine->request));
-	if (!engine->request)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < engine->opt->nr_requests; i++)
-		request_make(&engine->request[i], i % engine->opt->nr_prompts);
-	key_attr.block_tokens = TOY_BLOCK_TOKENS;
-	err = kvmm_key_ctx_create(&key_attr, &engine->keys);
-	if (!err)
-		err = engine->device->alloc(engine->device, NR_PLANES * plane_bytes(),
-					    &engine->planes);
-	if (!err)
-		err = model_open(engine->device, &engine->weights);
-	if (!err)
-		err = tier_open(engine);
-	if (!err)
-		err = make_pool(engine);
-	if (!err)
-		err = tier_attach(engine);
-	return show(engine, err);
-}
-
-static void close_engine(struct engine *engine)
-{
-	if (control && engine->pool)
-		kvmm_control_remove_pool(control, engine->pool);
-	for (uint32_t i = 0; engine->request && i < engine->opt->nr_requests; i++)
-		kvmm_seq_destroy(engine->request[i].seq);
-	kvmm_pool_destroy(engine->pool);
-	tier_close(engine);
-	kvmm_key_ctx_destroy(engine->keys);
-	if (engine->weights)
-		engine->device->free(engine->device, engine->weights);
-	if (engine->planes)
-		engine->device->free(engine->device, engine->planes);
-	free(engine->request);
 }
 
 /* ---- lanes in turn, or each in a thread ---- */
@@ -273,7 +210,7 @@ static int run(const struct options *opt, struct device *device, enum mode mode,
 	       const struct request *right)
 {
 	struct engine engine = { .opt = opt, .mode = mode, .device = device };
-	int err = open_engine(&engine);
+	int err = show(&engine, engine_open(&engine));
 	uint32_t wrong;
 
 	if (!err)
@@ -287,7 +224,9 @@ static int run(const struct options *opt, struct device *device, enum mode mode,
 			fprintf(stderr, "%s: request %u says something else\n", mode_names[mode],
 				wrong);
 	}
-	close_engine(&engine);
+	if (control && engine.pool)
+		kvmm_control_remove_pool(control, engine.pool);
+	engine_close(&engine);
 	return err;
 }
 

@@ -34,6 +34,13 @@ says() {
 for sample in admit chat handover lend owners partial phases promise ranks router slab spill state tenants watch; do
 	run $sample
 done
+run pd
+says "^8 requests have come, .*; 48 blocks of prompts were found$" "what was computed there was computed here"
+says "^274 tokens, the same as of one process$" "another process says something else"
+if ldconfig -p | grep -q libucp; then
+	run "pd ucx"
+	says "^274 tokens, the same as of one process$" "over UCX it says something else"
+fi
 run vllm_pool
 says "^[0-9]* calls of a block pool as vLLM has them$" "a call of a block pool answers wrong"
 folder=$(mktemp -d)
