@@ -20,7 +20,7 @@
 #define MAX_LINE	1024u
 #define ENV_PREFIX	"KVMM_TIER_"
 
-enum part { HOST, CLIENT, KNOBS, DISK, DISK_USE, NR_PARTS };
+enum part { HOST, CLIENT, KNOBS, DISK, DISK_USE, REMOTE, NR_PARTS };
 
 static const char *const write_words[] = {
 	[KVMM_TIER_SELECTIVE]	= "selective",
@@ -59,6 +59,8 @@ struct key {
 	KEY("disk_" name, DISK, kvmm_disk_attr, field, kind, min, max, NULL)
 #define DISK_USE_KEY(name, field, kind, min, max) \
 	KEY("disk_" name, DISK_USE, kvmm_tier_disk_attr, field, kind, min, max, NULL)
+#define REMOTE_KEY(name, field, kind, min, max) \
+	KEY("remote_" name, REMOTE, kvmm_tier_remote_attr, field, kind, min, max, NULL)
 
 static const struct key keys[] = {
 	HOST_KEY("name", name, CONFIG_STRING, 1, 31),
@@ -107,6 +109,13 @@ static const struct key keys[] = {
 	DISK_USE_KEY("high", high_pm, CONFIG_SHARE, 0, 1000),
 	DISK_USE_KEY("max_put", max_put, CONFIG_COUNT, 0, UINT32_MAX),
 	DISK_USE_KEY("max_get", max_get, CONFIG_COUNT, 0, UINT32_MAX),
+
+	REMOTE_KEY("address", address, CONFIG_STRING, 1, 63),
+	REMOTE_KEY("model", model, CONFIG_STRING, 1, 63),
+	REMOTE_KEY("user", user, CONFIG_STRING, 1, 63),
+	REMOTE_KEY("password", password, CONFIG_STRING, 1, 127),
+	REMOTE_KEY("deadline", deadline_ns, CONFIG_TIME, 0, 60000000000),
+	REMOTE_KEY("ttl_s", ttl_s, CONFIG_COUNT, 0, UINT32_MAX),
 };
 
 static_assert(ARRAY_SIZE(keys) <= 64, "bits of kvmm_config.set");
@@ -127,6 +136,7 @@ struct stage {
 	struct kvmm_tier_config knobs;
 	struct kvmm_disk_attr disk;
 	struct kvmm_tier_disk_attr disk_use;
+	struct kvmm_tier_remote_attr remote;
 	char names[KVMM_CONFIG_NAMES_BYTES];
 	char text[KVMM_CONFIG_MAX_BYTES];
 	char copy[MAX_LINE];
@@ -137,10 +147,11 @@ static void *part_of(struct stage *stage, u32 part, size_t *bytes)
 	static const size_t sizes[NR_PARTS] = {
 		sizeof(struct kvmm_tier_attr), sizeof(struct kvmm_tier_client_attr),
 		sizeof(struct kvmm_tier_config), sizeof(struct kvmm_disk_attr),
-		sizeof(struct kvmm_tier_disk_attr),
+		sizeof(struct kvmm_tier_disk_attr), sizeof(struct kvmm_tier_remote_attr),
 	};
 	void *const parts[NR_PARTS] = {
 		&stage->host, &stage->client, &stage->knobs, &stage->disk, &stage->disk_use,
+		&stage->remote,
 	};
 
 	*bytes = sizes[part];
@@ -219,6 +230,9 @@ static int set(struct stage *stage, const struct key *key, const char *text)
 		return complain(stage, "'%s' is newer than this program", key->name);
 	err = key->kind == CONFIG_STRING ? set_string(stage, key, field, text) :
 					   set_number(key, field, text);
+	if (err && key->kind == CONFIG_STRING)	/* it may be a password */
+		return complain(stage, "%s: no text of 1 to %lld bytes, or too much text", key->name,
+				(long long)key->max);
 	if (err == -ERANGE)
 		return complain(stage, "%s: '%.40s' is out of range", key->name, text);
 	if (err)
@@ -326,6 +340,7 @@ static int take_targets(struct stage *stage, struct kvmm_config *config)
 {
 	void *const targets[NR_PARTS] = {
 		config->host, config->client, config->knobs, config->disk, config->disk_use,
+		config->size >= sizeof(*config) ? config->remote : NULL,
 	};
 	int err = 0;
 
@@ -349,7 +364,7 @@ static struct stage *begin(struct kvmm_config *config, int *err)
 {
 	struct stage *stage;
 
-	if (!config || config->size < sizeof(*config) ||
+	if (!config || config->size < offsetof(struct kvmm_config, remote) ||
 	    config->names_bytes > sizeof(config->names)) {
 		*err = -EINVAL;
 		return NULL;
@@ -393,6 +408,7 @@ static int end(struct stage *stage, int err)
 	}
 	if (!err)
 		apply(stage);
+	kv_wipe(stage, sizeof(*stage));
 	kv_free(stage);
 	return err;
 }

@@ -15,6 +15,7 @@ struct all {
 	struct kvmm_tier_config knobs;
 	struct kvmm_disk_attr disk;
 	struct kvmm_tier_disk_attr disk_use;
+	struct kvmm_tier_remote_attr remote;
 };
 
 static struct all all, before;
@@ -31,13 +32,14 @@ static const char *fake_getenv(void *ctx, const char *name)
 static void set_up(void)
 {
 	all = (struct all){ KVMM_TIER_ATTR_INIT, KVMM_TIER_CLIENT_ATTR_INIT, KVMM_TIER_CONFIG_INIT,
-			    KVMM_DISK_ATTR_INIT, KVMM_TIER_DISK_ATTR_INIT };
+			    KVMM_DISK_ATTR_INIT, KVMM_TIER_DISK_ATTR_INIT, KVMM_TIER_REMOTE_ATTR_INIT };
 	config = (struct kvmm_config)KVMM_CONFIG_INIT;
 	config.host = &all.host;
 	config.client = &all.client;
 	config.knobs = &all.knobs;
 	config.disk = &all.disk;
 	config.disk_use = &all.disk_use;
+	config.remote = &all.remote;
 	before = all;
 	env_name = NULL;
 	sys = kv_sys_system;
@@ -101,6 +103,35 @@ Test(config, every_kind_of_value_arrives_where_it_belongs)
 	cr_expect_eq(all.disk_use.high_pm, 1000);
 	cr_expect_eq(all.disk_use.max_put, 7);
 	cr_expect_eq(all.knobs.touches, 2, "what is not named stays");
+}
+
+Test(config, a_server_below_has_keys_and_its_password_is_in_no_message)
+{
+	char text[256];
+
+	cr_assert_eq(parse("remote_address = [fd00::7]:6379\nremote_model = llama-3-8b\nremote_user = me\n"
+			   "remote_password = a#b\nremote_deadline = 20ms\nremote_ttl_s = 86400"), 0,
+		     "%s", config.error);
+	cr_expect_str_eq(all.remote.address, "[fd00::7]:6379");
+	cr_expect_str_eq(all.remote.model, "llama-3-8b");
+	cr_expect_str_eq(all.remote.user, "me");
+	cr_expect_str_eq(all.remote.password, "a#b");
+	cr_expect_eq(all.remote.deadline_ns, 20000000);
+	cr_expect_eq(all.remote.ttl_s, 86400);
+	snprintf(text, sizeof(text), "remote_password = %0128d", 7);
+	cr_expect_eq(parse(text), -EINVAL);
+	cr_expect_str_eq(config.error, "kv.conf:1: remote_password: no text of 1 to 127 bytes, or too much "
+				       "text");
+	cr_expect_eq(parse("remote_deadline = 2min"), -EINVAL);
+}
+
+/* Its structure ends before the server. */
+Test(config, an_older_program_knows_of_no_server)
+{
+	config.size = offsetof(struct kvmm_config, remote);
+	cr_expect_eq(parse("remote_ttl_s = 7\nhigh = 95%"), 0, "%s", config.error);
+	cr_expect_eq(all.remote.ttl_s, 0);
+	cr_expect_eq(all.knobs.high_pm, 950);
 }
 
 Test(config, a_mistake_names_its_line_and_nothing_is_applied)
@@ -177,8 +208,8 @@ Test(config, names_of_an_earlier_call_stay)
 	cr_expect_str_eq(all.host.policy, "second");
 	while (!parse("disk_path = /0123456789/0123456789/0123456789"))
 		;
-	cr_expect_str_eq(config.error, "kv.conf:1: disk_path: '/0123456789/0123456789/0123456789' is out "
-				       "of range");
+	cr_expect_str_eq(config.error, "kv.conf:1: disk_path: no text of 1 to 1023 bytes, or too much "
+				       "text");
 	cr_expect_str_eq(all.host.name, "first");
 }
 
@@ -245,5 +276,5 @@ Test(config, every_key_is_told_once)
 	for (const char *name; (name = kv_config_key(nr)); nr++)
 		for (u32 i = 0; i < nr; i++)
 			cr_expect_str_neq(kv_config_key(i), name);
-	cr_expect_eq(nr, 42);
+	cr_expect_eq(nr, 48);
 }

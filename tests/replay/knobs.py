@@ -53,7 +53,9 @@ REFUSED = {
     "host_name": "kv", "host_device": "host", "host_block_bytes": "4096", "host_chunk_bytes": "1MiB",
     "host_numa_node": "0", "layout_id": "0x12", "complete": "yes", "verify_every": "1",
     "disk_path": "/tmp/kv", "disk_segment_bytes": "1MiB", "disk_depth": "8", "disk_create": "yes",
-    "disk_buffered": "yes", "disk_io": "poll",
+    "disk_buffered": "yes", "disk_io": "poll", "remote_address": "10.0.0.7:6379",
+    "remote_model": "m", "remote_user": "u", "remote_password": "p", "remote_deadline": "9ms",
+    "remote_ttl_s": "9",
 }
 
 passed = failed = 0

@@ -38,6 +38,12 @@ static const struct refusal {
 	{ "disk_create", "the disk is simulated" },
 	{ "disk_buffered", "the disk is simulated" },
 	{ "disk_io", "the disk is simulated" },
+	{ "remote_address", "there is no server" },
+	{ "remote_model", "there is no server" },
+	{ "remote_user", "there is no server" },
+	{ "remote_password", "there is no server" },
+	{ "remote_deadline", "there is no server" },
+	{ "remote_ttl_s", "there is no server" },
 };
 
 static bool is_set(const char *name)
