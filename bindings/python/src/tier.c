@@ -35,17 +35,23 @@ static int make(struct tier *self, const char *path, unsigned long long disk_byt
 static PyObject *tier_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
 	static char *known[] = { "capacity_bytes", "block_bytes", "device", "policy", "disk_path",
-				 "disk_bytes", NULL };
+				 "disk_bytes", "remote_address", "remote_model", "remote_user",
+				 "remote_password", "remote_deadline_ns", "remote_ttl_s", NULL };
+	struct kvmm_tier_remote_attr remote = KVMM_TIER_REMOTE_ATTR_INIT;
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
 	uint64_t disk_bytes = 0;
 	PyObject *path = NULL;
 	struct tier *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|zzO&O&:Tier", known, kvpy_to_u64,
+	if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|zzO&O&zzzzO&O&:Tier", known, kvpy_to_u64,
 					 &attr.capacity_bytes, kvpy_to_u64, &attr.block_bytes,
 					 &attr.device, &attr.policy,
-					 kvpy_to_path, &path, kvpy_to_u64, &disk_bytes))
+					 kvpy_to_path, &path, kvpy_to_u64, &disk_bytes,
+					 &remote.address, &remote.model, &remote.user,
+					 &remote.password, kvpy_to_u64, &remote.deadline_ns,
+					 kvpy_to_u32, &remote.ttl_s))
 		return NULL;
+	attr.remote = remote.address ? &remote : NULL;
 	self = kvpy_make(type);
 	if (self && make(self, path ? PyBytes_AsString(path) : NULL, disk_bytes, &attr))
 		Py_CLEAR(self);
@@ -113,17 +119,38 @@ static PyObject *tier_disk_stat(struct tier *self, PyObject *none)
 	return stat_of(self->disk);
 }
 
+#define REMOTE(name)	{ #name, offsetof(struct kvmm_tier_stat, remote_##name),	\
+			  sizeof(((struct kvmm_tier_stat *)0)->remote_##name) }
+
+static PyObject *tier_remote_stat(struct tier *self, PyObject *none)
+{
+	static const struct kvpy_field fields[] = {
+		REMOTE(stored), REMOTE(got), REMOTE(missed), REMOTE(wrong), REMOTE(failed),
+		REMOTE(dropped), REMOTE(late), REMOTE(deleted), REMOTE(fences), REMOTE(given_up),
+		REMOTE(deleting), REMOTE(away),
+	};
+	struct kvmm_tier_stat stat;
+	int err = kvmm_tier_get_stat(self->tier, &stat, sizeof(stat));
+
+	return err ? kvpy_raise("kvmm_tier_get_stat", err) : kvpy_dict(&stat, fields, KVPY_NR(fields));
+}
+
 static PyMethodDef tier_methods[] = {
 	KVPY_METHOD(tier, tick, METH_NOARGS, "tick() -> bool\n\nDoes what is due in the background: disk "
 		    "writes, the next portion of memory. True: there may be more."),
 	KVPY_METHOD(tier, sync, METH_NOARGS, "sync()\n\nRecords written so far survive a loss of power."),
 	KVPY_METHOD(tier, disk_stat, METH_NOARGS, "disk_stat() -> dict[str, int]"),
+	KVPY_METHOD(tier, remote_stat, METH_NOARGS, "remote_stat() -> dict[str, int]\n\nOf the server "
+		    "below: all 0 where there is none."),
 	{ NULL, NULL, 0, NULL },
 };
 
 KVPY_TYPE(tier, Tier, sizeof(struct tier), Py_TPFLAGS_DEFAULT,
-	  "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, disk_bytes=0)\n\n"
-	  "Host memory below pools; with disk_path a store behind it that survives the process.",
+	  "Tier(capacity_bytes, block_bytes, device=None, policy=None, disk_path=None, disk_bytes=0, "
+	  "remote_address=None, remote_model=None, remote_user=None, remote_password=None, "
+	  "remote_deadline_ns=0, remote_ttl_s=0)\n\n"
+	  "Host memory below pools; with disk_path a store behind it that survives the process; with "
+	  "remote_address, as \"10.0.0.7:6379\", a server for keys and values behind both.",
 	  KVPY_FINAL(tier));
 
 /* ---- the store alone: records of bytes by name ---- */

@@ -3,8 +3,11 @@
 import array
 import concurrent.futures
 import gc
+import shutil
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -142,6 +145,58 @@ def test_what_the_device_evicted_comes_back_from_host_memory():
         assert load(pool, 17) == bytes([17]) * 4096
         assert load(pool, 99) is None
         pool.validate()
+
+
+@pytest.fixture
+def server(tmp_path):
+    if not shutil.which("redis-server"):
+        pytest.skip("no redis-server here")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir",
+                                str(tmp_path), "--save", "", "--logfile", "/dev/null"])
+    for _ in range(1000):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except OSError:
+            time.sleep(0.01)
+    yield f"127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+def until(done, pool, tier):
+    for _ in range(10000):
+        if done():
+            return True
+        pool.poll()
+        tier.tick()
+        time.sleep(0.001)
+    return False
+
+
+def test_another_process_finds_what_a_server_below_has(server):
+    remote = {"remote_address": server, "remote_model": "toy", "remote_deadline_ns": 1000000000}
+    tier = kvmm.Tier(4 * 4096, 4096, **remote)
+    with kvmm.Pool(8, block_bytes=4096) as pool:
+        pool.attach(tier, layout_id=5, write=kvmm.WRITE_THROUGH)
+        fill(pool, 8)
+        assert until(lambda: tier.remote_stat()["stored"] >= 4, pool, tier)
+    tier = kvmm.Tier(64 * 4096, 4096, **remote)
+    with kvmm.Pool(8, block_bytes=4096) as pool:
+        pool.attach(tier, layout_id=5)
+        assert until(lambda: load(pool, 1), pool, tier)
+        assert load(pool, 1) == bytes([1]) * 4096
+        assert tier.remote_stat()["got"] == 1 and tier.remote_stat()["wrong"] == 0
+    assert kvmm.Tier(64 * 4096, 4096).remote_stat()["away"] == 0
+
+
+def test_what_is_no_server_is_refused():
+    for remote in ({"remote_address": "localhost:6379", "remote_model": "toy"},
+                   {"remote_address": "127.0.0.1:6379"}):
+        with pytest.raises(kvmm.Invalid):
+            kvmm.Tier(64 * 4096, 4096, **remote)
 
 
 def test_a_store_survives_its_process(tmp_path):
