@@ -41,7 +41,7 @@ bench_fn bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fra
 	bench_overhead, bench_device,
 	bench_shrink, bench_registry, bench_path, bench_kvbm, bench_evict, bench_touch, bench_slab,
 	bench_magazine,
-	bench_migrate, bench_net, bench_tier, bench_keys, bench_events;
+	bench_migrate, bench_net, bench_server, bench_tier, bench_keys, bench_events;
 
 /**
  * struct metric - a figure of a set

@@ -60,6 +60,7 @@ static const struct bench_kind kinds[] = {
 	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
 	{ "net", "to another machine, over loopback: windows, jobs, round trips; beside bare programs",
 	  bench_net },
+	{ "server", "from a server below the host tier (Redis), against hiredis", bench_server },
 	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
 	  bench_tier },
 	{ "keys", "keys of a prompt, by algorithm, beside a copy of its tokens", bench_keys },
