@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The format of the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
+ * The format of the disk, to the byte. Little endian; the rules are in Documentation/disk.rst.
  *
  *	file	 super A | B | C | marks A | B | C | segment 0 | segment 1 | ...
  *	segment	 head | record | record | ... | (unused) | headers again | footer

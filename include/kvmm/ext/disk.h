@@ -27,7 +27,7 @@ extern "C" {
  * A tier (&kvmm_tier_attr.disk) reads and writes beside its caller. Calls here wait for the disk
  * where they say so. Any thread may make any call at any time, except for closing.
  *
- * The format of the file is in Documentation/disk.rst, to the byte.
+ * The format of the file is in include/kv/disk.h, to the byte; Documentation/disk.rst draws it.
  */
 
 /** Bytes of a key on disk; those of kvmm_key_t fit. */
