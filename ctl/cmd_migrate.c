@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/mem.h>
 #include <kvmm/ext/migrate.h>
 
@@ -20,6 +21,7 @@
 #define NR_JOBS		16u
 #define TICK_MS		1u
 #define PATIENCE_NS	30000000000ull	/* with a process that does not answer */
+#define KEEP_NS		10000000000ull	/* a link for a job to come */
 #define TARGET_BYTES	108u
 
 typedef unsigned long long llu;
@@ -36,8 +38,10 @@ struct job {
 
 /* Of a pool, as the source. control->lock. */
 struct jobs {
-	u64		last_id;
-	struct job	job[NR_JOBS];
+	u64			last_id;
+	struct job		job[NR_JOBS];
+	struct kvmm_migrate	*last;		/* ours; to another process: it has the link; or NULL */
+	u64			last_ns;	/* when that ended */
 };
 
 /* Its ranges stay where they have come to. */
@@ -48,7 +52,21 @@ static void end_job(struct job *job)
 	job->dst = NULL;
 }
 
-static bool poll_job(struct job *job)
+static void forget_last(struct jobs *jobs)
+{
+	kvmm_migrate_free(jobs->last);
+	jobs->last = NULL;
+}
+
+static void keep_last(struct jobs *jobs, struct job *job)
+{
+	forget_last(jobs);
+	jobs->last = job->job;
+	jobs->last_ns = kv_clock_ns();
+	job->job = NULL;
+}
+
+static bool poll_job(struct jobs *jobs, struct job *job)
 {
 	u32 phase;
 	int err;
@@ -67,6 +85,8 @@ static bool poll_job(struct job *job)
 	}
 	if (err == -EINPROGRESS)
 		return true;
+	if (!err && !job->dst)
+		keep_last(jobs, job);
 	end_job(job);
 	return false;
 }
@@ -77,8 +97,10 @@ static u32 tick(struct kv_control_pool *entry, void **state)
 	bool busy = false;
 
 	for (u32 i = 0; i < NR_JOBS; i++)
-		busy |= poll_job(&jobs->job[i]);
-	return busy ? TICK_MS : UINT32_MAX;
+		busy |= poll_job(jobs, &jobs->job[i]);
+	if (jobs->last && kv_ns_since(jobs->last_ns) >= KEEP_NS)
+		forget_last(jobs);
+	return busy ? TICK_MS : jobs->last ? KEEP_NS / 1000000 : UINT32_MAX;
 }
 
 /* ---- begin ---- */
@@ -101,7 +123,7 @@ static int find_target(struct kv_control_call *call, struct job *job)
 	return 0;
 }
 
-static int start_job(struct kv_control_call *call, struct job *job)
+static int start_job(struct kv_control_call *call, struct job *job, struct kvmm_migrate *last)
 {
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	int err = kv_call_number(call, 1, 1, UINT64_MAX, &attr.seq);
@@ -127,6 +149,7 @@ static int start_job(struct kv_control_call *call, struct job *job)
 	attr.src = call->pool;
 	attr.dst = job->dst;
 	attr.target = job->dst ? NULL : job->target;
+	attr.after = job->dst ? NULL : last;
 	attr.what = KVMM_MIGRATE_SEQ;
 	job->seq = attr.seq;
 	job->is_copy = attr.flags & KVMM_MIGRATE_COPY;
@@ -200,7 +223,7 @@ static int cmd_start(struct kv_control_call *call)
 	if (!place)
 		return kv_call_error(call, -EAGAIN, "%u migrations of this pool run already",
 				     NR_JOBS);
-	err = start_job(call, &new);
+	err = start_job(call, &new, jobs->last);
 	if (err) {
 		end_job(&new);
 		return err;
@@ -251,7 +274,7 @@ static int cmd_cancel(struct kv_control_call *call)
 		err = job->job ? kvmm_migrate_cancel(job->job) : -EALREADY;
 		if (err)
 			return kv_call_error(call, err, "too late: it is committed, or has ended");
-		poll_job(job);
+		poll_job(jobs, job);
 		write_head(call->text);
 		write_job(call->text, job);
 		return 0;
@@ -267,6 +290,7 @@ static void pool_exit(struct kv_control_pool *entry, void **state)
 
 	for (u32 i = 0; i < NR_JOBS; i++)
 		end_job(&jobs->job[i]);
+	forget_last(jobs);
 	kv_free(jobs);
 	*state = NULL;
 }

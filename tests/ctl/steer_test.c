@@ -304,6 +304,44 @@ Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
 	end_silence(silent, path);
 }
 
+static u32 nr_links(struct kvmm_migrate_server *server)
+{
+	struct kvmm_migrate_serve_stat stat;
+
+	for (u32 i = 0; i < 200; i++) {
+		control_settle(control);
+		kvmm_migrate_serve_tick(server);
+	}
+	cr_assert_eq(kvmm_migrate_serve_get_stat(server, &stat), 0);
+	return stat.nr_links;
+}
+
+Test(steer, the_next_migration_to_a_process_goes_by_the_link_of_the_last)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *server;
+	char path[160], line[256];
+
+	snprintf(path, sizeof(path), "%s/taker.sock", folder);
+	attr.pool = beta;
+	attr.path = path;
+	cr_assert_eq(kvmm_migrate_serve(&attr, &server), 0);
+	take_seq(alpha, 1, 0, 7);
+	snprintf(line, sizeof(line), "migrate-start alpha %s 7 copy", path);
+	for (u32 i = 1; i < 4; i++) {
+		has(ask(control, fd, line), "\tprepare\t0\t");
+		cr_expect_eq(nr_links(server), 1);
+		cr_expect_eq(kvmm_range_find_seq(beta, 7, NULL, 0), i);
+		fake_env_advance(&fake, 6 * 1000000000ull);
+	}
+	cr_expect_eq(nr_links(server), 1);
+	fake_env_advance(&fake, 5 * 1000000000ull);
+	cr_expect_eq(nr_links(server), 0);
+	has(ask(control, fd, line), "\tprepare\t0\t");
+	cr_expect_eq(nr_links(server), 1);
+	kvmm_migrate_serve_end(server);
+}
+
 /* It is called, with a key; whether UCX is there to do that is the machine's matter. */
 Test(steer, a_sequence_may_be_sent_to_another_machine)
 {
