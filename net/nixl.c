@@ -86,11 +86,11 @@ struct config {
 
 struct calls {
 	CALLS(MEMBER)
-	void (*free)(void *ptr);	/* libc's, as it uses it */
 };
 
 struct nixl {
 	struct calls call;		/* fixed at creation */
+	void (*free)(void *ptr);	/* the program's, which may not be libc's; likewise */
 	struct agent *agent;		/* ours */
 	struct notes *notes;		/* ours */
 	/* The giver's: */
@@ -101,7 +101,7 @@ struct nixl {
 
 static int find_calls(struct calls *calls)
 {
-	static const char *const name[] = { CALLS(NAME) "free" };
+	static const char *const name[] = { CALLS(NAME) };
 	const struct kv_sys_ops *sys = kv_sys();
 	const char *path = sys->getenv(sys->ctx, LIBRARY_VARIABLE);
 
@@ -233,11 +233,13 @@ static int init_nixl(struct window *window)
 	char name[24];
 	struct nixl *nixl = window->nixl = kv_alloc(sizeof(*nixl));
 	int err = nixl ? find_calls(&nixl->call) : -ENOMEM, status;
+	void *fn = kv_sys()->find_symbol(kv_sys()->ctx, NULL, "free");
 
 	if (!err)
 		err = window_stage(window);
 	if (err)
 		return err;
+	memcpy(&nixl->free, &fn, sizeof(fn));
 	/* It knows its peers by name. */
 	snprintf(name, sizeof(name), "kvmm-%016llx", (unsigned long long)kv_random());
 	status = nixl->call.create_configured_agent(name, &config, &nixl->agent);
@@ -262,7 +264,7 @@ static void close_nixl(struct window *window)
 	if (nixl->agent)
 		nixl->call.destroy_agent(nixl->agent);
 	if (nixl->peer)
-		nixl->call.free(nixl->peer);
+		nixl->free(nixl->peer);
 	kv_free(nixl);
 }
 
@@ -290,7 +292,7 @@ static int make_nixl(struct window *window)
 		window->blob_bytes = head + bytes;
 	}
 	if (said)
-		nixl->call.free(said);
+		nixl->free(said);
 	return err;
 }
 

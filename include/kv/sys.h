@@ -20,7 +20,7 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @getenv: value of a variable of the environment, or NULL; NULL as well in programs that run
  *	with more rights than their user, since our variables name code to load
  * @open_library: handle of a shared library, or NULL and *@why; it is never closed
- * @find_symbol: address of a symbol of that library, or NULL
+ * @find_symbol: address of a symbol of that library, or of the program if that is NULL; or NULL
  * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno;
  *	-EILSEQ there is a zero among them
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
