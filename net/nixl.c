@@ -310,13 +310,14 @@ static int open_nixl(struct window *window)
 				      &nixl->peer))
 		return kv_refuse(-ECONNRESET, "nixl: the other side is not reached; see UCX_TLS");
 	/* The agents get to know each other by the first put: before the taker relies on it. */
-	return put_nixl(window, 0, &(struct extent){ 0, sizeof(u64) }, 1);
+	return put_nixl(window, 0, &(struct extent){ .bytes = sizeof(u64) }, 1);
 }
 
 const struct transport_ops transport_nixl = {
 	.name		= "nixl",
 	.path		= KVMM_MIGRATE_PATH_REMOTE,
 	.is_far		= true,
+	.slots_only	= true,
 	.probe		= probe,
 	.make		= make_nixl,
 	.open		= open_nixl,

@@ -23,6 +23,7 @@ struct extent {
  * @name: for people, and what addresses of the other side begin with
  * @path: enum kvmm_migrate_path of what goes through it
  * @is_far: it leads to other machines: links are TLS, and a blob goes along; else a descriptor
+ * @slots_only: @put takes what is in slots alone, as memory has to be made known to it before
  * @in_device: slots are memory of the pool's device; else the host's
  * @probe: whether there is such a thing here: 0; -EOPNOTSUPP and why; may be NULL
  * @make: the taker's slots, for its shape, which it may enlarge; and a descriptor, or a blob, to be
@@ -39,6 +40,7 @@ struct transport_ops {
 	const char *name;
 	u32 path;
 	bool is_far;
+	bool slots_only;
 	bool in_device;
 	int (*probe)(void);
 	int (*make)(struct window *window);

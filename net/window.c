@@ -234,7 +234,7 @@ static u32 find_long_runs(const struct window *window, u32 slot, const u32 *bloc
 {
 	u32 nr_extents;
 
-	if (!window->ops->put || strcmp(window->view.ops->name, "host"))
+	if (!window->ops->put || window->ops->slots_only || strcmp(window->view.ops->name, "host"))
 		return 0;
 	nr_extents = find_runs(window, slot, block, nr);
 	return nr_extents <= window->view.planes.nr ||

@@ -187,7 +187,8 @@ Test(nixl, what_a_taker_says_is_refused_if_it_does_not_add_up)
 		return;
 	kv_pool_view(pair.src, &view);
 	cr_assert_eq(window_make(&taker, &view, WINDOW_NIXL, 8 * NET_BLOCK_BYTES), 0);
-	offer = (struct window_offer){ taker.shape, -1, taker.blob, taker.blob_bytes };
+	offer = (struct window_offer){ .shape = taker.shape, .fd = -1, .blob = taker.blob,
+				       .blob_bytes = taker.blob_bytes };
 	for (u32 i = 0; i < taker.blob_bytes; i++) {
 		offer.blob_bytes = i;
 		cr_expect_eq(window_open(&giver, &view, &offer),
