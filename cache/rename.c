@@ -14,6 +14,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kv/sort.h>
 #include <kvmm/ext/name.h>
 
 #include "cache.h"
@@ -70,60 +71,105 @@ out_republish:
 
 /* ---- names change ---- */
 
-/* One call: what it was given. */
+/* Names of a call that are changed without host memory. */
+#define CHANGE_FEW	32u
+
+/* One call: what it was given, and memory for it. */
 struct change {
 	const struct kvmm_name *names;
 	const struct kv_handle *handles;
 	u32 nr;
 	u32 op;				/* enum kvmm_name_op */
+	u32 *entries;			/* of these names */
+	u32 *sorted;			/* numbers of them */
 };
 
-/* The entry of the block that has the name of the change, or KV_NONE. */
-static u32 name_at(const struct kvmm_pool *pool, const struct change *change, u32 i)
+static int check_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 {
-	u64 key[2];
+	bool removes = change->op == KVMM_NAME_REMOVE;
 
 	kv_assert_held(&pool->lock);
-	kv_key_words(&change->names[i].key, key);
-	return kv_name_of(&pool->entries, change->handles[i].index, key,
-			  kv_domain_word(change->names[i].domain));
+	if (READ_ONCE(entry_at(pool, change->handles[i].index)->word) & KV_ENTRY_HIDDEN)
+		return -ESTALE;
+	change->sorted[i] = i;
+	change->entries[i] = name_find(pool, change->handles[i].index, &change->names[i]);
+	if ((change->entries[i] != KV_NONE) == removes)
+		return 0;
+	return removes ? -ENOENT : -EEXIST;
+}
+
+/* By block, and by name unless each block may be there once only. */
+static int compare(const struct change *change, u32 a, u32 b)
+{
+	const struct kvmm_name *name = change->names;
+	int diff = memcmp(&change->handles[a].index, &change->handles[b].index, sizeof(u32));
+
+	if (!diff && change->op != KVMM_NAME_RENAME)
+		diff = memcmp(&name[a].key, &name[b].key, sizeof(name->key));
+	if (!diff && change->op != KVMM_NAME_RENAME)
+		diff = memcmp(&name[a].domain, &name[b].domain, sizeof(name->domain));
+	return diff;
+}
+
+static bool is_later(const u32 *a, const u32 *b, const struct change *change)
+{
+	return compare(change, *a, *b) > 0;
+}
+
+/* Does the same stand there twice? What that is: see kvmm_names_change(). */
+static int check_twice(const struct change *change)
+{
+	static const int err[KVMM_NR_NAME_OPS] = {
+		[KVMM_NAME_ADD] = -EEXIST, [KVMM_NAME_RENAME] = -EINVAL,
+		[KVMM_NAME_REMOVE] = -ENOENT,
+	};
+
+	kv_sort(change->sorted, change->nr, is_later, change);
+	for (u32 i = 1; i < change->nr; i++)
+		if (!compare(change, change->sorted[i - 1], change->sorted[i]))
+			return err[change->op];
+	return 0;
+}
+
+/* Can all of it be done? */
+static int check_all(struct kvmm_pool *pool, const struct change *change)
+{
+	const struct kv_entries *entries = &pool->entries;
+	int err = 0;
+
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&pool->compact_lock);
+	for (u32 i = 0; i < change->nr && !err; i++)
+		err = check_one(pool, change, i);
+	if (!err)
+		err = check_twice(change);
+	if (!err && change->op != KVMM_NAME_REMOVE &&
+	    change->nr > entries->nr_all - entries->nr - entries->nr_names)
+		err = -ENOSPC;
+	return err;
 }
 
 /*
- * Of one block, unless it cannot be done: a name that goes is out of the map, one that is added is
- * not yet in it, and one that replaces another is in it first. A name that stands in the batch
- * twice is met as such here. Nothing is told but to consumers of events.
+ * A name that goes is out of the map, one that is added is not yet in it, and one that replaces
+ * another is in it first. Nothing is told but to consumers of events.
  */
-static int begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
+static void begin_one(struct kvmm_pool *pool, const struct change *change, u32 i)
 {
 	const struct kv_name_ops *ops = pool->map->ops->names;
 	const struct kvmm_name *to = &change->names[i];
 	struct kv_handle handle = change->handles[i];
-	u32 name = name_at(pool, change, i);
-	struct kv_name fresh;
+	struct kv_name fresh = { to->key, to->domain, KV_NONE, to->position };
 
 	kv_assert_held(&pool->lock);
-	if (READ_ONCE(entry_at(pool, handle.index)->word) & KV_ENTRY_HIDDEN)
-		return -ESTALE;
 	if (change->op == KVMM_NAME_REMOVE) {
-		if (name == KV_NONE || kv_name_is_out(&pool->entries, name))
-			return -ENOENT;
-		ops->unlink(pool->map, name);
-		return 0;
+		ops->unlink(pool->map, change->entries[i]);
+		return;
 	}
-	if (change->op == KVMM_NAME_RENAME && kv_name_is_out(&pool->entries, handle.index))
-		return -EINVAL;
-	if (name != KV_NONE)
-		return -EEXIST;
-	fresh = (struct kv_name){ to->key, to->domain, KV_NONE, to->position };
-	name = kv_name_take(&pool->entries, handle, &fresh);
-	if (name == KV_NONE)
-		return -ENOSPC;
+	change->entries[i] = kv_name_take(&pool->entries, handle, &fresh);
 	if (change->op == KVMM_NAME_RENAME) {
-		ops->link(pool->map, name);
+		ops->link(pool->map, change->entries[i]);
 		ops->unlink(pool->map, handle.index);
 	}
-	return 0;
 }
 
 /* Of what grows with names that are added; that of the map by its table, too: see make_room(). */
@@ -132,38 +178,18 @@ static u64 names_bytes(const struct kvmm_pool *pool)
 	return kv_entries_bytes(&pool->entries) + pool->map->ops->bytes(pool->map);
 }
 
-/*
- * All of them, or none. What was out of the map is in it again then; of blocks with that name it is
- * the youngest now, and consumers of events have seen it go and come.
- */
-static int begin_all(struct kvmm_pool *pool, struct change *change)
+/* All of them, or none. */
+static int begin_all(struct kvmm_pool *pool, const struct change *change)
 {
-	const struct kv_name_ops *ops = pool->map->ops->names;
 	int err = cache_enter(pool);
-	u32 i;
 
-	kv_assert_held(&pool->compact_lock);
-	if (err) {
-		change->nr = 0;
+	if (err)
 		return err;
-	}
+	err = check_all(pool, change);
 	pool->metadata_bytes -= names_bytes(pool);
-	for (i = 0; i < change->nr && !err; i++)
-		err = begin_one(pool, change, i);
+	for (u32 i = 0; i < change->nr && !err; i++)
+		begin_one(pool, change, i);
 	pool->metadata_bytes += names_bytes(pool);
-	change->nr = i - (err != 0);
-	while (err && i-- && change->op != KVMM_NAME_ADD) {
-		u32 name = i < change->nr ? name_at(pool, change, i) : KV_NONE;
-
-		if (name == KV_NONE)
-			continue;
-		if (change->op == KVMM_NAME_RENAME) {
-			ops->link(pool->map, change->handles[i].index);
-			ops->unlink(pool->map, name);
-		} else {
-			ops->link(pool->map, name);
-		}
-	}
 	pool_leave(pool);
 	return err;
 }
@@ -229,15 +255,6 @@ static void hide_nameless(struct kvmm_pool *pool, struct kv_handle handle)
 	pool->map->ops->names->link(pool->map, handle.index);
 }
 
-/* Names that were taken for a call that is refused, and may be found no more. */
-static void undo_all(struct kvmm_pool *pool, const struct change *change)
-{
-	kv_lock(&pool->lock);
-	for (u32 i = 0; i < change->nr && change->op != KVMM_NAME_REMOVE; i++)
-		release_name(pool, name_at(pool, change, i));
-	pool_leave(pool);
-}
-
 /* Nothing can fail any more. Readers that have found a block by a name that goes have gone. */
 static void end_all(struct kvmm_pool *pool, const struct change *change)
 {
@@ -249,7 +266,7 @@ static void end_all(struct kvmm_pool *pool, const struct change *change)
 	order_enter(&pool->order);
 	drop_elders(pool, change);
 	for (u32 i = 0; i < change->nr; i++) {
-		u32 name = name_at(pool, change, i);
+		u32 name = change->entries[i];
 
 		if (change->op == KVMM_NAME_ADD) {
 			pool->map->ops->names->link(pool->map, name);
@@ -316,7 +333,7 @@ static void tell_changed(struct kvmm_pool *pool, const struct change *change)
 }
 
 /* The blocks are held. Parts that must not be told under a lock are told in the end. */
-static int change_names(struct kvmm_pool *pool, struct change *change)
+static int change_held(struct kvmm_pool *pool, const struct change *change)
 {
 	struct kvmm_registry *reg = change->op == KVMM_NAME_REMOVE ? NULL : pool->presence.reg;
 	u32 nr = change->nr, nr_fit;
@@ -330,21 +347,17 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 	nr_fit = pool->map->nr_fit;
 	err = change->op == KVMM_NAME_REMOVE ? 0 : make_room(pool, nr);
 	resized = pool->map->nr_fit != nr_fit;
-	if (err)
-		change->nr = 0;
-	else
+	if (!err)
 		err = begin_all(pool, change);
-	if (change->op != KVMM_NAME_ADD && change->nr)
-		kv_rcu_synchronize();
 	if (likely(!err)) {
+		if (change->op != KVMM_NAME_ADD)
+			kv_rcu_synchronize();
 		if (change->op != KVMM_NAME_REMOVE)
 			pool_tell(pool, naming, change->handles, change->names, change->nr);
 		end_all(pool, change);
 		tell_changed(pool, change);
-	} else {
-		undo_all(pool, change);
-		if (reg)
-			kv_radix_unreserve(reg, nr);
+	} else if (reg) {
+		kv_radix_unreserve(reg, nr);
 	}
 	/* Not before: a name that the next call replaces is told to be there first. */
 	kv_unlock(&pool->compact_lock);
@@ -354,10 +367,25 @@ static int change_names(struct kvmm_pool *pool, struct change *change)
 	return err;
 }
 
+static int change_names(struct kvmm_pool *pool, struct change *change)
+{
+	u32 few[2 * CHANGE_FEW], nr = change->nr;
+	int err;
+
+	change->entries = nr > CHANGE_FEW ? kv_alloc_array(2 * (size_t)nr, sizeof(*few)) : few;
+	if (!change->entries)
+		return -ENOMEM;
+	change->sorted = change->entries + nr;
+	err = change_held(pool, change);
+	if (change->entries != few)
+		kv_free(change->entries);
+	return err;
+}
+
 int kvmm_names_change(struct kvmm_pool *pool, const struct kvmm_name *names, const kvmm_ref_t *refs,
 		      uint32_t nr, uint32_t op)
 {
-	struct change change = { names, as_handles(refs), nr, op };
+	struct change change = { .names = names, .handles = as_handles(refs), .nr = nr, .op = op };
 	u32 i;
 	int err;
 

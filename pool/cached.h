@@ -84,6 +84,16 @@ static inline u64 name_sum(const struct kv_entry *entry)
 	       5 * READ_ONCE(entry->domain);
 }
 
+/* The entry by which a block has this name, or KV_NONE. */
+static inline u32 name_find(const struct kvmm_pool *pool, u32 index, const struct kvmm_name *name)
+{
+	struct kv_entry wanted = { .domain = kv_domain_word(name->domain) };
+
+	kv_assert_held(&pool->lock);
+	kv_key_words(&name->key, wanted.key);
+	return pool->map->ops->names->find(pool->map, index, &wanted);
+}
+
 /* ---- cache.c ---- */
 
 /* pool_enter(), but -EOPNOTSUPP without a policy. */

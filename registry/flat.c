@@ -491,6 +491,26 @@ static u32 name_relink(struct flat *flat, u32 name, u32 to)
 	return nr;
 }
 
+/* One that is looked for, in an entry that is none. */
+static u32 flat_name_find(struct kv_map *map, u32 block, const struct kv_entry *wanted)
+{
+	struct flat *flat = flat_of(map);
+	u32 name = KV_NONE;
+	struct slot slot;
+	struct spot spot;
+
+	kv_rcu_read_lock();
+	spot = lock_name(flat, wanted);
+	slot = slot_find(spot, wanted);
+	if (slot.bucket)
+		name = slot_index(slot);
+	while (name != KV_NONE && kv_name_block(map->entries, name).index != block)
+		name = entry_at(flat, name)->dup_next;
+	spot_unlock(spot);
+	kv_rcu_read_unlock();
+	return name;
+}
+
 static u32 flat_name_holders(struct kv_map *map, u32 name)
 {
 	return name_relink(flat_of(map), name, name);
@@ -574,6 +594,7 @@ static void flat_name_swap(struct kv_map *map, u32 name)
 static const struct kv_name_ops flat_names = {
 	.link	= flat_name_link,
 	.unlink	= flat_name_unlink,
+	.find	= flat_name_find,
 	.holders = flat_name_holders,
 	.release = flat_name_release,
 	.swap	= flat_name_swap,

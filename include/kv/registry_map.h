@@ -120,6 +120,7 @@ struct kv_map_attr {
  * @link: a name that is out is in the map, as the youngest, unless its block is HIDDEN
  * @unlink: one that is in the map is out, and marked. A grace period later that of a block may be
  *	written
+ * @find: the entry of this block by its name, or KV_NONE; of @wanted key and domain are looked at
  * @holders: references that duplicates have on its block by that name (KV_DUP_HOLD)
  * @release: of one that is out, a grace period after @unlink: those are the caller's now. Returns how many
  * @swap: the block's first name, which is out, was written anew, as this added one: it takes its
@@ -128,6 +129,7 @@ struct kv_map_attr {
 struct kv_name_ops {
 	void (*link)(struct kv_map *map, u32 name);
 	void (*unlink)(struct kv_map *map, u32 name);
+	u32 (*find)(struct kv_map *map, u32 block, const struct kv_entry *wanted);
 	u32 (*holders)(struct kv_map *map, u32 name);
 	u32 (*release)(struct kv_map *map, u32 name);
 	void (*swap)(struct kv_map *map, u32 name);

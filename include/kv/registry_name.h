@@ -8,6 +8,7 @@
  *
  *	->link, ->vtime: the entry of the block, and its generation
  *	->chain: the next younger name of the block, or 0
+ *	->parent: the next older one; of the oldest: the youngest
  *
  * These and the name do not change from kv_name_take() to kv_name_put(). A reader reads the word,
  * then the rest, then looks whether the word still is of that generation and state: then all of it
@@ -24,9 +25,6 @@
 u32 kv_name_take(struct kv_entries *entries, struct kv_handle block, const struct kv_name *name);
 /* It is the block's no more, and in no map. */
 void kv_name_put(struct kv_entries *entries, u32 index);
-
-/* The entry with that name of the block: its own, or an added one; or KV_NONE. By writers. */
-u32 kv_name_of(const struct kv_entries *entries, u32 block, const u64 key[2], u64 domain);
 
 /* The block's oldest added name, or 0; ->chain has the next. By writers. */
 static inline u32 kv_name_first(const struct kv_entries *entries, u32 block)

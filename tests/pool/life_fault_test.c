@@ -237,3 +237,27 @@ Test(life_fault, names_change_for_all_or_none)
 	cr_expect_eq(kvmm_put_many(pool, held, 8), 0);
 	end();
 }
+
+/* More than a call has room for on its stack. */
+static int add_many_names(void *many)
+{
+	static kvmm_ref_t refs[40];
+
+	for (u32 i = 0; i < 40; i++)
+		refs[i] = held[0];
+	return kvmm_names_add(pool, many, refs, 40);
+}
+
+Test(life_fault, many_names_are_added_or_none)
+{
+	static struct kvmm_name many[40];
+
+	begin("flat", 0);
+	make_active(pool, 0, 1, held);
+	for (u32 i = 0; i < 40; i++)
+		many[i] = (struct kvmm_name){ .key = *keys_from(20 + i, 1) };
+	cr_expect_eq(until_it_succeeds(add_many_names, many), 3);
+	cr_expect_eq(kvmm_match_len(pool, keys_from(20, 40), 40), 40);
+	cr_expect_eq(kvmm_put_many(pool, held, 1), 0);
+	end();
+}

@@ -346,6 +346,15 @@ static int remove_one(struct block *block, u32 name, bool *unnamed)
 	return 0;
 }
 
+static int change_one(u32 op, struct block *block, u32 name, bool *unnamed)
+{
+	if (op == KVMM_NAME_ADD)
+		return add_one(block, name);
+	return op == KVMM_NAME_RENAME ? rename_one(block, name, unnamed) :
+					remove_one(block, name, unnamed);
+}
+
+/* What is refused by itself; then what is refused for what stands before it. */
 static int model_change(u32 op, u32 nr, const u32 *id, const u32 *name)
 {
 	struct block before[NR_BLOCKS];
@@ -356,25 +365,16 @@ static int model_change(u32 op, u32 nr, const u32 *id, const u32 *name)
 
 	memcpy(before, m.block, sizeof(before));
 	for (i = 0; i < nr && !err; i++) {
-		struct block *block = &m.block[id[i]];
+		struct block alone = m.block[id[i]];
 
-		if (op == KVMM_NAME_ADD)
-			err = add_one(block, name[i]);
-		else if (op == KVMM_NAME_RENAME)
-			err = rename_one(block, name[i], &unnamed[id[i]]);
-		else
-			err = remove_one(block, name[i], &unnamed[id[i]]);
+		err = change_one(op, &alone, name[i], &(bool){ false });
 	}
+	m.clock = clock;
+	for (i = 0; i < nr && !err; i++)
+		err = change_one(op, &m.block[id[i]], name[i], &unnamed[id[i]]);
 	if (err) {
 		memcpy(m.block, before, sizeof(before));
 		m.clock = clock;
-		/* Names that had gone are there again, as the youngest. */
-		while (--i && op != KVMM_NAME_ADD) {
-			struct block *block = &m.block[id[i - 1]];
-			u32 place = op == KVMM_NAME_RENAME ? 0 : place_of(block, name[i - 1]);
-
-			block->age[place] = ++m.clock;
-		}
 		return err;
 	}
 	for (i = 0; i < nr; i++) {

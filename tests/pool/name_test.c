@@ -676,6 +676,57 @@ POOL_TEST(added_name, may_be_one_of_many_of_a_block_and_comes_with_its_batch_or_
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
+/* There is no room for the first name; the second one would be refused in any case. */
+POOL_TEST(added_names, that_are_there_are_said_to_be_even_where_there_is_no_room,
+	  make_cache(2, "lru"))
+{
+	struct kvmm_name name[2] = { name_of(500), name_of(1000) };
+	kvmm_ref_t ref[2];
+	u32 block;
+
+	make_active(pool, 0, 2, ref);
+	for (u32 i = 0; i < 256; i++)
+		cr_assert_eq(add(1000 + i, ref[1]), 0);
+	cr_expect_eq(kvmm_names_add(pool, name, ref, 2), -EEXIST);
+	cr_expect_eq(kvmm_names_rename(pool, name, ref, 2), -EEXIST);
+	name[1] = name_of(501);
+	cr_expect_eq(kvmm_names_add(pool, name, ref, 2), -ENOSPC);
+	cr_expect_eq(kvmm_names_rename(pool, name, (kvmm_ref_t[2]){ ref[0], ref[0] }, 2), -EINVAL);
+	block = kvmm_block_of_ref(pool, ref[0]);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(kvmm_names_add(pool, name, (kvmm_ref_t[2]){ ref[1], ref[0] }, 2), -ESTALE);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
+#define OF_ONE	4000u
+
+/* They are in the order of age, whichever go. */
+POOL_TEST(added_names, may_be_very_many_of_one_block, make_cache(OF_ONE / 2, "lru"))
+{
+	static struct kvmm_name name[OF_ONE], back[OF_ONE], left[OF_ONE];
+	static kvmm_ref_t ref[OF_ONE];
+
+	make_active(pool, 0, 1, ref);
+	for (u32 i = 0; i < OF_ONE; i++) {
+		ref[i] = ref[0];
+		name[i] = name_of(1000 + i);
+		back[OF_ONE - 1 - i] = name[i];
+	}
+	cr_assert_eq(kvmm_names_add(pool, name, ref, OF_ONE), 0);
+	cr_expect_eq(kvmm_names_get(pool, ref[0], left, OF_ONE), OF_ONE + 1);
+	cr_expect_eq(number_of(&left[OF_ONE - 1].key), 1000 + OF_ONE - 2);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_names_remove(pool, back, ref, OF_ONE / 2), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(add(7, ref[0]), 0);
+	cr_expect_eq(kvmm_names_get(pool, ref[0], left, OF_ONE), OF_ONE / 2 + 2);
+	cr_expect_eq(number_of(&left[OF_ONE / 2 + 1].key), 7);
+	cr_expect_eq(kvmm_names_remove(pool, name, ref, OF_ONE / 2), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(pool->entries.nr_names, 1);
+	cr_expect_eq(kvmm_put(pool, ref[0]), 0);
+}
+
 /* Why a key is missed: it is that of another tenant, or in another group; or it went. */
 static enum kvmm_miss why_missed(struct kvmm_pool *pool, u32 number, kvmm_domain_t domain)
 {

@@ -150,14 +150,11 @@ void lower_named(struct kvmm_pool *pool, const struct kv_handle *handles,
 	kv_rcu_read_lock();
 	lower = lower_of(pool);
 	for (u32 i = 0; i < nr && lower; i++) {
-		u64 key[2];
 		u32 name;
 
-		kv_key_words(&names[i].key, key);
 		/* It may be forgotten at any time: what is copied is looked at again. */
 		kv_lock(&pool->lock);
-		name = kv_name_of(&pool->entries, handles[i].index, key,
-				  kv_domain_word(names[i].domain));
+		name = name_find(pool, handles[i].index, &names[i]);
 		pool_leave(pool);
 		if (name == handles[i].index) {
 			lower_filled(pool, &handles[i], &handles[i], 1);

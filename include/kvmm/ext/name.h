@@ -80,8 +80,7 @@ enum kvmm_name_op { KVMM_NAME_ADD, KVMM_NAME_RENAME, KVMM_NAME_REMOVE, KVMM_NR_N
  * -ENOSPC no room for so many added names: some have to go first; -ENOMEM; -ESTALE, also if the
  * names of one were forgotten;
  * -EINVAL, also if one is renamed twice; -EOVERFLOW; -EOPNOTSUPP the pool's index has no such
- * names; -ECHILD: all names are as they were, but of several blocks with one name another one may
- * be the oldest now.
+ * names; -ECHILD: all names are as they were.
  */
 KVMM_API int kvmm_names_change(struct kvmm_pool *pool, const struct kvmm_name *names,
 			       const kvmm_ref_t *refs, uint32_t nr, uint32_t op);
