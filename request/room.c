@@ -255,7 +255,7 @@ static u32 nr_worth_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return !pool->compact_max_blocks || nr < pool->compact_max_blocks ? nr : 0;
 }
 
-/* By moving what is worth it; else by evicting, and once more; in the end whatever it costs. */
+/* By moving what is worth it; else by evicting, and once more; in the end at any cost. */
 static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	u32 max_runs = max(ctx->max_runs, 1u), moved = ctx->moved, most;
