@@ -3,12 +3,22 @@
 #include "python.h"
 
 /* Looked for from the end: what comes first is mostly given by position. -1: it is none of them. */
-static int place(const struct kvpy_call *call, PyObject *name)
+static int place(struct kvpy_call *call, PyObject *name)
 {
 	int at = (int)call->most - 1;
+	PyObject *was;
 
+	for (int i = at; i >= 0; i--)
+		if (call->known[i] == name)
+			return i;
 	while (at >= 0 && PyUnicode_CompareWithASCIIString(name, call->names[at]))
 		at--;
+	if (at >= 0) {
+		was = call->known[at];
+		Py_INCREF(name);
+		call->known[at] = name;
+		Py_XDECREF(was);
+	}
 	return at;
 }
 
@@ -18,10 +28,12 @@ static inline PyObject *given(const struct kvpy_call *call, unsigned int at, PyO
 	return object == Py_None && at >= call->least ? NULL : object;
 }
 
-static int take_named(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
+static int take_named(struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
 		      PyObject *kwnames, PyObject **out)
 {
-	for (Py_ssize_t i = 0; i < PyTuple_Size(kwnames); i++) {
+	Py_ssize_t nr_named = PyTuple_Size(kwnames);
+
+	for (Py_ssize_t i = 0; i < nr_named; i++) {
 		PyObject *name = PyTuple_GetItem(kwnames, i);
 		int at = place(call, name);
 
@@ -33,7 +45,7 @@ static int take_named(const struct kvpy_call *call, PyObject *const *args, Py_ss
 	return 0;
 }
 
-int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
+int kvpy_args(struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
 	      PyObject *kwnames, PyObject **out)
 {
 	if (nr > (Py_ssize_t)call->most)
@@ -49,12 +61,10 @@ int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr
 	return 0;
 }
 
-int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number)
+int kvpy_read_u64(PyObject *object, uint64_t most, uint64_t *number)
 {
 	unsigned long long value;
 
-	if (!object)
-		return 0;
 	if (PyLong_CheckExact(object)) {
 		value = PyLong_AsUnsignedLongLong(object);
 	} else {
@@ -70,16 +80,6 @@ int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number)
 		return KVPY_REFUSE(PyExc_OverflowError, "%llu is more than %llu", value,
 			     (unsigned long long)most);
 	*number = value;
-	return 0;
-}
-
-int kvpy_u32(PyObject *object, uint32_t *number)
-{
-	uint64_t wide = *number;
-
-	if (kvpy_u64(object, UINT32_MAX, &wide))
-		return -1;
-	*number = (uint32_t)wide;
 	return 0;
 }
 

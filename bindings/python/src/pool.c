@@ -297,7 +297,7 @@ static int get_prefix(struct kvpy_pool *self, PyObject *keys, PyObject **slot,
 }
 
 /* The keys are the last argument that must be given, the others are from @first on. */
-static PyObject *with_prefix(NAMED_ARGS, const struct kvpy_call *how, unsigned int first,
+static PyObject *with_prefix(NAMED_ARGS, struct kvpy_call *how, unsigned int first,
 			     prefix_fn *fn)
 {
 	struct prefix_call call;
@@ -496,7 +496,7 @@ NAMED(name, 2, OF("ids", "keys", "op", PREFIX_NAMES), with_prefix, 3, do_name)
 /* get(), touch(), put(), take(): ids, and what may be said with them: flags, or 0: the tenant. */
 typedef int ids_fn(struct kvmm_pool *, const int32_t *, uint32_t, uint32_t, uint32_t);
 
-static PyObject *by_ids(NAMED_ARGS, const struct kvpy_call *call, ids_fn *fn, uint32_t first,
+static PyObject *by_ids(NAMED_ARGS, struct kvpy_call *call, ids_fn *fn, uint32_t first,
 			uint32_t second)
 {
 	const uint32_t bits[] = { first, second };
@@ -605,7 +605,7 @@ static PyObject *pool_reset(NAMED_ARGS)
 
 /* ---- content ---- */
 
-static PyObject *content(NAMED_ARGS, const struct kvpy_call *call, int write)
+static PyObject *content(NAMED_ARGS, struct kvpy_call *call, int write)
 {
 	PyObject *slot[3];
 	struct kvpy_array bytes;

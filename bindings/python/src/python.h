@@ -139,17 +139,24 @@ int kvpy_look_at_layout(void);
 
 /* ---- arguments ---- */
 
-/** struct kvpy_call - its name, how many arguments must and can be given, their names in order */
+#define KVPY_MOST_ARGS	9
+
+/**
+ * struct kvpy_call - its name, how many arguments must and can be given, their names in order
+ * @known: NULL, or the object that was the name when it was last compared; ours. A place in the
+ *	caller's code gives the same one each time.
+ */
 struct kvpy_call {
 	const char *name;
 	unsigned int least;
 	unsigned int most;
-	const char *names[9];
+	const char *names[KVPY_MOST_ARGS];
+	PyObject *known[KVPY_MOST_ARGS];
 };
 
 /* this_call, of this name. */
 #define KVPY_THIS_CALL(call, least, ...)					\
-	static const struct kvpy_call this_call = {				\
+	static struct kvpy_call this_call = {					\
 		#call, least, KVPY_NR(((const char *const[]){ __VA_ARGS__ })), { __VA_ARGS__ } }
 
 /**
@@ -157,12 +164,26 @@ struct kvpy_call {
  *
  * Return: 0; -1 with a TypeError. Slots that were not given, or are None, are NULL.
  */
-int kvpy_args(const struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
+int kvpy_args(struct kvpy_call *call, PyObject *const *args, Py_ssize_t nr,
 	      PyObject *kwnames, PyObject **out);
 
+int kvpy_read_u64(PyObject *object, uint64_t most, uint64_t *number);
+
 /** kvpy_u64() - a number up to @most; may run Python; *@number stays if @object is NULL. */
-int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number);
-int kvpy_u32(PyObject *object, uint32_t *number);
+static inline int kvpy_u64(PyObject *object, uint64_t most, uint64_t *number)
+{
+	return object ? kvpy_read_u64(object, most, number) : 0;
+}
+
+static inline int kvpy_u32(PyObject *object, uint32_t *number)
+{
+	uint64_t wide = *number;
+
+	if (kvpy_u64(object, UINT32_MAX, &wide))
+		return -1;
+	*number = (uint32_t)wide;
+	return 0;
+}
 
 /** kvpy_to_u64() - for "O&", where "K" would cut numbers off; likewise kvpy_to_u32() for "I". */
 int kvpy_to_u64(PyObject *object, void *number);

@@ -420,3 +420,16 @@ def test_a_forked_child_is_refused_at_once(pool):
         os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     pool.put(held)
+
+
+def test_a_named_argument_is_the_same_whichever_string_says_its_name():
+    with kvmm.Pool(8) as pool:
+        room = array.array("i", [-1])
+        for parts in ("out", "o_ut", "out", "te_nant", "o_u_t"):
+            name = parts.replace("_", "")
+            value = room if name == "out" else 0
+            ids = pool.alloc(1, **{"".join(parts.split("_")): value})
+            pool.put(room if name == "out" else ids)
+            with pytest.raises(TypeError, match="unknown"):
+                pool.alloc(1, **{name + "s": value})
+        assert len(pool.alloc(8)) == 8
