@@ -9,6 +9,7 @@ struct all {
 	struct kvmm_tier_config knobs;
 	struct kvmm_disk_attr disk;
 	struct kvmm_tier_disk_attr disk_use;
+	struct kvmm_tier_remote_attr remote;
 };
 
 static bool is_name(const struct kvmm_config *config, const char *name)
@@ -22,7 +23,8 @@ static bool is_name(const struct kvmm_config *config, const char *name)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct all all = { KVMM_TIER_ATTR_INIT, KVMM_TIER_CLIENT_ATTR_INIT, KVMM_TIER_CONFIG_INIT,
-			   KVMM_DISK_ATTR_INIT, KVMM_TIER_DISK_ATTR_INIT }, before = all;
+			   KVMM_DISK_ATTR_INIT, KVMM_TIER_DISK_ATTR_INIT,
+			   KVMM_TIER_REMOTE_ATTR_INIT }, before = all;
 	struct kvmm_config config = KVMM_CONFIG_INIT;
 	int err;
 
@@ -32,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	config.knobs = &all.knobs;
 	config.disk = &all.disk;
 	config.disk_use = &all.disk_use;
+	config.remote = &all.remote;
 	err = config_parse(&config, "fuzz", (const char *)data, bytes);
 	expect(err, 0, -EINVAL);
 	require(!err == !config.error[0] && memchr(config.error, '\0', sizeof(config.error)));
@@ -43,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	require(all.host.numa_node >= -1 && all.disk_use.high_pm <= 1000);
 	require(is_name(&config, all.host.name) && is_name(&config, all.host.device));
 	require(is_name(&config, all.host.policy) && is_name(&config, all.disk.path));
+	require(is_name(&config, all.remote.address) && is_name(&config, all.remote.password));
 	fuzz_end();
 	return 0;
 }

@@ -8,6 +8,7 @@ int toy_main(int argc, char **argv);
 #define main toy_main
 #include "samples/toy/main.c"
 #undef main
+#include "samples/toy/engine.c"
 #include "samples/toy/host.c"
 #include "samples/toy/kernels.c"
 #include "samples/toy/lane.c"
