@@ -361,7 +361,7 @@ Test(steer, a_sequence_may_be_sent_to_another_machine)
 		has(ask(control, fd, "migrate-status alpha"), "\tprepare\t0\t");
 	snprintf(line, sizeof(line), "migrate-start alpha beta 7 key=%s", key);
 	has(ask(control, fd, line), "err 22 ");
-	has(ask(control, fd, "migrate-start alpha nixl://127.0.0.1:1 7"), "err 22 ");
+	has(ask(control, fd, "migrate-start alpha carrier://127.0.0.1:1 7"), "err 22 ");
 	kv_sock()->close(NULL, door);
 	unlink(key);
 }
