@@ -808,9 +808,17 @@ u32 order_peek(struct order *order)
 	return picked.index[0];
 }
 
+/* Of the block before, or of what is there since. It may have got another name, and have none. */
+static u32 parent_entry(const struct order *order, u32 index)
+{
+	u32 link = READ_ONCE(entry_at(order, index)->parent);
+
+	return link == KV_NONE ? KV_NONE : kv_link_index(link);
+}
+
 void order_unpeek(struct order *order, u32 index)
 {
-	u32 parent = kv_link_index(READ_ONCE(entry_at(order, index)->parent)), elder;
+	u32 parent = parent_entry(order, index), elder;
 
 	kv_assert_held(&order->lock);
 	unpick(order, index);
@@ -820,7 +828,7 @@ void order_unpeek(struct order *order, u32 index)
 	elder = family_elder(&order->family, index);
 	family_undel(&order->family, index, parent,
 		     elder != KV_NONE && family_has(&order->family, elder) &&
-		     kv_link_index(READ_ONCE(entry_at(order, elder)->parent)) == parent);
+		     parent_entry(order, elder) == parent);
 }
 
 bool order_take(struct order *order, u32 index)

@@ -171,6 +171,22 @@ POOL_TEST(leaf, nor_does_the_first_block_of_a_batch, make_cache(2, "lru"))
 	expect_apart(pool, chain);
 }
 
+/* It got another name while it was held, and the order had not heard that it was. */
+POOL_TEST(leaf, a_block_that_follows_none_any_more_is_looked_at, make_cache(4, "lru"))
+{
+	struct kvmm_victim victim;
+	kvmm_ref_t chain[2];
+
+	make_active(pool, 0, 2, chain);
+	cr_assert_eq(kvmm_put_many(pool, chain, 2), 0);
+	cr_assert_eq(kvmm_evict_next(pool, &victim, 1), 1);
+	WRITE_ONCE(entry_at(pool, chain[1].index)->parent, KV_NONE);
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(kvmm_evict_next(pool, &victim, 1), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	expect_order(pool, "1 0 ");
+}
+
 Test(leaf, args_of_policies_are_checked)
 {
 	static const char *const good[] = { "multilru:3,8,15", "multilru", "t-lru:64", "default" };
