@@ -10,7 +10,7 @@ static u64 mix(u64 sum, u64 value)
 }
 
 /* A range and a cached block may change places, so events count, not only sums. */
-static u64 stamp(const struct kvmm_pool *pool)
+u64 useless_stamp(const struct kvmm_pool *pool)
 {
 	static const enum tally tallies[] = {
 		TALLY_STAGED, TALLY_REGISTERED, TALLY_ACTIVE, TALLY_REFS, TALLY_PINS, TALLY_HITS,
@@ -39,16 +39,16 @@ bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 		const struct useless *useless = &pool->useless[i];
 
 		if (useless->known && max_runs <= useless->max_runs && want >= useless->want &&
-		    stamp(pool) == useless->stamp)
+		    useless_stamp(pool) == useless->stamp)
 			return true;
 	}
 	return false;
 }
 
-void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs)
+void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs, u64 stamp)
 {
 	kv_assert_held(&pool->lock);
 	pool->useless[max_runs > 1] = (struct useless){
-		.stamp = stamp(pool), .want = want, .max_runs = max_runs, .known = true,
+		.stamp = stamp, .want = want, .max_runs = max_runs, .known = true,
 	};
 }

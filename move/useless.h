@@ -15,7 +15,9 @@
 
 /* It is known to be in vain. pool->lock held, nothing kept aside by threads. */
 bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs);
-/* It was in vain, and all that was before it is as it was. The same. */
-void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs);
+/* All that could make a difference. The same. */
+u64 useless_stamp(const struct kvmm_pool *pool);
+/* It was in vain, and will be where all is as it was at @stamp, before. The same. */
+void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs, u64 stamp);
 
 #endif /* POOL_USELESS_H */

@@ -63,6 +63,7 @@ struct alloc_ctx {
 	u32		account;	/* set by ->take(): it is charged */
 	struct victims	victims;	/* picked for it so far; of a take, or the slow path */
 	u32		spare;		/* evicted last because moving was dearer, or 0 */
+	u64		before;		/* useless_stamp() before any of these were */
 	u32		nr_free;	/* the first so many of ->blocks were free */
 	u32		report_bytes;	/* of ->report, as far as the caller knows it */
 

@@ -263,10 +263,12 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 	kv_assert_held(&pool->compact_lock);
 	kv_assert_held(&pool->lock);
-	if (useless_again(pool, ctx->nr, max_runs)) {
+	if (!ctx->spare && useless_again(pool, ctx->nr, max_runs)) {
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
 	}
+	if (!ctx->spare)
+		ctx->before = useless_stamp(pool);
 	ctx->barred = false;
 	most = nr_worth_moving(pool, ctx);
 	if (most)
@@ -277,7 +279,7 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 		ret = compact_within(pool, ctx, PART_FIRST, pool->compact_max_blocks);
 	/* Others may move what has to stay for this one, or for a step. */
 	if ((ret > 0 || ret == -ENOSPC) && ctx->moved == moved && !ctx->nr_grows && !ctx->barred)
-		useless_note(pool, ctx->nr, max_runs);
+		useless_note(pool, ctx->nr, max_runs, ctx->before);
 	return ret;
 }
 

@@ -720,3 +720,25 @@ POOL_TEST(door, no_blocks_are_had_whatever_else_is_asked_for, make_cache(2, "lru
 	}
 	cr_assert_eq(kvmm_free(pool, all, 2), 0);
 }
+
+/* Pinned ranges with cached blocks between them: evicting does not make a run, however many go. */
+Test(door, evicting_in_vain_rather_than_moving_is_not_tried_again)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 1000, 1000, 0 } };
+	struct kvmm_pool *pool __cleanup(end_pool) = make_door(16, &door);
+	kvmm_range_t range[26], got;
+	struct kvmm_alloc_stat stat;
+
+	paint(pool, "a.b.c.d.e.f.g.h.", range);
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+	cache_keys(pool, 0, 6);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(kvmm_range_alloc(pool, 2, KVMM_RUNS(1), &got), -ENOSPC);
+		cr_assert_eq(kvmm_alloc_get_stat(pool, &stat), 0);
+		cr_expect_eq(stat.skipped[KVMM_STEP_COMPACT], i);
+	}
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
+}
