@@ -12,6 +12,9 @@
 
 #define DEFAULT_COPY_NS		2000u
 #define DEFAULT_DROP_NS		200000u
+#define MAX_COST_NS		(1ull << 39)	/* so that those of all blocks can be summed up */
+
+static_assert(MAX_COST_NS <= UINT64_MAX / KVMM_MAX_BLOCKS, "a sum of costs does not wrap");
 
 /* ---- set-up ---- */
 
@@ -19,6 +22,11 @@ static bool marks_are_good(const struct kvmm_pool *pool, const struct kvmm_water
 {
 	return marks->min <= marks->low && marks->low <= marks->high &&
 	       marks->high <= pool->nr_usable;
+}
+
+static u64 cost_of(u64 ns, u64 preset)
+{
+	return min(ns ? ns : preset, MAX_COST_NS);
 }
 
 static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
@@ -33,10 +41,8 @@ static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 	pool->door.marks = known.marks;
 	pool->door.free_promise = KV_NONE;
 	pool->door.costs = known.costs;
-	if (!known.costs.copy_block_ns)
-		pool->door.costs.copy_block_ns = DEFAULT_COPY_NS;
-	if (!known.costs.drop_block_ns)
-		pool->door.costs.drop_block_ns = DEFAULT_DROP_NS;
+	pool->door.costs.copy_block_ns = cost_of(known.costs.copy_block_ns, DEFAULT_COPY_NS);
+	pool->door.costs.drop_block_ns = cost_of(known.costs.drop_block_ns, DEFAULT_DROP_NS);
 	pool->guard = known.marks.low ? GUARD_MARKS : 0;
 	pressure_init(&pool->door.pressure, pool->lock.id);
 	return 0;

@@ -214,7 +214,7 @@ static inline int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promis
  * struct kvmm_alloc_costs - what the slow path weighs, in nanoseconds
  * @copy_block_ns: to move a block; 0 = 2,000
  * @drop_block_ns: to drop a cached block: the time to compute it again, times the chance of a hit;
- *	0 = 200,000
+ *	0 = 200,000. Of both, no more than 2^39 (nine minutes) counts
  * @wait_block_ns: to wait until a block becomes free by itself; 0 = waiting costs more than all
  *	else
  */
