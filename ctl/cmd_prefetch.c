@@ -171,6 +171,17 @@ static const struct kv_column columns[] = {
 	ROW("here", NUMBER, nr_here), ROW("loads", NUMBER, nr_begun), ROW("error", SIGNED, error),
 };
 
+/* That of the one that has ended first, if none is free; NULL: all are under way. */
+static struct hint *place_for(struct hints *hints)
+{
+	struct hint *place = NULL;
+
+	for (struct hint *hint = hints->hint; hint < hints->hint + NR_HINTS; hint++)
+		if ((!hint->id || hint->state) && (!place || hint->id < place->id))
+			place = hint;
+	return place;
+}
+
 static int cmd_prefetch(struct kv_control_call *call)
 {
 	struct hints *hints;
@@ -184,8 +195,8 @@ static int cmd_prefetch(struct kv_control_call *call)
 	hints = *call->state;
 	if (!hints)
 		return -ENOMEM;
-	hint = &hints->hint[(hints->last_id + 1) % NR_HINTS];
-	if (hint->id && !hint->state)
+	hint = place_for(hints);
+	if (!hint)
 		return kv_call_error(call, -EAGAIN, "%u hints of this pool are under way",
 				     NR_HINTS);
 	try_hint(call->pool, &new);
@@ -199,18 +210,14 @@ static int cmd_prefetch(struct kv_control_call *call)
 	return 0;
 }
 
-/* In the order of their numbers: the slot of the next one has the oldest. */
 static int cmd_status(struct kv_control_call *call)
 {
 	const struct hints *hints = *call->state;
 
 	kv_text_head(call->text, columns, ARRAY_SIZE(columns));
-	for (u32 i = 1; hints && i <= NR_HINTS; i++) {
-		const struct hint *hint = &hints->hint[(hints->last_id + i) % NR_HINTS];
-
-		if (hint->id)
-			kv_text_row(call->text, columns, ARRAY_SIZE(columns), hint, 0);
-	}
+	for (u32 i = 0; hints && i < NR_HINTS; i++)
+		if (hints->hint[i].id)
+			kv_text_row(call->text, columns, ARRAY_SIZE(columns), &hints->hint[i], 0);
 	return 0;
 }
 

@@ -134,7 +134,15 @@ Test(prefetch, hints_beyond_sixteen_wait_for_the_first_to_end)
 	go_on(11);
 	has(hint(10, 1, 1, ""), "\n17\t-\t");
 	cr_expect_null(strstr(ask(control, fd, "prefetch-status alpha"), "\n1\t"));
-	has(ask(control, fd, "prefetch-status alpha"), "error\n2\t-\t");
+	has(ask(control, fd, "prefetch-status alpha"), "\n2\t-\t");
+}
+
+Test(prefetch, hint_that_lasts_is_in_the_way_of_no_other)
+{
+	has(hint(60000, 1, 1, ""), "\n1\t-\t");
+	for (u32 i = 0; i < 40; i++)
+		has(hint(0, 2, 1, ""), "\tlate\t");
+	has(ask(control, fd, "prefetch-status alpha"), "\n1\t-\t1\t0\t0\t0\n");
 }
 
 Test(prefetch, bad_hints_say_what_is_wrong)
