@@ -53,7 +53,7 @@ class FakeStore:
         self.objects[key] = ctypes.string_at(address, size)
         return 0
 
-    def upsert(self, key: str, value: bytes) -> int:
+    def upsert(self, key: str, value: bytes, config: object) -> int:
         if "upsert" in self.fails:
             return -900
         self.objects[key] = bytes(value)
@@ -109,12 +109,22 @@ class Client:
         return self.ask(b"EVAL", script, b"2", WORD, key, b"%d" % add)
 
 
+def keep() -> object:
+    if not os.environ.get("KVMM_MOONCAKE_MASTER"):
+        return None
+    from mooncake.store import ReplicateConfig
+
+    config = ReplicateConfig()
+    config.with_hard_pin = True
+    return config
+
+
 class Served:
     def __init__(self, store: mooncake.Store, password: bytes | None = None) -> None:
         self.store = store
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.gateway = mooncake.Gateway(store, 1 << 20, password)
+        self.gateway = mooncake.Gateway(store, 1 << 20, password, keep())
         threading.Thread(target=self.gateway.serve, args=(self.listener, 4), daemon=True).start()
 
     def client(self) -> Client:
@@ -253,6 +263,24 @@ def test_what_is_no_command_ends_that_connection_alone(fake: Served, sent: bytes
     bad.sock.sendall(sent)
     assert bad.file.read() == b""
     assert good.ask(b"EXISTS", b"k") == 0
+
+
+def test_length_that_a_client_claims_is_not_believed(fake: Served) -> None:
+    client = fake.client()
+    word = client.word()
+    client.send(b"set", b"new:1", b"4000000000")
+    client.send(b"EVAL", PUT, b"3", WORD, b"kvmm:i", b"new:1", b"%d" % word, b"0")
+    assert [client.answer(), client.answer()] == [b"+OK", b"+OK"]
+    assert client.ask(b"GET", b"kvmm:i") == b"4000000000"
+
+
+def test_stranger_has_so_long_to_say_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mooncake, "STRANGER_S", 0.05)
+    served = Served(FakeStore(), b"secret")
+    stranger, client = served.client(), served.client()
+    assert client.ask(b"AUTH", b"secret") == b"+OK"
+    assert stranger.file.read() == b""
+    assert client.ask(b"EXISTS", b"k") == 0
 
 
 @pytest.mark.parametrize("args", [

@@ -23,7 +23,9 @@ from typing import Any, Dict, List, Optional, Protocol
 
 NOT_FOUND = -704		# Mooncake's OBJECT_NOT_FOUND
 EPOCH_SHIFT = 28		# see remote/internal.h: below it, how many names were deleted
+EPOCH_BEGIN = 1767225600	# 2026; a lost word begins with the minutes since
 NR_LOCKS = 64
+STRANGER_S = 10.0		# until it has said the password
 MAX_ARGS = 16
 MAX_TEXT = 1024			# bytes of an argument that is not a block
 
@@ -34,7 +36,7 @@ class Store(Protocol):
     def register_buffer(self, address: int, size: int) -> int: ...
     def get_into(self, key: str, address: int, size: int) -> int: ...
     def upsert_from(self, key: str, address: int, size: int) -> int: ...
-    def upsert(self, key: str, value: bytes) -> int: ...
+    def upsert(self, key: str, value: bytes, config: Any) -> int: ...
     def get(self, key: str) -> bytes: ...
     def is_exist(self, key: str) -> int: ...
     def remove(self, key: str, force: bool) -> int: ...
@@ -60,8 +62,10 @@ class Gateway:
     """Commands of all connections on one store; may be called by several threads."""
 
     def __init__(self, store: Store, block_bytes: int = 4 << 20,
-                 password: Optional[bytes] = None) -> None:
+                 password: Optional[bytes] = None, keep: Any = None) -> None:
+        """keep: Mooncake's ReplicateConfig for words, which must not be evicted."""
         self.store = store
+        self.keep = keep
         self.block_bytes = block_bytes
         self.password = password
         self.words: Dict[str, int] = {}
@@ -85,11 +89,11 @@ class Gateway:
             if word is None and self.checked(self.store.is_exist(key), "is_exist") == 1:
                 word = int(self.store.get(key))
             if word is None:
-                word = (int(time.time()) // 60) << EPOCH_SHIFT
+                word = (int(time.time()) - EPOCH_BEGIN) // 60 << EPOCH_SHIFT
                 add = add or 1
             if add:
                 word += add
-                self.checked(self.store.upsert(key, b"%d" % word), "upsert")
+                self.checked(self.store.upsert(key, b"%d" % word, self.keep), "upsert")
             self.words[key] = word
             return word
 
@@ -117,7 +121,10 @@ class Gateway:
             try:
                 sock, _ = listener.accept()
             except OSError:
-                return
+                if listener.fileno() < 0:
+                    return
+                time.sleep(0.1)		# no descriptor, for instance
+                continue
             if not links.acquire(blocking=False):
                 sock.close()
                 continue
@@ -126,9 +133,12 @@ class Gateway:
     def serve_one(self, sock: socket.socket, links: threading.Semaphore) -> None:
         room = None
         try:
+            tune(sock)
             # Rooms stay registered: a connection that ends leaves its own to the next.
-            room = self.rooms.pop() if self.rooms else Room(self.store, self.block_bytes)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                room = self.rooms.pop()
+            except IndexError:
+                room = Room(self.store, self.block_bytes)
             Link(self, sock, room).run()
         except (OSError, ValueError, EOFError):
             pass
@@ -137,6 +147,15 @@ class Gateway:
                 self.rooms.append(room)
             sock.close()
             links.release()
+
+
+def tune(sock: socket.socket) -> None:
+    """A machine that has gone is noticed within a minute."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
 
 
 class Link:
@@ -149,6 +168,8 @@ class Link:
         self.staged: Optional[bytes] = None	# name under which a block lies in the room
         self.staged_bytes = 0
         self.is_known = gateway.password is None
+        if not self.is_known:
+            sock.settimeout(STRANGER_S)
         self.buf = bytearray(64 << 10)
         self.view = memoryview(self.buf)
         self.start = self.end = 0
@@ -203,7 +224,7 @@ class Link:
         """Its arguments; of a SET the block goes to the room instead, and its length is there."""
         args: List[bytes] = []
         for i in range(self.number(b"*", MAX_ARGS)):
-            is_block = i == 2 and args[0] == b"SET" and self.is_known
+            is_block = i == 2 and args[0].upper() == b"SET" and self.is_known
             size = self.number(b"$", self.room.size if is_block else MAX_TEXT)
             if is_block:
                 self.staged = None
@@ -236,6 +257,7 @@ class Link:
         if password is None or not hmac.compare_digest(args[-1], password):
             raise Refused("WRONGPASS")
         self.is_known = True
+        self.sock.settimeout(None)
         return b"+OK\r\n"
 
     def do_get(self, args: List[bytes]) -> bytes:
@@ -314,7 +336,12 @@ def main(argv: Optional[List[str]] = None) -> int:
             password = file.read().rstrip(b"\r\n")
     family = socket.AF_INET6 if ":" in args.listen[0] else socket.AF_INET
     listener = socket.create_server((args.listen[0].strip("[]"), args.listen[1]), family=family)
-    gateway = Gateway(open_store(args), args.block_bytes, password)
+    store = open_store(args)
+    from mooncake.store import ReplicateConfig
+
+    keep = ReplicateConfig()
+    keep.with_hard_pin = True
+    gateway = Gateway(store, args.block_bytes, password, keep)
     print("kvmm.mooncake: %s:%d" % listener.getsockname()[:2], flush=True)
     gateway.serve(listener)
     return 0
