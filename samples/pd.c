@@ -56,6 +56,8 @@ static void close_worker(struct worker *worker)
 {
 	if (worker->lane.engine)
 		lane_close(&worker->lane);
+	if (!worker->engine.device)
+		return;
 	engine_close(&worker->engine);
 	worker->engine.device->close(worker->engine.device);
 }
@@ -70,7 +72,7 @@ static int give(struct engine *engine, uint32_t number)
 	kvmm_key_t keys[MAX_BLOCKS];
 	struct kvmm_prefix prefix = { .keys = keys };
 	struct kvmm_migrate *job;
-	int err;
+	int nr, err;
 
 	attr.src = engine->pool;
 	attr.target = address;
@@ -80,7 +82,10 @@ static int give(struct engine *engine, uint32_t number)
 	if (request->is_paged) {
 		seq.tokens = request->tokens;
 		seq.nr_tokens = request->nr_prompt;
-		prefix.nr = kvmm_key_chain(engine->keys, &seq, keys, MAX_BLOCKS);
+		nr = kvmm_key_chain(engine->keys, &seq, keys, MAX_BLOCKS);
+		if (nr < 0)
+			return nr;
+		prefix.nr = nr;
 		attr.what = KVMM_MIGRATE_KEYS;
 		attr.prefix = &prefix;
 		attr.flags = KVMM_MIGRATE_COPY;	/* others begin with the same */
