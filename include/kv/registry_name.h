@@ -10,9 +10,9 @@
  *	->chain: the next younger name of the block, or 0
  *	->parent: the next older one; of the oldest: the youngest
  *
- * These and the name do not change from kv_name_take() to kv_name_put(). A reader reads the word,
- * then the rest, then looks whether the word still is of that generation and state: then all of it
- * is of one name, which the block had at that moment.
+ * But for ->chain and ->parent these do not change from kv_name_take() to kv_name_put(), nor does
+ * the name. A reader reads the word, then the rest, then looks whether the word still is of that
+ * generation and state: then all of it is of one name, which the block had at that moment.
  *
  * Writers exclude each other, by the pool's lock; so the word changes by one thread at a time.
  */
