@@ -139,10 +139,10 @@ static int introduce(struct bare *bare)
 	return bad ? -EIO : 0;
 }
 
-int bare_open(u64 bytes, struct bare **result)
+static int open_ucx(u64 bytes, struct bare **result)
 {
 	struct bare *bare = calloc(1, sizeof(*bare));
-	int err = bare ? 0 : -EIO;
+	int err = bare && dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL) ? 0 : -EIO;
 
 	if (!err)
 		bare->bytes = bytes;
@@ -156,7 +156,7 @@ int bare_open(u64 bytes, struct bare **result)
 	return err;
 }
 
-void bare_close(struct bare *bare)
+static void close_ucx(struct bare *bare)
 {
 	CALL(ucp_rkey_destroy);
 	CALL(ucp_mem_unmap);
@@ -191,7 +191,7 @@ static int flush(struct bare *bare)
 	return 0;
 }
 
-int bare_put(struct bare *bare, u64 base, const u32 *piece, u32 nr, u64 bytes)
+static int put_ucx(struct bare *bare, u64 base, const u32 *piece, u32 nr, u64 bytes)
 {
 	CALL(ucp_put_nbx);
 	CALL(ucp_request_free);
@@ -212,18 +212,20 @@ int bare_put(struct bare *bare, u64 base, const u32 *piece, u32 nr, u64 bytes)
 
 #else
 
-int bare_open(u64 bytes, struct bare **result)
+static int open_ucx(u64 bytes, struct bare **result)
 {
 	return -EIO;
 }
 
-void bare_close(struct bare *bare)
+static void close_ucx(struct bare *bare)
 {
 }
 
-int bare_put(struct bare *bare, u64 base, const u32 *piece, u32 nr, u64 bytes)
+static int put_ucx(struct bare *bare, u64 base, const u32 *piece, u32 nr, u64 bytes)
 {
 	return -EIO;
 }
 
 #endif /* HAVE_UCX */
+
+const struct bare_ops bare_ucx = { open_ucx, close_ucx, put_ucx };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What goes between two machines, here over loopback by UCX, beside bare programs of the same run:
+ * What goes between two machines, here over loopback by UCX, or by NIXL if
+ * KVMM_NIXL_LIBRARY says where that is, beside bare programs of the same run:
  *
- *	put	a program that puts block after block into memory of another worker, and flushes
+ *	put	a program that puts block after block into memory of the other side
  *	window	the same blocks into a taker's window, as a job pours them; and how many puts, or
  *		copies, that were
  *	job	a whole job from where its link is ready to its end: each byte is copied once more there,
@@ -16,7 +17,6 @@
  */
 #include "pools.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <kvmm/ext/migrate.h>
 #include <unistd.h>
@@ -28,7 +28,15 @@
 #define NR_TRIPS	3u		/* of a job */
 #define NR_SHORT	50u		/* jobs */
 
+struct way {
+	const char *name;
+	const struct transport_ops *ops;
+	u32 kind;
+	const struct bare_ops *bare;
+};
+
 struct far {
+	const struct way *way;
 	u64 block_bytes;
 	u32 nr;				/* blocks */
 	bool scattered;			/* every second one */
@@ -83,7 +91,7 @@ static int open_windows(struct far *far, struct window *giver, struct window *ta
 	int err;
 
 	kv_pool_view(far->pool[1], &view);
-	err = window_make(taker, &view, WINDOW_UCX, WINDOW_BYTES);
+	err = window_make(taker, &view, far->way->kind, WINDOW_BYTES);
 	if (err)
 		return err;
 	kv_pool_view(far->pool[0], &view);
@@ -101,7 +109,7 @@ static int put_both(struct far *far, struct bare *bare, struct series *series)
 
 	for (u32 i = 0; i < 5 && !err; i++) {
 		begin = bench_thread_ns();
-		err = bare_put(bare, (uintptr_t)far->memory[0], far->block, far->nr,
+		err = far->way->bare->put(bare, (uintptr_t)far->memory[0], far->block, far->nr,
 			       far->block_bytes);
 		bare_ns += i ? bench_thread_ns() - begin : 0;
 		giver.nr_descriptors = 0;
@@ -123,12 +131,12 @@ static int put_both(struct far *far, struct bare *bare, struct series *series)
 static int turn_windows(struct far *far, struct series *series)
 {
 	struct bare *bare;
-	int err = bare_open(WINDOW_BYTES, &bare);
+	int err = far->way->bare->open(WINDOW_BYTES, &bare);
 
 	if (!err)
 		err = put_both(far, bare, series);
 	if (!err)
-		bare_close(bare);
+		far->way->bare->close(bare);
 	return err;
 }
 
@@ -141,14 +149,15 @@ static int serve(struct far *far)
 	int err;
 
 	attr.pool = far->pool[1];
-	attr.path = "ucx://127.0.0.1:0";
+	snprintf(far->target, sizeof(far->target), "%s://127.0.0.1:0", far->way->name);
+	attr.path = far->target;
 	attr.key_file = far->key_file;
 	attr.window_bytes = WINDOW_BYTES;
 	err = kvmm_migrate_serve(&attr, &far->server);
 	if (err)
 		return err;
 	kvmm_migrate_serve_get_stat(far->server, &stat);
-	snprintf(far->target, sizeof(far->target), "ucx://127.0.0.1:%u", stat.port);
+	snprintf(far->target, sizeof(far->target), "%s://127.0.0.1:%u", far->way->name, stat.port);
 	return 0;
 }
 
@@ -305,36 +314,46 @@ static const struct metric trips[] = {
 	{ "tcp", "us", ALONE }, { "control", "us", "tcp", 0 },
 };
 
-static int measure_pieces(struct bench *bench, u64 block_bytes, u32 nr, bool scattered)
+static int measure_pieces(struct bench *bench, const struct way *way, u64 block_bytes, u32 nr,
+			  bool scattered)
 {
 	bool has_jobs = !scattered && block_bytes > 4096;
-	struct figure figure = { { .block_bytes = block_bytes, .nr = nr, .scattered = scattered },
+	struct figure figure = { { .way = way, .block_bytes = block_bytes, .nr = nr,
+				   .scattered = scattered },
 				 has_jobs ? turn_jobs : turn_windows };
 
-	bench_set(bench, rates, has_jobs ? 5 : 3, "how=ucx block=%lluKiB nr=%u blocks=%s",
+	bench_set(bench, rates, has_jobs ? 5 : 3, "how=%s block=%lluKiB nr=%u blocks=%s", way->name,
 		  (unsigned long long)block_bytes >> 10, nr, scattered ? "scattered" : "row");
 	return bench_turns(bench, turn, &figure);
 }
 
-int bench_net(struct bench *bench)
+static int measure_way(struct bench *bench, const struct way *way)
 {
-	struct figure control = { { .block_bytes = 4096, .nr = 4 }, turn_control };
+	struct figure control = { { .way = way, .block_bytes = 4096, .nr = 4 }, turn_control };
 	int err = 0;
 
-	if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL) || transport_ucx.probe()) {
-		bench_skip(bench, "how=ucx", "libucp.so.0, or its headers where this was built, "
-			   "are not there");
-		return 0;
-	}
 	for (u32 scattered = 0; scattered < 2 && !err; scattered++) {
-		err = measure_pieces(bench, 4 << 10, 4096, scattered);
+		err = measure_pieces(bench, way, 4 << 10, 4096, scattered);
 		if (!err)
-			err = measure_pieces(bench, 64 << 10, 256, scattered);
+			err = measure_pieces(bench, way, 64 << 10, 256, scattered);
 		if (!err)
-			err = measure_pieces(bench, 1 << 20, 64, scattered);
+			err = measure_pieces(bench, way, 1 << 20, 64, scattered);
 	}
 	if (err)
 		return err;
-	bench_set(bench, SET(trips), "how=ucx");
+	bench_set(bench, SET(trips), "how=%s", way->name);
 	return bench_turns(bench, turn, &control);
+}
+
+/* One of them: NIXL has a UCX of its own, and the two do not get on with each other. */
+int bench_net(struct bench *bench)
+{
+	static const struct way ucx = { "ucx", &transport_ucx, WINDOW_UCX, &bare_ucx },
+				nixl = { "nixl", &transport_nixl, WINDOW_NIXL, &bare_nixl };
+	const struct way *way = getenv("KVMM_NIXL_LIBRARY") ? &nixl : &ucx;
+
+	if (!way->ops->probe())
+		return measure_way(bench, way);
+	bench_skip(bench, way->name, kvmm_why());
+	return 0;
 }
