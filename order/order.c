@@ -139,20 +139,22 @@ static noinline void record_note(struct order *order, enum order_note note,
 		    READ_ONCE(entry->position));
 }
 
-/* A block that went with its last reference was filled and used before. */
-static noinline bool went_after(u64 word, u64 note)
-{
-	return kv_word_gen(word) == note_handle(note).gen && kv_word_is_going(word) &&
-	       (note_what(note) == NOTE_HIT || note_what(note) == NOTE_FILL);
-}
-
 /* An entry that was claimed since has left the order, or is about to. */
 static inline bool note_holds(const struct kv_entry *entries, u64 note)
 {
 	u64 word = smp_load_acquire(&entries[note_index(note)].word);
 	u64 wanted = (note & ~0ull << KV_ENTRY_GEN_SHIFT) | KV_STATE_WORD(KV_ENTRY_REGISTERED);
 
-	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT)) || went_after(word, note);
+	return likely(!((word ^ wanted) >> KV_ENTRY_STATE_SHIFT));
+}
+
+/* Else: a block that is going with its last reference was filled and used before. */
+static noinline bool note_held(const struct kv_entry *entries, u64 note)
+{
+	u64 word = smp_load_acquire(&entries[note_index(note)].word);
+
+	return kv_word_gen(word) == note_handle(note).gen && kv_word_is_going(word) &&
+	       (note_what(note) == NOTE_HIT || note_what(note) == NOTE_FILL);
 }
 
 /* Is all of it one instance of the policy? */
@@ -266,7 +268,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 
 	kv_assert_held(&order->lock);
 	kv_assert(handle.index < order->entries->nr);
-	if (!note_holds(order->entries->entry, note_make(note, handle)))
+	if (unlikely(!note_holds(order->entries->entry, note_make(note, handle))) &&
+	    !note_held(order->entries->entry, note_make(note, handle)))
 		return;
 	order_changed(order);
 	if (unlikely(order->deterministic))
@@ -320,6 +323,18 @@ static void fill_many(struct order *order, const u32 *blocks, u32 nr)
 	}
 }
 
+/* Some do not hold any more. */
+static noinline u32 blocks_held(const struct kv_entry *entries, const u64 *notes, u32 nr,
+				u32 *blocks)
+{
+	u32 nr_blocks = 0;
+
+	for (u32 i = 0; i < nr; i++)
+		if (note_holds(entries, notes[i]) || note_held(entries, notes[i]))
+			blocks[nr_blocks++] = note_index(notes[i]);
+	return nr_blocks;
+}
+
 /* The first ones, of one kind, in an order that has runs: how many. At most BATCH. */
 static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 {
@@ -332,6 +347,8 @@ static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 		blocks[nr_blocks] = note_index(notes[end]);
 		nr_blocks += note_holds(entries, notes[end]);
 	}
+	if (unlikely(nr_blocks < end))
+		nr_blocks = blocks_held(entries, notes, end, blocks);
 	if (!nr_blocks)
 		return end;
 	order_changes(order, nr_blocks);
