@@ -40,7 +40,7 @@ struct job {
 struct jobs {
 	u64			last_id;
 	struct job		job[NR_JOBS];
-	struct kvmm_migrate	*last;		/* ours; to another process: it has the link; or NULL */
+	struct kvmm_migrate	*last;		/* ours; it has the link; or NULL */
 	u64			last_ns;	/* when that ended */
 };
 

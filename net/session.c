@@ -388,20 +388,12 @@ static void end(struct kvmm_migrate_server *server, struct session *session, int
 	session->over = true;
 }
 
-/* Or for the giver's first words, by which the workers get to know each other. */
-static bool is_waiting_for_content(const struct session *session)
-{
-	return session->state == SESSION_WINDOW ||
-	       (session->intake && session->intake->state == INTAKE_POUR);
-}
-
 bool session_tick(struct kvmm_migrate_server *server, struct session *session)
 {
 	int err = 0;
 
 	conn_pump(&session->conn);
-	if (is_waiting_for_content(session))
-		window_progress(&session->window);
+	window_progress(&session->window);
 	step_intake(server, session);
 	if (session->dropping && !window_is_busy(&session->window))
 		drop_intake(session);

@@ -21,8 +21,9 @@
 #include <kvmm/ext/migrate.h>
 #include <unistd.h>
 
+#include <research/far_window.h>
+
 #include "bare.h"
-#include "net/transport.h"
 
 #define WINDOW_BYTES	(8ull << 20)
 #define NR_TRIPS	3u		/* of a job */
@@ -30,8 +31,6 @@
 
 struct way {
 	const char *name;
-	const struct transport_ops *ops;
-	u32 kind;
 	const struct bare_ops *bare;
 };
 
@@ -56,75 +55,32 @@ static double gbps(const struct far *far, double ns)
 
 /* ---- windows ---- */
 
-static int finish(struct window *giver, struct window *taker, u32 slot)
-{
-	int err;
-
-	while ((err = window_poll(giver, slot)) == -EINPROGRESS)
-		window_progress(taker);
-	return err;
-}
-
-static int send_all(const struct far *far, struct window *giver, struct window *taker)
-{
-	u32 nr, slot = 0;
-	int err = 0;
-
-	for (u32 at = 0; at < far->nr && !err; at += nr) {
-		nr = min(far->nr - at, giver->shape.slot_blocks);
-		err = finish(giver, taker, slot);
-		if (!err)
-			err = window_fill(giver, slot, far->block, at, nr);
-		copy_wait(&giver->copy[slot]);
-		err = err ? min(err, 0) : window_put(giver, slot, nr);
-		slot = (slot + 1) % WINDOW_SLOTS;
-	}
-	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
-		err = finish(giver, taker, i);
-	return err;
-}
-
-static int open_windows(struct far *far, struct window *giver, struct window *taker)
-{
-	struct window_offer offer;
-	struct kv_pool_view view;
-	int err;
-
-	kv_pool_view(far->pool[1], &view);
-	err = window_make(taker, &view, far->way->kind, WINDOW_BYTES);
-	if (err)
-		return err;
-	kv_pool_view(far->pool[0], &view);
-	offer = (struct window_offer){ taker->shape, -1, taker->blob, taker->blob_bytes, NULL };
-	err = window_open(giver, &view, &offer);
-	return err ? err : finish(giver, taker, 0);
-}
-
 /* By turns, as the rates of a busy machine change; the first ones connect. */
 static int put_both(struct far *far, struct bare *bare, struct series *series)
 {
-	struct window giver, taker;
+	struct far_window *window;
 	double begin, ns = 0, bare_ns = 0;
-	int err = open_windows(far, &giver, &taker);
+	int err = far_window_open(far->way->name, far->pool[0], far->pool[1],
+				  WINDOW_BYTES, &window);
+	int nr_copies = 0;
 
 	for (u32 i = 0; i < 5 && !err; i++) {
 		begin = bench_thread_ns();
 		err = far->way->bare->put(bare, (uintptr_t)far->memory[0], far->block, far->nr,
 			       far->block_bytes);
 		bare_ns += i ? bench_thread_ns() - begin : 0;
-		giver.nr_descriptors = 0;
 		begin = bench_thread_ns();
 		if (!err)
-			err = send_all(far, &giver, &taker);
+			nr_copies = far_window_send(window, far->block, far->nr);
+		err = min(nr_copies, err);
 		ns += i ? bench_thread_ns() - begin : 0;
 	}
 	if (err)
 		return err;
 	series_add(&series[0], gbps(far, bare_ns / 4));
 	series_add(&series[1], gbps(far, ns / 4));
-	series_add(&series[2], giver.nr_descriptors);
-	window_close(&giver);
-	window_close(&taker);
+	series_add(&series[2], nr_copies);
+	far_window_close(window);
 	return 0;
 }
 
@@ -348,11 +304,10 @@ static int measure_way(struct bench *bench, const struct way *way)
 /* One of them: NIXL has a UCX of its own, and the two do not get on with each other. */
 int bench_net(struct bench *bench)
 {
-	static const struct way ucx = { "ucx", &transport_ucx, WINDOW_UCX, &bare_ucx },
-				nixl = { "nixl", &transport_nixl, WINDOW_NIXL, &bare_nixl };
+	static const struct way ucx = { "ucx", &bare_ucx }, nixl = { "nixl", &bare_nixl };
 	const struct way *way = getenv("KVMM_NIXL_LIBRARY") ? &nixl : &ucx;
 
-	if (!way->ops->probe())
+	if (!far_window_probe(way->name))
 		return measure_way(bench, way);
 	bench_skip(bench, way->name, kvmm_why());
 	return 0;

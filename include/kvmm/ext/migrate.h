@@ -99,9 +99,8 @@ enum kvmm_migrate_what {
  * @prefix: KVMM_MIGRATE_KEYS
  * @chunk_bytes: on their way at a time, at most twice that; 0 = 16 MiB; at least one block
  * @key_file: NULL; of another machine: see &kvmm_migrate_serve_attr.key_file
- * @after: NULL; or a job from @src to the same @target with the same @key_file: once that is committed
- *	it keeps its link until it is freed, and this one takes it over. Where there is none, or it is
- *	broken by now, a link is made as without
+ * @after: NULL; or a job from @src to the same @target with the same @key_file: if it is committed,
+ *	its link, which it has until it is freed, is taken over; where that is broken, one is made
  */
 struct kvmm_migrate_attr {
 	size_t size;
