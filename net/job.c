@@ -189,12 +189,13 @@ static int init_job(struct kvmm_migrate *job, const struct kvmm_migrate_attr *at
 	job->copy_flags = attr->flags & KVMM_MIGRATE_BACKGROUND ? KV_COPY_BACKGROUND : 0;
 	job->since_ns = kv_clock_ns();
 	job->attempts = 1;
-	err = attr->dst ? local_init(job, attr) : remote_init(job, attr);
-	if (err)
-		return err;
 	err = goods_init(&job->goods, attr);
 	if (err)
-		job->ops->free(job);
+		return err;
+	/* Last: it may take the link of another job, which is that one's again after no failure. */
+	err = attr->dst ? local_init(job, attr) : remote_init(job, attr);
+	if (err)
+		goods_exit(&job->goods);
 	return err;
 }
 

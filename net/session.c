@@ -127,8 +127,8 @@ static int hear_offer(struct kvmm_migrate_server *server, struct session *sessio
 	if (session->intake || !msg->head.id.half[1])
 		return -EPROTO;
 	server->stat.offers++;
-	session->idle = false;
-	if (server_knows(server, &msg->head.id)) {
+	session->idle = server_knows(server, &msg->head.id);
+	if (session->idle) {
 		server->stat.repeated++;
 		answer_accept(session, &msg->head.id, msg->head.gen, WIRE_COMMITTED, 0);
 		return 0;

@@ -557,3 +557,46 @@ Test(link, a_job_inside_the_process_has_no_link_to_take_over)
 	kvmm_migrate_free(job);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'b'), 1);
 }
+
+Test(link, a_start_that_fails_leaves_the_link_where_it_was)
+{
+	struct kvmm_migrate *job = run_after('a', NULL, false), *other;
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+
+	attr.after = job;
+	attr.what = KVMM_MIGRATE_SEQ;
+	attr.seq = 'z';
+	cr_expect_eq(kvmm_migrate_start(&attr, &other), -ENOENT);
+	kvmm_migrate_free(run_after('b', job, true));
+}
+
+static void serve_one_link(void)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+
+	attr.max_links = 1;
+	kvmm_migrate_serve_end(pair.server);
+	pair_serve(&pair, &attr);
+}
+
+Test(link, one_that_learns_that_it_was_committed_before_gives_way_too)
+{
+	const struct wire_offer offer = { 0 };
+	struct kvmm_migrate_arrival arrival;
+	struct kvmm_migrate *job;
+	struct conn conn;
+	struct wire_id id;
+
+	serve_one_link();
+	job = pair_begin_range(&pair, 'a', 20);
+	cr_assert_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	cr_assert_eq(kvmm_migrate_arrived(pair.server, &arrival), 0);
+	memcpy(&id, arrival.id, sizeof(id));
+	greet(&conn);
+	conn_say(&conn, WIRE_OFFER, &id, 2, &offer, sizeof(offer));
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).repeated, 1);
+	kvmm_migrate_free(run_after('b', NULL, false));
+	conn_exit(&conn);
+}
