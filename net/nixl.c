@@ -16,6 +16,7 @@
 #include <kv/mem.h>
 #include <kv/sys.h>
 
+#include "conn.h"
 #include "transport.h"
 
 #define LIBRARY		"libnixl_capi.so"
@@ -216,9 +217,10 @@ static int register_slots(const struct window *window)
 	struct reg_list *list = NULL;
 	int status = nixl->call.create_reg_dlist(MEMORY_DRAM, &list);
 
-	if (!status)
-		status = nixl->call.reg_dlist_add_desc(list, window->at[0], window->stage.bytes, 0,
-						       NULL, 0);
+	/* One by one: some devices take less than both at once. */
+	for (u32 i = 0; i < WINDOW_SLOTS && !status; i++)
+		status = nixl->call.reg_dlist_add_desc(list, window->at[i],
+						       window->shape.slot_bytes, 0, NULL, 0);
 	if (!status)
 		status = nixl->call.register_mem(nixl->agent, list, NULL);
 	if (list)
@@ -306,6 +308,10 @@ static int open_nixl(struct window *window)
 		return err;
 	nixl = window->nixl;
 	memcpy(nixl->remote, window->blob, head);
+	/* UCX below does not get over words of a process that is gone by now (openucx/ucx 10380). */
+	err = window->conn ? conn_look(window->conn) : 0;
+	if (err)
+		return err;
 	if (nixl->call.load_remote_md(nixl->agent, window->blob + head, window->blob_bytes - head,
 				      &nixl->peer))
 		return kv_refuse(-ECONNRESET, "nixl: the other side is not reached; see UCX_TLS");

@@ -23,7 +23,7 @@ struct list {
 struct agent {
 	char name[NAME_BYTES];
 	char peer[NAME_BYTES];
-	struct part memory;		/* registered */
+	struct list memory;		/* registered */
 };
 
 struct batch {
@@ -124,9 +124,12 @@ static int add_part(struct list *list, uintptr_t at, size_t bytes, u64 device)
 
 static int register_mem(struct agent *agent, struct list *list, void *options)
 {
-	if (fails() || list->nr != 1)
+	if (fails())
 		return BAD_BACKEND;
-	agent->memory = list->part[0];
+	for (u32 i = 0; i < list->nr; i++)
+		if (fake_nixl.most_bytes && list->part[i].bytes > fake_nixl.most_bytes)
+			return BAD_BACKEND;
+	agent->memory = *list;
 	return GOOD;
 }
 
@@ -143,6 +146,7 @@ static int get_local_md(struct agent *agent, void **blob, size_t *bytes)
 
 static int load_remote_md(struct agent *agent, const void *blob, size_t bytes, char **name)
 {
+	fake_nixl.nr_loaded++;
 	if (fails() || bytes != NAME_BYTES + fake_nixl.blob_bytes)
 		return BAD_PARAM;
 	memcpy(agent->peer, blob, NAME_BYTES);
@@ -151,11 +155,19 @@ static int load_remote_md(struct agent *agent, const void *blob, size_t bytes, c
 	return GOOD;
 }
 
-static bool is_in(const struct list *list, const struct part *memory)
+static bool is_part_of(const struct part *part, const struct list *memory)
+{
+	for (u32 i = 0; i < memory->nr; i++)
+		if (part->at >= memory->part[i].at &&
+		    part->at + part->bytes <= memory->part[i].at + memory->part[i].bytes)
+			return true;
+	return false;
+}
+
+static bool is_in(const struct list *list, const struct list *memory)
 {
 	for (u32 i = 0; i < list->nr; i++)
-		if (list->part[i].at < memory->at ||
-		    list->part[i].at + list->part[i].bytes > memory->at + memory->bytes)
+		if (!is_part_of(&list->part[i], memory))
 			return false;
 	return true;
 }

@@ -14,6 +14,8 @@ struct fake_nixl {
 	u32 nr_calls;		/* of those that can fail */
 	u32 fail_at;		/* that one does; 0: none */
 	u32 nr_open;		/* objects */
+	u32 nr_loaded;		/* times that what another agent said was read */
+	size_t most_bytes;	/* no more is registered in one piece; 0: any */
 	u32 nr_polls;		/* a batch is busy for so many */
 	size_t blob_bytes;	/* an agent says so much more than it has to */
 	const char *variable;	/* of the environment; or NULL */

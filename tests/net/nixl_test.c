@@ -6,9 +6,12 @@
  * What is not the transport's is in ucx_test: KVMM_TEST_TRANSPORT=nixl runs it over NIXL.
  */
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <kv/env.h>
 
+#include "net/conn.h"
 #include "net/transport.h"
 #include "tests/net/fake_nixl.h"
 #include "tests/net/pair.h"
@@ -207,5 +210,50 @@ Test(nixl, what_a_taker_says_is_refused_if_it_does_not_add_up)
 
 	fake_nixl.blob_bytes = WINDOW_BLOB_BYTES;
 	cr_expect_eq(window_make(&taker, &view, WINDOW_NIXL, 8 * NET_BLOCK_BYTES), -EOPNOTSUPP);
+	end_fake_pair();
+}
+
+/* UCX below the library does not get over it. */
+Test(nixl, what_a_taker_said_is_not_used_if_its_link_has_ended_since)
+{
+	struct window taker, giver;
+	struct window_offer offer;
+	struct kv_pool_view view;
+	struct conn conn;
+	int fds[2];
+
+	if (!have_fake_pair())
+		return;
+	kv_pool_view(pair.src, &view);
+	cr_assert_eq(window_make(&taker, &view, WINDOW_NIXL, 8 * NET_BLOCK_BYTES), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+	cr_assert_eq(conn_init(&conn, fds[0], NULL), 0);
+	offer = (struct window_offer){ .shape = taker.shape, .fd = -1, .blob = taker.blob,
+				       .blob_bytes = taker.blob_bytes, .conn = &conn };
+	cr_expect_eq(window_open(&giver, &view, &offer), 0);
+	window_close(&giver);
+	cr_expect_eq(fake_nixl.nr_loaded, 1);
+	close(fds[1]);
+	cr_expect_eq(window_open(&giver, &view, &offer), -ECONNRESET);
+	cr_expect_eq(fake_nixl.nr_loaded, 1);
+	conn_exit(&conn);
+	window_close(&taker);
+	end_fake_pair();
+}
+
+Test(nixl, a_device_has_to_take_no_more_than_a_slot_at_once)
+{
+	struct window taker;
+	struct kv_pool_view view;
+
+	if (!have_fake_pair())
+		return;
+	kv_pool_view(pair.src, &view);
+	cr_assert_eq(window_make(&taker, &view, WINDOW_NIXL, 8 * NET_BLOCK_BYTES), 0);
+	fake_nixl.most_bytes = taker.shape.slot_bytes;
+	window_close(&taker);
+	cr_expect_eq(window_make(&taker, &view, WINDOW_NIXL, 8 * NET_BLOCK_BYTES), 0);
+	window_close(&taker);
+	expect_range_goes();
 	end_fake_pair();
 }
