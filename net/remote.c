@@ -219,6 +219,7 @@ struct remote {
 	u32 nr_sums;
 	u32 nr_names_sent;
 	u32 nr_sums_sent;
+	bool taken_over;		/* the link; and no other one was made since */
 	bool offered;			/* the taker may have heard of it */
 	bool is_there;			/* the taker has it already: nothing is left to be done */
 	bool verified;
@@ -263,7 +264,7 @@ static int remote_prepare(struct kvmm_migrate *job)
 		return err;
 	*remote = (struct remote){
 		.link = remote->link, .to = remote->to, .id = remote->id,
-		.gen = remote->gen,
+		.gen = remote->gen, .taken_over = remote->taken_over,
 		.max_runs = remote->max_runs, .sum = remote->sum, .from = remote->from,
 		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
 	};
@@ -471,11 +472,14 @@ static int pour_slot(struct remote *remote, u32 slot)
 	int err;
 
 	if (remote->slot[slot] == SLOT_EMPTY && nr) {
+		/* Of what fails a part may be on its way. */
+		remote->slot[slot] = SLOT_LEAVING;
 		err = window_fill(window, slot, remote->from, remote->next, nr);
 		if (err < 0)
 			return err;
 		remote->next += nr;
-		remote->slot[slot] = err ? SLOT_LEAVING : SLOT_FILLING;
+		if (!err)
+			remote->slot[slot] = SLOT_FILLING;
 	}
 	if (remote->slot[slot] == SLOT_FILLING) {
 		err = copy_poll(&window->copy[slot]);
@@ -517,9 +521,8 @@ static int pour(struct remote *remote)
 	return remote->nr_drained == remote->nr ? 0 : -EINPROGRESS;
 }
 
-static int remote_copy(struct kvmm_migrate *job)
+static int copy_on(struct kvmm_migrate *job, struct remote *remote)
 {
-	struct remote *remote = job->remote;
 	int err = remote->offered ? listen(job, remote) : has_link(remote) ? 0 : -ECONNRESET;
 
 	if (err || remote->is_there)
@@ -580,6 +583,27 @@ static void send_abort(struct remote *remote)
 		send(remote, WIRE_ABORT, &status, sizeof(status));
 }
 
+/*
+ * What is on its way to another machine may come late, and be read here from blocks that are
+ * another's by then: it ends first, or with the link.
+ */
+static int end_leaving(struct remote *remote)
+{
+	bool leaving = false;
+	int err;
+
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		leaving |= remote->slot[i] == SLOT_LEAVING;
+	if (!remote->link || !leaving)
+		return 0;
+	err = window_end(&remote->link->window);
+	if (err == -EINPROGRESS || (!err && has_link(remote)))
+		return err;
+	link_close(remote->link);
+	remote->link = NULL;
+	return 0;
+}
+
 /* The taker may still read the slots it leaves: it waits for that before it takes an offer. */
 static int remote_undo(struct kvmm_migrate *job)
 {
@@ -589,18 +613,8 @@ static int remote_undo(struct kvmm_migrate *job)
 		if (copy_poll(&remote->link->window.copy[i]) == -EINPROGRESS)
 			return -EINPROGRESS;
 	send_abort(remote);
-	/*
-	 * What is on its way to another machine may come late, and be read here from blocks that
-	 * are another's by then: only a link's end ends it.
-	 */
-	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++) {
-		if (remote->slot[i] != SLOT_LEAVING || !window_poll(&remote->link->window, i))
-			continue;
-		link_close(remote->link);
-		remote->link = NULL;
-	}
 	remote->offered = false;
-	return 0;
+	return end_leaving(remote);
 }
 
 static int remote_resume(struct kvmm_migrate *job)
@@ -615,10 +629,26 @@ static int remote_resume(struct kvmm_migrate *job)
 			return err;
 		link_close(remote->link);
 		remote->link = link;
+		remote->taken_over = false;
 		memset(remote->slot, 0, sizeof(remote->slot));	/* SLOT_EMPTY */
 	}
 	remote->gen++;
 	return 0;
+}
+
+/* The taker may cut a link that it took for idle while the offer was on its way: once more, then. */
+static int remote_copy(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+	int err = remote->link->is_ready ? 0 : remote_prepare(job);
+
+	if (!err)
+		err = copy_on(job, remote);
+	if (err != -ECONNRESET || !remote->taken_over || has_link(remote) || remote->state == POUR)
+		return err;
+	remote->offered = false;
+	err = remote_resume(job);
+	return err ? err : -EINPROGRESS;
 }
 
 static void forget_place(struct place *to)
@@ -713,6 +743,7 @@ int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 	remote->to = (struct place){ copy_of(attr->target), copy_of(attr->key_file) };
 	if (remote->to.target && !remote->to.key_file == !attr->key_file) {
 		remote->link = take_over(attr->after, attr);
+		remote->taken_over = remote->link;
 		err = remote->link ? 0 : link_open(&view, &remote->to, &remote->link);
 	}
 	if (err) {

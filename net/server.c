@@ -149,7 +149,8 @@ static struct session **free_place(struct kvmm_migrate_server *server)
 	for (u32 i = 0; i < server->max_links; i++) {
 		if (!server->session[i])
 			return &server->session[i];
-		if (server->session[i]->idle && !server->session[i]->conn.nr_out)
+		if (server->session[i]->idle && !server->session[i]->conn.nr_out &&
+		    !server->session[i]->conn.nr_in)
 			idle = &server->session[i];
 	}
 	return idle;
@@ -215,7 +216,10 @@ static int let_in(struct kvmm_migrate_server *server)
 	struct session **place = free_place(server);
 	int fd;
 
-	if (!place)
+	/* An offer may lie there: that one is idle no more. */
+	if (place && *place)
+		conn_look(&(*place)->conn);
+	if (!place || (*place && (*place)->conn.nr_in))
 		return -EAGAIN;
 	fd = server->far_kind ? ops->tcp_accept(ops->ctx, server->fd) :
 				ops->accept(ops->ctx, server->fd, false);

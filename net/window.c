@@ -137,21 +137,33 @@ int window_stage(struct window *window)
 	return err;
 }
 
-/* The other side gets over the end of a put best if it is not on its way. */
-static void end_puts(struct window *window)
+int window_end(struct window *window)
 {
-	u64 begin = kv_clock_ns();
+	u64 now = kv_clock_ns();
+	bool busy = false;
 
-	for (u32 i = 0; i < WINDOW_SLOTS; i++)
-		while (window_poll(window, i) == -EINPROGRESS && kv_ns_since(begin) < CLOSE_NS)
-			;
+	if (!window->end_ns)
+		window->end_ns = kv_ns_after(now, CLOSE_NS);
+	for (u32 i = 0; i < WINDOW_SLOTS; i++) {
+		int err = window_poll(window, i);
+
+		if (err && err != -EINPROGRESS)
+			return err;
+		busy |= err;
+	}
+	if (busy)
+		return now < window->end_ns ? -EINPROGRESS : -ETIMEDOUT;
+	window->end_ns = 0;
+	return 0;
 }
 
 void window_close(struct window *window)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
-	end_puts(window);
+	/* The other side gets over the end of a put best if it is not on its way. */
+	while (window_end(window) == -EINPROGRESS)
+		;
 	if (window->ops)
 		window->ops->close(window);
 	if (window->stage.ptr)

@@ -35,6 +35,7 @@ struct window {
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
 	struct extent *extent;			/* ours; room for each block's, of each plane */
+	u64 end_ns;				/* until then window_end() waits; 0: not called */
 	u32 nr_descriptors;
 	u32 flags;				/* KV_COPY_*, of all copies from now on */
 	struct copy copy[WINDOW_SLOTS];	/* into, or out of, a slot */
@@ -56,7 +57,9 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 		const struct window_offer *offer);
 /* For transports: its slots are host memory of the device: 0; -EPROTO, -ENOMEM, -errno. */
 int window_stage(struct window *window);
-/* No copy is on its way. What was put has 200 ms to come. */
+/* Nothing is put any more. 0 all has come; -EINPROGRESS; -ETIMEDOUT not in 200 ms; -ECONNRESET. */
+int window_end(struct window *window);
+/* No copy is on its way. What was put has the rest of that time to come. */
 void window_close(struct window *window);
 
 /* @nr blocks from @block[@first] on, into the slot, or out of it: 0 and it is busy; or an error. */

@@ -526,14 +526,20 @@ Test(link, what_cannot_be_taken_over_is_made_anew)
 	kvmm_migrate_free(job);
 }
 
-Test(link, a_link_that_is_kept_for_later_gives_way_where_there_is_no_other_place)
+static void serve_one_link(void)
 {
 	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
-	struct kvmm_migrate *first, *second;
 
 	attr.max_links = 1;
 	kvmm_migrate_serve_end(pair.server);
 	pair_serve(&pair, &attr);
+}
+
+Test(link, a_link_that_is_kept_for_later_gives_way_where_there_is_no_other_place)
+{
+	struct kvmm_migrate *first, *second;
+
+	serve_one_link();
 	first = run_after('a', NULL, false);
 	second = run_after('b', NULL, false);
 	cr_expect_eq(pair_stat(&pair).nr_links, 1);
@@ -570,15 +576,6 @@ Test(link, a_start_that_fails_leaves_the_link_where_it_was)
 	kvmm_migrate_free(run_after('b', job, true));
 }
 
-static void serve_one_link(void)
-{
-	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
-
-	attr.max_links = 1;
-	kvmm_migrate_serve_end(pair.server);
-	pair_serve(&pair, &attr);
-}
-
 Test(link, one_that_learns_that_it_was_committed_before_gives_way_too)
 {
 	const struct wire_offer offer = { 0 };
@@ -599,4 +596,45 @@ Test(link, one_that_learns_that_it_was_committed_before_gives_way_too)
 	cr_expect_eq(pair_stat(&pair).repeated, 1);
 	kvmm_migrate_free(run_after('b', NULL, false));
 	conn_exit(&conn);
+}
+
+Test(link, a_link_with_an_offer_that_was_not_read_yet_does_not_give_way)
+{
+	struct kvmm_migrate *first, *second, *other;
+
+	serve_one_link();
+	first = run_after('a', NULL, false);
+	second = pair_begin_after(&pair, 'b', 20, first);
+	for (u32 i = 0; i < 10; i++)
+		kvmm_migrate_poll(second);
+	other = pair_begin_range(&pair, 'c', 20);
+	kvmm_migrate_serve_tick(pair.server);
+	cr_expect_eq(pair_stat(&pair).offers, 2);
+	cr_expect_eq(pair_run(&pair, second), 0);
+	expect_range_there('b', 20);
+	cr_expect_eq(pair_run(&pair, other), 0);
+	expect_range_there('c', 20);
+	kvmm_migrate_free(first);
+	kvmm_migrate_free(second);
+	kvmm_migrate_free(other);
+}
+
+Test(link, a_job_whose_link_gave_way_before_its_offer_makes_another_one)
+{
+	struct kvmm_migrate *first, *second, *other;
+
+	serve_one_link();
+	first = run_after('a', NULL, false);
+	second = pair_begin_after(&pair, 'b', 20, first);
+	other = pair_begin_range(&pair, 'c', 20);
+	kvmm_migrate_serve_tick(pair.server);
+	kvmm_migrate_poll(second);
+	cr_expect_eq(pair_run(&pair, other), 0);
+	expect_range_there('c', 20);
+	cr_expect_eq(pair_run(&pair, second), 0);
+	cr_expect_eq(net_status(second).attempts, 1);
+	expect_range_there('b', 20);
+	kvmm_migrate_free(first);
+	kvmm_migrate_free(second);
+	kvmm_migrate_free(other);
 }

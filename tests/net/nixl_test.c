@@ -141,12 +141,40 @@ Test(nixl, a_put_that_does_not_end_does_not_hold_a_cancelled_job)
 	cr_expect_eq(net_status(job).nr_copied, 0);
 	begin = kv_clock_ns();
 	cr_expect_eq(kvmm_migrate_cancel(job), 0);
-	cr_expect_eq(pair_run(&pair, job), -ECANCELED);
+	cr_expect_eq(kvmm_migrate_poll(job), -EINPROGRESS, "no call waits for it");
+	cr_expect_eq(kvmm_migrate_wait(job, 20000000000), -ECANCELED);
+	cr_expect_geq(kv_ns_since(begin), 200000000ull);
 	kvmm_migrate_free(job);
 	cr_expect_lt(kv_ns_since(begin), 2000000000ull);
 	pair_settle(&pair);
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 	cr_expect_eq(net_nr_free(pair.dst), 64);
+	end_fake_pair();
+}
+
+Test(nixl, a_put_that_ends_soon_after_a_cancel_leaves_the_link_whole)
+{
+	struct kvmm_migrate *job;
+
+	if (!have_fake_pair())
+		return;
+	job = pair_begin_range(&pair, 'a', 20);
+	while (net_status(job).phase == KVMM_MIGRATE_PREPARE) {
+		kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	fake_nixl.nr_polls = 100;
+	for (u32 i = 0; i < 30; i++) {
+		kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(pair_run(&pair, job), -ECANCELED);
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
+	cr_expect_eq(pair_stat(&pair).failed, 1, "told of it once");
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 	end_fake_pair();
 }
 

@@ -241,6 +241,59 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 	pair_exit(&pair);
 }
 
+/* ---- a flush that fails behind a put that may be on its way ---- */
+
+static void *(*true_flush)(void *ep, const void *param);
+static void (*true_destroy)(void *worker);
+static u32 nr_flushes_left, nr_workers_ended;
+
+static void *fail_flush(void *ep, const void *param)
+{
+	return nr_flushes_left && --nr_flushes_left ? true_flush(ep, param) : (void *)(intptr_t)-3;
+}
+
+static void count_destroy(void *worker)
+{
+	nr_workers_ended++;
+	true_destroy(worker);
+}
+
+static void *find_poor(void *ctx, void *library, const char *name)
+{
+	void *fn = kv_sys_system.find_symbol(ctx, library, name), *poor = NULL;
+
+	if (!strcmp(name, "ucp_ep_flush_nbx")) {
+		memcpy(&true_flush, &fn, sizeof(fn));
+		poor = fail_flush;
+	} else if (!strcmp(name, "ucp_worker_destroy")) {
+		memcpy(&true_destroy, &fn, sizeof(fn));
+		poor = count_destroy;
+	}
+	return fn && poor ? poor : fn;
+}
+
+Test(ucx, a_part_that_cannot_be_put_ends_the_link_before_its_blocks_are_given_back)
+{
+	struct kv_sys_ops poor = kv_sys_system;
+	struct kvmm_migrate *job;
+
+	if (!have_pair())
+		return;
+	poor.find_symbol = find_poor;
+	kv_sys_set(&poor);
+	nr_flushes_left = 2;			/* the link's first words, and no content */
+	job = pair_begin_range(&pair, 'a', 40);
+	while (kvmm_migrate_poll(job) == -EINPROGRESS && nr_flushes_left)
+		kvmm_migrate_serve_tick(pair.server);
+	cr_expect_eq(kvmm_migrate_wait(job, 20000000000), -ECONNRESET);
+	cr_expect_eq(nr_workers_ended, 1, "UCX reads from there no more");
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+	kv_sys_set(NULL);
+	pair_exit(&pair);
+}
+
 static bool can_be_read(int fd)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
