@@ -20,6 +20,7 @@
 
 #include "job.h"
 #include "store.h"
+#include "transport.h"
 
 #define DEFAULT_CHUNK_BYTES	(16ull << 20)
 #define MIN_SLEEP_NS		20000ull
@@ -174,11 +175,15 @@ int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
 
 static int check_attr(const struct kvmm_migrate_attr *attr)
 {
+	const char *addr;
+	int kind;
+
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
 	    ((attr->key_file || attr->after) && !attr->target))
 		return -EINVAL;
-	return kv_pool_refusal(attr->src);
+	kind = attr->target ? transport_find(attr->target, &addr) : 0;
+	return kind < 0 ? kind : kv_pool_refusal(attr->src);
 }
 
 static int init_job(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
