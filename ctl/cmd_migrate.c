@@ -151,6 +151,7 @@ static int start_job(struct kv_control_call *call, struct job *job, struct kvmm_
 	attr.target = job->dst ? NULL : job->target;
 	attr.after = job->dst ? NULL : last;
 	attr.what = KVMM_MIGRATE_SEQ;
+	attr.flags |= job->dst ? 0 : KVMM_MIGRATE_KEEP_LINK;
 	job->seq = attr.seq;
 	job->is_copy = attr.flags & KVMM_MIGRATE_COPY;
 	err = kvmm_migrate_start(&attr, &job->job);

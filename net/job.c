@@ -26,7 +26,8 @@
 #define MIN_SLEEP_NS		20000ull
 #define MAX_SLEEP_NS		1000000ull
 #define ALL_FLAGS		(KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | \
-				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY)
+				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY | \
+				 KVMM_MIGRATE_KEEP_LINK)
 
 /* ---- phases ---- */
 
@@ -180,7 +181,8 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
-	    ((attr->key_file || attr->after) && !attr->target))
+	    ((attr->key_file || attr->after || attr->flags & KVMM_MIGRATE_KEEP_LINK) &&
+	     !attr->target))
 		return -EINVAL;
 	kind = attr->target ? transport_find(attr->target, &addr) : 0;
 	return kind < 0 ? kind : kv_pool_refusal(attr->src);

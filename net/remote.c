@@ -209,7 +209,7 @@ enum remote_state { TALLY, OFFER, ANSWER, POUR };
 enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_LEAVING, SLOT_FULL, SLOT_SENT };
 
 struct remote {
-	struct link *link;		/* ours; NULL: another job has it */
+	struct link *link;		/* ours; NULL: it is not needed, or another job has it */
 	struct place to;
 	struct wire_id id;		/* fixed at creation */
 	u32 gen;
@@ -569,6 +569,11 @@ static int remote_commit(struct kvmm_migrate *job)
 	if (err || !remote->is_there)
 		return err ? err : -EINPROGRESS;
 	job->in_doubt = remote->offered = false;
+	/* It needs the source's device, and the job may be freed after that pool. */
+	if (!(job->goods.flags & KVMM_MIGRATE_KEEP_LINK)) {
+		link_close(remote->link);
+		remote->link = NULL;
+	}
 	return 0;
 }
 

@@ -207,6 +207,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 	attr.target = path;
 	attr.key_file = key_file;
 	attr.after = *last;
+	attr.flags |= KVMM_MIGRATE_KEEP_LINK;
 	for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_start(&attr, &job)); i++)
 		nap();
 	CHECK(giver, !err);

@@ -550,6 +550,20 @@ Test(link, a_link_that_is_kept_for_later_gives_way_where_there_is_no_other_place
 	kvmm_migrate_free(second);
 }
 
+Test(link, a_job_that_is_not_told_to_keep_its_link_has_none_when_it_is_done)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job;
+
+	attr.range = net_range(pair.src, 'a', 20, 1);
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0);
+	expect_range_there('a', 20);
+	kvmm_migrate_free(run_after('b', job, false));
+}
+
 Test(link, a_job_inside_the_process_has_no_link_to_take_over)
 {
 	struct kvmm_migrate *job = run_after('a', NULL, false), *other;

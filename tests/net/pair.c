@@ -118,6 +118,7 @@ struct kvmm_migrate *pair_begin_after(struct pair *pair, u64 seq, u32 nr,
 	attr.what = KVMM_MIGRATE_RANGE;
 	attr.range = net_range(pair->src, seq, nr, 1);
 	attr.after = before;
+	attr.flags = KVMM_MIGRATE_KEEP_LINK;
 	must(!kvmm_migrate_start(&attr, &job), "start");
 	return job;
 }

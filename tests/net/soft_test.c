@@ -291,10 +291,10 @@ static void over_a_link(const char *of_src, const char *of_dst, u32 flags, u32 p
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_expect_eq(pair_run(&pair, job), 0);
 	cr_expect_eq(net_status(job).path, path, "%s to %s", of_src, of_dst);
-	kvmm_migrate_free(job);
 	cr_assert_eq(kvmm_migrate_arrived(pair.server, &arrival), 0);
 	cr_expect(net_range_is(pair.dst, arrival.range, 'a', 30));
 	pair_exit(&pair);
+	kvmm_migrate_free(job);		/* it has nothing of a device any more */
 	expect_quiet();
 }
 

@@ -81,6 +81,8 @@ enum kvmm_migrate_what {
 #define KVMM_MIGRATE_NO_EVICT		(1u << 2)
 /** Cached blocks that came into use meanwhile stay at the source as well. */
 #define KVMM_MIGRATE_IDLE_ONLY		(1u << 3)
+/** Its link stays until it is freed, for &kvmm_migrate_attr.after; which is before its source is. */
+#define KVMM_MIGRATE_KEEP_LINK		(1u << 4)
 
 /**
  * struct kvmm_migrate_attr - one migration; all that it points to is borrowed during the call
@@ -99,8 +101,9 @@ enum kvmm_migrate_what {
  * @prefix: KVMM_MIGRATE_KEYS
  * @chunk_bytes: on their way at a time, at most twice that; 0 = 16 MiB; at least one block
  * @key_file: NULL; of another machine: see &kvmm_migrate_serve_attr.key_file
- * @after: NULL; or a job from @src to the same @target with the same @key_file: if it is committed,
- *	its link, which it has until it is freed, is taken over; where that is broken, one is made
+ * @after: NULL; or a job of KVMM_MIGRATE_KEEP_LINK from @src to the same @target with the same
+ *	@key_file: this one takes over its link if it is committed. Where there is none, or it is
+ *	broken by now, a link is made as without
  */
 struct kvmm_migrate_attr {
 	size_t size;
