@@ -27,7 +27,6 @@
 
 #include <kv/bits.h>
 #include <kv/env.h>
-#include <kv/log.h>
 #include <kv/sys.h>
 
 #include "internal.h"
@@ -299,23 +298,6 @@ void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts)
 	}
 	for (u32 i = 0; i < nr_parts; i++)
 		fn(arg, i, nr_parts);
-}
-
-int kv_find_calls(const char *what, const char *library, const char *const *name, u32 nr,
-		  void **call)
-{
-	const struct kv_sys_ops *sys = kv_sys();
-	const char *why = "?";
-	void *handle = sys->open_library(sys->ctx, library, &why);
-
-	if (!handle)
-		return kv_refuse(-EOPNOTSUPP, "%s: %s", what, why);
-	for (u32 i = 0; i < nr; i++) {
-		call[i] = sys->find_symbol(sys->ctx, handle, name[i]);
-		if (!call[i])
-			return kv_refuse(-EOPNOTSUPP, "%s: %s has no %s", what, library, name[i]);
-	}
-	return 0;
 }
 
 int kv_fence_all(void)
