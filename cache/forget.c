@@ -77,7 +77,8 @@ void names_forget(struct kvmm_pool *pool, u32 index)
 	kv_assert_held(&pool->lock);
 	for (; name && !kv_name_is_out(entries, index); name = next) {
 		next = entry_at(pool, name)->chain;
-		if (kv_name_is_out(entries, name) || pool->map->ops->names->holders(pool->map, name))
+		if (kv_name_is_out(entries, name) ||
+		    pool->map->ops->names->holders(pool->map, name))
 			continue;
 		pool_tell(pool, unnamed, name);
 		pool->map->ops->names->unlink(pool->map, name);

@@ -231,8 +231,8 @@ static int set(struct stage *stage, const struct key *key, const char *text)
 	err = key->kind == CONFIG_STRING ? set_string(stage, key, field, text) :
 					   set_number(key, field, text);
 	if (err && key->kind == CONFIG_STRING)	/* it may be a password */
-		return complain(stage, "%s: no text of 1 to %lld bytes, or too much text", key->name,
-				(long long)key->max);
+		return complain(stage, "%s: no text of 1 to %lld bytes, or too much text",
+				key->name, (long long)key->max);
 	if (err == -ERANGE)
 		return complain(stage, "%s: '%.40s' is out of range", key->name, text);
 	if (err)

@@ -308,7 +308,7 @@ static int open_nixl(struct window *window)
 		return err;
 	nixl = window->nixl;
 	memcpy(nixl->remote, window->blob, head);
-	/* UCX below does not get over words of a process that is gone by now (openucx/ucx 10380). */
+	/* UCX below does not get over words of a process that is gone (openucx/ucx 10380). */
 	err = window->conn ? conn_look(window->conn) : 0;
 	if (err)
 		return err;

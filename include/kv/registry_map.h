@@ -122,7 +122,8 @@ struct kv_map_attr {
  *	written
  * @find: the entry of this block by its name, or KV_NONE; of @wanted key and domain are looked at
  * @holders: references that duplicates have on its block by that name (KV_DUP_HOLD)
- * @release: of one that is out, a grace period after @unlink: those are the caller's now. Returns how many
+ * @release: of one that is out, a grace period after @unlink: those are the caller's now. Returns
+ *	how many
  * @swap: the block's first name, which is out, was written anew, as this added one: it takes its
  *	place, and the added one is out. In between the block is found all the time
  */

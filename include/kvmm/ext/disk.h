@@ -505,12 +505,13 @@ static inline int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify,
 /**
  * struct kvmm_config - what is to be set
  * @size: sizeof(struct kvmm_config); set by KVMM_CONFIG_INIT
- * @host, @client, @knobs, @disk, @disk_use, @remote: filled in before, each with its size set; changed on
- *	success only. NULL: keys for it are checked all the same
+ * @host, @client, @knobs, @disk, @disk_use, @remote: filled in before, each with its size set;
+ *	changed on success only. NULL: keys for it are checked all the same
  * @nr_set: out: values that were set
  * @line: out: of the error, from 1 on; 0: no line is to blame
  * @error: out: a sentence, empty on success
- * @names: strings that @host, @disk and @remote point to from then on; 0 at first, each call adds its own
+ * @names: strings that @host, @disk and @remote point to from then on; 0 at first, each call adds
+ *	its own
  * @names_bytes: of them, in use
  * @set: out: a bit for each key that was set
  */
