@@ -199,6 +199,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 		  struct kvmm_migrate **last)
 {
 	struct kvmm_migrate_attr attr = *what;
+	struct kvmm_migrate_status status;
 	struct kvmm_migrate *job = NULL;
 	pid_t taker;
 	int err;
@@ -222,8 +223,10 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 			break;
 		taker = taker_of(job);
 	}
+	kvmm_migrate_get_status(job, &status);
 	if (err)
-		fprintf(stderr, "the giver's job: %s\n", strerror(-err));
+		fprintf(stderr, "the giver's job: %s, %s\n", strerror(-err),
+			kvmm_migrate_phase_name(status.phase));
 	CHECK(giver, !err);
 	kvmm_migrate_free(*last);
 	*last = job;
