@@ -17,7 +17,7 @@
 #define PROMPT		64u
 #define COUNTED		17000u		/* about so many blocks, or pairs of calls */
 #define MAX_RANGE	32u
-#define MAX_RANGES	(1u << 17)
+#define MAX_RANGES	(1u << 20)
 
 #define OP		static __attribute__((noinline, noclone)) void
 
@@ -66,11 +66,19 @@ OP op_range_free(kvmm_range_t range)
 	must(kvmm_range_free(pool, range));
 }
 
+/* Where there is no room, the range has generation 0. */
+static void range_alloc(const struct kvmm_range_attr *attr, kvmm_range_t *range)
+{
+	int err;
+
+	range->gen = 0;
+	err = kvmm_range_alloc_attr(pool, attr, range);
+	must(err == -ENOSPC ? 0 : err);
+}
+
 OP op_range_alloc(const struct kvmm_range_attr *attr, kvmm_range_t *range)
 {
-	int err = kvmm_range_alloc_attr(pool, attr, range);
-
-	must(err == -ENOSPC ? 0 : err);
+	range_alloc(attr, range);
 }
 
 static void free_any(uint32_t *nr, uint32_t *used)
@@ -93,13 +101,12 @@ static uint32_t pairs(uint32_t nr_blocks, uint32_t named)
 	for (uint32_t i = 0; i < COUNTED;) {
 		attr.nr = 1 + below(MAX_RANGE);
 		attr.seq += named;
-		ranges[nr].gen = 0;
 		if (used + attr.nr > full) {
 			free_any(&nr, &used);
 			op_range_alloc(&attr, &ranges[nr]);
 			i++;
-		} else if (nr < MAX_RANGES - 1) {
-			must(kvmm_range_alloc_attr(pool, &attr, &ranges[nr]));
+		} else {
+			range_alloc(&attr, &ranges[nr]);
 		}
 		sizes[nr] = attr.nr;
 		used += ranges[nr].gen ? attr.nr : 0;
