@@ -652,8 +652,7 @@ static int remote_copy(struct kvmm_migrate *job)
 	if (err != -ECONNRESET || !remote->taken_over || has_link(remote) || remote->state == POUR)
 		return err;
 	remote->offered = false;
-	err = remote_resume(job);
-	return err ? err : -EINPROGRESS;
+	return remote_resume(job) ? err : -EINPROGRESS;
 }
 
 static void forget_place(struct place *to)
