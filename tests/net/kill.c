@@ -193,6 +193,21 @@ static pid_t taker_of(const struct kvmm_migrate *job)
 	return taker.pid;
 }
 
+/* A link that was taken over may be made again as long as nothing can have been committed. */
+static int carry_on(struct kvmm_migrate *job, pid_t *taker)
+{
+	struct kvmm_migrate_status status;
+	int err = -EINPROGRESS;
+
+	for (u32 i = 0; i < 20000 && (err = kvmm_migrate_poll(job)) == -EINPROGRESS; i++) {
+		CHECK(giver, !kvmm_migrate_get_status(job, &status));
+		if (status.phase < KVMM_MIGRATE_COMMIT)
+			*taker = taker_of(job);
+		nap();
+	}
+	return err;
+}
+
 /* With the taker that serves there, as often as it takes: the last one. By the link of @last, which
  * becomes this one. */
 static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
@@ -215,7 +230,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 	if (!job)
 		return 0;
 	taker = taker_of(job);
-	while ((err = kvmm_migrate_wait(job, 5000000000ull)) == -ECONNRESET) {
+	while ((err = carry_on(job, &taker)) == -ECONNRESET) {
 		CHECK(giver, !kvmm_validate(pool));
 		for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_resume(job)); i++)
 			nap();
