@@ -82,6 +82,8 @@ class Client:
 
     def answer(self) -> bytes | int | None:
         line = self.file.readline()
+        if not line:
+            raise ConnectionError
         if line[:1] == b"$":
             size = int(line[1:])
             return None if size < 0 else self.file.read(size + 2)[:-2]
@@ -279,14 +281,18 @@ def test_stranger_has_so_long_to_say_the_password(monkeypatch: pytest.MonkeyPatc
     served = Served(FakeStore(), b"secret")
     stranger, client = served.client(), served.client()
     assert client.ask(b"AUTH", b"secret") == b"+OK"
-    assert stranger.file.read() == b""
+    with pytest.raises(OSError):		# whatever it says instead
+        while stranger.ask(b"PING"):
+            pass
     assert client.ask(b"EXISTS", b"k") == 0
+    assert len(served.gateway.rooms) == 0
 
 
 @pytest.mark.parametrize("args", [
     (b"FLUSHALL",), (b"GET",), (b"SET", b"a"), (b"EVAL", DEL), (b"EVAL", DEL, b"2", b"a"),
     (b"\xff",), (b"EVAL", PUT, b"3", WORD, b"k", b"none", b"1", b"0"), (b"GET", b"\xff"),
-    (b"EVAL", DEL, b"x", b"a", b"b"),
+    (b"EVAL", DEL, b"x", b"a", b"b"), (b"EVAL", DEL, b"2", b"a", b"b", b"-1"),
+    (b"EVAL", DEL, b"2", b"a", b"b", b"9" * 900),
     (b"EVAL", DEL, b"2", b"a", b"b", b"x"), (b"__class__",)])
 def test_bad_command_is_answered_with_an_error(fake: Served, args: tuple[bytes, ...]) -> None:
     client = fake.client()
@@ -309,7 +315,7 @@ def test_connection_beyond_the_limit_is_closed_until_another_ends(fake: Served) 
                 break
         except ConnectionError:
             pass
-    assert len(fake.gateway.rooms) == 0
+    assert len(fake.gateway.rooms) == 0		# none has had a block
 
 
 def test_tier_finds_what_that_of_another_pool_has_stored(served: Served) -> None:

@@ -131,22 +131,24 @@ class Gateway:
             threading.Thread(target=self.serve_one, args=(sock, links), daemon=True).start()
 
     def serve_one(self, sock: socket.socket, links: threading.Semaphore) -> None:
-        room = None
+        link = Link(self, sock)
         try:
             tune(sock)
-            # Rooms stay registered: a connection that ends leaves its own to the next.
-            try:
-                room = self.rooms.pop()
-            except IndexError:
-                room = Room(self.store, self.block_bytes)
-            Link(self, sock, room).run()
+            link.run()
         except (OSError, ValueError, EOFError):
             pass
         finally:
-            if room:
-                self.rooms.append(room)
+            if link.room:
+                self.rooms.append(link.room)
             sock.close()
             links.release()
+
+    def take_room(self) -> Room:
+        """Rooms stay registered: a connection that ends leaves its own to the next."""
+        try:
+            return self.rooms.pop()
+        except IndexError:
+            return Room(self.store, self.block_bytes)
 
 
 def tune(sock: socket.socket) -> None:
@@ -161,15 +163,14 @@ def tune(sock: socket.socket) -> None:
 class Link:
     """One connection: commands are done in their order."""
 
-    def __init__(self, gateway: Gateway, sock: socket.socket, room: Room) -> None:
+    def __init__(self, gateway: Gateway, sock: socket.socket) -> None:
         self.gateway = gateway
         self.sock = sock
-        self.room = room
+        self.room: Optional[Room] = None	# once the password was said
         self.staged: Optional[bytes] = None	# name under which a block lies in the room
         self.staged_bytes = 0
         self.is_known = gateway.password is None
-        if not self.is_known:
-            sock.settimeout(STRANGER_S)
+        self.end_s = time.monotonic() + STRANGER_S
         self.buf = bytearray(64 << 10)
         self.view = memoryview(self.buf)
         self.start = self.end = 0
@@ -182,10 +183,18 @@ class Link:
             self.start, self.end = 0, self.end - self.start
             if self.end == len(self.buf):
                 raise ValueError("a line without an end")
-        nr = self.sock.recv_into(self.view[self.end:])
+        self.end += self.receive(self.view[self.end:])
+
+    def receive(self, view: memoryview) -> int:
+        if not self.is_known:
+            left_s = self.end_s - time.monotonic()
+            if left_s <= 0:
+                raise EOFError
+            self.sock.settimeout(left_s)
+        nr = self.sock.recv_into(view)
         if not nr:
             raise EOFError
-        self.end += nr
+        return nr
 
     def number(self, kind: bytes, most: int) -> int:
         while (at := self.buf.find(b"\r\n", self.start, self.end)) < 0:
@@ -205,10 +214,7 @@ class Link:
         view[:at] = self.view[self.start:self.start + at]
         self.start += at
         while at < len(view):
-            nr = self.sock.recv_into(view[at:])
-            if not nr:
-                raise EOFError
-            at += nr
+            at += self.receive(view[at:])
         while self.end - self.start < 2:
             self.fill()
         if self.buf[self.start:self.start + 2] != b"\r\n":
@@ -225,14 +231,19 @@ class Link:
         args: List[bytes] = []
         for i in range(self.number(b"*", MAX_ARGS)):
             is_block = i == 2 and args[0].upper() == b"SET" and self.is_known
-            size = self.number(b"$", self.room.size if is_block else MAX_TEXT)
+            size = self.number(b"$", self.gateway.block_bytes if is_block else MAX_TEXT)
             if is_block:
                 self.staged = None
-                self.into(self.room.view[:size])
+                self.into(self.my_room().view[:size])
                 args.append(b"%d" % size)
             else:
                 args.append(self.text(size))
         return args
+
+    def my_room(self) -> Room:
+        if not self.room:
+            self.room = self.gateway.take_room()
+        return self.room
 
     def run(self) -> None:
         while True:
@@ -262,7 +273,7 @@ class Link:
 
     def do_get(self, args: List[bytes]) -> bytes:
         self.staged = None
-        room = self.room
+        room = self.my_room()
         size = self.gateway.store.get_into(args[0].decode(), room.address, room.size)
         if self.gateway.checked(size, "get_into") < 0:
             return b"$-1\r\n"
@@ -286,9 +297,12 @@ class Link:
             if self.staged != keys[2].encode():
                 raise Refused("no such key")
             self.staged = None
-            word = self.gateway.put(keys[0], int(argv[0]), keys[1], self.room, self.staged_bytes)
+            word = self.gateway.put(keys[0], int(argv[0]), keys[1], self.my_room(),
+                                    self.staged_bytes)
             return b"+OK\r\n" if word is None else b":%d\r\n" % word
         if b"'INCRBY'" in args[0]:
+            if not 0 < int(argv[0]) <= 1 << (EPOCH_SHIFT + 1):
+                raise Refused("not a step of the word")
             return b":%d\r\n" % self.gateway.delete(keys[0], int(argv[0]), keys[1],
                                                     b"pcall('DEL'" not in args[0])
         return b":%d\r\n" % self.gateway.word(keys[0])
@@ -330,6 +344,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--block-bytes", type=int, default=4 << 20, help="most, with 128 of a head")
     parser.add_argument("--password-file", help="a line that tiers have to know")
     args = parser.parse_args(argv)
+    if args.block_bytes < 4096:
+        parser.error("--block-bytes is less than 4096")
     password = None
     if args.password_file:
         with open(args.password_file, "rb") as file:
