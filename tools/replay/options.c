@@ -578,7 +578,7 @@ static const struct option_row rows[] = {
 		"seq: answers take their blocks, too, one after the other, and full ones stay "
 		"cached: as part of the prompt of the next turn, where the trace has one"),
 
-	HEAD(2, "Tiers below the pool, simulated (seq, conc, compare):"),
+	HEAD(3, "Tiers below the pool, simulated (seq, conc, compare):"),
 	TAKE("host-blocks", 0, "N", take_host_blocks, "Blocks of the host's; 0: there is none [0]"),
 	TEXT("host-policy", 0, "NAME", host.policy, "Who goes when it is full [lru]"),
 	TAKE("disk-blocks", 0, "N", take_disk_blocks,
@@ -607,7 +607,7 @@ static const struct option_row rows[] = {
 		"Take these from a configuration file (and the environment, KVMM_TIER_...), as if "
 		"they stood here; what comes behind goes first"),
 
-	HEAD(3, "Comparing (compare):"),
+	HEAD(4, "Comparing (compare):"),
 	TEXT("policies", 0, "LIST", policies,
 		"Names with commas between; lru, min, bound and infinite are always there [all]"),
 	TAKE("write-policies", 0, "LIST", take_write_policies,
@@ -616,13 +616,13 @@ static const struct option_row rows[] = {
 	NUMBER("jobs", 0, "N", jobs, 1, MAX_JOBS,
 		"Runs at a time; the output is the same for any number [1]"),
 
-	HEAD(3, "Many nodes (cluster):"),
+	HEAD(5, "Many nodes (cluster):"),
 	TAKE("nodes", 0, "N,N,...", take_nodes, "Nodes, each with --blocks [1,4,16,64,256]"),
 	NUMBER("link-bandwidth", 0, "MB/S", link_mb_s, 0, 100000000,
 		"Of each node's link, each way; 0: bytes take no time [1300: TCP on a loopback]"),
 	NUMBER("link-latency", 0, "US", link_latency_us, 0, 1000000000, "Of each fetch [13: the same]"),
 
-	HEAD(4, "Contiguous runs (frag):"),
+	HEAD(6, "Contiguous runs (frag):"),
 	TEXT("alloc", 'a', "NAME", alloc, "Allocator: an engine of the library [zone]"),
 	NUMBER("max-runs", 'r', "K", max_runs, 1, KVMM_MAX_RUNS,
 		"Most runs a request may hold, 1 to 8 [1]"),
@@ -648,14 +648,14 @@ static const struct option_row rows[] = {
 		"beside, background: make a run for the next request before it is admitted, if "
 		"that moves no more than so much of it [50 for background, else 0]"),
 
-	HEAD(5, "Workload made up when no TRACE is given:"),
+	HEAD(7, "Workload made up when no TRACE is given:"),
 	TAKE("generate", 0, "SPEC", take_generate,
 		"KIND or KIND:name=value,... of chat, agent, zipf, scan, phase, mix; kvmm-replay "
 		"generate says what they take [chat]"),
 	NUMBER("requests", 0, "N", nr_requests, 1, 1u << 20, "Number of requests [12000]"),
 	SCALED("seed", 's', "S", seed, 1, 0, UINT64_MAX, "Seed of the workload and of patterns [1]"),
 
-	HEAD(6, "Output:"),
+	HEAD(8, "Output:"),
 	FLAG("json", 'j', json, "One JSON object a run on standard output"),
 	TEXT("report", 0, "FILE.html", report_path, "Also write a page: memory over time"),
 	TEXT("record-state", 0, "FILE", record_path,
