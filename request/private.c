@@ -29,9 +29,12 @@ static int take_run(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct kvmm_range_attr attr = { .nr = ctx->nr, .max_runs = 1, .flags = ctx->flags };
 	struct kvmm_extent run;
-	int nr_ext = alloc_runs(pool, &attr, &run);
+	int nr_ext;
 
 	kv_assert_held(&pool->lock);
+	if (pool_nr_free(pool) < ctx->nr)
+		return -ENOSPC;
+	nr_ext = alloc_runs(pool, &attr, &run);
 	if (nr_ext < 0)
 		return nr_ext;
 	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks)) {

@@ -99,6 +99,16 @@ POOL_TEST(door, a_deterministic_pool_reclaims_as_many_blocks_as_there_are_micros
 	cr_expect_eq(reclaim.nr_evicted, 1);
 }
 
+POOL_TEST(door, a_run_of_more_blocks_than_there_are_finds_no_room, make_door(8, NULL))
+{
+	kvmm_mut_t run[100];
+
+	for (u32 nr = 9; nr <= 100; nr += 7)
+		cr_expect_eq(ask_for(pool, nr, KVMM_ALLOC_CONTIG, 0, run), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 8, KVMM_ALLOC_CONTIG, 0, run), 0);
+	cr_expect_eq(kvmm_free(pool, run, 8), 0);
+}
+
 POOL_TEST(door, places_and_runs_are_where_they_were_asked_for, make_door(8, NULL))
 {
 	kvmm_mut_t mut[8], run[3];
