@@ -119,6 +119,7 @@ static int open_both(struct job *job)
 	snprintf(model, sizeof(model), "bench-%llx", (unsigned long long)job->model);
 	remote.address = job->address;
 	remote.model = model;
+	remote.deadline_ns = 5000000000ull;
 	host.remote = &remote;
 	attr.nr_blocks = host.capacity_blocks = NR_BLOCKS;
 	attr.block_bytes = host.block_bytes = job->block_bytes;
@@ -242,8 +243,7 @@ static int turn(struct bench *bench, void *arg)
 	void *context;
 	int err;
 
-	strcpy(ip, job->address);
-	colon = strrchr(ip, ':');
+	colon = strrchr(strcpy(ip, job->address), ':');
 	*colon = '\0';
 	context = hiredis.connect(ip, atoi(colon + 1));
 	job->model = now_ns();
