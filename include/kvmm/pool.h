@@ -297,9 +297,9 @@ struct kvmm_range_attr {
 /**
  * kvmm_range_alloc_attr() - take the blocks of one request
  *
- * Takes one run if there is one, else up to @attr->max_runs. If enough blocks are free but too
- * scattered, the pool moves blocks, unless KVMM_ALLOC_NO_COMPACT. If too few are free, it evicts
- * exactly the missing number of cached blocks first.
+ * Takes one run if there is one, else up to @attr->max_runs. If enough are free but too scattered,
+ * it moves blocks, unless KVMM_ALLOC_NO_COMPACT, or evicts some where moving costs more. If too few
+ * are free, it evicts what is missing first; from 8192 blocks on, up to 64 more.
  *
  * While a step is open (<kvmm/step.h>) the pool cannot move blocks at once. A request that fails
  * for that begins moves beside the step that make such a run, if there are any: a later call finds
