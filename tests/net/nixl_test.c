@@ -42,16 +42,6 @@ static void end_fake_pair(void)
 	fake_nixl_remove();
 }
 
-static void expect_range_there(u64 seq, u32 nr)
-{
-	kvmm_range_t range;
-
-	cr_assert_eq(kvmm_range_find_seq(pair.src, seq, NULL, 0), 0);
-	cr_assert_eq(kvmm_range_find_seq(pair.dst, seq, &range, 1), 1);
-	cr_expect(net_range_is(pair.dst, range, seq, nr));
-	cr_expect_eq(kvmm_range_free(pair.dst, range), 0);
-}
-
 static void expect_range_goes(void)
 {
 	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 40);
@@ -61,7 +51,7 @@ static void expect_range_goes(void)
 	cr_expect_eq(net_status(job).nr_verified, 40);
 	kvmm_migrate_free(job);
 	pair_settle(&pair);
-	expect_range_there('a', 40);
+	cr_expect(pair_range_is_there(&pair, 'a', 40));
 }
 
 Test(nixl, a_range_goes_and_neither_side_leaves_anything_in_the_library)
@@ -102,7 +92,7 @@ static bool run_failing(u32 nth)
 	}
 	kvmm_migrate_free(job);
 	pair_settle(&pair);
-	expect_range_there('a', 20);
+	cr_expect(pair_range_is_there(&pair, 'a', 20));
 	cr_expect_eq(net_nr_free(pair.dst), 64, "%u", nth);
 	cr_expect_eq(fake_nixl.nr_open, 0, "%u: %u left", nth, fake_nixl.nr_open);
 	return failed;

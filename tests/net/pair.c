@@ -128,6 +128,15 @@ struct kvmm_migrate *pair_begin_range(struct pair *pair, u64 seq, u32 nr)
 	return pair_begin_after(pair, seq, nr, NULL);
 }
 
+bool pair_range_is_there(struct pair *pair, u64 seq, u32 nr)
+{
+	kvmm_range_t range;
+
+	return !kvmm_range_find_seq(pair->src, seq, NULL, 0) &&
+	       kvmm_range_find_seq(pair->dst, seq, &range, 1) == 1 &&
+	       net_range_is(pair->dst, range, seq, nr) && !kvmm_range_free(pair->dst, range);
+}
+
 struct kvmm_migrate_serve_stat pair_stat(struct pair *pair)
 {
 	struct kvmm_migrate_serve_stat stat;

@@ -44,6 +44,8 @@ struct kvmm_migrate *pair_begin_range(struct pair *pair, u64 seq, u32 nr);
 /* By the link of @before, if that stands. */
 struct kvmm_migrate *pair_begin_after(struct pair *pair, u64 seq, u32 nr,
 				      struct kvmm_migrate *before);
+/* It is the taker's, with its content, and the giver's no more; it is freed. */
+bool pair_range_is_there(struct pair *pair, u64 seq, u32 nr);
 struct kvmm_migrate_serve_stat pair_stat(struct pair *pair);
 /* Both get on until the job ends, or nothing more happens: as kvmm_migrate_poll(). */
 int pair_run(struct pair *pair, struct kvmm_migrate *job);

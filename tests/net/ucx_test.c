@@ -30,16 +30,6 @@ static bool have_pair(void)
 	return have;
 }
 
-static void expect_range_there(u64 seq, u32 nr)
-{
-	kvmm_range_t range;
-
-	cr_assert_eq(kvmm_range_find_seq(pair.src, seq, NULL, 0), 0);
-	cr_assert_eq(kvmm_range_find_seq(pair.dst, seq, &range, 1), 1);
-	cr_expect(net_range_is(pair.dst, range, seq, nr));
-	cr_expect_eq(kvmm_range_free(pair.dst, range), 0);
-}
-
 /* Until the job ends, or @ms have passed. */
 static int run_for(struct kvmm_migrate *job, u32 ms)
 {
@@ -69,7 +59,7 @@ Test(ucx, a_range_and_a_prompt_go_in_more_parts_than_the_window_has_room_for)
 	cr_expect_eq(net_status(job).nr_copied, 40);
 	cr_expect_eq(net_status(job).nr_verified, 40);
 	kvmm_migrate_free(job);
-	expect_range_there('a', 40);
+	cr_expect(pair_range_is_there(&pair, 'a', 40));
 
 	net_cache(pair.src, 0, 20);
 	net_match(pair.src, 0, 20, refs);
@@ -109,7 +99,7 @@ Test(ucx, links_that_have_ended_leave_no_descriptor)
 		cr_expect_eq(run_for(job, 20000), 0);
 		kvmm_migrate_free(job);
 		pair_settle(&pair);
-		expect_range_there('a', 4);
+		cr_expect(pair_range_is_there(&pair, 'a', 4));
 		cr_expect_eq(pair_stat(&pair).nr_links, 0);
 		before = i ? before : nr_descriptors();		/* a library is loaded once */
 		cr_expect_eq(nr_descriptors(), before);
@@ -131,7 +121,7 @@ Test(ucx, a_job_takes_over_the_link_of_the_one_before)
 		kvmm_migrate_free(before);
 		cr_expect_eq(run_for(job, 20000), 0);
 		cr_expect_eq(pair_stat(&pair).nr_links, 1);
-		expect_range_there(seq, 40);
+		cr_expect(pair_range_is_there(&pair, seq, 40));
 	}
 	kvmm_migrate_free(job);
 	pair_exit(&pair);
@@ -164,7 +154,7 @@ static bool run_cut(u32 cut)
 	}
 	kvmm_migrate_free(job);
 	pair_settle(&pair);
-	expect_range_there('a', 20);
+	cr_expect(pair_range_is_there(&pair, 'a', 20));
 	cr_expect_eq(net_nr_free(pair.src), 64, "cut %u", cut);
 	cr_expect_eq(net_nr_free(pair.dst), 64, "cut %u", cut);
 	return came;
@@ -207,7 +197,7 @@ Test(ucx, a_taker_that_ends_in_the_middle_leaves_the_source_whole)
 	cr_assert_eq(kvmm_migrate_resume(job), 0);
 	cr_expect_eq(run_for(job, 20000), 0);
 	kvmm_migrate_free(job);
-	expect_range_there('a', 40);
+	cr_expect(pair_range_is_there(&pair, 'a', 40));
 	pair_exit(&pair);
 }
 
@@ -232,7 +222,7 @@ Test(ucx, a_job_may_be_cancelled_while_content_is_on_its_way)
 			cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 		} else {
 			cr_expect_eq(run_for(job, 20000), 0);
-			expect_range_there('a', 40);
+			cr_expect(pair_range_is_there(&pair, 'a', 40));
 		}
 		kvmm_migrate_free(job);
 		pair_settle(&pair);
@@ -322,7 +312,7 @@ Test(ucx, a_link_is_made_though_both_sides_look_when_they_are_told_to_alone)
 	cr_expect_neq(net_status(job).phase, KVMM_MIGRATE_PREPARE);
 	cr_expect_eq(run_for(job, 20000), 0);
 	kvmm_migrate_free(job);
-	expect_range_there('a', 8);
+	cr_expect(pair_range_is_there(&pair, 'a', 8));
 	pair_exit(&pair);
 }
 
@@ -349,7 +339,7 @@ static bool run_short_of_memory(struct fake_env *fake, u32 nth)
 	if (err)
 		cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1, "%u: lost", nth);
 	else
-		expect_range_there('a', 12);
+		cr_expect(pair_range_is_there(&pair, 'a', 12));
 	cr_expect_eq(net_nr_free(pair.dst), 64, "%u", nth);
 	cr_expect_eq(pair_stat(&pair).nr_links, 0, "%u", nth);
 	return failed;

@@ -10,9 +10,8 @@ import socket
 import threading
 
 import pytest
-from test_objects import fill, load, until
+from test_objects import expect_found_by_another_pool
 
-import kvmm
 from kvmm import mooncake
 
 WORD = b"kvmm:m:epoch"
@@ -319,16 +318,4 @@ def test_connection_beyond_the_limit_is_closed_until_another_ends(fake: Served) 
 
 
 def test_tier_finds_what_that_of_another_pool_has_stored(served: Served) -> None:
-    remote = {"remote_address": f"127.0.0.1:{served.port}", "remote_model": "toy",
-              "remote_deadline_ns": 2000000000}
-    tier = kvmm.Tier(4 * 4096, 4096, **remote)
-    with kvmm.Pool(8, block_bytes=4096) as pool:
-        pool.attach(tier, layout_id=5, write=kvmm.WRITE_THROUGH)
-        fill(pool, 8)
-        assert until(lambda: tier.remote_stat()["stored"] >= 4, pool, tier)
-    tier = kvmm.Tier(64 * 4096, 4096, **remote)
-    with kvmm.Pool(8, block_bytes=4096) as pool:
-        pool.attach(tier, layout_id=5)
-        assert until(lambda: load(pool, 1), pool, tier)
-        assert load(pool, 1) == bytes([1]) * 4096
-        assert tier.remote_stat()["got"] == 1 and tier.remote_stat()["wrong"] == 0
+    expect_found_by_another_pool(f"127.0.0.1:{served.port}")
