@@ -311,19 +311,37 @@ static bool same(struct kv_handle a, struct kv_handle b)
 	return a.index == b.index && a.gen == b.gen;
 }
 
-/* An elder was hit; blocks are filled. */
-static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found)
+/* The block by which @handle's name is found: @found, or the elder that it holds. */
+static struct kv_handle elder_of(struct kvmm_pool *pool, struct kv_handle handle,
+				 struct kv_handle found)
 {
 	const struct kv_entry *entry = entry_at(pool, handle.index);
-	struct kv_handle held;
 
 	kv_assert_reading();
-	if (!same(handle, found)) {
-		order_note(&pool->order, NOTE_HIT, &found, 1);
-	} else if (entry_holds_elder(entry)) {
-		held = kv_name_block(&pool->entries, READ_ONCE(entry->link));
-		order_note(&pool->order, NOTE_HIT, &held, 1);
-	}
+	if (same(handle, found) && entry_holds_elder(entry))
+		return kv_name_block(&pool->entries, READ_ONCE(entry->link));
+	return found;
+}
+
+/*
+ * An elder was hit, and the block behind follows it: a duplicate is freed by its last reference.
+ * The caller holds that block, and the order has not heard of it.
+ */
+static void tell_elder(struct kvmm_pool *pool, const struct kv_insert *insert, u32 i)
+{
+	struct kv_handle handle = insert->handles[i], elder;
+	struct kv_entry *behind;
+
+	kv_assert_reading();
+	elder = elder_of(pool, handle, insert->found[i]);
+	if (same(handle, elder))
+		return;
+	order_note(&pool->order, NOTE_HIT, &elder, 1);
+	if (++i == insert->nr || !same(insert->handles[i], insert->found[i]))
+		return;
+	behind = entry_at(pool, insert->handles[i].index);
+	if (READ_ONCE(behind->parent) == kv_link(handle))
+		WRITE_ONCE(behind->parent, kv_link(elder));
 }
 
 /* ->handles were inserted; ->found serve the names now. */
@@ -348,7 +366,7 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert)
 		if (is_new && (pool->resets || holds))
 			kv_handle_step(&pool->entries, handles[i], kv_edge_set_reset);
 		if (insert->nr_dups && insert->policy != KV_DUP_ALLOW)
-			tell_order(pool, handles[i], found[i]);
+			tell_elder(pool, insert, i);
 	}
 	kv_probe3(register, pool, insert->nr, insert->nr_dups);
 	tally_add_in(pool, row, TALLY_STAGED, -(u64)nr_new);

@@ -228,7 +228,10 @@ static void drop_elders(struct kvmm_pool *pool, const struct change *change)
 	}
 }
 
-/* The added @name is the first one of its block from now on, in place of one that is out. */
+/*
+ * The added @name is the first one of its block from now on, in place of one that is out. The block
+ * follows the same one as before, in the order of eviction, as long as it is at its position.
+ */
 static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 {
 	struct kv_entry *entry = entry_at(pool, handle.index), *from = entry_at(pool, name);
@@ -241,7 +244,6 @@ static void set_first(struct kvmm_pool *pool, struct kv_handle handle, u32 name)
 	WRITE_ONCE(entry->key[1], from->key[1]);
 	WRITE_ONCE(entry->domain, from->domain);
 	WRITE_ONCE(entry->position, from->position);
-	WRITE_ONCE(entry->parent, KV_NONE);
 	tally_add(pool, TALLY_NAMES, name_sum(entry));
 	pool->map->ops->names->swap(pool->map, name);
 	kv_name_put(&pool->entries, name);

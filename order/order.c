@@ -886,7 +886,7 @@ void order_unpick_late(struct order *order, u32 index)
 	order_unpick(order, index);
 }
 
-/* Children in the list of an entry have links to it, but for one that was renamed meanwhile. */
+/* Children in the list of an entry have links to it. */
 static bool kids_are_sound(const struct order *order, u32 parent)
 {
 	u32 kid = family_first(&order->family, parent), left = order->entries->nr, link;
@@ -896,7 +896,7 @@ static bool kids_are_sound(const struct order *order, u32 parent)
 		if (kid >= order->entries->nr || !left--)
 			return false;
 		link = READ_ONCE(entry_at(order, kid)->parent);
-		if (link != KV_NONE && kv_link_index(link) != parent)
+		if (link == KV_NONE || kv_link_index(link) != parent)
 			return false;
 	}
 	return true;

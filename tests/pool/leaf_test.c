@@ -3,6 +3,8 @@
  * Leaf first: chains that branch, random requests, and whatever is evicted has no child left that
  * nobody holds; for every policy.
  */
+#include <kvmm/ext/name.h>
+
 #include "pool/internal.h"
 #include "tests/pool/life_util.h"
 
@@ -171,7 +173,7 @@ POOL_TEST(leaf, nor_does_the_first_block_of_a_batch, make_cache(2, "lru"))
 	expect_apart(pool, chain);
 }
 
-/* It got another name while it was held, and the order had not heard that it was. */
+/* It got another position while it was held, and the order had not heard that it was. */
 POOL_TEST(leaf, a_block_that_follows_none_any_more_is_looked_at, make_cache(4, "lru"))
 {
 	struct kvmm_victim victim;
@@ -180,11 +182,67 @@ POOL_TEST(leaf, a_block_that_follows_none_any_more_is_looked_at, make_cache(4, "
 	make_active(pool, 0, 2, chain);
 	cr_assert_eq(kvmm_put_many(pool, chain, 2), 0);
 	cr_assert_eq(kvmm_evict_next(pool, &victim, 1), 1);
-	WRITE_ONCE(entry_at(pool, chain[1].index)->parent, KV_NONE);
+	WRITE_ONCE(entry_at(pool, chain[1].index)->position, 7);
 	for (u32 i = 0; i < 2; i++)
 		cr_expect_eq(kvmm_evict_next(pool, &victim, 1), 1);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	expect_order(pool, "1 0 ");
+}
+
+/* Of a chain of three, with @at of them renamed before they are put, the first one first. */
+static void expect_order_renamed(const char *policy, u32 at, const char *order)
+{
+	struct kvmm_pool *pool = make_cache(8, policy);
+	struct kvmm_name name = { .key = key_of(9), .position = at };
+	kvmm_ref_t chain[3];
+
+	make_active(pool, 0, 3, chain);
+	cr_assert_eq(kvmm_names_rename(pool, &name, &chain[at], 1), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_put(pool, chain[i]), 0);
+	expect_order(pool, order);
+	end_pool(pool);
+}
+
+Test(leaf, a_block_that_is_renamed_in_its_place_follows_the_one_before)
+{
+	static const char *const policy[] = { "lru", "fifo", "lrfu", "lineage" };
+
+	for (u32 i = 0; i < ARRAY_SIZE(policy); i++) {
+		expect_order_renamed(policy[i], 0, "2 1 9 ");
+		expect_order_renamed(policy[i], 1, "2 9 0 ");
+		expect_order_renamed(policy[i], 2, "9 1 0 ");
+	}
+}
+
+/* @nr blocks of a chain are there; three are published by @dup, and put, the first one first. */
+static void expect_order_behind(const char *policy, u32 dup, u32 nr, bool elders_last)
+{
+	struct kvmm_pool *pool = make_life(8, policy, 0, dup);
+	kvmm_ref_t elders[2], refs[3];
+
+	make_active(pool, 0, nr, elders);
+	cr_assert_eq(publish_as(pool, dup, 0, 3, refs), nr);
+	for (u32 i = 0; i < nr && !elders_last; i++)
+		cr_assert_eq(kvmm_put(pool, elders[i]), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_put(pool, refs[i]), 0);
+	for (u32 i = 0; i < nr && elders_last; i++)
+		cr_assert_eq(kvmm_put(pool, elders[i]), 0);
+	expect_order(pool, "2 1 0 ");
+	end_pool(pool);
+}
+
+Test(leaf, a_block_behind_a_duplicate_follows_the_elder)
+{
+	static const char *const policy[] = { "lru", "fifo", "lrfu", "lineage" };
+	static const u32 dups[] = { KVMM_DUP_HOLD, KVMM_DUP_REJECT };
+
+	for (u32 i = 0; i < ARRAY_SIZE(policy) * ARRAY_SIZE(dups); i++)
+		for (u32 nr = 0; nr < 3; nr++) {
+			expect_order_behind(policy[i / 2], dups[i % 2], nr, false);
+			expect_order_behind(policy[i / 2], dups[i % 2], nr, true);
+		}
 }
 
 Test(leaf, args_of_policies_are_checked)

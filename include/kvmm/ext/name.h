@@ -45,7 +45,8 @@ KVMM_API int kvmm_unpublish(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
  * enum kvmm_name_op - what becomes of names
  * @KVMM_NAME_ADD: the block has the name, too
  * @KVMM_NAME_RENAME: it replaces the block's first name, which is forgotten; references, handle and
- *	place in the order of eviction stay; so do added names
+ *	place in the order of eviction stay; so do added names. With another position it follows no
+ *	block there
  * @KVMM_NAME_REMOVE: the block loses the name. If it is the first, the oldest added one takes its
  *	place; without one the block is as after kvmm_evict_blocks()
  *
