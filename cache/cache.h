@@ -77,9 +77,6 @@ static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *h
 
 /* ---- forget.c ---- */
 
-/* A block is hidden: the room of its added names comes back now, not with its last reference. */
-void names_forget(struct kvmm_pool *pool, u32 index);
-
 /* Content that was lost: */
 
 int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);

@@ -65,27 +65,6 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 	return nr;
 }
 
-/*
- * All but those by which duplicates hold the block: no more do so from here on, since it is hidden.
- * The call that changes names does the rest.
- */
-void names_forget(struct kvmm_pool *pool, u32 index)
-{
-	struct kv_entries *entries = &pool->entries;
-	u32 name = kv_name_first(entries, index), next;
-
-	kv_assert_held(&pool->lock);
-	for (; name && !kv_name_is_out(entries, index); name = next) {
-		next = entry_at(pool, name)->chain;
-		if (kv_name_is_out(entries, name) ||
-		    pool->map->ops->names->holders(pool->map, name))
-			continue;
-		pool_tell(pool, unnamed, name);
-		pool->map->ops->names->unlink(pool->map, name);
-		kv_name_put(entries, name);
-	}
-}
-
 /* A holder keeps the block; without one it is free. False: it has no name. */
 static bool forget_entry(struct kvmm_pool *pool, u32 index)
 {

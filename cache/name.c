@@ -319,7 +319,7 @@ static struct kv_handle elder_of(struct kvmm_pool *pool, struct kv_handle handle
 
 	kv_assert_reading();
 	if (same(handle, found) && entry_holds_elder(entry))
-		return kv_name_block(&pool->entries, READ_ONCE(entry->link));
+		return kv_name_block(&pool->entries, entry_elder(entry));
 	return found;
 }
 

@@ -209,7 +209,8 @@ static void release_name(struct kvmm_pool *pool, u32 name)
 }
 
 /*
- * The reference that a duplicate holds on its elder goes with its first name. Before any name is
+ * The reference that a duplicate holds on its elder goes with its first name, and it is cached as
+ * any, as one is that was let go. Before any name is
  * written: the elder is known by that name, and may lose it by the same call.
  */
 static void drop_elders(struct kvmm_pool *pool, const struct change *change)
@@ -220,7 +221,7 @@ static void drop_elders(struct kvmm_pool *pool, const struct change *change)
 		u32 index = change->handles[i].index;
 
 		if (likely(!kv_name_is_out(&pool->entries, index) ||
-			   !entry_holds_elder(entry_at(pool, index))))
+			   READ_ONCE(entry_at(pool, index)->link) == KV_NONE))
 			continue;
 		entry_drop_elder(pool, index);
 		if (!pool->resets)

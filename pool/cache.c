@@ -239,7 +239,7 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 		for (u32 name = kv_name_first(&pool->entries, handles[i].index); name;
 		     name = entry_at(pool, name)->chain)
 			pool_tell(pool, unnamed, name);
-		elders[i] = READ_ONCE(entry->link);
+		elders[i] = entry_elder(entry);
 		pool->count.names_forgotten += name_sum(entry);
 	}
 	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, handles, &nr_removed));
@@ -256,6 +256,23 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	kv_assert_held(&pool->order.lock);
 	forget_names(pool, &handle, 1, &elder);
 	return elder;
+}
+
+void names_forget(struct kvmm_pool *pool, u32 index)
+{
+	struct kv_entries *entries = &pool->entries;
+	u32 name = kv_name_first(entries, index), next;
+
+	kv_assert_held(&pool->lock);
+	for (; name && !kv_name_is_out(entries, index); name = next) {
+		next = entry_at(pool, name)->chain;
+		if (kv_name_is_out(entries, name) ||
+		    pool->map->ops->names->holders(pool->map, name))
+			continue;
+		pool_tell(pool, unnamed, name);
+		pool->map->ops->names->unlink(pool->map, name);
+		kv_name_put(entries, name);
+	}
 }
 
 /*
@@ -282,8 +299,12 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 			order_catch_up(&pool->order);
 			order_apply(&pool->order, NOTE_PUT, handle);
 		}
-		if (ret != 2)
+		if (ret != 2) {
+			if (kv_name_is_added(&pool->entries, elder) &&
+			    READ_ONCE(entry_at(pool, elder)->word) & KV_ENTRY_HIDDEN)
+				names_forget(pool, handle.index);
 			return;
+		}
 		dup = handle.index;
 		order_forget(&pool->order, dup);
 		elder = forget_name(pool, dup);
@@ -294,7 +315,7 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 void entry_drop_elder(struct kvmm_pool *pool, u32 index)
 {
 	struct kv_entry *entry = entry_at(pool, index);
-	u32 elder = READ_ONCE(entry->link);
+	u32 elder = entry_elder(entry);
 
 	WRITE_ONCE(entry->link, KV_NONE);
 	release_elder(pool, elder, index);

@@ -128,10 +128,18 @@ static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
 	return &pool->entries.entry[index];
 }
 
+/* The name of its elder by which a duplicate has a reference on that, or KV_NONE. */
+static inline u32 entry_elder(const struct kv_entry *entry)
+{
+	u32 link = READ_ONCE(entry->link);
+
+	return likely(link >= KV_LET_GO) ? KV_NONE : link;
+}
+
 /* A duplicate registered with a reference on its elder: not cached beyond its own last one. */
 static inline bool entry_holds_elder(const struct kv_entry *entry)
 {
-	return READ_ONCE(entry->link) != KV_NONE;
+	return entry_elder(entry) != KV_NONE;
 }
 
 static inline u32 entry_block(const struct kv_entry *entry)
@@ -223,6 +231,11 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 
 /* A claimed entry loses its name. Then it may be freed, or recycled. The order's lock held. */
 bool entry_forget(struct kvmm_pool *pool, u32 index);
+/*
+ * A hidden block loses its added names, but for those by which duplicates hold it: no more do so
+ * from here on. The call that changes names does the rest. ->lock held.
+ */
+void names_forget(struct kvmm_pool *pool, u32 index);
 /* A claimed entry loses its name and is private under a new handle. Not in its last generation. */
 void entry_unpublish(struct kvmm_pool *pool, struct kv_handle handle, kvmm_mut_t *mut);
 /* The reference that the entry, held or claimed, has on its elder goes. The order's lock held. */

@@ -508,7 +508,7 @@ int kv_entries_check(const struct kv_entries *entries)
 		nr_shares += is_private ? kv_word_refs(entry->word) - 1 : 0;
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
 		    (!kv_word_is(entry->word, KV_ENTRY_FREE) && entry->link >= entries->nr_all &&
-		     entry->link != KV_NONE) ||
+		     entry->link < KV_LET_GO) ||
 		    (entry->parent != KV_NONE && kv_link_index(entry->parent) >= entries->nr))
 			return -EUCLEAN;
 	}

@@ -519,7 +519,7 @@ static u32 flat_name_holders(struct kv_map *map, u32 name)
 static u32 flat_name_release(struct kv_map *map, u32 name)
 {
 	kv_assert(kv_name_is_out(map->entries, name));
-	return name_relink(flat_of(map), name, KV_NONE);
+	return name_relink(flat_of(map), name, KV_LET_GO);
 }
 
 /*

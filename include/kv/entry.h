@@ -103,11 +103,14 @@ struct kv_entry {
 	u32 vtime;		/* any thread; last touch in ticks of the policy */
 	u32 dup_next;		/* bucket lock: next younger of this name, or KV_NONE */
 	u32 dup_prev;		/* bucket lock: next older; of the oldest: the youngest */
-	u32 link;		/* FREE: registry_free.h. DUP that holds an elder: it; or KV_NONE */
+	u32 link;		/* FREE: registry_free.h. DUP that holds an elder: it; KV_LET_GO */
 	u32 chain;		/* the claimer: next of the entries it has claimed */
 } __cacheline_aligned;
 
 static_assert(sizeof(struct kv_entry) == KV_CACHELINE, "an entry is one line");
+
+/* ->link of a duplicate whose elder lost the name. Of a block that never held one: KV_NONE. */
+#define KV_LET_GO	(KV_NONE - 1)
 
 /* A block by value. Of an owner, a holder of a reference, or, without one, a weak reference. */
 struct kv_handle {

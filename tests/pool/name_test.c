@@ -474,6 +474,24 @@ POOL_TEST(rename, of_an_elder_leaves_its_name_to_duplicates, make_life(8, "lru",
 	cr_expect_str_eq(picture(pool), "I.......");
 }
 
+POOL_TEST(rename, of_a_duplicate_that_was_let_go_caches_it, make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	kvmm_ref_t elder, dup[2];
+
+	make_active(pool, 0, 1, &elder);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 0, 1, &dup[1]);
+	cr_expect_eq(remove_it(0, elder), 0);
+	cr_expect_eq(rename_to(6, dup[0]), 0);
+	cr_expect_str_eq(refs_picture(pool), "111.....");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put(pool, dup[0]), 0);
+	cr_expect_eq(kvmm_put(pool, dup[1]), 0);
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_str_eq(picture(pool), ".I......", "only the renamed one is cached");
+	cr_expect_str_eq(hits(pool), "......1...");
+}
+
 /* Both lose the name in one call. */
 POOL_TEST(rename, of_an_elder_and_its_duplicate_at_once, make_life(8, "lru", 0, KVMM_DUP_HOLD))
 {
@@ -655,6 +673,29 @@ POOL_TEST(added_name, of_a_forgotten_block_stays_while_duplicates_hold_it,
 	cr_expect_eq(kvmm_put(pool, dup), 0);
 	cr_expect_eq(pool->entries.nr_names, 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* Not as long as the block is held otherwise. */
+POOL_TEST(added_name, of_a_forgotten_block_goes_with_the_last_duplicate_that_holds_it,
+	  make_life(8, "lru", 0, KVMM_DUP_HOLD))
+{
+	u32 block;
+	kvmm_ref_t elder, dup[2];
+
+	make_active(pool, 0, 1, &elder);
+	cr_expect_eq(add(4, elder), 0);
+	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 4, 1, &dup[1]);
+	block = kvmm_block_of_ref(pool, elder);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(kvmm_put(pool, dup[0]), 0);
+	cr_expect_eq(pool->entries.nr_names, 1);
+	cr_expect_eq(rename_to(7, dup[1]), 0);
+	cr_expect_eq(pool->entries.nr_names, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put(pool, elder), 0);
+	cr_expect_eq(kvmm_put(pool, dup[1]), 0);
+	cr_expect_str_eq(hits(pool), ".......2..");
 }
 
 POOL_TEST(added_name, may_be_one_of_many_of_a_block_and_comes_with_its_batch_or_not,
