@@ -193,6 +193,18 @@ static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 	return err ? err : failed;
 }
 
+/* More than the pool has. */
+static int refuse(struct kvmm_pool *pool, const struct batch *batch)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	alloc_count(pool, &batch->ctx, -ENOSPC);
+	pool_leave(pool);
+	return -ENOSPC;
+}
+
 int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,
 			 uint32_t by)
 {
@@ -209,7 +221,7 @@ int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uin
 	if (!nr)
 		return 0;
 	if ((u64)nr * by > pool->nr_usable)
-		return -ENOSPC;
+		return refuse(pool, &batch);
 	if (pool->zero || pool->order.quotas)
 		return grow_in_turn(pool, &batch);
 	return alloc_enter(pool, &batch.ctx);

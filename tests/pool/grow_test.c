@@ -450,6 +450,16 @@ POOL_TEST(grow_many, all_or_none, make_pool(16))
 	cr_expect_eq(kvmm_range_grow_many(pool, range, UINT32_MAX, 3), -ENOSPC);
 }
 
+POOL_TEST(grow_many, that_is_refused_is_counted_however_much_it_asks_for, make_pool(16))
+{
+	kvmm_range_t range[2] = { take_seq(pool, 3, 0, 'a'), take_seq(pool, 3, 0, 'b') };
+
+	for (u32 by = 6; by <= 16; by++) {
+		cr_expect_eq(kvmm_range_grow_many(pool, range, 2, by), -ENOSPC);
+		cr_expect_eq(stat_of(pool).fail_nospc, by - 5);
+	}
+}
+
 POOL_TEST(grow_many, evicts_what_all_of_them_need, make_cache(32, "lru"))
 {
 	kvmm_range_t range[2] = { take(pool, 8, 0), take(pool, 8, 0) };
