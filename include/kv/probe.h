@@ -2,7 +2,7 @@
 /*
  * Static probes for bpftrace, perf and SystemTap: a nop each, and a note in the library that says
  * where it is and where its arguments are. They take numbers that are at hand anyhow: nothing is
- * computed for the sake of a probe. Documentation/observability.rst lists them.
+ * computed for the sake of a probe. Documentation/tools.rst lists them.
  *
  * Off where CONFIG_USDT is, or <sys/sdt.h> is not there; KV_USDT is the Makefile's.
  */
