@@ -802,7 +802,7 @@ KVMM_API int kvmm_validate(struct kvmm_pool *pool);
  * with KVMM_ALLOC_NO_EVICT, too few free ones. That flag and KVMM_ALLOC_NO_COMPACT hold for growth,
  * too; those of one range hold for the whole of a batch.
  *
- * Documentation/growth.rst has pictures and figures.
+ * Documentation/allocation.rst has pictures and figures.
  */
 
 /**
