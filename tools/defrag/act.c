@@ -11,13 +11,12 @@
 
 int look_at(struct frag *frag, struct look *look)
 {
-	struct kv_zone_stat stat = frag_zone_stat(frag);
-	int ppm = kv_zone_unusable(frag->zone, frag->median);
+	struct frag_free stat = frag_free_now(frag);
 
 	*look = (struct look){
 		.held = stat.nr_blocks - stat.nr_free, .free = stat.nr_free,
 		.largest = stat.largest, .nr_holes = stat.nr_runs,
-		.rate_ppm = frag_ext_ppm(&stat), .unusable_ppm = ppm > 0 ? (u64)ppm : 0,
+		.rate_ppm = frag_ext_ppm(&stat), .unusable_ppm = frag_unusable_ppm(frag, frag->median),
 	};
 	return pool_map(frag->pool, look->map, FRAG_MAP_WIDTH);
 }

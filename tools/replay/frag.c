@@ -16,17 +16,9 @@ u32 frag_blocks_wanted(const struct frag *frag, u32 q)
 	return blocks_of(frag->run->opt, (u64)req->input + req->output);
 }
 
-struct kv_zone_stat frag_zone_stat(const struct frag *frag)
+u64 frag_ext_ppm(const struct frag_free *free)
 {
-	struct kv_zone_stat stat;
-
-	kv_zone_get_stat(frag->zone, &stat);
-	return stat;
-}
-
-u64 frag_ext_ppm(const struct kv_zone_stat *stat)
-{
-	return stat->nr_free ? (u64)(stat->nr_free - stat->largest) * 1000000 / stat->nr_free : 0;
+	return free->nr_free ? (u64)(free->nr_free - free->largest) * 1000000 / free->nr_free : 0;
 }
 
 /* Blocks that no request holds, be they on their way or not. */
@@ -35,7 +27,7 @@ static u32 nr_free_of(const struct frag *frag)
 	struct kvmm_step_stat steps;
 
 	kvmm_step_get_stat(frag->pool, &steps);
-	return frag_zone_stat(frag).nr_free + steps.copying_blocks + steps.limbo_blocks;
+	return frag_free_now(frag).nr_free + steps.copying_blocks + steps.limbo_blocks;
 }
 
 bool frag_is_pinned(const struct frag *frag, u32 q)
@@ -117,7 +109,7 @@ static void count_failure(struct frag *frag, u32 nr)
 		count->fail_capacity++;
 		return;
 	}
-	layout_holes(layout, frag->zone);
+	frag_find_holes(frag);
 	layout_clear_runs(layout);
 	for (u32 i = 0; i < frag->nr_running; i++) {
 		const struct live *live = frag->live[frag->running[i]];
@@ -161,14 +153,14 @@ static int allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
 {
 	const struct options *opt = frag->run->opt;
-	struct kv_zone_stat stat = frag_zone_stat(frag);
+	struct frag_free stat = frag_free_now(frag);
 	bool first = !frag->head_tried;
 	enum exit_code code = EXIT_GOOD;
 
 	if (first) {
 		frag->count.first_tries++;
 		frag->count.ext_ppm += frag_ext_ppm(&stat);
-		frag->count.unusable_ppm += (u64)kv_zone_unusable(frag->zone, nr);
+		frag->count.unusable_ppm += frag_unusable_ppm(frag, nr);
 	}
 	frag->count.retries += !first;
 	frag->head_tried = true;
@@ -203,13 +195,13 @@ static void close_window(struct frag *frag)
 static void update_curve(struct frag *frag)
 {
 	u32 step = frag->run->trace->nr / FRAG_CURVE_ROWS, n = (u32)frag->count.admitted;
-	struct kv_zone_stat stat = frag_zone_stat(frag);
+	struct frag_free stat = frag_free_now(frag);
 	struct curve_row *row;
 
 	if (!step || n % step || frag->nr_curve == FRAG_CURVE_ROWS)
 		return;
 	row = &frag->curve[frag->nr_curve++];
-	layout_holes(&frag->layout, frag->zone);
+	frag_find_holes(frag);
 	*row = (struct curve_row){
 		.now		= frag->now,
 		.admitted	= n,
@@ -294,11 +286,11 @@ enum exit_code frag_admit(struct frag *frag)
 		}
 		if (frag->asked + nr > frag->limit)
 			break;
-		before = frag_zone_stat(frag).nr_free;
+		before = frag_free_now(frag).nr_free;
 		code = try_head(frag, nr, &range, &err);
 		frag->stuck = err != 0;
 		/* Beside moves blocks come back meanwhile: then the rounding is not seen. */
-		held = frag->readers.nr ? nr : before - frag_zone_stat(frag).nr_free;
+		held = frag->readers.nr ? nr : before - frag_free_now(frag).nr_free;
 		if (!code && !err)
 			code = start(frag, range, nr, held);
 	}
@@ -336,7 +328,7 @@ void frag_arrive(struct frag *frag)
 
 void frag_integrate(struct frag *frag, u64 us)
 {
-	struct kv_zone_stat stat = frag_zone_stat(frag);
+	struct frag_free stat = frag_free_now(frag);
 	struct frag_window *window = &frag->window;
 
 	if (!window->inside)
@@ -422,7 +414,7 @@ static enum exit_code simulate(struct frag *frag)
 	err = kvmm_validate(frag->pool);
 	if (err)
 		return complain_of(err, "validate the pool");
-	if (frag_zone_stat(frag).nr_free != frag->run->opt->nr_blocks)
+	if (frag_free_now(frag).nr_free != frag->run->opt->nr_blocks)
 		return complain(EXIT_WRONG, "blocks are missing after the last request");
 	return EXIT_GOOD;
 }
@@ -448,11 +440,11 @@ static void paint(const struct frag *frag, struct recorder *rec)
 void frag_record(struct frag *frag)
 {
 	struct record *record = frag->run->record;
-	struct kv_zone_stat stat;
+	struct frag_free stat;
 
 	if (!record_due(record, frag->now, frag->head))
 		return;
-	stat = frag_zone_stat(frag);
+	stat = frag_free_now(frag);
 	paint(frag, &record->rec);
 	record_add(record, frag->now, frag->head, &(struct sample){
 		.held		= stat.nr_blocks - stat.nr_free,
@@ -640,8 +632,6 @@ static int make_pool(struct frag *frag)
 				       .block_tokens = opt->block_tokens };
 	int err = kvmm_pool_create(&attr, &frag->pool);
 
-	if (!err)
-		frag->zone = kv_pool_zone(frag->pool);
 	return err ? err : live_add(frag->run, frag->pool);
 }
 

@@ -136,7 +136,6 @@ struct frag_window {
 struct frag {
 	const struct run *run;
 	struct kvmm_pool *pool;
-	struct kv_zone *zone;
 	struct pattern pattern;
 	struct layout layout;
 	struct heap finish;
@@ -166,11 +165,24 @@ struct frag {
 	u64 head_failed;	/* when the head was first told that there is no run; or UINT64_MAX */
 };
 
-/* The pool as it is now. */
-struct kv_zone_stat frag_zone_stat(const struct frag *frag);
+/* Free blocks. */
+struct frag_free {
+	u32 nr_blocks;		/* of the pool */
+	u32 nr_free;
+	u32 nr_runs;
+	u32 largest;		/* that a request can have */
+};
 
 /* (free - largest) in parts per million of free. */
-u64 frag_ext_ppm(const struct kv_zone_stat *stat);
+u64 frag_ext_ppm(const struct frag_free *free);
+
+/* ---- look.c: as any allocator has them; of defrag/, by exported calls, as the default one has them ---- */
+
+struct frag_free frag_free_now(const struct frag *frag);
+/* In runs shorter than @nr, in parts per million of all that are free. */
+u64 frag_unusable_ppm(struct frag *frag, u32 nr);
+/* Into ->layout. */
+void frag_find_holes(struct frag *frag);
 
 /* Is this one of the requests that stay where they are? */
 bool frag_is_pinned(const struct frag *frag, u32 q);

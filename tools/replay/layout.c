@@ -14,13 +14,14 @@ static void add(struct kvmm_extent **array, u32 *nr, u32 *cap, struct kvmm_exten
 	(*array)[(*nr)++] = extent;
 }
 
-void layout_holes(struct layout *layout, struct kv_zone *zone)
+void layout_clear_holes(struct layout *layout)
 {
-	struct kvmm_extent hole = { 0, 0 };
-
 	layout->nr_holes = 0;
-	while (!kv_zone_next_free(zone, hole.start + hole.nr, &hole))
-		add(&layout->hole, &layout->nr_holes, &layout->cap_holes, hole);
+}
+
+void layout_add_hole(struct layout *layout, struct kvmm_extent hole)
+{
+	add(&layout->hole, &layout->nr_holes, &layout->cap_holes, hole);
 }
 
 void layout_clear_runs(struct layout *layout)

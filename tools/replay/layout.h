@@ -6,8 +6,6 @@
 #ifndef REPLAY_LAYOUT_H
 #define REPLAY_LAYOUT_H
 
-#include <kv/pool.h>
-#include <kv/zone.h>
 #include <kvmm/kvmm.h>
 
 #include "common.h"
@@ -22,8 +20,9 @@ struct layout {
 	u32 cap_runs;
 };
 
-/** layout_holes() - read the holes of @zone */
-void layout_holes(struct layout *layout, struct kv_zone *zone);
+/** layout_clear_holes(), layout_add_hole() - collect the holes, by address */
+void layout_clear_holes(struct layout *layout);
+void layout_add_hole(struct layout *layout, struct kvmm_extent hole);
 
 /** layout_clear_runs(), layout_add_run(), layout_sort_runs() - collect the runs; holes are read */
 void layout_clear_runs(struct layout *layout);

@@ -56,7 +56,7 @@ static u32 missing_run(const struct frag *frag)
 	if (frag->head >= frag->arrived)
 		return 0;
 	want = frag_blocks_wanted(frag, frag->head);
-	return want > frag->limit || frag_zone_stat(frag).largest >= want ? 0 : want;
+	return want > frag->limit || frag_free_now(frag).largest >= want ? 0 : want;
 }
 
 /* Make room for the head, if that is due. */
