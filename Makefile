@@ -196,6 +196,12 @@ bindir		?= $(prefix)/bin
 libdir		?= $(prefix)/lib
 includedir	?= $(prefix)/include
 mandir		?= $(prefix)/share/man
+docdir		?= $(prefix)/share/doc/kvmm
+
+# With their folders, as they point at each other; a link names a commit's file only here.
+doc-files := $(patsubst $(srctree)/%,%,$(wildcard $(addprefix $(srctree)/,README.md CHANGELOG.md \
+		$(foreach d,Documentation Documentation/*,$d/*.rst $d/*.png) \
+		$(foreach d,samples samples/*,$d/*.[ch] $d/*.ptx))))
 
 quiet_cmd_pc = GEN     $@
       cmd_pc = sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
@@ -238,7 +244,7 @@ install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
 			$(srctree)/share/grafana/kvmm.json)
 install: completion := $(wildcard $(srctree)/share/bash-completion/kvmm)
 install: completion-dir := $(prefix)/share/bash-completion/completions
-install: libs tools man $(shlibs) $(alibs) $(pc-files)
+install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm/ext $(DESTDIR)$(mandir)/man1
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
@@ -249,7 +255,8 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(foreach h,$(wildcard $(srctree)/include/kvmm/ext/*.h),install -m 644 $h \
 		$(DESTDIR)$(includedir)/kvmm/ext &&) true
-	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
+	$(if $(tools-prog),install -m 755 $(installed-progs) $(research-progs) $(DESTDIR)$(bindir))
+	$(foreach f,$(doc-files),install -D -m 644 $(srctree)/$f $(DESTDIR)$(docdir)/$f &&) true
 	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What a program sees that uses kvmm from where "make install" put it: headers, pkg-config files,
-# the shared and the static library. Run from the object tree; prints "N passed, N failed".
+# the shared and the static library; and what tools, samples and pages are there. Run from the object tree; prints "N passed, N failed".
 set -u
 
 src=${KVMM_SRCTREE:?}
@@ -40,6 +40,31 @@ says() {
 try "make install" make -f "$src/Makefile" O= install DESTDIR="$root" prefix=/usr
 try "manual pages" test -s "$root/usr/share/man/man1/kvmm-stat.1"
 lib=$root/usr/lib
+version=$(sed -n 's/^VERSION[[:space:]]*:= //p' "$src/Makefile")
+
+# Tools are small, and have the library from where the system has it.
+mkdir "$root/stripped"
+for tool in "$root"/usr/bin/*; do
+	strip -o "$root/stripped/${tool##*/}" "$tool"
+	readelf -dW "$tool" >"$root/dynamic"
+	if grep -q '\[libkvmm\.so\.0\]' "$root/dynamic"; then
+		try "${tool##*/} has a path of its own" sh -c "! grep 'R.*PATH' '$root/dynamic'"
+		says "version of ${tool##*/}" "${tool##*/} $version" \
+			env LD_LIBRARY_PATH="$lib" "$tool" --version
+	else
+		echo "${tool##*/}" >>"$root/inside"
+	fi
+done
+says "tools that look inside the library" "kvmm-bench kvmm-replay" xargs -a "$root/inside"
+size=$(du -sbc "$root"/stripped/* | tail -n 1 | cut -f1)
+try "$size bytes of tools, 4 MB at most" test "$size" -le 4000000
+
+doc=$root/usr/share/doc/kvmm
+for page in README.md CHANGELOG.md $(grep -o 'Documentation/[a-z/-]*\.rst' "$src/README.md" | sort -u); do
+	try "installed: $page" test -s "$doc/$page"
+done
+try "all samples" diff <(cd "$src/samples" && find . -name '*.[ch]' | sort) \
+	<(cd "$doc/samples" && find . -name '*.[ch]' | sort)
 export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$lib/pkgconfig
 export PKG_CONFIG_SYSTEM_INCLUDE_PATH=/none PKG_CONFIG_SYSTEM_LIBRARY_PATH=/none
 unset MAKEFLAGS
