@@ -4,7 +4,7 @@
 # Folders list their objects (format: scripts/Makefile.build); "make help"
 # lists the targets.
 
-VERSION		:= 0.1.0
+VERSION		:= 0.2.0
 SONAME		:= libkvmm.so.0
 
 MAKEFLAGS	+= -rR --no-print-directory

@@ -4,6 +4,7 @@
 KVMM_LIB names a libkvmm.a that was built before; without it make builds one.
 """
 import os
+import re
 import subprocess
 
 from setuptools import Extension, setup
@@ -12,6 +13,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.environ.get("KVMM_TREE") or os.path.dirname(os.path.dirname(HERE))
 SOURCES = ("module", "errors", "args", "buffer", "layout", "pool", "range", "seq", "tier", "events", "vllm", "control", "device",
            "compat")
+
+
+def version():
+    with open(os.path.join(TREE, "Makefile"), encoding="utf-8") as file:
+        return re.search(r"^VERSION\s*:= (\S+)$", file.read(), re.M).group(1)
 
 
 def library():
@@ -42,7 +48,7 @@ def wheel_command():
 os.chdir(HERE)
 setup(
     name="kvmm",
-    version="0.1.0",
+    version=version(),
     description="The memory manager of the KV cache of LLM engines",
     license="Apache-2.0",
     python_requires=">=3.10",

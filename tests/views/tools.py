@@ -331,7 +331,7 @@ def check_page(tool, folder):
     name = os.path.basename(tool)
     page = os.path.join(folder, name + ".1")
     with open(page, "w") as file:
-        made = subprocess.run([os.path.join(SRCTREE, "scripts/mkman"), "0.1.0", tool,
+        made = subprocess.run([os.path.join(SRCTREE, "scripts/mkman"), "1.2.3", tool,
                                *COMMANDS.get(name, [])], stdout=file, stderr=subprocess.PIPE, text=True)
     expect(name + ": a page", made.returncode == 0 and not made.stderr, made.stderr)
     text = open(page).read()
