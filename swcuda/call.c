@@ -11,8 +11,7 @@ static const struct call {
 	int version;
 } calls[SW_NR_CALLS] = {
 #define NAME(field, name, type, version)	[SW_##name] = { #name, version },
-	KCU_ALL(NAME)
-	[SW_cuGetProcAddress_v2] = { "cuGetProcAddress_v2", 12000 },
+	SW_ALL(NAME)
 };
 
 static __thread bool in_callback;
@@ -56,7 +55,8 @@ static kcu_result capture_refuses(void)
 static bool would_mean_itself(enum sw_call call, kcu_result pending)
 {
 	return pending == KCU_E_OUT_OF_MEMORY &&
-	       (call == SW_cuMemAlloc_v2 || call == SW_cuMemHostAlloc || call == SW_cuMemHostRegister_v2);
+	       (call == SW_cuMemAlloc_v2 || call == SW_cuMemHostAlloc || call == SW_cuMemAllocHost_v2 ||
+		call == SW_cuMemHostRegister_v2);
 }
 
 static kcu_result context_refuses(enum sw_call call)

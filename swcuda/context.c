@@ -141,6 +141,54 @@ kcu_result cuCtxPopCurrent_v2(kcu_context *ctx)
 	return SW_RUN(cuCtxPopCurrent_v2, SW_INIT, pop(ctx));
 }
 
+/* In the place of the current one; none: that is gone. */
+static kcu_result set_current(kcu_context ctx)
+{
+	if (ctx && !sw_object(SW_T_CONTEXT, (u64)ctx))
+		return KCU_E_INVALID_CONTEXT;
+	depth -= depth > 0;
+	return ctx ? push(ctx) : KCU_E_SUCCESS;
+}
+
+kcu_result cuCtxSetCurrent(kcu_context ctx)
+{
+	return SW_RUN(cuCtxSetCurrent, SW_INIT, set_current(ctx));
+}
+
+/* There is one context a device, the primary one: whoever makes one holds a reference of it. */
+static kcu_result create_current(kcu_context *ctx, unsigned int flags, kcu_device dev)
+{
+	kcu_result rc = flags & ~0xffu || depth == STACK_DEPTH ? KCU_E_INVALID_VALUE : retain(ctx, dev);
+
+	return rc ?: push(*ctx);
+}
+
+kcu_result cuCtxCreate_v2(kcu_context *ctx, unsigned int flags, kcu_device dev)
+{
+	return SW_RUN(cuCtxCreate_v2, SW_INIT | SW_UNSAFE, create_current(ctx, flags, dev));
+}
+
+kcu_result cuCtxCreate_v4(kcu_context *ctx, void *params, unsigned int flags, kcu_device dev)
+{
+	return SW_RUN(cuCtxCreate_v4, SW_INIT | SW_UNSAFE,
+		      params ? KCU_E_NOT_SUPPORTED : create_current(ctx, flags, dev));
+}
+
+static kcu_result destroy(kcu_context ctx)
+{
+	struct sw_dev *dev = sw_object(SW_T_CONTEXT, (u64)ctx);
+
+	if (!dev)
+		return KCU_E_INVALID_CONTEXT;
+	depth -= top() == (u64)ctx;
+	return release(dev->ordinal);
+}
+
+kcu_result cuCtxDestroy_v2(kcu_context ctx)
+{
+	return SW_RUN(cuCtxDestroy_v2, SW_INIT | SW_UNSAFE, destroy(ctx));
+}
+
 static kcu_result get_device(kcu_device *ordinal)
 {
 	struct sw_dev *dev = sw_current();

@@ -302,12 +302,58 @@ kcu_result cuMemcpyDtoHAsync_v2(void *dst, kcu_deviceptr src, size_t bytes, kcu_
 			       SW_cuMemcpyDtoHAsync_v2));
 }
 
+/*
+ * Calls without a stream: on the NULL stream, with as little waiting as a driver promises. A copy on the
+ * device is not waited for; of pageable memory that goes there, what was queued before is.
+ */
+static kcu_result copy_sync(u64 dst, u64 src, size_t bytes, u32 sides, enum sw_call call)
+{
+	struct sw_stream *legacy = sw_stream_legacy();
+	kcu_stream handle = legacy ? (kcu_stream)legacy->handle : NULL;
+	bool to_device = sw_is_device(dst), pageable = !sw_region_at(src);
+	kcu_result rc = KCU_E_SUCCESS;
+
+	if (!legacy)
+		return KCU_E_OUT_OF_MEMORY;
+	if (to_device && pageable)
+		rc = sw_stream_finish(handle);
+	if (!rc)
+		rc = copy_one(dst, src, bytes, handle, sides, call);
+	if (rc || (to_device && (pageable || sw_is_device(src))))
+		return rc;
+	return sw_stream_finish(handle);
+}
+
+kcu_result cuMemcpy(kcu_deviceptr dst, kcu_deviceptr src, size_t bytes)
+{
+	return SW_RUN(cuMemcpy, SW_INIT | SW_CTX | SW_UNSAFE,
+		      copy_sync(dst, src, bytes, ANY, SW_cuMemcpy));
+}
+
+kcu_result cuMemcpyHtoD_v2(kcu_deviceptr dst, const void *src, size_t bytes)
+{
+	return SW_RUN(cuMemcpyHtoD_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      copy_sync(dst, (u64)src, bytes, DST_DEV | SRC_HOST, SW_cuMemcpyHtoD_v2));
+}
+
+kcu_result cuMemcpyDtoH_v2(void *dst, kcu_deviceptr src, size_t bytes)
+{
+	return SW_RUN(cuMemcpyDtoH_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      copy_sync((u64)dst, src, bytes, DST_HOST | SRC_DEV, SW_cuMemcpyDtoH_v2));
+}
+
+kcu_result cuMemcpyDtoD_v2(kcu_deviceptr dst, kcu_deviceptr src, size_t bytes)
+{
+	return SW_RUN(cuMemcpyDtoD_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      copy_sync(dst, src, bytes, DST_DEV | SRC_DEV, SW_cuMemcpyDtoD_v2));
+}
+
 /* ---- Fills ---- */
 
 struct fill {
 	struct sw_op op;
 	u64 dst, bytes, done, piece;
-	u8 byte;
+	u32 value, width;		/* of it that many bytes, again and again */
 };
 
 static void fill_touch(struct sw_op *op, struct sw_access_list *list)
@@ -315,6 +361,14 @@ static void fill_touch(struct sw_op *op, struct sw_access_list *list)
 	struct fill *fill = container_of(op, struct fill, op);
 
 	sw_touch(list, fill->dst, fill->bytes, true);
+}
+
+static void fill_bytes(const struct fill *fill, u8 *at, u64 bytes)
+{
+	if (fill->width == 1)
+		memset(at, fill->value, bytes);
+	for (u64 i = 0; i < bytes && fill->width > 1; i++)
+		at[i] = fill->value >> ((fill->done + i) % fill->width * 8);
 }
 
 static bool fill_step(struct sw_op *op)
@@ -326,7 +380,7 @@ static bool fill_step(struct sw_op *op)
 		return true;
 	if (sw.opt.threads)
 		sw_unlock();
-	memset((void *)at, fill->byte, bytes);
+	fill_bytes(fill, (u8 *)at, bytes);
 	if (sw.opt.threads)
 		sw_lock();
 	fill->done += bytes;
@@ -339,15 +393,18 @@ static const struct sw_op_ops fill_ops = {
 	.step	= fill_step,
 };
 
-static kcu_result set(u64 dst, u8 byte, size_t bytes, kcu_stream handle)
+static kcu_result set(u64 dst, u32 value, u32 width, size_t nr, kcu_stream handle, enum sw_call call)
 {
 	struct sw_stream *stream;
 	kcu_result rc = sw_stream_here(handle, &stream);
+	u64 bytes = nr * width;
 	struct fill *fill;
 	bool plain;
 
-	if (rc || !bytes)
+	if (rc || !nr)
 		return rc;
+	if (dst % width || nr > UINT64_MAX / width)
+		return KCU_E_INVALID_VALUE;
 	rc = check_side(dst, bytes, &plain);
 	if (rc || plain)
 		return KCU_E_INVALID_VALUE;
@@ -355,15 +412,58 @@ static kcu_result set(u64 dst, u8 byte, size_t bytes, kcu_stream handle)
 	if (!fill)
 		return KCU_E_OUT_OF_MEMORY;
 	fill->dst = dst;
-	fill->byte = byte;
+	fill->value = value;
+	fill->width = width;
 	fill->bytes = bytes;
 	fill->piece = bytes / (2 + sw_below(MAX_PIECES - 1)) + 1;
 	fill->op.cost_ns = sw.opt.latency_us * 1000ull + sw_copy_ns(bytes, sw.opt.gbps_local);
 	fill->op.engine = 0;
-	return sw_queue(stream, &fill->op, SW_cuMemsetD8Async);
+	return sw_queue(stream, &fill->op, call);
 }
 
 kcu_result cuMemsetD8Async(kcu_deviceptr dst, unsigned char byte, size_t bytes, kcu_stream stream)
 {
-	return SW_RUN(cuMemsetD8Async, SW_INIT | SW_CTX, set(dst, byte, bytes, stream));
+	return SW_RUN(cuMemsetD8Async, SW_INIT | SW_CTX,
+		      set(dst, byte, 1, bytes, stream, SW_cuMemsetD8Async));
+}
+
+kcu_result cuMemsetD16Async(kcu_deviceptr dst, unsigned short value, size_t nr, kcu_stream stream)
+{
+	return SW_RUN(cuMemsetD16Async, SW_INIT | SW_CTX,
+		      set(dst, value, 2, nr, stream, SW_cuMemsetD16Async));
+}
+
+kcu_result cuMemsetD32Async(kcu_deviceptr dst, unsigned int value, size_t nr, kcu_stream stream)
+{
+	return SW_RUN(cuMemsetD32Async, SW_INIT | SW_CTX,
+		      set(dst, value, 4, nr, stream, SW_cuMemsetD32Async));
+}
+
+/* Device memory is not waited for. */
+static kcu_result set_sync(u64 dst, u32 value, u32 width, size_t nr, enum sw_call call)
+{
+	struct sw_stream *legacy = sw_stream_legacy();
+	kcu_result rc = KCU_E_OUT_OF_MEMORY;
+
+	if (legacy)
+		rc = set(dst, value, width, nr, (kcu_stream)legacy->handle, call);
+	return rc || sw_is_device(dst) ? rc : sw_stream_finish((kcu_stream)legacy->handle);
+}
+
+kcu_result cuMemsetD8_v2(kcu_deviceptr dst, unsigned char value, size_t nr)
+{
+	return SW_RUN(cuMemsetD8_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      set_sync(dst, value, 1, nr, SW_cuMemsetD8_v2));
+}
+
+kcu_result cuMemsetD16_v2(kcu_deviceptr dst, unsigned short value, size_t nr)
+{
+	return SW_RUN(cuMemsetD16_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      set_sync(dst, value, 2, nr, SW_cuMemsetD16_v2));
+}
+
+kcu_result cuMemsetD32_v2(kcu_deviceptr dst, unsigned int value, size_t nr)
+{
+	return SW_RUN(cuMemsetD32_v2, SW_INIT | SW_CTX | SW_UNSAFE,
+		      set_sync(dst, value, 4, nr, SW_cuMemsetD32_v2));
 }

@@ -111,6 +111,11 @@ kcu_result cuDeviceTotalMem_v2(size_t *bytes, kcu_device dev)
 	return SW_RUN(cuDeviceTotalMem_v2, SW_INIT, total_mem(bytes, dev));
 }
 
+kcu_result cuDeviceGetUuid(kcu_uuid *uuid, kcu_device dev)
+{
+	return SW_RUN(cuDeviceGetUuid, SW_INIT, device_uuid(uuid, dev));
+}
+
 /* What is not listed is 0: not there. */
 static int attribute(kcu_device_attr attr, kcu_device dev)
 {
@@ -154,6 +159,18 @@ static kcu_result get_attribute(int *value, kcu_device_attr attr, kcu_device dev
 kcu_result cuDeviceGetAttribute(int *value, kcu_device_attr attr, kcu_device dev)
 {
 	return SW_RUN(cuDeviceGetAttribute, SW_INIT, get_attribute(value, attr, dev));
+}
+
+static kcu_result capability(int *major, int *minor, kcu_device dev)
+{
+	kcu_result rc = get_attribute(major, KCU_ATTR_CC_MAJOR, dev);
+
+	return rc ?: get_attribute(minor, KCU_ATTR_CC_MINOR, dev);
+}
+
+kcu_result cuDeviceComputeCapability(int *major, int *minor, kcu_device dev)
+{
+	return SW_RUN(cuDeviceComputeCapability, SW_INIT, capability(major, minor, dev));
 }
 
 static kcu_result pci_bus_id(char *id, int bytes, kcu_device dev)

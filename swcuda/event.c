@@ -169,6 +169,30 @@ kcu_result cuEventRecord(kcu_event event, kcu_stream stream)
 	return SW_RUN(cuEventRecord, SW_INIT | SW_CTX, record(event, stream));
 }
 
+kcu_result cuEventRecordWithFlags(kcu_event event, kcu_stream stream, unsigned int flags)
+{
+	return SW_RUN(cuEventRecordWithFlags, SW_INIT | SW_CTX,
+		      flags & ~1u ? KCU_E_INVALID_VALUE : record(event, stream));
+}
+
+int sw_order(struct sw_stream *later, struct sw_stream *earlier)
+{
+	struct sw_record *record = calloc(1, sizeof(*record));
+	struct record_op *from = record ? new_op(&record_ops, record) : NULL;
+	struct record_op *to = from ? new_op(&wait_ops, record) : NULL;
+
+	if (!to) {
+		if (from)
+			sw_op_free(&from->op);
+		else
+			free(record);
+		return -ENOMEM;
+	}
+	sw_append(earlier, &from->op);
+	sw_append(later, &to->op);
+	return 0;
+}
+
 static kcu_result stream_wait(kcu_stream stream_handle, kcu_event handle, unsigned int flags)
 {
 	struct sw_event *event = event_of(handle);
@@ -284,6 +308,11 @@ static kcu_result elapsed(float *ms, kcu_event from, kcu_event to)
 kcu_result cuEventElapsedTime(float *ms, kcu_event start, kcu_event end)
 {
 	return SW_RUN(cuEventElapsedTime, SW_INIT | SW_CTX, elapsed(ms, start, end));
+}
+
+kcu_result cuEventElapsedTime_v2(float *ms, kcu_event start, kcu_event end)
+{
+	return SW_RUN(cuEventElapsedTime_v2, SW_INIT | SW_CTX, elapsed(ms, start, end));
 }
 
 static void forget_event(enum sw_type type, void *object)

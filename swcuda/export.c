@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which calls can be found: all of <kv/kcu.h>, less those that are newer than the driver claims to
+ * Which calls can be found: all that are listed, less those that are newer than the driver claims to
  * be, and those that missing= and hidden= take away.
  *
  * dlsym() looks into the table of dynamic symbols, so that is where they are taken away: a symbol
@@ -20,17 +20,16 @@ struct export {
 
 #define BASE(field, name, type, version)	[SW_##name] = { #type, (void *)name },
 static const struct export exports[SW_NR_CALLS] = {
-	KCU_ALL(BASE)
-	[SW_cuGetProcAddress_v2] = { NULL, (void *)cuGetProcAddress_v2 },
+	SW_ALL(BASE)
 };
 
 /* "KCU_FN(cuMemAlloc, 3020)" */
 static bool is_base(u32 call, const char *name)
 {
-	const char *base = exports[call].base ? strchr(exports[call].base, '(') : NULL;
+	const char *base = strchr(exports[call].base, '(');
 	size_t len = strlen(name);
 
-	return base && !strncmp(base + 1, name, len) && base[1 + len] == ',';
+	return !strncmp(base + 1, name, len) && base[1 + len] == ',';
 }
 
 static bool is_absent(u32 call)
@@ -62,6 +61,11 @@ kcu_result cuGetProcAddress_v2(const char *base, void **fn, int version, u64 fla
 			       kcu_proc_status *status)
 {
 	return SW_RUN(cuGetProcAddress_v2, SW_ANYTIME, get_proc(base, fn, version, status));
+}
+
+kcu_result cuGetProcAddress(const char *base, void **fn, int version, u64 flags)
+{
+	return SW_RUN(cuGetProcAddress, SW_ANYTIME, get_proc(base, fn, version, NULL));
 }
 
 /* ---- Taking symbols away ---- */

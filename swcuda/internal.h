@@ -15,9 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/kcu.h>
-
 #include "control.h"
+#include "everyday.h"
 
 #define SW_MAX_DEVICES		8
 #define SW_MAX_FAULTS		32
@@ -34,13 +33,12 @@
 
 /* ---- The exported calls ---- */
 
-/* A definition whose type is not the one in <kv/kcu.h> does not compile. */
+/* A definition whose type is not the one that is listed does not compile. */
 #define SW_DECLARE(field, name, type, version)	extern SW_EXPORT __typeof__(*(type)0) name;
-KCU_ALL(SW_DECLARE)
-extern SW_EXPORT __typeof__(*(KCU_FN(cuGetProcAddress, 12000))0) cuGetProcAddress_v2;
+SW_ALL(SW_DECLARE)
 
 #define SW_CALL_ID(field, name, type, version)	SW_##name,
-enum sw_call { KCU_ALL(SW_CALL_ID) SW_cuGetProcAddress_v2, SW_NR_CALLS };
+enum sw_call { SW_ALL(SW_CALL_ID) SW_NR_CALLS };
 
 enum sw_need {
 	SW_ANYTIME	= 0,
@@ -82,7 +80,7 @@ struct sw_options {
 	u32 latency_us, gbps, gbps_local;
 	u32 illegal;			/* launch that is the last one */
 	kcu_result jit;
-	bool threads, sleep, slow, eager, poison, peers, vmm, check_exit;
+	bool threads, sleep, slow, eager, poison, peers, vmm, check_exit, default_stream;
 	bool missing[SW_NR_CALLS];	/* neither exported nor found by cuGetProcAddress() */
 	bool hidden[SW_NR_CALLS];	/* found by cuGetProcAddress() alone */
 	struct sw_fault fault[SW_MAX_FAULTS];
@@ -147,6 +145,7 @@ struct sw_dev {
 	kcu_result pending;		/* the next call returns it */
 	u64 engine_ns[3];		/* when the engine is free: local, in, out */
 	u32 peers;			/* bit: its context may touch that device */
+	struct sw_stream *legacy;	/* the NULL stream; NULL: nothing was put there yet */
 };
 
 kcu_result sw_dev_open(struct sw_dev *dev);
@@ -242,6 +241,8 @@ struct sw_stream {
 	struct sw_op *first, **last;	/* queue */
 	bool busy;			/* somebody executes the first one without the lock */
 	bool dying;			/* destroyed, with work left */
+	u32 flags;
+	int priority;
 	kcu_capture_status capture;
 	struct sw_clock clock;
 	u64 ns;				/* virtual time of what was executed last */
@@ -286,9 +287,15 @@ kcu_result sw_stream_get(kcu_stream handle, struct sw_stream **stream);
 /* The same, but it must be of the current context. */
 kcu_result sw_stream_here(kcu_stream handle, struct sw_stream **stream);
 kcu_result sw_stream_finish(kcu_stream handle);		/* waits; drops and retakes the lock */
+/* The NULL stream of the current context, made on first use; NULL: no memory. */
+struct sw_stream *sw_stream_legacy(void);
 void sw_stream_reap(struct sw_stream *stream);		/* frees it if it is dying and done */
 /* Takes the operation; frees it on failure and while the stream captures. */
 kcu_result sw_queue(struct sw_stream *stream, struct sw_op *op, enum sw_call call);
+/* The same without what the NULL stream and blocking streams have to wait for. */
+void sw_append(struct sw_stream *stream, struct sw_op *op);
+/* What is queued on @later from here on comes after what is on @earlier now; -ENOMEM. */
+int sw_order(struct sw_stream *later, struct sw_stream *earlier);
 void *sw_op_new(const struct sw_op_ops *ops, size_t bytes);
 void sw_op_free(struct sw_op *op);
 u64 sw_copy_ns(u64 bytes, u32 gbps);

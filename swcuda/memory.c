@@ -341,6 +341,26 @@ kcu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags)
 	return SW_RUN(cuMemHostAlloc, SW_INIT | SW_CTX | SW_UNSAFE, host_alloc(ptr, bytes, flags));
 }
 
+kcu_result cuMemAllocHost_v2(void **ptr, size_t bytes)
+{
+	return SW_RUN(cuMemAllocHost_v2, SW_INIT | SW_CTX | SW_UNSAFE, host_alloc(ptr, bytes, 0));
+}
+
+static kcu_result host_flags(unsigned int *flags, void *ptr)
+{
+	struct sw_region *region = sw_region_at((u64)ptr);
+
+	if (!flags || !region || region->kind != SW_HOST_ALLOC)
+		return KCU_E_INVALID_VALUE;
+	*flags = region->flags | KCU_HOST_ALLOC_DEVICEMAP;	/* all of it is mapped */
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuMemHostGetFlags(unsigned int *flags, void *ptr)
+{
+	return SW_RUN(cuMemHostGetFlags, SW_INIT | SW_CTX, host_flags(flags, ptr));
+}
+
 static void forget_host(struct sw_region *region, const char *call)
 {
 	sw_race_host(region->span.addr, region->span.bytes, true, call);

@@ -125,6 +125,11 @@ kcu_result cuModuleLoadDataEx(kcu_module *module, const void *image, unsigned in
 		      load(module, image, nr, options, values));
 }
 
+kcu_result cuModuleLoadData(kcu_module *module, const void *image)
+{
+	return SW_RUN(cuModuleLoadData, SW_INIT | SW_CTX | SW_UNSAFE, load(module, image, 0, NULL, NULL));
+}
+
 /* Launches that are queued do not mind: they have the kernel and a copy of their parameters. */
 static kcu_result unload(kcu_module handle)
 {

@@ -149,6 +149,7 @@ static const struct number_option {
 	{ "peers",	OPT(peers),		0, 1 },
 	{ "vmm",	OPT(vmm),		0, 1 },
 	{ "check_exit",	OPT(check_exit),	0, 1 },
+	{ "default_stream", OPT(default_stream), 0, 1 },
 };
 
 /* Little-endian, as both architectures are: the low bytes of the number are the number. */

@@ -96,6 +96,35 @@ static kcu_result get_attributes(unsigned int nr, const kcu_pointer_attr *attrs,
 	return KCU_E_SUCCESS;
 }
 
+/* Asked for one fact only, a driver refuses what it has never heard of. */
+static kcu_result get_attribute(void *data, kcu_pointer_attr attr, u64 addr)
+{
+	return sw_region_at(addr) ? get_attributes(1, &attr, &data, addr) : KCU_E_INVALID_VALUE;
+}
+
+kcu_result cuPointerGetAttribute(void *data, kcu_pointer_attr attr, kcu_deviceptr addr)
+{
+	return SW_RUN(cuPointerGetAttribute, SW_INIT | SW_CTX, get_attribute(data, attr, addr));
+}
+
+static kcu_result range(kcu_deviceptr *base, size_t *bytes, u64 addr)
+{
+	struct facts facts = ask(addr);
+
+	if (!facts.memory_type)
+		return KCU_E_NOT_FOUND;
+	if (base)
+		*base = facts.start;
+	if (bytes)
+		*bytes = facts.bytes;
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuMemGetAddressRange_v2(kcu_deviceptr *base, size_t *bytes, kcu_deviceptr addr)
+{
+	return SW_RUN(cuMemGetAddressRange_v2, SW_INIT | SW_CTX, range(base, bytes, addr));
+}
+
 kcu_result cuPointerGetAttributes(unsigned int nr, kcu_pointer_attr *attrs, void **data,
 				  kcu_deviceptr addr)
 {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Streams: queues of operations. Non-blocking ones only; the NULL stream is refused. */
+/*
+ * Streams: queues of operations. Calls that have no stream use the NULL stream, which waits for all
+ * blocking streams of its context, as they wait for it. By name it is refused, since the library must
+ * never use it, unless default_stream=1.
+ */
 #include "internal.h"
+
+#define MOST_URGENT	-5
 
 /* ---- Operations ---- */
 
@@ -28,7 +34,7 @@ u64 sw_copy_ns(u64 bytes, u32 gbps)
 	return bytes / gbps;		/* 1 GB/s is one byte in a nanosecond */
 }
 
-static void append(struct sw_stream *stream, struct sw_op *op)
+void sw_append(struct sw_stream *stream, struct sw_op *op)
 {
 	op->stream = stream;
 	op->seq = ++sw.count.nr_ops;
@@ -40,6 +46,25 @@ static void append(struct sw_stream *stream, struct sw_op *op)
 	stream->last = &op->next;
 }
 
+/* The NULL stream after all blocking ones, these after the NULL stream. */
+static kcu_result order_legacy(struct sw_stream *stream)
+{
+	struct sw_stream *legacy = stream->dev->legacy;
+	int err = 0;
+
+	if (!legacy || stream->flags)
+		return KCU_E_SUCCESS;
+	if (stream != legacy)
+		return sw_order(stream, legacy) ? KCU_E_OUT_OF_MEMORY : KCU_E_SUCCESS;
+	for (u32 i = 1; i < SW_NR_SLOTS && !err; i++) {
+		struct sw_stream *other = sw.stream[i];
+
+		if (other && other != legacy && other->dev == stream->dev && !other->flags)
+			err = sw_order(legacy, other);
+	}
+	return err ? KCU_E_OUT_OF_MEMORY : KCU_E_SUCCESS;
+}
+
 kcu_result sw_queue(struct sw_stream *stream, struct sw_op *op, enum sw_call call)
 {
 	if (stream->capture) {
@@ -48,8 +73,12 @@ kcu_result sw_queue(struct sw_stream *stream, struct sw_op *op, enum sw_call cal
 		return stream->capture == KCU_CAPTURE_ACTIVE ?
 		       KCU_E_SUCCESS : KCU_E_STREAM_CAPTURE_INVALIDATED;
 	}
+	if (order_legacy(stream)) {
+		sw_op_free(op);
+		return KCU_E_OUT_OF_MEMORY;
+	}
 	op->fault = sw_fault_async(call) ?: op->fault;
-	append(stream, op);
+	sw_append(stream, op);
 	sw_changed();
 	if (sw.opt.eager)
 		sw_steps(sw_below(4));
@@ -86,6 +115,10 @@ static bool is_special(kcu_stream handle)
 
 kcu_result sw_stream_get(kcu_stream handle, struct sw_stream **stream)
 {
+	if (sw.opt.default_stream && is_special(handle) && handle != KCU_STREAM_PER_THREAD) {
+		*stream = sw_stream_legacy();
+		return *stream ? KCU_E_SUCCESS : KCU_E_OUT_OF_MEMORY;
+	}
 	if (is_special(handle)) {
 		sw_report(SW_REPORT_MISUSE, "default stream %p used", (void *)handle);
 		return KCU_E_INVALID_HANDLE;
@@ -117,19 +150,16 @@ static u32 free_slot(void)
 	return 0;
 }
 
-static kcu_result create(kcu_stream *handle, unsigned int flags)
+static struct sw_stream *new_stream(unsigned int flags, int priority)
 {
 	u32 slot = free_slot();
-	struct sw_stream *stream;
+	struct sw_stream *stream = slot ? calloc(1, sizeof(*stream)) : NULL;
 
-	if (!handle || flags & ~KCU_STREAM_NON_BLOCKING)
-		return KCU_E_INVALID_VALUE;
-	if (!flags)
-		sw_report(SW_REPORT_MISUSE, "stream that waits for the NULL stream");
-	stream = slot ? calloc(1, sizeof(*stream)) : NULL;
 	if (!stream)
-		return KCU_E_OUT_OF_MEMORY;
-	*stream = (struct sw_stream){ .dev = sw_current(), .slot = slot };
+		return NULL;
+	*stream = (struct sw_stream){
+		.dev = sw_current(), .slot = slot, .flags = flags, .priority = priority,
+	};
 	stream->id = ++sw.nr_streams_made;
 	stream->last = &stream->first;
 	stream->clock = sw.host;
@@ -138,9 +168,33 @@ static kcu_result create(kcu_stream *handle, unsigned int flags)
 		if (stream->handle)
 			sw_object_del(stream->handle);
 		free(stream);
-		return KCU_E_OUT_OF_MEMORY;
+		return NULL;
 	}
 	sw.stream[slot] = stream;
+	return stream;
+}
+
+struct sw_stream *sw_stream_legacy(void)
+{
+	struct sw_dev *dev = sw_current();
+
+	if (!dev->legacy)
+		dev->legacy = new_stream(0, 0);
+	return dev->legacy;
+}
+
+/* A number out of range is taken for the lowest priority, or for the most urgent one. */
+static kcu_result create(kcu_stream *handle, unsigned int flags, int priority)
+{
+	struct sw_stream *stream;
+
+	if (!handle || flags & ~KCU_STREAM_NON_BLOCKING)
+		return KCU_E_INVALID_VALUE;
+	if (!flags && !sw.opt.default_stream)
+		sw_report(SW_REPORT_MISUSE, "stream that waits for the NULL stream");
+	stream = new_stream(flags, max(min(priority, 0), MOST_URGENT));
+	if (!stream)
+		return KCU_E_OUT_OF_MEMORY;
 	sw.live.nr_streams++;
 	*handle = (kcu_stream)stream->handle;
 	return KCU_E_SUCCESS;
@@ -148,7 +202,60 @@ static kcu_result create(kcu_stream *handle, unsigned int flags)
 
 kcu_result cuStreamCreateWithPriority(kcu_stream *stream, unsigned int flags, int priority)
 {
-	return SW_RUN(cuStreamCreateWithPriority, SW_INIT | SW_CTX, create(stream, flags));
+	return SW_RUN(cuStreamCreateWithPriority, SW_INIT | SW_CTX, create(stream, flags, priority));
+}
+
+kcu_result cuStreamCreate(kcu_stream *stream, unsigned int flags)
+{
+	return SW_RUN(cuStreamCreate, SW_INIT | SW_CTX, create(stream, flags, 0));
+}
+
+static kcu_result priorities(int *least, int *greatest)
+{
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = MOST_URGENT;
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	return SW_RUN(cuCtxGetStreamPriorityRange, SW_INIT | SW_CTX, priorities(least, greatest));
+}
+
+/* What is known of a stream: to those of the three that are there. */
+static kcu_result tell(kcu_stream handle, unsigned int *flags, int *priority, kcu_context *ctx)
+{
+	struct sw_stream *stream;
+	kcu_result rc = sw_stream_get(handle, &stream);
+
+	if (rc)
+		return rc;
+	if (!flags && !priority && !ctx)
+		return KCU_E_INVALID_VALUE;
+	if (flags)
+		*flags = stream->flags;
+	if (priority)
+		*priority = stream->priority;
+	if (ctx)
+		*ctx = (kcu_context)stream->dev->context;
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuStreamGetFlags(kcu_stream stream, unsigned int *flags)
+{
+	return SW_RUN(cuStreamGetFlags, SW_INIT | SW_CTX, tell(stream, flags, NULL, NULL));
+}
+
+kcu_result cuStreamGetPriority(kcu_stream stream, int *priority)
+{
+	return SW_RUN(cuStreamGetPriority, SW_INIT | SW_CTX, tell(stream, NULL, priority, NULL));
+}
+
+kcu_result cuStreamGetCtx(kcu_stream stream, kcu_context *ctx)
+{
+	return SW_RUN(cuStreamGetCtx, SW_INIT | SW_CTX, tell(stream, NULL, NULL, ctx));
 }
 
 /* Nobody can name it from here on; it goes away when its work is done. */
@@ -159,6 +266,8 @@ static kcu_result destroy(kcu_stream handle)
 
 	if (rc)
 		return rc;
+	if (stream == stream->dev->legacy)
+		return KCU_E_INVALID_HANDLE;
 	sw_object_del(stream->handle);
 	stream->dying = true;
 	stream->capture = KCU_CAPTURE_NONE;
@@ -202,8 +311,11 @@ static kcu_result saw(kcu_stream handle)
 	return sw_dev_error(stream->dev);
 }
 
-static kcu_result refuse_captured(struct sw_stream *stream)
+/* Can it be asked? The NULL stream has done all when the blocking ones have, too. */
+static kcu_result may_ask(struct sw_stream *stream)
 {
+	if (stream == stream->dev->legacy)
+		return order_legacy(stream);
 	if (!stream->capture)
 		return KCU_E_SUCCESS;
 	stream->capture = KCU_CAPTURE_INVALIDATED;
@@ -216,12 +328,13 @@ kcu_result sw_stream_finish(kcu_stream handle)
 	kcu_result rc = sw_stream_get(handle, &stream);
 
 	if (!rc)
-		rc = refuse_captured(stream);
+		rc = may_ask(stream);
 	if (!rc)
 		rc = sw_dev_error(stream->dev);
-	if (!rc)
-		rc = sw_wait(sw_idle, handle);
-	return rc ?: saw(handle);
+	if (rc)
+		return rc;
+	handle = (kcu_stream)stream->handle;	/* the NULL stream has one, too */
+	return sw_wait(sw_idle, handle) ?: saw(handle);
 }
 
 kcu_result cuStreamSynchronize(kcu_stream stream)
@@ -235,9 +348,10 @@ static kcu_result query(kcu_stream handle)
 	kcu_result rc = sw_stream_get(handle, &stream);
 
 	if (!rc)
-		rc = refuse_captured(stream);
+		rc = may_ask(stream);
 	if (rc)
 		return rc;
+	handle = (kcu_stream)stream->handle;
 	sw_steps(1 + sw_below(8));
 	rc = sw_dev_error(stream->dev);
 	if (rc)
@@ -248,6 +362,26 @@ static kcu_result query(kcu_stream handle)
 kcu_result cuStreamQuery(kcu_stream stream)
 {
 	return SW_RUN(cuStreamQuery, SW_INIT | SW_CTX | SW_UNSAFE, query(stream));
+}
+
+/* Only what is queued now: the streams one after the other. */
+static kcu_result finish_all(void)
+{
+	struct sw_dev *dev = sw_current();
+	kcu_result rc = sw_dev_error(dev);
+
+	for (u32 i = 1; i < SW_NR_SLOTS && !rc; i++) {
+		struct sw_stream *stream = sw.stream[i];
+
+		if (stream && stream->dev == dev && !stream->dying)
+			rc = sw_stream_finish((kcu_stream)stream->handle);
+	}
+	return rc;
+}
+
+kcu_result cuCtxSynchronize(void)
+{
+	return SW_RUN(cuCtxSynchronize, SW_INIT | SW_CTX | SW_UNSAFE, finish_all());
 }
 
 /* ---- Capture: only its effects on others; nothing is ever replayed ---- */

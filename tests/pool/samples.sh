@@ -41,6 +41,8 @@ if ldconfig -p | grep -q libucp; then
 	run "pd ucx"
 	says "^274 tokens, the same as of one process$" "over UCX it says something else"
 fi
+run planes
+says "^blocks 0 to 74: layer 0 at 0x" "a pool in an engine's memory on a device has other runs"
 run vllm_pool
 says "^[0-9]* calls of a block pool as vLLM has them$" "a call of a block pool answers wrong"
 folder=$(mktemp -d)
