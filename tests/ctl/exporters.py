@@ -304,10 +304,31 @@ def rules_make_the_numbers(promtool, text):
     expect("the rules make these numbers", out.returncode == 0, out.stdout + out.stderr)
 
 
+def alerts_ring(promtool):
+    """And each stops doing so, somewhere in the file of cases, when its rule is not as it is."""
+    rules, name = read(f"{SRC}/share/prometheus/kvmm.rules.yml"), "/kvmm.rules.yml"
+    alerts = rules.partition("  - name: kvmm-alerts")
+    with tempfile.TemporaryDirectory(prefix="kvmm-alerts-") as folder:
+        shutil.copy(f"{SRC}/tests/ctl/alerts.yml", folder)
+        for what, text in {"as they are": rules,
+                           **{f"without {alert}": rules.replace(f"alert: {alert}\n", f"alert: {alert}Not\n")
+                              for alert in re.findall(r"alert: (\w+)", alerts[2])},
+                           "that ring below": alerts[0] + alerts[1] + alerts[2].replace("> 0", "> 1e9"),
+                           "that always wait": alerts[0] + alerts[1] + re.sub("for: .*", "for: 5h", alerts[2])}.items():
+            with open(folder + name, "w") as file:
+                file.write(text)
+            out = run(promtool, "test", "rules", folder + "/alerts.yml")
+            expect(f"alerts {what}", (out.returncode == 0) == (what == "as they are"), out.stdout + out.stderr)
+
+
 def all_rules_are_here():
     records = set(re.findall(r"record: (\S+)", read(f"{SRC}/share/prometheus/kvmm.rules.yml")))
     here = {re.search(r"\w+:\w+", rule)[0] for rule in RULES}
     expect("each rule has a line here", records == here, records ^ here)
+    alerts = set(re.findall(r"- alert: (\S+)", read(f"{SRC}/share/prometheus/kvmm.rules.yml")))
+    cases = set(re.findall(r"alertname: (\w+)", read(f"{SRC}/tests/ctl/alerts.yml"))) | set(
+        re.findall(r'alertname="(\w+)"', read(f"{SRC}/tests/ctl/alerts.yml")))
+    expect("each alert has a case", alerts == cases and len(alerts) > 7, alerts ^ cases)
 
 
 def main():
@@ -331,6 +352,7 @@ def main():
             text = run("tests/ctl/metrics_run", "7", "900", disk, "prometheus").stdout.partition("---\n")[2]
         promtool_reads(promtool, text)
         rules_make_the_numbers(promtool, text)
+        alerts_ring(promtool)
     print(f"{counts.passed} passed, {counts.failed} failed" +
           "".join(f", SKIPPED: {name} is not there" for name in skipped))
     return counts.failed != 0
