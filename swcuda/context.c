@@ -155,7 +155,7 @@ kcu_result cuCtxSetCurrent(kcu_context ctx)
 	return SW_RUN(cuCtxSetCurrent, SW_INIT, set_current(ctx));
 }
 
-/* There is one context a device, the primary one: whoever makes one holds a reference of it. */
+/* There is one context a device, the primary one: its maker holds a reference of it. */
 static kcu_result create_current(kcu_context *ctx, unsigned int flags, kcu_device dev)
 {
 	kcu_result rc = flags & ~0xffu || depth == STACK_DEPTH ? KCU_E_INVALID_VALUE : retain(ctx, dev);
