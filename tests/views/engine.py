@@ -27,8 +27,8 @@ def end():
 class Engine:
     """tests/views/serve in a folder of its own."""
 
-    def __init__(self, *args):
-        self.dir = tempfile.mkdtemp(prefix="kvmm-views-")
+    def __init__(self, *args, folder=None):
+        self.dir = folder or tempfile.mkdtemp(prefix="kvmm-views-")
         self.path = os.path.join(self.dir, "engine.sock")
         self.process = subprocess.Popen(["tests/views/serve", self.dir, *args], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kvmm-top: pages in --batch mode, and on a terminal of ours: keys, a new size, signals, an engine that goes
-away; and that the terminal is as it was afterwards. Run from the object tree."""
+"""kvmm-top: pages in --batch mode, and on terminals of ours, small and large, of many colours and of few: keys,
+a new size, signals, an engine that goes away and comes back; and that the terminal is as it was afterwards.
+Run from the object tree."""
 import os
 import re
 import signal
+import shutil
+import subprocess
 import sys
-import time
+import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["KVMM_SRCTREE"], "tests/views"))
@@ -14,6 +17,7 @@ from engine import Engine, end, expect, run  # noqa: E402
 import screen as screens  # noqa: E402
 
 TOP = "tools/kvmm-top"
+PINNED = "^(#+P+|P+#+)$"
 
 
 class Screen(screens.Screen):
@@ -73,9 +77,9 @@ def keys():
     screen.press("o")
     screen.wait_for("by owner", "a colour an owner")
     screen.press("u")
-    screen.wait_for("letters", "^W+S+W+S+$")
+    screen.wait_for("letters", "^(W+S+|S+W+)$")
     screen.press("o")
-    screen.wait_for("by state", "^#+P+#+$")
+    screen.wait_for("by state", PINNED)
     screen.press("p")
     screen.wait_for("paused", "PAUSED$")
     while screen.read(0.3):
@@ -96,14 +100,68 @@ def keys():
     expect("q: nothing is said", screen.end("q", 0) == "")
 
 
+def small():
+    """Nothing is cut in 80 columns, and what is asked for first is in 24 lines."""
+    screen = Screen(size=(24, 80))
+    screen.wait_for("a small screen", "^moves .*/s.*^failed .*/s.* 800 .*\\n *300 ")
+    lines = screen.terminal.text().splitlines()
+    for words in ("every 0.2 s$", "^Blocks .* away$", "^Used .*active 64$", "^Free .* 16.0M of 4.0K each$",
+                  "^Per s .* failed$", "^Moves .* waiting$", "^\\. free .* away$", "OWNER .* HELD$"):
+        expect("a whole line: " + words, any(re.search(words, line) for line in lines), "\n".join(lines))
+    expect("a map", sum(line == "\u2580" * 80 for line in lines) >= 7, "\n".join(lines))
+    expect("no line is longer", all(len(line) <= 80 for line in lines))
+    screen.press("?")
+    screen.wait_for("all of the help", "is the next pool$|moving block is seen in any case")
+    screen.press("?tt")
+    screen.wait_for("all of a hold", "^ +300 +64 +0 +[0-9.]+ transfer +decode-7$")
+    screen.press("q")
+    screen.end("small", 0)
+
+
+def large():
+    screen = Screen(size=(60, 200))
+    screen.wait_for("a large screen", "^used +[_\u2581-\u2588]{3,} 37%, most 37%$")
+    screen.wait_for("the map has all lines that nothing else needs", "(^\u2580{200}\n){40,}^\\. free")
+    expect("many colours", b"38;5;33" in screen.all, screen.all[:300])
+    screen.press("o")
+    screen.press("q")
+    screen.end("large", 0)
+
+
+def few_colours():
+    screen = Screen(term="xterm")
+    screen.wait_for("8 colours: half blocks", "^\u2580{100}$")
+    expect("no others", b"38;5;" not in screen.all and b"\x1b[34" in screen.all, screen.all[:300])
+    screen.press("q")
+    screen.end("8 colours", 0)
+    with tempfile.TemporaryDirectory(prefix="kvmm-terminfo-") as folder:
+        text = subprocess.run(["infocmp", "xterm"], capture_output=True, text=True).stdout
+        text = re.sub(r"colors#\w+", "colors#16", re.sub(r"pairs#\w+", "pairs#256", text))
+        text = re.sub(r"setab=[^,]*", r"setab=\\E[%?%p1%{8}%<%t4%p1%d%e%p1%{92}%+%d%;m", text)
+        text = re.sub(r"setaf=[^,]*", r"setaf=\\E[%?%p1%{8}%<%t3%p1%d%e%p1%{82}%+%d%;m", text)
+        with open(folder + "/source", "w") as file:
+            file.write(re.sub(r"^xterm\|", "kvmm-16|", text, flags=re.M))
+        if not text or subprocess.run(["tic", "-x", "-o", folder, folder + "/source"]).returncode:
+            print("skipped: 16 colours, without infocmp and tic")
+            return
+        os.environ["TERMINFO"] = folder
+        screen = Screen(term="kvmm-16")
+        screen.wait_for("16 colours: half blocks", "^\u2580{100}$")
+        expect("bright ones", re.search(rb"\x1b\[(\d+;)*94", screen.all), screen.all[:600])
+        screen.press("q")
+        screen.end("16 colours", 0)
+        del os.environ["TERMINFO"]
+
+
 def ends():
     screen = Screen(lang="C")
-    screen.wait_for("no UTF-8: letters", "^#+P+#+$")
+    screen.wait_for("no UTF-8: letters", PINNED)
     expect("no half blocks", "\u2580".encode() not in screen.all)
     screen.process.send_signal(signal.SIGTERM)
     screen.end("SIGTERM", 0)
     screen = Screen(term="vt100")
-    screen.wait_for("no colours: letters", "^#+P+#+$")
+    screen.wait_for("no colours: letters", PINNED)
+    screen.wait_for("and strips of letters", "^used +[-=]+ 37%")
     screen.process.send_signal(signal.SIGINT)
     screen.end("an interrupt", 0)
     screen = Screen(size=(3, 10))
@@ -115,15 +173,33 @@ def ends():
 
 
 def engine_goes(engine):
-    screen = Screen()
-    screen.wait_for("the first page", "kvmm-top - engine: kv")
+    screen = Screen(size=(24, 80))
+    screen.wait_for("the first page", "kvmm-top - engine: kv.*every 0.2 s$")
     engine.kill()
+    screen.wait_for("it is waited for, and the last page stays", "kv, one .*; WAITING:.*^Blocks .* 800 ")
+    engine = Engine(folder=engine.dir)
+    screen.wait_for("it has come back", "every 0.2 s\nBlocks .* 800 ")
+    engine.kill()
+    os.unlink(engine.path)
+    screen.wait_for("it is waited for again", "; WAITING:")
+    screen.press("q")
     err = screen.end("the engine goes away", 1)
     expect("that is said", re.match(r"kvmm-top: .+\n$", err), err)
+    screen = Screen("--pool", "kv", size=(24, 80))
+    screen.wait_for("it is waited for from the start", "^kvmm-top: WAITING for an engine.*no engine")
+    engine = Engine(folder=engine.dir)
+    screen.wait_for("there it is", "^kvmm-top - engine: kv.* 800 ")
+    screen.press("q")
+    screen.end("it has come", 0)
+    screen = Screen("--pool", "none", size=(24, 80))
+    screen.wait_for("a pool is waited for", "WAITING.*none")
+    screen.process.send_signal(signal.SIGTERM)
+    screen.end("a pool has not come", 1)
+    engine.kill()
     os.unlink(engine.path)
     out = run(TOP, "-b")
     expect("no engine", out.returncode == 1 and "no engine" in out.stderr, out)
-    os.rmdir(engine.dir)
+    shutil.rmtree(engine.dir)
 
 
 if not os.path.exists(TOP):
@@ -132,6 +208,9 @@ if not os.path.exists(TOP):
 engine = Engine()
 batch()
 keys()
+small()
+large()
+few_colours()
 ends()
 engine_goes(engine)
 end()

@@ -67,6 +67,34 @@ unsigned int canvas_print(struct canvas *canvas, unsigned int line, struct style
 	return canvas_put(canvas, line, 0, style, text);
 }
 
+void flow_add(struct flow *flow, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (flow->column > flow->indent && flow->column + strlen(text) > flow->canvas->width) {
+		const char *word = text + strspn(text, " ");
+
+		memmove(text, word, strlen(word) + 1);
+		flow->line++;
+		flow->column = flow->indent;
+	}
+	flow->column = canvas_put(flow->canvas, flow->line, flow->column, flow->style, text);
+}
+
+void flow_words(struct flow *flow, const char *text)
+{
+	while (*text) {
+		int nr = (int)(strcspn(text + 1, " ") + 1);
+
+		flow_add(flow, "%.*s", nr, text);
+		text += nr;
+	}
+}
+
 /* Of a line, without blanks at its end. */
 static unsigned int length_of(const struct canvas *canvas, unsigned int y)
 {

@@ -95,6 +95,32 @@ uint64_t top_number(const struct top_data *data, const char *column)
 	return table_number(&data->stat, 0, column);
 }
 
+double top_rate(const struct top_data *data, const char *column)
+{
+	uint64_t ns = data->now_ns - data->before_ns, now = top_number(data, column);
+	uint64_t before = table_number(&data->before, 0, column);
+
+	return data->before_ns && ns && now >= before ? 1e9 * (now - before) / ns : 0;
+}
+
+/* Rates are of the time since the look before; what is used is so since then, as far as is known. */
+static void remember(struct top_data *data)
+{
+	double hits = top_rate(data, "hit_blocks"), all = hits + top_rate(data, "miss_blocks");
+	uint64_t blocks = top_number(data, "blocks"), from = data->before_ns ? data->before_ns : data->now_ns;
+	uint64_t idle = top_number(data, "free") + top_number(data, "inactive") + top_number(data, "away");
+	const double value[NR_HISTORY_ROWS] = {
+		[HISTORY_USED] = blocks > idle ? 100.0 * (blocks - idle) / blocks : 0,
+		[HISTORY_HITS] = all > 0 ? 100 * hits / all : -1,
+		[HISTORY_MOVES] = top_rate(data, "moved_blocks"),
+		[HISTORY_FAILURES] = top_rate(data, "fail_nospc"),
+	};
+
+	for (unsigned int row = 0; row < NR_HISTORY_ROWS; row++)
+		if (value[row] >= 0 && (row == HISTORY_USED || data->before_ns))
+			history_add(&data->history, row, from, data->now_ns, value[row]);
+}
+
 void top_forget(struct top_data *data)
 {
 	table_free(&data->before);
@@ -114,6 +140,7 @@ static int fetch_stat(struct top_data *data, struct client *client)
 	data->before_ns = data->now_ns;
 	data->stat = table;
 	data->now_ns = now_ns();
+	remember(data);
 	return 0;
 }
 
@@ -223,41 +250,23 @@ static int fetch_rows(const struct top_data *data, struct client *client, const 
 	return 0;
 }
 
-/* ---- whatever else there is, as it comes ---- */
-
-static char *print_table(char *text)
-{
-	struct table table;
-	char *out = NULL;
-	size_t bytes;
-	FILE *file;
-
-	if (table_parse(&table, text))
-		return NULL;
-	file = table.nr_rows ? open_memstream(&out, &bytes) : NULL;
-	if (file) {
-		table_print(&table, file);
-		fclose(file);
-	}
-	table_free(&table);
-	return out;
-}
+/* ---- whatever else there is ---- */
 
 /* An engine that does not know the command, or has nothing of the kind, is no error. */
-static int fetch_text(const struct top_data *data, struct client *client, const char *command,
-		      char **text)
+static int fetch_more(const struct top_data *data, struct client *client, const char *command,
+		      struct table *table)
 {
 	struct answer answer;
 	char line[160];
 
-	free(*text);
-	*text = NULL;
+	table_free(table);
 	snprintf(line, sizeof(line), "%s %s", command, data->pool);
 	if (client_ask(client, &answer, line))
 		return -1;
-	if (!answer.err)
-		*text = print_table(answer.text);
-	answer_free(&answer);
+	if (answer.err || table_parse(table, answer.text))
+		answer_free(&answer);
+	else
+		table->text = answer.text;
 	return 0;
 }
 
@@ -274,11 +283,11 @@ static int fetch_all(struct top_data *data, struct client *client, const char *p
 	if (!err)
 		err = fetch_rows(data, client, "sequences", data->seq, &data->nr_seqs);
 	if (!err)
-		err = fetch_text(data, client, "tiers", &data->tiers);
+		err = fetch_more(data, client, "tiers", &data->tiers);
 	if (!err)
-		err = fetch_text(data, client, "pressure", &data->pressure);
+		err = fetch_more(data, client, "pressure", &data->pressure);
 	if (!err)
-		err = fetch_text(data, client, "holds", &data->holds);
+		err = fetch_more(data, client, "holds", &data->holds);
 	return err;
 }
 
@@ -323,9 +332,9 @@ int top_print_json(struct client *client, const char *pool, FILE *out)
 void top_free(struct top_data *data)
 {
 	free(data->run);
-	free(data->tiers);
-	free(data->pressure);
-	free(data->holds);
+	table_free(&data->tiers);
+	table_free(&data->pressure);
+	table_free(&data->holds);
 	top_forget(data);
 	*data = (struct top_data){ 0 };
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "../client/client.h"
+#include "history.h"
 
 #define TOP_NAME	64u
 #define TOP_WORD	24u
@@ -54,9 +55,10 @@ struct top_data {
 	unsigned int nr_owners;
 	struct top_row seq[TOP_ROWS];
 	unsigned int nr_seqs;
-	char *tiers;			/* ours; tables as text; NULL: there is nothing */
-	char *pressure;
-	char *holds;
+	struct table tiers;		/* ours; without a row: there is nothing */
+	struct table pressure;
+	struct table holds;
+	struct history history;
 };
 
 /*
@@ -70,7 +72,9 @@ int top_next_pool(const struct top_data *data, struct client *client, char name[
 int top_print_json(struct client *client, const char *pool, FILE *out);
 /* Of ->stat, by the name of the column; 0: there is none. */
 uint64_t top_number(const struct top_data *data, const char *column);
-/* Of another pool there is no look before. */
+/* Of a counter of ->stat: a second, since the look before. */
+double top_rate(const struct top_data *data, const char *column);
+/* Of another engine there is no look before; of another pool there is no history either. */
 void top_forget(struct top_data *data);
 void top_free(struct top_data *data);
 

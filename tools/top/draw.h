@@ -12,12 +12,14 @@ enum top_sort { SORT_BLOCKS, SORT_PINNED, SORT_AGE, NR_SORTS };
 /* How it is to look like. */
 struct top_look {
 	bool ascii;		/* no half blocks */
+	bool batch;		/* on paper */
 	bool by_owner;		/* colours of the map */
 	bool paused;
 	bool help;
 	enum top_pane pane;
 	enum top_sort sort;
 	double seconds;		/* between two looks */
+	const char *waits_for;	/* why there is nothing newer; NULL: there is */
 };
 
 /* All of @canvas. Rows are sorted in place. */

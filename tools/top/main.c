@@ -17,15 +17,16 @@
 
 #define MIN_SECONDS	0.01
 #define MAX_SECONDS	86400.0
+#define MAX_WAIT	1.0		/* until an engine is looked for again */
 
 struct top {
 	struct client_options opt;
 	char pool[TOP_NAME];	/* empty: the first one */
-	bool batch;
 	bool ascii;
 	unsigned int width;
 	struct top_look look;
 	struct client client;
+	char engine[sizeof(((struct client *)0)->name)];	/* that was looked at last */
 	struct top_data data;
 	struct canvas canvas;
 };
@@ -34,7 +35,7 @@ static const char *const sorts[NR_SORTS + 1] = { "blocks", "pinned", "age" };
 static const char *const panes[NR_PANES + 1] = { "owners", "sequences", "holds" };
 
 static const struct option_row rows[] = {
-	ROW_FLAG("batch", 'b', struct top, batch, "Plain text, page after page, rather than a screen"),
+	ROW_FLAG("batch", 'b', struct top, look.batch, "Plain text, page after page, rather than a screen"),
 	CLIENT_INTERVAL("1"), CLIENT_DELAY,
 	CLIENT_COUNT("--batch, --json: 1, else no end"),
 	ROW_SCALED("iterations", 0, NULL, struct top, opt.count, 1, 1, LONG_MAX, NULL),
@@ -53,23 +54,44 @@ static const char doc[] =
 	"most of it.\v"
 	"Keys: q ends, ? lists all others.\n"
 	"\n"
-	"Looking takes no lock that an allocation takes. In --batch mode without a terminal the map is of "
-	"letters: . free, # range, P pinned, p private, a active, c cached, m moving, - given back.\n"
+	"Head: blocks in all, used, cached (in use by no request), free, and away (memory given back); what "
+	"those used are; runs of free blocks; a second, since the look before: allocations, frees, blocks "
+	"evicted, blocks that lookups hit, allocations that failed; moves, and requests that wait. Then each "
+	"tier below, and the share of time that somebody waited, where there is any.\n"
+	"\n"
+	"Strips: the last two minutes, now at the right; used of all blocks, hits of lookups, blocks moved and "
+	"allocations failed a second, with the value of now and the largest.\n"
+	"\n"
+	"Map: all blocks, line by line: . free, # range, P pinned, p private, a active, c cached, m moving, "
+	"- away. A cell has the colour of what there is most of in it, darker where that is not all, with 256 "
+	"colours; pinned and moving blocks are seen in any case.\n"
+	"\n"
+	"Table of owners: OWNER, as the engine names it, 0 nobody; BLOCKS held by it, % of all; RUNS in which "
+	"they lie; PINNED; AGE of the oldest in seconds; HELD: cached blocks it holds by leases. Of "
+	"sequences: SEQUENCE, and its OWNER. Of holds: REASON and TEXT as given with the lease.\n"
+	"\n"
+	"An engine, or a pool, that is not there is waited for, on a terminal.\n"
 	"\n"
 	"Example:\n"
 	"  kvmm-top\n"
 	"  kvmm-top --pool kv --delay 0.2 --by-owner\n"
 	"  kvmm-top --batch -n 3 --table sequences > log\n"
 	"\n"
-	"Exit code: 0 good; 1 no engine, or it went away, or no such pool; 2 bad usage.";
+	"Exit code: 0 good; 1 no engine, or no such pool, at the end; 2 bad usage.";
 
 static int fail(const char *why)
 {
 	return complain(EXIT_WRONG, "%s", why);
 }
 
+/* Of an engine that has been started anew, counters are not those of before. */
 static int fetch(struct top *top)
 {
+	if (top->client.fd < 0) {
+		if (client_open(&top->client, top->opt.socket))
+			return -1;
+		top_forget(&top->data);
+	}
 	return top_fetch(&top->data, &top->client, *top->pool ? top->pool : NULL, top->look.by_owner);
 }
 
@@ -100,6 +122,8 @@ static int batch(struct top *top)
 
 	pause.tv_nsec = (long)(1e9 * (top->opt.interval - (double)pause.tv_sec));
 	top->look.ascii = true;		/* colours are what half blocks are about */
+	if (client_open(&top->client, top->opt.socket))
+		return fail(top->client.why);
 	if (canvas_make(&top->canvas, top->width, height))
 		return fail(strerror(ENOMEM));
 	code = print(top);
@@ -121,7 +145,7 @@ static int redraw(struct top *top)
 		return -1;
 	}
 	top->look.ascii = top->ascii || !screen_has_blocks();
-	draw_page(&top->canvas, &top->data, &top->look, top->client.name);
+	draw_page(&top->canvas, &top->data, &top->look, top->engine);
 	screen_show(&top->canvas);
 	return 0;
 }
@@ -167,6 +191,7 @@ static bool take_key(struct top *top, int key)
 	case 'n':
 		top_next_pool(&top->data, &top->client, top->pool);
 		top_forget(&top->data);
+		top->data.history = (struct history){ 0 };
 		top->data.is_named = false;
 		return true;
 	default:
@@ -203,20 +228,39 @@ static int take_keys(struct top *top, double until)
 	return 0;
 }
 
+/* False: a signal has ended it. */
+static bool look_again(struct top *top)
+{
+	if (!fetch(top)) {
+		top->look.waits_for = NULL;
+		strcpy(top->engine, top->client.name);
+	} else if (client_stop && *client_stop) {
+		return false;
+	} else {
+		top->look.waits_for = top->client.why;
+	}
+	return true;
+}
+
+/* An engine that is not there is waited for, and so is a pool. Looks in vain do not count. */
 static int watch(struct top *top)
 {
+	unsigned long nr = 0;
 	int ret = 0;
 
-	for (unsigned long i = 0; !ret && (!top->opt.count || i < top->opt.count); i++) {
-		double start = now();
+	while (!ret && (!top->opt.count || nr < top->opt.count)) {
+		double start = now(), seconds = top->look.seconds;
 
-		if (fetch(top))
-			return -1;
+		if (!look_again(top))
+			break;
+		nr += !top->look.waits_for;
+		if (top->look.waits_for && seconds > MAX_WAIT)
+			seconds = MAX_WAIT;
 		ret = redraw(top);
 		if (!ret)
-			ret = take_keys(top, start + top->look.seconds);
+			ret = take_keys(top, start + seconds);
 	}
-	return ret < 0 ? -1 : 0;
+	return ret < 0 || top->look.waits_for ? -1 : 0;
 }
 
 /* The terminal is itself again before anything is said. */
@@ -224,10 +268,8 @@ static int show(struct top *top)
 {
 	int err;
 
-	if (fetch(top))
-		return fail(top->client.why);
 	if (screen_begin())
-		return fail("this is no terminal; there is --batch");
+		return fail(fetch(top) ? top->client.why : "this is no terminal; there is --batch");
 	err = watch(top);
 	screen_end();
 	return err ? fail(top->client.why) : EXIT_GOOD;
@@ -245,9 +287,7 @@ int main(int argc, char **argv)
 	top.data.is_named = top.opt.pool;
 	if (top.opt.pool)
 		strcpy(top.pool, top.opt.pool);
-	if (client_open(&top.client, top.opt.socket))
-		return fail(top.client.why);
-	code = top.batch || top.opt.json ? batch(&top) : show(&top);
+	code = top.look.batch || top.opt.json ? batch(&top) : show(&top);
 	client_close(&top.client);
 	canvas_free(&top.canvas);
 	top_free(&top.data);

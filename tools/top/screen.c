@@ -20,6 +20,8 @@
 static volatile sig_atomic_t ended;
 static SCREEN *screen;
 static bool has_pairs;
+static short pair_of[NR_COLOURS + 1][NR_COLOURS + 1];	/* 0: none yet; the last colour is the plain one */
+static short nr_pairs;
 
 static void on_end(int sig)
 {
@@ -33,23 +35,45 @@ static void catch(int sig)
 	sigaction(sig, &act, NULL);
 }
 
-/* Pair of a foreground and a background, of which each is one of nine. */
-static short pair_of(uint8_t fg, uint8_t bg)
-{
-	short f = fg == COLOUR_PLAIN ? 8 : fg, b = bg == COLOUR_PLAIN ? 8 : bg;
+/* Numbers that xterm has for them. */
+static const uint8_t of_256[NR_COLOURS] = {
+	236, 196, 40, 226, 33, 201, 51, 250,   236, 160, 34, 178, 26, 164, 37, 245,
+	236, 88, 22, 136, 18, 90, 23, 240,
+	33, 40, 196, 201, 51, 226, 208, 93, 118, 39, 199, 166, 75, 114, 210, 141, 87, 229, 173, 63, 155, 203,
+	30, 136,
+};
 
-	return 1 + f * 9 + b;
+/* Of 16 colours the brightest step has the bright ones; 8 are too few for steps. Black and white have none. */
+static short terminal_colour(unsigned int colour)
+{
+	unsigned int base = colour % 8, other = colour - COLOUR_OTHER(0);
+
+	if (colour >= NR_COLOURS)
+		return -1;
+	if (COLORS >= 256)
+		return of_256[colour];
+	if (colour >= COLOUR_OTHER(0))
+		return 1 + other % 6 + (COLORS >= 16 && other % 12 >= 6 ? 8 : 0);
+	return base + (COLORS >= 16 && colour < 8 && base % 7 ? 8 : 0);
 }
 
-static void make_pairs(void)
+/* Made when it is first wanted: some terminals have 64 pairs, and few are on a page. */
+static short make_pair(unsigned int fg, unsigned int bg)
+{
+	short *pair = &pair_of[fg < NR_COLOURS ? fg : NR_COLOURS][bg < NR_COLOURS ? bg : NR_COLOURS];
+
+	if (!*pair && nr_pairs + 1 < COLOR_PAIRS &&
+	    init_pair(nr_pairs + 1, terminal_colour(fg), terminal_colour(bg)) != ERR)
+		*pair = ++nr_pairs;
+	return *pair;
+}
+
+static void begin_colours(void)
 {
 	if (!colours_wanted() || !has_colors() || start_color() == ERR)
 		return;
 	use_default_colors();
-	has_pairs = COLORS >= 8 && COLOR_PAIRS > 81;
-	for (short f = 0; has_pairs && f < 9; f++)
-		for (short b = 0; b < 9; b++)
-			init_pair(1 + f * 9 + b, f == 8 ? -1 : f, b == 8 ? -1 : b);
+	has_pairs = COLORS >= 8 && COLOR_PAIRS >= 64;
 }
 
 int screen_begin(void)
@@ -67,7 +91,7 @@ int screen_begin(void)
 	noecho();
 	keypad(stdscr, TRUE);
 	curs_set(0);
-	make_pairs();
+	begin_colours();
 	return 0;
 }
 
@@ -98,7 +122,7 @@ bool screen_has_blocks(void)
 
 static attr_t attr_of(const struct cell *cell)
 {
-	attr_t attr = has_pairs ? COLOR_PAIR(pair_of(cell->fg, cell->bg)) : A_NORMAL;
+	attr_t attr = has_pairs ? COLOR_PAIR(make_pair(cell->fg, cell->bg)) : A_NORMAL;
 
 	return attr | (cell->bold ? A_BOLD : 0) | (cell->reverse ? A_REVERSE : 0);
 }
