@@ -100,10 +100,10 @@ int kvmm_slab_cache_create(const struct kvmm_slab_attr *attr, struct kvmm_slab_c
 	struct kv_zone *zone;
 	int err;
 
+	kv_why_clear();
 	if (!attr || !cache || attr->size != sizeof(*attr) || attr->reserved ||
 	    !attr->beside == !attr->nr_blocks)
 		return -EINVAL;
-	kv_why_clear();
 	if (attr->beside)
 		return kv_inherited(attr->beside) ? -ECHILD :
 		       slab_cache_make(attr->beside->zone, attr, cache);

@@ -9,6 +9,7 @@
 
 #include <kv/buf.h>
 #include <kv/env.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/pool_migrate.h>
@@ -175,6 +176,7 @@ int kvmm_control_add_pool(struct kvmm_control *control, const char *name, struct
 	struct kv_control_pool *entry, **place;
 	int err = control_refusal(control);
 
+	kv_why_clear();
 	if (err || !pool)
 		return err ? err : -EINVAL;
 	name = name ? name : kv_pool_name(pool);

@@ -72,12 +72,10 @@ int kvmm_device_get_info(const char *device, struct kvmm_device_info *info)
 	u32 number;
 	int err;
 
-	if (!device)
-		return -EINVAL;
-	/* As kv_copy_attr() has it, but that memory behind the size is not ours to read. */
-	if (kv_sized_is_bad(info))
-		return -EINVAL;
 	kv_why_clear();
+	/* As kv_copy_attr() has it, but that memory behind the size is not ours to read. */
+	if (!device || kv_sized_is_bad(info))
+		return -EINVAL;
 	err = kv_find_device(device, &ops, &number);
 	if (!err)
 		err = look_at(ops, number, &full);

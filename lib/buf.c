@@ -60,8 +60,10 @@ bool kv_name_is_good(const char *what, const char *name, size_t room)
 			   "kvmm: name of a %s: byte %zu, 0x%02x, is of no printable character of "
 			   "UTF-8",
 			   what, at - name, (u8)*at);
-	else if (at == name || (size_t)(at - name) >= room)
-		kv_log_why(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, not 1 to %zu", what,
+	else if (at == name)
+		kv_log_why(KV_LOG_WARN, "kvmm: name of a %s: it is empty", what);
+	else if ((size_t)(at - name) >= room)
+		kv_log_why(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, more than %zu", what,
 			   at - name, room - 1);
 	else
 		return true;

@@ -12,8 +12,10 @@
  */
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kvmm/ext/moves.h>
@@ -182,7 +184,8 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
 	    ((attr->key_file || attr->after || attr->flags & KVMM_MIGRATE_KEEP_LINK) &&
-	     !attr->target))
+	     !attr->target) ||
+	    (attr->target && !kv_name_is_good("target", attr->target, SIZE_MAX)))
 		return -EINVAL;
 	kind = attr->target ? transport_find(attr->target, &addr) : 0;
 	return kind < 0 ? kind : kv_pool_refusal(attr->src);
@@ -212,6 +215,7 @@ int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate
 	struct kvmm_migrate *job;
 	int err;
 
+	kv_why_clear();
 	if (!attr || !result)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);

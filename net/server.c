@@ -11,6 +11,7 @@
 #include <kv/bits.h>
 #include <kv/buf.h>
 #include <kv/env.h>
+#include <kv/log.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/probe.h>
@@ -360,6 +361,7 @@ int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 	const char *addr = NULL;
 	int err;
 
+	kv_why_clear();
 	if (!attr || !result)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);

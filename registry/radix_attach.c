@@ -86,11 +86,11 @@ int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_
 
 	if (kv_inherited(reg))
 		return -ECHILD;
+	kv_why_clear();
 	if (!reg || !name || !*name || strlen(name) >= TYPE_NAME ||
 	    (mode & ~KVMM_ATTACH_KEEPS) > KVMM_ATTACH_MULTIPLE)
 		return -EINVAL;
 	strcpy(type.name, name);
-	kv_why_clear();
 	kv_lock(&reg->config_lock);
 	id = type_add(reg, &type);
 	kv_unlock(&reg->config_lock);

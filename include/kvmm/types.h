@@ -189,8 +189,10 @@ KVMM_API const char *kvmm_strerror(int err);
  * kvmm_why() - why the last call of this thread that makes something was refused, in a line
  *
  * kvmm_pool_create(), kvmm_tier_host_create(), kvmm_disk_open(), kvmm_publisher_start(),
- * kvmm_control_open(), kvmm_attach_type_create() and kvmm_node_attach() say which of the reasons
- * for an errno it was, where there are several. The same line is logged, see kvmm_log_set().
+ * kvmm_control_open(), kvmm_control_add_pool(), kvmm_slab_cache_create(), kvmm_migrate_start(),
+ * kvmm_migrate_serve(), kvmm_device_get_info(), kvmm_attach_type_create() and kvmm_node_attach()
+ * say which of the reasons for an errno it was, where there are several. The same line is logged,
+ * see kvmm_log_set().
  *
  * Return: text of the thread's own, until its next such call; "": kvmm_strerror() says all, or more
  * than 256 threads use kvmm and this one has no room for it.

@@ -2,7 +2,11 @@
 /* Calls that make something say which of the reasons for an errno it was. */
 #include <criterion/criterion.h>
 #include <kvmm/ext/control.h>
+#include <kvmm/ext/device.h>
 #include <kvmm/ext/disk.h>
+#include <kvmm/ext/migrate.h>
+#include <kvmm/ext/registry.h>
+#include <kvmm/ext/slab.h>
 #include <kvmm/pool.h>
 #include <kvmm/tier.h>
 #include <stdio.h>
@@ -69,7 +73,11 @@ Test(why, a_pool_is_refused)
 	attr.index = "card";
 	expect_why(make_pool(&attr), -ENOENT, "pool: no index \"card\"");
 	attr.name = "";
-	expect_why(make_pool(&attr), -EINVAL, "name of a pool: 0 bytes, not 1 to 63");
+	expect_why(make_pool(&attr), -EINVAL, "name of a pool: it is empty");
+	memset(text, 'x', 64);
+	text[64] = '\0';
+	attr.name = text;
+	expect_why(make_pool(&attr), -EINVAL, "name of a pool: 64 bytes, more than 63");
 	snprintf(text, sizeof(text), "pool: %zu bytes of attributes, of which %zu are known",
 		 sizeof(longer), sizeof(longer.known));
 	expect_why(make_pool(&longer.known), -EINVAL, text);
@@ -181,4 +189,71 @@ Test(why, a_publisher_is_refused)
 	attr.topic = NULL;
 	expect_why(kvmm_publisher_start(NULL, &attr, &publisher), -EINVAL,
 		   "publisher: no endpoint or no topic, or notes of 0 bytes");
+}
+
+static int migrate_to(const char *target)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
+	struct kvmm_migrate_attr how = { .size = sizeof(how), .target = target };
+	struct kvmm_migrate *job;
+	int err;
+
+	cr_assert_eq(kvmm_pool_create(&attr, &how.src), 0);
+	err = kvmm_migrate_start(&how, &job);
+	kvmm_pool_destroy(how.src);
+	return err;
+}
+
+static int serve_at(const char *path)
+{
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .nr_blocks = 8 };
+	struct kvmm_migrate_serve_attr how = { .size = sizeof(how), .path = path };
+	struct kvmm_migrate_server *server;
+	int err;
+
+	cr_assert_eq(kvmm_pool_create(&attr, &how.pool), 0);
+	err = kvmm_migrate_serve(&how, &server);
+	kvmm_pool_destroy(how.pool);
+	return err;
+}
+
+Test(why, a_target_of_migration_is_refused)
+{
+	expect_why(migrate_to("pigeon://loft"), -EINVAL,
+		   "migrate: no such transport: pigeon://loft");
+	expect_why(migrate_to(""), -EINVAL, "name of a target: it is empty");
+	expect_why(serve_at(""), -EINVAL, "name of a socket: it is empty");
+	expect_why(serve_at(NULL), -EINVAL, "");
+}
+
+#define expect_no_why(call)						\
+	do {								\
+		struct kvmm_pool_attr attr = { .size = sizeof(attr) };	\
+									\
+		expect_why(make_pool(&attr), -EINVAL,			\
+			   "pool: 0 blocks, not 1 to 16777216");	\
+		expect_why(call, -EINVAL, "");				\
+	} while (0)
+
+/* Each of them has reasons to give; for this refusal it has none, and gives no older one. */
+Test(why, is_not_that_of_an_older_call)
+{
+	struct kvmm_slab_attr slab = { .size = 1 };
+	struct kvmm_slab_cache *cache;
+	const struct kvmm_registry_attr preset = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_registry *reg;
+
+	cr_assert_eq(kvmm_registry_create(&preset, &reg), 0);
+	expect_no_why(kvmm_slab_cache_create(&slab, &cache));
+	expect_no_why(kvmm_device_get_info(NULL, NULL));
+	expect_no_why(kvmm_attach_type_create(reg, "", 0, NULL));
+	expect_no_why(kvmm_migrate_start(NULL, NULL));
+	expect_no_why(kvmm_migrate_serve(NULL, NULL));
+	expect_no_why(kvmm_control_add_pool(NULL, "x", NULL));
+	expect_no_why(kvmm_pool_create(NULL, NULL));
+	expect_no_why(kvmm_tier_host_create(NULL, NULL));
+	expect_no_why(kvmm_disk_open(NULL, NULL));
+	expect_no_why(kvmm_control_open(NULL, NULL));
+	expect_no_why(kvmm_publisher_start(NULL, NULL, NULL));
+	kvmm_registry_destroy(reg);
 }

@@ -282,6 +282,9 @@ Test(link, a_folder_that_others_get_into_is_refused)
 	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
 	go.target = "/nowhere/at/all";
 	cr_expect_eq(kvmm_migrate_start(&go, &job), -ENOENT);
+	go.target = "";
+	cr_expect_eq(kvmm_migrate_start(&go, &job), -EINVAL);
+	cr_expect_str_eq(kvmm_why(), "name of a target: it is empty");
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 }
 

@@ -52,7 +52,7 @@ Test(pool, a_name_that_is_refused_is_told_why)
 	cr_expect_str_eq(fake.line, "kvmm: name of a pool: byte 2, 0x0a, is of no printable character of UTF-8");
 	attr.name = "";
 	cr_expect_eq(create(&attr), -EINVAL);
-	cr_expect_str_eq(fake.line, "kvmm: name of a pool: 0 bytes, not 1 to 63");
+	cr_expect_str_eq(fake.line, "kvmm: name of a pool: it is empty");
 	fake_env_remove(&fake);
 }
 
