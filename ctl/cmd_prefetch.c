@@ -55,12 +55,10 @@ static void try_hint(struct kvmm_pool *pool, struct hint *hint)
 				      hint->has_parent ? &hint->parent : NULL, hint->domain };
 	int ret = kvmm_prefix_len(pool, &prefix);
 
-	if (ret >= 0)
+	if (ret >= 0) {
 		hint->nr_here = (u32)ret;
-	if (ret >= 0 && hint->nr_here < hint->nr)
 		ret = kvmm_tier_prefetch(pool, &prefix, hint->reserve);
-	else
-		ret = min(ret, 0);
+	}
 	hint->error = min(ret, 0);
 	hint->nr_begun += (u32)max(ret, 0);
 	if (ret < 0 && !may_pass(ret))

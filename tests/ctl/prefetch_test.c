@@ -36,12 +36,12 @@ static void tear_down(void)
 
 TestSuite(prefetch, .init = set_up, .fini = tear_down);
 
-/* "prefetch alpha @ms" and keys in hexadecimal, then @rest. */
-static const char *hint(u32 ms, u32 first, u32 nr, const char *rest)
+/* "prefetch @pool @ms" and keys in hexadecimal, then @rest. */
+static const char *hint_to(const char *pool, u32 ms, u32 first, u32 nr, const char *rest)
 {
 	static char line[KVMM_CONTROL_REQUEST_BYTES];
 	const struct kvmm_prefix *prefix = prefix_of(first, nr);
-	int at = snprintf(line, sizeof(line), "prefetch alpha %u ", ms);
+	int at = snprintf(line, sizeof(line), "prefetch %s %u ", pool, ms);
 
 	for (u32 i = 0; i < nr; i++)
 		for (u32 b = 0; b < KVMM_KEY_BYTES; b++)
@@ -49,6 +49,11 @@ static const char *hint(u32 ms, u32 first, u32 nr, const char *rest)
 				       prefix->keys[i].byte[b]);
 	snprintf(line + at, sizeof(line) - at, "%s", rest);
 	return ask(control, fd, line);
+}
+
+static const char *hint(u32 ms, u32 first, u32 nr, const char *rest)
+{
+	return hint_to("alpha", ms, first, nr, rest);
 }
 
 static void go_on(u64 ms)
@@ -84,6 +89,19 @@ Test(prefetch, what_comes_to_the_tier_before_the_end_is_loaded_too)
 	go_on(1);
 	go_on(1);
 	has(ask(control, fd, "prefetch-status alpha"), "\n1\tdone\t2\t2\t2\t0\n");
+}
+
+Test(prefetch, a_pool_without_a_tier_refuses_whether_the_keys_are_there_or_not)
+{
+	struct kvmm_pool *bare = make_cache(8, "lru");
+
+	cr_assert_eq(kvmm_control_add_pool(control, "bare", bare), 0);
+	cache_blocks(bare, 0, 2);
+	for (u32 first = 0; first < 4; first += 2)
+		has(hint_to("bare", 50, first, 2, ""), "this pool has no tier below");
+	cr_expect_null(strstr(ask(control, fd, "prefetch-status bare"), "\n1\t"));
+	cr_assert_eq(kvmm_control_remove_pool(control, bare), 0);
+	kvmm_pool_destroy(bare);
 }
 
 Test(prefetch, too_late_is_too_late)
