@@ -162,7 +162,8 @@ struct kvmm_compact {
  * Return: 0 the goal is reached; -EAGAIN a budget ended it before (what was moved stays moved);
  * -ENOSPC no allowed sequence of moves reaches the goal; -EIO a copy failed (ranges whose content
  * it destroyed say so from now on); -EOPNOTSUPP the pool's compactor is
- * "off", or its allocator "buddy"; -EBUSY a step is open, see <kvmm/step.h>; -EINVAL.
+ * "off", or its allocator "buddy"; -EBUSY a step is open, the pool is quiescent, or 4,096
+ * relocations or more are not acknowledged, see kvmm_relocations_next(); -EINVAL.
  */
 KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact);
 

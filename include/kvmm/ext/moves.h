@@ -132,8 +132,8 @@ struct kvmm_shrink {
  * was copied stays where it is by then.
  *
  * Return: 0; -ENOSPC not so much can be had: too much is held, or what is pinned is everywhere;
- * -EAGAIN requests wait for blocks; -EBUSY a step is open, the pool is quiescent, or another shrink
- * is under way; -EIO a copy or the driver failed: what could not be undone is in @given_bytes and
+ * -EAGAIN requests wait for blocks; -EBUSY as kvmm_pool_compact(), or another shrink is under way;
+ * -EIO a copy or the driver failed: what could not be undone is in @given_bytes and
  * in kvmm_elastic_get_stat(); -EOPNOTSUPP as kvmm_pool_elastic_setup(), or bytes of a pool of ids
  * only; -ENOMEM; -EINVAL.
  */
