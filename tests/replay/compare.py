@@ -360,6 +360,8 @@ REFUSED = [
     (["compare", "--generate", "chat:loop=3"], ["loop", "follow"]),
     (["compare", "/no/such/trace"], ["/no/such/trace"]),
     (["compare", *["--generate=chat"] * 17], ["16"]),
+    *[([mode, *option], ["compare only"]) for mode in ("seq", "conc", "cluster")
+      for option in (["--policies", "lru"], ["--mode", "conc"])],
     (["seq", "--policy", "nonsense"], ["nonsense", "lru", "lfu", "bound", "infinite"]),
     (["seq", "--policy", ""], ["''"]),
     (["seq", "--blocks", "10,20"], ["10,20"]),

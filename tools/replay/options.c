@@ -313,6 +313,8 @@ static void check_rest(struct argp_state *state, const struct options *opt)
 		  "--disk-blocks: needs --host-blocks, through which blocks go" },
 		{ opt->nr_writes && (!opt->host.capacity_blocks || !is_compare(opt)),
 		  "--write-policies: in mode compare only, and with --host-blocks" },
+		{ (opt->policies || opt->conc) && !is_compare(opt),
+		  "--policies, --mode conc: in mode compare only" },
 		{ opt->host.capacity_blocks && !is_compare(opt) && (!is_pooled(opt) || limited || is_min),
 		  "--host-blocks: in modes seq, conc and compare only, and with a policy of the library" },
 		{ opt->host.capacity_blocks && (opt->ages || opt->transfers || opt->device),
