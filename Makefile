@@ -135,6 +135,7 @@ TOOLLIBS := $(if $(SAN),,-Wl,--no-as-needed -ljemalloc)
 
 # One a library that programs link: itself, and that for their tests.
 pc-files := kvmm.pc $(if $(wildcard $(srctree)/testing/Makefile),kvmm-testing.pc)
+cmake-files := $(patsubst $(srctree)/share/cmake/%.in,%,$(wildcard $(srctree)/share/cmake/*.in))
 
 include $(srctree)/scripts/Makefile.build
 include $(srctree)/scripts/Makefile.check
@@ -206,9 +207,12 @@ doc-files := $(patsubst $(srctree)/%,%,$(wildcard $(addprefix $(srctree)/,README
 quiet_cmd_pc = GEN     $@
       cmd_pc = sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
 		   -e 's|@includedir@|$(includedir)|' -e 's|@version@|$(VERSION)|' \
-		   -e 's|@libs@|$(KVLIBS)|' $< > $@
+		   -e 's|@libs@|$(KVLIBS)|' -e 's|@soname@|$(SONAME)|' \
+		   -e "s|@include@|`realpath -m --relative-to=$(libdir) $(includedir)`|" $< > $@
 
 $(pc-files): %.pc: $(srctree)/%.pc.in FORCE
+	$(call if_changed,pc)
+$(cmake-files): %.cmake: $(srctree)/share/cmake/%.cmake.in FORCE
 	$(call if_changed,pc)
 
 # Manual pages are what the tools say of themselves; commands with a help of their own:
@@ -244,7 +248,7 @@ install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
 			$(srctree)/share/grafana/kvmm.json)
 install: completion := $(wildcard $(srctree)/share/bash-completion/kvmm)
 install: completion-dir := $(prefix)/share/bash-completion/completions
-install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files)
+install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files) $(cmake-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm/ext $(DESTDIR)$(mandir)/man1
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
@@ -252,6 +256,8 @@ install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files)
 	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
 	install -m 644 libkvmm.a $(alibs) $(DESTDIR)$(libdir)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
+	$(if $(cmake-files),install -d $(DESTDIR)$(libdir)/cmake/kvmm)
+	$(if $(cmake-files),install -m 644 $(cmake-files) $(DESTDIR)$(libdir)/cmake/kvmm)
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(foreach h,$(wildcard $(srctree)/include/kvmm/ext/*.h),install -m 644 $h \
 		$(DESTDIR)$(includedir)/kvmm/ext &&) true
@@ -275,7 +281,7 @@ clean:
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
 	@rm -f $(all-progs) $(shlibs) $(alibs) $(alibs:.a=.o) libkvmm.* libkvmm-internal.a \
-		$(pc-files) .*.cmd
+		$(pc-files) $(cmake-files) .*.cmd
 	@rm -rf include/generated build man
 
 distclean: clean

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What a program sees that uses kvmm from where "make install" put it: headers, pkg-config files,
-# the shared and the static library; and what tools, samples and pages are there. Run from the object tree; prints "N passed, N failed".
+# the shared and the static library, from make, CMake and Meson; and what tools, samples and pages are
+# there. Run from the object tree; prints "N passed, N failed".
 set -u
 
 src=${KVMM_SRCTREE:?}
@@ -37,9 +38,12 @@ says() {
 }
 
 # Everything was built by who runs the tests: the same options come by MAKEFLAGS.
-try "make install" make -f "$src/Makefile" O= install DESTDIR="$root" prefix=/usr
+cc=${CC:-gcc}
+arch=$($cc -print-multiarch)
+lib=$root/usr/lib/${arch:=any}
+try "make install" make -f "$src/Makefile" O= install DESTDIR="$root" prefix=/usr libdir="/usr/lib/$arch" \
+	docdir=/usr/share/doc/kvmm-doc
 try "manual pages" test -s "$root/usr/share/man/man1/kvmm-stat.1"
-lib=$root/usr/lib
 version=$(sed -n 's/^VERSION[[:space:]]*:= //p' "$src/Makefile")
 
 # Tools are small, and have the library from where the system has it.
@@ -59,7 +63,7 @@ says "tools that look inside the library" "kvmm-bench kvmm-replay" xargs -a "$ro
 size=$(du -sbc "$root"/stripped/* | tail -n 1 | cut -f1)
 try "$size bytes of tools, 4 MB at most" test "$size" -le 4000000
 
-doc=$root/usr/share/doc/kvmm
+doc=$root/usr/share/doc/kvmm-doc
 for page in README.md CHANGELOG.md $(grep -o 'Documentation/[a-z/-]*\.rst' "$src/README.md" | sort -u); do
 	try "installed: $page" test -s "$doc/$page"
 done
@@ -69,7 +73,6 @@ export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$lib/pkgconfig
 export PKG_CONFIG_SYSTEM_INCLUDE_PATH=/none PKG_CONFIG_SYSTEM_LIBRARY_PATH=/none
 unset MAKEFLAGS
 
-cc=${CC:-gcc}
 command -v pkg-config >/dev/null || { echo "installed: no pkg-config, nothing was compiled"; }
 
 # compile NAME SOURCE FLAG...
@@ -122,6 +125,56 @@ if command -v pkg-config >/dev/null; then
 	compile soft "$root/soft.c" $(flags kvmm-testing)
 	says "software device beside the shared library" passed \
 		env -u KVMM_SOFT_DRIVER LD_LIBRARY_PATH="$lib" "$root/soft"
+fi
+
+# runs TOOL PROGRAM
+runs() {
+	says "$1, $2 library" "bob: 4 blocks reused, 2 to compute" \
+		env LD_LIBRARY_PATH="$lib" "$root/$1/build/$2"
+}
+
+mkdir "$root/cmake" "$root/meson" "$root/meson/subprojects"
+if command -v cmake >/dev/null; then
+	cat >"$root/cmake/CMakeLists.txt" <<-END
+		cmake_minimum_required(VERSION 3.13)
+		project(user C)
+		find_package(kvmm 0.1 REQUIRED)
+		find_package(kvmm 0.99 QUIET)
+		if(kvmm_FOUND)
+			message(FATAL_ERROR "a version that is not there is found")
+		endif()
+		add_executable(shared $src/samples/prefix.c)
+		target_link_libraries(shared kvmm::kvmm)
+		add_executable(static $src/samples/prefix.c)
+		target_link_libraries(static kvmm::static)
+		add_executable(bench $src/samples/engine_test.c)
+		target_link_libraries(bench kvmm::testing)
+	END
+	try "cmake configures" cmake -S "$root/cmake" -B "$root/cmake/build" -DCMAKE_PREFIX_PATH="$root/usr"
+	try "cmake builds" cmake --build "$root/cmake/build"
+	runs cmake shared
+	runs cmake static
+	says "cmake, the bench" passed env LD_LIBRARY_PATH="$lib" "$root/cmake/build/bench"
+else
+	echo "SKIPPED no cmake"
+fi
+
+# As a subproject make would build the library: what was built is taken from here.
+if command -v meson >/dev/null; then
+	printf '#!/bin/sh\nfor a; do case $a in O=*) cp "%s/libkvmm.a" "${a#O=}";; esac; done\n' "$lib" \
+		>"$root/meson/make"
+	chmod +x "$root/meson/make"
+	ln -s "$src" "$root/meson/subprojects/kvmm"
+	cat >"$root/meson/meson.build" <<-END
+		project('user', 'c')
+		subproject('kvmm')
+		executable('static', '$src/samples/prefix.c', dependencies: dependency('kvmm', version: '$version'))
+	END
+	try "meson configures" env PATH="$root/meson:$PATH" meson setup "$root/meson/build" "$root/meson"
+	try "meson builds" env PATH="$root/meson:$PATH" meson compile -C "$root/meson/build"
+	runs meson static
+else
+	echo "SKIPPED no meson"
 fi
 
 # Debug builds know the locks of each thread besides.
