@@ -238,6 +238,7 @@ html:
 		echo "html: skipped, no $(SPHINX) (Debian's python3-sphinx)"; exit 0; fi; \
 	rm -rf build/book && mkdir -p build/book/src && \
 	cp -r $(srctree)/Documentation/. build/book/src && mkdir build/book/src/api && \
+	cp -r $(srctree)/samples build/book && \
 	$(srctree)/scripts/kernel-doc $(srctree)/include build/book/src/api && \
 	$(srctree)/scripts/metrics-doc $(srctree) $(CC) >build/book/src/api/metrics.rst && \
 	$(SPHINX) -q -W --keep-going -d build/book/trees build/book/src build/book/html && \

@@ -70,7 +70,7 @@ int main(void)
 	int err;
 
 	for (int i = 0; i < NR_BLOCKS; i++)
-		keys[i].byte[0] = i + 1;	/* engines hash tokens: see samples/prefix.c */
+		keys[i].byte[0] = i + 1;	/* engines hash tokens: kvmm_key_hash() */
 	pool_attr.nr_blocks = 400;
 	err = kvmm_pool_create(&pool_attr, &pool);
 	group[0].pool = group[1].pool = pool;

@@ -38,7 +38,7 @@ static int serve(const struct kvmm_groups *groups, uint32_t user)
 	struct kvmm_tables *tables;
 	int err, i;
 
-	for (i = 0; i < NR_BLOCKS; i++) {	/* engines hash tokens: see samples/prefix.c */
+	for (i = 0; i < NR_BLOCKS; i++) {	/* engines hash tokens: kvmm_key_hash() */
 		keys[i].byte[0] = i;
 		keys[i].byte[1] = i < 1600 / 16 ? 0 : user + 1;
 	}

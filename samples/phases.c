@@ -20,7 +20,7 @@ static int fill(unsigned char first, uint32_t nr, kvmm_ref_t *refs)
 	int err = kvmm_alloc(pool, nr, muts);
 
 	for (uint32_t i = 0; i < nr; i++)
-		keys[i].byte[0] = first + i;	/* engines hash tokens: see samples/prefix.c */
+		keys[i].byte[0] = first + i;	/* engines hash tokens: kvmm_key_hash() */
 	return err ? err : kvmm_register(pool, muts, keys, nr, refs);
 }
 

@@ -100,7 +100,7 @@ int main(void)
 	int err;
 
 	for (int i = 0; i < NR_BLOCKS; i++)
-		keys[i].byte[0] = i + 1;	/* a router hashes tokens as its engines do: samples/prefix.c */
+		keys[i].byte[0] = i + 1;	/* a router hashes tokens as its engines do: kvmm_key_hash() */
 	err = kvmm_registry_create(&attr, &reg);
 	if (err)
 		return 1;

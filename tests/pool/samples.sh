@@ -3,7 +3,7 @@
 #
 # Samples end well, and print what they should: two users share what a hybrid model has cached, and a
 # window holds no more than 48 blocks; a reverted step leaves nothing, and drafts are accepted up to the
-# first wrong one; a deadline that is too short ends with nothing, a longer one gets what is given back.
+# first wrong one.
 #
 # usage: samples.sh	prints "N passed, N failed"
 set -u
@@ -69,9 +69,5 @@ run beams
 [ "$(awk '/blocks$/ { print $2 }' <<<"$out" | xargs)" = "2 3 2 5 3 3" ]
 result $? "beams share other blocks, or copy others"
 says '^tokens   25$' "another path was accepted"
-run wait
-says '^within *5 ms: took too long$' "the short wait did not end in time"
-says '^within *1000 ms: got it$' "the long wait got nothing"
-says '^by ticket: got it$' "the ticket got nothing"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

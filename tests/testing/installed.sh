@@ -99,8 +99,8 @@ if command -v pkg-config >/dev/null; then
 		"$lib/libkvmm-testing.a" "$lib/libkvmm.a" $private -pthread
 	says "engine_test on the static library" passed "$root/engine_static"
 
-	compile prefix "$src/samples/prefix.c" $(flags kvmm)
-	try "prefix" env LD_LIBRARY_PATH="$lib" "$root/prefix"
+	compile share "$src/samples/tutorial/01-share.c" $(flags kvmm)
+	try "share" env LD_LIBRARY_PATH="$lib" "$root/share"
 
 	cat >"$root/soft.c" <<-'END'
 		#include <kvmm/kvmm.h>
@@ -129,7 +129,7 @@ fi
 
 # runs TOOL PROGRAM
 runs() {
-	says "$1, $2 library" "bob: 4 blocks reused, 2 to compute" \
+	says "$1, $2 library" "96 tokens were there, 4 are computed" \
 		env LD_LIBRARY_PATH="$lib" "$root/$1/build/$2"
 }
 
@@ -143,9 +143,9 @@ if command -v cmake >/dev/null; then
 		if(kvmm_FOUND)
 			message(FATAL_ERROR "a version that is not there is found")
 		endif()
-		add_executable(shared $src/samples/prefix.c)
+		add_executable(shared $src/samples/tutorial/01-share.c)
 		target_link_libraries(shared kvmm::kvmm)
-		add_executable(static $src/samples/prefix.c)
+		add_executable(static $src/samples/tutorial/01-share.c)
 		target_link_libraries(static kvmm::static)
 		add_executable(bench $src/samples/engine_test.c)
 		target_link_libraries(bench kvmm::testing)
@@ -168,7 +168,7 @@ if command -v meson >/dev/null; then
 	cat >"$root/meson/meson.build" <<-END
 		project('user', 'c')
 		subproject('kvmm')
-		executable('static', '$src/samples/prefix.c', dependencies: dependency('kvmm', version: '$version'))
+		executable('static', '$src/samples/tutorial/01-share.c', dependencies: dependency('kvmm', version: '$version'))
 	END
 	try "meson configures" env PATH="$root/meson:$PATH" meson setup "$root/meson/build" "$root/meson"
 	try "meson builds" env PATH="$root/meson:$PATH" meson compile -C "$root/meson/build"
