@@ -98,6 +98,28 @@ static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 	release_post(pool, 1);
 }
 
+static struct kv_range_kind kind_of(struct kvmm_pool *pool, const struct slot *slot)
+{
+	kv_assert_held(&pool->lock);
+	return (struct kv_range_kind){
+		.seq = slot->seq, .nr = slot->nr, .tenant = slot->tenant, .prio = slot->prio,
+		.flags = slot->flags & KVMM_ALLOC_KEPT, .sealed = slot_sealed(slot),
+	};
+}
+
+int kv_pool_range_kind(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind)
+{
+	struct slot *slot;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	err = slot->lost ? -EIO : 0;
+	*kind = kind_of(pool, slot);
+	pool_leave(pool);
+	return err;
+}
+
 int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind)
 {
 	struct slot *slot;
@@ -111,11 +133,7 @@ int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_ran
 		err = -EBUSY;
 	} else {
 		slot_hold(pool, slot);
-		*kind = (struct kv_range_kind){
-			.seq = slot->seq, .nr = slot->nr, .tenant = slot->tenant,
-			.prio = slot->prio, .flags = slot->flags & KVMM_ALLOC_KEPT,
-			.sealed = slot_sealed(slot),
-		};
+		*kind = kind_of(pool, slot);
 	}
 	pool_leave(pool);
 	return err;

@@ -63,7 +63,7 @@ static int hold_refs(struct goods *goods)
 	kv_free(refs);
 	if (err)
 		return err;
-	err = kvmm_blocks_of_refs(goods->pool, goods->ref, goods->nr_refs, goods->block);
+	err = kvmm_blocks_of_refs(goods->pool, goods->ref, goods->nr_refs, goods->list.block);
 	if (err)
 		kvmm_unpin_many(goods->pool, goods->ref, goods->nr_refs);
 	else
@@ -76,8 +76,9 @@ static void forget_idle(struct goods *goods)
 	for (u32 i = 0; i < goods->nr_refs; i++) {
 		struct kvmm_block_info info;
 
-		if (!kvmm_block_get_info(goods->pool, goods->block[i], &info) && info.refs == 1)
-			kvmm_evict_blocks(goods->pool, &goods->block[i], 1);
+		if (!kvmm_block_get_info(goods->pool, goods->list.block[i], &info) &&
+		    info.refs == 1)
+			kvmm_evict_blocks(goods->pool, &goods->list.block[i], 1);
 	}
 }
 
@@ -88,7 +89,7 @@ static void end_refs(struct goods *goods)
 	if (goods->flags & KVMM_MIGRATE_IDLE_ONLY)
 		forget_idle(goods);
 	else
-		kvmm_evict_blocks(goods->pool, goods->block, goods->nr_refs);
+		kvmm_evict_blocks(goods->pool, goods->list.block, goods->nr_refs);
 	kvmm_unpin_many(goods->pool, goods->ref, goods->nr_refs);
 }
 
@@ -103,44 +104,63 @@ static void drop_ranges(struct goods *goods, u32 nr)
 /* Each must be the same as when it was first held: the other side knows of that. */
 static int hold_ranges(struct goods *goods)
 {
+	bool precopy = goods->flags & KVMM_MIGRATE_PRECOPY;
+
 	for (u32 i = 0; i < goods->nr_ranges; i++) {
 		struct kv_range_kind kind;
 		int err = kv_pool_hold_range(goods->pool, goods->range[i], &kind);
 		bool held = !err;
 
-		if (held && goods->kind[i].nr && goods->kind[i].nr != kind.nr)
+		if (held && goods->kind[i].nr && goods->kind[i].nr != kind.nr && !precopy)
 			err = -ESTALE;
 		if (err) {
 			drop_ranges(goods, i + held);
 			return err;
 		}
 		goods->kind[i] = kind;
+		goods->kind[i].listed = precopy ? 0 : kind.nr;
 	}
 	return 0;
 }
 
-/* Their lengths are known now that they are held. */
-static int list_ranges(struct goods *goods)
+static int list(struct goods *goods)
 {
-	u64 nr = goods->nr_refs;
-	u32 *block, at;
-	int err = 0;
+	const struct range_set set = { goods->pool, goods->range, goods->kind, goods->nr_ranges };
 
-	for (u32 i = 0; i < goods->nr_ranges; i++)
-		nr += goods->kind[i].nr;
-	if (nr > KVMM_MIGRATE_MAX_BLOCKS)
-		return -E2BIG;
-	block = kv_alloc_array(max(nr, (u64)1), sizeof(*block));
-	if (!block)
-		return -ENOMEM;
-	for (u32 i = 0; i < goods->nr_ranges && !err; i++) {
-		at = i ? at + goods->kind[i - 1].nr : goods->nr_refs;
-		err = range_blocks(goods->pool, goods->range[i], block + at);
+	return list_ranges(&goods->list, &set);
+}
+
+/* Only what is listed counts as long as more may come. */
+int goods_list(struct goods *goods, bool is_last)
+{
+	for (u32 i = 0; i < goods->nr_ranges; i++) {
+		struct kv_range_kind now, *kind = &goods->kind[i];
+		int err = kv_pool_range_kind(goods->pool, goods->range[i], &now);
+
+		if (err)
+			return err;
+		now.nr = is_last ? now.nr : max(kind->nr, now.sealed);
+		now.listed = is_last ? now.nr : now.sealed;
+		*kind = now;
 	}
-	kv_free(goods->block);
-	goods->block = block;
-	goods->nr = nr;
-	return err;
+	return list(goods);
+}
+
+void goods_unlist(struct goods *goods)
+{
+	goods->list.nr = goods->nr_refs;
+	memset(goods->list.listed, 0, sizeof(goods->list.listed));
+}
+
+/* Their lengths are known now that they are held. */
+static int list_all(struct goods *goods)
+{
+	u32 nr = goods->nr_refs;
+
+	kv_free(goods->list.block);
+	goods_unlist(goods);
+	goods->list.block = kv_alloc_array(max(nr, 1u), sizeof(*goods->list.block));
+	return goods->list.block ? list(goods) : -ENOMEM;
 }
 
 /* ---- all of it ---- */
@@ -154,7 +174,7 @@ int goods_hold(struct goods *goods)
 	err = hold_ranges(goods);
 	if (err)
 		return err;
-	err = list_ranges(goods);
+	err = list_all(goods);
 	if (!err)
 		err = hold_refs(goods);
 	if (err)
@@ -198,7 +218,7 @@ bool goods_are_sealed(const struct goods *goods)
 	for (u32 i = 0; i < goods->nr_ranges; i++)
 		if (goods->kind[i].sealed < goods->kind[i].nr)
 			return false;
-	return true;
+	return !(goods->flags & KVMM_MIGRATE_PRECOPY);	/* they may have become longer */
 }
 
 void goods_exit(struct goods *goods)
@@ -206,7 +226,7 @@ void goods_exit(struct goods *goods)
 	goods_drop(goods);
 	kv_free(goods->ref);
 	kv_free(goods->name);
-	kv_free(goods->block);
+	kv_free(goods->list.block);
 	*goods = (struct goods){ 0 };
 }
 

@@ -11,6 +11,8 @@
 #include <kv/types.h>
 #include <kvmm/ext/migrate.h>
 
+#include "store.h"
+
 struct goods {
 	struct kvmm_pool *pool;		/* borrowed */
 	struct kv_pool_view view;
@@ -25,8 +27,7 @@ struct goods {
 	kvmm_range_t range[KVMM_MIGRATE_MAX_RANGES];
 	struct kv_range_kind kind[KVMM_MIGRATE_MAX_RANGES];	/* likewise */
 
-	u32 nr;				/* blocks of both kinds */
-	u32 *block;			/* ours; of references first, then of ranges; while held */
+	struct block_list list;		/* while held; with KVMM_MIGRATE_PRECOPY as far as they go */
 };
 
 /* As kvmm_migrate_start(); on success they are held, or were -EBUSY being moved and are not. */
@@ -40,6 +41,12 @@ int goods_hold(struct goods *goods);
 void goods_drop(struct goods *goods);
 /* It is elsewhere: give the source back, or with KVMM_MIGRATE_COPY, drop it. 0; -EBUSY: not all. */
 int goods_end(struct goods *goods);
+
+/* With KVMM_MIGRATE_PRECOPY: what of ranges is sealed by now is listed, or if it @is_last, all of
+ * them, and nothing is written any more. 0, -E2BIG, -EIO, -ENOMEM, -ESTALE. */
+int goods_list(struct goods *goods, bool is_last);
+/* ... from their begin. */
+void goods_unlist(struct goods *goods);
 
 /* No block of it may be written any more. */
 bool goods_are_sealed(const struct goods *goods);

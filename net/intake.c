@@ -7,18 +7,24 @@
 #include "intake.h"
 #include "job.h"
 
-static int alloc_tables(struct intake *intake, u32 portion)
+static int alloc_tables(struct intake *intake)
 {
 	u32 nr = intake->offer.nr, nr_refs = max(intake->offer.nr_refs, 1u);
 
-	intake->name = kv_alloc_array(nr_refs, sizeof(*intake->name));
-	intake->sum = kv_alloc_array(nr, sizeof(*intake->sum));
+	kv_free(intake->to);
+	kv_free(intake->want);
+	kv_free(intake->have);
+	if (!intake->name)
+		intake->name = kv_alloc_array(nr_refs, sizeof(*intake->name));
+	intake->sum = longer_array(intake->sum, intake->nr_sums, nr, sizeof(*intake->sum));
 	intake->to = kv_alloc_array(nr, sizeof(*intake->to));
 	intake->want = kv_alloc_array(nr, sizeof(*intake->want));
-	intake->have = kv_alloc_array(min(portion, nr), sizeof(*intake->have));
+	intake->have = kv_alloc_array(min(sum_portion(intake->store.view.block_bytes), nr),
+				      sizeof(*intake->have));
 	if (!intake->name || !intake->sum || !intake->to || !intake->want || !intake->have)
 		return -ENOMEM;
-	return store_init(&intake->store, intake->offer.nr_refs, intake->name,
+	return intake->store.list.block ? 0 :
+	       store_init(&intake->store, intake->offer.nr_refs, intake->name,
 			  intake->offer.nr_ranges, intake->kind);
 }
 
@@ -39,12 +45,40 @@ int intake_make(struct kvmm_pool *pool, const struct wire_msg *msg, struct intak
 	intake->store.flags = intake->offer.flags;
 	intake->store.max_runs = intake->offer.max_runs;
 	if (!err)
-		err = alloc_tables(intake, sum_portion(intake->store.view.block_bytes));
+		err = alloc_tables(intake);
 	if (err)
 		intake_free(intake);
 	else
 		*result = intake;
 	return err;
+}
+
+int intake_more(struct intake *intake, const struct wire_msg *msg)
+{
+	struct kv_range_kind kind[KVMM_MIGRATE_MAX_RANGES];
+	struct wire_offer offer;
+	const struct wire_offer *before = &intake->offer;
+
+	if (intake->state != INTAKE_CHECKED || wire_get_offer(msg, &offer, kind) ||
+	    !(offer.flags & KVMM_MIGRATE_PRECOPY) || offer.flags != before->flags ||
+	    offer.nr_ranges != before->nr_ranges || offer.nr <= before->nr)
+		return -EPROTO;
+	for (u32 i = 0; i < offer.nr_ranges; i++)
+		if (kind[i].nr < intake->kind[i].nr || kind[i].listed < intake->kind[i].listed)
+			return -EPROTO;
+	memcpy(intake->kind, kind, offer.nr_ranges * sizeof(*kind));
+	intake->offer = offer;
+	intake->has_fence = false;
+	intake->state = INTAKE_GATHER;
+	return alloc_tables(intake);
+}
+
+bool intake_is_last(const struct intake *intake)
+{
+	for (u32 i = 0; i < intake->offer.nr_ranges; i++)
+		if (intake->kind[i].listed < intake->kind[i].nr)
+			return false;
+	return true;
 }
 
 void intake_free(struct intake *intake)
@@ -103,14 +137,14 @@ int intake_settle(struct intake *intake)
 	struct store *store = &intake->store;
 	int err;
 
-	if (store->state == STORE_EMPTY) {
-		err = store_reserve(store);
+	if (store->state == STORE_EMPTY || store->list.nr < intake->offer.nr) {
+		err = store->state == STORE_EMPTY ? store_reserve(store) : store_list(store);
 		intake->nr = 0;
 		if (err)
 			return err;
 		for_each_absent(store, i) {
 			intake->want[intake->nr] = intake->sum[i];
-			intake->to[intake->nr++] = store->block[i];
+			intake->to[intake->nr++] = store->list.block[i];
 		}
 	}
 	err = quiet_poll(store->pool, &store->view, &intake->fence, &intake->has_fence);

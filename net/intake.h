@@ -46,12 +46,17 @@ struct intake {
 
 /* The blocks that were offered, within bounds: 0 or -ENOMEM. */
 int intake_make(struct kvmm_pool *pool, const struct wire_msg *msg, struct intake **intake);
+/* An offer of the same migration with more blocks, all that came before is CHECKED: the same;
+ * -EPROTO. */
+int intake_more(struct intake *intake, const struct wire_msg *msg);
 /* No copy into it is under way. Takes NULL. */
 void intake_free(struct intake *intake);
 
 /* More of it, WIRE_NAMES or WIRE_SUMS: 0 or -EPROTO. */
 int intake_part(struct intake *intake, const struct wire_msg *msg);
 bool intake_is_whole(const struct intake *intake);
+/* There is no block of it that may not be published. */
+bool intake_is_last(const struct intake *intake);
 /* Is that the same as was offered before? */
 bool intake_is_same(const struct intake *a, const struct intake *b);
 

@@ -6,6 +6,9 @@
  *	   |         |        |          |        |
  *	   +---------+--------+----------+--------+--> CANCELLING -> CANCELLED, FAILED
  *
+ * With KVMM_MIGRATE_PRECOPY the source is still written, in places: VERIFY is followed by WAIT, for
+ * what was sealed meanwhile, until it is written no more, and all the rest goes.
+ *
  * Up to COMMIT the source is as it was and the destination is hidden; from then on the
  * destination is good, and the source is only waited for. A poll does one phase after the other
  * until one of them has to wait.
@@ -29,7 +32,7 @@
 #define MAX_SLEEP_NS		1000000ull
 #define ALL_FLAGS		(KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | \
 				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY | \
-				 KVMM_MIGRATE_KEEP_LINK)
+				 KVMM_MIGRATE_KEEP_LINK | KVMM_MIGRATE_PRECOPY)
 
 /* ---- phases ---- */
 
@@ -42,6 +45,7 @@ static void set_phase(struct kvmm_migrate *job, u32 phase)
 	job->phase = phase;
 	job->has_epoch = false;
 	job->has_fence = false;
+	job->is_listed = false;
 }
 
 int quiet_poll(struct kvmm_pool *pool, const struct kv_pool_view *view, struct kv_fence *fence,
@@ -83,14 +87,33 @@ static int do_prepare(struct kvmm_migrate *job)
 	return err ? err : job->ops->prepare(job);
 }
 
-static int do_wait(struct kvmm_migrate *job)
+/* What goes in this turn, before the fence behind all that was written there: 0; -EINPROGRESS there
+ * is nothing new, and there may be; or an error. */
+static int list_goods(struct kvmm_migrate *job)
 {
+	u32 nr_before = job->goods.list.nr;
 	int err;
 
-	if (!goods_are_sealed(&job->goods) && !steps_have_ended(job))
+	if (job->is_listed)
+		return 0;
+	job->is_last = job->is_stopped;
+	if (job->is_last && !goods_are_sealed(&job->goods) && !steps_have_ended(job))
 		return -EINPROGRESS;
-	err = quiet_poll(job->goods.pool, &job->goods.view, &job->fence, &job->has_fence);
-	return err || !job->ops->wait ? err : job->ops->wait(job);
+	err = job->goods.flags & KVMM_MIGRATE_PRECOPY ? goods_list(&job->goods, job->is_last) : 0;
+	if (!err && !job->is_last && job->goods.list.nr == nr_before)
+		return -EINPROGRESS;
+	job->is_listed = !err;
+	return err;
+}
+
+static int do_wait(struct kvmm_migrate *job)
+{
+	int err = job->ops->wait(job);
+
+	if (!err)
+		err = list_goods(job);
+	return err ? err : quiet_poll(job->goods.pool, &job->goods.view, &job->fence,
+				      &job->has_fence);
 }
 
 static int do_grace(struct kvmm_migrate *job)
@@ -147,7 +170,11 @@ static int step(struct kvmm_migrate *job)
 							KVMM_MIGRATE_FAILED);
 	} else if (err) {
 		give_up(job, err);
+	} else if (job->phase == KVMM_MIGRATE_VERIFY && !job->is_last) {
+		set_phase(job, KVMM_MIGRATE_WAIT);
 	} else {
+		if (job->phase == KVMM_MIGRATE_COMMIT)
+			job->stop_ns = kv_ns_since(job->stop_ns);
 		set_phase(job, job->phase + 1);
 	}
 	return 0;
@@ -185,6 +212,7 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
 	    ((attr->key_file || attr->after || attr->flags & KVMM_MIGRATE_KEEP_LINK) &&
 	     !attr->target) ||
+	    (attr->flags & KVMM_MIGRATE_PRECOPY && attr->what > KVMM_MIGRATE_SEQ) ||
 	    (attr->target && !kv_name_is_good("target", attr->target, SIZE_MAX)))
 		return -EINVAL;
 	kind = attr->target ? transport_find(attr->target, &addr) : 0;
@@ -197,7 +225,8 @@ static int init_job(struct kvmm_migrate *job, const struct kvmm_migrate_attr *at
 
 	job->chunk_bytes = attr->chunk_bytes ? attr->chunk_bytes : DEFAULT_CHUNK_BYTES;
 	job->copy_flags = attr->flags & KVMM_MIGRATE_BACKGROUND ? KV_COPY_BACKGROUND : 0;
-	job->since_ns = kv_clock_ns();
+	job->since_ns = job->stop_ns = kv_clock_ns();
+	job->is_stopped = !(attr->flags & KVMM_MIGRATE_PRECOPY);
 	job->attempts = 1;
 	err = goods_init(&job->goods, attr);
 	if (err)
@@ -234,12 +263,8 @@ int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate
 	return err;
 }
 
-int kvmm_migrate_cancel(struct kvmm_migrate *job)
+static int cancel(struct kvmm_migrate *job)
 {
-	if (kv_inherited(job))
-		return -ECHILD;
-	if (!job)
-		return -EINVAL;
 	if (job->in_doubt && !has_ended(job))
 		return -EINPROGRESS;
 	if (job->phase >= KVMM_MIGRATE_GRACE)
@@ -248,14 +273,14 @@ int kvmm_migrate_cancel(struct kvmm_migrate *job)
 	return 0;
 }
 
-int kvmm_migrate_resume(struct kvmm_migrate *job)
+static int resume(struct kvmm_migrate *job)
 {
 	int err;
 
-	if (kv_inherited(job))
-		return -ECHILD;
-	if (!job || job->phase != KVMM_MIGRATE_FAILED)
+	if (job->phase != KVMM_MIGRATE_FAILED)
 		return -EINVAL;
+	if (job->goods.flags & KVMM_MIGRATE_PRECOPY)	/* from the begin */
+		goods_unlist(&job->goods);
 	err = goods_hold(&job->goods);
 	if (err && (err != -EBUSY || job->goods.nr_ranges))
 		return err;
@@ -265,10 +290,45 @@ int kvmm_migrate_resume(struct kvmm_migrate *job)
 			goods_drop(&job->goods);
 		return err;
 	}
+	if (!job->in_doubt) {
+		job->is_stopped = !(job->goods.flags & KVMM_MIGRATE_PRECOPY);
+		job->stop_ns = kv_clock_ns();
+	}
 	job->err = 0;
 	job->attempts++;
 	set_phase(job, KVMM_MIGRATE_PREPARE);
 	return 0;
+}
+
+static int finish(struct kvmm_migrate *job)
+{
+	if (!(job->goods.flags & KVMM_MIGRATE_PRECOPY))
+		return -EINVAL;
+	if (has_ended(job))
+		return -EALREADY;
+	if (job->is_stopped)
+		return 0;
+	job->is_stopped = true;
+	job->stop_ns = kv_clock_ns();
+	job->nr_stop = job->goods.list.nr;
+	return 0;
+}
+
+int kvmm_migrate_steer(struct kvmm_migrate *job, enum kvmm_migrate_order order)
+{
+	if (kv_inherited(job))
+		return -ECHILD;
+	if (!job)
+		return -EINVAL;
+	switch (order) {
+	case KVMM_MIGRATE_ORDER_CANCEL:
+		return cancel(job);
+	case KVMM_MIGRATE_ORDER_RESUME:
+		return resume(job);
+	case KVMM_MIGRATE_ORDER_FINISH:
+		return finish(job);
+	}
+	return -EINVAL;
 }
 
 void kvmm_migrate_free(struct kvmm_migrate *job)
@@ -284,6 +344,13 @@ void kvmm_migrate_free(struct kvmm_migrate *job)
 
 /* ---- looking ---- */
 
+static u64 stood_still(const struct kvmm_migrate *job)
+{
+	if (job->phase == KVMM_MIGRATE_GRACE || job->phase == KVMM_MIGRATE_DONE)
+		return job->stop_ns;
+	return job->is_stopped && !has_ended(job) ? kv_ns_since(job->stop_ns) : 0;
+}
+
 int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
 				  struct kvmm_migrate_status *status,
 				  size_t size)
@@ -296,7 +363,9 @@ int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
 		return -EINVAL;
 	now = (struct kvmm_migrate_status){
 		.phase = job->phase, .error = job->err, .attempts = job->attempts,
-		.nr_blocks = job->goods.nr, .in_doubt = job->in_doubt, .fd = -1,
+		.nr_blocks = job->goods.list.nr, .in_doubt = job->in_doubt, .fd = -1,
+		.nr_stop = job->is_stopped ? job->goods.list.nr - job->nr_stop : 0,
+		.stop_ns = stood_still(job),
 	};
 	job->ops->status(job, &now);
 	now.bytes = now.nr_copied * job->goods.view.block_bytes;
@@ -334,11 +403,11 @@ static int give_refs(struct store *store, kvmm_ref_t *refs, u32 max)
 static int give_moves(const struct kvmm_migrate *job, struct store *store,
 		      struct kvmm_relocation *moves, u32 max)
 {
-	const u32 *src = job->goods.block, *dst = store->block;
+	const u32 *src = job->goods.list.block, *dst = store->list.block;
 	u32 nr = 0;
 
-	for (u32 at = 0, run; at < job->goods.nr; at += run, nr++) {
-		for (run = 1; at + run < job->goods.nr && src[at + run] == src[at] + run &&
+	for (u32 at = 0, run; at < job->goods.list.nr; at += run, nr++) {
+		for (run = 1; at + run < job->goods.list.nr && src[at + run] == src[at] + run &&
 			      dst[at + run] == dst[at] + run;)
 			run++;
 		if (nr < max && moves)

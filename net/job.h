@@ -16,8 +16,8 @@
 /**
  * struct carrier_ops - one for destinations in this process, one for those in another
  * @prepare: the source is held: 0; -EINPROGRESS; or an error
- * @wait: the source may be read: may the destination be written? The same; may be NULL
- * @copy: the same
+ * @wait: may the destination be written, and is it still there? The same; asked first, and often
+ * @copy: the same; of what the goods' list has more than the last time
  * @verify: the same
  * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt
  * @undo: as if it had never been; 0 or -EINPROGRESS; called until 0, in any phase before the end
@@ -52,6 +52,11 @@ struct kvmm_migrate {
 	int err;			/* why it ends otherwise */
 	u32 attempts;
 	bool in_doubt;			/* the destination may be published */
+	bool is_stopped;		/* the source is not written: kvmm_migrate_finish() */
+	bool is_listed;			/* what is to be copied in this turn, */
+	bool is_last;			/* which is all */
+	u64 stop_ns;			/* since when it is stopped; committed: for how long it was */
+	u32 nr_stop;			/* blocks that were listed before it was */
 	u64 epoch;			/* of the source: WAIT or GRACE is until it has passed */
 	bool has_epoch;
 	bool has_fence;

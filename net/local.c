@@ -14,6 +14,7 @@ struct local {
 	struct store store;
 	struct mover mover;
 	bool moving;			/* mover is there */
+	u32 nr_listed;			/* blocks of the store's list that those below are of */
 	u32 nr;				/* blocks that are copied */
 	u32 *from;			/* ours; the source's */
 	u32 *to;			/* ours; the destination's */
@@ -54,7 +55,7 @@ static void free_lists(struct local *local)
 
 static int alloc_lists(struct kvmm_migrate *job, struct local *local)
 {
-	u32 nr = max(job->goods.nr, 1u);
+	u32 nr = job->goods.list.nr;
 
 	free_lists(local);
 	local->portion = min(sum_portion(job->goods.view.block_bytes), nr);
@@ -69,26 +70,21 @@ static int local_prepare(struct kvmm_migrate *job)
 	const struct goods *goods = &job->goods;
 	struct local *local = job->local;
 	struct store *store = &local->store;
-	int err = store->block ? 0 : store_init(store, goods->nr_refs, goods->name,
+	int err = store->list.block ? 0 : store_init(store, goods->nr_refs, goods->name,
 						goods->nr_ranges, goods->kind);
 
-	local->nr_verified = local->nr_descriptors = 0;
+	local->nr_verified = local->nr_descriptors = local->nr_listed = local->nr = 0;
 	local->has_fence = false;
-	if (!err)
-		err = alloc_lists(job, local);
 	if (!err)
 		err = store_reserve(store);
 	if (err)
 		return err;
-	local->nr = 0;
-	for_each_absent(store, i) {
-		local->from[local->nr] = goods->block[i];
-		local->to[local->nr++] = store->block[i];
-	}
 	local->mover = (struct mover){
-		.from = end_of(&goods->view, local->from), .to = end_of(&store->view, local->to),
-		.nr = local->nr, .flags = job->copy_flags,
+		.from = end_of(&goods->view, NULL), .to = end_of(&store->view, NULL),
+		.nr = goods->nr_refs - store->nr_present, .flags = job->copy_flags,
 	};
+	for (u32 i = 0; i < goods->nr_ranges; i++)
+		local->mover.nr += goods->kind[i].nr;
 	err = mover_init(&local->mover, job->chunk_bytes);
 	local->moving = !err;
 	return err;
@@ -121,11 +117,33 @@ static int local_wait(struct kvmm_migrate *job)
 
 /* ---- copy, verify, commit ---- */
 
+/* Both sides' lists have become longer: none is copied from, or to. */
+static int list_more(struct kvmm_migrate *job, struct local *local)
+{
+	struct store *store = &local->store;
+	int err = store_list(store);
+
+	local->nr = 0;
+	if (!err)
+		err = alloc_lists(job, local);
+	if (err)
+		return err;
+	for_each_absent(store, i) {
+		local->from[local->nr] = job->goods.list.block[i];
+		local->to[local->nr++] = store->list.block[i];
+	}
+	local->nr_listed = store->list.nr;
+	mover_list(&local->mover, local->from, local->to, local->nr);
+	return 0;
+}
+
 static int local_copy(struct kvmm_migrate *job)
 {
 	struct local *local = job->local;
-	int err = mover_step(&local->mover);
+	int err = local->nr_listed < job->goods.list.nr ? list_more(job, local) : 0;
 
+	if (!err)
+		err = mover_step(&local->mover);
 	local->path = local->mover.path;
 	local->nr_descriptors = local->mover.nr_descriptors;
 	return err;

@@ -270,10 +270,17 @@ int mover_init(struct mover *mover, u64 chunk_bytes)
 		mover->block_bytes += mover->from.planes.plane[i].bytes;
 	chunk = mover->block_bytes ? chunk_bytes / mover->block_bytes : mover->nr;
 	mover->chunk = max(min(chunk, (u64)mover->nr), (u64)1);
-	if (!mover->block_bytes)	/* ids only: there is nothing to copy */
-		mover->next = mover->nr_done = mover->nr;
 	mover->move = kv_alloc_array(mover->chunk, sizeof(*mover->move));
 	return mover->move ? 0 : -ENOMEM;
+}
+
+void mover_list(struct mover *mover, const u32 *from, const u32 *to, u32 nr)
+{
+	mover->from.block = from;
+	mover->to.block = to;
+	mover->nr = nr;
+	if (!mover->block_bytes)	/* ids only: there is nothing to copy */
+		mover->next = mover->nr_done = nr;
 }
 
 void mover_exit(struct mover *mover)

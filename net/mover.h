@@ -89,9 +89,11 @@ int copy_begin(struct copy *copy, const struct end *from, const struct end *to,
 int copy_poll(struct copy *copy);
 void copy_wait(struct copy *copy);
 
-/* @from, @to, @nr and @flags are set, all else is 0: 0, -ENOMEM. Memory to stage in is had when it
- * is needed. */
+/* @from, @to, @flags, and as @nr what there may be, are set, all else is 0: 0, -ENOMEM. Memory to
+ * stage in is had when it is needed. */
 int mover_init(struct mover *mover, u64 chunk_bytes);
+/* All is copied of what there was, and these @nr begin with it. */
+void mover_list(struct mover *mover, const u32 *from, const u32 *to, u32 nr);
 /* Waits for copies on their way. */
 void mover_exit(struct mover *mover);
 

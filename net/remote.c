@@ -2,7 +2,9 @@
 /*
  * The giver: the carrier to another process.
  *
- *	TALLY --> OFFER --> ANSWER --> POUR --> (verify) --> (commit)
+ *	LIST --> TALLY --> OFFER --> ANSWER --> POUR --> (verify) --> (commit)
+ *	 ^                                                   |
+ *	 +------------------- more is listed ----------------+
  *
  * From the moment at which COMMIT may have left this process until ACK is here the job is in doubt:
  * the taker may have published, or may have died before. The source is then kept, held, in any
@@ -203,7 +205,7 @@ static void link_close(struct link *link)
 
 /* ---- the carrier ---- */
 
-enum remote_state { TALLY, OFFER, ANSWER, POUR };
+enum remote_state { LIST, TALLY, OFFER, ANSWER, POUR };
 
 /* The state of a slot of the window, as far as the giver knows. */
 enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_LEAVING, SLOT_FULL, SLOT_SENT };
@@ -219,10 +221,12 @@ struct remote {
 	u32 nr_sums;
 	u32 nr_names_sent;
 	u32 nr_sums_sent;
-	bool taken_over;		/* the link; and no other one was made since */
-	bool offered;			/* the taker may have heard of it */
+	bool taken_over;		/* the link; no other was made, and nothing accepted, since */
+	bool offered;			/* the taker may have heard of it, */
+	bool all_offered;		/* and of all that is listed */
 	bool is_there;			/* the taker has it already: nothing is left to be done */
-	bool verified;
+	bool verified;			/* all that is listed */
+	u32 nr_verified;
 	bool commit_sent;
 	u32 nr;				/* blocks that are copied */
 	u32 *from;			/* ours */
@@ -257,7 +261,6 @@ static bool has_link(const struct remote *remote)
 static int remote_prepare(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
-	u32 nr = max(job->goods.nr, 1u);
 	int err = link_greet(remote->link);
 
 	if (err)
@@ -270,26 +273,33 @@ static int remote_prepare(struct kvmm_migrate *job)
 	};
 	remote->link->window.flags = job->copy_flags;
 	remote->path = remote->link->window.ops->path;
-	if (!remote->sum)
-		remote->sum = kv_alloc_array(nr, sizeof(*remote->sum));
-	if (!remote->from)
-		remote->from = kv_alloc_array(nr, sizeof(*remote->from));
-	return remote->sum && remote->from ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* ---- the offer ---- */
 
+static int list_more(struct kvmm_migrate *job, struct remote *remote)
+{
+	u32 nr = job->goods.list.nr;
+
+	remote->sum = longer_array(remote->sum, remote->nr_sums, nr, sizeof(*remote->sum));
+	remote->from = longer_array(remote->from, remote->nr, nr, sizeof(*remote->from));
+	remote->all_offered = remote->verified = false;
+	remote->state = TALLY;
+	return remote->sum && remote->from ? -EINPROGRESS : -ENOMEM;
+}
+
 static int tally(struct kvmm_migrate *job, struct remote *remote)
 {
 	const struct kv_pool_view *view = &job->goods.view;
-	struct end end = end_of(view, job->goods.block);
-	u32 nr = min(job->goods.nr - remote->nr_sums, sum_portion(view->block_bytes));
+	struct end end = end_of(view, job->goods.list.block);
+	u32 nr = min(job->goods.list.nr - remote->nr_sums, sum_portion(view->block_bytes));
 	int err = sum_list(&end, remote->nr_sums, nr, remote->sum + remote->nr_sums);
 
 	if (err)
 		return err;
 	remote->nr_sums += nr;
-	if (remote->nr_sums == job->goods.nr)
+	if (remote->nr_sums == job->goods.list.nr)
 		remote->state = OFFER;
 	return -EINPROGRESS;
 }
@@ -298,8 +308,8 @@ static void send_offer(struct kvmm_migrate *job, struct remote *remote)
 {
 	const struct wire_offer offer = {
 		.nr_refs = job->goods.nr_refs, .nr_ranges = job->goods.nr_ranges,
-		.nr = job->goods.nr, .flags = job->goods.flags & KVMM_MIGRATE_NO_EVICT,
-		.max_runs = remote->max_runs,
+		.nr = job->goods.list.nr, .max_runs = remote->max_runs,
+		.flags = job->goods.flags & (KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_PRECOPY),
 	};
 	struct conn_out out = message(remote, WIRE_OFFER);
 
@@ -308,7 +318,7 @@ static void send_offer(struct kvmm_migrate *job, struct remote *remote)
 	out.more = job->goods.kind;
 	out.more_bytes = offer.nr_ranges * sizeof(*job->goods.kind);
 	conn_send(&remote->link->conn, &out);
-	remote->offered = true;
+	remote->offered = remote->all_offered = true;
 }
 
 /* @total items of @size bytes, of which @nr_sent have been sent. */
@@ -346,13 +356,13 @@ static int offer(struct kvmm_migrate *job, struct remote *remote)
 	struct conn *conn = &remote->link->conn;
 	const struct table names = { WIRE_NAMES, goods->name, sizeof(*goods->name),
 				     goods->nr_refs, &remote->nr_names_sent };
-	const struct table sums = { WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->nr,
+	const struct table sums = { WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->list.nr,
 				    &remote->nr_sums_sent };
 
 	conn->held = true;
-	if (!remote->offered && conn_has_room(conn))
+	if (!remote->all_offered && conn_has_room(conn))
 		send_offer(job, remote);
-	if (remote->offered && send_table(remote, &names) && send_table(remote, &sums))
+	if (remote->all_offered && send_table(remote, &names) && send_table(remote, &sums))
 		remote->state = ANSWER;
 	conn_release(conn);
 	return conn->err ? conn->err : -EINPROGRESS;
@@ -374,14 +384,16 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 	if (accept.nr_refs != job->goods.nr_refs)
 		return -EPROTO;
 	remote->nr = 0;
-	for (u32 i = 0; i < job->goods.nr; i++)
+	for (u32 i = 0; i < job->goods.list.nr; i++)
 		if (i >= accept.nr_refs || !(bits[i / 8] >> i % 8 & 1))
-			remote->from[remote->nr++] = job->goods.block[i];
-	if (accept.nr_done > remote->nr)
+			remote->from[remote->nr++] = job->goods.list.block[i];
+	if (accept.nr_done > remote->nr || accept.nr_done < remote->nr_drained)
 		return -EPROTO;
-	remote->nr_present = job->goods.nr - remote->nr;
-	remote->next = remote->nr_drained = remote->nr_before = accept.nr_done;
+	remote->nr_present = job->goods.list.nr - remote->nr;
+	remote->nr_before += accept.nr_done - remote->nr_drained;
+	remote->next = remote->nr_drained = accept.nr_done;
 	remote->state = POUR;
+	remote->taken_over = false;
 	return 0;
 }
 
@@ -410,7 +422,7 @@ static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wi
 
 	switch (msg->head.type) {
 	case WIRE_ACCEPT:
-		if (remote->state == POUR || !remote->offered)
+		if (remote->state == POUR || !remote->all_offered)
 			return -EPROTO;
 		return hear_accept(job, remote, msg);
 	case WIRE_DRAIN:
@@ -419,6 +431,7 @@ static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wi
 		if (wire_get_status(msg, &status) || remote->nr_drained != remote->nr)
 			return -EPROTO;
 		remote->verified = !status;
+		remote->nr_verified = status ? 0 : remote->nr;
 		return status;
 	case WIRE_ACK:
 		if (!remote->commit_sent || wire_get_status(msg, &status))
@@ -449,6 +462,14 @@ static int listen(struct kvmm_migrate *job, struct remote *remote)
 			return ret;
 	}
 	return remote->is_there ? 0 : ret;
+}
+
+/* What there was has gone: is the taker still there? */
+static int remote_wait(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+
+	return remote->offered ? listen(job, remote) : 0;
 }
 
 /* ---- pouring ---- */
@@ -527,7 +548,11 @@ static int copy_on(struct kvmm_migrate *job, struct remote *remote)
 
 	if (err || remote->is_there)
 		return err;
+	if (remote->state == POUR && remote->nr_sums < job->goods.list.nr)
+		remote->state = LIST;
 	switch (remote->state) {
+	case LIST:
+		return list_more(job, remote);
 	case TALLY:
 		return tally(job, remote);
 	case OFFER:
@@ -649,7 +674,7 @@ static int remote_copy(struct kvmm_migrate *job)
 
 	if (!err)
 		err = copy_on(job, remote);
-	if (err != -ECONNRESET || !remote->taken_over || has_link(remote) || remote->state == POUR)
+	if (err != -ECONNRESET || !remote->taken_over || has_link(remote))
 		return err;
 	remote->offered = false;
 	return remote_resume(job) ? err : -EINPROGRESS;
@@ -688,7 +713,7 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 	status->path = remote->path;
 	status->nr_present = remote->nr_present;
 	status->nr_copied = remote->nr_drained - remote->nr_before;
-	status->nr_verified = remote->verified ? remote->nr : 0;
+	status->nr_verified = remote->nr_verified;
 	status->nr_descriptors = remote->nr_descriptors;
 	for (u32 i = 0; i < remote->nr && remote->from; i++)
 		status->nr_src_runs += !i || remote->from[i] != remote->from[i - 1] + 1;
@@ -696,6 +721,7 @@ static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_st
 
 static const struct carrier_ops remote_ops = {
 	.prepare	= remote_prepare,
+	.wait		= remote_wait,
 	.copy		= remote_copy,
 	.verify		= remote_verify,
 	.commit		= remote_commit,

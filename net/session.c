@@ -119,11 +119,25 @@ static void drop_intake(struct session *session)
 	session->dropping = false;
 }
 
+static bool is_about(const struct intake *intake, const struct wire_msg *msg)
+{
+	return intake->gen == msg->head.gen && wire_id_equal(&intake->id, &msg->head.id);
+}
+
 static int hear_offer(struct kvmm_migrate_server *server, struct session *session,
 		      const struct wire_msg *msg)
 {
 	int err;
 
+	if (session->intake && is_about(session->intake, msg)) {
+		err = intake_more(session->intake, msg);
+		if (!err || err == -EPROTO)
+			return err;
+		answer_accept(session, &msg->head.id, msg->head.gen, WIRE_GO, err);
+		server->stat.failed++;
+		session->dropping = true;
+		return 0;
+	}
 	if (session->intake || !msg->head.id.half[1])
 		return -EPROTO;
 	server->stat.offers++;
@@ -177,7 +191,7 @@ static int hear_part(struct kvmm_migrate_server *server, struct session *session
 	int err;
 
 	/* The rest of an offer that was answered before its end. */
-	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id))
+	if (!intake || !is_about(intake, msg))
 		return 0;
 	if (intake->state != INTAKE_GATHER)
 		return -EPROTO;
@@ -273,7 +287,7 @@ static int hear_commit(struct kvmm_migrate_server *server, struct session *sessi
 	struct intake *intake = session->intake;
 	int err;
 
-	if (msg->head.bytes || intake->state != INTAKE_CHECKED)
+	if (msg->head.bytes || intake->state != INTAKE_CHECKED || !intake_is_last(intake))
 		return -EPROTO;
 	err = store_publish(&intake->store);
 	if (!err)
@@ -293,7 +307,7 @@ static int hear_of_intake(struct kvmm_migrate_server *server, struct session *se
 	s32 status;
 
 	/* Of one that was given up, or refused, while this was on its way. */
-	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id)) {
+	if (!intake || !is_about(intake, msg)) {
 		if (msg->head.type == WIRE_COMMIT)
 			answer_status(session, WIRE_ABORT, &msg->head.id, msg->head.gen,
 				      -ECANCELED);
@@ -412,7 +426,9 @@ bool session_tick(struct kvmm_migrate_server *server, struct session *session)
 void session_free(struct kvmm_migrate_server *server, struct session *session)
 {
 	window_wait(&session->window);
-	if (session->intake && session->intake->state >= INTAKE_POUR && !session->dropping)
+	/* Where more may come the giver begins anew. */
+	if (session->intake && session->intake->state >= INTAKE_POUR && !session->dropping &&
+	    !(session->intake->offer.flags & KVMM_MIGRATE_PRECOPY))
 		server_keep(server, session->intake);
 	else
 		intake_free(session->intake);

@@ -6,6 +6,8 @@
  * cannot be evicted before the source is given back. Should a thread register a name after we
  * looked, ours is the newcomer, and is rejected in favour of the one that is there.
  */
+#include <string.h>
+
 #include <kv/err.h>
 #include <kv/mem.h>
 #include <kvmm/ext/admission.h>
@@ -15,20 +17,28 @@
 
 #define RANGE_FLAGS	(KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_GROWS)
 
+void *longer_array(void *before, u32 nr_kept, u32 nr, u32 size)
+{
+	void *array = kv_alloc_array(nr, size);
+
+	if (array && nr_kept)
+		memcpy(array, before, (u64)nr_kept * size);
+	kv_free(before);
+	return array;
+}
+
 int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *name, u32 nr_ranges,
 	       const struct kv_range_kind *kind)
 {
-	store->nr_refs = store->nr = nr_refs;
+	store->nr_refs = store->list.nr = nr_refs;
 	store->name = name;
 	store->nr_ranges = nr_ranges;
 	store->kind = kind;
-	for (u32 i = 0; i < nr_ranges; i++)
-		store->nr += kind[i].nr;
 	store->ref = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->ref));
 	store->mut = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->mut));
 	store->present = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->present));
-	store->block = kv_alloc_array(max(store->nr, 1u), sizeof(*store->block));
-	if (store->ref && store->mut && store->present && store->block)
+	store->list.block = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->list.block));
+	if (store->ref && store->mut && store->present && store->list.block)
 		return 0;
 	store_exit(store);
 	return -ENOMEM;
@@ -173,11 +183,11 @@ static int keep_muts(struct store *store)
 
 	store->kept = !err;
 	if (!err)
-		err = kvmm_blocks_of_muts(store->pool, store->mut, k, store->block);
+		err = kvmm_blocks_of_muts(store->pool, store->mut, k, store->list.block);
 	/* From one behind the other to their places. */
 	for (u32 i = store->nr_refs; i-- > 0 && !err;)
 		if (!store->present[i])
-			store->block[i] = store->block[--k];
+			store->list.block[i] = store->list.block[--k];
 	return err;
 }
 
@@ -209,6 +219,8 @@ static int reserve_refs(struct store *store)
 
 static void free_ranges(struct store *store, u32 nr_pinned)
 {
+	store->list.nr = store->nr_refs;
+	memset(store->list.listed, 0, sizeof(store->list.listed));
 	for (u32 i = store->nr_ranges; i-- > 0;) {
 		if (i < nr_pinned)
 			kvmm_range_unpin(store->pool, store->range[i]);
@@ -216,22 +228,60 @@ static void free_ranges(struct store *store, u32 nr_pinned)
 	}
 }
 
-int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block)
+/* Blocks [@first, @end) of a range, which may become longer meanwhile. */
+static int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 first, u32 end, u32 *block)
 {
-	int nr = kvmm_range_extents(pool, range, NULL, 0);
+	int max = kvmm_range_extents(pool, range, NULL, 0), nr;
 	struct kvmm_extent *ext;
+	u32 at = 0;
 
-	if (nr < 0)
-		return nr;
-	ext = kv_alloc_array(nr, sizeof(*ext));
+	if (max < 0)
+		return max;
+	ext = kv_alloc_array(max, sizeof(*ext));
 	if (!ext)
 		return -ENOMEM;
-	nr = kvmm_range_extents(pool, range, ext, nr);
-	for (int k = 0; k < nr; k++)
-		for (u32 b = 0; b < ext[k].nr; b++)
-			*block++ = ext[k].start + b;
+	nr = kvmm_range_extents(pool, range, ext, max);
+	for (int k = 0; k < min(nr, max); k++)
+		for (u32 b = 0; b < ext[k].nr; b++, at++)
+			if (at >= first && at < end)
+				block[at - first] = ext[k].start + b;
 	kv_free(ext);
-	return min(nr, 0);
+	return nr < 0 ? nr : at < end ? -ESTALE : 0;
+}
+
+int list_ranges(struct block_list *list, const struct range_set *set)
+{
+	u64 nr = list->nr, at = nr;
+	u32 *block;
+	int err = 0;
+
+	for (u32 i = 0; i < set->nr; i++)
+		nr += set->kind[i].listed - list->listed[i];
+	if (nr > KVMM_MIGRATE_MAX_BLOCKS)
+		return -E2BIG;
+	if (nr == at)
+		return 0;
+	block = kv_alloc_array(nr, sizeof(*block));
+	if (!block)
+		return -ENOMEM;
+	if (at)
+		memcpy(block, list->block, at * sizeof(*block));
+	for (u32 i = 0; i < set->nr && !err; i++) {
+		u32 first = list->listed[i], end = set->kind[i].listed;
+
+		err = range_blocks(set->pool, set->range[i], first, end, block + at);
+		at += end - first;
+	}
+	if (err) {
+		kv_free(block);
+		return err;
+	}
+	for (u32 i = 0; i < set->nr; i++)
+		list->listed[i] = set->kind[i].listed;
+	kv_free(list->block);
+	list->block = block;
+	list->nr = nr;
+	return 0;
 }
 
 /* Of no sequence yet. */
@@ -293,21 +343,38 @@ static int alloc_ranges(struct store *store)
 /* No thread moves them. */
 static int reserve_ranges(struct store *store)
 {
-	u32 i, at = store->nr_refs;
+	u32 i;
 	int err = alloc_ranges(store);
 
 	if (err)
 		return err;
-	for (i = 0; i < store->nr_ranges && !err; i++) {
+	for (i = 0; i < store->nr_ranges; i++) {
+		store->range_nr[i] = store->kind[i].nr;
 		err = kvmm_range_pin(store->pool, store->range[i]);
 		if (err)
 			break;
-		err = range_blocks(store->pool, store->range[i], store->block + at);
-		at += store->kind[i].nr;
 	}
+	if (!err)
+		err = store_list(store);
 	if (err)
 		free_ranges(store, i);
 	return err;
+}
+
+int store_list(struct store *store)
+{
+	const struct range_set set = { store->pool, store->range, store->kind, store->nr_ranges };
+	int err = 0;
+
+	for (u32 i = 0; i < store->nr_ranges && !err; i++) {
+		u32 by = store->kind[i].nr - store->range_nr[i];
+
+		err = by > store->view.nr_usable ? -ENOSPC :
+		      by ? kvmm_range_grow(store->pool, store->range[i], by) : 0;
+		if (!err)
+			store->range_nr[i] += by;
+	}
+	return err ? err : list_ranges(&store->list, &set);
 }
 
 int store_reserve(struct store *store)
@@ -395,7 +462,7 @@ int store_publish(struct store *store)
 	}
 	if (store->nr_refs)
 		/* Blocks that were rejected for an elder lie elsewhere. */
-		kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->block);
+		kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->list.block);
 	return 0;
 }
 
@@ -407,7 +474,7 @@ void store_exit(struct store *store)
 	kv_free(store->ref);
 	kv_free(store->mut);
 	kv_free(store->present);
-	kv_free(store->block);
+	kv_free(store->list.block);
 	*store = (struct store){ .pool = store->pool, .view = store->view, .flags = store->flags,
 				 .max_runs = store->max_runs };
 }

@@ -16,8 +16,26 @@
 #include <kv/types.h>
 #include <kvmm/ext/migrate.h>
 
-/* Blocks of a range that cannot move, in order: 0, -ENOMEM or why there are none. */
-int range_blocks(struct kvmm_pool *pool, kvmm_range_t range, u32 *block);
+/* An array of @nr in the place of @before, with the first @nr_kept of that; NULL: no memory. */
+void *longer_array(void *before, u32 nr_kept, u32 nr, u32 size);
+
+/* Blocks that go, or come: cached ones first, then those of ranges, as they were listed. */
+struct block_list {
+	u32 nr;
+	u32 *block;				/* ours */
+	u32 listed[KVMM_MIGRATE_MAX_RANGES];	/* of each range, the first ones */
+};
+
+/* Ranges of @pool, held: so they cannot move. */
+struct range_set {
+	struct kvmm_pool *pool;
+	const kvmm_range_t *range;
+	const struct kv_range_kind *kind;	/* @listed: how far they are to be listed */
+	u32 nr;
+};
+
+/* What of them is not on the list yet: 0, -ENOMEM, -E2BIG or why there are none. */
+int list_ranges(struct block_list *list, const struct range_set *set);
 
 enum store_state { STORE_EMPTY, STORE_RESERVED, STORE_PUBLISHED };
 
@@ -41,14 +59,14 @@ struct store {
 	u32 nr_ranges;
 	const struct kv_range_kind *kind;	/* borrowed */
 	kvmm_range_t range[KVMM_MIGRATE_MAX_RANGES];
+	u32 range_nr[KVMM_MIGRATE_MAX_RANGES];	/* RESERVED: blocks */
 
-	u32 nr;
-	u32 *block;				/* ours; in the order of the source's */
+	struct block_list list;			/* in the order of the source's */
 };
 
 /* Blocks that are to be copied. */
 #define for_each_absent(store, i)						\
-	for (u32 i = 0; i < (store)->nr; i++)					\
+	for (u32 i = 0; i < (store)->list.nr; i++)				\
 		if (i >= (store)->nr_refs || !(store)->present[i])
 
 /* The blocks to come; @name and @kind live as long as the store. 0, -ENOMEM. */
@@ -58,6 +76,9 @@ void store_exit(struct store *store);
 
 /* 0; -ENOSPC, -EDQUOT, -ENOMEM, -EIO: nothing was taken. */
 int store_reserve(struct store *store);
+/* Its ranges have become longer, and more of them is listed: as store_reserve(), but what was
+ * taken before stays. */
+int store_list(struct store *store);
 /* Nothing writes there any more: it is free again. */
 void store_release(struct store *store);
 /* A copy may write there, and no thread will be told of the end: its blocks stay unused. */

@@ -110,18 +110,23 @@ int wire_get_window(const struct wire_msg *msg, struct wire_window *window, cons
 }
 
 /* Counts that a taker can afford, and that agree with each other. */
-static bool offer_is_good(const struct wire_offer *offer, const struct kv_range_kind *kinds)
+static bool offer_is_good(const struct wire_offer *offer, struct kv_range_kind *kinds)
 {
-	u64 nr = offer->nr_refs;
+	bool precopy = offer->flags & KVMM_MIGRATE_PRECOPY;
+	u64 nr = offer->nr_refs, most = nr;
 
-	if (offer->flags & ~KVMM_MIGRATE_NO_EVICT || offer->max_runs > KVMM_MAX_RUNS)
+	if (offer->flags & ~(KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_PRECOPY) || (precopy && nr) ||
+	    offer->max_runs > KVMM_MAX_RUNS)
 		return false;
 	for (u32 i = 0; i < offer->nr_ranges; i++) {
-		if (!kinds[i].nr || kinds[i].sealed > kinds[i].nr)
+		if (!precopy)
+			kinds[i].listed = kinds[i].nr;
+		if (!kinds[i].nr || kinds[i].sealed > kinds[i].nr || kinds[i].listed > kinds[i].nr)
 			return false;
-		nr += kinds[i].nr;
+		nr += kinds[i].listed;
+		most += kinds[i].nr;
 	}
-	return nr && nr == offer->nr && nr <= KVMM_MIGRATE_MAX_BLOCKS;
+	return nr && nr == offer->nr && most <= KVMM_MIGRATE_MAX_BLOCKS;
 }
 
 int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,

@@ -16,6 +16,8 @@
  *		<-------------	ACK	now, and not before, the giver lets go of its own
  *	ABORT	<------------>		instead of anything
  *
+ * With KVMM_MIGRATE_PRECOPY all from OFFER to VERIFIED comes again before COMMIT, with more blocks.
+ *
  * Numbers are in the order of this machine. Nothing that comes in is believed: lengths, counts and
  * numbers are looked at here as far as they can be without knowing what went before.
  */
@@ -94,7 +96,7 @@ struct wire_offer {
 	u32 nr_refs;
 	u32 nr_ranges;
 	u32 nr;			/* blocks */
-	u32 flags;		/* KVMM_MIGRATE_NO_EVICT */
+	u32 flags;		/* KVMM_MIGRATE_NO_EVICT, KVMM_MIGRATE_PRECOPY */
 	u32 max_runs;
 	u32 reserved;
 };

@@ -68,7 +68,7 @@ struct kv_range_kind {
 	u32 prio;
 	u32 flags;		/* KVMM_ALLOC_KEPT of it */
 	u32 sealed;		/* blocks that are not written any more */
-	u32 reserved;
+	u32 listed;		/* blocks that go now, or have gone: the migration's */
 };
 
 /*
@@ -76,6 +76,9 @@ struct kv_range_kind {
  * a reference or a pin, or the range may not move; -EIO its content is lost; -ESTALE, -EINVAL.
  */
 int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind);
+
+/* Its kind by now. 0; -EIO its content is lost; -ESTALE. */
+int kv_pool_range_kind(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind);
 
 /* Undo that. */
 void kv_pool_drop_range(struct kvmm_pool *pool, kvmm_range_t range);

@@ -55,6 +55,79 @@ static u32 ticks_in(u32 ms)
 	return nr;
 }
 
+/* What is sealed goes while the rest is written, and only what is left has to be waited for. */
+Test(link, a_sequence_goes_while_it_decodes)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate_status status;
+	struct kvmm_migrate *job = NULL;
+	u64 whole = 0;
+
+	attr.range = net_range(pair.src, 'a', 1, 1);
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	for (u32 nr = 2; nr <= 30; nr++) {
+		net_decode(pair.src, attr.range, 'a', nr);
+		cr_assert_eq(pair_turn(&pair, job), -EINPROGRESS);
+		cr_expect_eq(net_status(job).nr_verified, nr - 1);
+	}
+	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 0);
+	net_decoded(pair.src, attr.range, 'a', 30);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	status = net_status(job);
+	for (u32 i = 0; i < KVMM_NR_MIGRATE_PHASES; i++)
+		whole += status.phase_ns[i];
+	cr_expect_eq(status.nr_stop, 1);
+	cr_expect_eq(status.nr_copied, 30);
+	cr_expect(status.stop_ns && status.stop_ns < whole, "%llu of %llu",
+		  (unsigned long long)status.stop_ns, (unsigned long long)whole);
+	kvmm_migrate_free(job);
+	cr_expect(pair_range_is_there(&pair, 'a', 30));
+	cr_expect_eq(pair_stat(&pair).offers, 1);
+}
+
+/* At each call, and all that was sent is sent again. */
+Test(link, a_sequence_whose_link_breaks_while_it_decodes_goes_by_another)
+{
+	struct spoil how = { .cut_at = 0 };
+	u32 nr_calls;
+
+	do {
+		struct kvmm_migrate_attr attr = pair_attr(&pair);
+		struct kvmm_migrate *job = NULL;
+		u32 nr = 1;
+		int err = -EINPROGRESS;
+
+		how.cut_at++;
+		attr.range = net_range(pair.src, 'a', 1, 1);
+		attr.flags = KVMM_MIGRATE_PRECOPY;
+		cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+		spoil_begin(&how);
+		while (nr < 5 && err == -EINPROGRESS) {
+			net_decode(pair.src, attr.range, 'a', ++nr);
+			err = pair_turn(&pair, job);
+		}
+		net_decoded(pair.src, attr.range, 'a', nr);
+		if (err == -EINPROGRESS && !kvmm_migrate_finish(job))
+			err = pair_run(&pair, job);
+		nr_calls = spoil.nr_calls;
+		spoil_end();
+		pair_settle(&pair);
+		cr_assert(!err || err == -ECONNRESET, "%u: %d", how.cut_at, err);
+		if (err) {
+			cr_assert_eq(kvmm_migrate_resume(job), 0, "%u", how.cut_at);
+			cr_expect_eq(kvmm_migrate_finish(job), 0);
+			cr_expect_eq(pair_run(&pair, job), 0, "%u", how.cut_at);
+		}
+		kvmm_migrate_free(job);
+		pair_settle(&pair);
+		cr_assert(pair_range_is_there(&pair, 'a', nr), "%u", how.cut_at);
+		cr_assert_eq(pair_stat(&pair).nr_waiting, 0);
+	} while (nr_calls >= how.cut_at);
+	cr_expect_gt(how.cut_at, 40);
+}
+
 static int no_descriptor(void *ctx, int fd, bool root_too)
 {
 	return -EMFILE;

@@ -117,6 +117,138 @@ Test(local, a_range_goes_and_is_the_same_there)
 	cr_expect_eq(kvmm_range_free(dst, there), 0);
 }
 
+static struct kvmm_migrate *begin_precopy(kvmm_range_t range)
+{
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	return begin(&attr);
+}
+
+Test(local, a_sequence_goes_while_it_decodes_and_stands_still_for_what_is_not_sealed_alone)
+{
+	kvmm_range_t range = net_range(src, 'a', 1, 1), there;
+	struct kvmm_migrate *job = begin_precopy(range);
+	struct kvmm_migrate_status status;
+	struct engine step;
+
+	cr_expect_eq(go_on(job), -EINPROGRESS, "nothing is sealed");
+	expect_pictures("a...............", "#...............");
+	for (u32 nr = 2; nr < 8; nr++) {
+		step = engine_begin(src);
+		net_decode(src, range, 'a', nr);
+		cr_expect_eq(go_on(job), -EINPROGRESS);
+		status = net_status(job);
+		cr_expect_eq(status.phase, KVMM_MIGRATE_WAIT);
+		cr_expect_eq(status.nr_verified, nr - 1, "%u: %u", nr, status.nr_verified);
+		cr_expect_eq(status.stop_ns, 0);
+		engine_end(&step);
+	}
+	cr_expect_eq(kvmm_range_shrink(src, range, 1), -EBUSY);
+	step = engine_begin(src);
+	net_decoded(src, range, 'a', 7);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(go_on(job), -EINPROGRESS, "a step may write");
+	expect_pictures("aaaaaaa.........", "######..........");
+	engine_end(&step);
+	cr_expect_eq(kvmm_migrate_wait(job, 60000000000ull), 0);
+	expect_pictures("................", "aaaaaaa.........");
+	status = net_status(job);
+	cr_expect_eq(status.nr_stop, 1);
+	cr_expect_eq(status.nr_copied, 7);
+	cr_expect_gt(status.stop_ns, 0);
+	cr_expect_eq(kvmm_migrate_finish(job), -EALREADY);
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
+	kvmm_migrate_free(job);
+	cr_expect(net_range_is(dst, there, 'a', 7));
+	cr_expect_eq(kvmm_range_free(dst, there), 0);
+}
+
+/* In the order of the sequence: each turn has something of both. */
+Test(local, ranges_of_a_sequence_go_in_turns_together)
+{
+	kvmm_range_t range[2] = { net_range(src, 'a', 1, 1), net_range(src, 'a', 1, 1) }, there[2];
+	struct kvmm_migrate_attr attr = attr_of_range(range[0]);
+	struct kvmm_relocation moves[16];
+	struct kvmm_migrate *job;
+	u32 nr_blocks = 0;
+	int nr;
+
+	attr.what = KVMM_MIGRATE_SEQ;
+	attr.seq = 'a';
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	job = begin(&attr);
+	for (u32 nr = 2; nr < 6; nr++) {
+		net_decode(src, range[0], 'a', nr);
+		cr_expect_eq(go_on(job), -EINPROGRESS);
+		net_decode(src, range[1], 'a', nr);
+		cr_expect_eq(go_on(job), -EINPROGRESS);
+	}
+	net_decoded(src, range[0], 'a', 5);
+	net_decoded(src, range[1], 'a', 5);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 60000000000ull), 0);
+	cr_expect_eq(net_status(job).nr_stop, 2);
+	nr = kvmm_migrate_relocations(job, moves, 16);
+	for (int i = 0; i < nr && i < 16; i++)
+		nr_blocks += moves[i].nr;
+	cr_expect_eq(nr_blocks, 10);
+	cr_expect_eq(kvmm_migrate_ranges(job, there, 2), 2);
+	kvmm_migrate_free(job);
+	for (u32 i = 0; i < 2; i++) {
+		cr_expect(net_range_is(dst, there[i], 'a', 5));
+		cr_expect_eq(kvmm_range_free(dst, there[i]), 0);
+	}
+	cr_expect_eq(kvmm_range_find_seq(src, 'a', NULL, 0), 0);
+}
+
+Test(local, a_sequence_that_finds_no_room_or_is_wanted_back_decodes_on_where_it_was)
+{
+	kvmm_range_t other = net_range(dst, 'b', 12, 1), range = net_range(src, 'a', 1, 1);
+	struct kvmm_migrate *job = begin_precopy(range);
+	u32 nr = 2;
+	int err;
+
+	do
+		net_decode(src, range, 'a', nr++);
+	while ((err = go_on(job)) == -EINPROGRESS);
+	cr_expect_eq(err, -ENOSPC);
+	expect_pictures("aaaaaa..........", "bbbbbbbbbbbb....");
+	cr_expect_eq(kvmm_migrate_finish(job), -EALREADY);
+	cr_expect_eq(net_status(job).stop_ns, 0);
+	cr_expect_eq(kvmm_range_free(dst, other), 0);
+	cr_expect_eq(kvmm_migrate_resume(job), 0);
+	net_decode(src, range, 'a', nr);
+	cr_expect_eq(go_on(job), -EINPROGRESS, "it has to be finished again");
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(go_on(job), -ECANCELED);
+	kvmm_migrate_free(job);
+	net_decoded(src, range, 'a', nr);
+	expect_pictures("aaaaaaa.........", "................");
+	cr_expect(net_range_is(src, range, 'a', nr));
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+}
+
+Test(local, only_ranges_are_written_meanwhile)
+{
+	kvmm_ref_t ref = { 0, 0 };
+	struct kvmm_migrate_attr attr = attr_of_refs(&ref, 1);
+	struct kvmm_migrate *job = NULL;
+
+	net_cache(src, 0, 1);
+	net_match(src, 0, 1, &ref);
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -EINVAL);
+	attr.flags = 0;
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_finish(job), -EINVAL);
+	cr_expect_eq(kvmm_migrate_steer(job, KVMM_MIGRATE_ORDER_FINISH + 1), -EINVAL);
+	cr_expect_eq(kvmm_migrate_finish(NULL), -EINVAL);
+	kvmm_migrate_free(job);
+	kvmm_put(src, ref);
+}
+
 Test(local, nothing_is_found_before_the_commit_and_the_source_stays_through_the_grace)
 {
 	kvmm_range_t range = net_range(src, 'a', 3, 1);

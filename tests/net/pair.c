@@ -156,6 +156,21 @@ int pair_run(struct pair *pair, struct kvmm_migrate *job)
 	return err;
 }
 
+int pair_turn(struct pair *pair, struct kvmm_migrate *job)
+{
+	int err = -EINPROGRESS;
+
+	for (u32 i = 0; i < MAX_POLLS && err == -EINPROGRESS; i++) {
+		u32 before = net_status(job).nr_verified;
+
+		err = kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair->server);
+		if (net_status(job).phase == KVMM_MIGRATE_WAIT && net_status(job).nr_verified == before)
+			break;
+	}
+	return err;
+}
+
 /* ---- a system that can be spoilt ---- */
 
 struct spoil spoil;

@@ -49,6 +49,8 @@ bool pair_range_is_there(struct pair *pair, u64 seq, u32 nr);
 struct kvmm_migrate_serve_stat pair_stat(struct pair *pair);
 /* Both get on until the job ends, or nothing more happens: as kvmm_migrate_poll(). */
 int pair_run(struct pair *pair, struct kvmm_migrate *job);
+/* The same for the goods of a job of KVMM_MIGRATE_PRECOPY: until nothing more happens. */
+int pair_turn(struct pair *pair, struct kvmm_migrate *job);
 /* What is left for the taker to do. */
 void pair_settle(struct pair *pair);
 

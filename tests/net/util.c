@@ -146,6 +146,33 @@ kvmm_range_t net_range(struct kvmm_pool *pool, u64 seq, u32 nr, u32 max_runs)
 	return range;
 }
 
+static u32 block_of(struct kvmm_pool *pool, kvmm_range_t range, u32 i)
+{
+	struct kvmm_extent ext[64];
+	int nr = kvmm_range_extents(pool, range, ext, 64);
+
+	for (int k = 0; k < nr && k < 64; k++) {
+		if (i < ext[k].nr)
+			return ext[k].start + i;
+		i -= ext[k].nr;
+	}
+	must(false);
+	return 0;
+}
+
+void net_decoded(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr)
+{
+	must(!net_write(pool, block_of(pool, range, nr - 1), seq, nr - 1));
+}
+
+void net_decode(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr)
+{
+	must(!kvmm_range_grow(pool, range, 1));
+	net_decoded(pool, range, seq, nr - 1);
+	must(!kvmm_range_seal(pool, range, nr - 1));
+	must(!net_write(pool, block_of(pool, range, nr - 1), seq + 1, 0));
+}
+
 bool net_range_is(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr)
 {
 	struct kvmm_extent ext[64];

@@ -40,6 +40,13 @@ int net_cached(struct kvmm_pool *pool, u32 first, u32 nr);
 
 /* A range of sequence @seq with content @seq. */
 kvmm_range_t net_range(struct kvmm_pool *pool, u64 seq, u32 nr, u32 max_runs);
+/*
+ * Its sequence decodes: it has @nr blocks then, one more than before, and only the last one is wrong,
+ * and not sealed. Between steps, or beside them, but not at the end.
+ */
+void net_decode(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr);
+/* The last one is right, too. */
+void net_decoded(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr);
 bool net_range_is(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 nr);
 
 #endif /* NET_TEST_UTIL_H */

@@ -30,8 +30,8 @@
  *
  * A job copies registered blocks and sealed parts of ranges while steps of either pool are open. It
  * copies the rest of a range when the steps that were open at the start have ended; later steps
- * must not write there, since the sequence is on its way. Relocations that are not read hold no job
- * up.
+ * must not write there, since the sequence is on its way; or they may, until kvmm_migrate_finish(),
+ * with KVMM_MIGRATE_PRECOPY. Relocations that are not read hold no job up.
  *
  * A job belongs to one thread at a time. It has no callbacks and no thread of its own: only polls
  * carry it on. Pools outlive their jobs and servers. In a forked child, -ECHILD.
@@ -83,6 +83,13 @@ enum kvmm_migrate_what {
 #define KVMM_MIGRATE_IDLE_ONLY		(1u << 3)
 /** Its link stays until it is freed, for &kvmm_migrate_attr.after; which is before its source is. */
 #define KVMM_MIGRATE_KEEP_LINK		(1u << 4)
+/**
+ * The sequence goes on meanwhile: its ranges are written, sealed (kvmm_range_seal()) and grow, and
+ * what is sealed is copied, in turns, until kvmm_migrate_finish(). Not for cached blocks, which are
+ * sealed anyway. At the destination, too, ranges that grow may have more than @max_runs extents.
+ * Shrinking is refused meanwhile (-EBUSY).
+ */
+#define KVMM_MIGRATE_PRECOPY		(1u << 5)
 
 /**
  * struct kvmm_migrate_attr - one migration; all that it points to is borrowed during the call
@@ -165,23 +172,54 @@ static inline int kvmm_migrate_poll(struct kvmm_migrate *job)
 	return kvmm_migrate_wait(job, 0);
 }
 
+/** enum kvmm_migrate_order - see the inline calls */
+enum kvmm_migrate_order {
+	KVMM_MIGRATE_ORDER_CANCEL,
+	KVMM_MIGRATE_ORDER_RESUME,
+	KVMM_MIGRATE_ORDER_FINISH,
+};
+
+/** kvmm_migrate_steer() - what the three calls below are made of, and return */
+KVMM_API int kvmm_migrate_steer(struct kvmm_migrate *job, enum kvmm_migrate_order order);
+
 /**
  * kvmm_migrate_cancel() - cancel a job before COMMIT; it ends when its copies have
  *
  * Return: 0 (poll says -ECANCELED in the end); -EALREADY it is committed, or has ended;
  * -EINPROGRESS the other process has been told to commit, and has not answered; -EINVAL.
  */
-KVMM_API int kvmm_migrate_cancel(struct kvmm_migrate *job);
+static inline int kvmm_migrate_cancel(struct kvmm_migrate *job)
+{
+	return kvmm_migrate_steer(job, KVMM_MIGRATE_ORDER_CANCEL);
+}
 
 /**
  * kvmm_migrate_resume() - start a failed job anew, with what is still there
  *
- * Connects to its target again if the link broke. Copies only what the other side has not got yet.
+ * Connects to its target again if the link broke. Copies only what the other side has not got yet;
+ * with KVMM_MIGRATE_PRECOPY all, and until kvmm_migrate_finish() is called again, which the caller
+ * need not if the job was in doubt.
  *
  * Return: 0; -ESTALE the source is gone; -EINVAL it has not failed; as kvmm_migrate_start() (and it
  * may be tried again).
  */
-KVMM_API int kvmm_migrate_resume(struct kvmm_migrate *job);
+static inline int kvmm_migrate_resume(struct kvmm_migrate *job)
+{
+	return kvmm_migrate_steer(job, KVMM_MIGRATE_ORDER_RESUME);
+}
+
+/**
+ * kvmm_migrate_finish() - the sequence of a job of KVMM_MIGRATE_PRECOPY is written no more
+ *
+ * The engine has taken it out of its batch. The rest goes when the steps that are open have ended.
+ * If the job fails, or is cancelled, the sequence may be written again.
+ *
+ * Return: 0, also if it was called before; -EALREADY the job has ended; -EINVAL.
+ */
+static inline int kvmm_migrate_finish(struct kvmm_migrate *job)
+{
+	return kvmm_migrate_steer(job, KVMM_MIGRATE_ORDER_FINISH);
+}
 
 /**
  * kvmm_migrate_free() - free a job, or NULL, in any phase
@@ -237,7 +275,7 @@ static inline const char *kvmm_migrate_path_name(uint32_t path)
  * @error: why it failed, negative; else 0
  * @path: enum kvmm_migrate_path
  * @attempts: how often it was started: resumed, or for want of a block that was being moved
- * @nr_blocks: of the source
+ * @nr_blocks: of the source; with KVMM_MIGRATE_PRECOPY those of it that go so far
  * @nr_present: of these, blocks that were at the destination already, under their names
  * @nr_copied: blocks that were copied
  * @nr_verified: blocks with equal checksums at both ends
@@ -248,7 +286,9 @@ static inline const char *kvmm_migrate_path_name(uint32_t path)
  * @phase_ns: time spent in each phase
  * @fd: can be read when there is a reason to poll the job, besides copies of its own; -1: none, as
  *	while a link to another machine is made: poll it
- * @reserved: 0
+ * @nr_stop: of @nr_blocks, those that were left at kvmm_migrate_finish(); without PRECOPY, all
+ * @stop_ns: from kvmm_migrate_finish(), or without PRECOPY from the start, to the commit, or till
+ *	now: for so long the sequence stood still. 0: it does not
  */
 struct kvmm_migrate_status {
 	uint32_t phase;
@@ -266,7 +306,8 @@ struct kvmm_migrate_status {
 	uint64_t bytes;
 	uint64_t phase_ns[KVMM_NR_MIGRATE_PHASES];
 	int32_t fd;
-	uint32_t reserved;
+	uint32_t nr_stop;
+	uint64_t stop_ns;
 };
 
 KVMM_API int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
