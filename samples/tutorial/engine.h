@@ -16,6 +16,7 @@ struct engine {
 	kvmm_stream_t lane;
 	struct kvmm_seq *waiting[MAX_REQUESTS], *running[MAX_REQUESTS];
 	uint32_t prompt[MAX_REQUESTS];
+	uint32_t tenant;
 	int asks;
 };
 
@@ -40,6 +41,7 @@ static inline void submit(struct engine *e, int i, uint32_t prompt)
 	attr.nr_prompt = NR_PROMPT;
 	attr.max_output = NR_OUTPUT;
 	attr.wait_ns = 60000000000;
+	attr.domain.tenant = e->tenant;
 	e->prompt[i] = prompt;
 	MUST(kvmm_seq_create(e->pool, &attr, &e->waiting[i]));
 }

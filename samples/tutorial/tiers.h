@@ -20,6 +20,7 @@ static inline void open_tiers(struct tiers *tiers, struct kvmm_pool_attr *attr, 
 
 	disk.path = path;
 	disk.max_bytes = 64 << 20;
+	disk.flags |= KVMM_DISK_NAMES;		/* so that they can be listed */
 	MUST(kvmm_disk_open(&disk, &tiers->disk));
 	below.high_pm = 0;
 	host.device = attr->device;

@@ -47,6 +47,7 @@ def run_page(page, device):
         for name in ("samples", "tools"):
             os.symlink(os.path.abspath(name), os.path.join(folder, name))
         behind = []
+        os.environ["KVMM_SOCKET_DIR"] = folder + "/sockets"
         for line, below in commands(page):
             line = line.replace(" host", " " + device)
             if line.endswith(" &"):
@@ -63,6 +64,7 @@ def run_page(page, device):
 
 for device in ("host", "soft:0"):
     run_page("tutorial.rst", device)
+    run_page("howto.rst", device)
 steps = glob.glob(SRCTREE + "/samples/tutorial/[0-9]*.c")
 shown = re.findall(r"literalinclude:: \.\./(\S+)", text_of("Documentation/tutorial.rst"))
 expect("there are ten steps", len(steps) == 10)
