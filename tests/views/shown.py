@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tutorial.rst and howto.rst show happens: each line behind a $ is run, in order, in a folder with samples/ and
 tools/, and prints what stands below it; "..." is the rest of a line, or any number of lines. Programs of the tutorial
-print the same on "soft:0". Each step has at most 60 lines. Run from the object tree."""
+print the same on "soft:0". README.md has the first one, and names all samples. Run from the object tree."""
 import glob
 import os
 import re
@@ -72,4 +72,9 @@ for step in steps:
     path = os.path.relpath(step, SRCTREE)
     expect("%s is shown" % path, path in shown)
     expect("%s has at most 60 lines" % path, text_of(path).count("\n") <= 60)
+readme = text_of("README.md")
+first = text_of("samples/tutorial/01-share.c").split("\n", 1)[1]
+expect("README.md has the first step", "```c\n%s```\n" % first in readme)
+samples = [os.path.basename(path) for path in glob.glob(SRCTREE + "/samples/*.c")]
+expect("README.md names all samples", set(re.findall(r"`(\w+\.c)`", readme)) == set(samples), samples)
 end()

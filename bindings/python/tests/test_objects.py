@@ -3,6 +3,8 @@
 import array
 import concurrent.futures
 import gc
+import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -314,3 +316,11 @@ def test_tools_look_at_a_pool_by_its_socket(tmp_path):
         assert "no pool" in ask("stat", "two").stderr
         control.close()
         assert ask("pools").returncode
+
+
+def test_what_the_readme_shows(capsys):
+    readme = pathlib.Path(__file__).parents[3].joinpath("README.md").read_text()
+    code = re.search("```python\n(.*?)```", readme, re.S)[1]
+    assert len(code.splitlines()) <= 10
+    exec(code, {})
+    assert capsys.readouterr().out == "0 tokens were there\n96 tokens were there\n"
