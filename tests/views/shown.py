@@ -75,6 +75,6 @@ for step in steps:
 readme = text_of("README.md")
 first = text_of("samples/tutorial/01-share.c").split("\n", 1)[1]
 expect("README.md has the first step", "```c\n%s```\n" % first in readme)
-samples = [os.path.basename(path) for path in glob.glob(SRCTREE + "/samples/*.c")]
-expect("README.md names all samples", set(re.findall(r"`(\w+\.c)`", readme)) == set(samples), samples)
+missing = [s for s in map(os.path.basename, glob.glob(SRCTREE + "/samples/*.c")) if "`%s`" % s not in readme]
+expect("README.md names all samples", not missing, missing)
 end()
