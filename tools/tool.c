@@ -143,6 +143,23 @@ void terminal_size(unsigned int *lines, unsigned int *columns)
 	*columns = size.ws_col;
 }
 
+unsigned int print_words(FILE *out, const char *text, unsigned int at, unsigned int indent,
+			 unsigned int width)
+{
+	while (*text) {
+		unsigned int nr = 1 + (unsigned int)strcspn(text + 1, " ");
+
+		if (width && at > indent && at + nr > width) {
+			fprintf(out, "\n%*s", (int)indent - 1, "");
+			at = indent - 1;
+		}
+		fwrite(text, 1, nr, out);
+		at += nr;
+		text += nr;
+	}
+	return at;
+}
+
 bool colours_wanted(void)
 {
 	const char *no = getenv("NO_COLOR");

@@ -63,6 +63,13 @@ const char *text_of_bytes(double bytes, char text[BYTES_TEXT]);
 /* Of standard output; 0 each where it is no terminal. */
 void terminal_size(unsigned int *lines, unsigned int *columns);
 
+/*
+ * Words, each after a blank: from column @at on, and where one does not fit, on a line of its own behind
+ * @indent blanks. @width 0: all fit. Where it ended.
+ */
+unsigned int print_words(FILE *out, const char *text, unsigned int at, unsigned int indent,
+			 unsigned int width);
+
 /* Nobody has said by $NO_COLOR that a terminal is to have no colours. */
 bool colours_wanted(void);
 

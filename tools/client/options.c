@@ -23,6 +23,20 @@ int client_wrong(const struct client *client)
 	return complain(EXIT_WRONG, "%s", client->why);
 }
 
+/* A table without rows has a head all the same. */
+static void print_head(const struct table *table, FILE *out, unsigned int columns)
+{
+	unsigned int at = 0;
+
+	for (unsigned int i = 0; i < table->nr_columns; i++) {
+		char word[64];
+
+		snprintf(word, sizeof(word), "%s%s", i ? " " : "", table->name[i]);
+		at = print_words(out, word, at, 2, columns);
+	}
+	putc('\n', out);
+}
+
 void table_show(const struct table *table, bool json, FILE *out)
 {
 	unsigned int lines, columns;
@@ -30,10 +44,12 @@ void table_show(const struct table *table, bool json, FILE *out)
 	terminal_size(&lines, &columns);
 	if (json)
 		table_print_json(table, out);
-	else if (table->nr_rows && columns && table_width(table) > columns)
+	else if (!columns || table_width(table) <= columns)
+		table_print(table, out);
+	else if (table->nr_rows)
 		table_print_fields(table, out);
 	else
-		table_print(table, out);
+		print_head(table, out, columns);
 }
 
 int client_show(struct client *client, bool json, const char *format, ...)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tool.h"
 #include "print.h"
 #include "wire.h"
 #include "wire_read.h"
@@ -87,6 +88,8 @@ static void say_event(const struct printer *printer, const struct wire_batch *ba
 		      const struct wire_event *event)
 {
 	FILE *out = printer->out;
+	unsigned int at = 18;
+	char word[32];
 
 	fprintf(out, "  %s%-16s%s", colour_of(printer, event->kind), kinds[event->kind],
 		colour_end(printer));
@@ -94,16 +97,20 @@ static void say_event(const struct printer *printer, const struct wire_batch *ba
 		fputc('\n', out);
 		return;
 	}
-	fprintf(out, " %-8s group %" PRIu64 " %" PRIu32 " blocks", media[event->medium], event->group,
-		event->nr_hashes);
+	at += fprintf(out, " %-8s group %" PRIu64 " %" PRIu32 " blocks", media[event->medium], event->group,
+		      event->nr_hashes);
 	if (event->kind == KVMM_EVENT_STORED)
-		fprintf(out, " of %" PRIu64 ", %" PRIu32 " tokens", event->block_size,
-			event->nr_tokens);
-	if (event->has_parent)
-		fprintf(out, " after %016" PRIx64, event->parent);
+		at += fprintf(out, " of %" PRIu64 ", %" PRIu32 " tokens", event->block_size,
+			      event->nr_tokens);
+	if (event->has_parent) {
+		snprintf(word, sizeof(word), " after %016" PRIx64, event->parent);
+		at = print_words(out, word, at, 4, printer->width);
+	}
 	fputc(':', out);
-	for (uint32_t i = 0; i < event->nr_hashes; i++)
-		fprintf(out, " %016" PRIx64, batch->hash[event->first_hash + i]);
+	for (uint32_t i = 0; i < event->nr_hashes; i++) {
+		snprintf(word, sizeof(word), " %016" PRIx64, batch->hash[event->first_hash + i]);
+		at = print_words(out, word, at + !i, 4, printer->width);
+	}
 	fputc('\n', out);
 }
 

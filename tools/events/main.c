@@ -49,6 +49,11 @@ static const char doc[] =
 	"publisher, its batches one behind the other. decode: such batches, of any engine that speaks the "
 	"format, from FILE or standard input.\n"
 	"\n"
+	"A line is an event: seq, counted by the pool; kind: stored, removed, cleared, and of requests and lookups; "
+	"medium: where the block lies; then what it has of these: key and parent (half of their digits, all of "
+	"them in JSON), tenant, layout, group, position in the prompt in blocks, tokens of the block, block (its "
+	"id), request, time_us, input and output tokens, keys asked for, hits, blocks.\n"
+	"\n"
 	"Examples:\n"
 	"  kvmm-events tail --count 10\n"
 	"  kvmm-events tail --what requests --json | jq .input\n"
@@ -345,9 +350,11 @@ static int run(const struct options *opt, struct printer *printer)
 
 static int open_output(const struct options *opt, struct printer *printer)
 {
+	unsigned int lines;
 	int fd;
 
 	if (opt->mode != RECORD) {
+		terminal_size(&lines, &printer->width);
 		printer->colours = !opt->client.json && isatty(STDOUT_FILENO) && colours_wanted();
 		return EXIT_GOOD;
 	}

@@ -4,6 +4,7 @@
 
 #include <kvmm/ext/control.h>
 
+#include "../tool.h"
 #include "print.h"
 
 static const char columns[] = KVMM_EVENT_COLUMNS;
@@ -68,6 +69,7 @@ static void print_people(const struct printer *printer, const struct kvmm_event 
 			 const char *line)
 {
 	const char *name_at = columns + 1, *name, *cell;
+	unsigned int at = 0;
 	int nr_name, nr;
 
 	for (int i = 0; next_cell(&name_at, &name, &nr_name) && next_cell(&line, &cell, &nr); i++) {
@@ -75,16 +77,21 @@ static void print_people(const struct printer *printer, const struct kvmm_event 
 
 		if (nr == 1 && *cell == '-')
 			continue;
-		if (i == 0)
-			fprintf(printer->out, "%8.*s ", nr, cell);
-		else if (i == 1)
+		if (i == 0) {
+			at = (unsigned int)fprintf(printer->out, "%8.*s ", nr, cell);
+		} else if (i == 1) {
 			fprintf(printer->out, "%s%-12.*s%s", colour_of(printer, event->kind), nr,
 				cell, colour_end(printer));
-		else if (i == 2)
-			fprintf(printer->out, " %-8.*s", nr, cell);
-		else
-			fprintf(printer->out, " %.*s=%.*s", key ? nr_name - 2 : nr_name, name,
-				key ? 16 : nr, cell);
+			at += 12;
+		} else if (i == 2) {
+			at += (unsigned int)fprintf(printer->out, " %-8.*s", nr, cell);
+		} else {
+			char word[96];
+
+			snprintf(word, sizeof(word), " %.*s=%.*s", key ? nr_name - 2 : nr_name, name,
+				 key ? 16 : nr, cell);
+			at = print_words(printer->out, word, at, 22, printer->width);
+		}
 	}
 	fputc('\n', printer->out);
 }

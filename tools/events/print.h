@@ -13,6 +13,7 @@ struct printer {
 	bool json;
 	bool colours;
 	bool table;		/* lines as they are */
+	unsigned int width;	/* of a line; 0: it has no end */
 };
 
 void print_event(const struct printer *printer, const struct kvmm_event *event);
