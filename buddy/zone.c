@@ -336,25 +336,44 @@ out_give:
 	return -EUCLEAN;
 }
 
+/* So many are free in the longest @max_runs. */
+static bool runs_hold(struct kv_zone *zone, u32 nr, u32 max_runs)
+{
+	u64 sum = zone->ops->largest(zone->engine);
+	u32 len[KVMM_MAX_RUNS];
+
+	kv_assert_held(&zone->lock);
+	if (sum < nr && max_runs > 1) {
+		max_runs = zone->ops->kth_largest(zone->engine, len, max_runs);
+		for (sum = 0; max_runs--;)
+			sum += len[max_runs];
+	}
+	return sum >= nr;
+}
+
+bool kv_zone_holds(struct kv_zone *zone, u32 nr, u32 max_runs)
+{
+	bool holds;
+
+	kv_assert(max_runs && max_runs <= KVMM_MAX_RUNS);
+	kv_lock(&zone->lock);
+	holds = runs_hold(zone, nr, max_runs);
+	kv_unlock(&zone->lock);
+	return holds;
+}
+
 int kv_zone_alloc_runs(struct kv_zone *zone, u32 nr, unsigned int max_runs,
 		       struct kvmm_extent *ext)
 {
 	struct kvmm_extent taken[KVMM_MAX_RUNS];
-	u32 len[KVMM_MAX_RUNS], nr_free;
 	int nr_ext = -ENOSPC;
-	u64 sum = 0;
+	u32 nr_free;
 
 	if (!zone_can_hold(zone, nr) || !max_runs || max_runs > KVMM_MAX_RUNS)
 		return -EINVAL;
 	kv_lock(&zone->lock);
 	nr_free = zone->ops->nr_free(zone->engine);
-	sum = zone->ops->largest(zone->engine);
-	if (sum < nr) {
-		max_runs = zone->ops->kth_largest(zone->engine, len, max_runs);
-		for (sum = 0; max_runs--;)
-			sum += len[max_runs];
-	}
-	if (sum >= nr)
+	if (runs_hold(zone, nr, max_runs))
 		nr_ext = take_runs(zone, nr, taken);
 	kv_unlock(&zone->lock);
 

@@ -206,6 +206,8 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 
 	kv_assert_held(&pool->compact_lock);
 	kv_lock(&pool->lock);
+	if (!err)
+		reserve_drop_all(pool);
 	for (u32 i = 0; i < nr && !err; i++) {
 		err = source_is_good(pool, &moves[i]) ? 0 : -EAGAIN;
 		for (u32 b = 0; b < moves[i].nr && !err; b++)
@@ -458,9 +460,6 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, en
 	kv_assert_held(&pool->compact_lock);
 	if (err)
 		return err;
-	kv_lock(&pool->lock);
-	reserve_drop_all(pool);
-	kv_unlock(&pool->lock);
 	goal->largest_before = longest_free(pool);
 	goal->plan_ns = 0;
 	if ((where == PART_ONLY || (where == PART_FIRST && !runs)) &&
@@ -469,6 +468,10 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal, en
 	err = compact_part(&mover, part, goal);
 	if (err == -ENOSPC && part.nr && where != PART_ONLY)
 		err = compact_part(&mover, (struct kvmm_extent){ 0, 0 }, goal);
+	kv_lock(&pool->lock);
+	if (!err)	/* the goal is reached without them */
+		reserve_drop_all(pool);
+	kv_unlock(&pool->lock);
 	goal->largest_after = longest_free(pool);
 	stay_report(pool, &mover.picture.stay, goal);
 	steps_let_go(pool);

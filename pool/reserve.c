@@ -226,6 +226,28 @@ static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ex
 	return true;
 }
 
+/* Would the request fit if nothing was reserved? All is free in the zone for a moment. */
+static bool steal_would_help(struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
+{
+	u32 nr_reserved = pool->grow.nr_reserved;
+	struct grow *grow;
+	bool helps;
+
+	kv_assert_held(&pool->lock);
+	pool->grow.nr_reserved = 0;	/* readers without the lock count no block twice */
+	for (grow = pool->grow.oldest; grow; grow = grow->newer)
+		if (unlikely(kv_unreserve(pool->zone, grow->res.start, grow->res.nr)))
+			pool_poison(pool);
+	helps = kv_zone_holds(pool->zone, attr->nr, attr->max_runs);
+	for (grow = pool->grow.oldest; grow; grow = grow->newer)
+		if (unlikely(kv_reserve_behind(pool->zone, grow->res.start, grow->res.nr,
+					       grow->res.nr) != grow->res.nr))
+			pool_poison(pool);
+	pool->grow.nr_reserved = nr_reserved;
+	return helps;
+}
+
+/* Rooms stay as they are if the request would not fit without them. */
 static int steal_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 		      struct kvmm_extent *ext, int nr_ext)
 {
@@ -234,6 +256,8 @@ static int steal_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr
 	kv_assert_held(&pool->lock);
 	if (place == KV_PLACE_MOVABLE && alloc_stretch(pool, attr->nr, ext, nr_ext))
 		return 1;
+	if (nr_ext != -ENOSPC || !steal_would_help(pool, attr))
+		return nr_ext;
 	while (nr_ext == -ENOSPC && pool->grow.nr_reserved) {
 		pool_steal_shortfall(pool, attr->nr);
 		pool_steal_reserved(pool, (pool->grow.nr_reserved + 1) / 2);

@@ -2,12 +2,13 @@
 /*
  * The slow path of a request when there are no blocks for it as things are.
  *
- * One loop over a table of reclaimers, and the request is tried again after each: drain, steal,
- * evict, drop, compact; then it waits for its turn (wait.c). The price of a reclaimer is
- * weighed by cost.c. The hard part is that failing must leave no trace, the order of eviction
- * included. So victims keep their entries and keys until the request has succeeded; only their
- * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
- * dropped for the copies, so no other thread sees, or takes, blocks under way.
+ * One loop over a table of reclaimers, and the request is tried again after each: drain, evict,
+ * drop, compact; then it waits for its turn (wait.c). Each try steals rooms of ranges that grow if
+ * that suffices (pool/reserve.c). The price of a reclaimer is weighed by cost.c. The hard part is
+ * that failing must leave no trace, the order of eviction included. So victims keep their entries
+ * and keys until the request has succeeded; only their blocks go to the zone, and come back from
+ * there if it fails. The gate is closed while the lock is dropped for the copies, so no other
+ * thread sees, or takes, blocks under way.
  *
  * All of it runs with compact_lock held: one thread at a time makes room. A request that takes any
  * blocks in place evicts under ->lock alone, in its ->take(), and needs the table for memory that a
@@ -86,20 +87,6 @@ static int squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err ? err : (int)(ctx->victims.nr - nr);
 }
 
-static bool can_steal(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	return pool->grow.nr_reserved && kv_zone_nr_free(pool->zone) < ctx->nr &&
-	       !nr_missing(pool, ctx);
-}
-
-/* There are enough, but for those that are reserved softly: they are needed in the zone. */
-static int steal(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	kv_assert_held(&pool->lock);
-	return pool_steal_reserved(pool, ctx->nr - kv_zone_nr_free(pool->zone));
-}
-
 /* Blocks of a blind device are not free once they are evicted. */
 static bool can_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
@@ -129,8 +116,6 @@ static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	for (u32 nr; (nr = nr_missing(pool, ctx));)
 		if (!evict_more(pool, ctx, nr))
 			return -ENOSPC;
-	if (can_steal(pool, ctx))
-		step_count(&pool->door, KVMM_STEP_STEAL, steal(pool, ctx), false);
 	return ctx->victims.nr - before;
 }
 
@@ -305,7 +290,6 @@ struct reclaimer {
 static const struct reclaimer reclaimers[] = {
 	{ KVMM_STEP_DRAIN,   true,  NULL,	 NULL,		   drain },
 	{ KVMM_STEP_EVICT,   false, is_limited,	 NULL,		   squeeze },
-	{ KVMM_STEP_STEAL,   false, can_steal,	 NULL,		   steal },
 	{ KVMM_STEP_EVICT,   false, can_evict,	 cost_of_evicting, evict },
 	{ KVMM_STEP_DROP,    false, can_drop,	 NULL,		   drop },
 	{ KVMM_STEP_COMPACT, false, can_compact, cost_of_moving,   compact },

@@ -257,6 +257,9 @@ int kv_zone_alloc_req(struct kv_zone *zone, const struct kv_zone_req *req, u32 *
 int kv_zone_alloc_runs(struct kv_zone *zone, u32 nr, unsigned int max_runs,
 		       struct kvmm_extent *ext);
 
+/* Would that find them now? */
+bool kv_zone_holds(struct kv_zone *zone, u32 nr, u32 max_runs);
+
 /* Recompute everything: 0; -EUCLEAN the zone contradicts itself. */
 int kv_zone_check(struct kv_zone *zone);
 

@@ -133,9 +133,10 @@ static void see_how(const struct sight *before, u32 nr, bool compacts, int err)
 	bool moved = has_moved(), at_once = !err && !evicted && !moved;
 	struct sight after = look();
 
-	/* Reservations are taken, all of them if need be, before there is any talk of making room. */
+	/* Reservations are taken when the request fits then, at once or after room was made. */
 	if (stolen)
-		did(KVMM_STEP_STEAL, at_once && after.nr_aside == before->nr_aside);
+		did(KVMM_STEP_STEAL, true);
+	must(err && stolen ? -1 : 0, "taken in vain");
 	if (stolen && at_once && after.nr_aside == before->nr_aside)
 		return;
 	room->slow++;

@@ -112,6 +112,45 @@ POOL_TEST(grow, nobody_fails_for_want_of_reserved_blocks, make_pool(32))
 	cr_expect_str_eq(rooms(pool), "aaaabbbbbbbbbbbbbbbbbbbbbbbbbbbb");
 }
 
+static void be_refused(struct kvmm_pool *pool, struct kvmm_alloc_ctl *ctl)
+{
+	struct kvmm_growth_stat before = growth_of(pool), after;
+	char *picture = strdup(rooms(pool));
+	kvmm_range_t range;
+	kvmm_mut_t mut[32];
+
+	ctl->flags |= KVMM_ALLOC_CONTIG;
+	cr_expect_eq(kvmm_alloc_as(pool, ctl, mut), -ENOSPC);
+	cr_expect_str_eq(rooms(pool), picture);
+	ctl->flags |= KVMM_ALLOC_NO_COMPACT;
+	cr_expect_eq(kvmm_alloc_as(pool, ctl, mut), -ENOSPC);
+	cr_expect_str_eq(rooms(pool), picture);
+	cr_expect_eq(kvmm_range_alloc(pool, ctl->nr, KVMM_RUNS(1), &range), -ENOSPC);
+	cr_expect_str_eq(rooms(pool), picture);
+	after = growth_of(pool);
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	free(picture);
+}
+
+/* Nothing may move, and there is no run of so many even if all rooms are taken. */
+POOL_TEST(grow, who_is_refused_takes_no_room, make_cache(32, "lru"))
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	cr_assert_eq(kvmm_range_pin(pool, take_growing(pool, 4, 'a', 8)), 0);
+	cr_assert_eq(kvmm_range_pin(pool, take_seq(pool, 3, 0, 'b')), 0);
+	cr_assert_eq(kvmm_range_pin(pool, take_growing(pool, 2, 'c', 9)), 0);
+	cr_assert_eq(kvmm_range_pin(pool, take_seq(pool, 4, 0, 'd')), 0);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAbbbccCCCCCCCdddd........");
+	ctl.nr = 9;
+	be_refused(pool, &ctl);
+	cr_expect_eq(kvmm_range_alloc(pool, 8, KVMM_RUNS(1), &(kvmm_range_t){ 0 }), 0);
+	ctl.nr = 8;
+	be_refused(pool, &ctl);
+	cr_expect_eq(kvmm_alloc_as(pool, &(struct kvmm_alloc_ctl){ .size = sizeof(ctl), .nr = 7,
+				   .flags = KVMM_ALLOC_CONTIG }, (kvmm_mut_t[7]){ 0 }), 0);
+}
+
 /* The first piece lies in the other hole, the second would behind the room. */
 POOL_TEST(grow, a_room_and_what_is_free_behind_it_are_one_run, make_pool(32))
 {
