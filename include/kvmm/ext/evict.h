@@ -358,7 +358,8 @@ KVMM_API int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, ui
  * hit it, so they share nothing.
  *
  *	max	never exceeded: what does not fit is made room for among the tenant's own inactive
- *		blocks, else the call is refused with -EDQUOT
+ *		blocks, without those being copied or verified now, else the call is refused with
+ *		-EDQUOT
  *	high	exceeded only by blocks in use: allocation beyond it takes the tenant's own inactive
  *		blocks, and when others need room it is the first to lose some
  *	low	at or below, it loses inactive blocks to others only when these have none left
