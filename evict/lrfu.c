@@ -283,9 +283,24 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	fill(policy, block, hash_of(key));
 }
 
-static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr)
+/* It is put back now. Returns its bucket. */
+static inline u64 put(struct lrfu *lrfu, u32 block)
 {
-	const struct lrfu *lrfu = policy;
+	struct lrfu_block *state = &lrfu->block[block];
+
+	kv_assert(block < lrfu->order.nr_blocks);
+	state->last = lrfu->now;
+	state->waited = true;
+	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
+	if (unlikely(block == lrfu->newest) && end_is_dead(lrfu, state))
+		return 0;
+	return bucket_of(lrfu, state);
+}
+
+static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr,
+			  bool enter)
+{
+	struct lrfu *lrfu = policy;
 	u64 hash[KV_EVICT_MANY];
 
 	kv_assert(nr <= KV_EVICT_MANY);
@@ -302,6 +317,8 @@ static u32 lrfu_fill_many(void *policy, const u32 *blocks, const kvmm_key_t *key
 		if (unlikely(vtime_has(policy, blocks[at])))
 			return at;
 		fill(policy, blocks[at], hash[at]);
+		if (enter)
+			vtime_enter(&lrfu->order, blocks[at], put(lrfu, blocks[at]));
 	}
 	return nr;
 }
@@ -335,20 +352,6 @@ static void lrfu_hit(void *policy, u32 block)
 
 	if (!KV_BUG_ON(block >= lrfu->order.nr_blocks))
 		lrfu_hit_many(policy, &block, 1);
-}
-
-/* It is put back now. Returns its bucket. */
-static inline u64 put(struct lrfu *lrfu, u32 block)
-{
-	struct lrfu_block *state = &lrfu->block[block];
-
-	kv_assert(block < lrfu->order.nr_blocks);
-	state->last = lrfu->now;
-	state->waited = true;
-	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
-	if (unlikely(block == lrfu->newest) && end_is_dead(lrfu, state))
-		return 0;
-	return bucket_of(lrfu, state);
 }
 
 static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)

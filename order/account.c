@@ -49,6 +49,20 @@ void account_init(struct account *account, u32 tenant)
 		account->next[class] = KV_NONE;
 }
 
+int order_make_policy(const struct order *order, void **policy)
+{
+	const struct kv_evict_ops *ops = order->ops;
+	u32 nr = order->entries->nr;
+
+	*policy = kv_alloc_lines(1, ops->bytes(nr));
+	if (!*policy)
+		return -ENOMEM;
+	ops->init(*policy, nr);
+	if (ops->setup)
+		return ops->setup(*policy, order->args);
+	return order->args ? -EINVAL : 0;
+}
+
 struct account *account_make(const struct order *order, u32 tenant)
 {
 	struct account *account = kv_alloc(sizeof(*account));

@@ -290,11 +290,10 @@ static void hit_many(struct order *order, const u32 *blocks, u32 nr)
 		order->ops->hit_many(order->rest.policy[0], blocks, nr);
 }
 
-/* Each is the first child of its parent then, as most that stayed are already. */
-static void put_many(struct order *order, const u32 *blocks, u32 nr)
+/* The policy has them. Each is the first child of its parent then, as most that stayed are. */
+static void entered(struct order *order, const u32 *blocks, u32 nr)
 {
 	kv_assert_held(&order->lock);
-	order->ops->enter_many(order->rest.policy[0], blocks, nr);
 	for (u32 i = 0; i < nr && order->nr_stays; i++)
 		end_stay(order, blocks[i]);
 	if (!order->nr_stays)
@@ -309,18 +308,23 @@ static void put_many(struct order *order, const u32 *blocks, u32 nr)
 	}
 }
 
-static void fill_many(struct order *order, const u32 *blocks, u32 nr)
+/* @enter: each is put at once. */
+static void fill_many(struct order *order, const u32 *blocks, u32 nr, bool enter)
 {
+	void *policy = order->rest.policy[0];
 	kvmm_key_t keys[BATCH];
 
 	kv_assert_held(&order->lock);
 	for (u32 i = 0; i < nr; i++)
 		keys[i] = kv_entry_key(entry_at(order, blocks[i]));
 	for (u32 i = 0; i < nr; i++) {
-		i += order->ops->fill_many(order->rest.policy[0], blocks + i, keys + i, nr - i);
+		if (order->ops->fill_many)
+			i += order->ops->fill_many(policy, blocks + i, keys + i, nr - i, enter);
 		if (unlikely(i < nr))
-			hear(order, order->rest.policy[0], NOTE_FILL, blocks[i], true);
+			hear(order, policy, enter ? NOTE_PUT : NOTE_FILL, blocks[i], true);
 	}
+	if (enter)
+		entered(order, blocks, nr);
 }
 
 /* Some do not hold any more. */
@@ -333,6 +337,27 @@ static noinline u32 blocks_held(const struct kv_entry *entries, const u64 *notes
 		if (note_holds(entries, notes[i]) || note_held(entries, notes[i]))
 			blocks[nr_blocks++] = note_index(notes[i]);
 	return nr_blocks;
+}
+
+/* One names a block, and the next one puts it: a caller that has it for so short. */
+static bool are_pair(const u64 *notes, u32 nr)
+{
+	return nr > 1 && (notes[0] ^ notes[1]) == (u64)(NOTE_FILL ^ NOTE_PUT) << NOTE_INDEX_BITS &&
+	       note_what(notes[0]) == NOTE_FILL;
+}
+
+/* The first ones, as far as they are pairs that hold: how many notes. */
+static noinline u32 apply_pairs(struct order *order, const u64 *notes, u32 nr)
+{
+	u32 blocks[BATCH], nr_blocks = 0, end = 0;
+
+	kv_assert_held(&order->lock);
+	for (; are_pair(notes + end, nr - end) && note_holds(order->entries->entry, notes[end]);
+	     end += 2)
+		blocks[nr_blocks++] = note_index(notes[end]);
+	order_changes(order, nr_blocks);
+	fill_many(order, blocks, nr_blocks, true);
+	return end;
 }
 
 /* The first ones, of one kind, in an order that has runs: how many. At most BATCH. */
@@ -349,18 +374,17 @@ static noinline u32 apply_run(struct order *order, const u64 *notes, u32 nr)
 	}
 	if (unlikely(nr_blocks < end))
 		nr_blocks = blocks_held(entries, notes, end, blocks);
-	if (!nr_blocks)
-		return end;
 	order_changes(order, nr_blocks);
-	if (what == NOTE_PUT && order->ops->enter_many)
-		put_many(order, blocks, nr_blocks);
-	else if (what == NOTE_HIT && order->ops->enter_many)
+	if (what == NOTE_PUT && order->ops->enter_many) {
+		order->ops->enter_many(order->rest.policy[0], blocks, nr_blocks);
+		entered(order, blocks, nr_blocks);
+	} else if (what == NOTE_HIT && order->ops->enter_many)
 		hit_many(order, blocks, nr_blocks);
-	else if (what == NOTE_FILL && order->ops->fill_many)
-		fill_many(order, blocks, nr_blocks);
+	else if (what == NOTE_FILL)
+		fill_many(order, blocks, nr_blocks, false);
 	else
 		for (u32 i = 0; i < nr_blocks; i++)
-			hear(order, order->rest.policy[0], what, blocks[i], what == NOTE_FILL);
+			hear(order, order->rest.policy[0], what, blocks[i], false);
 	return end;
 }
 
@@ -369,8 +393,12 @@ static void apply_notes(struct order *order, const u64 *notes, u32 nr)
 	u32 i = 0;
 
 	kv_assert_held(&order->lock);
-	while (has_runs(order) && i < nr)
-		i += apply_run(order, notes + i, nr - i);
+	while (has_runs(order) && i < nr) {
+		if (are_pair(notes + i, nr - i))
+			i += apply_pairs(order, notes + i, nr - i);
+		if (i < nr)
+			i += apply_run(order, notes + i, nr - i);
+	}
 	for (; i < nr; i++)
 		order_apply(order, note_what(notes[i]), note_handle(notes[i]));
 }
@@ -928,20 +956,6 @@ int order_check(struct order *order)
 	return 0;
 }
 
-int order_make_policy(const struct order *order, void **policy)
-{
-	const struct kv_evict_ops *ops = order->ops;
-	u32 nr = order->entries->nr;
-
-	*policy = kv_alloc_lines(1, ops->bytes(nr));
-	if (!*policy)
-		return -ENOMEM;
-	ops->init(*policy, nr);
-	if (ops->setup)
-		return ops->setup(*policy, order->args);
-	return order->args ? -EINVAL : 0;
-}
-
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
 	       struct kv_entries *entries, u32 id)
 {
@@ -951,8 +965,7 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
 	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
 	order->entries = entries;
-	order->mark.top = KV_NONE;
-	order->mark.above = KV_NONE;
+	order->mark = (struct order_mark){ KV_NONE, KV_NONE };
 	order->ops = ops;
 	if (args) {	/* the caller's go with its call; more policies may be made later */
 		order->args = kv_alloc(strlen(args) + 1);

@@ -42,7 +42,7 @@ enum kv_evict_advice {
  * @seen: a request named these keys, resident or not; once a request; may be NULL
  * @fill: the block got content and a key; may be NULL
  * @fill_many: of blocks one after the other, until one is in the order: how many; may be NULL. Not
- *	with @place
+ *	with @place. @enter: each enters before the next one is filled
  * @place: after @fill: the block's position in its chain, and the block before it if that is known,
  *	else KV_NONE; may be NULL
  * @hit: the block was hit; may be NULL
@@ -79,7 +79,8 @@ struct kv_evict_ops {
 	void (*exit)(void *policy);
 	void (*seen)(void *policy, const kvmm_key_t *keys, u32 nr);
 	void (*fill)(void *policy, u32 block, const kvmm_key_t *key);
-	u32 (*fill_many)(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr);
+	u32 (*fill_many)(void *policy, const u32 *blocks, const kvmm_key_t *keys, u32 nr,
+			 bool enter);
 	void (*place)(void *policy, u32 block, u32 position, u32 parent);
 	void (*hit)(void *policy, u32 block);
 	void (*hit_many)(void *policy, const u32 *blocks, u32 nr);

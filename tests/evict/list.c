@@ -110,11 +110,23 @@ ORDER_TEST(evict_list, lrfu_fills_blocks_up_to_one_that_is_in_the_order, &kv_evi
 		keys[i] = order_key(10 + i);
 	order_fill(order, "b");
 	order_enter(order, "b");
-	cr_expect_eq(order->ops->fill_many(order->policy, blocks, keys, 4), 2);
+	cr_expect_eq(order->ops->fill_many(order->policy, blocks, keys, 4, false), 2);
 	order_leave(order, "b");
-	cr_expect_eq(order->ops->fill_many(order->policy, blocks + 2, keys + 2, 2), 2);
+	cr_expect_eq(order->ops->fill_many(order->policy, blocks + 2, keys + 2, 2, false), 2);
 	order_enter(order, "abde");
 	order_expect(order, "abde");
+}
+
+/* Else the first ones would not be taken for ends of chains. */
+ORDER_TEST(evict_list, lrfu_has_each_block_in_the_order_before_it_fills_the_next, &kv_evict_lrfu, 6)
+{
+	static const u32 blocks[] = { 4, 3, 4, 0 };
+	kvmm_key_t keys[ARRAY_SIZE(blocks)];
+
+	for (u32 i = 0; i < ARRAY_SIZE(blocks); i++)
+		keys[i] = order_key(10 + i);
+	cr_expect_eq(order->ops->fill_many(order->policy, blocks, keys, 4, true), 2);
+	order_expect(order, "ed");
 }
 
 ORDER_TEST(evict_list, lrfu_has_a_block_once_that_is_put_twice, &kv_evict_lrfu, 6)

@@ -67,7 +67,8 @@ static void step_fill(struct walk *walk, u32 block)
 	if (walk->order.ops->expect_fill)	/* changes nothing */
 		walk->order.ops->expect_fill(walk->order.policy, &block, &key, 1);
 	if (walk->order.ops->fill_many && any_of(&walk->random, 2))
-		cr_assert_eq(walk->order.ops->fill_many(walk->order.policy, &block, &key, 1), 1);
+		cr_assert_eq(walk->order.ops->fill_many(walk->order.policy, &block, &key, 1, false),
+			     1);
 	else if (walk->order.ops->fill)
 		walk->order.ops->fill(walk->order.policy, block, &key);
 	if (any_of(&walk->random, 4))

@@ -43,6 +43,20 @@ static void name_chain(u32 chain, kvmm_key_t *keys, u32 nr)
 		keys[i] = key_of(node_of(chain, i));
 }
 
+/* From @from on, each block is named, and put before the next one is. */
+static void pass(struct load *load, const kvmm_key_t *keys, u32 from, u32 nr,
+		 const kvmm_mut_t *fresh)
+{
+	for (u32 i = from; i < nr; i++) {
+		struct kvmm_prefix one = { .keys = keys + i, .nr = 1, .position = i,
+					   .parent = i ? &keys[i - 1] : NULL };
+		kvmm_ref_t ref;
+
+		cr_assert_eq(kvmm_prefix_register(load->pool, &one, fresh + i - from, &ref), 0);
+		cr_assert_eq(kvmm_put(load->pool, ref), 0);
+	}
+}
+
 /* The whole chain, as far as there is room, or only what is there of it. */
 static void use_chain(struct load *load, struct holder *holder)
 {
@@ -70,8 +84,12 @@ static void use_chain(struct load *load, struct holder *holder)
 	rest = (struct kvmm_prefix){ .keys = keys + nr_hits, .nr = nr - nr_hits,
 				     .position = nr_hits,
 				     .parent = nr_hits ? &keys[nr_hits - 1] : NULL };
-	cr_assert_eq(kvmm_prefix_register(load->pool, &rest, fresh, holder->ref + nr_hits), 0);
-	holder->nr = nr;
+	holder->nr = any_of(&load->random, 3) ? nr : nr_hits;
+	if (holder->nr == nr_hits)
+		pass(load, keys, nr_hits, nr, fresh);
+	else
+		cr_assert_eq(kvmm_prefix_register(load->pool, &rest, fresh, holder->ref + nr_hits),
+			     0);
 	for (u32 i = 0; i < req.nr_evicted; i++)
 		load->gone[load->nr_gone++] = number_of(&evicted[i]);
 }
