@@ -194,5 +194,8 @@ says "nothing of the bench in the library" "" \
 says "nothing but the bench in its library" "" \
 	sh -c "nm -g --defined-only '$lib/libkvmm-testing.a' | grep ' [A-Z] ' | grep -v ' kvmm_testing_'; true"
 
+for page in man3/kvmm_range_alloc_attr.3 man7/kvmm.7; do
+	try "$page" test -s "$root/usr/share/man/$page"
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

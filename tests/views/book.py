@@ -56,6 +56,24 @@ for page in pages:
     gone = [p for p in re.findall(r"(?<![\w/`])([a-z-]+)\.rst\b", text) if p not in pages]
     expect("%s.rst names pages that are there" % page, not gone, gone)
 
+
+
+def manual_pages():
+    """Of calls: what formats them has nothing to say."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = subprocess.run([SRCTREE + "/scripts/mkman3", "0.1.0", SRCTREE + "/include", folder])
+        man = sorted(glob.glob(folder + "/*"))
+        expect("calls have manual pages", made.returncode == 0 and len(man) > 50, man)
+        for command in (["groff", "-ww", "-man", "-z", "-Tutf8"], ["mandoc", "-T", "lint", "-W", "warning"]):
+            if not shutil.which(command[0]):
+                print("manual pages: skipped, no %s" % command[0])
+                continue
+            out = subprocess.run([*command, *man], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+            wrong = [line for line in out.splitlines() if "missing date" not in line]
+            expect("%s takes the manual pages" % command[0], not wrong, wrong[:5])
+
+
+manual_pages()
 if shutil.which(os.environ.get("SPHINX", "sphinx-build")):
     made = subprocess.run(["make", "-f", SRCTREE + "/Makefile", "O=", "html"], capture_output=True,
                           text=True)
