@@ -6,7 +6,8 @@
  * A job is carried on whenever the socket is polled, and cancelled where the other process says
  * nothing for half a minute: its blocks are pinned. The engine's idea of the sequence is the
  * engine's matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only
- * sequences without any other user go at all, and others are refused.
+ * sequences without any other user go at all, and others are refused. One that still decodes goes in
+ * turns until migrate-finish, before which the engine has been told to stop.
  */
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +136,8 @@ static int start_job(struct kv_control_call *call, struct job *job, struct kvmm_
 			attr.flags |= KVMM_MIGRATE_BACKGROUND;
 		else if (!strcmp(call->arg[i], "no_evict"))
 			attr.flags |= KVMM_MIGRATE_NO_EVICT;
+		else if (!strcmp(call->arg[i], "precopy"))
+			attr.flags |= KVMM_MIGRATE_PRECOPY;
 		else if (!strncmp(call->arg[i], "key=", 4))
 			attr.key_file = call->arg[i] + 4;
 		else
@@ -188,7 +191,8 @@ static const struct kv_column columns[] = {
 	JOB("dst_runs", NUMBER, status.nr_dst_runs),
 	JOB("descriptors", NUMBER, status.nr_descriptors),
 	JOB("attempts", NUMBER, status.attempts), JOB("in_doubt", NUMBER, status.in_doubt),
-	KV_COLUMN("ns", NUMBER, struct job_row, ns),
+	KV_COLUMN("ns", NUMBER, struct job_row, ns), JOB("stop_ns", NUMBER, status.stop_ns),
+	JOB("stop_blocks", NUMBER, status.nr_stop),
 };
 
 static void write_head(struct kv_text *text)
@@ -259,7 +263,7 @@ static int cmd_status(struct kv_control_call *call)
 	return 0;
 }
 
-static int cmd_cancel(struct kv_control_call *call)
+static int steer(struct kv_control_call *call, enum kvmm_migrate_order order)
 {
 	struct jobs *jobs = *call->state;
 	u64 id;
@@ -272,7 +276,9 @@ static int cmd_cancel(struct kv_control_call *call)
 
 		if (job->id != id)
 			continue;
-		err = job->job ? kvmm_migrate_cancel(job->job) : -EALREADY;
+		err = job->job ? kvmm_migrate_steer(job->job, order) : -EALREADY;
+		if (err == -EINVAL)
+			return kv_call_error(call, err, "it was not begun with precopy");
 		if (err)
 			return kv_call_error(call, err, "too late: it is committed, or has ended");
 		poll_job(jobs, job);
@@ -281,6 +287,16 @@ static int cmd_cancel(struct kv_control_call *call)
 		return 0;
 	}
 	return kv_call_error(call, -ENOENT, "there is no migration %llu", (llu)id);
+}
+
+static int cmd_cancel(struct kv_control_call *call)
+{
+	return steer(call, KVMM_MIGRATE_ORDER_CANCEL);
+}
+
+static int cmd_finish(struct kv_control_call *call)
+{
+	return steer(call, KVMM_MIGRATE_ORDER_FINISH);
 }
 
 /* ---- the end ---- */
@@ -312,11 +328,13 @@ static void other_exit(const struct kv_control_pool *gone, void **state)
 }
 
 static const struct kv_command commands[] = {
-	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [key=FILE]",
+	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [precopy] [key=FILE]",
 	  "a sequence goes to another pool, or to socket or address of a process that takes it",
-	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 6, cmd_start },
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 7, cmd_start },
 	{ "migrate-status", "POOL", "the last migrations from there",
 	  KV_COMMAND_POOL, 0, 0, cmd_status },
+	{ "migrate-finish", "POOL ID", "with precopy: the sequence is not written any more",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 1, 1, cmd_finish },
 	{ "migrate-cancel", "POOL ID", "unless it is committed",
 	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 1, 1, cmd_cancel },
 	{ 0 },

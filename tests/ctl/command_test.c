@@ -374,7 +374,7 @@ Test(command, what_steers_is_refused_where_one_may_only_look)
 {
 	static const char *const steering[] = {
 		"set alpha watermark_high 8", "compact-run alpha want=4", "compact-cancel",
-		"migrate-start alpha beta 7", "migrate-cancel alpha 1",
+		"migrate-start alpha beta 7", "migrate-cancel alpha 1", "migrate-finish alpha 1",
 		"prefetch alpha 9 00112233445566778899aabbccddeeff",
 	};
 	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
@@ -508,6 +508,7 @@ static const char *const session[] = {
 	"config alpha", "set alpha watermark_high 8", "compact-plan alpha want=4",
 	"compact-run alpha want=16", "compact-status alpha", "compact-cancel alpha",
 	"migrate-start alpha beta 7 copy", "migrate-status alpha", "migrate-cancel alpha 1",
+	"migrate-finish alpha 1",
 	"prefetch alpha 9 00112233445566778899aabbccddeeff", "prefetch-status alpha",
 	"events alpha new 10 all", "names alpha 10", "map alpha", "snapshot alpha", "owners alpha",
 	"sequences alpha", "holds alpha", "prefixes alpha", "slabs", "latencies", "metrics",

@@ -214,7 +214,7 @@ Test(steer, a_sequence_goes_to_another_pool)
 	kvmm_range_t range;
 
 	take_seq(alpha, 3, 0, 7);
-	has(ask(control, fd, "migrate-status alpha"), "\tns\n");
+	has(ask(control, fd, "migrate-status alpha"), "\tns\tstop_ns\tstop_blocks\n");
 	has(ask(control, fd, "migrate-start alpha beta 7"), "\n1\t7\tbeta\t0\t");
 	control_settle(control);
 	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tdone\t0\t");
@@ -225,6 +225,25 @@ Test(steer, a_sequence_goes_to_another_pool)
 	has(ask(control, fd, "migrate-start alpha beta 7"), "there is no sequence 7");
 	has(ask(control, fd, "migrate-start alpha alpha 7"), "there is no other pool 'alpha'");
 	has(ask(control, fd, "migrate-start alpha beta 7 fast"), "unknown word 'fast'; try help migrate-start");
+}
+
+Test(steer, a_sequence_that_decodes_goes_until_it_is_told_to_have_stopped)
+{
+	kvmm_range_t range;
+
+	take_seq(alpha, 3, 0, 7);
+	cr_assert_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
+	cr_assert_eq(kvmm_range_seal(alpha, range, 1), 0);
+	has(ask(control, fd, "migrate-start alpha beta 7 precopy"), "\n1\t7\tbeta\t0\t");
+	for (u32 i = 0; i < 50; i++)
+		cr_assert_geq(kvmm_control_poll(control), 0);
+	has(ask(control, fd, "migrate-status alpha"), "\twait\t0\tlocal\t1\t0\t1\t1\t");
+	has(ask(control, fd, "migrate-finish alpha 1"), "\n1\t7\tbeta\t0\t");
+	control_settle(control);
+	has(ask(control, fd, "migrate-status alpha"), "\tdone\t0\tlocal\t3\t0\t3\t3\t");
+	has(ask(control, fd, "migrate-status alpha"), "\t2\n");
+	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
+	has(ask(control, fd, "migrate-finish alpha 1"), "err 114 ");
 }
 
 Test(steer, a_copy_leaves_the_source)
@@ -285,6 +304,18 @@ static void end_silence(int silent, const char *path)
 {
 	kv_sock()->close(NULL, silent);
 	kv_sock()->unlink(NULL, path);
+}
+
+Test(steer, a_sequence_that_does_not_decode_is_not_told_to_have_stopped)
+{
+	char path[160], line[256];
+	int silent = listen_silently(path);
+
+	take_seq(alpha, 3, 0, 7);
+	snprintf(line, sizeof(line), "migrate-start alpha %s 7", path);
+	has(ask(control, fd, line), "\n1\t7\t");
+	has(ask(control, fd, "migrate-finish alpha 1"), "it was not begun with precopy");
+	end_silence(silent, path);
 }
 
 Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
@@ -390,7 +421,7 @@ Test(steer, each_number_of_a_migration_has_its_column)
 		.phase = KVMM_MIGRATE_DONE, .error = -31, .path = KVMM_MIGRATE_PATH_PEER, .nr_blocks = 32,
 		.nr_present = 33, .nr_copied = 34, .nr_verified = 35, .bytes = 36, .nr_src_runs = 37,
 		.nr_dst_runs = 38, .nr_descriptors = 39, .attempts = 40, .in_doubt = 41,
-		.phase_ns = { 1000, 200, 30 },
+		.phase_ns = { 1000, 200, 30 }, .stop_ns = 42, .nr_stop = 43,
 	};
 	const char *answer;
 
@@ -398,8 +429,9 @@ Test(steer, each_number_of_a_migration_has_its_column)
 	status_says = &says;
 	answer = ask(control, fd, "migrate-start alpha beta 7");
 	has(answer, "\n#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\t"
-	    "bytes\tsrc_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\n");
-	has(answer, "\n1\t7\tbeta\t0\tdone\t-31\tpeer\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t1230\n");
+	    "bytes\tsrc_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\t"
+	    "stop_ns\tstop_blocks\n");
+	has(answer, "\n1\t7\tbeta\t0\tdone\t-31\tpeer\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t1230\t42\t43\n");
 	control_settle(control);
 	status_says = NULL;
 }
@@ -424,8 +456,9 @@ Test(steer, words_behind_a_migration_are_its_flags)
 	cr_expect_eq(migrate_flags, KVMM_MIGRATE_BACKGROUND);
 	has(ask(control, fd, "migrate-start alpha beta 9 no_evict"), "there is no sequence 9");
 	cr_expect_eq(migrate_flags, KVMM_MIGRATE_NO_EVICT);
-	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background"), "err ");
-	cr_expect_eq(migrate_flags, KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT);
+	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background precopy"), "err ");
+	cr_expect_eq(migrate_flags, KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND |
+				    KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_PRECOPY);
 }
 
 Test(steer, a_migration_that_does_not_start_leaves_no_connection)

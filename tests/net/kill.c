@@ -6,6 +6,7 @@
  * call (SIGKILL: nothing is cleaned up), so that the moment is known. The survivor then validates its
  * pool, looks whether the bytes that it has are right, and either gives the rest to a new taker, or
  * serves a new giver. In the end every byte is in exactly one place, or has died with its process.
+ * One sequence has left the batch, another one decodes while it goes; and cached blocks go.
  *
  * Usage: kill [DEVICE [KEYFILE STEP]]; exit code 0: all went well; 77: there is no such way. With a key
  * they meet as if on two machines, by TLS and UCX (or KVMM_TEST_TRANSPORT), and die at each STEPth
@@ -32,7 +33,9 @@
 #define NR_BLOCKS	80u
 #define NR_KEYS		12u
 #define RANGE_BLOCKS	14u
+#define NR_SEQS		2u		/* SEQ, and SEQ + 1, which decodes */
 #define SEQ		7u
+#define DECODED_BLOCKS	6u
 #define WINDOW_BYTES	(8 * NET_BLOCK_BYTES)
 #define LIMIT_S		20		/* of one process */
 
@@ -42,10 +45,10 @@ struct board {
 	u32 giver_done;
 	u32 taker_bad;
 	u32 giver_bad;
-	pid_t got_range;		/* the taker that the giver met last with the range, */
+	pid_t got_range[NR_SEQS];	/* the taker that the giver met last with the range, */
 	pid_t got_keys;			/* and with the keys */
-	u32 nr_at_taker;		/* ranges of SEQ */
-	u32 nr_at_giver;
+	u32 nr_at_taker[NR_SEQS];	/* ranges */
+	u32 nr_at_giver;		/* of all */
 	u32 keys_at_taker;
 	u32 keys_at_giver;
 	u32 stop;
@@ -130,15 +133,20 @@ static void nap(void)
 
 static void count_at_taker(struct kvmm_pool *pool)
 {
-	kvmm_range_t range[4];
-	int nr = kvmm_range_find_seq(pool, SEQ, range, 4);
 	int keys = net_cached(pool, 0, NR_KEYS);
 
 	CHECK(taker, !kvmm_validate(pool));
-	CHECK(taker, nr >= 0 && keys >= 0);
-	for (int i = 0; i < nr && i < 4; i++)
-		CHECK(taker, net_range_is(pool, range[i], SEQ, RANGE_BLOCKS));
-	board->nr_at_taker = nr;
+	CHECK(taker, keys >= 0);
+	for (u32 s = 0; s < NR_SEQS; s++) {
+		kvmm_range_t range[4];
+		int nr = kvmm_range_find_seq(pool, SEQ + s, range, 4);
+
+		CHECK(taker, nr >= 0);
+		for (int i = 0; i < nr && i < 4; i++)
+			CHECK(taker, net_range_is(pool, range[i], SEQ + s,
+						  s ? DECODED_BLOCKS : RANGE_BLOCKS));
+		board->nr_at_taker[s] = nr;
+	}
 	board->keys_at_taker = keys;
 }
 
@@ -193,8 +201,21 @@ static pid_t taker_of(const struct kvmm_migrate *job)
 	return taker.pid;
 }
 
+static u32 nr_decoded = 1;
+
+/* A turn for each block, which is not sealed before it has all its bytes. */
+static void decode(const struct kvmm_migrate_attr *attr, struct kvmm_migrate *job)
+{
+	if (nr_decoded == DECODED_BLOCKS) {
+		net_decoded(attr->src, attr->range, SEQ + 1, nr_decoded);
+		CHECK(giver, !kvmm_migrate_finish(job));
+	} else {
+		net_decode(attr->src, attr->range, SEQ + 1, ++nr_decoded);
+	}
+}
+
 /* A link that was taken over may be made again as long as nothing can have been committed. */
-static int carry_on(struct kvmm_migrate *job, pid_t *taker)
+static int carry_on(const struct kvmm_migrate_attr *attr, struct kvmm_migrate *job, pid_t *taker)
 {
 	struct kvmm_migrate_status status;
 	int err = -EINPROGRESS;
@@ -203,9 +224,20 @@ static int carry_on(struct kvmm_migrate *job, pid_t *taker)
 		CHECK(giver, !kvmm_migrate_get_status(job, &status));
 		if (status.phase < KVMM_MIGRATE_COMMIT)
 			*taker = taker_of(job);
+		if (attr->flags & KVMM_MIGRATE_PRECOPY && status.phase == KVMM_MIGRATE_WAIT)
+			decode(attr, job);
 		nap();
 	}
 	return err;
+}
+
+static void stood_still_for_a_while(const struct kvmm_migrate_status *status)
+{
+	u64 whole = 0;
+
+	for (u32 i = 0; i < KVMM_NR_MIGRATE_PHASES; i++)
+		whole += status->phase_ns[i];
+	CHECK(giver, status->stop_ns && status->stop_ns < whole);
 }
 
 /* With the taker that serves there, as often as it takes: the last one. By the link of @last, which
@@ -230,7 +262,7 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 	if (!job)
 		return 0;
 	taker = taker_of(job);
-	while ((err = carry_on(job, &taker)) == -ECONNRESET) {
+	while ((err = carry_on(&attr, job, &taker)) == -ECONNRESET) {
 		CHECK(giver, !kvmm_validate(pool));
 		for (u32 i = 0; i < 20000 && waits_for_taker(err = kvmm_migrate_resume(job)); i++)
 			nap();
@@ -243,6 +275,8 @@ static pid_t give(struct kvmm_pool *pool, const struct kvmm_migrate_attr *what,
 		fprintf(stderr, "the giver's job: %s, %s\n", strerror(-err),
 			kvmm_migrate_phase_name(status.phase));
 	CHECK(giver, !err);
+	if (!err && attr.flags & KVMM_MIGRATE_PRECOPY)
+		stood_still_for_a_while(&status);
 	kvmm_migrate_free(*last);
 	*last = job;
 	return taker;
@@ -261,7 +295,10 @@ static void run_giver(u32 die)
 	pool = net_pool(device, NR_BLOCKS);
 	net_cache(pool, 0, NR_KEYS);
 	range.range = net_range(pool, SEQ, RANGE_BLOCKS, 1);
-	board->got_range = give(pool, &range, &job);
+	board->got_range[0] = give(pool, &range, &job);
+	range.range = net_range(pool, SEQ + 1, nr_decoded, 1);
+	range.flags = KVMM_MIGRATE_PRECOPY;
+	board->got_range[1] = give(pool, &range, &job);
 	net_match(pool, 0, NR_KEYS, refs);
 	keys.what = KVMM_MIGRATE_REFS;
 	keys.refs = refs;
@@ -270,7 +307,8 @@ static void run_giver(u32 die)
 	kvmm_migrate_free(job);
 	kvmm_put_many(pool, refs, NR_KEYS);
 	CHECK(giver, !kvmm_validate(pool));
-	board->nr_at_giver = kvmm_range_find_seq(pool, SEQ, NULL, 0);
+	for (u32 s = 0; s < NR_SEQS; s++)
+		board->nr_at_giver += kvmm_range_find_seq(pool, SEQ + s, NULL, 0);
 	board->keys_at_giver = net_cached(pool, 0, NR_KEYS);
 	kvmm_pool_destroy(pool);
 	board->giver_done = 1;
@@ -308,11 +346,20 @@ static bool stop_taker(pid_t taker)
 
 static bool is_bad(u32 at, const char *who)
 {
-	bool bad = board->giver_bad || board->taker_bad;
+	bool bad = board->giver_bad || board->taker_bad || !board->giver_done || board->nr_at_giver ||
+		   board->keys_at_giver;
 
 	if (bad)
-		fprintf(stderr, "death of the %s at %u\n", who, at);
+		fprintf(stderr, "death of the %s at %u: %u and %u are left\n", who, at,
+			board->nr_at_giver, board->keys_at_giver);
 	return bad;
+}
+
+static int misplaced(u32 at, const char *who)
+{
+	fprintf(stderr, "death of the %s at %u: %u, %u and %u\n", who, at, board->nr_at_taker[0],
+		board->nr_at_taker[1], board->keys_at_taker);
+	return -1;
 }
 
 /* The giver dies; another one with the same content comes. Whether it came to that. */
@@ -331,14 +378,10 @@ static int giver_dies(u32 at)
 	if (is_bad(at, "giver"))
 		return -1;
 	/* What had been committed before the death is there twice at most. */
-	if (!board->giver_done || board->nr_at_giver || board->keys_at_giver ||
-	    board->nr_at_taker < 1 || board->nr_at_taker > 1 + died ||
-	    board->keys_at_taker != NR_KEYS) {
-		fprintf(stderr, "death of the giver at %u: %u and %u\n", at, board->nr_at_taker,
-			board->keys_at_taker);
-		return -1;
-	}
-	return died;
+	for (u32 s = 0; s < NR_SEQS; s++)
+		if (board->nr_at_taker[s] < 1 || board->nr_at_taker[s] > 1 + died)
+			return misplaced(at, "giver");
+	return board->keys_at_taker == NR_KEYS ? died : misplaced(at, "giver");
 }
 
 static bool has_ended(pid_t pid)
@@ -368,13 +411,11 @@ static int taker_dies(u32 at)
 	late = stop_taker(taker);	/* the giver had ended */
 	if (is_bad(at, "taker"))
 		return -1;
-	if (!board->giver_done || board->nr_at_giver || board->keys_at_giver ||
-	    (!late && (board->nr_at_taker != (board->got_range == taker) ||
-		       board->keys_at_taker != (board->got_keys == taker ? NR_KEYS : 0)))) {
-		fprintf(stderr, "death of the taker at %u: %u and %u\n", at, board->nr_at_taker,
-			board->keys_at_taker);
-		return -1;
-	}
+	for (u32 s = 0; s < NR_SEQS && !late; s++)
+		if (board->nr_at_taker[s] != (board->got_range[s] == taker))
+			return misplaced(at, "taker");
+	if (!late && board->keys_at_taker != (board->got_keys == taker ? NR_KEYS : 0))
+		return misplaced(at, "taker");
 	return died || late;
 }
 

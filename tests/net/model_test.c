@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Jobs in both directions between two pools, at random: begun, polled, cancelled, resumed, freed, beside
- * steps, evictions and allocations. Each range is in one place, and each block that is found is right.
+ * Jobs in both directions between two pools, at random: begun, polled, cancelled, resumed, told that
+ * the sequence has stopped, freed, beside steps, evictions and allocations. Each range is in one place, and each block that is found is right.
  *
  * The model knows which ranges there are, and nothing of jobs: whatever those do, a range is there, once
  * at rest and at least once on the way, and its bytes are its own.
@@ -94,6 +94,8 @@ static void start_job(void)
 	attr.flags = (any(2) ? KVMM_MIGRATE_NO_EVICT : 0) | (any(3) ? 0 : KVMM_MIGRATE_IDLE_ONLY);
 	if (attr.what == KVMM_MIGRATE_KEYS && !any(3))
 		attr.flags |= KVMM_MIGRATE_COPY;
+	if (attr.what == KVMM_MIGRATE_SEQ && !any(3))
+		attr.flags |= KVMM_MIGRATE_PRECOPY;
 	attr.chunk_bytes = NET_BLOCK_BYTES * (1 + any(4));
 	err = kvmm_migrate_start(&attr, &m.job[i]);
 	cr_assert(!err || err == -ENOENT || err == -EBUSY, "%d", err);
@@ -142,6 +144,14 @@ static void stop_job(void)
 	}
 	if (net_status(m.job[i]).phase != KVMM_MIGRATE_GRACE)
 		end_job(i);
+}
+
+static void stop_seq(void)
+{
+	u32 i = any(NR_JOBS);
+
+	if (m.job[i])
+		kvmm_migrate_finish(m.job[i]);
 }
 
 static void toggle_step(void)
@@ -207,7 +217,7 @@ static void check(bool at_rest)
 
 static void (*const ops[])(void) = {
 	new_range, drop_range, new_keys, start_job, start_job, poll_job, poll_job, poll_job, poll_job,
-	stop_job, toggle_step, toggle_step, evict, compact, pack,
+	stop_job, stop_seq, toggle_step, toggle_step, evict, compact, pack,
 };
 
 /* All jobs end, and everything that they had goes back. */
@@ -217,8 +227,10 @@ static void finish(void)
 		if (m.open[p])
 			cr_assert_eq(kvmm_step_end(m.pool[p], m.stream[p], m.epoch[p]), 0);
 	for (u32 i = 0; i < NR_JOBS; i++) {
-		if (m.job[i])
+		if (m.job[i]) {
+			kvmm_migrate_finish(m.job[i]);
 			kvmm_migrate_wait(m.job[i], 1000000000);
+		}
 		end_job(i);
 	}
 	check(true);

@@ -14,6 +14,7 @@ struct ask {
 	bool copy;
 	bool background;
 	bool no_evict;
+	bool precopy;
 	const char *key;
 	double wait;
 	struct client client;
@@ -31,6 +32,8 @@ static const struct option_row rows[] = {
 		"start: copies take little of the bandwidth"),
 	ROW_FLAG("no-evict", 0, struct ask, no_evict,
 		"start: nothing is evicted for it where it goes to"),
+	ROW_FLAG("precopy", 0, struct ask, precopy,
+		"start: it still decodes; what is sealed goes until finish"),
 	ROW_TEXT("key", 0, "FILE", struct ask, key,
 		"start: what the other machine knows too: a file that the engine reads"),
 	ROW_TAKE("wait", 0, "S", take_wait, "start: wait so long for the end [0]"),
@@ -43,6 +46,7 @@ static const char doc[] =
 	"with a '/' first, the socket of a process that takes them (kvmm_migrate_serve()), or the address "
 	"of one on another machine\n"
 	"  status            the last migrations from the pool\n"
+	"  finish ID         with --precopy: the engine has stopped the sequence, and the rest goes\n"
 	"  cancel ID         unless it is committed\n"
 	"\n"
 	"The engine finds what has come by kvmm_range_find_seq() in the other pool. A sequence that others "
@@ -120,10 +124,10 @@ static int cmd_start(struct ask *ask)
 	struct table table;
 	uint64_t id;
 
-	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s%s%s", ask->opt.pool,
+	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s%s%s%s", ask->opt.pool,
 			 ask->args[1], ask->args[2], ask->copy ? " copy" : "",
 			 ask->background ? " background" : "", ask->no_evict ? " no_evict" : "",
-			 ask->key ? " key=" : "", ask->key ? ask->key : ""))
+			 ask->precopy ? " precopy" : "", ask->key ? " key=" : "", ask->key ? ask->key : ""))
 		return client_wrong(&ask->client);
 	id = table_number(&table, 0, "id");
 	table_free(&table);
@@ -135,10 +139,10 @@ static int cmd_status(struct ask *ask)
 	return client_show(&ask->client, ask->opt.json, "migrate-status %s", ask->opt.pool);
 }
 
-static int cmd_cancel(struct ask *ask)
+static int cmd_steer(struct ask *ask)
 {
-	return client_show(&ask->client, ask->opt.json, "migrate-cancel %s %s", ask->opt.pool,
-			   ask->args[1]);
+	return client_show(&ask->client, ask->opt.json, "migrate-%s %s %s", ask->args[0],
+			   ask->opt.pool, ask->args[1]);
 }
 
 static const struct {
@@ -146,7 +150,8 @@ static const struct {
 	unsigned int nr_args;
 	int (*fn)(struct ask *ask);
 } commands[] = {
-	{ "start", 3, cmd_start }, { "status", 1, cmd_status }, { "cancel", 2, cmd_cancel },
+	{ "start", 3, cmd_start }, { "status", 1, cmd_status }, { "cancel", 2, cmd_steer },
+	{ "finish", 2, cmd_steer },
 };
 
 static int run(struct ask *ask)
@@ -164,13 +169,13 @@ static int run(struct ask *ask)
 		client_close(&ask->client);
 		return code;
 	}
-	return complain_usage("start TARGET SEQ, status, or cancel ID");
+	return complain_usage("start TARGET SEQ, status, finish ID, or cancel ID");
 }
 
 int main(int argc, char **argv)
 {
 	static const struct usage usage = {
-		OPTION_ROWS(rows), "start TARGET SEQ\nstatus\ncancel ID", doc, add_arg, NULL, false,
+		OPTION_ROWS(rows), "start TARGET SEQ\nstatus\nfinish ID\ncancel ID", doc, add_arg, NULL, false,
 	};
 	static struct ask ask = { .opt.pool = "-" };
 
