@@ -5,6 +5,7 @@ that do not exist are refused. Runs in the object tree."""
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -72,7 +73,23 @@ def main():
 
     check(run("--peers", "list").stdout == run("list").stdout, "--peers list only lists")
 
-    for args in (["no-such-bench"], ["--no-such-option"], [], ["--quick"], ["--peers=x"],
+    out = run("--quick")
+    lines = out.stdout.splitlines()
+    check(out.returncode == 0 and not out.stderr and 8 <= len(lines) <= 10, f"without a name: {out}")
+    check(re.match(r" +admission of a request of 100 blocks +[0-9.]+ us$", lines[2]), f"asked first: {lines}")
+    rows = [json.loads(line) for line in run("--quick", "--json").stdout.splitlines()]
+    check([row["metric"] for row in rows] == ["admit_new", "admit_cached", "admit_full", "step", "table", "end",
+                                              "host_bytes"], f"and for programs: {rows}")
+    for row in rows:
+        check_row("request", json.dumps(row))
+        check(row["value"] > 0, f"it takes something: {row}")
+
+    for text in (out.stdout, run("list").stdout, run("--quick", "compact").stdout,
+                 run("--quick", "fragmentation").stdout):
+        longest = max(text.splitlines(), key=len)
+        check(len(longest) <= 80, f"80 columns: {longest}")
+
+    for args in (["no-such-bench"], ["--no-such-option"], ["--peers=x"],
                  ["--peers", "no-such-bench"]):
         out = run(*args)
         check(out.returncode == 2 and out.stderr and not out.stdout, f"{args} is refused")

@@ -63,7 +63,7 @@ BAD = [(tool, args.split()) for tool, args in (
     ("kvmm-events", ""), ("kvmm-events", "nix"), ("kvmm-events", "record"), ("kvmm-events", "tail -n 0"),
     ("kvmm-events", "tail --what x"), ("kvmm-trace", ""), ("kvmm-trace", "convert"), ("kvmm-trace", "record --to x"),
     ("kvmm-replay", ""), ("kvmm-replay", "nix"), ("kvmm-replay", "seq --blocks 0"), ("kvmm-replay", "seq --policy x"),
-    ("kvmm-bench", ""), ("kvmm-bench", "nix"), ("kvmm-bench", "-s x list"))]
+    ("kvmm-bench", "nix"), ("kvmm-bench", "-s x list"))]
 # One letter, and one only, for each name in all tools; what they replay has letters of its own.
 LETTERS = {"socket": "S", "pool": "p", "json": "j", "interval": "i", "count": "n", "output": "o", "sort": "s",
            "live": "l", "device": "d", "blocks": "n", "block-tokens": "t", "max-runs": "r", "mark": "m", "verify": "v",

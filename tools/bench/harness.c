@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tool.h"
 #include "harness.h"
 
 u64 now_ns(void)
@@ -176,7 +177,7 @@ double quantile_of(double *value, unsigned int nr, double part)
 	return value[(unsigned int)(nr * part)];
 }
 
-static double series_median(const struct series *series)
+double series_median(const struct series *series)
 {
 	double value[BENCH_MAX_RUNS];
 
@@ -253,46 +254,50 @@ static void print_json(const struct bench *bench, const struct series *series)
 	printf(", \"runs\": %u, \"spread\": %.3g}\n", series->nr, series_spread(series));
 }
 
-static void print_row(const struct series *series, int width)
+/* The parameters once, for all figures that they are of. */
+static void print_row(const struct series *series, const struct series *before)
 {
 	double value = series_median(series), ref = series->ref ? series_median(series->ref) : 0;
 
-	printf("  %-17s %-*s %10.5g %-7s ", series->metric.name, width, series->params,
-	       value, series->metric.unit);
-	if (series->ref)
-		printf("%-12s %10.5g ", series->metric.against, ref);
-	else
-		printf("%-12s %10s ", "-", "");
+	if (!before || strcmp(before->params, series->params)) {
+		print_words(stdout, series->params, 0, 2, BENCH_COLUMNS);
+		putchar('\n');
+	}
+	printf("  %-17s %10.5g %-7s ", series->metric.name, value, series->metric.unit);
 	if (ref)
-		printf("%8.3f ", value / ref);
+		printf("%8.3f %-12s ", value / ref, series->metric.against);
 	else
-		printf("%8s ", "-");
+		printf("%8s %-12s ", "-", series->ref ? series->metric.against : "-");
 	printf("%8.4g %8.4g\n", series_least(series), series_most(series));
+}
+
+static void print_title(struct bench *bench)
+{
+	unsigned int at = (unsigned int)printf("%s:", bench->kind->name);
+	char words[128];
+
+	bench->titled = true;
+	snprintf(words, sizeof(words), " %s; medians of %u runs", bench->kind->what, bench->nr_runs);
+	print_words(stdout, words, at, 2, BENCH_COLUMNS);
+	printf("\n\n  %-17s %10s %-7s %8s %-12s %8s %8s\n", "metric", "value", "unit", "ratio to", "", "min",
+	       "max");
 }
 
 /* Groups of one benchmark are set apart by an empty line. */
 void bench_report(struct bench *bench)
 {
-	int width = (int)strlen("parameters");
+	const struct series *before = NULL;
 
-	for (unsigned int i = 0; i < bench->nr_series; i++)
-		if ((int)strlen(bench->series[i].params) > width)
-			width = (int)strlen(bench->series[i].params);
-	if (!bench->json && !bench->titled) {
-		bench->titled = true;
-		printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
-		       bench->nr_runs);
-		printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %8s %8s\n", "metric", width,
-		       "parameters", "value", "unit", "against", "its value", "ratio", "min",
-		       "max");
-	}
+	if (!bench->json && !bench->titled)
+		print_title(bench);
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];
 
 		if (series->nr && bench->json)
 			print_json(bench, series);
 		else if (series->nr)
-			print_row(series, width);
+			print_row(series, before);
+		before = series->nr ? series : before;
 	}
 	if (!bench->json)
 		putchar('\n');

@@ -20,6 +20,7 @@ typedef uint16_t u16;
 #endif
 
 #define BENCH_MAX_RUNS	7u
+#define BENCH_COLUMNS	80u		/* of what people read */
 #define BENCH_MAX_SERIES	256u
 
 struct bench;
@@ -36,7 +37,7 @@ struct bench_kind {
 
 typedef int bench_fn(struct bench *bench);
 
-bench_fn bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation,
+bench_fn bench_request, bench_alloc, bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation,
 	bench_compact, bench_blockpool, bench_memory, bench_range, bench_range_mt, bench_peers,
 	bench_overhead, bench_device,
 	bench_shrink, bench_registry, bench_path, bench_kvbm, bench_evict, bench_touch, bench_slab,
@@ -138,6 +139,7 @@ struct series *bench_rate(struct series *row, const struct worker *workers, u32 
 int bench_rows(struct bench *bench);
 
 void series_add(struct series *series, double value);
+double series_median(const struct series *series);
 /* One value for each series of a row. */
 void series_add_all(struct series *series, const double *value, u32 nr);
 void series_against(struct series *series, const char *name, const struct series *ref);

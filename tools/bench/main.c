@@ -10,17 +10,19 @@
 #include "harness.h"
 
 static const struct bench_kind kinds[] = {
-	{ "alloc-range", "ranges of 1..32 blocks, random order, through the locked zone call",
+	{ "request", "what a request costs from its tokens to its end",
+	  bench_request },
+	{ "alloc-range", "ranges of 1..32 blocks, random order, by the locked zone call",
 	  bench_alloc },
-	{ "alloc-request", "ranges as long as chat requests, through the locked zone call",
+	{ "alloc-request", "ranges as long as chat requests, by the locked zone call",
 	  bench_alloc },
-	{ "alloc-single", "single blocks, random order, through the locked zone call",
+	{ "alloc-single", "single blocks, random order, by the locked zone call",
 	  bench_alloc },
-	{ "alloc-batch", "single blocks, 1 to 512 a call: allocating and freeing each of them",
+	{ "alloc-batch", "single blocks, 1 to 512 a call: each taken and given back",
 	  bench_alloc_batch },
-	{ "alloc-mt", "two threads on one zone: what the second one adds to the throughput",
+	{ "alloc-mt", "two threads on one zone: what the second one adds",
 	  bench_alloc_mt },
-	{ "growth", "sequences that grow block by block: pieces when finished, cost of a step",
+	{ "growth", "sequences that grow block by block: pieces, cost of a step",
 	  bench_growth },
 	{ "fragmentation",
 	  "10,000 blocks: what fits, what fails though it would fit",
@@ -29,39 +31,39 @@ static const struct bench_kind kinds[] = {
 	  bench_compact },
 	{ "blockpool", "match, evict, register and release 85 blocks at a time, by policy",
 	  bench_blockpool },
-	{ "range", "kvmm_range_alloc() and kvmm_range_free() in a pool, against the zone alone",
+	{ "range", "ranges in a pool, against the zone alone",
 	  bench_range },
-	{ "range-mt", "kvmm_range_alloc() and kvmm_range_free() for two threads, against one",
+	{ "range-mt", "ranges in a pool: two threads, against one",
 	  bench_range_mt },
-	{ "peers", "blocks and ranges: stack, offsets by size, jemalloc, mimalloc, against a pool",
+	{ "peers", "a pool beside a stack, offsets by size, jemalloc, mimalloc",
 	  bench_peers },
 	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
-	{ "memory", "host memory a block, allocated and resident: ranges, cache, registry",
+	{ "memory", "host memory a block: ranges, cache, registry",
 	  bench_memory },
-	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
+	{ "device", "scattered blocks of a device (--device) packed, beside one run",
 	  bench_device },
-	{ "shrink", "memory given back by a half full pool (--device), beside copying alone",
+	{ "shrink", "memory of a half full pool (--device) given back, beside copies",
 	  bench_shrink },
 	{ "registry",
-	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
+	  "match, touch, put, register; two threads; beside liburcu's table",
 	  bench_registry },
 	{ "path",
-	  "full pools of three sizes, means: match, put, evict, name; two writers",
+	  "full pools of three sizes: match, put, evict, name; two writers",
 	  bench_path },
-	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
+	{ "kvbm", "match and drop prefixes, by policy, in Dynamo's shape",
 	  bench_kvbm },
 	{ "evict", "evict 64 of 5,000 to 1,000,000 blocks, by policy", bench_evict },
-	{ "touch", "say that 64 held blocks were used, with and without the order hearing of it",
+	{ "touch", "say that 64 held blocks were used",
 	  bench_touch },
 	{ "slab", "objects of slab caches, nanoseconds a pair",
 	  bench_slab },
-	{ "magazine", "single private blocks, one and two threads, with magazines and without",
+	{ "magazine", "single private blocks, with magazines and without",
 	  bench_magazine },
 	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
-	{ "net", "to another machine, over loopback: windows, jobs, round trips; beside bare programs",
+	{ "net", "to another machine, over loopback, beside bare programs",
 	  bench_net },
 	{ "server", "from a server below the host tier (Redis), against hiredis", bench_server },
-	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
+	{ "tier", "blocks to host memory (--device) and back, beside plain copies",
 	  bench_tier },
 	{ "keys", "keys of a prompt, by algorithm, beside a copy of its tokens", bench_keys },
 	{ "events", "what an event costs who makes it, and who reads it", bench_events },
@@ -80,9 +82,14 @@ static const char doc[] =
 	"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.\v"
 	"Each figure is a median of several runs; with it come its ratio to the baseline, and the "
 	"least and the most of them. The ratio is what can be compared between machines. "
-	"Documentation/benchmarks.rst says what each benchmark does.\n"
+	"Documentation/benchmarks.rst says what each benchmark does. Without a name: what a request costs "
+	"from its tokens to its end, in seven lines.\n"
+	"\n"
+	"Columns of tables: metric, value and unit; ratio to the baseline behind it; min and max of the runs. "
+	"Above each group its parameters.\n"
 	"\n"
 	"Example:\n"
+	"  kvmm-bench\n"
 	"  kvmm-bench list\n"
 	"  kvmm-bench range compact\n"
 	"  kvmm-bench --peers\n"
@@ -122,7 +129,8 @@ static const struct option_row rows[] = {
 		"For the benchmark \"device\": cuda:0, soft:0, host (default soft:0)"),
 };
 
-static void need_names(struct argp_state *state, void *base)
+/* Where none is named: what is asked first. */
+static void name_one(struct argp_state *state, void *base)
 {
 	const struct options *opt = base;
 	bool named = opt->list;
@@ -130,7 +138,7 @@ static void need_names(struct argp_state *state, void *base)
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
 		named |= opt->wanted[i];
 	if (!named)
-		argp_usage(state);
+		add_name(state, base, kinds[0].name);
 }
 
 static int run_kind(const struct bench_kind *kind, const struct options *opt)
@@ -168,7 +176,7 @@ static int run_wanted(const struct options *opt)
 int main(int argc, char **argv)
 {
 	static const struct usage usage = {
-		OPTION_ROWS(rows), "list\nall\nNAME...", doc, add_name, need_names, false,
+		OPTION_ROWS(rows), "\nlist\nall\nNAME...", doc, add_name, name_one, false,
 	};
 	struct options opt = { .seed = 1 };
 
