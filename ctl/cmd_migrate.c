@@ -6,8 +6,8 @@
  * A job is carried on whenever the socket is polled, and cancelled where the other process says
  * nothing for half a minute: its blocks are pinned. The engine's idea of the sequence is the
  * engine's matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only
- * sequences without any other user go at all, and others are refused. One that still decodes goes in
- * turns until migrate-finish, before which the engine has been told to stop.
+ * sequences without any other user go at all, and others are refused. One that still decodes goes
+ * in turns until migrate-finish, before which the engine has been told to stop.
  */
 #include <stdio.h>
 #include <string.h>

@@ -35,7 +35,7 @@
 #define RANGE_BLOCKS	14u
 #define NR_SEQS		2u		/* SEQ, and SEQ + 1, which decodes */
 #define SEQ		7u
-#define DECODED_BLOCKS	6u
+#define DECODED_BLOCKS	3u
 #define WINDOW_BYTES	(8 * NET_BLOCK_BYTES)
 #define LIMIT_S		20		/* of one process */
 
