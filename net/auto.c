@@ -4,7 +4,8 @@
  *
  * One portion at a time, and it is the only one that knows the source: cached blocks by references
  * of its own, sequences by the word of the engine that they are idle. An engine that wants one back
- * is told where it is, and until it has been told, neither this nor it touches the sequence.
+ * is told where it is, and until it has been told, neither this nor it touches the sequence. Of a
+ * process that has not answered a commit nothing is known: it is asked again until it has.
  *
  * Lock: ->lock guards everything; it is held over copies and checksums, so a thread that only looks
  * waits for a portion at most. It is outside those of pools.
@@ -19,6 +20,7 @@
 #include <kvmm/ext/migrate.h>
 
 #include "job.h"
+#include "transport.h"
 
 #define MAX_IDLE	4096u
 #define MAX_COLD	1024u	/* of a portion: the order of eviction is locked meanwhile */
@@ -32,13 +34,14 @@ struct idle {
 };
 
 struct kvmm_migrate_auto {
-	struct kvmm_migrate_auto_attr attr;	/* fixed at creation */
+	struct kvmm_migrate_auto_attr attr;	/* fixed at creation; strings are ours */
 
 	struct kv_lock lock;
 	u64 next_ns;			/* ->lock */
 	bool is_active;			/* ->lock */
 	struct kvmm_migrate *job;	/* ->lock */
 	u64 job_seq;			/* ->lock; 0: cached blocks */
+	struct kvmm_migrate *last;	/* ->lock; that went to @target before it: it has the link */
 	struct kvmm_migrate_auto_stat stat;	/* ->lock */
 	u32 nr_idle;			/* ->lock; entries, gone ones included */
 	struct idle idle[MAX_IDLE];	/* ->lock; the oldest first */
@@ -54,7 +57,10 @@ static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
 
 	attr.src = watch->attr.src;
 	attr.dst = watch->attr.dst;
-	attr.flags = watch->attr.flags;
+	attr.flags = watch->attr.flags | (attr.dst ? 0 : KVMM_MIGRATE_KEEP_LINK);
+	attr.target = watch->attr.target;
+	attr.key_file = watch->attr.key_file;
+	attr.after = watch->last;
 	return attr;
 }
 
@@ -94,10 +100,13 @@ static int start_idle(struct kvmm_migrate_auto *watch)
 	kv_assert_held(&watch->lock);
 	attr.what = KVMM_MIGRATE_SEQ;
 	for (u32 i = 0; i < watch->nr_idle && err; i++) {
-		if (watch->idle[i].gone)
+		attr.seq = watch->idle[i].seq;
+		if (watch->idle[i].gone || kvmm_range_find_seq(attr.src, attr.seq, NULL, 0) <= 0)
 			continue;
-		attr.seq = watch->job_seq = watch->idle[i].seq;
+		watch->job_seq = attr.seq;
 		err = kvmm_migrate_start(&attr, &watch->job);
+		if (attr.target && err != -EBUSY)	/* no process serves there */
+			break;
 	}
 	return err;
 }
@@ -130,8 +139,35 @@ static void end_job(struct kvmm_migrate_auto *watch, int err)
 		watch->next_ns = kv_clock_ns() + DEFER_NS;
 	}
 	watch->stat.failed += err && err != -ECANCELED;
-	kvmm_migrate_free(watch->job);
+	if (!err && watch->attr.target) {
+		kvmm_migrate_free(watch->last);
+		watch->last = watch->job;
+	} else {
+		kvmm_migrate_free(watch->job);
+	}
 	watch->job = NULL;
+}
+
+static bool is_in_doubt(const struct kvmm_migrate *job)
+{
+	struct kvmm_migrate_status status;
+
+	return !kvmm_migrate_get_status(job, &status) && status.in_doubt;
+}
+
+/* As kvmm_migrate_poll(); one in doubt has not ended. */
+static int poll_job(struct kvmm_migrate_auto *watch)
+{
+	int err = kvmm_migrate_poll(watch->job);
+
+	kv_assert_held(&watch->lock);
+	if (err == -EINPROGRESS || !is_in_doubt(watch->job))
+		return err;
+	if (kv_clock_ns() >= watch->next_ns) {
+		watch->next_ns = kv_clock_ns() + DEFER_NS;
+		kvmm_migrate_resume(watch->job);
+	}
+	return -EINPROGRESS;
 }
 
 static void look(struct kvmm_migrate_auto *watch)
@@ -187,7 +223,7 @@ int kvmm_migrate_auto_tick_sized(struct kvmm_migrate_auto *watch,
 	if (!watch->job && kv_clock_ns() >= watch->next_ns)
 		look(watch);
 	if (watch->job)
-		err = kvmm_migrate_poll(watch->job);
+		err = poll_job(watch);
 	if (err != -EINPROGRESS)
 		end_job(watch, err);
 	busy = watch->job != NULL;
@@ -219,9 +255,13 @@ static int set_busy(struct kvmm_migrate_auto *watch, u64 seq)
 	kv_assert_held(&watch->lock);
 	/* A job not committed comes to nothing; one committed has only its grace to wait for. */
 	if (watch->job && watch->job_seq == seq) {
-		kvmm_migrate_cancel(watch->job);
+		if (kvmm_migrate_cancel(watch->job))
+			poll_job(watch);
+		if (is_in_doubt(watch->job))
+			return -EINPROGRESS;
 		kvmm_migrate_get_status(watch->job, &status);
-		end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
+		gone = status.phase == KVMM_MIGRATE_GRACE || status.phase == KVMM_MIGRATE_DONE;
+		end_job(watch, gone ? 0 : -ECANCELED);
 	}
 	idle = find_idle(watch, seq);
 	if (!idle)
@@ -252,14 +292,21 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 {
 	const u32 flags = KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT;
 	struct kv_pool_view src, dst;
+	const char *addr;
+	int kind;
 
-	if (!attr->src || !attr->dst || attr->src == attr->dst || attr->low >= attr->high ||
+	if (!attr->src || !attr->dst == !attr->target || attr->src == attr->dst ||
+	    (attr->key_file && !attr->target) || attr->low >= attr->high ||
 	    !attr->max_blocks || attr->max_blocks > KVMM_MIGRATE_MAX_BLOCKS || !attr->interval_ms ||
 	    attr->flags & ~flags || attr->reserved)
 		return -EINVAL;
 	if (kv_inherited(attr->src) || kv_inherited(attr->dst))
 		return -ECHILD;
 	kv_pool_view(attr->src, &src);
+	if (attr->target) {
+		kind = transport_find(attr->target, &addr);
+		return kind < 0 ? kind : src.caches && src.dev ? 0 : -EOPNOTSUPP;
+	}
 	kv_pool_view(attr->dst, &dst);
 	if (!src.caches || !dst.caches)
 		return -EOPNOTSUPP;
@@ -284,9 +331,15 @@ int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 	if (!watch)
 		return -ENOMEM;
 	watch->attr = known;
+	watch->attr.target = copy_of(known.target);
+	watch->attr.key_file = copy_of(known.key_file);
 	kv_lock_init(&watch->lock, KV_RANK_TICK, 0);
-	*result = watch;
-	return 0;
+	if (!watch->attr.target == !known.target && !watch->attr.key_file == !known.key_file) {
+		*result = watch;
+		return 0;
+	}
+	kvmm_migrate_auto_stop(watch);
+	return -ENOMEM;
 }
 
 void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch)
@@ -294,5 +347,8 @@ void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch)
 	if (!watch || kv_inherited(watch))
 		return;
 	kvmm_migrate_free(watch->job);
+	kvmm_migrate_free(watch->last);
+	kv_free((char *)watch->attr.target);
+	kv_free((char *)watch->attr.key_file);
 	kv_free(watch);
 }

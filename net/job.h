@@ -77,6 +77,9 @@ int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b);
 int local_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 struct store *local_store(struct kvmm_migrate *job);
 
+/* NULL: no memory, or there is none. */
+char *copy_of(const char *text);
+
 /* remote.c: as link_open(). */
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 

@@ -731,8 +731,7 @@ static const struct carrier_ops remote_ops = {
 	.status		= remote_status,
 };
 
-/* NULL: no memory, or there is none. */
-static char *copy_of(const char *text)
+char *copy_of(const char *text)
 {
 	char *copy = text ? kv_alloc_array(strlen(text) + 1, 1) : NULL;
 

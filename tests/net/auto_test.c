@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What leaves a pool by itself when its memory gets low, and comes to light again. */
-#include "tests/net/util.h"
+#include <unistd.h>
+
+#include "tests/net/pair.h"
 #include "tests/pool/util.h"
 
 static struct kvmm_pool *src, *dst;
@@ -106,6 +108,134 @@ Test(migrate_auto, a_full_destination_is_left_alone_for_a_while)
 	cr_expect_eq(kvmm_range_free(dst, full), 0);
 }
 
+/* Another watch of the same marks, to the process that serves there. */
+static void watch_pair(const struct pair *pair, struct kvmm_migrate_auto **far)
+{
+	struct kvmm_migrate_auto_attr attr = KVMM_MIGRATE_AUTO_INIT;
+
+	attr.src = pair->src;
+	attr.target = pair->path;
+	attr.key_file = *pair->key_file ? pair->key_file : NULL;
+	attr.low = 30;
+	attr.high = 40;
+	attr.interval_ms = 1;
+	cr_assert_eq(kvmm_migrate_auto_start(&attr, far), 0);
+}
+
+static bool goes(struct pair *pair, struct kvmm_migrate_auto *far, u32 nr_free)
+{
+	for (u32 i = 0; i < 200000 && stat_of(pair->src).nr_free < nr_free; i++) {
+		cr_assert_geq(kvmm_migrate_auto_tick(far, NULL), 0);
+		if (pair->server)
+			kvmm_migrate_serve_tick(pair->server);
+	}
+	return stat_of(pair->src).nr_free >= nr_free;
+}
+
+/* Cached blocks first, then what is idle, by one link. */
+static void leaves_for_another_process(struct pair *pair)
+{
+	struct kvmm_migrate_auto *far;
+	struct kvmm_migrate_auto_stat stat;
+	kvmm_range_t there;
+
+	net_cache(pair->src, 0, 15);
+	net_range(pair->src, 'a', 20, 1);
+	watch_pair(pair, &far);
+	cr_expect_eq(kvmm_migrate_auto_idle(far, 'x'), 0, "there is none");
+	cr_expect_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+	cr_expect(goes(pair, far, 40));
+	cr_expect_eq(net_cached(pair->dst, 4, 11), 11);
+	cr_expect_eq(kvmm_migrate_auto_busy(far, 'a'), 0);
+	cr_expect_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+	net_range(pair->src, 'b', 24, 1);
+	cr_expect(goes(pair, far, 40));
+	cr_expect_eq(kvmm_migrate_auto_busy(far, 'a'), 1);
+	cr_expect_eq(kvmm_migrate_auto_busy(far, 'a'), -ENOENT);
+	cr_expect_eq(kvmm_range_find_seq(pair->dst, 'a', &there, 1), 1);
+	cr_expect(net_range_is(pair->dst, there, 'a', 20));
+	cr_expect_geq(kvmm_migrate_auto_tick(far, &stat), 0);
+	cr_expect_eq(stat.seqs, 1);
+	cr_expect_eq(stat.failed, 0);
+	cr_expect_eq(pair_stat(pair).nr_links, 1);
+	kvmm_migrate_auto_stop(far);
+	pair_exit(pair);
+}
+
+Test(migrate_auto, what_is_too_much_goes_to_another_process)
+{
+	struct pair pair;
+
+	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+	leaves_for_another_process(&pair);
+}
+
+Test(migrate_auto, what_is_too_much_goes_to_another_machine)
+{
+	struct pair pair;
+
+	if (pair_init_far(&pair, "ucx", 8 * NET_BLOCK_BYTES))
+		leaves_for_another_process(&pair);
+	else
+		cr_skip("without UCX or OpenSSL");
+}
+
+/* It is in one place, or, while the other process has not answered, in none that may be used. */
+Test(migrate_auto, a_link_that_breaks_anywhere_leaves_a_sequence_where_it_is_said_to_be)
+{
+	struct spoil how = { .cut_at = 0 };
+	u32 nr_calls;
+
+	do {
+		struct kvmm_migrate_auto *far;
+		struct pair pair;
+		int where;
+
+		how.cut_at++;
+		how.err = 0;
+		pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+		net_range(pair.src, 'a', 36, 1);
+		watch_pair(&pair, &far);
+		cr_assert_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+		spoil_begin(&how);
+		for (u32 i = 0; i < 60; i++) {
+			cr_assert_geq(kvmm_migrate_auto_tick(far, NULL), 0);
+			kvmm_migrate_serve_tick(pair.server);
+		}
+		nr_calls = spoil.nr_calls;
+		spoil_end();
+		for (u32 i = 0; i < 3000 && (where = kvmm_migrate_auto_busy(far, 'a')) == -EINPROGRESS; i++) {
+			kvmm_migrate_serve_tick(pair.server);
+			usleep(1000);
+		}
+		cr_assert(where == 0 || where == 1, "%u: %d", how.cut_at, where);
+		pair_settle(&pair);
+		cr_assert_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), !where, "%u", how.cut_at);
+		cr_assert_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), where, "%u", how.cut_at);
+		kvmm_migrate_auto_stop(far);
+		pair_exit(&pair);
+	} while (nr_calls >= how.cut_at);
+	cr_expect_gt(how.cut_at, 15);
+}
+
+Test(migrate_auto, without_a_taker_nothing_goes)
+{
+	struct kvmm_migrate_auto *far;
+	struct pair pair;
+
+	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+	kvmm_migrate_serve_end(pair.server);
+	pair.server = NULL;
+	net_cache(pair.src, 0, 40);
+	watch_pair(&pair, &far);
+	cr_expect_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+	for (u32 i = 0; i < 100; i++)
+		cr_assert_geq(kvmm_migrate_auto_tick(far, NULL), 0);
+	cr_expect_eq(net_cached(pair.src, 0, 40), 40);
+	kvmm_migrate_auto_stop(far);
+	pair_exit(&pair);
+}
+
 Test(migrate_auto, arguments_that_make_no_sense_are_refused)
 {
 	struct kvmm_migrate_auto_attr attr = KVMM_MIGRATE_AUTO_INIT;
@@ -122,6 +252,11 @@ Test(migrate_auto, arguments_that_make_no_sense_are_refused)
 	cr_expect_eq(kvmm_migrate_auto_start(&attr, &other), -EINVAL);
 	attr.dst = plain;
 	cr_expect_eq(kvmm_migrate_auto_start(&attr, &other), -EOPNOTSUPP);
+	attr.target = "/nowhere/s";
+	cr_expect_eq(kvmm_migrate_auto_start(&attr, &other), -EINVAL, "two destinations");
+	attr.dst = NULL;
+	attr.target = "carrier://127.0.0.1:1";
+	cr_expect_eq(kvmm_migrate_auto_start(&attr, &other), -EINVAL);
 	cr_expect_eq(kvmm_migrate_auto_tick(NULL, NULL), -EINVAL);
 	kvmm_migrate_auto_stop(NULL);
 	end_pool(plain);

@@ -510,13 +510,14 @@ static inline int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server
  * struct kvmm_migrate_auto_attr - when content leaves a pool by itself
  * @size: sizeof(struct kvmm_migrate_auto_attr); set by KVMM_MIGRATE_AUTO_INIT
  * @src: where from
- * @dst: where to
+ * @dst: where to, another pool of this process; or NULL and @target
  * @low: begin when fewer blocks are free
  * @high: stop when so many are; more than @low
  * @max_blocks: most blocks of one portion, 1 to KVMM_MIGRATE_MAX_BLOCKS
  * @interval_ms: how often free blocks are counted while enough are free
  * @flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT
  * @reserved: 0
+ * @target, @key_file: as of struct kvmm_migrate_attr; copied. One link serves all migrations
  */
 struct kvmm_migrate_auto_attr {
 	size_t size;
@@ -528,10 +529,12 @@ struct kvmm_migrate_auto_attr {
 	uint32_t interval_ms;
 	uint32_t flags;
 	uint32_t reserved;
+	const char *target;
+	const char *key_file;
 };
 
 #define KVMM_MIGRATE_AUTO_INIT { sizeof(struct kvmm_migrate_auto_attr), NULL, NULL, 0, 0, 256, \
-				 100, KVMM_MIGRATE_NO_EVICT, 0 }
+				 100, KVMM_MIGRATE_NO_EVICT, 0, NULL, NULL }
 
 /**
  * kvmm_migrate_auto_start() - watch a pool, and migrate content when few blocks are free
@@ -539,12 +542,16 @@ struct kvmm_migrate_auto_attr {
  * First go unused cached blocks, in the order in which they would be evicted; then the sequences
  * that kvmm_migrate_auto_idle() was told of, the one first that was idle first. Ticks do the work.
  *
- * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy; -ENOMEM.
+ * Nothing goes while no process serves at @target, or its pool is full.
+ *
+ * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy, or no such transport is here;
+ * -ENOMEM.
  */
 KVMM_API int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 				     struct kvmm_migrate_auto **watch);
 
-/** kvmm_migrate_auto_stop() - stop watching; takes NULL. Cancels what is on its way. */
+/** kvmm_migrate_auto_stop() - stop watching, before @src is destroyed; takes NULL. Cancels what is
+ * on its way, as kvmm_migrate_free(). */
 KVMM_API void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch);
 
 /**
@@ -598,8 +605,9 @@ static inline int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64
  *
  * Cancels its migration, or waits for it if it is too late.
  *
- * Return: 0 it is in @src; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
- * not idle; -EINVAL.
+ * Return: 0 it is in @src; 1 it is in the other pool: kvmm_range_find_seq() there; -EINPROGRESS the
+ * other process has been told to commit, and has not answered: ask again; -ENOENT it was not idle;
+ * -EINVAL.
  */
 static inline int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 {
