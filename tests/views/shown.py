@@ -37,7 +37,7 @@ def commands(page):
 
 
 def wait_for_socket(folder):
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not glob.glob(folder + "/sockets/*.sock") and time.monotonic() < until:
         time.sleep(0.02)
 
@@ -51,6 +51,8 @@ def run_page(page, device):
         for line, below in commands(page):
             line = line.replace(" host", " " + device)
             if line.endswith(" &"):
+                for process in behind:	# one engine at a time
+                    process.wait(60)
                 behind.append(subprocess.Popen("exec env " + line[:-2], shell=True, cwd=folder, stdout=subprocess.DEVNULL))
                 wait_for_socket(folder)
                 continue
