@@ -6,7 +6,8 @@
  * Each number is of its own moment, so a block on its way may be seen twice or not at all. Two
  * things are told as one all the same: what is available and what is used, of which the one is made
  * from the other; and blocks that go from the zone or the cache to a magazine or back, 64 at a
- * time, which would make a pool look full: that happens inside ->mag_seq.
+ * time, or from reservations to the zone and back, all at a time, which would make a pool look full:
+ * that happens inside ->mag_seq.
  */
 #include <percpu/arena.h>
 #include <percpu/mag.h>
@@ -68,10 +69,11 @@ static u32 nr_free_of(const struct kvmm_pool *pool, u64 registered, u64 *named)
 
 	do {
 		seq = kv_seq_read_begin(&pool->mag_seq);
-		nr = kv_zone_nr_free(pool->zone) + nr_aside(pool);
+		nr = kv_zone_nr_free(pool->zone) + nr_aside(pool) +
+		     kv_peek(&pool->grow.nr_reserved);
 		*named = nr_named(pool, registered);
 	} while (kv_seq_read_retry(&pool->mag_seq, seq) && ++tries < PATIENCE);
-	return nr + kv_peek(&pool->grow.nr_reserved);
+	return nr;
 }
 
 /* All that there is, and its division in free, inactive and used blocks. */

@@ -142,5 +142,4 @@ void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct 
 	order_enter(&pool->order);
 	__cost_drop(pool, window, victims);
 	order_leave(&pool->order);
-	reserve_drop_all(pool);
 }

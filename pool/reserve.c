@@ -226,7 +226,10 @@ static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ex
 	return true;
 }
 
-/* Would the request fit if nothing was reserved? All is free in the zone for a moment. */
+/*
+ * Would the request fit if nothing was reserved? All is free in the zone for a moment, inside
+ * ->mag_seq: no reader sees a pool without rooms.
+ */
 static bool steal_would_help(struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
 {
 	u32 nr_reserved = pool->grow.nr_reserved;
@@ -234,7 +237,11 @@ static bool steal_would_help(struct kvmm_pool *pool, const struct kvmm_range_att
 	bool helps;
 
 	kv_assert_held(&pool->lock);
-	pool->grow.nr_reserved = 0;	/* readers without the lock count no block twice */
+	if ((u64)kv_zone_nr_free(pool->zone) + nr_reserved < attr->nr)
+		return false;
+	kv_assert(!(pool->mag_seq & 1));
+	kv_seq_write_begin(&pool->mag_seq);
+	pool->grow.nr_reserved = 0;
 	for (grow = pool->grow.oldest; grow; grow = grow->newer)
 		if (unlikely(kv_unreserve(pool->zone, grow->res.start, grow->res.nr)))
 			pool_poison(pool);
@@ -244,6 +251,7 @@ static bool steal_would_help(struct kvmm_pool *pool, const struct kvmm_range_att
 					       grow->res.nr) != grow->res.nr))
 			pool_poison(pool);
 	pool->grow.nr_reserved = nr_reserved;
+	kv_seq_write_end(&pool->mag_seq);
 	return helps;
 }
 
