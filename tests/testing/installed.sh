@@ -3,7 +3,7 @@
 #
 # What a program sees that uses kvmm from where "make install" put it: headers, pkg-config files,
 # the shared and the static library, from make, CMake and Meson; and what tools, samples and pages are
-# there. Run from the object tree; prints "N passed, N failed".
+# there, and in which Debian package. Run from the object tree; prints "N passed, N failed".
 set -u
 
 src=${KVMM_SRCTREE:?}
@@ -69,6 +69,7 @@ for page in README.md CHANGELOG.md $(grep -o 'Documentation/[a-z/-]*\.rst' "$src
 done
 try "all samples" diff <(cd "$src/samples" && find . -name '*.[ch]' | sort) \
 	<(cd "$doc/samples" && find . -name '*.[ch]' | sort)
+try "packages" "$src/tests/testing/packages.py" "$root"
 export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$lib/pkgconfig
 export PKG_CONFIG_SYSTEM_INCLUDE_PATH=/none PKG_CONFIG_SYSTEM_LIBRARY_PATH=/none
 unset MAKEFLAGS
