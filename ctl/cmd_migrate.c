@@ -23,7 +23,7 @@
 #define TICK_MS		1u
 #define PATIENCE_NS	30000000000ull	/* with a process that does not answer */
 #define KEEP_NS		10000000000ull	/* a link for a job to come */
-#define TARGET_BYTES	108u
+#define TARGET_BYTES	252u
 
 typedef unsigned long long llu;
 
@@ -76,6 +76,7 @@ static bool poll_job(struct jobs *jobs, struct job *job)
 		return false;
 	err = kvmm_migrate_poll(job->job);
 	kvmm_migrate_get_status(job->job, &job->status);
+	kvmm_migrate_result(job->job, KVMM_MIGRATE_GOT_TARGET, job->target, TARGET_BYTES);
 	/* The other process's turn for too long: no event would ever tell of that. */
 	phase = job->status.phase;
 	if (err == -EINPROGRESS &&
@@ -138,6 +139,8 @@ static int start_job(struct kv_control_call *call, struct job *job, struct kvmm_
 			attr.flags |= KVMM_MIGRATE_NO_EVICT;
 		else if (!strcmp(call->arg[i], "precopy"))
 			attr.flags |= KVMM_MIGRATE_PRECOPY;
+		else if (!strcmp(call->arg[i], "any"))
+			attr.flags |= KVMM_MIGRATE_ANY;
 		else if (!strncmp(call->arg[i], "key=", 4))
 			attr.key_file = call->arg[i] + 4;
 		else
@@ -152,7 +155,7 @@ static int start_job(struct kv_control_call *call, struct job *job, struct kvmm_
 	attr.src = call->pool;
 	attr.dst = job->dst;
 	attr.target = job->dst ? NULL : job->target;
-	attr.after = job->dst ? NULL : last;
+	attr.after = job->dst || attr.flags & KVMM_MIGRATE_ANY ? NULL : last;
 	attr.what = KVMM_MIGRATE_SEQ;
 	attr.flags |= job->dst ? 0 : KVMM_MIGRATE_KEEP_LINK;
 	job->seq = attr.seq;
@@ -328,9 +331,9 @@ static void other_exit(const struct kv_control_pool *gone, void **state)
 }
 
 static const struct kv_command commands[] = {
-	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [precopy] [key=FILE]",
+	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict] [precopy] [any] [key=FILE]",
 	  "a sequence goes to another pool, or to socket or address of a process that takes it",
-	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 7, cmd_start },
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 8, cmd_start },
 	{ "migrate-status", "POOL", "the last migrations from there",
 	  KV_COMMAND_POOL, 0, 0, cmd_status },
 	{ "migrate-finish", "POOL ID", "with precopy: the sequence is not written any more",

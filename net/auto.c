@@ -57,10 +57,13 @@ static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
 
 	attr.src = watch->attr.src;
 	attr.dst = watch->attr.dst;
-	attr.flags = watch->attr.flags | (attr.dst ? 0 : KVMM_MIGRATE_KEEP_LINK);
+	attr.flags = watch->attr.flags;
 	attr.target = watch->attr.target;
 	attr.key_file = watch->attr.key_file;
+	if (attr.dst || attr.flags & KVMM_MIGRATE_ANY)
+		return attr;
 	attr.after = watch->last;
+	attr.flags |= KVMM_MIGRATE_KEEP_LINK;
 	return attr;
 }
 
@@ -290,7 +293,8 @@ int kvmm_migrate_auto_set_idle(struct kvmm_migrate_auto *watch, uint64_t seq, in
 
 static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 {
-	const u32 flags = KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT;
+	const u32 flags = KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT |
+			  (attr->target ? KVMM_MIGRATE_ANY : 0);
 	struct kv_pool_view src, dst;
 	const char *addr;
 	int kind;

@@ -13,6 +13,7 @@
  * destination is good, and the source is only waited for. A poll does one phase after the other
  * until one of them has to wait.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include <kv/buf.h>
@@ -32,7 +33,8 @@
 #define MAX_SLEEP_NS		1000000ull
 #define ALL_FLAGS		(KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | \
 				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY | \
-				 KVMM_MIGRATE_KEEP_LINK | KVMM_MIGRATE_PRECOPY)
+				 KVMM_MIGRATE_KEEP_LINK | KVMM_MIGRATE_PRECOPY | \
+				 KVMM_MIGRATE_ANY)
 
 /* ---- phases ---- */
 
@@ -210,8 +212,9 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
-	    ((attr->key_file || attr->after || attr->flags & KVMM_MIGRATE_KEEP_LINK) &&
-	     !attr->target) ||
+	    ((attr->key_file || attr->after || attr->label ||
+	      attr->flags & (KVMM_MIGRATE_KEEP_LINK | KVMM_MIGRATE_ANY)) && !attr->target) ||
+	    (attr->after && attr->flags & KVMM_MIGRATE_ANY) ||
 	    (attr->flags & KVMM_MIGRATE_PRECOPY && attr->what > KVMM_MIGRATE_SEQ) ||
 	    (attr->target && !kv_name_is_good("target", attr->target, SIZE_MAX)))
 		return -EINVAL;
@@ -416,6 +419,17 @@ static int give_moves(const struct kvmm_migrate *job, struct store *store,
 	return nr;
 }
 
+static int give_target(const struct kvmm_migrate *job, char *out, u32 max)
+{
+	const char *target = job && job->remote ? remote_target(job) : NULL;
+
+	if (!target)
+		return job && job->remote ? -EAGAIN : -EINVAL;
+	if (out && max)
+		snprintf(out, max, "%s", target);
+	return strlen(target);
+}
+
 int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, void *out,
 			uint32_t max)
 {
@@ -424,8 +438,10 @@ int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, vo
 
 	if (kv_inherited(job))
 		return -ECHILD;
-	if ((u32)what > KVMM_MIGRATE_GOT_MOVES)
+	if ((u32)what > KVMM_MIGRATE_GOT_TARGET)
 		return -EINVAL;
+	if (what == KVMM_MIGRATE_GOT_TARGET)
+		return give_target(job, out, max);
 	err = committed_store(job, &store);
 	if (err)
 		return err;
@@ -439,6 +455,8 @@ int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, vo
 		return give_refs(store, out, max);
 	case KVMM_MIGRATE_GOT_MOVES:
 		return give_moves(job, store, out, max);
+	case KVMM_MIGRATE_GOT_TARGET:
+		break;
 	}
 	return -EINVAL;
 }

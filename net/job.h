@@ -82,5 +82,7 @@ char *copy_of(const char *text);
 
 /* remote.c: as link_open(). */
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
+/* NULL: it is not chosen yet. */
+const char *remote_target(const struct kvmm_migrate *job);
 
 #endif /* NET_JOB_H */

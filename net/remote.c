@@ -36,6 +36,7 @@ struct link {
 	struct kv_pool_view view;	/* of the pool on this side */
 	struct conn conn;
 	u32 far_kind;			/* enum window_kind of another machine; or WINDOW_NONE */
+	struct wire_hello hello;	/* what the other side has said */
 	bool is_ready;			/* the window is there */
 	struct window window;		/* ours */
 };
@@ -82,7 +83,7 @@ static int hear_greeting(struct link *link, const struct wire_msg *msg)
 
 	switch (msg->head.type) {
 	case WIRE_HELLO:
-		return wire_get_hello(msg, &link->view);
+		return wire_get_hello(msg, &link->view, &link->hello);
 	case WIRE_WINDOW:
 		return hear_window(link, msg);
 	case WIRE_ABORT:
@@ -203,6 +204,108 @@ static void link_close(struct link *link)
 	kv_free(link);
 }
 
+/* ---- one of several ---- */
+
+char *copy_of(const char *text)
+{
+	char *copy = text ? kv_alloc_array(strlen(text) + 1, 1) : NULL;
+
+	return copy ? strcpy(copy, text) : NULL;
+}
+
+#define MAX_CHOICES	8u
+#define CHOICE_NS	1000000000ull
+
+/* Takers that are asked at once; the one that is chosen leaves it. */
+struct choice {
+	char *targets;			/* ours; each ends with a 0 */
+	const char *target[MAX_CHOICES];
+	struct link *link[MAX_CHOICES];	/* ours; NULL: it does not answer */
+	u32 nr;
+	u64 label;			/* of this side */
+	u64 until_ns;			/* then one that has answered is chosen */
+	int err;			/* why the last one does not */
+};
+
+static int choice_init(struct choice *choice, const struct kvmm_migrate_attr *attr)
+{
+	char *at = copy_of(attr->target);
+
+	choice->targets = at;
+	choice->label = wire_label(attr->label);
+	while (at && choice->nr < MAX_CHOICES) {
+		choice->target[choice->nr++] = at;
+		at = strchr(at, ',');
+		if (at)
+			*at++ = '\0';
+	}
+	return !choice->targets ? -ENOMEM : at ? -E2BIG : 0;
+}
+
+static void choice_close(struct choice *choice)
+{
+	for (u32 i = 0; i < choice->nr; i++)
+		link_close(choice->link[i]);
+	memset(choice->link, 0, sizeof(choice->link));
+}
+
+/* To all of them: 0; or why there is a link to none. */
+static int choice_open(struct choice *choice, const struct kv_pool_view *view, char *key_file)
+{
+	bool any = false;
+
+	choice_close(choice);
+	choice->until_ns = kv_ns_after(kv_clock_ns(), CHOICE_NS);
+	for (u32 i = 0; i < choice->nr; i++) {
+		const struct place to = { (char *)choice->target[i], key_file };
+		int err = link_open(view, &to, &choice->link[i]);
+
+		choice->err = err ? err : choice->err;
+		any |= !err;
+	}
+	return any ? 0 : choice->err;
+}
+
+static bool is_better(const struct choice *choice, const struct link *a, const struct link *b,
+		      u32 nr)
+{
+	bool has_room = a->hello.nr_free >= nr, is_near = a->hello.label == choice->label;
+
+	if (!b || has_room != (b->hello.nr_free >= nr))
+		return !b || has_room;
+	if (is_near != (b->hello.label == choice->label))
+		return is_near;
+	return a->hello.nr_free > b->hello.nr_free;
+}
+
+/* Number of the best for @nr blocks; -EINPROGRESS; or why there is none. */
+static int choose(struct choice *choice, u32 nr)
+{
+	bool late = kv_clock_ns() >= choice->until_ns;
+	const struct link *best = NULL;
+	int found = -EINPROGRESS, nr_waits = 0;
+
+	for (u32 i = 0; i < choice->nr; i++) {
+		struct link *link = choice->link[i];
+		int err = link ? link_greet(link) : 0;
+
+		if (!link)
+			continue;
+		nr_waits += err == -EINPROGRESS;
+		if (err && err != -EINPROGRESS) {
+			choice->err = err;
+			choice->link[i] = NULL;
+			link_close(link);
+		} else if (!err && is_better(choice, link, best, nr)) {
+			best = link;
+			found = i;
+		}
+	}
+	if (nr_waits && (!best || !late))
+		return -EINPROGRESS;
+	return best ? found : choice->err;
+}
+
 /* ---- the carrier ---- */
 
 enum remote_state { LIST, TALLY, OFFER, ANSWER, POUR };
@@ -212,7 +315,8 @@ enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_LEAVING, SLOT_FULL, SLOT_SENT }
 
 struct remote {
 	struct link *link;		/* ours; NULL: it is not needed, or another job has it */
-	struct place to;
+	struct place to;		/* @target is NULL: not chosen yet */
+	struct choice *choice;		/* ours; or NULL: there is one place */
 	struct wire_id id;		/* fixed at creation */
 	u32 gen;
 	u32 max_runs;
@@ -258,15 +362,34 @@ static bool has_link(const struct remote *remote)
 
 /* ---- prepare ---- */
 
+static int choose_link(struct kvmm_migrate *job, struct remote *remote)
+{
+	u32 nr = job->goods.nr_refs;
+	int i;
+
+	for (u32 r = 0; r < job->goods.nr_ranges; r++)
+		nr += job->goods.kind[r].nr;
+	i = choose(remote->choice, nr);
+	if (i < 0)
+		return i;
+	remote->to.target = copy_of(remote->choice->target[i]);
+	if (!remote->to.target)
+		return -ENOMEM;
+	remote->link = remote->choice->link[i];
+	remote->choice->link[i] = NULL;
+	choice_close(remote->choice);
+	return 0;
+}
+
 static int remote_prepare(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
-	int err = link_greet(remote->link);
+	int err = remote->link ? link_greet(remote->link) : choose_link(job, remote);
 
 	if (err)
 		return err;
 	*remote = (struct remote){
-		.link = remote->link, .to = remote->to, .id = remote->id,
+		.link = remote->link, .to = remote->to, .choice = remote->choice, .id = remote->id,
 		.gen = remote->gen, .taken_over = remote->taken_over,
 		.max_runs = remote->max_runs, .sum = remote->sum, .from = remote->from,
 		.nr_present = remote->nr_present, .nr_descriptors = remote->nr_descriptors,
@@ -653,12 +776,19 @@ static int remote_resume(struct kvmm_migrate *job)
 	struct link *link;
 
 	if (!has_link(remote)) {
-		int err = link_open(&job->goods.view, &remote->to, &link);
+		/* Of one in doubt only that taker knows. */
+		bool anew = remote->choice && !job->in_doubt;
+		int err = anew ? choice_open(remote->choice, &job->goods.view, remote->to.key_file) :
+				 link_open(&job->goods.view, &remote->to, &link);
 
 		if (err)
 			return err;
 		link_close(remote->link);
-		remote->link = link;
+		remote->link = anew ? NULL : link;
+		if (anew) {
+			kv_free(remote->to.target);
+			remote->to.target = NULL;
+		}
 		remote->taken_over = false;
 		memset(remote->slot, 0, sizeof(remote->slot));	/* SLOT_EMPTY */
 	}
@@ -686,6 +816,15 @@ static void forget_place(struct place *to)
 	kv_free(to->key_file);
 }
 
+static void free_choice(struct choice *choice)
+{
+	if (!choice)
+		return;
+	choice_close(choice);
+	kv_free(choice->targets);
+	kv_free(choice);
+}
+
 static void remote_free(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
@@ -696,6 +835,7 @@ static void remote_free(struct kvmm_migrate *job)
 	}
 	link_close(remote->link);
 	forget_place(&remote->to);
+	free_choice(remote->choice);
 	kv_free(remote->sum);
 	kv_free(remote->from);
 	kv_free(remote);
@@ -731,13 +871,6 @@ static const struct carrier_ops remote_ops = {
 	.status		= remote_status,
 };
 
-char *copy_of(const char *text)
-{
-	char *copy = text ? kv_alloc_array(strlen(text) + 1, 1) : NULL;
-
-	return copy ? strcpy(copy, text) : NULL;
-}
-
 static bool is_same(const char *a, const char *b)
 {
 	return a && b ? !strcmp(a, b) : a == b;
@@ -751,7 +884,8 @@ static struct link *take_over(struct kvmm_migrate *before, const struct kvmm_mig
 	const struct wire_id none = { { 0 } };
 	struct wire_msg msg;
 
-	if (!link || (before->phase != KVMM_MIGRATE_GRACE && before->phase != KVMM_MIGRATE_DONE) ||
+	if (!link || !remote->to.target ||
+	    (before->phase != KVMM_MIGRATE_GRACE && before->phase != KVMM_MIGRATE_DONE) ||
 	    before->goods.pool != attr->src || !is_same(remote->to.target, attr->target) ||
 	    !is_same(remote->to.key_file, attr->key_file) || link_next(link, &none, 0, &msg))
 		return NULL;
@@ -760,23 +894,45 @@ static struct link *take_over(struct kvmm_migrate *before, const struct kvmm_mig
 	return link;
 }
 
+const char *remote_target(const struct kvmm_migrate *job)
+{
+	return job->remote->to.target;
+}
+
+static int make_links(struct remote *remote, const struct kv_pool_view *view,
+		      const struct kvmm_migrate_attr *attr)
+{
+	int err;
+
+	remote->to.key_file = copy_of(attr->key_file);
+	if (!remote->to.key_file != !attr->key_file)
+		return -ENOMEM;
+	if (attr->flags & KVMM_MIGRATE_ANY) {
+		remote->choice = kv_alloc(sizeof(*remote->choice));
+		err = remote->choice ? choice_init(remote->choice, attr) : -ENOMEM;
+		return err ? err : choice_open(remote->choice, view, remote->to.key_file);
+	}
+	remote->to.target = copy_of(attr->target);
+	if (!remote->to.target)
+		return -ENOMEM;
+	remote->link = take_over(attr->after, attr);
+	remote->taken_over = remote->link;
+	return remote->link ? 0 : link_open(view, &remote->to, &remote->link);
+}
+
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 {
 	struct kv_pool_view view;
 	struct remote *remote = kv_alloc(sizeof(*remote));
-	int err = -ENOMEM;
+	int err;
 
 	if (!remote)
-		return err;
+		return -ENOMEM;
 	kv_pool_view(attr->src, &view);
-	remote->to = (struct place){ copy_of(attr->target), copy_of(attr->key_file) };
-	if (remote->to.target && !remote->to.key_file == !attr->key_file) {
-		remote->link = take_over(attr->after, attr);
-		remote->taken_over = remote->link;
-		err = remote->link ? 0 : link_open(&view, &remote->to, &remote->link);
-	}
+	err = make_links(remote, &view, attr);
 	if (err) {
 		forget_place(&remote->to);
+		free_choice(remote->choice);
 		kv_free(remote);
 		return err;
 	}

@@ -378,6 +378,7 @@ int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 	server->lease_ns = known.lease_ns ? known.lease_ns : DEFAULT_LEASE_NS;
 	server->max_links = known.max_links ? known.max_links : DEFAULT_LINKS;
 	server->flags = known.flags;
+	server->label = wire_label(known.label);
 	server->fd = server->watch = server->timer = -1;
 	server->path = kv_alloc_array(strlen(known.path) + 1, 1);
 	if (server->path)

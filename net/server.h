@@ -39,6 +39,7 @@ struct kvmm_migrate_server {
 	struct kv_pool_view view;
 	char *path;			/* ours; or the address of far givers, as it was said */
 	u32 far_kind;			/* enum window_kind, of these; or WINDOW_NONE */
+	u64 label;			/* wire_label() */
 	struct tls_key key;		/* which they know */
 	u64 window_bytes;
 	u64 lease_ns;

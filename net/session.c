@@ -73,9 +73,13 @@ static int offer_window(struct kvmm_migrate_server *server, struct session *sess
 static int greet(struct kvmm_migrate_server *server, struct session *session,
 		 const struct wire_msg *msg)
 {
-	const struct wire_hello hello = wire_hello_of(&server->view);
-	int err = msg->head.type == WIRE_HELLO ? wire_get_hello(msg, &server->view) : -EPROTO;
+	struct wire_hello hello = wire_hello_of(&server->view), theirs;
+	int err = msg->head.type == WIRE_HELLO ? wire_get_hello(msg, &server->view, &theirs) :
+						 -EPROTO;
+	struct kvmm_pool_stat stat;
 
+	hello.nr_free = kvmm_pool_get_stat(server->pool, &stat) ? 0 : stat.nr_free;
+	hello.label = server->label;
 	if (err != -EPROTO)
 		conn_say(&session->conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
 	if (err)

@@ -35,6 +35,11 @@ u64 wire_layout(const struct kv_planes *planes)
 	return sum;
 }
 
+u64 wire_label(const char *label)
+{
+	return label ? wire_sum(label, strlen(label)) | 1 : 0;
+}
+
 struct wire_hello wire_hello_of(const struct kv_pool_view *view)
 {
 	return (struct wire_hello){
@@ -80,14 +85,18 @@ static int get_all(const struct wire_msg *msg, void *fixed, u32 bytes)
 	return err || more ? -EPROTO : 0;
 }
 
-int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view)
+int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view,
+		   struct wire_hello *hello)
 {
 	struct wire_hello theirs, ours = wire_hello_of(view);
 
 	if (get_all(msg, &theirs, sizeof(theirs)) || theirs.nr_planes > KVMM_MAX_PLANES ||
 	    theirs.caches > 1)
 		return -EPROTO;
+	*hello = theirs;
 	theirs.caches = ours.caches;
+	theirs.nr_free = 0;
+	theirs.label = 0;
 	return memcmp(&theirs, &ours, sizeof(ours)) ? -EMEDIUMTYPE : 0;
 }
 

@@ -29,7 +29,7 @@
 #include <kvmm/ext/migrate.h>
 
 #define WIRE_MAGIC	0x674d566bu	/* "kVMg" */
-#define WIRE_VERSION	1u
+#define WIRE_VERSION	2u
 #define WIRE_MAX_BYTES	65536u		/* of a payload */
 
 enum wire_type {
@@ -74,7 +74,8 @@ struct wire_hello {
 	u32 nr_planes;
 	u32 block_tokens;
 	u32 caches;
-	u32 reserved;
+	u32 nr_free;		/* blocks, of a taker's pool */
+	u64 label;		/* of its node: wire_label() */
 };
 
 enum window_kind { WINDOW_NONE, WINDOW_SHARED, WINDOW_DEVICE, WINDOW_UCX, WINDOW_NIXL,
@@ -129,7 +130,7 @@ struct wire_status {
 	u32 reserved;
 };
 
-static_assert(sizeof(struct wire_head) == 40 && sizeof(struct wire_hello) == 32 &&
+static_assert(sizeof(struct wire_head) == 40 && sizeof(struct wire_hello) == 40 &&
 	      sizeof(struct wire_window) == 24 && sizeof(struct wire_offer) == 24 &&
 	      sizeof(struct wire_accept) == 16 && sizeof(struct wire_fill) == 16 &&
 	      sizeof(struct kv_block_name) == 48 && sizeof(struct kv_range_kind) == 32,
@@ -143,6 +144,7 @@ struct wire_msg {
 
 u64 wire_sum(const void *payload, u32 bytes);
 u64 wire_layout(const struct kv_planes *planes);
+u64 wire_label(const char *label);	/* NULL: 0 */
 struct wire_hello wire_hello_of(const struct kv_pool_view *view);
 
 /* The first message of @bytes: its length; 0 it is not whole yet; -EPROTO it will never be one. */
@@ -150,7 +152,8 @@ int wire_parse(const u8 *buf, u32 bytes, struct wire_msg *msg);
 
 /* The payload, if it is one of that type: 0 or -EPROTO. */
 /* -EMEDIUMTYPE: blocks are not made like those of @view. */
-int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view);
+int wire_get_hello(const struct wire_msg *msg, const struct kv_pool_view *view,
+		   struct wire_hello *hello);
 int wire_get_window(const struct wire_msg *msg, struct wire_window *window, const u8 **blob,
 		    u32 *blob_bytes);
 int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,

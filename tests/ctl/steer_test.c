@@ -278,14 +278,14 @@ Test(steer, migrations_that_ended_first_are_forgotten_first)
 
 Test(steer, names_of_targets_are_cells_and_not_too_long)
 {
-	char line[256] = "migrate-start alpha ", *end = line + strlen(line);
+	char line[300] = "migrate-start alpha ", *end = line + strlen(line);
 
 	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
 	cr_assert_eq(kvmm_control_add_pool(control, "b\\x", beta), 0);
 	take_seq(alpha, 1, 0, 7);
 	has(ask(control, fd, "migrate-start alpha b\\x 7"), "\n1\t7\tb\\x5cx\t");
-	memset(end, 'n', 120);
-	strcpy(end + 120, " 7");
+	memset(end, 'n', 252);
+	strcpy(end + 252, " 7");
 	has(ask(control, fd, line), "that name is too long");
 }
 
@@ -456,9 +456,10 @@ Test(steer, words_behind_a_migration_are_its_flags)
 	cr_expect_eq(migrate_flags, KVMM_MIGRATE_BACKGROUND);
 	has(ask(control, fd, "migrate-start alpha beta 9 no_evict"), "there is no sequence 9");
 	cr_expect_eq(migrate_flags, KVMM_MIGRATE_NO_EVICT);
-	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background precopy"), "err ");
+	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background precopy any"), "err ");
 	cr_expect_eq(migrate_flags, KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND |
-				    KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_PRECOPY);
+				    KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_PRECOPY |
+				    KVMM_MIGRATE_ANY);
 }
 
 Test(steer, a_migration_that_does_not_start_leaves_no_connection)

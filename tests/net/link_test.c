@@ -128,6 +128,86 @@ Test(link, a_sequence_whose_link_breaks_while_it_decodes_goes_by_another)
 	cr_expect_gt(how.cut_at, 40);
 }
 
+/* A second taker, with more room. */
+static struct kvmm_migrate_server *serve_more(struct kvmm_pool *pool, const char *label, char *path)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *server = NULL;
+
+	snprintf(path, 80, "%s/t", pair.folder);
+	attr.pool = pool;
+	attr.path = path;
+	attr.label = label;
+	cr_assert_eq(kvmm_migrate_serve(&attr, &server), 0);
+	return server;
+}
+
+static int run_both(struct kvmm_migrate *job, struct kvmm_migrate_server *other)
+{
+	int err = -EINPROGRESS;
+
+	for (u32 i = 0; i < 20000 && err == -EINPROGRESS; i++) {
+		err = kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+		kvmm_migrate_serve_tick(other);
+	}
+	return err;
+}
+
+/* Which of both takes 10 blocks, of which pair.dst has so many free: 1 the other. */
+static int chosen(u32 nr_free, const char *label)
+{
+	struct kvmm_pool *pool = net_pool("host", 128);
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	kvmm_range_t full = net_range(pair.dst, 'f', 64 - nr_free, 1);
+	struct kvmm_migrate *job = NULL;
+	struct kvmm_migrate_server *other;
+	char path[80], all[300], said[100];
+	int is_other;
+
+	other = serve_more(pool, label, path);
+	snprintf(all, sizeof(all), "%s,%s/nowhere,%s", pair.path, pair.folder, path);
+	attr.range = net_range(pair.src, 'a', 10, 1);
+	attr.target = all;
+	attr.flags = KVMM_MIGRATE_ANY;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(kvmm_migrate_result(job, KVMM_MIGRATE_GOT_TARGET, said, sizeof(said)), -EAGAIN);
+	cr_expect_eq(run_both(job, other), 0);
+	cr_expect_gt(kvmm_migrate_result(job, KVMM_MIGRATE_GOT_TARGET, said, sizeof(said)), 0);
+	kvmm_migrate_free(job);
+	is_other = kvmm_range_find_seq(pool, 'a', NULL, 0);
+	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), !is_other);
+	cr_expect_str_eq(said, is_other ? path : pair.path);
+	kvmm_range_free_seq(pair.dst, 'a');
+	kvmm_range_free(pair.dst, full);
+	kvmm_migrate_serve_end(other);
+	kvmm_pool_destroy(pool);
+	return is_other;
+}
+
+Test(link, of_several_takers_one_with_room_that_is_near_and_has_most_is_chosen)
+{
+	cr_expect_eq(chosen(60, NULL), 1, "it has more");
+	cr_expect_eq(chosen(60, "rack 7"), 0, "the other is not near");
+	cr_expect_eq(chosen(9, "rack 7"), 1, "it has no room");
+}
+
+Test(link, where_none_of_several_takers_serves_a_job_does_not_begin)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+
+	attr.range = net_range(pair.src, 'a', 10, 1);
+	attr.target = "/nowhere/a,/nowhere/b";
+	attr.flags = KVMM_MIGRATE_ANY;
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -ENOENT);
+	attr.target = "/a,/b,/c,/d,/e,/f,/g,/h,/i";
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -E2BIG);
+	attr.dst = pair.dst;
+	attr.target = NULL;
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -EINVAL);
+}
+
 static int no_descriptor(void *ctx, int fd, bool root_too)
 {
 	return -EMFILE;

@@ -15,6 +15,7 @@ struct ask {
 	bool background;
 	bool no_evict;
 	bool precopy;
+	bool any;
 	const char *key;
 	double wait;
 	struct client client;
@@ -34,6 +35,8 @@ static const struct option_row rows[] = {
 		"start: nothing is evicted for it where it goes to"),
 	ROW_FLAG("precopy", 0, struct ask, precopy,
 		"start: it still decodes; what is sealed goes until finish"),
+	ROW_FLAG("any", 0, struct ask, any,
+		"start: TARGET is several, with ',' between; to the one with most room"),
 	ROW_TEXT("key", 0, "FILE", struct ask, key,
 		"start: what the other machine knows too: a file that the engine reads"),
 	ROW_TAKE("wait", 0, "S", take_wait, "start: wait so long for the end [0]"),
@@ -125,10 +128,11 @@ static int cmd_start(struct ask *ask)
 	struct table table;
 	uint64_t id;
 
-	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s%s%s%s", ask->opt.pool,
+	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s%s%s%s%s", ask->opt.pool,
 			 ask->args[1], ask->args[2], ask->copy ? " copy" : "",
 			 ask->background ? " background" : "", ask->no_evict ? " no_evict" : "",
-			 ask->precopy ? " precopy" : "", ask->key ? " key=" : "", ask->key ? ask->key : ""))
+			 ask->precopy ? " precopy" : "", ask->any ? " any" : "",
+			 ask->key ? " key=" : "", ask->key ? ask->key : ""))
 		return client_wrong(&ask->client);
 	id = table_number(&table, 0, "id");
 	table_free(&table);

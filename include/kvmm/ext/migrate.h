@@ -90,6 +90,12 @@ enum kvmm_migrate_what {
  * Shrinking is refused meanwhile (-EBUSY).
  */
 #define KVMM_MIGRATE_PRECOPY		(1u << 5)
+/**
+ * @target is several, at most 8, with ',' between them: all are asked, and of those that answer
+ * within a second it goes to one with enough free blocks, rather of @label, rather with more of
+ * them. Not with &kvmm_migrate_attr.after.
+ */
+#define KVMM_MIGRATE_ANY		(1u << 6)
 
 /**
  * struct kvmm_migrate_attr - one migration; all that it points to is borrowed during the call
@@ -111,6 +117,7 @@ enum kvmm_migrate_what {
  * @after: NULL; or a job of KVMM_MIGRATE_KEEP_LINK from @src to the same @target with the same
  *	@key_file: this one takes over its link if it is committed. Where there is none, or it is
  *	broken by now, a link is made as without
+ * @label: NULL; or with KVMM_MIGRATE_ANY, where this is: &kvmm_migrate_serve_attr.label
  */
 struct kvmm_migrate_attr {
 	size_t size;
@@ -128,10 +135,11 @@ struct kvmm_migrate_attr {
 	uint64_t chunk_bytes;
 	const char *key_file;
 	struct kvmm_migrate *after;
+	const char *label;
 };
 
 #define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, \
-				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, NULL, NULL }
+				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, NULL, NULL, NULL }
 
 /**
  * kvmm_migrate_start() - begin a job: takes a reference and a pin on the source
@@ -325,6 +333,7 @@ enum kvmm_migrate_got {
 	KVMM_MIGRATE_GOT_RANGES,	/* kvmm_range_t */
 	KVMM_MIGRATE_GOT_REFS,		/* kvmm_ref_t */
 	KVMM_MIGRATE_GOT_MOVES,		/* struct kvmm_relocation */
+	KVMM_MIGRATE_GOT_TARGET,	/* char: the one that was chosen; how many, without the 0 */
 };
 
 /**
@@ -376,6 +385,7 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
  * @flags: KVMM_MIGRATE_SERVE_*
  * @key_file: NULL; of other machines: the path of a file with 64 hexadecimal digits, which is the
  *	user's alone (mode 0600), and the same at both ends. It is all that a giver is asked for
+ * @label: NULL; or any word for what is near: of the machine, its rack, or the node of its memory
  */
 struct kvmm_migrate_serve_attr {
 	size_t size;
@@ -386,10 +396,11 @@ struct kvmm_migrate_serve_attr {
 	uint32_t max_links;
 	uint32_t flags;
 	const char *key_file;
+	const char *label;
 };
 
 #define KVMM_MIGRATE_SERVE_INIT { sizeof(struct kvmm_migrate_serve_attr), NULL, NULL, 0, 0, 0, 0, \
-				  NULL }
+				  NULL, NULL }
 
 /**
  * kvmm_migrate_serve() - serve a pool on a socket
@@ -515,9 +526,11 @@ static inline int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server
  * @high: stop when so many are; more than @low
  * @max_blocks: most blocks of one portion, 1 to KVMM_MIGRATE_MAX_BLOCKS
  * @interval_ms: how often free blocks are counted while enough are free
- * @flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT
+ * @flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT; KVMM_MIGRATE_ANY: each portion goes to
+ *	the taker that has most room then, whose engine is told by kvmm_migrate_arrived()
  * @reserved: 0
- * @target, @key_file: as of struct kvmm_migrate_attr; copied. One link serves all migrations
+ * @target, @key_file: as of struct kvmm_migrate_attr; copied. One link serves all migrations, but
+ *	for those of KVMM_MIGRATE_ANY
  */
 struct kvmm_migrate_auto_attr {
 	size_t size;
