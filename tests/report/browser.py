@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The report in a browser without a screen: the page looks at itself (#selftest).
+"""The report in a browser without a screen, at three widths: the page looks at itself (#selftest).
 
 Without Chromium there is nothing to run it in, and the test says that it was skipped. Run from the
 object tree.
 """
-import html
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["KVMM_SRCTREE"], "tests/report"))
+import chrome  # noqa: E402
+
 REPLAY = os.environ.get("KVMM_REPLAY", "tools/kvmm-replay")
 DUMP = os.environ.get("KVMM_DUMP", "tools/kvmm-dump")
-BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
 
 passed = failed = 0
 
@@ -32,29 +32,16 @@ def run(*args):
     subprocess.run([*map(str, args)], check=True, capture_output=True, timeout=300)
 
 
-def look(browser, folder, page):
-    """What the page says of itself, or None."""
-    flags = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--window-size=1300,2000", f"--user-data-dir={folder}/profile"]
-    if os.geteuid() == 0:
-        flags.append("--no-sandbox")
-    for _ in range(3):      # a browser may fail to start, on a machine that is busy
-        try:
-            done = subprocess.run([browser, *flags, "--dump-dom", f"file://{page}#selftest"],
-                                  capture_output=True, text=True, timeout=90)
-        except subprocess.TimeoutExpired:
-            continue
-        found = re.search(r'<pre id="selftest">(.*?)</pre>', done.stdout, re.S)
-        if found:
-            return json.loads(html.unescape(found.group(1)))
-    return None
+def look(browser, page, width=1280, theme="light"):
+    """What the page says of itself."""
+    browser.open(f"file://{page}#selftest", width, 2000, theme)
+    return json.loads(browser.ask("document.getElementById('selftest').textContent"))
 
 
 def check_look(name, seen, least):
-    check(f"{name}: the page ran to its end", seen is not None)
-    for result in seen["results"] if seen else []:
+    for result in seen["results"]:
         check(f"{name}: {result['name']}", result["ok"], result.get("seen"))
-    check(f"{name}: it looked at enough", seen is not None and len(seen["results"]) >= least, seen)
+    check(f"{name}: it looked at enough", len(seen["results"]) >= least, seen)
 
 
 def write_live(path):
@@ -82,7 +69,7 @@ def write_live(path):
 
 
 def check_that_it_can_fail(browser, folder, page):
-    """A page whose map is not painted, and one whose hover is mute, must fail."""
+    """A page whose map is not painted, one with a mute hover, or one that is too wide, must fail."""
     with open(page) as file:
         text = file.read()
     for what, a, b in [("map painted", "context.putImageData(image, 0, 0);", ""),
@@ -90,37 +77,61 @@ def check_that_it_can_fail(browser, folder, page):
                        ("an arrow moves the view", "ArrowRight: e =>", "ArrowNowhere: e =>"),
                        ("dark and light differ", "root.dataset.theme = theme;", ""),
                        ("every drawing lies within its panel", "\t\tgraph.resize();", ";"),
+                       ("nothing is wider than the page", "minmax(0, 1fr); gap: 4px 8px;", "1400px;"),
+                       ("no word lies on another", ".times span { position: absolute;", ".times span { position: absolute; left: 9px !important;"),
+                       ("a link keeps the view", "out.set(key,", "void (key,"),
+                       ("each map says what is now", "out.textContent = i", "const unseen = i"),
+                       ("the headline is of the run", "a.asked_occupancy_ppm);", "a.asked_occupancy_ppm).reverse();"),
                        ("tiles", "const tile = element(", "continue; const tile = element(")]:
         broken = os.path.join(folder, "broken.html")
         assert a in text, a
         with open(broken, "w") as file:
             file.write(text.replace(a, b))
-        seen = look(browser, folder, broken)
-        check(f"broken on purpose: '{what}' is seen", seen is not None and not seen["ok"] and
+        seen = look(browser, broken)
+        check(f"broken on purpose: '{what}' is seen", not seen["ok"] and
               any(r["name"] == what and not r["ok"] for r in seen["results"]), seen)
 
 
+def check_link(browser, page):
+    """What the address keeps is there when it is opened again."""
+    browser.open(f"file://{page}#", 1280, 1000)
+    browser.ask("zoom(3, 2); choose(ownerOf(map.rec.rows[sampleAt(map.rec, map.now)].find(c => ownerOf(c) !== NOBODY)))")
+    browser.ask("new Promise(done => setTimeout(done, 1000))")
+    kept = browser.ask("location.hash")
+    browser.open(f"file://{page}{kept}", 1280, 1000)
+    check("a link brings the view back", "owner=" in kept and browser.ask("link()") == kept, [kept, browser.ask("link()")])
+    check("and the life with it", browser.ask("$('life').innerText").count("got its blocks") == 2)
+
+
 def main():
-    browser = next((path for path in map(shutil.which, BROWSERS) if path), None)
-    if not browser:
+    if not chrome.find():
         print("skipped: no Chromium to look at the report with\n1 passed, 0 failed, 1 skipped")
         return 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page, both, compared, live = (os.path.join(folder, name + ".html")
                                       for name in ["frag", "both", "compare", "live"])
-        frag, conc, engine = (os.path.join(folder, name + ".rec") for name in ["frag", "conc", "engine"])
+        frag, moving, buddy, conc, engine = (os.path.join(folder, name + ".rec")
+                                             for name in ["frag", "moving", "buddy", "conc", "engine"])
         write_live(engine)
         run(DUMP, "report", engine, "-o", live)
-        run(REPLAY, "frag", "--blocks", 1024, "--max-runs", 4, "--generate", "chat:requests=600",
-            "--no-progress", "--record-state", frag, "--report", page)
+        for path, args in [(moving, ["--compact", "direct", "--mark", 97]), (frag, []), (buddy, ["--alloc", "buddy"])]:
+            run(REPLAY, "frag", "--blocks", 1024, "--generate", "chat:requests=600", "--no-progress",
+                "--record-state", path, *args)
+        run(DUMP, "report", moving, frag, buddy, "-o", page)
         run(REPLAY, "conc", "--blocks", 300, "--host-blocks", 900, "--generate", "chat:requests=400",
             "--no-progress", "--record-state", conc)
         run(DUMP, "report", conc, frag, "-o", both)
         run(REPLAY, "compare", "--generate", "chat:requests=200", "--policies", "lru,slru", "--blocks",
             "50,100", "--ages", "--no-progress", "--report", compared)
-        for name, path, least in [("frag", page, 28), ("both", both, 28), ("compare", compared, 4), ("live", live, 28)]:
-            check_look(name, look(browser, folder, path), least)
-        check_that_it_can_fail(browser, folder, page)
+        browser = chrome.Chrome(chrome.find(), folder)
+        try:
+            for name, path, least in [("frag", page, 40), ("both", both, 38), ("compare", compared, 7), ("live", live, 38)]:
+                for width, theme in [(1280, "light"), (390, "dark"), (1920, "dark")] if name != "both" else [(390, "light")]:
+                    check_look(f"{name}, {width} wide, {theme}", look(browser, path, width, theme), least)
+            check_link(browser, page)
+            check_that_it_can_fail(browser, folder, page)
+        finally:
+            browser.close()
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

@@ -71,7 +71,7 @@ function viewFrom(graph) {
 }
 
 /**
- * One chart. @series: [{ name, values, colour, fill }]; @options: unit, max, format, note; log: for
+ * One chart. @series: [{ name, values, colour, fill }]; @options: unit, min, max, format, note; log: for
  * what lies powers of ten apart, where 0 is nothing and not drawn
  */
 function chart(rec, title, series, options = {}) {
@@ -88,29 +88,21 @@ function chart(rec, title, series, options = {}) {
 	const graph = new Dygraph(plot, rec.x.map((x, i) => [x].concat(series.map(s => s.values[i]))), {
 		labels: ["x"].concat(series.map(s => s.name)), series: perSeries, stepPlot: options.step !== false,
 		axes: axis(rec, unit, options.format), legend: "never", strokeWidth: 1.5, fillAlpha: .16,
-		valueRange: options.log ? null : [0, options.max || null], includeZero: !options.log, logscale: !!options.log, highlightCircleSize: 3, rightGap: 6,
+		valueRange: options.log ? null : [options.min || 0, options.max || null], includeZero: !options.log && !options.min, logscale: !!options.log, highlightCircleSize: 3, rightGap: 6,
 		connectSeparatedPoints: true, animatedZooms: false, dateWindow: [map.x0, map.x1], ...colourOptions(series),
 		highlightCallback: (e, x, points) => {
 			const i = sampleAt(rec, x);
 			seriesLegend(legend, series, series.map(s => s.values[i]), unit, options.format);
 			if (rec.head.cells && map.cross === null) {
-				map.cross = { i, cell: Math.floor((map.c0 + map.c1) / 2) };
-				drawTimeMark(i);
-				map.cross = null;
+				drawMark();
+				for (const view of views)
+					drawTime(view.mark.getContext("2d"), x, .7);
 			}
 		},
 		unhighlightCallback: () => { seriesLegend(legend, series, null, unit); dropCross(); },
 		drawCallback: (g, first) => { if (!first) viewFrom(g); },
 	});
 	charts.push({ graph, series });
-}
-
-/* The moment that a chart points at, in the map. */
-function drawTimeMark(i) {
-	const context = mark.getContext("2d"), [x] = toView(map.rec.x[i], 0);
-	context.clearRect(0, 0, mark.width, mark.height);
-	context.fillStyle = css("--ink");
-	context.fillRect(x, 0, Math.max(1, mark.width / canvas.clientWidth), mark.height);
 }
 
 function recolourCharts() {
@@ -122,10 +114,14 @@ function recolourCharts() {
 
 function occupancyChart(rec, col) {
 	const percent = values => values.map(v => 100 * v / rec.head.blocks);
-	const series = [{ name: "in use", values: percent(col.held), colour: "--accent", fill: true }];
+	const other = views[1].rec && views[1].rec.col.held ? views[1].rec : null;
+	const series = [{ name: other ? titleOf(rec) : "in use", values: percent(col.held), colour: "--accent", fill: !other }];
+	if (other)
+		series.push({ name: titleOf(other), values: percent(rec.x.map(x => other.col.held[sampleAt(other, x)])), colour: "--second" });
 	if (col.cached && col.cached.some(v => v))
 		series.unshift({ name: "in use or cached", values: percent(col.held.map((v, i) => v + col.cached[i])), colour: "--third", fill: true });
-	chart(rec, "Occupancy, % of the blocks", series, { max: 100.5, unit: " %" });
+	const low = other ? 10 * Math.floor(Math.min(...series.map(s => [...s.values].sort((a, b) => a - b)[s.values.length >> 5])) / 10) : 0;
+	chart(rec, "Occupancy, % of the blocks", series, { min: low, max: 100.5, unit: " %" });
 }
 
 const TIERS = [["hits_disk", "disk", "--fourth"], ["hits_host", "host", "--second"], ["hits_device", "device", "--accent"]];
@@ -149,7 +145,8 @@ function runsChart(rec, col) {
 	const series = [{ name: col.accesses ? "runs of new blocks" : "runs", values: rate(rec, col.runs, col.requests), colour: "--accent" }];
 	if (col.descriptors)
 		series.push({ name: "descriptors of the prompt", values: rate(rec, col.descriptors, col.requests), colour: "--second" });
-	chart(rec, col.descriptors ? "Runs and descriptors a request" : "Runs a request", series, { step: false });
+	if (series.some(s => s.values.some(v => v !== null && v !== 1)))
+		chart(rec, col.descriptors ? "Runs and descriptors a request" : "Runs a request", series, { step: false });
 }
 
 function setUpCharts(rec) {
@@ -158,6 +155,13 @@ function setUpCharts(rec) {
 		const series = list.filter(([name]) => col[name] && col[name].some(v => v)).map(([name, label, colour]) => ({ name: label, values: col[name], colour }));
 		if (series.length)
 			chart(rec, title(series.map(s => s.name).join(" and ")), series);
+	};
+	/* What is counted from the beginning says little as a sum. */
+	const rates = (title, list) => {
+		const per = isTimed(rec) ? 1e6 : 1, series = list.filter(([name]) => col[name] && last(col[name]) > col[name][0]).map(([name, label, colour]) =>
+			({ name: label, values: rate(rec, col[name], rec.x).map(v => v === null ? null : v * per), colour }));
+		if (series.length)
+			chart(rec, title(series.map(s => s.name).join(" and ")) + (isTimed(rec) ? ", a second" : ", a request"), series, { step: false });
 	};
 	if (has("held"))
 		occupancyChart(rec, col);
@@ -171,8 +175,8 @@ function setUpCharts(rec) {
 		chart(rec, "Longest free run, in blocks", [{ name: "longest", values: col.largest, colour: "--third" }], { max: usual(col.largest) });
 	if (has("free_runs"))
 		chart(rec, "Free runs", [{ name: "runs", values: col.free_runs, colour: "--accent" }]);
-	counted(names => "Blocks " + names + ", so far", [["moved", "moved", "--second"], ["evicted", "evicted", "--bad"]]);
-	counted(() => "Blocks copied between tiers, so far", [["offloaded", "down", "--accent"], ["loaded", "up", "--second"]]);
+	rates(names => "Blocks " + names, [["moved", "moved", "--second"], ["evicted", "evicted", "--bad"]]);
+	rates(() => "Blocks copied between tiers", [["offloaded", "down", "--accent"], ["loaded", "up", "--second"]]);
 	if (has("offloaded_bytes", "loaded_bytes") && isTimed(rec) && last(col.offloaded_bytes) + last(col.loaded_bytes))
 		bytesChart(rec, col);
 	if (has("host_blocks", "disk_blocks") && last(col.host_blocks) + last(col.disk_blocks))
@@ -180,7 +184,7 @@ function setUpCharts(rec) {
 	if (has("stalled_us") && isTimed(rec) && last(col.stalled_us) > col.stalled_us[0])
 		chart(rec, "Time in which a request waited for memory, %", [{ name: "some", values: rate(rec, col.stalled_us, rec.x).map(v => v === null ? null : Math.min(100, 100 * v)), colour: "--bad", fill: true }], { unit: " %", step: false });
 	latenciesChart(rec, col);
-	counted(() => "Found no run though enough was free, so far", [["fails", "requests", "--bad"]]);
+	rates(() => "Found no run though enough was free", [["fails", "requests", "--bad"]]);
 	if (has("wait_p50", "wait_p99") && col.wait_p99.some(v => v))
 		waitChart(rec, col);
 	/* The first ones had the whole width until there were others beside them. */
@@ -284,7 +288,7 @@ function decades(first, nr, unit) {
 
 /* @bars: [[count, what it is], ...]; @labels: [[place, text], ...] in bars from the left. */
 function drawBars(svg, latency, bars, labels) {
-	const W = 560, H = 190, L = 52, B = 22, T = 8, top = Math.max(...bars.map(([n]) => n)) / latency.n;
+	const W = Math.max(280, svg.parentNode.clientWidth - 38), H = 190, L = 52, B = 22, T = 8, top = Math.max(...bars.map(([n]) => n)) / latency.n;
 	const step = niceStep(100 * top, 4), w = (W - L) / bars.length, sy = v => T + (1 - v / top) * (H - T - B);
 	svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
 	for (let v = 0; v <= 100 * top; v += step) {
@@ -300,10 +304,11 @@ function drawBars(svg, latency, bars, labels) {
 	});
 	let last = -1e9;
 	for (const [at, text] of labels) {
-		if (at * w - last < 52)
+		const x = Math.min(L + at * w, W - 22);
+		if (x - last < 52)
 			continue;
-		svgText(svg, Math.min(L + at * w, W - 22), H - 5, "middle", text);
-		last = at * w;
+		svgText(svg, x, H - 5, "middle", text);
+		last = x;
 	}
 }
 

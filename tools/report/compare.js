@@ -9,12 +9,13 @@ const HUE = i => `hsl(${(215 + i * 137.508) % 360} 62% 52%)`;
  */
 function lineChart(parent, title, series, x, unit, most = Infinity) {
 	const { section, legend } = panel(parent, title);
-	const W = 1200, H = 340, L = 52, R = 14, T = 10, B = 40;
+	const W = Math.max(280, section.clientWidth - 38), H = 340, L = 52, R = 22, T = 10, B = 40;
 	const svg = svgElement("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title }, section);
-	const max = Math.max(.05, ...series.flatMap(s => s.points.map(p => p[1]))) * 1.02, step = niceStep(max, 7);
-	const top = Math.min(most, Math.ceil(max / step) * step);
-	const sx = v => L + x.at(v) * (W - L - R), sy = v => T + (1 - v / top) * (H - T - B);
-	for (let v = 0; v <= top * 1.0001; v += step) {
+	const all = series.flatMap(s => s.points.map(p => p[1])), max = Math.max(.05, ...all), min = Math.min(max, ...all);
+	const step = niceStep(Math.max(max - min, max / 50), 7), low = Math.max(0, Math.floor(min / step) * step);
+	const top = Math.max(low + step, Math.min(most, Math.ceil(max / step) * step));
+	const sx = v => L + x.at(v) * (W - L - R), sy = v => T + (1 - (v - low) / (top - low)) * (H - T - B);
+	for (let v = low; v <= top * 1.0001; v += step) {
 		svgElement("line", { class: "grid", x1: L, x2: W - R, y1: sy(v), y2: sy(v) }, svg);
 		svgText(svg, L - 6, sy(v) + 4, "end", shortNumber(v) + unit);
 	}
@@ -109,9 +110,19 @@ function boardOf(runs) {
 	return { sizes, rows };
 }
 
+const MOST_CURVES = 5;
+
+/* The best policies, each curve once, and the closest bound: more lines than that say nothing. */
+function bestRows(board) {
+	const sum = row => row.cells.reduce((n, run) => n + (run ? hitRate(run) : 0), 0), seen = new Set();
+	const best = board.rows.filter(row => !row.reference).sort((a, b) => sum(b) - sum(a))
+		.filter(row => !seen.has(sum(row)) && seen.add(sum(row))).slice(0, MOST_CURVES);
+	return best.concat(board.rows.filter(row => row.reference).sort((a, b) => sum(a) - sum(b)).slice(0, 1));
+}
+
 function boardChart(parent, board) {
 	const first = Math.log(board.sizes[0]), last = Math.log(board.sizes[board.sizes.length - 1]);
-	lineChart(parent, "Hit rate of prompt blocks, by blocks in the pool", board.rows.map(row => ({
+	lineChart(parent, "Hit rate of prompt blocks, by blocks in the pool", bestRows(board).map(row => ({
 		name: row.policy, reference: row.reference, dashes: row.reference ? DASHES[row.policy] : "none",
 		points: row.cells.map((run, i) => run && [board.sizes[i], hitRate(run)]).filter(p => p),
 	})), {
@@ -200,7 +211,8 @@ function mean(rec, values) {
 const hitsOf = (rec, i) => TIERS.reduce((n, [name]) => n + (rec.col[name] ? rec.col[name][i] : 0), 0);
 
 const MEASURES = [
-	["mean occupancy, %", rec => rec.col.held && 100 * mean(rec, rec.col.held) / rec.head.blocks, 1],
+	["memory that requests asked for, %", rec => rec.results && rec.results.results.asked_occupancy_ppm / 1e4, 1],
+	["held, with what is rounded up, %", rec => rec.col.held && 100 * mean(rec, rec.col.held) / rec.head.blocks, 1],
 	["hits, %", rec => rec.col.accesses && 100 * hitsOf(rec, rec.x.length - 1) / last(rec.col.accesses), 1],
 	["of the device, %", rec => rec.col.hits_host && 100 * last(rec.col.hits_device) / last(rec.col.accesses), 1],
 	["runs a request", rec => rec.col.runs && last(rec.col.runs) / last(rec.col.requests), -1],
@@ -213,7 +225,7 @@ const MEASURES = [
 
 function recordingTable(recordings) {
 	const { section } = panel($("comparison"), "Recordings side by side", "bold: the best of a row");
-	const body = tableOf(section, [""].concat(recordings.map(rec => rec.name)));
+	const body = tableOf(section, [""].concat(recordings.map(titleOf)));
 	for (const [name, of, sign] of MEASURES) {
 		const values = recordings.map(rec => rec.x.length ? of(rec) : undefined), known = values.filter(v => Number.isFinite(v));
 		if (!known.some(v => v))
@@ -234,7 +246,7 @@ function overlay(recordings, title, values) {
 			if (typeof v === "number")
 				points.push([100 * k / n, v]);
 		}
-		return { name: rec.name, points };
+		return { name: titleOf(rec), points };
 	});
 	if (series.length > 1)
 		lineChart($("comparison"), title, series, {
@@ -245,5 +257,5 @@ function overlay(recordings, title, values) {
 function compareRecordings(recordings) {
 	recordingTable(recordings);
 	overlay(recordings, "Hit rate so far", rec => rec.col.accesses && rec.x.map((_, i) => rec.col.accesses[i] ? 100 * hitsOf(rec, i) / rec.col.accesses[i] : null));
-	overlay(recordings, "Occupancy", rec => rec.col.held && rec.col.held.map(v => 100 * v / rec.head.blocks));
+	overlay(recordings, "Held, with what is rounded up", rec => rec.col.held && rec.col.held.map(v => 100 * v / rec.head.blocks));
 }

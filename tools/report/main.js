@@ -73,26 +73,38 @@ function subtitle(rec) {
 
 function show(i) {
 	const rec = page.recordings[shown = i], mapped = rec.head.cells > 0 && rec.x.length > 0;
-	map.rec = rec;
-	map.cross = null;
+	map.rec = views[0].rec = rec;
+	map.cross = map.now = map.owner = null;
+	pause();
+	$("life").hidden = true;
 	survey(rec);
 	$("colour").value = !rec.owned ? "state" : rec.col.requests && rec.col.cached ? "age" : "owner";
 	$("title").textContent = rec.head.source || "kvmm";
+	offerBeside(rec);
 	$("subtitle").textContent = subtitle(rec);
+	showHeadline();
 	$("which").selectedIndex = i;
 	$("map-panel").hidden = !mapped;
 	$("closeup").hidden = !mapped || !closeUp(rec);
 	map.colours = makeColours();
 	map.onview = () => {};
 	if (rec.x.length)
-		[map.x0, map.x1, map.c0, map.c1] = [rec.x[0], endX(rec), 0, rec.head.cells];
+		[map.x0, map.x1, map.c0, map.c1] = [rec.x[0], lastEnd(), 0, rec.head.cells];
 	showResults(rec);
 	showCharts(rec);
 	showLatencies(rec);
-	map.onview = followView;
+	map.onview = () => {
+		followView();
+		setNow(map.now);
+	};
 	if (mapped) {
 		drawMap();
 		drawLegend();
+		setNow(null);
+		if (views[1].rec && rec.head.every)
+			viewWindow();
+		if (views[1].rec)
+			setNow((map.x0 + map.x1) / 2);
 	}
 }
 
@@ -100,6 +112,7 @@ function setTheme(theme) {
 	root.dataset.theme = theme;
 	recolour();
 	recolourCharts();
+	keepLink();
 }
 const otherTheme = () => setTheme(root.dataset.theme === "dark" ? "light" : "dark");
 const help = () => $("help").open ? $("help").close() : $("help").showModal();
@@ -121,7 +134,7 @@ $("which").onchange = () => show($("which").selectedIndex);
 
 function setUp() {
 	page = readPage();
-	page.recordings.forEach(rec => element("option", rec.name, $("which")));
+	page.recordings.forEach(rec => element("option", titleOf(rec), $("which")));
 	$("which").hidden = page.recordings.length < 2;
 	if (page.recordings.length)
 		show(0);
@@ -133,6 +146,9 @@ function setUp() {
 	document.title = [$("title").textContent].concat(page.recordings.map(rec => rec.head.trace || rec.name)).slice(0, 3).join(": ");
 	const dark = matchMedia("(prefers-color-scheme: dark)");
 	dark.onchange = () => setTheme(dark.matches ? "dark" : "light");
+	followLink(location.hash);
+	linked = true;
+	onhashchange = () => followLink(location.hash);
 }
 
 /* ---- #selftest: the page looks at itself, for tests in a browser without a screen ---- */
@@ -171,11 +187,12 @@ function testMap(check) {
 
 function testKeys(check) {
 	const view = () => [map.x0, map.x1, map.c0, map.c1].join();
+	viewAll();
 	const whole = view(), before = pixels();
 	canvas.focus();
 	press("+");
 	const zoomed = view();
-	check("+ zooms in", zoomed !== whole && map.x1 - map.x0 < endX(map.rec) - map.rec.x[0]);
+	check("+ zooms in", zoomed !== whole && map.x1 - map.x0 < lastEnd() - map.rec.x[0]);
 	press("ArrowRight");
 	check("an arrow moves the view", view() !== zoomed);
 	check("and what is painted", pixels().some((p, i) => p !== before[i]));
@@ -230,6 +247,67 @@ function testBoxes(check) {
 	const over = panels.filter((a, i) => panels.some((b, j) => i !== j && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1));
 	check("every drawing lies within its panel", !out.length, out.join("; "));
 	check("no panel lies on another", !over.length, over.map(show).join("; "));
+	testWidth(check);
+	testWords(check);
+}
+
+/* But for what scrolls by itself. */
+function testWidth(check) {
+	const wide = [...document.querySelectorAll("main *")].filter(e => !e.closest(".scroll, .bars, select, .dygraph-legend") &&
+		e.getBoundingClientRect().right > root.clientWidth + 1);
+	check("nothing is wider than the page", root.scrollWidth <= root.clientWidth && !wide.length,
+		root.scrollWidth + " of " + root.clientWidth + ": " + wide.map(e => e.tagName + "." + (e.id || e.className)).slice(0, 5).join());
+}
+
+/* Words of scales, legends and controls: large enough to be read, and none on another. */
+function testWords(check) {
+	const box = e => {
+		const range = document.createRange();
+		range.selectNodeContents(e);
+		return (/^(BUTTON|SELECT|INPUT)$/.test(e.tagName) ? e : range).getBoundingClientRect();
+	};
+	const words = [...document.querySelectorAll("h1, h2, nav button, .tools button, select, .now, .places span, .times span, .legend > span, " +
+		".dygraph-axis-label, svg text, #play, #clock, #lead, #subtitle, .hint")].map(e => [e, box(e)]).filter(([, b]) => b.width && b.height);
+	const over = words.filter(([a, p], i) => words.some(([b, q], j) => j > i && !a.contains(b) && !b.contains(a) &&
+		p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 3 && q.top < p.bottom - 3));
+	const small = words.filter(([e, b]) => e.tagName === "text" && b.height < 9);
+	check("no word lies on another", !over.length, over.map(([e, b]) => e.textContent + " at " + Math.round(b.left) + "," + Math.round(b.top)).join("; "));
+	check("words can be read", !small.length, small.map(([e]) => e.textContent).join());
+	const scales = ["#times span", "#places span"].concat(charts.length ? [".dygraph-axis-label-x", ".dygraph-axis-label-y"] : []);
+	check("every scale has its labels", $("map-panel").hidden || scales.every(s => [...document.querySelectorAll(s)].filter(e => /\d/.test(e.textContent)).length > 1),
+		scales.map(s => document.querySelectorAll(s).length).join());
+}
+
+/* The same moment in both maps, a life, and a link that brings all of it back. */
+function testClock(check) {
+	const rec = map.rec, at = ownedCell(rec);
+	if (page.recordings.length > 1 && headlineOf(page.recordings)) {
+		check("the headline is of the run", textOf("title").includes(fullness(rec.results.results)), textOf("title"));
+		check("two maps, painted", views.every(({ rec, canvas }) => rec && canvas.width > 1));
+	}
+	setNow((rec.x[0] + lastX(rec)) / 2);
+	check("each map says what is now", views.every(({ rec }, k) => !rec || /in use/.test(textOf(k ? "now2" : "now"))), textOf("now"));
+	$("play").click();
+	check("play plays", playing !== 0 && textOf("play") === "pause");
+	$("play").click();
+	check("and pauses", playing === 0);
+	if (at) {
+		const before = pixels();
+		choose(ownerOf(rec.rows[at.i][at.cell]));
+		check("a life has its beginning", /got its blocks/.test(textOf("life")), textOf("life"));
+		check("its owner stands out", pixels().some((p, i) => p !== before[i]));
+	}
+	zoom(2, 1);
+	const kept = link();
+	viewAll();
+	choose(NOBODY);
+	const other = link();
+	followLink(kept);
+	check("a link keeps the view", link() === kept && kept !== other, kept + " " + link());
+	choose(NOBODY);
+	followLink("#r=-1&b=x&k=none&d=&x0=1e999&x1=&c0=-5&c1=NaN&owner=<b>&now=%");
+	check("what is no link changes nothing", map.rec === rec && Number.isFinite(map.x0) && map.owner === null);
+	viewAll();
 }
 
 function selftest() {
@@ -241,11 +319,12 @@ function selftest() {
 		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
 			show(page.recordings.findIndex(rec => rec.head.cells && rec.x.length > 1));
 			check("charts drawn", charts.length > 0 && charts.every(({ graph }) => graph.numRows() === map.rec.x.length));
-			for (const test of [testMap, testKeys, testThemes, testColours, testPanels, testBoxes])
+			for (const test of [testMap, testKeys, testThemes, testColours, testPanels, testClock, testBoxes])
 				test(check);
 		}
 		for (const { runs } of page.comparisons)
-			check("a curve for each policy", document.querySelectorAll("#comparison .curve").length >= new Set(runs.map(r => r.policy)).size);
+			check("curves of the best policies and a bound", document.querySelectorAll("#comparison .curve").length >=
+				Math.min(MOST_CURVES, new Set(runs.filter(r => !r.reference).map(hitRate)).size ? 1 : 0));
 	} catch (e) {
 		check("no exception", false, String(e.stack || e));
 	}
@@ -260,5 +339,5 @@ try {
 	$("complaint").textContent = "This page could not be drawn: " + e.message;
 	console.error(e);
 }
-if (location.hash === "#selftest")
+if (location.hash.startsWith("#selftest"))
 	selftest();

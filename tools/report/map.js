@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ---- the memory map: time to the right, block numbers upwards ---- */
 
-const map = { rec: null, x0: 0, x1: 1, c0: 0, c1: 1, cross: null, colours: null, onview: () => {} };
+/* @now: the moment of the clock; @owner: its life is shown; both may be null. */
+const map = { rec: null, x0: 0, x1: 1, c0: 0, c1: 1, cross: null, now: null, owner: null, colours: null, onview: () => {} };
 const canvas = $("map"), mark = $("mark"), tip = $("tip");
+
+/* One above the other, over the same time; the second has no recording where there is nothing to compare. */
+const views = [{ canvas, mark, rec: null }, { canvas: $("map2"), mark: $("mark2"), rec: null }];
 
 function showTip(x, y, text) {
 	tip.textContent = text;
@@ -45,6 +49,7 @@ function makeColours() {
 		state: Uint32Array.from(state),
 		strong: dark ? shade(.48, .52) : shade(.5, .52),
 		faint: dark ? shade(.25, .29) : shade(.38, .8),
+		moved: pack(dark ? [255, 140, 60] : [200, 80, 0]),
 		age: Uint32Array.from({ length: AGE_LEVELS }, (_, i) => {
 			const f = i / (AGE_LEVELS - 1) * (AGES.length - 1), k = Math.min(AGES.length - 2, Math.floor(f));
 			return pack(mix(AGES[k], AGES[k + 1], f - k));
@@ -98,6 +103,8 @@ function drawLegend() {
 		if (seen.has(CACHED))
 			swatch(c.faint.slice(0, 4), "cached");
 	}
+	if (views.some(({ rec }) => rec && rec.col.moved && last(rec.col.moved)))
+		swatch([c.moved], "stripe on top: blocks were moved");
 	for (const s of seen)
 		if (s !== FREE && (how === "state" || how === "owner" && (s === PINNED || s >= STAGED)))
 			swatch([c.state[s]], STATE_NAMES[s]);
@@ -134,9 +141,26 @@ const lastX = rec => rec.x[rec.x.length - 1];
 const endX = rec => Math.max(lastX(rec), rec.x[0] + 1);
 
 function drawMap() {
-	const rec = map.rec, scale = Math.min(2, devicePixelRatio || 1);
-	if (!rec)
-		return;
+	views.filter(view => view.rec).forEach(paintView);
+	drawScales();
+	drawMark();
+}
+
+/* Half way to the background. */
+const fade = v => (((v >>> 1 & 0x7f7f7f) + (root.dataset.theme === "dark" ? 0x0a0a0a : 0x7c7c7c)) | 255 << 24) >>> 0;
+
+/* All else steps back while one owner is chosen. */
+const withChosen = paint => map.owner === null ? paint :
+	cell => ownerOf(cell) === map.owner && stateOf(cell) !== FREE ? pack([255, 196, 0]) : fade(paint(cell));
+
+/* A stripe on top wherever blocks were moved. */
+function paintMoves(out, w, h, x, moved) {
+	for (let y = 0; moved && y < Math.min(h, 4); y++)
+		out[y * w + x] = map.colours.moved;
+}
+
+function paintView({ canvas, mark, rec }) {
+	const scale = Math.min(2, devicePixelRatio || 1);
 	const w = canvas.width = mark.width = Math.max(1, Math.round(canvas.clientWidth * scale));
 	const h = canvas.height = mark.height = Math.max(1, Math.round(canvas.clientHeight * scale));
 	const context = canvas.getContext("2d"), image = context.createImageData(w, h);
@@ -145,34 +169,38 @@ function drawMap() {
 		Math.min(rec.head.cells - 1, Math.floor(map.c1 - (y + .5) / h * (map.c1 - map.c0))));
 	for (let x = 0, last = -1; x < w; x++) {
 		const i = sampleAt(rec, map.x0 + (x + .5) / w * (map.x1 - map.x0)), row = rec.rows[i];
-		if (i === last) {
+		if (i === last) {	/* with its stripe */
 			for (let y = 0; y < h; y++)
 				out[y * w + x] = out[y * w + x - 1];
 			continue;
 		}
-		const paint = painter(how, map.colours, newest[i] || 0, agedState(rec));
+		const paint = withChosen(painter(how, map.colours, newest[i] || 0, agedState(rec)));
 		for (let y = 0; y < h; y++)
 			out[y * w + x] = paint(row[cellOf[y]]);
+		paintMoves(out, w, h, x, rec.col.moved && rec.col.moved[i] > rec.col.moved[last < 0 ? Math.max(0, i - 1) : last]);
 		last = i;
 	}
 	context.putImageData(image, 0, 0);
-	drawScales();
-	drawMark();
 }
 
 /* Block numbers from cells, and back to what a cell is. */
 const blockAt = (rec, cell) => Math.round(cell * rec.head.blocks / rec.head.cells);
 
 function drawScales() {
-	const rec = map.rec, places = $("places"), times = $("times");
-	const b0 = blockAt(rec, map.c0), b1 = blockAt(rec, map.c1), step = Math.max(1, niceStep(b1 - b0, 7));
-	places.textContent = times.textContent = "";
-	for (let b = Math.ceil(b0 / step) * step; b <= b1; b += step)
-		element("span", count(b), places).style.top = 100 * (b1 - b) / Math.max(1, b1 - b0) + "%";
-	for (const [x, label] of ticks(rec, map.x0, map.x1, 9)) {
+	const rec = map.rec, places = [$("places"), $("places2")], times = $("times");
+	const b0 = blockAt(rec, map.c0), b1 = blockAt(rec, map.c1), step = Math.max(1, niceStep(b1 - b0, 7)), wide = canvas.clientWidth;
+	times.textContent = "";
+	for (const scale of places) {
+		scale.textContent = "";
+		for (let b = Math.ceil(b0 / step) * step; b <= b1; b += step)
+			element("span", count(b), scale).style.top = 100 * (b1 - b) / Math.max(1, b1 - b0) + "%";
+	}
+	for (const [x, text] of ticks(rec, map.x0, map.x1, Math.max(2, Math.min(9, Math.floor(wide / 62))))) {
 		const at = 100 * (x - map.x0) / (map.x1 - map.x0);
-		if (at > 1.5 && at < 98)
-			element("span", label, times).style.left = at + "%";
+		const label = element("span", text, times);
+		label.style.left = at + "%";
+		if (at * wide < 2500 || (100 - at) * wide < 2500)	/* or it would lie outside */
+			label.style.transform = at < 50 ? "none" : "translateX(-100%)";
 	}
 	$("view").textContent = when(rec, map.x0) + " to " + when(rec, map.x1) + ", blocks " + count(b0) + " to " + count(Math.max(b0, b1 - 1));
 }
@@ -200,7 +228,7 @@ function ownerName(rec, owner) {
 	return rec.owners.get(owner) || (rec.head.owner || "owner") + " " + count(owner);
 }
 
-function explain(rec, i, cell) {
+function explain({ rec, i, cell }) {
 	const run = runAt(rec, i, cell), state = stateOf(run.what), owner = ownerOf(run.what);
 	const b0 = blockAt(rec, run.lo), b1 = blockAt(rec, run.hi + 1) - 1;
 	const about = rec.head.cells < rec.head.blocks ? "about " : "";
@@ -210,16 +238,20 @@ function explain(rec, i, cell) {
 	lines.push((run.since ? "since " + when(rec, rec.x[run.since], fine) + ", for " + span(rec, rec.x[i] - rec.x[run.since]) : "from the beginning") +
 		(run.until + 1 < rec.x.length ? "; until " + when(rec, rec.x[run.until + 1], fine) : "; to the end"));
 	if (rec.col.held)
-		lines.push("pool: " + (100 * rec.col.held[i] / rec.head.blocks).toFixed(1) + " % in use" +
-			(rec.col.free_runs ? ", " + count(rec.col.free_runs[i]) + " free runs" : "") +
-			(rec.col.largest ? ", longest " + count(rec.col.largest[i]) : ""));
+		lines.push("pool: " + poolAt(rec, i));
 	return lines.join("\n");
 }
 
+function poolAt(rec, i) {
+	const { held, free_runs: runs, largest } = rec.col;
+	return !held ? "" : (100 * held[i] / rec.head.blocks).toFixed(1) + " % in use" +
+		(runs ? ", " + count(runs[i]) + " free runs" : "") + (largest ? ", longest " + count(largest[i]) : "");
+}
+
 /* Where the cross is: at a moment and a cell. */
-function crossAt(fx, fy) {
-	const rec = map.rec;
+function crossAt(fx, fy, rec = map.rec) {
 	return {
+		rec,
 		i: sampleAt(rec, map.x0 + fx * (map.x1 - map.x0)),
 		cell: Math.max(0, Math.min(rec.head.cells - 1, Math.floor(map.c1 - fy * (map.c1 - map.c0)))),
 	};
@@ -229,13 +261,32 @@ function toView(x, cell) {
 	return [(x - map.x0) / (map.x1 - map.x0) * mark.width, (map.c1 - cell) / (map.c1 - map.c0) * mark.height];
 }
 
-/* A box around the run for as long as it lasts, and a cross. */
+/* The moment of the clock or of the cross, in both maps. */
+function drawTime(context, x, alpha) {
+	const [at] = toView(x, 0);
+	context.fillStyle = css("--ink");
+	context.globalAlpha = alpha;
+	context.fillRect(Math.round(at), 0, Math.max(1, mark.width / canvas.clientWidth), mark.height);
+	context.globalAlpha = 1;
+}
+
 function drawMark() {
-	const context = mark.getContext("2d"), rec = map.rec, cross = map.cross;
-	context.clearRect(0, 0, mark.width, mark.height);
-	if (!cross)
-		return;
-	const run = runAt(rec, cross.i, cross.cell);
+	const cross = map.cross;
+	for (const view of views) {
+		const context = view.mark.getContext("2d");
+		context.clearRect(0, 0, view.mark.width, view.mark.height);
+		if (map.now !== null)
+			drawTime(context, map.now, 1);
+		if (cross && view.rec === cross.rec)
+			drawCross(context, cross);
+		else if (cross)
+			drawTime(context, cross.rec.x[cross.i], .5);
+	}
+}
+
+/* A box around the run for as long as it lasts, and a cross. */
+function drawCross(context, cross) {
+	const { rec } = cross, run = runAt(rec, cross.i, cross.cell);
 	const [left, top] = toView(rec.x[run.since], run.hi + 1);
 	const [right, bottom] = toView(rec.x[Math.min(run.until + 1, rec.x.length - 1)], run.lo);
 	const [x, y] = toView(rec.x[cross.i], cross.cell + .5);
@@ -255,11 +306,11 @@ function drawMark() {
 	context.globalAlpha = 1;
 }
 
-function pointAt(clientX, clientY) {
-	const box = canvas.getBoundingClientRect();
-	map.cross = crossAt((clientX - box.left) / box.width, (clientY - box.top) / box.height);
+function pointAt(clientX, clientY, view) {
+	const box = view.canvas.getBoundingClientRect();
+	map.cross = crossAt((clientX - box.left) / box.width, (clientY - box.top) / box.height, view.rec);
 	drawMark();
-	showTip(clientX, clientY, explain(map.rec, map.cross.i, map.cross.cell));
+	showTip(clientX, clientY, explain(map.cross));
 }
 
 function dropCross() {
@@ -280,14 +331,15 @@ function fit(lo, hi, min, max, least) {
 
 function setView(x0, x1, c0, c1) {
 	const rec = map.rec;
-	[map.x0, map.x1] = fit(x0, x1, rec.x[0], endX(rec), Math.max(1, (endX(rec) - rec.x[0]) / 1e6));
+	[map.x0, map.x1] = fit(x0, x1, rec.x[0], lastEnd(), Math.max(1, (lastEnd() - rec.x[0]) / 1e6));
 	if (rec.head.cells)
 		[map.c0, map.c1] = fit(c0, c1, 0, rec.head.cells, Math.min(8, rec.head.cells));
 	drawMap();
 	map.onview();
 }
 
-const viewAll = () => setView(map.rec.x[0], endX(map.rec), 0, map.rec.head.cells);
+const lastEnd = () => Math.max(...views.filter(({ rec }) => rec).map(({ rec }) => endX(rec)));
+const viewAll = () => setView(map.rec.x[0], lastEnd(), 0, map.rec.head.cells);
 
 /* Keep what lies at the fractions @fx, @fy where it is. */
 function zoom(timeBy, placeBy, fx = .5, fy = .5) {
@@ -313,7 +365,7 @@ function closeUp(rec) {
 
 function moveCross(dx, dy) {
 	const rec = map.rec, box = canvas.getBoundingClientRect();
-	const cross = map.cross || crossAt(.5, .5), step = Math.max(1, Math.round((map.c1 - map.c0) / 60));
+	const cross = map.cross && map.cross.rec === rec ? map.cross : crossAt(.5, .5), step = Math.max(1, Math.round((map.c1 - map.c0) / 60));
 	cross.i = Math.max(0, Math.min(rec.x.length - 1, cross.i + dx));
 	cross.cell = Math.max(0, Math.min(rec.head.cells - 1, cross.cell + dy * step));
 	map.cross = cross;
@@ -321,7 +373,7 @@ function moveCross(dx, dy) {
 		pan(dx > 0 ? .25 : -.25, 0);
 	const [x, y] = toView(rec.x[cross.i], cross.cell + .5), scale = box.width / mark.width;
 	drawMark();
-	showTip(box.left + x * scale, box.top + y * scale, explain(rec, cross.i, cross.cell));
+	showTip(box.left + x * scale, box.top + y * scale, explain(cross));
 }
 
 const KEYS = {
@@ -333,6 +385,7 @@ const KEYS = {
 	"]": () => zoom(1, 1.6), "[": () => zoom(1, 1 / 1.6),
 	"0": viewAll, Home: viewAll,
 	u: () => { const c = closeUp(map.rec); if (c) setView(c[0], c[1], map.c0, map.c1); },
+	" ": () => $("play").click(),
 	c: () => { const s = $("colour"); s.selectedIndex = (s.selectedIndex + 1) % s.options.length; recolour(); },
 };
 
@@ -348,39 +401,52 @@ function recolour() {
 
 let drag = null;
 
-canvas.onpointerdown = e => {
-	drag = { x: e.clientX, y: e.clientY, view: [map.x0, map.x1, map.c0, map.c1], moved: false };
-	canvas.setPointerCapture(e.pointerId);
-};
-canvas.onpointermove = e => {
-	if (!drag) {
-		pointAt(e.clientX, e.clientY);
-		return;
-	}
-	const box = canvas.getBoundingClientRect(), [x0, x1, c0, c1] = drag.view;
-	const dx = (drag.x - e.clientX) / box.width * (x1 - x0), dy = (e.clientY - drag.y) / box.height * (c1 - c0);
-	drag.moved = drag.moved || Math.hypot(e.clientX - drag.x, e.clientY - drag.y) > 3;
-	if (drag.moved) {
-		canvas.classList.add("dragging");
-		dropCross();
-		setView(x0 + dx, x1 + dx, c0 + dy, c1 + dy);
-	}
-};
-canvas.onpointerup = canvas.onpointercancel = () => { drag = null; canvas.classList.remove("dragging"); };
-canvas.onpointerleave = () => { if (!drag) dropCross(); };
-canvas.onblur = dropCross;
-canvas.ondblclick = e => {
-	const box = canvas.getBoundingClientRect();
-	zoom(2.5, 2.5, (e.clientX - box.left) / box.width, (e.clientY - box.top) / box.height);
-};
-/* Without the focus the wheel goes on scrolling the page. */
-canvas.addEventListener("wheel", e => {
-	if (document.activeElement !== canvas && !e.ctrlKey)
-		return;
-	e.preventDefault();
-	const box = canvas.getBoundingClientRect(), by = Math.exp(-e.deltaY / 400);
-	zoom(e.altKey ? 1 : by, e.shiftKey || e.altKey ? by : 1, (e.clientX - box.left) / box.width, (e.clientY - box.top) / box.height);
-}, { passive: false });
+for (const view of views)
+	followPointer(view);
+
+function followPointer(view) {
+	const { canvas } = view;
+	canvas.onpointerdown = e => {
+		drag = { x: e.clientX, y: e.clientY, view: [map.x0, map.x1, map.c0, map.c1], moved: false };
+		canvas.setPointerCapture(e.pointerId);
+	};
+	canvas.onpointermove = e => {
+		if (!drag) {
+			pointAt(e.clientX, e.clientY, view);
+			return;
+		}
+		const box = canvas.getBoundingClientRect(), [x0, x1, c0, c1] = drag.view;
+		const dx = (drag.x - e.clientX) / box.width * (x1 - x0), dy = (e.clientY - drag.y) / box.height * (c1 - c0);
+		drag.moved = drag.moved || Math.hypot(e.clientX - drag.x, e.clientY - drag.y) > 3;
+		if (drag.moved) {
+			canvas.classList.add("dragging");
+			dropCross();
+			setView(x0 + dx, x1 + dx, c0 + dy, c1 + dy);
+		}
+	};
+	canvas.onpointerup = e => {
+		if (drag && !drag.moved) {
+			pointAt(e.clientX, e.clientY, view);
+			choose(ownerOf(view.rec.rows[map.cross.i][map.cross.cell]));
+		}
+		canvas.onpointercancel();
+	};
+	canvas.onpointercancel = () => { drag = null; canvas.classList.remove("dragging"); };
+	canvas.onpointerleave = () => { if (!drag) dropCross(); };
+	canvas.onblur = dropCross;
+	canvas.ondblclick = e => {
+		const box = canvas.getBoundingClientRect();
+		zoom(2.5, 2.5, (e.clientX - box.left) / box.width, (e.clientY - box.top) / box.height);
+	};
+	/* Without the focus the wheel goes on scrolling the page. */
+	canvas.addEventListener("wheel", e => {
+		if (document.activeElement !== canvas && !e.ctrlKey)
+			return;
+		e.preventDefault();
+		const box = canvas.getBoundingClientRect(), by = Math.exp(-e.deltaY / 400);
+		zoom(e.altKey ? 1 : by, e.shiftKey || e.altKey ? by : 1, (e.clientX - box.left) / box.width, (e.clientY - box.top) / box.height);
+	}, { passive: false });
+}
 $("colour").onchange = recolour;
 for (const button of document.querySelectorAll("[data-key]"))
 	button.onclick = e => KEYS[button.dataset.key](e);

@@ -24,6 +24,7 @@ EMBED(report_html, "page.html");
 EMBED(report_css, "page.css");
 EMBED(report_script_data, "data.js");
 EMBED(report_script_map, "map.js");
+EMBED(report_script_clock, "clock.js");
 EMBED(report_script_charts, "charts.js");
 EMBED(report_script_compare, "compare.js");
 EMBED(report_script_main, "main.js");
@@ -120,6 +121,7 @@ static void put_scripts(FILE *out)
 	html = put_until(out, html, "@SCRIPT\n");
 	fputs(report_script_data, out);
 	fputs(report_script_map, out);
+	fputs(report_script_clock, out);
 	fputs(report_script_charts, out);
 	fputs(report_script_compare, out);
 	fputs(report_script_main, out);
