@@ -105,7 +105,7 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 	struct kvmm_acquire_args req = { .nr_blocks = end - from, .reserve = reserve,
 					 .fresh = table_slot(tables, group, from),
 					 .domain = group_domain(g, tables->domain) };
-	int err = end > from ? acquire_uncounted(g->pool, &req) : 0;
+	int err = end > from ? acquire_uncounted(g->pool, &req, false) : 0;
 
 	kv_assert(group < tables->groups->nr);
 	if (!err)

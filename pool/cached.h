@@ -334,7 +334,7 @@ static inline u32 flights_cancel(struct kvmm_pool *pool)
 /* ---- request/acquire.c ---- */
 
 /* kvmm_acquire() of blocks for a request that was counted before. */
-int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req, bool inside);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 

@@ -67,9 +67,10 @@ static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return err;
 }
 
-int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req, bool inside)
 {
-	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true };
+	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true,
+			       .ctx.inside = inside };
 	struct alloc_ctx *ctx = &a.ctx;
 	struct kv_query query;
 	int err;
@@ -115,7 +116,7 @@ int kvmm_acquire_sized(struct kvmm_pool *pool, struct kvmm_acquire_args *req, si
 
 	if (!kv_args_are_known(req, size, sizeof(*req)))
 		return -EINVAL;
-	err = acquire_uncounted(pool, req);
+	err = acquire_uncounted(pool, req, false);
 	if (err)
 		return err;
 	query = (struct kv_query){ req->keys, req->nr_keys, req->domain };

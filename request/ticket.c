@@ -66,8 +66,8 @@ out_free:
 	return err;
 }
 
-/* ->lock held; dropped and retaken. */
-static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
+/* As kv_alloc_poll(). ->lock held; dropped and retaken. */
+static int poll_ticket(struct kvmm_pool *pool, struct ticket *t, u32 nr)
 {
 	struct waiter *w = &t->waiter;
 	int err = -ENOSPC;
@@ -78,6 +78,14 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 		waiter_refuse(pool, w, -ETIMEDOUT);
 	if (w->result)
 		return w->result;
+	if (!nr && pool->door.head == w)
+		return READ_ONCE(w->word) || t->ctx.patient;
+	if (!nr)
+		return -EINPROGRESS;
+	if (nr != KV_NONE && nr != t->ctx.nr) {
+		t->ctx.nr = nr;
+		WRITE_ONCE(w->word, 1);
+	}
 	if (READ_ONCE(w->word) || t->ctx.patient) {
 		t->busy = true;
 		err = waiter_try(pool, w, &t->ctx);
@@ -88,7 +96,7 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 	return w->result ? w->result : -EINPROGRESS;
 }
 
-int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+int kv_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket, u32 nr)
 {
 	struct ticket **at, *t;
 	int err;
@@ -103,8 +111,8 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 		return at ? -EINPROGRESS : -ESTALE;
 	}
 	t = *at;
-	err = poll_ticket(pool, t);
-	if (err == -EINPROGRESS) {
+	err = poll_ticket(pool, t, nr);
+	if (err == -EINPROGRESS || (!nr && err >= 0)) {
 		pool_leave(pool);
 		return err;
 	}
@@ -115,6 +123,11 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	err = private_end(pool, &t->ctx, err);
 	kv_free(t);
 	return err;
+}
+
+int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+{
+	return kv_alloc_poll(pool, ticket, KV_NONE);
 }
 
 int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)

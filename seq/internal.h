@@ -14,8 +14,9 @@
  *  6. A sequence without a step has nr_scheduled, nr_taken and nr_drafts 0.
  *  7. A sequence without a step has no ->shared. With one that is what ->muts[0] is a copy of: held
  *     until the step is applied or given up.
- *  8. One that takes blocks has a load (op), or a place in the queue (ticket), or neither, while
- *     its load waits for others'; in all other states it has none of them.
+ *  8. Only one that takes blocks has a load (op) or a place in the queue (ticket). With a ticket it
+ *     has blocks, or a load, only once it has been the first of the queue: else several that wait
+ *     could keep all the blocks that each of them waits for.
  *
  * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a
  * time. Host memory is taken when a step is scheduled, so that applying it needs none of its own.

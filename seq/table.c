@@ -155,11 +155,14 @@ static int take_whole(struct kvmm_seq *seq)
 static int begin_load(struct kvmm_seq *seq, u32 nr)
 {
 	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, nr);
-	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &prefix };
+	struct kvmm_tier_load_args load = {
+		.size = sizeof(load), .prefix = &prefix,
+		.flags = seq->ticket.id ? KV_TIER_LOAD_FIRST : 0,
+	};
 	kvmm_tier_op_t op;
 	int err;
 
-	kv_assert(!seq->op.gen && !seq->ticket.id);
+	kv_assert(!seq->op.gen);
 	while ((err = kvmm_tier_load(seq->pool, &load, &op)) == -E2BIG && prefix.nr > 1)
 		prefix.nr /= 2;		/* the next load brings more */
 	if (!err) {
@@ -184,9 +187,12 @@ static int look_up(struct kvmm_seq *seq)
 	if (err < 0)
 		return err;
 	if (is_first) {
-		seq->nr_found = match.nr_device;
+		seq->nr_loading = 0;
 		seq->is_counted = false;
 	}
+	/* What was loaded and given back again is no hit of the device. */
+	if (is_first || (seq->ticket.id && !seq->nr_refs && !seq->nr_loading))
+		seq->nr_found = match.nr_device;
 	add_hits(seq, match.nr_device);
 	if (kv_pool_clock_ns(seq->pool) >= seq->deadline_ns)
 		return 0;
@@ -207,7 +213,7 @@ static int end_load(struct kvmm_seq *seq)
 	};
 	int err;
 
-	kv_assert(seq->state == KVMM_SEQ_TAKING && !seq->ticket.id);
+	kv_assert(seq->state == KVMM_SEQ_TAKING);
 	kvmm_tier_poll(seq->pool);
 	err = kvmm_tier_get_result(seq->pool, seq->op, &result);
 	if (err == -EAGAIN && kv_pool_clock_ns(seq->pool) < seq->deadline_ns)
@@ -229,25 +235,68 @@ static int take_hits(struct kvmm_seq *seq)
 	return look_up(seq);
 }
 
-/* The hits stay referenced while the request for the others stands in the queue. */
+static u32 nr_rest(const struct kvmm_seq *seq)
+{
+	return seq_blocks_of(seq, seq->nr_tokens) - seq->nr_refs;
+}
+
+/* The wait for blocks has ended with @err. */
+static int end_wait(struct kvmm_seq *seq, int err)
+{
+	seq->ticket.id = 0;
+	return refuse_blocks(seq, err == -ETIMEDOUT ? -ENOSPC : err, nr_rest(seq));
+}
+
+/*
+ * 0: it is the first of the queue, and blocks have come since it tried. Those behind keep no blocks
+ * meanwhile, which the first may lack; they stay cached, and are looked for again at their turn.
+ */
+static int take_turn(struct kvmm_seq *seq)
+{
+	int err = kv_alloc_poll(seq->pool, seq->ticket, 0);
+
+	if (err >= 0)
+		return err ? 0 : -EINPROGRESS;
+	if (err != -EINPROGRESS)
+		return end_wait(seq, err);
+	seq->nr_computed = 0;
+	return request_keep_blocks(seq, 0) ?: err;
+}
+
 static int take_rest(struct kvmm_seq *seq)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	bool is_queued = seq->ticket.id;
 	int err;
 
 	kv_assert(!seq->op.gen && !seq->nr_muts);
-	ctl.nr = seq_blocks_of(seq, seq->nr_tokens) - seq->nr_refs;
+	ctl.nr = nr_rest(seq);
 	ctl.tenant = seq->domain.tenant;
 	ctl.deadline_ns = seq->deadline_ns;
-	err = seq->ticket.id ? kvmm_alloc_poll(seq->pool, seq->ticket) :
+	err = is_queued ? kv_alloc_poll(seq->pool, seq->ticket, ctl.nr) :
 	      kvmm_alloc_submit(seq->pool, &ctl, seq->room.muts, &seq->ticket);
 	if (err == -EINPROGRESS)
-		return err;
-	seq->ticket.id = 0;
+		return is_queued ? err : take_turn(seq) ?: err;
 	if (err)
-		return refuse_blocks(seq, err == -ETIMEDOUT ? -ENOSPC : err, ctl.nr);
+		return end_wait(seq, err);
+	seq->ticket.id = 0;
 	seq->nr_muts = ctl.nr;
 	return 0;
+}
+
+static int take_by_steps(struct kvmm_seq *seq, bool whole)
+{
+	int err = 0;
+
+	if (seq->ticket.id && !whole) {
+		kv_alloc_withdraw(seq->pool, seq->ticket);
+		seq->ticket.id = 0;
+	}
+	if (seq->ticket.id && !seq->op.gen)
+		err = take_turn(seq);
+	if (!err)
+		err = take_hits(seq);
+	return err || !whole ? err : take_rest(seq);
 }
 
 void request_stop_taking(struct kvmm_seq *seq)
@@ -268,14 +317,7 @@ int kvmm_seq_take(struct kvmm_seq *seq, int whole)
 
 	if (err)
 		return err;
-	if (whole && !seq->wait_ns) {
-		err = take_whole(seq);
-	} else {
-		if (!seq->ticket.id)
-			err = take_hits(seq);
-		if (!err && whole)
-			err = take_rest(seq);
-	}
+	err = whole && !seq->wait_ns ? take_whole(seq) : take_by_steps(seq, whole);
 	if (err == -EINPROGRESS) {
 		seq->state = KVMM_SEQ_TAKING;
 		return err;

@@ -3,6 +3,7 @@
 #ifndef KV_POOL_REQUEST_H
 #define KV_POOL_REQUEST_H
 
+#include <kv/bits.h>
 #include <kv/registry_map.h>
 #include <kvmm/cache.h>
 #include <kvmm/ext/admission.h>
@@ -19,6 +20,16 @@ u32 kv_pool_block_tokens(const struct kvmm_pool *pool);
 #define KV_LOOKUP_UNTOLD	UINT32_MAX
 void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits,
 		   u32 nr_blocks);
+
+/*
+ * kvmm_alloc_poll() of a ticket that is for @nr blocks from now on; KV_NONE: for as many as before.
+ * With @nr 0 it takes none yet: 0 or 1 says that it is the first of the queue, 1 that it is worth
+ * trying. No lock held.
+ */
+int kv_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket, u32 nr);
+
+/* kvmm_tier_load() for the first of the queue: others that wait do not hold it up. */
+#define KV_TIER_LOAD_FIRST	BIT(31)
 
 /* Give up a ticket; it took no blocks. 0; -ESTALE. No lock held. */
 int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);

@@ -17,7 +17,6 @@ struct engine {
 	struct kvmm_seq *waiting[MAX_REQUESTS], *running[MAX_REQUESTS];
 	uint32_t prompt[MAX_REQUESTS];
 	uint32_t tenant;
-	int asks;
 };
 
 static inline void open_engine(struct engine *e, struct kvmm_pool_attr *attr)
@@ -77,21 +76,16 @@ static inline uint32_t step(struct engine *e, struct kvmm_seq *seq, uint32_t pro
 	return info.nr_remaining - 1;
 }
 
-/* One of those that wait asks. It keeps what it has found, so two could wait for each other. */
-static inline void admit(struct engine *e)
+/* One that waits asks; it may have its blocks now. */
+static inline void admit(struct engine *e, int i)
 {
-	struct kvmm_seq **seq;
-	int hits;
+	int hits = e->waiting[i] ? kvmm_seq_acquire(e->waiting[i]) : -EINPROGRESS;
 
-	for (int i = 0; i < MAX_REQUESTS && !e->waiting[e->asks]; i++)
-		e->asks = (e->asks + 1) % MAX_REQUESTS;
-	seq = &e->waiting[e->asks];
-	hits = *seq ? kvmm_seq_acquire(*seq) : -EINPROGRESS;
 	if (hits == -EINPROGRESS)
 		return;
-	printf("request %d: %d blocks were there\n", e->asks, MUST(hits));
-	e->running[e->asks] = *seq;
-	*seq = NULL;
+	printf("request %d: %d blocks were there\n", i, MUST(hits));
+	e->running[i] = e->waiting[i];
+	e->waiting[i] = NULL;
 }
 
 /* All that run make a step. Return: how many requests there are. */
@@ -100,7 +94,7 @@ static inline int turn(struct engine *e)
 	int nr = 0;
 
 	for (int i = 0; i < MAX_REQUESTS; i++)
-		admit(e);
+		admit(e, i);
 	for (int i = 0; i < MAX_REQUESTS; i++) {
 		nr += e->waiting[i] || e->running[i];
 		if (!e->running[i] || step(e, e->running[i], e->prompt[i]))

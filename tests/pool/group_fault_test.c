@@ -325,14 +325,14 @@ Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
 /* Somebody else is faster: the n-th pool that is asked for blocks has none (linked with --wrap). */
 static u32 robbed_at;
 
-int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
-int __real_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req);
+int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req, bool inside);
+int __real_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req, bool inside);
 
-int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req)
+int __wrap_acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire_args *req, bool inside)
 {
 	if (robbed_at && !--robbed_at)
 		return -ENOSPC;
-	return __real_acquire_uncounted(pool, req);
+	return __real_acquire_uncounted(pool, req, inside);
 }
 
 /* The first block that a thread gives back takes host memory, for all that follow. */

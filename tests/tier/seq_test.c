@@ -440,6 +440,82 @@ Test(tier_seq, sequences_get_blocks_in_the_order_in_which_they_came)
 	cr_assert_eq(kvmm_free(pool, muts + 1, 3), 0);
 }
 
+/* Each loads its prefix, and lacks one block more than that. */
+Test(tier_seq, those_that_wait_do_not_keep_what_the_first_lacks)
+{
+	struct kvmm_seq *seq[4];
+	u32 nr_left = 4;
+
+	for (u32 i = 0; i < 4; i++)
+		send_below(100 * i, 14, 0);
+	for (u32 i = 0; i < 4; i++)
+		seq[i] = waiting(100 * i, 14);
+	for (u32 round = 0; nr_left && round < 100; round++)
+		for (u32 i = 0; i < 4; i++) {
+			int ret = seq[i] ? kvmm_seq_acquire(seq[i]) : -EINPROGRESS;
+
+			cr_assert_eq(kvmm_validate(pool), 0);
+			if (ret == -EINPROGRESS)
+				continue;
+			cr_assert_eq(ret, 3, "sequence %u: %d", i, ret);
+			cr_expect_str_eq(table_picture(seq[i]), "HHH. 12/14");
+			expect_content(seq[i], 100 * i);
+			prefill(seq[i], 99);
+			kvmm_seq_destroy(seq[i]);
+			seq[i] = NULL;
+			nr_left--;
+		}
+	cr_expect_eq(nr_left, 0);
+	for (u32 i = 0; i < 4; i++)
+		kvmm_seq_destroy(seq[i]);
+}
+
+/* Only the first of the queue keeps its prefix; the next finds its own again at its turn. */
+Test(tier_seq, a_prefix_is_kept_by_the_first_of_the_queue_only)
+{
+	struct kvmm_seq *first, *second;
+	kvmm_mut_t muts[4];
+	u64 hits;
+
+	kvmm_seq_destroy(compute(pool, 0, 10));
+	kvmm_seq_destroy(compute(pool, 100, 10));
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	first = waiting(0, 22);
+	second = waiting(100, 22);
+	cr_expect_eq(kvmm_seq_acquire(first), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(first), "HH 8/22");
+	cr_expect_str_eq(table_picture(second), " 0/22");
+	cr_expect_str_eq(picture(pool), "AAIIPPPP");
+	cr_assert_eq(kvmm_free(pool, muts, 4), 0);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(first), 2);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(second), "HH 8/22");
+	kvmm_seq_destroy(first);
+	cr_expect_eq(kvmm_seq_acquire(second), 2);
+	hits = stat_of(pool).hit_blocks;
+	prefill(second, 99);
+	cr_expect_eq(stat_of(pool).hit_blocks - hits, 2);
+	kvmm_seq_destroy(second);
+}
+
+/* For a prefix below there is no room: it is loaded when there is, and not computed. */
+BELOW_TEST(a_prefix_waits_for_blocks_as_the_rest_does, 1, 18)
+{
+	kvmm_mut_t muts[6];
+
+	cr_assert_eq(kvmm_alloc(pool, 6, muts), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect_eq(kvmm_seq_acquire(seq), -EINPROGRESS);
+	cr_expect_str_eq(table_picture(seq), "H 4/18");
+	cr_expect_leq(client_of(pool).refused, 2, "tried without need");
+	cr_assert_eq(kvmm_free(pool, muts, 6), 0);
+	cr_expect_eq(take_all(seq, 1), 4);
+	cr_expect_str_eq(table_picture(seq), "HHHH. 16/18");
+	expect_content(seq, 0);
+}
+
 Test(tier_seq, a_match_leaves_the_queue_with_what_was_found)
 {
 	struct kvmm_seq *seq;

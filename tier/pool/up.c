@@ -235,10 +235,11 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 }
 
 /* The named items get their blocks, or are called off: there are none. */
-static int get_blocks(struct loading *loading, u32 reserve)
+static int get_blocks(struct loading *loading, const struct kvmm_tier_load_args *load)
 {
 	struct kvmm_acquire_args req = { .nr_blocks = loading->nr_new,
-					 .domain = loading->prefix->domain, .reserve = reserve };
+					 .domain = loading->prefix->domain,
+					 .reserve = load->reserve };
 	struct lower *lower = loading->lower;
 	kvmm_mut_t few[64], *muts = few;
 	int err;
@@ -247,7 +248,8 @@ static int get_blocks(struct loading *loading, u32 reserve)
 	if (loading->nr_new > ARRAY_SIZE(few))
 		muts = kv_alloc_array(loading->nr_new, sizeof(*muts));
 	req.fresh = muts;
-	err = muts ? acquire_uncounted(loading->pool, &req) : -ENOMEM;
+	err = muts ? acquire_uncounted(loading->pool, &req, load->flags & KV_TIER_LOAD_FIRST) :
+		     -ENOMEM;
 	if (!err)
 		err = give_blocks(loading, muts);
 	if (err) {
@@ -270,8 +272,9 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 {
 	const struct kvmm_prefix *prefix = req->prefix;
 
-	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX || req->flags ||
-	    prefix->position > UINT32_MAX - prefix->nr || !lower_is_ordered(pool, lower))
+	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX ||
+	    req->flags & ~KV_TIER_LOAD_FIRST || prefix->position > UINT32_MAX - prefix->nr ||
+	    !lower_is_ordered(pool, lower))
 		return -EINVAL;
 	return prefix->nr > lower->max_up ? -E2BIG : 0;
 }
@@ -304,7 +307,7 @@ static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load_args *re
 	}
 	kv_unlock(&loading.lower->lock);
 	cache_end(pool);
-	err = loading.nr_new ? get_blocks(&loading, req->reserve) : 0;
+	err = loading.nr_new ? get_blocks(&loading, req) : 0;
 	if (!err)
 		up_begin(pool, loading.lower);
 	kv_cancel_restore(cancel);
@@ -341,7 +344,7 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *loa
 	cancel = kv_cancel_off();
 	err = want_all(&loading, handle);
 	if (!err && loading.nr_new)
-		err = get_blocks(&loading, req.reserve);
+		err = get_blocks(&loading, &req);
 	if (err) {
 		op_drop(pool, loading.op);
 	} else {
