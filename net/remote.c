@@ -500,9 +500,10 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 		return -EPROTO;
 	if (accept.status)
 		return accept.status;
-	remote->is_there = accept.answer == WIRE_COMMITTED;
-	if (remote->is_there)
-		return 0;
+	/* Nothing but all of it can be there. */
+	remote->is_there = accept.answer == WIRE_COMMITTED && job->is_last;
+	if (accept.answer == WIRE_COMMITTED)
+		return remote->is_there ? 0 : -EPROTO;
 	job->in_doubt = false;		/* it has not been published, and will not be unasked */
 	if (accept.nr_refs != job->goods.nr_refs)
 		return -EPROTO;
@@ -545,7 +546,7 @@ static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wi
 
 	switch (msg->head.type) {
 	case WIRE_ACCEPT:
-		if (remote->state == POUR || !remote->all_offered)
+		if (remote->state == POUR || !remote->all_offered || remote->is_there)
 			return -EPROTO;
 		return hear_accept(job, remote, msg);
 	case WIRE_DRAIN:

@@ -7,6 +7,7 @@
 #include <kv/env.h>
 
 #include "net/conn.h"
+#include "net/window.h"
 #include "tests/net/pair.h"
 #include "tests/support/test.h"
 
@@ -807,4 +808,85 @@ Test(link, a_job_whose_link_gave_way_before_its_offer_makes_another_one)
 	kvmm_migrate_free(first);
 	kvmm_migrate_free(second);
 	kvmm_migrate_free(other);
+}
+
+/* A taker of a few lines, that a job of sequence 'a' has found, with a window. */
+struct liar {
+	struct window window;
+	struct conn conn;
+	struct wire_id id;
+};
+
+static void hear(struct liar *liar, struct kvmm_migrate *job, u32 type, struct wire_msg *msg)
+{
+	u32 i = 0;
+
+	for (msg->head.type = 0; msg->head.type != type; i++) {
+		cr_assert_lt(i, 1000);
+		cr_assert_eq(kvmm_migrate_poll(job), -EINPROGRESS);
+		conn_next(&liar->conn, msg);
+	}
+}
+
+static struct kvmm_migrate *find_liar(struct liar *liar, kvmm_range_t range)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+	struct kv_pool_view view;
+	struct wire_hello hello;
+	struct wire_msg msg;
+	char path[96];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/liar", pair.folder);
+	fd = kv_sock()->listen(NULL, path);
+	cr_assert_geq(fd, 0);
+	attr.target = path;
+	attr.range = range;
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_assert_eq(conn_init(&liar->conn, kv_sock()->accept(NULL, fd, false), NULL), 0);
+	kv_sock()->close(NULL, fd);
+	kv_sock()->unlink(NULL, path);
+	kv_pool_view(pair.dst, &view);
+	hello = wire_hello_of(&view);
+	conn_say(&liar->conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
+	cr_assert_eq(window_make(&liar->window, &view, WINDOW_SHARED, 8 * NET_BLOCK_BYTES), 0);
+	conn_send(&liar->conn, &(struct conn_out){
+		.type = WIRE_WINDOW, .fixed = &liar->window.shape,
+		.fixed_bytes = sizeof(liar->window.shape), .fd = liar->window.fd });
+	net_decode(pair.src, range, 'a', 2);
+	hear(liar, job, WIRE_SUMS, &msg);
+	liar->id = msg.head.id;
+	return job;
+}
+
+static void say_accept(struct liar *liar, u32 answer)
+{
+	const struct wire_accept accept = { .answer = answer };
+
+	conn_say(&liar->conn, WIRE_ACCEPT, &liar->id, 1, &accept, sizeof(accept));
+}
+
+/* Of a sequence that decodes no taker has all, and what it says next would be of a longer list. */
+Test(link, a_taker_that_says_too_early_that_it_has_all_is_not_believed)
+{
+	struct liar liar = { .window.fd = -1 };
+	kvmm_range_t range = net_range(pair.src, 'a', 1, 1);
+	struct kvmm_migrate *job = find_liar(&liar, range);
+	int err;
+
+	say_accept(&liar, WIRE_COMMITTED);
+	err = kvmm_migrate_poll(job);
+	cr_expect_eq(err, -EPROTO, "%d", err);
+	for (u32 nr = 3; nr < 30 && err == -EINPROGRESS; nr++) {
+		net_decode(pair.src, range, 'a', nr);
+		kvmm_migrate_poll(job);
+		say_accept(&liar, WIRE_GO);
+		err = kvmm_migrate_poll(job);
+	}
+	kvmm_migrate_free(job);
+	conn_exit(&liar.conn);
+	window_close(&liar.window);
+	cr_expect_eq(kvmm_range_free(pair.src, range), 0);
 }
