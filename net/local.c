@@ -25,6 +25,7 @@ struct local {
 	u32 nr_descriptors;
 	struct kv_fence fence;		/* of the destination's streams */
 	bool has_fence;
+	bool seen;			/* let_see() has */
 };
 
 int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b)
@@ -74,7 +75,7 @@ static int local_prepare(struct kvmm_migrate *job)
 						goods->nr_ranges, goods->kind);
 
 	local->nr_verified = local->nr_descriptors = local->nr_listed = local->nr = 0;
-	local->has_fence = false;
+	local->has_fence = local->seen = false;
 	if (!err)
 		err = store_reserve(store);
 	if (err)
@@ -104,26 +105,36 @@ static int let_see(const struct kv_pool_view *view)
 	return err;
 }
 
+static int settle(struct local *local)
+{
+	return quiet_poll(local->store.pool, &local->store.view, &local->fence, &local->has_fence);
+}
+
 static int local_wait(struct kvmm_migrate *job)
 {
 	struct local *local = job->local;
-	int err = quiet_poll(local->store.pool, &local->store.view, &local->fence,
-			     &local->has_fence);
+	int err = settle(local);
 
-	if (!err && job->attempts > 1)
-		err = let_see(&job->goods.view);
-	return err || job->attempts == 1 ? err : let_see(&local->store.view);
+	if (err || job->attempts == 1 || local->seen)
+		return err;
+	err = let_see(&job->goods.view);
+	if (!err)
+		err = let_see(&local->store.view);
+	local->seen = !err;
+	return err;
 }
 
 /* ---- copy, verify, commit ---- */
 
-/* Both sides' lists have become longer: none is copied from, or to. */
+/* Both sides' lists have become longer: none is copied from, or to. New blocks may have had work of
+ * other owners since, that streams are not through with. */
 static int list_more(struct kvmm_migrate *job, struct local *local)
 {
 	struct store *store = &local->store;
 	int err = store_list(store);
 
 	local->nr = 0;
+	local->has_fence &= !(job->goods.flags & KVMM_MIGRATE_PRECOPY);
 	if (!err)
 		err = alloc_lists(job, local);
 	if (err)
@@ -142,6 +153,8 @@ static int local_copy(struct kvmm_migrate *job)
 	struct local *local = job->local;
 	int err = local->nr_listed < job->goods.list.nr ? list_more(job, local) : 0;
 
+	if (!err)
+		err = settle(local);
 	if (!err)
 		err = mover_step(&local->mover);
 	local->path = local->mover.path;

@@ -169,6 +169,53 @@ Test(net_soft, what_the_streams_write_is_waited_for)
 	}
 }
 
+/* Blocks that the destination grows by had another owner, of which a stream has work left. */
+Test(net_soft, what_streams_write_to_blocks_that_come_later_is_waited_for)
+{
+	for (u32 seed = 1; seed < 20; seed++) {
+		struct kvmm_plane *plane;
+		struct kvmm_migrate_attr attr;
+		struct kvmm_migrate *job;
+		kvmm_range_t other, there;
+		kvmm_stream_t id;
+		uint64_t epoch;
+		kcu_stream stream;
+		char options[64];
+		kcu_deviceptr base;
+
+		snprintf(options, sizeof(options), "devices=2,seed=%u", seed);
+		restart(options);
+		stream = stream_new();
+		base = dev_alloc(32 * NET_BLOCK_BYTES);
+		plane = &(struct kvmm_plane){ base, NET_BLOCK_BYTES, NET_BLOCK_BYTES };
+		src = net_pool("soft:1", 32);
+		dst = net_pool_on("soft:0", plane, 32);
+		other = net_range(dst, 'b', 31, 1);
+		attr = attr_of(net_range(src, 'a', 1, 1));
+		attr.flags = KVMM_MIGRATE_PRECOPY;
+		cr_assert_eq(kvmm_stream_add(dst, stream, 0, &id), 0);
+		cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+		net_decode(src, attr.range, 'a', 2);
+		cr_expect_eq(run_job(job), -EINPROGRESS);
+		for (u32 nr = 3; nr < 10; nr++)
+			net_decode(src, attr.range, 'a', nr);
+		cr_assert_eq(kvmm_step_begin(dst, id, &epoch), 0);
+		fill(base, 0x5a, 31 * NET_BLOCK_BYTES, stream);
+		cr_assert_eq(kvmm_step_end(dst, id, epoch), 0);
+		cr_assert_eq(kvmm_range_free(dst, other), 0);
+		cr_expect_eq(run_job(job), -EINPROGRESS);
+		net_decoded(src, attr.range, 'a', 9);
+		cr_expect_eq(kvmm_migrate_finish(job), 0);
+		cr_expect_eq(run_job(job), 0, "seed %u", seed);
+		cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
+		cr_expect(net_range_is(dst, there, 'a', 9), "seed %u", seed);
+		kvmm_migrate_free(job);
+		expect_quiet();
+		cr_assert_eq(kvmm_stream_del(dst, id), 0);
+		end();
+	}
+}
+
 /* ---- failures ---- */
 
 /* Good on one side, and on that only. */
