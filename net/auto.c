@@ -26,6 +26,7 @@
 #define MAX_COLD	1024u	/* of a portion: the order of eviction is locked meanwhile */
 #define NS_PER_MS	1000000ull
 #define DEFER_NS	(1000 * NS_PER_MS)	/* after a failure */
+#define PATIENCE_NS	(30000 * NS_PER_MS)	/* with a process that does not answer */
 
 /* All fields: ->lock. */
 struct idle {
@@ -41,6 +42,8 @@ struct kvmm_migrate_auto {
 	bool is_active;			/* ->lock */
 	struct kvmm_migrate *job;	/* ->lock */
 	u64 job_seq;			/* ->lock; 0: cached blocks */
+	u64 progress;			/* ->lock; of ->job, */
+	u64 moved_ns;			/* ->lock; which is since then what it is */
 	struct kvmm_migrate *last;	/* ->lock; that went to @target before it: it has the link */
 	struct kvmm_migrate_auto_stat stat;	/* ->lock */
 	u32 nr_idle;			/* ->lock; entries, gone ones included */
@@ -108,7 +111,8 @@ static int start_idle(struct kvmm_migrate_auto *watch)
 			continue;
 		watch->job_seq = attr.seq;
 		err = kvmm_migrate_start(&attr, &watch->job);
-		if (attr.target && err != -EBUSY)	/* no process serves there */
+		/* Else no process serves there, and others would not come there either. */
+		if (attr.target && err != -EBUSY && err != -E2BIG && err != -EIO && err != -ESTALE)
 			break;
 	}
 	return err;
@@ -130,10 +134,13 @@ static void end_job(struct kvmm_migrate_auto *watch, int err)
 {
 	struct idle *idle = watch->job_seq ? find_idle(watch, watch->job_seq) : NULL;
 	struct kvmm_migrate_status status;
+	bool keeps_link = false;
 
 	kv_assert_held(&watch->lock);
 	if (!err) {
 		kvmm_migrate_get_status(watch->job, &status);
+		/* Of one in its grace the source is given back now: it is not polled any more. */
+		keeps_link = watch->attr.target && status.phase == KVMM_MIGRATE_DONE;
 		watch->stat.blocks += status.nr_blocks;
 		watch->stat.seqs += idle != NULL;
 		if (idle)
@@ -142,12 +149,9 @@ static void end_job(struct kvmm_migrate_auto *watch, int err)
 		watch->next_ns = kv_clock_ns() + DEFER_NS;
 	}
 	watch->stat.failed += err && err != -ECANCELED;
-	if (!err && watch->attr.target) {
-		kvmm_migrate_free(watch->last);
+	kvmm_migrate_free(keeps_link ? watch->last : watch->job);
+	if (keeps_link)
 		watch->last = watch->job;
-	} else {
-		kvmm_migrate_free(watch->job);
-	}
 	watch->job = NULL;
 }
 
@@ -158,12 +162,34 @@ static bool is_in_doubt(const struct kvmm_migrate *job)
 	return !kvmm_migrate_get_status(job, &status) && status.in_doubt;
 }
 
+/* The other process's turn for too long: it is given up, or if it is in doubt, asked anew. */
+static void watch_progress(struct kvmm_migrate_auto *watch)
+{
+	struct kvmm_migrate_status status;
+	u64 progress;
+
+	kv_assert_held(&watch->lock);
+	kvmm_migrate_get_status(watch->job, &status);
+	progress = ((u64)status.attempts << 32 | status.phase << 24) + status.nr_copied +
+		   status.nr_verified;
+	if (progress != watch->progress || status.phase == KVMM_MIGRATE_WAIT)
+		watch->moved_ns = kv_clock_ns();
+	watch->progress = progress;
+	if (!watch->attr.target || kv_ns_since(watch->moved_ns) < PATIENCE_NS)
+		return;
+	if (kvmm_migrate_cancel(watch->job) == -EINPROGRESS)
+		remote_break(watch->job);
+	watch->next_ns = kv_clock_ns() + DEFER_NS;
+}
+
 /* As kvmm_migrate_poll(); one in doubt has not ended. */
 static int poll_job(struct kvmm_migrate_auto *watch)
 {
 	int err = kvmm_migrate_poll(watch->job);
 
 	kv_assert_held(&watch->lock);
+	if (err == -EINPROGRESS)
+		watch_progress(watch);
 	if (err == -EINPROGRESS || !is_in_doubt(watch->job))
 		return err;
 	if (kv_clock_ns() >= watch->next_ns) {
@@ -197,6 +223,7 @@ static void look(struct kvmm_migrate_auto *watch)
 		watch->next_ns += watch->attr.interval_ms * NS_PER_MS;
 	else
 		watch->stat.starts++;
+	watch->moved_ns = kv_clock_ns();
 }
 
 static void tell(const struct kvmm_migrate_auto *watch, struct kvmm_migrate_auto_stat *stat,

@@ -84,5 +84,7 @@ char *copy_of(const char *text);
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 /* NULL: it is not chosen yet. */
 const char *remote_target(const struct kvmm_migrate *job);
+/* Its link: the job fails, and asks by another one when it is resumed. */
+void remote_break(struct kvmm_migrate *job);
 
 #endif /* NET_JOB_H */

@@ -895,6 +895,12 @@ static struct link *take_over(struct kvmm_migrate *before, const struct kvmm_mig
 	return link;
 }
 
+void remote_break(struct kvmm_migrate *job)
+{
+	if (has_link(job->remote))
+		conn_break(&job->remote->link->conn, -ETIMEDOUT);
+}
+
 const char *remote_target(const struct kvmm_migrate *job)
 {
 	return job->remote->to.target;

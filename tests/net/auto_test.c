@@ -2,6 +2,8 @@
 /* What leaves a pool by itself when its memory gets low, and comes to light again. */
 #include <unistd.h>
 
+#include <kv/env.h>
+
 #include "tests/net/pair.h"
 #include "tests/pool/util.h"
 
@@ -216,6 +218,84 @@ Test(migrate_auto, a_link_that_breaks_anywhere_leaves_a_sequence_where_it_is_sai
 		pair_exit(&pair);
 	} while (nr_calls >= how.cut_at);
 	cr_expect_gt(how.cut_at, 15);
+}
+
+/* The engine was told that it is gone: nothing of it is found here, though a step may read it. */
+Test(migrate_auto, a_sequence_that_is_said_to_be_gone_is_not_here_any_more)
+{
+	struct kvmm_migrate_auto *far;
+	struct pair pair;
+	kvmm_range_t range;
+	kvmm_stream_t id;
+	uint64_t epoch;
+
+	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+	range = net_range(pair.src, 'a', 36, 1);
+	cr_assert_eq(kvmm_range_seal(pair.src, range, 36), 0);
+	cr_assert_eq(kvmm_stream_add(pair.src, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pair.src, id, &epoch), 0);
+	watch_pair(&pair, &far);
+	cr_assert_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+	for (u32 i = 0; i < 200; i++) {
+		cr_assert_eq(kvmm_migrate_auto_tick(far, NULL), 1);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 1);
+	cr_expect_eq(kvmm_migrate_auto_busy(far, 'a'), 1);
+	cr_expect_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), 0);
+	cr_assert_eq(kvmm_step_end(pair.src, id, epoch), 0);
+	cr_assert_eq(kvmm_stream_del(pair.src, id), 0);
+	cr_expect(goes(&pair, far, 63));
+	kvmm_migrate_auto_stop(far);
+	pair_exit(&pair);
+}
+
+static u64 ahead_ns;
+
+static u64 clock_ahead(void *ctx)
+{
+	return kv_env_system.clock_ns(ctx) + ahead_ns;
+}
+
+/* In each phase: it is given up, or if it may have been committed, offered again. */
+Test(migrate_auto, a_taker_that_hangs_anywhere_is_not_waited_for_for_ever)
+{
+	struct kv_env_ops env = kv_env_system;
+	bool was_gone = false;
+	u32 nr_asked = 0;
+
+	env.clock_ns = clock_ahead;
+	kv_env_set(&env);
+	for (u32 nr = 0; nr < 100 && !was_gone; nr++) {
+		struct kvmm_migrate_auto *far;
+		struct pair pair;
+		bool ended = false;
+
+		pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+		net_range(pair.src, 'a', 36, 1);
+		watch_pair(&pair, &far);
+		cr_assert_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+		for (u32 i = 0; i < nr; i++) {
+			cr_assert_geq(kvmm_migrate_auto_tick(far, NULL), 0);
+			kvmm_migrate_serve_tick(pair.server);
+		}
+		was_gone = !kvmm_range_find_seq(pair.src, 'a', NULL, 0);
+		for (u32 i = 0; i < 5; i++)
+			cr_assert_geq(kvmm_migrate_auto_tick(far, NULL), 0);
+		ahead_ns += 31 * 1000000000ull;
+		for (u32 i = 0; i < 5; i++)
+			ended |= !kvmm_migrate_auto_tick(far, NULL);
+		ahead_ns += 2 * 1000000000ull;
+		cr_expect(goes(&pair, far, 63), "%u", nr);
+		cr_expect(ended || pair_stat(&pair).repeated == 1, "%u", nr);
+		nr_asked += pair_stat(&pair).repeated;
+		cr_expect_eq(kvmm_migrate_auto_busy(far, 'a'), 1, "%u", nr);
+		cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 1, "%u", nr);
+		kvmm_migrate_auto_stop(far);
+		pair_exit(&pair);
+	}
+	cr_expect(was_gone && nr_asked);
+	kv_env_set(NULL);
 }
 
 Test(migrate_auto, without_a_taker_nothing_goes)
