@@ -34,6 +34,7 @@ struct job {
 	struct kvmm_pool		*dst;		/* in this one */
 	char				target[TARGET_BYTES];
 	struct kvmm_migrate_status	status;
+	u64				moved_ns;	/* when it got on last */
 	bool				is_copy;
 };
 
@@ -69,7 +70,7 @@ static void keep_last(struct jobs *jobs, struct job *job)
 
 static bool poll_job(struct jobs *jobs, struct job *job)
 {
-	u32 phase;
+	u32 phase = job->status.phase, nr_verified = job->status.nr_verified;
 	int err;
 
 	if (!job->job)
@@ -78,10 +79,12 @@ static bool poll_job(struct jobs *jobs, struct job *job)
 	kvmm_migrate_get_status(job->job, &job->status);
 	kvmm_migrate_result(job->job, KVMM_MIGRATE_GOT_TARGET, job->target, TARGET_BYTES);
 	/* The other process's turn for too long: no event would ever tell of that. */
+	if (job->status.phase != phase || job->status.nr_verified != nr_verified)
+		job->moved_ns = kv_clock_ns();
 	phase = job->status.phase;
 	if (err == -EINPROGRESS &&
 	    (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
-	    job->status.phase_ns[phase] > PATIENCE_NS && !kvmm_migrate_cancel(job->job)) {
+	    kv_ns_since(job->moved_ns) > PATIENCE_NS && !kvmm_migrate_cancel(job->job)) {
 		err = kvmm_migrate_poll(job->job);
 		kvmm_migrate_get_status(job->job, &job->status);
 	}
@@ -237,6 +240,7 @@ static int cmd_start(struct kv_control_call *call)
 		return err;
 	}
 	new.id = ++jobs->last_id;
+	new.moved_ns = kv_clock_ns();
 	*place = new;
 	kvmm_migrate_get_status(place->job, &place->status);
 	write_head(call->text);

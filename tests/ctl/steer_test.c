@@ -524,3 +524,27 @@ Test(steer, a_pool_that_is_removed_is_not_looked_at_any_more)
 	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tcancelled\t");
 	cr_expect_leq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
 }
+
+/* Turns of a precopy together take as long as they do; only one that stands still is given up. */
+Test(steer, a_migration_that_gets_on_has_all_the_time_it_needs)
+{
+	struct kvmm_migrate_status says = { .phase = KVMM_MIGRATE_VERIFY };
+	char path[160], line[256];
+	int silent = listen_silently(path);
+
+	take_seq(alpha, 3, 0, 7);
+	status_says = &says;
+	snprintf(line, sizeof(line), "migrate-start alpha %s 7", path);
+	has(ask(control, fd, line), "\tverify\t0\t");
+	for (u32 i = 0; i < 4; i++) {
+		says.nr_verified++;
+		says.phase_ns[KVMM_MIGRATE_VERIFY] += 20 * 1000000000ull;
+		fake_env_advance(&fake, 20 * 1000000000ull);
+		has(ask(control, fd, "migrate-status alpha"), "\tverify\t0\t");
+		control_settle(control);
+	}
+	has(ask(control, fd, "migrate-cancel alpha 1"), "ok ");
+	status_says = NULL;
+	control_settle(control);
+	end_silence(silent, path);
+}
