@@ -123,16 +123,23 @@ static int hold_ranges(struct goods *goods)
 	return 0;
 }
 
+/* What is too much in the end is too much at once. */
 static int list(struct goods *goods)
 {
 	const struct range_set set = { goods->pool, goods->range, goods->kind, goods->nr_ranges };
+	u64 nr = goods->nr_refs;
 
-	return list_ranges(&goods->list, &set);
+	for (u32 i = 0; i < goods->nr_ranges; i++)
+		nr += goods->kind[i].nr;
+	return nr > KVMM_MIGRATE_MAX_BLOCKS ? -E2BIG : list_ranges(&goods->list, &set);
 }
 
 /* Only what is listed counts as long as more may come. */
 int goods_list(struct goods *goods, bool is_last)
 {
+	if (is_last && goods->seq &&
+	    kvmm_range_find_seq(goods->pool, goods->seq, NULL, 0) != goods->nr_ranges)
+		return -ESTALE;
 	for (u32 i = 0; i < goods->nr_ranges; i++) {
 		struct kv_range_kind now, *kind = &goods->kind[i];
 		int err = kv_pool_range_kind(goods->pool, goods->range[i], &now);
@@ -240,6 +247,7 @@ static int find_seq(struct goods *goods, u64 seq)
 		return nr ? nr : -ENOENT;
 	if (nr > KVMM_MIGRATE_MAX_RANGES)
 		return -E2BIG;
+	goods->seq = seq;
 	goods->nr_ranges = nr;
 	return 0;
 }

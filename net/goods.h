@@ -23,11 +23,12 @@ struct goods {
 	kvmm_ref_t *ref;		/* ours */
 	struct kv_block_name *name;	/* ours; since they were held for the first time */
 
+	u64 seq;			/* or 0: @range are all ranges of it */
 	u32 nr_ranges;
 	kvmm_range_t range[KVMM_MIGRATE_MAX_RANGES];
 	struct kv_range_kind kind[KVMM_MIGRATE_MAX_RANGES];	/* likewise */
 
-	struct block_list list;		/* while held; with KVMM_MIGRATE_PRECOPY as far as they go */
+	struct block_list list;		/* while held; with KVMM_MIGRATE_PRECOPY so far */
 };
 
 /* As kvmm_migrate_start(); on success they are held, or were -EBUSY being moved and are not. */
@@ -43,7 +44,8 @@ void goods_drop(struct goods *goods);
 int goods_end(struct goods *goods);
 
 /* With KVMM_MIGRATE_PRECOPY: what of ranges is sealed by now is listed, or if it @is_last, all of
- * them, and nothing is written any more. 0, -E2BIG, -EIO, -ENOMEM, -ESTALE. */
+ * them, and nothing is written any more. 0, -E2BIG, -EIO, -ENOMEM; -ESTALE one is gone, or its
+ * sequence has another one by now. */
 int goods_list(struct goods *goods, bool is_last);
 /* ... from their begin. */
 void goods_unlist(struct goods *goods);

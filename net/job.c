@@ -359,15 +359,17 @@ int kvmm_migrate_get_status_sized(const struct kvmm_migrate *job,
 				  size_t size)
 {
 	struct kvmm_migrate_status now;
+	u32 nr;
 
 	if (kv_inherited(job))
 		return -ECHILD;
 	if (!job || kv_size_is_bad(status, size))
 		return -EINVAL;
+	nr = job->goods.list.nr;	/* 0 after a resume that has failed */
 	now = (struct kvmm_migrate_status){
 		.phase = job->phase, .error = job->err, .attempts = job->attempts,
-		.nr_blocks = job->goods.list.nr, .in_doubt = job->in_doubt, .fd = -1,
-		.nr_stop = job->is_stopped ? job->goods.list.nr - job->nr_stop : 0,
+		.nr_blocks = nr, .in_doubt = job->in_doubt, .fd = -1,
+		.nr_stop = job->is_stopped ? nr - min(job->nr_stop, nr) : 0,
 		.stop_ns = stood_still(job),
 	};
 	job->ops->status(job, &now);

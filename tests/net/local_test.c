@@ -203,6 +203,63 @@ Test(local, ranges_of_a_sequence_go_in_turns_together)
 	cr_expect_eq(kvmm_range_find_seq(src, 'a', NULL, 0), 0);
 }
 
+/* The other part of it would be left behind. */
+Test(local, a_sequence_that_gets_another_range_meanwhile_does_not_go)
+{
+	kvmm_range_t range = net_range(src, 'a', 1, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job;
+
+	attr.what = KVMM_MIGRATE_SEQ;
+	attr.seq = 'a';
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	job = begin(&attr);
+	net_decode(src, range, 'a', 2);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	net_range(src, 'a', 2, 1);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(go_on(job), -ESTALE);
+	expect_pictures("aaaa............", "................");
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free_seq(src, 'a'), 2);
+}
+
+Test(local, a_sequence_that_is_too_long_is_refused_before_anything_of_it_goes)
+{
+	struct kvmm_pool *big = net_pool("host", KVMM_MIGRATE_MAX_BLOCKS + 2);
+	struct kvmm_range_attr range = { .size = sizeof(range), .max_runs = 1,
+					 .nr = KVMM_MIGRATE_MAX_BLOCKS + 1 };
+	struct kvmm_migrate_attr attr = attr_of_range((kvmm_range_t){ 0, 0 });
+	struct kvmm_migrate *job;
+
+	cr_assert_eq(kvmm_range_alloc_attr(big, &range, &attr.range), 0);
+	attr.src = big;
+	attr.flags = KVMM_MIGRATE_PRECOPY;
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -E2BIG);
+	cr_expect_eq(kvmm_range_free(big, attr.range), 0);
+	end_pool(big);
+}
+
+Test(local, blocks_left_at_the_end_are_counted_after_a_resume_that_failed)
+{
+	kvmm_range_t range = net_range(src, 'a', 1, 1), full = net_range(dst, 'b', 14, 1);
+	struct kvmm_migrate *job = begin_precopy(range);
+
+	net_decode(src, range, 'a', 2);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	net_decode(src, range, 'a', 3);
+	cr_expect_eq(kvmm_migrate_finish(job), 0);
+	cr_expect_eq(go_on(job), -ENOSPC);
+	cr_expect_eq(net_status(job).nr_stop, 2);
+	cr_expect_eq(kvmm_range_pin(src, range), 0);
+	cr_expect_eq(kvmm_migrate_resume(job), -EBUSY);
+	cr_expect_eq(net_status(job).nr_stop, 0);
+	cr_expect_eq(kvmm_range_unpin(src, range), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+	cr_expect_eq(kvmm_range_free(dst, full), 0);
+}
+
 Test(local, a_sequence_that_finds_no_room_or_is_wanted_back_decodes_on_where_it_was)
 {
 	kvmm_range_t other = net_range(dst, 'b', 12, 1), range = net_range(src, 'a', 1, 1);

@@ -81,13 +81,13 @@ enum kvmm_migrate_what {
 #define KVMM_MIGRATE_NO_EVICT		(1u << 2)
 /** Cached blocks that came into use meanwhile stay at the source as well. */
 #define KVMM_MIGRATE_IDLE_ONLY		(1u << 3)
-/** Its link stays until it is freed, for &kvmm_migrate_attr.after; which is before its source is. */
+/** Its link stays until it is freed, for &kvmm_migrate_attr.after: free it before its source. */
 #define KVMM_MIGRATE_KEEP_LINK		(1u << 4)
 /**
  * The sequence goes on meanwhile: its ranges are written, sealed (kvmm_range_seal()) and grow, and
  * what is sealed is copied, in turns, until kvmm_migrate_finish(). Not for cached blocks, which are
  * sealed anyway. At the destination, too, ranges that grow may have more than @max_runs extents.
- * Shrinking is refused meanwhile (-EBUSY).
+ * Shrinking is refused meanwhile (-EBUSY). A sequence that gets another range fails (-ESTALE).
  */
 #define KVMM_MIGRATE_PRECOPY		(1u << 5)
 /**
@@ -167,10 +167,11 @@ KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvm
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
  * destination, where nothing was evicted (nor is it for blocks of tenants that take turns more than
- * 63 times); -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
- * have come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the
- * link is broken; -EACCES the other machine has another key; -EPROTO the other side does not keep
- * to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
+ * 63 times), but for what ranges grew by since they have had room there; -EIO a copy failed, or a
+ * device is lost; -EBADMSG checksums differ; -EBUSY others have come to hold the range (it is there
+ * twice then: the destination's is good); -ECONNRESET the link is broken; -EACCES the other machine
+ * has another key; -EPROTO the other side does not keep to the protocol; -ESTALE the sequence has
+ * another range by now (KVMM_MIGRATE_PRECOPY); -ENOMEM; -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 
@@ -220,7 +221,7 @@ static inline int kvmm_migrate_resume(struct kvmm_migrate *job)
  * kvmm_migrate_finish() - the sequence of a job of KVMM_MIGRATE_PRECOPY is written no more
  *
  * The engine has taken it out of its batch. The rest goes when the steps that are open have ended.
- * If the job fails, or is cancelled, the sequence may be written again.
+ * If the job fails, or is cancelled, the sequence may be written again, unless it is in doubt.
  *
  * Return: 0, also if it was called before; -EALREADY the job has ended; -EINVAL.
  */
