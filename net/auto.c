@@ -44,7 +44,7 @@ struct kvmm_migrate_auto {
 	u64 job_seq;			/* ->lock; 0: cached blocks */
 	u64 progress;			/* ->lock; of ->job, */
 	u64 moved_ns;			/* ->lock; which is since then what it is */
-	struct kvmm_migrate *last;	/* ->lock; that went to @target before it: it has the link */
+	struct kvmm_migrate *last;	/* ->lock; that went to @target before: it has the link */
 	struct kvmm_migrate_auto_stat stat;	/* ->lock */
 	u32 nr_idle;			/* ->lock; entries, gone ones included */
 	struct idle idle[MAX_IDLE];	/* ->lock; the oldest first */

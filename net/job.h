@@ -55,7 +55,7 @@ struct kvmm_migrate {
 	bool is_stopped;		/* the source is not written: kvmm_migrate_finish() */
 	bool is_listed;			/* what is to be copied in this turn, */
 	bool is_last;			/* which is all */
-	u64 stop_ns;			/* since when it is stopped; committed: for how long it was */
+	u64 stop_ns;			/* since when it is stopped; committed: how long it was */
 	u32 nr_stop;			/* blocks that were listed before it was */
 	u64 epoch;			/* of the source: WAIT or GRACE is until it has passed */
 	bool has_epoch;

@@ -325,7 +325,7 @@ struct remote {
 	u32 nr_sums;
 	u32 nr_names_sent;
 	u32 nr_sums_sent;
-	bool taken_over;		/* the link; no other was made, and nothing accepted, since */
+	bool taken_over;		/* the link; none was made, and nothing accepted, since */
 	bool offered;			/* the taker may have heard of it, */
 	bool all_offered;		/* and of all that is listed */
 	bool is_there;			/* the taker has it already: nothing is left to be done */
@@ -779,7 +779,8 @@ static int remote_resume(struct kvmm_migrate *job)
 	if (!has_link(remote)) {
 		/* Of one in doubt only that taker knows. */
 		bool anew = remote->choice && !job->in_doubt;
-		int err = anew ? choice_open(remote->choice, &job->goods.view, remote->to.key_file) :
+		int err = anew ? choice_open(remote->choice, &job->goods.view,
+					     remote->to.key_file) :
 				 link_open(&job->goods.view, &remote->to, &link);
 
 		if (err)
@@ -797,7 +798,7 @@ static int remote_resume(struct kvmm_migrate *job)
 	return 0;
 }
 
-/* The taker may cut a link that it took for idle while the offer was on its way: once more, then. */
+/* The taker may cut a link that it took for idle while the offer was on its way: once more then. */
 static int remote_copy(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;

@@ -305,8 +305,9 @@ static int alloc_in_turn(struct store *store, u32 flags)
 	for (i = 0; i < store->nr_ranges && !err; i++) {
 		struct kvmm_gang_want want = want_of(store, i);
 		struct kvmm_range_attr attr = {
-			.size = sizeof(attr), .nr = want.nr, .prio = want.prio, .tenant = want.tenant,
-			.max_runs = want.max_runs, .flags = want.flags | flags,
+			.size = sizeof(attr), .nr = want.nr, .prio = want.prio,
+			.tenant = want.tenant, .max_runs = want.max_runs,
+			.flags = want.flags | flags,
 		};
 
 		err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
