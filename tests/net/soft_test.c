@@ -216,6 +216,43 @@ Test(net_soft, what_streams_write_to_blocks_that_come_later_is_waited_for)
 	}
 }
 
+static u64 nr_registered(void)
+{
+	return ctl->calls("cuMemHostRegister_v2");
+}
+
+/* That maps, and registers, memory of the host. */
+Test(net_soft, a_resumed_job_that_waits_lets_the_device_look_once)
+{
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+	kvmm_range_t other;
+	kvmm_stream_t id;
+	uint64_t epoch;
+	u64 before;
+
+	begin("devices=2", "soft:0", "soft:1");
+	other = net_range(dst, 'b', 31, 1);
+	attr = attr_of(net_range(src, 'a', 4, 1));
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(run_job(job), -ENOSPC);
+	cr_assert_eq(kvmm_range_free(dst, other), 0);
+	cr_assert_eq(kvmm_stream_add(src, stream_new(), 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(src, id, &epoch), 0);
+	cr_assert_eq(kvmm_migrate_resume(job), 0);
+	before = nr_registered();
+	cr_expect_eq(run_job(job), -EINPROGRESS, "a step may write");
+	before = nr_registered() - before;
+	cr_expect_eq(before, 2, "each device: %llu", (unsigned long long)before);
+	cr_assert_eq(kvmm_step_end(src, id, epoch), 0);
+	cr_assert_eq(kvmm_stream_del(src, id), 0);
+	cr_expect_eq(run_job(job), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free_seq(dst, 'a'), 1);
+	expect_quiet();
+	end();
+}
+
 /* ---- failures ---- */
 
 /* Good on one side, and on that only. */
