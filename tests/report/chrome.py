@@ -7,9 +7,11 @@ usage: chrome.py PAGE[#VIEW] PICTURE.png WIDTH HEIGHT
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
@@ -21,10 +23,14 @@ def find():
 
 class Chrome:
     def __init__(self, path, folder):
+        self.path, self.folder = path, folder
+        self.start()
+
+    def start(self):
         to_child, self.out = os.pipe()
         self.into, from_child = os.pipe()
         flags = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-                 "--remote-debugging-pipe", f"--user-data-dir={folder}/profile"]
+                 "--remote-debugging-pipe", f"--user-data-dir={tempfile.mkdtemp(dir=self.folder)}"]
         if os.geteuid() == 0:
             flags.append("--no-sandbox")
 
@@ -32,7 +38,7 @@ class Chrome:
             a, b = os.dup(to_child), os.dup(from_child)
             os.dup2(a, 3)
             os.dup2(b, 4)
-        self.process = subprocess.Popen([path, *flags, "about:blank"], preexec_fn=wire, close_fds=False,
+        self.process = subprocess.Popen([self.path, *flags, "about:blank"], preexec_fn=wire, close_fds=False,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_child)
         os.close(from_child)
@@ -43,6 +49,8 @@ class Chrome:
 
     def receive(self):
         while b"\0" not in self.left:
+            if not select.select([self.into], [], [], 90)[0]:
+                raise TimeoutError("the browser does not answer")
             got = os.read(self.into, 1 << 20)
             if not got:
                 raise RuntimeError("the browser has gone")
@@ -92,7 +100,6 @@ class Chrome:
 
 
 def main(page, picture, width, height):
-    import tempfile
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         chrome = Chrome(find(), folder)
         name, _, view = page.partition("#")

@@ -119,7 +119,7 @@ const help = () => $("help").open ? $("help").close() : $("help").showModal();
 const next = () => { if (page.recordings.length) show((shown + 1) % page.recordings.length); };
 
 document.onkeydown = e => {
-	if (e.ctrlKey || e.metaKey || e.altKey || /^(SELECT|INPUT)$/.test(e.target.tagName))
+	if (e.ctrlKey || e.metaKey || e.altKey || (e.key === " " ? /^(SELECT|INPUT|BUTTON|SUMMARY)$/ : /^(SELECT|INPUT)$/).test(e.target.tagName))
 		return;
 	const act = { "?": help, t: otherTheme, n: next }[e.key] ||
 		(!$("map-panel").hidden && !$("help").open && (e.target === canvas || !/^(Arrow|Home)/.test(e.key)) && KEYS[e.key]);
@@ -151,7 +151,7 @@ function setUp() {
 	onhashchange = () => followLink(location.hash);
 }
 
-/* ---- #selftest: the page looks at itself, for tests in a browser without a screen ---- */
+/* ---- #selftest, #selftest-boxes: the page looks at itself, for tests in a browser without a screen ---- */
 
 const pixels = () => new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
 const press = (key, shiftKey) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey, bubbles: true, cancelable: true }));
@@ -205,6 +205,12 @@ function testKeys(check) {
 	check("? helps", $("help").open);
 	press("?");
 	check("and ends it", !$("help").open);
+	press(" ");
+	check("space plays", playing !== 0);
+	press(" ");
+	const space = new KeyboardEvent("keydown", { key: " ", bubbles: true, cancelable: true });
+	$("theme").dispatchEvent(space);
+	check("but on a button it is the button's", playing === 0 && !space.defaultPrevented);
 }
 
 function testThemes(check) {
@@ -319,7 +325,7 @@ function selftest() {
 		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
 			show(page.recordings.findIndex(rec => rec.head.cells && rec.x.length > 1));
 			check("charts drawn", charts.length > 0 && charts.every(({ graph }) => graph.numRows() === map.rec.x.length));
-			for (const test of [testMap, testKeys, testThemes, testColours, testPanels, testClock, testBoxes])
+			for (const test of location.hash === "#selftest-boxes" ? [testBoxes] : [testMap, testKeys, testThemes, testColours, testPanels, testClock, testBoxes])
 				test(check);
 		}
 		for (const { runs } of page.comparisons)
