@@ -61,6 +61,8 @@ void conn_send(struct conn *conn, const struct conn_out *out)
 	};
 	u8 *at = conn->out + conn->nr_out + sizeof(head);
 
+	if (!conn->err && sizeof(head) + head.bytes > 2 * CONN_BYTES - conn->nr_out)
+		conn_break(conn, -EPROTO);
 	if (conn->err)
 		return;
 	if (out->id)

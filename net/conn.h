@@ -61,7 +61,7 @@ struct conn_out {
 	int fd;
 };
 
-/* conn_has_room() has said so: it will be sent. */
+/* conn_has_room() has said so: it will be sent. What finds no room breaks the connection. */
 void conn_send(struct conn *conn, const struct conn_out *out);
 
 /* One of one part; @id as there. */

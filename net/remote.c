@@ -38,6 +38,7 @@ struct link {
 	u32 far_kind;			/* enum window_kind of another machine; or WINDOW_NONE */
 	struct wire_hello hello;	/* what the other side has said */
 	bool is_ready;			/* the window is there */
+	bool no_device;			/* a window of a device was refused */
 	struct window window;		/* ours */
 };
 
@@ -56,7 +57,7 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 
 	if (link->window.ops ||
 	    wire_get_window(msg, &offer.shape, &offer.blob, &offer.blob_bytes) ||
-	    !offer.shape.kind)
+	    !offer.shape.kind || (offer.shape.kind == WINDOW_DEVICE && link->no_device))
 		return -EPROTO;
 	/* A far one has nothing to do with memory of this machine; others are not reached by it. */
 	offer.fd = conn_take_fd(&link->conn);
@@ -72,6 +73,7 @@ static int hear_window(struct link *link, const struct wire_msg *msg)
 	if (err && offer.shape.kind != WINDOW_DEVICE)
 		return err;
 	/* Asks for another one; of this one it is told when it is ready. */
+	link->no_device = err;
 	if (err)
 		say_window(link);
 	return 0;

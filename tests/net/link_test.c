@@ -3,11 +3,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <kv/env.h>
 
 #include "net/conn.h"
 #include "net/window.h"
+#include "net/mover.h"
 #include "tests/net/pair.h"
 #include "tests/support/test.h"
 
@@ -191,6 +193,65 @@ Test(link, of_several_takers_one_with_room_that_is_near_and_has_most_is_chosen)
 	cr_expect_eq(chosen(60, NULL), 1, "it has more");
 	cr_expect_eq(chosen(60, "rack 7"), 0, "the other is not near");
 	cr_expect_eq(chosen(9, "rack 7"), 1, "it has no room");
+}
+
+/* A taker of a few lines, which offers a window that cannot be had, and again. */
+Test(link, a_window_of_a_device_that_was_refused_is_not_offered_again)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	struct wire_window shape = { .kind = WINDOW_DEVICE, .slot_blocks = 1 };
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+	struct kv_pool_view view;
+	struct wire_hello hello;
+	struct conn conn;
+	char path[80];
+	int door, fd;
+
+	snprintf(path, sizeof(path), "%s/t", pair.folder);
+	door = ops->listen(ops->ctx, path);
+	cr_assert_geq(door, 0);
+	attr.range = net_range(pair.src, 'a', 1, 1);
+	attr.target = path;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	fd = ops->accept(ops->ctx, door, false);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(conn_init(&conn, fd, NULL), 0);
+	kv_pool_view(pair.src, &view);
+	hello = wire_hello_of(&view);
+	shape.slot_bytes = stage_bytes(&view.planes, 1);
+	shape.bytes = WINDOW_SLOTS * shape.slot_bytes;
+	conn_say(&conn, WIRE_HELLO, NULL, 0, &hello, sizeof(hello));
+	for (u32 i = 0; i < 2; i++) {
+		conn_send(&conn, &(struct conn_out){ .type = WIRE_WINDOW, .fixed = &shape,
+						     .fixed_bytes = sizeof(shape), .fd = door });
+		cr_expect_eq(kvmm_migrate_poll(job), i ? -EPROTO : -EINPROGRESS);
+	}
+	kvmm_migrate_free(job);
+	conn_exit(&conn);
+	ops->close(ops->ctx, door);
+	ops->unlink(ops->ctx, path);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+}
+
+/* To a side that does not read. */
+Test(link, a_message_that_finds_no_room_breaks_the_connection)
+{
+	static const u8 part[30000];
+	struct conn conn;
+	int fds[2];
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	cr_assert_eq(conn_init(&conn, fds[0], NULL), 0);
+	conn.held = true;
+	for (u32 i = 0; i < 4; i++)
+		conn_say(&conn, WIRE_SUMS, NULL, 0, part, sizeof(part));
+	cr_expect_eq(conn.err, 0);
+	conn_say(&conn, WIRE_SUMS, NULL, 0, part, sizeof(part));
+	cr_expect_eq(conn.err, -EPROTO);
+	cr_expect_leq(conn.nr_out, 2 * CONN_BYTES);
+	conn_exit(&conn);
+	close(fds[1]);
 }
 
 Test(link, where_none_of_several_takers_serves_a_job_does_not_begin)
