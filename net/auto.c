@@ -20,7 +20,6 @@
 #include <kvmm/ext/migrate.h>
 
 #include "job.h"
-#include "transport.h"
 
 #define MAX_IDLE	4096u
 #define MAX_COLD	1024u	/* of a portion: the order of eviction is locked meanwhile */
@@ -323,8 +322,7 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 	const u32 flags = KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT |
 			  (attr->target ? KVMM_MIGRATE_ANY : 0);
 	struct kv_pool_view src, dst;
-	const char *addr;
-	int kind;
+	int err;
 
 	if (!attr->src || !attr->dst == !attr->target || attr->src == attr->dst ||
 	    (attr->key_file && !attr->target) || attr->low >= attr->high ||
@@ -335,8 +333,8 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 		return -ECHILD;
 	kv_pool_view(attr->src, &src);
 	if (attr->target) {
-		kind = transport_find(attr->target, &addr);
-		return kind < 0 ? kind : src.caches && src.dev ? 0 : -EOPNOTSUPP;
+		err = check_target(attr->target, attr->flags & KVMM_MIGRATE_ANY);
+		return err ? err : src.caches && src.dev ? 0 : -EOPNOTSUPP;
 	}
 	kv_pool_view(attr->dst, &dst);
 	if (!src.caches || !dst.caches)

@@ -26,7 +26,6 @@
 
 #include "job.h"
 #include "store.h"
-#include "transport.h"
 
 #define DEFAULT_CHUNK_BYTES	(16ull << 20)
 #define MIN_SLEEP_NS		20000ull
@@ -207,8 +206,7 @@ int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
 
 static int check_attr(const struct kvmm_migrate_attr *attr)
 {
-	const char *addr;
-	int kind;
+	int err;
 
 	if (!attr->src || !attr->dst == !attr->target || attr->what >= KVMM_NR_MIGRATE_WHATS ||
 	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS ||
@@ -218,8 +216,8 @@ static int check_attr(const struct kvmm_migrate_attr *attr)
 	    (attr->flags & KVMM_MIGRATE_PRECOPY && attr->what > KVMM_MIGRATE_SEQ) ||
 	    (attr->target && !kv_name_is_good("target", attr->target, SIZE_MAX)))
 		return -EINVAL;
-	kind = attr->target ? transport_find(attr->target, &addr) : 0;
-	return kind < 0 ? kind : kv_pool_refusal(attr->src);
+	err = attr->target ? check_target(attr->target, attr->flags & KVMM_MIGRATE_ANY) : 0;
+	return err ? err : kv_pool_refusal(attr->src);
 }
 
 static int init_job(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)

@@ -80,7 +80,9 @@ struct store *local_store(struct kvmm_migrate *job);
 /* NULL: no memory, or there is none. */
 char *copy_of(const char *text);
 
-/* remote.c: as link_open(). */
+/* remote.c: 0; -E2BIG more than a list may have; -ENOMEM; of each as transport_find(). */
+int check_target(const char *target, bool is_list);
+/* As link_open(). */
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 /* NULL: it is not chosen yet. */
 const char *remote_target(const struct kvmm_migrate *job);

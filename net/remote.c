@@ -125,6 +125,14 @@ static int link_greet(struct link *link)
 	return 0;
 }
 
+/* The same; one that was ready may be broken by now. */
+static int link_look(struct link *link)
+{
+	int err = link_greet(link);
+
+	return err ? err : conn_look(&link->conn);
+}
+
 /* A message of that attempt: 1; 0; or why the link is broken. Others are skipped. */
 static int link_next(struct link *link, const struct wire_id *id, u32 gen, struct wire_msg *msg)
 {
@@ -200,6 +208,9 @@ static void link_close(struct link *link)
 {
 	if (!link)
 		return;
+	/* Nothing depends on the put that such a one began with: it is given up at once. */
+	if (!link->is_ready)
+		link->window.end_ns = kv_clock_ns();
 	window_wait(&link->window);
 	window_close(&link->window);
 	conn_exit(&link->conn);
@@ -225,16 +236,17 @@ struct choice {
 	struct link *link[MAX_CHOICES];	/* ours; NULL: it does not answer */
 	u32 nr;
 	u64 label;			/* of this side */
-	u64 until_ns;			/* then one that has answered is chosen */
+	bool is_timed;			/* they were looked at, */
+	u64 until_ns;			/* and then one that has answered is chosen */
 	int err;			/* why the last one does not */
 };
 
-static int choice_init(struct choice *choice, const struct kvmm_migrate_attr *attr)
+static int choice_init(struct choice *choice, const char *targets, const char *label)
 {
-	char *at = copy_of(attr->target);
+	char *at = copy_of(targets);
 
 	choice->targets = at;
-	choice->label = wire_label(attr->label);
+	choice->label = wire_label(label);
 	while (at && choice->nr < MAX_CHOICES) {
 		choice->target[choice->nr++] = at;
 		at = strchr(at, ',');
@@ -244,8 +256,23 @@ static int choice_init(struct choice *choice, const struct kvmm_migrate_attr *at
 	return !choice->targets ? -ENOMEM : at ? -E2BIG : 0;
 }
 
+int check_target(const char *target, bool is_list)
+{
+	struct choice choice = { .nr = !is_list, .target = { target } };
+	int ret = is_list ? choice_init(&choice, target, NULL) : 0;
+	const char *addr;
+
+	for (u32 i = 0; i < choice.nr && ret >= 0; i++)
+		ret = transport_find(choice.target[i], &addr);
+	kv_free(choice.targets);
+	return min(ret, 0);
+}
+
+/* Takes NULL. */
 static void choice_close(struct choice *choice)
 {
+	if (!choice)
+		return;
 	for (u32 i = 0; i < choice->nr; i++)
 		link_close(choice->link[i]);
 	memset(choice->link, 0, sizeof(choice->link));
@@ -257,7 +284,7 @@ static int choice_open(struct choice *choice, const struct kv_pool_view *view, c
 	bool any = false;
 
 	choice_close(choice);
-	choice->until_ns = kv_ns_after(kv_clock_ns(), CHOICE_NS);
+	choice->is_timed = false;
 	for (u32 i = 0; i < choice->nr; i++) {
 		const struct place to = { (char *)choice->target[i], key_file };
 		int err = link_open(view, &to, &choice->link[i]);
@@ -268,28 +295,36 @@ static int choice_open(struct choice *choice, const struct kv_pool_view *view, c
 	return any ? 0 : choice->err;
 }
 
+static bool is_near(const struct choice *choice, const struct link *link)
+{
+	return choice->label && link->hello.label == choice->label;
+}
+
 static bool is_better(const struct choice *choice, const struct link *a, const struct link *b,
 		      u32 nr)
 {
-	bool has_room = a->hello.nr_free >= nr, is_near = a->hello.label == choice->label;
+	bool has_room = a->hello.nr_free >= nr;
 
 	if (!b || has_room != (b->hello.nr_free >= nr))
 		return !b || has_room;
-	if (is_near != (b->hello.label == choice->label))
-		return is_near;
+	if (is_near(choice, a) != is_near(choice, b))
+		return is_near(choice, a);
 	return a->hello.nr_free > b->hello.nr_free;
 }
 
 /* Number of the best for @nr blocks; -EINPROGRESS; or why there is none. */
 static int choose(struct choice *choice, u32 nr)
 {
-	bool late = kv_clock_ns() >= choice->until_ns;
+	u64 now = kv_clock_ns();
 	const struct link *best = NULL;
-	int found = -EINPROGRESS, nr_waits = 0;
+	int found = -ETIMEDOUT, nr_waits = 0;
 
+	if (!choice->is_timed)
+		choice->until_ns = kv_ns_after(now, CHOICE_NS);
+	choice->is_timed = true;
 	for (u32 i = 0; i < choice->nr; i++) {
 		struct link *link = choice->link[i];
-		int err = link ? link_greet(link) : 0;
+		int err = link ? link_look(link) : 0;
 
 		if (!link)
 			continue;
@@ -303,9 +338,9 @@ static int choose(struct choice *choice, u32 nr)
 			found = i;
 		}
 	}
-	if (nr_waits && (!best || !late))
+	if (nr_waits && now < choice->until_ns)
 		return -EINPROGRESS;
-	return best ? found : choice->err;
+	return best || nr_waits ? found : choice->err;
 }
 
 /* ---- the carrier ---- */
@@ -768,6 +803,7 @@ static int remote_undo(struct kvmm_migrate *job)
 	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++)
 		if (copy_poll(&remote->link->window.copy[i]) == -EINPROGRESS)
 			return -EINPROGRESS;
+	choice_close(remote->choice);
 	send_abort(remote);
 	remote->offered = false;
 	return end_leaving(remote);
@@ -776,11 +812,11 @@ static int remote_undo(struct kvmm_migrate *job)
 static int remote_resume(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;
+	/* Of one in doubt only that taker knows; others that refused may be full. */
+	bool anew = remote->choice && !job->in_doubt;
 	struct link *link;
 
-	if (!has_link(remote)) {
-		/* Of one in doubt only that taker knows. */
-		bool anew = remote->choice && !job->in_doubt;
+	if (anew || !has_link(remote)) {
 		int err = anew ? choice_open(remote->choice, &job->goods.view,
 					     remote->to.key_file) :
 				 link_open(&job->goods.view, &remote->to, &link);
@@ -919,7 +955,8 @@ static int make_links(struct remote *remote, const struct kv_pool_view *view,
 		return -ENOMEM;
 	if (attr->flags & KVMM_MIGRATE_ANY) {
 		remote->choice = kv_alloc(sizeof(*remote->choice));
-		err = remote->choice ? choice_init(remote->choice, attr) : -ENOMEM;
+		err = remote->choice ? choice_init(remote->choice, attr->target, attr->label) :
+				       -ENOMEM;
 		return err ? err : choice_open(remote->choice, view, remote->to.key_file);
 	}
 	remote->to.target = copy_of(attr->target);

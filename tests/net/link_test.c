@@ -157,9 +157,13 @@ static int run_both(struct kvmm_migrate *job, struct kvmm_migrate_server *other)
 	return err;
 }
 
-/* Which of both takes 10 blocks, of which pair.dst has so many free: 1 the other. */
-static int chosen(u32 nr_free, const char *label)
+/*
+ * Which of both takes 10 blocks: 1 the other. pair.dst has so many free, and is of @here, as the
+ * source is.
+ */
+static int chosen(u32 nr_free, const char *here, const char *label)
 {
+	struct kvmm_migrate_serve_attr near = KVMM_MIGRATE_SERVE_INIT;
 	struct kvmm_pool *pool = net_pool("host", 128);
 	struct kvmm_migrate_attr attr = pair_attr(&pair);
 	kvmm_range_t full = net_range(pair.dst, 'f', 64 - nr_free, 1);
@@ -168,6 +172,9 @@ static int chosen(u32 nr_free, const char *label)
 	char path[80], all[300], said[100];
 	int is_other;
 
+	kvmm_migrate_serve_end(pair.server);
+	near.label = attr.label = here;
+	pair_serve(&pair, &near);
 	other = serve_more(pool, label, path);
 	snprintf(all, sizeof(all), "%s,%s/nowhere,%s", pair.path, pair.folder, path);
 	attr.range = net_range(pair.src, 'a', 10, 1);
@@ -190,9 +197,108 @@ static int chosen(u32 nr_free, const char *label)
 
 Test(link, of_several_takers_one_with_room_that_is_near_and_has_most_is_chosen)
 {
-	cr_expect_eq(chosen(60, NULL), 1, "it has more");
-	cr_expect_eq(chosen(60, "rack 7"), 0, "the other is not near");
-	cr_expect_eq(chosen(9, "rack 7"), 1, "it has no room");
+	cr_expect_eq(chosen(60, NULL, NULL), 1, "it has more");
+	cr_expect_eq(chosen(60, NULL, "rack 7"), 1, "it has more, and none is near");
+	cr_expect_eq(chosen(60, "rack 3", "rack 7"), 0, "the other is not near");
+	cr_expect_eq(chosen(9, "rack 3", "rack 7"), 1, "it has no room");
+}
+
+/* A job for 10 blocks of 'a' that asks pair.server, and another one at @path. */
+static struct kvmm_migrate *begin_any(const char *path)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+	char all[300];
+
+	snprintf(all, sizeof(all), "%s,%s", path, pair.path);
+	attr.range = net_range(pair.src, 'a', 10, 1);
+	attr.target = all;
+	attr.flags = KVMM_MIGRATE_ANY;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	return job;
+}
+
+/* Until it has chosen one. */
+static void let_choose(struct kvmm_migrate *job, struct kvmm_migrate_server *other)
+{
+	char said[100];
+
+	for (u32 i = 0; i < 20000 && kvmm_migrate_result(job, KVMM_MIGRATE_GOT_TARGET, said,
+							 sizeof(said)) == -EAGAIN; i++) {
+		kvmm_migrate_serve_tick(pair.server);
+		kvmm_migrate_serve_tick(other);
+		kvmm_migrate_poll(job);
+	}
+}
+
+Test(link, resumed_after_a_refusal_a_job_chooses_again)
+{
+	struct kvmm_pool *pool = net_pool("host", 128);
+	struct kvmm_migrate_server *other;
+	struct kvmm_migrate *job;
+	char path[80];
+
+	other = serve_more(pool, NULL, path);
+	job = begin_any(path);
+	let_choose(job, other);
+	net_range(pool, 'z', 128, 1);		/* it fills up before the offer comes */
+	cr_expect_eq(run_both(job, other), -ENOSPC);
+	cr_expect_eq(kvmm_migrate_resume(job), 0);
+	cr_expect_eq(run_both(job, other), 0);
+	kvmm_migrate_free(job);
+	kvmm_migrate_serve_end(other);
+	kvmm_pool_destroy(pool);
+	cr_expect(pair_range_is_there(&pair, 'a', 10));
+}
+
+/* It is not the start that the second is counted from. */
+Test(link, takers_have_a_second_from_the_first_look_and_then_the_job_fails)
+{
+	struct kvmm_pool *pool = net_pool("host", 128);
+	struct kvmm_migrate_server *other;
+	struct kvmm_migrate *job;
+	char path[80];
+
+	other = serve_more(pool, NULL, path);
+	job = begin_any(path);
+	usleep(1100000);
+	cr_expect_eq(kvmm_migrate_poll(job), -EINPROGRESS);
+	usleep(1100000);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), -ETIMEDOUT);
+	/* Which leaves no links behind, nor does a job that is cancelled before it has chosen. */
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0);
+	cr_expect_eq(kvmm_migrate_resume(job), 0);
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 1);
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(kvmm_migrate_poll(job), -ECANCELED);
+	pair_settle(&pair);
+	cr_expect_eq(pair_stat(&pair).nr_links, 0);
+	kvmm_migrate_free(job);
+	kvmm_migrate_serve_end(other);
+	kvmm_pool_destroy(pool);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+}
+
+Test(link, a_taker_that_has_answered_and_dies_before_the_choice_is_not_chosen)
+{
+	struct kvmm_pool *pool = net_pool("host", 128);
+	struct kvmm_migrate_server *other;
+	struct kvmm_migrate *job;
+	char path[80];
+
+	other = serve_more(pool, NULL, path);
+	job = begin_any(path);
+	for (u32 i = 0; i < 20; i++) {
+		kvmm_migrate_serve_tick(other);
+		cr_expect_eq(kvmm_migrate_poll(job), -EINPROGRESS);
+	}
+	kvmm_migrate_serve_end(other);
+	kvmm_pool_destroy(pool);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	cr_expect(pair_range_is_there(&pair, 'a', 10));
 }
 
 /* A taker of a few lines, which offers a window that cannot be had, and again. */
@@ -256,15 +362,26 @@ Test(link, a_message_that_finds_no_room_breaks_the_connection)
 
 Test(link, where_none_of_several_takers_serves_a_job_does_not_begin)
 {
+	struct kvmm_migrate_auto_attr often = KVMM_MIGRATE_AUTO_INIT;
 	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate_auto *watch = NULL;
 	struct kvmm_migrate *job = NULL;
 
+	often.src = pair.src;
+	often.low = 1;
+	often.high = 2;
+	often.flags = KVMM_MIGRATE_ANY;
 	attr.range = net_range(pair.src, 'a', 10, 1);
 	attr.target = "/nowhere/a,/nowhere/b";
 	attr.flags = KVMM_MIGRATE_ANY;
 	cr_expect_eq(kvmm_migrate_start(&attr, &job), -ENOENT);
 	attr.target = "/a,/b,/c,/d,/e,/f,/g,/h,/i";
 	cr_expect_eq(kvmm_migrate_start(&attr, &job), -E2BIG);
+	attr.target = "/a,fax://1.2.3.4:5";
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -EINVAL);
+	cr_expect(strstr(kvmm_why(), "fax:"), "%s", kvmm_why());
+	often.target = "/a,/b,/c,/d,/e,/f,/g,/h,/i";
+	cr_expect_eq(kvmm_migrate_auto_start(&often, &watch), -E2BIG);
 	attr.dst = pair.dst;
 	attr.target = NULL;
 	cr_expect_eq(kvmm_migrate_start(&attr, &job), -EINVAL);

@@ -171,7 +171,8 @@ KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvm
  * device is lost; -EBADMSG checksums differ; -EBUSY others have come to hold the range (it is there
  * twice then: the destination's is good); -ECONNRESET the link is broken; -EACCES the other machine
  * has another key; -EPROTO the other side does not keep to the protocol; -ESTALE the sequence has
- * another range by now (KVMM_MIGRATE_PRECOPY); -ENOMEM; -EUCLEAN, -ECHILD.
+ * another range by now (KVMM_MIGRATE_PRECOPY); -ETIMEDOUT none of several takers answers; -ENOMEM;
+ * -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 
