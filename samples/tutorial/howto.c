@@ -19,27 +19,27 @@ static void new_weights(struct kvmm_pool *pool)
 /* No request of the tenant runs, and nothing moves meanwhile. */
 static void delete_tenant(struct kvmm_pool *pool, uint32_t tenant)
 {
-	struct kvmm_prefix names = { .domain = { .tenant = tenant } };
 	struct kvmm_event found[BATCH];
 	kvmm_key_t keys[BATCH];
 	struct kvmm_events *events;
 	struct kvmm_snapshot walk;
 	int nr;
 
-	names.keys = keys;
 	MUST(kvmm_events_open(pool, NULL, &events));
 	MUST(kvmm_snapshot_begin(events, &walk));
 	while ((nr = MUST(kvmm_snapshot_read(events, &walk, found, BATCH)))) {
-		names.nr = 0;
-		for (int i = 0; i < nr; i++) {
-			if (found[i].domain.tenant != tenant)
-				continue;
-			if (found[i].medium == KVMM_MEDIUM_DEVICE)
-				MUST(kvmm_evict_blocks(pool, &found[i].block, 1));
-			keys[names.nr++] = found[i].key;
+		/* A name has a layout and a group, too: those of one domain at a time. */
+		for (int i = 0; i < nr;) {
+			struct kvmm_prefix names = { .keys = keys, .domain = found[i].domain };
+
+			for (; i < nr && !memcmp(&found[i].domain, &names.domain, sizeof(kvmm_domain_t)); i++) {
+				keys[names.nr++] = found[i].key;
+				if (names.domain.tenant == tenant && found[i].medium == KVMM_MEDIUM_DEVICE)
+					MUST(kvmm_evict_blocks(pool, &found[i].block, 1));
+			}
+			if (names.domain.tenant == tenant)
+				MUST(kvmm_tier_forget(pool, &names));	/* for good, when it returns */
 		}
-		if (names.nr)
-			MUST(kvmm_tier_forget(pool, &names));	/* for good, when it returns */
 	}
 	kvmm_events_close(events);
 }
