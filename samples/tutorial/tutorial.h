@@ -27,6 +27,7 @@ static inline void *new_stream(const char *device)
 {
 	int (*retain)(void **context, int ordinal), (*push)(void *context);
 	int (*create)(void **stream, unsigned int flags, int priority);
+	const char *ordinal = strchr(device, ':');
 	void *context, *stream, *driver;
 
 	driver = dlopen(strncmp(device, "soft", 4) ? "libcuda.so.1" : "libkvmm-swcuda.so",
@@ -36,7 +37,7 @@ static inline void *new_stream(const char *device)
 	*(void **)&retain = dlsym(driver, "cuDevicePrimaryCtxRetain");
 	*(void **)&push = dlsym(driver, "cuCtxPushCurrent_v2");
 	*(void **)&create = dlsym(driver, "cuStreamCreateWithPriority");
-	return retain(&context, atoi(strchr(device, ':') + 1)) || push(context) ||
+	return retain(&context, ordinal ? atoi(ordinal + 1) : 0) || push(context) ||
 	       create(&stream, 1, 0) ? NULL : stream;
 }
 
