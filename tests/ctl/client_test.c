@@ -181,6 +181,23 @@ Test(client, a_server_that_says_nothing_is_not_waited_for_for_ever)
 	cr_expect_null(answer.text);
 }
 
+Test(client, an_answer_that_comes_late_is_not_taken_for_the_next_one)
+{
+	struct answer answer;
+
+	cr_assert_eq(client_open(&client, path), 0, "%s", client.why);
+	cr_expect_eq(client.pid, getpid());
+	cr_expect_eq(client_call(&client, &answer, "pools"), -1);
+	send(peer, "ok 4\nlate", 9, MSG_NOSIGNAL);
+	cr_expect_eq(client_call(&client, &answer, "devices"), -1);
+	cr_expect_null(answer.text);
+	greeting = "kvmm-control 1 engine\nok 4\nnext";
+	cr_assert_eq(client_open(&client, path), 0, "%s", client.why);
+	cr_assert_eq(client_call(&client, &answer, "devices"), 0, "%s", client.why);
+	cr_expect_str_eq(answer.text, "next");
+	answer_free(&answer);
+}
+
 /* ---- how much it takes ---- */
 
 Test(client, a_name_is_as_long_as_there_is_room_for)

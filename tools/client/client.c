@@ -80,6 +80,7 @@ static int check_server(struct client *client)
 	if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
 	    lstat(client->path, &stat))
 		return fail_by(client, errno);
+	client->pid = cred.pid;
 	if (cred.uid == geteuid() || (!geteuid() && cred.uid == stat.st_uid))
 		return 0;
 	return client_fail(client, "another user serves it");
@@ -303,7 +304,12 @@ int client_ask(struct client *client, struct answer *answer, const char *line)
 			return -1;
 		heard = !send_line(client, line) && !take_line(client, head, sizeof(head));
 	}
-	return heard ? take_answer(client, head, answer) : fail_by(client, errno);
+	if (heard && !take_answer(client, head, answer))
+		return 0;
+	if (!heard)
+		fail_by(client, errno);
+	client_close(client);	/* what comes late would be taken for the next answer */
+	return -1;
 }
 
 static int call(struct client *client, struct answer *answer, const char *format, va_list args)

@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "table.h"
 
@@ -41,6 +42,7 @@
 /**
  * struct client - a connection
  * @fd: ours; -1: none
+ * @pid: of the engine's process
  * @path: of the socket
  * @name: of the engine, as it has said
  * @why: what went wrong last
@@ -48,6 +50,7 @@
  */
 struct client {
 	int fd;
+	pid_t pid;
 	char path[108];
 	char name[128];
 	char why[CLIENT_WHY];
@@ -75,8 +78,8 @@ int client_open(struct client *client, const char *path);
 void client_close(struct client *client);
 
 /*
- * 0 and an answer; or -1 and ->why: the connection is gone, or the request was refused. Where the server
- * has closed it meanwhile, because nobody asked for anything, it is opened anew.
+ * 0 and an answer; or -1 and ->why: the connection is gone, and closed here, too, or the request was
+ * refused. Where the server has closed it meanwhile, because nothing was asked, it is opened anew.
  */
 int client_call(struct client *client, struct answer *answer, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -135,6 +135,9 @@ static int fetch_stat(struct top_data *data, struct client *client)
 
 	if (err)
 		return err;
+	if (data->pid != client->pid)
+		top_forget(data);
+	data->pid = client->pid;
 	table_free(&data->before);
 	data->before = data->stat;
 	data->before_ns = data->now_ns;

@@ -46,6 +46,7 @@ struct top_data {
 	char closed[TOP_NAME];		/* the first one */
 	struct table stat;		/* ours; its numbers as the engine names them */
 	struct table before;		/* ours; without a row at first */
+	pid_t pid;			/* of the engine that ->stat is of */
 	uint64_t now_ns;		/* when ->stat came, */
 	uint64_t before_ns;		/* and ->before; 0: there is none */
 	struct top_run *run;		/* ours */
