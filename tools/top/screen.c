@@ -120,21 +120,31 @@ bool screen_has_blocks(void)
 	return has_pairs && !strcmp(nl_langinfo(CODESET), "UTF-8");
 }
 
-static attr_t attr_of(const struct cell *cell)
+/* An attribute by itself has room for 255 pairs only. */
+static void set_style(const struct cell *cell)
 {
-	attr_t attr = has_pairs ? COLOR_PAIR(make_pair(cell->fg, cell->bg)) : A_NORMAL;
+	attr_set((cell->bold ? A_BOLD : 0) | (cell->reverse ? A_REVERSE : 0),
+		 has_pairs ? make_pair(cell->fg, cell->bg) : 0, NULL);
+}
 
-	return attr | (cell->bold ? A_BOLD : 0) | (cell->reverse ? A_REVERSE : 0);
+/* Those of pages before are of no use when they leave none for this one. */
+static void spare_pairs(void)
+{
+	if (nr_pairs + 1 < COLOR_PAIRS)
+		return;
+	memset(pair_of, 0, sizeof(pair_of));
+	nr_pairs = 0;
 }
 
 void screen_show(const struct canvas *canvas)
 {
+	spare_pairs();
 	erase();
 	for (unsigned int y = 0; y < canvas->height; y++)
 		for (unsigned int x = 0; x < canvas->width; x++) {
 			const struct cell *cell = &canvas->cell[(size_t)y * canvas->width + x];
 
-			attrset(attr_of(cell));
+			set_style(cell);
 			mvaddnstr(y, x, cell->text, strnlen(cell->text, sizeof(cell->text)));
 		}
 	attrset(A_NORMAL);
