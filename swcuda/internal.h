@@ -241,6 +241,7 @@ struct sw_stream {
 	struct sw_op *first, **last;	/* queue */
 	bool busy;			/* somebody executes the first one without the lock */
 	bool dying;			/* destroyed, with work left */
+	bool ordered;			/* the NULL stream waits for all that is queued */
 	u32 flags;
 	int priority;
 	kcu_capture_status capture;

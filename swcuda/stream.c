@@ -44,6 +44,7 @@ void sw_append(struct sw_stream *stream, struct sw_op *op)
 	sw.host.t[SW_HOST_SLOT]++;
 	*stream->last = op;
 	stream->last = &op->next;
+	stream->ordered = false;
 }
 
 /* The NULL stream after all blocking ones, these after the NULL stream. */
@@ -59,8 +60,11 @@ static kcu_result order_legacy(struct sw_stream *stream)
 	for (u32 i = 1; i < SW_NR_SLOTS && !err; i++) {
 		struct sw_stream *other = sw.stream[i];
 
-		if (other && other != legacy && other->dev == stream->dev && !other->flags)
-			err = sw_order(legacy, other);
+		if (!other || other == legacy || other->dev != stream->dev || other->flags ||
+		    other->ordered)
+			continue;
+		err = sw_order(legacy, other);
+		other->ordered = !err;
 	}
 	return err ? KCU_E_OUT_OF_MEMORY : KCU_E_SUCCESS;
 }

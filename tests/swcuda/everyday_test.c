@@ -192,6 +192,27 @@ Test(everyday, a_wait_for_the_null_stream_is_one_for_the_blocking_ones)
 	cr_expect_eq(ctl->nr_reports(SW_REPORT_MISUSE), 1, "that one there is not");
 }
 
+Test(everyday, asking_the_null_stream_again_and_again_comes_to_an_end)
+{
+	kcu_stream stream[8];
+	kcu_deviceptr addr;
+	u32 nr = 0;
+
+	begin("default_stream=1");
+	addr = dev_alloc(BYTES);
+	for (u32 i = 0; i < ARRAY_SIZE(stream); i++)
+		ok(cuStreamCreate(&stream[i], 0));
+	for (u32 i = 0; i < 4; i++)
+		fill(addr, i, BYTES, stream[i]);
+	while (cu.stream_query(NULL) == KCU_E_NOT_READY)
+		cr_assert_lt(nr++, 10000);
+	fill(addr, 9, BYTES, stream[7]);
+	for (nr = 0; cu.stream_query(NULL) == KCU_E_NOT_READY; nr++)
+		cr_assert_lt(nr, 10000);
+	cr_expect(all_bytes((void *)addr, 9, BYTES));
+	ctl->clear_reports();	/* the fills race with each other */
+}
+
 Test(everyday, streams_say_how_they_were_made)
 {
 	int least = -9, greatest = 9, priority = 9;
