@@ -242,6 +242,7 @@ struct sw_stream {
 	bool busy;			/* somebody executes the first one without the lock */
 	bool dying;			/* destroyed, with work left */
 	bool ordered;			/* the NULL stream waits for all that is queued */
+	u32 nr_waiters;			/* it stays for them */
 	u32 flags;
 	int priority;
 	kcu_capture_status capture;

@@ -289,7 +289,7 @@ kcu_result cuStreamDestroy_v2(kcu_stream stream)
 /* In threaded mode the worker does it, last of all. */
 void sw_stream_reap(struct sw_stream *stream)
 {
-	if (!stream->dying || stream->first || stream->busy || stream->has_thread)
+	if (!stream->dying || stream->first || stream->busy || stream->has_thread || stream->nr_waiters)
 		return;
 	sw.stream[stream->slot] = NULL;
 	free(stream);
@@ -297,22 +297,28 @@ void sw_stream_reap(struct sw_stream *stream)
 
 /* ---- Waiting for them ---- */
 
-static bool sw_idle(void *handle)
+static bool is_idle(void *stream)
 {
-	struct sw_stream *stream = sw_object(SW_T_STREAM, (u64)handle);
-
-	return !stream || !stream->first;
+	return !((struct sw_stream *)stream)->first;
 }
 
-/* The host knows now that all is done. */
-static kcu_result saw(kcu_stream handle)
+/* No longer waited for. Without an error, the host knows now that all is done. */
+static kcu_result saw(struct sw_stream *stream, kcu_result rc)
 {
-	struct sw_stream *stream = sw_object(SW_T_STREAM, (u64)handle);
+	stream->nr_waiters--;
+	if (!rc) {
+		sw_host_saw(&stream->clock, stream->ns);
+		rc = sw_dev_error(stream->dev);
+	}
+	sw_stream_reap(stream);
+	return rc;
+}
 
-	if (!stream)
-		return KCU_E_INVALID_HANDLE;
-	sw_host_saw(&stream->clock, stream->ns);
-	return sw_dev_error(stream->dev);
+/* It may be destroyed meanwhile, or have been before. */
+static kcu_result finish(struct sw_stream *stream)
+{
+	stream->nr_waiters++;
+	return saw(stream, sw_wait(is_idle, stream));
 }
 
 /* Can it be asked? The NULL stream has done all when the blocking ones have, too. */
@@ -335,10 +341,7 @@ kcu_result sw_stream_finish(kcu_stream handle)
 		rc = may_ask(stream);
 	if (!rc)
 		rc = sw_dev_error(stream->dev);
-	if (rc)
-		return rc;
-	handle = (kcu_stream)stream->handle;	/* the NULL stream has one, too */
-	return sw_wait(sw_idle, handle) ?: saw(handle);
+	return rc ?: finish(stream);
 }
 
 kcu_result cuStreamSynchronize(kcu_stream stream)
@@ -355,12 +358,12 @@ static kcu_result query(kcu_stream handle)
 		rc = may_ask(stream);
 	if (rc)
 		return rc;
-	handle = (kcu_stream)stream->handle;
+	stream->nr_waiters++;
 	sw_steps(1 + sw_below(8));
 	rc = sw_dev_error(stream->dev);
-	if (rc)
-		return rc;
-	return sw_idle(handle) ? saw(handle) : KCU_E_NOT_READY;
+	if (!rc && stream->first)
+		rc = KCU_E_NOT_READY;
+	return saw(stream, rc);
 }
 
 kcu_result cuStreamQuery(kcu_stream stream)
@@ -377,8 +380,8 @@ static kcu_result finish_all(void)
 	for (u32 i = 1; i < SW_NR_SLOTS && !rc; i++) {
 		struct sw_stream *stream = sw.stream[i];
 
-		if (stream && stream->dev == dev && !stream->dying)
-			rc = sw_stream_finish((kcu_stream)stream->handle);
+		if (stream && stream->dev == dev)
+			rc = stream->dying ? finish(stream) : sw_stream_finish((kcu_stream)stream->handle);
 	}
 	return rc;
 }

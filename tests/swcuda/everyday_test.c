@@ -213,6 +213,32 @@ Test(everyday, asking_the_null_stream_again_and_again_comes_to_an_end)
 	ctl->clear_reports();	/* the fills race with each other */
 }
 
+static void destroy_busy_stream(void)
+{
+	kcu_deviceptr addr = dev_alloc(BYTES);
+	kcu_stream stream = stream_new();
+
+	for (u32 value = 1; value <= 20; value++)
+		fill(addr, value, BYTES, stream);
+	ok(cu.stream_destroy(stream));
+	ok(cuCtxSynchronize());
+	cr_expect(all_bytes((void *)addr, 20, BYTES));
+	cr_expect(dev_bytes(addr, 20, BYTES));
+	cr_expect_eq(races(), 0, "the host knows that it is done: %s", ctl->report(0));
+}
+
+Test(everyday, the_work_of_a_destroyed_stream_is_waited_for)
+{
+	begin("");
+	destroy_busy_stream();
+}
+
+Test(everyday, the_work_of_a_destroyed_stream_is_waited_for_by_threads_too)
+{
+	begin("threads=1");
+	destroy_busy_stream();
+}
+
 Test(everyday, streams_say_how_they_were_made)
 {
 	int least = -9, greatest = 9, priority = 9;
