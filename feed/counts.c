@@ -6,7 +6,7 @@
  * Each number is of its own moment, so a block on its way may be seen twice or not at all. Two
  * things are told as one all the same: what is available and what is used, of which the one is made
  * from the other; and blocks that go from the zone or the cache to a magazine or back, 64 at a
- * time, or from reservations to the zone and back, all at a time, which would make a pool look full:
+ * time, or from reservations to the zone and back, all at once, which would make a pool look full:
  * that happens inside ->mag_seq.
  */
 #include <percpu/arena.h>

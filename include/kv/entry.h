@@ -109,7 +109,7 @@ struct kv_entry {
 
 static_assert(sizeof(struct kv_entry) == KV_CACHELINE, "an entry is one line");
 
-/* ->link of a duplicate whose elder lost the name. Of a block that never held one: KV_NONE. */
+/* ->link of a duplicate of which the elder lost the name. Of a block that never held one: KV_NONE. */
 #define KV_LET_GO	(KV_NONE - 1)
 
 /* A block by value. Of an owner, a holder of a reference, or, without one, a weak reference. */

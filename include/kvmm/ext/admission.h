@@ -240,7 +240,7 @@ struct kvmm_alloc_attr {
 /**
  * enum kvmm_step - what the slow path does to make room, in this order
  * @KVMM_STEP_DRAIN: take back free blocks that threads keep aside
- * @KVMM_STEP_STEAL: take free blocks that growing ranges have reserved softly, with any try that then fits
+ * @KVMM_STEP_STEAL: take free blocks that growing ranges have reserved softly; part of each try
  * @KVMM_STEP_EVICT: evict exactly the missing number of cached blocks
  * @KVMM_STEP_DROP: evict further blocks to make a run, where that is cheaper than moving them
  * @KVMM_STEP_COMPACT: move blocks to make a run

@@ -529,7 +529,7 @@ static inline int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server
  * @max_blocks: most blocks of one portion, 1 to KVMM_MIGRATE_MAX_BLOCKS
  * @interval_ms: how often free blocks are counted while enough are free
  * @flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT; KVMM_MIGRATE_ANY: each portion goes to
- *	the taker that has most room then, whose engine is told by kvmm_migrate_arrived()
+ *	the taker that has most room then; its engine is told by kvmm_migrate_arrived()
  * @reserved: 0
  * @target, @key_file: as of struct kvmm_migrate_attr; copied. One link serves all migrations, but
  *	for those of KVMM_MIGRATE_ANY
