@@ -161,9 +161,9 @@ KVMM_API void kvmm_seq_destroy(struct kvmm_seq *seq);
  * With &kvmm_seq_attr.wait_ns the prefix goes on in the tiers below the pool, and what is found
  * there is loaded; a tier that cannot tell yet is asked again. What cannot be loaded, fails, or
  * takes too long is left to compute. @whole queues for blocks as kvmm_alloc_submit() does; the
- * first of the queue alone keeps its prefix, others look for theirs again at their turn. Neither sleeps:
- * the sequence is KVMM_SEQ_TAKING, and each further call looks how far it is, as kvmm_tier_poll()
- * and kvmm_alloc_poll(). kvmm_seq_release() gives it up.
+ * first of the queue alone keeps its prefix, others look for theirs again at their turn. Neither
+ * sleeps: the sequence is KVMM_SEQ_TAKING, and each further call looks how far it is, as
+ * kvmm_tier_poll() and kvmm_alloc_poll(). kvmm_seq_release() gives it up.
  *
  * Return: number of blocks that were cached; -EINPROGRESS call again, say after a step of the
  * model; -EBUSY, -EEXIST refused; -EUCLEAN; @whole also -ENOSPC (with @wait_ns: not in that time),
