@@ -235,8 +235,10 @@ man/kvmm.7: $(srctree)/scripts/mkman3 $(srctree)/scripts/kernel-doc \
 		$(wildcard $(srctree)/include/kvmm/*.h $(srctree)/include/kvmm/ext/*.h)
 	$(call cmd,man3)
 
+# Where there are calls: a tree with a part of the headers has none of these pages.
+call-pages := $(if $(wildcard $(srctree)/include/kvmm/kvmm.h),man/kvmm.7)
 .PHONY: man
-man: $(man-pages) man/kvmm.7
+man: $(man-pages) $(call-pages)
 
 # The book and the reference, of pages and of what headers say; made of a copy, where both are.
 .PHONY: html
@@ -259,7 +261,7 @@ install: completion := $(wildcard $(srctree)/share/bash-completion/kvmm)
 install: completion-dir := $(prefix)/share/bash-completion/completions
 install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files) $(cmake-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
-		$(DESTDIR)$(includedir)/kvmm/ext $(addprefix $(DESTDIR)$(mandir)/man,1 3 7)
+		$(DESTDIR)$(includedir)/kvmm/ext $(addprefix $(DESTDIR)$(mandir)/man,1 $(if $(call-pages),3 7))
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
 	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
@@ -275,8 +277,8 @@ install: libs tools $(installed-progs) man $(shlibs) $(alibs) $(pc-files) $(cmak
 	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
-	install -m 644 man/*.3 $(DESTDIR)$(mandir)/man3
-	install -m 644 man/kvmm.7 $(DESTDIR)$(mandir)/man7
+	$(if $(call-pages),install -m 644 man/*.3 $(DESTDIR)$(mandir)/man3)
+	$(if $(call-pages),install -m 644 $(call-pages) $(DESTDIR)$(mandir)/man7)
 	$(if $(completion),install -d $(DESTDIR)$(completion-dir))
 	$(if $(completion),install -m 644 $(completion) $(DESTDIR)$(completion-dir))
 	$(if $(completion),$(foreach t,$(notdir $(tools-prog)),ln -sf kvmm \
