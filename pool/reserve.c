@@ -228,29 +228,30 @@ static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ex
 
 /*
  * Would the request fit if nothing was reserved? All is free in the zone for a moment, inside
- * ->mag_seq: no reader sees a pool without rooms.
+ * ->mag_seq: no reader sees a pool without rooms; one that gives up misses one of them at most.
  */
 static bool steal_would_help(struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
 {
-	u32 nr_reserved = pool->grow.nr_reserved;
 	struct grow *grow;
 	bool helps;
 
 	kv_assert_held(&pool->lock);
-	if ((u64)kv_zone_nr_free(pool->zone) + nr_reserved < attr->nr)
+	if ((u64)kv_zone_nr_free(pool->zone) + pool->grow.nr_reserved < attr->nr)
 		return false;
 	kv_assert(!(pool->mag_seq & 1));
 	kv_seq_write_begin(&pool->mag_seq);
-	pool->grow.nr_reserved = 0;
-	for (grow = pool->grow.oldest; grow; grow = grow->newer)
+	for (grow = pool->grow.oldest; grow; grow = grow->newer) {
+		pool->grow.nr_reserved -= grow->res.nr;
 		if (unlikely(kv_unreserve(pool->zone, grow->res.start, grow->res.nr)))
 			pool_poison(pool);
+	}
 	helps = kv_zone_holds(pool->zone, attr->nr, attr->max_runs);
-	for (grow = pool->grow.oldest; grow; grow = grow->newer)
+	for (grow = pool->grow.oldest; grow; grow = grow->newer) {
 		if (unlikely(kv_reserve_behind(pool->zone, grow->res.start, grow->res.nr,
 					       grow->res.nr) != grow->res.nr))
 			pool_poison(pool);
-	pool->grow.nr_reserved = nr_reserved;
+		pool->grow.nr_reserved += grow->res.nr;
+	}
 	kv_seq_write_end(&pool->mag_seq);
 	return helps;
 }

@@ -85,6 +85,8 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t, u32 nr)
 	if (nr != KV_NONE && nr != t->ctx.nr) {
 		t->ctx.nr = nr;
 		WRITE_ONCE(w->word, 1);
+		if (!door_may_wait(pool, &t->ctx))
+			return -ENOSPC;
 	}
 	if (READ_ONCE(w->word) || t->ctx.patient) {
 		t->busy = true;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <kv/env.h>
+#include <kv/tier.h>
 #include <kvmm/ext/disk.h>
 
 #include "internal.h"
@@ -155,15 +156,13 @@ static int take_whole(struct kvmm_seq *seq)
 static int begin_load(struct kvmm_seq *seq, u32 nr)
 {
 	struct kvmm_prefix prefix = prefix_from(seq, seq->nr_refs, nr);
-	struct kvmm_tier_load_args load = {
-		.size = sizeof(load), .prefix = &prefix,
-		.flags = seq->ticket.id ? KV_TIER_LOAD_FIRST : 0,
-	};
+	struct kvmm_tier_load_args load = { .size = sizeof(load), .prefix = &prefix };
 	kvmm_tier_op_t op;
 	int err;
 
 	kv_assert(!seq->op.gen);
-	while ((err = kvmm_tier_load(seq->pool, &load, &op)) == -E2BIG && prefix.nr > 1)
+	while ((err = kv_tier_load(seq->pool, &load, seq->ticket.id, &op)) == -E2BIG &&
+	       prefix.nr > 1)
 		prefix.nr /= 2;		/* the next load brings more */
 	if (!err) {
 		seq->op = op;
@@ -230,7 +229,8 @@ static int take_hits(struct kvmm_seq *seq)
 {
 	int err = seq->op.gen ? end_load(seq) : 0;
 
-	if (err)
+	/* A load of another sequence, which this one shared, found no room; this one's is tried. */
+	if (err && !(err == -ENOSPC && seq->ticket.id))
 		return err == -EINPROGRESS ? err : 0;
 	return look_up(seq);
 }

@@ -3,7 +3,6 @@
 #ifndef KV_POOL_REQUEST_H
 #define KV_POOL_REQUEST_H
 
-#include <kv/bits.h>
 #include <kv/registry_map.h>
 #include <kvmm/cache.h>
 #include <kvmm/ext/admission.h>
@@ -27,9 +26,6 @@ void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max
  * trying. No lock held.
  */
 int kv_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket, u32 nr);
-
-/* kvmm_tier_load() for the first of the queue: others that wait do not hold it up. */
-#define KV_TIER_LOAD_FIRST	BIT(31)
 
 /* Give up a ticket; it took no blocks. 0; -ESTALE. No lock held. */
 int kv_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);

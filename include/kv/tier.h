@@ -355,4 +355,8 @@ int kv_xfer_wait(struct kv_xfer *xfer);
 /* The name of the key for bit @number of kvmm_config.set, or NULL behind the last one. */
 const char *kv_config_key(u32 number);
 
+/* kvmm_tier_load(); @is_first: for the first of the queue, others that wait do not hold it up. */
+int kv_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load, bool is_first,
+		 kvmm_tier_op_t *handle);
+
 #endif /* KV_TIER_H */

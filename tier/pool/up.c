@@ -30,6 +30,7 @@ struct loading {
 	u32 last;
 	u32 nr_new;		/* of those */
 	u32 nr_shared;
+	bool is_first;		/* of the queue; see kv_tier_load() */
 };
 
 /* Blocks of the host tier are held on to before room is made there for those that lie below. */
@@ -248,8 +249,7 @@ static int get_blocks(struct loading *loading, const struct kvmm_tier_load_args 
 	if (loading->nr_new > ARRAY_SIZE(few))
 		muts = kv_alloc_array(loading->nr_new, sizeof(*muts));
 	req.fresh = muts;
-	err = muts ? acquire_uncounted(loading->pool, &req, load->flags & KV_TIER_LOAD_FIRST) :
-		     -ENOMEM;
+	err = muts ? acquire_uncounted(loading->pool, &req, loading->is_first) : -ENOMEM;
 	if (!err)
 		err = give_blocks(loading, muts);
 	if (err) {
@@ -273,7 +273,7 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 	const struct kvmm_prefix *prefix = req->prefix;
 
 	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX ||
-	    req->flags & ~KV_TIER_LOAD_FIRST || prefix->position > UINT32_MAX - prefix->nr ||
+	    req->flags || prefix->position > UINT32_MAX - prefix->nr ||
 	    !lower_is_ordered(pool, lower))
 		return -EINVAL;
 	return prefix->nr > lower->max_up ? -E2BIG : 0;
@@ -314,10 +314,11 @@ static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load_args *re
 	return err ? err : (int)loading.nr_new;
 }
 
-int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load,
-		   kvmm_tier_op_t *handle)
+int kv_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load, bool is_first,
+		 kvmm_tier_op_t *handle)
 {
-	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
+	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE,
+				   .is_first = is_first };
 	struct kvmm_tier_load_args req;
 	struct lower *lower;
 	int err = lower_enter(pool, &lower), cancel;
@@ -356,6 +357,12 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *loa
 	told_flush(pool, lower);
 	kv_cancel_restore(cancel);
 	return err;
+}
+
+int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load_args *load,
+		   kvmm_tier_op_t *handle)
+{
+	return kv_tier_load(pool, load, false, handle);
 }
 
 /* ---- the copy ---- */
