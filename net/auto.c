@@ -171,10 +171,13 @@ static void watch_progress(struct kvmm_migrate_auto *watch)
 	kvmm_migrate_get_status(watch->job, &status);
 	progress = ((u64)status.attempts << 32 | status.phase << 24) + status.nr_copied +
 		   status.nr_verified;
+	if (watch->attr.target)
+		progress += remote_progress(watch->job);
 	if (progress != watch->progress || status.phase == KVMM_MIGRATE_WAIT)
 		watch->moved_ns = kv_clock_ns();
 	watch->progress = progress;
-	if (!watch->attr.target || kv_ns_since(watch->moved_ns) < PATIENCE_NS)
+	/* It verifies all before it says so: 100 MB/s at least. */
+	if (!watch->attr.target || kv_ns_since(watch->moved_ns) < PATIENCE_NS + 10 * status.bytes)
 		return;
 	if (kvmm_migrate_cancel(watch->job) == -EINPROGRESS)
 		remote_break(watch->job);

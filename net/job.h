@@ -88,5 +88,7 @@ int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
 const char *remote_target(const struct kvmm_migrate *job);
 /* Its link: the job fails, and asks by another one when it is resumed. */
 void remote_break(struct kvmm_migrate *job);
+/* Of what is done before the other side has anything to say. */
+u64 remote_progress(const struct kvmm_migrate *job);
 
 #endif /* NET_JOB_H */

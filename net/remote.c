@@ -535,13 +535,14 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 
 	if (wire_get_accept(msg, &accept, &bits))
 		return -EPROTO;
+	/* Else it has not been published, and will not be unasked. */
+	job->in_doubt &= accept.answer == WIRE_COMMITTED;
 	if (accept.status)
 		return accept.status;
 	/* Nothing but all of it can be there. */
 	remote->is_there = accept.answer == WIRE_COMMITTED && job->is_last;
 	if (accept.answer == WIRE_COMMITTED)
 		return remote->is_there ? 0 : -EPROTO;
-	job->in_doubt = false;		/* it has not been published, and will not be unasked */
 	if (accept.nr_refs != job->goods.nr_refs)
 		return -EPROTO;
 	remote->nr = 0;
@@ -932,6 +933,11 @@ static struct link *take_over(struct kvmm_migrate *before, const struct kvmm_mig
 	remote->link = NULL;
 	link->window.nr_descriptors = 0;
 	return link;
+}
+
+u64 remote_progress(const struct kvmm_migrate *job)
+{
+	return (u64)job->remote->nr_sums + job->remote->nr_names_sent + job->remote->nr_sums_sent;
 }
 
 void remote_break(struct kvmm_migrate *job)
