@@ -231,7 +231,7 @@ static void *worker(void *arg)
 	struct sw_stream *stream = arg;
 
 	sw_lock();
-	while (stream->first || !stream->dying) {
+	while (stream->first || !stream->dying || stream->nr_waiters) {
 		if (can_run(stream))
 			execute(stream);
 		else

@@ -291,7 +291,8 @@ void sw_stream_reap(struct sw_stream *stream)
 {
 	if (!stream->dying || stream->first || stream->busy || stream->has_thread || stream->nr_waiters)
 		return;
-	sw.stream[stream->slot] = NULL;
+	if (sw.stream[stream->slot] == stream)
+		sw.stream[stream->slot] = NULL;
 	free(stream);
 }
 
@@ -306,6 +307,7 @@ static bool is_idle(void *stream)
 static kcu_result saw(struct sw_stream *stream, kcu_result rc)
 {
 	stream->nr_waiters--;
+	sw_changed();
 	if (!rc) {
 		sw_host_saw(&stream->clock, stream->ns);
 		rc = sw_dev_error(stream->dev);
