@@ -250,6 +250,22 @@ TIER_TEST(tier, positions_end_before_they_come_round, 8, 8)
 	cr_expect_eq(kvmm_tier_load(pool, &req, &op), -EINVAL);
 }
 
+TIER_TEST(tier, a_load_has_no_flags, 8, 8)
+{
+	struct kvmm_tier_load_args req = { .size = sizeof(req), .prefix = prefix_of(1, 2) };
+	kvmm_tier_op_t op;
+
+	cache_blocks(pool, 1, 2);
+	offload_keys(pool, 1, 2, KVMM_TIER_DROP);
+	for (u32 bit = 0; bit < 32; bit++) {
+		req.flags = 1u << bit;
+		cr_expect_eq(kvmm_tier_load(pool, &req, &op), -EINVAL, "bit %u", bit);
+		cr_expect_eq(kvmm_tier_load(pool, &req, NULL), -EINVAL, "bit %u", bit);
+	}
+	cr_expect_eq(client_of(pool).loading, 0);
+	cr_expect_eq(load_keys(pool, 1, 2), 0);
+}
+
 TIER_TEST(tier, what_does_not_fit_is_to_be_computed, 4, 8)
 {
 	kvmm_ref_t refs[2];
