@@ -411,6 +411,38 @@ Test(link, it_may_break_at_any_call_and_goes_on_where_it_was)
 	cr_expect_eq(pair_stat(&pair).commits, cut, "each one once");
 }
 
+/* It knows nothing of the job, so it has not published, whatever its predecessor did. */
+Test(link, the_refusal_of_a_taker_that_was_started_anew_ends_the_doubt)
+{
+	const struct kvmm_migrate_serve_attr again = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate *job = pair_begin_range(&pair, 'a', 10);
+	kvmm_range_t full, range;
+
+	for (u32 i = 0; i < 1000 && !net_status(job).in_doubt; i++) {
+		kvmm_migrate_serve_tick(pair.server);
+		kvmm_migrate_poll(job);
+	}
+	kvmm_migrate_serve_end(pair.server);
+	full = net_range(pair.dst, 'z', 60, 1);
+	pair_serve(&pair, &again);
+	cr_expect_eq(pair_run(&pair, job), -ECONNRESET);
+	cr_assert(net_status(job).in_doubt);
+	cr_expect_eq(kvmm_migrate_resume(job), 0);
+	cr_expect_eq(pair_run(&pair, job), -ENOSPC);
+	cr_expect_not(net_status(job).in_doubt);
+	cr_expect_eq(kvmm_migrate_resume(job), 0);
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(pair_run(&pair, job), -ECANCELED);
+	cr_assert_eq(kvmm_range_find_seq(pair.src, 'a', &range, 1), 1);
+	cr_expect(net_range_is(pair.src, range, 'a', 10));
+	cr_expect_eq(kvmm_range_free(pair.src, range), 0, "it is held no more");
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+	cr_expect_eq(net_nr_free(pair.src), 64);
+	cr_expect_eq(kvmm_range_free(pair.dst, full), 0);
+	cr_expect_eq(net_nr_free(pair.dst), 64);
+}
+
 /* A range is half there, and its link is gone. */
 static void break_with_lease(u64 lease_ns)
 {
