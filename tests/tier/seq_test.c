@@ -542,6 +542,35 @@ Test(tier_seq, more_than_the_pool_has_is_not_waited_for)
 	kvmm_seq_destroy(seq);
 }
 
+/* With its prefix it lacked 7 blocks; that is evicted while it waits, and it lacks all 9. */
+Test(tier_seq, what_turns_out_to_be_more_than_the_pool_has_does_not_hold_up_the_queue)
+{
+	struct kvmm_seq *first, *second, *third;
+	kvmm_mut_t muts[4];
+
+	kvmm_seq_destroy(compute(pool, 0, 10));
+	cr_assert_eq(kvmm_alloc(pool, 4, muts), 0);
+	first = waiting(100, 22);
+	second = waiting(0, 4 * NR_BLOCKS + 1);
+	third = waiting(200, 6);
+	cr_expect_eq(kvmm_seq_acquire(first), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(second), -EINPROGRESS);
+	cr_expect_eq(kvmm_seq_acquire(third), -EINPROGRESS);
+	cr_expect_str_eq(picture(pool), "IIPPPP..");
+	cr_assert_eq(kvmm_free(pool, muts, 2), 0);
+	cr_expect_eq(kvmm_seq_acquire(first), 0);
+	kvmm_seq_destroy(first);
+	cr_expect_eq(kvmm_seq_acquire(third), -EINPROGRESS, "it is not its turn");
+	cr_expect_eq(kvmm_seq_acquire(second), -ENOSPC);
+	cr_expect_eq(info_of(second).why, KVMM_SEQ_NO_BLOCKS);
+	cr_expect_eq(info_of(second).nr_missing, NR_BLOCKS + 1);
+	cr_expect_eq(info_of(second).state, KVMM_SEQ_IDLE);
+	cr_expect_eq(kvmm_seq_acquire(third), 0);
+	kvmm_seq_destroy(third);
+	kvmm_seq_destroy(second);
+	cr_assert_eq(kvmm_free(pool, muts + 2, 2), 0);
+}
+
 /* Where all decide alike a sequence waits for as long as the pool is told. */
 Test(tier_seq, a_deterministic_pool_has_the_time_that_it_is_told)
 {
