@@ -298,6 +298,55 @@ Test(migrate_auto, a_taker_that_hangs_anywhere_is_not_waited_for_for_ever)
 	kv_env_set(NULL);
 }
 
+/* Blocks so large that each look of this side takes the sums of a few. */
+static void make_large_pair(struct pair *pair)
+{
+	struct kvmm_migrate_serve_attr serve = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_pool_attr attr = { .size = sizeof(attr), .device = "host", .nr_blocks = 64,
+				       .block_bytes = 4 << 20, .policy = "lru" };
+
+	pair_init(pair, "host", "host", 0, 0);
+	kvmm_migrate_serve_end(pair->server);
+	kvmm_pool_destroy(pair->src);
+	kvmm_pool_destroy(pair->dst);
+	cr_assert_eq(kvmm_pool_create(&attr, &pair->src), 0);
+	cr_assert_eq(kvmm_pool_create(&attr, &pair->dst), 0);
+	serve.window_bytes = 8 * attr.block_bytes;
+	pair_serve(pair, &serve);
+}
+
+/* The taker has nothing to say until it has them. */
+Test(migrate_auto, sums_that_take_long_here_are_no_hang_of_the_taker)
+{
+	struct kv_env_ops env = kv_env_system;
+	struct kvmm_migrate_auto_stat stat;
+	struct kvmm_migrate_auto *far;
+	struct pair pair;
+	u64 since;
+
+	env.clock_ns = clock_ahead;
+	kv_env_set(&env);
+	make_large_pair(&pair);
+	net_range(pair.src, 'a', 36, 1);
+	watch_pair(&pair, &far);
+	cr_assert_eq(kvmm_migrate_auto_idle(far, 'a'), 0);
+	since = ahead_ns;
+	for (u32 i = 0; i < 100 && !pair_stat(&pair).offers; i++) {
+		cr_assert_eq(kvmm_migrate_auto_tick(far, &stat), 1, "tick %u", i);
+		kvmm_migrate_serve_tick(pair.server);
+		ahead_ns += 5 * 1000000000ull;
+	}
+	cr_expect_gt(ahead_ns - since, 45 * 1000000000ull);
+	cr_expect(goes(&pair, far, 63));
+	cr_assert_geq(kvmm_migrate_auto_tick(far, &stat), 0);
+	cr_expect_eq(stat.failed, 0);
+	cr_expect_eq(stat.starts, 1);
+	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 1);
+	kvmm_migrate_auto_stop(far);
+	pair_exit(&pair);
+	kv_env_set(NULL);
+}
+
 Test(migrate_auto, without_a_taker_nothing_goes)
 {
 	struct kvmm_migrate_auto *far;
