@@ -124,6 +124,20 @@ TEST_CALL(net_soft, between_devices_that_have_no_way_to_each_other,
 	  each_way("devices=2,missing=cuMemcpyPeerAsync", "soft:0", "soft:1",
 		   KVMM_MIGRATE_PATH_STAGED))
 
+/* Two devices; a stream, and a plane for 32 blocks, of the first. */
+static kcu_stream begin_with_plane(u32 seed, struct kvmm_plane *plane)
+{
+	char options[64];
+	kcu_stream stream;
+
+	snprintf(options, sizeof(options), "devices=2,seed=%u", seed);
+	restart(options);
+	stream = stream_new();
+	*plane = (struct kvmm_plane){ dev_alloc(32 * NET_BLOCK_BYTES), NET_BLOCK_BYTES,
+				      NET_BLOCK_BYTES };
+	return stream;
+}
+
 /* The last writer of the engine's stream is not through when the job begins. */
 Test(net_soft, what_the_streams_write_is_waited_for)
 {
@@ -135,23 +149,17 @@ Test(net_soft, what_the_streams_write_is_waited_for)
 		kvmm_stream_t id;
 		uint64_t epoch;
 		kcu_stream stream;
-		char options[64];
 		u8 buf[NET_BLOCK_BYTES];
-		struct kvmm_plane *plane;
-		kcu_deviceptr base;
+		struct kvmm_plane plane;
 
-		snprintf(options, sizeof(options), "devices=2,seed=%u", seed);
-		restart(options);
-		stream = stream_new();
-		base = dev_alloc(32 * NET_BLOCK_BYTES);
-		plane = &(struct kvmm_plane){ base, NET_BLOCK_BYTES, NET_BLOCK_BYTES };
-		src = net_pool_on("soft:0", plane, 32);
+		stream = begin_with_plane(seed, &plane);
+		src = net_pool_on("soft:0", &plane, 32);
 		dst = net_pool("soft:1", 32);
 		range = net_range(src, 'a', 4, 1);
 		cr_assert_eq(kvmm_range_extents(src, range, &ext, 1), 1);
 		cr_assert_eq(kvmm_stream_add(src, stream, 0, &id), 0);
 		cr_assert_eq(kvmm_step_begin(src, id, &epoch), 0);
-		fill(base + ext.start * NET_BLOCK_BYTES, 0x5a, 4 * NET_BLOCK_BYTES, stream);
+		fill(plane.base + ext.start * NET_BLOCK_BYTES, 0x5a, 4 * NET_BLOCK_BYTES, stream);
 		cr_assert_eq(kvmm_step_end(src, id, epoch), 0);
 		attr = attr_of(range);
 		cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
@@ -173,23 +181,17 @@ Test(net_soft, what_the_streams_write_is_waited_for)
 Test(net_soft, what_streams_write_to_blocks_that_come_later_is_waited_for)
 {
 	for (u32 seed = 1; seed < 20; seed++) {
-		struct kvmm_plane *plane;
+		struct kvmm_plane plane;
 		struct kvmm_migrate_attr attr;
 		struct kvmm_migrate *job;
 		kvmm_range_t other, there;
 		kvmm_stream_t id;
 		uint64_t epoch;
 		kcu_stream stream;
-		char options[64];
-		kcu_deviceptr base;
 
-		snprintf(options, sizeof(options), "devices=2,seed=%u", seed);
-		restart(options);
-		stream = stream_new();
-		base = dev_alloc(32 * NET_BLOCK_BYTES);
-		plane = &(struct kvmm_plane){ base, NET_BLOCK_BYTES, NET_BLOCK_BYTES };
+		stream = begin_with_plane(seed, &plane);
 		src = net_pool("soft:1", 32);
-		dst = net_pool_on("soft:0", plane, 32);
+		dst = net_pool_on("soft:0", &plane, 32);
 		other = net_range(dst, 'b', 31, 1);
 		attr = attr_of(net_range(src, 'a', 1, 1));
 		attr.flags = KVMM_MIGRATE_PRECOPY;
@@ -200,7 +202,7 @@ Test(net_soft, what_streams_write_to_blocks_that_come_later_is_waited_for)
 		for (u32 nr = 3; nr < 10; nr++)
 			net_decode(src, attr.range, 'a', nr);
 		cr_assert_eq(kvmm_step_begin(dst, id, &epoch), 0);
-		fill(base, 0x5a, 31 * NET_BLOCK_BYTES, stream);
+		fill(plane.base, 0x5a, 31 * NET_BLOCK_BYTES, stream);
 		cr_assert_eq(kvmm_step_end(dst, id, epoch), 0);
 		cr_assert_eq(kvmm_range_free(dst, other), 0);
 		cr_expect_eq(run_job(job), -EINPROGRESS);
